@@ -1,0 +1,94 @@
+# Everything runs from a fresh clone on Debian, as root where real containers are
+# involved; Go is the only thing that has to be there before.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+TOOLS := bin/tools
+FUZZTIME := 20000x
+
+# Debian packages: a C compiler for the race detector and runc; QEMU for the
+# virtual machine, which finds its kernel through apt's lists and downloads it.
+PACKAGES := gcc libc6-dev qemu-system-x86
+
+CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
+CPUSET := github.com/sluice-dev/sluice/topology/cpuset
+GOTESTSUM := $(TOOLS)/gotestsum --hide-summary output
+
+.PHONY: help build unit fuzz e2e vm-test bench lint demo test packages tools probe clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/sluice, static
+	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./plugins/sluice
+
+test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
+
+unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
+	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm)$$')
+	go test -run '^$$' -bench . -benchtime 1x ./test/bench >/dev/null # each benchmark still works
+
+fuzz: ## every fuzz target for some seconds (FUZZTIME)
+	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \
+		echo "fuzz $${file%/*} $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$${file%/*}"; \
+	done
+
+e2e: build tools ## real containerd, real containers (root)
+	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 30m ./test/e2e
+
+vm-test: build tools ## real kernel with cgroup v2 and NUMA, in QEMU
+	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 40m ./test/vm
+
+bench: ## benchmarks of all packages
+	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')
+	go test -run '^$$' -bench 'Shared|Pin|Decision' -benchtime 1000x ./test/bench
+	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
+
+# A set operation whose result is thrown away does nothing: cpuset's algebra is
+# functions so that vet can tell.
+lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
+	$(TOOLS)/golangci-lint run
+	go vet -unusedresult -unusedresult.funcs=$(CPUSET).Union,$(CPUSET).Intersect,$(CPUSET).Difference,$(CPUSET).IntersectSize,$(CPUSET).Of,$(CPUSET).Range ./...
+
+# Where containerd and runc can't be built, the demo says so and does without.
+demo: build ## some pods without and with Sluice: on a private containerd, or a made-up machine
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory tools || true; fi
+	go run ./test/demo
+
+packages: ## install the Debian packages that are missing
+	@{ dpkg -s $(PACKAGES) && apt-cache show linux-image-cloud-amd64; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); }
+
+tools: $(TOOLS)/2/containerd $(TOOLS)/1.7/containerd $(TOOLS)/runc $(TOOLS)/gotestsum probe ## containerd, runc and the probe, cached in bin/tools
+
+clean: ## remove what was built
+	rm -rf bin .cache
+
+# The tools are built once for each version in their modules.
+$(TOOLS)/2/containerd: test/tools/go.mod test/tools/go.sum
+	cd test/tools && CGO_ENABLED=0 go build -trimpath -tags '$(CONTAINERD_TAGS)' -o ../../$(TOOLS)/2/ github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}
+	@touch $@
+
+$(TOOLS)/1.7/containerd: test/tools17/go.mod test/tools17/go.sum
+	cd test/tools17 && CGO_ENABLED=0 go build -trimpath -tags '$(CONTAINERD_TAGS)' -o ../../$(TOOLS)/1.7/ github.com/containerd/containerd/cmd/{containerd,containerd-shim-runc-v2,ctr}
+	@touch $@
+
+# runc needs C to enter namespaces; static, so that it runs in the virtual
+# machine; without seccomp, so that it needs no library.
+$(TOOLS)/runc: test/tools/go.mod test/tools/go.sum
+	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'netgo osusergo' -ldflags '-linkmode external -extldflags -static' -o ../../$@ github.com/opencontainers/runc
+	@touch $@
+
+$(TOOLS)/gotestsum: test/tools/go.mod test/tools/go.sum
+	cd test/tools && go build -trimpath -o ../../$@ gotest.tools/gotestsum
+	@touch $@
+
+$(TOOLS)/golangci-lint: test/lint/go.mod test/lint/go.sum
+	cd test/lint && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+probe:
+	CGO_ENABLED=0 go build -trimpath -o $(TOOLS)/probe ./test/probe
