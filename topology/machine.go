@@ -1,0 +1,224 @@
+// Package topology models a machine's processors and memory: what shares a
+// core, a cache, a die, a memory controller, a package.
+//
+// A Machine is immutable once built: hotplug makes a new one. Every domain
+// carries the set of its online CPUs; domains without an online CPU are left
+// out, except NUMA nodes, which may hold memory alone. All slices are in
+// ascending order of their lowest CPU (nodes: of their number).
+package topology
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// None stands for a number that the machine does not tell.
+const None = -1
+
+// Machine is one node of the cluster as its processors see it.
+type Machine struct {
+	Online   cpuset.Set `json:"online"`   // CPUs that can run something now
+	Offline  cpuset.Set `json:"offline"`  // present but switched off
+	Isolated cpuset.Set `json:"isolated"` // isolcpus=: outside the scheduler's load balancing
+	NoHzFull cpuset.Set `json:"noHzFull"` // nohz_full=: without the periodic tick
+
+	CPUs     []CPU    `json:"cpus"`
+	Cores    []Core   `json:"cores"`
+	Clusters []Domain `json:"clusters,omitempty"` // CPUs that share an L2 or an interconnect stop; empty where the kernel knows none
+	L2s      []Cache  `json:"l2s,omitempty"`
+	L3s      []Cache  `json:"l3s"` // never empty: without cache folders, each node's CPUs in one die stand in, with Size 0
+	Dies     []Domain `json:"dies"`
+	Packages []Domain `json:"packages"`
+	Nodes    []Node   `json:"nodes"`
+	Devices  []Device `json:"devices,omitempty"`
+
+	cpu  [cpuset.Max]int16 // index into CPUs, None where not online
+	node map[int]int       // node number → index into Nodes
+}
+
+// CPU is one online logical CPU (a hardware thread).
+type CPU struct {
+	ID       int      `json:"id"`
+	Core     int      `json:"core"`    // index into Cores
+	L3       int      `json:"l3"`      // index into L3s
+	Node     int      `json:"node"`    // NUMA node's number
+	Die      int      `json:"die"`     // index into Dies
+	Package  int      `json:"package"` // index into Packages
+	Kind     CoreKind `json:"kind"`
+	Capacity int      `json:"capacity"` // relative performance, 1..1024 (cpu_capacity); 1024 where the machine does not tell
+}
+
+// CoreKind tells the core types of a hybrid machine apart.
+type CoreKind uint8
+
+// The kinds of core.
+const (
+	Performance CoreKind = iota // also every core of a machine with one kind
+	Efficiency
+)
+
+var kindNames = [...]string{"performance", "efficiency"}
+
+func (k CoreKind) String() string { return kindNames[k] }
+
+// MarshalText writes the kind's name.
+func (k CoreKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads the kind's name.
+func (k *CoreKind) UnmarshalText(text []byte) error {
+	i := slices.Index(kindNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("core kind %.40q: the kinds are performance and efficiency", text)
+	}
+	*k = CoreKind(i)
+	return nil
+}
+
+// Core is one physical core with its online threads.
+type Core struct {
+	ID   int        `json:"id"` // core_id; unique only within its die or package
+	CPUs cpuset.Set `json:"cpus"`
+	Kind CoreKind   `json:"kind"`
+}
+
+// Domain is a cluster, die or package.
+type Domain struct {
+	ID   int        `json:"id"` // the kernel's number; a die's is unique only within its package
+	CPUs cpuset.Set `json:"cpus"`
+}
+
+// Cache is one L2 or L3 cache.
+type Cache struct {
+	ID   int        `json:"id"` // resctrl's cache id; None where the machine does not tell
+	CPUs cpuset.Set `json:"cpus"`
+	Size int64      `json:"size"` // bytes
+	Ways int        `json:"ways"` // 0 where the machine does not tell
+}
+
+// Node is one NUMA node.
+type Node struct {
+	ID        int        `json:"id"`
+	CPUs      cpuset.Set `json:"cpus"`      // empty for memory alone (CXL, HBM)
+	Memory    int64      `json:"memory"`    // bytes; 0 for CPUs alone
+	Distances []int      `json:"distances"` // to the node at the same index of Machine.Nodes; local is 10
+	Tier      int        `json:"tier"`      // memory tier, the lower the faster; None where the machine does not tell
+}
+
+// Device is one PCI device.
+type Device struct {
+	Address string     `json:"address"` // "0000:3b:00.0"
+	Node    int        `json:"node"`    // NUMA node's number, None where the machine does not tell
+	CPUs    cpuset.Set `json:"cpus"`    // local_cpulist
+}
+
+// New derives a machine's indexes and the positions in each CPU from its
+// domains; see topology/sysfs, which is what calls it.
+func New(m Machine) *Machine {
+	for i := range m.cpu {
+		m.cpu[i] = None
+	}
+	for i := range m.CPUs {
+		m.cpu[m.CPUs[i].ID] = int16(i)
+	}
+	for i := range m.Cores {
+		for cpu := range m.Cores[i].CPUs.All() {
+			m.CPUs[m.cpu[cpu]].Core = i
+			m.CPUs[m.cpu[cpu]].Kind = m.Cores[i].Kind
+		}
+	}
+	for i := range m.L3s {
+		for cpu := range m.L3s[i].CPUs.All() {
+			m.CPUs[m.cpu[cpu]].L3 = i
+		}
+	}
+	for i := range m.Dies {
+		for cpu := range m.Dies[i].CPUs.All() {
+			m.CPUs[m.cpu[cpu]].Die = i
+		}
+	}
+	for i := range m.Packages {
+		for cpu := range m.Packages[i].CPUs.All() {
+			m.CPUs[m.cpu[cpu]].Package = i
+		}
+	}
+	m.node = make(map[int]int, len(m.Nodes))
+	for i, node := range m.Nodes {
+		m.node[node.ID] = i
+		for cpu := range node.CPUs.All() {
+			m.CPUs[m.cpu[cpu]].Node = node.ID
+		}
+	}
+	return &m
+}
+
+// CPU returns the online CPU of that number.
+func (m *Machine) CPU(id int) (*CPU, bool) {
+	if id < 0 || id >= cpuset.Max || m.cpu[id] == None {
+		return nil, false
+	}
+	return &m.CPUs[m.cpu[id]], true
+}
+
+// Node returns the NUMA node of that number.
+func (m *Machine) Node(id int) (*Node, bool) {
+	i, ok := m.node[id]
+	if !ok {
+		return nil, false
+	}
+	return &m.Nodes[i], true
+}
+
+// ThreadsPerCore is the largest number of online threads in one core.
+func (m *Machine) ThreadsPerCore() int {
+	most := 1
+	for i := range m.Cores {
+		most = max(most, m.Cores[i].CPUs.Size())
+	}
+	return most
+}
+
+// Siblings returns all online CPUs of the cores that cpus touches.
+func (m *Machine) Siblings(cpus cpuset.Set) cpuset.Set {
+	var all cpuset.Set
+	for cpu := range cpus.All() {
+		if c, ok := m.CPU(cpu); ok {
+			all = cpuset.Union(all, m.Cores[c.Core].CPUs)
+		}
+	}
+	return all
+}
+
+// NodesOf returns the numbers of the NUMA nodes that cpus touches.
+func (m *Machine) NodesOf(cpus cpuset.Set) cpuset.Set {
+	var nodes cpuset.Set
+	for i := range m.Nodes {
+		if m.Nodes[i].CPUs.Overlaps(cpus) {
+			nodes.Add(m.Nodes[i].ID)
+		}
+	}
+	return nodes
+}
+
+// MemoryNodes returns the numbers of the nodes that have memory.
+func (m *Machine) MemoryNodes() cpuset.Set {
+	var nodes cpuset.Set
+	for i := range m.Nodes {
+		if m.Nodes[i].Memory > 0 {
+			nodes.Add(m.Nodes[i].ID)
+		}
+	}
+	return nodes
+}
+
+// Memory is the sum of the given nodes' memory in bytes.
+func (m *Machine) Memory(nodes cpuset.Set) int64 {
+	var sum int64
+	for i := range m.Nodes {
+		if nodes.Contains(m.Nodes[i].ID) {
+			sum += m.Nodes[i].Memory
+		}
+	}
+	return sum
+}
