@@ -1,0 +1,29 @@
+package annotation
+
+import (
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func BenchmarkRequest(b *testing.B) {
+	// What the kubelet and a service mesh write on a pod that knows nothing of Sluice.
+	mesh := []string{"kubernetes.io/config.seen=2026-11-21T00:00:00Z", "prometheus.io/scrape=true", "prometheus.io/port=9090", "sidecar.istio.io/status={}", "label pod-template-hash=5d4f", "label app.kubernetes.io/name=web"}
+	for name, says := range map[string][]string{
+		"plain": mesh,
+		"rich": append([]string{"class.sluice.dev/pod=LSE", "cpus.sluice.dev=4", "numa.sluice.dev=single", "smt.sluice.dev=full-core", "l3.sluice.dev=pack",
+			"near.sluice.dev=0000:3b:00.0", "memory-nodes.sluice.dev=local", "exclusive.sluice.dev=core", "exclusive-group.sluice.dev=db"}, mesh...),
+		"koordinator": append([]string{qosClass + "LSR", spec + `{"preferredCPUBindPolicy":"FullPCPUs"}`, status + `{"cpuset":"0-3"}`}, mesh...),
+	} {
+		b.Run(name, func(b *testing.B) {
+			rules := rules()
+			p, c := pod(workload.Guaranteed, 4000, says...)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := rules.Request(Facts{ThreadsPerCore: 2}, p, c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package annotation
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Koordinator's labels and annotations; see its apis/extension.
+const (
+	koordQoS      = "koordinator.sh/qosClass"
+	koordPriority = "koordinator.sh/priority-class"
+	koordSpec     = "scheduling.koordinator.sh/resource-spec"
+	koordStatus   = "scheduling.koordinator.sh/resource-status"
+
+	fromKoordSpec   = "annotation " + koordSpec
+	fromKoordStatus = "annotation " + koordStatus
+)
+
+// koordinator gathers what Koordinator's webhook and scheduler wrote. Like
+// Koordinator, it passes over a class and a policy that it doesn't know.
+func (r *reader) koordinator() {
+	if class := r.pod.Labels[koordQoS]; class != "" {
+		a := ask{key: classKey, value: class, source: "label " + koordQoS, origin: koordinator}
+		if _, err := workload.ParseClass(class); err == nil {
+			r.ask(a)
+		} else {
+			a.soft = true
+			r.refuse(&a, "is not a class; the classes are LSE, LSR, LS, BE and SYSTEM")
+		}
+	} else if p := r.pod.Labels[koordPriority]; p == "koord-batch" || p == "koord-free" {
+		// Pods of these priorities run on reclaimed resources and are BE by
+		// Koordinator's webhook.
+		r.ask(ask{key: classKey, value: "BE", said: p, source: "label " + koordPriority, origin: koordinator})
+	}
+	if text, ok := r.pod.Annotations[koordSpec]; ok {
+		r.koordinatorSpec(text)
+	}
+	if text, ok := r.pod.Annotations[koordStatus]; ok {
+		r.koordinatorStatus(text)
+	}
+}
+
+// koordinatorSpec reads resource-spec. A preferred policy is a preference; a
+// required one must be honoured, and beats it.
+func (r *reader) koordinatorSpec(text string) {
+	var spec struct {
+		Required  string `json:"requiredCPUBindPolicy"`
+		Preferred string `json:"preferredCPUBindPolicy"`
+		Exclusive string `json:"preferredCPUExclusivePolicy"`
+	}
+	if !r.json(fromKoordSpec, text, &spec) {
+		return
+	}
+	bind, soft := spec.Required, false
+	if bind == "" || bind == "Default" {
+		bind, soft = spec.Preferred, true
+	}
+	smt := ask{key: smtKey, said: bind, source: fromKoordSpec, origin: koordinator, soft: soft}
+	switch bind {
+	case "", "Default":
+	case "FullPCPUs":
+		smt.value = "full-core"
+		r.ask(smt)
+	case "SpreadByPCPUs":
+		smt.value = "one-per-core"
+		r.ask(smt)
+	default:
+		smt.soft = true
+		r.refuse(&smt, "is not a CPU bind policy that Sluice knows: FullPCPUs or SpreadByPCPUs")
+	}
+	exclusive := ask{key: exclusiveKey, said: spec.Exclusive, source: fromKoordSpec, origin: koordinator, soft: true}
+	switch spec.Exclusive {
+	case "", "None":
+		return
+	case "PCPULevel":
+		exclusive.value = "core"
+	case "NUMANodeLevel":
+		exclusive.value = "node"
+	default:
+		r.refuse(&exclusive, "is not a CPU exclusive policy that Sluice knows: PCPULevel or NUMANodeLevel")
+		return
+	}
+	r.ask(exclusive)
+	r.ask(ask{key: exclusiveGroupKey, value: "koordinator.sh", source: fromKoordSpec, origin: koordinator, soft: true})
+}
+
+// koordinatorStatus reads resource-status, the scheduler's choice for the whole
+// pod. The CPUs serve a container that requests as many; in a pod of several
+// Sluice chooses. The nodes bind memory where no CPUs say it already.
+func (r *reader) koordinatorStatus(text string) {
+	var status struct {
+		CPUSet string `json:"cpuset"`
+		Nodes  []struct {
+			Node int `json:"node"`
+		} `json:"numaNodeResources"`
+	}
+	if !r.json(fromKoordStatus, text, &status) {
+		return
+	}
+	if status.CPUSet != "" {
+		r.ask(ask{key: cpusetKey, value: status.CPUSet, source: fromKoordStatus, origin: koordinator, soft: true})
+		return
+	}
+	var nodes cpuset.Set
+	for _, n := range status.Nodes {
+		if n.Node < 0 || n.Node >= cpuset.Max {
+			r.refuse(&ask{source: fromKoordStatus, value: strconv.Itoa(n.Node), soft: true}, fmt.Sprintf("is not a NUMA node's number, 0 to %d", cpuset.Max-1))
+			return
+		}
+		nodes.Add(n.Node)
+	}
+	if !nodes.IsEmpty() {
+		r.ask(ask{key: memoryNodesKey, value: nodes.String(), source: fromKoordStatus, origin: koordinator, soft: true})
+	}
+}
+
+// json reads a dialect's JSON object; one that can't be read is refused.
+func (r *reader) json(source, text string, into any) bool {
+	a := ask{source: source, value: text}
+	if len(text) > maxLength {
+		r.refuse(&a, tooLong(len(text)))
+		return false
+	}
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		r.refuse(&a, "must be a JSON object: "+err.Error())
+		return false
+	}
+	return true
+}

@@ -1,0 +1,82 @@
+package annotation
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// maxUnknown bounds how many unknown keys of one pod are spelled out.
+const maxUnknown = 5
+
+// own gathers the pod's own annotations for the container.
+func (r *reader) own() {
+	var found [len(keyNames)]struct {
+		name, value string
+		rank        uint8
+	}
+	var unknownNames []string
+	asked := false
+	for name, value := range r.pod.Annotations {
+		base, scope, scoped := strings.Cut(name, "/")
+		if !strings.HasSuffix(base, domain) || len(base) > len(domain) && base[len(base)-len(domain)-1] != '.' {
+			continue
+		}
+		k, known := keyOf(strings.TrimSuffix(base, "."+domain))
+		container, forContainer := strings.CutPrefix(scope, "container.")
+		rank := uint8(1)
+		switch {
+		case !known, scoped && scope != "pod" && !forContainer:
+			unknownNames = append(unknownNames, name)
+			continue
+		case forContainer && container != r.container.Name:
+			continue
+		case forContainer:
+			rank = 3
+		case scoped:
+			rank = 2
+		}
+		if f := &found[k]; rank > f.rank {
+			f.name, f.value, f.rank = name, value, rank
+			asked = true
+		}
+	}
+	r.unknown(unknownNames)
+	if !asked {
+		return
+	}
+	for k := range found {
+		f := &found[k]
+		switch {
+		case f.rank == 0:
+		case key(k) >= placementKeys:
+			r.warn("annotation "+f.name, "has no effect in this version of Sluice")
+		default:
+			r.ask(ask{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation})
+		}
+	}
+}
+
+// unknown refuses keys of the own domain that don't exist, in alphabetical
+// order, so that the same pod always gets the same message.
+func (r *reader) unknown(names []string) {
+	sort.Strings(names)
+	var more string
+	if len(names) > maxUnknown {
+		more = fmt.Sprintf("; nor are %d more keys of this pod", len(names)-maxUnknown)
+		names = names[:maxUnknown]
+	}
+	for _, name := range names {
+		base, scope, _ := strings.Cut(name, "/")
+		short := strings.TrimSuffix(strings.TrimSuffix(base, domain), ".")
+		a := ask{source: "annotation " + quote(name), value: r.pod.Annotations[name]}
+		if _, known := keyOf(short); known {
+			r.refuse(&a, "is not a key that Sluice knows: after the slash comes pod or container.NAME"+more)
+			continue
+		}
+		if short == "" {
+			short = scope
+		}
+		r.refuse(&a, unknown(short)+more)
+	}
+}

@@ -1,0 +1,188 @@
+// Package annotation reads what a pod says about its containers (its own keys,
+// and the dialects of Koordinator and Katalyst) and turns it, with the node's
+// rules, into a workload.Request, or into an error that tells a person what to
+// change. An annotation shapes what the scheduler granted and never takes more.
+//
+// For each key the first valid value of this order counts:
+//
+//  1. the pod's own annotations: KEY/container.NAME, else KEY/pod, else KEY
+//  2. Koordinator's labels and annotations
+//  3. Katalyst's annotations
+//  4. the first classify rule that matches the pod
+//  5. for the class, the default of the pod's Kubernetes QoS class
+//
+// What the config gives (4, 5) needs no authorization, and where a container
+// can't carry it, the container is served without it and a warning says so.
+package annotation
+
+import (
+	"errors"
+	"path"
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Rules are the node's rules for what pods say.
+type Rules struct {
+	OnInvalid OnInvalid        `yaml:"onInvalid"`
+	RoundUp   bool             `yaml:"roundUp"`
+	Defaults  Defaults         `yaml:"defaults"`
+	Classify  []Classification `yaml:"classify"`
+	Authorize []Authorization  `yaml:"authorize"`
+	Dialects  Dialects         `yaml:"dialects"`
+
+	Pools []string `yaml:"-"` // the names that the pool key may take
+}
+
+// DefaultRules are the rules as shipped: everything is LS unless it says
+// otherwise, and only kube-system may be SYSTEM.
+func DefaultRules() Rules {
+	return Rules{
+		OnInvalid: Reject,
+		Defaults:  Defaults{Guaranteed: workload.LS, Burstable: workload.LS, BestEffort: workload.LS},
+		Authorize: []Authorization{{Features: []Feature{SystemClass}, Namespaces: []string{"kube-system"}}},
+		Dialects:  Dialects{Koordinator: true, Katalyst: true},
+	}
+}
+
+// OnInvalid says what becomes of a container with a value that can't be
+// honoured.
+type OnInvalid string
+
+// The answers to an invalid value. The empty one is Reject.
+const (
+	Reject OnInvalid = "reject" // the container fails
+	Ignore OnInvalid = "ignore" // the key is ignored, with a warning
+)
+
+// UnmarshalText reads "reject" or "ignore".
+func (o *OnInvalid) UnmarshalText(text []byte) error {
+	switch v := OnInvalid(text); v {
+	case Reject, Ignore:
+		*o = v
+		return nil
+	}
+	return errors.New("must be reject or ignore")
+}
+
+// Defaults are the classes of pods that no annotation and no classify rule
+// classifies, by the pod's Kubernetes QoS class. Unclassified is LS, as is a pod
+// outside of the kubelet's tree.
+type Defaults struct {
+	Guaranteed workload.Class `yaml:"guaranteed"`
+	Burstable  workload.Class `yaml:"burstable"`
+	BestEffort workload.Class `yaml:"besteffort"`
+}
+
+func (d *Defaults) of(qos workload.QoS) (class workload.Class, source string) {
+	switch qos {
+	case workload.Guaranteed:
+		class, source = d.Guaranteed, "config defaults.guaranteed"
+	case workload.Burstable:
+		class, source = d.Burstable, "config defaults.burstable"
+	case workload.BestEffort:
+		class, source = d.BestEffort, "config defaults.besteffort"
+	}
+	if class == workload.Unclassified {
+		return workload.LS, "default"
+	}
+	return class, source
+}
+
+// Match selects pods. Each list or map that is not empty must match; patterns
+// are globs (*, ?, [a-z]).
+type Match struct {
+	Namespaces      []string          `yaml:"namespaces"`
+	Labels          map[string]string `yaml:"labels"` // each label must be there, its value matching
+	RuntimeHandlers []string          `yaml:"runtimeHandlers"`
+}
+
+func (m *Match) matches(pod *workload.Pod) bool {
+	if len(m.Namespaces) > 0 && !anyGlob(m.Namespaces, pod.Namespace) {
+		return false
+	}
+	if len(m.RuntimeHandlers) > 0 && !anyGlob(m.RuntimeHandlers, pod.RuntimeHandler) {
+		return false
+	}
+	for label, pattern := range m.Labels {
+		value, ok := pod.Labels[label]
+		if !ok || !glob(pattern, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// Classification gives keys to the pods that it matches, as if they had
+// annotated them, for what neither they nor a dialect say themselves.
+type Classification struct {
+	Match `yaml:",inline"`
+	Set   map[string]string `yaml:"set"` // "class": "BE"; see CheckSetting
+}
+
+// Feature is something beyond the grant, for which a pod needs authorization.
+type Feature string
+
+// The features.
+const (
+	SystemClass   Feature = "system"        // class SYSTEM
+	RoundUpCPUs   Feature = "roundUp"       // LSE and LSR with a request that is not a whole number, where roundUp is on
+	ExclusiveNUMA Feature = "exclusiveNode" // exclusive: node, Katalyst's numa_exclusive, Koordinator's NUMANodeLevel
+)
+
+// UnmarshalText reads a feature's name.
+func (f *Feature) UnmarshalText(text []byte) error {
+	switch v := Feature(text); v {
+	case SystemClass, RoundUpCPUs, ExclusiveNUMA:
+		*f = v
+		return nil
+	}
+	return errors.New("must be system, roundUp or exclusiveNode")
+}
+
+// Authorization allows features to pods by namespace and labels. Labels alone
+// are only as good as the control over who may set them.
+type Authorization struct {
+	Features   []Feature         `yaml:"features"`
+	Namespaces []string          `yaml:"namespaces"`
+	Labels     map[string]string `yaml:"labels"`
+}
+
+// authorized reports whether some rule allows feature to the pod. A rule without
+// namespaces and labels allows nothing: everywhere is written "*".
+func (r *Rules) authorized(pod *workload.Pod, feature Feature) bool {
+	for i := range r.Authorize {
+		a := &r.Authorize[i]
+		match := Match{Namespaces: a.Namespaces, Labels: a.Labels}
+		if len(a.Namespaces)+len(a.Labels) == 0 || !match.matches(pod) {
+			continue
+		}
+		if slices.Contains(a.Features, feature) {
+			return true
+		}
+	}
+	return false
+}
+
+// Dialects switches on the annotations of other systems.
+type Dialects struct {
+	Koordinator bool `yaml:"koordinator"`
+	Katalyst    bool `yaml:"katalyst"`
+}
+
+func anyGlob(patterns []string, text string) bool {
+	for _, pattern := range patterns {
+		if glob(pattern, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob reports whether pattern matches all of text; a malformed pattern, which
+// the config refuses, matches nothing.
+func glob(pattern, text string) bool {
+	ok, err := path.Match(pattern, text)
+	return ok && err == nil
+}

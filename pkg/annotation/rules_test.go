@@ -1,0 +1,104 @@
+package annotation
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func TestClassifyMatches(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		match Match
+		want  bool
+	}{
+		"everything":             {Match{}, true},
+		"namespace":              {Match{Namespaces: []string{"other", "team"}}, true},
+		"namespace by glob":      {Match{Namespaces: []string{"te*"}}, true},
+		"another namespace":      {Match{Namespaces: []string{"tea"}}, false},
+		"labels":                 {Match{Labels: map[string]string{"app": "w?b", "tier": "front"}}, true},
+		"any value":              {Match{Labels: map[string]string{"tier": "*"}}, true},
+		"one of the labels":      {Match{Labels: map[string]string{"app": "web", "zone": "*"}}, false},
+		"another value":          {Match{Labels: map[string]string{"app": "db"}}, false},
+		"runtime handler":        {Match{RuntimeHandlers: []string{"run*"}}, true},
+		"another handler":        {Match{RuntimeHandlers: []string{"kata*"}}, false},
+		"namespace, not handler": {Match{Namespaces: []string{"team"}, RuntimeHandlers: []string{"kata*"}}, false},
+		"a malformed pattern":    {Match{Namespaces: []string{"[te"}}, false},
+	} {
+		p, _ := pod(workload.Burstable, 100, "label tier=front")
+		if got := c.match.matches(p); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestFirstClassifyRuleWins(t *testing.T) {
+	t.Parallel()
+	rules := rules()
+	rules.Classify = []Classification{
+		{Match: Match{Namespaces: []string{"other"}}, Set: map[string]string{"class": "LSE"}},
+		{Match: Match{Namespaces: []string{"team"}}, Set: map[string]string{"class": "BE"}},
+		{Set: map[string]string{"class": "LSR", "pool": "critical"}},
+	}
+	p, c := pod(workload.Burstable, 2000)
+	got, _, err := rules.Request(Facts{ThreadsPerCore: 2}, p, c)
+	if err != nil || show(got) != "BE" {
+		t.Errorf("got %q, %v, want BE of the second rule alone", show(got), err)
+	}
+	if want := (workload.Setting{Key: "class", Value: "BE", Source: "config classify rule 2"}); got.Settings[0] != want {
+		t.Errorf("settings %v, want %v", got.Settings, want)
+	}
+}
+
+func TestDefaultsAndGuarantees(t *testing.T) {
+	t.Parallel()
+	rules := rules()
+	rules.Defaults = Defaults{Guaranteed: workload.LSR, Burstable: workload.LS, BestEffort: workload.BE}
+	for _, c := range []struct {
+		qos    workload.QoS
+		want   string
+		memory int64
+		source string
+	}{
+		{workload.Guaranteed, "LSR cpus=2", 2 * gib, "config defaults.guaranteed"},
+		{workload.Burstable, "LS", 10 * gib, "config defaults.burstable"},
+		{workload.BestEffort, "BE", 0, "config defaults.besteffort"},
+		{workload.UnknownQoS, "LS", 0, "default"},
+	} {
+		p, app := pod(c.qos, 2000)
+		got, warnings, err := rules.Request(Facts{ThreadsPerCore: 2, Memory: 100 * gib}, p, app)
+		if err != nil || len(warnings) > 0 || show(got) != c.want || got.Milli != 2000 || got.Memory != c.memory || got.Settings[0].Source != c.source {
+			t.Errorf("%v: %q, %d m, %d bytes, %v, %v, %v", c.qos, show(got), got.Milli, got.Memory, got.Settings, warnings, err)
+		}
+	}
+}
+
+// The zero rules are safe ones.
+func TestZeroRules(t *testing.T) {
+	t.Parallel()
+	var rules Rules
+	p, c := pod(workload.BestEffort, 0)
+	if got, warnings, err := rules.Request(Facts{}, p, c); err != nil || len(warnings) > 0 || show(got) != "LS" {
+		t.Errorf("got %q, %v, %v, want LS", show(got), warnings, err)
+	}
+	p.Annotations["class.sluice.dev"] = "x"
+	if _, _, err := rules.Request(Facts{}, p, c); err == nil {
+		t.Error("an invalid class is not rejected")
+	}
+}
+
+func TestCheckSetting(t *testing.T) {
+	t.Parallel()
+	rules := rules()
+	for _, c := range []struct{ key, value, text string }{
+		{"class", "BE", ""}, {"pool", "batch", ""}, {"smt", "any", ""}, {"memory-nodes", "0", ""},
+		{"class", "be", "must be LSE"}, {"pool", "gold", "critical, online, batch"}, {"clas", "BE", "did you mean class?"},
+		{"evict", "never", "no effect in this version"},
+	} {
+		err := rules.CheckSetting(c.key, c.value)
+		if (err == nil) != (c.text == "") || err != nil && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: %s: %v, want %q", c.key, c.value, err, c.text)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Package config is the node's configuration, sluice.yaml: its shape, its
+// defaults, and a strict reader that reports every mistake in the file with its
+// line. configs/sluice.yaml documents each key.
+package config
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Config is sluice.yaml.
+type Config struct {
+	Mode          Mode          `yaml:"mode"`
+	Neighbours    Neighbours    `yaml:"neighbours"`
+	FailurePolicy FailurePolicy `yaml:"failurePolicy"`
+
+	Reserved cpuset.Set `yaml:"reserved"` // CPUs that no container gets
+	System   cpuset.Set `yaml:"system"`   // CPUs of class SYSTEM; empty: SYSTEM shares with LS
+	Pools    Pools      `yaml:"pools"`
+
+	annotation.Rules `yaml:",inline"`
+
+	VMRuntimes     []string      `yaml:"vmRuntimes"`     // globs of runtime handlers whose pods are accounted, not controlled
+	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // age after which a grant that never started may be freed
+	DriftInterval  time.Duration `yaml:"driftInterval"`  // between two comparisons of the kernel's settings with the desired ones
+	SlowLane       SlowLane      `yaml:"slowLane"`
+	Steer          Steer         `yaml:"steer"`
+	StateDir       string        `yaml:"stateDir"`     // absolute path
+	StatusSocket   string        `yaml:"statusSocket"` // absolute path
+	Log            Log           `yaml:"log"`
+}
+
+// SlowLane brings the runtime's own records into agreement with the kernel.
+type SlowLane struct {
+	Enabled bool          `yaml:"enabled"`
+	Delay   time.Duration `yaml:"delay"` // after the last change of a container
+}
+
+// Steer keeps the CPUs of LSE containers free of what is not in a container.
+type Steer struct {
+	IRQs       bool `yaml:"irqs"`       // interrupts
+	Workqueues bool `yaml:"workqueues"` // the kernel's unbound work
+}
+
+// Log is where and how the plugin logs.
+type Log struct {
+	Level  LogLevel  `yaml:"level"`
+	Format LogFormat `yaml:"format"`
+	File   string    `yaml:"file"` // absolute path; "" is stderr
+}
+
+// Default is the configuration as shipped. It changes nothing for pods that ask
+// for nothing.
+func Default() *Config {
+	c := &Config{
+		Mode:           On,
+		Neighbours:     NeighboursPreview,
+		FailurePolicy:  FailOpen,
+		Pools:          Pools{Mode: Overlap, List: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}},
+		Rules:          annotation.DefaultRules(),
+		VMRuntimes:     []string{"kata*"},
+		ReserveTimeout: 5 * time.Minute,
+		DriftInterval:  time.Second,
+		SlowLane:       SlowLane{Enabled: true, Delay: 2 * time.Second},
+		StateDir:       "/var/lib/sluice",
+		StatusSocket:   status.DefaultSocket,
+		Log:            Log{Level: "info", Format: "text"},
+	}
+	c.Rules.Pools = c.Pools.Names()
+	return c
+}
+
+// RunsInVM reports whether the pod's containers run in a machine of their own,
+// whose inside is not this node's to control.
+func (c *Config) RunsInVM(pod *workload.Pod) bool {
+	return matchesAny(c.VMRuntimes, pod.RuntimeHandler)
+}

@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Validate compares the configuration with the machine. One file may serve nodes
+// of several sizes: CPUs that this one hasn't got are a warning, a division that
+// can't work on it is an error, of type Errors.
+func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
+	var errs Errors
+	fail := func(key, format string, args ...any) {
+		errs = append(errs, Error{Key: key, Text: fmt.Sprintf(format, args...)})
+	}
+	present := cpuset.Union(m.Online, m.Offline)
+	missing := func(key string, set cpuset.Set) {
+		if absent := cpuset.Difference(set, present); !absent.IsEmpty() {
+			warnings = append(warnings, fmt.Sprintf("%s: this machine has no CPUs %s; it has %s", key, absent, present))
+		}
+	}
+	missing("reserved", c.Reserved)
+	missing("system", c.System)
+	if !c.System.IsEmpty() && !c.System.Overlaps(m.Online) {
+		warnings = append(warnings, fmt.Sprintf("system: none of CPUs %s is online; SYSTEM containers share with LS", c.System))
+	}
+	free := cpuset.Difference(m.Online, cpuset.Union(c.Reserved, c.System))
+	if free.IsEmpty() {
+		fail("reserved", "reserved and system leave no CPU of %s for containers", m.Online)
+		return warnings, errs
+	}
+	for i, p := range c.Pools.List {
+		at := fmt.Sprintf("pools.list[%d].cpus", i)
+		missing(at, p.CPUs.Set)
+		if !p.CPUs.Set.IsEmpty() && !p.CPUs.Set.Overlaps(free) {
+			fail(at, "none of CPUs %s is online, so that pool %s has no CPU", p.CPUs.Set, p.Name)
+		}
+	}
+	threads := m.ThreadsPerCore()
+	need, rest := 0, ""
+	for _, p := range c.dividing() {
+		need += p.CPUs.Count + cpuset.IntersectSize(p.CPUs.Set, free) + wholeCores(p.CPUs.Percent, free.Size(), threads)
+		if p.CPUs.isRest() {
+			rest = p.Name
+		}
+	}
+	switch {
+	case need > free.Size():
+		fail("pools.list", "the pools take %d CPUs, and this machine has %d for them", need, free.Size())
+	case need == free.Size() && rest != "":
+		fail("pools.list", "the pools with a size take all %d CPUs, which leaves nothing for pool %s", need, rest)
+	}
+	if len(errs) > 0 {
+		return warnings, errs
+	}
+	return warnings, nil
+}
+
+// wholeCores is percent of cpus, rounded up to whole cores.
+func wholeCores(percent, cpus, threads int) int {
+	exact := percent * cpus
+	return (exact + 100*threads - 1) / (100 * threads) * threads
+}

@@ -1,0 +1,98 @@
+package workload
+
+import "github.com/sluice-dev/sluice/topology/cpuset"
+
+// Request is what one container asks for, after defaults, dialects and
+// authorization. The zero value of a field means its default.
+type Request struct {
+	Class Class
+	Pool  string // LS and BE; "" is the class's default pool
+
+	Milli  MilliCPU // the CPU request the scheduler granted
+	Memory int64    // the memory guarantee in bytes; 0 unknown
+
+	// LSE and LSR only.
+	CPUs           int        // number of CPUs to pin, at most Milli rounded up
+	CPUSet         cpuset.Set // CPUs that a scheduler chose; empty: Sluice chooses
+	NUMA           NUMAPolicy
+	SMT            SMTPolicy
+	L3             L3Policy
+	Near           Near
+	Exclusive      ExclusiveLevel
+	ExclusiveGroup string
+
+	MemoryNodes MemoryNodes
+
+	Settings []Setting // where each key came from, for explain
+}
+
+// Setting is one key that shaped the request.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source string `json:"source"` // "annotation cpus.sluice.dev/pod", "label koordinator.sh/qosClass", "config defaults.burstable", ...
+}
+
+// NUMAPolicy says how a pin's CPUs lie on NUMA nodes.
+type NUMAPolicy uint8
+
+// The NUMA policies.
+const (
+	NUMAPrefer NUMAPolicy = iota // fewest nodes
+	NUMASingle                   // one node, or fail
+	NUMASpread                   // evenly over all nodes
+)
+
+// SMTPolicy says how a pin's CPUs lie on cores.
+type SMTPolicy uint8
+
+// The SMT policies; SMTDefault is full-core for LSE, any for LSR.
+const (
+	SMTDefault SMTPolicy = iota
+	SMTAny
+	SMTFullCore
+	SMTOnePerCore // the sibling stays empty of other pins
+)
+
+// L3Policy says how a pin's CPUs lie on L3 domains.
+type L3Policy uint8
+
+// The L3 policies.
+const (
+	L3Pack L3Policy = iota
+	L3Spread
+)
+
+// Near asks for CPUs close to a device.
+type Near struct {
+	PCI        string     // a PCI address; "" none
+	OwnDevices bool       // the devices the container was given
+	CPUs       cpuset.Set // the CPUs local to OwnDevices, once they are looked up
+}
+
+// ExclusiveLevel is the domain that a pin shares with no other pin of its group.
+type ExclusiveLevel uint8
+
+// The levels of exclusive.sluice.dev.
+const (
+	NotExclusive ExclusiveLevel = iota
+	ExclusiveCore
+	ExclusiveNode
+)
+
+// MemoryNodes says which NUMA nodes the container's memory may come from.
+type MemoryNodes struct {
+	Policy MemoryPolicy
+	Nodes  cpuset.Set // MemoryListed only
+}
+
+// MemoryPolicy chooses memory nodes.
+type MemoryPolicy uint8
+
+// The memory policies; MemoryDefault is local for LSE and LSR, any for others.
+const (
+	MemoryDefault MemoryPolicy = iota
+	MemoryLocal
+	MemoryAny
+	MemoryListed
+)

@@ -1,0 +1,130 @@
+package workload
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Pod is a pod sandbox as the runtime knows it.
+type Pod struct {
+	ID             string
+	UID            string
+	Namespace      string
+	Name           string
+	Labels         map[string]string
+	Annotations    map[string]string
+	RuntimeHandler string
+	CgroupParent   string    // the pod's own cgroup: "/kubepods/burstable/pod<uid>" or "kubepods-burstable-pod<uid>.slice"
+	Resources      Resources // pod-level resources; zero where the pod has none
+}
+
+// Container is a container as the runtime knows it.
+type Container struct {
+	ID           string
+	PodID        string
+	Name         string
+	CgroupsPath  string // the OCI spec's cgroupsPath: "/parent/id" or "slice:prefix:name"
+	State        State
+	PID          int // 0 before the container's process exists
+	Resources    Resources
+	OOMScoreAdj  int
+	Devices      []DeviceNumber
+	CreatedNanos int64 // nanoseconds since the epoch
+}
+
+// State is a container's place in its life.
+type State uint8
+
+// The states of a container.
+const (
+	Created State = iota
+	Running
+	Stopped
+)
+
+// Resources are the OCI Linux resources that Sluice reads. Zero means not set.
+type Resources struct {
+	Shares      uint64 // cpu.shares
+	Quota       int64  // CFS quota in µs per Period; -1 unlimited
+	Period      uint64 // CFS period in µs
+	MemoryLimit int64  // bytes
+	CPUs        string // cpuset.cpus, list format
+	Mems        string // cpuset.mems, list format
+}
+
+// With is the resources after an update that sets what it names.
+func (r Resources) With(change Resources) Resources {
+	if change.Shares != 0 {
+		r.Shares = change.Shares
+	}
+	if change.Quota != 0 {
+		r.Quota = change.Quota
+	}
+	if change.Period != 0 {
+		r.Period = change.Period
+	}
+	if change.MemoryLimit != 0 {
+		r.MemoryLimit = change.MemoryLimit
+	}
+	if change.CPUs != "" {
+		r.CPUs = change.CPUs
+	}
+	if change.Mems != "" {
+		r.Mems = change.Mems
+	}
+	return r
+}
+
+// DeviceNumber names a device node the container was given.
+type DeviceNumber struct {
+	Block        bool // block device; else character device
+	Major, Minor int64
+}
+
+// Ref names a container to people: "namespace/pod/container".
+func Ref(pod *Pod, container *Container) string {
+	return pod.Namespace + "/" + pod.Name + "/" + container.Name
+}
+
+// QoS infers the Kubernetes QoS class from the pod's cgroup parent: the runtime
+// is not told it. Both cgroup drivers' spellings are known.
+func (p *Pod) QoS() QoS {
+	for dir := strings.Trim(p.CgroupParent, "/"); dir != "." && dir != ""; dir = path.Dir(dir) {
+		name := strings.TrimSuffix(path.Base(dir), ".slice")
+		switch {
+		case strings.HasSuffix(name, "besteffort"), strings.Contains(name, "besteffort-pod"):
+			return BestEffort
+		case strings.HasSuffix(name, "burstable"), strings.Contains(name, "burstable-pod"):
+			return Burstable
+		case strings.HasSuffix(name, "kubepods"), strings.HasPrefix(name, "kubepods-pod"):
+			return Guaranteed
+		}
+	}
+	return UnknownQoS
+}
+
+// MilliCPU is an amount of CPU in thousandths of one CPU.
+type MilliCPU int64
+
+// String is the amount in CPUs: "1.5".
+func (m MilliCPU) String() string { return strconv.FormatFloat(float64(m)/1000, 'f', -1, 64) }
+
+// MaxSharesRequest is the largest request that cpu.shares can tell: the kubelet
+// clamps shares at 262,144.
+const MaxSharesRequest MilliCPU = 256000
+
+// CPURequest infers the container's CPU request, which the runtime is not told:
+// for a Guaranteed pod from its quota, exactly; else from its shares, which the
+// kubelet computes as milli × 1024 / 1000, at least 2. exact is false where the
+// shares stand at the kubelet's clamp, so that the request may be larger.
+func CPURequest(pod *Pod, r Resources) (milli MilliCPU, exact bool) {
+	if pod.QoS() == Guaranteed && r.Quota > 0 && r.Period > 0 {
+		return MilliCPU((r.Quota*1000 + int64(r.Period) - 1) / int64(r.Period)), true
+	}
+	if r.Shares <= 2 {
+		return 0, true
+	}
+	milli = MilliCPU((min(r.Shares, 262144)*1000 + 1023) / 1024)
+	return milli, r.Shares < 262144
+}
