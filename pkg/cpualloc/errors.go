@@ -1,0 +1,111 @@
+package cpualloc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// ShortageError says that too few suitable CPUs are free now: once others give
+// some back, the same request can succeed.
+type ShortageError struct {
+	Asked      int // CPUs, those already held among them
+	Held       int // CPUs already held (Preference.Keep)
+	Free       int // free CPUs, suitable or not
+	Preference Preference
+}
+
+func (e *ShortageError) Error() string {
+	need := asked(e.Asked, &e.Preference) + " needed"
+	if e.Held > 0 {
+		need = fmt.Sprintf("%d more for %s needed", e.Asked-e.Held, asked(e.Asked, &e.Preference))
+	}
+	if e.Free < e.Asked-e.Held {
+		return fmt.Sprintf("%s, %d free", need, e.Free)
+	}
+	return fmt.Sprintf("%s, %d free but not so that they fit: %s, or wait until neighbours end", need, e.Free, relax(&e.Preference))
+}
+
+// ImpossibleError says that the machine could not give this were all of its
+// CPUs free.
+type ImpossibleError struct {
+	Asked      int
+	Preference Preference
+	Reason     string
+}
+
+func (e *ImpossibleError) Error() string {
+	return asked(e.Asked, &e.Preference) + ": " + e.Reason
+}
+
+// refusal tells a shortage from the impossible by asking again with every CPU
+// of the machine free.
+func (a *Allocator) refusal(free, n int, p Preference) error {
+	held := p.Keep.Size()
+	all := cpuset.Difference(a.machine.Online, p.Keep)
+	if _, ok := a.choose(&request{Preference: p, free: all, n: n - held}); ok {
+		return &ShortageError{Asked: n, Held: held, Free: free, Preference: p}
+	}
+	if p.SMT == workload.SMTFullCore && a.threads > 1 && n%a.threads != 0 {
+		return &ImpossibleError{Asked: n, Preference: p, Reason: fmt.Sprintf(
+			"this machine's cores have %d threads each; ask for a multiple of %d, or use smt any", a.threads, a.threads)}
+	}
+	reason := fmt.Sprintf("this machine has %d CPUs in %d cores and %d NUMA nodes",
+		a.machine.Online.Size(), len(a.machine.Cores), len(a.nodes))
+	if held > 0 {
+		reason += fmt.Sprintf(", and CPUs %v are to be kept", p.Keep)
+	}
+	return &ImpossibleError{Asked: n, Preference: p, Reason: reason + "; ask for fewer, or " + relax(&p)}
+}
+
+// asked names the request: "6 CPUs in one NUMA node as full cores".
+func asked(n int, p *Preference) string {
+	text := fmt.Sprintf("%d CPUs", n)
+	if n == 1 {
+		text = "1 CPU"
+	}
+	switch p.NUMA {
+	case workload.NUMASingle:
+		text += " in one NUMA node"
+	case workload.NUMASpread:
+		text += " spread over the NUMA nodes"
+	}
+	switch p.SMT {
+	case workload.SMTFullCore:
+		text += " as full cores"
+	case workload.SMTOnePerCore:
+		text += " with one thread per core"
+	}
+	return text
+}
+
+// relax names the preferences that make the request hard to meet.
+func relax(p *Preference) string {
+	var ways []string
+	if p.NUMA == workload.NUMASingle {
+		ways = append(ways, "numa prefer")
+	}
+	if p.SMT == workload.SMTFullCore || p.SMT == workload.SMTOnePerCore {
+		ways = append(ways, "smt any")
+	}
+	if len(ways) == 0 {
+		return "use a larger machine"
+	}
+	return "use " + strings.Join(ways, " and ")
+}
+
+func belowKept(n, kept int) string {
+	if n < 1 {
+		return "the number is at least 1"
+	}
+	return fmt.Sprintf("%d are to be kept already; shrink the set instead", kept)
+}
+
+func outsideHeld(n, held int) string {
+	if n < 1 {
+		return "the number is at least 1"
+	}
+	return fmt.Sprintf("only %d are held; take more instead", held)
+}
