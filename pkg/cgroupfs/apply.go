@@ -1,0 +1,56 @@
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Apply makes the changes in the order given (see plan.Order). A failed one
+// doesn't stop the others: the returned error joins a *ChangeError for each. A
+// change that the cgroups around it stood in the way of is tried once more
+// after the rest, which may have made room.
+func (d *Driver) Apply(changes []plan.Change) error {
+	var errs []error
+	var again []plan.Change
+	for _, c := range changes {
+		switch err := d.apply(c); {
+		case errors.Is(kind(err), ErrConstraint), errors.Is(kind(err), ErrOrder), errors.Is(kind(err), ErrNotEffective):
+			again = append(again, c)
+		default:
+			errs = appendFailure(errs, c, err)
+		}
+	}
+	for _, c := range again {
+		errs = appendFailure(errs, c, d.apply(c))
+	}
+	return errors.Join(errs...)
+}
+
+func appendFailure(errs []error, c plan.Change, err error) []error {
+	if err == nil {
+		return errs
+	}
+	return append(errs, &ChangeError{Change: c, Kind: kind(err), Err: err})
+}
+
+func (d *Driver) apply(c plan.Change) error {
+	in, err := d.open(c.Object.Path, c.Knob)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	switch to := c.To.(type) {
+	case plan.CPUSet:
+		if c.Knob != plan.Quota {
+			return in.writeSet(setFile(c.Knob), cpuset.Set(to), c.Object.Level == plan.ContainerLevel)
+		}
+	case plan.CPUQuota:
+		if c.Knob == plan.Quota {
+			return in.writeQuota(to)
+		}
+	}
+	return fmt.Errorf("a %T is no value of %s", c.To, c.Knob)
+}

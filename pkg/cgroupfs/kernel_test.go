@@ -1,0 +1,185 @@
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// v1 is this machine's own kernel with a cgroup of the test's own in each v1
+// hierarchy.
+type v1 struct {
+	*Driver
+	t   testing.TB
+	dir string // "/sluice-test-..."
+}
+
+// realV1 skips the test where the kernel, the mounts or the rights don't allow it.
+func realV1(t testing.TB) *v1 {
+	t.Helper()
+	d, err := Open("/")
+	if err != nil {
+		t.Skipf("SKIPPED, no real cgroups: %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if d.cpuset == nil || d.cpu == nil || d.cpuset.v2 || d.cpu.v2 {
+		t.Skipf("SKIPPED, not a v1 machine: %v", d)
+	}
+	k := &v1{Driver: d, t: t, dir: fmt.Sprintf("/sluice-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
+	switch err := d.cpuset.root.Mkdir(relative(k.dir), 0o755); {
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		t.Skipf("SKIPPED, root and a writable cgroup mount are needed: %v", err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.remove(k.dir) })
+	if err := d.cpu.root.Mkdir(relative(k.dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.put(k.dir, plan.CPUs, "")
+	k.put(k.dir, plan.Mems, "")
+	return k
+}
+
+// twoCPUs skips the test on a machine without CPUs 0 and 1.
+func twoCPUs(t testing.TB) *v1 {
+	t.Helper()
+	k := realV1(t)
+	if !cpuset.Of(0, 1).SubsetOf(cpuset.MustParse(k.get(k.dir, plan.CPUs))) {
+		t.Skip("SKIPPED, the machine has no CPUs 0 and 1")
+	}
+	k.put(k.dir, plan.CPUs, "0-1")
+	return k
+}
+
+// child makes a cgroup below the test's own with that set of CPUs.
+func (k *v1) child(name, cpus string) string {
+	k.t.Helper()
+	dir := k.dir + "/" + name
+	for _, h := range []*hierarchy{k.cpuset, k.cpu} {
+		if err := h.root.Mkdir(relative(dir), 0o755); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	if cpus != "" {
+		k.put(dir, plan.CPUs, cpus)
+		k.put(dir, plan.Mems, "")
+	}
+	return dir
+}
+
+// remove removes a cgroup and those below, of which a process that has just
+// ended may hold one for a moment.
+func (k *v1) remove(dir string) {
+	for _, h := range []*hierarchy{k.cpuset, k.cpu} {
+		c, err := h.open(dir)
+		if err != nil {
+			continue
+		}
+		children, err := c.children()
+		c.close()
+		if err != nil {
+			k.t.Error(err)
+		}
+		for _, child := range children {
+			k.remove(child)
+		}
+		for deadline := time.Now().Add(30 * time.Second); ; {
+			err := h.root.Remove(relative(dir))
+			if err == nil || errors.Is(err, os.ErrNotExist) {
+				break
+			}
+			if time.Now().After(deadline) {
+				k.t.Errorf("cgroup %s stays: %v", dir, err)
+				break
+			}
+		}
+	}
+}
+
+func change(dir string, knob plan.Knob, to plan.Value) plan.Change {
+	return plan.Change{Object: plan.Object{Path: dir, Name: "ns/pod/ctr", Level: plan.ContainerLevel}, Knob: knob, To: to}
+}
+
+func set(list string) plan.CPUSet { return plan.CPUSet(cpuset.MustParse(list)) }
+
+func (k *v1) put(dir string, knob plan.Knob, list string) {
+	k.t.Helper()
+	if err := k.Apply([]plan.Change{change(dir, knob, set(list))}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *v1) get(dir string, knob plan.Knob) string {
+	k.t.Helper()
+	v, err := k.Read(dir, knob)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return v.String()
+}
+
+func (k *v1) want(dir, cpus string) {
+	k.t.Helper()
+	if got := k.get(dir, plan.CPUs); got != cpus {
+		k.t.Errorf("%s has CPUs %s, want %s", dir, got, cpus)
+	}
+}
+
+// waits is the variable that makes this test program wait for the end of its
+// input, as a process for a cgroup: a bare machine has no other program.
+const waits = "SLUICE_TEST_WAITS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(waits) != "" {
+		io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// process starts a process in a cgroup; the returned function ends it.
+func (k *v1) process(dir string) (pid int, end func()) {
+	k.t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{waits + "=1"}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		k.t.Skipf("SKIPPED, no process can be started: %v", err)
+	}
+	ended := false
+	end = func() {
+		if !ended {
+			ended = true
+			stdin.Close()
+			cmd.Wait()
+		}
+	}
+	k.t.Cleanup(end)
+	if err := write(k.cpuset, dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
+		k.t.Fatal(err)
+	}
+	return cmd.Process.Pid, end
+}
+
+func write(h *hierarchy, dir, file, value string) error {
+	c, err := h.open(dir)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return c.write(file, value)
+}

@@ -1,0 +1,68 @@
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Populated reports whether a process is in the cgroup or in one below it. A
+// cgroup that is gone has none.
+func (d *Driver) Populated(dir string) (bool, error) {
+	h := d.cpuset
+	if h == nil {
+		h = d.cpu
+	}
+	yes, err := h.populated(dir)
+	if errors.Is(err, ErrGone) {
+		return false, nil
+	}
+	return yes, err
+}
+
+func (h *hierarchy) populated(dir string) (bool, error) {
+	c, err := h.open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer c.close()
+	if h.v2 {
+		return c.populated2()
+	}
+	return c.populated1()
+}
+
+func (c *cgroup) populated2() (bool, error) {
+	text, err := c.read("cgroup.events")
+	if err != nil {
+		return false, err
+	}
+	fields := strings.Fields(text)
+	at := slices.Index(fields, "populated")
+	if at < 0 || at+1 == len(fields) {
+		return false, fmt.Errorf("cgroup.events of %s has no line \"populated\"", c.dir)
+	}
+	return fields[at+1] == "1", nil
+}
+
+func (c *cgroup) populated1() (bool, error) {
+	procs, err := c.read("cgroup.procs")
+	if err != nil || procs != "" {
+		return procs != "", err
+	}
+	if c.childless() {
+		return false, nil
+	}
+	children, err := c.children()
+	if err != nil {
+		return false, err
+	}
+	for _, child := range children {
+		yes, err := c.in.populated(child)
+		if yes || err != nil && !errors.Is(err, ErrGone) {
+			return yes, err
+		}
+	}
+	return false, nil
+}

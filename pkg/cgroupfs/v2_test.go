@@ -1,0 +1,247 @@
+package cgroupfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+const ctr = "/kubepods/pod1/ctr"
+
+// fakeV2 is a v2 tree of plain files with one container in it. Like the kernel's,
+// a file isn't truncated by a write; unlike the kernel's, what was in it stays:
+// a file that a test writes starts empty.
+func fakeV2(t *testing.T, files map[string]string) (*Driver, string) {
+	t.Helper()
+	all := map[string]string{"sys/fs/cgroup/cgroup.controllers": "cpuset cpu\n", "sys/fs/cgroup" + ctr + "/cgroup.procs": ""}
+	for name, text := range files {
+		all["sys/fs/cgroup"+name] = text
+	}
+	root := tree(t, all)
+	d, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d, filepath.Join(root, "sys/fs/cgroup")
+}
+
+func TestV2Apply(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		knob      plan.Knob
+		to        plan.Value
+		effective string
+		file      string
+		want      string
+		err       error
+	}{
+		"a set":                   {plan.CPUs, set("0-3,8"), "0-3,8", "cpuset.cpus", "0-3,8", nil},
+		"partly effective":        {plan.CPUs, set("0-3,8"), "0-1", "cpuset.cpus", "0-3,8", nil},
+		"not effective":           {plan.CPUs, set("0-3"), "0-7", "cpuset.cpus", "0-3", ErrNotEffective},
+		"all":                     {plan.CPUs, set(""), "0-7", "cpuset.cpus", "\n", nil},
+		"nodes":                   {plan.Mems, set("1"), "1", "cpuset.mems", "1", nil},
+		"a quota":                 {plan.Quota, plan.CPUQuota{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, "", "cpu.max", "50000 100000", nil},
+		"no quota":                {plan.Quota, plan.CPUQuota{Quota: -1, Period: 50 * time.Millisecond}, "", "cpu.max", "max 50000", nil},
+		"no quota and any period": {plan.Quota, plan.CPUQuota{Quota: -1}, "", "cpu.max", "max", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, dir := fakeV2(t, map[string]string{
+				ctr + "/" + test.file: "", ctr + "/cpuset.cpus.effective": test.effective, ctr + "/cpuset.mems.effective": test.effective,
+			})
+			if err := d.Apply([]plan.Change{change(ctr, test.knob, test.to)}); !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
+				t.Errorf("got error %v, want %v", err, test.err)
+			}
+			got, err := os.ReadFile(filepath.Join(dir, ctr, test.file))
+			if err != nil || string(got) != test.want {
+				t.Errorf("%s got %q, %v; want %q", test.file, got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestV2ApplyGoesOn(t *testing.T) {
+	t.Parallel()
+	d, dir := fakeV2(t, map[string]string{ctr + "/cpu.max": "", ctr + "/cpuset.cpus.effective": "0"})
+	err := d.Apply([]plan.Change{
+		change("/kubepods/gone", plan.CPUs, set("0")),
+		change(ctr, plan.CPUs, set("0")), // no such file: the controller isn't enabled
+		change(ctr, plan.CPUs, plan.CPUQuota{Quota: -1}),
+		change(ctr, plan.Quota, plan.CPUQuota{Quota: -1}),
+	})
+	if !errors.Is(err, ErrGone) || !errors.Is(err, ErrUnsupported) {
+		t.Errorf("got %v; want ErrGone and ErrUnsupported in it", err)
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) != 3 {
+		t.Errorf("got %v; want three failures", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, ctr, "cpu.max")); string(got) != "max" {
+		t.Errorf("the last change was not made: %q, %v", got, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ctr, "cpuset.cpus")); err == nil {
+		t.Error("a file was created")
+	}
+}
+
+func TestV2Read(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ configured, effective, want string }{
+		"as set":           {"0-3", "0-3", "0-3"},
+		"a CPU is offline": {"0-3", "0-2", "0-3"},
+		"unset":            {"", "0-7", "0-7"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := fakeV2(t, map[string]string{
+				ctr + "/cpuset.cpus": test.configured + "\n", ctr + "/cpuset.cpus.effective": test.effective + "\n",
+			})
+			if v, err := d.Read(ctr, plan.CPUs); err != nil || v != set(test.want) {
+				t.Errorf("reads %v, %v; want %s", v, err, test.want)
+			}
+		})
+	}
+}
+
+func TestV2Populated(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		events string
+		want   bool
+		bad    bool
+	}{
+		"processes": {"populated 1\nfrozen 0\n", true, false},
+		"none":      {"frozen 1\npopulated 0\n", false, false},
+		"no line":   {"frozen 1\n", false, true},
+		"cut":       {"populated", false, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := fakeV2(t, map[string]string{ctr + "/cgroup.events": test.events})
+			if got, err := d.Populated(ctr); got != test.want || (err != nil) != test.bad {
+				t.Errorf("got %v, %v; want %v", got, err, test.want)
+			}
+			if got, err := d.Populated("/gone"); got || err != nil {
+				t.Errorf("a cgroup that is gone: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestParseQuota(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	tests := []struct {
+		text string
+		want plan.CPUQuota
+		ok   bool
+	}{
+		{"max 100000", plan.CPUQuota{Quota: -1, Period: 100 * ms}, true},
+		{"-1 100000", plan.CPUQuota{Quota: -1, Period: 100 * ms}, true},
+		{"50000 100000", plan.CPUQuota{Quota: 50 * ms, Period: 100 * ms}, true},
+		{"17592186044415 1000", plan.CPUQuota{Quota: 17592186044415 * time.Microsecond, Period: ms}, true},
+		{"17592186044416 1000", plan.CPUQuota{}, false},
+		{"-2 100000", plan.CPUQuota{}, false},
+		{"50000 0", plan.CPUQuota{}, false},
+		{"50000", plan.CPUQuota{}, false},
+		{"", plan.CPUQuota{}, false},
+		{"1 2 3", plan.CPUQuota{}, false},
+	}
+	for _, test := range tests {
+		if got, err := parseQuota(test.text); got != test.want || (err == nil) != test.ok {
+			t.Errorf("%q is %+v, %v; want %+v", test.text, got, err, test.want)
+		}
+	}
+}
+
+func FuzzParseQuota(f *testing.F) {
+	f.Add("max 100000")
+	f.Add("50000 100000")
+	f.Fuzz(func(t *testing.T, text string) {
+		if q, err := parseQuota(text); err == nil && (q.Period <= 0 || q.Quota < -1) {
+			t.Errorf("%q is %+v", text, q)
+		}
+	})
+}
+
+// The kernel's own v2 cpusets, where the machine has them (see test/vm).
+func TestV2Kernel(t *testing.T) {
+	d, err := Open("/")
+	if err != nil {
+		t.Skipf("SKIPPED, no real cgroups: %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if d.cpuset == nil || d.cpu == nil || !d.cpuset.v2 || !d.cpu.v2 {
+		t.Skipf("SKIPPED, not a v2 machine: %v", d)
+	}
+	h := d.cpuset
+	k := &v1{Driver: d, t: t, dir: "/sluice-test-v2"}
+	t.Cleanup(func() { k.remove(k.dir) })
+	for _, dir := range []string{"/", k.dir, k.dir + "/pod"} {
+		if dir != "/" {
+			if err := h.root.Mkdir(relative(dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := write(h, dir, "cgroup.subtree_control", "+cpuset +cpu"); err != nil {
+			t.Skipf("SKIPPED, the controllers can't be enabled: %v", err)
+		}
+	}
+	pod, ctr := k.dir+"/pod", k.dir+"/pod/ctr"
+	if err := h.root.Mkdir(relative(ctr), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	all := k.get(k.dir, plan.CPUs)
+	if !cpuset.Of(0, 1).SubsetOf(cpuset.MustParse(all)) {
+		t.Skip("SKIPPED, the machine has no CPUs 0 and 1")
+	}
+	k.put(pod, plan.CPUs, "0-1")
+	k.want(ctr, "0-1") // unset: the parent's
+	if yes, err := d.Populated(pod); yes || err != nil {
+		t.Errorf("populated with no process: %v, %v", yes, err)
+	}
+	_, end := k.process(ctr)
+	if yes, err := d.Populated(pod); !yes || err != nil {
+		t.Errorf("populated with a process: %v, %v", yes, err)
+	}
+	k.put(ctr, plan.CPUs, "1")
+	k.want(ctr, "1")
+	k.put(ctr, plan.Mems, "0")
+	if got := k.get(ctr, plan.Mems); got != "0" {
+		t.Errorf("memory nodes are %s, want 0", got)
+	}
+	k.put(ctr, plan.CPUs, "") // in use: kernels before 7 say ENOSPC
+	k.want(ctr, "0-1")
+
+	k.put(pod, plan.CPUs, "0")
+	if err := d.Apply([]plan.Change{change(ctr, plan.CPUs, set("1"))}); !errors.Is(err, ErrNotEffective) {
+		t.Errorf("a set that the parent has nothing of: %v, want ErrNotEffective", err)
+	}
+	if err := d.Apply([]plan.Change{change(ctr, plan.CPUs, set("4095"))}); !errors.Is(err, ErrConstraint) {
+		t.Errorf("a CPU that can't exist: %v, want ErrConstraint", err)
+	}
+	for _, quota := range []plan.CPUQuota{
+		{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, {Quota: 30 * time.Millisecond, Period: 20 * time.Millisecond}, {Quota: -1},
+	} {
+		if err := d.Apply([]plan.Change{change(ctr, plan.Quota, quota)}); err != nil {
+			t.Error(err)
+		}
+	}
+	end()
+	k.remove(ctr)
+	if err := d.Apply([]plan.Change{change(ctr, plan.CPUs, set("0"))}); !errors.Is(err, ErrGone) {
+		t.Errorf("a removed cgroup: %v, want ErrGone", err)
+	}
+	if yes, err := d.Populated(ctr); yes || err != nil {
+		t.Errorf("a removed cgroup is populated: %v, %v", yes, err)
+	}
+}
