@@ -1,0 +1,178 @@
+// Package agent is the plugin's loop. One goroutine owns the ledger and all that
+// is known of pods and containers; the runtime's events, hotplug and the clock
+// post to it, and what it decides leaves as kernel writes and as replies.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Kernel reads and writes cgroups; see pkg/cgroupfs. Nil where the host has
+// none: everything then goes through the runtime.
+type Kernel interface {
+	Apply(changes []plan.Change) error
+	Read(path string, knob plan.Knob) (plan.Value, error)
+	Populated(path string) (bool, error)
+	GiveBack(path string, cpus cpuset.Set) error
+}
+
+// Runtime sends updates to the container runtime outside any request; see
+// pkg/nri. It blocks until the runtime has applied them.
+type Runtime interface {
+	Update(Update) error
+}
+
+// Update is what the runtime is told about one container.
+type Update struct {
+	ContainerID string
+	Settings
+}
+
+// Settings are the values that the runtime can carry. An empty set is left as it is.
+type Settings struct {
+	CPUs, Mems cpuset.Set
+	Unlimited  bool // no CFS quota
+}
+
+// Options are what an agent works with.
+type Options struct {
+	Config     *config.Config
+	Machine    *topology.Machine
+	Host       fs.FS                  // the host's root, for /sys, /proc and the kubelet's state
+	Kernel     Kernel                 // nil without cgroups
+	Affinities Affinities             // nil where IRQs and workqueues can't be steered
+	Checkpoint string                 // file; "" keeps no checkpoint
+	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
+	Version    string
+	Log        logrus.FieldLogger
+}
+
+// Agent is the loop and what it owns.
+type Agent struct {
+	Options
+	events chan func()
+	closed chan struct{}
+
+	// Owned by the loop.
+	ledger     *policy.Ledger
+	containers map[string]*container
+	order      []*container // by age
+	settled    uint64       // ledger version that the containers with a cgroup have
+	told       uint64       // ledger version that the runtime was told for the others
+	synced     bool         // a Synchronize has told what runs here
+	pods       podQuotas
+	lane       slowLane
+	steering   steering
+	runtime    status.Runtime
+	neighbours []neighbour.Neighbour
+	counters   status.Counters
+	returned   cpuset.Set                     // CPUs that went offline and came back in this run
+	refused    map[string]string              // what the kernel said last, by cgroup
+	recalled   map[string]containerCheckpoint // of the run before
+	saves      uint64                         // checkpoints begun
+	dirty      bool                           // the checkpoint lacks a container
+	confined   uint64                         // ledger version that the plugin's own threads follow
+
+	factsOf      *topology.Machine
+	machineFacts annotation.Facts
+
+	disk disk
+}
+
+// container is a container with what was last asserted for it.
+type container struct {
+	workload.Container
+	pod          *workload.Pod
+	ref          string
+	path         string // cgroup; "" where it can't be told
+	uncontrolled bool   // accounted only: a VM runtime's
+	started      bool
+	has          policy.Assignment // in the kernel, as far as Sluice knows
+	touched      bool              // Sluice has given it a cpuset: "all" must be written, not left out
+	recorded     Settings          // what the runtime's own record holds
+	quota        plan.CPUQuota     // CFS quota that Sluice lifted or may lift; zero where there is none
+	attempts     int               // failed slow-lane updates to the present desire
+	warnings     []string
+	drift        int
+}
+
+// New makes an agent; Run starts it.
+func New(o Options) *Agent {
+	return &Agent{
+		Options:    o,
+		events:     make(chan func()),
+		closed:     make(chan struct{}),
+		ledger:     policy.New(o.Config.Policy(), o.Machine),
+		containers: map[string]*container{},
+		pods:       podQuotas{},
+		refused:    map[string]string{},
+	}
+}
+
+// Run is the loop; it returns when the context ends.
+func (a *Agent) Run(ctx context.Context) {
+	defer close(a.closed)
+	a.load()
+	a.meet(neighbour.Detect(a.Host))
+	go a.lookAround(ctx)
+	pass := time.NewTicker(a.Config.DriftInterval)
+	defer pass.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.leave()
+			return
+		case event := <-a.events:
+			event()
+		case <-pass.C:
+			a.pass()
+		}
+	}
+}
+
+// errClosed answers events that come while the agent shuts down.
+var errClosed = fmt.Errorf("sluice is shutting down")
+
+// do runs one event in the loop and waits for it. A panic fails that event alone.
+func (a *Agent) do(name string, event func() error) (err error) {
+	done := make(chan struct{})
+	run := func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				a.counters.Panics++
+				a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, debug.Stack())
+				err = fmt.Errorf("sluice failed on %s (a bug; the stack is in its log): %v", name, p)
+			}
+		}()
+		err = event()
+	}
+	select {
+	case a.events <- run:
+		<-done
+		return err
+	case <-a.closed:
+		return errClosed
+	}
+}
+
+// post runs an event in the loop without waiting for it.
+func (a *Agent) post(name string, event func()) {
+	go a.do(name, func() error { event(); return nil }) //nolint:errcheck // the event has no result
+}

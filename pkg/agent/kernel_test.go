@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// fakeKernel is a cgroup v1 tree in memory: the empty set means all that the
+// parent has, which is all that is online, and CPUs that go are not given back.
+type fakeKernel struct {
+	mu     sync.Mutex
+	online cpuset.Set
+	nodes  cpuset.Set
+	groups map[string]*group
+	refuse func(plan.Change) error // errors to inject; may panic
+	writes []string
+}
+
+type group struct {
+	cpus, mems cpuset.Set
+	quota      plan.CPUQuota
+	empty      bool // no process in it
+}
+
+func (k *fakeKernel) Apply(changes []plan.Change) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, c := range changes {
+		if kind, err := k.apply(c); err != nil {
+			errs = append(errs, &cgroupfs.ChangeError{Change: c, Kind: kind, Err: err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (k *fakeKernel) apply(c plan.Change) (kind, err error) {
+	if k.refuse != nil {
+		if err := k.refuse(c); err != nil {
+			return cgroupfs.ErrOrder, err
+		}
+	}
+	g := k.groups[c.Object.Path]
+	if g == nil {
+		return cgroupfs.ErrGone, errors.New("no such folder")
+	}
+	k.writes = append(k.writes, fmt.Sprintf("%s %s=%s", c.Object.Path, c.Knob, c.To))
+	switch to := c.To.(type) {
+	case plan.CPUQuota:
+		g.quota = to
+	case plan.CPUSet:
+		set, all, file := cpuset.Set(to), k.online, &g.cpus
+		if parent := k.groups[path.Dir(c.Object.Path)]; parent != nil {
+			all = parent.cpus
+		}
+		if c.Knob == plan.Mems {
+			all, file = k.nodes, &g.mems
+		}
+		if set.IsEmpty() {
+			set = all
+		}
+		if !set.SubsetOf(all) {
+			return cgroupfs.ErrOrder, fmt.Errorf("%s is more than the parent's %s", set, all)
+		}
+		*file = set
+	}
+	return nil, nil
+}
+
+func (k *fakeKernel) Read(dir string, knob plan.Knob) (plan.Value, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.groups[dir]
+	switch {
+	case g == nil:
+		return nil, cgroupfs.ErrGone
+	case knob == plan.CPUs:
+		return plan.CPUSet(g.cpus), nil
+	case knob == plan.Mems:
+		return plan.CPUSet(g.mems), nil
+	}
+	return g.quota, nil
+}
+
+func (k *fakeKernel) Populated(dir string) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.groups[dir]
+	return g != nil && !g.empty, nil
+}
+
+func (k *fakeKernel) GiveBack(dir string, cpus cpuset.Set) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for ; dir != "/"; dir = path.Dir(dir) {
+		if g := k.groups[dir]; g != nil {
+			g.cpus = cpuset.Union(g.cpus, cpuset.Intersect(cpus, k.online))
+		}
+	}
+	return nil
+}
+
+// make makes a cgroup; the empty set is all.
+func (k *fakeKernel) make(path string, cpus, mems cpuset.Set, quota plan.CPUQuota) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if cpus.IsEmpty() {
+		cpus = k.online
+	}
+	if mems.IsEmpty() {
+		mems = k.nodes
+	}
+	k.groups[path] = &group{cpus: cpus, mems: mems, quota: quota}
+}
+
+// change is another writer, or a runtime's update.
+func (k *fakeKernel) change(path string, how func(*group)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if g := k.groups[path]; g != nil {
+		how(g)
+	}
+}
+
+// unplug takes CPUs offline as the v1 kernel does.
+func (k *fakeKernel) unplug(online cpuset.Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.online = online
+	for _, g := range k.groups {
+		g.cpus = cpuset.Intersect(g.cpus, online)
+	}
+}
+
+func (k *fakeKernel) remove(path string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.groups, path)
+}
+
+func (k *fakeKernel) refusing(refuse func(plan.Change) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refuse = refuse
+}
+
+// took returns what was written since the last call.
+func (k *fakeKernel) took() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	writes := k.writes
+	k.writes = nil
+	return writes
+}
+
+func (k *fakeKernel) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var text strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(k.groups)) {
+		g := k.groups[path]
+		fmt.Fprintf(&text, "%s cpus %s mems %s quota %d\n", path, g.cpus, g.mems, g.quota.Quota)
+	}
+	return text.String()
+}

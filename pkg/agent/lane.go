@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// slowLane brings the runtime's own record after the kernel, so that a later
+// runtime update or a systemd reload does not undo what was written directly. It
+// sends one container at a time and only when no event came for a while: while an
+// update is under way its CPUs may go back to its container, however late.
+type slowLane struct {
+	runtime Runtime
+	shut    string // why it is not used; "" open
+	pending *Update
+	settled chan struct{} // closed when pending is acknowledged; nil where none is
+	timer   *time.Timer
+	quiet   time.Time // when nothing will have happened for long enough
+}
+
+func (l *slowLane) reset() { l.pending = nil }
+
+// maxAttempts is how often an update that the runtime refuses is tried again
+// before the lane waits for another desire; the kernel holds the values anyway.
+const maxAttempts = 3
+
+// Connected tells the agent how to reach the runtime, and why the slow lane must
+// stay shut there ("" where it need not).
+func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
+	a.do("connected", func() error { //nolint:errcheck // only a closed agent fails it
+		if !a.Config.SlowLane.Enabled {
+			shut = "switched off in the config"
+		} else if a.Kernel == nil {
+			shut = "no cgroups here: everything goes through the runtime's replies"
+		}
+		a.lane.runtime, a.lane.shut = runtime, shut
+		a.runtime = info
+		a.runtime.Connected, a.runtime.Since, a.runtime.SlowLane = true, time.Now(), shut
+		if shut == "" {
+			a.runtime.SlowLane = "open"
+		}
+		return nil
+	})
+}
+
+// Disconnected tells the agent that the runtime is gone.
+func (a *Agent) Disconnected() {
+	a.do("disconnected", func() error { //nolint:errcheck // only a closed agent fails it
+		a.lane.runtime, a.lane.pending = nil, nil
+		if a.runtime.Connected {
+			a.runtime.Connected, a.runtime.Since = false, time.Now()
+			a.counters.Reconnects++
+		}
+		return nil
+	})
+}
+
+// quiet starts the wait for a quiet moment anew.
+func (a *Agent) quiet() {
+	a.lane.quiet = time.Now().Add(a.Config.SlowLane.Delay)
+	if a.lane.timer != nil {
+		a.lane.timer.Stop()
+	}
+	a.lane.timer = time.AfterFunc(a.Config.SlowLane.Delay, func() { a.post("slow lane", a.record) })
+}
+
+// inFlight is the CPUs that an unacknowledged runtime update of another container
+// names: until it is acknowledged they may go back to that container.
+func (a *Agent) inFlight(id string) cpuset.Set {
+	if p := a.lane.pending; p != nil && p.ContainerID != id {
+		return p.CPUs
+	}
+	return cpuset.Set{}
+}
+
+// onTheWire is how long a start waits for an acknowledgement. The runtime serves
+// one request at a time, so it has applied the update before it sent the start:
+// only the answer may still be under way. An update that waits behind the start
+// can't be acknowledged, and the start fails.
+const onTheWire = 50 * time.Millisecond
+
+// awaitAcknowledgement waits that long for an update that names CPUs of the pin.
+func (a *Agent) awaitAcknowledgement(pin string) {
+	var settled <-chan struct{}
+	a.do("acknowledgement", func() error { //nolint:errcheck // a closed agent fails the start itself
+		if h, ok := a.ledger.Holder(pin); ok && h.CPUs.Overlaps(a.inFlight(pin)) {
+			settled = a.lane.settled
+		}
+		return nil
+	})
+	if settled == nil {
+		return
+	}
+	select {
+	case <-settled:
+	case <-time.After(onTheWire):
+	}
+}
+
+// record sends the next container whose record differs from its desire.
+func (a *Agent) record() {
+	if a.lane.runtime == nil || a.lane.shut != "" || a.lane.pending != nil || !a.writes() || time.Now().Before(a.lane.quiet) {
+		return
+	}
+	for _, c := range a.order {
+		want, ok := a.ledger.Assignment(c.ID)
+		if !ok || !c.started || !c.touched || c.attempts >= maxAttempts {
+			continue
+		}
+		set := a.settings(c, want)
+		if c.recorded.Unlimited && !want.Unlimited {
+			continue // an update would repeat the record's lifted quota
+		}
+		if set == c.recorded || (set == Settings{}) {
+			continue
+		}
+		a.send(c, set)
+		return
+	}
+}
+
+func (a *Agent) send(c *container, set Settings) {
+	update := Update{ContainerID: c.ID, Settings: set}
+	a.lane.pending, a.lane.settled = &update, make(chan struct{})
+	a.counters.SlowUpdates++
+	runtime := a.lane.runtime
+	go func() {
+		err := runtime.Update(update)
+		a.do("slow lane", func() error { //nolint:errcheck // only a closed agent fails it
+			a.acknowledge(&update, err)
+			return nil
+		})
+	}()
+}
+
+// acknowledge takes the runtime's answer: whatever it was, the kernel is looked
+// at and repaired, since the update may have come after a newer desire.
+func (a *Agent) acknowledge(update *Update, err error) {
+	if a.lane.pending != update {
+		return // of an earlier connection
+	}
+	a.lane.pending = nil
+	if a.lane.settled != nil {
+		close(a.lane.settled)
+		a.lane.settled = nil
+	}
+	c, ok := a.containers[update.ContainerID]
+	if !ok {
+		return
+	}
+	if err != nil {
+		c.attempts++
+		a.counters.SlowFailures++
+		a.Log.WithField("container", c.ref).WithError(err).Debug("Runtime did not take the record of a container")
+	} else {
+		c.recorded, c.attempts = update.Settings, 0
+	}
+	a.repair(c, "the runtime, late")
+	a.record()
+}

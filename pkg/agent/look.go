@@ -1,0 +1,159 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// lookInterval is how often other managers of CPUs are looked for.
+const lookInterval = 30 * time.Second
+
+// lookAround looks now and then for who else on this node sets CPUs. It reads all
+// of /proc, so the loop does not wait for it.
+func (a *Agent) lookAround(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookInterval):
+		}
+		found, err := neighbour.Detect(a.Host)
+		a.do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
+			a.meet(found, err)
+			return nil
+		})
+	}
+}
+
+// meet takes note of who else sets CPUs.
+func (a *Agent) meet(found []neighbour.Neighbour, err error) {
+	if err != nil {
+		a.Log.WithError(err).Warn("Other resource managers could not be looked for: those known before count as still there")
+		for _, n := range a.neighbours {
+			if !slices.ContainsFunc(found, func(f neighbour.Neighbour) bool { return f.Kind == n.Kind }) {
+				found = append(found, n)
+			}
+		}
+	}
+	for _, n := range found {
+		if a.neighbour(n.Kind) == nil {
+			a.Log.WithField("evidence", n.Evidence).Warnf("%s: %s. %s", n.Kind, n.Response, n.Fix)
+		}
+	}
+	a.neighbours = found
+	a.ledger.SetExternal(a.external())
+}
+
+// neighbour returns the neighbour of that kind, nil where there is none.
+func (a *Agent) neighbour(kinds ...neighbour.Kind) *neighbour.Neighbour {
+	for i := range a.neighbours {
+		if slices.Contains(kinds, a.neighbours[i].Kind) {
+			return &a.neighbours[i]
+		}
+	}
+	return nil
+}
+
+// mode is the configured mode, or preview beside a second writer of the same
+// files, with the reason.
+func (a *Agent) mode() (config.Mode, string) {
+	if a.Config.Mode == config.On && a.Config.Neighbours == config.NeighboursPreview {
+		if n := a.neighbour(neighbour.Koordlet, neighbour.Katalyst); n != nil {
+			return config.Preview, fmt.Sprintf("%s: %s", n.Kind, n.Fix)
+		}
+	}
+	return a.Config.Mode, ""
+}
+
+// writes reports whether anything may be changed: not in preview.
+func (a *Agent) writes() bool {
+	mode, _ := a.mode()
+	return mode == config.On
+}
+
+// leavesCpusets reports whether cpusets are the kubelet's: with its static CPU
+// manager there must be no second writer.
+func (a *Agent) leavesCpusets() bool { return a.neighbour(neighbour.CPUManager) != nil }
+
+// acts reports whether cpusets and quotas are Sluice's to write.
+func (a *Agent) acts() bool { return a.writes() && !a.leavesCpusets() }
+
+// external is the CPUs that the kubelet's static CPU manager gave away.
+func (a *Agent) external() cpuset.Set {
+	var cpus cpuset.Set
+	if n := a.neighbour(neighbour.CPUManager); n != nil {
+		for _, pin := range n.Pins {
+			cpus = cpuset.Union(cpus, pin.CPUs)
+		}
+	}
+	return cpus
+}
+
+// mayPin refuses pins where they can't be kept.
+func (a *Agent) mayPin(c *container, r workload.Request) error {
+	if !r.Class.Pinned() {
+		return nil
+	}
+	if n := a.neighbour(neighbour.CPUManager); n != nil {
+		return fmt.Errorf("class %s needs CPUs of its own, but %s: %s", r.Class, n.Response, n.Fix)
+	}
+	if c.uncontrolled {
+		return fmt.Errorf("class %s can't be kept inside a virtual machine (runtime handler %q): use LS or BE, or another runtime class", r.Class, c.pod.RuntimeHandler)
+	}
+	return nil
+}
+
+// facts is what a request's meaning depends on. They are counted once for a
+// machine: every container asks for them.
+func (a *Agent) facts() annotation.Facts {
+	if m := a.ledger.Machine(); m != a.factsOf {
+		a.factsOf = m
+		a.machineFacts = annotation.Facts{ThreadsPerCore: m.ThreadsPerCore(), Memory: m.Memory(m.MemoryNodes())}
+	}
+	return a.machineFacts
+}
+
+// widen lets the cgroups above a container have the CPUs that went and came
+// back: v1 leaves them out, of a pod too that had no container then.
+func (a *Agent) widen(c *container) {
+	if a.returned.IsEmpty() || !a.reaches(c) || !a.acts() {
+		return
+	}
+	if err := a.Kernel.GiveBack(path.Dir(c.path), a.returned); err != nil {
+		a.Log.WithError(err).WithField("container", c.ref).WithField("cpus", a.returned.String()).Warn("CPUs came back, and a cgroup does not get them again")
+	}
+}
+
+// SetMachine moves everything to a machine with other CPUs or memory nodes.
+func (a *Agent) SetMachine(m *topology.Machine) {
+	a.do("hotplug", func() error { //nolint:errcheck // only a closed agent fails it
+		old := a.ledger.Machine()
+		a.ledger.SetMachine(m)
+		a.Log.WithField("online", m.Online.String()).WithField("was", old.Online.String()).Info("The machine changed")
+		a.returned = cpuset.Intersect(cpuset.Union(a.returned, cpuset.Difference(m.Online, old.Online)), m.Online)
+		for _, c := range a.order {
+			a.widen(c)
+			// v1 took CPUs out of every set, of those that nobody has touched too.
+			if c.started && a.reaches(c) && (c.touched || !a.returned.IsEmpty()) {
+				a.observe(c, plan.CPUs, plan.Mems)
+			}
+		}
+		a.settled = 0
+		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+		a.mend()
+		a.liftAll()
+		a.quiet()
+		return nil
+	})
+}

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"runtime/debug"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// pass is what the clock does: grants of ended containers are freed, pins that
+// lack CPUs are mended, and every container that Sluice has set is compared with
+// the kernel.
+func (a *Agent) pass() {
+	defer func() {
+		if p := recover(); p != nil {
+			a.counters.Panics++
+			a.Log.Errorf("panic in the periodic pass: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if !a.synced {
+		return
+	}
+	for _, c := range a.order {
+		if a.ended(c) {
+			a.free(c.ID)
+		}
+	}
+	a.mend()
+	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	for _, c := range a.order {
+		a.repair(c, "another writer: the kubelet, systemd or another agent")
+	}
+	a.liftAll()
+	a.record()
+	a.confine()
+	a.steer()
+	if a.dirty {
+		a.dirty = false
+		a.save(nil)
+	}
+}
+
+// repair compares a container with the kernel and writes what differs.
+func (a *Agent) repair(c *container, suspect string) {
+	if !c.touched || !c.started || !a.reaches(c) || !a.acts() {
+		return
+	}
+	want, ok := a.ledger.Assignment(c.ID)
+	if !ok {
+		return
+	}
+	known := c.has
+	knobs := []plan.Knob{plan.CPUs}
+	if !want.Mems.IsEmpty() {
+		knobs = append(knobs, plan.Mems)
+	}
+	if want.Unlimited {
+		knobs = append(knobs, plan.Quota)
+	}
+	a.observe(c, knobs...)
+	if c.has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.has.Mems == want.Mems) && (c.has.Unlimited || !want.Unlimited) {
+		c.has = want
+		return
+	}
+	if c.has.CPUs != known.CPUs || c.has.Mems != known.Mems || known.Unlimited && !c.has.Unlimited {
+		c.drift++
+		a.counters.Drift++
+		a.Log.WithFields(logrus.Fields{
+			"container": c.ref,
+			"found":     plan.CPUSet(c.has.CPUs).String() + " on nodes " + plan.CPUSet(c.has.Mems).String(),
+			"want":      plan.CPUSet(want.CPUs).String() + " on nodes " + plan.CPUSet(want.Mems).String(),
+			"suspect":   suspect,
+		}).Warn("Settings of a container were changed, repaired")
+	}
+	if _, err := a.apply(c.changes(want, true)); err == nil {
+		c.has = want
+	}
+}
+
+// confine keeps the plugin itself off pinned CPUs: in the system set, or with the
+// pools.
+func (a *Agent) confine() {
+	if a.Confine == nil || a.confined == a.ledger.Version() || !a.writes() {
+		return
+	}
+	a.confined = a.ledger.Version()
+	cpus := cpuset.Intersect(a.Config.System, a.ledger.Machine().Online)
+	if cpus.IsEmpty() {
+		cpus = a.ledger.Shared()
+	}
+	if err := a.Confine(cpus); err != nil {
+		a.Log.WithError(err).Warn("Sluice's own threads may run on pinned CPUs")
+	}
+}

@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// Status is a copy of the state, made in the loop.
+func (a *Agent) Status() (s *status.Status, err error) {
+	err = a.do("status", func() error {
+		s = a.snapshot()
+		return nil
+	})
+	return s, err
+}
+
+func (a *Agent) snapshot() *status.Status {
+	mode, reason := a.mode()
+	if a.leavesCpusets() && reason == "" {
+		reason = "cpusets are the kubelet's: its static CPU manager is on"
+	}
+	s := &status.Status{
+		Version:    a.Version,
+		Time:       time.Now(),
+		Mode:       string(mode),
+		Reason:     reason,
+		Runtime:    a.runtime,
+		Machine:    a.machineStatus(),
+		Neighbours: slices.Clone(a.neighbours),
+		Counters:   a.counters,
+	}
+	for _, p := range a.ledger.Pools() {
+		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs})
+	}
+	for _, h := range a.ledger.Holders() {
+		c := a.containers[h.ID]
+		if c == nil {
+			continue
+		}
+		entry := a.containerStatus(c, h)
+		for i := range s.Pools {
+			if s.Pools[i].Name == entry.Pool {
+				s.Pools[i].Containers++
+				s.Pools[i].Requested += h.Request.Milli
+			}
+		}
+		s.Containers = append(s.Containers, entry)
+	}
+	return s
+}
+
+func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container {
+	as, _ := a.ledger.Assignment(h.ID)
+	return status.Container{
+		ID:         h.ID,
+		PodUID:     h.Pod,
+		Ref:        h.Ref,
+		Class:      h.Request.Class,
+		Pool:       a.ledger.PoolOf(h),
+		State:      h.State,
+		Controlled: !c.uncontrolled && !a.leavesCpusets(),
+		Requested:  h.Request.Milli,
+		CPUs:       as.CPUs,
+		Mems:       as.Mems,
+		Unlimited:  as.Unlimited,
+		Why:        as.Why,
+		Settings:   slices.Clone(h.Request.Settings),
+		Warnings:   slices.Clone(c.warnings),
+		Cgroup:     c.path,
+		Drift:      c.drift,
+	}
+}
+
+func (a *Agent) machineStatus() status.Machine {
+	m := a.ledger.Machine()
+	return status.Machine{
+		Online: m.Online, Offline: m.Offline,
+		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
+		Memory:   m.Memory(m.MemoryNodes()),
+		Pinned:   a.ledger.Pinned(),
+		Reserved: a.Config.Reserved, System: a.Config.System,
+		External: a.external(),
+		Steering: a.steering.status(),
+	}
+}
+
+// Machine is the machine as the agent works with it.
+func (a *Agent) Machine() (m *topology.Machine, err error) {
+	err = a.do("topology", func() error {
+		m = a.ledger.Machine()
+		return nil
+	})
+	return m, err
+}
+
+// WhatIf answers what a pod's containers would get now, one after another, and
+// changes nothing.
+func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
+	err = a.do("plan", func() error {
+		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.ask(pod, spec) }
+		answers = status.WhatIf(a.ledger.Clone(), pod, specs, ask, time.Now())
+		return nil
+	})
+	return answers, err
+}
+
+// ask reads what a container that does not exist asks for.
+func (a *Agent) ask(pod *workload.Pod, spec *workload.Container) (workload.Request, []string, error) {
+	c := &container{Container: *spec, pod: pod, ref: workload.Ref(pod, spec), uncontrolled: a.Config.RunsInVM(pod)}
+	r, err := a.request(c)
+	if err == nil {
+		err = a.mayPin(c, r)
+	}
+	return r, c.warnings, err
+}

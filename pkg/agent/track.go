@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// track begins to keep a container; one of the same id is replaced.
+func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
+	a.forget(spec.ID)
+	c := &container{Container: spec, pod: pod, ref: workload.Ref(pod, &spec)}
+	path, err := cgroupfs.ContainerPath(spec.CgroupsPath)
+	if err != nil {
+		a.Log.WithField("container", c.ref).WithError(err).Warn("Cgroup path not understood: the container is set through the runtime alone")
+	}
+	c.path = path
+	c.uncontrolled = a.Config.RunsInVM(pod)
+	c.started = spec.State == workload.Running
+	c.keepQuota()
+	a.containers[spec.ID] = c
+	a.order = append(a.order, c)
+	return c
+}
+
+// keepQuota notes the quota to go back to once the container's is lifted.
+func (c *container) keepQuota() {
+	if r := c.Resources; r.Quota > 0 && r.Period > 0 {
+		c.quota = plan.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
+	}
+}
+
+// forget ends the keeping of a container.
+func (a *Agent) forget(id string) {
+	c, ok := a.containers[id]
+	if !ok {
+		return
+	}
+	delete(a.containers, id)
+	delete(a.refused, c.path)
+	a.order = slices.DeleteFunc(a.order, func(other *container) bool { return other == c })
+}
+
+func (c *container) identity() policy.Identity {
+	return policy.Identity{ID: c.ID, Pod: c.pod.UID, Container: c.Name, Ref: c.ref}
+}
+
+// request reads what the container asks for.
+func (a *Agent) request(c *container) (workload.Request, error) {
+	facts := a.facts()
+	r, warnings, err := a.Config.Request(facts, c.pod, &c.Container)
+	c.warnings = c.warnings[:0]
+	for _, w := range warnings {
+		c.warnings = append(c.warnings, w.Text)
+	}
+	if err != nil {
+		return r, err
+	}
+	if a.neighbour(neighbour.MemoryManager) != nil {
+		r.MemoryNodes = workload.MemoryNodes{Policy: workload.MemoryAny}
+	}
+	if r.Near.OwnDevices {
+		a.findDevices(c, &r)
+	}
+	return r, nil
+}
+
+// findDevices looks up which CPUs are local to the devices the container was given.
+func (a *Agent) findDevices(c *container, r *workload.Request) {
+	for _, d := range c.Devices {
+		address, err := sysfs.DeviceAddress(a.Host, d.Block, d.Major, d.Minor)
+		if err != nil {
+			continue // no PCI device: /dev/null and the like
+		}
+		for i := range a.ledger.Machine().Devices {
+			if device := &a.ledger.Machine().Devices[i]; device.Address == address {
+				r.Near.CPUs = cpuset.Union(r.Near.CPUs, device.CPUs)
+			}
+		}
+	}
+	if r.Near.CPUs.IsEmpty() {
+		c.warnings = append(c.warnings, "near device: none of the container's devices is a PCI device, so it is placed without")
+	}
+}
+
+// settings is an assignment as the runtime is told it. A container that once had
+// a cpuset is told all CPUs by number: the runtime knows no "as the parent".
+func (a *Agent) settings(c *container, as policy.Assignment) Settings {
+	if a.leavesCpusets() || c.uncontrolled {
+		return Settings{}
+	}
+	s := Settings{CPUs: as.CPUs, Mems: as.Mems, Unlimited: as.Unlimited}
+	if c.touched && s.CPUs.IsEmpty() {
+		s.CPUs = a.ledger.Machine().Online
+	}
+	if c.touched && s.Mems.IsEmpty() && !c.recorded.Mems.IsEmpty() {
+		s.Mems = a.ledger.Machine().MemoryNodes()
+	}
+	return s
+}
+
+// object names the container's cgroup.
+func (c *container) object() plan.Object {
+	return plan.Object{Path: c.path, Name: c.ref, Level: plan.ContainerLevel}
+}
+
+// changes brings the container's cgroup to want. all repeats what it has already.
+func (c *container) changes(want policy.Assignment, all bool) []plan.Change {
+	var changes []plan.Change
+	set := func(knob plan.Knob, from, to plan.Value) {
+		changes = append(changes, plan.Change{Object: c.object(), Knob: knob, From: from, To: to, Why: want.Why})
+	}
+	repeat := all && c.touched
+	if want.CPUs != c.has.CPUs || repeat || all && !want.CPUs.IsEmpty() {
+		set(plan.CPUs, plan.CPUSet(c.has.CPUs), plan.CPUSet(want.CPUs))
+	}
+	if want.Mems != c.has.Mems || all && !want.Mems.IsEmpty() {
+		set(plan.Mems, plan.CPUSet(c.has.Mems), plan.CPUSet(want.Mems))
+	}
+	switch {
+	case want.Unlimited && (!c.has.Unlimited || all):
+		set(plan.Quota, nil, unlimited)
+	case c.has.Unlimited && !want.Unlimited && c.quota.Quota > 0:
+		set(plan.Quota, unlimited, c.quota)
+	}
+	return changes
+}

@@ -1,0 +1,128 @@
+package nri
+
+import (
+	"errors"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func podOf(p *api.PodSandbox) *workload.Pod {
+	pod := &workload.Pod{
+		ID:             p.GetId(),
+		UID:            p.GetUid(),
+		Namespace:      p.GetNamespace(),
+		Name:           p.GetName(),
+		Labels:         p.GetLabels(),
+		Annotations:    p.GetAnnotations(),
+		RuntimeHandler: p.GetRuntimeHandler(),
+		CgroupParent:   p.GetLinux().GetCgroupParent(),
+		Resources:      resourcesOf(p.GetLinux().GetPodResources()),
+	}
+	if pod.UID == "" {
+		pod.UID = pod.ID
+	}
+	return pod
+}
+
+func containerOf(c *api.Container) workload.Container {
+	spec := workload.Container{
+		ID:           c.GetId(),
+		PodID:        c.GetPodSandboxId(),
+		Name:         c.GetName(),
+		CgroupsPath:  c.GetLinux().GetCgroupsPath(),
+		State:        stateOf(c.GetState()),
+		PID:          int(c.GetPid()),
+		Resources:    resourcesOf(c.GetLinux().GetResources()),
+		OOMScoreAdj:  int(c.GetLinux().GetOomScoreAdj().GetValue()),
+		CreatedNanos: c.GetCreatedAt(),
+	}
+	for _, d := range c.GetLinux().GetDevices() {
+		spec.Devices = append(spec.Devices, workload.DeviceNumber{Block: d.GetType() == "b", Major: d.GetMajor(), Minor: d.GetMinor()})
+	}
+	return spec
+}
+
+func stateOf(s api.ContainerState) workload.State {
+	switch s {
+	case api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
+		return workload.Running
+	case api.ContainerState_CONTAINER_STOPPED:
+		return workload.Stopped
+	default:
+		return workload.Created
+	}
+}
+
+func resourcesOf(r *api.LinuxResources) workload.Resources {
+	cpu := r.GetCpu()
+	return workload.Resources{
+		Shares:      cpu.GetShares().GetValue(),
+		Quota:       cpu.GetQuota().GetValue(),
+		Period:      cpu.GetPeriod().GetValue(),
+		MemoryLimit: r.GetMemory().GetLimit().GetValue(),
+		CPUs:        cpu.GetCpus(),
+		Mems:        cpu.GetMems(),
+	}
+}
+
+// unlimited is the CFS quota that limits nothing, in the OCI spec.
+const unlimited = -1
+
+func adjustmentOf(s agent.Settings) *api.ContainerAdjustment {
+	if (s == agent.Settings{}) {
+		return nil
+	}
+	a := &api.ContainerAdjustment{}
+	if !s.CPUs.IsEmpty() {
+		a.SetLinuxCPUSetCPUs(s.CPUs.String())
+	}
+	if !s.Mems.IsEmpty() {
+		a.SetLinuxCPUSetMems(s.Mems.String())
+	}
+	if s.Unlimited {
+		a.SetLinuxCPUQuota(unlimited)
+	}
+	return a
+}
+
+func updatesOf(updates []agent.Update) []*api.ContainerUpdate {
+	if len(updates) == 0 {
+		return nil
+	}
+	out := make([]*api.ContainerUpdate, len(updates))
+	for i, u := range updates {
+		out[i] = updateOf(u)
+	}
+	return out
+}
+
+func updateOf(u agent.Update) *api.ContainerUpdate {
+	out := &api.ContainerUpdate{ContainerId: u.ContainerID}
+	if !u.CPUs.IsEmpty() {
+		out.SetLinuxCPUSetCPUs(u.CPUs.String())
+	}
+	if !u.Mems.IsEmpty() {
+		out.SetLinuxCPUSetMems(u.Mems.String())
+	}
+	if u.Unlimited {
+		out.SetLinuxCPUQuota(unlimited)
+	}
+	return out
+}
+
+// updater is the agent's way to the runtime outside any request.
+type updater struct{ stub stub.Stub }
+
+// Update sends one container's settings and returns when the runtime has applied
+// them.
+func (u updater) Update(update agent.Update) error {
+	failed, err := u.stub.UpdateContainers([]*api.ContainerUpdate{updateOf(update)})
+	if err == nil && len(failed) > 0 {
+		err = errors.New("the runtime could not update the container")
+	}
+	return err
+}

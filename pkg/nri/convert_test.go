@@ -1,0 +1,112 @@
+package nri
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+func TestPod(t *testing.T) {
+	t.Parallel()
+	got := podOf(&api.PodSandbox{
+		Id: "p", Uid: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		Linux: &api.LinuxPodSandbox{
+			CgroupParent: "/kubepods/podu",
+			PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(200000)), Period: api.UInt64(uint64(100000))}},
+		},
+	})
+	want := &workload.Pod{
+		ID: "p", UID: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		CgroupParent: "/kubepods/podu", Resources: workload.Resources{Quota: 200000, Period: 100000},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" {
+		t.Errorf("a pod without UID is known as %q", got.UID)
+	}
+}
+
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	got := containerOf(&api.Container{
+		Id: "c", PodSandboxId: "p", Name: "n", State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, CreatedAt: 9,
+		Linux: &api.LinuxContainer{
+			CgroupsPath: "/kubepods/podu/c",
+			OomScoreAdj: api.Int(-997),
+			Devices:     []*api.LinuxDevice{{Type: "c", Major: 226, Minor: 1}, {Type: "b", Major: 8, Minor: 0}},
+			Resources: &api.LinuxResources{
+				Cpu: &api.LinuxCPU{
+					Shares: api.UInt64(uint64(512)), Quota: api.Int64(int64(-1)), Period: api.UInt64(uint64(100000)), Cpus: "0-3", Mems: "0",
+				},
+				Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))},
+			},
+		},
+	})
+	want := workload.Container{
+		ID: "c", PodID: "p", Name: "n", CgroupsPath: "/kubepods/podu/c", State: workload.Running, PID: 7,
+		Resources:    workload.Resources{Shares: 512, Quota: -1, Period: 100000, MemoryLimit: 1 << 30, CPUs: "0-3", Mems: "0"},
+		OOMScoreAdj:  -997,
+		Devices:      []workload.DeviceNumber{{Major: 226, Minor: 1}, {Block: true, Major: 8}},
+		CreatedNanos: 9,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := containerOf(&api.Container{Id: "c"}), (workload.Container{ID: "c"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("a bare container is %+v", got)
+	}
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[api.ContainerState]workload.State{
+		api.ContainerState_CONTAINER_UNKNOWN: workload.Created,
+		api.ContainerState_CONTAINER_CREATED: workload.Created,
+		api.ContainerState_CONTAINER_PAUSED:  workload.Running,
+		api.ContainerState_CONTAINER_RUNNING: workload.Running,
+		api.ContainerState_CONTAINER_STOPPED: workload.Stopped,
+	} {
+		if got := stateOf(from); got != want {
+			t.Errorf("%s is %v, want %v", from, got, want)
+		}
+	}
+}
+
+// TestSettings: what is not set is not in the message, since the runtime would
+// take an empty value for no change, or another plugin's for a conflict.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	cpus, mems := cpuset.Of(0, 1, 2, 5), cpuset.Of(1)
+	for name, c := range map[string]struct {
+		settings   agent.Settings
+		cpus, mems string
+		quota      *api.OptionalInt64
+	}{
+		"CPUs":  {settings: agent.Settings{CPUs: cpus}, cpus: "0-2,5"},
+		"nodes": {settings: agent.Settings{Mems: mems}, mems: "1"},
+		"all":   {settings: agent.Settings{CPUs: cpus, Mems: mems, Unlimited: true}, cpus: "0-2,5", mems: "1", quota: api.Int64(int64(-1))},
+	} {
+		for kind, got := range map[string]*api.LinuxCPU{
+			"adjustment": adjustmentOf(c.settings).GetLinux().GetResources().GetCpu(),
+			"update":     updateOf(agent.Update{ContainerID: "c", Settings: c.settings}).GetLinux().GetResources().GetCpu(),
+		} {
+			if got.GetCpus() != c.cpus || got.GetMems() != c.mems || (got.GetQuota() == nil) != (c.quota == nil) || got.GetQuota().GetValue() != c.quota.GetValue() || got.GetShares() != nil {
+				t.Errorf("%s of %s: %v", kind, name, got)
+			}
+		}
+	}
+	if got := adjustmentOf(agent.Settings{}); got != nil {
+		t.Errorf("nothing to set, and still %v", got)
+	}
+	if got := updatesOf(nil); got != nil {
+		t.Errorf("nobody to update, and still %v", got)
+	}
+}

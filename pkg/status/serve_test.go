@@ -1,0 +1,65 @@
+package status
+
+import (
+	"context"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+type source struct{ status *Status }
+
+func (s source) Status() (*Status, error)            { return s.status, nil }
+func (s source) Machine() (*topology.Machine, error) { return nil, nil }
+func (s source) WhatIf(*workload.Pod, []workload.Container) ([]Answer, error) {
+	return nil, nil
+}
+
+// What the plugin tells is what its client reads.
+func TestStatusOverTheSocket(t *testing.T) {
+	t.Parallel()
+	told := &Status{
+		Version: "1", Time: time.Unix(1, 0).UTC(), Mode: "on",
+		Runtime: Runtime{Connected: true, Since: time.Unix(2, 0).UTC(), SlowLane: "open"},
+		Machine: Machine{Online: cpuset.Range(0, 3), Pinned: cpuset.Of(1, 2)},
+		Pools:   []Pool{{Name: "online", CPUs: cpuset.Of(0, 3), Containers: 1, Requested: 500}},
+		Containers: []Container{
+			{ID: "a", Class: workload.LSE, State: policy.Held, CPUs: cpuset.Of(1), Settings: []workload.Setting{{Key: "class", Value: "LSE", Source: "annotation"}}},
+			{ID: "b", Class: workload.LSR, State: policy.Reserved, CPUs: cpuset.Of(2), Unlimited: true},
+		},
+		Neighbours: []neighbour.Neighbour{{Kind: neighbour.CPUManager, Pins: []neighbour.Pin{{Container: "c", CPUs: cpuset.Of(3)}}}},
+		Counters:   Counters{Placed: 2},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error)
+	socket := filepath.Join(t.TempDir(), "run", "status.sock")
+	go func() { served <- Serve(ctx, socket, source{told}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+
+	client := NewClient(socket)
+	var read *Status
+	var err error
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if read, err = client.Status(); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(read, told) {
+		t.Errorf("told %+v, read %+v", told, read)
+	}
+}

@@ -1,0 +1,49 @@
+package status
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Ask reads what a container asks for, with warnings, or says why it is refused.
+type Ask func(*workload.Container) (workload.Request, []string, error)
+
+// WhatIf answers what a pod's containers would get, one after another, by entering
+// them into the ledger: give it a clone. A container that is Stopped is an init
+// container: it gives back its CPUs before the next one starts.
+func WhatIf(ledger *policy.Ledger, pod *workload.Pod, containers []workload.Container, ask Ask, now time.Time) []Answer {
+	answers := make([]Answer, len(containers))
+	for i := range containers {
+		c := &containers[i]
+		ref := workload.Ref(pod, c)
+		r, warnings, err := ask(c)
+		answers[i] = Answer{Ref: ref, Class: r.Class, Settings: r.Settings, Warnings: warnings}
+		var as policy.Assignment
+		if err == nil {
+			// No container of the runtime has a name for its id.
+			who := policy.Identity{ID: ref, Pod: pod.UID, Container: c.Name, Ref: ref}
+			as, err = ledger.Place(who, r, cpuset.Set{}, now)
+		}
+		if err != nil {
+			answers[i].Error = err.Error()
+			continue
+		}
+		answers[i].fill(as)
+		if c.State == workload.Stopped {
+			ledger.Release(ref)
+		}
+	}
+	for i := range answers { // a pin takes CPUs from the containers before it
+		if as, ok := ledger.Assignment(answers[i].Ref); ok {
+			answers[i].fill(as)
+		}
+	}
+	return answers
+}
+
+func (a *Answer) fill(as policy.Assignment) {
+	a.CPUs, a.Mems, a.Unlimited, a.Why = as.CPUs, as.Mems, as.Unlimited, as.Why
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+func newCheck() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check -f sluice.yaml",
+		Short: "Check a configuration",
+		Long: `Check a configuration and report every mistake in it with its line. With a
+machine, also check that the CPUs it names are there and that its pools fit.
+
+Exit status: 0 where the configuration can be used, 1 where it can't.`,
+		Example: `  sluice check -f /etc/sluice/sluice.yaml
+  sluice check -f sluice.yaml --host-root /
+  sluice check -f sluice.yaml --machine "2 packages 16 cores 2 threads"`,
+		Args: cobra.NoArgs,
+	}
+	file := c.Flags().StringP("file", "f", "", "configuration `file`; - is standard input")
+	required(c, "file")
+	from := newMachineFlags(c, "")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		data, err := readInput(c, *file)
+		if err != nil {
+			return err
+		}
+		parsed, err := config.Parse(data)
+		if err != nil {
+			return mistakes(c, *file, err)
+		}
+		var machine *topology.Machine
+		if from.given() {
+			if machine, err = from.read(); err != nil {
+				return err
+			}
+			warnings, err := parsed.Validate(machine)
+			for _, w := range warnings {
+				fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", *file, w)
+			}
+			if err != nil {
+				return mistakes(c, *file, err)
+			}
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok: %s\n", *file, summary(parsed, machine))
+		return err
+	}
+	return c
+}
+
+// mistakes lists what is wrong with a file, one mistake a line.
+func mistakes(c *cobra.Command, file string, err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	for _, line := range lines {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", file, line)
+	}
+	return fmt.Errorf("%s can't be used: it has %s", file, count(len(lines), "mistake"))
+}
+
+// readConfig reads a configuration.
+func readConfig(file string) (*config.Config, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := config.Parse(data)
+	if err != nil {
+		return nil, unusable(file, err)
+	}
+	return parsed, nil
+}
+
+// unusable is all mistakes of a configuration in one sentence.
+func unusable(file string, err error) error {
+	return fmt.Errorf("%s can't be used: %s", or(file, "the built-in configuration"), strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// summary is a configuration in a line; machine may be nil.
+func summary(c *config.Config, machine *topology.Machine) string {
+	text := fmt.Sprintf("mode %s, pools %s (%s), reserved CPUs %s, system CPUs %s",
+		c.Mode, strings.Join(c.Pools.Names(), ", "), c.Pools.Mode, setOr(c.Reserved, "none"), setOr(c.System, "none"))
+	if machine != nil {
+		text += fmt.Sprintf("; fits the machine's CPUs %s", machine.Online)
+	}
+	return text
+}
+
+// required marks flags that a command can't do without.
+func required(c *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		if err := c.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag is there
+		}
+	}
+}

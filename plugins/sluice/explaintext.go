@@ -1,0 +1,102 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// explainText tells people all of some containers, in 80 columns.
+func explainText(s *status.Status, containers []status.Container) string {
+	var out strings.Builder
+	if s.Mode == string(config.Preview) {
+		paragraph(&out, "", "Sluice is in mode "+modeText(s)+".")
+		out.WriteString("\n")
+	}
+	for i := range containers {
+		c := &containers[i]
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		paragraph(&out, "", c.Ref)
+		table(&out, "  ", columns, [][]string{
+			{"class", or(c.Class.String(), "none")},
+			{"pool", or(c.Pool, "none")},
+			{"CPUs", cpusText(c.CPUs)},
+			{"memory", memsText(c.Mems)},
+			{"CPU quota", quotaText(c.Unlimited)},
+			{"why", c.Why},
+			{"requested", c.Requested.String() + " CPU"},
+			{"state", stateText(c)},
+			{"drift", driftOf(c)},
+			{"cgroup", or(c.Cgroup, "unknown")},
+			{"id", c.ID},
+		})
+		reasons(&out, "  ", c.Settings, c.Warnings)
+	}
+	return out.String()
+}
+
+func cpusText(cpus cpuset.Set) string { return cpuList(cpus, "all that its pod may use") }
+
+func memsText(mems cpuset.Set) string {
+	if mems.IsEmpty() {
+		return "from every NUMA node"
+	}
+	if mems.Size() == 1 {
+		return "from NUMA node " + mems.String()
+	}
+	return "from NUMA nodes " + mems.String()
+}
+
+func quotaText(unlimited bool) string {
+	if unlimited {
+		return "lifted: nobody else may use its CPUs"
+	}
+	return "as the kubelet set it"
+}
+
+func stateText(c *status.Container) string {
+	text := "started"
+	if c.State == policy.Reserved {
+		text = "created, not started yet"
+	}
+	if !c.Controlled {
+		text += "; accounted only: its CPUs are not Sluice's to set"
+	}
+	return text
+}
+
+func driftOf(c *status.Container) string {
+	if c.Drift == 0 {
+		return "none: nobody else has changed its settings"
+	}
+	return count(c.Drift, "change") + " by others repaired"
+}
+
+// reasons lists where each setting came from, and the warnings.
+func reasons(out *strings.Builder, indent string, settings []workload.Setting, warnings []string) {
+	if len(settings) > 0 {
+		rows := [][]string{{"SETTING", "VALUE", "FROM"}}
+		for _, s := range settings {
+			rows = append(rows, []string{s.Key, s.Value, s.Source})
+		}
+		out.WriteString("\n")
+		table(out, indent, columns, rows)
+	}
+	if len(warnings) > 0 {
+		out.WriteString("\n")
+	}
+	for _, w := range warnings {
+		table(out, indent, columns, [][]string{{"warning", w}})
+	}
+}
+
+// paragraph writes text folded at 80 columns.
+func paragraph(out *strings.Builder, indent, text string) {
+	table(out, indent, columns, [][]string{{text}})
+}

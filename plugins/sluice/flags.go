@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/synth"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// choice is a flag that takes one of a few words; the first is the default.
+type choice struct {
+	value string
+	words []string
+}
+
+func (c *choice) String() string { return c.value }
+
+func (c *choice) Type() string { return strings.Join(c.words, "|") }
+
+func (c *choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		return errors.New("must be " + strings.Join(c.words[:len(c.words)-1], ", ") + " or " + c.words[len(c.words)-1])
+	}
+	c.value = word
+	return nil
+}
+
+// outputFlag adds -o with its words, the default first.
+func outputFlag(c *cobra.Command, words ...string) *choice {
+	output := &choice{value: words[0], words: words}
+	c.Flags().VarP(output, "output", "o", "output format")
+	complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	if err := c.RegisterFlagCompletionFunc("output", complete); err != nil {
+		panic(err) // the flag is there, and registered once
+	}
+	return output
+}
+
+const defaultSocket = "/run/sluice/status.sock"
+
+func socketFlag(c *cobra.Command) *string {
+	return c.Flags().String("status-socket", defaultSocket, "unix socket of the running plugin")
+}
+
+// machineFlags name a machine other than through the running plugin.
+type machineFlags struct {
+	hostRoot, text string
+}
+
+func newMachineFlags(c *cobra.Command, hostRoot string) *machineFlags {
+	m := &machineFlags{}
+	c.Flags().StringVar(&m.hostRoot, "host-root", hostRoot, "read the machine below this `folder`, which holds sys and proc")
+	c.Flags().StringVar(&m.text, "machine", "", "a made-up machine, as in \"2 packages 2 nodes 8 cores 2 threads\"")
+	c.MarkFlagsMutuallyExclusive("host-root", "machine")
+	return m
+}
+
+// given reports whether a machine is named.
+func (m *machineFlags) given() bool { return m.hostRoot != "" || m.text != "" }
+
+func (m *machineFlags) read() (*topology.Machine, error) {
+	if m.text != "" {
+		return synth.Machine(m.text)
+	}
+	machine, err := sysfs.Read(os.DirFS(m.hostRoot))
+	if err != nil {
+		return nil, fmt.Errorf("the machine below %s can't be read: %w", m.hostRoot, err)
+	}
+	return machine, nil
+}
+
+func readStatus(socket string) (*status.Status, error) {
+	return status.NewClient(socket).Status()
+}
+
+// readInput reads a file, or standard input for "-".
+func readInput(c *cobra.Command, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(c.InOrStdin())
+	}
+	return os.ReadFile(name)
+}
+
+func writeJSON(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(value)
+}

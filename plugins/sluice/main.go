@@ -1,0 +1,76 @@
+// Command sluice is an NRI plugin that places containers on CPUs and NUMA nodes,
+// and the command line that tells what it does and would do.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/nri"
+)
+
+// The exit statuses; success is 0.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	os.Exit(execute(arguments(os.Args[1:], nri.PreInstalled()), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// arguments are those of the command line; a runtime that launches the plugin
+// itself gives none and means run.
+func arguments(args []string, preInstalled bool) []string {
+	if len(args) == 0 && preInstalled {
+		return []string{"run"}
+	}
+	return args
+}
+
+// execute runs a command line and returns the exit status. What fails before a
+// command has begun is a fault of the command line.
+func execute(args []string, in io.Reader, out, errs io.Writer) int {
+	began := false
+	root := newRoot()
+	for _, command := range root.Commands() {
+		run := command.RunE
+		command.RunE = func(c *cobra.Command, args []string) error {
+			began = true
+			return run(c, args)
+		}
+	}
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	command, err := root.ExecuteC()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(errs, "sluice:", err)
+	if began {
+		return exitFailure
+	}
+	fmt.Fprintf(errs, "See '%s --help'.\n", command.CommandPath())
+	return exitUsage
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "Place containers on CPUs and NUMA nodes",
+		Long: `Sluice is an NRI plugin for containerd and CRI-O that places containers on CPUs
+and NUMA nodes: latency-sensitive pods get CPUs of their own, batch pods share
+the rest. 'sluice run' is the plugin; the other commands tell what it does.
+
+Exit status: 0 success, 1 failure, 2 a command line that is not understood.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(newRun(), newStatus(), newExplain(), newPlan(), newTopology(), newCheck(), newVersion())
+	return root
+}

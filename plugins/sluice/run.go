@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/nri"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// runOptions are the flags of `sluice run`.
+type runOptions struct {
+	config       string
+	socket       string
+	index        string
+	name         string
+	hostRoot     string
+	stateDir     string
+	statusSocket string
+	logLevel     string
+}
+
+func newRun() *cobra.Command {
+	o := runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Attach to the container runtime and place containers",
+		Long: `Attach to containerd's or CRI-O's NRI socket and give every container its CPUs
+and memory nodes before its first instruction, until stopped. When the runtime
+goes away, sluice waits for it and connects again. Stopping sluice changes
+nothing: containers keep what they have, and the next start finds them.`,
+		Example: `  # with the shipped defaults, on containerd's default socket
+  sluice run
+
+  # with a configuration, and a socket elsewhere
+  sluice run --config /etc/sluice/sluice.yaml --socket /run/nri/nri.sock
+
+  # look, but change nothing: mode: preview in the configuration
+  sluice run --config preview.yaml --log-level debug`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.config, "config", "c", "", "configuration file (default: the shipped defaults)")
+	f.StringVar(&o.socket, "socket", "", "the runtime's NRI socket (default /var/run/nri/nri.sock)")
+	f.StringVar(&o.index, "index", "50", "NRI plugin index, two digits: plugins are called in their order")
+	f.StringVar(&o.name, "name", "sluice", "NRI plugin name")
+	f.StringVar(&o.hostRoot, "host-root", "/", "folder that holds the host's /sys and /proc")
+	f.StringVar(&o.stateDir, "state-dir", "", "folder for the checkpoint (default: the configuration's)")
+	f.StringVar(&o.statusSocket, "status-socket", "", "unix socket for sluice status, explain and plan (default: the configuration's)")
+	f.StringVar(&o.logLevel, "log-level", "", "debug, info, warn or error (default: the configuration's)")
+	return cmd
+}
+
+func (o *runOptions) run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	collectSeldom()
+	s := service{runOptions: o}
+	defer s.stop()
+	if nri.PreInstalled() && o.config == "" {
+		return nri.New(nil, nri.Options{Configure: s.configure, Log: logrus.New()}).Run(ctx)
+	}
+	cfg, err := loadConfig(o.config)
+	if err != nil {
+		return err
+	}
+	a, log, err := s.start(cfg)
+	if err != nil {
+		return err
+	}
+	return nri.New(a, nri.Options{
+		Socket: o.socket, Index: o.index, Name: o.name,
+		FailClosed: cfg.FailurePolicy == config.FailClosed,
+		Log:        log,
+	}).Run(ctx)
+}
+
+// service is what runs beside the connection to the runtime.
+type service struct {
+	*runOptions
+	cancel  context.CancelFunc
+	unlock  func()
+	running sync.WaitGroup
+}
+
+// configure starts the service with the configuration that the runtime hands to
+// a pre-installed plugin.
+func (s *service) configure(text string, options *nri.Options) (*agent.Agent, error) {
+	cfg, err := config.Parse([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	a, log, err := s.start(cfg)
+	if err != nil {
+		return nil, err
+	}
+	options.FailClosed, options.Log = cfg.FailurePolicy == config.FailClosed, log
+	return a, nil
+}
+
+// start begins the agent's loop, the status socket and the watch for hotplug.
+// They outlive the connection: the loop answers until that is closed.
+func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error) {
+	log, err := newLog(cfg, s.logLevel)
+	if err != nil {
+		return nil, nil, err
+	}
+	stateDir := cmp.Or(s.stateDir, cfg.StateDir)
+	if s.unlock, err = lock(stateDir); err != nil {
+		return nil, nil, err
+	}
+	machine, err := sysfs.Read(os.DirFS(s.hostRoot))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the machine below %s: %w", s.hostRoot, err)
+	}
+	fits(cfg, machine, log)
+	a, err := s.newAgent(cfg, machine, stateDir, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	protect(log)
+
+	loop, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.running.Go(func() { a.Run(loop) })
+	s.running.Go(func() {
+		if err := status.Serve(loop, cmp.Or(s.statusSocket, cfg.StatusSocket), a); err != nil {
+			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
+		}
+	})
+	s.running.Go(func() {
+		sysfs.Watch(loop, s.hostRoot, machine, func(m *topology.Machine, err error) {
+			if err != nil {
+				log.WithError(err).Error("The machine changed and can't be read: the last known one stays in use")
+				return
+			}
+			a.SetMachine(m)
+		})
+	})
+	return a, log, nil
+}
+
+func (s *service) stop() {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.running.Wait()
+	if s.unlock != nil {
+		s.unlock()
+	}
+}
+
+func loadConfig(file string) (*config.Config, error) {
+	if file == "" {
+		return config.Default(), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	cfg, err := config.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return cfg, nil
+}
+
+// fits tells where the configuration and the machine differ. Containers are placed
+// all the same: a pool without CPUs of its own shares with the rest.
+func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger) {
+	warnings, err := cfg.Validate(machine)
+	for _, w := range warnings {
+		log.Warn("The configuration does not fit this machine: " + w)
+	}
+	if err != nil {
+		log.WithError(err).Error("The configuration does not fit this machine")
+	}
+}
+
+func (o *runOptions) newAgent(cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
+	options := agent.Options{
+		Config: cfg, Machine: machine, Host: os.DirFS(o.hostRoot), Version: version(), Log: log,
+		Checkpoint: filepath.Join(stateDir, "checkpoint.json"),
+		Confine:    confine,
+	}
+	affinities, err := irq.Open(o.hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	options.Affinities = affinities
+	driver, err := cgroupfs.Open(o.hostRoot)
+	switch {
+	case errors.Is(err, cgroupfs.ErrNoCgroups):
+		log.WithError(err).Warn("No cgroups here: containers are set through the runtime alone")
+	case err != nil:
+		return nil, err
+	default:
+		options.Kernel = driver
+	}
+	return agent.New(options), nil
+}
+
+func newLog(cfg *config.Config, level string) (*logrus.Logger, error) {
+	log := logrus.New()
+	if level == "" {
+		level = string(cfg.Log.Level)
+	}
+	parsed, err := logrus.ParseLevel(level)
+	if err != nil {
+		return nil, fmt.Errorf("log level %q: it is debug, info, warn or error", level)
+	}
+	log.SetLevel(parsed)
+	if cfg.Log.Format == "json" {
+		log.SetFormatter(&logrus.JSONFormatter{})
+	}
+	if cfg.Log.File != "" {
+		file, err := os.OpenFile(cfg.Log.File, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("log file: %w", err)
+		}
+		log.SetOutput(file)
+	}
+	return log, nil
+}
+
+// lock makes sure that only one sluice works on this node: two would register
+// with the runtime twice and conflict with each other on every field. One that a
+// crashed runtime had launched may only be about to end.
+func lock(stateDir string) (unlock func(), err error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(stateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	const patience = 3 * time.Second // less than the runtime's, for registration
+	for deadline := time.Now().Add(patience); unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			file.Close()
+			return nil, fmt.Errorf("another sluice works with state folder %s: stop it first, or name another stateDir", stateDir)
+		}
+	}
+	return func() { file.Close() }, nil
+}

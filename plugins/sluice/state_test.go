@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+var list = cpuset.MustParse
+
+// calm is a small node with a bit of everything.
+func calm() *status.Status {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	return &status.Status{
+		Version: "v0.1.0",
+		Time:    now,
+		Mode:    "on",
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", Since: now.Add(-75 * time.Minute), SlowLane: "open"},
+		Machine: status.Machine{
+			Online: list("0-31"), Packages: 1, Nodes: 2, L3s: 4, Cores: 16, Memory: 64 << 30,
+			Pinned: list("4-7,20-23"), Reserved: list("0"),
+		},
+		Pools: []status.Pool{
+			{Name: "critical", CPUs: list("1-3,8-19,24-31")},
+			{Name: "online", CPUs: list("1-3,8-19,24-31"), Containers: 2, Requested: 1500},
+			{Name: "batch", CPUs: list("1-3,8-19,24-31"), Containers: 1},
+		},
+		Containers: []status.Container{
+			{
+				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000001", PodUID: "1", Ref: "data/db-0/main", Class: workload.LSE,
+				State: policy.Held, Controlled: true, Requested: 8000, CPUs: list("4-7,20-23"), Mems: list("0"), Unlimited: true,
+				Why: "LSE with CPUs of its own", Cgroup: "/kubepods/pod1/4f1c2a9d", Drift: 2,
+				Settings: []workload.Setting{
+					{Key: "class", Value: "LSE", Source: "annotation class.sluice.dev/pod"},
+					{Key: "cpus", Value: "8", Source: "the CPU request"},
+				},
+			},
+			{
+				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000002", PodUID: "1", Ref: "data/db-0/proxy", Class: workload.LS, Pool: "online",
+				State: policy.Held, Controlled: true, Requested: 500, CPUs: list("1-3,8-19,24-31"), Why: "LS in pool online", Cgroup: "/kubepods/pod1/4f1c2a9e",
+				Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "annotation class.sluice.dev/container.proxy"}},
+			},
+			{
+				ID: "5000000000000000000000000000000000000000000000000000000000000003", PodUID: "2", Ref: "data/db-1/main", Class: workload.LSR, Pool: "online",
+				State: policy.Reserved, Controlled: true, Requested: 1000, CPUs: list("1-3,8-19,24-31"),
+				Why:      "LSR in pool online; 1 of 24 are free to pin",
+				Warnings: []string{"container data/db-1/main: annotation numa.sluice.dev \x1b[2J has no effect on class LSR"},
+			},
+			{
+				ID: "6000000000000000000000000000000000000000000000000000000000000004", PodUID: "3", Ref: "batch/db-0/main", Class: workload.BE, Pool: "batch",
+				State: policy.Held, Why: "BE in pool batch",
+			},
+		},
+		Counters: status.Counters{Placed: 4, Refused: 1, Drift: 2},
+	}
+}
+
+// troubled is a node on which little works.
+func troubled() *status.Status {
+	s := calm()
+	s.Mode, s.Reason = "preview", "koordlet: keep koordlet off this node (its DaemonSet's node selector), or tell Sluice in its config to write beside it"
+	s.Runtime = status.Runtime{Since: s.Time.Add(-26 * time.Hour)}
+	s.Machine.Offline, s.Machine.System, s.Machine.External, s.Machine.Pinned = list("30-31"), list("1"), list("8-9"), cpuset.Set{}
+	s.Machine.Steering = status.Steering{CPUs: list("4-7"), Skipped: 3}
+	s.Containers = nil
+	s.Neighbours = []neighbour.Neighbour{{Kind: neighbour.Koordlet, Evidence: "process 312 is a privileged koordlet",
+		Response: "Sluice starts in preview: it decides and reports, and writes nothing", Fix: "keep koordlet off this node"}}
+	s.Counters = status.Counters{Placed: 1, Panics: 1, WriteErrors: 2, SlowUpdates: 9, SlowFailures: 3, Reconnects: 1}
+	return s
+}
+
+// huge is a node of 512 CPUs with the longest names and the most broken sets.
+func huge() *status.Status {
+	s := troubled()
+	var even, odd cpuset.Set
+	for cpu := 0; cpu < 512; cpu += 2 {
+		even.Add(cpu)
+		odd.Add(cpu + 1)
+	}
+	s.Version = "v0.0.0-20261121120000-0123456789ab+dirty"
+	s.Machine = status.Machine{Online: even, Offline: odd, Packages: 8, Nodes: 32, L3s: 64, Cores: 256, Memory: 24 << 40, Pinned: even, Reserved: odd, System: even, External: odd}
+	s.Pools = nil
+	for i := range 16 {
+		s.Pools = append(s.Pools, status.Pool{Name: strings.Repeat("p", 62) + fmt.Sprint(i%10), CPUs: even, Containers: 12345, Requested: 1234567})
+	}
+	name := func(length int) string { return strings.Repeat("name-", length/5) + strings.Repeat("x", length%5) }
+	for i, class := range []workload.Class{workload.LSE, workload.LSR, workload.LS, workload.BE, workload.System, workload.Unclassified} {
+		s.Containers = append(s.Containers, status.Container{
+			ID: fmt.Sprintf("%064d", i), Ref: name(63) + "/" + name(253) + "/" + strings.Repeat("c", 63), Class: class, Pool: s.Pools[0].Name,
+			Requested: 123456789, CPUs: odd, Mems: even, Drift: 1234567, Unlimited: true,
+			Why: "because " + strings.Repeat("y", 300), Cgroup: "/kubepods.slice/" + strings.Repeat("z", 300),
+			Settings: []workload.Setting{{Key: strings.Repeat("k", 100), Value: strings.Repeat("v", 200), Source: strings.Repeat("s", 300)}},
+			Warnings: []string{strings.Repeat("w", 500), "a warning of several words, " + strings.Repeat("and more ", 30)},
+		})
+	}
+	return s
+}

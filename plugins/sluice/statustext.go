@@ -1,0 +1,189 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// statusText is the plugin's state for people, in 80 columns where not wide.
+func statusText(s *status.Status, wide bool) string {
+	width := columns
+	if wide {
+		width = unlimited
+	}
+	var out strings.Builder
+	table(&out, "", width, overview(s))
+	section(&out, width, pools(s), "There are no pools yet.")
+
+	containers := slices.Clone(s.Containers)
+	slices.SortStableFunc(containers, func(a, b status.Container) int { return cmp.Compare(a.Ref, b.Ref) })
+	pins, shared := [][]string{pinHeader(wide)}, [][]string{sharedHeader(wide)}
+	for i := range containers {
+		if c := &containers[i]; c.Class.Pinned() {
+			pins = append(pins, pinRow(c, wide))
+		} else {
+			shared = append(shared, sharedRow(c, wide))
+		}
+	}
+	section(&out, width, pins, "No container has CPUs of its own.")
+	section(&out, width, shared, "No container shares CPUs.")
+	return out.String()
+}
+
+// section is a table, or what is said where it has no rows.
+func section(out *strings.Builder, width int, rows [][]string, empty string) {
+	out.WriteString("\n")
+	if len(rows) == 1 {
+		out.WriteString(empty + "\n")
+		return
+	}
+	table(out, "", width, rows)
+}
+
+func overview(s *status.Status) [][]string {
+	m := &s.Machine
+	rows := [][]string{
+		{"version", s.Version},
+		{"mode", modeText(s)},
+		{"runtime", runtimeText(s)},
+		{"slow lane", or(s.Runtime.SlowLane, "shut: no runtime is connected")},
+		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), count(m.Cores, "core"),
+			m.L3s, count(m.Nodes, "NUMA node"), count(m.Packages, "package"), size(m.Memory))},
+	}
+	if !m.Offline.IsEmpty() {
+		rows = append(rows, []string{"offline", cpuList(m.Offline, "")})
+	}
+	rows = append(rows,
+		[]string{"pinned", cpuList(m.Pinned, "none")},
+		[]string{"reserved", cpuList(m.Reserved, "none")},
+		[]string{"system", cpuList(m.System, "none: SYSTEM containers share with LS")})
+	if !m.External.IsEmpty() {
+		rows = append(rows, []string{"kubelet's", cpuList(m.External, "") + ", given away by its static CPU manager"})
+	}
+	if st := &m.Steering; !st.CPUs.IsEmpty() {
+		rows = append(rows, []string{"steered", fmt.Sprintf("IRQs or workqueues off %s, %d could not be moved", cpuList(st.CPUs, ""), st.Skipped)})
+	}
+	for _, n := range s.Neighbours {
+		rows = append(rows, []string{"neighbour", fmt.Sprintf("%s: %s. %s. To end this: %s.", n.Kind, n.Evidence, n.Response, n.Fix)})
+	}
+	return append(rows, []string{"so far", countersText(&s.Counters)}, []string{"drift", driftText(&s.Counters)}, []string{"errors", errorsText(&s.Counters)})
+}
+
+func modeText(s *status.Status) string {
+	text := s.Mode
+	if s.Mode == string(config.Preview) {
+		text = "preview: it is decided and reported, and nothing is changed"
+	}
+	if s.Reason != "" {
+		text += " (" + s.Reason + ")"
+	}
+	return text
+}
+
+func runtimeText(s *status.Status) string {
+	r := &s.Runtime
+	lasting := ""
+	if !r.Since.IsZero() {
+		lasting = " for " + since(s.Time.Sub(r.Since))
+	}
+	if !r.Connected {
+		return "not connected" + lasting + ": containers start without Sluice until the runtime's NRI socket answers"
+	}
+	return fmt.Sprintf("%s %s, NRI %s, connected%s", or(r.Name, "unknown"), r.Version, or(r.NRIVersion, "of unknown version"), lasting)
+}
+
+func countersText(c *status.Counters) string {
+	return fmt.Sprintf("%s placed, %d refused, %d resized, %s", count(c.Placed, "container"), c.Refused, c.Resized, count(c.Reconnects, "reconnection"))
+}
+
+func driftText(c *status.Counters) string {
+	if c.Drift == 0 {
+		return "none: nobody else has changed a setting"
+	}
+	return count(c.Drift, "change") + " by others repaired"
+}
+
+func errorsText(c *status.Counters) string {
+	var parts []string
+	if c.WriteErrors > 0 {
+		parts = append(parts, count(c.WriteErrors, "kernel write")+" failed")
+	}
+	if c.SlowFailures > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s to the runtime failed", c.SlowFailures, count(c.SlowUpdates, "update")))
+	}
+	if c.Panics > 0 {
+		parts = append(parts, count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")
+	}
+	return or(strings.Join(parts, "; "), "none")
+}
+
+func pools(s *status.Status) [][]string {
+	rows := [][]string{{"POOL", "CONTAINERS", "REQUESTED", "CPUS"}}
+	for _, p := range s.Pools {
+		rows = append(rows, []string{p.Name, fmt.Sprint(p.Containers), p.Requested.String(), cpuList(p.CPUs, "none")})
+	}
+	return rows
+}
+
+func pinHeader(wide bool) []string {
+	header := []string{"PINNED", "CLASS", "CPUS", "MEMORY", "NOTE"}
+	if wide {
+		header = append(header, "REQUEST", "ID", "CGROUP")
+	}
+	return header
+}
+
+func pinRow(c *status.Container, wide bool) []string {
+	cpus := cpuList(c.CPUs, "all")
+	if c.Pool != "" {
+		cpus = "none of its own: in pool " + c.Pool
+	}
+	return append([]string{c.Ref, c.Class.String(), cpus, setOr(c.Mems, "all"), note(c)}, more(c, wide)...)
+}
+
+func sharedHeader(wide bool) []string {
+	header := []string{"SHARING", "CLASS", "POOL", "NOTE"}
+	if wide {
+		header = append(header, "REQUEST", "ID", "CGROUP", "CPUS", "MEMORY")
+	}
+	return header
+}
+
+func sharedRow(c *status.Container, wide bool) []string {
+	row := append([]string{c.Ref, or(c.Class.String(), "-"), or(c.Pool, "-"), note(c)}, more(c, wide)...)
+	if wide {
+		row = append(row, setOr(c.CPUs, "all"), setOr(c.Mems, "all"))
+	}
+	return row
+}
+
+func more(c *status.Container, wide bool) []string {
+	if !wide {
+		return nil
+	}
+	return []string{c.Requested.String(), c.ID, or(c.Cgroup, "-")}
+}
+
+// note is what a container's row has to say besides.
+func note(c *status.Container) string {
+	var notes []string
+	if !c.Controlled {
+		notes = append(notes, "not controlled")
+	}
+	if c.Class.Pinned() && c.State == policy.Reserved {
+		notes = append(notes, "not started")
+	}
+	if c.Drift > 0 {
+		notes = append(notes, count(c.Drift, "repair"))
+	}
+	if len(c.Warnings) > 0 {
+		notes = append(notes, count(len(c.Warnings), "warning"))
+	}
+	return strings.Join(notes, ", ")
+}

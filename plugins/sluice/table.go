@@ -1,0 +1,125 @@
+package main
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// columns is what the default output keeps to; wide output has no limit.
+const (
+	columns   = 80
+	unlimited = 0
+)
+
+// narrowest is how far a column is narrowed, at most, before its text folds.
+const narrowest = 6
+
+// table writes rows in aligned columns, at most width wide. Text that does not fit
+// its column goes on below, so that nothing is lost and it can still be read out.
+func table(w *strings.Builder, indent string, width int, rows [][]string) {
+	for _, row := range rows {
+		for i := range row {
+			row[i] = printable(row[i])
+		}
+	}
+	widths := columnWidths(rows)
+	if width != unlimited {
+		narrow(widths, width-len(indent))
+	}
+	for _, row := range rows {
+		cells := make([][]string, len(row))
+		height := 1
+		for i, text := range row {
+			cells[i] = fold(text, widths[i])
+			height = max(height, len(cells[i]))
+		}
+		for y := range height {
+			var line strings.Builder
+			line.WriteString(indent)
+			for i, cell := range cells {
+				text := ""
+				if y < len(cell) {
+					text = cell[y]
+				}
+				line.WriteString(text)
+				if i < len(cells)-1 {
+					line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+len(gap)))
+				}
+			}
+			w.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		}
+	}
+}
+
+// printable takes away what a terminal would act on: pods bring texts of their own.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsPrint(r):
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+const gap = "  "
+
+func columnWidths(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	return widths
+}
+
+// narrow takes from the widest column until all fit.
+func narrow(widths []int, width int) {
+	total := len(gap) * (len(widths) - 1)
+	for _, n := range widths {
+		total += n
+	}
+	for ; total > width; total-- {
+		widest := 0
+		for i, n := range widths {
+			if n > widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= narrowest {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// fold breaks text into lines of at most width characters: at a space, else after
+// a comma, slash or hyphen, else anywhere.
+func fold(text string, width int) []string {
+	var lines []string
+	rest := []rune(text)
+	for len(rest) > width {
+		end := breakAt(rest, width)
+		lines = append(lines, strings.TrimRight(string(rest[:end]), " "))
+		rest = rest[end:]
+	}
+	return append(lines, string(rest))
+}
+
+func breakAt(text []rune, width int) int {
+	for i := width; i > 0; i-- { // a space may be just beyond
+		if text[i] == ' ' {
+			return i + 1
+		}
+	}
+	for i := width; i > 1; i-- {
+		if strings.ContainsRune(",/-", text[i-1]) {
+			return i
+		}
+	}
+	return width
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newTopology() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "topology",
+		Short: "Show the machine's cores, caches and NUMA nodes",
+		Long: `Show the machine as Sluice sees it: packages, NUMA nodes with their memory and
+distances, L3 caches, cores and devices. It is read from this host's /sys; the
+plugin need not run.
+
+Cores are written by their threads: 0-3+8-11 are four cores of two threads, CPUs
+0 and 8, 1 and 9 and so on; 0-7/2 are four cores of two threads side by side.`,
+		Example: `  sluice topology
+  sluice topology -o json
+  sluice topology --machine "2 packages 2 nodes 8 cores 2 threads"`,
+		Args: cobra.NoArgs,
+	}
+	output := outputFlag(c, "tree", "json")
+	from := newMachineFlags(c, "/")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		m, err := from.read()
+		if err != nil {
+			return err
+		}
+		if output.value == "json" {
+			return writeJSON(c.OutOrStdout(), m)
+		}
+		return m.Tree(c.OutOrStdout())
+	}
+	return c
+}

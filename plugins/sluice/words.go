@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// cpuList is a set with its size; the empty set is what empty says.
+func cpuList(cpus cpuset.Set, empty string) string {
+	if cpus.IsEmpty() {
+		return empty
+	}
+	return cpus.String() + " (" + count(cpus.Size(), "CPU") + ")"
+}
+
+// setOr is a set in short; the empty set is what empty says.
+func setOr(set cpuset.Set, empty string) string {
+	if set.IsEmpty() {
+		return empty
+	}
+	return set.String()
+}
+
+// or is text, or what empty says.
+func or(text, empty string) string {
+	if text == "" {
+		return empty
+	}
+	return text
+}
+
+// size is bytes in the largest unit, with one decimal.
+func size(bytes int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	n, unit := float64(bytes), 0
+	for ; n >= 1024 && unit < len(units)-1; unit++ {
+		n /= 1024
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + " " + units[unit]
+}
+
+// since is a duration in its two largest units.
+func since(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < day:
+		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%dh", int(d/day), int(d.Hours())%24)
+}
