@@ -1,0 +1,158 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+// Build compiles a main package of this module into dir.
+func Build(dir, pkg string) (binary string, err error) {
+	binary = filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-o", binary, "github.com/sluice-dev/sluice/"+pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
+	}
+	return binary, nil
+}
+
+// Host writes a machine's tree into the runtime's folder and returns its root.
+func (r *Runtime) Host(t testing.TB, machine string) string {
+	t.Helper()
+	spec, err := synth.Parse(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(r.Dir, "host")
+	if err := spec.WriteTo(root); err != nil {
+		t.Fatal(err)
+	}
+	m, err := synth.Machine(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Memory = m.Memory(m.MemoryNodes())
+	return root
+}
+
+// Plugin is a plugin process.
+type Plugin struct {
+	Log    *Log
+	cmd    *exec.Cmd
+	gone   chan struct{}
+	status string
+}
+
+// Sluice starts sluice on a host's tree, with a configuration file ("" for
+// none), and waits until it takes part.
+func (r *Runtime) Sluice(t testing.TB, binary, host, config string) *Plugin {
+	t.Helper()
+	p, err := r.Launch(t, binary, r.SluiceFlags(host, config)...)
+	if err != nil {
+		t.Fatalf("%v; its log:\n%s", err, p.Log)
+	}
+	p.status = filepath.Join(r.Dir, "status.sock")
+	for p.Alive() { // the status socket comes beside the connection
+		if _, err := p.Status(); err == nil {
+			return p
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("sluice ended; its log:\n%s", p.Log)
+	return nil
+}
+
+// SluiceFlags are the arguments of a sluice that is this runtime's.
+func (r *Runtime) SluiceFlags(host, config string) []string {
+	flags := []string{"run", "--socket", r.Socket, "--host-root", host,
+		"--state-dir", filepath.Join(r.Dir, "state"), "--status-socket", filepath.Join(r.Dir, "status.sock")}
+	if config != "" {
+		flags = append(flags, "--config", config)
+	}
+	return flags
+}
+
+// Launch starts a plugin and waits until it takes part. It ends with the test.
+func (r *Runtime) Launch(t testing.TB, binary string, args ...string) (*Plugin, error) {
+	p := Spawn(t, binary, args...)
+	return p, r.awaitSync(p.gone)
+}
+
+// Spawn starts a plugin and does not wait for it. It ends with the test.
+func Spawn(t testing.TB, binary string, args ...string) *Plugin {
+	p := &Plugin{Log: &Log{}, cmd: exec.Command(binary, args...), gone: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.gone)
+		p.cmd.Wait()
+	}()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Kill ends the plugin with SIGKILL and waits for its end.
+func (p *Plugin) Kill() { p.end(syscall.SIGKILL) }
+
+// Stop ends the plugin with SIGTERM and waits for its end.
+func (p *Plugin) Stop() { p.end(syscall.SIGTERM) }
+
+func (p *Plugin) end(with syscall.Signal) {
+	p.cmd.Process.Signal(with)
+	<-p.gone
+}
+
+// Signal sends the plugin's process a signal.
+func (p *Plugin) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// PID is the plugin's process.
+func (p *Plugin) PID() int { return p.cmd.Process.Pid }
+
+// Alive reports whether the plugin's process still runs.
+func (p *Plugin) Alive() bool {
+	select {
+	case <-p.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait waits for the plugin to end by itself.
+func (p *Plugin) Wait() { <-p.gone }
+
+// ExitCode is the plugin's, once it has ended.
+func (p *Plugin) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
+// Status asks sluice for its state.
+func (p *Plugin) Status() (*status.Status, error) { return status.NewClient(p.status).Status() }
+
+// Log is what a plugin has written to its standard output and error.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *Log) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
