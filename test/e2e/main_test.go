@@ -1,0 +1,91 @@
+// Package e2e runs Sluice against a real containerd with real containers. Its
+// tests run one after the other; where the machine can't carry them they are
+// skipped, and the last line says how many and why.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+var skipped atomic.Int32
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if n := skipped.Load(); n > 0 {
+		fmt.Printf("e2e: %d tests SKIPPED: %v\n", n, runtime.Unavailable(runtime.Options{}))
+	} else {
+		fmt.Println("e2e: no test skipped")
+	}
+	os.Exit(code)
+}
+
+// start runs a containerd for the test and shows its log if the test fails.
+func start(t *testing.T, options runtime.Options) *runtime.Runtime {
+	t.Helper()
+	if err := runtime.Unavailable(options); err != nil {
+		skipped.Add(1)
+		t.Skip(err)
+	}
+	rt, err := runtime.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("containerd's log:\n%s", rt.Log())
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+// startSluice runs the plugin and shows its log if the test fails.
+func startSluice(t *testing.T, rt *runtime.Runtime, options runtime.SluiceOptions) *runtime.Sluice {
+	t.Helper()
+	s, err := rt.StartSluice(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("sluice's log:\n%s", s.Log())
+		}
+	})
+	return s
+}
+
+// run runs a pod with its containers started.
+func run(t *testing.T, rt *runtime.Runtime, spec runtime.PodSpec) *runtime.Pod {
+	t.Helper()
+	pod, err := rt.Run(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}

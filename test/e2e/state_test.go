@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/runtime"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// statusOf is what the plugin tells about itself.
+func statusOf(t *testing.T, s *runtime.Sluice) *status.Status {
+	t.Helper()
+	st, err := s.Status()
+	must(t, err)
+	return st
+}
+
+// entry is what the plugin tells about a container.
+func entry(t *testing.T, s *runtime.Sluice, c *runtime.Container) status.Container {
+	t.Helper()
+	st := statusOf(t, s)
+	for _, e := range st.Containers {
+		if e.ID == c.ID {
+			return e
+		}
+	}
+	t.Fatalf("status has no container %s", c.ID)
+	return status.Container{}
+}
+
+// consistent compares, at a quiet moment, what the plugin tells with what the
+// kernel shows: each container is where it is said to be, all that run are known,
+// and on the CPUs of a pin there is nobody else.
+func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
+	t.Helper()
+	st := statusOf(t, s)
+	kernel, err := rt.CPUSets()
+	must(t, err)
+	sandboxes, err := rt.Sandboxes()
+	must(t, err)
+	maps.DeleteFunc(kernel, func(id string, _ cpuset.Set) bool { return sandboxes[id] }) // their pauses do nothing
+	told := map[string]bool{}
+	for _, c := range st.Containers {
+		told[c.ID] = true
+		has, runs := kernel[c.ID]
+		if !runs {
+			continue
+		}
+		want := c.CPUs
+		if want.IsEmpty() {
+			want = st.Machine.Online
+		}
+		if has != want {
+			t.Errorf("%s %s is on CPUs %s, and told to be on %s", c.Class, c.Ref, has, want)
+		}
+		if !c.Class.Pinned() || !c.Unlimited {
+			continue // it shares
+		}
+		for id, other := range kernel {
+			if id != c.ID && other.Overlaps(has) {
+				t.Errorf("%s has CPUs %s for itself, and %s is on %s", c.Ref, has, id, other)
+			}
+		}
+	}
+	for id := range kernel {
+		if !told[id] {
+			t.Errorf("container %s runs, and sluice does not know it", id)
+		}
+	}
+	if st.Counters.Panics > 0 {
+		t.Errorf("%d panics", st.Counters.Panics)
+	}
+}
+
+// empties removes all pods but one and checks that the plugin forgets them and
+// gives back their CPUs.
+func empties(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, but ...*runtime.Pod) {
+	t.Helper()
+	must(t, rt.RemoveAll(but...))
+	await(t, "the containers are forgotten", func() bool { return len(statusOf(t, s).Containers) == len(but) })
+	if pinned := statusOf(t, s).Machine.Pinned; pinned.Size() != len(but) {
+		t.Errorf("CPUs %s are pinned when all pods but %d are gone", pinned, len(but))
+	}
+}
+
+// differences lists the files of which two dumps say different things.
+func differences(before, after map[string]string) []string {
+	var all []string
+	for file, was := range before {
+		if is, there := after[file]; !there || is != was {
+			all = append(all, file+": "+was+" became "+is)
+		}
+	}
+	for file, is := range after {
+		if _, there := before[file]; !there {
+			all = append(all, file+": new, "+is)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// pinOf runs a pod of the class with one CPU of its own and returns that CPU.
+func pinOf(t *testing.T, rt *runtime.Runtime, name, class string) (*runtime.Pod, cpuset.Set) {
+	t.Helper()
+	pod := run(t, rt, classed(name, class, runtime.Whole(1000, 64*mib)))
+	return pod, alone(t, pod.Container("c"))
+}
+
+// alone is the one CPU that a pin has.
+func alone(t *testing.T, c *runtime.Container) cpuset.Set {
+	t.Helper()
+	cpus, err := c.CPUs()
+	must(t, err)
+	if cpus.Size() != 1 {
+		t.Fatalf("the pin has CPUs %s, want one of its own", cpus)
+	}
+	if quota := limit(t, c.File); quota >= 0 {
+		t.Errorf("the pin is limited to %s CPUs, want no quota", quota)
+	}
+	return cpus
+}
+
+// isOn checks a container's cpuset.
+func isOn(t *testing.T, c *runtime.Container, want cpuset.Set) {
+	t.Helper()
+	if cpus, err := c.CPUs(); err != nil || cpus != want {
+		t.Errorf("the container is on CPUs %s (%v), want %s", cpus, err, want)
+	}
+}

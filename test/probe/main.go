@@ -1,0 +1,82 @@
+// Probe is the program of every container of the tests: a static binary that
+// does what its arguments say, one after the other.
+//
+//	first      print one JSON line of what this process sees (sight.First)
+//	touch=N    take N MiB of memory and write to every page of it
+//	sleep      wait for SIGTERM
+//	burn[=N]   keep N CPUs busy (1) until SIGTERM
+//	exit=N     exit with status N
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/sluice-dev/sluice/test/probe/sight"
+)
+
+func main() {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	for _, arg := range os.Args[1:] {
+		if err := run(arg, term); err != nil {
+			fmt.Fprintf(os.Stderr, "probe %s: %v\n", arg, err)
+			os.Exit(2)
+		}
+	}
+}
+
+func run(arg string, term <-chan os.Signal) error {
+	verb, value, given := strings.Cut(arg, "=")
+	n := 1
+	if given {
+		var err error
+		if n, err = strconv.Atoi(value); err != nil {
+			return err
+		}
+	}
+	switch verb {
+	case "first":
+		first, err := sight.Read()
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(first)
+	case "touch":
+		return touch(n << 20)
+	case "sleep":
+		<-term
+	case "burn":
+		var stop atomic.Bool
+		for range n {
+			go burn(&stop)
+		}
+		<-term
+		stop.Store(true)
+	case "exit":
+		os.Exit(n)
+	default:
+		return fmt.Errorf("not one of first, touch=N, sleep, burn[=N], exit=N")
+	}
+	return nil
+}
+
+// touch leaves the memory mapped until this process ends.
+func touch(size int) error {
+	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
+	for i := 0; i < len(memory); i += os.Getpagesize() {
+		memory[i] = 1
+	}
+	return err
+}
+
+func burn(stop *atomic.Bool) {
+	for !stop.Load() {
+	}
+}

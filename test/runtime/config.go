@@ -1,0 +1,107 @@
+package runtime
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// config is containerd's configuration, of both versions. Negative OOM scores
+// need CAP_SYS_RESOURCE, so they are restricted; the native snapshotter works
+// on every file system, and the image is one small file.
+const config = `
+root = "{{.Dir}}/root"
+state = "{{.Dir}}/state"
+disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
+[grpc]
+  address = "{{.Socket}}"
+[plugins.'io.containerd.nri.v1.nri']
+  disable = false
+  socket_path = "{{.NRISocket}}"
+  plugin_path = "{{.PluginDir}}"
+  plugin_config_path = "{{.PluginConfigDir}}"
+  plugin_registration_timeout = "{{.Registration}}"
+  plugin_request_timeout = "{{.Request}}"
+{{- if eq .Version "1.7"}}
+[plugins.'io.containerd.grpc.v1.cri']
+  sandbox_image = "{{.Image}}"
+  restrict_oom_score_adj = true
+{{- else}}
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = "native"
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "{{.Image}}"
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+{{- end}}
+[plugins.'{{.CRI}}'.containerd]
+  default_runtime_name = "runc"
+{{- if eq .Version "1.7"}}
+  snapshotter = "native"
+{{- end}}
+[plugins.'{{.CRI}}'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'{{.CRI}}'.containerd.runtimes.runc.options]
+  BinaryName = "{{.Runc}}"
+  Root = "{{.Dir}}/runc"
+[plugins.'{{.CRI}}'.containerd.runtimes.broken]
+  runtime_type = "io.containerd.runc.v2"
+[plugins.'{{.CRI}}'.containerd.runtimes.broken.options]
+  BinaryName = "{{.BrokenRunc}}"
+  Root = "{{.Dir}}/runc"
+`
+
+// brokenRunc is runc with one verb failing, for the containers whose environment
+// says which. The container's id is the last argument of each verb.
+const brokenRunc = `#!/bin/sh
+for arg; do
+	case "$arg" in
+	create | start | update) verb=$arg ;;
+	esac
+done
+if [ -n "$verb" ] && grep -qs "RUNC_FAILS=$verb\"" "%s/state/io.containerd.runtime.v2.task/k8s.io/$arg/config.json"; then
+	echo "the test's runc fails $verb" >&2
+	exit 1
+fi
+exec "%s" "$@"
+`
+
+func (rt *Runtime) writeConfig() error {
+	values := struct {
+		Version, CRI, Dir, Socket, NRISocket, PluginDir, PluginConfigDir, Image, Runc, BrokenRunc string
+		Registration, Request                                                                     time.Duration
+	}{
+		Version: "2", CRI: "io.containerd.cri.v1.runtime",
+		Dir: rt.Dir, Socket: rt.socket(), NRISocket: rt.NRISocket,
+		PluginDir: rt.options.PluginDir, PluginConfigDir: rt.options.PluginConfigDir,
+		Image: image, Runc: rt.tools.of("", "runc"), BrokenRunc: filepath.Join(rt.Dir, "broken-runc"),
+		Registration: rt.options.RegistrationTimeout, Request: rt.options.RequestTimeout,
+	}
+	header := "version = 3"
+	if rt.options.Containerd == "1.7" {
+		values.Version, values.CRI, header = "1.7", "io.containerd.grpc.v1.cri", "version = 2"
+	}
+	for _, dir := range []*string{&values.PluginDir, &values.PluginConfigDir} {
+		if *dir == "" {
+			*dir = filepath.Join(rt.Dir, "empty")
+		}
+	}
+	for _, dir := range []string{"empty", "nri", "logs"} {
+		if err := os.Mkdir(filepath.Join(rt.Dir, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	var text strings.Builder
+	text.WriteString(header)
+	if err := template.Must(template.New("config").Parse(config)).Execute(&text, values); err != nil {
+		return err
+	}
+	text.WriteString(rt.options.Config)
+	if err := os.WriteFile(filepath.Join(rt.Dir, "config.toml"), []byte(text.String()), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(values.BrokenRunc, fmt.Appendf(nil, brokenRunc, rt.Dir, rt.tools.of("", "runc")), 0o700)
+}

@@ -1,0 +1,298 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/sluice-dev/sluice/test/probe/sight"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// ContainerSpec is a container of a pod's manifest.
+type ContainerSpec struct {
+	Name        string
+	Resources   Resources
+	Args        []string // of the probe; none is "first", "sleep"
+	Annotations map[string]string
+	RuncFails   string // "create", "start" or "update": the verb that fails, in a pod with handler Broken
+}
+
+// Container is a container that was created.
+type Container struct {
+	ID     string
+	Cgroup string // below each controller's root
+
+	pod  *Pod
+	spec ContainerSpec
+	log  string
+}
+
+// Create creates a container of the pod. A second one of the same name is the
+// next attempt, as after a crash.
+func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
+	attempt := 0
+	for _, c := range p.containers {
+		if c.spec.Name == spec.Name {
+			attempt++
+		}
+	}
+	memory, err := nodeMemory()
+	if err != nil {
+		return nil, err
+	}
+	if len(spec.Args) == 0 {
+		spec.Args = []string{"first", "sleep"}
+	}
+	labels := p.labels()
+	labels["io.kubernetes.container.name"] = spec.Name
+	config := &cri.ContainerConfig{
+		Metadata:    &cri.ContainerMetadata{Name: spec.Name, Attempt: uint32(attempt)},
+		Image:       &cri.ImageSpec{Image: image},
+		Args:        spec.Args,
+		Labels:      labels,
+		Annotations: spec.Annotations,
+		LogPath:     fmt.Sprintf("%s-%d.log", spec.Name, attempt),
+		Linux: &cri.LinuxContainerConfig{
+			Resources:       spec.Resources.linux(p.QoS, memory),
+			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+		},
+	}
+	if spec.RuncFails != "" {
+		config.Envs = []*cri.KeyValue{{Key: "RUNC_FAILS", Value: []byte(spec.RuncFails)}}
+	}
+	ctx, cancel := callContext()
+	defer cancel()
+	created, err := p.rt.cri.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.ID, Config: config, SandboxConfig: p.config})
+	if err != nil {
+		return nil, fmt.Errorf("creating container %s/%s/%s: %w", p.spec.Namespace, p.spec.Name, spec.Name, err)
+	}
+	id := created.GetContainerId()
+	c := &Container{ID: id, Cgroup: filepath.Join(p.Cgroup, id), pod: p, spec: spec, log: filepath.Join(p.config.GetLogDirectory(), config.GetLogPath())}
+	p.containers = append(p.containers, c)
+	return c, nil
+}
+
+// nodeMemory is MemTotal in bytes.
+func nodeMemory() (int64, error) {
+	var info syscall.Sysinfo_t
+	err := syscall.Sysinfo(&info)
+	return int64(info.Totalram) * int64(info.Unit), err
+}
+
+// Start starts the container.
+func (c *Container) Start() error {
+	ctx, cancel := callContext()
+	defer cancel()
+	_, err := c.pod.rt.cri.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.ID})
+	return err
+}
+
+// Stop ends the container through the runtime.
+func (c *Container) Stop() error {
+	ctx, cancel := callContext()
+	defer cancel()
+	_, err := c.pod.rt.cri.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.ID, Timeout: 10})
+	return err
+}
+
+// Kill kills the container's processes behind the runtime's back, which may not
+// have noticed when it returns.
+func (c *Container) Kill() error { return c.pod.rt.tree.killAll(c.Cgroup) }
+
+// Crash kills the container's processes behind the runtime's back and waits
+// until the runtime has noticed.
+func (c *Container) Crash() error {
+	if err := c.Kill(); err != nil {
+		return err
+	}
+	return c.Await(cri.ContainerState_CONTAINER_EXITED)
+}
+
+// Await waits until the runtime reports the state.
+func (c *Container) Await(state cri.ContainerState) error {
+	return poll(c.spec.Name+" to be "+state.String(), func() error {
+		got, err := c.State()
+		if err == nil && got != state {
+			err = fmt.Errorf("it is %s", got)
+		}
+		return err
+	})
+}
+
+// State is what the runtime reports.
+func (c *Container) State() (cri.ContainerState, error) {
+	ctx, cancel := callContext()
+	defer cancel()
+	response, err := c.pod.rt.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID})
+	return response.GetStatus().GetState(), err
+}
+
+// Recorded is the resources that the runtime has on record; 1.7 keeps none.
+func (c *Container) Recorded() (*cri.LinuxContainerResources, error) {
+	ctx, cancel := callContext()
+	defer cancel()
+	response, err := c.pod.rt.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID})
+	return response.GetStatus().GetResources().GetLinux(), err
+}
+
+// Remove removes the container, stopping it first if it runs.
+func (c *Container) Remove() error {
+	ctx, cancel := callContext()
+	defer cancel()
+	_, err := c.pod.rt.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.ID})
+	return err
+}
+
+// Update sends the resources through the runtime as they are, as the kubelet's
+// CPU manager does with a cpuset alone.
+func (c *Container) Update(resources *cri.LinuxContainerResources) error {
+	ctx, cancel := callContext()
+	defer cancel()
+	_, err := c.pod.rt.cri.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.ID, Linux: resources})
+	return err
+}
+
+// Resize is the kubelet's in-place resize: what grows begins with the pod's
+// cgroup, what shrinks ends with it. The runtime's record of the pod comes last.
+func (c *Container) Resize(to Resources) error {
+	p := c.pod
+	memory, err := nodeMemory()
+	if err != nil {
+		return err
+	}
+	before := total(p.spec.Containers)
+	after := p.spec
+	after.Containers = append([]ContainerSpec(nil), p.spec.Containers...)
+	for i := range after.Containers {
+		if after.Containers[i].Name == c.spec.Name {
+			after.Containers[i].Resources = to
+		}
+	}
+	end := total(after.Containers)
+	if err := p.limit(larger(before, end)); err != nil {
+		return err
+	}
+	linux := to.linux(p.QoS, memory)
+	if linux.GetCpuQuota() == 0 {
+		linux.CpuQuota = -1
+	}
+	if err := c.Update(linux); err != nil {
+		return err
+	}
+	if err := p.limit(end); err != nil {
+		return err
+	}
+	p.spec, c.spec.Resources = after, to
+	ctx, cancel := callContext()
+	defer cancel()
+	_, err = p.rt.cri.UpdatePodSandboxResources(ctx, &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: p.ID, Resources: sandboxResources(end), Overhead: &cri.LinuxContainerResources{}})
+	if status.Code(err) == codes.Unimplemented { // containerd 1.7; the kubelet lets it pass, too
+		return nil
+	}
+	return err
+}
+
+// larger is the resources that hold both; no limit is the largest.
+func larger(a, b Resources) Resources {
+	out := Resources{
+		CPURequest: max(a.CPURequest, b.CPURequest), CPULimit: max(a.CPULimit, b.CPULimit),
+		MemoryRequest: max(a.MemoryRequest, b.MemoryRequest), MemoryLimit: max(a.MemoryLimit, b.MemoryLimit),
+	}
+	if a.CPULimit == 0 || b.CPULimit == 0 {
+		out.CPULimit = 0
+	}
+	if a.MemoryLimit == 0 || b.MemoryLimit == 0 {
+		out.MemoryLimit = 0
+	}
+	return out
+}
+
+// First waits for what the container's program saw right after exec.
+func (c *Container) First() (sight.First, error) {
+	var first sight.First
+	err := poll("the first line of "+c.spec.Name, func() error {
+		text, err := os.ReadFile(c.log)
+		if err != nil {
+			return err
+		}
+		line, _, ended := strings.Cut(string(text), "\n")
+		if !ended {
+			return errors.New("not there yet")
+		}
+		// CRI's log format: time, stream, F for a full line, text.
+		fields := strings.SplitN(line, " ", 4)
+		if len(fields) != 4 {
+			return fmt.Errorf("log line %q is not in CRI's format", line)
+		}
+		return json.Unmarshal([]byte(fields[3]), &first)
+	})
+	return first, err
+}
+
+// CPUs is the container's cpuset as the kernel applies it.
+func (c *Container) CPUs() (cpuset.Set, error) { return c.set("cpuset.cpus") }
+
+// Mems is the container's memory nodes as the kernel applies them.
+func (c *Container) Mems() (cpuset.Set, error) { return c.set("cpuset.mems") }
+
+func (c *Container) set(file string) (cpuset.Set, error) {
+	if c.pod.rt.tree.v2() {
+		file += ".effective"
+	}
+	text, err := c.File(file)
+	if err != nil {
+		return cpuset.Set{}, err
+	}
+	return cpuset.Parse(text)
+}
+
+// File reads a file of the container's cgroup, trimmed: "cpu.cfs_quota_us".
+func (c *Container) File(name string) (string, error) { return c.pod.rt.tree.read(c.Cgroup, name) }
+
+// WriteFile writes a file of the container's cgroup, as another agent on the node would.
+func (c *Container) WriteFile(name, value string) error {
+	return c.pod.rt.tree.write(c.Cgroup, name, value)
+}
+
+// Allowed is the union of what the scheduler lets the container's threads use,
+// from their /proc/.../status.
+func (c *Container) Allowed() (cpus, mems cpuset.Set, err error) {
+	pids, err := c.pod.rt.tree.pids(c.Cgroup)
+	if err != nil {
+		return cpus, mems, err
+	}
+	if len(pids) == 0 {
+		return cpus, mems, fmt.Errorf("%s has no process", c.spec.Name)
+	}
+	for _, pid := range pids {
+		paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "status"))
+		if err != nil {
+			return cpus, mems, err
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if gone(err) || errors.Is(err, syscall.ESRCH) {
+				continue
+			}
+			if err != nil {
+				return cpus, mems, err
+			}
+			threadCPUs, threadMems, err := sight.Allowed(string(text))
+			if err != nil {
+				return cpus, mems, err
+			}
+			cpus, mems = cpuset.Union(cpus, threadCPUs), cpuset.Union(mems, threadMems)
+		}
+	}
+	return cpus, mems, nil
+}

@@ -1,0 +1,121 @@
+package runtime
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// CPUSets is the kernel's word on who may run where: the cpuset of each cgroup
+// below kubepods that has a process, by the cgroup's name, which is the id of
+// the container or, for a pod's pause, of the sandbox.
+func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
+	controller := rt.tree.of("cpuset")
+	file := "cpuset.cpus"
+	if controller.v2 {
+		file = "cpuset.cpus.effective"
+	}
+	sets := map[string]cpuset.Set{}
+	for _, dir := range below(controller.path(rt.kubepods())) {
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if gone(err) || err == nil && len(procs) == 0 {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if sets[filepath.Base(dir)], err = cpuset.Parse(string(text)); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
+}
+
+// Sandboxes lists the ids of all pods that the runtime knows.
+func (rt *Runtime) Sandboxes() (map[string]bool, error) {
+	ctx, cancel := callContext()
+	defer cancel()
+	list, err := rt.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	ids := map[string]bool{}
+	for _, sandbox := range list.GetItems() {
+		ids[sandbox.GetId()] = true
+	}
+	return ids, err
+}
+
+// RemoveAll removes every pod but those given, also such whose creation was
+// interrupted.
+func (rt *Runtime) RemoveAll(but ...*Pod) error {
+	ids, err := rt.Sandboxes()
+	if err != nil {
+		return err
+	}
+	for _, pod := range but {
+		delete(ids, pod.ID)
+	}
+	var errs []error
+	for id := range ids {
+		errs = append(errs, rt.removePod(id))
+	}
+	return errors.Join(errs...)
+}
+
+// Settings reads every cgroup file below kubepods that can be set: by
+// "hierarchy:cgroup/file", its text.
+func (rt *Runtime) Settings() (map[string]string, error) { return rt.tree.settings(rt.kubepods()) }
+
+// Settings reads every file that can be set of the pod's own cgroup and of those
+// in it, by "hierarchy:cgroup/file".
+func (p *Pod) Settings() (map[string]string, error) { return p.rt.tree.settings(p.Cgroup) }
+
+func (t *tree) settings(cgroup string) (map[string]string, error) {
+	values := map[string]string{}
+	for _, m := range t.mounts {
+		for _, dir := range below(m.path(cgroup)) {
+			files, err := os.ReadDir(dir)
+			if err != nil {
+				return nil, err
+			}
+			for _, file := range files {
+				info, err := file.Info()
+				if err != nil || !isSetting(info) {
+					continue
+				}
+				text, err := os.ReadFile(filepath.Join(dir, file.Name()))
+				if err != nil {
+					continue // a controller that can't be read here (kmem, rt)
+				}
+				relative, err := filepath.Rel(m.path(cgroup), filepath.Join(dir, file.Name()))
+				if err != nil {
+					return nil, err
+				}
+				values[m.dir+":"+relative] = strings.TrimSpace(string(text))
+			}
+		}
+	}
+	return values, nil
+}
+
+// isSetting tells files that hold a setting from those that can be written to
+// reset what they count, and from the lists of members.
+func isSetting(file fs.FileInfo) bool {
+	if file.IsDir() || file.Mode()&0o600 != 0o600 {
+		return false
+	}
+	for _, counts := range []string{"usage", "failcnt", "peak", "pressure", "procs", "tasks", "threads", "reset"} {
+		if strings.Contains(file.Name(), counts) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,215 @@
+package runtime
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// PodSpec is a pod's manifest. Its QoS class and its cgroup's limits follow from
+// the containers, as in the kubelet.
+type PodSpec struct {
+	Name        string
+	Namespace   string // "" is "default"
+	Annotations map[string]string
+	Labels      map[string]string
+	Handler     string // runtime handler; "" is runc, Broken fails where a container says so
+	Containers  []ContainerSpec
+}
+
+// Pod is a pod that runs.
+type Pod struct {
+	ID     string // of the sandbox
+	UID    string
+	QoS    workload.QoS
+	Cgroup string // below each controller's root
+
+	rt         *Runtime
+	spec       PodSpec
+	config     *cri.PodSandboxConfig
+	containers []*Container
+}
+
+// Run runs a pod with all its containers started.
+func (rt *Runtime) Run(spec PodSpec) (*Pod, error) {
+	pod, err := rt.RunPod(spec)
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range spec.Containers {
+		container, err := pod.Create(spec)
+		if err != nil {
+			return nil, err
+		}
+		if err := container.Start(); err != nil {
+			return nil, err
+		}
+	}
+	return pod, nil
+}
+
+// RunPod makes the pod's cgroup and runs its sandbox, without containers.
+func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
+	if spec.Namespace == "" {
+		spec.Namespace = "default"
+	}
+	pod := &Pod{UID: uuid(), QoS: qosOf(spec.Containers), rt: rt, spec: spec}
+	parent := rt.kubepods()
+	if pod.QoS != workload.Guaranteed {
+		parent = filepath.Join(parent, strings.ToLower(pod.QoS.String()))
+	}
+	pod.Cgroup = filepath.Join(parent, "pod"+pod.UID)
+	if err := rt.tree.create(pod.Cgroup); err != nil {
+		return nil, err
+	}
+	resources := total(spec.Containers)
+	if err := pod.limit(resources); err != nil {
+		return nil, err
+	}
+	labels := pod.labels()
+	maps.Copy(labels, spec.Labels)
+	pod.config = &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: spec.Name, Namespace: spec.Namespace, Uid: pod.UID},
+		Labels:       labels,
+		Annotations:  spec.Annotations,
+		LogDirectory: filepath.Join(rt.Dir, "logs", pod.UID),
+		Linux: &cri.LinuxPodSandboxConfig{
+			CgroupParent:    pod.Cgroup,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
+			Resources:       sandboxResources(resources),
+			Overhead:        &cri.LinuxContainerResources{},
+		},
+	}
+	if err := os.MkdirAll(pod.config.GetLogDirectory(), 0o700); err != nil {
+		return nil, err
+	}
+	ctx, cancel := callContext()
+	defer cancel()
+	sandbox, err := rt.cri.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: pod.config, RuntimeHandler: spec.Handler})
+	if err != nil {
+		return nil, fmt.Errorf("running pod %s/%s: %w", spec.Namespace, spec.Name, err)
+	}
+	pod.ID = sandbox.GetPodSandboxId()
+	return pod, nil
+}
+
+// uuid is a random UUID in the API server's spelling.
+func uuid() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, see its documentation
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// namespaces are the kubelet's defaults with the host's network, which needs no CNI.
+func namespaces() *cri.NamespaceOption {
+	return &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
+}
+
+func (p *Pod) labels() map[string]string {
+	return map[string]string{
+		"io.kubernetes.pod.name":      p.spec.Name,
+		"io.kubernetes.pod.namespace": p.spec.Namespace,
+		"io.kubernetes.pod.uid":       p.UID,
+	}
+}
+
+// sandboxResources is calculateSandboxResources of the kubelet.
+func sandboxResources(r Resources) *cri.LinuxContainerResources {
+	return &cri.LinuxContainerResources{
+		CpuShares:          shares(r.CPURequest),
+		CpuQuota:           quota(r.CPULimit),
+		CpuPeriod:          period,
+		MemoryLimitInBytes: r.MemoryLimit,
+	}
+}
+
+// limit writes the pod's own cgroup as the kubelet does; an absent limit is unlimited.
+func (p *Pod) limit(r Resources) error {
+	limit := func(value int64, unlimited string) string {
+		if value == 0 {
+			return unlimited
+		}
+		return strconv.FormatInt(value, 10)
+	}
+	write := func(file, value string) error { return p.rt.tree.write(p.Cgroup, file, value) }
+	share := shares(r.CPURequest)
+	if p.rt.tree.v2() {
+		return errors.Join(
+			write("cpu.weight", strconv.FormatInt(weight(share), 10)),
+			write("cpu.max", fmt.Sprintf("%s %d", limit(quota(r.CPULimit), "max"), period)),
+			write("memory.max", limit(r.MemoryLimit, "max")),
+		)
+	}
+	return errors.Join(
+		write("cpu.shares", strconv.FormatInt(share, 10)),
+		write("cpu.cfs_period_us", strconv.Itoa(period)),
+		write("cpu.cfs_quota_us", limit(quota(r.CPULimit), "-1")),
+		write("memory.limit_in_bytes", limit(r.MemoryLimit, "-1")),
+	)
+}
+
+// Container is the youngest container of that name, nil where there is none.
+func (p *Pod) Container(name string) *Container {
+	for _, c := range slices.Backward(p.containers) {
+		if c.spec.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// File reads a file of the pod's own cgroup, trimmed: "cpu.cfs_quota_us".
+func (p *Pod) File(name string) (string, error) { return p.rt.tree.read(p.Cgroup, name) }
+
+// WriteFile writes a file of the pod's own cgroup, as another agent on the node would.
+func (p *Pod) WriteFile(name, value string) error { return p.rt.tree.write(p.Cgroup, name, value) }
+
+// Stop stops the sandbox and with it all containers.
+func (p *Pod) Stop() error {
+	ctx, cancel := callContext()
+	defer cancel()
+	_, err := p.rt.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.ID})
+	return err
+}
+
+// Remove stops and removes the pod with its containers and its cgroup.
+func (p *Pod) Remove() error {
+	if err := p.rt.removePod(p.ID); err != nil {
+		return err
+	}
+	return p.rt.tree.remove(p.Cgroup)
+}
+
+// removePod does as the kubelet's garbage collector: the containers go before
+// their sandbox. Left to RemovePodSandbox, their removal deadlocks containerd
+// 2.4.2 where an NRI plugin connects meanwhile: both calls take the same lock for
+// reading, and the connection waits for it in between.
+func (rt *Runtime) removePod(id string) error {
+	ctx, cancel := callContext()
+	defer cancel()
+	if _, err := rt.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
+		return err
+	}
+	list, err := rt.cri.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{PodSandboxId: id}})
+	if err != nil {
+		return err
+	}
+	for _, c := range list.GetContainers() {
+		if _, err := rt.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+			return err
+		}
+	}
+	_, err = rt.cri.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
+	return err
+}

@@ -1,0 +1,250 @@
+// Package runtime is a private, real containerd for tests and for the demo: CRI
+// and NRI on sockets of its own, pods in cgroups as the kubelet makes them, and
+// the sluice binary beside it.
+//
+// Everything that a Runtime starts lives in one cgroup tree and one temporary
+// folder; Close ends and removes both, whatever state they are in. What a killed
+// test left behind is removed by the next Start.
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Options says what to start. The zero value is containerd 2 with the
+// repository's own tools.
+type Options struct {
+	Containerd string // "2" (the default) or "1.7"
+	Tools      string // folder of the tools; "" is $SLUICE_TOOLS, else bin/tools of the repository
+
+	PluginDir       string // pre-installed NRI plugins; "" is an empty folder
+	PluginConfigDir string // their configs; "" is an empty folder
+	// NRI timeouts; 0 is 30 s each, so that a busy machine fails no test.
+	RegistrationTimeout, RequestTimeout time.Duration
+
+	Config string // TOML, added to the end of containerd's config
+}
+
+// Broken is the runtime handler whose runc fails the container verb that
+// ContainerSpec.RuncFails names.
+const Broken = "broken"
+
+const (
+	image       = "localhost/sluice/probe:1"
+	namePrefix  = "sluicetest-"
+	callTimeout = 2 * time.Minute // for one call or condition, also on an emulated machine
+)
+
+// Runtime is a running containerd.
+type Runtime struct {
+	Dir       string // everything on disk
+	NRISocket string
+
+	options Options
+	tools   tools
+	tree    tree
+	process *process
+	conn    *grpc.ClientConn
+	cri     cri.RuntimeServiceClient
+	images  cri.ImageServiceClient
+}
+
+func (o Options) withDefaults() Options {
+	if o.Containerd == "" {
+		o.Containerd = "2"
+	}
+	if o.RegistrationTimeout == 0 {
+		o.RegistrationTimeout = 30 * time.Second
+	}
+	if o.RequestTimeout == 0 {
+		o.RequestTimeout = 30 * time.Second
+	}
+	return o
+}
+
+// Unavailable tells why Start can't work on this machine, nil where it can.
+func Unavailable(options Options) error {
+	options = options.withDefaults()
+	if os.Geteuid() != 0 {
+		return errors.New("real containers need root")
+	}
+	tools, err := options.tools()
+	if err != nil {
+		return err
+	}
+	for _, path := range []string{
+		tools.of(options.Containerd, "containerd"), tools.of(options.Containerd, "containerd-shim-runc-v2"), tools.of(options.Containerd, "ctr"),
+		tools.of("", "runc"), tools.of("", "probe"),
+	} {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s is missing: run make tools, or set SLUICE_TOOLS to the folder that has it", path)
+		}
+	}
+	probe := tree{name: fmt.Sprintf("%s%d-available", namePrefix, os.Getpid())}
+	if probe.mounts, err = mounts(); err != nil {
+		return err
+	}
+	if err := errors.Join(probe.create(probe.name), probe.remove(probe.name)); err != nil {
+		return fmt.Errorf("cgroups can't be created here: %w", err)
+	}
+	return nil
+}
+
+// Start starts containerd, imports the image, and returns when a pod can run.
+func Start(options Options) (*Runtime, error) {
+	options = options.withDefaults()
+	tools, err := options.tools()
+	if err != nil {
+		return nil, err
+	}
+	hierarchies, err := mounts()
+	if err != nil {
+		return nil, err
+	}
+	if err := sweep(hierarchies); err != nil {
+		return nil, fmt.Errorf("removing what an earlier test left: %w", err)
+	}
+	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", namePrefix, os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	rt := &Runtime{
+		Dir:       dir,
+		NRISocket: filepath.Join(dir, "nri", "nri.sock"),
+		options:   options,
+		tools:     tools,
+		tree:      tree{name: filepath.Base(dir), mounts: hierarchies},
+	}
+	if err := rt.setUp(); err != nil {
+		return nil, errors.Join(err, rt.Close())
+	}
+	return rt, nil
+}
+
+func (rt *Runtime) setUp() error {
+	if err := rt.tree.create(rt.tree.processes()); err != nil {
+		return err
+	}
+	if err := rt.writeConfig(); err != nil {
+		return err
+	}
+	var err error
+	rt.conn, err = grpc.NewClient("unix://"+rt.socket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
+	if err != nil {
+		return err
+	}
+	rt.cri = cri.NewRuntimeServiceClient(rt.conn)
+	rt.images = cri.NewImageServiceClient(rt.conn)
+	if err := rt.Restart(); err != nil {
+		return err
+	}
+	return rt.importImage()
+}
+
+// Kill ends containerd as a crash would. Containers keep running.
+func (rt *Runtime) Kill() error { return rt.process.kill() }
+
+// Restart starts containerd on the state that it left, ending a running one
+// first as a crash would.
+func (rt *Runtime) Restart() error {
+	if rt.process != nil {
+		if err := rt.process.kill(); err != nil {
+			return err
+		}
+	}
+	var err error
+	rt.process, err = rt.tree.start(rt.logPath(), os.Environ(),
+		rt.tools.of(rt.options.Containerd, "containerd"), "--config", filepath.Join(rt.Dir, "config.toml"))
+	if err != nil {
+		return err
+	}
+	return rt.process.await("containerd to answer on "+rt.socket(), func() error {
+		ctx, cancel := callContext()
+		defer cancel()
+		status, err := rt.cri.Status(ctx, &cri.StatusRequest{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range status.GetStatus().GetConditions() {
+			if condition.GetType() == cri.RuntimeReady && !condition.GetStatus() {
+				return fmt.Errorf("%s: %s", condition.GetReason(), condition.GetMessage())
+			}
+		}
+		return nil
+	})
+}
+
+// Close ends every process and removes every cgroup, mount and file.
+func (rt *Runtime) Close() error {
+	var errs []error
+	if rt.conn != nil {
+		errs = append(errs, rt.conn.Close())
+	}
+	if err := errors.Join(append(errs, clean(&rt.tree, rt.Dir))...); err != nil {
+		return fmt.Errorf("closing the runtime in %s: %w", rt.Dir, err)
+	}
+	return nil
+}
+
+// Log is what containerd logged so far.
+func (rt *Runtime) Log() string { return readLog(rt.logPath()) }
+
+// CgroupRoot is the cgroup above the runtime's kubepods, below each
+// controller's root: "/sluicetest-...".
+func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.name }
+
+func (rt *Runtime) kubepods() string { return filepath.Join(rt.CgroupRoot(), "kubepods") }
+
+func (rt *Runtime) socket() string  { return filepath.Join(rt.Dir, "containerd.sock") }
+func (rt *Runtime) logPath() string { return filepath.Join(rt.Dir, "containerd.log") }
+
+// tools is a folder with what `make tools` builds.
+type tools string
+
+func (o Options) tools() (tools, error) {
+	if o.Tools != "" {
+		return tools(o.Tools), nil
+	}
+	if dir := os.Getenv("SLUICE_TOOLS"); dir != "" {
+		return tools(dir), nil
+	}
+	root, err := repository()
+	return tools(filepath.Join(root, "bin", "tools")), err
+}
+
+// of is the path of a tool; containerd's own are in a folder per version.
+func (t tools) of(version, name string) string { return filepath.Join(string(t), version, name) }
+
+// sluice is the plugin, which is built beside the tools.
+func (t tools) sluice() string { return filepath.Join(filepath.Dir(string(t)), "sluice") }
+
+// repository is the folder of the module that the working directory is in.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(mod), "module github.com/sluice-dev/sluice\n") {
+			return dir, nil
+		}
+		if parent := filepath.Dir(dir); parent != dir {
+			dir = parent
+			continue
+		}
+		return "", errors.New("the working directory is outside the repository: set SLUICE_TOOLS")
+	}
+}

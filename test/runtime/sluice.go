@@ -1,0 +1,141 @@
+package runtime
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// SluiceOptions says how to run the plugin.
+type SluiceOptions struct {
+	Binary string   // "" is bin/sluice of the repository, beside the tools
+	Config string   // text of sluice.yaml
+	Name   string   // "" is "sluice"
+	Index  string   // "" is "10"
+	Args   []string // more flags of `sluice run`
+}
+
+// Sluice is the plugin, connected to the runtime.
+type Sluice struct {
+	StatusSocket string
+	StateDir     string
+
+	rt      *Runtime
+	options SluiceOptions
+	dir     string
+	process *process
+}
+
+// synchronized is in the line that the plugin logs once it has answered the
+// runtime's Synchronize.
+const synchronized = "synchronized"
+
+// StartSluice runs the plugin and returns when it is synchronized.
+func (rt *Runtime) StartSluice(options SluiceOptions) (*Sluice, error) {
+	if options.Binary == "" {
+		options.Binary = rt.tools.sluice()
+	}
+	if options.Name == "" {
+		options.Name = "sluice"
+	}
+	if options.Index == "" {
+		options.Index = "10"
+	}
+	dir, err := os.MkdirTemp(rt.Dir, options.Name+"-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Sluice{
+		StatusSocket: filepath.Join(dir, "status.sock"),
+		StateDir:     filepath.Join(dir, "state"),
+		rt:           rt, options: options, dir: dir,
+	}
+	if err := os.Mkdir(s.StateDir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := s.Configure(options.Config); err != nil {
+		return nil, err
+	}
+	return s, s.Restart()
+}
+
+// Configure replaces the config file.
+func (s *Sluice) Configure(text string) error {
+	return os.WriteFile(s.ConfigFile(), []byte(text), 0o600)
+}
+
+// ConfigFile is the path of the plugin's config.
+func (s *Sluice) ConfigFile() string { return filepath.Join(s.dir, "sluice.yaml") }
+
+// Launch runs the plugin without waiting for it to connect.
+func (s *Sluice) Launch() error {
+	args := append([]string{
+		"run",
+		"--config", s.ConfigFile(),
+		"--socket", s.rt.NRISocket,
+		"--index", s.options.Index,
+		"--name", s.options.Name,
+		"--state-dir", s.StateDir,
+		"--status-socket", s.StatusSocket,
+		"--log-level", "debug",
+	}, s.options.Args...)
+	var err error
+	s.process, err = s.rt.tree.start(s.logPath(), os.Environ(), s.options.Binary, args...)
+	return err
+}
+
+// Restart kills the plugin if it runs, starts it on the same state, and returns
+// when it is synchronized.
+func (s *Sluice) Restart() error {
+	if s.process != nil {
+		if err := s.Kill(); err != nil {
+			return err
+		}
+	}
+	if err := s.Launch(); err != nil {
+		return err
+	}
+	return s.AwaitLog(synchronized)
+}
+
+// AwaitLog waits until the plugin has logged the text since it was last started.
+func (s *Sluice) AwaitLog(text string) error { return s.process.awaitLine(text) }
+
+// Synchronizations counts how often the plugin has answered Synchronize since its
+// first start: once for each connection.
+func (s *Sluice) Synchronizations() int { return strings.Count(s.Log(), synchronized) }
+
+// Status is what the plugin tells about itself.
+func (s *Sluice) Status() (*status.Status, error) { return status.NewClient(s.StatusSocket).Status() }
+
+// Kill ends the plugin as a crash would.
+func (s *Sluice) Kill() error { return s.process.kill() }
+
+// Stop ends the plugin as systemd would.
+func (s *Sluice) Stop() error { return s.process.end(syscall.SIGTERM) }
+
+// Wait waits until the plugin has ended by itself and returns its exit status.
+func (s *Sluice) Wait() (int, error) {
+	err := poll(s.options.Name+" to end", func() error {
+		if !s.process.exited() {
+			return fmt.Errorf("process %d runs", s.PID())
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return s.process.cmd.ProcessState.ExitCode(), nil
+}
+
+// PID is the process id of the plugin last started.
+func (s *Sluice) PID() int { return s.process.cmd.Process.Pid }
+
+// Log is what the plugin logged since its first start.
+func (s *Sluice) Log() string { return readLog(s.logPath()) }
+
+func (s *Sluice) logPath() string { return filepath.Join(s.dir, "log") }

@@ -1,0 +1,100 @@
+package runtime
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// sweep removes the trees and folders of Runtimes whose test process is gone: it
+// was killed, or the test binary's timeout ended it, before Close.
+func sweep(hierarchies []mount) error {
+	var errs []error
+	left := make(map[string]bool)
+	for _, m := range hierarchies {
+		paths, _ := filepath.Glob(m.path(namePrefix + "*"))
+		for _, path := range paths {
+			left[filepath.Base(path)] = true
+		}
+	}
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), namePrefix+"*"))
+	for _, dir := range dirs {
+		left[filepath.Base(dir)] = true
+	}
+	for name := range left {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(name, namePrefix), "-")
+		owner, err := strconv.Atoi(pid)
+		if err != nil || !errors.Is(syscall.Kill(owner, 0), syscall.ESRCH) {
+			continue
+		}
+		errs = append(errs, clean(&tree{name: name, mounts: hierarchies}, filepath.Join(os.TempDir(), name)))
+	}
+	return errors.Join(errs...)
+}
+
+// clean ends the tree's processes and removes its cgroups, its folder and what
+// is mounted there. Where something fails, the folder stays, for a look at it.
+func clean(t *tree, dir string) error {
+	sockets := shimSockets(dir)
+	if err := errors.Join(t.killAll(t.name), t.remove(t.name), unmountBelow(dir)); err != nil {
+		return err
+	}
+	for _, socket := range sockets {
+		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// unmountBelow unmounts everything in the folder, the deepest first.
+func unmountBelow(dir string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			points = append(points, fields[4])
+		}
+	}
+	slices.Reverse(points)
+	var errs []error
+	for _, point := range points {
+		errs = append(errs, unix.Unmount(point, unix.MNT_DETACH))
+	}
+	return errors.Join(errs...)
+}
+
+// shimSockets lists the sockets of the shims that still run: they lie outside
+// the runtime's own folders, and a killed shim leaves its socket. containerd 2
+// keeps the address in bootstrap.json of the bundle, 1.7 in the file address.
+func shimSockets(dir string) []string {
+	var sockets []string
+	add := func(address string) {
+		if socket, ok := strings.CutPrefix(strings.TrimSpace(address), "unix://"); ok {
+			sockets = append(sockets, socket)
+		}
+	}
+	bundles, _ := filepath.Glob(filepath.Join(dir, "state", "io.containerd.runtime.v2.task", "k8s.io", "*"))
+	for _, bundle := range bundles {
+		if text, err := os.ReadFile(filepath.Join(bundle, "address")); err == nil {
+			add(string(text))
+		}
+		var bootstrap struct {
+			Address string `json:"address"`
+		}
+		if text, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json")); err == nil && json.Unmarshal(text, &bootstrap) == nil {
+			add(bootstrap.Address)
+		}
+	}
+	return sockets
+}

@@ -1,0 +1,48 @@
+package vm
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// archive writes a cpio archive in the newc format that the kernel unpacks as
+// its first root, see Documentation/driver-api/early-userspace/buffer-format.rst.
+type archive struct {
+	w     io.Writer
+	inode int
+	err   error // the first one; everything after it is dropped
+}
+
+// Types of files in the mode, as in stat(2).
+const (
+	regular   = 0o100000
+	directory = 0o040000
+)
+
+// add writes one file or folder of the mode; its parents come before it.
+func (a *archive) add(name string, mode int, content []byte) {
+	a.inode++
+	// Inode, mode, owner and group, links, time, size, device, the device that it
+	// is, length of the name with its NUL, checksum (none in this format).
+	head := fmt.Sprintf("070701%08X%08X%016X%08X%08X%08X%016X%016X%08X%08X%s\x00",
+		a.inode, mode, 0, 1, 0, len(content), 0, 0, len(name)+1, 0, name)
+	a.write([]byte(head + padding(len(head))))
+	a.write(content)
+	a.write([]byte(padding(len(content))))
+}
+
+// close ends the archive.
+func (a *archive) close() error {
+	a.add("TRAILER!!!", 0, nil)
+	return a.err
+}
+
+func (a *archive) write(data []byte) {
+	if a.err == nil {
+		_, a.err = a.w.Write(data)
+	}
+}
+
+// padding fills up to a multiple of four.
+func padding(n int) string { return strings.Repeat("\x00", -n&3) }

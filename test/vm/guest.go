@@ -1,0 +1,126 @@
+// Package vm runs the tests of test/vm/guest on a kernel of their own: a QEMU
+// guest with cgroup v2 alone, several sockets and NUMA nodes, SMT, containerd,
+// runc and Sluice. The emulation shows placement and plumbing, not speed.
+package vm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// guest is what a boot needs.
+type guest struct {
+	repository string
+	tools      string // what make tools builds
+	topology   topology
+	churn      int // creations in the guest's test of that name
+}
+
+// dir holds the kernel, what is built for the guest, and the console's log.
+func (g guest) dir() string        { return filepath.Join(g.repository, "bin", "vm") }
+func (g guest) kernel() string     { return filepath.Join(g.dir(), "vmlinuz") }
+func (g guest) initramfs() string  { return filepath.Join(g.dir(), "initramfs.cpio") }
+func (g guest) consoleLog() string { return filepath.Join(g.dir(), "console.log") }
+
+const qemu = "qemu-system-x86_64"
+
+// unavailable tells why no guest can boot here, nil where it can. A kernel that
+// isn't there yet is downloaded.
+func (g guest) unavailable() error {
+	if _, err := exec.LookPath(qemu); err != nil {
+		return fmt.Errorf("%s is missing: apt-get install qemu-system-x86", qemu)
+	}
+	for path := range g.binaries() {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s is missing: run make build tools; SLUICE_TOOLS may name another folder than bin/tools", path)
+		}
+	}
+	if _, err := os.Stat(g.kernel()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if out, err := exec.Command("./fetch-kernel.sh", g.dir()).CombinedOutput(); err != nil {
+		return fmt.Errorf("downloading Debian's linux-image-cloud-amd64 with apt-get and dpkg-deb: %w: %s", err, out)
+	}
+	return nil
+}
+
+// binaries are the programs of the host that go into the guest, by their path
+// there: the layout of the repository's bin.
+func (g guest) binaries() map[string]string {
+	files := map[string]string{filepath.Join(g.repository, "bin", "sluice"): "bin/sluice"}
+	for _, name := range []string{"2/containerd", "2/containerd-shim-runc-v2", "2/ctr", "runc", "probe"} {
+		files[filepath.Join(g.tools, name)] = "bin/tools/" + name
+	}
+	return files
+}
+
+// build builds the init and the guest's tests and packs the first root.
+func (g guest) build() error {
+	built := func(name string) string { return filepath.Join(g.dir(), name) }
+	for _, args := range [][]string{
+		{"build", "-o", built("init"), "./init"},
+		{"test", "-c", "-o", built("guest.test"), "./guest"},
+		{"test", "-c", "-o", built("cgroupfs.test"), "../../pkg/cgroupfs"},
+	} {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	files := g.binaries()
+	for _, name := range []string{"init", "guest.test", "cgroupfs.test"} {
+		files[built(name)] = name
+	}
+	out, err := os.Create(g.initramfs())
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(out)
+	return errors.Join(pack(w, files), w.Flush(), out.Close())
+}
+
+// pack writes the guest's root: the files and what a runtime expects of /etc.
+func pack(w io.Writer, files map[string]string) error {
+	a := &archive{w: w}
+	for _, dir := range []string{"root", "etc", "bin", "bin/tools", "bin/tools/2"} {
+		a.add(dir, directory|0o755, nil)
+	}
+	a.add("etc/hosts", regular|0o644, []byte("127.0.0.1 localhost\n"))
+	a.add("etc/resolv.conf", regular|0o644, nil)
+	for from, to := range files {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		a.add(to, regular|0o755, content)
+	}
+	return a.close()
+}
+
+// command is the QEMU that boots the guest with the arguments for its tests. The
+// tests' output is the command's standard output; the console goes to a file.
+func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
+	args := []string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		// thread=multi is no faster and crashes one guest in four.
+		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
+		"-kernel", g.kernel(), "-initrd", g.initramfs(),
+		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
+		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d -- %s", g.topology, g.churn, strings.Join(tests, " ")),
+		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
+	}
+	cmd := exec.CommandContext(ctx, qemu, append(args, g.topology.flags()...)...)
+	// The guest doesn't outlive a test process that is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}

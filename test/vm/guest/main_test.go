@@ -1,0 +1,112 @@
+// Package guest is the tests that run in the guest of test/vm, one after the
+// other, as root, on a machine of their own.
+package guest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("SLUICE_VM") == "" {
+		fmt.Println("SKIPPED: these tests run in a virtual machine: make vm-test")
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestCgroupfs runs the tests of pkg/cgroupfs that need a v2 kernel.
+func TestCgroupfs(t *testing.T) {
+	out, err := exec.Command("/cgroupfs.test", "-test.run=V2", "-test.v").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestV2Kernel") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// start runs a containerd for the test and shows its log if the test fails.
+func start(t *testing.T) *runtime.Runtime {
+	t.Helper()
+	// Emulated, and perhaps on a busy host: what takes milliseconds may take seconds.
+	options := runtime.Options{RegistrationTimeout: time.Minute, RequestTimeout: time.Minute}
+	must(t, runtime.Unavailable(options))
+	rt, err := runtime.Start(options)
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("containerd's log ends:\n%s", tail(rt.Log(), 40))
+		}
+		must(t, rt.Close())
+	})
+	return rt
+}
+
+// nodesOf is the NUMA nodes that CPUs belong to.
+func nodesOf(t *testing.T, cpus cpuset.Set) cpuset.Set {
+	t.Helper()
+	var nodes cpuset.Set
+	for node := range online(t, "node").All() {
+		if set(t, nodeFile(node, "cpulist")).Overlaps(cpus) {
+			nodes.Add(node)
+		}
+	}
+	return nodes
+}
+
+// await waits until the condition holds, and fails with what it said last.
+func await(t *testing.T, condition func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("for a minute: %v", err)
+		}
+	}
+}
+
+// online is which CPUs ("cpu") or NUMA nodes ("node") are online.
+func online(t *testing.T, kind string) cpuset.Set {
+	t.Helper()
+	return set(t, filepath.Join("/sys/devices/system", kind, "online"))
+}
+
+func nodeFile(node int, name string) string {
+	return fmt.Sprintf("/sys/devices/system/node/node%d/%s", node, name)
+}
+
+func set(t *testing.T, path string) cpuset.Set {
+	t.Helper()
+	set, err := cpuset.Parse(read(t, path))
+	must(t, err)
+	return set
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return strings.TrimSpace(string(text))
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,152 @@
+package guest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/runtime"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// TestSluice runs the plugin with a real containerd: starting both takes too long
+// here to do it for each test. Every test removes its pods.
+func TestSluice(t *testing.T) {
+	rt := start(t)
+	sluice, err := rt.StartSluice(runtime.SluiceOptions{})
+	must(t, err)
+	for _, test := range []struct {
+		name string
+		run  func(*node)
+	}{
+		{"first instruction", testFirstInstruction},
+		{"pages", testPages},
+		{"hotplug", testHotplug},
+		{"memory hotplug", testMemoryHotplug},
+		{"crashes", testCrashes},
+		{"churn", testChurn},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := &node{t: t, rt: rt, sluice: sluice}
+			test.run(n)
+			if left := n.status().Containers; len(left) > 0 {
+				t.Errorf("all pods are removed, and the plugin still has %v", left)
+			}
+			if t.Failed() {
+				t.Logf("sluice's log ends:\n%s", tail(sluice.Log(), 80))
+			}
+		})
+	}
+}
+
+// node is a containerd with Sluice.
+type node struct {
+	t      *testing.T
+	rt     *runtime.Runtime
+	sluice *runtime.Sluice
+}
+
+// with is the node for a subtest.
+func (n *node) with(t *testing.T) *node { return &node{t: t, rt: n.rt, sluice: n.sluice} }
+
+// ask is a container of a pod.
+type ask struct {
+	name, class string
+	cpus        int      // of a pin
+	keys        []string // annotations: a key without its domain, its value, ...
+	memory      int64    // bytes; 0 is a default
+	args        []string // of the probe
+}
+
+func (a ask) resources() runtime.Resources {
+	switch {
+	case a.cpus == 0:
+		return runtime.Resources{}
+	case a.memory == 0:
+		return whole(a.cpus)
+	}
+	return runtime.Whole(milli(a.cpus), a.memory)
+}
+
+// pod runs a pod without containers; start starts those it was asked for.
+func (n *node) pod(asks ...ask) *runtime.Pod {
+	n.t.Helper()
+	spec := runtime.PodSpec{Name: "p", Namespace: "kube-system", Annotations: map[string]string{}}
+	for _, a := range asks {
+		spec.Containers = append(spec.Containers, runtime.ContainerSpec{Name: a.name, Resources: a.resources()})
+		for i := 0; i < len(a.keys); i += 2 {
+			spec.Annotations[a.keys[i]+".sluice.dev/container."+a.name] = a.keys[i+1]
+		}
+		spec.Annotations["class.sluice.dev/container."+a.name] = a.class
+	}
+	pod, err := n.rt.RunPod(spec)
+	must(n.t, err)
+	return pod
+}
+
+func (n *node) start(pod *runtime.Pod, a ask) *runtime.Container {
+	n.t.Helper()
+	c, err := pod.Create(runtime.ContainerSpec{Name: a.name, Resources: a.resources(), Args: a.args})
+	must(n.t, err)
+	must(n.t, c.Start())
+	return c
+}
+
+func (n *node) stop(c *runtime.Container) {
+	n.t.Helper()
+	must(n.t, c.Stop())
+	must(n.t, c.Remove())
+}
+
+// cpus is the container's CPUs as the kernel applies them.
+func (n *node) cpus(c *runtime.Container) cpuset.Set {
+	n.t.Helper()
+	cpus, err := c.CPUs()
+	must(n.t, err)
+	return cpus
+}
+
+// awaitCPUs waits until the container has the CPUs, by the kernel.
+func (n *node) awaitCPUs(c *runtime.Container, want cpuset.Set) {
+	n.t.Helper()
+	await(n.t, func() error {
+		if got := n.cpus(c); got != want {
+			return fmt.Errorf("the container has CPUs %s, want %s", got, want)
+		}
+		return nil
+	})
+}
+
+func (n *node) status() *status.Status {
+	n.t.Helper()
+	s, err := status.NewClient(n.sluice.StatusSocket).Status()
+	must(n.t, err)
+	return s
+}
+
+// statusOf is what the plugin tells of a container.
+func (n *node) statusOf(c *runtime.Container) status.Container {
+	n.t.Helper()
+	for _, entry := range n.status().Containers {
+		if entry.ID == c.ID {
+			return entry
+		}
+	}
+	n.t.Fatalf("the plugin's status has no container %s", c.ID)
+	return status.Container{}
+}
+
+// restartRuntime kills containerd, starts it again, and waits for the plugin.
+func (n *node) restartRuntime() {
+	n.t.Helper()
+	const synchronized = "synchronized with the runtime"
+	before := strings.Count(n.sluice.Log(), synchronized)
+	must(n.t, n.rt.Restart())
+	await(n.t, func() error {
+		if strings.Count(n.sluice.Log(), synchronized) == before {
+			return fmt.Errorf("the plugin has not come back to the runtime")
+		}
+		return nil
+	})
+}

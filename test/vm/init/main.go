@@ -1,0 +1,143 @@
+// Init is the guest's first process: it makes a node out of a bare kernel, runs
+// the guest's tests with its own arguments, and powers off.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// results is the serial port that only the tests write to; the kernel's messages
+// and this program's go to the console.
+const results = "/dev/ttyS1"
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("init: ")
+	if err := run(); err != nil {
+		log.Print(err)
+	}
+	log.Print(unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
+}
+
+func run() error {
+	if err := leaveInitramfs(); err != nil {
+		return err
+	}
+	if err := mountAll(); err != nil {
+		return err
+	}
+	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpu +cpuset +memory +io +pids"), 0); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte("vm")); err != nil {
+		return err
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 65536, Max: 65536}); err != nil {
+		return err
+	}
+	if err := loopbackUp(); err != nil {
+		return fmt.Errorf("bringing the loopback up: %w", err)
+	}
+	return test()
+}
+
+// leaveInitramfs makes the root a mount that has a parent: pivot_root(2), which
+// runc uses, refuses the kernel's first root, but not a bind mount on top of it.
+func leaveInitramfs() error {
+	if err := unix.Mount("/", "/root", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding the root: %w", err)
+	}
+	if err := os.Chdir("/root"); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("moving the root: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	return os.Chdir("/")
+}
+
+func mountAll() error {
+	for _, m := range []struct{ kind, dir, options string }{
+		{"proc", "/proc", ""},
+		{"sysfs", "/sys", ""},
+		{"cgroup2", "/sys/fs/cgroup", "nsdelegate"},
+		{"devtmpfs", "/dev", ""},
+		{"devpts", "/dev/pts", ""},
+		{"tmpfs", "/dev/shm", ""},
+		{"tmpfs", "/run", ""},
+		{"tmpfs", "/tmp", ""},
+	} {
+		if err := os.MkdirAll(m.dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.dir, m.kind, 0, m.options); err != nil {
+			return fmt.Errorf("mounting %s on %s: %w", m.kind, m.dir, err)
+		}
+	}
+	// As systemd leaves it on a real node: what containers mount is seen everywhere.
+	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
+}
+
+func loopbackUp() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(socket) }()
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
+}
+
+// test runs the tests and reaps every orphan until they end.
+func test() (err error) {
+	port, err := os.OpenFile(results, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	// The last close of a serial port waits until it has sent everything.
+	defer func() { err = errors.Join(err, port.Close()) }()
+	// A kernel parameter that the kernel itself ignores (nokaslr) is an argument, too.
+	args := slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
+	args = slices.Insert(args, 0, "/guest.test")
+	// The emulated CPUs take turns on one of the host's: Go programs that spin on
+	// 16 of them, looking for work, would take most of it.
+	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "GOMAXPROCS=2", "GOGC=400")
+	pid, err := syscall.ForkExec(args[0], args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, port.Fd(), port.Fd()}})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", args[0], err)
+	}
+	for {
+		var status syscall.WaitStatus
+		reaped, err := syscall.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", args[0], err)
+		}
+		if reaped != pid {
+			continue
+		}
+		if status != 0 {
+			// The word by which test2json on the host tells a failed run, also one
+			// that failed after its last test.
+			_, err = fmt.Fprintf(port, "exit status %d\nFAIL\n", status.ExitStatus())
+		}
+		return err
+	}
+}

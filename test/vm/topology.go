@@ -1,0 +1,57 @@
+package vm
+
+import "fmt"
+
+// topology is the guest's machine: every die is a NUMA node, every core has two
+// threads.
+type topology struct {
+	sockets, dies, cores int // dies in a socket, cores in a die
+}
+
+// parseTopology reads "2x2x2": sockets, dies in each, cores in each of those.
+func parseTopology(text string) (topology, error) {
+	var t topology
+	if n, err := fmt.Sscanf(text+".", "%dx%dx%d.", &t.sockets, &t.dies, &t.cores); n != 3 || err != nil || min(t.sockets, t.dies, t.cores) < 1 {
+		return t, fmt.Errorf("TOPO=%q is not sockets x dies x cores, as in 2x2x2", text)
+	}
+	// QEMU's q35 without an IOMMU addresses 255 CPUs.
+	if cpus := t.nodes() * t.cores * 2; cpus > 255 {
+		return t, fmt.Errorf("TOPO=%q has %d CPUs, more than QEMU's 255", text, cpus)
+	}
+	return t, nil
+}
+
+func (t topology) nodes() int { return t.sockets * t.dies }
+
+const memoryPerNode = 1024 // MiB
+
+// flags are QEMU's. Distances are 10 within a node, 12 within a socket and 21
+// between sockets.
+func (t topology) flags() []string {
+	flags := []string{
+		"-m", fmt.Sprintf("%dM", t.nodes()*memoryPerNode),
+		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=2", t.nodes()*t.cores*2, t.sockets, t.dies, t.cores),
+	}
+	for node := range t.nodes() {
+		flags = append(flags,
+			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", node, memoryPerNode),
+			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d", node, node))
+	}
+	for node := range t.nodes() {
+		cpus := fmt.Sprintf("cpu,node-id=%d,socket-id=%d", node, node/t.dies)
+		if t.dies > 1 { // QEMU refuses the id of the only die
+			cpus += fmt.Sprintf(",die-id=%d", node%t.dies)
+		}
+		flags = append(flags, "-numa", cpus)
+		for other := range node {
+			distance := 21
+			if other/t.dies == node/t.dies {
+				distance = 12
+			}
+			flags = append(flags, "-numa", fmt.Sprintf("dist,src=%d,dst=%d,val=%d", other, node, distance))
+		}
+	}
+	return flags
+}
+
+func (t topology) String() string { return fmt.Sprintf("%dx%dx%d", t.sockets, t.dies, t.cores) }

@@ -1,0 +1,109 @@
+package vm
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestGuest boots one guest and reports each of its tests as a subtest, as they
+// happen. -run TestGuest/TestX runs only TestX there; TOPO is its machine, CHURN
+// how many containers its churn creates, at about 4 s each.
+func TestGuest(t *testing.T) {
+	topology, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "200"))
+	if err != nil {
+		t.Fatalf("CHURN: %v", err)
+	}
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := guest{
+		repository: repository,
+		tools:      cmp.Or(os.Getenv("SLUICE_TOOLS"), filepath.Join(repository, "bin", "tools")),
+		topology:   topology,
+		churn:      churn,
+	}
+	if err := g.unavailable(); err != nil {
+		t.Skip(err)
+	}
+	if err := g.build(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, g)
+	if t.Failed() {
+		t.Logf("the guest's console ends:\n%s", tail(g.consoleLog(), 40))
+	}
+}
+
+// patience is the longest that a guest may take, unless go test's timeout is
+// shorter. Most of it is the churn.
+const patience = 35 * time.Minute
+
+func run(t *testing.T, g guest) {
+	limit := patience
+	if deadline, ok := t.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)-30*time.Second)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	// The tests give up first, showing where they hang.
+	args := []string{"-test.v=test2json", fmt.Sprintf("-test.timeout=%s", limit*3/4)}
+	if _, below, found := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); found {
+		args = append(args, "-test.run="+below)
+	}
+
+	// QEMU gets its parent-death signal when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := time.Now()
+	machine := g.command(ctx, args...)
+	machine.Stderr = t.Output()
+	output, err := machine.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := machine.Start(); err != nil {
+		t.Fatal(err)
+	}
+	events, converter, err := convert(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events.replay(t, "")
+	if err := converter.Wait(); err != nil {
+		t.Errorf("test2json: %v", err)
+	}
+	if err := machine.Wait(); err != nil {
+		t.Errorf("QEMU: %v (%v)", err, context.Cause(ctx))
+	}
+	if events.began.IsZero() {
+		t.Error("no test ran in the guest")
+		return
+	}
+	if !events.passed {
+		t.Error("the guest's tests as a whole did not pass")
+	}
+	t.Logf("the first test began after %.1f s, the guest ended after %.1f s", events.began.Sub(start).Seconds(), time.Since(start).Seconds())
+}
+
+func tail(path string, lines int) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n") + "\n(all of it: " + path + ")"
+}
