@@ -1,0 +1,220 @@
+// Package test holds what is checked of the whole module.
+package test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/sluice-dev/sluice"
+
+// shell lists the packages of topology and pkg that touch the world, with what
+// they wrap. All others are pure: they decide, and the shell acts.
+func shell() []string {
+	return []string{
+		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
+		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
+		"pkg/neighbour", "pkg/nri", "pkg/procfs", "pkg/resctrl", "pkg/sim", "pkg/state", "pkg/status", "pkg/web",
+	}
+}
+
+// forbidden lists the standard packages, with what is below them, that a pure
+// package doesn't import.
+func forbidden() []string {
+	return []string{"os", "syscall", "net", "log", "plugin", "unsafe", "C", "crypto/rand", "math/rand", "internal"}
+}
+
+// clock lists the functions of package time that read the clock or wait.
+func clock() []string {
+	return []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
+}
+
+// owners lists the kernel's trees that one package alone may name, below the root.
+func owners() map[string]string {
+	return map[string]string{
+		"sys/fs/cgroup":                 "pkg/cgroupfs",
+		"sys/fs/resctrl":                "pkg/resctrl",
+		"proc/irq":                      "pkg/irq",
+		"sys/devices/virtual/workqueue": "pkg/irq",
+	}
+}
+
+// exempt lists the imports that a pure package has nevertheless, and why.
+func exempt() map[string][]string {
+	return map[string][]string{
+		"pkg/podspec": {"gopkg.in/yaml.v3"}, // a parser, of a format of its own
+	}
+}
+
+// source is one Go file of the product, tests left out.
+type source struct {
+	pkg  string // folder below the module's root
+	file *ast.File
+}
+
+func sources(t *testing.T, roots ...string) []source {
+	t.Helper()
+	var all []source
+	for _, root := range roots {
+		dir := filepath.Join("..", root)
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+			if err == nil {
+				all = append(all, source{strings.TrimPrefix(filepath.ToSlash(filepath.Dir(name)), "../"), file})
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func (s source) imports() []string {
+	var paths []string
+	for _, spec := range s.file.Imports {
+		paths = append(paths, literal(spec.Path))
+	}
+	return paths
+}
+
+func literal(lit *ast.BasicLit) string {
+	text, err := strconv.Unquote(lit.Value)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+func within(name string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
+}
+
+// impurity tells why a pure package must not import the path, "" where it may.
+func impurity(pkg, imported string) string {
+	if slices.Contains(exempt()[pkg], imported) {
+		return ""
+	}
+	own, inModule := strings.CutPrefix(imported, module+"/")
+	first, _, _ := strings.Cut(imported, "/")
+	switch {
+	case inModule && (within(own, shell()) || !within(own, []string{"topology", "pkg"})):
+		return "it is part of the shell"
+	case !inModule && strings.Contains(first, "."):
+		return "it comes from another module"
+	case within(imported, forbidden()):
+		return "it reaches the world outside"
+	}
+	return ""
+}
+
+func TestPurePackagesImportOnlyPureOnes(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t, "topology", "pkg") {
+		if within(s.pkg, shell()) {
+			continue
+		}
+		for _, imported := range s.imports() {
+			if why := impurity(s.pkg, imported); why != "" {
+				t.Errorf("%s is pure and must not import %s: %s", s.pkg, imported, why)
+			}
+		}
+	}
+}
+
+func TestPurePackagesHaveNoClock(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t, "topology", "pkg") {
+		if within(s.pkg, shell()) {
+			continue
+		}
+		for _, name := range clockUses(s.file) {
+			t.Errorf("%s is pure and must not use time.%s: take the time as an argument", s.pkg, name)
+		}
+	}
+}
+
+func clockUses(file *ast.File) []string {
+	var uses []string
+	for _, spec := range file.Imports {
+		if literal(spec.Path) != "time" {
+			continue
+		}
+		alias := "time"
+		if spec.Name != nil {
+			alias = spec.Name.Name
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if selector, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := selector.X.(*ast.Ident); ok && x.Name == alias && slices.Contains(clock(), selector.Sel.Name) {
+					uses = append(uses, selector.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	return uses
+}
+
+func TestKernelTreesHaveOneOwner(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t, "topology", "pkg", "plugins") {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING {
+				return true
+			}
+			for tree, owner := range owners() {
+				if strings.HasPrefix(strings.TrimPrefix(literal(lit), "/"), tree) && s.pkg != owner {
+					t.Errorf("%s names %s: that tree is %s's alone", s.pkg, literal(lit), owner)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// The checks above find nothing in a clean tree: these are what they must find.
+func TestTheChecksFind(t *testing.T) {
+	t.Parallel()
+	for _, imported := range []string{
+		"os", "os/exec", "net/http", "syscall", "log/slog", "golang.org/x/sys/unix", "github.com/sirupsen/logrus",
+		path.Join(module, "pkg/nri"), path.Join(module, "topology/sysfs"), path.Join(module, "test/runtime"),
+	} {
+		if impurity("pkg/policy", imported) == "" {
+			t.Errorf("pkg/policy may import %s", imported)
+		}
+	}
+	for _, imported := range []string{"strings", "time", "iter", path.Join(module, "topology/cpuset"), path.Join(module, "pkg/plan")} {
+		if why := impurity("pkg/policy", imported); why != "" {
+			t.Errorf("pkg/policy may not import %s: %s", imported, why)
+		}
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "", "package p; import clock \"time\"; var t, d = clock.Now(), clock.Second", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := clockUses(file); !slices.Equal(got, []string{"Now"}) {
+		t.Errorf("clock uses are %q, want Now", got)
+	}
+	if _, err := os.Stat("../topology/cpuset/set.go"); err != nil || len(sources(t, "topology")) == 0 {
+		t.Errorf("the product's files are not found: %v", err)
+	}
+}

@@ -1,0 +1,159 @@
+package docs
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func readTOML(t *testing.T, data []byte) map[string]any {
+	t.Helper()
+	var file map[string]any
+	if err := toml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// below follows keys into a file; nil where they lead nowhere.
+func below(file map[string]any, keys ...string) map[string]any {
+	for _, key := range keys {
+		file, _ = file[key].(map[string]any)
+	}
+	return file
+}
+
+const nriPlugin = "io.containerd.nri.v1.nri"
+
+func TestContainerdFiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		version int64
+		tool    string
+	}{"sluice-2.toml": {3, "2"}, "sluice-1.7.toml": {2, "1.7"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, err := filepath.Abs(filepath.Join(root, "configs", "containerd", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := readTOML(t, read(t, filepath.Join("configs", "containerd", name)))
+			if file["version"] != c.version {
+				t.Errorf("version %v, want %d", file["version"], c.version)
+			}
+			want := map[string]any{
+				"disable": false, "disable_connections": false, "socket_path": adaptation.DefaultSocketPath,
+				"plugin_path": adaptation.DefaultPluginPath, "plugin_config_path": adaptation.DefaultPluginConfigPath,
+				"plugin_registration_timeout": adaptation.DefaultPluginRegistrationTimeout.String(),
+				"plugin_request_timeout":      adaptation.DefaultPluginRequestTimeout.String(),
+			}
+			if got := below(file, "plugins", nriPlugin); !reflect.DeepEqual(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+
+			containerd := filepath.Join(root, "bin", "tools", c.tool, "containerd")
+			if _, err := os.Stat(containerd); err != nil {
+				t.Skipf("SKIPPED: not read by containerd itself: %v (make tools)", err)
+			}
+			main := filepath.Join(t.TempDir(), "config.toml")
+			text := "version = " + map[int64]string{3: "3", 2: "2"}[c.version] + "\nimports = ['" + path + "']\n"
+			if err := os.WriteFile(main, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(containerd, "--config", main, "config", "dump").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			has := below(readTOML(t, out), "plugins", nriPlugin)
+			for key, value := range want {
+				if has[key] != value {
+					t.Errorf("containerd reads %s as %v, want %v", key, has[key], value)
+				}
+			}
+		})
+	}
+}
+
+func TestCRIOFile(t *testing.T) {
+	t.Parallel()
+	want := map[string]any{
+		"enable_nri": true, "nri_disable_connections": false, "nri_listen": adaptation.DefaultSocketPath,
+		"nri_plugin_dir": adaptation.DefaultPluginPath, "nri_plugin_config_dir": adaptation.DefaultPluginConfigPath,
+		"nri_plugin_registration_timeout": adaptation.DefaultPluginRegistrationTimeout.String(),
+		"nri_plugin_request_timeout":      adaptation.DefaultPluginRequestTimeout.String(),
+	}
+	if got := below(readTOML(t, read(t, "configs/crio/10-sluice.conf")), "crio", "nri"); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	for line := range strings.Lines(string(read(t, "configs/systemd/sluice.service"))) {
+		if command, ok := strings.CutPrefix(line, "ExecStart=/usr/local/bin/sluice "); ok {
+			checkCommand(t, strings.Fields(command))
+			return
+		}
+	}
+	t.Error("the unit does not start sluice")
+}
+
+// Each example is placed as its class says, without a warning.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	want := map[string]struct {
+		class workload.Class
+		cpus  int // 0: all
+	}{
+		"lse": {workload.LSE, 4}, "lsr": {workload.LSR, 3}, "ls": {workload.LS, 0}, "be": {workload.BE, 0},
+		"system": {workload.System, 0}, "koordinator": {workload.LSR, 4}, "katalyst": {workload.LSE, 4},
+	}
+	files, err := filepath.Glob(filepath.Join(root, "configs", "examples", "*"))
+	if err != nil || len(files) != len(want) {
+		t.Errorf("examples are %s, want %d", files, len(want))
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		answers := planned(t, string(read(t, filepath.Join("configs", "examples", name+".yaml"))))
+		for _, a := range answers {
+			if a.Error != "" || len(a.Warnings) > 0 {
+				t.Errorf("%s: %s %q", a.Ref, a.Error, a.Warnings)
+			}
+		}
+		if a := answers[0]; a.Class != want[name].class || a.CPUs.Size() != want[name].cpus {
+			t.Errorf("%s is %s on CPUs %s, want %s on %d", name, a.Class, a.CPUs, want[name].class, want[name].cpus)
+		}
+	}
+}
+
+func TestPicturesAreXML(t *testing.T) {
+	t.Parallel()
+	d := xml.NewDecoder(strings.NewReader(string(read(t, "docs/sluice.svg"))))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package docs
+
+import (
+	"encoding"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+)
+
+func find(t *testing.T, name string) page {
+	t.Helper()
+	for _, p := range pages(t) {
+		if p.name == name {
+			return p
+		}
+	}
+	t.Fatalf("%s is not there", name)
+	return page{}
+}
+
+// Every flag and every command of sluice that is named exists.
+func TestFlagsAndCommands(t *testing.T) {
+	t.Parallel()
+	var help strings.Builder
+	known := commands(t)
+	for _, name := range known {
+		out, errs, err := shell("sluice "+name+" --help", "")
+		if err != nil {
+			t.Fatalf("%v: %s", err, errs)
+		}
+		help.WriteString(out)
+	}
+	flag := regexp.MustCompile("(?:^|[\\s`(])(--[a-z][a-z-]+)")
+	found := 0
+	for _, p := range pages(t) {
+		for _, m := range flag.FindAllStringSubmatch(p.text, -1) {
+			found++
+			if !strings.Contains(help.String(), m[1]+" ") {
+				t.Errorf("%s: no command of sluice has the flag %s", p.name, m[1])
+			}
+		}
+		for _, code := range p.code() {
+			if words := strings.Fields(code); words[0] == "sluice" && len(words) > 1 && !slices.Contains(known, words[1]) {
+				t.Errorf("%s: %q is no command of sluice", p.name, code)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d flags found", found)
+	}
+}
+
+// docs/config.md has every key with its default, and no other.
+func TestConfigKeys(t *testing.T) {
+	t.Parallel()
+	keys := map[string]reflect.Value{}
+	collect(keys, "", reflect.ValueOf(config.Default()).Elem())
+	page := find(t, filepath.Join("docs", "config.md"))
+	for _, row := range page.rows("key") {
+		key := spans(row[0])[0]
+		value, known := keys[key]
+		if !known {
+			t.Errorf("%s is no key", key)
+			continue
+		}
+		delete(keys, key)
+		if want, ok := scalar(value); ok && !slices.Equal(spans(row[1]), want) {
+			t.Errorf("%s: the default is %q, the page says %s", key, want, row[1])
+		}
+	}
+	for key := range maps.Keys(keys) {
+		t.Errorf("%s is missing", key)
+	}
+}
+
+// collect lists the keys below a value: "a.b", "list[].name".
+func collect(keys map[string]reflect.Value, prefix string, v reflect.Value) {
+	for i := range v.NumField() {
+		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		field, key := v.Field(i), prefix+name
+		_, isText := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr())
+		switch {
+		case name == "-":
+		case options == "inline":
+			collect(keys, prefix, field)
+		case field.Kind() == reflect.Struct && !isText:
+			collect(keys, key+".", field)
+		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+			collect(keys, key+"[].", reflect.New(field.Type().Elem()).Elem())
+		default:
+			keys[key] = field
+		}
+	}
+}
+
+// scalar is a default as the page writes it; lists and rules are told in words.
+func scalar(v reflect.Value) (code []string, ok bool) {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return []string{regexp.MustCompile(`m0s$`).ReplaceAllString(x.String(), "m")}, true
+	case bool:
+		return []string{fmt.Sprint(x)}, true
+	}
+	if text := fmt.Sprint(v.Interface()); (v.Kind() == reflect.String || v.Kind() == reflect.Uint8) && text != "" {
+		return []string{text}, v.CanSet() && text != "Unclassified"
+	}
+	return nil, false
+}
+
+// README.md and docs/annotations.md have every annotation key where it belongs,
+// and every example of a value is valid.
+func TestAnnotationKeys(t *testing.T) {
+	t.Parallel()
+	rules := config.Default().Rules
+	_, list, ok := strings.Cut(rules.CheckSetting("no-such-key-at-all", "").Error(), "the keys are ")
+	if !ok {
+		t.Fatal("the keys can't be found out")
+	}
+	var effective, idle []string
+	for key := range strings.SplitSeq(list, ", ") {
+		if err := rules.CheckSetting(key, "1"); err != nil && strings.Contains(err.Error(), "no effect") {
+			idle = append(idle, key)
+		} else {
+			effective = append(effective, key)
+		}
+	}
+	for _, name := range []string{"README.md", filepath.Join("docs", "annotations.md")} {
+		p := find(t, name)
+		var named []string
+		for _, row := range p.rows("key") {
+			key := strings.TrimSuffix(spans(row[0])[0], ".sluice.dev")
+			named = append(named, key)
+			for _, value := range spans(row[1]) {
+				if err := rules.CheckSetting(key, value); err != nil {
+					t.Errorf("%s: %s: %s %v", name, key, value, err)
+				}
+			}
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(named)), slices.Sorted(slices.Values(effective))) {
+			t.Errorf("%s: the keys are %s, the page has %s", name, effective, named)
+		}
+		_, after, _ := strings.Cut(p.prose, "Known, without effect")
+		paragraph, _, _ := strings.Cut(after, ".\n")
+		_, paragraph, _ = strings.Cut(paragraph, ":")
+		paragraph, _, _ = strings.Cut(paragraph, ". ")
+		if got := spans(paragraph); !slices.Equal(got, idle) {
+			t.Errorf("%s: the keys without effect are %s, the page has %s", name, idle, got)
+		}
+	}
+}
+
+// docs/design.md lists every package of the product, and names tests that exist.
+func TestPackagesAndTests(t *testing.T) {
+	t.Parallel()
+	p := find(t, filepath.Join("docs", "design.md"))
+	var listed []string
+	for _, row := range p.rows("package") {
+		listed = append(listed, spans(row[0])[0])
+	}
+	var tests strings.Builder
+	packages := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(name, "_test.go") {
+			data, err := os.ReadFile(name)
+			tests.Write(data)
+			return err
+		}
+		if first, _, _ := strings.Cut(dir, "/"); slices.Contains([]string{"pkg", "plugins", "topology"}, first) {
+			packages[dir] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := slices.Sorted(maps.Keys(packages)); !slices.Equal(slices.Sorted(slices.Values(listed)), want) {
+		t.Errorf("the packages are\n%s, the page has\n%s", want, listed)
+	}
+	for _, code := range p.code() {
+		if regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w+$`).MatchString(code) && !strings.Contains(tests.String(), "\nfunc "+code+"(") {
+			t.Errorf("there is no %s", code)
+		}
+	}
+}
