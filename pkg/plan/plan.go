@@ -10,23 +10,6 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Knob is a kernel setting.
-type Knob uint8
-
-// The knobs.
-const (
-	CPUs  Knob = iota // cpuset.cpus; Value is CPUSet
-	Mems              // cpuset.mems; Value is CPUSet
-	Quota             // CFS quota per period; Value is CPUQuota
-)
-
-var knobNames = [...]string{"cpuset.cpus", "cpuset.mems", "cpu.quota"}
-
-func (k Knob) String() string { return knobNames[k] }
-
-// MarshalText writes the knob's name.
-func (k Knob) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
 // Object is a cgroup that carries knobs: a container's, or a pod's own.
 type Object struct {
 	Path  string // cgroup below each controller's root: "/kubepods/pod1/abc"
@@ -39,11 +22,13 @@ type Level uint8
 
 // The levels, from the root down.
 const (
-	PodLevel Level = iota
+	ClassLevel Level = iota // what holds pods: kubepods and its QoS classes
+	PodLevel
 	ContainerLevel
 )
 
-// Value is what a knob is set to: a CPUSet or a CPUQuota.
+// Value is what a knob is set to, of the type that the knob's documentation
+// names. Values are comparable.
 type Value interface {
 	String() string
 }

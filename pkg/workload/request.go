@@ -23,6 +23,8 @@ type Request struct {
 
 	MemoryNodes MemoryNodes
 
+	Tuning
+
 	Settings []Setting // where each key came from, for explain
 }
 
