@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -11,41 +12,199 @@ import (
 //
 //   - a CPU (or memory node) leaves its old holders before a new one gets it;
 //   - within one hierarchy, parents widen before their children and children
-//     shrink before their parents, which cgroup v1 insists on for cpusets
-//     (EBUSY, EACCES) and for quotas (EINVAL).
+//     shrink before their parents. Cgroup v1 insists on it for cpusets (EBUSY,
+//     EACCES) and for quotas (EINVAL); for memory it keeps a child from being
+//     promised what its parent hasn't; and a CPU priority falls and rises so,
+//     since openEuler changes no child of an offline parent, and TencentOS lets
+//     no child be above its parent;
+//   - within one cgroup, a burst shrinks before the quota changes and grows after
+//     it (EINVAL where it is above the quota); protected memory, high and hard
+//     limit shrink from the lowest up and grow from the highest down; and idle is
+//     off while the weight changes (EINVAL).
 //
 // A change whose From is unknown is taken to give up all that it doesn't keep
-// and to gain all that it names. Changes that trade CPUs in a circle have no
-// such order; the first of them goes first. Otherwise the order is stable.
+// and to gain all that it names; an unknown quota follows its parents'. Changes
+// that trade CPUs in a circle have no such order; the first of them goes first.
+// Otherwise the order is stable.
+//
+// Order may return more changes than it was given: a burst that shrinks, or
+// whose old value is unknown, goes to 0 before the quota of its cgroup changes
+// and to its value after it, and so does idle before the weight. A burst that
+// merely shrank first would be divided by 1000 by a v2 quota write before Linux
+// 6.10.
 func Order(changes []Change) []Change {
-	ordered := make([]Change, 0, len(changes))
-	var gains []Change
-	var trades []trade
+	p := phases{shrink: make([]Change, 0, len(changes)), with: companions(changes)}
 	for _, c := range changes {
-		switch gives, takes := c.gives(), c.takes(); {
-		case !takes:
-			ordered = append(ordered, c)
-		case !gives:
-			gains = append(gains, c)
-		default:
-			trades = append(trades, trade{c, c.lost(), c.gained()})
-		}
+		p.add(c)
 	}
-	slices.SortStableFunc(ordered, func(a, b Change) int { return cmp.Compare(b.Object.Level, a.Object.Level) })
-	slices.SortStableFunc(trades, func(a, b trade) int { return cmp.Compare(a.Object.Level, b.Object.Level) })
-	slices.SortStableFunc(gains, func(a, b Change) int { return cmp.Compare(a.Object.Level, b.Object.Level) })
+	slices.SortStableFunc(p.shrink, shrinking)
+	slices.SortStableFunc(p.trades, func(a, b trade) int { return growing(a.Change, b.Change) })
+	slices.SortStableFunc(p.grow, growing)
 
-	for len(trades) > 0 {
-		next := max(0, slices.IndexFunc(trades, func(t trade) bool {
-			return !slices.ContainsFunc(trades, t.waitsFor)
+	ordered := p.shrink
+	for len(p.trades) > 0 {
+		next := max(0, slices.IndexFunc(p.trades, func(t trade) bool {
+			return !slices.ContainsFunc(p.trades, t.waitsFor)
 		}))
-		ordered = append(ordered, trades[next].Change)
-		trades = slices.Delete(trades, next, next+1)
+		ordered = append(ordered, p.trades[next].Change)
+		p.trades = slices.Delete(p.trades, next, next+1)
 	}
-	return append(ordered, gains...)
+	return append(ordered, p.grow...)
 }
 
-// trade is a change that both gives up and takes. For a quota the sets are empty.
+// shrinking is the order of what an object loses, out of idle first.
+func shrinking(a, b Change) int {
+	return cmp.Or(
+		-cmp.Compare(a.Knob.idle(), b.Knob.idle()),
+		-cmp.Compare(a.Object.Level, b.Object.Level),
+		cmp.Compare(a.Knob.height(), b.Knob.height()))
+}
+
+// growing is the order of what an object gains, into idle last.
+func growing(a, b Change) int {
+	return cmp.Or(
+		cmp.Compare(a.Knob.idle(), b.Knob.idle()),
+		cmp.Compare(a.Object.Level, b.Object.Level),
+		-cmp.Compare(a.Knob.height(), b.Knob.height()))
+}
+
+func (k Knob) idle() int8 {
+	if k == Idle {
+		return 1
+	}
+	return 0
+}
+
+// phases are the changes by when they are due, in the order of the fields.
+type phases struct {
+	shrink []Change
+	trades []trade
+	grow   []Change
+
+	with map[string]companion
+}
+
+func (p *phases) add(c Change) {
+	switch c.Knob {
+	case Idle:
+		p.addIdle(c)
+		return
+	case Burst:
+		p.addBurst(c)
+		return
+	}
+	gives, takes := c.gives(), c.takes()
+	if gives && takes && c.Knob == Quota {
+		gives, takes = p.asParents(c.Object.Path)
+	}
+	switch {
+	case !takes:
+		p.shrink = append(p.shrink, c)
+	case !gives:
+		p.grow = append(p.grow, c)
+	default:
+		p.trades = append(p.trades, trade{c, c.lost(), c.gained()})
+	}
+}
+
+func (p *phases) addIdle(c Change) {
+	if c.To == Number(0) {
+		p.shrink = append(p.shrink, c)
+		return
+	}
+	if p.with[c.Object.Path].weight && c.From != Number(0) {
+		p.shrink = append(p.shrink, c.via(Number(0), "the weight can't change while it is 1"))
+		c.From = Number(0)
+	}
+	p.grow = append(p.grow, c)
+}
+
+func (p *phases) addBurst(c Change) {
+	to, _ := c.To.(CPUBurst)
+	from, known := c.From.(CPUBurst)
+	switch {
+	case to == 0:
+		p.shrink = append(p.shrink, c)
+	case p.with[c.Object.Path].quota == nil:
+		if known && to < from {
+			p.shrink = append(p.shrink, c)
+		} else {
+			p.grow = append(p.grow, c)
+		}
+	default:
+		if !known || to < from {
+			p.shrink = append(p.shrink, c.via(CPUBurst(0), "the quota can't change below it"))
+			c.From = CPUBurst(0)
+		}
+		p.grow = append(p.grow, c)
+	}
+}
+
+// via is the change's first half, to a value that is safe in between.
+func (c Change) via(between Value, why string) Change {
+	c.To = between
+	c.Why = why + ": " + c.Why
+	return c
+}
+
+// asParents tells the direction of an unknown quota by the nearest parent whose
+// change is known: below one that shrinks it must be small enough before, below
+// one that grows it may be too large until after.
+func (p *phases) asParents(of string) (gives, takes bool) {
+	for dir := path.Dir(of); len(dir) > 1; dir = path.Dir(dir) {
+		if parent := p.with[dir].quota; parent != nil && parent.From != nil {
+			return parent.gives(), parent.takes()
+		}
+	}
+	return true, true
+}
+
+// companion is what else of a cgroup changes.
+type companion struct {
+	quota  *Change
+	weight bool
+}
+
+// companions finds the quotas and weights that bursts, idle and unknown quotas
+// must mind; nil where there are none of these.
+func companions(changes []Change) map[string]companion {
+	if !slices.ContainsFunc(changes, func(c Change) bool {
+		return c.Knob == Burst || c.Knob == Idle || c.Knob == Quota && c.From == nil
+	}) {
+		return nil
+	}
+	found := map[string]companion{}
+	for i, c := range changes {
+		with := found[c.Object.Path]
+		switch c.Knob {
+		case Quota:
+			with.quota = &changes[i]
+		case Weight:
+			with.weight = true
+		default:
+			continue
+		}
+		found[c.Object.Path] = with
+	}
+	return found
+}
+
+// height is a knob's place among those that bound each other in one cgroup, from
+// the lowest: min ≤ low ≤ high ≤ max, burst ≤ quota. Others are 0.
+func (k Knob) height() int8 {
+	switch k {
+	case Burst, MemoryMin:
+		return -3
+	case MemoryLow:
+		return -2
+	case MemoryHigh, SoftLimit:
+		return -1
+	}
+	return 0
+}
+
+// trade is a change that both gives up and takes. For other knobs than cpusets
+// the sets are empty.
 type trade struct {
 	Change
 	lost, gained cpuset.Set
@@ -58,20 +217,54 @@ func (t trade) waitsFor(other trade) bool {
 
 // gives reports whether the object has less in some respect afterwards.
 func (c Change) gives() bool {
-	if to, ok := c.To.(CPUQuota); ok {
+	switch to := c.To.(type) {
+	case CPUQuota:
 		from, known := c.From.(CPUQuota)
 		return !known || to.less(from)
+	case Bytes:
+		from, known := c.From.(Bytes)
+		return !known || to.less(from)
+	case Number:
+		return c.sinks(to)
 	}
 	return c.lost() != cpuset.Set{}
 }
 
 // takes reports whether the object has more in some respect afterwards.
 func (c Change) takes() bool {
-	if to, ok := c.To.(CPUQuota); ok {
+	switch to := c.To.(type) {
+	case CPUQuota:
 		from, known := c.From.(CPUQuota)
 		return !known || from.less(to)
+	case Bytes:
+		from, known := c.From.(Bytes)
+		return !known || from.less(to)
+	case Number:
+		return c.Knob.identity() && !c.sinks(to)
 	}
 	return c.gained() != cpuset.Set{}
+}
+
+// identity reports whether the knob is a CPU priority.
+func (k Knob) identity() bool {
+	switch k {
+	case BVT, CPUIdentity, CPUPriority, CPUQoS, CgroupPriority, CPUOffline:
+		return true
+	}
+	return false
+}
+
+// sinks reports whether a CPU priority falls; an unknown one does where it falls
+// below normal.
+func (c Change) sinks(to Number) bool {
+	if !c.Knob.identity() {
+		return false
+	}
+	from, _ := c.From.(Number) // unknown: 0, which is normal everywhere
+	if c.Knob == CgroupPriority || c.Knob == CPUOffline {
+		return to > from
+	}
+	return to < from
 }
 
 // lost is what a cpuset change may take from its object.
@@ -112,4 +305,12 @@ func (q CPUQuota) less(r CPUQuota) bool {
 		return !q.Unlimited() && r.Unlimited()
 	}
 	return q.Quota.Seconds()*r.Period.Seconds() < r.Quota.Seconds()*q.Period.Seconds()
+}
+
+// less reports whether b is a smaller amount than c.
+func (b Bytes) less(c Bytes) bool {
+	if b < 0 || c < 0 {
+		return b >= 0 && c < 0
+	}
+	return b < c
 }
