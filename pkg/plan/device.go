@@ -28,8 +28,8 @@ func (d Device) String() string {
 	return strconv.FormatUint(uint64(d.Major), 10) + ":" + strconv.FormatUint(uint64(d.Minor), 10)
 }
 
-// defaultIOWeight is the weight of a cgroup that nobody set.
-const defaultIOWeight = 100
+// DefaultIOWeight is the weight of a cgroup that nobody set.
+const DefaultIOWeight = 100
 
 // Weights are I/O weights, 1..10000; Default is that of the devices not named.
 type Weights struct {
@@ -38,26 +38,24 @@ type Weights struct {
 }
 
 // PerDevice is the canonical text: the default first, left out where it is 100;
-// then the devices by number, those at the default left out.
+// then the devices by number.
 func (w Weights) PerDevice() PerDevice {
 	var lines []string
 	if w.Default == 0 {
-		w.Default = defaultIOWeight
+		w.Default = DefaultIOWeight
 	}
-	if w.Default != defaultIOWeight {
+	if w.Default != DefaultIOWeight {
 		lines = append(lines, "default "+strconv.Itoa(w.Default))
 	}
 	for _, d := range sorted(w.Devices) {
-		if weight := w.Devices[d]; weight != w.Default {
-			lines = append(lines, d.String()+" "+strconv.Itoa(weight))
-		}
+		lines = append(lines, d.String()+" "+strconv.Itoa(w.Devices[d]))
 	}
 	return PerDevice(strings.Join(lines, "\n"))
 }
 
 // ParseWeights reads the lines of io.weight, and makes them canonical.
 func ParseWeights(text string) (PerDevice, error) {
-	w := Weights{Default: defaultIOWeight, Devices: map[Device]int{}}
+	w := Weights{Default: DefaultIOWeight, Devices: map[Device]int{}}
 	for line := range lines(text) {
 		name, value, ok := strings.Cut(line, " ")
 		weight, err := strconv.Atoi(value)

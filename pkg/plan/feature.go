@@ -32,6 +32,8 @@ type Features struct {
 	// BurstOverQuota: the burst may be larger than the quota, as with the older
 	// patch of vendor kernels.
 	BurstOverQuota bool
+	// QoSLevels: cpu.qos_level takes 1 and 2 beside -1 and 0 (openEuler's multilevel).
+	QoSLevels bool
 	// Reclaim: memory.reclaim is there (v2, 5.19).
 	Reclaim bool
 }

@@ -96,8 +96,10 @@ type Shares int64
 
 func (s Shares) String() string { return strconv.FormatInt(int64(s), 10) + " shares" }
 
-// PerDevice is the lines of a file with one line a device, sorted, without those
-// that say the default: "8:0 rbps=1048576\n8:16 wiops=100", "default 50\n8:0 200".
+// PerDevice is the lines of a file with one line a device, by device number,
+// without what is the kernel's default ("default 100", "rbps=max"):
+// "8:0 rbps=1048576\n8:16 wiops=100", "default 50\n8:0 200". Weights and Throttles
+// write it.
 type PerDevice string
 
 func (p PerDevice) String() string {

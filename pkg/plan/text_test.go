@@ -42,7 +42,7 @@ func TestValueText(t *testing.T) {
 		{PageCache, "9223372036854775808", nil, ""},
 		{IOWeight, "", PerDevice(""), ""},
 		{IOWeight, "default 100", PerDevice(""), "\x00"},
-		{IOWeight, "8:16 200\ndefault 50\n8:0 50\n", PerDevice("default 50\n8:16 200"), "default 50\n8:16 200"},
+		{IOWeight, "8:16 200\ndefault 50\n8:0 50\n", PerDevice("default 50\n8:0 50\n8:16 200"), "default 50\n8:0 50\n8:16 200"},
 		{IOWeight, "default 0", nil, ""},
 		{IOWeight, "sda 10", nil, ""},
 		{IOMax, "8:16 rbps=max wbps=2 riops=max wiops=max\n8:0 wiops=3 rbps=1\n9:0 rbps=max", PerDevice("8:0 rbps=1 wiops=3\n8:16 wbps=2"), "8:0 rbps=1 wiops=3\n8:16 wbps=2"},
