@@ -2,10 +2,8 @@ package cgroupfs
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // Apply makes the changes in the order given (see plan.Order). A failed one
@@ -37,20 +35,12 @@ func appendFailure(errs []error, c plan.Change, err error) []error {
 }
 
 func (d *Driver) apply(c plan.Change) error {
-	in, err := d.open(c.Object.Path, c.Knob)
+	s, h, err := d.at(c.Knob)
 	if err != nil {
 		return err
 	}
-	defer in.close()
-	switch to := c.To.(type) {
-	case plan.CPUSet:
-		if c.Knob != plan.Quota {
-			return in.writeSet(setFile(c.Knob), cpuset.Set(to), c.Object.Level == plan.ContainerLevel)
-		}
-	case plan.CPUQuota:
-		if c.Knob == plan.Quota {
-			return in.writeQuota(to)
-		}
+	if err := s.check(c.Knob, c.To); err != nil {
+		return err
 	}
-	return fmt.Errorf("a %T is no value of %s", c.To, c.Knob)
+	return h.with(c.Object.Path, func(in *cgroup) error { return s.write(in, s, c) })
 }

@@ -29,7 +29,7 @@ func BenchmarkApplySet(b *testing.B) {
 // The same file, written by its whole path.
 func BenchmarkWriteFile(b *testing.B) {
 	k, dir := nested(b)
-	file := k.cpuset.root.Name() + dir + "/cpuset.cpus"
+	file := k.cpuset.tree.String() + dir + "/cpuset.cpus"
 	sets := [][]byte{[]byte("0"), []byte("0-1")}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -52,7 +52,7 @@ func BenchmarkRead(b *testing.B) {
 // The same file, read by its whole path.
 func BenchmarkReadFile(b *testing.B) {
 	k, dir := nested(b)
-	file := k.cpuset.root.Name() + dir + "/cpuset.cpus"
+	file := k.cpuset.tree.String() + dir + "/cpuset.cpus"
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := os.ReadFile(file); err != nil {

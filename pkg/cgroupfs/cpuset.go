@@ -10,12 +10,31 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// setFile is the file of a cpuset knob, the same on v1 and v2.
-func setFile(knob plan.Knob) string {
-	if knob == plan.Mems {
-		return "cpuset.mems"
+// setSpec is a cpuset knob, whose file is the same on v1 and v2. What v2 follows is
+// in the file's .effective.
+func setSpec(file string) *Spec {
+	return &Spec{
+		Controller: "cpuset", V1: []string{file}, V2: []string{file}, Default: plan.CPUSet{}, ReadBack: Effective,
+		test: plan.CPUSet{}, read: readSet, write: writeSet,
 	}
-	return "cpuset.cpus"
+}
+
+// readSet gives the effective set for a v2 cpuset that was never set, which the
+// parent gives.
+func readSet(c *cgroup, s *Spec) (plan.Value, error) {
+	set, err := c.readSet(s.V1[0])
+	if err == nil && c.in.v2 && set.IsEmpty() {
+		set, err = c.readSet(effective(s.V1[0]))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return plan.CPUSet(set), nil
+}
+
+func writeSet(c *cgroup, s *Spec, to plan.Change) error {
+	set, _ := to.To.(plan.CPUSet)
+	return c.writeSet(s.V1[0], cpuset.Set(set), to.Object.Level == plan.ContainerLevel)
 }
 
 // writeSet sets cpuset.cpus or cpuset.mems; the empty set is all that the parent
@@ -80,7 +99,7 @@ func (c *cgroup) writeSet2(file string, set cpuset.Set) error {
 // they had is needed. The price: a child narrower than its container, once its
 // container has shrunk to the child's set, follows it from then on.
 func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
-	if c.childless() {
+	if c.folder.Childless() {
 		return c.write(file, set.String())
 	}
 	old, err := c.readSet(file)
@@ -110,12 +129,13 @@ func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
 
 // keepWithin gives a child its part of its parent's new set.
 func (h *hierarchy) keepWithin(dir, file string, parentOld, parentNew cpuset.Set, follow bool) error {
-	child, err := h.open(dir)
-	if err != nil {
-		return err
-	}
-	defer child.close()
-	has, err := child.readSet(file)
+	return h.with(dir, func(child *cgroup) error {
+		return child.keepWithin(file, parentOld, parentNew, follow)
+	})
+}
+
+func (c *cgroup) keepWithin(file string, parentOld, parentNew cpuset.Set, follow bool) error {
+	has, err := c.readSet(file)
 	if err != nil {
 		return err
 	}
@@ -129,11 +149,11 @@ func (h *hierarchy) keepWithin(dir, file string, parentOld, parentNew cpuset.Set
 	if keeps == has {
 		return nil
 	}
-	return child.writeSet1(file, keeps, follow)
+	return c.writeSet1(file, keeps, follow)
 }
 
 func (c *cgroup) readSet(file string) (cpuset.Set, error) {
-	text, err := c.read(file)
+	text, err := c.look(file)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -145,15 +165,14 @@ func (c *cgroup) readSet(file string) (cpuset.Set, error) {
 }
 
 func (c *cgroup) parentSet(file string) (cpuset.Set, error) {
-	parent, err := c.in.open(path.Dir(c.dir))
-	if err != nil {
-		return cpuset.Set{}, err
-	}
-	defer parent.close()
-	set, err := parent.readSet(file)
-	if err == nil && set.IsEmpty() {
-		err = fmt.Errorf("%w: %s of the parent, %s, is", ErrEmpty, file, parent.dir)
-	}
+	var set cpuset.Set
+	err := c.in.with(path.Dir(c.dir), func(parent *cgroup) (err error) {
+		set, err = parent.readSet(file)
+		if err == nil && set.IsEmpty() {
+			err = fmt.Errorf("%w: %s of the parent, %s, is", ErrEmpty, file, parent.dir)
+		}
+		return err
+	})
 	return set, err
 }
 

@@ -26,6 +26,9 @@ var (
 	// ErrNotEffective: v2 took the value, but none of it is in the parent's
 	// set, so the processes run on all that the parent has.
 	ErrNotEffective = errors.New("the kernel took the value but doesn't follow it")
+	// ErrNoDevice (ENODEV): this machine has no such block device, or it is a
+	// partition, which has no limits of its own.
+	ErrNoDevice = errors.New("there is no such whole disk")
 )
 
 // ChangeError says which change failed. errors.Is tells the kind and, where the
@@ -51,14 +54,37 @@ func (e *ChangeError) next() string {
 	case errors.Is(e.Kind, ErrGone):
 		return "its container is taken to have ended"
 	case errors.Is(e.Kind, ErrUnsupported):
-		return "it is left alone; enable the cgroup controller for it"
+		return "it is left alone; enable the cgroup controller for it, or drop the setting on this kernel (see sluice doctor)"
+	case errors.Is(e.Kind, ErrNoDevice):
+		return "the other devices are left alone too until the setting names whole disks of this machine"
 	case errors.Is(e.Kind, ErrNotEffective):
 		return "the next pass tries again; check the sets of the cgroups above it"
+	}
+	if text := e.hint(); text != "" {
+		return "the old value stays until the next pass tries again; " + text
 	}
 	if errors.Is(e.Err, syscall.EROFS) || errors.Is(e.Err, syscall.EPERM) {
 		return "the old value stays; give this program root and a writable cgroup mount"
 	}
 	return "the old value stays until the next pass tries again"
+}
+
+// hint says what a knob's refusal is likely due to.
+func (e *ChangeError) hint() string {
+	busy, refused := errors.Is(e.Err, syscall.EBUSY), errors.Is(e.Err, syscall.EINVAL)
+	switch k := e.Change.Knob; {
+	case k == plan.MemoryMax && busy:
+		return "the cgroup uses more than that and the kernel could not reclaim it"
+	case k == plan.Burst && refused:
+		return "the burst may not exceed the quota on this kernel"
+	case k == plan.Quota && refused:
+		return "the quota may not fall below the burst in force, nor, on cgroup v1, exceed the parent's ratio or fall below a child's"
+	case k == plan.Weight && refused:
+		return "the weight can't be written while cpu.idle is 1"
+	case (k == plan.CPUQoS || k == plan.CgroupPriority) && refused:
+		return "the cgroup above has a lower priority, or this kernel has no way back from it"
+	}
+	return ""
 }
 
 // Unwrap gives the kind and the cause.
@@ -71,7 +97,7 @@ func (e *ChangeError) Unwrap() []error {
 
 // kind classifies what reading or writing returned.
 func kind(err error) error {
-	for _, known := range []error{ErrGone, ErrUnsupported, ErrNotEffective, ErrEmpty} {
+	for _, known := range []error{ErrGone, ErrUnsupported, ErrNotEffective, ErrEmpty, ErrNoDevice, ErrConstraint} {
 		if errors.Is(err, known) {
 			return known
 		}

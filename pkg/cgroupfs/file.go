@@ -3,90 +3,133 @@ package cgroupfs
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path"
 	"strings"
 	"syscall"
 )
 
-// cgroup is an open cgroup: its path is walked once for all of its files.
-type cgroup struct {
-	in     *hierarchy
-	dir    string // as plan.Object's Path
-	folder *os.Root
-}
-
+// open opens a cgroup, which its first user releases.
 func (h *hierarchy) open(dir string) (*cgroup, error) {
-	folder, err := h.root.OpenRoot(relative(dir))
+	folder, err := h.tree.Open(relative(dir))
 	if errors.Is(err, syscall.ENOENT) {
 		return nil, fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &cgroup{in: h, dir: dir, folder: folder}, nil
+	h.all.open.Add(1)
+	c := &cgroup{in: h, dir: dir, folder: folder, files: map[string]File{}}
+	c.uses.Store(1)
+	return c, nil
 }
 
-func (c *cgroup) close() { c.folder.Close() }
-
-// write sends a value to a file in one write(2).
+// write sends a value to a file in one write(2), again where a signal broke it off.
 func (c *cgroup) write(file, value string) error {
-	f, err := c.folder.OpenFile(file, os.O_WRONLY, 0)
-	if err != nil {
-		return c.missing(err)
+	for {
+		err := c.folder.Write(file, value)
+		if !errors.Is(err, syscall.EINTR) {
+			return c.missing(err)
+		}
 	}
-	_, err = f.WriteString(value)
-	return c.missing(errors.Join(err, f.Close()))
 }
 
-// read returns a file without its last newline.
+// writeFirst writes to the first of the files that is there, and says which.
+func (c *cgroup) writeFirst(names []string, value string) error {
+	var err error
+	for _, name := range names {
+		if err = c.write(name, value); !errors.Is(err, syscall.ENOENT) {
+			return err
+		}
+	}
+	return err
+}
+
+// first is the first of the files that is there.
+func (c *cgroup) first(names []string) (string, error) {
+	var err error
+	for _, name := range names {
+		var f File
+		if f, err = c.folder.Open(name); err == nil {
+			return name, f.Close()
+		}
+	}
+	return "", c.missing(err)
+}
+
+// read returns a file without its last newline, and doesn't keep it open: v1's
+// cgroup.procs shows an old list through an open file (cgroup_pidlist_start).
 func (c *cgroup) read(file string) (string, error) {
-	text, err := c.folder.ReadFile(file)
+	f, err := c.folder.Open(file)
 	if err != nil {
 		return "", c.missing(err)
 	}
-	return strings.TrimSuffix(string(text), "\n"), nil
+	defer f.Close() //nolint:errcheck // it was only read
+	return c.text(f)
+}
+
+// look returns the first of the files that is there, without its last newline, and
+// keeps it open.
+func (c *cgroup) look(names ...string) (string, error) {
+	f, temporary, err := c.kept(names)
+	if err != nil {
+		return "", err
+	}
+	if temporary {
+		defer f.Close() //nolint:errcheck // it was only read
+	}
+	return c.text(f)
+}
+
+func (c *cgroup) text(f File) (string, error) {
+	var text string
+	err := c.scan(f, func(b []byte) { text = string(b) })
+	return strings.TrimSuffix(text, "\n"), err
+}
+
+// scan hands over the whole text of a file, which is only lent.
+func (c *cgroup) scan(f File, take func([]byte)) error {
+	buffer, _ := c.in.all.buffers.Get().(*[]byte)
+	defer c.in.all.buffers.Put(buffer)
+	for n := 0; ; {
+		got, err := f.ReadAt((*buffer)[n:], int64(n))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return c.missing(err)
+		}
+		// The kernel hands out all that fits: a buffer that isn't full has it all.
+		if n += got; got == 0 || n < len(*buffer) {
+			take((*buffer)[:n])
+			return nil
+		}
+		*buffer = append(*buffer, make([]byte, len(*buffer))...)
+	}
 }
 
 // children lists the cgroups directly below.
 func (c *cgroup) children() ([]string, error) {
-	f, err := c.folder.Open(".")
+	names, err := c.folder.Children()
 	if err != nil {
 		return nil, c.missing(err)
 	}
-	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return nil, c.missing(err)
+	for i, name := range names {
+		names[i] = path.Join(c.dir, name)
 	}
-	var dirs []string
-	for _, e := range entries {
-		if e.IsDir() {
-			dirs = append(dirs, path.Join(c.dir, e.Name()))
-		}
-	}
-	return dirs, nil
-}
-
-// childless reports whether surely no cgroup is below: kernfs counts folders in
-// the link count (kernfs_refresh_inode, fs/kernfs/inode.c), 2 for none.
-func (c *cgroup) childless() bool {
-	info, err := c.folder.Stat(".")
-	if err != nil {
-		return false
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && stat.Nlink == 2
+	return names, nil
 }
 
 // missing tells the two meanings of ENOENT apart: the cgroup was removed after
-// it was opened, or it never had the file. ENODEV is the same for an open file.
+// it was opened, or it never had the file. ENODEV is the same for an open file,
+// and for a file of block devices that there is no such device.
 func (c *cgroup) missing(err error) error {
 	switch {
+	case err == nil:
 	case errors.Is(err, syscall.ENODEV):
+		if c.exists() {
+			return fmt.Errorf("%w: %w", ErrNoDevice, err)
+		}
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	case errors.Is(err, syscall.ENOENT):
-		if _, statErr := c.in.root.Stat(relative(c.dir)); statErr != nil {
+		if !c.exists() {
 			return fmt.Errorf("%w: %w", ErrGone, err)
 		}
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
@@ -94,6 +137,16 @@ func (c *cgroup) missing(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err
+}
+
+// exists reports whether a cgroup is at the path now.
+func (c *cgroup) exists() bool {
+	f, err := c.in.tree.Open(relative(c.dir))
+	if err != nil {
+		return false
+	}
+	f.Close() //nolint:errcheck // a folder
+	return true
 }
 
 // relative is a cgroup's path as a name under its hierarchy's root.

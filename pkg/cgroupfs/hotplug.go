@@ -26,12 +26,11 @@ func (d *Driver) GiveBack(dir string, cpus cpuset.Set) error {
 }
 
 func (h *hierarchy) giveBack(dir string, cpus cpuset.Set) error {
+	return h.with(dir, func(c *cgroup) error { return c.giveBack(cpus) })
+}
+
+func (c *cgroup) giveBack(cpus cpuset.Set) error {
 	const file = "cpuset.cpus"
-	c, err := h.open(dir)
-	if err != nil {
-		return err
-	}
-	defer c.close()
 	has, err := c.readSet(file)
 	if err != nil {
 		return err

@@ -36,14 +36,14 @@ func realV1(t testing.TB) *v1 {
 		t.Skipf("SKIPPED, not a v1 machine: %v", d)
 	}
 	k := &v1{Driver: d, t: t, dir: fmt.Sprintf("/sluice-test-%d-%s", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "-"))}
-	switch err := d.cpuset.root.Mkdir(relative(k.dir), 0o755); {
+	switch err := d.cpuset.tree.Mkdir(relative(k.dir)); {
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
 		t.Skipf("SKIPPED, root and a writable cgroup mount are needed: %v", err)
 	case err != nil:
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.remove(k.dir) })
-	if err := d.cpu.root.Mkdir(relative(k.dir), 0o755); err != nil {
+	if err := d.cpu.tree.Mkdir(relative(k.dir)); err != nil {
 		t.Fatal(err)
 	}
 	k.put(k.dir, plan.CPUs, "")
@@ -67,7 +67,7 @@ func (k *v1) child(name, cpus string) string {
 	k.t.Helper()
 	dir := k.dir + "/" + name
 	for _, h := range []*hierarchy{k.cpuset, k.cpu} {
-		if err := h.root.Mkdir(relative(dir), 0o755); err != nil {
+		if err := h.tree.Mkdir(relative(dir)); err != nil {
 			k.t.Fatal(err)
 		}
 	}
@@ -87,7 +87,7 @@ func (k *v1) remove(dir string) {
 			continue
 		}
 		children, err := c.children()
-		c.close()
+		c.release()
 		if err != nil {
 			k.t.Error(err)
 		}
@@ -95,7 +95,7 @@ func (k *v1) remove(dir string) {
 			k.remove(child)
 		}
 		for deadline := time.Now().Add(30 * time.Second); ; {
-			err := h.root.Remove(relative(dir))
+			err := h.tree.Remove(relative(dir))
 			if err == nil || errors.Is(err, os.ErrNotExist) {
 				break
 			}
@@ -176,10 +176,5 @@ func (k *v1) process(dir string) (pid int, end func()) {
 }
 
 func write(h *hierarchy, dir, file, value string) error {
-	c, err := h.open(dir)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	return c.write(file, value)
+	return h.with(dir, func(c *cgroup) error { return c.write(file, value) })
 }

@@ -43,6 +43,10 @@ func usualMounts(hostRoot string) []mount {
 		{point: filepath.Join(dir, "cpuset"), controllers: []string{"cpuset"}},
 		{point: filepath.Join(dir, "cpu"), controllers: []string{"cpu"}},
 		{point: filepath.Join(dir, "cpu,cpuacct"), controllers: []string{"cpu"}},
+		{point: filepath.Join(dir, "memory"), controllers: []string{"memory"}},
+		{point: filepath.Join(dir, "blkio"), controllers: []string{"blkio"}},
+		{point: filepath.Join(dir, "net_cls"), controllers: []string{"net_cls"}},
+		{point: filepath.Join(dir, "net_cls,net_prio"), controllers: []string{"net_cls"}},
 		{point: dir, v2: true},
 		{point: filepath.Join(dir, "unified"), v2: true},
 	}

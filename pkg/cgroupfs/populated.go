@@ -22,15 +22,16 @@ func (d *Driver) Populated(dir string) (bool, error) {
 }
 
 func (h *hierarchy) populated(dir string) (bool, error) {
-	c, err := h.open(dir)
-	if err != nil {
-		return false, err
-	}
-	defer c.close()
-	if h.v2 {
-		return c.populated2()
-	}
-	return c.populated1()
+	var yes bool
+	err := h.with(dir, func(c *cgroup) (err error) {
+		if h.v2 {
+			yes, err = c.populated2()
+		} else {
+			yes, err = c.populated1()
+		}
+		return err
+	})
+	return yes, err
 }
 
 func (c *cgroup) populated2() (bool, error) {
@@ -51,7 +52,7 @@ func (c *cgroup) populated1() (bool, error) {
 	if err != nil || procs != "" {
 		return procs != "", err
 	}
-	if c.childless() {
+	if c.folder.Childless() {
 		return false, nil
 	}
 	children, err := c.children()

@@ -10,6 +10,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
+// The quota is in µs per period of 1000 to 1000000 µs, and at least 1000: EINVAL.
+// On v1 the ratio of a child's to its period is at most its parent's: EINVAL; v2
+// takes any and follows the least.
+var quotaSpec = Spec{
+	Controller: "cpu", V1: []string{quotaFile1}, V2: []string{quotaFile2},
+	Default: plan.CPUQuota{Quota: unlimitedQuota, Period: 100 * time.Millisecond}, ReadBack: Rounded,
+	test: plan.CPUQuota{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, read: readQuota, write: writeQuota, same: sameQuota,
+}
+
 const (
 	quotaFile1  = "cpu.cfs_quota_us"
 	periodFile1 = "cpu.cfs_period_us"
@@ -21,9 +30,10 @@ const unlimitedQuota time.Duration = -1
 
 // writeQuota sets the CFS quota and period. An unlimited quota without a period
 // leaves the period as it is.
-func (c *cgroup) writeQuota(want plan.CPUQuota) error {
+func writeQuota(c *cgroup, _ *Spec, to plan.Change) error {
+	want, _ := to.To.(plan.CPUQuota)
 	if !c.in.v2 {
-		return c.writeQuota1(want)
+		return c.keepBurst(burstFiles1, func() error { return c.writeQuota1(want) })
 	}
 	text := "max"
 	if !want.Unlimited() {
@@ -32,7 +42,25 @@ func (c *cgroup) writeQuota(want plan.CPUQuota) error {
 	if want.Period > 0 {
 		text += " " + micros(want.Period)
 	}
-	return c.write(quotaFile2, text)
+	return c.keepBurst(burstFiles2, func() error { return c.write(quotaFile2, text) })
+}
+
+// keepBurst writes the burst again where writing the quota changed it: v2 divides
+// it by 1000 before 6.10 (cpu_max_write in kernel/sched/core.c passes µs for ns),
+// and some 4.19 vendor kernels set it to 0.
+func (c *cgroup) keepBurst(files []string, write func() error) error {
+	before, err := c.look(files...)
+	if err != nil || before == "0" {
+		return write() // no burst, or none in force
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	after, err := c.look(files...)
+	if err != nil || after == before {
+		return err
+	}
+	return c.writeFirst(files, before)
 }
 
 // writeQuota1 sets v1's two files. With a new period either file alone changes
@@ -68,19 +96,37 @@ func (c *cgroup) writeQuota1(want plan.CPUQuota) error {
 	return errors.Join(err, back)
 }
 
+func readQuota(c *cgroup, _ *Spec) (plan.Value, error) {
+	q, err := c.readQuota()
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func sameQuota(want, have plan.Value, _ bool) bool {
+	a, _ := want.(plan.CPUQuota)
+	b, _ := have.(plan.CPUQuota)
+	if a.Unlimited() && a.Period == 0 {
+		return b.Unlimited()
+	}
+	return a.Unlimited() == b.Unlimited() && a.Period.Microseconds() == b.Period.Microseconds() &&
+		(a.Unlimited() || a.Quota.Microseconds() == b.Quota.Microseconds())
+}
+
 func (c *cgroup) readQuota() (plan.CPUQuota, error) {
 	if c.in.v2 {
-		text, err := c.read(quotaFile2)
+		text, err := c.look(quotaFile2)
 		if err != nil {
 			return plan.CPUQuota{}, err
 		}
 		return parseQuota(text)
 	}
-	quota, err := c.read(quotaFile1)
+	quota, err := c.look(quotaFile1)
 	if err != nil {
 		return plan.CPUQuota{}, err
 	}
-	period, err := c.read(periodFile1)
+	period, err := c.look(periodFile1)
 	if err != nil {
 		return plan.CPUQuota{}, err
 	}

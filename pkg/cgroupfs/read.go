@@ -4,27 +4,18 @@ import (
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
-// Read returns what a cgroup has now. For a v2 cpuset that was never set it is
-// the effective one, which the parent gives.
+// Read returns what a cgroup has now: the kernel's file, not what was written
+// last. The file stays open for the next time (see Forget). For a v2 cpuset that
+// was never set it is the effective one, which the parent gives.
 func (d *Driver) Read(dir string, knob plan.Knob) (plan.Value, error) {
-	c, err := d.open(dir, knob)
+	s, h, err := d.at(knob)
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
-	if knob == plan.Quota {
-		quota, err := c.readQuota()
-		if err != nil {
-			return nil, err
-		}
-		return quota, nil
-	}
-	set, err := c.readSet(setFile(knob))
-	if err == nil && c.in.v2 && set.IsEmpty() {
-		set, err = c.readSet(effective(setFile(knob)))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return plan.CPUSet(set), nil
+	var v plan.Value
+	err = h.with(dir, func(c *cgroup) (err error) {
+		v, err = s.read(c, s)
+		return err
+	})
+	return v, err
 }

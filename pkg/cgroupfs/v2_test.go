@@ -188,7 +188,7 @@ func TestV2Kernel(t *testing.T) {
 	t.Cleanup(func() { k.remove(k.dir) })
 	for _, dir := range []string{"/", k.dir, k.dir + "/pod"} {
 		if dir != "/" {
-			if err := h.root.Mkdir(relative(dir), 0o755); err != nil {
+			if err := h.tree.Mkdir(relative(dir)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -197,7 +197,7 @@ func TestV2Kernel(t *testing.T) {
 		}
 	}
 	pod, ctr := k.dir+"/pod", k.dir+"/pod/ctr"
-	if err := h.root.Mkdir(relative(ctr), 0o755); err != nil {
+	if err := h.tree.Mkdir(relative(ctr)); err != nil {
 		t.Fatal(err)
 	}
 	all := k.get(k.dir, plan.CPUs)

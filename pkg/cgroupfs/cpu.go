@@ -1,0 +1,114 @@
+package cgroupfs
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+)
+
+// The kernel's bounds of cpu.shares, to which it clamps (MIN_SHARES and MAX_SHARES
+// in kernel/sched/sched.h).
+const (
+	minShares = 2
+	maxShares = 262144
+)
+
+var burstFiles1, burstFiles2 = []string{"cpu.cfs_burst_us"}, []string{"cpu.max.burst"}
+
+// The burst (5.14, and in vendor kernels before) is at most the quota in mainline
+// kernels: EINVAL. A quota written later can undo it, see keepBurst.
+var burstSpec = Spec{
+	Controller: "cpu", V1: burstFiles1, V2: burstFiles2,
+	Default: plan.CPUBurst(0), ReadBack: Exact,
+	test: plan.CPUBurst(20 * time.Millisecond), read: readBurst, write: writeBurst, same: sameBurst,
+}
+
+func readBurst(c *cgroup, s *Spec) (plan.Value, error) {
+	text, err := c.look(s.Files(c.in.v2)...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(text, 10, 53) // in ns below 2^63
+	if err != nil {
+		return nil, c.unreadable(s, text)
+	}
+	return plan.CPUBurst(time.Duration(n) * time.Microsecond), nil
+}
+
+func writeBurst(c *cgroup, s *Spec, to plan.Change) error {
+	b, _ := to.To.(plan.CPUBurst)
+	return c.writeFirst(s.Files(c.in.v2), micros(time.Duration(b)))
+}
+
+func sameBurst(want, have plan.Value, _ bool) bool {
+	a, _ := want.(plan.CPUBurst)
+	b, _ := have.(plan.CPUBurst)
+	return time.Duration(a).Microseconds() == time.Duration(b).Microseconds()
+}
+
+// The weight can't be written while cpu.idle is 1 (EINVAL); meanwhile v1 shows 3
+// and v2 0.
+var weightSpec = Spec{
+	Controller: "cpu", V1: []string{"cpu.shares"}, V2: []string{"cpu.weight"},
+	Min: minShares, Max: maxShares, Default: plan.Shares(1024), ReadBack: Rounded,
+	test: plan.Shares(512), read: readShares, write: writeShares, same: sameShares,
+}
+
+// cpu.idle (5.15) going back to 0 puts the weight to its default, 1024 shares or
+// weight 100: the weight is to be written after it.
+var idleSpec = Spec{
+	Controller: "cpu", V1: []string{"cpu.idle"}, V2: []string{"cpu.idle"},
+	Max: 1, Default: plan.Number(0), ReadBack: Exact,
+	test: plan.Number(1), read: readNumber, write: writeNumber,
+}
+
+func readShares(c *cgroup, s *Spec) (plan.Value, error) {
+	text, err := c.look(s.Files(c.in.v2)...)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil, c.unreadable(s, text)
+	}
+	if c.in.v2 {
+		return SharesOf(n), nil
+	}
+	return plan.Shares(n), nil
+}
+
+func writeShares(c *cgroup, s *Spec, to plan.Change) error {
+	shares, _ := to.To.(plan.Shares)
+	n := int64(clamp(shares))
+	if c.in.v2 {
+		n = WeightOf(shares)
+	}
+	return c.writeFirst(s.Files(c.in.v2), strconv.FormatInt(n, 10))
+}
+
+func sameShares(want, have plan.Value, v2 bool) bool {
+	a, _ := want.(plan.Shares)
+	b, _ := have.(plan.Shares)
+	if v2 {
+		return b != 0 && WeightOf(a) == WeightOf(b)
+	}
+	return clamp(a) == b
+}
+
+func clamp(shares plan.Shares) plan.Shares { return min(max(shares, minShares), maxShares) }
+
+// WeightOf is v2's cpu.weight, 1..10000, for v1's shares, 2..262144: the classic
+// formula of KEP-2254, which the kubelet and runc before 1.3 use.
+func WeightOf(shares plan.Shares) int64 {
+	return 1 + (int64(clamp(shares))-minShares)*9999/(maxShares-minShares)
+}
+
+// SharesOf is the least number of shares with that cpu.weight. The weight 0, which
+// a cgroup with cpu.idle shows, is 0.
+func SharesOf(weight int64) plan.Shares {
+	if weight <= 0 {
+		return 0
+	}
+	return plan.Shares(minShares + ((weight-1)*(maxShares-minShares)+9998)/9999)
+}
