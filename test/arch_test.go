@@ -23,8 +23,9 @@ const module = "github.com/sluice-dev/sluice"
 func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
-		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
-		"pkg/neighbour", "pkg/nri", "pkg/procfs", "pkg/resctrl", "pkg/sim", "pkg/state", "pkg/status", "pkg/web",
+		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/coresched", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
+		"pkg/neighbour", "pkg/nri", "pkg/procfs", "pkg/reclaim", "pkg/resctrl", "pkg/sim", "pkg/state", "pkg/status",
+		"pkg/watermark", "pkg/web",
 	}
 }
 
@@ -45,6 +46,8 @@ func owners() map[string]string {
 		"sys/fs/cgroup":                 "pkg/cgroupfs",
 		"sys/fs/resctrl":                "pkg/resctrl",
 		"proc/irq":                      "pkg/irq",
+		"proc/sys/vm/watermark":         "pkg/watermark",
+		"proc/sys/vm/min_free":          "pkg/watermark",
 		"sys/devices/virtual/workqueue": "pkg/irq",
 	}
 }
