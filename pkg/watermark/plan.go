@@ -1,0 +1,91 @@
+// Package watermark raises the node's free-memory watermarks, so that background
+// reclaim (kswapd) begins earlier and a sudden allocation seldom meets direct
+// reclaim, and gives the originals back. No other package touches its two files in
+// /proc/sys/vm.
+//
+// A zone has three marks (__setup_per_zone_wmarks, mm/page_alloc.c): below min a
+// task reclaims for itself, below low kswapd wakes, and it works up to high. min
+// is the zone's part of vm.min_free_kbytes; low and high are one and two steps
+// above it, a step being vm.watermark_scale_factor / 10000 of the zone.
+package watermark
+
+// Values are the two settings. 0 is one that this kernel doesn't have.
+type Values struct {
+	ScaleFactor int64 `json:"scaleFactor"` // 0.01 % of memory; 10..1000, from Linux 5.18 10..3000
+	MinFreeKB   int64 `json:"minFreeKB"`   // KiB
+}
+
+const (
+	// Koordinator's SystemStrategy as shipped (pkg/util/sloconfig): 1 % of memory
+	// for min, 1.5 % for a step.
+	minPerTenThousand  = 100
+	stepPerTenThousand = 150
+
+	// Bursts grow with memory, but not without end. kswapd works per NUMA node, and
+	// 4 GiB free per node is where the node counts as out of danger: two steps. min
+	// is taken from everybody for allocations that can't wait; more than this costs
+	// memory and gains no time (commit 795ae7a0de6b, "mm: scale kswapd watermarks in
+	// proportion to memory").
+	mostStep = 2 << 30 // bytes a node
+	mostMin  = 512 << 10
+
+	leastScale = 10 // the kernel's default
+)
+
+// For returns the values for a machine with that much memory, in bytes, on that many
+// NUMA nodes with memory. They are never below the original ones.
+func For(memory int64, nodes int, original Values) Values {
+	nodes64 := int64(max(nodes, 1))
+	step := min(memory/10000*stepPerTenThousand, nodes64*mostStep)
+	want := Values{
+		ScaleFactor: max(step/max(memory/10000, 1), leastScale),
+		MinFreeKB:   min(memory/1024*minPerTenThousand/10000, nodes64*mostMin),
+	}
+	return Values{
+		ScaleFactor: raise(original.ScaleFactor, want.ScaleFactor),
+		MinFreeKB:   raise(original.MinFreeKB, want.MinFreeKB),
+	}
+}
+
+func raise(original, want int64) int64 {
+	if original == 0 {
+		return 0
+	}
+	return max(original, want)
+}
+
+// Kept is what must be known to give the originals back. It is to be on disk before
+// the kernel is written, so that the kernel may show either of the others.
+type Kept struct {
+	Original Values `json:"original"`
+	Was      Values `json:"was"` // before the last write
+	Now      Values `json:"now"` // after it
+}
+
+// Plan returns what to keep, durably, and what to write then. kept is the zero value
+// where nothing is. A value that is not as it was left is somebody else's later one,
+// and the original from now on.
+func Plan(found Values, kept Kept, memory int64, nodes int) Kept {
+	next := Kept{Original: originals(found, kept), Was: found}
+	next.Now = For(memory, nodes, next.Original)
+	return next
+}
+
+// Restore returns what to write to leave: the originals, except where somebody else
+// has changed the value since.
+func Restore(found Values, kept Kept) Values { return originals(found, kept) }
+
+func originals(found Values, kept Kept) Values {
+	return Values{
+		ScaleFactor: original(found.ScaleFactor, kept.Original.ScaleFactor, kept.Was.ScaleFactor, kept.Now.ScaleFactor),
+		MinFreeKB:   original(found.MinFreeKB, kept.Original.MinFreeKB, kept.Was.MinFreeKB, kept.Now.MinFreeKB),
+	}
+}
+
+// original is the value without Sluice.
+func original(found, original, was, now int64) int64 {
+	if found == was || found == now {
+		return original
+	}
+	return found
+}
