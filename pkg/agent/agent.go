@@ -15,9 +15,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -30,6 +32,11 @@ type Kernel interface {
 	Read(path string, knob plan.Knob) (plan.Value, error)
 	Populated(path string) (bool, error)
 	GiveBack(path string, cpus cpuset.Set) error
+	// Same reports whether the kernel shows have where want was written, which it
+	// may round.
+	Same(knob plan.Knob, want, have plan.Value) bool
+	// Forget lets go what is held open of a cgroup.
+	Forget(path string)
 }
 
 // Runtime sends updates to the container runtime outside any request; see
@@ -48,6 +55,22 @@ type Update struct {
 type Settings struct {
 	CPUs, Mems cpuset.Set
 	Unlimited  bool // no CFS quota
+	Carried
+}
+
+// Carried is what the runtime can carry of what a container asks for beside its
+// place; zero leaves a value as it is.
+type Carried struct {
+	Shares                           plan.Shares
+	Quota                            plan.CPUQuota
+	Memory                           plan.Bytes // limit
+	MemoryMin, MemoryLow, MemoryHigh plan.Bytes // on cgroup v2
+}
+
+// Adjustment is what a new container gets.
+type Adjustment struct {
+	Settings
+	OOMScoreAdj workload.Optional[int]
 }
 
 // Options are what an agent works with.
@@ -57,7 +80,8 @@ type Options struct {
 	Host       fs.FS                  // the host's root, for /sys, /proc and the kubelet's state
 	Kernel     Kernel                 // nil without cgroups
 	Affinities Affinities             // nil where IRQs and workqueues can't be steered
-	Checkpoint string                 // file; "" keeps no checkpoint
+	Originals  string                 // file that keeps original values; "" keeps them in memory alone
+	Node       tune.Node              // what this kernel has
 	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
 	Version    string
 	Log        logrus.FieldLogger
@@ -72,27 +96,27 @@ type Agent struct {
 	// Owned by the loop.
 	ledger     *policy.Ledger
 	containers map[string]*container
-	order      []*container // by age
-	settled    uint64       // ledger version that the containers with a cgroup have
-	told       uint64       // ledger version that the runtime was told for the others
-	synced     bool         // a Synchronize has told what runs here
-	pods       podQuotas
+	order      []*container           // by age
+	settled    uint64                 // ledger version that the containers with a cgroup have
+	told       uint64                 // ledger version that the runtime was told for the others
+	synced     bool                   // a Synchronize has told what runs here
+	lifted     map[string]plan.Object // pods' own cgroups whose quota Sluice has lifted
+	book       *originals.Book
+	unsaved    bool // told that originals can't be written
 	lane       slowLane
+	tuned      map[string]*tuned     // by cgroup
+	leaving    map[place]plan.Object // settings whose originals the kernel hasn't got back yet
+	resizing   map[string]time.Time  // pods by UID, and until when their bursts are given back
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
 	counters   status.Counters
-	returned   cpuset.Set                     // CPUs that went offline and came back in this run
-	refused    map[string]string              // what the kernel said last, by cgroup
-	recalled   map[string]containerCheckpoint // of the run before
-	saves      uint64                         // checkpoints begun
-	dirty      bool                           // the checkpoint lacks a container
-	confined   uint64                         // ledger version that the plugin's own threads follow
+	returned   cpuset.Set       // CPUs that went offline and came back in this run
+	refused    map[place]string // what the kernel said last
+	confined   uint64           // ledger version that the plugin's own threads follow
 
 	factsOf      *topology.Machine
 	machineFacts annotation.Facts
-
-	disk disk
 }
 
 // container is a container with what was last asserted for it.
@@ -103,13 +127,17 @@ type container struct {
 	path         string // cgroup; "" where it can't be told
 	uncontrolled bool   // accounted only: a VM runtime's
 	started      bool
-	has          policy.Assignment // in the kernel, as far as Sluice knows
-	touched      bool              // Sluice has given it a cpuset: "all" must be written, not left out
-	recorded     Settings          // what the runtime's own record holds
-	quota        plan.CPUQuota     // CFS quota that Sluice lifted or may lift; zero where there is none
-	attempts     int               // failed slow-lane updates to the present desire
+	has          policy.Assignment        // in the kernel, as far as Sluice knows
+	touched      bool                     // Sluice has given it a cpuset: "all" must be written, not left out
+	recorded     Settings                 // what the runtime's own record holds
+	quota        plan.CPUQuota            // CFS quota that Sluice lifted or may lift; zero where there is none
+	attempts     int                      // failed slow-lane updates to the present desire
+	carried      Carried
+	unadjusted   map[plan.Knob]plan.Value // what the runtime would have set without Sluice
+	notes        []tune.Note              // what this node lacks of what is asked for
 	warnings     []string
 	drift        int
+	contest      contest
 }
 
 // New makes an agent; Run starts it.
@@ -120,8 +148,11 @@ func New(o Options) *Agent {
 		closed:     make(chan struct{}),
 		ledger:     policy.New(o.Config.Policy(), o.Machine),
 		containers: map[string]*container{},
-		pods:       podQuotas{},
-		refused:    map[string]string{},
+		lifted:     map[string]plan.Object{},
+		tuned:      map[string]*tuned{},
+		leaving:    map[place]plan.Object{},
+		resizing:   map[string]time.Time{},
+		refused:    map[place]string{},
 	}
 }
 
@@ -136,7 +167,9 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			a.leave()
+			if err := a.book.Close(); err != nil {
+				a.Log.WithError(err).Error("Original values not written")
+			}
 			return
 		case event := <-a.events:
 			event()

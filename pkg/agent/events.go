@@ -10,13 +10,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // CreateContainer decides what a new container gets. Other containers have left
 // its CPUs, in the kernel, when it returns; updates are for those that can only
 // be moved by the runtime. An error fails the container and leaves no trace.
-func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply Settings, updates []Update, err error) {
+func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply Adjustment, updates []Update, err error) {
 	err = a.do("CreateContainer", func() error {
 		a.quiet()
 		a.ledger.Release(spec.ID)
@@ -34,9 +33,10 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		}
 		placed = true
 		if a.writes() {
-			reply = a.settings(c, c.has)
-			c.recorded = reply
-			if (reply != Settings{}) {
+			a.carry(c)
+			reply.Settings = a.settings(c, c.has)
+			c.recorded = reply.Settings
+			if (reply.Settings != Settings{Carried: c.carried}) {
 				a.touch(c)
 			}
 		}
@@ -216,125 +216,9 @@ func (a *Agent) start(c *container) error {
 	if err := a.evacuated(c); err != nil {
 		return err
 	}
-	a.liftQuota(c.pod.UID)
+	a.liftQuota(c.pod)
+	a.tune(c.pod)
 	return nil
-}
-
-// UpdateContainer answers a change of the container's resources with what the
-// container is to have then; a resize that can't be granted fails, and the old
-// grant stands.
-func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []Update, err error) {
-	err = a.do("UpdateContainer", func() error {
-		c, ok := a.containers[spec.ID]
-		if !ok {
-			c = a.found(pod, spec, nil)
-			a.adopt([]*container{c})
-			a.claim([]*container{c})
-		}
-		if err := a.resize(c, change); err != nil {
-			a.Log.WithField("container", c.ref).WithError(err).Warn("Resize refused, the old grant stands")
-			if a.writes() {
-				return c.failed("resize of ", err)
-			}
-		}
-		updates = append(a.updates(c.ID), a.own(c)...)
-		a.quiet()
-		return nil
-	})
-	return updates, err
-}
-
-// resize brings the ledger, and then the other containers, to the container's new
-// resources. On an error everything is as it was.
-func (a *Agent) resize(c *container, change workload.Resources) error {
-	h, ok := a.ledger.Holder(c.ID)
-	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
-		return nil
-	}
-	old, done := c.Resources, false
-	c.Resources = old.With(change)
-	defer func() {
-		if !done {
-			c.Resources = old
-		}
-	}()
-	as, err := a.regrant(c)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if !done {
-			a.ledger.Undo()
-			a.settle("") //nolint:errcheck // what failed is in the log and is tried again
-		}
-	}()
-	if err := a.carryOut(c, h.CPUs, as); err != nil {
-		return err
-	}
-	done = true
-	c.keepQuota()
-	a.mend() // what it gave back may be what another pin lacks
-	if as.CPUs != h.CPUs && h.Request.Class.Pinned() {
-		a.counters.Resized++
-		a.Log.WithFields(logrus.Fields{"container": c.ref, "from": h.CPUs.String(), "cpus": as.CPUs.String()}).Info("Container resized")
-	}
-	return nil
-}
-
-// carryOut brings a resize to the kernel: a pin that grows waits until the others
-// have left, one that shrinks leaves before they come.
-func (a *Agent) carryOut(c *container, from cpuset.Set, as policy.Assignment) error {
-	if from.SubsetOf(as.CPUs) {
-		if err := a.evacuate(c); err != nil {
-			return err
-		}
-		if err := a.assert(c); err != nil && !as.CPUs.IsEmpty() {
-			return err
-		}
-		return nil
-	}
-	err := a.settle("")
-	if err != nil && a.reaches(c) && c.has.CPUs != as.CPUs {
-		return err
-	}
-	return nil
-}
-
-func (a *Agent) regrant(c *container) (policy.Assignment, error) {
-	r, err := a.request(c)
-	if err != nil {
-		return policy.Assignment{}, err
-	}
-	as, err := a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
-	if policy.IsShortage(err) && a.reclaim(c) {
-		as, err = a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
-	}
-	return as, err
-}
-
-// own is the container's own part of the reply to its update.
-func (a *Agent) own(c *container) []Update {
-	want, ok := a.ledger.Assignment(c.ID)
-	if !ok || !a.writes() {
-		return nil
-	}
-	set := a.settings(c, want)
-	if (set == Settings{}) {
-		return nil
-	}
-	c.recorded = set
-	return []Update{{ContainerID: c.ID, Settings: set}}
-}
-
-// PostUpdateContainer looks at what the runtime has written, and repairs it.
-func (a *Agent) PostUpdateContainer(id string) error {
-	return a.do("PostUpdateContainer", func() error {
-		if c, ok := a.containers[id]; ok {
-			a.repair(c, "a runtime update")
-			a.liftQuota(c.pod.UID)
-		}
-		return nil
-	})
 }
 
 // StopContainer takes back what an ended container held.
@@ -359,7 +243,8 @@ func (a *Agent) stopped(id string) {
 	c, ok := a.containers[id]
 	a.drop(id)
 	if ok {
-		a.liftQuota(c.pod.UID)
+		a.liftQuota(c.pod)
+		a.tune(c.pod)
 	}
 	a.quiet()
 }
@@ -375,20 +260,6 @@ func (a *Agent) RemovePod(podID string) error {
 		}
 		for _, id := range left {
 			a.stopped(id)
-		}
-		return nil
-	})
-}
-
-// UpdatePod notes a pod's new resources. The kubelet has written the pod's own
-// cgroup by then: its quota is lifted again where it was.
-func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
-	return a.do("UpdatePodSandbox", func() error {
-		for _, c := range a.order {
-			if c.PodID == podID {
-				c.pod.Resources = c.pod.Resources.With(change)
-				a.liftQuota(c.pod.UID)
-			}
 		}
 		return nil
 	})

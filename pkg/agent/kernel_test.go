@@ -28,8 +28,33 @@ type fakeKernel struct {
 type group struct {
 	cpus, mems cpuset.Set
 	quota      plan.CPUQuota
+	others     map[plan.Knob]plan.Value
 	empty      bool // no process in it
 }
+
+// value is a setting that was never written as the kernel first shows it.
+func (g *group) value(knob plan.Knob) plan.Value {
+	if v, ok := g.others[knob]; ok {
+		return v
+	}
+	switch knob {
+	case plan.Burst:
+		return plan.CPUBurst(0)
+	case plan.Weight:
+		return plan.Shares(1024)
+	case plan.MemoryMax, plan.MemoryHigh, plan.SoftLimit:
+		return plan.Max
+	case plan.MemoryMin, plan.MemoryLow:
+		return plan.Bytes(0)
+	case plan.IOMax, plan.IOWeight:
+		return plan.PerDevice("")
+	}
+	return plan.Number(0)
+}
+
+func (*fakeKernel) Same(_ plan.Knob, want, have plan.Value) bool { return want == have }
+
+func (*fakeKernel) Forget(string) {}
 
 func (k *fakeKernel) Apply(changes []plan.Change) error {
 	k.mu.Lock()
@@ -72,6 +97,11 @@ func (k *fakeKernel) apply(c plan.Change) (kind, err error) {
 			return cgroupfs.ErrOrder, fmt.Errorf("%s is more than the parent's %s", set, all)
 		}
 		*file = set
+	default:
+		if g.others == nil {
+			g.others = map[plan.Knob]plan.Value{}
+		}
+		g.others[c.Knob] = to
 	}
 	return nil, nil
 }
@@ -87,8 +117,10 @@ func (k *fakeKernel) Read(dir string, knob plan.Knob) (plan.Value, error) {
 		return plan.CPUSet(g.cpus), nil
 	case knob == plan.Mems:
 		return plan.CPUSet(g.mems), nil
+	case knob == plan.Quota:
+		return g.quota, nil
 	}
-	return g.quota, nil
+	return g.value(knob), nil
 }
 
 func (k *fakeKernel) Populated(dir string) (bool, error) {

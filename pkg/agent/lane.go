@@ -158,5 +158,6 @@ func (a *Agent) acknowledge(update *Update, err error) {
 		c.recorded, c.attempts = update.Settings, 0
 	}
 	a.repair(c, "the runtime, late")
+	a.tune(c.pod)
 	a.record()
 }

@@ -103,11 +103,11 @@ func (r *fakeRuntime) sent() []string {
 }
 
 type setup struct {
-	machine    string
-	host       fs.FS
-	checkpoint string
-	config     func(*config.Config)
-	noKernel   bool
+	machine   string
+	host      fs.FS
+	originals string
+	config    func(*config.Config)
+	noKernel  bool
 }
 
 // withPools sets the pools' division.
@@ -168,7 +168,7 @@ func (n *node) launch(s setup) {
 	}
 	log := logrus.New()
 	log.SetOutput(&n.log)
-	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Checkpoint: s.checkpoint, Log: log}
+	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, Log: log}
 	if s.noKernel {
 		o.Kernel = nil
 	}
@@ -233,7 +233,7 @@ func (n *node) create(name, class string, cpus int) error {
 		delete(n.specs, name)
 		return err
 	}
-	adjust(s, set)
+	adjust(s, set.Settings)
 	for _, u := range updates {
 		n.apply(u)
 	}
@@ -401,7 +401,7 @@ func (n *node) container(name string) status.Container {
 
 // dump is the ledger and the kernel, to be compared before and after.
 func (n *node) dump() string {
-	synctest.Wait() // the checkpoint's writer
+	synctest.Wait()
 	s := n.status()
 	text := fmt.Sprintln(s.Pools)
 	for _, c := range s.Containers {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"runtime/debug"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -33,13 +34,11 @@ func (a *Agent) pass() {
 		a.repair(c, "another writer: the kubelet, systemd or another agent")
 	}
 	a.liftAll()
+	a.compareAll()
 	a.record()
 	a.confine()
 	a.steer()
-	if a.dirty {
-		a.dirty = false
-		a.save(nil)
-	}
+	a.savable(nil)
 }
 
 // repair compares a container with the kernel and writes what differs.
@@ -59,6 +58,9 @@ func (a *Agent) repair(c *container, suspect string) {
 	if want.Unlimited {
 		knobs = append(knobs, plan.Quota)
 	}
+	if c.contest.waits(time.Now()) && !a.onPinned(c) {
+		return
+	}
 	a.observe(c, knobs...)
 	if c.has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.has.Mems == want.Mems) && (c.has.Unlimited || !want.Unlimited) {
 		c.has = want
@@ -66,17 +68,37 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	if c.has.CPUs != known.CPUs || c.has.Mems != known.Mems || known.Unlimited && !c.has.Unlimited {
 		c.drift++
+		c.contest.repaired(time.Now())
 		a.counters.Drift++
 		a.Log.WithFields(logrus.Fields{
 			"container": c.ref,
 			"found":     plan.CPUSet(c.has.CPUs).String() + " on nodes " + plan.CPUSet(c.has.Mems).String(),
 			"want":      plan.CPUSet(want.CPUs).String() + " on nodes " + plan.CPUSet(want.Mems).String(),
 			"suspect":   suspect,
-		}).Warn("Settings of a container were changed, repaired")
+		}).Warn("Settings of a container were changed, repaired" + waitText(c.contest.lost(time.Now())))
 	}
 	if _, err := a.apply(c.changes(want, true)); err == nil {
 		c.has = want
 	}
+}
+
+// waitText says that a repair was the last for a while.
+func waitText(lost bool) string {
+	if lost {
+		return "; as this happens again and again, the next repair waits"
+	}
+	return ""
+}
+
+// onPinned reports whether the kernel shows a container on another's own CPUs,
+// which no contest excuses.
+func (a *Agent) onPinned(c *container) bool {
+	pinned := a.ledger.Pinned()
+	if h, ok := a.ledger.Holder(c.ID); ok {
+		pinned = cpuset.Difference(pinned, h.CPUs)
+	}
+	now, err := a.on(c, pinned)
+	return err == nil && !now.IsEmpty()
 }
 
 // confine keeps the plugin itself off pinned CPUs: in the system set, or with the

@@ -11,103 +11,82 @@ import (
 // unlimited throttles nothing.
 var unlimited = plan.CPUQuota{Quota: -1}
 
-// podQuotas are the CFS quotas of pods' own cgroups that Sluice has lifted, or is
-// about to, by pod UID.
-type podQuotas map[string]*podQuota
-
-type podQuota struct {
-	Path     string        `json:"path"`
-	Original plan.CPUQuota `json:"original"`
-	saved    bool          // the original is on disk
+// podObject names a pod's own cgroup; ok is false where it can't be told.
+func podObject(pod *workload.Pod) (o plan.Object, ok bool) {
+	path, err := cgroupfs.PodPath(pod.CgroupParent)
+	return plan.Object{Path: path, Name: pod.Namespace + "/" + pod.Name, Level: plan.PodLevel}, err == nil && path != "/"
 }
 
 // liftQuota lifts a pod's quota when all its containers have CPUs of their own,
-// and gives it back when that no longer holds. An original is on disk before its
-// file is written.
-func (a *Agent) liftQuota(uid string) {
+// and gives it back when that no longer holds.
+func (a *Agent) liftQuota(pod *workload.Pod) {
 	if a.Kernel == nil || !a.writes() {
 		return
 	}
-	var pod *workload.Pod
-	pinned := true
-	for _, c := range a.order {
-		if c.pod.UID != uid {
-			continue
-		}
-		h, ok := a.ledger.Holder(c.ID)
-		pinned = pinned && ok && !h.CPUs.IsEmpty() && !c.uncontrolled
-		pod = c.pod
+	object, ok := podObject(pod)
+	if !ok {
+		return
 	}
-	switch q := a.pods[uid]; {
-	case pod != nil && pinned:
-		if a.lift(uid, pod.CgroupParent) {
-			a.save(func() { a.liftQuota(uid) })
+	some, pinned := false, true
+	for _, c := range a.order {
+		if c.pod.UID == pod.UID {
+			h, ok := a.ledger.Holder(c.ID)
+			some, pinned = true, pinned && ok && !h.CPUs.IsEmpty() && !c.uncontrolled
 		}
-	case q != nil:
-		a.giveBack(uid, q)
+	}
+	if some && pinned {
+		a.lift(object)
+	} else if _, ok := a.lifted[object.Path]; ok {
+		a.giveBack(object)
 	}
 }
 
 // liftAll does the same for every pod that has, or had, a pin.
 func (a *Agent) liftAll() {
-	uids := map[string]bool{}
+	seen := map[string]bool{}
 	for _, h := range a.ledger.Holders() {
-		if !h.CPUs.IsEmpty() {
-			uids[h.Pod] = true
+		c := a.containers[h.ID]
+		if c == nil || h.CPUs.IsEmpty() {
+			continue
+		}
+		if object, ok := podObject(c.pod); ok && !seen[object.Path] {
+			seen[object.Path] = true
+			a.liftQuota(c.pod)
 		}
 	}
-	for uid := range a.pods {
-		uids[uid] = true
-	}
-	for uid := range uids {
-		a.liftQuota(uid)
+	for path, object := range a.lifted {
+		if !seen[path] {
+			a.giveBack(object)
+		}
 	}
 }
 
-// lift makes a pod's quota unlimited, once the value found is saved. A finite
-// value found later is the kubelet's newer one, and becomes the original.
-func (a *Agent) lift(uid, parent string) (unsaved bool) {
-	path, err := cgroupfs.PodPath(parent)
+// lift makes a pod's quota unlimited. A finite value found later is the kubelet's
+// newer one, and becomes the original.
+func (a *Agent) lift(pod plan.Object) {
+	value, err := a.Kernel.Read(pod.Path, plan.Quota)
 	if err != nil {
-		return false
-	}
-	value, err := a.Kernel.Read(path, plan.Quota)
-	if err != nil {
-		return false // no such cgroup: nothing throttles
+		return // no such cgroup: nothing throttles
 	}
 	found := value.(plan.CPUQuota)
-	if found.Quota < 0 {
-		return false
+	if found.Unlimited() {
+		return
 	}
-	q := a.pods[uid]
-	if q == nil || q.Original != found {
-		q = &podQuota{Path: path, Original: found}
-		a.pods[uid] = q
-	}
-	if !q.saved {
-		return true
-	}
-	a.write(uid, q, found, unlimited, "all containers of the pod have CPUs of their own") //nolint:errcheck // it logs and is tried again
-	return false
+	a.book.Keep(pod, plan.Quota, found)
+	a.lifted[pod.Path] = pod
+	a.apply([]plan.Change{{Object: pod, Knob: plan.Quota, From: found, To: unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }
 
 // giveBack puts a pod's quota back, unless the kubelet has written one since.
-func (a *Agent) giveBack(uid string, q *podQuota) {
-	now, err := a.Kernel.Read(q.Path, plan.Quota)
-	if err == nil && now.(plan.CPUQuota).Unlimited() {
-		err = a.write(uid, q, unlimited, q.Original, "not all containers of the pod have CPUs of their own")
+func (a *Agent) giveBack(pod plan.Object) {
+	original, kept := a.book.Kept(pod.Path, plan.Quota)
+	now, err := a.Kernel.Read(pod.Path, plan.Quota)
+	if err == nil && kept && now.(plan.CPUQuota).Unlimited() {
+		_, err = a.apply([]plan.Change{{Object: pod, Knob: plan.Quota, From: unlimited, To: original, Why: "not all containers of the pod have CPUs of their own"}})
 	}
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		return
 	}
-	delete(a.pods, uid)
-	a.save(nil)
-}
-
-// write sets a pod's quota; what failed is in the log, and the next pass tries
-// again.
-func (a *Agent) write(uid string, q *podQuota, from, to plan.CPUQuota, why string) error {
-	object := plan.Object{Path: q.Path, Name: "pod " + uid, Level: plan.PodLevel}
-	_, err := a.apply([]plan.Change{{Object: object, Knob: plan.Quota, From: from, To: to, Why: why}})
-	return err
+	delete(a.lifted, pod.Path)
+	a.book.Drop(pod.Path, plan.Quota)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
@@ -75,25 +76,26 @@ func TestQuotaGivenBackLater(t *testing.T) {
 
 // TestOriginalOnDiskFirst: no file, no lifted quota.
 func TestOriginalOnDiskFirst(t *testing.T) {
-	s := setup{checkpoint: filepath.Join(t.TempDir(), "missing", "checkpoint")}
+	s := setup{originals: filepath.Join(t.TempDir(), "missing", "originals")}
 	inBubble(t, s, func(t *testing.T, n *node) {
 		n.run("shop/db", "LSR", 2)
 		n.sleep(10 * time.Second)
 		n.expectQuota(shopPod, "2 CPUs")
-		if err := os.Mkdir(filepath.Dir(s.checkpoint), 0o700); err != nil {
+		if err := os.Mkdir(filepath.Dir(s.originals), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		n.pass()
 		n.expectQuota(shopPod, "unlimited")
-		state, err := readCheckpoint(s.checkpoint)
-		if err != nil || state.Pods["shop"].Original != finite(2) || state.Containers["shop/db"].Quota != finite(2) {
-			t.Errorf("the checkpoint has %+v, %v", state, err)
+		for _, path := range []string{shopPod, n.specs["shop/db"].CgroupsPath} {
+			if was, ok := kept(t, s.originals).Kept(path, plan.Quota); !ok || was != plan.Value(finite(2)) {
+				t.Errorf("the quota kept of %s is %v", path, was)
+			}
 		}
 	})
 }
 
 func TestQuotaAcrossRestart(t *testing.T) {
-	s := setup{checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
 	inBubble(t, s, func(_ *testing.T, n *node) {
 		n.run("shop/db", "LSR", 2)
 		n.sleep(2 * time.Second)
@@ -104,45 +106,29 @@ func TestQuotaAcrossRestart(t *testing.T) {
 	})
 }
 
-func TestBadCheckpoints(t *testing.T) {
-	for name, text := range map[string]string{
-		"empty":    "",
-		"half":     `{"sha256":"e3`,
-		"tampered": `{"sha256":"00","state":{"version":1}}`,
-		"newer":    `{"sha256":"a4e7b6b8","state":{"version":99}}`,
-		"null":     "null",
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := setup{checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
-			if err := os.WriteFile(s.checkpoint, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := readCheckpoint(s.checkpoint); err == nil {
-				t.Error("read without an error")
-			}
-			inBubble(t, s, func(t *testing.T, n *node) {
-				n.run("db", "LSR", 2)
-				n.expect(map[string]string{"db": "0-1"})
-				n.pass()
-				n.pass()
-				if _, err := readCheckpoint(s.checkpoint); err != nil {
-					t.Errorf("not replaced: %v", err)
-				}
-			})
-		})
+func kept(t *testing.T, file string) *originals.Book {
+	t.Helper()
+	book, err := originals.Read(file, "")
+	if err != nil {
+		t.Fatal(err)
 	}
+	return book
 }
 
-// FuzzCheckpoint: no file can make the plugin panic.
-func FuzzCheckpoint(f *testing.F) {
-	f.Add([]byte(`{"sha256":"","state":{"version":1,"pods":{"a":null}}}`))
-	file := filepath.Join(f.TempDir(), "checkpoint")
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			t.Fatal(err)
+func TestBadOriginals(t *testing.T) {
+	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
+	if err := os.WriteFile(s.originals, []byte("{}\n{\"path\":"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inBubble(t, s, func(t *testing.T, n *node) {
+		n.run("db", "LSR", 2)
+		n.expect(map[string]string{"db": "0-1"})
+		n.pass()
+		if n.log.count("not read in full") != 1 {
+			t.Error("nobody is told that the originals are lost")
 		}
-		if state, err := readCheckpoint(file); err != nil && len(state.Pods)+len(state.Containers) > 0 {
-			t.Error("an error, and still a state")
+		if len(kept(t, s.originals).All()) == 0 {
+			t.Error("the file was not replaced")
 		}
 	})
 }

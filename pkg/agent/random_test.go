@@ -182,8 +182,8 @@ func TestRandomEvents(t *testing.T) {
 			t.Fatalf("left: %v, %d panics; log:\n%s", s.Containers, s.Counters.Panics, n.log.text.String())
 		}
 		n.loop(func() {
-			if len(n.agent.containers)+len(n.agent.order)+len(n.agent.pods) > 0 {
-				t.Fatalf("left: %d containers, %d in order, %d pods", len(n.agent.containers), len(n.agent.order), len(n.agent.pods))
+			if len(n.agent.containers)+len(n.agent.order)+len(n.agent.lifted) > 0 {
+				t.Fatalf("left: %d containers, %d in order, %d pods", len(n.agent.containers), len(n.agent.order), len(n.agent.lifted))
 			}
 		})
 		for path, g := range n.kernel.groups {

@@ -34,7 +34,7 @@ func (a *Agent) settle(skip string) error {
 	}
 	failed, err := a.apply(changes)
 	for i, c := range moved {
-		if failed[c.path] {
+		if failed.in(c.path) {
 			a.observe(c, plan.CPUs, plan.Mems, plan.Quota)
 			continue
 		}
@@ -73,18 +73,39 @@ func (a *Agent) reaches(c *container) bool {
 
 // touch notes that the container has settings of Sluice's from now on.
 func (a *Agent) touch(c *container) {
-	if !c.touched {
-		c.touched, a.dirty = true, true
+	c.touched = true
+	a.keep(c)
+}
+
+// place is one setting of one cgroup.
+type place struct {
+	path string
+	knob plan.Knob
+}
+
+func placeOf(c *plan.Change) place { return place{c.Object.Path, c.Knob} }
+
+// failures are changes that the kernel refused.
+type failures map[place]error
+
+// in reports whether something of a cgroup was refused.
+func (f failures) in(path string) bool {
+	for at := range f {
+		if at.path == path {
+			return true
+		}
 	}
+	return false
 }
 
 // apply carries out changes in their safe order. A cgroup that is not there is a
 // container that ended, or one that has not started and is asserted when it does.
-func (a *Agent) apply(changes []plan.Change) (failed map[string]bool, err error) {
+func (a *Agent) apply(changes []plan.Change) (failed failures, err error) {
+	changes = a.savable(changes)
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	failed = map[string]bool{}
+	failed = failures{}
 	var refused []error
 	for _, e := range unjoin(a.Kernel.Apply(plan.Order(changes))) {
 		if errors.Is(e, cgroupfs.ErrGone) {
@@ -93,7 +114,7 @@ func (a *Agent) apply(changes []plan.Change) (failed map[string]bool, err error)
 		a.counters.WriteErrors++
 		refused = append(refused, e)
 		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
-			failed[change.Change.Object.Path] = true
+			failed[placeOf(&change.Change)] = e
 		}
 	}
 	a.tell(changes, failed, refused)
@@ -101,19 +122,19 @@ func (a *Agent) apply(changes []plan.Change) (failed map[string]bool, err error)
 }
 
 // tell logs what the kernel refuses once, however often it is tried again.
-func (a *Agent) tell(changes []plan.Change, failed map[string]bool, refused []error) {
-	for _, c := range changes {
-		if !failed[c.Object.Path] {
-			delete(a.refused, c.Object.Path)
+func (a *Agent) tell(changes []plan.Change, failed failures, refused []error) {
+	for i := range changes {
+		if at := placeOf(&changes[i]); failed[at] == nil {
+			delete(a.refused, at)
 		}
 	}
 	for _, e := range refused {
-		change, ok := errors.AsType[*cgroupfs.ChangeError](e)
-		if ok && a.refused[change.Change.Object.Path] == e.Error() {
-			continue
-		}
-		if ok {
-			a.refused[change.Change.Object.Path] = e.Error()
+		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
+			at := placeOf(&change.Change)
+			if a.refused[at] == e.Error() {
+				continue
+			}
+			a.refused[at] = e.Error()
 		}
 		a.Log.WithError(e).Error("Kernel refused a setting; it is tried again, and told again when the reason changes")
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -32,6 +33,7 @@ func (a *Agent) snapshot() *status.Status {
 		Runtime:    a.runtime,
 		Machine:    a.machineStatus(),
 		Neighbours: slices.Clone(a.neighbours),
+		Contested:  a.contested(),
 		Counters:   a.counters,
 	}
 	for _, p := range a.ledger.Pools() {
@@ -73,7 +75,66 @@ func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container
 		Warnings:   slices.Clone(c.warnings),
 		Cgroup:     c.path,
 		Drift:      c.drift,
+		Kernel:     a.kernelStatus(c),
+		Lacks:      lacks(c),
 	}
+}
+
+// kernelStatus is what the container and its pod have been given in the kernel.
+func (a *Agent) kernelStatus(c *container) []status.Kernel {
+	now := time.Now()
+	var all []status.Kernel
+	add := func(level, path string) {
+		t := a.tuned[path]
+		if t == nil {
+			return
+		}
+		for _, k := range t.knobs {
+			entry := status.Kernel{
+				Level: level, Setting: k.Knob.String(), Why: k.Why, Problem: k.problem,
+				Drift: k.drift, Contested: k.contest.lost(now),
+			}
+			if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {
+				entry.Value = e.Wrote.String()
+			} else if k.Value != nil {
+				entry.Value = k.Value.String()
+			}
+			all = append(all, entry)
+		}
+	}
+	add("container", c.path)
+	if pod, ok := podObject(c.pod); ok {
+		add("pod", pod.Path)
+	}
+	return all
+}
+
+func lacks(c *container) []status.Lack {
+	var all []status.Lack
+	for _, n := range c.notes {
+		all = append(all, status.Lack{Key: n.Key, Missing: n.Missing, Text: n.Text})
+	}
+	return all
+}
+
+// contested lists what somebody else keeps changing.
+func (a *Agent) contested() []string {
+	now := time.Now()
+	var all []string
+	for _, c := range a.order {
+		if c.contest.lost(now) {
+			all = append(all, plan.CPUs.String()+" of "+c.ref)
+		}
+	}
+	for _, t := range a.tuned {
+		for _, k := range t.knobs {
+			if k.contest.lost(now) {
+				all = append(all, k.Knob.String()+" of "+t.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 func (a *Agent) machineStatus() status.Machine {

@@ -94,25 +94,23 @@ func (a *Agent) desire() irq.Desire {
 func (a *Agent) steerTo(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 	s := &a.steering
 	s.kept = kept
+	if err := keepAffinities(a.book, kept); err != nil {
+		a.Log.WithError(err).Error("The original CPUs of IRQs can't be noted: they stay where they are")
+		return
+	}
+	if a.savable(nil); a.unsaved {
+		return
+	}
 	s.busy = true
-	a.saves++
-	number, state := a.saves, a.checkpoint()
 	go func() {
-		err := a.disk.write(a.Checkpoint, number, state)
 		var results []irq.Result
-		if err == nil {
-			for _, w := range writes {
-				cpus, err := a.Affinities.Write(w)
-				results = append(results, irq.Result{File: w.File, CPUs: cpus, Err: err})
-			}
+		for _, w := range writes {
+			cpus, err := a.Affinities.Write(w)
+			results = append(results, irq.Result{File: w.File, CPUs: cpus, Err: err})
 		}
 		kept := irq.Settle(kept, results, want)
 		a.post("steer", func() {
 			s.busy = false
-			if err != nil {
-				a.Log.WithError(err).Error("Checkpoint not written: IRQs and workqueues stay where they are until it can be")
-				return
-			}
 			a.steered(want, kept, results)
 		})
 	}()
@@ -121,7 +119,10 @@ func (a *Agent) steerTo(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 // steered takes note of what was written.
 func (a *Agent) steered(want irq.Desire, kept irq.Kept, results []irq.Result) {
 	s := &a.steering
-	s.kept, s.done, s.skipped, a.dirty = kept, want, 0, true
+	s.kept, s.done, s.skipped = kept, want, 0
+	if err := keepAffinities(a.book, kept); err != nil {
+		a.Log.WithError(err).Error("The original CPUs of IRQs can't be noted")
+	}
 	moved := 0
 	var first error
 	for _, r := range results {

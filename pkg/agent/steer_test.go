@@ -75,7 +75,7 @@ type steered struct {
 	stop   func()
 }
 
-func steeredAgent(t *testing.T, kernel *affinities, checkpoint, yaml string) *steered {
+func steeredAgent(t *testing.T, kernel *affinities, file, yaml string) *steered {
 	t.Helper()
 	machine, err := synth.Machine("1 packages 1 nodes 4 cores 2 threads numbering adjacent")
 	if err != nil {
@@ -87,7 +87,7 @@ func steeredAgent(t *testing.T, kernel *affinities, checkpoint, yaml string) *st
 	}
 	log, hook := logtest.NewNullLogger()
 	a := New(Options{
-		Config: cfg, Machine: machine, Log: log, Checkpoint: checkpoint, Affinities: kernel,
+		Config: cfg, Machine: machine, Log: log, Originals: file, Affinities: kernel,
 		Host: fstest.MapFS{"proc/1/comm": {Data: []byte("systemd\n")}},
 	})
 	ctx, stop := context.WithCancel(context.Background())
@@ -159,16 +159,17 @@ const steerBoth = "steer: {irqs: true, workqueues: true}"
 func TestSteering(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		checkpoint := filepath.Join(t.TempDir(), "checkpoint")
+		file := filepath.Join(t.TempDir(), "originals")
 		kernel := newAffinities()
 		kernel.balancer = "17"
 		kernel.before = func(w irq.Write) {
-			state, err := readCheckpoint(checkpoint)
-			if k := state.Affinities[w.File]; err != nil || k.Original != cpuset.MustParse("0-7") || k.Now != w.CPUs {
-				t.Errorf("%s is written, but the checkpoint has %+v, %v", w.File, k, err)
+			var state irq.Kept
+			_, err := kept(t, file).State(affinitiesState, &state)
+			if k := state[w.File]; err != nil || k.Original != cpuset.MustParse("0-7") || k.Now != w.CPUs {
+				t.Errorf("%s is written, but kept is %+v, %v", w.File, k, err)
 			}
 		}
-		s := steeredAgent(t, kernel, checkpoint, steerBoth)
+		s := steeredAgent(t, kernel, file, steerBoth)
 		defer s.stop()
 		s.synchronize()
 		s.passes()
@@ -204,8 +205,8 @@ func TestSteering(t *testing.T) {
 				t.Errorf("%d lines with %q, want %d", got, text, want)
 			}
 		}
-		if state, err := readCheckpoint(checkpoint); err != nil || len(state.Affinities) > 0 {
-			t.Errorf("the checkpoint still has %v, %v", state.Affinities, err)
+		if has, err := kept(t, file).State(affinitiesState, &irq.Kept{}); has || err != nil {
+			t.Errorf("the originals are still kept: %v", err)
 		}
 	})
 }
@@ -271,15 +272,15 @@ func TestOnlyLSEIsSteered(t *testing.T) {
 func TestSteeringOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		checkpoint := filepath.Join(t.TempDir(), "checkpoint")
+		file := filepath.Join(t.TempDir(), "originals")
 		kernel := newAffinities()
-		s := steeredAgent(t, kernel, checkpoint, steerBoth)
+		s := steeredAgent(t, kernel, file, steerBoth)
 		s.synchronize()
 		pinned := s.pin("a")
 		s.passes()
 		s.stop()
 
-		s = steeredAgent(t, kernel, checkpoint, "")
+		s = steeredAgent(t, kernel, file, "")
 		defer s.stop()
 		_, before := kernel.calls()
 		s.passes()
@@ -292,11 +293,11 @@ func TestSteeringOfAnEarlierRun(t *testing.T) {
 	})
 }
 
-func TestNothingIsSteeredWithoutCheckpoint(t *testing.T) {
+func TestNothingIsSteeredWithoutOriginals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "later")
-		s := steeredAgent(t, newAffinities(), filepath.Join(folder, "checkpoint"), steerBoth)
+		s := steeredAgent(t, newAffinities(), filepath.Join(folder, "originals"), steerBoth)
 		defer s.stop()
 		s.synchronize()
 		pinned := s.pin("a")

@@ -47,6 +47,8 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			a.adopt(a.order)
 		})
 		a.claim(a.order)
+		a.forgetGone()
+		a.post("tune", a.tuneAll)
 		a.settled, a.told, a.confined, a.synced = 0, 0, 0, true
 		a.mend()
 		a.settle("") //nolint:errcheck // what failed is in the log and is tried again

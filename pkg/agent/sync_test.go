@@ -33,7 +33,7 @@ func TestRestartMovesNobody(t *testing.T) {
 		for _, keeps := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
 				s := s
-				s.checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+				s.originals = filepath.Join(t.TempDir(), "originals")
 				inBubble(t, s, func(t *testing.T, n *node) {
 					n.run("web", "LS", 1)
 					n.run("free", "", 0)
@@ -45,7 +45,7 @@ func TestRestartMovesNobody(t *testing.T) {
 					n.pass()
 					before := n.dump()
 					if !keeps {
-						os.Remove(s.checkpoint)
+						os.Remove(s.originals)
 					}
 					n.restart(s)
 					if after := n.dump(); after != before {
@@ -176,29 +176,26 @@ func TestDegradedKeepsItsCPUs(t *testing.T) {
 // TestBeforeSynchronize: nothing is given back before the runtime has told what
 // runs.
 func TestBeforeSynchronize(t *testing.T) {
-	s := setup{checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
 	inBubble(t, s, func(t *testing.T, n *node) {
 		n.run("db", "LSR", 2)
 		n.sleep(5 * time.Second)
 		before := n.kernel.String()
-		saved, err := os.ReadFile(s.checkpoint)
-		if err != nil {
-			t.Fatal(err)
-		}
+		saved := kept(t, s.originals).All()
 		n.stop()
 		n.launch(s)
 		n.sleep(time.Minute)
 		if after := n.kernel.String(); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
-		if now, _ := os.ReadFile(s.checkpoint); string(now) != string(saved) {
-			t.Errorf("the checkpoint was overwritten: %s", now)
+		if now := kept(t, s.originals).All(); len(saved) == 0 || !slices.Equal(now, saved) {
+			t.Errorf("the originals were %v, are %v", saved, now)
 		}
 	})
 }
 
 // TestReconnectKeepsOriginals: what a container had is known beyond the end of a
-// connection, without a checkpoint too.
+// connection, without a file too.
 func TestReconnectKeepsOriginals(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
 		n.run("other", "LSR", 1)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -44,7 +45,12 @@ func (a *Agent) forget(id string) {
 		return
 	}
 	delete(a.containers, id)
-	delete(a.refused, c.path)
+	maps.DeleteFunc(a.refused, func(at place, _ string) bool { return at.path == c.path })
+	a.book.Forget(c.path)
+	delete(a.tuned, c.path)
+	if a.Kernel != nil {
+		a.Kernel.Forget(c.path)
+	}
 	a.order = slices.DeleteFunc(a.order, func(other *container) bool { return other == c })
 }
 
@@ -93,10 +99,13 @@ func (a *Agent) findDevices(c *container, r *workload.Request) {
 // settings is an assignment as the runtime is told it. A container that once had
 // a cpuset is told all CPUs by number: the runtime knows no "as the parent".
 func (a *Agent) settings(c *container, as policy.Assignment) Settings {
-	if a.leavesCpusets() || c.uncontrolled {
+	if c.uncontrolled {
 		return Settings{}
 	}
-	s := Settings{CPUs: as.CPUs, Mems: as.Mems, Unlimited: as.Unlimited}
+	if a.leavesCpusets() {
+		return Settings{Carried: c.carried}
+	}
+	s := Settings{CPUs: as.CPUs, Mems: as.Mems, Unlimited: as.Unlimited, Carried: c.carried}
 	if c.touched && s.CPUs.IsEmpty() {
 		s.CPUs = a.ledger.Machine().Online
 	}

@@ -2,11 +2,13 @@ package nri
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
 	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -72,21 +74,53 @@ func resourcesOf(r *api.LinuxResources) workload.Resources {
 // unlimited is the CFS quota that limits nothing, in the OCI spec.
 const unlimited = -1
 
-func adjustmentOf(s agent.Settings) *api.ContainerAdjustment {
-	if (s == agent.Settings{}) {
+func adjustmentOf(a agent.Adjustment) *api.ContainerAdjustment {
+	if (a == agent.Adjustment{}) {
 		return nil
 	}
-	a := &api.ContainerAdjustment{}
+	out := &api.ContainerAdjustment{}
+	write(a.Settings, out)
+	if a.OOMScoreAdj.Set {
+		out.SetLinuxOomScoreAdj(&a.OOMScoreAdj.Value)
+	}
+	return out
+}
+
+// resources is what adjustments and updates have in common.
+type resources interface {
+	SetLinuxCPUSetCPUs(string)
+	SetLinuxCPUSetMems(string)
+	SetLinuxCPUShares(uint64)
+	SetLinuxCPUQuota(int64)
+	SetLinuxCPUPeriod(int64)
+	SetLinuxMemoryLimit(int64)
+	AddLinuxUnified(key, value string)
+}
+
+func write(s agent.Settings, to resources) {
 	if !s.CPUs.IsEmpty() {
-		a.SetLinuxCPUSetCPUs(s.CPUs.String())
+		to.SetLinuxCPUSetCPUs(s.CPUs.String())
 	}
 	if !s.Mems.IsEmpty() {
-		a.SetLinuxCPUSetMems(s.Mems.String())
+		to.SetLinuxCPUSetMems(s.Mems.String())
 	}
-	if s.Unlimited {
-		a.SetLinuxCPUQuota(unlimited)
+	if s.Unlimited || s.Quota.Unlimited() {
+		to.SetLinuxCPUQuota(unlimited)
+	} else if s.Quota.Quota > 0 {
+		to.SetLinuxCPUQuota(s.Quota.Quota.Microseconds())
+		to.SetLinuxCPUPeriod(s.Quota.Period.Microseconds())
 	}
-	return a
+	if s.Shares > 0 {
+		to.SetLinuxCPUShares(uint64(s.Shares))
+	}
+	if s.Memory > 0 {
+		to.SetLinuxMemoryLimit(int64(s.Memory))
+	}
+	for file, value := range map[string]plan.Bytes{"memory.min": s.MemoryMin, "memory.low": s.MemoryLow, "memory.high": s.MemoryHigh} {
+		if value > 0 {
+			to.AddLinuxUnified(file, strconv.FormatInt(int64(value), 10))
+		}
+	}
 }
 
 func updatesOf(updates []agent.Update) []*api.ContainerUpdate {
@@ -102,15 +136,7 @@ func updatesOf(updates []agent.Update) []*api.ContainerUpdate {
 
 func updateOf(u agent.Update) *api.ContainerUpdate {
 	out := &api.ContainerUpdate{ContainerId: u.ContainerID}
-	if !u.CPUs.IsEmpty() {
-		out.SetLinuxCPUSetCPUs(u.CPUs.String())
-	}
-	if !u.Mems.IsEmpty() {
-		out.SetLinuxCPUSetMems(u.Mems.String())
-	}
-	if u.Unlimited {
-		out.SetLinuxCPUQuota(unlimited)
-	}
+	write(u.Settings, out)
 	return out
 }
 

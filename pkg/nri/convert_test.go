@@ -3,10 +3,13 @@ package nri
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -85,25 +88,43 @@ func TestStates(t *testing.T) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	cpus, mems := cpuset.Of(0, 1, 2, 5), cpuset.Of(1)
+	limit := plan.CPUQuota{Quota: 150 * time.Millisecond, Period: 100 * time.Millisecond}
 	for name, c := range map[string]struct {
-		settings   agent.Settings
-		cpus, mems string
-		quota      *api.OptionalInt64
+		settings agent.Settings
+		want     *api.LinuxResources
 	}{
-		"CPUs":  {settings: agent.Settings{CPUs: cpus}, cpus: "0-2,5"},
-		"nodes": {settings: agent.Settings{Mems: mems}, mems: "1"},
-		"all":   {settings: agent.Settings{CPUs: cpus, Mems: mems, Unlimited: true}, cpus: "0-2,5", mems: "1", quota: api.Int64(int64(-1))},
+		"CPUs":  {agent.Settings{CPUs: cpus}, &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5"}}},
+		"nodes": {agent.Settings{Mems: mems}, &api.LinuxResources{Cpu: &api.LinuxCPU{Mems: "1"}}},
+		"all": {
+			agent.Settings{CPUs: cpus, Mems: mems, Unlimited: true},
+			&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5", Mems: "1", Quota: api.Int64(int64(-1))}},
+		},
+		"batch": {
+			agent.Settings{Carried: agent.Carried{Shares: 1536, Quota: limit, Memory: 1 << 20}},
+			&api.LinuxResources{
+				Cpu:    &api.LinuxCPU{Shares: api.UInt64(uint64(1536)), Quota: api.Int64(int64(150000)), Period: api.UInt64(uint64(100000))},
+				Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 20))},
+			},
+		},
+		"memory": {
+			agent.Settings{Carried: agent.Carried{MemoryMin: 1 << 20, MemoryLow: 2 << 20, MemoryHigh: 3 << 20}},
+			&api.LinuxResources{Unified: map[string]string{"memory.min": "1048576", "memory.low": "2097152", "memory.high": "3145728"}},
+		},
 	} {
-		for kind, got := range map[string]*api.LinuxCPU{
-			"adjustment": adjustmentOf(c.settings).GetLinux().GetResources().GetCpu(),
-			"update":     updateOf(agent.Update{ContainerID: "c", Settings: c.settings}).GetLinux().GetResources().GetCpu(),
+		for kind, got := range map[string]*api.LinuxResources{
+			"adjustment": adjustmentOf(agent.Adjustment{Settings: c.settings}).GetLinux().GetResources(),
+			"update":     updateOf(agent.Update{ContainerID: "c", Settings: c.settings}).GetLinux().GetResources(),
 		} {
-			if got.GetCpus() != c.cpus || got.GetMems() != c.mems || (got.GetQuota() == nil) != (c.quota == nil) || got.GetQuota().GetValue() != c.quota.GetValue() || got.GetShares() != nil {
-				t.Errorf("%s of %s: %v", kind, name, got)
+			if !proto.Equal(got, c.want) {
+				t.Errorf("%s of %s: %v, want %v", kind, name, got, c.want)
 			}
 		}
 	}
-	if got := adjustmentOf(agent.Settings{}); got != nil {
+	score := agent.Adjustment{OOMScoreAdj: workload.Some(0)}
+	if got := adjustmentOf(score).GetLinux().GetOomScoreAdj(); got == nil || got.GetValue() != 0 {
+		t.Errorf("an OOM score of 0 is %v", got)
+	}
+	if got := adjustmentOf(agent.Adjustment{}); got != nil {
 		t.Errorf("nothing to set, and still %v", got)
 	}
 	if got := updatesOf(nil); got != nil {

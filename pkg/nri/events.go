@@ -24,11 +24,11 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 
 // CreateContainer adjusts a container before it exists.
 func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	settings, updates, err := p.agent.CreateContainer(podOf(pod), containerOf(c))
+	adjustment, updates, err := p.agent.CreateContainer(podOf(pod), containerOf(c))
 	if err != nil {
 		return nil, nil, err
 	}
-	return adjustmentOf(settings), updatesOf(updates), nil
+	return adjustmentOf(adjustment), updatesOf(updates), nil
 }
 
 // StartContainer comes when the container's cgroup exists and its process waits

@@ -22,6 +22,7 @@ type Status struct {
 	Pools      []Pool                `json:"pools"`
 	Containers []Container           `json:"containers"`
 	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
+	Contested  []string              `json:"contested,omitempty"` // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
 	Counters   Counters              `json:"counters"`
 }
 
@@ -82,7 +83,28 @@ type Container struct {
 	Settings   []workload.Setting `json:"settings,omitempty"`
 	Warnings   []string           `json:"warnings,omitempty"`
 	Cgroup     string             `json:"cgroup,omitempty"`
-	Drift      int                `json:"drift"` // times somebody else's change was repaired
+	Drift      int                `json:"drift"` // times somebody else's change of its CPUs or memory nodes was repaired
+	Kernel     []Kernel           `json:"kernel,omitempty"`
+	Lacks      []Lack             `json:"lacks,omitempty"`
+}
+
+// Kernel is one kernel setting of a container or of its pod, besides CPUs and
+// memory nodes.
+type Kernel struct {
+	Level     string `json:"level"`   // "pod" or "container"
+	Setting   string `json:"setting"` // "cpu.burst"
+	Value     string `json:"value"`   // what it is to be
+	Why       string `json:"why"`
+	Problem   string `json:"problem,omitempty"`   // why the kernel does not have it
+	Drift     int    `json:"drift"`               // times somebody else's change was repaired
+	Contested bool   `json:"contested,omitempty"` // somebody else changes it again and again: repairs wait
+}
+
+// Lack is something asked for that this node has in another way, or not at all.
+type Lack struct {
+	Key     string `json:"key"` // "cpu-burst"
+	Missing bool   `json:"missing"`
+	Text    string `json:"text"`
 }
 
 // Counters count since the plugin started.

@@ -36,9 +36,46 @@ func explainText(s *status.Status, containers []status.Container) string {
 			{"cgroup", or(c.Cgroup, "unknown")},
 			{"id", c.ID},
 		})
+		kernelText(&out, c)
 		reasons(&out, "  ", c.Settings, c.Warnings)
 	}
 	return out.String()
+}
+
+// kernelText lists what was set in the kernel, by which mechanism, and what this
+// node lacks of what was asked for.
+func kernelText(out *strings.Builder, c *status.Container) {
+	if len(c.Kernel) > 0 {
+		rows := [][]string{{"KERNEL", "OF", "VALUE", "WHY"}}
+		for _, k := range c.Kernel {
+			why := k.Why
+			if k.Problem != "" {
+				why += "; NOT SET: " + k.Problem
+			}
+			if k.Drift > 0 {
+				why += "; " + count(k.Drift, "change") + " by others repaired"
+			}
+			if k.Contested {
+				why += "; somebody else changes it again and again, so repairs wait"
+			}
+			rows = append(rows, []string{k.Setting, k.Level, k.Value, why})
+		}
+		out.WriteString("\n")
+		table(out, "  ", columns, rows)
+	}
+	if len(c.Lacks) == 0 {
+		return
+	}
+	rows := [][]string{{"ASKED", "HERE"}}
+	for _, l := range c.Lacks {
+		text := l.Text
+		if l.Missing {
+			text = "missing: " + text
+		}
+		rows = append(rows, []string{l.Key, text})
+	}
+	out.WriteString("\n")
+	table(out, "  ", columns, rows)
 }
 
 func cpusText(cpus cpuset.Set) string { return cpuList(cpus, "all that its pod may use") }

@@ -64,7 +64,7 @@ nothing: containers keep what they have, and the next start finds them.`,
 	f.StringVar(&o.index, "index", "50", "NRI plugin index, two digits: plugins are called in their order")
 	f.StringVar(&o.name, "name", "sluice", "NRI plugin name")
 	f.StringVar(&o.hostRoot, "host-root", "/", "folder that holds the host's /sys and /proc")
-	f.StringVar(&o.stateDir, "state-dir", "", "folder for the checkpoint (default: the configuration's)")
+	f.StringVar(&o.stateDir, "state-dir", "", "folder for original values (default: the configuration's)")
 	f.StringVar(&o.statusSocket, "status-socket", "", "unix socket for sluice status, explain and plan (default: the configuration's)")
 	f.StringVar(&o.logLevel, "log-level", "", "debug, info, warn or error (default: the configuration's)")
 	return cmd
@@ -200,8 +200,8 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 func (o *runOptions) newAgent(cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
 	options := agent.Options{
 		Config: cfg, Machine: machine, Host: os.DirFS(o.hostRoot), Version: version(), Log: log,
-		Checkpoint: filepath.Join(stateDir, "checkpoint.json"),
-		Confine:    confine,
+		Originals: filepath.Join(stateDir, originalsFile),
+		Confine:   confine,
 	}
 	affinities, err := irq.Open(o.hostRoot)
 	if err != nil {

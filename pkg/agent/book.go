@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"io/fs"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/originals"
+	"github.com/sluice-dev/sluice/pkg/plan"
+)
+
+// affinitiesState is the name of the IRQs' and workqueues' originals in the book.
+const affinitiesState = "affinities"
+
+// load opens the book of originals; a line that is lost or corrupt costs only its
+// own value.
+func (a *Agent) load() {
+	book, err := originals.Open(a.Originals, BootID(a.Host))
+	if err != nil {
+		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
+	}
+	a.book = book
+	var kept irq.Kept
+	if _, err := book.State(affinitiesState, &kept); err != nil {
+		a.Log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")
+	}
+	a.steering.kept = kept
+	for _, e := range book.All() {
+		if e.Object.Level == plan.PodLevel && e.Knob == plan.Quota && e.Wrote == nil {
+			a.lifted[e.Object.Path] = e.Object
+		}
+	}
+}
+
+// keepAffinities notes the originals of IRQs and workqueues.
+func keepAffinities(book *originals.Book, kept irq.Kept) error {
+	if len(kept) == 0 {
+		return book.KeepState(affinitiesState, nil)
+	}
+	return book.KeepState(affinitiesState, kept)
+}
+
+// BootID is the kernel's id of this boot, "" where it tells none.
+func BootID(host fs.FS) string {
+	text, _ := fs.ReadFile(host, "proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text))
+}
+
+// keep notes a container's originals, before the first write: all of its pod's
+// CPUs and memory, and the kubelet's quota.
+func (a *Agent) keep(c *container) {
+	if c.path == "" {
+		return
+	}
+	all := plan.CPUSet{}
+	a.book.Keep(c.object(), plan.CPUs, all)
+	want, _ := a.ledger.Assignment(c.ID)
+	if !want.Mems.IsEmpty() {
+		a.book.Keep(c.object(), plan.Mems, all)
+	}
+	if want.Unlimited && c.quota.Quota > 0 {
+		a.book.Keep(c.object(), plan.Quota, c.quota)
+	}
+}
+
+// recall tells a found container what was done to it: on an earlier connection
+// of this run, or in the run before.
+func (a *Agent) recall(c, before *container) {
+	if before != nil {
+		c.touched, c.quota, c.drift, c.contest = before.touched, before.quota, before.drift, before.contest
+		return
+	}
+	if _, ok := a.book.Kept(c.path, plan.CPUs); ok {
+		c.touched = true
+	}
+	if quota, ok := a.book.Kept(c.path, plan.Quota); ok {
+		c.quota = quota.(plan.CPUQuota)
+	}
+}
+
+// forgetGone lets the originals of containers go that ended while nobody told.
+func (a *Agent) forgetGone() {
+	here := make(map[string]bool, len(a.order))
+	for _, c := range a.order {
+		here[c.path] = true
+	}
+	for _, e := range a.book.All() {
+		if e.Object.Level == plan.ContainerLevel && !here[e.Object.Path] {
+			a.book.Forget(e.Object.Path)
+		}
+	}
+}
+
+// savable leaves out what must not be written while the originals can't be kept:
+// all but CPUs and memory nodes, whose original is always all.
+func (a *Agent) savable(changes []plan.Change) []plan.Change {
+	err := a.book.Flush()
+	if err == nil {
+		a.unsaved = false
+		return changes
+	}
+	if !a.unsaved {
+		a.unsaved = true
+		a.Log.WithError(err).Error("Original values can't be written to disk: only CPUs and memory nodes are set until they can be")
+	}
+	var safe []plan.Change
+	for _, c := range changes {
+		if c.Knob == plan.CPUs || c.Knob == plan.Mems {
+			safe = append(safe, c)
+		}
+	}
+	return safe
+}

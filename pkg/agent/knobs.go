@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// compare returns the changes that a cgroup lacks by the kernel's own word. What
+// it had before is in the book before any of them is made.
+func (a *Agent) compare(t *tuned) []plan.Change {
+	var changes []plan.Change
+	for _, k := range t.knobs {
+		have, err := a.Kernel.Read(t.Path, k.Knob)
+		if errors.Is(err, cgroupfs.ErrGone) {
+			return nil
+		}
+		if err != nil {
+			k.problem = err.Error()
+			continue
+		}
+		want, ok := a.target(t, k, have)
+		if !ok {
+			continue
+		}
+		if a.Kernel.Same(k.Knob, want, have) {
+			k.withdrawn, k.problem = false, ""
+			continue
+		}
+		if a.isDrift(t, k, have) && !a.repairs(t, k, want, have) {
+			continue
+		}
+		k.withdrawn = false
+		a.book.Wrote(t.Path, k.Knob, want)
+		changes = append(changes, plan.Change{Object: t.Object, Knob: k.Knob, From: have, To: want, Why: k.Why})
+	}
+	return changes
+}
+
+// target is the value that a knob is to have; ok is false where it is left to
+// somebody else. The value found is kept as the original at first, and again where
+// somebody has written a newer one while a resize was under way.
+func (a *Agent) target(t *tuned, k *knob, have plan.Value) (want plan.Value, ok bool) {
+	e, kept := a.book.Entry(t.Path, k.Knob)
+	switch {
+	case !kept:
+		original := a.untouched(t, k.Knob, have)
+		if owned(k.Knob, original) {
+			k.problem = "left alone: somebody else has set it to " + original.String() + ", likely the kubelet's MemoryQoS"
+			return nil, false
+		}
+		a.book.Keep(t.Object, k.Knob, original)
+		e.Value = original
+	case k.withdrawn && !a.Kernel.Same(k.Knob, e.Value, have) && (e.Wrote == nil || !a.Kernel.Same(k.Knob, e.Wrote, have)):
+		a.book.Keep(t.Object, k.Knob, have)
+		e.Value = have
+	}
+	if k.Knob == plan.Idle && (!kept || k.withdrawn) {
+		a.keepWeight(t.Object)
+	}
+	if k.Percent == 0 {
+		return k.Value, true
+	}
+	shares, _ := e.Value.(plan.Shares)
+	return min(max(shares*plan.Shares(k.Percent)/100, minShares), maxShares), true
+}
+
+// The bounds of cpu.shares (kernel/sched/sched.h).
+const (
+	minShares plan.Shares = 2
+	maxShares plan.Shares = 262144
+)
+
+// untouched is what a cgroup would have without Sluice: what is found, but for
+// what the runtime has set for Sluice when it made the cgroup.
+func (a *Agent) untouched(t *tuned, k plan.Knob, found plan.Value) plan.Value {
+	for _, c := range a.order {
+		if t.Level == plan.ContainerLevel && c.path == t.Path {
+			if original, ok := c.unadjusted[k]; ok {
+				return original
+			}
+		}
+	}
+	return found
+}
+
+// owned reports whether a memory protection has another writer: it is not what
+// the kernel gives a new cgroup.
+func owned(k plan.Knob, original plan.Value) bool {
+	switch k {
+	case plan.MemoryMin, plan.MemoryLow:
+		return original != plan.Value(plan.Bytes(0))
+	case plan.MemoryHigh:
+		return original != plan.Value(plan.Max)
+	}
+	return false
+}
+
+// keepWeight keeps the weight of a cgroup that becomes idle: the kernel resets it
+// when idle ends (sched_group_set_idle in kernel/sched/fair.c).
+func (a *Agent) keepWeight(o plan.Object) {
+	if weight, err := a.Kernel.Read(o.Path, plan.Weight); err == nil {
+		a.book.Keep(o, plan.Weight, weight)
+	}
+}
+
+// isDrift reports whether somebody else has changed what Sluice had written.
+func (a *Agent) isDrift(t *tuned, k *knob, have plan.Value) bool {
+	e, kept := a.book.Entry(t.Path, k.Knob)
+	return kept && e.Wrote != nil && !k.withdrawn && k.problem == "" && !a.Kernel.Same(k.Knob, e.Wrote, have)
+}
+
+// repairs counts a drift and reports whether it is to be repaired now.
+func (a *Agent) repairs(t *tuned, k *knob, want, have plan.Value) bool {
+	now := time.Now()
+	if k.contest.waits(now) {
+		return false
+	}
+	k.drift++
+	k.contest.repaired(now)
+	a.counters.Drift++
+	log := a.Log.WithFields(logrus.Fields{
+		"cgroup": t.Name, "setting": k.Knob.String(), "found": have.String(), "want": want.String(),
+	})
+	log.Warn("A setting was changed by somebody else, repaired" + waitText(k.contest.lost(now)))
+	return true
+}
+
+// letGo gives a knob's original back.
+func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
+	changes, err := back(a.Kernel, a.book, o, k)
+	if err != nil || len(changes) == 0 {
+		a.book.Drop(o.Path, k)
+		delete(a.leaving, place{o.Path, k})
+		return nil
+	}
+	for i := range changes {
+		a.leaving[placeOf(&changes[i])] = o
+	}
+	return changes
+}
+
+// resizeTime is how long a resize may take before its pod is set again without
+// word of its end.
+const resizeTime = 2 * time.Second
+
+// withdraw gives back what would make the kernel refuse a resize of the pod: its
+// bursts, since no quota can go below them, and idle, under which no weight can be
+// written. The kubelet's new weight of the pod becomes the original.
+func (a *Agent) withdraw(pod *workload.Pod) {
+	if !a.tunes() {
+		return
+	}
+	var changes []plan.Change
+	for _, t := range a.tuned {
+		if t.pod != pod.UID {
+			continue
+		}
+		a.resizing[pod.UID] = time.Now().Add(resizeTime)
+		for _, k := range t.knobs {
+			switch k.Knob {
+			case plan.Burst, plan.Idle:
+				if e, ok := a.book.Entry(t.Path, k.Knob); ok && e.Wrote != nil {
+					changes = append(changes, plan.Change{Object: t.Object, Knob: k.Knob, From: e.Wrote, To: e.Value, Why: "a resize is under way"})
+				}
+				if weight, ok := a.book.Kept(t.Path, plan.Weight); ok && k.Knob == plan.Idle {
+					changes = append(changes, plan.Change{Object: t.Object, Knob: plan.Weight, To: weight, Why: "a resize is under way"})
+				}
+				k.withdrawn = true
+			case plan.Weight:
+				k.withdrawn = true
+			}
+		}
+	}
+	a.change(changes)
+}
+
+// resized sets a pod again after a resize.
+func (a *Agent) resized(pod *workload.Pod) {
+	delete(a.resizing, pod.UID)
+	a.tune(pod)
+}

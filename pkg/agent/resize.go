@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// UpdateContainer answers a change of the container's resources with what the
+// container is to have then; a resize that can't be granted fails, and the old
+// grant stands.
+func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []Update, err error) {
+	err = a.do("UpdateContainer", func() error {
+		c, ok := a.containers[spec.ID]
+		if !ok {
+			c = a.found(pod, spec, nil)
+			a.adopt([]*container{c})
+			a.claim([]*container{c})
+		}
+		if err := a.resize(c, change); err != nil {
+			a.Log.WithField("container", c.ref).WithError(err).Warn("Resize refused, the old grant stands")
+			if a.writes() {
+				return c.failed("resize of ", err)
+			}
+		}
+		a.withdraw(c.pod)
+		updates = append(a.updates(c.ID), a.own(c)...)
+		a.quiet()
+		return nil
+	})
+	return updates, err
+}
+
+// resize brings the ledger, and then the other containers, to the container's new
+// resources. On an error everything is as it was.
+func (a *Agent) resize(c *container, change workload.Resources) error {
+	h, ok := a.ledger.Holder(c.ID)
+	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
+		return nil
+	}
+	old, done := c.Resources, false
+	c.Resources = old.With(change)
+	defer func() {
+		if !done {
+			c.Resources = old
+		}
+	}()
+	as, err := a.regrant(c)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !done {
+			a.ledger.Undo()
+			a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+		}
+	}()
+	if err := a.carryOut(c, h.CPUs, as); err != nil {
+		return err
+	}
+	done = true
+	c.keepQuota()
+	if c.touched {
+		a.keep(c)
+	}
+	a.mend() // what it gave back may be what another pin lacks
+	if as.CPUs != h.CPUs && h.Request.Class.Pinned() {
+		a.counters.Resized++
+		a.Log.WithFields(logrus.Fields{"container": c.ref, "from": h.CPUs.String(), "cpus": as.CPUs.String()}).Info("Container resized")
+	}
+	return nil
+}
+
+// carryOut brings a resize to the kernel: a pin that grows waits until the others
+// have left, one that shrinks leaves before they come.
+func (a *Agent) carryOut(c *container, from cpuset.Set, as policy.Assignment) error {
+	if from.SubsetOf(as.CPUs) {
+		if err := a.evacuate(c); err != nil {
+			return err
+		}
+		if err := a.assert(c); err != nil && !as.CPUs.IsEmpty() {
+			return err
+		}
+		return nil
+	}
+	err := a.settle("")
+	if err != nil && a.reaches(c) && c.has.CPUs != as.CPUs {
+		return err
+	}
+	return nil
+}
+
+func (a *Agent) regrant(c *container) (policy.Assignment, error) {
+	r, err := a.request(c)
+	if err != nil {
+		return policy.Assignment{}, err
+	}
+	as, err := a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
+	if policy.IsShortage(err) && a.reclaim(c) {
+		as, err = a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
+	}
+	return as, err
+}
+
+// own is the container's own part of the reply to its update.
+func (a *Agent) own(c *container) []Update {
+	want, ok := a.ledger.Assignment(c.ID)
+	if !ok || !a.writes() {
+		return nil
+	}
+	a.carry(c)
+	set := a.settings(c, want)
+	if (set == Settings{}) {
+		return nil
+	}
+	c.recorded = set
+	return []Update{{ContainerID: c.ID, Settings: set}}
+}
+
+// PostUpdateContainer looks at what the runtime has written, and repairs it.
+func (a *Agent) PostUpdateContainer(id string) error {
+	return a.do("PostUpdateContainer", func() error {
+		if c, ok := a.containers[id]; ok {
+			a.repair(c, "a runtime update")
+			a.liftQuota(c.pod)
+			a.resized(c.pod)
+		}
+		return nil
+	})
+}
+
+// UpdatePod notes a pod's new resources. The kubelet has written the pod's own
+// cgroup by then: its quota is lifted again where it was. Its containers' updates
+// follow: what could stand in their way is given back until the next passes.
+func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
+	return a.do("UpdatePodSandbox", func() error {
+		for _, c := range a.order {
+			if c.PodID == podID {
+				c.pod.Resources = c.pod.Resources.With(change)
+				a.liftQuota(c.pod)
+				a.withdraw(c.pod)
+			}
+		}
+		return nil
+	})
+}

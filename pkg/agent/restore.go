@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/originals"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Restored is what Restore has done, in words: one line a setting.
+type Restored struct {
+	Changes []plan.Change // given back
+	Newer   []string      // left alone: somebody else has changed it since
+	IRQs    int           // affinities given back
+}
+
+// Restore gives back all that the book keeps, while no plugin runs. What failed
+// stays in the book, and the error says why. With dry nothing is changed.
+func Restore(kernel Kernel, affinities Affinities, online cpuset.Set, book *originals.Book, dry bool) (Restored, error) {
+	var r Restored
+	for _, e := range book.All() {
+		if kernel == nil {
+			break
+		}
+		changes, err := back(kernel, book, e.Object, e.Knob)
+		switch {
+		case errors.Is(err, cgroupfs.ErrGone):
+			book.Forget(e.Object.Path)
+		case err == nil && len(changes) == 0 && e.Wrote != nil:
+			r.Newer = append(r.Newer, fmt.Sprintf("%s of %s", e.Knob, e.Object.Name))
+			book.Drop(e.Object.Path, e.Knob)
+		default:
+			r.Changes = append(r.Changes, changes...)
+		}
+	}
+	var kept irq.Kept
+	if _, err := book.State(affinitiesState, &kept); err != nil {
+		return r, fmt.Errorf("the original CPUs of IRQs: %w", err)
+	}
+	r.IRQs = len(kept)
+	if dry {
+		return r, nil
+	}
+	var errs []error
+	if kernel != nil {
+		errs = append(errs, restoreCgroups(kernel, book, r.Changes))
+	}
+	if len(kept) > 0 && affinities != nil {
+		errs = append(errs, restoreAffinities(affinities, online, kept, book))
+	}
+	errs = append(errs, book.Flush())
+	return r, errors.Join(errs...)
+}
+
+func restoreCgroups(kernel Kernel, book *originals.Book, changes []plan.Change) error {
+	err := kernel.Apply(plan.Order(changes))
+	failed := failures{}
+	for _, e := range unjoin(err) {
+		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok && !errors.Is(e, cgroupfs.ErrGone) {
+			failed[placeOf(&change.Change)] = e
+		}
+	}
+	for i := range changes {
+		if at := placeOf(&changes[i]); failed[at] == nil {
+			book.Drop(at.path, at.knob)
+		}
+	}
+	var errs []error
+	for _, e := range failed {
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}
+
+func restoreAffinities(affinities Affinities, online cpuset.Set, kept irq.Kept, book *originals.Book) error {
+	found, err := affinities.Read()
+	want := irq.Desire{Online: online}
+	kept, writes := irq.Plan(found, err == nil, kept, want)
+	results := make([]irq.Result, len(writes))
+	for i, w := range writes {
+		cpus, failed := affinities.Write(w)
+		results[i] = irq.Result{File: w.File, CPUs: cpus, Err: failed}
+		err = errors.Join(err, failed)
+	}
+	kept = irq.Settle(kept, results, want)
+	return errors.Join(err, keepAffinities(book, kept))
+}
+
+// back returns the changes that give a setting's original back, where the kernel
+// still shows what Sluice wrote: a newer value is somebody else's and stays.
+func back(kernel Kernel, book *originals.Book, o plan.Object, k plan.Knob) ([]plan.Change, error) {
+	e, kept := book.Entry(o.Path, k)
+	if !kept {
+		return nil, nil
+	}
+	have, err := kernel.Read(o.Path, k)
+	if err != nil {
+		return nil, err
+	}
+	const why = "Sluice lets it go"
+	change := plan.Change{Object: o, Knob: k, From: have, To: e.Value, Why: why}
+	switch {
+	case k == plan.CPUs, k == plan.Mems:
+		return []plan.Change{change}, nil
+	case k == plan.Quota && e.Wrote == nil: // lifted
+		if have.(plan.CPUQuota).Unlimited() {
+			return []plan.Change{change}, nil
+		}
+		return nil, nil
+	case e.Wrote == nil || !kernel.Same(k, e.Wrote, have):
+		return nil, nil
+	}
+	changes := []plan.Change{change}
+	if weight, kept := book.Kept(o.Path, plan.Weight); kept && k == plan.Idle {
+		changes = append(changes, plan.Change{Object: o, Knob: plan.Weight, To: weight, Why: why})
+	}
+	return changes, nil
+}

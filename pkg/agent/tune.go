@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/tune"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// tuned is a cgroup with settings of Sluice's besides CPUs and memory nodes.
+type tuned struct {
+	plan.Object
+	pod   string // UID; "" above the pods
+	knobs []*knob
+}
+
+// knob is one setting of a cgroup.
+type knob struct {
+	tune.Setting
+	withdrawn bool   // given back for the time of a resize
+	problem   string // why the kernel doesn't have it; "" where it has
+	drift     int
+	contest   contest
+}
+
+// tunes reports whether settings besides CPUs and memory nodes are written.
+func (a *Agent) tunes() bool { return a.Kernel != nil && a.writes() }
+
+// tune brings the cgroups of a pod and of its containers to what they ask for,
+// by what the kernel shows, and gives back what is asked for no more.
+func (a *Agent) tune(pod *workload.Pod) {
+	if !a.tunes() {
+		return
+	}
+	members := a.members(pod)
+	p := tune.Pod{QoS: pod.QoS(), Containers: make([]tune.Container, len(members))}
+	for i, c := range members {
+		p.Containers[i] = a.tunable(c)
+	}
+	settings := tune.For(&a.Node, &p)
+	var changes []plan.Change
+	if object, ok := podObject(pod); ok {
+		changes = append(changes, a.want(object, pod.UID, settings.Pod)...)
+	}
+	for i, c := range members {
+		c.notes = settings.Notes[i]
+		changes = append(changes, a.want(c.object(), pod.UID, settings.Containers[i])...)
+	}
+	a.change(changes)
+}
+
+// members are the pod's containers that have a cgroup to write.
+func (a *Agent) members(pod *workload.Pod) []*container {
+	var members []*container
+	for _, c := range a.order {
+		if c.pod.UID == pod.UID && c.started && a.reaches(c) {
+			members = append(members, c)
+		}
+	}
+	return members
+}
+
+// tunable is a container as its settings depend on it.
+func (a *Agent) tunable(c *container) tune.Container {
+	t := tune.Container{Quota: c.quota, MemoryLimit: c.Resources.MemoryLimit}
+	if h, ok := a.ledger.Holder(c.ID); ok {
+		t.Request, t.Own = h.Request, !h.CPUs.IsEmpty()
+	}
+	return t
+}
+
+// carry notes which of a new or resized container's settings go through the
+// runtime, and what it would have without them.
+func (a *Agent) carry(c *container) {
+	c.carried = Carried{}
+	if a.Kernel == nil || c.uncontrolled {
+		return
+	}
+	for _, s := range tune.For(&a.Node, &tune.Pod{QoS: c.pod.QoS(), Containers: []tune.Container{a.tunable(c)}}).Containers[0] {
+		c.carried.set(s, a.Node.Features.Knobs[s.Knob].V2)
+	}
+	r := c.Resources
+	limit, memory := unlimited, plan.Max
+	if c.quota.Quota > 0 {
+		limit = c.quota
+	}
+	if r.MemoryLimit > 0 {
+		memory = plan.Bytes(r.MemoryLimit)
+	}
+	c.unadjusted = map[plan.Knob]plan.Value{}
+	for _, original := range []struct {
+		knob    plan.Knob
+		carried bool
+		value   plan.Value
+	}{
+		{plan.Weight, c.carried.Shares != 0, max(minShares, plan.Shares(r.Shares))},
+		{plan.Quota, c.carried.Quota != plan.CPUQuota{}, limit},
+		{plan.MemoryMax, c.carried.Memory != 0, memory},
+		{plan.MemoryMin, c.carried.MemoryMin != 0, plan.Bytes(0)},
+		{plan.MemoryLow, c.carried.MemoryLow != 0, plan.Bytes(0)},
+		{plan.MemoryHigh, c.carried.MemoryHigh != 0, plan.Max},
+	} {
+		if original.carried {
+			c.unadjusted[original.knob] = original.value
+		}
+	}
+}
+
+// set takes a setting that a runtime can carry.
+func (r *Carried) set(s tune.Setting, v2 bool) {
+	switch v := s.Value.(type) {
+	case plan.Shares:
+		if s.Knob == plan.Weight {
+			r.Shares = v
+		}
+	case plan.CPUQuota:
+		r.Quota = v
+	case plan.Bytes:
+		switch {
+		case s.Knob == plan.MemoryMax:
+			r.Memory = v
+		case !v2: // "unified" fails the container there
+		case s.Knob == plan.MemoryMin:
+			r.MemoryMin = v
+		case s.Knob == plan.MemoryLow:
+			r.MemoryLow = v
+		case s.Knob == plan.MemoryHigh:
+			r.MemoryHigh = v
+		}
+	}
+}
+
+// want notes what a cgroup is to have, and returns the changes that it takes.
+func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.Change {
+	t := a.tuned[o.Path]
+	if t == nil {
+		if len(settings) == 0 {
+			return nil
+		}
+		t = &tuned{Object: o, pod: pod}
+		a.tuned[o.Path] = t
+	}
+	var changes []plan.Change
+	for _, k := range t.knobs {
+		if !slices.ContainsFunc(settings, func(s tune.Setting) bool { return s.Knob == k.Knob }) {
+			changes = append(changes, a.letGo(t.Object, k.Knob)...)
+		}
+	}
+	old := t.knobs
+	t.knobs = make([]*knob, len(settings))
+	for i, s := range settings {
+		t.knobs[i] = &knob{}
+		if at := slices.IndexFunc(old, func(k *knob) bool { return k.Knob == s.Knob }); at >= 0 {
+			t.knobs[i] = old[at]
+		}
+		t.knobs[i].Setting = s
+		delete(a.leaving, place{o.Path, s.Knob})
+	}
+	if len(settings) == 0 {
+		delete(a.tuned, o.Path)
+	}
+	return append(changes, a.compare(t)...)
+}
+
+// change makes changes and notes which of them failed.
+func (a *Agent) change(changes []plan.Change) {
+	failed, _ := a.apply(changes) //nolint:errcheck // told, and tried again by the next pass
+	for i := range changes {
+		at := placeOf(&changes[i])
+		err := failed[at]
+		if _, leaving := a.leaving[at]; leaving && err == nil && !a.unsaved {
+			delete(a.leaving, at)
+			a.book.Drop(at.path, at.knob)
+			continue
+		}
+		if k := a.knob(at); k != nil {
+			k.problem = ""
+			if err != nil {
+				k.problem = err.Error()
+			}
+		}
+	}
+}
+
+// knob is what is wanted of one setting, nil where nothing is.
+func (a *Agent) knob(at place) *knob {
+	if t := a.tuned[at.path]; t != nil {
+		for _, k := range t.knobs {
+			if k.Knob == at.knob {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// tuneAll does the same for every pod, after a connection has told what runs.
+func (a *Agent) tuneAll() {
+	seen := map[string]bool{}
+	for _, c := range a.order {
+		if !seen[c.pod.UID] {
+			seen[c.pod.UID] = true
+			a.tune(c.pod)
+		}
+	}
+	a.letGoGone(seen)
+}
+
+// letGoGone gives back what an earlier run has set for pods that have nothing now.
+func (a *Agent) letGoGone(pods map[string]bool) {
+	var changes []plan.Change
+	for path, t := range a.tuned {
+		if t.pod != "" && !pods[t.pod] {
+			changes = append(changes, a.want(t.Object, t.pod, nil)...)
+			delete(a.tuned, path)
+		}
+	}
+	for _, e := range a.book.All() {
+		if a.tuned[e.Object.Path] == nil && (e.Wrote != nil || e.Knob > plan.Quota) {
+			changes = append(changes, a.letGo(e.Object, e.Knob)...)
+		}
+	}
+	a.change(changes)
+}
+
+// compareAll compares every cgroup that has settings with the kernel, but for
+// those of pods that are being resized.
+func (a *Agent) compareAll() {
+	now := time.Now()
+	var changes []plan.Change
+	for uid, until := range a.resizing {
+		if now.After(until) {
+			delete(a.resizing, uid)
+		}
+	}
+	for at, o := range a.leaving {
+		changes = append(changes, a.letGo(o, at.knob)...)
+	}
+	for _, t := range a.tuned {
+		if _, resizing := a.resizing[t.pod]; !resizing {
+			changes = append(changes, a.compare(t)...)
+		}
+	}
+	a.change(changes)
+}

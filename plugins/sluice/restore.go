@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/originals"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// originalsFile is the file in the state folder that keeps original values.
+const originalsFile = "originals.jsonl"
+
+func newRestore() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "restore",
+		Short: "Give back every kernel setting that Sluice has changed",
+		Long: `Give back every kernel setting that Sluice has changed: containers get all CPUs
+and memory nodes, quotas, weights, bursts and all else are as they were. A value
+that somebody else has written since is left alone.
+
+Stopping the plugin changes nothing, so that a restart moves nothing. Restore is
+for its removal: stop the plugin first.`,
+		Example: `  # what would be given back
+  sluice restore --dry-run
+
+  systemctl stop sluice && sluice restore`,
+		Args: cobra.NoArgs,
+	}
+	configFile := c.Flags().StringP("config", "c", "", "configuration `file` (default: the shipped defaults)")
+	stateDir := c.Flags().String("state-dir", "", "`folder` with the original values (default: the configuration's)")
+	hostRoot := c.Flags().String("host-root", "/", "`folder` that holds the host's /sys and /proc")
+	dry := c.Flags().Bool("dry-run", false, "tell, and change nothing")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		cfg, err := loadConfig(*configFile)
+		if err != nil {
+			return err
+		}
+		dir := cmp.Or(*stateDir, cfg.StateDir)
+		if !*dry {
+			unlock, err := lock(dir)
+			if err != nil {
+				return err
+			}
+			defer unlock()
+		}
+		restored, err := restore(dir, *hostRoot, *dry)
+		fmt.Fprint(c.OutOrStdout(), restoredText(restored, *dry))
+		if err != nil {
+			return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
+		}
+		return nil
+	}
+	return c
+}
+
+func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) {
+	host := os.DirFS(hostRoot)
+	book, bad := originals.Read(filepath.Join(stateDir, originalsFile), agent.BootID(host))
+	defer func() {
+		if !dry {
+			err = errors.Join(err, book.Close())
+		}
+		err = errors.Join(bad, err)
+	}()
+	machine, err := sysfs.Read(host)
+	if err != nil {
+		return r, fmt.Errorf("reading the machine below %s: %w", hostRoot, err)
+	}
+	affinities, err := irq.Open(hostRoot)
+	if err != nil {
+		return r, err
+	}
+	var kernel agent.Kernel
+	driver, err := cgroupfs.Open(hostRoot)
+	switch {
+	case err == nil:
+		defer driver.Close() //nolint:errcheck // nothing is left to lose
+		kernel = driver
+	case !errors.Is(err, cgroupfs.ErrNoCgroups):
+		return r, err
+	}
+	return agent.Restore(kernel, affinities, machine.Online, book, dry)
+}
+
+// restoredText tells people what was, or would be, given back.
+func restoredText(r agent.Restored, dry bool) string {
+	var out strings.Builder
+	if len(r.Changes)+len(r.Newer)+r.IRQs == 0 {
+		return "Nothing to give back: Sluice has changed nothing since the node was started.\n"
+	}
+	if len(r.Changes) > 0 {
+		rows := [][]string{{"WHERE", "SETTING", "FROM", "TO"}}
+		for _, c := range r.Changes {
+			rows = append(rows, []string{c.Object.Name, c.Knob.String(), valueText(c.From), c.To.String()})
+		}
+		table(&out, "", columns, rows)
+		out.WriteString("\n")
+	}
+	verb := "given back"
+	if dry {
+		verb = "to be given back"
+	}
+	fmt.Fprintf(&out, "%s %s", count(len(r.Changes), "setting"), verb)
+	if r.IRQs > 0 {
+		fmt.Fprintf(&out, ", and the CPUs of %s", count(r.IRQs, "IRQ"))
+	}
+	out.WriteString(".\n")
+	if len(r.Newer) > 0 {
+		paragraph(&out, "", "Left alone, as somebody else has changed them since: "+strings.Join(r.Newer, ", ")+".")
+	}
+	return out.String()
+}
+
+func valueText(v fmt.Stringer) string {
+	if v == nil {
+		return "unknown"
+	}
+	return v.String()
+}
