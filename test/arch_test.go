@@ -23,8 +23,8 @@ const module = "github.com/sluice-dev/sluice"
 func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
-		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/coresched", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
-		"pkg/neighbour", "pkg/nri", "pkg/procfs", "pkg/reclaim", "pkg/resctrl", "pkg/sim", "pkg/state", "pkg/status",
+		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/coresched", "pkg/doctor", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
+		"pkg/neighbour", "pkg/nri", "pkg/originals", "pkg/procfs", "pkg/reclaim", "pkg/resctrl", "pkg/sim", "pkg/state", "pkg/status",
 		"pkg/watermark", "pkg/web",
 	}
 }

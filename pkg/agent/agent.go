@@ -127,11 +127,11 @@ type container struct {
 	path         string // cgroup; "" where it can't be told
 	uncontrolled bool   // accounted only: a VM runtime's
 	started      bool
-	has          policy.Assignment        // in the kernel, as far as Sluice knows
-	touched      bool                     // Sluice has given it a cpuset: "all" must be written, not left out
-	recorded     Settings                 // what the runtime's own record holds
-	quota        plan.CPUQuota            // CFS quota that Sluice lifted or may lift; zero where there is none
-	attempts     int                      // failed slow-lane updates to the present desire
+	has          policy.Assignment // in the kernel, as far as Sluice knows
+	touched      bool              // Sluice has given it a cpuset: "all" must be written, not left out
+	recorded     Settings          // what the runtime's own record holds
+	quota        plan.CPUQuota     // CFS quota that Sluice lifted or may lift; zero where there is none
+	attempts     int               // failed slow-lane updates to the present desire
 	carried      Carried
 	unadjusted   map[plan.Knob]plan.Value // what the runtime would have set without Sluice
 	notes        []tune.Note              // what this node lacks of what is asked for
