@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/reclaim"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -32,6 +33,7 @@ type Kernel interface {
 	Read(path string, knob plan.Knob) (plan.Value, error)
 	Populated(path string) (bool, error)
 	GiveBack(path string, cpus cpuset.Set) error
+	Processes(path string) ([]int, error)
 	// Same reports whether the kernel shows have where want was written, which it
 	// may round.
 	Same(knob plan.Knob, want, have plan.Value) bool
@@ -82,6 +84,9 @@ type Options struct {
 	Affinities Affinities             // nil where IRQs and workqueues can't be steered
 	Originals  string                 // file that keeps original values; "" keeps them in memory alone
 	Node       tune.Node              // what this kernel has
+	Cores      Cores                  // nil without core scheduling
+	Watermarks Watermarks             // nil where the node's watermarks can't be written
+	Reclaimer  Reclaimer              // nil where the kernel can't reclaim on request
 	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
 	Version    string
 	Log        logrus.FieldLogger
@@ -104,9 +109,10 @@ type Agent struct {
 	book       *originals.Book
 	unsaved    bool // told that originals can't be written
 	lane       slowLane
-	tuned      map[string]*tuned     // by cgroup
-	leaving    map[place]plan.Object // settings whose originals the kernel hasn't got back yet
-	resizing   map[string]time.Time  // pods by UID, and until when their bursts are given back
+	tuned      map[string]*tuned         // by cgroup
+	leaving    map[place]plan.Object     // settings whose originals the kernel hasn't got back yet
+	targets    map[string]reclaim.Target // that the reclaimer was given
+	resizing   map[string]time.Time      // pods by UID, and until when their bursts are given back
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
@@ -134,7 +140,8 @@ type container struct {
 	attempts     int               // failed slow-lane updates to the present desire
 	carried      Carried
 	unadjusted   map[plan.Knob]plan.Value // what the runtime would have set without Sluice
-	notes        []tune.Note              // what this node lacks of what is asked for
+	reclaim      tune.Reclaim
+	notes        []tune.Note // what this node lacks of what is asked for
 	warnings     []string
 	drift        int
 	contest      contest
@@ -160,6 +167,7 @@ func New(o Options) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	defer close(a.closed)
 	a.load()
+	a.raiseWatermarks()
 	a.meet(neighbour.Detect(a.Host))
 	go a.lookAround(ctx)
 	pass := time.NewTicker(a.Config.DriftInterval)
@@ -167,6 +175,7 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			a.leaveWatermarks()
 			if err := a.book.Close(); err != nil {
 				a.Log.WithError(err).Error("Original values not written")
 			}

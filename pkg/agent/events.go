@@ -27,13 +27,16 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 				a.counters.Refused++
 			}
 		}()
-		if err := a.admit(c); err != nil {
+		err := a.admit(c)
+		if err == nil {
+			err = a.prepare(c)
+		}
+		if err != nil {
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container refused")
 			return c.failed("", err)
 		}
 		placed = true
 		if a.writes() {
-			a.carry(c)
 			reply.Settings = a.settings(c, c.has)
 			c.recorded = reply.Settings
 			if (reply.Settings != Settings{Carried: c.carried}) {
@@ -182,6 +185,7 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 		if !ok {
 			c = a.track(pod, spec)
 		}
+		c.PID = spec.PID
 		started := false
 		defer func() {
 			if !started {
@@ -218,6 +222,7 @@ func (a *Agent) start(c *container) error {
 	}
 	a.liftQuota(c.pod)
 	a.tune(c.pod)
+	a.join(c)
 	return nil
 }
 

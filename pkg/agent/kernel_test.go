@@ -56,6 +56,8 @@ func (*fakeKernel) Same(_ plan.Knob, want, have plan.Value) bool { return want =
 
 func (*fakeKernel) Forget(string) {}
 
+func (*fakeKernel) Processes(string) ([]int, error) { return nil, nil }
+
 func (k *fakeKernel) Apply(changes []plan.Change) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

