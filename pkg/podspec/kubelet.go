@@ -25,7 +25,7 @@ func (r resources) none() bool {
 	return or0(r.Requests.CPU)+or0(r.Requests.Memory)+or0(r.Limits.CPU)+or0(r.Limits.Memory) == 0
 }
 
-func or0(q *quantity) quantity {
+func or0(q *amount) amount {
 	if q == nil {
 		return 0
 	}
@@ -91,10 +91,10 @@ func (r resources) linux() workload.Resources {
 
 // times is the amount times n, rounded down. Amounts over a billion, which are no
 // CPUs, count as that.
-func (q quantity) times(n int64) int64 { return int64(min(q, 1e12)) * n / 1000 }
+func (q amount) times(n int64) int64 { return int64(min(q, 1e12)) * n / 1000 }
 
 // shares is MilliCPUToShares of pkg/kubelet/cm.
-func shares(cpu quantity) uint64 {
+func shares(cpu amount) uint64 {
 	const least, most = 2, 262144
 	return uint64(min(max(cpu.times(1024), least), most))
 }

@@ -65,8 +65,8 @@ type resources struct {
 // amounts are a resource list without what neither the kubelet's cgroups nor the
 // QoS class depend on; nil is an amount that is not there.
 type amounts struct {
-	CPU    *quantity `yaml:"cpu"`
-	Memory *quantity `yaml:"memory"`
+	CPU    *amount `yaml:"cpu"`
+	Memory *amount `yaml:"memory"`
 }
 
 // textMap is a map of labels or annotations, whose values the API server takes

@@ -1,4 +1,4 @@
-package podspec
+package quantity
 
 import (
 	"math/big"
@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParseQuantity(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, milli := range map[string]int64{
 		"0": 0, "1": 1000, "100m": 100, "0.5": 500, ".5": 500, "1.": 1000, "+2": 2000, "01": 1000,
@@ -17,7 +17,7 @@ func TestParseQuantity(t *testing.T) {
 		"1e3": 1e6, "1E3": 1e6, "1.5e-1": 150, "12e+2": 1200e3,
 		"1u": 1, "1n": 1, "1001u": 2, "0.0001": 1, // rounded up, as Quantity.MilliValue does
 	} {
-		got, err := parseQuantity(text)
+		got, err := Parse(text)
 		if err != nil || int64(got) != milli {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, milli)
 		}
@@ -26,48 +26,48 @@ func TestParseQuantity(t *testing.T) {
 		"", " ", "1 ", "m", ".", "1.2.3", "-1", "0x10", "1_000", "1K", "1ki", "1mi", "1Mb", "1e", "1e3m", "e3", "1E", "9Pi", "1e30", "1e999999999",
 		"1e31", "1/2", "Inf", "1KiMi", "1nu",
 	} {
-		if got, err := parseQuantity(text); err == nil {
+		if got, err := Parse(text); err == nil {
 			t.Errorf("%q is taken as %d", text, got)
 		}
 	}
 }
 
-func TestQuantityValueRoundsUp(t *testing.T) {
+func TestValueRoundsUp(t *testing.T) {
 	t.Parallel()
-	for milli, value := range map[quantity]int64{0: 0, 1: 1, 999: 1, 1000: 1, 1001: 2, maxMilli: maxMilli/1000 + 1} {
-		if got := milli.value(); got != value {
+	for milli, value := range map[Amount]int64{0: 0, 1: 1, 999: 1, 1000: 1, 1001: 2, maxMilli: maxMilli/1000 + 1} {
+		if got := milli.Value(); got != value {
 			t.Errorf("%d: %d, want %d", milli, got, value)
 		}
 	}
 }
 
 // Any number of milliunits is read back whichever way it is written.
-func TestParseQuantityReadsEveryForm(t *testing.T) {
+func TestParseReadsEveryForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		milli := rapid.Int64Range(0, maxMilli).Draw(t, "milli")
 		plain := new(big.Rat).SetFrac64(milli, 1000).FloatString(3)
 		for _, text := range []string{plain, plain + "e0", strconv.FormatInt(milli, 10) + "m", strconv.FormatInt(milli, 10) + "e-3"} {
-			if got, err := parseQuantity(text); err != nil || int64(got) != milli {
+			if got, err := Parse(text); err != nil || int64(got) != milli {
 				t.Fatalf("%q: %d, %v; want %d", text, got, err, milli)
 			}
 		}
 	})
 }
 
-func FuzzParseQuantity(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, text := range []string{"100m", "1.5Gi", "1e3", "-1", "1E", "0.0001n", "99999999999999999999"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseQuantity(text)
+		got, err := Parse(text)
 		if err != nil {
 			return
 		}
-		if got < 0 || got.value() < 0 {
+		if got < 0 || got.Value() < 0 {
 			t.Fatalf("%q: %d", text, got)
 		}
-		if again, err := parseQuantity(strconv.FormatInt(int64(got), 10) + "m"); err != nil || again != got {
+		if again, err := Parse(strconv.FormatInt(int64(got), 10) + "m"); err != nil || again != got {
 			t.Fatalf("%q is %dm, and that is %d, %v", text, got, again, err)
 		}
 	})
