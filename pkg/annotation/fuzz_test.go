@@ -81,9 +81,11 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 		}
 		rules.Defaults.Guaranteed = rapid.SampledFrom([]workload.Class{workload.LSE, workload.LSR, workload.LS}).Draw(t, "default")
 		if rapid.Bool().Draw(t, "classified") {
-			classify(rapid.SampledFrom(keyNames[:placementKeys]).Draw(t, "set"), rapid.SampledFrom(someValues).Draw(t, "to"), "smt", "full-core")(&rules)
-			if rules.Classify[0].Set["class"] == "SYSTEM" || rules.Classify[0].Set["exclusive"] == "node" {
-				rules.Classify = nil // what the config gives needs no authorization
+			name := rapid.SampledFrom(keyNames[:placementKeys]).Draw(t, "set")
+			g, err := Give(name, rapid.SampledFrom(someValues).Draw(t, "to"))
+			if err == nil && g.Text != "SYSTEM" && g.Text != "node" { // what the config gives needs no authorization
+				rules.Classify = []Classification{{Set: given("smt", "full-core")}}
+				rules.Classify[0].Set[name] = g
 			}
 		}
 		qos := rapid.SampledFrom([]workload.QoS{workload.Guaranteed, workload.Burstable, workload.BestEffort, workload.UnknownQoS}).Draw(t, "qos")

@@ -1,7 +1,17 @@
 package annotation
 
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
 // Katalyst's annotations; see katalyst-api's pkg/consts.
 const (
+	katalystDomain = "katalyst.kubewharf.io"
 	katalystQoS    = "katalyst.kubewharf.io/qos_level"
 	katalystCPU    = "katalyst.kubewharf.io/cpu_enhancement"
 	katalystMemory = "katalyst.kubewharf.io/memory_enhancement"
@@ -32,21 +42,31 @@ func (r *reader) katalyst() {
 	}
 	if text, ok := r.pod.Annotations[katalystCPU]; ok {
 		var cpu struct {
-			Pool string `json:"cpuset_pool"`
+			Pool    string `json:"cpuset_pool"`
+			Burst   string `json:"cpu_burst_policy"`
+			Percent number `json:"cpu_burst_percent"`
 		}
-		// Katalyst makes a pool of any name; a node that hasn't got it serves the
-		// pod from the default pool.
-		if r.json(fromKatalystCPU, text, &cpu) && cpu.Pool != "" {
-			r.ask(ask{key: poolKey, value: cpu.Pool, source: fromKatalystCPU, origin: katalyst, soft: true})
+		if r.json(fromKatalystCPU, text, &cpu) {
+			// Katalyst makes a pool of any name; a node that hasn't got it serves
+			// the pod from the default pool.
+			if cpu.Pool != "" {
+				r.ask(ask{key: poolKey, value: cpu.Pool, source: fromKatalystCPU, origin: katalyst, soft: true})
+			}
+			r.katalystBurst(cpu.Burst, string(cpu.Percent))
 		}
 	}
 	if text, ok := r.pod.Annotations[katalystMemory]; ok {
 		var memory struct {
-			Binding   flag `json:"numa_binding"`
-			Exclusive flag `json:"numa_exclusive"`
+			Binding   flag   `json:"numa_binding"`
+			Exclusive flag   `json:"numa_exclusive"`
+			Priority  number `json:"oom_priority"`
 		}
+		if !r.json(fromKatalystMemory, text, &memory) {
+			return
+		}
+		r.katalystPriority(string(memory.Priority))
 		// numa_exclusive means something only together with numa_binding.
-		if !r.json(fromKatalystMemory, text, &memory) || !bool(memory.Binding) {
+		if !bool(memory.Binding) {
 			return
 		}
 		r.ask(ask{key: numaKey, value: "single", said: "numa_binding", source: fromKatalystMemory, origin: katalyst})
@@ -63,4 +83,58 @@ type flag bool
 func (f *flag) UnmarshalJSON(text []byte) error {
 	*f = string(text) == `"true"` || string(text) == "true"
 	return nil
+}
+
+// number is a number, quoted as Katalyst wants it or not.
+type number string
+
+func (n *number) UnmarshalJSON(text []byte) error {
+	*n = number(strings.Trim(string(text), `"`))
+	return nil
+}
+
+// katalystBurst reads the burst. Katalyst's default policy leaves the node as it
+// is, and its default percentage is 100.
+func (r *reader) katalystBurst(policy, percent string) {
+	a := ask{key: cpuBurstKey, said: policy, source: fromKatalystCPU, origin: katalyst}
+	switch policy {
+	case "", "default":
+		return
+	case "closed", "none":
+		a.value = "off"
+	case "dynamic":
+		a.value = "auto"
+	case "static":
+		n, err := strconv.ParseFloat(cmp.Or(percent, "100"), 64)
+		if err != nil || n < 0 || n > maxBurst {
+			r.refuse(&ask{source: fromKatalystCPU, value: percent}, fmt.Sprintf("cpu_burst_percent must be a number, 0 to %d", maxBurst))
+			return
+		}
+		if a.value = strconv.Itoa(int(n)) + "%"; n < 1 {
+			a.value = "off"
+		}
+	default:
+		a.soft = true
+		r.refuse(&a, "is not a cpu_burst_policy that Sluice knows: closed, default, static or dynamic")
+		return
+	}
+	r.ask(a)
+}
+
+// katalystPriority reads oom_priority: -300 is none, else -100 to 300, the higher
+// killed later. Its steps of 100 are Katalyst's levels; the kernel knows 0 to 12.
+func (r *reader) katalystPriority(text string) {
+	const none, least, most = -300, -100, 300
+	if text == "" {
+		return
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || (n < least || n > most) && n != none {
+		r.refuse(&ask{source: fromKatalystMemory, value: text}, fmt.Sprintf("oom_priority must be a whole number, %d to %d, or %d for none", least, most, none))
+		return
+	}
+	if n != none {
+		m := workload.MemoryQoS{Priority: workload.Some((n - least) * 12 / (most - least))}
+		r.tuning(memoryQoSKey, spellMemory(&m), workload.Tuning{Memory: m}, fromKatalystMemory, katalyst)
+	}
 }

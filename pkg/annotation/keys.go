@@ -11,7 +11,8 @@ const maxLength = 4096
 
 type key uint8
 
-// The own keys, those that place a container first.
+// The keys: the own ones, of which those that place a container come first; those
+// that only the config may give; and what only a dialect says.
 const (
 	classKey key = iota
 	poolKey
@@ -25,20 +26,46 @@ const (
 	exclusiveKey
 	exclusiveGroupKey
 
-	placementKeys // how many keys place a container; those from here on have no effect yet
+	cpuBurstKey
+	cpuIdentityKey
+	coreSchedKey
+	memoryQoSKey
+	rdtClassKey // a dialect's also gives a share of the pod's own
+	ioKey
+	priorityKey
+	requiredKey
+	allowKey
+	evictKey
+
+	weightKey
+	oomScoreKey
+	netClassKey
+
+	batchKey
+
+	placementKeys = cpuBurstKey // how many keys place a container
+	ownKeys       = weightKey   // how many keys a pod may say
+	givenKeys     = batchKey    // how many keys the config may give
 )
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-
 	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "priority", "required", "allow", "evict",
+	"weight", "oom-score", "net-class",
+	"batch-resources",
 }
+
+// Keys lists the keys that a pod may say, without their domain.
+func Keys() []string { return keyNames[:ownKeys:ownKeys] }
+
+// GivenKeys lists the keys that only the config may give.
+func GivenKeys() []string { return keyNames[ownKeys:givenKeys:givenKeys] }
 
 func (k key) String() string { return keyNames[k] }
 
-// keyOf finds a key by its name without the domain.
+// keyOf finds a key that the config may give by its name without the domain.
 func keyOf(name string) (key, bool) {
-	for i, known := range keyNames {
+	for i, known := range keyNames[:givenKeys] {
 		if name == known {
 			return key(i), true
 		}
@@ -49,12 +76,23 @@ func keyOf(name string) (key, bool) {
 // appliesTo reports whether a key means something to containers of a class.
 func (k key) appliesTo(class workload.Class) bool {
 	switch k {
-	case classKey, memoryNodesKey:
-		return true
-	case poolKey:
+	case poolKey, batchKey:
 		return class == workload.LS || class == workload.BE
+	case cpuBurstKey: // LSE and LSR have no quota
+		return class == workload.LS
+	case cpusKey, cpusetKey, numaKey, smtKey, l3Key, nearKey, exclusiveKey, exclusiveGroupKey:
+		return class.Pinned()
 	}
-	return class.Pinned()
+	return true
+}
+
+// inPool reports whether a pool may give a key to its containers.
+func (k key) inPool() bool {
+	switch k {
+	case cpuIdentityKey, weightKey, rdtClassKey, ioKey, oomScoreKey, netClassKey:
+		return true
+	}
+	return false
 }
 
 // origin is where an ask comes from, in order of precedence.
@@ -71,8 +109,9 @@ const (
 type ask struct {
 	key    key
 	value  string
-	said   string // the pod's own words, where value translates a dialect's
-	source string // for people: "annotation cpus.sluice.dev/pod"
+	parsed *workload.Request // the value's meaning, where it was read before
+	said   string            // the pod's own words, where value translates a dialect's
+	source string            // for people: "annotation cpus.sluice.dev/pod"
 	origin origin
 	soft   bool // a preference: where it can't be honoured, it is ignored with a warning
 }

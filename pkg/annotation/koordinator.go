@@ -11,6 +11,7 @@ import (
 
 // Koordinator's labels and annotations; see its apis/extension.
 const (
+	koordDomain   = "koordinator.sh"
 	koordQoS      = "koordinator.sh/qosClass"
 	koordPriority = "koordinator.sh/priority-class"
 	koordSpec     = "scheduling.koordinator.sh/resource-spec"
@@ -23,6 +24,24 @@ const (
 // koordinator gathers what Koordinator's webhook and scheduler wrote. Like
 // Koordinator, it passes over a class and a policy that it doesn't know.
 func (r *reader) koordinator() {
+	if len(r.pod.Labels) > 0 {
+		r.koordinatorClass()
+		r.koordinatorLabels()
+	}
+	if !r.inKoordinator {
+		return
+	}
+	if text, ok := r.pod.Annotations[koordSpec]; ok {
+		r.koordinatorSpec(text)
+	}
+	if text, ok := r.pod.Annotations[koordStatus]; ok {
+		r.koordinatorStatus(text)
+	}
+	r.koordinatorKnobs()
+}
+
+func (r *reader) koordinatorClass() {
+	priority := r.pod.Labels[koordPriority]
 	if class := r.pod.Labels[koordQoS]; class != "" {
 		a := ask{key: classKey, value: class, source: "label " + koordQoS, origin: koordinator}
 		if _, err := workload.ParseClass(class); err == nil {
@@ -31,16 +50,16 @@ func (r *reader) koordinator() {
 			a.soft = true
 			r.refuse(&a, "is not a class; the classes are LSE, LSR, LS, BE and SYSTEM")
 		}
-	} else if p := r.pod.Labels[koordPriority]; p == "koord-batch" || p == "koord-free" {
+	} else if priority == "koord-batch" || priority == "koord-free" {
 		// Pods of these priorities run on reclaimed resources and are BE by
 		// Koordinator's webhook.
-		r.ask(ask{key: classKey, value: "BE", said: p, source: "label " + koordPriority, origin: koordinator})
+		r.ask(ask{key: classKey, value: "BE", said: priority, source: "label " + koordPriority, origin: koordinator})
 	}
-	if text, ok := r.pod.Annotations[koordSpec]; ok {
-		r.koordinatorSpec(text)
-	}
-	if text, ok := r.pod.Annotations[koordStatus]; ok {
-		r.koordinatorStatus(text)
+	// Of each band of priorities, the lowest.
+	for _, band := range [...]struct{ class, lowest string }{{"koord-prod", "9000"}, {"koord-mid", "7000"}, {"koord-batch", "5000"}, {"koord-free", "3000"}} {
+		if priority != "" && priority == band.class {
+			r.ask(ask{key: priorityKey, value: band.lowest, said: priority, source: "label " + koordPriority, origin: koordinator})
+		}
 	}
 }
 

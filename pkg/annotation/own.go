@@ -9,9 +9,10 @@ import (
 // maxUnknown bounds how many unknown keys of one pod are spelled out.
 const maxUnknown = 5
 
-// own gathers the pod's own annotations for the container.
+// own gathers the pod's own annotations for the container, and sees which dialects
+// its annotations speak.
 func (r *reader) own() {
-	var found [len(keyNames)]struct {
+	var found [ownKeys]struct {
 		name, value string
 		rank        uint8
 	}
@@ -19,10 +20,13 @@ func (r *reader) own() {
 	asked := false
 	for name, value := range r.pod.Annotations {
 		base, scope, scoped := strings.Cut(name, "/")
-		if !strings.HasSuffix(base, domain) || len(base) > len(domain) && base[len(base)-len(domain)-1] != '.' {
+		if !within(base, domain) {
+			r.inKoordinator = r.inKoordinator || within(base, koordDomain)
+			r.inKatalyst = r.inKatalyst || base == katalystDomain
 			continue
 		}
 		k, known := keyOf(strings.TrimSuffix(base, "."+domain))
+		known = known && k < ownKeys
 		container, forContainer := strings.CutPrefix(scope, "container.")
 		rank := uint8(1)
 		switch {
@@ -47,14 +51,15 @@ func (r *reader) own() {
 	}
 	for k := range found {
 		f := &found[k]
-		switch {
-		case f.rank == 0:
-		case key(k) >= placementKeys:
-			r.warn("annotation "+f.name, "has no effect in this version of Sluice")
-		default:
+		if f.rank > 0 {
 			r.ask(ask{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation})
 		}
 	}
+}
+
+// within reports whether a name is a domain, or one below it.
+func within(name, domain string) bool {
+	return strings.HasSuffix(name, domain) && (len(name) == len(domain) || name[len(name)-len(domain)-1] == '.')
 }
 
 // unknown refuses keys of the own domain that don't exist, in alphabetical
@@ -70,13 +75,13 @@ func (r *reader) unknown(names []string) {
 		base, scope, _ := strings.Cut(name, "/")
 		short := strings.TrimSuffix(strings.TrimSuffix(base, domain), ".")
 		a := ask{source: "annotation " + quote(name), value: r.pod.Annotations[name]}
-		if _, known := keyOf(short); known {
+		if k, known := keyOf(short); known && k < ownKeys {
 			r.refuse(&a, "is not a key that Sluice knows: after the slash comes pod or container.NAME"+more)
 			continue
 		}
 		if short == "" {
 			short = scope
 		}
-		r.refuse(&a, unknown(short)+more)
+		r.refuse(&a, unknown(short, Keys())+more)
 	}
 }

@@ -17,8 +17,7 @@ type Facts struct {
 // Request is what the container asks for. The error joins one *Invalid for
 // each value that can't be honoured; the request is then the zero value.
 func (r *Rules) Request(facts Facts, pod *workload.Pod, c *workload.Container) (workload.Request, []Warning, error) {
-	var space [8]ask
-	in := reader{rules: r, facts: facts, pod: pod, container: c, asks: space[:0]}
+	in := reader{rules: r, facts: facts, pod: pod, container: c}
 	in.gather()
 	in.req.Milli, in.exact = workload.CPURequest(pod, c.Resources)
 	in.req.Memory, _ = workload.MemoryRequest(pod, c, facts.Memory)
@@ -36,6 +35,8 @@ type reader struct {
 	pod       *workload.Pod
 	container *workload.Container
 
+	inKoordinator, inKatalyst bool // there are annotations of it
+
 	asks     []ask // in order of precedence
 	exact    bool  // req.Milli is the whole request
 	class    ask   // what gave the class
@@ -51,21 +52,15 @@ func (r *reader) gather() {
 	if r.rules.Dialects.Koordinator {
 		r.koordinator()
 	}
-	if r.rules.Dialects.Katalyst {
+	if r.rules.Dialects.Katalyst && r.inKatalyst {
 		r.katalyst()
 	}
 	for i := range r.rules.Classify {
 		rule := &r.rules.Classify[i]
-		if !rule.matches(r.pod) {
-			continue
+		if rule.matches(r.pod) {
+			r.give(rule.Set, "config classify rule "+strconv.Itoa(i+1))
+			break
 		}
-		source := "config classify rule " + strconv.Itoa(i+1)
-		for name, value := range rule.Set {
-			if k, ok := keyOf(name); ok && k < placementKeys {
-				r.ask(ask{key: k, value: value, source: source, origin: config})
-			}
-		}
-		break
 	}
 }
 
@@ -74,7 +69,21 @@ func (r *reader) ask(a ask) {
 		r.refuse(&a, tooLong(len(a.value)))
 		return
 	}
+	r.add(a)
+}
+
+func (r *reader) add(a ask) {
+	if r.asks == nil { // most containers ask for nothing
+		r.asks = make([]ask, 0, 8)
+	}
 	r.asks = append(r.asks, a)
+}
+
+// give asks for what a part of the config gives.
+func (r *reader) give(set Set, source string) {
+	for _, g := range set {
+		r.add(ask{key: g.key, value: g.Text, parsed: g.parsed, source: source, origin: config})
+	}
 }
 
 func (r *reader) read() {
@@ -86,15 +95,47 @@ func (r *reader) read() {
 		r.class = ask{key: classKey, value: r.req.Class.String(), source: source, origin: config}
 		r.record(&r.class)
 	}
+	asked := len(r.asks)
+	r.poolAndClass()
 	if r.req.Class.Pinned() && !r.pin() {
+		r.asks = r.asks[:asked]
 		r.share()
+		r.poolAndClass()
 	} else {
 		r.passOver()
 	}
-	if !r.req.Class.Pinned() && r.req.Class != workload.System {
-		r.settle(poolKey)
-	}
 	r.settle(memoryNodesKey)
+	r.tune()
+}
+
+// poolAndClass reads the pool, and asks for what pool and class give.
+func (r *reader) poolAndClass() {
+	if class := r.req.Class; class == workload.LS || class == workload.BE {
+		r.settle(poolKey)
+		pool := r.req.Pool
+		if pool == "" {
+			pool = r.rules.defaultPool(class)
+		}
+		if set := r.rules.PoolSets[pool]; len(set) > 0 {
+			r.give(set, "config pool "+pool)
+		}
+	}
+	if set := r.rules.Classes.Of(r.req.Class); len(set) > 0 {
+		r.give(set, "config classes."+r.req.Class.String())
+	}
+}
+
+// tune reads what is asked for beside the container's place.
+func (r *reader) tune() {
+	var asked uint32
+	for i := range r.asks {
+		asked |= 1 << r.asks[i].key
+	}
+	for k := placementKeys; int(k) < len(keyNames); k++ {
+		if asked>>k&1 == 1 && k.appliesTo(r.req.Class) {
+			r.settle(k)
+		}
+	}
 }
 
 // passOver warns of keys that mean nothing to the container's class. A classify
@@ -114,25 +155,39 @@ func (r *reader) share() {
 }
 
 // settle puts the first valid value of a key into the request and returns the
-// ask that it came from, nil where there is none.
+// ask that it came from, nil where there is none. Of memory-qos each field counts
+// by itself, so that later asks fill in what the earlier ones leave out.
 func (r *reader) settle(k key) *ask {
 	var won *ask
 	for i := range r.asks {
 		a := &r.asks[i]
 		switch {
 		case a.key != k:
-		case won == nil:
-			next := r.req
-			err := set(&next, k, a.value)
+		case won == nil || k == memoryQoSKey:
+			said := a.parsed
+			var err error
+			if said == nil {
+				said = &workload.Request{}
+				err = set(said, k, a.value)
+			}
 			if err == nil {
-				err = r.allow(&next, a)
+				err = r.allow(said, a)
 			}
 			if err != nil {
 				r.refuse(a, err.Error())
 				continue
 			}
-			r.req, won = next, a
-			r.record(a)
+			before := r.req.Tuning.Memory
+			k.fill(&r.req, said)
+			if k == coreSchedKey && said.CoreSched != "" {
+				r.req.CoreSched = r.pod.Namespace + "/" + said.CoreSched
+			}
+			if won == nil || r.req.Tuning.Memory != before {
+				r.record(a)
+			}
+			if won == nil {
+				won = a
+			}
 		case a.value != won.value && a.origin != config:
 			r.warn(a.source, fmt.Sprintf("asks for %s %s, but %s for %s: the latter counts", k, quote(a.value), won.source, quote(won.value)))
 		}
@@ -142,44 +197,4 @@ func (r *reader) settle(k key) *ask {
 
 func (r *reader) record(a *ask) {
 	r.req.Settings = append(r.req.Settings, workload.Setting{Key: a.key.String(), Value: a.value, Source: a.source})
-}
-
-// allow says why the container may not have what an ask made of its request.
-func (r *reader) allow(next *workload.Request, a *ask) error {
-	switch a.key {
-	case classKey:
-		if next.Class == workload.System {
-			return r.authorize(SystemClass, a)
-		}
-	case poolKey:
-		return r.rules.knowsPool(next.Pool)
-	case cpusetKey:
-		if size := next.CPUSet.Size(); next.CPUs > 0 && size != next.CPUs {
-			return fmt.Errorf("these are %d CPUs, and %d are asked for; name as many, or leave cpus.sluice.dev out", size, next.CPUs)
-		}
-		return r.withinGrant(next.CPUSet.Size())
-	case cpusKey:
-		if size := next.CPUSet.Size(); size > 0 && size != next.CPUs {
-			return fmt.Errorf("the CPUs chosen are %s, which is %d; leave this key out, or name as many", next.CPUSet, size)
-		}
-		return r.withinGrant(next.CPUs)
-	case exclusiveKey:
-		if next.Exclusive == workload.ExclusiveNode {
-			return r.authorize(ExclusiveNUMA, a)
-		}
-	case memoryNodesKey:
-		if a.origin == koordinator && !next.Class.Pinned() {
-			return errors.New("binds the memory of LSE and LSR only, whose CPUs are near it")
-		}
-	}
-	return nil
-}
-
-// authorize refuses a feature that the pod has no right to; what the config
-// itself gives needs none.
-func (r *reader) authorize(f Feature, a *ask) error {
-	if a.origin == config || r.rules.authorized(r.pod, f) {
-		return nil
-	}
-	return fmt.Errorf("is not allowed in namespace %s; the node's config allows it with an entry for %q under authorize", r.pod.Namespace, f)
 }

@@ -115,7 +115,7 @@ func TestRequest(t *testing.T) {
 		"the key turned round":   {says: []string{"sluice.dev/numa=single"}, text: []string{"did you mean numa?"}},
 		"nothing like a key":     {says: []string{"foo-bar.sluice.dev=1"}, text: []string{"the keys are class, pool, cpus"}},
 		"somebody else's domain": {says: []string{"class.notsluice.dev=LSR", "class.sluice.dev.example.com=LSR"}, want: "LS"},
-		"a later version's key":  {says: []string{"cpu-burst.sluice.dev=auto"}, want: "LS", text: []string{"cpu-burst.sluice.dev has no effect in this version"}},
+		"a key of the config":    {says: []string{"weight.sluice.dev=200%"}, text: []string{"weight.sluice.dev", "not a key that a pod may say"}},
 		"too long":               {says: []string{"cpuset.sluice.dev=" + strings.Repeat("0,", 3000), "class.sluice.dev=LSR"}, text: []string{"6000 bytes", "4096"}},
 		"a space around":         {says: []string{"class.sluice.dev= LSR "}, want: "LSR cpus=4"},
 		"an unknown class":       {says: []string{"class.sluice.dev=lsr"}, text: []string{"annotation class.sluice.dev", `"lsr"`, "LSE, LSR, LS, BE or SYSTEM"}},
@@ -283,11 +283,21 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-func classify(keysAndValues ...string) func(*Rules) {
-	set := map[string]string{}
+// given makes what the config gives of keys and values that are valid.
+func given(keysAndValues ...string) Set {
+	set := Set{}
 	for i := 0; i < len(keysAndValues); i += 2 {
-		set[keysAndValues[i]] = keysAndValues[i+1]
+		g, err := Give(keysAndValues[i], keysAndValues[i+1])
+		if err != nil {
+			panic(err)
+		}
+		set[keysAndValues[i]] = g
 	}
+	return set
+}
+
+func classify(keysAndValues ...string) func(*Rules) {
+	set := given(keysAndValues...)
 	return func(r *Rules) { r.Classify = []Classification{{Set: set}} }
 }
 
@@ -333,7 +343,8 @@ func TestRequestBeyondShares(t *testing.T) {
 func TestSettingsSayWhereFrom(t *testing.T) {
 	t.Parallel()
 	rules := rules()
-	rules.Classify = []Classification{{Set: map[string]string{"l3": "spread"}}}
+	rules.Classify = []Classification{{Set: given("l3", "spread")}}
+	rules.Classes = Classes{}
 	p, c := pod(workload.Guaranteed, 4000, "class.sluice.dev/pod=LSR", "numa.sluice.dev/container.app=single", spec+`{"preferredCPUBindPolicy":"FullPCPUs"}`, "memory-nodes.sluice.dev=any")
 	got, _, err := rules.Request(Facts{ThreadsPerCore: 2}, p, c)
 	if err != nil {

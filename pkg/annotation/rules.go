@@ -9,9 +9,11 @@
 //  2. Koordinator's labels and annotations
 //  3. Katalyst's annotations
 //  4. the first classify rule that matches the pod
-//  5. for the class, the default of the pod's Kubernetes QoS class
+//  5. what its pool gives
+//  6. what its class gives; for the class, the default of the pod's Kubernetes
+//     QoS class
 //
-// What the config gives (4, 5) needs no authorization, and where a container
+// What the config gives (4 to 6) needs no authorization, and where a container
 // can't carry it, the container is served without it and a warning says so.
 package annotation
 
@@ -19,6 +21,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -31,8 +34,21 @@ type Rules struct {
 	Classify  []Classification `yaml:"classify"`
 	Authorize []Authorization  `yaml:"authorize"`
 	Dialects  Dialects         `yaml:"dialects"`
+	Classes   Classes          `yaml:"classes"`
 
-	Pools []string `yaml:"-"` // the names that the pool key may take
+	Pools       []string       `yaml:"-"` // the names that the pool key may take, the last the batch pool's
+	DefaultPool string         `yaml:"-"` // of LS containers that name none
+	PoolSets    map[string]Set `yaml:"-"` // what pools give, by name
+	RDTClasses  []string       `yaml:"-"` // the names that the rdt-class key may take
+	RDTPerPod   bool           `yaml:"-"` // pods may have a share of the cache of their own
+}
+
+// defaultPool is the pool of containers that name none; "" where it is not known.
+func (r *Rules) defaultPool(class workload.Class) string {
+	if class == workload.BE && len(r.Pools) > 0 {
+		return r.Pools[len(r.Pools)-1]
+	}
+	return r.DefaultPool
 }
 
 // DefaultRules are the rules as shipped: everything is LS unless it says
@@ -43,6 +59,31 @@ func DefaultRules() Rules {
 		Defaults:  Defaults{Guaranteed: workload.LS, Burstable: workload.LS, BestEffort: workload.LS},
 		Authorize: []Authorization{{Features: []Feature{SystemClass}, Namespaces: []string{"kube-system"}}},
 		Dialects:  Dialects{Koordinator: true, Katalyst: true},
+		Classes:   defaultClasses(),
+	}
+}
+
+// defaultClasses are the classes' knobs as shipped. LS has none, so that nothing
+// changes for pods that ask for nothing.
+func defaultClasses() Classes {
+	set := func(keysAndValues ...string) Set {
+		s := Set{}
+		for i := 0; i < len(keysAndValues); i += 2 {
+			g, err := Give(keysAndValues[i], keysAndValues[i+1])
+			if err != nil {
+				panic("annotation: " + keysAndValues[i] + ": " + err.Error())
+			}
+			s[keysAndValues[i]] = g
+		}
+		return s
+	}
+	own := func() Set {
+		return set("cpu-identity", "2", "memory-qos", "{minPercent: 100, wmarkMinAdj: -25}")
+	}
+	return Classes{
+		LSE: own(), LSR: own(), LS: set(),
+		BE:     set("cpu-identity", "-1", "memory-qos", "{wmarkRatio: 95, wmarkScale: 20, wmarkMinAdj: 50}"),
+		System: set(),
 	}
 }
 
@@ -118,7 +159,7 @@ func (m *Match) matches(pod *workload.Pod) bool {
 // annotated them, for what neither they nor a dialect say themselves.
 type Classification struct {
 	Match `yaml:",inline"`
-	Set   map[string]string `yaml:"set"` // "class": "BE"; see CheckSetting
+	Set   Set `yaml:"set"`
 }
 
 // Feature is something beyond the grant, for which a pod needs authorization.
@@ -129,16 +170,25 @@ const (
 	SystemClass   Feature = "system"        // class SYSTEM
 	RoundUpCPUs   Feature = "roundUp"       // LSE and LSR with a request that is not a whole number, where roundUp is on
 	ExclusiveNUMA Feature = "exclusiveNode" // exclusive: node, Katalyst's numa_exclusive, Koordinator's NUMANodeLevel
+	HighIdentity  Feature = "identity"      // cpu-identity above what the config gives
+	OtherRDT      Feature = "rdt"           // another share of cache and bandwidth than the RDT class that the config gives
+	IOWeight      Feature = "ioWeight"      // io weight above 100
+	OOMScore      Feature = "oomScore"      // to be killed, or its memory taken, later than the kubelet and the config give
 )
+
+// Features lists the features.
+func Features() []string {
+	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(HighIdentity), string(OtherRDT), string(IOWeight), string(OOMScore)}
+}
 
 // UnmarshalText reads a feature's name.
 func (f *Feature) UnmarshalText(text []byte) error {
-	switch v := Feature(text); v {
-	case SystemClass, RoundUpCPUs, ExclusiveNUMA:
-		*f = v
-		return nil
+	names := Features()
+	if !slices.Contains(names, string(text)) {
+		return errors.New("must be " + strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1])
 	}
-	return errors.New("must be system, roundUp or exclusiveNode")
+	*f = Feature(text)
+	return nil
 }
 
 // Authorization allows features to pods by namespace and labels. Labels alone

@@ -37,9 +37,9 @@ func TestFirstClassifyRuleWins(t *testing.T) {
 	t.Parallel()
 	rules := rules()
 	rules.Classify = []Classification{
-		{Match: Match{Namespaces: []string{"other"}}, Set: map[string]string{"class": "LSE"}},
-		{Match: Match{Namespaces: []string{"team"}}, Set: map[string]string{"class": "BE"}},
-		{Set: map[string]string{"class": "LSR", "pool": "critical"}},
+		{Match: Match{Namespaces: []string{"other"}}, Set: given("class", "LSE")},
+		{Match: Match{Namespaces: []string{"team"}}, Set: given("class", "BE")},
+		{Set: given("class", "LSR", "pool", "critical")},
 	}
 	p, c := pod(workload.Burstable, 2000)
 	got, _, err := rules.Request(Facts{ThreadsPerCore: 2}, p, c)
@@ -94,7 +94,7 @@ func TestCheckSetting(t *testing.T) {
 	for _, c := range []struct{ key, value, text string }{
 		{"class", "BE", ""}, {"pool", "batch", ""}, {"smt", "any", ""}, {"memory-nodes", "0", ""},
 		{"class", "be", "must be LSE"}, {"pool", "gold", "critical, online, batch"}, {"clas", "BE", "did you mean class?"},
-		{"evict", "never", "no effect in this version"},
+		{"evict", "never", ""}, {"weight", "200%", ""}, {"weight", "2", "1% to 10000%"}, {"rdt-class", "be", "has none"}, {"batch-resources", "1", "not a key"},
 	} {
 		err := rules.CheckSetting(c.key, c.value)
 		if (err == nil) != (c.text == "") || err != nil && !strings.Contains(err.Error(), c.text) {

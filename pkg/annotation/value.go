@@ -3,49 +3,12 @@ package annotation
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/nearest"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
-
-// CheckSetting reports whether a classify rule may set a key, by its name
-// without the domain, to a value.
-func (r *Rules) CheckSetting(name, value string) error {
-	k, ok := keyOf(name)
-	if !ok {
-		return errors.New(unknown(name))
-	}
-	if k >= placementKeys {
-		return errors.New("has no effect in this version of Sluice; remove it")
-	}
-	var req workload.Request
-	if err := set(&req, k, strings.TrimSpace(value)); err != nil {
-		return err
-	}
-	if k == poolKey {
-		return r.knowsPool(value)
-	}
-	return nil
-}
-
-func (r *Rules) knowsPool(name string) error {
-	if slices.Contains(r.Pools, name) {
-		return nil
-	}
-	return fmt.Errorf("is no pool of this node, which has %s", strings.Join(r.Pools, ", "))
-}
-
-// unknown says which key was probably meant.
-func unknown(name string) string {
-	if near := nearest.To(name, keyNames[:]); near != "" {
-		return "is not a key that Sluice knows; did you mean " + near + "?"
-	}
-	return "is not a key that Sluice knows; the keys are " + strings.Join(keyNames[:], ", ")
-}
 
 // set reads a key's value into the request, or says what the value must be. It
 // knows nothing of the grant; see reader.allow for that.
@@ -79,8 +42,40 @@ func set(req *workload.Request, k key, value string) (err error) {
 			choice[workload.ExclusiveLevel]{"node", workload.ExclusiveNode})
 	case exclusiveGroupKey:
 		req.ExclusiveGroup, err = parseName(value)
+	default:
+		err = setTuning(&req.Tuning, k, value)
 	}
 	return err
+}
+
+// fill copies what from says for a key; of memory-qos, what to doesn't say.
+func (k key) fill(to, from *workload.Request) {
+	switch k {
+	case classKey:
+		to.Class = from.Class
+	case poolKey:
+		to.Pool = from.Pool
+	case cpusKey:
+		to.CPUs = from.CPUs
+	case cpusetKey:
+		to.CPUSet = from.CPUSet
+	case numaKey:
+		to.NUMA = from.NUMA
+	case smtKey:
+		to.SMT = from.SMT
+	case l3Key:
+		to.L3 = from.L3
+	case nearKey:
+		to.Near = from.Near
+	case memoryNodesKey:
+		to.MemoryNodes = from.MemoryNodes
+	case exclusiveKey:
+		to.Exclusive = from.Exclusive
+	case exclusiveGroupKey:
+		to.ExclusiveGroup = from.ExclusiveGroup
+	default:
+		k.fillTuning(&to.Tuning, &from.Tuning)
+	}
 }
 
 type choice[T any] struct {

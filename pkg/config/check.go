@@ -3,9 +3,11 @@ package config
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -19,6 +21,11 @@ func (d *decoder) check(c *Config) {
 	}
 	d.checkPools(c)
 	d.checkRules(c)
+	d.checkClasses(c)
+	d.checkRDT(c)
+	if n := c.Memory.BEPageCachePercent; n < 0 || n > 100 {
+		d.fail("memory.bePageCachePercent", "%d: must be 0 to 100; 0 is no limit", n)
+	}
 	d.globs("vmRuntimes", c.VMRuntimes)
 	d.between("reserveTimeout", c.ReserveTimeout, 10*time.Second, 24*time.Hour)
 	d.between("driftInterval", c.DriftInterval, 100*time.Millisecond, time.Hour)
@@ -56,6 +63,7 @@ func (d *decoder) checkPools(c *Config) {
 			d.fail(at+".name", "%s is there twice", p.Name)
 		}
 		names[p.Name] = true
+		d.checkGiven(c, at+".set", p.Set, annotation.ForPool, workload.Unclassified)
 		if both := cpuset.Intersect(p.CPUs.Set, cpuset.Union(c.Reserved, c.System)); !both.IsEmpty() {
 			d.fail(at+".cpus", "CPUs %s are reserved or the system's; no pool can have them", both)
 		}
@@ -113,14 +121,10 @@ func (d *decoder) checkRules(c *Config) {
 		d.globs(at+".namespaces", rule.Namespaces)
 		d.globs(at+".runtimeHandlers", rule.RuntimeHandlers)
 		d.labels(at+".labels", rule.Labels)
-		if len(rule.Set) == 0 {
+		if len(rule.Set) == 0 && !d.failedBelow(at+".set.") {
 			d.fail(at, "sets nothing; give it a key, as in set: {class: BE}")
 		}
-		for key, value := range rule.Set {
-			if err := c.CheckSetting(key, value); err != nil {
-				d.fail(at+".set."+key, "%s: %v", quote(value), err)
-			}
-		}
+		d.checkGiven(c, at+".set", rule.Set, annotation.ForPods, workload.Unclassified)
 	}
 	for i := range c.Authorize {
 		rule := &c.Authorize[i]
@@ -128,12 +132,17 @@ func (d *decoder) checkRules(c *Config) {
 		d.globs(at+".namespaces", rule.Namespaces)
 		d.labels(at+".labels", rule.Labels)
 		if len(rule.Features) == 0 {
-			d.fail(at, "allows nothing; name features: system, roundUp, exclusiveNode")
+			d.fail(at, "allows nothing; name features: %s", strings.Join(annotation.Features(), ", "))
 		}
 		if len(rule.Namespaces)+len(rule.Labels) == 0 {
 			d.fail(at, `is for no pod; name namespaces or labels, for all pods namespaces: ["*"]`)
 		}
 	}
+}
+
+// failedBelow reports whether there is a mistake in a key with that prefix.
+func (d *decoder) failedBelow(prefix string) bool {
+	return slices.ContainsFunc(d.errs, func(e Error) bool { return strings.HasPrefix(e.Key, prefix) })
 }
 
 func (d *decoder) globs(key string, patterns []string) {

@@ -24,6 +24,9 @@ type Config struct {
 
 	annotation.Rules `yaml:",inline"`
 
+	RDT    RDT    `yaml:"rdt"`
+	Memory Memory `yaml:"memory"`
+
 	VMRuntimes     []string      `yaml:"vmRuntimes"`     // globs of runtime handlers whose pods are accounted, not controlled
 	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // age after which a grant that never started may be freed
 	DriftInterval  time.Duration `yaml:"driftInterval"`  // between two comparisons of the kernel's settings with the desired ones
@@ -62,6 +65,8 @@ func Default() *Config {
 		FailurePolicy:  FailOpen,
 		Pools:          Pools{Mode: Overlap, List: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}},
 		Rules:          annotation.DefaultRules(),
+		RDT:            RDT{Mode: RDTOn, Classes: map[string]RDTClass{}},
+		Memory:         Memory{GlobalWatermark: WatermarkOff},
 		VMRuntimes:     []string{"kata*"},
 		ReserveTimeout: 5 * time.Minute,
 		DriftInterval:  time.Second,
@@ -70,8 +75,24 @@ func Default() *Config {
 		StatusSocket:   status.DefaultSocket,
 		Log:            Log{Level: "info", Format: "text"},
 	}
-	c.Rules.Pools = c.Pools.Names()
+	c.completeRules()
 	return c
+}
+
+// completeRules tells the rules for pods what else the configuration has.
+func (c *Config) completeRules() {
+	r := &c.Rules
+	r.Pools, r.DefaultPool, r.PoolSets = c.Pools.Names(), "", map[string]annotation.Set{}
+	if len(r.Pools) > 0 {
+		policy := c.Policy()
+		r.DefaultPool = policy.DefaultPool()
+	}
+	for _, p := range c.Pools.List {
+		if len(p.Set) > 0 {
+			r.PoolSets[p.Name] = p.Set
+		}
+	}
+	r.RDTClasses, r.RDTPerPod = c.rdtClasses(), c.RDT.PerPod && c.RDT.Mode == RDTOn
 }
 
 // RunsInVM reports whether the pod's containers run in a machine of their own,

@@ -16,6 +16,19 @@ import (
 
 const shipped = "../../configs/sluice.yaml"
 
+// given makes what the config gives of keys and values that are valid.
+func given(keysAndValues ...string) annotation.Set {
+	set := annotation.Set{}
+	for i := 0; i < len(keysAndValues); i += 2 {
+		g, err := annotation.Give(keysAndValues[i], keysAndValues[i+1])
+		if err != nil {
+			panic(err)
+		}
+		set[keysAndValues[i]] = g
+	}
+	return set
+}
+
 func TestShippedFileIsTheDefault(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(shipped)
@@ -141,11 +154,11 @@ log: {file: /x, level: warn}
 	want.System = cpuset.Of(0, 1, 4, 6)
 	want.Pools = Pools{Mode: Exclusive, List: []Pool{
 		{Name: "gold", CPUs: PoolSize{Percent: 50}}, {Name: "1", CPUs: PoolSize{Count: 3}}, {Name: "iron", CPUs: PoolSize{Set: cpuset.Of(16, 17)}}, {Name: "batch"}}}
-	want.Rules.Pools = []string{"gold", "1", "iron", "batch"}
+	want.Rules.Pools, want.DefaultPool = []string{"gold", "1", "iron", "batch"}, "iron"
 	want.Defaults.Guaranteed = workload.LSR
 	spark := annotation.Classification{
 		Match: annotation.Match{Namespaces: []string{"spark"}, Labels: map[string]string{"app": "*", "yes": "no"}},
-		Set:   map[string]string{"class": "BE", "memory-nodes": "1", "pool": "gold"},
+		Set:   given("class", "BE", "memory-nodes", "1", "pool", "gold"),
 	}
 	want.Classify = []annotation.Classification{spark, spark}
 	want.ReserveTimeout = 90 * time.Second
@@ -215,7 +228,7 @@ func TestParseErrors(t *testing.T) {
 		"classify: nothing":       {"classify:\n- namespaces: [a]", "line 2: classify[0]: sets nothing"},
 		"classify: a pattern":     {"classify: [{runtimeHandlers: ['['], set: {class: BE}}]", "classify[0].runtimeHandlers[0]: \"[\": is not a pattern"},
 		"classify: key twice":     {"classify:\n- set: {class: BE,\n   class: LS}", "line 3: classify[0].set.class: is there twice"},
-		"authorize: feature":      {"authorize: [{features: [root], namespaces: [a]}]", `"root": must be system, roundUp or exclusiveNode`},
+		"authorize: feature":      {"authorize: [{features: [root], namespaces: [a]}]", `"root": must be system, roundUp, exclusiveNode, identity`},
 		"authorize: nobody":       {"authorize:\n- features: [system]", "line 2: authorize[0]: is for no pod"},
 		"authorize: nothing":      {"authorize: [{namespaces: [a]}]", "authorize[0]: allows nothing"},
 		"authorize: label's glob": {"authorize: [{features: [system], labels: {a/b: '['}}]", "authorize[0].labels.a/b: \"[\": is not a pattern"},

@@ -66,8 +66,20 @@ func (d *decoder) value(node *yaml.Node, into reflect.Value, path string) {
 			d.value(item, list.Index(i), path+"["+strconv.Itoa(i)+"]")
 		}
 		into.Set(list)
+	case into.Type() == setType:
+		into.Set(reflect.ValueOf(d.given(node, path)))
+	case into.Kind() == reflect.Map && into.Type().Elem().Kind() == reflect.Struct:
+		d.structMap(node, into, path)
 	case into.Kind() == reflect.Map:
 		d.textMap(node, into, path)
+	case into.Kind() == reflect.Int:
+		if d.is(node, yaml.ScalarNode, "a whole number", path) {
+			n, err := strconv.Atoi(node.Value)
+			if err != nil {
+				d.fail(path, "%s: must be a whole number", quote(node.Value))
+			}
+			into.SetInt(int64(n))
+		}
 	case into.Kind() == reflect.Bool:
 		if d.is(node, yaml.ScalarNode, "true or false", path) {
 			if node.Value != "true" && node.Value != "false" {
@@ -121,6 +133,26 @@ func (d *decoder) textMap(node *yaml.Node, into reflect.Value, path string) {
 		}
 	}
 	into.Set(reflect.ValueOf(texts))
+}
+
+// structMap reads a mapping of names to structs.
+func (d *decoder) structMap(node *yaml.Node, into reflect.Value, path string) {
+	if !d.is(node, yaml.MappingNode, "keys with values", path) {
+		return
+	}
+	into.Set(reflect.MakeMap(into.Type()))
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		at := join(path, key.Value)
+		element := reflect.New(into.Type().Elem()).Elem()
+		d.value(value, element, at)
+		d.lines[at] = key.Line
+		name := reflect.ValueOf(key.Value)
+		if into.MapIndex(name).IsValid() {
+			d.fail(at, "is there twice")
+		}
+		into.SetMapIndex(name, element)
+	}
 }
 
 func (d *decoder) mapping(node *yaml.Node, fields map[string]reflect.Value, path string) {

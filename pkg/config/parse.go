@@ -61,7 +61,7 @@ func Parse(data []byte) (*Config, error) {
 	if document.Kind == yaml.DocumentNode {
 		d.value(document.Content[0], reflect.ValueOf(c).Elem(), "")
 	}
-	c.Rules.Pools = c.Pools.Names()
+	c.completeRules()
 	d.check(c)
 	if len(d.errs) > 0 {
 		slices.SortStableFunc(d.errs, func(a, b Error) int {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -30,8 +31,9 @@ func (m *PoolMode) UnmarshalText(text []byte) error { return choose(m, text, Ove
 // Pool is one pool. Without CPUs it is the rest, together with all others
 // without.
 type Pool struct {
-	Name string   `yaml:"name"`
-	CPUs PoolSize `yaml:"cpus"`
+	Name string         `yaml:"name"`
+	CPUs PoolSize       `yaml:"cpus"`
+	Set  annotation.Set `yaml:"set"` // what it gives to its containers
 }
 
 // PoolSize is a pool's size: a count ("4"), a share of the CPUs that can be

@@ -34,7 +34,7 @@ type Tuning struct {
 // Burst is CPU burst: run above the quota for a short while, with what was left
 // of it before.
 type Burst struct {
-	Percent int // static: of the quota; 0 none
+	Percent int // static: of the quota, up to 10000; 0 none
 
 	// The automatic raise of the quota, which a control loop does.
 	Auto         bool
@@ -46,7 +46,7 @@ type Burst struct {
 type MemoryQoS struct {
 	MinPercent  Optional[int] // of the memory request, never reclaimed
 	LowPercent  Optional[int] // of the memory request, reclaimed last
-	HighPercent Optional[int] // of the way from the request to the limit; above it the container reclaims its own
+	HighPercent Optional[int] // of the way from the request to the limit; above it the container reclaims its own; 0 off
 	WmarkRatio  Optional[int] // percent of the limit at which background reclaim begins; 0 off
 	WmarkScale  Optional[int] // 0.01 % of the limit, 1..1000: how far it reclaims
 	WmarkMinAdj Optional[int] // -25..50: the global watermark as this container meets it
@@ -54,7 +54,7 @@ type MemoryQoS struct {
 	OOMGroup    Optional[bool]
 }
 
-// RDT is cache and memory bandwidth.
+// RDT is cache and memory bandwidth: a class, or a share of the pod's own.
 type RDT struct {
 	Class string // a class of the node's config; "" none
 
@@ -72,7 +72,7 @@ type RDTShare struct {
 type IO struct {
 	Weight  Optional[int] // 1..10000, 100 is the default
 	Limits  IOLimits      // for each disk that Devices doesn't name
-	Devices []DeviceIO
+	Devices []DeviceIO    // by name
 }
 
 // DeviceIO is I/O to one device.

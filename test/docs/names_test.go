@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
 )
 
@@ -122,18 +123,6 @@ func scalar(v reflect.Value) (code []string, ok bool) {
 func TestAnnotationKeys(t *testing.T) {
 	t.Parallel()
 	rules := config.Default().Rules
-	_, list, ok := strings.Cut(rules.CheckSetting("no-such-key-at-all", "").Error(), "the keys are ")
-	if !ok {
-		t.Fatal("the keys can't be found out")
-	}
-	var effective, idle []string
-	for key := range strings.SplitSeq(list, ", ") {
-		if err := rules.CheckSetting(key, "1"); err != nil && strings.Contains(err.Error(), "no effect") {
-			idle = append(idle, key)
-		} else {
-			effective = append(effective, key)
-		}
-	}
 	for _, name := range []string{"README.md", filepath.Join("docs", "annotations.md")} {
 		p := find(t, name)
 		var named []string
@@ -146,15 +135,47 @@ func TestAnnotationKeys(t *testing.T) {
 				}
 			}
 		}
-		if !slices.Equal(slices.Sorted(slices.Values(named)), slices.Sorted(slices.Values(effective))) {
-			t.Errorf("%s: the keys are %s, the page has %s", name, effective, named)
+		if want := annotation.Keys(); !slices.Equal(slices.Sorted(slices.Values(named)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s: the keys are %s, the page has %s", name, want, named)
 		}
-		_, after, _ := strings.Cut(p.prose, "Known, without effect")
-		paragraph, _, _ := strings.Cut(after, ".\n")
-		_, paragraph, _ = strings.Cut(paragraph, ":")
-		paragraph, _, _ = strings.Cut(paragraph, ". ")
-		if got := spans(paragraph); !slices.Equal(got, idle) {
-			t.Errorf("%s: the keys without effect are %s, the page has %s", name, idle, got)
+	}
+}
+
+// docs/config.md has every key that only the configuration may give, with valid
+// examples.
+func TestGivenKeys(t *testing.T) {
+	t.Parallel()
+	rules := config.Default().Rules
+	var named []string
+	p := find(t, filepath.Join("docs", "config.md"))
+	for _, row := range p.rows("given key") {
+		key := spans(row[0])[0]
+		named = append(named, key)
+		for _, value := range spans(row[1]) {
+			if err := rules.CheckSetting(key, value); err != nil {
+				t.Errorf("%s %s: %v", key, value, err)
+			}
+		}
+	}
+	if want := annotation.GivenKeys(); !slices.Equal(named, want) {
+		t.Errorf("the keys are %s, the page has %s", want, named)
+	}
+}
+
+// docs/annotations.md and the shipped configuration name every feature.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	var named []string
+	p := find(t, filepath.Join("docs", "annotations.md"))
+	for _, row := range p.rows("feature") {
+		named = append(named, spans(row[0])[0])
+	}
+	if want := annotation.Features(); !slices.Equal(named, want) {
+		t.Errorf("the features are %s, the page has %s", want, named)
+	}
+	for _, feature := range annotation.Features() {
+		if !strings.Contains(string(read(t, "configs/sluice.yaml")), "\n#   "+feature+" ") {
+			t.Errorf("configs/sluice.yaml lacks feature %s", feature)
 		}
 	}
 }
