@@ -3,6 +3,8 @@ package cgroupfs
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -24,7 +26,7 @@ func (d *Driver) Processes(dir string) ([]int, error) {
 
 func (h *hierarchy) processes(dir string, pids *[]int) error {
 	return h.with(dir, func(c *cgroup) error {
-		text, err := c.read("cgroup.procs")
+		text, err := c.list("cgroup.procs")
 		if err != nil {
 			return err
 		}
@@ -49,4 +51,15 @@ func (h *hierarchy) processes(dir string, pids *[]int) error {
 		}
 		return nil
 	})
+}
+
+// list reads a file of records to its end: the kernel hands out a page at a time.
+func (c *cgroup) list(file string) (string, error) {
+	f, err := c.folder.Open(file)
+	if err != nil {
+		return "", c.missing(err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
+	return string(text), c.missing(err)
 }

@@ -135,8 +135,14 @@ func (g *Groups) begin(name string, pids []int, found map[int]uint64, fail func(
 		if err == nil {
 			found[pid], err = g.cookie(pid)
 		}
+		if err == nil && found[pid] == 0 {
+			err = unix.EAGAIN
+		}
 		if err != nil {
 			fail(pid, err)
+			if errors.Is(err, unix.EAGAIN) {
+				return 0
+			}
 			continue
 		}
 		g.groups[name] = &group{found[pid], map[int]bool{pid: true}}
@@ -242,6 +248,8 @@ func reason(err error) string {
 		return "Sluice needs CAP_SYS_PTRACE and the host's process ids, or a seccomp profile forbids prctl(PR_SCHED_CORE)"
 	case unix.ERANGE:
 		return "this is no process id; the container has not started"
+	case unix.EAGAIN:
+		return "the kernel can't name cookies until it has random numbers (ptr_to_hashval, lib/vsprintf.c), soon after boot; the next pass tries again"
 	case unix.ESRCH:
 		return "the process has ended, or Sluice doesn't see the host's process ids"
 	}

@@ -112,6 +112,19 @@ func TestNumbersAreReused(t *testing.T) {
 	f.want(t, map[int]uint64{20: 1, 11: 2})
 }
 
+// Right after boot nobody has joined, and everybody does later.
+func TestCookiesWithoutNames(t *testing.T) {
+	t.Parallel()
+	f, g := newFake(10, 11)
+	f.nameless = true
+	if moved, err := g.Join("ns/a", 10, 11); moved != 0 || !errors.Is(err, unix.EAGAIN) || len(g.groups) > 0 {
+		t.Errorf("%d moved, %v, groups %v", moved, err, g.groups)
+	}
+	f.nameless = false
+	join(t, g, 1, "ns/a", 10, 11)
+	f.want(t, map[int]uint64{10: 1, 11: 1})
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	f, g := newFake(10, 11, 12)

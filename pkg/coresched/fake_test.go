@@ -18,6 +18,7 @@ type fake struct {
 	processes map[int]uint64 // cookies
 	threads   map[int]uint64 // of this process, by thread id
 	shares    int            // calls that changed a cookie
+	nameless  bool           // right after boot
 }
 
 func newFake(pids ...int) (*fake, *Groups) {
@@ -48,7 +49,9 @@ func (f *fake) prctl(cmd, pid, scope int, id *uint64) error {
 	}
 	switch {
 	case cmd == unix.PR_SCHED_CORE_GET && scope == unix.PR_SCHED_CORE_SCOPE_THREAD && id != nil:
-		*id = of[who]
+		if *id = of[who]; f.nameless {
+			*id = 0
+		}
 		return nil
 	case cmd == unix.PR_SCHED_CORE_CREATE && scope == unix.PR_SCHED_CORE_SCOPE_THREAD_GROUP && id == nil:
 		of[who] = f.free()

@@ -19,9 +19,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/nri"
+	"github.com/sluice-dev/sluice/pkg/reclaim"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/watermark"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
@@ -101,6 +104,8 @@ type service struct {
 	cancel  context.CancelFunc
 	unlock  func()
 	running sync.WaitGroup
+
+	reclaimer *reclaim.Runner // nil where the kernel can't reclaim on request
 }
 
 // configure starts the service with the configuration that the runtime hands to
@@ -143,6 +148,9 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 	loop, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.running.Go(func() { a.Run(loop) })
+	if s.reclaimer != nil {
+		s.running.Go(func() { s.reclaimer.Run(loop) })
+	}
 	s.running.Go(func() {
 		if err := status.Serve(loop, cmp.Or(s.statusSocket, cfg.StatusSocket), a); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
@@ -197,18 +205,18 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 	}
 }
 
-func (o *runOptions) newAgent(cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
+func (s *service) newAgent(cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
 	options := agent.Options{
-		Config: cfg, Machine: machine, Host: os.DirFS(o.hostRoot), Version: version(), Log: log,
+		Config: cfg, Machine: machine, Host: os.DirFS(s.hostRoot), Version: version(), Log: log,
 		Originals: filepath.Join(stateDir, originalsFile),
 		Confine:   confine,
 	}
-	affinities, err := irq.Open(o.hostRoot)
+	affinities, err := irq.Open(s.hostRoot)
 	if err != nil {
 		return nil, err
 	}
 	options.Affinities = affinities
-	driver, err := cgroupfs.Open(o.hostRoot)
+	driver, err := cgroupfs.Open(s.hostRoot)
 	switch {
 	case errors.Is(err, cgroupfs.ErrNoCgroups):
 		log.WithError(err).Warn("No cgroups here: containers are set through the runtime alone")
@@ -216,8 +224,28 @@ func (o *runOptions) newAgent(cfg *config.Config, machine *topology.Machine, sta
 		return nil, err
 	default:
 		options.Kernel = driver
+		options.Node = node(cfg, driver, machine, options.Host, log)
+		options.Cores = coresched.New()
+		if options.Node.Features.Reclaim {
+			s.reclaimer = reclaim.New(reclaimed{driver})
+			options.Reclaimer = s.reclaimer
+		}
+	}
+	watermarks, err := watermark.Open(s.hostRoot)
+	if err != nil {
+		log.WithError(err).Warn("The node's memory watermarks can't be set")
+	} else {
+		options.Watermarks = watermarks
 	}
 	return agent.New(options), nil
+}
+
+// reclaimed is the kernel as the reclaimer sees it.
+type reclaimed struct{ *cgroupfs.Driver }
+
+func (r reclaimed) Observe(dir string) (reclaim.Observation, error) {
+	m, err := r.MemoryStat(dir)
+	return reclaim.Observation{Current: m.Current, Max: m.Max, File: m.File, Pressure: m.Pressure}, err
 }
 
 func newLog(cfg *config.Config, level string) (*logrus.Logger, error) {
