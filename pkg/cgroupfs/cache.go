@@ -164,8 +164,8 @@ func (c *cgroup) release() {
 }
 
 // kept returns a file that stays open, the first of the names that is there;
-// close says that it doesn't stay open, for want of room.
-func (c *cgroup) kept(names []string) (f File, close bool, err error) {
+// temporary says that it doesn't, for want of room, and is to be closed.
+func (c *cgroup) kept(names []string) (f File, temporary bool, err error) {
 	c.mu.RLock()
 	f, ok := c.files[names[0]]
 	c.mu.RUnlock()

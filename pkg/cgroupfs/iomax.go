@@ -170,24 +170,28 @@ func writeIOMax(c *cgroup, _ *Spec, to plan.Change) error {
 }
 
 func (c *cgroup) throttle(dev device, to, from throttle) error {
-	line := dev.String()
-	for i, n := range to {
-		switch {
-		case c.in.v2 && n == noLimit:
-			line += " " + throttleKeys[i] + "=max"
-		case c.in.v2:
-			line += " " + throttleKeys[i] + "=" + strconv.FormatUint(n, 10)
-		case n != from[i]:
-			if n == noLimit {
-				n = 0 // v1's word for it
-			}
-			if err := c.write(throttles[i], dev.String()+" "+strconv.FormatUint(n, 10)); err != nil {
-				return err
-			}
-		}
-	}
 	if c.in.v2 {
-		return c.write("io.max", line)
+		var line strings.Builder
+		line.WriteString(dev.String())
+		for i, n := range to {
+			value := "max"
+			if n != noLimit {
+				value = strconv.FormatUint(n, 10)
+			}
+			line.WriteString(" " + throttleKeys[i] + "=" + value)
+		}
+		return c.write("io.max", line.String())
+	}
+	for i, n := range to {
+		if n == from[i] {
+			continue
+		}
+		if n == noLimit {
+			n = 0 // v1's word for it
+		}
+		if err := c.write(throttles[i], dev.String()+" "+strconv.FormatUint(n, 10)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -178,7 +178,7 @@ func writeIOWeight(c *cgroup, s *Spec, to plan.Change) error {
 	return nil
 }
 
-// sameIOWeight holds weights for equal that only a scheduler's highest keeps apart.
+// sameIOWeight holds weights for equal that only a scheduler's range keeps apart.
 func sameIOWeight(want, have plan.Value, _ bool) bool {
 	a, _ := want.(plan.PerDevice)
 	b, _ := have.(plan.PerDevice)
@@ -190,6 +190,11 @@ func sameIOWeight(want, have plan.Value, _ bool) bool {
 	if left.format() == right.format() {
 		return true
 	}
-	bfq := scaleOf("io.bfq.weight")
-	return bfq.all(left, bfq.to).format() == right.format()
+	for _, file := range []string{"io.bfq.weight", "blkio.weight"} {
+		unit := scaleOf(file)
+		if unit.all(unit.all(left, unit.to), unit.from).format() == right.format() {
+			return true
+		}
+	}
+	return false
 }

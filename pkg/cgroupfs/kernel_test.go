@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,8 +44,12 @@ func realV1(t testing.TB) *v1 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.remove(k.dir) })
-	if err := d.cpu.tree.Mkdir(relative(k.dir)); err != nil {
-		t.Fatal(err)
+	for _, h := range d.trees {
+		if h != d.cpuset && !h.v2 {
+			if err := h.tree.Mkdir(relative(k.dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	k.put(k.dir, plan.CPUs, "")
 	k.put(k.dir, plan.Mems, "")
@@ -81,7 +86,7 @@ func (k *v1) child(name, cpus string) string {
 // remove removes a cgroup and those below, of which a process that has just
 // ended may hold one for a moment.
 func (k *v1) remove(dir string) {
-	for _, h := range []*hierarchy{k.cpuset, k.cpu} {
+	for _, h := range k.trees {
 		c, err := h.open(dir)
 		if err != nil {
 			continue
@@ -105,6 +110,20 @@ func (k *v1) remove(dir string) {
 			}
 		}
 	}
+}
+
+// wholeDisk is the number of a disk of this machine.
+func wholeDisk(t testing.TB) string {
+	t.Helper()
+	names, err := filepath.Glob("/sys/block/*/dev")
+	if err != nil || len(names) == 0 {
+		t.Skipf("SKIPPED, no disk is in /sys/block: %v", err)
+	}
+	text, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 func change(dir string, knob plan.Knob, to plan.Value) plan.Change {

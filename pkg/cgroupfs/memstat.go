@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
-// ErrPartial: the kernel reclaimed less than was asked for.
+// ErrPartial says that the kernel reclaimed less than was asked for.
 var ErrPartial = errors.New("less memory was reclaimed than asked for")
 
 // Reclaim makes the kernel take that much memory from a cgroup and those below, in
@@ -137,11 +137,11 @@ func someAvg10(text []byte) float64 {
 	if !ok {
 		return -1
 	}
-	end := bytes.IndexByte(rest, ' ')
-	if end < 0 {
+	number, _, ok := bytes.Cut(rest, []byte(" "))
+	if !ok {
 		return -1
 	}
-	n, err := strconv.ParseFloat(string(rest[:end]), 64)
+	n, err := strconv.ParseFloat(string(number), 64)
 	if err != nil || n < 0 || n > 100 {
 		return -1
 	}

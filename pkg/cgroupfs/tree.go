@@ -104,7 +104,7 @@ func (d *folder) openat(file string, flags int) (int, error) {
 		if err == nil {
 			return fd, nil
 		}
-		if err != unix.EINTR { //nolint:errorlint // a system call returns a plain errno
+		if err != unix.EINTR {
 			return 0, &os.PathError{Op: "open", Path: file, Err: err}
 		}
 	}
@@ -147,7 +147,7 @@ func (r reader) ReadAt(p []byte, off int64) (int, error) {
 		if err == nil {
 			return n, nil
 		}
-		if err != unix.EINTR { //nolint:errorlint // a system call returns a plain errno
+		if err != unix.EINTR {
 			return 0, err
 		}
 	}

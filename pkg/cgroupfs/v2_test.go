@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -173,8 +174,10 @@ func FuzzParseQuota(f *testing.F) {
 	})
 }
 
-// The kernel's own v2 cpusets, where the machine has them (see test/vm).
-func TestV2Kernel(t *testing.T) {
+// realV2 is this machine's own v2 kernel with a cgroup of the test's own and a pod
+// in it, whose children get the controllers.
+func realV2(t *testing.T, controllers string) *v1 {
+	t.Helper()
 	d, err := Open("/")
 	if err != nil {
 		t.Skipf("SKIPPED, no real cgroups: %v", err)
@@ -184,7 +187,7 @@ func TestV2Kernel(t *testing.T) {
 		t.Skipf("SKIPPED, not a v2 machine: %v", d)
 	}
 	h := d.cpuset
-	k := &v1{Driver: d, t: t, dir: "/sluice-test-v2"}
+	k := &v1{Driver: d, t: t, dir: "/sluice-test-" + strconv.Itoa(os.Getpid()) + "-" + t.Name()}
 	t.Cleanup(func() { k.remove(k.dir) })
 	for _, dir := range []string{"/", k.dir, k.dir + "/pod"} {
 		if dir != "/" {
@@ -192,10 +195,92 @@ func TestV2Kernel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := write(h, dir, "cgroup.subtree_control", "+cpuset +cpu"); err != nil {
-			t.Skipf("SKIPPED, the controllers can't be enabled: %v", err)
+		if err := write(h, dir, "cgroup.subtree_control", controllers); err != nil {
+			t.Skipf("SKIPPED, the controllers %s can't be enabled: %v", controllers, err)
 		}
 	}
+	return k
+}
+
+// The knobs of this machine's own v2 kernel: written, read and put back, in the
+// orders that it takes.
+func TestV2KernelKnobs(t *testing.T) {
+	k := realV2(t, "+cpu +memory +io")
+	dir := k.dir + "/pod/ctr"
+	if err := k.cpu.tree.Mkdir(relative(dir)); err != nil {
+		t.Fatal(err)
+	}
+	features, err := k.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for knob := plan.Quota; knob < plan.Knobs; knob++ {
+		if !features.Has(knob) {
+			t.Logf("%s: %s", knob, features.Knobs[knob].Why)
+			continue
+		}
+		was := k.value(dir, knob)
+		to := []plan.Value{specs[knob].test, was}
+		if knob == plan.IOMax {
+			to = []plan.Value{plan.PerDevice(wholeDisk(t) + " rbps=1048576 wiops=100"), was}
+		}
+		for _, v := range to {
+			k.apply(dir, knob, v)
+			if have := k.value(dir, knob); !k.Same(knob, v, have) {
+				t.Errorf("%s: wrote %v, reads %v", knob, v, have)
+			}
+		}
+		if have := k.value(dir, knob); have != was {
+			t.Errorf("%s: was %v, is %v", knob, was, have)
+		}
+	}
+	for _, knob := range []plan.Knob{plan.Quota, plan.Weight, plan.MemoryMax, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.OOMGroup, plan.IOMax} {
+		if !features.Has(knob) {
+			t.Errorf("%s is missing: %+v", knob, features.Knobs[knob])
+		}
+	}
+	if !features.Has(plan.Burst) || !features.Has(plan.Idle) {
+		t.Skip("SKIPPED, this kernel has no burst or no idle")
+	}
+	const ms = time.Millisecond
+	refused := func(knob plan.Knob, to plan.Value) {
+		t.Helper()
+		if err := k.Apply([]plan.Change{change(dir, knob, to)}); !errors.Is(err, ErrConstraint) {
+			t.Errorf("%s to %v: %v, want ErrConstraint", knob, to, err)
+		}
+	}
+	k.apply(dir, plan.Quota, plan.CPUQuota{Quota: 50 * ms, Period: 100 * ms})
+	if !features.BurstOverQuota {
+		refused(plan.Burst, plan.CPUBurst(60*ms))
+	}
+	k.apply(dir, plan.Burst, plan.CPUBurst(40*ms))
+	k.apply(dir, plan.Quota, plan.CPUQuota{Quota: 60 * ms, Period: 100 * ms})
+	if v := k.value(dir, plan.Burst); v != plan.CPUBurst(40*ms) {
+		t.Errorf("the burst is %v after writing the quota, want 40 ms", v)
+	}
+	k.apply(dir, plan.Weight, plan.Shares(512))
+	k.apply(dir, plan.Idle, plan.Number(1))
+	refused(plan.Weight, plan.Shares(512))
+	k.apply(dir, plan.Idle, plan.Number(0))
+	if v := k.value(dir, plan.Weight); v != SharesOf(100) {
+		t.Errorf("the weight is %v after idle, want that of weight 100", v)
+	}
+	if m, err := k.MemoryStat(dir); err != nil || m.Max != plan.Max {
+		t.Errorf("memory is %+v, %v", m, err)
+	}
+	if err := k.Reclaim(dir, 1<<20); features.Reclaim && !errors.Is(err, ErrPartial) {
+		t.Errorf("reclaiming from an empty cgroup: %v, want ErrPartial", err)
+	}
+	k.remove(dir)
+	if v, err := k.Read(dir, plan.Weight); !errors.Is(err, ErrGone) {
+		t.Errorf("a removed cgroup reads %v, %v", v, err)
+	}
+}
+
+// The kernel's own v2 cpusets, where the machine has them (see test/vm).
+func TestV2Kernel(t *testing.T) {
+	k := realV2(t, "+cpuset +cpu")
+	d, h := k.Driver, k.cpuset
 	pod, ctr := k.dir+"/pod", k.dir+"/pod/ctr"
 	if err := h.tree.Mkdir(relative(ctr)); err != nil {
 		t.Fatal(err)

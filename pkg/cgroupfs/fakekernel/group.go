@@ -1,0 +1,166 @@
+package fakekernel
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// The machine.
+const (
+	CPUs  = 8
+	Nodes = 2
+	page  = 4096
+)
+
+// none is "no limit": of a quota in µs, or of memory.
+const none = -1
+
+// group is a cgroup with its settings in the kernel's units.
+type group struct {
+	in        *tree
+	parent    *group
+	children  map[string]*group
+	dead      bool
+	processes int
+
+	cpus, mems cpuset.Set // v2: as configured
+
+	quota, period, burst int64 // µs
+	shares, btShares     int64
+	idle                 int64
+	bvt, identity        int64
+	cpuPriority, qos     int64
+	cgroupPriority       int64
+	offline              int64
+
+	usage, cache             int64
+	limit, swap, soft        int64 // none: no limit
+	minimum, low, high       int64
+	oomGroup                 int64
+	wmarkRatio, wmarkScale   int64
+	minAdj                   int64
+	memPriority, priorityOOM int64
+	memQoS                   int64
+	cacheOn, cacheSize       int64
+	cacheSync, cacheRatio    int64
+
+	classID    int64
+	weight     int64
+	weights    map[string]int64
+	throttling map[string][4]uint64 // rbps, wbps, riops, wiops; 0 none
+}
+
+func newGroup(t *tree, parent *group) *group {
+	g := &group{
+		in: t, parent: parent, children: map[string]*group{},
+		quota: none, period: 100000, shares: 1024, btShares: 1024,
+		limit: none, swap: none, soft: none, high: none, wmarkScale: 50, cacheRatio: 100,
+		weight: t.kernel.defaultWeight(), weights: map[string]int64{}, throttling: map[string][4]uint64{},
+	}
+	if parent != nil {
+		// Inherited when made.
+		g.qos, g.cgroupPriority, g.memQoS = parent.qos, parent.cgroupPriority, parent.memQoS
+		g.minAdj, g.classID = parent.minAdj, parent.classID
+	}
+	return g
+}
+
+// die is the end of a cgroup: files that are open fail from now on.
+func (g *group) die() {
+	g.dead = true
+	for _, child := range g.children {
+		child.die()
+	}
+}
+
+// all calls do with a cgroup and those below it, until it says no.
+func (g *group) all(do func(*group) bool) bool {
+	if !do(g) {
+		return false
+	}
+	for child := range maps.Values(g.children) {
+		if !child.all(do) {
+			return false
+		}
+	}
+	return true
+}
+
+// file is how a file is shown and stored.
+type file struct {
+	root  bool // the root has it too
+	show  func(*group) string
+	store func(*group, string) error // nil: read-only
+}
+
+func (g *group) has(name string) bool {
+	f, ok := g.in.files[name]
+	return ok && !g.dead && (f.root || g.parent != nil)
+}
+
+func (g *group) read(name string) (string, error) {
+	if g.dead {
+		return "", syscall.ENODEV
+	}
+	if !g.has(name) {
+		return "", syscall.ENOENT
+	}
+	if g.in.files[name].show == nil {
+		return "", syscall.EINVAL
+	}
+	return g.in.files[name].show(g) + "\n", nil
+}
+
+// write stores a value. A write of nothing does nothing (cgroup_file_write).
+func (g *group) write(name, value string) error {
+	switch {
+	case !g.has(name):
+		return syscall.ENOENT
+	case g.in.files[name].store == nil:
+		return syscall.EACCES
+	case value == "":
+		return nil
+	}
+	err := g.in.files[name].store(g, strings.TrimSpace(value))
+	if err == nil {
+		g.in.kernel.writes++
+	}
+	return err
+}
+
+// number reads the kernel's s64; it takes no surrounding blanks, which write has
+// cut off already where a trailing newline is fine.
+func number(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 0, 64)
+	if err != nil {
+		return 0, syscall.EINVAL
+	}
+	return n, nil
+}
+
+// plain is a file with one number in a range.
+func plain(at func(*group) *int64, low, high int64, also ...func(*group, int64) error) file {
+	return file{
+		show: func(g *group) string { return strconv.FormatInt(*at(g), 10) },
+		store: func(g *group, text string) error {
+			n, err := number(text)
+			if err != nil {
+				return err
+			}
+			if n < low || n > high {
+				return syscall.EINVAL
+			}
+			for _, check := range also {
+				if err := check(g, n); err != nil {
+					return err
+				}
+			}
+			*at(g) = n
+			return nil
+		},
+	}
+}

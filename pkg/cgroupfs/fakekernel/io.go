@@ -1,0 +1,209 @@
+package fakekernel
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// disks are the whole block devices.
+func disks() []string { return []string{"8:0", "8:16"} }
+
+func (f Flavour) ioFiles(all map[string]file) {
+	if f.V2 {
+		all["io.max"] = file{show: showMax, store: storeIOMax}
+		if f.IOCost {
+			all["io.weight"] = weightFile(true, 1, 10000, ":")
+		} else {
+			all["io.bfq.weight"] = weightFile(true, 1, 1000, " ")
+		}
+		return
+	}
+	for i, name := range []string{"read_bps", "write_bps", "read_iops", "write_iops"} {
+		all["blkio.throttle."+name+"_device"] = file{root: true, show: showThrottle(i), store: storeThrottle(i)}
+	}
+	if f.CFQ {
+		all["blkio.weight"] = weightFile(false, 10, 1000, "")
+		all["blkio.weight_device"] = deviceWeights(10, 1000, false)
+	} else {
+		all["blkio.bfq.weight"] = weightFile(false, 1, 1000, "")
+		all["blkio.bfq.weight_device"] = deviceWeights(1, 1000, true)
+	}
+}
+
+// device takes the device off the front of a line: EINVAL for nonsense, ENODEV for
+// what is no whole disk.
+func device(line string) (dev, rest string, err error) {
+	dev, rest, _ = strings.Cut(line, " ")
+	if major, minor, ok := strings.Cut(dev, ":"); !ok || !digits(major) || !digits(minor) {
+		return "", "", syscall.EINVAL
+	}
+	if !slices.Contains(disks(), dev) {
+		return "", "", syscall.ENODEV
+	}
+	return dev, rest, nil
+}
+
+func digits(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 32)
+	return err == nil
+}
+
+// lines joins a line for each disk that has one.
+func lines(line func(dev string) string) string {
+	var all []string
+	for _, dev := range disks() {
+		if text := line(dev); text != "" {
+			all = append(all, dev+" "+text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+func showThrottle(i int) func(*group) string {
+	return func(g *group) string {
+		return lines(func(dev string) string {
+			if n := g.throttling[dev][i]; n != 0 {
+				return strconv.FormatUint(n, 10)
+			}
+			return ""
+		})
+	}
+}
+
+// storeThrottle is tg_set_conf: 0 is no limit, and the operations are cut to 32 bits.
+func storeThrottle(i int) func(*group, string) error {
+	return func(g *group, text string) error {
+		dev, rest, err := device(text)
+		if err != nil {
+			return err
+		}
+		n, parse := strconv.ParseUint(strings.TrimSpace(rest), 10, 64)
+		if parse != nil {
+			return syscall.EINVAL
+		}
+		if i >= 2 {
+			n = uint64(uint32(n))
+		}
+		if n == math.MaxUint64 || i >= 2 && n == math.MaxUint32 {
+			n = 0
+		}
+		t := g.throttling[dev]
+		t[i] = n
+		g.throttling[dev] = t
+		return nil
+	}
+}
+
+func showMax(g *group) string {
+	return lines(func(dev string) string {
+		t := g.throttling[dev]
+		if t == [4]uint64{} {
+			return ""
+		}
+		var fields []string
+		for i, key := range []string{"rbps", "wbps", "riops", "wiops"} {
+			value := "max"
+			if t[i] != 0 {
+				value = strconv.FormatUint(t[i], 10)
+			}
+			fields = append(fields, key+"="+value)
+		}
+		return strings.Join(fields, " ")
+	})
+}
+
+// storeIOMax is tg_set_limit: one device a write.
+func storeIOMax(g *group, text string) error {
+	dev, rest, err := device(text)
+	if err != nil {
+		return err
+	}
+	t := g.throttling[dev]
+	for field := range strings.FieldsSeq(rest) {
+		key, value, _ := strings.Cut(field, "=")
+		i := slices.Index([]string{"rbps", "wbps", "riops", "wiops"}, key)
+		n, parse := strconv.ParseUint(value, 10, 64)
+		switch {
+		case i < 0, value != "max" && parse != nil:
+			return syscall.EINVAL
+		case value == "max", i >= 2 && n >= math.MaxUint32:
+			n = 0
+		case n == 0:
+			return syscall.ERANGE
+		}
+		t[i] = n
+	}
+	g.throttling[dev] = t
+	return nil
+}
+
+// weightFile is a weight; with devices, their lines are in the same file.
+// ioc_weight_write takes for the default whatever has no ":", bfq_io_set_weight a
+// bare number alone.
+func weightFile(devices bool, low, high int64, kind string) file {
+	beside := deviceWeights(low, high, true)
+	return file{
+		show: func(g *group) string {
+			if !devices {
+				return strconv.FormatInt(g.weight, 10)
+			}
+			return beside.show(g)
+		},
+		store: func(g *group, text string) error {
+			if kind == ":" {
+				text = strings.TrimPrefix(text, "default ")
+			}
+			n, err := number(text)
+			if err == nil {
+				if n < low || n > high {
+					return syscall.ERANGE
+				}
+				g.weight = n
+				return nil
+			}
+			if !devices {
+				return syscall.EINVAL
+			}
+			return beside.store(g, text)
+		},
+	}
+}
+
+func deviceWeights(low, high int64, usual bool) file {
+	return file{
+		show: func(g *group) string {
+			text := lines(func(dev string) string {
+				if n, ok := g.weights[dev]; ok {
+					return strconv.FormatInt(n, 10)
+				}
+				return ""
+			})
+			if usual {
+				text = strings.TrimSuffix("default "+strconv.FormatInt(g.weight, 10)+"\n"+text, "\n")
+			}
+			return text
+		},
+		store: func(g *group, text string) error {
+			dev, rest, err := device(text)
+			if err != nil {
+				return err
+			}
+			if rest == "default" {
+				delete(g.weights, dev)
+				return nil
+			}
+			n, err := number(rest)
+			if err != nil {
+				return err
+			}
+			if n < low || n > high {
+				return syscall.ERANGE
+			}
+			g.weights[dev] = n
+			return nil
+		},
+	}
+}
