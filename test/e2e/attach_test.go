@@ -78,20 +78,20 @@ func TestUntouched(t *testing.T) {
 		{Name: "burstable", Containers: []runtime.ContainerSpec{{Name: "c", Resources: runtime.Resources{CPURequest: 250, MemoryLimit: 64 * mib}}}},
 		{Name: "besteffort", Namespace: "kube-system", Containers: []runtime.ContainerSpec{{Name: "c"}}},
 	}
-	settings := func(pod *runtime.Pod) map[string]string {
+	settings := func(pod *runtime.Pod) runtime.Dump {
 		t.Helper()
 		all, err := pod.Settings()
 		must(t, err)
-		named := map[string]string{}
+		named := runtime.Dump{}
 		for file, value := range all {
-			named[strings.NewReplacer(pod.Container("c").ID, "c", pod.ID, "pause").Replace(file)] = value
+			named[strings.NewReplacer(pod.Cgroup, "/pod", pod.Container("c").ID, "c", pod.ID, "pause").Replace(file)] = value
 		}
 		if len(named) < 50 {
 			t.Fatalf("only %d files were read", len(named))
 		}
 		return named
 	}
-	without := map[string]map[string]string{}
+	without := map[string]runtime.Dump{}
 	running := map[string]*runtime.Pod{}
 	for _, spec := range pods {
 		running[spec.Name] = run(t, rt, spec)
@@ -99,15 +99,15 @@ func TestUntouched(t *testing.T) {
 	}
 	s := startSluice(t, rt, runtime.SluiceOptions{})
 	for _, spec := range pods {
-		if changed := differences(without[spec.Name], settings(running[spec.Name])); len(changed) > 0 {
+		if changed := without[spec.Name].Differences(settings(running[spec.Name])); len(changed) > 0 {
 			t.Errorf("installing Sluice changed pod %s: %q", spec.Name, changed)
 		}
 		pod := run(t, rt, spec)
-		if changed := differences(without[spec.Name], settings(pod)); len(changed) > 0 {
+		if changed := without[spec.Name].Differences(settings(pod)); len(changed) > 0 {
 			t.Errorf("with Sluice a new pod %s is different: %q", spec.Name, changed)
 		}
 		must(t, pod.Container("c").Resize(spec.Containers[0].Resources))
-		if changed := differences(without[spec.Name], settings(pod)); len(changed) > 0 {
+		if changed := without[spec.Name].Differences(settings(pod)); len(changed) > 0 {
 			t.Errorf("with Sluice an updated pod %s is different: %q", spec.Name, changed)
 		}
 	}

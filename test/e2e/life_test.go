@@ -65,7 +65,7 @@ func testStopped(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	run(t, rt, classed("be", "BE", runtime.Resources{}))
 	pinPod, _ := pinOf(t, rt, "pin", "LSR")
 	await(t, "the pod's quota is lifted", func() bool { return limit(t, pinPod.File) < 0 })
-	settings := func() map[string]string {
+	settings := func() runtime.Dump {
 		all, err := rt.Settings()
 		must(t, err)
 		return all
@@ -75,11 +75,11 @@ func testStopped(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	if code, err := s.Wait(); err != nil || code != 0 {
 		t.Errorf("it ended with %d (%v), want 0", code, err)
 	}
-	if changed := differences(before, settings()); len(changed) > 0 {
+	if changed := before.Differences(settings()); len(changed) > 0 {
 		t.Errorf("stopping changed %q", changed)
 	}
 	must(t, s.Restart())
-	if changed := differences(before, settings()); len(changed) > 0 {
+	if changed := before.Differences(settings()); len(changed) > 0 {
 		t.Errorf("starting again changed %q", changed)
 	}
 	must(t, pinPod.Container("c").Resize(runtime.Whole(1000, 96*mib))) // the kubelet's rewrite brings the quota back

@@ -24,7 +24,7 @@ func refused(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, spec runtime.
 	}
 	after, readErr := rt.Settings()
 	must(t, readErr)
-	if changed := differences(before, after); len(changed) > 0 {
+	if changed := before.Differences(after); len(changed) > 0 {
 		t.Errorf("the refusal changed %q", changed)
 	}
 	is := statusOf(t, s)

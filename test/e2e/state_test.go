@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"maps"
-	"slices"
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -84,23 +83,6 @@ func empties(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, but ...*runti
 	if pinned := statusOf(t, s).Machine.Pinned; pinned.Size() != len(but) {
 		t.Errorf("CPUs %s are pinned when all pods but %d are gone", pinned, len(but))
 	}
-}
-
-// differences lists the files of which two dumps say different things.
-func differences(before, after map[string]string) []string {
-	var all []string
-	for file, was := range before {
-		if is, there := after[file]; !there || is != was {
-			all = append(all, file+": "+was+" became "+is)
-		}
-	}
-	for file, is := range after {
-		if _, there := before[file]; !there {
-			all = append(all, file+": new, "+is)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 // pinOf runs a pod of the class with one CPU of its own and returns that CPU.

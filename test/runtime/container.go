@@ -62,13 +62,15 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 		Labels:      labels,
 		Annotations: spec.Annotations,
 		LogPath:     fmt.Sprintf("%s-%d.log", spec.Name, attempt),
+		Envs:        []*cri.KeyValue{{Key: sight.PodVariable, Value: []byte(p.Cgroup)}},
+		Mounts:      []*cri.Mount{{HostPath: "/sys/fs/cgroup", ContainerPath: sight.Host, Readonly: true}},
 		Linux: &cri.LinuxContainerConfig{
 			Resources:       spec.Resources.linux(p.QoS, memory),
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
 		},
 	}
 	if spec.RuncFails != "" {
-		config.Envs = []*cri.KeyValue{{Key: "RUNC_FAILS", Value: []byte(spec.RuncFails)}}
+		config.Envs = append(config.Envs, &cri.KeyValue{Key: "RUNC_FAILS", Value: []byte(spec.RuncFails)})
 	}
 	ctx, cancel := callContext()
 	defer cancel()

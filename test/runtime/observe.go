@@ -2,10 +2,8 @@ package runtime
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -68,54 +66,4 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 		errs = append(errs, rt.removePod(id))
 	}
 	return errors.Join(errs...)
-}
-
-// Settings reads every cgroup file below kubepods that can be set: by
-// "hierarchy:cgroup/file", its text.
-func (rt *Runtime) Settings() (map[string]string, error) { return rt.tree.settings(rt.kubepods()) }
-
-// Settings reads every file that can be set of the pod's own cgroup and of those
-// in it, by "hierarchy:cgroup/file".
-func (p *Pod) Settings() (map[string]string, error) { return p.rt.tree.settings(p.Cgroup) }
-
-func (t *tree) settings(cgroup string) (map[string]string, error) {
-	values := map[string]string{}
-	for _, m := range t.mounts {
-		for _, dir := range below(m.path(cgroup)) {
-			files, err := os.ReadDir(dir)
-			if err != nil {
-				return nil, err
-			}
-			for _, file := range files {
-				info, err := file.Info()
-				if err != nil || !isSetting(info) {
-					continue
-				}
-				text, err := os.ReadFile(filepath.Join(dir, file.Name()))
-				if err != nil {
-					continue // a controller that can't be read here (kmem, rt)
-				}
-				relative, err := filepath.Rel(m.path(cgroup), filepath.Join(dir, file.Name()))
-				if err != nil {
-					return nil, err
-				}
-				values[m.dir+":"+relative] = strings.TrimSpace(string(text))
-			}
-		}
-	}
-	return values, nil
-}
-
-// isSetting tells files that hold a setting from those that can be written to
-// reset what they count, and from the lists of members.
-func isSetting(file fs.FileInfo) bool {
-	if file.IsDir() || file.Mode()&0o600 != 0o600 {
-		return false
-	}
-	for _, counts := range []string{"usage", "failcnt", "peak", "pressure", "procs", "tasks", "threads", "reset"} {
-		if strings.Contains(file.Name(), counts) {
-			return false
-		}
-	}
-	return true
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -26,15 +27,26 @@ type guest struct {
 }
 
 // dir holds the kernel, what is built for the guest, and the console's log.
-func (g guest) dir() string        { return filepath.Join(g.repository, "bin", "vm") }
-func (g guest) kernel() string     { return filepath.Join(g.dir(), "vmlinuz") }
-func (g guest) initramfs() string  { return filepath.Join(g.dir(), "initramfs.cpio") }
-func (g guest) consoleLog() string { return filepath.Join(g.dir(), "console.log") }
+func (g guest) dir() string               { return filepath.Join(g.repository, "bin", "vm") }
+func (g guest) kernel() string            { return filepath.Join(g.dir(), "vmlinuz") }
+func (g guest) module(name string) string { return filepath.Join(g.dir(), name+".ko") }
+func (g guest) disk() string              { return filepath.Join(g.dir(), "disk.img") }
+func (g guest) initramfs() string         { return filepath.Join(g.dir(), "initramfs.cpio") }
+func (g guest) consoleLog() string        { return filepath.Join(g.dir(), "console.log") }
 
 const qemu = "qemu-system-x86_64"
 
+// diskSize is more than a container of the tests may cache.
+const diskSize = 512 << 20
+
+// modules are those of the kernel's that the guest loads, in an order that serves
+// their dependencies: a disk behind PCI, and the scheduler that has weights.
+func modules() []string {
+	return []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "bfq"}
+}
+
 // unavailable tells why no guest can boot here, nil where it can. A kernel that
-// isn't there yet is downloaded.
+// isn't there yet, or lacks a module, is downloaded.
 func (g guest) unavailable() error {
 	if _, err := exec.LookPath(qemu); err != nil {
 		return fmt.Errorf("%s is missing: apt-get install qemu-system-x86", qemu)
@@ -44,10 +56,17 @@ func (g guest) unavailable() error {
 			return fmt.Errorf("%s is missing: run make build tools; SLUICE_TOOLS may name another folder than bin/tools", path)
 		}
 	}
-	if _, err := os.Stat(g.kernel()); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	files := []string{g.kernel()}
+	for _, module := range modules() {
+		files = append(files, g.module(module))
 	}
-	if out, err := exec.Command("./fetch-kernel.sh", g.dir()).CombinedOutput(); err != nil {
+	if !slices.ContainsFunc(files, func(file string) bool {
+		_, err := os.Stat(file)
+		return errors.Is(err, fs.ErrNotExist)
+	}) {
+		return nil
+	}
+	if out, err := exec.Command("./fetch-kernel.sh", append([]string{g.dir()}, modules()...)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("downloading Debian's linux-image-cloud-amd64 with apt-get and dpkg-deb: %w: %s", err, out)
 	}
 	return nil
@@ -81,6 +100,16 @@ func (g guest) build() error {
 	for _, name := range []string{"init", "guest.test", "cgroupfs.test"} {
 		files[built(name)] = name
 	}
+	for _, name := range modules() {
+		files[g.module(name)] = "lib/modules/" + name + ".ko"
+	}
+	disk, err := os.Create(g.disk())
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(disk.Truncate(diskSize), disk.Close()); err != nil {
+		return err
+	}
 	out, err := os.Create(g.initramfs())
 	if err != nil {
 		return err
@@ -92,7 +121,7 @@ func (g guest) build() error {
 // pack writes the guest's root: the files and what a runtime expects of /etc.
 func pack(w io.Writer, files map[string]string) error {
 	a := &archive{w: w}
-	for _, dir := range []string{"root", "etc", "bin", "bin/tools", "bin/tools/2"} {
+	for _, dir := range []string{"root", "etc", "bin", "bin/tools", "bin/tools/2", "lib", "lib/modules"} {
 		a.add(dir, directory|0o755, nil)
 	}
 	a.add("etc/hosts", regular|0o644, []byte("127.0.0.1 localhost\n"))
@@ -116,7 +145,9 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
 		"-kernel", g.kernel(), "-initrd", g.initramfs(),
 		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
-		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d -- %s", g.topology, g.churn, strings.Join(tests, " ")),
+		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_MODULES=%s -- %s",
+			g.topology, g.churn, strings.Join(modules(), ","), strings.Join(tests, " ")),
+		"-drive", "file=" + g.disk() + ",format=raw,if=virtio",
 		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
 	}
 	cmd := exec.CommandContext(ctx, qemu, append(args, g.topology.flags()...)...)

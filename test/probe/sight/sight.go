@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -14,12 +15,25 @@ import (
 
 // First is what a container's program sees right after exec.
 type First struct {
-	CPUs   cpuset.Set        `json:"cpus"`   // Cpus_allowed_list of /proc/self/status
-	Mems   cpuset.Set        `json:"mems"`   // Mems_allowed_list of /proc/self/status
-	NumCPU int               `json:"numCPU"` // size of the affinity that the Go runtime read before main
-	Cgroup string            `json:"cgroup"` // /proc/self/cgroup
-	Files  map[string]string `json:"files"`  // the container's own cgroup files that can be read, by name
+	CPUs     cpuset.Set `json:"cpus"`     // Cpus_allowed_list of /proc/self/status
+	Mems     cpuset.Set `json:"mems"`     // Mems_allowed_list of /proc/self/status
+	NumCPU   int        `json:"numCPU"`   // size of the affinity that the Go runtime read before main
+	Cgroup   string     `json:"cgroup"`   // /proc/self/cgroup
+	OOMScore int        `json:"oomScore"` // /proc/self/oom_score_adj
+
+	// The cgroup files that can be read, by name: of the container's own cgroup,
+	// of the pod's, and of the one above.
+	Files map[string]string `json:"files"`
+	Pod   map[string]string `json:"pod"`
+	Class map[string]string `json:"class"`
 }
+
+// A container sees no cgroup above its own. The host's hierarchies are mounted
+// for it in Host, and PodVariable in its environment names its pod's cgroup there.
+const (
+	Host        = "/host/cgroup"
+	PodVariable = "POD_CGROUP"
+)
 
 // files lists cgroup v1's names and cgroup v2's; those of the other version
 // don't exist and are left out.
@@ -28,7 +42,12 @@ func files() []string {
 		"cpuset.cpus", "cpuset.mems", "cpuset.cpus.effective", "cpuset.mems.effective",
 		"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us",
 		"cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle",
-		"memory.limit_in_bytes", "memory.max", "memory.high", "memory.low", "memory.min",
+		"memory.limit_in_bytes", "memory.soft_limit_in_bytes",
+		"memory.max", "memory.high", "memory.low", "memory.min", "memory.oom.group",
+		"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device",
+		"blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
+		"blkio.weight", "blkio.bfq.weight", "io.max", "io.weight", "io.bfq.weight",
+		"net_cls.classid",
 	}
 }
 
@@ -38,24 +57,38 @@ func Read() (First, error) {
 	if err != nil {
 		return First{}, err
 	}
-	first := First{NumCPU: runtime.NumCPU(), Files: make(map[string]string)}
+	first := First{NumCPU: runtime.NumCPU(), Files: read("/sys/fs/cgroup", "")}
 	if first.CPUs, first.Mems, err = Allowed(string(status)); err != nil {
 		return First{}, err
 	}
-	cgroup, err := os.ReadFile("/proc/self/cgroup")
+	if pod := os.Getenv(PodVariable); pod != "" {
+		first.Pod, first.Class = read(Host, pod), read(Host, filepath.Dir(pod))
+	}
+	score, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
 		return First{}, err
 	}
+	if first.OOMScore, err = strconv.Atoi(strings.TrimSpace(string(score))); err != nil {
+		return First{}, err
+	}
+	cgroup, err := os.ReadFile("/proc/self/cgroup")
 	first.Cgroup = string(cgroup)
+	return first, err
+}
+
+// read reads the files of a cgroup below where the hierarchies are mounted: v2's
+// at root, or v1's in folders named after their controllers.
+func read(root, cgroup string) map[string]string {
+	values := make(map[string]string)
 	for _, name := range files() {
 		controller, _, _ := strings.Cut(name, ".")
-		for _, dir := range []string{"", controller} {
-			if text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", dir, name)); err == nil {
-				first.Files[name] = strings.TrimSpace(string(text))
+		for _, hierarchy := range []string{"", controller} {
+			if text, err := os.ReadFile(filepath.Join(root, hierarchy, cgroup, name)); err == nil {
+				values[name] = strings.TrimSpace(string(text))
 			}
 		}
 	}
-	return first, nil
+	return values
 }
 
 // Allowed reads the CPUs and memory nodes that a thread may use from the text

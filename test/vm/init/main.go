@@ -34,6 +34,9 @@ func run() error {
 	if err := mountAll(); err != nil {
 		return err
 	}
+	if err := loadModules(); err != nil {
+		return err
+	}
 	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpu +cpuset +memory +io +pids"), 0); err != nil {
 		return err
 	}
@@ -87,6 +90,22 @@ func mountAll() error {
 	}
 	// As systemd leaves it on a real node: what containers mount is seen everywhere.
 	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
+}
+
+// loadModules loads the modules that SLUICE_MODULES names, in its order, and has the
+// disk scheduled by bfq.
+func loadModules() error {
+	for name := range strings.SplitSeq(os.Getenv("SLUICE_MODULES"), ",") {
+		file, err := os.Open("/lib/modules/" + name + ".ko")
+		if err != nil {
+			return err
+		}
+		err = errors.Join(unix.FinitModule(int(file.Fd()), "", 0), file.Close())
+		if err != nil {
+			return fmt.Errorf("loading module %s: %w", name, err)
+		}
+	}
+	return os.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq"), 0)
 }
 
 func loopbackUp() error {

@@ -1,0 +1,135 @@
+package runtime
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Dump is the text of every file that can be set, by its path.
+type Dump map[string]string
+
+// Dump reads every file that can be set of the runtime's cgroups and of those
+// above, up to the root; the OOM scores of the pods' processes; and the sysctls
+// that Sluice knows.
+func (rt *Runtime) Dump() (Dump, error) {
+	d := Dump{}
+	for _, m := range rt.tree.mounts {
+		for dir := filepath.Dir(rt.tree.name); ; dir = filepath.Dir(dir) {
+			if err := d.folder(m, dir); err != nil {
+				return nil, err
+			}
+			if dir == "." {
+				break
+			}
+		}
+		if err := d.below(m, rt.tree.name); err != nil {
+			return nil, err
+		}
+	}
+	pids, err := rt.tree.pids(rt.kubepods())
+	if err != nil {
+		return nil, err
+	}
+	for _, pid := range pids {
+		d.file(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	}
+	d.file("/proc/sys/vm/watermark_scale_factor")
+	d.file("/proc/sys/vm/min_free_kbytes")
+	return d, nil
+}
+
+// Settings reads every cgroup file below kubepods that can be set.
+func (rt *Runtime) Settings() (Dump, error) { return rt.tree.settings(rt.kubepods()) }
+
+// Settings reads every file that can be set of the pod's own cgroup and of those
+// in it.
+func (p *Pod) Settings() (Dump, error) { return p.rt.tree.settings(p.Cgroup) }
+
+func (t *tree) settings(cgroup string) (Dump, error) {
+	d := Dump{}
+	for _, m := range t.mounts {
+		if err := d.below(m, cgroup); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Differences lists the files of which a later dump says something else.
+func (d Dump) Differences(later Dump) []string {
+	var all []string
+	for file, was := range d {
+		if is, there := later[file]; !there {
+			all = append(all, fmt.Sprintf("%s: %q is gone", file, was))
+		} else if is != was {
+			all = append(all, fmt.Sprintf("%s: %q became %q", file, was, is))
+		}
+	}
+	for file, is := range later {
+		if _, there := d[file]; !there {
+			all = append(all, fmt.Sprintf("%s: new, %q", file, is))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (d Dump) below(m mount, cgroup string) error {
+	for _, dir := range below(m.path(cgroup)) {
+		relative, err := filepath.Rel(m.dir, dir)
+		if err != nil {
+			return err
+		}
+		if err := d.folder(m, relative); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folder reads the files of one cgroup.
+func (d Dump) folder(m mount, cgroup string) error {
+	files, err := os.ReadDir(m.path(cgroup))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		info, err := file.Info()
+		if err != nil || !isSetting(info) {
+			continue
+		}
+		path := m.path(cgroup, file.Name())
+		// v2 takes no empty set for a cgroup that has had one: what counts is what
+		// it amounts to.
+		if m.v2 && (file.Name() == "cpuset.cpus" || file.Name() == "cpuset.mems") {
+			path += ".effective"
+		}
+		d.file(path)
+	}
+	return nil
+}
+
+// file leaves out what can't be read here (kmem, rt).
+func (d Dump) file(path string) {
+	if text, err := os.ReadFile(path); err == nil {
+		d[path] = strings.TrimSpace(string(text))
+	}
+}
+
+// isSetting tells files that hold a setting from those that can be written to
+// reset what they count, and from the lists of members.
+func isSetting(file fs.FileInfo) bool {
+	if file.IsDir() || file.Mode()&0o600 != 0o600 {
+		return false
+	}
+	for _, counts := range []string{"usage", "failcnt", "peak", "pressure", "procs", "tasks", "threads", "reset"} {
+		if strings.Contains(file.Name(), counts) {
+			return false
+		}
+	}
+	return true
+}
