@@ -5,18 +5,23 @@
 //	touch=N    take N MiB of memory and write to every page of it
 //	sleep      wait for SIGTERM
 //	burn[=N]   keep N CPUs busy (1) until SIGTERM
+//	pulse=N    keep one CPU busy for N ms of each 300 until SIGTERM
+//	cache=N    read N MiB of the block device /dev/disk
 //	exit=N     exit with status N
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/sluice-dev/sluice/test/probe/sight"
 )
@@ -59,10 +64,22 @@ func run(arg string, term <-chan os.Signal) error {
 		}
 		<-term
 		stop.Store(true)
+	case "pulse":
+		for tick := time.NewTicker(300 * time.Millisecond); ; {
+			select {
+			case <-term:
+				return nil
+			case now := <-tick.C:
+				for time.Since(now) < time.Duration(n)*time.Millisecond {
+				}
+			}
+		}
+	case "cache":
+		return cache(int64(n) << 20)
 	case "exit":
 		os.Exit(n)
 	default:
-		return fmt.Errorf("not one of first, touch=N, sleep, burn[=N], exit=N")
+		return fmt.Errorf("not one of first, touch=N, sleep, burn[=N], pulse=N, cache=N, exit=N")
 	}
 	return nil
 }
@@ -74,6 +91,16 @@ func touch(size int) error {
 		memory[i] = 1
 	}
 	return err
+}
+
+// cache leaves what it has read in the page cache, charged to this process' cgroup.
+func cache(size int64) error {
+	disk, err := os.Open("/dev/disk")
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(io.Discard, disk, size)
+	return errors.Join(err, disk.Close())
 }
 
 func burn(stop *atomic.Bool) {

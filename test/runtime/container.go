@@ -24,6 +24,7 @@ type ContainerSpec struct {
 	Resources   Resources
 	Args        []string // of the probe; none is "first", "sleep"
 	Annotations map[string]string
+	Disk        string // a block device of the host, which the container may read as /dev/disk
 	RuncFails   string // "create", "start" or "update": the verb that fails, in a pod with handler Broken
 }
 
@@ -46,7 +47,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 			attempt++
 		}
 	}
-	memory, err := nodeMemory()
+	memory, err := NodeMemory()
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +70,9 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
 		},
 	}
+	if spec.Disk != "" {
+		config.Devices = []*cri.Device{{HostPath: spec.Disk, ContainerPath: "/dev/disk", Permissions: "r"}}
+	}
 	if spec.RuncFails != "" {
 		config.Envs = append(config.Envs, &cri.KeyValue{Key: "RUNC_FAILS", Value: []byte(spec.RuncFails)})
 	}
@@ -84,8 +88,8 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	return c, nil
 }
 
-// nodeMemory is MemTotal in bytes.
-func nodeMemory() (int64, error) {
+// NodeMemory is MemTotal in bytes.
+func NodeMemory() (int64, error) {
 	var info syscall.Sysinfo_t
 	err := syscall.Sysinfo(&info)
 	return int64(info.Totalram) * int64(info.Unit), err
@@ -168,7 +172,7 @@ func (c *Container) Update(resources *cri.LinuxContainerResources) error {
 // cgroup, what shrinks ends with it. The runtime's record of the pod comes last.
 func (c *Container) Resize(to Resources) error {
 	p := c.pod
-	memory, err := nodeMemory()
+	memory, err := NodeMemory()
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,20 @@ func (rt *Runtime) Dump() (Dump, error) {
 	return d, nil
 }
 
+// ClassSettings reads every file that can be set of kubepods and of its QoS
+// classes' cgroups, without the pods.
+func (rt *Runtime) ClassSettings() (Dump, error) {
+	d := Dump{}
+	for _, m := range rt.tree.mounts {
+		for _, class := range []string{"", "burstable", "besteffort"} {
+			if err := d.folder(m, filepath.Join(rt.kubepods(), class)); err != nil && !gone(err) {
+				return nil, err
+			}
+		}
+	}
+	return d, nil
+}
+
 // Settings reads every cgroup file below kubepods that can be set.
 func (rt *Runtime) Settings() (Dump, error) { return rt.tree.settings(rt.kubepods()) }
 
@@ -57,6 +71,18 @@ func (t *tree) settings(cgroup string) (Dump, error) {
 		}
 	}
 	return d, nil
+}
+
+// Changed lists the files that are in both dumps and say different things.
+func (d Dump) Changed(other Dump) []string {
+	var files []string
+	for file, text := range d {
+		if was, there := other[file]; there && was != text {
+			files = append(files, file)
+		}
+	}
+	slices.Sort(files)
+	return files
 }
 
 // Differences lists the files of which a later dump says something else.

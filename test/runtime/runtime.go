@@ -201,6 +201,9 @@ func (rt *Runtime) Close() error {
 // Log is what containerd logged so far.
 func (rt *Runtime) Log() string { return readLog(rt.logPath()) }
 
+// V2 tells whether pods' knobs are cgroup v2's.
+func (rt *Runtime) V2() bool { return rt.tree.v2() }
+
 // CgroupRoot is the cgroup above the runtime's kubepods, below each
 // controller's root: "/sluicetest-...".
 func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.name }

@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -111,6 +112,24 @@ func (s *Sluice) Synchronizations() int { return strings.Count(s.Log(), synchron
 
 // Status is what the plugin tells about itself.
 func (s *Sluice) Status() (*status.Status, error) { return status.NewClient(s.StatusSocket).Status() }
+
+// Explain is what `sluice explain` tells of a pod or container.
+func (s *Sluice) Explain(name string) (string, error) {
+	return s.command("explain", name, "--status-socket", s.StatusSocket)
+}
+
+// Restore gives back what the plugin, which has ended, has changed.
+func (s *Sluice) Restore() (string, error) {
+	return s.command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir)
+}
+
+func (s *Sluice) command(args ...string) (string, error) {
+	out, err := exec.Command(s.options.Binary, args...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("sluice %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
 
 // Kill ends the plugin as a crash would.
 func (s *Sluice) Kill() error { return s.process.kill() }

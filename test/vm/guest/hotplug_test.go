@@ -12,11 +12,12 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testHotplug takes CPUs away from LS and from pins, and gives them back.
+// testHotplug takes CPUs away from LS, which is busy on them, and from pins, and
+// gives them back.
 func testHotplug(n *node) {
 	t := n.t
 	all := online(t, "cpu")
-	ls := ask{name: "ls", class: "LS"}
+	ls := ask{name: "ls", class: "LS", args: []string{"first", "burn=2"}}
 	lse := ask{name: "lse", class: "LSE", cpus: 2}
 	lsr := ask{name: "lsr", class: "LSR", cpus: 3}
 	big := ask{name: "big", class: "LSE", cpus: 8}
@@ -123,11 +124,11 @@ func (n *node) plug(cpu int, on bool) {
 	t.Logf("CPU %d online=%s: known and settled %.0f ms later", cpu, value, time.Since(began).Seconds()*1000)
 }
 
-// testMemoryHotplug takes a block of memory away from a pin's node, and gives it
-// back.
+// testMemoryHotplug takes a block of memory away from the node of a busy pin, and
+// gives it back.
 func testMemoryHotplug(n *node) {
 	t := n.t
-	a := ask{name: "pin", class: "LSR", cpus: 1}
+	a := ask{name: "pin", class: "LSR", cpus: 1, args: []string{"touch=64", "first", "burn"}}
 	pod := n.pod(a)
 	pin := n.start(pod, a)
 	before := n.cpus(pin)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/knobs"
 	"github.com/sluice-dev/sluice/test/runtime"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -14,13 +15,22 @@ import (
 // here to do it for each test. Every test removes its pods.
 func TestSluice(t *testing.T) {
 	rt := start(t)
+	b := &knobs.Bed{RT: rt}
+	t.Run("restore", func(t *testing.T) { knobs.Restore(t, b) })
+	t.Run("drift", func(t *testing.T) { knobs.Drift(t, b) })
 	sluice, err := rt.StartSluice(runtime.SluiceOptions{})
 	must(t, err)
+	b.Sluice = sluice
 	for _, test := range []struct {
 		name string
 		run  func(*node)
 	}{
 		{"first instruction", testFirstInstruction},
+		{"knobs at the first instruction", func(n *node) { knobs.First(n.t, b) }},
+		{"what this kernel lacks", func(n *node) { knobs.Missing(n.t, b) }},
+		{"resize", func(n *node) { knobs.Resize(n.t, b) }},
+		{"bursts are counted", func(n *node) { knobs.Bursts(n.t, b) }},
+		{"reclaim", func(n *node) { knobs.Reclaim(n.t, b) }},
 		{"pages", testPages},
 		{"hotplug", testHotplug},
 		{"memory hotplug", testMemoryHotplug},

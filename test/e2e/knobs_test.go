@@ -1,0 +1,26 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/sluice-dev/sluice/test/knobs"
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// TestKnobs has every knob on both runtimes: at the first instruction, through
+// resizes, against other writers, and given back at the end.
+func TestKnobs(t *testing.T) {
+	for _, version := range []string{"2", "1.7"} {
+		t.Run("containerd "+version, func(t *testing.T) {
+			b := &knobs.Bed{RT: start(t, runtime.Options{Containerd: version})}
+			t.Run("restore", func(t *testing.T) { knobs.Restore(t, b) })
+			t.Run("drift", func(t *testing.T) { knobs.Drift(t, b) })
+			b.Sluice = startSluice(t, b.RT, runtime.SluiceOptions{})
+			t.Run("first instruction", func(t *testing.T) { knobs.First(t, b) })
+			t.Run("what this kernel lacks", func(t *testing.T) { knobs.Missing(t, b) })
+			t.Run("resize", func(t *testing.T) { knobs.Resize(t, b) })
+			t.Run("bursts are counted", func(t *testing.T) { knobs.Bursts(t, b) })
+			consistent(t, b.RT, b.Sluice)
+		})
+	}
+}

@@ -1,0 +1,135 @@
+// Package knobs tests every knob on a real kernel: the same tables on cgroup v1,
+// where a test of test/e2e gives the bed, and on cgroup v2, in the guest of
+// test/vm.
+package knobs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/runtime"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+const (
+	mib  = 1 << 20
+	pass = time.Second // driftInterval as shipped
+)
+
+// Bed is what the tests stand on.
+type Bed struct {
+	RT     *runtime.Runtime
+	Sluice *runtime.Sluice // nil for tests that start it themselves
+}
+
+// pin is what the smallest LSE container asks for: a core's CPUs.
+func pin(t *testing.T) runtime.Resources {
+	t.Helper()
+	return runtime.Whole(workload.MilliCPU(1000*threads(t)), 64*mib)
+}
+
+// threads is the threads of a core.
+func threads(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
+	must(t, err)
+	siblings, err := cpuset.Parse(string(text))
+	must(t, err)
+	return siblings.Size()
+}
+
+// pod is a pod of one container "c" with the annotations, given as key, value,
+// and so on. It may say SYSTEM.
+func pod(name string, r runtime.Resources, annotations ...string) runtime.PodSpec {
+	spec := runtime.PodSpec{
+		Name: strings.Map(dashes, name), Namespace: "kube-system", Annotations: map[string]string{},
+		Containers: []runtime.ContainerSpec{{Name: "c", Resources: r}},
+	}
+	for pair := range slices.Chunk(annotations, 2) {
+		spec.Annotations[pair[0]] = pair[1]
+	}
+	return spec
+}
+
+// dashes makes a test's name one of a pod.
+func dashes(r rune) rune {
+	switch {
+	case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
+		return r
+	case 'A' <= r && r <= 'Z':
+		return r - 'A' + 'a'
+	}
+	return '-'
+}
+
+func (b *Bed) run(t *testing.T, spec runtime.PodSpec) *runtime.Pod {
+	t.Helper()
+	pod, err := b.RT.Run(spec)
+	must(t, err)
+	return pod
+}
+
+// status is what the plugin tells about itself.
+func (b *Bed) status(t *testing.T) *status.Status {
+	t.Helper()
+	s, err := b.Sluice.Status()
+	must(t, err)
+	return s
+}
+
+// disks are the numbers of the machine's disks, in their order by number: what
+// has a device behind it, which ram, zram and loop devices have not.
+func disks(t *testing.T) []string {
+	t.Helper()
+	devices, err := filepath.Glob("/sys/block/*/device")
+	must(t, err)
+	var numbers []string
+	for _, device := range devices {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(device), "dev"))
+		must(t, err)
+		numbers = append(numbers, strings.TrimSpace(string(text)))
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// await waits until the condition holds, and fails with what it said last.
+func await(t *testing.T, condition func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("for a minute: %v", err)
+		}
+	}
+}
+
+// is reports whether a file says what is wanted, where "a|b" is either.
+func is(got, want string) bool { return slices.Contains(strings.Split(want, "|"), got) }
+
+// says is an error where the file of a cgroup does not say what is wanted.
+func says(file func(string) (string, error), name, want string) error {
+	got, err := file(name)
+	if err == nil && !is(got, want) {
+		err = fmt.Errorf("%s is %q, want %s", name, got, want)
+	}
+	return err
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

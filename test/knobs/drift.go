@@ -1,0 +1,123 @@
+package knobs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Drift has another writer put every file that Sluice has set back to what it
+// said before. Each is repaired, once, and counted.
+func Drift(t *testing.T, b *Bed) {
+	pods, before, after := b.adopted(t)
+	repairs, longest := b.status(t).Counters.Drift, time.Duration(0)
+	written := 0
+	for _, file := range after.Changed(before) {
+		if follows(file) {
+			continue
+		}
+		began := time.Now()
+		if err := put(file, before[file]); err != nil {
+			t.Errorf("another writer can't put %s back to %q: %v", file, before[file], err)
+			continue
+		}
+		written++
+		await(t, func() error {
+			if now := b.dump(t); now[file] != after[file] {
+				return fmt.Errorf("%s is %q, want %q", file, now[file], after[file])
+			}
+			return nil
+		})
+		took := time.Since(began)
+		longest = max(longest, took)
+		if took > 2*pass {
+			t.Logf("%s was repaired after %s", file, took)
+		}
+	}
+	now := b.settled(t)
+	if changed := after.Differences(now); len(changed) > 0 {
+		t.Errorf("the repairs left changed: %q", changed)
+	}
+	t.Logf("%d files were put back, and repaired after %s at most", written, longest.Round(time.Millisecond))
+	if got := b.status(t).Counters.Drift - repairs; got != written {
+		t.Errorf("%d repairs are counted, want %d", got, written)
+	}
+	t.Run("two writers", func(t *testing.T) { b.fight(t) })
+	b.ends(t, pods)
+}
+
+// follows tells files whose text the kernel derives from that of another: v2's
+// nice of a weight, and the weight of a group that is idle, which can't be written.
+func follows(file string) bool {
+	name := filepath.Base(file)
+	if name == "cpu.weight.nice" {
+		return true
+	}
+	idle, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cpu.idle"))
+	return (name == "cpu.shares" || name == "cpu.weight") && err == nil && strings.TrimSpace(string(idle)) == "1"
+}
+
+// put writes what a dump says of a file.
+func put(file, text string) error {
+	file = strings.TrimSuffix(file, ".effective")
+	name := filepath.Base(file)
+	lines := strings.Split(text, "\n")
+	if strings.HasPrefix(name, "io.") || strings.HasPrefix(name, "blkio.") {
+		// What a device's line says goes by a line of its own, of no limit.
+		now, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+		for line := range strings.Lines(string(now)) {
+			device, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if strings.Contains(text, device) {
+				continue
+			}
+			reset := device + " 0"
+			if name == "io.max" {
+				reset = device + " rbps=max wbps=max riops=max wiops=max"
+			}
+			lines = append(lines, reset)
+		}
+	}
+	for _, line := range lines {
+		if err := os.WriteFile(file, []byte(line), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fight has another writer take back a container's burst as often as it is
+// repaired, until Sluice leaves it be for a while, and says so.
+func (b *Bed) fight(t *testing.T) {
+	file, mine := "cpu.cfs_burst_us", "0"
+	if b.RT.V2() {
+		file = "cpu.max.burst"
+	}
+	c := b.run(t, pod("fought-over", limited(100, 1000), class, "LS", burst, "100%"))
+	defer func() { must(t, c.Remove()) }()
+	const rounds, patience = 30, 5 * pass
+	for round := range rounds {
+		began := time.Now()
+		for says(c.Container("c").File, file, mine) == nil {
+			if time.Since(began) > patience {
+				t.Logf("left alone after %d repairs", round)
+				text, err := b.Sluice.Explain("kube-system/fought-over")
+				must(t, err)
+				if err := contains(text, "cpu.burst", "another"); err != nil {
+					t.Errorf("explain doesn't tell of the other writer: %v", err)
+				}
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		must(t, c.Container("c").WriteFile(file, mine))
+	}
+	t.Errorf("two writers have fought %d rounds without an end", rounds)
+}

@@ -1,0 +1,73 @@
+package knobs
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// Bursts has a container work now and then for longer than its quota lets it:
+// the kernel counts that it could.
+func Bursts(t *testing.T, b *Bed) {
+	spec := pod("bursting", limited(200, 200), class, "LS", burst, "100%")
+	spec.Containers[0].Args = []string{"first", "pulse=30"}
+	bursting := b.run(t, spec)
+	await(t, func() error {
+		text, err := bursting.Container("c").File("cpu.stat")
+		if err == nil && stat(text, "nr_bursts") == 0 {
+			err = fmt.Errorf("no burst is counted: %s", text)
+		}
+		return err
+	})
+	must(t, bursting.Remove())
+}
+
+// Reclaim has a batch container fill its limit with page cache: what is above its
+// watermark is reclaimed, on a kernel without watermarks by Sluice. cgroup v1 has
+// nothing to do it by.
+func Reclaim(t *testing.T, b *Bed) {
+	const limit, ratio, read = 256 * mib, 50, 200
+	spec := pod("caching", runtime.Resources{CPURequest: 100, MemoryLimit: limit}, class, "BE", memoryQoS, fmt.Sprintf("{wmarkRatio: %d}", ratio))
+	spec.Containers[0].Disk = "/dev/vda"
+	spec.Containers[0].Args = []string{fmt.Sprintf("cache=%d", read), "first", "sleep"}
+	caching := b.run(t, spec)
+	c := caching.Container("c")
+	_, err := c.First()
+	must(t, err)
+	if peak, err := c.File("memory.peak"); err != nil || bytes(peak) < limit*ratio/100 {
+		t.Fatalf("the container has used %s bytes (%v): there was nothing to reclaim", peak, err)
+	}
+	await(t, func() error {
+		used, err := c.File("memory.current")
+		if err == nil && bytes(used) > limit*ratio/100 {
+			err = fmt.Errorf("the container uses %s bytes, more than %d %% of its limit", used, ratio)
+		}
+		return err
+	})
+	events, err := c.File("memory.events")
+	must(t, errors.Join(err, contains(events, "oom_kill 0")))
+	must(t, caching.Remove())
+}
+
+// stat is a number of a file of names and numbers; 0 where it has no such name.
+func stat(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
+			return bytes(value)
+		}
+	}
+	return 0
+}
+
+// bytes is a number in a file; -1 where it is none.
+func bytes(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,106 @@
+package knobs
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sluice-dev/sluice/test/probe/sight"
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// files is what the files of a cgroup say.
+type files map[string]string
+
+// seen is the files by who has them: a container by its name, podLevel or
+// classLevel.
+type seen map[string]files
+
+const (
+	podLevel   = "pod"
+	classLevel = "class"
+)
+
+// row is a pod, and what the kernel shows at the first instruction of its last
+// container. What a version of cgroups has no file for is left out of its column.
+type row struct {
+	name     string
+	spec     runtime.PodSpec
+	v1, v2   seen
+	oomScore int // of the last container; 0 is not looked at
+}
+
+// First runs the table of every knob: what each container has at its first
+// instruction, and that a pod's end leaves its class's cgroup as it was.
+func First(t *testing.T, b *Bed) {
+	for _, r := range b.rows(t) {
+		t.Run(r.name, func(t *testing.T) { r.run(t, b) })
+	}
+}
+
+func (r row) run(t *testing.T, b *Bed) {
+	class, err := b.RT.ClassSettings()
+	must(t, err)
+	pod := b.run(t, r.spec)
+	want := r.v1
+	if b.RT.V2() {
+		want = r.v2
+	}
+	var last sight.First
+	for _, spec := range r.spec.Containers {
+		last, err = pod.Container(spec.Name).First()
+		must(t, err)
+		check(t, spec.Name, last.Files, want[spec.Name])
+	}
+	check(t, podLevel, last.Pod, want[podLevel])
+	check(t, classLevel, last.Class, want[classLevel])
+	if r.oomScore != 0 && last.OOMScore != r.oomScore {
+		t.Errorf("the container's oom_score_adj is %d, want %d", last.OOMScore, r.oomScore)
+	}
+	must(t, pod.Remove())
+	await(t, func() error {
+		after, err := b.RT.ClassSettings()
+		if changed := class.Changed(after); err == nil && len(changed) > 0 {
+			err = fmt.Errorf("the pod is gone, and the cgroups above it still have other values in %q", changed)
+		}
+		return err
+	})
+}
+
+func check(t *testing.T, level string, got, want files) {
+	t.Helper()
+	for file, value := range want {
+		if text, there := got[file]; !there || !is(text, value) {
+			t.Errorf("%s: %s is %q at the first instruction, want %q", level, file, text, value)
+		}
+	}
+}
+
+// Missing has what this kernel lacks: a container that asks for it runs and is
+// told of it, one that can't do without fails.
+func Missing(t *testing.T, b *Bed) {
+	for key, value := range map[string]string{"core-sched": "group"} {
+		t.Run(key, func(t *testing.T) {
+			spec := pod(key, runtime.Resources{CPURequest: 100}, "class.sluice.dev", "LS", key+".sluice.dev", value)
+			running := b.run(t, spec)
+			text, err := b.Sluice.Explain("kube-system/" + spec.Name)
+			must(t, err)
+			if err := contains(text, key); err != nil {
+				t.Errorf("explain: %v", err)
+			}
+			must(t, running.Remove())
+
+			spec.Annotations["required.sluice.dev"] = key
+			refused, err := b.RT.RunPod(spec)
+			must(t, err)
+			_, err = refused.Create(spec.Containers[0])
+			if err == nil {
+				err = errors.New("created")
+			}
+			if missing := contains(err.Error(), key); missing != nil {
+				t.Errorf("a container that requires %s is refused with: %v", key, missing)
+			}
+			must(t, refused.Remove())
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package knobs
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// every is pods that ask for every knob that mainline kernels have.
+func every(t *testing.T) []runtime.PodSpec {
+	batch := rowNamed(t, dialectRows(), "Koordinator batch").spec
+	return []runtime.PodSpec{
+		pod("every-ls", runtime.Whole(500, 64*mib), class, "LS", burst, "100%",
+			memoryQoS, "{minPercent: 50, lowPercent: 100, oomGroup: true}", io, "{weight: 300, readBPS: 10Mi, writeIOPS: 100}"),
+		pod("every-high", part(t, 300), class, "LS", burst, "50%", memoryQoS, "{highPercent: 80}"),
+		pod("every-lsr", pin(t), class, "LSR"),
+		pod("every-be", runtime.Resources{}, class, "BE", io, "{weight: 10, writeBPS: 1Mi}"),
+		pod("every-low", limited(100, 1000), class, "BE"),
+		batch,
+	}
+}
+
+// touched lists the files of which every has one at least that Sluice sets.
+func (b *Bed) touched() []string {
+	if b.RT.V2() {
+		return []string{
+			"cpuset.cpus.effective", "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle",
+			"memory.max", "memory.min", "memory.low", "memory.high", "memory.oom.group", "io.max", "io.weight",
+		}
+	}
+	return []string{
+		"cpuset.cpus", "cpu.cfs_quota_us", "cpu.cfs_burst_us", "cpu.shares", "cpu.idle",
+		"memory.limit_in_bytes", "memory.soft_limit_in_bytes",
+		"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device", "blkio.throttle.write_iops_device",
+	}
+}
+
+// adopted has Sluice adopt running pods that ask for everything, and returns what
+// all files said before and say then.
+func (b *Bed) adopted(t *testing.T) (pods []*runtime.Pod, before, after runtime.Dump) {
+	t.Helper()
+	for _, spec := range every(t) {
+		pods = append(pods, b.run(t, spec))
+	}
+	before = b.dump(t)
+	var err error
+	b.Sluice, err = b.RT.StartSluice(runtime.SluiceOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("sluice's log:\n%s", b.Sluice.Log())
+		}
+	})
+	await(t, func() error {
+		after = b.dump(t)
+		var changed []string
+		for _, file := range after.Changed(before) {
+			changed = append(changed, filepath.Base(file))
+		}
+		for _, file := range b.touched() {
+			if !slices.Contains(changed, file) {
+				return fmt.Errorf("no cgroup's %s was changed; changed: %q", file, before.Differences(after))
+			}
+		}
+		return nil
+	})
+	return pods, before, b.settled(t)
+}
+
+// settled waits until no file has changed during two passes over all containers.
+func (b *Bed) settled(t *testing.T) runtime.Dump {
+	t.Helper()
+	last, since := b.dump(t), time.Now()
+	await(t, func() error {
+		now := b.dump(t)
+		if changed := last.Differences(now); len(changed) > 0 {
+			last, since = now, time.Now()
+			return fmt.Errorf("files change all the while: %q", changed)
+		}
+		if still := time.Since(since); still < 2*pass {
+			return fmt.Errorf("nothing has changed for %s", still)
+		}
+		return nil
+	})
+	return last
+}
+
+// Restore adopts pods that ask for everything, ends, and gives back: every file
+// of the cgroup trees is as it was. The same after crashes, which lose no original
+// value and change nothing.
+func Restore(t *testing.T, b *Bed) {
+	pods, before, after := b.adopted(t)
+	t.Logf("%d files were changed of %d", len(before.Differences(after)), len(before))
+	for range 2 {
+		must(t, b.Sluice.Restart()) // kills it first
+		if changed := after.Differences(b.settled(t)); len(changed) > 0 {
+			t.Errorf("a crash and a new start changed:\n%s", strings.Join(changed, "\n"))
+		}
+	}
+	must(t, b.Sluice.Stop())
+	if changed := after.Differences(b.dump(t)); len(changed) > 0 {
+		t.Errorf("the plugin's end changed:\n%s", strings.Join(changed, "\n"))
+	}
+	told, err := b.Sluice.Restore()
+	must(t, err)
+	if changed := before.Differences(b.dump(t)); len(changed) > 0 {
+		t.Errorf("sluice restore left changed:\n%s\nIt told:\n%s", strings.Join(changed, "\n"), told)
+	}
+	b.ends(t, pods)
+}
+
+// ends removes the pods, and ends the plugin.
+func (b *Bed) ends(t *testing.T, pods []*runtime.Pod) {
+	t.Helper()
+	for _, pod := range pods {
+		must(t, pod.Remove())
+	}
+	must(t, b.Sluice.Stop())
+}
+
+func (b *Bed) dump(t *testing.T) runtime.Dump {
+	t.Helper()
+	dump, err := b.RT.Dump()
+	must(t, err)
+	return dump
+}
+
+func rowNamed(t *testing.T, rows []row, name string) row {
+	t.Helper()
+	i := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
+	if i < 0 {
+		t.Fatalf("the table has no row %q", name)
+	}
+	return rows[i]
+}
