@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/knobs"
 	"github.com/sluice-dev/sluice/test/runtime"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -22,6 +23,7 @@ func TestBed(t *testing.T) {
 		t.Run("containerd "+version, func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
 			t.Run("QoS", func(t *testing.T) { testQoS(t, rt) })
+			t.Run("knobs", func(t *testing.T) { knobs.Ground(t, &knobs.Bed{RT: rt}) })
 			t.Run("update", func(t *testing.T) { testUpdate(t, rt) })
 			t.Run("resize", func(t *testing.T) { testResize(t, rt) })
 			t.Run("broken runc", func(t *testing.T) { testBroken(t, rt) })

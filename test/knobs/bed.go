@@ -71,8 +71,18 @@ func dashes(r rune) rune {
 
 func (b *Bed) run(t *testing.T, spec runtime.PodSpec) *runtime.Pod {
 	t.Helper()
-	pod, err := b.RT.Run(spec)
+	pod, err := b.RT.RunPod(spec)
 	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() { // the next test finds no trace of it
+			_ = pod.Remove()
+		}
+	})
+	for _, spec := range spec.Containers {
+		c, err := pod.Create(spec)
+		must(t, err)
+		must(t, c.Start())
+	}
 	return pod
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// Resize sends twenty updates up and down through the runtime, with the pod's own
-// cgroup written as the kubelet does: none fails, and after each all values are
-// right.
+// Resize sends updates up and down through the runtime, twenty to a container with
+// a burst, with the pod's own cgroup written as the kubelet does: none fails, and
+// after each all values are right.
 func Resize(t *testing.T, b *Bed) {
 	errors := b.status(t).Counters.WriteErrors
 	for _, test := range []struct {
@@ -32,9 +32,9 @@ func Resize(t *testing.T, b *Bed) {
 	}
 }
 
-// limits is twenty CPU limits; each is below and above others.
-func limits() []workload.MilliCPU {
-	limits := make([]workload.MilliCPU, 20)
+// limits is n CPU limits, up and down.
+func limits(n int) []workload.MilliCPU {
+	limits := make([]workload.MilliCPU, n)
 	for i := range limits {
 		limits[i] = []workload.MilliCPU{2000, 300, 1500, 100, 700}[i%5]
 	}
@@ -45,7 +45,7 @@ func limits() []workload.MilliCPU {
 func resizeBurst(t *testing.T, b *Bed) {
 	spec := beside(pod("resize-burst", limited(100, 1000), class, "LS", burst, "100%"), limited(100, 500))
 	pod := b.run(t, spec)
-	for i, limit := range limits() {
+	for i, limit := range limits(20) {
 		if err := pod.Container("c").Resize(limited(100, limit)); err != nil {
 			t.Fatalf("resize %d, to %s CPUs: %v", i, limit, err)
 		}
@@ -72,7 +72,7 @@ func (b *Bed) quotaAndBurst(file func(string) (string, error), quota, burst work
 // each update, of the CPU manager's for one, writes the container's weight.
 func updateIdle(t *testing.T, b *Bed) {
 	pod := b.run(t, pod("update-idle", runtime.Resources{}, class, "BE"))
-	for i := range limits() {
+	for i := range limits(8) {
 		err := pod.Container("c").Update(&cri.LinuxContainerResources{CpuShares: 2 + int64(i%2), CpuPeriod: 100000, CpuQuota: -1})
 		if err != nil {
 			t.Fatalf("update %d: %v", i, err)
@@ -87,7 +87,7 @@ func updateIdle(t *testing.T, b *Bed) {
 // resizeLowest has a batch pod with requests: the kubelet writes its weight.
 func resizeLowest(t *testing.T, b *Bed) {
 	pod := b.run(t, pod("resize-lowest", limited(100, 1000), class, "BE"))
-	for i, limit := range limits() {
+	for i, limit := range limits(8) {
 		if err := pod.Container("c").Resize(limited(limit/2, limit)); err != nil {
 			t.Fatalf("resize %d, to %s CPUs: %v", i, limit, err)
 		}

@@ -54,6 +54,7 @@ func (b *Bed) adopted(t *testing.T) (pods []*runtime.Pod, before, after runtime.
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sluice's log:\n%s", b.Sluice.Log())
+			_ = b.Sluice.Kill()
 		}
 	})
 	await(t, func() error {

@@ -5,6 +5,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/sluice-dev/sluice/test/knobs"
 	"github.com/sluice-dev/sluice/test/runtime"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -42,4 +43,6 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("threads may run on %s with memory of %s (%v), want %s and %s", gotCPUs, gotMems, err, cpus, mems)
 	}
 	must(t, pod.Remove())
+
+	t.Run("knobs", func(t *testing.T) { knobs.Ground(t, &knobs.Bed{RT: rt}) })
 }
