@@ -234,7 +234,7 @@ func TestV2KernelKnobs(t *testing.T) {
 			t.Errorf("%s: was %v, is %v", knob, was, have)
 		}
 	}
-	for _, knob := range []plan.Knob{plan.Quota, plan.Weight, plan.MemoryMax, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.OOMGroup, plan.IOMax} {
+	for _, knob := range []plan.Knob{plan.Quota, plan.Weight, plan.MemoryMax, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.OOMGroup} {
 		if !features.Has(knob) {
 			t.Errorf("%s is missing: %+v", knob, features.Knobs[knob])
 		}
