@@ -1,0 +1,134 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/intel/goresctrl/pkg/monitor"
+)
+
+const (
+	monGroups   = "mon_groups"
+	watchPrefix = prefix // of monitoring groups; runc names its own by the container's id alone
+)
+
+// monitors is what we use of goresctrl's monitor.Manager: the life of monitoring
+// groups and their counters. Its AssignPID is not used: it moves one thread, reads
+// the threads of every group for it, and expects the kernel to move a task into
+// another control group by its monitoring group, which it refuses.
+type monitors interface {
+	EnsureGroup(key, class string) (*monitor.Group, error)
+	ReadCounters(key string) ([]monitor.Reading, error)
+	Remove(key string) error
+	Reconcile(live []string) error // leaves alone those that List tells
+	List() []string
+}
+
+func newMonitors(root string) (monitors, error) {
+	monitor.SetLogger(slog.New(slog.DiscardHandler)) // its errors are returned as well
+	return monitor.New(monitor.Options{ResctrlRoot: root, KeyValidator: func(key string) bool {
+		return strings.HasPrefix(key, watchPrefix) && monitor.DefaultKeyValidator(key)
+	}})
+}
+
+// Usage is what a container uses of one L3 cache and of the memory behind it. A
+// counter that the kernel can't read now, or that this machine hasn't, is negative.
+type Usage struct {
+	ID        int   // cache id
+	Occupancy int64 // bytes of the cache
+	Total     int64 // bytes moved from and to memory, ever
+	Local     int64 // of those, the NUMA node's own memory
+}
+
+// Watch makes a container's monitoring group in a control group, or finds the one
+// that is there. Then Assign the container with it. A container that changes its
+// control group is unwatched first: its counters begin anew.
+func (h *Host) Watch(group, container string) error {
+	if h.monitors == nil || h.info.RMIDs == 0 {
+		return fmt.Errorf("watching container %s: %w: this machine's resctrl doesn't count", container, errors.ErrUnsupported)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.monitors.EnsureGroup(watchPrefix+container, group)
+	if errors.Is(err, monitor.ErrNoRMIDs) && !errors.Is(err, syscall.EBUSY) {
+		return &Error{Group: group, Action: "watching container " + container, Kind: ErrNoRMID, Err: syscall.ENOSPC}
+	}
+	return h.refused(group, "watching container "+container, err)
+}
+
+// Usage reads a watched container's counters, by cache id. Bandwidth is the
+// difference of two readings; one that fell was a counter that began anew.
+func (h *Host) Usage(container string) ([]Usage, error) {
+	if h.monitors == nil {
+		return nil, nil
+	}
+	readings, err := h.monitors.ReadCounters(watchPrefix + container)
+	if err != nil {
+		return nil, fmt.Errorf("reading what container %s uses: %w", container, err)
+	}
+	var all []Usage
+	for _, r := range readings { // sorted by folder, so by cache id
+		digits, ok := strings.CutPrefix(r.Domain, "mon_L3_")
+		id, err := strconv.Atoi(digits)
+		if !ok || err != nil {
+			continue
+		}
+		if len(all) == 0 || all[len(all)-1].ID != id {
+			all = append(all, Usage{ID: id, Occupancy: -1, Total: -1, Local: -1})
+		}
+		u := &all[len(all)-1]
+		switch r.Name {
+		case "llc_occupancy":
+			u.Occupancy = int64(r.Value)
+		case "mbm_total_bytes":
+			u.Total = int64(r.Value)
+		case "mbm_local_bytes":
+			u.Local = int64(r.Value)
+		}
+	}
+	return all, nil
+}
+
+// Unwatch removes a container's monitoring group; its threads stay in the control
+// group. One that isn't there is no error.
+func (h *Host) Unwatch(container string) error {
+	if h.monitors == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.monitors.Remove(watchPrefix + container); err != nil && !errors.Is(err, monitor.ErrNotTracked) {
+		return failed("", "unwatching container "+container, err)
+	}
+	return nil
+}
+
+// PruneWatches removes the monitoring groups of containers that are not among the
+// live, in any control group.
+func (h *Host) PruneWatches(live []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pruneWatches(live)
+}
+
+func (h *Host) pruneWatches(live []string) error {
+	if h.monitors == nil {
+		return nil
+	}
+	keys := make([]string, len(live))
+	for i, container := range live {
+		keys[i] = watchPrefix + container
+	}
+	var errs []error
+	for _, key := range h.monitors.List() {
+		if !slices.Contains(keys, key) {
+			errs = append(errs, h.monitors.Remove(key))
+		}
+	}
+	return errors.Join(append(errs, h.monitors.Reconcile(keys))...)
+}
