@@ -1,6 +1,7 @@
 package annotation
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -53,6 +54,66 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 	case got.Pool != "" && rules.knowsPool(got.Pool) != nil:
 		t.Fatalf("pool %q", got.Pool)
 	}
+	checkKnobs(t, rules, p, c, &got)
+}
+
+// checkKnobs fails where a request's knobs are more than was granted, or out of
+// the kernel's ranges. Rules that give knobs give none above the shipped ones.
+func checkKnobs(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload.Pod, c *workload.Container, got *workload.Request) {
+	knobs := &got.Tuning
+	can := func(f Feature) bool { return rules.authorized(p, f) }
+	identity := 0
+	switch {
+	case got.Class.Pinned():
+		identity = 2
+	case got.Class == workload.BE:
+		identity = -1
+	}
+	m := &knobs.Memory
+	inRange := func(n workload.Optional[int], least, most int) bool {
+		return !n.Set || n.Value >= least && n.Value <= most
+	}
+	heaviest := knobs.IO.Weight.Value
+	for _, d := range knobs.IO.Devices {
+		heaviest = max(heaviest, d.Weight.Value)
+		if checkDevice(d.Device) != nil {
+			t.Fatalf("device %q", d.Device)
+		}
+	}
+	quota := workload.MilliCPU(1 << 60)
+	if c.Resources.Quota > 0 && c.Resources.Period > 0 {
+		quota = workload.MilliCPU(float64(c.Resources.Quota)*1000/float64(c.Resources.Period)) + 1
+	}
+	limit := c.Resources.MemoryLimit
+	switch {
+	case knobs.Identity.Value > identity && !can(HighIdentity):
+		t.Fatalf("identity above the class's without authorization: %q", spell(knobs))
+	case !inRange(knobs.Identity, -1, 2) || !inRange(m.MinPercent, 0, 100) || !inRange(m.LowPercent, 0, 100) || !inRange(m.HighPercent, 0, 100) ||
+		!inRange(m.WmarkRatio, 0, 100) || !inRange(m.WmarkScale, 1, 1000) || !inRange(m.WmarkMinAdj, -25, 50) || !inRange(m.Priority, 0, 12):
+		t.Fatalf("out of the kernel's ranges: %q", spell(knobs))
+	case m.Priority.Value > 0 && !can(OOMScore):
+		t.Fatalf("killed last without authorization: %q", spell(knobs))
+	case m.WmarkMinAdj.Value < 0 && got.Class == workload.BE && !can(OOMScore):
+		t.Fatalf("BE spared without authorization: %q", spell(knobs))
+	case knobs.OOMScore.Set && knobs.OOMScore.Value < c.OOMScoreAdj && !can(OOMScore):
+		t.Fatalf("an OOM score below the kubelet's without authorization: %q", spell(knobs))
+	case heaviest > 100 && !can(IOWeight):
+		t.Fatalf("an I/O weight above 100 without authorization: %q", spell(knobs))
+	case knobs.RDT.Class != "" && rules.knowsRDT(knobs.RDT.Class) != nil, knobs.RDT.Own != workload.RDTShare{} && !rules.RDTPerPod, knobs.RDT.Class != "" && knobs.RDT.Own != workload.RDTShare{}:
+		t.Fatalf("RDT that there is not: %q", spell(knobs))
+	case got.Class == workload.BE && knobs.RDT.Class != "be" && rules.Classes.BE["rdt-class"].Text == "be" && !can(OtherRDT):
+		t.Fatalf("RDT class %q in place of the class's: %q", knobs.RDT.Class, spell(knobs))
+	case knobs.Batch.CPURequest.Set && p.QoS() != workload.BestEffort, knobs.Batch.CPULimit.Value > quota, limit > 0 && knobs.Batch.MemoryLimit.Value > limit:
+		t.Fatalf("batch resources above the kubelet's grant: %q", spell(knobs))
+	case knobs.Burst.Percent < 0 || knobs.Burst.Percent > maxBurst || got.Class != workload.LS && knobs.Burst != workload.Burst{}:
+		t.Fatalf("a burst of %s: %q", got.Class, spell(knobs))
+	case got.Class == workload.BE && (knobs.Evict.Never || knobs.Allow.Set && knobs.Allow.Value != everyAction):
+		t.Fatalf("BE that can't be evicted: %q", spell(knobs))
+	case knobs.CoreSched != "" && !strings.HasPrefix(knobs.CoreSched, p.Namespace+"/"):
+		t.Fatalf("a group of another namespace: %q", spell(knobs))
+	case knobs.Weight != 0 || knobs.NetClass.Set:
+		t.Fatalf("knobs that no pod may say: %q", spell(knobs))
+	}
 }
 
 // Values that are near to something valid reach further than random ones.
@@ -60,11 +121,16 @@ var (
 	someKeys   = append(keyNames[:], "clas", "", "x.y")
 	someScopes = []string{"", "", "", "/pod", "/container.app", "/container.other", "/x"}
 	someValues = []string{"LSE", "LSR", "LS", "BE", "SYSTEM", "critical", "batch", "1", "2", "3", "4", "8", "99999999999999999999", "0-1", "0-3", "0-8191", "0,2", "single", "prefer",
-		"full-core", "one-per-core", "any", "pack", "spread", "device", "0000:3b:00.0", "local", "core", "node", "db", "", " ", "\xff\x00", "{}"}
+		"full-core", "one-per-core", "any", "pack", "spread", "device", "0000:3b:00.0", "local", "core", "node", "db", "", " ", "\xff\x00", "{}",
+		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
 	someDialect = []string{
 		koordSpec, `{"preferredCPUBindPolicy":"FullPCPUs"}`, koordSpec, `{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel"}`,
 		koordStatus, `{"cpuset":"0-3"}`, koordStatus, `{"cpuset":"0-999999999","numaNodeResources":[{"node":99999}]}`, koordStatus, `{"numaNodeResources":[{"node":1}]}`, koordStatus, `[`,
 		katalystQoS, "dedicated_cores", katalystQoS, "system_cores", katalystQoS, "?", katalystCPU, `{"cpuset_pool":"batch"}`, katalystMemory, `{"numa_binding":"true","numa_exclusive":"true"}`, katalystMemory, `null`,
+		koordBurst, `{"policy":"auto"}`, koordCPU, `{"groupIdentity":2}`, koordCPU, `{"groupIdentity":-1}`, koordMemory, `{"policy":"auto"}`, koordMemory, `{"priorityEnable":1,"priority":12,"wmarkMinAdj":-25}`,
+		koordIO, `{"blocks":[{"name":"/dev/sda","ioCfg":{"ioWeightPercent":100,"readBPS":1}}]}`, koordResctrl, `{"llc":{"schemata":{"range":[0,100]}}}`,
+		koordExtended, `{"containers":{"app":{"requests":{"kubernetes.io/batch-cpu":"64000"},"limits":{"kubernetes.io/batch-cpu":"64000","kubernetes.io/batch-memory":"1Ti"}}}}`,
+		koordOOM, "-1000", koordOOM, "1000", koordEvictRank, "1", katalystCPU, `{"cpu_burst_policy":"dynamic"}`, katalystMemory, `{"oom_priority":"300"}`,
 	}
 )
 
@@ -77,7 +143,12 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 		}
 		rules.RoundUp = rapid.Bool().Draw(t, "roundUp")
 		if rapid.Bool().Draw(t, "authorized") {
-			rules.Authorize = []Authorization{{Features: []Feature{SystemClass, RoundUpCPUs, ExclusiveNUMA}, Namespaces: []string{"*"}}}
+			rules.Authorize = []Authorization{{Features: []Feature{SystemClass, RoundUpCPUs, ExclusiveNUMA, HighIdentity, OtherRDT, IOWeight, OOMScore}, Namespaces: []string{"*"}}}
+		}
+		rules.RDTPerPod = rapid.Bool().Draw(t, "perPod")
+		if rapid.Bool().Draw(t, "rdt") {
+			rules.RDTClasses = []string{"be", "ls"}
+			rules.Classes.BE["rdt-class"] = given("rdt-class", "be")["rdt-class"]
 		}
 		rules.Defaults.Guaranteed = rapid.SampledFrom([]workload.Class{workload.LSE, workload.LSR, workload.LS}).Draw(t, "default")
 		if rapid.Bool().Draw(t, "classified") {
@@ -123,16 +194,37 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// Each text of Koordinator and Katalyst that is read asks for no more than the
+// grant, whatever it is.
+func FuzzDialects(f *testing.F) {
+	names := []string{koordBurst, koordCPU, koordMemory, koordIO, koordResctrl, koordExtended, koordOOM, koordOOMs, koordEvictRank, koordSpec, koordStatus, katalystCPU, katalystMemory}
+	for i := 0; i < len(someDialect); i += 2 {
+		f.Add(uint8(slices.Index(names, someDialect[i])), someDialect[i+1], "BE", uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, n uint8, text, class string, kind uint8) {
+		rules := rules()
+		rules.RDTPerPod = kind&1 == 1
+		qos := []workload.QoS{workload.Guaranteed, workload.Burstable, workload.BestEffort}[kind%3]
+		p, c := pod(qos, 2000)
+		p.Annotations[names[int(n)%len(names)]] = text
+		p.Labels[koordQoS], p.Labels[koordCores], p.Labels[koordPriority] = class, text, class
+		checkGrant(t, &rules, p, c, 2)
+	})
+}
+
 // A value that is taken can be taken again, and to the same effect in the
 // kernel's spelling.
 func FuzzValue(f *testing.F) {
-	for k := range placementKeys {
+	for k := range givenKeys {
 		for _, value := range someValues {
 			f.Add(uint8(k), value)
 		}
 	}
 	f.Fuzz(func(t *testing.T, n uint8, value string) {
-		k := key(n) % placementKeys
+		k := key(n) % givenKeys
+		if len(value) > maxLength { // is not read
+			return
+		}
 		var req workload.Request
 		if err := set(&req, k, value); err != nil {
 			if strings.TrimSpace(err.Error()) == "" {
@@ -149,9 +241,17 @@ func FuzzValue(f *testing.F) {
 			spelled = req.Near.PCI
 		case k == memoryNodesKey && req.MemoryNodes.Policy == workload.MemoryListed:
 			spelled = req.MemoryNodes.Nodes.String()
+		case k == memoryQoSKey:
+			spelled = spellMemory(&req.Tuning.Memory)
+		case k == ioKey:
+			spelled = spellIO(&req.IO)
 		}
-		if err := set(&again, k, spelled); err != nil || show(again) != show(req) {
-			t.Fatalf("%s %q: %q, again %q, %v", k, value, show(req), show(again), err)
+		if err := set(&again, k, spelled); err != nil || show(again) != show(req) || spell(&again.Tuning) != spell(&req.Tuning) {
+			t.Fatalf("%s %q: %q %q, again %q %q, %v", k, value, show(req), spell(&req.Tuning), show(again), spell(&again.Tuning), err)
+		}
+		var filled workload.Request
+		if k.fill(&filled, &req); show(filled) != show(req) || spell(&filled.Tuning) != spell(&req.Tuning) {
+			t.Fatalf("%s %q: %q is filled in as %q", k, value, spell(&req.Tuning), spell(&filled.Tuning))
 		}
 		if req.CPUs > cpuset.Max || len(req.Pool) > 63 || len(req.ExclusiveGroup) > 63 {
 			t.Fatalf("%s %q: %q is out of range", k, value, show(req))
