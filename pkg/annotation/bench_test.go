@@ -14,6 +14,9 @@ func BenchmarkRequest(b *testing.B) {
 		"rich": append([]string{"class.sluice.dev/pod=LSE", "cpus.sluice.dev=4", "numa.sluice.dev=single", "smt.sluice.dev=full-core", "l3.sluice.dev=pack",
 			"near.sluice.dev=0000:3b:00.0", "memory-nodes.sluice.dev=local", "exclusive.sluice.dev=core", "exclusive-group.sluice.dev=db"}, mesh...),
 		"koordinator": append([]string{qosClass + "LSR", spec + `{"preferredCPUBindPolicy":"FullPCPUs"}`, status + `{"cpuset":"0-3"}`}, mesh...),
+		"BE":          append([]string{"class.sluice.dev=BE"}, mesh...), // with the class's knobs
+		"knobs": append([]string{"cpu-burst.sluice.dev=100%", "cpu-identity.sluice.dev=0", "memory-qos.sluice.dev={lowPercent: 100, wmarkRatio: 95}",
+			"io.sluice.dev={weight: 50, writeBPS: 10Mi}", "core-sched.sluice.dev=pay"}, mesh...),
 	} {
 		b.Run(name, func(b *testing.B) {
 			rules := rules()

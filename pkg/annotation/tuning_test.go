@@ -315,8 +315,7 @@ func TestTuning(t *testing.T) {
 			p.UID = "uid-1"
 			got, warnings, err := rules.Request(Facts{ThreadsPerCore: 2}, p, app)
 			if c.want == "refused" {
-				var invalid *Invalid
-				if !errors.As(err, &invalid) {
+				if _, ok := errors.AsType[*Invalid](err); !ok {
 					t.Fatalf("%q, %v, want an error", spell(&got.Tuning), err)
 				}
 				contains(t, err.Error(), c.text)

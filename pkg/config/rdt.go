@@ -66,10 +66,10 @@ func parseCacheShare(text string) (CacheShare, error) {
 	if hex, ok := strings.CutPrefix(text, "0x"); ok {
 		mask, err := strconv.ParseUint(hex, 16, 64)
 		if err != nil || mask == 0 {
-			return CacheShare{}, fmt.Errorf("%s: a mask must have a bit and at most 64, like 0x7f", quote(text))
+			return CacheShare{}, errors.New("a mask must have a bit and at most 64, like 0x7f")
 		}
 		if low := bits.TrailingZeros64(mask); mask>>low&(mask>>low+1) != 0 {
-			return CacheShare{}, fmt.Errorf("%s: the bits of a mask must lie side by side", quote(text))
+			return CacheShare{}, errors.New("the bits of a mask must lie side by side")
 		}
 		return CacheShare{Mask: mask}, nil
 	}
@@ -78,7 +78,7 @@ func parseCacheShare(text string) (CacheShare, error) {
 	from, err := strconv.ParseUint(first, 10, 8)
 	to, err2 := strconv.ParseUint(last, 10, 8)
 	if !percent || !two || err != nil || err2 != nil || from >= to || to > 100 {
-		return CacheShare{}, fmt.Errorf("%s: must be a range of percent like 0-30%%, or a mask like 0x7f", quote(text))
+		return CacheShare{}, errors.New("must be a range of percent like 0-30%, or a mask like 0x7f")
 	}
 	return CacheShare{From: int(from), To: int(to)}, nil
 }
@@ -115,12 +115,13 @@ func parseBandwidth(text string) (BandwidthShare, error) {
 			return BandwidthShare{Percent: int(n)}, nil
 		}
 	}
-	return BandwidthShare{}, fmt.Errorf("%s: must be 1%% to 100%%, or an amount like 5000MBps", quote(text))
+	return BandwidthShare{}, errors.New("must be 1% to 100%, or an amount like 5000MBps")
 }
 
 // byID reads a share for all and shares for some, "ALL, ID=SHARE, ...".
 func byID[T any](text string, parse func(string) (T, error)) (all T, some map[int]T, err error) {
-	for i, part := range strings.Split(text, ",") {
+	parts := strings.Split(text, ",")
+	for i, part := range parts {
 		part = strings.TrimSpace(part)
 		id, share, single := strings.Cut(part, "=")
 		if !single {
@@ -140,6 +141,9 @@ func byID[T any](text string, parse func(string) (T, error)) (all T, some map[in
 				some = map[int]T{}
 			}
 			some[int(n)], err = parse(share)
+		}
+		if err != nil && len(parts) > 1 {
+			err = fmt.Errorf("%s: %w", quote(part), err)
 		}
 		if err != nil {
 			return all, nil, err
@@ -167,7 +171,7 @@ func (d *decoder) checkRDT(c *Config) {
 				d.fail(at+"."+level.key, "is there beside %scode or %sdata; give the first, or the two others", level.key, level.key)
 			}
 			if level.code.some() != level.data.some() {
-				d.fail(at, "%v", errors.New(level.key+"code and "+level.key+"data go together; give both, or "+level.key))
+				d.fail(at, "%[1]scode and %[1]sdata go together; give both, or %[1]s", level.key)
 			}
 		}
 	}
