@@ -143,7 +143,7 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 		}
 		rules.RoundUp = rapid.Bool().Draw(t, "roundUp")
 		if rapid.Bool().Draw(t, "authorized") {
-			rules.Authorize = []Authorization{{Features: []Feature{SystemClass, RoundUpCPUs, ExclusiveNUMA, HighIdentity, OtherRDT, IOWeight, OOMScore}, Namespaces: []string{"*"}}}
+			rules.Authorize = []Authorization{{Features: []Feature{SystemClass, RoundUpCPUs, ExclusiveNUMA, OtherPool, HighIdentity, OtherRDT, IOWeight, OOMScore}, Namespaces: []string{"*"}}}
 		}
 		rules.RDTPerPod = rapid.Bool().Draw(t, "perPod")
 		if rapid.Bool().Draw(t, "rdt") {
@@ -158,6 +158,9 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 				rules.Classify = []Classification{{Set: given("smt", "full-core")}}
 				rules.Classify[0].Set[name] = g
 			}
+		}
+		if rules.Classify == nil { // a rule may give a pool
+			rules.DefaultPool, rules.PoolSets = "online", map[string]Set{"critical": given("oom-score", "-1000", "cpu-identity", "2", "io", "{weight: 500}")}
 		}
 		qos := rapid.SampledFrom([]workload.QoS{workload.Guaranteed, workload.Burstable, workload.BestEffort, workload.UnknownQoS}).Draw(t, "qos")
 		p, c := pod(qos, rapid.Int64Range(0, 9).Draw(t, "half CPUs")*500)

@@ -17,7 +17,12 @@ func (r *reader) allow(said *workload.Request, a *ask) error {
 			return r.authorize(SystemClass, a)
 		}
 	case poolKey:
-		return r.rules.knowsPool(said.Pool)
+		if err := r.rules.knowsPool(said.Pool); err != nil {
+			return err
+		}
+		if len(r.rules.PoolSets[said.Pool]) > 0 && said.Pool != r.rules.defaultPool(r.req.Class) {
+			return r.more(OtherPool, a, "gives its containers keys of its own")
+		}
 	case cpusetKey:
 		if size := said.CPUSet.Size(); r.req.CPUs > 0 && size != r.req.CPUs {
 			return fmt.Errorf("these are %d CPUs, and %d are asked for; name as many, or leave cpus.sluice.dev out", size, r.req.CPUs)

@@ -170,6 +170,7 @@ const (
 	SystemClass   Feature = "system"        // class SYSTEM
 	RoundUpCPUs   Feature = "roundUp"       // LSE and LSR with a request that is not a whole number, where roundUp is on
 	ExclusiveNUMA Feature = "exclusiveNode" // exclusive: node, Katalyst's numa_exclusive, Koordinator's NUMANodeLevel
+	OtherPool     Feature = "pool"          // a pool that gives keys to its containers, where it is not the class's default
 	HighIdentity  Feature = "identity"      // cpu-identity above what the config gives
 	OtherRDT      Feature = "rdt"           // another share of cache and bandwidth than the RDT class that the config gives
 	IOWeight      Feature = "ioWeight"      // io weight above 100
@@ -178,7 +179,7 @@ const (
 
 // Features lists the features.
 func Features() []string {
-	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(HighIdentity), string(OtherRDT), string(IOWeight), string(OOMScore)}
+	return []string{string(SystemClass), string(RoundUpCPUs), string(ExclusiveNUMA), string(OtherPool), string(HighIdentity), string(OtherRDT), string(IOWeight), string(OOMScore)}
 }
 
 // UnmarshalText reads a feature's name.

@@ -83,7 +83,7 @@ const (
 func TestTuning(t *testing.T) {
 	t.Parallel()
 	authorizeAll := func(r *Rules) {
-		r.Authorize = []Authorization{{Features: []Feature{SystemClass, HighIdentity, OtherRDT, IOWeight, OOMScore}, Namespaces: []string{"*"}}}
+		r.Authorize = []Authorization{{Features: []Feature{SystemClass, OtherPool, HighIdentity, OtherRDT, IOWeight, OOMScore}, Namespaces: []string{"*"}}}
 	}
 	ignore := func(r *Rules) { r.OnInvalid = Ignore }
 	rdt := func(r *Rules) { r.RDTClasses = []string{"be", "ls"} }
@@ -93,6 +93,7 @@ func TestTuning(t *testing.T) {
 		r.DefaultPool = "online"
 		r.PoolSets = map[string]Set{"critical": given("cpu-identity", "2", "weight", "200%", "oom-score", "-500"), "batch": given("weight", "10%"), "online": given("net-class", "10:1")}
 	}
+	poolAllowed := func(r *Rules) { pool(r); authorizeAll(r) }
 	const (
 		own       = ".sluice.dev="
 		burst     = koordBurst + "="
@@ -290,10 +291,14 @@ func TestTuning(t *testing.T) {
 		"class BE":                   {says: []string{"class" + own + "BE"}, want: "identity=-1 " + beMemory},
 		"SYSTEM":                     {says: []string{"namespace=kube-system", "class" + own + "SYSTEM"}},
 		"the default pool's":         {rules: pool, want: "net=0x100001"},
-		"a pool's":                   {says: []string{"pool" + own + "critical"}, rules: pool, want: "identity=2 weight=200% oom=-500"},
+		"a pool's":                   {says: []string{"pool" + own + "critical"}, rules: poolAllowed, want: "identity=2 weight=200% oom=-500"},
+		"another pool's":             {says: []string{"pool" + own + "critical"}, rules: pool, want: "refused", text: []string{"keys of its own", `"pool"`}},
+		"Katalyst's other pool":      {says: []string{cpuEnh + `{"cpuset_pool":"critical"}`}, rules: pool, want: "net=0x100001", text: []string{"keys of its own", "(ignored)"}},
+		"its own pool":               {says: []string{"pool" + own + "online"}, rules: pool, want: "net=0x100001"},
+		"a pool by a rule":           {rules: func(r *Rules) { pool(r); classify("pool", "critical")(r) }, want: "identity=2 weight=200% oom=-500"},
 		"the batch pool's and BE's":  {says: []string{"class" + own + "BE"}, rules: pool, want: "identity=-1 weight=10% " + beMemory},
-		"a pool before the class":    {says: []string{"class" + own + "BE", "pool" + own + "critical"}, rules: pool, want: "identity=2 weight=200% " + beMemory + " oom=-500"},
-		"a rule before the pool":     {says: []string{"pool" + own + "critical"}, rules: func(r *Rules) { pool(r); classify("weight", "300%")(r) }, want: "identity=2 weight=300% oom=-500"},
+		"a pool before the class":    {says: []string{"class" + own + "BE", "pool" + own + "critical"}, rules: poolAllowed, want: "identity=2 weight=200% " + beMemory + " oom=-500"},
+		"a rule before the pool":     {says: []string{"pool" + own + "critical"}, rules: func(r *Rules) { poolAllowed(r); classify("weight", "300%")(r) }, want: "identity=2 weight=300% oom=-500"},
 		"a dialect before the rule":  {says: []string{koordOOM + "=100"}, rules: classify("oom-score", "-1000"), want: "oom=100"},
 		"own before the class":       {says: []string{"class" + own + "LSR", "cpu-identity" + own + "-1"}, want: "identity=-1 " + lsrMemory},
 		"a rule's class is followed": {rules: classify("class", "BE"), want: "identity=-1 " + beMemory},

@@ -228,7 +228,7 @@ func TestParseErrors(t *testing.T) {
 		"classify: nothing":       {"classify:\n- namespaces: [a]", "line 2: classify[0]: sets nothing"},
 		"classify: a pattern":     {"classify: [{runtimeHandlers: ['['], set: {class: BE}}]", "classify[0].runtimeHandlers[0]: \"[\": is not a pattern"},
 		"classify: key twice":     {"classify:\n- set: {class: BE,\n   class: LS}", "line 3: classify[0].set.class: is there twice"},
-		"authorize: feature":      {"authorize: [{features: [root], namespaces: [a]}]", `"root": must be system, roundUp, exclusiveNode, identity`},
+		"authorize: feature":      {"authorize: [{features: [root], namespaces: [a]}]", `"root": must be system, roundUp, exclusiveNode, pool, identity`},
 		"authorize: nobody":       {"authorize:\n- features: [system]", "line 2: authorize[0]: is for no pod"},
 		"authorize: nothing":      {"authorize: [{namespaces: [a]}]", "authorize[0]: allows nothing"},
 		"authorize: label's glob": {"authorize: [{features: [system], labels: {a/b: '['}}]", "authorize[0].labels.a/b: \"[\": is not a pattern"},
