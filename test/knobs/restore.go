@@ -16,7 +16,7 @@ func every(t *testing.T) []runtime.PodSpec {
 	batch := rowNamed(t, dialectRows(), "Koordinator batch").spec
 	return []runtime.PodSpec{
 		pod("every-ls", runtime.Whole(500, 64*mib), class, "LS", burst, "100%",
-			memoryQoS, "{minPercent: 50, lowPercent: 100, oomGroup: true}", io, "{weight: 300, readBPS: 10Mi, writeIOPS: 100}"),
+			memoryQoS, "{minPercent: 50, lowPercent: 100, oomGroup: true}", io, "{weight: 50, readBPS: 10Mi, writeIOPS: 100}"),
 		pod("every-high", part(t, 300), class, "LS", burst, "50%", memoryQoS, "{highPercent: 80}"),
 		pod("every-lsr", pin(t), class, "LSR"),
 		pod("every-be", runtime.Resources{}, class, "BE", io, "{weight: 10, writeBPS: 1Mi}"),

@@ -112,7 +112,6 @@ func classRows(t *testing.T) []row {
 			v2:   seen{podLevel: {"cpu.idle": "0", "cpu.weight": "1"}, "c": {"cpu.idle": "0"}},
 		},
 		alike("LS of identity -1", pod("ls-low", runtime.Resources{}, class, "LS", identity, "-1"), seen{podLevel: {"cpu.idle": "1"}}),
-		alike("BE of identity 0", pod("be-normal", runtime.Resources{}, class, "BE", identity, "0"), seen{podLevel: {"cpu.idle": "0"}}),
 	}
 }
 
@@ -198,9 +197,9 @@ func ioRows(t *testing.T) []row {
 		},
 		{
 			name: "io weight",
-			spec: pod("io-weight", limited(100, 0), class, "LS", io, "{weight: 300}"),
-			v1:   seen{"c": {"blkio.bfq.weight": "300"}},
-			v2:   seen{"c": {"io.weight": "default 300"}},
+			spec: pod("io-weight", limited(100, 0), class, "LS", io, "{weight: 50}"),
+			v1:   seen{"c": {"blkio.bfq.weight": "50"}},
+			v2:   seen{"c": {"io.weight": "default 50"}},
 		},
 	}
 }
