@@ -1,0 +1,198 @@
+package doctor
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text != string(want) {
+		t.Errorf("%s differs (go test -update writes it anew); got:\n%s", file, text)
+	}
+}
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	for name, facts := range nodes(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := Examine(facts)
+			helpful(t, &r)
+			var text strings.Builder
+			area := ""
+			for _, f := range r.Findings {
+				if f.Area != area {
+					area = f.Area
+					fmt.Fprintf(&text, "%s\n", area)
+				}
+				fmt.Fprintf(&text, "  %-4s %s: %s", f.Level, f.Name, f.What)
+				if len(f.On) > 0 {
+					fmt.Fprintf(&text, " %s", f.On)
+				}
+				text.WriteString("\n")
+				if f.Do != "" {
+					fmt.Fprintf(&text, "       do: %s\n", f.Do)
+				}
+			}
+			golden(t, name+".golden", text.String())
+		})
+	}
+}
+
+// helpful checks that every finding names itself, and what to do where it is not ok.
+func helpful(t *testing.T, r *Report) {
+	t.Helper()
+	worst := OK
+	for _, f := range r.Findings {
+		worst = max(worst, f.Level)
+		if f.Area == "" || f.Name == "" || f.What == "" || (f.Do == "") != (f.Level == OK) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if worst != r.Level || r.Count(OK)+r.Count(Note)+r.Count(Warn)+r.Count(Fail) != len(r.Findings) {
+		t.Errorf("level %s of %d findings, want %s", r.Level, len(r.Findings), worst)
+	}
+}
+
+func TestReportAsJSON(t *testing.T) {
+	t.Parallel()
+	r := Examine(nodes(t)["debian-hybrid"])
+	text, err := json.MarshalIndent(&r, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "debian-hybrid.json", string(text)+"\n")
+	var back struct {
+		Level    Level
+		Findings []Finding
+	}
+	if err := json.Unmarshal(text, &back); err != nil || back.Level != r.Level || !reflect.DeepEqual(back.Findings, r.Findings) {
+		t.Errorf("%v: %+v", err, back)
+	}
+	if err := new(Level).UnmarshalText([]byte("bad")); err == nil {
+		t.Error("a level that is none is read")
+	}
+}
+
+// The machine that runs the tests is a node too.
+func TestThisMachine(t *testing.T) {
+	t.Parallel()
+	r := Examine(&Facts{Host: os.DirFS("/"), Root: "/", Arch: "amd64", Config: config.Default()})
+	helpful(t, &r)
+	if len(r.Findings) < 15 {
+		t.Errorf("only %d findings", len(r.Findings))
+	}
+}
+
+// A host's root in another place has the mounts of this container beside its own.
+func TestRootElsewhere(t *testing.T) {
+	t.Parallel()
+	files := v2()
+	files["proc/self/mountinfo"] = "1 0 0:1 /../.. /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n2 0 0:1 / /host/sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+	f := facts(namespaced(host(t, "2 cores", kernelOf("6.8.0", "x"), files, containerd()), hostNamespace), mainlineV2())
+	f.Root = "/host"
+	r := Examine(f)
+	for _, finding := range r.Findings {
+		if finding.Level == Fail {
+			t.Errorf("%+v", finding)
+		}
+		if finding.Area == "cgroups" && finding.Name == "cpu" && finding.What != "v2 at /host/sys/fs/cgroup, handed down to pods" {
+			t.Errorf("%+v", finding)
+		}
+	}
+}
+
+func TestControllersHandedDown(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"sys/fs/cgroup/cgroup.subtree_control":                "not handed to the cgroups below /sys/fs/cgroup: no container can have CPUs of its own",
+		"sys/fs/cgroup/kubepods.slice/cgroup.subtree_control": "not handed to the cgroups below /sys/fs/cgroup/kubepods.slice: no container can have CPUs of its own",
+	} {
+		r := Examine(facts(host(t, "2 cores", v2(), texts{file: "cpu io memory\n"}), nil))
+		found := false
+		for _, f := range r.Findings {
+			found = found || f.Level == Fail && f.Name == "cpuset" && f.What == want && strings.HasPrefix(f.Do, "echo +cpuset > /"+file)
+		}
+		if !found {
+			t.Errorf("%s: %+v", file, r.Findings)
+		}
+	}
+}
+
+func TestReleases(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]bool{
+		"4.19.91-25.1.al7.x86_64": true, "4.19.91-25.5": true, "4.19.91-25.6.al7": false, "4.19.91-25.10": false, "4.19.91-25.": false, "4.19.91-26": false, "": false,
+	} {
+		if got := identityCrashes(release); got != want {
+			t.Errorf("%s crashes: %v", release, got)
+		}
+	}
+	for release, want := range map[string]bool{"5.8.18": true, "4.19.91-25": true, "5.9.0": false, "6.1": false, "10.1-x": false, "x": false} {
+		if got := before(release, 5, 9); got != want {
+			t.Errorf("%s is before 5.9: %v", release, got)
+		}
+	}
+}
+
+func TestFlag(t *testing.T) {
+	t.Parallel()
+	args := strings.Fields("kubelet --config /a --v=2 --configmap=x --cpu-manager-policy=none --cpu-manager-policy=static --feature-gates=MemoryQoS=true,X=no,=true --cpu-cfs-quota=false --last")
+	for name, want := range map[string]string{"config": "/a", "v": "2", "cpu-manager-policy": "static", "absent": "", "last": ""} {
+		if got, ok := flagOf(args, name); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
+	}
+	c := kubeletConfig{CPUManagerPolicy: "none", MemoryManagerPolicy: "Static"}
+	c.override(args)
+	if c.CPUManagerPolicy != "static" || c.MemoryManagerPolicy != "Static" || !c.FeatureGates["MemoryQoS"] || *c.CPUCFSQuota {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestNRIOff(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files texts
+		off   bool
+		file  string
+	}{
+		"nothing":       {texts{}, false, ""},
+		"off":           {texts{"c.toml": "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"}, true, "c.toml"},
+		"disabled":      {texts{"c.toml": "disabled_plugins = ['io.containerd.nri.v1.nri']\n"}, true, "c.toml"},
+		"imports":       {texts{"c.toml": "imports = ['/d/*.toml', 'c.toml']\n", "d/x.toml": "[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n"}, true, "d/x.toml"},
+		"crio on":       {texts{"c.toml": "[crio.nri]\nenable_nri = false\n", "more/a.conf": "[crio.nri]\nenable_nri = true\n"}, false, "more/a.conf"},
+		"not a pattern": {texts{"c.toml": "imports = ['[', '../../x']\n"}, false, ""},
+	} {
+		n := &node{Facts: facts(host(t, "2 cores", test.files), nil)}
+		if off, file, err := n.nriOff("c.toml", "more/*.conf"); off != test.off || file != test.file || err != nil {
+			t.Errorf("%s: %v %q %v", name, off, file, err)
+		}
+	}
+	n := &node{Facts: facts(host(t, "2 cores", texts{"c.toml": "="}), nil)}
+	if _, file, err := n.nriOff("c.toml", ""); err == nil || file != "c.toml" {
+		t.Errorf("%q %v", file, err)
+	}
+}

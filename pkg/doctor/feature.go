@@ -1,0 +1,242 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+)
+
+// mechanism is one way to have a feature: by all of its knobs.
+type mechanism struct {
+	knobs []plan.Knob
+	what  string // besides the files' names
+	level Level
+	do    string
+}
+
+// feature is what a pod can ask for, with the ways to have it, best first.
+type feature struct {
+	name string
+	on   []string
+	ways []mechanism
+	none Finding // where none of them works
+}
+
+var (
+	podsOnly       = []string{"pod"}
+	containersOnly = []string{"container"}
+	both           = []string{"pod", "container"}
+)
+
+func by(what string, knobs ...plan.Knob) mechanism { return mechanism{knobs: knobs, what: what} }
+
+// instead is a way that is not the best.
+func instead(do, what string, knobs ...plan.Knob) mechanism {
+	return mechanism{knobs, what, Note, do}
+}
+
+// look finds the first way that works.
+func (n *node) look(f feature) Finding {
+	var unclear []string
+	for _, way := range f.ways {
+		if !slices.ContainsFunc(way.knobs, func(k plan.Knob) bool { return !n.Features.Has(k) }) {
+			what := n.files(way.knobs)
+			if way.what != "" {
+				what += ": " + way.what
+			}
+			return Finding{Name: f.name, Level: way.level, What: what, Do: way.do, On: f.on}
+		}
+		for _, k := range way.knobs {
+			if feature := n.Features.Knobs[k]; feature.Support == plan.Inconclusive {
+				unclear = append(unclear, fmt.Sprintf("%s: %s", k, feature.Why))
+			}
+		}
+	}
+	if unclear != nil {
+		return note(f.name, "it could not be tried: "+some(unclear), "look again when that has changed; the rest could be tried")
+	}
+	missing := f.none
+	missing.Name = f.name
+	for _, way := range f.ways { // switched off, or not enabled, is worth knowing
+		for _, k := range way.knobs {
+			if why := n.Features.Knobs[k].Why; strings.Contains(why, "switched off") || strings.Contains(why, "not enabled") {
+				missing.Do = k.String() + ": " + why
+			}
+		}
+	}
+	return missing
+}
+
+// files names the files of knobs, with the version of their hierarchy.
+func (n *node) files(knobs []plan.Knob) string {
+	names := make([]string, len(knobs))
+	for i, k := range knobs {
+		names[i] = n.Features.Knobs[k].File
+	}
+	version := " (v1)"
+	if n.Features.Knobs[knobs[0]].V2 {
+		version = " (v2)"
+	}
+	return strings.Join(names, ", ") + version
+}
+
+// probed reports whether anything is known of the features.
+func (n *node) probed() bool {
+	if n.Features == nil {
+		return false
+	}
+	for k := range plan.Knobs {
+		if n.Features.Knobs[k].Support != plan.Inconclusive {
+			return true
+		}
+	}
+	return false
+}
+
+// all looks for features, and says nothing where nothing could be probed:
+// cpuFeatures does.
+func (n *node) all(features ...feature) []Finding {
+	if !n.probed() {
+		return nil
+	}
+	findings := make([]Finding, len(features))
+	for i, f := range features {
+		findings[i] = n.look(f)
+	}
+	return findings
+}
+
+const vendors = "the kernels of Anolis OS and Alibaba Cloud Linux, openEuler, TencentOS and OpenCloudOS have it"
+
+func (n *node) cpuFeatures() []Finding {
+	if !n.probed() {
+		why := "the cgroup tree is not there"
+		if n.FeaturesErr != nil {
+			why = oneLine(n.FeaturesErr)
+		}
+		return []Finding{warn("features", "what the kernel has could not be tried: "+why, "run sluice doctor as root, on the node itself or with its cgroup tree writable")}
+	}
+	burst := "at most 100 % of the quota"
+	if n.Features.BurstOverQuota {
+		burst = "more than 100 % of the quota too"
+	}
+	findings := n.all(
+		feature{"cpusets", containersOnly, []mechanism{by("", plan.CPUs, plan.Mems)},
+			fail("", "no container can have CPUs of its own", "mount, or enable, the cpuset controller")},
+		feature{"quota", both, []mechanism{by("", plan.Quota)},
+			warn("", "not there: the quota of pinned containers can't be lifted", "a kernel with CONFIG_CFS_BANDWIDTH")},
+		feature{"weight", both, []mechanism{by("", plan.Weight)},
+			warn("", "not there: nothing ranks pods", "mount, or enable, the cpu controller")},
+		feature{"burst", both, []mechanism{by(burst, plan.Burst)},
+			note("", "not there: containers are throttled at their limit", "Linux 5.14 brings it; Anolis OS and Alibaba Cloud Linux have it in 4.19 and 5.10")},
+		n.identity(),
+	)
+	if last := &findings[len(findings)-1]; last.Level > OK { // no vendor's mechanism takes its place
+		findings = append(findings, n.look(feature{"idle", podsOnly, []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", plan.Idle)},
+			note("", "not there: batch pods have the lowest weight instead", "Linux 5.15 brings it")}))
+	}
+	return findings
+}
+
+func (n *node) identity() feature {
+	const expels = "keeps SMT siblings of high classes free of the lowest; excludes core scheduling"
+	f := feature{"group identity", both, []mechanism{
+		by(expels, plan.BVT),
+		by(expels, plan.CPUIdentity, plan.CPUPriority),
+		by(expels, plan.CPUIdentity),
+		by("", plan.CPUPriority),
+		by("the lowest, normal, and levels above where the kernel has them", plan.CPUQoS),
+		by("the lowest and normal; higher classes by weight", plan.CgroupPriority),
+		by("the lowest and normal; higher classes by weight", plan.CPUOffline),
+		instead("nothing must be done; "+vendors, "idle for BestEffort pods, weights for others; SMT siblings are not kept free", plan.Idle, plan.Weight),
+		instead("Linux 5.15 brings cpu.idle; "+vendors, "weights alone", plan.Weight),
+	}, warn("", "nothing ranks pods", "mount, or enable, the cpu controller")}
+	if identityCrashes(n.text("proc/sys/kernel/osrelease")) {
+		f.ways = slices.DeleteFunc(f.ways, func(m mechanism) bool {
+			return slices.ContainsFunc(m.knobs, func(k plan.Knob) bool {
+				return k == plan.BVT || k == plan.CPUIdentity || k == plan.CPUPriority
+			})
+		})
+	}
+	return f
+}
+
+func (n *node) memoryFeatures() []Finding {
+	const v2 = "cgroup v2 brings it"
+	reclaim := n.Features != nil && n.Features.Reclaim
+	emulated := func(f feature, what string) feature {
+		if reclaim {
+			native, _, _ := strings.Cut(f.none.Do, ";")
+			f.none = Finding{Level: Note, What: what, Do: "nothing must be done; " + native, On: containersOnly}
+		}
+		return f
+	}
+	return n.all(
+		feature{"limit", both, []mechanism{by("", plan.MemoryMax)},
+			warn("", "not there: batch pods have no memory limit", "mount, or enable, the memory controller")},
+		feature{"min, low", both, []mechanism{
+			by("", plan.MemoryMin, plan.MemoryLow),
+			instead("Linux 4.18 on cgroup v2 brings memory.min", "low alone", plan.MemoryLow),
+			instead("Linux 4.18 on cgroup v2 brings both", "min alone", plan.MemoryMin),
+		}, note("", "not there: nothing protects a container's memory from reclaim", v2+"; Anolis OS and Alibaba Cloud Linux have it on v1")},
+		n.high(),
+		emulated(feature{"watermark", both, []mechanism{
+			by("the kernel reclaims in the background", plan.WmarkRatio, plan.WmarkScale),
+			by("the kernel reclaims in the background; how far, it chooses", plan.WmarkRatio),
+		}, note("", "none: a container reclaims only at its limit", "the kernels of Anolis OS and Alibaba Cloud Linux have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
+			"emulated: Sluice reclaims through memory.reclaim (v2), as pressure allows"),
+		feature{"watermark offset", both, []mechanism{by("", plan.WmarkMinAdj)},
+			note("", "none: memory.low and the node's own watermarks take its place", "nothing must be done; the kernels of Anolis OS and Alibaba Cloud Linux have it")},
+		feature{"OOM group", containersOnly, []mechanism{by("", plan.OOMGroup)},
+			note("", "not there: the kernel kills one process of a container at a time", "Linux 4.19 on cgroup v2 brings it")},
+		feature{"OOM priority", both, []mechanism{
+			by("", plan.MemPriority, plan.PriorityOOM),
+			by("", plan.MemPriority),
+			by("two levels", plan.MemoryQoS),
+		}, note("", "not there: oom_score_adj takes its place", "nothing must be done; the kernels of Anolis OS and openEuler have it")},
+		emulated(feature{"page-cache limit", containersOnly, []mechanism{by("", plan.PageCache), by("", plan.PageCacheMax)},
+			note("", "none: page cache is bounded by the memory limit alone", "the kernels of Anolis OS and TencentOS have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
+			"emulated: Sluice reclaims through memory.reclaim (v2)"),
+	)
+}
+
+// high is memory.high, which before Linux 5.9 was seen to stall its processes.
+func (n *node) high() feature {
+	const soft = "memory is taken back to there when the node is short, not before"
+	f := feature{"high", containersOnly, []mechanism{
+		by("", plan.MemoryHigh),
+		instead("cgroup v2 brings memory.high", soft, plan.SoftLimit),
+	}, note("", "not there: only the limit bounds a container", "cgroup v2 brings it")}
+	if before(n.text("proc/sys/kernel/osrelease"), 5, 9) {
+		f.ways = []mechanism{instead("Linux 5.9 on cgroup v2 brings a memory.high that stalls nobody", soft, plan.SoftLimit)}
+		f.none = note("", "not used: memory.high of this kernel can stall its processes", "Linux 5.9 mends it")
+	}
+	return f
+}
+
+// before reports whether a release is older than major.minor; one that can't be
+// read is not.
+func before(release string, major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(release, "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a < major || a == major && b < minor
+}
+
+func (n *node) ioFeatures() []Finding {
+	throttles := by("", plan.IOMax)
+	if n.Features != nil && !n.Features.Knobs[plan.IOMax].V2 {
+		throttles = instead("cgroup v2 throttles buffered writes too", "buffered writes escape it on v1", plan.IOMax)
+	}
+	return n.all(
+		feature{"I/O weight", both, []mechanism{by("heeded by disks with bfq or, on v2, io.cost", plan.IOWeight)},
+			note("", "not there: I/O of pods has no weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
+		feature{"I/O throttles", containersOnly, []mechanism{throttles},
+			note("", "not there: I/O of containers can't be limited", "mount, or enable, the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
+		feature{"network class", containersOnly, []mechanism{by("", plan.NetClass)},
+			note("", "not there: packets carry no class of their container", "mount v1's net_cls where a traffic shaper needs it: mount -t cgroup -o net_cls none /sys/fs/cgroup/net_cls")},
+	)
+}

@@ -1,0 +1,50 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// text is a file without the white space around it; "" where it can't be read.
+func (n *node) text(name string) string {
+	data, err := fs.ReadFile(n.Host, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+func (n *node) exists(name string) bool {
+	_, err := fs.Stat(n.Host, name)
+	return err == nil
+}
+
+// names lists a folder; nothing where it can't be read.
+func (n *node) names(dir string) []string {
+	entries, err := fs.ReadDir(n.Host, dir)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names
+}
+
+// some lists the first of many.
+func some(items []string) string {
+	const most = 5
+	if len(items) > most {
+		return strings.Join(items[:most], ", ") + fmt.Sprintf(" and %d more", len(items)-most)
+	}
+	return strings.Join(items, ", ")
+}
+
+func count(n int, noun, nouns string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %s", n, nouns)
+}

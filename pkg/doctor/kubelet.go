@@ -1,0 +1,180 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+)
+
+// kubeletConfig is what matters here of a KubeletConfiguration
+// (kubelet.config.k8s.io/v1beta1).
+type kubeletConfig struct {
+	CPUManagerPolicy      string          `yaml:"cpuManagerPolicy"`
+	MemoryManagerPolicy   string          `yaml:"memoryManagerPolicy"`
+	TopologyManagerPolicy string          `yaml:"topologyManagerPolicy"`
+	CgroupDriver          string          `yaml:"cgroupDriver"`
+	CPUCFSQuota           *bool           `yaml:"cpuCFSQuota"`
+	FeatureGates          map[string]bool `yaml:"featureGates"`
+	MemorySwap            struct {
+		SwapBehavior string `yaml:"swapBehavior"`
+	} `yaml:"memorySwap"`
+}
+
+// kubelet is the node's kubelet as far as its files and flags tell.
+type kubelet struct {
+	found  bool
+	from   string // what the configuration was read from
+	config kubeletConfig
+	err    error
+}
+
+func (n *node) readKubelet() kubelet {
+	const usual = "/var/lib/kubelet/config.yaml"
+	file := usual
+	var flags []string
+	if p := n.named("kubelet"); p != nil {
+		flags = n.arguments(p)
+		if given, ok := flagOf(flags, "config"); ok {
+			file = given
+		}
+	}
+	k := kubelet{found: flags != nil, from: file}
+	text, err := fs.ReadFile(n.Host, strings.TrimPrefix(file, "/"))
+	if err == nil {
+		k.found = true
+		k.config, k.err = parseKubelet(text)
+	} else {
+		k.from = "its flags"
+		if file != usual {
+			k.err = err
+		}
+	}
+	k.config.override(flags)
+	return k
+}
+
+func parseKubelet(text []byte) (c kubeletConfig, err error) {
+	err = yaml.Unmarshal(text, &c)
+	return c, err
+}
+
+// override applies the kubelet's flags, which win over its file.
+func (c *kubeletConfig) override(args []string) {
+	for name, field := range map[string]*string{
+		"cpu-manager-policy": &c.CPUManagerPolicy, "memory-manager-policy": &c.MemoryManagerPolicy,
+		"topology-manager-policy": &c.TopologyManagerPolicy, "cgroup-driver": &c.CgroupDriver,
+	} {
+		if value, ok := flagOf(args, name); ok {
+			*field = value
+		}
+	}
+	if value, ok := flagOf(args, "cpu-cfs-quota"); ok {
+		on := value != "false"
+		c.CPUCFSQuota = &on
+	}
+	gates, _ := flagOf(args, "feature-gates")
+	for gate := range strings.SplitSeq(gates, ",") {
+		name, value, _ := strings.Cut(gate, "=")
+		if on, err := strconv.ParseBool(value); err == nil {
+			if c.FeatureGates == nil {
+				c.FeatureGates = map[string]bool{}
+			}
+			c.FeatureGates[strings.TrimSpace(name)] = on
+		}
+	}
+}
+
+// flagOf is the last value of a flag, as --name=value or --name value.
+func flagOf(args []string, name string) (value string, ok bool) {
+	for i, arg := range args {
+		given, found := strings.CutPrefix(arg, "--"+name)
+		switch {
+		case found && given == "" && i+1 < len(args):
+			value, ok = args[i+1], true
+		case found && strings.HasPrefix(given, "="):
+			value, ok = given[1:], true
+		}
+	}
+	return value, ok
+}
+
+func (n *node) kubeletSettings() []Finding {
+	k := &n.kubelet
+	if k.err != nil {
+		return []Finding{warn("configuration", fmt.Sprintf("%s can't be read: %v", k.from, k.err), "mend the file, or make it readable below "+n.Root)}
+	}
+	if !k.found && len(n.others) == 0 {
+		return []Finding{note("configuration", "no kubelet is found: neither a process nor /var/lib/kubelet/config.yaml", "look again once the node is part of a cluster; where the kubelet is part of another program (k3s), compare its settings by hand")}
+	}
+	c := &k.config
+	findings := []Finding{
+		n.manager("CPU manager", neighbour.CPUManager, c.CPUManagerPolicy, "none", "cpuManagerPolicy"),
+		n.manager("memory manager", neighbour.MemoryManager, c.MemoryManagerPolicy, "None", "memoryManagerPolicy"),
+	}
+	if c.TopologyManagerPolicy == "" || c.TopologyManagerPolicy == "none" {
+		findings = append(findings, ok("topology manager", "none"))
+	} else {
+		findings = append(findings, ok("topology manager", c.TopologyManagerPolicy+": it aligns devices alone where the CPU and the memory manager are off"))
+	}
+	if c.FeatureGates["MemoryQoS"] {
+		findings = append(findings, warn("MemoryQoS", "on: the kubelet writes memory.min and memory.high of pods, as Sluice does for those that ask", "set featureGates: {MemoryQoS: false} in "+k.from+" and restart the kubelet, or use no memory-qos.sluice.dev"))
+	} else {
+		findings = append(findings, ok("MemoryQoS", "off"))
+	}
+	if c.CPUCFSQuota != nil && !*c.CPUCFSQuota {
+		findings = append(findings, note("CPU quota", "off: no container has one to burst over, and requests are inferred from cpu.shares, which end at 256 CPUs", "set cpuCFSQuota: true in "+k.from+" where pods ask for burst"))
+	} else {
+		findings = append(findings, ok("CPU quota", "on"))
+	}
+	return findings
+}
+
+// manager tells of one of the kubelet's managers. Its state file, by which it is
+// found, says what is in force; the configuration what will be.
+func (n *node) manager(name string, kind neighbour.Kind, policy, off, key string) Finding {
+	for i := range n.others {
+		if f := &n.others[i]; f.Kind == kind {
+			return warn(name, f.Evidence+"; it writes "+f.Owns+". "+f.Response, f.Fix)
+		}
+	}
+	if policy == "" || strings.EqualFold(policy, off) {
+		return ok(name, off)
+	}
+	return warn(name, policy+" from the kubelet's next start on, by "+n.kubelet.from+"; it then writes sets that Sluice writes", "set "+key+": "+off)
+}
+
+// neighbours tells of other writers of the same files.
+func (n *node) neighbours() []Finding {
+	var findings []Finding
+	for i := range n.others {
+		if f := &n.others[i]; f.Kind != neighbour.CPUManager && f.Kind != neighbour.MemoryManager {
+			findings = append(findings, warn(string(f.Kind), f.Evidence+"; it writes "+f.Owns+". "+f.Response, f.Fix))
+		}
+	}
+	if n.othersErr != nil {
+		findings = append(findings, warn("detection", oneLine(n.othersErr), "make the host's /proc and /var/lib/kubelet readable below "+n.Root))
+	}
+	if others := n.plugins(func(name string) bool { return !isSluice(name) }); len(others) > 0 {
+		findings = append(findings, note("NRI plugins", "pre-installed beside Sluice: "+some(others)+"; two plugins that set one field fail the container", "see that none of them sets CPU sets, CPU or memory limits of the same pods"))
+	}
+	if p := n.named("irqbalance"); p != nil && n.Config != nil && n.Config.Steer.IRQs {
+		findings = append(findings, note("irqbalance", fmt.Sprintf("runs (process %d) and moves interrupts back that Sluice steers away", p.id), "stop irqbalance, or leave steer: {irqs: false}"))
+	}
+	if findings == nil {
+		findings = append(findings, ok("others", "nobody else writes CPU and memory settings"))
+	}
+	return findings
+}
+
+// plugins lists the pre-installed NRI plugins that match.
+func (n *node) plugins(match func(name string) bool) []string {
+	return slices.DeleteFunc(n.names("opt/nri/plugins"), func(name string) bool { return !match(name) })
+}
+
+func isSluice(name string) bool { return strings.Contains(name, "sluice") }

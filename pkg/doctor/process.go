@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// process is one that runs on the node.
+type process struct {
+	id, parent int
+	name       string     // the kernel cuts it at 15 bytes
+	allowed    cpuset.Set // CPUs that its first thread may run on
+}
+
+const kthreadd = 2 // the parent of all kernel threads
+
+func (p *process) kernel() bool { return p.id == kthreadd || p.parent == kthreadd }
+
+// readProcesses lists the processes; one that ends meanwhile is left out.
+func (n *node) readProcesses() []process {
+	var found []process
+	for _, name := range n.names("proc") {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := parseStatus(n.text(path.Join("proc", name, "status"))); ok {
+			p.id = id
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b process) int { return a.id - b.id })
+	return found
+}
+
+// parseStatus reads /proc/<pid>/status (proc(5)).
+func parseStatus(text string) (p process, ok bool) {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		var err error
+		switch key {
+		case "Name":
+			p.name = value
+		case "PPid":
+			p.parent, err = strconv.Atoi(value)
+		case "Cpus_allowed_list":
+			p.allowed, err = cpuset.Parse(value)
+		}
+		if err != nil {
+			return process{}, false
+		}
+	}
+	return p, p.name != ""
+}
+
+// named is the first process of that name, nil where there is none.
+func (n *node) named(names ...string) *process {
+	i := slices.IndexFunc(n.processes, func(p process) bool { return slices.Contains(names, p.name) })
+	if i < 0 {
+		return nil
+	}
+	return &n.processes[i]
+}
+
+// arguments are a process' words.
+func (n *node) arguments(p *process) []string {
+	text := n.text(path.Join("proc", strconv.Itoa(p.id), "cmdline"))
+	return strings.Split(strings.TrimRight(text, "\x00"), "\x00")
+}
+
+// inPod reports whether a process is in a pod's cgroup: below the kubelet's folder,
+// or beside a container that the plugin knows.
+func (n *node) inPod(p *process, parents []string) bool {
+	text := n.text(path.Join("proc", strconv.Itoa(p.id), "cgroup"))
+	return strings.Contains(text, "kubepods") || slices.ContainsFunc(parents, func(dir string) bool {
+		return strings.Contains(text, ":"+dir+"/")
+	})
+}

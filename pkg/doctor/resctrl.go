@@ -1,0 +1,70 @@
+package doctor
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// resctrl tells of cache and memory-bandwidth allocation (RDT, AMD's QoS). The
+// kernel registers the file system only where processor and kernel have it
+// (resctrl_late_init, arch/x86/kernel/cpu/resctrl/core.c).
+func (n *node) resctrl() []Finding {
+	const name = "resctrl"
+	const none = "cpusets by L3 domain keep caches apart all the same"
+	for i := range n.mounts {
+		if m := &n.mounts[i]; m.kind == name {
+			return n.mounted(m)
+		}
+	}
+	filesystems := strings.Fields(n.text("proc/filesystems"))
+	flags := rdtFlags(n.text("proc/cpuinfo"))
+	switch {
+	case slices.Contains(filesystems, name):
+		return []Finding{note(name, "this machine has it ("+some(flags)+"), and it is not mounted", "mount -t resctrl resctrl /sys/fs/resctrl, and the same in /etc/fstab")}
+	case len(flags) > 0:
+		return []Finding{note(name, "the processor has it ("+some(flags)+"), the kernel does not; "+none,
+			"a kernel with CONFIG_X86_CPU_RESCTRL, booted without rdt=!l3cat and the like")}
+	}
+	return []Finding{note(name, "this machine has none, as most virtual ones; "+none, "nothing must be done; most servers have it where they are not shared: Intel RDT, AMD QoS")}
+}
+
+func (n *node) mounted(m *mount) []Finding {
+	var resources []string
+	classes := 0 // the fewest of any resource are those of all
+	for _, resource := range n.names(path.Join(m.dir, "info")) {
+		if !strings.HasPrefix(resource, "last_") {
+			resources = append(resources, resource)
+		}
+		ids, err := strconv.Atoi(n.text(path.Join(m.dir, "info", resource, "num_closids")))
+		if err == nil && (classes == 0 || ids < classes) {
+			classes = ids
+		}
+	}
+	what := "mounted at " + m.at + ": " + some(resources)
+	if classes > 0 {
+		what += "; " + count(classes, "class", "classes")
+	}
+	if slices.Contains(strings.Split(m.options, ","), "mba_MBps") {
+		what += "; bandwidth in MB/s (mba_MBps)"
+	}
+	findings := []Finding{ok("resctrl", what)}
+	if m.readOnly {
+		findings = append(findings, warn("resctrl", m.at+" is mounted read-only", "mount -o remount,rw "+m.at))
+	}
+	return findings
+}
+
+// rdtFlags are the processor's abilities to allocate and to watch cache and
+// memory bandwidth, as cpufeatures.h names them.
+func rdtFlags(cpuinfo string) []string {
+	known := []string{"cat_l3", "cat_l2", "cdp_l3", "cdp_l2", "mba", "smba", "cqm_occup_llc", "cqm_mbm_total", "cqm_mbm_local"}
+	for line := range strings.Lines(cpuinfo) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "flags" {
+			has := strings.Fields(value)
+			return slices.DeleteFunc(known, func(flag string) bool { return !slices.Contains(has, flag) })
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/mod/semver"
+)
+
+// runtimes are the known ones; the sockets are CRI's.
+var runtimes = []struct {
+	name, process, socket, config, more, nri string
+}{
+	{"containerd", "containerd", "run/containerd/containerd.sock", "etc/containerd/config.toml", "",
+		"containerd 2.x: remove disable = true of [plugins.'io.containerd.nri.v1.nri'] from its configuration; 1.7: set disable = false there; then restart containerd"},
+	{"CRI-O", "crio", "run/crio/crio.sock", "etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf",
+		"set enable_nri = true in [crio.nri] of its configuration, and restart crio"},
+	{"k3s' containerd", "containerd", "run/k3s/containerd/containerd.sock", "var/lib/rancher/k3s/agent/etc/containerd/config.toml", "",
+		"set disable = false in [plugins.'io.containerd.nri.v1.nri'] of its config.toml.tmpl, and restart k3s"},
+}
+
+func (n *node) runtime() []Finding {
+	if s := n.Status; s != nil && s.Runtime.Connected {
+		findings := []Finding{ok("runtime", strings.TrimSpace(s.Runtime.Name+" "+s.Runtime.Version)+", connected")}
+		return append(append(findings, n.capabilities()...), n.socket()...)
+	}
+	if n.Status != nil {
+		return append([]Finding{fail("runtime", "the plugin runs and is not connected to a runtime", "see its log; check that the runtime runs and NRI is on")}, n.offline()...)
+	}
+	return n.offline()
+}
+
+// offline is what the node's files tell of the runtime.
+func (n *node) offline() []Finding {
+	for i := range runtimes {
+		r := &runtimes[i]
+		if !n.exists(r.socket) {
+			continue
+		}
+		state := r.name + " at /" + r.socket
+		if n.named(r.process) == nil {
+			state += "; its process is not seen"
+		}
+		found := []Finding{ok("runtime", state)}
+		off, file, err := n.nriOff(r.config, r.more)
+		if err != nil {
+			found = append(found, warn("configuration", fmt.Sprintf("/%s can't be read: %v", file, err), "mend the file"))
+		}
+		socket := n.nriSocket()
+		switch {
+		case off && socket == "":
+			found = append(found, fail("NRI", "switched off in /"+file, r.nri))
+		case off:
+			found = append(found, warn("NRI", "/"+socket+" is there, and /"+file+" switches NRI off: after the runtime's next start it is gone", r.nri))
+		case socket == "":
+			found = append(found, fail("NRI", "no socket at /run/nri/nri.sock: NRI is off, or the runtime has none", r.nri))
+		default:
+			found = append(found, ok("NRI", "on, at /"+socket+"; its version is known once the plugin runs"))
+		}
+		return append(found, n.socket()...)
+	}
+	if socket := n.nriSocket(); socket != "" {
+		return append([]Finding{ok("NRI", "on, at /"+socket+"; its version is known once the plugin runs")}, n.socket()...)
+	}
+	return []Finding{fail("runtime", "neither containerd nor CRI-O has a socket in its usual place", "install and start one of them, or run Sluice with --socket for a runtime elsewhere")}
+}
+
+// nriSocket is where NRI's socket is, "" where it is not.
+func (n *node) nriSocket() string {
+	for _, socket := range []string{"run/nri/nri.sock", "var/run/nri/nri.sock"} {
+		if n.exists(socket) {
+			return socket
+		}
+	}
+	return ""
+}
+
+// socket warns of a socket that others than root can open.
+func (n *node) socket() []Finding {
+	name := n.nriSocket()
+	folder, err := fs.Stat(n.Host, strings.TrimSuffix(name, "/nri.sock"))
+	if name == "" || err != nil {
+		return nil
+	}
+	info, err := fs.Stat(n.Host, name)
+	if err != nil || folder.Mode().Perm()&0o011 == 0 || info.Mode().Perm()&0o022 == 0 {
+		return nil
+	}
+	return []Finding{warn("NRI socket", "/"+name+" can be opened by others than root: who can, controls every container", "chmod 0700 /"+strings.TrimSuffix(name, "/nri.sock"))}
+}
+
+// capabilities tells what the connected runtime's NRI can do, by its version: the
+// runtime tells nothing else.
+func (n *node) capabilities() []Finding {
+	r := &n.Status.Runtime
+	shown := r.NRIVersion
+	if shown == "" {
+		shown = "of unknown version, as old runtimes have it"
+	}
+	capability := func(name, least, has, lacks string) Finding {
+		if semver.IsValid(r.NRIVersion) && semver.Compare(r.NRIVersion, least) >= 0 {
+			return ok(name, has)
+		}
+		return note(name, lacks, "a newer runtime: one with NRI "+strings.TrimPrefix(least, "v")+" or later")
+	}
+	findings := []Finding{ok("NRI", shown),
+		capability("pod resizes", "v0.10.0", "told (UpdatePodSandbox)", "not told: a resize of a whole pod is noticed through its containers"),
+		capability("RDT class", "v0.11.0", "set before the container runs (rdt.closid)", "not carried by the runtime: Sluice moves the container's first process before it runs"),
+		capability("failure policy", "v0.12.5", "known: failurePolicy: closed works", "not known: containers that start while Sluice is away are not held back"),
+	}
+	if r.SlowLane == "open" {
+		return append(findings, ok("slow lane", "open: the runtime's own records are kept right"))
+	}
+	return append(findings, note("slow lane", "shut: "+r.SlowLane, "nothing must be done: what the runtime undoes is repaired within driftInterval; NRI 0.12.1 opens it"))
+}
+
+// runtimeConfig is what matters here of containerd's and CRI-O's configuration.
+type runtimeConfig struct {
+	Imports  []string `toml:"imports"`          // of containerd: files and globs
+	Disabled []string `toml:"disabled_plugins"` // of containerd
+	Plugins  struct {
+		NRI struct {
+			Disable *bool `toml:"disable"`
+		} `toml:"io.containerd.nri.v1.nri"`
+	} `toml:"plugins"`
+	CRIO struct {
+		NRI struct {
+			Enable *bool `toml:"enable_nri"`
+		} `toml:"nri"`
+	} `toml:"crio"`
+}
+
+// off reports whether a file switches NRI off; said is whether it says so or the
+// opposite.
+func (c *runtimeConfig) off() (off, said bool) {
+	switch {
+	case slices.Contains(c.Disabled, "io.containerd.nri.v1.nri"):
+		return true, true
+	case c.Plugins.NRI.Disable != nil:
+		return *c.Plugins.NRI.Disable, true
+	case c.CRIO.NRI.Enable != nil:
+		return !*c.CRIO.NRI.Enable, true
+	}
+	return false, false
+}
+
+func parseRuntime(text []byte) (c runtimeConfig, err error) {
+	err = toml.Unmarshal(text, &c)
+	return c, err
+}
+
+// nriOff reports whether the runtime's files switch NRI off, and the one that
+// does; the last that says anything wins. A file that is not there says nothing.
+func (n *node) nriOff(config, more string) (off bool, file string, err error) {
+	names := append([]string{config}, n.glob(more)...)
+	for i := 0; i < len(names); i++ {
+		text, err := fs.ReadFile(n.Host, names[i])
+		if err != nil {
+			continue
+		}
+		c, err := parseRuntime(text)
+		if err != nil {
+			return false, names[i], err
+		}
+		if now, said := c.off(); said {
+			off, file = now, names[i]
+		}
+		for _, pattern := range c.Imports {
+			if !path.IsAbs(pattern) {
+				pattern = path.Join("/", path.Dir(names[i]), pattern)
+			}
+			for _, name := range n.glob(strings.TrimPrefix(path.Clean(pattern), "/")) {
+				if !slices.Contains(names, name) { // containerd imports each once
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return off, file, nil
+}
+
+func (n *node) glob(pattern string) []string {
+	names, err := fs.Glob(n.Host, pattern)
+	if err != nil {
+		return nil
+	}
+	return names
+}

@@ -1,0 +1,205 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// self tells of Sluice: its files, the running plugin, what has gone wrong in it.
+func (n *node) self() []Finding {
+	findings := append(n.plugin(), n.configuration()...)
+	if n.StateErr != nil {
+		findings = append(findings, fail("state folder", n.StateErr.Error(), "make it writable for Sluice, or name another stateDir in the configuration"))
+	} else if n.Config != nil {
+		findings = append(findings, ok("state folder", n.Config.StateDir))
+	}
+	findings = append(findings, n.preInstalled()...)
+	if n.Status != nil {
+		findings = append(findings, n.counters()...)
+	}
+	return findings
+}
+
+func (n *node) plugin() []Finding {
+	s := n.Status
+	if s == nil {
+		why := "no plugin answers"
+		if n.StatusErr != nil {
+			why = n.StatusErr.Error()
+		}
+		if p := n.service(); p != nil {
+			return []Finding{warn("plugin", fmt.Sprintf("runs as process %d and does not answer: %s", p.id, why), "run sluice doctor as root; name its socket with --status-socket; see its log")}
+		}
+		return []Finding{note("plugin", "not running: "+why, "start it: systemctl start sluice, or sluice run")}
+	}
+	findings := []Finding{ok("plugin", "answers; version "+s.Version)}
+	if s.Version != n.Version {
+		findings[0] = note("plugin", "answers; version "+s.Version+", this command is "+n.Version, "restart the service: it runs the binary from before an upgrade")
+	}
+	if s.Mode == "on" && s.Reason == "" {
+		return append(findings, ok("mode", "on"))
+	}
+	what := s.Mode
+	if s.Reason != "" {
+		what += ": " + s.Reason
+	}
+	return append(findings, note("mode", what, "see neighbours above; where it is by choice: set mode: on in the configuration and restart Sluice"))
+}
+
+func (n *node) configuration() []Finding {
+	from := cmp.Or(n.ConfigFile, "the shipped defaults")
+	if n.Config == nil {
+		return []Finding{fail("configuration", fmt.Sprintf("%s can't be used: %s", from, oneLine(n.ConfigErr)), "mend it; sluice check -f "+n.ConfigFile+" lists its mistakes")}
+	}
+	if n.machine == nil {
+		return []Finding{ok("configuration", from)}
+	}
+	warnings, err := n.Config.Validate(n.machine)
+	if err != nil {
+		warnings = append(warnings, oneLine(err))
+	}
+	if len(warnings) > 0 {
+		return []Finding{warn("configuration", from+" does not fit this machine: "+strings.Join(warnings, "; "), "change what it says of CPUs and pools, and restart Sluice")}
+	}
+	return []Finding{ok("configuration", from)}
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// service is a process that is sluice run; nil where there is none.
+func (n *node) service() *process {
+	for i := range n.processes {
+		if p := &n.processes[i]; isSluice(p.name) && slices.Contains(n.arguments(p), "run") {
+			return p
+		}
+	}
+	return nil
+}
+
+// preInstalled warns of a plugin that the runtime starts once and never again.
+func (n *node) preInstalled() []Finding {
+	own := n.plugins(isSluice)
+	if len(own) == 0 {
+		return nil
+	}
+	const name = "pre-installed"
+	file := "/opt/nri/plugins/" + own[0]
+	if p := n.service(); p != nil {
+		return []Finding{fail(name, fmt.Sprintf("%s, and as a service (process %d): the two conflict on every container", file, p.id), "remove one of them, and restart the runtime")}
+	}
+	return []Finding{warn(name, file+": the runtime starts it once and, if it ends, not again before its own restart", "prefer a service of its own: remove the file and start sluice run by systemd")}
+}
+
+// counters tells what went wrong since the plugin's start.
+func (n *node) counters() []Finding {
+	c := &n.Status.Counters
+	var findings []Finding
+	if c.WriteErrors > 0 {
+		findings = append(findings, warn("kernel writes", count(c.WriteErrors, "write", "writes")+" failed", "see Sluice's log for the files and the kernel's reasons"))
+	}
+	if c.Panics > 0 {
+		findings = append(findings, warn("panics", count(c.Panics, "bug", "bugs")+" in Sluice met", "report the stacks in its log"))
+	}
+	if c.SlowFailures > 0 {
+		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are right all the same"))
+	}
+	if c.Drift > 0 {
+		findings = append(findings, note("drift", count(c.Drift, "change", "changes")+" by others repaired"+n.drifted(), "sluice explain POD shows what it should have; see neighbours above for who else writes"))
+	}
+	if findings == nil {
+		return []Finding{ok("so far", "no failed write, no drift, no panic")}
+	}
+	return findings
+}
+
+// drifted names the containers that others changed most.
+func (n *node) drifted() string {
+	all := slices.DeleteFunc(slices.Clone(n.Status.Containers), func(c status.Container) bool { return c.Drift == 0 })
+	slices.SortStableFunc(all, func(a, b status.Container) int { return b.Drift - a.Drift })
+	if len(all) == 0 {
+		return ""
+	}
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = fmt.Sprintf("%s (%d)", all[i].Ref, all[i].Drift)
+	}
+	return ": " + some(names)
+}
+
+// pinned tells what runs on pinned CPUs beside their container.
+func (n *node) pinned() []Finding {
+	if n.Status == nil {
+		return nil
+	}
+	pinned := cpuset.Union(n.Status.Machine.Pinned, n.Status.Machine.External)
+	if pinned.IsEmpty() {
+		return []Finding{ok("pins", "there are none")}
+	}
+	return append(n.foreignTasks(pinned), n.interrupts(pinned))
+}
+
+func (n *node) foreignTasks(pinned cpuset.Set) []Finding {
+	var parents []string
+	for i := range n.Status.Containers {
+		if dir := path.Dir(n.Status.Containers[i].Cgroup); len(dir) > 1 {
+			parents = append(parents, dir)
+		}
+	}
+	var bound []string
+	free := 0
+	for i := range n.processes {
+		p := &n.processes[i]
+		if p.kernel() || !p.allowed.Overlaps(pinned) || n.inPod(p, parents) {
+			continue
+		}
+		if n.Status.Machine.Online.SubsetOf(p.allowed) {
+			free++
+			continue
+		}
+		bound = append(bound, p.name+" ("+strconv.Itoa(p.id)+") on "+p.allowed.String())
+	}
+	const system = "keep system services off: AllowedCPUs= in system.slice (cgroup v2), CPUAffinity= in /etc/systemd/system.conf; or name reserved CPUs for them"
+	var findings []Finding
+	if bound != nil {
+		findings = append(findings, warn("bound processes", count(len(bound), "process", "processes")+" outside of pods, bound to CPUs of which some are pinned: "+some(bound), "change their taskset or CPUAffinity="))
+	}
+	if free > 0 {
+		findings = append(findings, note("other processes", count(free, "process", "processes")+" outside of pods may run on pinned CPUs "+pinned.String(), system))
+	}
+	if findings == nil {
+		findings = append(findings, ok("other processes", "none outside of pods may run on pinned CPUs "+pinned.String()))
+	}
+	return findings
+}
+
+func (n *node) interrupts(pinned cpuset.Set) Finding {
+	const name = "interrupts"
+	if n.Affinities == nil {
+		return note(name, "their affinities can't be read", "run sluice doctor as root, on the node itself")
+	}
+	here, all := 0, 0
+	for file, cpus := range n.Affinities {
+		if _, err := strconv.Atoi(string(file)); err != nil {
+			continue
+		}
+		all++
+		if cpus.Overlaps(pinned) {
+			here++
+		}
+	}
+	if here == 0 {
+		return ok(name, fmt.Sprintf("none of %d may come to pinned CPUs", all))
+	}
+	do := "steer: {irqs: true, workqueues: true} in the configuration keeps them off CPUs of LSE containers"
+	if n.Config != nil && n.Config.Steer.IRQs {
+		do = "nothing more can be done: steering is on, the kernel does not let these move, or the pins are LSR's, from which none is steered"
+	}
+	return note(name, fmt.Sprintf("%d of %d may come to pinned CPUs %s", here, all, pinned), do)
+}

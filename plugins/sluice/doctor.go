@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/doctor"
+	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/plan"
+)
+
+// usualConfig is where the installation puts the configuration.
+const usualConfig = "/etc/sluice/sluice.yaml"
+
+// doctorOptions are the flags of `sluice doctor`.
+type doctorOptions struct {
+	hostRoot, config, socket string
+	strict                   bool
+}
+
+func newDoctor() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Tell what this node supports, what is wrong, and what to do",
+		Long: `Examine this node: kernel, cgroups, each feature with the mechanism that this
+kernel has for it and the cgroups on which it is set, kubelet, runtime and its
+NRI, and the running plugin, if there is one. Each line that is not ok is
+followed by what to do.
+
+  ok    it works
+  note  it is not there, or done in another way than the best
+  warn  it works badly, or will
+  fail  it keeps Sluice from working
+
+To find out what the kernel has, it makes an empty cgroup for a moment; it
+changes nothing else. Run it as root on the node.
+
+Exit status: 0 nothing fails, 1 something does; with --strict a warning counts
+too.`,
+		Example: `  sluice doctor
+  sluice doctor --strict >/dev/null || echo "look at this node"
+  sluice doctor -o json | jq '.findings[] | select(.level != "ok")'
+  sluice doctor --host-root /host --config /host/etc/sluice/sluice.yaml`,
+		Args: cobra.NoArgs,
+	}
+	o := &doctorOptions{}
+	output := outputFlag(c, "table", "json")
+	f := c.Flags()
+	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's sys, proc, etc, run and var")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
+	f.StringVar(&o.socket, "status-socket", "", "unix socket of the running plugin (default: the configuration's)")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 where there are warnings")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		facts, err := o.facts()
+		if err != nil {
+			return err
+		}
+		report := doctor.Examine(facts)
+		if output.value == "json" {
+			err = writeJSON(c.OutOrStdout(), report)
+		} else {
+			_, err = io.WriteString(c.OutOrStdout(), doctorText(&report))
+		}
+		return errors.Join(err, o.verdict(&report))
+	}
+	return c
+}
+
+// verdict is the error that makes the exit status.
+func (o *doctorOptions) verdict(r *doctor.Report) error {
+	switch fails, warnings := r.Count(doctor.Fail), r.Count(doctor.Warn); {
+	case fails > 0:
+		return errors.New(count(fails, "finding") + " of level fail: Sluice can't work like this")
+	case o.strict && warnings > 0:
+		return errors.New(count(warnings, "warning") + ", and --strict")
+	}
+	return nil
+}
+
+func (o *doctorOptions) facts() (*doctor.Facts, error) {
+	root, err := filepath.Abs(o.hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.ReadDir(root); err != nil {
+		return nil, fmt.Errorf("the host's root: %w", err)
+	}
+	f := &doctor.Facts{Host: os.DirFS(root), Root: root, Arch: runtime.GOARCH, Version: version()}
+	o.readConfig(f)
+	probe(f)
+	if irqs, err := irq.Open(root); err == nil {
+		f.Affinities, _ = irqs.Read() // what can be read
+	}
+	socket := or(o.socket, defaultSocket)
+	if f.Config != nil {
+		socket = or(o.socket, f.Config.StatusSocket)
+		f.StateErr = writable(f.Config.StateDir)
+	}
+	if s, err := readStatus(socket); err == nil {
+		f.Status = s
+	} else {
+		f.StatusErr = err
+	}
+	return f, nil
+}
+
+func (o *doctorOptions) readConfig(f *doctor.Facts) {
+	f.ConfigFile = o.config
+	if o.config == "" {
+		usual := filepath.Join(f.Root, usualConfig)
+		if _, err := os.Stat(usual); errors.Is(err, fs.ErrNotExist) {
+			f.Config = config.Default()
+			return
+		}
+		f.ConfigFile = usual
+	}
+	data, err := os.ReadFile(f.ConfigFile)
+	if err == nil {
+		f.Config, err = config.Parse(data)
+	}
+	if err != nil {
+		f.Config, f.ConfigErr = nil, err
+	}
+}
+
+// prober finds out which knobs the kernel has.
+type prober interface{ Probe() (plan.Features, error) }
+
+// probe tries what the kernel has.
+func probe(f *doctor.Facts) {
+	driver, err := cgroupfs.Open(f.Root)
+	if err != nil {
+		f.FeaturesErr = err
+		return
+	}
+	defer driver.Close() //nolint:errcheck // nothing is left to lose
+	if p, can := any(driver).(prober); can {
+		var features plan.Features
+		features, f.FeaturesErr = p.Probe()
+		f.Features = &features
+	}
+}
+
+// writable tells why nothing can be written into a folder, or into the nearest
+// above it that exists, where Sluice makes it.
+func writable(dir string) error {
+	for {
+		err := unix.Access(dir, unix.W_OK)
+		if !errors.Is(err, unix.ENOENT) || dir == "/" {
+			if err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+			return nil
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// doctorText is a report for people, in 80 columns.
+func doctorText(r *doctor.Report) string {
+	var out strings.Builder
+	out.WriteString(summaryOf(r) + "\n")
+	names := 0
+	for i := range r.Findings {
+		names = max(names, len(r.Findings[i].Name))
+	}
+	var rows [][]string
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if i == 0 || f.Area != r.Findings[i-1].Area {
+			out.WriteString("\n" + strings.ToUpper(f.Area) + "\n")
+			rows = nil
+		}
+		what := f.What
+		if len(f.On) > 0 {
+			what += " [" + strings.Join(f.On, ", ") + "]"
+		}
+		// As wide in every area, so that the columns are.
+		rows = append(rows, []string{fmt.Sprintf("%-4s", f.Level), fmt.Sprintf("%-*s", names, f.Name), what})
+		if f.Do != "" {
+			rows = append(rows, []string{"", "", "do: " + f.Do})
+		}
+		if i == len(r.Findings)-1 || f.Area != r.Findings[i+1].Area {
+			table(&out, "  ", columns, rows)
+		}
+	}
+	return out.String()
+}
+
+func summaryOf(r *doctor.Report) string {
+	text := "Nothing keeps Sluice from working"
+	if fails := r.Count(doctor.Fail); fails > 0 {
+		text = count(fails, "finding") + " (fail) would keep Sluice from working"
+		if fails == 1 {
+			text = "1 finding (fail) keeps Sluice from working"
+		}
+	}
+	return text + ": " + count(r.Count(doctor.Warn), "warning") + ", " + count(r.Count(doctor.Note), "note") + "."
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/doctor"
+)
+
+// examined is a report with a bit of everything.
+func examined() *doctor.Report {
+	return &doctor.Report{Level: doctor.Fail, Findings: []doctor.Finding{
+		{Area: "kernel", Name: "release", What: "Linux 6.8.0-45-generic, Ubuntu 24.04 LTS"},
+		{Area: "cpu", Name: "burst", What: "cpu.max.burst (v2): at most 100 % of the quota", On: []string{"pod", "container"}},
+		{Area: "cpu", Name: "group identity", Level: doctor.Note, What: "cpu.idle, cpu.weight (v2): idle for BestEffort pods, weights for others; SMT siblings are not kept free",
+			Do: "nothing must be done; the kernels of Anolis OS and Alibaba Cloud Linux, openEuler, TencentOS and OpenCloudOS have it", On: []string{"pod", "container"}},
+		{Area: "pinned cpus", Name: "bound processes", Level: doctor.Warn, What: "1 process outside of pods, bound to CPUs of which some are pinned: evil\x1b[2J (600) on 2-3", Do: "change their taskset or CPUAffinity="},
+		{Area: "runtime", Name: "NRI", Level: doctor.Fail, What: "switched off in /etc/containerd/config.toml", Do: strings.Repeat("long", 40)},
+	}}
+}
+
+func TestDoctorText(t *testing.T) {
+	t.Parallel()
+	text := doctorText(examined())
+	checkWidth(t, text)
+	golden(t, "doctor", text)
+	if got := doctorText(&doctor.Report{}); got != "Nothing keeps Sluice from working: 0 warnings, 0 notes.\n" {
+		t.Error(got)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	for want, levels := range map[string][]doctor.Level{
+		"":                         {doctor.OK, doctor.Note},
+		"2 warnings, and --strict": {doctor.Warn, doctor.Note, doctor.Warn},
+		"1 finding of level fail: Sluice can't work like this": {doctor.Warn, doctor.Fail},
+	} {
+		var r doctor.Report
+		for _, l := range levels {
+			r.Findings = append(r.Findings, doctor.Finding{Level: l})
+		}
+		for _, strict := range []bool{false, true} {
+			err := (&doctorOptions{strict: strict}).verdict(&r)
+			wanted := r.Count(doctor.Fail) > 0 || strict && r.Count(doctor.Warn) > 0
+			if (err != nil) != wanted || err != nil && err.Error() != want {
+				t.Errorf("%v strict %v: %v, want %q", levels, strict, err, want)
+			}
+		}
+	}
+}
+
+func TestDoctorOfANode(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "etc", "sluice"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Below a file, so that neither this machine's socket nor its folder is asked.
+	blocked := filepath.Join(root, "file")
+	config := "statusSocket: " + blocked + "/s\nstateDir: " + blocked + "/d\n"
+	for name, text := range map[string]string{usualConfig: config, "file": ""} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := run(t, "", "doctor", "--host-root", root, "-o", "json")
+	var report struct {
+		Level    doctor.Level
+		Findings []doctor.Finding
+	}
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil {
+		t.Fatalf("%v\n%s", err, got.out)
+	}
+	if got.exit != exitFailure || report.Level != doctor.Fail || !strings.Contains(got.errs, "of level fail") {
+		t.Errorf("%d %s\n%s", got.exit, report.Level, got.errs)
+	}
+	for _, want := range []string{"no cgroup tree", root + usualConfig, blocked + "/s", blocked + "/d: not a directory"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("%q not in\n%s", want, got.out)
+		}
+	}
+
+	broken := file(t, "sluice.yaml", "mode: of\n")
+	got = run(t, "", "doctor", "--host-root", root, "--config", broken, "--status-socket", serve(t, plugin{status: troubled()}))
+	checkWidth(t, got.out)
+	for _, want := range []string{"fail  configuration", "answers; version", "kernel writes"} {
+		if got.exit != exitFailure || !strings.Contains(got.out, want) {
+			t.Errorf("%q not in\n%s", want, got.out)
+		}
+	}
+	if got := run(t, "", "doctor", "--host-root", blocked); got.exit != exitFailure || !strings.Contains(got.errs, "the host's root") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestWritable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for path, want := range map[string]error{dir: nil, dir + "/a/b": nil, file(t, "f", "") + "/x": os.ErrInvalid} {
+		if err := writable(path); (err == nil) != (want == nil) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := writable(filepath.Join(dir, "\x00")); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
