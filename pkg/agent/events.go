@@ -38,6 +38,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		placed = true
 		if a.writes() {
 			reply.Settings = a.settings(c, c.has)
+			reply.OOMScoreAdj = a.oomScore(c)
 			c.recorded = reply.Settings
 			if (reply.Settings != Settings{Carried: c.carried}) {
 				a.touch(c)

@@ -72,6 +72,10 @@ func (a *Agent) lift(pod plan.Object) {
 	if found.Unlimited() {
 		return
 	}
+	if original, kept := a.book.Kept(pod.Path, plan.Quota); kept && original == value {
+		a.counters.Drift++
+		a.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
+	}
 	a.book.Keep(pod, plan.Quota, found)
 	a.lifted[pod.Path] = pod
 	a.apply([]plan.Change{{Object: pod, Knob: plan.Quota, From: found, To: unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again

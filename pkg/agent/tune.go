@@ -147,6 +147,15 @@ func (a *Agent) prepare(c *container) error {
 	return nil
 }
 
+// oomScore is the score that a container asks for.
+func (a *Agent) oomScore(c *container) workload.Optional[int] {
+	h, ok := a.ledger.Holder(c.ID)
+	if !ok || c.uncontrolled {
+		return workload.Optional[int]{}
+	}
+	return h.Request.OOMScore
+}
+
 // without is what the runtime would set were it not for Sluice, of the settings
 // that it carries.
 func (c *container) without() map[plan.Knob]plan.Value {

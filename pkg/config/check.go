@@ -23,6 +23,9 @@ func (d *decoder) check(c *Config) {
 	d.checkRules(c)
 	d.checkClasses(c)
 	d.checkRDT(c)
+	if c.RDT.MaxMBps < 0 {
+		d.fail("rdt.maxMBps", "%d: must be a number of MB per second, or 0 for unknown", c.RDT.MaxMBps)
+	}
 	if n := c.Memory.BEPageCachePercent; n < 0 || n > 100 {
 		d.fail("memory.bePageCachePercent", "%d: must be 0 to 100; 0 is no limit", n)
 	}

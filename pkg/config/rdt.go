@@ -1,12 +1,13 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"math/bits"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
 )
 
 // RDT is cache and memory bandwidth, by Intel's name; AMD and Arm have the same.
@@ -15,7 +16,8 @@ type RDT struct {
 	Mode    RDTMode             `yaml:"mode"`
 	Classes map[string]RDTClass `yaml:"classes"`
 	PerPod  bool                `yaml:"perPod"`  // pods that ask for a share of their own get a group of their own
-	Monitor bool                `yaml:"monitor"` // count cache occupancy and bandwidth of each pod
+	Monitor bool                `yaml:"monitor"` // count cache occupancy and bandwidth of each container
+	MaxMBps int                 `yaml:"maxMBps"` // bandwidth of one socket, for percentages where the machine counts in amounts; 0 unknown
 }
 
 // RDTMode is On, or Off: the resource groups are left alone.
@@ -43,79 +45,30 @@ type RDTClass struct {
 
 // Cache is a part of each cache of a level. The zero value is all of them.
 type Cache struct {
-	All  CacheShare
-	ByID map[int]CacheShare // of the caches with these ids, in place of All
-}
-
-// CacheShare is a part of a cache's ways: a range of percent, from below to below,
-// or a mask. The zero value is all.
-type CacheShare struct {
-	From, To int
-	Mask     uint64
+	All  schemata.Range
+	ByID map[int]schemata.Range // of the caches with these ids, in place of All
 }
 
 // UnmarshalText reads "0-30%", "0x7f", or "0-30%, 1=0x7f" with other shares for
 // caches by their ids.
 func (c *Cache) UnmarshalText(text []byte) error {
-	parsed, byID, err := byID(string(text), parseCacheShare)
+	parsed, byID, err := byID(string(text), schemata.ParseRange)
 	*c = Cache{All: parsed, ByID: byID}
 	return err
 }
 
-func parseCacheShare(text string) (CacheShare, error) {
-	if hex, ok := strings.CutPrefix(text, "0x"); ok {
-		mask, err := strconv.ParseUint(hex, 16, 64)
-		if err != nil || mask == 0 {
-			return CacheShare{}, errors.New("a mask must have a bit and at most 64, like 0x7f")
-		}
-		if low := bits.TrailingZeros64(mask); mask>>low&(mask>>low+1) != 0 {
-			return CacheShare{}, errors.New("the bits of a mask must lie side by side")
-		}
-		return CacheShare{Mask: mask}, nil
-	}
-	span, percent := strings.CutSuffix(text, "%")
-	first, last, two := strings.Cut(span, "-")
-	from, err := strconv.ParseUint(first, 10, 8)
-	to, err2 := strconv.ParseUint(last, 10, 8)
-	if !percent || !two || err != nil || err2 != nil || from >= to || to > 100 {
-		return CacheShare{}, errors.New("must be a range of percent like 0-30%, or a mask like 0x7f")
-	}
-	return CacheShare{From: int(from), To: int(to)}, nil
-}
-
 // Bandwidth is memory bandwidth. The zero value is all.
 type Bandwidth struct {
-	All  BandwidthShare
-	ByID map[int]BandwidthShare // of the L3 caches with these ids, in place of All
-}
-
-// BandwidthShare is a part of the bandwidth, or an amount of it. The zero value is
-// all.
-type BandwidthShare struct {
-	Percent int
-	MBps    int // 10^6 bytes per second
+	All  schemata.Bandwidth
+	ByID map[int]schemata.Bandwidth // of the L3 caches with these ids, in place of All
 }
 
 // UnmarshalText reads "85%", "5000MBps", or "85%, 1=5000MBps" with other shares
 // for caches by their ids.
 func (b *Bandwidth) UnmarshalText(text []byte) error {
-	parsed, byID, err := byID(string(text), parseBandwidth)
+	parsed, byID, err := byID(string(text), schemata.ParseBandwidth)
 	*b = Bandwidth{All: parsed, ByID: byID}
 	return err
-}
-
-func parseBandwidth(text string) (BandwidthShare, error) {
-	const most = 10_000_000
-	if number, ok := strings.CutSuffix(text, "MBps"); ok {
-		if n, err := strconv.ParseUint(number, 10, 31); err == nil && n > 0 && n <= most {
-			return BandwidthShare{MBps: int(n)}, nil
-		}
-	} else if number, ok := strings.CutSuffix(text, "%"); ok {
-		if n, err := strconv.ParseUint(number, 10, 8); err == nil && n > 0 && n <= 100 {
-			return BandwidthShare{Percent: int(n)}, nil
-		}
-	}
-	return BandwidthShare{}, errors.New("must be 1% to 100%, or an amount like 5000MBps")
 }
 
 // byID reads a share for all and shares for some, "ALL, ID=SHARE, ...".
@@ -177,7 +130,7 @@ func (d *decoder) checkRDT(c *Config) {
 	}
 }
 
-func (c *Cache) some() bool { return c.All != CacheShare{} || len(c.ByID) > 0 }
+func (c *Cache) some() bool { return c.All != schemata.Range{} || len(c.ByID) > 0 }
 
 // rdtClasses are the names of the RDT classes.
 func (c *Config) rdtClasses() []string {
@@ -187,4 +140,52 @@ func (c *Config) rdtClasses() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// List is the classes as pkg/resctrl takes them, by name.
+func (r *RDT) List() []schemata.Class {
+	classes := make([]schemata.Class, 0, len(r.Classes))
+	for _, name := range slices.Sorted(maps.Keys(r.Classes)) {
+		c := r.Classes[name]
+		classes = append(classes, schemata.Class{
+			Name: name,
+			L3:   caches(c.L3, c.L3Code, c.L3Data),
+			L2:   caches(c.L2, c.L2Code, c.L2Data),
+			MB:   c.MB.byCache(),
+		})
+	}
+	return classes
+}
+
+// caches joins what is said of a level for both, for code and for data.
+func caches(both, code, data Cache) map[int]schemata.Cache {
+	joined := map[int]schemata.Cache{}
+	each := func(c Cache, set func(*schemata.Cache, schemata.Range)) {
+		if !c.some() {
+			return
+		}
+		shares := maps.Clone(c.ByID)
+		if shares == nil {
+			shares = map[int]schemata.Range{}
+		}
+		shares[schemata.All] = c.All
+		for id, share := range shares {
+			part := joined[id]
+			set(&part, share)
+			joined[id] = part
+		}
+	}
+	each(both, func(to *schemata.Cache, share schemata.Range) { to.Range = share })
+	each(code, func(to *schemata.Cache, share schemata.Range) { to.Code = share })
+	each(data, func(to *schemata.Cache, share schemata.Range) { to.Data = share })
+	return joined
+}
+
+func (b *Bandwidth) byCache() map[int]schemata.Bandwidth {
+	limits := map[int]schemata.Bandwidth{}
+	maps.Copy(limits, b.ByID)
+	if (b.All != schemata.Bandwidth{}) {
+		limits[schemata.All] = b.All
+	}
+	return limits
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/plan"
@@ -134,9 +135,6 @@ func (o *doctorOptions) readConfig(f *doctor.Facts) {
 	}
 }
 
-// prober finds out which knobs the kernel has.
-type prober interface{ Probe() (plan.Features, error) }
-
 // probe tries what the kernel has.
 func probe(f *doctor.Facts) {
 	driver, err := cgroupfs.Open(f.Root)
@@ -145,11 +143,9 @@ func probe(f *doctor.Facts) {
 		return
 	}
 	defer driver.Close() //nolint:errcheck // nothing is left to lose
-	if p, can := any(driver).(prober); can {
-		var features plan.Features
-		features, f.FeaturesErr = p.Probe()
-		f.Features = &features
-	}
+	features, err := driver.Probe()
+	f.Features, f.FeaturesErr = &features, err
+	f.CoreSched, f.CoreSchedWhy = coresched.New().Supported()
 }
 
 // writable tells why nothing can be written into a folder, or into the nearest

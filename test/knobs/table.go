@@ -237,6 +237,6 @@ func dialectRows() []row {
 			v2:   seen{"c": {"memory.min": "33554432", "memory.low": "67108864"}, podLevel: {"memory.min": "33554432"}},
 		},
 	}
-	score := ls(pod("koord-oom", limited(100, 0), "koordinator.sh/oom-score-adj", "500"))
-	return append(rows, row{name: "Koordinator oom-score-adj", spec: score, oomScore: 500})
+	score := ls(pod("koord-oom", limited(100, 0), "koordinator.sh/oom-score-adj", "1000"))
+	return append(rows, row{name: "Koordinator oom-score-adj", spec: score, oomScore: 1000})
 }

@@ -6,6 +6,7 @@
 package schemata
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -49,7 +50,7 @@ func ParseRange(text string) (Range, error) {
 	if digits, ok := strings.CutPrefix(text, "0x"); ok {
 		mask, err := strconv.ParseUint(digits, 16, 32)
 		if err != nil || mask == 0 {
-			return Range{}, fmt.Errorf("%q is no mask of cache ways: it is to have 1 to 32 bits, one of them set", text)
+			return Range{}, errors.New("is no mask of cache ways: it is to have 1 to 32 bits, one of them set")
 		}
 		return Range{Mask: mask}, nil
 	}
@@ -61,7 +62,7 @@ func ParseRange(text string) (Range, error) {
 	low, err1 := strconv.ParseUint(from, 10, 8)
 	high, err2 := strconv.ParseUint(to, 10, 8)
 	if !ok || err1 != nil || err2 != nil || low >= high || high > 100 {
-		return Range{}, fmt.Errorf("%q is no part of a cache: write two percentages as in 20-80%%, the first less than the second, or a mask as in 0x7f", text)
+		return Range{}, errors.New("is no part of a cache: write two percentages as in 20-80%, the first less than the second, or a mask as in 0x7f")
 	}
 	return Range{From: int(low), To: int(high)}, nil
 }
@@ -100,5 +101,5 @@ func ParseBandwidth(text string) (Bandwidth, error) {
 			return Bandwidth{MBps: int(rate)}, nil
 		}
 	}
-	return Bandwidth{}, fmt.Errorf("%q is no memory bandwidth: write 1%% to 100%%, or a rate as in 5000MBps", text)
+	return Bandwidth{}, errors.New("is no memory bandwidth: write 1% to 100%, or a rate as in 5000MBps")
 }
