@@ -73,6 +73,7 @@ type Carried struct {
 type Adjustment struct {
 	Settings
 	OOMScoreAdj workload.Optional[int]
+	RDTGroup    string // a resctrl group; "" none
 }
 
 // Options are what an agent works with.
@@ -85,6 +86,8 @@ type Options struct {
 	Originals  string                 // file that keeps original values; "" keeps them in memory alone
 	Node       tune.Node              // what this kernel has
 	Cores      Cores                  // nil without core scheduling
+	RDT        RDT                    // nil without resctrl
+	NoRDT      string                 // why
 	Watermarks Watermarks             // nil where the node's watermarks can't be written
 	Reclaimer  Reclaimer              // nil where the kernel can't reclaim on request
 	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
@@ -113,6 +116,8 @@ type Agent struct {
 	leaving    map[place]plan.Object     // settings whose originals the kernel hasn't got back yet
 	targets    map[string]reclaim.Target // that the reclaimer was given
 	resizing   map[string]time.Time      // pods by UID, and until when their bursts are given back
+	groups     groups                    // of RDT
+	passes     int
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
@@ -140,6 +145,8 @@ type container struct {
 	attempts     int               // failed slow-lane updates to the present desire
 	carried      Carried
 	unadjusted   map[plan.Knob]plan.Value // what the runtime would have set without Sluice
+	rdt          string                   // resctrl group that it was put into; "" none
+	processes    []int                    // when it was last joined to its groups
 	reclaim      tune.Reclaim
 	notes        []tune.Note // what this node lacks of what is asked for
 	warnings     []string
@@ -160,6 +167,7 @@ func New(o Options) *Agent {
 		leaving:    map[place]plan.Object{},
 		resizing:   map[string]time.Time{},
 		refused:    map[place]string{},
+		groups:     groups{pods: map[string]string{}},
 	}
 }
 
@@ -168,6 +176,7 @@ func (a *Agent) Run(ctx context.Context) {
 	defer close(a.closed)
 	a.load()
 	a.raiseWatermarks()
+	a.setUpRDT()
 	a.meet(neighbour.Detect(a.Host))
 	go a.lookAround(ctx)
 	pass := time.NewTicker(a.Config.DriftInterval)

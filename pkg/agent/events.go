@@ -38,7 +38,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		placed = true
 		if a.writes() {
 			reply.Settings = a.settings(c, c.has)
-			reply.OOMScoreAdj = a.oomScore(c)
+			reply.OOMScoreAdj, reply.RDTGroup = a.atCreation(c)
 			c.recorded = reply.Settings
 			if (reply.Settings != Settings{Carried: c.carried}) {
 				a.touch(c)
@@ -114,8 +114,12 @@ func placedLevel(as policy.Assignment) logrus.Level {
 
 // drop releases and forgets a container and gives what it held to the others.
 func (a *Agent) drop(id string) {
+	c := a.containers[id]
 	a.ledger.Release(id)
 	a.forget(id)
+	if c != nil {
+		a.leaveRDT(c)
+	}
 	a.mend()
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 }

@@ -35,9 +35,8 @@ func (a *Agent) pass() {
 	}
 	a.liftAll()
 	a.compareAll()
-	for _, c := range a.order {
-		a.join(c)
-	}
+	a.setUpRDT()
+	a.joinAll()
 	a.retarget()
 	a.record()
 	a.confine()

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/reclaim"
@@ -20,27 +21,66 @@ type Reclaimer interface {
 	Set(targets map[string]reclaim.Target)
 }
 
-const (
-	coreSchedKey = "core-sched"
-)
+const coreSchedKey = "core-sched"
 
-// join puts a container's processes where they share cores with their group alone.
-// What starts later in the container inherits it.
+// join puts a container's processes into its groups of cores, cache and bandwidth.
+// What they start inherits both; what the runtime starts in a running container
+// (kubectl exec) doesn't and joins with a later pass.
 func (a *Agent) join(c *container) {
 	h, ok := a.ledger.Holder(c.ID)
-	if !ok || h.Request.CoreSched == "" || !a.tunes() || c.uncontrolled {
+	if !ok || !a.tunes() || !c.started || c.uncontrolled {
 		return
 	}
-	if tune.Missing(c.notes, coreSchedKey) {
+	cores := h.Request.CoreSched != "" && !tune.Missing(c.notes, coreSchedKey)
+	if !cores && !a.usesRDT() {
 		return
 	}
-	pids := []int{c.PID}
-	if found, err := a.Kernel.Processes(c.path); err == nil && len(found) > 0 {
-		pids = found
+	pids, err := a.Kernel.Processes(c.path)
+	if err != nil || len(pids) == 0 {
+		pids = []int{c.PID}
 	}
+	slices.Sort(pids)
+	if slices.Equal(pids, c.processes) {
+		return
+	}
+	c.processes = pids
+	a.assign(c, pids)
+	if !cores {
+		return
+	}
+	a.keepCores(c.path)
 	if _, err := a.Cores.Join(h.Request.CoreSched, pids...); err != nil {
-		c.notes = append(c.notes, tune.Note{Key: coreSchedKey, Missing: true, Text: err.Error()})
-		a.Log.WithField("container", c.ref).WithError(err).Warn("Container shares cores with others")
+		c.processes = nil // again with the next pass
+		if !c.lacks(coreSchedKey, err.Error()) {
+			c.notes = append(c.notes, tune.Note{Key: coreSchedKey, Text: err.Error()})
+			a.Log.WithField("container", c.ref).WithError(err).Warn("Container shares cores with others")
+		}
+	}
+}
+
+// keepCores notes that a cgroup's processes have a cookie.
+func (a *Agent) keepCores(path string) {
+	var paths []string
+	_, err := a.book.State(coresState, &paths)
+	if err == nil && !slices.Contains(paths, path) {
+		err = a.book.KeepState(coresState, append(paths, path))
+	}
+	if err != nil {
+		a.Log.WithError(err).Error("Core-scheduling groups can't be noted: sluice restore won't end them")
+	}
+}
+
+// joinEvery is how many passes lie between two looks for processes that the
+// runtime has started in running containers.
+const joinEvery = 10
+
+// joinAll joins such processes.
+func (a *Agent) joinAll() {
+	if a.passes++; a.passes%joinEvery != 0 {
+		return
+	}
+	for _, c := range a.order {
+		a.join(c)
 	}
 }
 
@@ -54,6 +94,9 @@ func (a *Agent) lackOfNode(r *workload.Request, notes []tune.Note) []tune.Note {
 		if support != plan.Supported {
 			notes = append(notes, tune.Note{Key: coreSchedKey, Missing: true, Text: why})
 		}
+	}
+	if note, lacks := a.lackOfRDT(r); lacks {
+		notes = append(notes, note)
 	}
 	return notes
 }

@@ -18,15 +18,25 @@ type Restored struct {
 	IRQs    int           // affinities given back
 }
 
+// Host is all that Restore writes; what is nil is not there.
+type Host struct {
+	Kernel     Kernel
+	Affinities Affinities
+	Watermarks Watermarks
+	RDT        RDT
+	Cores      interface{ Leave(pids ...int) error }
+	Online     cpuset.Set
+}
+
 // Restore gives back all that the book keeps, while no plugin runs. What failed
 // stays in the book, and the error says why. With dry nothing is changed.
-func Restore(kernel Kernel, affinities Affinities, online cpuset.Set, book *originals.Book, dry bool) (Restored, error) {
+func Restore(host *Host, book *originals.Book, dry bool) (Restored, error) {
 	var r Restored
 	for _, e := range book.All() {
-		if kernel == nil {
+		if host.Kernel == nil {
 			break
 		}
-		changes, err := back(kernel, book, e.Object, e.Knob)
+		changes, err := back(host.Kernel, book, e.Object, e.Knob)
 		switch {
 		case errors.Is(err, cgroupfs.ErrGone):
 			book.Forget(e.Object.Path)
@@ -46,13 +56,19 @@ func Restore(kernel Kernel, affinities Affinities, online cpuset.Set, book *orig
 		return r, nil
 	}
 	var errs []error
-	if kernel != nil {
-		errs = append(errs, restoreCgroups(kernel, book, r.Changes))
+	if host.Kernel != nil {
+		errs = append(errs, restoreCgroups(host.Kernel, book, r.Changes))
 	}
-	if len(kept) > 0 && affinities != nil {
-		errs = append(errs, restoreAffinities(affinities, online, kept, book))
+	if len(kept) > 0 && host.Affinities != nil {
+		errs = append(errs, restoreAffinities(host.Affinities, host.Online, kept, book))
 	}
-	errs = append(errs, book.Flush())
+	if host.Watermarks != nil {
+		errs = append(errs, restoreWatermarks(host.Watermarks, book))
+	}
+	if host.RDT != nil {
+		errs = append(errs, restoreRDT(host.RDT, book))
+	}
+	errs = append(errs, restoreCores(host, book), book.Flush())
 	return r, errors.Join(errs...)
 }
 
@@ -119,4 +135,24 @@ func back(kernel Kernel, book *originals.Book, o plan.Object, k plan.Knob) ([]pl
 		changes = append(changes, plan.Change{Object: o, Knob: plan.Weight, To: weight, Why: why})
 	}
 	return changes, nil
+}
+
+// coresState is the name of the cgroups with core-scheduling cookies in the book.
+const coresState = "core-sched"
+
+func restoreCores(host *Host, book *originals.Book) error {
+	var paths []string
+	if has, err := book.State(coresState, &paths); err != nil || !has || host.Kernel == nil || host.Cores == nil {
+		return err
+	}
+	for _, path := range paths {
+		pids, err := host.Kernel.Processes(path)
+		if err == nil {
+			err = host.Cores.Leave(pids...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return book.KeepState(coresState, nil)
 }

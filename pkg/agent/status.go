@@ -77,6 +77,7 @@ func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container
 		Drift:      c.drift,
 		Kernel:     a.kernelStatus(c),
 		Lacks:      lacks(c),
+		Cache:      a.cacheUse(c),
 	}
 }
 
@@ -103,8 +104,27 @@ func (a *Agent) kernelStatus(c *container) []status.Kernel {
 		}
 	}
 	add("container", c.path)
+	if c.rdt != "" {
+		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.rdt, Why: rdtKey})
+	}
 	if pod, ok := podObject(c.pod); ok {
 		add("pod", pod.Path)
+	}
+	return all
+}
+
+// cacheUse is what RDT counts of a container.
+func (a *Agent) cacheUse(c *container) []status.Cache {
+	if !a.usesRDT() || !a.Config.RDT.Monitor {
+		return nil
+	}
+	usage, err := a.RDT.Usage(c.ID)
+	if err != nil {
+		return nil
+	}
+	var all []status.Cache
+	for _, u := range usage {
+		all = append(all, status.Cache{ID: u.ID, Occupancy: u.Occupancy, Total: u.Total, Local: u.Local})
 	}
 	return all
 }

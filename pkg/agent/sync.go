@@ -48,7 +48,11 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		})
 		a.claim(a.order)
 		a.forgetGone()
-		a.post("tune", a.tuneAll)
+		a.post("tune", func() {
+			a.tuneAll()
+			a.pruneRDT()
+			a.passes = -1 // all are joined with the next pass
+		})
 		a.settled, a.told, a.confined, a.synced = 0, 0, 0, true
 		a.mend()
 		a.settle("") //nolint:errcheck // what failed is in the log and is tried again

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -147,13 +148,17 @@ func (a *Agent) prepare(c *container) error {
 	return nil
 }
 
-// oomScore is the score that a container asks for.
-func (a *Agent) oomScore(c *container) workload.Optional[int] {
+// atCreation is what a runtime can set of a container when it makes it, and never
+// again.
+func (a *Agent) atCreation(c *container) (score workload.Optional[int], rdtGroup string) {
 	h, ok := a.ledger.Holder(c.ID)
 	if !ok || c.uncontrolled {
-		return workload.Optional[int]{}
+		return score, ""
 	}
-	return h.Request.OOMScore
+	if a.usesRDT() && a.groups.classes[h.Request.RDT.Class] {
+		rdtGroup = resctrl.ClassGroup(h.Request.RDT.Class)
+	}
+	return h.Request.OOMScore, rdtGroup
 }
 
 // without is what the runtime would set were it not for Sluice, of the settings

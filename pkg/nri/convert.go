@@ -83,6 +83,9 @@ func adjustmentOf(a agent.Adjustment) *api.ContainerAdjustment {
 	if a.OOMScoreAdj.Set {
 		out.SetLinuxOomScoreAdj(&a.OOMScoreAdj.Value)
 	}
+	if a.RDTGroup != "" {
+		out.SetLinuxRDTClosID(a.RDTGroup)
+	}
 	return out
 }
 

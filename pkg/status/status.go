@@ -86,6 +86,16 @@ type Container struct {
 	Drift      int                `json:"drift"` // times somebody else's change of its CPUs or memory nodes was repaired
 	Kernel     []Kernel           `json:"kernel,omitempty"`
 	Lacks      []Lack             `json:"lacks,omitempty"`
+	Cache      []Cache            `json:"cache,omitempty"`
+}
+
+// Cache is what a container uses of one L3 cache and of the memory behind it, where
+// RDT counts it; negative is not known.
+type Cache struct {
+	ID        int   `json:"id"`
+	Occupancy int64 `json:"occupancy"`  // bytes
+	Total     int64 `json:"totalBytes"` // moved from and to memory, ever
+	Local     int64 `json:"localBytes"` // of those, the NUMA node's own
 }
 
 // Kernel is one kernel setting of a container or of its pod, besides CPUs and

@@ -18,7 +18,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/irq"
-	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
 // usualConfig is where the installation puts the configuration.

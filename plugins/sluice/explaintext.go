@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/config"
@@ -63,6 +64,14 @@ func kernelText(out *strings.Builder, c *status.Container) {
 		out.WriteString("\n")
 		table(out, "  ", columns, rows)
 	}
+	if len(c.Cache) > 0 {
+		rows := [][]string{{"L3 CACHE", "IN USE", "MEMORY TRAFFIC", "OF IT LOCAL"}}
+		for _, u := range c.Cache {
+			rows = append(rows, []string{strconv.Itoa(u.ID), known(u.Occupancy), known(u.Total), known(u.Local)})
+		}
+		out.WriteString("\n")
+		table(out, "  ", columns, rows)
+	}
 	if len(c.Lacks) == 0 {
 		return
 	}
@@ -76,6 +85,14 @@ func kernelText(out *strings.Builder, c *status.Container) {
 	}
 	out.WriteString("\n")
 	table(out, "  ", columns, rows)
+}
+
+// known is an amount in bytes; a negative one is not known.
+func known(bytes int64) string {
+	if bytes < 0 {
+		return "unknown"
+	}
+	return size(bytes)
 }
 
 func cpusText(cpus cpuset.Set) string { return cpuList(cpus, "all that its pod may use") }

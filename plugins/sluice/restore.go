@@ -12,8 +12,11 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/originals"
+	"github.com/sluice-dev/sluice/pkg/resctrl"
+	"github.com/sluice-dev/sluice/pkg/watermark"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
@@ -76,20 +79,30 @@ func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) 
 	if err != nil {
 		return r, fmt.Errorf("reading the machine below %s: %w", hostRoot, err)
 	}
-	affinities, err := irq.Open(hostRoot)
-	if err != nil {
+	all := agent.Host{Online: machine.Online, Cores: coresched.New()}
+	if all.Affinities, err = irq.Open(hostRoot); err != nil {
 		return r, err
 	}
-	var kernel agent.Kernel
+	if all.Watermarks, err = watermark.Open(hostRoot); err != nil {
+		return r, err
+	}
 	driver, err := cgroupfs.Open(hostRoot)
 	switch {
 	case err == nil:
 		defer driver.Close() //nolint:errcheck // nothing is left to lose
-		kernel = driver
+		all.Kernel = driver
 	case !errors.Is(err, cgroupfs.ErrNoCgroups):
 		return r, err
 	}
-	return agent.Restore(kernel, affinities, machine.Online, book, dry)
+	rdt, err := resctrl.Open(hostRoot)
+	switch {
+	case err == nil:
+		defer rdt.Close() //nolint:errcheck // nothing is left to lose
+		all.RDT = rdt
+	case !errors.Is(err, resctrl.ErrNone):
+		return r, err
+	}
+	return agent.Restore(&all, book, dry)
 }
 
 // restoredText tells people what was, or would be, given back.

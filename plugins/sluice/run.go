@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/nri"
 	"github.com/sluice-dev/sluice/pkg/reclaim"
+	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/watermark"
 	"github.com/sluice-dev/sluice/topology"
@@ -236,6 +237,16 @@ func (s *service) newAgent(cfg *config.Config, machine *topology.Machine, stateD
 		log.WithError(err).Warn("The node's memory watermarks can't be set")
 	} else {
 		options.Watermarks = watermarks
+	}
+	rdt, err := resctrl.Open(s.hostRoot)
+	switch {
+	case err == nil:
+		options.RDT = rdt
+	case cfg.RDT.Mode == config.RDTOn && len(cfg.RDT.Classes) > 0:
+		log.WithError(err).Warn("RDT classes have no effect")
+		fallthrough
+	default:
+		options.NoRDT = err.Error()
 	}
 	return agent.New(options), nil
 }
