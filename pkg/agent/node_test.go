@@ -108,6 +108,7 @@ type setup struct {
 	originals string
 	config    func(*config.Config)
 	noKernel  bool
+	rdt       RDT
 }
 
 // withPools sets the pools' division.
@@ -169,6 +170,9 @@ func (n *node) launch(s setup) {
 	log := logrus.New()
 	log.SetOutput(&n.log)
 	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, Log: log}
+	if s.rdt != nil {
+		o.RDT = s.rdt
+	}
 	if s.noKernel {
 		o.Kernel = nil
 	}
