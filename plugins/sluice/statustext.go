@@ -72,6 +72,9 @@ func overview(s *status.Status) [][]string {
 	for _, n := range s.Neighbours {
 		rows = append(rows, []string{"neighbour", fmt.Sprintf("%s: %s. %s. To end this: %s.", n.Kind, n.Evidence, n.Response, n.Fix)})
 	}
+	for _, contested := range s.Contested {
+		rows = append(rows, []string{"contested", contested + ": somebody else changes it again and again, so repairs wait"})
+	}
 	return append(rows, []string{"so far", countersText(&s.Counters)}, []string{"drift", driftText(&s.Counters)}, []string{"errors", errorsText(&s.Counters)})
 }
 
