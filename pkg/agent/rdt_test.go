@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,9 +62,7 @@ func withRDT(t *testing.T, m fake.Machine, yaml string, test func(n *rdtNode)) {
 func (n *rdtNode) start(name, class string, annotations map[string]string) {
 	n.t.Helper()
 	n.pod(name, class, 0)
-	for key, value := range annotations {
-		n.pods[name].Annotations[key] = value
-	}
+	maps.Copy(n.pods[name].Annotations, annotations)
 	if err := n.create(name, class, 0); err != nil {
 		n.t.Fatal(err)
 	}

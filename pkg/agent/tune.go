@@ -250,7 +250,7 @@ func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.
 
 // change makes changes and notes which of them failed.
 func (a *Agent) change(changes []plan.Change) {
-	failed, _ := a.apply(changes) //nolint:errcheck // told, and tried again by the next pass
+	failed, _ := a.apply(changes) // told, and tried again by the next pass
 	for i := range changes {
 		at := placeOf(&changes[i])
 		err := failed[at]

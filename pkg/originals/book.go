@@ -283,7 +283,7 @@ func (b *Book) Flush() error {
 	}
 	n, err := b.file.Write(b.pending.Bytes())
 	if err != nil {
-		b.file.Close() //nolint:errcheck // the write's error counts
+		b.file.Close() // the write's error counts
 		b.file = nil   // the next Flush makes the file anew
 		return fmt.Errorf("keeping original values: %w", err)
 	}
@@ -323,7 +323,7 @@ func (b *Book) rewrite() error {
 		return fmt.Errorf("keeping original values: %w", errors.Join(err, tmp.Close()))
 	}
 	if b.file != nil {
-		b.file.Close() //nolint:errcheck // it is replaced
+		b.file.Close()
 	}
 	b.file, b.lines = tmp, bytes.Count(b.pending.Bytes(), []byte("\n"))
 	b.pending.Reset()
