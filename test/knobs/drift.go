@@ -76,7 +76,7 @@ func put(file, text string) error {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for line := range strings.Lines(string(now)) {
 			device, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if strings.Contains(text, device) {
+			if !strings.Contains(device, ":") || strings.Contains(text, device) {
 				continue
 			}
 			reset := device + " 0"
