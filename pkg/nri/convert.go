@@ -41,6 +41,7 @@ func containerOf(c *api.Container) workload.Container {
 		Resources:    resourcesOf(c.GetLinux().GetResources()),
 		OOMScoreAdj:  int(c.GetLinux().GetOomScoreAdj().GetValue()),
 		CreatedNanos: c.GetCreatedAt(),
+		Unified:      c.GetLinux().GetResources().GetUnified(),
 	}
 	for _, d := range c.GetLinux().GetDevices() {
 		spec.Devices = append(spec.Devices, workload.DeviceNumber{Block: d.GetType() == "b", Major: d.GetMajor(), Minor: d.GetMinor()})

@@ -30,7 +30,8 @@ type Container struct {
 	Resources    Resources
 	OOMScoreAdj  int
 	Devices      []DeviceNumber
-	CreatedNanos int64 // nanoseconds since the epoch
+	Unified      map[string]string // cgroup v2 files that the kubelet has the runtime write: "memory.high"
+	CreatedNanos int64             // nanoseconds since the epoch
 }
 
 // State is a container's place in its life.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+// madeUpHost writes a machine's tree that has no cgroups, and returns its root.
+func madeUpHost(t *testing.T) string {
+	t.Helper()
+	spec, err := synth.Parse("4 cores")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if err := spec.WriteTo(root); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestRestoreNothing(t *testing.T) {
+	t.Parallel()
+	r := run(t, "", "restore", "--state-dir", t.TempDir(), "--host-root", madeUpHost(t))
+	if r.exit != 0 || !strings.HasPrefix(r.out, "Nothing to give back") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+}
+
+func TestRestoreOfABadJournal(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	text := "{}\n{\"path\":\"/a\",\"knob\":\"cpu.idle\",\"value\":\"x\"}\n"
+	if err := os.WriteFile(filepath.Join(state, originalsFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, "", "restore", "--state-dir", state, "--host-root", madeUpHost(t))
+	if r.exit != exitFailure || !strings.Contains(r.errs, "line 2") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+}
+
+// A plugin that runs would set everything again.
+func TestRestoreBesideThePlugin(t *testing.T) {
+	t.Parallel()
+	state := t.TempDir()
+	file, err := os.Create(filepath.Join(state, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	root := madeUpHost(t)
+	if r := run(t, "", "restore", "--state-dir", state, "--host-root", root); r.exit != exitFailure || !strings.Contains(r.errs, "another sluice works") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+	if r := run(t, "", "restore", "--dry-run", "--state-dir", state, "--host-root", root); r.exit != 0 {
+		t.Errorf("a look alone: exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+}
+
+func TestRestoredText(t *testing.T) {
+	t.Parallel()
+	pod := plan.Object{Path: "/kubepods/pod1", Name: "shop/web", Level: plan.PodLevel}
+	main := plan.Object{Path: "/kubepods/pod1/a", Name: "shop/web/main", Level: plan.ContainerLevel}
+	r := agent.Restored{
+		Changes: []plan.Change{
+			{Object: main, Knob: plan.CPUs, From: plan.CPUSet(cpuset.MustParse("2-3")), To: plan.CPUSet{}},
+			{Object: main, Knob: plan.Burst, From: plan.CPUBurst(50 * time.Millisecond), To: plan.CPUBurst(0)},
+			{Object: pod, Knob: plan.Weight, To: plan.Shares(1024)},
+		},
+		Newer: []string{"memory.high of shop/db/main"},
+		IRQs:  12,
+	}
+	golden(t, "restore", restoredText(r, false)+"\n"+restoredText(r, true))
+}
