@@ -45,6 +45,16 @@ func calm() *status.Status {
 				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000002", PodUID: "1", Ref: "data/db-0/proxy", Class: workload.LS, Pool: "online",
 				State: policy.Held, Controlled: true, Requested: 500, CPUs: list("1-3,8-19,24-31"), Why: "LS in pool online", Cgroup: "/kubepods/pod1/4f1c2a9e",
 				Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "annotation class.sluice.dev/container.proxy"}},
+				Kernel: []status.Kernel{
+					{Level: "container", Setting: "cpu.burst", Value: "50ms a period", Why: "cpu-burst 50 % of 1 CPUs", Drift: 7, Contested: true},
+					{Level: "container", Setting: "memory.high", Value: "1073741824 bytes", Why: "memory-qos highPercent 80", Problem: "left alone: somebody else has set it to 512 bytes"},
+					{Level: "pod", Setting: "cpu.burst", Value: "50ms a period", Why: "sum of its containers' bursts"},
+				},
+				Lacks: []status.Lack{
+					{Key: "cpu-identity", Missing: true, Text: "this kernel keeps no SMT siblings free"},
+					{Key: "memory-qos", Text: "reclaimed by Sluice: this kernel has no memory.wmark_ratio"},
+				},
+				Cache: []status.Cache{{ID: 0, Occupancy: 6 << 20, Total: 3 << 30, Local: -1}},
 			},
 			{
 				ID: "5000000000000000000000000000000000000000000000000000000000000003", PodUID: "2", Ref: "data/db-1/main", Class: workload.LSR, Pool: "online",
@@ -71,6 +81,7 @@ func troubled() *status.Status {
 	s.Containers = nil
 	s.Neighbours = []neighbour.Neighbour{{Kind: neighbour.Koordlet, Evidence: "process 312 is a privileged koordlet",
 		Response: "Sluice starts in preview: it decides and reports, and writes nothing", Fix: "keep koordlet off this node"}}
+	s.Contested = []string{"cpu.burst of data/db-0/proxy"}
 	s.Counters = status.Counters{Placed: 1, Panics: 1, WriteErrors: 2, SlowUpdates: 9, SlowFailures: 3, Reconnects: 1}
 	return s
 }
