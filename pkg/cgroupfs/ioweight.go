@@ -13,9 +13,10 @@ import (
 // Weights, 1..10000 with 100 as the default, as v2's io.weight has them. BFQ's are
 // 1..1000 with the same default; CFQ's blkio.weight (kernels before 5.0) 10..1000
 // with 500, so five times the number. A weight beyond a scheduler's range is its
-// highest or lowest.
+// highest or lowest. io.weight is io.cost's, which does nothing on a disk until its
+// io.cost.qos is enabled: a kernel with BFQ gets BFQ's.
 var ioWeightSpec = Spec{
-	Controller: "io", V1: []string{"blkio.weight", "blkio.bfq.weight"}, V2: []string{"io.weight", "io.bfq.weight"},
+	Controller: "io", V1: []string{"blkio.weight", "blkio.bfq.weight"}, V2: []string{"io.bfq.weight", "io.weight"},
 	Min: 1, Max: 10000, Default: plan.PerDevice(""), ReadBack: Rounded,
 	test: plan.PerDevice("default 200"), read: readIOWeight, write: writeIOWeight, same: sameIOWeight,
 }

@@ -66,6 +66,9 @@ func follows(file string) bool {
 func put(file, text string) error {
 	file = strings.TrimSuffix(file, ".effective")
 	name := filepath.Base(file)
+	if name == "io.bfq.weight" {
+		text = strings.TrimPrefix(text, "default ") // a device to it
+	}
 	lines := strings.Split(text, "\n")
 	if strings.HasPrefix(name, "io.") || strings.HasPrefix(name, "blkio.") {
 		// What a device's line says goes by a line of its own, of no limit.

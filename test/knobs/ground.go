@@ -61,7 +61,7 @@ func (b *Bed) values(t *testing.T) map[string]string {
 	if b.RT.V2() {
 		return map[string]string{
 			"cpu.max.burst": "50000", "cpu.weight": "7", "memory.min": "4096", "memory.low": "8192", "memory.high": "67108864",
-			"memory.oom.group": "1", "io.weight": "default 300", "io.max": numbers[0] + " rbps=10485760",
+			"memory.oom.group": "1", "io.bfq.weight": "300", "io.max": numbers[0] + " rbps=10485760",
 		}
 	}
 	return map[string]string{

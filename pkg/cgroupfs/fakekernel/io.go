@@ -15,9 +15,9 @@ func (f Flavour) ioFiles(all map[string]file) {
 	if f.V2 {
 		all["io.max"] = file{show: showMax, store: storeIOMax}
 		if f.IOCost {
-			all["io.weight"] = weightFile(true, 1, 10000, ":")
+			all["io.weight"] = weightFile(true, 1, 10000, true)
 		} else {
-			all["io.bfq.weight"] = weightFile(true, 1, 1000, " ")
+			all["io.bfq.weight"] = weightFile(true, 1, 1000, false)
 		}
 		return
 	}
@@ -25,11 +25,11 @@ func (f Flavour) ioFiles(all map[string]file) {
 		all["blkio.throttle."+name+"_device"] = file{root: true, show: showThrottle(i), store: storeThrottle(i)}
 	}
 	if f.CFQ {
-		all["blkio.weight"] = weightFile(false, 10, 1000, "")
-		all["blkio.weight_device"] = deviceWeights(10, 1000, false)
+		all["blkio.weight"] = weightFile(false, 10, 1000, false)
+		all["blkio.weight_device"] = deviceWeights(10, 1000, false, syscall.ERANGE)
 	} else {
-		all["blkio.bfq.weight"] = weightFile(false, 1, 1000, "")
-		all["blkio.bfq.weight_device"] = deviceWeights(1, 1000, true)
+		all["blkio.bfq.weight"] = weightFile(false, 1, 1000, false)
+		all["blkio.bfq.weight_device"] = deviceWeights(1, 1000, true, syscall.ERANGE)
 	}
 }
 
@@ -141,10 +141,14 @@ func storeIOMax(g *group, text string) error {
 }
 
 // weightFile is a weight; with devices, their lines are in the same file.
-// ioc_weight_write takes for the default whatever has no ":", bfq_io_set_weight a
-// bare number alone.
-func weightFile(devices bool, low, high int64, kind string) file {
-	beside := deviceWeights(low, high, true)
+// ioc_weight_write takes "default" before a number, bfq_io_set_weight a bare number
+// alone; beyond the range, the one says EINVAL, the other ERANGE.
+func weightFile(devices bool, low, high int64, cost bool) file {
+	beyond := syscall.ERANGE
+	if cost {
+		beyond = syscall.EINVAL
+	}
+	beside := deviceWeights(low, high, true, beyond)
 	return file{
 		show: func(g *group) string {
 			if !devices {
@@ -153,13 +157,13 @@ func weightFile(devices bool, low, high int64, kind string) file {
 			return beside.show(g)
 		},
 		store: func(g *group, text string) error {
-			if kind == ":" {
+			if cost {
 				text = strings.TrimPrefix(text, "default ")
 			}
 			n, err := number(text)
 			if err == nil {
 				if n < low || n > high {
-					return syscall.ERANGE
+					return beyond
 				}
 				g.weight = n
 				return nil
@@ -172,7 +176,7 @@ func weightFile(devices bool, low, high int64, kind string) file {
 	}
 }
 
-func deviceWeights(low, high int64, usual bool) file {
+func deviceWeights(low, high int64, usual bool, beyond syscall.Errno) file {
 	return file{
 		show: func(g *group) string {
 			text := lines(func(dev string) string {
@@ -200,7 +204,7 @@ func deviceWeights(low, high int64, usual bool) file {
 				return err
 			}
 			if n < low || n > high {
-				return syscall.ERANGE
+				return beyond
 			}
 			g.weights[dev] = n
 			return nil
