@@ -184,4 +184,11 @@ func (a *Agent) withdraw(pod *workload.Pod) {
 func (a *Agent) resized(pod *workload.Pod) {
 	delete(a.resizing, pod.UID)
 	a.tune(pod)
+	for _, t := range a.tuned {
+		for _, k := range t.knobs {
+			if t.pod == pod.UID && t.Level == plan.PodLevel && k.Knob == plan.Weight {
+				k.withdrawn = true // the kubelet writes a pod that shrinks last
+			}
+		}
+	}
 }

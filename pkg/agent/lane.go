@@ -116,7 +116,8 @@ func (a *Agent) record() {
 		if set == c.recorded || (set == Settings{}) {
 			continue
 		}
-		a.send(c, set)
+		a.prepare(c) //nolint:errcheck // it runs; this is for what an adopted one's record lacks and an update would undo
+		a.send(c, a.settings(c, want))
 		return
 	}
 }

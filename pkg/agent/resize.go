@@ -133,7 +133,7 @@ func (a *Agent) PostUpdateContainer(id string) error {
 
 // UpdatePod notes a pod's new resources. The kubelet has written the pod's own
 // cgroup by then: its quota is lifted again where it was. Its containers' updates
-// follow: what could stand in their way is given back until the next passes.
+// may follow: what could stand in their way is given back until the next pass.
 func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 	return a.do("UpdatePodSandbox", func() error {
 		for _, c := range a.order {
@@ -141,6 +141,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 				c.pod.Resources = c.pod.Resources.With(change)
 				a.liftQuota(c.pod)
 				a.withdraw(c.pod)
+				delete(a.resizing, c.pod.UID)
 			}
 		}
 		return nil

@@ -89,8 +89,11 @@ func (b *Bed) run(t *testing.T, spec runtime.PodSpec) *runtime.Pod {
 // status is what the plugin tells about itself.
 func (b *Bed) status(t *testing.T) *status.Status {
 	t.Helper()
-	s, err := b.Sluice.Status()
-	must(t, err)
+	var s *status.Status
+	await(t, func() (err error) { // it serves the runtime first
+		s, err = b.Sluice.Status()
+		return err
+	})
 	return s
 }
 

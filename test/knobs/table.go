@@ -94,7 +94,7 @@ func plain(v1 bool, idle string, containerWeight string) seen {
 func classRows(t *testing.T) []row {
 	pinned, pinnedV2 := "1024", "39|100"
 	if threads(t) == 2 {
-		pinned, pinnedV2 = "2048", "79|170"
+		pinned, pinnedV2 = "2048", "79|174"
 	}
 	idleClass := func(name, idle string, r runtime.Resources, shares, weight string) row {
 		return row{name: name, spec: pod(name, r, class, name), v1: plain(true, idle, shares), v2: plain(false, idle, weight)}
@@ -199,7 +199,7 @@ func ioRows(t *testing.T) []row {
 			name: "io weight",
 			spec: pod("io-weight", limited(100, 0), class, "LS", io, "{weight: 50}"),
 			v1:   seen{"c": {"blkio.bfq.weight": "50"}},
-			v2:   seen{"c": {"io.weight": "default 50"}},
+			v2:   seen{"c": {"io.bfq.weight": "default 50"}},
 		},
 	}
 }
