@@ -116,7 +116,10 @@ func (a *Agent) record() {
 		if set == c.recorded || (set == Settings{}) {
 			continue
 		}
-		a.prepare(c) //nolint:errcheck // it runs; this is for what an adopted one's record lacks and an update would undo
+		// An update repeats the CPU fields of the record, which lacks what an adopted
+		// container was given. A limit would set v1's swap limit too.
+		a.prepare(c) //nolint:errcheck // it runs already
+		c.carried.Memory = c.recorded.Memory
 		a.send(c, a.settings(c, want))
 		return
 	}

@@ -2,6 +2,7 @@ package knobs
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,39 +12,46 @@ import (
 )
 
 // Drift has another writer put every file that Sluice has set back to what it
-// said before. Each is repaired, once, and counted.
+// said before: at once all those of one name. Each is repaired, once, and counted.
 func Drift(t *testing.T, b *Bed) {
 	pods, before, after := b.adopted(t)
-	repairs, longest := b.status(t).Counters.Drift, time.Duration(0)
-	written := 0
+	repairs := b.status(t).Counters.Drift
+	rounds := map[string][]string{}
 	for _, file := range after.Changed(before) {
-		if follows(file) {
-			continue
+		if !follows(file) {
+			rounds[filepath.Base(file)] = append(rounds[filepath.Base(file)], file)
 		}
-		began := time.Now()
-		if err := put(file, before[file]); err != nil {
-			t.Errorf("another writer can't put %s back to %q: %v", file, before[file], err)
-			continue
-		}
-		written++
-		await(t, func() error {
-			now, err := os.ReadFile(file)
-			if text := strings.TrimSpace(string(now)); err == nil && text != after[file] {
-				err = fmt.Errorf("%s is %q, want %q", file, text, after[file])
+	}
+	written, longest := 0, time.Duration(0)
+	for _, name := range slices.Sorted(maps.Keys(rounds)) {
+		began, files := time.Now(), rounds[name]
+		for _, file := range files {
+			if err := put(file, before[file]); err != nil {
+				t.Errorf("another writer can't put %s back to %q: %v", file, before[file], err)
+				continue
 			}
-			return err
-		})
+			written++
+		}
+		for _, file := range files {
+			await(t, func() error {
+				now, err := os.ReadFile(file)
+				if text := strings.TrimSpace(string(now)); err == nil && text != after[file] {
+					err = fmt.Errorf("%s is %q, want %q", file, text, after[file])
+				}
+				return err
+			})
+		}
 		took := time.Since(began)
 		longest = max(longest, took)
 		if took > 2*pass {
-			t.Logf("%s was repaired after %s", file, took)
+			t.Logf("%q were repaired after %s", files, took)
 		}
 	}
 	now := b.settled(t)
 	if changed := after.Differences(now); len(changed) > 0 {
 		t.Errorf("the repairs left changed: %q", changed)
 	}
-	t.Logf("%d files were put back, and repaired after %s at most", written, longest.Round(time.Millisecond))
+	t.Logf("%d files in %d rounds were put back, and repaired after %s at most", written, len(rounds), longest.Round(time.Millisecond))
 	if got := b.status(t).Counters.Drift - repairs; got != written {
 		t.Errorf("%d repairs are counted, want %d", got, written)
 	}

@@ -14,7 +14,7 @@ import (
 // the kernel counts that it could.
 func Bursts(t *testing.T, b *Bed) {
 	spec := pod("bursting", limited(200, 200), class, "LS", burst, "100%")
-	spec.Containers[0].Args = []string{"first", "pulse=30"}
+	spec.Containers[0].Args = []string{"first", "pulse=100"}
 	bursting := b.run(t, spec)
 	await(t, func() error {
 		text, err := bursting.Container("c").File("cpu.stat")

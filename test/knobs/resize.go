@@ -13,7 +13,7 @@ import (
 )
 
 // Resize sends updates up and down through the runtime, twenty to a container with
-// a burst, with the pod's own cgroup written as the kubelet does: none fails, and
+// a burst and twenty to one of an idle pod, with the pod's own cgroup written as the kubelet does: none fails, and
 // after each all values are right.
 func Resize(t *testing.T, b *Bed) {
 	errors := b.status(t).Counters.WriteErrors
@@ -68,11 +68,12 @@ func (b *Bed) quotaAndBurst(file func(string) (string, error), quota, burst work
 	return errors.Join(says(file, "cpu.cfs_quota_us", fmt.Sprint(int64(quota*100))), says(file, "cpu.cfs_burst_us", fmt.Sprint(int64(burst*100))))
 }
 
-// updateIdle has a pod whose cgroup is idle. Nobody resizes a BestEffort pod, but
-// each update, of the CPU manager's for one, writes the container's weight.
+// updateIdle has a pod whose cgroup is idle, twenty times. Nobody resizes a
+// BestEffort pod, but each update, of the CPU manager's for one, writes the
+// container's weight.
 func updateIdle(t *testing.T, b *Bed) {
 	pod := b.run(t, pod("update-idle", runtime.Resources{}, class, "BE"))
-	for i := range limits(8) {
+	for i := range limits(20) {
 		err := pod.Container("c").Update(&cri.LinuxContainerResources{CpuShares: 2 + int64(i%2), CpuPeriod: 100000, CpuQuota: -1})
 		if err != nil {
 			t.Fatalf("update %d: %v", i, err)
@@ -84,15 +85,16 @@ func updateIdle(t *testing.T, b *Bed) {
 	must(t, pod.Remove())
 }
 
-// resizeLowest has a batch pod with requests: the kubelet writes its weight.
+// resizeLowest has a pod of the lowest identity with requests, whose weight the
+// kubelet writes, and a burst.
 func resizeLowest(t *testing.T, b *Bed) {
-	pod := b.run(t, pod("resize-lowest", limited(100, 1000), class, "BE"))
+	pod := b.run(t, pod("resize-lowest", limited(100, 1000), class, "LS", identity, "-1", burst, "100%"))
 	for i, limit := range limits(8) {
 		if err := pod.Container("c").Resize(limited(limit/2, limit)); err != nil {
 			t.Fatalf("resize %d, to %s CPUs: %v", i, limit, err)
 		}
 		await(t, func() error {
-			err := b.quotaAndBurst(pod.File, limit, 0)
+			err := errors.Join(b.quotaAndBurst(pod.Container("c").File, limit, limit), b.quotaAndBurst(pod.File, limit, limit))
 			if b.RT.V2() {
 				return errors.Join(err, says(pod.File, "cpu.weight", "1"))
 			}
