@@ -248,3 +248,24 @@ func TestProbe(t *testing.T) {
 		})
 	}
 }
+
+// To try group identity is to use it.
+func TestProbeOnKernelsThatCrash(t *testing.T) {
+	t.Parallel()
+	for _, flavour := range []fakekernel.Flavour{fakekernel.OldAnolisV1(), fakekernel.NewAnolisV2()} {
+		m := boot(t, flavour)
+		m.Switch("proc/sys/kernel/osrelease", "4.19.91-25.3.al7.x86_64")
+		f, err := m.Probe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, knob := range []plan.Knob{plan.BVT, plan.CPUIdentity, plan.CPUPriority} {
+			if feature := f.Knobs[knob]; feature.Support != plan.Unsupported || !strings.Contains(feature.Why, "crashes the host") {
+				t.Errorf("%s: %s is %+v", flavour.Name, knob, feature)
+			}
+		}
+		if !f.Has(plan.WmarkRatio) {
+			t.Errorf("%s: watermarks are %+v", flavour.Name, f.Knobs[plan.WmarkRatio])
+		}
+	}
+}

@@ -54,6 +54,10 @@ func (p *probe) knob(knob plan.Knob) plan.Feature {
 		return plan.Feature{Support: plan.Unsupported, V2: h != nil && h.v2, Why: err.Error()}
 	}
 	f := plan.Feature{Support: plan.Inconclusive, File: s.Files(h.v2)[0], V2: h.v2}
+	if release := p.release(); knob.GroupIdentity() && plan.GroupIdentityCrashes(release) {
+		f.Support, f.Why = plan.Unsupported, "kernel "+release+" crashes the host when group identity is used, so it is not tried; 4.19.91-25.6 is the first that is safe"
+		return f
+	}
 	done, err := p.fresh(h)
 	if err != nil {
 		f.Why = err.Error()
@@ -85,6 +89,12 @@ func (p *probe) knob(knob plan.Knob) plan.Feature {
 	}
 	f.Support, f.Why = p.try(knob, s, f.File)
 	return f
+}
+
+// release is the running kernel's.
+func (p *probe) release() string {
+	text, _ := fs.ReadFile(p.host, "proc/sys/kernel/osrelease") // a made-up host has none
+	return strings.TrimSpace(string(text))
 }
 
 // try writes the test value and reads it back.

@@ -153,11 +153,9 @@ func (n *node) identity() feature {
 		instead("nothing must be done; "+vendors, "idle for BestEffort pods, weights for others; SMT siblings are not kept free", plan.Idle, plan.Weight),
 		instead("Linux 5.15 brings cpu.idle; "+vendors, "weights alone", plan.Weight),
 	}, warn("", "nothing ranks pods", "mount, or enable, the cpu controller")}
-	if identityCrashes(n.text("proc/sys/kernel/osrelease")) {
+	if plan.GroupIdentityCrashes(n.text("proc/sys/kernel/osrelease")) {
 		f.ways = slices.DeleteFunc(f.ways, func(m mechanism) bool {
-			return slices.ContainsFunc(m.knobs, func(k plan.Knob) bool {
-				return k == plan.BVT || k == plan.CPUIdentity || k == plan.CPUPriority
-			})
+			return slices.ContainsFunc(m.knobs, plan.Knob.GroupIdentity)
 		})
 	}
 	return f

@@ -20,21 +20,11 @@ func (n *node) release() Finding {
 	if name := osName(n.text("etc/os-release")); name != "" {
 		what += ", " + name
 	}
-	if identityCrashes(release) {
+	if plan.GroupIdentityCrashes(release) {
 		return warn("release", what+": this kernel crashes the host when group identity is used; Sluice does not use it here, other software might",
 			"upgrade the kernel: 4.19.91-25.6 is the first that is safe")
 	}
 	return ok("release", what)
-}
-
-// identityCrashes reports the kernels of Alibaba Cloud Linux 2 that crash when
-// group identity is used: 4.19.91-25.1 to -25.5, by its documentation.
-func identityCrashes(release string) bool {
-	rest, ok := strings.CutPrefix(release, "4.19.91-25.")
-	if !ok || rest == "" || rest[0] < '1' || rest[0] > '5' {
-		return false
-	}
-	return len(rest) == 1 || rest[1] < '0' || rest[1] > '9'
 }
 
 // osName is PRETTY_NAME of os-release(5), "" where there is none.

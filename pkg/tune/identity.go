@@ -2,7 +2,6 @@ package tune
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -23,10 +22,10 @@ func (m *mechanism) value(level int) plan.Number { return m.values[level+1] }
 // none on a mainline kernel.
 func (n *Node) mechanisms() []mechanism {
 	f := &n.Features
-	if f.Has(plan.BVT) && !n.identityCrashes() {
-		return []mechanism{{plan.BVT, [4]plan.Number{-1, 0, 1, 2}, 2, true, true}}
-	}
 	if !n.identityCrashes() {
+		if f.Has(plan.BVT) {
+			return []mechanism{{plan.BVT, [4]plan.Number{-1, 0, 1, 2}, 2, true, true}}
+		}
 		var both []mechanism
 		if f.Has(plan.CPUIdentity) {
 			both = append(both, mechanism{plan.CPUIdentity, [4]plan.Number{-1, 0, 0, 1}, 2, true, true})
@@ -51,16 +50,7 @@ func (n *Node) mechanisms() []mechanism {
 	return nil
 }
 
-// identityCrashes reports a kernel that crashes the host once group identity is
-// used: Alibaba Cloud Linux 2, 4.19.91-25.1 to 4.19.91-25.5 (its documentation of
-// the feature). The one decision that is made by the release.
-func (n *Node) identityCrashes() bool {
-	rest, ok := strings.CutPrefix(n.Release, "4.19.91-25.")
-	if !ok || rest == "" || rest[0] < '1' || rest[0] > '5' {
-		return false
-	}
-	return len(rest) == 1 || rest[1] < '0' || rest[1] > '9'
-}
+func (n *Node) identityCrashes() bool { return plan.GroupIdentityCrashes(n.Release) }
 
 // identity gives each container the CPU priority it asks for, and the pod the
 // highest of them: containers of a pod compete within it. One that asks for none
@@ -76,7 +66,7 @@ func (t *tuner) identity() {
 		return
 	}
 	mechanisms := t.node.mechanisms()
-	if t.node.identityCrashes() && (t.has(plan.BVT) || t.has(plan.CPUIdentity) || t.has(plan.CPUPriority)) {
+	if t.node.identityCrashes() {
 		for i := range t.pod.Containers {
 			if t.pod.Containers[i].Request.Identity.Set {
 				t.note(i, identityKey, "kernel "+t.node.Release+" crashes the host when group identity is used: CPU weights take its place; 4.19.91-25.6 is the first that is safe")

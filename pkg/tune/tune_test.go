@@ -170,17 +170,8 @@ func TestOfflineShares(t *testing.T) {
 	}
 }
 
-func TestKernelsThatCrash(t *testing.T) {
+func TestKernelsWithoutMemoryHigh(t *testing.T) {
 	t.Parallel()
-	for release, want := range map[string]bool{
-		"4.19.91-25.1.al7.x86_64": true, "4.19.91-25.5.al7.x86_64": true, "4.19.91-25.3": true,
-		"4.19.91-25.6.al7.x86_64": false, "4.19.91-25.al7.x86_64": false, "4.19.91-25.10.al7": false, "4.19.91-25.55": false,
-		"4.19.91-25.0.al7": false, "4.19.91-25.": false, "4.19.91-26.1.al7": false, "5.10.134-16.al8": false, "": false,
-	} {
-		if got := (&Node{Release: release}).identityCrashes(); got != want {
-			t.Errorf("%q crashes: %t, want %t", release, got, want)
-		}
-	}
 	for release, want := range map[string]bool{"5.8.0": true, "4.19.91-26": true, "3.10": true, "5.9": false, "5.9-rc1": false, "5.10.0": false, "6.1": false, "": false, "next": false} {
 		if got := (&Node{Release: release}).before(5, 9); got != want {
 			t.Errorf("%q is before 5.9: %t, want %t", release, got, want)
