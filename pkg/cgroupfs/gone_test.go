@@ -74,11 +74,11 @@ func TestMemoryStat(t *testing.T) {
 		flavour fakekernel.Flavour
 		want    cgroupfs.MemoryStat
 	}{
-		{fakekernel.MainlineV1(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 30 << 20, Anon: 70 << 20, Pressure: -1}},
-		{fakekernel.MainlineV2(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 30 << 20, Anon: 70 << 20, Pressure: 1.5}},
+		{fakekernel.MainlineV1(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 24 << 20, Anon: 68 << 20, Pressure: -1}},
+		{fakekernel.MainlineV2(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 24 << 20, Anon: 68 << 20, Pressure: 1.5}},
 	} {
 		m := boot(t, test.flavour)
-		m.Use(ctr, 100<<20, 30<<20)
+		m.Use(ctr, 100<<20, 32<<20)
 		if got, err := m.MemoryStat(ctr); err != nil || got != test.want {
 			t.Errorf("%s: %+v, %v; want %+v", test.flavour.Name, got, err, test.want)
 		}

@@ -43,7 +43,7 @@ func (d *Driver) Reclaim(dir string, amount plan.Bytes) error {
 type MemoryStat struct {
 	Current  plan.Bytes // in use
 	Max      plan.Bytes // hard limit
-	File     plan.Bytes // page cache in it
+	File     plan.Bytes // page cache in it, without tmpfs and shared memory
 	Anon     plan.Bytes
 	Pressure float64 // percent of the last 10 s that some task waited for memory; negative: unknown
 }
@@ -72,15 +72,17 @@ func (d *Driver) MemoryStat(dir string) (MemoryStat, error) {
 }
 
 func (c *cgroup) memoryStat(m *MemoryStat) error {
-	current, limit, file, anon := "memory.usage_in_bytes", limitFile1, "total_cache", "total_rss"
+	current, limit, total, anon := "memory.usage_in_bytes", limitFile1, "total_", "total_rss"
 	if c.in.v2 {
-		current, limit, file, anon = "memory.current", "memory.max", "file", "anon"
+		current, limit, total, anon = "memory.current", "memory.max", "", "anon"
 	}
 	return errors.Join(
 		c.scanFile(current, func(b []byte) { m.Current = amount(b) }),
 		c.scanFile(limit, func(b []byte) { m.Max = amount(b) }),
 		c.scanFile("memory.stat", func(b []byte) {
-			m.File, m.Anon = amount(field(b, file)), amount(field(b, anon))
+			// Not "file" or "total_cache": tmpfs is in it, which can only be swapped.
+			m.File = amount(field(b, total+"active_file")) + amount(field(b, total+"inactive_file"))
+			m.Anon = amount(field(b, anon))
 		}),
 	)
 }

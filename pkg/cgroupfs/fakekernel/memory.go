@@ -62,12 +62,14 @@ func (f Flavour) memoryFiles(all map[string]file) {
 		}
 		all["memory.oom.group"] = plain(func(g *group) *int64 { return &g.oomGroup }, 0, 1)
 	}
-	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r"
+	// A quarter of the cache is tmpfs, which is among what is anonymous on the lists.
+	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r\ntotal_inactive_file %h\ntotal_active_file %q"
 	if f.V2 {
-		stat = "anon %r\nfile %c"
+		stat = "anon %r\nfile %c\nshmem %q\ninactive_file %h\nactive_file %q"
 	}
 	all["memory.stat"] = file{root: true, show: func(g *group) string {
-		return strings.NewReplacer("%c", strconv.FormatInt(g.cache, 10), "%r", strconv.FormatInt(g.usage-g.cache, 10)).Replace(stat)
+		text := func(n int64) string { return strconv.FormatInt(n, 10) }
+		return strings.NewReplacer("%c", text(g.cache), "%r", text(g.usage-g.cache), "%h", text(g.cache/2), "%q", text(g.cache/4)).Replace(stat)
 	}}
 	usage := file{root: !f.V2, show: shown(show1, func(g *group) *int64 { return &g.usage })}
 	limit := func(g *group) *int64 { return &g.limit }
