@@ -85,22 +85,49 @@ func (r *reader) allowMore(said *workload.Request, a *ask) error {
 			return r.more(OtherRDT, a, "is not RDT class "+g.RDT.Class+", which this node gives to the container's class")
 		}
 	case ioKey:
-		most, heaviest := 100, said.IO.Weight.Value
-		if g := r.given(a.key); g != nil {
-			most = max(most, g.IO.Weight.Value)
-		}
-		for i := range said.IO.Devices {
-			heaviest = max(heaviest, said.IO.Devices[i].Weight.Value)
-		}
-		if heaviest > most {
-			return r.more(IOWeight, a, fmt.Sprintf("weight %d is above the %d that containers have by default", heaviest, most))
-		}
+		return r.allowIO(&said.IO, a)
 	case oomScoreKey:
 		if said.OOMScore.Value < r.container.OOMScoreAdj {
 			return r.more(OOMScore, a, fmt.Sprintf("is below the kubelet's %d", r.container.OOMScoreAdj))
 		}
 	}
 	return nil
+}
+
+// allowIO refuses a heavier weight than the node gives, and, since the pod's I/O takes
+// the place of all that the config gives, limits that are missing in it or higher.
+func (r *reader) allowIO(said *workload.IO, a *ask) error {
+	var given workload.IO
+	if g := r.given(a.key); g != nil {
+		given = g.IO
+	}
+	const usual = 100
+	most, heaviest := usual, said.Weight.Value
+	if given.Weight.Set {
+		most = given.Weight.Value
+		if !said.Weight.Set {
+			heaviest = usual
+		}
+	}
+	more := looser(given.Limits, said.Limits) || len(given.Devices) > 0
+	for i := range said.Devices {
+		heaviest = max(heaviest, said.Devices[i].Weight.Value)
+		more = more || looser(given.Limits, said.Devices[i].Limits)
+	}
+	switch {
+	case heaviest > most:
+		return r.more(IOWeight, a, fmt.Sprintf("weight %d is above the %d that containers have by default", heaviest, most))
+	case more:
+		return r.more(IOWeight, a, "leaves out or raises limits that this node gives to the container (name them too, for each device)")
+	}
+	return nil
+}
+
+// looser reports whether limits allow more than given ones in some respect.
+func looser(given, said workload.IOLimits) bool {
+	above := func(given, said int64) bool { return given > 0 && (said == 0 || said > given) }
+	return above(given.ReadBPS, said.ReadBPS) || above(given.WriteBPS, said.WriteBPS) ||
+		above(given.ReadIOPS, said.ReadIOPS) || above(given.WriteIOPS, said.WriteIOPS)
 }
 
 // allowMemory refuses to be killed or reclaimed later than the node gives.

@@ -173,7 +173,7 @@ const (
 	OtherPool     Feature = "pool"          // a pool that gives keys to its containers, where it is not the class's default
 	HighIdentity  Feature = "identity"      // cpu-identity above what the config gives
 	OtherRDT      Feature = "rdt"           // another share of cache and bandwidth than the RDT class that the config gives
-	IOWeight      Feature = "ioWeight"      // io weight above 100
+	IOWeight      Feature = "ioWeight"      // io weight above 100, or io beyond what the config gives
 	OOMScore      Feature = "oomScore"      // to be killed, or its memory taken, later than the kubelet and the config give
 )
 

@@ -94,6 +94,7 @@ func TestTuning(t *testing.T) {
 		r.PoolSets = map[string]Set{"critical": given("cpu-identity", "2", "weight", "200%", "oom-score", "-500"), "batch": given("weight", "10%"), "online": given("net-class", "10:1")}
 	}
 	poolAllowed := func(r *Rules) { pool(r); authorizeAll(r) }
+	slow := func(r *Rules) { r.Classes.LS = given("io", "{weight: 10, writeBPS: 2Mi}") }
 	const (
 		own       = ".sluice.dev="
 		burst     = koordBurst + "="
@@ -232,25 +233,33 @@ func TestTuning(t *testing.T) {
 		// I/O.
 		"all of I/O": {says: []string{"io" + own + `{weight: 50, readBPS: 10Mi, writeBPS: 1G, readIOPS: 1k, writeIOPS: 200, devices: {/dev/sda: {writeBPS: 1Mi}, "8:0": {weight: 10}}}`},
 			want: `io={weight: 50, readBPS: 10485760, writeBPS: 1000000000, readIOPS: 1000, writeIOPS: 200, devices: {"/dev/sda": {writeBPS: 1048576}, "8:0": {weight: 10}}}`},
-		"I/O above":             {says: []string{"io" + own + "{weight: 101}"}, want: "refused", text: []string{"weight 101 is above the 100", `"ioWeight"`}},
-		"I/O above on a disk":   {says: []string{"io" + own + `{devices: {"8:0": {weight: 500}}}`}, want: "refused", text: []string{"weight 500"}},
-		"I/O above, allowed":    {says: []string{"io" + own + "{weight: 10000}"}, rules: authorizeAll, want: "io={weight: 10000}"},
-		"I/O that the pool has": {says: []string{"io" + own + "{weight: 300}"}, rules: func(r *Rules) { r.Classes.LS = given("io", "{weight: 300}") }, want: "io={weight: 300}"},
-		"too heavy I/O":         {says: []string{"io" + own + "{weight: 10001}"}, want: "refused", text: []string{"weight: must be a whole number, 1 to 10000"}},
-		"I/O of nothing":        {says: []string{"io" + own + "{readBPS: 0}"}, want: "refused", text: []string{"readBPS: must be 1 to"}},
-		"no amount":             {says: []string{"io" + own + "{readBPS: 10MB}"}, want: "refused", text: []string{"readBPS: must be a number with one of the suffixes"}},
-		"too many operations":   {says: []string{"io" + own + "{readIOPS: 5G}"}, want: "refused", text: []string{"must be 1 to 4294967295"}},
-		"an I/O typo":           {says: []string{"io" + own + "{readBps: 1}"}, want: "refused", text: []string{"did you mean readBPS?"}},
-		"a device's typo":       {says: []string{"io" + own + `{devices: {"8:0": {wieght: 1}}}`}, want: "refused", text: []string{"8:0:", "did you mean weight?"}},
-		"no device":             {says: []string{"io" + own + "{devices: {sda: {weight: 1}}}"}, want: "refused", text: []string{`"sda" is no block device`, "/dev/sda"}},
-		"a way out of /dev":     {says: []string{"io" + own + "{devices: {/dev/../etc/x: {weight: 1}}}"}, want: "refused", text: []string{"no block device"}},
-		"a device twice":        {says: []string{"io" + own + `{devices: {"8:0": {}, "8:0": {}}}`}, want: "refused", text: []string{"there twice"}},
-		"odd numbers":           {says: []string{"io" + own + `{devices: {"08:0": {}}}`}, want: "refused", text: []string{"no block device"}},
-		"devices in a list":     {says: []string{"io" + own + "{devices: [/dev/sda]}"}, want: "refused", text: []string{"devices: must be a mapping"}},
-		"Koordinator's I/O":     {says: []string{io + `{"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readBPS":1024,"writeIOPS":0,"ioWeightPercent":40}}]}`}, want: `io={devices: {"/dev/sda": {weight: 40, readBPS: 1024}}}`},
-		"its volumes":           {says: []string{io + `{"blocks":[{"name":"vg0","type":"volumegroup"}]}`}, text: []string{"volumegroup", "only devices"}},
-		"its bad device":        {says: []string{io + `{"blocks":[{"name":"sda"}]}`}, want: "refused", text: []string{"no block device"}},
-		"its bad weight":        {says: []string{io + `{"blocks":[{"name":"/dev/sda","ioCfg":{"ioWeightPercent":101}}]}`}, want: "refused", text: []string{"ioWeightPercent must be 1 to 100"}},
+		"I/O above":                {says: []string{"io" + own + "{weight: 101}"}, want: "refused", text: []string{"weight 101 is above the 100", `"ioWeight"`}},
+		"I/O above on a disk":      {says: []string{"io" + own + `{devices: {"8:0": {weight: 500}}}`}, want: "refused", text: []string{"weight 500"}},
+		"I/O above, allowed":       {says: []string{"io" + own + "{weight: 10000}"}, rules: authorizeAll, want: "io={weight: 10000}"},
+		"I/O that the pool has":    {says: []string{"io" + own + "{weight: 300}"}, rules: func(r *Rules) { r.Classes.LS = given("io", "{weight: 300}") }, want: "io={weight: 300}"},
+		"I/O above the class's":    {says: []string{"io" + own + "{weight: 50, writeBPS: 1Mi}"}, rules: slow, want: "refused", text: []string{"weight 50 is above the 10", `"ioWeight"`}},
+		"I/O without its weight":   {says: []string{"io" + own + "{writeBPS: 1Mi}"}, rules: slow, want: "refused", text: []string{"weight 100 is above the 10"}},
+		"I/O without its limit":    {says: []string{"io" + own + "{weight: 10}"}, rules: slow, want: "refused", text: []string{"leaves out or raises limits", `"ioWeight"`}},
+		"I/O above its limit":      {says: []string{"io" + own + "{weight: 10, writeBPS: 3Mi}"}, rules: slow, want: "refused", text: []string{"leaves out or raises limits"}},
+		"a disk above its limit":   {says: []string{"io" + own + `{weight: 10, writeBPS: 1Mi, devices: {"8:0": {weight: 1}}}`}, rules: slow, want: "refused", text: []string{"for each device"}},
+		"I/O below the class's":    {says: []string{"io" + own + `{weight: 5, writeBPS: 1Mi, devices: {"8:0": {writeBPS: 2Mi}}}`}, rules: slow, want: `io={weight: 5, writeBPS: 1048576, devices: {"8:0": {writeBPS: 2097152}}}`},
+		"I/O without limits, may":  {says: []string{"io" + own + "{weight: 100}"}, rules: func(r *Rules) { slow(r); authorizeAll(r) }, want: "io={weight: 100}"},
+		"Koordinator's I/O, above": {says: []string{io + `{"blocks":[{"name":"/dev/sda","ioCfg":{"readBPS":1024}}]}`}, rules: slow, want: "io={weight: 10, writeBPS: 2097152}", text: []string{"weight 100 is above the 10"}},
+		"too heavy I/O":            {says: []string{"io" + own + "{weight: 10001}"}, want: "refused", text: []string{"weight: must be a whole number, 1 to 10000"}},
+		"I/O of nothing":           {says: []string{"io" + own + "{readBPS: 0}"}, want: "refused", text: []string{"readBPS: must be 1 to"}},
+		"no amount":                {says: []string{"io" + own + "{readBPS: 10MB}"}, want: "refused", text: []string{"readBPS: must be a number with one of the suffixes"}},
+		"too many operations":      {says: []string{"io" + own + "{readIOPS: 5G}"}, want: "refused", text: []string{"must be 1 to 4294967295"}},
+		"an I/O typo":              {says: []string{"io" + own + "{readBps: 1}"}, want: "refused", text: []string{"did you mean readBPS?"}},
+		"a device's typo":          {says: []string{"io" + own + `{devices: {"8:0": {wieght: 1}}}`}, want: "refused", text: []string{"8:0:", "did you mean weight?"}},
+		"no device":                {says: []string{"io" + own + "{devices: {sda: {weight: 1}}}"}, want: "refused", text: []string{`"sda" is no block device`, "/dev/sda"}},
+		"a way out of /dev":        {says: []string{"io" + own + "{devices: {/dev/../etc/x: {weight: 1}}}"}, want: "refused", text: []string{"no block device"}},
+		"a device twice":           {says: []string{"io" + own + `{devices: {"8:0": {}, "8:0": {}}}`}, want: "refused", text: []string{"there twice"}},
+		"odd numbers":              {says: []string{"io" + own + `{devices: {"08:0": {}}}`}, want: "refused", text: []string{"no block device"}},
+		"devices in a list":        {says: []string{"io" + own + "{devices: [/dev/sda]}"}, want: "refused", text: []string{"devices: must be a mapping"}},
+		"Koordinator's I/O":        {says: []string{io + `{"blocks":[{"name":"/dev/sda","type":"device","ioCfg":{"readBPS":1024,"writeIOPS":0,"ioWeightPercent":40}}]}`}, want: `io={devices: {"/dev/sda": {weight: 40, readBPS: 1024}}}`},
+		"its volumes":              {says: []string{io + `{"blocks":[{"name":"vg0","type":"volumegroup"}]}`}, text: []string{"volumegroup", "only devices"}},
+		"its bad device":           {says: []string{io + `{"blocks":[{"name":"sda"}]}`}, want: "refused", text: []string{"no block device"}},
+		"its bad weight":           {says: []string{io + `{"blocks":[{"name":"/dev/sda","ioCfg":{"ioWeightPercent":101}}]}`}, want: "refused", text: []string{"ioWeightPercent must be 1 to 100"}},
 
 		// OOM score.
 		"a score above":          {says: []string{koordOOM + "=100"}, want: "oom=100"},
