@@ -175,9 +175,9 @@ func New(o Options) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	defer close(a.closed)
 	a.load()
+	a.meet(neighbour.Detect(a.Host)) // before anything is written: beside koordlet nothing is
 	a.raiseWatermarks()
 	a.setUpRDT()
-	a.meet(neighbour.Detect(a.Host))
 	go a.lookAround(ctx)
 	pass := time.NewTicker(a.Config.DriftInterval)
 	defer pass.Stop()

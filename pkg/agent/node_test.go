@@ -109,6 +109,7 @@ type setup struct {
 	config    func(*config.Config)
 	noKernel  bool
 	rdt       RDT
+	marks     Watermarks
 }
 
 // withPools sets the pools' division.
@@ -172,6 +173,9 @@ func (n *node) launch(s setup) {
 	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, Log: log}
 	if s.rdt != nil {
 		o.RDT = s.rdt
+	}
+	if s.marks != nil {
+		o.Watermarks = s.marks
 	}
 	if s.noKernel {
 		o.Kernel = nil

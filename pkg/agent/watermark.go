@@ -53,9 +53,9 @@ func (a *Agent) raise() (now watermark.Values, err error) {
 	return a.Watermarks.Write(kept.Now)
 }
 
-// leaveWatermarks gives the originals back.
+// leaveWatermarks gives the originals back, beside koordlet too that came later.
 func (a *Agent) leaveWatermarks() {
-	if a.Watermarks == nil || !a.writes() {
+	if a.Watermarks == nil || a.Config.Mode != config.On {
 		return
 	}
 	if err := restoreWatermarks(a.Watermarks, a.book); err != nil {
