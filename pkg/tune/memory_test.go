@@ -115,9 +115,12 @@ func TestParents(t *testing.T) {
 	least := func(n, low plan.Bytes) []Setting {
 		return []Setting{{Knob: plan.Burst, Value: plan.CPUBurst(7)}, {Knob: plan.MemoryMin, Value: n}, {Knob: plan.MemoryLow, Value: low}}
 	}
+	ranked := func(priority plan.Number) []Setting {
+		return []Setting{{Knob: plan.MemPriority, Value: priority}, {Knob: plan.PriorityOOM, Value: plan.Number(1)}}
+	}
 	got := Parents([]Group{
 		{"/kubepods/burstable/pod1", least(1, 10)}, {"/kubepods/burstable/pod2", least(2, 0)}, {"/kubepods/pod3", least(4, 0)},
-		{"/kubepods/besteffort/pod4", []Setting{{Knob: plan.PriorityOOM, Value: plan.Number(1)}}},
+		{"/kubepods/besteffort/pod4", ranked(1)}, {"/kubelet/kubelet-kubepods.slice/pod8", ranked(0)},
 		{"/kubepods/besteffort/pod5", nil},
 		{"/kubelet/kubelet-kubepods.slice/pod6", least(8, 0)},
 		{"/system.slice/pod7", least(16, 0)}, {"/", least(1, 1)}, {"", least(1, 1)},

@@ -23,6 +23,7 @@ func Parents(pods []Group) []Group {
 	sums := map[string]*sum{}
 	for _, pod := range pods {
 		var s sum
+		var heeds, ranked bool
 		for _, setting := range pod.Settings {
 			switch v := setting.Value.(type) {
 			case plan.Bytes:
@@ -33,9 +34,13 @@ func Parents(pods []Group) []Group {
 					s.low = v
 				}
 			case plan.Number:
-				s.priority = s.priority || setting.Knob == plan.PriorityOOM && v == 1
+				heeds = heeds || setting.Knob == plan.PriorityOOM && v == 1
+				ranked = ranked || setting.Knob == plan.MemPriority && v > 0
 			}
 		}
+		// Priority 0 is what all have, and any pod may ask for: none may have the choice
+		// among others' pods made in another way by it.
+		s.priority = heeds && ranked
 		if s == (sum{}) {
 			continue
 		}
