@@ -66,6 +66,7 @@ func (a *Agent) keep(c *container) {
 // recall tells a found container what was done to it: on an earlier connection
 // of this run, or in the run before.
 func (a *Agent) recall(c, before *container) {
+	a.recallCarried(c)
 	if before != nil {
 		c.touched, c.quota, c.drift, c.contest = before.touched, before.quota, before.drift, before.contest
 		return
@@ -75,6 +76,32 @@ func (a *Agent) recall(c, before *container) {
 	}
 	if quota, ok := a.book.Kept(c.path, plan.Quota); ok {
 		c.quota = quota.(plan.CPUQuota)
+	}
+}
+
+// recallCarried undoes, in what the runtime says of a found container, what the
+// runtime carries for Sluice. A value that is not Sluice's is newer than the book's.
+func (a *Agent) recallCarried(c *container) {
+	recall := func(k plan.Knob, now plan.Value, set func(plan.Value)) {
+		e, kept := a.book.Entry(c.path, k)
+		switch {
+		case !kept || e.Wrote == nil:
+		case now == e.Wrote:
+			set(e.Value)
+		case now != e.Value:
+			a.book.Keep(e.Object, k, now)
+			a.book.Wrote(c.path, k, e.Wrote)
+		}
+	}
+	r := &c.Resources
+	if r.Shares > 0 {
+		recall(plan.Weight, plan.Shares(r.Shares), func(v plan.Value) { r.Shares = uint64(v.(plan.Shares)) })
+	}
+	if r.MemoryLimit > 0 {
+		recall(plan.MemoryMax, plan.Bytes(r.MemoryLimit), func(v plan.Value) { r.MemoryLimit = max(0, int64(v.(plan.Bytes))) })
+	}
+	if c.quota.Quota > 0 {
+		recall(plan.Quota, c.quota, func(v plan.Value) { c.quota = v.(plan.CPUQuota) })
 	}
 }
 

@@ -44,6 +44,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 				a.touch(c)
 			}
 		}
+		a.tune(c.pod)
 		updates = a.updates(c.ID)
 		return nil
 	})
@@ -194,7 +195,7 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 		started := false
 		defer func() {
 			if !started {
-				a.drop(c.ID)
+				a.stopped(c.ID)
 				a.counters.Refused++
 			}
 		}()

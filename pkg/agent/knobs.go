@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"path"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -30,12 +31,21 @@ func (a *Agent) compare(t *tuned) []plan.Change {
 		}
 		if a.Kernel.Same(k.Knob, want, have) {
 			k.withdrawn, k.problem = false, ""
+			a.book.Wrote(t.Path, k.Knob, want) // by an earlier run, or by the runtime for Sluice
 			continue
 		}
-		if a.isDrift(t, k, have) && !a.repairs(t, k, want, have) {
-			continue
+		if a.isDrift(t, k, have) {
+			if !a.repairs(t, k, want, have) {
+				continue
+			}
+			if k.Percent > 0 {
+				a.book.Keep(t.Object, k.Knob, have) // the kubelet's newer one
+				want, _ = a.target(t, k, have)
+			}
 		}
 		k.withdrawn = false
+		e, _ := a.book.Entry(t.Path, k.Knob)
+		k.before = e.Wrote
 		a.book.Wrote(t.Path, k.Knob, want)
 		changes = append(changes, plan.Change{Object: t.Object, Knob: k.Knob, From: have, To: want, Why: k.Why})
 	}
@@ -43,20 +53,26 @@ func (a *Agent) compare(t *tuned) []plan.Change {
 }
 
 // target is the value that a knob is to have; ok is false where it is left to
-// somebody else. The value found is kept as the original at first, and again where
-// somebody has written a newer one while a resize was under way.
+// somebody else. The value found is kept as the original at first, and a weight
+// again where somebody has written a newer one while a resize was under way.
 func (a *Agent) target(t *tuned, k *knob, have plan.Value) (want plan.Value, ok bool) {
 	e, kept := a.book.Entry(t.Path, k.Knob)
+	original, carried := a.unadjusted(t, k.Knob)
 	switch {
 	case !kept:
-		original := a.untouched(t, k.Knob, have)
+		if !carried {
+			original = a.untouched(t, k.Knob, have)
+		}
 		if owned(k.Knob, original) {
 			k.problem = "left alone: somebody else has set it to " + original.String() + ", likely the kubelet's MemoryQoS"
 			return nil, false
 		}
 		a.book.Keep(t.Object, k.Knob, original)
 		e.Value = original
-	case k.withdrawn && !a.Kernel.Same(k.Knob, e.Value, have) && (e.Wrote == nil || !a.Kernel.Same(k.Knob, e.Wrote, have)):
+	case carried && original != e.Value: // since a resize
+		a.book.Keep(t.Object, k.Knob, original)
+		e.Value = original
+	case k.withdrawn && k.Knob == plan.Weight && !a.Kernel.Same(k.Knob, e.Value, have) && (e.Wrote == nil || !a.Kernel.Same(k.Knob, e.Wrote, have)):
 		a.book.Keep(t.Object, k.Knob, have)
 		e.Value = have
 	}
@@ -76,14 +92,29 @@ const (
 	maxShares plan.Shares = 262144
 )
 
-// untouched is what a cgroup would have without Sluice: what is found, but for
-// what the runtime has set for Sluice when it made the cgroup.
-func (a *Agent) untouched(t *tuned, k plan.Knob, found plan.Value) plan.Value {
+// unadjusted is what a container would have of a setting that the runtime has
+// carried for Sluice; ok is false where it has carried none.
+func (a *Agent) unadjusted(t *tuned, k plan.Knob) (original plan.Value, ok bool) {
+	if t.Level != plan.ContainerLevel {
+		return nil, false
+	}
 	for _, c := range a.order {
-		if t.Level == plan.ContainerLevel && c.path == t.Path {
-			if original, ok := c.unadjusted[k]; ok {
-				return original
-			}
+		if c.path == t.Path {
+			original, ok = c.unadjusted[k]
+			return original, ok
+		}
+	}
+	return nil, false
+}
+
+// untouched is what a cgroup would have without Sluice: what is found, but for
+// what it has inherited, when it was made, of Sluice's setting of the pod.
+func (a *Agent) untouched(t *tuned, k plan.Knob, found plan.Value) plan.Value {
+	switch k {
+	case plan.CPUQoS, plan.CgroupPriority, plan.MemoryQoS, plan.WmarkMinAdj:
+		pod, kept := a.book.Entry(path.Dir(t.Path), k)
+		if kept && pod.Wrote != nil && a.Kernel.Same(k, pod.Wrote, found) {
+			return pod.Value
 		}
 	}
 	return found
@@ -102,9 +133,15 @@ func owned(k plan.Knob, original plan.Value) bool {
 }
 
 // keepWeight keeps the weight of a cgroup that becomes idle: the kernel resets it
-// when idle ends (sched_group_set_idle in kernel/sched/fair.c).
+// when idle ends (sched_group_set_idle in kernel/sched/fair.c). Where Sluice had
+// given it another, it is the one before; nothing counts as written to it from now on.
 func (a *Agent) keepWeight(o plan.Object) {
-	if weight, err := a.Kernel.Read(o.Path, plan.Weight); err == nil {
+	weight, err := a.Kernel.Read(o.Path, plan.Weight)
+	if e, kept := a.book.Entry(o.Path, plan.Weight); kept && e.Wrote != nil {
+		weight, err = e.Value, nil
+		a.book.Drop(o.Path, plan.Weight)
+	}
+	if err == nil {
 		a.book.Keep(o, plan.Weight, weight)
 	}
 }
@@ -123,9 +160,10 @@ func (a *Agent) repairs(t *tuned, k *knob, want, have plan.Value) bool {
 	}
 	k.drift++
 	k.contest.repaired(now)
+	k.suspect = a.suspect(t.Object, k.Knob, have)
 	a.counters.Drift++
 	log := a.Log.WithFields(logrus.Fields{
-		"cgroup": t.Name, "setting": k.Knob.String(), "found": have.String(), "want": want.String(),
+		"cgroup": t.Name, "setting": k.Knob.String(), "found": have.String(), "want": want.String(), "suspect": k.suspect,
 	})
 	log.Warn("A setting was changed by somebody else, repaired" + waitText(k.contest.lost(now)))
 	return true
@@ -133,14 +171,23 @@ func (a *Agent) repairs(t *tuned, k *knob, want, have plan.Value) bool {
 
 // letGo gives a knob's original back.
 func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
-	changes, err := back(a.Kernel, a.book, o, k)
-	if err != nil || len(changes) == 0 {
-		a.book.Drop(o.Path, k)
-		delete(a.leaving, place{o.Path, k})
+	at := place{o.Path, k}
+	if keptForIdle(a.book, o.Path, k) {
+		delete(a.leaving, at)
 		return nil
 	}
+	changes, _, err := back(a.Kernel, a.book, o, k)
+	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
+		a.leaving[at] = o
+		return nil
+	}
+	settledBy(a.book, o.Path, k, changes)
+	delete(a.leaving, at)
+	delete(a.refused, at)
 	for i := range changes {
-		a.leaving[placeOf(&changes[i])] = o
+		if at := placeOf(&changes[i]); a.knob(at) == nil {
+			a.leaving[at] = o
+		}
 	}
 	return changes
 }
@@ -190,5 +237,13 @@ func (a *Agent) resized(pod *workload.Pod) {
 				k.withdrawn = true // the kubelet writes a pod that shrinks last
 			}
 		}
+	}
+}
+
+// rewritten notes that the runtime has written a container's quota for Sluice,
+// which changes the burst on some kernels.
+func (a *Agent) rewritten(c *container) {
+	if k := a.knob(place{c.path, plan.Burst}); k != nil {
+		k.withdrawn = true
 	}
 }

@@ -31,7 +31,7 @@ func (a *Agent) pass() {
 	a.mend()
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	for _, c := range a.order {
-		a.repair(c, "another writer: the kubelet, systemd or another agent")
+		a.repair(c, "")
 	}
 	a.liftAll()
 	a.compareAll()
@@ -44,7 +44,8 @@ func (a *Agent) pass() {
 	a.savable(nil)
 }
 
-// repair compares a container with the kernel and writes what differs.
+// repair compares a container with the kernel and writes what differs. Without a
+// suspect the likely one is found out.
 func (a *Agent) repair(c *container, suspect string) {
 	if !c.touched || !c.started || !a.reaches(c) || !a.acts() {
 		return
@@ -73,6 +74,9 @@ func (a *Agent) repair(c *container, suspect string) {
 		c.drift++
 		c.contest.repaired(time.Now())
 		a.counters.Drift++
+		if suspect == "" {
+			suspect = a.suspectOf(c, known)
+		}
 		a.Log.WithFields(logrus.Fields{
 			"container": c.ref,
 			"found":     plan.CPUSet(c.has.CPUs).String() + " on nodes " + plan.CPUSet(c.has.Mems).String(),

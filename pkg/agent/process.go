@@ -36,8 +36,11 @@ func (a *Agent) join(c *container) {
 		return
 	}
 	pids, err := a.Kernel.Processes(c.path)
-	if err != nil || len(pids) == 0 {
+	if (err != nil || len(pids) == 0) && c.PID > 0 {
 		pids = []int{c.PID}
+	}
+	if len(pids) == 0 {
+		return // 0 would be Sluice itself
 	}
 	slices.Sort(pids)
 	if slices.Equal(pids, c.processes) {

@@ -34,7 +34,7 @@ func (a *Agent) liftQuota(pod *workload.Pod) {
 			some, pinned = true, pinned && ok && !h.CPUs.IsEmpty() && !c.uncontrolled
 		}
 	}
-	if some && pinned {
+	if some && pinned && !a.shared(pod) {
 		a.lift(object)
 	} else if _, ok := a.lifted[object.Path]; ok {
 		a.giveBack(object)

@@ -136,13 +136,17 @@ func (a *Agent) PostUpdateContainer(id string) error {
 // may follow: what could stand in their way is given back until the next pass.
 func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 	return a.do("UpdatePodSandbox", func() error {
+		var pod *workload.Pod
 		for _, c := range a.order {
 			if c.PodID == podID {
-				c.pod.Resources = c.pod.Resources.With(change)
-				a.liftQuota(c.pod)
-				a.withdraw(c.pod)
-				delete(a.resizing, c.pod.UID)
+				pod = c.pod
+				pod.Resources = pod.Resources.With(change)
 			}
+		}
+		if pod != nil {
+			a.liftQuota(pod)
+			a.withdraw(pod)
+			delete(a.resizing, pod.UID)
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/irq"
@@ -32,20 +33,28 @@ type Host struct {
 // stays in the book, and the error says why. With dry nothing is changed.
 func Restore(host *Host, book *originals.Book, dry bool) (Restored, error) {
 	var r Restored
+	var unread []error
 	for _, e := range book.All() {
 		if host.Kernel == nil {
 			break
 		}
-		changes, err := back(host.Kernel, book, e.Object, e.Knob)
+		if keptForIdle(book, e.Object.Path, e.Knob) {
+			continue
+		}
+		changes, newer, err := back(host.Kernel, book, e.Object, e.Knob)
 		switch {
 		case errors.Is(err, cgroupfs.ErrGone):
 			book.Forget(e.Object.Path)
-		case err == nil && len(changes) == 0 && e.Wrote != nil:
-			r.Newer = append(r.Newer, fmt.Sprintf("%s of %s", e.Knob, e.Object.Name))
-			book.Drop(e.Object.Path, e.Knob)
-		default:
-			r.Changes = append(r.Changes, changes...)
+			continue
+		case err != nil:
+			unread = append(unread, err)
+			continue
 		}
+		settledBy(book, e.Object.Path, e.Knob, changes)
+		if newer {
+			r.Newer = append(r.Newer, fmt.Sprintf("%s of %s", e.Knob, e.Object.Name))
+		}
+		r.Changes = append(r.Changes, changes...)
 	}
 	var kept irq.Kept
 	if _, err := book.State(affinitiesState, &kept); err != nil {
@@ -53,9 +62,9 @@ func Restore(host *Host, book *originals.Book, dry bool) (Restored, error) {
 	}
 	r.IRQs = len(kept)
 	if dry {
-		return r, nil
+		return r, errors.Join(unread...)
 	}
-	var errs []error
+	errs := unread
 	if host.Kernel != nil {
 		errs = append(errs, restoreCgroups(host.Kernel, book, r.Changes))
 	}
@@ -107,34 +116,64 @@ func restoreAffinities(affinities Affinities, online cpuset.Set, kept irq.Kept, 
 }
 
 // back returns the changes that give a setting's original back, where the kernel
-// still shows what Sluice wrote: a newer value is somebody else's and stays.
-func back(kernel Kernel, book *originals.Book, o plan.Object, k plan.Knob) ([]plan.Change, error) {
+// still shows what Sluice wrote: a newer value is somebody else's and stays. With
+// idle comes the weight that is kept for its end.
+func back(kernel Kernel, book *originals.Book, o plan.Object, k plan.Knob) (changes []plan.Change, newer bool, err error) {
 	e, kept := book.Entry(o.Path, k)
 	if !kept {
-		return nil, nil
+		return nil, false, nil
 	}
 	have, err := kernel.Read(o.Path, k)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	const why = "Sluice lets it go"
-	change := plan.Change{Object: o, Knob: k, From: have, To: e.Value, Why: why}
+	change := plan.Change{Object: o, Knob: k, From: have, To: e.Value, Why: "Sluice lets it go"}
+	same := kernel.Same(k, e.Value, have)
 	switch {
 	case k == plan.CPUs, k == plan.Mems:
-		return []plan.Change{change}, nil
+		return []plan.Change{change}, false, nil
 	case k == plan.Quota && e.Wrote == nil: // lifted
-		if have.(plan.CPUQuota).Unlimited() {
-			return []plan.Change{change}, nil
+		if same || !have.(plan.CPUQuota).Unlimited() {
+			return nil, false, nil
 		}
-		return nil, nil
-	case e.Wrote == nil || !kernel.Same(k, e.Wrote, have):
-		return nil, nil
+		return []plan.Change{change}, false, nil
+	case k == plan.Weight && e.Wrote == nil: // kept for the end of idle
+		if same {
+			return nil, false, nil
+		}
+		return []plan.Change{change}, false, nil
 	}
-	changes := []plan.Change{change}
-	if weight, kept := book.Kept(o.Path, plan.Weight); kept && k == plan.Idle {
-		changes = append(changes, plan.Change{Object: o, Knob: plan.Weight, To: weight, Why: why})
+	if !same && e.Wrote != nil && kernel.Same(k, e.Wrote, have) {
+		changes, have = []plan.Change{change}, e.Value
+	} else {
+		newer = !same && e.Wrote != nil
 	}
-	return changes, nil
+	if k == plan.Idle && have == plan.Value(plan.Number(0)) {
+		weight, _, err := back(kernel, book, o, plan.Weight)
+		return append(changes, weight...), newer, err
+	}
+	return changes, newer, nil
+}
+
+// keptForIdle reports whether a setting is the weight that its cgroup gets back
+// with the end of idle.
+func keptForIdle(book *originals.Book, path string, k plan.Knob) bool {
+	_, idle := book.Kept(path, plan.Idle)
+	return idle && k == plan.Weight
+}
+
+// settledBy drops from the book, of a setting and what comes with it, what needs
+// no change.
+func settledBy(book *originals.Book, path string, k plan.Knob, changes []plan.Change) {
+	all := []plan.Knob{k}
+	if k == plan.Idle {
+		all = append(all, plan.Weight)
+	}
+	for _, k := range all {
+		if !slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Knob == k }) {
+			book.Drop(path, k)
+		}
+	}
 }
 
 // coresState is the name of the cgroups with core-scheduling cookies in the book.

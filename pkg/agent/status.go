@@ -93,7 +93,7 @@ func (a *Agent) kernelStatus(c *container) []status.Kernel {
 		for _, k := range t.knobs {
 			entry := status.Kernel{
 				Level: level, Setting: k.Knob.String(), Why: k.Why, Problem: k.problem,
-				Drift: k.drift, Contested: k.contest.lost(now),
+				Drift: k.drift, Suspect: k.suspect, Contested: k.contest.lost(now),
 			}
 			if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {
 				entry.Value = e.Wrote.String()

@@ -22,9 +22,11 @@ type tuned struct {
 // knob is one setting of a cgroup.
 type knob struct {
 	tune.Setting
-	withdrawn bool   // given back for the time of a resize
-	problem   string // why the kernel doesn't have it; "" where it has
+	withdrawn bool       // given back for the time of a resize
+	problem   string     // why the kernel doesn't have it; "" where it has
+	before    plan.Value // what Sluice wrote before it wrote last; nil nothing
 	drift     int
+	suspect   string // who is likely to have changed it last
 	contest   contest
 }
 
@@ -38,8 +40,14 @@ func (a *Agent) tune(pod *workload.Pod) {
 		return
 	}
 	a.change(append(a.tunePod(pod), a.tuneParents()...))
+	if object, ok := podObject(pod); ok && a.tuned[object.Path] == nil {
+		a.Kernel.Forget(object.Path) // it may end without another look at it
+	}
 }
 
+// tunePod counts containers that are created and have not started for the pod, so
+// that it has room for them when the runtime makes their cgroups: v1 refuses a
+// quota above the pod's.
 func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 	members := a.members(pod)
 	object, ok := podObject(pod)
@@ -50,9 +58,15 @@ func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 	settings := tune.For(&a.Node, &p)
 	var changes []plan.Change
 	if ok {
+		if a.shared(pod) {
+			settings.Pod = nil
+		}
 		changes = append(changes, a.want(object, pod.UID, settings.Pod)...)
 	}
 	for i, c := range members {
+		if !c.started {
+			continue
+		}
 		c.notes = a.lackOfNode(&p.Containers[i].Request, settings.Notes[i])
 		c.reclaim = tune.Reclaim{}
 		if settings.Reclaim != nil {
@@ -103,11 +117,19 @@ func (a *Agent) tuneParents() []plan.Change {
 	return changes
 }
 
-// members are the pod's containers that have a cgroup to write.
+// shared reports whether the cgroup above a pod's containers is not its own: other
+// pods have containers in it.
+func (a *Agent) shared(pod *workload.Pod) bool {
+	return slices.ContainsFunc(a.order, func(c *container) bool {
+		return c.pod.CgroupParent == pod.CgroupParent && c.pod.UID != pod.UID
+	})
+}
+
+// members are the pod's containers that have, or will have, a cgroup to write.
 func (a *Agent) members(pod *workload.Pod) []*container {
 	var members []*container
 	for _, c := range a.order {
-		if c.pod.UID == pod.UID && c.started && a.reaches(c) {
+		if c.pod.UID == pod.UID && a.reaches(c) {
 			members = append(members, c)
 		}
 	}
@@ -227,11 +249,6 @@ func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.
 		a.tuned[o.Path] = t
 	}
 	var changes []plan.Change
-	for _, k := range t.knobs {
-		if !slices.ContainsFunc(settings, func(s tune.Setting) bool { return s.Knob == k.Knob }) {
-			changes = append(changes, a.letGo(t.Object, k.Knob)...)
-		}
-	}
 	old := t.knobs
 	t.knobs = make([]*knob, len(settings))
 	for i, s := range settings {
@@ -244,6 +261,12 @@ func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.
 	}
 	if len(settings) == 0 {
 		delete(a.tuned, o.Path)
+	}
+	_, idle := tune.Find(settings, plan.Idle)
+	for _, k := range old {
+		if _, stays := tune.Find(settings, k.Knob); !stays && (!idle || k.Knob != plan.Weight) {
+			changes = append(changes, a.letGo(t.Object, k.Knob)...)
+		}
 	}
 	return append(changes, a.compare(t)...)
 }
@@ -259,11 +282,19 @@ func (a *Agent) change(changes []plan.Change) {
 			a.book.Drop(at.path, at.knob)
 			continue
 		}
-		if k := a.knob(at); k != nil {
-			k.problem = ""
-			if err != nil {
-				k.problem = err.Error()
-			}
+		k := a.knob(at)
+		if k == nil {
+			continue
+		}
+		k.problem = ""
+		switch {
+		case err != nil:
+			k.problem = err.Error()
+		case a.unsaved:
+			k.problem = "its original value can't be written to disk"
+		}
+		if k.problem != "" && k.before != nil {
+			a.book.Wrote(at.path, at.knob, k.before)
 		}
 	}
 }
@@ -296,17 +327,22 @@ func (a *Agent) tuneAll() {
 	a.letGoGone(seen)
 }
 
-// letGoGone gives back what an earlier run has set for pods that have nothing now.
+// letGoGone gives back what an earlier run or connection has set and nobody asks
+// for now.
 func (a *Agent) letGoGone(pods map[string]bool) {
 	var changes []plan.Change
+	here := map[string]bool{}
+	for _, c := range a.order {
+		here[c.path] = true
+	}
 	for path, t := range a.tuned {
-		if t.pod != "" && !pods[t.pod] {
+		if t.pod != "" && !pods[t.pod] || t.Level == plan.ContainerLevel && !here[path] {
 			changes = append(changes, a.want(t.Object, t.pod, nil)...)
-			delete(a.tuned, path)
 		}
 	}
 	for _, e := range a.book.All() {
-		if a.tuned[e.Object.Path] == nil && (e.Wrote != nil || e.Knob > plan.Quota) {
+		at := place{e.Object.Path, e.Knob}
+		if a.knob(at) == nil && (e.Wrote != nil || e.Knob > plan.Quota) {
 			changes = append(changes, a.letGo(e.Object, e.Knob)...)
 		}
 	}
@@ -316,6 +352,9 @@ func (a *Agent) letGoGone(pods map[string]bool) {
 // compareAll compares every cgroup that has settings with the kernel, but for
 // those of pods that are being resized.
 func (a *Agent) compareAll() {
+	if !a.tunes() {
+		return
+	}
 	now := time.Now()
 	var changes []plan.Change
 	for uid, until := range a.resizing {

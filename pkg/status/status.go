@@ -107,6 +107,7 @@ type Kernel struct {
 	Why       string `json:"why"`
 	Problem   string `json:"problem,omitempty"`   // why the kernel does not have it
 	Drift     int    `json:"drift"`               // times somebody else's change was repaired
+	Suspect   string `json:"suspect,omitempty"`   // who is likely to have made the last of them
 	Contested bool   `json:"contested,omitempty"` // somebody else changes it again and again: repairs wait
 }
 

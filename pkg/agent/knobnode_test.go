@@ -1,0 +1,478 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/tune"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+const mebi = 1 << 20
+
+// knobNode is a node with a fake kernel of some flavour below the real cgroup driver,
+// where the test plays kubelet and runtime.
+type knobNode struct {
+	*fakekernel.Kernel
+	t     testingT
+	spy   *spy
+	o     Options
+	agent *Agent
+	stop  func()
+	log   logText
+
+	pods  map[string]*workload.Pod
+	specs map[string]*spec // by "pod/container"
+	made  int64
+}
+
+// spec is a container in the runtime's record.
+type spec struct {
+	workload.Container
+	unified map[string]string
+	score   workload.Optional[int]
+}
+
+// ask is a container as the kubelet makes it.
+type ask struct {
+	name        string // "pod/container"
+	qos         string // "besteffort", "burstable"; "" guaranteed
+	milli       int    // request and limit
+	memory      int64  // MiB
+	annotations map[string]string
+}
+
+// spy is the driver, with refusals to inject and those of the kernel kept.
+type spy struct {
+	*cgroupfs.Driver
+	mu      sync.Mutex
+	refuse  func(plan.Change) error
+	refused []string
+	writes  int
+}
+
+func (s *spy) Apply(changes []plan.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, c := range changes {
+		if s.refuse != nil {
+			if err := s.refuse(c); err != nil {
+				errs = append(errs, &cgroupfs.ChangeError{Change: c, Err: err})
+				continue
+			}
+		}
+		s.writes++
+		for _, err := range unjoin(s.Driver.Apply([]plan.Change{c})) {
+			errs = append(errs, err)
+			if !errors.Is(err, cgroupfs.ErrGone) {
+				s.refused = append(s.refused, err.Error())
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *spy) refusing(refuse func(plan.Change) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// took is how many changes were tried since the last call.
+func (s *spy) took() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.writes
+	s.writes = 0
+	return n
+}
+
+// knobSetup is what a knobNode is made with.
+type knobSetup struct {
+	config    string // YAML
+	originals string
+	node      func(*tune.Node)
+}
+
+// onFlavours runs a test on every kernel, each in virtual time and with a journal.
+func onFlavours(t *testing.T, s knobSetup, test func(t *testing.T, h *knobNode)) {
+	t.Helper()
+	t.Parallel()
+	for _, f := range fakekernel.Flavours() {
+		t.Run(f.Name, func(t *testing.T) { onFlavour(t, f, s, test) })
+	}
+}
+
+func onFlavour(t *testing.T, f fakekernel.Flavour, s knobSetup, test func(t *testing.T, h *knobNode)) {
+	t.Helper()
+	t.Parallel()
+	if s.originals == "" {
+		s.originals = filepath.Join(t.TempDir(), "originals")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newKnobNode(t, f, s)
+		defer func() { h.stop() }()
+		test(t, h)
+	})
+}
+
+func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
+	t.Helper()
+	m, err := synth.Machine(twoNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &knobNode{Kernel: fakekernel.New(f), t: t, pods: map[string]*workload.Pod{}, specs: map[string]*spec{}}
+	driver, err := h.Driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	features, err := driver.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.spy = &spy{Driver: driver}
+	node := tune.Node{
+		Features: features, Memory: m.Memory(m.MemoryNodes()), Release: "6.12", BEPageCachePercent: 50,
+		Disks: []string{"8:0", "8:16"}, DiskNames: map[string]string{"/dev/sda": "8:0", "/dev/sdb": "8:16"},
+	}
+	if s.node != nil {
+		s.node(&node)
+	}
+	log := logrus.New()
+	log.SetOutput(&h.log)
+	h.o = Options{
+		Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Kernel: h.spy, Node: node, Originals: s.originals, Log: log,
+	}
+	h.Mkdir("/kubepods/burstable")
+	h.Mkdir("/kubepods/besteffort")
+	h.launch(s.config)
+	return h
+}
+
+// launch starts the plugin and connects it.
+func (h *knobNode) launch(text string) {
+	h.t.Helper()
+	c, err := config.Parse([]byte("slowLane: {enabled: false}\n" + text))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.o.Config = c
+	h.agent = New(h.o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { h.agent.Run(ctx); close(done) }()
+	h.stop = func() { cancel(); <-done }
+	h.agent.Connected(nil, status.Runtime{}, "")
+	h.synchronize()
+}
+
+// restart is a crash: the kernel's state and the journal are all that stays.
+func (h *knobNode) restart(config string) {
+	h.stop()
+	h.launch(config)
+	synctest.Wait()
+}
+
+func (h *knobNode) synchronize() {
+	h.t.Helper()
+	var pods []*workload.Pod
+	for _, p := range h.pods {
+		copied := *p
+		pods = append(pods, &copied)
+	}
+	var specs []workload.Container
+	for _, s := range h.specs {
+		specs = append(specs, s.Container)
+	}
+	if _, err := h.agent.Synchronize(pods, specs); err != nil {
+		h.t.Errorf("synchronize: %v", err)
+	}
+	synctest.Wait()
+}
+
+// podOf makes the pod and its cgroup, as the kubelet does.
+func (h *knobNode) podOf(a *ask) *workload.Pod {
+	name, container, _ := strings.Cut(a.name, "/")
+	if h.pods[name] == nil {
+		parent := path.Join("/kubepods", a.qos, "pod-"+name)
+		h.pods[name] = &workload.Pod{ID: "sandbox-" + name, UID: name, Namespace: "ns", Name: name, CgroupParent: parent, Annotations: map[string]string{}}
+		h.Mkdir(parent)
+		if a.qos != "besteffort" {
+			h.kubelet(parent, a.milli)
+		} else {
+			h.weight(parent, 2)
+		}
+	}
+	for k, v := range a.annotations {
+		if strings.HasSuffix(k, ".sluice.dev") && k != "priority.sluice.dev" {
+			k += "/container." + container
+		}
+		h.pods[name].Annotations[k] = v
+	}
+	return h.pods[name]
+}
+
+// kubelet writes a pod's own cgroup.
+func (h *knobNode) kubelet(dir string, milli int) {
+	h.t.Helper()
+	h.weight(dir, int64(milli)*1024/1000)
+	h.quota(dir, int64(milli)*100)
+}
+
+func (h *knobNode) weight(dir string, shares int64) {
+	h.t.Helper()
+	if h.V2 {
+		h.put(dir, "cpu.weight", strconv.FormatInt(cgroupfs.WeightOf(plan.Shares(shares)), 10))
+		return
+	}
+	h.put(dir, "cpu.shares", strconv.FormatInt(shares, 10))
+}
+
+func (h *knobNode) quota(dir string, micros int64) {
+	h.t.Helper()
+	if !h.V2 {
+		h.put(dir, "cpu.cfs_quota_us", strconv.FormatInt(micros, 10))
+		return
+	}
+	text := "max 100000"
+	if micros > 0 {
+		text = strconv.FormatInt(micros, 10) + " 100000"
+	}
+	h.put(dir, "cpu.max", text)
+}
+
+// put writes a file as the kubelet or the runtime does, who must not be refused.
+func (h *knobNode) put(dir, file, value string) {
+	h.t.Helper()
+	if err := h.WriteFile(dir, file, value); err != nil {
+		h.t.Errorf("%s/%s takes no %q: %v", dir, file, value, err)
+	}
+}
+
+// get is the text of the first of the files that is there.
+func (h *knobNode) get(dir string, files ...string) string {
+	for _, file := range files {
+		if text, err := h.ReadFile(dir, file); err == nil {
+			return text
+		}
+	}
+	return "-"
+}
+
+// runc writes a container's record to its cgroup.
+func (h *knobNode) runc(s *spec) {
+	h.t.Helper()
+	r := s.Resources
+	if r.CPUs != "" {
+		h.put(s.CgroupsPath, "cpuset.cpus", r.CPUs)
+	}
+	if r.Mems != "" {
+		h.put(s.CgroupsPath, "cpuset.mems", r.Mems)
+	}
+	if r.MemoryLimit != 0 {
+		file := "memory.limit_in_bytes"
+		if h.V2 {
+			file = "memory.max"
+		}
+		h.put(s.CgroupsPath, file, strconv.FormatInt(r.MemoryLimit, 10))
+	}
+	h.weight(s.CgroupsPath, int64(r.Shares))
+	if r.Quota != 0 {
+		h.quota(s.CgroupsPath, r.Quota)
+	}
+	for _, file := range slices.Sorted(maps.Keys(s.unified)) {
+		h.put(s.CgroupsPath, file, s.unified[file])
+	}
+}
+
+func (s *spec) adjust(set Settings) {
+	adjust(&s.Container, set)
+	r := &s.Resources
+	if set.Shares > 0 {
+		r.Shares = uint64(set.Shares)
+	}
+	if set.Quota.Quota > 0 {
+		r.Quota, r.Period = set.Quota.Quota.Microseconds(), uint64(set.Quota.Period.Microseconds())
+	}
+	if set.Memory > 0 {
+		r.MemoryLimit = int64(set.Memory)
+	}
+	for file, n := range map[string]plan.Bytes{"memory.min": set.MemoryMin, "memory.low": set.MemoryLow, "memory.high": set.MemoryHigh} {
+		if n > 0 {
+			s.unified[file] = strconv.FormatInt(int64(n), 10)
+		}
+	}
+}
+
+func (h *knobNode) create(a ask) error {
+	h.t.Helper()
+	pod := *h.podOf(&a)
+	_, name, _ := strings.Cut(a.name, "/")
+	h.made++
+	s := &spec{unified: map[string]string{}, Container: workload.Container{
+		ID: a.name, PodID: pod.ID, Name: name, CgroupsPath: path.Join(pod.CgroupParent, name), CreatedNanos: h.made,
+		Resources: workload.Resources{Shares: uint64(max(2, a.milli*1024/1000)), MemoryLimit: a.memory * mebi},
+	}}
+	if a.milli > 0 {
+		s.Resources.Quota, s.Resources.Period = int64(a.milli)*100, 100000
+	}
+	h.specs[a.name] = s
+	set, updates, err := h.agent.CreateContainer(&pod, s.Container)
+	if err != nil {
+		delete(h.specs, a.name)
+		return err
+	}
+	s.adjust(set.Settings)
+	s.score = set.OOMScoreAdj
+	h.apply(updates)
+	return nil
+}
+
+func (h *knobNode) apply(updates []Update) {
+	h.t.Helper()
+	for _, u := range updates {
+		if s := h.specs[u.ContainerID]; s != nil {
+			s.adjust(u.Settings)
+			h.runc(s)
+		}
+	}
+}
+
+func (h *knobNode) begin(name string) {
+	h.t.Helper()
+	s := h.specs[name]
+	h.Mkdir(s.CgroupsPath)
+	h.runc(s)
+	if err := h.Populate(s.CgroupsPath, 1); err != nil {
+		h.t.Errorf("populate: %v", err)
+	}
+	s.State, s.PID = workload.Running, int(h.made)+1000
+	pod := *h.pods[strings.Split(name, "/")[0]]
+	if err := h.agent.StartContainer(&pod, s.Container); err != nil {
+		h.t.Errorf("start %s: %v", name, err)
+	}
+}
+
+func (h *knobNode) run(asks ...ask) {
+	h.t.Helper()
+	for _, a := range asks {
+		if err := h.create(a); err != nil {
+			h.t.Fatalf("create: %v", err)
+		}
+		h.begin(a.name)
+	}
+}
+
+func (h *knobNode) end(name string) {
+	h.t.Helper()
+	s := h.specs[name]
+	if s.State == workload.Running {
+		h.Rmdir(s.CgroupsPath)
+	}
+	delete(h.specs, name)
+	if _, err := h.agent.StopContainer(name); err != nil {
+		h.t.Errorf("stop: %v", err)
+	}
+}
+
+// announce is a resize up to where the runtime writes.
+func (h *knobNode) announce(name string, milli int) (updates []Update) {
+	h.t.Helper()
+	s := h.specs[name]
+	change := workload.Resources{Quota: int64(milli) * 100, Period: 100000, Shares: uint64(milli) * 1024 / 1000}
+	pod := *h.pods[strings.Split(name, "/")[0]]
+	updates, err := h.agent.UpdateContainer(&pod, s.Container, change)
+	if err != nil {
+		h.t.Errorf("update %s: %v", name, err)
+	}
+	s.Resources = s.Resources.With(change)
+	return updates
+}
+
+// resize is the kubelet's, of a pod of one container: it grows the pod first, and
+// shrinks it last.
+func (h *knobNode) resize(name string, from, to int) {
+	h.t.Helper()
+	pod := h.pods[strings.Split(name, "/")[0]]
+	if to > from {
+		h.kubelet(pod.CgroupParent, to)
+	}
+	updates := h.announce(name, to)
+	for _, u := range updates {
+		h.specs[u.ContainerID].adjust(u.Settings)
+	}
+	h.runc(h.specs[name])
+	if err := h.agent.PostUpdateContainer(name); err != nil {
+		h.t.Errorf("post: %v", err)
+	}
+	if to < from {
+		h.kubelet(pod.CgroupParent, to)
+	}
+}
+
+func (h *knobNode) pass() { h.sleep(time.Second) }
+
+func (h *knobNode) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// status of one container.
+func (h *knobNode) container(name string) status.Container {
+	h.t.Helper()
+	s, err := h.agent.Status()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Containers, func(c status.Container) bool { return c.ID == name })
+	if i < 0 {
+		h.t.Fatalf("no container %s", name)
+	}
+	return s.Containers[i]
+}
+
+// state is the kernel's files. A v2 cpuset that was set once can't be emptied.
+func (h *knobNode) state() map[string]string {
+	all := h.Dump()
+	for file, text := range all {
+		all[file] = strings.TrimSpace(text)
+		if h.V2 && strings.Contains(file, "/cpuset.") && (all[file] == "0-7" || all[file] == "0-1") {
+			all[file] = ""
+		}
+	}
+	return all
+}
+
+// differences of two states, a line each.
+func differences(want, got map[string]string) string {
+	var text strings.Builder
+	for _, file := range slices.Sorted(maps.Keys(want)) {
+		if want[file] != got[file] {
+			fmt.Fprintf(&text, "%s: %q, want %q\n", file, got[file], want[file])
+		}
+	}
+	return text.String()
+}
