@@ -82,13 +82,16 @@ func (a *Agent) recall(c, before *container) {
 // recallCarried undoes, in what the runtime says of a found container, what the
 // runtime carries for Sluice. A value that is not Sluice's is newer than the book's.
 func (a *Agent) recallCarried(c *container) {
+	if !a.reaches(c) {
+		return
+	}
 	recall := func(k plan.Knob, now plan.Value, set func(plan.Value)) {
 		e, kept := a.book.Entry(c.path, k)
 		switch {
 		case !kept || e.Wrote == nil:
 		case now == e.Wrote:
 			set(e.Value)
-		case now != e.Value:
+		case !a.Kernel.Same(k, now, e.Value):
 			a.book.Keep(e.Object, k, now)
 			a.book.Wrote(c.path, k, e.Wrote)
 		}

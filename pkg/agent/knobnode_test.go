@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/tune"
@@ -59,6 +61,7 @@ type ask struct {
 	name        string // "pod/container"
 	qos         string // "besteffort", "burstable"; "" guaranteed
 	milli       int    // request and limit
+	pod         int    // the pod's; 0 is milli
 	memory      int64  // MiB
 	annotations map[string]string
 }
@@ -221,7 +224,7 @@ func (h *knobNode) podOf(a *ask) *workload.Pod {
 		h.pods[name] = &workload.Pod{ID: "sandbox-" + name, UID: name, Namespace: "ns", Name: name, CgroupParent: parent, Annotations: map[string]string{}}
 		h.Mkdir(parent)
 		if a.qos != "besteffort" {
-			h.kubelet(parent, a.milli)
+			h.kubelet(parent, cmp.Or(a.pod, a.milli))
 		} else {
 			h.weight(parent, 2)
 		}
@@ -370,7 +373,7 @@ func (h *knobNode) begin(name string) {
 		h.t.Errorf("populate: %v", err)
 	}
 	s.State, s.PID = workload.Running, int(h.made)+1000
-	pod := *h.pods[strings.Split(name, "/")[0]]
+	pod := *h.podOfName(name)
 	if err := h.agent.StartContainer(&pod, s.Container); err != nil {
 		h.t.Errorf("start %s: %v", name, err)
 	}
@@ -403,7 +406,7 @@ func (h *knobNode) announce(name string, milli int) (updates []Update) {
 	h.t.Helper()
 	s := h.specs[name]
 	change := workload.Resources{Quota: int64(milli) * 100, Period: 100000, Shares: uint64(milli) * 1024 / 1000}
-	pod := *h.pods[strings.Split(name, "/")[0]]
+	pod := *h.podOfName(name)
 	updates, err := h.agent.UpdateContainer(&pod, s.Container, change)
 	if err != nil {
 		h.t.Errorf("update %s: %v", name, err)
@@ -416,9 +419,15 @@ func (h *knobNode) announce(name string, milli int) (updates []Update) {
 // shrinks it last.
 func (h *knobNode) resize(name string, from, to int) {
 	h.t.Helper()
-	pod := h.pods[strings.Split(name, "/")[0]]
-	if to > from {
+	pod := h.podOfName(name)
+	resizePod := func() {
 		h.kubelet(pod.CgroupParent, to)
+		if err := h.agent.UpdatePod(pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000}); err != nil {
+			h.t.Errorf("update pod: %v", err)
+		}
+	}
+	if to > from {
+		resizePod()
 	}
 	updates := h.announce(name, to)
 	for _, u := range updates {
@@ -429,7 +438,7 @@ func (h *knobNode) resize(name string, from, to int) {
 		h.t.Errorf("post: %v", err)
 	}
 	if to < from {
-		h.kubelet(pod.CgroupParent, to)
+		resizePod()
 	}
 }
 
@@ -475,4 +484,20 @@ func differences(want, got map[string]string) string {
 		}
 	}
 	return text.String()
+}
+
+func noFeatures(n *tune.Node) { n.Features = plan.Features{} }
+
+func readBook(t testingT, file string) *originals.Book {
+	t.Helper()
+	book, err := originals.Read(file, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
+func (h *knobNode) podOfName(name string) *workload.Pod {
+	pod, _, _ := strings.Cut(name, "/")
+	return h.pods[pod]
 }

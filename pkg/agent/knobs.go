@@ -38,7 +38,7 @@ func (a *Agent) compare(t *tuned) []plan.Change {
 			if !a.repairs(t, k, want, have) {
 				continue
 			}
-			if k.Percent > 0 {
+			if k.Knob == plan.Weight && t.Level == plan.PodLevel {
 				a.book.Keep(t.Object, k.Knob, have) // the kubelet's newer one
 				want, _ = a.target(t, k, have)
 			}
@@ -227,6 +227,15 @@ func (a *Agent) withdraw(pod *workload.Pod) {
 	a.change(changes)
 }
 
+// reweighed notes the weight that the kubelet has given a pod, which the kernel's
+// files don't tell from Sluice's where they happen to be the same.
+func (a *Agent) reweighed(pod *workload.Pod, shares plan.Shares) {
+	o, ok := podObject(pod)
+	if _, kept := a.book.Kept(o.Path, plan.Weight); ok && kept && shares > 0 {
+		a.book.Keep(o, plan.Weight, shares)
+	}
+}
+
 // resized sets a pod again after a resize.
 func (a *Agent) resized(pod *workload.Pod) {
 	delete(a.resizing, pod.UID)
@@ -238,6 +247,30 @@ func (a *Agent) resized(pod *workload.Pod) {
 			}
 		}
 	}
+}
+
+// unresized sets a pod again of whose resize no end was told: where it failed, the
+// kernel still has the old quotas, and bursts have to fit.
+func (a *Agent) unresized(uid string) (changes []plan.Change) {
+	var pod *workload.Pod
+	for _, c := range a.order {
+		if c.pod.UID != uid || !c.started || !a.reaches(c) {
+			continue
+		}
+		pod = c.pod
+		if as, _ := a.ledger.Assignment(c.ID); as.Unlimited || a.knob(place{c.path, plan.Quota}) != nil {
+			continue // the quota is Sluice's
+		}
+		value, err := a.Kernel.Read(c.path, plan.Quota)
+		if q, _ := value.(plan.CPUQuota); err == nil && q.Quota > 0 {
+			c.Resources.Quota, c.Resources.Period = q.Quota.Microseconds(), uint64(q.Period.Microseconds())
+			c.keepQuota()
+		}
+	}
+	if pod == nil {
+		return nil
+	}
+	return a.tunePod(pod)
 }
 
 // rewritten notes that the runtime has written a container's quota for Sluice,

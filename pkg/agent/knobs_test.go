@@ -140,13 +140,13 @@ func TestRestoreEveryKnob(t *testing.T) {
 		f, file := h.Flavour, h.o.Originals
 		h.run(everyPod()...)
 		h.pass()
-		book := kept(t, file)
+		book := readBook(t, file)
 		set := h.state()
 		if dry, err := Restore(&Host{Kernel: h.spy}, book, true); err != nil || len(dry.Changes) == 0 || differences(set, h.state()) != "" {
 			t.Errorf("dry: %d changes, %v, %s", len(dry.Changes), err, differences(set, h.state()))
 		}
 		h.crash(t, file)
-		r, err := Restore(&Host{Kernel: h.spy}, kept(t, file), false)
+		r, err := Restore(&Host{Kernel: h.spy}, readBook(t, file), false)
 		stays := f.NoWayBack && err != nil && strings.Contains(err.Error(), "cpu.qos_level")
 		if err != nil && !stays || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
@@ -158,7 +158,7 @@ func TestRestoreEveryKnob(t *testing.T) {
 		if len(diff) > 0 {
 			t.Errorf("not as before:\n%s", strings.Join(diff, "\n"))
 		}
-		if left := kept(t, file).All(); len(left) > 0 && !stays {
+		if left := readBook(t, file).All(); len(left) > 0 && !stays {
 			t.Errorf("the book still has %v", left)
 		}
 	})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
@@ -87,7 +86,7 @@ func TestOriginalOnDiskFirst(t *testing.T) {
 		n.pass()
 		n.expectQuota(shopPod, "unlimited")
 		for _, path := range []string{shopPod, n.specs["shop/db"].CgroupsPath} {
-			if was, ok := kept(t, s.originals).Kept(path, plan.Quota); !ok || was != plan.Value(finite(2)) {
+			if was, ok := readBook(t, s.originals).Kept(path, plan.Quota); !ok || was != plan.Value(finite(2)) {
 				t.Errorf("the quota kept of %s is %v", path, was)
 			}
 		}
@@ -106,15 +105,6 @@ func TestQuotaAcrossRestart(t *testing.T) {
 	})
 }
 
-func kept(t *testing.T, file string) *originals.Book {
-	t.Helper()
-	book, err := originals.Read(file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return book
-}
-
 func TestBadOriginals(t *testing.T) {
 	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
 	if err := os.WriteFile(s.originals, []byte("{}\n{\"path\":"), 0o600); err != nil {
@@ -127,7 +117,7 @@ func TestBadOriginals(t *testing.T) {
 		if n.log.count("not read in full") != 1 {
 			t.Error("nobody is told that the originals are lost")
 		}
-		if len(kept(t, s.originals).All()) == 0 {
+		if len(readBook(t, s.originals).All()) == 0 {
 			t.Error("the file was not replaced")
 		}
 	})

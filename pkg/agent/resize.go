@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/sirupsen/logrus"
 
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -147,6 +148,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 			a.liftQuota(pod)
 			a.withdraw(pod)
 			delete(a.resizing, pod.UID)
+			a.reweighed(pod, plan.Shares(change.Shares))
 		}
 		return nil
 	})

@@ -360,6 +360,7 @@ func (a *Agent) compareAll() {
 	for uid, until := range a.resizing {
 		if now.After(until) {
 			delete(a.resizing, uid)
+			a.change(a.unresized(uid))
 		}
 	}
 	for at, o := range a.leaving {
