@@ -65,7 +65,7 @@ func TestEveryKnob(t *testing.T) {
 		var text strings.Builder
 		without := bare(t, f, func(h *knobNode) { h.run(everyPod()...) })
 		got := h.state()
-		for _, line := range strings.Split(differences(without, got), "\n") {
+		for line := range strings.SplitSeq(differences(without, got), "\n") {
 			if !strings.Contains(line, "/cpuset.") {
 				text.WriteString(line + "\n")
 			}
