@@ -1,16 +1,16 @@
 package agent
 
 import (
-"cmp"
-"maps"
-"path"
-"slices"
-"strconv"
-"strings"
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
 
-"github.com/sluice-dev/sluice/pkg/cgroupfs"
-"github.com/sluice-dev/sluice/pkg/plan"
-"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // podOf makes the pod and its cgroup, as the kubelet does.

@@ -179,7 +179,7 @@ func TestRDTRestored(t *testing.T) {
 		n.start("batch", "BE", nil)
 		n.stop()
 		defer n.launch(n.setup)
-		book := kept(n.t, n.setup.originals)
+		book := readBook(n.t, n.setup.originals)
 		if _, err := Restore(&Host{RDT: n.host}, book, false); err != nil {
 			n.t.Fatal(err)
 		}
