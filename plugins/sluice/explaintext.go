@@ -54,7 +54,10 @@ func kernelText(out *strings.Builder, c *status.Container) {
 				why += "; NOT SET: " + k.Problem
 			}
 			if k.Drift > 0 {
-				why += "; " + count(k.Drift, "change") + " by others repaired, the last likely by " + k.Suspect
+				why += "; " + count(k.Drift, "change") + " by others repaired"
+				if k.Suspect != "" {
+					why += ", the last likely by " + k.Suspect
+				}
 			}
 			if k.Contested {
 				why += "; somebody else changes it again and again, so repairs wait"
