@@ -103,7 +103,7 @@ func (k *v1) filesOf(dir string, knob plan.Knob) []string {
 	case plan.Quota:
 		names = []string{quotaFile1, periodFile1}
 	case plan.IOWeight:
-		names = []string{"blkio.bfq.weight", "blkio.bfq.weight_device"}
+		names = []string{"blkio.bfq.weight_device"}
 	}
 	var files []string
 	for _, name := range names {

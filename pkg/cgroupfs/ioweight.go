@@ -21,7 +21,10 @@ var ioWeightSpec = Spec{
 	test: plan.PerDevice("default 200"), read: readIOWeight, write: writeIOWeight, same: sameIOWeight,
 }
 
-const defaultWeight = 100
+const (
+	defaultWeight = 100
+	deviceSuffix  = "_device" // of v1's file for single devices, beside that of the weight itself
+)
 
 // weights are a cgroup's weight and those for single devices.
 type weights struct {
@@ -91,8 +94,14 @@ func (s scale) all(w weights, convert func(int64) int64) weights {
 }
 
 // weights returns a cgroup's weights in the file's unit. v1 has those of devices in
-// a file beside, where there is one.
+// a file beside, where there is one; BFQ's begins with the weight itself
+// (bfq_io_show_weight in block/bfq-cgroup.c), so that the other needs no look.
 func (c *cgroup) weights(file string) (weights, error) {
+	if !c.in.v2 {
+		if text, err := c.look(file + deviceSuffix); err == nil && strings.HasPrefix(text, "default ") {
+			return parseIOWeight(text)
+		}
+	}
 	text, err := c.look(file)
 	if err != nil {
 		return weights{}, err
@@ -101,7 +110,7 @@ func (c *cgroup) weights(file string) (weights, error) {
 	if err != nil || c.in.v2 {
 		return w, err
 	}
-	devices, err := c.look(file + "_device")
+	devices, err := c.look(file + deviceSuffix)
 	if errors.Is(err, syscall.ENOENT) {
 		return w, nil
 	}
@@ -119,8 +128,9 @@ func (c *cgroup) weightFile(s *Spec) (string, error) {
 	for _, file := range files {
 		c.mu.RLock()
 		_, open := c.files[file]
+		_, beside := c.files[file+deviceSuffix]
 		c.mu.RUnlock()
-		if open {
+		if open || beside {
 			return file, nil
 		}
 	}
@@ -165,7 +175,7 @@ func writeIOWeight(c *cgroup, s *Spec, to plan.Change) error {
 		}
 	}
 	if !c.in.v2 {
-		file += "_device"
+		file += deviceSuffix
 	}
 	for _, e := range changes(have.devices, want.devices, 0) {
 		value := "default"
