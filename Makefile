@@ -47,6 +47,7 @@ bench: ## benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')
 	go test -run '^$$' -bench 'Shared|Pin|Decision' -benchtime 1000x ./test/bench
 	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
+	go test -run '^$$' -bench Knobs -benchtime 4x ./test/bench
 
 # A set operation whose result is thrown away does nothing: cpuset's algebra is
 # functions so that vet can tell.
