@@ -110,6 +110,7 @@ type setup struct {
 	noKernel  bool
 	rdt       RDT
 	marks     Watermarks
+	cores     Cores
 }
 
 // withPools sets the pools' division.
@@ -173,6 +174,9 @@ func (n *node) launch(s setup) {
 	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, Log: log}
 	if s.rdt != nil {
 		o.RDT = s.rdt
+	}
+	if s.cores != nil {
+		o.Cores = s.cores
 	}
 	if s.marks != nil {
 		o.Watermarks = s.marks

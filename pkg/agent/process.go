@@ -61,11 +61,15 @@ func (a *Agent) join(c *container) {
 	}
 }
 
-// keepCores notes that a cgroup's processes have a cookie.
+// keepCores notes that a cgroup's processes have a cookie, and forgets those of
+// containers that are gone: the list is written anew with each that comes.
 func (a *Agent) keepCores(path string) {
 	var paths []string
 	_, err := a.book.State(coresState, &paths)
 	if err == nil && !slices.Contains(paths, path) {
+		paths = slices.DeleteFunc(paths, func(path string) bool {
+			return !slices.ContainsFunc(a.order, func(c *container) bool { return c.path == path })
+		})
 		err = a.book.KeepState(coresState, append(paths, path))
 	}
 	if err != nil {
