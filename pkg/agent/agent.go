@@ -145,6 +145,7 @@ type container struct {
 	attempts     int               // failed slow-lane updates to the present desire
 	carried      Carried
 	unadjusted   map[plan.Knob]plan.Value // what the runtime would have set without Sluice
+	scored       bool                     // its OOM score may be Sluice's: it was found
 	rdt          string                   // resctrl group that it was put into; "" none
 	processes    []int                    // when it was last joined to its groups
 	reclaim      tune.Reclaim

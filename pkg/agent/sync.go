@@ -79,6 +79,11 @@ func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *contai
 	c.recorded.Unlimited = spec.Resources.Quota < 0
 	c.has = policy.Assignment{CPUs: a.notAll(c.recorded.CPUs), Mems: c.recorded.Mems, Unlimited: c.recorded.Unlimited}
 	a.recall(c, before)
+	if before != nil {
+		c.OOMScoreAdj, c.scored = before.OOMScoreAdj, before.scored
+	} else {
+		c.scored = true
+	}
 	return c
 }
 

@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -251,4 +253,31 @@ func TestPreviewWritesNothing(t *testing.T) {
 			t.Errorf("told the runtime %s", got)
 		}
 	})
+}
+
+// A pod's memory request is inferred from its OOM score, which Sluice may have set.
+func TestFoundOOMScore(t *testing.T) {
+	t.Parallel()
+	score, err := annotation.Give("oom-score", "100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := setup{config: func(c *config.Config) { c.Classes.LS = annotation.Set{"oom-score": score} }}
+	for kubelets, known := range map[int]bool{900: true, 100: false} {
+		n := newNode(t, s)
+		n.connect("")
+		n.pod("web", "LS", 1)
+		n.pods["web"].CgroupParent = "/kubepods/burstable/pod-web"
+		n.specs["web"].OOMScoreAdj, n.specs["web"].State = kubelets, workload.Running
+		n.synchronize()
+		err := n.agent.do("test", func() error {
+			if h, ok := n.agent.ledger.Holder(n.specs["web"].ID); !ok || (h.Request.Memory > 0) != known {
+				t.Errorf("score %d: %v, memory request %d", kubelets, ok, h.Request.Memory)
+			}
+			return nil
+		})
+		if n.stop(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -69,6 +69,9 @@ func (a *Agent) request(c *container) (workload.Request, error) {
 	if err != nil {
 		return r, err
 	}
+	if c.scored && r.OOMScore.Set && r.OOMScore.Value == c.OOMScoreAdj && c.pod.QoS() == workload.Burstable {
+		r.Memory = 0 // unknown: it was inferred from Sluice's own score
+	}
 	if a.neighbour(neighbour.MemoryManager) != nil {
 		r.MemoryNodes = workload.MemoryNodes{Policy: workload.MemoryAny}
 	}
