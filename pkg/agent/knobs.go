@@ -16,7 +16,11 @@ import (
 // it had before is in the book before any of them is made.
 func (a *Agent) compare(t *tuned) []plan.Change {
 	var changes []plan.Change
+	_, resizing := a.resizing[t.pod]
 	for _, k := range t.knobs {
+		if k.withdrawn && resizing {
+			continue // it would stand in the way again
+		}
 		have, err := a.Kernel.Read(t.Path, k.Knob)
 		if errors.Is(err, cgroupfs.ErrGone) {
 			return nil

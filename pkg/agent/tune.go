@@ -61,6 +61,7 @@ func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 		if a.shared(pod) {
 			settings.Pod = nil
 		}
+		a.keepRoom(object, settings.Pod)
 		changes = append(changes, a.want(object, pod.UID, settings.Pod)...)
 	}
 	for i, c := range members {
@@ -75,6 +76,19 @@ func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 		changes = append(changes, a.want(c.object(), pod.UID, settings.Containers[i])...)
 	}
 	return changes
+}
+
+// keepRoom leaves a pod's memory limit as high as it has been: of a container that
+// ended, the pod is still charged for what it left behind (files in memory, page
+// cache), and the kernel would kill others of the pod to get below a lower one.
+func (a *Agent) keepRoom(pod plan.Object, settings []tune.Setting) {
+	e, _ := a.book.Entry(pod.Path, plan.MemoryMax)
+	before, _ := e.Wrote.(plan.Bytes)
+	for i := range settings {
+		if now, ok := settings[i].Value.(plan.Bytes); ok && settings[i].Knob == plan.MemoryMax {
+			settings[i].Value = max(now, before)
+		}
+	}
 }
 
 // podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited
