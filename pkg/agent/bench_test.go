@@ -32,7 +32,7 @@ classes:
   LS: {cpu-burst: 100%, weight: 200%, memory-qos: {highPercent: 80}, io: {weight: 200}}
   BE: {cpu-identity: -1, memory-qos: {highPercent: 20}, io: {weight: 20}}
 `
-	everyKnob = `
+	benchKnobs = `
 slowLane: {enabled: false}
 pools: {mode: exclusive, list: [{name: online}, {name: batch, cpus: 1}]}
 classes:
@@ -217,7 +217,7 @@ func (h *bed) knobs() (n int) {
 func BenchmarkStartContainer(b *testing.B) {
 	for _, others := range []int{0, 500} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
-			h := newBed(b, everyKnob, others)
+			h := newBed(b, benchKnobs, others)
 			pod, spec := h.add(others)
 			pod.Annotations = map[string]string{"class.sluice.dev": "LS"}
 			spec.State = workload.Created
@@ -279,7 +279,7 @@ func compare(b *testing.B, what string, ours, plain []time.Duration) {
 // paths. Both directions are one operation of two changes.
 func BenchmarkClassChange(b *testing.B) {
 	b.Run("usual", func(b *testing.B) { classChange(b, usualKnobs) })
-	b.Run("every", func(b *testing.B) { classChange(b, everyKnob) })
+	b.Run("every", func(b *testing.B) { classChange(b, benchKnobs) })
 }
 
 func classChange(b *testing.B, text string) {
@@ -343,7 +343,7 @@ func classChange(b *testing.B, text string) {
 // by their paths.
 func BenchmarkPass(b *testing.B) {
 	b.Run("usual", func(b *testing.B) { pass(b, usualKnobs) })
-	b.Run("every", func(b *testing.B) { pass(b, everyKnob) })
+	b.Run("every", func(b *testing.B) { pass(b, benchKnobs) })
 }
 
 func pass(b *testing.B, text string) {
@@ -354,11 +354,11 @@ func pass(b *testing.B, text string) {
 		for _, k := range t.knobs {
 			files = append(files, h.tree.Files(dir, cgroupfs.Describe(k.Knob).V1...)...)
 		}
-		if t.Level == plan.ContainerLevel && text == everyKnob {
+		if t.Level == plan.ContainerLevel && text == benchKnobs {
 			files = append(files, h.tree.Files(dir, "cpuset.cpus")...)
 		}
 	}
-	if text == everyKnob {
+	if text == benchKnobs {
 		knobs += len(h.order) // CPUs
 	}
 	b.Run("agent", func(b *testing.B) {

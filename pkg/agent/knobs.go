@@ -76,7 +76,7 @@ func (a *Agent) target(t *tuned, k *knob, have plan.Value) (want plan.Value, ok 
 	case carried && original != e.Value: // since a resize
 		a.book.Keep(t.Object, k.Knob, original)
 		e.Value = original
-	case k.withdrawn && k.Knob == plan.Weight && !a.Kernel.Same(k.Knob, e.Value, have) && (e.Wrote == nil || !a.Kernel.Same(k.Knob, e.Wrote, have)):
+	case k.withdrawn && !carried && k.Knob == plan.Weight && !a.Kernel.Same(k.Knob, e.Value, have) && (e.Wrote == nil || !a.Kernel.Same(k.Knob, e.Wrote, have)):
 		a.book.Keep(t.Object, k.Knob, have)
 		e.Value = have
 	}
@@ -277,10 +277,13 @@ func (a *Agent) unresized(uid string) (changes []plan.Change) {
 	return a.tunePod(pod)
 }
 
-// rewritten notes that the runtime has written a container's quota for Sluice,
-// which changes the burst on some kernels.
+// rewritten notes that the runtime has written a container's CPU time for Sluice:
+// the quota, which changes the burst on some kernels, and the shares, of which runc
+// makes another weight on v2 from 1.3 on.
 func (a *Agent) rewritten(c *container) {
-	if k := a.knob(place{c.path, plan.Burst}); k != nil {
-		k.withdrawn = true
+	for _, knob := range []plan.Knob{plan.Quota, plan.Burst, plan.Weight} {
+		if k := a.knob(place{c.path, knob}); k != nil {
+			k.withdrawn = true
+		}
 	}
 }

@@ -68,6 +68,10 @@ func (b *Bed) adopted(t *testing.T) (pods []*runtime.Pod, before, after runtime.
 				return fmt.Errorf("no cgroup's %s was changed; changed: %q", file, before.Differences(after))
 			}
 		}
+		// Its updates repeat what the runtime has on record.
+		if s := b.status(t); s.Runtime.SlowLane == "open" && s.Counters.SlowUpdates < len(pods) {
+			return fmt.Errorf("the runtime was told of %d containers", s.Counters.SlowUpdates)
+		}
 		return nil
 	})
 	return pods, before, b.settled(t)
