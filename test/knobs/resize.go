@@ -13,8 +13,8 @@ import (
 )
 
 // Resize sends updates up and down through the runtime, twenty to a container with
-// a burst and twenty to one of an idle pod, with the pod's own cgroup written as the kubelet does: none fails, and
-// after each all values are right.
+// a burst and twenty to one of an idle pod, with the pod's own cgroup written as
+// the kubelet does: none fails, and after each all values are right.
 func Resize(t *testing.T, b *Bed) {
 	errors := b.status(t).Counters.WriteErrors
 	for _, test := range []struct {

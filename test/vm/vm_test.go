@@ -22,7 +22,7 @@ func TestGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "80"))
+	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "60"))
 	if err != nil {
 		t.Fatalf("CHURN: %v", err)
 	}
