@@ -42,18 +42,21 @@ func (a *Agent) join(c *container) {
 	if len(pids) == 0 {
 		return // 0 would be Sluice itself
 	}
-	slices.Sort(pids)
-	if slices.Equal(pids, c.processes) {
+	joined := c.processes
+	fresh := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return slices.Contains(joined, pid) })
+	c.processes = pids
+	if len(fresh) == 0 {
 		return
 	}
-	c.processes = pids
-	a.assign(c, pids)
+	if !a.assign(c, fresh) {
+		c.processes = joined // again with a later pass
+	}
 	if !cores {
 		return
 	}
 	a.keepCores(c.path)
-	if _, err := a.Cores.Join(h.Request.CoreSched, pids...); err != nil {
-		c.processes = nil // again with the next pass
+	if _, err := a.Cores.Join(h.Request.CoreSched, fresh...); err != nil {
+		c.processes = joined
 		if !c.lacks(coreSchedKey, err.Error()) {
 			c.notes = append(c.notes, tune.Note{Key: coreSchedKey, Text: err.Error()})
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container shares cores with others")

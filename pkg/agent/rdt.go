@@ -50,6 +50,7 @@ func (a *Agent) usesRDT() bool {
 // What there was before is in the book first.
 func (a *Agent) setUpRDT() {
 	if !a.usesRDT() {
+		a.endRDT()
 		return
 	}
 	err := a.keepRDT()
@@ -76,6 +77,17 @@ func (a *Agent) setUpRDT() {
 	a.groups.problem = problem
 }
 
+// endRDT removes what an earlier run made and the configuration asks for no more.
+func (a *Agent) endRDT() {
+	if a.RDT == nil || !a.writes() {
+		return
+	}
+	if err := restoreRDT(a.RDT, a.book); err != nil && err.Error() != a.groups.problem {
+		a.groups.problem = err.Error()
+		a.Log.WithError(err).Warn("RDT groups of an earlier run could not be removed")
+	}
+}
+
 func (a *Agent) keepRDT() error {
 	var o resctrl.Originals
 	if has, err := a.book.State(rdtState, &o); has && err == nil {
@@ -91,24 +103,24 @@ func (a *Agent) keepRDT() error {
 	return err
 }
 
-// assign puts the container's processes into its group. Threads and children that
-// start later are there from the beginning; what the runtime starts in a running
-// container isn't.
-func (a *Agent) assign(c *container, pids []int) {
+// assign puts processes of the container into its group. Threads and children that
+// start later are there from the beginning. It reports whether all of it succeeded.
+func (a *Agent) assign(c *container, pids []int) (done bool) {
 	h, ok := a.ledger.Holder(c.ID)
-	if !ok || c.uncontrolled || !a.usesRDT() {
-		return
+	if !ok || !a.usesRDT() {
+		return true
 	}
+	done = true
 	place := resctrl.Place{Group: a.group(c, &h.Request)}
 	if a.Config.RDT.Monitor {
 		if err := a.RDT.Watch(place.Group, c.ID); err == nil {
 			place.Watch = c.ID
-		} else if !c.lacks(rdtKey, err.Error()) {
+		} else if done = false; !c.lacks(rdtKey, err.Error()) {
 			c.notes = append(c.notes, tune.Note{Key: rdtKey, Text: err.Error()})
 		}
 	}
 	if place == (resctrl.Place{}) {
-		return
+		return done
 	}
 	c.rdt = place.Group
 	for _, pid := range pids {
@@ -117,11 +129,15 @@ func (a *Agent) assign(c *container, pids []int) {
 			a.setUpRDT()
 			err = a.RDT.Assign(place, pid)
 		}
-		if err != nil && !errors.Is(err, resctrl.ErrGone) && !c.lacks(rdtKey, err.Error()) {
+		if err == nil || errors.Is(err, resctrl.ErrGone) {
+			continue
+		}
+		if done = false; !c.lacks(rdtKey, err.Error()) {
 			c.notes = append(c.notes, tune.Note{Key: rdtKey, Missing: true, Text: err.Error()})
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container is not in its RDT group")
 		}
 	}
+	return done
 }
 
 // group is the resctrl group that a container belongs to, "" for the default one.

@@ -92,7 +92,7 @@ func (a *Agent) kernelStatus(c *container) []status.Kernel {
 		}
 		for _, k := range t.knobs {
 			entry := status.Kernel{
-				Level: level, Setting: k.Knob.String(), Why: k.Why, Problem: k.problem,
+				Level: level, Setting: k.Knob.String(), File: a.Node.Features.Knobs[k.Knob].File, Why: k.Why, Problem: k.problem,
 				Drift: k.drift, Suspect: k.suspect, Contested: k.contest.lost(now),
 			}
 			if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {

@@ -69,6 +69,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 // found tracks a container that was there before this connection, with what the
 // runtime's record says of it.
 func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *container) *container {
+	spec.Unified = nil // what was Sluice's and what the kubelet's can't be told apart
 	c := a.track(pod, spec)
 	if cpus, err := cpuset.Parse(spec.Resources.CPUs); err == nil {
 		c.recorded.CPUs = cpus

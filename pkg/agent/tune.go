@@ -177,8 +177,12 @@ func (a *Agent) prepare(c *container) error {
 	if a.Kernel == nil {
 		return nil
 	}
+	f := &a.Node.Features
+	v2 := f.Knobs[plan.CPUs].V2 && f.Knobs[plan.Quota].V2 // runc takes a hybrid machine for v1
 	for _, s := range settings.Containers[0] {
-		c.carried.set(s, a.Node.Features.Knobs[s.Knob].V2)
+		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays
+			c.carried.set(s, v2 && f.Knobs[s.Knob].V2)
+		}
 	}
 	c.unadjusted = c.without()
 	return nil

@@ -103,6 +103,7 @@ type Cache struct {
 type Kernel struct {
 	Level     string `json:"level"`   // "pod" or "container"
 	Setting   string `json:"setting"` // "cpu.burst"
+	File      string `json:"file"`    // that is it on this kernel: "cpu.cfs_burst_us"; "" where it is none of the cgroup's
 	Value     string `json:"value"`   // what it is to be
 	Why       string `json:"why"`
 	Problem   string `json:"problem,omitempty"`   // why the kernel does not have it

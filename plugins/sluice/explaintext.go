@@ -47,7 +47,7 @@ func explainText(s *status.Status, containers []status.Container) string {
 // node lacks of what was asked for.
 func kernelText(out *strings.Builder, c *status.Container) {
 	if len(c.Kernel) > 0 {
-		rows := [][]string{{"KERNEL", "OF", "VALUE", "WHY"}}
+		rows := [][]string{{"KERNEL FILE", "OF", "VALUE", "WHY"}}
 		for _, k := range c.Kernel {
 			why := k.Why
 			if k.Problem != "" {
@@ -62,7 +62,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 			if k.Contested {
 				why += "; somebody else changes it again and again, so repairs wait"
 			}
-			rows = append(rows, []string{k.Setting, k.Level, k.Value, why})
+			rows = append(rows, []string{or(k.File, k.Setting), k.Level, k.Value, why})
 		}
 		out.WriteString("\n")
 		table(out, "  ", columns, rows)

@@ -46,9 +46,9 @@ func calm() *status.Status {
 				State: policy.Held, Controlled: true, Requested: 500, CPUs: list("1-3,8-19,24-31"), Why: "LS in pool online", Cgroup: "/kubepods/pod1/4f1c2a9e",
 				Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "annotation class.sluice.dev/container.proxy"}},
 				Kernel: []status.Kernel{
-					{Level: "container", Setting: "cpu.burst", Value: "50ms a period", Why: "cpu-burst 50 % of 1 CPUs", Drift: 7, Contested: true},
+					{Level: "container", Setting: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "cpu-burst 50 % of 1 CPUs", Drift: 7, Contested: true},
 					{Level: "container", Setting: "memory.high", Value: "1073741824 bytes", Why: "memory-qos highPercent 80", Problem: "left alone: somebody else has set it to 512 bytes"},
-					{Level: "pod", Setting: "cpu.burst", Value: "50ms a period", Why: "sum of its containers' bursts"},
+					{Level: "pod", Setting: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "sum of its containers' bursts"},
 				},
 				Lacks: []status.Lack{
 					{Key: "cpu-identity", Missing: true, Text: "this kernel keeps no SMT siblings free"},
