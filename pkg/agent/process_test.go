@@ -31,7 +31,13 @@ func TestJournalForgetsCores(t *testing.T) {
 	inBubble(t, s, func(t *testing.T, n *node) {
 		for i := range 20 {
 			name := fmt.Sprint("web", i)
-			n.run(name, "LS", 1)
+			if err := n.create(name, "LS", 1); err != nil {
+				t.Fatal(err)
+			}
+			n.specs[name].PID = 100 + i
+			if err := n.begin(name); err != nil {
+				t.Fatal(err)
+			}
 			if i < 19 {
 				n.end(name)
 			}
