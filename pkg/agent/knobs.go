@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -127,13 +128,7 @@ func (a *Agent) untouched(t *tuned, k plan.Knob, found plan.Value) plan.Value {
 // owned reports whether a memory protection has another writer: it is not what
 // the kernel gives a new cgroup.
 func owned(k plan.Knob, original plan.Value) bool {
-	switch k {
-	case plan.MemoryMin, plan.MemoryLow:
-		return original != plan.Value(plan.Bytes(0))
-	case plan.MemoryHigh:
-		return original != plan.Value(plan.Max)
-	}
-	return false
+	return tune.Deferred(k) && original != cgroupfs.Describe(k).Default
 }
 
 // keepWeight keeps the weight of a cgroup that becomes idle: the kernel resets it

@@ -74,8 +74,8 @@ func TestMemoryStat(t *testing.T) {
 		flavour fakekernel.Flavour
 		want    cgroupfs.MemoryStat
 	}{
-		{fakekernel.MainlineV1(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 24 << 20, Anon: 68 << 20, Pressure: -1}},
-		{fakekernel.MainlineV2(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 24 << 20, Anon: 68 << 20, Pressure: 1.5}},
+		{fakekernel.MainlineV1(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 24 << 20, Pressure: -1}},
+		{fakekernel.MainlineV2(), cgroupfs.MemoryStat{Current: 100 << 20, Max: plan.Max, File: 24 << 20, Pressure: 1.5}},
 	} {
 		m := boot(t, test.flavour)
 		m.Use(ctr, 100<<20, 32<<20)

@@ -44,8 +44,7 @@ type MemoryStat struct {
 	Current  plan.Bytes // in use
 	Max      plan.Bytes // hard limit
 	File     plan.Bytes // page cache in it, without tmpfs and shared memory
-	Anon     plan.Bytes
-	Pressure float64 // percent of the last 10 s that some task waited for memory; negative: unknown
+	Pressure float64    // percent of the last 10 s that some task waited for memory; negative: unknown
 }
 
 // MemoryStat reads a cgroup's memory. Pressure is the v2 hierarchy's, which a
@@ -72,9 +71,9 @@ func (d *Driver) MemoryStat(dir string) (MemoryStat, error) {
 }
 
 func (c *cgroup) memoryStat(m *MemoryStat) error {
-	current, limit, total, anon := "memory.usage_in_bytes", limitFile1, "total_", "total_rss"
+	current, limit, total := "memory.usage_in_bytes", limitFile1, "total_"
 	if c.in.v2 {
-		current, limit, total, anon = "memory.current", "memory.max", "", "anon"
+		current, limit, total = "memory.current", "memory.max", ""
 	}
 	return errors.Join(
 		c.scanFile(current, func(b []byte) { m.Current = amount(b) }),
@@ -82,7 +81,6 @@ func (c *cgroup) memoryStat(m *MemoryStat) error {
 		c.scanFile("memory.stat", func(b []byte) {
 			// Not "file" or "total_cache": tmpfs is in it, which can only be swapped.
 			m.File = amount(field(b, total+"active_file")) + amount(field(b, total+"inactive_file"))
-			m.Anon = amount(field(b, anon))
 		}),
 	)
 }

@@ -15,19 +15,19 @@ const (
 	minQuota    = time.Millisecond // the kernel's least
 )
 
-// Grant is what a container on reclaimed resources gets in place of what the
+// grant is what a container on reclaimed resources gets in place of what the
 // kubelet gave it, which doesn't know them; zero is the kubelet's.
-type Grant struct {
+type grant struct {
 	Shares      plan.Shares
 	Quota       plan.CPUQuota
 	MemoryLimit plan.Bytes
 }
 
-// Batch is a container's grant, for the runtime's adjustment as well: shares of
+// grantOf is a container's grant: shares of
 // the request, quota and memory of the limit, a CPU limit that isn't set being
 // the request. It is never above a limit that the kubelet set.
-func Batch(n *Node, c *Container) Grant {
-	var g Grant
+func grantOf(n *Node, c *Container) grant {
+	var g grant
 	b := &c.Request.Batch
 	if b.CPURequest.Set {
 		g.Shares = sharesOf(b.CPURequest.Value)
@@ -62,7 +62,7 @@ func finite(q plan.CPUQuota) bool { return q.Quota > 0 && q.Period > 0 }
 func cpus(q plan.CPUQuota) float64 { return float64(q.Quota) / float64(q.Period) }
 
 // quota is a container's own, with its grant; not finite where it has none.
-func (c *Container) quota(g Grant) plan.CPUQuota {
+func (c *Container) quota(g grant) plan.CPUQuota {
 	switch {
 	case c.Own:
 		return plan.CPUQuota{Quota: -1}
@@ -73,7 +73,7 @@ func (c *Container) quota(g Grant) plan.CPUQuota {
 }
 
 // limit is a container's memory limit, with its grant; 0 none.
-func (c *Container) limit(g Grant) int64 {
+func (c *Container) limit(g grant) int64 {
 	if g.MemoryLimit > 0 {
 		return int64(g.MemoryLimit)
 	}
@@ -92,7 +92,7 @@ func (t *tuner) batch() {
 	)
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]
-		g := Batch(t.node, c)
+		g := grantOf(t.node, c)
 		if g.Shares > 0 {
 			milli += max(0, min(c.Request.Batch.CPURequest.Value, maxMilli))
 			t.shares = sharesOf(milli)

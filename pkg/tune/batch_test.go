@@ -18,23 +18,23 @@ func TestBatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		container Container
 		ask       workload.Batch
-		want      Grant
+		want      grant
 	}{
-		"acceptance":               {Container{}, workload.Batch{CPURequest: milli(1000)}, Grant{Shares: 1024, Quota: limit(1)}},
-		"a limit":                  {Container{}, workload.Batch{CPURequest: milli(500), CPULimit: milli(2000)}, Grant{Shares: 512, Quota: limit(2)}},
-		"unlimited":                {Container{}, workload.Batch{CPURequest: milli(500), CPULimit: milli(-1)}, Grant{Shares: 512}},
-		"the least":                {Container{}, workload.Batch{CPURequest: milli(1)}, Grant{Shares: 2, Quota: limit(0.01)}},
-		"the most":                 {Container{}, workload.Batch{CPURequest: milli(1 << 62)}, Grant{Shares: 262144, Quota: limit(1e6)}},
-		"none":                     {Container{}, workload.Batch{CPURequest: milli(0)}, Grant{Shares: 2}},
-		"memory":                   {Container{}, workload.Batch{MemoryLimit: workload.Some[int64](gib + 1)}, Grant{MemoryLimit: gib}},
-		"below the kubelet's":      {Container{Quota: limit(2), MemoryLimit: 2 * gib}, workload.Batch{CPURequest: milli(1000), MemoryLimit: workload.Some[int64](gib)}, Grant{Shares: 1024, Quota: limit(1), MemoryLimit: gib}},
-		"not above the kubelet's":  {Container{Quota: limit(1), MemoryLimit: gib}, workload.Batch{CPURequest: milli(2000), MemoryLimit: workload.Some[int64](2 * gib)}, Grant{Shares: 2048}},
-		"another period":           {Container{Quota: plan.CPUQuota{Quota: 15 * time.Millisecond, Period: 10 * time.Millisecond}}, workload.Batch{CPURequest: milli(1000)}, Grant{Shares: 1024, Quota: limit(1)}},
-		"a container with own CPU": {Container{Own: true}, workload.Batch{CPURequest: milli(1000)}, Grant{Shares: 1024}},
-		"nothing":                  {Container{}, workload.Batch{}, Grant{}},
+		"acceptance":               {Container{}, workload.Batch{CPURequest: milli(1000)}, grant{Shares: 1024, Quota: limit(1)}},
+		"a limit":                  {Container{}, workload.Batch{CPURequest: milli(500), CPULimit: milli(2000)}, grant{Shares: 512, Quota: limit(2)}},
+		"unlimited":                {Container{}, workload.Batch{CPURequest: milli(500), CPULimit: milli(-1)}, grant{Shares: 512}},
+		"the least":                {Container{}, workload.Batch{CPURequest: milli(1)}, grant{Shares: 2, Quota: limit(0.01)}},
+		"the most":                 {Container{}, workload.Batch{CPURequest: milli(1 << 62)}, grant{Shares: 262144, Quota: limit(1e6)}},
+		"none":                     {Container{}, workload.Batch{CPURequest: milli(0)}, grant{Shares: 2}},
+		"memory":                   {Container{}, workload.Batch{MemoryLimit: workload.Some[int64](gib + 1)}, grant{MemoryLimit: gib}},
+		"below the kubelet's":      {Container{Quota: limit(2), MemoryLimit: 2 * gib}, workload.Batch{CPURequest: milli(1000), MemoryLimit: workload.Some[int64](gib)}, grant{Shares: 1024, Quota: limit(1), MemoryLimit: gib}},
+		"not above the kubelet's":  {Container{Quota: limit(1), MemoryLimit: gib}, workload.Batch{CPURequest: milli(2000), MemoryLimit: workload.Some[int64](2 * gib)}, grant{Shares: 2048}},
+		"another period":           {Container{Quota: plan.CPUQuota{Quota: 15 * time.Millisecond, Period: 10 * time.Millisecond}}, workload.Batch{CPURequest: milli(1000)}, grant{Shares: 1024, Quota: limit(1)}},
+		"a container with own CPU": {Container{Own: true}, workload.Batch{CPURequest: milli(1000)}, grant{Shares: 1024}},
+		"nothing":                  {Container{}, workload.Batch{}, grant{}},
 	} {
 		test.container.Request.Batch = test.ask
-		if got := Batch(mainline2(), &test.container); got != test.want {
+		if got := grantOf(mainline2(), &test.container); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}

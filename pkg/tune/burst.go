@@ -16,7 +16,7 @@ func (t *tuner) burst() {
 	limited := true
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]
-		q := c.quota(Batch(t.node, c))
+		q := c.quota(grantOf(t.node, c))
 		if finite(q) {
 			// In the period of the pod's quota, which is the kubelet's for all.
 			podQuota += q.Quota

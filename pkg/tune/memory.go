@@ -15,7 +15,7 @@ func (t *tuner) memory() {
 	var least, low int64
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]
-		limit := c.limit(Batch(t.node, c))
+		limit := c.limit(grantOf(t.node, c))
 		m, l := t.protect(i)
 		least, low = least+m, low+l
 		t.high(i, limit)

@@ -74,7 +74,7 @@ func checkContainer(t *rapid.T, n *Node, c *Container, settings []Setting) {
 	if limit := plan.Bytes(c.MemoryLimit); limit > 0 && (high >= limit || amount[plan.Bytes](settings, plan.MemoryMax) >= limit) {
 		t.Errorf("high %d or a new limit is not below the limit %d", high, limit)
 	}
-	quota := c.quota(Batch(n, c))
+	quota := c.quota(grantOf(n, c))
 	if burst := time.Duration(amount[plan.CPUBurst](settings, plan.Burst)); burst > 0 && (!finite(quota) || burst > quota.Quota && !n.Features.BurstOverQuota) {
 		t.Errorf("burst %s of the quota %s", burst, quota)
 	}
@@ -90,7 +90,7 @@ func checkSums(t *rapid.T, n *Node, p *Pod, got Settings) {
 		least += amount[plan.Bytes](settings, plan.MemoryMin)
 		low += amount[plan.Bytes](settings, plan.MemoryLow)
 		bursts += time.Duration(amount[plan.CPUBurst](settings, plan.Burst))
-		quotas += p.Containers[i].quota(Batch(n, &p.Containers[i])).Quota
+		quotas += p.Containers[i].quota(grantOf(n, &p.Containers[i])).Quota
 	}
 	if amount[plan.Bytes](got.Pod, plan.MemoryMin) != least || amount[plan.Bytes](got.Pod, plan.MemoryLow) != low {
 		t.Errorf("the pod's min and low are not the sums %d and %d", least, low)

@@ -119,11 +119,6 @@ func Find(settings []Setting, k plan.Knob) (Setting, bool) {
 	return settings[i], true
 }
 
-// OOMScore is the container's oom_score_adj for the runtime, if it asks for one.
-func OOMScore(r *workload.Request) (score int, asked bool) {
-	return r.OOMScore.Value, r.OOMScore.Set
-}
-
 // Deferred reports whether the kubelet, with its MemoryQoS feature, may write the
 // knob: a value of somebody else's found there before Sluice's first write is
 // left alone.

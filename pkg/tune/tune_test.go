@@ -223,17 +223,6 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-func TestOOMScore(t *testing.T) {
-	t.Parallel()
-	r := workload.Request{Tuning: workload.Tuning{OOMScore: workload.Some(0)}}
-	if score, asked := OOMScore(&r); score != 0 || !asked {
-		t.Errorf("score %d (%t), want 0, asked for", score, asked)
-	}
-	if _, asked := OOMScore(&workload.Request{}); asked {
-		t.Error("a score is asked for by nobody")
-	}
-}
-
 // An LS pod of two containers that asks for everything; "nothing" is the same pod
 // asking for nothing, which most do.
 func BenchmarkFor(b *testing.B) {
