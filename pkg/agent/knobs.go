@@ -16,6 +16,9 @@ import (
 // compare returns the changes that a cgroup lacks by the kernel's own word. What
 // it had before is in the book before any of them is made.
 func (a *Agent) compare(t *tuned) []plan.Change {
+	if !a.tunes() {
+		return nil
+	}
 	var changes []plan.Change
 	_, resizing := a.resizing[t.pod]
 	for _, k := range t.knobs {
@@ -173,6 +176,12 @@ func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
 	at := place{o.Path, k}
 	if keptForIdle(a.book, o.Path, k) {
 		delete(a.leaving, at)
+		return nil
+	}
+	if !a.tunes() {
+		if _, kept := a.book.Entry(o.Path, k); kept {
+			a.leaving[at] = o
+		}
 		return nil
 	}
 	changes, _, err := back(a.Kernel, a.book, o, k)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -270,6 +271,14 @@ func TestNothingWritten(t *testing.T) {
 					h.sleep(5 * time.Second)
 					if n := h.spy.took(); n > 0 {
 						t.Errorf("%d writes", n)
+					}
+					s, err := h.agent.Status()
+					if err != nil {
+						t.Fatal(err)
+					}
+					told := slices.ContainsFunc(s.Containers, func(c status.Container) bool { return len(c.Kernel) > 0 })
+					if told != (name == "preview") {
+						t.Errorf("what would be set is told: %v", told)
 					}
 				})
 			})

@@ -34,9 +34,10 @@ type knob struct {
 func (a *Agent) tunes() bool { return a.Kernel != nil && a.writes() }
 
 // tune brings the cgroups of a pod and of its containers to what they ask for,
-// by what the kernel shows, and gives back what is asked for no more.
+// by what the kernel shows, and gives back what is asked for no more. In preview it
+// notes what it would do.
 func (a *Agent) tune(pod *workload.Pod) {
-	if !a.tunes() {
+	if a.Kernel == nil {
 		return
 	}
 	a.change(append(a.tunePod(pod), a.tuneParents()...))
@@ -331,7 +332,7 @@ func (a *Agent) knob(at place) *knob {
 
 // tuneAll does the same for every pod, after a connection has told what runs.
 func (a *Agent) tuneAll() {
-	if !a.tunes() {
+	if a.Kernel == nil {
 		return
 	}
 	seen := map[string]bool{}
