@@ -1,13 +1,10 @@
 package agent
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -158,103 +155,6 @@ func (a *Agent) tunable(c *container) tune.Container {
 		t.Request, t.Own = h.Request, !h.CPUs.IsEmpty()
 	}
 	return t
-}
-
-// prepare notes which of a new or resized container's settings go through the
-// runtime, and what it would have without them. The error tells what the container
-// requires and this node doesn't have.
-func (a *Agent) prepare(c *container) error {
-	c.carried = Carried{}
-	if c.uncontrolled {
-		return nil
-	}
-	alone := tune.Pod{QoS: c.pod.QoS(), Containers: []tune.Container{a.tunable(c)}}
-	settings := tune.For(&a.Node, &alone)
-	request := &alone.Containers[0].Request
-	c.notes = a.lackOfNode(request, settings.Notes[0])
-	if unmet := tune.Unmet(request.Required, c.notes); len(unmet) > 0 && a.writes() {
-		return errors.New(strings.Join(unmet, "; "))
-	}
-	if a.Kernel == nil {
-		return nil
-	}
-	f := &a.Node.Features
-	v2 := f.Knobs[plan.CPUs].V2 && f.Knobs[plan.Quota].V2 // runc takes a hybrid machine for v1
-	for _, s := range settings.Containers[0] {
-		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays
-			c.carried.set(s, v2 && f.Knobs[s.Knob].V2)
-		}
-	}
-	c.unadjusted = c.without()
-	return nil
-}
-
-// atCreation is what a runtime can set of a container when it makes it, and never
-// again.
-func (a *Agent) atCreation(c *container) (score workload.Optional[int], rdtGroup string) {
-	h, ok := a.ledger.Holder(c.ID)
-	if !ok || c.uncontrolled {
-		return score, ""
-	}
-	if a.usesRDT() && a.groups.classes[h.Request.RDT.Class] {
-		rdtGroup = resctrl.ClassGroup(h.Request.RDT.Class)
-	}
-	return h.Request.OOMScore, rdtGroup
-}
-
-// without is what the runtime would set were it not for Sluice, of the settings
-// that it carries.
-func (c *container) without() map[plan.Knob]plan.Value {
-	r := c.Resources
-	limit, memory := unlimited, plan.Max
-	if c.quota.Quota > 0 {
-		limit = c.quota
-	}
-	if r.MemoryLimit > 0 {
-		memory = plan.Bytes(r.MemoryLimit)
-	}
-	values := map[plan.Knob]plan.Value{}
-	for _, original := range []struct {
-		knob    plan.Knob
-		carried bool
-		value   plan.Value
-	}{
-		{plan.Weight, c.carried.Shares != 0, max(minShares, plan.Shares(r.Shares))},
-		{plan.Quota, c.carried.Quota != plan.CPUQuota{}, limit},
-		{plan.MemoryMax, c.carried.Memory != 0, memory},
-		{plan.MemoryMin, c.carried.MemoryMin != 0, plan.Bytes(0)},
-		{plan.MemoryLow, c.carried.MemoryLow != 0, plan.Bytes(0)},
-		{plan.MemoryHigh, c.carried.MemoryHigh != 0, plan.Max},
-	} {
-		if original.carried {
-			values[original.knob] = original.value
-		}
-	}
-	return values
-}
-
-// set takes a setting that a runtime can carry.
-func (r *Carried) set(s tune.Setting, v2 bool) {
-	switch v := s.Value.(type) {
-	case plan.Shares:
-		if s.Knob == plan.Weight {
-			r.Shares = v
-		}
-	case plan.CPUQuota:
-		r.Quota = v
-	case plan.Bytes:
-		switch {
-		case s.Knob == plan.MemoryMax:
-			r.Memory = v
-		case !v2: // "unified" fails the container there
-		case s.Knob == plan.MemoryMin:
-			r.MemoryMin = v
-		case s.Knob == plan.MemoryLow:
-			r.MemoryLow = v
-		case s.Knob == plan.MemoryHigh:
-			r.MemoryHigh = v
-		}
-	}
 }
 
 // want notes what a cgroup is to have, and returns the changes that it takes.
