@@ -122,7 +122,7 @@ func (b *Bed) fight(t *testing.T) {
 				t.Logf("left alone after %d repairs", round)
 				text, err := b.Sluice.Explain("kube-system/fought-over")
 				must(t, err)
-				if err := contains(text, "cpu.burst", "somebody else"); err != nil {
+				if err := contains(text, file, "somebody else"); err != nil {
 					t.Errorf("explain doesn't tell of the other writer: %v", err)
 				}
 				return
