@@ -176,3 +176,15 @@ func (h *knobNode) crash(t testingT, journal string) {
 		t.Fatal(err)
 	}
 }
+
+// TestRequired: a container that can't do without fails where it would be without.
+func TestRequired(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		err := h.create(ask{name: "web/a", milli: 1000, memory: 64, annotations: map[string]string{
+			"memory-qos.sluice.dev": "{lowPercent: 100}", "required.sluice.dev": "memory-qos",
+		}})
+		if has := h.V2 || h.Memory; has != (err == nil) || err != nil && !strings.Contains(err.Error(), "memory.low") {
+			t.Errorf("memory.low is there: %v; %v", has, err)
+		}
+	})
+}

@@ -286,18 +286,6 @@ func TestNothingWritten(t *testing.T) {
 	}
 }
 
-// TestRequired: a container that can't do without fails where it would be without.
-func TestRequired(t *testing.T) {
-	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
-		err := h.create(ask{name: "web/a", milli: 1000, memory: 64, annotations: map[string]string{
-			"memory-qos.sluice.dev": "{lowPercent: 100}", "required.sluice.dev": "memory-qos",
-		}})
-		if has := h.V2 || h.Memory; has != (err == nil) || err != nil && !strings.Contains(err.Error(), "memory.low") {
-			t.Errorf("memory.low is there: %v; %v", has, err)
-		}
-	})
-}
-
 // TestRefusedStays: what the kernel does not take back stays in the book, and is
 // given back by the next try.
 func TestRefusedStays(t *testing.T) {
