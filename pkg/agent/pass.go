@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"path"
 	"runtime/debug"
 	"time"
 
@@ -66,6 +67,9 @@ func (a *Agent) repair(c *container, suspect string) {
 		return
 	}
 	a.observe(c, knobs...)
+	if want.CPUs.IsEmpty() && a.hasAllOfPod(c) {
+		c.has.CPUs = cpuset.Set{}
+	}
 	if c.has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.has.Mems == want.Mems) && (c.has.Unlimited || !want.Unlimited) {
 		c.has = want
 		return
@@ -106,6 +110,16 @@ func (a *Agent) onPinned(c *container) bool {
 	}
 	now, err := a.on(c, pinned)
 	return err == nil && !now.IsEmpty()
+}
+
+// hasAllOfPod reports whether a container has all CPUs that its pod may use, which
+// need not be the machine's: somebody may have limited the cgroups above it.
+func (a *Agent) hasAllOfPod(c *container) bool {
+	if c.has.CPUs.IsEmpty() {
+		return true
+	}
+	pod, err := a.Kernel.Read(path.Dir(c.path), plan.CPUs)
+	return err == nil && pod == plan.Value(plan.CPUSet(c.has.CPUs))
 }
 
 // confine keeps the plugin itself off pinned CPUs: in the system set, or with the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -200,6 +201,22 @@ func TestLeaving(t *testing.T) {
 		}
 		if _, _, err := n.agent.CreateContainer(n.podOf("web"), *n.specs["web"]); !errors.Is(err, errClosed) {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A container in a cgroup that somebody has limited has all that it can have.
+func TestLimitedAboveIsNoDrift(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.pod("web", "LS", 1)
+		n.kernel.change("/kubepods/pod-web", func(g *group) { g.cpus = cpuset.MustParse("2-7") })
+		n.run("web", "LS", 1)
+		n.run("db", "LSR", 2)
+		n.expect(map[string]string{"db": "0-1", "web": "2-7"})
+		n.end("db")
+		n.sleep(10 * time.Second)
+		if got := n.status().Counters.Drift; got > 0 {
+			t.Errorf("%d changes by others are counted", got)
 		}
 	})
 }

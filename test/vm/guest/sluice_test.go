@@ -32,6 +32,7 @@ func TestSluice(t *testing.T) {
 		{"bursts are counted", func(n *node) { knobs.Bursts(n.t, b) }},
 		{"reclaim", func(n *node) { knobs.Reclaim(n.t, b) }},
 		{"pages", testPages},
+		{"partition", testPartition},
 		{"hotplug", testHotplug},
 		{"memory hotplug", testMemoryHotplug},
 		{"crashes", testCrashes},
