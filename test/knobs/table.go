@@ -42,6 +42,13 @@ func labelled(p runtime.PodSpec, key, value string) runtime.PodSpec {
 	return p
 }
 
+// sliced is the pod in a cgroup named as with the systemd driver. Without systemd
+// its containers' are not where their scopes would be: only the pod's is looked at.
+func sliced(p runtime.PodSpec) runtime.PodSpec {
+	p.Slices = true
+	return p
+}
+
 // beside is the pod with a second container "d".
 func beside(p runtime.PodSpec, r runtime.Resources) runtime.PodSpec {
 	p.Containers = append(p.Containers, runtime.ContainerSpec{Name: "d", Resources: r})
@@ -125,6 +132,7 @@ func burstRows() []row {
 		burstRow("burst of two", beside(pod("burst-two", limited(500, 1000), class, "LS", burst, "50%"), limited(200, 500)), map[string]int{"c": 50000, "d": 25000, podLevel: 75000}),
 		burstRow("burst of one of two", beside(pod("burst-one", limited(500, 1000), class, "LS", burst+"/container.d", "100%"), limited(200, 500)), map[string]int{"c": 0, "d": 50000, podLevel: 50000}),
 		burstRow("burst without a limit", pod("burst-free", limited(500, 0), class, "LS", burst, "50%"), map[string]int{"c": 0, podLevel: 0}),
+		burstRow("burst in systemd's slices", sliced(pod("burst-sliced", limited(500, 1000), class, "LS", burst, "50%")), map[string]int{podLevel: 50000}),
 		burstRow("burst off", pod("burst-off", limited(500, 1000), class, "LS", burst, "off"), map[string]int{"c": 0, podLevel: 0}),
 	}
 }

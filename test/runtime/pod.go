@@ -24,6 +24,7 @@ type PodSpec struct {
 	Annotations map[string]string
 	Labels      map[string]string
 	Handler     string // runtime handler; "" is runc, Broken fails where a container says so
+	Slices      bool   // the pod's cgroup is named as with the systemd driver
 	Containers  []ContainerSpec
 }
 
@@ -69,6 +70,9 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 		parent = filepath.Join(parent, strings.ToLower(pod.QoS.String()))
 	}
 	pod.Cgroup = filepath.Join(parent, "pod"+pod.UID)
+	if spec.Slices {
+		pod.Cgroup = filepath.Join(rt.slices(pod)...)
+	}
 	if err := rt.tree.create(pod.Cgroup); err != nil {
 		return nil, err
 	}
@@ -101,6 +105,18 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 	}
 	pod.ID = sandbox.GetPodSandboxId()
 	return pod, nil
+}
+
+// slices are the folders of a pod's cgroup with the systemd driver, each named with
+// all those above it: "kubepods.slice/kubepods-burstable.slice/...".
+func (rt *Runtime) slices(pod *Pod) []string {
+	name := strings.ReplaceAll(rt.tree.name, "-", "")
+	dirs := []string{"/" + name + ".slice"}
+	for _, part := range []string{strings.ToLower(pod.QoS.String()), "pod" + strings.ReplaceAll(pod.UID, "-", "_")} {
+		name += "-" + part
+		dirs = append(dirs, name+".slice")
+	}
+	return dirs
 }
 
 // uuid is a random UUID in the API server's spelling.
@@ -187,6 +203,9 @@ func (p *Pod) Stop() error {
 func (p *Pod) Remove() error {
 	if err := p.rt.removePod(p.ID); err != nil {
 		return err
+	}
+	if p.spec.Slices {
+		return p.rt.tree.remove(p.rt.slices(p)[0])
 	}
 	return p.rt.tree.remove(p.Cgroup)
 }
