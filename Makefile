@@ -41,7 +41,7 @@ e2e: build tools ## real containerd, real containers (root)
 	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 30m ./test/e2e
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA, in QEMU
-	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 40m ./test/vm
+	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 60m ./test/vm
 
 bench: ## benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')

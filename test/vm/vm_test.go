@@ -22,7 +22,7 @@ func TestGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "60"))
+	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "200"))
 	if err != nil {
 		t.Fatalf("CHURN: %v", err)
 	}
@@ -50,7 +50,7 @@ func TestGuest(t *testing.T) {
 
 // patience is the longest that a guest may take, unless go test's timeout is
 // shorter. Most of it is the churn.
-const patience = 35 * time.Minute
+const patience = 50 * time.Minute
 
 func run(t *testing.T, g guest) {
 	limit := patience
