@@ -30,8 +30,8 @@ type Driver struct {
 	trees []*hierarchy // all that are in use
 
 	// nil where the controller isn't mounted
-	cpuset, cpu, memory, io, netCls *hierarchy
-	unified                         *hierarchy // v2, with or without controllers
+	cpuset, cpu, cpuacct, memory, io, netCls *hierarchy
+	unified                                  *hierarchy // v2, with or without controllers
 }
 
 // Mount is a cgroup hierarchy that is mounted, or a fake of one.
@@ -99,7 +99,7 @@ func openMount(m mount) (Mount, error) {
 }
 
 func managed(controller string) bool {
-	return slices.Contains([]string{"cpuset", "cpu", "memory", "blkio", "net_cls"}, controller)
+	return slices.Contains([]string{"cpuset", "cpu", "cpuacct", "memory", "blkio", "net_cls"}, controller)
 }
 
 func closeAll(mounts []Mount) error {
@@ -134,6 +134,7 @@ func OpenTrees(host fs.FS, mounts ...Mount) (*Driver, error) {
 		} else {
 			take(&d.io, "blkio")
 			take(&d.netCls, "net_cls")
+			take(&d.cpuacct, "cpuacct")
 		}
 		if m.V2 && d.unified == nil {
 			d.unified, used = h, true

@@ -58,15 +58,15 @@ func (e *ChangeError) next() string {
 	case errors.Is(e.Kind, ErrNoDevice):
 		return "the other devices are left alone too until the setting names whole disks of this machine"
 	case errors.Is(e.Kind, ErrNotEffective):
-		return "the next pass tries again; check the sets of the cgroups above it"
+		return "a later pass tries again; check the sets of the cgroups above it"
 	}
 	if text := e.hint(); text != "" {
-		return "the old value stays until the next pass tries again; " + text
+		return "the old value stays until a later pass tries again; " + text
 	}
 	if errors.Is(e.Err, syscall.EROFS) || errors.Is(e.Err, syscall.EPERM) {
 		return "the old value stays; give this program root and a writable cgroup mount"
 	}
-	return "the old value stays until the next pass tries again"
+	return "the old value stays until a later pass tries again"
 }
 
 // hint says what a knob's refusal is likely due to.

@@ -42,7 +42,8 @@ func usualMounts(hostRoot string) []mount {
 	return []mount{
 		{point: filepath.Join(dir, "cpuset"), controllers: []string{"cpuset"}},
 		{point: filepath.Join(dir, "cpu"), controllers: []string{"cpu"}},
-		{point: filepath.Join(dir, "cpu,cpuacct"), controllers: []string{"cpu"}},
+		{point: filepath.Join(dir, "cpu,cpuacct"), controllers: []string{"cpu", "cpuacct"}},
+		{point: filepath.Join(dir, "cpuacct"), controllers: []string{"cpuacct"}},
 		{point: filepath.Join(dir, "memory"), controllers: []string{"memory"}},
 		{point: filepath.Join(dir, "blkio"), controllers: []string{"blkio"}},
 		{point: filepath.Join(dir, "net_cls"), controllers: []string{"net_cls"}},

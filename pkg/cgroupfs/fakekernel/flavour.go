@@ -110,6 +110,7 @@ func (f Flavour) files(controllers []string) map[string]file {
 	all := map[string]file{}
 	f.core(all, controllers)
 	for _, controller := range controllers {
+		f.usageFiles(all, controller)
 		switch controller {
 		case "cpuset":
 			f.cpusetFiles(all)

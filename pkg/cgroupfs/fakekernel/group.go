@@ -52,6 +52,8 @@ type group struct {
 	weight     int64
 	weights    map[string]int64
 	throttling map[string][4]uint64 // rbps, wbps, riops, wiops; 0 none
+
+	counters Counters
 }
 
 func newGroup(t *tree, parent *group) *group {

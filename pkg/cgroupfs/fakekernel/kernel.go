@@ -48,7 +48,7 @@ func New(f Flavour) *Kernel {
 	if f.V2 {
 		k.mount("unified", "cpuset", "cpu", "memory", "io")
 	} else {
-		for _, controller := range []string{"cpuset", "cpu", "memory", "blkio", "net_cls"} {
+		for _, controller := range []string{"cpuset", "cpu", "cpuacct", "memory", "blkio", "net_cls"} {
 			k.mount(controller, controller)
 		}
 	}

@@ -63,22 +63,19 @@ func (f Flavour) memoryFiles(all map[string]file) {
 		all["memory.oom.group"] = plain(func(g *group) *int64 { return &g.oomGroup }, 0, 1)
 	}
 	// A quarter of the cache is tmpfs, which is among what is anonymous on the lists.
-	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r\ntotal_inactive_file %h\ntotal_active_file %q"
+	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r\ntotal_inactive_file %h\ntotal_active_file %q\ntotal_workingset_refault_anon 0\ntotal_workingset_refault_file %f"
 	if f.V2 {
-		stat = "anon %r\nfile %c\nshmem %q\ninactive_file %h\nactive_file %q"
+		stat = "anon %r\nfile %c\nshmem %q\ninactive_file %h\nactive_file %q\nworkingset_refault_anon 0\nworkingset_refault_file %f\npgscan_direct %d"
 	}
 	all["memory.stat"] = file{root: true, show: func(g *group) string {
 		text := func(n int64) string { return strconv.FormatInt(n, 10) }
-		return strings.NewReplacer("%c", text(g.cache), "%r", text(g.usage-g.cache), "%h", text(g.cache/2), "%q", text(g.cache/4)).Replace(stat)
+		return strings.NewReplacer("%c", text(g.cache), "%r", text(g.usage-g.cache), "%h", text(g.cache/2), "%q", text(g.cache/4), "%f", text(g.counters.Refaults), "%d", text(g.counters.DirectScans)).Replace(stat)
 	}}
 	usage := file{root: !f.V2, show: shown(show1, func(g *group) *int64 { return &g.usage })}
 	limit := func(g *group) *int64 { return &g.limit }
 	if f.V2 {
 		all["memory.current"] = usage
 		all["memory.max"] = file{show: shown(show2, limit), store: store2(limit)}
-		all["memory.pressure"] = file{root: true, show: func(*group) string {
-			return "some avg10=1.50 avg60=0.70 avg300=0.10 total=12345\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=123"
-		}}
 		if f.Reclaim {
 			all["memory.reclaim"] = file{store: reclaim}
 		}

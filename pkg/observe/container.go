@@ -1,0 +1,116 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// measure brings what is known of a container up to date with what was read of it.
+func (m *Meter) measure(c *container, now *ContainerReading) {
+	if now.CPU.Mono != 0 {
+		m.cpu(c, &now.CPU)
+	}
+	if now.Throttling.Mono != 0 {
+		m.throttling(c, &now.Throttling)
+	}
+	if now.Pressure.Mono != 0 {
+		c.known.Pressure = m.stalls(&c.last.Pressure, &now.Pressure, c.known.Pressure, 0)
+	}
+	if now.RunDelay.Mono != 0 {
+		m.runDelay(c, &now.RunDelay)
+	}
+	if now.Memory.Mono != 0 {
+		m.containerMemory(c, &now.Memory)
+	}
+	if now.IO.Mono != 0 {
+		m.io(c, &now.IO)
+	}
+	if now.Cache.Mono != 0 {
+		m.cache(c, &now.Cache)
+	}
+}
+
+func (m *Meter) cpu(c *container, now *CPUCounters) {
+	last, k := &c.last.CPU, &c.known.CPU
+	t := since(last.Mono, now.Mono, shortest, longest)
+	if t.early {
+		return
+	}
+	k.At, k.Interval, k.Usage = time.Time{}, 0, 0
+	if !t.first && !t.gap && now.Usage >= last.Usage {
+		k.At, k.Interval, k.Usage = m.wall, t.over, t.milli(now.Usage-last.Usage)
+		// More than the machine has is the time between reading the clock and the
+		// counter, in which another task ran here: a reader can wait for a CPU.
+		if n := m.online(); n > 0 {
+			k.Usage = min(k.Usage, workload.MilliCPU(n)*1000)
+		}
+	}
+	*last = *now
+}
+
+func (m *Meter) throttling(c *container, now *ThrottlingCounters) {
+	last, k := &c.last.Throttling, &c.known.CPU
+	t := since(last.Mono, now.Mono, shortest, longest)
+	if t.early {
+		return
+	}
+	k.StatAt, k.Periods, k.Throttled, k.ThrottledTime = time.Time{}, 0, 0, 0
+	periods, throttled, over := now.Periods-last.Periods, now.Throttled-last.Throttled, now.Time-last.Time
+	if !t.first && !t.gap && periods >= 0 && throttled >= 0 && over >= 0 {
+		k.StatAt, k.Periods, k.Throttled, k.ThrottledTime = m.wall, periods, throttled, over
+	}
+	*last = *now
+}
+
+func (m *Meter) runDelay(c *container, now *DelayCounter) {
+	last := &c.last.RunDelay
+	t := since(last.Mono, now.Mono, 0, longestSlow)
+	if t.over == 0 {
+		return
+	}
+	c.known.RunDelay = RunDelay{}
+	if !t.first && !t.gap && now.Total >= last.Total {
+		c.known.RunDelay = RunDelay{m.wall, float64(now.Total-last.Total) / float64(t.over)}
+	}
+	*last = *now
+}
+
+func (m *Meter) containerMemory(c *container, now *ContainerMemoryCounters) {
+	last := &c.last.Memory
+	t := since(last.Mono, now.Mono, 0, longestSlow)
+	if t.over == 0 {
+		return
+	}
+	c.known.Memory = ContainerMemory{
+		At: m.wall, Current: now.Current, Anon: now.Anon,
+		WorkingSet: max(0, now.Current-now.InactiveFile), Cache: now.ActiveFile + now.InactiveFile,
+		Refaults: t.perSecond(last.Refaults, now.Refaults), Direct: t.perSecond(last.DirectScans, now.DirectScans),
+		OOMKills: now.OOMKills,
+	}
+	*last = *now
+}
+
+func (m *Meter) io(c *container, now *IOCounters) {
+	last := &c.last.IO
+	t := since(last.Mono, now.Mono, 0, longestSlow)
+	if t.over == 0 {
+		return
+	}
+	c.known.IO = ContainerIO{}
+	// A disk that went away takes its bytes along.
+	if !t.first && !t.gap && now.Read >= last.Read && now.Written >= last.Written {
+		c.known.IO = ContainerIO{m.wall, t.perSecond(last.Read, now.Read), t.perSecond(last.Written, now.Written)}
+	}
+	*last = *now
+}
+
+func (m *Meter) cache(c *container, now *CacheCounters) {
+	last := &c.last.Cache
+	t := since(last.Mono, now.Mono, 0, longestSlow)
+	if t.over == 0 {
+		return
+	}
+	c.known.Cache = Cache{m.wall, now.Occupancy, t.perSecond(last.Moved, now.Moved)}
+	*last = *now
+}

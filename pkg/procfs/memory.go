@@ -1,0 +1,159 @@
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// node is the files of a NUMA node.
+type node struct {
+	id              int
+	meminfo, vmstat file // vmstat's name is empty where it doesn't count direct reclaim
+}
+
+const nodesFolder = "sys/devices/system/node"
+
+// Memory reads /proc/meminfo and /proc/vmstat, and meminfo and vmstat of the NUMA
+// nodes that the last Discover found. Low stays as it is.
+func (f *FS) Memory(into *observe.MemoryCounters) error {
+	text, err := f.read(&f.meminfo, nil)
+	if err != nil {
+		return err
+	}
+	parseMeminfo(text, into)
+	if text, err = f.read(&f.vmstat, nil); err != nil {
+		return err
+	}
+	into.DirectScans, _ = parseDirect(text)
+	into.Nodes = into.Nodes[:0]
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		for len(into.Nodes) <= n.id {
+			into.Nodes = append(into.Nodes, observe.NUMACounters{})
+		}
+		one := &into.Nodes[n.id]
+		if text, err = f.read(&n.meminfo, nil); err != nil {
+			if errors.Is(err, ErrUnsupported) { // its memory was taken away
+				continue
+			}
+			return err
+		}
+		var m observe.MemoryCounters
+		parseMeminfo(text, &m)
+		one.Total, one.Free, one.Cache = m.Total, m.Free, m.Cache
+		if n.vmstat.name != "" {
+			if text, err = f.read(&n.vmstat, nil); err == nil {
+				one.DirectScans, _ = parseDirect(text)
+			}
+		}
+	}
+	return nil
+}
+
+// Discover looks for NUMA nodes and reads the zones' low watermarks in bytes. Both
+// change seldom, and /proc/zoneinfo has a paragraph for each CPU.
+func (f *FS) Discover() (low int64, err error) {
+	f.findDisks()
+	text, err := f.read(&f.zoneinfo, nil)
+	if err == nil {
+		low = parseZoneinfo(text) * int64(os.Getpagesize())
+	}
+	f.zoneinfo.close()
+	f.forgetNodes()
+	folder, opened := f.root.Open(nodesFolder)
+	if opened != nil {
+		return low, err // without NUMA
+	}
+	defer folder.Close()
+	names, read := folder.Readdirnames(-1)
+	for _, name := range names {
+		digits, ok := strings.CutPrefix(name, "node")
+		id, number := strconv.Atoi(digits)
+		if !ok || number != nil || id < 0 || id >= mostCPUs {
+			continue
+		}
+		n := node{id: id, meminfo: file{name: nodesFolder + "/" + name + "/meminfo"}, vmstat: file{name: nodesFolder + "/" + name + "/vmstat"}}
+		text, err := f.read(&n.vmstat, nil)
+		if _, counted := parseDirect(text); err != nil || !counted {
+			n.vmstat.close()
+			n.vmstat.name = ""
+		}
+		f.nodes = append(f.nodes, n)
+	}
+	slices.SortFunc(f.nodes, func(a, b node) int { return a.id - b.id })
+	return low, errors.Join(err, read)
+}
+
+func (f *FS) forgetNodes() {
+	for i := range f.nodes {
+		f.nodes[i].meminfo.close()
+		f.nodes[i].vmstat.close()
+	}
+	f.nodes = f.nodes[:0]
+}
+
+// parseMeminfo reads "MemFree: 123 kB", also as a node's "Node 0 MemFree: 123 kB".
+// Before Linux 3.14 there is no MemAvailable.
+func parseMeminfo(text []byte, into *observe.MemoryCounters) {
+	into.Available, into.Cache = -1, 0
+	for len(text) > 0 {
+		line, rest := cut(text)
+		text = rest
+		if after, ok := bytes.CutPrefix(line, []byte("Node ")); ok {
+			_, line = number(after)
+			line = bytes.TrimPrefix(line, []byte(" "))
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		n, _ := number(value)
+		n = min(n, math.MaxInt64/4096) * 1024
+		switch string(name) {
+		case "MemTotal":
+			into.Total = n
+		case "MemFree":
+			into.Free = n
+		case "MemAvailable":
+			into.Available = n
+		case "AnonPages":
+			into.Anon = n
+		case "Active(file)", "Inactive(file)":
+			into.Cache = min(into.Cache, math.MaxInt64-n) + n
+		}
+	}
+	if into.Available < 0 {
+		into.Available = min(into.Free, math.MaxInt64-into.Cache) + into.Cache
+	}
+}
+
+// parseDirect is vmstat's count of pages that tasks scanned for reclaim themselves,
+// and whether there is one. Before Linux 4.8 there was one for each zone.
+func parseDirect(text []byte) (scans int64, counted bool) {
+	for len(text) > 0 {
+		line, rest := cut(text)
+		text = rest
+		if name, value, ok := bytes.Cut(line, []byte(" ")); ok && bytes.HasPrefix(name, []byte("pgscan_direct")) && string(name) != "pgscan_direct_throttle" {
+			n, _ := number(value)
+			scans, counted = min(scans, math.MaxInt64-n)+n, true
+		}
+	}
+	return scans, counted
+}
+
+// parseZoneinfo adds up the zones' low watermarks, in pages.
+func parseZoneinfo(text []byte) (low int64) {
+	for len(text) > 0 {
+		line, rest := cut(text)
+		text = rest
+		if after, ok := bytes.CutPrefix(bytes.TrimLeft(line, " "), []byte("low ")); ok {
+			n, _ := number(after)
+			low = min(low+n, math.MaxInt64>>20)
+		}
+	}
+	return low
+}

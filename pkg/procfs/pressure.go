@@ -1,0 +1,29 @@
+package procfs
+
+import (
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// Pressure reads /proc/pressure (Linux 4.20). Some distributions switch it on by
+// psi=1 at boot alone.
+func (f *FS) Pressure(into *observe.PressureTotals) error {
+	for _, one := range [...]struct {
+		*file
+		some, full *observe.Stall
+	}{
+		{&f.cpu, &into.CPU, nil},
+		{&f.memory, &into.Memory, &into.MemoryFull},
+		{&f.io, &into.IO, &into.IOFull},
+	} {
+		text, err := f.read(one.file, nil)
+		if err != nil {
+			return err
+		}
+		some, full, _ := observe.ParsePressure(text)
+		*one.some = some
+		if one.full != nil {
+			*one.full = full
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package procfs
+
+import (
+	"bytes"
+	"math"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// tick is the unit of /proc/stat: USER_HZ is 100 wherever Linux runs containers.
+const tick = 10 * time.Millisecond
+
+// mostCPUs bounds what a broken file can ask for; the kernel's own most is 8192.
+const mostCPUs = 1 << 14
+
+// CPUTimes reads /proc/stat into the memory of an earlier reading. What follows the
+// CPUs there, a number for each interrupt, is not even copied.
+func (f *FS) CPUTimes(into []observe.CPUTime) ([]observe.CPUTime, error) {
+	text, err := f.read(&f.stat, []byte("\nintr "))
+	if err != nil {
+		return into, err
+	}
+	return parseStat(text, into), nil
+}
+
+// parseStat reads the lines "cpu7 user nice system idle iowait irq softirq steal guest
+// guest_nice", in ticks. Guests are in user and nice (account_guest_time). A CPU that
+// is offline has no line.
+func parseStat(text []byte, into []observe.CPUTime) []observe.CPUTime {
+	into = into[:0]
+	for len(text) > 0 {
+		line, rest := cut(text)
+		text = rest
+		if !bytes.HasPrefix(line, []byte("cpu")) {
+			break
+		}
+		line = line[len("cpu"):]
+		id, fields := number(line)
+		if len(line) == 0 || line[0] == ' ' || len(fields) == len(line) || id >= mostCPUs {
+			continue // the sum
+		}
+		for int64(len(into)) <= id {
+			into = append(into, observe.CPUTime{})
+		}
+		var ticks [8]time.Duration
+		for i := range ticks {
+			var n int64
+			n, fields = number(fields)
+			ticks[i] = time.Duration(min(n, math.MaxInt64/int64(tick)/8)) * tick
+		}
+		into[id] = observe.CPUTime{
+			Online: true,
+			Busy:   ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6],
+			Idle:   ticks[3], IOWait: ticks[4], Steal: ticks[7],
+		}
+	}
+	return into
+}

@@ -1,0 +1,53 @@
+package procfs
+
+import (
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// RunDelay is how long a thread was ready to run and did not, since its start: the
+// second number of /proc/<thread>/schedstat, which counts that thread alone (also
+// with schedstats off). ErrUnsupported where it has ended, or without
+// CONFIG_SCHED_INFO.
+func (f *FS) RunDelay(thread int) (time.Duration, error) {
+	var memory [32]byte
+	name := append(strconv.AppendInt(memory[:0], int64(thread), 10), "/schedstat\x00"...)
+	fd, err := f.openat(name)
+	if err != nil {
+		return 0, kind(err)
+	}
+	n, err := unix.Pread(fd, f.text[:256], 0)
+	unix.Close(fd) //nolint:errcheck // it was only read
+	if err != nil {
+		return 0, kind(err)
+	}
+	return parseSchedstat(f.text[:n]), nil
+}
+
+// openat is unix.Openat below /proc for a name that ends with 0. That one copies its
+// string twice, for each of thousands of threads.
+func (f *FS) openat(name []byte) (int, error) {
+	for {
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, f.proc.Fd(), uintptr(unsafe.Pointer(&name[0])), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0, 0, 0)
+		switch errno {
+		case 0:
+			return int(fd), nil
+		case unix.EINTR:
+		case unix.ESRCH:
+			return 0, unix.ENOENT
+		default:
+			return 0, errno
+		}
+	}
+}
+
+// parseSchedstat reads "running waiting slices", in ns (Documentation/scheduler/
+// sched-stats.rst).
+func parseSchedstat(text []byte) time.Duration {
+	_, rest := number(text)
+	waiting, _ := number(rest)
+	return time.Duration(waiting)
+}
