@@ -61,13 +61,16 @@ func (h *Host) Watch(group, container string) error {
 	return h.refused(group, "watching container "+container, err)
 }
 
-// Usage reads a watched container's counters, by cache id. Bandwidth is the
+// Usage reads a watched container's counters, by cache id; others have none. Bandwidth is the
 // difference of two readings; one that fell was a counter that began anew.
 func (h *Host) Usage(container string) ([]Usage, error) {
 	if h.monitors == nil {
 		return nil, nil
 	}
 	readings, err := h.monitors.ReadCounters(watchPrefix + container)
+	if errors.Is(err, monitor.ErrNotTracked) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading what container %s uses: %w", container, err)
 	}

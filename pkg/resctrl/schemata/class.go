@@ -17,9 +17,18 @@ const All = -1
 
 // Class is a class of service: what its containers share.
 type Class struct {
-	Name     string
-	L2, L3   map[int]Cache     // by cache id, or All; a cache of neither is theirs in full
-	MB, SMBA map[int]Bandwidth // memory bandwidth by cache id, or All; SMBA is AMD's, to slow (CXL) memory
+	Name      string
+	Partition Partition         // what the shares below are parts of, but for SMBA
+	L2, L3    map[int]Cache     // by cache id, or All; a cache of neither is theirs in full
+	MB, SMBA  map[int]Bandwidth // memory bandwidth by cache id, or All; SMBA is AMD's, to slow (CXL) memory
+}
+
+// Partition is what several classes divide among them and never leave. The zero
+// value is the whole machine.
+type Partition struct {
+	Name   string
+	L2, L3 map[int]Cache     // ways in a row, by cache id, or All
+	MB     map[int]Bandwidth // the most that each of its classes can have
 }
 
 // Cache is a share of a cache.
@@ -43,6 +52,21 @@ func (r Range) String() string {
 		return "0-100%"
 	}
 	return fmt.Sprintf("%d-%d%%", r.From, r.To)
+}
+
+// Overlaps reports whether two parts of a cache may have a way in common. Of a mask
+// and a percentage only the machine could tell, so they do.
+func (r Range) Overlaps(other Range) bool {
+	all := Range{}
+	switch {
+	case r == all || other == all:
+		return true
+	case r.Mask != 0 && other.Mask != 0:
+		return r.Mask&other.Mask != 0
+	case r.Mask != 0 || other.Mask != 0:
+		return true
+	}
+	return max(r.From, other.From) < min(r.To, other.To)
 }
 
 // ParseRange reads "0-30%", "30%" (the lowest 30 percent) or a mask "0x7f".
@@ -78,6 +102,20 @@ type Bandwidth struct {
 
 // Unlimited reports whether it limits nothing.
 func (b Bandwidth) Unlimited() bool { return b == Bandwidth{} || b.Percent >= 100 }
+
+// of is a limit in a partition that has b: its percentage is one of b's. An amount
+// stays as it is.
+func (b Bandwidth) of(limit Bandwidth) Bandwidth {
+	switch {
+	case b.Unlimited() || limit.MBps != 0 || limit.Percent < 0:
+		return limit
+	case limit.Unlimited():
+		return b
+	case b.MBps != 0:
+		return Bandwidth{MBps: int(ceilDiv(uint64(b.MBps)*uint64(limit.Percent), 100))}
+	}
+	return Bandwidth{Percent: (b.Percent*limit.Percent + 99) / 100}
+}
 
 func (b Bandwidth) String() string {
 	switch {

@@ -3,26 +3,32 @@ package schemata
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math/bits"
+	"slices"
 )
 
 // Resolve computes what a class' group gets on this machine: each resource that the
 // class gives, for each cache. The error joins what can't be had; the rest is
-// returned beside it. MaxMBps is the machine's memory bandwidth for one cache
+// returned beside it; of what can't be had in a partition, all that the partition
+// has. MaxMBps is the machine's memory bandwidth for one cache
 // id, which no kernel tells: 0 unknown.
 func (info *Info) Resolve(c *Class, maxMBps int) (Schemata, error) {
 	s := Schemata{}
 	var errs []error
 	fail := func(kind string, err error) {
 		if err != nil {
-			errs = append(errs, fmt.Errorf("RDT class %s, %s: %w", c.Name, kind, err))
+			name := c.Name
+			if c.Partition.Name != "" {
+				name += " of partition " + c.Partition.Name
+			}
+			errs = append(errs, fmt.Errorf("RDT class %s, %s: %w", name, kind, err))
 		}
 	}
-	fail("L2", info.caches(s, c.L2, L2, L2Code, L2Data))
-	fail("L3", info.caches(s, c.L3, L3, L3Code, L3Data))
-	fail("MB", info.bandwidths(s, c.MB, MB, maxMBps))
-	fail("SMBA", info.bandwidths(s, c.SMBA, SMBA, maxMBps))
+	p := &c.Partition
+	fail("L2", info.caches(s, c.L2, p.L2, L2, L2Code, L2Data))
+	fail("L3", info.caches(s, c.L3, p.L3, L3, L3Code, L3Data))
+	fail("MB", info.bandwidths(s, c.MB, p.MB, MB, maxMBps))
+	fail("SMBA", info.bandwidths(s, c.SMBA, nil, SMBA, maxMBps))
 	return s, errors.Join(errs...)
 }
 
@@ -48,8 +54,8 @@ func fill(ids []int, v uint64) map[int]uint64 {
 
 var errNoControl = errors.New("this machine, or the options of its resctrl mount, don't have it; the class goes without")
 
-func (info *Info) caches(s Schemata, want map[int]Cache, unified, code, data Resource) error {
-	if len(want) == 0 {
+func (info *Info) caches(s Schemata, want, within map[int]Cache, unified, code, data Resource) error {
+	if len(want)+len(within) == 0 {
 		return nil
 	}
 	_, cdp := info.Caches[code]
@@ -72,56 +78,81 @@ func (info *Info) caches(s Schemata, want map[int]Cache, unified, code, data Res
 		}
 		return share.Data, nil
 	}
+	var small error
 	for _, r := range resources {
-		err := each(s, r, info.Caches[r].IDs, want, func(share Cache) (uint64, error) {
+		cache := info.Caches[r]
+		err := each(s, r, cache.IDs, want, within, func(share, partition Cache) (uint64, error) {
+			whole, err := pick(partition, r)
+			if err != nil {
+				return 0, err
+			}
 			part, err := pick(share, r)
 			if err != nil {
 				return 0, err
 			}
-			return info.Caches[r].MaskOf(part)
+			ways, err := cache.partition(whole)
+			if err != nil {
+				return 0, err
+			}
+			if !cache.holds(whole) {
+				small = fmt.Errorf("its partition's %s is less than the %d ways that this processor needs; it has %#x, which may be another's: give it more", whole, cache.least(), ways)
+			}
+			return cache.maskIn(ways, part)
 		})
 		if err != nil {
 			delete(s, code)
+			if len(want) > 0 && len(within) > 0 && info.caches(s, nil, within, unified, code, data) == nil {
+				err = fmt.Errorf("%w; it has all of its partition", err)
+			}
 			return err
 		}
 	}
-	return nil
+	return small
 }
 
-func (info *Info) bandwidths(s Schemata, want map[int]Bandwidth, r Resource, maxMBps int) error {
-	if len(want) == 0 {
+func (info *Info) bandwidths(s Schemata, want, within map[int]Bandwidth, r Resource, maxMBps int) error {
+	if len(want)+len(within) == 0 {
 		return nil
 	}
 	b, ok := info.Bandwidths[r]
 	if !ok {
 		return errNoControl
 	}
-	return each(s, r, b.IDs, want, func(limit Bandwidth) (uint64, error) { return b.Value(limit, maxMBps) })
+	err := each(s, r, b.IDs, want, within, func(limit, most Bandwidth) (uint64, error) { return b.valueIn(most, limit, maxMBps) })
+	if err != nil && len(want) > 0 && len(within) > 0 && info.bandwidths(s, nil, within, r, maxMBps) == nil {
+		err = fmt.Errorf("%w; it has all of its partition", err)
+	}
+	return err
 }
 
-// each computes the values of a resource, or none of them. A cache that neither is
-// named nor falls under All has all.
-func each[T any](s Schemata, r Resource, ids []int, want map[int]T, value func(T) (uint64, error)) error {
-	named := maps.Clone(want)
+// each computes the values of a resource, or none of them, from what a class has
+// and its partition. A cache that neither is named nor falls under All has all.
+func each[T any](s Schemata, r Resource, ids []int, want, within map[int]T, value func(share, partition T) (uint64, error)) error {
 	values := map[int]uint64{}
 	for _, id := range ids {
-		w, ok := want[id]
-		if !ok {
-			w = want[All]
-		}
-		delete(named, id)
-		v, err := value(w)
+		v, err := value(at(want, id), at(within, id))
 		if err != nil {
 			return err
 		}
 		values[id] = v
 	}
-	delete(named, All)
-	for id := range named {
-		return fmt.Errorf("there is no cache with id %d here, only %v", id, ids)
+	for _, shares := range []map[int]T{want, within} {
+		for id := range shares {
+			if id != All && !slices.Contains(ids, id) {
+				return fmt.Errorf("there is no cache with id %d here, only %v", id, ids)
+			}
+		}
 	}
 	s[r] = values
 	return nil
+}
+
+// at is the share of one cache.
+func at[T any](shares map[int]T, id int) T {
+	if share, ok := shares[id]; ok {
+		return share
+	}
+	return shares[All]
 }
 
 // MaskOf is the ways of a part of the cache. Percentages become the mask
@@ -137,14 +168,56 @@ func (c CacheInfo) MaskOf(r Range) (uint64, error) {
 	if r.From < 0 || r.From >= r.To || r.To > 100 {
 		return 0, fmt.Errorf("%d-%d%% is no part of a cache", r.From, r.To)
 	}
-	ways := bits.Len64(c.Mask)
-	ceil := func(percent int) int { return (ways*percent + 99) / 100 }
-	from, to := ceil(r.From), ceil(r.To)
-	if least := max(1, c.MinBits); to-from < least {
-		to = min(ways, from+least)
+	from, to := c.ways(r)
+	if least := c.least(); to-from < least {
+		to = min(bits.Len64(c.Mask), from+least)
 		from = to - least
 	}
 	return 1<<to - 1<<from, nil
+}
+
+// ways is where a percentage of the ways begins and ends.
+func (c CacheInfo) ways(r Range) (from, to int) {
+	ways := bits.Len64(c.Mask)
+	ceil := func(percent int) int { return (ways*percent + 99) / 100 }
+	return ceil(r.From), ceil(r.To)
+}
+
+// least is how many ways a group must have.
+func (c CacheInfo) least() int { return max(1, c.MinBits) }
+
+// partition is the ways of a partition, which are in a row on any processor, as a
+// part of them is again.
+func (c CacheInfo) partition(r Range) (uint64, error) {
+	if mask := r.Mask >> bits.TrailingZeros64(r.Mask); mask&(mask+1) != 0 {
+		return 0, fmt.Errorf("its partition's mask %#x has a gap: give ways in a row", r.Mask)
+	}
+	mask, err := c.MaskOf(r)
+	if err != nil {
+		return 0, fmt.Errorf("its partition: %w", err)
+	}
+	return mask, nil
+}
+
+// holds reports whether a part need not be widened, so that parts which don't
+// overlap have no way in common.
+func (c CacheInfo) holds(r Range) bool {
+	from, to := c.ways(r)
+	return r.To == 0 || to-from >= c.least()
+}
+
+// maskIn is MaskOf for a class in a partition that has these ways: percentages are of
+// them, a mask is the cache's.
+func (c CacheInfo) maskIn(partition uint64, r Range) (uint64, error) {
+	if r.Mask != 0 {
+		if r.Mask&^partition != 0 {
+			return 0, fmt.Errorf("mask %#x has ways that its partition hasn't: these are %#x", r.Mask, partition)
+		}
+		return c.MaskOf(r)
+	}
+	low := bits.TrailingZeros64(partition)
+	mask, err := CacheInfo{Mask: partition >> low, MinBits: c.MinBits}.MaskOf(r)
+	return mask << low, err
 }
 
 // check applies the kernel's rules (cbm_validate, fs/resctrl/ctrlmondata.c).
@@ -160,6 +233,16 @@ func (c CacheInfo) check(mask uint64) error {
 		return fmt.Errorf("mask %#x has too few ways in a row: this processor needs %d", mask, c.MinBits)
 	}
 	return nil
+}
+
+// valueIn is Value for a class in a partition, which it never exceeds.
+func (b BandwidthInfo) valueIn(partition, limit Bandwidth, maxMBps int) (uint64, error) {
+	v, err := b.Value(partition.of(limit), maxMBps)
+	if err != nil || limit.MBps == 0 || partition.Unlimited() {
+		return v, err
+	}
+	most, err := b.Value(partition, maxMBps)
+	return min(v, most), err
 }
 
 // Value is a limit in this machine's unit, rounded up as the kernel does (bw_validate,
