@@ -1,0 +1,205 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const (
+	// isolatedThreshold is in percent, where batch yields at once: priority does the
+	// work there, and a quota that leaves much idle takes from batch for nothing.
+	isolatedThreshold = 97
+	sharingThreshold  = 65
+	leastBudget       = 200             // milli-CPU: 20 ms of quota in 100 ms
+	leftOut           = 100             // a change of less than 1/leftOut of the node isn't made
+	settleTime        = 2 * time.Second // for which there must be room before batch gets it
+)
+
+// Batch decides how much CPU batch work may use on CPUs that it shares with the
+// online pools (overlap mode):
+//
+//	budget = room × threshold − usage of all that isn't batch
+//
+// where room is the node without pinned CPUs, and the system counts for no less than
+// what is reserved for it. It falls at once, and rises a step at a time to what has
+// been free for settleTime: online work that comes and goes squeezes batch once.
+type Batch struct {
+	cfg     BatchConfig
+	limited bool
+	now     workload.MilliCPU // where limited
+	used    window            // by all but batch
+	stale   time.Duration     // age from which a measurement says nothing
+	began   time.Time
+	last    time.Time // the step before
+	seen    bool      // the node's usage, ever
+	lost    bool      // and not now
+}
+
+// Budget is what batch work may use together.
+type Budget struct {
+	Hold      bool              // nothing was measured yet: what is there stays
+	Unlimited bool              // all shared CPUs
+	Amount    workload.MilliCPU // all of them where unlimited
+	CPUs      int               // that hold Amount, in whole cores, for a cpuset
+}
+
+// NewBatch makes the budget's controller. Its first budget stands at once, however
+// much it is above what batch had. Interval is the longest from one measurement to
+// the next.
+func NewBatch(cfg BatchConfig, interval time.Duration) *Batch {
+	return &Batch{cfg: cfg, used: newWindow(settleTime), stale: staleIntervals * interval}
+}
+
+// Step decides from the view.
+func (b *Batch) Step(v *View) (Budget, []Decision) {
+	if gone := v.Now.Sub(b.last); b.last.IsZero() {
+		b.began = v.Now
+	} else if gone < 0 || gone > b.stale {
+		b.used.reset()
+	}
+	b.last = v.Now
+	known := recent(v.Now, v.Node.CPU.At, b.stale)
+	if b.seen = b.seen || known; !b.seen && v.Now.Sub(b.began) <= b.stale {
+		return Budget{Hold: true}, nil
+	}
+	use := b.measure(v, known)
+	b.used.add(v.Now, use.others)
+
+	had, wasLimited, wasLost := b.now, b.limited, b.lost
+	mayGrow := known && b.used.full(v.Now)
+	b.set(v, b.wants(v, use.others), b.wants(v, b.used.max()), mayGrow)
+	b.lost = !known
+	if b.now == had && b.limited == wasLimited && b.lost == wasLost {
+		return b.budget(v), nil
+	}
+	return b.budget(v), b.tell(v, &use, had, wasLimited)
+}
+
+// batchUse is who uses the node.
+type batchUse struct {
+	node, batch, pinned workload.MilliCPU
+	online              workload.MilliCPU // all other containers; their requests where they aren't known
+	others              workload.MilliCPU // all but batch and pins, with the system
+}
+
+func (b *Batch) measure(v *View, known bool) batchUse {
+	use := batchUse{node: v.Node.CPU.Usage}
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		switch seen := known && recent(v.Now, c.CPU.At, max(b.stale, staleIntervals*c.CPU.Interval)); {
+		case c.Class == workload.BE:
+			if seen {
+				use.batch += c.CPU.Usage
+			}
+		case c.Class.Pinned() && c.Pool < 0: // on CPUs of its own
+			if seen {
+				use.pinned += c.CPU.Usage
+			}
+		case seen:
+			use.online += c.CPU.Usage
+		default:
+			use.online += max(c.Request, c.CPU.Usage)
+		}
+	}
+	use.others = use.online + workload.MilliCPU(b.cfg.Reserved)
+	if known && recent(v.Now, v.BatchUse.At, b.stale) {
+		use.batch = v.BatchUse.Usage
+	}
+	if known { // online + max(system, reserved), by the node's own figure, which is the newest
+		use.others = max(use.others, use.node-use.batch-use.pinned)
+	}
+	return use
+}
+
+// wants is the budget beside that much use.
+func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
+	budget := perCent(b.room(v), b.threshold(v)) - others
+	if v.Batch.Squeeze {
+		budget = perCent(budget, v.Batch.Percent)
+	}
+	return min(max(budget, b.floor(v)), v.Shared)
+}
+
+func (b *Batch) floor(v *View) workload.MilliCPU {
+	return min(max(perCent(v.Capacity, b.cfg.FloorPercent), leastBudget), v.Shared)
+}
+
+// room is the node without pinned CPUs.
+func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocatable - v.Shared) }
+
+func (b *Batch) threshold(v *View) int {
+	switch {
+	case b.cfg.ThresholdPercent > 0:
+		return b.cfg.ThresholdPercent
+	case v.Isolated:
+		return isolatedThreshold
+	}
+	return sharingThreshold
+}
+
+// set moves the budget down to low, or toward high, which is no more than low.
+func (b *Batch) set(v *View, low, high workload.MilliCPU, mayGrow bool) {
+	small := func(change workload.MilliCPU) bool { return change*leftOut < v.Capacity }
+	switch {
+	case !b.limited:
+		b.now, b.limited = low, low < v.Shared
+	case low < b.now && (!small(b.now-low) || v.Batch.Squeeze || b.now > v.Shared):
+		b.now = low
+	case mayGrow && high > b.now && (!small(high-b.now) || high == v.Shared):
+		b.now = min(high, b.now+perCent(v.Capacity, b.cfg.GrowPercent))
+		b.limited = b.now < v.Shared
+	}
+}
+
+func (b *Batch) budget(v *View) Budget {
+	shared := int(v.Shared / 1000)
+	if !b.limited {
+		return Budget{Unlimited: true, Amount: v.Shared, CPUs: shared}
+	}
+	n := roundUp(max(ceil(b.now), b.cfg.FloorCPUs), max(v.ThreadsPerCore, 1))
+	return Budget{Amount: b.now, CPUs: min(n, shared)}
+}
+
+func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited bool) []Decision {
+	text := func(limited bool, amount workload.MilliCPU) string {
+		if !limited {
+			return "unlimited"
+		}
+		return cpus(amount) + " CPUs"
+	}
+	d := Decision{Controller: "batch", Object: "node", From: text(wasLimited, had), To: text(b.limited, b.now)}
+	if had = min(had, v.Shared); !wasLimited {
+		had = v.Shared
+	}
+	now := b.now
+	if !b.limited {
+		now = v.Shared
+	}
+	switch {
+	case now < had:
+		d.Action = "squeeze"
+	case now > had || b.limited != wasLimited:
+		d.Action = "grow"
+	case b.lost:
+		d.Action = "stale"
+	default:
+		d.Action = "fresh"
+	}
+	d.Why = fmt.Sprintf("online work and the system use %s CPUs of %s, and all together may use %d%%", cpus(use.others), cpus(b.room(v)), b.threshold(v))
+	switch {
+	case v.Batch.Squeeze:
+		d.Why = fmt.Sprintf("%s; batch has %d%% of what it would have, or its floor", v.Batch.Why, v.Batch.Percent)
+	case b.lost:
+		d.Why = fmt.Sprintf("the node's usage is not known: online work counts with its requests, %s CPUs of %s", cpus(use.others), cpus(b.room(v)))
+	case b.now == b.floor(v):
+		d.Why += "; this is its floor"
+	}
+	d.Facts = []Fact{
+		cpuFact("capacity_cpus", v.Capacity), cpuFact("room_cpus", b.room(v)), {"threshold_percent", float64(b.threshold(v))},
+		cpuFact("others_cpus", use.others), cpuFact("online_cpus", use.online), cpuFact("pinned_cpus", use.pinned), cpuFact("batch_cpus", use.batch),
+		cpuFact("node_cpus", use.node), cpuFact("floor_cpus", b.floor(v)),
+	}
+	return []Decision{d}
+}

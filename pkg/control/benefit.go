@@ -1,0 +1,154 @@
+package control
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Given is what the other controllers did for batch work, and to it, since the step
+// before.
+type Given struct {
+	CPU      workload.MilliCPU // that batch work may use now: its budget, or its pool
+	Squeezes int               // times that it was lowered
+	Kills    int               // pods evicted
+}
+
+// Benefit counts what batch work got from the node, and what it did for the node's
+// utilization.
+type Benefit struct {
+	interval time.Duration
+	watch    stopwatch
+	counts   BenefitCounts
+}
+
+// BenefitCounts is what to keep over a restart; it marshals to JSON.
+type BenefitCounts struct {
+	CPUHours float64         `json:"cpuHours"` // that BE used, since the first step
+	GiBHours float64         `json:"gibHours"` // of its working sets
+	Hours    [24]BenefitHour `json:"hours"`    // by hour since the epoch, modulo 24
+}
+
+// BenefitHour is one hour. Means come with the seconds for which they are known.
+type BenefitHour struct {
+	Hour        int64   `json:"hour"` // since the epoch
+	CPUHours    float64 `json:"cpuHours"`
+	GiBHours    float64 `json:"gibHours"`
+	Utilization float64 `json:"utilization"` // 0..1 of the node's CPUs
+	Seconds     float64 `json:"seconds"`
+	Granted     float64 `json:"granted"` // of the CPUs that BE requested, 0..1
+	Asked       float64 `json:"asked"`   // seconds in which it requested some
+	Squeezes    int     `json:"squeezes"`
+	Kills       int     `json:"kills"`
+}
+
+// BenefitReport is what the last 24 hours were.
+type BenefitReport struct {
+	CPUHours     float64 `json:"cpuHours"` // since the first step
+	GiBHours     float64 `json:"gibHours"`
+	Day          Day     `json:"day"`
+	ByHour       []Hour  `json:"byHour"`       // the oldest first; hours of which nothing is known are left out
+	Satisfaction float64 `json:"satisfaction"` // granted of requested, 0..1, over the day; 1 where nothing was requested
+}
+
+// Day is the last 24 hours together.
+type Day struct {
+	CPUHours    float64 `json:"cpuHours"`
+	GiBHours    float64 `json:"gibHours"`
+	Utilization float64 `json:"utilization"` // 0..1, of the time that is known
+	KnownHours  float64 `json:"knownHours"`
+	Squeezes    int     `json:"squeezes"`
+	Kills       int     `json:"kills"`
+}
+
+// Hour is one hour's utilization.
+type Hour struct {
+	From        time.Time `json:"from"`
+	Utilization float64   `json:"utilization"`
+}
+
+// NewBenefit counts on from what was kept, or from the zero value; stepped each
+// interval.
+func NewBenefit(interval time.Duration, kept BenefitCounts) *Benefit {
+	return &Benefit{interval: interval, counts: kept}
+}
+
+// Counts is what to keep over a restart.
+func (b *Benefit) Counts() BenefitCounts { return b.counts }
+
+// Step counts the time since the step before.
+func (b *Benefit) Step(v *View, given Given) {
+	passed := b.watch.lap(v.Now, b.interval)
+	hour := hourOf(v.Now)
+	h := &b.counts.Hours[hourIndex(hour)]
+	if h.Hour != hour {
+		*h = BenefitHour{Hour: hour}
+	}
+	h.Squeezes += given.Squeezes
+	h.Kills += given.Kills
+	if passed == 0 {
+		return
+	}
+	if all := capacityOf(v); all > 0 && known(v.Now, v.Node.CPU.At, b.interval) {
+		enterMean(&h.Utilization, &h.Seconds, float64(v.Node.CPU.Usage)/float64(all), passed.Seconds())
+	}
+	var requested workload.MilliCPU
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if c.Class != workload.BE {
+			continue
+		}
+		requested += c.Request
+		if uses(v, c, b.interval) {
+			used := float64(c.CPU.Usage) / 1000 * passed.Hours()
+			h.CPUHours += used
+			b.counts.CPUHours += used
+		}
+		if m := &c.Container.Memory; known(v.Now, m.At, max(b.interval, c.CPU.Interval)) {
+			used := float64(m.WorkingSet) / (1 << 30) * passed.Hours()
+			h.GiBHours += used
+			b.counts.GiBHours += used
+		}
+	}
+	if requested > 0 {
+		enterMean(&h.Granted, &h.Asked, min(1, float64(given.CPU)/float64(requested)), passed.Seconds())
+	}
+}
+
+func enterMean(mean, seconds *float64, now, passed float64) {
+	*seconds += passed
+	*mean += (now - *mean) * passed / *seconds
+}
+
+// Report tells of the 24 hours until now. The hour that began 24 hours ago is left
+// out: its place is this hour's.
+func (b *Benefit) Report(now time.Time) BenefitReport {
+	r := BenefitReport{CPUHours: b.counts.CPUHours, GiBHours: b.counts.GiBHours, Satisfaction: 1}
+	var seconds, granted, asked float64
+	this := hourOf(now)
+	for hour := this - 23; hour <= this; hour++ {
+		h := &b.counts.Hours[hourIndex(hour)]
+		if h.Hour != hour {
+			continue
+		}
+		r.Day.CPUHours += h.CPUHours
+		r.Day.GiBHours += h.GiBHours
+		r.Day.Squeezes += h.Squeezes
+		r.Day.Kills += h.Kills
+		r.Day.Utilization += h.Utilization * h.Seconds
+		seconds += h.Seconds
+		granted += h.Granted * h.Asked
+		asked += h.Asked
+		if h.Seconds > 0 {
+			r.ByHour = append(r.ByHour, Hour{time.Unix(hour*3600, 0).UTC(), h.Utilization})
+		}
+	}
+	if seconds > 0 {
+		r.Day.Utilization /= seconds
+	}
+	r.Day.KnownHours = seconds / 3600
+	if asked > 0 {
+		r.Satisfaction = granted / asked
+	}
+	return r
+}

@@ -1,0 +1,168 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// The steps of a raised quota, and when a container's bucket fills (Koordinator's
+// koordlet/qosmanager/plugins/cpuburst).
+const (
+	raisePercent = 120
+	lowerPercent = 80
+	savePercent  = 60 // usage of the limit below which the bucket fills
+)
+
+// Burst raises the quotas of throttled LS containers while the CPUs that LS shares are
+// idle, and brings them back. A static burst (cpu-burst: 100%) stays what it is, a
+// share of the limit: it saves for a moment what was left over, and only where that is
+// not enough there is throttling to answer.
+type Burst struct {
+	cfg      BurstConfig
+	interval time.Duration
+
+	watch  stopwatch
+	share  sharePool
+	states kept[burstState]
+	quotas []Quota
+	advice []Advice
+}
+
+type burstState struct {
+	quota  workload.MilliCPU // 0 is the limit
+	why    string
+	statAt time.Time     // of the look before
+	calm   time.Duration // without throttling
+
+	// bucket holds seconds × percent of the limit. full says that it began.
+	bucket float64
+	full   bool
+
+	busy busyMean
+}
+
+// NewBurst is the automatic burst, stepped each interval.
+func NewBurst(cfg BurstConfig, interval time.Duration) *Burst {
+	return &Burst{cfg: cfg, interval: interval, share: newSharePool(interval)}
+}
+
+// Check finds what is out of range.
+func (c *BurstConfig) Check() []Problem {
+	p := checkPercent(nil, "maxPercent", c.MaxPercent, 100, 10000)
+	p = checkPercent(p, "overloadPercent", c.OverloadPercent, 1, 100)
+	p = checkPercent(p, "coolingPercent", c.CoolingPercent, 1, max(1, c.OverloadPercent))
+	return checkTime(p, "calmAfter", c.CalmAfter, time.Second, 24*time.Hour)
+}
+
+// Advice lists the containers that burst can't help. It is lent until the next step.
+func (b *Burst) Advice() []Advice { return b.advice }
+
+// Step answers with the quotas above limits. The list is lent until the next step.
+func (b *Burst) Step(v *View) ([]Quota, []Decision) {
+	passed := b.watch.lap(v.Now, b.interval)
+	load, loadKnown := b.share.step(v, b.interval)
+	b.states.begin()
+	b.quotas, b.advice = b.quotas[:0], b.advice[:0]
+	var decisions []Decision
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		most := b.most(c)
+		if most == 0 {
+			continue
+		}
+		s := b.states.at(c.ID)
+		before := max(s.quota, c.Limit)
+		want, why := b.next(v, c, s, most, load, loadKnown, passed)
+		if want != before {
+			action := "raise"
+			if want < before {
+				action = "lower"
+			}
+			s.why = why
+			decisions = append(decisions, Decision{
+				Controller: "burst", Object: c.Ref, Action: action, From: inCPUs(before) + " CPUs", To: inCPUs(want) + " CPUs", Why: why,
+				Facts: []Fact{{"limit_cpus", float64(c.Limit) / 1000}, {"share_pool_load", load}, {"throttled_periods", float64(c.CPU.Throttled)}},
+			})
+		}
+		s.quota = 0
+		if want > c.Limit {
+			s.quota = want
+			b.quotas = append(b.quotas, Quota{c.ID, want, s.why})
+		}
+		if d := b.advise(v, c, s, passed); d != nil {
+			decisions = append(decisions, *d)
+		}
+	}
+	b.states.end()
+	return b.quotas, decisions
+}
+
+// most is up to what a container's quota may be raised; 0 for one that has none to
+// raise.
+func (b *Burst) most(c *Container) workload.MilliCPU {
+	if c.Class != workload.LS || c.Pool < 0 || c.Limit <= 0 || !c.Burst.Auto && !b.cfg.All {
+		return 0
+	}
+	percent := b.cfg.MaxPercent
+	if c.Burst.QuotaPercent > 0 {
+		percent = c.Burst.QuotaPercent
+	}
+	return max(c.Limit, partOf(c.Limit, percent))
+}
+
+// next is a container's quota after this step.
+func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCPU, load float64, loadKnown bool, passed time.Duration) (workload.MilliCPU, string) {
+	now := min(max(s.quota, c.Limit), most)
+	// A look counts once. It is another one where its time differs: the clock may go back.
+	throttled := c.CPU.Throttled > 0 && known(v.Now, c.CPU.StatAt, max(b.interval, c.CPU.Interval)) && !c.CPU.StatAt.Equal(s.statAt)
+	s.statAt = c.CPU.StatAt
+	s.calm += passed
+	if throttled {
+		s.calm = 0
+	}
+	credit := s.spend(v, c, most, b.interval, passed)
+	lower := max(c.Limit, partOf(now, lowerPercent))
+	switch {
+	case now < s.quota:
+		return now, "its limit or its burst has become smaller"
+	case loadKnown && load*100 > float64(b.cfg.OverloadPercent):
+		if now > c.Limit {
+			return lower, fmt.Sprintf("the CPUs that LS shares are %s busy, over %d %%", inPercent(load), b.cfg.OverloadPercent)
+		}
+	case !credit:
+		if now > c.Limit {
+			return lower, fmt.Sprintf("it has run above its limit for the %v that it may", c.Burst.QuotaPeriod)
+		}
+	case throttled:
+		if now < most && loadKnown && load*100 <= float64(b.cfg.CoolingPercent) {
+			return min(most, max(now+1, partOf(now, raisePercent))),
+				fmt.Sprintf("it was throttled in %d of %d periods, and the CPUs that LS shares are only %s busy", c.CPU.Throttled, c.CPU.Periods, inPercent(load))
+		}
+	case s.calm >= b.cfg.CalmAfter && now > c.Limit:
+		return lower, fmt.Sprintf("it was not seen throttled for %v", b.cfg.CalmAfter)
+	}
+	return now, ""
+}
+
+// spend keeps the token bucket of a container that may run above its limit for some
+// time only, and reports whether something is left in it: it is as large as that time
+// at the most, is used above the limit and filled below 60 % of it.
+func (s *burstState) spend(v *View, c *Container, most workload.MilliCPU, interval, passed time.Duration) bool {
+	if c.Burst.QuotaPeriod <= 0 {
+		return true
+	}
+	limit := float64(c.Limit)
+	size := c.Burst.QuotaPeriod.Seconds() * (float64(most)/limit - 1) * 100
+	if !s.full {
+		s.bucket, s.full = size, true
+	}
+	if uses(v, c, interval) {
+		if used := float64(c.CPU.Usage) / limit * 100; used >= 100 || used < savePercent {
+			s.bucket += passed.Seconds() * (100 - used)
+		}
+	}
+	s.bucket = min(max(s.bucket, 0), size)
+	return s.bucket > 0
+}

@@ -1,0 +1,143 @@
+// Package control decides, as load moves, how many CPUs each pool has, how much CPU
+// and memory batch work may use, which containers may go over their limits or have to
+// stay below, and who has to go. Pure: each controller is a state machine that is
+// stepped with a view of the node and answers with what it wants now. Time is an
+// input. The law and its numbers are those of docs/control.md.
+//
+// A controller keeps what it wants as its own state and looks at the node's settings
+// only when it begins: so it decides the same in preview, where nothing is written.
+package control
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// View is what controllers decide from: what runs, what it asked for, what it does.
+// It is lent for one step.
+type View struct {
+	Now time.Time
+
+	Node observe.Node
+	CPUs []observe.CPU // by CPU number
+
+	Shared         workload.MilliCPU // CPUs that the pools divide: neither reserved, the system's nor pinned
+	Allocatable    workload.MilliCPU // with the pinned
+	Capacity       workload.MilliCPU // all CPUs that are online
+	ThreadsPerCore int
+	Isolated       bool  // batch work yields at once to the others on its CPUs: idle class, group identity
+	MemoryTotal    int64 // bytes
+
+	Pools      []Pool      // the highest priority first; the last is the batch pool
+	Pods       []Pod       // in the order of their containers
+	Containers []Container // those of a pod together, the oldest pod first
+
+	Batch BatchState // what windows and the switch say, decided before the other controllers
+
+	// BatchUse is the CPU that all batch work uses together, where cgroups that hold
+	// nothing else tell it: newer than the sum of its containers. At zero: not known.
+	BatchUse Use
+}
+
+// Use is an amount of CPU with the time of its measurement.
+type Use struct {
+	At    time.Time
+	Usage workload.MilliCPU
+}
+
+// Add adds what a cgroup uses; the older time counts, none where it isn't known.
+func (u *Use) Add(c *observe.ContainerCPU) {
+	u.Usage += c.Usage
+	if c.At.Before(u.At) {
+		u.At = c.At
+	}
+}
+
+// Pool is one pool of CPUs.
+type Pool struct {
+	Name     string
+	Size     int               // CPUs that it has
+	Request  workload.MilliCPU // sum of its containers'
+	Quota    workload.MilliCPU // largest CPU limit of one container; 0 none has one
+	At       time.Time         // of Usage; zero unknown
+	Usage    workload.MilliCPU // over the last sampling interval
+	Pressure float64           // 0..1: share of time in which tasks of it waited for a CPU
+}
+
+// Pod is a pod with its containers.
+type Pod struct {
+	UID          string
+	Ref          string         // "namespace/name"
+	Class        workload.Class // the highest of its containers: one with an LS container is LS
+	Since        time.Time
+	Labels       map[string]string // as the runtime knows them; not to be changed
+	Evict        workload.Evict
+	Allow        workload.Actions // what may be done to it: by its class all to BE and nothing to others, or as allow.sluice.dev says
+	Priority     int              // the pod's; 0 unknown
+	First, Count int              // its containers in View.Containers
+}
+
+// Container is a container with what it does.
+type Container struct {
+	observe.Container
+	Ref   string // "namespace/pod/container"
+	Pod   int    // in View.Pods
+	Pool  int    // in View.Pools; -1 for a pin and the system's
+	Class workload.Class
+	Since time.Time // its start
+
+	Request     workload.MilliCPU // 0 none
+	Limit       workload.MilliCPU // by quota, as the kubelet or its batch grant gave it; 0 none
+	Memory      int64             // request in bytes; 0 unknown. What it uses is Container.Memory
+	MemoryLimit int64             // bytes; 0 none
+	Burst       workload.Burst
+}
+
+// Decision is one thing that a controller decided, for the log, the audit trail,
+// explain and the metrics. Only changes are decisions: a step that leaves all as it is
+// has none.
+type Decision struct {
+	Controller string `json:"controller"` // "pools"
+	Object     string `json:"object"`     // "pool online", "ns/pod/container", "node"
+	Action     string `json:"action"`     // "grow", "shrink", "throttle", ...
+	From       string `json:"from,omitempty"`
+	To         string `json:"to,omitempty"`
+	Why        string `json:"why"`             // a sentence, with the numbers that mattered
+	Facts      []Fact `json:"facts,omitempty"` // the numbers that it was made from
+}
+
+// Fact is one number.
+type Fact struct {
+	Name  string  `json:"name"` // with its unit: "usage_cpus"
+	Value float64 `json:"value"`
+}
+
+// Mode says whether a controller acts.
+type Mode string
+
+// The modes of a controller.
+const (
+	On      Mode = "on"
+	Preview Mode = "preview" // decide, log, count and explain, but write nothing
+	Off     Mode = "off"
+)
+
+// UnmarshalText reads "on", "preview" or "off", or "default" for that of the loop.
+func (m *Mode) UnmarshalText(text []byte) error {
+	if string(text) == "default" {
+		*m = ""
+		return nil
+	}
+	return choose(m, text, On, Preview, Off)
+}
+
+// BatchState is whether the node does batch work now.
+type BatchState struct {
+	Closed  bool   // no new BE
+	Squeeze bool   // running BE gets Percent of what it would have, never less than its floor
+	Percent int    // 0: its floor alone
+	Evict   bool   // running BE has to go
+	Why     string // "" where batch is as always
+}

@@ -1,0 +1,120 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// choose finds the pod for the first request that is due and can be met.
+func (e *Eviction) choose(v *View) *Victim {
+	due := false
+	for i := range e.requests {
+		r := &e.requests[i]
+		if waiting(e.last[r.Resource], v.Now, e.pause(r)) {
+			continue
+		}
+		if e.underWay(r.Resource) || r.Need > 0 && e.assumed(r.Resource) >= r.Need {
+			continue
+		}
+		pod, others := e.first(v, r)
+		if pod < 0 {
+			due = true
+			continue
+		}
+		e.nobody = false
+		return e.evict(v, r, pod, others)
+	}
+	if due && !e.nobody {
+		e.nobody = true
+		e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: "node", Action: "nobody",
+			Why: e.requests[0].Why + "; there is no pod that may be evicted: a BE pod, or one that allow.sluice.dev says it of, and not evict.sluice.dev: never"})
+	}
+	return nil
+}
+
+// evict enters the pod as leaving.
+func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
+	p := &v.Pods[pod]
+	amount := podUsage(v, p, r.Resource)
+	e.last[r.Resource] = v.Now
+	e.leaving = append(e.leaving, leaving{uid: p.UID, ref: p.Ref, why: r.Why, resource: r.Resource, amount: amount, at: v.Now, grace: r.Grace})
+	e.victim = Victim{UID: p.UID, Ref: p.Ref, Why: r.Why, Grace: r.Grace}
+	e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID,
+		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, order %d, priority %d, it uses %s",
+			r.Why, others, p.Class, p.Evict.Order.Value, p.Priority, r.Resource.text(amount)),
+		Facts: []Fact{{"need", float64(r.Need)}, {"gives", float64(amount)}, {"candidates", float64(others)}}})
+	if e.told {
+		e.ended(&e.leaving[len(e.leaving)-1], v.Now)
+	}
+	return &e.victim
+}
+
+// text writes an amount of the resource.
+func (r Resource) text(amount int64) string {
+	switch r {
+	case ResourceMemory:
+		return memoryText(amount) + " of anonymous memory"
+	case ResourceIO:
+		return memoryText(amount) + " of disk I/O a second"
+	}
+	return strconv.FormatFloat(float64(amount)/1000, 'f', 1, 64) + " CPUs"
+}
+
+// first finds who goes first, and among how many: BE before others, then by
+// evict.sluice.dev, the pod's priority, and the use of the resource. -1 is nobody.
+func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
+	pod = -1
+	var most int64
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Evict.Never || !permits(p, workload.EvictPod) || r.BEOnly && p.Class != workload.BE ||
+			r.Pool.Set && !inPool(v, p, r.Pool.Value) || e.isLeaving(p.UID) {
+			continue
+		}
+		candidates++
+		use := podUsage(v, p, r.Resource)
+		if pod < 0 || goesBefore(p, use, &v.Pods[pod], most) {
+			pod, most = i, use
+		}
+	}
+	return pod, candidates
+}
+
+func goesBefore(a *Pod, aUse int64, b *Pod, bUse int64) bool {
+	return cmp.Or(
+		classOrder(a.Class, b.Class),
+		cmp.Compare(a.Evict.Order.Value, b.Evict.Order.Value),
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(bUse, aUse),
+		cmp.Compare(a.UID, b.UID),
+	) < 0
+}
+
+func inPool(v *View, p *Pod, pool int) bool {
+	for i := p.First; i < p.First+p.Count; i++ {
+		if v.Containers[i].Pool == pool {
+			return true
+		}
+	}
+	return false
+}
+
+// podUsage is what the pod uses of the resource.
+func podUsage(v *View, p *Pod, of Resource) int64 {
+	var sum int64
+	for i := p.First; i < p.First+p.Count; i++ {
+		c := &v.Containers[i]
+		switch of {
+		case ResourceCPU:
+			sum += int64(c.CPU.Usage)
+		case ResourceMemory:
+			sum += c.Container.Memory.Anon
+		case ResourceIO:
+			sum += int64(c.IO.ReadBPS + c.IO.WriteBPS)
+		}
+	}
+	return sum
+}

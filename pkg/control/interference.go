@@ -1,0 +1,187 @@
+package control
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Strain is how much a pod waits, each a share (0..1): the worst of its containers.
+type Strain struct {
+	CPU       float64 `json:"cpu"`       // cpu.pressure, some
+	Memory    float64 `json:"memory"`    // memory.pressure, some
+	IO        float64 `json:"io"`        // io.pressure, some
+	RunDelay  float64 `json:"runDelay"`  // of the time that its threads ran or could have run, they waited
+	Throttled float64 `json:"throttled"` // periods, of those of its quota
+}
+
+const strains = 5
+
+func (s *Strain) part(i int) *float64 {
+	return [strains]*float64{&s.CPU, &s.Memory, &s.IO, &s.RunDelay, &s.Throttled}[i]
+}
+
+// strainName is a part's name, and the resource that it is about.
+func strainName(i int) (name string, r hintKind) {
+	return [strains]string{"CPU pressure", "memory pressure", "I/O pressure", "run delay", "share of throttled periods"}[i],
+		[strains]hintKind{ofCPU, ofMemory, ofIO, ofCPU, ofCPU}[i]
+}
+
+// Disturbance is an LS pod with what it waits beyond what it waits when it is alone.
+type Disturbance struct {
+	Pod      int       `json:"-"` // in View.Pods
+	Ref      string    `json:"pod"`
+	Calm     Strain    `json:"calm"`   // its baseline
+	Excess   Strain    `json:"excess"` // above it while BE runs, over some seconds
+	Learned  bool      `json:"learned"`
+	Suspects []Suspect `json:"suspects,omitempty"` // a hint, where it suffers
+}
+
+// How the calm baseline is learned. While BE is light, it follows the 90th percentile
+// of what is seen, by the gradient of the quantile loss (Koenker and Bassett,
+// Regression Quantiles, 1978): each second up by 0.9 × 1 percentage point where the
+// value is above it, down by 0.1 × 1 point where it is below. A pod that was never
+// seen without BE has the least that was seen instead, as TCP BBR takes the path's
+// delay from the least round-trip time; it decays upwards, so that an old one is
+// forgotten.
+const (
+	lightPercent   = 2 // of the node's CPUs that BE uses
+	learnTime      = 30 * time.Second
+	learnQuantile  = 0.9
+	learnPerSecond = 0.01
+	decayPerSecond = 0.01 / 600
+
+	excessTime = 10 * time.Second // time constant of the excess's mean
+	excessFrom = 0.10             // is told
+	excessTo   = 0.05             // and is over
+
+	leastRunnable = 0.05 // CPUs: a pod that hardly runs has no run delay to speak of
+)
+
+// Interference measures what LS pods suffer while BE runs, and tells which BE pods
+// used most of that resource then: a hint, for one who looks for a cause.
+type Interference struct {
+	interval  time.Duration
+	watch     stopwatch
+	pods      kept[suffering]
+	disturbed []Disturbance
+	users     [hintKinds]users
+}
+
+type suffering struct {
+	calm, excess Strain
+	learned      [strains]time.Duration
+	met          [strains]bool
+	told         [strains]bool
+}
+
+// NewInterference is the measuring of interference, stepped each interval.
+func NewInterference(interval time.Duration) *Interference {
+	return &Interference{interval: interval}
+}
+
+// Step answers with the LS pods of which something is known. The list is lent until
+// the next step.
+func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
+	passed := f.watch.lap(v.Now, f.interval)
+	used, sure := f.batch(v)
+	light := used*100 <= v.Allocatable*lightPercent
+	f.pods.begin()
+	f.disturbed = f.disturbed[:0]
+	var decisions []Decision
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class != workload.LS && !p.Class.Pinned() {
+			continue
+		}
+		s := f.pods.at(p.UID)
+		now, seen := strainOf(v, p, f.interval)
+		if sure {
+			for part := range strains {
+				s.enter(part, *now.part(part), seen[part], light, passed)
+			}
+		}
+		one := Disturbance{Pod: i, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true}
+		some := false
+		for part := range strains {
+			some = some || s.met[part]
+			if s.met[part] && s.learned[part] < learnTime {
+				one.Learned = false
+			}
+			name, r := strainName(part)
+			if excess := *s.excess.part(part); s.told[part] && excess < excessTo {
+				s.told[part] = false
+				decisions = append(decisions, f.over(p, name, *s.calm.part(part), excess))
+			} else if !s.told[part] && excess > excessFrom {
+				s.told[part] = true
+				decisions = append(decisions, f.tell(v, p, s, part, used))
+			}
+			if s.told[part] && one.Suspects == nil {
+				one.Suspects = f.users[r].most()
+			}
+		}
+		if some {
+			f.disturbed = append(f.disturbed, one)
+		}
+	}
+	f.pods.end()
+	return f.disturbed, decisions
+}
+
+// enter enters a value into the baseline or into the excess above it. Where it is not
+// seen, all stays as it is.
+func (s *suffering) enter(part int, now float64, seen, light bool, passed time.Duration) {
+	if !seen {
+		return
+	}
+	calm, excess := s.calm.part(part), s.excess.part(part)
+	above := 0.0
+	switch step := passed.Seconds() * learnPerSecond; {
+	case !s.met[part]:
+		*calm, s.met[part] = now, true
+	case light:
+		s.learned[part] = min(s.learned[part]+passed, learnTime)
+		if now > *calm {
+			*calm = min(now, *calm+step*learnQuantile)
+		} else {
+			*calm = max(now, *calm-step*(1-learnQuantile))
+		}
+	default:
+		if s.learned[part] < learnTime {
+			*calm = min(now, *calm+passed.Seconds()*decayPerSecond)
+		}
+		above = max(0, now-*calm)
+	}
+	*excess += (above - *excess) * min(1, passed.Seconds()/excessTime.Seconds())
+}
+
+// strainOf is what a pod waits now, and which parts of it are known.
+func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, seen [strains]bool) {
+	for i := range v.Containers[p.First : p.First+p.Count] {
+		c := &v.Containers[p.First+i]
+		every := max(interval, c.CPU.Interval)
+		values, has := [strains]float64{c.Pressure.CPU, c.Pressure.Memory, c.Pressure.IO}, [strains]bool{}
+		if known(v.Now, c.Pressure.At, every) {
+			has[0], has[1], has[2] = true, true, true
+		}
+		if known(v.Now, c.RunDelay.At, every) && uses(v, c, interval) {
+			has[3] = true
+			if ready := c.RunDelay.Waiting + float64(c.CPU.Usage)/1000; ready >= leastRunnable {
+				values[3] = c.RunDelay.Waiting / ready
+			}
+		}
+		if known(v.Now, c.CPU.StatAt, every) {
+			has[4] = true
+			if c.CPU.Periods > 0 {
+				values[4] = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
+			}
+		}
+		for part := range strains {
+			if has[part] {
+				seen[part] = true
+				*worst.part(part) = max(*worst.part(part), values[part])
+			}
+		}
+	}
+	return worst, seen
+}

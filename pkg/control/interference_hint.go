@@ -1,0 +1,128 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Suspect is a BE pod with its share of what all BE used of a resource.
+type Suspect struct {
+	Pod   int     `json:"-"` // in View.Pods
+	Ref   string  `json:"pod"`
+	Share float64 `json:"share"` // 0..1
+}
+
+// hintKind is what BE pods are compared by.
+type hintKind int
+
+const (
+	ofCPU hintKind = iota
+	ofMemory
+	ofIO
+	hintKinds
+)
+
+// users are the largest users of a resource, the first the largest.
+type users struct {
+	top [3]Suspect // by amount, until most makes shares of them
+	n   int
+	all float64
+}
+
+func (u *users) enter(pod int, ref string, amount float64) {
+	if amount <= 0 {
+		return
+	}
+	u.all += amount
+	one := Suspect{pod, ref, amount}
+	for i := range u.top {
+		if i == u.n {
+			u.top[i] = one
+			u.n++
+			return
+		}
+		if one.Share > u.top[i].Share {
+			one, u.top[i] = u.top[i], one
+		}
+	}
+}
+
+// share turns amounts into shares.
+func (u *users) share() {
+	for i := range u.top[:u.n] {
+		u.top[i].Share /= u.all
+	}
+}
+
+func (u *users) most() []Suspect { return u.top[:u.n] }
+
+// batch enters what BE uses, and answers with its CPU usage. sure is false where the
+// usage of one is not known: then it can't be said whether the node is calm.
+func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
+	f.users = [hintKinds]users{}
+	sure = true
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class != workload.BE {
+			continue
+		}
+		var use [hintKinds]float64
+		for k := range v.Containers[p.First : p.First+p.Count] {
+			c := &v.Containers[p.First+k]
+			if !uses(v, c, f.interval) {
+				sure = false
+				continue
+			}
+			cpu += c.CPU.Usage
+			use[ofCPU] += float64(c.CPU.Usage)
+			if known(v.Now, c.Container.Memory.At, max(f.interval, c.CPU.Interval)) {
+				use[ofMemory] += float64(c.Container.Memory.Current)
+			}
+			if known(v.Now, c.IO.At, max(f.interval, c.CPU.Interval)) {
+				use[ofIO] += c.IO.ReadBPS + c.IO.WriteBPS
+			}
+		}
+		for r := range hintKinds {
+			f.users[r].enter(i, p.Ref, use[r])
+		}
+	}
+	for r := range hintKinds {
+		f.users[r].share()
+	}
+	return cpu, sure
+}
+
+// tell says that a pod suffers.
+func (f *Interference) tell(v *View, p *Pod, s *suffering, part int, used workload.MilliCPU) Decision {
+	name, r := strainName(part)
+	calm, excess := *s.calm.part(part), *s.excess.part(part)
+	base := "its calm baseline of " + inPercent(calm)
+	if s.learned[part] < learnTime {
+		base = "the " + inPercent(calm) + " that were the least seen, since it was never alone for long"
+	}
+	why := fmt.Sprintf("while BE uses %s of %s CPUs, its %s is %s above %s",
+		inCPUs(used), inCPUs(v.Allocatable), name, inPercent(excess), base)
+	if hints := f.users[r].most(); len(hints) > 0 {
+		texts := make([]string, len(hints))
+		for i, h := range hints {
+			texts[i] = h.Ref + " (" + inPercent(h.Share) + ")"
+		}
+		why += fmt.Sprintf("; of all that BE used of %s then, most was used by %s: a hint, no proof",
+			[hintKinds]string{"CPU", "memory", "disks"}[r], strings.Join(texts, ", "))
+	}
+	return Decision{
+		Controller: "interference", Object: p.Ref, Action: "suffers", From: inPercent(calm), To: inPercent(calm + excess), Why: why,
+		Facts: []Fact{{"calm", calm}, {"excess", excess}, {"be_cpus", float64(used) / 1000}},
+	}
+}
+
+// over says that it does no more.
+func (f *Interference) over(p *Pod, name string, calm, excess float64) Decision {
+	return Decision{
+		Controller: "interference", Object: p.Ref, Action: "calm", To: inPercent(calm + excess),
+		Why:   fmt.Sprintf("its %s is no more than %s above its calm baseline again", name, inPercent(excessTo)),
+		Facts: []Fact{{"calm", calm}, {"excess", excess}},
+	}
+}

@@ -1,0 +1,172 @@
+package control
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// loop is a node whose batch work takes all the memory that it may have, with Memory
+// and Eviction on it.
+type loop struct {
+	*stage
+	memory   *Memory
+	eviction *Eviction
+
+	online  int64
+	limit   int64
+	leaving string
+	closed  bool // takes no new pods
+	evicted int
+	next    int // number of the next pod
+}
+
+const podSize = 4 << 10 // MiB that a pod takes, so much of it anonymous
+
+func newLoop(managed bool) *loop {
+	l := &loop{stage: newStage(0, 0), online: 20 * gib, limit: 1 << 60}
+	if managed {
+		l.memory, l.eviction = newMemory(), newEviction()
+	}
+	return l
+}
+
+// second lets a second pass: batch grows by so much at most, online to so much. It
+// returns how much of online's demand could not be had.
+func (l *loop) second(grow, online int64, cachePercent int) (short int64) {
+	if l.leaving != "" {
+		l.remove(l.leaving)
+		l.eviction.Done(l.leaving, nil, l.Now)
+		l.leaving, l.evicted = "", l.evicted+1
+	}
+	l.grow(grow, cachePercent)
+	held, cache := l.held()
+	short = max(0, online+held-cache-l.MemoryTotal)
+	l.online = online - short
+	free := l.MemoryTotal - l.online - held
+	if free < 0 { // online's direct reclaim, or kswapd, drops batch's cache
+		for i := range l.Containers {
+			m := &l.Containers[i].Container.Memory
+			take := min(m.Cache, -free)
+			m.Cache -= take
+			m.Current -= take
+			free += take
+		}
+		_, cache = l.held()
+	}
+	l.Node.Memory.Free, l.Node.Memory.Available = free, free+cache
+	l.tick()
+	if l.memory == nil {
+		return short
+	}
+	got, _ := l.memory.Step(&l.View)
+	for _, r := range got.Reclaim {
+		for i := range l.Containers {
+			if m := &l.Containers[i].Container.Memory; l.Containers[i].ID == r.ID {
+				gives := min(r.Bytes, m.Cache)
+				m.Cache -= gives
+				m.Current -= gives
+			}
+		}
+	}
+	if held, _ = l.held(); got.BatchLimit > 0 {
+		l.limit = max(got.BatchLimit, held)
+	}
+	var requests []EvictRequest
+	if got.Evict != nil {
+		requests = append(requests, *got.Evict)
+	}
+	desired, _ := l.eviction.Step(&l.View, 0, requests)
+	l.closed = !desired.Refuse.Until.IsZero()
+	if desired.Evict != nil {
+		l.leaving = desired.Evict.UID
+	}
+	return short
+}
+
+func (l *loop) held() (held, cache int64) {
+	for i := range l.Containers {
+		held += l.Containers[i].Container.Memory.Current
+		cache += l.Containers[i].Container.Memory.Cache
+	}
+	return held, cache
+}
+
+// grow adds batch work where there is room, in the box and on the node: new pods, and
+// where none may start what is there grows.
+func (l *loop) grow(most int64, cachePercent int) {
+	held, _ := l.held()
+	for most = min(most, l.limit-held, l.MemoryTotal-l.online-held); most >= 64*mib; most -= podSize * mib {
+		size := min(most/mib, podSize)
+		cache := size * int64(cachePercent) / 100
+		if n := len(l.Containers); l.closed && n > 0 {
+			m := &l.Containers[n-1].Container.Memory
+			m.Anon += (size - cache) * mib
+			m.Cache += cache * mib
+			m.Current += size * mib
+			continue
+		}
+		l.add(actor{uid: fmt.Sprintf("pod-%d", l.next), class: workload.BE, anon: size - cache, cache: cache})
+		l.next++
+	}
+}
+
+// Online grows from 20 to 60 GiB of 100, at a rate, into a node that batch has filled
+// as far as it may. It gets its memory; without the loop it doesn't.
+func TestMemoryTakeBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		rate    int64 // MiB a second
+		cache   int   // percent of batch's memory
+		evicted int   // at most
+		short   int64 // at most
+	}{
+		{100, 60, 10, 0}, {1000, 60, 8, 0}, {4000, 60, 8, 0}, {20000, 60, 8, 0},
+		{100, 0, 20, 0}, {1000, 0, 11, 0}, {4000, 0, 10, 0},
+		{10000, 0, 10, 2 * gib}, // a tenth of the node a second, from pods of which one goes in two seconds
+	} {
+		t.Run(fmt.Sprintf("%d MiB a second, %d%% cache", test.rate, test.cache), func(t *testing.T) {
+			t.Parallel()
+			demand := func(second int64) int64 { return min(20*gib+second*test.rate*mib, 60*gib) }
+			short := func(l *loop) (sum int64) {
+				for range 60 {
+					sum += l.second(4*gib, 20*gib, test.cache)
+				}
+				for second := range 40*gib/(test.rate*mib) + 30 {
+					sum += l.second(gib, demand(second), test.cache)
+				}
+				return sum
+			}
+			if test.cache == 0 && short(newLoop(false)) == 0 {
+				t.Error("the demand can be met without the loop: that tests nothing")
+			}
+			l := newLoop(true)
+			missed := short(l)
+			held, _ := l.held()
+			t.Logf("short of %s, %d evicted, batch keeps %s with a limit of %s", memoryText(missed), l.evicted, memoryText(held), memoryText(l.limit))
+			if missed > test.short || l.evicted > test.evicted {
+				t.Errorf("online was short of %s, and %d pods were evicted, at most %d", memoryText(missed), l.evicted, test.evicted)
+			}
+		})
+	}
+}
+
+// With the load as it is, the limit moves seldom, however it trembles.
+func TestMemoryIsCalmUnderNoise(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	s := newStage(60*gib, 30*gib, actor{uid: "be", class: workload.BE, anon: 5 << 10, cache: 1 << 10})
+	m.Step(&s.View)
+	moves, noise := 0, uint32(1)
+	for range 3600 {
+		noise = noise*1664525 + 1013904223
+		s.Node.Memory.Available = 60*gib + int64(noise>>16)%512*mib - 256*mib
+		_, decisions := m.Step(s.tick())
+		moves += len(decisions)
+	}
+	if moves > 4 {
+		t.Errorf("%d decisions in an hour of %v", moves, time.Second)
+	}
+}

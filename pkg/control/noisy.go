@@ -1,0 +1,103 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// The noisy pod rule of docs/control.md.
+const (
+	noisyPercent = 150 // runnable tasks of the request or limit
+	noisySteps   = 3
+	noisyCalm    = 120 * time.Second
+)
+
+// Noisy finds pods with many more tasks ready to run than CPUs that they asked for:
+// in a pool they stand in the way of others. It only tells; a person can give such a
+// pod a pool of its own.
+type Noisy struct {
+	interval time.Duration
+	watch    stopwatch
+	pods     kept[noise]
+	advice   []Advice
+}
+
+type noise struct {
+	at    time.Time // of the look before
+	steps int       // above
+	calm  time.Duration
+	text  string // "": it is not noisy
+}
+
+// NewNoisy is the search for noisy pods, stepped each interval.
+func NewNoisy(interval time.Duration) *Noisy { return &Noisy{interval: interval} }
+
+// Step answers with the pods that are noisy now. The list is lent until the next step.
+func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
+	passed := n.watch.lap(v.Now, n.interval)
+	n.pods.begin()
+	n.advice = n.advice[:0]
+	var decisions []Decision
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class != workload.LS && p.Class != workload.Unclassified {
+			continue
+		}
+		s := n.pods.at(p.UID)
+		runnable, asked, at := runnable(v, p, n.interval)
+		switch {
+		case at.IsZero() || asked == 0:
+		case runnable*100 <= asked*noisyPercent:
+			s.steps, s.calm = 0, s.calm+passed
+			if s.text != "" && s.calm >= noisyCalm {
+				s.text = ""
+				decisions = append(decisions, Decision{
+					Controller: "noisy", Object: p.Ref, Action: "calm", Why: fmt.Sprintf("its tasks fit into the %s CPUs that it asked for again, for %v", inCPUs(asked), noisyCalm),
+					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"asked_cpus", float64(asked) / 1000}},
+				})
+			}
+		case !at.Equal(s.at):
+			s.steps, s.calm = s.steps+1, 0
+			if s.text == "" && s.steps >= noisySteps {
+				s.text = fmt.Sprintf("it has work for %s CPUs and asked for %s: pods beside it wait for it; a pool of its own (pool.sluice.dev) would keep it apart", inCPUs(runnable), inCPUs(asked))
+				decisions = append(decisions, Decision{
+					Controller: "noisy", Object: p.Ref, Action: "advise", Why: s.text,
+					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"asked_cpus", float64(asked) / 1000}},
+				})
+			}
+		}
+		s.at = at
+		if s.text != "" {
+			n.advice = append(n.advice, Advice{p.Ref, s.text})
+		}
+	}
+	n.pods.end()
+	return n.advice, decisions
+}
+
+// runnable is how many tasks of a pod run or are ready to, on average, in thousandths,
+// beside what it asked for: its limits, or requests where there is none. at is of the
+// oldest look; zero where one is not known.
+func runnable(v *View, p *Pod, interval time.Duration) (runnable, asked workload.MilliCPU, at time.Time) {
+	for i := range v.Containers[p.First : p.First+p.Count] {
+		c := &v.Containers[p.First+i]
+		if c.Pool < 0 {
+			continue
+		}
+		if !uses(v, c, interval) || !known(v.Now, c.RunDelay.At, max(interval, c.CPU.Interval)) {
+			return 0, 0, time.Time{}
+		}
+		runnable += c.CPU.Usage + workload.MilliCPU(c.RunDelay.Waiting*1000)
+		if c.Limit > 0 {
+			asked += c.Limit
+		} else {
+			asked += c.Request
+		}
+		if at.IsZero() || c.RunDelay.At.Before(at) {
+			at = c.RunDelay.At
+		}
+	}
+	return runnable, asked, at
+}

@@ -1,0 +1,276 @@
+package control
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// cause is why a pool's size changed in a step.
+type cause uint8
+
+const (
+	causeRest  cause = iota // what the others leave, or have to
+	causeBegin              // sizes found that don't divide the CPUs
+	causeLoad
+	causeFloor
+	causeStale
+	causeCalm
+	causeCap
+	causeTaken
+)
+
+// atPercent is how many CPUs make that load so many percent of them, in whole cores.
+func (p *Pools) atPercent(load workload.MilliCPU, percent int) int {
+	per := workload.MilliCPU(max(percent, 1)) * 10 // of a CPU
+	return roundUp(int((load+per-1)/per), p.core)
+}
+
+// target is the size that puts the load in the middle of the band.
+func (p *Pools) target(i int, load workload.MilliCPU) int {
+	return p.atPercent(2*load, p.pools[i].Low+p.pools[i].High)
+}
+
+// inBand is the least size whose band the load is in.
+func (p *Pools) inBand(i int) int { return p.atPercent(p.state[i].fast, p.pools[i].High) }
+
+func (p *Pools) overloaded(i int) bool {
+	s := &p.state[i]
+	return s.known && s.fast*100 > s.capacity()*workload.MilliCPU(p.pools[i].High)
+}
+
+// bounds computes the minimum, the floor and the cap of each pool on n CPUs. Where
+// the minimums don't fit, the lower pools' are less, down to a core.
+func (p *Pools) bounds(v *View, n int) {
+	left := n
+	for i := range p.state {
+		s, cfg := &p.state[i], &p.pools[i]
+		s.minimum = min(roundUp(max(cfg.Min, 1), p.core), left/p.core*p.core-p.core*(len(p.state)-1-i))
+		left -= s.minimum
+		requested := s.request.max()
+		s.cap = n / p.core * p.core
+		if cfg.RCFMax > 0 {
+			// Use that was there before the pools were apart keeps its place in the band.
+			s.cap = max(roundUp(ceil(perCent(requested, cfg.RCFMax)), p.core), p.atPercent(s.peak, cfg.High), s.minimum)
+		}
+		s.floor = max(s.minimum, min(s.cap, roundUp(max(ceil(perCent(requested, cfg.RCFMin)), ceil(v.Pools[i].Quota)), p.core)))
+	}
+	last := &p.state[len(p.state)-1]
+	last.floor, last.cap = last.minimum, n
+}
+
+// begin takes the sizes that are there, where they divide the CPUs. Else each pool
+// gets what its containers request, or the target of its load where that is more.
+func (p *Pools) begin(v *View, n int) {
+	sum, least := 0, n
+	for i := range p.state {
+		p.state[i].before = v.Pools[i].Size
+		sum += v.Pools[i].Size
+		least = min(least, v.Pools[i].Size)
+	}
+	if sum == n && least >= p.core {
+		for i := range p.state {
+			p.state[i].size = v.Pools[i].Size
+		}
+		return
+	}
+	last := len(p.state) - 1
+	left, due := n, p.state[last].minimum // due to the pools below
+	for i := range last {
+		due += max(p.state[i].minimum, p.inBand(i))
+	}
+	for i := range last {
+		s := &p.state[i]
+		due -= max(s.minimum, p.inBand(i))
+		want := max(s.floor, roundUp(ceil(v.Pools[i].Request), p.core), p.target(i, s.fast))
+		s.size, s.cause = max(s.minimum, min(want, s.cap, (left-due)/p.core*p.core)), causeBegin
+		left -= s.size
+	}
+	p.state[last].size, p.state[last].cause = left, causeBegin
+}
+
+// fit adapts the sizes at once to so many CPUs more: the last pool has what is more
+// or less, and where it has too little the next above it gives, down to its minimum.
+func (p *Pools) fit(more int) {
+	last := &p.state[len(p.state)-1]
+	last.size += more
+	for i := len(p.state) - 2; i >= 0 && last.size < last.minimum; i-- {
+		s := &p.state[i]
+		if give := min(s.size-s.minimum, roundUp(last.minimum-last.size, p.core)); give > 0 {
+			s.size -= give
+			last.size += give
+		}
+	}
+}
+
+// keeps is what an ordinary taking leaves to the pool. One whose load isn't known
+// keeps all.
+func (p *Pools) keeps(i int) int {
+	s := &p.state[i]
+	if !s.known && i < len(p.state)-1 {
+		return s.size
+	}
+	return max(s.floor, p.inBand(i))
+}
+
+// shrink gives the last pool what calm pools don't need, slowly, and what pools have
+// over their cap, at once.
+func (p *Pools) shrink(now time.Time) {
+	last := &p.state[len(p.state)-1]
+	for i := range len(p.state) - 1 {
+		s := &p.state[i]
+		want, why := p.calmed(i, now), causeCalm
+		if watched := !s.adopted.IsZero() && now.Sub(s.adopted) > p.cfg.SlowWindow; watched && s.known && s.cap < want {
+			want, why = s.cap, causeCap
+		}
+		if want < s.size {
+			last.size += s.size - want
+			s.size, s.cause = want, why
+			s.shrunk = s.shrunk || why == causeCalm
+		}
+	}
+}
+
+// calmed is the size that a pool shrinks to for want of load. Once it has begun it
+// goes on step by step to the middle of the band: else it would stop at its edge.
+func (p *Pools) calmed(i int, now time.Time) int {
+	s := &p.state[i]
+	target := max(s.floor, p.target(i, s.lowest))
+	switch {
+	case !s.known || target >= s.size:
+		s.below, s.calm = 0, false
+	case s.lowest*100 >= s.capacity()*workload.MilliCPU(p.pools[i].Low):
+		s.below = 0
+	case s.fresh:
+		s.below++
+		waited := now.Sub(s.grew) >= time.Duration(s.wait)*p.cfg.SlowWindow
+		s.calm = s.calm || waited && s.below >= p.cfg.ShrinkAfter && s.slow.full(now)
+	}
+	if !s.calm || now.Sub(s.changed) < p.cfg.ShrinkPause {
+		return s.size
+	}
+	step := max(p.cfg.ShrinkCPUs, s.size*p.cfg.ShrinkPercent/100)
+	return max(target, s.size-max(p.core, step/p.core*p.core))
+}
+
+// urgency finds out how hard pools over their band may take. A pool may take as hard
+// as any below it: else that one would get what this one was refused.
+func (p *Pools) urgency() {
+	forces, presses := false, false
+	for i := len(p.state) - 2; i >= 0; i-- {
+		s := &p.state[i]
+		switch {
+		case !p.overloaded(i):
+			s.over = 0
+		case s.fresh:
+			s.over++
+		}
+		forces, presses = forces || s.over >= forcedAfter, presses || p.urgent(i)
+		s.forces, s.presses = forces, presses
+	}
+}
+
+// urgent reports whether a pool is so far over its band that growth has no bound.
+func (p *Pools) urgent(i int) bool {
+	s := &p.state[i]
+	return p.overloaded(i) && (s.pressure >= highPressure || s.fast*100 > s.capacity()*nearFull)
+}
+
+// grow serves pools over their band, the highest first.
+func (p *Pools) grow(now time.Time) {
+	p.urgency()
+	for i := range len(p.state) - 1 {
+		s := &p.state[i]
+		p.sizes.Short[i] = 0
+		switch {
+		case s.lost:
+			p.take(i, min(s.cap, max(s.floor, roundUp(ceil(s.request.max()), p.core))), causeStale)
+		case p.overloaded(i):
+			had := s.size
+			if p.relieve(i); s.size > had {
+				s.grewAt(now, p.cfg.SlowWindow)
+			}
+		case s.size < s.floor:
+			p.take(i, s.floor, causeFloor)
+		}
+	}
+}
+
+// grewAt lets a pool that grows soon after it shrank wait twice as long before it
+// shrinks again: so load that comes and goes moves few CPUs.
+func (s *poolState) grewAt(now time.Time, window time.Duration) {
+	switch {
+	case now.Sub(s.grew) > 2*longestWait*window:
+		s.wait = 1
+	case s.shrunk:
+		s.wait = min(2*s.wait, longestWait)
+	}
+	s.grew, s.shrunk = now, false
+}
+
+// relieve grows a pool over its band, or says what it lacks.
+func (p *Pools) relieve(i int) {
+	s := &p.state[i]
+	need := p.target(i, s.fast)
+	want := max(need, s.floor)
+	if !p.urgent(i) {
+		step := max(p.cfg.GrowCPUs, (s.size*p.cfg.GrowPercent+99)/100)
+		want = min(want, s.size+max(step/p.core*p.core, p.core))
+	}
+	p.take(i, min(want, s.cap), causeLoad)
+	if p.overloaded(i) && (s.size >= s.cap || !p.below(i)) {
+		p.sizes.Short[i] = need - s.size
+	}
+}
+
+// below reports whether any pool below i has CPUs that can be taken by force.
+func (p *Pools) below(i int) bool {
+	last := len(p.state) - 1
+	for j := i + 1; j <= last; j++ {
+		if s := &p.state[j]; (s.known || j == last) && s.size-s.minimum >= p.core {
+			return true
+		}
+	}
+	return false
+}
+
+// take grows pool i to want, as far as the pools below can give: the last first,
+// then the next above it. Each keeps its load in the band; but where pool i is
+// nearly full the last pool, and where it stays over its band all of them, keep no
+// more than their minimum. One whose load isn't known keeps all, unless it is the
+// last. For a floor or for want of measurements only the last pool gives.
+func (p *Pools) take(i, want int, why cause) {
+	s, last := &p.state[i], len(p.state)-1
+	forced := why == causeLoad && s.forces
+	keep := p.keeps(last)
+	if forced || why != causeLoad || s.presses || p.urgent(i) {
+		keep = p.state[last].minimum
+	}
+	p.move(last, i, keep, want, why)
+	if why != causeLoad {
+		return
+	}
+	for j := last - 1; j > i; j-- {
+		p.move(j, i, p.keeps(j), want, why)
+	}
+	for j := last - 1; j > i && forced; j-- {
+		if p.state[j].known {
+			p.move(j, i, p.state[j].minimum, want, why)
+		}
+	}
+}
+
+// move gives pool i what it wants of pool j's CPUs over keep.
+func (p *Pools) move(j, i, keep, want int, why cause) {
+	from, to := &p.state[j], &p.state[i]
+	give := min(want-to.size, from.size-keep)
+	if to.size+give < want {
+		give -= (to.size + give) % p.core
+	}
+	if give <= 0 {
+		return
+	}
+	from.size -= give
+	to.size += give
+	to.cause, from.cause, from.taker = why, causeTaken, i
+}

@@ -1,0 +1,142 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// tell lists what changed in the step; divided is how many CPUs the pools had
+// together before.
+func (p *Pools) tell(v *View, divided int) []Decision {
+	var told []Decision
+	for i := range p.state {
+		s := &p.state[i]
+		if s.size != s.before {
+			d := p.decision(v, i, "grow", count(s.before), count(s.size), p.why(i, divided))
+			if s.size < s.before {
+				d.Action = "shrink"
+			}
+			told = append(told, d)
+		}
+		if s.lost != s.toldLost {
+			s.toldLost = s.lost
+			d := p.decision(v, i, "stale", "", "", p.whyLost(i))
+			if !s.lost {
+				d = p.decision(v, i, "fresh", "", "", "its load is known again: "+cpus(s.fast)+" CPUs")
+			}
+			told = append(told, d)
+		}
+		if i == len(p.state)-1 {
+			break
+		}
+		told = p.tellShort(v, i, told)
+		told = p.tellSmall(v, i, told)
+	}
+	return told
+}
+
+func (p *Pools) whyLost(i int) string {
+	if i == len(p.state)-1 {
+		return "its load is not known any more: pools over their band leave it its minimum"
+	}
+	return "its load is not known any more: it shrinks no further, and has what its containers request, " + cpus(p.state[i].request.max()) + " CPUs, as far as the batch pool can give"
+}
+
+// tellShort says once that a pool is short, and that it is no more when it was not
+// for a while.
+func (p *Pools) tellShort(v *View, i int, told []Decision) []Decision {
+	s, missing := &p.state[i], p.sizes.Short[i]
+	switch {
+	case missing > 0:
+		if s.shortAt = v.Now; !s.toldShort {
+			s.toldShort = true
+			reason := "the pools below have nothing left to give"
+			if s.size >= s.cap {
+				reason = "it may have no more (its requests, or what it was found to use)"
+			}
+			told = append(told, p.decision(v, i, "short", "", count(missing)+" short",
+				fmt.Sprintf("its load of %s CPUs is %s of %d, over %d%%, and %s", cpus(s.fast), share(s.fast, s.capacity()), s.size, p.pools[i].High, reason)))
+		}
+	case s.toldShort && v.Now.Sub(s.shortAt) >= p.cfg.ShrinkPause:
+		s.toldShort = false
+		told = append(told, p.decision(v, i, "enough", "", "", fmt.Sprintf("its load of %s CPUs is %s of %d", cpus(s.fast), share(s.fast, s.capacity()), s.size)))
+	}
+	return told
+}
+
+// tellSmall marks a pool whose load is so low that its size in whole cores can't
+// hold it in the band: where load/high and load/low are less than a core apart.
+func (p *Pools) tellSmall(v *View, i int, told []Decision) []Decision {
+	s, cfg := &p.state[i], &p.pools[i]
+	bound := workload.MilliCPU(p.core * 10 * cfg.Low * cfg.High / max(cfg.High-cfg.Low, 1))
+	small := p.sizes.Small[i]
+	switch {
+	case !s.known || small && s.fast*100 > bound*smallPoolHold:
+		small = false
+	case s.slow.full(v.Now) && s.lowest < bound:
+		small = true
+	}
+	if small != p.sizes.Small[i] {
+		p.sizes.Small[i] = small
+		d := p.decision(v, i, "small", "", "", fmt.Sprintf("its load of at most %s CPUs is less than the %s that it takes to be within %d%% to %d%% of whole cores: it should share with the batch pool", cpus(s.lowest), cpus(bound), cfg.Low, cfg.High))
+		if !small {
+			d.Action, d.Why = "large", "its load of "+cpus(s.fast)+" CPUs is enough for a pool of its own"
+			if !s.known {
+				d.Why = "its load is not known any more"
+			}
+		}
+		told = append(told, d)
+	}
+	return told
+}
+
+func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision {
+	s := &p.state[i]
+	d := Decision{Controller: "pools", Object: "pool " + p.pools[i].Name, Action: action, From: from, To: to, Why: why}
+	d.Facts = []Fact{
+		{"size_cpus", float64(s.size)}, cpuFact("request_cpus", v.Pools[i].Request), {"minimum_cpus", float64(s.minimum)},
+		{"floor_cpus", float64(s.floor)}, {"cap_cpus", float64(s.cap)},
+	}
+	if s.known {
+		d.Facts = append(d.Facts, cpuFact("load_cpus", s.fast), cpuFact("slow_load_cpus", s.lowest), cpuFact("usage_cpus", v.Pools[i].Usage), Fact{"pressure", v.Pools[i].Pressure})
+	}
+	return d
+}
+
+// why says what changed the pool's size.
+func (p *Pools) why(i, divided int) string {
+	s, cfg := &p.state[i], &p.pools[i]
+	was := workload.MilliCPU(s.before) * 1000
+	switch s.cause {
+	case causeBegin:
+		return fmt.Sprintf("the sizes found don't divide the %d CPUs: it begins with what its containers request, or its load needs", p.total)
+	case causeLoad:
+		return fmt.Sprintf("its load of %s CPUs is %s of %d, over %d%%", cpus(s.fast), share(s.fast, was), s.before, cfg.High)
+	case causeFloor:
+		return fmt.Sprintf("its floor is %d: its minimum, its largest CPU limit, or its least part of its requests", s.floor)
+	case causeStale:
+		return "its load is not known: it has what its containers request, " + cpus(s.request.max()) + " CPUs"
+	case causeCalm:
+		return fmt.Sprintf("for %s its load was at most %s CPUs, %s of %d, under %d%%", p.cfg.SlowWindow, cpus(s.lowest), share(s.lowest, was), s.before, cfg.Low)
+	case causeCap:
+		return fmt.Sprintf("it may have %d: its requests of %s CPUs, its minimum, or what it was found to use", s.cap, cpus(s.request.max()))
+	case causeTaken:
+		taker := &p.state[s.taker]
+		return fmt.Sprintf("pool %s needs them: %s", p.pools[s.taker].Name, p.need(taker, s.taker))
+	}
+	if p.total != divided {
+		return fmt.Sprintf("the pools divide %d CPUs now, %d before", p.total, divided)
+	}
+	return "the pools above leave them"
+}
+
+func (p *Pools) need(s *poolState, i int) string {
+	switch s.cause {
+	case causeStale:
+		return "its load is not known"
+	case causeFloor:
+		return fmt.Sprintf("its floor is %d", s.floor)
+	}
+	return fmt.Sprintf("its load of %s CPUs was over %d%% of %d", cpus(s.fast), p.pools[i].High, s.before)
+}

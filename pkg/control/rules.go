@@ -1,0 +1,281 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Rules carries out rules of one's own (Crane's model): each watches one metric, acts
+// while it stays above a watermark, and stops once it stayed below. It holds rules of
+// one mode; those that are in preview have a Rules of their own, whose desire is
+// dropped.
+type Rules struct {
+	rules    []rule
+	pools    []PoolConfig
+	interval time.Duration
+	pace     pace
+
+	limits    map[string]*slowed // by container
+	round     int
+	desired   RulesDesired
+	decisions []Decision
+}
+
+// RulesDesired is what rules want. Its slices are lent until the next step.
+type RulesDesired struct {
+	Refuse    string // why no new BE may start; "" it may
+	Throttles []Throttle
+	Reclaim   []Reclaim
+	Evict     []EvictRequest // for Eviction.Step
+}
+
+// Throttle is a CPU limit that a container is to have instead of its own.
+type Throttle struct {
+	ID    string
+	Limit workload.MilliCPU
+}
+
+// rule is a rule with where it stands.
+type rule struct {
+	Rule
+	metric    metric
+	seen      time.Time // of the last sample
+	value     float64
+	above     int // samples in a row, or
+	below     int
+	triggered bool
+	acted     time.Time // the last step of the action
+	restored  time.Time
+	why       string // it triggered
+}
+
+// slowed is a container that a rule has slowed down.
+type slowed struct {
+	limit workload.MilliCPU // now
+	full  workload.MilliCPU // its own, or what it used where it has none
+	rule  int
+	round int
+}
+
+// leastLimit is the least CFS quota, 1 ms in 100 ms (min_cfs_quota_period,
+// kernel/sched/core.c).
+const leastLimit workload.MilliCPU = 10
+
+// NewRules returns the controller of those rules that have the mode, others being
+// what a rule without one has. Their mistakes are CheckRules' to find.
+func NewRules(rules []Rule, mode, others Mode, pools []PoolConfig, interval time.Duration) (*Rules, error) {
+	r := &Rules{pools: pools, interval: interval, pace: pace{interval: interval}, limits: map[string]*slowed{}}
+	names := make([]string, len(pools))
+	for i := range pools {
+		names[i] = pools[i].Name
+	}
+	for _, c := range rules {
+		if c.Mode == "" {
+			c.Mode = others
+		}
+		if c.Mode != mode {
+			continue
+		}
+		m, err := parseMetric(c.Metric, names)
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: metric %q: %w", c.Name, c.Metric, err)
+		}
+		c.TriggerAfter, c.RestoreAfter = max(c.TriggerAfter, 1), max(c.RestoreAfter, 1)
+		r.rules = append(r.rules, rule{Rule: c, metric: m})
+	}
+	return r, nil
+}
+
+// Step decides. A sample that isn't known counts neither way: a rule stays as it is.
+func (r *Rules) Step(v *View) (RulesDesired, []Decision) {
+	r.decisions = r.decisions[:0]
+	d := &r.desired
+	d.Refuse, d.Throttles, d.Reclaim, d.Evict = "", d.Throttles[:0], d.Reclaim[:0], d.Evict[:0]
+	_, steady := r.pace.next(v.Now)
+	for i := range r.rules {
+		rule := &r.rules[i]
+		r.sample(v, rule)
+		switch rule.Action {
+		case RuleRefuse:
+			if d.Refuse == "" && (rule.triggered || waiting(rule.restored, v.Now, rule.CoolDown)) {
+				d.Refuse = rule.why
+			}
+		case RuleThrottle:
+			if steady {
+				r.throttle(v, i)
+			}
+		case RuleReclaim:
+			if steady && rule.due(v.Now) {
+				r.reclaim(v, rule)
+			}
+		case RuleEvict:
+			if steady && rule.triggered {
+				d.Evict = append(d.Evict, EvictRequest{Resource: rule.metric.resource(), Why: rule.why, Grace: rule.Grace, Pause: rule.CoolDown})
+			}
+		}
+	}
+	r.limitsWanted(v)
+	if len(r.decisions) == 0 {
+		return *d, nil
+	}
+	return *d, r.decisions
+}
+
+// sample counts one look, if it is a new one.
+func (r *Rules) sample(v *View, rule *rule) {
+	value, at, ok := rule.metric.value(v, r.interval, r.pools)
+	if !ok || at.Equal(rule.seen) {
+		return
+	}
+	rule.seen, rule.value = at, value
+	if value > float64(rule.Watermark) {
+		rule.above, rule.below = rule.above+1, 0
+	} else {
+		rule.above, rule.below = 0, rule.below+1
+	}
+	switch {
+	case !rule.triggered && rule.above >= rule.TriggerAfter:
+		rule.triggered, rule.acted = true, time.Time{}
+		rule.why = "rule " + rule.Name + " found " + rule.says()
+		r.tell(rule, "trigger", fmt.Sprintf("%s, %d samples in a row: the rule does %s", rule.says(), rule.above, rule.Action))
+	case rule.triggered && rule.below >= rule.RestoreAfter:
+		rule.triggered, rule.acted, rule.restored = false, time.Time{}, v.Now
+		r.tell(rule, "restore", fmt.Sprintf("%s, %d samples in a row: the rule ends", rule.says(), rule.below))
+	}
+}
+
+func (rule *rule) says() string {
+	side := "not over"
+	if rule.value > float64(rule.Watermark) {
+		side = "over"
+	}
+	return fmt.Sprintf("%s at %.1f%%, %s %d%%", rule.Metric, rule.value, side, rule.Watermark)
+}
+
+func (r *Rules) tell(rule *rule, action, why string) {
+	r.decisions = append(r.decisions, Decision{Controller: "rules", Object: "rule " + rule.Name, Action: action, Why: why,
+		Facts: []Fact{{rule.Metric, rule.value}, {"watermark", float64(rule.Watermark)}}})
+}
+
+// due reports whether the action's next step may come, and takes it.
+func (rule *rule) due(now time.Time) bool {
+	if !rule.triggered || waiting(rule.acted, now, rule.CoolDown) {
+		return false
+	}
+	rule.acted = now
+	return true
+}
+
+// throttle lowers limits by a step while the rule is triggered, and raises them again
+// once it is restored. A container is slowed down by one rule at a time, the first.
+func (r *Rules) throttle(v *View, index int) {
+	rule := &r.rules[index]
+	down := rule.triggered
+	if waiting(rule.acted, v.Now, rule.CoolDown) {
+		return
+	}
+	moved := 0
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		t := r.limits[c.ID]
+		switch {
+		case t != nil && t.rule != index, t == nil && !down:
+			continue
+		case t == nil:
+			full := c.Limit
+			if full == 0 && fresh(c.CPU.At, v.Now, r.interval) {
+				full = c.CPU.Usage
+			}
+			if full <= leastLimit || !permits(&v.Pods[c.Pod], workload.Throttle) {
+				continue
+			}
+			t = &slowed{limit: full, full: full, rule: index}
+			r.limits[c.ID] = t
+		}
+		if next := rule.next(t, c.Request, down); next != t.limit {
+			t.limit = next
+			moved++
+		}
+	}
+	if moved > 0 {
+		rule.acted = v.Now
+		action, way := "throttle", "lowered"
+		if !down {
+			action, way = "raise", "raised"
+		}
+		r.tell(rule, action, fmt.Sprintf("%s: the CPU limits of %d containers are %s by %d%%", rule.says(), moved, way, rule.StepPercent))
+	}
+}
+
+// next is a limit one step on: q × (1 − step), not below the request and the floor, or
+// q × (1 + step), not above what the container had.
+func (rule *rule) next(t *slowed, request workload.MilliCPU, down bool) workload.MilliCPU {
+	if !down {
+		return min(max(t.limit*workload.MilliCPU(100+rule.StepPercent)/100, t.limit+1), t.full)
+	}
+	floor := max(request, t.full*workload.MilliCPU(rule.FloorPercent)/100, leastLimit)
+	return min(t.limit, max(t.limit*workload.MilliCPU(100-rule.StepPercent)/100, floor))
+}
+
+// limitsWanted lists the containers below their own limit, and forgets those that are
+// back at it or gone. A limit that somebody has changed meanwhile is the one to go
+// back to.
+func (r *Rules) limitsWanted(v *View) {
+	if len(r.limits) == 0 {
+		return
+	}
+	r.round++
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		t := r.limits[c.ID]
+		if t == nil {
+			continue
+		}
+		if c.Limit > 0 && c.Limit != t.full {
+			t.full = c.Limit
+			t.limit = min(t.limit, t.full)
+		}
+		if t.limit >= t.full && !r.rules[t.rule].triggered {
+			continue
+		}
+		t.round = r.round
+		if t.limit < t.full {
+			r.desired.Throttles = append(r.desired.Throttles, Throttle{c.ID, t.limit})
+		}
+	}
+	for id, t := range r.limits {
+		if t.round != r.round {
+			delete(r.limits, id)
+		}
+	}
+}
+
+// reclaim asks each container that permits it for a part of its memory.
+func (r *Rules) reclaim(v *View, rule *rule) {
+	asked := 0
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		bytes := bytesPart(c.Container.Memory.Current, rule.StepPercent)
+		if bytes < mib || !permits(&v.Pods[c.Pod], workload.Reclaim) || !fresh(c.Container.Memory.At, v.Now, containerMemoryPace*r.interval) {
+			continue
+		}
+		r.desired.Reclaim = append(r.desired.Reclaim, Reclaim{ID: c.ID, Bytes: bytes, Until: c.Container.Memory.Current - bytes})
+		asked++
+	}
+	if asked > 0 {
+		r.tell(rule, "reclaim", fmt.Sprintf("%s: %d containers are asked for %d%% of their memory", rule.says(), asked, rule.StepPercent))
+	}
+}
+
+// resource is what there is too little of where the metric is high.
+func (m *metric) resource() Resource {
+	switch m.kind {
+	case metricNodeMemory, metricNodePSIMemory, metricNodePSIMemoryFull, metricBatchMemory, metricPoolMemoryUse, metricPoolPSIMemory:
+		return ResourceMemory
+	case metricNodeDisk, metricNodePSIIO, metricNodePSIIOFull, metricPoolPSIIO:
+		return ResourceIO
+	}
+	return ResourceCPU
+}

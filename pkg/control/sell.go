@@ -1,0 +1,230 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Amount is CPU and memory.
+type Amount struct {
+	CPU    workload.MilliCPU `json:"cpuMilli"`
+	Memory int64             `json:"memoryBytes"`
+}
+
+// Offer is what the node can sell to batch work: all together, with what BE has
+// already.
+type Offer struct {
+	Known bool   `json:"known"` // false: the node was not seen for too long
+	Short Amount `json:"short"` // short-lived: above what others use now
+	// Long is long-lived: above the most that others used in PeakHours hours of the
+	// last 24. That is no prediction. Where less than an hour was seen, it is above
+	// what they requested.
+	Long      Amount `json:"long"`
+	PeakHours int    `json:"peakHours"`
+	FreeCPUs  []int  `json:"freeCPUs"` // whole CPUs that pins could have, by NUMA node
+	Why       string `json:"why,omitempty"`
+}
+
+// An offer is told anew where a figure has changed by a tenth, and after five minutes.
+const (
+	offerChange = 0.10
+	offerTime   = 5 * time.Minute
+
+	demandTime = time.Minute // time constant of the mean that others' usage is
+	oneHour    = time.Hour
+)
+
+// Sell computes what the node can sell to batch work (Koordinator's batch resources):
+// capacity × (1 − margin) − what others use − the larger of the system's usage and its
+// reserve. A container without metrics counts at its request, and so does LSE.
+type Sell struct {
+	cfg      SellConfig
+	reserved Amount
+	interval time.Duration
+	watch    stopwatch
+	demand   demandMean
+	peaks    Peaks
+	offer    Offer
+	told     bool
+	age      time.Duration // of the offer
+	unseen   time.Duration // since the node's usage was known
+}
+
+// demandMean is others' demand with the system's, as an exponential mean.
+type demandMean struct {
+	cpu, memory float64
+	set         bool
+}
+
+// NewSell is the offer, computed each interval. reserved is kept for the system where
+// it uses less; peaks is what was kept of an earlier run, or the zero value.
+func NewSell(cfg SellConfig, reserved Amount, interval time.Duration, peaks Peaks) *Sell {
+	return &Sell{cfg: cfg, reserved: reserved, interval: interval, peaks: peaks}
+}
+
+// Check finds what is out of range.
+func (c *SellConfig) Check() []Problem {
+	p := checkPercent(nil, "cpuMarginPercent", c.CPUMarginPercent, 0, 100)
+	return checkPercent(p, "memoryMarginPercent", c.MemoryMarginPercent, 0, 100)
+}
+
+// Peaks is what to keep over a restart.
+func (s *Sell) Peaks() Peaks { return s.peaks }
+
+// Step answers with the offer. free is the whole CPUs that pins could have, by NUMA
+// node; it is passed on as it is.
+func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
+	passed := s.watch.lap(v.Now, s.interval)
+	s.age += passed
+	now, seen := s.look(v)
+	if seen {
+		s.demand.enter(now, passed)
+		s.peaks.enter(v.Now, s.demand.amount(), passed)
+	}
+	s.offer.FreeCPUs = free
+	s.unseen += passed
+	if seen {
+		s.unseen = 0
+	} else if s.told && s.unseen < offerTime {
+		return s.offer, nil
+	}
+	next := s.compute(v, seen)
+	if s.told && next.Known == s.offer.Known && next.Why == s.offer.Why && !far(&next, &s.offer) && s.age < offerTime {
+		return s.offer, nil
+	}
+	before, first := s.offer, !s.told
+	next.FreeCPUs = free
+	s.offer, s.told, s.age = next, true, 0
+	if !first && next.Short == before.Short && next.Long == before.Long && next.Why == before.Why {
+		return s.offer, nil
+	}
+	why := next.Why
+	if why == "" {
+		why = fmt.Sprintf("of %s CPUs and %s, %d %% and %d %% are kept back, and others and the system use %s CPUs and %s",
+			inCPUs(capacityOf(v)), inGiB(float64(v.MemoryTotal)), s.cfg.CPUMarginPercent, s.cfg.MemoryMarginPercent,
+			inCPUs(s.demand.amount().CPU), inGiB(s.demand.memory))
+	}
+	d := Decision{
+		Controller: "sell", Object: "node", Action: "offer", To: next.text(), Why: why,
+		Facts: []Fact{
+			{"short_cpus", float64(next.Short.CPU) / 1000}, {"short_memory_bytes", float64(next.Short.Memory)},
+			{"long_cpus", float64(next.Long.CPU) / 1000}, {"long_memory_bytes", float64(next.Long.Memory)}, {"peak_hours", float64(next.PeakHours)},
+		},
+	}
+	if !first {
+		d.From = before.text()
+	}
+	return s.offer, []Decision{d}
+}
+
+// compute is the offer by what is known.
+func (s *Sell) compute(v *View, seen bool) Offer {
+	switch {
+	case !seen || !s.demand.set:
+		return Offer{Why: "the node's usage is not known: nothing is offered"}
+	case v.Batch.Closed:
+		return Offer{Known: true, Why: "the node takes no batch work: " + v.Batch.Why}
+	}
+	o := Offer{Known: true}
+	room := Amount{
+		CPU:    partOf(capacityOf(v), 100-s.cfg.CPUMarginPercent),
+		Memory: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
+	}
+	o.Short = room.less(s.demand.amount())
+	peak, hours := s.peaks.most(v.Now)
+	if hours == 0 {
+		peak = s.requested(v)
+	}
+	o.Long, o.PeakHours = room.less(peak.most(s.demand.amount())), hours
+	return o
+}
+
+// look is the demand of all but BE, and of the system.
+func (s *Sell) look(v *View) (now Amount, ok bool) {
+	if !known(v.Now, v.Node.CPU.At, s.interval) || !known(v.Now, v.Node.Memory.At, s.interval) || v.MemoryTotal <= 0 {
+		return Amount{}, false
+	}
+	system := Amount{v.Node.CPU.Usage, v.Node.Memory.Total - v.Node.Memory.Available}
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		m := &c.Container.Memory
+		hasCPU, hasMemory := uses(v, c, s.interval), known(v.Now, m.At, max(s.interval, c.CPU.Interval))
+		if hasCPU {
+			system.CPU -= c.CPU.Usage
+		}
+		if hasMemory { // its page cache is part of what is available
+			system.Memory -= m.Anon
+		}
+		if c.Class == workload.BE {
+			continue
+		}
+		if hasCPU && c.Class != workload.LSE {
+			now.CPU += c.CPU.Usage
+		} else {
+			now.CPU += c.Request
+		}
+		if hasMemory && s.cfg.MemoryBy != SellByRequest && c.Class != workload.LSE {
+			now.Memory += m.WorkingSet
+		} else {
+			now.Memory += c.Memory
+		}
+	}
+	return now.plus(system.most(s.reserve(v))), true
+}
+
+// requested is what all but BE asked for, with the system's reserve.
+func (s *Sell) requested(v *View) Amount {
+	all := s.reserve(v)
+	for i := range v.Containers {
+		if c := &v.Containers[i]; c.Class != workload.BE {
+			all = all.plus(Amount{c.Request, c.Memory})
+		}
+	}
+	return all
+}
+
+// reserve is what the system keeps: the config's, and the CPUs that nobody gets.
+func (s *Sell) reserve(v *View) Amount {
+	return Amount{max(s.reserved.CPU, capacityOf(v)-v.Allocatable), s.reserved.Memory}
+}
+
+func (d *demandMean) enter(now Amount, passed time.Duration) {
+	if !d.set {
+		d.cpu, d.memory, d.set = float64(now.CPU), float64(now.Memory), true
+		return
+	}
+	share := min(1, passed.Seconds()/demandTime.Seconds())
+	d.cpu += (float64(now.CPU) - d.cpu) * share
+	d.memory += (float64(now.Memory) - d.memory) * share
+}
+
+func (d *demandMean) amount() Amount {
+	return Amount{workload.MilliCPU(math.Round(d.cpu)), int64(math.Round(d.memory))}
+}
+
+func (a Amount) plus(b Amount) Amount { return Amount{a.CPU + b.CPU, a.Memory + b.Memory} }
+
+func (a Amount) most(b Amount) Amount { return Amount{max(a.CPU, b.CPU), max(a.Memory, b.Memory)} }
+
+// less is what is left of it, never below 0.
+func (a Amount) less(b Amount) Amount {
+	return Amount{max(0, a.CPU-b.CPU), max(0, a.Memory-b.Memory)}
+}
+
+func (o *Offer) text() string {
+	return fmt.Sprintf("%s CPUs and %s short-lived, %s CPUs and %s long-lived",
+		inCPUs(o.Short.CPU), inGiB(float64(o.Short.Memory)), inCPUs(o.Long.CPU), inGiB(float64(o.Long.Memory)))
+}
+
+// far reports whether a figure has changed by a tenth.
+func far(a, b *Offer) bool {
+	return differs(int64(a.Short.CPU), int64(b.Short.CPU)) || differs(a.Short.Memory, b.Short.Memory) ||
+		differs(int64(a.Long.CPU), int64(b.Long.CPU)) || differs(a.Long.Memory, b.Long.Memory)
+}
+
+func differs(now, before int64) bool {
+	return now != before && math.Abs(float64(now-before)) >= offerChange*float64(before)
+}

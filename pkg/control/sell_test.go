@@ -1,0 +1,225 @@
+package control
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// shop is a node of 100 CPUs and 100 GiB; others than BE use 20 CPUs and 10 GiB, and
+// the system 4 and 2.
+func shop() *scene {
+	s := newScene(100)
+	s.MemoryTotal = 100 * testGiB
+	s.Node.Memory.Total = 100 * testGiB
+	for _, one := range []struct {
+		name           string
+		class          workload.Class
+		request, usage workload.MilliCPU
+		memory, set    int64
+	}{
+		{"web", workload.LS, 30000, 8000, 30, 5},
+		{"pin", workload.LSR, 8000, 4000, 8, 3},
+		{"own", workload.LSE, 8000, 1000, 2, 1},
+		{"batch", workload.BE, 16000, 16000, 20, 9},
+	} {
+		c := s.run(one.name, one.class, one.request, 0)
+		c.CPU.Usage, c.Memory = one.usage, one.memory*testGiB
+		c.Container.Memory.WorkingSet, c.Container.Memory.Anon = one.set*testGiB, one.set*testGiB
+	}
+	s.Node.CPU.Usage = 8000 + 4000 + 1000 + 16000 + 4000
+	s.Node.Memory.Available = (100 - 5 - 3 - 1 - 9 - 2) * testGiB
+	return s
+}
+
+func TestSell(t *testing.T) {
+	t.Parallel()
+	gib := func(n int64) int64 { return n * testGiB }
+	for name, test := range map[string]struct {
+		set      func(s *scene)
+		by       SellBy
+		reserved Amount
+		want     Amount
+	}{
+		"by usage":                   {nil, SellByUsage, Amount{}, Amount{60000 - 20000 - 4000, gib(65 - 10 - 2)}},
+		"memory by request":          {nil, SellByRequest, Amount{}, Amount{36000, gib(65 - 40 - 2)}},
+		"a reserve that is not used": {nil, SellByUsage, Amount{6000, gib(5)}, Amount{34000, gib(65 - 10 - 5)}},
+		"a reserve that is used":     {nil, SellByUsage, Amount{1000, gib(1)}, Amount{36000, gib(53)}},
+		"reserved CPUs":              {func(s *scene) { s.Allocatable = 90000 }, SellByUsage, Amount{}, Amount{30000, gib(53)}},
+		"nothing left":               {func(s *scene) { s.at("web").CPU.Usage, s.Node.CPU.Usage = 60000, 85000 }, SellByUsage, Amount{}, Amount{0, gib(53)}},
+		"closed":                     {func(s *scene) { s.Batch.Closed = true }, SellByUsage, Amount{}, Amount{}},
+	} {
+		s := shop()
+		if test.set != nil {
+			test.set(s)
+		}
+		cfg := DefaultConfig().Sell
+		cfg.MemoryBy = test.by
+		offer, decisions := NewSell(cfg, test.reserved, time.Second, Peaks{}).Step(s.second(), []int{3, 4})
+		if offer.Short != test.want || !offer.Known || !slices.Equal(offer.FreeCPUs, []int{3, 4}) || len(decisions) != 1 {
+			t.Errorf("%s: %+v, want %+v; %v", name, offer, test.want, decisions)
+		}
+	}
+}
+
+func newSell(peaks Peaks) *Sell {
+	return NewSell(DefaultConfig().Sell, Amount{}, time.Second, peaks)
+}
+
+func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	s.second()
+	// Its usage is the system's then, for all that is known.
+	s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
+	offer, _ := newSell(Peaks{}).Step(&s.View, nil)
+	if want := (Amount{60000 - 30000 - 12000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.Short != want {
+		t.Errorf("%+v, want %+v", offer.Short, want)
+	}
+}
+
+func TestSellLongLived(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	sell := newSell(Peaks{})
+	offer, _ := sell.Step(s.second(), nil)
+	// Nothing is known of an hour: requests of 46 CPUs and 40 GiB.
+	if want := (Amount{14000, 25 * testGiB}); offer.Long != want || offer.PeakHours != 0 {
+		t.Errorf("at first %+v, want %+v", offer, want)
+	}
+	for range 1800 {
+		sell.Step(s.second(), nil)
+	}
+	s.at("web").CPU.Usage, s.Node.CPU.Usage = 18000, s.Node.CPU.Usage+10000
+	for range 900 { // a peak of 30 CPUs, and 4 of the system
+		sell.Step(s.second(), nil)
+	}
+	s.at("web").CPU.Usage, s.Node.CPU.Usage = 8000, s.Node.CPU.Usage-10000
+	for range 1800 {
+		offer, _ = sell.Step(s.second(), nil)
+	}
+	if offer.PeakHours != 1 || offer.Long.CPU < 26000 || offer.Long.CPU > 26010 || offer.Short.CPU != 36000 {
+		t.Errorf("after a peak %+v, want 26 CPUs long-lived and 36 short-lived", offer)
+	}
+	text, err := json.Marshal(sell.Peaks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept Peaks
+	if err := json.Unmarshal(text, &kept); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := newSell(kept).Step(s.second(), nil); again.Long != offer.Long || again.PeakHours != 1 {
+		t.Errorf("after a restart %+v, before %+v", again, offer)
+	}
+	s.Now = s.Now.Add(25 * time.Hour)
+	if again, _ := newSell(kept).Step(s.second(), nil); again.PeakHours != 0 {
+		t.Errorf("a day later %+v", again)
+	}
+}
+
+func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	sell := newSell(Peaks{})
+	sell.Step(s.second(), nil)
+	move := func(usage workload.MilliCPU) {
+		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
+		s.at("web").CPU.Usage = usage
+	}
+	move(11000) // by 8 % of 36
+	for i := range 299 {
+		if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 0 || offer.Short.CPU != 36000 {
+			t.Fatalf("after %d s: %+v, %v", i, offer, decisions)
+		}
+	}
+	if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 1 || offer.Short.CPU < 33000 || offer.Short.CPU > 33050 {
+		t.Errorf("after five minutes: %+v, %v", offer, decisions)
+	}
+	move(41000) // by 91 %, a tenth of which the mean has after some seconds
+	seconds := 0
+	for decisions := []Decision(nil); len(decisions) == 0 && seconds < 300; seconds++ {
+		_, decisions = sell.Step(s.second(), nil)
+	}
+	if seconds < 5 || seconds > 10 {
+		t.Errorf("a large change is told after %d s", seconds)
+	}
+}
+
+func TestSellUnseen(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	sell := newSell(Peaks{})
+	before, _ := sell.Step(s.second(), nil)
+	for range 299 {
+		if offer, decisions := sell.Step(s.blind(), nil); offer.Short != before.Short || len(decisions) != 0 {
+			t.Fatalf("%+v, %v", offer, decisions)
+		}
+	}
+	for range 5 {
+		before, _ = sell.Step(s.blind(), nil)
+	}
+	if before.Known || before.Short != (Amount{}) {
+		t.Errorf("after five minutes without a look: %+v", before)
+	}
+	if offer, decisions := sell.Step(s.second(), nil); !offer.Known || len(decisions) != 1 {
+		t.Errorf("seen again: %+v, %v", offer, decisions)
+	}
+}
+
+func TestSellCheck(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig().Sell
+	if p := cfg.Check(); len(p) != 0 {
+		t.Errorf("problems of the shipped config: %v", p)
+	}
+	if p := (&SellConfig{CPUMarginPercent: -1, MemoryMarginPercent: 101}).Check(); len(p) != 2 {
+		t.Errorf("problems %v", p)
+	}
+	var by SellBy
+	if err := by.UnmarshalText([]byte("request")); err != nil || by != SellByRequest {
+		t.Errorf("%q, %v", by, err)
+	}
+	if err := by.UnmarshalText([]byte("limit")); err == nil || err.Error() != "must be usage or request" {
+		t.Errorf("%v", err)
+	}
+}
+
+// What is sold is never more than the node without its margin, never less than
+// nothing, and the long-lived part no more than the short-lived once hours are known.
+func TestSellProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := shop()
+		sell := newSell(Peaks{})
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			s.at("web").CPU.Usage = workload.MilliCPU(rapid.IntRange(0, 100000).Draw(t, "web"))
+			s.Node.CPU.Usage = workload.MilliCPU(rapid.IntRange(0, 100000).Draw(t, "node"))
+			s.at("pin").Container.Memory.WorkingSet = rapid.Int64Range(0, 100*testGiB).Draw(t, "memory")
+			offer, _ := sell.Step(s.pass(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds"))*time.Second), nil)
+			for _, a := range []Amount{offer.Short, offer.Long} {
+				if a.CPU < 0 || a.CPU > 60000 || a.Memory < 0 || a.Memory > 65*testGiB {
+					t.Fatalf("offer %+v", offer)
+				}
+			}
+			if offer.Long.CPU > offer.Short.CPU || offer.Long.Memory > offer.Short.Memory {
+				t.Fatalf("more is sold for long than for short: %+v", offer)
+			}
+		}
+	})
+}
+
+func TestSellAllocs(t *testing.T) {
+	sell := newSell(Peaks{})
+	stepsWithout(t, fiveHundred(), func(v *View) { sell.Step(v, nil) })
+}
+
+func BenchmarkSell(b *testing.B) {
+	sell := newSell(Peaks{})
+	benchSteps(b, func(v *View) { sell.Step(v, nil) })
+}

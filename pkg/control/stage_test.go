@@ -1,0 +1,129 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// stage is a node that a test moves. Each pod has one container.
+type stage struct{ View }
+
+// actor is a pod on it.
+type actor struct {
+	uid      string
+	class    workload.Class
+	order    int
+	priority int
+	never    bool
+	allow    workload.Actions
+	anon     int64 // MiB
+	cache    int64
+	cpu      workload.MilliCPU
+	request  workload.MilliCPU
+	limit    workload.MilliCPU
+	labels   map[string]string
+}
+
+const allActions = workload.Throttle | workload.Demote | workload.Reclaim | workload.EvictPod
+
+func stageNow() time.Time { return time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC) }
+
+// newStage is a node with 10 CPUs and 100 GiB, of which so many are available and
+// free, with actors.
+func newStage(available, free int64, actors ...actor) *stage {
+	s := &stage{View{Now: stageNow(), MemoryTotal: 100 * gib, Allocatable: 10000, Shared: 10000,
+		CPUs: make([]observe.CPU, 10), Pools: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}}}
+	s.Node.Memory = observe.NodeMemory{Total: 100 * gib, Available: available, Free: free, Low: gib / 10}
+	for _, a := range actors {
+		s.add(a)
+	}
+	s.measure()
+	return s
+}
+
+func (s *stage) add(a actor) {
+	pool := 1
+	if a.class == workload.BE {
+		a.allow, pool = a.allow|allActions, 2
+	}
+	s.Pods = append(s.Pods, Pod{UID: a.uid, Ref: "ns/" + a.uid, Class: a.class, Labels: a.labels, Allow: a.allow, Priority: a.priority,
+		Evict: workload.Evict{Never: a.never, Order: workload.Some(a.order)}, First: len(s.Containers), Count: 1})
+	c := Container{Ref: "ns/" + a.uid + "/c", Pod: len(s.Pods) - 1, Pool: pool, Class: a.class, Request: a.request, Limit: a.limit}
+	c.ID = a.uid
+	c.CPU.Usage = a.cpu
+	c.Container.Memory = observe.ContainerMemory{Current: (a.anon + a.cache) * mib, WorkingSet: a.anon * mib, Anon: a.anon * mib, Cache: a.cache * mib}
+	s.Containers = append(s.Containers, c)
+}
+
+// remove takes a pod away, with its memory.
+func (s *stage) remove(uid string) {
+	i := slices.IndexFunc(s.Pods, func(p Pod) bool { return p.UID == uid })
+	m := s.Containers[i].Container.Memory
+	s.Node.Memory.Available += m.Current - m.Cache
+	s.Node.Memory.Free += m.Current
+	s.Pods = slices.Delete(s.Pods, i, i+1)
+	s.Containers = slices.Delete(s.Containers, i, i+1)
+	for k := range s.Pods {
+		s.Pods[k].First, s.Containers[k].Pod = k, k
+	}
+}
+
+// measure makes every figure one of now.
+func (s *stage) measure() {
+	n := &s.Node
+	n.Memory.At, n.CPU.At, n.Pressure.At, n.Load.At, n.Disk.At = s.Now, s.Now, s.Now, s.Now, s.Now
+	for i := range s.Pools {
+		s.Pools[i].At = s.Now
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		c.CPU.At, c.Container.Memory.At, c.Pressure.At, c.IO.At = s.Now, s.Now, s.Now, s.Now
+	}
+}
+
+// tick lets a second pass.
+func (s *stage) tick() *View {
+	s.Now = s.Now.Add(time.Second)
+	s.measure()
+	return &s.View
+}
+
+// crowd is a node with 500 containers, half of them BE.
+func crowd() *stage {
+	s := newStage(60*gib, 40*gib)
+	for i := range 500 {
+		a := actor{uid: fmt.Sprintf("pod-%03d", i), class: workload.LS, anon: 40, cache: 40, cpu: 10, request: 10, limit: 20}
+		if i%2 == 1 {
+			a.class = workload.BE
+		}
+		s.add(a)
+	}
+	s.measure()
+	return s
+}
+
+// noAllocs checks that steps with nothing new need no memory, and tell nothing.
+func noAllocs(t *testing.T, s *stage, step func(*View) []Decision) {
+	t.Helper()
+	for range 200 {
+		step(s.tick())
+	}
+	told := 0
+	if got := testing.AllocsPerRun(100, func() { told += len(step(s.tick())) }); got > 0 || told > 0 {
+		t.Errorf("%v allocations and %d decisions in the steady state", got, told)
+	}
+}
+
+// BenchmarkStage is what the benchmarks of controllers spend on the node itself.
+func BenchmarkStage(b *testing.B) {
+	s := crowd()
+	b.ReportAllocs()
+	for b.Loop() {
+		s.tick()
+	}
+}
