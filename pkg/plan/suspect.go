@@ -9,7 +9,7 @@ type Drift struct {
 	Recorded Value // what the runtime's record holds for the container; nil unknown, or not recorded
 	Default  Value // what a new cgroup has; nil unknown
 
-	Systemd   bool // the runtime uses the systemd cgroup driver
+	Systemd   bool // the cgroup is a unit of systemd's
 	Koordlet  bool // koordlet runs on the node
 	Katalyst  bool // katalyst-agent runs on the node
 	StaticCPU bool // the kubelet's static CPU manager runs on the node
@@ -26,6 +26,8 @@ func (d Drift) Suspect() string {
 		return "the runtime (an update): it is the value in the runtime's record"
 	case container && d.Knob == CPUs && d.StaticCPU:
 		return "the kubelet: its static CPU manager writes the CPUs of containers every few seconds"
+	case d.Systemd && d.Default != nil && d.Found == d.Default:
+		return "systemd: on a daemon-reload, and when the kubelet or the runtime sets one property of a unit, it writes all; for this one it has the kernel's default"
 	case d.Koordlet && d.Katalyst:
 		return "koordlet or katalyst-agent: both run on this node and write such files; stop them where Sluice runs"
 	case d.Koordlet:

@@ -10,6 +10,9 @@ type Config struct {
 	System   cpuset.Set // CPUs of class SYSTEM; empty: SYSTEM shares with LS
 	Mode     Mode
 	Pools    []Pool // in order of priority, the highest first; the last is the batch pool
+	// Follow: a loop sets the sizes. A pool that is found with another size than its
+	// own, as after a restart, keeps it until SetSizes says otherwise.
+	Follow bool
 }
 
 // Mode says whether batch shares CPUs with the online pools.

@@ -25,6 +25,7 @@ type Ledger struct {
 	holders  map[string]*Holder
 	shared   cpuset.Set   // allocatable CPUs without a pin
 	pools    []cpuset.Set // CPUs of config.Pools[i]
+	sizes    []int        // of the loop, by pool; 0 the config's own; nil none
 	version  uint64       // counts layouts
 	entering bool         // layouts wait for the end of Together
 	last     entry        // for Undo
@@ -98,7 +99,7 @@ func New(config Config, machine *topology.Machine) *Ledger {
 // Anew makes a ledger without containers whose pools lie where they lay.
 func (l *Ledger) Anew() *Ledger {
 	n := New(l.config, l.machine)
-	n.pools = slices.Clone(l.pools)
+	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
 	return n
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,6 +82,18 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("a refused resize changed the ledger: %v", err)
 				case err == nil && r.Class.Pinned() && !old.SubsetOf(as.CPUs) && !as.CPUs.SubsetOf(old):
 					t.Fatalf("resize moved %v to %v", old, as.CPUs)
+				}
+			},
+			"sizes": func(t *rapid.T) {
+				sizes := rapid.SliceOfN(rapid.IntRange(0, 12), 0, len(config.Pools)).Draw(t, "sizes")
+				before, version := l.Pools(), l.Version()
+				l.SetSizes(sizes)
+				if (l.Version() != version) != !slices.Equal(l.Pools(), before) {
+					t.Fatalf("version %d after %d: pools were %v, are %v", l.Version(), version, before, l.Pools())
+				}
+				twin := l.Clone()
+				if twin.SetSizes(nil); !slices.Equal(l.Sizes(), l.Anew().Sizes()) {
+					t.Fatal("sizes don't outlive Clone and Anew")
 				}
 			},
 			"hotplug": func(t *rapid.T) {
@@ -236,7 +249,7 @@ func checkPools(t *rapid.T, l *Ledger) {
 		}
 		for j := range min(i, partition) {
 			other := l.pools[j]
-			sized := l.config.Pools[i].Size != Size{} && l.config.Pools[j].Size != Size{}
+			sized := l.follows() || l.config.Pools[i].Size != Size{} && l.config.Pools[j].Size != Size{}
 			if i < partition && sized && other.Overlaps(pool) && other != l.Shared() && pool != l.Shared() {
 				t.Fatalf("pools %d and %d overlap: %v and %v", i, j, pool, other)
 			}

@@ -344,15 +344,16 @@ func (l *Ledger) localCPUs(near workload.Near) cpuset.Set {
 }
 
 // sizedPools is the CPUs of pools that the config gives a size and that share
-// with no other pool: not those of a batch pool that overlaps.
+// with no other pool: not those of a batch pool that overlaps, nor of one that
+// gives way since the loop sets the sizes.
 func (l *Ledger) sizedPools() cpuset.Set {
 	pools := l.config.Pools
-	if l.config.Mode == Overlap {
+	if l.config.Mode == Overlap || l.follows() {
 		pools = pools[:len(pools)-1]
 	}
 	var sized cpuset.Set
 	for i, p := range pools {
-		if p.Size.Count != 0 || p.Size.Percent != 0 || !p.Size.Set.IsEmpty() {
+		if l.follows() || p.Size.Count != 0 || p.Size.Percent != 0 || !p.Size.Set.IsEmpty() {
 			sized = cpuset.Union(sized, l.pools[i])
 		}
 	}

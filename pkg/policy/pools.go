@@ -12,7 +12,7 @@ import (
 // keeps its CPUs. Sized pools are served first, exact sets before counts and
 // the higher priority before the lower; pools without a size have the rest in
 // common. In overlap mode the batch pool has its size, or all, of the shared
-// CPUs beside the online pools.
+// CPUs beside the online pools. Sizes of the loop stand before those of the config.
 func (l *Ledger) layout() {
 	if l.entering {
 		return
@@ -21,6 +21,9 @@ func (l *Ledger) layout() {
 	l.shared = cpuset.Difference(l.allocatable(), l.Pinned())
 	shared, previous := l.shared, l.pools
 	l.pools = make([]cpuset.Set, len(l.config.Pools))
+	if l.follows() && l.divide(previous) {
+		return
+	}
 	batch := len(l.pools) - 1
 	partition := batch
 	if l.config.Mode == Exclusive {
@@ -80,10 +83,12 @@ func (l *Ledger) unserved(partition int) int {
 // overlapping is the batch pool in overlap mode.
 func (l *Ledger) overlapping(previous []cpuset.Set, shared cpuset.Set, batch int) cpuset.Set {
 	size := l.config.Pools[batch].Size
-	if exact := cpuset.Intersect(size.Set, shared); !exact.IsEmpty() {
+	want := l.count(size)
+	if l.sizes != nil && l.sizes[batch] > 0 {
+		want = l.sizes[batch]
+	} else if exact := cpuset.Intersect(size.Set, shared); !exact.IsEmpty() {
 		return exact
 	}
-	want := l.count(size)
 	if want == 0 || want >= shared.Size() {
 		return shared
 	}
@@ -120,7 +125,17 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 		return
 	}
 	i := l.pool(r)
-	if cpus == l.pools[i] || !cpus.SubsetOf(l.shared) || cpus.Size() != l.count(l.config.Pools[i].Size) {
+	if cpus == l.pools[i] || !cpus.SubsetOf(l.shared) {
+		return
+	}
+	switch {
+	case l.config.Follow && (l.config.Mode == Exclusive || i == len(l.pools)-1):
+		l.sizes = slices.Clone(l.sizes)
+		if l.sizes == nil {
+			l.sizes = make([]int, len(l.pools))
+		}
+		l.sizes[i] = cpus.Size()
+	case cpus.Size() != l.count(l.config.Pools[i].Size):
 		return
 	}
 	l.pools = slices.Clone(l.pools)

@@ -143,6 +143,10 @@ func (t *tuner) weight() {
 	for i := range t.pod.Containers {
 		percent = max(percent, t.pod.Containers[i].Request.Weight)
 	}
+	why := "weight of its pool"
+	if percent == 0 && t.pod.Favour > 0 {
+		percent, why = t.pod.Favour, FavourWhy
+	}
 	switch {
 	case t.idle: // the kernel refuses a weight
 		for i := range t.pod.Containers {
@@ -163,6 +167,10 @@ func (t *tuner) weight() {
 	case t.shares > 0:
 		t.setPod(plan.Weight, t.shares, "sum of its containers' batch resources")
 	default:
-		t.Pod = append(t.Pod, Setting{Knob: plan.Weight, Percent: percent, Why: "weight of its pool"})
+		t.Pod = append(t.Pod, Setting{Knob: plan.Weight, Percent: percent, Why: why})
 	}
 }
+
+// FavourWhy is why the control loop gives online pods, and what holds them, a larger
+// weight.
+const FavourWhy = "ahead of batch work, which gets what is left"

@@ -41,18 +41,24 @@ func (t *tuner) burst() {
 func (t *tuner) containerBurst(i int, q plan.CPUQuota) time.Duration {
 	r := &t.pod.Containers[i].Request
 	b := &r.Burst
-	if b.Auto {
+	if b.Auto && !t.node.BurstLoop {
 		if b.Percent > 0 {
-			t.note(i, burstKey, "this version of Sluice raises no quota automatically: the static burst is all it gets")
+			t.note(i, burstKey, "no limit is raised on this node, whose control.burst is not on: the static burst is all it gets")
 		} else {
-			t.missing(i, burstKey, "this version of Sluice raises no quota automatically: ask for a percentage")
+			t.missing(i, burstKey, "no limit is raised on this node, whose control.burst is not on: ask for a percentage")
 		}
 	}
+	raised := b.Auto && t.node.BurstLoop
 	switch {
-	case b.Percent <= 0, r.Class == workload.BE, r.Class.Pinned(), t.pod.Containers[i].Own:
+	case b.Percent <= 0 && !raised, r.Class == workload.BE, r.Class.Pinned(), t.pod.Containers[i].Own:
 		return 0
 	case !finite(q):
 		t.note(i, burstKey, "the container has no CPU limit: nothing throttles it, and there is nothing to burst over")
+		return 0
+	case b.Percent <= 0:
+		return 0
+	case !t.has(plan.Burst) && raised:
+		t.note(i, burstKey, "cpu.max.burst and cpu.cfs_burst_us are not there (Linux 5.14, or a vendor's kernel): the container is throttled at its limit until the loop raises that")
 		return 0
 	case !t.has(plan.Burst):
 		t.missing(i, burstKey, "cpu.max.burst and cpu.cfs_burst_us are not there (Linux 5.14, or a vendor's kernel): the container is throttled at its limit")

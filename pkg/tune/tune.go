@@ -20,6 +20,8 @@ type Node struct {
 	DiskNames map[string]string // their numbers by name: "/dev/sda" to "8:0"
 	Release   string            // the kernel's, to refuse group identity where it crashes the host, and memory.high before 5.9
 
+	BurstLoop bool // the control loop raises quotas of containers that ask for it
+
 	BEPageCachePercent int // page cache of BE containers, in percent of their memory limit; 0 unlimited
 }
 
@@ -28,6 +30,10 @@ type Pod struct {
 	QoS        workload.QoS
 	Quota      plan.CPUQuota // the kubelet's, of the pod's own cgroup; zero or unlimited: not known, the sum of the containers'
 	Containers []Container
+
+	Loop    Loop // of the pod's cgroup
+	Ceiling Loop // of what holds the pod
+	Favour  int  // CPU weight in percent of the kubelet's, where nothing else gives one; 0 none
 }
 
 // Container is a container with the kubelet's limits.
@@ -36,6 +42,7 @@ type Container struct {
 	Quota       plan.CPUQuota // the kubelet's; zero or unlimited: none
 	MemoryLimit int64         // bytes; 0 none
 	Own         bool          // has CPUs of its own, and no quota
+	Loop        Loop
 }
 
 // Setting is one knob that a cgroup is to have, and why.
@@ -71,6 +78,7 @@ func For(n *Node, p *Pod) Settings {
 	}}
 	t.batch()
 	t.burst()
+	t.loop()
 	t.identity()
 	t.weight()
 	t.memory()

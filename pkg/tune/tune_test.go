@@ -46,7 +46,13 @@ func TestBurst(t *testing.T) {
 	lsr.Own = true
 	auto := container(workload.LS, 0, limit(1))
 	auto.Request.Burst.Auto = true
+	both := container(workload.LS, 100, limit(1))
+	both.Request.Burst.Auto = true
+	unlimited := container(workload.LS, 0, none)
+	unlimited.Request.Burst.Auto = true
 	old := kernel("5.4")
+	looping, oldLooping := mainline2(), kernel("5.4")
+	looping.BurstLoop, oldLooping.BurstLoop = true, true
 	for name, test := range map[string]struct {
 		node *Node
 		pod  Pod
@@ -66,6 +72,11 @@ func TestBurst(t *testing.T) {
 		"the pod's own limit":      {mainline2(), Pod{Quota: limit(1), Containers: []Container{container(workload.LS, 100, limit(1)), container(workload.LS, 100, limit(1))}}, "100000 100000 100000", ""},
 		"no file":                  {old, Pod{Containers: []Container{container(workload.LS, 100, limit(1))}}, " ", "cpu-burst!"},
 		"automatic alone":          {mainline2(), Pod{Containers: []Container{auto}}, " ", "cpu-burst!"},
+		"automatic too":            {mainline2(), Pod{Containers: []Container{both}}, "100000 100000", "cpu-burst"},
+		"the loop raises":          {looping, Pod{Containers: []Container{auto}}, " ", ""},
+		"the loop raises too":      {looping, Pod{Containers: []Container{both}}, "100000 100000", ""},
+		"the loop alone, no file":  {oldLooping, Pod{Containers: []Container{both}}, " ", "cpu-burst"},
+		"no limit to raise":        {looping, Pod{Containers: []Container{unlimited}}, " ", "cpu-burst"},
 		"a percentage of nonsense": {anolis(), Pod{Containers: []Container{container(workload.LS, 1<<40, plan.CPUQuota{Quota: 1 << 60, Period: time.Second})}}, " ", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

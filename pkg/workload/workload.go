@@ -98,7 +98,7 @@ func (p *Pod) QoS() QoS {
 			return BestEffort
 		case strings.HasSuffix(name, "burstable"), strings.Contains(name, "burstable-pod"):
 			return Burstable
-		case strings.HasSuffix(name, "kubepods"), strings.HasPrefix(name, "kubepods-pod"):
+		case strings.HasSuffix(name, "kubepods"), strings.Contains(name, "kubepods-pod"):
 			return Guaranteed
 		}
 	}
