@@ -22,6 +22,7 @@ func (d *decoder) check(c *Config) {
 	d.checkPools(c)
 	d.checkRules(c)
 	d.checkClasses(c)
+	d.checkLaw(c)
 	d.checkRDT(c)
 	if c.RDT.MaxMBps < 0 {
 		d.fail("rdt.maxMBps", "%d: must be a number of MB per second, or 0 for unknown", c.RDT.MaxMBps)
@@ -91,8 +92,8 @@ func (d *decoder) checkPools(c *Config) {
 	case percent == 100 && len(rest) > 0:
 		d.fail("pools.list", "the shares add up to 100%%, which leaves nothing for %s", strings.Join(rest, " and "))
 	}
-	if c.Pools.Mode == Exclusive && len(rest) > 1 {
-		d.fail("pools.list", "%s have no cpus; in mode exclusive one pool may be the rest, the others need a size", strings.Join(rest, " and "))
+	if c.Pools.Mode == Exclusive && len(rest) > 1 && !c.poolsFollow() {
+		d.fail("pools.list", "%s have no cpus; in mode exclusive one pool may be the rest, the others need a size, unless the loop sets it (control.pools.mode: on)", strings.Join(rest, " and "))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -26,6 +27,8 @@ type Config struct {
 
 	RDT    RDT    `yaml:"rdt"`
 	Memory Memory `yaml:"memory"`
+
+	Control control.Config `yaml:"control"`
 
 	VMRuntimes     []string      `yaml:"vmRuntimes"`     // globs of runtime handlers whose pods are accounted, not controlled
 	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // age after which a grant that never started may be freed
@@ -65,11 +68,12 @@ func Default() *Config {
 		FailurePolicy:  FailOpen,
 		Pools:          Pools{Mode: Overlap, List: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}},
 		Rules:          annotation.DefaultRules(),
-		RDT:            RDT{Mode: RDTOn, Classes: map[string]RDTClass{}},
+		RDT:            RDT{Mode: RDTOn, Partitions: map[string]RDTShare{}, Classes: map[string]RDTClass{}},
 		Memory:         Memory{GlobalWatermark: WatermarkOff},
+		Control:        control.DefaultConfig(),
 		VMRuntimes:     []string{"kata*"},
 		ReserveTimeout: 5 * time.Minute,
-		DriftInterval:  time.Second,
+		DriftInterval:  900 * time.Millisecond,
 		SlowLane:       SlowLane{Enabled: true, Delay: 2 * time.Second},
 		StateDir:       "/var/lib/sluice",
 		StatusSocket:   status.DefaultSocket,

@@ -1,12 +1,17 @@
 package config
 
 import (
+	"encoding"
 	"errors"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -46,25 +51,45 @@ func TestShippedFileIsTheDefault(t *testing.T) {
 	}
 }
 
-// Every key of Config stands in the shipped file.
+// Every key of Config stands in the shipped file at its own place, and every key of what
+// is in lists in an example.
 func TestShippedFileIsComplete(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(shipped)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var walk func(v reflect.Value)
-	walk = func(v reflect.Value) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	all := reflect.ValueOf(Default()).Elem()
+	d := decoder{lines: map[string]int{}}
+	d.value(document.Content[0], all, "")
+	examples := regexp.MustCompile(`(?m)^ *#\w.*$`).FindAllString(string(data), -1)
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
 		for key, field := range fields(v) {
-			if !strings.Contains(string(data), "\n"+key+":") && !strings.Contains(string(data), "\n  "+key+":") {
-				t.Errorf("%s lacks %s", shipped, key)
+			at := join(path, key)
+			if d.lines[at] == 0 {
+				t.Errorf("%s lacks %s", shipped, at)
 			}
-			if field.Kind() == reflect.Struct && field.Type() != reflect.TypeFor[cpuset.Set]() {
-				walk(field)
+			_, isText := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr())
+			switch {
+			case field.Kind() == reflect.Struct && !isText:
+				walk(field, at)
+			case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
+				for inner := range fields(reflect.New(field.Type().Elem()).Elem()) {
+					if !slices.ContainsFunc(examples, func(line string) bool {
+						return strings.HasPrefix(strings.TrimSpace(line), "#"+key+": ") && regexp.MustCompile(`[{ ]`+inner+`: `).MatchString(line)
+					}) {
+						t.Errorf("%s has no example of %s[].%s", shipped, at, inner)
+					}
+				}
 			}
 		}
 	}
-	walk(reflect.ValueOf(Default()).Elem())
+	walk(all, "")
 }
 
 // Each example in the shipped file is valid in the place of the default before

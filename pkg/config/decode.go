@@ -180,15 +180,18 @@ func (d *decoder) mapping(node *yaml.Node, fields map[string]reflect.Value, path
 
 // hint names the key that was probably meant, or all there are.
 func hint(key string, fields map[string]reflect.Value) string {
-	known := make([]string, 0, len(fields))
-	for name := range fields {
-		known = append(known, name)
-	}
-	slices.Sort(known)
-	if near := nearest.To(key, known); near != "" {
+	return known(key, slices.Sorted(maps.Keys(fields)))
+}
+
+// known is hint of sorted names.
+func known(name string, names []string) string {
+	if near := nearest.To(name, names); near != "" {
 		return "; did you mean " + near + "?"
 	}
-	return "; there are " + strings.Join(known, ", ")
+	if len(names) == 0 {
+		return ", which has none"
+	}
+	return "; there are " + strings.Join(names, ", ")
 }
 
 // fields finds a struct's fields by the keys of their yaml tags, those of inline

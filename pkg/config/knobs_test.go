@@ -26,9 +26,10 @@ classify:
   set: {weight: 50%, memory-qos: {oomGroup: true}}
 rdt:
   classes:
-    be: {l3: "0-30%, 1=0x7f", mb: "20%, 1=5000MBps"}
+    be: {partition: low, l3: "0-30%, 1=0x7f", mb: "20%, 1=5000MBps"}
     cdp: {l3code: 0x3, l3data: 10-100%, l2: 0-50%}
     all:
+  partitions: {low: {l3: 0-60%, mb: 80%}}
   perPod: true
   monitor: true
 memory: {globalWatermark: auto, bePageCachePercent: 20}
@@ -43,13 +44,14 @@ memory: {globalWatermark: auto, bePageCachePercent: 20}
 	want.Classes.LS, want.Classes.BE = given("rdt-class", "be", "memory-qos", "{lowPercent: 100}"), given()
 	want.Classify = []annotation.Classification{{Match: annotation.Match{Namespaces: []string{"a"}}, Set: given("weight", "50%", "memory-qos", "{oomGroup: true}")}}
 	want.RDT.Classes = map[string]RDTClass{
-		"be": {
+		"be": {Partition: "low", RDTShare: RDTShare{
 			L3: Cache{All: schemata.Range{From: 0, To: 30}, ByID: map[int]schemata.Range{1: {Mask: 0x7f}}},
 			MB: Bandwidth{All: schemata.Bandwidth{Percent: 20}, ByID: map[int]schemata.Bandwidth{1: {MBps: 5000}}},
-		},
-		"cdp": {L3Code: Cache{All: schemata.Range{Mask: 3}}, L3Data: Cache{All: schemata.Range{From: 10, To: 100}}, L2: Cache{All: schemata.Range{From: 0, To: 50}}},
+		}},
+		"cdp": {RDTShare: RDTShare{L3Code: Cache{All: schemata.Range{Mask: 3}}, L3Data: Cache{All: schemata.Range{From: 10, To: 100}}, L2: Cache{All: schemata.Range{From: 0, To: 50}}}},
 		"all": {},
 	}
+	want.RDT.Partitions = map[string]RDTShare{"low": {L3: Cache{All: schemata.Range{To: 60}}, MB: Bandwidth{All: schemata.Bandwidth{Percent: 80}}}}
 	want.RDT.PerPod, want.RDT.Monitor = true, true
 	want.RDTClasses, want.RDTPerPod = []string{"all", "be", "cdp"}, true
 	want.Memory = Memory{GlobalWatermark: WatermarkAuto, BEPageCachePercent: 20}

@@ -55,7 +55,35 @@ func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
 	if len(errs) > 0 {
 		return warnings, errs
 	}
-	return warnings, nil
+	return append(warnings, c.lawWarnings(free.Size())...), nil
+}
+
+// smallNode is the number of CPUs below which pools that are apart can hardly hold a
+// band: each has a core or two.
+const smallNode = 8
+
+// lawWarnings tells what has no effect, or less than it seems, on so many CPUs that the
+// pools divide.
+func (c *Config) lawWarnings(free int) (warnings []string) {
+	if c.Pools.Mode == Overlap {
+		for i, p := range c.Pools.List {
+			if p.Band != (Band{}) || p.RCF != (Band{}) || p.Min != 0 {
+				warnings = append(warnings, fmt.Sprintf("pools.list[%d]: band, rcf and min of pool %s have no effect in mode overlap, where control.batch bounds batch work", i, p.Name))
+			}
+		}
+		return warnings
+	}
+	if free < smallNode {
+		warnings = append(warnings, fmt.Sprintf("pools.mode: exclusive divides %d CPUs into %d pools; below %d mode overlap, which bounds batch work on CPUs of all, serves better", free, len(c.Pools.List), smallNode))
+	}
+	least := 0
+	for _, p := range c.Pools.List {
+		least += p.Min
+	}
+	if least > free {
+		warnings = append(warnings, fmt.Sprintf("pools.list: the pools' min are %d CPUs together, and this machine has %d for them: the lower pools have less", least, free))
+	}
+	return warnings
 }
 
 // wholeCores is percent of cpus, rounded up to whole cores.

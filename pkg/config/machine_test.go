@@ -36,6 +36,11 @@ func TestValidate(t *testing.T) {
 		"exclusive, a rest":     {text: "pools: {mode: exclusive, list: [{name: a, cpus: 4}, {name: b, cpus: 3}, {name: c}]}"},
 		"exclusive, no rest":    {text: "pools: {mode: exclusive, list: [{name: a, cpus: 4}, {name: b, cpus: 4}, {name: c}]}", err: "leaves nothing for pool c"},
 		"one pool too large":    {text: "pools: {list: [{name: a, cpus: 9}]}", err: "take 9 CPUs"},
+		"exclusive, few CPUs":   {text: "reserved: 0\npools: {mode: exclusive, list: [{name: a, cpus: 4}, {name: c}]}", warning: "divides 7 CPUs into 2 pools; below 8 mode overlap"},
+		"exclusive, the loop's": {text: "control: {mode: on}\npools: {mode: exclusive}"},
+		"minimums too large":    {text: "control: {mode: on}\npools: {mode: exclusive, list: [{name: a, min: 6}, {name: c, min: 3}]}", warning: "the pools' min are 9 CPUs together, and this machine has 8"},
+		"a band in overlap":     {text: "pools: {list: [{name: a}, {name: b, band: 10-20%}, {name: c}]}", warning: "pools.list[1]: band, rcf and min of pool b have no effect in mode overlap"},
+		"memory in overlap":     {text: "pools: {list: [{name: a, memory: 1Gi}, {name: c}]}"},
 		"batch over all":        {text: "pools: {list: [{name: a, cpus: 8}, {name: c}]}"},
 	} {
 		config, err := Parse([]byte(c.text))

@@ -1,16 +1,8 @@
 package config
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
-	"io"
-	"reflect"
-	"slices"
 	"strings"
-
-	"gopkg.in/yaml.v3"
 )
 
 // Error is one mistake in the file.
@@ -45,31 +37,11 @@ func (e Errors) Error() string {
 // Parse reads sluice.yaml over the defaults: what the file leaves out keeps its
 // default, and a list that it has replaces the default's. The error is Errors.
 func Parse(data []byte) (*Config, error) {
-	c := Default()
-	d := decoder{lines: map[string]int{}}
-	reader := yaml.NewDecoder(bytes.NewReader(data))
-	var document, more yaml.Node
-	if err := reader.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return nil, Errors{syntaxError(err)}
+	node, err := Document(data)
+	if err != nil {
+		return nil, err
 	}
-	if err := reader.Decode(&more); err != nil && !errors.Is(err, io.EOF) {
-		return nil, Errors{syntaxError(err)}
-	}
-	if more.Kind != 0 {
-		d.errs = append(d.errs, Error{Line: more.Line, Text: "is a second document; a configuration is one"})
-	}
-	if document.Kind == yaml.DocumentNode {
-		d.value(document.Content[0], reflect.ValueOf(c).Elem(), "")
-	}
-	c.completeRules()
-	d.check(c)
-	if len(d.errs) > 0 {
-		slices.SortStableFunc(d.errs, func(a, b Error) int {
-			return cmp.Or(a.Line-b.Line, strings.Compare(a.Key, b.Key))
-		})
-		return nil, d.errs
-	}
-	return c, nil
+	return ParseNode(node)
 }
 
 // syntaxError takes the line out of yaml.v3's "yaml: line 3: text".

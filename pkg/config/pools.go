@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -34,6 +36,11 @@ type Pool struct {
 	Name string         `yaml:"name"`
 	CPUs PoolSize       `yaml:"cpus"`
 	Set  annotation.Set `yaml:"set"` // what it gives to its containers
+
+	Band   Band          `yaml:"band"`   // its load, in percent of its CPUs, that the loop holds
+	RCF    Band          `yaml:"rcf"`    // its CPUs, in percent of what its containers request
+	Min    int           `yaml:"min"`    // CPUs that it always has
+	Memory control.Bytes `yaml:"memory"` // limit of all its containers together
 }
 
 // PoolSize is a pool's size: a count ("4"), a share of the CPUs that can be
@@ -80,9 +87,11 @@ func (p *Pools) Names() []string {
 // Policy is what the policy needs of the configuration.
 func (c *Config) Policy() policy.Config {
 	out := policy.Config{Reserved: c.Reserved, System: c.System}
+	sizes := c.Control.Batch.Mode
 	if c.Pools.Mode == Exclusive {
-		out.Mode = policy.Exclusive
+		out.Mode, sizes = policy.Exclusive, c.Control.Pools.Mode
 	}
+	out.Follow = c.Mode == On && cmp.Or(sizes, c.Control.Mode) == control.On
 	for _, p := range c.Pools.List {
 		out.Pools = append(out.Pools, policy.Pool{Name: p.Name, Size: policy.Size(p.CPUs)})
 	}

@@ -13,11 +13,12 @@ import (
 // RDT is cache and memory bandwidth, by Intel's name; AMD and Arm have the same.
 // Without classes, PerPod and Monitor nothing is done.
 type RDT struct {
-	Mode    RDTMode             `yaml:"mode"`
-	Classes map[string]RDTClass `yaml:"classes"`
-	PerPod  bool                `yaml:"perPod"`  // pods that ask for a share of their own get a group of their own
-	Monitor bool                `yaml:"monitor"` // count cache occupancy and bandwidth of each container
-	MaxMBps int                 `yaml:"maxMBps"` // bandwidth of one socket, for percentages where the machine counts in amounts; 0 unknown
+	Mode       RDTMode             `yaml:"mode"`
+	Partitions map[string]RDTShare `yaml:"partitions"` // apart from each other, for classes to divide
+	Classes    map[string]RDTClass `yaml:"classes"`
+	PerPod     bool                `yaml:"perPod"`  // pods that ask for a share of their own get a group of their own
+	Monitor    bool                `yaml:"monitor"` // count cache occupancy and bandwidth of each container
+	MaxMBps    int                 `yaml:"maxMBps"` // bandwidth of one socket, for percentages where the machine counts in amounts; 0 unknown
 }
 
 // RDTMode is On, or Off: the resource groups are left alone.
@@ -34,6 +35,12 @@ func (m *RDTMode) UnmarshalText(text []byte) error { return choose(m, text, RDTO
 
 // RDTClass is what the containers of a class share among them.
 type RDTClass struct {
+	Partition string `yaml:"partition"` // what the share is a part of; "" the machine
+	RDTShare  `yaml:",inline"`
+}
+
+// RDTShare is a share of caches and memory bandwidth.
+type RDTShare struct {
 	L3     Cache     `yaml:"l3"`
 	L3Code Cache     `yaml:"l3code"` // in place of L3, where code and data are apart (CDP)
 	L3Data Cache     `yaml:"l3data"`
@@ -111,23 +118,107 @@ func (d *decoder) checkRDT(c *Config) {
 	if n := len(c.RDT.Classes); n > maxRDTClasses {
 		d.fail("rdt.classes", "there are %d classes; there can be %d at most", n, maxRDTClasses)
 	}
+	partitions := slices.Sorted(maps.Keys(c.RDT.Partitions))
 	for name, class := range c.RDT.Classes {
 		at := "rdt.classes." + name
 		if !poolName(name) || name == "info" {
 			d.fail(at, "must be 1 to 63 small letters, digits and '-', and not info, which is the kernel's")
 		}
-		for _, level := range []struct {
-			key              string
-			both, code, data Cache
-		}{{"l3", class.L3, class.L3Code, class.L3Data}, {"l2", class.L2, class.L2Code, class.L2Data}} {
-			if level.both.some() && (level.code.some() || level.data.some()) {
-				d.fail(at+"."+level.key, "is there beside %scode or %sdata; give the first, or the two others", level.key, level.key)
-			}
-			if level.code.some() != level.data.some() {
-				d.fail(at, "%[1]scode and %[1]sdata go together; give both, or %[1]s", level.key)
+		if _, ok := c.RDT.Partitions[class.Partition]; !ok && class.Partition != "" {
+			d.fail(at+".partition", "%s: is not under rdt.partitions%s", quote(class.Partition), known(class.Partition, partitions))
+		}
+		d.checkRDTShare(at, &class.RDTShare)
+	}
+	for i, name := range partitions {
+		at, share := "rdt.partitions."+name, c.RDT.Partitions[name]
+		if !poolName(name) {
+			d.fail(at, "must be 1 to 63 small letters, digits and '-'")
+		}
+		d.checkRDTShare(at, &share)
+		for _, other := range partitions[:i] {
+			d.checkApart(c, other, name)
+		}
+	}
+}
+
+// checkRDTShare finds what can't be given together.
+func (d *decoder) checkRDTShare(at string, share *RDTShare) {
+	for _, level := range share.levels() {
+		if level.both.some() && (level.code.some() || level.data.some()) {
+			d.fail(at+"."+level.key, "is there beside %scode or %sdata; give the first, or the two others", level.key, level.key)
+		}
+		if level.code.some() != level.data.some() {
+			d.fail(at, "%[1]scode and %[1]sdata go together; give both, or %[1]s", level.key)
+		}
+	}
+}
+
+// checkApart finds where two partitions have ways in common. Code and data are of
+// one cache.
+func (d *decoder) checkApart(c *Config, one, other string) {
+	if d.lines["rdt.partitions."+one] > d.lines["rdt.partitions."+other] {
+		one, other = other, one
+	}
+	first, second := c.RDT.Partitions[one], c.RDT.Partitions[other]
+	levels := first.levels()
+	for i, level := range second.levels() {
+		at := "rdt.partitions." + other + "." + level.key
+		text := overlap(levels[i], level)
+		if text != "" {
+			d.fail(at, "%s of partition %s; partitions must be apart", text, one)
+		}
+	}
+}
+
+// overlap tells the first ranges of two partitions that have ways in common, "" where
+// none have. A cache of which neither gives a part is nobody's.
+func overlap(one, other level) string {
+	ids := map[int]bool{schemata.All: true}
+	for _, c := range []Cache{one.both, one.code, one.data, other.both, other.code, other.data} {
+		for id := range c.ByID {
+			ids[id] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		for _, a := range other.ranges(id) {
+			for _, b := range one.ranges(id) {
+				all := schemata.Range{}
+				switch {
+				case a == all && b == all || !a.Overlaps(b):
+				case a != all && b != all && (a.Mask == 0) != (b.Mask == 0):
+					return fmt.Sprintf("%s: can't be compared with the %s", a, b)
+				default:
+					return fmt.Sprintf("%s: overlaps the %s", a, b)
+				}
 			}
 		}
 	}
+	return ""
+}
+
+// level is what is said of a level of caches.
+type level struct {
+	key              string
+	both, code, data Cache
+}
+
+func (s *RDTShare) levels() []level {
+	return []level{{"l3", s.L3, s.L3Code, s.L3Data}, {"l2", s.L2, s.L2Code, s.L2Data}}
+}
+
+// ranges are the parts of one cache.
+func (l *level) ranges(id int) []schemata.Range {
+	if l.code.some() {
+		return []schemata.Range{l.code.of(id), l.data.of(id)}
+	}
+	return []schemata.Range{l.both.of(id)}
+}
+
+func (c *Cache) of(id int) schemata.Range {
+	if part, ok := c.ByID[id]; ok {
+		return part
+	}
+	return c.All
 }
 
 func (c *Cache) some() bool { return c.All != schemata.Range{} || len(c.ByID) > 0 }
@@ -147,15 +238,18 @@ func (r *RDT) List() []schemata.Class {
 	classes := make([]schemata.Class, 0, len(r.Classes))
 	for _, name := range slices.Sorted(maps.Keys(r.Classes)) {
 		c := r.Classes[name]
-		classes = append(classes, schemata.Class{
-			Name: name,
-			L3:   caches(c.L3, c.L3Code, c.L3Data),
-			L2:   caches(c.L2, c.L2Code, c.L2Data),
-			MB:   c.MB.byCache(),
-		})
+		class := schemata.Class{Name: name, L3: c.l3(), L2: c.l2(), MB: c.MB.byCache()}
+		if p, ok := r.Partitions[c.Partition]; ok {
+			class.Partition = schemata.Partition{Name: c.Partition, L3: p.l3(), L2: p.l2(), MB: p.MB.byCache()}
+		}
+		classes = append(classes, class)
 	}
 	return classes
 }
+
+func (s *RDTShare) l3() map[int]schemata.Cache { return caches(s.L3, s.L3Code, s.L3Data) }
+
+func (s *RDTShare) l2() map[int]schemata.Cache { return caches(s.L2, s.L2Code, s.L2Data) }
 
 // caches joins what is said of a level for both, for code and for data.
 func caches(both, code, data Cache) map[int]schemata.Cache {
