@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -80,19 +81,35 @@ type Adjustment struct {
 type Options struct {
 	Config     *config.Config
 	Machine    *topology.Machine
-	Host       fs.FS                  // the host's root, for /sys, /proc and the kubelet's state
-	Kernel     Kernel                 // nil without cgroups
-	Affinities Affinities             // nil where IRQs and workqueues can't be steered
-	Originals  string                 // file that keeps original values; "" keeps them in memory alone
-	Node       tune.Node              // what this kernel has
-	Cores      Cores                  // nil without core scheduling
-	RDT        RDT                    // nil without resctrl
-	NoRDT      string                 // why
-	Watermarks Watermarks             // nil where the node's watermarks can't be written
-	Reclaimer  Reclaimer              // nil where the kernel can't reclaim on request
-	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
-	Version    string
-	Log        logrus.FieldLogger
+	Host       fs.FS                                     // the host's root, for /sys, /proc and the kubelet's state
+	Kernel     Kernel                                    // nil without cgroups
+	Affinities Affinities                                // nil where IRQs and workqueues can't be steered
+	Originals  string                                    // file that keeps original values; "" keeps them in memory alone
+	Node       tune.Node                                 // what this kernel has
+	Cores      Cores                                     // nil without core scheduling
+	RDT        RDT                                       // nil without resctrl
+	NoRDT      string                                    // why
+	Watermarks Watermarks                                // nil where the node's watermarks can't be written
+	Reclaimer  Reclaimer                                 // nil where the kernel can't reclaim on request
+	Reclaim    func(path string, bytes plan.Bytes) error // takes memory from a cgroup, and blocks; nil likewise
+	// MemoryUse reads what a cgroup holds; nil where it isn't known.
+	MemoryUse func(path string, into *observe.ContainerMemoryCounters) error
+	Confine   func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
+	Version   string
+	Log       logrus.FieldLogger
+
+	// The control loop.
+	Sampler      Sampler         // nil: no loop
+	Wake         <-chan struct{} // asks for a look before its time; nil never does
+	Audit        Audit           // takes the loop's decisions; nil drops them
+	Lifeline     Lifeline        // nil without one
+	LifelinePlan []plan.Change   // the plan that the lifeline may have carried out before this start
+	Evictor      Evictor         // nil: evictions are told of alone
+	StateDir     string          // of the batch switch; "" without one
+
+	// Clock tells the time; nil is the real one. With one of its own the agent does
+	// nothing by itself: Tick and Pass do what tickers would.
+	Clock func() time.Time
 }
 
 // Agent is the loop and what it owns.
@@ -117,14 +134,16 @@ type Agent struct {
 	targets    map[string]reclaim.Target // that the reclaimer was given
 	resizing   map[string]time.Time      // pods by UID, and until when their bursts are given back
 	groups     groups                    // of RDT
+	loop       loop
+	ticks      ticks
 	passes     int
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
 	counters   status.Counters
-	returned   cpuset.Set       // CPUs that went offline and came back in this run
-	refused    map[place]string // what the kernel said last
-	confined   uint64           // ledger version that the plugin's own threads follow
+	returned   cpuset.Set // CPUs that went offline and came back in this run
+	refused    map[place]*refusal
+	confined   uint64 // ledger version that the plugin's own threads follow
 
 	factsOf      *topology.Machine
 	machineFacts annotation.Facts
@@ -135,7 +154,9 @@ type container struct {
 	workload.Container
 	pod          *workload.Pod
 	ref          string
+	podRef       string // "namespace/pod"
 	path         string // cgroup; "" where it can't be told
+	podPath, box string // cgroup of the pod, and what holds it; "" where they can't be told
 	uncontrolled bool   // accounted only: a VM runtime's
 	started      bool
 	has          policy.Assignment // in the kernel, as far as Sluice knows
@@ -152,12 +173,12 @@ type container struct {
 	notes        []tune.Note // what this node lacks of what is asked for
 	warnings     []string
 	drift        int
-	contest      contest
+	contest      backoff
 }
 
 // New makes an agent; Run starts it.
 func New(o Options) *Agent {
-	return &Agent{
+	a := &Agent{
 		Options:    o,
 		events:     make(chan func()),
 		closed:     make(chan struct{}),
@@ -167,9 +188,12 @@ func New(o Options) *Agent {
 		tuned:      map[string]*tuned{},
 		leaving:    map[place]plan.Object{},
 		resizing:   map[string]time.Time{},
-		refused:    map[place]string{},
+		refused:    map[place]*refusal{},
 		groups:     groups{pods: map[string]string{}},
+		loop:       newLoop(),
 	}
+	a.ticks.prepare(a.tick)
+	return a
 }
 
 // Run is the loop; it returns when the context ends.
@@ -179,9 +203,16 @@ func (a *Agent) Run(ctx context.Context) {
 	a.meet(neighbour.Detect(a.Host)) // before anything is written: beside koordlet nothing is
 	a.raiseWatermarks()
 	a.setUpRDT()
-	go a.lookAround(ctx)
-	pass := time.NewTicker(a.Config.DriftInterval)
-	defer pass.Stop()
+	var pass <-chan time.Time
+	if a.Clock == nil {
+		go a.lookAround(ctx)
+		if a.Sampler != nil {
+			go a.sample(ctx)
+		}
+		ticker := time.NewTicker(a.Config.DriftInterval)
+		defer ticker.Stop()
+		pass = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -192,10 +223,18 @@ func (a *Agent) Run(ctx context.Context) {
 			return
 		case event := <-a.events:
 			event()
-		case <-pass.C:
+		case <-pass:
 			a.pass()
 		}
 	}
+}
+
+// now is the time by the agent's clock.
+func (a *Agent) now() time.Time {
+	if a.Clock != nil {
+		return a.Clock()
+	}
+	return time.Now()
 }
 
 // errClosed answers events that come while the agent shuts down.
@@ -214,6 +253,7 @@ func (a *Agent) do(name string, event func() error) (err error) {
 			}
 		}()
 		err = event()
+		a.guardNews()
 	}
 	select {
 	case a.events <- run:
@@ -227,4 +267,19 @@ func (a *Agent) do(name string, event func() error) (err error) {
 // post runs an event in the loop without waiting for it.
 func (a *Agent) post(name string, event func()) {
 	go a.do(name, func() error { event(); return nil }) //nolint:errcheck // the event has no result
+}
+
+// aside does work that may block outside the loop, and what follows from it in the
+// loop. With a clock of the agent's own, where nothing blocks, both are done at once:
+// so the order of things does not depend on the machine.
+func (a *Agent) aside(name string, work, then func()) {
+	if a.Clock != nil {
+		work()
+		then()
+		return
+	}
+	go func() {
+		work()
+		a.do(name, func() error { then(); return nil }) //nolint:errcheck // only a closed agent fails it
+	}()
 }

@@ -338,7 +338,7 @@ func classChange(b *testing.B, text string) {
 	}
 }
 
-// BenchmarkPass is what the clock does once a second, for 500 containers and their
+// BenchmarkPass is what the clock does at each driftInterval, for 500 containers and their
 // 250 pods with every knob, and the baseline: the same files opened, read and closed
 // by their paths.
 func BenchmarkPass(b *testing.B) {

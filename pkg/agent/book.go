@@ -20,6 +20,7 @@ func (a *Agent) load() {
 		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
 	}
 	a.book = book
+	Recall(a.Kernel, book, a.LifelinePlan)
 	var kept irq.Kept
 	if _, err := book.State(affinitiesState, &kept); err != nil {
 		a.Log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")

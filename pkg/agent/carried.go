@@ -31,6 +31,9 @@ func (a *Agent) prepare(c *container) error {
 	f := &a.Node.Features
 	v2 := f.Knobs[plan.CPUs].V2 && f.Knobs[plan.Quota].V2 // runc takes a hybrid machine for v1
 	for _, s := range settings.Containers[0] {
+		if s.Knob == plan.Quota && !f.Knobs[plan.Quota].V2 && a.boundsByQuota() {
+			continue // by the time that the runtime writes it, it may be above its box's: v1 would refuse it
+		}
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays
 			c.carried.set(s, v2 && f.Knobs[s.Knob].V2)
 		}

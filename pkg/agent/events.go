@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -20,6 +19,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		a.quiet()
 		a.ledger.Release(spec.ID)
 		c := a.track(pod, spec)
+		a.makeRoom(c)
 		placed := false
 		defer func() {
 			if !placed {
@@ -66,7 +66,7 @@ func (a *Agent) admit(c *container) error {
 	r, err := a.request(c)
 	if err != nil {
 		r = a.sharing(c)
-	} else if err = a.mayPin(c, r); err == nil {
+	} else if err = errors.Join(a.mayPin(c, r), a.mayStart(c, &r)); err == nil {
 		err = a.place(c, r)
 	}
 	if err == nil || a.writes() {
@@ -74,14 +74,14 @@ func (a *Agent) admit(c *container) error {
 	}
 	a.Log.WithField("container", c.ref).WithError(err).Warn("Container would be refused (preview)")
 	c.warnings = append(c.warnings, err.Error())
-	a.ledger.PlaceShared(c.identity(), r, err.Error(), time.Now())
+	a.ledger.PlaceShared(c.identity(), r, err.Error(), a.now())
 	return nil
 }
 
 func (a *Agent) place(c *container, r workload.Request) error {
-	as, err := a.ledger.Place(c.identity(), r, a.inFlight(c.ID), time.Now())
+	as, err := a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
 	if policy.IsShortage(err) && a.reclaim(c) {
-		as, err = a.ledger.Place(c.identity(), r, a.inFlight(c.ID), time.Now())
+		as, err = a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
 	}
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (a *Agent) mend() {
 // reclaim frees grants whose container has ended, or never started, without an
 // event that said so, where next is to be placed.
 func (a *Agent) reclaim(next *container) bool {
-	ended := a.ledger.Stale(next.identity(), time.Now(), a.Config.ReserveTimeout)
+	ended := a.ledger.Stale(next.identity(), a.now(), a.Config.ReserveTimeout)
 	for _, c := range a.order {
 		if a.ended(c) {
 			ended = append(ended, c.ID)
@@ -176,6 +176,7 @@ func (a *Agent) ended(c *container) bool {
 func (a *Agent) free(id string) {
 	c := a.containers[id]
 	a.ledger.Release(id)
+	a.loop.stale = true
 	if c != nil {
 		c.has = policy.Assignment{}
 		a.Log.WithField("container", c.ref).Info("Grant freed: its container ended or never started")
@@ -210,7 +211,7 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 }
 
 func (a *Agent) start(c *container) error {
-	c.started = true
+	c.started, a.loop.stale = true, true
 	if _, known := a.ledger.Holder(c.ID); !known {
 		if err := a.admit(c); err != nil {
 			return err
@@ -219,7 +220,7 @@ func (a *Agent) start(c *container) error {
 			return fmt.Errorf("it has no grant any more, and new CPUs can only be given through the runtime, which takes no updates at a start; the kubelet will create it again")
 		}
 	}
-	a.ledger.Hold(c.ID, time.Now())
+	a.ledger.Hold(c.ID, a.now())
 	if err := a.assert(c); err != nil {
 		return err
 	}
@@ -227,6 +228,8 @@ func (a *Agent) start(c *container) error {
 		return err
 	}
 	a.liftQuota(c.pod)
+	a.rebound()
+	a.loop.safe.news = true
 	a.tune(c.pod)
 	a.join(c)
 	return nil
@@ -254,6 +257,8 @@ func (a *Agent) stopped(id string) {
 	c, ok := a.containers[id]
 	a.drop(id)
 	if ok {
+		a.loop.safe.news = true
+		a.unclaim(c)
 		a.liftQuota(c.pod)
 		a.tune(c.pod)
 	}

@@ -37,6 +37,7 @@ type knobNode struct {
 	t     testingT
 	spy   *spy
 	o     Options
+	text  string // of the config
 	agent *Agent
 	stop  func()
 	log   logText
@@ -114,6 +115,7 @@ type knobSetup struct {
 	config    string // YAML
 	originals string
 	node      func(*tune.Node)
+	options   func(*knobNode, *Options)
 }
 
 // onFlavours runs a test on every kernel, each in virtual time and with a journal.
@@ -166,6 +168,9 @@ func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
 	h.o = Options{
 		Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Kernel: h.spy, Node: node, Originals: s.originals, Log: log,
 	}
+	if s.options != nil {
+		s.options(h, &h.o)
+	}
 	h.Mkdir("/kubepods/burstable")
 	h.Mkdir("/kubepods/besteffort")
 	h.launch(s.config)
@@ -179,7 +184,7 @@ func (h *knobNode) launch(text string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.o.Config = c
+	h.o.Config, h.text = c, text
 	h.agent = New(h.o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -213,7 +218,7 @@ func (h *knobNode) synchronize() {
 	synctest.Wait()
 }
 
-func (h *knobNode) pass() { h.sleep(time.Second) }
+func (h *knobNode) pass() { h.sleep(h.agent.Config.DriftInterval) }
 
 func (h *knobNode) sleep(d time.Duration) {
 	time.Sleep(d)

@@ -219,7 +219,7 @@ func (h *knobNode) resize(name string, from, to int) {
 	pod := h.podOfName(name)
 	resizePod := func() {
 		h.kubelet(pod.CgroupParent, to)
-		if err := h.agent.UpdatePod(pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000}); err != nil {
+		if err := h.agent.UpdatePod(pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000, Quota: int64(to) * 100, Period: 100000}); err != nil {
 			h.t.Errorf("update pod: %v", err)
 		}
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -14,8 +15,9 @@ import (
 )
 
 // compare returns the changes that a cgroup lacks by the kernel's own word. What
-// it had before is in the book before any of them is made.
-func (a *Agent) compare(t *tuned) []plan.Change {
+// it had before is in the book before any of them is made. What the kernel has refused
+// waits, unless it is to be tried at once.
+func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 	if !a.tunes() {
 		return nil
 	}
@@ -39,10 +41,18 @@ func (a *Agent) compare(t *tuned) []plan.Change {
 		}
 		if a.Kernel.Same(k.Knob, want, have) {
 			k.withdrawn, k.problem = false, ""
+			delete(a.refused, place{t.Path, k.Knob})
 			a.book.Wrote(t.Path, k.Knob, want) // by an earlier run, or by the runtime for Sluice
 			continue
 		}
-		if a.isDrift(t, k, have) {
+		if !atOnce && a.held(place{t.Path, k.Knob}, want) {
+			continue
+		}
+		if t.Level == plan.ClassLevel && k.Percent > 0 && a.isDrift(t, k, have) {
+			// The kubelet writes the weight of its QoS classes each minute.
+			a.book.Keep(t.Object, k.Knob, have)
+			want, _ = a.target(t, k, have)
+		} else if a.isDrift(t, k, have) {
 			if !a.repairs(t, k, want, have) {
 				continue
 			}
@@ -148,26 +158,27 @@ func (a *Agent) keepWeight(o plan.Object) {
 	}
 }
 
-// isDrift reports whether somebody else has changed what Sluice had written.
+// isDrift reports whether somebody else has changed what Sluice had written: not
+// the runtime, which is updating the container for Sluice.
 func (a *Agent) isDrift(t *tuned, k *knob, have plan.Value) bool {
 	e, kept := a.book.Entry(t.Path, k.Knob)
-	return kept && e.Wrote != nil && !k.withdrawn && k.problem == "" && !a.Kernel.Same(k.Knob, e.Wrote, have)
+	return kept && e.Wrote != nil && !a.updating(t.Path) && !k.withdrawn && k.problem == "" && !a.Kernel.Same(k.Knob, e.Wrote, have)
 }
 
 // repairs counts a drift and reports whether it is to be repaired now.
 func (a *Agent) repairs(t *tuned, k *knob, want, have plan.Value) bool {
-	now := time.Now()
+	now := a.now()
 	if k.contest.waits(now) {
 		return false
 	}
 	k.drift++
-	k.contest.repaired(now)
+	k.contest.again(now, fights())
 	k.suspect = a.suspect(t.Object, k.Knob, have)
 	a.counters.Drift++
 	log := a.Log.WithFields(logrus.Fields{
 		"cgroup": t.Name, "setting": k.Knob.String(), "found": have.String(), "want": want.String(), "suspect": k.suspect,
 	})
-	log.Warn("A setting was changed by somebody else, repaired" + waitText(k.contest.lost(now)))
+	log.Warn("A setting was changed by somebody else, repaired" + waitText(k.contest.often(now, fights())))
 	return true
 }
 
@@ -191,7 +202,9 @@ func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
 	}
 	settledBy(a.book, o.Path, k, changes)
 	delete(a.leaving, at)
-	delete(a.refused, at)
+	if len(changes) == 0 {
+		delete(a.refused, at)
+	}
 	for i := range changes {
 		if at := placeOf(&changes[i]); a.knob(at) == nil {
 			a.leaving[at] = o
@@ -202,7 +215,7 @@ func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
 
 // resizeTime is how long a resize may take before its pod is set again without
 // word of its end.
-const resizeTime = 2 * time.Second
+const resizeTime = 10 * time.Second
 
 // withdraw gives back what would make the kernel refuse a resize of the pod: its
 // bursts, since no quota can go below them, and idle, under which no weight can be
@@ -216,7 +229,7 @@ func (a *Agent) withdraw(pod *workload.Pod) {
 		if t.pod != pod.UID {
 			continue
 		}
-		a.resizing[pod.UID] = time.Now().Add(resizeTime)
+		a.resizing[pod.UID] = a.now().Add(resizeTime)
 		for _, k := range t.knobs {
 			switch k.Knob {
 			case plan.Burst, plan.Idle:
@@ -233,6 +246,18 @@ func (a *Agent) withdraw(pod *workload.Pod) {
 		}
 	}
 	a.change(changes)
+	a.unraise(pod) // bursts are away by then: one of the new limit may be above the old
+}
+
+// requoted notes the quota that the kubelet has given a pod, for the same reason.
+func (a *Agent) requoted(pod *workload.Pod, r workload.Resources) {
+	o, ok := podObject(pod)
+	e, kept := a.book.Entry(o.Path, plan.Quota)
+	if !ok || !kept || e.Wrote == nil || r.Quota <= 0 || r.Period == 0 {
+		return
+	}
+	a.book.Keep(o, plan.Quota, plan.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond})
+	a.book.Wrote(o.Path, plan.Quota, e.Wrote)
 }
 
 // reweighed notes the weight that the kubelet has given a pod, which the kernel's
@@ -281,13 +306,35 @@ func (a *Agent) unresized(uid string) (changes []plan.Change) {
 	return a.tunePod(pod)
 }
 
-// rewritten notes that the runtime has written a container's CPU time for Sluice:
-// the quota, which changes the burst on some kernels, and the shares, of which runc
-// makes another weight on v2 from 1.3 on.
+// rewritten notes that the runtime has written a container's CPU time: the quota,
+// which changes the burst on some kernels, and the shares, of which runc makes
+// another weight on v2 from 1.3 on. Where systemd does it for the runtime, it writes
+// every file that it knows of the scope, with the kernel's default for what it was
+// not told of (cgroup_context_apply in systemd's core/cgroup.c).
 func (a *Agent) rewritten(c *container) {
-	for _, knob := range []plan.Knob{plan.Quota, plan.Burst, plan.Weight} {
-		if k := a.knob(place{c.path, knob}); k != nil {
+	t := a.tuned[c.path]
+	if t == nil {
+		return
+	}
+	for _, k := range t.knobs {
+		switch k.Knob {
+		case plan.Quota, plan.Burst, plan.Weight:
 			k.withdrawn = true
+		case plan.MemoryMax, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.OOMGroup, plan.IOWeight, plan.IOMax:
+			k.withdrawn = k.withdrawn || c.scoped()
 		}
 	}
 }
+
+// updating reports whether the cgroup is a container's that the runtime may be
+// updating for Sluice right now.
+func (a *Agent) updating(path string) bool {
+	if a.lane.pending == nil {
+		return false
+	}
+	c, ok := a.containers[a.lane.pending.ContainerID]
+	return ok && c.path == path
+}
+
+// scoped reports whether the container's cgroup is a scope of systemd's.
+func (c *container) scoped() bool { return strings.Contains(c.CgroupsPath, ":") }

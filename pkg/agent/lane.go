@@ -18,6 +18,7 @@ type slowLane struct {
 	settled chan struct{} // closed when pending is acknowledged; nil where none is
 	timer   *time.Timer
 	quiet   time.Time // when nothing will have happened for long enough
+	pools   time.Time // when the pools will have kept their sizes for long enough
 }
 
 func (l *slowLane) reset() { l.pending = nil }
@@ -37,7 +38,7 @@ func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
 		}
 		a.lane.runtime, a.lane.shut = runtime, shut
 		a.runtime = info
-		a.runtime.Connected, a.runtime.Since, a.runtime.SlowLane = true, time.Now(), shut
+		a.runtime.Connected, a.runtime.Since, a.runtime.SlowLane = true, a.now(), shut
 		if shut == "" {
 			a.runtime.SlowLane = "open"
 		}
@@ -50,18 +51,22 @@ func (a *Agent) Disconnected() {
 	a.do("disconnected", func() error { //nolint:errcheck // only a closed agent fails it
 		a.lane.runtime, a.lane.pending = nil, nil
 		if a.runtime.Connected {
-			a.runtime.Connected, a.runtime.Since = false, time.Now()
+			a.runtime.Connected, a.runtime.Since = false, a.now()
 			a.counters.Reconnects++
 		}
 		return nil
 	})
 }
 
-// quiet starts the wait for a quiet moment anew.
+// quiet starts the wait for a quiet moment anew, after a change of what runs here.
 func (a *Agent) quiet() {
-	a.lane.quiet = time.Now().Add(a.Config.SlowLane.Delay)
+	a.loop.stale = true
+	a.lane.quiet = a.now().Add(a.Config.SlowLane.Delay)
 	if a.lane.timer != nil {
 		a.lane.timer.Stop()
+	}
+	if a.lane.runtime == nil {
+		return
 	}
 	a.lane.timer = time.AfterFunc(a.Config.SlowLane.Delay, func() { a.post("slow lane", a.record) })
 }
@@ -101,13 +106,16 @@ func (a *Agent) awaitAcknowledgement(pin string) {
 
 // record sends the next container whose record differs from its desire.
 func (a *Agent) record() {
-	if a.lane.runtime == nil || a.lane.shut != "" || a.lane.pending != nil || !a.writes() || time.Now().Before(a.lane.quiet) {
+	if a.lane.runtime == nil || a.lane.shut != "" || a.lane.pending != nil || !a.writes() || a.now().Before(a.lane.quiet) {
 		return
 	}
 	for _, c := range a.order {
 		want, ok := a.ledger.Assignment(c.ID)
 		if !ok || !c.started || !c.touched || c.attempts >= maxAttempts {
 			continue
+		}
+		if !want.Unlimited && a.now().Before(a.lane.pools) {
+			continue // the loop will move its pool again
 		}
 		set := a.settings(c, want)
 		if c.recorded.Unlimited && !want.Unlimited {

@@ -52,6 +52,7 @@ func (a *Agent) meet(found []neighbour.Neighbour, err error) {
 		}
 	}
 	a.neighbours = found
+	a.Node.BurstLoop = a.acting(a.Config.Control.Burst.Mode)
 	a.ledger.SetExternal(a.external())
 }
 

@@ -433,7 +433,7 @@ func (n *node) expect(want map[string]string) {
 }
 
 // pass lets one drift interval go by.
-func (n *node) pass() { n.sleep(time.Second) }
+func (n *node) pass() { n.sleep(n.agent.Config.DriftInterval) }
 
 func (n *node) sleep(d time.Duration) {
 	time.Sleep(d)

@@ -3,13 +3,18 @@ package agent
 import (
 	"path"
 	"runtime/debug"
-	"time"
+	"slices"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
+
+// Pass is one periodic pass, for an agent with a clock of its own.
+func (a *Agent) Pass() {
+	a.do("pass", func() error { a.pass(); return nil }) //nolint:errcheck // only a closed agent fails it
+}
 
 // pass is what the clock does: grants of ended containers are freed, pins that
 // lack CPUs are mended, and every container that Sluice has set is compared with
@@ -30,7 +35,7 @@ func (a *Agent) pass() {
 		}
 	}
 	a.mend()
-	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.settleDue() //nolint:errcheck // what failed is in the log and is tried again
 	for _, c := range a.order {
 		a.repair(c, "")
 	}
@@ -63,7 +68,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	if want.Unlimited {
 		knobs = append(knobs, plan.Quota)
 	}
-	if c.contest.waits(time.Now()) && !a.onPinned(c) {
+	if c.contest.waits(a.now()) && !a.onPinned(c) {
 		return
 	}
 	a.observe(c, knobs...)
@@ -72,11 +77,22 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	if c.has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.has.Mems == want.Mems) && (c.has.Unlimited || !want.Unlimited) {
 		c.has = want
+		for _, k := range knobs {
+			delete(a.refused, place{c.path, k})
+		}
 		return
+	}
+	changes := c.changes(want, true)
+	held := a.heldOf(c, changes)
+	if len(held) > 0 {
+		changes = slices.DeleteFunc(c.changes(want, false), func(change plan.Change) bool { return held[change.Knob] })
+		if len(changes) == 0 {
+			return
+		}
 	}
 	if c.has.CPUs != known.CPUs || c.has.Mems != known.Mems || known.Unlimited && !c.has.Unlimited {
 		c.drift++
-		c.contest.repaired(time.Now())
+		c.contest.again(a.now(), fights())
 		a.counters.Drift++
 		if suspect == "" {
 			suspect = a.suspectOf(c, known)
@@ -86,9 +102,9 @@ func (a *Agent) repair(c *container, suspect string) {
 			"found":     plan.CPUSet(c.has.CPUs).String() + " on nodes " + plan.CPUSet(c.has.Mems).String(),
 			"want":      plan.CPUSet(want.CPUs).String() + " on nodes " + plan.CPUSet(want.Mems).String(),
 			"suspect":   suspect,
-		}).Warn("Settings of a container were changed, repaired" + waitText(c.contest.lost(time.Now())))
+		}).Warn("Settings of a container were changed, repaired" + waitText(c.contest.often(a.now(), fights())))
 	}
-	if _, err := a.apply(c.changes(want, true)); err == nil {
+	if _, err := a.apply(changes); err == nil && len(held) == 0 {
 		c.has = want
 	}
 }
@@ -104,12 +120,16 @@ func waitText(lost bool) string {
 // onPinned reports whether the kernel shows a container on another's own CPUs,
 // which no contest excuses.
 func (a *Agent) onPinned(c *container) bool {
+	// Most are where no pin is, and counting the pins takes all holders.
+	now, err := a.on(c, cpuset.Difference(a.ledger.Machine().Online, a.ledger.Shared()))
+	if err != nil || now.IsEmpty() {
+		return false
+	}
 	pinned := a.ledger.Pinned()
 	if h, ok := a.ledger.Holder(c.ID); ok {
 		pinned = cpuset.Difference(pinned, h.CPUs)
 	}
-	now, err := a.on(c, pinned)
-	return err == nil && !now.IsEmpty()
+	return now.Overlaps(pinned)
 }
 
 // hasAllOfPod reports whether a container has all CPUs that its pod may use, which

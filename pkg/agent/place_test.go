@@ -228,8 +228,8 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// TestRefusalIsToldOnce: a setting that the kernel refuses is tried again each
-// second, and logged when it begins, and when it begins anew.
+// TestRefusalIsToldOnce: a setting that the kernel refuses is tried again ever
+// less often, and logged when it begins, and when it begins anew.
 func TestRefusalIsToldOnce(t *testing.T) {
 	inBubble(t, setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}, func(t *testing.T, n *node) {
 		n.run("web", "LS", 1)

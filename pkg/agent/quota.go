@@ -72,7 +72,11 @@ func (a *Agent) lift(pod plan.Object) {
 	if found.Unlimited() {
 		return
 	}
-	if original, kept := a.book.Kept(pod.Path, plan.Quota); kept && original == value {
+	at := place{pod.Path, plan.Quota}
+	if a.held(at, unlimited) {
+		return
+	}
+	if original, kept := a.book.Kept(pod.Path, plan.Quota); kept && original == value && a.refused[at] == nil {
 		a.counters.Drift++
 		a.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
 	}
@@ -84,6 +88,9 @@ func (a *Agent) lift(pod plan.Object) {
 // giveBack puts a pod's quota back, unless the kubelet has written one since.
 func (a *Agent) giveBack(pod plan.Object) {
 	original, kept := a.book.Kept(pod.Path, plan.Quota)
+	if kept && a.held(place{pod.Path, plan.Quota}, original) {
+		return
+	}
 	now, err := a.Kernel.Read(pod.Path, plan.Quota)
 	if err == nil && kept && now.(plan.CPUQuota).Unlimited() {
 		_, err = a.apply([]plan.Change{{Object: pod, Knob: plan.Quota, From: unlimited, To: original, Why: "not all containers of the pod have CPUs of their own"}})

@@ -69,6 +69,7 @@ func TestQuotaGivenBackLater(t *testing.T) {
 		n.expectQuota(shopPod, "unlimited")
 		n.kernel.refusing(nil)
 		n.pass()
+		n.pass()
 		n.expectQuota(shopPod, "2 CPUs")
 	})
 }

@@ -102,6 +102,7 @@ func TestRandomEvents(t *testing.T) {
 				cpus := rapid.IntRange(1, 4).Draw(t, "cpus")
 				name := fmt.Sprintf("p%d/c%d", made/2, made)
 				n.pod(name, class, cpus)
+				n.agent.do("catch up", func() error { n.agent.settle(""); return nil }) // what a pass would try later, this event tries too
 				before := n.dump()
 				if err := n.create(name, class, cpus); err != nil {
 					if after := n.dump(); after != before {
@@ -119,6 +120,9 @@ func TestRandomEvents(t *testing.T) {
 					return nil
 				})
 				n.create(fmt.Sprintf("p%d/c%d", made/2, made), "LSR", 3)
+				for range rapid.IntRange(0, 4).Draw(t, "passes") {
+					n.pass()
+				}
 				n.kernel.refusing(nil)
 				n.pass()
 			},
@@ -133,6 +137,11 @@ func TestRandomEvents(t *testing.T) {
 			"unplug": func(t *rapid.T) {
 				off := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, 7), 0, 2).Draw(t, "off")...)
 				n.plug(cpuset.Difference(cpuset.Range(0, 7), off))
+			},
+			"sizes": func(t *rapid.T) {
+				sizes := rapid.SliceOfN(rapid.IntRange(0, 5), 0, len(division.Pools)).Draw(t, "sizes")
+				n.loop(func() { n.agent.ledger.SetSizes(sizes) })
+				n.pass()
 			},
 			"late update": func(t *rapid.T) {
 				name := names(t, n.running)

@@ -48,7 +48,10 @@ func (a *Agent) usesRDT() bool {
 
 // setUpRDT makes the classes' groups, and again what others have changed of them.
 // What there was before is in the book first.
-func (a *Agent) setUpRDT() {
+func (a *Agent) setUpRDT() { a.applyRDT(false) }
+
+// applyRDT does it, where the classes may have another share than before.
+func (a *Agent) applyRDT(changed bool) {
 	if !a.usesRDT() {
 		a.endRDT()
 		return
@@ -56,12 +59,12 @@ func (a *Agent) setUpRDT() {
 	err := a.keepRDT()
 	if err == nil {
 		var made []resctrl.Group
-		made, err = a.RDT.Setup(a.Config.RDT.List(), a.Config.RDT.MaxMBps)
+		made, err = a.RDT.Setup(a.rdtClasses(), a.Config.RDT.MaxMBps)
 		again := a.groups.classes != nil
 		a.groups.classes = map[string]bool{}
 		for _, g := range made {
 			a.groups.classes[g.Class] = true
-			if again && g.Changed != "" {
+			if again && !changed && g.Changed != "" {
 				a.counters.Drift++
 				a.Log.WithField("class", g.Class).WithField("schemata", g.Changed).Warn("An RDT class was changed by somebody else, repaired")
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/resctrl/fake"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -200,5 +201,33 @@ func TestRDTAfterRestart(t *testing.T) {
 			n.t.Errorf("the restart wrote %q", writes)
 		}
 		n.isIn("batch", "sluice-be")
+	})
+}
+
+// The loop narrows batch work's class, which is no drift, and gives it back.
+func TestRDTNarrows(t *testing.T) {
+	withRDT(t, fake.Intel(), rdtYAML+"control: {cache: {mode: on, class: be}}\n", func(n *rdtNode) {
+		full, latency := n.schemata("sluice-be"), n.schemata("sluice-latency")
+		narrow := func(s control.Slice, acting bool) string {
+			n.loop(func() { n.agent.narrow(s, acting) })
+			n.pass()
+			return n.schemata("sluice-be")
+		}
+		if now := narrow(control.Slice{Cache: 40, Bandwidth: 50}, true); now == full {
+			n.t.Errorf("schemata %q is not narrower", now)
+		}
+		if now := narrow(control.Slice{Cache: 100, Bandwidth: 100}, true); now != full {
+			n.t.Errorf("schemata %q when calm, want %q", now, full)
+		}
+		narrow(control.Slice{Cache: 40, Bandwidth: 50}, true)
+		if now := narrow(control.Slice{Cache: 40, Bandwidth: 50}, false); now != full {
+			n.t.Errorf("schemata %q in preview, want %q", now, full)
+		}
+		if now := n.schemata("sluice-latency"); now != latency {
+			n.t.Errorf("another class has %q, had %q", now, latency)
+		}
+		if drift := n.status().Counters.Drift; drift > 0 {
+			n.t.Errorf("%d drifts", drift)
+		}
 	})
 }

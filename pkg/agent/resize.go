@@ -126,6 +126,9 @@ func (a *Agent) PostUpdateContainer(id string) error {
 		if c, ok := a.containers[id]; ok {
 			a.repair(c, "a runtime update")
 			a.liftQuota(c.pod)
+			if c.scoped() {
+				a.rewritten(c)
+			}
 			a.resized(c.pod)
 		}
 		return nil
@@ -146,6 +149,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 		}
 		if pod != nil {
 			a.liftQuota(pod)
+			a.requoted(pod, change)
 			a.withdraw(pod)
 			delete(a.resizing, pod.UID)
 			a.reweighed(pod, plan.Shares(change.Shares))

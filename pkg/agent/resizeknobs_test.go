@@ -29,7 +29,7 @@ func TestResizeWithBurst(t *testing.T) {
 			h.resize("web/a", milli, next)
 			milli = next
 			want := itoa(milli * 100)
-			h.sleep(3 * time.Second)
+			h.sleep(resizeTime + time.Second)
 			if got := h.get("/kubepods/pod-web/a", burstFile...); got != want {
 				t.Fatalf("resize %d: burst %s, want %s", i, got, want)
 			}
@@ -47,7 +47,7 @@ func TestResizeWithBurst(t *testing.T) {
 func itoa(n int) string { return plan.Number(n).String() }
 
 // TestResizeNeverEnds: what was given back for a resize that failed, or of whose
-// end nobody tells, is set again within three seconds.
+// end nobody tells, is set again a second after it was given up.
 func TestResizeNeverEnds(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(ask{name: "web/a", milli: 1000, annotations: map[string]string{"cpu-burst.sluice.dev": "100%", "class.sluice.dev": "LS"}})
@@ -56,7 +56,7 @@ func TestResizeNeverEnds(t *testing.T) {
 			if got := h.get("/kubepods/pod-web/a", burstFile...); got != "0" {
 				t.Errorf("burst %s during the resize", got)
 			}
-			h.sleep(3 * time.Second)
+			h.sleep(resizeTime + time.Second)
 			if got := h.get("/kubepods/pod-web/a", burstFile...); got != "100000" {
 				t.Errorf("burst %s after a resize that failed", got)
 			}
@@ -71,7 +71,7 @@ func TestResizeNeverEnds(t *testing.T) {
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "0" {
 			t.Errorf("the pod's burst is %s during its resize", got)
 		}
-		h.sleep(3 * time.Second)
+		h.sleep(resizeTime + time.Second)
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "100000" {
 			t.Errorf("the pod's burst is %s after it", got)
 		}
@@ -180,11 +180,11 @@ func TestFight(t *testing.T) {
 		const dir = "/kubepods/pod-web/a"
 		spoil := func() { h.put(dir, h.burst(), "1000") }
 		burst := func() status.Kernel { return h.container("web/a").Kernel[0] }
-		for range patience {
+		for range fights().patience {
 			spoil()
 			h.pass()
 		}
-		if b := burst(); b.Drift != patience || !b.Contested {
+		if b := burst(); b.Drift != fights().patience || !b.Contested {
 			t.Errorf("%+v", b)
 		}
 		for _, wait := range []time.Duration{10, 20, 40} {

@@ -29,6 +29,21 @@ type Host struct {
 	Online     cpuset.Set
 }
 
+// Recall notes, of the lifeline's plan, what the kernel shows: the lifeline has written
+// it in Sluice's place, so that it is nobody else's newer value.
+func Recall(kernel Kernel, book *originals.Book, changes []plan.Change) {
+	for i := range changes {
+		c := &changes[i]
+		e, kept := book.Entry(c.Object.Path, c.Knob)
+		if !kept || e.Wrote == nil || kernel == nil {
+			continue
+		}
+		if have, err := kernel.Read(c.Object.Path, c.Knob); err == nil && kernel.Same(c.Knob, c.To, have) {
+			book.Wrote(c.Object.Path, c.Knob, c.To)
+		}
+	}
+}
+
 // Restore gives back all that the book keeps, while no plugin runs. What failed
 // stays in the book, and the error says why. With dry nothing is changed.
 func Restore(host *Host, book *originals.Book, dry bool) (Restored, error) {

@@ -14,6 +14,26 @@ import (
 // its cgroup. The error names the containers that could not be moved; they are
 // tried again at the next settle.
 func (a *Agent) settle(skip string) error {
+	return a.settleBut(func(c *container, _ []plan.Change) bool { return c.ID == skip })
+}
+
+// settleDue is settle for the passes: containers whose last try is too short a time
+// ago are left as they are.
+func (a *Agent) settleDue() error {
+	waiting := false
+	err := a.settleBut(func(c *container, changes []plan.Change) bool {
+		held := len(a.heldOf(c, changes)) > 0
+		waiting = waiting || held
+		return held
+	})
+	if waiting {
+		a.settled = 0
+	}
+	return err
+}
+
+// settleBut settles all containers with changes but those to skip.
+func (a *Agent) settleBut(skip func(*container, []plan.Change) bool) error {
 	if a.settled == a.ledger.Version() || !a.acts() {
 		return nil
 	}
@@ -24,10 +44,10 @@ func (a *Agent) settle(skip string) error {
 	)
 	for _, c := range a.order {
 		want, ok := a.ledger.Assignment(c.ID)
-		if !ok || c.ID == skip || !a.reaches(c) {
+		if !ok || !a.reaches(c) {
 			continue
 		}
-		if more := c.changes(want, false); len(more) > 0 {
+		if more := c.changes(want, false); len(more) > 0 && !skip(c, more) {
 			a.touch(c) // whatever becomes of the writes, the pass compares it from now on
 			moved, wants, changes = append(moved, c), append(wants, want), append(changes, more...)
 		}
@@ -130,11 +150,9 @@ func (a *Agent) tell(changes []plan.Change, failed failures, refused []error) {
 	}
 	for _, e := range refused {
 		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
-			at := placeOf(&change.Change)
-			if a.refused[at] == e.Error() {
+			if !a.refuse(&change.Change, e.Error()) {
 				continue
 			}
-			a.refused[at] = e.Error()
 		}
 		a.Log.WithError(e).Error("Kernel refused a setting; it is tried again, and told again when the reason changes")
 	}

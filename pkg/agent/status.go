@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -27,7 +26,7 @@ func (a *Agent) snapshot() *status.Status {
 	}
 	s := &status.Status{
 		Version:    a.Version,
-		Time:       time.Now(),
+		Time:       a.now(),
 		Mode:       string(mode),
 		Reason:     reason,
 		Runtime:    a.runtime,
@@ -35,9 +34,10 @@ func (a *Agent) snapshot() *status.Status {
 		Neighbours: slices.Clone(a.neighbours),
 		Contested:  a.contested(),
 		Counters:   a.counters,
+		Loop:       a.loopStatus(),
 	}
-	for _, p := range a.ledger.Pools() {
-		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs})
+	for i, p := range a.ledger.Pools() {
+		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: a.poolLoad(i)})
 	}
 	for _, h := range a.ledger.Holders() {
 		c := a.containers[h.ID]
@@ -78,12 +78,13 @@ func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container
 		Kernel:     a.kernelStatus(c),
 		Lacks:      lacks(c),
 		Cache:      a.cacheUse(c),
+		Usage:      a.usageStatus(h.ID),
 	}
 }
 
 // kernelStatus is what the container and its pod have been given in the kernel.
 func (a *Agent) kernelStatus(c *container) []status.Kernel {
-	now := time.Now()
+	now := a.now()
 	var all []status.Kernel
 	add := func(level, path string) {
 		t := a.tuned[path]
@@ -93,7 +94,7 @@ func (a *Agent) kernelStatus(c *container) []status.Kernel {
 		for _, k := range t.knobs {
 			entry := status.Kernel{
 				Level: level, Setting: k.Knob.String(), File: a.Node.Features.Knobs[k.Knob].File, Why: k.Why, Problem: k.problem,
-				Drift: k.drift, Suspect: k.suspect, Contested: k.contest.lost(now),
+				Drift: k.drift, Suspect: k.suspect, Contested: k.contest.often(now, fights()),
 			}
 			if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {
 				entry.Value = e.Wrote.String()
@@ -139,16 +140,16 @@ func lacks(c *container) []status.Lack {
 
 // contested lists what somebody else keeps changing.
 func (a *Agent) contested() []string {
-	now := time.Now()
+	now := a.now()
 	var all []string
 	for _, c := range a.order {
-		if c.contest.lost(now) {
+		if c.contest.often(now, fights()) {
 			all = append(all, plan.CPUs.String()+" of "+c.ref)
 		}
 	}
 	for _, t := range a.tuned {
 		for _, k := range t.knobs {
-			if k.contest.lost(now) {
+			if k.contest.often(now, fights()) {
 				all = append(all, k.Knob.String()+" of "+t.Name)
 			}
 		}
@@ -184,7 +185,7 @@ func (a *Agent) Machine() (m *topology.Machine, err error) {
 func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
 	err = a.do("plan", func() error {
 		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.ask(pod, spec) }
-		answers = status.WhatIf(a.ledger.Clone(), pod, specs, ask, time.Now())
+		answers = status.WhatIf(a.ledger.Clone(), pod, specs, ask, a.now())
 		return nil
 	})
 	return answers, err

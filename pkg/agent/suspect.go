@@ -17,12 +17,13 @@ func (a *Agent) suspect(o plan.Object, k plan.Knob, found plan.Value) string {
 		Koordlet:  a.neighbour(neighbour.Koordlet) != nil,
 		Katalyst:  a.neighbour(neighbour.Katalyst) != nil,
 		StaticCPU: a.leavesCpusets(),
+		Systemd:   strings.HasSuffix(o.Path, ".slice"),
 	}
 	for _, c := range a.order {
 		if o.Level != plan.ContainerLevel || c.path != o.Path {
 			continue
 		}
-		d.Systemd = strings.Contains(c.CgroupsPath, ":")
+		d.Systemd = c.scoped()
 		d.Recorded = c.inRecord(k)
 		if d.Recorded != nil && a.Kernel.Same(k, d.Recorded, found) {
 			d.Recorded = found // as the kernel rounds it

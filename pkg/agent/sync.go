@@ -48,6 +48,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		})
 		a.claim(a.order)
 		a.forgetGone()
+		a.inherit()
 		a.post("tune", func() {
 			a.tuneAll()
 			a.pruneRDT()
@@ -131,7 +132,7 @@ type finding struct {
 // only what its spec says, which may be another's by now: it comes last, and where
 // nothing can be given its start asks again, or fails.
 func (a *Agent) adopt(found []*container) {
-	now := time.Now()
+	now := a.now()
 	all := a.findings(found)
 	var homeless []*finding
 	for _, f := range all {

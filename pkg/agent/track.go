@@ -22,12 +22,16 @@ func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
 	if err != nil {
 		a.Log.WithField("container", c.ref).WithError(err).Warn("Cgroup path not understood: the container is set through the runtime alone")
 	}
-	c.path = path
+	c.path, c.podRef = path, pod.Namespace+"/"+pod.Name
+	if o, ok := podObject(pod); ok {
+		c.podPath, c.box = o.Path, parentOf(o.Path)
+	}
 	c.uncontrolled = a.Config.RunsInVM(pod)
 	c.started = spec.State == workload.Running
 	c.keepQuota()
 	a.containers[spec.ID] = c
 	a.order = append(a.order, c)
+	a.loop.stale = true
 	return c
 }
 
@@ -45,7 +49,8 @@ func (a *Agent) forget(id string) {
 		return
 	}
 	delete(a.containers, id)
-	maps.DeleteFunc(a.refused, func(at place, _ string) bool { return at.path == c.path })
+	a.loop.stale = true
+	maps.DeleteFunc(a.refused, func(at place, _ *refusal) bool { return at.path == c.path })
 	a.book.Forget(c.path)
 	delete(a.tuned, c.path)
 	if a.Kernel != nil {

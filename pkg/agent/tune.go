@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/tune"
@@ -24,7 +23,7 @@ type knob struct {
 	before    plan.Value // what Sluice wrote before it wrote last; nil nothing
 	drift     int
 	suspect   string // who is likely to have changed it last
-	contest   contest
+	contest   backoff
 }
 
 // tunes reports whether settings besides CPUs and memory nodes are written.
@@ -49,9 +48,17 @@ func (a *Agent) tune(pod *workload.Pod) {
 func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 	members := a.members(pod)
 	object, ok := podObject(pod)
-	p := tune.Pod{QoS: pod.QoS(), Quota: a.podLimit(object), Containers: make([]tune.Container, len(members))}
+	p := tune.Pod{
+		QoS: pod.QoS(), Quota: a.podLimit(object), Containers: make([]tune.Container, len(members)),
+		Loop:    a.roomFor(a.loop.intents.pods[pod.UID], members),
+		Ceiling: a.roomFor(a.loop.intents.boxes[parentOf(object.Path)], members),
+	}
+	if a.isOnline(members) {
+		p.Favour = a.loop.intents.favour
+	}
 	for i, c := range members {
 		p.Containers[i] = a.tunable(c)
+		p.Containers[i].Loop = a.loop.intents.containers[c.ID]
 	}
 	settings := tune.For(&a.Node, &p)
 	var changes []plan.Change
@@ -117,7 +124,7 @@ func (a *Agent) tuneParents() []plan.Change {
 	}
 	var changes []plan.Change
 	wanted := map[string]bool{}
-	for _, g := range tune.Parents(pods) {
+	for _, g := range a.withBoxes(tune.Parents(pods)) {
 		wanted[g.Path] = true
 		changes = append(changes, a.want(plan.Object{Path: g.Path, Name: g.Path, Level: plan.ClassLevel}, "", g.Settings)...)
 	}
@@ -187,12 +194,12 @@ func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.
 			changes = append(changes, a.letGo(t.Object, k.Knob)...)
 		}
 	}
-	return append(changes, a.compare(t)...)
+	return append(changes, a.compare(t, true)...)
 }
 
 // change makes changes and notes which of them failed.
 func (a *Agent) change(changes []plan.Change) {
-	failed, _ := a.apply(changes) // told, and tried again by the next pass
+	failed, _ := a.apply(changes) // told, and tried again by a later pass
 	for i := range changes {
 		at := placeOf(&changes[i])
 		err := failed[at]
@@ -236,20 +243,20 @@ func (a *Agent) tuneAll() {
 		return
 	}
 	seen := map[string]bool{}
+	var changes []plan.Change // at once: what holds a pod opens before it
 	for _, c := range a.order {
 		if !seen[c.pod.UID] {
 			seen[c.pod.UID] = true
-			a.change(a.tunePod(c.pod))
+			changes = append(changes, a.tunePod(c.pod)...)
 		}
 	}
-	a.change(a.tuneParents())
-	a.letGoGone(seen)
+	changes = append(changes, a.tuneParents()...)
+	a.change(append(changes, a.letGoGone(seen)...))
 }
 
 // letGoGone gives back what an earlier run or connection has set and nobody asks
 // for now.
-func (a *Agent) letGoGone(pods map[string]bool) {
-	var changes []plan.Change
+func (a *Agent) letGoGone(pods map[string]bool) (changes []plan.Change) {
 	here := map[string]bool{}
 	for _, c := range a.order {
 		here[c.path] = true
@@ -261,11 +268,11 @@ func (a *Agent) letGoGone(pods map[string]bool) {
 	}
 	for _, e := range a.book.All() {
 		at := place{e.Object.Path, e.Knob}
-		if a.knob(at) == nil && (e.Wrote != nil || e.Knob > plan.Quota) {
+		if a.knob(at) == nil && !a.presses(at) && (e.Wrote != nil || e.Knob > plan.Quota) {
 			changes = append(changes, a.letGo(e.Object, e.Knob)...)
 		}
 	}
-	a.change(changes)
+	return changes
 }
 
 // compareAll compares every cgroup that has settings with the kernel, but for
@@ -274,7 +281,7 @@ func (a *Agent) compareAll() {
 	if !a.tunes() {
 		return
 	}
-	now := time.Now()
+	now := a.now()
 	var changes []plan.Change
 	for uid, until := range a.resizing {
 		if now.After(until) {
@@ -283,11 +290,14 @@ func (a *Agent) compareAll() {
 		}
 	}
 	for at, o := range a.leaving {
+		if r := a.refused[at]; r != nil && r.wait.waits(now) {
+			continue
+		}
 		changes = append(changes, a.letGo(o, at.knob)...)
 	}
 	for _, t := range a.tuned {
 		if _, resizing := a.resizing[t.pod]; !resizing {
-			changes = append(changes, a.compare(t)...)
+			changes = append(changes, a.compare(t, false)...)
 		}
 	}
 	a.change(changes)

@@ -105,8 +105,13 @@ func answer(w http.ResponseWriter, value any, err error) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, "a bug: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(value) //nolint:errcheck // the client has gone
+	w.Write(append(data, '\n')) //nolint:errcheck // the client has gone
 }
 
 // Client asks a running plugin.
@@ -126,9 +131,12 @@ func NewClient(socket string) *Client {
 }
 
 // Status is the plugin's state.
-func (c *Client) Status() (*Status, error) {
+func (c *Client) Status() (*Status, error) { return c.StatusIn(context.Background()) }
+
+// StatusIn is the plugin's state, if it answers before the context ends.
+func (c *Client) StatusIn(ctx context.Context) (*Status, error) {
 	var s Status
-	return &s, c.get("/v1/status", &s)
+	return &s, c.do(ctx, http.MethodGet, "/v1/status", nil, &s)
 }
 
 // WhatIf asks what a pod's containers would get.
@@ -138,14 +146,12 @@ func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]A
 		return nil, err
 	}
 	var answers []Answer
-	err = c.do(http.MethodPost, "/v1/plan", body, &answers)
+	err = c.do(context.Background(), http.MethodPost, "/v1/plan", body, &answers)
 	return answers, err
 }
 
-func (c *Client) get(path string, into any) error { return c.do(http.MethodGet, path, nil, into) }
-
-func (c *Client) do(method, path string, body []byte, into any) error {
-	request, err := http.NewRequest(method, "http://sluice"+path, bytes.NewReader(body))
+func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://sluice"+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

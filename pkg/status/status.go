@@ -5,6 +5,7 @@ package status
 import (
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -24,6 +25,7 @@ type Status struct {
 	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
 	Contested  []string              `json:"contested,omitempty"` // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
 	Counters   Counters              `json:"counters"`
+	Loop       *Loop                 `json:"loop,omitempty"` // nil without one
 }
 
 // Runtime is the connection to the container runtime.
@@ -64,6 +66,7 @@ type Pool struct {
 	CPUs       cpuset.Set        `json:"cpus"`
 	Containers int               `json:"containers"`
 	Requested  workload.MilliCPU `json:"requestedMilliCPU"`
+	Load       *PoolLoad         `json:"load,omitempty"`
 }
 
 // Container is a container with what it has and why.
@@ -87,6 +90,7 @@ type Container struct {
 	Kernel     []Kernel           `json:"kernel,omitempty"`
 	Lacks      []Lack             `json:"lacks,omitempty"`
 	Cache      []Cache            `json:"cache,omitempty"`
+	Usage      *Usage             `json:"usage,omitempty"` // as the loop sees it
 }
 
 // Cache is what a container uses of one L3 cache and of the memory behind it, where
@@ -143,4 +147,18 @@ type Answer struct {
 	Error     string             `json:"error,omitempty"` // why it would be refused
 	Settings  []workload.Setting `json:"settings,omitempty"`
 	Warnings  []string           `json:"warnings,omitempty"`
+}
+
+// Decision is one thing that the control loop decided.
+type Decision struct {
+	Time time.Time    `json:"time"`
+	Mode control.Mode `json:"mode"` // preview: nothing was changed
+	control.Decision
+}
+
+// Decided is a kind of decision, to be counted.
+type Decided struct {
+	Controller string       `json:"controller"`
+	Action     string       `json:"action"`
+	Mode       control.Mode `json:"mode"`
 }

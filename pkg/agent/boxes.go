@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/tune"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// parentOf is the cgroup that holds another.
+func parentOf(cgroup string) string { return path.Dir(cgroup) }
+
+// findBoxes finds the cgroups that hold batch pods and nothing else: the kubelet's
+// besteffort cgroup on a node where BestEffort pods are batch.
+func (a *Agent) findBoxes() {
+	l := &a.loop
+	l.boxes, l.mixed = l.boxes[:0], l.mixed[:0]
+	for _, c := range a.order {
+		h, ok := a.ledger.Holder(c.ID)
+		switch {
+		case !ok || !besteffort(c.box):
+		case h.Request.Class == workload.BE && a.reaches(c):
+			if !slices.Contains(l.boxes, c.box) {
+				l.boxes = append(l.boxes, c.box)
+			}
+		default:
+			l.mixed = append(l.mixed, c.box)
+		}
+	}
+	l.boxes = slices.DeleteFunc(l.boxes, func(box string) bool { return slices.Contains(l.mixed, box) })
+	slices.Sort(l.boxes)
+}
+
+// besteffort reports whether a cgroup is the kubelet's for BestEffort pods.
+func besteffort(cgroup string) bool {
+	name := strings.TrimSuffix(path.Base(cgroup), ".slice")
+	return name == "besteffort" || strings.HasSuffix(name, "-besteffort")
+}
+
+// bound gives batch work its budget, by CPU set, quota or both.
+func (a *Agent) bound(b *control.Budget, all bool) {
+	l := &a.loop
+	by := a.mechanism()
+	sizes := l.sizes[:0]
+	if by != control.ByQuota && !b.Unlimited {
+		for range len(l.view.Pools) - 1 {
+			sizes = append(sizes, 0)
+		}
+		sizes = append(sizes, b.CPUs)
+	}
+	l.sizes = sizes
+	a.resizePools(sizes)
+	if by == control.ByCPUSet || b.Unlimited {
+		clear(l.want.boxes)
+		clear(l.want.pods)
+		l.shareOf = notShared
+		return
+	}
+	if all || b.Amount != l.shareOf {
+		l.shareOf = b.Amount
+		a.share(b.Amount)
+	}
+}
+
+// fewCPUs is the size of a node on which a set of whole CPUs is too coarse.
+const fewCPUs = 8
+
+// mechanism is how batch work is kept to its budget. Where it is not said, cgroup v1,
+// which refuses many an order of quotas, has CPU sets if the node has enough CPUs.
+func (a *Agent) mechanism() control.Mechanism {
+	by := a.Config.Control.Batch.By
+	if by == control.ByAuto {
+		by = control.ByQuota
+		if !a.Node.Features.Knobs[plan.Quota].V2 && a.ledger.Shared().Size() >= fewCPUs {
+			by = control.ByCPUSet
+		}
+	}
+	if by != control.ByQuota && a.leavesCpusets() {
+		return control.ByQuota
+	}
+	return by
+}
+
+// boundsByQuota reports whether batch work may be given quotas.
+func (a *Agent) boundsByQuota() bool {
+	return a.acting(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
+}
+
+// quotaPeriod is the kubelet's, of all quotas.
+const quotaPeriod = 100 * time.Millisecond
+
+func quota(cpu workload.MilliCPU) plan.CPUQuota {
+	return plan.CPUQuota{Quota: max(time.Millisecond, quotaPeriod*time.Duration(cpu)/1000), Period: quotaPeriod}
+}
+
+const budgetWhy = "what others leave of the CPUs"
+
+// notShared is no budget.
+const notShared workload.MilliCPU = -1
+
+// share divides batch work's budget between its boxes and the pods outside of them,
+// by weight and demand. None has less than its part of the floor.
+func (a *Agent) share(budget workload.MilliCPU) {
+	l := &a.loop
+	l.shares, l.outside = l.shares[:0], l.outside[:0]
+	for range l.boxes {
+		l.shares = append(l.shares, control.Share{})
+	}
+	pod := -1
+	for i := range l.view.Containers {
+		c := &l.view.Containers[i]
+		if c.Class != workload.BE {
+			continue
+		}
+		at := slices.Index(l.boxes, l.order[i].box)
+		if at < 0 {
+			if !a.mayClaim(c.Pod) {
+				continue
+			}
+			if c.Pod != pod { // those of a pod follow each other
+				pod = c.Pod
+				l.outside, l.shares = append(l.outside, l.view.Pods[pod].UID), append(l.shares, control.Share{})
+			}
+			at = len(l.shares) - 1
+		}
+		s := &l.shares[at]
+		s.Weight += int64(max(c.Request, 1))
+		s.Demand += 2 * c.CPU.Usage
+	}
+	n := workload.MilliCPU(max(len(l.shares), 1))
+	for i := range l.shares { // all of the budget is given away, and each has room to begin
+		l.shares[i].Demand += (budget + n - 1) / n
+		l.shares[i].Floor = a.floorBudget() / n
+	}
+	l.split = control.Split(l.split, budget, l.shares)
+	clear(l.want.boxes)
+	clear(l.want.pods)
+	for i, amount := range l.split {
+		if i < len(l.boxes) {
+			l.want.boxes[l.boxes[i]] = tune.Loop{Quota: quota(amount), Why: budgetWhy}
+			continue
+		}
+		uid := l.outside[i-len(l.boxes)]
+		l.want.pods[uid] = steadied(l.intents.pods[uid], tune.Loop{Quota: quota(amount), Why: budgetWhy})
+	}
+}
+
+// steadied is the quota that a pod has where the new one is hardly larger.
+func steadied(has, want tune.Loop) tune.Loop {
+	const percent = 5
+	if has.Quota.Quota <= want.Quota.Quota && has.Quota.Quota*100 >= want.Quota.Quota*(100-percent) {
+		return has
+	}
+	return want
+}
+
+// creationTime is how long a created container may take to start.
+const creationTime = 10 * time.Second
+
+// mayClaim reports whether a pod outside of boxes may be given a quota: one that is
+// batch as a whole, isn't being resized and, on v1, has no container in the making,
+// whose own quota the runtime could not write under a smaller one.
+func (a *Agent) mayClaim(pod int) bool {
+	l := &a.loop
+	p := &l.view.Pods[pod]
+	if p.Class != workload.BE || a.isResizing(p.UID) {
+		return false
+	}
+	if a.Node.Features.Knobs[plan.Quota].V2 {
+		return true
+	}
+	for i := p.First; i < p.First+p.Count; i++ {
+		if !l.order[i].started && a.now().Sub(l.view.Containers[i].Since) < creationTime {
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoom opens the pod in which v1 is about to make a container.
+func (a *Agent) makeRoom(c *container) {
+	if !a.Node.Features.Knobs[plan.Quota].V2 {
+		a.unclaimPod(c.pod.UID)
+	}
+}
+
+// unclaim lets a pod's quota go with its last container.
+func (a *Agent) unclaim(c *container) {
+	for _, other := range a.order {
+		if other.pod.UID == c.pod.UID {
+			return
+		}
+	}
+	a.unclaimPod(c.pod.UID)
+	delete(a.loop.resized, c.pod.UID)
+}
+
+func (a *Agent) unclaimPod(uid string) {
+	delete(a.loop.want.pods, uid)
+	delete(a.loop.intents.pods, uid)
+	a.loop.shareOf = notShared
+}
+
+// rebound divides the budget anew before a container begins: a batch pod is bounded
+// from its first instruction, and what isn't batch begins in no box.
+func (a *Agent) rebound() {
+	l := &a.loop
+	if !l.made || !a.boundsByQuota() {
+		return
+	}
+	a.look()
+	switch {
+	case l.budget.Unlimited:
+		return
+	case l.budget.Amount > 0:
+		l.shareOf = l.budget.Amount
+		a.share(l.shareOf)
+	default: // nothing was decided yet
+		for box := range l.want.boxes {
+			if !slices.Contains(l.boxes, box) {
+				delete(l.want.boxes, box)
+			}
+		}
+	}
+	a.intend(l.want)
+}

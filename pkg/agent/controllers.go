@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/tune"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// controllers decide; see pkg/control. They step in the order of the fields.
+type controllers struct {
+	windows      *control.Windows
+	pools        *control.Pools
+	batch        *control.Batch
+	interference *control.Interference
+	cache        *control.Cache
+	burst        *control.Burst
+	demotion     *control.Demotion
+	memory       *control.Memory
+	rules        *control.Rules
+	tellRules    *control.Rules // those in preview
+	eviction     *control.Eviction
+	noisy        *control.Noisy
+	overAsk      *control.OverAsk
+	benefit      *control.Benefit
+	sell         *control.Sell
+}
+
+// newControllers makes them by the configuration, which has been checked.
+func (a *Agent) newControllers() (c controllers, err error) {
+	cfg := &a.Config.Control
+	pools := a.Config.PoolLaw()
+	if c.windows, err = control.NewWindows(cfg.Windows, a.now().Location(), cfg.Interval); err != nil {
+		return c, err
+	}
+	if c.rules, err = control.NewRules(cfg.Rules, control.On, cfg.Mode, pools, cfg.Interval); err != nil {
+		return c, err
+	}
+	if c.tellRules, err = control.NewRules(cfg.Rules, control.Preview, cfg.Mode, pools, cfg.Interval); err != nil {
+		return c, err
+	}
+	c.pools = control.NewPools(cfg.Pools, pools, cfg.Interval)
+	c.batch = control.NewBatch(cfg.Batch, cfg.Interval)
+	c.interference = control.NewInterference(cfg.Interval)
+	c.cache = control.NewCache(cfg.Cache, cfg.Interval)
+	c.burst = control.NewBurst(cfg.Burst, cfg.Interval)
+	c.demotion = control.NewDemotion(cfg.Demotion, cfg.Interval)
+	c.memory = control.NewMemory(cfg.Memory, pools, cfg.Interval)
+	c.eviction = control.NewEviction(cfg.Eviction, cmp.Or(cfg.Eviction.Mode, cfg.Mode), cfg.Interval)
+	c.noisy = control.NewNoisy(cfg.Interval)
+	c.overAsk = control.NewOverAsk(cfg.Interval)
+	c.benefit = control.NewBenefit(cfg.Interval, a.keptBenefit())
+	c.sell = control.NewSell(cfg.Sell, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), Memory: int64(cfg.Memory.Reserve)}, cfg.Interval, a.keptPeaks())
+	return c, nil
+}
+
+// modeOf is the mode in force of a controller.
+func (a *Agent) modeOf(own control.Mode) control.Mode {
+	mode := cmp.Or(own, a.Config.Control.Mode)
+	if mode == control.On && !a.writes() {
+		return control.Preview
+	}
+	return mode
+}
+
+// steps reports whether a controller decides at all.
+func (a *Agent) steps(own control.Mode) bool { return a.modeOf(own) != control.Off }
+
+// acting reports whether what a controller decides is carried out.
+func (a *Agent) acting(own control.Mode) bool { return a.modeOf(own) == control.On }
+
+// step lets the controllers decide, all or the fast ones alone, and carries out what
+// they want.
+func (a *Agent) step(all bool) {
+	l, c, cfg := &a.loop, &a.loop.controllers, &a.Config.Control
+	v := &l.view
+	if all {
+		state, decided := c.windows.Step(v, a.switched())
+		v.Batch = state
+		a.decide(a.modeOf(""), decided)
+	}
+	a.stepPools(v, all)
+	if !all {
+		a.intend(l.want)
+		return
+	}
+
+	clear(l.want.containers)
+	victims, decided := c.interference.Step(v)
+	a.decide(a.modeOf(cfg.Interference.Mode), decided)
+	if a.steps(cfg.Cache.Mode) {
+		slice, decided := c.cache.Step(v, victims)
+		a.decide(a.modeOf(cfg.Cache.Mode), decided)
+		a.narrow(slice, a.acting(cfg.Cache.Mode))
+	}
+	if a.steps(cfg.Burst.Mode) {
+		quotas, decided := c.burst.Step(v)
+		a.decide(a.modeOf(cfg.Burst.Mode), decided)
+		a.wantQuotas(quotas, a.acting(cfg.Burst.Mode))
+	}
+	if a.steps(cfg.Demotion.Mode) {
+		quotas, decided := c.demotion.Step(v, l.short)
+		a.decide(a.modeOf(cfg.Demotion.Mode), decided)
+		a.wantQuotas(quotas, a.acting(cfg.Demotion.Mode))
+	}
+	l.requests = l.requests[:0]
+	a.stepMemory(v)
+	a.stepRules(v)
+	a.pressMemory()
+	a.stepEviction(v)
+	a.intend(l.want)
+	a.count(v, victims)
+}
+
+// stepPools divides the CPUs: between pools that are apart, or what batch work may
+// use of those that it shares.
+func (a *Agent) stepPools(v *control.View, all bool) {
+	l, c, cfg := &a.loop, &a.loop.controllers, &a.Config.Control
+	if a.Config.Pools.Mode == config.Exclusive {
+		if !a.steps(cfg.Pools.Mode) {
+			return
+		}
+		sizes, decided := c.pools.Step(v)
+		a.decide(a.modeOf(cfg.Pools.Mode), decided)
+		l.poolSizes = sizes
+		l.short = l.short[:0]
+		for i, missing := range sizes.Short {
+			if missing > 0 {
+				l.short = append(l.short, control.Shortage{Pool: i, Missing: workload.MilliCPU(missing) * 1000, Apart: true})
+			}
+		}
+		if a.acting(cfg.Pools.Mode) {
+			a.resizePools(sizes.CPUs)
+		}
+		return
+	}
+	if !a.steps(cfg.Batch.Mode) {
+		return
+	}
+	l.want.favour = 0
+	if a.acting(cfg.Batch.Mode) && cfg.Batch.OnlineWeight > 100 && slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
+		l.want.favour = cfg.Batch.OnlineWeight
+	}
+	budget, decided := c.batch.Step(v)
+	a.decide(a.modeOf(cfg.Batch.Mode), decided)
+	l.budget = budget
+	if a.acting(cfg.Batch.Mode) && !budget.Hold {
+		a.bound(&budget, all)
+	}
+}
+
+// resizePools moves the pools to these sizes, and their containers with them; none is
+// the configuration's own.
+func (a *Agent) resizePools(sizes []int) {
+	if a.leavesCpusets() {
+		return
+	}
+	a.ledger.SetSizes(sizes)
+	if a.ledger.Version() == a.loop.sized {
+		return
+	}
+	a.lane.pools = a.now().Add(steadyPools)
+	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.measurePools()
+	a.loop.unsafe = true
+}
+
+// steadyPools is for how long pools must have kept their sizes before the runtime is
+// told of them: an update of its records takes it a fork for each container, and writes
+// older quotas.
+const steadyPools = time.Minute
+
+// wantQuotas notes the quotas of containers that a controller wants.
+func (a *Agent) wantQuotas(quotas []control.Quota, acting bool) {
+	if !acting {
+		return
+	}
+	for _, q := range quotas {
+		a.wantQuota(q.ID, tune.Loop{Quota: quota(q.CPU), Why: q.Why})
+	}
+}

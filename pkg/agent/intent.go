@@ -1,0 +1,240 @@
+package agent
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/tune"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// intents are the quotas that the loop wants in the kernel now, in place of what was
+// asked for.
+type intents struct {
+	containers map[string]tune.Loop // by id: raised, or demoted
+	pods       map[string]tune.Loop // by UID: batch pods that have no box
+	boxes      map[string]tune.Loop // by path: cgroups that hold batch pods alone
+	favour     int                  // CPU weight of online pods, in percent; 0 the kubelet's
+}
+
+func newIntents() intents {
+	return intents{containers: map[string]tune.Loop{}, pods: map[string]tune.Loop{}, boxes: map[string]tune.Loop{}}
+}
+
+func (i intents) equal(other intents) bool {
+	return maps.Equal(i.containers, other.containers) && maps.Equal(i.pods, other.pods) && maps.Equal(i.boxes, other.boxes) && i.favour == other.favour
+}
+
+// clone copies intents: those in force are compared with those wanted.
+func (i intents) clone() intents {
+	return intents{maps.Clone(i.containers), maps.Clone(i.pods), maps.Clone(i.boxes), i.favour}
+}
+
+// inherit takes over, at the first word of what runs here, the quotas and limits of
+// batch work that an earlier run has left, so that a restart opens no box before the
+// loop has decided.
+func (a *Agent) inherit() {
+	l := &a.loop
+	if l.inherited {
+		return
+	}
+	l.inherited = true
+	a.findBoxes()
+	quotas := a.acting(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive
+	limits := a.acting(a.Config.Control.Memory.Mode)
+	for _, e := range a.book.All() {
+		boxed := e.Object.Level == plan.ClassLevel && slices.Contains(l.boxes, e.Object.Path)
+		switch wrote := e.Wrote.(type) {
+		case plan.CPUQuota:
+			if boxed && quotas {
+				l.want.boxes[e.Object.Path] = tune.Loop{Quota: wrote, Why: budgetWhy}
+			} else if uid := a.batchPodAt(e.Object.Path); uid != "" && quotas {
+				l.want.pods[uid] = tune.Loop{Quota: wrote, Why: budgetWhy}
+			}
+		case plan.Bytes:
+			if boxed && limits && e.Knob == plan.MemoryMax {
+				l.press.limits[e.Object.Path] = wrote
+			}
+		}
+	}
+	l.intents = l.want.clone()
+}
+
+// batchPodAt is the UID of the pod with that cgroup, "" where it isn't batch as a
+// whole, or in a box.
+func (a *Agent) batchPodAt(path string) (uid string) {
+	for _, c := range a.order {
+		if c.podPath != path {
+			continue
+		}
+		h, ok := a.ledger.Holder(c.ID)
+		if !ok || h.Request.Class != workload.BE || slices.Contains(a.loop.boxes, c.box) {
+			return ""
+		}
+		uid = c.pod.UID
+	}
+	return uid
+}
+
+// roomFor keeps what the loop gives a cgroup as large as the quota of each container
+// below it that was created and has not started: the runtime makes their cgroups with
+// these, and cgroup v1 refuses a quota above that of a cgroup above it.
+func (a *Agent) roomFor(l tune.Loop, below []*container) tune.Loop {
+	if l.Quota.Quota <= 0 || a.Node.Features.Knobs[plan.Quota].V2 {
+		return l
+	}
+	for _, c := range below {
+		q := c.carried.Quota
+		if q.Quota == 0 {
+			q = c.quota
+		}
+		if !c.started && q.Quota > 0 && more(q, l.Quota) {
+			l = tune.Loop{Quota: q, Why: "room for a container that is about to start"}
+		}
+	}
+	return l
+}
+
+// more reports whether a quota gives more CPU than another; both are limits.
+func more(a, b plan.CPUQuota) bool {
+	return a.Quota.Seconds()*b.Period.Seconds() > b.Quota.Seconds()*a.Period.Seconds()
+}
+
+// intend brings the kernel from the present intents to these. Only pods whose quotas
+// change are looked at. In preview it notes what it would do.
+func (a *Agent) intend(want intents) {
+	have := a.loop.intents
+	if have.equal(want) {
+		return
+	}
+	a.loop.intents, a.loop.unsafe = want.clone(), true
+	if a.Kernel == nil {
+		return
+	}
+	want = a.loop.intents
+	below := !a.Node.Features.Knobs[plan.Quota].V2 // v1: no quota is above that of what holds it
+	var pods []*workload.Pod
+	seen := map[string]bool{}
+	for _, c := range a.order {
+		if uid := c.pod.UID; !seen[uid] && (have.favour != want.favour || have.containers[c.ID] != want.containers[c.ID] || have.pods[uid] != want.pods[uid] ||
+			below && have.boxes[c.box] != want.boxes[c.box] && a.hasQuota(c)) {
+			seen[uid], pods = true, append(pods, c.pod)
+		}
+	}
+	var changes []plan.Change
+	for _, pod := range pods {
+		changes = append(changes, a.tunePod(pod)...)
+	}
+	if !maps.Equal(have.boxes, want.boxes) || have.favour != want.favour {
+		changes = append(changes, a.tuneParents()...)
+	}
+	a.change(changes)
+}
+
+// hasQuota reports whether a container or its pod may have a quota without the loop.
+func (a *Agent) hasQuota(c *container) bool {
+	h, ok := a.ledger.Holder(c.ID)
+	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.knob(place{c.podPath, plan.Quota}) != nil
+}
+
+// settleAfterResize is how long the loop leaves the quotas of a resized pod alone: the
+// kubelet writes the pod's own cgroup some time after its containers.
+const settleAfterResize = 10 * time.Second
+
+// unraise takes the loop's quotas from a pod that the kubelet resizes, which they
+// could stand in the way of; they come back a while after.
+func (a *Agent) unraise(pod *workload.Pod) {
+	l := &a.loop
+	l.resized[pod.UID] = a.now().Add(settleAfterResize)
+	l.safe.news = true
+	_, found := l.intents.pods[pod.UID]
+	a.unclaimPod(pod.UID)
+	for _, c := range a.order {
+		if c.pod.UID != pod.UID {
+			continue
+		}
+		_, raised := l.intents.containers[c.ID]
+		found = found || raised
+		delete(l.intents.containers, c.ID)
+		delete(l.want.containers, c.ID)
+	}
+	if found {
+		a.change(a.tunePod(pod))
+	}
+}
+
+// isResizing reports whether a resize of the pod is under way or was just now.
+func (a *Agent) isResizing(uid string) bool {
+	until, ok := a.loop.resized[uid]
+	if ok && !a.now().Before(until) {
+		delete(a.loop.resized, uid)
+		return false
+	}
+	return ok
+}
+
+// withBoxes adds the boxes' quotas to what the cgroups above pods get.
+func (a *Agent) withBoxes(groups []tune.Group) []tune.Group {
+	if !a.Node.Features.Has(plan.Quota) {
+		return groups
+	}
+	for box, l := range a.loop.intents.boxes {
+		l = a.roomFor(l, slices.DeleteFunc(slices.Clone(a.order), func(c *container) bool { return c.started || c.box != box }))
+		at := slices.IndexFunc(groups, func(g tune.Group) bool { return g.Path == box })
+		if at < 0 {
+			at, groups = len(groups), append(groups, tune.Group{Path: box})
+		}
+		groups[at].Settings = append(groups[at].Settings, tune.Setting{Knob: plan.Quota, Value: l.Quota, Why: l.Why})
+	}
+	if a.loop.intents.favour > 0 && a.Node.Features.Has(plan.Weight) {
+		for _, class := range a.onlineClasses() {
+			at := slices.IndexFunc(groups, func(g tune.Group) bool { return g.Path == class })
+			if at < 0 {
+				at, groups = len(groups), append(groups, tune.Group{Path: class})
+			}
+			groups[at].Settings = append(groups[at].Settings, tune.Setting{Knob: plan.Weight, Percent: a.loop.intents.favour, Why: tune.FavourWhy})
+		}
+	}
+	return groups
+}
+
+// onlineClasses lists the kubelet's cgroups of Burstable pods. The kernel compares
+// what is side by side: a pod in one of them is ahead of a BestEffort pod only as far
+// as its class's cgroup is ahead of besteffort.
+func (a *Agent) onlineClasses() []string {
+	var classes []string
+	for _, c := range a.order {
+		class := c.box
+		name := strings.TrimSuffix(path.Base(class), ".slice")
+		if (name == "burstable" || strings.HasSuffix(name, "-burstable")) && !slices.Contains(classes, class) && c.started && a.isOnline([]*container{c}) {
+			classes = append(classes, class)
+		}
+	}
+	return classes
+}
+
+// isOnline reports whether one of the containers shares CPUs with batch work and goes
+// before it.
+func (a *Agent) isOnline(members []*container) bool {
+	return slices.ContainsFunc(members, func(c *container) bool {
+		h, ok := a.ledger.Holder(c.ID)
+		return ok && h.Request.Class == workload.LS
+	})
+}
+
+// wantQuota notes the quota of a container, the lowest that a controller wants.
+func (a *Agent) wantQuota(id string, want tune.Loop) {
+	c := a.containers[id]
+	if c == nil || a.isResizing(c.pod.UID) {
+		return
+	}
+	if other, two := a.loop.want.containers[id]; two && other.Quota.Quota < want.Quota.Quota {
+		return
+	}
+	a.loop.want.containers[id] = want
+}

@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Audit keeps decisions with their reasons; see pkg/audit. It must not block.
+type Audit interface {
+	Record(at time.Time, mode control.Mode, d *control.Decision)
+}
+
+// Sampler looks at what the node and its containers do; see pkg/sampler.
+type Sampler interface {
+	// Sample fills a snapshot, and says how long to wait from its start to the next. The
+	// error tells of each kind of failure once.
+	Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error)
+}
+
+// Lifeline gives services back what they request when this process is gone; see
+// pkg/lifeline. None of its methods waits.
+type Lifeline interface {
+	// Keep replaces what is to be done then.
+	Keep(changes []plan.Change)
+	// Beat is a sign of life.
+	Beat()
+	// Acted tells what was done, once.
+	Acted() (lifeline.Acted, bool)
+}
+
+// loop is what the controllers see, want and have decided.
+type loop struct {
+	controllers controllers
+	made        bool // the controllers
+	failed      string
+	panic       string // told last
+
+	view    control.View
+	sets    []cpuset.Set   // of view.Pools
+	sized   uint64         // ledger version of sets
+	looked  uint64         // ledger version of the view
+	index   map[string]int // in view.Containers, by container id
+	pods    map[string]int // in view.Pods, by UID
+	order   []*container   // as view.Containers: those of a pod together
+	targets []observe.Target
+	stale   bool      // what runs has changed since the view was made
+	due     time.Time // of the controllers that step each control.interval
+
+	want      intents // of the controllers
+	intents   intents // in force
+	inherited bool    // from an earlier run
+	press     press
+	resized   map[string]time.Time // pods by UID, and until when the loop leaves their quotas alone
+	slice     control.Slice
+	unsafe    bool // the lifeline's plan may be old
+	safe      safety
+
+	boxes   []string // cgroups that hold batch pods alone
+	mixed   []string // and others that could
+	shares  []control.Share
+	outside []string // UIDs of the pods whose shares come after the boxes'
+	split   []workload.MilliCPU
+	shareOf workload.MilliCPU // the budget of the split
+	sizes   []int             // last given to the ledger
+
+	poolSizes   control.PoolSizes
+	short       []control.Shortage
+	budget      control.Budget
+	memory      control.MemoryDesired
+	requests    []control.EvictRequest
+	refusal     control.Refusal
+	ruleRefuses string
+
+	switched      control.Switch
+	switchProblem string
+
+	decisions []status.Decision // the last ones
+	counts    map[status.Decided]int
+	last      map[string]status.Decision // by controller
+	disturbed []control.Disturbance
+	advice    []control.Advice
+	offer     control.Offer
+	free      []int
+	given     workload.MilliCPU
+	kills     int
+	keptAt    time.Time
+}
+
+func newLoop() loop {
+	return loop{
+		want: newIntents(), intents: newIntents(), resized: map[string]time.Time{}, press: press{limits: map[string]plan.Bytes{}},
+		index: map[string]int{}, pods: map[string]int{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+	}
+}
+
+// Tick steps the controllers with what was observed: the fast ones at each call, the
+// others when control.interval has passed.
+func (a *Agent) Tick(s *observe.Snapshot) {
+	t := &a.ticks
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen = s
+	select {
+	case a.events <- t.run:
+		<-t.done
+	case <-a.closed:
+	}
+}
+
+// ticks is an event that is made once: ten a second are to allocate nothing.
+type ticks struct {
+	mu   sync.Mutex // one at a time
+	seen *observe.Snapshot
+	run  func()
+	done chan struct{}
+}
+
+func (t *ticks) prepare(tick func(*observe.Snapshot)) {
+	t.done = make(chan struct{})
+	t.run = func() {
+		tick(t.seen)
+		t.done <- struct{}{}
+	}
+}
+
+// Targets lists what is to be observed. The list is never changed: a new one takes
+// its place.
+func (a *Agent) Targets() (targets []observe.Target) {
+	a.do("targets", func() error { //nolint:errcheck // only a closed agent fails it
+		if a.loop.stale {
+			a.look()
+		}
+		targets = a.loop.targets
+		return nil
+	})
+	return targets
+}
+
+// sample looks at the node as often as the sampler asks for, and when something wakes
+// it, and steps the controllers.
+func (a *Agent) sample(ctx context.Context) {
+	var s observe.Snapshot
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Wake:
+		case <-next.C:
+		}
+		began := time.Now()
+		wait := a.sampleOnce(&s)
+		next.Reset(max(wait/10, wait-time.Since(began)))
+	}
+}
+
+// sampleOnce looks and steps once, and says how long to wait.
+func (a *Agent) sampleOnce(s *observe.Snapshot) (wait time.Duration) {
+	defer func() {
+		if p := recover(); p != nil {
+			wait = a.Config.Control.Interval
+			a.post("sampling", func() { a.panicked("looking at the node", p) })
+		}
+	}()
+	targets := a.Targets() // may wait for the loop
+	wait, err := a.Sampler.Sample(a.now(), targets, s)
+	if err != nil {
+		a.Log.WithError(err).Warn("Not all that the loop looks at can be read; told once")
+	}
+	a.Tick(s)
+	return wait
+}
+
+// panicked counts a panic, and tells of those that differ from the one before.
+func (a *Agent) panicked(where string, p any) {
+	a.counters.Panics++
+	if text := fmt.Sprint(where, p); text != a.loop.panic {
+		a.loop.panic = text
+		a.Log.Errorf("panic in %s, told once: %v\n%s", where, p, debug.Stack())
+	}
+}
+
+func (a *Agent) tick(s *observe.Snapshot) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.panicked("the control loop", p)
+		}
+	}()
+	if a.Lifeline != nil {
+		a.Lifeline.Beat()
+	}
+	if !a.synced || !a.begin() {
+		return
+	}
+	l, interval := &a.loop, a.Config.Control.Interval
+	all := !s.Now.Before(l.due) || s.Now.Before(l.due.Add(-2*interval)) // the clock went back
+	if all {
+		l.due = s.Now.Add(interval)
+	}
+	if all || s.Now.Sub(l.view.Now) > interval { // it may have stalled
+		a.afterLifeline()
+	}
+	if l.stale || l.looked != a.ledger.Version() {
+		a.look()
+	}
+	a.see(s)
+	if all {
+		l.view.Isolated = a.isolated()
+	}
+	a.step(all)
+	if all {
+		a.guard()
+	}
+}
+
+// begin makes the controllers at the first tick.
+func (a *Agent) begin() bool {
+	l := &a.loop
+	if l.made {
+		return true
+	}
+	made, err := a.newControllers()
+	if err != nil {
+		if err.Error() != l.failed {
+			l.failed = err.Error()
+			a.Log.WithError(err).Error("No control loop")
+		}
+		return false
+	}
+	l.controllers, l.made, l.stale = made, true, true
+	return true
+}

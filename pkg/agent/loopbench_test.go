@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+const loopKnobs = usualKnobs + "control: {mode: on, memory: {mode: preview}, burst: {all: true}, batch: {by: quota, thresholdPercent: 65}}\n"
+
+// BenchmarkTick is a tick of the loop that changes nothing, beside 500 containers: the
+// fast one, and the one in ten that steps all controllers.
+func BenchmarkTick(b *testing.B) {
+	for _, test := range []struct {
+		name  string
+		every time.Duration
+	}{{"fast", 0}, {"all", time.Second}} {
+		b.Run(test.name, func(b *testing.B) {
+			h := newBed(b, loopKnobs, 0)
+			for i := range 500 {
+				h.add(i)
+			}
+			for i, p := range h.pods {
+				p.Annotations = map[string]string{"class.sluice.dev": []string{"LS", "BE"}[i%2]}
+			}
+			if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
+				b.Fatal(err)
+			}
+			now := time.Now()
+			s := observe.Snapshot{CPUs: make([]observe.CPU, 2)}
+			for _, target := range h.Targets() {
+				s.Containers = append(s.Containers, observe.Container{ID: target.ID})
+			}
+			tick := func(by time.Duration) {
+				now = now.Add(by)
+				s.Now = now
+				s.Node.CPU = observe.NodeCPU{At: now, Interval: by, Usage: 600}
+				s.Node.Memory = observe.NodeMemory{At: now, Total: 8 << 30, Available: 4 << 30, Free: 2 << 30}
+				for i := range s.Containers {
+					c := &s.Containers[i]
+					c.CPU = observe.ContainerCPU{At: now, Interval: by, Usage: 1, StatAt: now}
+					c.Memory = observe.ContainerMemory{At: now, Current: 1 << 20}
+				}
+				h.Tick(&s)
+			}
+			for range 100 {
+				tick(time.Second)
+			}
+			h.driver.changes = nil
+			b.ReportAllocs()
+			for b.Loop() {
+				tick(test.every)
+			}
+			if len(h.driver.changes) > 0 {
+				b.Errorf("%d changes, of %s", len(h.driver.changes), strings.TrimSpace(h.driver.changes[0].Object.Path))
+			}
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// look makes the controllers' view of what runs here: pods, containers and pools,
+// without what they do. Its slices are used again.
+func (a *Agent) look() {
+	l := &a.loop
+	l.stale, l.looked, l.shareOf = false, a.ledger.Version(), notShared
+	v := &l.view
+	m := a.ledger.Machine()
+	v.Shared = milli(a.ledger.Shared())
+	v.Allocatable = milli(cpuset.Difference(m.Online, a.Config.Reserved))
+	v.Capacity = milli(m.Online)
+	v.ThreadsPerCore = m.ThreadsPerCore()
+	v.MemoryTotal = a.facts().Memory
+
+	a.lookAtPools()
+	clear(l.index)
+	clear(l.pods)
+	l.order = l.order[:0]
+	for _, c := range a.order {
+		if _, placed := a.ledger.Holder(c.ID); placed {
+			l.order = append(l.order, c)
+			if _, met := l.pods[c.pod.UID]; !met {
+				l.pods[c.pod.UID] = len(l.pods)
+			}
+		}
+	}
+	slices.SortStableFunc(l.order, func(a, b *container) int { return l.pods[a.pod.UID] - l.pods[b.pod.UID] })
+	v.Pods, v.Containers = v.Pods[:0], v.Containers[:0]
+	for _, c := range l.order {
+		a.lookAtContainer(c)
+	}
+	a.findBoxes()
+	l.targets = a.toObserve()
+}
+
+// isolated reports whether all batch work yields its CPU at once: by a vendor's group
+// identity, on the sibling thread too; by the idle class on its own thread alone, and,
+// as that ranks a pod among its siblings only, where online classes have more weight.
+func (a *Agent) isolated() bool {
+	v := &a.loop.view
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class != workload.BE {
+			continue
+		}
+		t := a.tuned[a.loop.order[p.First].podPath]
+		if t == nil || !slices.ContainsFunc(t.knobs, func(k *knob) bool {
+			return k.problem == "" && yields(k, a.loop.intents.favour > 0 && v.ThreadsPerCore == 1)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func yields(k *knob, idleDoes bool) bool {
+	switch k.Knob {
+	case plan.Idle:
+		return idleDoes && k.Value == plan.Value(plan.Number(1))
+	case plan.BVT, plan.CPUIdentity, plan.CPUQoS:
+		return k.Value == plan.Value(plan.Number(-1))
+	}
+	return false
+}
+
+// lookAtPools enters the pools' CPUs.
+func (a *Agent) lookAtPools() {
+	l := &a.loop
+	l.view.Pools = l.view.Pools[:0]
+	for _, p := range a.ledger.Pools() {
+		l.view.Pools = append(l.view.Pools, control.Pool{Name: p.Name})
+	}
+	a.measurePools()
+}
+
+// measurePools enters the pools' sizes.
+func (a *Agent) measurePools() {
+	l := &a.loop
+	l.sets, l.sized = l.sets[:0], a.ledger.Version()
+	for i, p := range a.ledger.Pools() {
+		l.sets = append(l.sets, p.CPUs)
+		l.view.Pools[i].Size = p.CPUs.Size()
+	}
+}
+
+// lookAtContainer enters a container, and with the first one its pod.
+func (a *Agent) lookAtContainer(c *container) {
+	v := &a.loop.view
+	h, _ := a.ledger.Holder(c.ID)
+	r := &h.Request
+	at := a.loop.pods[c.pod.UID]
+	if at == len(v.Pods) {
+		v.Pods = append(v.Pods, control.Pod{
+			UID: c.pod.UID, Ref: c.podRef, Class: r.Class, Since: h.Since,
+			Labels: c.pod.Labels, Evict: r.Evict, Priority: r.Priority, First: len(v.Containers),
+		})
+	}
+	p := &v.Pods[at]
+	if rank(r.Class) < rank(p.Class) {
+		p.Class = r.Class
+	}
+	if r.Allow.Set {
+		p.Allow |= r.Allow.Value
+	} else if r.Class == workload.BE {
+		p.Allow |= workload.Throttle | workload.Demote | workload.Reclaim | workload.EvictPod
+	}
+	p.Count++
+	a.loop.index[c.ID] = len(v.Containers)
+	entry := control.Container{
+		Container: observe.Container{ID: c.ID},
+		Ref:       c.ref, Pod: at, Pool: a.poolIndex(h), Class: r.Class, Since: h.Since,
+		Request: r.Milli, Limit: limit(c, r), Memory: r.Memory, MemoryLimit: memoryLimit(c, r), Burst: r.Burst,
+	}
+	v.Containers = append(v.Containers, entry)
+	if entry.Pool >= 0 {
+		pool := &v.Pools[entry.Pool]
+		pool.Request += entry.Request
+		pool.Quota = max(pool.Quota, entry.Limit)
+	}
+}
+
+// rank orders classes by what they are owed, the most first.
+func rank(c workload.Class) int {
+	return slices.Index([]workload.Class{workload.System, workload.LSE, workload.LSR, workload.LS, workload.Unclassified, workload.BE}, c)
+}
+
+// poolIndex is the pool that a container shares, -1 where it has CPUs of its own.
+func (a *Agent) poolIndex(h *policy.Holder) int {
+	name := a.ledger.PoolOf(h)
+	return slices.IndexFunc(a.loop.view.Pools, func(p control.Pool) bool { return p.Name == name })
+}
+
+// limit is a container's CPU limit, as the kubelet or its batch grant gave it.
+func limit(c *container, r *workload.Request) workload.MilliCPU {
+	kubelets := workload.MilliCPU(0)
+	if c.quota.Quota > 0 {
+		kubelets = workload.MilliCPU(c.quota.Quota * 1000 / c.quota.Period)
+	}
+	grant := r.Batch.CPULimit
+	if !grant.Set {
+		grant = r.Batch.CPURequest
+	}
+	if grant.Set && grant.Value > 0 && (kubelets == 0 || grant.Value < kubelets) {
+		return grant.Value
+	}
+	return kubelets
+}
+
+func memoryLimit(c *container, r *workload.Request) int64 {
+	limit := max(0, c.Resources.MemoryLimit)
+	if grant := r.Batch.MemoryLimit; grant.Set && grant.Value > 0 && (limit == 0 || grant.Value < limit) {
+		return grant.Value
+	}
+	return limit
+}
+
+// see enters what containers do into the view.
+func (a *Agent) see(s *observe.Snapshot) {
+	v := &a.loop.view
+	nodes := append(v.Node.Memory.Nodes[:0], s.Node.Memory.Nodes...)
+	v.Now, v.Node, v.CPUs = s.Now, s.Node, append(v.CPUs[:0], s.CPUs...)
+	v.Node.Memory.Nodes = nodes
+	if total := s.Node.Memory.Total; total > 0 { // by the file that says what is available
+		v.MemoryTotal = total
+	}
+	boxes := 0
+	v.BatchUse = control.Use{At: s.Now}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if at, ok := a.loop.index[c.ID]; ok {
+			v.Containers[at].Container = *c
+		} else if strings.HasPrefix(c.ID, boxTarget) && slices.Contains(a.loop.boxes, c.ID[len(boxTarget):]) {
+			boxes++
+			v.BatchUse.Add(&c.CPU)
+		}
+	}
+	a.seeBatch(boxes)
+	apart := a.Config.Pools.Mode == config.Exclusive
+	for i := range v.Pools {
+		p := &v.Pools[i]
+		p.At, p.Usage, p.Pressure = time.Time{}, 0, v.Node.Pressure.CPU
+		if apart {
+			p.At, p.Usage, p.Pressure = v.Node.CPU.At, busy(v.CPUs, a.loop.sets[i]), 0
+		}
+	}
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if c.Pool < 0 || c.CPU.At.IsZero() {
+			continue
+		}
+		p := &v.Pools[c.Pool]
+		if apart { // the node's pressure is that of batch work, which always waits
+			p.Pressure = max(p.Pressure, c.Pressure.CPU)
+			continue
+		}
+		p.Usage += c.CPU.Usage
+		if c.CPU.At.After(p.At) {
+			p.At = c.CPU.At
+		}
+	}
+}
+
+// boxTarget begins the id under which a cgroup that holds batch pods alone is looked at:
+// one look for all of them.
+const boxTarget = "box:"
+
+// seeBatch adds up what batch work uses: its boxes, and what of it is outside. Not
+// known where one of these isn't.
+func (a *Agent) seeBatch(boxes int) {
+	l := &a.loop
+	v := &l.view
+	if len(l.boxes) == 0 || boxes != len(l.boxes) {
+		v.BatchUse = control.Use{}
+		return
+	}
+	for i := range v.Containers {
+		if c := &v.Containers[i]; c.Class == workload.BE && !slices.Contains(l.boxes, l.order[i].box) {
+			v.BatchUse.Add(&c.CPU)
+		}
+	}
+}
+
+// busy is what runs on these CPUs.
+func busy(cpus []observe.CPU, set cpuset.Set) workload.MilliCPU {
+	sum := 0.0
+	for id := range set.All() {
+		if id < len(cpus) && cpus[id].Known {
+			sum += cpus[id].Busy
+		}
+	}
+	return workload.MilliCPU(sum * 1000)
+}
+
+func milli(cpus cpuset.Set) workload.MilliCPU { return workload.MilliCPU(cpus.Size()) * 1000 }
+
+// toObserve lists what to look at. Batch work that shares CPUs is looked at each time,
+// by its boxes where it has some.
+func (a *Agent) toObserve() []observe.Target {
+	boxes := a.loop.boxes
+	if a.Config.Pools.Mode == config.Exclusive {
+		boxes = nil
+	}
+	targets := make([]observe.Target, 0, len(a.order)+len(boxes))
+	for _, box := range boxes {
+		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: true})
+	}
+	for _, c := range a.order {
+		h, placed := a.ledger.Holder(c.ID)
+		if !placed || !c.started || !a.reaches(c) {
+			continue
+		}
+		batch := h.Request.Class == workload.BE
+		fast := batch && a.Config.Pools.Mode != config.Exclusive && !slices.Contains(boxes, c.box)
+		targets = append(targets, observe.Target{ID: c.ID, Path: c.path, Fast: fast, LS: !batch})
+	}
+	return targets
+}
