@@ -17,7 +17,8 @@ func newExplain() *cobra.Command {
 		Use:   "explain POD[/CONTAINER]",
 		Short: "Tell what a pod's containers have, and why",
 		Long: `Tell what the containers of a pod have, why, and which annotation, label or
-configuration each setting came from.
+configuration each setting came from; with the control loop also what they use,
+who disturbs them, and what was decided about them.
 
 The pod is named as POD, NAMESPACE/POD, POD/CONTAINER, NAMESPACE/POD/CONTAINER,
 or by the first characters of a container's id. A name that fits several pods is
@@ -53,7 +54,7 @@ answered with the list of them.`,
 		if output.value == "json" {
 			return writeJSON(c.OutOrStdout(), found)
 		}
-		_, err = io.WriteString(c.OutOrStdout(), explainText(s, found))
+		_, err = io.WriteString(c.OutOrStdout(), explainText(s, found, podTrail(s.Loop, podNames(found)[0])))
 		return err
 	}
 	return c

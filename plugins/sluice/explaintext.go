@@ -1,9 +1,11 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -12,7 +14,7 @@ import (
 )
 
 // explainText tells people all of some containers, in 80 columns.
-func explainText(s *status.Status, containers []status.Container) string {
+func explainText(s *status.Status, containers []status.Container, trail []audit.Entry) string {
 	var out strings.Builder
 	if s.Mode == string(config.Preview) {
 		paragraph(&out, "", "Sluice is in mode "+modeText(s)+".")
@@ -24,7 +26,7 @@ func explainText(s *status.Status, containers []status.Container) string {
 			out.WriteString("\n")
 		}
 		paragraph(&out, "", c.Ref)
-		table(&out, "  ", columns, [][]string{
+		rows := [][]string{
 			{"class", or(c.Class.String(), "none")},
 			{"pool", or(c.Pool, "none")},
 			{"CPUs", cpusText(c.CPUs)},
@@ -36,9 +38,13 @@ func explainText(s *status.Status, containers []status.Container) string {
 			{"drift", driftOf(c)},
 			{"cgroup", or(c.Cgroup, "unknown")},
 			{"id", c.ID},
-		})
+		}
+		table(&out, "  ", columns, slices.Insert(rows, 7, usageRows(c)...))
 		kernelText(&out, c)
 		reasons(&out, "  ", c.Settings, c.Warnings)
+	}
+	for _, pod := range podNames(containers) {
+		podLoopText(&out, s.Loop, pod, trail)
 	}
 	return out.String()
 }

@@ -39,11 +39,18 @@ func (c *choice) Set(word string) error {
 func outputFlag(c *cobra.Command, words ...string) *choice {
 	output := &choice{value: words[0], words: words}
 	c.Flags().VarP(output, "output", "o", "output format")
-	complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
-	if err := c.RegisterFlagCompletionFunc("output", complete); err != nil {
+	complete(c, "output", func() []string { return words })
+	return output
+}
+
+// complete lets the shell complete a flag of the command.
+func complete(c *cobra.Command, flag string, words func() []string) {
+	err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return words(), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
 		panic(err) // the flag is there, and registered once
 	}
-	return output
 }
 
 const defaultSocket = "/run/sluice/status.sock"

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/lifeline"
 	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/watermark"
@@ -55,6 +56,9 @@ for its removal: stop the plugin first.`,
 				return err
 			}
 			defer unlock()
+			if err := lifeline.Forget(dir); err != nil {
+				return fmt.Errorf("the lifeline of the plugin that was stopped would undo what is given back: %w", err)
+			}
 		}
 		restored, err := restore(dir, *hostRoot, *dry)
 		fmt.Fprint(c.OutOrStdout(), restoredText(restored, *dry))
@@ -101,6 +105,10 @@ func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) 
 		all.RDT = rdt
 	case !errors.Is(err, resctrl.ErrNone):
 		return r, err
+	}
+	if all.Kernel != nil {
+		changes, _ := lifeline.Load(stateDir, agent.BootID(host)) // what can't be read was not carried out
+		agent.Recall(driver, book, changes)
 	}
 	return agent.Restore(&all, book, dry)
 }

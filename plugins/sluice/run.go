@@ -140,14 +140,13 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 		return nil, nil, fmt.Errorf("reading the machine below %s: %w", s.hostRoot, err)
 	}
 	fits(cfg, machine, log)
-	a, err := s.newAgent(cfg, machine, stateDir, log)
+	protect(log)
+	loop, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	a, err := s.newAgent(loop, cfg, machine, stateDir, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	protect(log)
-
-	loop, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
 	s.running.Go(func() { a.Run(loop) })
 	if s.reclaimer != nil {
 		s.running.Go(func() { s.reclaimer.Run(loop) })
@@ -206,7 +205,7 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 	}
 }
 
-func (s *service) newAgent(cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
+func (s *service) newAgent(ctx context.Context, cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
 	options := agent.Options{
 		Config: cfg, Machine: machine, Host: os.DirFS(s.hostRoot), Version: version(), Log: log,
 		Originals: filepath.Join(stateDir, originalsFile),
@@ -227,9 +226,10 @@ func (s *service) newAgent(cfg *config.Config, machine *topology.Machine, stateD
 		options.Kernel = driver
 		options.Node = node(cfg, driver, machine, options.Host, log)
 		options.Cores = coresched.New()
+		options.MemoryUse = driver.MemoryUse
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{driver})
-			options.Reclaimer = s.reclaimer
+			options.Reclaimer, options.Reclaim = s.reclaimer, driver.Reclaim
 		}
 	}
 	watermarks, err := watermark.Open(s.hostRoot)
@@ -247,6 +247,9 @@ func (s *service) newAgent(cfg *config.Config, machine *topology.Machine, stateD
 		fallthrough
 	default:
 		options.NoRDT = err.Error()
+	}
+	if err := s.addLoop(ctx, &options, driver, rdt); err != nil {
+		return nil, err
 	}
 	return agent.New(options), nil
 }

@@ -11,12 +11,14 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show what the running plugin holds: pools, pins, containers",
 		Long: `Show the running plugin: whether it acts and why not, its connection to the
-container runtime, the machine, the pools, and every container with its CPUs.
+container runtime, the machine, the pools, what the control loop does, and every
+container with its CPUs.
 
 'sluice explain POD' tells more of one pod.`,
 		Example: `  sluice status
   sluice status -o wide
-  sluice status -o json | jq .counters`,
+  sluice status -o json | jq .counters
+  sluice status -o json | jq .loop.batch`,
 		Args: cobra.NoArgs,
 	}
 	output := outputFlag(c, "table", "wide", "json")

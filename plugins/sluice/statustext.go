@@ -20,6 +20,7 @@ func statusText(s *status.Status, wide bool) string {
 	var out strings.Builder
 	table(&out, "", width, overview(s))
 	section(&out, width, pools(s), "There are no pools yet.")
+	loopSection(&out, s, wide)
 
 	containers := slices.Clone(s.Containers)
 	slices.SortStableFunc(containers, func(a, b status.Container) int { return cmp.Compare(a.Ref, b.Ref) })

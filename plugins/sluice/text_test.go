@@ -14,23 +14,27 @@ func TestStatusText(t *testing.T) {
 	golden(t, "status", statusText(calm(), false))
 	golden(t, "status-wide", statusText(calm(), true))
 	golden(t, "status-troubled", statusText(troubled(), false))
+	golden(t, "status-loop", statusText(looped(), false))
+	golden(t, "status-loop-wide", statusText(looped(), true))
 	golden(t, "status-new", statusText(&status.Status{Version: "v0.1.0", Mode: "on"}, false))
 }
 
 func TestExplainText(t *testing.T) {
 	t.Parallel()
 	s := calm()
-	golden(t, "explain", explainText(s, s.Containers[:2]))
-	golden(t, "explain-short", explainText(s, s.Containers[2:3]))
+	golden(t, "explain", explainText(s, s.Containers[:2], nil))
+	golden(t, "explain-short", explainText(s, s.Containers[2:3], nil))
+	s = looped()
+	golden(t, "explain-loop", explainText(s, s.Containers[1:2], nil))
 	s.Mode = "preview"
-	golden(t, "explain-preview", explainText(s, s.Containers[3:]))
+	golden(t, "explain-preview", explainText(s, s.Containers[3:], nil))
 }
 
 func TestDefaultOutputKeepsTo80Columns(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*status.Status{calm(), troubled(), huge()} {
+	for _, s := range []*status.Status{calm(), troubled(), huge(), looped(), hugeLoop()} {
 		checkWidth(t, statusText(s, false))
-		checkWidth(t, explainText(s, s.Containers))
+		checkWidth(t, explainText(s, s.Containers, nil))
 	}
 	long := strings.Repeat("n", 63)
 	manifest := "kind: Pod\nmetadata: {name: " + strings.Repeat("p", 253) + ", namespace: " + long + `, annotations: {class.sluice.dev: LSR,
@@ -90,7 +94,7 @@ func TestFindListsAFewPods(t *testing.T) {
 
 func TestStatusComesBackFromJSON(t *testing.T) {
 	t.Parallel()
-	text, err := json.Marshal(calm())
+	text, err := json.Marshal(looped())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -50,6 +51,14 @@ func size(bytes int64) string {
 	}
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + " " + units[unit]
 }
+
+// cpuAmount is an amount of CPU to a tenth: "12.5".
+func cpuAmount(m workload.MilliCPU) string {
+	return strconv.FormatFloat(float64((m+50)/100)/10, 'f', -1, 64)
+}
+
+// percent is a share of 0 to 1 in whole percent.
+func percent(share float64) string { return fmt.Sprintf("%.0f%%", share*100) }
 
 // since is a duration in its two largest units.
 func since(d time.Duration) string {

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"math"
+	"math/bits"
+)
+
+// patience is how many seconds of work wait at most; the rest is given up by those
+// who sent it.
+const patience = 10.0
+
+// runCPUs divides the CPU time of one step.
+func (n *node) runCPUs() {
+	dt := n.step.Seconds()
+	n.refill(dt)
+	for _, c := range n.containers {
+		c.speed = n.speedOf(c)
+		work := c.offered
+		if c.isService() {
+			work += c.backlog / dt
+		}
+		c.asked = work / c.speed
+		if !c.isService() {
+			c.asked = work // threads that are always busy: a slower CPU does less
+		}
+		if c.Load.Threads > 0 {
+			c.asked = min(c.asked, float64(c.Load.Threads))
+		}
+		n.sharer.entities[c.entity].want = c.asked
+	}
+	n.sharer.divide()
+	n.drain(dt)
+	for _, c := range n.containers {
+		n.account(c, dt)
+	}
+	n.contend()
+}
+
+// refill sets the limits of this step: the quota, and what the burst has saved.
+func (n *node) refill(dt float64) {
+	for i, g := range n.groups {
+		n.sharer.entities[i].limit = n.bandwidths[i].quota + g.saved/dt
+	}
+}
+
+// drain takes from what bursts have saved, or adds to it.
+func (n *node) drain(dt float64) {
+	all := n.sharer.entities
+	for i := len(all) - 1; i > 0; i-- {
+		if e := &all[i]; e.parent >= 0 {
+			all[e.parent].got += e.got
+		}
+	}
+	for i, g := range n.groups {
+		if b := &n.bandwidths[i]; b.quota < math.Inf(1) {
+			g.saved = min(b.burst, max(0, g.saved+b.seconds-all[i].got*dt))
+		} else {
+			g.saved = 0
+		}
+	}
+}
+
+// account notes what a container did in the step.
+func (n *node) account(c *container, dt float64) {
+	e := &n.sharer.entities[c.entity]
+	p := &n.sharer.parts[e.part]
+	c.got = e.got
+	c.done = e.got * c.speed * dt
+	c.throttled = c.asked > e.limit+epsilon
+	for up := e.parent; up >= 0 && !c.throttled; up = n.sharer.entities[up].parent {
+		at := &n.sharer.entities[up]
+		c.throttled = at.limit < math.Inf(1) && at.got >= at.limit-1e-6 && c.asked > e.got+epsilon
+	}
+	c.waiting = max(0, c.asked-c.got)
+	if !c.isService() {
+		return
+	}
+	before := c.backlog
+	c.backlog = max(0, before+c.offered*dt-c.done)
+	c.lost = max(0, c.backlog-patience*max(c.offered, epsilon))
+	c.backlog -= c.lost
+
+	servers := min(max(e.could, e.got+p.idle(e.cells)), e.limit)
+	if c.Load.Threads > 0 {
+		servers = min(servers, float64(c.Load.Threads))
+	}
+	q := queue{service: c.Service.Time, speed: c.speed, servers: servers, offered: c.offered, backlog: before, blocked: n.blocked(c)}
+	c.p99 = q.p99() + c.held.stall
+	if c.backlog > 0 && c.backlog > c.offered*dt {
+		c.p99 = max(c.p99, c.backlog/max(epsilon, c.got*c.speed))
+	}
+	c.waiting += c.got * q.blocked
+}
+
+// spots is how many CPUs the scheduler tries for one that is idle when a task wakes,
+// as far as it matters here (select_idle_cpu gives up on a busy machine).
+const spots = 8
+
+// blocked is the chance that a task of c that wakes finds no idle CPU and is not let
+// in at once by who runs there: SCHED_IDLE gives way, and so does a container of
+// little weight, in proportion (assumed; hogs of weight 1 beside a service cost no
+// measurable p99, hogs of its own weight cost up to a slice: design/testing.md).
+func (n *node) blocked(c *container) float64 {
+	e := &n.sharer.entities[c.entity]
+	p := &n.sharer.parts[e.part]
+	cpus := 0.0
+	for m := e.cells; m != 0; m &= m - 1 {
+		cpus += p.cells[bits.TrailingZeros64(m)].cpus
+	}
+	full := math.Pow(1-p.idle(e.cells)/cpus, min(spots, cpus))
+	if full < 0.01 { // below what the 99th percentile shows
+		return 0
+	}
+	others := 0.0
+	for _, o := range n.containers {
+		at := &n.sharer.entities[o.entity]
+		if o == c || o.idle && !c.idle || at.part != e.part || at.cells&e.cells == 0 {
+			continue
+		}
+		inside := float64(bits.OnesCount64(at.cells&e.cells)) / float64(bits.OnesCount64(at.cells))
+		others += at.got * inside * min(1, o.weight/c.weight)
+	}
+	return full * min(1, others/cpus)
+}
+
+// speedOf is how fast a container's work goes now, of 1: by its CPUs' siblings, as
+// they were busy in the step before, and by the memory's traffic.
+func (n *node) speedOf(c *container) float64 {
+	e := &n.sharer.entities[c.entity]
+	sum, cpus := 0.0, 0.0
+	for m := e.cells; m != 0; m &= m - 1 {
+		at := bits.TrailingZeros64(m)
+		size := n.sharer.parts[e.part].cells[at].cpus
+		sum += size * n.siblings(e.part, at)
+		cpus += size
+	}
+	busy := sum / cpus
+	smt := 1 - (1-float64(n.hardware.SMT))*busy
+	return smt / (1 + float64(c.Sensitivity)*(n.slowdown-1))
+}
+
+// siblings is the share of a cell's busy threads whose sibling is busy too. Inside a
+// cell the scheduler fills idle cores first (select_idle_core). How slow a thread is
+// beside a busy sibling, hardware.smt, is assumed to be 62 %: two threads of a core
+// then do 1.24 times the work of one, in the middle of what vendors tell.
+func (n *node) siblings(part, at int) float64 {
+	s, here := &n.shape[part], &n.sharer.parts[part].cells[at]
+	sum := 0.0
+	if inside := s.inside[at]; inside > 0 {
+		if busy := here.used * inside / here.cpus; 2*busy > inside {
+			sum = inside * (2*busy - inside) / busy
+		}
+	}
+	for _, l := range s.across[at] {
+		other := &n.sharer.parts[l.part].cells[l.cell]
+		sum += l.cpus * other.used / other.cpus
+	}
+	return sum / here.cpus
+}
+
+// contend computes the slowdown by memory traffic for the next step: none up to 60 %
+// of the bandwidth, then growing evenly, to twice the time at all of it (assumed:
+// loaded latency curves bend there and about double before the end).
+func (n *node) contend() {
+	n.slowdown = 1
+	if n.hardware.Bandwidth == 0 {
+		return
+	}
+	traffic := 0.0
+	for _, c := range n.containers {
+		traffic += c.got * c.speed * float64(c.Traffic)
+	}
+	const knee = 0.6
+	n.slowdown += max(0, traffic/float64(n.hardware.Bandwidth)-knee) / (1 - knee)
+}

@@ -1,0 +1,308 @@
+package sim
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Kernel is the cgroups of the simulated node: mainline Linux 6.10 or later, cgroup
+// v2 alone, by value rather than by text. Its rules are those of the files that the
+// agent writes; a wrong value is refused as the kernel would.
+type Kernel struct {
+	mu      sync.Mutex // the agent's goroutine writes, the node's reads
+	online  cpuset.Set
+	nodes   cpuset.Set
+	groups  map[string]*group
+	version uint64 // changes with each write, cgroup and process
+
+	// Moves counts changes of running containers' CPUs.
+	moves Moves
+}
+
+// Moves is how much the CPUs of running containers changed.
+type Moves struct {
+	Containers int // sets written that were not the same before
+	CPUs       int // CPUs that a set gained; containers that move together count once
+}
+
+// group is one cgroup.
+type group struct {
+	path     string
+	parent   *group
+	children []*group // by age
+	values   [plan.Knobs]plan.Value
+	pid      int     // of its process; 0 none
+	saved    float64 // CPU seconds that a burst may take
+}
+
+func newKernel(m *topology.Machine) *Kernel {
+	k := &Kernel{online: m.Online, nodes: m.MemoryNodes(), groups: map[string]*group{}}
+	k.groups["/"] = &group{path: "/"}
+	return k
+}
+
+// mainline lists the knobs of mainline's cgroup v2 that are modelled.
+func mainline() []plan.Knob {
+	return []plan.Knob{
+		plan.CPUs, plan.Mems, plan.Quota, plan.Burst, plan.Weight, plan.Idle,
+		plan.MemoryMax, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.OOMGroup,
+	}
+}
+
+// features is what the agent finds by probing.
+func features() plan.Features {
+	f := plan.Features{Reclaim: true}
+	for knob := range plan.Knobs {
+		spec := cgroupfs.Describe(knob)
+		f.Knobs[knob] = plan.Feature{Support: plan.Unsupported, V2: true, Why: "the simulated node doesn't have it"}
+		if slices.Contains(mainline(), knob) {
+			f.Knobs[knob] = plan.Feature{Support: plan.Supported, V2: true, File: spec.V2[0]}
+		}
+	}
+	return f
+}
+
+// mkdir makes a cgroup, with those above it.
+func (k *Kernel) mkdir(dir string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.make(dir)
+	k.version++
+}
+
+func (k *Kernel) make(dir string) *group {
+	if g := k.groups[dir]; g != nil {
+		return g
+	}
+	parent := k.make(path.Dir(dir))
+	g := &group{path: dir, parent: parent}
+	parent.children = append(parent.children, g)
+	k.groups[dir] = g
+	return g
+}
+
+// rmdir removes a cgroup with all below it.
+func (k *Kernel) rmdir(dir string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.groups[dir]
+	if g == nil || g.parent == nil {
+		return
+	}
+	g.parent.children = slices.DeleteFunc(g.parent.children, func(c *group) bool { return c == g })
+	k.drop(g)
+	k.version++
+}
+
+func (k *Kernel) drop(g *group) {
+	delete(k.groups, g.path)
+	for _, c := range g.children {
+		k.drop(c)
+	}
+}
+
+// run puts a process into a cgroup.
+func (k *Kernel) run(dir string, pid int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.groups[dir].pid = pid
+	k.version++
+}
+
+// set writes values as the kubelet and the runtime do; one that the kernel refuses is
+// left as it was.
+func (k *Kernel) set(dir string, values map[plan.Knob]plan.Value) {
+	for knob := range plan.Knobs {
+		if v := values[knob]; v != nil {
+			k.Apply([]plan.Change{{Object: plan.Object{Path: dir, Name: dir}, Knob: knob, To: v}}) //nolint:errcheck // as the comment says
+		}
+	}
+}
+
+// Apply makes changes, each of which may be refused.
+func (k *Kernel) Apply(changes []plan.Change) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs refusals
+	var moved []move
+	for i := range changes {
+		c := &changes[i]
+		g := k.groups[c.Object.Path]
+		var before cpuset.Set
+		if g != nil && c.Knob == plan.CPUs {
+			before = k.effective(g, plan.CPUs)
+		}
+		if err := k.write(g, c.Knob, c.To); err != nil {
+			errs = append(errs, &cgroupfs.ChangeError{Change: *c, Kind: err, Err: err})
+			continue
+		}
+		if c.Knob == plan.CPUs && g.pid != 0 {
+			moved = append(moved, move{before, k.effective(g, plan.CPUs)})
+		}
+	}
+	k.version++
+	k.count(moved)
+	if len(errs) > 0 {
+		return errs
+	}
+	return nil
+}
+
+// refusals are the changes that were refused.
+type refusals []error
+
+func (r refusals) Error() string {
+	return fmt.Sprintf("%d changes refused, the first: %v", len(r), r[0])
+}
+
+// Unwrap gives each.
+func (r refusals) Unwrap() []error { return r }
+
+type move struct{ from, to cpuset.Set }
+
+func (k *Kernel) count(moved []move) {
+	for i, m := range moved {
+		if m.from == m.to {
+			continue
+		}
+		k.moves.Containers++
+		if !slices.Contains(moved[:i], m) {
+			k.moves.CPUs += cpuset.Difference(m.to, m.from).Size()
+		}
+	}
+}
+
+func (k *Kernel) write(g *group, knob plan.Knob, to plan.Value) error {
+	switch {
+	case g == nil:
+		return cgroupfs.ErrGone
+	case !slices.Contains(mainline(), knob):
+		return cgroupfs.ErrUnsupported
+	}
+	switch knob {
+	case plan.Weight: // sched_group_set_shares refuses it for an idle group
+		if g.value(plan.Idle) == plan.Number(1) {
+			return cgroupfs.ErrConstraint
+		}
+	case plan.Idle: // sched_group_set_idle goes back to the default weight
+		if to == plan.Number(0) && g.value(plan.Idle) == plan.Number(1) {
+			g.values[plan.Weight] = nil
+		}
+	case plan.Burst: // tg_set_cfs_bandwidth: burst + quota within bounds, burst at most the quota
+		if q := g.quota(); !q.Unlimited() && to.(plan.CPUBurst) > plan.CPUBurst(q.Quota) {
+			return cgroupfs.ErrConstraint
+		}
+	case plan.Quota:
+		if q := to.(plan.CPUQuota); !q.Unlimited() && g.value(plan.Burst).(plan.CPUBurst) > plan.CPUBurst(q.Quota) {
+			return cgroupfs.ErrConstraint
+		}
+	}
+	g.values[knob] = to
+	if set, ok := to.(plan.CPUSet); ok && g.parent != nil && (set != plan.CPUSet{}) && !cpuset.Set(set).Overlaps(k.effective(g.parent, knob)) {
+		return cgroupfs.ErrNotEffective
+	}
+	return nil
+}
+
+// value is a knob's, the default where it was never written.
+func (g *group) value(knob plan.Knob) plan.Value {
+	if v := g.values[knob]; v != nil {
+		return v
+	}
+	return defaults[knob]
+}
+
+// defaults are the knobs' values in a new cgroup.
+var defaults = func() (all [plan.Knobs]plan.Value) {
+	for knob := range plan.Knobs {
+		all[knob] = cgroupfs.Describe(knob).Default
+	}
+	return all
+}()
+
+func (g *group) quota() plan.CPUQuota {
+	if q, ok := g.values[plan.Quota].(plan.CPUQuota); ok {
+		return q
+	}
+	return plan.CPUQuota{Quota: -1}
+}
+
+// bytes is an amount of memory; Max where there is none.
+func (g *group) bytes(knob plan.Knob) int64 {
+	if b, ok := g.values[knob].(plan.Bytes); ok {
+		return int64(b)
+	}
+	b, _ := defaults[knob].(plan.Bytes)
+	return int64(b)
+}
+
+// effective is a cpuset as the tasks follow it (cpuset.cpus.effective): the parent's
+// where it is empty or has none of it.
+func (k *Kernel) effective(g *group, knob plan.Knob) cpuset.Set {
+	if g.parent == nil {
+		if knob == plan.Mems {
+			return k.nodes
+		}
+		return k.online
+	}
+	up := k.effective(g.parent, knob)
+	own, _ := g.values[knob].(plan.CPUSet)
+	if set := cpuset.Intersect(cpuset.Set(own), up); !set.IsEmpty() {
+		return set
+	}
+	return up
+}
+
+// Read reads a knob; an empty set shows what is effective.
+func (k *Kernel) Read(dir string, knob plan.Knob) (plan.Value, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.groups[dir]
+	switch {
+	case g == nil:
+		return nil, fmt.Errorf("cgroup %s: %w", dir, cgroupfs.ErrGone)
+	case !slices.Contains(mainline(), knob):
+		return nil, fmt.Errorf("%s of cgroup %s: %w", knob, dir, cgroupfs.ErrUnsupported)
+	}
+	v := g.value(knob)
+	if v == plan.Value(plan.CPUSet{}) {
+		v = plan.CPUSet(k.effective(g, knob))
+	}
+	return v, nil
+}
+
+// Populated reports whether there is a process in the cgroup.
+func (k *Kernel) Populated(dir string) (bool, error) {
+	pids, err := k.Processes(dir)
+	return len(pids) > 0, err
+}
+
+// Processes lists those of one cgroup.
+func (k *Kernel) Processes(dir string) ([]int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch g := k.groups[dir]; {
+	case g == nil:
+		return nil, fmt.Errorf("cgroup %s: %w", dir, cgroupfs.ErrGone)
+	case g.pid == 0:
+		return nil, nil
+	default:
+		return []int{g.pid}, nil
+	}
+}
+
+// GiveBack has nothing to do: v2's effective sets follow by themselves.
+func (k *Kernel) GiveBack(string, cpuset.Set) error { return nil }
+
+// Same compares values, which are kept as they were written.
+func (k *Kernel) Same(_ plan.Knob, want, have plan.Value) bool { return want == have }
+
+// Forget has nothing to do: nothing is held open.
+func (k *Kernel) Forget(string) {}

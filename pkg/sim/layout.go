@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// shape is the CPUs of a part's cells, and how their cores' threads lie.
+type shape struct {
+	cells  []cpuset.Set
+	inside []float64 // CPUs whose sibling is in the same cell
+	across [][]link  // and in others
+}
+
+// link is CPUs whose siblings are in another cell.
+type link struct {
+	part, cell int
+	cpus       float64
+}
+
+// arrange makes the sharer's picture of the cgroups, where they have changed.
+func (n *node) arrange() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.arranged == n.version {
+		return
+	}
+	n.arranged = n.version
+	n.sharer.entities, n.groups = n.sharer.entities[:0], n.groups[:0]
+	byPath := map[string]*container{}
+	for _, c := range n.containers {
+		byPath[c.path] = c
+	}
+	n.enter(n.Kernel.groups["/"], -1, byPath)
+	n.divideCPUs()
+	n.sharer.arrange()
+	n.weigh(byPath)
+	n.limitCPU()
+	n.limitMemory()
+}
+
+// bandwidth is a cgroup's CFS bandwidth in this run of steps.
+type bandwidth struct {
+	quota   float64 // CPUs; +Inf unlimited
+	seconds float64 // of quota in a step
+	burst   float64 // seconds
+}
+
+func (n *node) limitCPU() {
+	n.bandwidths = n.bandwidths[:0]
+	for _, g := range n.groups {
+		b := bandwidth{quota: math.Inf(1)}
+		if q := g.quota(); !q.Unlimited() {
+			b.quota = q.Quota.Seconds() / q.Period.Seconds()
+			b.seconds = b.quota * n.step.Seconds()
+			b.burst = time.Duration(g.value(plan.Burst).(plan.CPUBurst)).Seconds()
+		}
+		n.bandwidths = append(n.bandwidths, b)
+	}
+}
+
+// enter adds a cgroup that has processes, and those below it.
+func (n *node) enter(g *group, parent int, containers map[string]*container) (populated bool) {
+	at := len(n.sharer.entities)
+	e := entity{parent: parent, weight: g.weight(), limit: math.Inf(1)}
+	e.leaf = g.pid != 0
+	n.sharer.entities, n.groups = append(n.sharer.entities, e), append(n.groups, g)
+	if e.leaf {
+		containers[g.path].entity = at
+		return true
+	}
+	for _, c := range g.children {
+		populated = n.enter(c, at, containers) || populated
+	}
+	if !populated && parent >= 0 {
+		n.sharer.entities, n.groups = n.sharer.entities[:at], n.groups[:at]
+	}
+	return populated
+}
+
+// idleWeight is WEIGHT_IDLEPRIO beside the 1024 of weight 100 (kernel/sched/sched.h).
+const idleWeight = 3.0 / 1024 * 100
+
+// weight is cpu.weight for what is held as shares, by the conversion of runc 1.3 and
+// later (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+func (g *group) weight() float64 {
+	if g.value(plan.Idle) == plan.Number(1) {
+		return idleWeight
+	}
+	l := math.Log2(float64(g.value(plan.Weight).(plan.Shares)))
+	return max(1, math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
+}
+
+// divideCPUs finds the parts of the machine that containers share, and the cells in
+// them.
+func (n *node) divideCPUs() {
+	var sets []cpuset.Set
+	var wholes []cpuset.Set // of sets that meet
+	for i := range n.sharer.entities {
+		if !n.sharer.entities[i].leaf {
+			continue
+		}
+		set := n.effective(n.groups[i], plan.CPUs)
+		if !slices.Contains(sets, set) {
+			sets = append(sets, set)
+			wholes = merge(wholes, set)
+		}
+	}
+	n.sharer.parts, n.shape = make([]part, len(wholes)), make([]shape, len(wholes))
+	for i, whole := range wholes {
+		s := &n.shape[i]
+		s.cells = cells(whole, sets)
+		s.inside, s.across = make([]float64, len(s.cells)), make([][]link, len(s.cells))
+		for _, c := range s.cells {
+			n.sharer.parts[i].cells = append(n.sharer.parts[i].cells, cell{cpus: float64(c.Size())})
+		}
+	}
+	for i := range n.sharer.entities {
+		e := &n.sharer.entities[i]
+		if !e.leaf {
+			continue
+		}
+		set := n.effective(n.groups[i], plan.CPUs)
+		e.part = slices.IndexFunc(wholes, set.Overlaps)
+		for c, cpus := range n.shape[e.part].cells {
+			if cpus.SubsetOf(set) {
+				e.cells |= 1 << c
+			}
+		}
+	}
+	n.pair()
+}
+
+// merge adds a set to disjoint ones, joined with those that it meets.
+func merge(all []cpuset.Set, set cpuset.Set) []cpuset.Set {
+	apart := all[:0]
+	for _, s := range all {
+		if s.Overlaps(set) {
+			set = cpuset.Union(set, s)
+		} else {
+			apart = append(apart, s)
+		}
+	}
+	return append(apart, set)
+}
+
+// maxCells is how many cells a part may have. CPUs beyond are left idle: sets that
+// meet in so many ways don't come from pools.
+const maxCells = 64
+
+// cells divides CPUs by the sets that they are in.
+func cells(whole cpuset.Set, sets []cpuset.Set) []cpuset.Set {
+	all := []cpuset.Set{whole}
+	for _, set := range sets {
+		for i, n := 0, len(all); i < n && len(all) < maxCells; i++ {
+			if in := cpuset.Intersect(all[i], set); !in.IsEmpty() && in != all[i] {
+				all = append(all, cpuset.Difference(all[i], set))
+				all[i] = in
+			}
+		}
+	}
+	return all
+}
+
+// pair counts which cells the siblings of a cell's CPUs are in. More than two threads
+// a core count as pairs.
+func (n *node) pair() {
+	for i := range n.shape {
+		s := &n.shape[i]
+		for c, cpus := range s.cells {
+			for cpu := range cpus.All() {
+				at, _ := n.machine.CPU(cpu)
+				others := n.machine.Cores[at.Core].CPUs
+				others.Remove(cpu)
+				if others.IsEmpty() {
+					continue
+				}
+				n.link(s, c, others.First())
+			}
+		}
+	}
+}
+
+func (n *node) link(s *shape, c, sibling int) {
+	if s.cells[c].Contains(sibling) {
+		s.inside[c]++
+		return
+	}
+	for p2 := range n.shape {
+		for c2, cpus := range n.shape[p2].cells {
+			if !cpus.Contains(sibling) {
+				continue
+			}
+			at := slices.IndexFunc(s.across[c], func(l link) bool { return l.part == p2 && l.cell == c2 })
+			if at < 0 {
+				at = len(s.across[c])
+				s.across[c] = append(s.across[c], link{part: p2, cell: c2})
+			}
+			s.across[c][at].cpus++
+		}
+	}
+}
+
+// weigh computes each container's part of the node by weight.
+func (n *node) weigh(containers map[string]*container) {
+	all := n.sharer.entities
+	sums := make([]float64, len(all))
+	for i := range all {
+		if all[i].parent >= 0 {
+			sums[all[i].parent] += all[i].weight
+		}
+	}
+	share, idle := make([]float64, len(all)), make([]bool, len(all))
+	for i := range all {
+		share[i] = 1
+		if up := all[i].parent; up >= 0 {
+			share[i] = share[up] * all[i].weight / sums[up]
+			idle[i] = idle[up]
+		}
+		idle[i] = idle[i] || n.groups[i].value(plan.Idle) == plan.Number(1)
+		if all[i].leaf {
+			c := containers[n.groups[i].path]
+			c.weight, c.idle = share[i], idle[i]
+		}
+	}
+}

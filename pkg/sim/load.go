@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"time"
+)
+
+// source is the load of one container as it goes on.
+type source struct {
+	Load
+	rng   *rand.Rand
+	slow  float64       // noise that lasts
+	next  time.Duration // the next burst, or the end of the present one
+	burst bool
+	level float64 // without noise, as of the last look
+	until time.Duration
+}
+
+// newSource draws from the seed and the container's name alone, so that another pod
+// in the file changes nothing for this one.
+func newSource(l Load, seed int, name string) *source {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return &source{Load: l, rng: rand.New(rand.NewPCG(uint64(seed), h.Sum64())), next: -1}
+}
+
+// lookEvery is how often a curve is looked at; between, only the noise moves.
+const lookEvery = time.Second
+
+// at is what is wanted at a time since the start of the scenario, in CPUs of work;
+// since is the same from the pod's own start, clock the time of day. Times don't go
+// back.
+func (s *source) at(since, clock, step time.Duration) float64 {
+	if since >= s.until {
+		s.until = since.Truncate(lookEvery) + lookEvery
+		s.level = s.curve(since, clock)
+	}
+	if s.Noise == 0 {
+		return s.level
+	}
+	// Two kinds of noise, half of the variance each: one of this step alone, and one
+	// that fades over ten seconds (an autoregressive process of order one).
+	const fades = 10 * time.Second
+	keep := math.Exp(-float64(step) / float64(fades))
+	s.slow = keep*s.slow + math.Sqrt(1-keep*keep)*s.rng.NormFloat64()
+	return s.level * max(0, 1+float64(s.Noise)*math.Sqrt2/2*(s.slow+s.rng.NormFloat64()))
+}
+
+func (s *source) curve(since, clock time.Duration) float64 {
+	top, low := float64(s.CPU), float64(s.Low)
+	switch s.Curve {
+	case Sine:
+		return top * (low + (1-low)*s.tide(clock))
+	case Steps:
+		level := Percent(0)
+		for _, step := range s.Steps {
+			if step.At <= since {
+				level = step.Load
+			}
+		}
+		return top * float64(level)
+	case Bursts:
+		if s.bursting(since) {
+			return top
+		}
+		return top * low
+	case Trace:
+		return between(s.points, since)
+	case Constant:
+	}
+	return top
+}
+
+const day = 24 * time.Hour
+
+// tide is 0 far from the peaks and 1 at one: raised cosines by the time of day.
+func (s *source) tide(clock time.Duration) float64 {
+	peaks, width := s.Peaks, s.Width
+	if len(peaks) == 0 {
+		peaks = []Hour{Hour(14 * time.Hour)}
+	}
+	if width == 0 {
+		width = day
+		if len(peaks) > 1 {
+			width = day / 3
+		}
+	}
+	height := 0.0
+	for _, peak := range peaks {
+		away := (clock - time.Duration(peak)).Abs() % day
+		away = min(away, day-away)
+		if 2*away < width {
+			height = max(height, (1+math.Cos(2*math.Pi*float64(away)/float64(width)))/2)
+		}
+	}
+	return height
+}
+
+// bursting draws the time to the next burst when one ends.
+func (s *source) bursting(since time.Duration) bool {
+	if s.next < 0 {
+		s.next = s.pause()
+	}
+	for since >= s.next {
+		s.burst = !s.burst
+		if s.burst {
+			s.next += s.For
+		} else {
+			s.next += s.pause()
+		}
+	}
+	return s.burst
+}
+
+func (s *source) pause() time.Duration {
+	return max(lookEvery, time.Duration(s.rng.ExpFloat64()*float64(s.Every-s.For)))
+}
+
+// between is straight from one point to the next, and level before and after.
+func between(points []point, at time.Duration) float64 {
+	i := sort.Search(len(points), func(i int) bool { return points[i].at >= at })
+	switch i {
+	case 0:
+		return points[0].cpu
+	case len(points):
+		return points[i-1].cpu
+	}
+	before, after := points[i-1], points[i]
+	part := float64(at-before.at) / float64(after.at-before.at)
+	return before.cpu + part*(after.cpu-before.cpu)
+}

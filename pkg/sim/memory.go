@@ -1,0 +1,302 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// memory is the node's.
+type memory struct {
+	total, system    int64
+	low, high, least int64   // free memory: the zones' watermarks, summed
+	free             int64   // now
+	direct           float64 // pages a second that tasks reclaimed themselves
+	awake            bool    // background reclaim goes on
+}
+
+// held is the memory of one container.
+type held struct {
+	anon, cache int64
+	direct      float64 // pages a second
+	refaults    float64
+	stall       float64 // seconds that one of its tasks waited for memory, in this step
+	oomKills    int64
+}
+
+func (h *held) all() int64 { return h.anon + h.cache }
+
+const page = 4096
+
+// init sets the watermarks as Linux does: calculate_min_free_kbytes, √(16 × KiB) of
+// 128 KiB to 256 MiB, and the others a quarter of that or 0.1 % of the memory apart
+// (__setup_per_zone_wmarks, in mm/page_alloc.c). The system itself holds 2 %
+// (assumed).
+func (m *memory) init(machine *topology.Machine) {
+	m.total = machine.Memory(machine.MemoryNodes())
+	m.system = m.total / 50
+	kib := min(max(math.Sqrt(16*float64(m.total)/1024), 128), 256*1024)
+	m.least = int64(kib) * 1024
+	apart := max(m.least/4, m.total/1000)
+	m.low, m.high = m.least+apart, m.least+2*apart
+	m.free = m.total - m.system
+}
+
+// returning is the share of dropped page cache that is soon read again (assumed).
+const returning = 0.25
+
+// stalled is what direct reclaim costs a task that meets it, at the 99th percentile
+// (assumed; measured ones are 1 to 100 ms).
+const stalled = 10e-3
+
+// runMemory moves each container's memory towards what it wants, and returns those
+// that the kernel kills for it.
+func (n *node) runMemory(now time.Duration) (killed []*container) {
+	m := &n.memory
+	m.free = m.total - m.system
+	for _, c := range n.containers {
+		m.free -= c.held.all()
+		c.held.direct, c.held.stall, c.held.refaults = 0, 0, 0
+	}
+	m.direct = 0
+	n.count()
+	for _, c := range n.containers {
+		if victim := n.grow(c, now); victim != nil && !slices.Contains(killed, victim) {
+			victim.held.oomKills++
+			killed = append(killed, victim)
+		}
+	}
+	n.reclaim()
+	if m.free < 0 {
+		if victim := n.worst(n.containers); victim != nil && !slices.Contains(killed, victim) {
+			victim.held.oomKills++
+			killed = append(killed, victim)
+		}
+	}
+	return killed
+}
+
+// grow gives a container the memory that it wants now, and returns who is killed for
+// it at a limit.
+func (n *node) grow(c *container, now time.Duration) (victim *container) {
+	h, spec := &c.held, &c.Memory
+	dt := n.step.Seconds()
+	speed := int64(float64(spec.Speed) * dt)
+	load := 1.0
+	if top := float64(c.Load.CPU); top > 0 {
+		load = min(1, c.load.level*c.pod.scale/top) // a heap doesn't follow the noise
+	}
+	want := int64(float64(spec.Anon)*(float64(spec.Low)+(1-float64(spec.Low))*load)) + int64(float64(spec.Leak)*(now-c.since).Hours())
+	more := min(want-h.anon, speed)
+	if more < 0 {
+		n.add(c, -min(-more, speed), 0)
+		more = 0
+	}
+	for _, l := range c.ceilings {
+		over := l.held + more - min(l.high, l.hard)
+		if over <= 0 {
+			continue
+		}
+		n.squeeze(l, over, dt)
+		if l.held+more > l.hard {
+			return n.worst(l.under)
+		}
+		if room := l.high - l.held; more > room { // throttled until there is room (mem_cgroup_handle_over_high)
+			more = min(more, max(0, room)+page)
+			h.stall = stalled
+		}
+	}
+	if more > 0 {
+		n.allocate(c, more, dt)
+	}
+	high, hard := c.room()
+	if room := min(int64(spec.Cache)-h.cache, high, hard, speed/4, n.memory.free-n.memory.low); room > 0 {
+		n.add(c, 0, room)
+	}
+	return nil
+}
+
+// ceiling is a cgroup's memory.high and memory.max, and what is in it.
+type ceiling struct {
+	high, hard int64
+	held       int64
+	under      []*container
+}
+
+// limitMemory finds the ceilings that each container is under, and its protection.
+// The kernel is locked.
+func (n *node) limitMemory() {
+	n.ceilings = n.ceilings[:0]
+	of := map[*group]*ceiling{}
+	for _, c := range n.containers {
+		c.ceilings = c.ceilings[:0]
+		for g := n.Kernel.groups[c.path]; g != nil; g = g.parent {
+			high, hard := g.bytes(plan.MemoryHigh), g.bytes(plan.MemoryMax)
+			if high < 0 && hard < 0 {
+				continue
+			}
+			if of[g] == nil {
+				of[g] = &ceiling{high: orMost(high), hard: orMost(hard)}
+				n.ceilings = append(n.ceilings, of[g])
+			}
+			c.ceilings = append(c.ceilings, of[g])
+			of[g].under = append(of[g].under, c)
+		}
+		g := n.Kernel.groups[c.path]
+		c.least, c.low = g.bytes(plan.MemoryMin), g.bytes(plan.MemoryLow)
+	}
+}
+
+func orMost(bytes int64) int64 {
+	if bytes < 0 {
+		return math.MaxInt64
+	}
+	return bytes
+}
+
+// count sums up what is under each ceiling.
+func (n *node) count() {
+	for _, l := range n.ceilings {
+		l.held = 0
+	}
+	for _, c := range n.containers {
+		for _, l := range c.ceilings {
+			l.held += c.held.all()
+		}
+	}
+}
+
+// room is how much more a container may have by memory.high and memory.max, its own
+// and those above it; below 0 it has too much.
+func (c *container) room() (high, hard int64) {
+	high, hard = math.MaxInt64, math.MaxInt64
+	for _, l := range c.ceilings {
+		high, hard = min(high, l.high-l.held), min(hard, l.hard-l.held)
+	}
+	return high, hard
+}
+
+// add is memory that a container got, or gave back.
+func (n *node) add(c *container, anon, cache int64) {
+	c.held.anon += anon
+	c.held.cache += cache
+	n.memory.free -= anon + cache
+	for _, l := range c.ceilings {
+		l.held += anon + cache
+	}
+}
+
+// squeeze drops page cache of those under a ceiling, as much of each one's.
+func (n *node) squeeze(l *ceiling, bytes int64, dt float64) {
+	sum := int64(0)
+	for _, c := range l.under {
+		sum += c.held.cache
+	}
+	if sum == 0 {
+		return
+	}
+	part := min(1, float64(min(bytes, int64(float64(n.hardware.Reclaim)*dt)))/float64(sum))
+	for _, c := range l.under {
+		n.drop(c, int64(math.Ceil(part*float64(c.held.cache))), dt)
+	}
+}
+
+// drop takes page cache from a container.
+func (n *node) drop(c *container, bytes int64, dt float64) {
+	n.add(c, 0, -bytes)
+	c.held.refaults += returning * float64(bytes) / page / dt
+}
+
+// reclaimFrom is memory.reclaim of a cgroup. It takes no time.
+func (n *node) reclaimFrom(path string, bytes plan.Bytes) error {
+	left := int64(bytes)
+	for _, c := range n.containers {
+		if c.path == path || strings.HasPrefix(c.path, path+"/") {
+			got := min(left, c.held.cache)
+			n.drop(c, got, n.step.Seconds())
+			left -= got
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("memory.reclaim of %s: %d bytes less than asked for: %w", path, left, cgroupfs.ErrPartial)
+	}
+	return nil
+}
+
+// allocate takes free memory. Below the lowest watermark the task reclaims first
+// (direct reclaim), and waits for it.
+func (n *node) allocate(c *container, bytes int64, dt float64) {
+	m := &n.memory
+	n.add(c, bytes, 0)
+	if m.free >= m.least {
+		return
+	}
+	got := n.take(min(m.least-m.free, int64(float64(n.hardware.Reclaim)*dt)))
+	c.held.direct += float64(got) / page / dt
+	c.held.stall = stalled
+	m.direct += float64(got) / page / dt
+}
+
+// reclaim is background reclaim: it wakes below the low watermark and goes on to the
+// high one (kswapd).
+func (n *node) reclaim() {
+	m := &n.memory
+	m.awake = m.free < m.low || m.awake && m.free < m.high
+	if m.awake {
+		n.take(min(m.high-m.free, int64(float64(n.hardware.Reclaim)*n.step.Seconds())))
+	}
+}
+
+// take drops page cache of all containers, in proportion to what each has above its
+// protection; only where nobody has more, of what memory.low protects.
+func (n *node) take(bytes int64) (got int64) {
+	for _, protected := range []func(*container) int64{(*container).protectedLow, (*container).protectedMin} {
+		sum := int64(0)
+		for _, c := range n.containers {
+			sum += c.loose(protected)
+		}
+		if sum == 0 {
+			continue
+		}
+		part := min(1, float64(bytes-got)/float64(sum))
+		for _, c := range n.containers {
+			drop := int64(part * float64(c.loose(protected)))
+			n.drop(c, drop, n.step.Seconds())
+			got += drop
+		}
+		if part < 1 {
+			break
+		}
+	}
+	return got
+}
+
+// loose is the page cache of a container that may be dropped.
+func (c *container) loose(protected func(*container) int64) int64 {
+	return max(0, min(c.held.cache, c.held.all()-protected(c)))
+}
+
+func (c *container) protectedLow() int64 { return max(c.low, c.least) }
+
+func (c *container) protectedMin() int64 { return c.least }
+
+// worst is whom the OOM killer takes of some: the highest of memory in thousandths of
+// the node's, and the score (oom_badness, in mm/oom_kill.c).
+func (n *node) worst(of []*container) *container {
+	var worst *container
+	most := math.Inf(-1)
+	for _, c := range of {
+		const never = -1000
+		points := float64(c.held.anon)/float64(n.memory.total)*1000 + float64(c.score)
+		if c.score > never && points > most {
+			worst, most = c, points
+		}
+	}
+	return worst
+}

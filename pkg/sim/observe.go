@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// sampler tells the agent what the node does, as a real one would see it: batch at
+// each step, the others each second, all as averages since the look before.
+type sampler struct {
+	*node
+	snapshot observe.Snapshot
+	targets  []target
+}
+
+// target is a container that the agent wants to see.
+type target struct {
+	*container
+	fast bool
+}
+
+// sums is what a container did since it was last told.
+type sums struct {
+	since                time.Time // of the CPU usage
+	cpu                  float64   // seconds
+	slowSince            time.Time // of all below
+	periods, throttled   int64
+	missing              float64 // CPU seconds that the quota withheld
+	waited, some, memory float64 // seconds
+	direct, refaults     float64 // pages
+	told                 observe.Container
+}
+
+// slowly is how often all but the CPU usage of batch is told.
+const slowly = time.Second
+
+// follow takes the agent's list of whom to look at.
+func (s *sampler) follow(targets []observe.Target) {
+	byID := make(map[string]*container, len(s.containers))
+	for _, c := range s.containers {
+		byID[c.id] = c
+	}
+	s.targets = s.targets[:0]
+	for _, t := range targets {
+		if c := byID[t.ID]; c != nil {
+			s.targets = append(s.targets, target{c, t.Fast})
+		}
+	}
+}
+
+// note adds up a step that ended now.
+func (s *sampler) note(now time.Time) {
+	dt := s.step.Seconds()
+	for _, c := range s.containers {
+		sum := &c.sums
+		if sum.since.IsZero() {
+			sum.since, sum.slowSince = now.Add(-s.step), now.Add(-s.step)
+			sum.told.ID = c.id
+		}
+		sum.cpu += c.got * dt
+		if !math.IsInf(s.sharer.entities[c.entity].limit, 1) {
+			sum.periods++
+			if limit := s.sharer.entities[c.entity].limit; c.asked > limit {
+				sum.throttled++
+				sum.missing += (c.asked - limit) * dt
+			}
+		}
+		sum.waited += c.waiting * dt
+		sum.some += min(1, c.waiting) * dt
+		sum.memory += min(dt, c.held.stall)
+		sum.direct += c.held.direct * dt
+		sum.refaults += c.held.refaults * dt
+	}
+}
+
+// look is a snapshot of the targets. It is lent until the next look.
+func (s *sampler) look(now time.Time) *observe.Snapshot {
+	v := &s.snapshot
+	v.Now = now
+	s.lookAtCPUs(now)
+	s.lookAtMemory(now)
+	v.Containers = v.Containers[:0]
+	for _, t := range s.targets {
+		sum := &t.sums
+		if sum.since.IsZero() {
+			continue
+		}
+		slow := now.Sub(sum.slowSince) >= slowly
+		if t.fast || slow {
+			sum.tellUsage(now)
+		}
+		if slow {
+			sum.tellRest(now, t.container)
+		}
+		v.Containers = append(v.Containers, sum.told)
+	}
+	return v
+}
+
+func (sum *sums) tellUsage(now time.Time) {
+	over := now.Sub(sum.since)
+	t := &sum.told.CPU
+	t.At, t.Interval, t.Usage = now, over, milli(sum.cpu/over.Seconds())
+	sum.since, sum.cpu = now, 0
+}
+
+func (sum *sums) tellRest(now time.Time, c *container) {
+	over := now.Sub(sum.slowSince).Seconds()
+	t := &sum.told
+	t.CPU.StatAt, t.CPU.Periods, t.CPU.Throttled = time.Time{}, sum.periods, sum.throttled
+	if sum.periods > 0 {
+		t.CPU.StatAt = now
+	}
+	t.CPU.ThrottledTime = time.Duration(sum.missing * float64(time.Second))
+	t.Pressure = observe.Pressure{At: now, CPU: min(1, sum.some/over), Memory: min(1, sum.memory/over)}
+	t.RunDelay = observe.RunDelay{At: now, Waiting: sum.waited / over}
+	h := &c.held
+	t.Memory = observe.ContainerMemory{
+		At: now, Current: h.all(), WorkingSet: h.anon + h.cache/2, Anon: h.anon, Cache: h.cache,
+		Refaults: sum.refaults / over, Direct: sum.direct / over, OOMKills: h.oomKills,
+	}
+	*sum = sums{since: sum.since, cpu: sum.cpu, slowSince: now, told: sum.told}
+}
+
+func (s *sampler) lookAtCPUs(now time.Time) {
+	v := &s.snapshot
+	if len(v.CPUs) == 0 {
+		v.CPUs = make([]observe.CPU, s.machine.Online.Last()+1)
+	}
+	for i := range v.CPUs {
+		v.CPUs[i] = observe.CPU{Known: s.machine.Online.Contains(i)}
+	}
+	for p := range s.shape {
+		for c, cpus := range s.shape[p].cells {
+			at := &s.sharer.parts[p].cells[c]
+			for cpu := range cpus.All() {
+				v.CPUs[cpu].Busy = at.used / at.cpus
+			}
+		}
+	}
+	used, waiting := 0.0, 0.0
+	for _, c := range s.containers {
+		used += c.got
+		waiting += c.waiting
+	}
+	v.Node.CPU = observe.NodeCPU{At: now, Interval: s.step, Usage: milli(used)}
+	stall := min(1, s.memory.direct*page/float64(s.hardware.Reclaim))
+	v.Node.Pressure = observe.Pressure{At: now, CPU: min(1, waiting/float64(s.machine.Online.Size())), Memory: stall}
+}
+
+func (s *sampler) lookAtMemory(now time.Time) {
+	m, v := &s.memory, &s.snapshot.Node.Memory
+	v.At, v.Total, v.Free, v.Low, v.Direct = now, m.total, m.free, m.low, m.direct
+	v.Anon, v.Cache = 0, 0
+	for _, c := range s.containers {
+		v.Anon += c.held.anon
+		v.Cache += c.held.cache
+	}
+	v.Available = max(0, m.free-m.low) + v.Cache - min(v.Cache/2, m.low) // si_mem_available
+	v.Nodes = v.Nodes[:0]
+	for i := range s.machine.Nodes { // memory is spread evenly
+		node := &s.machine.Nodes[i]
+		part := float64(node.Memory) / float64(m.total)
+		for len(v.Nodes) <= node.ID {
+			v.Nodes = append(v.Nodes, observe.NUMANode{})
+		}
+		v.Nodes[node.ID] = observe.NUMANode{
+			Total: node.Memory, Free: int64(part * float64(m.free)), Reclaimable: int64(part * float64(v.Cache)), Direct: part * m.direct,
+		}
+	}
+}
+
+func milli(cpus float64) workload.MilliCPU { return workload.MilliCPU(cpus*1000 + 0.5) }

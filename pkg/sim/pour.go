@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"sort"
+)
+
+// branch is a group with those of its children that are in a part.
+type branch struct {
+	entity int
+	kids   []int // by what they want for their weight, the least first
+}
+
+// pour is fill for a part whose containers may all use all of its CPUs, which most
+// are: then each group divides what it has among its children, from the root down.
+func (s *sharer) pour(p *part) {
+	for i := len(p.branches) - 1; i >= 0; i-- {
+		b := &p.branches[i]
+		sum := 0.0
+		for _, kid := range b.kids {
+			sum += s.entities[kid].pending()
+		}
+		s.entities[b.entity].sum = sum
+	}
+	for i := range p.branches {
+		b := &p.branches[i]
+		e := &s.entities[b.entity]
+		if e.parent < 0 {
+			e.give, e.could = p.unions[0].cpus, p.unions[0].cpus
+		}
+		s.split(b, e.give, e.could)
+	}
+}
+
+// pending is what an entity wants in the part at hand.
+func (e *entity) pending() float64 {
+	if e.leaf {
+		return e.want
+	}
+	return e.sum
+}
+
+// split divides what a group has among its children by weight; those that want less
+// than their share leave the rest to the others.
+func (s *sharer) split(b *branch, give, could float64) {
+	s.sort(b.kids)
+	left, weight := give, 0.0
+	s.wants, s.weights = s.wants[:0], s.weights[:0]
+	wants := 0.0
+	for _, kid := range b.kids {
+		e := &s.entities[kid]
+		s.wants, s.weights = append(s.wants, wants), append(s.weights, weight)
+		wants += e.pending()
+		weight += e.weight
+	}
+	s.wants, s.weights = append(s.wants, wants), append(s.weights, weight)
+	all := weight
+	for at, kid := range b.kids {
+		e := &s.entities[kid]
+		e.give = min(e.pending(), left*e.weight/weight)
+		left = max(0, left-e.give)
+		weight -= e.weight
+		e.could = max(e.give, s.level(b.kids, at, could, all)*e.weight)
+		if e.leaf {
+			e.got = e.give
+		}
+	}
+}
+
+// level is what each unit of weight would get of a group's CPUs, if the child at this
+// place wanted all of them.
+func (s *sharer) level(kids []int, at int, cpus, weight float64) float64 {
+	me := &s.entities[kids[at]]
+	level := func(satisfied int) float64 {
+		w, d := weight-s.weights[satisfied], s.wants[satisfied]
+		if at < satisfied {
+			w, d = w+me.weight, d-me.pending()
+		}
+		return max(0, cpus-d) / w
+	}
+	n := sort.Search(len(kids), func(n int) bool {
+		next := n
+		if n == at {
+			next++ // it is no other; the level is the same without it
+		}
+		if next == len(kids) {
+			return true
+		}
+		e := &s.entities[kids[next]]
+		return e.pending() >= level(n)*e.weight
+	})
+	return level(n)
+}
+
+// sort is by insertion: from step to step little changes.
+func (s *sharer) sort(kids []int) {
+	for i := 1; i < len(kids); i++ {
+		moving := kids[i]
+		e := &s.entities[moving]
+		key := e.pending() / e.weight
+		at := i
+		for ; at > 0; at-- {
+			before := &s.entities[kids[at-1]]
+			if before.pending()/before.weight <= key {
+				break
+			}
+			kids[at] = kids[at-1]
+		}
+		kids[at] = moving
+	}
+}

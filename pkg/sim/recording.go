@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// Line is one line of a recording, which is JSON lines: the machine first; the
+// containers whenever they are others; then what they do, look by look.
+type Line struct {
+	Machine    *topology.Machine `json:"machine,omitempty"`
+	Containers []Recorded        `json:"containers,omitempty"`
+	Look       *observe.Snapshot `json:"look,omitempty"`
+}
+
+// Recorded is a container of a recording.
+type Recorded struct {
+	ID          string            `json:"id"`
+	Ref         string            `json:"ref"` // "namespace/pod/container"
+	Class       workload.Class    `json:"class"`
+	Pool        string            `json:"pool,omitempty"`
+	Request     workload.MilliCPU `json:"requestMilliCPU,omitempty"`
+	Limit       workload.MilliCPU `json:"limitMilliCPU,omitempty"`    // 0 none
+	Memory      int64             `json:"memoryRequest,omitempty"`    // bytes
+	MemoryLimit int64             `json:"memoryLimitBytes,omitempty"` // 0 none
+}
+
+// Recorder writes a recording.
+type Recorder struct {
+	to         *json.Encoder
+	begun      bool
+	containers []Recorded
+}
+
+// NewRecorder records to a writer.
+func NewRecorder(w io.Writer) *Recorder { return &Recorder{to: json.NewEncoder(w)} }
+
+// Record writes one look, and before it what has changed since the last one.
+func (r *Recorder) Record(m *topology.Machine, containers []Recorded, look *observe.Snapshot) error {
+	if !r.begun {
+		if err := r.to.Encode(Line{Machine: m}); err != nil {
+			return err
+		}
+		r.begun = true
+	}
+	if !slices.Equal(containers, r.containers) {
+		r.containers = slices.Clone(containers)
+		if err := r.to.Encode(Line{Containers: r.containers}); err != nil {
+			return err
+		}
+	}
+	return r.to.Encode(Line{Look: look})
+}
+
+// Recording is one that was read.
+type Recording struct {
+	Machine *topology.Machine
+	Looks   []observe.Snapshot
+	Known   []Recorded // each container once, in the order in which they came
+}
+
+// maxLine is how long a line of a recording may be.
+const maxLine = 64 << 20
+
+// ReadRecording reads a recording. An unfinished last line, as of a recorder that was
+// killed, is left out; an error names the line.
+func ReadRecording(r io.Reader) (*Recording, error) {
+	out := &Recording{}
+	known := map[string]bool{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	number := 0
+	var broken error
+	for lines.Scan() {
+		number++
+		if broken != nil {
+			return nil, broken
+		}
+		var line Line
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			broken = fmt.Errorf("line %d is not of a recording: %w", number, err)
+			continue
+		}
+		if line.Machine != nil {
+			out.Machine = line.Machine
+		}
+		for _, c := range line.Containers {
+			if !known[c.ID] {
+				known[c.ID] = true
+				out.Known = append(out.Known, c)
+			}
+		}
+		if line.Look == nil {
+			continue
+		}
+		if n := len(out.Looks); n > 0 && !line.Look.Now.After(out.Looks[n-1].Now) {
+			continue // the clock went back
+		}
+		out.Looks = append(out.Looks, *line.Look)
+	}
+	switch err := lines.Err(); {
+	case err != nil:
+		return nil, fmt.Errorf("line %d can't be read: %w", number+1, err)
+	case out.Machine == nil:
+		return nil, errors.Join(errors.New("there is no machine in it: a recording begins with one (see sluice record)"), broken)
+	case len(out.Looks) < 2:
+		return nil, errors.Join(errors.New("there are fewer than two looks in it"), broken)
+	}
+	return out, nil
+}

@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// Replay makes a scenario of a recording: the same machine, and containers that want
+// what the recorded ones used, under another configuration. Each is a pod of its own.
+//
+// What a container wanted and did not get can't be known: where its quota or others
+// held it back, its use is raised by the share of time in which it waited. Its memory
+// follows its load between the least and the most that was seen. How a service
+// answers is not recorded, so all online containers are taken to be of one kind.
+func Replay(r *Recording, cfg *config.Config, s Service) (*Scenario, error) {
+	first, last := r.Looks[0].Now, r.Looks[len(r.Looks)-1].Now
+	out := &Scenario{machine: r.Machine, Config: cfg}
+	out.defaults()
+	out.About = "a recording"
+	out.Start, out.Duration = Time(first.UTC()), last.Sub(first).Truncate(time.Second)
+	if out.Duration < time.Second || out.Duration > maxDuration {
+		return nil, fmt.Errorf("it lasts %s; it must be 1s to %dh", last.Sub(first), int(maxDuration.Hours()))
+	}
+	for _, c := range r.Known {
+		if p := r.pod(c, s); p != nil {
+			out.Pods = append(out.Pods, *p)
+		}
+	}
+	if len(out.Pods) == 0 {
+		return nil, errors.New("no container of it was ever looked at")
+	}
+	if len(out.Pods) > maxPods {
+		return nil, fmt.Errorf("it has %d containers; %d are as many as can be", len(out.Pods), maxPods)
+	}
+	return out, nil
+}
+
+// pod is a recorded container; nil where it was never looked at.
+func (r *Recording) pod(c Recorded, s Service) *Pod {
+	start := r.Looks[0].Now
+	p := &Pod{
+		Name:        strings.NewReplacer("/", ".", "_", "-").Replace(c.Ref) + "." + prefix(c.ID),
+		Annotations: map[string]string{},
+		Requests:    Resources{Cores(c.Request) / 1000, Bytes(c.Memory)},
+		Limits:      Resources{Cores(c.Limit) / 1000, Bytes(c.MemoryLimit)},
+		Load:        Load{Curve: Trace},
+	}
+	p.Requests.CPU, p.Requests.Memory = within(p.Requests.CPU, p.Limits.CPU), within(p.Requests.Memory, p.Limits.Memory)
+	if c.Class == workload.LS || c.Class == workload.BE {
+		p.Annotations["class.sluice.dev"] = c.Class.String()
+	}
+	if c.Pool != "" && c.Class == workload.LS {
+		p.Annotations["pool.sluice.dev"] = c.Pool
+	}
+	if c.Class != workload.BE {
+		p.Service = s
+	}
+	least, most := int64(math.MaxInt64), int64(0)
+	seen := time.Duration(-1)
+	for i := range r.Looks {
+		for j := range r.Looks[i].Containers {
+			o := &r.Looks[i].Containers[j]
+			if o.ID != c.ID || o.CPU.At.IsZero() {
+				continue
+			}
+			at := r.Looks[i].Now.Sub(start)
+			if seen < 0 {
+				p.Start = at
+			}
+			if seen = at; o.Memory.Anon > 0 {
+				least, most = min(least, o.Memory.Anon), max(most, o.Memory.Anon)
+				p.Memory.Cache = max(p.Memory.Cache, Bytes(o.Memory.Cache))
+			}
+			cpu := float64(o.CPU.Usage) / 1000 * (1 + min(1, o.Pressure.CPU))
+			p.Load.points = append(p.Load.points, point{at - p.Start, cpu})
+			p.Load.CPU = max(p.Load.CPU, Cores(cpu))
+		}
+	}
+	if seen < 0 {
+		return nil
+	}
+	if end := r.Looks[len(r.Looks)-1].Now.Sub(start); seen < end {
+		p.End = max(seen, p.Start+time.Second)
+	}
+	p.Memory.Anon, p.Memory.Low, p.Memory.Speed = Bytes(most), 1, 1<<30
+	if most > 0 {
+		p.Memory.Low = Percent(float64(least) / float64(most))
+	}
+	return p
+}
+
+// within keeps a request to its limit; 0 is none.
+func within[T Cores | Bytes](request, limit T) T {
+	if limit > 0 {
+		return min(request, limit)
+	}
+	return request
+}
+
+func prefix(id string) string { return id[:min(len(id), 8)] }
+
+// noFiles is a host without /proc and /sys.
+type noFiles struct{}
+
+// Open finds nothing.
+func (noFiles) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+// LoadRecording reads a recording and makes a scenario of it.
+func LoadRecording(r io.Reader, cfg *config.Config, s Service) (*Scenario, error) {
+	recording, err := ReadRecording(r)
+	if err != nil {
+		return nil, err
+	}
+	return Replay(recording, cfg, s)
+}
+
+// read is the scenario's machine, and the host that the agent sees.
+func (s *Scenario) read() (*topology.Machine, fs.FS, error) {
+	if s.machine != nil {
+		return s.machine, noFiles{}, nil
+	}
+	return readMachine(s.Machine)
+}

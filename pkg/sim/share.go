@@ -1,0 +1,394 @@
+package sim
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
+
+// entity is a cgroup as the CPU scheduler sees it: a group of others, or a container.
+type entity struct {
+	parent int     // in the list, before this one; -1 for the root
+	weight float64 // beside its siblings
+	limit  float64 // CPUs by quota; +Inf none
+	leaf   bool
+	part   int     // of a container: in the sharer's parts
+	cells  uint64  // of a container: where it may run, of its part's
+	want   float64 // CPUs that it would use alone; of a group the sum; divide cuts it to the limit
+	got    float64
+
+	// could is, of a container, the CPUs that it would get if it wanted all.
+	could float64
+
+	// Of the part at hand.
+	sum, give    float64 // what a group's containers want; what it has
+	rate, active float64 // of the present round; weight of the children that still want
+	wants        bool
+}
+
+// cell is CPUs on which the same containers may run.
+type cell struct {
+	cpus float64
+	used float64
+}
+
+func (c *cell) idle() float64 { return max(0, c.cpus-c.used) }
+
+// sharer divides CPU time as the fair scheduler does: by weight from the root down,
+// each container within its want, its quotas and its CPUs, and what one leaves goes
+// to the others (max-min fairness by progressive filling). CPUs are fluid: a
+// container with enough threads uses any part of them.
+//
+// A group's quota bounds what its containers want before CPUs are divided: what one
+// of them can't get for lack of CPUs is not given to its siblings.
+type sharer struct {
+	entities []entity
+	parts    []part
+
+	wants, weights []float64 // of children before each one, in split
+}
+
+// part is some cells, at most 64, and the containers that run there and nowhere else,
+// so that parts don't compete.
+type part struct {
+	cells  []cell
+	leaves []int
+	groups []int // above the leaves, parents first
+
+	branches []branch // the groups with their children
+	unions   []union
+}
+
+// union is some cells that containers together may be bound to. By Hall's theorem the
+// containers' amounts fit if and only if, for each union of their sets, those that
+// run nowhere else fit in it.
+type union struct {
+	cells uint64
+	cpus  float64
+}
+
+// arrange completes the parts, whose cells are there. It is called when sets, weights
+// or containers change.
+func (s *sharer) arrange() {
+	for at := range s.parts {
+		s.arrangePart(at)
+	}
+}
+
+// maxUnions bounds the work for sets that meet in many ways. Beyond it some unions
+// are not looked at and their CPUs may be handed out twice; pools never come near.
+const maxUnions = 4096
+
+func (s *sharer) arrangePart(at int) {
+	p := &s.parts[at]
+	p.leaves, p.groups, p.unions = p.leaves[:0], p.groups[:0], p.unions[:0]
+	above := map[int]bool{}
+	var masks []uint64
+	for i := range s.entities {
+		e := &s.entities[i]
+		if !e.leaf || e.part != at {
+			continue
+		}
+		p.leaves = append(p.leaves, i)
+		for up := e.parent; up >= 0; up = s.entities[up].parent {
+			above[up] = true
+		}
+		if !slices.Contains(masks, e.cells) {
+			masks = append(masks, e.cells)
+		}
+	}
+	p.branches = p.branches[:0]
+	for i := range s.entities {
+		e := &s.entities[i]
+		if above[i] {
+			p.groups = append(p.groups, i)
+			p.branches = append(p.branches, branch{entity: i})
+		}
+		if e.parent >= 0 && (above[i] || e.leaf && e.part == at) {
+			b := slices.IndexFunc(p.branches, func(b branch) bool { return b.entity == e.parent })
+			p.branches[b].kids = append(p.branches[b].kids, i)
+		}
+	}
+	for _, m := range masks {
+		for _, u := range slices.Clone(p.unions) {
+			p.unite(u.cells | m)
+		}
+		p.unite(m)
+	}
+}
+
+func (p *part) unite(cells uint64) {
+	known := slices.ContainsFunc(p.unions, func(u union) bool { return u.cells == cells })
+	if known || len(p.unions) == maxUnions {
+		return
+	}
+	u := union{cells: cells}
+	for ; cells != 0; cells &= cells - 1 {
+		u.cpus += p.cells[bits.TrailingZeros64(cells)].cpus
+	}
+	p.unions = append(p.unions, u)
+}
+
+// divide sets each container's got and could from the wants.
+func (s *sharer) divide() {
+	s.bound()
+	for i := range s.parts {
+		p := &s.parts[i]
+		for c := range p.cells {
+			p.cells[c].used = 0
+		}
+		switch {
+		case s.fits(p):
+		case len(p.unions) == 1:
+			s.pour(p)
+		default:
+			s.fill(p)
+		}
+		s.place(p)
+	}
+}
+
+// bound keeps wants within quotas, from the containers up.
+func (s *sharer) bound() {
+	for i := range s.entities {
+		e := &s.entities[i]
+		if !e.leaf {
+			e.want = 0
+		}
+		e.got, e.could, e.wants = 0, 0, false
+	}
+	for i := len(s.entities) - 1; i >= 0; i-- {
+		e := &s.entities[i]
+		if e.want > e.limit {
+			e.want = e.limit
+			if !e.leaf {
+				s.tighten(i, e.limit)
+			}
+		}
+		if e.parent >= 0 {
+			s.entities[e.parent].want += e.want
+		}
+	}
+}
+
+// tighten divides a limit by weight among the children of a group that want more
+// together.
+func (s *sharer) tighten(group int, limit float64) {
+	var children []int
+	weights := 0.0
+	for i := group + 1; i < len(s.entities); i++ {
+		if e := &s.entities[i]; e.parent == group && e.want > 0 {
+			children = append(children, i)
+			weights += e.weight
+		}
+	}
+	slices.SortStableFunc(children, func(a, b int) int {
+		x, y := &s.entities[a], &s.entities[b]
+		switch d := x.want/x.weight - y.want/y.weight; {
+		case d < 0:
+			return -1
+		case d > 0:
+			return 1
+		}
+		return 0
+	})
+	for _, i := range children { // those that want least by weight first
+		e := &s.entities[i]
+		if share := limit * e.weight / weights; e.want > share {
+			e.want = share
+			if !e.leaf {
+				s.tighten(i, share)
+			}
+		}
+		limit -= e.want
+		weights -= e.weight
+	}
+}
+
+// epsilon is an amount of CPUs that is none.
+const epsilon = 1e-9
+
+// fits gives everyone what it wants where the CPUs suffice, and reports whether they
+// do.
+func (s *sharer) fits(p *part) bool {
+	for i := range p.unions {
+		u := &p.unions[i]
+		sum := 0.0
+		for _, l := range p.leaves {
+			if e := &s.entities[l]; e.cells&^u.cells == 0 {
+				sum += e.want
+			}
+		}
+		if sum > u.cpus {
+			return false
+		}
+	}
+	for _, l := range p.leaves {
+		e := &s.entities[l]
+		e.got, e.could = e.want, e.want
+	}
+	return true
+}
+
+// fill raises all that want more, each at its rate, until each has what it wants or
+// its CPUs are used up.
+func (s *sharer) fill(p *part) {
+	for _, l := range p.leaves {
+		s.entities[l].wants = s.entities[l].want > epsilon
+	}
+	for range 2 * len(p.leaves) {
+		if !s.rates(p) {
+			return
+		}
+		step := s.step(p)
+		for _, l := range p.leaves {
+			e := &s.entities[l]
+			e.could += step * e.rate
+			if e.wants {
+				e.got += step * e.rate
+				e.wants = e.want-e.got > epsilon
+			}
+		}
+		s.exhaust(p)
+	}
+}
+
+// rates computes what each container gets of each unit of CPU that is handed out, and
+// for one that wants no more what it would get if it did. It reports whether anyone
+// wants more.
+func (s *sharer) rates(p *part) bool {
+	for _, g := range p.groups {
+		s.entities[g].active, s.entities[g].wants = 0, false
+	}
+	some := false
+	for _, l := range p.leaves {
+		if e := &s.entities[l]; e.wants {
+			some = true
+			if e.parent >= 0 {
+				s.activate(e.parent, e.weight)
+			}
+		}
+	}
+	if !some {
+		return false
+	}
+	for _, g := range p.groups {
+		s.rate(g)
+	}
+	for _, l := range p.leaves {
+		s.rate(l)
+	}
+	return true
+}
+
+// activate adds the weight of a child that wants more.
+func (s *sharer) activate(group int, weight float64) {
+	g := &s.entities[group]
+	g.active += weight
+	if !g.wants {
+		g.wants = true
+		if g.parent >= 0 {
+			s.activate(g.parent, g.weight)
+		}
+	}
+}
+
+func (s *sharer) rate(i int) {
+	e := &s.entities[i]
+	if e.parent < 0 {
+		e.rate = 1
+		return
+	}
+	up := &s.entities[e.parent]
+	all := up.active
+	if !e.wants {
+		all += e.weight
+	}
+	e.rate = up.rate * e.weight / all
+}
+
+// step is how far all can rise until the first one stops.
+func (s *sharer) step(p *part) float64 {
+	step := math.Inf(1)
+	for _, l := range p.leaves {
+		if e := &s.entities[l]; e.wants {
+			step = min(step, (e.want-e.got)/e.rate)
+		}
+	}
+	for i := range p.unions {
+		room, rate := s.room(p, &p.unions[i])
+		if rate > 0 {
+			step = min(step, max(0, room)/rate)
+		}
+	}
+	return step
+}
+
+// room is what is left of a union, and how fast those that are bound to it rise.
+func (s *sharer) room(p *part, u *union) (room, rate float64) {
+	room = u.cpus
+	for _, l := range p.leaves {
+		e := &s.entities[l]
+		if e.cells&^u.cells != 0 {
+			continue
+		}
+		room -= e.got
+		if e.wants {
+			rate += e.rate
+		}
+	}
+	return room, rate
+}
+
+// exhaust ends the rise of those whose CPUs are used up.
+func (s *sharer) exhaust(p *part) {
+	for i := range p.unions {
+		u := &p.unions[i]
+		room, rate := s.room(p, u)
+		if rate == 0 || room > epsilon {
+			continue
+		}
+		for _, l := range p.leaves {
+			if e := &s.entities[l]; e.cells&^u.cells == 0 {
+				e.wants = false
+			}
+		}
+	}
+}
+
+// place spreads what each got over its cells, evenly by what is free there, those
+// with the fewest cells first, as the load balancer would.
+func (s *sharer) place(p *part) {
+	most := 1
+	for _, l := range p.leaves {
+		most = max(most, bits.OnesCount64(s.entities[l].cells))
+	}
+	for n := 1; n <= most; n++ {
+		for _, l := range p.leaves {
+			e := &s.entities[l]
+			if bits.OnesCount64(e.cells) == n && e.got > 0 {
+				p.spread(e)
+			}
+		}
+	}
+}
+
+func (p *part) spread(e *entity) {
+	free := p.idle(e.cells)
+	if free <= 0 {
+		return
+	}
+	for c := e.cells; c != 0; c &= c - 1 {
+		at := &p.cells[bits.TrailingZeros64(c)]
+		at.used = min(at.cpus, at.used+e.got*at.idle()/free)
+	}
+}
+
+// idle is what is left of some cells.
+func (p *part) idle(cells uint64) float64 {
+	sum := 0.0
+	for ; cells != 0; cells &= cells - 1 {
+		sum += p.cells[bits.TrailingZeros64(cells)].idle()
+	}
+	return sum
+}

@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+//go:embed scenarios/*.yaml
+var shipped embed.FS
+
+// Shipped lists the names of the scenarios that the program brings.
+func Shipped() []string {
+	files, err := fs.Glob(shipped, "scenarios/*.yaml")
+	if err != nil {
+		panic(err) // the pattern is well formed
+	}
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = strings.TrimSuffix(path.Base(file), ".yaml")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Text is a shipped scenario's file.
+func Text(name string) ([]byte, error) {
+	if !slices.Contains(Shipped(), name) {
+		return nil, fmt.Errorf("no scenario named %.80q comes with sluice: there are %s; name a file with -f", name, strings.Join(Shipped(), ", "))
+	}
+	return shipped.ReadFile("scenarios/" + name + ".yaml")
+}

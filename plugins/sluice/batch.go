@@ -1,0 +1,318 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// batchOptions are the flags of `sluice batch`.
+type batchOptions struct {
+	config, stateDir, hostRoot string
+	socket                     *string
+	evict                      bool
+	duration, wait             time.Duration
+	output                     *choice
+}
+
+func newBatch() *cobra.Command {
+	o := batchOptions{}
+	words := []string{"on", "off", "auto"}
+	c := &cobra.Command{
+		Use:   "batch [on|off|auto]",
+		Short: "Switch this node's batch work off and on, or tell its state",
+		Long: `Switch batch work (class BE) on this node: off squeezes it to its floor and
+lets nothing new start, and with --evict ends what runs; on lets it run in spite
+of the configuration's windows; auto ends what was said. With no word it tells
+the state.
+
+What is said is written to the state folder, and counts over restarts. If the
+running plugin's loop doesn't take it over, off carries out what the lifeline
+would: services get what they request, batch work its floor.
+
+Exit status: 0 it is in force, 1 it isn't, or not all of it.`,
+		Example: `  sluice batch
+  sluice batch off --for 2h
+  sluice batch off --evict
+  sluice batch auto -o json`,
+		ValidArgs: words,
+		Args: func(c *cobra.Command, args []string) error {
+			if err := cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs)(c, args); err != nil {
+				return err
+			}
+			return o.check(c, args)
+		},
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the switch (default: the configuration's)")
+	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
+	f.BoolVar(&o.evict, "evict", false, "with off: end the batch pods that run")
+	f.DurationVar(&o.duration, "for", 0, "with on and off: only for this `duration`, as 2h")
+	f.DurationVar(&o.wait, "wait", 5*time.Second, "wait for the loop to take it over, at most this `duration`")
+	o.socket = socketFlag(c)
+	o.output = outputFlag(c, "text", "json")
+	return c
+}
+
+func (o *batchOptions) check(c *cobra.Command, args []string) error {
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
+	}
+	switch {
+	case o.evict && word != "off":
+		return errors.New("--evict goes with off alone")
+	case c.Flags().Changed("for") && word != "on" && word != "off":
+		return errors.New("--for goes with on or off")
+	case c.Flags().Changed("for") && o.duration <= 0:
+		return errors.New("--for must be longer than nothing, as 2h")
+	}
+	return nil
+}
+
+// batchReport is what the command did and found.
+type batchReport struct {
+	Switch status.Switch   `json:"switch"` // as the state folder has it
+	Loop   loopAnswer      `json:"loop"`
+	Batch  *status.Batch   `json:"batch,omitempty"` // as the loop has it
+	Floor  *lifeline.Acted `json:"floor,omitempty"` // what was done in the loop's place
+	Lacks  []string        `json:"lacks,omitempty"` // what isn't in force
+
+	modes   map[string]control.Mode // of the loop's controllers, where it tells them
+	evictBy control.EvictBy
+	other   string // the running plugin's state folder, where it is another
+}
+
+// loopAnswer is what the running loop makes of the switch.
+type loopAnswer string
+
+const (
+	loopFollows loopAnswer = "follows" // it has read the switch as it is
+	loopOff     loopAnswer = "off"     // the plugin answers, and has no loop
+	loopStuck   loopAnswer = "stuck"   // the plugin answers, its loop has not read it
+	loopSilent  loopAnswer = "silent"  // no plugin answers
+)
+
+func (o *batchOptions) run(c *cobra.Command, args []string) error {
+	dir, writes, err := o.folder()
+	if err != nil {
+		return err
+	}
+	var report batchReport
+	if len(args) == 0 {
+		said, err := agent.ReadSwitch(dir)
+		if err != nil {
+			return fmt.Errorf("the switch in %s can't be read: %w", dir, err)
+		}
+		report = o.follow(c.Context(), dir, said, time.Time{})
+	} else {
+		now := time.Now()
+		said := agent.Switched{Evict: o.evict}
+		if err := said.To.UnmarshalText([]byte(args[0])); err != nil {
+			return err
+		}
+		if o.duration > 0 {
+			said.Until = now.Add(o.duration).Round(0)
+		}
+		if err := agent.WriteSwitch(dir, said); err != nil {
+			return notWritten(dir, err)
+		}
+		report = o.follow(c.Context(), dir, said, now)
+		if said.To == control.SwitchOff && writes && report.mayAct() {
+			o.floor(dir, &report)
+		}
+	}
+	report.judge(len(args) > 0)
+	if o.output.value == "json" {
+		err = writeJSON(c.OutOrStdout(), report)
+	} else {
+		_, err = io.WriteString(c.OutOrStdout(), batchText(&report))
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(report.Lacks) == 0:
+		return nil
+	case len(args) == 0:
+		return errors.New("no loop follows the switch")
+	}
+	return fmt.Errorf("batch %s is not in force as a whole", args[0])
+}
+
+// folder is the state folder: as the flag, else the configuration says. By a
+// configuration that only previews, nothing is written.
+func (o *batchOptions) folder() (dir string, writes bool, err error) {
+	file := o.config
+	if file == "" {
+		usual := filepath.Join(o.hostRoot, usualConfig)
+		if _, err := os.Stat(usual); err == nil {
+			file = usual
+		}
+	}
+	if file == "" {
+		return cmp.Or(o.stateDir, config.Default().StateDir), true, nil
+	}
+	cfg, err := loadConfig(file)
+	if err != nil {
+		if o.stateDir != "" && o.config == "" {
+			return o.stateDir, true, nil
+		}
+		return "", false, fmt.Errorf("%w; --state-dir without --config works as well", err)
+	}
+	l := &cfg.Control
+	on := slices.ContainsFunc([]control.Mode{l.Pools.Mode, l.Batch.Mode, l.Demotion.Mode}, func(own control.Mode) bool {
+		return cmp.Or(own, l.Mode) == control.On
+	})
+	return cmp.Or(o.stateDir, cfg.StateDir), on && cfg.Mode == config.On, nil
+}
+
+func notWritten(dir string, err error) error {
+	next := "nothing is switched"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		next += "; are you root?"
+	case errors.Is(err, fs.ErrNotExist):
+		next += "; sluice has not run with this state folder: name its own with --state-dir"
+	}
+	return fmt.Errorf("the switch can't be written to %s: %w: %s", dir, err, next)
+}
+
+// follow asks the plugin until its loop says what was said, for as long as one is to
+// wait for it; with no time of saying, once.
+func (o *batchOptions) follow(ctx context.Context, dir string, said agent.Switched, at time.Time) batchReport {
+	report := batchReport{Switch: switchStatus(said), Loop: loopSilent}
+	ctx, cancel := context.WithTimeout(ctx, max(o.wait, time.Millisecond))
+	defer cancel()
+	const pause = 50 * time.Millisecond
+	client := status.NewClient(*o.socket)
+	for {
+		s, err := client.StatusIn(ctx)
+		if err == nil {
+			report.take(s, dir)
+		} else if ctx.Err() == nil {
+			report.Loop = loopSilent // a plugin that goes, comes back perhaps
+		}
+		if at.IsZero() || report.Loop == loopFollows || report.Loop == loopOff {
+			return report
+		}
+		select {
+		case <-ctx.Done():
+			return report
+		case <-time.After(pause):
+		}
+	}
+}
+
+func switchStatus(s agent.Switched) status.Switch {
+	return status.Switch{To: string(cmp.Or(s.To, "auto")), Evict: s.Evict, Until: s.Until}
+}
+
+// take notes what the plugin tells.
+func (r *batchReport) take(s *status.Status, dir string) {
+	r.Loop = loopOff
+	l := s.Loop
+	if l == nil {
+		return
+	}
+	r.Loop, r.Batch, r.evictBy, r.other = loopStuck, nil, l.Evictions.By, ""
+	if !l.Time.IsZero() {
+		r.Batch = &l.Batch
+	}
+	r.modes = map[string]control.Mode{}
+	for _, c := range l.Controllers {
+		r.modes[c.Name] = c.Mode
+	}
+	if l.StateDir != "" && filepath.Clean(l.StateDir) != filepath.Clean(dir) {
+		r.other = l.StateDir
+	}
+	const staleAfter = 5 // intervals
+	lively := !l.Time.IsZero() && s.Time.Sub(l.Time) <= max(staleAfter*l.Interval, time.Second)
+	has := &l.Batch.Switch
+	if lively && has.To == r.Switch.To && has.Evict == r.Switch.Evict && has.Until.Equal(r.Switch.Until) {
+		r.Loop = loopFollows
+	}
+}
+
+// mayAct reports whether it is left to this command to squeeze batch work: a loop that
+// is there follows by itself, and in preview nothing is written.
+func (r *batchReport) mayAct() bool {
+	switch r.Loop {
+	case loopSilent:
+		return true
+	case loopStuck:
+		return r.other == "" && (r.modes["batch"] == control.On || r.modes["pools"] == control.On)
+	}
+	return false
+}
+
+// floor does in the loop's place what can be done without it.
+func (o *batchOptions) floor(dir string, r *batchReport) {
+	l := lifelineOptions{stateDir: dir, hostRoot: o.hostRoot}
+	acted, err := l.carryOut("batch was switched off by the command line, and no loop took it over")
+	if err != nil {
+		acted.Error = err.Error()
+	}
+	r.Floor = &acted
+}
+
+// judge lists what isn't in force of what the switch says; said: just now.
+func (r *batchReport) judge(said bool) {
+	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
+	if r.other != "" {
+		lack("the running plugin's state folder is " + r.other + ": name it with --state-dir")
+	}
+	off := said && r.Switch.To == string(control.SwitchOff)
+	switch {
+	case r.Loop == loopFollows && off:
+		r.judgeOff()
+	case r.Loop == loopFollows:
+	case r.Floor == nil && r.Loop == loopSilent && !said:
+		lack("what is in force isn't known")
+	case r.Floor == nil:
+		lack("batch work stays as it is until a loop takes the switch over")
+	case r.Floor.Error != "":
+		lack("not all of the floor could be set: " + r.Floor.Error)
+	case r.Floor.Changes == 0:
+		lack("the lifeline has no plan for this boot, as no loop has bounded batch work: nothing was changed")
+	}
+	if r.Loop != loopFollows && off && r.Switch.Evict {
+		lack("nothing was evicted: that needs the loop")
+	}
+}
+
+// judgeOff lists what a loop leaves undone that follows.
+func (r *batchReport) judgeOff() {
+	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
+	if mode := r.modes["windows"]; mode != control.On {
+		lack("new batch work still starts: control.mode is " + string(mode))
+	}
+	switch mode := r.modes["batch"]; {
+	case r.Batch.Mechanism == byPools:
+		lack("the batch pool keeps its CPUs: with pools.mode exclusive only its load moves them")
+	case mode != control.On:
+		lack("batch work keeps its CPUs: control.batch.mode is " + string(mode))
+	}
+	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {
+		lack("evictions are told and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))
+	}
+}
+
+// byPools is the mechanism where batch work has a pool apart.
+const byPools = "pools"

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// batchText is the report for people, in 80 columns.
+func batchText(r *batchReport) string {
+	var out strings.Builder
+	rows := [][]string{{"switch", switchText(&r.Switch)}}
+	if r.Batch != nil {
+		rows = append(rows, []string{"batch", batchState(r.Batch)}, []string{"CPU", budgetText(r.Batch)})
+	}
+	rows = append(rows, []string{"loop", map[loopAnswer]string{
+		loopFollows: "follows the switch",
+		loopOff:     "none: control.mode is off; the switch counts once there is one",
+		loopStuck:   "has not taken the switch over, though the plugin answers: 'sluice status' and its log say why",
+		loopSilent:  "doesn't answer: the plugin is away or hangs; the switch counts when it is back",
+	}[r.Loop]})
+	if f := r.Floor; f != nil && f.Changes > 0 {
+		text := count(f.Changes, "setting") + " written in the loop's place: services get what they request, batch work its floor; new batch work can still start"
+		if r.Loop == loopStuck {
+			text += ", and the plugin may set them back"
+		}
+		rows = append(rows, []string{"done", text})
+	}
+	for _, lack := range r.Lacks {
+		rows = append(rows, []string{"NOT DONE", lack})
+	}
+	table(&out, "", columns, rows)
+	return out.String()
+}
+
+func switchText(s *status.Switch) string {
+	text := s.To
+	switch s.To {
+	case "auto":
+		text += ": the configured windows count"
+	case string(control.SwitchOff):
+		if s.Evict {
+			text += ", with eviction"
+		}
+	}
+	if !s.Until.IsZero() {
+		text += ", until " + moment(s.Until)
+	}
+	return text
+}
+
+// batchState is what batch work may do, and until when.
+func batchState(b *status.Batch) string {
+	text := map[status.BatchWord]string{
+		status.BatchOpen:     "open",
+		status.BatchNoNew:    "takes no new pods, what runs may finish",
+		status.BatchSqueezed: fmt.Sprintf("squeezed to %d%% of what it would have", b.Percent),
+		status.BatchClosed:   "closed: its floor alone, and no new pods",
+		status.BatchEvicting: "closed, and what runs is evicted",
+	}[b.State]
+	text = or(text, string(b.State))
+	if b.Why != "" {
+		text += "; " + b.Why
+	}
+	if !b.Next.IsZero() {
+		text += "; next change " + moment(b.Next)
+	}
+	return text
+}
+
+// budgetText is the CPU of batch work.
+func budgetText(b *status.Batch) string {
+	used := fmt.Sprintf("%s used, %s always", cpuAmount(b.Used), cpuAmount(b.Floor))
+	switch {
+	case !b.Known:
+		return "not bounded yet: the loop has measured nothing; " + used
+	case b.Unlimited:
+		return "not bounded: " + used
+	}
+	return fmt.Sprintf("%s CPUs by %s; %s", cpuAmount(b.Budget), b.Mechanism, used)
+}
+
+// moment is a time for people: of today without its date.
+func moment(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/plan"
+)
+
+// lifelineOptions are the flags of `sluice lifeline`.
+type lifelineOptions struct {
+	stateDir, hostRoot string
+	now                bool
+}
+
+// newLifeline is what the plugin starts beside itself, and systemd after its end.
+func newLifeline() *cobra.Command {
+	o := lifelineOptions{}
+	c := &cobra.Command{
+		Use:   "lifeline",
+		Short: "Give services back what they request when the plugin is gone",
+		Long: `Watch the plugin that started this process, by what it writes to standard
+input. When it ends and none comes in its place, or gives no sign of life for
+5 seconds, containers of class LS get back what they request and batch work its
+floor. CPUs of LSE and LSR stay as they are.
+
+The plugin starts it by itself. After the plugin's end, systemd's ExecStopPost
+can do the same at once with --now.`,
+		Example: `  sluice lifeline --now`,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.stateDir, "state-dir", "/var/lib/sluice", "`folder` with the plan")
+	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
+	f.BoolVar(&o.now, "now", false, "don't watch: carry the plan out, if no plugin runs")
+	return c
+}
+
+func (o *lifelineOptions) run(c *cobra.Command) error {
+	if o.now {
+		if o.pluginRuns() {
+			return errors.New("a plugin runs with this state folder and takes care itself: stop it first")
+		}
+		return o.act("asked for by the command line")
+	}
+	beats := make(chan struct{})
+	go func() {
+		defer close(beats)
+		one := make([]byte, 64)
+		for {
+			if _, err := c.InOrStdin().Read(one); err != nil {
+				return
+			}
+			beats <- struct{}{}
+		}
+	}()
+	w := lifeline.Watcher{Beats: beats, Act: o.act, Succeeded: o.pluginRuns}
+	return w.Watch(c.Context())
+}
+
+// pluginRuns reports whether a plugin holds the state folder's lock.
+func (o *lifelineOptions) pluginRuns() bool {
+	file, err := os.Open(filepath.Join(o.stateDir, "lock"))
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+}
+
+// act carries the plan out, and tells so in the log.
+func (o *lifelineOptions) act(why string) error {
+	acted, err := o.carryOut(why)
+	if acted.Changes == 0 && err == nil {
+		return nil
+	}
+	log := logrus.WithField("changes", acted.Changes)
+	if err != nil {
+		log = log.WithError(err)
+	}
+	log.Warn("Lifeline: " + why + "; services have what they request, batch work its floor")
+	return err
+}
+
+// carryOut carries the plan out and leaves word of it. Cgroups that are gone need
+// nothing.
+func (o *lifelineOptions) carryOut(why string) (lifeline.Acted, error) {
+	changes, err := lifeline.Load(o.stateDir, agent.BootID(os.DirFS(o.hostRoot)))
+	if len(changes) > 0 {
+		err = errors.Join(err, o.apply(changes))
+	}
+	acted := lifeline.Acted{Time: time.Now(), Why: why, Changes: len(changes)}
+	if len(changes) == 0 && err == nil {
+		return acted, nil
+	}
+	if err != nil {
+		acted.Error = err.Error()
+	}
+	return acted, errors.Join(err, lifeline.Note(o.stateDir, acted))
+}
+
+func (o *lifelineOptions) apply(changes []plan.Change) error {
+	driver, err := cgroupfs.Open(o.hostRoot)
+	if err != nil {
+		return err
+	}
+	defer driver.Close() //nolint:errcheck // it was only written, value by value
+	return lifeline.Carry(driver, changes)
+}
+
+// keeper is the plugin's end of the lifeline.
+type keeper struct {
+	stateDir, hostRoot, boot string
+	log                      logrus.FieldLogger
+	beats                    chan struct{}
+	plans                    chan []plan.Change // the newest alone
+}
+
+func newKeeper(stateDir, hostRoot string, log logrus.FieldLogger) *keeper {
+	return &keeper{
+		stateDir: stateDir, hostRoot: hostRoot, boot: agent.BootID(os.DirFS(hostRoot)), log: log,
+		beats: make(chan struct{}, 1), plans: make(chan []plan.Change, 1),
+	}
+}
+
+// Keep replaces what is to be done. It never waits.
+func (k *keeper) Keep(changes []plan.Change) {
+	select {
+	case <-k.plans:
+	default:
+	}
+	k.plans <- changes
+}
+
+// Beat is a sign of life. It never waits.
+func (k *keeper) Beat() {
+	select {
+	case k.beats <- struct{}{}:
+	default:
+	}
+}
+
+// Acted is word of what the lifeline did, once.
+func (k *keeper) Acted() (lifeline.Acted, bool) { return lifeline.Noted(k.stateDir) }
+
+// again is the time between two starts of the watcher's process.
+const again = 10 * time.Second
+
+// run keeps the watcher's process running, the plan on disk, and passes signs of life
+// on, until the context ends. The process outlives it.
+func (k *keeper) run(ctx context.Context) {
+	var pulse io.WriteCloser
+	var started time.Time
+	for {
+		if pulse == nil && time.Since(started) > again {
+			started = time.Now()
+			var err error
+			if pulse, err = k.start(); err != nil {
+				k.log.WithError(err).Error("No lifeline: if this plugin dies, services keep what the loop has left them until it is back")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if pulse != nil {
+				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
+			}
+			return
+		case changes := <-k.plans:
+			if err := lifeline.Save(k.stateDir, k.boot, changes); err != nil {
+				k.log.WithError(err).Error("The lifeline's plan can't be written: it is an old one")
+			}
+		case <-k.beats:
+			if pulse == nil {
+				continue
+			}
+			if _, err := pulse.Write([]byte{'.'}); err != nil {
+				k.log.WithError(err).Warn("The lifeline's process has ended; it is started again")
+				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
+				pulse = nil
+			}
+		}
+	}
+}
+
+// start starts the watcher in a process group of its own, so that what ends the
+// plugin's doesn't end it too.
+func (k *keeper) start() (pulse io.WriteCloser, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, "lifeline", "--state-dir", k.stateDir, "--host-root", k.hostRoot)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stderr = os.Stderr
+	if pulse, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s lifeline: %w", self, err)
+	}
+	go cmd.Wait() //nolint:errcheck // a zombie is all that it prevents
+	return pulse, nil
+}

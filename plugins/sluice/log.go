@@ -1,0 +1,131 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/audit"
+)
+
+// logOptions are the flags of `sluice log`.
+type logOptions struct {
+	config, stateDir string
+	since            time.Duration
+	object           string
+	controller       string
+	why              bool
+	output           *choice
+}
+
+func newLogCommand() *cobra.Command {
+	o := logOptions{}
+	c := &cobra.Command{
+		Use:   "log",
+		Short: "Tell what the control loop decided, and why",
+		Long: `Tell what the control loop decided, the oldest first: from the audit trail in
+the state folder, also while the plugin is away. In preview nothing was changed.`,
+		Example: `  sluice log --since 10m
+  sluice log --pod data/db-0 --why
+  sluice log --controller pools -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default: the shipped defaults)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the audit trail (default: the configuration's)")
+	f.DurationVar(&o.since, "since", 0, "only the last `duration`, as 10m or 24h")
+	f.StringVar(&o.object, "pod", "", "only this pod, container or pool, as `namespace/name`")
+	f.StringVar(&o.controller, "controller", "", "only this controller's, as pools or eviction")
+	f.BoolVar(&o.why, "why", false, "with the numbers that each was made from")
+	o.output = outputFlag(c, "text", "json")
+	socket := socketFlag(c)
+	complete(c, "controller", controllers)
+	complete(c, "pod", func() []string {
+		s, err := readStatus(*socket)
+		if err != nil {
+			return nil
+		}
+		return podNames(s.Containers)
+	})
+	return c
+}
+
+// controllers are the names that decisions are made under.
+func controllers() []string {
+	return []string{"batch", "burst", "cache", "demotion", "eviction", "interference", "lifeline", "memory", "noisy", "pools", "rules", "sell", "windows"}
+}
+
+func (o *logOptions) run(c *cobra.Command) error {
+	cfg, err := loadConfig(o.config)
+	if err != nil {
+		return err
+	}
+	filter := audit.Filter{Object: o.object, Controller: o.controller}
+	if o.since > 0 {
+		filter.Since = time.Now().Add(-o.since)
+	}
+	dir := cmp.Or(o.stateDir, cfg.StateDir)
+	out := c.OutOrStdout()
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	found := false
+	broken, err := audit.Read(os.DirFS(dir), filter, func(e audit.Entry) error {
+		found = true
+		if o.output.value == "json" {
+			return lines.Encode(e)
+		}
+		_, err := fmt.Fprint(out, entryText(&e, o.why))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if broken > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", count(broken, "line"))
+	}
+	if !found && o.output.value == "text" {
+		fmt.Fprintf(out, "No such decision in %s.\n", dir)
+	}
+	return nil
+}
+
+// entryText is a decision as people read it, in lines of at most 80 columns.
+func entryText(e *audit.Entry, why bool) string {
+	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + e.Action
+	switch {
+	case e.From != "" && e.To != "":
+		head += ", " + e.From + " to " + e.To
+	case e.To != "":
+		head += ", " + e.To
+	}
+	if e.Mode != "on" {
+		head += " (" + string(e.Mode) + ")"
+	}
+	var text strings.Builder
+	const indent = "    "
+	for i, line := range fold(printable(head), columns-len(indent)) {
+		if i > 0 {
+			text.WriteString(indent)
+		}
+		text.WriteString(line + "\n")
+	}
+	for _, line := range fold(printable(e.Controller+": "+e.Why), columns-len(indent)) {
+		text.WriteString(indent + line + "\n")
+	}
+	if why && len(e.Facts) > 0 {
+		facts := make([]string, len(e.Facts))
+		for i, f := range e.Facts {
+			facts[i] = fmt.Sprintf("%s %.6g", f.Name, f.Value)
+		}
+		for _, line := range fold(printable(strings.Join(facts, ", ")), columns-len(indent)) {
+			text.WriteString(indent + line + "\n")
+		}
+	}
+	return text.String()
+}

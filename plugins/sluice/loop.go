@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/evict"
+	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/procfs"
+	"github.com/sluice-dev/sluice/pkg/resctrl"
+	"github.com/sluice-dev/sluice/pkg/sampler"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// addLoop gives the agent what its control loop needs, unless that is off.
+func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupfs.Driver, rdt *resctrl.Host) error {
+	c := &o.Config.Control
+	stateDir := filepath.Dir(o.Originals)
+	o.StateDir = stateDir
+	if !loops(c) {
+		return nil
+	}
+	var cgroups sampler.Cgroups
+	if driver != nil {
+		cgroups = driver
+	}
+	var cache sampler.RDT
+	if rdt != nil {
+		cache = rdt
+	}
+	seen, err := sampler.Open(s.hostRoot, cgroups, cache, sampler.Intervals{Fast: c.FastInterval, All: c.Interval, Slow: sampler.DefaultIntervals().Slow})
+	if err != nil {
+		return err
+	}
+	s.running.Go(func() {
+		<-ctx.Done()
+		seen.Close() //nolint:errcheck // it was only read
+	})
+	wake := make(chan struct{}, 1)
+	if err := seen.Watch(ctx, func(procfs.Trigger) {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}); err != nil {
+		o.Log.WithError(err).Info("Not all pressure wakes the loop at once; it looks each control.fastInterval")
+	}
+	trail := audit.Open(stateDir, o.Log)
+	s.running.Go(func() { trail.Run(ctx) })
+	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
+	if o.Config.Mode == config.On {
+		k := newKeeper(stateDir, s.hostRoot, o.Log)
+		o.LifelinePlan, _ = lifeline.Load(stateDir, k.boot) // what can't be read was not carried out
+		s.running.Go(func() { k.run(ctx) })
+		o.Lifeline = k
+	}
+	o.Evictor = evict.Report{}
+	if c.Eviction.By == control.EvictCRI {
+		o.Evictor = criEvictor{c.Eviction.Socket, s.hostRoot}
+	}
+	return nil
+}
+
+// looking is a sampler whose failures the status tells.
+type looking struct{ *sampler.Sampler }
+
+// Failures are the kinds of failure that there were.
+func (l looking) Failures() []status.Failure {
+	seen := l.Sampler.Failures()
+	all := make([]status.Failure, len(seen))
+	for i, f := range seen {
+		all[i] = status.Failure{What: f.What, Count: f.Count}
+	}
+	return all
+}
+
+// loops reports whether any controller decides.
+func loops(c *control.Config) bool {
+	for _, mode := range []control.Mode{c.Mode, c.Pools.Mode, c.Batch.Mode, c.Burst.Mode, c.Demotion.Mode, c.Memory.Mode, c.Cache.Mode, c.Eviction.Mode, c.Interference.Mode} {
+		if mode == control.On || mode == control.Preview {
+			return true
+		}
+	}
+	return false
+}
+
+// criEvictor stops pods through the runtime, whose socket it looks for each time: the
+// runtime may start after the plugin.
+type criEvictor struct{ socket, root string }
+
+// Evict ends a pod.
+func (e criEvictor) Evict(ctx context.Context, pod evict.Pod) error {
+	socket := e.socket
+	if socket == "" {
+		var err error
+		if socket, err = evict.FindSocket(e.root, ""); err != nil {
+			return err
+		}
+	}
+	return evict.CRI{Socket: socket}.Evict(ctx, pod)
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// How much of the loop the status shows where it is not wide.
+const (
+	decisionsShown = 3
+	adviceShown    = 5
+)
+
+// loopSection is the control loop for people; nothing where there is none.
+func loopSection(out *strings.Builder, s *status.Status, wide bool) {
+	l := s.Loop
+	if l == nil {
+		return
+	}
+	width, decisions, advices := columns, decisionsShown, adviceShown
+	if wide {
+		width, decisions, advices = unlimited, len(l.Decisions), len(l.Advice)
+	}
+	out.WriteString("\nLOOP\n")
+	table(out, "", width, loopRows(l))
+	if rows := loads(s); len(rows) > 1 {
+		out.WriteString("\n")
+		table(out, "", width, rows)
+	}
+	if last := l.Decisions[max(0, len(l.Decisions)-decisions):]; len(last) > 0 {
+		out.WriteString("\nDECIDED LAST ('sluice log --why' tells more)\n")
+		decisionsText(out, last)
+	}
+	if len(l.Advice) == 0 {
+		return
+	}
+	out.WriteString("\n")
+	rows := [][]string{{"ADVICE FOR", "WHAT"}}
+	for _, a := range l.Advice[:min(advices, len(l.Advice))] {
+		rows = append(rows, []string{a.Object, a.Text})
+	}
+	table(out, "", width, rows)
+	if more := len(l.Advice) - advices; more > 0 {
+		fmt.Fprintf(out, "and %d more: sluice status -o wide\n", more)
+	}
+}
+
+// loopRows is the loop in short.
+func loopRows(l *status.Loop) [][]string {
+	rows := [][]string{{"mode", loopMode(l)}}
+	if l.Problem != "" {
+		rows = append(rows, []string{"problem", l.Problem})
+	}
+	if l.Time.IsZero() {
+		return append(rows, []string{"node", "not looked at yet"})
+	}
+	rows = append(rows,
+		[]string{"node", nodeText(&l.Node)},
+		[]string{"batch", batchState(&l.Batch)},
+		[]string{"budget", budgetText(&l.Batch)},
+	)
+	if m := &l.Memory; m.Goal > 0 || m.Held > 0 {
+		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", size(m.Held), size(m.Goal), size(m.Online), size(m.Headroom))
+		if m.Limit > 0 {
+			text += "; limit " + size(m.Limit)
+		}
+		rows = append(rows, []string{"memory", text})
+	}
+	if r := l.Refusal; r != nil {
+		rows = append(rows, []string{"refused", refusalText(r)})
+	}
+	if e := &l.Evictions; e.Evicted+e.Failed+e.Told > 0 {
+		rows = append(rows, []string{"evictions", fmt.Sprintf("%d done, %d failed, %d only told (by %s)", e.Evicted, e.Failed, e.Told, e.By)})
+	}
+	rows = append(rows, []string{"offer", offerText(&l.Offer)})
+	if d := &l.Benefit.Day; d.KnownHours > 0 {
+		rows = append(rows, []string{"benefit", fmt.Sprintf("%.1f CPU hours and %.1f GiB hours for batch in the last day, node at %s, %s of what batch asked for granted",
+			d.CPUHours, d.GiBHours, percent(d.Utilization), percent(l.Benefit.Satisfaction))})
+	}
+	if suffer := sufferers(l.Disturbed); len(suffer) > 0 {
+		rows = append(rows, []string{"disturbed", strings.Join(suffer, ", ") + ": 'sluice explain' tells by whom"})
+	}
+	if l.Dropped > 0 {
+		rows = append(rows, []string{"audit", count(int(l.Dropped), "decision") + " could not be written to the trail"})
+	}
+	for _, f := range l.Failures {
+		rows = append(rows, []string{"unread", fmt.Sprintf("%s, %d times", f.What, f.Count)})
+	}
+	return rows
+}
+
+// loopMode is the loop's mode, with the controllers that have another.
+func loopMode(l *status.Loop) string {
+	text := string(l.Mode)
+	if l.Mode == control.Preview {
+		text += ": it decides and tells, and changes nothing"
+	}
+	var others []string
+	for _, c := range l.Controllers {
+		if c.Mode != l.Mode && c.Mode != control.Off {
+			others = append(others, c.Name+" "+string(c.Mode))
+		}
+	}
+	if len(others) > 0 {
+		text += "; but " + strings.Join(others, ", ")
+	}
+	return text
+}
+
+func nodeText(n *status.NodeUsage) string {
+	if n.CPU.At.IsZero() {
+		return "usage not known yet"
+	}
+	text := fmt.Sprintf("%s of %s CPUs busy", cpuAmount(n.CPU.Usage), cpuAmount(n.CPU.Limit))
+	if !n.Memory.At.IsZero() {
+		text += fmt.Sprintf(", %s of %s memory available", size(n.Memory.Available), size(n.Memory.Total))
+	}
+	if p := &n.Pressure; !p.At.IsZero() {
+		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", percent(p.CPU), percent(p.Memory), percent(p.IO))
+	}
+	return text
+}
+
+func refusalText(r *status.Refusal) string {
+	var who []string
+	if r.NewBatch {
+		who = append(who, "new batch work")
+	}
+	if len(r.Pods) > 0 {
+		who = append(who, count(len(r.Pods), "evicted pod"))
+	}
+	text := strings.Join(who, ", ")
+	if !r.Until.IsZero() {
+		text += " until " + moment(r.Until)
+	}
+	if r.Why != "" {
+		text += ": " + r.Why
+	}
+	return text
+}
+
+func offerText(o *control.Offer) string {
+	if !o.Known {
+		return "not known: " + or(o.Why, "the node was not seen for long enough")
+	}
+	text := fmt.Sprintf("%s CPUs and %s for long, %s CPUs and %s for short", cpuAmount(o.Long.CPU), size(o.Long.Memory), cpuAmount(o.Short.CPU), size(o.Short.Memory))
+	if o.Why != "" {
+		text += ": " + o.Why
+	}
+	return text
+}
+
+// sufferers are the pods that batch work keeps waiting.
+func sufferers(all []control.Disturbance) []string {
+	var names []string
+	for i := range all {
+		if len(all[i].Suspects) > 0 {
+			names = append(names, all[i].Ref)
+		}
+	}
+	return names
+}
+
+// loads is the pools' load, with a bar; in percent of their CPUs.
+func loads(s *status.Status) [][]string {
+	rows := [][]string{{"LOAD OF", "USED", "CPUS", "LOAD", "", "BAND", "NOTE"}}
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		l := p.Load
+		if l == nil {
+			continue
+		}
+		load, bar := "unknown", ""
+		if !l.At.IsZero() {
+			load, bar = percent(l.Load), meter(l.Load)
+		}
+		band := "-"
+		if l.High > 0 {
+			band = fmt.Sprintf("%d-%d%%", l.Low, l.High)
+		}
+		rows = append(rows, []string{p.Name, cpuAmount(l.Usage), fmt.Sprint(l.Size), load, bar, band, loadNote(l)})
+	}
+	return rows
+}
+
+func loadNote(l *status.PoolLoad) string {
+	var notes []string
+	if l.Wanted > 0 && l.Wanted != l.Size {
+		notes = append(notes, "wants "+count(l.Wanted, "CPU"))
+	}
+	if l.Short > 0 {
+		notes = append(notes, "lacks "+count(l.Short, "CPU"))
+	}
+	if l.Small {
+		notes = append(notes, "too small for its band")
+	}
+	return strings.Join(notes, ", ")
+}
+
+// meter is a share as a bar.
+func meter(share float64) string {
+	const length = 10
+	full := int(min(max(share, 0), 1)*length + 0.5)
+	return strings.Repeat("#", full) + strings.Repeat(".", length-full)
+}
+
+// decisionsText lists decisions as `sluice log` does.
+func decisionsText(out *strings.Builder, all []status.Decision) {
+	for i := range all {
+		entry := audit.Entry(all[i])
+		out.WriteString(entryText(&entry, false))
+	}
+}
+
+// podDecisions joins what the status and the trail have of a pod's decisions, the
+// oldest first.
+func podDecisions(pod string, known []status.Decision, trail []audit.Entry) []status.Decision {
+	var all []status.Decision
+	for i := range known {
+		if (audit.Filter{Object: pod}).Takes((*audit.Entry)(&known[i])) {
+			all = append(all, known[i])
+		}
+	}
+	for _, e := range trail {
+		all = append(all, status.Decision(e))
+	}
+	order := func(a, b status.Decision) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Action, b.Action))
+	}
+	slices.SortStableFunc(all, order)
+	return slices.CompactFunc(all, func(a, b status.Decision) bool { return order(a, b) == 0 })
+}
+
+// usageRows is what a container does now, against what it requests and may.
+func usageRows(c *status.Container) [][]string {
+	u := c.Usage
+	if u == nil {
+		return nil
+	}
+	var rows [][]string
+	if cpu := &u.CPU; !cpu.At.IsZero() {
+		text := fmt.Sprintf("%s CPUs used, %s requested, limit %s", cpuAmount(cpu.Usage), c.Requested, orNone(cpu.Limit > 0, cpu.Limit.String()))
+		if cpu.LoopLimit > 0 {
+			text += ", of the loop " + cpu.LoopLimit.String()
+		}
+		if cpu.Throttled > 0 {
+			text += fmt.Sprintf("; throttled in %s of periods", percent(cpu.Throttled))
+		}
+		rows = append(rows, []string{"CPU now", text})
+	}
+	if m := &u.Memory; !m.At.IsZero() {
+		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", size(m.WorkingSet), size(m.Current), orNone(m.Request > 0, size(m.Request)), orNone(m.Limit > 0, size(m.Limit)))
+		if m.OOMKills > 0 {
+			text += "; " + count(int(m.OOMKills), "OOM kill")
+		}
+		rows = append(rows, []string{"memory now", text})
+	}
+	if p := &u.Pressure; !p.At.IsZero() {
+		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", percent(p.CPU), percent(p.Memory), percent(p.IO))})
+	}
+	return rows
+}
+
+func orNone(there bool, text string) string {
+	if there {
+		return text
+	}
+	return "none"
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/sim"
+)
+
+// simOptions are the flags of `sluice sim`.
+type simOptions struct {
+	file     string
+	policies []string
+	equal    bool
+	list     bool
+	seed     int
+	svg      string
+	output   *choice
+}
+
+func newSim() *cobra.Command {
+	o := simOptions{}
+	c := &cobra.Command{
+		Use:   "sim [-f scenario.yaml | NAME]",
+		Short: "Try policies on a simulated node, in virtual time",
+		Long: `Run the plugin's own agent on a simulated node, a day in less than a minute: its
+pods and their load come from a scenario, its CPUs, memory and cgroups are a
+model. Nothing of this machine is read or changed. Told are, per policy:
+
+  unmanaged    Kubernetes alone: CPU weights and limits
+  static       pools apart, of fixed sizes, chosen for the peak of their load
+  suppression  pools overlap, batch has what online work leaves
+  pools        pools apart that follow the load: the whole loop
+
+A service is late while 99 % of its requests would not be answered within its
+SLO. With --equal each policy is as full as it can be with services late no more
+than the scenario's budget, by its own setting (sizes, threshold, bands) or else
+by less load (found by bisection, which takes several runs): what it then has
+more of utilization than another is its gain at an equal violation rate.
+
+The same scenario and seed give the same output. What the model knows, and what
+is assumed in it, is told in docs/simulation.md.`,
+		Example: `  sluice sim --list
+  sluice sim daily-tide
+  sluice sim daily-tide --policy unmanaged,pools --svg tide.svg
+  sluice sim -f scenario.yaml --equal
+  sluice sim -f scenario.yaml --seed 7 -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			given := len(args)
+			if o.file != "" {
+				given++
+			}
+			if o.list && given > 0 || !o.list && given != 1 {
+				return errors.New("sim takes one scenario: a name of --list, or a file with -f")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return sim.Shipped(), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.file, "file", "f", "", "scenario `file`; - is standard input")
+	f.StringSliceVar(&o.policies, "policy", nil, "policies to run (default: all)")
+	f.BoolVar(&o.equal, "equal", false, "compare at an equal violation rate")
+	f.BoolVar(&o.list, "list", false, "list the scenarios that come with sluice")
+	f.IntVar(&o.seed, "seed", 0, "seed of all that is random (default: the scenario's)")
+	f.StringVar(&o.svg, "svg", "", "draw the pools over time into this `file`")
+	o.output = outputFlag(c, "table", "json")
+	c.RunE = o.run
+	return c
+}
+
+func (o *simOptions) run(c *cobra.Command, args []string) error {
+	if o.list {
+		return listScenarios(c.OutOrStdout())
+	}
+	name, text, err := o.scenario(c, args)
+	if err != nil {
+		return err
+	}
+	s, err := sim.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s:\n%w", name, err)
+	}
+	if c.Flags().Changed("seed") {
+		s.Seed = o.seed
+	}
+	policies, err := parsePolicies(o.policies)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	compare := sim.Compare
+	if o.equal {
+		compare = sim.CompareEqual
+	}
+	results, err := compare(ctx, s, policies)
+	if err != nil {
+		return err
+	}
+	if err := draw(o.svg, name, results); err != nil {
+		return err
+	}
+	if o.output.value == "json" {
+		return writeJSON(c.OutOrStdout(), results)
+	}
+	_, err = io.WriteString(c.OutOrStdout(), simText(name, s, results, o.equal))
+	return err
+}
+
+// scenario is the text of the scenario, and what to call it.
+func (o *simOptions) scenario(c *cobra.Command, args []string) (name string, text []byte, err error) {
+	if o.file == "" {
+		text, err = sim.Text(args[0])
+		return args[0], text, err
+	}
+	text, err = readInput(c, o.file)
+	return strings.TrimSuffix(filepath.Base(o.file), ".yaml"), text, err
+}
+
+func parsePolicies(names []string) ([]sim.Policy, error) {
+	if len(names) == 0 {
+		return sim.Policies(), nil
+	}
+	policies := make([]sim.Policy, len(names))
+	for i, name := range names {
+		if err := policies[i].UnmarshalText([]byte(name)); err != nil {
+			return nil, fmt.Errorf("policy %.40q: %w", name, err)
+		}
+	}
+	return policies, nil
+}
+
+// draw writes the drawing; an empty file name is none.
+func draw(file, title string, results []*sim.Result) error {
+	if file == "" {
+		return nil
+	}
+	var drawing bytes.Buffer
+	if err := sim.SVG(&drawing, title, results); err != nil {
+		return err
+	}
+	return os.WriteFile(file, drawing.Bytes(), 0o644) //nolint:gosec // a drawing for all to see
+}
+
+func listScenarios(w io.Writer) error {
+	rows := [][]string{}
+	for _, name := range sim.Shipped() {
+		text, err := sim.Text(name)
+		if err != nil {
+			return err
+		}
+		s, err := sim.Parse(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		rows = append(rows, []string{name, s.About})
+	}
+	var b strings.Builder
+	table(&b, "", columns, rows)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

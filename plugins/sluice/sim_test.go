@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const scenarioYAML = `about: a test
+machine: 4 cores
+duration: 20s
+pods:
+- name: web
+  requests: {cpu: 2}
+  load: {cpu: 1, noise: 10%}
+  service: {time: 2ms, slo: 20ms}
+- name: train
+  annotations: {class.sluice.dev: BE}
+  load: {cpu: 4}
+`
+
+const recordingJSON = `{"machine":MACHINE}
+{"containers":[{"id":"1","ref":"shop/web/main","class":"LS"}]}
+{"look":{"now":"2026-03-01T12:00:00Z","containers":[{"id":"1","cpu":{"at":"2026-03-01T12:00:00Z","over":1000000000,"milli":1000}}]}}
+{"look":{"now":"2026-03-01T12:00:20Z","containers":[{"id":"1","cpu":{"at":"2026-03-01T12:00:20Z","over":1000000000,"milli":1000}}]}}
+`
+
+func TestSim(t *testing.T) {
+	t.Parallel()
+	good, bad := file(t, "good.yaml", scenarioYAML), file(t, "bad.yaml", scenarioYAML+"- {name: web, load: {cpu: 1}}\n")
+	machine := strings.TrimSpace(runs(t, "topology", "--machine", "4 cores", "-o", "json"))
+	recording := file(t, "r.jsonl", strings.Replace(recordingJSON, "MACHINE", strings.ReplaceAll(machine, "\n", ""), 1))
+	for _, test := range []struct {
+		args string
+		exit int
+		want string
+	}{
+		{"sim --list", 0, "daily-tide"},
+		{"sim -f " + good, 0, "unmanaged"},
+		{"sim -f " + good + " --policy pools -o json", 0, `"policy": "pools"`},
+		{"sim -f " + good + " --equal", 0, "Pools against unmanaged"},
+		{"sim -f " + good + " --seed 9", 0, "seed 9"},
+		{"sim -f " + bad, exitFailure, "line 12: pods[2].name: \"web\" is there twice"},
+		{"sim -f /nonexistent", exitFailure, "no such file"},
+		{"sim -f " + good + " --policy best", exitFailure, "must be unmanaged, static, suppression or pools"},
+		{"sim nothing", exitFailure, "there are burst-storm"},
+		{"sim", exitUsage, "sim takes one scenario"},
+		{"sim --list daily-tide", exitUsage, "sim takes one scenario"},
+		{"replay", exitUsage, "required flag(s) \"file\" not set"},
+		{"replay -f " + recording, 0, "r.jsonl, 4 CPUs, 20s"},
+		{"replay -f " + good, exitFailure, "line 1 is not of a recording"},
+	} {
+		var out, errs strings.Builder
+		exit := execute(strings.Fields(test.args), strings.NewReader(""), &out, &errs)
+		if got := out.String() + errs.String(); exit != test.exit || !strings.Contains(got, test.want) {
+			t.Errorf("sluice %s: exit %d, want %d with %q:\n%s", test.args, exit, test.exit, test.want, got)
+		}
+	}
+}
+
+func TestSimDraws(t *testing.T) {
+	t.Parallel()
+	drawing := filepath.Join(t.TempDir(), "pools.svg")
+	runs(t, "sim", "-f", file(t, "good.yaml", scenarioYAML), "--svg", drawing)
+	if text, err := os.ReadFile(drawing); err != nil || !strings.HasPrefix(string(text), "<svg") {
+		t.Errorf("the drawing is %.20q, %v", text, err)
+	}
+}
+
+func runs(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	if exit := execute(args, strings.NewReader(""), &out, &errs); exit != 0 {
+		t.Fatalf("sluice %s: exit %d: %s", strings.Join(args, " "), exit, errs.String())
+	}
+	return out.String()
+}

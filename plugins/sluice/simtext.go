@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/sim"
+)
+
+// simText tells the policies side by side.
+func simText(name string, s *sim.Scenario, results []*sim.Result, equal bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d CPUs, %s, seed %d\n", name, results[0].Series.CPUs, s.Duration, s.Seed)
+	if equal {
+		fmt.Fprintf(&b, "Each as full as it can be with services late at most %s of the time.\n", percentTo(float64(s.Budget), 2))
+	}
+	b.WriteString("\n")
+	rows := [][]string{{"POLICY", "LOAD", "TIGHT", "BUSY", "LATE", "BATCH", "CPUS/H", "MOVES/H", "EVICTED", "OOM", "THROTTLED"}}
+	for _, r := range results {
+		rows = append(rows, []string{
+			string(r.Policy), percentTo(r.Load, 0), percentTo(r.Tight, 0), percentTo(r.Utilization, 1), percentTo(r.Violations, 2),
+			fmt.Sprintf("%.1f", r.BatchCPU), fmt.Sprintf("%.1f", r.CPUMoves), fmt.Sprintf("%.1f", r.Moves),
+			fmt.Sprint(r.Evictions), fmt.Sprint(r.OOMKills), percentTo(r.Throttled, 2),
+		})
+	}
+	table(&b, "", unlimited, rows)
+	b.WriteString(`
+LOAD     of the pods that vary     TIGHT    factor of how full the policy fills
+BUSY     CPU time of the node's    LATE     services over their SLO
+BATCH    CPUs of batch work done
+CPUS/H   CPUs that pools gained, an hour
+MOVES/H  containers given other CPUs, an hour
+`)
+	if equal {
+		b.WriteString(gains(results, float64(s.Budget)))
+	}
+	return b.String()
+}
+
+// gains tells what the pools gain against each other policy.
+func gains(results []*sim.Result, budget float64) string {
+	at := slices.IndexFunc(results, func(r *sim.Result) bool { return r.Policy == sim.Pools })
+	if at < 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n")
+	for i, r := range results {
+		if i == at {
+			continue
+		}
+		fmt.Fprintf(&b, "Pools against %s: %+.1f points of utilization", r.Policy, 100*(results[at].Utilization-r.Utilization))
+		if r.Violations > budget {
+			fmt.Fprintf(&b, ", though %s is late %s of the time even at its emptiest", r.Policy, percentTo(r.Violations, 2))
+		}
+		b.WriteString(".\n")
+	}
+	if v := results[at].Violations; v > budget {
+		fmt.Fprintf(&b, "The pools are late %s of the time even at their emptiest: the rates are not equal.\n", percentTo(v, 2))
+	}
+	return b.String()
+}
+
+func percentTo(share float64, digits int) string {
+	return fmt.Sprintf("%.*f %%", digits, 100*share)
+}
