@@ -13,6 +13,7 @@ import (
 
 // Drift has another writer put every file that Sluice has set back to what it
 // said before: at once all those of one name. Each is repaired, once, and counted.
+// How long it took is told and not judged: the machine may be busy.
 func Drift(t *testing.T, b *Bed) {
 	pods, before, after := b.adopted(t)
 	repairs := b.status(t).Counters.Drift
@@ -22,7 +23,7 @@ func Drift(t *testing.T, b *Bed) {
 			rounds[filepath.Base(file)] = append(rounds[filepath.Base(file)], file)
 		}
 	}
-	written, longest := 0, time.Duration(0)
+	written, within, longest := 0, 0, time.Duration(0)
 	for _, name := range slices.Sorted(maps.Keys(rounds)) {
 		began, files := time.Now(), rounds[name]
 		for _, file := range files {
@@ -43,15 +44,16 @@ func Drift(t *testing.T, b *Bed) {
 		}
 		took := time.Since(began)
 		longest = max(longest, took)
-		if took > 2*pass {
-			t.Logf("%q were repaired after %s", files, took)
+		if took <= time.Second {
+			within++
 		}
+		t.Logf("%d of %s: repaired after %s", len(files), name, took.Round(time.Millisecond))
 	}
 	now := b.settled(t)
 	if changed := after.Differences(now); len(changed) > 0 {
 		t.Errorf("the repairs left changed: %q", changed)
 	}
-	t.Logf("%d files in %d rounds were put back, and repaired after %s at most", written, len(rounds), longest.Round(time.Millisecond))
+	t.Logf("%d files in %d rounds were put back; %d rounds were repaired within a second, the longest after %s", written, len(rounds), within, longest.Round(time.Millisecond))
 	if got := b.status(t).Counters.Drift - repairs; got != written {
 		t.Errorf("%d repairs are counted, want %d", got, written)
 	}

@@ -6,8 +6,14 @@
 //	sleep      wait for SIGTERM
 //	burn[=N]   keep N CPUs busy (1) until SIGTERM
 //	pulse=N    keep one CPU busy for N ms of each 300 until SIGTERM
+//	toggle     keep one CPU busy from SIGUSR1 to SIGUSR2, until SIGTERM
 //	cache=N    read N MiB of the block device /dev/disk
 //	exit=N     exit with status N
+//	serve=N    answer the requests of package wire with N threads until SIGTERM
+//	spin=N     N threads that compute, and count it in wire.Counters, until SIGTERM
+//	stream=N   the same of N threads that copy memory
+//	files=N    the same of N threads that write and read files
+//	fill=N     write N MiB of a file, to disk and to the page cache
 package main
 
 import (
@@ -29,15 +35,17 @@ import (
 func main() {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
+	orders := make(chan os.Signal, 8) // from the first line on, that whoever has read it may give one
+	signal.Notify(orders, syscall.SIGUSR1, syscall.SIGUSR2)
 	for _, arg := range os.Args[1:] {
-		if err := run(arg, term); err != nil {
+		if err := run(arg, term, orders); err != nil {
 			fmt.Fprintf(os.Stderr, "probe %s: %v\n", arg, err)
 			os.Exit(2)
 		}
 	}
 }
 
-func run(arg string, term <-chan os.Signal) error {
+func run(arg string, term, orders <-chan os.Signal) error {
 	verb, value, given := strings.Cut(arg, "=")
 	n := 1
 	if given {
@@ -74,12 +82,24 @@ func run(arg string, term <-chan os.Signal) error {
 				}
 			}
 		}
+	case "toggle":
+		toggle(term, orders)
 	case "cache":
 		return cache(int64(n) << 20)
 	case "exit":
 		os.Exit(n)
+	case "serve":
+		return serve(n, term)
+	case "spin":
+		return hog(n, term, spin)
+	case "stream":
+		return hog(n, term, stream)
+	case "files":
+		return hog(n, term, files)
+	case "fill":
+		return fill(int64(n) << 20)
 	default:
-		return fmt.Errorf("not one of first, touch=N, sleep, burn[=N], pulse=N, cache=N, exit=N")
+		return fmt.Errorf("not one of first, touch=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, serve=N, spin=N, stream=N, files=N, fill=N")
 	}
 	return nil
 }

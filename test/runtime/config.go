@@ -47,6 +47,7 @@ disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.in
 [plugins.'{{.CRI}}'.containerd.runtimes.runc.options]
   BinaryName = "{{.Runc}}"
   Root = "{{.Dir}}/runc"
+  SystemdCgroup = {{.Systemd}}
 [plugins.'{{.CRI}}'.containerd.runtimes.broken]
   runtime_type = "io.containerd.runc.v2"
 [plugins.'{{.CRI}}'.containerd.runtimes.broken.options]
@@ -73,12 +74,14 @@ func (rt *Runtime) writeConfig() error {
 	values := struct {
 		Version, CRI, Dir, Socket, NRISocket, PluginDir, PluginConfigDir, Image, Runc, BrokenRunc string
 		Registration, Request                                                                     time.Duration
+		Systemd                                                                                   bool
 	}{
 		Version: "2", CRI: "io.containerd.cri.v1.runtime",
 		Dir: rt.Dir, Socket: rt.socket(), NRISocket: rt.NRISocket,
 		PluginDir: rt.options.PluginDir, PluginConfigDir: rt.options.PluginConfigDir,
 		Image: image, Runc: rt.tools.of("", "runc"), BrokenRunc: filepath.Join(rt.Dir, "broken-runc"),
 		Registration: rt.options.RegistrationTimeout, Request: rt.options.RequestTimeout,
+		Systemd: rt.options.Systemd,
 	}
 	header := "version = 3"
 	if rt.options.Containerd == "1.7" {

@@ -83,7 +83,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 		return nil, fmt.Errorf("creating container %s/%s/%s: %w", p.spec.Namespace, p.spec.Name, spec.Name, err)
 	}
 	id := created.GetContainerId()
-	c := &Container{ID: id, Cgroup: filepath.Join(p.Cgroup, id), pod: p, spec: spec, log: filepath.Join(p.config.GetLogDirectory(), config.GetLogPath())}
+	c := &Container{ID: id, Cgroup: filepath.Join(p.Cgroup, p.rt.scope(id)), pod: p, spec: spec, log: filepath.Join(p.config.GetLogDirectory(), config.GetLogPath())}
 	p.containers = append(p.containers, c)
 	return c, nil
 }
@@ -114,6 +114,18 @@ func (c *Container) Stop() error {
 // Kill kills the container's processes behind the runtime's back, which may not
 // have noticed when it returns.
 func (c *Container) Kill() error { return c.pod.rt.tree.killAll(c.Cgroup) }
+
+// Signal sends the container's processes a signal, behind the runtime's back.
+func (c *Container) Signal(signal syscall.Signal) error {
+	pids, err := c.pod.rt.tree.pids(c.Cgroup)
+	if err == nil && len(pids) == 0 {
+		err = fmt.Errorf("%s has no process", c.spec.Name)
+	}
+	for _, pid := range pids {
+		err = errors.Join(err, syscall.Kill(pid, signal))
+	}
+	return err
+}
 
 // Crash kills the container's processes behind the runtime's back and waits
 // until the runtime has noticed.

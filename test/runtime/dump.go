@@ -29,6 +29,11 @@ func (rt *Runtime) Dump() (Dump, error) {
 		if err := d.below(m, rt.tree.name); err != nil {
 			return nil, err
 		}
+		if rt.options.Systemd { // the pods are beside the rest
+			if err := d.below(m, rt.kubepods()); err != nil {
+				return nil, err
+			}
+		}
 	}
 	pids, err := rt.tree.pids(rt.kubepods())
 	if err != nil {
@@ -47,8 +52,8 @@ func (rt *Runtime) Dump() (Dump, error) {
 func (rt *Runtime) ClassSettings() (Dump, error) {
 	d := Dump{}
 	for _, m := range rt.tree.mounts {
-		for _, class := range []string{"", "burstable", "besteffort"} {
-			if err := d.folder(m, filepath.Join(rt.kubepods(), class)); err != nil && !gone(err) {
+		for _, dir := range []string{rt.kubepods(), rt.class("burstable"), rt.class("besteffort")} {
+			if err := d.folder(m, dir); err != nil && !gone(err) {
 				return nil, err
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -52,7 +54,7 @@ func (rt *Runtime) Sandboxes() (map[string]bool, error) {
 }
 
 // RemoveAll removes every pod but those given, also such whose creation was
-// interrupted.
+// interrupted, with their cgroups.
 func (rt *Runtime) RemoveAll(but ...*Pod) error {
 	ids, err := rt.Sandboxes()
 	if err != nil {
@@ -64,6 +66,16 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 	var errs []error
 	for id := range ids {
 		errs = append(errs, rt.removePod(id))
+	}
+	for _, dir := range below(rt.tree.of("cpu").path(rt.kubepods())) {
+		cgroup, err := filepath.Rel(rt.tree.of("cpu").dir, dir)
+		if err != nil {
+			return err
+		}
+		stays := slices.ContainsFunc(but, func(p *Pod) bool { return p.Cgroup == "/"+cgroup })
+		if strings.HasPrefix(filepath.Base(dir), "pod") && !stays {
+			errs = append(errs, rt.tree.remove("/"+cgroup))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -65,16 +65,12 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 		spec.Namespace = "default"
 	}
 	pod := &Pod{UID: uuid(), QoS: qosOf(spec.Containers), rt: rt, spec: spec}
-	parent := rt.kubepods()
-	if pod.QoS != workload.Guaranteed {
-		parent = filepath.Join(parent, strings.ToLower(pod.QoS.String()))
-	}
-	pod.Cgroup = filepath.Join(parent, "pod"+pod.UID)
-	if spec.Slices {
-		pod.Cgroup = filepath.Join(rt.slices(pod)...)
-	}
-	if err := rt.tree.create(pod.Cgroup); err != nil {
+	if err := pod.createCgroup(); err != nil {
 		return nil, err
+	}
+	parent := pod.Cgroup
+	if rt.options.Systemd {
+		parent = filepath.Base(parent)
 	}
 	resources := total(spec.Containers)
 	if err := pod.limit(resources); err != nil {
@@ -88,7 +84,7 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 		Annotations:  spec.Annotations,
 		LogDirectory: filepath.Join(rt.Dir, "logs", pod.UID),
 		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent:    pod.Cgroup,
+			CgroupParent:    parent,
 			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
 			Resources:       sandboxResources(resources),
 			Overhead:        &cri.LinuxContainerResources{},
@@ -107,16 +103,20 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 	return pod, nil
 }
 
-// slices are the folders of a pod's cgroup with the systemd driver, each named with
-// all those above it: "kubepods.slice/kubepods-burstable.slice/...".
-func (rt *Runtime) slices(pod *Pod) []string {
-	name := strings.ReplaceAll(rt.tree.name, "-", "")
-	dirs := []string{"/" + name + ".slice"}
-	for _, part := range []string{strings.ToLower(pod.QoS.String()), "pod" + strings.ReplaceAll(pod.UID, "-", "_")} {
-		name += "-" + part
-		dirs = append(dirs, name+".slice")
+// createCgroup makes the pod's cgroup, without limits.
+func (p *Pod) createCgroup() error {
+	parent := p.rt.kubepods()
+	if p.QoS != workload.Guaranteed {
+		parent = p.rt.class(strings.ToLower(p.QoS.String()))
 	}
-	return dirs
+	p.Cgroup = filepath.Join(parent, "pod"+p.UID)
+	if p.spec.Slices || p.rt.options.Systemd {
+		p.Cgroup = filepath.Join(p.slices()...)
+	}
+	if p.rt.options.Systemd {
+		return systemctl("start", filepath.Base(p.Cgroup))
+	}
+	return p.rt.tree.create(p.Cgroup)
 }
 
 // uuid is a random UUID in the API server's spelling.
@@ -152,6 +152,9 @@ func sandboxResources(r Resources) *cri.LinuxContainerResources {
 
 // limit writes the pod's own cgroup as the kubelet does; an absent limit is unlimited.
 func (p *Pod) limit(r Resources) error {
+	if p.rt.options.Systemd {
+		return p.limitSlice(r)
+	}
 	limit := func(value int64, unlimited string) string {
 		if value == 0 {
 			return unlimited
@@ -188,6 +191,11 @@ func (p *Pod) Container(name string) *Container {
 // File reads a file of the pod's own cgroup, trimmed: "cpu.cfs_quota_us".
 func (p *Pod) File(name string) (string, error) { return p.rt.tree.read(p.Cgroup, name) }
 
+// ClassFile reads a file of the cgroup above the pod's, trimmed.
+func (p *Pod) ClassFile(name string) (string, error) {
+	return p.rt.tree.read(filepath.Dir(p.Cgroup), name)
+}
+
 // WriteFile writes a file of the pod's own cgroup, as another agent on the node would.
 func (p *Pod) WriteFile(name, value string) error { return p.rt.tree.write(p.Cgroup, name, value) }
 
@@ -204,8 +212,11 @@ func (p *Pod) Remove() error {
 	if err := p.rt.removePod(p.ID); err != nil {
 		return err
 	}
+	if p.rt.options.Systemd {
+		return systemctl("stop", filepath.Base(p.Cgroup))
+	}
 	if p.spec.Slices {
-		return p.rt.tree.remove(p.rt.slices(p)[0])
+		return p.rt.tree.remove(p.slices()[0])
 	}
 	return p.rt.tree.remove(p.Cgroup)
 }

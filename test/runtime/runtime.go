@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Containerd string // "2" (the default) or "1.7"
 	Tools      string // folder of the tools; "" is $SLUICE_TOOLS, else bin/tools of the repository
+	Systemd    bool   // pods are slices and containers scopes of the machine's systemd, not plain cgroups
 
 	PluginDir       string // pre-installed NRI plugins; "" is an empty folder
 	PluginConfigDir string // their configs; "" is an empty folder
@@ -57,6 +58,7 @@ type Runtime struct {
 	conn    *grpc.ClientConn
 	cri     cri.RuntimeServiceClient
 	images  cri.ImageServiceClient
+	quiet   *quiet // nil until a plugin asks for it
 }
 
 func (o Options) withDefaults() Options {
@@ -189,8 +191,14 @@ func (rt *Runtime) Restart() error {
 // Close ends every process and removes every cgroup, mount and file.
 func (rt *Runtime) Close() error {
 	var errs []error
+	if rt.quiet != nil {
+		errs = append(errs, rt.quiet.close())
+	}
 	if rt.conn != nil {
 		errs = append(errs, rt.conn.Close())
+	}
+	if rt.options.Systemd {
+		errs = append(errs, systemctl("stop", rt.slices()[0][1:]))
 	}
 	if err := errors.Join(append(errs, clean(&rt.tree, rt.Dir))...); err != nil {
 		return fmt.Errorf("closing the runtime in %s: %w", rt.Dir, err)
@@ -208,7 +216,24 @@ func (rt *Runtime) V2() bool { return rt.tree.v2() }
 // controller's root: "/sluicetest-...".
 func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.name }
 
-func (rt *Runtime) kubepods() string { return filepath.Join(rt.CgroupRoot(), "kubepods") }
+// kubepods is the cgroup of all pods.
+func (rt *Runtime) kubepods() string {
+	if rt.options.Systemd {
+		return filepath.Join(rt.slices()...)
+	}
+	return filepath.Join(rt.CgroupRoot(), "kubepods")
+}
+
+// class is the cgroup of a QoS class's pods, "burstable" or "besteffort".
+func (rt *Runtime) class(name string) string {
+	if rt.options.Systemd {
+		return filepath.Join(rt.slices(name)...)
+	}
+	return filepath.Join(rt.kubepods(), name)
+}
+
+// Socket is that of the CRI.
+func (rt *Runtime) Socket() string { return rt.socket() }
 
 func (rt *Runtime) socket() string  { return filepath.Join(rt.Dir, "containerd.sock") }
 func (rt *Runtime) logPath() string { return filepath.Join(rt.Dir, "containerd.log") }

@@ -1,13 +1,18 @@
 package runtime
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -18,6 +23,9 @@ type SluiceOptions struct {
 	Name   string   // "" is "sluice"
 	Index  string   // "" is "10"
 	Args   []string // more flags of `sluice run`
+	// Quiet shows it a machine that does the runtime's work and nothing else. The rest
+	// is as real as without it. It needs cgroup v1.
+	Quiet bool
 }
 
 // Sluice is the plugin, connected to the runtime.
@@ -84,8 +92,16 @@ func (s *Sluice) Launch() error {
 		"--status-socket", s.StatusSocket,
 		"--log-level", "debug",
 	}, s.options.Args...)
+	program := s.options.Binary
+	if s.options.Quiet {
+		stat, err := s.rt.quietStat()
+		if err != nil {
+			return err
+		}
+		program, args = "/bin/sh", append([]string{"-c", underStat, stat, program}, args...)
+	}
 	var err error
-	s.process, err = s.rt.tree.start(s.logPath(), os.Environ(), s.options.Binary, args...)
+	s.process, err = s.rt.tree.start(s.logPath(), os.Environ(), program, args...)
 	return err
 }
 
@@ -122,6 +138,43 @@ func (s *Sluice) Explain(name string) (string, error) {
 func (s *Sluice) Restore() (string, error) {
 	return s.command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir)
 }
+
+// Decisions are what the plugin's control loop decided, in the order of time.
+func (s *Sluice) Decisions() ([]audit.Entry, error) {
+	out, err := s.command("log", "--state-dir", s.StateDir, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var entries []audit.Entry
+	for lines := json.NewDecoder(strings.NewReader(out)); ; {
+		var e audit.Entry
+		if err := lines.Decode(&e); errors.Is(err, io.EOF) {
+			return entries, nil
+		} else if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+}
+
+// Told is what `sluice log` tells people.
+func (s *Sluice) Told() (string, error) { return s.command("log", "--state-dir", s.StateDir, "--why") }
+
+// Lifelines are the processes that watch the plugin, or did.
+func (s *Sluice) Lifelines() ([]int, error) {
+	pids, err := s.rt.tree.pids(s.rt.tree.processes())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		args := strings.Split(string(text), "\x00")
+		return err != nil || !slices.Contains(args, "lifeline") || !slices.Contains(args, s.StateDir)
+	}), nil
+}
+
+// Signal sends the plugin a signal.
+func (s *Sluice) Signal(signal syscall.Signal) error { return s.process.cmd.Process.Signal(signal) }
 
 func (s *Sluice) command(args ...string) (string, error) {
 	out, err := exec.Command(s.options.Binary, args...).CombinedOutput()

@@ -43,7 +43,7 @@ func sweep(hierarchies []mount) error {
 // is mounted there. Where something fails, the folder stays, for a look at it.
 func clean(t *tree, dir string) error {
 	sockets := shimSockets(dir)
-	if err := errors.Join(t.killAll(t.name), t.remove(t.name), unmountBelow(dir)); err != nil {
+	if err := errors.Join(t.thaw(t.name), t.killAll(t.name), t.remove(t.name), unmountBelow(dir)); err != nil {
 		return err
 	}
 	for _, socket := range sockets {

@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/runtime"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// testLifeline kills the plugin, and stops it for a while: then batch work has its
+// floor, services what they request, and a pin its CPU. A plugin that comes back goes
+// on, and says what was done meanwhile.
+func testLifeline(t *testing.T, rt *runtime.Runtime) {
+	ls := service(t, rt, "online", runtime.Resources{CPURequest: 500, CPULimit: 2000})
+	batch := hog(t, rt, "batch")
+	s := loopSluice(t, rt, squeeze(control.On, control.ByBoth))
+	pinPod, cpu := pinOf(t, rt, "pin", "LSR")
+	shared := cpuset.Difference(online(t), cpu)
+	more := func() bool { now := boxed(t, batch); return now > batchFloor && now <= 600 }
+	await(t, "batch has what is left beside the pin", more)
+	own, err := ls.Settings()
+	must(t, err)
+	safe := func(what string, since time.Time) {
+		t.Helper()
+		await(t, what+": batch has its floor", func() bool { return boxed(t, batch) == batchFloor })
+		t.Logf("%s: batch had its floor after %s", what, time.Since(since).Round(100*time.Millisecond))
+		unchanged(t, what, ls, own)
+		isOn(t, ls.Container("c"), shared)
+		if limit(t, ls.Container("c").File) != 2000 {
+			t.Errorf("%s: the service's limit is %d milli", what, limit(t, ls.Container("c").File))
+		}
+		isOn(t, pinPod.Container("c"), cpu)
+	}
+	tells := func(n int, why string) {
+		t.Helper()
+		await(t, "the loop tells what the lifeline did", func() bool {
+			acts := decided(t, s, "lifeline", "act")
+			if len(acts) < n {
+				return false
+			}
+			says(t, acts[n-1].Why, why)
+			return true
+		})
+	}
+
+	since := time.Now()
+	must(t, s.Signal(syscall.SIGSTOP))
+	safe("stalled", since)
+	must(t, s.Signal(syscall.SIGCONT))
+	await(t, "the loop goes on", more)
+	tells(1, "no sign of life for 5s")
+
+	since = time.Now()
+	must(t, s.Kill())
+	safe("killed", since)
+	noLifeline(t, s)
+	must(t, s.Restart())
+	await(t, "the loop goes on after a crash", more)
+	tells(2, "has ended, and none came in its place")
+	if pids, err := s.Lifelines(); err != nil || len(pids) != 1 {
+		t.Errorf("%d lifelines, %v; want one", len(pids), err)
+	}
+}
+
+// testRestartInSqueeze kills the plugin under load and starts it again, at once:
+// batch's box is never wider than before, the service's files stay, and the old
+// lifeline ends without a deed.
+func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
+	online := service(t, rt, "online", runtime.Resources{CPURequest: 1000, CPULimit: 2000})
+	batch := hog(t, rt, "batch")
+	s := loopSluice(t, rt, squeeze(control.On, control.ByBoth))
+	load(t, online)
+	await(t, "batch gives way", func() bool {
+		now := boxed(t, batch)
+		cpus, err := batch.Container("c").CPUs()
+		must(t, err)
+		return now > 0 && now < 900 && cpus.Size() == 1
+	})
+	own, err := online.Settings()
+	must(t, err)
+	for _, end := range []struct {
+		how string
+		do  func() error
+	}{{"killed", s.Kill}, {"stopped", s.Stop}} {
+		quota, cpus := watchBox(batch), watchCPUs(batch.Container("c"))
+		squeezes := len(decided(t, s, "batch", "squeeze"))
+		old, err := s.Lifelines()
+		must(t, err)
+		must(t, end.do())
+		must(t, s.Restart())
+		await(t, "the old lifeline has ended, and there is a new one", func() bool {
+			pids, err := s.Lifelines()
+			must(t, err)
+			return len(pids) == 1 && !slices.Contains(old, pids[0])
+		})
+		await(t, "the loop decides again", func() bool { return len(decided(t, s, "batch", "squeeze")) > squeezes })
+		quotas, err := quota()
+		must(t, err)
+		sizes, err := cpus()
+		must(t, err)
+		t.Logf("%s: batch's box had %v CPUs by quota, and its container %v", end.how, quotas, sizes)
+		if slices.Max(quotas) > 1000 || slices.Max(sizes) > 1000 {
+			t.Errorf("%s: batch's box was opened", end.how)
+		}
+		unchanged(t, end.how, online, own)
+	}
+	if acts := decided(t, s, "lifeline", "act"); len(acts) > 0 {
+		t.Errorf("the lifeline acted beside a successor: %+v", acts)
+	}
+	sound(t, s)
+}
+
+// watch looks at an amount of CPU all the while, until it is asked for the different
+// values it had, in order.
+func watch(read func() (workload.MilliCPU, error)) func() ([]workload.MilliCPU, error) {
+	var seen []workload.MilliCPU
+	var failed error
+	var done sync.WaitGroup
+	end := make(chan struct{})
+	done.Go(func() {
+		for failed == nil {
+			var now workload.MilliCPU
+			if now, failed = read(); len(seen) == 0 || seen[len(seen)-1] != now {
+				seen = append(seen, now)
+			}
+			select {
+			case <-end:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	})
+	return func() ([]workload.MilliCPU, error) {
+		close(end)
+		done.Wait()
+		return seen, failed
+	}
+}
+
+// watchBox watches the quota of batch's box; none is a thousand CPUs.
+func watchBox(batch *runtime.Pod) func() ([]workload.MilliCPU, error) {
+	return watch(func() (workload.MilliCPU, error) {
+		text, err := batch.ClassFile("cpu.cfs_quota_us")
+		quota, bad := strconv.Atoi(text)
+		if quota < 0 {
+			quota = 100e6
+		}
+		return workload.MilliCPU(quota / 100), errors.Join(err, bad)
+	})
+}
+
+// watchCPUs watches how many CPUs a container may use.
+func watchCPUs(c *runtime.Container) func() ([]workload.MilliCPU, error) {
+	return watch(func() (workload.MilliCPU, error) {
+		cpus, err := c.CPUs()
+		return workload.MilliCPU(cpus.Size() * 1000), err
+	})
+}

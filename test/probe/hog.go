@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/probe/wire"
+)
+
+// hog runs threads that do one kind of work until SIGTERM, and counts it.
+func hog(threads int, term <-chan os.Signal, work func(thread int, done *atomic.Uint64) error) error {
+	if threads > wire.MaxThreads {
+		return fmt.Errorf("%d threads: there are counters for %d", threads, wire.MaxThreads)
+	}
+	counters, err := shared(wire.Counters, threads*wire.CounterSlot)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error, threads)
+	for i := range threads {
+		go func() { failed <- work(i, (*atomic.Uint64)(unsafe.Pointer(&counters[i*wire.CounterSlot]))) }()
+	}
+	select {
+	case <-term:
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// shared maps a new file of that size.
+func shared(path string, size int) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Truncate(int64(size)); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	memory, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return memory, errors.Join(err, file.Close())
+}
+
+// spin counts rounds of 4096 multiplications, some microseconds each.
+func spin(_ int, done *atomic.Uint64) error {
+	for x := uint64(1); ; done.Add(1) {
+		x = multiply(x)
+	}
+}
+
+//go:noinline // else the compiler drops what nobody reads
+func multiply(x uint64) uint64 {
+	for range 4096 {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+// stream counts MiB that were read and written of a buffer larger than usual
+// caches of the last level.
+func stream(_ int, done *atomic.Uint64) error {
+	const size = 96 << 20
+	buffer, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	for {
+		for at := 0; at < size/2; at += 1 << 20 {
+			copy(buffer[at:at+1<<20], buffer[size/2+at:])
+			done.Add(2)
+		}
+	}
+}
+
+// files counts MiB that were written to a file of its own and read from it again.
+func files(thread int, done *atomic.Uint64) error {
+	const size = 64
+	file, err := os.OpenFile(fmt.Sprintf("/file%d", thread), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, 1<<20)
+	for {
+		for i := range size {
+			if _, err := file.WriteAt(chunk, int64(i)<<20); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+		for i := range size {
+			if _, err := file.ReadAt(chunk, int64(i)<<20); err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			done.Add(1)
+		}
+		// Dropped before it is all written back: this is about the page cache, not the disk.
+		if err := file.Truncate(0); err != nil {
+			return err
+		}
+	}
+}
+
+// fill leaves that many bytes in the page cache, clean, so that they can be
+// reclaimed without waiting for the disk.
+func fill(size int64) error {
+	file, err := os.OpenFile("/filled", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, 1<<20)
+	for at := int64(0); at < size; at += int64(len(chunk)) {
+		if _, err := file.WriteAt(chunk, at); err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
+	return errors.Join(file.Sync(), file.Close())
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/probe/sight"
+	"github.com/sluice-dev/sluice/test/probe/wire"
+)
+
+// workingSet is the memory that a worker walks through: about what a core's own
+// caches hold, so that a neighbour that empties them is felt.
+const workingSet = 1 << 20
+
+// serve answers requests with that many threads until SIGTERM. Each thread waits
+// in the kernel by itself, as in a server in C: Go's own scheduler stays out of
+// the measured time. All read from the same queue, so none waits while one is idle.
+func serve(workers int, term <-chan os.Signal) error {
+	runtime.GOMAXPROCS(workers + 4)
+	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(listener, &unix.SockaddrUnix{Name: wire.Socket(os.Getenv(sight.PodVariable))}); err != nil {
+		return err
+	}
+	if err := unix.Listen(listener, 4); err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			conn, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+			if err != nil {
+				failed <- fmt.Errorf("accept: %w", err)
+				return
+			}
+			go converse(conn, workers)
+		}
+	}()
+	select {
+	case <-term:
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// converse serves one connection until its client closes it.
+func converse(conn, workers int) {
+	var held atomic.Pointer[block]
+	left := atomic.Int32{}
+	left.Store(int32(workers))
+	for range workers {
+		go func() {
+			runtime.LockOSThread()
+			newWorker(conn, &held).run()
+			if left.Add(-1) == 0 {
+				drop(&held)
+				_ = unix.Close(conn)
+			}
+		}()
+	}
+}
+
+// block is memory that a request asked to hold.
+type block struct {
+	memory []byte
+	next   *block
+}
+
+type worker struct {
+	conn int
+	held *atomic.Pointer[block]
+	set  []uint64
+	sum  uint64
+}
+
+func newWorker(conn int, held *atomic.Pointer[block]) *worker {
+	w := &worker{conn: conn, held: held, set: make([]uint64, workingSet/8)}
+	for i := range w.set {
+		w.set[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	return w
+}
+
+func (w *worker) run() {
+	var in [wire.RequestSize]byte
+	var out [wire.AnswerSize]byte
+	for {
+		n, err := syscall.Read(w.conn, in[:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || n != len(in) {
+			return
+		}
+		request := wire.ParseRequest(&in)
+		taken := monotonic()
+		if request.Drop {
+			drop(w.held)
+		}
+		if err := hold(w.held, int(request.Keep)<<10); err != nil {
+			return
+		}
+		w.work(request.Rounds)
+		wire.Answer{Seq: request.Seq, Taken: taken, Done: monotonic()}.Put(&out)
+		if _, err := syscall.Write(w.conn, out[:]); err != nil {
+			return
+		}
+	}
+}
+
+// work is 64 dependent loads from the working set for each round.
+func (w *worker) work(rounds uint32) {
+	at := w.sum
+	for range rounds {
+		for range 64 {
+			at = at*6364136223846793005 + w.set[(at>>40)%uint64(len(w.set))]
+		}
+	}
+	w.sum = at
+}
+
+func hold(held *atomic.Pointer[block], size int) error {
+	if size == 0 {
+		return nil
+	}
+	memory, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < size; i += os.Getpagesize() {
+		memory[i] = 1
+	}
+	b := &block{memory: memory}
+	for {
+		b.next = held.Load()
+		if held.CompareAndSwap(b.next, b) {
+			return nil
+		}
+	}
+}
+
+func drop(held *atomic.Pointer[block]) {
+	for b := held.Swap(nil); b != nil; b = b.next {
+		_ = unix.Munmap(b.memory)
+	}
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0)
+	return t.Nano()
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+)
+
+// toggle keeps one CPU busy from each SIGUSR1 to the next SIGUSR2, until SIGTERM.
+func toggle(term, orders <-chan os.Signal) {
+	busy := false
+	var rest *atomic.Bool // of the load that runs
+	for {
+		select {
+		case <-term:
+			return
+		case order := <-orders:
+			switch {
+			case order == syscall.SIGUSR1 && !busy:
+				rest = new(atomic.Bool)
+				go burn(rest)
+			case order == syscall.SIGUSR2 && busy:
+				rest.Store(true)
+			}
+			busy = order == syscall.SIGUSR1
+		}
+	}
+}

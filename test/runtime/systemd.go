@@ -1,0 +1,71 @@
+package runtime
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// slices are the folders of a pod's cgroup with the systemd driver, each named with
+// all those above it, where the kubelet's cgroup root is rt's own:
+// "root.slice/root-kubepods.slice/root-kubepods-burstable.slice/...".
+func (rt *Runtime) slices(parts ...string) []string {
+	name := strings.ReplaceAll(rt.tree.name, "-", "")
+	dirs := []string{"/" + name + ".slice"}
+	for _, part := range append([]string{"kubepods"}, parts...) {
+		name += "-" + part
+		dirs = append(dirs, name+".slice")
+	}
+	return dirs
+}
+
+// slices are the folders of the pod's cgroup with the systemd driver. A Guaranteed pod's is beside
+// those of the other classes.
+func (p *Pod) slices() []string {
+	name := "pod" + strings.ReplaceAll(p.UID, "-", "_")
+	if p.QoS == workload.Guaranteed {
+		return p.rt.slices(name)
+	}
+	return p.rt.slices(strings.ToLower(p.QoS.String()), name)
+}
+
+// scope is the name of a container's cgroup in its pod's.
+func (rt *Runtime) scope(id string) string {
+	if rt.options.Systemd {
+		return "cri-containerd-" + id + ".scope"
+	}
+	return id
+}
+
+// limitSlice sets what the kubelet sets of a pod's slice, see genV2ResourcesProperties
+// of opencontainers/cgroups' systemd/v2.go.
+func (p *Pod) limitSlice(r Resources) error {
+	quota, memory := "", "infinity"
+	if r.CPULimit > 0 {
+		quota = fmt.Sprintf("%d.%d%%", r.CPULimit/10, r.CPULimit%10)
+	}
+	if r.MemoryLimit > 0 {
+		memory = fmt.Sprint(r.MemoryLimit)
+	}
+	return systemctl("set-property", "--runtime", filepath.Base(p.Cgroup),
+		fmt.Sprintf("CPUWeight=%d", weight(shares(r.CPURequest))), "CPUQuota="+quota, "MemoryMax="+memory, "TasksAccounting=true", "IOAccounting=true")
+}
+
+// DaemonReload has the machine's systemd read its units again.
+func (rt *Runtime) DaemonReload() error { return systemctl("daemon-reload") }
+
+func systemctl(args ...string) error {
+	if out, err := exec.Command("systemctl", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// SetTasksMax sets a property of the pod's slice, as the kubelet does where a node
+// limits a pod's processes.
+func (p *Pod) SetTasksMax(n int) error {
+	return systemctl("set-property", "--runtime", filepath.Base(p.Cgroup), fmt.Sprintf("TasksMax=%d", n))
+}
