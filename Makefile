@@ -10,14 +10,15 @@ TOOLS := bin/tools
 FUZZTIME := 20000x
 
 # Debian packages: a C compiler for the race detector and runc; QEMU for the
-# virtual machine, which finds its kernel through apt's lists and downloads it.
+# virtual machines, which find their kernel and systemd through apt's lists and
+# download them.
 PACKAGES := gcc libc6-dev qemu-system-x86
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum --hide-summary output
 
-.PHONY: help build unit fuzz e2e vm-test bench lint demo test packages tools probe clean
+.PHONY: help build unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +29,7 @@ build: ## bin/sluice, static
 test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
-	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm)$$')
+	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix)$$')
 	go test -run '^$$' -bench . -benchtime 1x ./test/bench >/dev/null # each benchmark still works
 
 fuzz: ## every fuzz target for some seconds (FUZZTIME)
@@ -38,9 +39,9 @@ fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	done
 
 e2e: build tools ## real containerd, real containers (root)
-	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 30m ./test/e2e
+	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 30m ./test/e2e ./test/bench/mix
 
-vm-test: build tools ## real kernel with cgroup v2 and NUMA, in QEMU
+vm-test: build tools ## real kernel with cgroup v2 and NUMA: two QEMU guests at once, one of systemd
 	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 60m ./test/vm
 
 bench: ## benchmarks of all packages
@@ -48,6 +49,10 @@ bench: ## benchmarks of all packages
 	go test -run '^$$' -bench 'Shared|Pin|Decision' -benchtime 1000x ./test/bench
 	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
 	go test -run '^$$' -bench Knobs -benchtime 4x ./test/bench
+
+bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
+	go build -trimpath -o bin/mix ./test/bench/mix
+	bin/mix $(FLAGS)
 
 # A set operation whose result is thrown away does nothing: cpuset's algebra is
 # functions so that vet can tell.

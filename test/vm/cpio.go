@@ -3,6 +3,8 @@ package vm
 import (
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +13,8 @@ import (
 type archive struct {
 	w     io.Writer
 	inode int
-	err   error // the first one; everything after it is dropped
+	dirs  []string // that are in it
+	err   error    // the first one; everything after it is dropped
 }
 
 // Types of files in the mode, as in stat(2).
@@ -30,6 +33,16 @@ func (a *archive) add(name string, mode int, content []byte) {
 	a.write([]byte(head + padding(len(head))))
 	a.write(content)
 	a.write([]byte(padding(len(content))))
+}
+
+// mkdir adds a folder and those above it.
+func (a *archive) mkdir(dir string) {
+	if dir == "." || slices.Contains(a.dirs, dir) {
+		return
+	}
+	a.mkdir(path.Dir(dir))
+	a.dirs = append(a.dirs, dir)
+	a.add(dir, directory|0o755, nil)
 }
 
 // close ends the archive.

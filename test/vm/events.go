@@ -21,6 +21,7 @@ type event struct {
 type events struct {
 	decoder *json.Decoder
 	began   time.Time // of the first test, zero where none ran
+	ran     []string  // the tests, by their names in the guest
 	passed  bool      // the whole run
 }
 
@@ -53,6 +54,7 @@ func (e *events) replay(t *testing.T, name string) {
 			if e.began.IsZero() {
 				e.began = time.Now()
 			}
+			e.ran = append(e.ran, next.Test)
 			t.Run(path.Base(next.Test), func(t *testing.T) { e.replay(t, next.Test) })
 		case "output":
 			if !framing(next.Output) {

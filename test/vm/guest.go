@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,19 +22,22 @@ import (
 
 // guest is what a boot needs.
 type guest struct {
+	share
 	repository string
 	tools      string // what make tools builds
 	topology   topology
 	churn      int // creations in the guest's test of that name
 }
 
-// dir holds the kernel, what is built for the guest, and the console's log.
+// dir holds the kernel, systemd, what is built for the guests, and each one's
+// first root, disk and console's log.
 func (g guest) dir() string               { return filepath.Join(g.repository, "bin", "vm") }
 func (g guest) kernel() string            { return filepath.Join(g.dir(), "vmlinuz") }
 func (g guest) module(name string) string { return filepath.Join(g.dir(), name+".ko") }
-func (g guest) disk() string              { return filepath.Join(g.dir(), "disk.img") }
-func (g guest) initramfs() string         { return filepath.Join(g.dir(), "initramfs.cpio") }
-func (g guest) consoleLog() string        { return filepath.Join(g.dir(), "console.log") }
+func (g guest) disk() string              { return filepath.Join(g.dir(), g.guest+"-disk.img") }
+func (g guest) systemdDir() string        { return filepath.Join(g.dir(), "systemd") }
+func (g guest) initramfs() string         { return filepath.Join(g.dir(), g.guest+".cpio") }
+func (g guest) consoleLog() string        { return filepath.Join(g.dir(), g.guest+"-console.log") }
 
 const qemu = "qemu-system-x86_64"
 
@@ -45,8 +50,8 @@ func modules() []string {
 	return []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "bfq"}
 }
 
-// unavailable tells why no guest can boot here, nil where it can. A kernel that
-// isn't there yet, or lacks a module, is downloaded.
+// unavailable tells why no guest can boot here, nil where it can. What isn't there
+// yet of the kernel, its modules and systemd is downloaded.
 func (g guest) unavailable() error {
 	if _, err := exec.LookPath(qemu); err != nil {
 		return fmt.Errorf("%s is missing: apt-get install qemu-system-x86", qemu)
@@ -60,14 +65,18 @@ func (g guest) unavailable() error {
 	for _, module := range modules() {
 		files = append(files, g.module(module))
 	}
-	if !slices.ContainsFunc(files, func(file string) bool {
+	if slices.ContainsFunc(files, func(file string) bool {
 		_, err := os.Stat(file)
 		return errors.Is(err, fs.ErrNotExist)
 	}) {
-		return nil
+		if out, err := exec.Command("./fetch-kernel.sh", append([]string{g.dir()}, modules()...)...).CombinedOutput(); err != nil {
+			return fmt.Errorf("downloading Debian's linux-image-cloud-amd64 with apt-get and dpkg-deb: %w: %s", err, out)
+		}
 	}
-	if out, err := exec.Command("./fetch-kernel.sh", append([]string{g.dir()}, modules()...)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("downloading Debian's linux-image-cloud-amd64 with apt-get and dpkg-deb: %w: %s", err, out)
+	if _, err := os.Stat(g.systemdDir()); errors.Is(err, fs.ErrNotExist) {
+		if out, err := exec.Command("./fetch-systemd.sh", g.dir()).CombinedOutput(); err != nil {
+			return fmt.Errorf("downloading Debian's systemd with apt-get and dpkg-deb: %w: %s", err, out)
+		}
 	}
 	return nil
 }
@@ -82,13 +91,31 @@ func (g guest) binaries() map[string]string {
 	return files
 }
 
-// build builds the init and the guest's tests and packs the first root.
+// systemdFiles is systemd and what it needs, by their path in the guest.
+func (g guest) systemdFiles() (map[string]string, error) {
+	entries, err := os.ReadDir(g.systemdDir())
+	files := map[string]string{"guest.service": "etc/systemd/system/guest.service"}
+	for _, entry := range entries {
+		dir := "lib/x86_64-linux-gnu"
+		switch name := entry.Name(); {
+		case name == "systemd":
+			dir = "lib/systemd"
+		case name == "systemctl":
+			dir = "bin"
+		case strings.HasPrefix(name, "ld-linux"):
+			dir = "lib64"
+		}
+		files[filepath.Join(g.systemdDir(), entry.Name())] = dir + "/" + entry.Name()
+	}
+	return files, err
+}
+
+// build builds the init and the guest's tests.
 func (g guest) build() error {
-	built := func(name string) string { return filepath.Join(g.dir(), name) }
 	for _, args := range [][]string{
-		{"build", "-o", built("init"), "./init"},
-		{"test", "-c", "-o", built("guest.test"), "./guest"},
-		{"test", "-c", "-o", built("cgroupfs.test"), "../../pkg/cgroupfs"},
+		{"build", "-o", g.built("init"), "./init"},
+		{"test", "-c", "-o", g.built("guest.test"), "./guest"},
+		{"test", "-c", "-o", g.built("cgroupfs.test"), "../../pkg/cgroupfs"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -96,12 +123,27 @@ func (g guest) build() error {
 			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 		}
 	}
+	return nil
+}
+
+// built is the path of what build builds.
+func (g guest) built(name string) string { return filepath.Join(g.dir(), name) }
+
+// prepare makes the guest's first root and its empty disk.
+func (g guest) prepare() error {
 	files := g.binaries()
 	for _, name := range []string{"init", "guest.test", "cgroupfs.test"} {
-		files[built(name)] = name
+		files[g.built(name)] = name
 	}
 	for _, name := range modules() {
 		files[g.module(name)] = "lib/modules/" + name + ".ko"
+	}
+	if g.systemd {
+		more, err := g.systemdFiles()
+		if err != nil {
+			return err
+		}
+		maps.Copy(files, more)
 	}
 	disk, err := os.Create(g.disk())
 	if err != nil {
@@ -118,19 +160,25 @@ func (g guest) build() error {
 	return errors.Join(pack(w, files), w.Flush(), out.Close())
 }
 
-// pack writes the guest's root: the files and what a runtime expects of /etc.
+// pack writes the guest's root: the files and what is expected of /etc.
 func pack(w io.Writer, files map[string]string) error {
 	a := &archive{w: w}
-	for _, dir := range []string{"root", "etc", "bin", "bin/tools", "bin/tools/2", "lib", "lib/modules"} {
-		a.add(dir, directory|0o755, nil)
+	a.mkdir("root")
+	for name, text := range map[string]string{
+		"etc/hosts":       "127.0.0.1 localhost\n",
+		"etc/resolv.conf": "",
+		"etc/hostname":    "vm\n",
+		"etc/machine-id":  "00000000000000000000000000000001\n", // without one, systemd takes this for its first boot
+	} {
+		a.mkdir(path.Dir(name))
+		a.add(name, regular|0o644, []byte(text))
 	}
-	a.add("etc/hosts", regular|0o644, []byte("127.0.0.1 localhost\n"))
-	a.add("etc/resolv.conf", regular|0o644, nil)
 	for from, to := range files {
 		content, err := os.ReadFile(from)
 		if err != nil {
 			return err
 		}
+		a.mkdir(path.Dir(to))
 		a.add(to, regular|0o755, content)
 	}
 	return a.close()
@@ -145,8 +193,8 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
 		"-kernel", g.kernel(), "-initrd", g.initramfs(),
 		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
-		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_MODULES=%s -- %s",
-			g.topology, g.churn, strings.Join(modules(), ","), strings.Join(tests, " ")),
+		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_SYSTEMD=%t SLUICE_MODULES=%s -- %s",
+			g.topology, g.churn, g.systemd, strings.Join(modules(), ","), strings.Join(tests, " ")),
 		"-drive", "file=" + g.disk() + ",format=raw,if=virtio",
 		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
 	}

@@ -8,15 +8,17 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestGuest boots one guest and reports each of its tests as a subtest, as they
-// happen. -run TestGuest/TestX runs only TestX there; TOPO is its machine, CHURN
-// how many containers its churn creates, at about 4 s each.
+// TestGuest boots the guests side by side and reports each of their tests as a
+// subtest, as they happen. -run TestGuest/pins boots that guest alone, and
+// -run TestGuest/pins/TestX runs only TestX there; TOPO is their machine, CHURN
+// how many containers the churn creates, at about 2 s each.
 func TestGuest(t *testing.T) {
 	topology, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
 	if err != nil {
@@ -42,9 +44,16 @@ func TestGuest(t *testing.T) {
 	if err := g.build(); err != nil {
 		t.Fatal(err)
 	}
-	run(t, g)
-	if t.Failed() {
-		t.Logf("the guest's console ends:\n%s", tail(g.consoleLog(), 40))
+	for _, share := range shares() {
+		one := g
+		one.share = share
+		t.Run(one.guest, func(t *testing.T) {
+			t.Parallel()
+			run(t, one)
+			if t.Failed() {
+				t.Logf("the guest's console ends:\n%s", tail(one.consoleLog(), 40))
+			}
+		})
 	}
 }
 
@@ -60,9 +69,14 @@ func run(t *testing.T, g guest) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	// The tests give up first, showing where they hang.
-	args := []string{"-test.v=test2json", fmt.Sprintf("-test.timeout=%s", limit*3/4)}
-	if _, below, found := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); found {
-		args = append(args, "-test.run="+below)
+	args := []string{"-test.v=test2json", fmt.Sprintf("-test.timeout=%s", limit*3/4), "-test.skip=" + g.skip()}
+	_, below, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
+	_, selection, selected := strings.Cut(below, "/")
+	if selected {
+		args = append(args, "-test.run="+selection)
+	}
+	if err := g.prepare(); err != nil {
+		t.Fatal(err)
 	}
 
 	// QEMU gets its parent-death signal when the thread that started it ends.
@@ -95,6 +109,16 @@ func run(t *testing.T, g guest) {
 	}
 	if !events.passed {
 		t.Error("the guest's tests as a whole did not pass")
+	}
+	for _, test := range events.ran {
+		if !g.has(test) {
+			t.Errorf("%s is in no guest's share, and runs in each: add it to one", test)
+		}
+	}
+	for _, test := range g.tests {
+		if !selected && !slices.Contains(events.ran, test) {
+			t.Errorf("%s, of this guest's share, did not run", test)
+		}
 	}
 	t.Logf("the first test began after %.1f s, the guest ended after %.1f s", events.began.Sub(start).Seconds(), time.Since(start).Seconds())
 }

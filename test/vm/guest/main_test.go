@@ -32,10 +32,10 @@ func TestCgroupfs(t *testing.T) {
 }
 
 // start runs a containerd for the test and shows its log if the test fails.
-func start(t *testing.T) *runtime.Runtime {
+func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
 	// Emulated, and perhaps on a busy host: what takes milliseconds may take seconds.
-	options := runtime.Options{RegistrationTimeout: time.Minute, RequestTimeout: time.Minute}
+	options.RegistrationTimeout, options.RequestTimeout = time.Minute, time.Minute
 	must(t, runtime.Unavailable(options))
 	rt, err := runtime.Start(options)
 	must(t, err)

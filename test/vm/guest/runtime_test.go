@@ -14,7 +14,7 @@ import (
 // last NUMA node before it starts sees nothing else from its first instruction
 // on, and its limits are in cgroup v2's files.
 func TestPlacement(t *testing.T) {
-	rt := start(t)
+	rt := start(t, runtime.Options{})
 	spec := runtime.ContainerSpec{Name: "c", Resources: runtime.Whole(1500, 64<<20)}
 	pod, err := rt.RunPod(runtime.PodSpec{Name: "p", Containers: []runtime.ContainerSpec{spec}})
 	must(t, err)

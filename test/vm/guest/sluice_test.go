@@ -14,17 +14,11 @@ import (
 // TestSluice runs the plugin with a real containerd: starting both takes too long
 // here to do it for each test. Every test removes its pods.
 func TestSluice(t *testing.T) {
-	rt := start(t)
+	rt := start(t, runtime.Options{})
 	b := &knobs.Bed{RT: rt}
 	t.Run("restore", func(t *testing.T) { knobs.Restore(t, b) })
 	t.Run("drift", func(t *testing.T) { knobs.Drift(t, b) })
-	sluice, err := rt.StartSluice(runtime.SluiceOptions{})
-	must(t, err)
-	b.Sluice = sluice
-	for _, test := range []struct {
-		name string
-		run  func(*node)
-	}{
+	withSluice(t, b, []sluiceTest{
 		{"first instruction", testFirstInstruction},
 		{"knobs at the first instruction", func(n *node) { knobs.First(n.t, b) }},
 		{"what this kernel lacks", func(n *node) { knobs.Missing(n.t, b) }},
@@ -37,9 +31,22 @@ func TestSluice(t *testing.T) {
 		{"memory hotplug", testMemoryHotplug},
 		{"crashes", testCrashes},
 		{"churn", testChurn},
-	} {
+	})
+}
+
+type sluiceTest struct {
+	name string
+	run  func(*node)
+}
+
+// withSluice runs the plugin on the bed for the tests.
+func withSluice(t *testing.T, b *knobs.Bed, tests []sluiceTest) {
+	sluice, err := b.RT.StartSluice(runtime.SluiceOptions{})
+	must(t, err)
+	b.Sluice = sluice
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := &node{t: t, rt: rt, sluice: sluice}
+			n := &node{t: t, rt: b.RT, sluice: sluice}
 			test.run(n)
 			if left := n.status().Containers; len(left) > 0 {
 				t.Errorf("all pods are removed, and the plugin still has %v", left)

@@ -1,5 +1,6 @@
 // Init is the guest's first process: it makes a node out of a bare kernel, runs
-// the guest's tests with its own arguments, and powers off.
+// the guest's tests with its own arguments, and powers off. In a guest of systemd's
+// it becomes systemd in between, which runs it again, as a service, for the tests.
 package main
 
 import (
@@ -28,6 +29,9 @@ func main() {
 }
 
 func run() error {
+	if os.Getpid() != 1 {
+		return serve()
+	}
 	if err := leaveInitramfs(); err != nil {
 		return err
 	}
@@ -49,7 +53,29 @@ func run() error {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("bringing the loopback up: %w", err)
 	}
-	return test()
+	if os.Getenv("SLUICE_SYSTEMD") == "true" {
+		const systemd = "/lib/systemd/systemd"
+		return fmt.Errorf("becoming systemd: %w", syscall.Exec(systemd, []string{systemd, "--unit=guest.service", "--log-target=console", "--show-status=no"}, nil))
+	}
+	return test(os.Args)
+}
+
+// serve runs the tests in systemd's service, with what the kernel would have given
+// its first process: systemd keeps it for itself.
+func serve() error {
+	line, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	args := strings.Fields(string(line))
+	for _, arg := range args {
+		if name, value, found := strings.Cut(arg, "="); found && strings.HasPrefix(name, "SLUICE_") {
+			if err := os.Setenv(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return test(args)
 }
 
 // leaveInitramfs makes the root a mount that has a parent: pivot_root(2), which
@@ -122,8 +148,9 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 }
 
-// test runs the tests and reaps every orphan until they end.
-func test() (err error) {
+// test runs the tests with those of the arguments that are theirs, and reaps every
+// orphan until they end.
+func test(args []string) (err error) {
 	port, err := os.OpenFile(results, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -131,7 +158,7 @@ func test() (err error) {
 	// The last close of a serial port waits until it has sent everything.
 	defer func() { err = errors.Join(err, port.Close()) }()
 	// A kernel parameter that the kernel itself ignores (nokaslr) is an argument, too.
-	args := slices.DeleteFunc(slices.Clone(os.Args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
+	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
 	args = slices.Insert(args, 0, "/guest.test")
 	// The emulated CPUs take turns on one of the host's: Go programs that spin on
 	// 16 of them, looking for work, would take most of it.

@@ -1,0 +1,53 @@
+package vm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestShares: no test is in two guests' shares, nor is one below another's.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	for _, s := range shares() {
+		for _, other := range shares() {
+			for _, test := range other.tests {
+				if s.guest != other.guest && slices.ContainsFunc(s.tests, func(own string) bool {
+					return strings.HasPrefix(test+"/", own+"/")
+				}) {
+					t.Errorf("%s would run in guests %s and %s", test, s.guest, other.guest)
+				}
+			}
+		}
+	}
+}
+
+// TestShareSkips: each guest's pattern names all that is others', and no more.
+func TestShareSkips(t *testing.T) {
+	t.Parallel()
+	for _, s := range shares() {
+		skipped := strings.Split(s.skip(), "|")
+		for _, other := range shares() {
+			for _, test := range other.tests {
+				top, _, _ := strings.Cut(test, "/")
+				skips := slices.Contains(skipped, "^"+top+"$") || slices.Contains(skipped, "^"+strings.ReplaceAll(test, "/", "$/^")+"$")
+				if skips != (other.guest != s.guest) {
+					t.Errorf("guest %s skips %s of %s: %t", s.guest, test, other.guest, skips)
+				}
+			}
+		}
+	}
+}
+
+func TestShareHas(t *testing.T) {
+	t.Parallel()
+	s := share{tests: []string{"TestA", "TestB/one"}}
+	for test, want := range map[string]bool{
+		"TestA": true, "TestA/x": true, "TestB": true, "TestB/one": true, "TestB/one/x": true,
+		"TestAx": false, "TestB/two": false, "TestB/one_more": false, "TestC": false,
+	} {
+		if got := s.has(test); got != want {
+			t.Errorf("%s is in the share: %t", test, got)
+		}
+	}
+}
