@@ -20,7 +20,7 @@ classes:
 `
 
 // BenchmarkKnobs is what the process holds and uses with 500 containers in 250 pods
-// that have every knob in this host's own cgroups, all compared once a second: its
+// that have every knob in this host's own cgroups, all compared at each driftInterval: its
 // memory, and its CPU time over five seconds in which nothing happens.
 func BenchmarkKnobs(b *testing.B) {
 	s := newSide(b, 0, nil, "burstable")

@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/bench/cgroups"
+	"github.com/sluice-dev/sluice/test/protocol"
+)
+
+// BenchmarkLoop is what the process uses and holds with 500 containers in 250 pods,
+// a fifth of them batch work, in this host's own cgroups: without the control loop,
+// with it in preview as shipped, and with it on. CPU time is over ten seconds.
+func BenchmarkLoop(b *testing.B) {
+	for _, mode := range []string{"off", "preview", "on"} {
+		b.Run(mode, func(b *testing.B) {
+			s := newSide(b, 0, nil, "burstable")
+			host := s.Host(b, fmt.Sprintf("%d cores", runtime.NumCPU()))
+			tree := cgroups.New(b, host)
+			bind(b, "/proc", filepath.Join(host, "proc"))
+			for i := range 250 {
+				pod := protocol.Pod{Name: fmt.Sprintf("loop-%d", i)}
+				requests := protocol.Requests{CPU: 500, Limit: 1000, Memory: 64 << 20}
+				if i%5 == 0 {
+					pod.Annotations, requests.Limit = map[string]string{"class.sluice.dev": "BE"}, 0
+				}
+				sandbox, err := s.RunPod(pod)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for j := range 2 {
+					c, err := s.Run(sandbox, fmt.Sprintf("c%d", j), requests)
+					if err != nil {
+						b.Fatal(err)
+					}
+					tree.Make(c.Linux.CgroupsPath)
+				}
+			}
+			config := filepath.Join(b.TempDir(), "sluice.yaml")
+			if err := os.WriteFile(config, fmt.Appendf(nil, "control: {mode: %s}\n", mode), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			s.plugin = s.Sluice(b, sluice, host, config)
+			time.Sleep(15 * time.Second) // each container is looked at whole, and decided on
+			for b.Loop() {
+				began, used := time.Now(), processor(b, s.plugin.PID())
+				time.Sleep(10 * time.Second)
+				share := float64(processor(b, s.plugin.PID())-used) / float64(time.Since(began))
+				b.ReportMetric(100*share, "cpu-%")
+			}
+			b.ReportMetric(float64(resident(b, s.plugin.PID()))/1024, "MiB")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// bind lets a folder show another one until the benchmark's end.
+func bind(b *testing.B, what, where string) {
+	b.Helper()
+	if err := os.MkdirAll(where, 0o755); err != nil {
+		b.Fatal(err)
+	}
+	if err := unix.Mount(what, where, "", unix.MS_BIND, ""); err != nil {
+		b.Skipf("SKIPPED, the right to mount is needed: %v", err)
+	}
+	b.Cleanup(func() {
+		if err := unix.Unmount(where, unix.MNT_DETACH); err != nil {
+			b.Error(err)
+		}
+	})
+}

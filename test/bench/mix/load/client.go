@@ -1,0 +1,166 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/probe/wire"
+)
+
+// Client is a connection to the probe's service.
+type Client struct{ conn int }
+
+// Dial connects to the service of the pod with that cgroup.
+func Dial(podCgroup string) (*Client, error) {
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{conn: conn}
+	// Room for all that may wait when the service is overloaded: sending never blocks.
+	if err := unix.SetsockoptInt(conn, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: wire.Socket(podCgroup)}); err != nil {
+		return nil, errors.Join(fmt.Errorf("the service of %s: %w", podCgroup, err), c.Close())
+	}
+	return c, nil
+}
+
+// Close ends the connection; the service gives back what it held for it.
+func (c *Client) Close() error { return unix.Close(c.conn) }
+
+// Ask sends one request and waits for its answer.
+func (c *Client) Ask(r wire.Request) (wire.Answer, error) {
+	if err := c.send(r); err != nil {
+		return wire.Answer{}, err
+	}
+	return c.receive()
+}
+
+// Calibrate finds the rounds of work that take so long on an idle machine: the
+// median of some requests.
+func (c *Client) Calibrate(work time.Duration) (uint32, error) {
+	const tries, rounds = 101, 2000
+	var took []time.Duration
+	for range tries {
+		answer, err := c.Ask(wire.Request{Rounds: rounds})
+		if err != nil {
+			return 0, err
+		}
+		took = append(took, time.Duration(answer.Done-answer.Taken))
+	}
+	return uint32(rounds * float64(work) / float64(max(Quantile(took, 0.5), 1))), nil
+}
+
+func (c *Client) send(r wire.Request) error {
+	var packet [wire.RequestSize]byte
+	r.Put(&packet)
+	for {
+		_, err := syscall.Write(c.conn, packet[:])
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+func (c *Client) receive() (wire.Answer, error) {
+	var packet [wire.AnswerSize]byte
+	for {
+		n, err := syscall.Read(c.conn, packet[:])
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return wire.Answer{}, err
+		case n != len(packet):
+			return wire.Answer{}, errors.New("the service has gone")
+		}
+		return wire.ParseAnswer(&packet), nil
+	}
+}
+
+// Load is what to send.
+type Load struct {
+	Begin    int64           // of Now: what Due counts from
+	Due      []time.Duration // since the start, in order
+	Request  wire.Request    // Seq is the number in Due
+	Patience time.Duration   // to wait for answers after the last was due
+}
+
+// Result is what came of each request of a load.
+type Result struct {
+	Latency []time.Duration // from when it was due until its answer was here; at least, if it never came
+	Late    []time.Duration // from when it was due until it was sent: the generator's own fault
+	Wait    []time.Duration // from sending until a worker took it
+	Lost    int             // requests without an answer in time
+}
+
+// Run sends the load and waits for its answers.
+func (c *Client) Run(l Load) (*Result, error) {
+	n := len(l.Due)
+	r := &Result{Latency: make([]time.Duration, n), Late: make([]time.Duration, n), Wait: make([]time.Duration, n)}
+	if n == 0 {
+		return r, nil
+	}
+	due := func(i int) int64 { return l.Begin + int64(l.Due[i]) }
+	taken, done := make([]int64, n), make([]int64, n)
+	deadline := due(n-1) + int64(l.Patience)
+	var group sync.WaitGroup
+	var errs [2]error
+	group.Go(func() {
+		errs[0] = First(func() error {
+			for i := range n {
+				request := l.Request
+				request.Seq = uint32(i)
+				SleepUntil(due(i))
+				r.Late[i] = time.Duration(Now() - due(i))
+				if err := c.send(request); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	group.Go(func() { errs[1] = First(func() error { return c.collect(taken, done, deadline) }) })
+	group.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	for i := range n {
+		if done[i] == 0 {
+			r.Lost++
+			done[i], taken[i] = deadline, deadline
+		}
+		r.Latency[i] = time.Duration(done[i] - due(i))
+		r.Wait[i] = time.Duration(taken[i]-due(i)) - r.Late[i]
+	}
+	return r, nil
+}
+
+// collect stores when each answer came, until all are here or the time is over.
+func (c *Client) collect(taken, done []int64, deadline int64) error {
+	for range done {
+		left := max(deadline-Now(), int64(time.Millisecond))
+		timeout := unix.NsecToTimeval(left)
+		if err := unix.SetsockoptTimeval(c.conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+			return err
+		}
+		answer, err := c.receive()
+		if errors.Is(err, syscall.EAGAIN) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if int(answer.Seq) < len(done) {
+			done[answer.Seq], taken[answer.Seq] = Now(), answer.Taken
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// Mix measures what a latency-sensitive service feels of batch work on its node,
+// and what batch work gets: on a private containerd, alone, unmanaged, under
+// Kubernetes' own shares and under Sluice, interleaved in one run.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	goruntime "runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/bench/mix/report"
+)
+
+// options say what to measure and for how long.
+type options struct {
+	sluice             string // the binary
+	config, slowConfig string // of Sluice
+	settings           []string
+	levels             []demand
+	hogs               []string
+	repeat             int
+	slice, settle      time.Duration
+	patience           time.Duration // for answers after a slice
+	work               time.Duration // of a request
+	maxOther           float64       // CPUs
+	maxLate            time.Duration // of the generator, at its p99
+	seed               uint64
+	parts              []string
+	steps, slowSteps   int // of load, for the reaction
+	memoryRepeat       int
+	out                string // path of the results, without ending
+	progress           func(format string, args ...any)
+}
+
+func main() {
+	// Threads of the load generator that wake never wait for a turn in Go's own
+	// scheduler or its garbage collector.
+	goruntime.GOMAXPROCS(16)
+	debug.SetGCPercent(-1)
+	o, err := parse(os.Args[1:])
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, o)
+		stop()
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "mix:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	o := options{patience: 3 * time.Second, progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+	flags := flag.NewFlagSet("mix", flag.ContinueOnError)
+	flags.StringVar(&o.sluice, "sluice", "bin/sluice", "the plugin")
+	flags.StringVar(&o.out, "out", "bin/mix-results", "where to write the results: .json, .txt and .svg are added")
+	flags.IntVar(&o.repeat, "repeat", 4, "slices of each cell")
+	flags.DurationVar(&o.slice, "slice", 3*time.Second, "time that is counted in each slice")
+	flags.DurationVar(&o.settle, "settle", time.Second, "time before it that is not counted")
+	flags.DurationVar(&o.work, "work", time.Millisecond, "CPU time of a request")
+	flags.Float64Var(&o.maxOther, "other", 0.1, "CPUs of strangers above which a slice is measured again")
+	flags.DurationVar(&o.maxLate, "late", 500*time.Microsecond, "p99 of the generator's own lateness above which a slice is measured again")
+	flags.Uint64Var(&o.seed, "seed", 1, "of the order")
+	names := flags.String("settings", strings.Join([]string{report.Alone, report.Again, report.Unmanaged, report.Kubernetes, report.Sluice}, ","), "what to compare; mechanisms by hand are such settings, too")
+	levels := flags.String("levels", "10,30,60,10-60", "loads of the service, in percent of the node")
+	hogs := flags.String("hogs", "cpu,memory,cache", "kinds of batch work")
+	config := flags.String("config", "", "sluice.yaml; the benchmark's own if empty")
+	parts := flags.String("parts", "mix,memory,reaction", "what to measure")
+	flags.IntVar(&o.memoryRepeat, "memory-repeat", 5, "growths of the service in each setting of the memory part")
+	flags.IntVar(&o.steps, "steps", 100, "load steps of the reaction part")
+	flags.IntVar(&o.slowSteps, "slow-steps", 30, "the same with the slower loop")
+	slow := flags.String("slow-config", "", "the same with a slower loop, for the comparison of reactions")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.settings, o.hogs, o.parts = strings.Split(*names, ","), strings.Split(*hogs, ","), strings.Split(*parts, ",")
+	for _, part := range o.parts {
+		if part != "mix" && part != "memory" && part != "reaction" {
+			return o, fmt.Errorf("part %q: not one of mix, memory, reaction", part)
+		}
+	}
+	for text := range strings.SplitSeq(*levels, ",") {
+		level, err := parseDemand(text)
+		if err != nil {
+			return o, err
+		}
+		o.levels = append(o.levels, level)
+	}
+	var errs [2]error
+	o.config, errs[0] = configText(*config, defaultConfig)
+	o.slowConfig, errs[1] = configText(*slow, defaultConfig)
+	return o, errors.Join(errs[:]...)
+}
+
+func configText(path, otherwise string) (string, error) {
+	if path == "" {
+		return otherwise, nil
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+func run(ctx context.Context, o options) (err error) {
+	all, err := settings(o.settings, o.config)
+	if err != nil {
+		return err
+	}
+	r := &report.Report{Run: report.Run{At: time.Now(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, Config: o.config, SlowConfig: o.slowConfig}}
+	if r.Machine, err = machine(); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name    string
+		measure func() error
+	}{
+		{"mix", func() (err error) { r.Cells, err = compare(ctx, o, all); r.Leavings(); return err }},
+		{"memory", func() (err error) { r.Memory, err = takeBacks(ctx, o, all); return err }},
+		{"reaction", func() (err error) { r.Reactions, err = reactions(ctx, o); return err }},
+	} {
+		if !slices.Contains(o.parts, part.name) || ctx.Err() != nil {
+			continue
+		}
+		if err := part.measure(); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return errors.Join(save(r, o.out), ctx.Err())
+}
+
+// save prints the report and writes it to files.
+func save(r *report.Report, path string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	table := r.Table()
+	fmt.Print(table)
+	return errors.Join(
+		os.WriteFile(path+".json", append(text, '\n'), 0o644),
+		os.WriteFile(path+".txt", []byte(table), 0o644),
+		os.WriteFile(path+".svg", []byte(r.Plot()), 0o644),
+	)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// mechanism is one thing that can be done in the kernel for the service, by hand,
+// beside the kubelet's shares: what the loop's own mechanism is chosen from.
+type mechanism struct {
+	name  string
+	enter func(*bed, demand) (func() error, error)
+}
+
+func mechanisms() []mechanism {
+	all := []mechanism{
+		{"idle-pods", func(b *bed, _ demand) (func() error, error) { return apply(b.idlePods()) }},
+		{"idle-box", func(b *bed, _ demand) (func() error, error) { return apply(b.idleBox()) }},
+		{"idle-both", func(b *bed, _ demand) (func() error, error) { return apply(append(b.idlePods(), b.idleBox()...)) }},
+		{"one-cpu", func(b *bed, _ demand) (func() error, error) { return apply(b.oneCPU()) }},
+		{"one-cpu+idle-box", func(b *bed, _ demand) (func() error, error) { return apply(append(b.oneCPU(), b.idleBox()...)) }},
+		{"short-slices", func(b *bed, _ demand) (func() error, error) { return b.slices(100 * time.Microsecond) }},
+		{"idle-box+short-slices", func(b *bed, _ demand) (func() error, error) {
+			idle, err := apply(b.idleBox())
+			if err != nil {
+				return nil, err
+			}
+			slices, err := b.slices(100 * time.Microsecond)
+			if err != nil {
+				return nil, errors.Join(err, idle())
+			}
+			return func() error { return errors.Join(slices(), idle()) }, nil
+		}},
+	}
+	for _, shares := range []int{16384, 262144} { // 16 times the service's, and cgroup v1's largest
+		name := fmt.Sprintf("shares-%d", shares)
+		all = append(all,
+			mechanism{name, func(b *bed, _ demand) (func() error, error) { return apply(b.shares(shares)) }},
+			mechanism{name + "+idle-pods", func(b *bed, _ demand) (func() error, error) {
+				return apply(append(b.shares(shares), b.idlePods()...))
+			}},
+			mechanism{name + "+idle-box", func(b *bed, _ demand) (func() error, error) {
+				return apply(append(b.shares(shares), b.idleBox()...))
+			}})
+	}
+	for _, threshold := range []int{90, 97} {
+		for _, period := range []time.Duration{100, 20, 10, 5} {
+			period *= time.Millisecond
+			name := fmt.Sprintf("quota-%d-%s", threshold, period)
+			all = append(all,
+				mechanism{name, func(b *bed, d demand) (func() error, error) {
+					return apply(b.quota(d, threshold, period))
+				}},
+				mechanism{name + "+idle-box", func(b *bed, d demand) (func() error, error) {
+					return apply(append(b.quota(d, threshold, period), b.idleBox()...))
+				}})
+		}
+	}
+	return all
+}
+
+func (b *bed) idleBox() []write { return []write{{b.batch, "cpu.idle", "1"}} }
+
+// shares gives the service, and the class that it is in, that many.
+func (b *bed) shares(n int) []write {
+	text := strconv.Itoa(n)
+	return []write{{b.online, "cpu.shares", text}, {b.service, "cpu.shares", text}}
+}
+
+func (b *bed) idlePods() []write {
+	var writes []write
+	for key, pod := range b.hogs {
+		if key.place == batchPods {
+			writes = append(writes, write{pod, "cpu.idle", "1"})
+		}
+	}
+	return writes
+}
+
+// oneCPU leaves the batch pods the last CPU. cgroup v1 wants the children's sets
+// smaller before their parent's.
+func (b *bed) oneCPU() []write {
+	last := strconv.Itoa(b.cpus - 1)
+	var writes []write
+	for key, pod := range b.hogs {
+		if key.place == batchPods {
+			for _, of := range []cgroup{pod.Sandbox(), pod.Container("c"), pod} {
+				writes = append(writes, write{of, "cpuset.cpus", last})
+			}
+		}
+	}
+	return append(writes, write{b.batch, "cpuset.cpus", last})
+}
+
+// quota is the budget of control.md that a loop would give: what the threshold
+// leaves beside the service's highest load.
+func (b *bed) quota(d demand, threshold int, period time.Duration) []write {
+	budget := time.Duration(max(threshold-d.high, 5)) * period * time.Duration(b.cpus) / 100
+	return []write{
+		{b.batch, "cpu.cfs_period_us", strconv.FormatInt(period.Microseconds(), 10)},
+		{b.batch, "cpu.cfs_quota_us", strconv.FormatInt(budget.Microseconds(), 10)},
+	}
+}
+
+// slices asks the scheduler for turns of that length for the service's threads
+// (sched_setattr(2), runtime of SCHED_OTHER, Linux 6.12), so that a thread that
+// wakes goes before one with longer turns.
+func (b *bed) slices(length time.Duration) (func() error, error) {
+	return func() error { return setSlices(b.service, 0) }, setSlices(b.service, length)
+}
+
+func setSlices(pod *runtime.Pod, length time.Duration) error {
+	pids, err := pod.Container("c").PIDs()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+		if err != nil {
+			return err
+		}
+		for _, thread := range threads {
+			tid, err := strconv.Atoi(thread.Name())
+			if err != nil {
+				return err
+			}
+			attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Runtime: uint64(length.Nanoseconds())}
+			if err := unix.SchedSetAttr(tid, attr, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}

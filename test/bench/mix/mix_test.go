@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/test/bench/mix/report"
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// TestSmoke runs every part on real containers, with slices too short to tell
+// anything: whether the harness works. It is run by `make e2e`.
+func TestSmoke(t *testing.T) {
+	if err := runtime.Unavailable(runtime.Options{}); err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"); err != nil {
+		t.Skipf("SKIPPED: the benchmark names files of cgroup v1: %v", err)
+	}
+	out := filepath.Join(t.TempDir(), "mix")
+	o, err := parse([]string{
+		"-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s",
+		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
+		"-memory-repeat", "1", "-steps", "2", "-slow-steps", "1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.progress = t.Logf
+	if err := run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Cells {
+		// On a busy machine batch beside the service may get nothing in so short a time.
+		if c.Slices != 1 || c.Setting != report.HogAlone && c.Requests == 0 || c.Setting == report.HogAlone && c.Work == 0 {
+			t.Errorf("load %s, hog %q, %s: nothing was measured: %+v", c.Level, c.Hog, c.Setting, c)
+		}
+	}
+	if len(r.Cells) == 0 || len(r.Memory) == 0 || len(r.Reactions) != 2 {
+		t.Errorf("%d cells, %d of memory, %d reactions", len(r.Cells), len(r.Memory), len(r.Reactions))
+	}
+	if plot, err := os.ReadFile(out + ".svg"); err != nil || !strings.Contains(string(plot), "</svg>") {
+		t.Errorf("no plot: %v", err)
+	}
+}
+
+func TestDemand(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]demand{"30": {30, 30}, "10-60": {10, 60}, "0": {}} {
+		if got, err := parseDemand(text); err != nil || got != want || got.String() != text {
+			t.Errorf("%s is read as %v (%v), want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "-1", "60-10", "95", "x"} {
+		if got, err := parseDemand(text); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
+func TestFirstBelow(t *testing.T) {
+	t.Parallel()
+	seen := []grant{{at: 0, cpus: 2}, {at: 10, cpus: 1.8}, {at: 20, cpus: 1}, {at: 30, cpus: 0.5}}
+	for _, c := range []struct {
+		from, to int64
+		by       float64
+		want     int64
+	}{
+		{5, 40, 0.25, 20},  // 1.8 is not enough less than 2
+		{15, 40, 0.25, 20}, // from 1.8
+		{15, 40, 1, 30},
+		{15, 25, 1, 0}, // too late
+		{35, 40, 0.25, 0},
+	} {
+		if got, _ := firstBelow(seen, c.from, c.to, c.by); got != c.want {
+			t.Errorf("from %d to %d by %v: %d, want %d", c.from, c.to, c.by, got, c.want)
+		}
+	}
+}

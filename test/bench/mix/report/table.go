@@ -1,0 +1,78 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Table is the report for people: latencies in ms, shares in percent, CPU time in CPUs.
+func (r *Report) Table() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s, %d CPUs, %.0f GiB, Linux %s; requests of %s, slices of %s after %s, %d times; Sluice's config:\n%s\n",
+		r.Machine.Model, r.Machine.CPUs, float64(r.Machine.Memory)/(1<<30), r.Machine.Kernel, r.Run.Work, r.Run.Slice, r.Run.Settle, r.Run.Repeat, r.Run.Config)
+	if len(r.Cells) > 0 {
+		grid(&out, "load|hog|setting|slices|dropped|requests|lost|p50|p99|of slices|p99.9|wait p99|late p99|busy|steal|service|batch|other|of leavings", len(r.Cells), func(i int) []any {
+			c := r.Cells[i]
+			return []any{
+				c.Level, c.Hog, c.Setting, c.Slices, c.Dropped, c.Requests, c.Lost, c.P50, c.P99, c.P99s, c.P999, c.Wait99, c.Late99,
+				percent(c.Busy), percent(c.Steal), c.Service, c.Batch, c.Other, percent(c.BatchOfLeavings),
+			}
+		})
+	}
+	if len(r.Memory) > 0 {
+		grid(&out, "memory|batch holds|growths|p50|p99|p99.9|lost|waited for memory|freed p50|p99|not freed|limit met|kills|of the service", len(r.Memory), func(i int) []any {
+			m := r.Memory[i]
+			return []any{
+				m.Setting, m.Holds, m.Repetitions, m.P50, m.P99, m.P999, m.Lost, m.Reclaiming,
+				m.FreedP50, m.FreedP99, m.NotFreed, m.Failures, m.Kills, m.ServiceKills,
+			}
+		})
+	}
+	if len(r.Reactions) > 0 {
+		grid(&out, "reaction|steps|no squeeze|p50|p99|largest", len(r.Reactions), func(i int) []any {
+			n := r.Reactions[i]
+			return []any{n.Setting, n.Steps, n.Missed, n.P50, n.P99, n.Max}
+		})
+	}
+	for _, g := range r.Goals() {
+		verdict := "MISSED "
+		if g.Reached {
+			verdict = "reached"
+		}
+		fmt.Fprintf(&out, "%s  %s: %s\n", verdict, g.Of, g.Text)
+	}
+	return out.String()
+}
+
+// percent is a share of one.
+type percent float64
+
+func grid(out *strings.Builder, header string, rows int, row func(int) []any) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, strings.ReplaceAll(header, "|", "\t"))
+	for i := range rows {
+		for _, value := range row(i) {
+			fmt.Fprint(t, text(value), "\t")
+		}
+		fmt.Fprintln(t)
+	}
+	_ = t.Flush() // into memory
+	out.WriteByte('\n')
+}
+
+func text(value any) string {
+	switch v := value.(type) {
+	case time.Duration:
+		return fmt.Sprintf("%.2f", float64(v)/float64(time.Millisecond))
+	case Spread:
+		return text(v.Low) + " " + text(v.Median) + " " + text(v.High)
+	case percent:
+		return fmt.Sprintf("%.1f", 100*float64(v))
+	case float64:
+		return fmt.Sprintf("%.2f", v)
+	default:
+		return fmt.Sprint(v)
+	}
+}

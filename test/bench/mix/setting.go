@@ -1,0 +1,109 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/test/bench/mix/report"
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// setting is one way to run the node.
+type setting struct {
+	name  string
+	hog   place
+	enter func(*bed, demand) (leave func() error, err error) // nil: nothing to do
+}
+
+//go:embed sluice.yaml
+var defaultConfig string
+
+// settings are those with the names, of the comparison or of the mechanisms.
+func settings(names []string, config string) ([]setting, error) {
+	known := []setting{
+		{name: report.Alone},
+		{name: report.Again},
+		{name: report.Unmanaged, hog: beside},
+		{name: report.Kubernetes, hog: batchPods},
+		{name: report.Sluice, hog: batchPods, enter: func(b *bed, _ demand) (func() error, error) { return b.manage(config) }},
+	}
+	for _, m := range mechanisms() {
+		known = append(known, setting{name: m.name, hog: batchPods, enter: m.enter})
+	}
+	var chosen []setting
+	for _, name := range names {
+		i := slices.IndexFunc(known, func(s setting) bool { return s.name == name })
+		if i < 0 {
+			var all []string
+			for _, s := range known {
+				all = append(all, s.name)
+			}
+			return nil, fmt.Errorf("setting %q: not one of %s", name, strings.Join(all, ", "))
+		}
+		chosen = append(chosen, known[i])
+	}
+	return chosen, nil
+}
+
+// manage runs Sluice. Leaving gives back all that it changed.
+func (b *bed) manage(config string) (func() error, error) {
+	before, err := b.rt.ClassSettings()
+	if err != nil {
+		return nil, err
+	}
+	sluice, err := b.rt.StartSluice(runtime.SluiceOptions{Binary: b.binary, Config: config})
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		if err := sluice.Stop(); err != nil {
+			return err
+		}
+		if _, err := sluice.Restore(); err != nil {
+			return err
+		}
+		after, err := b.rt.ClassSettings()
+		if left := before.Differences(after); err == nil && len(left) > 0 {
+			err = fmt.Errorf("sluice left behind: %s", strings.Join(left, "; "))
+		}
+		return err
+	}, nil
+}
+
+// write is a file of a cgroup and its new text.
+type write struct {
+	of         cgroup
+	file, text string
+}
+
+// cgroup is what a write goes to.
+type cgroup interface {
+	File(name string) (string, error)
+	WriteFile(name, text string) error
+}
+
+// apply writes the files. What it returns writes the old texts back, the last first.
+func apply(writes []write) (func() error, error) {
+	var done []write
+	undo := func() error {
+		var errs []error
+		for _, w := range slices.Backward(done) {
+			errs = append(errs, w.of.WriteFile(w.file, w.text))
+		}
+		return errors.Join(errs...)
+	}
+	for _, w := range writes {
+		old, err := w.of.File(w.file)
+		if err == nil {
+			err = w.of.WriteFile(w.file, w.text)
+		}
+		if err != nil {
+			return nil, errors.Join(err, undo())
+		}
+		done = append(done, write{w.of, w.file, old})
+	}
+	return undo, nil
+}

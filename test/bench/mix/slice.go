@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	goruntime "runtime"
+	"time"
+
+	"github.com/sluice-dev/sluice/test/bench/mix/load"
+	"github.com/sluice-dev/sluice/test/probe/wire"
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// slice is one measurement: a load on the service while a hog runs.
+type slice struct {
+	phases   []load.Phase  // one after another; the first of them is not counted
+	seed     uint64        // of the arrivals
+	hog      *runtime.Pod  // nil: none
+	patience time.Duration // for answers at the end
+	keep     uint32        // KiB of memory that each request takes and holds
+}
+
+// outcome is what a slice gave.
+type outcome struct {
+	latency, late, wait []time.Duration
+	lost                int
+	usage               usage
+	stalled             float64 // share of the time that some thread of the service waited for a CPU
+}
+
+// settleTime is the first phase.
+func (s slice) settleTime() time.Duration { return s.phases[0].For }
+
+func (s slice) whole() time.Duration {
+	var sum time.Duration
+	for _, p := range s.phases {
+		sum += p.For
+	}
+	return sum
+}
+
+// measure runs a slice in the node's present setting.
+func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
+	files, err := b.counters(s.hog)
+	if err != nil {
+		return o, err
+	}
+	var first, last sample
+	due, result, err := b.send(ctx, s, func(begin int64) (err error) {
+		load.SleepUntil(begin + int64(s.settleTime()))
+		if first, err = files.read(); err != nil {
+			return err
+		}
+		load.SleepUntil(begin + int64(s.whole()))
+		last, err = files.read()
+		return err
+	})
+	if err != nil {
+		return o, err
+	}
+	o.usage = between(first, last, b.cpus)
+	o.stalled = float64(last.stalled-first.stalled) / float64(last.at-first.at)
+	o.lost = result.Lost
+	for i, at := range due {
+		if at >= s.settleTime() {
+			o.latency = append(o.latency, result.Latency[i])
+			o.late = append(o.late, result.Late[i])
+			o.wait = append(o.wait, result.Wait[i])
+		}
+	}
+	return o, nil
+}
+
+// send sends the slice's requests while its hog runs, and calls meanwhile on a
+// thread of load.First with the time that they count from.
+func (b *bed) send(ctx context.Context, s slice, meanwhile func(begin int64) error) (due []time.Duration, result *load.Result, err error) {
+	client, err := b.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if s.hog != nil {
+		if err := s.hog.Freeze(false); err != nil {
+			return nil, nil, err
+		}
+		defer func() { err = errors.Join(err, s.hog.Freeze(true)) }()
+	}
+	goruntime.GC() // there is none of its own, see main
+	due = load.Schedule(s.phases, s.seed)
+	begin := load.Now() + int64(20*time.Millisecond)
+	watched := make(chan error, 1)
+	go func() { watched <- load.First(func() error { return meanwhile(begin) }) }()
+	result, err = client.Run(load.Load{
+		Begin: begin, Due: due, Patience: s.patience,
+		Request: wire.Request{Rounds: b.rounds, Keep: s.keep},
+	})
+	return due, result, errors.Join(err, <-watched)
+}
