@@ -30,7 +30,7 @@ test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix)$$')
-	go test -run '^$$' -bench . -benchtime 1x ./test/bench >/dev/null # each benchmark still works
+	go test -run '^$$' -bench . -skip Loop -benchtime 1x ./test/bench >/dev/null # each short benchmark still works
 
 fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \
@@ -49,6 +49,7 @@ bench: ## benchmarks of all packages
 	go test -run '^$$' -bench 'Shared|Pin|Decision' -benchtime 1000x ./test/bench
 	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
 	go test -run '^$$' -bench Knobs -benchtime 4x ./test/bench
+	go test -run '^$$' -bench Loop -benchtime 1x ./test/bench
 
 bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
 	go build -trimpath -o bin/mix ./test/bench/mix
