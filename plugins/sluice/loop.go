@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/audit"
@@ -22,7 +24,14 @@ func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupf
 	c := &o.Config.Control
 	stateDir := filepath.Dir(o.Originals)
 	o.StateDir = stateDir
-	if !loops(c) {
+	o.LifelinePlan, _ = lifeline.Load(stateDir, agent.BootID(o.Host)) // what can't be read was not carried out
+	acts := o.Config.Mode == config.On && has(c, control.On)
+	if !acts {
+		if err := lifeline.Forget(stateDir); err != nil {
+			return err
+		}
+	}
+	if !has(c, control.On) && !has(c, control.Preview) {
 		return nil
 	}
 	var cgroups sampler.Cgroups
@@ -53,9 +62,8 @@ func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupf
 	trail := audit.Open(stateDir, o.Log)
 	s.running.Go(func() { trail.Run(ctx) })
 	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
-	if o.Config.Mode == config.On {
+	if acts {
 		k := newKeeper(stateDir, s.hostRoot, o.Log)
-		o.LifelinePlan, _ = lifeline.Load(stateDir, k.boot) // what can't be read was not carried out
 		s.running.Go(func() { k.run(ctx) })
 		o.Lifeline = k
 	}
@@ -79,14 +87,12 @@ func (l looking) Failures() []status.Failure {
 	return all
 }
 
-// loops reports whether any controller decides.
-func loops(c *control.Config) bool {
-	for _, mode := range []control.Mode{c.Mode, c.Pools.Mode, c.Batch.Mode, c.Burst.Mode, c.Demotion.Mode, c.Memory.Mode, c.Cache.Mode, c.Eviction.Mode, c.Interference.Mode} {
-		if mode == control.On || mode == control.Preview {
-			return true
-		}
-	}
-	return false
+// has reports whether a controller has that mode.
+func has(c *control.Config, mode control.Mode) bool {
+	return slices.ContainsFunc([]control.Mode{
+		c.Pools.Mode, c.Batch.Mode, c.Burst.Mode, c.Demotion.Mode, c.Memory.Mode, c.Cache.Mode, c.Eviction.Mode, c.Interference.Mode,
+	}, func(own control.Mode) bool { return cmp.Or(own, c.Mode) == mode }) ||
+		c.Mode == mode || slices.ContainsFunc(c.Rules, func(r control.Rule) bool { return r.Mode == mode })
 }
 
 // criEvictor stops pods through the runtime, whose socket it looks for each time: the
