@@ -39,7 +39,7 @@ fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	done
 
 e2e: build tools ## real containerd, real containers (root)
-	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 30m ./test/e2e ./test/bench/mix
+	$(GOTESTSUM) --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: two QEMU guests at once, one of systemd
 	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 60m ./test/vm

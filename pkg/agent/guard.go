@@ -155,9 +155,12 @@ func (a *Agent) safeQuotas(changes []plan.Change) []plan.Change {
 			original, kept := a.book.Kept(t.Path, plan.Quota)
 			switch {
 			case a.squeezed(t):
-				if has, ok := k.Value.(plan.CPUQuota); !ok || !below(has, least) {
-					changes = append(changes, plan.Change{Object: t.Object, Knob: plan.Quota, To: least, Why: floorWhy})
+				// Also where it has no more now: it may when the plan is carried out.
+				to := least
+				if has, ok := k.Value.(plan.CPUQuota); ok && below(has, least) && !a.bounded(t) {
+					to = has
 				}
+				changes = append(changes, plan.Change{Object: t.Object, Knob: plan.Quota, To: to, Why: floorWhy})
 			case raised[t.Path] && kept:
 				changes = append(changes, plan.Change{Object: t.Object, Knob: plan.Quota, To: original, Why: serviceWhy})
 			}
@@ -166,17 +169,21 @@ func (a *Agent) safeQuotas(changes []plan.Change) []plan.Change {
 	return changes
 }
 
-// squeezed reports whether a cgroup is one that batch work's budget bounds or, where
-// v1 lets none have more than what holds it, is below one.
+// bounded reports whether a cgroup is one that batch work's budget bounds.
+func (a *Agent) bounded(t *tuned) bool {
+	_, box := a.loop.intents.boxes[t.Path]
+	_, alone := a.loop.intents.pods[t.pod]
+	return box || alone && t.Level == plan.PodLevel
+}
+
+// squeezed reports whether a cgroup is one of these or, where v1 lets none have more
+// than what holds it, is below one.
 func (a *Agent) squeezed(t *tuned) bool {
 	l := &a.loop
-	if _, box := l.intents.boxes[t.Path]; box {
+	if a.bounded(t) {
 		return true
 	}
 	_, alone := l.intents.pods[t.pod]
-	if alone && t.Level == plan.PodLevel {
-		return true
-	}
 	if a.Node.Features.Knobs[plan.Quota].V2 || t.pod == "" {
 		return false
 	}

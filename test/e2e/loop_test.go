@@ -44,7 +44,7 @@ const batchFloor = 200
 // squeeze is a config in which the online work and batch may use six tenths of the
 // node together, so that half of one CPU of load is seen by any means.
 func squeeze(mode control.Mode, by control.Mechanism) string {
-	return fmt.Sprintf("control: {mode: %s, batch: {by: %s, thresholdPercent: 60, growPercent: 100, floorCPUs: 1}}", mode, by)
+	return fmt.Sprintf("control: {mode: %s, batch: {by: %s, thresholdPercent: 60, growPercent: 100, floorCPUs: 1, onlineWeight: 100}}", mode, by)
 }
 
 // loopSluice runs the plugin. At the end it and its lifeline are gone.

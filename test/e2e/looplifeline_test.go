@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -30,6 +32,10 @@ func testLifeline(t *testing.T, rt *runtime.Runtime) {
 	must(t, err)
 	safe := func(what string, since time.Time) {
 		t.Helper()
+		await(t, what+": the lifeline has acted", func() bool { // its word, not the floor, which the loop may have set itself
+			_, err := os.Stat(filepath.Join(s.StateDir, "lifeline-acted.json"))
+			return err == nil
+		})
 		await(t, what+": batch has its floor", func() bool { return boxed(t, batch) == batchFloor })
 		t.Logf("%s: batch had its floor after %s", what, time.Since(since).Round(100*time.Millisecond))
 		unchanged(t, what, ls, own)

@@ -30,7 +30,6 @@ func shares() []share {
 		{guest: "systemd", systemd: true, tests: []string{
 			"TestPlacement",
 			"TestSystemd",
-			"TestExclusivePools",
 			"TestSluice/restore",
 			"TestSluice/drift",
 			"TestSluice/knobs_at_the_first_instruction",
