@@ -16,7 +16,7 @@ PACKAGES := gcc libc6-dev qemu-system-x86
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
-GOTESTSUM := $(TOOLS)/gotestsum --hide-summary output
+GOTESTSUM := $(TOOLS)/gotestsum
 
 .PHONY: help build unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
 
@@ -39,10 +39,10 @@ fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	done
 
 e2e: build tools ## real containerd, real containers (root)
-	$(GOTESTSUM) --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix
+	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: two QEMU guests at once, one of systemd
-	$(GOTESTSUM) --format standard-verbose -- -count=1 -timeout 60m ./test/vm
+	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 60m ./test/vm
 
 bench: ## benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')

@@ -153,17 +153,21 @@ func (a *Agent) safeQuotas(changes []plan.Change) []plan.Change {
 				continue
 			}
 			original, kept := a.book.Kept(t.Path, plan.Quota)
+			change := plan.Change{Object: t.Object, Knob: plan.Quota, From: original}
 			switch {
-			case a.squeezed(t):
+			case a.squeezed(t) && (kept || !a.bounded(t)):
 				// Also where it has no more now: it may when the plan is carried out.
 				to := least
 				if has, ok := k.Value.(plan.CPUQuota); ok && below(has, least) && !a.bounded(t) {
 					to = has
 				}
-				changes = append(changes, plan.Change{Object: t.Object, Knob: plan.Quota, To: to, Why: floorWhy})
+				change.To, change.Why = to, floorWhy
 			case raised[t.Path] && kept:
-				changes = append(changes, plan.Change{Object: t.Object, Knob: plan.Quota, To: original, Why: serviceWhy})
+				change.To, change.Why = original, serviceWhy
+			default:
+				continue
 			}
+			changes = append(changes, change)
 		}
 	}
 	return changes

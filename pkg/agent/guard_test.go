@@ -270,3 +270,18 @@ func (h *loopNode) inPanic(ticks int) {
 		h.t.Errorf("nobody told of the panic")
 	}
 }
+
+// TestLifelineAfterGivingBack: a plan from before batch work ended gives its box no quota
+// that nobody would take back.
+func TestLifelineAfterGivingBack(t *testing.T) {
+	onBothLoops(t, knobSetup{config: byQuota}, func(_ *testing.T, h *loopNode) {
+		h.run(batch("crunch/c"))
+		h.steps(2 * time.Second)
+		h.end("crunch/c")
+		h.restart(byQuota)
+		h.expectQuota("/kubepods/besteffort", -1)
+		h.sleep(5 * time.Second)
+		h.life.act(h)
+		h.expectQuota("/kubepods/besteffort", -1)
+	})
+}

@@ -70,6 +70,22 @@ func TestBurstOfTheLoop(t *testing.T) {
 	})
 }
 
+// TestBurstOfAPod: where a container's static burst has the pod's quota end before its
+// own, it is throttled all the same.
+func TestBurstOfAPod(t *testing.T) {
+	onBothLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
+		h.run(bursting("web/c", 1000), service("other/c", 1000))
+		for _, id := range []string{"web", "other"} {
+			h.throttled[podTarget+h.podOfName(id+"/c").UID] = true
+		}
+		h.steps(4 * time.Second)
+		if got := h.quotaOf("/kubepods/pod-web/c"); got < 1.4 {
+			t.Errorf("the container has %v CPUs", got)
+		}
+		h.expectQuota("/kubepods/pod-other/c", 1)
+	})
+}
+
 // TestResizeToWhatTheLoopWrote: the kubelet's new quota is the loop's by chance.
 func TestResizeToWhatTheLoopWrote(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(_ *testing.T, h *loopNode) {

@@ -184,6 +184,8 @@ func (a *Agent) see(s *observe.Snapshot) {
 		c := &s.Containers[i]
 		if at, ok := a.loop.index[c.ID]; ok {
 			v.Containers[at].Container = *c
+		} else if uid, ok := strings.CutPrefix(c.ID, podTarget); ok {
+			a.seePod(uid, &c.CPU)
 		} else if strings.HasPrefix(c.ID, boxTarget) && slices.Contains(a.loop.boxes, c.ID[len(boxTarget):]) {
 			boxes++
 			v.BatchUse.Add(&c.CPU)
@@ -218,6 +220,26 @@ func (a *Agent) see(s *observe.Snapshot) {
 // boxTarget begins the id under which a cgroup that holds batch pods alone is looked at:
 // one look for all of them.
 const boxTarget = "box:"
+
+// podTarget begins the id under which a pod's cgroup is looked at. Pods come after
+// containers in the list of targets.
+const podTarget = "pod:"
+
+// seePod enters what a pod's quota did for those of its containers whose own did less:
+// where burst lets a container use more than its quota, it is the pod's that ends.
+func (a *Agent) seePod(uid string, pod *observe.ContainerCPU) {
+	v := &a.loop.view
+	at, ok := a.loop.pods[uid]
+	if !ok || pod.StatAt.IsZero() {
+		return
+	}
+	p := &v.Pods[at]
+	for i := p.First; i < p.First+p.Count; i++ {
+		if c := &v.Containers[i].CPU; pod.Throttled > c.Throttled {
+			c.StatAt, c.Periods, c.Throttled, c.ThrottledTime = pod.StatAt, pod.Periods, pod.Throttled, pod.ThrottledTime
+		}
+	}
+}
 
 // seeBatch adds up what batch work uses: its boxes, and what of it is outside. Not
 // known where one of these isn't.
@@ -255,7 +277,7 @@ func (a *Agent) toObserve() []observe.Target {
 	if a.Config.Pools.Mode == config.Exclusive {
 		boxes = nil
 	}
-	targets := make([]observe.Target, 0, len(a.order)+len(boxes))
+	targets, pods := make([]observe.Target, 0, len(a.order)+len(boxes)), []observe.Target(nil)
 	for _, box := range boxes {
 		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: true})
 	}
@@ -267,6 +289,9 @@ func (a *Agent) toObserve() []observe.Target {
 		batch := h.Request.Class == workload.BE
 		fast := batch && a.Config.Pools.Mode != config.Exclusive && !slices.Contains(boxes, c.box)
 		targets = append(targets, observe.Target{ID: c.ID, Path: c.path, Fast: fast, LS: !batch})
+		if c.podPath != "" && (h.Request.Burst.Auto || a.Config.Control.Burst.All) {
+			pods = append(pods, observe.Target{ID: podTarget + c.pod.UID, Path: c.podPath, CPUOnly: true})
+		}
 	}
-	return targets
+	return append(targets, pods...) // the sampler reads one that is there twice once
 }

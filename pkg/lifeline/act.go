@@ -14,7 +14,8 @@ type Kernel interface {
 }
 
 // Carry carries a plan out. What the kernel has now decides on the order in which each
-// change is safe; cgroups that are gone need nothing, and one refusal stops no other.
+// change is safe; cgroups that are gone need nothing, nor do those that have what the
+// change is from: the loop has given them back. One refusal stops no other.
 func Carry(kernel Kernel, changes []plan.Change) error {
 	due := make([]plan.Change, 0, len(changes))
 	for _, c := range changes {
@@ -22,9 +23,12 @@ func Carry(kernel Kernel, changes []plan.Change) error {
 		if errors.Is(err, cgroupfs.ErrGone) {
 			continue
 		}
-		if c.From = nil; err == nil {
-			c.From = have
+		if err != nil {
+			have = nil
+		} else if have == c.From {
+			continue
 		}
+		c.From = have
 		due = append(due, c)
 	}
 	var failed []error

@@ -21,7 +21,7 @@ func TestPlan(t *testing.T) {
 	}
 	want := []plan.Change{
 		{Object: plan.Object{Path: "/kubepods/pod1/a", Name: "x/pod1/a", Level: plan.ContainerLevel}, Knob: plan.CPUs, To: plan.CPUSet(cpuset.Range(0, 7)), Why: "LS"},
-		{Object: plan.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: plan.ClassLevel}, Knob: plan.Quota, To: plan.CPUQuota{Quota: 20 * time.Millisecond, Period: 100 * time.Millisecond}, Why: "BE"},
+		{Object: plan.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: plan.ClassLevel}, Knob: plan.Quota, From: plan.CPUQuota{Quota: -1}, To: plan.CPUQuota{Quota: 20 * time.Millisecond, Period: 100 * time.Millisecond}, Why: "BE"},
 	}
 	if err := Save(dir, "boot", want); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type entry struct {
 	Name  string     `json:"name"`
 	Level plan.Level `json:"level"`
 	Knob  plan.Knob  `json:"knob"`
+	From  string     `json:"from,omitempty"`
 	To    string     `json:"to"`
 	Why   string     `json:"why"`
 }
@@ -37,13 +38,17 @@ type file struct {
 	Changes []entry `json:"changes"`
 }
 
-// Save replaces the plan in a folder. It is not synced: it need only outlive the
+// Save replaces the plan in a folder. Each change is from what the file had before the
+// loop, nil where that isn't known. It is not synced: it need only outlive the
 // process.
 func Save(dir, boot string, changes []plan.Change) error {
 	f := file{Boot: boot, Changes: make([]entry, len(changes))}
 	for i := range changes {
 		c := &changes[i]
-		f.Changes[i] = entry{c.Object.Path, c.Object.Name, c.Object.Level, c.Knob, plan.FormatValue(c.To), c.Why}
+		f.Changes[i] = entry{Path: c.Object.Path, Name: c.Object.Name, Level: c.Object.Level, Knob: c.Knob, To: plan.FormatValue(c.To), Why: c.Why}
+		if c.From != nil {
+			f.Changes[i].From = plan.FormatValue(c.From)
+		}
 	}
 	return write(dir, planFile, f)
 }
@@ -91,11 +96,15 @@ func parse(data []byte, boot string) (changes []plan.Change, err error) {
 	}
 	for _, e := range f.Changes {
 		to, bad := plan.ParseValue(e.Knob, e.To)
+		var from plan.Value
+		if e.From != "" && bad == nil {
+			from, bad = plan.ParseValue(e.Knob, e.From)
+		}
 		if bad != nil {
 			err = errors.Join(err, fmt.Errorf("the lifeline's plan for %s: %w", e.Name, bad))
 			continue
 		}
-		changes = append(changes, plan.Change{Object: plan.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, To: to, Why: e.Why})
+		changes = append(changes, plan.Change{Object: plan.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why})
 	}
 	return changes, err
 }

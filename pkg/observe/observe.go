@@ -146,7 +146,7 @@ type Cache struct {
 	Bandwidth float64   `json:"bps,omitempty"` // memory bytes per second; 0 at the first look
 }
 
-// Target is a container to look at.
+// Target is a container to look at, or another cgroup.
 type Target struct {
 	ID   string
 	Path string // of its cgroup, below each hierarchy's root
@@ -154,4 +154,6 @@ type Target struct {
 	LS   bool   // its run delay is of interest
 	// Memory: its memory is read as often as the node's, not only now and then.
 	Memory bool
+	// CPUOnly: nothing is read but its CPU time and what its quota did.
+	CPUOnly bool
 }

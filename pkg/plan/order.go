@@ -23,7 +23,8 @@ import (
 //     off while the weight changes (EINVAL).
 //
 // A change whose From is unknown is taken to give up all that it doesn't keep
-// and to gain all that it names; an unknown quota follows its parents'. Changes
+// and to gain all that it names; an unknown quota follows its parents'. A limit is
+// lifted before quotas shrink, and set where there was none after they grow. Changes
 // that trade CPUs in a circle have no such order; the first of them goes first.
 // Otherwise the order is stable.
 //
@@ -94,8 +95,8 @@ func (p *phases) add(c Change) {
 		return
 	}
 	gives, takes := c.gives(), c.takes()
-	if gives && takes && c.Knob == Quota {
-		gives, takes = p.asParents(c.Object.Path)
+	if c.Knob == Quota {
+		gives, takes = p.byLimits(c)
 	}
 	switch {
 	case !takes:
@@ -145,6 +146,21 @@ func (c Change) via(between Value, why string) Change {
 	c.To = between
 	c.Why = why + ": " + c.Why
 	return c
+}
+
+// byLimits tells the direction of a quota by what v1 demands: an unlimited one is as
+// much as its parent has, so that it fits below any, and a limit fits where its parents
+// have grown and its children have shrunk or lost theirs.
+func (p *phases) byLimits(c Change) (gives, takes bool) {
+	from, known := c.From.(CPUQuota)
+	to, _ := c.To.(CPUQuota)
+	switch {
+	case known && from.Unlimited() != to.Unlimited():
+		return to.Unlimited(), from.Unlimited()
+	case !known:
+		return p.asParents(c.Object.Path)
+	}
+	return c.gives(), c.takes()
 }
 
 // asParents tells the direction of an unknown quota by the nearest parent whose

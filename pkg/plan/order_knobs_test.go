@@ -57,6 +57,16 @@ func TestOrderOfKnobs(t *testing.T) {
 			/k/pod cpu.burst 0 -> 50000`, `
 			/k/pod cpu.burst 0 -> 50000
 			/k/pod/a cpu.burst 0 -> 50000`},
+		"a first limit waits for its parent to be opened": {`
+			/k/pod cpu.quota max -> 300000 100000
+			/k cpu.quota 220000 100000 -> max`, `
+			/k cpu.quota 220000 100000 -> max
+			/k/pod cpu.quota max -> 300000 100000`},
+		"a limit is lifted before its parent shrinks": {`
+			/k cpu.quota 400000 100000 -> 100000 100000
+			/k/pod cpu.quota 300000 100000 -> max`, `
+			/k/pod cpu.quota 300000 100000 -> max
+			/k cpu.quota 400000 100000 -> 100000 100000`},
 		"a burst grows after its quota": {`
 			/k/pod/a cpu.burst 50000 -> 100000
 			/k/pod/a cpu.quota 50000 100000 -> 100000 100000`, `
@@ -291,7 +301,7 @@ func drawTree(t *rapid.T, label string) tree {
 			has[Quota] = CPUQuota{Quota: time.Duration(1+amount(9, p+" quota")) * period, Period: period}
 		}
 		for above := path.Dir(p); drawn[above] != nil; above = path.Dir(above) {
-			if q := drawn[above][Quota].(CPUQuota); !q.Unlimited() && q.less(has[Quota].(CPUQuota)) {
+			if q, own := drawn[above][Quota].(CPUQuota), has[Quota].(CPUQuota); !q.Unlimited() && !own.Unlimited() && q.less(own) {
 				has[Quota] = q
 			}
 		}

@@ -141,6 +141,9 @@ func (s *Sampler) tight() bool {
 
 // container reads all of a container but its CPU time.
 func (s *Sampler) container(t *target, r *observe.ContainerReading) {
+	if t.CPUOnly {
+		return
+	}
 	for p := containerPressure; p < parts; p++ {
 		s.part(t, r, p)
 	}

@@ -6,6 +6,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,13 +39,24 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("containerd's log:\n%s", rt.Log())
+			t.Logf("containerd complains:\n%s", complaints(rt.Log()))
 		}
 		if err := rt.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return rt
+}
+
+// complaints are the lines of a log that are more than information.
+func complaints(log string) string {
+	var found strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, "level=info") {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
 }
 
 // startSluice runs the plugin and shows its log if the test fails.
