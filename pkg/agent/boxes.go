@@ -38,9 +38,14 @@ func (a *Agent) findBoxes() {
 }
 
 // besteffort reports whether a cgroup is the kubelet's for BestEffort pods.
-func besteffort(cgroup string) bool {
-	name := strings.TrimSuffix(path.Base(cgroup), ".slice")
-	return name == "besteffort" || strings.HasSuffix(name, "-besteffort")
+func besteffort(cgroup string) bool { return isClass(cgroup, "besteffort") }
+
+// burstable reports whether it is that of Burstable pods.
+func burstable(cgroup string) bool { return isClass(cgroup, "burstable") }
+
+func isClass(cgroup, class string) bool {
+	name, ok := strings.CutSuffix(strings.TrimSuffix(path.Base(cgroup), ".slice"), class)
+	return ok && (name == "" || strings.HasSuffix(name, "-"))
 }
 
 // bound gives batch work its budget, by CPU set, quota or both.

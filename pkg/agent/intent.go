@@ -2,9 +2,7 @@ package agent
 
 import (
 	"maps"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
@@ -210,8 +208,7 @@ func (a *Agent) onlineClasses() []string {
 	var classes []string
 	for _, c := range a.order {
 		class := c.box
-		name := strings.TrimSuffix(path.Base(class), ".slice")
-		if (name == "burstable" || strings.HasSuffix(name, "-burstable")) && !slices.Contains(classes, class) && c.started && a.isOnline([]*container{c}) {
+		if burstable(class) && !slices.Contains(classes, class) && c.started && a.isOnline([]*container{c}) {
 			classes = append(classes, class)
 		}
 	}

@@ -66,6 +66,9 @@ type loop struct {
 	unsafe    bool // the lifeline's plan may be old
 	safe      safety
 
+	inPool       []int      // containers, by pool
+	allPodsLimit plan.Bytes // of memory; 0 none
+
 	boxes   []string // cgroups that hold batch pods alone
 	mixed   []string // and others that could
 	shares  []control.Share
@@ -214,6 +217,9 @@ func (a *Agent) tick(s *observe.Snapshot) {
 	}
 	if l.stale || l.looked != a.ledger.Version() {
 		a.look()
+	}
+	if all {
+		l.allPodsLimit = a.limitOfAllPods()
 	}
 	a.see(s)
 	if all {

@@ -198,17 +198,17 @@ func (h *loopNode) snapshot() *observe.Snapshot {
 	}
 	for _, target := range h.agent.Targets() {
 		c := observe.Container{ID: target.ID, CPU: observe.ContainerCPU{At: now, Interval: 100 * time.Millisecond, StatAt: now, Periods: 10}}
-		used := 0.0
+		used, held := 0.0, int64(0)
 		for name, spec := range h.specs {
-			if name == target.ID || strings.HasPrefix(target.ID, boxTarget) && strings.HasPrefix(spec.CgroupsPath, target.Path+"/") {
+			if name == target.ID || strings.HasPrefix(spec.CgroupsPath, target.Path+"/") {
 				used += h.uses[name]
+				held += h.holds[name]
 			}
 		}
 		c.CPU.Usage = workload.MilliCPU(used * 1000)
 		if h.throttled[target.ID] {
 			c.CPU.Throttled = 5
 		}
-		held := h.holds[target.ID]
 		c.Memory = observe.ContainerMemory{At: now, Current: held, WorkingSet: held, Anon: held / 2, Cache: held / 2}
 		s.Containers = append(s.Containers, c)
 	}

@@ -37,6 +37,29 @@ func (h *loopNode) limit() plan.Bytes {
 	return v.(plan.Bytes)
 }
 
+// TestMemoryOfAllPods: a limit of all pods that is nearer than the machine's memory is
+// what batch work and the others share.
+func TestMemoryOfAllPods(t *testing.T) {
+	onBothLoops(t, knobSetup{config: memoryOn}, func(t *testing.T, h *loopNode) {
+		h.run(service("web/c", 2000), batch("job/c"))
+		if err := h.spy.Apply([]plan.Change{{Object: plan.Object{Path: "/kubepods"}, Knob: plan.MemoryMax, To: plan.Bytes(2 << 30)}}); err != nil {
+			t.Fatal(err)
+		}
+		h.hold("job/c", 512<<20)
+		h.holds["web/c"] = 256 << 20
+		h.steps(3 * time.Second)
+		high := h.limit()
+		if high < 512<<20 || high >= 2<<30*65/100 {
+			t.Errorf("limit %s", high)
+		}
+		h.holds["web/c"] = 1 << 30
+		h.steps(10 * time.Second)
+		if low := h.limit(); low >= high-128<<20 {
+			t.Errorf("the service holds more: limit %s, before %s", low, high)
+		}
+	})
+}
+
 // TestMemoryPress: the box's limit follows what online leaves, is kept over a restart,
 // opens for a box that is none any more, and is given back.
 func TestMemoryPress(t *testing.T) {

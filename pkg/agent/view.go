@@ -81,9 +81,10 @@ func yields(k *knob, idleDoes bool) bool {
 // lookAtPools enters the pools' CPUs.
 func (a *Agent) lookAtPools() {
 	l := &a.loop
-	l.view.Pools = l.view.Pools[:0]
+	l.view.Pools, l.inPool = l.view.Pools[:0], l.inPool[:0]
 	for _, p := range a.ledger.Pools() {
 		l.view.Pools = append(l.view.Pools, control.Pool{Name: p.Name})
+		l.inPool = append(l.inPool, 0)
 	}
 	a.measurePools()
 }
@@ -128,6 +129,7 @@ func (a *Agent) lookAtContainer(c *container) {
 	}
 	v.Containers = append(v.Containers, entry)
 	if entry.Pool >= 0 {
+		a.loop.inPool[entry.Pool]++
 		pool := &v.Pools[entry.Pool]
 		pool.Request += entry.Request
 		pool.Quota = max(pool.Quota, entry.Limit)
@@ -179,7 +181,7 @@ func (a *Agent) see(s *observe.Snapshot) {
 		v.MemoryTotal = total
 	}
 	boxes := 0
-	v.BatchUse = control.Use{At: s.Now}
+	v.BatchUse, v.BatchMemory = control.Use{At: s.Now}, control.Held{At: s.Now}
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		if at, ok := a.loop.index[c.ID]; ok {
@@ -189,6 +191,9 @@ func (a *Agent) see(s *observe.Snapshot) {
 		} else if strings.HasPrefix(c.ID, boxTarget) && slices.Contains(a.loop.boxes, c.ID[len(boxTarget):]) {
 			boxes++
 			v.BatchUse.Add(&c.CPU)
+			v.BatchMemory.Add(&c.Memory)
+		} else if c.ID == allPodsTarget {
+			a.seeAllPods(&c.Memory)
 		}
 	}
 	a.seeBatch(boxes)
@@ -197,7 +202,11 @@ func (a *Agent) see(s *observe.Snapshot) {
 		p := &v.Pools[i]
 		p.At, p.Usage, p.Pressure = time.Time{}, 0, v.Node.Pressure.CPU
 		if apart {
-			p.At, p.Usage, p.Pressure = v.Node.CPU.At, busy(v.CPUs, a.loop.sets[i]), 0
+			p.At, p.Usage, p.Pressure = v.Node.CPU.At, 0, 0
+			// What the system runs on an empty pool's CPUs is no load of the pool's.
+			if a.loop.inPool[i] > 0 {
+				p.Usage = busy(v.CPUs, a.loop.sets[i])
+			}
 		}
 	}
 	for i := range v.Containers {
@@ -241,18 +250,66 @@ func (a *Agent) seePod(uid string, pod *observe.ContainerCPU) {
 	}
 }
 
-// seeBatch adds up what batch work uses: its boxes, and what of it is outside. Not
+// allPodsTarget is the id under which the cgroup of all pods is looked at.
+const allPodsTarget = "pods"
+
+// allPods is the cgroup that holds all pods and the kubelet's of their classes, "" where
+// there is none.
+func (a *Agent) allPods() string {
+	for _, c := range a.order {
+		dir := c.box
+		if besteffort(dir) || burstable(dir) {
+			dir = parentOf(dir)
+		}
+		if dir != "" && dir != "/" {
+			return dir
+		}
+	}
+	return ""
+}
+
+// limitOfAllPods is what all pods together may hold, 0 where there is no limit.
+func (a *Agent) limitOfAllPods() plan.Bytes {
+	dir := a.allPods()
+	if dir == "" || a.Kernel == nil {
+		return 0
+	}
+	limit, err := a.Kernel.Read(dir, plan.MemoryMax)
+	if err != nil {
+		return 0
+	}
+	return max(0, limit.(plan.Bytes))
+}
+
+// seeAllPods has the node's memory be what all pods together may have, where they run
+// into that (the kubelet's enforced allocatable) before the machine runs short.
+func (a *Agent) seeAllPods(pods *observe.ContainerMemory) {
+	v := &a.loop.view
+	m, most := &v.Node.Memory, int64(a.loop.allPodsLimit)
+	available := most - (pods.Current - pods.Cache)
+	if most <= 0 || pods.At.IsZero() || available >= m.Available {
+		return
+	}
+	v.MemoryTotal = most
+	m.Total, m.Available, m.Free = most, max(0, available), max(0, min(m.Free, most-pods.Current))
+	if pods.At.Before(m.At) {
+		m.At = pods.At
+	}
+}
+
+// seeBatch adds up what batch work uses and holds: its boxes, and what of it is outside. Not
 // known where one of these isn't.
 func (a *Agent) seeBatch(boxes int) {
 	l := &a.loop
 	v := &l.view
 	if len(l.boxes) == 0 || boxes != len(l.boxes) {
-		v.BatchUse = control.Use{}
+		v.BatchUse, v.BatchMemory = control.Use{}, control.Held{}
 		return
 	}
 	for i := range v.Containers {
 		if c := &v.Containers[i]; c.Class == workload.BE && !slices.Contains(l.boxes, l.order[i].box) {
 			v.BatchUse.Add(&c.CPU)
+			v.BatchMemory.Add(&c.Container.Memory)
 		}
 	}
 }
@@ -279,7 +336,10 @@ func (a *Agent) toObserve() []observe.Target {
 	}
 	targets, pods := make([]observe.Target, 0, len(a.order)+len(boxes)), []observe.Target(nil)
 	for _, box := range boxes {
-		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: true})
+		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: true, Memory: true})
+	}
+	if all := a.allPods(); all != "" {
+		targets = append(targets, observe.Target{ID: allPodsTarget, Path: all, Memory: true})
 	}
 	for _, c := range a.order {
 		h, placed := a.ledger.Holder(c.ID)

@@ -28,7 +28,7 @@ type View struct {
 	Capacity       workload.MilliCPU // all CPUs that are online
 	ThreadsPerCore int
 	Isolated       bool  // batch work yields at once to the others on its CPUs: idle class, group identity
-	MemoryTotal    int64 // bytes
+	MemoryTotal    int64 // bytes: the machine's, or what all pods together may have
 
 	Pools      []Pool      // the highest priority first; the last is the batch pool
 	Pods       []Pod       // in the order of their containers
@@ -39,6 +39,8 @@ type View struct {
 	// BatchUse is the CPU that all batch work uses together, where cgroups that hold
 	// nothing else tell it: newer than the sum of its containers. At zero: not known.
 	BatchUse Use
+	// BatchMemory is what batch work holds, as far as the same cgroups tell it.
+	BatchMemory Held
 }
 
 // Use is an amount of CPU with the time of its measurement.
@@ -53,6 +55,20 @@ func (u *Use) Add(c *observe.ContainerCPU) {
 	if c.At.Before(u.At) {
 		u.At = c.At
 	}
+}
+
+// Held is an amount of memory in bytes, with the time of its measurement.
+type Held struct {
+	At                   time.Time
+	Current, Cache, Anon int64 // Cache is page cache that can be dropped
+}
+
+// Add adds what a cgroup holds; the older time counts, none where it isn't known.
+func (h *Held) Add(c *observe.ContainerMemory) {
+	h.Current += c.Current
+	h.Cache += min(c.Cache, c.Current)
+	h.Anon += c.Anon
+	h.At = older(h.At, c.At)
 }
 
 // Pool is one pool of CPUs.

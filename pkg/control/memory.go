@@ -92,9 +92,8 @@ type Reclaim struct {
 // memorySum is what one look shows.
 type memorySum struct {
 	total, available, free, low int64
-	held, cache, anon           int64     // of BE
-	known                       bool      // of each BE container
-	oldest                      time.Time // of their figures
+	batch                       Held // BE's, of the oldest figures
+	known                       bool // of each BE container
 	direct                      float64
 }
 
@@ -177,17 +176,15 @@ func (m *Memory) tellBlind() {
 // leaving them out would take its memory for online's.
 func (m *Memory) look(v *View) {
 	n := &v.Node.Memory
-	s := memorySum{total: v.MemoryTotal, available: n.Available, free: n.Free, low: n.Low, direct: n.Direct, known: true, oldest: v.Now}
-	for i := range v.Containers {
-		c := &v.Containers[i]
-		if c.Class != workload.BE {
-			continue
+	s := memorySum{total: v.MemoryTotal, available: n.Available, free: n.Free, low: n.Low, direct: n.Direct, known: true, batch: v.BatchMemory}
+	if !fresh(s.batch.At, v.Now, m.pace.interval) {
+		s.batch = Held{At: v.Now}
+		for i := range v.Containers {
+			if c := &v.Containers[i]; c.Class == workload.BE {
+				s.batch.Add(&c.Container.Memory)
+				s.known = s.known && fresh(c.Container.Memory.At, v.Now, containerMemoryPace*m.pace.interval)
+			}
 		}
-		s.held += c.Container.Memory.Current
-		s.cache += min(c.Container.Memory.Cache, c.Container.Memory.Current)
-		s.anon += c.Container.Memory.Anon
-		s.oldest = older(s.oldest, c.Container.Memory.At)
-		s.known = s.known && fresh(c.Container.Memory.At, v.Now, containerMemoryPace*m.pace.interval)
 	}
 	m.sum = s
 }
@@ -195,7 +192,7 @@ func (m *Memory) look(v *View) {
 // learn follows how fast online grows.
 func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	at := v.Node.Memory.At
-	online := max(0, m.sum.total-m.sum.available-(m.sum.held-m.sum.cache))
+	online := max(0, m.sum.total-m.sum.available-(m.sum.batch.Current-m.sum.batch.Cache))
 	took := at.Sub(m.seen)
 	switch {
 	case m.seen.IsZero() || !steady || took < 0:
@@ -227,7 +224,7 @@ func (m *Memory) aim(v *View) {
 		}
 	}
 	m.calm = max(calm, leastBatch)
-	m.desired.Online, m.desired.Held, m.desired.Headroom = m.online, s.held, headroom
+	m.desired.Online, m.desired.Held, m.desired.Headroom = m.online, s.batch.Current, headroom
 	m.desired.Goal = max(goal, leastBatch)
 }
 
@@ -237,7 +234,7 @@ func (m *Memory) limit(steady bool) {
 	s, d := &m.sum, &m.desired
 	before, goal := d.BatchLimit, d.Goal
 	low := max(goal-bytesPart(s.total, limitDead), leastBatch)
-	reachable := max(low, s.held+slack)
+	reachable := max(low, s.batch.Current+slack)
 	for _, r := range d.Reclaim {
 		if m.pressing.why == overGoal {
 			reachable = max(low, reachable-r.Bytes)
@@ -268,7 +265,7 @@ func (m *Memory) limit(steady bool) {
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: action,
 		From: from, To: memoryText(d.BatchLimit),
 		Why: fmt.Sprintf("online uses %s of %s; %d%% may be used, %s are kept free before its growth of %s a second and %s in reserve, so that batch may hold %s; it holds %s",
-			memoryText(d.Online), memoryText(s.total), m.cfg.SafePercent, memoryText(d.Headroom), memoryText(int64(m.growth)), memoryText(int64(m.cfg.Reserve)), memoryText(goal), memoryText(s.held)),
+			memoryText(d.Online), memoryText(s.total), m.cfg.SafePercent, memoryText(d.Headroom), memoryText(int64(m.growth)), memoryText(int64(m.cfg.Reserve)), memoryText(goal), memoryText(s.batch.Current)),
 		Facts: m.facts()})
 }
 
@@ -276,7 +273,7 @@ func (m *Memory) facts() []Fact {
 	return []Fact{
 		{"total_bytes", float64(m.sum.total)}, {"available_bytes", float64(m.sum.available)}, {"free_bytes", float64(m.sum.free)},
 		{"online_bytes", float64(m.online)}, {"growth_bytes_per_second", m.growth}, {"headroom_bytes", float64(m.desired.Headroom)},
-		{"batch_bytes", float64(m.sum.held)}, {"batch_cache_bytes", float64(m.sum.cache)}, {"goal_bytes", float64(m.desired.Goal)},
+		{"batch_bytes", float64(m.sum.batch.Current)}, {"batch_cache_bytes", float64(m.sum.batch.Cache)}, {"goal_bytes", float64(m.desired.Goal)},
 	}
 }
 

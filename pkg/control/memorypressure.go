@@ -184,8 +184,8 @@ func poolMemory(v *View, pool int) int64 {
 func (m *Memory) want(v *View) wanted {
 	p, s, n := &m.pressing, &m.sum, &v.Node.Memory
 	switch mark := m.mark(v); {
-	case s.held > m.desired.Goal && s.known:
-		return wanted{why: overGoal, bytes: s.held - max(m.desired.Goal-bytesPart(s.total, limitDead), leastBatch), pool: -1, pressing: m.rose}
+	case s.batch.Current > m.desired.Goal && s.known:
+		return wanted{why: overGoal, bytes: s.batch.Current - max(m.desired.Goal-bytesPart(s.total, limitDead), leastBatch), pool: -1, pressing: m.rose}
 	case p.critical > 0:
 		return wanted{why: belowCritical, bytes: mark - s.free, pool: -1, cacheOnly: true, resting: s.direct == 0 && s.available > 2*mark}
 	case m.growing() && s.free < s.low+m.desired.Headroom:
@@ -208,7 +208,7 @@ func (m *Memory) say(v *View, why memoryCause) string {
 	s := &m.sum
 	switch why {
 	case overGoal:
-		return fmt.Sprintf("batch holds %s and may hold %s beside online's %s", memoryText(s.held), memoryText(m.desired.Goal), memoryText(m.online))
+		return fmt.Sprintf("batch holds %s and may hold %s beside online's %s", memoryText(s.batch.Current), memoryText(m.desired.Goal), memoryText(m.online))
 	case belowCritical:
 		return fmt.Sprintf("%s are free, below the critical mark of %s", memoryText(s.free), memoryText(m.mark(v)))
 	case belowHeadroom:
@@ -250,7 +250,7 @@ func (m *Memory) mustEvict(v *View) (evictCause, EvictRequest) {
 	case p.node:
 		return evictNode, EvictRequest{Need: s.total - s.available - bytesPart(s.total, m.cfg.EvictPercent-m.cfg.EvictMarginPercent)}
 	case m.outrun(mark):
-		return evictOutrun, EvictRequest{Need: s.held - m.desired.Goal, Pause: urgent}
+		return evictOutrun, EvictRequest{Need: s.batch.Current - m.desired.Goal, Pause: urgent}
 	case len(p.numa) > 0 && p.numa[p.worst] >= numaEvict && p.worst < len(n.Nodes) && n.Nodes[p.worst].Direct > 0:
 		return evictNUMA, EvictRequest{Need: criticalMark(1, n.Nodes[p.worst].Total, 0) - n.Nodes[p.worst].Free}
 	case p.pool >= 0 && p.evict:
@@ -281,7 +281,7 @@ func (m *Memory) sayEvict(v *View, why evictCause) string {
 // is taken for a full step an interval until it has given less.
 func (m *Memory) outrun(mark int64) bool {
 	s := &m.sum
-	kept := s.held - s.cache
+	kept := s.batch.Current - s.batch.Cache
 	if !s.known || m.rising < float64(mib) || kept <= m.desired.Goal {
 		return false
 	}
@@ -290,6 +290,6 @@ func (m *Memory) outrun(mark int64) bool {
 		giving = max(giving, float64(max(leastRelease, bytesPart(s.total, releasePercent)))/m.pace.interval.Seconds())
 	}
 	left := float64(max(s.available-mark, 0)) / m.rising
-	need := float64(s.held-m.desired.Goal) / max(giving, float64(mib))
+	need := float64(s.batch.Current-m.desired.Goal) / max(giving, float64(mib))
 	return left < need
 }

@@ -51,10 +51,10 @@ type wanted struct {
 // settle sees what the last step gave, once all figures are newer.
 func (m *Memory) settle(now time.Time) {
 	r := &m.release
-	if r.asked == 0 || !m.sum.oldest.After(r.at) {
+	if r.asked == 0 || !m.sum.batch.At.After(r.at) {
 		return
 	}
-	gave := max(r.held-m.sum.held, 0)
+	gave := max(r.held-m.sum.batch.Current, 0)
 	m.giving = (m.giving + float64(gave)/max(now.Sub(r.at), m.pace.interval).Seconds()) / 2
 	if gave >= r.asked/4 {
 		r.misses = 0
@@ -94,7 +94,7 @@ func (m *Memory) take(v *View, w wanted) {
 	if !m.asked {
 		return
 	}
-	r.asked, r.held, r.at = step-left, m.sum.held, v.Now
+	r.asked, r.held, r.at = step-left, m.sum.batch.Current, v.Now
 	if r.told {
 		return
 	}

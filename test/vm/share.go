@@ -30,6 +30,7 @@ func shares() []share {
 		{guest: "systemd", systemd: true, tests: []string{
 			"TestPlacement",
 			"TestSystemd",
+			"TestExclusivePools",
 			"TestSluice/restore",
 			"TestSluice/drift",
 			"TestSluice/knobs_at_the_first_instruction",
