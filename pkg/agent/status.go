@@ -25,6 +25,7 @@ func (a *Agent) snapshot() *status.Status {
 		reason = "cpusets are the kubelet's: its static CPU manager is on"
 	}
 	s := &status.Status{
+		Schema:     status.Schema,
 		Version:    a.Version,
 		Time:       a.now(),
 		Mode:       string(mode),

@@ -37,14 +37,20 @@ type PlanRequest struct {
 // maxPlan bounds a plan request: a pod object in etcd is at most 1.5 MiB.
 const maxPlan = 2 << 20
 
+// Route is something else that the socket serves.
+type Route struct {
+	Pattern string // of http.ServeMux: "GET /metrics"
+	Handler http.Handler
+}
+
 // Serve answers on a unix socket, open to its owner alone, until the context
 // ends. A socket left over from an earlier run is replaced.
-func Serve(ctx context.Context, socket string, source Source) error {
+func Serve(ctx context.Context, socket string, source Source, more ...Route) error {
 	listener, err := listen(socket)
 	if err != nil {
 		return fmt.Errorf("status socket: %w", err)
 	}
-	server := &http.Server{Handler: handler(source), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	server := &http.Server{Handler: handler(source, more...), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() {
 		server.Close() //nolint:errcheck // the process ends
 	})()
@@ -77,8 +83,11 @@ func listen(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-func handler(source Source) http.Handler {
+func handler(source Source, more ...Route) http.Handler {
 	mux := http.NewServeMux()
+	for _, r := range more {
+		mux.Handle(r.Pattern, r.Handler)
+	}
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		s, err := source.Status()
 		answer(w, s, err)

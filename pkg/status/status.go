@@ -14,7 +14,11 @@ import (
 
 // Status is one moment of the plugin.
 type Status struct {
+	Schema     int                   `json:"schema"`
 	Version    string                `json:"version"`
+	Build      Build                 `json:"build"`
+	Started    time.Time             `json:"started"`
+	Config     Config                `json:"config"`
 	Time       time.Time             `json:"time"`
 	Mode       string                `json:"mode"`             // "on" or "preview"
 	Reason     string                `json:"reason,omitempty"` // why the mode is not the configured one, or cpusets are left alone
@@ -25,6 +29,9 @@ type Status struct {
 	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
 	Contested  []string              `json:"contested,omitempty"` // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
 	Counters   Counters              `json:"counters"`
+	Features   []Feature             `json:"features,omitempty"`
+	Handlers   []Handler             `json:"handlers,omitempty"`
+	Errors     []KnobErrors          `json:"errors,omitempty"`
 	Loop       *Loop                 `json:"loop,omitempty"` // nil without one
 }
 
