@@ -148,6 +148,12 @@ func (c *Client) StatusIn(ctx context.Context) (*Status, error) {
 	return &s, c.do(ctx, http.MethodGet, "/v1/status", nil, &s)
 }
 
+// Machine is the machine as the plugin works with it.
+func (c *Client) Machine(ctx context.Context) (*topology.Machine, error) {
+	var m topology.Machine
+	return &m, c.do(ctx, http.MethodGet, "/v1/topology", nil, &m)
+}
+
 // WhatIf asks what a pod's containers would get.
 func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]Answer, error) {
 	body, err := json.Marshal(PlanRequest{Pod: pod, Containers: containers})

@@ -30,6 +30,7 @@ func TestLoop(t *testing.T) {
 		{"the plugin dies or stalls", testLifeline},
 		{"the plugin is restarted", testRestartInSqueeze},
 		{"batch comes and goes", testLoopChurn},
+		{"a recording is played back", testRecording},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Cleanup(func() { must(t, rt.RemoveAll()) })

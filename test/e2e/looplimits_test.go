@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
@@ -90,6 +93,27 @@ func testEviction(t *testing.T, rt *runtime.Runtime) {
 	run(t, rt, classed("another", "LS", runtime.Resources{}))
 	if n := statusOf(t, s).Counters.Panics; n > 0 {
 		t.Errorf("%d panics", n)
+	}
+}
+
+// testRecording records a busy node and plays it back.
+func testRecording(t *testing.T, rt *runtime.Runtime) {
+	online := service(t, rt, "online", runtime.Resources{CPURequest: 500})
+	hog(t, rt, "batch")
+	s := loopSluice(t, rt, squeeze(control.Preview, control.ByQuota))
+	load(t, online)
+	file := filepath.Join(t.TempDir(), "recording.jsonl")
+	_, err := s.Command("record", "-f", file, "--for", "3s", "--interval", "200ms", "--status-socket", s.StatusSocket)
+	must(t, err)
+	out, err := s.Command("replay", "-f", file, "-o", "json")
+	must(t, err)
+	var results []sim.Result
+	must(t, json.Unmarshal([]byte(out), &results))
+	for _, r := range results {
+		t.Logf("%s: %.2f CPUs of online work, %.2f of batch", r.Policy, r.OnlineCPU, r.BatchCPU)
+		if r.OnlineCPU <= 0 || r.BatchCPU <= 0 {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 

@@ -131,17 +131,17 @@ func (s *Sluice) Status() (*status.Status, error) { return status.NewClient(s.St
 
 // Explain is what `sluice explain` tells of a pod or container.
 func (s *Sluice) Explain(name string) (string, error) {
-	return s.command("explain", name, "--status-socket", s.StatusSocket)
+	return s.Command("explain", name, "--status-socket", s.StatusSocket)
 }
 
 // Restore gives back what the plugin, which has ended, has changed.
 func (s *Sluice) Restore() (string, error) {
-	return s.command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir)
+	return s.Command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir)
 }
 
 // Decisions are what the plugin's control loop decided, in the order of time.
 func (s *Sluice) Decisions() ([]audit.Entry, error) {
-	out, err := s.command("log", "--state-dir", s.StateDir, "-o", "json")
+	out, err := s.Command("log", "--state-dir", s.StateDir, "-o", "json")
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (s *Sluice) Decisions() ([]audit.Entry, error) {
 }
 
 // Told is what `sluice log` tells people.
-func (s *Sluice) Told() (string, error) { return s.command("log", "--state-dir", s.StateDir, "--why") }
+func (s *Sluice) Told() (string, error) { return s.Command("log", "--state-dir", s.StateDir, "--why") }
 
 // Lifelines are the processes that watch the plugin, or did.
 func (s *Sluice) Lifelines() ([]int, error) {
@@ -176,7 +176,8 @@ func (s *Sluice) Lifelines() ([]int, error) {
 // Signal sends the plugin a signal.
 func (s *Sluice) Signal(signal syscall.Signal) error { return s.process.cmd.Process.Signal(signal) }
 
-func (s *Sluice) command(args ...string) (string, error) {
+// Command runs the binary's command line and returns what it prints.
+func (s *Sluice) Command(args ...string) (string, error) {
 	out, err := exec.Command(s.options.Binary, args...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("sluice %s: %w: %s", strings.Join(args, " "), err, out)

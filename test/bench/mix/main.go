@@ -38,7 +38,8 @@ type options struct {
 	parts              []string
 	steps, slowSteps   int // of load, for the reaction
 	memoryRepeat       int
-	out                string // path of the results, without ending
+	growTime           time.Duration // of the service's memory
+	out                string        // path of the results, without ending
 	progress           func(format string, args ...any)
 }
 
@@ -77,6 +78,7 @@ func parse(args []string) (options, error) {
 	config := flags.String("config", "", "sluice.yaml; the benchmark's own if empty")
 	parts := flags.String("parts", "mix,memory,reaction", "what to measure")
 	flags.IntVar(&o.memoryRepeat, "memory-repeat", 5, "growths of the service in each setting of the memory part")
+	flags.DurationVar(&o.growTime, "grow-time", 8*time.Second, "time in which the service takes another 1280 MiB in the memory part")
 	flags.IntVar(&o.steps, "steps", 100, "load steps of the reaction part")
 	flags.IntVar(&o.slowSteps, "slow-steps", 30, "the same with the slower loop")
 	slow := flags.String("slow-config", "", "the same with a slower loop, for the comparison of reactions")

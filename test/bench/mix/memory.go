@@ -26,7 +26,6 @@ const (
 	nodeMemory    = 2048 * mib
 	serviceMemory = 1792 * mib // its request and limit
 	growth        = 1280 * mib // of the service, after batch has taken its memory
-	growTime      = 2500 * time.Millisecond
 	growLoad      = 30         // percent of the node's CPUs
 	batchMemory   = 1024 * mib // taken at once
 )
@@ -131,11 +130,11 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 	if err != nil {
 		return got, err
 	}
-	grow := slice{phases: demand{growLoad, growLoad}.phases(options{settle: growTime, work: o.work}, b.cpus), seed: seed, patience: o.patience}
+	grow := slice{phases: demand{growLoad, growLoad}.phases(options{settle: o.growTime, work: o.work}, b.cpus), seed: seed, patience: o.patience}
 	grow.keep = uint32(growth / 1024 / len(load.Schedule(grow.phases, seed)))
 	_, result, err := b.send(ctx, grow, func(begin int64) (err error) {
 		if batch != "" {
-			got.freed, err = batch.freed(begin, begin+int64(growTime+o.patience), before.used+growth-nodeMemory)
+			got.freed, err = batch.freed(begin, begin+int64(o.growTime+o.patience), before.used+growth-nodeMemory)
 		}
 		return err
 	})

@@ -24,7 +24,7 @@ func TestSmoke(t *testing.T) {
 	o, err := parse([]string{
 		"-sluice", "../../../bin/sluice", "-out", out, "-repeat", "1", "-slice", "300ms", "-settle", "200ms", "-other", "2", "-late", "1s",
 		"-levels", "10-60", "-settings", "alone,alone again,unmanaged,sluice,idle-box",
-		"-memory-repeat", "1", "-steps", "2", "-slow-steps", "1",
+		"-memory-repeat", "1", "-grow-time", "2500ms", "-steps", "2", "-slow-steps", "1",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -48,13 +48,13 @@ func settings(names []string, config string) ([]setting, error) {
 	return chosen, nil
 }
 
-// manage runs Sluice. Leaving gives back all that it changed.
+// manage runs Sluice. $CRI in the configuration is the runtime's socket. Leaving gives back all that it changed.
 func (b *bed) manage(config string) (func() error, error) {
 	before, err := b.rt.ClassSettings()
 	if err != nil {
 		return nil, err
 	}
-	sluice, err := b.rt.StartSluice(runtime.SluiceOptions{Binary: b.binary, Config: config})
+	sluice, err := b.rt.StartSluice(runtime.SluiceOptions{Binary: b.binary, Config: strings.ReplaceAll(config, "$CRI", b.rt.Socket())})
 	if err != nil {
 		return nil, err
 	}
