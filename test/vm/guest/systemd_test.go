@@ -23,8 +23,7 @@ func TestSystemd(t *testing.T) {
 	withSluice(t, b, []sluiceTest{
 		{"scopes", testScopes},
 		{"knobs at the first instruction", func(n *node) {
-			knobs.First(n.t, b, "LSR", "BE", "BE with requests", "burst of two", "memory.min and low of two", "memory.high",
-				"io throttled", "io weight", "Koordinator batch", "Koordinator oom-score-adj")
+			knobs.First(n.t, b, "LSR", "BE with requests", "burst of two", "memory.min and low of two", "io weight", "Koordinator batch")
 		}},
 		{"resize", func(n *node) { knobs.Resize(n.t, b) }},
 	})
