@@ -24,7 +24,7 @@ func TestGuest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "200"))
+	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "100"))
 	if err != nil {
 		t.Fatalf("CHURN: %v", err)
 	}

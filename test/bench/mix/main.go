@@ -23,24 +23,24 @@ import (
 
 // options say what to measure and for how long.
 type options struct {
-	sluice             string // the binary
-	config, slowConfig string // of Sluice
-	settings           []string
-	levels             []demand
-	hogs               []string
-	repeat             int
-	slice, settle      time.Duration
-	patience           time.Duration // for answers after a slice
-	work               time.Duration // of a request
-	maxOther           float64       // CPUs
-	maxLate            time.Duration // of the generator, at its p99
-	seed               uint64
-	parts              []string
-	steps, slowSteps   int // of load, for the reaction
-	memoryRepeat       int
-	growTime           time.Duration // of the service's memory
-	out                string        // path of the results, without ending
-	progress           func(format string, args ...any)
+	sluice           string // the binary
+	config           string // of Sluice
+	settings         []string
+	levels           []demand
+	hogs             []string
+	repeat           int
+	slice, settle    time.Duration
+	patience         time.Duration // for answers after a slice
+	work             time.Duration // of a request
+	maxOther         float64       // CPUs
+	maxLate          time.Duration // of the generator, at its p99
+	seed             uint64
+	parts            []string
+	steps, slowSteps int // of load, for the reaction
+	memoryRepeat     int
+	growTime         time.Duration // of the service's memory
+	out              string        // path of the results, without ending
+	progress         func(format string, args ...any)
 }
 
 func main() {
@@ -81,7 +81,6 @@ func parse(args []string) (options, error) {
 	flags.DurationVar(&o.growTime, "grow-time", 8*time.Second, "time in which the service takes another 1280 MiB in the memory part")
 	flags.IntVar(&o.steps, "steps", 100, "load steps of the reaction part")
 	flags.IntVar(&o.slowSteps, "slow-steps", 30, "the same with the slower loop")
-	slow := flags.String("slow-config", "", "the same with a slower loop, for the comparison of reactions")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -98,18 +97,13 @@ func parse(args []string) (options, error) {
 		}
 		o.levels = append(o.levels, level)
 	}
-	var errs [2]error
-	o.config, errs[0] = configText(*config, defaultConfig)
-	o.slowConfig, errs[1] = configText(*slow, defaultConfig)
-	return o, errors.Join(errs[:]...)
-}
-
-func configText(path, otherwise string) (string, error) {
-	if path == "" {
-		return otherwise, nil
+	o.config = defaultConfig
+	if *config != "" {
+		text, err := os.ReadFile(*config)
+		o.config = string(text)
+		return o, err
 	}
-	text, err := os.ReadFile(path)
-	return string(text), err
+	return o, nil
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -117,7 +111,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &report.Report{Run: report.Run{At: time.Now(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, Config: o.config, SlowConfig: o.slowConfig}}
+	r := &report.Report{Run: report.Run{At: time.Now(), Work: o.work, Slice: o.slice, Settle: o.settle, Repeat: o.repeat, MaxOther: o.maxOther, MaxLate: o.maxLate, Config: o.config}}
 	if r.Machine, err = machine(); err != nil {
 		return err
 	}
@@ -126,7 +120,7 @@ func run(ctx context.Context, o options) (err error) {
 		measure func() error
 	}{
 		{"mix", func() (err error) { r.Cells, err = compare(ctx, o, all); r.Leavings(); return err }},
-		{"memory", func() (err error) { r.Memory, err = takeBacks(ctx, o, all); return err }},
+		{"memory", func() (err error) { r.Memory, err = takeBacks(ctx, o); return err }},
 		{"reaction", func() (err error) { r.Reactions, err = reactions(ctx, o); return err }},
 	} {
 		if !slices.Contains(o.parts, part.name) || ctx.Err() != nil {

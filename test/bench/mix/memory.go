@@ -30,6 +30,11 @@ const (
 	batchMemory   = 1024 * mib // taken at once
 )
 
+// Without swap, memory that isn't page cache comes back by an eviction alone.
+const memoryConfig = `
+defaults: {besteffort: BE}
+control: {mode: on, eviction: {by: cri, socket: $CRI}}`
+
 // holding is how batch holds its memory: the probe's verb for so many MiB.
 type holding struct{ name, verb string }
 
@@ -37,7 +42,11 @@ func holdings() []holding { return []holding{{"anonymous", "touch"}, {"page cach
 
 // takeBacks measures the service's growth, alone and into memory that batch holds,
 // in each setting.
-func takeBacks(ctx context.Context, o options, all []setting) (out []report.Memory, err error) {
+func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) {
+	all, err := settings(o.settings, memoryConfig)
+	if err != nil {
+		return nil, err
+	}
 	b, err := newBed(ctx, o, runtime.Whole(workload.MilliCPU(1000*goruntime.NumCPU()), serviceMemory), nil)
 	if err != nil {
 		return nil, err

@@ -17,14 +17,24 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// pace is the rhythm of load steps: calm between half and one and a half times
-// that long, so that steps meet a loop at any moment of its interval, then busy.
+// pace is the rhythm of load steps: calm so long that batch has back what it can, and
+// up to a second more, so that steps meet a loop at any moment of its interval, then busy.
 type pace struct {
 	name       string
 	config     string
 	steps      int
 	calm, busy time.Duration
 }
+
+// Batch gets back in one step what it gave, so that the next load step takes it again.
+const (
+	reactionConfig = `
+defaults: {besteffort: BE}
+control: {mode: on, batch: {growPercent: 100}}`
+	slowConfig = `
+defaults: {besteffort: BE}
+control: {mode: on, fastInterval: 1s, batch: {growPercent: 100}}`
+)
 
 // reactions measures the loop, and one with an interval of a second.
 func reactions(ctx context.Context, o options) (out []report.Reaction, err error) {
@@ -34,8 +44,8 @@ func reactions(ctx context.Context, o options) (out []report.Reaction, err error
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	for _, p := range []pace{
-		{report.Sluice, o.config, o.steps, 500 * time.Millisecond, 600 * time.Millisecond},
-		{report.SlowLoop, o.slowConfig, o.slowSteps, 1500 * time.Millisecond, 2500 * time.Millisecond},
+		{report.Sluice, reactionConfig, o.steps, 3500 * time.Millisecond, 600 * time.Millisecond},
+		{report.SlowLoop, slowConfig, o.slowSteps, 4500 * time.Millisecond, 2500 * time.Millisecond},
 	} {
 		r, err := b.react(ctx, o, p)
 		if err != nil {
@@ -58,7 +68,7 @@ func (b *bed) react(ctx context.Context, o options, p pace) (r report.Reaction, 
 	var steps []time.Duration
 	at := o.settle
 	for range p.steps {
-		calm := p.calm/2 + time.Duration(random.Int64N(int64(p.calm)))
+		calm := p.calm + time.Duration(random.Int64N(int64(time.Second)))
 		steps = append(steps, at+calm)
 		phases = append(phases, load.Phase{Rate: levels[0].Rate, For: calm}, load.Phase{Rate: levels[0].Rate * high / low, For: p.busy})
 		at += calm + p.busy

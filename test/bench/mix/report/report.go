@@ -23,15 +23,14 @@ type Machine struct {
 
 // Run is how it ran.
 type Run struct {
-	At         time.Time
-	Work       time.Duration // CPU time of a request on the idle machine
-	Slice      time.Duration
-	Settle     time.Duration // before each slice, not counted
-	Repeat     int
-	MaxOther   float64       // CPUs of strangers, above which a slice was thrown away
-	MaxLate    time.Duration // of the generator at its p99, likewise
-	Config     string        // of Sluice
-	SlowConfig string        // and with a slower loop
+	At       time.Time
+	Work     time.Duration // CPU time of a request on the idle machine
+	Slice    time.Duration
+	Settle   time.Duration // before each slice, not counted
+	Repeat   int
+	MaxOther float64       // CPUs of strangers, above which a slice was thrown away
+	MaxLate  time.Duration // of the generator at its p99, likewise
+	Config   string        // of Sluice
 }
 
 // Cell is one setting at one load beside one kind of hog, over all its slices.
