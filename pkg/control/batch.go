@@ -25,11 +25,16 @@ const (
 // where room is the node without pinned CPUs, and the system counts for no less than
 // what is reserved for it. It falls at once, and rises a step at a time to what has
 // been free for settleTime: online work that comes and goes squeezes batch once.
+//
+// Where batch work yields at once it needs no room for a load that comes: there the
+// most that was free in settleTime counts, and the quota bounds what it may use in
+// the end, while the scheduler decides who runs now.
 type Batch struct {
 	cfg     BatchConfig
 	limited bool
 	now     workload.MilliCPU // where limited
 	used    window            // by all but batch
+	free    window            // what that leaves of the node
 	stale   time.Duration     // age from which a measurement says nothing
 	began   time.Time
 	last    time.Time // the step before
@@ -49,7 +54,7 @@ type Budget struct {
 // much it is above what batch had. Interval is the longest from one measurement to
 // the next.
 func NewBatch(cfg BatchConfig, interval time.Duration) *Batch {
-	return &Batch{cfg: cfg, used: newWindow(settleTime), stale: staleIntervals * interval}
+	return &Batch{cfg: cfg, used: newWindow(settleTime), free: newWindow(settleTime), stale: staleIntervals * interval}
 }
 
 // Step decides from the view.
@@ -58,6 +63,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 		b.began = v.Now
 	} else if gone < 0 || gone > b.stale {
 		b.used.reset()
+		b.free.reset()
 	}
 	b.last = v.Now
 	known := recent(v.Now, v.Node.CPU.At, b.stale)
@@ -66,10 +72,16 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	}
 	use := b.measure(v, known)
 	b.used.add(v.Now, use.others)
+	b.free.add(v.Now, v.Capacity-use.others)
 
 	had, wasLimited, wasLost := b.now, b.limited, b.lost
 	mayGrow := known && b.used.full(v.Now)
-	b.set(v, b.wants(v, use.others), b.wants(v, b.used.max()), mayGrow)
+	others, peak := use.others, b.used.max()
+	if known && b.yields(v) {
+		others = v.Capacity - b.free.max()
+		peak = others
+	}
+	b.set(v, b.wants(v, others), b.wants(v, peak), mayGrow)
 	b.lost = !known
 	if b.now == had && b.limited == wasLimited && b.lost == wasLost {
 		return b.budget(v), nil
@@ -129,11 +141,15 @@ func (b *Batch) floor(v *View) workload.MilliCPU {
 // room is the node without pinned CPUs.
 func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocatable - v.Shared) }
 
+// yields reports whether batch work leaves its CPUs at once to who needs them, and
+// nobody has said what it may use.
+func (b *Batch) yields(v *View) bool { return v.Isolated && b.cfg.ThresholdPercent == 0 }
+
 func (b *Batch) threshold(v *View) int {
 	switch {
 	case b.cfg.ThresholdPercent > 0:
 		return b.cfg.ThresholdPercent
-	case v.Isolated:
+	case b.yields(v):
 		return isolatedThreshold
 	}
 	return sharingThreshold

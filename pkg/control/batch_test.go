@@ -90,6 +90,33 @@ func TestBatchSteps(t *testing.T) {
 	}
 }
 
+// TestBatchThatYields: online work that comes and goes squeezes no batch work that
+// leaves its CPUs at once; a load that stays does, and one that goes gives it back.
+func TestBatchThatYields(t *testing.T) {
+	t.Parallel()
+	b := NewBatch(BatchConfig{GrowPercent: 10}, time.Second)
+	now := start
+	step := func(used float64, ticks int) (last workload.MilliCPU) {
+		for range ticks {
+			v := busy(20, used)
+			now = now.Add(100 * time.Millisecond)
+			v.Now, v.Node.CPU.At, v.Isolated = now, now, true
+			got, _ := b.Step(v)
+			last = got.Amount
+		}
+		return last
+	}
+	for i, c := range []struct {
+		used  float64
+		ticks int
+		want  workload.MilliCPU
+	}{{4, 30, 15400}, {14, 10, 15400}, {4, 10, 15400}, {14, 30, 5400}, {4, 3, 11400}, {4, 10, 15400}} {
+		if got := step(c.used, c.ticks); got != c.want {
+			t.Errorf("%d: batch may use %s, want %s", i, got, c.want)
+		}
+	}
+}
+
 // TestBatchCase follows a budget through a night and its faults.
 func TestBatchCase(t *testing.T) {
 	t.Parallel()

@@ -26,14 +26,15 @@ type pace struct {
 	calm, busy time.Duration
 }
 
-// Batch gets back in one step what it gave, so that the next load step takes it again.
+// Batch gets back in one step what it gave, so that the next load step takes it again. With
+// a threshold of its own the budget follows the load also where batch work yields at once.
 const (
 	reactionConfig = `
 defaults: {besteffort: BE}
-control: {mode: on, batch: {growPercent: 100}}`
+control: {mode: on, batch: {thresholdPercent: 65, growPercent: 100}}`
 	slowConfig = `
 defaults: {besteffort: BE}
-control: {mode: on, fastInterval: 1s, batch: {growPercent: 100}}`
+control: {mode: on, fastInterval: 1s, batch: {thresholdPercent: 65, growPercent: 100}}`
 )
 
 // reactions measures the loop, and one with an interval of a second.
