@@ -18,13 +18,16 @@ CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum
 
-.PHONY: help build unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
+.PHONY: help build man unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/sluice, static
 	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./plugins/sluice
+
+man: build ## manual pages in bin/man
+	bin/sluice man bin/man
 
 test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
 

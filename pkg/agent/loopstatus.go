@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/config"
@@ -280,5 +281,21 @@ func nodeUsage(v *control.View) status.NodeUsage {
 		Memory:   status.NodeMemory{At: n.Memory.At, Total: n.Memory.Total, Available: n.Memory.Available, Free: n.Memory.Free, Direct: n.Memory.Direct},
 		Pressure: pressureUsage(&n.Pressure),
 		Steal:    n.Steal, Tasks: n.Load.Tasks, Disk: n.Disk.Used,
+		CPULoad: cpuLoad(v.CPUs),
 	}
+}
+
+// cpuLoad is each CPU's load in percent, to a tenth; -1 not known.
+func cpuLoad(cpus []observe.CPU) []float64 {
+	if len(cpus) == 0 {
+		return nil
+	}
+	load := make([]float64, len(cpus))
+	for i, c := range cpus {
+		load[i] = -1
+		if c.Known {
+			load[i] = math.Round(c.Busy*1000) / 10
+		}
+	}
+	return load
 }

@@ -119,6 +119,9 @@ func TestLoopStatus(t *testing.T) {
 	if l.Refusal == nil || !l.Refusal.NewBatch || l.Node.CPU.Usage != 3000 || l.Node.CPU.Limit != 8000 {
 		t.Errorf("refusal %+v, node %+v", l.Refusal, l.Node)
 	}
+	if load := l.Node.CPULoad; len(load) != 8 || load[7] != 50 {
+		t.Errorf("load by CPU: %v", load)
+	}
 	windows := l.Controllers[slices.IndexFunc(l.Controllers, func(c status.Controller) bool { return c.Name == "windows" })]
 	if windows.Mode != control.On || windows.Last == nil || windows.Last.Action != "close" {
 		t.Errorf("windows: %+v", windows)
@@ -192,6 +195,14 @@ func TestPoolsLoad(t *testing.T) {
 	}
 	if all != 8 || s.Loop.Batch.Mechanism != "pools" || !s.Loop.Batch.Known {
 		t.Errorf("%d CPUs wanted; %+v", all, s.Loop.Batch)
+	}
+}
+
+func TestCPULoad(t *testing.T) {
+	t.Parallel()
+	got := cpuLoad([]observe.CPU{{Known: true}, {}, {Busy: 0.12345, Known: true}, {Busy: 1, Known: true}})
+	if want := []float64{0, -1, 12.3, 100}; !slices.Equal(got, want) || cpuLoad(nil) != nil {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -142,6 +142,10 @@ type NodeUsage struct {
 	Steal    float64       `json:"steal"` // CPUs' worth of time that a hypervisor kept
 	Tasks    float64       `json:"tasks"` // that run or wait, over a minute
 	Disk     float64       `json:"disk"`  // of the fullest file system with pods' data, in use
+
+	// CPULoad is the share of time, in percent, in which each CPU ran something, by CPU
+	// number; -1 offline, or not known yet. Empty before the first look.
+	CPULoad []float64 `json:"cpuLoad,omitempty"`
 }
 
 // NodeMemory is the node's memory, in bytes.

@@ -35,12 +35,11 @@ answered with the list of them.`,
 	}
 	output := outputFlag(c, "text", "json")
 	socket := socketFlag(c)
-	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		s, err := readStatus(*socket)
-		if err != nil || len(args) > 0 {
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return podNames(s.Containers), cobra.ShellCompDirectiveNoFileComp
+		return completePods(*socket, begun), cobra.ShellCompDirectiveNoFileComp
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, err := readStatus(*socket)

@@ -39,14 +39,14 @@ func (c *choice) Set(word string) error {
 func outputFlag(c *cobra.Command, words ...string) *choice {
 	output := &choice{value: words[0], words: words}
 	c.Flags().VarP(output, "output", "o", "output format")
-	complete(c, "output", func() []string { return words })
+	complete(c, "output", func(string) []string { return words })
 	return output
 }
 
-// complete lets the shell complete a flag of the command.
-func complete(c *cobra.Command, flag string, words func() []string) {
-	err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return words(), cobra.ShellCompDirectiveNoFileComp
+// complete lets the shell complete a flag of the command from what is begun of it.
+func complete(c *cobra.Command, flag string, words func(begun string) []string) {
+	err := c.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return words(begun), cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
 		panic(err) // the flag is there, and registered once

@@ -45,14 +45,8 @@ the state folder, also while the plugin is away. In preview nothing was changed.
 	f.BoolVar(&o.why, "why", false, "with the numbers that each was made from")
 	o.output = outputFlag(c, "text", "json")
 	socket := socketFlag(c)
-	complete(c, "controller", controllers)
-	complete(c, "pod", func() []string {
-		s, err := readStatus(*socket)
-		if err != nil {
-			return nil
-		}
-		return podNames(s.Containers)
-	})
+	complete(c, "controller", func(string) []string { return controllers() })
+	complete(c, "pod", func(begun string) []string { return completePods(*socket, begun) })
 	return c
 }
 

@@ -36,6 +36,7 @@ Stopping the plugin changes nothing, so that a restart moves nothing. Restore is
 for its removal: stop the plugin first.`,
 		Example: `  # what would be given back
   sluice restore --dry-run
+  sluice restore --dry-run -o json | jq '.changes[].setting'
 
   systemctl stop sluice && sluice restore`,
 		Args: cobra.NoArgs,
@@ -44,6 +45,7 @@ for its removal: stop the plugin first.`,
 	stateDir := c.Flags().String("state-dir", "", "`folder` with the original values (default: the configuration's)")
 	hostRoot := c.Flags().String("host-root", "/", "`folder` that holds the host's /sys and /proc")
 	dry := c.Flags().Bool("dry-run", false, "tell, and change nothing")
+	output := outputFlag(c, "table", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg, err := loadConfig(*configFile)
 		if err != nil {
@@ -61,7 +63,11 @@ for its removal: stop the plugin first.`,
 			}
 		}
 		restored, err := restore(dir, *hostRoot, *dry)
-		fmt.Fprint(c.OutOrStdout(), restoredText(restored, *dry))
+		if output.value == "json" {
+			err = errors.Join(err, writeJSON(c.OutOrStdout(), restoredReport(restored, *dry)))
+		} else {
+			fmt.Fprint(c.OutOrStdout(), restoredText(restored, *dry))
+		}
 		if err != nil {
 			return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
 		}
@@ -140,6 +146,30 @@ func restoredText(r agent.Restored, dry bool) string {
 		paragraph(&out, "", "Left alone, as somebody else has changed them since: "+strings.Join(r.Newer, ", ")+".")
 	}
 	return out.String()
+}
+
+// givenBack is what was, or would be, given back, as data.
+type givenBack struct {
+	DryRun  bool              `json:"dryRun"`
+	Changes []settingReturned `json:"changes"`
+	IRQs    int               `json:"irqs"`      // whose CPUs were given back
+	Newer   []string          `json:"leftAlone"` // as somebody else has changed them since
+}
+
+// settingReturned is one setting.
+type settingReturned struct {
+	Where   string `json:"where"`
+	Setting string `json:"setting"`
+	From    string `json:"from"`
+	To      string `json:"to"`
+}
+
+func restoredReport(r agent.Restored, dry bool) givenBack {
+	report := givenBack{DryRun: dry, Changes: []settingReturned{}, IRQs: r.IRQs, Newer: append([]string{}, r.Newer...)}
+	for _, c := range r.Changes {
+		report.Changes = append(report.Changes, settingReturned{c.Object.Name, c.Knob.String(), valueText(c.From), c.To.String()})
+	}
+	return report
 }
 
 func valueText(v fmt.Stringer) string {

@@ -85,4 +85,18 @@ func TestRestoredText(t *testing.T) {
 		IRQs:  12,
 	}
 	golden(t, "restore", restoredText(r, false)+"\n"+restoredText(r, true))
+
+	var out strings.Builder
+	if err := writeJSON(&out, restoredReport(r, true)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "restore-json", out.String())
+}
+
+func TestRestoreNothingAsData(t *testing.T) {
+	t.Parallel()
+	r := run(t, "", "restore", "--state-dir", t.TempDir(), "--host-root", madeUpHost(t), "-o", "json", "--dry-run")
+	if want := "{\n  \"dryRun\": true,\n  \"changes\": [],\n  \"irqs\": 0,\n  \"leftAlone\": []\n}\n"; r.exit != 0 || r.out != want {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
 }

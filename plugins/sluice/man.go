@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:   "man FOLDER",
+		Short: "Write the manual pages",
+		Long: `Write a manual page of section 8 for each command into a folder, which is made
+where it is missing. SOURCE_DATE_EPOCH sets their date.`,
+		Example: `  sluice man /usr/local/share/man/man8
+  sluice man . && man ./sluice-top.8`,
+		Hidden: true, // for packages
+		Args:   cobra.ExactArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // for all to read
+				return err
+			}
+			c.Root().DisableAutoGenTag = true
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "8", Source: "Sluice " + version(), Manual: "Sluice"}, args[0])
+		},
+	}
+}

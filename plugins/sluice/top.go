@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/top"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// topOptions are the flags of `sluice top`.
+type topOptions struct {
+	socket   *string
+	interval time.Duration
+	once     bool
+	sort     *choice
+}
+
+// leastInterval bounds how often the plugin is asked.
+const leastInterval = 200 * time.Millisecond
+
+func newTop() *cobra.Command {
+	o := topOptions{}
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Watch the node: CPUs by owner, pools, containers, decisions",
+		Long: `Watch what the running plugin does: every CPU with its owner and its load, pools
+with their load against their bands, batch work against its budget, the heaviest
+containers, those that are throttled or disturbed, advice, and what was decided
+last. It needs 80 columns and 24 lines; with less it shows less.
+
+Letters tell all that colours tell: NO_COLOR=1 takes the colours away. Only what
+changed is sent to the terminal. With --once, and where the output is no
+terminal that can move its cursor, one frame is written as text.
+
+Keys: c t m sort by CPU, throttling, memory; up, down, PgUp, PgDn scroll;
+p pauses; ? explains the letters; q quits.`,
+		Example: `  sluice top
+  sluice top --interval 5s
+  sluice top --once --sort memory
+  NO_COLOR=1 sluice top`,
+		Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if o.interval < leastInterval {
+				return fmt.Errorf("--interval %v: it must be at least %v", o.interval, leastInterval)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
+	}
+	f := c.Flags()
+	f.DurationVar(&o.interval, "interval", time.Second, "time between two looks at the plugin, at least "+leastInterval.String())
+	f.BoolVar(&o.once, "once", false, "write one frame as text, with all containers")
+	o.sort = &choice{value: "cpu", words: []string{"cpu", "throttled", "memory"}}
+	f.Var(o.sort, "sort", "what containers are sorted by")
+	complete(c, "sort", func(string) []string { return o.sort.words })
+	o.socket = socketFlag(c)
+	return c
+}
+
+// order is a sort word as the view knows it.
+func order(word string) top.Order {
+	switch word {
+	case "throttled":
+		return top.ByThrottled
+	case "memory":
+		return top.ByMemory
+	}
+	return top.ByCPU
+}
+
+func (o *topOptions) run(ctx context.Context, out io.Writer) error {
+	from := &socketSight{client: status.NewClient(*o.socket)}
+	file, isFile := out.(*os.File)
+	canMove := isFile && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
+	show := top.Options{Sort: order(o.sort.value), Colour: canMove && os.Getenv("NO_COLOR") == ""}
+	if o.once || !canMove {
+		seen, err := look(ctx, from)
+		if err != nil {
+			return err
+		}
+		show.Width = columns
+		if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
+			show.Width = width
+		} else if isFile {
+			if width, _, err := term.GetSize(file.Fd()); err == nil && width > 0 {
+				show.Width = width
+			}
+		}
+		_, err = fmt.Fprintln(out, top.Render(seen, show))
+		return err
+	}
+	return watch(ctx, from, o.interval, show)
+}
+
+// sight is where top looks.
+type sight interface {
+	Look(context.Context) (top.Seen, error)
+}
+
+// patience is how long one look may take.
+const patience = 3 * time.Second
+
+func look(ctx context.Context, from sight) (top.Seen, error) {
+	limited, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	seen, err := from.Look(limited)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the plugin has not answered for %v: %w", patience, err)
+	}
+	return seen, err
+}
+
+// socketSight looks through the status socket.
+type socketSight struct {
+	client  *status.Client
+	machine *topology.Machine // as long as the same CPUs are online
+}
+
+// Look asks for the status, and for the machine where that has changed.
+func (s *socketSight) Look(ctx context.Context) (top.Seen, error) {
+	now, err := s.client.StatusIn(ctx)
+	if err != nil {
+		return top.Seen{}, err
+	}
+	if s.machine == nil || s.machine.Online != now.Machine.Online {
+		if s.machine, err = s.client.Machine(ctx); err != nil {
+			s.machine = nil
+			return top.Seen{}, err
+		}
+	}
+	return top.Seen{Status: now, Machine: s.machine}, nil
+}
