@@ -9,10 +9,10 @@ SHELL := /bin/bash
 TOOLS := bin/tools
 FUZZTIME := 20000x
 
-# Debian packages: a C compiler for the race detector and runc; QEMU for the
-# virtual machines, which find their kernel and systemd through apt's lists and
-# download them.
-PACKAGES := gcc libc6-dev qemu-system-x86
+# Debian packages: curl for the documentation's commands; a C compiler for the race
+# detector and runc; QEMU for the virtual machines, which find their kernel and systemd
+# through apt's lists and download them.
+PACKAGES := curl gcc libc6-dev qemu-system-x86
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
@@ -34,6 +34,7 @@ test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix)$$')
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x ./test/bench >/dev/null # each short benchmark still works
+	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
 
 fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \

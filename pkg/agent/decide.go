@@ -27,7 +27,7 @@ func (a *Agent) decide(mode control.Mode, decided []control.Decision) {
 			l.decisions = append(l.decisions[:0], l.decisions[1:]...)
 		}
 		l.decisions = append(l.decisions, status.Decision{Time: l.view.Now, Mode: mode, Decision: *d})
-		l.counts[status.Decided{Controller: d.Controller, Action: d.Action, Mode: mode}]++
+		l.counts[status.Decided{Controller: d.Controller, Action: d.Action, Cause: d.Cause, Mode: mode}]++
 		if a.Audit != nil {
 			a.Audit.Record(l.view.Now, mode, d)
 		}

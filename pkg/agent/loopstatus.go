@@ -102,7 +102,7 @@ func (l *loop) countsStatus() []status.Count {
 		counts = append(counts, status.Count{Decided: what, N: n})
 	}
 	slices.SortFunc(counts, func(a, b status.Count) int {
-		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Mode, b.Mode))
+		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Mode, b.Mode))
 	})
 	return counts
 }

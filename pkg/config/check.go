@@ -36,6 +36,7 @@ func (d *decoder) check(c *Config) {
 	d.between("slowLane.delay", c.SlowLane.Delay, 100*time.Millisecond, 10*time.Minute)
 	d.absolute("stateDir", c.StateDir)
 	d.absolute("statusSocket", c.StatusSocket)
+	d.checkMetrics(c)
 	if c.Log.File != "" && !path.IsAbs(c.Log.File) {
 		d.fail("log.file", "%s: must be an absolute path, or empty for stderr", quote(c.Log.File))
 	}

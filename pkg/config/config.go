@@ -37,6 +37,7 @@ type Config struct {
 	Steer          Steer         `yaml:"steer"`
 	StateDir       string        `yaml:"stateDir"`     // absolute path
 	StatusSocket   string        `yaml:"statusSocket"` // absolute path
+	Metrics        Metrics       `yaml:"metrics"`
 	Log            Log           `yaml:"log"`
 }
 

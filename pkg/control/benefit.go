@@ -20,6 +20,8 @@ type Benefit struct {
 	interval time.Duration
 	watch    stopwatch
 	counts   BenefitCounts
+
+	keptCPU, keptGiB float64 // hours of earlier runs
 }
 
 // BenefitCounts is what to keep over a restart; it marshals to JSON.
@@ -46,6 +48,8 @@ type BenefitHour struct {
 type BenefitReport struct {
 	CPUHours     float64 `json:"cpuHours"` // since the first step
 	GiBHours     float64 `json:"gibHours"`
+	RunCPUHours  float64 `json:"runCPUHours"` // of these, what was counted in this run: what is kept may be some minutes old
+	RunGiBHours  float64 `json:"runGiBHours"`
 	Day          Day     `json:"day"`
 	ByHour       []Hour  `json:"byHour"`       // the oldest first; hours of which nothing is known are left out
 	Satisfaction float64 `json:"satisfaction"` // granted of requested, 0..1, over the day; 1 where nothing was requested
@@ -70,7 +74,7 @@ type Hour struct {
 // NewBenefit counts on from what was kept, or from the zero value; stepped each
 // interval.
 func NewBenefit(interval time.Duration, kept BenefitCounts) *Benefit {
-	return &Benefit{interval: interval, counts: kept}
+	return &Benefit{interval: interval, counts: kept, keptCPU: kept.CPUHours, keptGiB: kept.GiBHours}
 }
 
 // Counts is what to keep over a restart.
@@ -124,6 +128,7 @@ func enterMean(mean, seconds *float64, now, passed float64) {
 // out: its place is this hour's.
 func (b *Benefit) Report(now time.Time) BenefitReport {
 	r := BenefitReport{CPUHours: b.counts.CPUHours, GiBHours: b.counts.GiBHours, Satisfaction: 1}
+	r.RunCPUHours, r.RunGiBHours = b.counts.CPUHours-b.keptCPU, b.counts.GiBHours-b.keptGiB
 	var seconds, granted, asked float64
 	this := hourOf(now)
 	for hour := this - 23; hour <= this; hour++ {

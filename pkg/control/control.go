@@ -120,6 +120,7 @@ type Decision struct {
 	Action     string `json:"action"`     // "grow", "shrink", "throttle", ...
 	From       string `json:"from,omitempty"`
 	To         string `json:"to,omitempty"`
+	Cause      string `json:"cause,omitempty"` // of an eviction or demotion, in a word to count them by: "node-memory", the pool that lacked
 	Why        string `json:"why"`             // a sentence, with the numbers that mattered
 	Facts      []Fact `json:"facts,omitempty"` // the numbers that it was made from
 }

@@ -188,7 +188,7 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 		s.why = fmt.Sprintf("pool %s lacks %s CPUs and finds none to take; this container of pool %s uses %s, its request is %s",
 			v.Pools[short.Pool].Name, inCPUs(short.Missing), v.Pools[c.Pool].Name, inCPUs(usage), inCPUs(c.Request))
 		decisions = append(decisions, Decision{
-			Controller: "demotion", Object: c.Ref, Action: "demote", From: from, To: inCPUs(quota) + " CPUs", Why: s.why,
+			Controller: "demotion", Object: c.Ref, Action: "demote", From: from, To: inCPUs(quota) + " CPUs", Cause: v.Pools[short.Pool].Name, Why: s.why,
 			Facts: []Fact{{"missing_cpus", float64(short.Missing) / 1000}, {"usage_cpus", float64(usage) / 1000}, {"request_cpus", float64(c.Request) / 1000}},
 		})
 	}

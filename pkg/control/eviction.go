@@ -48,6 +48,7 @@ const (
 type EvictRequest struct {
 	Resource Resource
 	Why      string                 // a sentence without its point
+	Cause    string                 // the same in a word of few: "node-memory"
 	Pool     workload.Optional[int] // of View.Pools: pods with a container in it; not set: any
 	BEOnly   bool                   // not even pods that permit it
 	Need     int64                  // bytes, thousandths of a CPU, bytes a second that would do; 0: not known
@@ -124,7 +125,7 @@ func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequ
 	e.settle(v)
 	e.requests = e.requests[:0]
 	if v.Batch.Evict {
-		e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, Why: v.Batch.Why, BEOnly: true, Pause: -1})
+		e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, Why: v.Batch.Why, Cause: "window", BEOnly: true, Pause: -1})
 	}
 	e.requests = append(e.requests, requests...)
 	e.satisfaction(v, granted, steady)
@@ -310,7 +311,7 @@ func (e *Eviction) satisfaction(v *View, granted workload.MilliCPU, steady bool)
 	if v.Now.Sub(e.lowSince) < e.cfg.SatisfactionWindow {
 		return
 	}
-	e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, BEOnly: true,
+	e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, BEOnly: true, Cause: "satisfaction",
 		Why: fmt.Sprintf("BE has %s CPUs of the %s that it requested, under %d%%, for %v, and uses %s of them",
 			granted, requested, e.cfg.SatisfactionPercent, v.Now.Sub(e.lowSince), used)})
 }

@@ -42,7 +42,7 @@ func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
 	e.last[r.Resource] = v.Now
 	e.leaving = append(e.leaving, leaving{uid: p.UID, ref: p.Ref, why: r.Why, resource: r.Resource, amount: amount, at: v.Now, grace: r.Grace})
 	e.victim = Victim{UID: p.UID, Ref: p.Ref, Why: r.Why, Grace: r.Grace}
-	e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID,
+	e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID, Cause: r.Cause,
 		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, order %d, priority %d, it uses %s",
 			r.Why, others, p.Class, p.Evict.Order.Value, p.Priority, r.Resource.text(amount)),
 		Facts: []Fact{{"need", float64(r.Need)}, {"gives", float64(amount)}, {"candidates", float64(others)}}})

@@ -37,6 +37,9 @@ type Disturbance struct {
 	Suspects []Suspect `json:"suspects,omitempty"` // a hint, where it suffers
 }
 
+// Suffers is the excess above which an LS pod is said to suffer.
+const Suffers = 0.10
+
 // How the calm baseline is learned. While BE is light, it follows the 90th percentile
 // of what is seen, by the gradient of the quantile loss (Koenker and Bassett,
 // Regression Quantiles, 1978): each second up by 0.9 × 1 percentage point where the
@@ -52,8 +55,7 @@ const (
 	decayPerSecond = 0.01 / 600
 
 	excessTime = 10 * time.Second // time constant of the excess's mean
-	excessFrom = 0.10             // is told
-	excessTo   = 0.05             // and is over
+	excessTo   = 0.05             // and is over, once told
 
 	leastRunnable = 0.05 // CPUs: a pod that hardly runs has no run delay to speak of
 )
@@ -112,7 +114,7 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 			if excess := *s.excess.part(part); s.told[part] && excess < excessTo {
 				s.told[part] = false
 				decisions = append(decisions, f.over(p, name, *s.calm.part(part), excess))
-			} else if !s.told[part] && excess > excessFrom {
+			} else if !s.told[part] && excess > Suffers {
 				s.told[part] = true
 				decisions = append(decisions, f.tell(v, p, s, part, used))
 			}

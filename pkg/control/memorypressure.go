@@ -72,6 +72,11 @@ const (
 	evictPool
 )
 
+// String is the cause as it is counted.
+func (c evictCause) String() string {
+	return [...]string{"", "critical-memory", "node-memory", "outrun-memory", "numa-memory", "pool-memory"}[c]
+}
+
 // press answers pressure: with reclaim, and where that is not enough with a request to
 // evict.
 func (m *Memory) press(v *View) {
@@ -232,7 +237,7 @@ func (m *Memory) evict(v *View) *EvictRequest {
 		m.evictWhy = why
 		return nil
 	}
-	next.Resource, next.Why = ResourceMemory, m.request.Why
+	next.Resource, next.Why, next.Cause = ResourceMemory, m.request.Why, why.String()
 	if changed := next.Need - m.saidNeed; why != m.evictWhy || max(changed, -changed) >= bytesPart(m.sum.total, 1) {
 		next.Why, m.saidNeed = m.sayEvict(v, why), next.Need
 	}

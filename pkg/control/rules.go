@@ -112,7 +112,7 @@ func (r *Rules) Step(v *View) (RulesDesired, []Decision) {
 			}
 		case RuleEvict:
 			if steady && rule.triggered {
-				d.Evict = append(d.Evict, EvictRequest{Resource: rule.metric.resource(), Why: rule.why, Grace: rule.Grace, Pause: rule.CoolDown})
+				d.Evict = append(d.Evict, EvictRequest{Resource: rule.metric.resource(), Why: rule.why, Cause: "rule", Grace: rule.Grace, Pause: rule.CoolDown})
 			}
 		}
 	}

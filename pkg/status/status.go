@@ -167,5 +167,6 @@ type Decision struct {
 type Decided struct {
 	Controller string       `json:"controller"`
 	Action     string       `json:"action"`
+	Cause      string       `json:"cause,omitempty"` // of evictions and demotions
 	Mode       control.Mode `json:"mode"`
 }

@@ -37,17 +37,20 @@ Exit status: 0 where the configuration can be used, 1 where it can't.`,
 			return mistakes(c, *file, err)
 		}
 		var machine *topology.Machine
+		warnings := parsed.Warnings()
 		if from.given() {
 			if machine, err = from.read(); err != nil {
 				return err
 			}
-			warnings, err := parsed.Validate(machine)
-			for _, w := range warnings {
-				fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", *file, w)
-			}
-			if err != nil {
-				return mistakes(c, *file, err)
-			}
+			var more []string
+			more, err = parsed.Validate(machine)
+			warnings = append(warnings, more...)
+		}
+		for _, w := range warnings {
+			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", *file, w)
+		}
+		if err != nil {
+			return mistakes(c, *file, err)
 		}
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok: %s\n", *file, summary(parsed, machine))
 		return err

@@ -152,7 +152,7 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 		s.running.Go(func() { s.reclaimer.Run(loop) })
 	}
 	s.running.Go(func() {
-		if err := status.Serve(loop, cmp.Or(s.statusSocket, cfg.StatusSocket), a); err != nil {
+		if err := status.Serve(loop, cmp.Or(s.statusSocket, cfg.StatusSocket), a, s.metrics(loop, &cfg.Metrics, a, log)); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
@@ -196,6 +196,9 @@ func loadConfig(file string) (*config.Config, error) {
 // fits tells where the configuration and the machine differ. Containers are placed
 // all the same: a pool without CPUs of its own shares with the rest.
 func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger) {
+	for _, w := range cfg.Warnings() {
+		log.Warn(w)
+	}
 	warnings, err := cfg.Validate(machine)
 	for _, w := range warnings {
 		log.Warn("The configuration does not fit this machine: " + w)

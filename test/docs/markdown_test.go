@@ -5,6 +5,7 @@
 // A fenced block's first word is its language, the others say what to do with it:
 //
 //	sh             run; a text block right after it is its output
+//	sh agent       runs beside a sluice of its own, on a made-up machine without a runtime
 //	sh make        names targets of the Makefile
 //	sh node        for a node with a runtime: its syntax, flags and files are checked
 //	yaml           a pod, which must be placed, or a configuration

@@ -60,7 +60,7 @@ func TestBlocks(t *testing.T) {
 			t.Run(fmt.Sprintf("%s:%d", p.name, b.line), func(t *testing.T) {
 				t.Parallel()
 				check, ok := map[string]func(*testing.T, block){
-					"sh": runs, "sh make": makes, "sh node": wouldRun,
+					"sh": runs, "sh agent": runsBesideAgent, "sh make": makes, "sh node": wouldRun,
 					"yaml": accepted, "yaml refused": refused, "toml": isTOML,
 					"text": func(*testing.T, block) {},
 				}[strings.TrimSpace(b.lang+" "+b.mark)]

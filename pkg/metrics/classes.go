@@ -1,0 +1,91 @@
+package metrics
+
+import (
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const classCount = workload.System + 1
+
+// class is what the containers of one class do together.
+type class struct {
+	containers                          int
+	requested, used                     workload.MilliCPU
+	workingSet, memoryRequest, oomKills int64
+	waiting                             float64
+	raised, lowered, throttled          int
+	worstThrottled                      float64
+	pressure                            status.PressureUsage // the worst of each
+}
+
+func (k *class) add(c *status.Container) {
+	k.containers++
+	k.requested += c.Requested
+	u := c.Usage
+	if u == nil {
+		return
+	}
+	switch limit, own := u.CPU.LoopLimit, u.CPU.Limit; {
+	case limit <= 0:
+	case own > 0 && limit > own:
+		k.raised++
+	case own <= 0 || limit < own:
+		k.lowered++
+	}
+	if !u.CPU.At.IsZero() {
+		k.used += u.CPU.Usage
+		k.waiting += max(0, u.RunDelay)
+		k.worstThrottled = max(k.worstThrottled, u.CPU.Throttled)
+		if u.CPU.Throttled > 0 {
+			k.throttled++
+		}
+	}
+	if m := &u.Memory; !m.At.IsZero() {
+		k.workingSet += m.WorkingSet
+		k.memoryRequest += m.Request
+		k.oomKills += m.OOMKills
+	}
+	if p := &u.Pressure; !p.At.IsZero() {
+		k.pressure.At = p.At
+		k.pressure.CPU = max(k.pressure.CPU, p.CPU)
+		k.pressure.Memory = max(k.pressure.Memory, p.Memory)
+		k.pressure.IO = max(k.pressure.IO, p.IO)
+	}
+}
+
+func classes() []metric {
+	label := []string{"class"}
+	each := func(put func(*class, string, *sink)) func(*scrape, *sink) {
+		return func(s *scrape, out *sink) {
+			for c := workload.LSE; c < classCount; c++ {
+				put(&s.classes[c], c.String(), out)
+			}
+		}
+	}
+	value := func(of func(*class) float64) func(*scrape, *sink) {
+		return each(func(k *class, name string, out *sink) { out.put(of(k), name) })
+	}
+	used := func(of func(*class) float64) func(*scrape, *sink) {
+		all := value(of)
+		return func(s *scrape, out *sink) {
+			if s.loop != nil {
+				all(s, out)
+			}
+		}
+	}
+	return []metric{
+		{"sluice_class_containers", "Containers of the class.", gauge, label, value(func(k *class) float64 { return float64(k.containers) })},
+		{"sluice_class_requested_cpus", "CPUs that they request.", gauge, label, value(func(k *class) float64 { return cpus(k.requested) })},
+		{"sluice_class_used_cpus", "CPUs that they use.", gauge, label, used(func(k *class) float64 { return cpus(k.used) })},
+		{"sluice_class_requested_memory_bytes", "Memory that they request, as far as it is known.", gauge, label, used(func(k *class) float64 { return float64(k.memoryRequest) })},
+		{"sluice_class_memory_working_set_bytes", "Their working sets.", gauge, label, used(func(k *class) float64 { return float64(k.workingSet) })},
+		{"sluice_class_oom_kills", "Processes of the containers that run now which the kernel killed for memory.", gauge, label, used(func(k *class) float64 { return float64(k.oomKills) })},
+		{"sluice_class_waiting_threads", "Their threads that waited for a CPU, on average.", gauge, label, used(func(k *class) float64 { return k.waiting })},
+		{"sluice_class_worst_pressure_ratio", "Share of time in which a task of the container that waits most waited.", gauge, []string{"class", resourceLabel},
+			each(func(k *class, name string, out *sink) { putPressure(out, &k.pressure, name) })},
+		{"sluice_class_worst_throttled_ratio", "Share of throttled periods of the container that is throttled most.", gauge, label, used(func(k *class) float64 { return k.worstThrottled })},
+		{"sluice_class_throttled_containers", "Containers that are throttled by their CPU limit.", gauge, label, used(func(k *class) float64 { return float64(k.throttled) })},
+		{"sluice_class_raised_containers", "Containers whose CPU limit the loop has raised.", gauge, label, used(func(k *class) float64 { return float64(k.raised) })},
+		{"sluice_class_lowered_containers", "Containers that have a lower CPU limit from the loop than their own, or one instead of none.", gauge, label, used(func(k *class) float64 { return float64(k.lowered) })},
+	}
+}

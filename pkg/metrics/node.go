@@ -1,0 +1,46 @@
+package metrics
+
+import (
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+func node() []metric {
+	ofCPU := func(value func(*status.NodeUsage) float64) func(*scrape, *sink) {
+		return looked(func(l *status.Loop, out *sink) {
+			if !l.Node.CPU.At.IsZero() {
+				out.put(value(&l.Node))
+			}
+		})
+	}
+	ofMemory := func(value func(*status.NodeMemory) float64) func(*scrape, *sink) {
+		return looked(func(l *status.Loop, out *sink) {
+			if m := &l.Node.Memory; !m.At.IsZero() {
+				out.put(value(m))
+			}
+		})
+	}
+	return []metric{
+		{"sluice_machine_cpus", "CPUs of the machine: those online and offline, and of them those that are pinned to one container, reserved, the system's, or the kubelet's own (external).", gauge, []string{"set"},
+			func(s *scrape, out *sink) {
+				m := &s.Machine
+				for _, part := range []struct {
+					name string
+					cpus cpuset.Set
+				}{{"online", m.Online}, {"offline", m.Offline}, {"pinned", m.Pinned}, {"reserved", m.Reserved}, {"system", m.System}, {"external", m.External}} {
+					out.put(float64(part.cpus.Size()), part.name)
+				}
+			}},
+		{"sluice_node_used_cpus", "CPUs that all of the node uses.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return cpus(n.CPU.Usage) })},
+		{"sluice_node_allocatable_cpus", "CPUs that pods may have.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return cpus(n.CPU.Limit) })},
+		{"sluice_node_steal_cpus", "CPUs' worth of time that a hypervisor kept.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.Steal })},
+		{"sluice_node_runnable_tasks", "Tasks that run or wait, over a minute.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.Tasks })},
+		{"sluice_node_pressure_ratio", "Share of time in which some task of the node waited (PSI).", gauge, []string{resourceLabel},
+			looked(func(l *status.Loop, out *sink) { putPressure(out, &l.Node.Pressure) })},
+		{"sluice_node_memory_total_bytes", "Memory of the node, or what all pods together may have.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.Total) })},
+		{"sluice_node_memory_available_bytes", "Memory that could be had without swapping.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.Available) })},
+		{"sluice_node_memory_free_bytes", "Memory that nothing uses.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.Free) })},
+		{"sluice_node_direct_reclaim_pages_per_second", "Pages that tasks had to scan themselves to get memory.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return m.Direct })},
+		{"sluice_node_disk_used_ratio", "Of the fullest file system with data of pods, in use.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.Disk })},
+	}
+}

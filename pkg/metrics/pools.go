@@ -1,0 +1,45 @@
+package metrics
+
+import "github.com/sluice-dev/sluice/pkg/status"
+
+func pools() []metric {
+	pool := []string{"pool"}
+	each := func(value func(*status.Pool) float64) func(*scrape, *sink) {
+		return func(s *scrape, out *sink) {
+			for i := range s.Pools {
+				out.put(value(&s.Pools[i]), s.Pools[i].Name)
+			}
+		}
+	}
+	loaded := func(value func(*status.PoolLoad) float64) func(*scrape, *sink) {
+		return func(s *scrape, out *sink) {
+			for i := range s.Pools {
+				if p := &s.Pools[i]; p.Load != nil && !p.Load.At.IsZero() {
+					out.put(value(p.Load), p.Name)
+				}
+			}
+		}
+	}
+	sized := func(value func(*status.PoolLoad) float64) func(*scrape, *sink) {
+		return func(s *scrape, out *sink) {
+			for i := range s.Pools {
+				if p := &s.Pools[i]; p.Load != nil && p.Load.High > 0 {
+					out.put(value(p.Load), p.Name)
+				}
+			}
+		}
+	}
+	return []metric{
+		{"sluice_pool_cpus", "CPUs that the pool has; in mode overlap pools share them.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.CPUs.Size()) })},
+		{"sluice_pool_containers", "Containers in the pool.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.Containers) })},
+		{"sluice_pool_requested_cpus", "CPUs that its containers request.", gauge, pool, each(func(p *status.Pool) float64 { return cpus(p.Requested) })},
+		{"sluice_pool_used_cpus", "CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return cpus(l.Usage) })},
+		{"sluice_pool_load_ratio", "What its containers use, of the pool's CPUs.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Load })},
+		{"sluice_pool_pressure_ratio", "Share of time in which a task waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Pressure })},
+		{"sluice_pool_band_low_ratio", "Lower bound of the load that the loop holds; this and the next four where it sizes the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Low) / 100 })},
+		{"sluice_pool_band_high_ratio", "Upper bound of that load.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.High) / 100 })},
+		{"sluice_pool_wanted_cpus", "CPUs that the loop wants it to have.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Wanted) })},
+		{"sluice_pool_short_cpus", "CPUs that it lacks while no pool below can give any.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Short) })},
+		{"sluice_pool_small", "1 where its load is too low for its band at any size.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return truth(l.Small) })},
+	}
+}

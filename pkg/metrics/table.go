@@ -1,0 +1,163 @@
+package metrics
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// section is what belongs together, for the documentation.
+type section struct {
+	title   string
+	names   bool // it names containers and pods
+	metrics []metric
+}
+
+// sections are all metrics, those that operators of mixed nodes ask for first.
+func sections() []section {
+	return []section{
+		{title: "Interference", metrics: interference()},
+		{title: "Benefit", metrics: benefit()},
+		{title: "Batch health", metrics: batchHealth()},
+		{title: "Pools", metrics: pools()},
+		{title: "Classes", metrics: classes()},
+		{title: "Batch budget", metrics: batchBudget()},
+		{title: "Batch memory", metrics: batchMemory()},
+		{title: "Node", metrics: node()},
+		{title: "Decisions", metrics: decisions()},
+		{title: "Settings", metrics: settings()},
+		{title: "Runtime", metrics: runtime()},
+		{title: "Sluice itself", metrics: plugin()},
+		{title: "Single containers and pods", names: true, metrics: containers()},
+	}
+}
+
+// kind is a metric's type.
+type kind uint8
+
+const (
+	gauge kind = iota
+	counter
+	histogram
+)
+
+func (k kind) String() string { return [...]string{"gauge", "counter", "histogram"}[k] }
+
+// metric is one family: what it is, and its samples in a status.
+type metric struct {
+	name, help string
+	kind       kind
+	labels     []string
+	samples    func(*scrape, *sink)
+}
+
+// scrape is a status with what several metrics take from it.
+type scrape struct {
+	*status.Status
+	loop    *status.Loop // nil before its first look, and without one
+	classes [classCount]class
+	named   []named // nil where none are to be named
+}
+
+func look(s *status.Status, names bool) *scrape {
+	seen := &scrape{Status: s}
+	if s.Loop != nil && !s.Loop.Time.IsZero() {
+		seen.loop = s.Loop
+	}
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if int(c.Class) < len(seen.classes) {
+			seen.classes[c.Class].add(c)
+		}
+	}
+	if names {
+		seen.named = nameEach(s.Containers)
+	}
+	return seen
+}
+
+// looked are samples that are known once the loop has looked.
+func looked(samples func(*status.Loop, *sink)) func(*scrape, *sink) {
+	return func(s *scrape, out *sink) {
+		if s.loop != nil {
+			samples(s.loop, out)
+		}
+	}
+}
+
+// one is a metric's only sample.
+func one(value func(*status.Status) float64) func(*scrape, *sink) {
+	return func(s *scrape, out *sink) { out.put(value(s.Status)) }
+}
+
+// oneLooked is the same of the loop.
+func oneLooked(value func(*status.Loop) float64) func(*scrape, *sink) {
+	return looked(func(l *status.Loop, out *sink) { out.put(value(l)) })
+}
+
+// sink takes the samples of one metric.
+type sink struct {
+	out  chan<- prometheus.Metric
+	desc *prometheus.Desc
+	kind kind
+}
+
+// put sends a sample, unless it is no amount: none of the metrics is ever negative.
+func (s *sink) put(value float64, labels ...string) {
+	if math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
+		return
+	}
+	as := prometheus.GaugeValue
+	if s.kind == counter {
+		as = prometheus.CounterValue
+	}
+	s.send(prometheus.NewConstMetric(s.desc, as, value, labels...))
+}
+
+func (s *sink) putTime(t time.Time) {
+	if !t.IsZero() {
+		s.put(float64(t.UnixNano()) / 1e9)
+	}
+}
+
+func (s *sink) putHistogram(count uint64, sum float64, buckets map[float64]uint64, labels ...string) {
+	s.send(prometheus.NewConstHistogram(s.desc, count, max(sum, 0), buckets, labels...))
+}
+
+func (s *sink) send(m prometheus.Metric, err error) {
+	if err != nil {
+		m = prometheus.NewInvalidMetric(s.desc, err)
+	}
+	s.out <- m
+}
+
+func cpus(m workload.MilliCPU) float64 { return float64(m) / 1000 }
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// The label of what is waited for, and its values for pressure.
+const resourceLabel = "resource"
+
+func putPressure(out *sink, p *status.PressureUsage, labels ...string) {
+	if p.At.IsZero() {
+		return
+	}
+	at := len(labels)
+	labels = append(labels, "")
+	for _, part := range []struct {
+		name  string
+		share float64
+	}{{"cpu", p.CPU}, {"memory", p.Memory}, {"io", p.IO}} {
+		labels[at] = part.name
+		out.put(part.share, labels...)
+	}
+}
