@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 TOOLS := bin/tools
 FUZZTIME := 20000x
+IMAGE := localhost/sluice/sluice:latest
 
 # Debian packages: curl for the documentation's commands; a C compiler for the race
 # detector and runc; QEMU for the virtual machines, which find their kernel and systemd
@@ -18,7 +19,7 @@ CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum
 
-.PHONY: help build man unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
+.PHONY: help build man deb image unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,12 +30,31 @@ build: ## bin/sluice, static
 man: build ## manual pages in bin/man
 	bin/sluice man bin/man
 
+# The version is the binary's own, which Go takes from git, unless GOFLAGS forbids it.
+VERSION = export VERSION=$$(bin/sluice version | sed -E 's/^sluice ([^,]*),.*/\1/'); \
+	[ "$$VERSION" != "(devel)" ] || VERSION=$$(git log -1 --date=format:%Y%m%d%H%M%S --format=v0.0.0-%cd-%h)
+
+deb: man $(TOOLS)/nfpm ## bin/sluice.deb, the Debian package
+	rm -rf bin/deb
+	mkdir -p bin/deb/bash-completion/completions bin/deb/zsh/vendor-completions bin/deb/fish/vendor_completions.d bin/deb/man/man8
+	bin/sluice completion bash >bin/deb/bash-completion/completions/sluice
+	bin/sluice completion zsh >bin/deb/zsh/vendor-completions/_sluice
+	bin/sluice completion fish >bin/deb/fish/vendor_completions.d/sluice.fish
+	for page in bin/man/*.8; do gzip -9nc "$$page" >"bin/deb/man/man8/$${page##*/}.gz"; done
+	$(VERSION); SLUICE=bin/sluice GOARCH=$$(go env GOARCH) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		$(TOOLS)/nfpm package --config configs/package/nfpm.yaml --packager deb --target bin/sluice.deb
+
+image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
+	$(VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
+		-version "$$VERSION" -revision "$$(git rev-parse HEAD)" -arch "$$(go env GOARCH)"
+
 test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix)$$')
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
+	cd configs/package && go test ./... # and so is this
 
 fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \
@@ -42,7 +62,7 @@ fuzz: ## every fuzz target for some seconds (FUZZTIME)
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$${file%/*}"; \
 	done
 
-e2e: build tools ## real containerd, real containers (root)
+e2e: build tools deb image ## real containerd, real containers (root)
 	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: two QEMU guests at once, one of systemd
@@ -63,6 +83,7 @@ bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kuberne
 # functions so that vet can tell.
 lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
 	$(TOOLS)/golangci-lint run
+	cd configs/package && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml
 	go vet -unusedresult -unusedresult.funcs=$(CPUSET).Union,$(CPUSET).Intersect,$(CPUSET).Difference,$(CPUSET).IntersectSize,$(CPUSET).Of,$(CPUSET).Range ./...
 
 # Where containerd and runc can't be built, the demo says so and does without.
@@ -95,6 +116,10 @@ $(TOOLS)/runc: test/tools/go.mod test/tools/go.sum
 
 $(TOOLS)/gotestsum: test/tools/go.mod test/tools/go.sum
 	cd test/tools && go build -trimpath -o ../../$@ gotest.tools/gotestsum
+	@touch $@
+
+$(TOOLS)/nfpm: configs/package/go.mod configs/package/go.sum
+	cd configs/package && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
 	@touch $@
 
 $(TOOLS)/golangci-lint: test/lint/go.mod test/lint/go.sum

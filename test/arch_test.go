@@ -55,8 +55,8 @@ func owners() map[string]string {
 // exempt lists the imports that a pure package has nevertheless, and why.
 func exempt() map[string][]string {
 	return map[string][]string{
-		"pkg/annotation": {"gopkg.in/yaml.v3"}, // the same, of values that are mappings
-		"pkg/podspec":    {"gopkg.in/yaml.v3"}, // a parser, of a format of its own
+		"pkg/annotation": {"gopkg.in/yaml.v3"},              // the same, of values that are mappings
+		"pkg/podspec":    {"gopkg.in/yaml.v3"},              // a parser, of a format of its own
 		"pkg/top":        {path.Join(module, "pkg/status")}, // for its types
 	}
 }

@@ -39,7 +39,9 @@ input. When it ends and none comes in its place, or gives no sign of life for
 floor. CPUs of LSE and LSR stay as they are.
 
 The plugin starts it by itself. After the plugin's end, systemd's ExecStopPost
-can do the same at once with --now.`,
+can do the same at once with --now. After an end that went well (SERVICE_RESULT,
+which systemd sets, is success) --now does nothing: it may be a restart, and the
+process that the plugin has started sees whether another plugin follows.`,
 		Example: `  sluice lifeline --now`,
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
@@ -53,6 +55,9 @@ can do the same at once with --now.`,
 
 func (o *lifelineOptions) run(c *cobra.Command) error {
 	if o.now {
+		if os.Getenv("SERVICE_RESULT") == "success" {
+			return nil
+		}
 		if o.pluginRuns() {
 			return errors.New("a plugin runs with this state folder and takes care itself: stop it first")
 		}

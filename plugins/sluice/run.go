@@ -151,8 +151,12 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 	if s.reclaimer != nil {
 		s.running.Go(func() { s.reclaimer.Run(loop) })
 	}
+	statusSocket := cmp.Or(s.statusSocket, cfg.StatusSocket)
+	if h := newHerald(a, statusSocket, log); h != nil {
+		s.running.Go(func() { h.run(loop) })
+	}
 	s.running.Go(func() {
-		if err := status.Serve(loop, cmp.Or(s.statusSocket, cfg.StatusSocket), a, s.metrics(loop, &cfg.Metrics, a, log)); err != nil {
+		if err := status.Serve(loop, statusSocket, a, s.metrics(loop, &cfg.Metrics, a, log)); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})

@@ -94,7 +94,10 @@ func (g guest) binaries() map[string]string {
 // systemdFiles is systemd and what it needs, by their path in the guest.
 func (g guest) systemdFiles() (map[string]string, error) {
 	entries, err := os.ReadDir(g.systemdDir())
-	files := map[string]string{"guest.service": "etc/systemd/system/guest.service"}
+	files := map[string]string{
+		"guest.service": "etc/systemd/system/guest.service",
+		filepath.Join(g.repository, "configs", "systemd", "sluice.service"): "etc/systemd/system/sluice.service",
+	}
 	for _, entry := range entries {
 		dir := "lib/x86_64-linux-gnu"
 		switch name := entry.Name(); {

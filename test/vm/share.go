@@ -30,6 +30,7 @@ func shares() []share {
 		{guest: "systemd", systemd: true, tests: []string{
 			"TestPlacement",
 			"TestSystemd",
+			"TestUnit",
 			"TestExclusivePools",
 			"TestSluice/restore",
 			"TestSluice/drift",

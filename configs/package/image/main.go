@@ -1,0 +1,170 @@
+// Command image writes an image with one static binary as an OCI archive, which
+// `ctr images import`, podman and skopeo read. The same binary makes the same archive.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// what is in the image, and how it is called.
+type what struct {
+	binary, name, version, revision, arch string
+}
+
+func main() {
+	var w what
+	flag.StringVar(&w.binary, "binary", "bin/sluice", "static `file`")
+	flag.StringVar(&w.name, "name", "", "the image's name, with its tag")
+	flag.StringVar(&w.version, "version", "", "of the binary")
+	flag.StringVar(&w.revision, "revision", "", "of the source")
+	flag.StringVar(&w.arch, "arch", "amd64", "of the binary, as Go calls it")
+	out := flag.String("o", "bin/sluice-image.tar", "`file` to write")
+	flag.Parse()
+	if err := write(w, *out); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes the archive and prints the image's digest.
+func write(w what, out string) error {
+	image, err := w.image()
+	if err != nil {
+		return err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a folder in /tmp may stay
+	if err := w.layOut(image, dir); err != nil {
+		return err
+	}
+	archive, err := archived(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Println(w.name, digest)
+	return os.WriteFile(out, archive, 0o644)
+}
+
+// image has one layer with one file. Its user is nobody, which is enough for all
+// commands but those that read and write cgroups: the DaemonSet makes it root.
+func (w what) image() (v1.Image, error) {
+	layer, err := w.layer()
+	if err != nil {
+		return nil, err
+	}
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, MediaType: types.OCILayer})
+	if err != nil {
+		return nil, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", w.arch
+	config.Config = v1.Config{
+		Entrypoint: []string{"/usr/bin/sluice"},
+		Cmd:        []string{"run"},
+		Env:        []string{"PATH=/usr/bin"},
+		User:       "65534:65534",
+		Labels: map[string]string{
+			"org.opencontainers.image.title":    "sluice",
+			"org.opencontainers.image.source":   "https://github.com/sluice-dev/sluice",
+			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.version":  w.version,
+			"org.opencontainers.image.revision": w.revision,
+		},
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// layer has the binary in /usr/bin, without a time.
+func (w what) layer() (v1.Layer, error) {
+	binary, err := os.ReadFile(w.binary)
+	if err != nil {
+		return nil, err
+	}
+	var files bytes.Buffer
+	t := tar.NewWriter(&files)
+	for _, header := range []*tar.Header{
+		{Typeflag: tar.TypeDir, Name: "usr/", Mode: 0o755},
+		{Typeflag: tar.TypeDir, Name: "usr/bin/", Mode: 0o755},
+		{Typeflag: tar.TypeReg, Name: "usr/bin/sluice", Mode: 0o755, Size: int64(len(binary))},
+	} {
+		if err := t.WriteHeader(header); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := t.Write(binary); err != nil {
+		return nil, err
+	}
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+}
+
+// layOut writes the image as a folder, under its name.
+func (w what) layOut(image v1.Image, dir string) error {
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	return path.AppendImage(image, layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          w.name,
+		"org.opencontainers.image.ref.name": w.version,
+	}), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: w.arch}))
+}
+
+// archived is a folder as a tar archive, in the order of its names and without times.
+func archived(dir string) ([]byte, error) {
+	var out bytes.Buffer
+	t := tar.NewWriter(&out)
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		if err := t.WriteHeader(&tar.Header{Name: below, Mode: 0o644, Size: int64(len(data))}); err != nil {
+			return err
+		}
+		_, err = t.Write(data)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = t.Close()
+	return out.Bytes(), err
+}

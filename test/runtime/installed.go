@@ -1,0 +1,199 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Installed is a root folder into which dpkg installs Sluice's package, and in which its
+// service runs as systemd would run it: by the unit's own command lines, with this
+// machine's /proc and /sys, and the runtime's NRI socket where it is by default.
+type Installed struct {
+	Root         string
+	StatusSocket string
+
+	rt      *Runtime
+	service *process
+	notices net.PacketConn
+	mu      sync.Mutex
+	told    []string // to systemd, since the last start
+}
+
+// NewInstalled makes a root with nothing but a shell for the package's scripts.
+func (rt *Runtime) NewInstalled() (*Installed, error) {
+	i := &Installed{rt: rt, Root: filepath.Join(rt.Dir, "node")}
+	i.StatusSocket = i.path("/run/sluice/status.sock")
+	for _, dir := range []string{"proc", "sys", "run/nri", "var/lib/dpkg/updates", "var/lib/dpkg/info"} {
+		if err := os.MkdirAll(i.path(dir), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(
+		os.Symlink("/run", i.path("var/run")),
+		os.WriteFile(i.path("var/lib/dpkg/status"), nil, 0o600),
+		i.copyProgram("/bin/sh"), i.copyProgram("/bin/rm"),
+	)
+	if err != nil {
+		return nil, err
+	}
+	if i.notices, err = net.ListenPacket("unixgram", i.path("run/notify")); err != nil {
+		return nil, err
+	}
+	go i.listen()
+	return i, nil
+}
+
+func (i *Installed) path(name string) string { return filepath.Join(i.Root, name) }
+
+// copyProgram copies a program with its libraries.
+func (i *Installed) copyProgram(program string) error {
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return fmt.Errorf("ldd %s: %w", program, err)
+	}
+	for _, file := range append(strings.Fields(string(out)), program) {
+		if !filepath.IsAbs(file) {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(i.path(file)), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(i.path(file), data, 0o755)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter mounts what a node has, and ends with its command.
+const enter = `set -e
+mount --rbind /proc "$0/proc"
+mount --rbind /sys "$0/sys"
+mount --bind "$1" "$0/run/nri"
+shift
+exec "$@"`
+
+// entering are the words that run others with the node's mounts.
+func (i *Installed) entering(words ...string) []string {
+	return append([]string{"/usr/bin/unshare", "--mount", "/bin/sh", "-c", enter, i.Root, filepath.Dir(i.rt.NRISocket)}, words...)
+}
+
+// Dpkg installs or removes packages.
+func (i *Installed) Dpkg(args ...string) error {
+	words := i.entering(append([]string{"dpkg", "--root=" + i.Root, "--force-depends"}, args...)...)
+	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("dpkg %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Command runs an installed program and returns what it prints.
+func (i *Installed) Command(env []string, words ...string) (string, error) {
+	all := i.entering(append([]string{"chroot", i.Root}, words...)...)
+	cmd := exec.Command(all[0], all[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, out)
+	}
+	return string(out), err
+}
+
+// Unit is the value of a key in the installed unit, in words.
+func (i *Installed) Unit(key string) ([]string, error) {
+	text, err := os.ReadFile(i.path("usr/lib/systemd/system/sluice.service"))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, key+"="); ok {
+			return strings.Fields(value), nil
+		}
+	}
+	return nil, fmt.Errorf("the unit has no %s", key)
+}
+
+// Start starts the service and waits until it says that it is ready.
+func (i *Installed) Start() error {
+	command, err := i.Unit("ExecStart")
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	i.told = nil
+	i.mu.Unlock()
+	words := i.entering(append([]string{"chroot", i.Root}, command...)...)
+	env := append(os.Environ(), "NOTIFY_SOCKET=/run/notify", "WATCHDOG_USEC=20000000")
+	if i.service, err = i.rt.tree.start(filepath.Join(i.rt.Dir, "service.log"), env, words[0], words[1:]...); err != nil {
+		return err
+	}
+	return i.service.await("the service to be ready", func() error {
+		if !i.Told("READY=1") {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// Stop ends the service as systemd does, which runs ExecStopPost after it.
+func (i *Installed) Stop() error {
+	if err := i.service.end(syscall.SIGTERM); err != nil {
+		return err
+	}
+	command, err := i.Unit("ExecStopPost")
+	if err != nil {
+		return err
+	}
+	_, err = i.Command([]string{"SERVICE_RESULT=success"}, command...)
+	return err
+}
+
+// PID is that of the service last started.
+func (i *Installed) PID() int { return i.service.cmd.Process.Pid }
+
+// Log is what the service logged since the first start.
+func (i *Installed) Log() string { return readLog(filepath.Join(i.rt.Dir, "service.log")) }
+
+// Told tells whether the service has told systemd so since it was last started.
+func (i *Installed) Told(state string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Contains(i.told, state)
+}
+
+func (i *Installed) listen() {
+	for buffer := make([]byte, 4096); ; {
+		n, _, err := i.notices.ReadFrom(buffer)
+		if err != nil {
+			return
+		}
+		i.mu.Lock()
+		i.told = append(i.told, strings.Split(string(buffer[:n]), "\n")...)
+		i.mu.Unlock()
+	}
+}
+
+// Close ends what listens; the rest goes with the runtime.
+func (i *Installed) Close() error { return i.notices.Close() }
+
+// Ctr runs containerd's own command line.
+func (rt *Runtime) Ctr(args ...string) (string, error) {
+	out, err := exec.Command(rt.tools.of(rt.options.Containerd, "ctr"), append([]string{"--address", rt.socket(), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), err
+}
