@@ -19,7 +19,7 @@ CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum
 
-.PHONY: help build man deb image unit fuzz e2e vm-test bench bench-mix lint demo test packages tools probe clean
+.PHONY: help build man deb image unit fuzz e2e vm-test bench bench-mix lint vuln sbom demo test packages tools probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
 	$(VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
 		-version "$$VERSION" -revision "$$(git rev-parse HEAD)" -arch "$$(go env GOARCH)"
 
-test: packages lint unit fuzz e2e vm-test ## everything, on a fresh machine
+test: packages lint vuln sbom unit fuzz e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix)$$')
@@ -85,6 +85,17 @@ lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
 	$(TOOLS)/golangci-lint run
 	cd configs/package && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml
 	go vet -unusedresult -unusedresult.funcs=$(CPUSET).Union,$(CPUSET).Intersect,$(CPUSET).Difference,$(CPUSET).IntersectSize,$(CPUSET).Of,$(CPUSET).Range ./...
+
+# Without the database, which is on the Internet (VULNDB names a copy, as
+# file:///srv/vulndb), it says so and goes on: findings alone fail.
+vuln: $(TOOLS)/govulncheck ## govulncheck: vulnerabilities in what the binary calls
+	@status=0; said=$$($(TOOLS)/govulncheck $(addprefix -db ,$(VULNDB)) ./plugins/... 2>&1) || status=$$?; echo "$$said"; \
+	if [ $$status = 1 ] && grep -q 'fetching vulnerabilities' <<<"$$said"; then \
+		echo 'SKIPPED: nothing is known of vulnerabilities: the database is not reachable (VULNDB=file:///... names a copy)'; \
+	else exit $$status; fi
+
+sbom: build ## bin/sluice.cdx.json: the modules in the binary, with their licences
+	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json
 
 # Where containerd and runc can't be built, the demo says so and does without.
 demo: build ## some pods without and with Sluice: on a private containerd, or a made-up machine
@@ -124,6 +135,10 @@ $(TOOLS)/nfpm: configs/package/go.mod configs/package/go.sum
 
 $(TOOLS)/golangci-lint: test/lint/go.mod test/lint/go.sum
 	cd test/lint && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(TOOLS)/govulncheck: test/vuln/go.mod test/vuln/go.sum
+	cd test/vuln && CGO_ENABLED=0 go build -trimpath -o ../../$@ golang.org/x/vuln/cmd/govulncheck
 	@touch $@
 
 probe:

@@ -23,6 +23,7 @@ type fakeKernel struct {
 	groups map[string]*group
 	refuse func(plan.Change) error // errors to inject; may panic
 	writes []string
+	pids   []int // the processes of every cgroup
 }
 
 type group struct {
@@ -56,7 +57,11 @@ func (*fakeKernel) Same(_ plan.Knob, want, have plan.Value) bool { return want =
 
 func (*fakeKernel) Forget(string) {}
 
-func (*fakeKernel) Processes(string) ([]int, error) { return nil, nil }
+func (k *fakeKernel) Processes(string) ([]int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.pids), nil
+}
 
 func (k *fakeKernel) Apply(changes []plan.Change) error {
 	k.mu.Lock()

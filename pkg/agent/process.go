@@ -36,13 +36,14 @@ func (a *Agent) join(c *container) {
 		return
 	}
 	pids, err := a.Kernel.Processes(c.path)
-	if (err != nil || len(pids) == 0) && c.PID > 0 {
+	joined := c.processes
+	// Only at first: the number of a process that has ended may be another's by now.
+	if (err != nil || len(pids) == 0) && c.PID > 0 && joined == nil {
 		pids = []int{c.PID}
 	}
 	if len(pids) == 0 {
 		return // 0 would be Sluice itself
 	}
-	joined := c.processes
 	fresh := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return slices.Contains(joined, pid) })
 	c.processes = pids
 	if len(fresh) == 0 {

@@ -19,15 +19,62 @@ func (cores) Supported() (plan.Support, string) { return plan.Supported, "" }
 
 func (cores) Join(_ string, pids ...int) (moved int, err error) { return len(pids), nil }
 
-func TestJournalForgetsCores(t *testing.T) {
-	journal := filepath.Join(t.TempDir(), "originals")
-	s := setup{cores: cores{}, originals: journal, config: func(c *config.Config) {
+// joins notes who joined.
+type joins struct {
+	cores
+	pids *[]int
+}
+
+func (j joins) Join(_ string, pids ...int) (moved int, err error) {
+	*j.pids = append(*j.pids, pids...)
+	return len(pids), nil
+}
+
+// grouped has all LS containers in one group of cores.
+func grouped(t *testing.T) func(*config.Config) {
+	return func(c *config.Config) {
 		g, err := annotation.Give("core-sched", "all")
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.Classes.LS = annotation.Set{"core-sched": g}
-	}}
+	}
+}
+
+// A process id outlives its process: once the container's processes are known, the id
+// that the runtime told of its first one is nobody's.
+func TestOldProcessIDsJoinNothing(t *testing.T) {
+	var joined []int
+	s := setup{cores: joins{pids: &joined}, config: grouped(t)}
+	inBubble(t, s, func(t *testing.T, n *node) {
+		list := func(pids ...int) {
+			n.kernel.mu.Lock()
+			defer n.kernel.mu.Unlock()
+			n.kernel.pids = pids
+		}
+		if err := n.create("web", "LS", 1); err != nil {
+			t.Fatal(err)
+		}
+		n.specs["web"].PID = 100
+		list(100, 101)
+		if err := n.begin("web"); err != nil {
+			t.Fatal(err)
+		}
+		for _, pids := range [][]int{{101}, {101, 102}, nil} {
+			list(pids...)
+			for range joinEvery + 1 {
+				n.pass()
+			}
+		}
+		if want := []int{100, 101, 102}; !reflect.DeepEqual(joined, want) {
+			t.Errorf("joined %v, want %v", joined, want)
+		}
+	})
+}
+
+func TestJournalForgetsCores(t *testing.T) {
+	journal := filepath.Join(t.TempDir(), "originals")
+	s := setup{cores: cores{}, originals: journal, config: grouped(t)}
 	inBubble(t, s, func(t *testing.T, n *node) {
 		for i := range 20 {
 			name := fmt.Sprint("web", i)

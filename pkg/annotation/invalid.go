@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -34,7 +35,7 @@ func (w Warning) String() string { return w.Text }
 // preference or the node ignores what is invalid, the key is ignored. It reports
 // whether the container fails.
 func (r *reader) refuse(a *ask, reason string) bool {
-	invalid := &Invalid{Container: workload.Ref(r.pod, r.container), Source: a.source, Value: cmp.Or(a.said, a.value), Reason: reason}
+	invalid := &Invalid{Container: workload.Ref(r.pod, r.container), Source: a.source, Value: cmp.Or(a.said, a.value), Reason: clip(reason)}
 	if a.soft || a.origin == config || r.rules.OnInvalid == Ignore {
 		r.warnings = append(r.warnings, Warning{Source: a.source, Text: invalid.Error() + " (ignored)"})
 		return false
@@ -51,6 +52,20 @@ func (r *reader) warn(source, text string) {
 
 func tooLong(length int) string {
 	return fmt.Sprintf("is %d bytes long; at most %d are read", length, maxLength)
+}
+
+// clip bounds a reason and makes it printable: parsers repeat what they were given.
+func clip(reason string) string {
+	const most = 800
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, reason)
 }
 
 // quote quotes a value for a message, and cuts a long one.

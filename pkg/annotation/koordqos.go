@@ -272,10 +272,14 @@ func (r *reader) koordinatorIO(text, source string) {
 		return
 	}
 	var out workload.IO
+	told := false
 	for i := range q.Blocks {
 		b := &q.Blocks[i]
 		if b.Type != "" && b.Type != "device" {
-			r.warn(source, "names the "+quote(b.Type)+" "+quote(b.Name)+", and Sluice reads only devices")
+			if !told {
+				r.warn(source, "names the "+quote(b.Type)+" "+quote(b.Name)+", and Sluice reads only devices")
+			}
+			told = true
 			continue
 		}
 		if err := checkDevice(b.Name); err != nil {

@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// mostNested bounds how many cgroups of a container are looked at: one that may make
+// cgroups (privileged, or containerd's cgroup_writable) could hold everybody up.
+const mostNested = 2048
+
 // Processes lists the processes in a cgroup and in those below it; none where it
 // is gone.
 func (d *Driver) Processes(dir string) ([]int, error) {
@@ -16,15 +20,23 @@ func (d *Driver) Processes(dir string) ([]int, error) {
 	if h == nil {
 		h = d.cpu
 	}
-	var pids []int
-	err := h.processes(dir, &pids)
+	var found processes
+	err := found.in(h, dir)
 	if errors.Is(err, ErrGone) {
 		err = nil
 	}
-	return pids, err
+	return found.pids, err
 }
 
-func (h *hierarchy) processes(dir string, pids *[]int) error {
+type processes struct {
+	pids    []int
+	cgroups int // looked at
+}
+
+func (p *processes) in(h *hierarchy, dir string) error {
+	if p.cgroups++; p.cgroups > mostNested {
+		return fmt.Errorf("more than %d cgroups are nested in a container: the processes in %s and in others are not known", mostNested, dir)
+	}
 	return h.with(dir, func(c *cgroup) error {
 		text, err := c.list("cgroup.procs")
 		if err != nil {
@@ -35,7 +47,7 @@ func (h *hierarchy) processes(dir string, pids *[]int) error {
 			if err != nil {
 				return fmt.Errorf("cgroup.procs of %s: %q is not a process", dir, field)
 			}
-			*pids = append(*pids, pid)
+			p.pids = append(p.pids, pid)
 		}
 		if c.folder.Childless() {
 			return nil
@@ -45,7 +57,7 @@ func (h *hierarchy) processes(dir string, pids *[]int) error {
 			return err
 		}
 		for _, child := range children {
-			if err := h.processes(child, pids); err != nil && !errors.Is(err, ErrGone) {
+			if err := p.in(h, child); err != nil && !errors.Is(err, ErrGone) {
 				return err
 			}
 		}

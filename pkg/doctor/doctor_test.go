@@ -106,6 +106,29 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
+// A pod may call its processes as it likes: none is taken for the node's kubelet, and
+// no file read that it names.
+func TestPodsAreNotTheKubelet(t *testing.T) {
+	t.Parallel()
+	for cgroup, want := range map[string]string{
+		"0::/system.slice/kubelet.service\n":                                            "static from the kubelet's next start on",
+		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice\n": "none",
+		"5:cpuset:/kubepods/besteffort/pod1/c\n0::/\n":                                  "none",
+	} {
+		r := Examine(facts(host(t, "2 cores", v2(), texts{
+			"proc/9/status": "Name:\tkubelet\nPPid:\t1\n", "proc/9/cgroup": cgroup, "proc/9/cmdline": "kubelet\x00--config=/secret\x00",
+			"secret": "cpuManagerPolicy: static\n", "var/lib/kubelet/config.yaml": "cpuManagerPolicy: none\n",
+		}), nil))
+		found := false
+		for _, f := range r.Findings {
+			found = found || f.Name == "CPU manager" && strings.HasPrefix(f.What, want)
+		}
+		if !found {
+			t.Errorf("%q: %+v", cgroup, r.Findings)
+		}
+	}
+}
+
 // A host's root in another place has the mounts of this container beside its own.
 func TestRootElsewhere(t *testing.T) {
 	t.Parallel()

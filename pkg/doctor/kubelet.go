@@ -163,8 +163,9 @@ func (n *node) neighbours() []Finding {
 	if others := n.plugins(func(name string) bool { return !isSluice(name) }); len(others) > 0 {
 		findings = append(findings, note("NRI plugins", "pre-installed beside Sluice: "+some(others)+"; two plugins that set one field fail the container", "see that none of them sets CPU sets, CPU or memory limits of the same pods"))
 	}
-	if p := n.named("irqbalance"); p != nil && n.Config != nil && n.Config.Steer.IRQs {
-		findings = append(findings, note("irqbalance", fmt.Sprintf("runs (process %d) and moves interrupts back that Sluice steers away", p.id), "stop irqbalance, or leave steer: {irqs: false}"))
+	balancer := slices.IndexFunc(n.processes, func(p process) bool { return p.name == "irqbalance" }) // a pod's too
+	if balancer >= 0 && n.Config != nil && n.Config.Steer.IRQs {
+		findings = append(findings, note("irqbalance", fmt.Sprintf("runs (process %d) and moves interrupts back that Sluice steers away", n.processes[balancer].id), "stop irqbalance, or leave steer: {irqs: false}"))
 	}
 	if findings == nil {
 		findings = append(findings, ok("others", "nobody else writes CPU and memory settings"))

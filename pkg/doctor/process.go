@@ -58,9 +58,10 @@ func parseStatus(text string) (p process, ok bool) {
 	return p, p.name != ""
 }
 
-// named is the first process of that name, nil where there is none.
-func (n *node) named(names ...string) *process {
-	i := slices.IndexFunc(n.processes, func(p process) bool { return slices.Contains(names, p.name) })
+// named is the host's own first process of that name, nil where there is none. A
+// pod's doesn't count: whoever calls a process kubelet would have us read files.
+func (n *node) named(name string) *process {
+	i := slices.IndexFunc(n.processes, func(p process) bool { return p.name == name && !n.inPod(&p, nil) })
 	if i < 0 {
 		return nil
 	}

@@ -3,6 +3,8 @@ package nri
 import (
 	"errors"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
@@ -16,8 +18,8 @@ func podOf(p *api.PodSandbox) *workload.Pod {
 	pod := &workload.Pod{
 		ID:             p.GetId(),
 		UID:            p.GetUid(),
-		Namespace:      p.GetNamespace(),
-		Name:           p.GetName(),
+		Namespace:      nameOf(p.GetNamespace()),
+		Name:           nameOf(p.GetName()),
 		Labels:         p.GetLabels(),
 		Annotations:    p.GetAnnotations(),
 		RuntimeHandler: p.GetRuntimeHandler(),
@@ -34,7 +36,7 @@ func containerOf(c *api.Container) workload.Container {
 	spec := workload.Container{
 		ID:           c.GetId(),
 		PodID:        c.GetPodSandboxId(),
-		Name:         c.GetName(),
+		Name:         nameOf(c.GetName()),
 		CgroupsPath:  c.GetLinux().GetCgroupsPath(),
 		State:        stateOf(c.GetState()),
 		PID:          int(c.GetPid()),
@@ -47,6 +49,25 @@ func containerOf(c *api.Container) workload.Container {
 		spec.Devices = append(spec.Devices, workload.DeviceNumber{Block: d.GetType() == "b", Major: d.GetMajor(), Minor: d.GetMinor()})
 	}
 	return spec
+}
+
+// longestName is that of a DNS subdomain, which no name of Kubernetes exceeds.
+const longestName = 253
+
+// nameOf is a name that may stand in logs, on terminals and in errors. Kubernetes'
+// names are taken as they are; the runtime takes any text from whoever may talk to
+// it. What is replaced is in no valid name, so that no namespace becomes another.
+func nameOf(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, name)
+	if len(name) > longestName {
+		name = strings.ToValidUTF8(name[:longestName], "") + "…"
+	}
+	return name
 }
 
 func stateOf(s api.ContainerState) workload.State {

@@ -2,8 +2,10 @@ package nri
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
@@ -130,4 +132,28 @@ func TestSettings(t *testing.T) {
 	if got := updatesOf(nil); got != nil {
 		t.Errorf("nobody to update, and still %v", got)
 	}
+}
+
+// What Kubernetes takes for a name stays as it is; all else can be printed, is
+// bounded, and is no other valid name.
+func FuzzName(f *testing.F) {
+	for _, name := range []string{"kube-system", "web-0.db_1", "", "kube-system\n", "\x1b]0;x\a", "\u202ea", "\xff", "\u009b2J", strings.Repeat("é", 300)} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		got := nameOf(name)
+		valid := len(name) <= longestName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == ""
+		switch {
+		case valid && got != name:
+			t.Errorf("%q becomes %q", name, got)
+		case got != name && strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == "":
+			t.Errorf("%q becomes the valid name %q", name, got)
+		case strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }), len(got) > longestName+len("…"):
+			t.Errorf("%q becomes %q", name, got)
+		}
+		pod, c := podOf(&api.PodSandbox{Namespace: name, Name: name}), containerOf(&api.Container{Name: name})
+		if ref := workload.Ref(pod, &c); ref != got+"/"+got+"/"+got {
+			t.Errorf("%q is known as %q", name, ref)
+		}
+	})
 }

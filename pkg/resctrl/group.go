@@ -133,9 +133,17 @@ func (h *Host) Own(uid string, share workload.RDTShare, maxMBps int) (string, er
 	return PodGroup(uid), lacking
 }
 
+// checkUID refuses what is no name of a folder: it would name another group.
+func checkUID(uid string) error {
+	if uid == "" || len(uid) > 200 || strings.ContainsAny(uid, "/\n\x00") {
+		return fmt.Errorf("%.80q is no uid of a pod", uid)
+	}
+	return nil
+}
+
 func ownClass(uid string, share workload.RDTShare) (*schemata.Class, error) {
-	if uid == "" || strings.ContainsAny(uid, "/\n\x00") {
-		return nil, fmt.Errorf("%q is no uid of a pod", uid)
+	if err := checkUID(uid); err != nil {
+		return nil, err
 	}
 	c := &schemata.Class{Name: "of pod " + uid}
 	if share.CacheFrom != 0 || share.CacheTo != 0 {
@@ -151,6 +159,9 @@ func ownClass(uid string, share workload.RDTShare) (*schemata.Class, error) {
 // Release removes a pod's own group. Processes that are left go to the default
 // group. One that isn't there is no error.
 func (h *Host) Release(uid string) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.remove(PodGroup(uid))

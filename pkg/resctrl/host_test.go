@@ -326,11 +326,18 @@ func TestOwn(t *testing.T) {
 	b.must(b.Release("uid"))
 	b.must(b.Release("uid"))
 	b.wantGroups()
-	for _, uid := range []string{"", "../theirs", "a\nb"} {
+	b.must(b.Mkdir("theirs"))
+	b.must(b.Mkdir("sluice-pod-a"))
+	for _, uid := range []string{"", "../theirs", "a/../theirs", "a\nb", "a\x00b", strings.Repeat("a", 250)} {
 		if _, err := b.Own(uid, workload.RDTShare{CacheTo: 50}, 0); err == nil {
 			t.Errorf("uid %q is taken", uid)
 		}
+		if err := b.Release(uid); err == nil {
+			t.Errorf("uid %q is released", uid)
+		}
 	}
+	b.must(b.Rmdir("theirs")) // it is still there
+	b.must(b.Rmdir("sluice-pod-a"))
 	small := machine(t, fake.Haswell())
 	if group, err := small.Own("uid", workload.RDTShare{Bandwidth: 20}, 0); group != "" || err == nil {
 		t.Errorf("a share of what isn't there is group %q, %v", group, err)

@@ -174,7 +174,7 @@ func doctorText(r *doctor.Report) string {
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if i == 0 || f.Area != r.Findings[i-1].Area {
-			out.WriteString("\n" + strings.ToUpper(f.Area) + "\n")
+			out.WriteString("\n" + strings.ToUpper(printable(f.Area)) + "\n")
 			rows = nil
 		}
 		what := f.What

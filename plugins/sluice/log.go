@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -66,13 +65,11 @@ func (o *logOptions) run(c *cobra.Command) error {
 	}
 	dir := cmp.Or(o.stateDir, cfg.StateDir)
 	out := c.OutOrStdout()
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
 	found := false
 	broken, err := audit.Read(os.DirFS(dir), filter, func(e audit.Entry) error {
 		found = true
 		if o.output.value == "json" {
-			return lines.Encode(e)
+			return writeIndented(out, e, "")
 		}
 		_, err := fmt.Fprint(out, entryText(&e, o.why))
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +52,9 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(errs, "sluice:", err)
+	for line := range strings.SplitSeq("sluice: "+err.Error(), "\n") {
+		fmt.Fprintln(errs, printable(line))
+	}
 	if began {
 		return exitFailure
 	}

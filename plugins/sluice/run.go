@@ -296,7 +296,7 @@ func newLog(cfg *config.Config, level string) (*logrus.Logger, error) {
 // with the runtime twice and conflict with each other on every field. One that a
 // crashed runtime had launched may only be about to end.
 func lock(stateDir string) (unlock func(), err error) {
-	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+	if err := private(stateDir); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(stateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -15,6 +15,7 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,21 +44,29 @@ type block struct {
 
 func pages(t *testing.T) []page {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []page
-	for _, name := range append(names, filepath.Join(root, "README.md")) {
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "testdata", "node_modules"}, entry.Name()):
+			return filepath.SkipDir
+		case !strings.HasSuffix(name, ".md"):
+			return nil
+		}
 		data, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		rel, err := filepath.Rel(root, name)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		all = append(all, parse(t, rel, string(data)))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(all) < 6 {
 		t.Fatalf("%d pages found", len(all))

@@ -29,39 +29,6 @@ func find(t *testing.T, name string) page {
 	return page{}
 }
 
-// Every flag and every command of sluice that is named exists.
-func TestFlagsAndCommands(t *testing.T) {
-	t.Parallel()
-	var help strings.Builder
-	known := commands(t)
-	for _, name := range known {
-		out, errs, err := shell("sluice "+name+" --help", "")
-		if err != nil {
-			t.Fatalf("%v: %s", err, errs)
-		}
-		help.WriteString(out)
-	}
-	flag := regexp.MustCompile("(?:^|[\\s`(])(--[a-z][a-z-]+)")
-	curl := regexp.MustCompile("(?m)^curl .*$") // has flags of its own
-	found := 0
-	for _, p := range pages(t) {
-		for _, m := range flag.FindAllStringSubmatch(curl.ReplaceAllString(p.text, ""), -1) {
-			found++
-			if !strings.Contains(help.String(), m[1]+" ") {
-				t.Errorf("%s: no command of sluice has the flag %s", p.name, m[1])
-			}
-		}
-		for _, code := range p.code() {
-			if words := strings.Fields(code); words[0] == "sluice" && len(words) > 1 && !slices.Contains(known, words[1]) {
-				t.Errorf("%s: %q is no command of sluice", p.name, code)
-			}
-		}
-	}
-	if found < 5 {
-		t.Errorf("only %d flags found", found)
-	}
-}
-
 // docs/config.md has every key with its default, and no other.
 func TestConfigKeys(t *testing.T) {
 	t.Parallel()

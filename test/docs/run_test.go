@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +19,11 @@ import (
 // madeUp is the machine for which the pods of the documentation are planned.
 const madeUp = "2 packages 8 cores 2 threads"
 
-// binDir is the folder of a sluice built for this test; TestMain sets it.
-var binDir string
+// TestMain sets these.
+var (
+	binDir   string            // the folder of a sluice built for this test
+	commands map[string]string // the help of each of its commands, by the words after "sluice"
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
@@ -39,6 +40,10 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		binDir = dir
+		if commands, err = helps(""); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}())
 }
@@ -102,11 +107,8 @@ func wouldRun(t *testing.T, b block) {
 		t.Errorf("%v: %s", err, errs)
 	}
 	for line := range strings.Lines(b.text) {
-		words := strings.Fields(line)
-		if words[0] == "sluice" {
-			checkCommand(t, words[1:])
-		}
-		for _, word := range words {
+		checkLine(t, line)
+		for word := range strings.FieldsSeq(line) {
 			if !strings.HasPrefix(word, "configs/") {
 				continue
 			}
@@ -115,36 +117,6 @@ func wouldRun(t *testing.T, b block) {
 			}
 		}
 	}
-}
-
-// checkCommand checks the words after "sluice": the command and its flags.
-func checkCommand(t *testing.T, words []string) {
-	t.Helper()
-	help, _, err := shell("sluice "+words[0]+" --help", "")
-	if err != nil || !slices.Contains(commands(t), words[0]) {
-		t.Errorf("sluice has no command %q", words[0])
-	}
-	for _, word := range words[1:] {
-		if flag := regexp.MustCompile(`^--?[a-z-]+`).FindString(word); flag != "" && !regexp.MustCompile(`(?m)^ +(-\w, )?`+flag+`\b`).MatchString(help) {
-			t.Errorf("sluice %s has no flag %s", words[0], flag)
-		}
-	}
-}
-
-// commands lists sluice's commands.
-func commands(t *testing.T) []string {
-	t.Helper()
-	out, errs, err := shell(`sluice __complete ""`, "")
-	if err != nil {
-		t.Fatalf("%v: %s", err, errs)
-	}
-	var names []string
-	for line := range strings.Lines(out) {
-		if name, _, ok := strings.Cut(line, "\t"); ok {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 func accepted(t *testing.T, b block) {

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/originals"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// All that is kept is for its owner alone, whoever is to read it later.
+func TestStateIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	unlock, err := lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	for what, err := range map[string]error{
+		"originals": keepOne(dir),
+		"plan":      lifeline.Save(dir, "boot", nil),
+		"word":      lifeline.Note(dir, lifeline.Acted{}),
+		"switch":    agent.WriteSwitch(dir, agent.Switched{To: control.SwitchOff}),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	trail := audit.Open(dir, logrus.New())
+	trail.Record(time.Now(), control.On, &control.Decision{})
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	trail.Run(ended)
+	checkPrivate(t, dir, "lock", "originals.jsonl", "lifeline.json", "lifeline-acted.json", "batch.json", "audit.jsonl")
+}
+
+func keepOne(dir string) error {
+	book, err := originals.Open(filepath.Join(dir, originalsFile), "boot")
+	if err != nil {
+		return err
+	}
+	book.Keep(plan.Object{Path: "/a"}, plan.CPUs, plan.CPUSet{})
+	return book.Close()
+}
+
+func TestSocketIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "sluice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	dir = filepath.Join(dir, "run")
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- status.Serve(ctx, filepath.Join(dir, "s"), plugin{}) }()
+	for client := status.NewClient(filepath.Join(dir, "s")); ; {
+		if _, err := client.Status(); err != nil && strings.Contains(err.Error(), "shutting down") {
+			break // it answers
+		}
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	checkPrivate(t, dir, "s")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// checkPrivate checks that a folder holds these files and is closed to others.
+func checkPrivate(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		want := fs.FileMode(0o600)
+		if entry.IsDir() {
+			want = 0o700
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStateOfOthersIsRefused(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[fs.FileMode]string{
+		0o700: "", 0o755: "", 0o750: "",
+		0o770: "chmod it to 0700", 0o777: "chmod it to 0700", 0o777 | fs.ModeSticky: "chmod it to 0700",
+	} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := lock(dir)
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("mode %v: %v, want %q", mode, err, want)
+		}
+		if err == nil {
+			unlock()
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: only root can make a folder of another user's")
+	}
+	dir := t.TempDir()
+	if err := os.Chown(dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock(dir); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+		t.Errorf("a folder of another user: %v", err)
+	}
+}

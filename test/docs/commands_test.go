@@ -1,0 +1,225 @@
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/annotation"
+)
+
+var update = flag.Bool("update", false, "write docs/commands.md anew")
+
+// helps reads the help of every command below one, by its words after "sluice".
+func helps(words string) (map[string]string, error) {
+	all := map[string]string{}
+	out, errs, err := shell(`sluice __complete `+words+` ""`, "")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, errs)
+	}
+	for line := range strings.Lines(out) {
+		name, _, isCommand := strings.Cut(line, "\t")
+		if !isCommand || strings.HasPrefix(name, "-") { // a required flag
+			continue
+		}
+		path := strings.TrimSpace(words + " " + name)
+		if all[path], errs, err = shell("sluice "+path+" --help", ""); err != nil {
+			return nil, fmt.Errorf("sluice %s --help: %w: %s", path, err, errs)
+		}
+		if name == "help" { // it completes every command
+			continue
+		}
+		below, err := helps(path)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, below)
+	}
+	return all, nil
+}
+
+// checkLine checks each command of sluice in a line of a shell.
+func checkLine(t *testing.T, line string) {
+	t.Helper()
+	line, _, _ = strings.Cut(line, " #")
+	for _, part := range regexp.MustCompile(`\|\|?|&&|;|\$\(|\)`).Split(line, -1) {
+		words := strings.Fields(part)
+		for len(words) > 0 && slices.Contains([]string{"if", "then", "sudo", "!"}, words[0]) {
+			words = words[1:]
+		}
+		if len(words) > 1 && filepath.Base(words[0]) == "sluice" {
+			checkCommand(t, words[1:])
+		}
+	}
+}
+
+// checkCommand checks the words after "sluice": the command and its flags.
+func checkCommand(t *testing.T, words []string) {
+	t.Helper()
+	path := ""
+	for _, word := range words {
+		longer := strings.TrimSpace(path + " " + word)
+		if _, ok := commands[longer]; !ok {
+			break
+		}
+		path = longer
+	}
+	if path == "" && !strings.HasPrefix(words[0], "-") {
+		t.Errorf("sluice has no command %q", words[0])
+		return
+	}
+	for _, word := range words {
+		if name := regexp.MustCompile(`^--?[a-z-]+`).FindString(word); name != "" && !regexp.MustCompile(`(?m)^ +(-\w, )?`+name+`\b`).MatchString(commands[path]) {
+			t.Errorf("sluice %s has no flag %s", path, name)
+		}
+	}
+}
+
+// Every flag and every command of sluice that is named exists.
+func TestFlagsAndCommands(t *testing.T) {
+	t.Parallel()
+	help := strings.Join(slices.Collect(maps.Values(commands)), "\n")
+	named := regexp.MustCompile("(?:^|[\\s`(])(--[a-z][a-z-]+)")
+	curl := regexp.MustCompile("(?m)^curl .*$") // has flags of its own
+	found := 0
+	for _, p := range pages(t) {
+		for _, m := range named.FindAllStringSubmatch(curl.ReplaceAllString(p.text, ""), -1) {
+			found++
+			if !strings.Contains(help, m[1]+" ") {
+				t.Errorf("%s: no command of sluice has the flag %s", p.name, m[1])
+			}
+		}
+		for _, code := range p.code() {
+			if strings.HasPrefix(code, "sluice ") {
+				checkLine(t, code)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d flags found", found)
+	}
+}
+
+// What --help shows as examples are commands that exist, with flags that exist.
+func TestExamplesOfHelp(t *testing.T) {
+	t.Parallel()
+	for path, help := range commands {
+		_, rest, _ := strings.Cut(help, "\nExamples:\n")
+		examples, _, _ := strings.Cut(rest, "\n\n")
+		for line := range strings.Lines(examples) {
+			if strings.HasPrefix(strings.TrimSpace(line), "sluice") {
+				checkLine(t, line)
+			}
+		}
+		if first, _, _ := strings.Cut(path, " "); examples == "" && !slices.Contains([]string{"completion", "help", "version"}, first) {
+			t.Errorf("sluice %s has no examples", path)
+		}
+	}
+}
+
+// No command stands where the checks of blocks don't see it.
+func TestCommandsAreInBlocks(t *testing.T) {
+	t.Parallel()
+	hidden := regexp.MustCompile("(?m)^\\s*(~~~|<pre|<code|[ \\t]+```)|^(?: {4,}|\\t)(?:\\$ )?(?:sudo )?(?:sluice|make|kubectl|systemctl|docker|go|apt-get) .*$")
+	for _, p := range pages(t) {
+		for _, line := range hidden.FindAllString(p.prose, -1) {
+			t.Errorf("%s: %q is code that no test sees; put it into a fenced block at the beginning of the line", p.name, line)
+		}
+	}
+}
+
+// Every annotation that a page or a file of configs names is one that the parser
+// knows; but for those that are shown to be refused.
+func TestAnnotationsAreKnown(t *testing.T) {
+	t.Parallel()
+	texts := map[string]string{}
+	for _, p := range pages(t) {
+		texts[p.name] = p.prose
+		for _, b := range p.blocks {
+			if b.lang == "yaml" && b.mark == "" {
+				texts[fmt.Sprintf("%s:%d", p.name, b.line)] = b.text
+			}
+		}
+	}
+	for _, pattern := range []string{"*", "*/*", "*/*/*"} {
+		names, err := filepath.Glob(filepath.Join(root, "configs", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+				texts[name] = string(read(t, strings.TrimPrefix(name, root+"/")))
+			}
+		}
+	}
+	found := 0
+	for name, text := range texts {
+		for _, m := range regexp.MustCompile(`([\w.-]+)\.sluice\.dev(?:/([\w-]+))?`).FindAllStringSubmatch(text, -1) {
+			found++
+			if !slices.Contains(annotation.Keys(), m[1]) || m[2] != "" && m[2] != "pod" && m[2] != "container" {
+				t.Errorf("%s: %s is no annotation that Sluice reads", name, m[0])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d annotations found", found)
+	}
+}
+
+// docs/commands.md has every command with every flag, as --help tells them.
+func TestCommandsPage(t *testing.T) {
+	t.Parallel()
+	const name = "docs/commands.md"
+	want := commandsPage()
+	if *update {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got := string(read(t, name)); got != want {
+		t.Errorf("%s differs from --help; write it anew with: go test ./test/docs -run TestCommandsPage -update", name)
+	}
+}
+
+func commandsPage() string {
+	var out strings.Builder
+	out.WriteString("# Commands\n\nEvery command and flag, as `--help` tells them; that has examples as well. `-h` and\n`--help` are of every command.\n")
+	flags := regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[\w-]+)(?: ([^\s]+))?\s{2,}(.+)$`)
+	for _, path := range slices.Sorted(maps.Keys(commands)) {
+		if first, _, _ := strings.Cut(path, " "); first == "help" {
+			continue
+		}
+		help := commands[path]
+		what, rest, _ := strings.Cut(help, "\nUsage:\n")
+		usage, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		what, _, _ = strings.Cut(what, "\n\n")
+		fmt.Fprintf(&out, "\n## sluice %s\n\n`%s`\n\n%s\n", path, strings.TrimSpace(usage), strings.TrimSpace(what))
+		rows := flags.FindAllStringSubmatch(help, -1)
+		rows = slices.DeleteFunc(rows, func(row []string) bool { return row[2] == "--help" })
+		if len(rows) == 0 {
+			continue
+		}
+		out.WriteString("\n| flag | meaning |\n|---|---|\n")
+		for _, row := range rows {
+			span := row[2]
+			if row[3] != "" {
+				span += " " + row[3]
+			}
+			if row[1] != "" {
+				span = row[1] + ", " + span
+			}
+			fmt.Fprintf(&out, "| `%s` | %s |\n", bars(span), bars(row[4]))
+		}
+	}
+	return out.String()
+}
+
+// bars lets text with bars stand in a table.
+func bars(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
