@@ -12,17 +12,18 @@ IMAGE := localhost/sluice/sluice:latest
 
 # Debian packages: curl for the documentation's commands; a C compiler for the race
 # detector and runc; QEMU for the virtual machines, which find their kernel and systemd
-# through apt's lists and download them.
-PACKAGES := curl gcc libc6-dev qemu-system-x86
+# through apt's lists and download them; a browser for the node map's tests (350 MB on
+# disk, 15 s), and npm, where there is none, for what checks its accessibility.
+PACKAGES := curl gcc libc6-dev qemu-system-x86 chromium $(if $(shell command -v npm),,npm)
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum
 
-.PHONY: help build man deb image unit fuzz e2e vm-test bench bench-mix lint vuln sbom demo test packages tools probe clean
+.PHONY: help build man deb image unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo test packages tools probe clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/sluice, static
 	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./plugins/sluice
@@ -48,10 +49,10 @@ image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
 	$(VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
 		-version "$$VERSION" -revision "$$(git rev-parse HEAD)" -arch "$$(go env GOARCH)"
 
-test: packages lint vuln sbom unit fuzz e2e vm-test ## everything, on a fresh machine
+test: packages lint vuln sbom unit fuzz web-test e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
-	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix)$$')
+	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|web|bench/mix)$$')
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
 	cd configs/package && go test ./... # and so is this
@@ -61,6 +62,12 @@ fuzz: ## every fuzz target for some seconds (FUZZTIME)
 		echo "fuzz $${file%/*} $$target"; \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$${file%/*}"; \
 	done
+
+web-test: $(TOOLS)/gotestsum $(TOOLS)/axe/done ## the node map in Chromium
+	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 10m ./test/web
+
+web-screenshots: ## make the pictures of docs/web.md anew
+	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -count=1 -run TestScreenshots -v ./test/web
 
 e2e: build tools deb image ## real containerd, real containers (root)
 	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix
@@ -139,6 +146,13 @@ $(TOOLS)/golangci-lint: test/lint/go.mod test/lint/go.sum
 
 $(TOOLS)/govulncheck: test/vuln/go.mod test/vuln/go.sum
 	cd test/vuln && CGO_ENABLED=0 go build -trimpath -o ../../$@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
+
+# The lock file has the package's hash.
+$(TOOLS)/axe/done: test/web/package.json test/web/package-lock.json
+	mkdir -p $(@D)
+	cp $^ $(@D)/
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 probe:

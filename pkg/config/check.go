@@ -37,6 +37,7 @@ func (d *decoder) check(c *Config) {
 	d.absolute("stateDir", c.StateDir)
 	d.absolute("statusSocket", c.StatusSocket)
 	d.checkMetrics(c)
+	d.checkWeb(&c.Web)
 	if c.Log.File != "" && !path.IsAbs(c.Log.File) {
 		d.fail("log.file", "%s: must be an absolute path, or empty for stderr", quote(c.Log.File))
 	}

@@ -38,6 +38,7 @@ type Config struct {
 	StateDir       string        `yaml:"stateDir"`     // absolute path
 	StatusSocket   string        `yaml:"statusSocket"` // absolute path
 	Metrics        Metrics       `yaml:"metrics"`
+	Web            Web           `yaml:"web"`
 	Log            Log           `yaml:"log"`
 }
 

@@ -46,7 +46,7 @@ type Route struct {
 // Serve answers on a unix socket, open to its owner alone, until the context
 // ends. A socket left over from an earlier run is replaced.
 func Serve(ctx context.Context, socket string, source Source, more ...Route) error {
-	listener, err := listen(socket)
+	listener, err := Listen(socket)
 	if err != nil {
 		return fmt.Errorf("status socket: %w", err)
 	}
@@ -60,9 +60,10 @@ func Serve(ctx context.Context, socket string, source Source, more ...Route) err
 	return os.Remove(socket)
 }
 
-// listen makes the socket in a folder of its own and then moves it to its place:
-// nobody can connect before its mode is set, however open the place is.
-func listen(socket string) (net.Listener, error) {
+// Listen makes a unix socket that is open to its owner alone, in the place of an older
+// one. It makes it in a folder of its own and then moves it to its place: nobody can
+// connect before its mode is set, however open the place is.
+func Listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, err
 	}

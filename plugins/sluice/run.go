@@ -160,6 +160,9 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
+	if cfg.Web.Listen != "" {
+		s.running.Go(func() { serveWeb(loop, &cfg.Web, a, log) })
+	}
 	s.running.Go(func() {
 		sysfs.Watch(loop, s.hostRoot, machine, func(m *topology.Machine, err error) {
 			if err != nil {

@@ -1,0 +1,101 @@
+// The node map.
+import { ago, find, make, plain, put, Rows, say } from './dom.js';
+import { follow } from './feed.js';
+import { showDetails } from './details.js';
+import { showLevels } from './levels.js';
+import { NodeMap } from './map.js';
+import { numbers } from './owners.js';
+import { containersOf, Past } from './past.js';
+import { Table } from './table.js';
+import { TimeLine } from './time.js';
+
+const past = new Past();
+let selected = null; // a container's id
+let answered = 0; // when the plugin did last, by performance.now
+
+const pickContainer = (id) => {
+  selected = selected === id ? null : id;
+  draw();
+};
+const map = new NodeMap((cpu) => table.ask(`cpu:${cpu}`));
+const table = new Table(pickContainer);
+const line = new TimeLine(past, () => requestAnimationFrame(draw));
+const notes = new Rows(find('#notes'), () => make('li'), (item, note) => say(item, note));
+
+// draw shows the snapshot of the time that is looked at. How long it takes can be seen
+// in the browser's performance view as "update".
+function draw() {
+  if (!past.snapshots.length) return;
+  const begin = performance.now();
+  const { snapshot } = line;
+  const containers = containersOf(snapshot);
+  const container = containers.find((c) => c.record.id === selected);
+  head(snapshot);
+  map.show(snapshot, numbers(container?.record.cpus));
+  showLevels(snapshot);
+  table.show(containers, selected);
+  showDetails(container, selected !== null);
+  line.show();
+  performance.measure('update', { start: begin });
+  performance.clearMeasures('update'); // who observes has it
+}
+
+function head(s) {
+  const { runtime } = s;
+  const runs = runtime.connected ? plain(`${runtime.name ?? 'runtime'} ${runtime.version ?? ''}`) : 'no runtime';
+  say(find('#plugin'), `${plain(s.version)} · mode ${plain(s.mode)} · ${runs}`);
+  const all = [];
+  const note = (...texts) => all.push(texts.map((text) => plain(text, 500)).join(''));
+  if (s.reason) note(s.reason);
+  if (!runtime.connected) note('The runtime is not connected.');
+  if (s.config?.problem) note('The newest configuration is not in force: ', s.config.problem);
+  if (runtime.slowLane && runtime.slowLane !== 'open') note('Slow lane: ', runtime.slowLane);
+  for (const text of s.contested ?? []) note('Somebody else changes it again and again: ', text);
+  for (const { object, text } of s.loop?.advice ?? []) note(object, ': ', text);
+  notes.show(all, (text) => text);
+  find('#notes').hidden = all.length === 0;
+}
+
+follow((status, machine) => {
+  answered = performance.now();
+  say(find('#state'), '');
+  document.documentElement.classList.remove('silent');
+  const { decided } = past.add(status, machine);
+  draw();
+  line.announce(decided);
+}, (error) => {
+  const since = answered ? `for ${ago(performance.now() - answered)}` : 'yet';
+  say(find('#state'), `No answer ${since}: ${plain(error.message)}`);
+  document.documentElement.classList.add('silent');
+});
+
+find('#close').addEventListener('click', () => {
+  pickContainer(selected);
+  find('#table tbody button[tabindex="0"]')?.focus();
+});
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && selected !== null) find('#close').click();
+});
+
+// The theme is the system's, until the viewer says otherwise.
+const themes = ['system', 'dark', 'light'];
+function theme(name) {
+  put(document.documentElement, 'data-theme', name);
+  say(find('#theme'), `Theme: ${name}`);
+}
+let stored = null;
+try {
+  stored = localStorage.getItem('theme');
+} catch {
+  // a browser that stores nothing
+}
+theme(themes.includes(stored) ? stored : 'system');
+find('#theme').addEventListener('click', () => {
+  const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length];
+  theme(next);
+  try {
+    localStorage.setItem('theme', next);
+  } catch {
+    // for this visit alone
+  }
+});

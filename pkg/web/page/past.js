@@ -1,0 +1,86 @@
+// The last ten minutes. What did not change between two snapshots is kept once.
+
+const kept = 600_000; // ms
+const keptDecisions = 2000;
+
+// The figures of a container, in the order in which a snapshot's row has them; NaN is
+// not known.
+const figures = {
+  cpu: (u) => u.cpu?.at && u.cpu.usageMilliCPU,
+  limit: (u) => u.cpu?.limitMilliCPU,
+  loopLimit: (u) => u.cpu?.loopLimitMilliCPU,
+  throttled: (u) => u.cpu?.at && u.cpu.throttled,
+  memory: (u) => u.memory?.at && u.memory.workingSetBytes,
+  memoryLimit: (u) => u.memory?.limitBytes,
+  cpuPressure: (u) => u.pressure?.at && u.pressure.cpu,
+  memoryPressure: (u) => u.pressure?.at && u.pressure.memory,
+  ioPressure: (u) => u.pressure?.at && u.pressure.io,
+  oomKills: (u) => u.memory?.at && u.memory.oomKills,
+};
+const names = Object.keys(figures);
+const number = (value) => (typeof value === 'number' ? value : NaN);
+
+export class Past {
+  snapshots = [];
+  decisions = [];
+  #known = new Set();
+  #records = new Map();
+
+  // add keeps a status and returns its snapshot.
+  add(status, machine) {
+    const { containers, loop, handlers, errors, features, ...rest } = status;
+    const snapshot = { ...rest, machineModel: machine, at: Date.parse(status.time), records: [], figures: new Float32Array((containers ?? []).length * names.length) };
+    const records = new Map();
+    for (const [i, container] of (containers ?? []).entries()) {
+      const { usage, cache, ...fixed } = container;
+      const text = JSON.stringify(fixed);
+      let known = this.#records.get(fixed.id);
+      if (known?.text !== text) known = { text, record: Object.freeze(fixed) };
+      records.set(fixed.id, known);
+      snapshot.records.push(known.record);
+      names.forEach((name, n) => {
+        snapshot.figures[i * names.length + n] = number(usage ? figures[name](usage) : NaN);
+      });
+    }
+    this.#records = records;
+    if (loop) {
+      const { mode, problem, node, batch, memory, refusal, evictions, advice } = loop;
+      const { cpuLoad, ...others } = node;
+      snapshot.loop = { mode, problem, node: others, batch, memory, refusal, evictions, advice };
+      if (cpuLoad) snapshot.cpuLoad = Int16Array.from(cpuLoad);
+    }
+    this.snapshots.push(snapshot);
+    while (this.snapshots[0].at < snapshot.at - kept || this.snapshots.length > kept / 1000) this.snapshots.shift();
+    return { snapshot, decided: this.#decide(loop?.decisions ?? []) };
+  }
+
+  // #decide keeps the decisions that are new, and returns them.
+  #decide(decisions) {
+    const fresh = [];
+    for (const d of decisions) {
+      const key = [d.time, d.controller, d.object, d.action, d.to].join('\n');
+      if (this.#known.has(key)) continue;
+      this.#known.add(key);
+      fresh.push({ ...d, key, at: Date.parse(d.time) });
+    }
+    this.decisions.push(...fresh);
+    for (const old of this.decisions.splice(0, Math.max(0, this.decisions.length - keptDecisions))) this.#known.delete(old.key);
+    return fresh;
+  }
+
+  // near is the last snapshot of that time, or the first there is.
+  near(at) {
+    return this.snapshots.findLast((s) => s.at <= at) ?? this.snapshots[0];
+  }
+}
+
+// containersOf are a snapshot's containers, each with its record and figures.
+export function containersOf(snapshot) {
+  return snapshot.records.map((record, i) => {
+    const container = { record };
+    names.forEach((name, n) => {
+      container[name] = snapshot.figures[i * names.length + n];
+    });
+    return container;
+  });
+}

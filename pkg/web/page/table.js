@@ -1,0 +1,150 @@
+// The containers.
+import { bytes, cpus, find, make, percent, plain, put, Rows, say } from './dom.js';
+import { numbers } from './owners.js';
+
+const order = { LSE: 0, LSR: 1, LS: 2, BE: 3, SYSTEM: 4 };
+const known = (value, words) => (Number.isNaN(value) ? '' : words(value));
+
+// flags are the words for what is unusual about a container.
+function flags(c) {
+  const r = c.record;
+  const all = [];
+  if (c.throttled > 0.01) all.push('throttled');
+  if (c.loopLimit > 0) all.push('limited');
+  if (r.warnings?.length) all.push('warned');
+  if (r.lacks?.length) all.push('lacks');
+  if (r.drift || r.kernel?.some((k) => k.drift)) all.push('drift');
+  if (r.kernel?.some((k) => k.problem)) all.push('problem');
+  if (c.oomKills > 0) all.push('oom');
+  if (!r.controlled) all.push('uncontrolled');
+  return all;
+}
+
+const columns = [
+  { name: 'Container', value: (c) => c.record.ref, text: (c) => plain(c.record.ref) },
+  { name: 'Class', value: (c) => order[c.record.class] ?? 9, text: (c) => c.record.class },
+  { name: 'Pool', value: (c) => c.record.pool ?? '', text: (c) => plain(c.record.pool) },
+  { name: 'CPUs', value: (c) => (c.record.cpus ? numbers(c.record.cpus).length : Infinity), text: (c) => c.record.cpus || 'all' },
+  { name: 'Requested', n: true, value: (c) => c.record.requestedMilliCPU, text: (c) => cpus(c.record.requestedMilliCPU) },
+  { name: 'Used', n: true, value: (c) => c.cpu, text: (c) => known(c.cpu, cpus) },
+  { name: 'Throttled', n: true, value: (c) => c.throttled, text: (c) => known(c.throttled, percent) },
+  { name: 'Memory', n: true, value: (c) => c.memory, text: (c) => known(c.memory, bytes) },
+  { name: 'Notes', value: (c) => flags(c).length, text: (c) => flags(c).join(', ') },
+];
+
+const compare = (a, b) => {
+  if (typeof a === 'string') return a < b ? -1 : Number(a > b);
+  if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b); // not known: last
+  return a === b ? 0 : a - b;
+};
+
+// matcher makes a test of containers from a filter's words.
+function matcher(text) {
+  const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+    const [, key, value] = /^(class|pool|cpu|is):(.*)$/.exec(word) ?? [];
+    switch (key) {
+      case 'class': return (c) => c.record.class.toLowerCase() === value;
+      case 'pool': return (c) => (c.record.pool ?? '').toLowerCase() === value;
+      case 'cpu': return (c) => !c.record.cpus || numbers(c.record.cpus).includes(Number(value));
+      case 'is': return (c) => flags(c).includes(value);
+      default: return (c) => c.record.ref.toLowerCase().includes(word);
+    }
+  });
+  return (c) => tests.every((test) => test(c));
+}
+
+export class Table {
+  #sort = columns[5];
+  #down = true;
+  #containers = [];
+  #selected = null;
+  #heads;
+  #rows;
+  #at = null; // the button that Tab reaches
+
+  constructor(pick) {
+    const body = find('#table tbody');
+    const filter = find('#filter');
+    this.#heads = columns.map((column) => {
+      const button = make('button', { type: 'button' }, column.name);
+      button.addEventListener('click', () => {
+        this.#down = this.#sort === column ? !this.#down : Boolean(column.n);
+        this.#sort = column;
+        this.#draw();
+        this.#reach(find('#table tbody button'));
+      });
+      return make('th', { scope: 'col', class: column.n ? 'n' : null }, button);
+    });
+    find('#table thead tr').append(...this.#heads);
+    this.#rows = new Rows(body, (c) => {
+      const button = make('button', { type: 'button', tabindex: -1, 'data-id': c.record.id });
+      const cells = columns.slice(1).map((column) => make('td', { class: column.n ? 'n' : null }));
+      return make('tr', {}, make('th', { scope: 'row' }, make('bdi', {}, button)), ...cells);
+    }, (row, c) => {
+      say(row.cells[0].firstChild.firstChild, columns[0].text(c));
+      for (let i = 1; i < columns.length; i++) say(row.cells[i], columns[i].text(c));
+      put(row, 'aria-current', c.record.id === this.#selected ? 'true' : null);
+    });
+    filter.addEventListener('input', () => this.ask(filter.value));
+    body.addEventListener('click', (event) => {
+      const row = event.target.closest('tr');
+      if (row) this.#pick(find('button', row), pick);
+    });
+    body.addEventListener('keydown', (event) => this.#key(event));
+  }
+
+  show(containers, selected) {
+    [this.#containers, this.#selected] = [containers, selected];
+    this.#draw();
+  }
+
+  // ask puts a filter into the field.
+  ask(text) {
+    if (find('#filter').value !== text) find('#filter').value = text;
+    this.#draw();
+    this.#reach(find('#table tbody button'));
+  }
+
+  #draw() {
+    const match = matcher(find('#filter').value);
+    const way = this.#down ? -1 : 1;
+    const { value } = this.#sort;
+    const found = this.#containers.filter(match);
+    found.sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      if (Number.isNaN(x) || Number.isNaN(y)) return compare(x, y) || compare(a.record.ref, b.record.ref);
+      return way * compare(x, y) || compare(a.record.ref, b.record.ref);
+    });
+    this.#rows.show(found, (c) => c.record.id);
+    columns.forEach((column, i) => put(this.#heads[i], 'aria-sort', column === this.#sort ? (this.#down ? 'descending' : 'ascending') : null));
+    say(find('#found'), `${found.length} of ${this.#containers.length}`);
+    if (!this.#at?.isConnected) this.#reach(find('#table tbody button'));
+  }
+
+  // #reach makes a row's button the one that Tab reaches.
+  #reach(button) {
+    if (this.#at) this.#at.tabIndex = -1;
+    this.#at = button;
+    if (button) button.tabIndex = 0;
+  }
+
+  #pick(button, pick) {
+    this.#reach(button);
+    pick(button.dataset.id);
+  }
+
+  #key(event) {
+    const row = event.target.closest('tr');
+    const to = {
+      ArrowDown: () => row.nextElementSibling,
+      ArrowUp: () => row.previousElementSibling,
+      Home: () => row.parentElement.firstElementChild,
+      End: () => row.parentElement.lastElementChild,
+    }[event.key]?.();
+    if (!to) return;
+    event.preventDefault();
+    const button = find('button', to);
+    this.#reach(button);
+    button.focus();
+  }
+}

@@ -1,0 +1,92 @@
+// Package web is the node map: a page for a browser that shows the status and
+// changes nothing.
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// Source is what the page shows; the agent is one.
+type Source interface {
+	Status() (*status.Status, error)
+	Machine() (*topology.Machine, error)
+}
+
+// Options are where the page is, and for whom.
+type Options struct {
+	Listen    string // absolute path of a unix socket, or "address:port"
+	Token     string // that a viewer must have; "" is whoever reaches Listen by a name of this machine
+	Cert, Key string // PEM files; "" is plain HTTP
+}
+
+// maxConnections bounds what viewers, and those that never show a token, can hold open.
+const maxConnections = 64
+
+// Serve answers until the context ends.
+func Serve(ctx context.Context, o Options, source Source) error {
+	if err := serve(ctx, o, source); err != nil {
+		return fmt.Errorf("node map on %s: %w", o.Listen, err)
+	}
+	return nil
+}
+
+func serve(ctx context.Context, o Options, source Source) error {
+	server := &http.Server{
+		Handler:           Handler(o, source),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		WriteTimeout:      30 * time.Second, // half a megabyte, through a slow tunnel
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.New(io.Discard, "", 0), // handshakes that strangers break off
+	}
+	var certificate tls.Certificate
+	if o.Cert != "" {
+		var err error
+		if certificate, err = tls.LoadX509KeyPair(o.Cert, o.Key); err != nil {
+			return fmt.Errorf("certificate: %w", err)
+		}
+	}
+	listener, err := listen(o.Listen)
+	if err != nil {
+		return err
+	}
+	listener = netutil.LimitListener(listener, maxConnections)
+	if o.Cert != "" {
+		listener = tls.NewListener(listener, &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		})
+	}
+	defer context.AfterFunc(ctx, func() {
+		server.Close() //nolint:errcheck // the process ends
+	})()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	if path.IsAbs(o.Listen) {
+		return os.Remove(o.Listen)
+	}
+	return nil
+}
+
+func listen(address string) (net.Listener, error) {
+	if path.IsAbs(address) {
+		return status.Listen(address)
+	}
+	return net.Listen("tcp", address)
+}

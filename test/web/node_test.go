@@ -1,0 +1,181 @@
+package web
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+// bigMachine has 512 CPUs.
+const bigMachine = "2 packages 4 nodes 32 cores 2 threads l3 8 cores memory 192G numbering adjacent"
+
+// node is a made-up node that goes on from one status to the next.
+type node struct {
+	machine *topology.Machine
+	count   int                  // containers
+	change  func(*status.Status) // made to each, last
+
+	mu    sync.Mutex
+	asked int
+	err   error // instead of an answer
+}
+
+func (n *node) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+}
+
+func newNode(text string, containers int) (*node, error) {
+	machine, err := synth.Machine(text)
+	return &node{machine: machine, count: containers}, err
+}
+
+func (n *node) Machine() (*topology.Machine, error) { return n.machine, nil }
+
+// Status tells in its version how often it was asked.
+func (n *node) Status() (*status.Status, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err != nil {
+		return nil, n.err
+	}
+	n.asked++
+	now := time.Now()
+	m := n.machine
+	all := m.Online.Size()
+	kept := all / 128 // for nobody
+	s := &status.Status{
+		Schema: status.Schema, Version: fmt.Sprintf("test-%d", n.asked), Time: now, Started: now.Add(-time.Hour), Mode: "on",
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "2.4.0", NRIVersion: "0.12.5", Since: now.Add(-time.Hour), SlowLane: "open"},
+		Machine: status.Machine{
+			Online: m.Online, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
+			Memory: m.Memory(m.MemoryNodes()), Reserved: span(0, kept),
+		},
+	}
+	online := span(kept+all/8, all-all/4)
+	batch := span(all-all/4, all)
+	pinned := n.containers(s, online, now)
+	s.Machine.Pinned = pinned
+	critical := cpuset.Difference(span(kept, kept+all/8), pinned)
+	s.Pools = []status.Pool{n.pool("critical", critical, 40, 60, 0), n.pool("online", cpuset.Difference(online, pinned), 45, 60, 1), n.pool("batch", batch, 60, 80, 2)}
+	for i := range s.Containers {
+		for p := range s.Pools {
+			if s.Pools[p].Name == s.Containers[i].Pool {
+				s.Pools[p].Containers++
+				s.Pools[p].Requested += s.Containers[i].Requested
+			}
+		}
+	}
+	s.Loop = n.loop(now)
+	if n.change != nil {
+		n.change(s)
+	}
+	return s, nil
+}
+
+// span is the CPUs from the first up to the end, without it.
+func span(first, end int) cpuset.Set {
+	if first >= end {
+		return cpuset.Set{}
+	}
+	return cpuset.Range(first, end-1)
+}
+
+// wave goes up and down between 0 and 1, for each phase at another time.
+func (n *node) wave(phase int) float64 {
+	return (1 + math.Sin(float64(n.asked)/3+float64(phase))) / 2
+}
+
+func (n *node) pool(name string, cpus cpuset.Set, low, high, phase int) status.Pool {
+	size := cpus.Size()
+	load := 0.3 + 0.4*n.wave(phase)
+	return status.Pool{Name: name, CPUs: cpus, Load: &status.PoolLoad{
+		At: time.Now(), Usage: workload.MilliCPU(load * 1000 * float64(size)), Size: size, Load: load, Pressure: 0.01, Low: low, High: high, Wanted: size + n.asked%3,
+	}}
+}
+
+// containers adds them, and returns what is pinned.
+func (n *node) containers(s *status.Status, online cpuset.Set, now time.Time) cpuset.Set {
+	var pinned cpuset.Set
+	next := online.First()
+	for i := range n.count {
+		class := []workload.Class{workload.LS, workload.BE, workload.LS, workload.BE, workload.LS}[i%5]
+		pool := map[workload.Class]string{workload.LS: "online", workload.BE: "batch"}[class]
+		c := status.Container{
+			ID: fmt.Sprintf("%064x", i), PodUID: fmt.Sprintf("5f0c7a3e-%04d-4d1e-9f6b-0242ac120002", i), Ref: fmt.Sprintf("%s/%s-%d/main", []string{"shop", "data", "ml"}[i%3], []string{"web", "index", "train", "cache"}[i%4], i),
+			Class: class, Pool: pool, State: policy.Held, Controlled: true, Requested: workload.MilliCPU(250 + 250*(i%8)),
+			Why:    "shares pool " + pool + " with others of its class",
+			Cgroup: fmt.Sprintf("/kubepods/burstable/pod5f0c7a3e-%04d/%064x", i, i),
+			Settings: []workload.Setting{
+				{Key: "class", Value: class.String(), Source: "annotation class.sluice.dev/pod"}, {Key: "cpu-burst", Value: "20%", Source: "config classes." + class.String()},
+			},
+			Kernel: []status.Kernel{
+				{Level: "container", Setting: "cpu.burst", File: "cpu.max.burst", Value: "20ms", Why: "cpu-burst of the class"},
+				{Level: "pod", Setting: "memory.low", File: "memory.low", Value: "512Mi", Why: "its request is protected"},
+			},
+			Usage: &status.Usage{
+				CPU:      status.CPUUsage{At: now, Usage: workload.MilliCPU(100 + 1500*n.wave(i)), Limit: 2000, Throttled: 0.2 * n.wave(i) * float64(i%2)},
+				Memory:   status.MemoryUsage{At: now, WorkingSet: int64(64+i) << 20, Current: int64(96+i) << 20, Limit: 1 << 30},
+				Pressure: status.PressureUsage{At: now, CPU: 0.05 * n.wave(i)},
+			},
+		}
+		if i%40 == 0 && next+8 <= online.Last() {
+			c.Class, c.Pool, c.Unlimited, c.Why = workload.LSE, "", true, "4 whole cores of one L3"
+			c.CPUs = cpuset.Range(next, next+7)
+			c.Mems = cpuset.Of(1)
+			pinned = cpuset.Union(pinned, c.CPUs)
+			next += 16
+		}
+		if i%17 == 0 {
+			c.Warnings = []string{"cpu-burst has no effect: the container has no CPU limit"}
+		}
+		s.Containers = append(s.Containers, c)
+	}
+	return pinned
+}
+
+func (n *node) loop(now time.Time) *status.Loop {
+	all := workload.MilliCPU(n.machine.Online.Size()) * 1000
+	l := &status.Loop{
+		Mode: control.On, Time: now, Interval: time.Second,
+		Node: status.NodeUsage{
+			CPU:      status.CPUUsage{At: now, Usage: all/3 + workload.MilliCPU(float64(all)/4*n.wave(0)), Limit: all},
+			Memory:   status.NodeMemory{At: now, Total: 1536 << 30, Available: 600 << 30},
+			Pressure: status.PressureUsage{At: now, CPU: 0.04, Memory: 0.01, IO: 0.02},
+		},
+		Batch:  status.Batch{State: status.BatchOpen, Mechanism: "pools", Known: true, Budget: all / 4, Used: workload.MilliCPU(float64(all) / 5 * n.wave(2)), Requested: all / 3, Floor: all / 64, Switch: status.Switch{To: "auto"}},
+		Memory: status.BatchMemory{Online: 700 << 30, Held: 236 << 30, Goal: 300 << 30, Limit: 300 << 30},
+		Advice: []control.Advice{{Object: "shop/cache-3/main", Text: "it is throttled often: raise its CPU limit from 2 to 2.5"}},
+	}
+	const kept = 30
+	for i := max(0, n.asked-kept); i < n.asked; i++ {
+		at := now.Add(time.Duration(i-n.asked+1) * time.Second)
+		d := control.Decision{Controller: "pools", Object: "pool online", Action: "grow", From: fmt.Sprintf("%d CPUs", 200+i), To: fmt.Sprintf("%d CPUs", 204+i), Why: "load 64% is over its band 45-60%"}
+		if i%3 == 1 {
+			d = control.Decision{Controller: "burst", Object: fmt.Sprintf("shop/web-%d/main", i), Action: "raise", From: "2", To: "2.4", Why: "throttled in 3 of 10 periods while the pool is at 40%"}
+		}
+		l.Decisions = append(l.Decisions, status.Decision{Time: at.Truncate(time.Second), Mode: control.On, Decision: d})
+	}
+	return l
+}
+
+// loads is the load of each CPU in percent, by its number; the offline ones' is -1.
+func (n *node) loads() []int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	loads := make([]int, n.machine.Online.Size())
+	for i := range loads {
+		loads[i] = int(100 * n.wave(i/8) * (0.5 + float64(i%7)/14))
+	}
+	return loads
+}
