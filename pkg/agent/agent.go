@@ -80,6 +80,7 @@ type Adjustment struct {
 // Options are what an agent works with.
 type Options struct {
 	Config     *config.Config
+	Configured status.Config // where that comes from
 	Machine    *topology.Machine
 	Host       fs.FS                                     // the host's root, for /sys, /proc and the kubelet's state
 	Kernel     Kernel                                    // nil without cgroups
@@ -137,6 +138,7 @@ type Agent struct {
 	loop       loop
 	ticks      ticks
 	passes     int
+	passing    *time.Ticker // nil with a clock of the agent's own
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
@@ -209,9 +211,9 @@ func (a *Agent) Run(ctx context.Context) {
 		if a.Sampler != nil {
 			go a.sample(ctx)
 		}
-		ticker := time.NewTicker(a.Config.DriftInterval)
-		defer ticker.Stop()
-		pass = ticker.C
+		a.passing = time.NewTicker(a.Config.DriftInterval)
+		defer a.passing.Stop()
+		pass = a.passing.C
 	}
 	for {
 		select {

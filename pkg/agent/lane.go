@@ -14,11 +14,13 @@ import (
 type slowLane struct {
 	runtime Runtime
 	shut    string // why it is not used; "" open
-	pending *Update
-	settled chan struct{} // closed when pending is acknowledged; nil where none is
-	timer   *time.Timer
-	quiet   time.Time // when nothing will have happened for long enough
-	pools   time.Time // when the pools will have kept their sizes for long enough
+	// otherwise is why it would not be used, were it switched on.
+	otherwise string
+	pending   *Update
+	settled   chan struct{} // closed when pending is acknowledged; nil where none is
+	timer     *time.Timer
+	quiet     time.Time // when nothing will have happened for long enough
+	pools     time.Time // when the pools will have kept their sizes for long enough
 }
 
 func (l *slowLane) reset() { l.pending = nil }
@@ -31,10 +33,12 @@ const maxAttempts = 3
 // stay shut there ("" where it need not).
 func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
 	a.do("connected", func() error { //nolint:errcheck // only a closed agent fails it
-		if !a.Config.SlowLane.Enabled {
-			shut = "switched off in the config"
-		} else if a.Kernel == nil {
+		if a.Kernel == nil {
 			shut = "no cgroups here: everything goes through the runtime's replies"
+		}
+		a.lane.otherwise = shut
+		if !a.Config.SlowLane.Enabled {
+			shut = laneOff
 		}
 		a.lane.runtime, a.lane.shut = runtime, shut
 		a.runtime = info
@@ -57,6 +61,9 @@ func (a *Agent) Disconnected() {
 		return nil
 	})
 }
+
+// laneOff is why the lane is shut where the configuration says so.
+const laneOff = "switched off in the config"
 
 // quiet starts the wait for a quiet moment anew, after a change of what runs here.
 func (a *Agent) quiet() {
@@ -127,6 +134,7 @@ func (a *Agent) record() {
 		// An update repeats the CPU fields of the record, which lacks what an adopted
 		// container was given. A limit would set v1's swap limit too.
 		a.prepare(c) //nolint:errcheck // it runs already
+		a.unrecord(c)
 		c.carried.Memory = c.recorded.Memory
 		a.send(c, a.settings(c, want))
 		return

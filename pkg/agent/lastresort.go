@@ -98,9 +98,10 @@ const evictionTime = 2 * time.Minute
 func (a *Agent) evict(victim control.Victim) {
 	ctx, cancel := context.WithTimeout(context.Background(), victim.Grace+evictionTime)
 	var err error
+	evictor := a.Evictor // another configuration may bring another
 	a.aside("evicted", func() {
 		defer cancel()
-		err = a.Evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
+		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
 	}, func() {
 		a.loop.controllers.eviction.Done(victim.UID, err, a.now())
 		if err != nil {

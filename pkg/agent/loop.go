@@ -173,7 +173,7 @@ func (a *Agent) sample(ctx context.Context) {
 func (a *Agent) sampleOnce(s *observe.Snapshot) (wait time.Duration) {
 	defer func() {
 		if p := recover(); p != nil {
-			wait = a.Config.Control.Interval
+			wait = time.Second
 			a.post("sampling", func() { a.panicked("looking at the node", p) })
 		}
 	}()

@@ -35,12 +35,7 @@ func (a *Agent) join(c *container) {
 	if !cores && !a.usesRDT() {
 		return
 	}
-	pids, err := a.Kernel.Processes(c.path)
-	joined := c.processes
-	// Only at first: the number of a process that has ended may be another's by now.
-	if (err != nil || len(pids) == 0) && c.PID > 0 && joined == nil {
-		pids = []int{c.PID}
-	}
+	pids, joined := a.pidsOf(c), c.processes
 	if len(pids) == 0 {
 		return // 0 would be Sluice itself
 	}
@@ -63,6 +58,16 @@ func (a *Agent) join(c *container) {
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container shares cores with others")
 		}
 	}
+}
+
+// pidsOf are a container's processes, or the first of them while none has joined: later
+// the number of one that has ended may be another's.
+func (a *Agent) pidsOf(c *container) []int {
+	pids, err := a.Kernel.Processes(c.path)
+	if (err != nil || len(pids) == 0) && c.PID > 0 && c.processes == nil {
+		return []int{c.PID}
+	}
+	return pids
 }
 
 // keepCores notes that a cgroup's processes have a cookie, and forgets those of

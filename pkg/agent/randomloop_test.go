@@ -135,7 +135,7 @@ func TestRandomLoop(t *testing.T) {
 }
 
 // right checks what holds at any moment.
-func (h *loopNode) right(t *rapid.T, apart bool, milli map[string]int) {
+func (h *loopNode) right(t testingT, apart bool, milli map[string]int) {
 	h.exclusive()
 	h.loop(func() {
 		var all cpuset.Set

@@ -27,6 +27,7 @@ func (a *Agent) snapshot() *status.Status {
 	s := &status.Status{
 		Schema:     status.Schema,
 		Version:    a.Version,
+		Config:     a.Configured,
 		Time:       a.now(),
 		Mode:       string(mode),
 		Reason:     reason,

@@ -190,9 +190,15 @@ func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.
 	}
 	_, idle := tune.Find(settings, plan.Idle)
 	for _, k := range old {
-		if _, stays := tune.Find(settings, k.Knob); !stays && (!idle || k.Knob != plan.Weight) {
-			changes = append(changes, a.letGo(t.Object, k.Knob)...)
+		if _, stays := tune.Find(settings, k.Knob); stays || idle && k.Knob == plan.Weight {
+			continue
 		}
+		gone := a.letGo(t.Object, k.Knob)
+		if k.Knob == plan.Idle { // at once: it has a weight come back, on which another may build
+			a.change(gone)
+			continue
+		}
+		changes = append(changes, gone...)
 	}
 	return append(changes, a.compare(t, true)...)
 }

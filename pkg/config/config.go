@@ -28,8 +28,6 @@ type Config struct {
 	RDT    RDT    `yaml:"rdt"`
 	Memory Memory `yaml:"memory"`
 
-	Control control.Config `yaml:"control"`
-
 	VMRuntimes     []string      `yaml:"vmRuntimes"`     // globs of runtime handlers whose pods are accounted, not controlled
 	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // age after which a grant that never started may be freed
 	DriftInterval  time.Duration `yaml:"driftInterval"`  // between two comparisons of the kernel's settings with the desired ones
@@ -40,6 +38,8 @@ type Config struct {
 	Metrics        Metrics       `yaml:"metrics"`
 	Web            Web           `yaml:"web"`
 	Log            Log           `yaml:"log"`
+
+	Control control.Config `yaml:"control"`
 }
 
 // SlowLane brings the runtime's own records into agreement with the kernel.

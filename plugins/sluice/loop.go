@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
-	"slices"
+
+	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/audit"
@@ -25,13 +25,12 @@ func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupf
 	stateDir := filepath.Dir(o.Originals)
 	o.StateDir = stateDir
 	o.LifelinePlan, _ = lifeline.Load(stateDir, agent.BootID(o.Host)) // what can't be read was not carried out
-	acts := o.Config.Mode == config.On && has(c, control.On)
-	if !acts {
+	if !acts(o.Config) {
 		if err := lifeline.Forget(stateDir); err != nil {
 			return err
 		}
 	}
-	if !has(c, control.On) && !has(c, control.Preview) {
+	if o.Config.LoopMode() == control.Off {
 		return nil
 	}
 	var cgroups sampler.Cgroups
@@ -62,16 +61,27 @@ func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupf
 	trail := audit.Open(stateDir, o.Log)
 	s.running.Go(func() { trail.Run(ctx) })
 	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
-	if acts {
-		k := newKeeper(stateDir, s.hostRoot, o.Log)
+	s.newLifeline = func(log logrus.FieldLogger) agent.Lifeline {
+		k := newKeeper(stateDir, s.hostRoot, log)
 		s.running.Go(func() { k.run(ctx) })
-		o.Lifeline = k
+		return k
 	}
-	o.Evictor = evict.Report{}
-	if c.Eviction.By == control.EvictCRI {
-		o.Evictor = criEvictor{c.Eviction.Socket, s.hostRoot}
+	if acts(o.Config) {
+		o.Lifeline = s.newLifeline(o.Log)
 	}
+	o.Evictor = s.evictor(o.Config)
 	return nil
+}
+
+// acts reports whether the loop may change anything.
+func acts(c *config.Config) bool { return c.Mode == config.On && c.LoopMode() == control.On }
+
+// evictor is who ends pods by a configuration.
+func (s *service) evictor(c *config.Config) agent.Evictor {
+	if by := &c.Control.Eviction; by.By == control.EvictCRI {
+		return criEvictor{by.Socket, s.hostRoot}
+	}
+	return evict.Report{}
 }
 
 // looking is a sampler whose failures the status tells.
@@ -85,14 +95,6 @@ func (l looking) Failures() []status.Failure {
 		all[i] = status.Failure{What: f.What, Count: f.Count}
 	}
 	return all
-}
-
-// has reports whether a controller has that mode.
-func has(c *control.Config, mode control.Mode) bool {
-	return slices.ContainsFunc([]control.Mode{
-		c.Pools.Mode, c.Batch.Mode, c.Burst.Mode, c.Demotion.Mode, c.Memory.Mode, c.Cache.Mode, c.Eviction.Mode, c.Interference.Mode,
-	}, func(own control.Mode) bool { return cmp.Or(own, c.Mode) == mode }) ||
-		c.Mode == mode || slices.ContainsFunc(c.Rules, func(r control.Rule) bool { return r.Mode == mode })
 }
 
 // criEvictor stops pods through the runtime, whose socket it looks for each time: the

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	exitChanges = 3 // config diff: the file would change something
 )
 
 func main() {
@@ -37,13 +40,14 @@ func arguments(args []string, preInstalled bool) []string {
 func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	began := false
 	root := newRoot()
-	for _, command := range root.Commands() {
-		run := command.RunE
-		command.RunE = func(c *cobra.Command, args []string) error {
-			began = true
-			return run(c, args)
+	eachCommand(root, func(command *cobra.Command) {
+		if run := command.RunE; run != nil {
+			command.RunE = func(c *cobra.Command, args []string) error {
+				began = true
+				return run(c, args)
+			}
 		}
-	}
+	})
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
@@ -51,6 +55,9 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	command, err := root.ExecuteC()
 	if err == nil {
 		return 0
+	}
+	if status, ok := errors.AsType[exitStatus](err); ok {
+		return int(status)
 	}
 	for line := range strings.SplitSeq("sluice: "+err.Error(), "\n") {
 		fmt.Fprintln(errs, printable(line))
@@ -60,6 +67,19 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	}
 	fmt.Fprintf(errs, "See '%s --help'.\n", command.CommandPath())
 	return exitUsage
+}
+
+// exitStatus is how a command ends that has said all itself.
+type exitStatus int
+
+func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// eachCommand visits the commands below one.
+func eachCommand(parent *cobra.Command, visit func(*cobra.Command)) {
+	for _, command := range parent.Commands() {
+		visit(command)
+		eachCommand(command, visit)
+	}
 }
 
 func newRoot() *cobra.Command {
@@ -74,7 +94,7 @@ Exit status: 0 success, 1 failure, 2 a command line that is not understood.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newTopology(), newCheck(), newDoctor(), newLogCommand(), newBatch(), newLifeline(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), newVersion())
+	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newLifeline(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), newVersion())
 	completeAll(root)
 	return root
 }

@@ -84,13 +84,16 @@ func (o *runOptions) run(ctx context.Context) error {
 	if nri.PreInstalled() && o.config == "" {
 		return nri.New(nil, nri.Options{Configure: s.configure, Log: logrus.New()}).Run(ctx)
 	}
-	cfg, err := loadConfig(o.config)
+	cfg, from, err := loadConfigured(o.config)
 	if err != nil {
 		return err
 	}
-	a, log, err := s.start(cfg)
+	a, log, err := s.start(cfg, from)
 	if err != nil {
 		return err
+	}
+	if o.config != "" {
+		s.watch(ctx, a, log, from)
 	}
 	return nri.New(a, nri.Options{
 		Socket: o.socket, Index: o.index, Name: o.name,
@@ -106,7 +109,8 @@ type service struct {
 	unlock  func()
 	running sync.WaitGroup
 
-	reclaimer *reclaim.Runner // nil where the kernel can't reclaim on request
+	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
+	newLifeline func(logrus.FieldLogger) agent.Lifeline // nil without a loop
 }
 
 // configure starts the service with the configuration that the runtime hands to
@@ -116,7 +120,7 @@ func (s *service) configure(text string, options *nri.Options) (*agent.Agent, er
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	a, log, err := s.start(cfg)
+	a, log, err := s.start(cfg, configured("", []byte(text)))
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +130,7 @@ func (s *service) configure(text string, options *nri.Options) (*agent.Agent, er
 
 // start begins the agent's loop, the status socket and the watch for hotplug.
 // They outlive the connection: the loop answers until that is closed.
-func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error) {
+func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *logrus.Logger, error) {
 	log, err := newLog(cfg, s.logLevel)
 	if err != nil {
 		return nil, nil, err
@@ -143,7 +147,7 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 	protect(log)
 	loop, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	a, err := s.newAgent(loop, cfg, machine, stateDir, log)
+	a, err := s.newAgent(loop, cfg, from, machine, stateDir, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,7 +160,7 @@ func (s *service) start(cfg *config.Config) (*agent.Agent, *logrus.Logger, error
 		s.running.Go(func() { h.run(loop) })
 	}
 	s.running.Go(func() {
-		if err := status.Serve(loop, statusSocket, a, s.metrics(loop, &cfg.Metrics, a, log)); err != nil {
+		if err := status.Serve(loop, statusSocket, a, s.metrics(loop, &cfg.Metrics, a, log), status.ConfigRoute(a.ConfigDiff)); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
@@ -186,18 +190,35 @@ func (s *service) stop() {
 }
 
 func loadConfig(file string) (*config.Config, error) {
+	cfg, _, err := loadConfigured(file)
+	return cfg, err
+}
+
+// loadConfigured also says where the configuration comes from.
+func loadConfigured(file string) (*config.Config, status.Config, error) {
 	if file == "" {
-		return config.Default(), nil
+		return config.Default(), configured("", nil), nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, status.Config{}, fmt.Errorf("configuration: %w", err)
 	}
 	cfg, err := config.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", file, err)
+		return nil, status.Config{}, fmt.Errorf("configuration %s: %w", file, err)
 	}
-	return cfg, nil
+	return cfg, configured(file, data), nil
+}
+
+// watch takes over what the file says from now on.
+func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger, from status.Config) {
+	r := reloader{service: s, agent: a, log: log, file: from.File, seen: from.Hash}
+	w := watcher{file: from.File, log: log, hangup: make(chan os.Signal, 1), read: r.reload}
+	signal.Notify(w.hangup, syscall.SIGHUP)
+	s.running.Go(func() {
+		defer signal.Stop(w.hangup)
+		w.run(ctx)
+	})
 }
 
 // fits tells where the configuration and the machine differ. Containers are placed
@@ -215,9 +236,9 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 	}
 }
 
-func (s *service) newAgent(ctx context.Context, cfg *config.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
+func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
 	options := agent.Options{
-		Config: cfg, Machine: machine, Host: os.DirFS(s.hostRoot), Version: version(), Log: log,
+		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Version: version(), Log: log,
 		Originals: filepath.Join(stateDir, originalsFile),
 		Confine:   confine,
 	}

@@ -79,7 +79,7 @@ type silent struct{ plugin }
 func (silent) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
 
 // serve starts the plugin's socket and returns its path.
-func serve(t *testing.T, p status.Source) string {
+func serve(t *testing.T, p status.Source, more ...status.Route) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sluice") // the path of a socket is at most 107 bytes
 	if err != nil {
@@ -88,7 +88,7 @@ func serve(t *testing.T, p status.Source) string {
 	socket := filepath.Join(dir, "s")
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- status.Serve(ctx, socket, p) }()
+	go func() { ended <- status.Serve(ctx, socket, p, more...) }()
 	t.Cleanup(func() {
 		stop()
 		if err := errors.Join(<-ended, os.RemoveAll(dir)); err != nil {

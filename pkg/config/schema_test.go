@@ -1,0 +1,357 @@
+package config
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+	validator "github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
+
+	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+var update = flag.Bool("update", false, "write configs/sluice.schema.json anew")
+
+const schemaFile = "../../configs/sluice.schema.json"
+
+// bounds are the least and the most of keys, as the parser has them: TestSchemaBounds
+// compares. Keys whose bounds depend on others have none.
+func bounds() map[string][2]string {
+	return map[string][2]string{
+		"memory.bePageCachePercent":            {"0", "100"},
+		"control.burst.maxPercent":             {"100", "10000"},
+		"control.demotion.stepPercent":         {"1", "90"},
+		"control.memory.headroomPercent":       {"1", "50"},
+		"control.batch.floorPercent":           {"0", ""},
+		"control.cache.stepPercent":            {"1", ""},
+		"control.cache.maxMBps":                {"0", ""},
+		"control.eviction.satisfactionPercent": {"0", "100"},
+		"control.sell.cpuMarginPercent":        {"0", "100"},
+		"control.sell.memoryMarginPercent":     {"0", "100"},
+		"rdt.maxMBps":                          {"0", ""},
+	}
+}
+
+// schemaOf is the JSON schema by the types, their comments and the defaults.
+func schemaOf(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	r := &jsonschema.Reflector{
+		FieldNameTag: "yaml", ExpandedStruct: true, DoNotReference: true, RequiredFromJSONSchemaTags: true, Anonymous: true, Mapper: typeSchema,
+		Namer: func(t reflect.Type) string { return t.String() }, // there are several Config
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(dir, "..", "..")
+	t.Chdir(root)
+	for _, folder := range []string{"./pkg/config", "./pkg/control", "./pkg/annotation"} {
+		if err := r.AddGoComments("github.com/sluice-dev/sluice", folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	s := r.Reflect(&Config{})
+	s.Title, s.ID = "sluice.yaml", ""
+	s.Description = "The configuration of Sluice; docs/config.md tells more. What no schema can tell, sluice check does."
+	for _, v := range Values(Default()) {
+		if !strings.Contains(v.Key, "[") {
+			if p := property(s, v.Key); p != nil && v.Text != "" && !strings.HasPrefix(v.Key, "classes.") {
+				p.Default = typed(p, v.Text)
+			}
+		}
+	}
+	for key, b := range bounds() {
+		p := property(s, key)
+		if p == nil {
+			t.Fatalf("there is no %s", key)
+		}
+		p.Minimum, p.Maximum = json.Number(b[0]), json.Number(b[1])
+	}
+	return s
+}
+
+func typed(p *jsonschema.Schema, text string) any {
+	switch p.Type {
+	case "integer":
+		return json.Number(text)
+	case "boolean":
+		return text == "true"
+	case "array":
+		if text == "" {
+			return []string{}
+		}
+		return strings.Split(text, ", ")
+	}
+	return text
+}
+
+// property follows a key.
+func property(s *jsonschema.Schema, key string) *jsonschema.Schema {
+	for name := range strings.SplitSeq(key, ".") {
+		if s == nil || s.Properties == nil {
+			return nil
+		}
+		s, _ = s.Properties.Get(name)
+	}
+	return s
+}
+
+// text is a scalar that the parser takes by its text.
+func text(pattern string) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: pattern}, {Type: "number"}}}
+}
+
+func anyText() *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
+}
+
+// typeSchema is the schema of types that are read from a text.
+func typeSchema(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case durationType:
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: `^[+-]?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$|^[+-]?0$`}, {Const: 0}}}
+	case setType:
+		given := jsonschema.NewProperties()
+		for _, key := range givenKeys() {
+			given.Set(key, &jsonschema.Schema{AnyOf: append(anyText().AnyOf, &jsonschema.Schema{Type: "object"})})
+		}
+		return &jsonschema.Schema{Type: "object", Properties: given, AdditionalProperties: jsonschema.FalseSchema}
+	case reflect.TypeFor[cpuset.Set]():
+		return text(`^\s*$|^[0-9,\s-]+$`)
+	case reflect.TypeFor[PoolSize]():
+		return text(`^\s*[0-9]+\s*%?\s*$|^[0-9,\s-]+$`)
+	case reflect.TypeFor[Band]():
+		return &jsonschema.Schema{Type: "string", Pattern: `^\s*[0-9]+\s*%?\s*-\s*[0-9]+\s*%?\s*$`}
+	case reflect.TypeFor[control.CPUs](), reflect.TypeFor[control.Bytes]():
+		return text(`^[+]?[0-9.]+([eE][0-9+-]+|[numkMGTPE]|[KMGTPE]i)?$`)
+	case reflect.TypeFor[map[string]string]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: anyText()}
+	}
+	if words := choices(t); len(words) > 0 {
+		return &jsonschema.Schema{Type: "string", Enum: words}
+	}
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		return anyText()
+	}
+	return nil
+}
+
+// choices are the words that a type takes, by its own error for another.
+func choices(t reflect.Type) (words []any) {
+	if !reflect.PointerTo(t).Implements(unmarshaler) {
+		return nil
+	}
+	takes := func(word string) error {
+		return reflect.New(t).Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(word))
+	}
+	err := takes("?")
+	if err == nil {
+		return nil
+	}
+	for _, word := range regexp.MustCompile(`[A-Za-z]+`).FindAllString(err.Error(), -1) {
+		if takes(word) == nil {
+			words = append(words, word)
+		}
+	}
+	if t == reflect.TypeFor[control.Mode]() {
+		words = append(words, "default")
+	}
+	return words
+}
+
+// givenKeys are the keys that the configuration gives to pods, by the error for another.
+func givenKeys() (keys []string) {
+	_, err := annotation.Give("?", "")
+	for _, word := range regexp.MustCompile(`[a-z-]+`).FindAllString(err.Error(), -1) {
+		if _, err := annotation.Give(word, ""); err == nil || !strings.Contains(err.Error(), "not a key") {
+			keys = append(keys, word)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// The schema in configs/ is that of the types: go test ./pkg/config -run Schema -update
+// writes it.
+func TestSchemaIsCurrent(t *testing.T) {
+	var want bytes.Buffer
+	e := json.NewEncoder(&want)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(schemaOf(t)); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(schemaFile, want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want.Bytes()) {
+		t.Error("configs/sluice.schema.json is not that of the types; write it anew with go test ./pkg/config -run Schema -update")
+	}
+}
+
+func compiled(t *testing.T) *validator.Schema {
+	t.Helper()
+	s, err := validator.NewCompiler().Compile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// valid validates a YAML text as an editor would.
+func valid(t *testing.T, s *validator.Schema, text []byte) error {
+	t.Helper()
+	var document any
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	instance, err := validator.UnmarshalJSON(bytes.NewReader(asJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if instance == nil {
+		instance = map[string]any{}
+	}
+	return s.Validate(instance)
+}
+
+// What is shipped, and every example in the docs that the parser takes, is valid.
+func TestSchemaTakesWhatTheParserTakes(t *testing.T) {
+	t.Parallel()
+	s := compiled(t)
+	shippedText, err := os.ReadFile(shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := Default().YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := [][]byte{shippedText, full}
+	docs, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range docs {
+		page, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1) {
+			if _, err := Parse(block[1]); err == nil {
+				texts = append(texts, block[1])
+			}
+		}
+	}
+	if len(texts) < 6 {
+		t.Errorf("only %d texts", len(texts))
+	}
+	for _, text := range texts {
+		if err := valid(t, s, text); err != nil {
+			t.Errorf("%v\n%s", err, text)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	s := compiled(t)
+	for _, text := range []string{"mode: of\n", "mod: on\n", "pools: {lists: []}\n", "driftInterval: 5\n", "control: {batch: {by: cpu}}\n", "roundUp: maybe\n", "classes: {BE: {cpuidentity: 1}}\n", "control: {burst: {maxPercent: 99}}\n"} {
+		if _, err := Parse([]byte(text)); err == nil {
+			t.Errorf("the parser takes %q", text)
+		}
+		if valid(t, s, []byte(text)) == nil {
+			t.Errorf("the schema takes %q", text)
+		}
+	}
+}
+
+// Every key of the types is in the schema, and every key of the schema is one that the
+// parser knows.
+func TestSchemaHasEveryKey(t *testing.T) {
+	var walk func(s *jsonschema.Schema, v reflect.Value, path string)
+	walk = func(s *jsonschema.Schema, v reflect.Value, path string) {
+		known := fields(v)
+		var inSchema []string
+		for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+			inSchema = append(inSchema, p.Key)
+			if p.Value.Description == "" && path == "" {
+				t.Logf("%s has no description", p.Key)
+			}
+		}
+		slices.Sort(inSchema)
+		if keys := slices.Sorted(maps.Keys(known)); !slices.Equal(keys, inSchema) {
+			t.Errorf("%s: the parser knows %v, the schema %v", path, keys, inSchema)
+			return
+		}
+		for key, field := range known {
+			p, _ := s.Properties.Get(key)
+			element := field.Type()
+			switch {
+			case element.Kind() == reflect.Slice && element.Elem().Kind() == reflect.Struct:
+				p, element = p.Items, element.Elem()
+			case element.Kind() == reflect.Map && element.Elem().Kind() == reflect.Struct && element != setType:
+				p, element = p.AdditionalProperties, element.Elem()
+			}
+			if element.Kind() == reflect.Struct && !reflect.PointerTo(element).Implements(unmarshaler) {
+				walk(p, reflect.New(element).Elem(), join(path, key))
+			}
+		}
+	}
+	walk(schemaOf(t), reflect.ValueOf(Default()).Elem(), "")
+}
+
+// The parser takes the least and the most of the schema, and nothing beyond.
+func TestSchemaBounds(t *testing.T) {
+	t.Parallel()
+	parses := func(key, value string) bool {
+		text := value
+		for _, name := range slices.Backward(strings.Split(key, ".")) {
+			text = "{" + name + ": " + text + "}"
+		}
+		_, err := Parse([]byte(text))
+		return err == nil
+	}
+	for key, b := range bounds() {
+		for i, beyond := range []int{-1, 1} {
+			if b[i] == "" {
+				continue
+			}
+			n, err := json.Number(b[i]).Int64()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !parses(key, b[i]) {
+				t.Errorf("%s: the parser refuses %s", key, b[i])
+			}
+			if over := strconv.FormatInt(n+int64(beyond), 10); parses(key, over) {
+				t.Errorf("%s: the parser takes %s", key, over)
+			}
+		}
+	}
+}

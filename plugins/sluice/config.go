@@ -1,0 +1,182 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/configs"
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+func newConfig() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Show a configuration, and what a file would change",
+		Long: `Show every key of a configuration, what a file would change on this node, or the
+JSON schema for editors. 'sluice check' tells the mistakes in a file.`,
+		Example: `  sluice config show -f /etc/sluice/sluice.yaml
+  sluice config diff new.yaml
+  sluice config schema > sluice.schema.json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(newConfigDiff(), newConfigShow(), newConfigSchema())
+	return c
+}
+
+func newConfigDiff() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "diff FILE",
+		Short: "Tell what a configuration would change on this node; change nothing",
+		Long: `Tell what a configuration would change on this node: its keys, the pools' CPUs,
+the containers that would run elsewhere or get other settings, and the keys that
+take a restart. The running plugin answers, and changes nothing.
+
+Exit status: 0 no change, 1 the file can't be used or the plugin doesn't answer,
+2 a command line that is not understood, 3 something would change.`,
+		Example: `  sluice config diff /etc/sluice/sluice.yaml.new
+  sluice config diff - -o json < sluice.yaml`,
+		Args: cobra.ExactArgs(1),
+	}
+	output := outputFlag(c, "table", "json")
+	socket := socketFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		text, err := readInput(c, args[0])
+		if err != nil {
+			return err
+		}
+		if _, err := config.Parse(text); err != nil {
+			return mistakes(c, args[0], err)
+		}
+		diff, err := status.NewClient(*socket).ConfigDiff(c.Context(), text)
+		switch {
+		case err != nil:
+			return err
+		case diff.Problem != "":
+			return fmt.Errorf("%s would be refused: %s", args[0], diff.Problem)
+		case output.value == "json":
+			err = writeJSON(c.OutOrStdout(), diff)
+		default:
+			_, err = fmt.Fprint(c.OutOrStdout(), diffText(diff))
+		}
+		if err == nil && len(diff.Keys) > 0 {
+			return exitStatus(exitChanges)
+		}
+		return err
+	}
+	return c
+}
+
+func newConfigShow() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show [-f sluice.yaml]",
+		Short: "Show every key of a configuration with its value",
+		Long: `Show every key of a configuration, as YAML: those that the file leaves out have
+their defaults. Without a file it is the configuration as shipped.`,
+		Example: `  sluice config show
+  sluice config show -f /etc/sluice/sluice.yaml`,
+		Args: cobra.NoArgs,
+	}
+	file := c.Flags().StringP("file", "f", "", "configuration `file`; - is standard input")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		parsed := config.Default()
+		if *file != "" {
+			text, err := readInput(c, *file)
+			if err != nil {
+				return err
+			}
+			if parsed, err = config.Parse(text); err != nil {
+				return mistakes(c, *file, err)
+			}
+		}
+		text, err := parsed.YAML()
+		if err != nil {
+			return err
+		}
+		_, err = c.OutOrStdout().Write(text)
+		return err
+	}
+	return c
+}
+
+func newConfigSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON schema of sluice.yaml",
+		Long: `Print the JSON schema of sluice.yaml, with which editors complete keys and mark
+mistakes. What no schema can tell, 'sluice check' does.`,
+		Example: `  sluice config schema > sluice.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			schema := configs.Schema()
+			if len(schema) == 0 {
+				return errors.New("this build has no schema")
+			}
+			_, err := c.OutOrStdout().Write(schema)
+			return err
+		},
+	}
+}
+
+// diffText is a diff for people.
+func diffText(d *status.ConfigDiff) string {
+	var w strings.Builder
+	if len(d.Keys) == 0 {
+		w.WriteString("no key has another value\n")
+		return w.String()
+	}
+	keyRows := func(changes []status.KeyChange) (rows [][]string) {
+		for _, k := range changes {
+			rows = append(rows, []string{k.Key, or(k.From, "none"), "→", or(k.To, "none")})
+		}
+		return rows
+	}
+	w.WriteString("Keys\n")
+	table(&w, "  ", columns, keyRows(d.Keys))
+	if len(d.Restart) > 0 {
+		fmt.Fprintf(&w, "Only after a restart of Sluice: %s\n", strings.Join(d.Restart, ", "))
+	}
+	if len(d.Pools) > 0 {
+		w.WriteString("Pools\n")
+		var rows [][]string
+		for _, p := range d.Pools {
+			rows = append(rows, []string{p.Name, setOr(p.From, "none"), "→", setOr(p.To, "none")})
+		}
+		table(&w, "  ", columns, rows)
+	}
+	if len(d.Containers) > 0 {
+		w.WriteString("Containers\n")
+	}
+	for i := range d.Containers {
+		c := &d.Containers[i]
+		fmt.Fprintf(&w, "  %s\n", printable(c.Ref))
+		if c.From != c.To {
+			table(&w, "    ", columns, [][]string{{placeText(c.From), "→", placeText(c.To)}})
+		}
+		table(&w, "    ", columns, keyRows(c.Settings))
+		if c.Problem != "" {
+			table(&w, "    ", columns, [][]string{{"!", c.Problem}})
+		}
+	}
+	for _, warning := range d.Warnings {
+		fmt.Fprintf(&w, "Warning: %s\n", warning)
+	}
+	return w.String()
+}
+
+func placeText(p status.Place) string {
+	text := p.Class.String()
+	if p.Pool != "" {
+		text += " in " + p.Pool
+	}
+	text += " on CPUs " + setOr(p.CPUs, "all")
+	if p.Mems != (cpuset.Set{}) {
+		text += ", nodes " + p.Mems.String()
+	}
+	return text
+}
