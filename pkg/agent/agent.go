@@ -96,7 +96,7 @@ type Options struct {
 	// MemoryUse reads what a cgroup holds; nil where it isn't known.
 	MemoryUse func(path string, into *observe.ContainerMemoryCounters) error
 	Confine   func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
-	Version   string
+	Build     status.Build
 	Log       logrus.FieldLogger
 
 	// The control loop.
@@ -116,8 +116,10 @@ type Options struct {
 // Agent is the loop and what it owns.
 type Agent struct {
 	Options
-	events chan func()
-	closed chan struct{}
+	events    chan func()
+	closed    chan struct{}
+	latencies latencies
+	denials   denials
 
 	// Owned by the loop.
 	ledger     *policy.Ledger
@@ -143,6 +145,11 @@ type Agent struct {
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
 	counters   status.Counters
+	failed     map[failure]int
+	features   []status.Feature
+	started    time.Time
+	moves      uint64 // events that may have changed something
+	shown      shown
 	returned   cpuset.Set // CPUs that went offline and came back in this run
 	refused    map[place]*refusal
 	confined   uint64 // ledger version that the plugin's own threads follow
@@ -193,6 +200,13 @@ func New(o Options) *Agent {
 		refused:    map[place]*refusal{},
 		groups:     groups{pods: map[string]string{}},
 		loop:       newLoop(),
+		latencies:  newLatencies(),
+		failed:     map[failure]int{},
+		features:   o.features(),
+	}
+	a.started = a.now()
+	if a.Configured.Loaded.IsZero() {
+		a.Configured.Loaded = a.started
 	}
 	a.ticks.prepare(a.tick)
 	return a
@@ -243,7 +257,15 @@ func (a *Agent) now() time.Time {
 var errClosed = fmt.Errorf("sluice is shutting down")
 
 // do runs one event in the loop and waits for it. A panic fails that event alone.
-func (a *Agent) do(name string, event func() error) (err error) {
+func (a *Agent) do(name string, event func() error) error {
+	return a.query(name, func() error {
+		a.moves++
+		return event()
+	})
+}
+
+// query is do for an event that changes nothing.
+func (a *Agent) query(name string, event func() error) (err error) {
 	done := make(chan struct{})
 	run := func() {
 		defer close(done)

@@ -26,6 +26,7 @@ type controllers struct {
 	eviction     *control.Eviction
 	noisy        *control.Noisy
 	overAsk      *control.OverAsk
+	outgrown     *control.Outgrown
 	benefit      *control.Benefit
 	sell         *control.Sell
 }
@@ -53,6 +54,7 @@ func (a *Agent) newControllers() (c controllers, err error) {
 	c.eviction = control.NewEviction(cfg.Eviction, cmp.Or(cfg.Eviction.Mode, cfg.Mode), cfg.Interval)
 	c.noisy = control.NewNoisy(cfg.Interval)
 	c.overAsk = control.NewOverAsk(cfg.Interval)
+	c.outgrown = control.NewOutgrown(cfg.Interval)
 	c.benefit = control.NewBenefit(cfg.Interval, a.keptBenefit())
 	c.sell = control.NewSell(cfg.Sell, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), Memory: int64(cfg.Memory.Reserve)}, cfg.Interval, a.keptPeaks())
 	return c, nil

@@ -77,6 +77,7 @@ func (a *Agent) count(v *control.View, disturbed []control.Disturbance) {
 	noisy, decided := c.noisy.Step(v)
 	a.decide(control.Preview, decided)
 	l.advice = append(append(append(l.advice[:0], c.burst.Advice()...), noisy...), c.overAsk.Step(v)...)
+	l.advice = append(l.advice, c.outgrown.Step(v)...)
 
 	given := a.given()
 	squeezed := 0

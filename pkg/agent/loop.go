@@ -196,6 +196,7 @@ func (a *Agent) panicked(where string, p any) {
 }
 
 func (a *Agent) tick(s *observe.Snapshot) {
+	a.moves++
 	defer func() {
 		if p := recover(); p != nil {
 			a.panicked("the control loop", p)

@@ -52,9 +52,6 @@ func (a *Agent) loopStatus() *status.Loop {
 		s.Disturbed[i].Suspects = slices.Clone(s.Disturbed[i].Suspects)
 	}
 	s.Decisions = slices.Clone(l.decisions)
-	for i := range s.Decisions {
-		s.Decisions[i].Facts = slices.Clone(s.Decisions[i].Facts)
-	}
 	s.Controllers = a.controllerStatus()
 	if audit, counts := a.Audit.(interface{ Dropped() int64 }); counts {
 		s.Dropped = audit.Dropped()
@@ -89,7 +86,6 @@ func (a *Agent) controllerStatus() []status.Controller {
 	}
 	for i := range all {
 		if d, ok := a.loop.last[all[i].Name]; ok {
-			d.Facts = slices.Clone(d.Facts)
 			all[i].Last = &d
 		}
 	}

@@ -26,6 +26,8 @@ func (a *Agent) pass() {
 			a.Log.Errorf("panic in the periodic pass: %v\n%s", p, debug.Stack())
 		}
 	}()
+	a.moves++
+	a.shown.status = nil // nobody else has asked for it
 	if !a.synced {
 		return
 	}

@@ -180,7 +180,9 @@ func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
 	problem := ""
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		problem = err.Error()
-		a.counters.WriteErrors++
+		for _, e := range unjoin(err) {
+			a.writeFailed(e, "memory.reclaim")
+		}
 	}
 	if problem != "" && problem != p.problem {
 		a.Log.WithError(err).Warn("Memory of batch work could not be taken back as wanted; it is tried again")

@@ -131,7 +131,7 @@ func (a *Agent) apply(changes []plan.Change) (failed failures, err error) {
 		if errors.Is(e, cgroupfs.ErrGone) {
 			continue
 		}
-		a.counters.WriteErrors++
+		a.writeFailed(e, "other")
 		refused = append(refused, e)
 		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
 			failed[placeOf(&change.Change)] = e

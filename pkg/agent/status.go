@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -10,10 +11,26 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Status is a copy of the state, made in the loop.
+// shown is the last snapshot.
+type shown struct {
+	status *status.Status
+	at     time.Time
+	moves  uint64
+}
+
+// sharedFor is how long readers share one snapshot, if nothing happens meanwhile: what
+// a caller has seen happen is in what it reads then.
+const sharedFor = 100 * time.Millisecond
+
+// Status is a copy of the state, made in the loop. It must not be changed: other
+// readers may have the same one.
 func (a *Agent) Status() (s *status.Status, err error) {
-	err = a.do("status", func() error {
-		s = a.snapshot()
+	err = a.query("status", func() error {
+		now := a.now()
+		if age := now.Sub(a.shown.at); a.shown.status == nil || a.shown.moves != a.moves || age < 0 || age >= sharedFor {
+			a.shown = shown{a.snapshot(), now, a.moves}
+		}
+		s = a.shown.status
 		return nil
 	})
 	return s, err
@@ -26,7 +43,9 @@ func (a *Agent) snapshot() *status.Status {
 	}
 	s := &status.Status{
 		Schema:     status.Schema,
-		Version:    a.Version,
+		Version:    a.Build.Version,
+		Build:      a.Build,
+		Started:    a.started,
 		Config:     a.Configured,
 		Time:       a.now(),
 		Mode:       string(mode),
@@ -36,12 +55,17 @@ func (a *Agent) snapshot() *status.Status {
 		Neighbours: slices.Clone(a.neighbours),
 		Contested:  a.contested(),
 		Counters:   a.counters,
+		Features:   a.features,
+		Handlers:   a.latencies.status(),
+		Errors:     a.failedStatus(),
 		Loop:       a.loopStatus(),
 	}
 	for i, p := range a.ledger.Pools() {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: a.poolLoad(i)})
 	}
-	for _, h := range a.ledger.Holders() {
+	holders := a.ledger.Holders()
+	s.Containers = make([]status.Container, 0, len(holders))
+	for _, h := range holders {
 		c := a.containers[h.ID]
 		if c == nil {
 			continue
@@ -73,7 +97,7 @@ func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container
 		Mems:       as.Mems,
 		Unlimited:  as.Unlimited,
 		Why:        as.Why,
-		Settings:   slices.Clone(h.Request.Settings),
+		Settings:   h.Request.Settings, // made once, never changed
 		Warnings:   slices.Clone(c.warnings),
 		Cgroup:     c.path,
 		Drift:      c.drift,
@@ -81,6 +105,7 @@ func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container
 		Lacks:      lacks(c),
 		Cache:      a.cacheUse(c),
 		Usage:      a.usageStatus(h.ID),
+		Since:      h.Since,
 	}
 }
 
@@ -93,16 +118,23 @@ func (a *Agent) kernelStatus(c *container) []status.Kernel {
 		if t == nil {
 			return
 		}
+		all = slices.Grow(all, len(t.knobs))
 		for _, k := range t.knobs {
 			entry := status.Kernel{
 				Level: level, Setting: k.Knob.String(), File: a.Node.Features.Knobs[k.Knob].File, Why: k.Why, Problem: k.problem,
 				Drift: k.drift, Suspect: k.suspect, Contested: k.contest.often(now, fights()),
 			}
+			value := k.Value
 			if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {
-				entry.Value = e.Wrote.String()
-			} else if k.Value != nil {
-				entry.Value = k.Value.String()
+				value = e.Wrote
 			}
+			if k.shown != value {
+				k.shown, k.text = value, ""
+				if value != nil {
+					k.text = value.String()
+				}
+			}
+			entry.Value = k.text
 			all = append(all, entry)
 		}
 	}
@@ -175,7 +207,7 @@ func (a *Agent) machineStatus() status.Machine {
 
 // Machine is the machine as the agent works with it.
 func (a *Agent) Machine() (m *topology.Machine, err error) {
-	err = a.do("topology", func() error {
+	err = a.query("topology", func() error {
 		m = a.ledger.Machine()
 		return nil
 	})
@@ -185,7 +217,7 @@ func (a *Agent) Machine() (m *topology.Machine, err error) {
 // WhatIf answers what a pod's containers would get now, one after another, and
 // changes nothing.
 func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
-	err = a.do("plan", func() error {
+	err = a.query("plan", func() error {
 		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.ask(pod, spec) }
 		answers = status.WhatIf(a.ledger.Clone(), pod, specs, ask, a.now())
 		return nil

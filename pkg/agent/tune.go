@@ -20,6 +20,8 @@ type knob struct {
 	tune.Setting
 	withdrawn bool       // given back for the time of a resize
 	problem   string     // why the kernel doesn't have it; "" where it has
+	shown     plan.Value // in the last status, as text; nil not yet
+	text      string
 	before    plan.Value // what Sluice wrote before it wrote last; nil nothing
 	drift     int
 	suspect   string // who is likely to have changed it last

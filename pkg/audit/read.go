@@ -41,6 +41,9 @@ func Read(dir fs.FS, f Filter, do func(Entry) error) (broken int, err error) {
 		return 0, err
 	}
 	for _, name := range names {
+		if ended(name).Before(f.Since) {
+			continue
+		}
 		n, err := readFile(dir, name, &f, do)
 		broken += n
 		if err != nil {
@@ -63,6 +66,17 @@ func files(dir fs.FS) ([]string, error) {
 		names = append(names, fileName)
 	}
 	return names, nil
+}
+
+// ended is about when a file was full; the far future where its name doesn't tell. A
+// minute covers entries that waited for the disk.
+func ended(name string) time.Time {
+	ext := path.Ext(fileName)
+	at, err := time.Parse("2006-01-02T15-04-05.000", strings.TrimSuffix(strings.TrimPrefix(name, strings.TrimSuffix(fileName, ext)+"-"), ext))
+	if err != nil {
+		return time.Unix(1<<40, 0)
+	}
+	return at.Add(time.Minute)
 }
 
 // longest is the longest line that is read; no decision is near it.

@@ -46,10 +46,10 @@ type BenefitHour struct {
 
 // BenefitReport is what the last 24 hours were.
 type BenefitReport struct {
-	CPUHours     float64 `json:"cpuHours"` // since the first step
-	GiBHours     float64 `json:"gibHours"`
+	CPUHours     float64 `json:"cpuHours"`    // since the first step
+	GiBHours     float64 `json:"gibHours"`    // of memory, likewise
 	RunCPUHours  float64 `json:"runCPUHours"` // of these, what was counted in this run: what is kept may be some minutes old
-	RunGiBHours  float64 `json:"runGiBHours"`
+	RunGiBHours  float64 `json:"runGiBHours"` // of memory, likewise
 	Day          Day     `json:"day"`
 	ByHour       []Hour  `json:"byHour"`       // the oldest first; hours of which nothing is known are left out
 	Satisfaction float64 `json:"satisfaction"` // granted of requested, 0..1, over the day; 1 where nothing was requested
@@ -57,18 +57,18 @@ type BenefitReport struct {
 
 // Day is the last 24 hours together.
 type Day struct {
-	CPUHours    float64 `json:"cpuHours"`
-	GiBHours    float64 `json:"gibHours"`
+	CPUHours    float64 `json:"cpuHours"`    // that batch work used
+	GiBHours    float64 `json:"gibHours"`    // of memory, likewise
 	Utilization float64 `json:"utilization"` // 0..1, of the time that is known
-	KnownHours  float64 `json:"knownHours"`
-	Squeezes    int     `json:"squeezes"`
-	Kills       int     `json:"kills"`
+	KnownHours  float64 `json:"knownHours"`  // in which the node was seen
+	Squeezes    int     `json:"squeezes"`    // times that the budget was lowered
+	Kills       int     `json:"kills"`       // pods evicted
 }
 
 // Hour is one hour's utilization.
 type Hour struct {
-	From        time.Time `json:"from"`
-	Utilization float64   `json:"utilization"`
+	From        time.Time `json:"from"`        // its beginning
+	Utilization float64   `json:"utilization"` // 0..1 of the CPUs
 }
 
 // NewBenefit counts on from what was kept, or from the zero value; stepped each

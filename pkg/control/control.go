@@ -115,11 +115,11 @@ type Container struct {
 // explain and the metrics. Only changes are decisions: a step that leaves all as it is
 // has none.
 type Decision struct {
-	Controller string `json:"controller"` // "pools"
-	Object     string `json:"object"`     // "pool online", "ns/pod/container", "node"
-	Action     string `json:"action"`     // "grow", "shrink", "throttle", ...
-	From       string `json:"from,omitempty"`
-	To         string `json:"to,omitempty"`
+	Controller string `json:"controller"`      // "pools"
+	Object     string `json:"object"`          // "pool online", "ns/pod/container", "node"
+	Action     string `json:"action"`          // "grow", "shrink", "throttle", ...
+	From       string `json:"from,omitempty"`  // the old value
+	To         string `json:"to,omitempty"`    // the new one
 	Cause      string `json:"cause,omitempty"` // of an eviction or demotion, in a word to count them by: "node-memory", the pool that lacked
 	Why        string `json:"why"`             // a sentence, with the numbers that mattered
 	Facts      []Fact `json:"facts,omitempty"` // the numbers that it was made from
@@ -127,8 +127,8 @@ type Decision struct {
 
 // Fact is one number.
 type Fact struct {
-	Name  string  `json:"name"` // with its unit: "usage_cpus"
-	Value float64 `json:"value"`
+	Name  string  `json:"name"`  // with its unit: "usage_cpus"
+	Value float64 `json:"value"` // in that unit
 }
 
 // Mode says whether a controller acts.

@@ -29,11 +29,11 @@ func strainName(i int) (name string, r hintKind) {
 
 // Disturbance is an LS pod with what it waits beyond what it waits when it is alone.
 type Disturbance struct {
-	Pod      int       `json:"-"` // in View.Pods
-	Ref      string    `json:"pod"`
-	Calm     Strain    `json:"calm"`   // its baseline
-	Excess   Strain    `json:"excess"` // above it while BE runs, over some seconds
-	Learned  bool      `json:"learned"`
+	Pod      int       `json:"-"`                  // in View.Pods
+	Ref      string    `json:"pod"`                // "namespace/name"
+	Calm     Strain    `json:"calm"`               // its baseline
+	Excess   Strain    `json:"excess"`             // above it while BE runs, over some seconds
+	Learned  bool      `json:"learned"`            // the baseline is known
 	Suspects []Suspect `json:"suspects,omitempty"` // a hint, where it suffers
 }
 

@@ -9,8 +9,8 @@ import (
 
 // Suspect is a BE pod with its share of what all BE used of a resource.
 type Suspect struct {
-	Pod   int     `json:"-"` // in View.Pods
-	Ref   string  `json:"pod"`
+	Pod   int     `json:"-"`     // in View.Pods
+	Ref   string  `json:"pod"`   // "namespace/name"
 	Share float64 `json:"share"` // 0..1
 }
 

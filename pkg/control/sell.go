@@ -10,8 +10,8 @@ import (
 
 // Amount is CPU and memory.
 type Amount struct {
-	CPU    workload.MilliCPU `json:"cpuMilli"`
-	Memory int64             `json:"memoryBytes"`
+	CPU    workload.MilliCPU `json:"cpuMilli"`    // thousandths of a CPU
+	Memory int64             `json:"memoryBytes"` // bytes
 }
 
 // Offer is what the node can sell to batch work: all together, with what BE has
@@ -23,9 +23,9 @@ type Offer struct {
 	// last 24. That is no prediction. Where less than an hour was seen, it is above
 	// what they requested.
 	Long      Amount `json:"long"`
-	PeakHours int    `json:"peakHours"`
-	FreeCPUs  []int  `json:"freeCPUs"` // whole CPUs that pins could have, by NUMA node
-	Why       string `json:"why,omitempty"`
+	PeakHours int    `json:"peakHours"`     // hours that were counted as peaks
+	FreeCPUs  []int  `json:"freeCPUs"`      // whole CPUs that pins could have, by NUMA node
+	Why       string `json:"why,omitempty"` // where it is not known
 }
 
 // An offer is told anew where a figure has changed by a tenth, and after five minutes.

@@ -15,10 +15,10 @@ type Quota struct {
 	Why string
 }
 
-// Advice is what a person could do about a container or pod.
+// Advice is what a person could do about a container, a pod or a pool.
 type Advice struct {
-	Object string `json:"object"`
-	Text   string `json:"text"`
+	Object string `json:"object"` // as in decisions: "pool online"
+	Text   string `json:"text"`   // a sentence
 }
 
 // inCPUs is an amount as people read it: "12.5".

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
@@ -59,7 +60,7 @@ func run(ctx context.Context, s *Scenario, p Policy, vary, tight float64) (*Resu
 		log.SetOutput(io.Discard)
 		log.SetLevel(logrus.PanicLevel)
 		options := agent.Options{
-			Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Version: "simulated",
+			Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Build: status.Build{Version: "simulated"},
 			Node:  tune.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
 			Clock: sim.time, Audit: &sim.report, Reclaim: sim.node.reclaimFrom,
 		}

@@ -8,16 +8,16 @@ const Schema = 1
 
 // Build is what runs.
 type Build struct {
-	Version  string `json:"version"`
+	Version  string `json:"version"`            // "v1.2.3"
 	Revision string `json:"revision,omitempty"` // of the source
-	Go       string `json:"go"`
+	Go       string `json:"go"`                 // the compiler
 }
 
 // Config is the configuration in force.
 type Config struct {
-	File    string    `json:"file,omitempty"` // "" where the runtime or nobody gave one
-	Hash    string    `json:"hash"`           // of its text, SHA-256 in hex; "" the shipped defaults
-	Loaded  time.Time `json:"loaded"`
+	File    string    `json:"file,omitempty"`    // "" where the runtime or nobody gave one
+	Hash    string    `json:"hash"`              // of its text, SHA-256 in hex; "" the shipped defaults
+	Loaded  time.Time `json:"loaded"`            // when it came into force
 	Reloads int       `json:"reloads"`           // since the start
 	Refused int       `json:"refused"`           // of these
 	Problem string    `json:"problem,omitempty"` // why the newest file is not in force
@@ -28,14 +28,14 @@ type Feature struct {
 	Name  string `json:"name"`           // "cpu.burst"
 	State string `json:"state"`          // "supported", "unsupported" or "inconclusive"
 	File  string `json:"file,omitempty"` // that is it on this kernel
-	Why   string `json:"why,omitempty"`
+	Why   string `json:"why,omitempty"`  // where it is not supported
 }
 
 // Handler is how long the runtime waited for answers to one kind of event.
 type Handler struct {
-	Event  string        `json:"event"`  // "CreateContainer"
-	Counts []uint64      `json:"counts"` // by LatencyBounds, the last one is above all of them; not cumulative
-	Sum    time.Duration `json:"sumNanos"`
+	Event  string        `json:"event"`    // "CreateContainer"
+	Counts []uint64      `json:"counts"`   // by LatencyBounds, the last one is above all of them; not cumulative
+	Sum    time.Duration `json:"sumNanos"` // of all
 }
 
 // LatencyBounds are the upper bounds of a Handler's counts.
@@ -50,5 +50,5 @@ func LatencyBounds() []time.Duration {
 type KnobErrors struct {
 	Knob  string `json:"knob"`  // "cpu.quota"
 	Errno string `json:"errno"` // "EBUSY"; "other" where it was none of the kernel's
-	N     int    `json:"n"`
+	N     int    `json:"n"`     // how often
 }

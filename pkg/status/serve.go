@@ -1,24 +1,23 @@
 package status
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Source is what the socket serves; the agent is one.
+// Source is what the socket serves; the agent is one. Nobody changes a status that it
+// has given: several readers may have the same one.
 type Source interface {
 	Status() (*Status, error)
 	Machine() (*topology.Machine, error)
@@ -34,8 +33,14 @@ type PlanRequest struct {
 	Containers []workload.Container `json:"containers"`
 }
 
-// maxPlan bounds a plan request: a pod object in etcd is at most 1.5 MiB.
-const maxPlan = 2 << 20
+// The bounds of what a client may send, and of the time that it takes.
+const (
+	maxBody   = 2 << 20 // a pod object in etcd is at most 1.5 MiB
+	maxHeader = 16 << 10
+	readTime  = 5 * time.Second
+	writeTime = 10 * time.Second
+	idleTime  = time.Minute
+)
 
 // Route is something else that the socket serves.
 type Route struct {
@@ -44,13 +49,18 @@ type Route struct {
 }
 
 // Serve answers on a unix socket, open to its owner alone, until the context
-// ends. A socket left over from an earlier run is replaced.
+// ends. A socket left over from an earlier run is replaced. Whoever connects must be
+// root or the user of this process, however open the socket has been made since; a
+// source that has a method Denied(uid uint32) hears of all others.
 func Serve(ctx context.Context, socket string, source Source, more ...Route) error {
 	listener, err := Listen(socket)
 	if err != nil {
 		return fmt.Errorf("status socket: %w", err)
 	}
-	server := &http.Server{Handler: handler(source, more...), ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
+	server := &http.Server{
+		Handler: admit(http.MaxBytesHandler(handler(source, more...), maxBody), source), ConnContext: withPeer,
+		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+	}
 	defer context.AfterFunc(ctx, func() {
 		server.Close() //nolint:errcheck // the process ends
 	})()
@@ -89,17 +99,24 @@ func handler(source Source, more ...Route) http.Handler {
 	for _, r := range more {
 		mux.Handle(r.Pattern, r.Handler)
 	}
+	var last encoded
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		s, err := source.Status()
-		answer(w, s, err)
+		if err != nil {
+			answer(w, nil, err)
+			return
+		}
+		data, err := last.of(s)
+		send(w, data, err)
 	})
+	mux.Handle("GET /v1/stream", newHub(source))
 	mux.HandleFunc("GET /v1/topology", func(w http.ResponseWriter, _ *http.Request) {
 		m, err := source.Machine()
 		answer(w, m, err)
 	})
 	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
 		var request PlanRequest
-		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxPlan)).Decode(&request)
+		err := json.NewDecoder(r.Body).Decode(&request)
 		if err != nil || request.Pod == nil {
 			http.Error(w, "a plan request is a JSON object with pod and containers", http.StatusBadRequest)
 			return
@@ -110,81 +127,40 @@ func handler(source Source, more ...Route) http.Handler {
 	return mux
 }
 
+// encoded is the last status as JSON, for readers who are given the same one.
+type encoded struct {
+	mu     sync.Mutex
+	status *Status
+	data   []byte
+}
+
+func (e *encoded) of(s *Status) ([]byte, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s != e.status {
+		data, err := json.Marshal(s)
+		if err != nil {
+			return nil, err
+		}
+		e.status, e.data = s, append(data, '\n')
+	}
+	return e.data, nil
+}
+
 func answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	data, err := json.Marshal(value)
+	send(w, append(data, '\n'), err)
+}
+
+func send(w http.ResponseWriter, data []byte, err error) {
 	if err != nil {
 		http.Error(w, "a bug: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(append(data, '\n')) //nolint:errcheck // the client has gone
-}
-
-// Client asks a running plugin.
-type Client struct {
-	socket string
-	http   http.Client
-}
-
-// NewClient asks the plugin behind that socket.
-func NewClient(socket string) *Client {
-	return &Client{socket: socket, http: http.Client{
-		Timeout: 10 * time.Second,
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}},
-	}}
-}
-
-// Status is the plugin's state.
-func (c *Client) Status() (*Status, error) { return c.StatusIn(context.Background()) }
-
-// StatusIn is the plugin's state, if it answers before the context ends.
-func (c *Client) StatusIn(ctx context.Context) (*Status, error) {
-	var s Status
-	return &s, c.do(ctx, http.MethodGet, "/v1/status", nil, &s)
-}
-
-// Machine is the machine as the plugin works with it.
-func (c *Client) Machine(ctx context.Context) (*topology.Machine, error) {
-	var m topology.Machine
-	return &m, c.do(ctx, http.MethodGet, "/v1/topology", nil, &m)
-}
-
-// WhatIf asks what a pod's containers would get.
-func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]Answer, error) {
-	body, err := json.Marshal(PlanRequest{Pod: pod, Containers: containers})
-	if err != nil {
-		return nil, err
-	}
-	var answers []Answer
-	err = c.do(context.Background(), http.MethodPost, "/v1/plan", body, &answers)
-	return answers, err
-}
-
-func (c *Client) do(ctx context.Context, method, path string, body []byte, into any) error {
-	request, err := http.NewRequestWithContext(ctx, method, "http://sluice"+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		if transport := (*url.Error)(nil); errors.As(err, &transport) {
-			err = transport.Err // without the made-up address
-		}
-		return fmt.Errorf("no answer on %s (is sluice running, and are you root?): %w", c.socket, err)
-	}
-	defer response.Body.Close() //nolint:errcheck // read to its end below
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the plugin answers: %s", bytes.TrimSpace(data))
-	}
-	return json.Unmarshal(data, into)
+	w.Write(data) //nolint:errcheck // the client has gone
 }

@@ -3,6 +3,7 @@
 package status
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/control"
@@ -14,12 +15,12 @@ import (
 
 // Status is one moment of the plugin.
 type Status struct {
-	Schema     int                   `json:"schema"`
-	Version    string                `json:"version"`
+	Schema     int                   `json:"schema"`  // version of this shape
+	Version    string                `json:"version"` // the plugin's
 	Build      Build                 `json:"build"`
-	Started    time.Time             `json:"started"`
+	Started    time.Time             `json:"started"` // when this process began
 	Config     Config                `json:"config"`
-	Time       time.Time             `json:"time"`
+	Time       time.Time             `json:"time"`             // of this snapshot
 	Mode       string                `json:"mode"`             // "on" or "preview"
 	Reason     string                `json:"reason,omitempty"` // why the mode is not the configured one, or cpusets are left alone
 	Runtime    Runtime               `json:"runtime"`
@@ -37,26 +38,26 @@ type Status struct {
 
 // Runtime is the connection to the container runtime.
 type Runtime struct {
-	Connected  bool      `json:"connected"`
-	Name       string    `json:"name,omitempty"`
-	Version    string    `json:"version,omitempty"`
-	NRIVersion string    `json:"nriVersion,omitempty"`
-	Since      time.Time `json:"since"`
-	SlowLane   string    `json:"slowLane"` // "open", or why it is shut
+	Connected  bool      `json:"connected"`            // the plugin takes part
+	Name       string    `json:"name,omitempty"`       // "containerd"
+	Version    string    `json:"version,omitempty"`    // the runtime's
+	NRIVersion string    `json:"nriVersion,omitempty"` // of the runtime's NRI; left out by old ones
+	Since      time.Time `json:"since"`                // connected, or not connected, since
+	SlowLane   string    `json:"slowLane"`             // "open", or why it is shut
 }
 
 // Machine is the machine in short.
 type Machine struct {
-	Online   cpuset.Set `json:"online"`
-	Offline  cpuset.Set `json:"offline"`
-	Packages int        `json:"packages"`
-	Nodes    int        `json:"nodes"`
-	L3s      int        `json:"l3s"`
-	Cores    int        `json:"cores"`
-	Memory   int64      `json:"memory"` // bytes
-	Pinned   cpuset.Set `json:"pinned"`
-	Reserved cpuset.Set `json:"reserved"`
-	System   cpuset.Set `json:"system"`
+	Online   cpuset.Set `json:"online"`   // CPUs
+	Offline  cpuset.Set `json:"offline"`  // CPUs that are switched off
+	Packages int        `json:"packages"` // sockets
+	Nodes    int        `json:"nodes"`    // NUMA nodes
+	L3s      int        `json:"l3s"`      // L3 caches
+	Cores    int        `json:"cores"`    // each with all of its threads
+	Memory   int64      `json:"memory"`   // bytes
+	Pinned   cpuset.Set `json:"pinned"`   // CPUs of LSE and LSR containers
+	Reserved cpuset.Set `json:"reserved"` // CPUs that no container gets, by the configuration
+	System   cpuset.Set `json:"system"`   // CPUs of class SYSTEM, by the configuration
 	External cpuset.Set `json:"external"` // exclusive CPUs of the kubelet's own CPU manager
 	Steering Steering   `json:"steering"`
 }
@@ -69,41 +70,47 @@ type Steering struct {
 
 // Pool is a pool with who is in it.
 type Pool struct {
-	Name       string            `json:"name"`
-	CPUs       cpuset.Set        `json:"cpus"`
-	Containers int               `json:"containers"`
-	Requested  workload.MilliCPU `json:"requestedMilliCPU"`
+	Name       string            `json:"name"`              // as in the configuration
+	CPUs       cpuset.Set        `json:"cpus"`              // that its containers may use
+	Containers int               `json:"containers"`        // how many are in it
+	Requested  workload.MilliCPU `json:"requestedMilliCPU"` // by them together
 	Load       *PoolLoad         `json:"load,omitempty"`
 }
 
 // Container is a container with what it has and why.
 type Container struct {
-	ID         string             `json:"id"`
-	PodUID     string             `json:"podUID"`
-	Ref        string             `json:"ref"` // "namespace/pod/container"
-	Class      workload.Class     `json:"class"`
-	Pool       string             `json:"pool,omitempty"`
-	State      policy.State       `json:"state"`
-	Controlled bool               `json:"controlled"`
-	Requested  workload.MilliCPU  `json:"requestedMilliCPU"`
-	CPUs       cpuset.Set         `json:"cpus"` // empty: all
-	Mems       cpuset.Set         `json:"mems"` // empty: all
-	Unlimited  bool               `json:"unlimited"`
-	Why        string             `json:"why"`
+	ID         string             `json:"id"`                // the runtime's
+	PodUID     string             `json:"podUID"`            // the kubelet's
+	Ref        string             `json:"ref"`               // "namespace/pod/container"
+	Class      workload.Class     `json:"class"`             // LSE, LSR, LS, BE or SYSTEM
+	Pool       string             `json:"pool,omitempty"`    // left out where it has CPUs of its own
+	State      policy.State       `json:"state"`             // "reserved" before its start, then "held"
+	Controlled bool               `json:"controlled"`        // Sluice may set its CPUs
+	Requested  workload.MilliCPU  `json:"requestedMilliCPU"` // CPU
+	CPUs       cpuset.Set         `json:"cpus"`              // empty: all
+	Mems       cpuset.Set         `json:"mems"`              // empty: all
+	Unlimited  bool               `json:"unlimited"`         // its CPU quota is lifted
+	Why        string             `json:"why"`               // how it came to its CPUs
 	Settings   []workload.Setting `json:"settings,omitempty"`
-	Warnings   []string           `json:"warnings,omitempty"`
-	Cgroup     string             `json:"cgroup,omitempty"`
-	Drift      int                `json:"drift"` // times somebody else's change of its CPUs or memory nodes was repaired
+	Warnings   []string           `json:"warnings,omitempty"` // about what it asks for
+	Cgroup     string             `json:"cgroup,omitempty"`   // its folder below the cgroup root
+	Drift      int                `json:"drift"`              // times somebody else's change of its CPUs or memory nodes was repaired
 	Kernel     []Kernel           `json:"kernel,omitempty"`
 	Lacks      []Lack             `json:"lacks,omitempty"`
 	Cache      []Cache            `json:"cache,omitempty"`
 	Usage      *Usage             `json:"usage,omitempty"` // as the loop sees it
+	Since      time.Time          `json:"since,omitzero"`  // when it was placed
+}
+
+// Older orders containers as a status lists them: the oldest first.
+func Older(a, b Container) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 }
 
 // Cache is what a container uses of one L3 cache and of the memory behind it, where
 // RDT counts it; negative is not known.
 type Cache struct {
-	ID        int   `json:"id"`
+	ID        int   `json:"id"`         // of the L3 cache
 	Occupancy int64 `json:"occupancy"`  // bytes
 	Total     int64 `json:"totalBytes"` // moved from and to memory, ever
 	Local     int64 `json:"localBytes"` // of those, the NUMA node's own
@@ -112,11 +119,11 @@ type Cache struct {
 // Kernel is one kernel setting of a container or of its pod, besides CPUs and
 // memory nodes.
 type Kernel struct {
-	Level     string `json:"level"`   // "pod" or "container"
-	Setting   string `json:"setting"` // "cpu.burst"
-	File      string `json:"file"`    // that is it on this kernel: "cpu.cfs_burst_us"; "" where it is none of the cgroup's
-	Value     string `json:"value"`   // what it is to be
-	Why       string `json:"why"`
+	Level     string `json:"level"`               // "pod" or "container"
+	Setting   string `json:"setting"`             // "cpu.burst"
+	File      string `json:"file"`                // that is it on this kernel: "cpu.cfs_burst_us"; "" where it is none of the cgroup's
+	Value     string `json:"value"`               // what it is to be
+	Why       string `json:"why"`                 // the key or rule that asks for it
 	Problem   string `json:"problem,omitempty"`   // why the kernel does not have it
 	Drift     int    `json:"drift"`               // times somebody else's change was repaired
 	Suspect   string `json:"suspect,omitempty"`   // who is likely to have made the last of them
@@ -125,48 +132,48 @@ type Kernel struct {
 
 // Lack is something asked for that this node has in another way, or not at all.
 type Lack struct {
-	Key     string `json:"key"` // "cpu-burst"
-	Missing bool   `json:"missing"`
-	Text    string `json:"text"`
+	Key     string `json:"key"`     // "cpu-burst"
+	Missing bool   `json:"missing"` // true: not at all
+	Text    string `json:"text"`    // what it has in its place, and what would help
 }
 
 // Counters count since the plugin started.
 type Counters struct {
-	Placed       int `json:"placed"`
-	Refused      int `json:"refused"`
-	Resized      int `json:"resized"`
-	Drift        int `json:"drift"`
-	Panics       int `json:"panics"`
-	WriteErrors  int `json:"writeErrors"`
-	SlowUpdates  int `json:"slowUpdates"`
-	SlowFailures int `json:"slowFailures"`
-	Reconnects   int `json:"reconnects"`
+	Placed       int `json:"placed"`       // containers
+	Refused      int `json:"refused"`      // containers that could not have what they asked for
+	Resized      int `json:"resized"`      // containers
+	Drift        int `json:"drift"`        // repairs of somebody else's changes
+	Panics       int `json:"panics"`       // bugs: each failed one event
+	WriteErrors  int `json:"writeErrors"`  // settings that the kernel refused
+	SlowUpdates  int `json:"slowUpdates"`  // updates of the runtime's record
+	SlowFailures int `json:"slowFailures"` // of those, that failed
+	Reconnects   int `json:"reconnects"`   // to the runtime
 }
 
 // Answer is what one container of a planned pod would get.
 type Answer struct {
-	Ref       string             `json:"ref"`
-	Class     workload.Class     `json:"class"`
-	CPUs      cpuset.Set         `json:"cpus"` // empty: all
-	Mems      cpuset.Set         `json:"mems"` // empty: all
-	Unlimited bool               `json:"unlimited"`
-	Why       string             `json:"why,omitempty"`
+	Ref       string             `json:"ref"`             // "namespace/pod/container"
+	Class     workload.Class     `json:"class"`           // that it would have
+	CPUs      cpuset.Set         `json:"cpus"`            // empty: all
+	Mems      cpuset.Set         `json:"mems"`            // empty: all
+	Unlimited bool               `json:"unlimited"`       // its CPU quota would be lifted
+	Why       string             `json:"why,omitempty"`   // how it would come to its CPUs
 	Error     string             `json:"error,omitempty"` // why it would be refused
 	Settings  []workload.Setting `json:"settings,omitempty"`
-	Warnings  []string           `json:"warnings,omitempty"`
+	Warnings  []string           `json:"warnings,omitempty"` // about what it asks for
 }
 
 // Decision is one thing that the control loop decided.
 type Decision struct {
-	Time time.Time    `json:"time"`
+	Time time.Time    `json:"time"` // when
 	Mode control.Mode `json:"mode"` // preview: nothing was changed
 	control.Decision
 }
 
 // Decided is a kind of decision, to be counted.
 type Decided struct {
-	Controller string       `json:"controller"`
-	Action     string       `json:"action"`
+	Controller string       `json:"controller"`      // "pools"
+	Action     string       `json:"action"`          // "grow"
 	Cause      string       `json:"cause,omitempty"` // of evictions and demotions
-	Mode       control.Mode `json:"mode"`
+	Mode       control.Mode `json:"mode"`            // in which it was decided
 }

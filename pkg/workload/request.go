@@ -30,8 +30,8 @@ type Request struct {
 
 // Setting is one key that shaped the request.
 type Setting struct {
-	Key    string `json:"key"`
-	Value  string `json:"value"`
+	Key    string `json:"key"`    // "class"
+	Value  string `json:"value"`  // as it was written
 	Source string `json:"source"` // "annotation cpus.sluice.dev/pod", "label koordinator.sh/qosClass", "config defaults.burstable", ...
 }
 

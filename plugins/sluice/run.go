@@ -160,7 +160,8 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		s.running.Go(func() { h.run(loop) })
 	}
 	s.running.Go(func() {
-		if err := status.Serve(loop, statusSocket, a, s.metrics(loop, &cfg.Metrics, a, log), status.ConfigRoute(a.ConfigDiff)); err != nil {
+		routes := []status.Route{s.metrics(loop, &cfg.Metrics, a, log), status.ConfigRoute(a.ConfigDiff), status.LogRoute(os.DirFS(stateDir))}
+		if err := status.Serve(loop, statusSocket, a, routes...); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
@@ -238,7 +239,7 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 
 func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
 	options := agent.Options{
-		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Version: version(), Log: log,
+		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Build: build(), Log: log,
 		Originals: filepath.Join(stateDir, originalsFile),
 		Confine:   confine,
 	}

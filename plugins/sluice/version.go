@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 func newVersion() *cobra.Command {
@@ -20,6 +22,24 @@ func newVersion() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// build is what Go notes of a binary that it makes in a repository.
+func build() status.Build {
+	b := status.Build{Version: version(), Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			b.Revision = s.Value + b.Revision
+		case s.Key == "vcs.modified" && s.Value == "true":
+			b.Revision += " and changes"
+		}
+	}
+	return b
 }
 
 // version is the module's version, which Go takes from the repository's tags; a

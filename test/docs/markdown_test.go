@@ -11,6 +11,8 @@
 //	yaml           a pod, which must be placed, or a configuration
 //	yaml refused   a pod that is refused with the text block after it
 //	toml           a runtime's configuration
+//	http           a request to the status socket; a json block right after it is the answer
+//	json           has fields of the answer, with values of the same kind
 //	text           output, or a drawing
 package docs
 

@@ -67,7 +67,7 @@ func TestBlocks(t *testing.T) {
 				check, ok := map[string]func(*testing.T, block){
 					"sh": runs, "sh agent": runsBesideAgent, "sh make": makes, "sh node": wouldRun,
 					"yaml": accepted, "yaml refused": refused, "toml": isTOML,
-					"text": func(*testing.T, block) {},
+					"text": func(*testing.T, block) {}, "http": isRequest, "json": isJSON,
 				}[strings.TrimSpace(b.lang+" "+b.mark)]
 				if !ok {
 					t.Fatalf("blocks are not of kind %q", b.lang+" "+b.mark)

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// BenchmarkStatus500 is a snapshot with 500 containers, all of which have knobs and
+// are seen by the loop; beside it the same as JSON, which is made outside of the loop,
+// and a snapshot that is shared.
+func BenchmarkStatus500(b *testing.B) {
+	h := newBed(b, loopKnobs, 0)
+	for i := range 500 {
+		h.add(i)
+	}
+	for i, p := range h.pods {
+		p.Annotations = map[string]string{"class.sluice.dev": []string{"LS", "BE"}[i%2]}
+	}
+	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	s := observe.Snapshot{Now: now, CPUs: make([]observe.CPU, 2)}
+	s.Node.CPU = observe.NodeCPU{At: now, Interval: time.Second, Usage: 600}
+	for _, target := range h.Targets() {
+		c := observe.Container{ID: target.ID, CPU: observe.ContainerCPU{At: now, Interval: time.Second, Usage: 1, StatAt: now}}
+		c.Memory = observe.ContainerMemory{At: now, Current: 1 << 20}
+		s.Containers = append(s.Containers, c)
+	}
+	h.Tick(&s)
+	shot, err := h.Status()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if c := &shot.Containers[0]; len(shot.Containers) != 500 || c.Usage == nil || len(c.Kernel) < 3 {
+		b.Fatalf("%d containers, the first %+v", len(shot.Containers), c)
+	}
+	b.Run("snapshot", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			h.query("status", func() error { h.snapshot(); return nil })
+		}
+	})
+	b.Run("shared", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := h.Status(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("json", func(b *testing.B) {
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			data, err := json.Marshal(shot)
+			if err != nil {
+				b.Fatal(err)
+			}
+			n = len(data)
+		}
+		b.ReportMetric(float64(n)/1024, "KiB")
+	})
+}

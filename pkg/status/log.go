@@ -1,0 +1,109 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/audit"
+)
+
+// Log is a part of the audit trail.
+type Log struct {
+	Entries []audit.Entry `json:"entries"` // the oldest first
+	More    bool          `json:"more"`    // there are older ones, which the limit left out
+	Broken  int           `json:"broken"`  // lines that can't be read
+}
+
+// The bounds of a Log.
+const (
+	usualEntries = 500
+	mostEntries  = 5000
+)
+
+// LogRoute serves the audit trail in a folder.
+func LogRoute(trail fs.FS) Route {
+	reading := make(chan struct{}, 1) // the trail has up to 32 MiB: one reader at a time
+	return Route{"GET /v1/log", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		filter, limit, err := logQuery(r.URL.Query(), time.Now())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		select {
+		case reading <- struct{}{}:
+		case <-r.Context().Done():
+			return
+		}
+		defer func() { <-reading }()
+		l, err := readLog(trail, filter, limit, r.Context().Err)
+		answer(w, l, err)
+	})}
+}
+
+// logQuery is what a query asks for.
+func logQuery(query url.Values, now time.Time) (f audit.Filter, limit int, err error) {
+	limit = usualEntries
+	for name := range query {
+		text := query.Get(name)
+		switch name {
+		case "since":
+			f.Since, err = timeOf(text, now)
+		case "pod":
+			f.Object = text
+		case "controller":
+			f.Controller = text
+		case "limit":
+			if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostEntries {
+				err = fmt.Errorf("limit %q: it is a number from 1 to %d", text, mostEntries)
+			}
+		default:
+			err = fmt.Errorf("%q: the log is asked by since, pod, controller and limit", name)
+		}
+		if err != nil {
+			return f, 0, err
+		}
+	}
+	return f, limit, nil
+}
+
+// timeOf is a time as RFC 3339 writes it, or so long ago.
+func timeOf(text string, now time.Time) (time.Time, error) {
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, fmt.Errorf("since %q: it is a time as 2026-05-01T12:00:00Z, or how long ago, as 10m", text)
+	}
+	return at, nil
+}
+
+// readLog reads the newest entries, until the reader has gone.
+func readLog(trail fs.FS, f audit.Filter, limit int, gone func() error) (*Log, error) {
+	var last []audit.Entry // a ring once it is full
+	read := 0
+	broken, err := audit.Read(trail, f, func(e audit.Entry) error {
+		if len(last) < limit {
+			last = append(last, e)
+		} else {
+			last[read%limit] = e
+		}
+		read++
+		return gone()
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l := &Log{Entries: make([]audit.Entry, 0, len(last)), More: read > limit, Broken: broken}
+	if read > limit {
+		l.Entries = append(l.Entries, last[read%limit:]...)
+		last = last[:read%limit]
+	}
+	l.Entries = append(l.Entries, last...)
+	return l, nil
+}

@@ -1,0 +1,224 @@
+package status
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// The bounds of a stream.
+const (
+	leastInterval = 100 * time.Millisecond
+	usualInterval = time.Second
+	mostInterval  = time.Hour
+	mostFollowers = 32
+)
+
+// hub streams the status to its followers. One goroutine takes snapshots for all of
+// them, at the pace of the fastest, and none while there is no follower. It waits for
+// nobody: who is still busy with a line finds the newest snapshot when it is done, and
+// what changed since that line in one patch.
+type hub struct {
+	source Source
+
+	mu        sync.Mutex
+	followers map[*follower]struct{}
+	running   bool
+	news      chan struct{} // somebody came or went
+
+	patching sync.Mutex
+	fields   *fields
+	nothing  *Status // what followers have at first
+	newest   *Status
+	patches  map[*Status][]byte // to newest
+}
+
+// follower is one stream.
+type follower struct {
+	every time.Duration
+	due   time.Time
+	next  chan *Status // the newest that it has not taken; closed at the end
+}
+
+func newHub(source Source) *hub {
+	return &hub{source: source, followers: map[*follower]struct{}{}, news: make(chan struct{}, 1), fields: newFields(), nothing: &Status{}}
+}
+
+// ServeHTTP streams until the client goes, or takes no line for ten seconds.
+func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	every, err := intervalOf(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	now, err := h.source.Status()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	f := h.join(every)
+	if f == nil {
+		http.Error(w, fmt.Sprintf("%d clients are following already, which is the most: end one of them, or ask for /v1/status", mostFollowers), http.StatusServiceUnavailable)
+		return
+	}
+	defer h.leave(f)
+	connection := http.NewResponseController(w)
+	if err := connection.SetReadDeadline(time.Time{}); err != nil { // a stream has no end
+		http.Error(w, "a bug: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	for has := h.nothing; ; {
+		line, err := h.patch(has, now)
+		if err != nil {
+			return
+		}
+		has = now
+		if connection.SetWriteDeadline(time.Now().Add(writeTime)) != nil {
+			return
+		}
+		if _, err := w.Write(line); err != nil {
+			return
+		}
+		if connection.Flush() != nil {
+			return
+		}
+		var more bool
+		select {
+		case <-r.Context().Done():
+			return
+		case now, more = <-f.next:
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// intervalOf is the least time between two lines that a query asks for.
+func intervalOf(query url.Values) (time.Duration, error) {
+	text := query.Get("interval")
+	if text == "" {
+		return usualInterval, nil
+	}
+	every, err := time.ParseDuration(text)
+	if err != nil || every < leastInterval || every > mostInterval {
+		return 0, fmt.Errorf("interval %q: it is a time from %v to %v, as 500ms", text, leastInterval, mostInterval)
+	}
+	return every, nil
+}
+
+// patch is the line from one snapshot to another, made once for all who need it.
+func (h *hub) patch(from, to *Status) ([]byte, error) {
+	h.patching.Lock()
+	defer h.patching.Unlock()
+	if h.newest != to {
+		h.newest, h.patches = to, map[*Status][]byte{}
+	}
+	if line, ok := h.patches[from]; ok {
+		return line, nil
+	}
+	line, err := h.fields.patch(from, to)
+	if err == nil {
+		h.patches[from] = line
+	}
+	return line, err
+}
+
+// join adds a follower; nil where there are too many.
+func (h *hub) join(every time.Duration) *follower {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.followers) == mostFollowers {
+		return nil
+	}
+	f := &follower{every: every, due: time.Now().Add(every), next: make(chan *Status, 1)}
+	h.followers[f] = struct{}{}
+	if !h.running {
+		h.running = true
+		go h.run()
+	}
+	h.tell()
+	return f
+}
+
+func (h *hub) leave(f *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.followers, f)
+	h.tell()
+}
+
+func (h *hub) tell() {
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hub) run() {
+	for {
+		wait, some := h.wait()
+		if !some {
+			return
+		}
+		select {
+		case <-h.news:
+			continue
+		case <-time.After(wait):
+		}
+		s, err := h.source.Status()
+		h.offer(s, err)
+	}
+}
+
+// wait is the time until the next snapshot; false where nobody follows any more.
+func (h *hub) wait() (wait time.Duration, some bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for f := range h.followers {
+		if due := f.due.Sub(now); !some || due < wait {
+			wait, some = due, true
+		}
+	}
+	h.running = some
+	if !some {
+		h.forget()
+	}
+	return wait, some
+}
+
+// forget lets the last snapshot go.
+func (h *hub) forget() {
+	h.patching.Lock()
+	defer h.patching.Unlock()
+	h.newest, h.patches = nil, nil
+}
+
+// offer gives a snapshot to the followers whose time has come. Without one the plugin
+// is at its end, and so are they.
+func (h *hub) offer(s *Status, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	for f := range h.followers {
+		if err != nil {
+			delete(h.followers, f)
+			close(f.next)
+			continue
+		}
+		if f.due.After(now) {
+			continue
+		}
+		f.due = now.Add(f.every)
+		select {
+		case <-f.next: // it was too slow for this one
+		default:
+		}
+		f.next <- s // nobody else sends
+	}
+}
