@@ -28,7 +28,7 @@ func (a *Agent) renew(before *config.Config) {
 	}
 	l.controllers = fresh
 	c, was, now := &l.controllers, &before.Control, &a.Config.Control
-	c.interference, c.noisy, c.overAsk, c.benefit = old.interference, old.noisy, old.overAsk, old.benefit
+	c.interference, c.noisy, c.overAsk, c.outgrown, c.benefit = old.interference, old.noisy, old.overAsk, old.outgrown, old.benefit
 	law := reflect.DeepEqual(before.PoolLaw(), a.Config.PoolLaw()) && before.Pools.Mode == a.Config.Pools.Mode
 	same := func(own, other control.Mode, x, y any) bool {
 		return modeOf(before, own) == modeOf(a.Config, other) && reflect.DeepEqual(x, y)

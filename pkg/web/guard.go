@@ -117,7 +117,7 @@ func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/login#wrong", http.StatusSeeOther)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure where there is TLS: on loopback there need be none
 		Name: sessionCookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: g.secure,
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -33,7 +33,7 @@ func completePods(socket, begun string) []string {
 	var all []string
 	for _, name := range names {
 		// A shell types what it completes: a name that isn't Kubernetes' own could do harm.
-		if strings.HasPrefix(name, begun) && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-./") == "" {
+		if strings.HasPrefix(name, begun) && !strings.HasPrefix(name, "-") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-./") == "" {
 			all = append(all, name)
 		}
 	}

@@ -243,7 +243,9 @@ func TestTopFollowsHotplug(t *testing.T) {
 	if err != nil || again.Machine != first.Machine {
 		t.Errorf("%v: the machine is asked for each time", err)
 	}
-	s.Machine.Online.Remove(31)
+	fewer := *s
+	fewer.Machine.Online.Remove(31)
+	p.status = &fewer
 	if changed, err := look(t.Context(), from); err != nil || changed.Machine == first.Machine {
 		t.Errorf("%v: the machine is not asked for again", err)
 	}

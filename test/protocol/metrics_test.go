@@ -46,7 +46,7 @@ func TestMetricsOfPods(t *testing.T) {
 		`sluice_class_containers{class="LS"} 3`,
 		`sluice_runtime_connected 1`,
 		`sluice_container_requested_cpus{container="main",namespace="default",pod="db-0"} 1`,
-		`sluice_container_requested_cpus{container="main",namespace="default",pod="a\"b\\c\n{}"} 1`,
+		`sluice_container_requested_cpus{container="main",namespace="default",pod="a\"b\\c�{}"} 1`,
 	} {
 		if !strings.Contains(string(body), "\n"+line+"\n") {
 			t.Errorf("%s is missing in\n%s", line, body)
