@@ -55,7 +55,7 @@ func (g *guard) all(next http.Handler) http.Handler {
 
 // local reports whether a Host header names this machine, whoever asks.
 func local(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
+	if name, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
 		host = name
 	}
 	if strings.EqualFold(host, "localhost") {

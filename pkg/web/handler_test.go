@@ -242,14 +242,14 @@ func TestPage(t *testing.T) {
 }
 
 func FuzzLocal(f *testing.F) {
-	for _, host := range []string{"localhost", "localhost:80", "127.0.0.1", "[::1]:80", "evil.example", "127.0.0.1.evil", "[::1%lo]", ":80", ""} {
+	for _, host := range []string{"localhost", "localhost:80", "127.0.0.1", "[::1]:80", "evil.example", "127.0.0.1.evil", "[::1%lo]", ":80", "localhost:\n", ""} {
 		f.Add(host)
 	}
 	f.Fuzz(func(t *testing.T, host string) {
 		if !local(host) {
 			return
 		}
-		if !regexp.MustCompile(`^((?i:localhost)|\[?127\.[0-9]+\.[0-9]+\.[0-9]+\]?|\[?[0-9a-fA-F:.]+\]?)(:.*)?$`).MatchString(host) {
+		if !regexp.MustCompile(`^((?i:localhost)|\[?127\.[0-9]+\.[0-9]+\.[0-9]+\]?|\[?[0-9a-fA-F:.]+\]?)(:[0-9]*)?$`).MatchString(host) {
 			t.Errorf("%q is taken for this machine", host)
 		}
 	})
