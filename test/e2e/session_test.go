@@ -31,7 +31,7 @@ func TestSession(t *testing.T) {
 		return out
 	}
 	// Whether it fails depends on the machine.
-	doctor, _ := node.Command(nil, "/usr/bin/sluice", "doctor") //nolint:errcheck // see above
+	doctor, _ := node.Command(nil, "/usr/bin/sluice", "doctor")
 	says(t, doctor, "cgroup", "PSI", "RUNTIME")
 	must(t, node.Start())
 	pin, cpu := pinOf(t, rt, "db", "LSR")
