@@ -67,7 +67,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.out, "out", "bin/mix-results", "where to write the results: .json, .txt and .svg are added")
 	flags.IntVar(&o.repeat, "repeat", 4, "slices of each cell")
 	flags.DurationVar(&o.slice, "slice", 3*time.Second, "time that is counted in each slice")
-	flags.DurationVar(&o.settle, "settle", time.Second, "time before it that is not counted")
+	flags.DurationVar(&o.settle, "settle", 6*time.Second, "time before it that is not counted: the loop gives batch work what is free for 2 s, step by step")
 	flags.DurationVar(&o.work, "work", time.Millisecond, "CPU time of a request")
 	flags.Float64Var(&o.maxOther, "other", 0.1, "CPUs of strangers above which a slice is measured again")
 	flags.DurationVar(&o.maxLate, "late", 500*time.Microsecond, "p99 of the generator's own lateness above which a slice is measured again")
