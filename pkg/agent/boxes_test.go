@@ -95,7 +95,7 @@ func TestLooksAtBoxes(t *testing.T) {
 		for _, target := range h.agent.Targets() {
 			fast[target.ID] = target.Fast
 		}
-		if len(fast) != 5 || !fast[boxTarget+bestBox] || fast["job/c"] || !fast["low/c"] || fast["web/c"] {
+		if len(fast) != 5 || !fast[boxTarget+bestBox] || !fast[allPodsTarget] || fast["job/c"] || !fast["low/c"] || fast["web/c"] {
 			t.Errorf("targets %v", fast)
 		}
 		h.uses["job/c"], h.uses["low/c"] = 2, 1
@@ -103,6 +103,9 @@ func TestLooksAtBoxes(t *testing.T) {
 		use := h.agent.loop.view.BatchUse
 		if use.Usage != 3000 || !use.At.Equal(time.Now()) {
 			t.Errorf("batch uses %+v", use)
+		}
+		if use := h.agent.loop.view.PodsUse; use.Usage != 3000 || !use.At.Equal(time.Now()) {
+			t.Errorf("pods use %+v", use)
 		}
 		// Without word of the box the sum of the containers counts.
 		s := h.snapshot()

@@ -181,7 +181,7 @@ func (a *Agent) see(s *observe.Snapshot) {
 		v.MemoryTotal = total
 	}
 	boxes := 0
-	v.BatchUse, v.BatchMemory = control.Use{At: s.Now}, control.Held{At: s.Now}
+	v.BatchUse, v.BatchMemory, v.PodsUse = control.Use{At: s.Now}, control.Held{At: s.Now}, control.Use{}
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		if at, ok := a.loop.index[c.ID]; ok {
@@ -193,6 +193,7 @@ func (a *Agent) see(s *observe.Snapshot) {
 			v.BatchUse.Add(&c.CPU)
 			v.BatchMemory.Add(&c.Memory)
 		} else if c.ID == allPodsTarget {
+			v.PodsUse = control.Use{At: c.CPU.At, Usage: c.CPU.Usage}
 			a.seeAllPods(&c.Memory)
 		}
 	}
@@ -339,7 +340,7 @@ func (a *Agent) toObserve() []observe.Target {
 		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: true, Memory: true})
 	}
 	if all := a.allPods(); all != "" {
-		targets = append(targets, observe.Target{ID: allPodsTarget, Path: all, Memory: true})
+		targets = append(targets, observe.Target{ID: allPodsTarget, Path: all, Fast: len(boxes) > 0, Memory: true})
 	}
 	for _, c := range a.order {
 		h, placed := a.ledger.Holder(c.ID)

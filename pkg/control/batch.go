@@ -15,6 +15,7 @@ const (
 	leastBudget       = 200             // milli-CPU: 20 ms of quota in 100 ms
 	leftOut           = 100             // a change of less than 1/leftOut of the node isn't made
 	settleTime        = 2 * time.Second // for which there must be room before batch gets it
+	systemTime        = time.Second
 )
 
 // Batch decides how much CPU batch work may use on CPUs that it shares with the
@@ -26,6 +27,10 @@ const (
 // what is reserved for it. It falls at once, and rises a step at a time to what has
 // been free for settleTime: online work that comes and goes squeezes batch once.
 //
+// What pods use is exact where the cgroup of all of them is looked at. Of the system
+// a mean counts then: the node's own figure comes in ticks of 10 ms on each CPU, so
+// that the highest of 2 s is often half a CPU too high.
+//
 // Where batch work yields at once it needs no room for a load that comes: there the
 // most that was free in settleTime counts, and the quota bounds what it may use in
 // the end, while the scheduler decides who runs now.
@@ -35,6 +40,7 @@ type Batch struct {
 	now     workload.MilliCPU // where limited
 	used    window            // by all but batch
 	free    window            // what that leaves of the node
+	system  float64           // milli-CPU outside of pods, a mean over systemTime
 	stale   time.Duration     // age from which a measurement says nothing
 	began   time.Time
 	last    time.Time // the step before
@@ -59,9 +65,11 @@ func NewBatch(cfg BatchConfig, interval time.Duration) *Batch {
 
 // Step decides from the view.
 func (b *Batch) Step(v *View) (Budget, []Decision) {
-	if gone := v.Now.Sub(b.last); b.last.IsZero() {
+	since := v.Now.Sub(b.last)
+	if b.last.IsZero() {
 		b.began = v.Now
-	} else if gone < 0 || gone > b.stale {
+	} else if since < 0 || since > b.stale {
+		since = b.stale
 		b.used.reset()
 		b.free.reset()
 	}
@@ -70,7 +78,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	if b.seen = b.seen || known; !b.seen && v.Now.Sub(b.began) <= b.stale {
 		return Budget{Hold: true}, nil
 	}
-	use := b.measure(v, known)
+	use := b.measure(v, known, since)
 	b.used.add(v.Now, use.others)
 	b.free.add(v.Now, v.Capacity-use.others)
 
@@ -96,7 +104,7 @@ type batchUse struct {
 	others              workload.MilliCPU // all but batch and pins, with the system
 }
 
-func (b *Batch) measure(v *View, known bool) batchUse {
+func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 	use := batchUse{node: v.Node.CPU.Usage}
 	for i := range v.Containers {
 		c := &v.Containers[i]
@@ -115,14 +123,27 @@ func (b *Batch) measure(v *View, known bool) batchUse {
 			use.online += max(c.Request, c.CPU.Usage)
 		}
 	}
-	use.others = use.online + workload.MilliCPU(b.cfg.Reserved)
-	if known && recent(v.Now, v.BatchUse.At, b.stale) {
+	exact := known && recent(v.Now, v.BatchUse.At, b.stale)
+	if exact {
 		use.batch = v.BatchUse.Usage
 	}
-	if known { // online + max(system, reserved), by the node's own figure, which is the newest
+	if exact = exact && recent(v.Now, v.PodsUse.At, b.stale); exact {
+		use.online = max(0, v.PodsUse.Usage-use.batch-use.pinned)
+	}
+	use.others = use.online + workload.MilliCPU(b.cfg.Reserved)
+	switch {
+	case exact:
+		use.others = use.online + max(b.outside(use.node-v.PodsUse.Usage, since), workload.MilliCPU(b.cfg.Reserved))
+	case known: // online + max(system, reserved), by the node's own figure, which is the newest
 		use.others = max(use.others, use.node-use.batch-use.pinned)
 	}
 	return use
+}
+
+// outside is what runs outside of pods, from the newest figure and those before.
+func (b *Batch) outside(now workload.MilliCPU, since time.Duration) workload.MilliCPU {
+	b.system += (float64(now) - b.system) * min(1, float64(since)/float64(systemTime))
+	return max(0, workload.MilliCPU(b.system))
 }
 
 // wants is the budget beside that much use.

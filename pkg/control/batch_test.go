@@ -117,6 +117,36 @@ func TestBatchThatYields(t *testing.T) {
 	}
 }
 
+// TestBatchIsExact: the node's figure comes in ticks, the pods' doesn't. Batch has all
+// that is left in truth, and falls at once when pods use more.
+func TestBatchIsExact(t *testing.T) {
+	t.Parallel()
+	const left = 13000 - 4000 - 1000 // 65 % of 20 CPUs, LS pods and the system
+	b := NewBatch(BatchConfig{GrowPercent: 10}, time.Second)
+	r := rand.New(rand.NewPCG(1, 2))
+	now := start
+	step := func(online workload.MilliCPU) workload.MilliCPU {
+		now = now.Add(tick)
+		v := busy(20, 0, using(workload.BE, 8))
+		noise := workload.MilliCPU(r.Int64N(2000)) - 1000
+		v.Now, v.Node.CPU.At, v.Node.CPU.Usage = now, now, online+8000+1000+noise
+		v.BatchUse, v.PodsUse = Use{At: now, Usage: 8000}, Use{At: now, Usage: 8000 + online}
+		got, _ := b.Step(v)
+		return got.Amount
+	}
+	for range 50 {
+		step(4000)
+	}
+	for range 100 {
+		if got := step(4000); got < left-700 || got > left+200 {
+			t.Errorf("batch may use %s of %d", got, left)
+		}
+	}
+	if got := step(10000); got > left-6000+200 {
+		t.Errorf("batch may use %s beside a load that has come", got)
+	}
+}
+
 // TestBatchCase follows a budget through a night and its faults.
 func TestBatchCase(t *testing.T) {
 	t.Parallel()

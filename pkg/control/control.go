@@ -39,6 +39,8 @@ type View struct {
 	// BatchUse is the CPU that all batch work uses together, where cgroups that hold
 	// nothing else tell it: newer than the sum of its containers. At zero: not known.
 	BatchUse Use
+	// PodsUse is that of all pods, where a cgroup holds them all and nothing else.
+	PodsUse Use
 	// BatchMemory is what batch work holds, as far as the same cgroups tell it.
 	BatchMemory Held
 }
