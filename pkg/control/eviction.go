@@ -297,7 +297,7 @@ func (e *Eviction) satisfaction(v *View, granted workload.MilliCPU, steady bool)
 		if !known || c.Class != workload.BE || e.isLeaving(v.Pods[c.Pod].UID) {
 			continue
 		}
-		known = fresh(c.CPU.At, v.Now, e.pace.interval)
+		known = uses(v, c, e.pace.interval)
 		requested += c.Request
 		used += c.CPU.Usage
 	}

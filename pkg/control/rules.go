@@ -185,7 +185,7 @@ func (r *Rules) throttle(v *View, index int) {
 			continue
 		case t == nil:
 			full := c.Limit
-			if full == 0 && fresh(c.CPU.At, v.Now, r.interval) {
+			if full == 0 && uses(v, c, r.interval) {
 				full = c.CPU.Usage
 			}
 			if full <= leastLimit || !permits(&v.Pods[c.Pod], workload.Throttle) {

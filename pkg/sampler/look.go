@@ -70,18 +70,18 @@ func (s *Sampler) containerCPU(t *target, r *observe.ContainerReading, all bool)
 		quota = &r.Throttling
 		t.quotaAt = now
 	}
-	if all {
-		t.allAt = now
-	}
 	t.cpuAt = now
 	throttling, err := s.cgroups.CPU(t.Path, &r.CPU, quota)
 	if err != nil {
 		// Not at each fast look: it has ended, or isn't there yet.
-		t.off[containerCPU] = now + s.every.All
+		t.off[containerCPU], t.allAt = now+s.every.All, now
 		s.failures.container(containerCPU, t, err)
 		return
 	}
 	r.CPU.Mono = s.mono()
+	if all {
+		t.took(now, r.CPU.Usage, s.every.All)
+	}
 	if quota != nil {
 		t.counted, t.limited = throttling, r.Throttling.Periods > 0
 	}

@@ -45,6 +45,11 @@ const (
 	seldom = time.Minute
 	// atOnce is how many new containers are looked at whole in one look (4 ms).
 	atOnce = 50
+	// idleShare of a CPU and less is nothing: a container that did no more is looked at
+	// after twice the time, up to mostRest intervals of all. Doubling keeps its figures
+	// from counting as old, as they are good for three of their own intervals.
+	idleShare = 100
+	mostRest  = 4
 	// mostThreads bounds what the run delay of one container costs (4 µs a thread);
 	// that of one with more is not known.
 	mostThreads = 512
@@ -80,6 +85,7 @@ type target struct {
 	observe.Target
 	look         uint64
 	cpuAt, allAt time.Duration        // its CPU time was read, with all others'
+	used, rest   time.Duration        // its CPU time at allAt, and what it rests from then on
 	quotaAt      time.Duration        // what its quota did was read
 	counted      bool                 // there is something about a quota
 	limited      bool                 // and it has or had one
@@ -145,7 +151,7 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 
 	s.node(all)
 	for i, t := range s.targets {
-		if all || t.Fast || t.cpuAt == 0 {
+		if all && (refresh || t.isDue(r.Mono, s.every.Fast)) || t.Fast || t.cpuAt == 0 {
 			s.containerCPU(t, &r.Containers[i], all || t.allAt == 0)
 		}
 		if all && t.Memory && s.cgroups != nil {
@@ -159,6 +165,19 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 	s.last = r.Mono
 	s.meter.Observe(r, into)
 	return s.wait(into, fast), s.failures.take()
+}
+
+// isDue reports whether it has rested, if it rests; looks come a little early.
+func (t *target) isDue(now, early time.Duration) bool { return now-t.allAt >= t.rest-early/2 }
+
+// took notes what it used until now, and how long it rests.
+func (t *target) took(now, used, all time.Duration) {
+	idle := t.allAt != 0 && (used-t.used)*idleShare <= now-t.allAt
+	t.rest = min(2*max(t.rest, all), mostRest*all)
+	if !idle || t.Fast || t.CPUOnly {
+		t.rest = 0
+	}
+	t.used, t.allAt = used, now
 }
 
 // follow takes over the targets, and reports whether one is fast.
