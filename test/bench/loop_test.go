@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkLoop is what the process uses and holds with 500 containers in 250 pods,
-// a fifth of them batch work, in this host's own cgroups: without the control loop,
+// a fifth of them batch work (BestEffort pods), in this host's own cgroups: without the control loop,
 // with it in preview as shipped, and with it on. CPU time is over ten seconds.
 func BenchmarkLoop(b *testing.B) {
 	for _, mode := range []string{"off", "preview", "on"} {
@@ -28,7 +28,7 @@ func BenchmarkLoop(b *testing.B) {
 				pod := protocol.Pod{Name: fmt.Sprintf("loop-%d", i)}
 				requests := protocol.Requests{CPU: 500, Limit: 1000, Memory: 64 << 20}
 				if i%5 == 0 {
-					pod.Annotations, requests.Limit = map[string]string{"class.sluice.dev": "BE"}, 0
+					pod.QoS, pod.Annotations, requests = "besteffort", map[string]string{"class.sluice.dev": "BE"}, protocol.Requests{}
 				}
 				sandbox, err := s.RunPod(pod)
 				if err != nil {
