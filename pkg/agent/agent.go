@@ -208,7 +208,7 @@ func New(o Options) *Agent {
 	if a.Configured.Loaded.IsZero() {
 		a.Configured.Loaded = a.started
 	}
-	a.ticks.prepare(a.tick)
+	a.prepareTicks()
 	return a
 }
 

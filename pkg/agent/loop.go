@@ -108,16 +108,18 @@ func newLoop() loop {
 }
 
 // Tick steps the controllers with what was observed: the fast ones at each call, the
-// others when control.interval has passed.
-func (a *Agent) Tick(s *observe.Snapshot) {
+// others when control.interval has passed. It returns what to observe next, nil if that
+// has changed: see Targets.
+func (a *Agent) Tick(s *observe.Snapshot) []observe.Target {
 	t := &a.ticks
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen = s
 	select {
 	case a.events <- t.run:
-		<-t.done
+		return <-t.done
 	case <-a.closed:
+		return nil
 	}
 }
 
@@ -126,14 +128,19 @@ type ticks struct {
 	mu   sync.Mutex // one at a time
 	seen *observe.Snapshot
 	run  func()
-	done chan struct{}
+	done chan []observe.Target
 }
 
-func (t *ticks) prepare(tick func(*observe.Snapshot)) {
-	t.done = make(chan struct{})
+func (a *Agent) prepareTicks() {
+	t := &a.ticks
+	t.done = make(chan []observe.Target)
 	t.run = func() {
-		tick(t.seen)
-		t.done <- struct{}{}
+		a.tick(t.seen)
+		var next []observe.Target
+		if !a.loop.stale {
+			next = a.loop.targets
+		}
+		t.done <- next
 	}
 }
 
@@ -154,6 +161,7 @@ func (a *Agent) Targets() (targets []observe.Target) {
 // it, and steps the controllers.
 func (a *Agent) sample(ctx context.Context) {
 	var s observe.Snapshot
+	var targets []observe.Target
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -164,26 +172,29 @@ func (a *Agent) sample(ctx context.Context) {
 		case <-next.C:
 		}
 		began := time.Now()
-		wait := a.sampleOnce(&s)
+		var wait time.Duration
+		wait, targets = a.sampleOnce(&s, targets)
 		next.Reset(max(wait/10, wait-time.Since(began)))
 	}
 }
 
-// sampleOnce looks and steps once, and says how long to wait.
-func (a *Agent) sampleOnce(s *observe.Snapshot) (wait time.Duration) {
+// sampleOnce looks at targets, or asks for them, and steps once. It says how long to wait,
+// and what to look at then.
+func (a *Agent) sampleOnce(s *observe.Snapshot, targets []observe.Target) (wait time.Duration, next []observe.Target) {
 	defer func() {
 		if p := recover(); p != nil {
-			wait = time.Second
+			wait, next = time.Second, nil
 			a.post("sampling", func() { a.panicked("looking at the node", p) })
 		}
 	}()
-	targets := a.Targets() // may wait for the loop
+	if targets == nil {
+		targets = a.Targets()
+	}
 	wait, err := a.Sampler.Sample(a.now(), targets, s)
 	if err != nil {
 		a.Log.WithError(err).Warn("Not all that the loop looks at can be read; told once")
 	}
-	a.Tick(s)
-	return wait
+	return wait, a.Tick(s)
 }
 
 // panicked counts a panic, and tells of those that differ from the one before.
