@@ -16,11 +16,16 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Source is what the socket serves; the agent is one. Nobody changes a status that it
-// has given: several readers may have the same one.
-type Source interface {
+// Reader is what a status is read from. Nobody changes a status that it has given:
+// several readers may have the same one.
+type Reader interface {
 	Status() (*Status, error)
 	Machine() (*topology.Machine, error)
+}
+
+// Source is what the socket serves; the agent is one.
+type Source interface {
+	Reader
 	WhatIf(pod *workload.Pod, containers []workload.Container) ([]Answer, error)
 }
 
@@ -94,11 +99,9 @@ func Listen(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-func handler(source Source, more ...Route) http.Handler {
+// Data answers GET /v1/status, /v1/stream and /v1/topology.
+func Data(source Reader) *http.ServeMux {
 	mux := http.NewServeMux()
-	for _, r := range more {
-		mux.Handle(r.Pattern, r.Handler)
-	}
 	var last encoded
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		s, err := source.Status()
@@ -114,6 +117,14 @@ func handler(source Source, more ...Route) http.Handler {
 		m, err := source.Machine()
 		answer(w, m, err)
 	})
+	return mux
+}
+
+func handler(source Source, more ...Route) http.Handler {
+	mux := Data(source)
+	for _, r := range more {
+		mux.Handle(r.Pattern, r.Handler)
+	}
 	mux.HandleFunc("POST /v1/plan", func(w http.ResponseWriter, r *http.Request) {
 		var request PlanRequest
 		err := json.NewDecoder(r.Body).Decode(&request)

@@ -21,7 +21,7 @@ const (
 // nobody: who is still busy with a line finds the newest snapshot when it is done, and
 // what changed since that line in one patch.
 type hub struct {
-	source Source
+	source Reader
 
 	mu        sync.Mutex
 	followers map[*follower]struct{}
@@ -42,7 +42,7 @@ type follower struct {
 	next  chan *Status // the newest that it has not taken; closed at the end
 }
 
-func newHub(source Source) *hub {
+func newHub(source Reader) *hub {
 	return &hub{source: source, followers: map[*follower]struct{}{}, news: make(chan struct{}, 1), fields: newFields(), nothing: &Status{}}
 }
 

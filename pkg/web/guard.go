@@ -94,9 +94,14 @@ func (g *guard) page(next http.Handler) http.Handler {
 	})
 }
 
-// data answers only those who may.
+// data answers only those who may. A page of another site couldn't read the answers,
+// but it could hold all streams in its visitors' names: browsers tell who asks.
 func (g *guard) data(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
+			http.Error(w, "a page of another site asks: open the node map itself", http.StatusForbidden)
+			return
+		}
 		if !g.allowed(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
 			http.Error(w, "the token is missing or wrong: send it as Authorization: Bearer, or log in at /login", http.StatusUnauthorized)

@@ -4,20 +4,21 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"io/fs"
 	"mime"
 	"net/http"
 	"path"
 	"sync"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 //go:embed page
 var page embed.FS
 
 // Handler is the page, its data, and the guard before them.
-func Handler(o Options, source Source) http.Handler {
+func Handler(o Options, source status.Reader) http.Handler {
 	g := newGuard(o)
 	mux := http.NewServeMux()
 	for name, file := range files() {
@@ -26,8 +27,7 @@ func Handler(o Options, source Source) http.Handler {
 	mux.Handle("GET /{$}", g.page(files()["index.html"]))
 	mux.Handle("GET /login", files()["login.html"])
 	mux.HandleFunc("POST /login", g.login)
-	mux.Handle("GET /v1/status", g.data(&recent{read: func() (any, error) { return source.Status() }}))
-	mux.Handle("GET /v1/topology", g.data(&recent{read: func() (any, error) { return source.Machine() }}))
+	mux.Handle("/v1/", g.data(status.Data(&recent{Reader: source})))
 	return g.all(mux)
 }
 
@@ -77,43 +77,31 @@ func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(f.body) //nolint:errcheck // the viewer has gone
 }
 
-// recentFor is how long an answer counts as new. Viewers ask once a second.
+// recentFor is how long a status counts as new. Streams take one a second, unless a
+// viewer asks for more.
 const recentFor = 500 * time.Millisecond
 
-// recent answers with what was read a moment ago, if it was: many viewers cost the
+// recent gives the status that was read a moment ago, if one was: many viewers cost the
 // agent hardly more than one.
 type recent struct {
-	read func() (any, error)
+	status.Reader
 
 	mu   sync.Mutex
 	at   time.Time
-	body []byte
+	last *status.Status
 }
 
-func (c *recent) answer() ([]byte, error) {
+// Status is at most recentFor old.
+func (c *recent) Status() (*status.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.body != nil && time.Since(c.at) < recentFor {
-		return c.body, nil
+	if c.last != nil && time.Since(c.at) < recentFor {
+		return c.last, nil
 	}
-	value, err := c.read()
+	s, err := c.Reader.Status()
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	c.body, c.at = append(body, '\n'), time.Now()
-	return c.body, nil
-}
-
-func (c *recent) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	body, err := c.answer()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(body) //nolint:errcheck // the viewer has gone
+	c.last, c.at = s, time.Now()
+	return s, nil
 }

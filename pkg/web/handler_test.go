@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,14 @@ func TestWhoIsLetIn(t *testing.T) {
 		"cookie of another run":          {guarded, "GET", "node:8437", "/v1/status", map[string]string{"Cookie": foreign}, 401},
 		"token as cookie":                {guarded, "GET", "node:8437", "/v1/status", map[string]string{"Cookie": sessionCookie + "=" + token}, 401},
 		"wrong bearer, right cookie":     {guarded, "GET", "node:8437", "/v1/status", map[string]string{"Cookie": cookie, "Authorization": "Bearer x"}, 401},
+		"its own page's script":          {open, "GET", "localhost", "/v1/status", map[string]string{"Sec-Fetch-Site": "same-origin"}, 200},
+		"typed into a browser":           {open, "GET", "localhost", "/v1/status", map[string]string{"Sec-Fetch-Site": "none"}, 200},
+		"another site's script":          {open, "GET", "localhost", "/v1/stream", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		"another port's script":          {open, "GET", "localhost", "/v1/stream", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+		"a link from another site":       {open, "GET", "localhost", "/", map[string]string{"Sec-Fetch-Site": "cross-site"}, 200},
+		"a stream by another name":       {open, "GET", "evil.example", "/v1/stream", nil, 421},
+		"a stream without a token":       {guarded, "GET", "node:8437", "/v1/stream", nil, 401},
+		"what the log holds":             {open, "GET", "localhost", "/v1/log", nil, 404},
 		"token in the address":           {guarded, "GET", "node:8437", "/v1/status?token=" + token, nil, 401},
 		"post":                           {open, "POST", "localhost", "/v1/status", nil, 405},
 		"delete":                         {open, "DELETE", "localhost", "/v1/status", nil, 405},
@@ -238,6 +247,18 @@ func TestPage(t *testing.T) {
 	t.Logf("the page is %d bytes", size)
 	if size > most {
 		t.Errorf("the page is %d bytes, it is to be under %d", size, most)
+	}
+}
+
+// The page's bounds of latencies are those by which the plugin counts.
+func TestLatencyBounds(t *testing.T) {
+	t.Parallel()
+	var bounds []string
+	for _, b := range status.LatencyBounds() {
+		bounds = append(bounds, strconv.FormatFloat(float64(b)/float64(time.Millisecond), 'g', -1, 64))
+	}
+	if want := "const bounds = [" + strings.Join(bounds, ", ") + "];"; !strings.Contains(string(files()["more.js"].body), want) {
+		t.Errorf("more.js is to have %s", want)
 	}
 }
 

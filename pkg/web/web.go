@@ -18,14 +18,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/topology"
 )
-
-// Source is what the page shows; the agent is one.
-type Source interface {
-	Status() (*status.Status, error)
-	Machine() (*topology.Machine, error)
-}
 
 // Options are where the page is, and for whom.
 type Options struct {
@@ -38,15 +31,16 @@ type Options struct {
 const maxConnections = 64
 
 // Serve answers until the context ends.
-func Serve(ctx context.Context, o Options, source Source) error {
+func Serve(ctx context.Context, o Options, source status.Reader) error {
 	if err := serve(ctx, o, source); err != nil {
 		return fmt.Errorf("node map on %s: %w", o.Listen, err)
 	}
 	return nil
 }
 
-func serve(ctx context.Context, o Options, source Source) error {
-	server := &http.Server{
+// newServer bounds what a connection takes. A stream has deadlines of its own.
+func newServer(o Options, source status.Reader) *http.Server {
+	return &http.Server{
 		Handler:           Handler(o, source),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
@@ -55,6 +49,10 @@ func serve(ctx context.Context, o Options, source Source) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.New(io.Discard, "", 0), // handshakes that strangers break off
 	}
+}
+
+func serve(ctx context.Context, o Options, source status.Reader) error {
+	server := newServer(o, source)
 	var certificate tls.Certificate
 	if o.Cert != "" {
 		var err error

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -104,6 +107,45 @@ func TestServeTellsWhatIsWrong(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+}
+
+// calls is a listener in memory.
+type calls chan net.Conn
+
+func (c calls) Accept() (net.Conn, error) {
+	if conn, ok := <-c; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+func (c calls) Close() error   { close(c); return nil } // the server does it once
+func (c calls) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+// A stream goes on when the time of other answers is over.
+func TestStreamOutlastsDeadlines(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, incoming := newServer(Options{Token: token}, plugin{}), make(calls)
+		go server.Serve(incoming)
+		ours, theirs := net.Pipe()
+		incoming <- theirs
+		if _, err := io.WriteString(ours, "GET /v1/stream HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer "+token+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(ours), nil)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatal(response, err)
+		}
+		lines := bufio.NewScanner(response.Body)
+		for began := time.Now(); time.Since(began) < 5*server.WriteTimeout; {
+			if !lines.Scan() {
+				t.Fatalf("it ends after %v: %v", time.Since(began), lines.Err())
+			}
+		}
+		ours.Close()
+		server.Close()
+		synctest.Wait()
+	})
 }
 
 func freeAddress(t *testing.T) string {

@@ -9,11 +9,12 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/web"
 )
 
 // serveWeb serves the node map until the context ends. Without it the node goes on.
-func serveWeb(ctx context.Context, cfg *config.Web, source web.Source, log logrus.FieldLogger) {
+func serveWeb(ctx context.Context, cfg *config.Web, source status.Reader, log logrus.FieldLogger) {
 	token, err := webToken(cfg)
 	if err == nil {
 		if cfg.Plain() {

@@ -2,10 +2,8 @@ package web
 
 import (
 	"context"
-	"encoding/json"
-	"maps"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -48,36 +46,93 @@ func openBrowser(t *testing.T) context.Context {
 	return ctx
 }
 
+// site is a node's page at an address of this machine.
+type site struct {
+	*testing.T
+	node    *node
+	options web.Options
+	address string
+	server  *http.Server
+
+	mu      sync.Mutex
+	asked   map[string]int // how often, by path
+	streams int            // that are open
+}
+
 // serve shows a node at an address of this machine.
 func serve(t *testing.T, n *node, o web.Options) string {
 	t.Helper()
-	handler := web.Handler(o, n)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/status" {
-			withLoads(w, r, handler, n)
-			return
-		}
-		handler.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
+	return newSite(t, n, o).url()
 }
 
-// withLoads adds the load of each CPU to a status.
-func withLoads(w http.ResponseWriter, r *http.Request, handler http.Handler, n *node) {
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, r)
-	body := recorder.Body.Bytes()
-	var s map[string]any
-	if recorder.Code == http.StatusOK && json.Unmarshal(body, &s) == nil {
-		if loop, ok := s["loop"].(map[string]any); ok {
-			loop["node"].(map[string]any)["cpuLoad"] = n.loads()
-			body, _ = json.Marshal(s)
+func newSite(t *testing.T, n *node, o web.Options) *site {
+	t.Helper()
+	s := &site{T: t, node: n, options: o, address: "127.0.0.1:0", asked: map[string]int{}}
+	s.start()
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *site) url() string { return "http://" + s.address }
+
+// start serves as a plugin that has just begun, at the address of the one before.
+func (s *site) start() {
+	s.Helper()
+	listener, err := net.Listen("tcp", s.address)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.address = listener.Addr().String()
+	next := web.Handler(s.options, s.node)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer s.count(r.URL.Path)()
+		next.ServeHTTP(w, r)
+	})}
+	s.server = server
+	go server.Serve(listener)
+}
+
+// stop ends the plugin, and whatever is connected to it.
+func (s *site) stop() { s.server.Close() }
+
+// count counts a request; it returns what to call at its end.
+func (s *site) count(path string) (end func()) {
+	open := map[string]int{"/v1/stream": 1}[path]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked[path]++
+	s.streams += open
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.streams -= open
+	}
+}
+
+// follows waits until so many streams are open.
+func (s *site) follows(want int) {
+	s.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		s.mu.Lock()
+		open := s.streams
+		s.mu.Unlock()
+		if open == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.Fatalf("%d streams are open, want %d", open, want)
 		}
 	}
-	maps.Copy(w.Header(), recorder.Header())
-	w.WriteHeader(recorder.Code)
-	w.Write(body)
+}
+
+// wasAsked compares how often a path was asked for.
+func (s *site) wasAsked(path string, want int) {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked[path] != want {
+		s.Errorf("%s is asked for %d times, want %d", path, s.asked[path], want)
+	}
 }
 
 // tab is a page in the browser, with whatever went wrong in it.
@@ -87,15 +142,15 @@ type tab struct {
 
 	mu     sync.Mutex
 	wrongs []string
-	expect string // part of what may go wrong; "" nothing
+	expect []string // parts of what may go wrong
 }
 
-// open opens a page. When the test ends, nothing may have gone wrong in it, and nothing
-// may have been asked of another host.
-func open(t *testing.T, browser context.Context, address string) *tab {
+// open opens a page. When the test ends, nothing else may have gone wrong in it than
+// what has one of the expected texts, and nothing may have been asked of another host.
+func open(t *testing.T, browser context.Context, address string, expected ...string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
-	p := &tab{T: t, ctx: ctx}
+	p := &tab{T: t, ctx: ctx, expect: expected}
 	own, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +175,8 @@ func (p *tab) watch(host string, event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wrong := func(words ...string) {
-		if text := strings.Join(words, " "); p.expect == "" || !strings.Contains(text, p.expect) {
+		text := strings.Join(words, " ")
+		if !slices.ContainsFunc(p.expect, func(part string) bool { return strings.Contains(text, part) }) {
 			p.wrongs = append(p.wrongs, text)
 		}
 	}
@@ -163,7 +219,7 @@ func (p *tab) eval(expression string, into any) {
 func (p *tab) text(expression string) string {
 	p.Helper()
 	var text string
-	p.eval("String("+expression+")", &text)
+	p.eval("Promise.resolve("+expression+").then(String)", &text)
 	return text
 }
 
@@ -194,10 +250,23 @@ func (p *tab) want(expression, want string) {
 }
 
 // expects lets that go wrong from now on.
-func (p *tab) expects(text string) {
+func (p *tab) expects(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.expect = text
+	p.expect = parts
+}
+
+// axe lists what axe-core finds; nothing where there is none.
+func (p *tab) axe() (found []string) {
+	p.Helper()
+	axe, err := os.ReadFile(axeFile)
+	if err != nil {
+		return nil
+	}
+	p.eval(string(axe)+"\n;0", nil)
+	p.eval(`axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations.map((v) =>
+		v.id + ' (' + v.impact + ') ' + v.help + ': ' + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + ' ' + (n.any[0]?.message ?? '')).join(' | ')))`, &found)
+	return found
 }
 
 // drawn waits for the first drawing.

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +22,19 @@ const bigMachine = "2 packages 4 nodes 32 cores 2 threads l3 8 cores memory 192G
 // node is a made-up node that goes on from one status to the next.
 type node struct {
 	machine *topology.Machine
-	count   int                  // containers
-	change  func(*status.Status) // made to each, last
+	count   int // containers
 
-	mu    sync.Mutex
-	asked int
-	err   error // instead of an answer
+	mu     sync.Mutex
+	asked  int
+	change func(*status.Status) // made to each, last
+	err    error                // instead of an answer
+}
+
+// changes sets what is made to each status from now on.
+func (n *node) changes(change func(*status.Status)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.change = change
 }
 
 func (n *node) fail(err error) {
@@ -61,6 +69,16 @@ func (n *node) Status() (*status.Status, error) {
 			Online: m.Online, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
 			Memory: m.Memory(m.MemoryNodes()), Reserved: span(0, kept),
 		},
+		Config: status.Config{File: "/etc/sluice/sluice.yaml", Hash: strings.Repeat("5f0c7a3e", 8), Loaded: now.Truncate(time.Hour), Reloads: 3, Refused: 1},
+		Features: []status.Feature{
+			{Name: "cpu.burst", State: "supported", File: "cpu.max.burst"}, {Name: "memory.low", State: "supported", File: "memory.low"},
+			{Name: "cpu.identity", State: "unsupported", Why: "cpu.bvt_warp_ns is a file of other kernels; cpu.idle takes its place"},
+			{Name: "io.cost", State: "inconclusive", File: "io.cost.qos", Why: "no block device has pods' data"},
+		},
+		Handlers: []status.Handler{
+			handler("Synchronize", 0, 0, 0, 0, 0, 0, 1), handler("CreateContainer", 10, 80, 8, 1, 0, 1), handler("StopContainer"),
+		},
+		Errors: []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", N: 2}, {Knob: "memory.high", Errno: "EBUSY", N: 1}},
 	}
 	online := span(kept+all/8, all-all/4)
 	batch := span(all-all/4, all)
@@ -152,10 +170,16 @@ func (n *node) loop(now time.Time) *status.Loop {
 			CPU:      status.CPUUsage{At: now, Usage: all/3 + workload.MilliCPU(float64(all)/4*n.wave(0)), Limit: all},
 			Memory:   status.NodeMemory{At: now, Total: 1536 << 30, Available: 600 << 30},
 			Pressure: status.PressureUsage{At: now, CPU: 0.04, Memory: 0.01, IO: 0.02},
+			CPULoad:  n.loads(),
 		},
 		Batch:  status.Batch{State: status.BatchOpen, Mechanism: "pools", Known: true, Budget: all / 4, Used: workload.MilliCPU(float64(all) / 5 * n.wave(2)), Requested: all / 3, Floor: all / 64, Switch: status.Switch{To: "auto"}},
 		Memory: status.BatchMemory{Online: 700 << 30, Held: 236 << 30, Goal: 300 << 30, Limit: 300 << 30},
 		Advice: []control.Advice{{Object: "shop/cache-3/main", Text: "it is throttled often: raise its CPU limit from 2 to 2.5"}},
+		Disturbed: []control.Disturbance{
+			{Ref: "shop/web-0", Learned: true, Calm: control.Strain{CPU: 0.02}},
+			{Ref: "shop/cache-3", Learned: true, Calm: control.Strain{CPU: 0.02}, Excess: control.Strain{CPU: 0.12, RunDelay: 0.04}, Suspects: []control.Suspect{{Ref: "data/index-1", Share: 0.62}}},
+			{Ref: "data/web-4", Learned: true, Excess: control.Strain{IO: 0.31}, Suspects: []control.Suspect{{Ref: "ml/train-6", Share: 0.5}, {Ref: "data/index-1", Share: 0.25}}},
+		},
 	}
 	const kept = 30
 	for i := max(0, n.asked-kept); i < n.asked; i++ {
@@ -169,13 +193,18 @@ func (n *node) loop(now time.Time) *status.Loop {
 	return l
 }
 
-// loads is the load of each CPU in percent, by its number; the offline ones' is -1.
-func (n *node) loads() []int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	loads := make([]int, n.machine.Online.Size())
+// loads is the load of each CPU in percent, by its number.
+func (n *node) loads() []float64 {
+	loads := make([]float64, n.machine.Online.Size())
 	for i := range loads {
-		loads[i] = int(100 * n.wave(i/8) * (0.5 + float64(i%7)/14))
+		loads[i] = 100 * n.wave(i/8) * (0.5 + float64(i%7)/14)
 	}
 	return loads
+}
+
+// handler has these counts, the others are 0.
+func handler(event string, counts ...uint64) status.Handler {
+	all := make([]uint64, len(status.LatencyBounds())+1)
+	copy(all, counts)
+	return status.Handler{Event: event, Counts: all}
 }

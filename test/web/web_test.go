@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/web"
 )
@@ -42,6 +43,12 @@ func TestPage(t *testing.T) {
 	t.Run("hostile names", func(t *testing.T) { testHostileNames(t, browser) })
 	t.Run("without a loop", func(t *testing.T) { testWithoutLoop(t, browser) })
 	t.Run("token", func(t *testing.T) { testToken(t, browser) })
+	t.Run("merge", func(t *testing.T) { testMerge(t, browser) })
+	t.Run("patches", func(t *testing.T) { testPatches(t, browser) })
+	t.Run("connection lost", func(t *testing.T) { testConnectionLost(t, browser) })
+	t.Run("hidden", func(t *testing.T) { testHidden(t, browser) })
+	t.Run("too many viewers", func(t *testing.T) { testTooManyViewers(t, browser) })
+	t.Run("more", func(t *testing.T) { testMore(t, browser) })
 }
 
 // A node with 512 CPUs and 500 containers: the figures are printed.
@@ -76,8 +83,7 @@ func testSpeed(t *testing.T, browser context.Context) {
 
 // axe-core finds nothing, in light and dark, with everything open.
 func testAccessibility(t *testing.T, browser context.Context) {
-	axe, err := os.ReadFile(axeFile)
-	if err != nil {
+	if _, err := os.Stat(axeFile); err != nil {
 		t.Skip("SKIPPED: accessibility is not tested: there is no axe-core (make web-test gets it)")
 	}
 	small, err := newNode("2 packages 2 nodes 8 cores 2 threads", 60)
@@ -92,13 +98,9 @@ func testAccessibility(t *testing.T, browser context.Context) {
 		p = open(t, browser, serve(t, c.node, web.Options{}))
 		p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: c.scheme}}))
 		p.drawn()
-		p.eval(`document.querySelector('#as-table').open = true; document.querySelector('#table tbody button').click()`, nil)
+		p.eval(`document.querySelectorAll('details').forEach((d) => { d.open = true }); document.querySelector('#table tbody button').click()`, nil)
 		p.until(`!document.querySelector('#details').hidden`)
-		p.eval(string(axe)+"\n;0", nil)
-		var found []string
-		p.eval(`axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations.map((v) =>
-			v.id + ' (' + v.impact + ') ' + v.help + ': ' + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + ' ' + (n.any[0]?.message ?? '')).join(' | ')))`, &found)
-		for _, violation := range found {
+		for _, violation := range p.axe() {
 			t.Errorf("%s: %s", c.scheme, violation)
 		}
 	}
@@ -235,10 +237,20 @@ func testHostileNames(t *testing.T, browser context.Context) {
 		}
 		s.Pools[0].Name, s.Reason, s.Loop.Batch.Why, s.Runtime.Name = evil[0], evil[1], evil[1], evil[1]
 		s.Containers[0].CPUs = s.Machine.Online
+		s.Config.Problem, s.Config.File, s.Config.Hash = evil[0], evil[1], evil[4]
+		for i, text := range evil {
+			s.Features = append(s.Features, status.Feature{Name: text, State: text, File: text, Why: text})
+			s.Handlers = append(s.Handlers, status.Handler{Event: text, Counts: s.Handlers[0].Counts})
+			s.Errors = append(s.Errors, status.KnobErrors{Knob: text, Errno: text, N: i})
+			s.Loop.Advice = append(s.Loop.Advice, control.Advice{Object: text, Text: text})
+			s.Loop.Disturbed = append(s.Loop.Disturbed, control.Disturbance{Ref: text, Suspects: []control.Suspect{{Ref: text}}})
+		}
 	}
 	p := open(t, browser, serve(t, n, web.Options{}))
 	p.drawn()
 	p.want(`document.querySelectorAll('#table tbody tr').length`, "12")
+	p.eval(`document.querySelectorAll('details').forEach((d) => { d.open = true })`, nil)
+	p.until(`document.querySelectorAll('#more tbody tr').length > 50`)
 	for i := range evil {
 		p.eval(fmt.Sprintf(`[...document.querySelectorAll('#table tbody button')].toSorted((a, b) => a.dataset.id < b.dataset.id ? -1 : 1)[%d].click()`, i), nil)
 		p.want(`document.querySelector('#details').hidden`, "false")
@@ -246,16 +258,18 @@ func testHostileNames(t *testing.T, browser context.Context) {
 	p.until(`document.querySelector('#plugin').textContent.startsWith('test-3')`)
 	p.want(`document.querySelectorAll('script, style, img, iframe, object, svg').length`, "2") // its own script and time line
 	p.want(`/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/.test(document.body.innerText)`, "false")
-	names := p.text(`[...document.querySelectorAll('#table tbody button')].map((b) => b.textContent).join('|')`)
-	for _, want := range []string{evil[0], evil[1], "⟨202e⟩gpj.exe⟨202c⟩", "⟨0000⟩⟨001b⟩[2J", "(10000 signs)", "__proto__", "שלום עולם"} {
-		if !strings.Contains(names, want) {
-			t.Errorf("%q is not shown in %s", want, names)
+	for _, where := range []string{`'#table tbody button'`, `'#disturbed tbody th'`, `'#advice td'`, `'#features td'`, `'#handlers th'`, `'#errors td'`} {
+		names := p.text(`[...document.querySelectorAll(` + where + `)].map((b) => b.textContent).join('|')`)
+		for _, want := range []string{evil[0], evil[1], "⟨202e⟩gpj.exe⟨202c⟩", "⟨0000⟩⟨001b⟩[2J", "(10000 signs)", "__proto__", "שלום עולם"} {
+			if !strings.Contains(names, want) {
+				t.Errorf("%q is not shown in %s: %s", want, where, names)
+			}
 		}
 	}
 	p.want(`document.documentElement.scrollWidth <= window.innerWidth`, "true")
 }
 
-// A plugin without the loop, and one that goes away and comes again.
+// A plugin without the loop, and one that fails for a while.
 func testWithoutLoop(t *testing.T, browser context.Context) {
 	n, err := newNode("2 packages 4 cores memory-nodes 1 64G offline 7", 0)
 	if err != nil {
@@ -263,18 +277,22 @@ func testWithoutLoop(t *testing.T, browser context.Context) {
 	}
 	n.change = func(s *status.Status) {
 		s.Loop, s.Pools[0].Load, s.Containers = nil, nil, nil
+		s.Runtime, s.Features, s.Handlers, s.Errors = status.Runtime{}, nil, nil, nil // a stream leaves out what is zero
 	}
 	p := open(t, browser, serve(t, n, web.Options{}))
 	p.until(`document.querySelectorAll('[role=gridcell]').length === 7`)
 	p.want(`document.querySelector('#batch-state').textContent`, "There is no control loop: control.mode is off.")
+	p.want(`document.querySelector('#disturbed summary').textContent`, "Disturbed by batch work: not measured without the control loop")
 	p.want(`document.querySelector('#size').textContent.endsWith('; nodes 2 have memory alone; CPUs 7 are offline')`, "true")
 
-	state := `document.querySelector('#state').textContent`
+	p.want(`document.querySelector('#notes').textContent`, "The runtime is not connected.")
+	p.want(`[...document.querySelectorAll('#more summary')].slice(3).map((line) => line.textContent).join('; ')`,
+		"Features of this node: 0 supported, 0 unsupported, 0 inconclusive; Answers to the runtime: none; Refused by the kernel: none")
 	p.want(state, "")
 	p.expects("status of 503")
 	n.fail(errors.New("sluice is shutting down"))
 	p.until(state + `.endsWith(': sluice is shutting down')`)
-	p.want(state+`.startsWith('No answer for ')`, "true")
+	p.want(state+`.startsWith('Connection lost at ')`, "true")
 	p.want(`document.querySelectorAll('[role=gridcell]').length`, "7") // what was there stays
 	n.fail(nil)
 	p.until(state + ` === ''`)
@@ -292,13 +310,8 @@ func testToken(t *testing.T, browser context.Context) {
 	p.want(`getComputedStyle(document.querySelector('#wrong')).display`, "none")
 	p.do(chromedp.SendKeys("#token", "wrong"+kb.Enter, chromedp.ByQuery))
 	p.until(`location.hash === '#wrong' && getComputedStyle(document.querySelector('#wrong')).display === 'block'`)
-	if axe, err := os.ReadFile(axeFile); err == nil {
-		p.eval(string(axe)+"\n;0", nil)
-		var found []string
-		p.eval(`axe.run().then((r) => r.violations.map((v) => v.id))`, &found)
-		if len(found) > 0 {
-			t.Errorf("the form: %s", found)
-		}
+	if found := p.axe(); len(found) > 0 {
+		t.Errorf("the form: %s", found)
 	}
 	p.do(chromedp.SendKeys("#token", token+kb.Enter, chromedp.ByQuery))
 	p.until(`location.pathname === '/' && document.querySelectorAll('#table tbody tr').length === 3`)

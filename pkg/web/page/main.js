@@ -1,9 +1,10 @@
 // The node map.
-import { ago, find, make, plain, put, Rows, say } from './dom.js';
+import { clock, find, make, plain, put, Rows, say } from './dom.js';
 import { follow } from './feed.js';
 import { showDetails } from './details.js';
 import { showLevels } from './levels.js';
 import { NodeMap } from './map.js';
+import { showMore } from './more.js';
 import { numbers } from './owners.js';
 import { containersOf, Past } from './past.js';
 import { Table } from './table.js';
@@ -11,7 +12,7 @@ import { TimeLine } from './time.js';
 
 const past = new Past();
 let selected = null; // a container's id
-let answered = 0; // when the plugin did last, by performance.now
+let lostAt = null; // the connection, in ms; null: it is there
 
 const pickContainer = (id) => {
   selected = selected === id ? null : id;
@@ -35,13 +36,14 @@ function draw() {
   showLevels(snapshot);
   table.show(containers, selected);
   showDetails(container, selected !== null);
+  showMore(snapshot);
   line.show();
   performance.measure('update', { start: begin });
   performance.clearMeasures('update'); // who observes has it
 }
 
 function head(s) {
-  const { runtime } = s;
+  const { runtime = {} } = s;
   const runs = runtime.connected ? plain(`${runtime.name ?? 'runtime'} ${runtime.version ?? ''}`) : 'no runtime';
   say(find('#plugin'), `${plain(s.version)} · mode ${plain(s.mode)} · ${runs}`);
   const all = [];
@@ -51,23 +53,32 @@ function head(s) {
   if (s.config?.problem) note('The newest configuration is not in force: ', s.config.problem);
   if (runtime.slowLane && runtime.slowLane !== 'open') note('Slow lane: ', runtime.slowLane);
   for (const text of s.contested ?? []) note('Somebody else changes it again and again: ', text);
-  for (const { object, text } of s.loop?.advice ?? []) note(object, ': ', text);
   notes.show(all, (text) => text);
   find('#notes').hidden = all.length === 0;
 }
 
-follow((status, machine) => {
-  answered = performance.now();
+const connect = follow((status, machine) => {
+  lostAt = null;
+  line.lost = false;
   say(find('#state'), '');
+  find('#again').hidden = true;
   document.documentElement.classList.remove('silent');
   const { decided } = past.add(status, machine);
   draw();
   line.announce(decided);
-}, (error) => {
-  const since = answered ? `for ${ago(performance.now() - answered)}` : 'yet';
-  say(find('#state'), `No answer ${since}: ${plain(error.message)}`);
+}, (why, seconds) => {
+  if (lostAt === null) {
+    lostAt = Date.now();
+    line.lost = true;
+    draw();
+  }
+  const what = past.snapshots.length ? `Connection lost at ${clock(lostAt)}` : 'No connection';
+  say(find('#state'), `${what}: ${plain(why, 500)}`);
+  say(find('#again span'), seconds ? `Trying again in ${seconds} s.` : 'Trying…'); // not for a screen reader to say each second
+  find('#again').hidden = false;
   document.documentElement.classList.add('silent');
 });
+find('#again button').addEventListener('click', connect);
 
 find('#close').addEventListener('click', () => {
   pickContainer(selected);

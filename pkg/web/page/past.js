@@ -2,6 +2,7 @@
 
 const kept = 600_000; // ms
 const keptDecisions = 2000;
+const keptSufferers = 50; // in each snapshot
 
 // The figures of a container, in the order in which a snapshot's row has them; NaN is
 // not known.
@@ -20,6 +21,20 @@ const figures = {
 const names = Object.keys(figures);
 const number = (value) => (typeof value === 'number' ? value : NaN);
 
+// alike reports whether two objects have the same members. Patches leave the lists as
+// they are that don't change.
+function alike(a, b) {
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => a[key] === b[key]);
+}
+
+// suffering is how many pods batch work keeps waiting, and the worst of them.
+function suffering(disturbed) {
+  const excess = (d) => Math.max(...Object.values(d.excess));
+  const all = disturbed.filter((d) => d.suspects?.length).sort((a, b) => excess(b) - excess(a));
+  return { observed: disturbed.length, suffering: all.length, worst: all.slice(0, keptSufferers) };
+}
+
 export class Past {
   snapshots = [];
   decisions = [];
@@ -28,25 +43,25 @@ export class Past {
 
   // add keeps a status and returns its snapshot.
   add(status, machine) {
-    const { containers, loop, handlers, errors, features, ...rest } = status;
-    const snapshot = { ...rest, machineModel: machine, at: Date.parse(status.time), records: [], figures: new Float32Array((containers ?? []).length * names.length) };
+    const { containers, loop, ...rest } = status;
+    const all = Object.values(containers ?? {});
+    const snapshot = { ...rest, machineModel: machine, at: Date.parse(status.time), records: [], figures: new Float32Array(all.length * names.length) };
     const records = new Map();
-    for (const [i, container] of (containers ?? []).entries()) {
+    for (const [i, container] of all.entries()) {
       const { usage, cache, ...fixed } = container;
-      const text = JSON.stringify(fixed);
-      let known = this.#records.get(fixed.id);
-      if (known?.text !== text) known = { text, record: Object.freeze(fixed) };
-      records.set(fixed.id, known);
-      snapshot.records.push(known.record);
+      let record = this.#records.get(fixed.id);
+      if (!record || !alike(record, fixed)) record = Object.freeze(fixed);
+      records.set(fixed.id, record);
+      snapshot.records.push(record);
       names.forEach((name, n) => {
         snapshot.figures[i * names.length + n] = number(usage ? figures[name](usage) : NaN);
       });
     }
     this.#records = records;
     if (loop) {
-      const { mode, problem, node, batch, memory, refusal, evictions, advice } = loop;
+      const { mode, problem, node, batch, memory, refusal, advice, disturbed = [] } = loop;
       const { cpuLoad, ...others } = node;
-      snapshot.loop = { mode, problem, node: others, batch, memory, refusal, evictions, advice };
+      snapshot.loop = { mode, problem, node: others, batch, memory, refusal, advice, disturbed: suffering(disturbed) };
       if (cpuLoad) snapshot.cpuLoad = Int16Array.from(cpuLoad);
     }
     this.snapshots.push(snapshot);

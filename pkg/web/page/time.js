@@ -6,6 +6,7 @@ const listed = 200; // decisions
 const between = 5000; // ms, from one announcement to the next
 
 export class TimeLine {
+  lost = false; // the connection: the newest snapshot is not of now
   #past;
   #held = null; // the snapshot that is looked at; null the newest
   #said = 0;
@@ -47,7 +48,7 @@ export class TimeLine {
     put(slider, 'min', Math.floor(first / 1000));
     put(slider, 'max', Math.floor(last / 1000));
     if (!this.#held) slider.value = slider.max; // else it stays where it was put, between snapshots too
-    const words = this.#held ? `${clock(at)}, ${ago(last - at)} ago` : `${clock(at)}, live`;
+    const words = this.#held ? `${clock(at)}, ${ago(last - at)} ago` : `${clock(at)}, ${this.lost ? 'last seen' : 'live'}`;
     say(find('#shown'), words);
     put(slider, 'aria-valuetext', words);
     put(find('#live'), 'aria-pressed', String(!this.#held));
