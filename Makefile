@@ -10,11 +10,11 @@ TOOLS := bin/tools
 FUZZTIME := 20000x
 IMAGE := localhost/sluice/sluice:latest
 
-# Debian packages: curl for the documentation's commands; a C compiler for the race
-# detector and runc; QEMU for the virtual machines, which find their kernel and systemd
-# through apt's lists and download them; a browser for the node map's tests (350 MB on
-# disk, 15 s), and npm, where there is none, for what checks its accessibility.
-PACKAGES := curl gcc libc6-dev qemu-system-x86 chromium $(if $(shell command -v npm),,npm)
+# Debian packages: curl, jq and openssl for the documentation's commands; a C compiler
+# for the race detector and runc; QEMU for the virtual machines, which find their kernel
+# and systemd through apt's lists and download them; a browser for the node map's tests
+# (350 MB on disk, 15 s), and npm, where there is none, for what checks its accessibility.
+PACKAGES := curl jq openssl gcc libc6-dev qemu-system-x86 chromium $(if $(shell command -v npm),,npm)
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
@@ -52,7 +52,7 @@ image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
 test: packages lint vuln sbom unit fuzz web-test e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
-	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|web|bench/mix)$$')
+	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|web|bench/mix|docs/node)$$')
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
 	cd configs/package && go test ./... # and so is this
@@ -69,8 +69,8 @@ web-test: $(TOOLS)/gotestsum $(TOOLS)/axe/done ## the node map in Chromium
 web-screenshots: ## make the pictures of docs/web.md anew
 	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -count=1 -run TestScreenshots -v ./test/web
 
-e2e: build tools deb image ## real containerd, real containers (root)
-	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix
+e2e: build tools deb image ## real containerd, real containers, the documentation's commands (root)
+	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix ./test/docs/node
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: two QEMU guests at once, one of systemd
 	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 60m ./test/vm

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/docs/markdown"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -21,9 +22,9 @@ const metricsAddress = "127.0.0.1:9745"
 
 // runsBesideAgent runs a block with a sluice in the places that the documentation
 // names, or rather in places of its own that stand for these.
-func runsBesideAgent(t *testing.T, b block) {
+func runsBesideAgent(t *testing.T, b markdown.Block) {
 	socket, address := startAgent(t)
-	b.text = strings.NewReplacer(status.DefaultSocket, socket, metricsAddress, address).Replace(b.text)
+	b.Text = strings.NewReplacer(status.DefaultSocket, socket, metricsAddress, address).Replace(b.Text)
 	runs(t, b)
 }
 

@@ -22,21 +22,22 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/docs/markdown"
 	"github.com/sluice-dev/sluice/test/protocol"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 var updateFields = flag.Bool("update-fields", false, "write the tables of docs/api.md anew")
 
-func isRequest(t *testing.T, b block) {
-	words := strings.Fields(b.text)
+func isRequest(t *testing.T, b markdown.Block) {
+	words := strings.Fields(b.Text)
 	if len(words) < 2 || !strings.HasPrefix(words[1], "/v1/") {
-		t.Errorf("%q is no request", b.text)
+		t.Errorf("%q is no request", b.Text)
 	}
 }
 
-func isJSON(t *testing.T, b block) {
-	if len(values(t, strings.NewReader(b.text), 100)) == 0 {
+func isJSON(t *testing.T, b markdown.Block) {
+	if len(values(t, strings.NewReader(b.Text), 100)) == 0 {
 		t.Error("no JSON")
 	}
 }
@@ -88,12 +89,12 @@ func TestAPI(t *testing.T) {
 
 	p := find(t, filepath.Join("docs", "api.md"))
 	asked := 0
-	for i, b := range p.blocks {
-		if b.lang != "http" {
+	for i, b := range p.Blocks {
+		if b.Kind != "http" {
 			continue
 		}
 		asked++
-		head, body, _ := strings.Cut(b.text, "\n\n")
+		head, body, _ := strings.Cut(b.Text, "\n\n")
 		words := strings.Fields(head)
 		request, err := http.NewRequestWithContext(t.Context(), words[0], "http://sluice"+words[1], strings.NewReader(body))
 		if err != nil {
@@ -105,12 +106,12 @@ func TestAPI(t *testing.T) {
 		}
 		if response.StatusCode != http.StatusOK {
 			text, _ := io.ReadAll(response.Body)
-			t.Fatalf("line %d: %s: %s", b.line, response.Status, text)
+			t.Fatalf("line %d: %s: %s", b.Line, response.Status, text)
 		}
-		shown := values(t, strings.NewReader(p.blocks[i+1].text), 100)
+		shown := values(t, strings.NewReader(p.Blocks[i+1].Text), 100)
 		for k, got := range values(t, response.Body, len(shown)) {
 			if lack := lacks(got, shown[k]); lack != "" {
-				t.Errorf("line %d: the answer has no %s", b.line, lack)
+				t.Errorf("line %d: the answer has no %s", b.Line, lack)
 			}
 		}
 		response.Body.Close()

@@ -89,13 +89,13 @@ func TestFlagsAndCommands(t *testing.T) {
 	curl := regexp.MustCompile("(?m)^curl .*$") // has flags of its own
 	found := 0
 	for _, p := range pages(t) {
-		for _, m := range named.FindAllStringSubmatch(curl.ReplaceAllString(p.text, ""), -1) {
+		for _, m := range named.FindAllStringSubmatch(curl.ReplaceAllString(p.Text, ""), -1) {
 			found++
 			if !strings.Contains(help, m[1]+" ") {
-				t.Errorf("%s: no command of sluice has the flag %s", p.name, m[1])
+				t.Errorf("%s: no command of sluice has the flag %s", p.Name, m[1])
 			}
 		}
-		for _, code := range p.code() {
+		for _, code := range p.Code() {
 			if strings.HasPrefix(code, "sluice ") {
 				checkLine(t, code)
 			}
@@ -128,8 +128,8 @@ func TestCommandsAreInBlocks(t *testing.T) {
 	t.Parallel()
 	hidden := regexp.MustCompile("(?m)^\\s*(~~~|<pre|<code|[ \\t]+```)|^(?: {4,}|\\t)(?:\\$ )?(?:sudo )?(?:sluice|make|kubectl|systemctl|docker|go|apt-get) .*$")
 	for _, p := range pages(t) {
-		for _, line := range hidden.FindAllString(p.prose, -1) {
-			t.Errorf("%s: %q is code that no test sees; put it into a fenced block at the beginning of the line", p.name, line)
+		for _, line := range hidden.FindAllString(p.Prose, -1) {
+			t.Errorf("%s: %q is code that no test sees; put it into a fenced block at the beginning of the line", p.Name, line)
 		}
 	}
 }
@@ -140,10 +140,10 @@ func TestAnnotationsAreKnown(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{}
 	for _, p := range pages(t) {
-		texts[p.name] = p.prose
-		for _, b := range p.blocks {
-			if b.lang == "yaml" && b.mark == "" {
-				texts[fmt.Sprintf("%s:%d", p.name, b.line)] = b.text
+		texts[p.Name] = p.Prose
+		for _, b := range p.Blocks {
+			if b.Kind == "yaml" {
+				texts[fmt.Sprintf("%s:%d", p.Name, b.Line)] = b.Text
 			}
 		}
 	}

@@ -16,17 +16,18 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/test/docs/markdown"
 )
 
-func find(t *testing.T, name string) page {
+func find(t *testing.T, name string) markdown.Page {
 	t.Helper()
 	for _, p := range pages(t) {
-		if p.name == name {
+		if p.Name == name {
 			return p
 		}
 	}
 	t.Fatalf("%s is not there", name)
-	return page{}
+	return markdown.Page{}
 }
 
 // docs/config.md has every key with its default, and no other.
@@ -35,15 +36,15 @@ func TestConfigKeys(t *testing.T) {
 	keys := map[string]reflect.Value{}
 	collect(keys, "", reflect.ValueOf(config.Default()).Elem())
 	page := find(t, filepath.Join("docs", "config.md"))
-	for _, row := range page.rows("key") {
-		key := spans(row[0])[0]
+	for _, row := range page.Rows("key") {
+		key := markdown.Spans(row[0])[0]
 		value, known := keys[key]
 		if !known {
 			t.Errorf("%s is no key", key)
 			continue
 		}
 		delete(keys, key)
-		if want, ok := scalar(value); ok && !slices.Equal(spans(row[1]), want) {
+		if want, ok := scalar(value); ok && !slices.Equal(markdown.Spans(row[1]), want) {
 			t.Errorf("%s: the default is %q, the page says %s", key, want, row[1])
 		}
 	}
@@ -94,10 +95,10 @@ func TestAnnotationKeys(t *testing.T) {
 	for _, name := range []string{"README.md", filepath.Join("docs", "annotations.md")} {
 		p := find(t, name)
 		var named []string
-		for _, row := range p.rows("key") {
-			key := strings.TrimSuffix(spans(row[0])[0], ".sluice.dev")
+		for _, row := range p.Rows("key") {
+			key := strings.TrimSuffix(markdown.Spans(row[0])[0], ".sluice.dev")
 			named = append(named, key)
-			for _, value := range spans(row[1]) {
+			for _, value := range markdown.Spans(row[1]) {
 				if err := rules.CheckSetting(key, value); err != nil {
 					t.Errorf("%s: %s: %s %v", name, key, value, err)
 				}
@@ -116,10 +117,10 @@ func TestGivenKeys(t *testing.T) {
 	rules := config.Default().Rules
 	var named []string
 	p := find(t, filepath.Join("docs", "config.md"))
-	for _, row := range p.rows("given key") {
-		key := spans(row[0])[0]
+	for _, row := range p.Rows("given key") {
+		key := markdown.Spans(row[0])[0]
 		named = append(named, key)
-		for _, value := range spans(row[1]) {
+		for _, value := range markdown.Spans(row[1]) {
 			if err := rules.CheckSetting(key, value); err != nil {
 				t.Errorf("%s %s: %v", key, value, err)
 			}
@@ -135,8 +136,8 @@ func TestFeatures(t *testing.T) {
 	t.Parallel()
 	var named []string
 	p := find(t, filepath.Join("docs", "annotations.md"))
-	for _, row := range p.rows("feature") {
-		named = append(named, spans(row[0])[0])
+	for _, row := range p.Rows("feature") {
+		named = append(named, markdown.Spans(row[0])[0])
 	}
 	if want := annotation.Features(); !slices.Equal(named, want) {
 		t.Errorf("the features are %s, the page has %s", want, named)
@@ -153,8 +154,8 @@ func TestPackagesAndTests(t *testing.T) {
 	t.Parallel()
 	p := find(t, filepath.Join("docs", "design.md"))
 	var listed []string
-	for _, row := range p.rows("package") {
-		listed = append(listed, spans(row[0])[0])
+	for _, row := range p.Rows("package") {
+		listed = append(listed, markdown.Spans(row[0])[0])
 	}
 	var tests strings.Builder
 	packages := map[string]bool{}
@@ -182,7 +183,7 @@ func TestPackagesAndTests(t *testing.T) {
 	if want := slices.Sorted(maps.Keys(packages)); !slices.Equal(slices.Sorted(slices.Values(listed)), want) {
 		t.Errorf("the packages are\n%s, the page has\n%s", want, listed)
 	}
-	for _, code := range p.code() {
+	for _, code := range p.Code() {
 		if regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w+$`).MatchString(code) && !strings.Contains(tests.String(), "\nfunc "+code+"(") {
 			t.Errorf("there is no %s", code)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/docs/markdown"
 )
 
 // madeUp is the machine for which the pods of the documentation are planned.
@@ -61,16 +63,18 @@ func shell(script, input string, flags ...string) (out, errs string, err error) 
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	for _, p := range pages(t) {
-		for _, b := range p.blocks {
-			t.Run(fmt.Sprintf("%s:%d", p.name, b.line), func(t *testing.T) {
+		for _, b := range p.Blocks {
+			t.Run(fmt.Sprintf("%s:%d", p.Name, b.Line), func(t *testing.T) {
 				t.Parallel()
-				check, ok := map[string]func(*testing.T, block){
-					"sh": runs, "sh agent": runsBesideAgent, "sh make": makes, "sh node": wouldRun,
+				check, ok := map[string]func(*testing.T, markdown.Block){
+					"sh": runs, "sh agent": runsBesideAgent, "sh make": makes, "sh bench": benchmarks,
+					"sh node": wouldRun, "sh node bare": wouldRun, "sh node foreground": wouldRun,
+					"sh cluster": wouldRun, "sh remote": wouldRun,
 					"yaml": accepted, "yaml refused": refused, "toml": isTOML,
-					"text": func(*testing.T, block) {}, "http": isRequest, "json": isJSON,
-				}[strings.TrimSpace(b.lang+" "+b.mark)]
+					"text": func(*testing.T, markdown.Block) {}, "http": isRequest, "json": isJSON,
+				}[b.Kind]
 				if !ok {
-					t.Fatalf("blocks are not of kind %q", b.lang+" "+b.mark)
+					t.Fatalf("blocks are not of kind %q", b.Kind)
 				}
 				check(t, b)
 			})
@@ -78,22 +82,22 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-func runs(t *testing.T, b block) {
-	out, errs, err := shell(b.text, "")
+func runs(t *testing.T, b markdown.Block) {
+	out, errs, err := shell(b.Text, "")
 	if err != nil || errs != "" {
 		t.Fatalf("%v: %s", err, errs)
 	}
-	if b.next != "" && out != b.next {
-		t.Errorf("prints\n%s\nthe page shows\n%s", out, b.next)
+	if b.Next != "" && out != b.Next {
+		t.Errorf("prints\n%s\nthe page shows\n%s", out, b.Next)
 	}
 }
 
-func makes(t *testing.T, b block) {
+func makes(t *testing.T, b markdown.Block) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(b.text) {
+	for line := range strings.Lines(b.Text) {
 		target, ok := strings.CutPrefix(strings.TrimSpace(line), "make ")
 		if !ok || !strings.Contains(string(makefile), "\n"+target+": ") {
 			t.Errorf("%q is no target of the Makefile", line)
@@ -101,12 +105,31 @@ func makes(t *testing.T, b block) {
 	}
 }
 
-// wouldRun checks a block that this machine can't run.
-func wouldRun(t *testing.T, b block) {
-	if _, errs, err := shell(b.text, "", "-n"); err != nil {
+// benchmarks checks a block of go test: each of the names is that of a benchmark in one
+// of the packages.
+func benchmarks(t *testing.T, b markdown.Block) {
+	command := regexp.MustCompile(`^go test -run '\^\$' -bench '?([\w|]+)'?(?: -benchtime \d+x)?((?: \./[\w/]+)+)\n$`)
+	for line := range strings.Lines(b.Text) {
+		parts := command.FindStringSubmatch(line)
+		if parts == nil {
+			t.Errorf("%q is not of the form %s", line, command)
+			continue
+		}
+		files := strings.Join(strings.Fields(parts[2]), "/*_test.go ") + "/*_test.go"
+		for name := range strings.SplitSeq(parts[1], "|") {
+			if _, errs, err := shell(`grep -qE '^func Benchmark\w*`+name+`' `+files, ""); err != nil {
+				t.Errorf("%s: no benchmark is called %s: %v %s", files, name, err, errs)
+			}
+		}
+	}
+}
+
+// wouldRun checks a block without running it.
+func wouldRun(t *testing.T, b markdown.Block) {
+	if _, errs, err := shell(b.Text, "", "-n"); err != nil {
 		t.Errorf("%v: %s", err, errs)
 	}
-	for line := range strings.Lines(b.text) {
+	for line := range strings.Lines(b.Text) {
 		checkLine(t, line)
 		for word := range strings.FieldsSeq(line) {
 			if !strings.HasPrefix(word, "configs/") {
@@ -119,23 +142,23 @@ func wouldRun(t *testing.T, b block) {
 	}
 }
 
-func accepted(t *testing.T, b block) {
-	if !strings.Contains(b.text, "kind: ") {
-		if _, err := config.Parse([]byte(b.text)); err != nil {
+func accepted(t *testing.T, b markdown.Block) {
+	if !strings.Contains(b.Text, "kind: ") {
+		if _, err := config.Parse([]byte(b.Text)); err != nil {
 			t.Error(err)
 		}
 		return
 	}
-	for _, a := range planned(t, b.text) {
+	for _, a := range planned(t, b.Text) {
 		if a.Error != "" || len(a.Warnings) > 0 {
 			t.Errorf("%s: %s %q", a.Ref, a.Error, a.Warnings)
 		}
 	}
 }
 
-func refused(t *testing.T, b block) {
-	if got := planned(t, b.text)[0].Error; got != strings.TrimSpace(b.next) {
-		t.Errorf("the answer is\n%s\nthe page shows\n%s", got, b.next)
+func refused(t *testing.T, b markdown.Block) {
+	if got := planned(t, b.Text)[0].Error; got != strings.TrimSpace(b.Next) {
+		t.Errorf("the answer is\n%s\nthe page shows\n%s", got, b.Next)
 	}
 }
 
@@ -152,9 +175,9 @@ func planned(t *testing.T, manifest string) []status.Answer {
 	return pods[0].Answers
 }
 
-func isTOML(t *testing.T, b block) {
+func isTOML(t *testing.T, b markdown.Block) {
 	var into map[string]any
-	if err := toml.Unmarshal([]byte(b.text), &into); err != nil {
+	if err := toml.Unmarshal([]byte(b.Text), &into); err != nil {
 		t.Error(err)
 	}
 }

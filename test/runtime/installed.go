@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -11,11 +12,16 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Installed is a root folder into which dpkg installs Sluice's package, and in which its
-// service runs as systemd would run it: by the unit's own command lines, with this
-// machine's /proc and /sys, and the runtime's NRI socket where it is by default.
+// Installed is a node into which Sluice is installed, and on which its service runs as
+// systemd would run it: by the unit's own command lines, with this machine's /proc and
+// /sys, and the runtime's NRI socket where it is by default. It is a root folder of its
+// own, or the machine itself.
 type Installed struct {
 	Root         string
 	StatusSocket string
@@ -44,12 +50,24 @@ func (rt *Runtime) NewInstalled() (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i.notices, err = net.ListenPacket("unixgram", i.path("run/notify")); err != nil {
+	return i, i.listen()
+}
+
+// Here is the machine itself, for a process that has mounts of its own over all that an
+// installation and the service write to.
+func (rt *Runtime) Here() (*Installed, error) {
+	i := &Installed{rt: rt, Root: here, StatusSocket: status.DefaultSocket}
+	const folder = "/run/nri"
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	go i.listen()
-	return i, nil
+	if err := unix.Mount(filepath.Dir(rt.NRISocket), folder, "", unix.MS_BIND, ""); err != nil {
+		return nil, fmt.Errorf("binding the runtime's NRI socket to %s: %w", folder, err)
+	}
+	return i, i.listen()
 }
+
+const here = "/"
 
 func (i *Installed) path(name string) string { return filepath.Join(i.Root, name) }
 
@@ -87,12 +105,16 @@ exec "$@"`
 
 // entering are the words that run others with the node's mounts.
 func (i *Installed) entering(words ...string) []string {
+	if i.Root == here {
+		return words
+	}
 	return append([]string{"/usr/bin/unshare", "--mount", "/bin/sh", "-c", enter, i.Root, filepath.Dir(i.rt.NRISocket)}, words...)
 }
 
 // Dpkg installs or removes packages.
 func (i *Installed) Dpkg(args ...string) error {
-	words := i.entering(append([]string{"dpkg", "--root=" + i.Root, "--force-depends"}, args...)...)
+	log := "--log=" + filepath.Join(i.rt.Dir, "dpkg.log") // the default is outside of the root
+	words := i.entering(append([]string{"dpkg", "--root=" + i.Root, log, "--force-depends"}, args...)...)
 	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("dpkg %s: %w: %s", strings.Join(args, " "), err, out)
@@ -112,9 +134,13 @@ func (i *Installed) Command(env []string, words ...string) (string, error) {
 	return string(out), err
 }
 
-// Unit is the value of a key in the installed unit, in words.
+// Unit is the value of a key in the installed unit, in words. As for systemd, the
+// administrator's counts before the package's.
 func (i *Installed) Unit(key string) ([]string, error) {
-	text, err := os.ReadFile(i.path("usr/lib/systemd/system/sluice.service"))
+	text, err := os.ReadFile(i.path("etc/systemd/system/sluice.service"))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = os.ReadFile(i.path("usr/lib/systemd/system/sluice.service"))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +187,9 @@ func (i *Installed) Stop() error {
 	return err
 }
 
+// Running tells whether the service was started and has not ended.
+func (i *Installed) Running() bool { return i.service != nil && !i.service.exited() }
+
 // PID is that of the service last started.
 func (i *Installed) PID() int { return i.service.cmd.Process.Pid }
 
@@ -174,7 +203,15 @@ func (i *Installed) Told(state string) bool {
 	return slices.Contains(i.told, state)
 }
 
-func (i *Installed) listen() {
+// listen takes what the service tells systemd.
+func (i *Installed) listen() (err error) {
+	if i.notices, err = net.ListenPacket("unixgram", i.path("run/notify")); err == nil {
+		go i.hear()
+	}
+	return err
+}
+
+func (i *Installed) hear() {
 	for buffer := make([]byte, 4096); ; {
 		n, _, err := i.notices.ReadFrom(buffer)
 		if err != nil {

@@ -73,7 +73,7 @@ func (g guest) unavailable() error {
 			return fmt.Errorf("downloading Debian's linux-image-cloud-amd64 with apt-get and dpkg-deb: %w: %s", err, out)
 		}
 	}
-	if _, err := os.Stat(g.systemdDir()); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(g.systemdDir(), "dash")); errors.Is(err, fs.ErrNotExist) {
 		if out, err := exec.Command("./fetch-systemd.sh", g.dir()).CombinedOutput(); err != nil {
 			return fmt.Errorf("downloading Debian's systemd with apt-get and dpkg-deb: %w: %s", err, out)
 		}
@@ -91,24 +91,30 @@ func (g guest) binaries() map[string]string {
 	return files
 }
 
-// systemdFiles is systemd and what it needs, by their path in the guest.
+// systemdFiles is systemd and what it needs, and what the documentation installs Sluice
+// from, by their path in the guest.
 func (g guest) systemdFiles() (map[string]string, error) {
 	entries, err := os.ReadDir(g.systemdDir())
 	files := map[string]string{
 		"guest.service": "etc/systemd/system/guest.service",
-		filepath.Join(g.repository, "configs", "systemd", "sluice.service"): "etc/systemd/system/sluice.service",
+	}
+	for _, name := range []string{"configs/sluice.yaml", "configs/systemd/sluice.service", "docs/install.md"} {
+		files[filepath.Join(g.repository, name)] = name
 	}
 	for _, entry := range entries {
-		dir := "lib/x86_64-linux-gnu"
-		switch name := entry.Name(); {
+		name := entry.Name()
+		to := "lib/x86_64-linux-gnu/" + name
+		switch {
 		case name == "systemd":
-			dir = "lib/systemd"
-		case name == "systemctl":
-			dir = "bin"
+			to = "lib/systemd/systemd"
+		case name == "dash":
+			to = "bin/sh"
 		case strings.HasPrefix(name, "ld-linux"):
-			dir = "lib64"
+			to = "lib64/" + name
+		case !strings.Contains(name, ".so"):
+			to = "bin/" + name
 		}
-		files[filepath.Join(g.systemdDir(), entry.Name())] = dir + "/" + entry.Name()
+		files[filepath.Join(g.systemdDir(), name)] = to
 	}
 	return files, err
 }

@@ -11,23 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/docs/markdown"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
 // TestUnit has systemd run the service, with all that the unit forbids it: it still
 // pins, raises the node's watermarks and is woken by pressure. systemd starts it again
-// when it is killed, and when it hangs. (Debian's kernel has no core scheduling.)
+// when it is killed, and when it hangs. (Debian's kernel has no core scheduling.) It is
+// installed, started again and removed by the commands of docs/install.md.
 func TestUnit(t *testing.T) {
 	rt := start(t, runtime.Options{Systemd: true})
 	prepareUnit(t, rt)
 	before := watermarks(t)
-	systemctl(t, "start", "sluice")
 	t.Cleanup(func() {
-		systemctl(t, "stop", "sluice")
 		if t.Failed() {
+			_ = exec.Command("systemctl", "stop", "sluice").Run() // it may be removed
 			t.Logf("the service's log ends:\n%s", tail(read(t, unitLog), 60))
 		}
 	})
+	documented(t, "sluice check -f /etc/sluice/sluice.yaml --host-root /")
+	systemctl(t, "stop", "sluice") // else it takes the file over while its own is replaced
+	must(t, os.WriteFile("/etc/sluice/sluice.yaml", []byte("control: {mode: on}\nmemory: {globalWatermark: auto}\nlog: {level: debug}\n"), 0o644))
+	documented(t, "systemctl restart sluice")
 	if text := systemctl(t, "show", "--property=StatusText", "sluice"); !strings.Contains(text, "Connected to containerd") {
 		t.Errorf("once it is ready systemd says %q", text)
 	}
@@ -35,7 +40,7 @@ func TestUnit(t *testing.T) {
 	n := &node{t: t, rt: rt}
 	asks := []ask{{name: "be", class: "BE"}, {name: "lse", class: "LSE", cpus: 2}}
 	pods := n.pod(asks...)
-	n.start(pods, asks[0])
+	batch := n.start(pods, asks[0])
 	pin := n.start(pods, asks[1])
 	cpus := n.cpus(pin)
 	if cpus.Size() != 2 {
@@ -66,12 +71,43 @@ func TestUnit(t *testing.T) {
 			t.Errorf("after %s the pin has CPUs %s, not %s; containers are %v", signal, n.cpus(pin), cpus, unitStatus(t).Containers)
 		}
 	}
+
+	documented(t, "sluice restore")
+	for _, c := range []*runtime.Container{batch, pin} {
+		if got := n.cpus(c); got != online(t, "cpu") {
+			t.Errorf("after the removal a container has CPUs %s", got)
+		}
+	}
+	if got := watermarks(t); got != before {
+		t.Errorf("after the removal the node's watermarks are %s, not %s", got, before)
+	}
 	must(t, pods.Remove())
+}
+
+// documented executes the block of docs/install.md that has the line.
+func documented(t *testing.T, line string) {
+	t.Helper()
+	page, err := markdown.Parse("docs/install.md", read(t, "/docs/install.md"))
+	must(t, err)
+	var found []string
+	for _, b := range page.Blocks {
+		if strings.Contains("\n"+b.Text, "\n"+line+"\n") {
+			found = append(found, b.Text)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d blocks have the line %s", len(found), line)
+	}
+	cmd := exec.Command("/bin/sh", "-euxc", found[0])
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), "PATH=/usr/bin:/bin")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 const unitLog = "/run/sluice-unit.log"
 
-// prepareUnit makes the guest a node with the unit: what it is called after, a log
+// prepareUnit makes the guest a node for the unit: what it is called after, a log
 // without a journal, and the runtime's socket where it is by default.
 func prepareUnit(t *testing.T, rt *runtime.Runtime) {
 	t.Helper()
@@ -80,7 +116,6 @@ func prepareUnit(t *testing.T, rt *runtime.Runtime) {
 		"/etc/systemd/system/basic.target":                  "[Unit]\nDefaultDependencies=no\n",
 		"/etc/systemd/system/shutdown.target":               "[Unit]\nDefaultDependencies=no\n",
 		"/etc/systemd/system/sluice.service.d/patient.conf": "[Service]\nStandardError=append:" + unitLog + "\nTimeoutStartSec=300\nTimeoutStopSec=3\nWatchdogSec=10\n",
-		"/etc/sluice/sluice.yaml":                           "control: {mode: on}\nmemory: {globalWatermark: auto}\nlog: {level: debug}\n",
 		"/var/tmp/.keep":                                    "",
 		"/usr/bin/.keep":                                    "",
 		"/run/nri/.keep":                                    "",
@@ -88,11 +123,9 @@ func prepareUnit(t *testing.T, rt *runtime.Runtime) {
 		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
-	must(t, os.Symlink("/bin/sluice", "/usr/bin/sluice"))
 	must(t, os.Symlink("/run", "/var/run"))
 	must(t, unix.Mount(filepath.Dir(rt.NRISocket), "/run/nri", "", unix.MS_BIND, ""))
 	t.Cleanup(func() { must(t, unix.Unmount("/run/nri", unix.MNT_DETACH)) })
-	must(t, rt.DaemonReload())
 }
 
 func watermarks(t *testing.T) string {
