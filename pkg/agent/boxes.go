@@ -141,7 +141,7 @@ func (a *Agent) share(budget workload.MilliCPU) {
 	n := workload.MilliCPU(max(len(l.shares), 1))
 	for i := range l.shares { // all of the budget is given away, and each has room to begin
 		l.shares[i].Demand += (budget + n - 1) / n
-		l.shares[i].Floor = a.floorBudget() / n
+		l.shares[i].Floor = a.Config.Control.Batch.Floor(&a.loop.view) / n
 	}
 	l.split = control.Split(l.split, budget, l.shares)
 	clear(l.want.boxes)

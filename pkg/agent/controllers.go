@@ -75,6 +75,10 @@ func (a *Agent) steps(own control.Mode) bool { return a.modeOf(own) != control.O
 // acting reports whether what a controller decides is carried out.
 func (a *Agent) acting(own control.Mode) bool { return a.modeOf(own) == control.On }
 
+// heeds reports whether a controller with that mode does what another asks it for: one
+// that acts doesn't where the other only tells.
+func (a *Agent) heeds(own, asking control.Mode) bool { return a.acting(asking) || !a.acting(own) }
+
 // step lets the controllers decide, all or the fast ones alone, and carries out what
 // they want.
 func (a *Agent) step(all bool) {
@@ -83,6 +87,7 @@ func (a *Agent) step(all bool) {
 	if all {
 		state, decided := c.windows.Step(v, a.switched())
 		v.Batch = state
+		v.Batch.Evict = state.Evict && a.heeds(cfg.Eviction.Mode, "")
 		a.decide(a.modeOf(""), decided)
 	}
 	a.stepPools(v, all)
@@ -131,7 +136,7 @@ func (a *Agent) stepPools(v *control.View, all bool) {
 		l.poolSizes = sizes
 		l.short = l.short[:0]
 		for i, missing := range sizes.Short {
-			if missing > 0 {
+			if missing > 0 && a.heeds(cfg.Demotion.Mode, cfg.Pools.Mode) {
 				l.short = append(l.short, control.Shortage{Pool: i, Missing: workload.MilliCPU(missing) * 1000, Apart: true})
 			}
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -101,11 +100,4 @@ func (a *Agent) freeCPUs(into []int) []int {
 		into = append(into, cpuset.IntersectSize(m.Nodes[i].CPUs, a.ledger.Shared()))
 	}
 	return into
-}
-
-// floorBudget is the CPU that batch work always has.
-func (a *Agent) floorBudget() workload.MilliCPU {
-	const least = 200 // 20 ms in 100
-	cfg := &a.Config.Control.Batch
-	return max(least, a.loop.view.Allocatable*workload.MilliCPU(cfg.FloorPercent)/100)
 }

@@ -140,15 +140,17 @@ func (a *Agent) hasQuota(c *container) bool {
 	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.knob(place{c.podPath, plan.Quota}) != nil
 }
 
-// settleAfterResize is how long the loop leaves the quotas of a resized pod alone: the
-// kubelet writes the pod's own cgroup some time after its containers.
-const settleAfterResize = 10 * time.Second
+// podResize is a resize of a pod, for which the loop leaves its quotas alone.
+type podResize struct {
+	until   time.Time // at the latest: one that failed has no end
+	writing bool      // the runtime has yet to write a container
+}
 
 // unraise takes the loop's quotas from a pod that the kubelet resizes, which they
-// could stand in the way of; they come back a while after.
-func (a *Agent) unraise(pod *workload.Pod) {
+// could stand in the way of; they come back when it is done.
+func (a *Agent) unraise(pod *workload.Pod, writing bool) {
 	l := &a.loop
-	l.resized[pod.UID] = a.now().Add(settleAfterResize)
+	l.resized[pod.UID] = podResize{a.now().Add(resizeTime), writing}
 	l.safe.news = true
 	_, found := l.intents.pods[pod.UID]
 	a.unclaimPod(pod.UID)
@@ -166,14 +168,58 @@ func (a *Agent) unraise(pod *workload.Pod) {
 	}
 }
 
-// isResizing reports whether a resize of the pod is under way or was just now.
+// isResizing reports whether a resize of the pod is under way.
 func (a *Agent) isResizing(uid string) bool {
-	until, ok := a.loop.resized[uid]
-	if ok && !a.now().Before(until) {
+	r, ok := a.loop.resized[uid]
+	if ok && (!a.now().Before(r.until) || !r.writing && a.showsLimits(uid)) {
 		delete(a.loop.resized, uid)
 		return false
 	}
 	return ok
+}
+
+// showsLimits reports whether the kernel shows the limits that the kubelet asked for in
+// all containers of a pod, and their sum in the pod's own cgroup: the kubelet writes that
+// before containers that grow, and after those that shrink (doPodResizeAction in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go). It gives a pod no limit of which a
+// container has none.
+func (a *Agent) showsLimits(uid string) bool {
+	var sum, pod plan.CPUQuota
+	limited := true
+	for _, c := range a.order {
+		if c.pod.UID != uid {
+			continue
+		}
+		has, ok := a.quotaAt(c.path)
+		as, placed := a.ledger.Assignment(c.ID)
+		if !ok || !c.started || !placed || !as.Unlimited && has != c.quota {
+			return false
+		}
+		limited = limited && c.quota.Quota > 0
+		sum.Quota, sum.Period = sum.Quota+c.quota.Quota, c.quota.Period
+		if pod, ok = a.quotaAt(c.podPath); !ok {
+			return false
+		}
+	}
+	if !limited {
+		sum = plan.CPUQuota{}
+	}
+	return pod == sum
+}
+
+// quotaAt is the quota that the kernel shows, zero where it is unlimited.
+func (a *Agent) quotaAt(dir string) (q plan.CPUQuota, ok bool) {
+	if dir == "" {
+		return q, false
+	}
+	value, err := a.Kernel.Read(dir, plan.Quota)
+	if err != nil {
+		return q, false
+	}
+	if q = value.(plan.CPUQuota); q.Unlimited() {
+		q = plan.CPUQuota{}
+	}
+	return q, true
 }
 
 // withBoxes adds the boxes' quotas to what the cgroups above pods get.

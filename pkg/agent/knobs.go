@@ -219,8 +219,9 @@ const resizeTime = 10 * time.Second
 
 // withdraw gives back what would make the kernel refuse a resize of the pod: its
 // bursts, since no quota can go below them, and idle, under which no weight can be
-// written. The kubelet's new weight of the pod becomes the original.
-func (a *Agent) withdraw(pod *workload.Pod) {
+// written. The kubelet's new weight of the pod becomes the original. Writing says that
+// the runtime is about to write one of its containers.
+func (a *Agent) withdraw(pod *workload.Pod, writing bool) {
 	if !a.tunes() {
 		return
 	}
@@ -246,7 +247,7 @@ func (a *Agent) withdraw(pod *workload.Pod) {
 		}
 	}
 	a.change(changes)
-	a.unraise(pod) // bursts are away by then: one of the new limit may be above the old
+	a.unraise(pod, writing) // bursts are away by then: one of the new limit may be above the old
 }
 
 // requoted notes the quota that the kubelet has given a pod, for the same reason.
@@ -272,6 +273,9 @@ func (a *Agent) reweighed(pod *workload.Pod, shares plan.Shares) {
 // resized sets a pod again after a resize.
 func (a *Agent) resized(pod *workload.Pod) {
 	delete(a.resizing, pod.UID)
+	if r, ok := a.loop.resized[pod.UID]; ok {
+		a.loop.resized[pod.UID] = podResize{until: r.until}
+	}
 	a.tune(pod)
 	for _, t := range a.tuned {
 		for _, k := range t.knobs {

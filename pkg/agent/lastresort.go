@@ -54,7 +54,9 @@ func (a *Agent) stepRules(v *control.View) {
 	for _, t := range desired.Throttles {
 		a.wantQuota(t.ID, tune.Loop{Quota: quota(t.Limit), Why: "a rule of the configuration"})
 	}
-	l.press.rules = append(l.press.rules, desired.Reclaim...)
+	if len(desired.Reclaim) > 0 { // in place of what a press under way has not let begin
+		l.press.rules = append(l.press.rules[:0], desired.Reclaim...)
+	}
 	l.requests = append(l.requests, desired.Evict...)
 }
 

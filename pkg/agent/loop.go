@@ -61,7 +61,7 @@ type loop struct {
 	intents   intents // in force
 	inherited bool    // from an earlier run
 	press     press
-	resized   map[string]time.Time // pods by UID, and until when the loop leaves their quotas alone
+	resized   map[string]podResize // by the pod's UID
 	slice     control.Slice
 	unsafe    bool // the lifeline's plan may be old
 	safe      safety
@@ -102,7 +102,7 @@ type loop struct {
 
 func newLoop() loop {
 	return loop{
-		want: newIntents(), intents: newIntents(), resized: map[string]time.Time{}, press: press{limits: map[string]plan.Bytes{}},
+		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: press{limits: map[string]plan.Bytes{}},
 		index: map[string]int{}, pods: map[string]int{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
 	}
 }
@@ -222,7 +222,8 @@ func (a *Agent) tick(s *observe.Snapshot) {
 	l, interval := &a.loop, a.Config.Control.Interval
 	all := !s.Now.Before(l.due) || s.Now.Before(l.due.Add(-2*interval)) // the clock went back
 	if all {
-		l.due = s.Now.Add(interval)
+		// Half a tick less: one that comes a little early would be left out.
+		l.due = s.Now.Add(interval - a.Config.Control.FastInterval/2)
 	}
 	if all || s.Now.Sub(l.view.Now) > interval { // it may have stalled
 		a.afterLifeline()

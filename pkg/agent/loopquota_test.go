@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 const bursts = "control: {mode: on, batch: {mode: off}}\n"
@@ -39,17 +40,16 @@ func TestBurstOfTheLoop(t *testing.T) {
 		h.resize("web/c", 1000, 3000)
 		h.expectQuota("/kubepods/pod-web", 3)
 		h.expectQuota("/kubepods/pod-web/c", 3)
-		h.steps(5 * time.Second)
-		h.expectQuota("/kubepods/pod-web/c", 3)
-		h.steps(15 * time.Second)
+		h.steps(3 * time.Second)
 		if got := h.quotaOf("/kubepods/pod-web/c"); got < 3.5 {
 			t.Errorf("not raised again: %v CPUs", got)
 		}
 		h.resize("web/c", 3000, 1000)
-		h.steps(15 * time.Second)
-		if got := h.quotaOf("/kubepods/pod-web/c"); got < 1.15 {
-			t.Errorf("not raised again: %v CPUs", got)
+		h.steps(3 * time.Second)
+		if got := h.quotaOf("/kubepods/pod-web/c"); got < 1.15 || got > 1.5 {
+			t.Errorf("not raised again from its limit: %v CPUs", got)
 		}
+		h.steps(10 * time.Second)
 		h.system, h.throttled = 7, map[string]bool{}
 		h.steps(2 * time.Minute)
 		h.expectQuota("/kubepods/pod-web", 1)
@@ -68,6 +68,56 @@ func TestBurstOfTheLoop(t *testing.T) {
 			h.end("static/c")
 		})
 	})
+}
+
+// TestBurstDuringAResize: the loop waits for the kubelet, which writes the pod last where
+// it shrinks, and for the runtime; for 10 s where that is the end of it.
+func TestBurstDuringAResize(t *testing.T) {
+	onBothLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
+		h.run(bursting("web/c", 2000))
+		h.throttled["web/c"], h.uses["web/c"] = true, 1
+		const pod, c = "/kubepods/pod-web", "/kubepods/pod-web/c"
+		h.steps(time.Second)
+		h.expectQuota(c, 2.4)
+		for _, answers := range []bool{true, false} {
+			h.announce("web/c", 2000) // of its memory, say
+			h.steps(3 * time.Second)
+			h.expectQuota(c, 2)
+			if answers {
+				h.runc(h.specs["web/c"])
+				h.written("web/c")
+			} else {
+				h.steps(6 * time.Second)
+				h.expectQuota(c, 2)
+			}
+			h.steps(2 * time.Second)
+			if got := h.quotaOf(c); got < 2.39 {
+				t.Errorf("not raised after a resize, answered %v: %v CPUs", answers, got)
+			}
+		}
+		h.announce("web/c", 1000)
+		h.runc(h.specs["web/c"])
+		h.written("web/c")
+		h.steps(3 * time.Second)
+		h.expectQuota(c, 1)
+		h.expectQuota(pod, 2)
+		h.kubelet(pod, 1000)
+		if err := h.agent.UpdatePod("sandbox-web", workload.Resources{Shares: 1024, Quota: 100000, Period: 100000}); err != nil {
+			t.Fatal(err)
+		}
+		h.steps(time.Second)
+		if got := h.quotaOf(c); got < 1.19 {
+			t.Errorf("not raised after the resize: %v CPUs", got)
+		}
+	})
+}
+
+// written is the end of the runtime's update.
+func (h *loopNode) written(name string) {
+	h.t.Helper()
+	if err := h.agent.PostUpdateContainer(name); err != nil {
+		h.t.Errorf("post: %v", err)
+	}
 }
 
 // TestBurstOfAPod: where a container's static burst has the pod's quota end before its

@@ -114,7 +114,7 @@ func (a *Agent) batchStatus() status.Batch {
 	}
 	if l.made {
 		s.Next = l.controllers.windows.Next()
-		s.Floor = a.floorBudget()
+		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view)
 	}
 	for i := range l.view.Containers {
 		if c := &l.view.Containers[i]; c.Class == workload.BE {
@@ -126,7 +126,8 @@ func (a *Agent) batchStatus() status.Batch {
 	switch {
 	case a.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
 		s.Known, s.CPUs = true, pools[len(pools)-1].Size
-		s.Budget = workload.MilliCPU(s.CPUs) * 1000
+		s.Budget, s.Floor = workload.MilliCPU(s.CPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
+		s.Unlimited = a.acting(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
 	case a.Config.Pools.Mode != config.Exclusive:
 		s.Mechanism = string(a.mechanism())
 		s.Known = !budget.Hold && budget.Amount > 0

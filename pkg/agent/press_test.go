@@ -15,6 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/evict"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/synth"
 )
 
 const memoryOn = "control: {mode: preview, memory: {mode: on}}\n"
@@ -231,5 +233,51 @@ func TestSwitchOff(t *testing.T) {
 		say(Switched{})
 		h.steps(2 * time.Second)
 		refused("evicted")
+	})
+}
+
+// TestSwitchOffApart: where pools are apart the switch gives the batch pool's CPUs to the
+// one above it, and back.
+func TestSwitchOffApart(t *testing.T) {
+	dir := t.TempDir()
+	s := knobSetup{config: poolsOn, options: func(_ *knobNode, o *Options) { o.StateDir = dir }}
+	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
+		say := func(to Switched) {
+			t.Helper()
+			if err := WriteSwitch(dir, to); err != nil {
+				t.Fatal(err)
+			}
+			h.steps(1200 * time.Millisecond)
+			h.exclusive()
+		}
+		h.run(service("web/c", 2000), batch("job/c"))
+		h.uses["web/c"], h.uses["job/c"] = 1, 8
+		h.steps(3 * time.Minute)
+		web, job := h.set("web/c"), h.set("job/c")
+		say(Switched{To: control.SwitchOff})
+		least := h.o.Machine.ThreadsPerCore()
+		if got := h.set("job/c"); got.Size() != least || job.Size() <= least || h.set("web/c").Size() != web.Size()+job.Size()-least {
+			t.Errorf("switched off: web on %s, job on %s; before on %s and %s", h.set("web/c"), got, web, job)
+		}
+		h.loop(func() {
+			if s := h.agent.batchStatus(); s.CPUs != least || int(s.Floor) != least*1000 || s.State != status.BatchClosed {
+				t.Errorf("%+v", s)
+			}
+		})
+		say(Switched{})
+		few, err := synth.Machine("2 cores memory 8G")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.set("web/c").Size() != web.Size() || h.set("job/c").Size() != job.Size() {
+			t.Errorf("switched on again: web on %s, job on %s; before on %s and %s", h.set("web/c"), h.set("job/c"), web, job)
+		}
+		h.agent.SetMachine(few)
+		say(Switched{To: control.SwitchOff})
+		h.loop(func() {
+			if s := h.agent.batchStatus(); !s.Unlimited {
+				t.Errorf("on two CPUs %+v", s)
+			}
+		})
 	})
 }

@@ -39,7 +39,7 @@ func (a *Agent) join(c *container) {
 	if len(pids) == 0 {
 		return // 0 would be Sluice itself
 	}
-	fresh := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return slices.Contains(joined, pid) })
+	fresh := newcomers(pids, joined)
 	c.processes = pids
 	if len(fresh) == 0 {
 		return
@@ -60,13 +60,23 @@ func (a *Agent) join(c *container) {
 	}
 }
 
+// newcomers are the processes that have not joined; both lists are sorted. A container
+// may have as many as its limit lets it fork: not each is compared with each.
+func newcomers(pids, joined []int) []int {
+	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		_, has := slices.BinarySearch(joined, pid)
+		return has
+	})
+}
+
 // pidsOf are a container's processes, or the first of them while none has joined: later
-// the number of one that has ended may be another's.
+// the number of one that has ended may be another's. They are sorted.
 func (a *Agent) pidsOf(c *container) []int {
 	pids, err := a.Kernel.Processes(c.path)
 	if (err != nil || len(pids) == 0) && c.PID > 0 && c.processes == nil {
 		return []int{c.PID}
 	}
+	slices.Sort(pids)
 	return pids
 }
 

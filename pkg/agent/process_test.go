@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
@@ -70,6 +71,30 @@ func TestOldProcessIDsJoinNothing(t *testing.T) {
 			t.Errorf("joined %v, want %v", joined, want)
 		}
 	})
+}
+
+// A container with very many processes doesn't hold the loop up: beside is what comparing
+// each with each takes.
+func BenchmarkNewcomers(b *testing.B) {
+	pids := make([]int, 30000)
+	for i := range pids {
+		pids[i] = 100 + i
+	}
+	joined := pids[1:]
+	for name, find := range map[string]func(pids, joined []int) []int{
+		"sorted": newcomers,
+		"each with each": func(pids, joined []int) []int {
+			return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return slices.Contains(joined, pid) })
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if got := find(pids, joined); len(got) != 1 || got[0] != 100 {
+					b.Fatal(got)
+				}
+			}
+		})
+	}
 }
 
 func TestJournalForgetsCores(t *testing.T) {

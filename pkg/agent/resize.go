@@ -26,7 +26,7 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 				return c.failed("resize of ", err)
 			}
 		}
-		a.withdraw(c.pod)
+		a.withdraw(c.pod, true)
 		updates = append(a.updates(c.ID), a.own(c)...)
 		a.quiet()
 		return nil
@@ -150,7 +150,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 		if pod != nil {
 			a.liftQuota(pod)
 			a.requoted(pod, change)
-			a.withdraw(pod)
+			a.withdraw(pod, false)
 			delete(a.resizing, pod.UID)
 			a.reweighed(pod, plan.Shares(change.Shares))
 		}

@@ -51,6 +51,9 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.inherit()
 		a.post("tune", func() {
 			a.tuneAll()
+			if a.Lifeline != nil && a.writes() {
+				a.keepSafe() // an earlier run's plan has limits that a resize may change before the loop steps
+			}
 			a.pruneRDT()
 			a.passes = -1 // all are joined with the next pass
 		})

@@ -26,6 +26,7 @@ func (a *Agent) look() {
 	v.Capacity = milli(m.Online)
 	v.ThreadsPerCore = m.ThreadsPerCore()
 	v.MemoryTotal = a.facts().Memory
+	v.NoReclaim = a.Reclaim == nil
 
 	a.lookAtPools()
 	clear(l.index)
@@ -115,11 +116,7 @@ func (a *Agent) lookAtContainer(c *container) {
 	if rank(r.Class) < rank(p.Class) {
 		p.Class = r.Class
 	}
-	if r.Allow.Set {
-		p.Allow |= r.Allow.Value
-	} else if r.Class == workload.BE {
-		p.Allow |= workload.Throttle | workload.Demote | workload.Reclaim | workload.EvictPod
-	}
+	p.Allow |= r.Allow.Value
 	p.Count++
 	a.loop.index[c.ID] = len(v.Containers)
 	entry := control.Container{

@@ -152,11 +152,12 @@ func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
 	if v.Batch.Squeeze {
 		budget = perCent(budget, v.Batch.Percent)
 	}
-	return min(max(budget, b.floor(v)), v.Shared)
+	return min(max(budget, b.cfg.Floor(v)), v.Shared)
 }
 
-func (b *Batch) floor(v *View) workload.MilliCPU {
-	return min(max(perCent(v.Capacity, b.cfg.FloorPercent), leastBudget), v.Shared)
+// Floor is what batch work has at the least.
+func (c *BatchConfig) Floor(v *View) workload.MilliCPU {
+	return max(min(perCent(v.Capacity, c.FloorPercent), v.Shared), leastBudget)
 }
 
 // room is the node without pinned CPUs.
@@ -230,13 +231,13 @@ func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited b
 		d.Why = fmt.Sprintf("%s; batch has %d%% of what it would have, or its floor", v.Batch.Why, v.Batch.Percent)
 	case b.lost:
 		d.Why = fmt.Sprintf("the node's usage is not known: online work counts with its requests, %s CPUs of %s", cpus(use.others), cpus(b.room(v)))
-	case b.now == b.floor(v):
+	case b.now == b.cfg.Floor(v):
 		d.Why += "; this is its floor"
 	}
 	d.Facts = []Fact{
 		cpuFact("capacity_cpus", v.Capacity), cpuFact("room_cpus", b.room(v)), {"threshold_percent", float64(b.threshold(v))},
 		cpuFact("others_cpus", use.others), cpuFact("online_cpus", use.online), cpuFact("pinned_cpus", use.pinned), cpuFact("batch_cpus", use.batch),
-		cpuFact("node_cpus", use.node), cpuFact("floor_cpus", b.floor(v)),
+		cpuFact("node_cpus", use.node), cpuFact("floor_cpus", b.cfg.Floor(v)),
 	}
 	return []Decision{d}
 }

@@ -59,6 +59,8 @@ func TestBatchBudget(t *testing.T) {
 		"whole cores":            {BatchConfig{ThresholdPercent: 50}, busy(20, 7), func(v *View) { v.ThreadsPerCore = 2 }, Budget{Amount: 3000, CPUs: 4}},
 		"squeezed":               {BatchConfig{ThresholdPercent: 70, FloorPercent: 5}, busy(20, 2), func(v *View) { v.Batch.Squeeze = true }, Budget{Amount: 1000, CPUs: 1}},
 		"squeezed by half":       {BatchConfig{ThresholdPercent: 70}, busy(20, 2), func(v *View) { v.Batch.Squeeze, v.Batch.Percent = true, 50 }, Budget{Amount: 6000, CPUs: 6}},
+		"a floor among pins":     {BatchConfig{ThresholdPercent: 70, FloorPercent: 60}, busy(20, 20), func(v *View) { v.Shared = 5000 }, Budget{Unlimited: true, Amount: 5000, CPUs: 5}},
+		"pins alone":             {BatchConfig{ThresholdPercent: 70, FloorPercent: 60, FloorCPUs: 2}, busy(20, 20), func(v *View) { v.Shared = 0 }, Budget{Unlimited: true}},
 		"a silent container":     {BatchConfig{ThresholdPercent: 70}, busy(20, 2, silent), nil, Budget{Amount: 9000, CPUs: 9}},
 		"a silent node at first": {BatchConfig{ThresholdPercent: 70}, busy(20, 2), func(v *View) { v.Node.CPU.At = time.Time{} }, Budget{Hold: true}},
 	} {

@@ -32,6 +32,7 @@ type Burst struct {
 
 type burstState struct {
 	quota  workload.MilliCPU // 0 is the limit
+	limit  workload.MilliCPU // of the step before; 0 none
 	why    string
 	statAt time.Time     // of the look before
 	calm   time.Duration // without throttling
@@ -114,6 +115,11 @@ func (b *Burst) most(c *Container) workload.MilliCPU {
 
 // next is a container's quota after this step.
 func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCPU, load float64, loadKnown bool, passed time.Duration) (workload.MilliCPU, string) {
+	resized := s.limit > 0 && s.limit != c.Limit
+	if s.limit = c.Limit; resized { // what was seen so far is of the old one
+		s.calm, s.statAt = 0, c.CPU.StatAt
+		return c.Limit, "its limit has changed: it begins there again"
+	}
 	now := min(max(s.quota, c.Limit), most)
 	// A look counts once. It is another one where its time differs: the clock may go back.
 	throttled := c.CPU.Throttled > 0 && known(v.Now, c.CPU.StatAt, max(b.interval, c.CPU.Interval)) && !c.CPU.StatAt.Equal(s.statAt)
@@ -126,7 +132,7 @@ func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCP
 	lower := max(c.Limit, partOf(now, lowerPercent))
 	switch {
 	case now < s.quota:
-		return now, "its limit or its burst has become smaller"
+		return now, "its burst has become smaller"
 	case loadKnown && load*100 > float64(b.cfg.OverloadPercent):
 		if now > c.Limit {
 			return lower, fmt.Sprintf("the CPUs that LS shares are %s busy, over %d %%", inPercent(load), b.cfg.OverloadPercent)

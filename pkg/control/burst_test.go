@@ -137,6 +137,40 @@ func TestBurst(t *testing.T) {
 	}
 }
 
+// A resize begins at the new limit: what was raised of the old says nothing of it.
+func TestBurstAfterAResize(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit  workload.MilliCPU
+		action string // of the step that sees it
+		next   workload.MilliCPU
+	}{
+		"lower":               {500, "lower", 600},
+		"higher":              {2000, "lower", 2400},
+		"above what it was":   {4000, "", 4800},
+		"just what it was":    {2487, "", 2984},
+		"the same: no resize": {1000, "raise", 3000},
+	} {
+		s, c := throttled(1000)
+		b := newBurst()
+		for range 5 {
+			b.Step(s.second())
+		}
+		c.Limit = test.limit
+		quotas, decisions := b.Step(s.second())
+		action := ""
+		for _, d := range decisions {
+			action += d.Action
+		}
+		if action != test.action || test.limit != 1000 && len(quotas) > 0 {
+			t.Errorf("%s: quotas %v, decisions %+v", name, quotas, decisions)
+		}
+		if quotas, _ = b.Step(s.second()); quotaOf(quotas, "web") != test.next {
+			t.Errorf("%s: then %v, want %s", name, quotas, test.next)
+		}
+	}
+}
+
 func TestBurstForAll(t *testing.T) {
 	t.Parallel()
 	s, c := throttled(1000)

@@ -29,6 +29,7 @@ type View struct {
 	ThreadsPerCore int
 	Isolated       bool  // batch work yields at once to the others on its CPUs: idle class, group identity
 	MemoryTotal    int64 // bytes: the machine's, or what all pods together may have
+	NoReclaim      bool  // the kernel takes no memory back from a single container (no memory.reclaim: v2, Linux 5.19)
 
 	Pools      []Pool      // the highest priority first; the last is the batch pool
 	Pods       []Pod       // in the order of their containers
@@ -92,7 +93,7 @@ type Pod struct {
 	Since        time.Time
 	Labels       map[string]string // as the runtime knows them; not to be changed
 	Evict        workload.Evict
-	Allow        workload.Actions // what may be done to it: by its class all to BE and nothing to others, or as allow.sluice.dev says
+	Allow        workload.Actions // by allow.sluice.dev, what may be done to it though it isn't BE
 	Priority     int              // the pod's; 0 unknown
 	First, Count int              // its containers in View.Containers
 }

@@ -109,7 +109,7 @@ func mayDemote(v *View, c *Container) bool {
 	if c.Pool < 0 || c.Class.Pinned() || c.Class == workload.System {
 		return false
 	}
-	return c.Class == workload.BE || v.Pods[c.Pod].Allow&workload.Demote != 0
+	return permits(v, c, workload.Demote)
 }
 
 // keep gives back what may not be held any more.

@@ -70,7 +70,7 @@ func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
 	var most int64
 	for i := range v.Pods {
 		p := &v.Pods[i]
-		if p.Evict.Never || !permits(p, workload.EvictPod) || r.BEOnly && p.Class != workload.BE ||
+		if p.Evict.Never || p.Class != workload.BE && (r.BEOnly || p.Allow&workload.EvictPod == 0) ||
 			r.Pool.Set && !inPool(v, p, r.Pool.Value) || e.isLeaving(p.UID) {
 			continue
 		}

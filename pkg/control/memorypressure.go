@@ -82,6 +82,9 @@ func (c evictCause) String() string {
 func (m *Memory) press(v *View) {
 	m.watch(v)
 	w := m.want(v)
+	if v.NoReclaim && w.cacheOnly { // there is only the box's limit, which doesn't go below the goal
+		w = wanted{}
+	}
 	m.pressing.why = w.why
 	m.take(v, w)
 	m.desired.Evict = m.evict(v)

@@ -87,6 +87,27 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
+// Where the kernel takes nothing from a single container, nothing is asked for that the
+// box's limit can't do.
+func TestMemoryWithoutReclaim(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		available, free int64
+		batch           int64 // MiB
+		reclaims        bool
+	}{
+		"over its goal":           {40, 20, 40 << 10, true},
+		"little free, much cache": {60, 1, 10 << 10, false},
+	} {
+		s := newStage(test.available*gib, test.free*gib, actor{uid: "be", class: workload.BE, anon: test.batch / 2, cache: test.batch / 2})
+		s.NoReclaim = true
+		_, _, asked := evictsAfter(newMemory(), s, nil)
+		if (asked > 0) != test.reclaims {
+			t.Errorf("%s: reclaims %s", name, memoryText(asked))
+		}
+	}
+}
+
 // The node's eviction goes on to the margin below its mark.
 func TestMemoryEvictsToTheMargin(t *testing.T) {
 	t.Parallel()

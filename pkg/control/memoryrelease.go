@@ -110,7 +110,7 @@ func (m *Memory) gather(v *View, pool int) {
 	m.candidates = m.candidates[:0]
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		if pool >= 0 && c.Pool != pool || pool < 0 && c.Class != workload.BE || !permits(&v.Pods[c.Pod], workload.Reclaim) {
+		if pool >= 0 && c.Pool != pool || pool < 0 && c.Class != workload.BE || !permits(v, c, workload.Reclaim) {
 			continue
 		}
 		if !fresh(c.Container.Memory.At, v.Now, containerMemoryPace*m.pace.interval) {
@@ -175,6 +175,8 @@ func (m *Memory) ask(v *View, container int, bytes int64) {
 	m.desired.Reclaim = append(m.desired.Reclaim, Reclaim{ID: c.ID, Bytes: bytes, Until: c.Container.Memory.Current - bytes})
 }
 
-// permits reports whether the action may be taken with the pod: its class permits all
-// with BE and none with others, and allow.sluice.dev may say otherwise.
-func permits(p *Pod, action workload.Actions) bool { return p.Allow&action != 0 }
+// permits reports whether the action may be taken with the container: any with BE, with
+// others what their pod allows.
+func permits(v *View, c *Container, action workload.Actions) bool {
+	return c.Class == workload.BE || v.Pods[c.Pod].Allow&action != 0
+}

@@ -30,6 +30,7 @@ type Pools struct {
 
 	core  int // threads of one core: sizes are multiples of it, but for the last pool's
 	total int // CPUs that the pools divide; 0: they don't
+	lent  int // the last pool's that the one above it has: batch work is squeezed
 	began time.Time
 	last  time.Time // the step before
 
@@ -41,11 +42,12 @@ type PoolSizes struct {
 	CPUs  []int  // together all shared CPUs; none where there is less than a core for each: all share
 	Short []int  // CPUs that a pool over its band lacks while no pool below can give any
 	Small []bool // the load is so low that no size has it in the band
+	Least int    // CPUs that the last pool always has
 }
 
 // poolState is what the law remembers of a pool, and its inputs at this step.
 type poolState struct {
-	size    int
+	size    int       // by the law; see Pools.has
 	changed time.Time // of size
 
 	at      time.Time         // of the newest measurement
@@ -124,14 +126,16 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	p.total, p.toldShared = n, false
 	p.shrink(v.Now)
 	p.grow(v.Now)
-	p.sizes.CPUs = p.sizes.CPUs[:len(p.state)]
+	lent := p.lent
+	p.lent = p.squeezed(&v.Batch)
+	p.sizes.CPUs, p.sizes.Least = p.sizes.CPUs[:len(p.state)], p.state[len(p.state)-1].minimum
 	for i := range p.state {
 		s := &p.state[i]
-		if p.sizes.CPUs[i] = s.size; s.size != s.before {
+		if p.sizes.CPUs[i] = p.has(i, s.size, p.lent); s.size != s.before {
 			s.changed = v.Now
 		}
 	}
-	return p.sizes, p.tell(v, divided)
+	return p.sizes, p.tell(v, divided, lent)
 }
 
 // jumped forgets what was measured over time where time didn't go on as it should,
@@ -165,7 +169,7 @@ func (p *Pools) undivided(n int) (PoolSizes, []Decision) {
 			Why: "the pools divide " + count(n) + ", less than a core for each",
 		}}
 	}
-	p.total, p.sizes.CPUs = 0, p.sizes.CPUs[:0]
+	p.total, p.lent, p.sizes.CPUs = 0, 0, p.sizes.CPUs[:0]
 	clear(p.sizes.Short)
 	clear(p.sizes.Small)
 	return p.sizes, decisions
@@ -252,7 +256,9 @@ func overlap(v *View) bool {
 }
 
 func (s *poolState) smooth(usage workload.MilliCPU, at time.Time) {
-	if gone := at.Sub(s.at); s.at.IsZero() || gone < 0 {
+	// What is older says nothing any more; over decades, as where a clock is set first, the
+	// product would not fit.
+	if gone := at.Sub(s.at); s.at.IsZero() || gone < 0 || gone > time.Minute {
 		s.average = usage
 	} else {
 		s.average += (usage - s.average) * workload.MilliCPU(gone/time.Microsecond) / workload.MilliCPU((gone+shortAverage)/time.Microsecond)

@@ -7,14 +7,17 @@ import (
 )
 
 // tell lists what changed in the step; divided is how many CPUs the pools had
-// together before.
-func (p *Pools) tell(v *View, divided int) []Decision {
+// together before, and lent how many of them were lent.
+func (p *Pools) tell(v *View, divided, lent int) []Decision {
 	var told []Decision
 	for i := range p.state {
 		s := &p.state[i]
-		if s.size != s.before {
-			d := p.decision(v, i, "grow", count(s.before), count(s.size), p.why(i, divided))
-			if s.size < s.before {
+		if had, has := p.has(i, s.before, lent), p.sizes.CPUs[i]; has != had {
+			d := p.decision(v, i, "grow", count(had), count(has), p.why(i, divided))
+			if i >= len(p.state)-2 && (p.lent > 0 || lent > 0) { // one of the two that a squeeze concerns
+				d.Why = p.whySqueezed(&v.Batch)
+			}
+			if has < had {
 				d.Action = "shrink"
 			}
 			told = append(told, d)
@@ -95,7 +98,7 @@ func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision 
 	s := &p.state[i]
 	d := Decision{Controller: "pools", Object: "pool " + p.pools[i].Name, Action: action, From: from, To: to, Why: why}
 	d.Facts = []Fact{
-		{"size_cpus", float64(s.size)}, cpuFact("request_cpus", v.Pools[i].Request), {"minimum_cpus", float64(s.minimum)},
+		{"size_cpus", float64(p.sizes.CPUs[i])}, cpuFact("request_cpus", v.Pools[i].Request), {"minimum_cpus", float64(s.minimum)},
 		{"floor_cpus", float64(s.floor)}, {"cap_cpus", float64(s.cap)},
 	}
 	if s.known {

@@ -229,7 +229,16 @@ func TestClockJumps(t *testing.T) {
 			t.Errorf("jump of %s: sizes %s in the end", jump, got)
 		}
 	}
-	b := newBench(shipped(), []int{24, 32, 8}, []int{24, 32, 0})
+	// A clock that is set for the first time: the product of load and time doesn't overflow.
+	b := newBench(shipped(), []int{40, 20, 29}, []int{64, 64, 0})
+	b.load = cpuLoads(20, 10, 5)
+	b.run(time.Minute, tick)
+	b.view.Now = b.view.Now.Add(56 * 365 * 24 * time.Hour)
+	b.load[0] = 12000
+	if got := fmt.Sprint(b.run(time.Second, tick)); got != "[40 20 29]" {
+		t.Errorf("after decades: sizes %s, told %s", got, b.actions())
+	}
+	b = newBench(shipped(), []int{24, 32, 8}, []int{24, 32, 0})
 	b.load = cpuLoads(6, 10, 5)
 	for range 5000 {
 		b.step(0)

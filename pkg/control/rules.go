@@ -59,10 +59,6 @@ type slowed struct {
 	round int
 }
 
-// leastLimit is the least CFS quota, 1 ms in 100 ms (min_cfs_quota_period,
-// kernel/sched/core.c).
-const leastLimit workload.MilliCPU = 10
-
 // NewRules returns the controller of those rules that have the mode, others being
 // what a rule without one has. Their mistakes are CheckRules' to find.
 func NewRules(rules []Rule, mode, others Mode, pools []PoolConfig, interval time.Duration) (*Rules, error) {
@@ -107,7 +103,7 @@ func (r *Rules) Step(v *View) (RulesDesired, []Decision) {
 				r.throttle(v, i)
 			}
 		case RuleReclaim:
-			if steady && rule.due(v.Now) {
+			if steady && !v.NoReclaim && rule.due(v.Now) {
 				r.reclaim(v, rule)
 			}
 		case RuleEvict:
@@ -139,7 +135,11 @@ func (r *Rules) sample(v *View, rule *rule) {
 	case !rule.triggered && rule.above >= rule.TriggerAfter:
 		rule.triggered, rule.acted = true, time.Time{}
 		rule.why = "rule " + rule.Name + " found " + rule.says()
-		r.tell(rule, "trigger", fmt.Sprintf("%s, %d samples in a row: the rule does %s", rule.says(), rule.above, rule.Action))
+		action, does := "trigger", "the rule does "+string(rule.Action)
+		if rule.Action == RuleReclaim && v.NoReclaim {
+			action, does = "refused", "the rule does nothing: this kernel takes no memory back from a container (Linux 5.19 on cgroup v2 does); action throttle or evict would work"
+		}
+		r.tell(rule, action, fmt.Sprintf("%s, %d samples in a row: %s", rule.says(), rule.above, does))
 	case rule.triggered && rule.below >= rule.RestoreAfter:
 		rule.triggered, rule.acted, rule.restored = false, time.Time{}, v.Now
 		r.tell(rule, "restore", fmt.Sprintf("%s, %d samples in a row: the rule ends", rule.says(), rule.below))
@@ -188,7 +188,7 @@ func (r *Rules) throttle(v *View, index int) {
 			if full == 0 && uses(v, c, r.interval) {
 				full = c.CPU.Usage
 			}
-			if full <= leastLimit || !permits(&v.Pods[c.Pod], workload.Throttle) {
+			if full <= leastQuota || !permits(v, c, workload.Throttle) {
 				continue
 			}
 			t = &slowed{limit: full, full: full, rule: index}
@@ -215,7 +215,7 @@ func (rule *rule) next(t *slowed, request workload.MilliCPU, down bool) workload
 	if !down {
 		return min(max(t.limit*workload.MilliCPU(100+rule.StepPercent)/100, t.limit+1), t.full)
 	}
-	floor := max(request, t.full*workload.MilliCPU(rule.FloorPercent)/100, leastLimit)
+	floor := max(request, t.full*workload.MilliCPU(rule.FloorPercent)/100, leastQuota)
 	return min(t.limit, max(t.limit*workload.MilliCPU(100-rule.StepPercent)/100, floor))
 }
 
@@ -258,7 +258,7 @@ func (r *Rules) reclaim(v *View, rule *rule) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		bytes := bytesPart(c.Container.Memory.Current, rule.StepPercent)
-		if bytes < mib || !permits(&v.Pods[c.Pod], workload.Reclaim) || !fresh(c.Container.Memory.At, v.Now, containerMemoryPace*r.interval) {
+		if bytes < mib || !permits(v, c, workload.Reclaim) || !fresh(c.Container.Memory.At, v.Now, containerMemoryPace*r.interval) {
 			continue
 		}
 		r.desired.Reclaim = append(r.desired.Reclaim, Reclaim{ID: c.ID, Bytes: bytes, Until: c.Container.Memory.Current - bytes})

@@ -99,6 +99,12 @@ func TestRuleThrottle(t *testing.T) {
 		r.Step(s.at(10))
 	}
 	step(10, "")
+	s.Containers[0].Limit, s.Containers[2].CPU.Usage = leastQuota, 120
+	step(90, "request 0.8, unlimited 0.1") // which keep a lock no longer than they must
+	s.Containers[0].Limit, s.Containers[2].CPU.Usage = 300, 2000
+	for range 9 {
+		r.Step(s.at(10))
+	}
 	if len(r.limits) > 0 {
 		t.Errorf("keeps %v", r.limits)
 	}
@@ -130,6 +136,29 @@ func TestRuleReclaimsAndEvicts(t *testing.T) {
 	}
 	if reclaims != 2 || evicts != 10 {
 		t.Errorf("reclaims %d times, evicts %d times in 10 s", reclaims, evicts)
+	}
+}
+
+// TestRuleThatCannotReclaim: where the kernel takes nothing back from a container the
+// rule says so once each time that it triggers, and asks for nothing.
+func TestRuleThatCannotReclaim(t *testing.T) {
+	t.Parallel()
+	r := newRules(t, Rule{Name: "cache", Metric: "node.cpu", Watermark: 80, Action: RuleReclaim, StepPercent: 10})
+	s := newStage(60*gib, 40*gib, actor{uid: "be", class: workload.BE, anon: 500, cache: 500})
+	s.NoReclaim = true
+	r.Step(s.at(10))
+	var told []string
+	for _, percent := range []int{90, 90, 90, 10, 90} {
+		got, decisions := r.Step(s.at(percent))
+		if len(got.Reclaim) > 0 {
+			t.Errorf("asks for %+v", got.Reclaim)
+		}
+		for _, d := range decisions {
+			told = append(told, d.Action)
+		}
+	}
+	if want := []string{"refused", "restore", "refused"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
 	}
 }
 
@@ -204,7 +233,7 @@ func TestRulesProperties(t *testing.T) {
 			got, _ := r.Step(s.at(rapid.SampledFrom([]int{10, 90}).Draw(t, "load")))
 			for _, l := range got.Throttles {
 				c := &s.Containers[slices.IndexFunc(s.Containers, func(c Container) bool { return c.ID == l.ID })]
-				if floor := max(c.Request, c.Limit*workload.MilliCPU(rule.FloorPercent)/100, leastLimit); l.Limit < floor || l.Limit >= c.Limit {
+				if floor := max(c.Request, c.Limit*workload.MilliCPU(rule.FloorPercent)/100, leastQuota); l.Limit < floor || l.Limit >= c.Limit {
 					t.Fatalf("%s has %s, between %s and %s", l.ID, l.Limit, floor, c.Limit)
 				}
 			}

@@ -4,17 +4,19 @@ import "github.com/sluice-dev/sluice/pkg/workload"
 
 // Share is one claim on a budget.
 type Share struct {
-	Weight int64             // at least 1, at most 2^20
+	Weight int64             // at least 1; above 2^20 it counts as that
 	Demand workload.MilliCPU // the most it can use, at most 2^24
 	Floor  workload.MilliCPU // the least it gets, whatever the budget
 }
 
-// splitScale are the parts of a milli-CPU by which Split's level rises.
-const splitScale = 1 << 16
+const (
+	splitScale = 1 << 16 // parts of a milli-CPU by which Split's level rises
+	mostWeight = 1 << 20 // times the highest level is what an int64 holds
+)
 
 // at is what the claim gets where each unit of weight is worth level / splitScale.
 func (s *Share) at(level int64) workload.MilliCPU {
-	given := workload.MilliCPU(max(s.Weight, 1) * level / splitScale)
+	given := workload.MilliCPU(min(max(s.Weight, 1), mostWeight) * level / splitScale)
 	return max(min(given, s.Demand), s.Floor)
 }
 

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -26,6 +27,7 @@ func TestSplit(t *testing.T) {
 		"floors alone":       {100, []Share{{1, 9000, 200}, {1, 0, 200}}, "[0.2 0.2]"},
 		"nothing":            {0, []Share{{1, 9000, 0}, {1, 9000, 0}}, "[0 0]"},
 		"what can't be cut":  {1000, []Share{{1, 9000, 0}, {1, 9000, 0}, {1, 9000, 0}}, "[0.334 0.333 0.333]"},
+		"beyond any weight":  {3000, []Share{{math.MaxInt64, 9000, 0}, {1 << 30, 9000, 0}}, "[1.504 1.496]"},
 		"the largest weight": {1 << 20, []Share{{1 << 20, 1 << 24, 0}, {1, 1 << 24, 0}}, "[1048.576 0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +42,7 @@ func TestSplit(t *testing.T) {
 func TestSplitProperties(t *testing.T) {
 	t.Parallel()
 	claim := rapid.Custom(func(t *rapid.T) Share {
-		return Share{rapid.Int64Range(0, 1<<20).Draw(t, "weight"), workload.MilliCPU(rapid.Int64Range(0, 1<<24).Draw(t, "demand")), workload.MilliCPU(rapid.Int64Range(0, 1000).Draw(t, "floor"))}
+		return Share{rapid.Int64Range(0, math.MaxInt64).Draw(t, "weight"), workload.MilliCPU(rapid.Int64Range(0, 1<<24).Draw(t, "demand")), workload.MilliCPU(rapid.Int64Range(0, 1000).Draw(t, "floor"))}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		claims := rapid.SliceOfN(claim, 0, 20).Draw(t, "claims")

@@ -29,8 +29,6 @@ type actor struct {
 	labels   map[string]string
 }
 
-const allActions = workload.Throttle | workload.Demote | workload.Reclaim | workload.EvictPod
-
 func stageNow() time.Time { return time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC) }
 
 // newStage is a node with 10 CPUs and 100 GiB, of which so many are available and
@@ -49,7 +47,7 @@ func newStage(available, free int64, actors ...actor) *stage {
 func (s *stage) add(a actor) {
 	pool := 1
 	if a.class == workload.BE {
-		a.allow, pool = a.allow|allActions, 2
+		pool = 2
 	}
 	s.Pods = append(s.Pods, Pod{UID: a.uid, Ref: "ns/" + a.uid, Class: a.class, Labels: a.labels, Allow: a.allow, Priority: a.priority,
 		Evict: workload.Evict{Never: a.never, Order: workload.Some(a.order)}, First: len(s.Containers), Count: 1})

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/control"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -185,6 +187,33 @@ func TestFlag(t *testing.T) {
 	c.override(args)
 	if c.CPUManagerPolicy != "static" || c.MemoryManagerPolicy != "Static" || !c.FeatureGates["MemoryQoS"] || *c.CPUCFSQuota {
 		t.Errorf("%+v", c)
+	}
+}
+
+// A rule that reclaims is warned of where the kernel can't.
+func TestRulesThatDoNothing(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Facts){
+		"action reclaim of cache, idle does nothing here: the kernel has no memory.reclaim": func(*Facts) {},
+		"": func(f *Facts) { f.Features.Reclaim = true },
+	} {
+		f := facts(host(t, "2 cores"), baseV1(nil))
+		for name, r := range map[string]control.Rule{
+			"cache": {Action: control.RuleReclaim}, "idle": {Action: control.RuleReclaim, Mode: control.Preview},
+			"off": {Action: control.RuleReclaim, Mode: control.Off}, "slow": {Action: control.RuleThrottle},
+		} {
+			r.Name = name
+			f.Config.Control.Rules = append(f.Config.Control.Rules, r)
+		}
+		slices.SortFunc(f.Config.Control.Rules, func(a, b control.Rule) int { return strings.Compare(a.Name, b.Name) })
+		change(f)
+		got := ""
+		for _, finding := range (&node{Facts: f}).rules() {
+			got += finding.What
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

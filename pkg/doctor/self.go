@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // self tells of Sluice: its files, the running plugin, what has gone wrong in it.
 func (n *node) self() []Finding {
-	findings := append(n.plugin(), n.configuration()...)
+	findings := append(append(n.plugin(), n.configuration()...), n.rules()...)
 	if n.StateErr != nil {
 		findings = append(findings, fail("state folder", n.StateErr.Error(), "make it writable for Sluice, or name another stateDir in the configuration"))
 	} else if n.Config != nil {
@@ -72,6 +73,23 @@ func (n *node) configuration() []Finding {
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// rules warns of rules of the loop that do nothing on this kernel.
+func (n *node) rules() []Finding {
+	if n.Config == nil || !n.probed() || n.Features.Reclaim {
+		return nil
+	}
+	var idle []string
+	for i := range n.Config.Control.Rules {
+		if r := &n.Config.Control.Rules[i]; r.Action == control.RuleReclaim && r.Mode != control.Off {
+			idle = append(idle, r.Name)
+		}
+	}
+	if idle == nil {
+		return nil
+	}
+	return []Finding{warn("rules", "action reclaim of "+some(idle)+" does nothing here: the kernel has no memory.reclaim", "choose throttle or evict in control.rules; Linux 5.19 on cgroup v2 brings it")}
+}
 
 // service is a process that is sluice run; nil where there is none.
 func (n *node) service() *process {

@@ -301,13 +301,21 @@ func (r *batchReport) judge(said bool) {
 func (r *batchReport) judgeOff() {
 	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
 	if mode := r.modes["windows"]; mode != control.On {
-		lack("new batch work still starts: control.mode is " + string(mode))
+		what := "new batch work still starts"
+		if r.Switch.Evict {
+			what += ", and nobody is evicted"
+		}
+		lack(what + ": control.mode is " + string(mode))
 	}
-	switch mode := r.modes["batch"]; {
-	case r.Batch.Mechanism == byPools:
-		lack("the batch pool keeps its CPUs: with pools.mode exclusive only its load moves them")
+	squeezes := "batch"
+	if r.Batch.Mechanism == byPools {
+		squeezes = "pools"
+	}
+	switch mode := r.modes[squeezes]; {
 	case mode != control.On:
-		lack("batch work keeps its CPUs: control.batch.mode is " + string(mode))
+		lack("batch work keeps its CPUs: control." + squeezes + ".mode is " + string(mode))
+	case r.Batch.Mechanism == byPools && r.Batch.Unlimited:
+		lack("batch work keeps its CPUs: they are too few to divide between pools; pools.mode overlap bounds it")
 	}
 	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {
 		lack("evictions are told and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))

@@ -92,8 +92,24 @@ func TestBatch(t *testing.T) {
 		"new work in preview": {"off", func(dir string) status.Source { return switching{dir: dir, tell: mode("windows", control.Preview)} },
 			exitFailure, "NOT DONE new batch work still starts: control.mode is preview", `{"to":"off"}`},
 		"pools apart": {"off", func(dir string) status.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) { l.Batch.Mechanism = byPools }}
-		}, exitFailure, "NOT DONE the batch pool keeps its CPUs", `{"to":"off"}`},
+			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.On)(l); l.Batch.Mechanism = byPools }}
+		}, 0, "loop follows the switch", `{"to":"off"}`},
+		"pools apart, in preview": {"off", func(dir string) status.Source {
+			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.Preview)(l); l.Batch.Mechanism = byPools }}
+		}, exitFailure, "NOT DONE batch work keeps its CPUs: control.pools.mode is preview", `{"to":"off"}`},
+		"eviction in preview": {"off --evict", func(dir string) status.Source {
+			return switching{dir: dir, tell: func(l *status.Loop) {
+				mode("eviction", control.On)(l)
+				mode("windows", control.Preview)(l)
+				l.Evictions.By = control.EvictCRI
+			}}
+		}, exitFailure, "NOT DONE new batch work still starts, and nobody is evicted: control.mode is preview", `{"to":"off","evict":true}`},
+		"pools on too few CPUs": {"off", func(dir string) status.Source {
+			return switching{dir: dir, tell: func(l *status.Loop) {
+				mode("pools", control.On)(l)
+				l.Batch.Mechanism, l.Batch.Unlimited = byPools, true
+			}}
+		}, exitFailure, "NOT DONE batch work keeps its CPUs: they are too few to divide between pools", `{"to":"off"}`},
 		"another folder": {"on", func(dir string) status.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { l.StateDir = "/var/lib/other" }}
 		}, exitFailure, "state folder is /var/lib/other: name it with --state-dir", `{"to":"on"}`},

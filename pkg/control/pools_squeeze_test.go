@@ -1,0 +1,109 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// TestSqueezedPools: windows and the switch take the batch pool's CPUs in the same
+// step, and it has them back in the step in which they end.
+func TestSqueezedPools(t *testing.T) {
+	t.Parallel()
+	off := BatchState{Closed: true, Squeeze: true, Why: "batch is switched off"}
+	part := BatchState{Squeeze: true, Percent: 30, Why: "window 09:30-11:30 leaves batch 30% of its CPUs"}
+	for name, c := range map[string]struct {
+		state   BatchState
+		threads int
+		load    []workload.MilliCPU
+		want    string // in the step, and three minutes later
+		later   string
+		why     string // of the first decision
+	}{
+		"off":               {off, 1, cpuLoads(6, 10, 99), "[15 47 2]", "[15 47 2]", "batch is switched off: its pool keeps its minimum, and pool online has the others"},
+		"a part":            {part, 1, cpuLoads(6, 10, 99), "[15 40 9]", "[15 40 9]", "window 09:30-11:30 leaves batch 30% of its CPUs: its pool keeps 30% of its CPUs or its minimum"},
+		"whole cores":       {part, 2, cpuLoads(6, 10, 99), "[16 38 10]", "[16 38 10]", ""},
+		"others still grow": {off, 1, cpuLoads(9, 10, 99), "[18 44 2]", "[18 44 2]", ""},
+		"they find enough":  {off, 1, cpuLoads(6, 30, 99), "[15 47 2]", "[15 47 2]", ""},
+		"and give back":     {off, 1, cpuLoads(2, 10, 99), "[15 47 2]", "[6 56 2]", ""},
+		"only closed":       {BatchState{Closed: true, Why: "soon"}, 1, cpuLoads(6, 10, 99), "[15 20 29]", "[15 20 29]", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(shipped(), []int{15, 20, 29}, []int{64, 64, 0})
+			if b.view.ThreadsPerCore = c.threads; c.threads == 2 {
+				b.view.Pools[0].Size, b.view.Pools[1].Size, b.view.Pools[2].Size = 16, 20, 28
+			}
+			b.load = cpuLoads(6, 10, 99)
+			b.run(time.Minute, tick)
+			before := fmt.Sprint(b.pools.sizes.CPUs)
+			b.told, b.load, b.view.Batch = nil, c.load, c.state
+			if got := fmt.Sprint(b.step(tick)); got != c.want {
+				t.Errorf("sizes %s, want %s; %s", got, c.want, b.actions())
+			}
+			if c.why != "" && !strings.HasPrefix(b.told[0].Why, c.why) {
+				t.Errorf("told %+v, want %q", b.told, c.why)
+			}
+			if got := fmt.Sprint(b.run(3*time.Minute, tick)); got != c.later {
+				t.Errorf("three minutes later %s, want %s; %s", got, c.later, b.actions())
+			}
+			b.view.Batch = BatchState{}
+			b.load = cpuLoads(6, 10, 99)
+			if got := fmt.Sprint(b.step(tick)); c.want == c.later && c.load[0] == 6000 && c.load[1] == 10000 && got != before {
+				t.Errorf("afterwards %s, want %s", got, before)
+			}
+		})
+	}
+}
+
+// TestSqueezeProperties: a squeeze takes from the last pool alone and down to its part
+// or its minimum, and the law goes on below it as if there were none.
+func TestSqueezeProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBench(t)
+		last := len(b.load) - 1
+		free := NewPools(b.pools.cfg, b.pools.pools, time.Second)
+		for range rapid.IntRange(1, 100).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				b.view.Shared = workload.MilliCPU(rapid.IntRange(1, 80).Draw(t, "CPUs")) * 1000
+			case 1:
+				b.view.Batch = BatchState{Squeeze: rapid.Bool().Draw(t, "squeezed"), Percent: rapid.IntRange(0, 99).Draw(t, "percent"), Why: "noon"}
+			}
+			for i := range b.view.Pools {
+				b.view.Pools[i].At, b.view.Pools[i].Usage = b.view.Now, workload.MilliCPU(rapid.IntRange(0, 40000).Draw(t, "load"))
+			}
+			without := b.view
+			without.Batch = BatchState{}
+			want, _ := free.Step(&without)
+			got, told := b.pools.Step(&b.view)
+			if len(got.CPUs) != len(want.CPUs) {
+				t.Fatalf("sizes %v and %v", got.CPUs, want.CPUs)
+			}
+			if len(got.CPUs) > 0 {
+				state, core := &b.view.Batch, b.pools.core
+				keep := want.CPUs[last]
+				if state.Squeeze {
+					keep = min(keep, max(b.pools.state[last].minimum, (keep*state.Percent+99)/100)+core-1)
+				}
+				gives := want.CPUs[last] - got.CPUs[last]
+				if got.CPUs[last] > keep || gives < 0 || gives%core != 0 || got.CPUs[last-1] != want.CPUs[last-1]+gives || !slices.Equal(got.CPUs[:last-1], want.CPUs[:last-1]) {
+					t.Fatalf("sizes %v, without a squeeze %v; %+v", got.CPUs, want.CPUs, *state)
+				}
+			}
+			for _, d := range told {
+				if d.From == d.To && (d.Action == "grow" || d.Action == "shrink") || d.Why == "" {
+					t.Fatalf("told %+v", d)
+				}
+			}
+			b.view.Now = b.view.Now.Add(rapid.SampledFrom([]time.Duration{tick, time.Second, 5 * time.Second}).Draw(t, "time"))
+		}
+	})
+}
