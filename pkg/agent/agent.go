@@ -124,6 +124,7 @@ type Agent struct {
 	// Owned by the loop.
 	ledger     *policy.Ledger
 	containers map[string]*container
+	byPath     map[string]*container  // of those, with a cgroup
 	order      []*container           // by age
 	settled    uint64                 // ledger version that the containers with a cgroup have
 	told       uint64                 // ledger version that the runtime was told for the others
@@ -192,17 +193,17 @@ func New(o Options) *Agent {
 		events:     make(chan func()),
 		closed:     make(chan struct{}),
 		ledger:     policy.New(o.Config.Policy(), o.Machine),
-		containers: map[string]*container{},
-		lifted:     map[string]plan.Object{},
-		tuned:      map[string]*tuned{},
-		leaving:    map[place]plan.Object{},
-		resizing:   map[string]time.Time{},
-		refused:    map[place]*refusal{},
-		groups:     groups{pods: map[string]string{}},
-		loop:       newLoop(),
-		latencies:  newLatencies(),
-		failed:     map[failure]int{},
-		features:   o.features(),
+		containers: map[string]*container{}, byPath: map[string]*container{},
+		lifted:    map[string]plan.Object{},
+		tuned:     map[string]*tuned{},
+		leaving:   map[place]plan.Object{},
+		resizing:  map[string]time.Time{},
+		refused:   map[place]*refusal{},
+		groups:    groups{pods: map[string]string{}},
+		loop:      newLoop(),
+		latencies: newLatencies(),
+		failed:    map[failure]int{},
+		features:  o.features(),
 	}
 	a.started = a.now()
 	if a.Configured.Loaded.IsZero() {

@@ -116,13 +116,10 @@ func (a *Agent) unadjusted(t *tuned, k plan.Knob) (original plan.Value, ok bool)
 	if t.Level != plan.ContainerLevel {
 		return nil, false
 	}
-	for _, c := range a.order {
-		if c.path == t.Path {
-			original, ok = c.unadjusted[k]
-			return original, ok
-		}
+	if c := a.byPath[t.Path]; c != nil {
+		original, ok = c.unadjusted[k]
 	}
-	return nil, false
+	return original, ok
 }
 
 // untouched is what a cgroup would have without Sluice: what is found, but for

@@ -87,7 +87,7 @@ func (a *Agent) keepCores(path string) {
 	_, err := a.book.State(coresState, &paths)
 	if err == nil && !slices.Contains(paths, path) {
 		paths = slices.DeleteFunc(paths, func(path string) bool {
-			return !slices.ContainsFunc(a.order, func(c *container) bool { return c.path == path })
+			return a.byPath[path] == nil
 		})
 		err = a.book.KeepState(coresState, append(paths, path))
 	}

@@ -30,6 +30,9 @@ func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
 	c.started = spec.State == workload.Running
 	c.keepQuota()
 	a.containers[spec.ID] = c
+	if path != "" {
+		a.byPath[path] = c
+	}
 	a.order = append(a.order, c)
 	a.loop.stale = true
 	return c
@@ -49,6 +52,9 @@ func (a *Agent) forget(id string) {
 		return
 	}
 	delete(a.containers, id)
+	if a.byPath[c.path] == c {
+		delete(a.byPath, c.path)
+	}
 	a.loop.stale = true
 	maps.DeleteFunc(a.refused, func(at place, _ *refusal) bool { return at.path == c.path })
 	a.book.Forget(c.path)
