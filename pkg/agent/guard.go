@@ -23,17 +23,19 @@ type safety struct {
 }
 
 // afterLifeline takes note of what the lifeline did, before anything is compared with
-// what the loop wrote, and takes it back.
-func (a *Agent) afterLifeline() {
+// what the loop wrote, and takes it back. It reports whether it did anything.
+func (a *Agent) afterLifeline() bool {
 	if a.Lifeline == nil || !a.writes() {
-		return
+		return false
 	}
-	if acted, ok := a.Lifeline.Acted(); ok {
+	acted, ok := a.Lifeline.Acted()
+	if ok {
 		a.decide(control.On, []control.Decision{{
 			Controller: "lifeline", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Error),
 		}})
 		a.takeBack()
 	}
+	return ok
 }
 
 // guard keeps the lifeline's plan up to date.

@@ -225,9 +225,7 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		// Half a tick less: one that comes a little early would be left out.
 		l.due = s.Now.Add(interval - a.Config.Control.FastInterval/2)
 	}
-	if all || s.Now.Sub(l.view.Now) > interval { // it may have stalled
-		a.afterLifeline()
-	}
+	carried := (all || s.Now.Sub(l.view.Now) > interval) && a.afterLifeline() // it may have stalled
 	if l.stale || l.looked != a.ledger.Version() {
 		a.look()
 	}
@@ -235,6 +233,11 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		l.allPodsLimit = a.limitOfAllPods()
 	}
 	a.see(s)
+	if carried { // the CPUs were busy with others than their pools
+		for i := range l.view.Pools {
+			l.view.Pools[i].At = time.Time{}
+		}
+	}
 	if all {
 		l.view.Isolated = a.isolated()
 	}

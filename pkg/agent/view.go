@@ -199,10 +199,11 @@ func (a *Agent) see(s *observe.Snapshot) {
 	for i := range v.Pools {
 		p := &v.Pools[i]
 		p.At, p.Usage, p.Pressure = time.Time{}, 0, v.Node.Pressure.CPU
+		p.Empty = a.loop.inPool[i] == 0
 		if apart {
 			p.At, p.Usage, p.Pressure = v.Node.CPU.At, 0, 0
 			// What the system runs on an empty pool's CPUs is no load of the pool's.
-			if a.loop.inPool[i] > 0 {
+			if !p.Empty {
 				p.Usage = busy(v.CPUs, a.loop.sets[i])
 			}
 		}

@@ -201,13 +201,14 @@ func (b *Batch) budget(v *View) Budget {
 }
 
 func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited bool) []Decision {
-	text := func(limited bool, amount workload.MilliCPU) string {
-		if !limited {
-			return "unlimited"
-		}
-		return cpus(amount) + " CPUs"
+	d := Decision{Controller: "batch", Object: "node"}
+	d.From, d.To = cpusApart(had, b.now)
+	if !wasLimited {
+		d.From = "unlimited"
 	}
-	d := Decision{Controller: "batch", Object: "node", From: text(wasLimited, had), To: text(b.limited, b.now)}
+	if !b.limited {
+		d.To = "unlimited"
+	}
 	if had = min(had, v.Shared); !wasLimited {
 		had = v.Shared
 	}

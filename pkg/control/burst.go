@@ -82,8 +82,9 @@ func (b *Burst) Step(v *View) ([]Quota, []Decision) {
 				action = "lower"
 			}
 			s.why = why
+			from, to := cpusApart(before, want)
 			decisions = append(decisions, Decision{
-				Controller: "burst", Object: c.Ref, Action: action, From: inCPUs(before) + " CPUs", To: inCPUs(want) + " CPUs", Why: why,
+				Controller: "burst", Object: c.Ref, Action: action, From: from, To: to, Why: why,
 				Facts: []Fact{{"limit_cpus", float64(c.Limit) / 1000}, {"share_pool_load", load}, {"throttled_periods", float64(c.CPU.Throttled)}},
 			})
 		}

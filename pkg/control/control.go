@@ -78,6 +78,7 @@ func (h *Held) Add(c *observe.ContainerMemory) {
 type Pool struct {
 	Name     string
 	Size     int               // CPUs that it has
+	Empty    bool              // no container is in it
 	Request  workload.MilliCPU // sum of its containers'
 	Quota    workload.MilliCPU // largest CPU limit of one container; 0 none has one
 	At       time.Time         // of Usage; zero unknown

@@ -210,8 +210,9 @@ func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 			continue
 		}
 		s.why = fmt.Sprintf("on its way back to %s CPUs: no pool was short for %d steps", inCPUs(s.from), d.calm)
+		from, to := cpusApart(s.quota, quota)
 		decisions = append(decisions, Decision{
-			Controller: "demotion", Object: c.Ref, Action: "restore", From: inCPUs(s.quota) + " CPUs", To: inCPUs(quota) + " CPUs", Why: s.why,
+			Controller: "demotion", Object: c.Ref, Action: "restore", From: from, To: to, Why: s.why,
 			Facts: []Fact{{"calm_steps", float64(d.calm)}},
 		})
 		s.quota = quota

@@ -19,7 +19,8 @@ const (
 
 // Pools decides the sizes of pools that are apart (exclusive mode): the last holds
 // what the others don't need, and those whose load passes their band take from it,
-// and from all pools below their own. The law is that of docs/control.md.
+// and from all pools below their own. While the last is empty the others have its CPUs
+// too. The law is that of docs/control.md.
 type Pools struct {
 	cfg   PoolsConfig
 	pools []PoolConfig
@@ -28,11 +29,12 @@ type Pools struct {
 
 	stale time.Duration // age from which a measurement says nothing
 
-	core  int // threads of one core: sizes are multiples of it, but for the last pool's
-	total int // CPUs that the pools divide; 0: they don't
-	lent  int // the last pool's that the one above it has: batch work is squeezed
-	began time.Time
-	last  time.Time // the step before
+	core     int // threads of one core: sizes are multiples of it, but for the last pool's
+	total    int // CPUs that the pools divide; 0: they don't
+	promised int // what all are owed together
+	squeezed int // CPUs of the last pool that the one above it has: see squeeze
+	began    time.Time
+	last     time.Time // the step before
 
 	toldShared bool // that they don't divide them
 }
@@ -47,7 +49,9 @@ type PoolSizes struct {
 
 // poolState is what the law remembers of a pool, and its inputs at this step.
 type poolState struct {
-	size    int       // by the law; see Pools.has
+	size    int       // by the law; see sizeOf
+	lent    int       // CPUs of an empty last pool that it has besides
+	guessed int       // size without the guess that it was given; 0: none
 	changed time.Time // of size
 
 	at      time.Time         // of the newest measurement
@@ -79,8 +83,10 @@ type poolState struct {
 	minimum int
 	floor   int // in calm
 	cap     int // rule 4's
+	owed    int // what its containers request, within floor and cap
 
 	before int // size when the step began
+	had    int // with what was lent
 	cause  cause
 	taker  int // the pool that took from it
 
@@ -113,7 +119,7 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	p.bounds(v, n)
 	for i := range p.state {
 		s := &p.state[i]
-		s.before, s.cause = s.size, causeRest
+		s.before, s.had, s.cause = s.size, p.sizeOf(i), causeRest
 	}
 	divided := p.total
 	switch {
@@ -126,16 +132,18 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	p.total, p.toldShared = n, false
 	p.shrink(v.Now)
 	p.grow(v.Now)
-	lent := p.lent
-	p.lent = p.squeezed(&v.Batch)
+	squeezed := p.squeezed
+	p.squeezed = 0
+	p.lend(v, divided != n)
+	p.squeeze(&v.Batch)
 	p.sizes.CPUs, p.sizes.Least = p.sizes.CPUs[:len(p.state)], p.state[len(p.state)-1].minimum
 	for i := range p.state {
 		s := &p.state[i]
-		if p.sizes.CPUs[i] = p.has(i, s.size, p.lent); s.size != s.before {
+		if p.sizes.CPUs[i] = p.sizeOf(i); s.size != s.before {
 			s.changed = v.Now
 		}
 	}
-	return p.sizes, p.tell(v, divided, lent)
+	return p.sizes, p.tell(v, divided, squeezed > 0 || p.squeezed > 0)
 }
 
 // jumped forgets what was measured over time where time didn't go on as it should,
@@ -169,7 +177,10 @@ func (p *Pools) undivided(n int) (PoolSizes, []Decision) {
 			Why: "the pools divide " + count(n) + ", less than a core for each",
 		}}
 	}
-	p.total, p.lent, p.sizes.CPUs = 0, 0, p.sizes.CPUs[:0]
+	for i := range p.state {
+		p.state[i].lent = 0
+	}
+	p.total, p.squeezed, p.sizes.CPUs = 0, 0, p.sizes.CPUs[:0]
 	clear(p.sizes.Short)
 	clear(p.sizes.Small)
 	return p.sizes, decisions
@@ -234,7 +245,7 @@ func (p *Pools) observe(v *View) {
 			s.smooth(usage, seen.At)
 		}
 		s.fast = max(usage, s.average)
-		if s.fast*100 >= s.capacity()*nearFull {
+		if s.fast >= workload.MilliCPU(p.sizeOf(i)*10*nearFull) {
 			s.fast += s.fast * s.pressure / perMille
 		}
 		s.slow.add(v.Now, s.fast)

@@ -16,6 +16,7 @@ const (
 	causeFloor
 	causeStale
 	causeCalm
+	causeSeen
 	causeCap
 	causeTaken
 )
@@ -57,6 +58,22 @@ func (p *Pools) bounds(v *View, n int) {
 	}
 	last := &p.state[len(p.state)-1]
 	last.floor, last.cap = last.minimum, n
+	p.promised = last.minimum
+	for i := range len(p.state) - 1 {
+		s := &p.state[i]
+		s.owed = max(s.floor, min(s.cap, roundUp(ceil(s.request.max()), p.core)))
+		p.promised += s.owed
+	}
+}
+
+// least is what even a forced taking leaves to a pool: what its load needs of what its
+// containers request. Where all request more than there is, its minimum.
+func (p *Pools) least(i int) int {
+	s := &p.state[i]
+	if p.promised > p.total {
+		return s.minimum
+	}
+	return max(s.minimum, min(s.owed, p.inBand(i)))
 }
 
 // begin takes the sizes that are there, where they divide the CPUs. Else each pool
@@ -64,7 +81,7 @@ func (p *Pools) bounds(v *View, n int) {
 func (p *Pools) begin(v *View, n int) {
 	sum, least := 0, n
 	for i := range p.state {
-		p.state[i].before = v.Pools[i].Size
+		p.state[i].before, p.state[i].had = v.Pools[i].Size, v.Pools[i].Size
 		sum += v.Pools[i].Size
 		least = min(least, v.Pools[i].Size)
 	}
@@ -77,11 +94,11 @@ func (p *Pools) begin(v *View, n int) {
 	last := len(p.state) - 1
 	left, due := n, p.state[last].minimum // due to the pools below
 	for i := range last {
-		due += max(p.state[i].minimum, p.inBand(i))
+		due += max(p.state[i].owed, p.inBand(i))
 	}
 	for i := range last {
 		s := &p.state[i]
-		due -= max(s.minimum, p.inBand(i))
+		due -= max(s.owed, p.inBand(i))
 		want := max(s.floor, roundUp(ceil(v.Pools[i].Request), p.core), p.target(i, s.fast))
 		s.size, s.cause = max(s.minimum, min(want, s.cap, (left-due)/p.core*p.core)), causeBegin
 		left -= s.size
@@ -120,6 +137,9 @@ func (p *Pools) shrink(now time.Time) {
 	for i := range len(p.state) - 1 {
 		s := &p.state[i]
 		want, why := p.calmed(i, now), causeCalm
+		if seen := p.seen(i); seen < want {
+			want, why = seen, causeSeen
+		}
 		if watched := !s.adopted.IsZero() && now.Sub(s.adopted) > p.cfg.SlowWindow; watched && s.known && s.cap < want {
 			want, why = s.cap, causeCap
 		}
@@ -211,23 +231,65 @@ func (s *poolState) grewAt(now time.Time, window time.Duration) {
 // relieve grows a pool over its band, or says what it lacks.
 func (p *Pools) relieve(i int) {
 	s := &p.state[i]
-	need := p.target(i, s.fast)
+	need, full := p.target(i, s.fast), p.full(i)
 	want := max(need, s.floor)
 	if !p.urgent(i) {
 		step := max(p.cfg.GrowCPUs, (s.size*p.cfg.GrowPercent+99)/100)
 		want = min(want, s.size+max(step/p.core*p.core, p.core))
 	}
 	p.take(i, min(want, s.cap), causeLoad)
+	if full {
+		p.guess(i)
+	}
 	if p.overloaded(i) && (s.size >= s.cap || !p.below(i)) {
 		p.sizes.Short[i] = need - s.size
 	}
+}
+
+// full reports whether a pool uses so much of its CPUs that its load may be more.
+func (p *Pools) full(i int) bool { return p.state[i].fast > workload.MilliCPU(p.sizeOf(i)*10*nearFull) }
+
+// guess gives a pool whose load its CPUs can't show what its containers request: they
+// may need it now, and growing by what shows would take several steps. It comes from the
+// last pool, then from what the others, the lowest first, have beyond what their own
+// containers request, also from those above where all requests fit: a request comes
+// before comfort. What it then doesn't use goes back with the next measurement.
+func (p *Pools) guess(i int) {
+	s, last := &p.state[i], len(p.state)-1
+	without, first := s.size, 0
+	if p.promised > p.total {
+		first = i + 1
+	}
+	p.move(last, i, p.state[last].minimum, s.owed, causeLoad)
+	for j := last - 1; j >= first; j-- {
+		if j != i && p.state[j].known {
+			p.move(j, i, p.state[j].owed, s.owed, causeLoad)
+		}
+	}
+	if s.size > without {
+		s.guessed = without
+	}
+}
+
+// seen is the size of a pool whose load shows after a guess.
+func (p *Pools) seen(i int) int {
+	s := &p.state[i]
+	if s.guessed == 0 || s.known && (!s.fresh || p.full(i)) {
+		return s.size
+	}
+	size := s.size
+	if s.known {
+		size = min(size, max(s.guessed, s.floor, p.target(i, s.fast)))
+	}
+	s.guessed = 0
+	return size
 }
 
 // below reports whether any pool below i has CPUs that can be taken by force.
 func (p *Pools) below(i int) bool {
 	last := len(p.state) - 1
 	for j := i + 1; j <= last; j++ {
-		if s := &p.state[j]; (s.known || j == last) && s.size-s.minimum >= p.core {
+		if s := &p.state[j]; (s.known || j == last) && s.size-p.least(j) >= p.core {
 			return true
 		}
 	}
@@ -255,7 +317,7 @@ func (p *Pools) take(i, want int, why cause) {
 	}
 	for j := last - 1; j > i && forced; j-- {
 		if p.state[j].known {
-			p.move(j, i, p.state[j].minimum, want, why)
+			p.move(j, i, p.least(j), want, why)
 		}
 	}
 }

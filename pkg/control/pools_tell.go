@@ -7,17 +7,17 @@ import (
 )
 
 // tell lists what changed in the step; divided is how many CPUs the pools had
-// together before, and lent how many of them were lent.
-func (p *Pools) tell(v *View, divided, lent int) []Decision {
+// together before, and squeezed whether the last pool is or was squeezed.
+func (p *Pools) tell(v *View, divided int, squeezed bool) []Decision {
 	var told []Decision
 	for i := range p.state {
 		s := &p.state[i]
-		if had, has := p.has(i, s.before, lent), p.sizes.CPUs[i]; has != had {
-			d := p.decision(v, i, "grow", count(had), count(has), p.why(i, divided))
-			if i >= len(p.state)-2 && (p.lent > 0 || lent > 0) { // one of the two that a squeeze concerns
+		if size := p.sizeOf(i); size != s.had {
+			d := p.decision(v, i, "grow", count(s.had), count(size), p.why(v, i, divided))
+			if squeezed && i >= len(p.state)-2 { // one of the two that a squeeze concerns
 				d.Why = p.whySqueezed(&v.Batch)
 			}
-			if has < had {
+			if size < s.had {
 				d.Action = "shrink"
 			}
 			told = append(told, d)
@@ -98,7 +98,7 @@ func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision 
 	s := &p.state[i]
 	d := Decision{Controller: "pools", Object: "pool " + p.pools[i].Name, Action: action, From: from, To: to, Why: why}
 	d.Facts = []Fact{
-		{"size_cpus", float64(p.sizes.CPUs[i])}, cpuFact("request_cpus", v.Pools[i].Request), {"minimum_cpus", float64(s.minimum)},
+		{"size_cpus", float64(p.sizeOf(i))}, cpuFact("request_cpus", v.Pools[i].Request), {"minimum_cpus", float64(s.minimum)},
 		{"floor_cpus", float64(s.floor)}, {"cap_cpus", float64(s.cap)},
 	}
 	if s.known {
@@ -108,8 +108,11 @@ func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision 
 }
 
 // why says what changed the pool's size.
-func (p *Pools) why(i, divided int) string {
+func (p *Pools) why(v *View, i, divided int) string {
 	s, cfg := &p.state[i], &p.pools[i]
+	if s.size == s.before || (s.size > s.before) != (p.sizeOf(i) > s.had) {
+		return p.whyLent(v, i)
+	}
 	was := workload.MilliCPU(s.before) * 1000
 	switch s.cause {
 	case causeBegin:
@@ -122,6 +125,8 @@ func (p *Pools) why(i, divided int) string {
 		return "its load is not known: it has what its containers request, " + cpus(s.request.max()) + " CPUs"
 	case causeCalm:
 		return fmt.Sprintf("for %s its load was at most %s CPUs, %s of %d, under %d%%", p.cfg.SlowWindow, cpus(s.lowest), share(s.lowest, was), s.before, cfg.Low)
+	case causeSeen:
+		return fmt.Sprintf("its load of %s CPUs shows now, and is %s of %d", cpus(s.fast), share(s.fast, was), s.before)
 	case causeCap:
 		return fmt.Sprintf("it may have %d: its requests of %s CPUs, its minimum, or what it was found to use", s.cap, cpus(s.request.max()))
 	case causeTaken:

@@ -122,7 +122,11 @@ func TestPoolSizes(t *testing.T) {
 		"of a hungry batch pool, after two": {sizes: []int{15, 20, 29}, requests: []int{24, 32, 0}, changes: []change{
 			{hungry, 2 * time.Minute, "[15 20 29]"}, {cpuLoads(6, 13, 99), 0, "[15 20 29]"}, {cpuLoads(6, 13, 99), 0, "[15 25 24]"}}},
 		"or at once where it is nearly full": {sizes: []int{15, 20, 29}, requests: []int{24, 64, 0}, changes: []change{
-			{hungry, time.Minute, "[15 20 29]"}, {cpuLoads(6, 19, 99), 0, "[15 37 12]"}}},
+			{hungry, time.Minute, "[15 20 29]"}, {cpuLoads(6, 19, 99), 0, "[15 47 2]"}, {cpuLoads(6, 19, 99), 0, "[15 37 12]"}}},
+		"and what it requests, for a tick": {sizes: []int{15, 20, 29}, requests: []int{24, 40, 0}, changes: []change{
+			{hungry, time.Minute, "[15 20 29]"}, {cpuLoads(6, 19, 99), 0, "[15 40 9]"}, {cpuLoads(6, 19, 99), 0, "[15 37 12]"}, {cpuLoads(6, 19, 99), time.Second, "[15 37 12]"}}},
+		"a request comes before comfort": {sizes: []int{4, 2, 10}, requests: []int{2, 6, 0}, cfg: func(p []PoolConfig) { p[0].RCFMax, p[1].RCFMax = 0, 0 }, changes: []change{
+			{cpuLoads(9, .5, 99), 2 * time.Second, "[13 1 2]"}, {cpuLoads(9, 5, 99), 0, "[8 6 2]"}, {cpuLoads(9, 5, 99), time.Second, "[8 6 2]"}}},
 		"at most a fourth": {sizes: []int{15, 60, 85}, requests: []int{24, 120, 0}, changes: []change{
 			{cpuLoads(6, 33, 20), time.Minute, "[15 60 85]"}, {cpuLoads(6, 46, 20), 0, "[15 75 70]"}, {cpuLoads(6, 46, 20), 0, "[15 88 57]"}}},
 		"not over the requests":            {sizes: []int{15, 20, 29}, requests: []int{16, 20, 0}, changes: []change{{calm, 2 * time.Minute, "[15 20 29]"}, {cpuLoads(15, 20, 99), 2 * time.Second, "[16 20 28]"}}},

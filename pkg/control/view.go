@@ -21,7 +21,16 @@ func recent(now, at time.Time, limit time.Duration) bool {
 
 // cpus is an amount of CPU as people read it: "12.5".
 func cpus(m workload.MilliCPU) string {
-	return strconv.FormatFloat(float64((m+50)/100)/10, 'f', -1, 64)
+	return rounded(float64(m)/1000, 10)
+}
+
+// cpusApart are two amounts of CPU, with as many digits as tell them apart.
+func cpusApart(a, b workload.MilliCPU) (string, string) {
+	parts := 10.0
+	for parts < 1000 && a != b && rounded(float64(a)/1000, parts) == rounded(float64(b)/1000, parts) {
+		parts *= 10
+	}
+	return rounded(float64(a)/1000, parts) + " CPUs", rounded(float64(b)/1000, parts) + " CPUs"
 }
 
 // count is a number of CPUs as people read it.

@@ -128,17 +128,28 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	if cpus == l.pools[i] || !cpus.SubsetOf(l.shared) {
 		return
 	}
+	apart := l.config.Follow && l.config.Mode == Exclusive
 	switch {
-	case l.config.Follow && (l.config.Mode == Exclusive || i == len(l.pools)-1):
+	case apart || l.config.Follow && i == len(l.pools)-1:
 		l.sizes = slices.Clone(l.sizes)
 		if l.sizes == nil {
 			l.sizes = make([]int, len(l.pools))
+			for j := range l.sizes {
+				if apart { // a pool that nobody is found in may have had little
+					l.sizes[j] = l.machine.ThreadsPerCore()
+				}
+			}
 		}
 		l.sizes[i] = cpus.Size()
 	case cpus.Size() != l.count(l.config.Pools[i].Size):
 		return
 	}
 	l.pools = slices.Clone(l.pools)
+	for j := range l.pools {
+		if apart {
+			l.pools[j] = cpuset.Difference(l.pools[j], cpus)
+		}
+	}
 	l.pools[i] = cpus
 	l.layout()
 }

@@ -33,59 +33,72 @@ const (
 )
 
 func fullest(ctx context.Context, s *Scenario, p Policy) (*Result, error) {
-	tried := func(load, tight float64) (*Result, bool, error) {
-		r, err := run(ctx, s, p, load, tight)
-		return r, err == nil && r.Violations <= float64(s.Budget), err
+	done := map[trial]*Result{} // nil: late
+	try := func(load, tight float64) (*Result, error) {
+		t := trial{p, load, tight, float64(s.Budget)}
+		r, known := done[t]
+		if known {
+			return r, nil
+		}
+		r, err := run(ctx, s, t)
+		if errors.Is(err, errLate) || err == nil && r.Violations > t.budget {
+			r, err = nil, nil
+		}
+		if err == nil {
+			done[t] = r
+		}
+		return r, err
 	}
 	load := func(tight, high float64) (*Result, error) {
-		return bisect(0, high, func(at float64) (*Result, bool, error) { return tried(at, tight) })
-	}
-	switch {
-	case s.Vary == VaryOnline:
-		return load(1, maxOnline)
-	case p == Unmanaged:
-		return load(1, 1)
+		return bisect(0, high, func(at float64) (*Result, error) { return try(at, tight) })
 	}
 	tight := func(low, high float64) (*Result, error) {
-		return bisect(low, high, func(at float64) (*Result, bool, error) { return tried(1, at) })
+		return bisect(low, high, func(at float64) (*Result, error) { return try(1, at) })
 	}
-	// The usual setting first: pools that are to be far emptier than the node is starve
-	// those below them, so that the emptiest may be as late as the fullest.
-	for _, try := range []func() (*Result, error){
-		func() (*Result, error) { return tight(1, most) },
-		func() (*Result, error) { return tight(least, 1) },
-		func() (*Result, error) { return load(1, 1) },
-	} {
-		if r, err := try(); err != nil || r.Violations <= float64(s.Budget) {
+	var tries []func() (*Result, error)
+	emptiest := trial{policy: p, tight: 1, budget: always}
+	switch {
+	case s.Vary == VaryOnline:
+		tries = append(tries, func() (*Result, error) { return load(1, maxOnline) })
+	case p == Unmanaged:
+		tries = append(tries, func() (*Result, error) { return load(1, 1) })
+	default:
+		// Pools that are to be far emptier than the node is starve those below them: the
+		// emptiest may be as late as the fullest. So down from the usual setting, by tenths.
+		emptiest.tight = least
+		tries = append(tries, func() (*Result, error) { return tight(1, most) })
+		for at := 9; at >= 10*least; at-- {
+			low, high := float64(at)/10, float64(at+1)/10
+			tries = append(tries, func() (*Result, error) { return tight(low, high) })
+		}
+		tries = append(tries,
+			func() (*Result, error) { return load(1, 1) },
+			func() (*Result, error) { return load(least, 1) })
+	}
+	for _, next := range tries {
+		if r, err := next(); r != nil || err != nil {
 			return r, err
 		}
 	}
-	return load(least, 1)
+	return run(ctx, s, emptiest)
 }
 
-// bisect finds the highest value that is good; the result is that of low where none
-// is.
-func bisect(low, high float64, try func(float64) (*Result, bool, error)) (*Result, error) {
-	best, good, err := try(high)
-	if err != nil || good {
+// bisect finds the highest value that has a result; nil where even the lowest has none.
+func bisect(low, high float64, try func(float64) (*Result, error)) (*Result, error) {
+	if best, err := try(high); best != nil || err != nil {
 		return best, err
 	}
-	if best, good, err = try(low); err != nil || !good {
-		return best, err
-	}
-	for range halvings {
+	best, err := try(low)
+	for i := 0; i < halvings && best != nil && err == nil; i++ {
 		middle := (low + high) / 2
-		r, good, err := try(middle)
-		if err != nil {
-			return nil, err
-		}
-		if good {
+		var r *Result
+		if r, err = try(middle); r != nil {
 			best, low = r, middle
 		} else {
 			high = middle
 		}
 	}
-	return best, nil
+	return best, err
 }
 
 // each does something for policies, as many at a time as there are CPUs. Runs share

@@ -194,6 +194,9 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 			return
 		}
 	}
+	if !reply.CPUs.IsEmpty() {
+		spec.Resources.CPUs = reply.CPUs.String()
+	}
 	path := spec.CgroupsPath
 	k.node.mkdir(path)
 	k.node.set(path, settings(spec.Resources))
@@ -212,9 +215,21 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 	k.node.run(path, spec.PID)
 	in.running = &container{
 		Pod: in.Pod, pod: in, id: spec.ID, ref: workload.Ref(in.sandbox, &spec), path: path, class: in.class, score: spec.OOMScoreAdj,
-		load: newSource(in.Load, k.scenario.Seed, in.name), since: now, speed: 1,
+		load: newSource(in.Load, k.scenario.Seed, in.name), since: now, speed: 1, spec: spec,
 	}
 	k.node.containers = append(k.node.containers, in.running)
+}
+
+// runs lists what the runtime would tell a plugin that connects.
+func (k *kubelet) runs() (pods []*workload.Pod, containers []workload.Container) {
+	for _, in := range k.instances {
+		if in.running != nil {
+			spec := in.running.spec
+			spec.State = workload.Running
+			pods, containers = append(pods, in.sandbox), append(containers, spec)
+		}
+	}
+	return pods, containers
 }
 
 // podCgroup makes the pod's own cgroup, and reports whether it was not there.

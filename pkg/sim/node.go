@@ -30,6 +30,7 @@ type node struct {
 type container struct {
 	*Pod
 	id, ref string
+	spec    workload.Container // as the runtime would tell it
 	pod     *instance
 	path    string
 	class   workload.Class

@@ -7,7 +7,38 @@ import (
 // branch is a group with those of its children that are in a part.
 type branch struct {
 	entity int
-	kids   []int // by what they want for their weight, the least first
+	weight float64 // of the group in the part
+	kids   []int   // by what they want for their weight, the least first
+}
+
+// spreadWeights divides a group's weight among the parts that its children run in, by
+// their weights there (calc_group_shares in kernel/sched/fair.c, which counts those that
+// want to run; here all count).
+func (s *sharer) spreadWeights() {
+	weights := make([][]float64, len(s.parts)) // by part and entity
+	for at := range weights {
+		weights[at] = make([]float64, len(s.entities))
+	}
+	for i := len(s.entities) - 1; i >= 0; i-- {
+		e, sum := &s.entities[i], 0.0
+		if e.leaf {
+			weights[e.part][i], e.here = 1, e.weight
+		}
+		for at := range weights {
+			sum += weights[at][i]
+		}
+		for at := range weights {
+			if weights[at][i] *= e.weight / max(sum, epsilon); e.parent >= 0 {
+				weights[at][e.parent] += weights[at][i]
+			}
+		}
+	}
+	for at := range s.parts {
+		for i := range s.parts[at].branches {
+			b := &s.parts[at].branches[i]
+			b.weight = weights[at][b.entity]
+		}
+	}
 }
 
 // pour is fill for a part whose containers may all use all of its CPUs, which most
@@ -50,16 +81,16 @@ func (s *sharer) split(b *branch, give, could float64) {
 		e := &s.entities[kid]
 		s.wants, s.weights = append(s.wants, wants), append(s.weights, weight)
 		wants += e.pending()
-		weight += e.weight
+		weight += e.here
 	}
 	s.wants, s.weights = append(s.wants, wants), append(s.weights, weight)
 	all := weight
 	for at, kid := range b.kids {
 		e := &s.entities[kid]
-		e.give = min(e.pending(), left*e.weight/weight)
+		e.give = min(e.pending(), left*e.here/weight)
 		left = max(0, left-e.give)
-		weight -= e.weight
-		e.could = max(e.give, s.level(b.kids, at, could, all)*e.weight)
+		weight -= e.here
+		e.could = max(e.give, s.level(b.kids, at, could, all)*e.here)
 		if e.leaf {
 			e.got = e.give
 		}
@@ -73,7 +104,7 @@ func (s *sharer) level(kids []int, at int, cpus, weight float64) float64 {
 	level := func(satisfied int) float64 {
 		w, d := weight-s.weights[satisfied], s.wants[satisfied]
 		if at < satisfied {
-			w, d = w+me.weight, d-me.pending()
+			w, d = w+me.here, d-me.pending()
 		}
 		return max(0, cpus-d) / w
 	}
@@ -86,7 +117,7 @@ func (s *sharer) level(kids []int, at int, cpus, weight float64) float64 {
 			return true
 		}
 		e := &s.entities[kids[next]]
-		return e.pending() >= level(n)*e.weight
+		return e.pending() >= level(n)*e.here
 	})
 	return level(n)
 }
@@ -96,11 +127,11 @@ func (s *sharer) sort(kids []int) {
 	for i := 1; i < len(kids); i++ {
 		moving := kids[i]
 		e := &s.entities[moving]
-		key := e.pending() / e.weight
+		key := e.pending() / e.here
 		at := i
 		for ; at > 0; at-- {
 			before := &s.entities[kids[at-1]]
-			if before.pending()/before.weight <= key {
+			if before.pending()/before.here <= key {
 				break
 			}
 			kids[at] = kids[at-1]

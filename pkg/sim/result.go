@@ -66,9 +66,10 @@ const pointCount = 480
 
 // report gathers a run's result.
 type report struct {
-	load      float64
-	tight     float64
+	trial     trial
 	steps     int
+	late      int // steps of services over their SLO
+	spare     int // and how many may be
 	busy      float64
 	decisions map[string]int
 	series    Series
@@ -82,8 +83,8 @@ type bucket struct {
 	usage, wants          []float64 // by pool
 }
 
-func (r *report) init(s *simulation, load, tight float64) {
-	r.load, r.tight, r.decisions = load, tight, map[string]int{}
+func (r *report) init(s *simulation, t trial) {
+	r.trial, r.decisions = t, map[string]int{}
 	r.every = max(s.Duration/pointCount, s.config.Control.FastInterval).Truncate(s.config.Control.FastInterval)
 	r.series = Series{CPUs: s.node.machine.Online.Size(), Start: time.Time(s.Start), Step: r.every}
 	for _, p := range s.config.PoolLaw() {
@@ -91,7 +92,17 @@ func (r *report) init(s *simulation, load, tight float64) {
 	}
 	r.series.Pools = append(r.series.Pools, PoolSeries{Name: "pinned"})
 	r.bucket = bucket{usage: make([]float64, len(r.series.Pools)), wants: make([]float64, len(r.series.Pools))}
+	services := time.Duration(0) // their time
+	for _, in := range s.kubelet.instances {
+		if in.Service.Time > 0 {
+			services += max(0, min(in.end, s.Duration)-in.start)
+		}
+	}
+	r.spare = int(t.budget*float64(services/s.node.step)) + len(s.kubelet.instances)
 }
+
+// over reports whether the budget of lateness is used up, whatever comes.
+func (r *report) over() bool { return r.late > r.spare }
 
 // pool is a pod's in the series.
 func (r *report) pool(in *instance) int {
@@ -131,6 +142,7 @@ func (r *report) note(s *simulation, now time.Duration) {
 			r.bucket.wants[at] += c.asked
 		}
 		t.late += one(late)
+		r.late += one(late)
 		r.bucket.late += one(late)
 	}
 	if (now+s.node.step)%r.every < s.node.step {
@@ -196,7 +208,7 @@ func ratio(a, b float64) float64 {
 func (r *report) result(s *simulation) *Result {
 	seconds := s.Duration.Seconds()
 	out := &Result{
-		Policy: s.policy, Load: r.load, Tight: r.tight, Decisions: r.decisions, Series: r.series, OOMKills: s.kubelet.kills, Refused: s.kubelet.refused,
+		Policy: r.trial.policy, Load: r.trial.vary, Tight: r.trial.tight, Decisions: r.decisions, Series: r.series, OOMKills: s.kubelet.kills, Refused: s.kubelet.refused,
 		Utilization: r.busy / seconds / float64(r.series.CPUs),
 		CPUMoves:    float64(s.node.moves.CPUs) / s.Duration.Hours(),
 		Moves:       float64(s.node.moves.Containers) / s.Duration.Hours(),

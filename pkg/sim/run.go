@@ -25,56 +25,89 @@ import (
 // simulation is one run of a scenario under a policy.
 type simulation struct {
 	*Scenario
-	policy  Policy
 	config  *config.Config
 	node    *node
 	kubelet *kubelet
 	sampler *sampler
+	options agent.Options
 	agent   *agent.Agent // nil under Unmanaged
+	leave   func()       // ends the agent
 	now     atomic.Int64 // since the scenario's start; the agent's clock reads it
 	report  report
 }
 
+// trial is how a scenario is run.
+type trial struct {
+	policy Policy
+	vary   float64 // factor of the load of the pods that vary
+	tight  float64 // factor of how full the policy lets the node be; see configure
+	budget float64 // of the services' time over their SLO: beyond it the run ends, without a result
+}
+
+// always lets a run go to its end.
+const always = 1
+
 // Run runs a scenario under a policy, with the load of the pods that s.Vary names
 // multiplied by vary.
 func Run(ctx context.Context, s *Scenario, p Policy, vary float64) (*Result, error) {
-	return run(ctx, s, p, vary, 1)
+	return run(ctx, s, trial{p, vary, 1, always})
 }
 
-func run(ctx context.Context, s *Scenario, p Policy, vary, tight float64) (*Result, error) {
+func run(ctx context.Context, s *Scenario, t trial) (*Result, error) {
+	sim, err := prepare(s, t)
+	if err != nil {
+		return nil, err
+	}
+	sim.kubelet.setUp()
+	if t.policy != Unmanaged {
+		err := sim.manage()
+		defer sim.leave()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sim.run(ctx)
+}
+
+// prepare makes the node, on which nothing runs yet.
+func prepare(s *Scenario, t trial) (*simulation, error) {
 	m, host, err := s.read()
 	if err != nil {
 		return nil, fmt.Errorf("machine: %w", err)
 	}
-	all, err := instances(s, m, vary)
+	all, err := instances(s, m, t.vary)
 	if err != nil {
 		return nil, err
 	}
-	cfg := p.configure(s, m, all, tight)
-	sim := &simulation{Scenario: s, policy: p, config: cfg, node: newNode(m, s.Hardware, cfg.Control.FastInterval)}
+	cfg := t.policy.configure(s, m, all, t.tight)
+	sim := &simulation{Scenario: s, config: cfg, node: newNode(m, s.Hardware, cfg.Control.FastInterval)}
 	sim.kubelet = &kubelet{node: sim.node, scenario: s, instances: all}
 	sim.sampler = &sampler{node: sim.node}
-	sim.report.init(sim, vary, tight)
-	if p != Unmanaged {
-		log := logrus.New()
-		log.SetOutput(io.Discard)
-		log.SetLevel(logrus.PanicLevel)
-		options := agent.Options{
-			Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Build: status.Build{Version: "simulated"},
-			Node:  tune.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
-			Clock: sim.time, Audit: &sim.report, Reclaim: sim.node.reclaimFrom,
-		}
-		if cfg.Control.Eviction.By == control.EvictCRI {
-			options.Evictor = &sim.kubelet.evictor
-		}
-		sim.agent = agent.New(options)
-		sim.kubelet.agent = sim.agent
-		done := make(chan struct{})
-		loop, stop := context.WithCancel(context.Background())
-		go func() { defer close(done); sim.agent.Run(loop) }()
-		defer func() { stop(); <-done }()
+	sim.report.init(sim, t)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	log.SetLevel(logrus.PanicLevel)
+	sim.options = agent.Options{
+		Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Build: status.Build{Version: "simulated"},
+		Node:  tune.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
+		Clock: sim.time, Audit: &sim.report, Reclaim: sim.node.reclaimFrom,
 	}
-	return sim.run(ctx)
+	if cfg.Control.Eviction.By == control.EvictCRI {
+		sim.options.Evictor = &sim.kubelet.evictor
+	}
+	return sim, nil
+}
+
+// manage starts an agent, and tells it what runs.
+func (s *simulation) manage() error {
+	s.agent = agent.New(s.options)
+	s.kubelet.agent = s.agent
+	done := make(chan struct{})
+	loop, stop := context.WithCancel(context.Background())
+	go func() { defer close(done); s.agent.Run(loop) }()
+	s.leave = func() { stop(); <-done }
+	_, err := s.agent.Synchronize(s.kubelet.runs())
+	return err
 }
 
 // readMachine reads a machine in topology/synth's words.
@@ -92,35 +125,41 @@ func readMachine(text string) (*topology.Machine, fs.FS, error) {
 func (s *simulation) time() time.Time { return time.Time(s.Start).Add(time.Duration(s.now.Load())) }
 
 func (s *simulation) run(ctx context.Context) (*Result, error) {
-	s.kubelet.setUp()
-	if s.agent != nil {
-		if _, err := s.agent.Synchronize(nil, nil); err != nil {
-			return nil, err
-		}
-	}
 	step := s.config.Control.FastInterval
 	for now := time.Duration(0); now < s.Duration; now += step {
 		if now%time.Minute == 0 && ctx.Err() != nil {
 			return nil, errors.Join(errors.New("the simulation was stopped"), ctx.Err())
 		}
-		s.now.Store(int64(now))
-		changed := s.kubelet.sync(now)
-		killed := s.node.advance(now, s.clock(now))
-		s.now.Store(int64(now + step))
-		s.report.note(s, now)
-		for _, c := range killed {
-			s.kubelet.kill(c, now)
+		changed := s.advance(now)
+		if s.report.over() {
+			return nil, errLate
 		}
 		if s.agent != nil {
-			s.steer(now+step, step, changed || len(killed) > 0)
+			s.steer(now+step, changed)
 		}
 	}
 	return s.report.result(s), nil
 }
 
+// errLate ends a run whose services are late for more than the budget.
+var errLate = errors.New("services are late for more than the budget")
+
+// advance lets a step pass on the node, and reports whether what runs has changed.
+func (s *simulation) advance(now time.Duration) (changed bool) {
+	s.now.Store(int64(now))
+	changed = s.kubelet.sync(now)
+	killed := s.node.advance(now, s.clock(now))
+	s.now.Store(int64(now + s.node.step))
+	s.report.note(s, now)
+	for _, c := range killed {
+		s.kubelet.kill(c, now)
+	}
+	return changed || len(killed) > 0
+}
+
 // steer lets the agent see what was, and act.
-func (s *simulation) steer(now, step time.Duration, changed bool) {
-	at := s.time()
+func (s *simulation) steer(now time.Duration, changed bool) {
+	at, step := s.time(), s.node.step
 	s.sampler.note(at)
 	if changed || now%slowly < step {
 		s.sampler.follow(s.agent.Targets())

@@ -10,6 +10,7 @@ import (
 type entity struct {
 	parent int     // in the list, before this one; -1 for the root
 	weight float64 // beside its siblings
+	here   float64 // of it in the part at hand
 	limit  float64 // CPUs by quota; +Inf none
 	leaf   bool
 	part   int     // of a container: in the sharer's parts
@@ -73,6 +74,7 @@ func (s *sharer) arrange() {
 	for at := range s.parts {
 		s.arrangePart(at)
 	}
+	s.spreadWeights()
 }
 
 // maxUnions bounds the work for sets that meet in many ways. Beyond it some unions
@@ -136,6 +138,9 @@ func (s *sharer) divide() {
 		p := &s.parts[i]
 		for c := range p.cells {
 			p.cells[c].used = 0
+		}
+		for _, b := range p.branches {
+			s.entities[b.entity].here = b.weight
 		}
 		switch {
 		case s.fits(p):
@@ -265,7 +270,7 @@ func (s *sharer) rates(p *part) bool {
 		if e := &s.entities[l]; e.wants {
 			some = true
 			if e.parent >= 0 {
-				s.activate(e.parent, e.weight)
+				s.activate(e.parent, e.here)
 			}
 		}
 	}
@@ -288,7 +293,7 @@ func (s *sharer) activate(group int, weight float64) {
 	if !g.wants {
 		g.wants = true
 		if g.parent >= 0 {
-			s.activate(g.parent, g.weight)
+			s.activate(g.parent, g.here)
 		}
 	}
 }
@@ -302,9 +307,9 @@ func (s *sharer) rate(i int) {
 	up := &s.entities[e.parent]
 	all := up.active
 	if !e.wants {
-		all += e.weight
+		all += e.here
 	}
-	e.rate = up.rate * e.weight / all
+	e.rate = up.rate * e.here / all
 }
 
 // step is how far all can rise until the first one stops.

@@ -61,6 +61,21 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// A group whose containers run on different CPUs weighs on each as much as it has there.
+func TestGroupApart(t *testing.T) {
+	t.Parallel()
+	s := tree([]float64{8}, groupOf(0, 12, math.Inf(1)), leafOf(1, 2, 9, 1), leafOf(1, 1, 9, 1), leafOf(0, 4, 9, 1))
+	s.entities[2].part = 1
+	s.parts = append(s.parts, part{cells: []cell{{cpus: 8}}})
+	s.arrange()
+	s.divide()
+	for i, want := range []float64{8, 4, 4} {
+		if got := s.entities[2+i].got; math.Abs(got-want) > 1e-6 {
+			t.Errorf("container %d got %g, want %g", i, got, want)
+		}
+	}
+}
+
 // What a satisfied container would get if it wanted all.
 func TestCould(t *testing.T) {
 	t.Parallel()
