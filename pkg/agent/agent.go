@@ -151,7 +151,11 @@ type Agent struct {
 	started    time.Time
 	moves      uint64 // events that may have changed something
 	shown      shown
-	returned   cpuset.Set // CPUs that went offline and came back in this run
+	retuned    uint64          // version of the knobs of pods and containers, but for what is in the book
+	fought     time.Time       // until then something may be contested
+	fighting   bool            // it was, in the last snapshot
+	kernels    []status.Kernel // used again for each container
+	returned   cpuset.Set      // CPUs that went offline and came back in this run
 	refused    map[place]*refusal
 	confined   uint64 // ledger version that the plugin's own threads follow
 
@@ -184,6 +188,7 @@ type container struct {
 	warnings     []string
 	drift        int
 	contest      backoff
+	shown        portrait
 }
 
 // New makes an agent; Run starts it.

@@ -48,6 +48,14 @@ func (b *backoff) often(now time.Time, p pace) bool {
 	return b.times >= p.patience && now.Before(b.until.Add(calm))
 }
 
+// fight notes a repair of what somebody else may be changing as well.
+func (a *Agent) fight(b *backoff) {
+	b.again(a.now(), fights())
+	if end := b.until.Add(calm); end.After(a.fought) {
+		a.fought = end
+	}
+}
+
 // refusal is a setting that the kernel does not take.
 type refusal struct {
 	want plan.Value

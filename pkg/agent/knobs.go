@@ -32,7 +32,7 @@ func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 			return nil
 		}
 		if err != nil {
-			k.problem = err.Error()
+			a.trouble(k, err.Error())
 			continue
 		}
 		want, ok := a.target(t, k, have)
@@ -40,7 +40,8 @@ func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 			continue
 		}
 		if a.Kernel.Same(k.Knob, want, have) {
-			k.withdrawn, k.problem = false, ""
+			k.withdrawn = false
+			a.trouble(k, "")
 			delete(a.refused, place{t.Path, k.Knob})
 			a.book.Wrote(t.Path, k.Knob, want) // by an earlier run, or by the runtime for Sluice
 			continue
@@ -82,7 +83,7 @@ func (a *Agent) target(t *tuned, k *knob, have plan.Value) (want plan.Value, ok 
 			original = a.untouched(t, k.Knob, have)
 		}
 		if owned(k.Knob, original) {
-			k.problem = "left alone: somebody else has set it to " + original.String() + ", likely the kubelet's MemoryQoS"
+			a.trouble(k, "left alone: somebody else has set it to "+original.String()+", likely the kubelet's MemoryQoS")
 			return nil, false
 		}
 		a.book.Keep(t.Object, k.Knob, original)
@@ -168,8 +169,9 @@ func (a *Agent) repairs(t *tuned, k *knob, want, have plan.Value) bool {
 	if k.contest.waits(now) {
 		return false
 	}
+	a.retuned++
 	k.drift++
-	k.contest.again(now, fights())
+	a.fight(&k.contest)
 	k.suspect = a.suspect(t.Object, k.Knob, have)
 	a.counters.Drift++
 	log := a.Log.WithFields(logrus.Fields{

@@ -241,19 +241,23 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 	return s
 }
 
-// usageStatus is what a container does, nil where the loop hasn't seen it.
-func (a *Agent) usageStatus(id string) *status.Usage {
+// use enters what a container does, where the loop has seen it.
+func (a *Agent) use(into *sight) {
 	l := &a.loop
-	at, ok := l.index[id]
-	if !ok || at >= len(l.view.Containers) || l.view.Containers[at].ID != id {
-		return nil
+	at, ok := l.index[into.ID]
+	if !ok || at >= len(l.view.Containers) || l.view.Containers[at].ID != into.ID {
+		return
 	}
 	c := &l.view.Containers[at]
-	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {
-		return nil
+	if a.usesRDT() && a.Config.RDT.Monitor {
+		into.cache = c.Cache
 	}
-	s := &status.Usage{
-		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: milliOf(l.intents.containers[id].Quota)},
+	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {
+		return
+	}
+	into.used = true
+	into.usage = status.Usage{
+		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: milliOf(l.intents.containers[into.ID].Quota)},
 		Memory: status.MemoryUsage{
 			At: c.Container.Memory.At, WorkingSet: c.Container.Memory.WorkingSet, Current: c.Container.Memory.Current,
 			Request: c.Memory, Limit: c.MemoryLimit, OOMKills: c.Container.Memory.OOMKills,
@@ -262,9 +266,8 @@ func (a *Agent) usageStatus(id string) *status.Usage {
 		RunDelay: c.RunDelay.Waiting,
 	}
 	if c.CPU.Periods > 0 {
-		s.CPU.Throttled = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
+		into.usage.CPU.Throttled = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
 	}
-	return s
 }
 
 func pressureUsage(p *observe.Pressure) status.PressureUsage {

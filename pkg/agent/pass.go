@@ -27,7 +27,7 @@ func (a *Agent) pass() {
 		}
 	}()
 	a.moves++
-	a.shown.status = nil // nobody else has asked for it
+	a.shown.draft = nil // nobody else has asked for it
 	if !a.synced {
 		return
 	}
@@ -94,7 +94,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	if c.has.CPUs != known.CPUs || c.has.Mems != known.Mems || known.Unlimited && !c.has.Unlimited {
 		c.drift++
-		c.contest.again(a.now(), fights())
+		a.fight(&c.contest)
 		a.counters.Drift++
 		if suspect == "" {
 			suspect = a.suspectOf(c, known)

@@ -94,8 +94,9 @@ func TestRandomEvents(t *testing.T) {
 		anyone := func(string) bool { return true }
 		created := func(name string) bool { return !n.running(name) }
 		made := 0
+		var seen reader
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { n.noOverlap(t) },
+			"": func(t *rapid.T) { n.noOverlap(t); seen.read(t, n.agent) },
 			"create": func(t *rapid.T) {
 				made++
 				class := rapid.SampledFrom([]string{"LSR", "LSE", "LS", "BE"}).Draw(t, "class")

@@ -72,11 +72,13 @@ func TestRandomKnobs(t *testing.T) {
 			return rapid.SampledFrom(names).Draw(t, "name")
 		}
 		made := 0
+		seen := map[*knobNode]*reader{with: {}, without: {}}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				if len(with.spy.refused) > 0 {
 					t.Fatalf("refused: %v", with.spy.refused)
 				}
+				both(func(h *knobNode) { seen[h].read(t, h.agent) })
 			},
 			"run": func(t *rapid.T) {
 				made++

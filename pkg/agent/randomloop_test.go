@@ -49,12 +49,14 @@ func TestRandomLoop(t *testing.T) {
 			return rapid.SampledFrom(names).Draw(t, "name")
 		}
 		made := 0
+		var seen reader
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				if len(h.spy.refused) > 0 {
 					t.Fatalf("refused: %v", h.spy.refused)
 				}
 				h.right(t, text == apart, milli)
+				seen.read(t, h.agent)
 			},
 			"run": func(t *rapid.T) {
 				made++

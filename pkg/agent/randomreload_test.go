@@ -57,6 +57,7 @@ func TestRandomReloads(t *testing.T) {
 		defer func() { anew.stop() }()
 		both := func(do func(*knobNode)) { do(live); do(anew) }
 		made := 0
+		var seen reader
 		same := func() {
 			both((*knobNode).pass)
 			if diff := differences(anew.state(), live.state()); diff != "" {
@@ -68,6 +69,7 @@ func TestRandomReloads(t *testing.T) {
 				if len(live.spy.refused) > 0 || live.log.count("panic") > 0 {
 					t.Fatalf("refused: %v\n%s", live.spy.refused, live.log.text.String())
 				}
+				seen.read(t, live.agent)
 			},
 			"run": func(t *rapid.T) {
 				made++

@@ -23,7 +23,6 @@ type RDT interface {
 	Watch(group, container string) error
 	Unwatch(container string) error
 	PruneWatches(live []string) error
-	Usage(container string) ([]resctrl.Usage, error)
 	Originals() (resctrl.Originals, error)
 	Restore(resctrl.Originals) error
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/resctrl/fake"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -104,6 +105,23 @@ func TestRDTClass(t *testing.T) {
 		n.isIn("plain", "")
 		if got := n.container("batch").Kernel; !slices.ContainsFunc(got, func(k status.Kernel) bool { return k.Setting == "resctrl group" && k.Value == "sluice-be" }) {
 			n.t.Errorf("status tells nothing of the group: %v", got)
+		}
+	})
+}
+
+// What resctrl counts comes from the look at the container.
+func TestRDTUsage(t *testing.T) {
+	withRDT(t, fake.Intel(), "rdt: {monitor: true}\n", func(n *rdtNode) {
+		n.start("web", "LS", nil)
+		if c := n.container("web"); c.Cache != nil || !c.CacheTime.IsZero() {
+			n.t.Errorf("before the first look: %+v", c)
+		}
+		now := time.Now()
+		s := seen(now, "web")
+		s.Containers[0].Cache = observe.Cache{At: now, Occupancy: 4096, L3s: []observe.L3{{ID: 1, Occupancy: 4096, Total: 7, Local: -1}}}
+		n.agent.Tick(s)
+		if c := n.container("web"); !slices.Equal(c.Cache, s.Containers[0].Cache.L3s) || !c.CacheTime.Equal(now) {
+			n.t.Errorf("%+v of %s", c.Cache, c.CacheTime)
 		}
 	})
 }

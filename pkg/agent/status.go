@@ -1,11 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
@@ -13,34 +14,55 @@ import (
 
 // shown is the last snapshot.
 type shown struct {
-	status *status.Status
-	at     time.Time
-	moves  uint64
+	draft *draft
+	at    time.Time
+	moves uint64
 }
 
 // sharedFor is how long readers share one snapshot, if nothing happens meanwhile: what
 // a caller has seen happen is in what it reads then.
 const sharedFor = 100 * time.Millisecond
 
-// Status is a copy of the state, made in the loop. It must not be changed: other
-// readers may have the same one.
-func (a *Agent) Status() (s *status.Status, err error) {
-	err = a.query("status", func() error {
+// Status is a copy of the state. It must not be changed: other readers may have the
+// same one.
+func (a *Agent) Status() (*status.Status, error) {
+	var d *draft
+	err := a.query("status", func() error {
 		now := a.now()
-		if age := now.Sub(a.shown.at); a.shown.status == nil || a.shown.moves != a.moves || age < 0 || age >= sharedFor {
-			a.shown = shown{a.snapshot(), now, a.moves}
+		if age := now.Sub(a.shown.at); a.shown.draft == nil || a.shown.moves != a.moves || age < 0 || age >= sharedFor {
+			a.shown = shown{a.draft(), now, a.moves}
 		}
-		s = a.shown.status
+		d = a.shown.draft
 		return nil
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return d.status(), nil
 }
 
-func (a *Agent) snapshot() *status.Status {
+// draft is a status whose containers are still the agent's portraits of them. It is made
+// in the loop, for which events wait; what is large is copied outside of it.
+type draft struct {
+	made  *status.Status
+	seen  []sight
+	whole sync.Once
+}
+
+// sight is a container with what it does.
+type sight struct {
+	*status.Container
+	usage status.Usage
+	used  bool // usage is known
+	cache observe.Cache
+}
+
+func (a *Agent) draft() *draft {
 	mode, reason := a.mode()
 	if a.leavesCpusets() && reason == "" {
 		reason = "cpusets are the kubelet's: its static CPU manager is on"
 	}
+	contested := a.contested()
 	s := &status.Status{
 		Schema:     status.Schema,
 		Version:    a.Build.Version,
@@ -53,7 +75,7 @@ func (a *Agent) snapshot() *status.Status {
 		Runtime:    a.runtime,
 		Machine:    a.machineStatus(),
 		Neighbours: slices.Clone(a.neighbours),
-		Contested:  a.contested(),
+		Contested:  contested,
 		Counters:   a.counters,
 		Features:   a.features,
 		Handlers:   a.latencies.status(),
@@ -63,133 +85,44 @@ func (a *Agent) snapshot() *status.Status {
 	for i, p := range a.ledger.Pools() {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: a.poolLoad(i)})
 	}
-	holders := a.ledger.Holders()
-	s.Containers = make([]status.Container, 0, len(holders))
-	for _, h := range holders {
-		c := a.containers[h.ID]
-		if c == nil {
-			continue
-		}
-		entry := a.containerStatus(c, h)
-		for i := range s.Pools {
-			if s.Pools[i].Name == entry.Pool {
-				s.Pools[i].Containers++
-				s.Pools[i].Requested += h.Request.Milli
-			}
-		}
-		s.Containers = append(s.Containers, entry)
-	}
-	return s
-}
-
-func (a *Agent) containerStatus(c *container, h *policy.Holder) status.Container {
-	as, _ := a.ledger.Assignment(h.ID)
-	return status.Container{
-		ID:         h.ID,
-		PodUID:     h.Pod,
-		Ref:        h.Ref,
-		Class:      h.Request.Class,
-		Pool:       a.ledger.PoolOf(h),
-		State:      h.State,
-		Controlled: !c.uncontrolled && !a.leavesCpusets(),
-		Requested:  h.Request.Milli,
-		CPUs:       as.CPUs,
-		Mems:       as.Mems,
-		Unlimited:  as.Unlimited,
-		Why:        as.Why,
-		Settings:   h.Request.Settings, // made once, never changed
-		Warnings:   slices.Clone(c.warnings),
-		Cgroup:     c.path,
-		Drift:      c.drift,
-		Kernel:     a.kernelStatus(c),
-		Lacks:      lacks(c),
-		Cache:      a.cacheUse(c),
-		Usage:      a.usageStatus(h.ID),
-		Since:      h.Since,
-	}
-}
-
-// kernelStatus is what the container and its pod have been given in the kernel.
-func (a *Agent) kernelStatus(c *container) []status.Kernel {
-	now := a.now()
-	var all []status.Kernel
-	add := func(level, path string) {
-		t := a.tuned[path]
-		if t == nil {
-			return
-		}
-		all = slices.Grow(all, len(t.knobs))
-		for _, k := range t.knobs {
-			entry := status.Kernel{
-				Level: level, Setting: k.Knob.String(), File: a.Node.Features.Knobs[k.Knob].File, Why: k.Why, Problem: k.problem,
-				Drift: k.drift, Suspect: k.suspect, Contested: k.contest.often(now, fights()),
-			}
-			value := k.Value
-			if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {
-				value = e.Wrote
-			}
-			if k.shown != value {
-				k.shown, k.text = value, ""
-				if value != nil {
-					k.text = value.String()
-				}
-			}
-			entry.Value = k.text
-			all = append(all, entry)
-		}
-	}
-	add("container", c.path)
-	if c.rdt != "" {
-		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.rdt, Why: rdtKey})
-	}
-	if pod, ok := podObject(c.pod); ok {
-		add("pod", pod.Path)
-	}
-	return all
-}
-
-// cacheUse is what RDT counts of a container.
-func (a *Agent) cacheUse(c *container) []status.Cache {
-	if !a.usesRDT() || !a.Config.RDT.Monitor {
-		return nil
-	}
-	usage, err := a.RDT.Usage(c.ID)
-	if err != nil {
-		return nil
-	}
-	var all []status.Cache
-	for _, u := range usage {
-		all = append(all, status.Cache{ID: u.ID, Occupancy: u.Occupancy, Total: u.Total, Local: u.Local})
-	}
-	return all
-}
-
-func lacks(c *container) []status.Lack {
-	var all []status.Lack
-	for _, n := range c.notes {
-		all = append(all, status.Lack{Key: n.Key, Missing: n.Missing, Text: n.Text})
-	}
-	return all
-}
-
-// contested lists what somebody else keeps changing.
-func (a *Agent) contested() []string {
-	now := a.now()
-	var all []string
+	seen := make([]sight, 0, len(a.order))
+	knobs := a.knobsVersion(contested)
 	for _, c := range a.order {
-		if c.contest.often(now, fights()) {
-			all = append(all, plan.CPUs.String()+" of "+c.ref)
+		if h, placed := a.ledger.Holder(c.ID); placed {
+			seen = append(seen, sight{Container: a.portray(c, h, knobs)})
+			a.use(&seen[len(seen)-1])
 		}
 	}
-	for _, t := range a.tuned {
-		for _, k := range t.knobs {
-			if k.contest.often(now, fights()) {
-				all = append(all, k.Knob.String()+" of "+t.Name)
+	return &draft{made: s, seen: seen}
+}
+
+// status is the draft as a whole.
+func (d *draft) status() *status.Status {
+	d.whole.Do(func() {
+		slices.SortFunc(d.seen, func(x, y sight) int {
+			return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.ID, y.ID))
+		})
+		s := d.made
+		s.Containers = make([]status.Container, len(d.seen))
+		for i := range d.seen {
+			seen, c := &d.seen[i], &s.Containers[i]
+			*c = *seen.Container
+			c.Cache, c.CacheTime = seen.cache.L3s, seen.cache.At
+			if seen.used {
+				c.Usage = &seen.usage
+			}
+			if at := slices.IndexFunc(s.Pools, func(p status.Pool) bool { return p.Name == c.Pool }); at >= 0 {
+				s.Pools[at].Containers++
+				s.Pools[at].Requested += c.Requested
 			}
 		}
-	}
-	slices.Sort(all)
-	return all
+		for i := range s.Pools {
+			if p := &s.Pools[i]; p.Requested > 0 {
+				p.RCF = float64(p.CPUs.Size()) * 1000 / float64(p.Requested)
+			}
+		}
+	})
+	return d.made
 }
 
 func (a *Agent) machineStatus() status.Machine {

@@ -10,8 +10,9 @@ import (
 )
 
 // BenchmarkStatus500 is a snapshot with 500 containers, all of which have knobs and
-// are seen by the loop; beside it the same as JSON, which is made outside of the loop,
-// and a snapshot that is shared.
+// are seen by the loop: where they do something else, where the knob of one has changed
+// since the last, where all of them were moved, and the first one. Beside it what is done
+// outside of the loop: to make it whole, and JSON of it; and a snapshot that is shared.
 func BenchmarkStatus500(b *testing.B) {
 	h := newBed(b, loopKnobs, 0)
 	for i := range 500 {
@@ -39,10 +40,41 @@ func BenchmarkStatus500(b *testing.B) {
 	if c := &shot.Containers[0]; len(shot.Containers) != 500 || c.Usage == nil || len(c.Kernel) < 3 {
 		b.Fatalf("%d containers, the first %+v", len(shot.Containers), c)
 	}
-	b.Run("snapshot", func(b *testing.B) {
+	for _, test := range []struct {
+		name   string
+		before func()
+	}{
+		{"snapshot", func() {}},
+		{"knob", func() { h.retuned++ }},
+		{"moved", func() {
+			for _, c := range h.order {
+				c.shown.ledger--
+			}
+		}},
+		{"first", func() {
+			for _, c := range h.order {
+				c.shown = portrait{}
+			}
+		}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				h.query("status", func() error {
+					test.before()
+					h.draft()
+					return nil
+				})
+			}
+		})
+	}
+	b.Run("whole", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			h.query("status", func() error { h.snapshot(); return nil })
+			b.StopTimer()
+			d := h.draft()
+			b.StartTimer()
+			d.status()
 		}
 	})
 	b.Run("shared", func(b *testing.B) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
@@ -15,25 +16,22 @@ import (
 // Readers share a snapshot until something happens: what they have seen happen is in
 // what they read then.
 func TestSnapshotIsShared(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, setup{})
-	defer n.stop()
-	n.connect("")
-	n.synchronize()
-	first, second := n.status(), n.status()
-	n.agent.query("age", func() error { n.agent.shown.at = time.Now(); return nil })
-	if third := n.status(); second != third {
-		t.Error("two readers at once have a snapshot each")
-	}
-	n.run("a", "LSE", 2)
-	now := n.status()
-	if len(now.Containers) != 1 || len(first.Containers)+len(second.Containers) > 0 {
-		t.Errorf("after a start there are %d containers; in the snapshots before it %d and %d", len(now.Containers), len(first.Containers), len(second.Containers))
-	}
-	n.agent.query("age", func() error { n.agent.shown.at = time.Now().Add(-sharedFor); return nil })
-	if n.status() == now {
-		t.Error("an old snapshot is given out")
-	}
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		synctest.Wait() // for what the connection has posted
+		first, second := n.status(), n.status()
+		if first != second {
+			t.Error("two readers at once have a snapshot each")
+		}
+		n.run("a", "LSE", 2)
+		now := n.status()
+		if len(now.Containers) != 1 || len(second.Containers) > 0 {
+			t.Errorf("after a start there are %d containers; in the snapshot before it %d", len(now.Containers), len(second.Containers))
+		}
+		time.Sleep(sharedFor)
+		if n.status() == now {
+			t.Error("an old snapshot is given out")
+		}
+	})
 }
 
 func TestAnswered(t *testing.T) {
@@ -84,7 +82,7 @@ func TestErrorsByKnob(t *testing.T) {
 		n.agent.writeFailed(busy, "other")
 		n.agent.writeFailed(busy, "other")
 		n.agent.writeFailed(fmt.Errorf("no reason"), "memory.reclaim")
-		n.agent.shown.status = nil
+		n.agent.shown.draft = nil
 		return nil
 	})
 	s := n.status()

@@ -168,6 +168,9 @@ func (a *Agent) tunable(c *container) tune.Container {
 
 // want notes what a cgroup is to have, and returns the changes that it takes.
 func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.Change {
+	if o.Level != plan.ClassLevel {
+		a.retuned++
+	}
 	t := a.tuned[o.Path]
 	if t == nil {
 		if len(settings) == 0 {
@@ -220,16 +223,25 @@ func (a *Agent) change(changes []plan.Change) {
 		if k == nil {
 			continue
 		}
-		k.problem = ""
+		problem := ""
 		switch {
 		case err != nil:
-			k.problem = err.Error()
+			problem = err.Error()
 		case a.unsaved:
-			k.problem = "its original value can't be written to disk"
+			problem = "its original value can't be written to disk"
 		}
+		a.trouble(k, problem)
 		if k.problem != "" && k.before != nil {
 			a.book.Wrote(at.path, at.knob, k.before)
 		}
+	}
+}
+
+// trouble notes why the kernel does not have a setting, "" where it has.
+func (a *Agent) trouble(k *knob, problem string) {
+	if k.problem != problem {
+		k.problem = problem
+		a.retuned++
 	}
 }
 

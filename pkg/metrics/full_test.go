@@ -32,10 +32,10 @@ func full() *status.Status {
 		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", SlowLane: "open"},
 		Machine: status.Machine{Online: cpuset.Range(0, 15), Offline: cpuset.Of(16), Pinned: cpuset.Range(4, 5), Reserved: cpuset.Of(0)},
 		Pools: []status.Pool{
-			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, Load: &status.PoolLoad{
+			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, RCF: 1.5, Load: &status.PoolLoad{
 				At: at, Usage: 4500, Size: 9, Load: 0.5, Pressure: 0.04, Low: 45, High: 60, Wanted: 10, Short: 1, Small: true,
 			}},
-			{Name: "batch", CPUs: cpuset.Range(10, 15), Containers: 1, Requested: 2000},
+			{Name: "batch", CPUs: cpuset.Range(10, 15), Containers: 1, Requested: 2000, RCF: 3},
 		},
 		Containers: []status.Container{
 			someone("shop/db-0/main", workload.LS, 4000, &status.Usage{

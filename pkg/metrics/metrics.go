@@ -63,8 +63,10 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	seen := look(s, c.names)
+	to := sink{out: out}
 	for i := range c.metrics {
-		c.metrics[i].samples(seen, &sink{out: out, desc: c.descs[i], kind: c.metrics[i].kind})
+		to.desc, to.kind = c.descs[i], c.metrics[i].kind
+		c.metrics[i].samples(seen, &to)
 	}
 }
 

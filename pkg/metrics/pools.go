@@ -33,6 +33,14 @@ func pools() []metric {
 		{"sluice_pool_cpus", "CPUs that the pool has; in mode overlap pools share them.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.CPUs.Size()) })},
 		{"sluice_pool_containers", "Containers in the pool.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.Containers) })},
 		{"sluice_pool_requested_cpus", "CPUs that its containers request.", gauge, pool, each(func(p *status.Pool) float64 { return cpus(p.Requested) })},
+		{"sluice_pool_rcf_ratio", "CPUs that the pool has, of those that its containers request (RCF), which rcf in pools.list bounds; none where they request none.", gauge, pool,
+			func(s *scrape, out *sink) {
+				for i := range s.Pools {
+					if p := &s.Pools[i]; p.RCF > 0 {
+						out.put(p.RCF, p.Name)
+					}
+				}
+			}},
 		{"sluice_pool_used_cpus", "CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return cpus(l.Usage) })},
 		{"sluice_pool_load_ratio", "What its containers use, of the pool's CPUs.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Load })},
 		{"sluice_pool_pressure_ratio", "Share of time in which a task waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Pressure })},

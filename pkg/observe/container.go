@@ -111,6 +111,6 @@ func (m *Meter) cache(c *container, now *CacheCounters) {
 	if t.over == 0 {
 		return
 	}
-	c.known.Cache = Cache{m.wall, now.Occupancy, t.perSecond(last.Moved, now.Moved)}
+	c.known.Cache = Cache{m.wall, now.Occupancy, t.perSecond(last.Moved, now.Moved), now.L3s}
 	*last = *now
 }

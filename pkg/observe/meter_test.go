@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -136,6 +137,7 @@ func TestContainerCPU(t *testing.T) {
 
 func TestAllParts(t *testing.T) {
 	t.Parallel()
+	l3s := []L3{{ID: 1, Occupancy: 4096, Total: -1, Local: 500}}
 	reading := func(mono time.Duration, n int64) Reading {
 		k := time.Duration(n)
 		psi := PressureTotals{mono, Stall{k * second / 10, 0.7}, Stall{k * second / 5, 0}, Stall{k * second / 20, 0}, Stall{k * second / 2, 0}, Stall{0, 0}}
@@ -148,7 +150,7 @@ func TestAllParts(t *testing.T) {
 				RunDelay:   DelayCounter{mono, 3 * k * second},
 				Memory:     ContainerMemoryCounters{mono, 100, 60, 10, 20, 4 * n, 2 * n, 1},
 				IO:         IOCounters{mono, 1000 * n, 2000 * n},
-				Cache:      CacheCounters{mono, 4096, 500 * n},
+				Cache:      CacheCounters{mono, 4096, 500 * n, l3s},
 			}},
 		}
 	}
@@ -167,9 +169,9 @@ func TestAllParts(t *testing.T) {
 		ID: "a", Pressure: psi,
 		CPU:      ContainerCPU{StatAt: at, Periods: 10, Throttled: 5, ThrottledTime: second},
 		RunDelay: RunDelay{at, 3}, Memory: ContainerMemory{at, 100, 80, 60, 30, 4, 2, 1},
-		IO: ContainerIO{at, 1000, 2000}, Cache: Cache{at, 4096, 500},
+		IO: ContainerIO{at, 1000, 2000}, Cache: Cache{at, 4096, 500, l3s},
 	}
-	if s.Containers[0] != want || s.Node.Pressure != psi {
+	if !reflect.DeepEqual(s.Containers[0], want) || s.Node.Pressure != psi {
 		t.Errorf("got  %+v\nwant %+v", s.Containers[0], want)
 	}
 	mem := s.Node.Memory

@@ -144,6 +144,16 @@ type Cache struct {
 	At        time.Time `json:"at"`
 	Occupancy int64     `json:"bytes"`         // of last-level cache
 	Bandwidth float64   `json:"bps,omitempty"` // memory bytes per second; 0 at the first look
+	L3s       []L3      `json:"l3s,omitempty"` // each of its parts; never changed
+}
+
+// L3 is what resctrl counts of a container in one L3 cache and the memory behind it.
+// Negative is what the kernel can't read now, or this machine doesn't count.
+type L3 struct {
+	ID        int   `json:"id"`         // of the L3 cache
+	Occupancy int64 `json:"occupancy"`  // bytes
+	Total     int64 `json:"totalBytes"` // moved from and to memory, ever
+	Local     int64 `json:"localBytes"` // of those, the NUMA node's own
 }
 
 // Target is a container to look at, or another cgroup.

@@ -40,7 +40,7 @@ func randomReading(t *rapid.T, mono time.Duration) Reading {
 			ID: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "id")), CPU: CPUCounters{some(), total()},
 			Throttling: ThrottlingCounters{some(), number(), number(), total()}, Pressure: psi(),
 			RunDelay: DelayCounter{some(), total()}, Memory: ContainerMemoryCounters{some(), number(), number(), number(), number(), number(), number(), number()},
-			IO: IOCounters{some(), number(), number()}, Cache: CacheCounters{some(), number(), number()},
+			IO: IOCounters{some(), number(), number()}, Cache: CacheCounters{Mono: some(), Occupancy: number(), Moved: number()},
 		})
 	}
 	return r
@@ -129,7 +129,7 @@ func recorded(t *rapid.T, s Snapshot) {
 		t.Fatalf("%s\nis %s", text, again)
 	}
 	for i := range s.Containers {
-		if back.Containers[i] != s.Containers[i] {
+		if !reflect.DeepEqual(back.Containers[i], s.Containers[i]) {
 			t.Fatalf("got %+v, want %+v", back.Containers[i], s.Containers[i])
 		}
 	}

@@ -123,4 +123,5 @@ type CacheCounters struct {
 	Mono      time.Duration
 	Occupancy int64
 	Moved     int64 // bytes from and to memory
+	L3s       []L3  // each of its parts
 }

@@ -38,8 +38,9 @@ type Book struct {
 	file    *os.File
 	values  map[string]map[plan.Knob]Entry // by path
 	others  map[string]json.RawMessage
-	pending bytes.Buffer // lines that are not in the file yet
-	lines   int          // in the file
+	changes map[plan.Level]uint64 // of values
+	pending bytes.Buffer          // lines that are not in the file yet
+	lines   int                   // in the file
 }
 
 // line is a line of the file.
@@ -68,7 +69,7 @@ func Open(name, boot string) (*Book, error) {
 
 // Read is Open for a look: the file is left alone until the first Flush.
 func Read(name, boot string) (*Book, error) {
-	b := &Book{name: name, boot: boot, values: map[string]map[plan.Knob]Entry{}, others: map[string]json.RawMessage{}}
+	b := &Book{name: name, boot: boot, values: map[string]map[plan.Knob]Entry{}, others: map[string]json.RawMessage{}, changes: map[plan.Level]uint64{}}
 	if name == "" {
 		return b, nil
 	}
@@ -114,7 +115,7 @@ func (b *Book) read(text []byte, header bool) error {
 	case l.Path == "":
 		return errors.New("neither a cgroup nor another state is named")
 	case l.Knob == "":
-		delete(b.values, l.Path)
+		b.removeAll(l.Path)
 		return nil
 	}
 	knob, ok := plan.KnobByName(l.Knob)
@@ -153,13 +154,22 @@ func (b *Book) add(e Entry) {
 		b.values[e.Object.Path] = knobs
 	}
 	knobs[e.Knob] = e
+	b.changes[e.Object.Level]++
 }
 
 func (b *Book) remove(path string, knob plan.Knob) {
+	b.changes[b.values[path][knob].Object.Level]++
 	delete(b.values[path], knob)
 	if len(b.values[path]) == 0 {
 		delete(b.values, path)
 	}
+}
+
+func (b *Book) removeAll(path string) {
+	for _, e := range b.values[path] {
+		b.changes[e.Object.Level]++
+	}
+	delete(b.values, path)
 }
 
 func (b *Book) put(name string, state json.RawMessage) {
@@ -215,6 +225,9 @@ func (b *Book) Entry(path string, knob plan.Knob) (Entry, bool) {
 	return e, ok
 }
 
+// Version changes with each change of what is kept of cgroups at that level.
+func (b *Book) Version(level plan.Level) uint64 { return b.changes[level] }
+
 // Drop lets a value go that has been given back.
 func (b *Book) Drop(path string, knob plan.Knob) {
 	if _, ok := b.values[path][knob]; ok {
@@ -226,7 +239,7 @@ func (b *Book) Drop(path string, knob plan.Knob) {
 // Forget lets all values of a cgroup go, which is gone.
 func (b *Book) Forget(path string) {
 	if _, ok := b.values[path]; ok {
-		delete(b.values, path)
+		b.removeAll(path)
 		b.write(line{Path: path})
 	}
 }

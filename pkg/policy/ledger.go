@@ -182,7 +182,9 @@ type PoolCPUs struct {
 func (l *Ledger) Pinned() cpuset.Set {
 	pinned := l.external
 	for _, h := range l.holders {
-		pinned = cpuset.Union(pinned, cpuset.Union(h.CPUs, h.Leaving))
+		if !h.CPUs.IsEmpty() || !h.Leaving.IsEmpty() { // most share
+			pinned = cpuset.Union(pinned, cpuset.Union(h.CPUs, h.Leaving))
+		}
 	}
 	return pinned
 }

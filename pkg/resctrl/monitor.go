@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/intel/goresctrl/pkg/monitor"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
 const (
@@ -36,15 +38,6 @@ func newMonitors(root string) (monitors, error) {
 	}})
 }
 
-// Usage is what a container uses of one L3 cache and of the memory behind it. A
-// counter that the kernel can't read now, or that this machine hasn't, is negative.
-type Usage struct {
-	ID        int   // cache id
-	Occupancy int64 // bytes of the cache
-	Total     int64 // bytes moved from and to memory, ever
-	Local     int64 // of those, the NUMA node's own memory
-}
-
 // Watch makes a container's monitoring group in a control group, or finds the one
 // that is there. Then Assign the container with it. A container that changes its
 // control group is unwatched first: its counters begin anew.
@@ -63,7 +56,7 @@ func (h *Host) Watch(group, container string) error {
 
 // Usage reads a watched container's counters, by cache id; others have none. Bandwidth is the
 // difference of two readings; one that fell was a counter that began anew.
-func (h *Host) Usage(container string) ([]Usage, error) {
+func (h *Host) Usage(container string) ([]observe.L3, error) {
 	if h.monitors == nil {
 		return nil, nil
 	}
@@ -74,7 +67,7 @@ func (h *Host) Usage(container string) ([]Usage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what container %s uses: %w", container, err)
 	}
-	var all []Usage
+	var all []observe.L3
 	for _, r := range readings { // sorted by folder, so by cache id
 		digits, ok := strings.CutPrefix(r.Domain, "mon_L3_")
 		id, err := strconv.Atoi(digits)
@@ -82,7 +75,7 @@ func (h *Host) Usage(container string) ([]Usage, error) {
 			continue
 		}
 		if len(all) == 0 || all[len(all)-1].ID != id {
-			all = append(all, Usage{ID: id, Occupancy: -1, Total: -1, Local: -1})
+			all = append(all, observe.L3{ID: id, Occupancy: -1, Total: -1, Local: -1})
 		}
 		u := &all[len(all)-1]
 		switch r.Name {

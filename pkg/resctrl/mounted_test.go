@@ -15,6 +15,7 @@ import (
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/resctrl/fake"
 	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
 )
@@ -184,22 +185,23 @@ func TestWatch(t *testing.T) {
 	b.Count("sluice-BE", "sluice-c1", "mon_L3_00/llc_occupancy", "65536")
 	b.Count("sluice-BE", "sluice-c1", "mon_L3_00/mbm_local_bytes", "Error")
 	b.Count("sluice-BE", "sluice-c1", "mon_L3_01/mbm_total_bytes", "Unavailable")
-	usage := func(want ...Usage) {
+	want := []observe.L3{{ID: 0, Occupancy: 65536, Local: -1}, {ID: 1, Total: -1}}
+	usage := func() {
 		t.Helper()
 		if got, err := b.Usage("c1"); err != nil || !slices.Equal(got, want) {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}
-	usage(Usage{0, 65536, 0, -1}, Usage{1, 0, -1, 0})
+	usage()
 
 	b.reopen(root) // and find it
 	b.must(b.Watch("sluice-BE", "c1"))
 	b.must(b.Watch("sluice-BE", "c1"))
-	usage(Usage{0, 65536, 0, -1}, Usage{1, 0, -1, 0})
+	usage()
 	b.must(b.Watch("sluice-BE", "gone"))
 	b.must(b.PruneWatches([]string{"c1"}))
 	b.must(b.Unwatch("gone"))
-	usage(Usage{0, 65536, 0, -1}, Usage{1, 0, -1, 0})
+	usage()
 	if all, err := b.Usage("gone"); len(all) > 0 || err != nil {
 		t.Errorf("what was pruned is still watched: %v, %v", all, err)
 	}

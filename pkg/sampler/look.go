@@ -246,7 +246,7 @@ func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
 			r.Cache.Moved += max(0, u.Local)
 		}
 	}
-	r.Cache.Mono = s.mono()
+	r.Cache.Mono, r.Cache.L3s = s.mono(), all
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/procfs"
-	"github.com/sluice-dev/sluice/pkg/resctrl"
 )
 
 // Cgroups is where a container's counters are: cgroupfs.Driver. It tells one that has
@@ -25,7 +24,7 @@ type Cgroups interface {
 
 // RDT is what resctrl counts: resctrl.Host. A container that isn't watched has none.
 type RDT interface {
-	Usage(container string) ([]resctrl.Usage, error)
+	Usage(container string) ([]observe.L3, error)
 }
 
 // Intervals say how often things are read.

@@ -13,7 +13,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/observe"
-	"github.com/sluice-dev/sluice/pkg/resctrl"
 )
 
 // bed is a sampler of made-up files and cgroups, whose time is made up too.
@@ -49,9 +48,9 @@ func (r *reads) MemoryUse(dir string, into *observe.ContainerMemoryCounters) err
 }
 
 // watched are the containers that resctrl counts.
-type watched map[string][]resctrl.Usage
+type watched map[string][]observe.L3
 
-func (w watched) Usage(container string) ([]resctrl.Usage, error) { return w[container], nil }
+func (w watched) Usage(container string) ([]observe.L3, error) { return w[container], nil }
 
 // in runs a test where time is made up.
 func in(t *testing.T, test func(b *bed)) {

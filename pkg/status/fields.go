@@ -8,6 +8,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // fields turn two statuses into the JSON merge patch (RFC 7396) between them, and
@@ -176,7 +179,15 @@ func (f *fields) change(into *bytes.Buffer, at field, was, is reflect.Value) (di
 	return true, whole(into, is)
 }
 
+// equal compares fields of two statuses; sets and times, which are most of their bytes,
+// without reflection.
 func equal(a, b reflect.Value) bool {
+	switch x := a.Addr().Interface().(type) {
+	case *cpuset.Set:
+		return *x == *b.Addr().Interface().(*cpuset.Set)
+	case *time.Time:
+		return x.Equal(*b.Addr().Interface().(*time.Time))
+	}
 	switch {
 	case a.Kind() != reflect.Slice && a.Comparable():
 		return a.Equal(b)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -74,6 +75,7 @@ type Pool struct {
 	CPUs       cpuset.Set        `json:"cpus"`              // that its containers may use
 	Containers int               `json:"containers"`        // how many are in it
 	Requested  workload.MilliCPU `json:"requestedMilliCPU"` // by them together
+	RCF        float64           `json:"rcf,omitempty"`     // its CPUs of those requested, which rcf bounds; left out where none are
 	Load       *PoolLoad         `json:"load,omitempty"`
 }
 
@@ -97,23 +99,15 @@ type Container struct {
 	Drift      int                `json:"drift"`              // times somebody else's change of its CPUs or memory nodes was repaired
 	Kernel     []Kernel           `json:"kernel,omitempty"`
 	Lacks      []Lack             `json:"lacks,omitempty"`
-	Cache      []Cache            `json:"cache,omitempty"`
-	Usage      *Usage             `json:"usage,omitempty"` // as the loop sees it
-	Since      time.Time          `json:"since,omitzero"`  // when it was placed
+	Cache      []observe.L3       `json:"cache,omitempty"`    // where RDT counts it
+	CacheTime  time.Time          `json:"cacheTime,omitzero"` // of the look at it
+	Usage      *Usage             `json:"usage,omitempty"`    // as the loop sees it
+	Since      time.Time          `json:"since,omitzero"`     // when it was placed
 }
 
 // Older orders containers as a status lists them: the oldest first.
 func Older(a, b Container) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
-}
-
-// Cache is what a container uses of one L3 cache and of the memory behind it, where
-// RDT counts it; negative is not known.
-type Cache struct {
-	ID        int   `json:"id"`         // of the L3 cache
-	Occupancy int64 `json:"occupancy"`  // bytes
-	Total     int64 `json:"totalBytes"` // moved from and to memory, ever
-	Local     int64 `json:"localBytes"` // of those, the NUMA node's own
 }
 
 // Kernel is one kernel setting of a container or of its pod, besides CPUs and

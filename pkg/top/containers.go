@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -71,13 +72,13 @@ func (f *frame) usage(l *line, c *status.Container) {
 	used, throttled, memory, waits := "-", "-", "-", "-"
 	if !u.CPU.At.IsZero() {
 		used = cpus(u.CPU.Usage)
-		throttled = percent(u.CPU.Throttled)
+		throttled = words.Percent(u.CPU.Throttled)
 	}
 	if !u.Memory.At.IsZero() {
 		memory = size(u.Memory.WorkingSet)
 	}
 	if !u.Pressure.At.IsZero() {
-		waits = percent(u.Pressure.CPU)
+		waits = words.Percent(u.Pressure.CPU)
 	}
 	l.put(plain, right(used, 6)+" "+right(of(c), 6)+" ")
 	t := plain

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -46,7 +47,7 @@ func (f *frame) grid(most int) []string {
 	if room := max(1, most-len(legend)); len(lines) > room {
 		lines = clip(lines, room, func(n int) string {
 			l := f.line()
-			l.put(warn, "... and "+count(n, "line")+" of CPUs more: the terminal is too small")
+			l.put(warn, "... and "+words.Count(n, "line")+" of CPUs more: the terminal is too small")
 			return l.String()
 		})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // head is who tells, whether it acts, and how the node is.
@@ -33,9 +34,9 @@ func (f *frame) titles() []item {
 	r := &s.Runtime
 	switch {
 	case r.Connected:
-		items = append(items, item{plain, r.Name + " " + r.Version + " for " + lasting(s.Time.Sub(r.Since))})
+		items = append(items, item{plain, r.Name + " " + r.Version + " for " + words.Lasting(s.Time.Sub(r.Since))})
 	default:
-		items = append(items, item{bad, "NO RUNTIME for " + lasting(s.Time.Sub(r.Since))})
+		items = append(items, item{bad, "NO RUNTIME for " + words.Lasting(s.Time.Sub(r.Since))})
 	}
 	if f.Paused {
 		items = append(items, item{warn, "PAUSED"})
@@ -87,7 +88,7 @@ func (f *frame) node() []string {
 		text := cpus(n.CPU.Usage)
 		if n.CPU.Limit > 0 {
 			share := float64(n.CPU.Usage) / float64(n.CPU.Limit)
-			text += fmt.Sprintf(" of %s CPUs %s %s", cpus(n.CPU.Limit), bar(share, f.barLength()/3), percent(share))
+			text += fmt.Sprintf(" of %s CPUs %s %s", cpus(n.CPU.Limit), bar(share, f.barLength()/3), words.Percent(share))
 		}
 		items = append(items, item{plain, text})
 	}
@@ -95,7 +96,7 @@ func (f *frame) node() []string {
 		items = append(items, item{plain, "mem " + size(m.Total-m.Available) + " of " + size(m.Total)})
 	}
 	if p := &n.Pressure; !p.At.IsZero() {
-		items = append(items, item{strained(max(p.CPU, p.Memory, p.IO)), "waits: CPU " + percent(p.CPU) + " mem " + percent(p.Memory) + " I/O " + percent(p.IO)})
+		items = append(items, item{strained(max(p.CPU, p.Memory, p.IO)), "waits: CPU " + words.Percent(p.CPU) + " mem " + words.Percent(p.Memory) + " I/O " + words.Percent(p.IO)})
 	}
 	return f.words(0, items)
 }
@@ -152,7 +153,7 @@ func batchTone(w status.BatchWord) tone {
 }
 
 func refusal(r *status.Refusal) string {
-	who := count(len(r.Pods), "evicted pod")
+	who := words.Count(len(r.Pods), "evicted pod")
 	if r.NewBatch {
 		who = "new batch work"
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // notes is who is disturbed, what others keep changing, and advice: a line each.
@@ -50,12 +51,12 @@ func disturbance(d *control.Disturbance) string {
 		{"CPU", d.Excess.CPU}, {"memory", d.Excess.Memory}, {"I/O", d.Excess.IO}, {"run delay", d.Excess.RunDelay}, {"throttled", d.Excess.Throttled},
 	} {
 		if part.excess >= 0.005 {
-			parts = append(parts, part.name+" +"+percent(part.excess))
+			parts = append(parts, part.name+" +"+words.Percent(part.excess))
 		}
 	}
 	var by []string
 	for _, s := range d.Suspects {
-		by = append(by, s.Ref+" "+percent(s.Share))
+		by = append(by, s.Ref+" "+words.Percent(s.Share))
 	}
 	return strings.Join(parts, ", ") + "; perhaps by " + strings.Join(by, ", ")
 }

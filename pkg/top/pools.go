@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // pools is the pools with their load against their bands.
 func (f *frame) pools() []string {
-	length := f.barLength()
+	length := max(6, f.barLength()-rcfWidth-1)
 	l := f.line()
-	l.put(title, fmt.Sprintf("%s %4s %6s %5s %s %-7s %5s %4s  %s", fit("  POOL", nameWidth+2), "CPUS", "USED", "LOAD", fit("", length+2), "BAND", "WAITS", "CTRS", "NOTE"))
+	l.put(title, fmt.Sprintf("%s %4s %6s %5s %s %-7s %*s %5s %4s  %s", fit("  POOL", nameWidth+2), "CPUS", "USED", "LOAD", fit("", length+2), "BAND", rcfWidth, "RCF", "WAITS", "CTRS", "NOTE"))
 	lines := []string{l.String()}
 	letterOf := map[int]*owner{}
 	all := owners(f.Status)
@@ -28,7 +29,7 @@ func (f *frame) pools() []string {
 		}
 		l.room(2)
 		l.put(plain, fit(p.Name, nameWidth)+" "+right(fmt.Sprint(p.CPUs.Size()), 4))
-		f.poolLoad(l, p.Load, length)
+		f.poolLoad(l, p, length)
 		l.put(plain, " "+right(fmt.Sprint(p.Containers), 4)+gap)
 		l.put(warn, poolNote(p.Load))
 		lines = append(lines, l.String())
@@ -36,12 +37,19 @@ func (f *frame) pools() []string {
 	return lines
 }
 
-// nameWidth is a pool's name in the table.
-const nameWidth = 10
+// The widths of a pool's name and of its RCF in the table.
+const (
+	nameWidth = 10
+	rcfWidth  = 5
+)
 
-func (f *frame) poolLoad(l *line, load *status.PoolLoad, length int) {
+func (f *frame) poolLoad(l *line, p *status.Pool, length int) {
+	load, rcf := p.Load, "-"
+	if p.RCF > 0 {
+		rcf = words.Percent(p.RCF)
+	}
 	if load == nil || load.At.IsZero() {
-		l.put(plain, " "+right("-", 6)+" "+right("-", 5)+" ["+strings.Repeat(" ", length)+"] "+fit("", 7)+" "+right("-", 5))
+		l.put(plain, " "+right("-", 6)+" "+right("-", 5)+" ["+strings.Repeat(" ", length)+"] "+fit("", 7)+" "+right(rcf, rcfWidth)+" "+right("-", 5))
 		return
 	}
 	band, t := "", good
@@ -57,9 +65,9 @@ func (f *frame) poolLoad(l *line, load *status.PoolLoad, length int) {
 		t = bad
 	}
 	l.put(plain, " "+right(cpus(load.Usage), 6)+" ")
-	l.put(t, right(percent(load.Load), 5)+" "+bar(load.Load, length, marks...))
-	l.put(plain, " "+fit(band, 7)+" ")
-	l.put(strained(load.Pressure), right(percent(load.Pressure), 5))
+	l.put(t, right(words.Percent(load.Load), 5)+" "+bar(load.Load, length, marks...))
+	l.put(plain, " "+fit(band, 7)+" "+right(rcf, rcfWidth)+" ")
+	l.put(strained(load.Pressure), right(words.Percent(load.Pressure), 5))
 }
 
 func poolNote(l *status.PoolLoad) string {

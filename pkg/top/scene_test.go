@@ -71,6 +71,7 @@ func scene(t testing.TB, text string, containers int) Seen {
 		p := &s.Pools[i]
 		size := p.CPUs.Size()
 		load := []float64{0.31, 0.72, 0.97}[i%3]
+		p.RCF = []float64{0.62, 0.85, 0}[i%3]
 		p.Load = &status.PoolLoad{At: at, Usage: workload.MilliCPU(load * float64(size) * 1000), Size: size, Load: load, Pressure: 0.04 * float64(i), Low: 45, High: 60, Wanted: size}
 	}
 	if len(s.Pools) > 1 {

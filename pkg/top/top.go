@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -148,6 +149,6 @@ func clip(lines []string, most int, more func(int) string) []string {
 
 func (f *frame) more(n int) string {
 	l := f.line()
-	l.put(plain, "... and "+count(n, "line")+" more")
+	l.put(plain, "... and "+words.Count(n, "line")+" more")
 	return l.String()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // usualConfig is where the installation puts the configuration.
@@ -81,9 +82,9 @@ too.`,
 func (o *doctorOptions) verdict(r *doctor.Report) error {
 	switch fails, warnings := r.Count(doctor.Fail), r.Count(doctor.Warn); {
 	case fails > 0:
-		return errors.New(count(fails, "finding") + " of level fail: Sluice can't work like this")
+		return errors.New(words.Count(fails, "finding") + " of level fail: Sluice can't work like this")
 	case o.strict && warnings > 0:
-		return errors.New(count(warnings, "warning") + ", and --strict")
+		return errors.New(words.Count(warnings, "warning") + ", and --strict")
 	}
 	return nil
 }
@@ -196,10 +197,10 @@ func doctorText(r *doctor.Report) string {
 func summaryOf(r *doctor.Report) string {
 	text := "Nothing keeps Sluice from working"
 	if fails := r.Count(doctor.Fail); fails > 0 {
-		text = count(fails, "finding") + " (fail) would keep Sluice from working"
+		text = words.Count(fails, "finding") + " (fail) would keep Sluice from working"
 		if fails == 1 {
 			text = "1 finding (fail) keeps Sluice from working"
 		}
 	}
-	return text + ": " + count(r.Count(doctor.Warn), "warning") + ", " + count(r.Count(doctor.Note), "note") + "."
+	return text + ": " + words.Count(r.Count(doctor.Warn), "warning") + ", " + words.Count(r.Count(doctor.Note), "note") + "."
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // decisionsExplained is how many decisions explain tells.
@@ -75,7 +76,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 		{"throttled periods", d.Calm.Throttled, d.Excess.Throttled},
 	} {
 		if part.calm > 0 || part.excess > 0 {
-			rows = append(rows, []string{part.name, percent(part.calm), percent(part.excess)})
+			rows = append(rows, []string{part.name, words.Percent(part.calm), words.Percent(part.excess)})
 		}
 	}
 	switch {
@@ -90,7 +91,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	if len(d.Suspects) > 0 {
 		names := make([]string, len(d.Suspects))
 		for i, s := range d.Suspects {
-			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, percent(s.Share))
+			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, words.Percent(s.Share))
 		}
 		paragraph(out, "", "Suspects, as a hint: "+strings.Join(names, ", ")+".")
 	}

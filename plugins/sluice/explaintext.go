@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -60,7 +61,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 				why += "; NOT SET: " + k.Problem
 			}
 			if k.Drift > 0 {
-				why += "; " + count(k.Drift, "change") + " by others repaired"
+				why += "; " + words.Count(k.Drift, "change") + " by others repaired"
 				if k.Suspect != "" {
 					why += ", the last likely by " + k.Suspect
 				}
@@ -138,7 +139,7 @@ func driftOf(c *status.Container) string {
 	if c.Drift == 0 {
 		return "none: nobody else has changed its settings"
 	}
-	return count(c.Drift, "change") + " by others repaired"
+	return words.Count(c.Drift, "change") + " by others repaired"
 }
 
 // reasons lists where each setting came from, and the warnings.

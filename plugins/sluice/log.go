@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // logOptions are the flags of `sluice log`.
@@ -78,7 +79,7 @@ func (o *logOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if broken > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", count(broken, "line"))
+		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", words.Count(broken, "line"))
 	}
 	if !found && o.output.value == "text" {
 		fmt.Fprintf(out, "No such decision in %s.\n", dir)

@@ -24,6 +24,7 @@ func looped() *status.Status {
 		decided(2*time.Minute, control.On, control.Decision{Controller: "windows", Object: "node", Action: "close", From: "open", To: "close", Why: "batch is switched off"}),
 		decided(time.Minute, control.Preview, control.Decision{Controller: "eviction", Object: "batch/db-0", Action: "evict", Why: "memory \x1b[2J is short"}),
 	}
+	s.Pools[1].RCF = 0.92
 	s.Pools[1].Load = &status.PoolLoad{At: at, Usage: 12340, Size: 23, Load: 12.34 / 23, Pressure: 0.02, Low: 45, High: 60, Wanted: 24, Short: 1}
 	s.Pools[2].Load = &status.PoolLoad{At: at, Usage: 2000, Size: 2, Load: 1, Low: 50, High: 80, Wanted: 2, Small: true}
 	s.Containers[1].Usage = &status.Usage{
@@ -69,6 +70,7 @@ func hugeLoop() *status.Status {
 	long := strings.Repeat("word ", 60) + strings.Repeat("x", 200)
 	pod := strings.Join(strings.SplitN(s.Containers[0].Ref, "/", 3)[:2], "/")
 	for i := range s.Pools {
+		s.Pools[i].RCF = 9999
 		s.Pools[i].Load = &status.PoolLoad{At: s.Time, Usage: 123456789, Size: 12345, Load: 99, Low: 45, High: 60, Wanted: 54321, Short: 54321, Small: true}
 	}
 	for i := range s.Containers {

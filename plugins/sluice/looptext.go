@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // How much of the loop the status shows where it is not wide.
@@ -81,13 +82,13 @@ func loopRows(l *status.Loop) [][]string {
 	rows = append(rows, []string{"offer", offerText(&l.Offer)})
 	if d := &l.Benefit.Day; d.KnownHours > 0 {
 		rows = append(rows, []string{"benefit", fmt.Sprintf("%.1f CPU hours and %.1f GiB hours for batch in the last day, node at %s, %s of what batch asked for granted",
-			d.CPUHours, d.GiBHours, percent(d.Utilization), percent(l.Benefit.Satisfaction))})
+			d.CPUHours, d.GiBHours, words.Percent(d.Utilization), words.Percent(l.Benefit.Satisfaction))})
 	}
 	if suffer := sufferers(l.Disturbed); len(suffer) > 0 {
 		rows = append(rows, []string{"disturbed", strings.Join(suffer, ", ") + ": 'sluice explain' tells by whom"})
 	}
 	if l.Dropped > 0 {
-		rows = append(rows, []string{"audit", count(int(l.Dropped), "decision") + " could not be written to the trail"})
+		rows = append(rows, []string{"audit", words.Count(int(l.Dropped), "decision") + " could not be written to the trail"})
 	}
 	for _, f := range l.Failures {
 		rows = append(rows, []string{"unread", fmt.Sprintf("%s, %d times", f.What, f.Count)})
@@ -122,7 +123,7 @@ func nodeText(n *status.NodeUsage) string {
 		text += fmt.Sprintf(", %s of %s memory available", size(n.Memory.Available), size(n.Memory.Total))
 	}
 	if p := &n.Pressure; !p.At.IsZero() {
-		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", percent(p.CPU), percent(p.Memory), percent(p.IO))
+		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", words.Percent(p.CPU), words.Percent(p.Memory), words.Percent(p.IO))
 	}
 	return text
 }
@@ -133,7 +134,7 @@ func refusalText(r *status.Refusal) string {
 		who = append(who, "new batch work")
 	}
 	if len(r.Pods) > 0 {
-		who = append(who, count(len(r.Pods), "evicted pod"))
+		who = append(who, words.Count(len(r.Pods), "evicted pod"))
 	}
 	text := strings.Join(who, ", ")
 	if !r.Until.IsZero() {
@@ -167,9 +168,10 @@ func sufferers(all []control.Disturbance) []string {
 	return names
 }
 
-// loads is the pools' load, with a bar; in percent of their CPUs.
+// loads is the pools' load, with a bar, in percent of their CPUs; and their CPUs in
+// percent of what their containers request (RCF).
 func loads(s *status.Status) [][]string {
-	rows := [][]string{{"LOAD OF", "USED", "CPUS", "LOAD", "", "BAND", "NOTE"}}
+	rows := [][]string{{"LOAD OF", "USED", "CPUS", "LOAD", "", "BAND", "RCF", "NOTE"}}
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		l := p.Load
@@ -178,13 +180,17 @@ func loads(s *status.Status) [][]string {
 		}
 		load, bar := "unknown", ""
 		if !l.At.IsZero() {
-			load, bar = percent(l.Load), meter(l.Load)
+			load, bar = words.Percent(l.Load), meter(l.Load)
 		}
 		band := "-"
 		if l.High > 0 {
 			band = fmt.Sprintf("%d-%d%%", l.Low, l.High)
 		}
-		rows = append(rows, []string{p.Name, cpuAmount(l.Usage), fmt.Sprint(l.Size), load, bar, band, loadNote(l)})
+		rcf := "-"
+		if p.RCF > 0 {
+			rcf = words.Percent(p.RCF)
+		}
+		rows = append(rows, []string{p.Name, cpuAmount(l.Usage), fmt.Sprint(l.Size), load, bar, band, rcf, loadNote(l)})
 	}
 	return rows
 }
@@ -192,10 +198,10 @@ func loads(s *status.Status) [][]string {
 func loadNote(l *status.PoolLoad) string {
 	var notes []string
 	if l.Wanted > 0 && l.Wanted != l.Size {
-		notes = append(notes, "wants "+count(l.Wanted, "CPU"))
+		notes = append(notes, "wants "+words.Count(l.Wanted, "CPU"))
 	}
 	if l.Short > 0 {
-		notes = append(notes, "lacks "+count(l.Short, "CPU"))
+		notes = append(notes, "lacks "+words.Count(l.Short, "CPU"))
 	}
 	if l.Small {
 		notes = append(notes, "too small for its band")
@@ -250,19 +256,19 @@ func usageRows(c *status.Container) [][]string {
 			text += ", of the loop " + cpu.LoopLimit.String()
 		}
 		if cpu.Throttled > 0 {
-			text += fmt.Sprintf("; throttled in %s of periods", percent(cpu.Throttled))
+			text += fmt.Sprintf("; throttled in %s of periods", words.Percent(cpu.Throttled))
 		}
 		rows = append(rows, []string{"CPU now", text})
 	}
 	if m := &u.Memory; !m.At.IsZero() {
 		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", size(m.WorkingSet), size(m.Current), orNone(m.Request > 0, size(m.Request)), orNone(m.Limit > 0, size(m.Limit)))
 		if m.OOMKills > 0 {
-			text += "; " + count(int(m.OOMKills), "OOM kill")
+			text += "; " + words.Count(int(m.OOMKills), "OOM kill")
 		}
 		rows = append(rows, []string{"memory now", text})
 	}
 	if p := &u.Pressure; !p.At.IsZero() {
-		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", percent(p.CPU), percent(p.Memory), percent(p.IO))})
+		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", words.Percent(p.CPU), words.Percent(p.Memory), words.Percent(p.IO))})
 	}
 	return rows
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // herald tells systemd how the service fares, as sd_notify(3) has it.
@@ -90,5 +91,5 @@ func fares(a *agent.Agent) (works bool, how string) {
 	case !p.Synced:
 		return false, "Waiting for the container runtime to tell what runs here"
 	}
-	return true, fmt.Sprintf("Connected to %s %s, %s", p.Runtime.Name, p.Runtime.Version, count(p.Containers, "container"))
+	return true, fmt.Sprintf("Connected to %s %s, %s", p.Runtime.Name, p.Runtime.Version, words.Count(p.Containers, "container"))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/podspec"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -100,7 +101,7 @@ func planAll(p planner, file string, manifest []byte) ([]planned, error) {
 			return nil, err
 		}
 		if len(answers) != len(pod.Containers) {
-			return nil, fmt.Errorf("the plugin answers for %d of %s: its version is another than this program's", len(answers), count(len(pod.Containers), "container"))
+			return nil, fmt.Errorf("the plugin answers for %d of %s: its version is another than this program's", len(answers), words.Count(len(pod.Containers), "container"))
 		}
 		plans[i] = planned{Pod: pod.Sandbox.Namespace + "/" + pod.Sandbox.Name, QoS: pod.Sandbox.QoS(), Answers: answers, containers: pod.Containers}
 	}
@@ -141,7 +142,7 @@ func refusals(plans []planned) error {
 	case 1:
 		return fmt.Errorf("container %s would be refused", first)
 	}
-	return fmt.Errorf("%d of %s would be refused, %s first", refused, count(total, "container"), first)
+	return fmt.Errorf("%d of %s would be refused, %s first", refused, words.Count(total, "container"), first)
 }
 
 // ociResources is what the runtime's spec would hold for each container that is

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/watermark"
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
@@ -137,9 +138,9 @@ func restoredText(r agent.Restored, dry bool) string {
 	if dry {
 		verb = "to be given back"
 	}
-	fmt.Fprintf(&out, "%s %s", count(len(r.Changes), "setting"), verb)
+	fmt.Fprintf(&out, "%s %s", words.Count(len(r.Changes), "setting"), verb)
 	if r.IRQs > 0 {
-		fmt.Fprintf(&out, ", and the CPUs of %s", count(r.IRQs, "IRQ"))
+		fmt.Fprintf(&out, ", and the CPUs of %s", words.Count(r.IRQs, "IRQ"))
 	}
 	out.WriteString(".\n")
 	if len(r.Newer) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -54,7 +55,7 @@ func calm() *status.Status {
 					{Key: "cpu-identity", Missing: true, Text: "this kernel keeps no SMT siblings free"},
 					{Key: "memory-qos", Text: "reclaimed by Sluice: this kernel has no memory.wmark_ratio"},
 				},
-				Cache: []status.Cache{{ID: 0, Occupancy: 6 << 20, Total: 3 << 30, Local: -1}},
+				Cache: []observe.L3{{ID: 0, Occupancy: 6 << 20, Total: 3 << 30, Local: -1}},
 			},
 			{
 				ID: "5000000000000000000000000000000000000000000000000000000000000003", PodUID: "2", Ref: "data/db-1/main", Class: workload.LSR, Pool: "online",

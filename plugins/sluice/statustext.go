@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 )
 
 // statusText is the plugin's state for people, in 80 columns where not wide.
@@ -54,8 +55,8 @@ func overview(s *status.Status) [][]string {
 		{"mode", modeText(s)},
 		{"runtime", runtimeText(s)},
 		{"slow lane", or(s.Runtime.SlowLane, "shut: no runtime is connected")},
-		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), count(m.Cores, "core"),
-			m.L3s, count(m.Nodes, "NUMA node"), count(m.Packages, "package"), size(m.Memory))},
+		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), words.Count(m.Cores, "core"),
+			m.L3s, words.Count(m.Nodes, "NUMA node"), words.Count(m.Packages, "package"), size(m.Memory))},
 	}
 	if !m.Offline.IsEmpty() {
 		rows = append(rows, []string{"offline", cpuList(m.Offline, "")})
@@ -94,7 +95,7 @@ func runtimeText(s *status.Status) string {
 	r := &s.Runtime
 	lasting := ""
 	if !r.Since.IsZero() {
-		lasting = " for " + since(s.Time.Sub(r.Since))
+		lasting = " for " + words.Lasting(s.Time.Sub(r.Since))
 	}
 	if !r.Connected {
 		return "not connected" + lasting + ": containers start without Sluice until the runtime's NRI socket answers"
@@ -103,26 +104,26 @@ func runtimeText(s *status.Status) string {
 }
 
 func countersText(c *status.Counters) string {
-	return fmt.Sprintf("%s placed, %d refused, %d resized, %s", count(c.Placed, "container"), c.Refused, c.Resized, count(c.Reconnects, "reconnection"))
+	return fmt.Sprintf("%s placed, %d refused, %d resized, %s", words.Count(c.Placed, "container"), c.Refused, c.Resized, words.Count(c.Reconnects, "reconnection"))
 }
 
 func driftText(c *status.Counters) string {
 	if c.Drift == 0 {
 		return "none: nobody else has changed a setting"
 	}
-	return count(c.Drift, "change") + " by others repaired"
+	return words.Count(c.Drift, "change") + " by others repaired"
 }
 
 func errorsText(c *status.Counters) string {
 	var parts []string
 	if c.WriteErrors > 0 {
-		parts = append(parts, count(c.WriteErrors, "kernel write")+" failed")
+		parts = append(parts, words.Count(c.WriteErrors, "kernel write")+" failed")
 	}
 	if c.SlowFailures > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s to the runtime failed", c.SlowFailures, count(c.SlowUpdates, "update")))
+		parts = append(parts, fmt.Sprintf("%d of %s to the runtime failed", c.SlowFailures, words.Count(c.SlowUpdates, "update")))
 	}
 	if c.Panics > 0 {
-		parts = append(parts, count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")
+		parts = append(parts, words.Count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")
 	}
 	return or(strings.Join(parts, "; "), "none")
 }
@@ -184,10 +185,10 @@ func note(c *status.Container) string {
 		notes = append(notes, "not started")
 	}
 	if c.Drift > 0 {
-		notes = append(notes, count(c.Drift, "repair"))
+		notes = append(notes, words.Count(c.Drift, "repair"))
 	}
 	if len(c.Warnings) > 0 {
-		notes = append(notes, count(len(c.Warnings), "warning"))
+		notes = append(notes, words.Count(len(c.Warnings), "warning"))
 	}
 	return strings.Join(notes, ", ")
 }

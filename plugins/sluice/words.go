@@ -1,29 +1,20 @@
 package main
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
-
-// count is a number with its noun.
-func count(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
-}
 
 // cpuList is a set with its size; the empty set is what empty says.
 func cpuList(cpus cpuset.Set, empty string) string {
 	if cpus.IsEmpty() {
 		return empty
 	}
-	return cpus.String() + " (" + count(cpus.Size(), "CPU") + ")"
+	return cpus.String() + " (" + words.Count(cpus.Size(), "CPU") + ")"
 }
 
 // setOr is a set in short; the empty set is what empty says.
@@ -55,21 +46,4 @@ func size(bytes int64) string {
 // cpuAmount is an amount of CPU to a tenth: "12.5".
 func cpuAmount(m workload.MilliCPU) string {
 	return strconv.FormatFloat(float64((m+50)/100)/10, 'f', -1, 64)
-}
-
-// percent is a share of 0 to 1 in whole percent.
-func percent(share float64) string { return fmt.Sprintf("%.0f%%", share*100) }
-
-// since is a duration in its two largest units.
-func since(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < day:
-		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%dh", int(d/day), int(d.Hours())%24)
 }

@@ -195,7 +195,7 @@ func report(b *testing.B, what string, floor, ours []time.Duration) {
 	}
 }
 
-func quantile(sorted []time.Duration, percent int) time.Duration {
+func quantile[T any](sorted []T, percent int) T {
 	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
 }
 
