@@ -130,7 +130,7 @@ func (t *treeWriter) summary() {
 		words = append(words, count(len(m.Dies), "die")+",")
 	}
 	words = append(words, count(len(m.L3s), "L3")+",", count(len(m.Packages), "package")+",",
-		count(len(m.Nodes), "node")+",", size(m.Memory(m.MemoryNodes()))+" memory")
+		count(len(m.Nodes), "node")+",", size(m.Memory(m.MemoryNodes())))
 	t.line(0, count(m.Online.Size(), "CPU")+",", strings.Fields(strings.Join(words, " ")))
 	for _, set := range []struct {
 		name string

@@ -35,6 +35,8 @@ func (f *frame) titles() []item {
 	switch {
 	case r.Connected:
 		items = append(items, item{plain, r.Name + " " + r.Version + " for " + words.Lasting(s.Time.Sub(r.Since))})
+	case r.Since.IsZero():
+		items = append(items, item{bad, "NO RUNTIME"})
 	default:
 		items = append(items, item{bad, "NO RUNTIME for " + words.Lasting(s.Time.Sub(r.Since))})
 	}

@@ -107,8 +107,9 @@ func (f *frame) help() []string {
 		"that is busy for half of the time or more. P is a package, N a NUMA node;",
 		"| parts L3 domains, the threads of a core are side by side.",
 		"POOL: the bar is the load, | in it the ends of the band; WAITS is the share",
-		"of time in which some task waited for a CPU, CTRS counts containers. It lacks",
-		"CPUs that no other pool can give, wants another size, or is too small for its band.",
+		"of time in which some task waited for a CPU, CTRS counts containers. NOTE: it",
+		"lacks CPUs that no other pool can give, wants another size, or is too small",
+		"for its band.",
 		"CONTAINER: d is disturbed by batch work, t was throttled; OF is its limit.",
 	} {
 		l := f.line()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -52,8 +51,8 @@ Exit status: 0 it is in force, 1 it isn't, or not all of it.`,
   sluice batch auto -o json`,
 		ValidArgs: words,
 		Args: func(c *cobra.Command, args []string) error {
-			if err := cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs)(c, args); err != nil {
-				return err
+			if len(args) > 1 || len(args) == 1 && !slices.Contains(words, args[0]) {
+				return fmt.Errorf("batch takes on, off, auto or no word, not %q", args)
 			}
 			return o.check(c, args)
 		},
@@ -159,13 +158,7 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 // folder is the state folder: as the flag, else the configuration says. By a
 // configuration that only previews, nothing is written.
 func (o *batchOptions) folder() (dir string, writes bool, err error) {
-	file := o.config
-	if file == "" {
-		usual := filepath.Join(o.hostRoot, usualConfig)
-		if _, err := os.Stat(usual); err == nil {
-			file = usual
-		}
-	}
+	file := configFile(o.config, o.hostRoot)
 	if file == "" {
 		return cmp.Or(o.stateDir, config.Default().StateDir), true, nil
 	}

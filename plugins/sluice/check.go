@@ -23,7 +23,7 @@ Exit status: 0 where the configuration can be used, 1 where it can't.`,
 		Example: `  sluice check -f /etc/sluice/sluice.yaml
   sluice check -f sluice.yaml --host-root /
   sluice check -f sluice.yaml --machine "2 packages 16 cores 2 threads"`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	file := c.Flags().StringP("file", "f", "", "configuration `file`; - is standard input")
 	required(c, "file")

@@ -41,7 +41,7 @@ Exit status: 0 no change, 1 the file can't be used or the plugin doesn't answer,
 2 a command line that is not understood, 3 something would change.`,
 		Example: `  sluice config diff /etc/sluice/sluice.yaml.new
   sluice config diff - -o json < sluice.yaml`,
-		Args: cobra.ExactArgs(1),
+		Args: oneWord("one file; - is standard input"),
 	}
 	output := outputFlag(c, "table", "json")
 	socket := socketFlag(c)
@@ -80,7 +80,7 @@ func newConfigShow() *cobra.Command {
 their defaults. Without a file it is the configuration as shipped.`,
 		Example: `  sluice config show
   sluice config show -f /etc/sluice/sluice.yaml`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	file := c.Flags().StringP("file", "f", "", "configuration `file`; - is standard input")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -111,7 +111,7 @@ func newConfigSchema() *cobra.Command {
 		Long: `Print the JSON schema of sluice.yaml, with which editors complete keys and mark
 mistakes. What no schema can tell, 'sluice check' does.`,
 		Example: `  sluice config schema > sluice.schema.json`,
-		Args:    cobra.NoArgs,
+		Args:    flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			schema := configs.Schema()
 			if len(schema) == 0 {

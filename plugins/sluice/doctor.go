@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,9 +19,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/words"
 )
-
-// usualConfig is where the installation puts the configuration.
-const usualConfig = "/etc/sluice/sluice.yaml"
 
 // doctorOptions are the flags of `sluice doctor`.
 type doctorOptions struct {
@@ -53,7 +49,7 @@ too.`,
   sluice doctor --strict >/dev/null || echo "look at this node"
   sluice doctor -o json | jq '.findings[] | select(.level != "ok")'
   sluice doctor --host-root /host --config /host/etc/sluice/sluice.yaml`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	o := &doctorOptions{}
 	output := outputFlag(c, "table", "json")
@@ -117,14 +113,10 @@ func (o *doctorOptions) facts() (*doctor.Facts, error) {
 }
 
 func (o *doctorOptions) readConfig(f *doctor.Facts) {
-	f.ConfigFile = o.config
-	if o.config == "" {
-		usual := filepath.Join(f.Root, usualConfig)
-		if _, err := os.Stat(usual); errors.Is(err, fs.ErrNotExist) {
-			f.Config = config.Default()
-			return
-		}
-		f.ConfigFile = usual
+	f.ConfigFile = configFile(o.config, f.Root)
+	if f.ConfigFile == "" {
+		f.Config = config.Default()
+		return
 	}
 	data, err := os.ReadFile(f.ConfigFile)
 	if err == nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -26,12 +25,7 @@ answered with the list of them.`,
 		Example: `  sluice explain db-0
   sluice explain data/db-0/main
   sluice explain 4f1c2a9 -o json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("explain takes the name of one pod or container")
-			}
-			return nil
-		},
+		Args: oneWord("the name of one pod or container"),
 	}
 	output := outputFlag(c, "text", "json")
 	socket := socketFlag(c)

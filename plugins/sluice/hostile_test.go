@@ -105,7 +105,7 @@ func TestHostileStatus(t *testing.T) {
 	checkPrintable(t, "log", entryText(poisoned[audit.Entry](t), true))
 	checkPrintable(t, "doctor", doctorText(poisoned[doctor.Report](t)))
 	object := plan.Object{Path: evil, Name: evil}
-	checkPrintable(t, "restore", restoredText(agent.Restored{Changes: []plan.Change{{Object: object, Knob: plan.CPUs, To: plan.CPUSet{}}}, Newer: []string{evil}}, false))
+	checkPrintable(t, "restore", restoredText(agent.Restored{Changes: []plan.Change{{Object: object, Knob: plan.CPUs, To: plan.CPUSet{}}}, Newer: []string{evil}}, evil, false))
 
 	var out bytes.Buffer
 	if err := writeJSON(&out, s); err != nil {

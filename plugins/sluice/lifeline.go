@@ -43,7 +43,7 @@ can do the same at once with --now. After an end that went well (SERVICE_RESULT,
 which systemd sets, is success) --now does nothing: it may be a restart, and the
 process that the plugin has started sees whether another plugin follows.`,
 		Example: `  sluice lifeline --now`,
-		Args:    cobra.NoArgs,
+		Args:    flagsAlone,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()

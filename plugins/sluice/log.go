@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -33,11 +32,11 @@ the state folder, also while the plugin is away. In preview nothing was changed.
 		Example: `  sluice log --since 10m
   sluice log --pod data/db-0 --why
   sluice log --controller pools -o json`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default: the shipped defaults)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the audit trail (default: the configuration's)")
 	f.DurationVar(&o.since, "since", 0, "only the last `duration`, as 10m or 24h")
 	f.StringVar(&o.object, "pod", "", "only this pod, container or pool, as `namespace/name`")
@@ -56,7 +55,7 @@ func controllers() []string {
 }
 
 func (o *logOptions) run(c *cobra.Command) error {
-	cfg, err := loadConfig(o.config)
+	dir, err := stateFolder(o.stateDir, o.config, "/")
 	if err != nil {
 		return err
 	}
@@ -64,7 +63,6 @@ func (o *logOptions) run(c *cobra.Command) error {
 	if o.since > 0 {
 		filter.Since = time.Now().Add(-o.since)
 	}
-	dir := cmp.Or(o.stateDir, cfg.StateDir)
 	out := c.OutOrStdout()
 	found := false
 	broken, err := audit.Read(os.DirFS(dir), filter, func(e audit.Entry) error {
@@ -82,7 +80,7 @@ func (o *logOptions) run(c *cobra.Command) error {
 		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", words.Count(broken, "line"))
 	}
 	if !found && o.output.value == "text" {
-		fmt.Fprintf(out, "No such decision in %s.\n", dir)
+		fmt.Fprintf(out, "No such decision in %s%s.\n", dir, absent(dir))
 	}
 	return nil
 }

@@ -67,6 +67,10 @@ func TestLogOfNothing(t *testing.T) {
 	if got := run(t, "", "log", "--state-dir", dir); got.exit != 0 || got.out != "No such decision in "+dir+".\n" {
 		t.Errorf("%+v", got)
 	}
+	none := filepath.Join(dir, "none")
+	if got := run(t, "", "log", "--state-dir", none); !strings.HasPrefix(got.out, "No such decision in "+none+", which is not there: ") {
+		t.Errorf("%+v", got)
+	}
 	if got := run(t, "", "log", "--state-dir", dir, "-o", "json"); got.exit != 0 || got.out != "" {
 		t.Errorf("%+v", got)
 	}

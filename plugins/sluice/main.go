@@ -52,6 +52,10 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errs)
+	root.InitDefaultCompletionCmd(args...)
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // without one, cobra helps with a shell that it doesn't know, and exits with 0
+	}
 	command, err := root.ExecuteC()
 	if err == nil {
 		return 0

@@ -16,7 +16,7 @@ where it is missing. SOURCE_DATE_EPOCH sets their date.`,
 		Example: `  sluice man /usr/local/share/man/man8
   sluice man . && man ./sluice-top.8`,
 		Hidden: true, // for packages
-		Args:   cobra.ExactArgs(1),
+		Args:   oneWord("one folder"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -36,7 +36,7 @@ Exit status: 0 where all containers can be placed, 1 where one would be refused.
   kubectl get pod db-0 -o yaml | sluice plan -f -
   sluice plan -f pod.yaml --machine "2 packages 16 cores" -c sluice.yaml
   sluice plan -f pod.yaml -o oci`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	output := outputFlag(c, "table", "json", "oci")
 	socket := socketFlag(c)

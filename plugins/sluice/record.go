@@ -39,7 +39,7 @@ hundred containers take about 60 MiB, compressed a twentieth of that.`,
 		Example: `  sluice record -f recording.jsonl --for 24h --interval 5s
   sluice record -f - --for 10m | gzip > recording.jsonl.gz
   sluice replay -f recording.jsonl`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	f := c.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "`file` to write, which must not be there yet; - is standard output")

@@ -31,7 +31,7 @@ where it waited, its use is raised by the share of time in which it did.`,
 		Example: `  sluice replay -f recording.jsonl
   sluice replay -f recording.jsonl -c sluice.yaml --svg pools.svg
   sluice replay -f recording.jsonl --service 5ms --slo 60ms`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	output := outputFlag(c, "table", "json")
 	f := c.Flags()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -40,19 +39,18 @@ for its removal: stop the plugin first.`,
   sluice restore --dry-run -o json | jq '.changes[].setting'
 
   systemctl stop sluice && sluice restore`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
-	configFile := c.Flags().StringP("config", "c", "", "configuration `file` (default: the shipped defaults)")
+	configFile := c.Flags().StringP("config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
 	stateDir := c.Flags().String("state-dir", "", "`folder` with the original values (default: the configuration's)")
 	hostRoot := c.Flags().String("host-root", "/", "`folder` that holds the host's /sys and /proc")
 	dry := c.Flags().Bool("dry-run", false, "tell, and change nothing")
 	output := outputFlag(c, "table", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, err := loadConfig(*configFile)
+		dir, err := stateFolder(*stateDir, *configFile, *hostRoot)
 		if err != nil {
 			return err
 		}
-		dir := cmp.Or(*stateDir, cfg.StateDir)
 		if !*dry {
 			unlock, err := lock(dir)
 			if err != nil {
@@ -67,7 +65,7 @@ for its removal: stop the plugin first.`,
 		if output.value == "json" {
 			err = errors.Join(err, writeJSON(c.OutOrStdout(), restoredReport(restored, *dry)))
 		} else {
-			fmt.Fprint(c.OutOrStdout(), restoredText(restored, *dry))
+			fmt.Fprint(c.OutOrStdout(), restoredText(restored, dir, *dry))
 		}
 		if err != nil {
 			return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
@@ -121,10 +119,10 @@ func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) 
 }
 
 // restoredText tells people what was, or would be, given back.
-func restoredText(r agent.Restored, dry bool) string {
+func restoredText(r agent.Restored, dir string, dry bool) string {
 	var out strings.Builder
 	if len(r.Changes)+len(r.Newer)+r.IRQs == 0 {
-		return "Nothing to give back: Sluice has changed nothing since the node was started.\n"
+		return fmt.Sprintf("Nothing to give back: %s tells of no change since the node was started%s.\n", dir, absent(dir))
 	}
 	if len(r.Changes) > 0 {
 		rows := [][]string{{"WHERE", "SETTING", "FROM", "TO"}}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,28 @@ func TestRestoreNothing(t *testing.T) {
 	t.Parallel()
 	r := run(t, "", "restore", "--state-dir", t.TempDir(), "--host-root", madeUpHost(t))
 	if r.exit != 0 || !strings.HasPrefix(r.out, "Nothing to give back") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+}
+
+// Who doesn't name the folder means the one of the configuration that is installed.
+func TestRestoreByTheUsualConfiguration(t *testing.T) {
+	t.Parallel()
+	host, state := madeUpHost(t), t.TempDir()
+	usual := filepath.Join(host, usualConfig)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(usual), 0o700), os.WriteFile(usual, []byte("stateDir: "+state+"\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, "", "restore", "--dry-run", "--host-root", host); r.exit != 0 || !strings.Contains(r.out, state+" tells of no change") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+	if err := os.WriteFile(usual, []byte("statDir: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, "", "restore", "--dry-run", "--host-root", host); r.exit != exitFailure || !strings.Contains(r.errs, "--state-dir without --config works as well") {
+		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+	if r := run(t, "", "restore", "--dry-run", "--host-root", host, "--state-dir", state); r.exit != 0 {
 		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
 	}
 }
@@ -84,7 +107,7 @@ func TestRestoredText(t *testing.T) {
 		Newer: []string{"memory.high of shop/db/main"},
 		IRQs:  12,
 	}
-	golden(t, "restore", restoredText(r, false)+"\n"+restoredText(r, true))
+	golden(t, "restore", restoredText(r, "/var/lib/sluice", false)+"\n"+restoredText(r, "/var/lib/sluice", true))
 
 	var out strings.Builder
 	if err := writeJSON(&out, restoredReport(r, true)); err != nil {

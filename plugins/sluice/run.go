@@ -59,7 +59,7 @@ nothing: containers keep what they have, and the next start finds them.`,
 
   # look, but change nothing: mode: preview in the configuration
   sluice run --config preview.yaml --log-level debug`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()

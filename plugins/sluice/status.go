@@ -19,7 +19,7 @@ container with its CPUs.
   sluice status -o wide
   sluice status -o json | jq .counters
   sluice status -o json | jq .loop.batch`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	output := outputFlag(c, "table", "wide", "json")
 	socket := socketFlag(c)

@@ -48,7 +48,7 @@ p pauses; ? explains the letters; q quits.`,
   sluice top --interval 5s
   sluice top --once --sort memory
   NO_COLOR=1 sluice top`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 		PreRunE: func(*cobra.Command, []string) error {
 			if o.interval < leastInterval {
 				return fmt.Errorf("--interval %v: it must be at least %v", o.interval, leastInterval)

@@ -17,7 +17,7 @@ Cores are written by their threads: 0-3+8-11 are four cores of two threads, CPUs
 		Example: `  sluice topology
   sluice topology -o json
   sluice topology --machine "2 packages 2 nodes 8 cores 2 threads"`,
-		Args: cobra.NoArgs,
+		Args: flagsAlone,
 	}
 	output := outputFlag(c, "tree", "json")
 	from := newMachineFlags(c, "/")

@@ -16,7 +16,7 @@ func newVersion() *cobra.Command {
 		Short:   "Print the version",
 		Long:    "Print the version of this program, of Go, and the platform it was built for.",
 		Example: "  sluice version",
-		Args:    cobra.NoArgs,
+		Args:    flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(c.OutOrStdout(), "sluice %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -1,5 +1,5 @@
 // One container: what it does, what it has, and why.
-import { bytes, cpus, find, make, percent, plain, say } from './dom.js';
+import { bytes, cpus, find, make, percent, plain, put } from './dom.js';
 
 const pane = find('#details');
 const long = (text) => plain(text, 4000);
@@ -8,11 +8,11 @@ const known = (value, words) => (value > 0 || value === 0 ? words(value) : null)
 let shown = null; // the record
 
 export function showDetails(container, gone) {
-  pane.hidden = !container && !gone;
+  put(pane, 'hidden', !container && !gone);
   if (!container) {
     if (gone) {
       shown = null;
-      say(find('#details-title'), 'Container');
+      find('#details-title').replaceChildren('Container');
       find('#why').replaceChildren();
       find('#usage').replaceChildren(make('p', {}, 'It is not there at this time.'));
     }

@@ -23,16 +23,20 @@ export function make(name, attributes = {}, ...children) {
 
 // put sets an attribute where it differs; null takes it away.
 export function put(element, key, value) {
+  const text = value === true ? '' : String(value);
   if (value === null || value === false) {
     if (element.hasAttribute(key)) element.removeAttribute(key);
-  } else if (element.getAttribute(key) !== String(value)) {
-    element.setAttribute(key, value === true ? '' : value);
+  } else if (element.getAttribute(key) !== text) {
+    element.setAttribute(key, text);
   }
 }
 
-// say sets an element's text where it differs.
+// say sets the text of an element that has nothing else, where it differs. To change
+// the text that is there costs a third of putting another in its place.
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const there = element.firstChild;
+  if (!there) element.append(text);
+  else if (there.data !== text) there.data = text;
 }
 
 // Rows keeps one element for each key, in the order in which they are given.
@@ -62,6 +66,10 @@ export class Rows {
         this.#have.set(key, element);
       }
       this.#update(element, item);
+      if (element === next?.nextElementSibling) { // next comes later: it alone moves, not all that follow it
+        next.remove();
+        next = element;
+      }
       if (element === next) {
         next = next.nextElementSibling;
       } else {

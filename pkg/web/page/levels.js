@@ -18,7 +18,7 @@ function fill(element, pool) {
   const [, water, words] = element.children;
   const [band, level, figure] = water.children;
   const full = load ? Math.round(100 * load.load) : 0;
-  element.className = `tank ${kind(pool.index)}`;
+  put(element, 'class', `tank ${kind(pool.index)}`);
   level.style.setProperty('--level', bounded(full));
   put(band, 'hidden', !load?.high);
   if (load?.high) {

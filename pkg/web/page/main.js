@@ -34,7 +34,7 @@ function draw() {
   head(snapshot);
   map.show(snapshot, numbers(container?.record.cpus));
   showLevels(snapshot);
-  table.show(containers, selected);
+  table.show(containers, selected, snapshot.at);
   showDetails(container, selected !== null);
   showMore(snapshot);
   line.show();
@@ -54,14 +54,14 @@ function head(s) {
   if (runtime.slowLane && runtime.slowLane !== 'open') note('Slow lane: ', runtime.slowLane);
   for (const text of s.contested ?? []) note('Somebody else changes it again and again: ', text);
   notes.show(all, (text) => text);
-  find('#notes').hidden = all.length === 0;
+  put(find('#notes'), 'hidden', all.length === 0);
 }
 
 const connect = follow((status, machine) => {
   lostAt = null;
   line.lost = false;
   say(find('#state'), '');
-  find('#again').hidden = true;
+  put(find('#again'), 'hidden', true);
   document.documentElement.classList.remove('silent');
   const { decided } = past.add(status, machine);
   draw();
@@ -75,7 +75,7 @@ const connect = follow((status, machine) => {
   const what = past.snapshots.length ? `Connection lost at ${clock(lostAt)}` : 'No connection';
   say(find('#state'), `${what}: ${plain(why, 500)}`);
   say(find('#again span'), seconds ? `Trying again in ${seconds} s.` : 'Trying…'); // not for a screen reader to say each second
-  find('#again').hidden = false;
+  put(find('#again'), 'hidden', false);
   document.documentElement.classList.add('silent');
 });
 find('#again button').addEventListener('click', connect);

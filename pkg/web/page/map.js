@@ -3,6 +3,7 @@ import { bytes, find, make, plain, put, Rows, say } from './dom.js';
 import { kinds, ownersOf, ranges } from './owners.js';
 
 const grid = find('#map');
+const step = 5; // percent: a pixel of a cell
 
 export class NodeMap {
   #machine = null;
@@ -50,10 +51,10 @@ export class NodeMap {
       const look = `c ${kind.id}${batch ? ' batch' : ''}${hits.has(cpu) ? ' hit' : ''}`;
       if (cell.className !== look) cell.className = look;
       say(cell, kind.letter);
-      const load = this.#load?.[cpu] ?? -1;
-      if (cell.load !== load) {
-        cell.load = load;
-        cell.style.setProperty('--load', Math.max(0, load));
+      const level = Math.round(Math.max(0, this.#load?.[cpu] ?? 0) / step) * step;
+      if (cell.level !== level) {
+        cell.level = level;
+        cell.style.setProperty('--load', level);
       }
       if (cell !== this.#at) put(cell, 'aria-label', this.#words(cpu, false));
     });

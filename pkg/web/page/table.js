@@ -3,6 +3,7 @@ import { bytes, cpus, find, make, percent, plain, put, Rows, say } from './dom.j
 import { numbers } from './owners.js';
 
 const order = { LSE: 0, LSR: 1, LS: 2, BE: 3, SYSTEM: 4 };
+const steady = 5000; // ms: rows that change places each second can't be read or clicked
 const known = (value, words) => (Number.isNaN(value) ? '' : words(value));
 
 // flags are the words for what is unusual about a container.
@@ -58,6 +59,9 @@ export class Table {
   #down = true;
   #containers = [];
   #selected = null;
+  #time = 0; // of the containers, in ms
+  #places = new Map(); // by id, as they were sorted
+  #sorted = 0; // the time of the containers that were
   #heads;
   #rows;
   #at = null; // the button that Tab reaches
@@ -93,9 +97,11 @@ export class Table {
     body.addEventListener('keydown', (event) => this.#key(event));
   }
 
-  show(containers, selected) {
-    [this.#containers, this.#selected] = [containers, selected];
-    this.#draw();
+  // show draws the containers of a time. Those that are there keep their places for
+  // some seconds.
+  show(containers, selected, time) {
+    [this.#containers, this.#selected, this.#time] = [containers, selected, time];
+    this.#draw(Math.abs(time - this.#sorted) < steady);
   }
 
   // ask puts a filter into the field.
@@ -105,20 +111,31 @@ export class Table {
     this.#reach(find('#table tbody button'));
   }
 
-  #draw() {
+  #draw(keep = false) {
     const match = matcher(find('#filter').value);
+    const found = this.#containers.filter(match);
+    const place = (c) => this.#places.get(c.record.id);
+    if (keep && found.every((c) => place(c) !== undefined)) {
+      found.sort((a, b) => place(a) - place(b));
+    } else {
+      this.#order(found);
+    }
+    this.#rows.show(found, (c) => c.record.id);
+    columns.forEach((column, i) => put(this.#heads[i], 'aria-sort', column === this.#sort ? (this.#down ? 'descending' : 'ascending') : null));
+    say(find('#found'), `${found.length} of ${this.#containers.length}`);
+    if (!this.#at?.isConnected) this.#reach(find('#table tbody button'));
+  }
+
+  #order(found) {
     const way = this.#down ? -1 : 1;
     const { value } = this.#sort;
-    const found = this.#containers.filter(match);
     found.sort((a, b) => {
       const [x, y] = [value(a), value(b)];
       if (Number.isNaN(x) || Number.isNaN(y)) return compare(x, y) || compare(a.record.ref, b.record.ref);
       return way * compare(x, y) || compare(a.record.ref, b.record.ref);
     });
-    this.#rows.show(found, (c) => c.record.id);
-    columns.forEach((column, i) => put(this.#heads[i], 'aria-sort', column === this.#sort ? (this.#down ? 'descending' : 'ascending') : null));
-    say(find('#found'), `${found.length} of ${this.#containers.length}`);
-    if (!this.#at?.isConnected) this.#reach(find('#table tbody button'));
+    this.#places = new Map(found.map((c, i) => [c.record.id, i]));
+    this.#sorted = this.#time;
   }
 
   // #reach makes a row's button the one that Tab reaches.
