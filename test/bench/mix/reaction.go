@@ -45,7 +45,7 @@ func reactions(ctx context.Context, o options) (out []report.Reaction, err error
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	for _, p := range []pace{
-		{report.Sluice, reactionConfig, o.steps, 4500 * time.Millisecond, 600 * time.Millisecond},
+		{report.Sluice, reactionConfig, o.steps, 3500 * time.Millisecond, 600 * time.Millisecond},
 		{report.SlowLoop, slowConfig, o.slowSteps, 4500 * time.Millisecond, 2500 * time.Millisecond},
 	} {
 		r, err := b.react(ctx, o, p)
