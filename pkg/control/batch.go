@@ -60,7 +60,7 @@ type Budget struct {
 // much it is above what batch had. Interval is the longest from one measurement to
 // the next.
 func NewBatch(cfg BatchConfig, interval time.Duration) *Batch {
-	return &Batch{cfg: cfg, used: newWindow(settleTime), free: newWindow(settleTime), stale: staleIntervals * interval}
+	return &Batch{cfg: cfg, used: newWindow(settleTime), free: newWindow(settleTime), stale: staleAfter * interval}
 }
 
 // Step decides from the view.
@@ -108,7 +108,7 @@ func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 	use := batchUse{node: v.Node.CPU.Usage}
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		switch seen := known && recent(v.Now, c.CPU.At, max(b.stale, staleIntervals*c.CPU.Interval)); {
+		switch seen := known && recent(v.Now, c.CPU.At, max(b.stale, staleAfter*c.CPU.Interval)); {
 		case c.Class == workload.BE:
 			if seen {
 				use.batch += c.CPU.Usage

@@ -111,7 +111,7 @@ func (b *Burst) most(c *Container) workload.MilliCPU {
 	if c.Burst.QuotaPercent > 0 {
 		percent = c.Burst.QuotaPercent
 	}
-	return max(c.Limit, partOf(c.Limit, percent))
+	return max(c.Limit, perCent(c.Limit, percent))
 }
 
 // next is a container's quota after this step.
@@ -130,7 +130,7 @@ func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCP
 		s.calm = 0
 	}
 	credit := s.spend(v, c, most, b.interval, passed)
-	lower := max(c.Limit, partOf(now, lowerPercent))
+	lower := max(c.Limit, perCent(now, lowerPercent))
 	switch {
 	case now < s.quota:
 		return now, "its burst has become smaller"
@@ -144,7 +144,7 @@ func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCP
 		}
 	case throttled:
 		if now < most && loadKnown && load*100 <= float64(b.cfg.CoolingPercent) {
-			return min(most, max(now+1, partOf(now, raisePercent))),
+			return min(most, max(now+1, perCent(now, raisePercent))),
 				fmt.Sprintf("it was throttled in %d of %d periods, and the CPUs that LS shares are only %s busy", c.CPU.Throttled, c.CPU.Periods, inPercent(load))
 		}
 	case s.calm >= b.cfg.CalmAfter && now > c.Limit:

@@ -169,7 +169,7 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 		if c.Limit > 0 {
 			has = min(has, c.Limit)
 		}
-		quota := max(floor, partOf(has, 100-d.cfg.StepPercent))
+		quota := max(floor, perCent(has, 100-d.cfg.StepPercent))
 		if quota >= has {
 			continue
 		}
@@ -204,7 +204,7 @@ func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 			continue
 		}
 		d.patience.tried = true
-		quota := max(s.quota+1, partOf(s.quota, 100+d.cfg.StepPercent))
+		quota := max(s.quota+1, perCent(s.quota, 100+d.cfg.StepPercent))
 		if quota >= s.from {
 			decisions = d.free(c, s, decisions, fmt.Sprintf("no pool was short for %d steps", d.calm))
 			continue

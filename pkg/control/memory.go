@@ -121,7 +121,7 @@ func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 	m.decisions = m.decisions[:0]
 	m.desired.Reclaim, m.desired.Evict = m.desired.Reclaim[:0], nil
 	since, steady := m.pace.next(v.Now)
-	if !fresh(v.Node.Memory.At, v.Now, m.pace.interval) || v.MemoryTotal <= 0 {
+	if !known(v.Now, v.Node.Memory.At, m.pace.interval) || v.MemoryTotal <= 0 {
 		m.tellStale(v)
 		return m.desired, m.told()
 	}
@@ -177,12 +177,12 @@ func (m *Memory) tellBlind() {
 func (m *Memory) look(v *View) {
 	n := &v.Node.Memory
 	s := memorySum{total: v.MemoryTotal, available: n.Available, free: n.Free, low: n.Low, direct: n.Direct, known: true, batch: v.BatchMemory}
-	if !fresh(s.batch.At, v.Now, m.pace.interval) {
+	if !known(v.Now, s.batch.At, m.pace.interval) {
 		s.batch = Held{At: v.Now}
 		for i := range v.Containers {
 			if c := &v.Containers[i]; c.Class == workload.BE {
 				s.batch.Add(&c.Container.Memory)
-				s.known = s.known && fresh(c.Container.Memory.At, v.Now, containerMemoryPace*m.pace.interval)
+				s.known = s.known && known(v.Now, c.Container.Memory.At, containerMemoryPace*m.pace.interval)
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (m *Memory) gather(v *View, pool int) {
 		if pool >= 0 && c.Pool != pool || pool < 0 && c.Class != workload.BE || !permits(v, c, workload.Reclaim) {
 			continue
 		}
-		if !fresh(c.Container.Memory.At, v.Now, containerMemoryPace*m.pace.interval) {
+		if !known(v.Now, c.Container.Memory.At, containerMemoryPace*m.pace.interval) {
 			continue
 		}
 		cache := min(c.Container.Memory.Cache, c.Container.Memory.Current)

@@ -5,12 +5,6 @@ import "time"
 // staleAfter is the age in intervals at which a figure is no longer one to decide by.
 const staleAfter = 3
 
-// fresh reports whether what was measured then may be decided by now. A time that
-// lies ahead comes from a clock that went back.
-func fresh(at, now time.Time, interval time.Duration) bool {
-	return !at.IsZero() && !at.After(now.Add(interval)) && now.Sub(at) <= staleAfter*interval
-}
-
 // pace is the time between a controller's steps.
 type pace struct {
 	interval time.Duration
@@ -31,4 +25,41 @@ func (p *pace) next(now time.Time) (since time.Duration, steady bool) {
 func waiting(since, now time.Time, wait time.Duration) bool {
 	passed := now.Sub(since)
 	return !since.IsZero() && passed >= 0 && passed < wait
+}
+
+// stopwatch measures time between steps. Jumps of the clock, and the time of a loop
+// that stood still, don't count as time that passed.
+type stopwatch struct{ last time.Time }
+
+// lap is the time since the lap before: 0 at the first and where the clock went back,
+// three intervals at most.
+func (s *stopwatch) lap(now time.Time, interval time.Duration) time.Duration {
+	passed := now.Sub(s.last)
+	if s.last.IsZero() {
+		passed = 0
+	}
+	s.last = now
+	return min(max(passed, 0), staleAfter*interval)
+}
+
+// known reports whether what was measured at that time still says what is.
+func known(now, at time.Time, interval time.Duration) bool {
+	if at.IsZero() {
+		return false
+	}
+	age := now.Sub(at)
+	return age >= -interval && age <= staleAfter*interval
+}
+
+// uses reports whether a container's CPU usage is known. Idle containers are looked at
+// more seldom: their own interval counts.
+func uses(v *View, c *Container, interval time.Duration) bool {
+	return known(v.Now, c.CPU.At, max(interval, c.CPU.Interval))
+}
+
+// recent reports whether a measurement of that time is no older than limit. One from
+// the future is none: the clock has jumped since.
+func recent(now, at time.Time, limit time.Duration) bool {
+	age := now.Sub(at)
+	return !at.IsZero() && age <= limit && age >= -limit
 }

@@ -99,7 +99,7 @@ type poolState struct {
 // longest from one measurement to the next, also where idle pools are looked at more
 // seldom.
 func NewPools(cfg PoolsConfig, pools []PoolConfig, interval time.Duration) *Pools {
-	p := &Pools{cfg: cfg, pools: slices.Clone(pools), state: make([]poolState, len(pools)), stale: staleIntervals * interval}
+	p := &Pools{cfg: cfg, pools: slices.Clone(pools), state: make([]poolState, len(pools)), stale: staleAfter * interval}
 	for i := range p.state {
 		p.state[i] = poolState{slow: newWindow(cfg.SlowWindow), request: newWindow(cfg.SlowWindow), wait: 1}
 	}
@@ -204,7 +204,7 @@ func (p *Pools) enter(v *View) {
 			s.adopted = v.Now
 		}
 		used := workload.MilliCPU(0)
-		if recent(v.Now, c.CPU.At, max(p.stale, staleIntervals*c.CPU.Interval)) {
+		if recent(v.Now, c.CPU.At, max(p.stale, staleAfter*c.CPU.Interval)) {
 			used = c.CPU.Usage
 		}
 		s.own += used

@@ -135,7 +135,7 @@ func (m *metric) value(v *View, interval time.Duration, pools []PoolConfig) (per
 	default:
 		return m.ofBatch(v, interval)
 	}
-	return percent, at, fresh(at, v.Now, interval)
+	return percent, at, known(v.Now, at, interval)
 }
 
 // onlineCPUs counts CPUs. Without a rate of any, all count.
@@ -169,9 +169,9 @@ func (m *metric) ofBatch(v *View, interval time.Duration) (percent float64, at t
 		at = older(at, m.seen(c))
 	}
 	if m.kind == metricBatchMemory {
-		return percentIn(memory, v.MemoryTotal), at, fresh(at, v.Now, containerMemoryPace*interval)
+		return percentIn(memory, v.MemoryTotal), at, known(v.Now, at, containerMemoryPace*interval)
 	}
-	return float64(cpu) / 10 / onlineCPUs(v), at, fresh(at, v.Now, interval)
+	return float64(cpu) / 10 / onlineCPUs(v), at, known(v.Now, at, interval)
 }
 
 func older(a, b time.Time) time.Time {
@@ -200,9 +200,9 @@ func (m *metric) ofPool(v *View, interval time.Duration, pools []PoolConfig) (pe
 	p := &v.Pools[i]
 	switch m.kind {
 	case metricPoolCPU:
-		return float64(p.Usage) / 10 / float64(max(p.Size, 1)), p.At, fresh(p.At, v.Now, interval)
+		return float64(p.Usage) / 10 / float64(max(p.Size, 1)), p.At, known(v.Now, p.At, interval)
 	case metricPoolPSICPU:
-		return p.Pressure * 100, p.At, fresh(p.At, v.Now, interval)
+		return p.Pressure * 100, p.At, known(v.Now, p.At, interval)
 	}
 	at = v.Now
 	var worst float64
@@ -219,7 +219,7 @@ func (m *metric) ofPool(v *View, interval time.Duration, pools []PoolConfig) (pe
 			worst = max(worst, c.Pressure.IO)
 		}
 	}
-	ok = fresh(at, v.Now, containerMemoryPace*interval)
+	ok = known(v.Now, at, containerMemoryPace*interval)
 	if m.kind != metricPoolMemoryUse {
 		return worst * 100, at, ok
 	}

@@ -130,7 +130,7 @@ func (s *Sell) compute(v *View, seen bool) Offer {
 	}
 	o := Offer{Known: true}
 	room := Amount{
-		CPU:    partOf(capacityOf(v), 100-s.cfg.CPUMarginPercent),
+		CPU:    perCent(capacityOf(v), 100-s.cfg.CPUMarginPercent),
 		Memory: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
 	}
 	o.Short = room.less(s.demand.amount())

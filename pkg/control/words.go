@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -20,6 +21,46 @@ type Advice struct {
 	Object string `json:"object"` // as in decisions: "pool online"
 	Text   string `json:"text"`   // a sentence
 }
+
+// cpus is an amount of CPU as people read it: "12.5".
+func cpus(m workload.MilliCPU) string {
+	return rounded(float64(m)/1000, 10)
+}
+
+// cpusApart are two amounts of CPU, with as many digits as tell them apart.
+func cpusApart(a, b workload.MilliCPU) (string, string) {
+	parts := 10.0
+	for parts < 1000 && a != b && rounded(float64(a)/1000, parts) == rounded(float64(b)/1000, parts) {
+		parts *= 10
+	}
+	return rounded(float64(a)/1000, parts) + " CPUs", rounded(float64(b)/1000, parts) + " CPUs"
+}
+
+// count is a number of CPUs as people read it.
+func count(n int) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return strconv.Itoa(n) + " CPUs"
+}
+
+// share is a part of a whole in percent, as people read it.
+func share(part, whole workload.MilliCPU) string {
+	return fmt.Sprintf("%d%%", (part*100+whole/2)/max(whole, 1))
+}
+
+// perCent is that part of an amount.
+func perCent(m workload.MilliCPU, percent int) workload.MilliCPU {
+	return m * workload.MilliCPU(percent) / 100
+}
+
+// ceil is the amount in whole CPUs.
+func ceil(m workload.MilliCPU) int { return int((m + 999) / 1000) }
+
+// roundUp is the least multiple of core that is n or more.
+func roundUp(n, core int) int { return (n + core - 1) / core * core }
+
+func cpuFact(name string, m workload.MilliCPU) Fact { return Fact{name, float64(m) / 1000} }
 
 // inCPUs is an amount as people read it: "12.5".
 func inCPUs(m workload.MilliCPU) string { return rounded(float64(m)/1000, 100) }
@@ -43,11 +84,6 @@ func capacityOf(v *View) workload.MilliCPU {
 		}
 	}
 	return max(online, v.Allocatable)
-}
-
-// partOf is so many percent of an amount.
-func partOf(m workload.MilliCPU, percent int) workload.MilliCPU {
-	return m * workload.MilliCPU(percent) / 100
 }
 
 // checkPercent, checkCount and checkTime add what is wrong with a value.
