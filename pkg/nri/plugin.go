@@ -33,6 +33,11 @@ type Options struct {
 	Log       logrus.FieldLogger
 }
 
+// Check reports an index or a name that every runtime would refuse, again and again.
+func (o *Options) Check() error {
+	return errors.Join(api.CheckPluginIndex(o.Index), api.CheckPluginName(o.Name))
+}
+
 // Plugin is one NRI plugin, connected or not.
 type Plugin struct {
 	Options

@@ -44,6 +44,8 @@ func TestExitStatus(t *testing.T) {
 		{"help plan", 0, "kubectl get pod"},
 		{"version", 0, "sluice "},
 		{"version now", exitUsage, "version takes flags alone, not \"now\""},
+		{"run --index 5", exitUsage, "invalid plugin index \"5\", must be 2 digits"},
+		{"run --name a/b", exitUsage, "invalid plugin name \"a/b\""},
 		{"plan pod.yaml", exitUsage, "plan takes its file with -f: -f pod.yaml"},
 		{"config diff", exitUsage, "diff takes one file; - is standard input"},
 		{"config nonsense", exitUsage, "unknown command \"nonsense\""},

@@ -60,6 +60,9 @@ nothing: containers keep what they have, and the next start finds them.`,
   # look, but change nothing: mode: preview in the configuration
   sluice run --config preview.yaml --log-level debug`,
 		Args: flagsAlone,
+		PreRunE: func(*cobra.Command, []string) error {
+			return (&nri.Options{Index: o.index, Name: o.name}).Check()
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
