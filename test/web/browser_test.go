@@ -40,6 +40,11 @@ func openBrowser(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil { // and wait: it writes its folder to the end
+			t.Logf("closing the browser: %v", err)
+		}
+	})
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
