@@ -145,6 +145,7 @@ type Agent struct {
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
+	unseen     error // why neighbours could not be looked for, as far as it was told
 	counters   status.Counters
 	failed     map[failure]int
 	features   []status.Feature

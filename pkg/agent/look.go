@@ -38,8 +38,10 @@ func (a *Agent) lookAround(ctx context.Context) {
 
 // meet takes note of who else sets CPUs.
 func (a *Agent) meet(found []neighbour.Neighbour, err error) {
-	if err != nil {
+	if before := a.unseen; err != nil && (before == nil || before.Error() != err.Error()) {
 		a.Log.WithError(err).Warn("Other resource managers could not be looked for: those known before count as still there")
+	}
+	if a.unseen = err; err != nil {
 		for _, n := range a.neighbours {
 			if !slices.ContainsFunc(found, func(f neighbour.Neighbour) bool { return f.Kind == n.Kind }) {
 				found = append(found, n)

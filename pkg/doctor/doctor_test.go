@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -118,7 +119,7 @@ func TestPodsAreNotTheKubelet(t *testing.T) {
 		"5:cpuset:/kubepods/besteffort/pod1/c\n0::/\n":                                  "none",
 	} {
 		r := Examine(facts(host(t, "2 cores", v2(), texts{
-			"proc/9/status": "Name:\tkubelet\nPPid:\t1\n", "proc/9/cgroup": cgroup, "proc/9/cmdline": "kubelet\x00--config=/secret\x00",
+			"proc/9/comm": "kubelet\n", "proc/9/status": "Name:\tkubelet\nPPid:\t1\n", "proc/9/cgroup": cgroup, "proc/9/cmdline": "kubelet\x00--config=/secret\x00",
 			"secret": "cpuManagerPolicy: static\n", "var/lib/kubelet/config.yaml": "cpuManagerPolicy: none\n",
 		}), nil))
 		found := false
@@ -177,14 +178,14 @@ func TestReleases(t *testing.T) {
 
 func TestFlag(t *testing.T) {
 	t.Parallel()
-	args := strings.Fields("kubelet --config /a --v=2 --configmap=x --cpu-manager-policy=none --cpu-manager-policy=static --feature-gates=MemoryQoS=true,X=no,=true --cpu-cfs-quota=false --last")
+	k := neighbour.Kubelet{Args: strings.Fields("kubelet --config /a --v=2 --configmap=x --cpu-manager-policy=none --cpu-manager-policy=static --feature-gates=MemoryQoS=true,X=no,=true --cpu-cfs-quota=false --last")}
 	for name, want := range map[string]string{"config": "/a", "v": "2", "cpu-manager-policy": "static", "absent": "", "last": ""} {
-		if got, ok := flagOf(args, name); got != want || ok != (want != "") {
+		if got, ok := k.Flag(name); got != want || ok != (want != "") {
 			t.Errorf("%s: %q, %v", name, got, ok)
 		}
 	}
 	c := kubeletConfig{CPUManagerPolicy: "none", MemoryManagerPolicy: "Static"}
-	c.override(args)
+	c.override(&k)
 	if c.CPUManagerPolicy != "static" || c.MemoryManagerPolicy != "Static" || !c.FeatureGates["MemoryQoS"] || *c.CPUCFSQuota {
 		t.Errorf("%+v", c)
 	}

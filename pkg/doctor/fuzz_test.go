@@ -40,7 +40,7 @@ func FuzzFiles(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kubelet, args, runtime, other string) {
 		h := maps.Clone(machine)
 		for name, text := range (texts{
-			"var/lib/kubelet/config.yaml": kubelet, "proc/5/status": "Name:\tkubelet\n", "proc/5/cmdline": args,
+			"var/lib/kubelet/config.yaml": kubelet, "proc/5/comm": "kubelet\n", "proc/5/status": "Name:\tkubelet\n", "proc/5/cmdline": args,
 			"etc/containerd/config.toml": runtime, "run/containerd/containerd.sock": "", "proc/cpuinfo": other, "etc/os-release": other,
 		}) {
 			h[name] = &fstest.MapFile{Data: []byte(text)}

@@ -91,7 +91,7 @@ func containerd() texts {
 }
 
 func kubeletFiles(config string, args string) texts {
-	files := texts{"proc/500/status": "Name:\tkubelet\nPPid:\t1\nCpus_allowed_list:\t0-15\n", "proc/500/cmdline": "/usr/bin/kubelet\x00" + args + "\x00"}
+	files := texts{"proc/500/comm": "kubelet\n", "proc/500/status": "Name:\tkubelet\nPPid:\t1\nCpus_allowed_list:\t0-15\n", "proc/500/cmdline": "/usr/bin/kubelet\x00" + args + "\x00"}
 	if config != "" {
 		files["var/lib/kubelet/config.yaml"] = config
 	}

@@ -35,16 +35,13 @@ type kubelet struct {
 }
 
 func (n *node) readKubelet() kubelet {
-	const usual = "/var/lib/kubelet/config.yaml"
+	running, _ := neighbour.FindKubelet(n.Host) // Detect reports the error
+	usual := "/" + running.File("config.yaml")
 	file := usual
-	var flags []string
-	if p := n.named("kubelet"); p != nil {
-		flags = n.arguments(p)
-		if given, ok := flagOf(flags, "config"); ok {
-			file = given
-		}
+	if given, ok := running.Flag("config"); ok {
+		file = given
 	}
-	k := kubelet{found: flags != nil, from: file}
+	k := kubelet{found: running.PID != 0, from: file}
 	text, err := fs.ReadFile(n.Host, strings.TrimPrefix(file, "/"))
 	if err == nil {
 		k.found = true
@@ -55,7 +52,7 @@ func (n *node) readKubelet() kubelet {
 			k.err = err
 		}
 	}
-	k.config.override(flags)
+	k.config.override(&running)
 	return k
 }
 
@@ -65,20 +62,20 @@ func parseKubelet(text []byte) (c kubeletConfig, err error) {
 }
 
 // override applies the kubelet's flags, which win over its file.
-func (c *kubeletConfig) override(args []string) {
+func (c *kubeletConfig) override(running *neighbour.Kubelet) {
 	for name, field := range map[string]*string{
 		"cpu-manager-policy": &c.CPUManagerPolicy, "memory-manager-policy": &c.MemoryManagerPolicy,
 		"topology-manager-policy": &c.TopologyManagerPolicy, "cgroup-driver": &c.CgroupDriver,
 	} {
-		if value, ok := flagOf(args, name); ok {
+		if value, ok := running.Flag(name); ok {
 			*field = value
 		}
 	}
-	if value, ok := flagOf(args, "cpu-cfs-quota"); ok {
+	if value, ok := running.Flag("cpu-cfs-quota"); ok {
 		on := value != "false"
 		c.CPUCFSQuota = &on
 	}
-	gates, _ := flagOf(args, "feature-gates")
+	gates, _ := running.Flag("feature-gates")
 	for gate := range strings.SplitSeq(gates, ",") {
 		name, value, _ := strings.Cut(gate, "=")
 		if on, err := strconv.ParseBool(value); err == nil {
@@ -88,20 +85,6 @@ func (c *kubeletConfig) override(args []string) {
 			c.FeatureGates[strings.TrimSpace(name)] = on
 		}
 	}
-}
-
-// flagOf is the last value of a flag, as --name=value or --name value.
-func flagOf(args []string, name string) (value string, ok bool) {
-	for i, arg := range args {
-		given, found := strings.CutPrefix(arg, "--"+name)
-		switch {
-		case found && given == "" && i+1 < len(args):
-			value, ok = args[i+1], true
-		case found && strings.HasPrefix(given, "="):
-			value, ok = given[1:], true
-		}
-	}
-	return value, ok
 }
 
 func (n *node) kubeletSettings() []Finding {
@@ -158,7 +141,7 @@ func (n *node) neighbours() []Finding {
 		}
 	}
 	if n.othersErr != nil {
-		findings = append(findings, warn("detection", oneLine(n.othersErr), "make the host's /proc and /var/lib/kubelet readable below "+n.Root))
+		findings = append(findings, warn("detection", oneLine(n.othersErr), "make the host's /proc and the kubelet's root folder readable below "+n.Root))
 	}
 	if others := n.plugins(func(name string) bool { return !isSluice(name) }); len(others) > 0 {
 		findings = append(findings, note("NRI plugins", "pre-installed beside Sluice: "+some(others)+"; two plugins that set one field fail the container", "see that none of them sets CPU sets, CPU or memory limits of the same pods"))

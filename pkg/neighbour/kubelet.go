@@ -12,24 +12,31 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// The kubelet's state files, below its default --root-dir. They exist with the
-// policy "none" too.
+// The kubelet's state files, in its root folder. They exist with the policy "none" too.
 const (
-	cpuManagerState    = "var/lib/kubelet/cpu_manager_state"
-	memoryManagerState = "var/lib/kubelet/memory_manager_state"
+	cpuManagerState    = "cpu_manager_state"
+	memoryManagerState = "memory_manager_state"
 )
 
-func cpuManager(host fs.FS) ([]Neighbour, error) {
-	text, err := fs.ReadFile(host, cpuManagerState)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+// managers finds the kubelet's static managers.
+func managers(host fs.FS) ([]Neighbour, error) {
+	kubelet, err := FindKubelet(host)
 	if err != nil {
+		return nil, fmt.Errorf("%w; whether its static CPU and memory managers are on is unknown", err)
+	}
+	cpu, cpuErr := cpuManager(host, kubelet.File(cpuManagerState))
+	memory, memoryErr := memoryManager(host, kubelet.File(memoryManagerState))
+	return append(cpu, memory...), errors.Join(cpuErr, memoryErr)
+}
+
+func cpuManager(host fs.FS, file string) ([]Neighbour, error) {
+	text, err := readState(host, file)
+	if text == nil {
 		return nil, err
 	}
 	policy, pins, err := parseCPUManagerState(text)
 	if err != nil {
-		return nil, fmt.Errorf("/%s: %w; whether the kubelet's static CPU manager is on is unknown", cpuManagerState, err)
+		return nil, fmt.Errorf("/%s: %w; whether the kubelet's static CPU manager is on is unknown", file, err)
 	}
 	if !strings.EqualFold(policy, "static") {
 		return nil, nil
@@ -37,9 +44,9 @@ func cpuManager(host fs.FS) ([]Neighbour, error) {
 	return []Neighbour{{
 		Kind:     CPUManager,
 		Owns:     "cpuset.cpus of every container",
-		Evidence: fmt.Sprintf("/%s has policyName %q and exclusive CPUs for %d containers", cpuManagerState, policy, len(pins)),
+		Evidence: fmt.Sprintf("/%s has policyName %q and exclusive CPUs for %d containers", file, policy, len(pins)),
 		Response: "Sluice writes no CPU sets, leaves the kubelet's exclusive CPUs alone and refuses classes LSE and LSR; the rest works",
-		Fix:      "drain the node, stop the kubelet, set cpuManagerPolicy: none in its config, delete /" + cpuManagerState + ", start the kubelet",
+		Fix:      "drain the node, stop the kubelet, set cpuManagerPolicy: none in its config, delete /" + file + ", start the kubelet",
 		Pins:     pins,
 	}}, nil
 }
@@ -82,19 +89,16 @@ func parseCPUManagerState(text []byte) (policy string, pins []Pin, err error) {
 	return state.PolicyName, pins, nil
 }
 
-func memoryManager(host fs.FS) ([]Neighbour, error) {
-	text, err := fs.ReadFile(host, memoryManagerState)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+func memoryManager(host fs.FS, file string) ([]Neighbour, error) {
+	text, err := readState(host, file)
+	if text == nil {
 		return nil, err
 	}
 	var state struct {
 		PolicyName string `json:"policyName"`
 	}
 	if err := json.Unmarshal(text, &state); err != nil {
-		return nil, fmt.Errorf("/%s: %w; whether the kubelet's static memory manager is on is unknown", memoryManagerState, err)
+		return nil, fmt.Errorf("/%s: %w; whether the kubelet's static memory manager is on is unknown", file, err)
 	}
 	if !strings.EqualFold(state.PolicyName, "static") {
 		return nil, nil
@@ -102,8 +106,8 @@ func memoryManager(host fs.FS) ([]Neighbour, error) {
 	return []Neighbour{{
 		Kind:     MemoryManager,
 		Owns:     "cpuset.mems of Guaranteed pods' containers",
-		Evidence: fmt.Sprintf("/%s has policyName %q", memoryManagerState, state.PolicyName),
+		Evidence: fmt.Sprintf("/%s has policyName %q", file, state.PolicyName),
 		Response: "Sluice writes no memory node sets; the rest works",
-		Fix:      "drain the node, stop the kubelet, set memoryManagerPolicy: None in its config, delete /" + memoryManagerState + ", start the kubelet",
+		Fix:      "drain the node, stop the kubelet, set memoryManagerPolicy: None in its config, delete /" + file + ", start the kubelet",
 	}}, nil
 }
