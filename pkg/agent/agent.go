@@ -239,6 +239,7 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			a.tellEnded(a.loop.movements.Rest(a.now(), true))
 			a.leaveWatermarks()
 			if err := a.book.Close(); err != nil {
 				a.Log.WithError(err).Error("Original values not written")

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -13,28 +14,70 @@ import (
 // remembered is how many decisions the status tells; the audit trail has them all.
 const remembered = 100
 
-// decide notes what a controller decided.
+// decide notes what a controller decided. A step of a movement under way renews what is
+// told of that.
 func (a *Agent) decide(mode control.Mode, decided []control.Decision) {
 	l := &a.loop
 	if mode == control.Off { // what is measured for others all the same is told by nobody
 		return
 	}
 	for i := range decided {
-		d := &decided[i]
-		l.latest(status.Decision{Time: l.view.Now, Mode: mode, Decision: *d})
+		ended, told := l.movements.Add(l.view.Now, mode, &decided[i])
+		a.tellEnded(ended)
+		d := status.Decision(told)
+		l.latest(d)
+		if d.Steps > 1 {
+			l.renew(d)
+			continue
+		}
 		if len(l.decisions) == remembered {
 			l.decisions = append(l.decisions[:0], l.decisions[1:]...)
 		}
-		l.decisions = append(l.decisions, status.Decision{Time: l.view.Now, Mode: mode, Decision: *d})
+		l.decisions = append(l.decisions, d)
 		l.counts[status.Decided{Controller: d.Controller, Action: d.Action, Cause: d.Cause, Mode: mode}]++
-		if a.Audit != nil {
-			a.Audit.Record(l.view.Now, mode, d)
+		a.enter(&told)
+	}
+}
+
+// tellEnded tells of movements as a whole, where their first step was not all.
+func (a *Agent) tellEnded(ended []control.Told) {
+	for i := range ended {
+		a.loop.renew(status.Decision(ended[i]))
+		if ended[i].Steps > 1 {
+			a.enter(&ended[i])
 		}
-		level := logrus.InfoLevel
-		if mode != control.On {
-			level = logrus.DebugLevel
+	}
+}
+
+// enter notes a decision in the log and in the audit trail.
+func (a *Agent) enter(d *control.Told) {
+	if a.Audit != nil {
+		a.Audit.Record(d.Time, d.Mode, &d.Decision)
+	}
+	level := logrus.InfoLevel
+	if d.Mode != control.On {
+		level = logrus.DebugLevel
+	}
+	fields := logrus.Fields{"controller": d.Controller, "object": d.Object, "from": d.From, "to": d.To, "mode": d.Mode, "why": d.Why}
+	if d.Steps > 1 {
+		fields["steps"], fields["over"] = d.Steps, d.Over()
+	}
+	a.Log.WithFields(fields).Log(level, "Decided: "+d.Action)
+}
+
+// renew puts what is now known of a movement in the place of what was told before.
+func (l *loop) renew(d status.Decision) {
+	same := func(o *status.Decision) bool {
+		return o.Time.Equal(d.Time) && o.Controller == d.Controller && o.Object == d.Object && o.Action == d.Action
+	}
+	for i := range slices.Backward(l.decisions) {
+		if same(&l.decisions[i]) {
+			l.decisions[i] = d
+			break
 		}
-		a.Log.WithFields(logrus.Fields{"controller": d.Controller, "object": d.Object, "from": d.From, "to": d.To, "mode": mode, "why": d.Why}).Log(level, "Decided: "+d.Action)
+	}
+	if last, ok := l.last[d.Controller]; ok && same(&last) {
+		l.latest(d)
 	}
 }
 

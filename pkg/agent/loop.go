@@ -88,6 +88,7 @@ type loop struct {
 	switched      control.Switch
 	switchProblem string
 
+	movements control.Movements
 	decisions []status.Decision // the last ones
 	counts    map[status.Decided]int
 	last      map[string]status.Decision // by controller
@@ -242,6 +243,7 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		l.view.Isolated = a.isolated()
 	}
 	a.step(all)
+	a.tellEnded(l.movements.Rest(s.Now, false))
 	if all {
 		a.guard()
 	}

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,4 +135,52 @@ func FuzzScan(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) {
 		scan(strings.NewReader(text), &Filter{Object: "b"}, func(Entry) error { return nil })
 	})
+}
+
+// A movement is handed over once, as a whole, at the time of its first step; one whose
+// end isn't in the trail by its first step.
+func TestMovementsAreJoined(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trail := Open(dir, logrus.New())
+	step := func(object string, steps int, seconds time.Duration) *control.Decision {
+		d := decision("batch", object)
+		if d.Steps, d.Going = steps, steps == 1; steps > 1 {
+			d.Until, d.To = noon.Add(seconds*time.Second), "whole"
+		}
+		return d
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	trail.Record(noon, control.On, step("a", 1, 0))
+	trail.Record(noon.Add(1*time.Second), control.On, step("lost", 1, 0))
+	trail.Record(noon.Add(2*time.Second), control.On, decision("pools", "between"))
+	trail.Record(noon, control.On, step("a", 7, 5))
+	trail.Record(noon.Add(6*time.Second), control.On, decision("pools", "after"))
+	cancel()
+	trail.Run(ctx)
+	for since, want := range map[time.Duration]string{0: "a 7 whole,lost 1 4 CPUs,between 0 4 CPUs,after 0 4 CPUs", 4 * time.Second: "a 7 whole,after 0 4 CPUs"} {
+		var got []string
+		_, err := Read(os.DirFS(dir), Filter{Since: noon.Add(since)}, func(e Entry) error {
+			got = append(got, fmt.Sprint(e.Object, " ", e.Steps, " ", e.To))
+			return nil
+		})
+		if err != nil || strings.Join(got, ",") != want {
+			t.Errorf("since %v: %q, %v", since, got, err)
+		}
+	}
+}
+
+// A first step whose end never comes holds back a bounded number of entries.
+func TestJoinerIsBounded(t *testing.T) {
+	t.Parallel()
+	handed := 0
+	j := joiner{do: func(Entry) error { handed++; return nil }}
+	for range 3 * mostWaiting {
+		if err := j.add(Entry{Time: noon, Decision: control.Decision{Going: true, Steps: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(j.waiting) != mostWaiting || handed != 2*mostWaiting {
+		t.Errorf("%d wait, %d were handed over", len(j.waiting), handed)
+	}
 }

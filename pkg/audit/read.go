@@ -22,7 +22,7 @@ type Filter struct {
 
 // Takes reports whether the filter takes an entry.
 func (f Filter) Takes(e *Entry) bool {
-	return !e.Time.Before(f.Since) && (f.Controller == "" || e.Controller == f.Controller) && (f.Object == "" || f.Names(e.Object))
+	return !(e.Time.Before(f.Since) && e.Until.Before(f.Since)) && (f.Controller == "" || e.Controller == f.Controller) && (f.Object == "" || f.Names(e.Object))
 }
 
 // Names reports whether an object of decisions, as "container a/b/c", is the filter's.
@@ -34,23 +34,62 @@ func (f Filter) Names(name string) bool {
 }
 
 // Read hands over the entries in a folder's trail that the filter takes, the oldest
-// first, until do fails. What was cut off by a crash is left out, and counted.
+// first, until do fails. A movement is handed over once, as a whole. What was cut off by a
+// crash is left out, and counted.
 func Read(dir fs.FS, f Filter, do func(Entry) error) (broken int, err error) {
 	names, err := files(dir)
 	if err != nil {
 		return 0, err
 	}
+	j := joiner{do: do}
 	for _, name := range names {
 		if ended(name).Before(f.Since) {
 			continue
 		}
-		n, err := readFile(dir, name, &f, do)
+		n, err := readFile(dir, name, &f, j.add)
 		broken += n
 		if err != nil {
 			return broken, err
 		}
 	}
-	return broken, nil
+	return broken, j.hand(0)
+}
+
+// joiner puts the line that tells of a movement as a whole in the place of the line that
+// told of its first step. That one waits for it, with all that follow.
+type joiner struct {
+	waiting []Entry
+	do      func(Entry) error
+}
+
+// mostWaiting is how many entries wait: the first of a movement that had no second
+// step, or that a crash ended, waits in vain.
+const mostWaiting = 1000
+
+func (j *joiner) add(e Entry) error {
+	if e.Steps > 1 {
+		first := slices.IndexFunc(j.waiting, func(w Entry) bool {
+			return w.Time.Equal(e.Time) && w.Controller == e.Controller && w.Object == e.Object && w.Action == e.Action
+		})
+		if first >= 0 {
+			j.waiting[first] = e
+			return j.hand(mostWaiting)
+		}
+	}
+	j.waiting = append(j.waiting, e)
+	return j.hand(mostWaiting)
+}
+
+// hand hands over entries until the first waits for its end, and no more than most wait.
+func (j *joiner) hand(most int) error {
+	n := 0
+	for ; n < len(j.waiting) && (!j.waiting[n].Going || len(j.waiting)-n > most); n++ {
+		if err := j.do(j.waiting[n]); err != nil {
+			return err
+		}
+	}
+	j.waiting = slices.Delete(j.waiting, 0, n)
+	return nil
 }
 
 // files are the trail's, the oldest first: lumberjack puts the time of its end into

@@ -218,9 +218,9 @@ func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited b
 	}
 	switch {
 	case now < had:
-		d.Action = "squeeze"
+		d.Action, d.Moves = "squeeze", "budget"
 	case now > had || b.limited != wasLimited:
-		d.Action = "grow"
+		d.Action, d.Moves = "grow", "budget"
 	case b.lost:
 		d.Action = "stale"
 	default:

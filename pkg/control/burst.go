@@ -84,7 +84,7 @@ func (b *Burst) Step(v *View) ([]Quota, []Decision) {
 			s.why = why
 			from, to := cpusApart(before, want)
 			decisions = append(decisions, Decision{
-				Controller: "burst", Object: c.Ref, Action: action, From: from, To: to, Why: why,
+				Controller: "burst", Object: c.Ref, Action: action, From: from, To: to, Why: why, Moves: "quota",
 				Facts: []Fact{{"limit_cpus", float64(c.Limit) / 1000}, {"share_pool_load", load}, {"throttled_periods", float64(c.CPU.Throttled)}},
 			})
 		}

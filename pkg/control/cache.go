@@ -119,7 +119,7 @@ func (a *Cache) decide(decisions []Decision, what string, from, to int, why stri
 	}
 	return append(decisions, Decision{
 		Controller: "cache", Object: "class " + a.cfg.Class, Action: action + what,
-		From: fmt.Sprintf("%d %% of its share", from), To: fmt.Sprintf("%d %% of its share", to), Why: why, Facts: facts,
+		From: fmt.Sprintf("%d %% of its share", from), To: fmt.Sprintf("%d %% of its share", to), Why: why, Facts: facts, Moves: what,
 	})
 }
 

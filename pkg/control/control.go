@@ -117,7 +117,7 @@ type Container struct {
 
 // Decision is one thing that a controller decided, for the log, the audit trail,
 // explain and the metrics. Only changes are decisions: a step that leaves all as it is
-// has none.
+// has none. A value that goes one way in several steps is one decision.
 type Decision struct {
 	Controller string `json:"controller"`      // "pools"
 	Object     string `json:"object"`          // "pool online", "ns/pod/container", "node"
@@ -127,6 +127,15 @@ type Decision struct {
 	Cause      string `json:"cause,omitempty"` // of an eviction or demotion, in a word to count them by: "node-memory", the pool that lacked
 	Why        string `json:"why"`             // a sentence, with the numbers that mattered
 	Facts      []Fact `json:"facts,omitempty"` // the numbers that it was made from
+
+	// Of a movement, which joins the steps of a value that goes one way: see Movements.
+	// From is then the value before the first step, Why and Facts are of the last.
+	Steps      int       `json:"steps,omitempty"`      // 0: it is no movement
+	Until      time.Time `json:"until,omitzero"`       // when it was at its last step, if it had more than one
+	Going      bool      `json:"going,omitempty"`      // further steps may follow
+	FirstFacts []Fact    `json:"firstFacts,omitempty"` // of several steps: the facts of the first
+
+	Moves string `json:"-"` // names the value that this is a step of; "": a decision of its own
 }
 
 // Fact is one number.

@@ -188,7 +188,7 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 		s.why = fmt.Sprintf("pool %s lacks %s CPUs and finds none to take; this container of pool %s uses %s, its request is %s",
 			v.Pools[short.Pool].Name, inCPUs(short.Missing), v.Pools[c.Pool].Name, inCPUs(usage), inCPUs(c.Request))
 		decisions = append(decisions, Decision{
-			Controller: "demotion", Object: c.Ref, Action: "demote", From: from, To: inCPUs(quota) + " CPUs", Cause: v.Pools[short.Pool].Name, Why: s.why,
+			Controller: "demotion", Object: c.Ref, Action: "demote", From: from, To: inCPUs(quota) + " CPUs", Cause: v.Pools[short.Pool].Name, Why: s.why, Moves: "quota",
 			Facts: []Fact{{"missing_cpus", float64(short.Missing) / 1000}, {"usage_cpus", float64(usage) / 1000}, {"request_cpus", float64(c.Request) / 1000}},
 		})
 	}
@@ -212,7 +212,7 @@ func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 		s.why = fmt.Sprintf("on its way back to %s CPUs: no pool was short for %d steps", inCPUs(s.from), d.calm)
 		from, to := cpusApart(s.quota, quota)
 		decisions = append(decisions, Decision{
-			Controller: "demotion", Object: c.Ref, Action: "restore", From: from, To: to, Why: s.why,
+			Controller: "demotion", Object: c.Ref, Action: "restore", From: from, To: to, Why: s.why, Moves: "quota",
 			Facts: []Fact{{"calm_steps", float64(d.calm)}},
 		})
 		s.quota = quota
@@ -239,7 +239,7 @@ func (d *Demotion) free(c *Container, s *demoted, decisions []Decision, why stri
 	from := s.quota
 	d.states.drop(c.ID)
 	return append(decisions, Decision{
-		Controller: "demotion", Object: c.Ref, Action: "restore", From: inCPUs(from) + " CPUs", To: to, Why: why,
+		Controller: "demotion", Object: c.Ref, Action: "restore", From: inCPUs(from) + " CPUs", To: to, Why: why, Moves: "quota",
 		Facts: []Fact{{"quota_cpus", float64(from) / 1000}},
 	})
 }

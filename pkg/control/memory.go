@@ -255,15 +255,15 @@ func (m *Memory) limit(steady bool) {
 	if d.BatchLimit == before {
 		return
 	}
-	action, from := "limit", ""
+	action, from, moves := "limit", "", ""
 	if before > 0 {
-		action, from = "raise", memoryText(before)
+		action, from, moves = "raise", memoryText(before), "limit"
 		if d.BatchLimit < before {
 			action = "lower"
 		}
 	}
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: action,
-		From: from, To: memoryText(d.BatchLimit),
+		From: from, To: memoryText(d.BatchLimit), Moves: moves,
 		Why: fmt.Sprintf("online uses %s of %s; %d%% may be used, %s are kept free before its growth of %s a second and %s in reserve, so that batch may hold %s; it holds %s",
 			memoryText(d.Online), memoryText(s.total), m.cfg.SafePercent, memoryText(d.Headroom), memoryText(int64(m.growth)), memoryText(int64(m.cfg.Reserve)), memoryText(goal), memoryText(s.batch.Current)),
 		Facts: m.facts()})

@@ -17,7 +17,7 @@ func (p *Pools) tell(v *View, divided int, squeezed bool) []Decision {
 			if squeezed && i >= len(p.state)-2 { // one of the two that a squeeze concerns
 				d.Why = p.whySqueezed(&v.Batch)
 			}
-			if size < s.had {
+			if d.Moves = "size"; size < s.had {
 				d.Action = "shrink"
 			}
 			told = append(told, d)

@@ -9,7 +9,7 @@ import (
 
 func decisions() []metric {
 	return []metric{
-		{"sluice_decisions_total", "Decisions of the loop. The cause is that of an eviction, and of a demotion the pool that lacked CPUs; in mode preview nothing was done.", counter, []string{"controller", "action", "cause", "mode"},
+		{"sluice_decisions_total", "Decisions of the loop. A value that goes one way in several steps, such as a budget that follows a load, counts once, at its first step. The cause is that of an eviction, and of a demotion the pool that lacked CPUs; in mode preview nothing was done.", counter, []string{"controller", "action", "cause", "mode"},
 			looked(func(l *status.Loop, out *sink) {
 				sums := map[status.Decided]int{}
 				for i := range l.Counts {

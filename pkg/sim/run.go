@@ -173,8 +173,12 @@ func (s *simulation) steer(now time.Duration, changed bool) {
 	}
 }
 
-// Record counts a decision; it is the agent's audit.
+// Record counts a decision; it is the agent's audit. A movement that has ended was
+// counted at its first step.
 func (r *report) Record(_ time.Time, _ control.Mode, d *control.Decision) {
+	if d.Steps > 1 {
+		return
+	}
 	r.decisions[d.Controller+" "+d.Action]++
 }
 

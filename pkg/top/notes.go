@@ -73,17 +73,11 @@ func (f *frame) decisions() []string {
 	for _, d := range slices.Backward(all[max(0, len(all)-mostDecisions):]) {
 		l := f.line()
 		l.put(plain, d.Time.Format(time.TimeOnly)+" ")
-		what := d.Action
-		switch {
-		case d.From != "" && d.To != "":
-			what += ", " + d.From + " to " + d.To
-		case d.To != "":
-			what += ", " + d.To
-		}
+		told := control.Told(d)
 		if d.Mode != control.On {
 			l.put(warn, "("+string(d.Mode)+") ")
 		}
-		l.put(title, d.Object+": "+what)
+		l.put(title, d.Object+": "+told.Change())
 		l.put(plain, ": "+d.Why)
 		lines = append(lines, l.String())
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/words"
 )
 
@@ -28,7 +29,9 @@ func newLogCommand() *cobra.Command {
 		Use:   "log",
 		Short: "Tell what the control loop decided, and why",
 		Long: `Tell what the control loop decided, the oldest first: from the audit trail in
-the state folder, also while the plugin is away. In preview nothing was changed.`,
+the state folder, also while the plugin is away. In preview nothing was changed.
+A value that goes one way in several steps is one decision, with the time that
+they took.`,
 		Example: `  sluice log --since 10m
   sluice log --pod data/db-0 --why
   sluice log --controller pools -o json`,
@@ -87,13 +90,8 @@ func (o *logOptions) run(c *cobra.Command) error {
 
 // entryText is a decision as people read it, in lines of at most 80 columns.
 func entryText(e *audit.Entry, why bool) string {
-	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + e.Action
-	switch {
-	case e.From != "" && e.To != "":
-		head += ", " + e.From + " to " + e.To
-	case e.To != "":
-		head += ", " + e.To
-	}
+	told := control.Told(*e)
+	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + told.Change()
 	if e.Mode != "on" {
 		head += " (" + string(e.Mode) + ")"
 	}
@@ -109,13 +107,49 @@ func entryText(e *audit.Entry, why bool) string {
 		text.WriteString(indent + line + "\n")
 	}
 	if why && len(e.Facts) > 0 {
-		facts := make([]string, len(e.Facts))
-		for i, f := range e.Facts {
-			facts[i] = fmt.Sprintf("%s %.6g", f.Name, f.Value)
-		}
-		for _, line := range fold(printable(strings.Join(facts, ", ")), columns-len(indent)) {
+		for _, line := range fold(printable(factsText(&e.Decision)), columns-len(indent)) {
 			text.WriteString(indent + line + "\n")
 		}
 	}
 	return text.String()
+}
+
+// factsText lists the numbers that a decision was made from; of a movement those of its
+// first and of its last step, where they differ.
+func factsText(d *control.Decision) string {
+	facts := make([]string, len(d.Facts))
+	for i, f := range d.Facts {
+		name, value := factText(f)
+		if i < len(d.FirstFacts) && d.FirstFacts[i].Name == f.Name {
+			if _, first := factText(d.FirstFacts[i]); first != value {
+				value = first + " to " + value
+			}
+		}
+		facts[i] = name + " " + value
+	}
+	return strings.Join(facts, ", ")
+}
+
+// factText is a fact's name and its value with its unit, which the end of the name tells.
+func factText(f control.Fact) (name, value string) {
+	for _, unit := range []struct {
+		suffix string
+		text   func(float64) string
+	}{
+		{"_bytes_per_second", func(x float64) string { return size(int64(x)) + "/s" }},
+		{"_bytes", func(x float64) string { return size(int64(x)) }},
+		{"_cpus", func(x float64) string {
+			if x == 1 {
+				return "1 CPU"
+			}
+			return fmt.Sprintf("%.4g CPUs", x)
+		}},
+		{"_percent", func(x float64) string { return fmt.Sprintf("%.4g%%", x) }},
+		{"_seconds", func(x float64) string { return fmt.Sprintf("%.4g s", x) }},
+	} {
+		if name, has := strings.CutSuffix(f.Name, unit.suffix); has {
+			return strings.ReplaceAll(name, "_", " "), unit.text(f.Value)
+		}
+	}
+	return strings.ReplaceAll(f.Name, "_", " "), fmt.Sprintf("%.6g", f.Value)
 }

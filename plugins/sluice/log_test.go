@@ -56,7 +56,7 @@ func TestLog(t *testing.T) {
 			t.Errorf("log %s: %q, want %q; %s", args, objects, want, got.errs)
 		}
 	}
-	if got := run(t, "", "log", "--why", "--pod", "data/db-0/proxy", "--state-dir", dir); !strings.Contains(got.out, "    limit_cpus 1\n") {
+	if got := run(t, "", "log", "--why", "--pod", "data/db-0/proxy", "--state-dir", dir); !strings.Contains(got.out, "    limit 1 CPU\n") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -38,7 +38,7 @@ function suffering(disturbed) {
 export class Past {
   snapshots = [];
   decisions = [];
-  #known = new Set();
+  #known = new Map(); // decisions, by their keys
   #records = new Map();
 
   // add keeps a status and returns its snapshot.
@@ -69,14 +69,20 @@ export class Past {
     return { snapshot, decided: this.#decide(loop?.decisions ?? []) };
   }
 
-  // #decide keeps the decisions that are new, and returns them.
+  // #decide keeps the decisions and returns those that are new. One that joins the steps
+  // of a movement changes as they come.
   #decide(decisions) {
     const fresh = [];
     for (const d of decisions) {
-      const key = [d.time, d.controller, d.object, d.action, d.to].join('\n');
-      if (this.#known.has(key)) continue;
-      this.#known.add(key);
-      fresh.push({ ...d, key, at: Date.parse(d.time) });
+      const key = [d.time, d.controller, d.object, d.action].join('\n');
+      const known = this.#known.get(key);
+      if (known) {
+        Object.assign(known, { going: false }, d);
+        continue;
+      }
+      const decision = { ...d, key, at: Date.parse(d.time) };
+      this.#known.set(key, decision);
+      fresh.push(decision);
     }
     this.decisions.push(...fresh);
     for (const old of this.decisions.splice(0, Math.max(0, this.decisions.length - keptDecisions))) this.#known.delete(old.key);

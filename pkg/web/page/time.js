@@ -12,7 +12,8 @@ export class TimeLine {
   #said = 0;
   #unsaid = [];
   #list = new Rows(find('#decisions ol'), (d) => {
-    const change = [d.from, d.to].filter(Boolean).map((text) => plain(text)).join(' → ');
+    const took = d.steps > 1 ? ` in ${ago(Date.parse(d.until) - d.at)}, ${d.steps} steps${d.going ? ' so far' : ''}` : '';
+    const change = [d.from, d.to].filter(Boolean).map((text) => plain(text)).join(' → ') + took;
     return make('li', { class: d.mode === 'preview' ? 'preview' : null },
       make('time', { datetime: d.time }, clock(d.at)), ' ',
       make('b', {}, `${plain(d.controller)}: ${plain(d.action)} `), make('bdi', {}, plain(d.object)), change && ` ${change}`,
@@ -54,7 +55,7 @@ export class TimeLine {
     put(find('#live'), 'aria-pressed', String(!this.#held));
     document.documentElement.classList.toggle('past', Boolean(this.#held));
     const until = decisions.filter((d) => d.at <= (this.#held ? at : Infinity)).slice(-listed).toReversed();
-    this.#list.show(until, (d) => d.key);
+    this.#list.show(until, (d) => [d.key, d.steps, d.going].join('\n')); // made anew at each step
     this.#strip(first, last);
   }
 

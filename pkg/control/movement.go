@@ -1,0 +1,139 @@
+package control
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// movementRest ends a movement: for so long its value did not change.
+const movementRest = 10 * time.Second
+
+// Told is a decision as it is told: when, and in which mode of its controller.
+type Told struct {
+	Time time.Time
+	Mode Mode
+	Decision
+}
+
+// Movements joins decisions that move one value the same way, step by step, into one:
+// a budget that follows a load would be told ten times a second otherwise. A movement
+// ends when the value turns round or rests for movementRest, or when its controller gets
+// another mode.
+type Movements struct {
+	open  []movement
+	ended []Told
+}
+
+type movement struct {
+	told  Told
+	value string // as Decision.Moves
+	why   string // of its first step
+	last  time.Time
+}
+
+// Add takes a decision. It returns the movements that end by it, and the decision as it
+// is to be told: for a step of a movement under way, that with all its steps so far, and
+// the time of its first step. The list is lent until the next call.
+func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Told, told Told) {
+	m.ended = m.ended[:0]
+	told = Told{now, mode, *d}
+	if d.Moves == "" {
+		return nil, told
+	}
+	at := slices.IndexFunc(m.open, func(o movement) bool {
+		return o.told.Controller == d.Controller && o.told.Object == d.Object && o.value == d.Moves
+	})
+	if at >= 0 {
+		if o := &m.open[at]; o.told.Action != d.Action || o.told.Mode != mode || o.rests(now) {
+			m.end(o)
+			m.open = slices.Delete(m.open, at, at+1)
+			at = -1
+		}
+	}
+	if at < 0 {
+		told.Steps, told.Going = 1, true
+		m.open = append(m.open, movement{told: told, value: d.Moves, why: d.Why, last: now})
+		return m.ended, told
+	}
+	o := &m.open[at]
+	t := &o.told
+	if t.Steps++; t.Steps == 2 {
+		t.FirstFacts = t.Facts
+	}
+	o.last = now
+	t.To, t.Cause, t.Facts, t.Until = d.To, d.Cause, d.Facts, now
+	if t.Why = d.Why; !sameReason(o.why, d.Why) {
+		t.Why = "at first: " + o.why + "; at last: " + d.Why
+	}
+	return m.ended, *t
+}
+
+// Rest ends the movements that have rested, or all. The list is lent until the next call.
+func (m *Movements) Rest(now time.Time, all bool) (ended []Told) {
+	m.ended = m.ended[:0]
+	m.open = slices.DeleteFunc(m.open, func(o movement) bool {
+		if !all && !o.rests(now) {
+			return false
+		}
+		m.end(&o)
+		return true
+	})
+	return m.ended
+}
+
+// rests reports whether a movement has gone no further for long enough. A clock that
+// went back ends it too: its times would make no sense.
+func (o *movement) rests(now time.Time) bool {
+	since := now.Sub(o.last)
+	return since >= movementRest || since < 0
+}
+
+func (m *Movements) end(o *movement) {
+	o.told.Going = false
+	m.ended = append(m.ended, o.told)
+}
+
+// amounts are what may differ between two sentences that give the same reason.
+var amounts = regexp.MustCompile(`[0-9]+(\.[0-9]+)?( ?%| CPUs?\b| [KMGT]?i?B\b)?`)
+
+func sameReason(a, b string) bool {
+	return amounts.ReplaceAllLiteralString(a, "") == amounts.ReplaceAllLiteralString(b, "")
+}
+
+// Change is what was decided, without its object and its reason: "squeeze, 4 CPUs to
+// 1.4 CPUs in 12 steps over 3s".
+func (d *Decision) Change() string {
+	text := d.Action
+	switch {
+	case d.From != "" && d.To != "":
+		text += ", " + d.From + " to " + d.To
+	case d.To != "":
+		text += ", " + d.To
+	}
+	if d.Steps > 1 {
+		text += fmt.Sprintf(" in %d steps", d.Steps)
+	}
+	return text
+}
+
+// Change is the same with the time that a movement took.
+func (t *Told) Change() string {
+	text := t.Decision.Change()
+	if t.Steps > 1 {
+		text += " over " + t.Over().String()
+		if t.Going {
+			text += " so far"
+		}
+	}
+	return text
+}
+
+// Over is how long a movement took from its first to its last step.
+func (t *Told) Over() time.Duration {
+	if t.Until.IsZero() {
+		return 0
+	}
+	return t.Until.Sub(t.Time).Round(100 * time.Millisecond)
+}
