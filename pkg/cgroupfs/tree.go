@@ -141,9 +141,14 @@ func (d *folder) Childless() bool {
 // reader is a file descriptor.
 type reader int
 
+// ReadAt makes one call: less than asked for is no error, as the kernel hands out a
+// page at a time; nothing is the end.
 func (r reader) ReadAt(p []byte, off int64) (int, error) {
 	for {
 		n, err := unix.Pread(int(r), p, off)
+		if n == 0 && err == nil && len(p) > 0 {
+			return 0, io.EOF
+		}
 		if err == nil {
 			return n, nil
 		}
