@@ -35,6 +35,9 @@ type Kernel interface {
 	Populated(path string) (bool, error)
 	GiveBack(path string, cpus cpuset.Set) error
 	Processes(path string) ([]int, error)
+	// Rejoin puts a cgroup's processes back into its cpuset where hotplug has moved
+	// them out of it, and tells how many.
+	Rejoin(path string) (int, error)
 	// Same reports whether the kernel shows have where want was written, which it
 	// may round.
 	Same(knob plan.Knob, want, have plan.Value) bool
@@ -157,6 +160,7 @@ type Agent struct {
 	fighting   bool            // it was, in the last snapshot
 	kernels    []status.Kernel // used again for each container
 	returned   cpuset.Set      // CPUs that went offline and came back in this run
+	unplugged  time.Time       // until then, processes may be outside their cpusets
 	refused    map[place]*refusal
 	confined   uint64 // ledger version that the plugin's own threads follow
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -92,6 +93,35 @@ func TestMovingPinLeavesFirst(t *testing.T) {
 		taken := slices.Index(writes, "/kubepods/pod-web/web cpuset.cpus=0,2-3,6-7")
 		if moved < 0 || taken < moved {
 			t.Errorf("wrote %v", writes)
+		}
+	})
+}
+
+// TestUnplugAllOfAPin: on cgroup v1 the kernel takes the processes of a pin that has
+// lost its last CPU out of its cpuset; on v2 they stay.
+func TestUnplugAllOfAPin(t *testing.T) {
+	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
+		h.run(ask{name: "web/c", milli: 1000}, ask{name: "db/c", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LSR"}})
+		before := h.container("db/c").CPUs
+		online := cpuset.Difference(h.o.Machine.Online, before)
+		h.Plug(online)
+		m, err := synth.Machine(twoNodes + " offline " + before.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.agent.SetMachine(m)
+		for when := range 3 {
+			db := h.container("db/c")
+			if db.CPUs.Size() != 1 || db.CPUs.Overlaps(before) || db.State != policy.Held {
+				t.Errorf("pass %d: db has CPUs %q, state %q", when, db.CPUs, db.State)
+			}
+			if got := h.container("web/c").CPUs; got.Overlaps(db.CPUs) {
+				t.Errorf("pass %d: web is on %s, db on %s", when, got, db.CPUs)
+			}
+			if moved, err := h.spy.Rejoin(h.specs["db/c"].CgroupsPath); moved != 0 || err != nil {
+				t.Errorf("pass %d: %d processes of db were not in its cpuset, %v", when, moved, err)
+			}
+			h.pass()
 		}
 	})
 }

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/plan"
@@ -155,8 +157,33 @@ func (a *Agent) SetMachine(m *topology.Machine) {
 		a.settled = 0
 		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 		a.mend()
+		if !cpuset.Difference(old.Online, m.Online).IsEmpty() {
+			a.unplugged = a.now().Add(rejoinTime)
+			a.rejoinAll()
+		}
 		a.liftAll()
 		a.quiet()
 		return nil
 	})
+}
+
+// rejoinTime is how long after CPUs went offline processes are looked for outside
+// their cpusets: the kernel moves them in a work queue, at any time after the event.
+const rejoinTime = time.Minute
+
+// rejoinAll puts processes back into their containers' cpusets.
+func (a *Agent) rejoinAll() {
+	for _, c := range a.order {
+		if !c.started || !a.reaches(c) || !a.acts() {
+			continue
+		}
+		log := a.Log.WithField("container", c.ref)
+		moved, err := a.Kernel.Rejoin(c.path)
+		if moved > 0 {
+			log.WithField("processes", moved).Warn("CPUs went offline, and the kernel took processes out of their container's cpuset: they are back in it")
+		}
+		if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
+			log.WithError(err).Error("Processes that the kernel took out of their container's cpuset can't be put back: they may run on all CPUs of their pod; the next pass tries again")
+		}
+	}
 }

@@ -41,6 +41,9 @@ func (a *Agent) pass() {
 	for _, c := range a.order {
 		a.repair(c, "")
 	}
+	if !a.now().After(a.unplugged) {
+		a.rejoinAll()
+	}
 	a.liftAll()
 	a.compareAll()
 	a.setUpRDT()

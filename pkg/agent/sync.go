@@ -59,7 +59,8 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		})
 		a.settled, a.told, a.confined, a.synced = 0, 0, 0, true
 		a.mend()
-		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+		a.settle("")                                          //nolint:errcheck // what failed is in the log and is tried again
+		a.unplugged = a.now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
 		done = true
 		updates = a.updates("")
 		a.liftAll()

@@ -3,6 +3,9 @@ package cgroupfs
 import (
 	"errors"
 	"path"
+	"slices"
+	"strconv"
+	"syscall"
 
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -44,4 +47,54 @@ func (c *cgroup) giveBack(cpus cpuset.Set) error {
 		return nil
 	}
 	return c.write(file, whole.String())
+}
+
+// Rejoin puts a cgroup's processes back into its cpuset, and tells how many were
+// elsewhere. When a v1 cpuset loses its last CPU, the kernel moves its processes to the
+// nearest ancestor that has some, and leaves them there when the cpuset gets CPUs
+// again (remove_tasks_in_empty_cpuset in kernel/cgroup/cpuset.c). On v2 a cpuset without
+// CPUs follows its parent's, and no process moves.
+func (d *Driver) Rejoin(dir string) (int, error) {
+	members := d.members()
+	if d.cpuset == nil || members == d.cpuset {
+		return 0, nil
+	}
+	var have, in processes
+	if err := have.in(members, dir); err != nil {
+		return 0, ignore(err, ErrGone)
+	}
+	if err := in.in(d.cpuset, dir); err != nil {
+		return 0, ignore(err, ErrGone)
+	}
+	slices.Sort(in.pids)
+	moved := 0
+	for i, pid := range have.pids {
+		if _, inside := slices.BinarySearch(in.pids, pid); inside {
+			continue
+		}
+		err := d.cpuset.attach(have.at[i], pid)
+		if errors.Is(err, ErrGone) || errors.Is(err, syscall.ENOSPC) {
+			// A nested cpuset isn't there, or has no CPUs: its container's serves as well.
+			err = d.cpuset.attach(dir, pid)
+		}
+		switch {
+		case err == nil:
+			moved++
+		case !errors.Is(err, syscall.ESRCH): // it has ended
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+func (h *hierarchy) attach(dir string, pid int) error {
+	return h.with(dir, func(c *cgroup) error { return c.write("cgroup.procs", strconv.Itoa(pid)) })
+}
+
+// ignore is the error unless it is of that kind.
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
 }

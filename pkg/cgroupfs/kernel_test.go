@@ -167,7 +167,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process starts a process in a cgroup; the returned function ends it.
+// process starts a process in a cgroup of the cpuset and the cpu hierarchy; the
+// returned function ends it.
 func (k *v1) process(dir string) (pid int, end func()) {
 	k.t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -188,8 +189,10 @@ func (k *v1) process(dir string) (pid int, end func()) {
 		}
 	}
 	k.t.Cleanup(end)
-	if err := write(k.cpuset, dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
-		k.t.Fatal(err)
+	for _, h := range []*hierarchy{k.cpuset, k.cpu} {
+		if err := write(h, dir, "cgroup.procs", strconv.Itoa(cmd.Process.Pid)); err != nil {
+			k.t.Fatal(err)
+		}
 	}
 	return cmd.Process.Pid, end
 }

@@ -10,11 +10,7 @@ import (
 // Populated reports whether a process is in the cgroup or in one below it. A
 // cgroup that is gone has none.
 func (d *Driver) Populated(dir string) (bool, error) {
-	h := d.cpuset
-	if h == nil {
-		h = d.cpu
-	}
-	yes, err := h.populated(dir)
+	yes, err := d.members().populated(dir)
 	if errors.Is(err, ErrGone) {
 		return false, nil
 	}

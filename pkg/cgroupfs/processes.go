@@ -16,21 +16,33 @@ const mostNested = 2048
 // Processes lists the processes in a cgroup and in those below it; none where it
 // is gone.
 func (d *Driver) Processes(dir string) ([]int, error) {
-	h := d.cpuset
-	if h == nil {
-		h = d.cpu
-	}
 	var found processes
-	err := found.in(h, dir)
+	err := found.in(d.members(), dir)
 	if errors.Is(err, ErrGone) {
 		err = nil
 	}
 	return found.pids, err
 }
 
+// members is the hierarchy that tells which processes a cgroup has. It is not v1's
+// cpuset where there is another: a process leaves its cpuset when that loses its last
+// CPU (see Rejoin), and stays in the same cgroup of every other hierarchy.
+func (d *Driver) members() *hierarchy {
+	if d.cpuset != nil && d.cpuset.v2 {
+		return d.cpuset
+	}
+	for _, h := range []*hierarchy{d.cpu, d.memory} {
+		if h != nil && h != d.cpuset {
+			return h
+		}
+	}
+	return d.cpuset
+}
+
 type processes struct {
 	pids    []int
-	cgroups int // looked at
+	at      []string // the cgroup of each
+	cgroups int      // looked at
 }
 
 func (p *processes) in(h *hierarchy, dir string) error {
@@ -47,7 +59,7 @@ func (p *processes) in(h *hierarchy, dir string) error {
 			if err != nil {
 				return fmt.Errorf("cgroup.procs of %s: %q is not a process", dir, field)
 			}
-			p.pids = append(p.pids, pid)
+			p.pids, p.at = append(p.pids, pid), append(p.at, dir)
 		}
 		if c.folder.Childless() {
 			return nil

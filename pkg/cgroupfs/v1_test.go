@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -287,4 +288,39 @@ func TestV1GiveBack(t *testing.T) {
 		t.Errorf("a CPU that nobody above has: %v", err)
 	}
 	k.want(pod, "0-1")
+}
+
+// TestV1Rejoin has processes where the kernel leaves them when their cpuset has lost
+// its last CPU: in an ancestor's, and in their own cgroup of every other hierarchy.
+func TestV1Rejoin(t *testing.T) {
+	t.Parallel()
+	k := realV1(t)
+	ctr, nested := k.child("ctr", ""), k.child("ctr/docker", "")
+	k.put(ctr, plan.CPUs, "")
+	k.put(ctr, plan.Mems, "")
+	inCPUs, _ := k.process(k.dir)
+	inNested, _ := k.process(k.dir)
+	for pid, dir := range map[int]string{inCPUs: ctr, inNested: nested} {
+		if err := write(k.cpu, dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if populated, err := k.Populated(ctr); err != nil || !populated {
+		t.Errorf("populated: %t, %v; want true", populated, err)
+	}
+	moved, err := k.Rejoin(ctr)
+	if moved != 2 || err != nil {
+		t.Fatalf("moved %d, %v; want 2", moved, err)
+	}
+	var in processes
+	if err := in.in(k.cpuset, ctr); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(in.pids)
+	if want := []int{min(inCPUs, inNested), max(inCPUs, inNested)}; !slices.Equal(in.pids, want) {
+		t.Errorf("%v are in the cpuset, want %v", in.pids, want)
+	}
+	if moved, err := k.Rejoin(ctr); moved != 0 || err != nil {
+		t.Errorf("moved %d more, %v", moved, err)
+	}
 }

@@ -301,6 +301,9 @@ func (k *Kernel) Processes(dir string) ([]int, error) {
 // GiveBack has nothing to do: v2's effective sets follow by themselves.
 func (k *Kernel) GiveBack(string, cpuset.Set) error { return nil }
 
+// Rejoin has nothing to do either: on v2 no process leaves its cpuset.
+func (k *Kernel) Rejoin(string) (int, error) { return 0, nil }
+
 // Same compares values, which are kept as they were written.
 func (k *Kernel) Same(_ plan.Knob, want, have plan.Value) bool { return want == have }
 

@@ -2,18 +2,26 @@ package fakekernel
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
+// procs is the file of a cgroup's processes.
+const procs = "cgroup.procs"
+
 // core are the files of every hierarchy.
 func (f Flavour) core(all map[string]file, controllers []string) {
-	count := func(g *group) string {
-		return strings.TrimSuffix(strings.Repeat("1\n", g.processes), "\n")
+	list := func(g *group) string {
+		var lines []string
+		for _, pid := range g.pids {
+			lines = append(lines, strconv.Itoa(pid))
+		}
+		return strings.Join(lines, "\n")
 	}
-	all["cgroup.procs"] = file{root: true, show: count}
+	all[procs] = file{root: true, show: list, store: (*group).attach}
 	if !f.V2 {
 		return
 	}
@@ -21,7 +29,7 @@ func (f Flavour) core(all map[string]file, controllers []string) {
 	all["cgroup.controllers"] = file{root: true, show: names}
 	all["cgroup.subtree_control"] = file{root: true, show: names}
 	all["cgroup.events"] = file{show: func(g *group) string {
-		if g.all(func(g *group) bool { return g.processes == 0 }) {
+		if g.all(func(g *group) bool { return len(g.pids) == 0 }) {
 			return "populated 0\nfrozen 0"
 		}
 		return "populated 1\nfrozen 0"
@@ -86,7 +94,7 @@ func (g *group) set1(at func(*group) *cpuset.Set, set cpuset.Set) error {
 		return syscall.EBUSY
 	case !set.SubsetOf(*at(g.parent)):
 		return syscall.EACCES
-	case set.IsEmpty() && g.processes > 0:
+	case set.IsEmpty() && len(g.pids) > 0:
 		return syscall.ENOSPC
 	}
 	*at(g) = set
@@ -95,7 +103,7 @@ func (g *group) set1(at func(*group) *cpuset.Set, set cpuset.Set) error {
 
 // set2 takes any set; one in use stays filled (before 7).
 func (g *group) set2(at func(*group) *cpuset.Set, set cpuset.Set) error {
-	if set.IsEmpty() && g.processes > 0 && !at(g).IsEmpty() {
+	if set.IsEmpty() && len(g.pids) > 0 && !at(g).IsEmpty() {
 		return syscall.ENOSPC
 	}
 	*at(g) = set
@@ -112,4 +120,53 @@ func (g *group) effective(at func(*group) *cpuset.Set) cpuset.Set {
 		return own
 	}
 	return above
+}
+
+// attach moves a process here from where it is in this hierarchy. A v1 cpuset
+// without CPUs or memory nodes takes none (cpuset_can_attach).
+func (g *group) attach(text string) error {
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	var from *group
+	g.in.root.all(func(other *group) bool {
+		if slices.Contains(other.pids, pid) {
+			from = other
+		}
+		return from == nil
+	})
+	switch {
+	case from == nil:
+		return syscall.ESRCH
+	case g.takesNone():
+		return syscall.ENOSPC
+	}
+	from.pids = slices.DeleteFunc(from.pids, func(other int) bool { return other == pid })
+	g.pids = append(g.pids, pid)
+	return nil
+}
+
+// takesNone reports whether the group is a v1 cpuset that no process can be in.
+func (g *group) takesNone() bool {
+	return !g.in.kernel.V2 && g.in.name == "cpuset" && (g.cpus.IsEmpty() || g.mems.IsEmpty())
+}
+
+// unplugged takes CPUs that went offline out of a v1 cpuset and of those below it, as
+// hotplug_update_tasks_legacy does. The processes of one that has none left move to
+// the nearest ancestor that has some (remove_tasks_in_empty_cpuset), and never back.
+func (g *group) unplugged(online cpuset.Set) {
+	g.cpus = cpuset.Intersect(g.cpus, online)
+	for _, child := range g.children {
+		child.unplugged(online)
+	}
+	if g.parent == nil || !g.cpus.IsEmpty() {
+		return
+	}
+	to := g.parent
+	for cpuset.Intersect(to.cpus, online).IsEmpty() {
+		to = to.parent
+	}
+	to.pids = append(to.pids, g.pids...)
+	g.pids = nil
 }

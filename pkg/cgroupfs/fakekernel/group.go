@@ -21,11 +21,11 @@ const none = -1
 
 // group is a cgroup with its settings in the kernel's units.
 type group struct {
-	in        *tree
-	parent    *group
-	children  map[string]*group
-	dead      bool
-	processes int
+	in       *tree
+	parent   *group
+	children map[string]*group
+	dead     bool
+	pids     []int // of the processes in it
 
 	cpus, mems cpuset.Set // v2: as configured
 

@@ -23,10 +23,11 @@ import (
 type Kernel struct {
 	Flavour
 
-	mu     sync.Mutex
-	trees  []*tree
-	host   fstest.MapFS
-	writes int
+	mu      sync.Mutex
+	trees   []*tree
+	host    fstest.MapFS
+	writes  int
+	lastPID int
 }
 
 // tree is a mounted hierarchy.
@@ -116,22 +117,39 @@ func (k *Kernel) Rmdir(dir string) {
 	}
 }
 
-// Populate puts processes into a cgroup of every hierarchy, or takes them out; it
-// fails where a v1 cpuset is empty.
+// Populate puts that many new processes into a cgroup of every hierarchy, in place of
+// those that are there; it fails where a v1 cpuset is empty.
 func (k *Kernel) Populate(dir string, processes int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	var pids []int
+	for range processes {
+		k.lastPID++
+		pids = append(pids, k.lastPID)
+	}
 	for _, t := range k.trees {
 		g := t.at(dir)
 		switch {
 		case g == nil:
 			return syscall.ENOENT
-		case processes > 0 && !k.V2 && t.name == "cpuset" && (g.cpus.IsEmpty() || g.mems.IsEmpty()):
+		case processes > 0 && g.takesNone():
 			return syscall.ENOSPC
 		}
-		g.processes = processes
+		g.pids = slices.Clone(pids)
 	}
 	return nil
+}
+
+// Plug leaves only these CPUs of the machine online.
+func (k *Kernel) Plug(online cpuset.Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		if !k.V2 && t.name == "cpuset" {
+			t.root.unplugged(online)
+		}
+		t.root.cpus = online
+	}
 }
 
 // Use sets how much memory a cgroup uses, of it as page cache.
@@ -178,7 +196,7 @@ func (k *Kernel) ReadFile(dir, name string) (string, error) {
 	return "", syscall.ENOENT
 }
 
-// Dump is the text of every file that can be written, by "hierarchy/path/file".
+// Dump is the text of every setting, by "hierarchy/path/file".
 func (k *Kernel) Dump() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,7 +209,7 @@ func (k *Kernel) Dump() map[string]string {
 
 func (g *group) dump(at string, all map[string]string) {
 	for name, f := range g.in.files {
-		if text, err := g.read(name); err == nil && f.store != nil {
+		if text, err := g.read(name); err == nil && f.store != nil && name != procs {
 			all[at+"/"+name] = text
 		}
 	}

@@ -55,7 +55,7 @@ func (t *tree) Remove(dir string) error {
 	switch g := t.at(dir); {
 	case g == nil:
 		return failed("rmdir", dir, syscall.ENOENT)
-	case g.parent == nil, g.processes > 0, len(g.children) > 0:
+	case g.parent == nil, len(g.pids) > 0, len(g.children) > 0:
 		return failed("rmdir", dir, syscall.EBUSY)
 	default:
 		g.die()
