@@ -97,11 +97,24 @@ func (a *Agent) boundsByQuota() bool {
 	return a.acting(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
 }
 
-// quotaPeriod is the kubelet's, of all quotas.
-const quotaPeriod = 100 * time.Millisecond
+const (
+	// quotaPeriod is the kubelet's.
+	quotaPeriod = 100 * time.Millisecond
+	// leastRun is the least that a quota lets run in a period: before Linux 6.18 the
+	// kernel throttles a task wherever it is, also where it holds a lock that services
+	// wait for, so that it has to get on. A small quota has a longer period in its place.
+	leastRun      = 10 * time.Millisecond
+	longestPeriod = 500 * time.Millisecond
+	// leastPod is the smallest quota of a pod: leastRun in longestPeriod.
+	leastPod = workload.MilliCPU(leastRun * 1000 / longestPeriod)
+)
 
 func quota(cpu workload.MilliCPU) plan.CPUQuota {
-	return plan.CPUQuota{Quota: max(time.Millisecond, quotaPeriod*time.Duration(cpu)/1000), Period: quotaPeriod}
+	period := quotaPeriod
+	if run := time.Duration(max(cpu, leastPod)); run*period < 1000*leastRun {
+		period = (1000 * leastRun / run).Round(time.Millisecond)
+	}
+	return plan.CPUQuota{Quota: max(leastRun, period*time.Duration(cpu)/1000), Period: period}
 }
 
 const budgetWhy = "what others leave of the CPUs"
@@ -110,7 +123,7 @@ const budgetWhy = "what others leave of the CPUs"
 const notShared workload.MilliCPU = -1
 
 // share divides batch work's budget between its boxes and the pods outside of them,
-// by weight and demand. None has less than its part of the floor.
+// by weight and demand. None has less than its part of the floor, nor than leastPod.
 func (a *Agent) share(budget workload.MilliCPU) {
 	l := &a.loop
 	l.shares, l.outside = l.shares[:0], l.outside[:0]
@@ -141,7 +154,7 @@ func (a *Agent) share(budget workload.MilliCPU) {
 	n := workload.MilliCPU(max(len(l.shares), 1))
 	for i := range l.shares { // all of the budget is given away, and each has room to begin
 		l.shares[i].Demand += (budget + n - 1) / n
-		l.shares[i].Floor = a.Config.Control.Batch.Floor(&a.loop.view) / n
+		l.shares[i].Floor = a.floorOf(n)
 	}
 	l.split = control.Split(l.split, budget, l.shares)
 	clear(l.want.boxes)
@@ -156,10 +169,16 @@ func (a *Agent) share(budget workload.MilliCPU) {
 	}
 }
 
+// floorOf is the floor of one of so many claims on the budget.
+func (a *Agent) floorOf(claims workload.MilliCPU) workload.MilliCPU {
+	return max(a.Config.Control.Batch.Floor(&a.loop.view)/max(claims, 1), leastPod)
+}
+
 // steadied is the quota that a pod has where the new one is hardly larger.
 func steadied(has, want tune.Loop) tune.Loop {
 	const percent = 5
-	if has.Quota.Quota <= want.Quota.Quota && has.Quota.Quota*100 >= want.Quota.Quota*(100-percent) {
+	had, wanted := milliOf(has.Quota), milliOf(want.Quota)
+	if had <= wanted && had*100 >= wanted*(100-percent) {
 		return has
 	}
 	return want

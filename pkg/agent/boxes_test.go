@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
 const (
@@ -181,6 +184,65 @@ func TestMixedBox(t *testing.T) {
 		h.expectQuota(bestBox, -1)
 		h.run(batch("again/c"))
 		h.expectQuota(bestBox, 0.5)
+	})
+}
+
+// TestFloorOfEachPod: however many batch pods share the floor, each runs for 10 ms at a
+// time, as the lifeline's plan has it too.
+func TestFloorOfEachPod(t *testing.T) {
+	onBothLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
+		const pods = 40
+		h.run(service("web/c", 6000))
+		for i := range pods {
+			h.run(ask{name: fmt.Sprintf("low%d/c", i), qos: "burstable", milli: 100, annotations: map[string]string{"class.sluice.dev": "BE"}})
+		}
+		h.uses["web/c"] = 7.9
+		h.steps(5 * time.Second)
+		check := func(dir string, q plan.CPUQuota) {
+			t.Helper()
+			if q.Quota < 10*time.Millisecond || q.Period > 500*time.Millisecond || milliOf(q) > 25 {
+				t.Errorf("%s has %v", dir, q)
+			}
+		}
+		for i := range pods {
+			dir := fmt.Sprintf("/kubepods/burstable/pod-low%d", i)
+			v, err := h.spy.Read(dir, plan.Quota)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(dir, v.(plan.CPUQuota))
+		}
+		planned := 0
+		for _, c := range h.life.plan {
+			if q, ok := c.To.(plan.CPUQuota); ok && c.Why == floorWhy {
+				planned++
+				check("the lifeline's "+c.Object.Path, q)
+			}
+		}
+		if planned < pods {
+			t.Errorf("the lifeline's plan has %d quotas", planned)
+		}
+	})
+}
+
+// TestNeverStarted: a batch container that was created and never starts hides neither
+// what the others hold nor what they use.
+func TestNeverStarted(t *testing.T) {
+	const rule = "control: {mode: preview, memory: {mode: on}, rules: [{name: cpu, metric: batch.cpu, watermark: 10, triggerAfter: 3, restoreAfter: 3, action: refuse, mode: on}]}\n"
+	onBothLoops(t, knobSetup{config: rule}, func(t *testing.T, h *loopNode) {
+		low := func(name string) ask {
+			return ask{name: name, qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}}
+		}
+		h.run(service("web/c", 2000), low("job/c"))
+		if err := h.create(low("ghost/c")); err != nil {
+			t.Fatal(err)
+		}
+		h.uses["job/c"], h.holds["job/c"] = 2, 3<<30
+		h.memory.Available = 1 << 30
+		h.steps(10 * time.Second)
+		if h.audit.has("rules", "trigger") == 0 || h.audit.has("memory", "hold") > 0 || h.V2 && h.audit.has("memory", "reclaim") == 0 {
+			t.Errorf("decided: %+v", h.audit.all)
+		}
 	})
 }
 

@@ -141,7 +141,7 @@ func (a *Agent) safeSets(changes []plan.Change) []plan.Change {
 func (a *Agent) safeQuotas(changes []plan.Change) []plan.Change {
 	l := &a.loop
 	claims := workload.MilliCPU(len(l.intents.boxes) + len(l.intents.pods))
-	least := quota(a.Config.Control.Batch.Floor(&a.loop.view) / max(claims, 1))
+	least := quota(a.floorOf(claims))
 	raised := map[string]bool{} // by cgroup: services' containers and pods with quotas of the loop
 	for _, c := range a.order {
 		h, placed := a.ledger.Holder(c.ID)

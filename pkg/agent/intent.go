@@ -276,7 +276,7 @@ func (a *Agent) wantQuota(id string, want tune.Loop) {
 	if c == nil || a.isResizing(c.pod.UID) {
 		return
 	}
-	if other, two := a.loop.want.containers[id]; two && other.Quota.Quota < want.Quota.Quota {
+	if other, two := a.loop.want.containers[id]; two && more(want.Quota, other.Quota) {
 		return
 	}
 	a.loop.want.containers[id] = want

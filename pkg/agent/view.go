@@ -121,7 +121,7 @@ func (a *Agent) lookAtContainer(c *container) {
 	a.loop.index[c.ID] = len(v.Containers)
 	entry := control.Container{
 		Container: observe.Container{ID: c.ID},
-		Ref:       c.ref, Pod: at, Pool: a.poolIndex(h), Class: r.Class, Since: h.Since,
+		Ref:       c.ref, Pod: at, Pool: a.poolIndex(h), Class: r.Class, Since: h.Since, Unseen: !c.started || !a.reaches(c),
 		Request: r.Milli, Limit: limit(c, r), Memory: r.Memory, MemoryLimit: memoryLimit(c, r), Burst: r.Burst,
 	}
 	v.Containers = append(v.Containers, entry)
@@ -306,7 +306,7 @@ func (a *Agent) seeBatch(boxes int) {
 		return
 	}
 	for i := range v.Containers {
-		if c := &v.Containers[i]; c.Class == workload.BE && !slices.Contains(l.boxes, l.order[i].box) {
+		if c := &v.Containers[i]; c.Class == workload.BE && !c.Unseen && !slices.Contains(l.boxes, l.order[i].box) {
 			v.BatchUse.Add(&c.CPU)
 			v.BatchMemory.Add(&c.Container.Memory)
 		}

@@ -108,6 +108,10 @@ type Container struct {
 	Class workload.Class
 	Since time.Time // its start
 
+	// Unseen is set where nobody can look at it: it was created and has not started, or
+	// it runs in a virtual machine. Sums leave it out, and don't wait for its figures.
+	Unseen bool
+
 	Request     workload.MilliCPU // 0 none
 	Limit       workload.MilliCPU // by quota, as the kubelet or its batch grant gave it; 0 none
 	Memory      int64             // request in bytes; 0 unknown. What it uses is Container.Memory

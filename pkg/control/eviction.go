@@ -294,7 +294,7 @@ func (e *Eviction) satisfaction(v *View, granted workload.MilliCPU, steady bool)
 	known := e.cfg.SatisfactionPercent > 0 && granted > 0 && steady
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		if !known || c.Class != workload.BE || e.isLeaving(v.Pods[c.Pod].UID) {
+		if !known || c.Class != workload.BE || c.Unseen || e.isLeaving(v.Pods[c.Pod].UID) {
 			continue
 		}
 		known = uses(v, c, e.pace.interval)

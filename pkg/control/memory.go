@@ -180,7 +180,7 @@ func (m *Memory) look(v *View) {
 	if !known(v.Now, s.batch.At, m.pace.interval) {
 		s.batch = Held{At: v.Now}
 		for i := range v.Containers {
-			if c := &v.Containers[i]; c.Class == workload.BE {
+			if c := &v.Containers[i]; c.Class == workload.BE && !c.Unseen {
 				s.batch.Add(&c.Container.Memory)
 				s.known = s.known && known(v.Now, c.Container.Memory.At, containerMemoryPace*m.pace.interval)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -195,6 +196,38 @@ func TestRuleMetrics(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not listed: %v", want)
+	}
+}
+
+// A container that never starts, or that runs in a virtual machine, hides nothing: rules
+// on batch work and on its pool trigger all the same. An idle one, which is looked at
+// more seldom, keeps neither figure from being known.
+func TestRulesWithoutFiguresOfOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(60*gib, 40*gib, actor{uid: "be", class: workload.BE, anon: 50 << 10, cpu: 5000},
+		actor{uid: "ghost", class: workload.BE}, actor{uid: "idle", class: workload.BE})
+	s.Containers[1].Unseen = true
+	for _, name := range []string{"batch.cpu", "batch.memory", "pool.batch.memory", "pool.batch.psi.memory"} {
+		m, err := parseMetric(name, []string{"batch"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			s.tick()
+			s.Containers[1].CPU, s.Containers[1].Container.Memory, s.Containers[1].Pressure = observe.ContainerCPU{}, observe.ContainerMemory{}, observe.Pressure{}
+			s.Containers[2].CPU.Interval, s.Containers[2].CPU.At = 4*time.Second, s.Now.Add(-4*time.Second)
+			if got, at, ok := m.value(&s.View, time.Second, rulePools()); !ok || !at.Equal(s.Now) || got != 50 && name != "pool.batch.psi.memory" {
+				t.Errorf("%s is %v of %v ago, known: %v", name, got, s.Now.Sub(at), ok)
+			}
+		}
+	}
+	memory := newMemory()
+	if got, _ := memory.Step(&s.View); got.BatchLimit == 0 {
+		t.Error("no limit of memory")
+	}
+	s.Containers[1].Unseen = false
+	if got, _ := newMemory().Step(&s.View); got.BatchLimit != 0 {
+		t.Error("a limit though what a running container holds isn't known")
 	}
 }
 

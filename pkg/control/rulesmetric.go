@@ -154,24 +154,56 @@ func onlineCPUs(v *View) float64 {
 
 func percentIn(part, whole int64) float64 { return float64(part) * 100 / float64(max(whole, 1)) }
 
-// ofBatch sums over BE containers. It is as old as the oldest of their figures; with
-// none it is 0, now.
+// ofBatch sums over BE containers. With none it is 0, now.
 func (m *metric) ofBatch(v *View, interval time.Duration) (percent float64, at time.Time, ok bool) {
 	var cpu, memory int64
-	at = v.Now
+	figures := newFigures(v.Now)
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		if c.Class != workload.BE {
+		if c.Class != workload.BE || c.Unseen {
 			continue
 		}
 		cpu += int64(c.CPU.Usage)
 		memory += c.Container.Memory.Current
-		at = older(at, m.seen(c))
+		figures.add(m, c, interval)
 	}
 	if m.kind == metricBatchMemory {
-		return percentIn(memory, v.MemoryTotal), at, known(v.Now, at, containerMemoryPace*interval)
+		return percentIn(memory, v.MemoryTotal), figures.oldest, figures.known
 	}
-	return float64(cpu) / 10 / onlineCPUs(v), at, known(v.Now, at, interval)
+	return float64(cpu) / 10 / onlineCPUs(v), figures.latest(), figures.known
+}
+
+// figures is when the figures that a sum is made of were measured.
+type figures struct {
+	now, oldest, newest time.Time
+	known               bool // none is older than its container's own interval allows
+}
+
+func newFigures(now time.Time) figures { return figures{now: now, oldest: now, known: true} }
+
+// add takes the figure of one container. An idle container's CPU time is read more
+// seldom, so that its own interval counts.
+func (f *figures) add(m *metric, c *Container, interval time.Duration) {
+	at := m.seen(c)
+	switch m.kind {
+	case metricBatchCPU:
+		interval = max(interval, c.CPU.Interval)
+	default:
+		interval *= containerMemoryPace
+	}
+	f.known = f.known && known(f.now, at, interval)
+	f.oldest = older(f.oldest, at)
+	if at.After(f.newest) {
+		f.newest = at
+	}
+}
+
+// latest is when the sum changed last: now where there is nothing to sum up.
+func (f *figures) latest() time.Time {
+	if f.newest.IsZero() {
+		return f.oldest
+	}
+	return f.newest
 }
 
 func older(a, b time.Time) time.Time {
@@ -204,14 +236,14 @@ func (m *metric) ofPool(v *View, interval time.Duration, pools []PoolConfig) (pe
 	case metricPoolPSICPU:
 		return p.Pressure * 100, p.At, known(v.Now, p.At, interval)
 	}
-	at = v.Now
+	figures := newFigures(v.Now)
 	var worst float64
 	for k := range v.Containers {
 		c := &v.Containers[k]
-		if c.Pool != i {
+		if c.Pool != i || c.Unseen {
 			continue
 		}
-		at = older(at, m.seen(c))
+		figures.add(m, c, interval)
 		switch m.kind {
 		case metricPoolPSIMemory:
 			worst = max(worst, c.Pressure.Memory)
@@ -219,9 +251,8 @@ func (m *metric) ofPool(v *View, interval time.Duration, pools []PoolConfig) (pe
 			worst = max(worst, c.Pressure.IO)
 		}
 	}
-	ok = known(v.Now, at, containerMemoryPace*interval)
 	if m.kind != metricPoolMemoryUse {
-		return worst * 100, at, ok
+		return worst * 100, figures.oldest, figures.known
 	}
 	whole := v.MemoryTotal
 	for k := range pools {
@@ -229,5 +260,5 @@ func (m *metric) ofPool(v *View, interval time.Duration, pools []PoolConfig) (pe
 			whole = pools[k].Memory
 		}
 	}
-	return percentIn(poolMemory(v, i), whole), at, ok
+	return percentIn(poolMemory(v, i), whole), figures.oldest, figures.known
 }

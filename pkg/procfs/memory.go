@@ -21,13 +21,15 @@ type node struct {
 const nodesFolder = "sys/devices/system/node"
 
 // Memory reads /proc/meminfo and /proc/vmstat, and meminfo and vmstat of the NUMA
-// nodes that the last Discover found. Low stays as it is.
+// nodes that the last Discover found. Low stays as it is. Totals are without the pool
+// of huge pages: no pod can have it as ordinary memory, and MemAvailable never counts it.
 func (f *FS) Memory(into *observe.MemoryCounters) error {
 	text, err := f.read(&f.meminfo, nil)
 	if err != nil {
 		return err
 	}
-	parseMeminfo(text, into)
+	huge := parseMeminfo(text, into)
+	into.Total -= huge.all(huge.size)
 	if text, err = f.read(&f.vmstat, nil); err != nil {
 		return err
 	}
@@ -46,8 +48,8 @@ func (f *FS) Memory(into *observe.MemoryCounters) error {
 			return err
 		}
 		var m observe.MemoryCounters
-		parseMeminfo(text, &m)
-		one.Total, one.Free, one.Cache = m.Total, m.Free, m.Cache
+		pool := parseMeminfo(text, &m)
+		one.Total, one.Free, one.Cache = m.Total-pool.all(huge.size), m.Free, m.Cache
 		if n.vmstat.name != "" {
 			if text, err = f.read(&n.vmstat, nil); err == nil {
 				one.DirectScans, _ = parseDirect(text)
@@ -99,9 +101,25 @@ func (f *FS) forgetNodes() {
 	f.nodes = f.nodes[:0]
 }
 
+// hugePages is the pool of huge pages. A NUMA node's meminfo shows the number of those
+// of the default size alone, without that size.
+type hugePages struct {
+	total int64 // bytes, of all sizes; 0 where the file doesn't show it (before Linux 4.16)
+	pages int64 // of the default size
+	size  int64 // of these, in bytes
+}
+
+// all is the pool in bytes.
+func (h *hugePages) all(size int64) int64 {
+	if h.total > 0 || size <= 0 {
+		return h.total
+	}
+	return min(h.pages, math.MaxInt64/size) * size
+}
+
 // parseMeminfo reads "MemFree: 123 kB", also as a node's "Node 0 MemFree: 123 kB".
 // Before Linux 3.14 there is no MemAvailable.
-func parseMeminfo(text []byte, into *observe.MemoryCounters) {
+func parseMeminfo(text []byte, into *observe.MemoryCounters) (huge hugePages) {
 	into.Available, into.Cache = -1, 0
 	for len(text) > 0 {
 		line, rest := cut(text)
@@ -112,8 +130,16 @@ func parseMeminfo(text []byte, into *observe.MemoryCounters) {
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		n, _ := number(value)
+		if string(name) == "HugePages_Total" { // a number of pages
+			huge.pages = n
+			continue
+		}
 		n = min(n, math.MaxInt64/4096) * 1024
 		switch string(name) {
+		case "Hugetlb":
+			huge.total = n
+		case "Hugepagesize":
+			huge.size = n
 		case "MemTotal":
 			into.Total = n
 		case "MemFree":
@@ -129,6 +155,7 @@ func parseMeminfo(text []byte, into *observe.MemoryCounters) {
 	if into.Available < 0 {
 		into.Available = min(into.Free, math.MaxInt64-into.Cache) + into.Cache
 	}
+	return huge
 }
 
 // parseDirect is vmstat's count of pages that tasks scanned for reclaim themselves,

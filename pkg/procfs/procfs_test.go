@@ -118,6 +118,32 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestHugePages: the pool of huge pages is no memory that pods can have, on the node and
+// on each NUMA node. Before Linux 4.16 /proc/meminfo doesn't sum up all sizes.
+func TestHugePages(t *testing.T) {
+	t.Parallel()
+	const node = "MemTotal: 100000 kB\nMemFree: 25000 kB\nMemAvailable: 24000 kB\n"
+	const pages = "HugePages_Total:      30\nHugePages_Free:       10\nHugepagesize:       2048 kB\n"
+	f, root := host(t, map[string]string{
+		"proc/meminfo":                 node + pages + "Hugetlb:           71440 kB\n", // with pages of 10 MiB
+		"proc/vmstat":                  "pgscan_direct 7\n",
+		"proc/zoneinfo":                zoneinfo,
+		nodesFolder + "/node0/meminfo": "Node 0 MemTotal: 100000 kB\nNode 0 MemFree: 25000 kB\nNode 0 HugePages_Total:    30\n",
+		nodesFolder + "/node0/vmstat":  "nr_free_pages 5\n",
+	})
+	if _, err := f.Discover(); err != nil {
+		t.Fatal(err)
+	}
+	var got observe.MemoryCounters
+	if err := f.Memory(&got); err != nil || got.Total != (100000-71440)<<10 || got.Available != 24000<<10 || got.Nodes[0].Total != (100000-30*2048)<<10 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	put(t, root, "proc/meminfo", node+pages)
+	if err := f.Memory(&got); err != nil || got.Total != (100000-30*2048)<<10 {
+		t.Errorf("on an old kernel: %+v, %v", got, err)
+	}
+}
+
 func TestMissingFiles(t *testing.T) {
 	t.Parallel()
 	f, root := host(t, nil)

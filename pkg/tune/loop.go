@@ -93,7 +93,11 @@ func (t *tuner) podQuota() plan.CPUQuota {
 	return t.pod.Quota
 }
 
-// lower is the smaller of two quotas, in the first one's period.
+// leastRun is long enough for a task that holds a lock in the kernel to let it go.
+const leastRun = 10 * time.Millisecond
+
+// lower is the smaller of two quotas, in the first one's period unless that leaves less
+// than leastRun of it.
 func lower(a, b Loop) Loop {
 	if !finite(b.Quota) || finite(a.Quota) && cpus(a.Quota) <= cpus(b.Quota) {
 		return a
@@ -102,6 +106,9 @@ func lower(a, b Loop) Loop {
 		return b
 	}
 	q := time.Duration(float64(a.Quota.Period) * cpus(b.Quota)).Truncate(time.Microsecond)
+	if q < leastRun && b.Quota.Period > a.Quota.Period {
+		return b
+	}
 	return Loop{plan.CPUQuota{Quota: max(minQuota, q), Period: a.Quota.Period}, b.Why}
 }
 
