@@ -44,6 +44,12 @@ type View struct {
 	PodsUse Use
 	// BatchMemory is what batch work holds, as far as the same cgroups tell it.
 	BatchMemory Held
+	// Granted is the memory that BE containers which are starting were promised and don't
+	// hold yet, in bytes.
+	Granted int64
+	// NoBatchLimit is set while no cgroup is there that a limit of batch work's memory
+	// could be set on: then none is decided.
+	NoBatchLimit bool
 }
 
 // Use is an amount of CPU with the time of its measurement.

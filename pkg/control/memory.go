@@ -28,14 +28,19 @@ import (
 // once finds room when it does so again. A rise counts once two looks agree: what
 // batch frees or takes between the look at it and the look at the node is none.
 //
-// A limit is never set below what batch holds, where the kernel would kill, but for
-// what is reclaimed before it is set. It goes down by a twentieth of the node's memory
-// a step at most, and up by a tenth.
+// A limit is never set below what batch holds and what containers that start were
+// granted, where the kernel would kill, but for what is reclaimed before it is set. It
+// goes down by a twentieth of the node's memory a step at most.
 //
-// It moves in few steps: down to a hundredth of the node below the goal, which then has
-// to fall by that much before the limit follows it again, and up to no more than the
-// lowest goal of the last minute, so that what online gives back for a moment (a
-// garbage collector's saw teeth) is not given to batch and taken from it again.
+// It rises to the goal at once where batch may soon need that: where less than a tenth
+// of the node (2 GiB on a small one) lies between the limit and what batch can't give
+// back. So the kernel kills no batch container at the limit while the goal is above it.
+//
+// Otherwise it moves in few steps: down to a hundredth of the node below the goal, which
+// then has to fall by that much before the limit follows it again, and up by a tenth of
+// the node a step to no more than the lowest goal of the last minute, so that what online
+// gives back for a moment (a garbage collector's saw teeth) is not given to batch's page
+// cache and taken from it again.
 type Memory struct {
 	cfg   MemoryConfig
 	pools []PoolConfig
@@ -80,6 +85,12 @@ type MemoryDesired struct {
 	Held     int64 // by BE, with its page cache
 	Goal     int64 // what BE may hold in the end
 	Headroom int64
+	// Room is the part of the goal that BE doesn't hold as memory which it can't give
+	// back, nor was granted: what a container that starts may have. Below 0 they hold more.
+	Room int64
+	// Known is set where all of this is: since the first step that saw the node's memory
+	// and what BE holds.
+	Known bool
 }
 
 // Reclaim is memory to take back from a container.
@@ -103,6 +114,8 @@ const (
 	growthHalfLife      = 5 * time.Minute
 	limitLower          = 5 // of total, at most in a step
 	limitRaise          = 10
+	spareRoom           = 10 // percent of total: what batch finds above what it can't give back
+	leastSpareRoom      = 2 * gib
 	limitDead           = 1 // smaller changes of the limit are left out
 	raiseAfter          = time.Minute
 	slack               = 32 * mib // between the limit and what batch holds
@@ -136,7 +149,7 @@ func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 	if steady {
 		m.press(v)
 	}
-	m.limit(steady)
+	m.limit(v, steady)
 	return m.desired, m.told()
 }
 
@@ -224,16 +237,23 @@ func (m *Memory) aim(v *View) {
 		}
 	}
 	m.calm = max(calm, leastBatch)
+	m.desired.Room, m.desired.Known = goal-(s.batch.Current-s.batch.Cache)-v.Granted, s.known
 	m.desired.Online, m.desired.Held, m.desired.Headroom = m.online, s.batch.Current, headroom
 	m.desired.Goal = max(goal, leastBatch)
 }
 
 // limit moves the limit towards the goal. While batch holds more than that, the limit
 // goes down with what it is asked for, so that it can't take it again.
-func (m *Memory) limit(steady bool) {
+func (m *Memory) limit(v *View, steady bool) {
 	s, d := &m.sum, &m.desired
 	before, goal := d.BatchLimit, d.Goal
-	low := max(goal-bytesPart(s.total, limitDead), leastBatch)
+	dead := bytesPart(s.total, limitDead)
+	kept := s.batch.Current - s.batch.Cache
+	low := max(goal-dead, leastBatch)
+	if v.Granted > 0 {
+		low = max(low, kept+v.Granted+slack)
+	}
+	soon := kept + v.Granted + max(bytesPart(s.total, spareRoom), leastSpareRoom)
 	reachable := max(low, s.batch.Current+slack)
 	for _, r := range d.Reclaim {
 		if m.pressing.why == overGoal {
@@ -241,15 +261,20 @@ func (m *Memory) limit(steady bool) {
 		}
 	}
 	switch {
+	case v.NoBatchLimit:
+		d.BatchLimit = 0
+		return
 	case !s.known:
 		return
 	case before == 0:
 		d.BatchLimit = wholeMiB(max(goal, reachable))
 	case !steady:
 		return
-	case m.calm > before && m.calm-before >= 2*bytesPart(s.total, limitDead):
+	case low > before && v.Granted > 0, goal-before >= 2*dead && soon > before:
+		d.BatchLimit = wholeMiB(max(goal, low))
+	case m.calm > before && m.calm-before >= 2*dead:
 		d.BatchLimit = wholeMiB(min(m.calm, before+bytesPart(s.total, limitRaise)))
-	case goal < before && reachable < before && (before-reachable >= bytesPart(s.total, limitDead)):
+	case goal < before && reachable < before && before-reachable >= dead:
 		d.BatchLimit = wholeMiB(max(reachable, before-bytesPart(s.total, limitLower)))
 	}
 	if d.BatchLimit == before {

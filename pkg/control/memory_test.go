@@ -90,11 +90,52 @@ func TestMemoryFollowsOnline(t *testing.T) {
 	}
 }
 
-// What was taken comes back after a calm minute, by a tenth of the node a step.
+// The limit rises to the goal at once where batch may soon need that: it holds nearly its
+// limit, or a container starts. It falls no lower than what such a container was granted.
+func TestMemoryRaisesAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	s := newStage(40*gib, 30*gib, actor{uid: "be", class: workload.BE})
+	m.Step(&s.View)
+	s.Node.Memory.Available = 90 * gib
+	got, decisions := m.Step(s.tick())
+	if got.BatchLimit != got.Goal || got.Goal < 53*gib || len(decisions) != 1 || decisions[0].Action != "raise" {
+		t.Errorf("%s, with a goal of %s: %v", memoryText(got.BatchLimit), memoryText(got.Goal), decisions)
+	}
+	s.Granted = 6 * gib
+	s.Node.Memory.Available = 30 * gib
+	for range 60 {
+		if got, _ = m.Step(s.tick()); got.BatchLimit < s.Granted {
+			t.Fatalf("%s, and %s are granted", memoryText(got.BatchLimit), memoryText(s.Granted))
+		}
+	}
+	if got.BatchLimit > s.Granted+gib || got.Room > -s.Granted {
+		t.Errorf("%s, with room for %s", memoryText(got.BatchLimit), memoryText(got.Room))
+	}
+	s.Granted = 0
+	for range 3 {
+		got, _ = m.Step(s.tick())
+	}
+	s.Granted = 8 * gib // another starts
+	if got, _ = m.Step(s.tick()); got.BatchLimit < s.Granted {
+		t.Errorf("%s for a container that starts with %s", memoryText(got.BatchLimit), memoryText(s.Granted))
+	}
+	s.NoBatchLimit = true
+	if got, decisions = m.Step(s.tick()); got.BatchLimit != 0 || decisions != nil {
+		t.Errorf("without a cgroup to limit: %s, %v", memoryText(got.BatchLimit), decisions)
+	}
+	s.NoBatchLimit, s.Granted, s.Node.Memory.Available = false, 0, 60*gib
+	if got, _ = m.Step(s.tick()); got.BatchLimit != got.Goal {
+		t.Errorf("the first limit is %s, the goal %s", memoryText(got.BatchLimit), memoryText(got.Goal))
+	}
+}
+
+// What batch doesn't need soon comes back after a calm minute, by a tenth of the node a
+// step.
 func TestMemoryRaises(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
-	s := newStage(40*gib, 30*gib)
+	s := newStage(60*gib, 30*gib)
 	first, _ := m.Step(&s.View)
 	s.Node.Memory.Available = 90 * gib
 	for range 60 {
@@ -255,7 +296,7 @@ func TestMemoryProperties(t *testing.T) {
 			switch {
 			case got.BatchLimit < limit && got.BatchLimit < held:
 				t.Fatalf("lowered from %d to %d below %d", limit, got.BatchLimit, held)
-			case limit > 0 && (got.BatchLimit-limit > 10*gib+mib || limit-got.BatchLimit > 5*gib):
+			case limit > 0 && (got.BatchLimit > max(limit+10*gib+mib, got.Goal+mib) || limit-got.BatchLimit > 5*gib):
 				t.Fatalf("from %s to %s in a step", memoryText(limit), memoryText(got.BatchLimit))
 			case got.Headroom > 10*gib:
 				t.Fatalf("headroom %s", memoryText(got.Headroom))

@@ -28,6 +28,10 @@ const (
 	// that show the one before, in intervals.
 	urgentPause = 2
 
+	// An eviction has an effect after so many intervals: one until it is asked for, one
+	// until the runtime has ended the pod, one that figures may be old.
+	evictionTakes = 3
+
 	// A NUMA node counts 1 for each look under pressure, of which a fifth decays at
 	// each: 5 in the end. 2 takes two or three looks, 4 takes eight.
 	numaDecay   = 0.8
@@ -286,7 +290,9 @@ func (m *Memory) sayEvict(v *View, why evictCause) string {
 
 // outrun reports whether online will have taken what is available before reclaim has
 // brought batch down to its goal: available/growth < excess/giving. What reclaim gives
-// is taken for a full step an interval until it has given less.
+// is taken for a full step an interval until it has given less. While what is available
+// lasts for longer than an eviction takes, there is nothing to outrun: growth that ends
+// before, as that of most services which start, costs nobody anything.
 func (m *Memory) outrun(mark int64) bool {
 	s := &m.sum
 	kept := s.batch.Current - s.batch.Cache
@@ -299,5 +305,5 @@ func (m *Memory) outrun(mark int64) bool {
 	}
 	left := float64(max(s.available-mark, 0)) / m.rising
 	need := float64(s.batch.Current-m.desired.Goal) / max(giving, float64(mib))
-	return left < need
+	return left < min(need, evictionTakes*m.pace.interval.Seconds())
 }

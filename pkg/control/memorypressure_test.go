@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,7 @@ func TestMemoryPressure(t *testing.T) {
 		direct          float64
 		actors          []actor
 		change          func(*stage)
+		evictPercent    int // 0 as shipped
 		after           int // 0 never
 		need            int64
 		why             string
@@ -67,16 +69,22 @@ func TestMemoryPressure(t *testing.T) {
 			c := &s.Containers[0].Container.Memory
 			c.Current, c.Cache = c.Anon, 0
 		}},
-		"online outruns reclaim": {available: 45, free: 10, actors: []actor{{uid: "be", class: workload.BE, anon: 29 << 10}}, after: 3, why: "faster than reclaim gives", reclaims: true, change: func(s *stage) {
-			s.Node.Memory.Available -= 4 * gib
-			s.Node.Memory.Free -= 4 * gib
+		"online outruns reclaim": {available: 45, free: 10, actors: []actor{{uid: "be", class: workload.BE, anon: 29 << 10}}, evictPercent: 95, after: 6, why: "faster than reclaim gives", reclaims: true, change: func(s *stage) {
+			s.Node.Memory.Available -= 5 * gib
+			s.Node.Memory.Free -= gib
+		}},
+		"a service starts fast, and memory is free": {available: 45, free: 30, actors: []actor{{uid: "be", class: workload.BE, anon: 40 << 10}}, reclaims: true, change: func(s *stage) {
+			s.Node.Memory.Available = max(s.Node.Memory.Available-4*gib, 32*gib)
+			s.Node.Memory.Free = s.Node.Memory.Available
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(test.available*gib, test.free*gib, test.actors...)
 			s.Node.Memory.Direct = test.direct
-			after, request, asked := evictsAfter(newMemory(), s, test.change)
+			cfg := DefaultConfig().Memory
+			cfg.EvictPercent = cmp.Or(test.evictPercent, cfg.EvictPercent)
+			after, request, asked := evictsAfter(NewMemory(cfg, nil, time.Second), s, test.change)
 			if after != test.after || test.need != 0 && request.Need != test.need || !strings.Contains(request.Why, test.why) {
 				t.Errorf("after %d s: %+v, want after %d s: %s", after, request, test.after, test.why)
 			}

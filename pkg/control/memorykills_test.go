@@ -1,0 +1,181 @@
+package control
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// memcg is what the kernel does with the memory of a node: the cgroup of all pods with a
+// limit, and in it services, and batch work with the limit that the controller sets.
+type memcg struct {
+	*loop
+	*testing.T
+	services map[string]int64 // bytes of each, none of them cache
+	goal     int64            // of the controller's last step
+	random   *rand.Rand
+	killed   int
+	refused  int
+}
+
+func (k *memcg) used() (used int64) {
+	for _, bytes := range k.services {
+		used += bytes
+	}
+	return used
+}
+
+// batch lets a batch pod take memory as page faults do, a small amount after another:
+// where its cgroup's limit is reached the kernel drops page cache below it, and where none
+// is left it kills.
+func (k *memcg) batch(uid string, anon, cache int64) {
+	at := k.find(uid)
+	for anon+cache > 0 && at >= 0 {
+		m := &k.Containers[at].Container.Memory
+		step := min(anon, 16*mib)
+		anon -= step
+		m.Anon += step
+		m.Current += step
+		if held, _ := k.held(); held < k.limit { // the page cache fills what is left
+			filled := min(cache, 16*mib, k.limit-held)
+			m.Cache += filled
+			m.Current += filled
+		}
+		cache -= min(cache, 16*mib)
+		k.reclaim(k.limit)
+		if held, _ := k.held(); held > k.limit {
+			k.killed++
+			// What the invariant forbids: the limit was below what batch might hold, by more
+			// than the limit's own steps, when the controller looked last, and still is.
+			free := bytesPart(k.MemoryTotal, DefaultConfig().Memory.SafePercent) - k.used() - bytesPart(k.MemoryTotal, DefaultConfig().Memory.HeadroomPercent)
+			if may := min(k.goal, free) - 2*bytesPart(k.MemoryTotal, limitDead); k.limit < may {
+				k.Fatalf("%s was killed at a limit of %s, and batch may hold %s: services use %s of %s", uid, memoryText(k.limit), memoryText(may), memoryText(k.used()), memoryText(k.MemoryTotal))
+			}
+			k.remove(uid)
+			return
+		}
+	}
+}
+
+func (k *memcg) find(uid string) int {
+	for i := range k.Containers {
+		if k.Containers[i].ID == uid {
+			return i
+		}
+	}
+	return -1
+}
+
+// reclaim drops batch's page cache down to a limit.
+func (k *memcg) reclaim(limit int64) {
+	held, _ := k.held()
+	for i := range k.Containers {
+		m := &k.Containers[i].Container.Memory
+		drop := min(m.Cache, max(0, held-limit))
+		m.Cache -= drop
+		m.Current -= drop
+		held -= drop
+	}
+}
+
+// serve lets a service have so much memory. Where the node has none left for it, batch's
+// cache goes; where that isn't enough, it would be killed for what batch holds.
+func (k *memcg) serve(name string, bytes int64) {
+	before := k.services[name]
+	k.services[name] = bytes
+	k.reclaim(k.MemoryTotal - k.used())
+	if held, _ := k.held(); held > 0 && k.used()+held > k.MemoryTotal {
+		k.Fatalf("service %s grows from %s to %s, and batch holds %s of %s; %d evictions", name, memoryText(before), memoryText(bytes), memoryText(held), memoryText(k.MemoryTotal), k.evicted)
+	}
+}
+
+// second lets the controllers step, and carries out what they want.
+func (k *memcg) second() {
+	held, cache := k.held()
+	k.Node.Memory.Free = k.MemoryTotal - k.used() - held
+	k.Node.Memory.Available = k.Node.Memory.Free + cache
+	k.tick()
+	got, _ := k.memory.Step(&k.View)
+	k.goal = got.Goal
+	for _, r := range got.Reclaim {
+		if at := k.find(r.ID); at >= 0 {
+			m := &k.Containers[at].Container.Memory
+			gives := min(r.Bytes, m.Cache)
+			m.Cache -= gives
+			m.Current -= gives
+		}
+	}
+	held, _ = k.held()
+	k.limit = max(got.BatchLimit, held+k.Granted)
+	var requests []EvictRequest
+	if got.Evict != nil {
+		requests = append(requests, *got.Evict)
+	}
+	desired, _ := k.eviction.Step(&k.View, 0, requests)
+	if desired.Evict != nil { // the runtime is fast
+		k.remove(desired.Evict.UID)
+		k.eviction.Done(desired.Evict.UID, nil, k.Now)
+		k.evicted++
+	}
+	k.Granted = 0
+}
+
+// TestMemoryKills: services and batch pods come, grow, crash and leave at random. No
+// batch pod is killed by its limit while batch may hold more, none that starts within
+// what it was granted, and no service for what batch holds.
+func TestMemoryKills(t *testing.T) {
+	t.Parallel()
+	killed, evicted, refused := 0, 0, 0
+	for seed := range uint64(300) {
+		k := &memcg{loop: newLoop(true), T: t, services: map[string]int64{}, random: rand.New(rand.NewPCG(seed, 1))}
+		k.MemoryTotal = []int64{4, 16, 100}[seed%3] * gib
+		k.Node.Memory.Total, k.Node.Memory.Low = k.MemoryTotal, k.MemoryTotal/1000
+		k.second()
+		for range 300 {
+			k.act()
+			k.second()
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		killed, evicted, refused = killed+k.killed, evicted+k.evicted, refused+k.refused
+	}
+	t.Logf("%d batch pods were killed where batch might hold no more, %d evicted, %d refused", killed, evicted, refused)
+	if killed == 0 || evicted == 0 || refused == 0 {
+		t.Error("memory never ran short: that tests nothing")
+	}
+}
+
+// act lets a service and a batch pod do something. Services grow by up to a twenty-fifth
+// of the node a second: faster growth needs a faster evictor than a runtime.
+func (k *memcg) act() {
+	name := fmt.Sprintf("service-%d", k.random.IntN(3))
+	if k.random.IntN(40) == 0 {
+		delete(k.services, name)
+	} else {
+		k.serve(name, min(k.services[name]+k.random.Int64N(bytesPart(k.MemoryTotal, 4)), bytesPart(k.MemoryTotal, 32)))
+	}
+	uid := fmt.Sprintf("batch-%d", k.random.IntN(4))
+	there := k.find(uid) >= 0
+	most := max(bytesPart(k.MemoryTotal, spareRoom), leastSpareRoom) * 9 / 10
+	const grant = 512 * mib
+	switch {
+	case there && k.random.IntN(20) == 0:
+		k.remove(uid)
+	case there:
+		k.batch(uid, k.random.Int64N(most)>>k.random.IntN(4), k.random.Int64N(most))
+	case k.memory.desired.Room < grant: // the agent doesn't let it start
+		k.refused++
+	default:
+		k.add(actor{uid: uid, class: workload.BE})
+		k.Granted = grant
+		held, _ := k.held()
+		k.limit = max(k.limit, held+grant)
+		before := k.killed
+		if k.batch(uid, grant, 0); k.killed > before {
+			k.Errorf("%s was killed as it started", uid)
+		}
+	}
+}
