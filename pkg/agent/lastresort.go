@@ -129,7 +129,7 @@ func (a *Agent) mayStart(c *container, r *workload.Request) error {
 	l, now := &a.loop, a.now()
 	for _, p := range l.refusal.Pods {
 		if p.UID == c.pod.UID && now.Before(p.Until) {
-			return fmt.Errorf("the pod was evicted and is paused until %s: %s", p.Until.Local().Format(time.TimeOnly), l.refusal.Why)
+			return fmt.Errorf("no container of the pod starts until %s: %s", p.Until.Local().Format(time.TimeOnly), p.Why)
 		}
 	}
 	switch batch := &l.view.Batch; {

@@ -210,7 +210,7 @@ func (a *Agent) refusalStatus() *status.Refusal {
 		if now.Before(p.Until) {
 			s.Pods = append(s.Pods, p.UID)
 			if !s.NewBatch && p.Until.After(s.Until) {
-				s.Until, s.Why = p.Until, l.refusal.Why
+				s.Until, s.Why = p.Until, p.Why
 			}
 		}
 	}

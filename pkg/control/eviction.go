@@ -31,6 +31,7 @@ type Eviction struct {
 	requests  []EvictRequest
 	victim    Victim
 	decisions []Decision
+	refusing  []RefusedPod
 }
 
 // Resource is what there is too little of.
@@ -53,6 +54,7 @@ type EvictRequest struct {
 	BEOnly   bool                   // not even pods that permit it
 	Need     int64                  // bytes, thousandths of a CPU, bytes a second that would do; 0: not known
 	Grace    time.Duration          // for the pod to end by itself
+	All      bool                   // also pods that hold next to nothing of the resource: all batch work has to go
 	Pause    time.Duration          // since the last for this resource; 0: as configured, negative: none
 }
 
@@ -77,10 +79,11 @@ type Refusal struct {
 	Pods  []RefusedPod // not even a new container of these: the kubelet would start them again
 }
 
-// RefusedPod is a pod that was evicted.
+// RefusedPod is a pod that was evicted, or is being evicted.
 type RefusedPod struct {
 	UID   string
 	Until time.Time
+	Why   string // "the pod was evicted and is paused: node memory is short"
 }
 
 // EvictionCounts are since the start.
@@ -125,7 +128,7 @@ func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequ
 	e.settle(v)
 	e.requests = e.requests[:0]
 	if v.Batch.Evict {
-		e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, Why: v.Batch.Why, Cause: "window", BEOnly: true, Pause: -1})
+		e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, Why: v.Batch.Why, Cause: "window", BEOnly: true, All: true, Pause: -1})
 	}
 	e.requests = append(e.requests, requests...)
 	e.satisfaction(v, granted, steady)
@@ -171,7 +174,7 @@ func (e *Eviction) ended(l *leaving, now time.Time) {
 		return // nothing has happened that a cool-down would be for
 	}
 	e.evicted, e.why = now, "pod "+l.ref+" was evicted: "+l.why
-	e.refused = append(e.refused, RefusedPod{l.uid, now.Add(e.cfg.CoolDown)})
+	e.refused = append(e.refused, RefusedPod{l.uid, now.Add(e.cfg.CoolDown), "the pod was evicted and is paused: " + l.why})
 }
 
 func (e *Eviction) fail(l *leaving, why string, now time.Time) {
@@ -187,6 +190,11 @@ func (e *Eviction) settle(v *View) {
 	for i := range e.leaving {
 		l := e.leaving[i]
 		age, there := now.Sub(l.at), podIsHere(v, l.uid)
+		if l.done && !e.told {
+			// The kubelet keeps the pod and makes containers for it again and again, none
+			// of which starts. What such a pod held has been given back.
+			there = there && holds(v, l.uid, l.resource)
+		}
 		wait := effectTimeout
 		if e.told {
 			wait = e.cfg.CoolDown
@@ -271,6 +279,9 @@ func (e *Eviction) pause(r *EvictRequest) time.Duration {
 
 func (e *Eviction) refusal(now time.Time) Refusal {
 	r := Refusal{Pods: e.refused}
+	if e.cfg.By != EvictReport {
+		r.Pods = e.refusedAndLeaving()
+	}
 	if waiting(e.evicted, now, e.cfg.CoolDown) {
 		r.Until, r.Why = e.evicted.Add(e.cfg.CoolDown), e.why
 		return r
@@ -284,6 +295,19 @@ func (e *Eviction) refusal(now time.Time) Refusal {
 		}
 	}
 	return r
+}
+
+// refusedAndLeaving are the pods that were evicted and those that are being evicted: the
+// kubelet starts a container again as soon as it has ended, while others of the pod may
+// still have their grace.
+func (e *Eviction) refusedAndLeaving() []RefusedPod {
+	e.refusing = append(e.refusing[:0], e.refused...)
+	for i := range e.leaving {
+		if l := &e.leaving[i]; !l.done && !l.failed {
+			e.refusing = append(e.refusing, RefusedPod{l.uid, l.at.Add(l.grace + e.cfg.CoolDown), "the pod is being evicted: " + l.why})
+		}
+	}
+	return e.refusing
 }
 
 // satisfaction asks for an eviction where BE has less than the bound of what it

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -45,13 +46,17 @@ func TestEvictionOrder(t *testing.T) {
 		"the largest user of CPU":           {resource: ResourceCPU, actors: []actor{busy, large}, want: "busy"},
 		"priority goes before use":          {resource: ResourceMemory, actors: []actor{large, be("low", func(a *actor) { a.priority = -1 })}, want: "low"},
 		"order goes before priority":        {resource: ResourceMemory, actors: []actor{be("low", func(a *actor) { a.priority = -9 }), be("first", func(a *actor) { a.order = -1 })}, want: "first"},
+		"memory of which nothing is held":   {resource: ResourceMemory, actors: []actor{be("none", func(a *actor) { a.anon, a.cpu, a.order = 0, 900, -9 })}},
+		"CPU of which nothing is used":      {resource: ResourceCPU, actors: []actor{be("idle", func(a *actor) { a.cpu = 9 })}},
+		"who holds some goes before none":   {resource: ResourceMemory, actors: []actor{be("none", func(a *actor) { a.anon, a.order = 0, -9 }), large}, want: "large"},
+		"all, also who uses nothing":        {request: EvictRequest{All: true}, actors: []actor{be("idle", func(a *actor) { a.cpu = 0 })}, want: "idle"},
 		"never is never taken":              {resource: ResourceMemory, actors: []actor{be("never", func(a *actor) { a.never = true })}},
 		"LS isn't":                          {resource: ResourceMemory, actors: []actor{{uid: "ls", class: workload.LS, anon: 1000}}},
-		"LS that permits it":                {resource: ResourceMemory, actors: []actor{{uid: "ls", class: workload.LS, allow: workload.EvictPod}}, want: "ls"},
+		"LS that permits it":                {resource: ResourceMemory, actors: []actor{{uid: "ls", class: workload.LS, allow: workload.EvictPod, anon: 100}}, want: "ls"},
 		"BE before LS that permits it":      {resource: ResourceMemory, actors: []actor{{uid: "ls", class: workload.LS, allow: workload.EvictPod, order: -5}, large}, want: "large"},
 		"permits something else":            {resource: ResourceMemory, actors: []actor{{uid: "ls", class: workload.LS, allow: workload.Throttle}}},
 		"BE alone":                          {request: EvictRequest{BEOnly: true}, actors: []actor{{uid: "ls", class: workload.LS, allow: workload.EvictPod}}},
-		"of a pool":                         {request: EvictRequest{Pool: workload.Some(1)}, actors: []actor{large, {uid: "ls", class: workload.LS, allow: workload.EvictPod}}, want: "ls"},
+		"of a pool":                         {request: EvictRequest{Pool: workload.Some(1)}, actors: []actor{large, {uid: "ls", class: workload.LS, allow: workload.EvictPod, cpu: 100}}, want: "ls"},
 		"two that are alike, by uid":        {actors: []actor{be("b", nil), be("a", nil)}, want: "a"},
 		"a pod without order has order 0":   {actors: []actor{be("a", func(a *actor) { a.order = 1 }), be("b", nil)}, want: "b"},
 		"a lower order before a larger use": {resource: ResourceMemory, actors: []actor{be("b", func(a *actor) { a.order = -1 }), large}, want: "b"},
@@ -97,7 +102,10 @@ func TestEvictionWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEviction()
-			s := newStage(60*gib, 40*gib, actor{uid: "a", class: workload.BE}, actor{uid: "b", class: workload.BE})
+			s := newStage(60*gib, 40*gib, actor{uid: "a", class: workload.BE, anon: 10, cpu: 10}, actor{uid: "b", class: workload.BE, anon: 10, cpu: 10})
+			for i := range s.Containers {
+				s.Containers[i].IO.WriteBPS = 100
+			}
 			e.Step(&s.View, 0, nil)
 			var at []time.Time
 			for range 30 {
@@ -227,6 +235,62 @@ func TestEvictionWithoutAnswerOrEffect(t *testing.T) {
 	e.Done("a", nil, s.Now)
 	if got := run(60); len(got) != 1 || got[0] != "still there" {
 		t.Errorf("without effect: %v", got)
+	}
+}
+
+// TestEvictionOfWhatTheKubeletKeeps: the kubelet keeps an evicted pod and makes
+// containers for it that never start. It isn't evicted again, and what it held counts as
+// given back.
+func TestEvictionOfWhatTheKubeletKeeps(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		request []EvictRequest
+		closed  bool
+	}{"for memory": {request: shortOf(ResourceMemory, gib)}, "by the switch": {closed: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEviction()
+			s := newStage(60*gib, 40*gib, actor{uid: "a", class: workload.BE, anon: 2000, cpu: 500})
+			s.Batch = BatchState{Closed: test.closed, Evict: test.closed, Why: "batch is switched off"}
+			e.Step(&s.View, 0, nil)
+			got, _ := e.Step(s.tick(), 0, test.request)
+			if got.Evict == nil {
+				t.Fatal("nobody is evicted")
+			}
+			e.Done("a", nil, s.Now)
+			s.Containers[0].Container.Memory, s.Containers[0].CPU.Usage = observe.ContainerMemory{}, 0
+			for range 200 {
+				got, decisions := e.Step(s.tick(), 0, test.request)
+				if got.Evict != nil || slices.ContainsFunc(decisions, func(d Decision) bool { return d.Action != "nobody" }) {
+					t.Fatalf("it is evicted again, or told of: %+v %+v", got.Evict, decisions)
+				}
+			}
+			if got := e.assumed(ResourceMemory); got != 0 {
+				t.Errorf("%d bytes count as still to come", got)
+			}
+		})
+	}
+}
+
+// TestEvictionRefusesAtOnce: while a pod has its grace, the kubelet would start each of
+// its containers again that has ended.
+func TestEvictionRefusesAtOnce(t *testing.T) {
+	t.Parallel()
+	e := newEviction()
+	s := newStage(60*gib, 40*gib, actor{uid: "a", class: workload.BE, anon: 2000})
+	e.Step(&s.View, 0, nil)
+	request := shortOf(ResourceMemory, gib)
+	request[0].Grace = 10 * time.Minute
+	for range 300 { // longer than the cool-down, within the grace
+		got, _ := e.Step(s.tick(), 0, request)
+		if len(got.Refuse.Pods) != 1 || got.Refuse.Pods[0].UID != "a" || !got.Refuse.Pods[0].Until.After(s.Now) ||
+			!strings.Contains(got.Refuse.Pods[0].Why, "is being evicted: there is too little") {
+			t.Fatalf("refuses %+v", got.Refuse)
+		}
+	}
+	e.Done("a", errors.New("the runtime is away"), s.Now)
+	if got, _ := e.Step(s.tick(), 0, nil); len(got.Refuse.Pods) != 0 {
+		t.Errorf("it goes on running, and is refused: %+v", got.Refuse)
 	}
 }
 

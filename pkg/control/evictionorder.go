@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -30,7 +31,7 @@ func (e *Eviction) choose(v *View) *Victim {
 	if due && !e.nobody {
 		e.nobody = true
 		e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: "node", Action: "nobody",
-			Why: e.requests[0].Why + "; there is no pod that may be evicted: a BE pod, or one that allow.sluice.dev says it of, and not evict.sluice.dev: never"})
+			Why: e.requests[0].Why + "; there is no pod that may be evicted and holds any of what is short: a BE pod, or one that allow.sluice.dev permits it of, and that evict.sluice.dev: never and control.eviction.never don't keep"})
 	}
 	return nil
 }
@@ -63,8 +64,13 @@ func (r Resource) text(amount int64) string {
 	return strconv.FormatFloat(float64(amount)/1000, 'f', 1, 64) + " CPUs"
 }
 
+// leastUse is what a pod has to use of a resource for its eviction to help: thousandths of
+// a CPU, bytes, bytes a second.
+var leastUse = [resources]int64{ResourceCPU: 10, ResourceMemory: mib, ResourceIO: 1}
+
 // first finds who goes first, and among how many: BE before others, then by
-// evict.sluice.dev, the pod's priority, and the use of the resource. -1 is nobody.
+// evict.sluice.dev, the pod's priority, and the use of the resource. Who uses next to
+// nothing of it stays: its end would give nothing back. -1 is nobody.
 func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
 	pod = -1
 	var most int64
@@ -74,13 +80,28 @@ func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
 			r.Pool.Set && !inPool(v, p, r.Pool.Value) || e.isLeaving(p.UID) {
 			continue
 		}
-		candidates++
 		use := podUsage(v, p, r.Resource)
+		if use < leastUse[r.Resource] && (!r.All || e.isRefused(p.UID)) {
+			continue
+		}
+		candidates++
 		if pod < 0 || goesBefore(p, use, &v.Pods[pod], most) {
 			pod, most = i, use
 		}
 	}
 	return pod, candidates
+}
+
+// isRefused reports whether the pod was evicted and may not start yet: the kubelet keeps
+// it, and makes containers for it that never start.
+func (e *Eviction) isRefused(uid string) bool {
+	return slices.ContainsFunc(e.refused, func(r RefusedPod) bool { return r.UID == uid })
+}
+
+// holds reports whether the pod is here and uses some of the resource.
+func holds(v *View, uid string, of Resource) bool {
+	i := slices.IndexFunc(v.Pods, func(p Pod) bool { return p.UID == uid })
+	return i >= 0 && podUsage(v, &v.Pods[i], of) >= leastUse[of]
 }
 
 func goesBefore(a *Pod, aUse int64, b *Pod, bUse int64) bool {
