@@ -113,6 +113,7 @@ type ask struct {
 	said   string            // the pod's own words, where value translates a dialect's
 	source string            // for people: "annotation cpus.sluice.dev/pod"
 	origin origin
+	single bool // said of this container alone, not of its pod
 	soft   bool // a preference: where it can't be honoured, it is ignored with a warning
 }
 

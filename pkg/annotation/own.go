@@ -9,6 +9,10 @@ import (
 // maxUnknown bounds how many unknown keys of one pod are spelled out.
 const maxUnknown = 5
 
+// forOne is the rank of a key that is said of one container; it counts before those that
+// are said of its pod.
+const forOne = 3
+
 // own gathers the pod's own annotations for the container, and sees which dialects
 // its annotations speak.
 func (r *reader) own() {
@@ -36,7 +40,7 @@ func (r *reader) own() {
 		case forContainer && container != r.container.Name:
 			continue
 		case forContainer:
-			rank = 3
+			rank = forOne
 		case scoped:
 			rank = 2
 		}
@@ -52,7 +56,7 @@ func (r *reader) own() {
 	for k := range found {
 		f := &found[k]
 		if f.rank > 0 {
-			r.ask(ask{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation})
+			r.ask(ask{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation, single: f.rank == forOne})
 		}
 	}
 }

@@ -91,9 +91,13 @@ func (r *reader) read() {
 		r.class = *won
 	} else {
 		var source string
-		r.req.Class, source = r.rules.Defaults.of(r.pod.QoS())
+		r.req.Class, source = r.byDefault()
 		r.class = ask{key: classKey, value: r.req.Class.String(), source: source, origin: config}
 		r.record(&r.class)
+	}
+	if r.req.Class.Pinned() && r.mayShare() {
+		r.warn(r.class.source, fmt.Sprintf("is for the pod's containers that request CPUs, and this one requests none (as those of kubectl debug do): it is LS. To have it pinned, request CPUs; to say so for it alone, %s", r.asLS()))
+		r.share()
 	}
 	asked := len(r.asks)
 	r.poolAndClass()
@@ -106,6 +110,25 @@ func (r *reader) read() {
 	}
 	r.settle(memoryNodesKey)
 	r.tune()
+	if why := r.rules.spared(r.pod, r.container); why != "" && !r.req.Evict.Never {
+		r.req.Evict.Never = true
+		r.record(&ask{key: evictKey, value: "never", source: why})
+	}
+}
+
+// byDefault is the class of a container that nothing else gives one.
+func (r *reader) byDefault() (class workload.Class, source string) {
+	class, source = r.rules.Defaults.of(r.pod.QoS())
+	if class != workload.BE {
+		return class, source
+	}
+	if why := r.rules.spared(r.pod, r.container); why != "" {
+		return workload.LS, source + ", but " + why
+	}
+	if r.container.HasCDI {
+		return workload.LS, source + ", but the container has devices of its own (CDI), which must not stand idle"
+	}
+	return class, source
 }
 
 // poolAndClass reads the pool, and asks for what pool and class give.
@@ -146,6 +169,15 @@ func (r *reader) passOver() {
 			r.warn(a.source, "has no effect on class "+r.req.Class.String())
 		}
 	}
+}
+
+// mayShare reports whether a container of a pinned pod may share CPUs, as nothing says its
+// class alone and it requests no CPU while others of its pod do. An ephemeral container
+// can't request any, and its name isn't known before.
+func (r *reader) mayShare() bool {
+	qos := r.pod.QoS()
+	return r.class.origin != config && !r.class.single && r.exact && r.req.Milli == 0 &&
+		(qos == workload.Guaranteed || qos == workload.Burstable)
 }
 
 // share makes a container that can't be pinned LS.

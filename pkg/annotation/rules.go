@@ -39,6 +39,7 @@ type Rules struct {
 	Pools       []string       `yaml:"-"` // the names that the pool key may take, the last the batch pool's
 	DefaultPool string         `yaml:"-"` // of LS containers that name none
 	PoolSets    map[string]Set `yaml:"-"` // what pools give, by name
+	NeverEvict  []string       `yaml:"-"` // globs of namespaces whose pods are never evicted
 	RDTClasses  []string       `yaml:"-"` // the names that the rdt-class key may take
 	RDTPerPod   bool           `yaml:"-"` // pods may have a share of the cache of their own
 }
@@ -114,6 +115,21 @@ type Defaults struct {
 	Guaranteed workload.Class `yaml:"guaranteed"`
 	Burstable  workload.Class `yaml:"burstable"`
 	BestEffort workload.Class `yaml:"besteffort"`
+}
+
+// spared says why a container's pod is never evicted, and not batch work by default; ""
+// where it may be. The node, or the cluster, goes on by such pods, and the kubelet doesn't
+// evict them either.
+func (r *Rules) spared(pod *workload.Pod, c *workload.Container) string {
+	switch {
+	case pod.Static():
+		return "the pod is static"
+	case workload.NodeCritical(pod, c):
+		return "the pod has priority class system-node-critical"
+	case anyGlob(r.NeverEvict, pod.Namespace):
+		return "config control.eviction.never has namespace " + pod.Namespace
+	}
+	return ""
 }
 
 func (d *Defaults) of(qos workload.QoS) (class workload.Class, source string) {

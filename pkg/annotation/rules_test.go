@@ -82,9 +82,32 @@ func TestZeroRules(t *testing.T) {
 	if got, warnings, err := rules.Request(Facts{}, p, c); err != nil || len(warnings) > 0 || show(got) != "LS" {
 		t.Errorf("got %q, %v, %v, want LS", show(got), warnings, err)
 	}
+	p.Annotations["class.sluice.dev"] = "LSR" // nothing in the pod requests a CPU
+	if _, _, err := rules.Request(Facts{}, p, c); err == nil {
+		t.Error("LSR without a request is not rejected")
+	}
 	p.Annotations["class.sluice.dev"] = "x"
 	if _, _, err := rules.Request(Facts{}, p, c); err == nil {
 		t.Error("an invalid class is not rejected")
+	}
+}
+
+// TestDebugContainer: an ephemeral container requests nothing and can't be annotated, so it
+// starts beside pins, whatever they are annotated with.
+func TestDebugContainer(t *testing.T) {
+	t.Parallel()
+	for _, says := range [][]string{
+		{"class.sluice.dev=LSR"},
+		{"class.sluice.dev/pod=LSE", "cpus.sluice.dev=2", "numa.sluice.dev=single"},
+		{"label koordinator.sh/qosClass=LSR", `scheduling.koordinator.sh/resource-status={"cpuset":"4-5"}`},
+	} {
+		rules := rules()
+		p, c := pod(workload.Guaranteed, 0, says...)
+		c.Resources.Quota = 0
+		got, warnings, err := rules.Request(Facts{ThreadsPerCore: 2}, p, c)
+		if err != nil || show(got) != "LS" || len(warnings) == 0 || !strings.Contains(warnings[0].Text, "requests none (as those of kubectl debug do): it is LS") {
+			t.Errorf("%q: got %q, %v, %v", says, show(got), warnings, err)
+		}
 	}
 }
 

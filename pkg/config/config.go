@@ -98,6 +98,7 @@ func (c *Config) completeRules() {
 			r.PoolSets[p.Name] = p.Set
 		}
 	}
+	r.NeverEvict = c.Control.Eviction.Never
 	r.RDTClasses, r.RDTPerPod = c.rdtClasses(), c.RDT.PerPod && c.RDT.Mode == RDTOn
 }
 

@@ -34,7 +34,7 @@ func DefaultConfig() Config {
 		Demotion:     DemotionConfig{StepPercent: 10, CalmAfter: 3},
 		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10},
 		Cache:        CacheConfig{PressurePercent: 10, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
-		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute},
+		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, Never: []string{"kube-system"}},
 		Interference: InterferenceConfig{},
 		Sell:         SellConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: SellByUsage},
 		Rules:        []Rule{},
@@ -155,6 +155,7 @@ type EvictionConfig struct {
 	RefuseNew           bool          `yaml:"refuseNew"`           // fail the creation of BE containers in that time
 	SatisfactionPercent int           `yaml:"satisfactionPercent"` // BE's CPU granted of requested, below which it is evicted; 0 never
 	SatisfactionWindow  time.Duration `yaml:"satisfactionWindow"`  // for which it has to be so
+	Never               []string      `yaml:"never"`               // globs of namespaces whose pods are never evicted, nor batch work by default
 }
 
 // InterferenceConfig measures what LS suffers from BE.

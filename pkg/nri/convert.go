@@ -44,6 +44,7 @@ func containerOf(c *api.Container) workload.Container {
 		OOMScoreAdj:  int(c.GetLinux().GetOomScoreAdj().GetValue()),
 		CreatedNanos: c.GetCreatedAt(),
 		Unified:      c.GetLinux().GetResources().GetUnified(),
+		HasCDI:       len(c.GetCDIDevices()) > 0,
 	}
 	for _, d := range c.GetLinux().GetDevices() {
 		spec.Devices = append(spec.Devices, workload.DeviceNumber{Block: d.GetType() == "b", Major: d.GetMajor(), Minor: d.GetMinor()})

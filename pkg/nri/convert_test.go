@@ -34,6 +34,9 @@ func TestPod(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
+	if !podOf(&api.PodSandbox{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}).Static() {
+		t.Error("a static pod is taken for one of the API server")
+	}
 	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" {
 		t.Errorf("a pod without UID is known as %q", got.UID)
 	}
@@ -43,6 +46,7 @@ func TestContainer(t *testing.T) {
 	t.Parallel()
 	got := containerOf(&api.Container{
 		Id: "c", PodSandboxId: "p", Name: "n", State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, CreatedAt: 9,
+		CDIDevices: []*api.CDIDevice{{Name: "gpu.example.com/gpu=0"}},
 		Linux: &api.LinuxContainer{
 			CgroupsPath: "/kubepods/podu/c",
 			OomScoreAdj: api.Int(-997),
@@ -60,6 +64,7 @@ func TestContainer(t *testing.T) {
 		Resources:    workload.Resources{Shares: 512, Quota: -1, Period: 100000, MemoryLimit: 1 << 30, CPUs: "0-3", Mems: "0"},
 		OOMScoreAdj:  -997,
 		Devices:      []workload.DeviceNumber{{Major: 226, Minor: 1}, {Block: true, Major: 8}},
+		HasCDI:       true,
 		CreatedNanos: 9,
 	}
 	if !reflect.DeepEqual(got, want) {

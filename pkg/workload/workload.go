@@ -30,6 +30,7 @@ type Container struct {
 	Resources    Resources
 	OOMScoreAdj  int
 	Devices      []DeviceNumber
+	HasCDI       bool              // it was given CDI devices: DRA claims, or a device plugin's
 	Unified      map[string]string // cgroup v2 files that the kubelet has the runtime write: "memory.high"
 	CreatedNanos int64             // nanoseconds since the epoch
 }
@@ -103,6 +104,31 @@ func (p *Pod) QoS() QoS {
 		}
 	}
 	return UnknownQoS
+}
+
+// configSource is the kubelet's annotation on every pod that it runs: where it has the pod
+// from (pkg/kubelet/types/pod_update.go in kubernetes). A pod of the API server can't
+// choose it: the kubelet overwrites it.
+const configSource = "kubernetes.io/config.source"
+
+// Static reports whether the kubelet has the pod from the node's own files or from a URL,
+// not from the API server: nobody else would start it again.
+func (p *Pod) Static() bool {
+	source := p.Annotations[configSource]
+	return source != "" && source != "api"
+}
+
+// nodeCriticalScore is the oom_score_adj that the kubelet gives to the containers of
+// Guaranteed pods, and to those of all pods of priority class system-node-critical
+// (pkg/kubelet/qos/policy.go in kubernetes).
+const nodeCriticalScore = -997
+
+// NodeCritical reports whether the container's pod has the priority class
+// system-node-critical. The runtime is not told the class: it is inferred from the
+// container's oom_score_adj, which doesn't tell it of Guaranteed pods.
+func NodeCritical(pod *Pod, c *Container) bool {
+	qos := pod.QoS()
+	return c.OOMScoreAdj == nodeCriticalScore && (qos == BestEffort || qos == Burstable)
 }
 
 // MilliCPU is an amount of CPU in thousandths of one CPU.
