@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
@@ -148,9 +147,10 @@ func (a *Agent) stepPools(v *control.View, all bool) {
 	if !a.steps(cfg.Batch.Mode) {
 		return
 	}
-	l.want.favour = 0
-	if a.acting(cfg.Batch.Mode) && cfg.Batch.OnlineWeight > 100 && slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
-		l.want.favour = cfg.Batch.OnlineWeight
+	if all {
+		a.reweigh()
+	} else {
+		a.keepClasses()
 	}
 	budget, decided := c.batch.Step(v)
 	a.decide(a.modeOf(cfg.Batch.Mode), decided)

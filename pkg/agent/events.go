@@ -44,6 +44,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 				a.touch(c)
 			}
 		}
+		a.reweighNow()
 		a.tune(c.pod)
 		updates = a.updates(c.ID)
 		return nil

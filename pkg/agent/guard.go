@@ -83,7 +83,7 @@ func (a *Agent) takeBack() {
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	for _, t := range a.tuned {
 		for _, k := range t.knobs {
-			k.withdrawn = k.withdrawn || k.Knob == plan.Quota
+			k.withdrawn = k.withdrawn || k.Knob == plan.Quota || k.Knob == plan.Weight && k.Favour > 0
 		}
 	}
 	a.compareAll()
@@ -108,7 +108,7 @@ func (a *Agent) safePlan() []plan.Change {
 	if a.ledger.Sizes() != nil && a.acts() {
 		changes = a.safeSets(changes)
 	}
-	changes = a.safeQuotas(changes)
+	changes = a.safeWeights(a.safeQuotas(changes))
 	slices.SortStableFunc(changes, func(x, y plan.Change) int {
 		if x.Object.Path < y.Object.Path {
 			return -1

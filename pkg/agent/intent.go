@@ -17,20 +17,20 @@ type intents struct {
 	containers map[string]tune.Loop // by id: raised, or demoted
 	pods       map[string]tune.Loop // by UID: batch pods that have no box
 	boxes      map[string]tune.Loop // by path: cgroups that hold batch pods alone
-	favour     int                  // CPU weight of online pods, in percent; 0 the kubelet's
+	favour     map[string]int       // by path of a parent: weight in percent of what isn't batch below it
 }
 
 func newIntents() intents {
-	return intents{containers: map[string]tune.Loop{}, pods: map[string]tune.Loop{}, boxes: map[string]tune.Loop{}}
+	return intents{containers: map[string]tune.Loop{}, pods: map[string]tune.Loop{}, boxes: map[string]tune.Loop{}, favour: map[string]int{}}
 }
 
 func (i intents) equal(other intents) bool {
-	return maps.Equal(i.containers, other.containers) && maps.Equal(i.pods, other.pods) && maps.Equal(i.boxes, other.boxes) && i.favour == other.favour
+	return maps.Equal(i.containers, other.containers) && maps.Equal(i.pods, other.pods) && maps.Equal(i.boxes, other.boxes) && maps.Equal(i.favour, other.favour)
 }
 
 // clone copies intents: those in force are compared with those wanted.
 func (i intents) clone() intents {
-	return intents{maps.Clone(i.containers), maps.Clone(i.pods), maps.Clone(i.boxes), i.favour}
+	return intents{maps.Clone(i.containers), maps.Clone(i.pods), maps.Clone(i.boxes), maps.Clone(i.favour)}
 }
 
 // inherit takes over, at the first word of what runs here, the quotas and limits of
@@ -60,6 +60,7 @@ func (a *Agent) inherit() {
 			}
 		}
 	}
+	a.reweigh()
 	l.intents = l.want.clone()
 }
 
@@ -119,7 +120,7 @@ func (a *Agent) intend(want intents) {
 	var pods []*workload.Pod
 	seen := map[string]bool{}
 	for _, c := range a.order {
-		if uid := c.pod.UID; !seen[uid] && (have.favour != want.favour || have.containers[c.ID] != want.containers[c.ID] || have.pods[uid] != want.pods[uid] ||
+		if uid := c.pod.UID; !seen[uid] && (have.favour[c.box] != want.favour[c.box] || have.containers[c.ID] != want.containers[c.ID] || have.pods[uid] != want.pods[uid] ||
 			below && have.boxes[c.box] != want.boxes[c.box] && a.hasQuota(c)) {
 			seen[uid], pods = true, append(pods, c.pod)
 		}
@@ -128,7 +129,7 @@ func (a *Agent) intend(want intents) {
 	for _, pod := range pods {
 		changes = append(changes, a.tunePod(pod)...)
 	}
-	if !maps.Equal(have.boxes, want.boxes) || have.favour != want.favour {
+	if !maps.Equal(have.boxes, want.boxes) || !maps.Equal(have.favour, want.favour) {
 		changes = append(changes, a.tuneParents()...)
 	}
 	a.change(changes)
@@ -235,39 +236,23 @@ func (a *Agent) withBoxes(groups []tune.Group) []tune.Group {
 		}
 		groups[at].Settings = append(groups[at].Settings, tune.Setting{Knob: plan.Quota, Value: l.Quota, Why: l.Why})
 	}
-	if a.loop.intents.favour > 0 && a.Node.Features.Has(plan.Weight) {
-		for _, class := range a.onlineClasses() {
-			at := slices.IndexFunc(groups, func(g tune.Group) bool { return g.Path == class })
-			if at < 0 {
-				at, groups = len(groups), append(groups, tune.Group{Path: class})
+	for parent, percent := range a.loop.intents.favour {
+		f := a.kin()[parent]
+		if f == nil {
+			continue
+		}
+		for _, m := range f.members {
+			if !m.class {
+				continue
 			}
-			groups[at].Settings = append(groups[at].Settings, tune.Setting{Knob: plan.Weight, Percent: a.loop.intents.favour, Why: tune.FavourWhy})
+			at := slices.IndexFunc(groups, func(g tune.Group) bool { return g.Path == m.path })
+			if at < 0 {
+				at, groups = len(groups), append(groups, tune.Group{Path: m.path})
+			}
+			groups[at].Settings = append(groups[at].Settings, tune.Setting{Knob: plan.Weight, Percent: 100, Favour: percent, Why: tune.FavourWhy})
 		}
 	}
 	return groups
-}
-
-// onlineClasses lists the kubelet's cgroups of Burstable pods. The kernel compares
-// what is side by side: a pod in one of them is ahead of a BestEffort pod only as far
-// as its class's cgroup is ahead of besteffort.
-func (a *Agent) onlineClasses() []string {
-	var classes []string
-	for _, c := range a.order {
-		class := c.box
-		if burstable(class) && !slices.Contains(classes, class) && c.started && a.isOnline([]*container{c}) {
-			classes = append(classes, class)
-		}
-	}
-	return classes
-}
-
-// isOnline reports whether one of the containers shares CPUs with batch work and goes
-// before it.
-func (a *Agent) isOnline(members []*container) bool {
-	return slices.ContainsFunc(members, func(c *container) bool {
-		h, ok := a.ledger.Holder(c.ID)
-		return ok && h.Request.Class == workload.LS
-	})
 }
 
 // wantQuota notes the quota of a container, the lowest that a controller wants.

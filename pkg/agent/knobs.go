@@ -98,18 +98,14 @@ func (a *Agent) target(t *tuned, k *knob, have plan.Value) (want plan.Value, ok 
 	if k.Knob == plan.Idle && (!kept || k.withdrawn) {
 		a.keepWeight(t.Object)
 	}
-	if k.Percent == 0 {
+	if k.Percent == 0 && k.Favour == 0 {
 		return k.Value, true
 	}
-	shares, _ := e.Value.(plan.Shares)
-	return min(max(shares*plan.Shares(k.Percent)/100, minShares), maxShares), true
+	return a.weighed(k, e.Value, k.Favour), true
 }
 
-// The bounds of cpu.shares (kernel/sched/sched.h).
-const (
-	minShares plan.Shares = 2
-	maxShares plan.Shares = 262144
-)
+// minShares is the least of cpu.shares (kernel/sched/sched.h).
+const minShares plan.Shares = 2
 
 // unadjusted is what a container would have of a setting that the runtime has
 // carried for Sluice; ok is false where it has carried none.

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -57,9 +58,11 @@ type loop struct {
 	stale   bool      // what runs has changed since the view was made
 	due     time.Time // of the controllers that step each control.interval
 
-	want      intents // of the controllers
-	intents   intents // in force
-	inherited bool    // from an earlier run
+	families  map[string]*family      // by path of their parent; nil: to be found again
+	favours   map[string]*tune.Favour // of families with batch work, by the same path
+	want      intents                 // of the controllers
+	intents   intents                 // in force
+	inherited bool                    // from an earlier run
 	press     press
 	resized   map[string]podResize // by the pod's UID
 	slice     control.Slice
@@ -104,7 +107,7 @@ type loop struct {
 func newLoop() loop {
 	return loop{
 		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: press{limits: map[string]plan.Bytes{}},
-		index: map[string]int{}, pods: map[string]int{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+		index: map[string]int{}, pods: map[string]int{}, favours: map[string]*tune.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
 	}
 }
 

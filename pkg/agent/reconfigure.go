@@ -214,7 +214,8 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	if !bounds {
 		clear(l.want.boxes)
 		clear(l.want.pods)
-		l.want.favour, l.shareOf = 0, notShared
+		clear(l.want.favour)
+		l.shareOf = notShared
 		l.budget = control.Budget{}
 	}
 	if !quotas {

@@ -55,8 +55,8 @@ func (a *Agent) tunePod(pod *workload.Pod) []plan.Change {
 		Loop:    a.roomFor(a.loop.intents.pods[pod.UID], members),
 		Ceiling: a.roomFor(a.loop.intents.boxes[parentOf(object.Path)], members),
 	}
-	if a.isOnline(members) {
-		p.Favour = a.loop.intents.favour
+	if s, _ := a.standingOf(a.ofPod(pod)); s == serves {
+		p.Favour = a.loop.intents.favour[parentOf(object.Path)]
 	}
 	for i, c := range members {
 		p.Containers[i] = a.tunable(c)

@@ -46,6 +46,7 @@ func (a *Agent) look() {
 		a.lookAtContainer(c)
 	}
 	a.findBoxes()
+	l.families = nil
 	l.targets = a.toObserve()
 }
 
@@ -61,7 +62,7 @@ func (a *Agent) isolated() bool {
 		}
 		t := a.tuned[a.loop.order[p.First].podPath]
 		if t == nil || !slices.ContainsFunc(t.knobs, func(k *knob) bool {
-			return k.problem == "" && yields(k, a.loop.intents.favour > 0 && v.ThreadsPerCore == 1)
+			return k.problem == "" && yields(k, len(a.loop.intents.favour) > 0 && v.ThreadsPerCore == 1)
 		}) {
 			return false
 		}

@@ -12,6 +12,7 @@ import (
 const (
 	minShares = 2
 	maxShares = 262144
+	maxWeight = 10000 // CGROUP_WEIGHT_MAX in include/linux/cgroup.h
 )
 
 var burstFiles1, burstFiles2 = []string{"cpu.cfs_burst_us"}, []string{"cpu.max.burst"}
@@ -111,4 +112,22 @@ func SharesOf(weight int64) plan.Shares {
 		return 0
 	}
 	return plan.Shares(minShares + ((weight-1)*(maxShares-minShares)+9998)/9999)
+}
+
+// Scale is a weight in percent of another, by the numbers that the kernel compares: v2's
+// weights are no multiples of v1's shares, so that these can't be multiplied in their place.
+func Scale(shares plan.Shares, percent int, v2 bool) plan.Shares {
+	scaled := func(n int64) int64 { return (n*int64(percent) + 50) / 100 }
+	if !v2 {
+		return clamp(plan.Shares(scaled(int64(clamp(shares)))))
+	}
+	return SharesOf(min(max(scaled(WeightOf(shares)), 1), maxWeight))
+}
+
+// Room is the percentage by which a weight can be multiplied before the kernel cuts it.
+func Room(shares plan.Shares, v2 bool) int {
+	if v2 {
+		return int(maxWeight * 100 / WeightOf(shares))
+	}
+	return int(maxShares * 100 / clamp(shares))
 }

@@ -143,10 +143,7 @@ func (t *tuner) weight() {
 	for i := range t.pod.Containers {
 		percent = max(percent, t.pod.Containers[i].Request.Weight)
 	}
-	why := "weight of its pool"
-	if percent == 0 && t.pod.Favour > 0 {
-		percent, why = t.pod.Favour, FavourWhy
-	}
+	favour := max(t.pod.Favour, 100)
 	switch {
 	case t.idle: // the kernel refuses a weight
 		for i := range t.pod.Containers {
@@ -156,21 +153,36 @@ func (t *tuner) weight() {
 		}
 	case t.lowest:
 		t.setPod(plan.Weight, plan.Shares(minShares), "cpu-identity -1 by the lowest weight")
-	case t.shares == 0 && (percent == 0 || percent == 100):
+	case t.shares == 0 && (percent == 0 || percent == 100) && favour == 100:
 	case !t.has(plan.Weight):
 		for i := range t.pod.Containers {
 			t.missing(i, weightKey, "cpu.weight and cpu.shares are not there: the CPU controller is not mounted")
 		}
 	case t.shares > 0 && percent > 0:
 		shares := percentOf(int64(t.shares), percent)
-		t.setPod(plan.Weight, plan.Shares(max(minShares, min(maxShares, shares))), "batch resources by the weight of its pool")
+		t.favoured(Setting{Value: plan.Shares(max(minShares, min(maxShares, shares))), Why: "batch resources by the weight of its pool"}, favour)
 	case t.shares > 0:
-		t.setPod(plan.Weight, t.shares, "sum of its containers' batch resources")
+		t.favoured(Setting{Value: t.shares, Why: "sum of its containers' batch resources"}, favour)
+	case percent > 0:
+		t.favoured(Setting{Percent: percent, Why: "weight of its pool"}, favour)
 	default:
-		t.Pod = append(t.Pod, Setting{Knob: plan.Weight, Percent: percent, Why: why})
+		t.favoured(Setting{Percent: 100}, favour)
 	}
 }
 
-// FavourWhy is why the control loop gives online pods, and what holds them, a larger
-// weight.
+// favoured sets the pod's weight, raised above that of batch work where it is beside some.
+func (t *tuner) favoured(s Setting, percent int) {
+	s.Knob = plan.Weight
+	switch {
+	case percent == 100:
+	case s.Why == "":
+		s.Favour, s.Why = percent, FavourWhy
+	default:
+		s.Favour, s.Why = percent, s.Why+", "+FavourWhy
+	}
+	t.Pod = append(t.Pod, s)
+}
+
+// FavourWhy is why the control loop gives pods that aren't batch, and what holds them, a
+// larger weight.
 const FavourWhy = "ahead of batch work, which gets what is left"

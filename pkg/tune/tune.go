@@ -33,7 +33,7 @@ type Pod struct {
 
 	Loop    Loop // of the pod's cgroup
 	Ceiling Loop // of what holds the pod
-	Favour  int  // CPU weight in percent of the kubelet's, where nothing else gives one; 0 none
+	Favour  int  // CPU weight in percent of what it is otherwise; 0 none
 }
 
 // Container is a container with the kubelet's limits.
@@ -52,6 +52,7 @@ type Setting struct {
 	// Percent of the value that the cgroup has without Sluice, in place of Value;
 	// for Weight alone.
 	Percent int
+	Favour  int    // percent of what Value or Percent make; for Weight alone, 0 is 100
 	Why     string // "cpu-burst 100 % of 2 CPUs"
 }
 
