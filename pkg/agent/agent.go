@@ -177,7 +177,9 @@ type container struct {
 	path         string // cgroup; "" where it can't be told
 	podPath, box string // cgroup of the pod, and what holds it; "" where they can't be told
 	uncontrolled bool   // accounted only: a VM runtime's
+	made         bool   // the runtime has said so, or it was found
 	started      bool
+	refused      refusedStart
 	has          policy.Assignment // in the kernel, as far as Sluice knows
 	touched      bool              // Sluice has given it a cpuset: "all" must be written, not left out
 	recorded     Settings          // what the runtime's own record holds

@@ -3,10 +3,13 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -152,7 +155,7 @@ func (a *Agent) mend() {
 func (a *Agent) reclaim(next *container) bool {
 	ended := a.ledger.Stale(next.identity(), a.now(), a.Config.ReserveTimeout)
 	for _, c := range a.order {
-		if a.ended(c) {
+		if a.ended(c) || a.neverMade(c) {
 			ended = append(ended, c.ID)
 		}
 	}
@@ -170,6 +173,31 @@ func (a *Agent) ended(c *container) bool {
 	}
 	populated, err := a.Kernel.Populated(c.path)
 	return err == nil && !populated
+}
+
+// makeTime is how long a runtime may take from CreateContainer to the container's
+// cgroup or to PostCreateContainer.
+const makeTime = 5 * time.Second
+
+// neverMade reports whether the runtime seems to have failed to make a container with
+// CPUs of its own. CRI-O tells of that by no event: neither Stop nor RemoveContainer comes.
+func (a *Agent) neverMade(c *container) bool {
+	h, ok := a.ledger.Holder(c.ID)
+	if !ok || h.CPUs.IsEmpty() || c.made || c.started || !a.reaches(c) || a.now().Sub(h.Since) < makeTime {
+		return false
+	}
+	_, err := a.Kernel.Read(c.path, plan.CPUs)
+	return errors.Is(err, cgroupfs.ErrGone)
+}
+
+// PostCreateContainer notes that the runtime has made a container.
+func (a *Agent) PostCreateContainer(id string) error {
+	return a.do("PostCreateContainer", func() error {
+		if c, ok := a.containers[id]; ok {
+			c.made = true
+		}
+		return nil
+	})
 }
 
 // free gives a grant back while its container is still known: should it start
@@ -194,18 +222,13 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 			c = a.track(pod, spec)
 		}
 		c.PID = spec.PID
-		started := false
-		defer func() {
-			if !started {
-				a.stopped(c.ID)
-				a.counters.Refused++
-			}
-		}()
 		if err := a.start(c); err != nil {
+			a.counters.Refused++
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container not started")
+			a.refuseStart(c, err)
 			return c.failed("", err)
 		}
-		started = true
+		c.refused = refusedStart{}
 		a.quiet()
 		return nil
 	})

@@ -14,6 +14,7 @@ type Event int
 const (
 	SynchronizeEvent Event = iota
 	CreateEvent
+	PostCreateEvent
 	StartEvent
 	UpdateEvent
 	PostUpdateEvent
@@ -26,7 +27,7 @@ const (
 )
 
 var eventNames = [...]string{
-	"Synchronize", "CreateContainer", "StartContainer", "UpdateContainer", "PostUpdateContainer",
+	"Synchronize", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer", "PostUpdateContainer",
 	"StopContainer", "RemoveContainer", "UpdatePodSandbox", "RemovePodSandbox",
 }
 

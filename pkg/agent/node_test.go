@@ -51,7 +51,9 @@ type node struct {
 	made    int64
 
 	originals map[string]plan.CPUQuota // of pods' own cgroups
-	stop      func()
+	// runsRefused: the runtime only logs it when a plugin fails a start.
+	runsRefused bool
+	stop        func()
 }
 
 // fakeRuntime is the slow lane's other end. An update waits until the test lets
@@ -265,16 +267,21 @@ func adjust(s *workload.Container, set Settings) {
 }
 
 // begin makes the cgroup from the spec, as runc create does, and starts the
-// container.
+// container. containerd ends one that a plugin fails; CRI-O runs it all the same.
 func (n *node) begin(name string) error {
 	s := n.specs[name]
 	n.runc(name)
-	if err := n.agent.StartContainer(n.podOf(name), *s); err != nil {
-		n.kernel.remove(s.CgroupsPath)
-		s.State = workload.Created
+	err := n.agent.StartContainer(n.podOf(name), *s)
+	if err == nil || n.runsRefused {
 		return err
 	}
-	return nil
+	n.kernel.remove(s.CgroupsPath)
+	s.State = workload.Created
+	updates, stopped := n.agent.StopContainer(name)
+	for _, u := range updates {
+		n.apply(u)
+	}
+	return errors.Join(err, stopped)
 }
 
 func (n *node) runc(name string) {

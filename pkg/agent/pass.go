@@ -36,6 +36,7 @@ func (a *Agent) pass() {
 			a.free(c.ID)
 		}
 	}
+	a.lookAtRefused()
 	a.mend()
 	a.settleDue() //nolint:errcheck // what failed is in the log and is tried again
 	for _, c := range a.order {

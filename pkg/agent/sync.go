@@ -76,6 +76,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *container) *container {
 	spec.Unified = nil // what was Sluice's and what the kubelet's can't be told apart
 	c := a.track(pod, spec)
+	c.made = true
 	if cpus, err := cpuset.Parse(spec.Resources.CPUs); err == nil {
 		c.recorded.CPUs = cpus
 	}

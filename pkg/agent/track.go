@@ -77,6 +77,9 @@ func (a *Agent) request(c *container) (workload.Request, error) {
 	for _, w := range warnings {
 		c.warnings = append(c.warnings, w.Text)
 	}
+	if text := c.refused.warning(); text != "" {
+		c.warnings = append(c.warnings, text)
+	}
 	if err != nil {
 		return r, err
 	}

@@ -70,6 +70,7 @@ func count(of func(*status.Counters) int) func(*scrape, *sink) {
 func settings() []metric {
 	return []metric{
 		{"sluice_containers_placed_total", "Containers that got their CPUs.", counter, nil, count(func(c *status.Counters) int { return c.Placed })},
+		{"sluice_containers_ran_refused_total", "Containers that the runtime ran although their start was refused (CRI-O does).", counter, nil, count(func(c *status.Counters) int { return c.RanRefused })},
 		{"sluice_containers_refused_total", "Containers that were refused.", counter, nil, count(func(c *status.Counters) int { return c.Refused })},
 		{"sluice_containers_resized_total", "Resizes that were carried out.", counter, nil, count(func(c *status.Counters) int { return c.Resized })},
 		{"sluice_drift_repairs_total", "Settings that somebody else had changed and that were repaired.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},

@@ -35,6 +35,12 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	return adjustmentOf(adjustment), updatesOf(updates), nil
 }
 
+// PostCreateContainer comes after the runtime has made the container.
+func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	defer p.agent.Answered(agent.PostCreateEvent, time.Now())
+	return p.agent.PostCreateContainer(c.GetId())
+}
+
 // StartContainer comes when the container's cgroup exists and its process waits
 // before exec.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {

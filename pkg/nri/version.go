@@ -12,7 +12,7 @@ import (
 // plugin that subscribes to events it does not know. Pod updates came with 0.10.
 func events(nriVersion string) api.EventMask {
 	var mask api.EventMask
-	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER,
+	mask.Set(api.Event_CREATE_CONTAINER, api.Event_POST_CREATE_CONTAINER, api.Event_START_CONTAINER,
 		api.Event_UPDATE_CONTAINER, api.Event_POST_UPDATE_CONTAINER,
 		api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX)
 	if atLeast(nriVersion, "v0.10.0") {

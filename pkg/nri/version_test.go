@@ -58,14 +58,14 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("NRI %q: pod updates %v", version, got)
 		}
 		for _, event := range []api.Event{
-			api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_UPDATE_CONTAINER, api.Event_POST_UPDATE_CONTAINER,
+			api.Event_CREATE_CONTAINER, api.Event_POST_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_UPDATE_CONTAINER, api.Event_POST_UPDATE_CONTAINER,
 			api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX,
 		} {
 			if !mask.IsSet(event) {
 				t.Errorf("NRI %q: no %s", version, event)
 			}
 		}
-		for _, event := range []api.Event{api.Event_RUN_POD_SANDBOX, api.Event_POST_CREATE_CONTAINER, api.Event_POST_START_CONTAINER, api.Event_POST_UPDATE_POD_SANDBOX} {
+		for _, event := range []api.Event{api.Event_RUN_POD_SANDBOX, api.Event_POST_START_CONTAINER, api.Event_POST_UPDATE_POD_SANDBOX} {
 			if mask.IsSet(event) {
 				t.Errorf("NRI %q: %s costs a round trip and is not used", version, event)
 			}

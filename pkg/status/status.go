@@ -135,6 +135,7 @@ type Lack struct {
 type Counters struct {
 	Placed       int `json:"placed"`       // containers
 	Refused      int `json:"refused"`      // containers that could not have what they asked for
+	RanRefused   int `json:"ranRefused"`   // containers that the runtime ran although Sluice refused their start
 	Resized      int `json:"resized"`      // containers
 	Drift        int `json:"drift"`        // repairs of somebody else's changes
 	Panics       int `json:"panics"`       // bugs: each failed one event

@@ -72,7 +72,8 @@ func (r *Runtime) Start(c *Container) error {
 	c.Pid = uint32(r.serial)
 	if err := r.nri.StartContainer(context.Background(), &api.StartContainerRequest{Pod: c.Pod, Container: c.Container}); err != nil {
 		c.State = api.ContainerState_CONTAINER_STOPPED
-		return told(err)
+		reply, stopped := r.nri.StopContainer(context.Background(), &api.StopContainerRequest{Pod: c.Pod, Container: c.Container})
+		return errors.Join(told(err), told(stopped), r.apply(reply.GetUpdate()))
 	}
 	c.State = api.ContainerState_CONTAINER_RUNNING
 	return nil

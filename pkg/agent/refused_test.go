@@ -1,0 +1,154 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// runtimesThatRunRefused are played with a runtime that tells its name, and with one
+// whose behaviour alone tells what it does.
+func runtimesThatRunRefused(t *testing.T, s setup, test func(t *testing.T, n *node)) {
+	for _, name := range []string{"cri-o", "another"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, s, func(t *testing.T, n *node) {
+				n.runsRefused = true
+				n.agent.Connected(n.runtime, status.Runtime{Name: name}, "its NRI is too old")
+				n.synchronize()
+				test(t, n)
+			})
+		})
+	}
+}
+
+// TestRefusedStartRuns: where the runtime runs a container whose start was refused, it
+// shares, its CPUs are nobody's own before it has left them, and it is told of. It gets
+// CPUs of its own as soon as the others leave them.
+func TestRefusedStartRuns(t *testing.T) {
+	runtimesThatRunRefused(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		n.kernel.change("/kubepods/pod-web/web", func(g *group) { g.cpus = n.kernel.online })
+		n.kernel.refusing(refuseCPUs("web"))
+		if err := n.begin("db"); err == nil || !strings.Contains(err.Error(), "does not leave") {
+			t.Fatalf("started: %v", err)
+		}
+		if err := n.create("next", "LSR", 2); err == nil {
+			t.Error("next was given CPUs that others are on")
+		}
+		n.sleep(2 * refusalTime)
+		db := n.container("db")
+		if len(db.Warnings) != 1 || !strings.Contains(db.Warnings[0], "its start was refused, and the runtime runs it all the same") || db.Pool == "" {
+			t.Errorf("db is told of as %q in pool %q", db.Warnings, db.Pool)
+		}
+		if got := n.quota(n.specs["db"].CgroupsPath); got != "2 CPUs" {
+			t.Errorf("the quota of db is %s, want its own", got)
+		}
+		if got := n.status().Counters.RanRefused; got != 1 {
+			t.Errorf("counted %d times", got)
+		}
+		n.kernel.refusing(nil)
+		n.run("next", "LSR", 2)
+		n.apart("next", "db", "web")
+		n.pass()
+		n.apart("next", "db", "web")
+		n.apart("db", "web")
+		if got := n.quota(n.specs["db"].CgroupsPath); got != "unlimited" {
+			t.Errorf("the quota of db is %s, and it has CPUs of its own", got)
+		}
+		n.end("db")
+		n.end("next")
+		n.expect(map[string]string{"web": "all"})
+	})
+}
+
+// apart fails where the kernel shows others on the pin's CPUs.
+func (n *node) apart(pin string, others ...string) {
+	n.t.Helper()
+	cpus, err := cpuset.Parse(n.cpus(pin))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, name := range others {
+		text := n.cpus(name)
+		if text == "all" {
+			text = n.kernel.online.String()
+		}
+		if has, err := cpuset.Parse(text); err != nil || has.Overlaps(cpus) {
+			n.t.Errorf("%s is on %s, and %s on %s", pin, cpus, name, text)
+		}
+	}
+}
+
+// TestRefusedStartWithoutGrant: two pins were created while the plugin was away, and
+// only one can have CPUs of its own.
+func TestRefusedStartWithoutGrant(t *testing.T) {
+	runtimesThatRunRefused(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+		n.pod("one", "LSR", 2)
+		n.pod("two", "LSR", 2)
+		if err := n.begin("one"); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.begin("two"); err == nil {
+			t.Fatal("started without CPUs of its own")
+		}
+		n.sleep(2 * refusalTime)
+		n.expect(map[string]string{"one": "0-1", "two": "2-3"})
+		if got := n.container("two").Warnings; len(got) != 1 || !strings.Contains(got[0], "its start was refused") {
+			t.Errorf("two is told of as %q", got)
+		}
+	})
+}
+
+// TestRefusedStartStops: containerd ends a container whose start was refused, and
+// nothing of it stays.
+func TestRefusedStartStops(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.agent.Connected(n.runtime, status.Runtime{Name: "containerd"}, "")
+		n.run("web", "LS", 1)
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		n.kernel.refusing(refuseCPUs("db"))
+		if err := n.begin("db"); err == nil {
+			t.Fatal("started without its CPUs")
+		}
+		n.kernel.refusing(nil)
+		n.expect(map[string]string{"web": "all"})
+		n.sleep(2 * refusalTime)
+		if s := n.status(); len(s.Containers) != 1 || s.Counters.RanRefused != 0 {
+			t.Errorf("%d containers, %d ran", len(s.Containers), s.Counters.RanRefused)
+		}
+	})
+}
+
+// TestFailedCreateIsFreed: no event tells that the runtime failed to make a container
+// that was granted CPUs; one that it has made keeps them, started or not.
+func TestFailedCreateIsFreed(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		t.Run(fmt.Sprintf("made %t", made), func(t *testing.T) {
+			inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+				if err := n.create("failed", "LSR", 2); err != nil {
+					t.Fatal(err)
+				}
+				if made {
+					if err := n.agent.PostCreateContainer("failed"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := n.create("db", "LSR", 2); err == nil {
+					t.Error("the CPUs of a container that is being made were given away")
+				}
+				n.sleep(makeTime)
+				if err := n.create("db", "LSR", 2); (err == nil) == made {
+					t.Errorf("create of another: %v", err)
+				}
+			})
+		})
+	}
+}
