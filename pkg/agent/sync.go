@@ -166,6 +166,7 @@ func (a *Agent) adopt(found []*container) {
 	for _, f := range all {
 		if f.started {
 			a.ledger.Hold(f.ID, now)
+			a.ledger.KeepMemory(f.ID, f.has.Mems)
 		}
 	}
 }
@@ -212,7 +213,7 @@ func (a *Agent) findings(found []*container) []*finding {
 	for _, f := range all {
 		switch {
 		case !a.reaches(f.container):
-		case f.request.Class.Pinned():
+		case f.request.Class.Pinned(), f.request.MemoryNodes.Policy != workload.MemoryDefault:
 			a.observe(f.container, plan.CPUs, plan.Mems, plan.Quota)
 		case divided, f.touched, !f.recorded.CPUs.IsEmpty():
 			a.observe(f.container, plan.CPUs)

@@ -53,11 +53,11 @@ func (l *Ledger) resizedMemory(h, old *Holder) (cpuset.Set, error) {
 	if h.CPUs == old.CPUs && h.Request.Memory <= old.Request.Memory {
 		return old.Mems, nil
 	}
-	nodes, err := l.memoryNodes(h.ID, h.Request, l.orOnline(h.CPUs))
-	if err != nil || old.Mems.IsEmpty() || nodes.IsEmpty() {
+	nodes, err := l.memoryNodes(h)
+	if err != nil {
 		return nodes, err
 	}
-	return cpuset.Union(nodes, old.Mems), nil
+	return l.kept(old, nodes), nil
 }
 
 // Adopt enters a container that was there before this ledger. A pin that the
@@ -83,12 +83,20 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 	}
 	if h.Mems.IsEmpty() {
 		var err error
-		if h.Mems, err = l.memoryNodes(h.ID, h.Request, l.orOnline(h.CPUs)); err != nil {
+		if h.Mems, err = l.memoryNodes(h); err != nil {
 			h.Short = err.Error()
 		}
 	}
 	l.enter(h)
 	return true
+}
+
+// KeepMemory notes the memory nodes that a running container was found with; the
+// empty set is all. None of them is taken from it.
+func (l *Ledger) KeepMemory(id string, mems cpuset.Set) {
+	if h, ok := l.holders[id]; ok {
+		h.Mems = l.kept(&Holder{State: Held, Mems: mems}, h.Mems)
+	}
 }
 
 func (l *Ledger) adoptable(h *Holder, cpus cpuset.Set) bool {
@@ -125,7 +133,7 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 			h.Short = fmt.Sprintf("has %d of %d CPUs since some went offline", h.CPUs.Size(), h.Request.CPUs)
 		}
 		if h.Mems.IsEmpty() {
-			h.Mems, _ = l.memoryNodes(h.ID, h.Request, l.orOnline(h.CPUs)) // listed nodes that went: anywhere
+			h.Mems, _ = l.memoryNodes(h) // listed nodes that went: anywhere
 		}
 	}
 }
@@ -148,7 +156,8 @@ func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 		old.Short = fmt.Sprintf("has %d of %d CPUs: %v", old.CPUs.Size(), old.Request.CPUs, err)
 		return false
 	}
-	h.Mems, _ = l.resizedMemory(&h, &Holder{})
+	h.Mems, _ = l.memoryNodes(&h)
+	h.Mems = l.kept(old, h.Mems)
 	l.enter(&h)
 	return true
 }

@@ -298,9 +298,6 @@ func (l *Ledger) decided(h *Holder) Assignment {
 		why += "; " + h.Short
 	}
 	a := Assignment{CPUs: cpus, Mems: h.Mems, Why: why}
-	if h.Request.MemoryNodes.Policy == workload.MemoryLocal {
-		a.Mems = l.localMemory(l.orOnline(cpus), h.Request.Memory, h.ID)
-	}
 	if l.unrestricted(cpus) {
 		a.CPUs = cpuset.Set{}
 	}

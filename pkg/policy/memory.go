@@ -6,16 +6,48 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// memoryNodes chooses where a request's memory comes from when it runs on cpus.
-// The empty set means anywhere.
-func (l *Ledger) memoryNodes(id string, r workload.Request, cpus cpuset.Set) (cpuset.Set, error) {
-	switch policy := r.MemoryNodes.Policy; {
+// memoryNodes chooses where a holder's memory comes from, by the CPUs that it runs
+// on. The empty set means anywhere.
+func (l *Ledger) memoryNodes(h *Holder) (cpuset.Set, error) {
+	switch policy := h.Request.MemoryNodes.Policy; {
 	case policy == workload.MemoryListed:
-		return l.listedMemory(id, r)
-	case policy == workload.MemoryAny, policy == workload.MemoryDefault && !r.Class.Pinned():
+		return l.listedMemory(h.ID, h.Request)
+	case policy == workload.MemoryAny, policy == workload.MemoryDefault && !h.Request.Class.Pinned():
 		return cpuset.Set{}, nil
 	}
-	return l.localMemory(cpus, r.Memory, id), nil
+	cpus := h.CPUs
+	if cpus.IsEmpty() {
+		cpus, _ = l.sharedCPUs(h)
+	}
+	return l.localMemory(l.orOnline(cpus), h.Request.Memory, h.ID), nil
+}
+
+// kept is the memory nodes of a holder that is to have nodes. One that runs keeps
+// those that it had as well: the kernel would move all of its pages off a node that
+// is taken from it, which takes about a second for each GiB.
+func (l *Ledger) kept(old *Holder, nodes cpuset.Set) cpuset.Set {
+	switch {
+	case old.State != Held || nodes.IsEmpty():
+		return nodes
+	case old.Mems.IsEmpty():
+		return l.machine.MemoryNodes()
+	}
+	return cpuset.Union(nodes, old.Mems)
+}
+
+// followPools brings the memory of containers that share CPUs, and asked for memory
+// that is local, after their pools.
+func (l *Ledger) followPools() {
+	var follow []*Holder
+	for _, h := range l.holders {
+		if h.CPUs.IsEmpty() && h.Request.MemoryNodes.Policy == workload.MemoryLocal {
+			follow = append(follow, h)
+		}
+	}
+	for _, h := range byAge(follow) { // what is left on a node depends on who came before
+		nodes, _ := l.memoryNodes(h) // only listed nodes can be wrong
+		h.Mems = l.kept(h, nodes)
+	}
 }
 
 func (l *Ledger) listedMemory(id string, r workload.Request) (cpuset.Set, error) {

@@ -96,6 +96,7 @@ func (l *Ledger) Undo() {
 		delete(l.holders, last.id)
 	}
 	l.shared, l.pools = cpuset.Difference(l.allocatable(), l.Pinned()), last.pools
+	l.followPools()
 	l.version++
 }
 
@@ -107,7 +108,7 @@ func (l *Ledger) grant(h *Holder, avoid cpuset.Set) error {
 		}
 	}
 	var err error
-	h.Mems, err = l.memoryNodes(h.ID, h.Request, l.orOnline(h.CPUs))
+	h.Mems, err = l.memoryNodes(h)
 	return err
 }
 

@@ -18,6 +18,7 @@ func (l *Ledger) layout() {
 		return
 	}
 	l.version++
+	defer l.followPools()
 	l.shared = cpuset.Difference(l.allocatable(), l.Pinned())
 	shared, previous := l.shared, l.pools
 	l.pools = make([]cpuset.Set, len(l.config.Pools))

@@ -54,6 +54,7 @@ func (l *Ledger) inherit(from *Ledger) {
 // then those that need CPUs of their own.
 func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
 	var homeless, resized []*Holder
+	had := map[string]cpuset.Set{} // memory nodes of those in homeless
 	for _, old := range holders {
 		a := asked[old.ID]
 		h := *old
@@ -83,11 +84,11 @@ func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
 		if h.Request.Class.Pinned() {
 			h.Short = a.Shares
 			if a.Shares == "" {
-				homeless = append(homeless, h)
+				homeless, had[h.ID] = append(homeless, h), old.Mems
 				continue
 			}
 		} else {
-			h.Mems = l.sharedMemory(h)
+			h.Mems = l.kept(old, l.sharedMemory(h))
 		}
 		l.holders[h.ID] = h
 	}
@@ -95,6 +96,7 @@ func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
 		if err := l.grant(h, cpuset.Set{}); err != nil {
 			h.Short = err.Error()
 		}
+		h.Mems = l.kept(&Holder{State: h.State, Mems: had[h.ID]}, h.Mems)
 		l.holders[h.ID] = h
 	}
 	for _, old := range resized {
@@ -109,7 +111,7 @@ func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
 
 // sharedMemory is the memory of a holder without CPUs of its own.
 func (l *Ledger) sharedMemory(h *Holder) cpuset.Set {
-	nodes, err := l.memoryNodes(h.ID, h.Request, l.machine.Online)
+	nodes, err := l.memoryNodes(h)
 	if err != nil {
 		h.Short = err.Error()
 	}
