@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -120,7 +121,9 @@ type Options struct {
 type Agent struct {
 	Options
 	events    chan func()
+	inbox     inbox
 	closed    chan struct{}
+	children  sync.WaitGroup // goroutines that Run waits for
 	latencies latencies
 	denials   denials
 
@@ -136,6 +139,8 @@ type Agent struct {
 	book       *originals.Book
 	unsaved    bool // told that originals can't be written
 	lane       slowLane
+	writer     writer
+	stopping   bool                      // nothing is begun any more
 	tuned      map[string]*tuned         // by cgroup
 	leaving    map[place]plan.Object     // settings whose originals the kernel hasn't got back yet
 	targets    map[string]reclaim.Target // that the reclaimer was given
@@ -166,6 +171,7 @@ type Agent struct {
 
 	factsOf      *topology.Machine
 	machineFacts annotation.Facts
+	life         context.Context // Run's
 }
 
 // container is a container with what was last asserted for it.
@@ -180,6 +186,7 @@ type container struct {
 	made         bool   // the runtime has said so, or it was found
 	started      bool
 	refused      refusedStart
+	ran          bool              // its first process may have begun
 	has          policy.Assignment // in the kernel, as far as Sluice knows
 	touched      bool              // Sluice has given it a cpuset: "all" must be written, not left out
 	recorded     Settings          // what the runtime's own record holds
@@ -210,6 +217,8 @@ func New(o Options) *Agent {
 		tuned:     map[string]*tuned{},
 		leaving:   map[place]plan.Object{},
 		resizing:  map[string]time.Time{},
+		writer:    newWriter(),
+		inbox:     inbox{news: make(chan struct{}, 1)},
 		refused:   map[place]*refusal{},
 		groups:    groups{pods: map[string]string{}},
 		loop:      newLoop(),
@@ -225,18 +234,18 @@ func New(o Options) *Agent {
 	return a
 }
 
-// Run is the loop; it returns when the context ends.
+// Run is the loop; it returns when the context ends and what it has begun has ended.
 func (a *Agent) Run(ctx context.Context) {
-	defer close(a.closed)
+	a.life = ctx
 	a.load()
 	a.meet(neighbour.Detect(a.Host)) // before anything is written: beside koordlet nothing is
 	a.raiseWatermarks()
 	a.setUpRDT()
 	var pass <-chan time.Time
 	if a.Clock == nil {
-		go a.lookAround(ctx)
+		a.spawn(func() { a.lookAround(ctx) })
 		if a.Sampler != nil {
-			go a.sample(ctx)
+			a.spawn(func() { a.sample(ctx) })
 		}
 		a.passing = time.NewTicker(a.Config.DriftInterval)
 		defer a.passing.Stop()
@@ -245,17 +254,48 @@ func (a *Agent) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			a.tellEnded(a.loop.movements.Rest(a.now(), true))
-			a.leaveWatermarks()
-			if err := a.book.Close(); err != nil {
-				a.Log.WithError(err).Error("Original values not written")
-			}
+			a.end()
 			return
 		case event := <-a.events:
 			event()
+		case <-a.inbox.news:
+			a.runPosted()
 		case <-pass:
 			a.pass()
 		}
+	}
+}
+
+// endPatience is how long Run waits, at its end, for what it has begun: less than the
+// time after which a service manager kills.
+const endPatience = 10 * time.Second
+
+// end takes no more events, waits for what the loop has begun, takes note of how it
+// went, and closes the journal.
+func (a *Agent) end() {
+	a.stopping = true
+	close(a.closed)
+	ended := make(chan struct{})
+	go func() { a.children.Wait(); close(ended) }()
+	timeout := time.NewTimer(endPatience)
+	defer timeout.Stop()
+	select {
+	case <-ended:
+	case <-timeout.C:
+		a.Log.Warn("Ending while a write to the kernel, or a call to the runtime, is still under way; what was there before the write is in the journal")
+	}
+	a.runPosted()
+	a.tellEnded(a.loop.movements.Rest(a.now(), true))
+	a.leaveWatermarks()
+	if err := a.book.Close(); err != nil {
+		a.Log.WithError(err).Error("Original values not written")
+	}
+}
+
+// spawn runs what may take long in a goroutine that Run waits for.
+func (a *Agent) spawn(work func()) {
+	if !a.stopping {
+		a.children.Go(work)
 	}
 }
 
@@ -283,15 +323,7 @@ func (a *Agent) query(name string, event func() error) (err error) {
 	done := make(chan struct{})
 	run := func() {
 		defer close(done)
-		defer func() {
-			if p := recover(); p != nil {
-				a.counters.Panics++
-				a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, debug.Stack())
-				err = fmt.Errorf("sluice failed on %s (a bug; the stack is in its log): %v", name, p)
-			}
-		}()
-		err = event()
-		a.guardNews()
+		err = a.run(name, event)
 	}
 	select {
 	case a.events <- run:
@@ -302,9 +334,57 @@ func (a *Agent) query(name string, event func() error) (err error) {
 	}
 }
 
-// post runs an event in the loop without waiting for it.
+// run is one event, in the loop.
+func (a *Agent) run(name string, event func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.counters.Panics++
+			a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("sluice failed on %s (a bug; the stack is in its log): %v", name, p)
+		}
+	}()
+	a.writer.spent = 0
+	err = event()
+	a.guardNews()
+	return err
+}
+
+// inbox holds events that nobody waits for, in the order in which they came.
+type inbox struct {
+	mu     sync.Mutex
+	events []posted
+	news   chan struct{} // has room for one
+}
+
+type posted struct {
+	name  string
+	event func()
+}
+
+// post runs an event in the loop without waiting for it. Events that are posted one
+// after the other run in that order.
 func (a *Agent) post(name string, event func()) {
-	go a.do(name, func() error { event(); return nil }) //nolint:errcheck // the event has no result
+	b := &a.inbox
+	b.mu.Lock()
+	b.events = append(b.events, posted{name, event})
+	b.mu.Unlock()
+	select {
+	case b.news <- struct{}{}:
+	default:
+	}
+}
+
+// runPosted runs the events that were posted.
+func (a *Agent) runPosted() {
+	b := &a.inbox
+	b.mu.Lock()
+	events := b.events
+	b.events = nil
+	b.mu.Unlock()
+	for _, p := range events {
+		a.moves++
+		a.run(p.name, func() error { p.event(); return nil }) //nolint:errcheck // the event has no result
+	}
 }
 
 // aside does work that may block outside the loop, and what follows from it in the
@@ -316,8 +396,8 @@ func (a *Agent) aside(name string, work, then func()) {
 		then()
 		return
 	}
-	go func() {
+	a.spawn(func() {
 		work()
-		a.do(name, func() error { then(); return nil }) //nolint:errcheck // only a closed agent fails it
-	}()
+		a.post(name, then)
+	})
 }

@@ -222,7 +222,9 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 			c = a.track(pod, spec)
 		}
 		c.PID = spec.PID
-		if err := a.start(c); err != nil {
+		err := a.start(c)
+		c.ran = true // CRI-O starts it whatever the answer is
+		if err != nil {
 			a.counters.Refused++
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container not started")
 			a.refuseStart(c, err)

@@ -241,6 +241,7 @@ func (h *knobNode) container(name string) status.Container {
 
 // state is the kernel's files. A v2 cpuset that was set once can't be emptied.
 func (h *knobNode) state() map[string]string {
+	synctest.Wait() // what may take long is written outside of the loop
 	all := h.Dump()
 	for file, text := range all {
 		all[file] = strings.TrimSpace(text)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing/synctest"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/plan"
@@ -74,6 +75,7 @@ func (h *knobNode) put(dir, file, value string) {
 
 // get is the text of the first of the files that is there.
 func (h *knobNode) get(dir string, files ...string) string {
+	synctest.Wait() // what may take long is written outside of the loop
 	for _, file := range files {
 		if text, err := h.ReadFile(dir, file); err == nil {
 			return text

@@ -39,6 +39,12 @@ func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 		if !ok {
 			continue
 		}
+		if coming := a.writer.underWay(place{t.Path, k.Knob}); coming != nil {
+			if coming != want {
+				changes = append(changes, a.changeTo(t, k, coming, want))
+			}
+			continue
+		}
 		if a.Kernel.Same(k.Knob, want, have) {
 			k.withdrawn = false
 			a.trouble(k, "")
@@ -62,13 +68,18 @@ func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 				want, _ = a.target(t, k, have)
 			}
 		}
-		k.withdrawn = false
-		e, _ := a.book.Entry(t.Path, k.Knob)
-		k.before = e.Wrote
-		a.book.Wrote(t.Path, k.Knob, want)
-		changes = append(changes, plan.Change{Object: t.Object, Knob: k.Knob, From: have, To: want, Why: k.Why})
+		changes = append(changes, a.changeTo(t, k, have, want))
 	}
 	return changes
+}
+
+// changeTo is the change of a setting, noted as written before it is.
+func (a *Agent) changeTo(t *tuned, k *knob, from, to plan.Value) plan.Change {
+	k.withdrawn = false
+	e, _ := a.book.Entry(t.Path, k.Knob)
+	k.before = e.Wrote
+	a.book.Wrote(t.Path, k.Knob, to)
+	return plan.Change{Object: t.Object, Knob: k.Knob, From: from, To: to, Why: k.Why}
 }
 
 // target is the value that a knob is to have; ok is false where it is left to
@@ -180,6 +191,10 @@ func (a *Agent) repairs(t *tuned, k *knob, want, have plan.Value) bool {
 // letGo gives a knob's original back.
 func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
 	at := place{o.Path, k}
+	if a.writer.abandon(at) {
+		a.leaving[at] = o // once the kernel has answered
+		return nil
+	}
 	if keptForIdle(a.book, o.Path, k) {
 		delete(a.leaving, at)
 		return nil

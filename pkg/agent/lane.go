@@ -146,13 +146,10 @@ func (a *Agent) send(c *container, set Settings) {
 	a.lane.pending, a.lane.settled = &update, make(chan struct{})
 	a.counters.SlowUpdates++
 	runtime := a.lane.runtime
-	go func() {
+	a.spawn(func() {
 		err := runtime.Update(update)
-		a.do("slow lane", func() error { //nolint:errcheck // only a closed agent fails it
-			a.acknowledge(&update, err)
-			return nil
-		})
-	}()
+		a.post("slow lane", func() { a.acknowledge(&update, err) })
+	})
 }
 
 // acknowledge takes the runtime's answer: whatever it was, the kernel is looked

@@ -98,7 +98,7 @@ const evictionTime = 2 * time.Minute
 
 // evict ends a pod in a goroutine of its own: a runtime may take long.
 func (a *Agent) evict(victim control.Victim) {
-	ctx, cancel := context.WithTimeout(context.Background(), victim.Grace+evictionTime)
+	ctx, cancel := context.WithTimeout(a.life, victim.Grace+evictionTime)
 	var err error
 	evictor := a.Evictor // another configuration may bring another
 	a.aside("evicted", func() {

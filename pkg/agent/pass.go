@@ -27,6 +27,7 @@ func (a *Agent) pass() {
 		}
 	}()
 	a.moves++
+	a.writer.spent = 0
 	a.shown.draft = nil // nobody else has asked for it
 	if !a.synced {
 		return
@@ -68,7 +69,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	known := c.has
 	knobs := []plan.Knob{plan.CPUs}
-	if !want.Mems.IsEmpty() {
+	if !want.Mems.IsEmpty() && a.writer.underWay(place{c.path, plan.Mems}) == nil {
 		knobs = append(knobs, plan.Mems)
 	}
 	if want.Unlimited {

@@ -52,12 +52,6 @@ func TestResizeFails(t *testing.T) {
 		"LS does not leave":       {cpus: 5, refuse: refuse("web")},
 		"the pin does not grow":   {cpus: 3, refuse: refuse("db")},
 		"the pin does not shrink": {cpus: 1, refuse: refuse("db")},
-		"its memory does not move": {cpus: 5, refuse: func(c plan.Change) error {
-			if c.Knob == plan.Mems {
-				return errors.New("no")
-			}
-			return nil
-		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools := policy.Config{Pools: []policy.Pool{{Name: "critical", Size: policy.Size{Count: 2}}, {Name: "online"}, {Name: "batch"}}}

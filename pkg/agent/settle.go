@@ -118,16 +118,23 @@ func (f failures) in(path string) bool {
 	return false
 }
 
-// apply carries out changes in their safe order. A cgroup that is not there is a
-// container that ended, or one that has not started and is asserted when it does.
+// apply carries out changes in their safe order, but for those that may take long: the
+// writer makes them outside of the loop. A cgroup that is not there is a container that
+// ended, or one that has not started and is asserted when it does.
 func (a *Agent) apply(changes []plan.Change) (failed failures, err error) {
-	changes = a.savable(changes)
-	if len(changes) == 0 {
-		return nil, nil
+	changes, answered, errs := a.handOver(a.savable(changes))
+	if len(changes) > 0 {
+		errs = append(errs, unjoin(a.Kernel.Apply(plan.Order(changes)))...)
 	}
+	failed, refused := a.answers(errs)
+	a.tell(append(answered, changes...), failed, refused)
+	return failed, errors.Join(refused...)
+}
+
+// answers counts what the kernel has refused, by setting.
+func (a *Agent) answers(errs []error) (failed failures, refused []error) {
 	failed = failures{}
-	var refused []error
-	for _, e := range unjoin(a.Kernel.Apply(plan.Order(changes))) {
+	for _, e := range errs {
 		if errors.Is(e, cgroupfs.ErrGone) {
 			continue
 		}
@@ -137,8 +144,7 @@ func (a *Agent) apply(changes []plan.Change) (failed failures, err error) {
 			failed[placeOf(&change.Change)] = e
 		}
 	}
-	a.tell(changes, failed, refused)
-	return failed, errors.Join(refused...)
+	return failed, refused
 }
 
 // tell logs what the kernel refuses once, however often it is tried again.

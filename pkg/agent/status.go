@@ -76,6 +76,7 @@ func (a *Agent) draft() *draft {
 		Machine:    a.machineStatus(),
 		Neighbours: slices.Clone(a.neighbours),
 		Contested:  contested,
+		SlowWrites: a.slowWrites(),
 		Counters:   a.counters,
 		Features:   a.features,
 		Handlers:   a.latencies.status(),

@@ -50,7 +50,7 @@ func (a *Agent) steer() {
 	}
 	s.busy = true
 	kept := s.kept
-	go func() {
+	a.spawn(func() {
 		found, err := a.Affinities.Read()
 		next, writes := irq.Plan(found, err == nil, kept, want)
 		balancer := a.Affinities.Balancer()
@@ -67,7 +67,7 @@ func (a *Agent) steer() {
 				a.steerTo(want, next, writes)
 			}
 		})
-	}()
+	})
 }
 
 func (a *Agent) desire() irq.Desire {
@@ -102,7 +102,7 @@ func (a *Agent) steerTo(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 		return
 	}
 	s.busy = true
-	go func() {
+	a.spawn(func() {
 		var results []irq.Result
 		for _, w := range writes {
 			cpus, err := a.Affinities.Write(w)
@@ -113,7 +113,7 @@ func (a *Agent) steerTo(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 			s.busy = false
 			a.steered(want, kept, results)
 		})
-	}()
+	})
 }
 
 // steered takes note of what was written.

@@ -28,6 +28,7 @@ func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
 	}
 	c.uncontrolled = a.Config.RunsInVM(pod)
 	c.started = spec.State == workload.Running
+	c.ran = c.started
 	c.keepQuota()
 	a.containers[spec.ID] = c
 	if path != "" {
@@ -58,6 +59,7 @@ func (a *Agent) forget(id string) {
 	a.loop.stale = true
 	maps.DeleteFunc(a.refused, func(at place, _ *refusal) bool { return at.path == c.path })
 	a.book.Forget(c.path)
+	a.writer.abandonAll(c.path)
 	delete(a.tuned, c.path)
 	if a.Kernel != nil {
 		a.Kernel.Forget(c.path)

@@ -211,6 +211,11 @@ func (a *Agent) want(o plan.Object, pod string, settings []tune.Setting) []plan.
 // change makes changes and notes which of them failed.
 func (a *Agent) change(changes []plan.Change) {
 	failed, _ := a.apply(changes) // told, and tried again by a later pass
+	a.noteAnswers(slices.DeleteFunc(changes, func(c plan.Change) bool { return a.writer.settings[placeOf(&c)] != nil }), failed)
+}
+
+// noteAnswers notes which of the changes that were made failed.
+func (a *Agent) noteAnswers(changes []plan.Change, failed failures) {
 	for i := range changes {
 		at := placeOf(&changes[i])
 		err := failed[at]
@@ -231,7 +236,7 @@ func (a *Agent) change(changes []plan.Change) {
 			problem = "its original value can't be written to disk"
 		}
 		a.trouble(k, problem)
-		if k.problem != "" && k.before != nil {
+		if e, _ := a.book.Entry(at.path, at.knob); k.problem != "" && k.before != nil && e.Wrote == changes[i].To {
 			a.book.Wrote(at.path, at.knob, k.before)
 		}
 	}

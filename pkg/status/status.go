@@ -29,7 +29,8 @@ type Status struct {
 	Pools      []Pool                `json:"pools"`
 	Containers []Container           `json:"containers"`
 	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
-	Contested  []string              `json:"contested,omitempty"` // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
+	Contested  []string              `json:"contested,omitempty"`  // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
+	SlowWrites []SlowWrite           `json:"slowWrites,omitempty"` // writes that the kernel has been busy with for more than a second, the longest first
 	Counters   Counters              `json:"counters"`
 	Features   []Feature             `json:"features,omitempty"`
 	Handlers   []Handler             `json:"handlers,omitempty"`
@@ -45,6 +46,16 @@ type Runtime struct {
 	NRIVersion string    `json:"nriVersion,omitempty"` // of the runtime's NRI; left out by old ones
 	Since      time.Time `json:"since"`                // connected, or not connected, since
 	SlowLane   string    `json:"slowLane"`             // "open", or why it is shut
+}
+
+// SlowWrite is a value on its way to the kernel, which moves pages or reclaims memory
+// for it. Nothing else waits for it.
+type SlowWrite struct {
+	Object  string `json:"object"`            // the cgroup: "namespace/pod", or with "/container"
+	Setting string `json:"setting"`           // "cpuset.mems"
+	To      string `json:"to"`                // the value
+	Seconds int64  `json:"seconds"`           // since it was begun or, where it waits, asked for
+	Waiting bool   `json:"waiting,omitempty"` // other writes that take long come first
 }
 
 // Machine is the machine in short.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -76,6 +77,13 @@ func overview(s *status.Status) [][]string {
 	}
 	for _, contested := range s.Contested {
 		rows = append(rows, []string{"contested", contested + ": somebody else changes it again and again, so repairs wait"})
+	}
+	for _, w := range s.SlowWrites {
+		lasting := "under way for " + words.Lasting(time.Duration(w.Seconds)*time.Second)
+		if w.Waiting {
+			lasting = "waiting for others for " + words.Lasting(time.Duration(w.Seconds)*time.Second)
+		}
+		rows = append(rows, []string{"slow write", fmt.Sprintf("%s of %s to %s: %s", w.Setting, w.Object, w.To, lasting)})
 	}
 	return append(rows, []string{"so far", countersText(&s.Counters)}, []string{"drift", driftText(&s.Counters)}, []string{"errors", errorsText(&s.Counters)})
 }
