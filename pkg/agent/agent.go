@@ -153,6 +153,7 @@ type Agent struct {
 	steering   steering
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
+	allocated  allocations
 	unseen     error // why neighbours could not be looked for, as far as it was told
 	counters   status.Counters
 	failed     map[failure]int
@@ -200,6 +201,8 @@ type container struct {
 	reclaim      tune.Reclaim
 	notes        []tune.Note // what this node lacks of what is asked for
 	warnings     []string
+	granted      workload.Granted // by the kubelet's record, when the request was read last
+	cut          bool             // it was told of that it claims more
 	drift        int
 	contest      backoff
 	shown        portrait
@@ -239,6 +242,8 @@ func (a *Agent) Run(ctx context.Context) {
 	a.life = ctx
 	a.load()
 	a.meet(neighbour.Detect(a.Host)) // before anything is written: beside koordlet nothing is
+	a.allocated.name = recordOf(a.Host)
+	a.lookAtAllocations(allocatedStart)
 	a.raiseWatermarks()
 	a.setUpRDT()
 	var pass <-chan time.Time

@@ -23,6 +23,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		a.ledger.Release(spec.ID)
 		c := a.track(pod, spec)
 		a.makeRoom(c)
+		a.admitted(c)
 		placed := false
 		defer func() {
 			if !placed {

@@ -31,8 +31,10 @@ func (a *Agent) lookAround(ctx context.Context) {
 		case <-time.After(lookInterval):
 		}
 		found, err := neighbour.Detect(a.Host)
+		record := recordOf(a.Host)
 		a.do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
 			a.meet(found, err)
+			a.allocated.name = record
 			return nil
 		})
 	}

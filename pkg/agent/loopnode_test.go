@@ -157,9 +157,13 @@ func onLoop(t *testing.T, f fakekernel.Flavour, s knobSetup, test func(t *testin
 func onBothLoops(t *testing.T, s knobSetup, test func(t *testing.T, h *loopNode)) {
 	t.Helper()
 	t.Parallel()
-	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
+	for _, f := range mainlines() {
 		t.Run(f.Name, func(t *testing.T) { onLoop(t, f, s, test) })
 	}
+}
+
+func mainlines() []fakekernel.Flavour {
+	return []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()}
 }
 
 // snapshot is what a sampler would see now.

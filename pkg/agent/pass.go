@@ -38,6 +38,8 @@ func (a *Agent) pass() {
 		}
 	}
 	a.lookAtRefused()
+	a.lookAtAllocations(0)
+	a.regrantAll()
 	a.mend()
 	a.settleDue() //nolint:errcheck // what failed is in the log and is tried again
 	for _, c := range a.order {

@@ -41,26 +41,29 @@ func (a *Agent) portray(c *container, h *policy.Holder, knobs uint64) *status.Co
 	}
 	p.holder, p.short, p.ledger = h, h.Short, a.ledger.Version()
 	as, _ := a.ledger.Assignment(h.ID)
+	cpu, memory := h.Request.Grant()
 	p.Container = &status.Container{
-		ID:         h.ID,
-		PodUID:     h.Pod,
-		Ref:        h.Ref,
-		Class:      h.Request.Class,
-		Pool:       a.ledger.PoolOf(h),
-		State:      h.State,
-		Controlled: controlled,
-		Requested:  h.Request.Milli,
-		CPUs:       as.CPUs,
-		Mems:       as.Mems,
-		Unlimited:  as.Unlimited,
-		Why:        as.Why,
-		Settings:   h.Request.Settings, // made once, never changed
-		Warnings:   slices.Clone(c.warnings),
-		Cgroup:     c.path,
-		Drift:      c.drift,
-		Kernel:     p.kernel,
-		Lacks:      lacks(c),
-		Since:      h.Since,
+		ID:              h.ID,
+		PodUID:          h.Pod,
+		Ref:             h.Ref,
+		Class:           h.Request.Class,
+		Pool:            a.ledger.PoolOf(h),
+		State:           h.State,
+		Controlled:      controlled,
+		Requested:       cpu,
+		RequestedMemory: memory,
+		RequestedBy:     h.Request.From,
+		CPUs:            as.CPUs,
+		Mems:            as.Mems,
+		Unlimited:       as.Unlimited,
+		Why:             as.Why,
+		Settings:        h.Request.Settings, // made once, never changed
+		Warnings:        slices.Clone(c.warnings),
+		Cgroup:          c.path,
+		Drift:           c.drift,
+		Kernel:          p.kernel,
+		Lacks:           lacks(c),
+		Since:           h.Since,
 	}
 	return p.Container
 }

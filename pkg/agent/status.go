@@ -77,6 +77,7 @@ func (a *Agent) draft() *draft {
 		Neighbours: slices.Clone(a.neighbours),
 		Contested:  contested,
 		SlowWrites: a.slowWrites(),
+		Grants:     a.grantsStatus(),
 		Counters:   a.counters,
 		Features:   a.features,
 		Handlers:   a.latencies.status(),

@@ -24,6 +24,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 				a.ledger, a.containers, a.order = ledger, known, order
 			}
 		}()
+		a.lookAtAllocations(allocatedStart)
 		a.ledger = ledger.Anew()
 		a.containers, a.order = make(map[string]*container, len(specs)), make([]*container, 0, len(specs))
 		a.lane.reset()
@@ -225,8 +226,6 @@ func (a *Agent) findings(found []*container) []*finding {
 
 // sharing is the request of a container whose own can't be honoured.
 func (a *Agent) sharing(c *container) workload.Request {
-	r := workload.Request{Class: workload.LS}
-	r.Milli, _ = workload.CPURequest(c.pod, c.Resources)
-	r.Memory, _ = workload.MemoryRequest(c.pod, &c.Container, a.facts().Memory)
-	return r
+	requests := workload.Requested(c.pod, &c.Container, &c.granted, a.facts().Memory)
+	return workload.Request{Class: workload.LS, Milli: requests.CPU, Memory: requests.Memory, From: requests.From}
 }

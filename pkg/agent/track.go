@@ -74,7 +74,10 @@ func (c *container) identity() policy.Identity {
 // request reads what the container asks for.
 func (a *Agent) request(c *container) (workload.Request, error) {
 	facts := a.facts()
+	c.granted = a.granted(c)
+	facts.Granted = c.granted
 	r, warnings, err := a.Config.Request(facts, c.pod, &c.Container)
+	a.tellCut(c, warnings)
 	c.warnings = c.warnings[:0]
 	for _, w := range warnings {
 		c.warnings = append(c.warnings, w.Text)
@@ -85,7 +88,7 @@ func (a *Agent) request(c *container) (workload.Request, error) {
 	if err != nil {
 		return r, err
 	}
-	if c.scored && r.OOMScore.Set && r.OOMScore.Value == c.OOMScoreAdj && c.pod.QoS() == workload.Burstable {
+	if c.scored && !c.granted.Container && r.OOMScore.Set && r.OOMScore.Value == c.OOMScoreAdj && c.pod.QoS() == workload.Burstable {
 		r.Memory = 0 // unknown: it was inferred from Sluice's own score
 	}
 	if a.neighbour(neighbour.MemoryManager) != nil {

@@ -120,16 +120,17 @@ func (a *Agent) lookAtContainer(c *container) {
 	p.Allow |= r.Allow.Value
 	p.Count++
 	a.loop.index[c.ID] = len(v.Containers)
+	cpu, memory := r.Grant()
 	entry := control.Container{
 		Container: observe.Container{ID: c.ID},
 		Ref:       c.ref, Pod: at, Pool: a.poolIndex(h), Class: r.Class, Since: h.Since, Unseen: !c.started || !a.reaches(c),
-		Request: r.Milli, Limit: limit(c, r), Memory: r.Memory, MemoryLimit: memoryLimit(c, r), Burst: r.Burst,
+		Request: cpu, Limit: limit(c, r), Memory: memory, MemoryLimit: memoryLimit(c, r), Burst: r.Burst,
 	}
 	v.Containers = append(v.Containers, entry)
 	if entry.Pool >= 0 {
 		a.loop.inPool[entry.Pool]++
 		pool := &v.Pools[entry.Pool]
-		pool.Request += entry.Request
+		pool.Request += r.Milli // a grant of batch resources is no claim to a pool's CPUs
 		pool.Quota = max(pool.Quota, entry.Limit)
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // checkGrant fails where a request is more than the container was granted, or is
 // not one that a policy can serve.
-func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload.Pod, c *workload.Container, threads int) {
-	got, warnings, err := rules.Request(Facts{ThreadsPerCore: threads, Memory: 64 * gib}, p, c)
+func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload.Pod, c *workload.Container, threads int, granted workload.Granted) {
+	got, warnings, err := rules.Request(Facts{ThreadsPerCore: threads, Memory: 64 * gib, Granted: granted}, p, c)
 	for _, w := range warnings {
 		if w.Text == "" || !utf8.ValidString(w.Text) {
 			t.Fatalf("warning %q", w)
@@ -30,7 +30,7 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 	if got.Class < workload.LSE || got.Class > workload.System {
 		t.Fatalf("no class")
 	}
-	milli, _ := workload.CPURequest(p, c.Resources)
+	milli := workload.Requested(p, c, &granted, 64*gib).CPU
 	most := int(milli / 1000)
 	if rules.RoundUp && rules.authorized(p, RoundUpCPUs) && milli > 0 {
 		most = (most + threads) / threads * threads
@@ -53,6 +53,14 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 		t.Fatalf("a shared class with a pin's keys: %q", show(got))
 	case got.Pool != "" && rules.knowsPool(got.Pool) != nil:
 		t.Fatalf("pool %q", got.Pool)
+	}
+	cpu, memory := got.Grant()
+	switch b := &got.Batch; {
+	case !granted.Pod:
+	case granted.Container && p.QoS() == workload.BestEffort && (cpu > granted.CPU+granted.BatchCPU || memory > granted.Memory+granted.BatchMemory):
+		t.Fatalf("%dm and %d bytes, and the record grants %+v", cpu, memory, granted)
+	case b.CPURequest.Value > granted.MostBatchCPU || b.MemoryRequest.Value > granted.MostBatchMemory:
+		t.Fatalf("%+v of batch resources, and the record grants the pod %+v", *b, granted)
 	}
 	checkKnobs(t, rules, p, c, &got)
 }
@@ -122,7 +130,7 @@ var (
 	someScopes = []string{"", "", "", "/pod", "/container.app", "/container.other", "/x"}
 	someValues = []string{"LSE", "LSR", "LS", "BE", "SYSTEM", "critical", "batch", "1", "2", "3", "4", "8", "99999999999999999999", "0-1", "0-3", "0-8191", "0,2", "single", "prefer",
 		"full-core", "one-per-core", "any", "pack", "spread", "device", "0000:3b:00.0", "local", "core", "node", "db", "", " ", "\xff\x00", "{}",
-		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
+		"off", "auto", "100%", "-1", "memory-qos", "evict", "none", "never", "be", "{minPercent: 100, priority: 12}", "{wmarkMinAdj: -25}", `{app: {cpu: "64", memory: 1Ti}}`, "{weight: 200}", `{weight: 50, devices: {"8:0": {weight: 101, readBPS: 1Mi}}}`}
 	someDialect = []string{
 		koordSpec, `{"preferredCPUBindPolicy":"FullPCPUs"}`, koordSpec, `{"requiredCPUBindPolicy":"FullPCPUs","preferredCPUExclusivePolicy":"NUMANodeLevel"}`,
 		koordStatus, `{"cpuset":"0-3"}`, koordStatus, `{"cpuset":"0-999999999","numaNodeResources":[{"node":99999}]}`, koordStatus, `{"numaNodeResources":[{"node":1}]}`, koordStatus, `[`,
@@ -175,8 +183,23 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 		if rapid.Bool().Draw(t, "labelled") {
 			p.Labels[koordQoS] = rapid.SampledFrom(someValues).Draw(t, "label")
 		}
-		checkGrant(t, &rules, p, c, rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "threads"))
+		checkGrant(t, &rules, p, c, rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "threads"), someGranted(t))
 	})
+}
+
+// someGranted is what a kubelet's record may say.
+func someGranted(t *rapid.T) workload.Granted {
+	g := workload.Granted{Pod: rapid.Bool().Draw(t, "recorded")}
+	if !g.Pod {
+		return g
+	}
+	g.MostBatchCPU, g.MostBatchMemory = workload.MilliCPU(rapid.Int64Range(0, 9).Draw(t, "batch CPU")*500), rapid.Int64Range(0, 4).Draw(t, "batch memory")*gib
+	if g.Container = rapid.Bool().Draw(t, "container recorded"); g.Container {
+		g.CPU, g.Memory = workload.MilliCPU(rapid.Int64Range(0, 9).Draw(t, "recorded CPU")*500), rapid.Int64Range(0, 4).Draw(t, "recorded memory")*gib
+		g.BatchCPU, g.BatchMemory = g.MostBatchCPU, g.MostBatchMemory
+		g.PodLevel = rapid.Bool().Draw(t, "pod level")
+	}
+	return g
 }
 
 func FuzzRequest(f *testing.F) {
@@ -193,7 +216,7 @@ func FuzzRequest(f *testing.F) {
 		p.Annotations = map[string]string{key1: value1, key2: value2}
 		p.Labels[koordQoS] = label
 		c.Resources = workload.Resources{Shares: shares, Quota: quota, Period: period}
-		checkGrant(t, &rules, p, c, 2)
+		checkGrant(t, &rules, p, c, 2, workload.Granted{})
 	})
 }
 
@@ -211,7 +234,7 @@ func FuzzDialects(f *testing.F) {
 		p, c := pod(qos, 2000)
 		p.Annotations[names[int(n)%len(names)]] = text
 		p.Labels[koordQoS], p.Labels[koordCores], p.Labels[koordPriority] = class, text, class
-		checkGrant(t, &rules, p, c, 2)
+		checkGrant(t, &rules, p, c, 2, workload.Granted{})
 	})
 }
 

@@ -70,6 +70,8 @@ const (
 // CheckGiven reports why a key can't be given at a level; class is for ForClass.
 func (r *Rules) CheckGiven(level Level, class workload.Class, g Given) error {
 	switch {
+	case g.key == grantKey:
+		return errors.New("is a pod's own: what it was granted can't be given by the configuration")
 	case level == ForPool && !g.key.inPool():
 		return errors.New("is not a pool's to give; a pool gives cpu-identity, weight, rdt-class, io, oom-score and net-class")
 	case level == ForClass && (g.key == classKey || g.key == poolKey):

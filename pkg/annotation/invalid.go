@@ -27,6 +27,7 @@ func (e *Invalid) Error() string {
 type Warning struct {
 	Source string // "annotation cpus.sluice.dev/pod"
 	Text   string // a whole sentence that names the container
+	Cut    bool   // the source claims more than the kubelet has granted
 }
 
 func (w Warning) String() string { return w.Text }

@@ -36,6 +36,7 @@ const (
 	requiredKey
 	allowKey
 	evictKey
+	grantKey // is read as batchKey
 
 	weightKey
 	oomScoreKey
@@ -50,7 +51,7 @@ const (
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "priority", "required", "allow", "evict",
+	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "priority", "required", "allow", "evict", "grant",
 	"weight", "oom-score", "net-class",
 	"batch-resources",
 }
@@ -78,6 +79,8 @@ func (k key) appliesTo(class workload.Class) bool {
 	switch k {
 	case poolKey, batchKey:
 		return class == workload.LS || class == workload.BE
+	case grantKey:
+		return class == workload.BE
 	case cpuBurstKey: // LSE and LSR have no quota
 		return class == workload.LS
 	case cpusKey, cpusetKey, numaKey, smtKey, l3Key, nearKey, exclusiveKey, exclusiveGroupKey:

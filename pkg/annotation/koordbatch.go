@@ -69,17 +69,20 @@ func (r *reader) koordinatorBatch(text, source string) {
 	lists := spec.Containers[r.container.Name]
 	request, ok1 := r.batchAmount(source, lists.Requests, "cpu")
 	limit, ok2 := r.batchAmount(source, lists.Limits, "cpu")
-	memory, ok3 := r.batchAmount(source, lists.Limits, "memory")
-	if !ok1 || !ok2 || !ok3 {
+	memoryRequest, ok3 := r.batchAmount(source, lists.Requests, "memory")
+	memory, ok4 := r.batchAmount(source, lists.Limits, "memory")
+	if !ok1 || !ok2 || !ok3 || !ok4 {
 		return
 	}
 	var b workload.Batch
-	var said [3]string
-	if request > 0 && r.pod.QoS() == workload.BestEffort {
+	best := r.pod.QoS() == workload.BestEffort
+	if best && request > 0 {
 		b.CPURequest = workload.Some(workload.MilliCPU(request))
-		said[0] = fmt.Sprintf("CPU %s", b.CPURequest.Value)
 	} else if request > 0 {
 		r.warn(source, "requests batch CPU, but the kubelet knows requests of this pod: those count")
+	}
+	if best && memoryRequest > 0 {
+		b.MemoryRequest = workload.Some(memoryRequest)
 	}
 	if limit > 0 {
 		milli := workload.MilliCPU(limit)
@@ -87,17 +90,15 @@ func (r *reader) koordinatorBatch(text, source string) {
 			milli = min(milli, workload.MilliCPU(c.Quota*1000/int64(c.Period)))
 		}
 		b.CPULimit = workload.Some(max(1, milli))
-		said[1] = fmt.Sprintf("CPU limit %s", b.CPULimit.Value)
 	}
 	if memory > 0 {
 		if kubelet := r.container.Resources.MemoryLimit; kubelet > 0 {
 			memory = min(memory, kubelet)
 		}
 		b.MemoryLimit = workload.Some(memory)
-		said[2] = fmt.Sprintf("memory limit %d bytes", memory)
 	}
 	if b != (workload.Batch{}) {
-		r.tuning(batchKey, describe(said[:]...), workload.Tuning{Batch: b}, source, koordinator)
+		r.tuning(batchKey, spellBatch(&b), workload.Tuning{Batch: b}, source, koordinator)
 	}
 }
 

@@ -25,26 +25,35 @@ type field struct {
 
 // parseMapping reads YAML or JSON, and hands each key to its field.
 func parseMapping(text string, fields ...field) error {
+	node, err := decodeMapping(text, fields[0].name)
+	if err != nil {
+		return err
+	}
+	return readMapping(node, fields)
+}
+
+// decodeMapping reads YAML or JSON that is one mapping, which may begin with like.
+func decodeMapping(text, like string) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var document, more yaml.Node
 	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("must be a mapping in YAML or JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, fmt.Errorf("must be a mapping in YAML or JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) || document.Kind != yaml.DocumentNode {
-		return errNoMapping(fields)
+	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) || document.Kind != yaml.DocumentNode || document.Content[0].Kind != yaml.MappingNode {
+		return nil, errNoMapping(like)
 	}
-	return readMapping(document.Content[0], fields)
+	return document.Content[0], nil
 }
 
-func errNoMapping(fields []field) error {
-	return fmt.Errorf("must be one mapping in YAML or JSON, like {%s: …}", fields[0].name)
+func errNoMapping(like string) error {
+	return fmt.Errorf("must be one mapping in YAML or JSON, like {%s: …}", like)
 }
 
 // readMapping takes scalars by their text and follows no alias, so that the work
 // is bounded by the text's length.
 func readMapping(node *yaml.Node, fields []field) error {
 	if node.Kind != yaml.MappingNode {
-		return errNoMapping(fields)
+		return errNoMapping(fields[0].name)
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {

@@ -55,7 +55,11 @@ func (r *reader) own() {
 	}
 	for k := range found {
 		f := &found[k]
-		if f.rank > 0 {
+		switch {
+		case f.rank == 0:
+		case key(k) == grantKey:
+			r.grant(f.value, "annotation "+f.name)
+		default:
 			r.ask(ask{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation, single: f.rank == forOne})
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // Facts are what a request depends on besides the pod and the rules.
 type Facts struct {
 	ThreadsPerCore int
-	Memory         int64 // the node's memory in bytes; 0 unknown
+	Memory         int64            // the node's memory in bytes; 0 unknown
+	Granted        workload.Granted // what the kubelet's record says of the container
 }
 
 // Request is what the container asks for. The error joins one *Invalid for
@@ -19,8 +20,8 @@ type Facts struct {
 func (r *Rules) Request(facts Facts, pod *workload.Pod, c *workload.Container) (workload.Request, []Warning, error) {
 	in := reader{rules: r, facts: facts, pod: pod, container: c}
 	in.gather()
-	in.req.Milli, in.exact = workload.CPURequest(pod, c.Resources)
-	in.req.Memory, _ = workload.MemoryRequest(pod, c, facts.Memory)
+	requests := workload.Requested(pod, c, &facts.Granted, facts.Memory)
+	in.req.Milli, in.exact, in.req.Memory, in.req.From = requests.CPU, requests.Exact, requests.Memory, requests.From
 	in.read()
 	if len(in.problems) > 0 {
 		return workload.Request{}, in.warnings, errors.Join(in.problems...)
@@ -155,9 +156,12 @@ func (r *reader) tune() {
 		asked |= 1 << r.asks[i].key
 	}
 	for k := placementKeys; int(k) < len(keyNames); k++ {
-		if asked>>k&1 == 1 && k.appliesTo(r.req.Class) {
+		if asked>>k&1 == 1 && k != batchKey && k.appliesTo(r.req.Class) {
 			r.settle(k)
 		}
+	}
+	if batchKey.appliesTo(r.req.Class) {
+		r.batch()
 	}
 }
 
@@ -182,7 +186,7 @@ func (r *reader) mayShare() bool {
 
 // share makes a container that can't be pinned LS.
 func (r *reader) share() {
-	r.req = workload.Request{Class: workload.LS, Milli: r.req.Milli, Memory: r.req.Memory}
+	r.req = workload.Request{Class: workload.LS, Milli: r.req.Milli, Memory: r.req.Memory, From: r.req.From}
 	r.record(&ask{key: classKey, value: "LS", source: r.class.source + ", which can't be pinned"})
 }
 

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/sluice-dev/sluice/pkg/grants"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
 )
 
@@ -29,6 +31,7 @@ type kubeletConfig struct {
 // kubelet is the node's kubelet as far as its files and flags tell.
 type kubelet struct {
 	found  bool
+	record string // where it keeps what it has granted, below the host's root
 	from   string // what the configuration was read from
 	config kubeletConfig
 	err    error
@@ -41,7 +44,7 @@ func (n *node) readKubelet() kubelet {
 	if given, ok := running.Flag("config"); ok {
 		file = given
 	}
-	k := kubelet{found: running.PID != 0, from: file}
+	k := kubelet{found: running.PID != 0, record: running.File(grants.File), from: file}
 	text, err := fs.ReadFile(n.Host, strings.TrimPrefix(file, "/"))
 	if err == nil {
 		k.found = true
@@ -115,7 +118,25 @@ func (n *node) kubeletSettings() []Finding {
 	} else {
 		findings = append(findings, ok("CPU quota", "on"))
 	}
-	return findings
+	return append(findings, n.allocated())
+}
+
+// allocated tells whether the kubelet's record of what it has granted can be used.
+func (n *node) allocated() Finding {
+	const name = "granted requests"
+	file := "/" + n.kubelet.record
+	text, err := fs.ReadFile(n.Host, n.kubelet.record)
+	if errors.Is(err, fs.ErrNotExist) {
+		return note(name, "no "+file+": requests are inferred from weights, limits and OOM scores, and of batch work annotations count", "nothing must be done; Kubernetes 1.33 and later keep that file, unless their feature gate InPlacePodVerticalScaling is off")
+	}
+	var record *grants.Record
+	if err == nil {
+		record, err = grants.Parse(text)
+	}
+	if err != nil {
+		return warn(name, file+" "+oneLine(err)+": requests are inferred from weights, limits and OOM scores, and of batch work annotations count", "look for a version of Sluice that knows this kubelet's; report the file's first line")
+	}
+	return ok(name, file+": exact for "+count(record.Pods(), "pod", "pods"))
 }
 
 // manager tells of one of the kubelet's managers. Its state file, by which it is

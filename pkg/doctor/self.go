@@ -125,6 +125,9 @@ func (n *node) counters() []Finding {
 	if c.Panics > 0 {
 		findings = append(findings, warn("panics", count(c.Panics, "bug", "bugs")+" in Sluice met", "report the stacks in its log"))
 	}
+	if c.GrantsCut > 0 {
+		findings = append(findings, note("grants", count(c.GrantsCut, "container claims", "containers claim")+" more batch resources than the kubelet has granted: what the kubelet has granted counts", "see sluice status and sluice explain POD for who; have admission write grant.sluice.dev, and no tenant"))
+	}
 	if c.SlowFailures > 0 {
 		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are right all the same"))
 	}

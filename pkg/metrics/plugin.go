@@ -121,6 +121,7 @@ func runtime() []metric {
 				}
 			}},
 		{"sluice_runtime_reconnects_total", "Connections after the first.", counter, nil, count(func(c *status.Counters) int { return c.Reconnects })},
+		{"sluice_grants_cut_total", "Containers whose annotation claims more batch resources than the kubelet has granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
 		{"sluice_handler_duration_seconds", "How long the runtime waited for an answer, by event.", histogram, []string{"event"}, latencies},
 		{"sluice_runtime_updates_total", "Updates of the runtime's own record.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
 		{"sluice_runtime_update_failures_total", "Those that failed.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},

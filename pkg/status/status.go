@@ -31,11 +31,19 @@ type Status struct {
 	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
 	Contested  []string              `json:"contested,omitempty"`  // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
 	SlowWrites []SlowWrite           `json:"slowWrites,omitempty"` // writes that the kernel has been busy with for more than a second, the longest first
+	Grants     Grants                `json:"grants"`
 	Counters   Counters              `json:"counters"`
 	Features   []Feature             `json:"features,omitempty"`
 	Handlers   []Handler             `json:"handlers,omitempty"`
 	Errors     []KnobErrors          `json:"errors,omitempty"`
 	Loop       *Loop                 `json:"loop,omitempty"` // nil without one
+}
+
+// Grants is where pods' requests are known from.
+type Grants struct {
+	File    string `json:"file,omitempty"`    // the kubelet's record of what it has granted; left out where it isn't known
+	Pods    int    `json:"pods,omitempty"`    // that it has
+	Problem string `json:"problem,omitempty"` // why it isn't understood, or can't be read
 }
 
 // Runtime is the connection to the container runtime.
@@ -92,28 +100,30 @@ type Pool struct {
 
 // Container is a container with what it has and why.
 type Container struct {
-	ID         string             `json:"id"`                // the runtime's
-	PodUID     string             `json:"podUID"`            // the kubelet's
-	Ref        string             `json:"ref"`               // "namespace/pod/container"
-	Class      workload.Class     `json:"class"`             // LSE, LSR, LS, BE or SYSTEM
-	Pool       string             `json:"pool,omitempty"`    // left out where it has CPUs of its own
-	State      policy.State       `json:"state"`             // "reserved" before its start, then "held"
-	Controlled bool               `json:"controlled"`        // Sluice may set its CPUs
-	Requested  workload.MilliCPU  `json:"requestedMilliCPU"` // CPU
-	CPUs       cpuset.Set         `json:"cpus"`              // empty: all
-	Mems       cpuset.Set         `json:"mems"`              // empty: all
-	Unlimited  bool               `json:"unlimited"`         // its CPU quota is lifted
-	Why        string             `json:"why"`               // how it came to its CPUs
-	Settings   []workload.Setting `json:"settings,omitempty"`
-	Warnings   []string           `json:"warnings,omitempty"` // about what it asks for
-	Cgroup     string             `json:"cgroup,omitempty"`   // its folder below the cgroup root
-	Drift      int                `json:"drift"`              // times somebody else's change of its CPUs or memory nodes was repaired
-	Kernel     []Kernel           `json:"kernel,omitempty"`
-	Lacks      []Lack             `json:"lacks,omitempty"`
-	Cache      []observe.L3       `json:"cache,omitempty"`    // where RDT counts it
-	CacheTime  time.Time          `json:"cacheTime,omitzero"` // of the look at it
-	Usage      *Usage             `json:"usage,omitempty"`    // as the loop sees it
-	Since      time.Time          `json:"since,omitzero"`     // when it was placed
+	ID              string                 `json:"id"`                    // the runtime's
+	PodUID          string                 `json:"podUID"`                // the kubelet's
+	Ref             string                 `json:"ref"`                   // "namespace/pod/container"
+	Class           workload.Class         `json:"class"`                 // LSE, LSR, LS, BE or SYSTEM
+	Pool            string                 `json:"pool,omitempty"`        // left out where it has CPUs of its own
+	State           policy.State           `json:"state"`                 // "reserved" before its start, then "held"
+	Controlled      bool                   `json:"controlled"`            // Sluice may set its CPUs
+	Requested       workload.MilliCPU      `json:"requestedMilliCPU"`     // CPU; of BE also what it was granted of batch resources
+	RequestedMemory int64                  `json:"requestedMemoryBytes"`  // likewise; 0 none, or unknown
+	RequestedBy     workload.RequestSource `json:"requestedBy,omitempty"` // where both are known from: "kubelet" (its record), "annotation" or "inferred"
+	CPUs            cpuset.Set             `json:"cpus"`                  // empty: all
+	Mems            cpuset.Set             `json:"mems"`                  // empty: all
+	Unlimited       bool                   `json:"unlimited"`             // its CPU quota is lifted
+	Why             string                 `json:"why"`                   // how it came to its CPUs
+	Settings        []workload.Setting     `json:"settings,omitempty"`
+	Warnings        []string               `json:"warnings,omitempty"` // about what it asks for
+	Cgroup          string                 `json:"cgroup,omitempty"`   // its folder below the cgroup root
+	Drift           int                    `json:"drift"`              // times somebody else's change of its CPUs or memory nodes was repaired
+	Kernel          []Kernel               `json:"kernel,omitempty"`
+	Lacks           []Lack                 `json:"lacks,omitempty"`
+	Cache           []observe.L3           `json:"cache,omitempty"`    // where RDT counts it
+	CacheTime       time.Time              `json:"cacheTime,omitzero"` // of the look at it
+	Usage           *Usage                 `json:"usage,omitempty"`    // as the loop sees it
+	Since           time.Time              `json:"since,omitzero"`     // when it was placed
 }
 
 // Older orders containers as a status lists them: the oldest first.
@@ -154,6 +164,7 @@ type Counters struct {
 	SlowUpdates  int `json:"slowUpdates"`  // updates of the runtime's record
 	SlowFailures int `json:"slowFailures"` // of those, that failed
 	Reconnects   int `json:"reconnects"`   // to the runtime
+	GrantsCut    int `json:"grantsCut"`    // containers whose annotation claims more than the kubelet has granted
 }
 
 // Answer is what one container of a planned pod would get.

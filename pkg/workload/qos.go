@@ -88,12 +88,13 @@ type IOLimits struct {
 	ReadIOPS, WriteIOPS int64 // operations per second
 }
 
-// Batch is the grant of a pod on reclaimed resources, which the kubelet doesn't
-// know; each is of the container.
+// Batch is what a container was granted of the node's batch resources, for which the
+// kubelet sets no weight and no limit.
 type Batch struct {
-	CPURequest  Optional[MilliCPU]
-	CPULimit    Optional[MilliCPU]
-	MemoryLimit Optional[int64] // bytes
+	CPURequest    Optional[MilliCPU]
+	CPULimit      Optional[MilliCPU] // where it isn't set, the request is the limit
+	MemoryRequest Optional[int64]    // bytes
+	MemoryLimit   Optional[int64]    // bytes
 }
 
 // Actions are what may be done to a running container when the node is short.

@@ -8,8 +8,9 @@ type Request struct {
 	Class Class
 	Pool  string // LS and BE; "" is the class's default pool
 
-	Milli  MilliCPU // the CPU request the scheduler granted
-	Memory int64    // the memory guarantee in bytes; 0 unknown
+	Milli  MilliCPU      // the CPU that the container requested of the kubelet
+	Memory int64         // the memory that it requested there, in bytes; 0 unknown, or none
+	From   RequestSource // where what Grant returns is known from
 
 	// LSE and LSR only.
 	CPUs           int        // number of CPUs to pin, at most Milli rounded up
@@ -26,6 +27,16 @@ type Request struct {
 	Tuning
 
 	Settings []Setting // where each key came from, for explain
+}
+
+// Grant is the CPU and the memory in bytes that the container may count on: what it
+// requested of the kubelet and, for BE, what it was granted of the node's batch
+// resources. The latter protects no memory: it is what others leave.
+func (r *Request) Grant() (MilliCPU, int64) {
+	if r.Class != BE {
+		return r.Milli, r.Memory
+	}
+	return max(r.Milli, r.Batch.CPURequest.Value), max(r.Memory, r.Batch.MemoryRequest.Value)
 }
 
 // Setting is one key that shaped the request.

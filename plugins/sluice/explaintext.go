@@ -34,7 +34,7 @@ func explainText(s *status.Status, containers []status.Container, trail []audit.
 			{"memory", memsText(c.Mems)},
 			{"CPU quota", quotaText(c.Unlimited)},
 			{"why", c.Why},
-			{"requested", c.Requested.String() + " CPU"},
+			{"requested", requestText(c)},
 			{"state", stateText(c)},
 			{"drift", driftOf(c)},
 			{"cgroup", or(c.Cgroup, "unknown")},
@@ -122,6 +122,23 @@ func quotaText(unlimited bool) string {
 		return "lifted: nobody else may use its CPUs"
 	}
 	return "as the kubelet set it"
+}
+
+// requestText is what a container requested, and where that is known from.
+func requestText(c *status.Container) string {
+	text := c.Requested.String() + " CPU"
+	if c.RequestedMemory > 0 {
+		text += " and " + size(c.RequestedMemory) + " of memory"
+	}
+	switch c.RequestedBy {
+	case workload.FromKubelet:
+		text += ", by the kubelet's record"
+	case workload.FromAnnotation:
+		text += ", by an annotation"
+	case workload.Inferred:
+		text += ", inferred from its weight, limits and OOM score"
+	}
+	return text
 }
 
 func stateText(c *status.Container) string {

@@ -75,6 +75,12 @@ func overview(s *status.Status) [][]string {
 	for _, n := range s.Neighbours {
 		rows = append(rows, []string{"neighbour", fmt.Sprintf("%s: %s. %s. To end this: %s.", n.Kind, n.Evidence, n.Response, n.Fix)})
 	}
+	if s.Grants.Problem != "" {
+		rows = append(rows, []string{"requests", "inferred: " + s.Grants.Problem})
+	}
+	if n := s.Counters.GrantsCut; n > 0 {
+		rows = append(rows, []string{"grants", words.Count(n, "container") + " claimed more batch resources than the kubelet has granted; sluice explain POD tells which"})
+	}
 	for _, contested := range s.Contested {
 		rows = append(rows, []string{"contested", contested + ": somebody else changes it again and again, so repairs wait"})
 	}

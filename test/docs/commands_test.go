@@ -162,6 +162,9 @@ func TestAnnotationsAreKnown(t *testing.T) {
 	for name, text := range texts {
 		for _, m := range regexp.MustCompile(`([\w.-]+)\.sluice\.dev(?:/([\w-]+))?`).FindAllStringSubmatch(text, -1) {
 			found++
+			if (m[1] == "batch" || m[1] == "mid") && (m[2] == "cpu" || m[2] == "memory") {
+				continue // an extended resource
+			}
 			if !slices.Contains(annotation.Keys(), m[1]) || m[2] != "" && m[2] != "pod" && m[2] != "container" {
 				t.Errorf("%s: %s is no annotation that Sluice reads", name, m[0])
 			}

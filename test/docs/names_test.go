@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/test/docs/markdown"
 )
 
@@ -99,7 +100,12 @@ func TestAnnotationKeys(t *testing.T) {
 			key := strings.TrimSuffix(markdown.Spans(row[0])[0], ".sluice.dev")
 			named = append(named, key)
 			for _, value := range markdown.Spans(row[1]) {
-				if err := rules.CheckSetting(key, value); err != nil {
+				err := rules.CheckSetting(key, value)
+				if key == "grant" { // which is a pod's alone
+					pod := &workload.Pod{Annotations: map[string]string{"grant.sluice.dev": value}}
+					_, _, err = rules.Request(annotation.Facts{}, pod, &workload.Container{Name: "main"})
+				}
+				if err != nil {
 					t.Errorf("%s: %s: %s %v", name, key, value, err)
 				}
 			}

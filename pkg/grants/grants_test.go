@@ -1,0 +1,175 @@
+package grants
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const gib = 1 << 30
+
+// file is a checkpoint as the kubelet writes it: JSON in JSON.
+func file(version, data string) []byte {
+	text, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	if version != "" {
+		version = fmt.Sprintf(`"version":%q,`, version)
+	}
+	return []byte(`{` + version + `"data":` + string(text) + `,"checksum":1178570812}`)
+}
+
+// entry is pod u with these containers, in the words of Kubernetes 1.36.
+func entry(containers, level string) string {
+	return `{"entries":{"u":{"ContainerResources":{` + containers + `},"PodLevelResources":` + level + `}}}`
+}
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	list := func(amounts string) string { return `{"limits":{` + amounts + `},"requests":{` + amounts + `}}` }
+	for name, c := range map[string]struct {
+		text      []byte
+		container string
+		want      workload.Granted
+	}{
+		"the kubelet's own test (1.33)": {
+			[]byte(`{"data":"{\"entries\":{\"u\":{\"ContainerResources\":{\"main\":{\"requests\":{\"cpu\":\"1Ki\",\"memory\":\"1Ki\"}}}}}}","checksum":1178570812}`), "main",
+			workload.Granted{Pod: true, Container: true, CPU: 1024000, Memory: 1024},
+		},
+		"a limit above the request": {
+			file("", entry(`"main":{"limits":{"cpu":"4","memory":"8Gi"},"requests":{"cpu":"1500m","memory":"1Gi"}}`, "null")), "main",
+			workload.Granted{Pod: true, Container: true, CPU: 1500, Memory: gib},
+		},
+		"a limit alone": {
+			file("", entry(`"main":{"limits":{"cpu":"4"}}`, "null")), "main",
+			workload.Granted{Pod: true, Container: true},
+		},
+		"Sluice's": {
+			file("", entry(`"main":`+list(`"batch.sluice.dev/cpu":"2500","batch.sluice.dev/memory":"2Gi"`), "null")), "main",
+			workload.Granted{Pod: true, Container: true, BatchCPU: 2500, BatchMemory: 2 * gib, MostBatchCPU: 2500, MostBatchMemory: 2 * gib},
+		},
+		"Koordinator's": {
+			file("", entry(`"main":`+list(`"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":"1Gi"`), "null")), "main",
+			workload.Granted{Pod: true, Container: true, BatchCPU: 1000, BatchMemory: gib, MostBatchCPU: 1000, MostBatchMemory: gib},
+		},
+		"Katalyst's": {
+			file("", entry(`"main":`+list(`"resource.katalyst.kubewharf.io/reclaimed_millicpu":"3000","resource.katalyst.kubewharf.io/reclaimed_memory":"1Gi","nvidia.com/gpu":"1"`), "null")), "main",
+			workload.Granted{Pod: true, Container: true, BatchCPU: 3000, BatchMemory: gib, MostBatchCPU: 3000, MostBatchMemory: gib},
+		},
+		"an init container that isn't recorded": {
+			file("", entry(`"a":`+list(`"batch.sluice.dev/cpu":"1000"`)+`,"b":`+list(`"batch.sluice.dev/cpu":"500","batch.sluice.dev/memory":"1Gi"`), "null")), "init",
+			workload.Granted{Pod: true, MostBatchCPU: 1500, MostBatchMemory: gib},
+		},
+		"pod-level requests, one container": {
+			file("", entry(`"main":{}`, list(`"cpu":"2","memory":"4Gi"`))), "main",
+			workload.Granted{Pod: true, Container: true, CPU: 2000, Memory: 4 * gib, PodLevel: true},
+		},
+		"pod-level requests beyond a container's own": {
+			file("", entry(`"a":{},"b":{"requests":{"cpu":"500m","memory":"1Gi"}},"c":{}`, list(`"cpu":"2500m","memory":"3Gi"`))), "a",
+			workload.Granted{Pod: true, Container: true, CPU: 1000, Memory: gib, PodLevel: true},
+		},
+		"a container's own, where the pod has requests": {
+			file("", entry(`"a":{},"b":{"requests":{"cpu":"500m"}}`, list(`"cpu":"2500m"`))), "b",
+			workload.Granted{Pod: true, Container: true, CPU: 500, PodLevel: true},
+		},
+		"1.37, with the pods": {
+			file("v2", `{"podList":"`+strings.Repeat("CgA", 100)+`","entries":{"u":{"ContainerResources":{"main":`+list(`"cpu":"300"`)+`},"PodLevelResources":null,"EmptyDirVolumeLimits":{"v":"1Gi"}}}}`), "main",
+			workload.Granted{Pod: true, Container: true, CPU: 300000},
+		},
+		"another pod":                {file("", `{"entries":{"x":{"ContainerResources":{}}}}`), "main", workload.Granted{}},
+		"no pod":                     {file("", `{}`), "main", workload.Granted{}},
+		"no pod, 1.37":               {file("v2", `{"podList":"CgQKABIA"}`), "main", workload.Granted{}},
+		"more than any sum may hold": {file("", entry(`"a":`+list(`"batch.sluice.dev/cpu":"4503599627370496"`)+`,"b":`+list(`"batch.sluice.dev/cpu":"4503599627370496"`), "null")), "x", workload.Granted{Pod: true, MostBatchCPU: maxAmount}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Parse(c.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Of("u", c.container); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// What isn't understood is an error, and never a record of which a part is missing.
+func TestNotUnderstood(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"cut off":             {file("", entry(`"main":{}`, "null"))[:40], "not the JSON object"},
+		"empty":               {nil, "not the JSON object"},
+		"a later version":     {file("v3", `{"entries":{}}`), `is of version "v3"`},
+		"a CPU manager's":     {[]byte(`{"policyName":"none","checksum":1}`), `has no "data"`},
+		"data of another one": {file("", `x`), `"data" that is not a JSON object`},
+		"1.32's":              {file("", `{"allocationEntries":{}}`), `has no "entries"`},
+		"pods alone":          {file("v2", `{"podList":"`+strings.Repeat("CgA", 100)+`"}`), `has no "entries"`},
+		"entries as a list":   {file("", `{"entries":[]}`), "of another form"},
+		"another entry":       {file("", `{"entries":{"u":{"Containers":[]}}}`), `no ContainerResources for pod "u"`},
+		"no amount":           {file("", entry(`"main":{"requests":{"cpu":"many"}}`, "null")), `for container "main" of pod "u" the amount cpu`},
+		"a negative amount":   {file("", entry(`"main":{"requests":{"memory":"-1"}}`, "null")), "the amount memory"},
+		"an impossible one":   {file("", entry(`"main":{"requests":{"cpu":"5P"}}`, "null")), "the amount cpu"},
+		"of the pod":          {file("", entry(``, `{"requests":{"cpu":"x"}}`)), `for pod "u" the amount cpu`},
+		"too deep":            {file("", strings.Repeat(`{"a":`, 20000)), "not a JSON object"},
+		"too large":           {make([]byte, MaxSize+1), "at most"},
+	} {
+		if r, err := Parse(c.text); r != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v, want %q", name, r, err, c.want)
+		}
+	}
+	var none *Record
+	if none.Pods() != 0 || none.Of("u", "main") != (workload.Granted{}) {
+		t.Error("no record knows a pod")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(file("", entry(`"main":{"requests":{"cpu":"2","batch.sluice.dev/cpu":"2500"}},"b":{}`, `{"requests":{"cpu":"4","memory":"1Gi"}}`)))
+	f.Add(file("v2", `{"podList":"CgQKABIA","entries":{"u":{"ContainerResources":{"main":{}}}}}`))
+	f.Add([]byte(`{"data":"{}","checksum":0}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r, err := Parse(text)
+		if (r == nil) != (err != nil) {
+			t.Fatalf("%v, %v", r, err)
+		}
+		if err != nil {
+			return
+		}
+		for uid, p := range r.pods {
+			for name := range p.containers {
+				g := r.Of(uid, name)
+				if !g.Pod || !g.Container || g.CPU < 0 || g.Memory < 0 || g.BatchCPU < 0 || g.BatchMemory < 0 ||
+					g.BatchCPU > g.MostBatchCPU || g.BatchMemory > g.MostBatchMemory {
+					t.Fatalf("%q of %q: %+v", name, uid, g)
+				}
+			}
+		}
+	})
+}
+
+// A full node: 250 pods of 4 containers.
+func BenchmarkParse(b *testing.B) {
+	pods := make([]string, 250)
+	for i := range pods {
+		var containers []string
+		for c := range 4 {
+			containers = append(containers, fmt.Sprintf(`"c%d":{"limits":{"cpu":"2","memory":"4Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}`, c))
+		}
+		pods[i] = fmt.Sprintf(`"%036d":{"ContainerResources":{%s},"PodLevelResources":null}`, i, strings.Join(containers, ","))
+	}
+	text := file("", `{"entries":{`+strings.Join(pods, ",")+`}}`)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if _, err := Parse(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
