@@ -203,32 +203,45 @@ func (h *knobNode) end(name string) {
 // announce is a resize up to where the runtime writes.
 func (h *knobNode) announce(name string, milli int) (updates []Update) {
 	h.t.Helper()
+	updates, err := h.tryAnnounce(name, milli)
+	if err != nil {
+		h.t.Errorf("update %s: %v", name, err)
+	}
+	return updates
+}
+
+// tryAnnounce announces a resize that Sluice may refuse.
+func (h *knobNode) tryAnnounce(name string, milli int) ([]Update, error) {
+	h.t.Helper()
 	s := h.specs[name]
 	change := workload.Resources{Quota: int64(milli) * 100, Period: 100000, Shares: uint64(milli) * 1024 / 1000}
 	pod := *h.podOfName(name)
 	updates, err := h.agent.UpdateContainer(&pod, s.Container, change)
-	if err != nil {
-		h.t.Errorf("update %s: %v", name, err)
+	if err == nil {
+		s.Resources = s.Resources.With(change)
 	}
-	s.Resources = s.Resources.With(change)
-	return updates
+	return updates, err
 }
 
 // resize is the kubelet's, of a pod of one container: it grows the pod first, and
 // shrinks it last.
 func (h *knobNode) resize(name string, from, to int) {
 	h.t.Helper()
-	pod := h.podOfName(name)
-	resizePod := func() {
-		h.kubelet(pod.CgroupParent, to)
-		if err := h.agent.UpdatePod(pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000, Quota: int64(to) * 100, Period: 100000}); err != nil {
-			h.t.Errorf("update pod: %v", err)
-		}
+	if err := h.tryResize(name, from, to); err != nil {
+		h.t.Errorf("update %s: %v", name, err)
 	}
+}
+
+// tryResize is a resize that Sluice may refuse. A pod that was to grow has grown by then.
+func (h *knobNode) tryResize(name string, from, to int) error {
+	h.t.Helper()
 	if to > from {
-		resizePod()
+		h.resizePod(name, to)
 	}
-	updates := h.announce(name, to)
+	updates, err := h.tryAnnounce(name, to)
+	if err != nil {
+		return err
+	}
 	for _, u := range updates {
 		h.specs[u.ContainerID].adjust(u.Settings)
 	}
@@ -237,6 +250,17 @@ func (h *knobNode) resize(name string, from, to int) {
 		h.t.Errorf("post: %v", err)
 	}
 	if to < from {
-		resizePod()
+		h.resizePod(name, to)
+	}
+	return nil
+}
+
+// resizePod is the kubelet's resize of the pod's own cgroup.
+func (h *knobNode) resizePod(name string, to int) {
+	h.t.Helper()
+	pod := h.podOfName(name)
+	h.kubelet(pod.CgroupParent, to)
+	if err := h.agent.UpdatePod(pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000, Quota: int64(to) * 100, Period: 100000}); err != nil {
+		h.t.Errorf("update pod: %v", err)
 	}
 }
