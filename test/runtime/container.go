@@ -103,12 +103,21 @@ func (c *Container) Start() error {
 	return err
 }
 
-// Stop ends the container through the runtime.
+// Stop ends the container through the runtime, and waits until the runtime doesn't tell
+// any more that it runs: see removeContainer.
 func (c *Container) Stop() error {
 	ctx, cancel := callContext()
 	defer cancel()
-	_, err := c.pod.rt.cri.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.ID, Timeout: 10})
-	return err
+	if _, err := c.pod.rt.cri.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.ID, Timeout: 10}); err != nil {
+		return err
+	}
+	return poll("the end of "+c.spec.Name, func() error {
+		state, err := c.State()
+		if err == nil && state == cri.ContainerState_CONTAINER_RUNNING {
+			err = errors.New("it is still running")
+		}
+		return err
+	})
 }
 
 // Kill kills the container's processes behind the runtime's back, which may not
@@ -164,10 +173,22 @@ func (c *Container) Recorded() (*cri.LinuxContainerResources, error) {
 }
 
 // Remove removes the container, stopping it first if it runs.
-func (c *Container) Remove() error {
-	ctx, cancel := callContext()
-	defer cancel()
-	_, err := c.pod.rt.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.ID})
+func (c *Container) Remove() error { return c.pod.rt.removeContainer(c.ID) }
+
+// removeContainer removes a container, stopping it first if it runs. containerd's stop
+// returns as soon as the task is gone, which may be before its exit is on record: a
+// removal fails in between. The kubelet tries again, too.
+func (rt *Runtime) removeContainer(id string) error {
+	var err error
+	_ = poll("the end of container "+id, func() error {
+		ctx, cancel := callContext()
+		defer cancel()
+		_, err = rt.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
+		if err != nil && strings.Contains(err.Error(), "container is still running") {
+			return err
+		}
+		return nil
+	})
 	return err
 }
 

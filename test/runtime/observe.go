@@ -72,8 +72,12 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 		if err != nil {
 			return err
 		}
-		stays := slices.ContainsFunc(but, func(p *Pod) bool { return p.Cgroup == "/"+cgroup })
-		if strings.HasPrefix(filepath.Base(dir), "pod") && !stays {
+		name := filepath.Base(dir)
+		switch {
+		case slices.ContainsFunc(but, func(p *Pod) bool { return p.Cgroup == "/"+cgroup }):
+		case rt.options.Systemd && strings.HasSuffix(name, ".slice") && strings.Contains(name, "-pod"):
+			errs = append(errs, systemctl("stop", name))
+		case strings.HasPrefix(name, "pod"):
 			errs = append(errs, rt.tree.remove("/"+cgroup))
 		}
 	}

@@ -41,7 +41,8 @@ type Pod struct {
 	containers []*Container
 }
 
-// Run runs a pod with all its containers started.
+// Run runs a pod with all its containers started. Where one doesn't start the pod is
+// removed.
 func (rt *Runtime) Run(spec PodSpec) (*Pod, error) {
 	pod, err := rt.RunPod(spec)
 	if err != nil {
@@ -49,11 +50,11 @@ func (rt *Runtime) Run(spec PodSpec) (*Pod, error) {
 	}
 	for _, spec := range spec.Containers {
 		container, err := pod.Create(spec)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = container.Start()
 		}
-		if err := container.Start(); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, errors.Join(err, pod.Remove())
 		}
 	}
 	return pod, nil
@@ -236,7 +237,7 @@ func (rt *Runtime) removePod(id string) error {
 		return err
 	}
 	for _, c := range list.GetContainers() {
-		if _, err := rt.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.GetId()}); err != nil {
+		if err := rt.removeContainer(c.GetId()); err != nil {
 			return err
 		}
 	}

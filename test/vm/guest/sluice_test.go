@@ -47,12 +47,15 @@ func withSluice(t *testing.T, b *knobs.Bed, tests []sluiceTest) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			n := &node{t: t, rt: b.RT, sluice: sluice}
+			t.Cleanup(func() {
+				if t.Failed() { // the next test finds no trace of this one
+					t.Logf("sluice's log ends:\n%s", tail(sluice.Log(), 80))
+					must(t, b.RT.RemoveAll())
+				}
+			})
 			test.run(n)
 			if left := n.status().Containers; len(left) > 0 {
 				t.Errorf("all pods are removed, and the plugin still has %v", left)
-			}
-			if t.Failed() {
-				t.Logf("sluice's log ends:\n%s", tail(sluice.Log(), 80))
 			}
 		})
 	}
@@ -107,6 +110,11 @@ func (n *node) start(pod *runtime.Pod, a ask) *runtime.Container {
 	n.t.Helper()
 	c, err := pod.Create(runtime.ContainerSpec{Name: a.name, Resources: a.resources(), Args: a.args})
 	must(n.t, err)
+	n.t.Cleanup(func() {
+		if n.t.Failed() { // the tests after it still use the pod
+			_ = c.Remove()
+		}
+	})
 	must(n.t, c.Start())
 	return c
 }
