@@ -20,7 +20,12 @@ CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum
 
-.PHONY: help build man deb image unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo test packages tools probe clean
+# What needs no root, no runtime and no browser. Each package has more time than a busy
+# machine takes for it with the race detector: Go's own ten minutes are too short.
+UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|web|bench/mix|docs/node)$$')
+UNIT_TIMEOUT := 40m
+
+.PHONY: help build man deb image check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo test packages tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,11 +54,14 @@ image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
 	$(VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
 		-version "$$VERSION" -revision "$$(git rev-parse HEAD)" -arch "$$(go env GOARCH)"
 
+check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the unit tests without what takes long
+	$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(UNIT)
+
 test: packages lint vuln sbom unit fuzz web-test e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
-	$(GOTESTSUM) --format standard-quiet -- -race $$(go list ./... | grep -vE '/test/(e2e|vm|web|bench/mix|docs/node)$$')
-	go test -run '^$$' -bench . -skip Loop -benchtime 1x ./test/bench >/dev/null # each short benchmark still works
+	$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(UNIT)
+	go test -run '^$$' -bench . -skip Loop -benchtime 1x -timeout $(UNIT_TIMEOUT) ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
 	cd configs/package && go test ./... # and so is this
 
@@ -105,15 +113,22 @@ vuln: $(TOOLS)/govulncheck ## govulncheck: vulnerabilities in what the binary ca
 sbom: build ## bin/sluice.cdx.json: the modules in the binary, with their licences
 	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json
 
-# Where containerd and runc can't be built, the demo says so and does without.
-demo: build ## some pods without and with Sluice: on a private containerd, or a made-up machine
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory tools || true; fi
-	go run ./test/demo
+# Where containerd and runc can't be built, the demo says so and does without. What
+# building prints is in bin/demo.log.
+demo: ## some pods without and with Sluice: on a private containerd, or a made-up machine
+	@mkdir -p bin
+	@echo 'Building what the demo needs, which takes some minutes the first time.'
+	@{ $(MAKE) --no-print-directory build && go build -trimpath -o bin/demo ./test/demo; } >bin/demo.log 2>&1 || { cat bin/demo.log; exit 1; }
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory runtime >>bin/demo.log 2>&1 || \
+		{ tail -n 5 bin/demo.log; echo 'containerd and runc were not built: bin/demo.log has all of it.'; }; fi
+	@bin/demo
 
 packages: ## install the Debian packages that are missing
 	@{ dpkg -s $(PACKAGES) && apt-cache show linux-image-cloud-amd64; } >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends $(PACKAGES); }
 
-tools: $(TOOLS)/2/containerd $(TOOLS)/1.7/containerd $(TOOLS)/runc $(TOOLS)/gotestsum probe ## containerd, runc and the probe, cached in bin/tools
+tools: runtime $(TOOLS)/1.7/containerd $(TOOLS)/gotestsum ## containerd, runc and the probe, cached in bin/tools
+
+runtime: $(TOOLS)/2/containerd $(TOOLS)/runc probe
 
 clean: ## remove what was built
 	rm -rf bin .cache
