@@ -125,8 +125,9 @@ func same(t *testing.T, g *Groups, pids ...int) uint64 {
 	return want
 }
 
-// TestRealKernel needs a machine with SMT and a kernel with core scheduling, as the
-// guest of test/vm is; it is compiled and run there.
+// TestRealKernel needs a machine with SMT and a kernel with core scheduling. It also
+// runs in a guest of test/vm, which has the first, and says there whether that kernel has
+// the second.
 func TestRealKernel(t *testing.T) {
 	g := New()
 	if support, why := g.Supported(); support != plan.Supported {

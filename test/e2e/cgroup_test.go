@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,19 +14,30 @@ import (
 // limit is the CPU limit that a cgroup's files tell, of either version; -1 is none.
 func limit(t *testing.T, file func(string) (string, error)) workload.MilliCPU {
 	t.Helper()
+	milli, err := limitOf(file)
+	must(t, err)
+	return milli
+}
+
+func limitOf(file func(string) (string, error)) (workload.MilliCPU, error) {
 	text, err := file("cpu.max")
+	if errors.Is(err, fs.ErrNotExist) {
+		quota, noQuota := file("cpu.cfs_quota_us")
+		period, noPeriod := file("cpu.cfs_period_us")
+		text, err = quota+" "+period, errors.Join(noQuota, noPeriod)
+	}
 	if err != nil {
-		quota, err := file("cpu.cfs_quota_us")
-		must(t, err)
-		period, err := file("cpu.cfs_period_us")
-		must(t, err)
-		text = quota + " " + period
+		return 0, err
 	}
-	quota, period, _ := strings.Cut(text, " ")
-	if quota == "max" || quota == "-1" {
-		return -1
+	if strings.HasPrefix(text, "max ") || strings.HasPrefix(text, "-1 ") {
+		return -1, nil
 	}
-	return workload.MilliCPU(number(t, quota) * 1000 / number(t, period))
+	var quota, period int64
+	_, err = fmt.Sscan(text, &quota, &period)
+	if err != nil {
+		return 0, err
+	}
+	return workload.MilliCPU(quota * 1000 / period), nil
 }
 
 func number(t *testing.T, text string) int64 {

@@ -14,7 +14,8 @@ import (
 
 // TestLoop has the control loop on real containers with real load, of which the node
 // that it sees has no other: budgets by quota and by CPU set that follow a service,
-// preview, automatic burst, evictions, and what is left when the plugin is gone.
+// preview, automatic burst, memory, evictions, and what is left when the plugin is gone.
+// The guests of test/vm run it on cgroup v2, with both drivers.
 func TestLoop(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	for _, test := range []struct {
@@ -25,6 +26,7 @@ func TestLoop(t *testing.T) {
 		{"batch gives way by CPU set", testSqueezeByCPUSet},
 		{"preview writes nothing", testPreview},
 		{"a limit is raised and resized", testAutomaticBurst},
+		{"memory is taken back from batch", testMemory},
 		{"memory evicts batch", testEviction},
 		{"the switch closes batch", testSwitch},
 		{"the plugin dies or stalls", testLifeline},
@@ -78,11 +80,18 @@ func sound(t *testing.T, s *runtime.Sluice) {
 		t.Errorf("%d panics and %d failed writes", n.Panics, n.WriteErrors)
 	}
 	for line := range strings.Lines(s.Log()) {
-		if (strings.Contains(line, "level=error") || strings.Contains(line, "level=warning")) && !strings.Contains(line, `msg="Container refused"`) {
+		if (strings.Contains(line, "level=error") || strings.Contains(line, "level=warning")) && !strings.Contains(line, `msg="Container refused"`) && !starved(line) {
 			t.Errorf("the log complains: %s", line)
 		}
 	}
 }
+
+// starved tells the lifeline's deed where an emulated machine, on a busy host, gave the
+// plugin no CPU for as long as the lifeline waits: it is right then.
+func starved(told string) bool { return inGuest() && strings.Contains(told, silence) }
+
+// silence is the lifeline's reason where the plugin is there and does nothing.
+const silence = "no sign of life for 5s"
 
 // service is a running LS container that makes load when told to.
 func service(t *testing.T, rt *runtime.Runtime, name string, r runtime.Resources) *runtime.Pod {

@@ -49,7 +49,7 @@ func testAutomaticBurst(t *testing.T, rt *runtime.Runtime) {
 	load(t, online)
 	await(t, "the limit is raised again", raised(asked))
 	must(t, c.Resize(runtime.Whole(resized, 64*mib)))
-	if container, pod := limits(); container < resized || container > resized*144/100 || pod < container { // two raises at most
+	if container, pod := limits(); container < resized || container > resized*3 || pod < container { // it may have been raised meanwhile, by the configuration's 300 % at most
 		t.Errorf("after a resize to %d milli the container's limit is %d and the pod's %d", resized, container, pod)
 	}
 	if got := entry(t, s, c).Requested; got != resized {

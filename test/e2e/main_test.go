@@ -26,9 +26,26 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// inGuest tells whether these tests run in a guest of test/vm: emulated, with cgroup v2
+// alone, and with the systemd driver where systemd runs it.
+func inGuest() bool { return os.Getenv("SLUICE_VM") != "" }
+
+// patience is how long a condition may take to come true.
+func patience() time.Duration {
+	if inGuest() {
+		return 3 * time.Minute
+	}
+	return time.Minute
+}
+
 // start runs a containerd for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
+	if inGuest() {
+		options.Systemd = os.Getenv("SLUICE_SYSTEMD") == "true"
+		options.RegistrationTimeout = max(options.RegistrationTimeout, time.Minute)
+		options.RequestTimeout = max(options.RequestTimeout, time.Minute)
+	}
 	if err := runtime.Unavailable(options); err != nil {
 		skipped.Add(1)
 		t.Skip(err)
@@ -69,18 +86,25 @@ func startSluice(t *testing.T, rt *runtime.Runtime, options runtime.SluiceOption
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sluice's log:\n%s", s.Log())
+			_ = s.Kill() // the next test runs its own
 		}
 	})
 	return s
 }
 
-// run runs a pod with its containers started.
+// run runs a pod with its containers started. If the test fails the next one finds no
+// trace of it.
 func run(t *testing.T, rt *runtime.Runtime, spec runtime.PodSpec) *runtime.Pod {
 	t.Helper()
 	pod, err := rt.Run(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = pod.Remove()
+		}
+	})
 	return pod
 }
 
@@ -95,7 +119,7 @@ func must(t *testing.T, err error) {
 // await waits for a condition.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience()); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
 		}

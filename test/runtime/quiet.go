@@ -18,15 +18,12 @@ import (
 type quiet struct {
 	file  *os.File
 	began time.Time
-	start []int64 // nanoseconds of each CPU at that time
-	cpus  []int   // that are online
+	cpus  []int         // that are online
+	last  time.Duration // that the cgroup of all pods showed
+	used  time.Duration // by pods since then, also by those of an earlier such cgroup
 	end   chan struct{}
 	ended chan error
 }
-
-// underStat runs a program, $1, that finds the file $0 in place of /proc/stat: in a
-// mount namespace of its own, as the same process.
-const underStat = `exec unshare --mount --propagation private -- /bin/sh -c 'mount --bind "$0" /proc/stat && exec "$@"' "$0" "$@"`
 
 // userTick is the unit of /proc/stat.
 const userTick = 10 * time.Millisecond
@@ -51,35 +48,37 @@ func (rt *Runtime) quietStat() (string, error) {
 		return "", err
 	}
 	q.cpus = slices.Collect(online.All())
-	if q.start, err = rt.tree.perCPU(); err == nil {
-		err = q.write(&rt.tree)
+	if q.last, err = rt.podsCPU(); err == nil {
+		err = q.write(rt)
 	}
 	if err != nil {
 		return "", err
 	}
-	go func() { q.ended <- q.run(&rt.tree) }()
+	go func() { q.ended <- q.run(rt) }()
 	rt.quiet = q
 	return path, nil
 }
 
-// perCPU is the time that the tree's containers have used of each possible CPU.
-func (t *tree) perCPU() ([]int64, error) {
-	text, err := t.read(t.name, "cpuacct.usage_percpu")
+// podsCPU is the CPU time that the cgroup of all pods has used: 0 before there is one,
+// and again once systemd has removed it with the last pod.
+func (rt *Runtime) podsCPU() (time.Duration, error) {
+	file, unit := "cpuacct.usage", time.Nanosecond
+	if rt.V2() {
+		file, unit = "cpu.stat", time.Microsecond
+	}
+	text, err := rt.tree.read(rt.kubepods(), file)
+	if gone(err) {
+		return 0, nil
+	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	var all []int64
-	for field := range strings.FieldsSeq(text) {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, n)
-	}
-	return all, nil
+	line, _, _ := strings.Cut(text, "\n")
+	n, err := strconv.ParseInt(strings.TrimPrefix(line, "usage_usec "), 10, 64)
+	return time.Duration(n) * unit, err
 }
 
-func (q *quiet) run(t *tree) error {
+func (q *quiet) run(rt *Runtime) error {
 	ticker := time.NewTicker(userTick)
 	defer ticker.Stop()
 	for {
@@ -87,29 +86,34 @@ func (q *quiet) run(t *tree) error {
 		case <-q.end:
 			return nil
 		case <-ticker.C:
-			if err := q.write(t); err != nil {
+			if err := q.write(rt); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// write writes the file at once and in place, its numbers ever as long as before.
-func (q *quiet) write(t *tree) error {
-	used, err := t.perCPU()
+// write writes the file at once and in place, its numbers ever as long as before. The
+// pods' time is shown as if all CPUs had an equal part of it: cgroup v2 doesn't tell
+// which CPU it was spent on.
+func (q *quiet) write(rt *Runtime) error {
+	now, err := rt.podsCPU()
 	if err != nil {
 		return err
 	}
-	passed := int64(time.Since(q.began) / userTick)
-	var lines strings.Builder
-	var allBusy, allIdle int64
-	for _, i := range q.cpus {
-		busy := (used[i] - q.start[i]) / int64(userTick)
-		idle := max(0, passed-busy)
-		allBusy, allIdle = allBusy+busy, allIdle+idle
-		fmt.Fprintf(&lines, "cpu%d %012d 0 0 %012d 0 0 0 0 0 0\n", i, busy, idle)
+	if now < q.last {
+		q.last = 0
 	}
-	_, err = q.file.WriteAt(fmt.Appendf(nil, "cpu  %012d 0 0 %012d 0 0 0 0 0 0\n%sintr 0\n", allBusy, allIdle, lines.String()), 0)
+	q.used, q.last = q.used+now-q.last, now
+	n := len(q.cpus)
+	passed, busy := int64(time.Since(q.began)/userTick), int64(q.used/userTick)/int64(n)
+	idle := max(0, passed-busy)
+	var text strings.Builder
+	fmt.Fprintf(&text, "cpu  %012d 0 0 %012d 0 0 0 0 0 0\n", busy*int64(n), idle*int64(n))
+	for _, i := range q.cpus {
+		fmt.Fprintf(&text, "cpu%d %012d 0 0 %012d 0 0 0 0 0 0\n", i, busy, idle)
+	}
+	_, err = q.file.WriteAt([]byte(text.String()+"intr 0\n"), 0)
 	return err
 }
 

@@ -137,6 +137,11 @@ func (rt *Runtime) setUp() error {
 	if err := rt.tree.create(rt.tree.processes()); err != nil {
 		return err
 	}
+	if rt.V2() { // a node has the runtime and Sluice before pods, see configs/systemd
+		if err := rt.tree.write(rt.tree.processes(), "cpu.weight", "1000"); err != nil {
+			return err
+		}
+	}
 	if err := rt.writeConfig(); err != nil {
 		return err
 	}

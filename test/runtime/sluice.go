@@ -23,8 +23,8 @@ type SluiceOptions struct {
 	Name   string   // "" is "sluice"
 	Index  string   // "" is "10"
 	Args   []string // more flags of `sluice run`
-	// Quiet shows it a machine that does the runtime's work and nothing else. The rest
-	// is as real as without it. It needs cgroup v1.
+	// Quiet shows it a machine that does the pods' work and nothing else. The rest is as
+	// real as without it.
 	Quiet bool
 }
 
@@ -98,7 +98,7 @@ func (s *Sluice) Launch() error {
 		if err != nil {
 			return err
 		}
-		program, args = "/bin/sh", append([]string{"-c", underStat, stat, program}, args...)
+		program, args = s.rt.tools.of("", "probe"), append([]string{"under", stat, program}, args...)
 	}
 	var err error
 	s.process, err = s.rt.tree.start(s.logPath(), os.Environ(), program, args...)

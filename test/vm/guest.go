@@ -124,7 +124,9 @@ func (g guest) build() error {
 	for _, args := range [][]string{
 		{"build", "-o", g.built("init"), "./init"},
 		{"test", "-c", "-o", g.built("guest.test"), "./guest"},
+		{"test", "-c", "-o", g.built("e2e.test"), "../e2e"},
 		{"test", "-c", "-o", g.built("cgroupfs.test"), "../../pkg/cgroupfs"},
+		{"test", "-c", "-o", g.built("coresched.test"), "../../pkg/coresched"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -141,7 +143,7 @@ func (g guest) built(name string) string { return filepath.Join(g.dir(), name) }
 // prepare makes the guest's first root and its empty disk.
 func (g guest) prepare() error {
 	files := g.binaries()
-	for _, name := range []string{"init", "guest.test", "cgroupfs.test"} {
+	for _, name := range []string{"init", g.binary(), "cgroupfs.test", "coresched.test"} {
 		files[g.built(name)] = name
 	}
 	for _, name := range modules() {
@@ -202,8 +204,8 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
 		"-kernel", g.kernel(), "-initrd", g.initramfs(),
 		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
-		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_SYSTEMD=%t SLUICE_MODULES=%s -- %s",
-			g.topology, g.churn, g.systemd, strings.Join(modules(), ","), strings.Join(tests, " ")),
+		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_MODULES=%s -- %s",
+			g.topology, g.churn, g.systemd, g.binary(), strings.Join(modules(), ","), strings.Join(tests, " ")),
 		"-drive", "file=" + g.disk() + ",format=raw,if=virtio",
 		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
 	}

@@ -5,14 +5,20 @@ import (
 	"strings"
 )
 
-// share is one of the guests that run at the same time, each on a core of the
-// host, and its part of test/vm/guest's tests: a test with all its subtests, or
-// one subtest of TestSluice.
+// share is one of the guests, of which as many run at the same time as the host has
+// CPUs, and its part of a package's tests: a test with all its subtests, or one
+// subtest of TestSluice.
 type share struct {
 	guest   string
-	systemd bool // is its first process
+	systemd bool     // is its first process
+	e2e     bool     // the tests are those of test/e2e, not of test/vm/guest
+	machine topology // the zero value is the one that TOPO names
 	tests   []string
 }
+
+// small is a machine of two CPUs that share no core, for which the tests of test/e2e are
+// made. Two are also emulated faster than 16.
+func small() topology { return topology{sockets: 1, dies: 1, cores: 2, threads: 1} }
 
 // shares are all tests, dealt out so that the guests end at about the same time.
 func shares() []share {
@@ -20,6 +26,7 @@ func shares() []share {
 		{guest: "pins", tests: []string{
 			"TestMachine",
 			"TestCgroupfs",
+			"TestCoreScheduling",
 			"TestSluice/first_instruction",
 			"TestSluice/pages",
 			"TestSluice/hotplug",
@@ -41,14 +48,34 @@ func shares() []share {
 			"TestSluice/reclaim",
 			"TestSluice/partition",
 		}},
+		{guest: "loop", e2e: true, machine: small(), tests: []string{"TestLoop"}},
+		{guest: "loop-systemd", systemd: true, e2e: true, machine: small(), tests: []string{"TestLoop"}},
 	}
 }
 
-// skip is the pattern for -test.skip that leaves a guest its own share. A test
-// that is in none runs everywhere, and is found out by that.
+// binary is the program of the guest's tests.
+func (s share) binary() string {
+	if s.e2e {
+		return "e2e.test"
+	}
+	return "guest.test"
+}
+
+// selection is the test binary's flag that leaves a guest its own share. A test of
+// test/vm/guest that is in no share runs everywhere, and is found out by that.
+func (s share) selection() string {
+	if s.e2e {
+		return "-test.run=^(" + strings.Join(s.tests, "|") + ")$"
+	}
+	return "-test.skip=" + s.skip()
+}
+
 func (s share) skip() string {
 	var patterns []string
 	for _, other := range shares() {
+		if other.e2e {
+			continue
+		}
 		for _, test := range other.tests {
 			if top, _, _ := strings.Cut(test, "/"); !s.has(top) {
 				test = top // it prepares for its subtests

@@ -6,11 +6,16 @@ import (
 	"testing"
 )
 
+// own is the shares of test/vm/guest's tests.
+func own() []share {
+	return slices.DeleteFunc(shares(), func(s share) bool { return s.e2e })
+}
+
 // TestShares: no test is in two guests' shares, nor is one below another's.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	for _, s := range shares() {
-		for _, other := range shares() {
+	for _, s := range own() {
+		for _, other := range own() {
 			for _, test := range other.tests {
 				if s.guest != other.guest && slices.ContainsFunc(s.tests, func(own string) bool {
 					return strings.HasPrefix(test+"/", own+"/")
@@ -25,9 +30,9 @@ func TestShares(t *testing.T) {
 // TestShareSkips: each guest's pattern names all that is others', and no more.
 func TestShareSkips(t *testing.T) {
 	t.Parallel()
-	for _, s := range shares() {
+	for _, s := range own() {
 		skipped := strings.Split(s.skip(), "|")
-		for _, other := range shares() {
+		for _, other := range own() {
 			for _, test := range other.tests {
 				top, _, _ := strings.Cut(test, "/")
 				skips := slices.Contains(skipped, "^"+top+"$") || slices.Contains(skipped, "^"+strings.ReplaceAll(test, "/", "$/^")+"$")

@@ -2,26 +2,27 @@ package vm
 
 import "fmt"
 
-// topology is the guest's machine: every die is a NUMA node, every core has two
-// threads.
+// topology is the guest's machine: every die is a NUMA node.
 type topology struct {
-	sockets, dies, cores int // dies in a socket, cores in a die
+	sockets, dies, cores, threads int // dies in a socket, cores in a die, threads of a core
 }
 
-// parseTopology reads "2x2x2": sockets, dies in each, cores in each of those.
+// parseTopology reads "2x2x2": sockets, dies in each, cores in each of those, which have
+// two threads.
 func parseTopology(text string) (topology, error) {
-	var t topology
+	t := topology{threads: 2}
 	if n, err := fmt.Sscanf(text+".", "%dx%dx%d.", &t.sockets, &t.dies, &t.cores); n != 3 || err != nil || min(t.sockets, t.dies, t.cores) < 1 {
 		return t, fmt.Errorf("TOPO=%q is not sockets x dies x cores, as in 2x2x2", text)
 	}
 	// QEMU's q35 without an IOMMU addresses 255 CPUs.
-	if cpus := t.nodes() * t.cores * 2; cpus > 255 {
+	if cpus := t.cpus(); cpus > 255 {
 		return t, fmt.Errorf("TOPO=%q has %d CPUs, more than QEMU's 255", text, cpus)
 	}
 	return t, nil
 }
 
 func (t topology) nodes() int { return t.sockets * t.dies }
+func (t topology) cpus() int  { return t.nodes() * t.cores * t.threads }
 
 const memoryPerNode = 1024 // MiB
 
@@ -30,7 +31,7 @@ const memoryPerNode = 1024 // MiB
 func (t topology) flags() []string {
 	flags := []string{
 		"-m", fmt.Sprintf("%dM", t.nodes()*memoryPerNode),
-		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=2", t.nodes()*t.cores*2, t.sockets, t.dies, t.cores),
+		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.cpus(), t.sockets, t.dies, t.cores, t.threads),
 	}
 	for node := range t.nodes() {
 		flags = append(flags,

@@ -8,9 +8,9 @@ import (
 func TestParseTopology(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]topology{
-		"2x2x2":  {2, 2, 2},
-		"1x1x1":  {1, 1, 1},
-		"2x4x15": {2, 4, 15},
+		"2x2x2":  {2, 2, 2, 2},
+		"1x1x1":  {1, 1, 1, 2},
+		"2x4x15": {2, 4, 15, 2},
 	} {
 		got, err := parseTopology(text)
 		if err != nil || got != want || got.String() != text {
@@ -26,7 +26,7 @@ func TestParseTopology(t *testing.T) {
 
 func TestTopologyFlags(t *testing.T) {
 	t.Parallel()
-	got := topology{sockets: 1, dies: 2, cores: 4}.flags()
+	got := topology{sockets: 1, dies: 2, cores: 4, threads: 2}.flags()
 	want := []string{
 		"-m", "2048M",
 		"-smp", "16,sockets=1,dies=2,cores=4,threads=2",
@@ -39,7 +39,7 @@ func TestTopologyFlags(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("flags are\n%q, want\n%q", got, want)
 	}
-	got = topology{sockets: 2, dies: 1, cores: 1}.flags()
+	got = topology{sockets: 2, dies: 1, cores: 1, threads: 1}.flags()
 	want = []string{
 		"-numa", "cpu,node-id=0,socket-id=0",
 		"-numa", "cpu,node-id=1,socket-id=1",

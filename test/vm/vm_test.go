@@ -20,7 +20,7 @@ import (
 // -run TestGuest/pins/TestX runs only TestX there; TOPO is their machine, CHURN
 // how many containers the churn creates, at about 2 s each.
 func TestGuest(t *testing.T) {
-	topology, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
+	machine, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestGuest(t *testing.T) {
 	g := guest{
 		repository: repository,
 		tools:      cmp.Or(os.Getenv("SLUICE_TOOLS"), filepath.Join(repository, "bin", "tools")),
-		topology:   topology,
+		topology:   machine,
 		churn:      churn,
 	}
 	if err := g.unavailable(); err != nil {
@@ -47,6 +47,9 @@ func TestGuest(t *testing.T) {
 	for _, share := range shares() {
 		one := g
 		one.share = share
+		if share.machine != (topology{}) {
+			one.topology = share.machine
+		}
 		t.Run(one.guest, func(t *testing.T) {
 			t.Parallel()
 			run(t, one)
@@ -69,10 +72,10 @@ func run(t *testing.T, g guest) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	// The tests give up first, showing where they hang.
-	args := []string{"-test.v=test2json", fmt.Sprintf("-test.timeout=%s", limit*3/4), "-test.skip=" + g.skip()}
+	args := []string{"-test.v=test2json", fmt.Sprintf("-test.timeout=%s", limit*3/4), g.selection()}
 	_, below, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
 	_, selection, selected := strings.Cut(below, "/")
-	if selected {
+	if selected { // the last flag counts
 		args = append(args, "-test.run="+selection)
 	}
 	if err := g.prepare(); err != nil {

@@ -31,6 +31,20 @@ func TestCgroupfs(t *testing.T) {
 	}
 }
 
+// TestCoreScheduling runs the tests of pkg/coresched that are about the kernel's own
+// part. They say why where this kernel has none.
+func TestCoreScheduling(t *testing.T) {
+	out, err := exec.Command("/coresched.test", "-test.run=^(TestRealKernel|TestRefusal)$", "-test.v").CombinedOutput()
+	switch text := string(out); {
+	case err != nil:
+		t.Errorf("%v\n%s", err, text)
+	case strings.Contains(text, "--- SKIP: TestRealKernel") && strings.Contains(text, "--- PASS: TestRefusal"):
+		t.Skip(text)
+	case !strings.Contains(text, "--- PASS: TestRealKernel"):
+		t.Error(text)
+	}
+}
+
 // start runs a containerd for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()

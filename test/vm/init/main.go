@@ -159,7 +159,7 @@ func test(args []string) (err error) {
 	defer func() { err = errors.Join(err, port.Close()) }()
 	// A kernel parameter that the kernel itself ignores (nokaslr) is an argument, too.
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
-	args = slices.Insert(args, 0, "/guest.test")
+	args = slices.Insert(args, 0, "/"+os.Getenv("SLUICE_TESTS"))
 	// The emulated CPUs take turns on one of the host's: Go programs that spin on
 	// 16 of them, looking for work, would take most of it.
 	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "GOMAXPROCS=2", "GOGC=400")
