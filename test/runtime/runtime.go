@@ -217,6 +217,9 @@ func (rt *Runtime) Log() string { return readLog(rt.logPath()) }
 // V2 tells whether pods' knobs are cgroup v2's.
 func (rt *Runtime) V2() bool { return rt.tree.v2() }
 
+// Systemd tells whether pods are slices of the machine's systemd.
+func (rt *Runtime) Systemd() bool { return rt.options.Systemd }
+
 // CgroupRoot is the cgroup above the runtime's kubepods, below each
 // controller's root: "/sluicetest-...".
 func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.name }
