@@ -21,6 +21,8 @@ import (
 const (
 	mib  = 1 << 20
 	pass = 900 * time.Millisecond // driftInterval as shipped
+
+	patience = 3 * time.Minute // for a condition, also on an emulated machine on a busy host
 )
 
 // Bed is what the tests stand on.
@@ -116,13 +118,13 @@ func disks(t *testing.T) []string {
 // await waits until the condition holds, and fails with what it said last.
 func await(t *testing.T, condition func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := condition()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("for a minute: %v", err)
+			t.Fatalf("for %s: %v", patience, err)
 		}
 	}
 }

@@ -116,11 +116,11 @@ func (b *Bed) fight(t *testing.T) {
 	}
 	c := b.run(t, pod("fought-over", limited(100, 1000), class, "LS", burst, "100%"))
 	defer func() { must(t, c.Remove()) }()
-	const rounds, patience = 30, 5 * pass
+	const rounds, alone = 30, 10 * pass
 	for round := range rounds {
 		began := time.Now()
 		for says(c.Container("c").File, file, mine) == nil {
-			if time.Since(began) > patience {
+			if time.Since(began) > alone {
 				t.Logf("left alone after %d repairs", round)
 				text, err := b.Sluice.Explain("kube-system/fought-over")
 				must(t, err)

@@ -74,16 +74,19 @@ func nodesOf(t *testing.T, cpus cpuset.Set) cpuset.Set {
 	return nodes
 }
 
+// patience is for a condition, also where the host is busy.
+const patience = 3 * time.Minute
+
 // await waits until the condition holds, and fails with what it said last.
 func await(t *testing.T, condition func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := condition()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("for a minute: %v", err)
+			t.Fatalf("for %s: %v", patience, err)
 		}
 	}
 }
