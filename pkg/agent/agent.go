@@ -36,6 +36,9 @@ type Kernel interface {
 	Populated(path string) (bool, error)
 	GiveBack(path string, cpus cpuset.Set) error
 	Processes(path string) ([]int, error)
+	// Nest looks for a cgroup that the runtime has made for the processes below the
+	// container's own, which Apply and Read then know of.
+	Nest(path string)
 	// Rejoin puts a cgroup's processes back into its cpuset where hotplug has moved
 	// them out of it, and tells how many.
 	Rejoin(path string) (int, error)

@@ -239,6 +239,9 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 
 func (a *Agent) start(c *container) error {
 	c.started, a.loop.stale = true, true
+	if a.reaches(c) {
+		a.Kernel.Nest(c.path)
+	}
 	if _, known := a.ledger.Holder(c.ID); !known {
 		if err := a.admit(c); err != nil {
 			return err

@@ -63,6 +63,9 @@ func (k *fakeKernel) Processes(string) ([]int, error) {
 	return slices.Clone(k.pids), nil
 }
 
+// Nest has nothing to find.
+func (*fakeKernel) Nest(string) {}
+
 // Rejoin has nothing to do: processes are in no other cgroup than their container's.
 func (*fakeKernel) Rejoin(string) (int, error) { return 0, nil }
 

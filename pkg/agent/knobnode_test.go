@@ -42,6 +42,7 @@ type knobNode struct {
 	stop  func()
 	log   logText
 
+	inner string // the cgroup that the runtime makes below each container's; "" none
 	pods  map[string]*workload.Pod
 	specs map[string]*spec // by "pod/container"
 	made  int64

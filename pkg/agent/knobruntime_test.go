@@ -84,29 +84,44 @@ func (h *knobNode) get(dir string, files ...string) string {
 	return "-"
 }
 
-// runc writes a container's record to its cgroup.
+// levels are the container's cgroup and the one that the runtime makes below it.
+func (h *knobNode) levels(s *spec) []string {
+	if h.inner == "" {
+		return []string{s.CgroupsPath}
+	}
+	return []string{s.CgroupsPath, path.Join(s.CgroupsPath, h.inner)}
+}
+
+// runc writes a container's record to its cgroup, and crun to both levels of it.
 func (h *knobNode) runc(s *spec) {
+	h.t.Helper()
+	for _, dir := range h.levels(s) {
+		h.write(s, dir)
+	}
+}
+
+func (h *knobNode) write(s *spec, dir string) {
 	h.t.Helper()
 	r := s.Resources
 	if r.CPUs != "" {
-		h.put(s.CgroupsPath, "cpuset.cpus", r.CPUs)
+		h.put(dir, "cpuset.cpus", r.CPUs)
 	}
 	if r.Mems != "" {
-		h.put(s.CgroupsPath, "cpuset.mems", r.Mems)
+		h.put(dir, "cpuset.mems", r.Mems)
 	}
 	if r.MemoryLimit != 0 {
 		file := "memory.limit_in_bytes"
 		if h.V2 {
 			file = "memory.max"
 		}
-		h.put(s.CgroupsPath, file, strconv.FormatInt(r.MemoryLimit, 10))
+		h.put(dir, file, strconv.FormatInt(r.MemoryLimit, 10))
 	}
-	h.weight(s.CgroupsPath, int64(r.Shares))
+	h.weight(dir, int64(r.Shares))
 	if r.Quota != 0 {
-		h.quota(s.CgroupsPath, r.Quota)
+		h.quota(dir, r.Quota)
 	}
 	for _, file := range slices.Sorted(maps.Keys(s.unified)) {
-		h.put(s.CgroupsPath, file, s.unified[file])
+		h.put(dir, file, s.unified[file])
 	}
 }
 
@@ -166,9 +181,11 @@ func (h *knobNode) apply(updates []Update) {
 func (h *knobNode) begin(name string) {
 	h.t.Helper()
 	s := h.specs[name]
-	h.Mkdir(s.CgroupsPath)
-	h.runc(s)
-	if err := h.Populate(s.CgroupsPath, 1); err != nil {
+	for _, dir := range h.levels(s) {
+		h.Mkdir(dir)
+		h.write(s, dir)
+	}
+	if err := h.Populate(path.Join(s.CgroupsPath, h.inner), 1); err != nil {
 		h.t.Errorf("populate: %v", err)
 	}
 	s.State, s.PID = workload.Running, int(h.made)+1000

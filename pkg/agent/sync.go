@@ -78,6 +78,9 @@ func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *contai
 	spec.Unified = nil // what was Sluice's and what the kubelet's can't be told apart
 	c := a.track(pod, spec)
 	c.made = true
+	if c.started && a.reaches(c) {
+		a.Kernel.Nest(c.path)
+	}
 	if cpus, err := cpuset.Parse(spec.Resources.CPUs); err == nil {
 		c.recorded.CPUs = cpus
 	}

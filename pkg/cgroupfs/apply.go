@@ -42,5 +42,10 @@ func (d *Driver) apply(c plan.Change) error {
 	if err := s.check(c.Knob, c.To); err != nil {
 		return err
 	}
+	if eachLevel(c.Knob) {
+		if inner := d.innerOf(c.Object); inner != "" {
+			return d.applyNested(h, s, c, inner)
+		}
+	}
 	return h.with(c.Object.Path, func(in *cgroup) error { return s.write(in, s, c) })
 }

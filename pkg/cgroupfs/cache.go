@@ -197,6 +197,7 @@ func (c *cgroup) kept(names []string) (f File, temporary bool, err error) {
 
 // Forget closes what the driver keeps open of a cgroup.
 func (d *Driver) Forget(dir string) {
+	d.unnest(dir)
 	for _, h := range d.trees {
 		h.forget(dir)
 	}

@@ -23,8 +23,8 @@ import (
 // cpu controller: a synthetic machine, or a container without the host's.
 var ErrNoCgroups = errors.New("no cgroup tree with the cpuset or the cpu controller")
 
-// Driver is the cgroup tree of a machine. It has no state but its root handles and
-// the files that it keeps open (see Forget), and may be used concurrently.
+// Driver is the cgroup tree of a machine. It has no state but its root handles,
+// the files that it keeps open and the inner levels that it has found (see Forget), and may be used concurrently.
 type Driver struct {
 	host  fs.FS        // for switches in /proc and /sys
 	trees []*hierarchy // all that are in use
@@ -32,6 +32,8 @@ type Driver struct {
 	// nil where the controller isn't mounted
 	cpuset, cpu, cpuacct, memory, io, netCls *hierarchy
 	unified                                  *hierarchy // v2, with or without controllers
+
+	levels innerLevels
 }
 
 // Mount is a cgroup hierarchy that is mounted, or a fake of one.

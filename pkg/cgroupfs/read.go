@@ -6,7 +6,8 @@ import (
 
 // Read returns what a cgroup has now: the kernel's file, not what was written
 // last. The file stays open for the next time (see Forget). For a v2 cpuset that
-// was never set it is the effective one, which the parent gives.
+// was never set it is the effective one, which the parent gives. Where a container has two
+// levels (see Nest) that have different values, it is the inner one's.
 func (d *Driver) Read(dir string, knob plan.Knob) (plan.Value, error) {
 	s, h, err := d.at(knob)
 	if err != nil {
@@ -17,5 +18,10 @@ func (d *Driver) Read(dir string, knob plan.Knob) (plan.Value, error) {
 		v, err = s.read(c, s)
 		return err
 	})
+	if err == nil && eachLevel(knob) {
+		if inner, _ := d.inner(dir); inner != "" {
+			v = d.readNested(h, s, knob, v, inner)
+		}
+	}
 	return v, err
 }

@@ -301,6 +301,9 @@ func (k *Kernel) Processes(dir string) ([]int, error) {
 // GiveBack has nothing to do: v2's effective sets follow by themselves.
 func (k *Kernel) GiveBack(string, cpuset.Set) error { return nil }
 
+// Nest has nothing to find: the simulated runtime nests no cgroups.
+func (k *Kernel) Nest(string) {}
+
 // Rejoin has nothing to do either: on v2 no process leaves its cpuset.
 func (k *Kernel) Rejoin(string) (int, error) { return 0, nil }
 

@@ -1,0 +1,83 @@
+package cgroupfs_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// TestNested: what crun's inner cgroup has counts as much as what its scope has.
+func TestNested(t *testing.T) {
+	t.Parallel()
+	const inner = ctr + "/container"
+	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2(), fakekernel.OldMainlineV2()} {
+		for _, looked := range []bool{true, false} { // sluice restore and the lifeline have not looked before
+			m := boot(t, f)
+			m.Mkdir(inner)
+			if err := m.Populate(inner, 1); err != nil {
+				t.Fatal(err)
+			}
+			if looked {
+				m.Nest(ctr)
+			}
+			quota := func(n int) plan.CPUQuota { return plan.CPUQuota{Quota: time.Duration(n) * 100 * ms, Period: 100 * ms} }
+			for _, to := range []struct {
+				knob  plan.Knob
+				value plan.Value
+			}{
+				{plan.CPUs, plan.CPUSet(cpuset.Of(4, 5))},
+				{plan.CPUs, plan.CPUSet(cpuset.Of(1))}, // disjoint
+				{plan.CPUs, plan.CPUSet(cpuset.Range(0, 6))},
+				{plan.Quota, quota(2)},
+				{plan.Quota, quota(1)},
+				{plan.Quota, quota(3)},
+				{plan.Burst, plan.CPUBurst(50 * ms)},
+				{plan.MemoryMax, plan.Bytes(64 << 20)},
+				{plan.MemoryMax, plan.Bytes(128 << 20)},
+			} {
+				m.apply(set(ctr, to.knob, to.value))
+				for _, dir := range []string{ctr, inner} {
+					if have := m.read(dir, to.knob); !m.Same(to.knob, to.value, have) {
+						t.Errorf("%s, looked %t: %s of %s is %s, want %s", f.Name, looked, to.knob, dir, have, to.value)
+					}
+				}
+			}
+			// What differs below shows above.
+			m.apply(set(pod, plan.CPUs, plan.CPUSet{}))
+			if err := m.WriteFile(inner, "cpuset.cpus", "2"); err != nil {
+				t.Fatal(err)
+			}
+			if have := m.read(ctr, plan.CPUs); have != plan.Value(plan.CPUSet(cpuset.Of(2))) {
+				t.Errorf("%s: the container shows %s, and its processes have 2", f.Name, have)
+			}
+			m.Forget(ctr)
+			if have := m.read(ctr, plan.CPUs); have != plan.Value(plan.CPUSet(cpuset.Range(0, 6))) {
+				t.Errorf("%s: forgotten, and it shows %s", f.Name, have)
+			}
+		}
+	}
+}
+
+// TestNotNested: cgroups that a container has made beside its own processes, or several,
+// are its own business.
+func TestNotNested(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(m machine) error{
+		"own processes": func(m machine) error { m.Mkdir(ctr + "/a"); return m.Populate(ctr, 1) },
+		"several":       func(m machine) error { m.Mkdir(ctr + "/a"); m.Mkdir(ctr + "/b"); return m.Populate(ctr+"/a", 1) },
+	} {
+		m := boot(t, fakekernel.MainlineV2())
+		if err := make(m); err != nil {
+			t.Fatal(err)
+		}
+		m.Nest(ctr)
+		limit := plan.CPUQuota{Quota: 100 * ms, Period: 100 * ms}
+		m.apply(set(ctr, plan.Quota, limit))
+		if have := m.read(ctr+"/a", plan.Quota); m.Same(plan.Quota, limit, have) {
+			t.Errorf("%s: the nested cgroup has the container's quota", name)
+		}
+	}
+}
