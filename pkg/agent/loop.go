@@ -244,7 +244,8 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		}
 	}
 	if all {
-		l.view.Isolated = a.isolated()
+		l.view.Stays = a.stays()
+		l.view.Isolated = l.view.Stays == ""
 	}
 	a.step(all)
 	a.tellEnded(l.movements.Rest(s.Now, false))

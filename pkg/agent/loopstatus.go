@@ -115,6 +115,9 @@ func (a *Agent) batchStatus() status.Batch {
 	if l.made {
 		s.Next = l.controllers.windows.Next()
 		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view)
+		if a.Config.Pools.Mode != config.Exclusive {
+			s.Threshold, s.Lowered = l.controllers.batch.Threshold(&l.view)
+		}
 	}
 	for i := range l.view.Containers {
 		if c := &l.view.Containers[i]; c.Class == workload.BE {

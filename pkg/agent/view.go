@@ -50,36 +50,6 @@ func (a *Agent) look() {
 	l.targets = a.toObserve()
 }
 
-// isolated reports whether all batch work yields its CPU at once: by a vendor's group
-// identity, on the sibling thread too; by the idle class on its own thread alone, and,
-// as that ranks a pod among its siblings only, where online classes have more weight.
-func (a *Agent) isolated() bool {
-	v := &a.loop.view
-	for i := range v.Pods {
-		p := &v.Pods[i]
-		if p.Class != workload.BE {
-			continue
-		}
-		t := a.tuned[a.loop.order[p.First].podPath]
-		if t == nil || !slices.ContainsFunc(t.knobs, func(k *knob) bool {
-			return k.problem == "" && yields(k, len(a.loop.intents.favour) > 0 && v.ThreadsPerCore == 1)
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
-func yields(k *knob, idleDoes bool) bool {
-	switch k.Knob {
-	case plan.Idle:
-		return idleDoes && k.Value == plan.Value(plan.Number(1))
-	case plan.BVT, plan.CPUIdentity, plan.CPUQoS:
-		return k.Value == plan.Value(plan.Number(-1))
-	}
-	return false
-}
-
 // lookAtPools enters the pools' CPUs.
 func (a *Agent) lookAtPools() {
 	l := &a.loop

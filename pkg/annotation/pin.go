@@ -138,11 +138,16 @@ func multiples(n, unit int) string {
 	return fmt.Sprintf("%d or %d", down, down+unit)
 }
 
-// exclusive reads the level and the group. Containers that name no group form
-// one together.
+// exclusive reads the level and the group. Containers of a namespace that name no group
+// form one together.
 func (r *reader) exclusive() {
-	if r.settle(exclusiveKey) != nil {
-		r.settle(exclusiveGroupKey)
+	if gives := r.settle(exclusiveKey); gives != nil {
+		if group := r.settle(exclusiveGroupKey); group != nil {
+			gives = group
+		}
+		if gives.origin == ownAnnotation { // the dialects' groups are of the whole node, as in their schedulers
+			r.req.ExclusiveGroup = r.ofNamespace(r.req.ExclusiveGroup)
+		}
 		return
 	}
 	for i := range r.asks {

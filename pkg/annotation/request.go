@@ -216,7 +216,10 @@ func (r *reader) settle(k key) *ask {
 			before := r.req.Tuning.Memory
 			k.fill(&r.req, said)
 			if k == coreSchedKey && said.CoreSched != "" {
-				r.req.CoreSched = r.pod.Namespace + "/" + said.CoreSched
+				r.req.CoreSched = said.CoreSched
+				if a.origin != config {
+					r.req.CoreSched = r.ofNamespace(said.CoreSched)
+				}
 			}
 			if won == nil || r.req.Tuning.Memory != before {
 				r.record(a)
@@ -230,6 +233,10 @@ func (r *reader) settle(k key) *ask {
 	}
 	return won
 }
+
+// ofNamespace is the name of a group that the pod itself gave: no pod joins the group of
+// another namespace, nor one of the configuration's.
+func (r *reader) ofNamespace(group string) string { return r.pod.Namespace + "/" + group }
 
 func (r *reader) record(a *ask) {
 	r.req.Settings = append(r.req.Settings, workload.Setting{Key: a.key.String(), Value: a.value, Source: a.source})

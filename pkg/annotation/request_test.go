@@ -136,7 +136,7 @@ func TestRequest(t *testing.T) {
 		// Every placement key.
 		"all of a pin": {says: []string{"class.sluice.dev=LSR", "cpus.sluice.dev=2", "cpuset.sluice.dev=8,10", "numa.sluice.dev=single", "smt.sluice.dev=one-per-core",
 			"l3.sluice.dev=spread", "near.sluice.dev=3B:00.0", "memory-nodes.sluice.dev=0-1", "exclusive.sluice.dev=core", "exclusive-group.sluice.dev=db"},
-			want: "LSR cpus=2 cpuset=8,10 numa=single smt=one-per-core l3=spread near=0000:3b:00.0 exclusive=core group=db mems=0-1"},
+			want: "LSR cpus=2 cpuset=8,10 numa=single smt=one-per-core l3=spread near=0000:3b:00.0 exclusive=core group=team/db mems=0-1"},
 		"near its device":        {says: []string{"class.sluice.dev=LSE", "near.sluice.dev=device", "numa.sluice.dev=spread", "memory-nodes.sluice.dev=any"}, want: "LSE cpus=4 numa=spread near=device mems=any"},
 		"a VMD address":          {says: []string{"class.sluice.dev=LSE", "near.sluice.dev=10000:01:1f.7"}, want: "LSE cpus=4 near=10000:01:1f.7"},
 		"no PCI address":         {says: []string{"class.sluice.dev=LSE", "near.sluice.dev=eth0"}, text: []string{"near.sluice.dev", `"eth0"`, "0000:3b:00.0"}},
@@ -148,7 +148,7 @@ func TestRequest(t *testing.T) {
 		"memory of LS":           {says: []string{"memory-nodes.sluice.dev=1"}, want: "LS mems=1"},
 		"a group alone":          {says: []string{"class.sluice.dev=LSR", "exclusive-group.sluice.dev=db"}, want: "LSR cpus=4", text: []string{"no effect without exclusive.sluice.dev"}},
 		"a node, not allowed":    {says: []string{"class.sluice.dev=LSR", "exclusive.sluice.dev=node"}, text: []string{`"exclusiveNode"`}},
-		"a node, allowed":        {says: []string{"class.sluice.dev=LSR", "exclusive.sluice.dev=node"}, rules: authorizeAll, want: "LSR cpus=4 exclusive=node"},
+		"a node, allowed":        {says: []string{"class.sluice.dev=LSR", "exclusive.sluice.dev=node"}, rules: authorizeAll, want: "LSR cpus=4 exclusive=node group=team/"},
 		"a pool":                 {says: []string{"pool.sluice.dev=critical"}, want: "LS pool=critical"},
 		"a pool of BE":           {says: []string{"class.sluice.dev=BE", "pool.sluice.dev=batch"}, want: "BE pool=batch"},
 		"no pool":                {says: []string{"pool.sluice.dev=gold"}, text: []string{"no pool of this node", "critical, online, batch"}},

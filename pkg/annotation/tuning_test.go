@@ -164,13 +164,15 @@ func TestTuning(t *testing.T) {
 		"its own domain's neighbo": {says: []string{"xkoordinator.sh/cpuQOS={"}},
 
 		// Core scheduling.
-		"a group":              {says: []string{"core-sched" + own + "pay"}, want: "core=team/pay"},
-		"no group":             {says: []string{"core-sched" + own + "a/b"}, want: "refused", text: []string{"1 to 63 letters"}},
-		"Koordinator's group":  {says: []string{"label " + koordCores + "=0b5c"}, want: "core=team/0b5c"},
-		"its older none":       {says: []string{"label " + koordCores + "=0"}, rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }},
-		"its none of groups":   {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=none"}, rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }},
-		"its exclusive":        {says: []string{"label " + koordCorePlan + "=exclusive"}, want: "core=team/uid-1"},
-		"its other policy for": {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=odd"}, want: "core=team/x", text: []string{`"odd"`}},
+		"a group":               {says: []string{"core-sched" + own + "pay"}, want: "core=team/pay"},
+		"a group of its class":  {rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }, want: "core=ls"},
+		"own before its class'": {says: []string{"core-sched" + own + "ls"}, rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }, want: "core=team/ls"},
+		"no group":              {says: []string{"core-sched" + own + "a/b"}, want: "refused", text: []string{"1 to 63 letters"}},
+		"Koordinator's group":   {says: []string{"label " + koordCores + "=0b5c"}, want: "core=team/0b5c"},
+		"its older none":        {says: []string{"label " + koordCores + "=0"}, rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }},
+		"its none of groups":    {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=none"}, rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }},
+		"its exclusive":         {says: []string{"label " + koordCorePlan + "=exclusive"}, want: "core=team/uid-1"},
+		"its other policy for":  {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=odd"}, want: "core=team/x", text: []string{`"odd"`}},
 
 		// Memory.
 		"all of memory": {says: []string{"memory-qos" + own + "{minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true}"},

@@ -168,13 +168,22 @@ func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocat
 func (b *Batch) yields(v *View) bool { return v.Isolated && b.cfg.ThresholdPercent == 0 }
 
 func (b *Batch) threshold(v *View) int {
+	percent, _ := b.Threshold(v)
+	return percent
+}
+
+// Threshold is the part of the node in percent that all may use together, and why it is
+// lower than it could be; "" where it isn't.
+func (b *Batch) Threshold(v *View) (percent int, why string) {
 	switch {
 	case b.cfg.ThresholdPercent > 0:
-		return b.cfg.ThresholdPercent
+		return b.cfg.ThresholdPercent, ""
 	case b.yields(v):
-		return isolatedThreshold
+		return isolatedThreshold, ""
+	case v.Stays == "":
+		return sharingThreshold, ""
 	}
-	return sharingThreshold
+	return sharingThreshold, fmt.Sprintf("not %d%%, since %s", isolatedThreshold, v.Stays)
 }
 
 // set moves the budget down to low, or toward high, which is no more than low.
@@ -234,6 +243,9 @@ func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited b
 		d.Why = fmt.Sprintf("the node's usage is not known: online work counts with its requests, %s CPUs of %s", cpus(use.others), cpus(b.room(v)))
 	case b.now == b.cfg.Floor(v):
 		d.Why += "; this is its floor"
+	}
+	if _, why := b.Threshold(v); why != "" && !v.Batch.Squeeze && !b.lost {
+		d.Why += "; " + why
 	}
 	d.Facts = []Fact{
 		cpuFact("capacity_cpus", v.Capacity), cpuFact("room_cpus", b.room(v)), {"threshold_percent", float64(b.threshold(v))},

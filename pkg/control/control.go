@@ -27,9 +27,10 @@ type View struct {
 	Allocatable    workload.MilliCPU // with the pinned
 	Capacity       workload.MilliCPU // all CPUs that are online
 	ThreadsPerCore int
-	Isolated       bool  // batch work yields at once to the others on its CPUs: idle class, group identity
-	MemoryTotal    int64 // bytes: the machine's, or what all pods together may have
-	NoReclaim      bool  // the kernel takes no memory back from a single container (no memory.reclaim: v2, Linux 5.19)
+	Isolated       bool   // batch work yields at once to the others on its CPUs: idle class, group identity
+	Stays          string // which pod of it doesn't, and why: "pod shop/job is Burstable: ..."; "" where all do
+	MemoryTotal    int64  // bytes: the machine's, or what all pods together may have
+	NoReclaim      bool   // the kernel takes no memory back from a single container (no memory.reclaim: v2, Linux 5.19)
 
 	Pools      []Pool      // the highest priority first; the last is the batch pool
 	Pods       []Pod       // in the order of their containers

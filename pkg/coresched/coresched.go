@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
-// Groups are the groups, "namespace/name", and the processes that are known to
+// Groups are the groups by name and the processes that are known to
 // hold their cookies. It is for one goroutine.
 type Groups struct {
 	prctl  prctl

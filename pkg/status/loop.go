@@ -69,15 +69,17 @@ type Batch struct {
 	Percent   int               `json:"percent,omitempty"` // of what it would have, while squeezed
 	Next      time.Time         `json:"next,omitzero"`     // when the time alone changes it
 	Switch    Switch            `json:"switch"`
-	Mechanism string            `json:"mechanism"`         // "quota", "cpuset" or "both"; "pools" where it has a pool apart
-	Known     bool              `json:"known"`             // the budget
-	Unlimited bool              `json:"unlimited"`         // it may use all CPUs that it shares
-	Budget    workload.MilliCPU `json:"budgetMilliCPU"`    // of all batch work together
-	CPUs      int               `json:"cpus,omitempty"`    // that hold the budget, where it is a CPU set
-	Floor     workload.MilliCPU `json:"floorMilliCPU"`     // that it always has
-	Used      workload.MilliCPU `json:"usedMilliCPU"`      // as far as it is known
-	Requested workload.MilliCPU `json:"requestedMilliCPU"` // by batch containers
-	Boxes     []Box             `json:"boxes,omitempty"`   // cgroups that hold batch pods alone, and pods that have none
+	Mechanism string            `json:"mechanism"`                  // "quota", "cpuset" or "both"; "pools" where it has a pool apart
+	Known     bool              `json:"known"`                      // the budget
+	Unlimited bool              `json:"unlimited"`                  // it may use all CPUs that it shares
+	Budget    workload.MilliCPU `json:"budgetMilliCPU"`             // of all batch work together
+	CPUs      int               `json:"cpus,omitempty"`             // that hold the budget, where it is a CPU set
+	Floor     workload.MilliCPU `json:"floorMilliCPU"`              // that it always has
+	Threshold int               `json:"thresholdPercent,omitempty"` // of the node, that all may use together
+	Lowered   string            `json:"lowered,omitempty"`          // why the threshold is below that of batch work which yields at once
+	Used      workload.MilliCPU `json:"usedMilliCPU"`               // as far as it is known
+	Requested workload.MilliCPU `json:"requestedMilliCPU"`          // by batch containers
+	Boxes     []Box             `json:"boxes,omitempty"`            // cgroups that hold batch pods alone, and pods that have none
 }
 
 // Switch is what `sluice batch` said last, as the loop has read it.

@@ -17,7 +17,7 @@ type Tuning struct {
 	Burst     Burst
 	Identity  Optional[int] // CPU priority: -1 lowest, 0 normal, 1 high, 2 high and SMT siblings kept free of -1
 	Weight    int           // percent of the kubelet's CPU weight of the pod; 0 is 100
-	CoreSched string        // group that shares cores with nobody outside of it: "namespace/name"
+	CoreSched string        // group that shares cores with nobody outside of it: "namespace/name" where the pod gave it, "name" where the configuration did
 	Memory    MemoryQoS
 	RDT       RDT
 	IO        IO

@@ -20,7 +20,7 @@ type Request struct {
 	L3             L3Policy
 	Near           Near
 	Exclusive      ExclusiveLevel
-	ExclusiveGroup string
+	ExclusiveGroup string // "namespace/name" where the own annotation gave it, else "name"
 
 	MemoryNodes MemoryNodes
 

@@ -66,6 +66,9 @@ func loopRows(l *status.Loop) [][]string {
 		[]string{"batch", batchState(&l.Batch)},
 		[]string{"budget", budgetText(&l.Batch)},
 	)
+	if b := &l.Batch; b.Lowered != "" {
+		rows = append(rows, []string{"threshold", fmt.Sprintf("all together may use %d%% of the node; %s", b.Threshold, b.Lowered)})
+	}
 	if m := &l.Memory; m.Goal > 0 || m.Held > 0 {
 		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", size(m.Held), size(m.Goal), size(m.Online), size(m.Headroom))
 		if m.Limit > 0 {
