@@ -2,6 +2,7 @@ package agent
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -160,6 +163,45 @@ func TestRestoreEveryKnob(t *testing.T) {
 		}
 		if left := readBook(t, file).All(); len(left) > 0 && !stays {
 			t.Errorf("the book still has %v", left)
+		}
+	})
+}
+
+// TestRestoreBesideStaticManagers: sets that the kubelet's static managers write now are
+// left alone, all else is given back.
+func TestRestoreBesideStaticManagers(t *testing.T) {
+	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
+		file := h.o.Originals
+		h.run(everyPod()...)
+		h.pass()
+		h.crash(t, file)
+		all := readBook(t, file).All()
+		read := func() map[place]string {
+			sets := map[place]string{}
+			for _, e := range all {
+				if e.Knob == plan.CPUs {
+					have, err := h.spy.Read(e.Object.Path, e.Knob)
+					if err != nil {
+						t.Fatal(err)
+					}
+					sets[place{e.Object.Path, e.Knob}] = have.String()
+				}
+			}
+			return sets
+		}
+		before := read()
+		host := &Host{Kernel: h.spy, Managers: []neighbour.Neighbour{{Kind: neighbour.CPUManager}}}
+		r, err := Restore(host, readBook(t, file), false)
+		if err != nil && !h.Flavour.NoWayBack {
+			t.Error(err)
+		}
+		if after := read(); len(before) == 0 || !maps.Equal(before, after) || len(r.Newer) != len(before) {
+			t.Errorf("CPU sets were %v and are %v; left alone: %v", before, after, r.Newer)
+		}
+		for _, e := range readBook(t, file).All() {
+			if _, kept := before[place{e.Object.Path, e.Knob}]; !kept && !h.Flavour.NoWayBack {
+				t.Errorf("%s of %s is not given back", e.Knob, e.Object.Name)
+			}
 		}
 	})
 }

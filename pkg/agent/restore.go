@@ -3,12 +3,15 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/irq"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -27,6 +30,23 @@ type Host struct {
 	RDT        RDT
 	Cores      interface{ Leave(pids ...int) error }
 	Online     cpuset.Set
+	Managers   []neighbour.Neighbour // the kubelet's static managers, which write some of the sets now
+}
+
+// kubelets reports whether a CPU or memory node set is the kubelet's now: its static CPU
+// manager writes the CPUs of every container, its memory manager the nodes of Guaranteed
+// pods' containers.
+func (h *Host) kubelets(e *originals.Entry) bool {
+	return slices.ContainsFunc(h.Managers, func(n neighbour.Neighbour) bool {
+		switch n.Kind {
+		case neighbour.CPUManager:
+			return e.Knob == plan.CPUs
+		case neighbour.MemoryManager:
+			pod := workload.Pod{CgroupParent: path.Dir(e.Object.Path)}
+			return e.Knob == plan.Mems && pod.QoS() == workload.Guaranteed
+		}
+		return false
+	})
 }
 
 // Recall notes, of the lifeline's plan, what the kernel shows: the lifeline has written
@@ -54,6 +74,10 @@ func Restore(host *Host, book *originals.Book, dry bool) (Restored, error) {
 			break
 		}
 		if keptForIdle(book, e.Object.Path, e.Knob) {
+			continue
+		}
+		if host.kubelets(&e) {
+			r.Newer = append(r.Newer, fmt.Sprintf("%s of %s", e.Knob, e.Object.Name))
 			continue
 		}
 		changes, newer, err := back(host.Kernel, book, e.Object, e.Knob)

@@ -18,8 +18,8 @@ const (
 	memoryManagerState = "memory_manager_state"
 )
 
-// managers finds the kubelet's static managers.
-func managers(host fs.FS) ([]Neighbour, error) {
+// Managers finds the kubelet's static managers below the host's root folder.
+func Managers(host fs.FS) ([]Neighbour, error) {
 	kubelet, err := FindKubelet(host)
 	if err != nil {
 		return nil, fmt.Errorf("%w; whether its static CPU and memory managers are on is unknown", err)

@@ -43,7 +43,7 @@ type Pin struct {
 func Detect(host fs.FS) ([]Neighbour, error) {
 	var found []Neighbour
 	var errs []error
-	for _, look := range []func(fs.FS) ([]Neighbour, error){managers, agents} {
+	for _, look := range []func(fs.FS) ([]Neighbour, error){Managers, agents} {
 		n, err := look(host)
 		found = append(found, n...)
 		errs = append(errs, err)

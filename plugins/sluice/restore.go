@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/watermark"
@@ -33,46 +39,76 @@ and memory nodes, quotas, weights, bursts and all else are as they were. A value
 that somebody else has written since is left alone.
 
 Stopping the plugin changes nothing, so that a restart moves nothing. Restore is
-for its removal: stop the plugin first.`,
+for its removal: stop the plugin first, or let restore --wait for its end. CPU
+and memory node sets that a static manager of the kubelet writes now are left
+alone. With --stay the command doesn't end when it is done, as a container of a
+DaemonSet must not.`,
 		Example: `  # what would be given back
   sluice restore --dry-run
   sluice restore --dry-run -o json | jq '.changes[].setting'
 
-  systemctl stop sluice && sluice restore`,
+  systemctl stop sluice && sluice restore
+
+  # in a pod, once the plugin's DaemonSet is being removed
+  sluice restore --host-root /host --wait 5m`,
 		Args: flagsAlone,
 	}
-	configFile := c.Flags().StringP("config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
-	stateDir := c.Flags().String("state-dir", "", "`folder` with the original values (default: the configuration's)")
-	hostRoot := c.Flags().String("host-root", "/", "`folder` that holds the host's /sys and /proc")
-	dry := c.Flags().Bool("dry-run", false, "tell, and change nothing")
+	o := restoreOptions{}
+	f := c.Flags()
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` with the original values (default: the configuration's)")
+	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
+	f.BoolVar(&o.dry, "dry-run", false, "tell, and change nothing")
+	f.DurationVar(&o.wait, "wait", 3*time.Second, "how long to wait for the plugin to end")
+	stay := f.Bool("stay", false, "when all is given back, wait for a signal to end")
 	output := outputFlag(c, "table", "json")
+	c.MarkFlagsMutuallyExclusive("dry-run", "stay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		dir, err := stateFolder(*stateDir, *configFile, *hostRoot)
-		if err != nil {
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if err := o.run(ctx, c.OutOrStdout(), output.value == "json"); err != nil {
 			return err
 		}
-		if !*dry {
-			unlock, err := lock(dir)
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			if err := lifeline.Forget(dir); err != nil {
-				return fmt.Errorf("the lifeline of the plugin that was stopped would undo what is given back: %w", err)
-			}
-		}
-		restored, err := restore(dir, *hostRoot, *dry)
-		if output.value == "json" {
-			err = errors.Join(err, writeJSON(c.OutOrStdout(), restoredReport(restored, *dry)))
-		} else {
-			fmt.Fprint(c.OutOrStdout(), restoredText(restored, dir, *dry))
-		}
-		if err != nil {
-			return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
+		if *stay {
+			<-ctx.Done()
 		}
 		return nil
 	}
 	return c
+}
+
+// restoreOptions are the flags of `sluice restore`.
+type restoreOptions struct {
+	config, stateDir, hostRoot string
+	dry                        bool
+	wait                       time.Duration
+}
+
+func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) error {
+	dir, err := stateFolder(o.stateDir, o.config, o.hostRoot)
+	if err != nil {
+		return err
+	}
+	if !o.dry {
+		unlock, err := lockWithin(ctx, dir, o.wait)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if err := lifeline.Forget(dir); err != nil {
+			return fmt.Errorf("the lifeline of the plugin that was stopped would undo what is given back: %w", err)
+		}
+	}
+	restored, err := restore(dir, o.hostRoot, o.dry)
+	if asJSON {
+		err = errors.Join(err, writeJSON(out, restoredReport(restored, o.dry)))
+	} else {
+		fmt.Fprint(out, restoredText(restored, dir, o.dry))
+	}
+	if err != nil {
+		return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
+	}
+	return nil
 }
 
 func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) {
@@ -111,11 +147,16 @@ func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) 
 	case !errors.Is(err, resctrl.ErrNone):
 		return r, err
 	}
+	var unknown error
+	if all.Managers, unknown = neighbour.Managers(host); unknown != nil { // both may be there
+		all.Managers = []neighbour.Neighbour{{Kind: neighbour.CPUManager}, {Kind: neighbour.MemoryManager}}
+	}
 	if all.Kernel != nil {
 		changes, _ := lifeline.Load(stateDir, agent.BootID(host)) // what can't be read was not carried out
 		agent.Recall(driver, book, changes)
 	}
-	return agent.Restore(&all, book, dry)
+	r, err = agent.Restore(&all, book, dry)
+	return r, errors.Join(err, unknown)
 }
 
 // restoredText tells people what was, or would be, given back.

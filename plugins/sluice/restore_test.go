@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,5 +124,42 @@ func TestRestoreNothingAsData(t *testing.T) {
 	r := run(t, "", "restore", "--state-dir", t.TempDir(), "--host-root", madeUpHost(t), "-o", "json", "--dry-run")
 	if want := "{\n  \"dryRun\": true,\n  \"changes\": [],\n  \"irqs\": 0,\n  \"leftAlone\": []\n}\n"; r.exit != 0 || r.out != want {
 		t.Errorf("exit %d\n%s%s", r.exit, r.out, r.errs)
+	}
+}
+
+// TestRestoreWaitsAndStays: as a container of a DaemonSet it waits for the plugin's end,
+// gives all back, lets a plugin start again, and goes on running.
+func TestRestoreWaitsAndStays(t *testing.T) {
+	t.Parallel()
+	state, root := t.TempDir(), madeUpHost(t)
+	unlock, err := lock(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := newRestore()
+	out, written := io.Pipe()
+	command.SetOut(written)
+	command.SetArgs([]string{"--state-dir", state, "--host-root", root, "--wait", "5m", "--stay"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- command.ExecuteContext(ctx) }()
+	unlock()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "Nothing to give back") {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	again, err := lockWithin(t.Context(), state, time.Minute)
+	if err != nil {
+		t.Fatalf("a plugin can't start beside it: %v", err)
+	}
+	again()
+	select {
+	case err := <-ended:
+		t.Errorf("it has ended: %v", err)
+	default:
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

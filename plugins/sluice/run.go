@@ -241,8 +241,10 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 }
 
 func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
+	running := build()
+	running.HostRoot = s.hostRoot
 	options := agent.Options{
-		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Build: build(), Log: log,
+		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Build: running, Log: log,
 		Originals: filepath.Join(stateDir, originalsFile),
 		Confine:   confine,
 	}
@@ -324,6 +326,12 @@ func newLog(cfg *config.Config, level string) (*logrus.Logger, error) {
 // with the runtime twice and conflict with each other on every field. One that a
 // crashed runtime had launched may only be about to end.
 func lock(stateDir string) (unlock func(), err error) {
+	const patience = 3 * time.Second // less than the runtime's, for registration
+	return lockWithin(context.Background(), stateDir, patience)
+}
+
+// lockWithin waits so long for another sluice to end.
+func lockWithin(ctx context.Context, stateDir string, patience time.Duration) (unlock func(), err error) {
 	if err := private(stateDir); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
@@ -331,9 +339,8 @@ func lock(stateDir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
-	const patience = 3 * time.Second // less than the runtime's, for registration
 	for deadline := time.Now().Add(patience); unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || ctx.Err() != nil {
 			file.Close()
 			return nil, fmt.Errorf("another sluice works with state folder %s: stop it first, or name another stateDir", stateDir)
 		}

@@ -2,11 +2,14 @@ package knobs
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gopkg.in/yaml.v3"
 
 	"github.com/sluice-dev/sluice/test/runtime"
 )
@@ -113,12 +116,45 @@ func Restore(t *testing.T, b *Bed) {
 	if changed := after.Differences(b.dump(t)); len(changed) > 0 {
 		t.Errorf("the plugin's end changed:\n%s", strings.Join(changed, "\n"))
 	}
-	told, err := b.Sluice.Restore()
+	told, err := b.Sluice.Command(append(shippedRestore(t), "--state-dir", b.Sluice.StateDir)...)
 	must(t, err)
 	if changed := before.Differences(b.dump(t)); len(changed) > 0 {
 		t.Errorf("sluice restore left changed:\n%s\nIt told:\n%s", strings.Join(changed, "\n"), told)
 	}
 	b.ends(t, pods)
+}
+
+// shippedRestore is the command line with which configs/kubernetes/restore.yaml gives a
+// node back, for the node's own root folder.
+func shippedRestore(t *testing.T) []string {
+	t.Helper()
+	file, err := os.Open("../../configs/kubernetes/restore.yaml")
+	must(t, err)
+	defer file.Close()
+	decoder := yaml.NewDecoder(file)
+	for {
+		var object struct {
+			Kind string
+			Spec struct {
+				Template struct {
+					Spec struct {
+						InitContainers []struct{ Args []string } `yaml:"initContainers"`
+					}
+				}
+			}
+		}
+		must(t, decoder.Decode(&object))
+		if object.Kind != "DaemonSet" {
+			continue
+		}
+		args := object.Spec.Template.Spec.InitContainers[0].Args
+		if i := slices.Index(args, "/host"); i < 0 || args[0] != "restore" {
+			t.Fatalf("restore.yaml runs %q", args)
+		} else {
+			args[i] = "/"
+		}
+		return args
+	}
 }
 
 // ends removes the pods, and ends the plugin.
