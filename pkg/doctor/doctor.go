@@ -101,6 +101,7 @@ type Facts struct {
 	ConfigErr  error
 	ConfigFile string // "" for the shipped defaults
 	StateErr   error  // why the state folder can't be written
+	EvictErr   error  // why no pod can be evicted, where the configuration says by: cri
 
 	Affinities map[irq.File]cpuset.Set // nil where they can't be read
 }

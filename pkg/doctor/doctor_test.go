@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -188,6 +189,49 @@ func TestFlag(t *testing.T) {
 	c.override(&k)
 	if c.CPUManagerPolicy != "static" || c.MemoryManagerPolicy != "Static" || !c.FeatureGates["MemoryQoS"] || *c.CPUCFSQuota {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestEvictionThatCannotWork: it is warned of before a pod has to go.
+func TestEvictionThatCannotWork(t *testing.T) {
+	t.Parallel()
+	f := facts(host(t, "2 cores"), baseV1(nil))
+	for _, test := range []struct {
+		by   control.EvictBy
+		err  error
+		want []Level
+	}{
+		{control.EvictReport, nil, nil},
+		{control.EvictCRI, nil, []Level{OK}},
+		{control.EvictCRI, errors.New("no CRI socket"), []Level{Warn}},
+	} {
+		f.Config.Control.Eviction.By, f.EvictErr = test.by, test.err
+		var got []Level
+		for _, finding := range (&node{Facts: f}).eviction() {
+			got = append(got, finding.Level)
+			if finding.Level != OK && (finding.Do == "" || !strings.Contains(finding.What, "no CRI socket")) {
+				t.Errorf("%+v", finding)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("by %s, %v: levels %v, want %v", test.by, test.err, got, test.want)
+		}
+	}
+}
+
+// TestRights: a plugin that lacks CAP_SYS_RESOURCE works, and what it lacks is told.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	for capabilities, want := range map[string]int{"0000000000080002": 1, "0000000001080002": 0, "": 0} {
+		status := "Name:\tsluice\nPPid:\t1\n"
+		if capabilities != "" {
+			status += "CapEff:\t" + capabilities + "\n"
+		}
+		n := &node{Facts: facts(host(t, "2 cores", texts{"proc/9/status": status, "proc/9/cmdline": "/usr/bin/sluice\x00run\x00"}), nil)}
+		n.processes = n.readProcesses()
+		if got := n.rights(); len(got) != want || want > 0 && (got[0].Level != Note || !strings.Contains(got[0].What, "CAP_SYS_RESOURCE")) {
+			t.Errorf("with capabilities %q: %+v", capabilities, got)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ type process struct {
 	id, parent int
 	name       string     // the kernel cuts it at 15 bytes
 	allowed    cpuset.Set // CPUs that its first thread may run on
+
+	capabilities uint64 // that are in force; 0 where that isn't known
 }
 
 const kthreadd = 2 // the parent of all kernel threads
@@ -48,6 +50,8 @@ func parseStatus(text string) (p process, ok bool) {
 			p.name = value
 		case "PPid":
 			p.parent, err = strconv.Atoi(value)
+		case "CapEff":
+			p.capabilities, err = strconv.ParseUint(value, 16, 64)
 		case "Cpus_allowed_list":
 			p.allowed, err = cpuset.Parse(value)
 		}

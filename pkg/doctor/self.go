@@ -21,11 +21,23 @@ func (n *node) self() []Finding {
 	} else if n.Config != nil {
 		findings = append(findings, ok("state folder", n.Config.StateDir))
 	}
+	findings = append(findings, n.eviction()...)
 	findings = append(findings, n.preInstalled()...)
 	if n.Status != nil {
 		findings = append(findings, n.counters()...)
 	}
 	return findings
+}
+
+// eviction tells whether pods can be evicted, where the configuration has that done.
+func (n *node) eviction() []Finding {
+	if n.Config == nil || n.Config.Control.Eviction.By != control.EvictCRI {
+		return nil
+	}
+	if n.EvictErr != nil {
+		return []Finding{warn("eviction", "by cri, which does not work here: "+n.EvictErr.Error(), "name the runtime's CRI socket in control.eviction.socket; in a pod, mount its folder below the host root")}
+	}
+	return []Finding{ok("eviction", "by cri, through the runtime's socket")}
 }
 
 func (n *node) plugin() []Finding {
@@ -44,6 +56,7 @@ func (n *node) plugin() []Finding {
 	if s.Version != n.Version {
 		findings[0] = note("plugin", "answers; version "+s.Version+", this command is "+n.Version, "restart the service: it runs the binary from before an upgrade")
 	}
+	findings = append(findings, n.rights()...)
 	if s.Mode == "on" && s.Reason == "" {
 		return append(findings, ok("mode", "on"))
 	}
@@ -52,6 +65,16 @@ func (n *node) plugin() []Finding {
 		what += ": " + s.Reason
 	}
 	return append(findings, note("mode", what, "see neighbours above; where it is by choice: set mode: on in the configuration and restart Sluice"))
+}
+
+// rights tells what the running plugin can't do for want of a capability.
+func (n *node) rights() []Finding {
+	const capSysResource = 24 // linux/capability.h
+	p := n.service()
+	if p == nil || p.capabilities == 0 || p.capabilities>>capSysResource&1 == 1 {
+		return nil
+	}
+	return []Finding{note("capabilities", "the plugin runs without CAP_SYS_RESOURCE: pressure wakes its loop only after up to 2 s (it looks each control.fastInterval all the same), and it can't protect itself from the OOM killer", "give it SYS_RESOURCE (securityContext.capabilities.add) where the runtime can; a pod of priority class system-node-critical has the kubelet's protection")}
 }
 
 func (n *node) configuration() []Finding {

@@ -176,4 +176,17 @@ func TestFindSocket(t *testing.T) {
 	find("", "")
 	find("containerd", "run/containerd/containerd.sock")
 	find("cri-o", "run/crio/crio.sock")
+
+	for given, want := range map[string]string{
+		"/run/crio/crio.sock":                     "run/crio/crio.sock", // below the host's root
+		filepath.Join(root, "run/crio/crio.sock"): "run/crio/crio.sock", // as it is
+		"/run/crio":      "",
+		"/run/none.sock": "",
+		"":               "", // there are two
+	} {
+		got, err := Socket(root, given)
+		if (err == nil) != (want != "") || want != "" && got != filepath.Join(root, want) || err != nil && !strings.Contains(err.Error(), "control.eviction.socket") {
+			t.Errorf("%q: got %q, %v, want %q", given, got, err, want)
+		}
+	}
 }

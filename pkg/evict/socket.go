@@ -11,7 +11,7 @@ import (
 // sockets are where runtimes listen for CRI, by the name that they give to NRI
 // plugins.
 func sockets(runtime string) []string {
-	containerd := []string{"run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock", "run/k0s/containerd.sock"}
+	containerd := []string{"run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock", "run/k0s/containerd.sock", "var/snap/microk8s/common/run/containerd.sock"}
 	crio := []string{"run/crio/crio.sock"}
 	switch runtime {
 	case "containerd":
@@ -22,6 +22,28 @@ func sockets(runtime string) []string {
 	return append(containerd, crio...)
 }
 
+// Socket is the CRI socket to evict by: the given one, below the host's root or as it is, or
+// the only one in the usual places.
+func Socket(root, given string) (string, error) {
+	if given == "" {
+		return FindSocket(root, "")
+	}
+	for _, path := range []string{filepath.Join(root, given), given} {
+		if isSocket(path) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("control.eviction.socket names %s, which is no socket, here or below %s; no pod can be evicted: %s", given, root, fix)
+}
+
+// fix is what makes a socket known.
+const fix = "name the kubelet's CRI socket in control.eviction.socket, and in a pod mount its folder below the host root (configs/kubernetes/sluice.yaml)"
+
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket
+}
+
 // FindSocket finds the CRI socket of the runtime, whose name is what it gives to NRI
 // plugins ("containerd", "cri-o"; "" is any), below the host's root. With several
 // there is no telling in which of them a pod is that isn't found: that is an error.
@@ -29,7 +51,7 @@ func FindSocket(root, runtime string) (string, error) {
 	var found []string
 	for _, name := range sockets(runtime) {
 		path := filepath.Join(root, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
+		if isSocket(path) {
 			found = append(found, path)
 		}
 	}
@@ -37,7 +59,7 @@ func FindSocket(root, runtime string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", fmt.Errorf("no CRI socket is at %s; name it in control.eviction.socket, or no pod can be evicted", strings.Join(sockets(runtime), ", "))
+		return "", fmt.Errorf("no CRI socket is below %s at %s; no pod can be evicted: %s", root, strings.Join(sockets(runtime), ", "), fix)
 	}
-	return "", fmt.Errorf("there are several CRI sockets: %s; name the kubelet's in control.eviction.socket, or no pod can be evicted", strings.Join(found, ", "))
+	return "", fmt.Errorf("there are several CRI sockets: %s; no pod can be evicted: name the kubelet's in control.eviction.socket", strings.Join(found, ", "))
 }

@@ -11,6 +11,7 @@ type Build struct {
 	Version  string `json:"version"`            // "v1.2.3"
 	Revision string `json:"revision,omitempty"` // of the source
 	Go       string `json:"go"`                 // the compiler
+	HostRoot string `json:"hostRoot,omitempty"` // the host's root folder as the plugin sees it: "/", "/host"
 }
 
 // Config is the configuration in force.

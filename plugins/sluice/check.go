@@ -46,6 +46,11 @@ Exit status: 0 where the configuration can be used, 1 where it can't.`,
 			var more []string
 			more, err = parsed.Validate(machine)
 			warnings = append(warnings, more...)
+			if from.hostRoot != "" {
+				if err := evicts(parsed, from.hostRoot); err != nil {
+					warnings = append(warnings, "control.eviction is by: cri, which does not work on this node: "+err.Error())
+				}
+			}
 		}
 		for _, w := range warnings {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", *file, w)

@@ -41,7 +41,8 @@ followed by what to do.
   fail  it keeps Sluice from working
 
 To find out what the kernel has, it makes an empty cgroup for a moment; it
-changes nothing else. Run it as root on the node.
+changes nothing else. Run it as root on the node, or in the plugin's container,
+where it finds the host and the configuration by the running plugin.
 
 Exit status: 0 nothing fails, 1 something does; with --strict a warning counts
 too.`,
@@ -54,7 +55,7 @@ too.`,
 	o := &doctorOptions{}
 	output := outputFlag(c, "table", "json")
 	f := c.Flags()
-	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's sys, proc, etc, run and var")
+	f.StringVar(&o.hostRoot, "host-root", "", "`folder` that holds the host's sys, proc, etc, run and var (default: the running plugin's, where it is here, else /)")
 	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
 	f.StringVar(&o.socket, "status-socket", "", "unix socket of the running plugin (default: the configuration's)")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 where there are warnings")
@@ -86,6 +87,7 @@ func (o *doctorOptions) verdict(r *doctor.Report) error {
 }
 
 func (o *doctorOptions) facts() (*doctor.Facts, error) {
+	o.likeThePlugin()
 	root, err := filepath.Abs(o.hostRoot)
 	if err != nil {
 		return nil, err
@@ -103,6 +105,7 @@ func (o *doctorOptions) facts() (*doctor.Facts, error) {
 	if f.Config != nil {
 		socket = or(o.socket, f.Config.StatusSocket)
 		f.StateErr = writable(f.Config.StateDir)
+		f.EvictErr = evicts(f.Config, root)
 	}
 	if s, err := readStatus(socket); err == nil {
 		f.Status = s
@@ -110,6 +113,24 @@ func (o *doctorOptions) facts() (*doctor.Facts, error) {
 		f.StatusErr = err
 	}
 	return f, nil
+}
+
+// likeThePlugin takes the host's root folder, where none is named, from the running plugin,
+// and with it its configuration. On the node itself a plugin in a pod answers too: its
+// folders are not there.
+func (o *doctorOptions) likeThePlugin() {
+	if o.hostRoot != "" {
+		return
+	}
+	o.hostRoot = "/"
+	s, err := readStatus(or(o.socket, defaultSocket))
+	if err != nil || s.Build.HostRoot == "" || s.Build.HostRoot == "/" {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(s.Build.HostRoot, "proc", "version")); err != nil {
+		return
+	}
+	o.hostRoot, o.config = s.Build.HostRoot, or(o.config, s.Config.File)
 }
 
 func (o *doctorOptions) readConfig(f *doctor.Facts) {

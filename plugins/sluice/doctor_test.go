@@ -98,6 +98,54 @@ func TestDoctorOfANode(t *testing.T) {
 	}
 }
 
+// TestDoctorInThePod: in the plugin's container the host and the configuration are found by
+// the running plugin; elsewhere its folders aren't there.
+func TestDoctorInThePod(t *testing.T) {
+	t.Parallel()
+	root := madeUpHost(t)
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "proc"), 0o755), os.WriteFile(filepath.Join(root, "proc", "version"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := troubled()
+	s.Build.HostRoot, s.Config.File = root, "/etc/sluice/pod.yaml"
+	socket := serve(t, plugin{status: s})
+	for _, test := range []struct{ given, root, config string }{
+		{"", root, "/etc/sluice/pod.yaml"},
+		{"/", "/", ""},
+	} {
+		o := &doctorOptions{hostRoot: test.given, socket: socket}
+		o.likeThePlugin()
+		if o.hostRoot != test.root || o.config != test.config {
+			t.Errorf("--host-root %q: looks below %s with configuration %q", test.given, o.hostRoot, o.config)
+		}
+	}
+	if err := os.Remove(filepath.Join(root, "proc", "version")); err != nil {
+		t.Fatal(err)
+	}
+	o := &doctorOptions{socket: socket}
+	if o.likeThePlugin(); o.hostRoot != "/" || o.config != "" {
+		t.Errorf("on the node it looks below %s with configuration %q", o.hostRoot, o.config)
+	}
+}
+
+// TestCheckOfEviction: a configuration whose evictions can't work on a node is warned of.
+func TestCheckOfEviction(t *testing.T) {
+	t.Parallel()
+	root := madeUpHost(t)
+	for text, want := range map[string]bool{
+		"control: {eviction: {by: cri}}":                               true,
+		"control: {eviction: {by: cri, socket: /run/none.sock}}":       true,
+		"control: {eviction: {by: cri, mode: \"off\"}}":                false,
+		"control: {mode: \"off\", eviction: {by: cri, mode: default}}": false,
+		"control: {eviction: {by: report}}":                            false,
+	} {
+		got := run(t, "", "check", "-f", file(t, "sluice.yaml", text+"\n"), "--host-root", root)
+		if got.exit != 0 || strings.Contains(got.errs, "no pod can be evicted: name the kubelet's CRI socket") != want {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
+
 func TestWritable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -69,19 +69,33 @@ func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupf
 	if acts(o.Config) {
 		o.Lifeline = s.newLifeline(o.Log)
 	}
-	o.Evictor = s.evictor(o.Config)
+	o.Evictor = s.evictor(o.Config, o.Log)
 	return nil
 }
 
 // acts reports whether the loop may change anything.
 func acts(c *config.Config) bool { return c.Mode == config.On && c.LoopMode() == control.On }
 
-// evictor is who ends pods by a configuration.
-func (s *service) evictor(c *config.Config) agent.Evictor {
-	if by := &c.Control.Eviction; by.By == control.EvictCRI {
-		return criEvictor{by.Socket, s.hostRoot}
+// evictor is who ends pods by a configuration. That it can't is told now, not when a pod
+// has to go.
+func (s *service) evictor(c *config.Config, log logrus.FieldLogger) agent.Evictor {
+	if c.Control.Eviction.By != control.EvictCRI {
+		return evict.Report{}
 	}
-	return evict.Report{}
+	if err := evicts(c, s.hostRoot); err != nil {
+		log.WithError(err).Warn("control.eviction is by: cri, which does not work here now; the socket is looked for again when a pod has to go")
+	}
+	return criEvictor{c.Control.Eviction.Socket, s.hostRoot}
+}
+
+// evicts tells why no pod can be evicted on a node by a configuration that says so.
+func evicts(c *config.Config, root string) error {
+	by := &c.Control.Eviction
+	if by.By != control.EvictCRI || by.Mode == control.Off || c.LoopMode() == control.Off {
+		return nil
+	}
+	_, err := evict.Socket(root, by.Socket)
+	return err
 }
 
 // looking is a sampler whose failures the status tells.
@@ -103,12 +117,9 @@ type criEvictor struct{ socket, root string }
 
 // Evict ends a pod.
 func (e criEvictor) Evict(ctx context.Context, pod evict.Pod) error {
-	socket := e.socket
-	if socket == "" {
-		var err error
-		if socket, err = evict.FindSocket(e.root, ""); err != nil {
-			return err
-		}
+	socket, err := evict.Socket(e.root, e.socket)
+	if err != nil {
+		return err
 	}
 	return evict.CRI{Socket: socket}.Evict(ctx, pod)
 }

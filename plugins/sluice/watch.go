@@ -138,7 +138,7 @@ func (s *service) adapt(log *logrus.Logger) func(*config.Config, *agent.Options)
 		if o.Sampler == nil {
 			return
 		}
-		o.Evictor = s.evictor(c)
+		o.Evictor = s.evictor(c, log)
 		if o.Lifeline == nil && acts(c) {
 			o.Lifeline = s.newLifeline(log)
 		}

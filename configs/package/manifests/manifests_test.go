@@ -4,6 +4,7 @@ package manifests
 
 import (
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,13 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
+	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
+const plugin, restore = "sluice.yaml", "restore.yaml"
+
 // objects are those of the manifest, in their order.
-func objects(t *testing.T) []runtime.Object {
+func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
-	text, err := os.ReadFile("../../../configs/kubernetes/sluice.yaml")
+	text, err := os.ReadFile("../../../configs/kubernetes/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +46,9 @@ func objects(t *testing.T) []runtime.Object {
 	return all
 }
 
-func one[T runtime.Object](t *testing.T) T {
+func one[T runtime.Object](t *testing.T, file string) T {
 	t.Helper()
-	for _, object := range objects(t) {
+	for _, object := range objects(t, file) {
 		if o, ok := object.(T); ok {
 			return o
 		}
@@ -55,62 +60,128 @@ func one[T runtime.Object](t *testing.T) T {
 // Nothing talks to the API: there is no role, and no token in the pod.
 func TestNoAPI(t *testing.T) {
 	t.Parallel()
-	if all := objects(t); len(all) != 4 {
-		t.Errorf("%d objects, want Namespace, ServiceAccount, ConfigMap and DaemonSet", len(all))
-	}
-	pod := one[*apps.DaemonSet](t).Spec.Template.Spec
-	account := one[*core.ServiceAccount](t)
-	for _, automount := range []*bool{account.AutomountServiceAccountToken, pod.AutomountServiceAccountToken} {
-		if automount == nil || *automount {
-			t.Error("the pod gets a token")
+	for file, want := range map[string]int{plugin: 4, restore: 3} {
+		if all := objects(t, file); len(all) != want {
+			t.Errorf("%s has %d objects, want Namespace, ServiceAccount and DaemonSet, and the plugin's ConfigMap", file, len(all))
 		}
-	}
-	if pod.ServiceAccountName != account.Name {
-		t.Errorf("the pod runs as %q", pod.ServiceAccountName)
+		pod := one[*apps.DaemonSet](t, file).Spec.Template.Spec
+		account := one[*core.ServiceAccount](t, file)
+		for _, automount := range []*bool{account.AutomountServiceAccountToken, pod.AutomountServiceAccountToken} {
+			if automount == nil || *automount {
+				t.Errorf("%s: the pod gets a token", file)
+			}
+		}
+		if pod.ServiceAccountName != account.Name {
+			t.Errorf("%s: the pod runs as %q", file, pod.ServiceAccountName)
+		}
 	}
 }
 
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
-	c := one[*core.ConfigMap](t)
+	c := one[*core.ConfigMap](t, plugin)
 	if _, err := config.Parse([]byte(c.Data["sluice.yaml"])); err != nil {
 		t.Error(err)
 	}
-	for _, v := range one[*apps.DaemonSet](t).Spec.Template.Spec.Volumes {
+	for _, v := range one[*apps.DaemonSet](t, plugin).Spec.Template.Spec.Volumes {
 		if v.ConfigMap != nil && v.ConfigMap.Name != c.Name {
 			t.Errorf("volume %s is of ConfigMap %q", v.Name, v.ConfigMap.Name)
 		}
 	}
 }
 
-// The pod can do no more than the service, and each mount has its volume.
+// TestOwnClass: the plugin's own pod is of class SYSTEM and weighs more than it requests,
+// by the configuration beside it.
+func TestOwnClass(t *testing.T) {
+	t.Parallel()
+	set := one[*apps.DaemonSet](t, plugin)
+	cfg, err := config.Parse([]byte(one[*core.ConfigMap](t, plugin).Data["sluice.yaml"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &workload.Pod{Namespace: set.Namespace, Name: "sluice-x", Labels: set.Spec.Template.Labels, CgroupParent: "/kubepods/burstable/pod1"}
+	got, _, err := cfg.Request(annotation.Facts{ThreadsPerCore: 2}, pod, &workload.Container{Name: "sluice", Resources: workload.Resources{Shares: 102}})
+	if err != nil || got.Class != workload.System || got.Weight < 500 {
+		t.Errorf("it is %s with %d%% of its weight, %v", got.Class, got.Weight, err)
+	}
+}
+
+// The pods can do no more than the service, and each mount has its volume. They start
+// where CAP_SYS_RESOURCE can't be given.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
-	pod := one[*apps.DaemonSet](t).Spec.Template.Spec
-	c := pod.Containers[0]
-	s := c.SecurityContext
-	if s.Privileged != nil && *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || pod.HostNetwork || pod.HostIPC {
-		t.Errorf("it may do more than it needs: %+v", s)
-	}
 	unit, err := os.ReadFile("../../../configs/systemd/sluice.service")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, bounds, _ := strings.Cut(string(unit), "\nCapabilityBoundingSet=")
 	bounds, _, _ = strings.Cut(bounds, "\n")
-	var added []string
-	for _, capability := range s.Capabilities.Add {
-		added = append(added, "CAP_"+string(capability))
-	}
-	if want := strings.Fields(bounds); !slices.Equal(added, want) || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) {
-		t.Errorf("it adds %v and drops %v; the unit has %v", added, s.Capabilities.Drop, want)
-	}
-	for _, m := range c.VolumeMounts {
-		if !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
-			t.Errorf("there is no volume %s", m.Name)
+	want := slices.DeleteFunc(strings.Fields(bounds), func(c string) bool { return c == "CAP_SYS_RESOURCE" })
+	for _, file := range []string{plugin, restore} {
+		pod := one[*apps.DaemonSet](t, file).Spec.Template.Spec
+		if pod.HostNetwork || pod.HostIPC {
+			t.Errorf("%s: the pod has more of the host than it needs", file)
+		}
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			s := c.SecurityContext
+			if s.Privileged != nil && *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem {
+				t.Errorf("%s: %s may do more than it needs: %+v", file, c.Name, s)
+			}
+			var added []string
+			for _, capability := range s.Capabilities.Add {
+				added = append(added, "CAP_"+string(capability))
+			}
+			if !slices.Equal(added, want) || !slices.Equal(s.Capabilities.Drop, []core.Capability{"ALL"}) {
+				t.Errorf("%s: %s adds %v and drops %v; want %v", file, c.Name, added, s.Capabilities.Drop, want)
+			}
+			for _, m := range c.VolumeMounts {
+				if !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {
+					t.Errorf("%s: there is no volume %s", file, m.Name)
+				}
+			}
+			if len(c.VolumeMounts) != len(pod.Volumes) {
+				t.Errorf("%s: %s has %d mounts of %d volumes", file, c.Name, len(c.VolumeMounts), len(pod.Volumes))
+			}
 		}
 	}
-	if len(c.VolumeMounts) != len(pod.Volumes) {
-		t.Errorf("%d mounts of %d volumes", len(c.VolumeMounts), len(pod.Volumes))
+}
+
+// TestSockets: the runtime's CRI socket is where Sluice looks for it, the folder need not be
+// there, and what is mounted below it leaves the pod with the host's own unmount.
+func TestSockets(t *testing.T) {
+	t.Parallel()
+	pod := one[*apps.DaemonSet](t, plugin).Spec.Template.Spec
+	for name, path := range map[string]string{"containerd": "/run/containerd", "crio": "/run/crio"} {
+		v := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == name })
+		m := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == name })
+		if v < 0 || m < 0 {
+			t.Errorf("%s is not mounted", path)
+			continue
+		}
+		from, to := pod.Volumes[v].HostPath, pod.Containers[0].VolumeMounts[m]
+		if from.Path != path || *from.Type != core.HostPathDirectoryOrCreate || to.MountPath != "/host"+path || to.MountPropagation == nil || *to.MountPropagation != core.MountPropagationHostToContainer {
+			t.Errorf("%s: %+v, %+v", name, from, to)
+		}
+	}
+}
+
+// TestRestoreIsOfThePlugin: it runs the plugin's image with what the plugin has kept.
+func TestRestoreIsOfThePlugin(t *testing.T) {
+	t.Parallel()
+	running, restoring := one[*apps.DaemonSet](t, plugin).Spec.Template.Spec, one[*apps.DaemonSet](t, restore).Spec.Template.Spec
+	for _, c := range slices.Concat(restoring.InitContainers, restoring.Containers) {
+		if c.Image != running.Containers[0].Image {
+			t.Errorf("%s runs image %s", c.Name, c.Image)
+		}
+	}
+	for _, v := range restoring.Volumes {
+		if !slices.ContainsFunc(running.Volumes, func(of core.Volume) bool { return of.Name == v.Name && reflect.DeepEqual(of, v) }) {
+			t.Errorf("volume %s differs from the plugin's", v.Name)
+		}
+	}
+	for _, m := range restoring.InitContainers[0].VolumeMounts {
+		if !slices.ContainsFunc(running.Containers[0].VolumeMounts, func(of core.VolumeMount) bool { return reflect.DeepEqual(of, m) }) {
+			t.Errorf("mount %s differs from the plugin's", m.Name)
+		}
 	}
 }
