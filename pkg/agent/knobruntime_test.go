@@ -165,7 +165,7 @@ func (h *knobNode) create(a ask) error {
 	s.adjust(set.Settings)
 	s.score = set.OOMScoreAdj
 	h.apply(updates)
-	return nil
+	return h.agent.PostCreateContainer(a.name)
 }
 
 func (h *knobNode) apply(updates []Update) {

@@ -237,9 +237,17 @@ func (n *node) podOf(name string) *workload.Pod {
 	return &copied
 }
 
-// create is the runtime's part up to the request: the spec is adjusted, and there
-// is no cgroup yet.
+// create is the runtime's part up to the start: the spec is adjusted, and there is no
+// cgroup yet, as with containerd.
 func (n *node) create(name, class string, cpus int) error {
+	if err := n.ask(name, class, cpus); err != nil {
+		return err
+	}
+	return n.agent.PostCreateContainer(name)
+}
+
+// ask is the runtime's request alone: what follows may fail.
+func (n *node) ask(name, class string, cpus int) error {
 	n.pod(name, class, cpus)
 	s := n.specs[name]
 	set, updates, err := n.agent.CreateContainer(n.podOf(name), *s)

@@ -133,7 +133,7 @@ func TestFailedCreateIsFreed(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		t.Run(fmt.Sprintf("made %t", made), func(t *testing.T) {
 			inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
-				if err := n.create("failed", "LSR", 2); err != nil {
+				if err := n.ask("failed", "LSR", 2); err != nil {
 					t.Fatal(err)
 				}
 				if made {
