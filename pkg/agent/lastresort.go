@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/evict"
 	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -132,18 +133,34 @@ func (a *Agent) mayStart(c *container, r *workload.Request) error {
 			return fmt.Errorf("no container of the pod starts until %s: %s", p.Until.Local().Format(time.TimeOnly), p.Why)
 		}
 	}
-	switch batch := &l.view.Batch; {
-	case r.Class != workload.BE:
-	case a.acting("") && a.switchedOff(now):
-		return errors.New("no batch work starts on this node now: batch is switched off (sluice batch on ends it)")
-	case batch.Closed && a.acting(""):
-		return fmt.Errorf("no batch work starts on this node now: %s", batch.Why)
-	case l.ruleRefuses != "":
-		return fmt.Errorf("no batch work starts on this node now: %s", l.ruleRefuses)
-	case a.Config.Control.Eviction.RefuseNew && now.Before(l.refusal.Until):
-		return fmt.Errorf("no batch work starts on this node until %s: %s", l.refusal.Until.Local().Format(time.TimeOnly), l.refusal.Why)
+	if r.Class != workload.BE {
+		return nil
 	}
-	return nil
+	switch refused := a.noBatch(now); {
+	case !refused.NewBatch:
+		return nil
+	case refused.Until.IsZero():
+		return fmt.Errorf("no batch work starts on this node now: %s", refused.Why)
+	default:
+		return fmt.Errorf("no batch work starts on this node until %s: %s", refused.Until.Local().Format(time.TimeOnly), refused.Why)
+	}
+}
+
+// noBatch is whether, why and until when no batch work may start on this node: for who
+// starts, and for the status.
+func (a *Agent) noBatch(now time.Time) status.Refusal {
+	l := &a.loop
+	switch batch := &l.view.Batch; {
+	case a.acting("") && a.switchedOff(now):
+		return status.Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}
+	case batch.Closed && a.acting(""):
+		return status.Refusal{NewBatch: true, Why: batch.Why}
+	case l.ruleRefuses != "":
+		return status.Refusal{NewBatch: true, Why: l.ruleRefuses}
+	case a.Config.Control.Eviction.RefuseNew && now.Before(l.refusal.Until):
+		return status.Refusal{NewBatch: true, Why: l.refusal.Why, Until: l.refusal.Until}
+	}
+	return status.Refusal{}
 }
 
 // narrow gives batch work's RDT class a part of its share.

@@ -200,15 +200,7 @@ func (a *Agent) memoryStatus() status.BatchMemory {
 // refusalStatus is who mayStart refuses.
 func (a *Agent) refusalStatus() *status.Refusal {
 	l, now := &a.loop, a.now()
-	var s status.Refusal
-	switch batch := &l.view.Batch; {
-	case batch.Closed && a.acting(""):
-		s.NewBatch, s.Why = true, batch.Why
-	case l.ruleRefuses != "":
-		s.NewBatch, s.Why = true, l.ruleRefuses
-	case a.Config.Control.Eviction.RefuseNew && now.Before(l.refusal.Until):
-		s.NewBatch, s.Why, s.Until = true, l.refusal.Why, l.refusal.Until
-	}
+	s := a.noBatch(now)
 	for _, p := range l.refusal.Pods {
 		if now.Before(p.Until) {
 			s.Pods = append(s.Pods, p.UID)
