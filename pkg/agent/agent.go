@@ -147,6 +147,7 @@ type Agent struct {
 	tuned      map[string]*tuned         // by cgroup
 	leaving    map[place]plan.Object     // settings whose originals the kernel hasn't got back yet
 	targets    map[string]reclaim.Target // that the reclaimer was given
+	awaited    map[string]time.Time      // pods by their cgroups, and until when the kubelet may write them for a resize
 	resizing   map[string]time.Time      // pods by UID, and until when their bursts are given back
 	groups     groups                    // of RDT
 	loop       loop
@@ -195,7 +196,8 @@ type container struct {
 	touched      bool              // Sluice has given it a cpuset: "all" must be written, not left out
 	recorded     Settings          // what the runtime's own record holds
 	quota        plan.CPUQuota     // CFS quota that Sluice lifted or may lift; zero where there is none
-	attempts     int               // failed slow-lane updates to the present desire
+	unresized    refusedResize
+	attempts     int // failed slow-lane updates to the present desire
 	carried      Carried
 	unadjusted   map[plan.Knob]plan.Value // what the runtime would have set without Sluice
 	scored       bool                     // its OOM score may be Sluice's: it was found
@@ -208,6 +210,7 @@ type container struct {
 	cut          bool             // it was told of that it claims more
 	drift        int
 	contest      backoff
+	foreign      *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
 	shown        portrait
 }
 
@@ -225,6 +228,7 @@ func New(o Options) *Agent {
 		resizing:  map[string]time.Time{},
 		writer:    newWriter(),
 		inbox:     inbox{news: make(chan struct{}, 1)},
+		awaited:   map[string]time.Time{},
 		refused:   map[place]*refusal{},
 		groups:    groups{pods: map[string]string{}},
 		loop:      newLoop(),

@@ -262,6 +262,7 @@ func (a *Agent) start(c *container) error {
 	a.loop.safe.news = true
 	a.tune(c.pod)
 	a.join(c)
+	a.lookAtForeign(c)
 	return nil
 }
 

@@ -40,6 +40,9 @@ func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
 		if !a.Config.SlowLane.Enabled {
 			shut = laneOff
 		}
+		if !a.runtime.Since.IsZero() {
+			a.counters.Reconnects++
+		}
 		a.lane.runtime, a.lane.shut = runtime, shut
 		a.runtime = info
 		a.runtime.Connected, a.runtime.Since, a.runtime.SlowLane = true, a.now(), shut
@@ -56,7 +59,6 @@ func (a *Agent) Disconnected() {
 		a.lane.runtime, a.lane.pending = nil, nil
 		if a.runtime.Connected {
 			a.runtime.Connected, a.runtime.Since = false, a.now()
-			a.counters.Reconnects++
 		}
 		return nil
 	})

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,23 @@ func (a *Agent) writes() bool {
 // manager there must be no second writer.
 func (a *Agent) leavesCpusets() bool { return a.neighbour(neighbour.CPUManager) != nil }
 
+// lookAtForeign notes the CPUs of a container whose cpuset the kubelet sets, for the
+// status.
+func (a *Agent) lookAtForeign(c *container) {
+	if !a.leavesCpusets() || !c.started || !a.reaches(c) {
+		c.foreign = nil
+		return
+	}
+	value, err := a.Kernel.Read(c.path, plan.CPUs)
+	if err != nil {
+		c.foreign = nil
+		return
+	}
+	if cpus := cpuset.Set(value.(plan.CPUSet)); c.foreign == nil || *c.foreign != cpus {
+		c.foreign = &cpus
+	}
+}
+
 // acts reports whether cpusets and quotas are Sluice's to write.
 func (a *Agent) acts() bool { return a.writes() && !a.leavesCpusets() }
 
@@ -126,9 +144,17 @@ func (a *Agent) mayPin(c *container, r workload.Request) error {
 func (a *Agent) facts() annotation.Facts {
 	if m := a.ledger.Machine(); m != a.factsOf {
 		a.factsOf = m
-		a.machineFacts = annotation.Facts{ThreadsPerCore: m.ThreadsPerCore(), Memory: m.Memory(m.MemoryNodes())}
+		a.machineFacts = annotation.Facts{ThreadsPerCore: m.ThreadsPerCore()}
 	}
+	a.machineFacts.Memory = a.memory()
 	return a.machineFacts
+}
+
+// memory is the machine's, in bytes: MemTotal of /proc/meminfo at the last look, since a
+// hypervisor may change it at any time; until then what its NUMA nodes had together.
+func (a *Agent) memory() int64 {
+	m := a.ledger.Machine()
+	return cmp.Or(a.loop.memTotal, m.Memory(m.MemoryNodes()))
 }
 
 // widen lets the cgroups above a container have the CPUs that went and came

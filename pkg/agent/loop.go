@@ -71,6 +71,7 @@ type loop struct {
 
 	inPool       []int      // containers, by pool
 	allPodsLimit plan.Bytes // of memory; 0 none
+	memTotal     int64      // of the machine, in bytes; 0 not looked at yet
 
 	boxes   []string // cgroups that hold batch pods alone
 	mixed   []string // and others that could

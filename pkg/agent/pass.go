@@ -44,6 +44,7 @@ func (a *Agent) pass() {
 	a.settleDue() //nolint:errcheck // what failed is in the log and is tried again
 	for _, c := range a.order {
 		a.repair(c, "")
+		a.lookAtForeign(c)
 	}
 	if !a.now().After(a.unplugged) {
 		a.rejoinAll()

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // portrait is a container as a status shows it, but for what it does, and what that was
@@ -20,6 +21,7 @@ type portrait struct {
 	kernel            []status.Kernel
 	knobs             uint64 // version
 	rdt               string
+	foreign           *cpuset.Set
 }
 
 // portray brings a container's portrait up to date; knobs is the version of all knobs.
@@ -28,7 +30,7 @@ func (a *Agent) portray(c *container, h *policy.Holder, knobs uint64) *status.Co
 	controlled := !c.uncontrolled && !a.leavesCpusets()
 	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == a.ledger.Version() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // depends on what others are guaranteed
-		p.Controlled == controlled && p.Drift == c.drift && slices.Equal(p.Warnings, c.warnings) &&
+		p.foreign == c.foreign && p.Controlled == controlled && p.Drift == c.drift && slices.Equal(p.Warnings, c.warnings) &&
 		slices.EqualFunc(p.Lacks, c.notes, func(l status.Lack, n tune.Note) bool { return l == status.Lack(n) })
 	if p.Container == nil || p.knobs != knobs || p.rdt != c.rdt {
 		p.knobs, p.rdt = knobs, c.rdt
@@ -39,9 +41,12 @@ func (a *Agent) portray(c *container, h *policy.Holder, knobs uint64) *status.Co
 	if same {
 		return p.Container
 	}
-	p.holder, p.short, p.ledger = h, h.Short, a.ledger.Version()
+	p.holder, p.short, p.ledger, p.foreign = h, h.Short, a.ledger.Version(), c.foreign
 	as, _ := a.ledger.Assignment(h.ID)
 	cpu, memory := h.Request.Grant()
+	if c.foreign != nil {
+		as.CPUs, as.Why = *c.foreign, "the kubelet's static CPU manager sets its CPUs: these are the kernel's"
+	}
 	p.Container = &status.Container{
 		ID:              h.ID,
 		PodUID:          h.Pod,

@@ -76,7 +76,8 @@ func (a *Agent) lift(pod plan.Object) {
 	if a.held(at, unlimited) {
 		return
 	}
-	if original, kept := a.book.Kept(pod.Path, plan.Quota); kept && original == value && a.refused[at] == nil {
+	resizing := a.now().Before(a.awaited[pod.Path])
+	if original, kept := a.book.Kept(pod.Path, plan.Quota); kept && original == value && a.refused[at] == nil && !resizing {
 		a.counters.Drift++
 		a.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
 	}

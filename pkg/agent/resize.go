@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"maps"
+	"time"
+
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
@@ -20,11 +23,14 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 			a.adopt([]*container{c})
 			a.claim([]*container{c})
 		}
+		a.awaitResize(pod)
 		if err := a.resize(c, change); err != nil {
-			a.Log.WithField("container", c.ref).WithError(err).Warn("Resize refused, the old grant stands")
+			a.refuseResize(c, change, err)
 			if a.writes() {
 				return c.failed("resize of ", err)
 			}
+		} else if change.Shares != 0 || change.Quota != 0 || change.MemoryLimit != 0 {
+			c.unresized = refusedResize{}
 		}
 		a.withdraw(c.pod, true)
 		updates = append(a.updates(c.ID), a.own(c)...)
@@ -32,6 +38,46 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 		return nil
 	})
 	return updates, err
+}
+
+// refusedResize is a resize that a container was refused last.
+type refusedResize struct {
+	change workload.Resources
+	answer string
+	told   time.Time
+	again  int // further attempts since it was told
+}
+
+// retold is after how long a refusal is told again while the kubelet goes on asking:
+// it does so each half second.
+const retold = time.Hour
+
+// refuseResize counts and tells of a refused resize, once for all attempts at the same.
+func (a *Agent) refuseResize(c *container, change workload.Resources, err error) {
+	last, now := &c.unresized, a.now()
+	same := last.change == change && last.answer == err.Error()
+	if same && now.Sub(last.told) < retold {
+		last.again++
+		return
+	}
+	log := a.Log.WithField("container", c.ref).WithError(err)
+	if same {
+		log = log.WithField("attempts", last.again+1)
+	} else {
+		a.counters.ResizesRefused++
+	}
+	*last = refusedResize{change: change, answer: err.Error(), told: now}
+	log.Warn("Resize refused, the old grant stands; the kubelet's further attempts at the same are told once an hour")
+}
+
+// awaitResize notes that a pod's resize is under way: the kubelet writes the pod's own
+// quota before each attempt.
+func (a *Agent) awaitResize(pod *workload.Pod) {
+	now := a.now()
+	maps.DeleteFunc(a.awaited, func(_ string, until time.Time) bool { return now.After(until) })
+	if o, ok := podObject(pod); ok {
+		a.awaited[o.Path] = now.Add(resizeTime)
+	}
 }
 
 // resize brings the ledger, and then the other containers, to the container's new
@@ -68,8 +114,10 @@ func (a *Agent) resize(c *container, change workload.Resources) error {
 		a.keep(c)
 	}
 	a.mend() // what it gave back may be what another pin lacks
-	if as.CPUs != h.CPUs && h.Request.Class.Pinned() {
+	if c.Resources != old {
 		a.counters.Resized++
+	}
+	if as.CPUs != h.CPUs && h.Request.Class.Pinned() {
 		a.Log.WithFields(logrus.Fields{"container": c.ref, "from": h.CPUs.String(), "cpus": as.CPUs.String()}).Info("Container resized")
 	}
 	return nil
@@ -149,6 +197,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 			}
 		}
 		if pod != nil {
+			a.awaitResize(pod)
 			a.liftQuota(pod)
 			a.requoted(pod, change)
 			a.withdraw(pod, false)

@@ -132,7 +132,7 @@ func (a *Agent) machineStatus() status.Machine {
 	return status.Machine{
 		Online: m.Online, Offline: m.Offline,
 		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
-		Memory:   m.Memory(m.MemoryNodes()),
+		Memory:   a.memory(),
 		Pinned:   a.ledger.Pinned(),
 		Reserved: a.Config.Reserved, System: a.Config.System,
 		External: a.external(),

@@ -61,7 +61,7 @@ type Day struct {
 	GiBHours    float64 `json:"gibHours"`    // of memory, likewise
 	Utilization float64 `json:"utilization"` // 0..1, of the time that is known
 	KnownHours  float64 `json:"knownHours"`  // in which the node was seen
-	Squeezes    int     `json:"squeezes"`    // times that the budget was lowered
+	Squeezes    int     `json:"squeezes"`    // intervals of the loop in which the budget was lowered
 	Kills       int     `json:"kills"`       // pods evicted
 }
 

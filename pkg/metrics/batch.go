@@ -38,7 +38,7 @@ func batchHealth() []metric {
 	return []metric{
 		{"sluice_batch_satisfaction_ratio", "CPU granted to batch work over the last 24 hours, of what it requested; 1 where it requested nothing.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return l.Benefit.Satisfaction })},
-		{"sluice_batch_day_squeezes", "Times in the last 24 hours that the CPU of batch work was lowered.", gauge, nil,
+		{"sluice_batch_day_squeezes", "Intervals of the loop (control.interval) in the last 24 hours in which the CPU that batch work may use was lowered.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Squeezes) })},
 		{"sluice_batch_day_kills", "Pods evicted in the last 24 hours.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Kills) })},

@@ -104,7 +104,7 @@ func containers() []metric {
 					out.put(float64(n.Usage.Memory.WorkingSet), n.labels...)
 				}
 			})},
-		{"sluice_container_drift_repairs_total", "Times that a setting of it was repaired.", counter, label,
+		{"sluice_container_drift_repairs_total", "Times that a setting of it was found changed by somebody else, and repaired.", counter, label,
 			each(func(n named, out *sink) {
 				drift := n.Drift
 				for i := range n.Kernel {

@@ -21,7 +21,7 @@ func decisions() []metric {
 					out.put(float64(n), d.Controller, d.Action, d.Cause, string(d.Mode))
 				}
 			})},
-		{"sluice_evictions_total", "Evictions by what became of them: evicted, failed, or told and not done.", counter, []string{"result"},
+		{"sluice_evictions_total", "Pods chosen for an eviction, by what became of it: evicted, failed, or told and not done.", counter, []string{"result"},
 			looked(func(l *status.Loop, out *sink) {
 				out.put(float64(l.Evictions.Evicted), "evicted")
 				out.put(float64(l.Evictions.Failed), "failed")
@@ -44,7 +44,7 @@ func decisions() []metric {
 		{"sluice_loop_problem", "1 where the loop does not run: sluice status tells why.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(truth(l.Problem != "")) })},
 		{"sluice_loop_interval_seconds", "Time between two steps of the controllers that step the most seldom.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(l.Interval.Seconds()) })},
 		{"sluice_loop_last_look_timestamp_seconds", "When the loop looked last.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.putTime(l.Time) })},
-		{"sluice_sampler_failures_total", "Times that something could not be read, by what it is.", counter, []string{"what"},
+		{"sluice_sampler_failures_total", "Times that the loop could not read something, by what it is.", counter, []string{"what"},
 			ofLoop(func(l *status.Loop, out *sink) {
 				for i := range l.Failures {
 					out.put(float64(l.Failures[i].Count), l.Failures[i].What)
@@ -69,11 +69,12 @@ func count(of func(*status.Counters) int) func(*scrape, *sink) {
 
 func settings() []metric {
 	return []metric{
-		{"sluice_containers_placed_total", "Containers that got their CPUs.", counter, nil, count(func(c *status.Counters) int { return c.Placed })},
+		{"sluice_containers_placed_total", "Times that a container was let in: at its creation, or at its start where its grant had been freed.", counter, nil, count(func(c *status.Counters) int { return c.Placed })},
 		{"sluice_containers_ran_refused_total", "Containers that the runtime ran although their start was refused (CRI-O does).", counter, nil, count(func(c *status.Counters) int { return c.RanRefused })},
-		{"sluice_containers_refused_total", "Containers that were refused.", counter, nil, count(func(c *status.Counters) int { return c.Refused })},
-		{"sluice_containers_resized_total", "Resizes that were carried out.", counter, nil, count(func(c *status.Counters) int { return c.Resized })},
-		{"sluice_drift_repairs_total", "Settings that somebody else had changed and that were repaired.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},
+		{"sluice_containers_refused_total", "Times that the creation or the start of a container failed by Sluice. The kubelet tries again, and each attempt counts.", counter, nil, count(func(c *status.Counters) int { return c.Refused })},
+		{"sluice_containers_resized_total", "Resizes of the CPU or memory of containers that were carried out.", counter, nil, count(func(c *status.Counters) int { return c.Resized })},
+		{"sluice_resizes_refused_total", "Resizes of containers that were refused. The kubelet's further attempts at the same resize don't count.", counter, nil, count(func(c *status.Counters) int { return c.ResizesRefused })},
+		{"sluice_drift_repairs_total", "Times that a setting was found changed by somebody else, and repaired. What the kubelet writes as its part of a resize doesn't count, nor the weights of its QoS classes, which it writes each minute.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},
 		{"sluice_contested_settings", "Settings that somebody else changes again and again, so that repairs wait.", gauge, nil,
 			one(func(s *status.Status) float64 { return float64(len(s.Contested)) })},
 		{"sluice_unset_settings", "Settings of containers and pods that the kernel does not have as they are to be.", gauge, []string{"setting"},
@@ -90,8 +91,8 @@ func settings() []metric {
 					out.put(float64(n), setting)
 				}
 			}},
-		{"sluice_write_errors_total", "Settings that the kernel refused.", counter, nil, count(func(c *status.Counters) int { return c.WriteErrors })},
-		{"sluice_knob_errors_total", "The same by setting and by the kernel's error.", counter, []string{"knob", "errno"},
+		{"sluice_write_errors_total", "Writes of settings that the kernel refused; each attempt counts.", counter, nil, count(func(c *status.Counters) int { return c.WriteErrors })},
+		{"sluice_knob_errors_total", "The same writes by setting and by the kernel's error.", counter, []string{"knob", "errno"},
 			func(s *scrape, out *sink) {
 				for i := range s.Errors {
 					out.put(float64(s.Errors[i].N), s.Errors[i].Knob, s.Errors[i].Errno)
@@ -120,11 +121,11 @@ func runtime() []metric {
 					out.put(1, text(r.Name), text(r.Version), text(r.NRIVersion))
 				}
 			}},
-		{"sluice_runtime_reconnects_total", "Connections after the first.", counter, nil, count(func(c *status.Counters) int { return c.Reconnects })},
+		{"sluice_runtime_reconnects_total", "Connections to the runtime after the first.", counter, nil, count(func(c *status.Counters) int { return c.Reconnects })},
 		{"sluice_grants_cut_total", "Containers whose annotation claims more batch resources than the kubelet has granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
 		{"sluice_handler_duration_seconds", "How long the runtime waited for an answer, by event.", histogram, []string{"event"}, latencies},
-		{"sluice_runtime_updates_total", "Updates of the runtime's own record.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
-		{"sluice_runtime_update_failures_total", "Those that failed.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},
+		{"sluice_runtime_updates_total", "Updates of the runtime's own record of a container that were sent to it.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
+		{"sluice_runtime_update_failures_total", "Those that the runtime refused while the container was still there.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},
 	}
 }
 
@@ -155,9 +156,9 @@ func plugin() []metric {
 				out.put(1, text(s.Config.Hash[:min(enough, len(s.Config.Hash))]))
 			}},
 		{"sluice_config_loaded_timestamp_seconds", "Since when it is in force.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.Config.Loaded) }},
-		{"sluice_config_reloads_total", "Times that the configuration was read again.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Reloads) })},
-		{"sluice_config_refused_total", "Times of these that it was refused.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Refused) })},
+		{"sluice_config_reloads_total", "Times that a changed configuration file was read.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Reloads) })},
+		{"sluice_config_refused_total", "Times that a changed configuration file was read and refused.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Refused) })},
 		{"sluice_config_problem", "1 where the newest configuration is not in force: sluice status tells why.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Config.Problem != "") })},
-		{"sluice_panics_total", "Panics in handlers, which failed their request alone: bugs.", counter, nil, count(func(c *status.Counters) int { return c.Panics })},
+		{"sluice_panics_total", "Panics, each of which is a bug. It failed one event of the runtime, one step of the control loop or one pass over the settings.", counter, nil, count(func(c *status.Counters) int { return c.Panics })},
 	}
 }

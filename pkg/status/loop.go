@@ -101,7 +101,7 @@ type BatchMemory struct {
 	Online   int64 `json:"onlineBytes"`                // in use by all but batch
 	Held     int64 `json:"heldBytes"`                  // by batch, with its page cache
 	Goal     int64 `json:"goalBytes"`                  // what batch may hold in the end
-	Headroom int64 `json:"headroomBytes"`              // that it may still take
+	Headroom int64 `json:"headroomBytes"`              // kept free for the growth of all but batch
 	Wanted   int64 `json:"wantedLimitBytes,omitempty"` // limit that the loop wants now
 	Limit    int64 `json:"limitBytes,omitempty"`       // that all boxes have together
 }

@@ -154,17 +154,18 @@ type Lack struct {
 
 // Counters count since the plugin started.
 type Counters struct {
-	Placed       int `json:"placed"`       // containers
-	Refused      int `json:"refused"`      // containers that could not have what they asked for
-	RanRefused   int `json:"ranRefused"`   // containers that the runtime ran although Sluice refused their start
-	Resized      int `json:"resized"`      // containers
-	Drift        int `json:"drift"`        // repairs of somebody else's changes
-	Panics       int `json:"panics"`       // bugs: each failed one event
-	WriteErrors  int `json:"writeErrors"`  // settings that the kernel refused
-	SlowUpdates  int `json:"slowUpdates"`  // updates of the runtime's record
-	SlowFailures int `json:"slowFailures"` // of those, that failed
-	Reconnects   int `json:"reconnects"`   // to the runtime
-	GrantsCut    int `json:"grantsCut"`    // containers whose annotation claims more than the kubelet has granted
+	Placed         int `json:"placed"`         // times that a container was let in at its creation, or at its start where its grant had been freed
+	Refused        int `json:"refused"`        // times that a container's creation or start failed by Sluice; the kubelet tries again
+	RanRefused     int `json:"ranRefused"`     // containers that the runtime ran although Sluice refused their start
+	Resized        int `json:"resized"`        // resizes of containers' CPU or memory that were carried out
+	ResizesRefused int `json:"resizesRefused"` // resizes that were refused; further attempts at the same don't count
+	Drift          int `json:"drift"`          // times that a setting was found changed by somebody else, and repaired
+	Panics         int `json:"panics"`         // bugs: each failed one event, one step of the loop or one pass
+	WriteErrors    int `json:"writeErrors"`    // writes that the kernel refused; each attempt counts
+	SlowUpdates    int `json:"slowUpdates"`    // updates of the runtime's record that were sent
+	SlowFailures   int `json:"slowFailures"`   // of those, that the runtime refused
+	Reconnects     int `json:"reconnects"`     // connections to the runtime after the first
+	GrantsCut      int `json:"grantsCut"`      // containers whose annotation claims more than the kubelet has granted
 }
 
 // Answer is what one container of a planned pod would get.

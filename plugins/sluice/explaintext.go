@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/words"
@@ -32,7 +33,7 @@ func explainText(s *status.Status, containers []status.Container, trail []audit.
 			{"pool", or(c.Pool, "none")},
 			{"CPUs", cpusText(c.CPUs)},
 			{"memory", memsText(c.Mems)},
-			{"CPU quota", quotaText(c.Unlimited)},
+			{"CPU quota", quotaOf(c)},
 			{"why", c.Why},
 			{"requested", requestText(c)},
 			{"state", stateText(c)},
@@ -139,6 +140,21 @@ func requestText(c *status.Container) string {
 		text += ", inferred from its weight, limits and OOM score"
 	}
 	return text
+}
+
+// quotaOf is a running container's quota: as Sluice has set it, for the container or for
+// its pod, or else as the kubelet did.
+func quotaOf(c *status.Container) string {
+	var set []string
+	for _, k := range c.Kernel {
+		if k.Setting == plan.Quota.String() && k.Problem == "" {
+			set = append(set, k.Value+" for the "+k.Level)
+		}
+	}
+	if c.Unlimited || len(set) == 0 {
+		return quotaText(c.Unlimited)
+	}
+	return "set by Sluice: " + strings.Join(set, ", ")
 }
 
 func stateText(c *status.Container) string {

@@ -118,7 +118,11 @@ func runtimeText(s *status.Status) string {
 }
 
 func countersText(c *status.Counters) string {
-	return fmt.Sprintf("%s placed, %d refused, %d resized, %s", words.Count(c.Placed, "container"), c.Refused, c.Resized, words.Count(c.Reconnects, "reconnection"))
+	resized := words.Count(c.Resized, "resize")
+	if c.ResizesRefused > 0 {
+		resized += fmt.Sprintf(" (%d refused)", c.ResizesRefused)
+	}
+	return fmt.Sprintf("%s placed, %d refused, %s, %s", words.Count(c.Placed, "container"), c.Refused, resized, words.Count(c.Reconnects, "reconnection"))
 }
 
 func driftText(c *status.Counters) string {

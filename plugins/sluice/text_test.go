@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -112,6 +113,23 @@ func TestWords(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 64 << 30: "64 GiB", 1 << 62: "4096 PiB"} {
 		if got := size(bytes); got != want {
 			t.Errorf("%d: %s, want %s", bytes, got, want)
+		}
+	}
+}
+
+// Explain's quota is the one in the kernel: the loop's, where the loop has set it.
+func TestExplainedQuota(t *testing.T) {
+	t.Parallel()
+	quota := status.Kernel{Level: "pod", Setting: plan.Quota.String(), Value: "0.2 CPUs"}
+	refused := quota
+	refused.Problem = "no"
+	for want, c := range map[string]status.Container{
+		"as the kubelet set it":                {Kernel: []status.Kernel{{Level: "pod", Setting: "cpu.weight", Value: "7"}, refused}},
+		"set by Sluice: 0.2 CPUs for the pod":  {Kernel: []status.Kernel{quota}},
+		"lifted: nobody else may use its CPUs": {Unlimited: true, Kernel: []status.Kernel{quota}},
+	} {
+		if got := quotaOf(&c); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// TestStatusTellsTheKubeletsCPUs: where the kubelet's static CPU manager sets cpusets, the
+// status has what the kernel has, not what Sluice would give.
+func TestStatusTellsTheKubeletsCPUs(t *testing.T) {
+	inBubble(t, setup{host: host(static)}, func(t *testing.T, n *node) {
+		n.run("guaranteed", "LS", 2)
+		for _, cpus := range []string{"1-2", "5"} {
+			set, err := cpuset.Parse(cpus)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.kernel.change("/kubepods/pod-guaranteed/guaranteed", func(g *group) { g.cpus = set })
+			n.pass()
+			if c := n.container("guaranteed"); c.CPUs.String() != cpus || !strings.Contains(c.Why, "kubelet's static CPU manager") || c.Controlled {
+				t.Errorf("it is said to have CPUs %s: %s; the kernel has %s", c.CPUs, c.Why, cpus)
+			}
+		}
+	})
+}
+
+// TestMachinesMemory: the status has one amount, which the kernel told last.
+func TestMachinesMemory(t *testing.T) {
+	onBothLoops(t, knobSetup{config: "control: {mode: on}\n"}, func(t *testing.T, h *loopNode) {
+		for _, total := range []int64{8 << 30, 7 << 30} {
+			h.memory = observe.NodeMemory{Total: total, Available: total / 2, Free: total / 2}
+			h.tick()
+			if s, err := h.agent.Status(); err != nil || s.Machine.Memory != total {
+				t.Errorf("the machine has %d bytes, %d in the status; %v", total, s.Machine.Memory, err)
+			}
+		}
+	})
+}
+
+// TestReconnections are connections after the first.
+func TestReconnections(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		before := n.status().Counters.Reconnects
+		n.agent.Disconnected()
+		if got := n.status().Counters.Reconnects - before; got != 0 {
+			t.Errorf("a lost connection counts %d", got)
+		}
+		n.agent.Connected(n.runtime, status.Runtime{}, "")
+		if got := n.status().Counters.Reconnects - before; got != 1 {
+			t.Errorf("the next connection counts %d", got)
+		}
+	})
+}
