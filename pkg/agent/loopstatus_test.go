@@ -108,7 +108,7 @@ func TestLoopStatus(t *testing.T) {
 	l := s.Loop
 	want := status.Batch{
 		State: status.BatchClosed, Why: "batch is switched off", Next: until, Switch: status.Switch{To: "off", Until: until},
-		Mechanism: l.Batch.Mechanism, Known: true, Budget: l.Batch.Budget, CPUs: l.Batch.CPUs, Floor: 200, Used: 1500, Boxes: l.Batch.Boxes,
+		Mechanism: l.Batch.Mechanism, Known: true, Budget: l.Batch.Budget, CPUs: l.Batch.CPUs, Floor: 200, Threshold: 65, Lowered: l.Batch.Lowered, Used: 1500, Boxes: l.Batch.Boxes,
 	}
 	if !reflect.DeepEqual(l.Batch, want) || l.Batch.Budget == 0 {
 		t.Errorf("batch is %+v, want %+v", l.Batch, want)
