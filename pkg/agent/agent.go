@@ -93,6 +93,7 @@ type Options struct {
 	Kernel     Kernel                                    // nil without cgroups
 	Affinities Affinities                                // nil where IRQs and workqueues can't be steered
 	Originals  string                                    // file that keeps original values; "" keeps them in memory alone
+	Formerly   string                                    // file that kept them before an upgrade; "" none
 	Node       tune.Node                                 // what this kernel has
 	Cores      Cores                                     // nil without core scheduling
 	RDT        RDT                                       // nil without resctrl
@@ -135,6 +136,7 @@ type Agent struct {
 	containers map[string]*container
 	byPath     map[string]*container  // of those, with a cgroup
 	order      []*container           // by age
+	sandboxes  map[string]*sandbox    // by id
 	settled    uint64                 // ledger version that the containers with a cgroup have
 	told       uint64                 // ledger version that the runtime was told for the others
 	synced     bool                   // a Synchronize has told what runs here
@@ -221,7 +223,7 @@ func New(o Options) *Agent {
 		events:     make(chan func()),
 		closed:     make(chan struct{}),
 		ledger:     policy.New(o.Config.Policy(), o.Machine),
-		containers: map[string]*container{}, byPath: map[string]*container{},
+		containers: map[string]*container{}, byPath: map[string]*container{}, sandboxes: map[string]*sandbox{},
 		lifted:    map[string]plan.Object{},
 		tuned:     map[string]*tuned{},
 		leaving:   map[place]plan.Object{},

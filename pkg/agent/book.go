@@ -20,6 +20,11 @@ func (a *Agent) load() {
 		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
 	}
 	a.book = book
+	if a.Formerly != "" && a.Formerly != a.Originals {
+		if err := book.TakeOver(a.Formerly); err != nil {
+			a.Log.WithError(err).Warn("Original values of an earlier version not taken over in full: what it changed may not be given back")
+		}
+	}
 	Recall(a.Kernel, book, a.LifelinePlan)
 	var kept irq.Kept
 	if _, err := book.State(affinitiesState, &kept); err != nil {

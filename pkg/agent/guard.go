@@ -50,14 +50,30 @@ func (a *Agent) guard() {
 
 // guardNews brings the lifeline's plan after the pins at once: what it gives to
 // services must be nobody's own. And after containers that start,
-// whose quotas v1 minds, or end, whose pods are left alone.
+// whose quotas v1 minds, or end, whose pods are left alone. The runtime's answer waits a
+// moment for the plan: a crash right after it must not find the one before.
 func (a *Agent) guardNews() {
-	if s := &a.loop.safe; a.Lifeline != nil && s.kept && (s.news || s.shared != a.ledger.Shared()) && a.writes() {
-		a.keepSafe()
+	s := &a.loop.safe
+	if a.Lifeline == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.writes() {
+		return
+	}
+	if written := a.keepSafe(); written != nil {
+		timeout := time.NewTimer(planPatience)
+		defer timeout.Stop()
+		select {
+		case <-written:
+		case <-timeout.C:
+		}
 	}
 }
 
-func (a *Agent) keepSafe() {
+// planPatience is how long an event waits at most for the lifeline's plan, which is in
+// memory: much longer than writing it takes, and short for who waits.
+const planPatience = 20 * time.Millisecond
+
+// keepSafe makes the plan anew. What it returns is closed when the plan is written; nil
+// where nothing is.
+func (a *Agent) keepSafe() (written <-chan struct{}) {
 	s := &a.loop.safe
 	a.loop.unsafe, s.news = false, false
 	if shared := a.ledger.Shared(); !s.kept || s.shared != shared {
@@ -66,10 +82,10 @@ func (a *Agent) keepSafe() {
 	s.version = a.ledger.Version()
 	changes := a.safePlan()
 	if s.kept && slices.Equal(changes, s.plan) {
-		return
+		return nil
 	}
 	s.plan, s.kept = changes, true
-	a.Lifeline.Keep(slices.Clone(changes))
+	return a.Lifeline.Keep(slices.Clone(changes))
 }
 
 // takeBack brings the kernel back from what the lifeline did, which is no drift.

@@ -20,6 +20,7 @@ type slowLane struct {
 	settled   chan struct{} // closed when pending is acknowledged; nil where none is
 	timer     *time.Timer
 	quiet     time.Time // when nothing will have happened for long enough
+	told      bool      // this connection has told what runs
 	pools     time.Time // when the pools will have kept their sizes for long enough
 }
 
@@ -43,7 +44,7 @@ func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
 		if !a.runtime.Since.IsZero() {
 			a.counters.Reconnects++
 		}
-		a.lane.runtime, a.lane.shut = runtime, shut
+		a.lane.runtime, a.lane.shut, a.lane.told = runtime, shut, false
 		a.runtime = info
 		a.runtime.Connected, a.runtime.Since, a.runtime.SlowLane = true, a.now(), shut
 		if shut == "" {
@@ -115,7 +116,7 @@ func (a *Agent) awaitAcknowledgement(pin string) {
 
 // record sends the next container whose record differs from its desire.
 func (a *Agent) record() {
-	if a.lane.runtime == nil || a.lane.shut != "" || a.lane.pending != nil || !a.writes() || a.now().Before(a.lane.quiet) {
+	if a.lane.runtime == nil || !a.lane.told || a.lane.shut != "" || a.lane.pending != nil || !a.writes() || a.now().Before(a.lane.quiet) {
 		return
 	}
 	for _, c := range a.order {

@@ -32,8 +32,9 @@ type Sampler interface {
 // Lifeline gives services back what they request when this process is gone; see
 // pkg/lifeline. None of its methods waits.
 type Lifeline interface {
-	// Keep replaces what is to be done then.
-	Keep(changes []plan.Change)
+	// Keep replaces what is to be done then. The channel is closed when that was written,
+	// or couldn't be; nil: it is.
+	Keep(changes []plan.Change) (written <-chan struct{})
 	// Beat is a sign of life.
 	Beat()
 	// Acted tells what was done, once.

@@ -73,10 +73,11 @@ type fakeLifeline struct {
 	acted *lifeline.Acted
 }
 
-func (l *fakeLifeline) Keep(changes []plan.Change) {
+func (l *fakeLifeline) Keep(changes []plan.Change) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plan, l.kept = changes, l.kept+1
+	return nil
 }
 
 func (l *fakeLifeline) Beat() {

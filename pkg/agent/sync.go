@@ -17,17 +17,19 @@ import (
 // leaves their CPUs first.
 func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (updates []Update, err error) {
 	err = a.do("Synchronize", func() error {
-		ledger, known, order := a.ledger, a.containers, a.order
-		done := false
+		before, done := a.inventory(), false
 		defer func() {
 			if !done {
-				a.ledger, a.containers, a.order = ledger, known, order
+				a.restore(before)
 			}
 		}()
 		a.lookAtAllocations(allocatedStart)
+		ledger, known := a.ledger, a.containers
 		a.ledger = ledger.Anew()
 		a.containers, a.order = make(map[string]*container, len(specs)), make([]*container, 0, len(specs))
+		a.byPath, a.sandboxes = make(map[string]*container, len(specs)), make(map[string]*sandbox, len(pods))
 		a.lane.reset()
+		a.lane.told = true
 		byID := make(map[string]*workload.Pod, len(pods))
 		for _, p := range pods {
 			byID[p.ID] = p
@@ -70,6 +72,37 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		return nil
 	})
 	return updates, err
+}
+
+// inventory is what Synchronize makes anew. Where that fails, all of it is as before.
+type inventory struct {
+	ledger          *policy.Ledger
+	containers      map[string]*container
+	byPath          map[string]*container
+	order           []*container
+	sandboxes       map[string]*sandbox
+	pending         *Update
+	laneTold        bool
+	settled, told   uint64
+	confined        uint64
+	synced          bool
+	inherited       bool
+	intents, wanted intents
+}
+
+func (a *Agent) inventory() inventory {
+	return inventory{
+		a.ledger, a.containers, a.byPath, a.order, a.sandboxes, a.lane.pending, a.lane.told,
+		a.settled, a.told, a.confined, a.synced, a.loop.inherited, a.loop.intents, a.loop.want.clone(),
+	}
+}
+
+func (a *Agent) restore(i inventory) {
+	a.ledger, a.containers, a.byPath, a.order, a.sandboxes = i.ledger, i.containers, i.byPath, i.order, i.sandboxes
+	a.lane.pending, a.lane.told = i.pending, i.laneTold
+	a.settled, a.told, a.confined, a.synced = i.settled, i.told, i.confined, i.synced
+	a.loop.inherited, a.loop.intents, a.loop.want = i.inherited, i.intents, i.wanted
+	a.loop.stale = true
 }
 
 // found tracks a container that was there before this connection, with what the

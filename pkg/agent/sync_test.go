@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
@@ -280,4 +282,69 @@ func TestFoundOOMScore(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A connection that tells what runs leaves nothing of what ended before it.
+func TestSynchronizeForgetsWhatEnded(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("db", "LSR", 2)
+		n.agent.Disconnected()
+		n.kernel.remove(n.specs["db"].CgroupsPath)
+		delete(n.specs, "db")
+		n.connect("")
+		n.synchronize()
+		synctest.Wait()
+		if len(n.agent.byPath) != 1 || len(n.agent.sandboxes) != 1 || len(n.agent.containers) != 1 {
+			t.Errorf("kept: %d cgroups, %d pods, %d containers", len(n.agent.byPath), len(n.agent.sandboxes), len(n.agent.containers))
+		}
+	})
+}
+
+// A panic in Synchronize leaves all as it was: the same containers, by id, by cgroup and
+// by pod.
+func TestPanicLeavesTheInventory(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("db", "LSR", 2)
+		n.pass()
+		a := n.agent
+		before := a.inventory()
+		byPath, sandboxes := maps.Clone(a.byPath), maps.Clone(a.sandboxes)
+		n.kernel.refusing(func(plan.Change) error { panic("a bug") })
+		n.kernel.change(n.specs["web"].CgroupsPath, func(g *group) { g.cpus = n.kernel.online })
+		if _, err := a.Synchronize(n.all()); err == nil {
+			t.Fatal("nothing has failed")
+		}
+		n.kernel.refusing(nil)
+		after := a.inventory()
+		if after.ledger != before.ledger || !slices.Equal(after.order, before.order) || after.settled != before.settled || after.told != before.told || after.synced != before.synced {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+		if !maps.Equal(a.byPath, byPath) || !maps.Equal(a.sandboxes, sandboxes) {
+			t.Errorf("cgroups %v, pods %v", a.byPath, a.sandboxes)
+		}
+		n.pass()
+		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
+	})
+}
+
+// An update that was due on an earlier connection isn't sent on the next before that has
+// told what runs.
+func TestNoUpdateBeforeSynchronize(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("db", "LSR", 2)
+		n.agent.Disconnected()
+		n.connect("")
+		n.sleep(time.Minute)
+		if sent := n.runtime.sent(); len(sent) > 0 {
+			t.Errorf("sent %v", sent)
+		}
+		n.synchronize()
+		n.sleep(time.Minute)
+		if len(n.runtime.sent()) == 0 {
+			t.Error("nothing is sent after it")
+		}
+	})
 }

@@ -17,6 +17,7 @@ import (
 // track begins to keep a container; one of the same id is replaced.
 func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
 	a.forget(spec.ID)
+	pod = a.podOf(pod)
 	c := &container{Container: spec, pod: pod, ref: workload.Ref(pod, &spec)}
 	path, err := cgroupfs.ContainerPath(spec.CgroupsPath)
 	if err != nil {
@@ -53,6 +54,7 @@ func (a *Agent) forget(id string) {
 		return
 	}
 	delete(a.containers, id)
+	a.leavePod(c.pod)
 	if a.byPath[c.path] == c {
 		delete(a.byPath, c.path)
 	}

@@ -2,10 +2,13 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
@@ -166,7 +169,7 @@ func (a *Agent) beginWrite(at place) {
 	s.now, s.next, s.since = job, nil, a.now()
 	w.running++
 	a.spawn(func() {
-		job.err = a.Kernel.Apply([]plan.Change{job.Change})
+		job.err = a.applyAlone(job.Change)
 		close(job.done)
 		a.post("kernel write", func() {
 			w.running--
@@ -182,6 +185,18 @@ func (a *Agent) beginWrite(at place) {
 			}
 		})
 	})
+}
+
+// applyAlone makes a change; a panic is its failure.
+func (a *Agent) applyAlone(c plan.Change) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a.Log.Errorf("panic in a write to the kernel: %v\n%s", p, debug.Stack())
+			a.post("kernel write", func() { a.counters.Panics++ })
+			err = &cgroupfs.ChangeError{Change: c, Err: fmt.Errorf("sluice failed on it (a bug; the stack is in its log): %v", p)}
+		}
+	}()
+	return a.Kernel.Apply([]plan.Change{c})
 }
 
 // awaitWrites waits for writes that are begun, no longer in one event than

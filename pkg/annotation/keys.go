@@ -1,9 +1,20 @@
 package annotation
 
-import "github.com/sluice-dev/sluice/pkg/workload"
+import (
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
 
 // domain is the domain of the own keys: "class.sluice.dev".
 const domain = "sluice.dev"
+
+// Concerns reports whether an annotation or label may say something that this package,
+// or pkg/workload, reads: its own keys, the dialects', and the kubelet's of a pod.
+func Concerns(name string) bool {
+	base, _, _ := strings.Cut(name, "/")
+	return within(base, domain) || within(base, koordDomain) || base == katalystDomain || base == "kubernetes.io"
+}
 
 // maxLength bounds an annotation's value in bytes: a list of all CPUs of the
 // largest machine, in every second number, is under 3 KiB.

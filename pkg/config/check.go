@@ -35,6 +35,7 @@ func (d *decoder) check(c *Config) {
 	d.between("driftInterval", c.DriftInterval, 100*time.Millisecond, time.Hour)
 	d.between("slowLane.delay", c.SlowLane.Delay, 100*time.Millisecond, 10*time.Minute)
 	d.absolute("stateDir", c.StateDir)
+	d.absolute("runtimeDir", c.RuntimeDir)
 	d.absolute("statusSocket", c.StatusSocket)
 	d.checkMetrics(c)
 	d.checkWeb(&c.Web)

@@ -34,6 +34,7 @@ type Config struct {
 	SlowLane       SlowLane      `yaml:"slowLane"`
 	Steer          Steer         `yaml:"steer"`
 	StateDir       string        `yaml:"stateDir"`     // absolute path
+	RuntimeDir     string        `yaml:"runtimeDir"`   // absolute path, of a folder in memory
 	StatusSocket   string        `yaml:"statusSocket"` // absolute path
 	Metrics        Metrics       `yaml:"metrics"`
 	Web            Web           `yaml:"web"`
@@ -78,6 +79,7 @@ func Default() *Config {
 		DriftInterval:  900 * time.Millisecond,
 		SlowLane:       SlowLane{Enabled: true, Delay: 2 * time.Second},
 		StateDir:       "/var/lib/sluice",
+		RuntimeDir:     "/run/sluice",
 		StatusSocket:   status.DefaultSocket,
 		Log:            Log{Level: "info", Format: "text"},
 	}

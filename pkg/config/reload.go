@@ -11,7 +11,8 @@ func RestartKeys() []RestartKey {
 	return []RestartKey{
 		{"failurePolicy", "the runtime is told when the plugin registers", func(to, from *Config) { to.FailurePolicy = from.FailurePolicy }},
 		{"vmRuntimes", "containers that run were set by it", func(to, from *Config) { to.VMRuntimes = from.VMRuntimes }},
-		{"stateDir", "the original values are there", func(to, from *Config) { to.StateDir = from.StateDir }},
+		{"stateDir", "the audit trail and the batch switch are there", func(to, from *Config) { to.StateDir = from.StateDir }},
+		{"runtimeDir", "the original values are there", func(to, from *Config) { to.RuntimeDir = from.RuntimeDir }},
 		{"statusSocket", "clients are connected to it", func(to, from *Config) { to.StatusSocket = from.StatusSocket }},
 		{"metrics.listen", "it is open", func(to, from *Config) { to.Metrics.Listen = from.Metrics.Listen }},
 		{"metrics.containers", "a series that ends looks like a container that ended", func(to, from *Config) { to.Metrics.Containers = from.Metrics.Containers }},

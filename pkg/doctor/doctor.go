@@ -102,6 +102,7 @@ type Facts struct {
 	ConfigFile string // "" for the shipped defaults
 	StateErr   error  // why the state folder can't be written
 	EvictErr   error  // why no pod can be evicted, where the configuration says by: cri
+	RuntimeErr error  // why the runtime folder can't be
 
 	Affinities map[irq.File]cpuset.Set // nil where they can't be read
 }

@@ -208,6 +208,7 @@ func nodes(t *testing.T) map[string]*Facts {
 	nothing := facts(fstest.MapFS{}, nil)
 	nothing.Arch, nothing.CoreSched, nothing.CoreSchedWhy = "riscv64", plan.Inconclusive, "operation not permitted"
 	nothing.StateErr = fmt.Errorf("/var/lib/sluice: %w", fs.ErrPermission)
+	nothing.RuntimeErr = fmt.Errorf("/run/sluice: %w", fs.ErrPermission)
 	all["nothing"] = nothing
 	all["troubled"] = troubled(t)
 	return all

@@ -22,6 +22,11 @@ func (n *node) self() []Finding {
 		findings = append(findings, ok("state folder", n.Config.StateDir))
 	}
 	findings = append(findings, n.eviction()...)
+	if n.RuntimeErr != nil {
+		findings = append(findings, fail("runtime folder", n.RuntimeErr.Error(), "make it writable for Sluice (a tmpfs), or name another runtimeDir in the configuration"))
+	} else if n.Config != nil {
+		findings = append(findings, ok("runtime folder", n.Config.RuntimeDir))
+	}
 	findings = append(findings, n.preInstalled()...)
 	if n.Status != nil {
 		findings = append(findings, n.counters()...)

@@ -41,6 +41,8 @@ type Book struct {
 	changes map[plan.Level]uint64 // of values
 	pending bytes.Buffer          // lines that are not in the file yet
 	lines   int                   // in the file
+	bytes   int                   // and how long they are together
+	least   int                   // what they were when the file was made
 }
 
 // line is a line of the file.
@@ -78,6 +80,37 @@ func Read(name, boot string) (*Book, error) {
 		return b, nil
 	}
 	return b, errors.Join(err, b.replay(data))
+}
+
+// TakeOver adds what the journal of another file keeps of this boot and b doesn't, and
+// removes that file once it is written. One that isn't there has nothing.
+func (b *Book) TakeOver(name string) error {
+	old, err := Read(name, b.boot)
+	b.Add(old)
+	if failed := b.Flush(); failed != nil {
+		return errors.Join(err, failed)
+	}
+	if removed := os.Remove(name); !errors.Is(removed, fs.ErrNotExist) {
+		err = errors.Join(err, removed)
+	}
+	return err
+}
+
+// Add takes in what another book keeps and b doesn't: of two originals the one in b
+// counts.
+func (b *Book) Add(other *Book) {
+	for _, e := range other.All() {
+		if _, ok := b.values[e.Object.Path][e.Knob]; !ok {
+			b.add(e)
+			b.write(e.line())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(other.others)) {
+		if _, ok := b.others[name]; !ok {
+			b.put(name, other.others[name])
+			b.write(line{Other: name, State: other.others[name]})
+		}
+	}
 }
 
 func (b *Book) replay(data []byte) error {
@@ -291,7 +324,7 @@ func (b *Book) Flush() error {
 	if b.pending.Len() == 0 {
 		return nil
 	}
-	if b.file == nil || b.lines > 1000+4*b.size() {
+	if b.file == nil || b.lines > 1000+4*b.size() || b.bytes > 1<<20+4*b.least {
 		return b.rewrite()
 	}
 	n, err := b.file.Write(b.pending.Bytes())
@@ -301,6 +334,7 @@ func (b *Book) Flush() error {
 		return fmt.Errorf("keeping original values: %w", err)
 	}
 	b.lines += bytes.Count(b.pending.Bytes()[:n], []byte("\n"))
+	b.bytes += n
 	b.pending.Reset()
 	return nil
 }
@@ -339,6 +373,7 @@ func (b *Book) rewrite() error {
 		b.file.Close()
 	}
 	b.file, b.lines = tmp, bytes.Count(b.pending.Bytes(), []byte("\n"))
+	b.bytes, b.least = b.pending.Len(), b.pending.Len()
 	b.pending.Reset()
 	return nil
 }

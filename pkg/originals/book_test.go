@@ -1,6 +1,7 @@
 package originals
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -262,4 +263,44 @@ func BenchmarkKeep(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A journal that long states are written to is made anew before it is large, and not
+// each time where what is kept is large itself.
+func TestCompactionByBytes(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]int{"little is kept": 0, "much is kept": 2 << 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "journal")
+			b, err := Open(file, "boot")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.KeepState("large", strings.Repeat("x", kept)); err != nil {
+				t.Fatal(err)
+			}
+			made, before := 0, os.FileInfo(nil)
+			const states = 900 // fewer than lead to a new file by their number
+			for i := range states {
+				if err := errors.Join(b.KeepState("cores", strings.Repeat("y", 32<<10+i)), b.Flush()); err != nil {
+					t.Fatal(err)
+				}
+				info, err := os.Stat(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if before != nil && !os.SameFile(before, info) {
+					made++
+				}
+				before = info
+				if limit := int64(2<<20 + 6*kept); info.Size() > limit {
+					t.Fatalf("after %d states the file has %d bytes, more than %d", i, info.Size(), limit)
+				}
+			}
+			if made == 0 || made > 40 {
+				t.Errorf("the file was made anew %d times", made)
+			}
+		})
+	}
 }

@@ -279,7 +279,7 @@ func (r *rig) bury(now time.Duration) {
 }
 
 // Keep, Beat and Acted make the rig the agent's lifeline.
-func (r *rig) Keep(changes []plan.Change) { r.safe = changes }
+func (r *rig) Keep(changes []plan.Change) <-chan struct{} { r.safe = changes; return nil }
 
 func (r *rig) Beat() { r.beat = time.Duration(r.now.Load()) }
 

@@ -23,6 +23,7 @@ import (
 // batchOptions are the flags of `sluice batch`.
 type batchOptions struct {
 	config, stateDir, hostRoot string
+	runtimeDir                 string
 	socket                     *string
 	evict                      bool
 	duration, wait             time.Duration
@@ -61,6 +62,7 @@ Exit status: 0 it is in force, 1 it isn't, or not all of it.`,
 	f := c.Flags()
 	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the switch (default: the configuration's)")
+	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
 	f.BoolVar(&o.evict, "evict", false, "with off: end the batch pods that run")
 	f.DurationVar(&o.duration, "for", 0, "with on and off: only for this `duration`, as 2h")
@@ -110,17 +112,17 @@ const (
 )
 
 func (o *batchOptions) run(c *cobra.Command, args []string) error {
-	dir, writes, err := o.folder()
+	at, writes, err := o.folders()
 	if err != nil {
 		return err
 	}
 	var report batchReport
 	if len(args) == 0 {
-		said, err := agent.ReadSwitch(dir)
+		said, err := agent.ReadSwitch(at.state)
 		if err != nil {
-			return fmt.Errorf("the switch in %s can't be read: %w", dir, err)
+			return fmt.Errorf("the switch in %s can't be read: %w", at.state, err)
 		}
-		report = o.follow(c.Context(), dir, said, time.Time{})
+		report = o.follow(c.Context(), at.state, said, time.Time{})
 	} else {
 		now := time.Now()
 		said := agent.Switched{Evict: o.evict}
@@ -130,12 +132,12 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 		if o.duration > 0 {
 			said.Until = now.Add(o.duration).Round(0)
 		}
-		if err := agent.WriteSwitch(dir, said); err != nil {
-			return notWritten(dir, err)
+		if err := agent.WriteSwitch(at.state, said); err != nil {
+			return notWritten(at.state, err)
 		}
-		report = o.follow(c.Context(), dir, said, now)
+		report = o.follow(c.Context(), at.state, said, now)
 		if said.To == control.SwitchOff && writes && report.mayAct() {
-			o.floor(dir, &report)
+			o.floor(at, &report)
 		}
 	}
 	report.judge(len(args) > 0)
@@ -155,25 +157,27 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 	return fmt.Errorf("batch %s is not in force as a whole", args[0])
 }
 
-// folder is the state folder: as the flag, else the configuration says. By a
-// configuration that only previews, nothing is written.
-func (o *batchOptions) folder() (dir string, writes bool, err error) {
+// folders are Sluice's: as the flags, else the configuration says. By a configuration
+// that only previews, nothing is written.
+func (o *batchOptions) folders() (at folders, writes bool, err error) {
 	file := configFile(o.config, o.hostRoot)
+	usual := config.Default()
 	if file == "" {
-		return cmp.Or(o.stateDir, config.Default().StateDir), true, nil
+		return folders{cmp.Or(o.stateDir, usual.StateDir), cmp.Or(o.runtimeDir, o.stateDir, usual.RuntimeDir)}, true, nil
 	}
 	cfg, err := loadConfig(file)
 	if err != nil {
 		if o.stateDir != "" && o.config == "" {
-			return o.stateDir, true, nil
+			return folders{o.stateDir, cmp.Or(o.runtimeDir, o.stateDir)}, true, nil
 		}
-		return "", false, fmt.Errorf("%w; --state-dir without --config works as well", err)
+		return folders{}, false, fmt.Errorf("%w; --state-dir without --config works as well", err)
 	}
 	l := &cfg.Control
 	on := slices.ContainsFunc([]control.Mode{l.Pools.Mode, l.Batch.Mode, l.Demotion.Mode}, func(own control.Mode) bool {
 		return cmp.Or(own, l.Mode) == control.On
 	})
-	return cmp.Or(o.stateDir, cfg.StateDir), on && cfg.Mode == config.On, nil
+	at = folders{cmp.Or(o.stateDir, cfg.StateDir), cmp.Or(o.runtimeDir, o.stateDir, cfg.RuntimeDir)}
+	return at, on && cfg.Mode == config.On, nil
 }
 
 func notWritten(dir string, err error) error {
@@ -256,8 +260,8 @@ func (r *batchReport) mayAct() bool {
 }
 
 // floor does in the loop's place what can be done without it.
-func (o *batchOptions) floor(dir string, r *batchReport) {
-	l := lifelineOptions{stateDir: dir, hostRoot: o.hostRoot}
+func (o *batchOptions) floor(at folders, r *batchReport) {
+	l := lifelineOptions{folders: at, hostRoot: o.hostRoot}
 	acted, err := l.carryOut("batch was switched off by the command line, and no loop took it over")
 	if err != nil {
 		acted.Error = err.Error()

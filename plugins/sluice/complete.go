@@ -65,7 +65,7 @@ func completeFlag(c *cobra.Command, name string) error {
 		return c.MarkFlagFilename(name, "yaml", "yml")
 	case "file", "svg", "socket", "status-socket":
 		return c.MarkFlagFilename(name)
-	case "host-root", "state-dir":
+	case "host-root", "state-dir", "runtime-dir":
 		return c.MarkFlagDirname(name)
 	case "log-level":
 		return c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))

@@ -104,7 +104,7 @@ func (o *doctorOptions) facts() (*doctor.Facts, error) {
 	socket := or(o.socket, defaultSocket)
 	if f.Config != nil {
 		socket = or(o.socket, f.Config.StatusSocket)
-		f.StateErr = writable(f.Config.StateDir)
+		f.StateErr, f.RuntimeErr = writable(f.Config.StateDir), writable(f.Config.RuntimeDir)
 		f.EvictErr = evicts(f.Config, root)
 	}
 	if s, err := readStatus(socket); err == nil {

@@ -7,6 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/originals"
+	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
 // usualConfig is where the installation puts the configuration.
@@ -22,6 +29,75 @@ func configFile(flag, hostRoot string) string {
 		return ""
 	}
 	return usual
+}
+
+// originalsFile is the file in the runtime folder that keeps original values.
+const originalsFile = "originals.jsonl"
+
+// runtimeDirHelp tells of the flag that names the runtime folder.
+const runtimeDirHelp = "`folder` in memory for original values and the lifeline's plan (default: that of --state-dir where it is given, else the configuration's)"
+
+// folders are where Sluice keeps what must outlive it.
+type folders struct {
+	state   string // and outlive the boot: the lock, the audit trail, the batch switch
+	runtime string // the journal of original values and the lifeline's plan
+}
+
+// bothFolders are the folders that the flags name, else the configuration's.
+func bothFolders(state, runtime, config, hostRoot string) (folders, error) {
+	if state != "" && config == "" {
+		return folders{state, cmp.Or(runtime, state)}, nil
+	}
+	cfg, err := loadConfig(configFile(config, hostRoot))
+	if err != nil {
+		return folders{}, fmt.Errorf("%w; --state-dir without --config works as well", err)
+	}
+	return folders{cmp.Or(state, cfg.StateDir), cmp.Or(runtime, state, cfg.RuntimeDir)}, nil
+}
+
+// prepareRuntime makes the runtime folder, and warns where it is on a disk.
+func (at folders) prepareRuntime(log logrus.FieldLogger) error {
+	if err := private(at.runtime, "runtimeDir"); err != nil {
+		return fmt.Errorf("runtime folder: %w", err)
+	}
+	if err := writable(at.runtime); err != nil {
+		return fmt.Errorf("runtime folder: %w: mount a tmpfs there, or name another runtimeDir", err)
+	}
+	var fs unix.Statfs_t
+	if unix.Statfs(at.runtime, &fs) == nil && fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.RAMFS_MAGIC {
+		log.WithField("runtimeDir", at.runtime).Warn("The runtime folder is not in memory (tmpfs): where its disk hangs or is frozen, containers wait for it before they are created or started")
+	}
+	return nil
+}
+
+// lifelinePlan is the plan that a lifeline may have carried out, where versions before
+// the runtime folder kept it too. What can't be read was not carried out.
+func (at folders) lifelinePlan(boot string) []plan.Change {
+	changes, _ := lifeline.Load(at.runtime, boot)
+	if len(changes) == 0 {
+		changes, _ = lifeline.Load(at.state, boot)
+	}
+	return changes
+}
+
+// forgetLifeline removes the lifeline's plan.
+func (at folders) forgetLifeline() error {
+	return errors.Join(lifeline.Forget(at.runtime), lifeline.Forget(at.state))
+}
+
+// book is the journal of original values. With dry no file is changed.
+func (at folders) book(boot string, dry bool) (*originals.Book, error) {
+	name, formerly := filepath.Join(at.runtime, originalsFile), filepath.Join(at.state, originalsFile)
+	book, err := originals.Read(name, boot)
+	if name == formerly {
+		return book, err
+	}
+	if dry {
+		old, bad := originals.Read(formerly, boot)
+		book.Add(old)
+		return book, errors.Join(err, bad)
+	}
+	return book, errors.Join(err, book.TakeOver(formerly))
 }
 
 // stateFolder is the folder that the flag names, else the configuration's.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,16 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/lifeline"
 	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
 // lifelineOptions are the flags of `sluice lifeline`.
 type lifelineOptions struct {
-	stateDir, hostRoot string
-	now                bool
+	folders
+	hostRoot string
+	now      bool
 }
 
 // newLifeline is what the plugin starts beside itself, and systemd after its end.
@@ -47,13 +50,17 @@ process that the plugin has started sees whether another plugin follows.`,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.stateDir, "state-dir", "/var/lib/sluice", "`folder` with the plan")
+	f.StringVar(&o.state, "state-dir", "", "`folder` of the plugin's lock (default /var/lib/sluice)")
+	f.StringVar(&o.runtime, "runtime-dir", "", "`folder` with the plan (default: that of --state-dir where it is given, else /run/sluice)")
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
 	f.BoolVar(&o.now, "now", false, "don't watch: carry the plan out, if no plugin runs")
 	return c
 }
 
 func (o *lifelineOptions) run(c *cobra.Command) error {
+	usual := config.Default()
+	o.runtime = cmp.Or(o.runtime, o.state, usual.RuntimeDir)
+	o.state = cmp.Or(o.state, usual.StateDir)
 	if o.now {
 		if os.Getenv("SERVICE_RESULT") == "success" {
 			return nil
@@ -80,7 +87,7 @@ func (o *lifelineOptions) run(c *cobra.Command) error {
 
 // pluginRuns reports whether a plugin holds the state folder's lock.
 func (o *lifelineOptions) pluginRuns() bool {
-	file, err := os.Open(filepath.Join(o.stateDir, "lock"))
+	file, err := os.Open(filepath.Join(o.state, "lock"))
 	if err != nil {
 		return false
 	}
@@ -105,7 +112,7 @@ func (o *lifelineOptions) act(why string) error {
 // carryOut carries the plan out and leaves word of it. Cgroups that are gone need
 // nothing.
 func (o *lifelineOptions) carryOut(why string) (lifeline.Acted, error) {
-	changes, err := lifeline.Load(o.stateDir, agent.BootID(os.DirFS(o.hostRoot)))
+	changes, err := lifeline.Load(o.runtime, agent.BootID(os.DirFS(o.hostRoot)))
 	if len(changes) > 0 {
 		err = errors.Join(err, o.apply(changes))
 	}
@@ -116,7 +123,7 @@ func (o *lifelineOptions) carryOut(why string) (lifeline.Acted, error) {
 	if err != nil {
 		acted.Error = err.Error()
 	}
-	return acted, errors.Join(err, lifeline.Note(o.stateDir, acted))
+	return acted, errors.Join(err, lifeline.Note(o.runtime, acted))
 }
 
 func (o *lifelineOptions) apply(changes []plan.Change) error {
@@ -130,26 +137,60 @@ func (o *lifelineOptions) apply(changes []plan.Change) error {
 
 // keeper is the plugin's end of the lifeline.
 type keeper struct {
-	stateDir, hostRoot, boot string
-	log                      logrus.FieldLogger
-	beats                    chan struct{}
-	plans                    chan []plan.Change // the newest alone
+	folders
+	hostRoot, boot string
+	log            logrus.FieldLogger
+	beats          chan struct{}
+	plans          chan pendingPlan // the newest alone
+
+	unsaved *pendingPlan // that could not be written
+	problem string       // told last
 }
 
-func newKeeper(stateDir, hostRoot string, log logrus.FieldLogger) *keeper {
+// pendingPlan is a plan that isn't on disk yet.
+type pendingPlan struct {
+	changes []plan.Change
+	written chan struct{} // closed when it was tried
+}
+
+func newKeeper(at folders, hostRoot string, log logrus.FieldLogger) *keeper {
 	return &keeper{
-		stateDir: stateDir, hostRoot: hostRoot, boot: agent.BootID(os.DirFS(hostRoot)), log: log,
-		beats: make(chan struct{}, 1), plans: make(chan []plan.Change, 1),
+		folders: at, hostRoot: hostRoot, boot: agent.BootID(os.DirFS(hostRoot)), log: log,
+		beats: make(chan struct{}, 1), plans: make(chan pendingPlan, 1),
 	}
 }
 
 // Keep replaces what is to be done. It never waits.
-func (k *keeper) Keep(changes []plan.Change) {
+func (k *keeper) Keep(changes []plan.Change) (written <-chan struct{}) {
 	select {
-	case <-k.plans:
+	case old := <-k.plans:
+		close(old.written)
 	default:
 	}
-	k.plans <- changes
+	p := pendingPlan{changes, make(chan struct{})}
+	k.plans <- p
+	return p.written
+}
+
+// save brings a plan to the runtime folder. Where that fails, no plan is better than an
+// old one, which may give services the CPUs of a pin that came since: it is removed, and
+// the new one tried again with the next sign of life.
+func (k *keeper) save(p *pendingPlan) {
+	err := lifeline.Save(k.runtime, k.boot, p.changes)
+	k.unsaved = nil
+	if err == nil {
+		k.problem = ""
+		return
+	}
+	k.unsaved = p
+	what := "there is none until it can be"
+	if gone := lifeline.Forget(k.runtime); gone != nil {
+		err, what = errors.Join(err, gone), "an old one is in force"
+	}
+	if err.Error() != k.problem {
+		k.problem = err.Error()
+		k.log.WithError(err).Error("The lifeline's plan can't be written: " + what)
+	}
 }
 
 // Beat is a sign of life. It never waits.
@@ -161,7 +202,7 @@ func (k *keeper) Beat() {
 }
 
 // Acted is word of what the lifeline did, once.
-func (k *keeper) Acted() (lifeline.Acted, bool) { return lifeline.Noted(k.stateDir) }
+func (k *keeper) Acted() (lifeline.Acted, bool) { return lifeline.Noted(k.runtime) }
 
 // again is the time between two starts of the watcher's process.
 const again = 10 * time.Second
@@ -185,11 +226,13 @@ func (k *keeper) run(ctx context.Context) {
 				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
 			}
 			return
-		case changes := <-k.plans:
-			if err := lifeline.Save(k.stateDir, k.boot, changes); err != nil {
-				k.log.WithError(err).Error("The lifeline's plan can't be written: it is an old one")
-			}
+		case p := <-k.plans:
+			k.save(&p)
+			close(p.written)
 		case <-k.beats:
+			if k.unsaved != nil {
+				k.save(k.unsaved)
+			}
 			if pulse == nil {
 				continue
 			}
@@ -209,7 +252,7 @@ func (k *keeper) start() (pulse io.WriteCloser, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "lifeline", "--state-dir", k.stateDir, "--host-root", k.hostRoot)
+	cmd := exec.Command(self, "lifeline", "--state-dir", k.state, "--runtime-dir", k.runtime, "--host-root", k.hostRoot)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	if pulse, err = cmd.StdinPipe(); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/sirupsen/logrus"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/evict"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
 	"github.com/sluice-dev/sluice/pkg/procfs"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/sampler"
@@ -20,13 +18,12 @@ import (
 )
 
 // addLoop gives the agent what its control loop needs, unless that is off.
-func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupfs.Driver, rdt *resctrl.Host) error {
+func (s *service) addLoop(ctx context.Context, at folders, o *agent.Options, driver *cgroupfs.Driver, rdt *resctrl.Host) error {
 	c := &o.Config.Control
-	stateDir := filepath.Dir(o.Originals)
-	o.StateDir = stateDir
-	o.LifelinePlan, _ = lifeline.Load(stateDir, agent.BootID(o.Host)) // what can't be read was not carried out
+	o.StateDir = at.state
+	o.LifelinePlan = at.lifelinePlan(agent.BootID(o.Host))
 	if !acts(o.Config) {
-		if err := lifeline.Forget(stateDir); err != nil {
+		if err := at.forgetLifeline(); err != nil {
 			return err
 		}
 	}
@@ -58,11 +55,11 @@ func (s *service) addLoop(ctx context.Context, o *agent.Options, driver *cgroupf
 	}); err != nil {
 		o.Log.WithError(err).Info("Not all pressure wakes the loop at once; it looks each control.fastInterval")
 	}
-	trail := audit.Open(stateDir, o.Log)
+	trail := audit.Open(at.state, o.Log)
 	s.running.Go(func() { trail.Run(ctx) })
 	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
 	s.newLifeline = func(log logrus.FieldLogger) agent.Lifeline {
-		k := newKeeper(stateDir, s.hostRoot, log)
+		k := newKeeper(at, s.hostRoot, log)
 		s.running.Go(func() { k.run(ctx) })
 		return k
 	}

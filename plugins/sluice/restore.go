@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -18,17 +17,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/irq"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
-	"github.com/sluice-dev/sluice/pkg/originals"
 	"github.com/sluice-dev/sluice/pkg/resctrl"
 	"github.com/sluice-dev/sluice/pkg/watermark"
 	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
-
-// originalsFile is the file in the state folder that keeps original values.
-const originalsFile = "originals.jsonl"
 
 func newRestore() *cobra.Command {
 	c := &cobra.Command{
@@ -56,7 +50,8 @@ DaemonSet must not.`,
 	o := restoreOptions{}
 	f := c.Flags()
 	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
-	f.StringVar(&o.stateDir, "state-dir", "", "`folder` with the original values (default: the configuration's)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the plugin's lock (default: the configuration's)")
+	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
 	f.BoolVar(&o.dry, "dry-run", false, "tell, and change nothing")
 	f.DurationVar(&o.wait, "wait", 3*time.Second, "how long to wait for the plugin to end")
@@ -79,31 +74,28 @@ DaemonSet must not.`,
 
 // restoreOptions are the flags of `sluice restore`.
 type restoreOptions struct {
-	config, stateDir, hostRoot string
-	dry                        bool
-	wait                       time.Duration
+	config, stateDir, runtimeDir, hostRoot string
+	dry                                    bool
+	wait                                   time.Duration
 }
 
 func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) error {
-	dir, err := stateFolder(o.stateDir, o.config, o.hostRoot)
+	at, err := bothFolders(o.stateDir, o.runtimeDir, o.config, o.hostRoot)
 	if err != nil {
 		return err
 	}
 	if !o.dry {
-		unlock, err := lockWithin(ctx, dir, o.wait)
+		unlock, err := lockWithin(ctx, at.state, o.wait)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		if err := lifeline.Forget(dir); err != nil {
-			return fmt.Errorf("the lifeline of the plugin that was stopped would undo what is given back: %w", err)
-		}
 	}
-	restored, err := restore(dir, o.hostRoot, o.dry)
+	restored, err := restore(at, o.hostRoot, o.dry)
 	if asJSON {
 		err = errors.Join(err, writeJSON(out, restoredReport(restored, o.dry)))
 	} else {
-		fmt.Fprint(out, restoredText(restored, dir, o.dry))
+		fmt.Fprint(out, restoredText(restored, at.runtime, o.dry))
 	}
 	if err != nil {
 		return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
@@ -111,9 +103,15 @@ func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) er
 	return nil
 }
 
-func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) {
+func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error) {
 	host := os.DirFS(hostRoot)
-	book, bad := originals.Read(filepath.Join(stateDir, originalsFile), agent.BootID(host))
+	plan := at.lifelinePlan(agent.BootID(host))
+	if !dry {
+		if err := at.forgetLifeline(); err != nil {
+			return r, fmt.Errorf("the lifeline of the plugin that was stopped would undo what is given back: %w", err)
+		}
+	}
+	book, bad := at.book(agent.BootID(host), dry)
 	defer func() {
 		if !dry {
 			err = errors.Join(err, book.Close())
@@ -152,8 +150,7 @@ func restore(stateDir, hostRoot string, dry bool) (r agent.Restored, err error) 
 		all.Managers = []neighbour.Neighbour{{Kind: neighbour.CPUManager}, {Kind: neighbour.MemoryManager}}
 	}
 	if all.Kernel != nil {
-		changes, _ := lifeline.Load(stateDir, agent.BootID(host)) // what can't be read was not carried out
-		agent.Recall(driver, book, changes)
+		agent.Recall(driver, book, plan)
 	}
 	r, err = agent.Restore(&all, book, dry)
 	return r, errors.Join(err, unknown)

@@ -46,7 +46,7 @@ func TestRestoreByTheUsualConfiguration(t *testing.T) {
 	t.Parallel()
 	host, state := madeUpHost(t), t.TempDir()
 	usual := filepath.Join(host, usualConfig)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(usual), 0o700), os.WriteFile(usual, []byte("stateDir: "+state+"\n"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(usual), 0o700), os.WriteFile(usual, []byte("stateDir: "+state+"\nruntimeDir: "+state+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if r := run(t, "", "restore", "--dry-run", "--host-root", host); r.exit != 0 || !strings.Contains(r.out, state+" tells of no change") {

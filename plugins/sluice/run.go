@@ -38,6 +38,7 @@ type runOptions struct {
 	name         string
 	hostRoot     string
 	stateDir     string
+	runtimeDir   string
 	statusSocket string
 	logLevel     string
 }
@@ -71,7 +72,8 @@ nothing: containers keep what they have, and the next start finds them.`,
 	f.StringVar(&o.index, "index", "50", "NRI plugin index, two digits: plugins are called in their order")
 	f.StringVar(&o.name, "name", "sluice", "NRI plugin name")
 	f.StringVar(&o.hostRoot, "host-root", "/", "folder that holds the host's /sys and /proc")
-	f.StringVar(&o.stateDir, "state-dir", "", "folder for original values (default: the configuration's)")
+	f.StringVar(&o.stateDir, "state-dir", "", "folder for the audit trail and the batch switch (default: the configuration's)")
+	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.statusSocket, "status-socket", "", "unix socket for sluice status, explain and plan (default: the configuration's)")
 	f.StringVar(&o.logLevel, "log-level", "", "debug, info, warn or error (default: the configuration's)")
 	return cmd
@@ -138,8 +140,11 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	if err != nil {
 		return nil, nil, err
 	}
-	stateDir := cmp.Or(s.stateDir, cfg.StateDir)
-	if s.unlock, err = lock(stateDir); err != nil {
+	at := folders{cmp.Or(s.stateDir, cfg.StateDir), cmp.Or(s.runtimeDir, s.stateDir, cfg.RuntimeDir)}
+	if s.unlock, err = lock(at.state); err != nil {
+		return nil, nil, err
+	}
+	if err := at.prepareRuntime(log); err != nil {
 		return nil, nil, err
 	}
 	machine, err := sysfs.Read(os.DirFS(s.hostRoot))
@@ -150,7 +155,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	protect(log)
 	loop, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	a, err := s.newAgent(loop, cfg, from, machine, stateDir, log)
+	a, err := s.newAgent(loop, cfg, from, machine, at, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -163,7 +168,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		s.running.Go(func() { h.run(loop) })
 	}
 	s.running.Go(func() {
-		routes := []status.Route{s.metrics(loop, &cfg.Metrics, a, log), status.ConfigRoute(a.ConfigDiff), status.LogRoute(os.DirFS(stateDir))}
+		routes := []status.Route{s.metrics(loop, &cfg.Metrics, a, log), status.ConfigRoute(a.ConfigDiff), status.LogRoute(os.DirFS(at.state))}
 		if err := status.Serve(loop, statusSocket, a, routes...); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
@@ -240,13 +245,13 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 	}
 }
 
-func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, stateDir string, log logrus.FieldLogger) (*agent.Agent, error) {
+func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, at folders, log logrus.FieldLogger) (*agent.Agent, error) {
 	running := build()
 	running.HostRoot = s.hostRoot
 	options := agent.Options{
 		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Build: running, Log: log,
-		Originals: filepath.Join(stateDir, originalsFile),
-		Confine:   confine,
+		Originals: filepath.Join(at.runtime, originalsFile), Formerly: filepath.Join(at.state, originalsFile),
+		Confine: confine,
 	}
 	affinities, err := irq.Open(s.hostRoot)
 	if err != nil {
@@ -285,7 +290,7 @@ func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.
 	default:
 		options.NoRDT = err.Error()
 	}
-	if err := s.addLoop(ctx, &options, driver, rdt); err != nil {
+	if err := s.addLoop(ctx, at, &options, driver, rdt); err != nil {
 		return nil, err
 	}
 	return agent.New(options), nil
@@ -332,7 +337,7 @@ func lock(stateDir string) (unlock func(), err error) {
 
 // lockWithin waits so long for another sluice to end.
 func lockWithin(ctx context.Context, stateDir string, patience time.Duration) (unlock func(), err error) {
-	if err := private(stateDir); err != nil {
+	if err := private(stateDir, "stateDir"); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(stateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// heap is what is in use after a collection.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Annotations that nobody asks for cost no memory, and those that somebody asks for cost
+// it once for each pod, however many containers it has.
+func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
+	const pods, containers, each = 20, 50, 250 << 10
+	for _, domain := range []string{"example.com", "koordinator.sh"} {
+		t.Run(domain, func(t *testing.T) {
+			n := newNode(t, setup{})
+			defer n.stop()
+			n.connect("")
+			n.synchronize()
+			before := heap()
+			for p := range pods {
+				name := fmt.Sprintf("p%d", p)
+				for c := range containers {
+					n.pod(fmt.Sprintf("%s/c%d", name, c), "", 0)
+					spec := n.specs[fmt.Sprintf("%s/c%d", name, c)]
+					pod := *n.pods[name]
+					pod.Annotations = map[string]string{domain + "/x": strings.Repeat("x", each)} // decoded anew for each event
+					if _, _, err := n.agent.CreateContainer(&pod, *spec); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			grown := heap() - before
+			t.Logf("%d containers, heap grew by %d KiB", pods*containers, grown>>10)
+			if limit := int64(pods*each + pods*containers*(16<<10)); grown > limit {
+				t.Errorf("the heap grew by %d MiB, more than %d", grown>>20, limit>>20)
+			}
+			if got := len(n.agent.sandboxes); got != pods {
+				t.Errorf("%d pods are kept", got)
+			}
+			for p := range pods {
+				if err := n.agent.RemovePod(fmt.Sprintf("sandbox-p%d", p)); err != nil {
+					t.Error(err)
+				}
+			}
+			if left := len(n.agent.sandboxes) + len(n.agent.byPath); left > 0 {
+				t.Errorf("%d pods and cgroups are left", left)
+			}
+		})
+	}
+}
+
+func TestSlim(t *testing.T) {
+	t.Parallel()
+	wanted := map[string]string{
+		"class.sluice.dev": "LS", "class.sluice.dev/container.a": "BE", "koordinator.sh/qosClass": "LS",
+		"scheduling.koordinator.sh/x": "1", "katalyst.kubewharf.io/qos_level": "x", "kubernetes.io/config.source": "file",
+	}
+	told := &workload.Pod{Annotations: maps.Clone(wanted), Labels: map[string]string{"app": "web"}}
+	for _, key := range []string{"kubectl.kubernetes.io/last-applied-configuration", "notsluice.dev", "sluice.dev.example.com/class"} {
+		told.Annotations[key] = "x"
+	}
+	if got := slim(told); !maps.Equal(got.Annotations, wanted) || !maps.Equal(got.Labels, told.Labels) {
+		t.Errorf("%+v", got)
+	}
+	for i := range 2000 {
+		told.Labels[fmt.Sprintf("example.com/%d", i)] = strings.Repeat("x", 63)
+	}
+	told.Labels["koordinator.sh/qosClass"] = "LS"
+	first, again := slim(told), slim(told)
+	size := 0
+	for key, value := range first.Labels {
+		size += len(key) + len(value)
+	}
+	if size > maxLabels || size < maxLabels-200 || first.Labels["koordinator.sh/qosClass"] != "LS" || !maps.Equal(first.Labels, again.Labels) {
+		t.Errorf("%d bytes of labels are kept, Koordinator's class %q", size, first.Labels["koordinator.sh/qosClass"])
+	}
+}
