@@ -73,7 +73,7 @@ func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given 
 	}
 	told, err := s.Told()
 	must(t, err)
-	for _, part := range []string{"node: squeeze, ", "node: grow, ", "batch: online work and the system use ", "others_cpus "} {
+	for _, part := range []string{"node: squeeze, ", "node: grow, ", "batch: online work and the system use ", "capacity "} {
 		if !strings.Contains(told, part) {
 			t.Errorf("sluice log lacks %q:\n%s", part, told)
 		}
