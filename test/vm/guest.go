@@ -1,6 +1,7 @@
 // Package vm runs the tests of test/vm/guest on a kernel of their own: a QEMU
 // guest with cgroup v2 alone, several sockets and NUMA nodes, SMT, containerd,
-// runc and Sluice. The emulation shows placement and plumbing, not speed.
+// runc and Sluice. In smaller guests it runs some of test/e2e. The emulation shows
+// placement and plumbing, not speed.
 package vm
 
 import (

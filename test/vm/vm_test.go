@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// TestGuest boots the guests side by side and reports each of their tests as a
-// subtest, as they happen. -run TestGuest/pins boots that guest alone, and
-// -run TestGuest/pins/TestX runs only TestX there; TOPO is their machine, CHURN
-// how many containers the churn creates, at about 2 s each.
+// TestGuest boots the guests, as many at once as there are CPUs, and reports each of
+// their tests as a subtest, as they happen. -run TestGuest/pins boots that guest alone,
+// and -run TestGuest/pins/TestX runs only TestX there; TOPO is the machine of those that
+// have none of their own, CHURN how many containers the churn creates, at about 2 s each.
 func TestGuest(t *testing.T) {
 	machine, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
 	if err != nil {
