@@ -179,14 +179,15 @@ func (a *Agent) sample(ctx context.Context) {
 		}
 		began := time.Now()
 		var wait time.Duration
-		wait, targets = a.sampleOnce(&s, targets)
+		wait, targets = a.sampleOnce(ctx, &s, targets)
 		next.Reset(max(wait/10, wait-time.Since(began)))
 	}
 }
 
 // sampleOnce looks at targets, or asks for them, and steps once. It says how long to wait,
-// and what to look at then.
-func (a *Agent) sampleOnce(s *observe.Snapshot, targets []observe.Target) (wait time.Duration, next []observe.Target) {
+// and what to look at then. Once the context has ended it decides nothing: the sampler's
+// files may have been closed under the look.
+func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []observe.Target) (wait time.Duration, next []observe.Target) {
 	defer func() {
 		if p := recover(); p != nil {
 			wait, next = time.Second, nil
@@ -197,6 +198,9 @@ func (a *Agent) sampleOnce(s *observe.Snapshot, targets []observe.Target) (wait 
 		targets = a.Targets()
 	}
 	wait, err := a.Sampler.Sample(a.now(), targets, s)
+	if ctx.Err() != nil {
+		return wait, nil
+	}
 	if err != nil {
 		a.Log.WithError(err).Warn("Not all that the loop looks at can be read; told once")
 	}

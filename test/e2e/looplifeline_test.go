@@ -120,7 +120,7 @@ func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
 		unchanged(t, end.how, online, own)
 	}
 	for _, act := range decided(t, s, "lifeline", "act") {
-		if !slow(act.Why) {
+		if !expected(act.Why) {
 			t.Errorf("the lifeline acted beside a successor: %+v", act)
 		}
 	}

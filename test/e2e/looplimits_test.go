@@ -62,14 +62,16 @@ func testAutomaticBurst(t *testing.T, rt *runtime.Runtime) {
 
 // testEviction has batch work leave a node whose memory is in use, and stay away.
 func testEviction(t *testing.T, rt *runtime.Runtime) {
+	online := service(t, rt, "online", runtime.Resources{CPURequest: 100})
+	spec := classed("batch", "BE", runtime.Resources{})
+	spec.Containers[0].Args = []string{"touch=300", "first", "sleep"}
+	batch := run(t, rt, spec) // before the plugin, which might evict it while it is made
+	_, err := batch.Container("c").First()
+	must(t, err)
 	s := loopSluice(t, rt, `control:
   mode: on
   memory: {safePercent: 1, evictPercent: 2, evictMarginPercent: 0}
   eviction: {by: cri, refuseNew: true, memoryPause: 1s, socket: `+rt.Socket()+`}`)
-	online := service(t, rt, "online", runtime.Resources{CPURequest: 100})
-	spec := classed("batch", "BE", runtime.Resources{})
-	spec.Containers[0].Args = []string{"touch=300", "first", "sleep"}
-	batch := run(t, rt, spec)
 	must(t, batch.Container("c").Await(cri.ContainerState_CONTAINER_EXITED))
 	if state, err := online.Container("c").State(); err != nil || state != cri.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("the service is %s, %v", state, err)

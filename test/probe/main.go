@@ -22,7 +22,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +31,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/test/probe/sight"
 )
@@ -121,14 +122,25 @@ func touch(size int) error {
 	return err
 }
 
-// cache leaves what it has read in the page cache, charged to this process' cgroup.
+// cache leaves what it has read in the page cache, charged to this process' cgroup. The
+// disk stays open: with the last who has it open the kernel drops all that it cached of a
+// block device (blkdev_flush_mapping).
 func cache(size int64) error {
-	disk, err := os.Open("/dev/disk")
+	disk, err := unix.Open("/dev/disk", unix.O_RDONLY|unix.O_CLOEXEC, 0) // an os.File would be closed once it is garbage
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyN(io.Discard, disk, size)
-	return errors.Join(err, disk.Close())
+	chunk := make([]byte, 1<<20)
+	for at := int64(0); at < size; at += int64(len(chunk)) {
+		n, err := unix.Pread(disk, chunk, at)
+		if err == nil && n < len(chunk) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return fmt.Errorf("reading /dev/disk at %d: %w", at, err)
+		}
+	}
+	return nil
 }
 
 func burn(stop *atomic.Bool) {

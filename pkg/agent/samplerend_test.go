@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/observe"
+)
+
+// closing is a sampler whose files are closed while it looks.
+type closing struct{ stop context.CancelFunc }
+
+func (c closing) Sample(time.Time, []observe.Target, *observe.Snapshot) (time.Duration, error) {
+	c.stop()
+	return time.Second, errors.New("reading the pressure of the node: file already closed")
+}
+
+// TestEndUnderALook: a look that the plugin's end has cut short counts for nothing. The
+// node's usage would be unknown, batch work would be squeezed to its floor, and stay so.
+func TestEndUnderALook(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		ctx, stop := context.WithCancel(t.Context())
+		n.agent.Sampler = closing{stop}
+		var s observe.Snapshot
+		n.agent.sampleOnce(ctx, &s, []observe.Target{})
+		if n.agent.ticks.seen != nil {
+			t.Error("the loop has decided by what it saw")
+		}
+		if log := n.log.text.String(); strings.Contains(log, "already closed") {
+			t.Errorf("the log complains: %s", log)
+		}
+	})
+}
