@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/words"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -155,6 +156,9 @@ func (n *node) counters() []Finding {
 	}
 	if c.GrantsCut > 0 {
 		findings = append(findings, note("grants", count(c.GrantsCut, "container claims", "containers claim")+" more batch resources than the kubelet has granted: what the kubelet has granted counts", "see sluice status and sluice explain POD for who; have admission write grant.sluice.dev, and no tenant"))
+	}
+	if c.RanRefused > 0 {
+		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until there are some of its own for it", words.Count(c.RanRefused, "container")), "see sluice explain of the pods, or Sluice's log, for why"))
 	}
 	if c.SlowFailures > 0 {
 		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are right all the same"))

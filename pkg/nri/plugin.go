@@ -143,7 +143,7 @@ func (p *Plugin) Configure(_ context.Context, text, runtime, version string) (ap
 	nriVersion := p.stub.RuntimeNRIVersion()
 	p.policy.FailRequest = p.FailClosed
 	if p.FailClosed && !failsClosed(nriVersion) {
-		p.Log.Warnf("failurePolicy: closed has no effect: the runtime's NRI %s goes on without a plugin, 0.12.5 is the first that need not. Require the plugin in the runtime's NRI validator instead (required_plugins)", known(nriVersion))
+		p.Log.Warnf("failurePolicy: closed has no effect: the runtime's NRI %s goes on without a plugin, 0.12.5 is the first that need not. Require the plugin in the runtime's NRI validator instead (containerd: required_plugins; CRI-O from 1.34 on: nri_validator_required_plugins)", known(nriVersion))
 	}
 	p.agent.Connected(updater{p.stub}, status.Runtime{Name: runtime, Version: version, NRIVersion: nriVersion}, slowLaneShut(nriVersion))
 	return events(nriVersion), nil
