@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -57,6 +58,29 @@ func TestNested(t *testing.T) {
 			if have := m.read(ctr, plan.CPUs); have != plan.Value(plan.CPUSet(cpuset.Range(0, 6))) {
 				t.Errorf("%s: forgotten, and it shows %s", f.Name, have)
 			}
+		}
+	}
+}
+
+// TestNestedThrottling: the inner quota throttles as much as the outer one, and only one
+// of them at a time.
+func TestNestedThrottling(t *testing.T) {
+	t.Parallel()
+	const inner = ctr + "/container"
+	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
+		m := boot(t, f)
+		m.Mkdir(inner)
+		if err := m.Populate(inner, 1); err != nil {
+			t.Fatal(err)
+		}
+		m.Nest(ctr)
+		m.Count(ctr, fakekernel.Counters{CPU: 9e9, Periods: 20, Throttled: 1, ThrottledTime: 1e9})
+		m.Count(inner, fakekernel.Counters{CPU: 9e9, Periods: 18, Throttled: 6, ThrottledTime: 2e9})
+		var usage observe.CPUCounters
+		var quota observe.ThrottlingCounters
+		counted, err := m.CPU(ctr, &usage, &quota)
+		if want := (observe.ThrottlingCounters{Periods: 20, Throttled: 6, Time: 3 * time.Second}); !counted || err != nil || quota != want || usage.Usage != 9*time.Second {
+			t.Errorf("%s: %v %v, %t, %v; want %v", f.Name, usage.Usage, quota, counted, err, want)
 		}
 	}
 }

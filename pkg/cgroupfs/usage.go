@@ -16,8 +16,23 @@ import (
 
 // CPU reads the time that a cgroup was on a CPU and, where quota isn't nil, what its
 // own quota did, in one file on v2 (cpu.stat). It reports whether the latter is
-// counted: without the cpu controller it isn't.
+// counted: without the cpu controller it isn't. Of a container with two levels (see Nest),
+// whose quotas are the same, it counts what either did: the one that throttles keeps the
+// other from running out.
 func (d *Driver) CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (throttling bool, err error) {
+	throttling, err = d.ownCPU(dir, usage, quota)
+	if inner, _ := d.inner(dir); err == nil && throttling && inner != "" {
+		var total observe.CPUCounters
+		var below observe.ThrottlingCounters
+		if counted, err := d.ownCPU(inner, &total, &below); err == nil && counted {
+			quota.Periods, quota.Throttled = max(quota.Periods, below.Periods), max(quota.Throttled, below.Throttled)
+			quota.Time += below.Time
+		}
+	}
+	return throttling, err
+}
+
+func (d *Driver) ownCPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (throttling bool, err error) {
 	if d.cpuacct == nil {
 		if d.unified == nil {
 			return false, fmt.Errorf("%w: neither v1's cpuacct controller nor cgroup v2 is mounted", ErrUnsupported)
