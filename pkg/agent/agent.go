@@ -160,7 +160,9 @@ type Agent struct {
 	runtime    status.Runtime
 	neighbours []neighbour.Neighbour
 	allocated  allocations
-	unseen     error // why neighbours could not be looked for, as far as it was told
+	barred     cpuset.Set // CPUs that the cgroup of all pods lacks, as with systemd's AllowedCPUs=
+	barredIn   string     // that cgroup; "" before it is known
+	unseen     error      // why neighbours could not be looked for, as far as it was told
 	counters   status.Counters
 	failed     map[failure]int
 	features   []status.Feature

@@ -22,6 +22,9 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		a.quiet()
 		a.ledger.Release(spec.ID)
 		c := a.track(pod, spec)
+		if a.barredIn == "" {
+			a.lookAtParent()
+		}
 		a.makeRoom(c)
 		a.admitted(c)
 		placed := false

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
@@ -113,6 +115,37 @@ func (a *Agent) lookAtForeign(c *container) {
 
 // acts reports whether cpusets and quotas are Sluice's to write.
 func (a *Agent) acts() bool { return a.writes() && !a.leavesCpusets() }
+
+// lookAtParent finds the CPUs that no pod can have, since the cgroup that holds all pods
+// lacks them: no set below it may name them on v1, nor has an effect on v2.
+func (a *Agent) lookAtParent() {
+	dir := a.allPods()
+	if dir == "" || a.Kernel == nil {
+		return
+	}
+	value, err := a.Kernel.Read(dir, plan.CPUs)
+	if err != nil {
+		return // nothing can be set there, which is told where it is tried
+	}
+	set, _ := value.(plan.CPUSet)
+	barred := cpuset.Set{}
+	if has := cpuset.Set(set); !has.IsEmpty() {
+		barred = cpuset.Difference(a.ledger.Machine().Online, has)
+	}
+	if barred == a.barred && dir == a.barredIn {
+		return
+	}
+	if barred != a.barred {
+		a.Log.WithFields(logrus.Fields{"cgroup": dir, "cpus": barred.String()}).Warn("The cgroup of all pods lacks CPUs of this machine (AllowedCPUs= of its slice, or of one above?): no container is placed on them")
+	}
+	a.barred, a.barredIn = barred, dir
+	a.ledger.Bar(barred)
+}
+
+// usable is the CPUs that containers can have.
+func (a *Agent) usable() cpuset.Set {
+	return cpuset.Difference(a.ledger.Machine().Online, a.barred)
+}
 
 // external is the CPUs that the kubelet's static CPU manager gave away.
 func (a *Agent) external() cpuset.Set {

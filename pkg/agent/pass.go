@@ -32,6 +32,7 @@ func (a *Agent) pass() {
 	if !a.synced {
 		return
 	}
+	a.lookAtParent()
 	for _, c := range a.order {
 		if a.ended(c) {
 			a.free(c.ID)

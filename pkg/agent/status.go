@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // shown is the last snapshot.
@@ -135,7 +136,7 @@ func (a *Agent) machineStatus() status.Machine {
 		Memory:   a.memory(),
 		Pinned:   a.ledger.Pinned(),
 		Reserved: a.Config.Reserved, System: a.Config.System,
-		External: a.external(),
+		External: cpuset.Union(a.external(), a.barred),
 		Steering: a.steering.status(),
 	}
 }

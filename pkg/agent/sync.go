@@ -47,6 +47,8 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		}
 		a.ledger.Together(func() {
 			a.ledger.SetExternal(a.external())
+			a.barredIn = "" // the ledger is another one
+			a.lookAtParent()
 			a.adopt(a.order)
 		})
 		a.claim(a.order)

@@ -131,7 +131,7 @@ func (a *Agent) settings(c *container, as policy.Assignment) Settings {
 	}
 	s := Settings{CPUs: as.CPUs, Mems: as.Mems, Unlimited: as.Unlimited, Carried: c.carried}
 	if c.touched && s.CPUs.IsEmpty() {
-		s.CPUs = a.ledger.Machine().Online
+		s.CPUs = a.usable()
 	}
 	if c.touched && s.Mems.IsEmpty() && !c.recorded.Mems.IsEmpty() {
 		s.Mems = a.ledger.Machine().MemoryNodes()

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // required are the controllers that Sluice uses, by their v2 names, with what is
@@ -46,7 +48,28 @@ func (n *node) cgroups() []Finding {
 	if partial != nil {
 		findings = append(findings, fail("mounts", "only a part of the cgroup tree is shown: "+some(partial), "run Sluice in the host's cgroup namespace, or mount the host's /sys/fs/cgroup"))
 	}
+	findings = append(findings, n.podsCPUs()...)
 	return append(findings, n.namespace(), n.driver(), n.partitions())
+}
+
+// podsCPUs warns where the cgroup of all pods lacks CPUs of the machine.
+func (n *node) podsCPUs() []Finding {
+	m := n.hierarchy("cpuset")
+	if m == nil || n.machine == nil {
+		return nil
+	}
+	dir := n.podsDir(m)
+	file := path.Join(dir, "cpuset.cpus")
+	if m.v2() {
+		file += ".effective"
+	}
+	cpus, err := cpuset.Parse(n.text(file))
+	lacks := cpuset.Difference(n.machine.Online, cpus)
+	if dir == "" || err != nil || cpus.IsEmpty() || lacks.IsEmpty() {
+		return nil
+	}
+	return []Finding{warn("CPUs of pods", fmt.Sprintf("/%s lacks CPUs %s: no container can have them, and Sluice places none there", dir, lacks),
+		"widen AllowedCPUs= of kubepods.slice or of a slice above it; where the CPUs are kept on purpose, name them as reserved, and have the kubelet reserve as many (reservedSystemCPUs)")}
 }
 
 func (n *node) layout() Finding {

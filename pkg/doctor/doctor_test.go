@@ -219,6 +219,32 @@ func TestEvictionThatCannotWork(t *testing.T) {
 	}
 }
 
+// TestPodsHaveFewerCPUs: CPUs that no container can have are told.
+func TestPodsHaveFewerCPUs(t *testing.T) {
+	t.Parallel()
+	for allowed, want := range map[string]string{"2-3": "lacks CPUs 0-1", "0-3": "", "": ""} {
+		for name, files := range map[string]texts{
+			"v2": {"sys/fs/cgroup/kubepods.slice/cpuset.cpus.effective": allowed + "\n"},
+			"v1": {"sys/fs/cgroup/cpuset/kubepods/cpuset.cpus": allowed + "\n"},
+		} {
+			layout := v2()
+			if name == "v1" {
+				layout = v1()
+			}
+			r := Examine(facts(host(t, "4 cores", layout, files), nil))
+			got := ""
+			for _, f := range r.Findings {
+				if f.Name == "CPUs of pods" {
+					got += f.What
+				}
+			}
+			if (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("%s with CPUs %q: %q, want %q", name, allowed, got, want)
+			}
+		}
+	}
+}
+
 // TestRights: a plugin that lacks CAP_SYS_RESOURCE works, and what it lacks is told.
 func TestRights(t *testing.T) {
 	t.Parallel()

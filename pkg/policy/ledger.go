@@ -22,6 +22,7 @@ type Ledger struct {
 	machine  *topology.Machine
 	alloc    *cpualloc.Allocator
 	external cpuset.Set // exclusive CPUs of the kubelet's own CPU manager
+	barred   cpuset.Set // CPUs that no container can have: the cgroup of all pods lacks them
 	holders  map[string]*Holder
 	shared   cpuset.Set   // allocatable CPUs without a pin
 	pools    []cpuset.Set // CPUs of config.Pools[i]
@@ -204,7 +205,7 @@ func (l *Ledger) Version() uint64 { return l.version }
 // allocatable is what pools and pins may use together; never empty.
 func (l *Ledger) allocatable() cpuset.Set {
 	outside := cpuset.Union(l.config.Reserved, l.config.System)
-	left := cpuset.Difference(l.machine.Online, cpuset.Union(outside, l.external))
+	left := cpuset.Difference(l.machine.Online, cpuset.Union(outside, cpuset.Union(l.external, l.barred)))
 	if left.IsEmpty() { // all others are offline: containers must run somewhere
 		return l.machine.Online
 	}
@@ -218,6 +219,16 @@ func (l *Ledger) SetExternal(cpus cpuset.Set) {
 		return
 	}
 	l.external, l.last = cpus, entry{}
+	l.layout()
+}
+
+// Bar names CPUs that no container can have, as the cgroup of all pods lacks them: no pool
+// and no pin uses them, and who has all others needs no cpuset of its own.
+func (l *Ledger) Bar(cpus cpuset.Set) {
+	if cpus == l.barred {
+		return
+	}
+	l.barred, l.last = cpus, entry{}
 	l.layout()
 }
 
@@ -344,7 +355,9 @@ func (l *Ledger) pool(r workload.Request) int {
 
 // unrestricted reports whether cpus is every CPU there is, so that the container
 // needs no cpuset of its own and follows its parent through hotplug.
-func (l *Ledger) unrestricted(cpus cpuset.Set) bool { return cpus == l.machine.Online }
+func (l *Ledger) unrestricted(cpus cpuset.Set) bool {
+	return cpus == l.machine.Online || cpus == cpuset.Difference(l.machine.Online, l.barred)
+}
 
 func (l *Ledger) orOnline(cpus cpuset.Set) cpuset.Set {
 	if cpus.IsEmpty() {

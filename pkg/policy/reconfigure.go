@@ -20,7 +20,7 @@ type Asked struct {
 // What asks for CPUs of its own only now gets them where there are any, and shares
 // where not. The ledger itself stays as it is.
 func (l *Ledger) Reconfigured(config Config, asked map[string]Asked) (*Ledger, error) {
-	n := &Ledger{config: config, external: l.external, holders: map[string]*Holder{}, version: l.version}
+	n := &Ledger{config: config, external: l.external, barred: l.barred, holders: map[string]*Holder{}, version: l.version}
 	n.use(l.machine)
 	n.inherit(l)
 	var err error

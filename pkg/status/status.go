@@ -78,7 +78,7 @@ type Machine struct {
 	Pinned   cpuset.Set `json:"pinned"`   // CPUs of LSE and LSR containers
 	Reserved cpuset.Set `json:"reserved"` // CPUs that no container gets, by the configuration
 	System   cpuset.Set `json:"system"`   // CPUs of class SYSTEM, by the configuration
-	External cpuset.Set `json:"external"` // exclusive CPUs of the kubelet's own CPU manager
+	External cpuset.Set `json:"external"` // CPUs that are not Sluice's to give: exclusive ones of the kubelet's own CPU manager, and those that the cgroup of all pods lacks
 	Steering Steering   `json:"steering"`
 }
 

@@ -112,6 +112,7 @@ type service struct {
 	*runOptions
 	cancel  context.CancelFunc
 	unlock  func()
+	own     *ownCPUs
 	running sync.WaitGroup
 
 	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
@@ -141,6 +142,12 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		return nil, nil, err
 	}
 	at := folders{cmp.Or(s.stateDir, cfg.StateDir), cmp.Or(s.runtimeDir, s.stateDir, cfg.RuntimeDir)}
+	s.own = newOwnCPUs(at.runtime)
+	if cfg.Mode == config.On {
+		if err := s.own.begin(); err != nil {
+			log.WithError(err).Info("Sluice begins on all CPUs, pinned ones too")
+		}
+	}
 	if s.unlock, err = lock(at.state); err != nil {
 		return nil, nil, err
 	}
@@ -155,6 +162,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	protect(log)
 	loop, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
+	s.running.Go(func() { s.own.run(loop, log) })
 	a, err := s.newAgent(loop, cfg, from, machine, at, log)
 	if err != nil {
 		return nil, nil, err
@@ -251,7 +259,7 @@ func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.
 	options := agent.Options{
 		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.hostRoot), Build: running, Log: log,
 		Originals: filepath.Join(at.runtime, originalsFile), Formerly: filepath.Join(at.state, originalsFile),
-		Confine: confine,
+		Confine: s.own.confine,
 	}
 	affinities, err := irq.Open(s.hostRoot)
 	if err != nil {
