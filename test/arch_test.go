@@ -24,7 +24,7 @@ func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
 		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/coresched", "pkg/doctor", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
-		"pkg/audit", "pkg/lifeline", "pkg/neighbour", "pkg/nri", "pkg/originals", "pkg/procfs", "pkg/reclaim", "pkg/resctrl", "pkg/sampler", "pkg/sim", "pkg/status",
+		"pkg/audit", "pkg/lifeline", "pkg/neighbour", "pkg/nri", "pkg/originals", "pkg/procfs", "pkg/reclaim", "pkg/resctrl", "pkg/runtimeapi", "pkg/sampler", "pkg/sim", "pkg/status",
 		"pkg/watermark", "pkg/web",
 	}
 }

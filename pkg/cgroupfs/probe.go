@@ -75,6 +75,7 @@ func (p *probe) knob(knob plan.Knob) plan.Feature {
 		f.Support = plan.Unsupported
 		f.Why = fmt.Sprintf("this kernel has no %s (%s)", f.File, h)
 		if h.v2 && !p.enabled(h, s.Controller) {
+			f.Cause = plan.NotEnabled
 			f.Why = fmt.Sprintf("the %s controller is not enabled for the cgroups below the root: write +%s to cgroup.subtree_control", s.Controller, s.Controller)
 		}
 		return f
@@ -84,7 +85,7 @@ func (p *probe) knob(knob plan.Knob) plan.Feature {
 		return f
 	}
 	if why := p.gate(s.Gate); why != "" {
-		f.Support, f.Why = plan.Unsupported, why
+		f.Support, f.Cause, f.Why = plan.Unsupported, plan.SwitchedOff, why
 		return f
 	}
 	f.Support, f.Why = p.try(knob, s, f.File)

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/irq"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/runtimeapi"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -93,6 +94,9 @@ type Facts struct {
 
 	CoreSched    plan.Support
 	CoreSchedWhy string // where it is not supported, or trying failed; "" beside Inconclusive: not tried
+
+	// Runtimes are what runtimes have told of themselves, by their sockets below the root.
+	Runtimes map[string]*runtimeapi.Facts
 
 	Status    *status.Status // nil where no plugin answers
 	StatusErr error

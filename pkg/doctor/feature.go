@@ -59,10 +59,10 @@ func (n *node) look(f feature) Finding {
 	}
 	missing := f.none
 	missing.Name = f.name
-	for _, way := range f.ways { // switched off, or not enabled, is worth knowing
+	for _, way := range f.ways { // what can be mended here is worth knowing
 		for _, k := range way.knobs {
-			if why := n.Features.Knobs[k].Why; strings.Contains(why, "switched off") || strings.Contains(why, "not enabled") {
-				missing.Do = k.String() + ": " + why
+			if feature := &n.Features.Knobs[k]; feature.Cause != "" {
+				missing.Do = k.String() + ": " + feature.Why
 			}
 		}
 	}

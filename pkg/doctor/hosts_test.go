@@ -184,7 +184,7 @@ func nodes(t *testing.T) map[string]*Facts {
 			"proc/700/comm": "koordlet\n", "proc/700/status": "Name:\tkoordlet\nPPid:\t1\nUid:\t0 0 0 0\nCapEff:\tffffffffff\nCpus_allowed_list:\t0-3\n",
 			"opt/nri/plugins/10-device-injector": "", "opt/nri/plugins/50-sluice": "",
 		}), hostNamespace), baseV1(map[plan.Knob]string{plan.CPUQoS: "cpu.qos_level", plan.MemoryQoS: "memory.qos_level", plan.MemoryHigh: "memory.high"}))
-	openEuler.Features.Knobs[plan.MemoryQoS] = plan.Feature{Support: plan.Unsupported, File: "memory.qos_level", Why: "it is switched off: write 1 to /proc/sys/vm/memcg_qos_enable and restart Sluice"}
+	openEuler.Features.Knobs[plan.MemoryQoS] = plan.Feature{Support: plan.Unsupported, File: "memory.qos_level", Cause: plan.SwitchedOff, Why: "write 1 to /proc/sys/vm/memcg_qos_enable and restart Sluice"}
 	openEuler.CoreSched, openEuler.CoreSchedWhy = plan.Unsupported, "this kernel has no PR_SCHED_CORE"
 	all["openeuler-22.03"] = openEuler
 

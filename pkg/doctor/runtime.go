@@ -9,6 +9,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/mod/semver"
+
+	"github.com/sluice-dev/sluice/pkg/runtimeapi"
 )
 
 // runtimes are the known ones; the sockets are CRI's.
@@ -23,9 +25,23 @@ var runtimes = []struct {
 		"set disable = false in [plugins.'io.containerd.nri.v1.nri'] of its config.toml.tmpl, and restart k3s"},
 }
 
+// RuntimeSockets are where the known runtimes listen for CRI, below the host's root.
+func RuntimeSockets() []string {
+	sockets := make([]string, len(runtimes))
+	for i := range runtimes {
+		sockets[i] = runtimes[i].socket
+	}
+	return sockets
+}
+
 func (n *node) runtime() []Finding {
 	if s := n.Status; s != nil && s.Runtime.Connected {
 		findings := []Finding{ok("runtime", strings.TrimSpace(s.Runtime.Name+" "+s.Runtime.Version)+", connected")}
+		if len(n.Runtimes) == 1 { // with several there is no telling which of them it is
+			for _, told := range n.Runtimes {
+				findings = append(findings, handlers(told)...)
+			}
+		}
 		return append(append(findings, n.capabilities()...), n.socket()...)
 	}
 	if n.Status != nil {
@@ -41,32 +57,81 @@ func (n *node) offline() []Finding {
 		if !n.exists(r.socket) {
 			continue
 		}
-		state := r.name + " at /" + r.socket
-		if n.named(r.process) == nil {
-			state += "; its process is not seen"
-		}
-		found := []Finding{ok("runtime", state)}
-		off, file, err := n.nriOff(r.config, r.more)
-		if err != nil {
-			found = append(found, warn("configuration", fmt.Sprintf("/%s can't be read: %v", file, err), "mend the file"))
-		}
-		socket := n.nriSocket()
-		switch {
-		case off && socket == "":
-			found = append(found, fail("NRI", "switched off in /"+file, r.nri))
-		case off:
-			found = append(found, warn("NRI", "/"+socket+" is there, and /"+file+" switches NRI off: after the runtime's next start it is gone", r.nri))
-		case socket == "":
-			found = append(found, fail("NRI", "no socket at /run/nri/nri.sock: NRI is off, or the runtime has none", r.nri))
-		default:
-			found = append(found, ok("NRI", "on, at /"+socket+"; its version is known once the plugin runs"))
-		}
+		found := n.answers(r.name, r.process, r.socket)
+		found = append(found, n.nriState(r.config, r.more, r.nri, n.Runtimes[r.socket])...)
 		return append(found, n.socket()...)
 	}
 	if socket := n.nriSocket(); socket != "" {
 		return append([]Finding{ok("NRI", "on, at /"+socket+"; its version is known once the plugin runs")}, n.socket()...)
 	}
 	return []Finding{fail("runtime", "neither containerd nor CRI-O has a socket in its usual place", "install and start one of them, or run Sluice with --socket for a runtime elsewhere")}
+}
+
+// answers is what the runtime at a socket tells of itself.
+func (n *node) answers(name, process, socket string) []Finding {
+	told := n.Runtimes[socket]
+	if told != nil && told.Name != "" {
+		what := fmt.Sprintf("%s %s at /%s, as %s tells", told.Name, told.Version, socket, told.From)
+		return append([]Finding{ok("runtime", what)}, handlers(told)...)
+	}
+	what := name + " at /" + socket
+	if n.named(process) == nil {
+		what += "; its process is not seen"
+	}
+	if told != nil && len(told.Problems) > 0 {
+		return []Finding{warn("runtime", what+"; it does not answer: "+told.Problems[0].Error(), "see the log of "+name+"; what follows is from its files")}
+	}
+	return []Finding{ok("runtime", what)}
+}
+
+// handlers is what a runtime tells of how it runs pods.
+func handlers(told *runtimeapi.Facts) []Finding {
+	if len(told.Handlers) == 0 && told.Driver == "" {
+		return nil
+	}
+	what := "cgroup driver not told"
+	if told.Driver != "" {
+		what = "cgroup driver " + told.Driver
+	}
+	if len(told.Handlers) > 0 {
+		what = some(told.Handlers) + "; " + what
+	}
+	return []Finding{ok("handlers", what+", as CRI tells")}
+}
+
+// nriState is whether NRI is on: by what the runtime tells, and by its files, since no
+// runtime tells whether a loaded NRI plugin is switched off.
+func (n *node) nriState(config, more, do string, told *runtimeapi.Facts) []Finding {
+	const by = ", as containerd's introspection service tells"
+	var found []Finding
+	loaded := ""
+	if told != nil {
+		switch told.NRI.State {
+		case runtimeapi.Missing:
+			return []Finding{fail("NRI", "containerd has not loaded its NRI plugin"+by, "take io.containerd.nri.v1.nri out of disabled_plugins in its configuration; containerd before 1.7 has none. "+do)}
+		case runtimeapi.Broken:
+			return []Finding{fail("NRI", "containerd's NRI plugin has failed: "+told.NRI.Why+by, "mend what it says, and restart containerd")}
+		case runtimeapi.Loaded:
+			loaded = "; its plugin is loaded" + by
+		case runtimeapi.Unknown:
+		}
+	}
+	off, file, err := n.nriOff(config, more)
+	if err != nil {
+		found = append(found, warn("configuration", fmt.Sprintf("/%s can't be read: %v", file, err), "mend the file"))
+	}
+	switch socket := n.nriSocket(); {
+	case off && socket == "":
+		return append(found, fail("NRI", "switched off in /"+file, do))
+	case off:
+		return append(found, warn("NRI", "/"+socket+" is there, and /"+file+" switches NRI off: after the runtime's next start it is gone", do))
+	case socket == "" && loaded != "":
+		return append(found, fail("NRI", "no socket at /run/nri/nri.sock: NRI is switched off, or listens elsewhere"+loaded, do))
+	case socket == "":
+		return append(found, fail("NRI", "no socket at /run/nri/nri.sock: NRI is off, or the runtime has none", do))
+	default:
+		return append(found, ok("NRI", "on, at /"+socket+loaded+"; its version is known once the plugin runs"))
+	}
 }
 
 // nriSocket is where NRI's socket is, "" where it is not.

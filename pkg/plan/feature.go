@@ -23,7 +23,18 @@ type Feature struct {
 	File    string  `json:"file,omitempty"` // in the cgroup's folder: "cpu.cfs_burst_us"
 	V2      bool    `json:"v2"`             // its controller is on cgroup v2
 	Why     string  `json:"why,omitempty"`  // where it is not supported, or the probe failed
+	Cause   Cause   `json:"cause,omitempty"`
 }
+
+// Cause is why a knob that the kernel could have isn't supported, where somebody can mend
+// that on this node; "" else.
+type Cause string
+
+// The causes.
+const (
+	SwitchedOff Cause = "switched-off" // by a switch of the kernel's
+	NotEnabled  Cause = "not-enabled"  // its controller, for the cgroups below the root
+)
 
 // Features is what this kernel has.
 type Features struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -98,6 +99,7 @@ func (o *doctorOptions) facts() (*doctor.Facts, error) {
 	f := &doctor.Facts{Host: os.DirFS(root), Root: root, Arch: runtime.GOARCH, Version: version()}
 	o.readConfig(f)
 	probe(f)
+	f.Runtimes = askRuntimes(context.Background(), root)
 	if irqs, err := irq.Open(root); err == nil {
 		f.Affinities, _ = irqs.Read() // what can be read
 	}

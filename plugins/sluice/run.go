@@ -168,6 +168,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		return nil, nil, err
 	}
 	s.running.Go(func() { a.Run(loop) })
+	s.running.Go(func() { tellRuntimes(loop, s.hostRoot, log) })
 	if s.reclaimer != nil {
 		s.running.Go(func() { s.reclaimer.Run(loop) })
 	}
