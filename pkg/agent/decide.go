@@ -8,7 +8,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // remembered is how many decisions the status tells; the audit trail has them all.
@@ -130,17 +129,11 @@ func (a *Agent) count(v *control.View, disturbed []control.Disturbance) {
 	kills := c.eviction.Counts().Evicted
 	c.benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.kills})
 	l.kills = kills
-	l.free = a.freeCPUs(l.free[:0])
+	l.free = a.ledger.Pinnable(l.free[:0])
+	if a.leavesCpusets() { // pins are refused there
+		clear(l.free)
+	}
 	l.offer, decided = c.sell.Step(v, l.free)
 	a.decide(control.Preview, decided)
 	a.keepCounts()
-}
-
-// freeCPUs counts the CPUs that pins could have, by NUMA node.
-func (a *Agent) freeCPUs(into []int) []int {
-	m := a.ledger.Machine()
-	for i := range m.Nodes {
-		into = append(into, cpuset.IntersectSize(m.Nodes[i].CPUs, a.ledger.Shared()))
-	}
-	return into
 }

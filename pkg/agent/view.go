@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -94,6 +95,7 @@ func (a *Agent) lookAtContainer(c *container) {
 	entry := control.Container{
 		Container: observe.Container{ID: c.ID},
 		Ref:       c.ref, Pod: at, Pool: a.poolIndex(h), Class: r.Class, Since: h.Since, Unseen: !c.started || !a.reaches(c),
+		Apart: a.apart(c, h), Created: created(c, h),
 		Request: cpu, Limit: limit(c, r), Memory: memory, MemoryLimit: memoryLimit(c, r), Burst: r.Burst,
 	}
 	v.Containers = append(v.Containers, entry)
@@ -108,6 +110,23 @@ func (a *Agent) lookAtContainer(c *container) {
 // rank orders classes by what they are owed, the most first.
 func rank(c workload.Class) int {
 	return slices.Index([]workload.Class{workload.System, workload.LSE, workload.LSR, workload.LS, workload.Unclassified, workload.BE}, c)
+}
+
+// apart reports whether a container has CPUs on which batch work never runs.
+func (a *Agent) apart(c *container, h *policy.Holder) bool {
+	if !h.CPUs.IsEmpty() || h.Request.Class == workload.System && !a.Config.System.IsEmpty() {
+		return true
+	}
+	n := a.neighbour(neighbour.CPUManager)
+	return n != nil && slices.ContainsFunc(n.Pins, func(p neighbour.Pin) bool { return p.PodUID == c.pod.UID && p.Container == c.Name })
+}
+
+// created is when the runtime made a container, which may have been before this run.
+func created(c *container, h *policy.Holder) time.Time {
+	if made := time.Unix(0, c.CreatedNanos); c.CreatedNanos > 0 && made.Before(h.Since) {
+		return made
+	}
+	return h.Since
 }
 
 // poolIndex is the pool that a container shares, -1 where it has CPUs of its own.

@@ -115,6 +115,12 @@ type Container struct {
 	Class workload.Class
 	Since time.Time // its start
 
+	// Apart is set where it has CPUs on which batch work never runs: a pin's, the system's,
+	// or those that the kubelet's static CPU manager gave it. View.Shared leaves them out.
+	Apart bool
+	// Created is when the runtime made it, also where that was before this run.
+	Created time.Time
+
 	// Unseen is set where nobody can look at it: it was created and has not started, or
 	// it runs in a virtual machine. Sums leave it out, and don't wait for its figures.
 	Unseen bool

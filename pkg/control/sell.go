@@ -24,7 +24,7 @@ type Offer struct {
 	// what they requested.
 	Long      Amount `json:"long"`
 	PeakHours int    `json:"peakHours"`     // hours that were counted as peaks
-	FreeCPUs  []int  `json:"freeCPUs"`      // whole CPUs that pins could have, by NUMA node
+	FreeCPUs  []int  `json:"freeCPUs"`      // by NUMA node, the most that one new pin would be given there alone
 	Why       string `json:"why,omitempty"` // where it is not known
 }
 
@@ -34,12 +34,15 @@ const (
 	offerTime   = 5 * time.Minute
 
 	demandTime = time.Minute // time constant of the mean that others' usage is
+	youngTime  = time.Minute // for which a container may use less than it is going to
 	oneHour    = time.Hour
 )
 
 // Sell computes what the node can sell to batch work (Koordinator's batch resources):
 // capacity × (1 − margin) − what others use − the larger of the system's usage and its
-// reserve. A container without metrics counts at its request, and so does LSE.
+// reserve. CPUs on which batch work never runs (pins) count as used, also while they are
+// idle. A container without metrics counts at its request, and so does LSE; a new one
+// counts at least at it, since it uses little before it has begun its work.
 type Sell struct {
 	cfg      SellConfig
 	reserved Amount
@@ -74,8 +77,8 @@ func (c *SellConfig) Check() []Problem {
 // Peaks is what to keep over a restart.
 func (s *Sell) Peaks() Peaks { return s.peaks }
 
-// Step answers with the offer. free is the whole CPUs that pins could have, by NUMA
-// node; it is passed on as it is.
+// Step answers with the offer. free is, by NUMA node, the most CPUs that one
+// new pin would be given there; it is passed on as it is.
 func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.age += passed
@@ -148,6 +151,7 @@ func (s *Sell) look(v *View) (now Amount, ok bool) {
 		return Amount{}, false
 	}
 	system := Amount{v.Node.CPU.Usage, v.Node.Memory.Total - v.Node.Memory.Available}
+	now.CPU = apart(v)
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		m := &c.Container.Memory
@@ -161,30 +165,42 @@ func (s *Sell) look(v *View) (now Amount, ok bool) {
 		if c.Class == workload.BE {
 			continue
 		}
+		use := Amount{c.Request, c.Memory}
 		if hasCPU && c.Class != workload.LSE {
-			now.CPU += c.CPU.Usage
-		} else {
-			now.CPU += c.Request
+			use.CPU = c.CPU.Usage
 		}
 		if hasMemory && s.cfg.MemoryBy != SellByRequest && c.Class != workload.LSE {
-			now.Memory += m.WorkingSet
-		} else {
-			now.Memory += c.Memory
+			use.Memory = m.WorkingSet
 		}
+		if v.Now.Sub(c.Created) < youngTime {
+			use = use.most(Amount{c.Request, c.Memory})
+		}
+		if c.Apart {
+			use.CPU = 0 // all of its CPUs are counted
+		}
+		now = now.plus(use)
 	}
 	return now.plus(system.most(s.reserve(v))), true
 }
 
 // requested is what all but BE asked for, with the system's reserve.
 func (s *Sell) requested(v *View) Amount {
-	all := s.reserve(v)
+	all := s.reserve(v).plus(Amount{CPU: apart(v)})
 	for i := range v.Containers {
-		if c := &v.Containers[i]; c.Class != workload.BE {
+		c := &v.Containers[i]
+		switch {
+		case c.Class == workload.BE:
+		case c.Apart:
+			all.Memory += c.Memory
+		default:
 			all = all.plus(Amount{c.Request, c.Memory})
 		}
 	}
 	return all
 }
+
+// apart is the CPUs on which batch work never runs, beside those that nobody gets.
+func apart(v *View) workload.MilliCPU { return max(0, v.Allocatable-v.Shared) }
 
 // reserve is what the system keeps: the config's, and the CPUs that nobody gets.
 func (s *Sell) reserve(v *View) Amount {

@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// shop is a node of 100 CPUs and 100 GiB; others than BE use 20 CPUs and 10 GiB, and
-// the system 4 and 2.
+// shop is a node of 100 CPUs and 100 GiB, 16 of them pins'; LS uses 8 CPUs, others than BE
+// 10 GiB together, and the system 4 CPUs and 2 GiB.
 func shop() *scene {
 	s := newScene(100)
-	s.MemoryTotal = 100 * testGiB
+	s.MemoryTotal, s.Shared = 100*testGiB, 84000
 	s.Node.Memory.Total = 100 * testGiB
 	for _, one := range []struct {
 		name           string
@@ -29,7 +29,7 @@ func shop() *scene {
 		{"batch", workload.BE, 16000, 16000, 20, 9},
 	} {
 		c := s.run(one.name, one.class, one.request, 0)
-		c.CPU.Usage, c.Memory = one.usage, one.memory*testGiB
+		c.CPU.Usage, c.Memory, c.Apart = one.usage, one.memory*testGiB, one.class.Pinned()
 		c.Container.Memory.WorkingSet, c.Container.Memory.Anon = one.set*testGiB, one.set*testGiB
 	}
 	s.Node.CPU.Usage = 8000 + 4000 + 1000 + 16000 + 4000
@@ -46,13 +46,18 @@ func TestSell(t *testing.T) {
 		reserved Amount
 		want     Amount
 	}{
-		"by usage":                   {nil, SellByUsage, Amount{}, Amount{60000 - 20000 - 4000, gib(65 - 10 - 2)}},
-		"memory by request":          {nil, SellByRequest, Amount{}, Amount{36000, gib(65 - 40 - 2)}},
-		"a reserve that is not used": {nil, SellByUsage, Amount{6000, gib(5)}, Amount{34000, gib(65 - 10 - 5)}},
-		"a reserve that is used":     {nil, SellByUsage, Amount{1000, gib(1)}, Amount{36000, gib(53)}},
-		"reserved CPUs":              {func(s *scene) { s.Allocatable = 90000 }, SellByUsage, Amount{}, Amount{30000, gib(53)}},
-		"nothing left":               {func(s *scene) { s.at("web").CPU.Usage, s.Node.CPU.Usage = 60000, 85000 }, SellByUsage, Amount{}, Amount{0, gib(53)}},
-		"closed":                     {func(s *scene) { s.Batch.Closed = true }, SellByUsage, Amount{}, Amount{}},
+		"by usage":                           {nil, SellByUsage, Amount{}, Amount{60000 - 16000 - 8000 - 4000, gib(65 - 10 - 2)}},
+		"memory by request":                  {nil, SellByRequest, Amount{}, Amount{32000, gib(65 - 40 - 2)}},
+		"a reserve that is not used":         {nil, SellByUsage, Amount{6000, gib(5)}, Amount{30000, gib(65 - 10 - 5)}},
+		"a reserve that is used":             {nil, SellByUsage, Amount{1000, gib(1)}, Amount{32000, gib(53)}},
+		"reserved CPUs":                      {func(s *scene) { s.Allocatable, s.Shared = 90000, 74000 }, SellByUsage, Amount{}, Amount{26000, gib(53)}},
+		"an idle pin":                        {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage = 0, 29000 }, SellByUsage, Amount{}, Amount{32000, gib(53)}},
+		"a pin that shares for want of CPUs": {func(s *scene) { s.at("pin").Apart, s.Shared = false, 92000 }, SellByUsage, Amount{}, Amount{60000 - 8000 - 8000 - 4000 - 4000, gib(53)}},
+		"a new service":                      {func(s *scene) { s.at("web").Created = s.Now }, SellByUsage, Amount{}, Amount{60000 - 16000 - 30000 - 4000, gib(65 - 35 - 2)}},
+		"a service that uses more than it asks from the start": {func(s *scene) { s.at("web").Created, s.at("web").Request = s.Now, 1000 }, SellByUsage, Amount{}, Amount{32000, gib(65 - 35 - 2)}},
+		"a service a minute old":                               {func(s *scene) { s.at("web").Created = s.Now.Add(-time.Minute) }, SellByUsage, Amount{}, Amount{32000, gib(53)}},
+		"nothing left":                                         {func(s *scene) { s.at("web").CPU.Usage, s.Node.CPU.Usage = 60000, 85000 }, SellByUsage, Amount{}, Amount{0, gib(53)}},
+		"closed":                                               {func(s *scene) { s.Batch.Closed = true }, SellByUsage, Amount{}, Amount{}},
 	} {
 		s := shop()
 		if test.set != nil {
@@ -78,7 +83,7 @@ func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	// Its usage is the system's then, for all that is known.
 	s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
 	offer, _ := newSell(Peaks{}).Step(&s.View, nil)
-	if want := (Amount{60000 - 30000 - 12000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.Short != want {
+	if want := (Amount{60000 - 30000 - 16000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.Short != want {
 		t.Errorf("%+v, want %+v", offer.Short, want)
 	}
 }
@@ -96,15 +101,15 @@ func TestSellLongLived(t *testing.T) {
 		sell.Step(s.second(), nil)
 	}
 	s.at("web").CPU.Usage, s.Node.CPU.Usage = 18000, s.Node.CPU.Usage+10000
-	for range 900 { // a peak of 30 CPUs, and 4 of the system
+	for range 900 { // a peak of 34 CPUs, and 4 of the system
 		sell.Step(s.second(), nil)
 	}
 	s.at("web").CPU.Usage, s.Node.CPU.Usage = 8000, s.Node.CPU.Usage-10000
 	for range 1800 {
 		offer, _ = sell.Step(s.second(), nil)
 	}
-	if offer.PeakHours != 1 || offer.Long.CPU < 26000 || offer.Long.CPU > 26010 || offer.Short.CPU != 36000 {
-		t.Errorf("after a peak %+v, want 26 CPUs long-lived and 36 short-lived", offer)
+	if offer.PeakHours != 1 || offer.Long.CPU < 22000 || offer.Long.CPU > 22010 || offer.Short.CPU != 32000 {
+		t.Errorf("after a peak %+v, want 22 CPUs long-lived and 32 short-lived", offer)
 	}
 	text, err := json.Marshal(sell.Peaks())
 	if err != nil {
@@ -132,16 +137,16 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
 		s.at("web").CPU.Usage = usage
 	}
-	move(11000) // by 8 % of 36
+	move(11000) // by 9 % of 32
 	for i := range 299 {
-		if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 0 || offer.Short.CPU != 36000 {
+		if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 0 || offer.Short.CPU != 32000 {
 			t.Fatalf("after %d s: %+v, %v", i, offer, decisions)
 		}
 	}
-	if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 1 || offer.Short.CPU < 33000 || offer.Short.CPU > 33050 {
+	if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 1 || offer.Short.CPU < 29000 || offer.Short.CPU > 29050 {
 		t.Errorf("after five minutes: %+v, %v", offer, decisions)
 	}
-	move(41000) // by 91 %, a tenth of which the mean has after some seconds
+	move(41000) // to nothing, a tenth of which the mean has after some seconds
 	seconds := 0
 	for decisions := []Decision(nil); len(decisions) == 0 && seconds < 300; seconds++ {
 		_, decisions = sell.Step(s.second(), nil)

@@ -58,7 +58,7 @@ func batchHealth() []metric {
 					out.put(float64(l.Offer.Long.Memory), "long")
 				}
 			})},
-		{"sluice_pinnable_cpus", "Whole CPUs that pins could have, by NUMA node.", gauge, []string{"numa_node"},
+		{"sluice_pinnable_cpus", "The most CPUs that one new pin would be given on a NUMA node alone.", gauge, []string{"numa_node"},
 			looked(func(l *status.Loop, out *sink) {
 				for node, n := range l.Offer.FreeCPUs {
 					out.put(float64(n), strconv.Itoa(node))

@@ -302,8 +302,22 @@ func (l *Ledger) whoHas(cpus cpuset.Set, h *Holder) string {
 // leavesDue refuses a pin that would leave the shared pools less than one core,
 // or less than the LS containers there have requested.
 func (l *Ledger) leavesDue(h *Holder, cpus cpuset.Set) error {
-	left := l.allocatable()
-	var requested workload.MilliCPU
+	left, due, requested := l.due(h)
+	left = cpuset.Difference(left, cpus)
+	if left.Size() < due {
+		return &RefusalError{
+			Why: fmt.Sprintf("%s of its own would leave %d to the shared pools, which need %d (at least one core, and the %s of CPU that LS containers here request)",
+				count(cpus.Size()), left.Size(), due, requested),
+			Shortage: true,
+		}
+	}
+	return nil
+}
+
+// due is what the shared pools have without the holder's pin, how many CPUs of it they
+// need, and what LS containers there requested.
+func (l *Ledger) due(h *Holder) (left cpuset.Set, due int, requested workload.MilliCPU) {
+	left = l.allocatable()
 	for _, other := range l.holders {
 		switch {
 		case other.ID == h.ID, other.Request.Class == workload.System && !l.config.System.IsEmpty():
@@ -313,17 +327,22 @@ func (l *Ledger) leavesDue(h *Holder, cpus cpuset.Set) error {
 			requested += other.Request.Milli
 		}
 	}
-	left = cpuset.Difference(left, cpus)
-	core := l.machine.ThreadsPerCore()
-	due := max(core, int((requested+999)/1000))
-	if left.Size() < due {
-		return &RefusalError{
-			Why: fmt.Sprintf("%s of its own would leave %d to the shared pools, which need %d (at least one core, and the %s of CPU that LS containers here request)",
-				count(cpus.Size()), left.Size(), due, requested),
-			Shortage: true,
-		}
+	return left, max(l.machine.ThreadsPerCore(), int((requested+999)/1000)), requested
+}
+
+// Pinnable appends, for each NUMA node, the most CPUs that Place would give to one new LSR
+// container on that node alone, which names no exclusive group and takes the hyperthreads
+// as they come. What goes to one node is missing on the others, where the shared pools
+// need the rest.
+func (l *Ledger) Pinnable(into []int) []int {
+	h := Holder{Request: workload.Request{Class: workload.LSR}}
+	free := l.freeFor(&h)
+	left, due, _ := l.due(&h)
+	spare := max(0, left.Size()-due)
+	for i := range l.machine.Nodes {
+		into = append(into, min(spare, cpuset.IntersectSize(free, l.machine.Nodes[i].CPUs)))
 	}
-	return nil
+	return into
 }
 
 // knownDevice refuses a PCI address that this machine does not have.
