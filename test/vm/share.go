@@ -20,7 +20,8 @@ type share struct {
 // made. Two are also emulated faster than 16.
 func small() topology { return topology{sockets: 1, dies: 1, cores: 2, threads: 1} }
 
-// shares are all tests, dealt out so that the guests end at about the same time.
+// shares are all guests. The tests of test/vm/guest are dealt out so that both of theirs
+// end at about the same time.
 func shares() []share {
 	return []share{
 		{guest: "pins", tests: []string{
@@ -89,6 +90,7 @@ func (s share) selection() string {
 	return "-test.skip=" + s.skip()
 }
 
+// skip is the pattern of all tests of test/vm/guest that are another guest's.
 func (s share) skip() string {
 	var patterns []string
 	for _, other := range shares() {
