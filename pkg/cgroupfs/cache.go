@@ -16,9 +16,10 @@ const maxHandles = 16384
 
 // handles counts what a driver keeps open.
 type handles struct {
-	limit   int64
-	open    atomic.Int64
-	buffers sync.Pool // of *[]byte, for reading
+	limit    int64
+	open     atomic.Int64
+	detached atomic.Int64 // writes of CPUs that are under way
+	buffers  sync.Pool    // of *[]byte, for reading
 }
 
 // newHandles leaves at least half of the process' file descriptors to others.
@@ -52,6 +53,7 @@ type cgroup struct {
 	dir    string // as plan.Object's Path
 	folder Folder
 	uses   atomic.Int32 // each user's, and one while it is kept; the last closes it
+	stuck  atomic.Int32 // writes of its CPUs that have had no effect yet and were given up
 
 	mu    sync.RWMutex
 	files map[string]File // by the first of a file's possible names

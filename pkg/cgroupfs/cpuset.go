@@ -10,6 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
+// cpusFile is the file of a cpuset's CPUs.
+const cpusFile = "cpuset.cpus"
+
 // setSpec is a cpuset knob, whose file is the same on v1 and v2. What v2 follows is
 // in the file's .effective.
 func setSpec(file string) *Spec {
@@ -41,7 +44,7 @@ func writeSet(c *cgroup, s *Spec, to plan.Change) error {
 // has.
 //
 // Pages follow a change of memory nodes on v2 by themselves, and the write waits
-// for them. On v1 they follow only where cpuset.memory_migrate is 1; like runc
+// for them, which may take minutes: callers make it where nobody waits. On v1 they follow only where cpuset.memory_migrate is 1; like runc
 // and the kubelet, this package leaves it alone: new pages come from the new
 // nodes, old ones stay, and the write is quick.
 //
@@ -77,7 +80,7 @@ func (c *cgroup) writeSet2(file string, set cpuset.Set) error {
 			return err
 		}
 	}
-	if err := c.write(file, set.String()); err != nil {
+	if err := c.writeText(file, set); err != nil {
 		return err
 	}
 	follows, err := c.readSet(effective(file))
@@ -100,7 +103,7 @@ func (c *cgroup) writeSet2(file string, set cpuset.Set) error {
 // container has shrunk to the child's set, follows it from then on.
 func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
 	if c.folder.Childless() {
-		return c.write(file, set.String())
+		return c.writeText(file, set)
 	}
 	old, err := c.readSet(file)
 	if err != nil {
@@ -112,7 +115,7 @@ func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
 	}
 	wide := cpuset.Union(old, set)
 	if wide != old {
-		if err := c.write(file, wide.String()); err != nil {
+		if err := c.writeText(file, wide); err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,7 @@ func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
 	if wide == set {
 		return nil
 	}
-	return c.write(file, set.String())
+	return c.writeText(file, set)
 }
 
 // keepWithin gives a child its part of its parent's new set.

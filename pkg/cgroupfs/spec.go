@@ -47,7 +47,7 @@ func (s *Spec) Files(v2 bool) []string {
 
 // specs is the one table of what each knob is; each is in its controller's file.
 var specs = [plan.Knobs]*Spec{
-	plan.CPUs: setSpec("cpuset.cpus"),
+	plan.CPUs: setSpec(cpusFile),
 	plan.Mems: setSpec("cpuset.mems"),
 
 	plan.Quota:  &quotaSpec,
