@@ -113,6 +113,7 @@ type service struct {
 	cancel  context.CancelFunc
 	unlock  func()
 	own     *ownCPUs
+	flush   func() // the log
 	running sync.WaitGroup
 
 	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
@@ -141,6 +142,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	if err != nil {
 		return nil, nil, err
 	}
+	s.flush = detach(log).flush
 	at := folders{cmp.Or(s.stateDir, cfg.StateDir), cmp.Or(s.runtimeDir, s.stateDir, cfg.RuntimeDir)}
 	s.own = newOwnCPUs(at.runtime)
 	if cfg.Mode == config.On {
@@ -204,6 +206,9 @@ func (s *service) stop() {
 	s.running.Wait()
 	if s.unlock != nil {
 		s.unlock()
+	}
+	if s.flush != nil {
+		s.flush()
 	}
 }
 

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// FIFREEZE and FITHAW of include/uapi/linux/fs.h, which golang.org/x/sys doesn't have.
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// frozenFor is how long the disk stays frozen: a backup's snapshot takes as long.
+const frozenFor = 3 * time.Second
+
+// TestFrozenDisk freezes a real file system, as a guest agent does for a snapshot. With
+// the journal on it, every start waits until it thaws; with the journal in memory, while
+// the state folder is frozen, none does.
+func TestFrozenDisk(t *testing.T) {
+	disk := loopDisk(t)
+	memory, err := os.MkdirTemp("/dev/shm", "sluice-")
+	if err != nil {
+		t.Skipf("SKIPPED: a folder in memory: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(memory) })
+	for _, test := range []struct {
+		name, dir string
+		waits     bool
+	}{
+		{"journal on the frozen disk", disk, true},
+		{"journal in memory", memory, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := newNode(t, setup{originals: filepath.Join(test.dir, "originals.jsonl")})
+			defer n.stop()
+			n.connect("")
+			n.synchronize()
+			n.run("web", "LS", 1)
+			thawed := freeze(t, disk)
+			var longest time.Duration
+			for i := range 3 {
+				asked := time.Now()
+				n.run(fmt.Sprintf("db%d", i), "LSR", 1)
+				longest = max(longest, time.Since(asked))
+			}
+			t.Logf("the longest creation and start took %s, on a disk frozen for %s", longest.Round(time.Microsecond), frozenFor)
+			if waited := longest > frozenFor/2; waited != test.waits {
+				t.Errorf("it waited for the disk: %t, want %t", waited, test.waits)
+			}
+			<-thawed
+		})
+	}
+}
+
+// loopDisk is a folder on an ext4 of its own.
+func loopDisk(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: mounting a file system takes root")
+	}
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("SKIPPED: no loop device here: %v: %v: %s", args, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// freeze freezes a file system, and thaws it after frozenFor.
+func freeze(t *testing.T, dir string) (thawed <-chan struct{}) {
+	t.Helper()
+	folder, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(int(folder.Fd()), fiFreeze, 0); err != nil {
+		t.Fatalf("FIFREEZE: %v", err)
+	}
+	done := make(chan struct{})
+	time.AfterFunc(frozenFor, func() {
+		defer close(done)
+		defer folder.Close()
+		if err := unix.IoctlSetInt(int(folder.Fd()), fiThaw, 0); err != nil {
+			t.Errorf("FITHAW: %v", err)
+		}
+	})
+	return done
+}
