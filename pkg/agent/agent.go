@@ -284,7 +284,7 @@ func (a *Agent) Run(ctx context.Context) {
 
 // endPatience is how long Run waits, at its end, for what it has begun: less than the
 // time after which a service manager kills.
-const endPatience = 10 * time.Second
+const endPatience = 5 * time.Second
 
 // end takes no more events, waits for what the loop has begun, takes note of how it
 // went, and closes the journal.
