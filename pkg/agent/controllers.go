@@ -23,6 +23,7 @@ type controllers struct {
 	rules        *control.Rules
 	tellRules    *control.Rules // those in preview
 	eviction     *control.Eviction
+	lend         *control.Lend
 	noisy        *control.Noisy
 	overAsk      *control.OverAsk
 	outgrown     *control.Outgrown
@@ -45,6 +46,7 @@ func (a *Agent) newControllers() (c controllers, err error) {
 	}
 	c.pools = control.NewPools(cfg.Pools, pools, cfg.Interval)
 	c.batch = control.NewBatch(cfg.Batch, cfg.Interval)
+	c.lend = control.NewLend(cfg.FastInterval)
 	c.interference = control.NewInterference(cfg.Interval)
 	c.cache = control.NewCache(cfg.Cache, cfg.Interval)
 	c.burst = control.NewBurst(cfg.Burst, cfg.Interval)
@@ -152,6 +154,7 @@ func (a *Agent) stepPools(v *control.View, all bool) {
 	} else {
 		a.keepClasses()
 	}
+	a.lend(v)
 	budget, decided := c.batch.Step(v)
 	a.decide(a.modeOf(cfg.Batch.Mode), decided)
 	l.budget = budget

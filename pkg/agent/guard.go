@@ -121,7 +121,7 @@ const (
 // get all shared CPUs and their own limits, batch work its floor. Pins stay.
 func (a *Agent) safePlan() []plan.Change {
 	var changes []plan.Change
-	if a.ledger.Sizes() != nil && a.acts() {
+	if (a.ledger.Sizes() != nil || !a.ledger.Lent().IsEmpty()) && a.acts() {
 		changes = a.safeSets(changes)
 	}
 	changes = a.safeWeights(a.safeQuotas(changes))

@@ -47,7 +47,7 @@ func (a *Agent) renew(before *config.Config) {
 		l.poolSizes = control.PoolSizes{}
 	}
 	if law && same(was.Batch.Mode, now.Batch.Mode, was.Batch, now.Batch) {
-		c.batch = old.batch
+		c.batch, c.lend = old.batch, old.lend
 	}
 	if same(was.Cache.Mode, now.Cache.Mode, was.Cache, now.Cache) && sameRDT(before, a.Config) {
 		c.cache = old.cache

@@ -338,6 +338,7 @@ func (a *Agent) toObserve() []observe.Target {
 		}
 		batch := h.Request.Class == workload.BE
 		fast := batch && a.Config.Pools.Mode != config.Exclusive && !slices.Contains(boxes, c.box)
+		fast = fast || h.Request.Class == workload.LSR && !h.CPUs.IsEmpty() && a.lends()
 		targets = append(targets, observe.Target{ID: c.ID, Path: c.path, Fast: fast, LS: !batch})
 		if c.podPath != "" && (h.Request.Burst.Auto || a.Config.Control.Burst.All) {
 			pods = append(pods, observe.Target{ID: podTarget + c.pod.UID, Path: c.podPath, CPUOnly: true})

@@ -152,16 +152,19 @@ func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
 	if v.Batch.Squeeze {
 		budget = perCent(budget, v.Batch.Percent)
 	}
-	return min(max(budget, b.cfg.Floor(v)), v.Shared)
+	return min(max(budget, b.cfg.Floor(v)), v.usable())
 }
 
 // Floor is what batch work has at the least.
 func (c *BatchConfig) Floor(v *View) workload.MilliCPU {
-	return max(min(perCent(v.Capacity, c.FloorPercent), v.Shared), leastBudget)
+	return max(min(perCent(v.Capacity, c.FloorPercent), v.usable()), leastBudget)
 }
 
-// room is the node without pinned CPUs.
-func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocatable - v.Shared) }
+// usable is the CPUs that batch work may run on: the shared ones, and those lent.
+func (v *View) usable() workload.MilliCPU { return v.Shared + v.Lent }
+
+// room is the node without the pinned CPUs that aren't lent.
+func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocatable - v.usable()) }
 
 // yields reports whether batch work leaves its CPUs at once to who needs them, and
 // nobody has said what it may use.
@@ -191,21 +194,21 @@ func (b *Batch) set(v *View, low, high workload.MilliCPU, mayGrow bool) {
 	small := func(change workload.MilliCPU) bool { return change*leftOut < v.Capacity }
 	switch {
 	case !b.limited:
-		b.now, b.limited = low, low < v.Shared
-	case low < b.now && (!small(b.now-low) || v.Batch.Squeeze || b.now > v.Shared):
+		b.now, b.limited = low, low < v.usable()
+	case low < b.now && (!small(b.now-low) || v.Batch.Squeeze || b.now > v.usable()):
 		b.now = low
-	case mayGrow && high > b.now && (!small(high-b.now) || high == v.Shared):
+	case mayGrow && high > b.now && (!small(high-b.now) || high == v.usable()):
 		b.now = min(high, b.now+perCent(v.Capacity, b.cfg.GrowPercent))
-		b.limited = b.now < v.Shared
+		b.limited = b.now < v.usable()
 	}
 }
 
 func (b *Batch) budget(v *View) Budget {
 	shared := int(v.Shared / 1000)
 	if !b.limited {
-		return Budget{Unlimited: true, Amount: v.Shared, CPUs: shared}
+		return Budget{Unlimited: true, Amount: v.usable(), CPUs: shared}
 	}
-	n := roundUp(max(ceil(b.now), b.cfg.FloorCPUs), max(v.ThreadsPerCore, 1))
+	n := roundUp(max(ceil(b.now-v.Lent), b.cfg.FloorCPUs), max(v.ThreadsPerCore, 1))
 	return Budget{Amount: b.now, CPUs: min(n, shared)}
 }
 
@@ -218,12 +221,12 @@ func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited b
 	if !b.limited {
 		d.To = "unlimited"
 	}
-	if had = min(had, v.Shared); !wasLimited {
-		had = v.Shared
+	if had = min(had, v.usable()); !wasLimited {
+		had = v.usable()
 	}
 	now := b.now
 	if !b.limited {
-		now = v.Shared
+		now = v.usable()
 	}
 	switch {
 	case now < had:

@@ -90,6 +90,7 @@ type BatchConfig struct {
 	FloorCPUs        int       `yaml:"floorCPUs"`        // the least cpuset; by quota it is 20 ms in 100 ms
 	GrowPercent      int       `yaml:"growPercent"`      // of the node, at most in a step
 	Reserved         CPUs      `yaml:"reserved"`         // kept for the system where it uses less
+	LendLSR          bool      `yaml:"lendLSR"`          // batch work runs on the CPUs of idle LSR pins too
 	OnlineWeight     int       `yaml:"onlineWeight"`     // CPU weight of LS pods and of what holds them, in percent of the kubelet's, while batch work runs; 100 or less leaves it
 }
 

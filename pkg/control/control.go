@@ -24,6 +24,7 @@ type View struct {
 	CPUs []observe.CPU // by CPU number
 
 	Shared         workload.MilliCPU // CPUs that the pools divide: neither reserved, the system's nor pinned
+	Lent           workload.MilliCPU // CPUs of idle LSR pins, on which batch work runs too
 	Allocatable    workload.MilliCPU // with the pinned
 	Capacity       workload.MilliCPU // all CPUs that are online
 	ThreadsPerCore int

@@ -25,6 +25,7 @@ type Ledger struct {
 	barred   cpuset.Set // CPUs that no container can have: the cgroup of all pods lacks them
 	holders  map[string]*Holder
 	shared   cpuset.Set   // allocatable CPUs without a pin
+	lent     cpuset.Set   // CPUs of LSR pins on which batch work may run too
 	pools    []cpuset.Set // CPUs of config.Pools[i]
 	sizes    []int        // of the loop, by pool; 0 the config's own; nil none
 	version  uint64       // counts layouts
@@ -307,6 +308,9 @@ func (l *Ledger) decided(h *Holder) Assignment {
 	cpus, why := l.sharedCPUs(h)
 	if h.Short != "" {
 		why += "; " + h.Short
+	}
+	if h.Request.Class == workload.BE && !l.lent.IsEmpty() {
+		cpus, why = cpuset.Union(cpus, l.lent), why+" and on CPUs of idle LSR pins"
 	}
 	a := Assignment{CPUs: cpus, Mems: h.Mems, Why: why}
 	if l.unrestricted(cpus) {

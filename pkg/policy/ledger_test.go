@@ -96,6 +96,9 @@ func TestInvariants(t *testing.T) {
 					t.Fatal("sizes don't outlive Clone and Anew")
 				}
 			},
+			"lend": func(t *rapid.T) {
+				l.Lend(cpuset.Of(rapid.SliceOfN(rapid.IntRange(0, m.Online.Last()), 0, 8).Draw(t, "lent")...))
+			},
 			"hotplug": func(t *rapid.T) {
 				gone := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, m.Online.Last()), 0, 3).Draw(t, "gone")...)
 				l.SetMachine(without(m, gone))
@@ -224,12 +227,25 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 		t.Fatalf("shared %v and pins %v do not make up %v", l.Shared(), pins, l.allocatable())
 	}
 	checkPools(t, l)
+	lendable := cpuset.Set{}
+	for _, h := range l.Holders() {
+		if h.Request.Class == workload.LSR && h.State == Held && l.config.Mode == Overlap {
+			lendable = cpuset.Union(lendable, h.CPUs)
+		}
+	}
+	if !l.Lent().SubsetOf(lendable) {
+		t.Fatalf("%v is lent, and idle LSR pins have %v", l.Lent(), lendable)
+	}
 	for _, h := range l.Holders() {
 		as, _ := l.Assignment(h.ID)
-		if as.CPUs.IsEmpty() && l.Shared() != l.machine.Online {
+		own, theirs := l.Shared(), pins // what all may have, and what none but its holder
+		if h.Request.Class == workload.BE {
+			own, theirs = cpuset.Union(own, l.Lent()), cpuset.Difference(pins, l.Lent())
+		}
+		if as.CPUs.IsEmpty() && own != l.machine.Online {
 			t.Fatalf("%s has all CPUs though some are not for it", h.ID)
 		}
-		if h.CPUs.IsEmpty() && as.CPUs.Overlaps(pins) {
+		if h.CPUs.IsEmpty() && as.CPUs.Overlaps(theirs) {
 			t.Fatalf("%s shares pinned CPUs %v", h.ID, cpuset.Intersect(as.CPUs, pins))
 		}
 		if !h.Mems.IsEmpty() && h.Request.MemoryNodes.Policy == workload.MemoryDefault && h.Mems != l.machine.MemoryNodes() && l.machine.Memory(h.Mems) < h.Request.Memory {

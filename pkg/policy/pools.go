@@ -20,6 +20,7 @@ func (l *Ledger) layout() {
 	l.version++
 	defer l.followPools()
 	l.shared = cpuset.Difference(l.allocatable(), l.Pinned())
+	l.lent = l.lendable(l.lent)
 	shared, previous := l.shared, l.pools
 	l.pools = make([]cpuset.Set, len(l.config.Pools))
 	if l.follows() && l.divide(previous) {
