@@ -46,7 +46,7 @@ func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
 	e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID, Cause: r.Cause,
 		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, order %d, priority %d, it uses %s",
 			r.Why, others, p.Class, p.Evict.Order.Value, p.Priority, r.Resource.text(amount)),
-		Facts: []Fact{{"need", float64(r.Need)}, {"gives", float64(amount)}, {"candidates", float64(others)}}})
+		Facts: []Fact{r.Resource.fact("need", r.Need), r.Resource.fact("gives", amount), {"candidates", float64(others)}}})
 	if e.told {
 		e.ended(&e.leaving[len(e.leaving)-1], v.Now)
 	}
@@ -62,6 +62,17 @@ func (r Resource) text(amount int64) string {
 		return memoryText(amount) + " of disk I/O a second"
 	}
 	return strconv.FormatFloat(float64(amount)/1000, 'f', 1, 64) + " CPUs"
+}
+
+// fact is an amount of the resource, with its unit in the name.
+func (r Resource) fact(name string, amount int64) Fact {
+	switch r {
+	case ResourceMemory:
+		return Fact{name + "_bytes", float64(amount)}
+	case ResourceIO:
+		return Fact{name + "_bytes_per_second", float64(amount)}
+	}
+	return Fact{name + "_cpus", float64(amount) / 1000}
 }
 
 // leastUse is what a pod has to use of a resource for its eviction to help: thousandths of

@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -104,5 +105,21 @@ func TestExplainReadsTheTrail(t *testing.T) {
 	got := run(t, "", "explain", "data/db-0", "--status-socket", serve(t, plugin{status: s}))
 	if got.exit != 0 || strings.Count(got.out, "data/db-0/proxy: raise, 1 to 1.2") != 2 || strings.Contains(got.out, "pool online: grow") {
 		t.Errorf("%d\n%s%s", got.exit, got.out, got.errs)
+	}
+}
+
+// The numbers of a decision are printed with their units, for people.
+func TestFactsText(t *testing.T) {
+	t.Parallel()
+	d := control.Decision{
+		Facts: []control.Fact{
+			{Name: "online_bytes", Value: 4.35112e+09}, {Name: "growth_bytes_per_second", Value: 3 << 20}, {Name: "others_cpus", Value: 2.25},
+			{Name: "threshold_percent", Value: 65}, {Name: "age_seconds", Value: 4.5}, {Name: "excess", Value: 0.125},
+		},
+		FirstFacts: []control.Fact{{Name: "online_bytes", Value: 1 << 30}, {Name: "growth_bytes_per_second", Value: 3 << 20}, {Name: "others_cpus", Value: 1}},
+	}
+	want := "online 1 GiB to 4.1 GiB, growth 3 MiB/s, others 1 CPU to 2.25 CPUs, threshold 65%, age 4.5 s, excess 0.125"
+	if got := factsText(&d); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
