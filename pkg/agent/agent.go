@@ -103,9 +103,12 @@ type Options struct {
 	Reclaim    func(path string, bytes plan.Bytes) error // takes memory from a cgroup, and blocks; nil likewise
 	// MemoryUse reads what a cgroup holds; nil where it isn't known.
 	MemoryUse func(path string, into *observe.ContainerMemoryCounters) error
-	Confine   func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
-	Build     status.Build
-	Log       logrus.FieldLogger
+	// OOMs counts how often the kernel killed at a cgroup's limit (v1: or at one above it);
+	// nil where it can't be known.
+	OOMs    func(path string) (int64, error)
+	Confine func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
+	Build   status.Build
+	Log     logrus.FieldLogger
 
 	// The control loop.
 	Sampler      Sampler         // nil: no loop

@@ -17,10 +17,12 @@ import (
 func parentOf(cgroup string) string { return path.Dir(cgroup) }
 
 // findBoxes finds the cgroups that hold batch pods and nothing else: the kubelet's
-// besteffort cgroup on a node where BestEffort pods are batch.
+// besteffort cgroup on a node where BestEffort pods are batch. Where the configuration
+// says that they are, batch work's memory is limited there also while none runs, so that
+// one that starts meets a limit that is in force.
 func (a *Agent) findBoxes() {
 	l := &a.loop
-	l.boxes, l.mixed = l.boxes[:0], l.mixed[:0]
+	l.boxes, l.mixed, l.mixers = l.boxes[:0], l.mixed[:0], l.mixers[:0]
 	for _, c := range a.order {
 		h, ok := a.ledger.Holder(c.ID)
 		switch {
@@ -31,10 +33,35 @@ func (a *Agent) findBoxes() {
 			}
 		default:
 			l.mixed = append(l.mixed, c.box)
+			if !slices.Contains(l.mixers, c.podRef) {
+				l.mixers = append(l.mixers, c.podRef)
+			}
 		}
 	}
 	l.boxes = slices.DeleteFunc(l.boxes, func(box string) bool { return slices.Contains(l.mixed, box) })
 	slices.Sort(l.boxes)
+	l.limited = append(l.limited[:0], l.boxes...)
+	if box := a.usualBox(); box != "" && !slices.Contains(l.boxes, box) && !slices.Contains(l.mixed, box) {
+		l.limited = append(l.limited, box)
+	}
+}
+
+// usualBox is the kubelet's cgroup of BestEffort pods where these are batch by the
+// configuration, "" where they are not or there is none.
+func (a *Agent) usualBox() string {
+	all := a.allPods()
+	if all == "" || a.Kernel == nil || a.Config.Rules.Defaults.BestEffort != workload.BE {
+		return ""
+	}
+	name := "besteffort"
+	if slice, ok := strings.CutSuffix(path.Base(all), ".slice"); ok {
+		name = slice + "-besteffort.slice"
+	}
+	box := path.Join(all, name)
+	if _, err := a.Kernel.Read(box, plan.MemoryMax); err != nil {
+		return ""
+	}
+	return box
 }
 
 // besteffort reports whether a cgroup is the kubelet's for BestEffort pods.

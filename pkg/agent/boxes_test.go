@@ -98,7 +98,7 @@ func TestLooksAtBoxes(t *testing.T) {
 		for _, target := range h.agent.Targets() {
 			fast[target.ID] = target.Fast
 		}
-		if len(fast) != 5 || !fast[boxTarget+bestBox] || !fast[allPodsTarget] || fast["job/c"] || !fast["low/c"] || fast["web/c"] {
+		if len(fast) != 6 || !fast[boxTarget+bestBox] || !fast[allPodsTarget] || fast["job/c"] || !fast["low/c"] || fast["web/c"] {
 			t.Errorf("targets %v", fast)
 		}
 		h.uses["job/c"], h.uses["low/c"] = 2, 1

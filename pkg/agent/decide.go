@@ -127,8 +127,8 @@ func (a *Agent) count(v *control.View, disturbed []control.Disturbance) {
 	}
 	l.given = given
 	kills := c.eviction.Counts().Evicted
-	c.benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.kills})
-	l.kills = kills
+	c.benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
+	l.evicted = kills
 	l.free = a.ledger.Pinnable(l.free[:0])
 	if a.leavesCpusets() { // pins are refused there
 		clear(l.free)

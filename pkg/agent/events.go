@@ -104,6 +104,7 @@ func (a *Agent) place(c *container, r workload.Request) error {
 		return err
 	}
 	cleared = true
+	a.promise(c, &r)
 	if a.acts() {
 		c.has = as
 	}
@@ -262,6 +263,7 @@ func (a *Agent) start(c *container) error {
 	}
 	a.liftQuota(c.pod)
 	a.rebound()
+	a.begun(c)
 	a.loop.safe.news = true
 	a.tune(c.pod)
 	a.join(c)
@@ -289,6 +291,9 @@ func (a *Agent) RemoveContainer(id string) error {
 
 func (a *Agent) stopped(id string) {
 	c, ok := a.containers[id]
+	if h, placed := a.ledger.Holder(id); ok && placed && c.started {
+		a.loop.kills.stopped(h.Request.Class)
+	}
 	a.drop(id)
 	if ok {
 		a.loop.safe.news = true

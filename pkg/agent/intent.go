@@ -55,7 +55,8 @@ func (a *Agent) inherit() {
 				l.want.pods[uid] = tune.Loop{Quota: wrote, Why: budgetWhy}
 			}
 		case plan.Bytes:
-			if boxed && limits && e.Knob == plan.MemoryMax {
+			boxed = boxed || slices.Contains(l.limited, e.Object.Path)
+			if limits && e.Knob == plan.MemoryMax && (boxed || e.Object.Level == plan.PodLevel && a.batchPodAt(e.Object.Path) != "") {
 				l.press.limits[e.Object.Path] = wrote
 			}
 		}

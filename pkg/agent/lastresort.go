@@ -24,15 +24,19 @@ type Evictor interface {
 func (a *Agent) stepMemory(v *control.View) {
 	l, cfg := &a.loop, &a.Config.Control
 	l.press.want = control.MemoryDesired{}
+	v.Granted = a.sumPromises()
+	v.NoBatchLimit = len(l.limited) == 0 && !slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
 	if !a.steps(cfg.Memory.Mode) {
 		return
 	}
 	desired, decided := l.controllers.memory.Step(v)
 	a.decide(a.modeOf(cfg.Memory.Mode), decided)
-	l.memory = desired
+	before := l.memory.Goal
+	l.memory, l.press.admitted = desired, 0
 	if !a.acting(cfg.Memory.Mode) {
 		return
 	}
+	a.watchKills(before)
 	l.press.want = desired
 	if desired.Evict != nil {
 		l.requests = append(l.requests, *desired.Evict)
@@ -138,7 +142,7 @@ func (a *Agent) mayStart(c *container, r *workload.Request) error {
 	}
 	switch refused := a.noBatch(now); {
 	case !refused.NewBatch:
-		return nil
+		return a.mayHold(c, r)
 	case refused.Until.IsZero():
 		return fmt.Errorf("no batch work starts on this node now: %s", refused.Why)
 	default:

@@ -64,7 +64,7 @@ type loop struct {
 	want      intents                 // of the controllers
 	intents   intents                 // in force
 	inherited bool                    // from an earlier run
-	press     press
+	press     *press
 	resized   map[string]podResize // by the pod's UID
 	slice     control.Slice
 	unsafe    bool // the lifeline's plan may be old
@@ -74,8 +74,11 @@ type loop struct {
 	allPodsLimit plan.Bytes // of memory; 0 none
 	memTotal     int64      // of the machine, in bytes; 0 not looked at yet
 
-	boxes   []string // cgroups that hold batch pods alone
-	mixed   []string // and others that could
+	boxes   []string                // cgroups that hold batch pods alone
+	mixed   []string                // and others that could
+	mixers  []string                // "namespace/name" of the pods in these that aren't batch
+	limited []string                // boxes, also without a batch pod: batch work's memory is limited there
+	held    map[string]control.Held // what boxes and batch pods outside of them hold, by cgroup
 	shares  []control.Share
 	outside []string // UIDs of the pods whose shares come after the boxes'
 	split   []workload.MilliCPU
@@ -86,6 +89,7 @@ type loop struct {
 	short       []control.Shortage
 	budget      control.Budget
 	memory      control.MemoryDesired
+	kills       killWatch
 	requests    []control.EvictRequest
 	refusal     control.Refusal
 	ruleRefuses string
@@ -102,14 +106,14 @@ type loop struct {
 	offer     control.Offer
 	free      []int
 	given     workload.MilliCPU
-	kills     int
+	evicted   int
 	keptAt    time.Time
 }
 
 func newLoop() loop {
 	return loop{
-		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: press{limits: map[string]plan.Bytes{}},
-		index: map[string]int{}, pods: map[string]int{}, favours: map[string]*tune.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: newPress(),
+		held: map[string]control.Held{}, index: map[string]int{}, pods: map[string]int{}, favours: map[string]*tune.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
 	}
 }
 

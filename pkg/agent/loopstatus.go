@@ -140,6 +140,9 @@ func (a *Agent) batchStatus() status.Batch {
 		}
 	}
 	s.Boxes = a.boxStatus()
+	if l.made && (a.acting(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && slices.ContainsFunc(l.view.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
+		s.Mixers = slices.Clone(l.mixers)
+	}
 	return s
 }
 
@@ -172,6 +175,9 @@ func (a *Agent) boxStatus() []status.Box {
 		}
 	}
 	for name, limit := range a.loop.press.limits {
+		if uid := a.batchPodAt(name); uid != "" {
+			name = uid
+		}
 		box(name).Memory = int64(limit)
 	}
 	var all []status.Box

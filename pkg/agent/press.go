@@ -4,22 +4,35 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // press is where batch work's memory limit goes down, in a goroutine of its own: the
 // kernel reclaims in the time of who writes a limit or asks it to. One press is under
-// way at a time; what is wanted meanwhile is asked for again by the next step.
+// way at a time; what is wanted meanwhile is asked for again by the next step. Before a
+// container's first instruction the limit is raised without it, which takes no time.
 type press struct {
 	want    control.MemoryDesired // by the memory controller, if it acts
 	rules   []control.Reclaim     // asked for by rules, and not begun yet
 	busy    bool
-	limits  map[string]plan.Bytes // of boxes, that Sluice has set
+	limits  map[string]plan.Bytes // of boxes and batch pods outside of them, that Sluice has set
 	problem string                // told last
+
+	promises map[string]promise // to batch containers that start, by id
+	admitted int64              // bytes of those that were made since the controller's last step
+
+	mu       sync.Mutex
+	promised map[string]plan.Bytes // the same by cgroup, for the goroutine
+}
+
+func newPress() *press {
+	return &press{limits: map[string]plan.Bytes{}, promises: map[string]promise{}}
 }
 
 // squeeze is one press: memory to take from containers, and boxes to limit then.
@@ -40,28 +53,28 @@ type limitChange struct {
 // would kill.
 func (a *Agent) pressMemory() {
 	l := &a.loop
-	p := &l.press
+	p := l.press
 	if p.busy || !a.tunes() {
 		return
 	}
-	if p.want.BatchLimit <= 0 {
-		a.unpress(nil)
-	} else {
-		a.unpress(l.boxes)
-	}
+	claims := a.claims()
+	a.unpress(claims)
 	var s squeeze
 	s.take(a, p.want.Reclaim)
 	s.take(a, p.rules)
 	p.rules = p.rules[:0]
-	limit := plan.Bytes(p.want.BatchLimit)
-	if taken := asked(p.want.Reclaim); taken > 0 && !a.Node.Features.Knobs[plan.MemoryMax].V2 {
-		limit = plan.Bytes(max(p.want.Goal, p.want.Held-taken))
-	}
-	if limit > 0 && a.Node.Features.Has(plan.MemoryMax) {
-		for _, box := range l.boxes {
-			if change, ok := a.limitOf(box, limit/plan.Bytes(len(l.boxes))); ok {
-				s.limits = append(s.limits, change)
-			}
+	small := plan.Bytes(l.view.MemoryTotal / 200) // is no change
+	for i := range claims {
+		c := &claims[i]
+		limit := plan.Bytes(p.want.BatchLimit - c.others)
+		if taken := a.asked(c); taken > 0 && !a.Node.Features.Knobs[plan.MemoryMax].V2 {
+			limit = plan.Bytes(max(p.want.Goal-c.others, c.held-taken))
+		}
+		if has, ok := p.limits[c.Path]; ok && max(has-limit, limit-has) < small && a.promisedTo(c.Path) == 0 {
+			limit = has
+		}
+		if change, ok := a.limitOf(c, limit); ok {
+			s.limits = append(s.limits, change)
 		}
 	}
 	if len(s.limits) == 0 && len(s.reclaim) == 0 {
@@ -79,9 +92,54 @@ func (a *Agent) pressMemory() {
 	a.aside("memory", func() { failed, err = a.carryOutSqueeze(&s) }, func() { a.pressed(&s, failed, err) })
 }
 
-func asked(reclaim []control.Reclaim) (bytes int64) {
-	for _, r := range reclaim {
-		bytes += r.Bytes
+// claim is a cgroup that batch work's memory is limited at: a box, or the own cgroup of a
+// batch pod outside of boxes.
+type claim struct {
+	plan.Object
+	held   int64 // by it, with its page cache
+	others int64 // by the other claims, but for what the kernel can drop
+}
+
+// claims lists what the limit is set on, nothing where none is wanted. What batch work may
+// hold is not divided: a claim may have all that the others don't hold, so that none is
+// killed while another leaves its part. The next step sees what each took.
+func (a *Agent) claims() (claims []claim) {
+	l := &a.loop
+	if l.press.want.BatchLimit <= 0 || !a.Node.Features.Has(plan.MemoryMax) {
+		return nil
+	}
+	for _, box := range l.limited {
+		claims = append(claims, claim{Object: boxObject(box)})
+	}
+	for i := range l.view.Pods {
+		p := &l.view.Pods[i]
+		c := l.order[p.First]
+		if p.Class != workload.BE || slices.Contains(l.boxes, c.box) || a.isResizing(p.UID) || a.shared(c.pod) {
+			continue
+		}
+		o, ok := podObject(c.pod)
+		if ok && a.knob(place{o.Path, plan.MemoryMax}) == nil { // else its grant is its limit
+			claims = append(claims, claim{Object: o})
+		}
+	}
+	var kept int64
+	for i := range claims {
+		held := l.held[claims[i].Path]
+		claims[i].held, claims[i].others = held.Current, -held.Kept()
+		kept += held.Kept()
+	}
+	for i := range claims {
+		claims[i].others += kept
+	}
+	return claims
+}
+
+// asked is the memory that the controller wants back from a claim's containers.
+func (a *Agent) asked(c *claim) (bytes int64) {
+	for _, r := range a.loop.press.want.Reclaim {
+		if of := a.containers[r.ID]; of != nil && (of.box == c.Path || of.podPath == c.Path) {
+			bytes += r.Bytes
+		}
 	}
 	return bytes
 }
@@ -98,21 +156,29 @@ func (s *squeeze) take(a *Agent, reclaim []control.Reclaim) {
 	}
 }
 
-// limitOf is the change that gives a box its limit; false where it needs none.
-func (a *Agent) limitOf(box string, limit plan.Bytes) (limitChange, bool) {
-	o := boxObject(box)
-	have, err := a.Kernel.Read(box, plan.MemoryMax)
-	limit = max(limit, a.inUse(box))
-	if err != nil || a.Kernel.Same(plan.MemoryMax, limit, have) {
+// limitOf is the change that gives a claim its limit; false where it needs none. A limit
+// that somebody else has set since, such as the kubelet, becomes the original, above which
+// none goes.
+func (a *Agent) limitOf(c *claim, limit plan.Bytes) (limitChange, bool) {
+	have, err := a.Kernel.Read(c.Path, plan.MemoryMax)
+	if err != nil {
 		return limitChange{}, false
 	}
-	if _, kept := a.book.Entry(box, plan.MemoryMax); !kept {
-		a.book.Keep(o, plan.MemoryMax, have)
+	e, kept := a.book.Entry(c.Path, plan.MemoryMax)
+	if !kept || e.Wrote != nil && !a.Kernel.Same(plan.MemoryMax, e.Wrote, have) && !a.Kernel.Same(plan.MemoryMax, e.Value, have) {
+		a.book.Keep(c.Object, plan.MemoryMax, have)
+		e, _ = a.book.Entry(c.Path, plan.MemoryMax)
 	}
-	e, _ := a.book.Entry(box, plan.MemoryMax)
-	a.book.Wrote(box, plan.MemoryMax, limit)
-	a.loop.press.limits[box] = limit
-	return limitChange{plan.Change{Object: o, Knob: plan.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
+	limit = max(limit, a.leastLimit(c.Path))
+	if own, ok := e.Value.(plan.Bytes); ok && own > 0 {
+		limit = min(limit, own)
+	}
+	a.loop.press.limits[c.Path] = limit
+	if a.Kernel.Same(plan.MemoryMax, limit, have) {
+		return limitChange{}, false
+	}
+	a.book.Wrote(c.Path, plan.MemoryMax, limit)
+	return limitChange{plan.Change{Object: c.Object, Knob: plan.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
 }
 
 // unlimit notes that a limit could not be set: the kernel has the one before.
@@ -120,7 +186,10 @@ func (a *Agent) unlimit(c *limitChange) {
 	if before, ok := c.before.(plan.Bytes); ok {
 		a.book.Wrote(c.Object.Path, plan.MemoryMax, before)
 		a.loop.press.limits[c.Object.Path] = before
+		return
 	}
+	delete(a.loop.press.limits, c.Object.Path)
+	a.book.Drop(c.Object.Path, plan.MemoryMax)
 }
 
 func boxObject(box string) plan.Object {
@@ -141,7 +210,7 @@ func (a *Agent) carryOutSqueeze(s *squeeze) (failed map[string]bool, err error) 
 	failed = map[string]bool{}
 	for i := range s.limits {
 		c := &s.limits[i]
-		if a.inUse(c.Object.Path) > c.To.(plan.Bytes) {
+		if a.leastLimit(c.Object.Path) > c.To.(plan.Bytes) && shrinks(c) {
 			failed[c.Object.Path] = true // until less is in use
 			continue
 		}
@@ -155,22 +224,39 @@ func (a *Agent) carryOutSqueeze(s *squeeze) (failed map[string]bool, err error) 
 	return failed, errors.Join(errs...)
 }
 
-// inUse is what v2 must not limit a box below: the kernel sets the limit all the same,
-// and kills what it can't reclaim. 0 where it need not be minded, or isn't known.
-func (a *Agent) inUse(box string) plan.Bytes {
+// shrinks reports whether a limit goes down.
+func shrinks(c *limitChange) bool {
+	from, _ := c.From.(plan.Bytes)
+	to, _ := c.To.(plan.Bytes)
+	return from < 0 || to < from
+}
+
+// leastLimit is what a claim must not be limited below: on v2 what it holds, since the
+// kernel sets the limit all the same, and kills what it can't reclaim; and on both what is
+// promised to containers that start in it. 0 where it need not be minded, or isn't known.
+func (a *Agent) leastLimit(cgroup string) plan.Bytes {
+	promised := a.promisedTo(cgroup)
+	if promised == 0 && !a.Node.Features.Knobs[plan.MemoryMax].V2 {
+		return 0
+	}
+	return a.inUse(cgroup) + promised
+}
+
+// inUse is what a cgroup holds, in whole MiB; 0 where that isn't known.
+func (a *Agent) inUse(cgroup string) plan.Bytes {
 	const unit = 1 << 20
-	if a.MemoryUse == nil || !a.Node.Features.Knobs[plan.MemoryMax].V2 {
+	if a.MemoryUse == nil {
 		return 0
 	}
 	var use observe.ContainerMemoryCounters
-	if a.MemoryUse(box, &use) != nil {
+	if a.MemoryUse(cgroup, &use) != nil {
 		return 0
 	}
 	return plan.Bytes((use.Current + unit - 1) / unit * unit)
 }
 
 func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
-	p := &a.loop.press
+	p := a.loop.press
 	p.busy = false
 	for i := range s.limits {
 		if c := &s.limits[i]; failed[c.Object.Path] {
@@ -188,19 +274,23 @@ func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
 		a.Log.WithError(err).Warn("Memory of batch work could not be taken back as wanted; it is tried again")
 	}
 	p.problem = problem
+	a.keepPromises() // a limit may have gone down as a container started
 }
 
-// unpress gives the limits back of all boxes but those.
-func (a *Agent) unpress(but []string) {
-	p := &a.loop.press
+// unpress gives the limits back of all cgroups but those.
+func (a *Agent) unpress(but []claim) {
+	p := a.loop.press
 	if len(p.limits) == 0 {
 		return
 	}
 	var changes []plan.Change
-	for _, box := range slices.Sorted(maps.Keys(p.limits)) {
-		if !slices.Contains(but, box) {
-			delete(p.limits, box)
-			changes = append(changes, a.letGo(boxObject(box), plan.MemoryMax)...)
+	for _, cgroup := range slices.Sorted(maps.Keys(p.limits)) {
+		if !slices.ContainsFunc(but, func(c claim) bool { return c.Path == cgroup }) {
+			delete(p.limits, cgroup)
+			delete(a.loop.kills.seen, cgroup)
+			if e, kept := a.book.Entry(cgroup, plan.MemoryMax); kept {
+				changes = append(changes, a.letGo(e.Object, plan.MemoryMax)...)
+			}
 		}
 	}
 	a.change(changes)

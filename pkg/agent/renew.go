@@ -66,7 +66,7 @@ func (a *Agent) renew(before *config.Config) {
 	if same(was.Eviction.Mode, now.Eviction.Mode, was.Eviction, now.Eviction) {
 		c.eviction = old.eviction
 	} else {
-		l.refusal, l.kills = control.Refusal{}, 0
+		l.refusal, l.evicted = control.Refusal{}, 0
 	}
 	if same("", "", was.Sell, now.Sell) && was.Batch.Reserved == now.Batch.Reserved && was.Memory.Reserve == now.Memory.Reserve {
 		c.sell = old.sell

@@ -169,22 +169,27 @@ func (a *Agent) see(s *observe.Snapshot) {
 		v.MemoryTotal, a.loop.memTotal = total, total
 	}
 	boxes := 0
-	v.BatchUse, v.BatchMemory, v.PodsUse = control.Use{At: s.Now}, control.Held{At: s.Now}, control.Use{}
+	v.BatchUse, v.PodsUse = control.Use{At: s.Now}, control.Use{}
+	clear(a.loop.held)
+	var pods *observe.ContainerMemory
 	for i := range s.Containers {
 		c := &s.Containers[i]
 		if at, ok := a.loop.index[c.ID]; ok {
 			v.Containers[at].Container = *c
 		} else if uid, ok := strings.CutPrefix(c.ID, podTarget); ok {
-			a.seePod(uid, &c.CPU)
-		} else if strings.HasPrefix(c.ID, boxTarget) && slices.Contains(a.loop.boxes, c.ID[len(boxTarget):]) {
-			boxes++
-			v.BatchUse.Add(&c.CPU)
-			v.BatchMemory.Add(&c.Memory)
+			a.seePod(uid, c)
+		} else if box, ok := strings.CutPrefix(c.ID, boxTarget); ok {
+			a.loop.holds(box, &c.Memory)
+			if slices.Contains(a.loop.boxes, box) {
+				boxes++
+				v.BatchUse.Add(&c.CPU)
+			}
 		} else if c.ID == allPodsTarget {
 			v.PodsUse = control.Use{At: c.CPU.At, Usage: c.CPU.Usage}
-			a.seeAllPods(&c.Memory)
+			pods = &c.Memory
 		}
 	}
+	a.seeAllPods(pods)
 	a.seeBatch(boxes)
 	apart := a.Config.Pools.Mode == config.Exclusive
 	for i := range v.Pools {
@@ -224,15 +229,30 @@ const boxTarget = "box:"
 // containers in the list of targets.
 const podTarget = "pod:"
 
-// seePod enters what a pod's quota did for those of its containers whose own did less:
+// holds enters what a box or a batch pod holds, where that is known.
+func (l *loop) holds(cgroup string, m *observe.ContainerMemory) {
+	if !m.At.IsZero() {
+		held := control.Held{At: m.At}
+		held.Add(m)
+		l.held[cgroup] = held
+	}
+}
+
+// seePod enters what a batch pod outside of boxes holds, and what a pod's quota did for those of its containers whose own did less:
 // where burst lets a container use more than its quota, it is the pod's that ends.
-func (a *Agent) seePod(uid string, pod *observe.ContainerCPU) {
+func (a *Agent) seePod(uid string, seen *observe.Container) {
 	v := &a.loop.view
 	at, ok := a.loop.pods[uid]
-	if !ok || pod.StatAt.IsZero() {
+	if !ok {
 		return
 	}
-	p := &v.Pods[at]
+	p, pod := &v.Pods[at], &seen.CPU
+	if p.Class == workload.BE {
+		a.loop.holds(a.loop.order[p.First].podPath, &seen.Memory)
+	}
+	if pod.StatAt.IsZero() {
+		return
+	}
 	for i := p.First; i < p.First+p.Count; i++ {
 		if c := &v.Containers[i].CPU; pod.Throttled > c.Throttled {
 			c.StatAt, c.Periods, c.Throttled, c.ThrottledTime = pod.StatAt, pod.Periods, pod.Throttled, pod.ThrottledTime
@@ -272,12 +292,23 @@ func (a *Agent) limitOfAllPods() plan.Bytes {
 }
 
 // seeAllPods has the node's memory be what all pods together may have, where they run
-// into that (the kubelet's enforced allocatable) before the machine runs short.
+// into that (the kubelet's enforced allocatable) before the machine runs short. Where
+// what they use isn't known yet, the node's memory isn't either: a limit by the machine
+// would be taken back in many steps.
 func (a *Agent) seeAllPods(pods *observe.ContainerMemory) {
 	v := &a.loop.view
 	m, most := &v.Node.Memory, int64(a.loop.allPodsLimit)
+	if most <= 0 {
+		return
+	}
+	if pods == nil || pods.At.IsZero() {
+		if most < v.MemoryTotal {
+			m.At = time.Time{}
+		}
+		return
+	}
 	available := most - (pods.Current - pods.Cache)
-	if most <= 0 || pods.At.IsZero() || available >= m.Available {
+	if available >= m.Available {
 		return
 	}
 	v.MemoryTotal = most
@@ -293,13 +324,26 @@ func (a *Agent) seeBatch(boxes int) {
 	l := &a.loop
 	v := &l.view
 	if len(l.boxes) == 0 || boxes != len(l.boxes) {
-		v.BatchUse, v.BatchMemory = control.Use{}, control.Held{}
-		return
+		v.BatchUse = control.Use{}
 	}
+	v.BatchMemory = control.Held{At: v.Now}
+	for _, box := range l.limited {
+		v.BatchMemory.Sum(l.held[box])
+	}
+	pod := -1
 	for i := range v.Containers {
-		if c := &v.Containers[i]; c.Class == workload.BE && !c.Unseen && !slices.Contains(l.boxes, l.order[i].box) {
-			v.BatchUse.Add(&c.CPU)
+		c := &v.Containers[i]
+		if c.Class != workload.BE || c.Unseen || slices.Contains(l.boxes, l.order[i].box) {
+			continue
+		}
+		v.BatchUse.Add(&c.CPU)
+		held, whole := l.held[l.order[i].podPath]
+		switch {
+		case !whole:
 			v.BatchMemory.Add(&c.Container.Memory)
+		case c.Pod != pod: // those of a pod follow each other
+			pod = c.Pod
+			v.BatchMemory.Sum(held)
 		}
 	}
 }
@@ -324,9 +368,9 @@ func (a *Agent) toObserve() []observe.Target {
 	if a.Config.Pools.Mode == config.Exclusive {
 		boxes = nil
 	}
-	targets, pods := make([]observe.Target, 0, len(a.order)+len(boxes)), []observe.Target(nil)
-	for _, box := range boxes {
-		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: true, Memory: true})
+	targets, pods := make([]observe.Target, 0, len(a.order)+len(boxes)+1), []observe.Target(nil)
+	for _, box := range a.loop.limited {
+		targets = append(targets, observe.Target{ID: boxTarget + box, Path: box, Fast: slices.Contains(boxes, box), Memory: true})
 	}
 	if all := a.allPods(); all != "" {
 		targets = append(targets, observe.Target{ID: allPodsTarget, Path: all, Fast: len(boxes) > 0, Memory: true})
@@ -340,7 +384,9 @@ func (a *Agent) toObserve() []observe.Target {
 		fast := batch && a.Config.Pools.Mode != config.Exclusive && !slices.Contains(boxes, c.box)
 		fast = fast || h.Request.Class == workload.LSR && !h.CPUs.IsEmpty() && a.lends()
 		targets = append(targets, observe.Target{ID: c.ID, Path: c.path, Fast: fast, LS: !batch})
-		if c.podPath != "" && (h.Request.Burst.Auto || a.Config.Control.Burst.All) {
+		if batch && c.podPath != "" && !slices.Contains(a.loop.boxes, c.box) && !a.shared(c.pod) {
+			pods = append(pods, observe.Target{ID: podTarget + c.pod.UID, Path: c.podPath, CPUOnly: true, Memory: true})
+		} else if c.podPath != "" && (h.Request.Burst.Auto || a.Config.Control.Burst.All) {
 			pods = append(pods, observe.Target{ID: podTarget + c.pod.UID, Path: c.podPath, CPUOnly: true})
 		}
 	}

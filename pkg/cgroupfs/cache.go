@@ -203,4 +203,5 @@ func (d *Driver) Forget(dir string) {
 	for _, h := range d.trees {
 		h.forget(dir)
 	}
+	d.ooms.forget(dir)
 }

@@ -34,6 +34,7 @@ type Driver struct {
 	unified                                  *hierarchy // v2, with or without controllers
 
 	levels innerLevels
+	ooms   oomWatches
 }
 
 // Mount is a cgroup hierarchy that is mounted, or a fake of one.

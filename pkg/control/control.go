@@ -82,6 +82,14 @@ func (h *Held) Add(c *observe.ContainerMemory) {
 	h.At = older(h.At, c.At)
 }
 
+// Sum adds another amount; the older time counts, none where it isn't known.
+func (h *Held) Sum(o Held) {
+	h.Current, h.Cache, h.Anon, h.At = h.Current+o.Current, h.Cache+o.Cache, h.Anon+o.Anon, older(h.At, o.At)
+}
+
+// Kept is what the kernel can't take back by dropping page cache.
+func (h *Held) Kept() int64 { return h.Current - h.Cache }
+
 // Pool is one pool of CPUs.
 type Pool struct {
 	Name     string

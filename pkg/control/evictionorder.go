@@ -57,9 +57,9 @@ func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
 func (r Resource) text(amount int64) string {
 	switch r {
 	case ResourceMemory:
-		return memoryText(amount) + " of anonymous memory"
+		return MemoryText(amount) + " of anonymous memory"
 	case ResourceIO:
-		return memoryText(amount) + " of disk I/O a second"
+		return MemoryText(amount) + " of disk I/O a second"
 	}
 	return strconv.FormatFloat(float64(amount)/1000, 'f', 1, 64) + " CPUs"
 }

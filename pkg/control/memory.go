@@ -166,7 +166,7 @@ func (m *Memory) tellStale(v *View) {
 	}
 	m.stale, m.asked = true, false
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "node", Action: "hold",
-		To: memoryText(m.desired.BatchLimit), Why: "the node's memory isn't known, or its figures are older than " +
+		To: MemoryText(m.desired.BatchLimit), Why: "the node's memory isn't known, or its figures are older than " +
 			(staleAfter * m.pace.interval).String() + ": batch keeps the limit that it has, and nothing is taken back",
 		Facts: []Fact{{"age_seconds", v.Now.Sub(v.Node.Memory.At).Seconds()}}})
 }
@@ -180,7 +180,7 @@ func (m *Memory) tellBlind() {
 	}
 	if m.blind == staleAfter*containerMemoryPace {
 		m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "hold",
-			To: memoryText(m.desired.BatchLimit), Why: "the memory of some BE container isn't known, so that the limit might be set below what batch holds: it stays as it is",
+			To: MemoryText(m.desired.BatchLimit), Why: "the memory of some BE container isn't known, so that the limit might be set below what batch holds: it stays as it is",
 			Facts: m.facts()})
 	}
 }
@@ -205,7 +205,7 @@ func (m *Memory) look(v *View) {
 // learn follows how fast online grows.
 func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	at := v.Node.Memory.At
-	online := max(0, m.sum.total-m.sum.available-(m.sum.batch.Current-m.sum.batch.Cache))
+	online := max(0, m.sum.total-m.sum.available-m.sum.batch.Kept())
 	took := at.Sub(m.seen)
 	switch {
 	case m.seen.IsZero() || !steady || took < 0:
@@ -237,7 +237,7 @@ func (m *Memory) aim(v *View) {
 		}
 	}
 	m.calm = max(calm, leastBatch)
-	m.desired.Room, m.desired.Known = goal-(s.batch.Current-s.batch.Cache)-v.Granted, s.known
+	m.desired.Room, m.desired.Known = goal-s.batch.Kept()-v.Granted, s.known
 	m.desired.Online, m.desired.Held, m.desired.Headroom = m.online, s.batch.Current, headroom
 	m.desired.Goal = max(goal, leastBatch)
 }
@@ -248,7 +248,7 @@ func (m *Memory) limit(v *View, steady bool) {
 	s, d := &m.sum, &m.desired
 	before, goal := d.BatchLimit, d.Goal
 	dead := bytesPart(s.total, limitDead)
-	kept := s.batch.Current - s.batch.Cache
+	kept := s.batch.Kept()
 	low := max(goal-dead, leastBatch)
 	if v.Granted > 0 {
 		low = max(low, kept+v.Granted+slack)
@@ -282,15 +282,15 @@ func (m *Memory) limit(v *View, steady bool) {
 	}
 	action, from, moves := "limit", "", ""
 	if before > 0 {
-		action, from, moves = "raise", memoryText(before), "limit"
+		action, from, moves = "raise", MemoryText(before), "limit"
 		if d.BatchLimit < before {
 			action = "lower"
 		}
 	}
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: action,
-		From: from, To: memoryText(d.BatchLimit), Moves: moves,
+		From: from, To: MemoryText(d.BatchLimit), Moves: moves,
 		Why: fmt.Sprintf("online uses %s of %s; %d%% may be used, %s are kept free before its growth of %s a second and %s in reserve, so that batch may hold %s; it holds %s",
-			memoryText(d.Online), memoryText(s.total), m.cfg.SafePercent, memoryText(d.Headroom), memoryText(int64(m.growth)), memoryText(int64(m.cfg.Reserve)), memoryText(goal), memoryText(s.batch.Current)),
+			MemoryText(d.Online), MemoryText(s.total), m.cfg.SafePercent, MemoryText(d.Headroom), MemoryText(int64(m.growth)), MemoryText(int64(m.cfg.Reserve)), MemoryText(goal), MemoryText(s.batch.Current)),
 		Facts: m.facts()})
 }
 

@@ -42,7 +42,7 @@ func TestMemoryLimit(t *testing.T) {
 			s := newStage(test.available*gib, 20*gib, actor{uid: "be", class: workload.BE, anon: test.be, cache: test.cache})
 			got, decisions := m.Step(&s.View)
 			if got.BatchLimit != test.want*mib || len(decisions) != 1 || got.Evict != nil || len(got.Reclaim) > 0 {
-				t.Errorf("got %+v, want a limit of %s; %v", got, memoryText(test.want*mib), decisions)
+				t.Errorf("got %+v, want a limit of %s; %v", got, MemoryText(test.want*mib), decisions)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestMemoryFollowsOnline(t *testing.T) {
 		s.Node.Memory.Free -= gib
 		got, _ := m.Step(s.tick())
 		if got.BatchLimit > before.BatchLimit {
-			t.Fatalf("raised to %s while online grows", memoryText(got.BatchLimit))
+			t.Fatalf("raised to %s while online grows", MemoryText(got.BatchLimit))
 		}
 		for _, r := range got.Reclaim {
 			reclaimed = true
@@ -74,7 +74,7 @@ func TestMemoryFollowsOnline(t *testing.T) {
 			be.Cache -= r.Bytes
 		}
 		if got.BatchLimit < before.BatchLimit && got.BatchLimit < be.Current {
-			t.Fatalf("lowered to %s below the %s that BE holds", memoryText(got.BatchLimit), memoryText(be.Current))
+			t.Fatalf("lowered to %s below the %s that BE holds", MemoryText(got.BatchLimit), MemoryText(be.Current))
 		}
 		if got.Evict != nil {
 			t.Fatalf("evicts while reclaim gives: %s", got.Evict.Why)
@@ -82,11 +82,11 @@ func TestMemoryFollowsOnline(t *testing.T) {
 		before = got
 	}
 	if !reclaimed || before.Headroom != 3*gib && before.Headroom < 2*gib {
-		t.Errorf("headroom is %s after a growth of 1 GiB a second; reclaimed: %v", memoryText(before.Headroom), reclaimed)
+		t.Errorf("headroom is %s after a growth of 1 GiB a second; reclaimed: %v", MemoryText(before.Headroom), reclaimed)
 	}
 	// 50 GiB of online's, and 3 of headroom: that many are left of 65.
 	if want := 65*gib - 50*gib - before.Headroom; before.Goal != want || before.BatchLimit > want+2*gib {
-		t.Errorf("goal %s, limit %s, want %s", memoryText(before.Goal), memoryText(before.BatchLimit), memoryText(want))
+		t.Errorf("goal %s, limit %s, want %s", MemoryText(before.Goal), MemoryText(before.BatchLimit), MemoryText(want))
 	}
 }
 
@@ -100,17 +100,17 @@ func TestMemoryRaisesAtOnce(t *testing.T) {
 	s.Node.Memory.Available = 90 * gib
 	got, decisions := m.Step(s.tick())
 	if got.BatchLimit != got.Goal || got.Goal < 53*gib || len(decisions) != 1 || decisions[0].Action != "raise" {
-		t.Errorf("%s, with a goal of %s: %v", memoryText(got.BatchLimit), memoryText(got.Goal), decisions)
+		t.Errorf("%s, with a goal of %s: %v", MemoryText(got.BatchLimit), MemoryText(got.Goal), decisions)
 	}
 	s.Granted = 6 * gib
 	s.Node.Memory.Available = 30 * gib
 	for range 60 {
 		if got, _ = m.Step(s.tick()); got.BatchLimit < s.Granted {
-			t.Fatalf("%s, and %s are granted", memoryText(got.BatchLimit), memoryText(s.Granted))
+			t.Fatalf("%s, and %s are granted", MemoryText(got.BatchLimit), MemoryText(s.Granted))
 		}
 	}
 	if got.BatchLimit > s.Granted+gib || got.Room > -s.Granted {
-		t.Errorf("%s, with room for %s", memoryText(got.BatchLimit), memoryText(got.Room))
+		t.Errorf("%s, with room for %s", MemoryText(got.BatchLimit), MemoryText(got.Room))
 	}
 	s.Granted = 0
 	for range 3 {
@@ -118,15 +118,15 @@ func TestMemoryRaisesAtOnce(t *testing.T) {
 	}
 	s.Granted = 8 * gib // another starts
 	if got, _ = m.Step(s.tick()); got.BatchLimit < s.Granted {
-		t.Errorf("%s for a container that starts with %s", memoryText(got.BatchLimit), memoryText(s.Granted))
+		t.Errorf("%s for a container that starts with %s", MemoryText(got.BatchLimit), MemoryText(s.Granted))
 	}
 	s.NoBatchLimit = true
 	if got, decisions = m.Step(s.tick()); got.BatchLimit != 0 || decisions != nil {
-		t.Errorf("without a cgroup to limit: %s, %v", memoryText(got.BatchLimit), decisions)
+		t.Errorf("without a cgroup to limit: %s, %v", MemoryText(got.BatchLimit), decisions)
 	}
 	s.NoBatchLimit, s.Granted, s.Node.Memory.Available = false, 0, 60*gib
 	if got, _ = m.Step(s.tick()); got.BatchLimit != got.Goal {
-		t.Errorf("the first limit is %s, the goal %s", memoryText(got.BatchLimit), memoryText(got.Goal))
+		t.Errorf("the first limit is %s, the goal %s", MemoryText(got.BatchLimit), MemoryText(got.Goal))
 	}
 }
 
@@ -149,13 +149,13 @@ func TestMemoryRaises(t *testing.T) {
 		second, decisions = m.Step(s.tick())
 	}
 	if second.BatchLimit-first.BatchLimit != 10*gib || len(decisions) != 1 || decisions[0].Action != "raise" {
-		t.Errorf("from %s to %s: %v", memoryText(first.BatchLimit), memoryText(second.BatchLimit), decisions)
+		t.Errorf("from %s to %s: %v", MemoryText(first.BatchLimit), MemoryText(second.BatchLimit), decisions)
 	}
 	for range 10 {
 		second, decisions = m.Step(s.tick())
 	}
 	if second.BatchLimit != 54*gib || decisions != nil {
-		t.Errorf("ends at %s: %v", memoryText(second.BatchLimit), decisions)
+		t.Errorf("ends at %s: %v", MemoryText(second.BatchLimit), decisions)
 	}
 }
 
@@ -195,20 +195,20 @@ func TestMemoryGrowthNeedsTwoLooks(t *testing.T) {
 			s.Node.Memory.Available = 77 * gib
 		}
 		if got, _ := m.Step(s.tick()); got.Headroom != gib {
-			t.Fatalf("headroom %s", memoryText(got.Headroom))
+			t.Fatalf("headroom %s", MemoryText(got.Headroom))
 		}
 	}
 	s.Node.Memory.Available = 77 * gib
 	m.Step(s.tick())
 	got, _ := m.Step(s.tick())
 	if got.Headroom < 8*gib {
-		t.Errorf("a jump of 3 GiB that stays leaves a headroom of %s", memoryText(got.Headroom))
+		t.Errorf("a jump of 3 GiB that stays leaves a headroom of %s", MemoryText(got.Headroom))
 	}
 	for range 600 {
 		got, _ = m.Step(s.tick())
 	}
 	if got.Headroom < 2*gib || got.Headroom > 5*gib/2 {
-		t.Errorf("two half-lives later it is %s", memoryText(got.Headroom))
+		t.Errorf("two half-lives later it is %s", MemoryText(got.Headroom))
 	}
 }
 
@@ -297,9 +297,9 @@ func TestMemoryProperties(t *testing.T) {
 			case got.BatchLimit < limit && got.BatchLimit < held:
 				t.Fatalf("lowered from %d to %d below %d", limit, got.BatchLimit, held)
 			case limit > 0 && (got.BatchLimit > max(limit+10*gib+mib, got.Goal+mib) || limit-got.BatchLimit > 5*gib):
-				t.Fatalf("from %s to %s in a step", memoryText(limit), memoryText(got.BatchLimit))
+				t.Fatalf("from %s to %s in a step", MemoryText(limit), MemoryText(got.BatchLimit))
 			case got.Headroom > 10*gib:
-				t.Fatalf("headroom %s", memoryText(got.Headroom))
+				t.Fatalf("headroom %s", MemoryText(got.Headroom))
 			case got.Evict != nil && (got.Evict.Why == "" || got.Evict.Need <= 0):
 				t.Fatalf("evicts without need: %+v", got.Evict)
 			}
@@ -313,7 +313,7 @@ func TestMemoryProperties(t *testing.T) {
 				}
 			}
 			if total > 5*gib {
-				t.Fatalf("asks for %s in a step", memoryText(total))
+				t.Fatalf("asks for %s in a step", MemoryText(total))
 			}
 		}
 	})

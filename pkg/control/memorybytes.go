@@ -42,8 +42,8 @@ const (
 	gib = int64(1) << 30
 )
 
-// memoryText writes an amount as people read it: "12.5 GiB", "640 MiB".
-func memoryText(bytes int64) string {
+// MemoryText writes an amount as people read it: "12.5 GiB", "640 MiB".
+func MemoryText(bytes int64) string {
 	if bytes > -gib && bytes < gib {
 		return strconv.FormatInt(bytes/mib, 10) + " MiB"
 	}

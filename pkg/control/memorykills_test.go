@@ -51,7 +51,7 @@ func (k *memcg) batch(uid string, anon, cache int64) {
 			// than the limit's own steps, when the controller looked last, and still is.
 			free := bytesPart(k.MemoryTotal, DefaultConfig().Memory.SafePercent) - k.used() - bytesPart(k.MemoryTotal, DefaultConfig().Memory.HeadroomPercent)
 			if may := min(k.goal, free) - 2*bytesPart(k.MemoryTotal, limitDead); k.limit < may {
-				k.Fatalf("%s was killed at a limit of %s, and batch may hold %s: services use %s of %s", uid, memoryText(k.limit), memoryText(may), memoryText(k.used()), memoryText(k.MemoryTotal))
+				k.Fatalf("%s was killed at a limit of %s, and batch may hold %s: services use %s of %s", uid, MemoryText(k.limit), MemoryText(may), MemoryText(k.used()), MemoryText(k.MemoryTotal))
 			}
 			k.remove(uid)
 			return
@@ -87,7 +87,7 @@ func (k *memcg) serve(name string, bytes int64) {
 	k.services[name] = bytes
 	k.reclaim(k.MemoryTotal - k.used())
 	if held, _ := k.held(); held > 0 && k.used()+held > k.MemoryTotal {
-		k.Fatalf("service %s grows from %s to %s, and batch holds %s of %s; %d evictions", name, memoryText(before), memoryText(bytes), memoryText(held), memoryText(k.MemoryTotal), k.evicted)
+		k.Fatalf("service %s grows from %s to %s, and batch holds %s of %s; %d evictions", name, MemoryText(before), MemoryText(bytes), MemoryText(held), MemoryText(k.MemoryTotal), k.evicted)
 	}
 }
 

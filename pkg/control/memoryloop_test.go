@@ -145,9 +145,9 @@ func TestMemoryTakeBack(t *testing.T) {
 			l := newLoop(true)
 			missed := short(l)
 			held, _ := l.held()
-			t.Logf("short of %s, %d evicted, batch keeps %s with a limit of %s", memoryText(missed), l.evicted, memoryText(held), memoryText(l.limit))
+			t.Logf("short of %s, %d evicted, batch keeps %s with a limit of %s", MemoryText(missed), l.evicted, MemoryText(held), MemoryText(l.limit))
 			if missed > test.short || l.evicted > test.evicted {
-				t.Errorf("online was short of %s, and %d pods were evicted, at most %d", memoryText(missed), l.evicted, test.evicted)
+				t.Errorf("online was short of %s, and %d pods were evicted, at most %d", MemoryText(missed), l.evicted, test.evicted)
 			}
 		})
 	}

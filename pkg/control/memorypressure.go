@@ -220,18 +220,18 @@ func (m *Memory) say(v *View, why memoryCause) string {
 	s := &m.sum
 	switch why {
 	case overGoal:
-		return fmt.Sprintf("batch holds %s and may hold %s beside online's %s", memoryText(s.batch.Current), memoryText(m.desired.Goal), memoryText(m.online))
+		return fmt.Sprintf("batch holds %s and may hold %s beside online's %s", MemoryText(s.batch.Current), MemoryText(m.desired.Goal), MemoryText(m.online))
 	case belowCritical:
-		return fmt.Sprintf("%s are free, below the critical mark of %s", memoryText(s.free), memoryText(m.mark(v)))
+		return fmt.Sprintf("%s are free, below the critical mark of %s", MemoryText(s.free), MemoryText(m.mark(v)))
 	case belowHeadroom:
 		return fmt.Sprintf("%s are free, and online, which grew by %s a second lately, is to find %s over the low watermark of %s",
-			memoryText(s.free), memoryText(int64(m.growth)), memoryText(m.desired.Headroom), memoryText(s.low))
+			MemoryText(s.free), MemoryText(int64(m.growth)), MemoryText(m.desired.Headroom), MemoryText(s.low))
 	case numaShort:
 		node := &v.Node.Memory.Nodes[m.pressing.worst]
-		return fmt.Sprintf("NUMA node %d has %s free of %s", m.pressing.worst, memoryText(node.Free), memoryText(node.Total))
+		return fmt.Sprintf("NUMA node %d has %s free of %s", m.pressing.worst, MemoryText(node.Free), MemoryText(node.Total))
 	case poolShort:
 		pool := &v.Pools[m.pressing.pool]
-		return fmt.Sprintf("pool %s uses %s of its limit of %s", pool.Name, memoryText(m.pressing.used), memoryText(m.poolLimit(pool.Name)))
+		return fmt.Sprintf("pool %s uses %s of its limit of %s", pool.Name, MemoryText(m.pressing.used), MemoryText(m.poolLimit(pool.Name)))
 	}
 	return ""
 }
@@ -275,13 +275,13 @@ func (m *Memory) sayEvict(v *View, why evictCause) string {
 	s := &m.sum
 	switch why {
 	case evictCritical:
-		return m.say(v, belowCritical) + fmt.Sprintf(", and %s could be had by dropping page cache", memoryText(s.available))
+		return m.say(v, belowCritical) + fmt.Sprintf(", and %s could be had by dropping page cache", MemoryText(s.available))
 	case evictNode:
 		return fmt.Sprintf("%d%% of the node's memory is in use, over %d%%; batch goes until it is %d%%",
 			percentOf(s.total-s.available, s.total), m.cfg.EvictPercent, m.cfg.EvictPercent-m.cfg.EvictMarginPercent)
 	case evictOutrun:
 		return m.say(v, overGoal) + fmt.Sprintf("; online grows by %s a second, faster than reclaim gives: %s a second",
-			memoryText(int64(m.rising)), memoryText(int64(m.giving)))
+			MemoryText(int64(m.rising)), MemoryText(int64(m.giving)))
 	case evictNUMA:
 		return m.say(v, numaShort) + ", and tasks reclaim there for themselves"
 	}
@@ -295,7 +295,7 @@ func (m *Memory) sayEvict(v *View, why evictCause) string {
 // before, as that of most services which start, costs nobody anything.
 func (m *Memory) outrun(mark int64) bool {
 	s := &m.sum
-	kept := s.batch.Current - s.batch.Cache
+	kept := s.batch.Kept()
 	if !s.known || m.rising < float64(mib) || kept <= m.desired.Goal {
 		return false
 	}

@@ -23,7 +23,7 @@ func TestCriticalMark(t *testing.T) {
 		"NUMA unknown counts one": {0, 512 * gib, 0, 4 * gib},
 	} {
 		if got := criticalMark(test.nodes, test.total, test.low); got/mib != test.want/mib {
-			t.Errorf("%s: %s, want %s", name, memoryText(got), memoryText(test.want))
+			t.Errorf("%s: %s, want %s", name, MemoryText(got), MemoryText(test.want))
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestMemoryPressure(t *testing.T) {
 				t.Errorf("after %d s: %+v, want after %d s: %s", after, request, test.after, test.why)
 			}
 			if (asked > 0) != test.reclaims {
-				t.Errorf("reclaims %s", memoryText(asked))
+				t.Errorf("reclaims %s", MemoryText(asked))
 			}
 		})
 	}
@@ -111,7 +111,7 @@ func TestMemoryWithoutReclaim(t *testing.T) {
 		s.NoReclaim = true
 		_, _, asked := evictsAfter(newMemory(), s, nil)
 		if (asked > 0) != test.reclaims {
-			t.Errorf("%s: reclaims %s", name, memoryText(asked))
+			t.Errorf("%s: reclaims %s", name, MemoryText(asked))
 		}
 	}
 }

@@ -100,8 +100,8 @@ func (m *Memory) take(v *View, w wanted) {
 	}
 	r.told = true
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "reclaim",
-		To:    memoryText(step - left),
-		Why:   fmt.Sprintf("%s; %s are to come back, %s of them now, from %d containers, the largest page cache first", m.say(v, w.why), memoryText(w.bytes), memoryText(step-left), len(m.desired.Reclaim)),
+		To:    MemoryText(step - left),
+		Why:   fmt.Sprintf("%s; %s are to come back, %s of them now, from %d containers, the largest page cache first", m.say(v, w.why), MemoryText(w.bytes), MemoryText(step-left), len(m.desired.Reclaim)),
 		Facts: m.facts()})
 }
 

@@ -160,6 +160,12 @@ func (n *node) counters() []Finding {
 	if c.RanRefused > 0 {
 		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until there are some of its own for it", words.Count(c.RanRefused, "container")), "see sluice explain of the pods, or Sluice's log, for why"))
 	}
+	if c.BatchKills+c.ServiceKills > 0 {
+		findings = append(findings, warn("memory kills", fmt.Sprintf("the kernel killed %d batch containers that might have held more, and %d of services for what batch work held", c.BatchKills, c.ServiceKills), "see Sluice's log for where and how much; lower control.memory.safePercent"))
+	}
+	if mixers := n.mixers(); mixers != "" {
+		findings = append(findings, note("besteffort", mixers+" in the cgroup of BestEffort pods, but not batch work: batch pods there are bounded one by one", "give such pods a request, or a class by a classify rule"))
+	}
 	if c.SlowFailures > 0 {
 		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are right all the same"))
 	}
@@ -170,6 +176,19 @@ func (n *node) counters() []Finding {
 		return []Finding{ok("so far", "no failed write, no drift, no panic")}
 	}
 	return findings
+}
+
+// mixers names the pods that keep the cgroup of BestEffort pods from being batch work's
+// alone.
+func (n *node) mixers() string {
+	if n.Status.Loop == nil || len(n.Status.Loop.Batch.Mixers) == 0 {
+		return ""
+	}
+	all := n.Status.Loop.Batch.Mixers
+	if len(all) == 1 {
+		return all[0] + " is"
+	}
+	return some(all) + " are"
 }
 
 // drifted names the containers that others changed most.

@@ -91,6 +91,11 @@ func settings() []metric {
 					out.put(float64(n), setting)
 				}
 			}},
+		{"sluice_forbidden_kills_total", "Kills by the kernel that the memory loop is there to prevent: of batch work at Sluice's limit while it might hold more, of services for what batch work held.", counter, []string{"of"},
+			func(s *scrape, out *sink) {
+				out.put(float64(s.Counters.BatchKills), "batch")
+				out.put(float64(s.Counters.ServiceKills), "services")
+			}},
 		{"sluice_write_errors_total", "Writes of settings that the kernel refused; each attempt counts.", counter, nil, count(func(c *status.Counters) int { return c.WriteErrors })},
 		{"sluice_knob_errors_total", "The same writes by setting and by the kernel's error.", counter, []string{"knob", "errno"},
 			func(s *scrape, out *sink) {

@@ -80,6 +80,7 @@ type Batch struct {
 	Used      workload.MilliCPU `json:"usedMilliCPU"`               // as far as it is known
 	Requested workload.MilliCPU `json:"requestedMilliCPU"`          // by batch containers
 	Boxes     []Box             `json:"boxes,omitempty"`            // cgroups that hold batch pods alone, and pods that have none
+	Mixers    []string          `json:"mixers,omitempty"`           // "namespace/name" of pods that aren't batch in a cgroup that batch work could have alone
 }
 
 // Switch is what `sluice batch` said last, as the loop has read it.

@@ -166,6 +166,8 @@ type Counters struct {
 	SlowFailures   int `json:"slowFailures"`   // of those, that the runtime refused
 	Reconnects     int `json:"reconnects"`     // connections to the runtime after the first
 	GrantsCut      int `json:"grantsCut"`      // containers whose annotation claims more than the kubelet has granted
+	BatchKills     int `json:"batchKills"`     // of batch work by the kernel, at a memory limit of Sluice's that was below what it might hold: bugs
+	ServiceKills   int `json:"serviceKills"`   // of services by the kernel, at the limit of all pods while batch work held memory
 }
 
 // Answer is what one container of a planned pod would get.

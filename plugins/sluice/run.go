@@ -282,7 +282,7 @@ func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.
 		options.Kernel = driver
 		options.Node = node(cfg, driver, machine, options.Host, log)
 		options.Cores = coresched.New()
-		options.MemoryUse = driver.MemoryUse
+		options.MemoryUse, options.OOMs = driver.MemoryUse, driver.OOMs
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{driver})
 			options.Reclaimer, options.Reclaim = s.reclaimer, driver.Reclaim

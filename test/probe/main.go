@@ -3,6 +3,7 @@
 //
 //	first      print one JSON line of what this process sees (sight.First)
 //	touch=N    take N MiB of memory and write to every page of it
+//	ramp=N     the same at 256 MiB a second
 //	sleep      wait for SIGTERM
 //	burn[=N]   keep N CPUs busy (1) until SIGTERM
 //	pulse=N    keep one CPU busy for N ms of each 300 until SIGTERM
@@ -71,7 +72,9 @@ func run(arg string, term, orders <-chan os.Signal) error {
 		}
 		return json.NewEncoder(os.Stdout).Encode(first)
 	case "touch":
-		return touch(n << 20)
+		return touch(n<<20, 0)
+	case "ramp":
+		return touch(n<<20, time.Second/256)
 	case "sleep":
 		<-term
 	case "burn":
@@ -108,16 +111,21 @@ func run(arg string, term, orders <-chan os.Signal) error {
 	case "fill":
 		return fill(int64(n) << 20)
 	default:
-		return fmt.Errorf("not one of first, touch=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, serve=N, spin=N, stream=N, files=N, fill=N")
+		return fmt.Errorf("not one of first, touch=N, ramp=N, sleep, burn[=N], pulse=N, toggle, cache=N, exit=N, serve=N, spin=N, stream=N, files=N, fill=N")
 	}
 	return nil
 }
 
-// touch leaves the memory mapped until this process ends.
-func touch(size int) error {
+// touch leaves the memory mapped until this process ends. It takes at least so long for
+// each MiB.
+func touch(size int, each time.Duration) error {
+	began := time.Now()
 	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
 	for i := 0; i < len(memory); i += os.Getpagesize() {
 		memory[i] = 1
+		if i%(1<<20) == 0 && each > 0 {
+			time.Sleep(time.Until(began.Add(time.Duration(i>>20) * each)))
+		}
 	}
 	return err
 }

@@ -83,3 +83,20 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 	}
 	return errors.Join(errs...)
 }
+
+// PodsFile reads a file of the cgroup that holds all pods, trimmed.
+func (rt *Runtime) PodsFile(name string) (string, error) { return rt.tree.read(rt.kubepods(), name) }
+
+// WritePodsFile writes a file of the cgroup that holds all pods, as the kubelet does to
+// enforce the node's allocatable.
+func (rt *Runtime) WritePodsFile(name, value string) error {
+	return rt.tree.write(rt.kubepods(), name, value)
+}
+
+// ClassFile reads a file of the cgroup of a QoS class ("besteffort"), trimmed.
+func (rt *Runtime) ClassFile(class, name string) (string, error) {
+	return rt.tree.read(rt.class(class), name)
+}
+
+// PodsCgroup is the cgroup that holds all pods, below each controller's root.
+func (rt *Runtime) PodsCgroup() string { return "/" + strings.TrimPrefix(rt.kubepods(), "/") }
