@@ -15,6 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -241,6 +243,37 @@ func TestPodsHaveFewerCPUs(t *testing.T) {
 			if (got == "") != (want == "") || !strings.Contains(got, want) {
 				t.Errorf("%s with CPUs %q: %q, want %q", name, allowed, got, want)
 			}
+		}
+	}
+}
+
+// TestBestEffortServices: what requests no CPU and is no batch work is named, where there is
+// batch work.
+func TestBestEffortServices(t *testing.T) {
+	t.Parallel()
+	container := func(ref, class, qos string) status.Container {
+		var c status.Container
+		c.Ref, c.Cgroup = ref, "/kubepods/"+qos+"/pod1/c"
+		c.Class, _ = workload.ParseClass(class)
+		return c
+	}
+	proxy, web, job := container("kube-system/proxy/main", "LS", "besteffort"), container("a/web/main", "LS", "burstable"), container("a/job/main", "BE", "besteffort")
+	for _, test := range []struct {
+		containers []status.Container
+		want       string
+	}{
+		{[]status.Container{proxy, web, job}, "kube-system/proxy/main request no CPU"},
+		{[]status.Container{proxy, web}, ""},
+		{[]status.Container{web, job}, ""},
+	} {
+		f := facts(host(t, "2 cores"), nil)
+		f.Status = &status.Status{Containers: test.containers}
+		got := ""
+		for _, finding := range (&node{Facts: f}).weightless() {
+			got += finding.What
+		}
+		if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
+			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
 }

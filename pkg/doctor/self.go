@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -28,6 +29,7 @@ func (n *node) self() []Finding {
 	} else if n.Config != nil {
 		findings = append(findings, ok("runtime folder", n.Config.RuntimeDir))
 	}
+	findings = append(findings, n.weightless()...)
 	findings = append(findings, n.preInstalled()...)
 	if n.Status != nil {
 		findings = append(findings, n.counters()...)
@@ -44,6 +46,31 @@ func (n *node) eviction() []Finding {
 		return []Finding{warn("eviction", "by cri, which does not work here: "+n.EvictErr.Error(), "name the runtime's CRI socket in control.eviction.socket; in a pod, mount its folder below the host root")}
 	}
 	return []Finding{ok("eviction", "by cri, through the runtime's socket")}
+}
+
+// weightless warns of pods that request no CPU and are no batch work beside batch work: the
+// kernel ranks them with it. Static and critical pods, as kubeadm's kube-proxy, are so.
+func (n *node) weightless() []Finding {
+	if n.Status == nil {
+		return nil
+	}
+	var services []string
+	batch := false
+	for i := range n.Status.Containers {
+		c := &n.Status.Containers[i]
+		if !strings.Contains(c.Cgroup, "besteffort") {
+			continue
+		}
+		if c.Class == workload.BE {
+			batch = true
+		} else {
+			services = append(services, c.Ref)
+		}
+	}
+	if !batch || services == nil {
+		return nil
+	}
+	return []Finding{warn("BestEffort services", some(services)+" request no CPU: in the kubelet's BestEffort cgroup they have the least CPU weight there is, together with batch work", "give each a CPU request, or make it batch work (class.sluice.dev: BE)")}
 }
 
 func (n *node) plugin() []Finding {
