@@ -10,16 +10,16 @@ type Favour struct {
 	since   time.Time // another percentage has been due since then; zero: none is
 }
 
-// FavourPause is how long a higher percentage, or none, must have been due before it is in
+// favourPause is how long a higher percentage, or none, must have been due before it is in
 // force: pods that are replaced change nothing. A lower one is in force at once, because the
 // kernel would cut the largest weight and so change the proportions.
-const FavourPause = time.Minute
+const favourPause = time.Minute
 
 // Step returns the percentage in force, 100 or less to raise nothing. Most is the
 // percentage that is wanted, fits what the largest of the cgroups has room for, and batch
 // reports whether batch work is beside them.
 func (f *Favour) Step(now time.Time, most, fits int, batch bool) int {
-	due := FavourWithin(most, fits)
+	due := favourWithin(most, fits)
 	switch {
 	case f.percent == 0 && batch, due < f.percent:
 		f.percent, f.since = due, time.Time{}
@@ -32,15 +32,15 @@ func (f *Favour) Step(now time.Time, most, fits int, batch bool) int {
 		f.since = time.Time{}
 	case f.since.IsZero() || now.Before(f.since):
 		f.since = now
-	case now.Sub(f.since) >= FavourPause:
+	case now.Sub(f.since) >= favourPause:
 		f.percent, f.since = due, time.Time{}
 	}
 	return f.percent
 }
 
-// FavourWithin is a percentage, or a half, a quarter and so on of it, that fits; at least
+// favourWithin is a percentage, or a half, a quarter and so on of it, that fits; at least
 // 100. By halves a cgroup that grows or goes seldom changes it.
-func FavourWithin(most, fits int) int {
+func favourWithin(most, fits int) int {
 	for most > max(fits, 100) {
 		most /= 2
 	}

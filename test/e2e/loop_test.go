@@ -31,6 +31,8 @@ func TestLoop(t *testing.T) {
 		{"the switch closes batch", testSwitch},
 		{"the plugin dies or stalls", testLifeline},
 		{"the plugin is restarted", testRestartInSqueeze},
+		{"services keep their proportions", testWeights},
+		{"idle pins are lent", testLend},
 		{"batch comes and goes", testLoopChurn},
 		{"a recording is played back", testRecording},
 	} {

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// testWeights runs pods of 16, 64 and 250 requested CPUs, one of class SYSTEM, one whose
+// runtime handler is a virtual machine's, and the kubelet's cgroup of Burstable pods beside
+// batch work, all of them busy. What isn't batch keeps its proportions while weights are
+// raised, and is given CPU time by them; what remains after the plugin's end is the
+// kubelet's.
+func testWeights(t *testing.T, rt *runtime.Runtime) {
+	const mem = 64 * mib
+	type sibling struct {
+		name  string
+		milli workload.MilliCPU
+		class string
+	}
+	burstable, err := rt.Class(workload.Burstable)
+	must(t, err)
+	besteffort, err := rt.Class(workload.BestEffort)
+	must(t, err)
+	must(t, besteffort.WriteFile("cpu.shares", "2")) // as the kubelet does
+	for _, round := range []struct {
+		name   string
+		factor int64
+		pods   []sibling
+	}{
+		{"pods of 2 CPUs", 16, []sibling{{"service", 2000, "LS"}, {"system", 2000, "SYSTEM"}, {"vm", 2000, "LS"}, {"burstable", 4000, "LS"}}},
+		{"the largest has 16 CPUs", 16, []sibling{{"service16", 16000, "LS"}, {"system", 8000, "SYSTEM"}, {"vm", 8000, "LS"}, {"burstable", 12000, "LS"}}},
+		{"the largest has 64 CPUs", 4, []sibling{{"service16", 16000, "LS"}, {"service64", 64000, "LS"}, {"system", 16000, "SYSTEM"}, {"vm", 16000, "LS"}, {"burstable", 24000, "LS"}}},
+		{"the largest has 250 CPUs", 1, []sibling{{"service16", 16000, "LS"}, {"service64", 64000, "LS"}, {"service250", 250000, "LS"}, {"system", 16000, "SYSTEM"}, {"vm", 16000, "LS"}, {"burstable", 24000, "LS"}}},
+	} {
+		t.Run(round.name, func(t *testing.T) {
+			t.Cleanup(func() { must(t, rt.RemoveAll()) })
+			s := loopSluice(t, rt, "vmRuntimes: ["+runtime.Broken+"]\ncontrol: {mode: on, batch: {by: quota}}")
+			files := map[string]func(string) (string, error){}
+			due := map[string]int64{}
+			sum := int64(0)
+			for _, p := range round.pods {
+				spec := classed(p.name, p.class, runtime.Whole(p.milli, mem))
+				if p.name == "vm" {
+					spec.Handler = runtime.Broken
+				}
+				if p.name == "burstable" {
+					spec.Containers[0].Resources = runtime.Resources{CPURequest: p.milli}
+				}
+				spec.Containers[0].Args = []string{"first", "burn=2"}
+				pod := run(t, rt, spec)
+				files[p.name], due[p.name] = pod.File, int64(p.milli)*1024/1000
+				if p.name == "burstable" {
+					files[p.name] = burstable.File
+					must(t, burstable.WriteFile("cpu.shares", strconv.FormatInt(due[p.name], 10)))
+				}
+				sum += due[p.name]
+			}
+			batch := hog(t, rt, "batch")
+			files["batch"], due["batch"] = batch.ClassFile, 2
+			weight := func(name string) int64 { return count(t, files[name], "cpu.shares") }
+			await(t, "weights are raised", func() bool { return weight("burstable") == round.factor*due["burstable"] })
+			before := map[string]int64{}
+			for name := range files {
+				before[name] = count(t, files[name], "cpuacct.usage")
+			}
+			time.Sleep(weighed)
+			total, got := int64(0), map[string]int64{}
+			for name := range files {
+				got[name] = count(t, files[name], "cpuacct.usage") - before[name]
+				total += got[name]
+			}
+			var table strings.Builder
+			w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "sibling\tkubelet's shares\tdue\tshares beside batch\tCPU time")
+			for _, p := range append(round.pods, sibling{name: "batch"}) {
+				name, factor := p.name, round.factor
+				if name == "batch" {
+					factor = 1
+				}
+				percent := func(part, of int64) float64 { return float64(part) * 100 / float64(of) }
+				fmt.Fprintf(w, "%s\t%d\t%.1f %%\t%d\t%.1f %%\n", name, due[name], percent(due[name], sum), weight(name), percent(got[name], total))
+				if weight(name) != factor*due[name] {
+					t.Errorf("%s has %d shares, want %d times %d", name, weight(name), factor, due[name])
+				}
+				// The kernel divides two CPUs between many groups by averages of some 100 ms: what
+				// this is to find is a sixteenth in place of the whole.
+				if name != "batch" && got[name]*sum*2 < due[name]*total {
+					t.Errorf("%s is due %.1f %% of the CPU time and has %.1f %%", name, percent(due[name], sum), percent(got[name], total))
+				}
+			}
+			must(t, w.Flush())
+			t.Logf("of %s of CPU time:\n%s", time.Duration(total).Round(10*time.Millisecond), table.String())
+
+			must(t, s.Kill())
+			await(t, "the lifeline gives the weights back", func() bool {
+				for name := range files {
+					if weight(name) != due[name] {
+						return false
+					}
+				}
+				return true
+			})
+			must(t, s.Launch())
+			await(t, "a plugin that comes back raises them again", func() bool { return weight("vm") == round.factor*due["vm"] })
+			await(t, "it answers", func() bool { _, err := s.Status(); return err == nil })
+			sound(t, s)
+		})
+	}
+}
+
+// weighed is how long siblings compete.
+const weighed = 8 * time.Second
+
+// count is what a file of a cgroup holds.
+func count(t *testing.T, file func(string) (string, error), name string) int64 {
+	t.Helper()
+	text, err := file(name)
+	must(t, err)
+	n, err := strconv.ParseInt(text, 10, 64)
+	must(t, err)
+	return n
+}
