@@ -39,10 +39,8 @@ func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 		if !ok {
 			continue
 		}
-		if coming := a.writer.underWay(place{t.Path, k.Knob}); coming != nil {
-			if coming != want {
-				changes = append(changes, a.changeTo(t, k, coming, want))
-			}
+		if next, busy := a.changeAfter(t, k, want); busy {
+			changes = append(changes, next...)
 			continue
 		}
 		if a.Kernel.Same(k.Knob, want, have) {
@@ -71,6 +69,16 @@ func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
 		changes = append(changes, a.changeTo(t, k, have, want))
 	}
 	return changes
+}
+
+// changeAfter is the change of a setting to which a write is under way, none where that
+// is the right one. It is not compared with the kernel meanwhile.
+func (a *Agent) changeAfter(t *tuned, k *knob, want plan.Value) (next []plan.Change, busy bool) {
+	coming := a.writer.underWay(place{t.Path, k.Knob})
+	if coming == nil || coming == want {
+		return nil, coming != nil
+	}
+	return []plan.Change{a.changeTo(t, k, coming, want)}, true
 }
 
 // changeTo is the change of a setting, noted as written before it is.
