@@ -80,7 +80,7 @@ func readNew(host fs.FS, name string, before fileIdentity) (text []byte, now fil
 	if err != nil {
 		return nil, now, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, now, err

@@ -28,7 +28,7 @@ func TestPinnable(t *testing.T) {
 			l.SetExternal(cpuset.Of(2, 3))
 		}
 		for i := range rapid.IntRange(0, 8).Draw(t, "containers") {
-			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) //nolint:errcheck // some are refused
+			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) // some are refused
 		}
 		got := l.Pinnable(nil)
 		var want []int
