@@ -14,8 +14,8 @@ import (
 // TestPreInstalled has the runtime launch the plugin from its plugin folder, with
 // its config from there too, also when the runtime starts again after a crash.
 func TestPreInstalled(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run("containerd "+version, func(t *testing.T) {
+	for _, version := range runtimes {
+		t.Run(nameOf(version), func(t *testing.T) {
 			dir := t.TempDir()
 			socket := filepath.Join(dir, "status.sock")
 			options, err := runtime.Options{Containerd: version}.Preinstall(dir, "10", fmt.Sprintf(
@@ -72,7 +72,12 @@ func TestFailurePolicy(t *testing.T) {
 // TestUntouched installs Sluice as it is shipped, beside pods that ask for
 // nothing: no file of theirs says anything else than without it.
 func TestUntouched(t *testing.T) {
-	rt := start(t, runtime.Options{})
+	for _, version := range newest {
+		t.Run(nameOf(version), func(t *testing.T) { testUntouched(t, start(t, runtime.Options{Containerd: version})) })
+	}
+}
+
+func testUntouched(t *testing.T, rt *runtime.Runtime) {
 	pods := []runtime.PodSpec{
 		{Name: "guaranteed", Containers: []runtime.ContainerSpec{{Name: "c", Resources: runtime.Whole(500, 64*mib)}}},
 		{Name: "burstable", Containers: []runtime.ContainerSpec{{Name: "c", Resources: runtime.Resources{CPURequest: 250, MemoryLimit: 64 * mib}}}},

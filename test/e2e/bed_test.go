@@ -19,8 +19,8 @@ import (
 // cgroup; an update moves it; a runc that fails is told; a crash and a restart
 // of containerd leave containers alone.
 func TestBed(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run("containerd "+version, func(t *testing.T) {
+	for _, version := range runtimes {
+		t.Run(nameOf(version), func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
 			t.Run("QoS", func(t *testing.T) { testQoS(t, rt) })
 			t.Run("knobs", func(t *testing.T) { knobs.Ground(t, &knobs.Bed{RT: rt}) })

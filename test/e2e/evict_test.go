@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,10 +13,10 @@ import (
 // TestEvict ends pods through the runtime's CRI socket: the one that is meant, with
 // all its containers, and once.
 func TestEvict(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run("containerd "+version, func(t *testing.T) {
+	for _, version := range runtimes {
+		t.Run(nameOf(version), func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
-			evictor := evict.CRI{Socket: filepath.Join(rt.Dir, "containerd.sock"), Timeout: time.Minute}
+			evictor := evict.CRI{Socket: rt.Socket(), Timeout: time.Minute}
 			spec := runtime.PodSpec{Name: "p", Containers: []runtime.ContainerSpec{{Name: "a"}, {Name: "b"}}}
 			other := run(t, rt, spec)
 			for _, grace := range []time.Duration{0, time.Second} {

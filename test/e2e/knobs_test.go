@@ -10,8 +10,8 @@ import (
 // TestKnobs has every knob on both runtimes: at the first instruction, through
 // resizes, against other writers, and given back at the end.
 func TestKnobs(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run("containerd "+version, func(t *testing.T) {
+	for _, version := range runtimes {
+		t.Run(nameOf(version), func(t *testing.T) {
 			b := &knobs.Bed{RT: start(t, runtime.Options{Containerd: version})}
 			t.Run("restore", func(t *testing.T) { knobs.Restore(t, b) })
 			t.Run("drift", func(t *testing.T) { knobs.Drift(t, b) })

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -12,8 +13,8 @@ import (
 // TestLife has what happens to containers between their creation and their end,
 // on both runtimes, with one plugin that lives through all of it.
 func TestLife(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run("containerd "+version, func(t *testing.T) {
+	for _, version := range runtimes {
+		t.Run(nameOf(version), func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
 			s := startSluice(t, rt, runtime.SluiceOptions{})
 			for _, test := range []struct {
@@ -25,6 +26,7 @@ func TestLife(t *testing.T) {
 				{"a second pin is refused", testSecondPin},
 				{"what can't be honoured is refused", testInvalid},
 				{"runc create fails after the grant", testFailedCreate},
+				{"a start is refused", testRefusedStart},
 				{"a crashed pin is replaced", testReplaced},
 				{"LS is resized beside a pin", testResizedLS},
 				{"LSR is resized", testResizedLSR},
@@ -93,10 +95,14 @@ func testFailedCreate(t *testing.T, rt *runtime.Runtime, _ *runtime.Sluice) {
 	must(t, err)
 	fails := spec.Containers[0]
 	fails.RuncFails = "create"
+	// containerd calls runc create at the start; CRI-O does at the creation, and then has
+	// no container to be removed.
 	failed := func() *runtime.Container {
 		c, err := pod.Create(fails)
-		must(t, err)
-		if err := c.Start(); err == nil {
+		if err == nil {
+			err = c.Start()
+		}
+		if err == nil {
 			t.Fatal("a container whose runc fails create was started")
 		}
 		return c
@@ -110,9 +116,52 @@ func testFailedCreate(t *testing.T, rt *runtime.Runtime, _ *runtime.Sluice) {
 	must(t, retried.Stop())
 	must(t, retried.Remove())
 
-	must(t, failed().Remove())
-	other, _ := pinOf(t, rt, "other", "LSR")
+	if c := failed(); c != nil {
+		must(t, c.Remove())
+	}
+	// Where no event tells of the failure, the CPU is free a few seconds later.
+	other, err := rt.RunPod(classed("other", "LSR", runtime.Whole(1000, 64*mib)))
+	must(t, err)
+	await(t, "another pod has the CPU", func() bool {
+		c, err := other.Create(runtime.ContainerSpec{Name: "c", Resources: runtime.Whole(1000, 64*mib)})
+		if err != nil {
+			return false
+		}
+		must(t, c.Start())
+		alone(t, c)
+		return true
+	})
 	must(t, other.Remove())
+}
+
+// testRefusedStart has two pins that were created while the plugin was away, and only
+// one of them can have a CPU of its own. containerd ends the other one; CRI-O runs it.
+func testRefusedStart(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
+	must(t, s.Kill())
+	var pins []*runtime.Container
+	for _, name := range []string{"one", "two"} {
+		pod, err := rt.RunPod(classed(name, "LSR", runtime.Whole(1000, 64*mib)))
+		must(t, err)
+		c, err := pod.Create(runtime.ContainerSpec{Name: "c", Resources: runtime.Whole(1000, 64*mib), Args: []string{"first", "burn"}})
+		must(t, err)
+		pins = append(pins, c)
+	}
+	must(t, s.Restart())
+	must(t, pins[0].Start())
+	cpu := alone(t, pins[0])
+	if err := pins[1].Start(); err != nil {
+		await(t, "the refused container is forgotten", func() bool { return len(statusOf(t, s).Containers) == 1 })
+		return
+	}
+	must(t, pins[1].Await(cri.ContainerState_CONTAINER_RUNNING))
+	isOn(t, pins[1], cpuset.Difference(online(t), cpu))
+	if told := strings.Join(entry(t, s, pins[1]).Warnings, " "); !strings.Contains(told, "its start was refused, and the runtime runs it all the same") {
+		t.Errorf("it runs, and is told of as %q", told)
+	}
+	if st := statusOf(t, s); st.Runtime.Name != "cri-o" || st.Counters.RanRefused == 0 {
+		t.Errorf("%s ran a container whose start was refused, counted %d times", st.Runtime.Name, st.Counters.RanRefused)
+	}
+	await(t, "its quota is its own", func() bool { return limit(t, pins[1].File) == 1000 })
 }
 
 func testReplaced(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {

@@ -16,8 +16,12 @@ import (
 // that it sees has no other: budgets by quota and by CPU set that follow a service,
 // preview, automatic burst, memory, evictions, and what is left when the plugin is gone.
 // The guests of test/vm run it on cgroup v2, with both drivers.
-func TestLoop(t *testing.T) {
-	rt := start(t, runtime.Options{})
+func TestLoop(t *testing.T) { testLoop(t, start(t, runtime.Options{})) }
+
+// TestLoopCRIO is TestLoop on CRI-O.
+func TestLoopCRIO(t *testing.T) { testLoop(t, start(t, runtime.Options{Containerd: runtime.CRIO})) }
+
+func testLoop(t *testing.T, rt *runtime.Runtime) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *runtime.Runtime)

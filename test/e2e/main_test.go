@@ -1,26 +1,27 @@
-// Package e2e runs Sluice against a real containerd with real containers. Its
-// tests run one after the other; where the machine can't carry them they are
-// skipped, and the last line says how many and why.
+// Package e2e runs Sluice against a real containerd, and a real CRI-O where there is one,
+// with real containers. Its tests run one after the other; where the machine can't carry
+// them they are skipped, and the last lines say how many and why.
 package e2e
 
 import (
 	"fmt"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-var skipped atomic.Int32
+// skipped counts tests by why they were skipped. Tests run one after the other.
+var skipped = map[string]int{}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if n := skipped.Load(); n > 0 {
-		fmt.Printf("e2e: %d tests SKIPPED: %v\n", n, runtime.Unavailable(runtime.Options{}))
-	} else {
+	for why, n := range skipped {
+		fmt.Printf("e2e: %d tests SKIPPED: %s\n", n, why)
+	}
+	if len(skipped) == 0 {
 		fmt.Println("e2e: no test skipped")
 	}
 	os.Exit(code)
@@ -38,7 +39,23 @@ func patience() time.Duration {
 	return time.Minute
 }
 
-// start runs a containerd for the test and shows its log if the test fails.
+// runtimes are the runtimes that a test is for which has all of them, as
+// runtime.Options.Containerd names them.
+var runtimes = []string{"2", "1.7", runtime.CRIO}
+
+// newest are the newest of each: what differs between containerd's versions is not
+// what such a test is about.
+var newest = []string{"2", runtime.CRIO}
+
+// nameOf is a runtime for people.
+func nameOf(version string) string {
+	if version == runtime.CRIO {
+		return "CRI-O"
+	}
+	return "containerd " + version
+}
+
+// start runs a runtime for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
 	if inGuest() {
@@ -47,8 +64,8 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 		options.RequestTimeout = max(options.RequestTimeout, time.Minute)
 	}
 	if err := runtime.Unavailable(options); err != nil {
-		skipped.Add(1)
-		t.Skip(err)
+		skipped[err.Error()]++
+		t.Skip("SKIPPED: ", err)
 	}
 	rt, err := runtime.Start(options)
 	if err != nil {
@@ -56,7 +73,7 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("containerd complains:\n%s", complaints(rt.Log()))
+			t.Logf("the runtime complains:\n%s", complaints(rt.Log()))
 		}
 		if err := rt.Close(); err != nil {
 			t.Error(err)

@@ -19,8 +19,8 @@ func classed(name, class string, r runtime.Resources) runtime.PodSpec {
 // each sees at its first instruction. This machine may have two CPUs only, so at
 // most one pin at a time.
 func TestPlacement(t *testing.T) {
-	for _, version := range []string{"2", "1.7"} {
-		t.Run("containerd "+version, func(t *testing.T) {
+	for _, version := range runtimes {
+		t.Run(nameOf(version), func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
 			startSluice(t, rt, runtime.SluiceOptions{})
 			for _, class := range []string{"LSE", "LSR"} {

@@ -16,7 +16,12 @@ import (
 // where it is, what classes give comes and goes, and in the end a restart changes
 // nothing.
 func TestReload(t *testing.T) {
-	rt := start(t, runtime.Options{Containerd: "2"})
+	for _, version := range newest {
+		t.Run(nameOf(version), func(t *testing.T) { testReload(t, start(t, runtime.Options{Containerd: version})) })
+	}
+}
+
+func testReload(t *testing.T, rt *runtime.Runtime) {
 	must(t, run(t, rt, classed("first", "LS", runtime.Resources{})).Remove()) // its class's cgroups stay
 	before, err := rt.ClassSettings()
 	must(t, err)

@@ -33,7 +33,7 @@ func Ground(t *testing.T, b *Bed) {
 	changed := after.Changed(before)
 	for _, file := range changed {
 		name := filepath.Base(file)
-		if _, written := values[name]; !written && !follows(file) || filepath.Base(filepath.Dir(file)) != c.ID {
+		if _, written := values[name]; !written && !follows(file) || filepath.Base(filepath.Dir(file)) != filepath.Base(c.Cgroup) {
 			t.Errorf("%s was not written, and is now %q", file, after[file])
 		}
 		if follows(file) {

@@ -54,7 +54,7 @@ func (p *Pod) Freeze(frozen bool) error {
 }
 
 // Sandbox is the cgroup of the pod's pause.
-func (p *Pod) Sandbox() Cgroup { return Cgroup{filepath.Join(p.Cgroup, p.ID), &p.rt.tree} }
+func (p *Pod) Sandbox() Cgroup { return Cgroup{filepath.Join(p.Cgroup, p.rt.scope(p.ID)), &p.rt.tree} }
 
 // Where is the path of a file of the pod's own cgroup.
 func (p *Pod) Where(name string) (string, error) { return p.rt.tree.find(p.Cgroup, name) }

@@ -58,7 +58,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	labels["io.kubernetes.container.name"] = spec.Name
 	config := &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: spec.Name, Attempt: uint32(attempt)},
-		Image:       &cri.ImageSpec{Image: image},
+		Image:       &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, // CRI-O needs both
 		Args:        spec.Args,
 		Labels:      labels,
 		Annotations: spec.Annotations,

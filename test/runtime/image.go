@@ -53,12 +53,7 @@ func dockerArchive(probe []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(map[string]any{
-		"architecture": goruntime.GOARCH,
-		"os":           "linux",
-		"config":       map[string]any{"Entrypoint": []string{"/probe"}, "Cmd": []string{"sleep"}},
-		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
-	})
+	config, err := imageConfig(layer)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +64,16 @@ func dockerArchive(probe []byte) ([]byte, error) {
 		return nil, err
 	}
 	return tarOf(file{"config.json", config}, file{"layer.tar", layer}, file{"manifest.json", manifest})
+}
+
+// imageConfig is the configuration of an image with that layer.
+func imageConfig(layer []byte) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"architecture": goruntime.GOARCH,
+		"os":           "linux",
+		"config":       map[string]any{"Entrypoint": []string{"/probe"}, "Cmd": []string{"sleep"}},
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+	})
 }
 
 type file struct {

@@ -34,7 +34,7 @@ func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		if sets[filepath.Base(dir)], err = cpuset.Parse(string(text)); err != nil {
+		if sets[strings.TrimPrefix(filepath.Base(dir), crioPrefix)], err = cpuset.Parse(string(text)); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,9 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 		case rt.options.Systemd && strings.HasSuffix(name, ".slice") && strings.Contains(name, "-pod"):
 			errs = append(errs, systemctl("stop", name))
 		case strings.HasPrefix(name, "pod"):
-			errs = append(errs, rt.tree.remove("/"+cgroup))
+			// A CRI-O that is killed while it creates a container leaves its "runc init". The
+			// kubelet ends what is in the cgroup of a pod that is gone.
+			errs = append(errs, rt.tree.killAll("/"+cgroup), rt.tree.remove("/"+cgroup))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,4 +1,4 @@
-// Package runtime is a private, real containerd for tests and for the demo: CRI
+// Package runtime is a private, real containerd or CRI-O for tests and for the demo: CRI
 // and NRI on sockets of its own, pods in cgroups as the kubelet makes them, and
 // the sluice binary beside it.
 //
@@ -24,8 +24,9 @@ import (
 // Options says what to start. The zero value is containerd 2 with the
 // repository's own tools.
 type Options struct {
-	Containerd string // "2" (the default) or "1.7"
+	Containerd string // its version, "2" (the default) or "1.7", or CRIO
 	Tools      string // folder of the tools; "" is $SLUICE_TOOLS, else bin/tools of the repository
+	Crun       bool   // CRI-O's OCI runtime is crun, which nests cgroups, and not runc
 	Systemd    bool   // pods are slices and containers scopes of the machine's systemd, not plain cgroups
 
 	PluginDir       string // pre-installed NRI plugins; "" is an empty folder
@@ -46,7 +47,7 @@ const (
 	callTimeout = 2 * time.Minute // for one call or condition, also on an emulated machine
 )
 
-// Runtime is a running containerd.
+// Runtime is a running containerd or CRI-O.
 type Runtime struct {
 	Dir       string // everything on disk
 	NRISocket string
@@ -84,10 +85,15 @@ func Unavailable(options Options) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range []string{
-		tools.of(options.Containerd, "containerd"), tools.of(options.Containerd, "containerd-shim-runc-v2"), tools.of(options.Containerd, "ctr"),
-		tools.of("", "runc"), tools.of("", "probe"),
-	} {
+	needed := []string{tools.of("", "runc"), tools.of("", "probe")}
+	if options.crio() {
+		if err := options.unavailableCRIO(); err != nil {
+			return err
+		}
+	} else {
+		needed = append(needed, tools.of(options.Containerd, "containerd"), tools.of(options.Containerd, "containerd-shim-runc-v2"), tools.of(options.Containerd, "ctr"))
+	}
+	for _, path := range needed {
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%s is missing: run make tools, or set SLUICE_TOOLS to the folder that has it", path)
 		}
@@ -102,7 +108,7 @@ func Unavailable(options Options) error {
 	return nil
 }
 
-// Start starts containerd, imports the image, and returns when a pod can run.
+// Start starts the runtime, imports the image, and returns when a pod can run.
 func Start(options Options) (*Runtime, error) {
 	options = options.withDefaults()
 	tools, err := options.tools()
@@ -142,7 +148,11 @@ func (rt *Runtime) setUp() error {
 			return err
 		}
 	}
-	if err := rt.writeConfig(); err != nil {
+	write, bringImage := rt.writeConfig, rt.importImage
+	if rt.options.crio() {
+		write, bringImage = rt.writeCRIO, rt.pullImage
+	}
+	if err := write(); err != nil {
 		return err
 	}
 	var err error
@@ -157,13 +167,13 @@ func (rt *Runtime) setUp() error {
 	if err := rt.Restart(); err != nil {
 		return err
 	}
-	return rt.importImage()
+	return bringImage()
 }
 
-// Kill ends containerd as a crash would. Containers keep running.
+// Kill ends the runtime as a crash would. Containers keep running.
 func (rt *Runtime) Kill() error { return rt.process.kill() }
 
-// Restart starts containerd on the state that it left, ending a running one
+// Restart starts the runtime on the state that it left, ending a running one
 // first as a crash would.
 func (rt *Runtime) Restart() error {
 	if rt.process != nil {
@@ -171,13 +181,16 @@ func (rt *Runtime) Restart() error {
 			return err
 		}
 	}
+	env, words := os.Environ(), []string{rt.tools.of(rt.options.Containerd, "containerd"), "--config", filepath.Join(rt.Dir, "config.toml")}
+	if rt.options.crio() {
+		env, words = rt.crioCommand()
+	}
 	var err error
-	rt.process, err = rt.tree.start(rt.logPath(), os.Environ(),
-		rt.tools.of(rt.options.Containerd, "containerd"), "--config", filepath.Join(rt.Dir, "config.toml"))
+	rt.process, err = rt.tree.start(rt.logPath(), env, words[0], words[1:]...)
 	if err != nil {
 		return err
 	}
-	return rt.process.await("containerd to answer on "+rt.socket(), func() error {
+	return rt.process.await("the runtime to answer on "+rt.socket(), func() error {
 		ctx, cancel := callContext()
 		defer cancel()
 		status, err := rt.cri.Status(ctx, &cri.StatusRequest{})
@@ -211,7 +224,7 @@ func (rt *Runtime) Close() error {
 	return nil
 }
 
-// Log is what containerd logged so far.
+// Log is what the runtime logged so far.
 func (rt *Runtime) Log() string { return readLog(rt.logPath()) }
 
 // V2 tells whether pods' knobs are cgroup v2's.

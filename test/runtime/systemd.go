@@ -34,8 +34,15 @@ func (p *Pod) slices() []string {
 
 // scope is the name of a container's cgroup in its pod's.
 func (rt *Runtime) scope(id string) string {
-	if rt.options.Systemd {
-		return "cri-containerd-" + id + ".scope"
+	prefix := "cri-containerd-"
+	if rt.options.crio() {
+		prefix = crioPrefix
+	}
+	switch {
+	case rt.options.Systemd:
+		return prefix + id + ".scope"
+	case rt.options.crio():
+		return prefix + id
 	}
 	return id
 }
