@@ -55,6 +55,13 @@ func nameOf(version string) string {
 	return "containerd " + version
 }
 
+// skip skips a test that this machine can't carry.
+func skip(t *testing.T, why error) {
+	t.Helper()
+	skipped[why.Error()]++
+	t.Skip("SKIPPED: ", why)
+}
+
 // start runs a runtime for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
@@ -64,8 +71,7 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 		options.RequestTimeout = max(options.RequestTimeout, time.Minute)
 	}
 	if err := runtime.Unavailable(options); err != nil {
-		skipped[err.Error()]++
-		t.Skip("SKIPPED: ", err)
+		skip(t, err)
 	}
 	rt, err := runtime.Start(options)
 	if err != nil {
