@@ -43,7 +43,7 @@ func TestStatusTellsWhoMayStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, setup{config: func(c *config.Config) { c.Control.Mode = control.On }}, func(t *testing.T, n *node) {
-				n.agent.do("test", func() error { //nolint:errcheck // it has no result
+				n.agent.do("test", func() error {
 					c.set(n.agent)
 					err := n.agent.mayStart(&container{pod: &workload.Pod{UID: "new"}}, &workload.Request{Class: workload.BE})
 					s := n.agent.refusalStatus()

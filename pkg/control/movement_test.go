@@ -124,3 +124,15 @@ func TestFactsOfAMovement(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// The amounts of an eviction name their unit, so that they can be printed for people.
+func TestEvictionFactsNameTheirUnit(t *testing.T) {
+	t.Parallel()
+	for resource, want := range map[Resource]Fact{
+		ResourceCPU: {"need_cpus", 1.5}, ResourceMemory: {"need_bytes", 1500}, ResourceIO: {"need_bytes_per_second", 1500},
+	} {
+		if got := resource.fact("need", 1500); got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}

@@ -80,11 +80,11 @@ func Ask(ctx context.Context, socket string) *Facts {
 		return f
 	}
 	defer conn.Close() //nolint:errcheck // all answers are there
-	q := asker{ctx, conn, f}
-	q.version()
-	q.cri()
+	q := asker{conn, f}
+	q.version(ctx)
+	q.cri(ctx)
 	if f.Name == "" || f.Name == containerdName {
-		q.plugins()
+		q.plugins(ctx)
 	}
 	return f
 }
@@ -92,7 +92,6 @@ func Ask(ctx context.Context, socket string) *Facts {
 const containerdName = "containerd"
 
 type asker struct {
-	ctx  context.Context
 	conn *grpc.ClientConn
 	*Facts
 }
@@ -109,17 +108,17 @@ func (q *asker) failed(service string, err error) bool {
 	return true
 }
 
-func (q *asker) version() {
-	answer, err := version.NewVersionClient(q.conn).Version(q.ctx, &emptypb.Empty{})
+func (q *asker) version(ctx context.Context) {
+	answer, err := version.NewVersionClient(q.conn).Version(ctx, &emptypb.Empty{})
 	if !q.failed(versionService, err) {
 		q.Name, q.Version, q.From = containerdName, brief(answer.GetVersion()), versionService
 	}
 }
 
 // plugins asks how containerd's NRI plugin fares.
-func (q *asker) plugins() {
+func (q *asker) plugins(ctx context.Context) {
 	client := introspection.NewIntrospectionClient(q.conn)
-	answer, err := client.Plugins(q.ctx, &introspection.PluginsRequest{})
+	answer, err := client.Plugins(ctx, &introspection.PluginsRequest{})
 	if q.failed(introspectionService, err) {
 		return
 	}
@@ -139,19 +138,19 @@ func (q *asker) plugins() {
 }
 
 // cri asks as the kubelet does.
-func (q *asker) cri() {
+func (q *asker) cri(ctx context.Context) {
 	client := cri.NewRuntimeServiceClient(q.conn)
-	answer, err := client.Version(q.ctx, &cri.VersionRequest{})
+	answer, err := client.Version(ctx, &cri.VersionRequest{})
 	if q.failed(criService+"'s Version", err) {
 		return
 	}
 	if name := brief(answer.GetRuntimeName()); q.Name == "" && name != "" {
 		q.Name, q.Version, q.From = name, brief(answer.GetRuntimeVersion()), criService
 	}
-	if s, err := client.Status(q.ctx, &cri.StatusRequest{Verbose: true}); !q.failed(criService+"'s Status", err) {
+	if s, err := client.Status(ctx, &cri.StatusRequest{Verbose: true}); !q.failed(criService+"'s Status", err) {
 		q.handlers(s)
 	}
-	if c, err := client.RuntimeConfig(q.ctx, &cri.RuntimeConfigRequest{}); !q.failed(criService+"'s RuntimeConfig", err) && c.GetLinux() != nil {
+	if c, err := client.RuntimeConfig(ctx, &cri.RuntimeConfigRequest{}); !q.failed(criService+"'s RuntimeConfig", err) && c.GetLinux() != nil {
 		q.Driver = strings.ToLower(c.GetLinux().GetCgroupDriver().String())
 	}
 }

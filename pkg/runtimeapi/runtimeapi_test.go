@@ -83,7 +83,7 @@ func serve(t *testing.T, f *fake, services string) string {
 	if strings.Contains(services, "cri") {
 		cri.RegisterRuntimeServiceServer(s, kubelets{f})
 	}
-	go s.Serve(l) //nolint:errcheck // it ends with the test
+	go s.Serve(l)
 	t.Cleanup(s.Stop)
 	return socket
 }
@@ -155,7 +155,7 @@ func TestAskInVain(t *testing.T) {
 			if err != nil {
 				return
 			}
-			conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\nhello\x00\xff")) //nolint:errcheck // it may be gone
+			conn.Write([]byte("HTTP/1.1 200 OK\r\n\r\nhello\x00\xff"))
 			conn.Close()
 		}
 	}()
