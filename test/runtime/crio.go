@@ -22,6 +22,10 @@ const crioPrefix = "crio-"
 
 func (o Options) crio() bool { return o.Containerd == CRIO }
 
+// TakesSlices tells whether pods' cgroups may be named as systemd's slices. CRI-O refuses
+// such names with the cgroupfs driver.
+func (rt *Runtime) TakesSlices() bool { return rt.options.Systemd || !rt.options.crio() }
+
 // crioTool is a program of CRI-O's folder.
 func crioTool(name string) string { return filepath.Join(os.Getenv(crioVariable), name) }
 
