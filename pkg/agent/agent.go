@@ -183,7 +183,7 @@ type Agent struct {
 
 	factsOf      *topology.Machine
 	machineFacts annotation.Facts
-	life         context.Context // Run's
+	life         context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }
 
 // container is a container with what was last asserted for it.

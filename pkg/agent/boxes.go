@@ -50,7 +50,7 @@ func (a *Agent) findBoxes() {
 // configuration, "" where they are not or there is none.
 func (a *Agent) usualBox() string {
 	all := a.allPods()
-	if all == "" || a.Kernel == nil || a.Config.Rules.Defaults.BestEffort != workload.BE {
+	if all == "" || a.Kernel == nil || a.Config.Defaults.BestEffort != workload.BE {
 		return ""
 	}
 	name := "besteffort"

@@ -192,14 +192,14 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 		before := read()
 		host := &Host{Kernel: h.spy, Managers: []neighbour.Neighbour{{Kind: neighbour.CPUManager}}}
 		r, err := Restore(host, readBook(t, file), false)
-		if err != nil && !h.Flavour.NoWayBack {
+		if err != nil && !h.NoWayBack {
 			t.Error(err)
 		}
 		if after := read(); len(before) == 0 || !maps.Equal(before, after) || len(r.Newer) != len(before) {
 			t.Errorf("CPU sets were %v and are %v; left alone: %v", before, after, r.Newer)
 		}
 		for _, e := range readBook(t, file).All() {
-			if _, kept := before[place{e.Object.Path, e.Knob}]; !kept && !h.Flavour.NoWayBack {
+			if _, kept := before[place{e.Object.Path, e.Knob}]; !kept && !h.NoWayBack {
 				t.Errorf("%s of %s is not given back", e.Knob, e.Object.Name)
 			}
 		}

@@ -358,7 +358,7 @@ func TestEndWaitsForTheKernel(t *testing.T) {
 		}
 		time.Sleep(hangs) // what the kernel has in hand ends
 		book := readBook(t, h.o.Originals)
-		if e, kept := book.Entry("/kubepods/burstable/pod-victim/c", plan.MemoryHigh); !kept || e.Value != plan.Value(cgroupfs.Describe(plan.MemoryHigh).Default) {
+		if e, kept := book.Entry("/kubepods/burstable/pod-victim/c", plan.MemoryHigh); !kept || e.Value != cgroupfs.Describe(plan.MemoryHigh).Default {
 			t.Errorf("the journal has %+v", e)
 		}
 		kernel.hanging(nil)

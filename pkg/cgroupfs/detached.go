@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ErrBusy: the kernel doesn't get to the write. It may still be made.
+// ErrBusy says that the kernel doesn't get to the write. It may still be made.
 var ErrBusy = errors.New("the kernel is busy with other changes of cpusets")
 
 const (
@@ -54,7 +54,7 @@ func (c *cgroup) writeCPUs(file string, want cpuset.Set) error {
 		}
 		if waited >= detachedWrite {
 			c.stuck.Add(1)
-			go func() { <-done; c.stuck.Add(-1) }()
+			go func() { <-done; c.stuck.Add(-1) }() //nolint:errcheck // whoever waited was told that the kernel is busy
 			return fmt.Errorf("%s: %w", file, ErrBusy)
 		}
 		timer.Reset(usualWrite)

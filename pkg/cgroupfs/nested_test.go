@@ -89,12 +89,12 @@ func TestNestedThrottling(t *testing.T) {
 // are its own business.
 func TestNotNested(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(m machine) error{
+	for name, nest := range map[string]func(m machine) error{
 		"own processes": func(m machine) error { m.Mkdir(ctr + "/a"); return m.Populate(ctr, 1) },
 		"several":       func(m machine) error { m.Mkdir(ctr + "/a"); m.Mkdir(ctr + "/b"); return m.Populate(ctr+"/a", 1) },
 	} {
 		m := boot(t, fakekernel.MainlineV2())
-		if err := make(m); err != nil {
+		if err := nest(m); err != nil {
 			t.Fatal(err)
 		}
 		m.Nest(ctr)

@@ -114,7 +114,7 @@ func TestMemoryRaisesAtOnce(t *testing.T) {
 	}
 	s.Granted = 0
 	for range 3 {
-		got, _ = m.Step(s.tick())
+		m.Step(s.tick())
 	}
 	s.Granted = 8 * gib // another starts
 	if got, _ = m.Step(s.tick()); got.BatchLimit < s.Granted {

@@ -33,7 +33,7 @@ func (rt *Runtime) pullImage() error {
 	}
 	defer func() { _ = listener.Close() }()
 	go func() {
-		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // of this test alone
+		_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, name, _ := strings.Cut(r.URL.Path, "/blobs/")
 			blob, found := blobs[name]
 			if strings.Contains(r.URL.Path, "/manifests/") {
