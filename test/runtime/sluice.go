@@ -43,7 +43,8 @@ type Sluice struct {
 // runtime's Synchronize.
 const synchronized = "synchronized"
 
-// StartSluice runs the plugin and returns when it is synchronized.
+// StartSluice runs the plugin and returns when it is synchronized. A plugin that isn't in
+// time is killed, as it would take part in whatever follows.
 func (rt *Runtime) StartSluice(options SluiceOptions) (*Sluice, error) {
 	if options.Binary == "" {
 		options.Binary = rt.tools.sluice()
@@ -69,7 +70,13 @@ func (rt *Runtime) StartSluice(options SluiceOptions) (*Sluice, error) {
 	if err := s.Configure(options.Config); err != nil {
 		return nil, err
 	}
-	return s, s.Restart()
+	if err := s.Restart(); err != nil {
+		if s.process != nil {
+			err = errors.Join(err, s.Kill())
+		}
+		return nil, err
+	}
+	return s, nil
 }
 
 // Configure replaces the config file.
