@@ -93,13 +93,13 @@ func (g guest) binaries() map[string]string {
 }
 
 // systemdFiles is systemd and what it needs, and what the documentation installs Sluice
-// from, by their path in the guest.
+// from and gives a node back with, by their path in the guest.
 func (g guest) systemdFiles() (map[string]string, error) {
 	entries, err := os.ReadDir(g.systemdDir())
 	files := map[string]string{
 		"guest.service": "etc/systemd/system/guest.service",
 	}
-	for _, name := range []string{"configs/sluice.yaml", "configs/systemd/sluice.service", "docs/install.md"} {
+	for _, name := range []string{"configs/sluice.yaml", "configs/kubernetes/restore.yaml", "configs/systemd/sluice.service", "docs/install.md"} {
 		files[filepath.Join(g.repository, name)] = name
 	}
 	for _, entry := range entries {
