@@ -87,10 +87,9 @@ func (a *Agent) admit(c *container) error {
 }
 
 func (a *Agent) place(c *container, r workload.Request) error {
-	as, err := a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
-	if policy.IsShortage(err) && a.reclaim(c) {
-		as, err = a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
-	}
+	as, freed, err := a.grant(c, func() (policy.Assignment, error) {
+		return a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
+	})
 	if err != nil {
 		return err
 	}
@@ -104,6 +103,7 @@ func (a *Agent) place(c *container, r workload.Request) error {
 		return err
 	}
 	cleared = true
+	a.noteFreed(freed)
 	a.promise(c, &r)
 	if a.acts() {
 		c.has = as
@@ -155,19 +155,31 @@ func (a *Agent) mend() {
 	}
 }
 
-// reclaim frees grants whose container has ended, or never started, without an
-// event that said so, where next is to be placed.
-func (a *Agent) reclaim(next *container) bool {
-	ended := a.ledger.Stale(next.identity(), a.now(), a.Config.ReserveTimeout)
+// grant has the ledger decide, and where CPUs are short decide once more without the
+// abandoned grants. The caller reports those to noteFreed when it has carried out the
+// decision; until then the ledger's Undo restores them.
+func (a *Agent) grant(next *container, decide func() (policy.Assignment, error)) (as policy.Assignment, freed []string, err error) {
+	as, err = decide()
+	if !policy.IsShortage(err) {
+		return as, nil, err
+	}
+	if freed = a.abandoned(next); len(freed) == 0 {
+		return as, nil, err
+	}
+	as, err = a.ledger.Without(freed, decide)
+	return as, freed, err
+}
+
+// abandoned lists the grants, other than next's own, whose container has ended or was
+// never started without an event that said so.
+func (a *Agent) abandoned(next *container) []string {
+	ids := a.ledger.Stale(next.identity(), a.now(), a.Config.ReserveTimeout)
 	for _, c := range a.order {
-		if a.ended(c) || a.neverMade(c) {
-			ended = append(ended, c.ID)
+		if c != next && (a.ended(c) || a.neverMade(c)) {
+			ids = append(ids, c.ID)
 		}
 	}
-	for _, id := range ended {
-		a.free(id)
-	}
-	return len(ended) > 0
+	return ids
 }
 
 // ended reports whether a pin's processes are all gone.
@@ -205,15 +217,15 @@ func (a *Agent) PostCreateContainer(id string) error {
 	})
 }
 
-// free gives a grant back while its container is still known: should it start
-// after all, it is placed again.
-func (a *Agent) free(id string) {
-	c := a.containers[id]
-	a.ledger.Release(id)
-	a.loop.stale = true
-	if c != nil {
-		c.has = policy.Assignment{}
-		a.Log.WithField("container", c.ref).Info("Grant freed: its container ended or never started")
+// noteFreed notes that the ledger has given grants back whose containers are still known:
+// a container that starts after all is placed again.
+func (a *Agent) noteFreed(ids []string) {
+	for _, id := range ids {
+		a.loop.stale = true
+		if c, ok := a.containers[id]; ok {
+			c.has = policy.Assignment{}
+			a.Log.WithField("container", c.ref).Info("Grant freed: its container ended or never started")
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ func (a *Agent) pass() {
 	a.lookAtParent()
 	for _, c := range a.order {
 		if a.ended(c) {
-			a.free(c.ID)
+			a.ledger.Release(c.ID)
+			a.noteFreed([]string{c.ID})
 		}
 	}
 	a.lookAtRefused()

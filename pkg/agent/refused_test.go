@@ -155,3 +155,48 @@ func TestFailedCreateIsFreed(t *testing.T) {
 		})
 	}
 }
+
+// TestRefusedKeepsFailedCreate: the grant of a container that was never made goes only to
+// a request that succeeds. One that is refused all the same, or that the kernel doesn't
+// let through, leaves it as it was.
+func TestRefusedKeepsFailedCreate(t *testing.T) {
+	for name, request := range map[string]func(n *node, cpus int) error{
+		"create": func(n *node, cpus int) error { return n.create("db", "LSR", cpus) },
+		"resize": func(n *node, cpus int) error { return n.update("small", cpus) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, setup{machine: "8 cores"}, func(t *testing.T, n *node) {
+				n.run("web", "LS", 1)
+				n.run("small", "LSR", 1)
+				if err := n.ask("failed", "LSR", 4); err != nil {
+					t.Fatal(err)
+				}
+				n.pod("db", "LSR", 6) // the kubelet makes the pod's cgroup, whatever becomes of the container
+				delete(n.specs, "db")
+				n.sleep(makeTime)
+				before := n.dump()
+				refused := func(why string, cpus int) {
+					t.Helper()
+					if err := request(n, cpus); err == nil {
+						t.Errorf("%s: not refused", why)
+					}
+					if after := n.dump(); after != before {
+						t.Errorf("%s: before\n%s\nafter\n%s", why, before, after)
+					}
+				}
+				refused("more than there is", 8)
+				n.kernel.refusing(refuseCPUs("web"))
+				refused("by the kernel", 6)
+				n.kernel.refusing(nil)
+				if err := request(n, 6); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range n.status().Containers {
+					if c.ID == "failed" {
+						t.Errorf("failed has %s still", c.CPUs)
+					}
+				}
+			})
+		})
+	}
+}

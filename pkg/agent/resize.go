@@ -95,7 +95,7 @@ func (a *Agent) resize(c *container, change workload.Resources) error {
 			c.Resources = old
 		}
 	}()
-	as, err := a.regrant(c)
+	as, freed, err := a.regrant(c)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,7 @@ func (a *Agent) resize(c *container, change workload.Resources) error {
 		return err
 	}
 	done = true
+	a.noteFreed(freed)
 	c.keepQuota()
 	if c.touched {
 		a.keep(c)
@@ -142,16 +143,14 @@ func (a *Agent) carryOut(c *container, from cpuset.Set, as policy.Assignment) er
 	return nil
 }
 
-func (a *Agent) regrant(c *container) (policy.Assignment, error) {
+func (a *Agent) regrant(c *container) (as policy.Assignment, freed []string, err error) {
 	r, err := a.request(c)
 	if err != nil {
-		return policy.Assignment{}, err
+		return policy.Assignment{}, nil, err
 	}
-	as, err := a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
-	if policy.IsShortage(err) && a.reclaim(c) {
-		as, err = a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
-	}
-	return as, err
+	return a.grant(c, func() (policy.Assignment, error) {
+		return a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
+	})
 }
 
 // own is the container's own part of the reply to its update.

@@ -65,6 +65,27 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("a refused placement changed the ledger: %v", err)
 				}
 			},
+			"without": func(t *rapid.T) {
+				ids := rapid.SliceOfN(rapid.StringMatching("[0-9]"), 1, 3).Draw(t, "ids")
+				before, version := describe(l), l.Version()
+				_, err := l.Without(ids, func() (Assignment, error) {
+					return l.Place(who("new"), drawRequest(t), cpuset.Set{}, now)
+				})
+				if err == nil {
+					checkInvariants(t, l)
+					for _, id := range ids {
+						if _, known := l.Holder(id); known {
+							t.Fatalf("%s has its grant still", id)
+						}
+					}
+					if l.Undo(); l.Version() == version {
+						t.Fatal("Undo restores the version of another layout")
+					}
+				}
+				if after := describe(l); after != before {
+					t.Fatalf("error %v: before\n%s\nafter\n%s", err, before, after)
+				}
+			},
 			"hold":    func(t *rapid.T) { l.Hold(fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id")), now) },
 			"release": func(t *rapid.T) { l.Release(fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id"))) },
 			"resize": func(t *rapid.T) {

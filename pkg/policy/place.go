@@ -80,6 +80,25 @@ type entry struct {
 	id    string
 	old   *Holder // nil: the container was not known
 	pools []cpuset.Set
+	whole *Ledger // all that was there before, where Without gave other grants back; else nil
+}
+
+// Without tries decide, which calls Place or Resize, after it has given back the grants
+// of the containers in ids. They are gone only if decide succeeds, and Undo restores
+// them together with what decide has changed.
+func (l *Ledger) Without(ids []string, decide func() (Assignment, error)) (Assignment, error) {
+	before := l.Clone()
+	before.last = entry{}
+	for _, id := range ids {
+		l.Release(id)
+	}
+	as, err := decide()
+	if err != nil {
+		*l = *before
+		return Assignment{}, err
+	}
+	l.last.whole = before
+	return as, nil
 }
 
 // Undo takes back the last Place, Resize or Mend, which could not be carried out.
@@ -88,6 +107,12 @@ type entry struct {
 func (l *Ledger) Undo() {
 	last := l.last
 	if last.id == "" {
+		return
+	}
+	if last.whole != nil {
+		version := l.version
+		*l = *last.whole
+		l.version = version + 1
 		return
 	}
 	if l.last = (entry{}); last.old != nil {
