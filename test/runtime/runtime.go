@@ -44,7 +44,7 @@ const Broken = "broken"
 const (
 	image       = "localhost/sluice/probe:1"
 	namePrefix  = "sluicetest-"
-	callTimeout = 3 * time.Minute // for one call or condition, also on an emulated machine
+	callTimeout = 5 * time.Minute // for one call or condition, also on an emulated machine
 )
 
 // Runtime is a running containerd or CRI-O.
