@@ -19,7 +19,7 @@ func TestPreInstalled(t *testing.T) {
 			dir := t.TempDir()
 			socket := filepath.Join(dir, "status.sock")
 			options, err := runtime.Options{Containerd: version}.Preinstall(dir, "10", fmt.Sprintf(
-				"stateDir: %s\nstatusSocket: %s\nlog: {file: %s}\n", filepath.Join(dir, "state"), socket, filepath.Join(dir, "sluice.log")))
+				"stateDir: %s\nruntimeDir: %s\nstatusSocket: %s\nlog: {file: %s}\n", filepath.Join(dir, "state"), filepath.Join(dir, "run"), socket, filepath.Join(dir, "sluice.log")))
 			must(t, err)
 			rt := start(t, options)
 			connected := func(after time.Time) (since time.Time) {

@@ -33,7 +33,7 @@ func testLifeline(t *testing.T, rt *runtime.Runtime) {
 	safe := func(what string, since time.Time) {
 		t.Helper()
 		await(t, what+": the lifeline has acted", func() bool { // its word, not the floor, which the loop may have set itself
-			_, err := os.Stat(filepath.Join(s.StateDir, "lifeline-acted.json"))
+			_, err := os.Stat(filepath.Join(s.RuntimeDir, "lifeline-acted.json"))
 			return err == nil
 		})
 		await(t, what+": batch has its floor", func() bool { return boxed(t, batch) == batchFloor })

@@ -60,10 +60,17 @@ func testAutomaticBurst(t *testing.T, rt *runtime.Runtime) {
 	sound(t, s)
 }
 
+// evictable is a BE pod outside of kube-system, whose pods are never evicted by default.
+func evictable(name string) runtime.PodSpec {
+	spec := classed(name, "BE", runtime.Resources{})
+	spec.Namespace = "default"
+	return spec
+}
+
 // testEviction has batch work leave a node whose memory is in use, and stay away.
 func testEviction(t *testing.T, rt *runtime.Runtime) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 100})
-	spec := classed("batch", "BE", runtime.Resources{})
+	spec := evictable("batch")
 	spec.Containers[0].Args = []string{"touch=300", "first", "sleep"}
 	batch := run(t, rt, spec) // before the plugin, which might evict it while it is made
 	_, err := batch.Container("c").First()
@@ -78,17 +85,17 @@ func testEviction(t *testing.T, rt *runtime.Runtime) {
 	}
 	await(t, "sluice log tells of the eviction", func() bool { return len(decided(t, s, "eviction", "evict")) > 0 })
 	e := decided(t, s, "eviction", "evict")[0]
-	if e.Object != "kube-system/batch" || e.Mode != control.On || !strings.Contains(e.Why, "of the node's memory is in use, over 2%") {
+	if e.Object != "default/batch" || e.Mode != control.On || !strings.Contains(e.Why, "of the node's memory is in use, over 2%") {
 		t.Errorf("sluice log tells: %+v", e)
 	}
 
 	await(t, "a new batch pod is refused", func() bool {
-		pod, err := rt.RunPod(classed("next", "BE", runtime.Resources{}))
+		pod, err := rt.RunPod(evictable("next"))
 		must(t, err)
 		_, err = pod.Create(runtime.ContainerSpec{Name: "c"})
 		must(t, pod.Remove())
 		if err != nil {
-			says(t, err.Error(), "no batch work starts on this node until ", "pod kube-system/batch ", "memory is in use")
+			says(t, err.Error(), "no batch work starts on this node until ", "pod default/batch ", "memory is in use")
 		}
 		return err != nil
 	})

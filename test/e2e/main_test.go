@@ -65,6 +65,7 @@ func skip(t *testing.T, why error) {
 // start runs a runtime for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
+	options.Favoured = true
 	if inGuest() {
 		options.Systemd = os.Getenv("SLUICE_SYSTEMD") == "true"
 		options.RegistrationTimeout = max(options.RegistrationTimeout, time.Minute)

@@ -98,6 +98,8 @@ func (l *memoryLook) may() int64 { return allPods*65/100 - l.online - allPods/10
 
 func (m *memoryRounds) pod(name, class string, args ...string) runtime.PodSpec {
 	spec := classed(name, class, runtime.Resources{})
+	// Pods of kube-system are never evicted by default.
+	spec.Namespace = "default"
 	if class == "LS" { // by its OOM score the kernel takes it before a small batch pod
 		spec.Containers[0].Resources = runtime.Resources{CPURequest: 200, MemoryRequest: 600 << 20, MemoryLimit: 1400 << 20}
 	}

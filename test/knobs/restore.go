@@ -116,7 +116,7 @@ func Restore(t *testing.T, b *Bed) {
 	if changed := after.Differences(b.dump(t)); len(changed) > 0 {
 		t.Errorf("the plugin's end changed:\n%s", strings.Join(changed, "\n"))
 	}
-	told, err := b.Sluice.Command(append(shippedRestore(t), "--state-dir", b.Sluice.StateDir)...)
+	told, err := b.Sluice.Command(append(shippedRestore(t), "--state-dir", b.Sluice.StateDir, "--runtime-dir", b.Sluice.RuntimeDir)...)
 	must(t, err)
 	if changed := before.Differences(b.dump(t)); len(changed) > 0 {
 		t.Errorf("sluice restore left changed:\n%s\nIt told:\n%s", strings.Join(changed, "\n"), told)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
@@ -32,6 +34,7 @@ type SluiceOptions struct {
 type Sluice struct {
 	StatusSocket string
 	StateDir     string
+	RuntimeDir   string // in memory, as /run is on a node
 
 	rt      *Runtime
 	options SluiceOptions
@@ -62,10 +65,14 @@ func (rt *Runtime) StartSluice(options SluiceOptions) (*Sluice, error) {
 	s := &Sluice{
 		StatusSocket: filepath.Join(dir, "status.sock"),
 		StateDir:     filepath.Join(dir, "state"),
+		RuntimeDir:   filepath.Join(dir, "run"),
 		rt:           rt, options: options, dir: dir,
 	}
-	if err := os.Mkdir(s.StateDir, 0o700); err != nil {
+	if err := errors.Join(os.Mkdir(s.StateDir, 0o700), os.Mkdir(s.RuntimeDir, 0o700)); err != nil {
 		return nil, err
+	}
+	if err := unix.Mount("sluice", s.RuntimeDir, "tmpfs", 0, "mode=700"); err != nil { // rt.Close unmounts it
+		return nil, fmt.Errorf("a tmpfs on %s: %w", s.RuntimeDir, err)
 	}
 	if err := s.Configure(options.Config); err != nil {
 		return nil, err
@@ -96,6 +103,7 @@ func (s *Sluice) Launch() error {
 		"--index", s.options.Index,
 		"--name", s.options.Name,
 		"--state-dir", s.StateDir,
+		"--runtime-dir", s.RuntimeDir,
 		"--status-socket", s.StatusSocket,
 		"--log-level", "debug",
 	}, s.options.Args...)
@@ -143,7 +151,7 @@ func (s *Sluice) Explain(name string) (string, error) {
 
 // Restore gives back what the plugin, which has ended, has changed.
 func (s *Sluice) Restore() (string, error) {
-	return s.Command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir)
+	return s.Command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir, "--runtime-dir", s.RuntimeDir)
 }
 
 // Decisions are what the plugin's control loop decided, in the order of time.
