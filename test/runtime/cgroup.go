@@ -56,19 +56,25 @@ func mounts() ([]mount, error) {
 // tree is the cgroup, of the same name in every hierarchy, that holds all of
 // one Runtime.
 type tree struct {
-	name   string
-	mounts []mount
+	name     string
+	mounts   []mount
+	favoured bool // see Options
 }
 
 // processes is the cgroup of containerd, its shims and the plugin. In v1 they
-// are in it only by the hierarchy of membership, which restrains nothing.
+// are in it only by the hierarchy of membership, which restrains nothing, and where
+// the tree is favoured by that of CPU time.
 func (t *tree) processes() string { return filepath.Join(t.name, "processes") }
 
 // membership is the hierarchy in which all processes of the tree are found.
 func (t *tree) membership() mount { return t.of("pids") }
 
 func (t *tree) adopt(pid int) error {
-	return t.membership().write(t.processes(), "cgroup.procs", strconv.Itoa(pid))
+	err := t.membership().write(t.processes(), "cgroup.procs", strconv.Itoa(pid))
+	if t.favoured && !t.v2() {
+		err = errors.Join(err, t.of("cpu").write(t.processes(), "cgroup.procs", strconv.Itoa(pid)))
+	}
+	return err
 }
 
 // create makes the cgroup in every hierarchy, with its parents. In v1 a new

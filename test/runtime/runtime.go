@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func Start(options Options) (*Runtime, error) {
 		NRISocket: filepath.Join(dir, "nri", "nri.sock"),
 		options:   options,
 		tools:     tools,
-		tree:      tree{name: filepath.Base(dir), mounts: hierarchies},
+		tree:      tree{name: filepath.Base(dir), mounts: hierarchies, favoured: options.Favoured},
 	}
 	if err := rt.setUp(); err != nil {
 		return nil, errors.Join(err, rt.Close())
@@ -147,17 +148,17 @@ func (rt *Runtime) setUp() error {
 	if err := rt.tree.create(rt.tree.processes()); err != nil {
 		return err
 	}
-	if rt.V2() { // a node has the runtime and Sluice before pods, see configs/systemd
-		if err := rt.tree.write(rt.tree.processes(), "cpu.weight", "1000"); err != nil {
+	file, unit := "cpu.shares", 1024
+	if rt.V2() {
+		file, unit = "cpu.weight", 100
+	}
+	if rt.V2() || rt.options.Favoured { // a node has the runtime and Sluice before pods, see configs/systemd
+		if err := rt.tree.write(rt.tree.processes(), file, strconv.Itoa(10*unit)); err != nil {
 			return err
 		}
 	}
 	if rt.options.Favoured {
-		file, weight := "cpu.shares", "16384"
-		if rt.V2() {
-			file, weight = "cpu.weight", "1600"
-		}
-		if err := rt.tree.write(rt.tree.name, file, weight); err != nil {
+		if err := rt.tree.write(rt.tree.name, file, strconv.Itoa(16*unit)); err != nil {
 			return err
 		}
 	}
