@@ -98,6 +98,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 			must(t, w.Flush())
 			t.Logf("of %s of CPU time:\n%s", time.Duration(total).Round(10*time.Millisecond), table.String())
 
+			sound(t, s) // later the log has the lifeline's warning, which is due
 			must(t, s.Kill())
 			await(t, "the lifeline gives the weights back", func() bool {
 				for name := range files {
@@ -110,7 +111,9 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 			must(t, s.Launch())
 			await(t, "a plugin that comes back raises them again", func() bool { return weight("vm") == round.factor*due["vm"] })
 			await(t, "it answers", func() bool { _, err := s.Status(); return err == nil })
-			sound(t, s)
+			if n := statusOf(t, s).Counters; n.Panics > 0 || n.WriteErrors > 0 {
+				t.Errorf("after the restart: %d panics and %d failed writes", n.Panics, n.WriteErrors)
+			}
 		})
 	}
 }
