@@ -258,6 +258,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.meet(neighbour.Detect(a.Host)) // before anything is written: beside koordlet nothing is
 	a.allocated.name = recordOf(a.Host)
 	a.lookAtAllocations(allocatedStart)
+	a.findMemory()
 	a.raiseWatermarks()
 	a.setUpRDT()
 	var pass <-chan time.Time

@@ -3,6 +3,7 @@ package agent
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -37,6 +38,18 @@ func TestMachinesMemory(t *testing.T) {
 			if s, err := h.agent.Status(); err != nil || s.Machine.Memory != total {
 				t.Errorf("the machine has %d bytes, %d in the status; %v", total, s.Machine.Memory, err)
 			}
+		}
+	})
+}
+
+// TestMemoryBeforeTheFirstLook: containers that run already are measured by /proc/meminfo, as
+// the kubelet scores them by it. A hypervisor may have added memory that no file of a NUMA
+// node counts.
+func TestMemoryBeforeTheFirstLook(t *testing.T) {
+	files := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1048576 kB\n")}}
+	inBubble(t, setup{host: host(files)}, func(t *testing.T, n *node) {
+		if got := n.status().Machine.Memory; got != 1<<30 {
+			t.Errorf("the machine has 1 GiB, %d bytes in the status", got)
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
 // lookInterval is how often other managers of CPUs are looked for.
@@ -183,8 +184,19 @@ func (a *Agent) facts() annotation.Facts {
 	return a.machineFacts
 }
 
+// findMemory has the containers of the first synchronization, which comes before the first
+// look, measured by the memory that the kubelet scores them by.
+func (a *Agent) findMemory() {
+	total, err := sysfs.Memory(a.Host)
+	if err != nil {
+		a.Log.WithError(err).Warn("The machine's memory can't be read: until the control loop's first look it is what the NUMA nodes have together")
+	}
+	a.loop.memTotal = total
+}
+
 // memory is the machine's, in bytes: MemTotal of /proc/meminfo at the last look, since a
-// hypervisor may change it at any time; until then what its NUMA nodes had together.
+// hypervisor may change it at any time; where it isn't known, what its NUMA nodes had
+// together.
 func (a *Agent) memory() int64 {
 	m := a.ledger.Machine()
 	return cmp.Or(a.loop.memTotal, m.Memory(m.MemoryNodes()))

@@ -84,6 +84,10 @@ func (t tree) node(id, nodes int) (topology.Node, error) {
 	return node, nil
 }
 
+// Memory is MemTotal of the host's /proc/meminfo in bytes, 0 where the host doesn't say.
+// The files of the NUMA nodes may leave out memory that a hypervisor has added.
+func Memory(fsys fs.FS) (int64, error) { return tree{fsys}.memTotal("proc/meminfo") }
+
 // memTotal reads MemTotal in bytes: "MemTotal: 16 kB" of /proc/meminfo, "Node 0
 // MemTotal: 16 kB" of a node's. Without the file or the line there is no memory.
 func (t tree) memTotal(name string) (int64, error) {
