@@ -166,7 +166,7 @@ func (a *Agent) see(s *observe.Snapshot) {
 	v.Now, v.Node, v.CPUs = s.Now, s.Node, append(v.CPUs[:0], s.CPUs...)
 	v.Node.Memory.Nodes = nodes
 	if total := s.Node.Memory.Total; total > 0 { // by the file that says what is available
-		v.MemoryTotal, a.loop.memTotal = total, total
+		v.MemoryTotal, a.loop.memTotal = total, total+s.Node.Memory.HugePages // the kubelet scores by all of it
 	}
 	boxes := 0
 	v.BatchUse, v.PodsUse = control.Use{At: s.Now}, control.Use{}

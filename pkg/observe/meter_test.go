@@ -143,7 +143,7 @@ func TestAllParts(t *testing.T) {
 		psi := PressureTotals{mono, Stall{k * second / 10, 0.7}, Stall{k * second / 5, 0}, Stall{k * second / 20, 0}, Stall{k * second / 2, 0}, Stall{0, 0}}
 		return Reading{
 			Pressure: psi,
-			Memory:   MemoryCounters{mono, 100, 50, 20, 30, 40, 5, 7 * n, []NUMACounters{{60, 10, 20, 3 * n}, {}}},
+			Memory:   MemoryCounters{mono, 100, 50, 20, 30, 40, 5, 0, 7 * n, []NUMACounters{{60, 10, 20, 3 * n}, {}}},
 			Containers: []ContainerReading{{
 				ID: "a", Pressure: psi,
 				Throttling: ThrottlingCounters{mono, 10 * n, 5 * n, k * second},

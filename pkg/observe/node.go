@@ -135,7 +135,7 @@ func (m *Meter) nodeMemory(now *MemoryCounters) {
 		nodes = append(nodes, one)
 	}
 	*k = NodeMemory{
-		At: m.wall, Total: now.Total, Available: now.Available, Free: now.Free, Anon: now.Anon,
+		At: m.wall, Total: now.Total, HugePages: now.HugePages, Available: now.Available, Free: now.Free, Anon: now.Anon,
 		Cache: now.Cache, Low: now.Low, Direct: t.perSecond(m.memory.DirectScans, now.DirectScans), Nodes: nodes,
 	}
 	kept := append(m.memory.Nodes[:0], now.Nodes...)

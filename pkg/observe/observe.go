@@ -69,8 +69,9 @@ type Pressure struct {
 // NodeMemory is the machine's memory, in bytes.
 type NodeMemory struct {
 	At        time.Time `json:"at"`
-	Total     int64     `json:"total"`
-	Available int64     `json:"available"` // the kernel's estimate of what new work can have without swapping
+	Total     int64     `json:"total"`               // without HugePages
+	HugePages int64     `json:"hugePages,omitempty"` // the pool of huge pages, in bytes
+	Available int64     `json:"available"`           // the kernel's estimate of what new work can have without swapping
 	Free      int64     `json:"free,omitempty"`
 	Anon      int64     `json:"anon,omitempty"`
 	Cache     int64     `json:"cache,omitempty"` // page cache that can be dropped: active and inactive file

@@ -63,6 +63,7 @@ type PressureTotals struct {
 type MemoryCounters struct {
 	Mono                                     time.Duration
 	Total, Available, Free, Anon, Cache, Low int64
+	HugePages                                int64 // the pool of huge pages, which Total leaves out
 	DirectScans                              int64 // pages since boot
 	Nodes                                    []NUMACounters
 }

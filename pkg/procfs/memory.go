@@ -29,7 +29,8 @@ func (f *FS) Memory(into *observe.MemoryCounters) error {
 		return err
 	}
 	huge := parseMeminfo(text, into)
-	into.Total -= huge.all(huge.size)
+	into.HugePages = huge.all(huge.size)
+	into.Total -= into.HugePages
 	if text, err = f.read(&f.vmstat, nil); err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func TestHugePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got observe.MemoryCounters
-	if err := f.Memory(&got); err != nil || got.Total != (100000-71440)<<10 || got.Available != 24000<<10 || got.Nodes[0].Total != (100000-30*2048)<<10 {
+	if err := f.Memory(&got); err != nil || got.Total != (100000-71440)<<10 || got.HugePages != 71440<<10 || got.Available != 24000<<10 || got.Nodes[0].Total != (100000-30*2048)<<10 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	put(t, root, "proc/meminfo", node+pages)
