@@ -24,18 +24,24 @@ func parseTopology(text string) (topology, error) {
 func (t topology) nodes() int { return t.sockets * t.dies }
 func (t topology) cpus() int  { return t.nodes() * t.cores * t.threads }
 
-const memoryPerNode = 1024 // MiB
+// memoryPerNode is in MiB. A guest of one node has its root folder in that node's memory.
+func (t topology) memoryPerNode() int {
+	if t.nodes() == 1 {
+		return 2048
+	}
+	return 1024
+}
 
 // flags are QEMU's. Distances are 10 within a node, 12 within a socket and 21
 // between sockets.
 func (t topology) flags() []string {
 	flags := []string{
-		"-m", fmt.Sprintf("%dM", t.nodes()*memoryPerNode),
+		"-m", fmt.Sprintf("%dM", t.nodes()*t.memoryPerNode()),
 		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.cpus(), t.sockets, t.dies, t.cores, t.threads),
 	}
 	for node := range t.nodes() {
 		flags = append(flags,
-			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", node, memoryPerNode),
+			"-object", fmt.Sprintf("memory-backend-ram,id=m%d,size=%dM", node, t.memoryPerNode()),
 			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=m%d", node, node))
 	}
 	for node := range t.nodes() {
