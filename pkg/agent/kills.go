@@ -78,6 +78,7 @@ func (a *Agent) watchKills(goal int64) {
 	if killed == 0 && batch == 0 {
 		killed = services // one that is gone with its counter
 	}
+	killed = min(killed, int(all)) // some may have ended by themselves
 	if killed > 0 {
 		a.counters.ServiceKills += killed
 		a.Log.Warnf("The kernel killed %d containers of services at the memory limit of all pods, while batch work held %s", killed, control.MemoryText(held))

@@ -47,6 +47,7 @@ control:
   mode: preview
   memory: {mode: on}
   eviction: {mode: on, by: cri, coolDown: 1s, memoryPause: 1s, socket: `+rt.Socket()+`}`)
+	defer m.report()
 	for m.round = range int(rounds) {
 		m.act()
 		if t.Failed() {
@@ -57,7 +58,6 @@ control:
 	if n := st.Counters; n.BatchKills > 0 || n.ServiceKills > 0 || n.Panics > 0 {
 		t.Errorf("sluice counts %d forbidden kills of batch work, %d of services, %d panics", n.BatchKills, n.ServiceKills, n.Panics)
 	}
-	m.report()
 	must(t, rt.RemoveAll())
 }
 
@@ -265,7 +265,8 @@ func (m *memoryRounds) leave(name string, pod *runtime.Pod) {
 			return false
 		}
 		l := &looks[len(looks)-1]
-		return l.limit >= min(l.may(), l.held+allPods/10) // what it finds at once
+		const step = allPods / 40                              // the limit follows in steps of 2 %, in whole MiB
+		return l.limit+step >= min(l.may(), l.held+allPods/10) // what it finds at once
 	})
 	m.idle = append(m.idle, time.Since(began))
 }
