@@ -14,7 +14,7 @@ import (
 const CRIO = "crio"
 
 // crioVariable names the folder that has CRI-O: crio, pinns and conmon, and crun for
-// Options.Crun. See build-crio.sh.
+// Options.Crun.
 const crioVariable = "SLUICE_CRIO"
 
 // crioPrefix begins the names of CRI-O's cgroups.
@@ -32,7 +32,7 @@ func crioTool(name string) string { return filepath.Join(os.Getenv(crioVariable)
 // unavailableCRIO tells why there is no CRI-O, nil where there is one.
 func (o Options) unavailableCRIO() error {
 	if os.Getenv(crioVariable) == "" {
-		return errors.New("no registry that every machine reaches has CRI-O itself: its tests run where " + crioVariable + " names a folder with one (test/runtime/build-crio.sh builds it)")
+		return errors.New("no registry that every machine reaches has CRI-O itself: its tests run where " + crioVariable + " names a folder with one (the programs crio, pinns and conmon)")
 	}
 	needed := []string{"crio", "pinns", "conmon"}
 	if o.Crun {
