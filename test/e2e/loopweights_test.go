@@ -91,7 +91,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 				}
 				// The kernel divides two CPUs between many groups by averages of some 100 ms: what
 				// this is to find is a sixteenth in place of the whole.
-				if name != "batch" && got[name]*sum*2 < due[name]*total {
+				if name != "batch" && got[name]*sum*4 < due[name]*total {
 					t.Errorf("%s is due %.1f %% of the CPU time and has %.1f %%", name, percent(due[name], sum), percent(got[name], total))
 				}
 			}
