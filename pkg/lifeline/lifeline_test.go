@@ -87,7 +87,7 @@ func TestWatch(t *testing.T) {
 		want      []act
 	}{
 		"ends":               {play: func(chan<- struct{}) {}, want: []act{{5 * time.Second, gone}}},
-		"ends slowly":        {play: func(chan<- struct{}) {}, lingers: 400 * time.Millisecond, want: []act{{5 * time.Second, gone}}},
+		"ends slowly":        {play: func(chan<- struct{}) {}, lingers: 4 * time.Second, want: []act{{5 * time.Second, gone}}},
 		"is replaced":        {play: func(chan<- struct{}) {}, successor: 3 * time.Second},
 		"is replaced late":   {play: func(chan<- struct{}) {}, successor: 6 * time.Second, want: []act{{5 * time.Second, gone}}},
 		"lives, and ends":    {play: beat(20, time.Second), want: []act{{25 * time.Second, gone}}},

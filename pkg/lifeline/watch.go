@@ -10,9 +10,6 @@ import (
 // takes it is well below the 10 s that are promised.
 const Silence = 5 * time.Second
 
-// look is how often a successor is looked for.
-const look = 500 * time.Millisecond
-
 // Watcher waits for the plugin's end.
 type Watcher struct {
 	Beats <-chan struct{}        // signs of life; closed when the plugin has ended
@@ -44,19 +41,17 @@ func (w *Watcher) Watch(ctx context.Context) error {
 	}
 }
 
-// ended gives a successor its time, and acts where none comes.
+// ended gives a successor its time, and acts where none has come. What counts is the last
+// look: a killed process that gets no CPU, or that waits for a disk, holds its lock for a
+// while, as a successor does.
 func (w *Watcher) ended(ctx context.Context) error {
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
-	for left := Silence; left > 0; left -= look {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C: // first: a process that ends may hold its lock for a moment longer
-		}
-		if w.Succeeded() {
-			return nil
-		}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(Silence):
+	}
+	if w.Succeeded() {
+		return nil
 	}
 	return w.Act("the plugin has ended, and none came in its place")
 }
