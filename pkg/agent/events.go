@@ -71,7 +71,7 @@ func (c *container) failed(what string, err error) error {
 // admit enters the container into the ledger and makes room for it. In preview
 // nothing is refused: what would be shares.
 func (a *Agent) admit(c *container) error {
-	r, err := a.request(c)
+	r, err := a.request(a.Config, c)
 	if err != nil {
 		r = a.sharing(c)
 	} else if err = errors.Join(a.mayPin(c, r), a.mayStart(c, &r)); err == nil {

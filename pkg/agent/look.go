@@ -78,18 +78,21 @@ func (a *Agent) neighbour(kinds ...neighbour.Kind) *neighbour.Neighbour {
 
 // mode is the configured mode, or preview beside a second writer of the same
 // files, with the reason.
-func (a *Agent) mode() (config.Mode, string) {
-	if a.Config.Mode == config.On && a.Config.Neighbours == config.NeighboursPreview {
+func (a *Agent) mode(cfg *config.Config) (config.Mode, string) {
+	if cfg.Mode == config.On && cfg.Neighbours == config.NeighboursPreview {
 		if n := a.neighbour(neighbour.Koordlet, neighbour.Katalyst); n != nil {
 			return config.Preview, fmt.Sprintf("%s: %s", n.Kind, n.Fix)
 		}
 	}
-	return a.Config.Mode, ""
+	return cfg.Mode, ""
 }
 
 // writes reports whether anything may be changed: not in preview.
-func (a *Agent) writes() bool {
-	mode, _ := a.mode()
+func (a *Agent) writes() bool { return a.writesBy(a.Config) }
+
+// writesBy is writes by a configuration that need not be in force.
+func (a *Agent) writesBy(cfg *config.Config) bool {
+	mode, _ := a.mode(cfg)
 	return mode == config.On
 }
 

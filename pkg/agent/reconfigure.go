@@ -150,10 +150,7 @@ func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []strin
 func (a *Agent) requestBy(cfg *config.Config, c *container) (asked policy.Asked, warnings []string) {
 	twin := *c
 	twin.warnings = nil
-	inForce := a.Config
-	a.Config = cfg
-	defer func() { a.Config = inForce }()
-	r, err := a.request(&twin)
+	r, err := a.request(cfg, &twin)
 	if err != nil {
 		twin.warnings = append(twin.warnings, err.Error())
 		r = a.sharing(&twin)
@@ -203,14 +200,12 @@ func (a *Agent) unrecord(c *container) {
 // set and won't set by the new one.
 func (a *Agent) giveLoopBack(next *config.Config) {
 	l := &a.loop
-	before := a.Config
-	a.Config = next
-	writes := a.writes()
-	bounds := a.acting(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
-	quotas := writes && (a.acting(next.Control.Burst.Mode) || a.acting(next.Control.Demotion.Mode) || len(next.Control.Rules) > 0)
-	memory := a.acting(next.Control.Memory.Mode)
-	cache := a.acting(next.Control.Cache.Mode)
-	a.Config = before
+	writes := a.writesBy(next)
+	acts := func(own control.Mode) bool { return writes && modeOf(next, own) == control.On }
+	bounds := acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
+	quotas := acts(next.Control.Burst.Mode) || acts(next.Control.Demotion.Mode) || writes && len(next.Control.Rules) > 0
+	memory := acts(next.Control.Memory.Mode)
+	cache := acts(next.Control.Cache.Mode)
 	if !bounds {
 		clear(l.want.boxes)
 		clear(l.want.pods)

@@ -58,7 +58,7 @@ func (a *Agent) runsRefused(c *container) {
 	c.refused.runs = true
 	a.counters.RanRefused++
 	if _, held := a.ledger.Holder(c.ID); !held || a.reaches(c) {
-		r, err := a.request(c)
+		r, err := a.request(a.Config, c)
 		if err != nil {
 			r = a.sharing(c)
 		}

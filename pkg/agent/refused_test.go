@@ -168,11 +168,11 @@ func TestRefusedKeepsFailedCreate(t *testing.T) {
 			inBubble(t, setup{machine: "8 cores"}, func(t *testing.T, n *node) {
 				n.run("web", "LS", 1)
 				n.run("small", "LSR", 1)
+				n.pod("db", "LSR", 6) // the kubelet makes the pod's cgroup, whatever becomes of the container
+				delete(n.specs, "db")
 				if err := n.ask("failed", "LSR", 4); err != nil {
 					t.Fatal(err)
 				}
-				n.pod("db", "LSR", 6) // the kubelet makes the pod's cgroup, whatever becomes of the container
-				delete(n.specs, "db")
 				n.sleep(makeTime)
 				before := n.dump()
 				refused := func(why string, cpus int) {

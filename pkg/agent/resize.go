@@ -144,7 +144,7 @@ func (a *Agent) carryOut(c *container, from cpuset.Set, as policy.Assignment) er
 }
 
 func (a *Agent) regrant(c *container) (as policy.Assignment, freed []string, err error) {
-	r, err := a.request(c)
+	r, err := a.request(a.Config, c)
 	if err != nil {
 		return policy.Assignment{}, nil, err
 	}

@@ -59,7 +59,7 @@ type sight struct {
 }
 
 func (a *Agent) draft() *draft {
-	mode, reason := a.mode()
+	mode, reason := a.mode(a.Config)
 	if a.leavesCpusets() && reason == "" {
 		reason = "cpusets are the kubelet's: its static CPU manager is on"
 	}
@@ -164,7 +164,7 @@ func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers [
 // ask reads what a container that does not exist asks for.
 func (a *Agent) ask(pod *workload.Pod, spec *workload.Container) (workload.Request, []string, error) {
 	c := &container{Container: *spec, pod: pod, ref: workload.Ref(pod, spec), uncontrolled: a.Config.RunsInVM(pod)}
-	r, err := a.request(c)
+	r, err := a.request(a.Config, c)
 	if err == nil {
 		err = a.mayPin(c, r)
 	}

@@ -240,7 +240,7 @@ func (a *Agent) findings(found []*container) []*finding {
 	all := make([]*finding, len(found))
 	divided := a.ledger.Divided()
 	for i, c := range found {
-		r, err := a.request(c)
+		r, err := a.request(a.Config, c)
 		if err != nil {
 			a.Log.WithField("container", c.ref).WithError(err).Warn("Container runs already with a request that would be refused: it shares")
 			c.warnings = append(c.warnings, err.Error())

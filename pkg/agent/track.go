@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/policy"
@@ -74,11 +75,11 @@ func (c *container) identity() policy.Identity {
 }
 
 // request reads what the container asks for.
-func (a *Agent) request(c *container) (workload.Request, error) {
+func (a *Agent) request(cfg *config.Config, c *container) (workload.Request, error) {
 	facts := a.facts()
 	c.granted = a.granted(c)
 	facts.Granted = c.granted
-	r, warnings, err := a.Config.Request(facts, c.pod, &c.Container)
+	r, warnings, err := cfg.Request(facts, c.pod, &c.Container)
 	a.tellCut(c, warnings)
 	c.warnings = c.warnings[:0]
 	for _, w := range warnings {
