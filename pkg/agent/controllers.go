@@ -110,10 +110,14 @@ func (a *Agent) step(all bool) {
 		a.decide(a.modeOf(cfg.Burst.Mode), decided)
 		a.wantQuotas(quotas, a.acting(cfg.Burst.Mode))
 	}
+	v.Demoted = 0
 	if a.steps(cfg.Demotion.Mode) {
 		quotas, decided := c.demotion.Step(v, l.short)
 		a.decide(a.modeOf(cfg.Demotion.Mode), decided)
 		a.wantQuotas(quotas, a.acting(cfg.Demotion.Mode))
+		if a.acting(cfg.Demotion.Mode) {
+			v.Demoted = c.demotion.Taken(v)
+		}
 	}
 	l.requests = l.requests[:0]
 	a.stepMemory(v)
@@ -145,6 +149,9 @@ func (a *Agent) stepPools(v *control.View, all bool) {
 			a.resizePools(sizes.CPUs)
 		}
 		return
+	}
+	if all && a.steps(cfg.Demotion.Mode) {
+		l.short = control.Crowded(l.short[:0], v, a.Config.PoolLaw(), cfg.Batch.Floor(v), cfg.Interval)
 	}
 	if !a.steps(cfg.Batch.Mode) {
 		return

@@ -142,6 +142,31 @@ func TestDemotionBesidePoolsInPreview(t *testing.T) {
 	}
 }
 
+// TestDemotionWherePoolsShare: services crowd each other on CPUs that all share, and one of
+// them has allowed to be demoted: it alone is.
+func TestDemotionWherePoolsShare(t *testing.T) {
+	t.Parallel()
+	for allow, demotes := range map[string]bool{"demote": true, "throttle": false} {
+		t.Run(allow, func(t *testing.T) {
+			onV2Loop(t, "control: {mode: preview, demotion: {mode: on}}\n", func(t *testing.T, h *loopNode) {
+				h.run(
+					ask{name: "web/c", qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "LS"}},
+					ask{name: "report/c", qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "LS", "allow.sluice.dev": allow}},
+					batch("job/c"))
+				h.uses["web/c"], h.uses["report/c"], h.uses["job/c"] = 8, 6, 0.1
+				h.steps(10 * time.Second)
+				if got := h.audit.has("demotion", "demote") > 0; got != demotes {
+					t.Errorf("demoted %v: %+v", got, h.audit.all)
+				}
+				h.expectQuota(h.specs["web/c"].CgroupsPath, -1)
+				if quota := h.quotaOf(h.specs["report/c"].CgroupsPath); (quota > 0 && quota < 6) != demotes {
+					t.Errorf("report has %v CPUs", quota)
+				}
+			})
+		})
+	}
+}
+
 func testDemotionBeside(t *testing.T, mode string, demotes bool) {
 	onV2Loop(t, "control: {mode: preview, demotion: {mode: on}, pools: {mode: "+mode+"}}\n"+apart, func(t *testing.T, h *loopNode) {
 		web := ask{name: "web/c", qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "LS", "allow.sluice.dev": "demote"}}

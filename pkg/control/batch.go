@@ -79,6 +79,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 		return Budget{Hold: true}, nil
 	}
 	use := b.measure(v, known, since)
+	use.others += v.Demoted
 	b.used.add(v.Now, use.others)
 	b.free.add(v.Now, v.Capacity-use.others)
 
@@ -101,7 +102,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 type batchUse struct {
 	node, batch, pinned workload.MilliCPU
 	online              workload.MilliCPU // all other containers; their requests where they aren't known
-	others              workload.MilliCPU // all but batch and pins, with the system
+	others              workload.MilliCPU // all but batch and pins, with the system, and what demotion took of it
 }
 
 func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {

@@ -13,6 +13,9 @@ import (
 // what holds a lock can let it go.
 const leastQuota workload.MilliCPU = 100
 
+// atQuota is the part of its quota in percent from which a container is held back by it.
+const atQuota = 90
+
 // Shortage is a pool that is over its band and finds no CPUs to take.
 type Shortage struct {
 	Pool int // in View.Pools
@@ -22,6 +25,8 @@ type Shortage struct {
 	// Apart: the pool has CPUs of its own, so that a container of a lower pool has no
 	// time that it could give; only those of the pool itself do.
 	Apart bool
+	// Crowded: the pools share their CPUs. Batch work, which its budget bounds, is left out.
+	Crowded bool
 }
 
 // Demotion takes CPU time by quota where a pool is short and no CPUs are left to take:
@@ -41,6 +46,7 @@ type Demotion struct {
 
 type demoted struct {
 	quota workload.MilliCPU // 0: not demoted
+	used  workload.MilliCPU // before
 	from  workload.MilliCPU // what it used, or its limit, before
 	at    time.Time         // of the look that the last cut was made from
 	why   string
@@ -104,6 +110,18 @@ func (d *Demotion) Step(v *View, short []Shortage) ([]Quota, []Decision) {
 	return d.quotas, decisions
 }
 
+// Taken is the CPU time that demoted services would use besides: those that still use
+// what their quota leaves them.
+func (d *Demotion) Taken(v *View) (sum workload.MilliCPU) {
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if s := d.states.find(c.ID); s != nil && c.Class != workload.BE && c.CPU.Usage >= perCent(s.quota, atQuota) {
+			sum += max(0, s.used-s.quota)
+		}
+	}
+	return sum
+}
+
 // mayDemote reports whether a container's CPU time may be taken.
 func mayDemote(v *View, c *Container) bool {
 	if c.Pool < 0 || c.Class.Pinned() || c.Class == workload.System {
@@ -152,10 +170,10 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 		if missing <= 0 || one.pool < short.Pool {
 			break
 		}
-		if short.Apart && one.pool > short.Pool {
+		c := &v.Containers[one.index]
+		if short.Apart && one.pool > short.Pool || short.Crowded && c.Class == workload.BE {
 			continue
 		}
-		c := &v.Containers[one.index]
 		usage, floor := c.CPU.Usage, max(c.Request, leastQuota)
 		s := d.states.find(c.ID)
 		if s != nil && c.CPU.At.Equal(s.at) { // what the last cut frees is not seen yet
@@ -176,7 +194,7 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 		from := inCPUs(has) + " CPUs in use"
 		if s == nil {
 			s = d.states.at(c.ID)
-			s.from = usage
+			s.from, s.used = usage, usage
 			if c.Limit > 0 {
 				s.from = c.Limit
 			}

@@ -187,6 +187,7 @@ func TestDemotionProperties(t *testing.T) {
 			var short []Shortage
 			if rapid.Bool().Draw(t, "short") {
 				short = append(short, Shortage{Pool: rapid.IntRange(0, 2).Draw(t, "which"), Missing: workload.MilliCPU(rapid.IntRange(0, 9000).Draw(t, "missing"))})
+				short[0].Crowded = rapid.Bool().Draw(t, "crowded")
 				highest = min(highest, short[0].Pool)
 			}
 			quotas, _ := d.Step(s.second(), short)

@@ -41,7 +41,8 @@ const (
 // Sell computes what the node can sell to batch work (Koordinator's batch resources):
 // capacity × (1 − margin) − what others use − the larger of the system's usage and its
 // reserve. CPUs on which batch work never runs (pins) count as used, also while they are
-// idle. A container without metrics counts at its request, and so does LSE; a new one
+// idle; those of an idle pin that are lent to batch work count as free in the short-lived
+// offer. A container without metrics counts at its request, and so does LSE; a new one
 // counts at least at it, since it uses little before it has begun its work.
 type Sell struct {
 	cfg      SellConfig
@@ -136,7 +137,9 @@ func (s *Sell) compute(v *View, seen bool) Offer {
 		CPU:    perCent(capacityOf(v), 100-s.cfg.CPUMarginPercent),
 		Memory: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
 	}
-	o.Short = room.less(s.demand.amount())
+	now := s.demand.amount()
+	now.CPU -= v.Lent // for as long as the pins are idle
+	o.Short = room.less(now)
 	peak, hours := s.peaks.most(v.Now)
 	if hours == 0 {
 		peak = s.requested(v)

@@ -52,6 +52,7 @@ func TestSell(t *testing.T) {
 		"a reserve that is used":             {nil, SellByUsage, Amount{1000, gib(1)}, Amount{32000, gib(53)}},
 		"reserved CPUs":                      {func(s *scene) { s.Allocatable, s.Shared = 90000, 74000 }, SellByUsage, Amount{}, Amount{26000, gib(53)}},
 		"an idle pin":                        {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage = 0, 29000 }, SellByUsage, Amount{}, Amount{32000, gib(53)}},
+		"a pin that is lent":                 {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage, s.Lent = 0, 29000, 8000 }, SellByUsage, Amount{}, Amount{40000, gib(53)}},
 		"a pin that shares for want of CPUs": {func(s *scene) { s.at("pin").Apart, s.Shared = false, 92000 }, SellByUsage, Amount{}, Amount{60000 - 8000 - 8000 - 4000 - 4000, gib(53)}},
 		"a new service":                      {func(s *scene) { s.at("web").Created = s.Now }, SellByUsage, Amount{}, Amount{60000 - 16000 - 30000 - 4000, gib(65 - 35 - 2)}},
 		"a service that uses more than it asks from the start": {func(s *scene) { s.at("web").Created, s.at("web").Request = s.Now, 1000 }, SellByUsage, Amount{}, Amount{32000, gib(65 - 35 - 2)}},
