@@ -101,7 +101,7 @@ func (a *Agent) step(all bool) {
 	victims, decided := c.interference.Step(v)
 	a.decide(a.modeOf(cfg.Interference.Mode), decided)
 	if a.steps(cfg.Cache.Mode) {
-		slice, decided := c.cache.Step(v, victims)
+		slice, decided := c.cache.Step(v)
 		a.decide(a.modeOf(cfg.Cache.Mode), decided)
 		a.narrow(slice, a.acting(cfg.Cache.Mode))
 	}

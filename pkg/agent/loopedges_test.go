@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/control"
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -177,4 +179,28 @@ func testDemotionBeside(t *testing.T, mode string, demotes bool) {
 			t.Errorf("pools in mode %s: demoted %v", mode, got)
 		}
 	})
+}
+
+// TestCacheCantTell: a control of the cache that nobody counts anything for says so, and one
+// that isn't configured says nothing.
+func TestCacheCantTell(t *testing.T) {
+	t.Parallel()
+	for configured, says := range map[string]bool{"control: {mode: on}\n": false, "rdt: {classes: {be: {l3: 0-30%}}}\ncontrol: {mode: on, cache: {class: be}}\n": true} {
+		t.Run(configured, func(t *testing.T) {
+			onV2Loop(t, configured, func(t *testing.T, h *loopNode) {
+				h.run(service("web/c", 1000), batch("job/c"))
+				h.steps(3 * time.Second)
+				var all []status.Controller
+				err := h.agent.query("test", func() error { all = h.agent.controllerStatus(); return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range all {
+					if c.Name == "cache" && strings.HasPrefix(c.Note, "can't tell contention: no container's cache") != says || c.Name != "cache" && c.Note != "" {
+						t.Errorf("%s: %q", c.Name, c.Note)
+					}
+				}
+			})
+		})
+	}
 }

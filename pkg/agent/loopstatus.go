@@ -77,7 +77,7 @@ func (a *Agent) controllerStatus() []status.Controller {
 		{Name: "pools", Mode: steps(apart, cfg.Pools.Mode)},
 		{Name: "batch", Mode: steps(!apart, cfg.Batch.Mode)},
 		{Name: "interference", Mode: a.modeOf(cfg.Interference.Mode)},
-		{Name: "cache", Mode: a.modeOf(cfg.Cache.Mode)},
+		{Name: "cache", Mode: a.modeOf(cfg.Cache.Mode), Note: a.cacheNote()},
 		{Name: "burst", Mode: a.modeOf(cfg.Burst.Mode)},
 		{Name: "demotion", Mode: a.modeOf(cfg.Demotion.Mode)},
 		{Name: "memory", Mode: a.modeOf(cfg.Memory.Mode)},
@@ -90,6 +90,14 @@ func (a *Agent) controllerStatus() []status.Controller {
 		}
 	}
 	return all
+}
+
+// cacheNote is why the control of batch work's cache can't decide.
+func (a *Agent) cacheNote() string {
+	if !a.loop.made || !a.steps(a.Config.Control.Cache.Mode) {
+		return ""
+	}
+	return a.loop.controllers.cache.Blind()
 }
 
 func (l *loop) countsStatus() []status.Count {

@@ -13,22 +13,25 @@ type Slice struct {
 }
 
 // Marks of the node's memory bandwidth, in percent of what it can do, and what there
-// is to wait for between two steps: the mean that excess is has to follow.
+// is to wait for between two steps: the mean of what is lost has to follow.
 const (
 	bandwidthNear = 90
 	bandwidthCalm = 80
+	batchPart     = 10 // of the bandwidth in use, below which batch work isn't what fills it
 	narrowPause   = 2 * excessTime
 )
 
-// Cache narrows the cache and the memory bandwidth of batch work while LS shows
-// contention, and widens them when it was calm.
+// Cache narrows the cache of batch work while it has taken a service's, and its memory
+// bandwidth while the node's nears its end, and widens them after a calm. It decides by
+// what resctrl counts alone: where that counts nothing, it leaves things as they are.
 type Cache struct {
 	cfg      CacheConfig
 	interval time.Duration
 	watch    stopwatch
+	llc      llc
 	ways     narrowed
 	flow     narrowed
-	counted  bool // bandwidth was, once
+	blind    string
 }
 
 // narrowed is one of the two.
@@ -51,75 +54,80 @@ const (
 // NewCache is the control of batch work's cache, stepped each interval.
 func NewCache(cfg CacheConfig, interval time.Duration) *Cache {
 	all := narrowed{percent: 100, waited: narrowPause}
-	return &Cache{cfg: cfg, interval: interval, ways: all, flow: all}
+	return &Cache{cfg: cfg, interval: interval, llc: llc{interval: interval}, ways: all, flow: all}
 }
 
 // Check finds what is out of range.
 func (c *CacheConfig) Check() []Problem {
-	p := checkPercent(nil, "pressurePercent", c.PressurePercent, 1, 100)
+	p := checkPercent(nil, "trafficPercent", c.TrafficPercent, 1, 100)
 	p = checkPercent(p, "minPercent", c.MinPercent, 1, 100)
 	p = checkPercent(p, "stepPercent", c.StepPercent, 1, 100)
 	p = checkCount(p, "maxMBps", c.MaxMBps, 0, 1<<30)
 	return checkTime(p, "calmAfter", c.CalmAfter, time.Second, 24*time.Hour)
 }
 
-// Step answers with batch work's slice, for the pods that Interference found disturbed in
-// this view.
-func (a *Cache) Step(v *View, disturbed []Disturbance) (Slice, []Decision) {
+// Step answers with batch work's slice.
+func (a *Cache) Step(v *View) (Slice, []Decision) {
 	if a.cfg.Class == "" {
 		return Slice{}, nil
 	}
+	mark := float64(a.cfg.TrafficPercent) / 100
 	passed := a.watch.lap(v.Now, a.interval)
-	worst, excess := -1, 0.0
-	for i := range disturbed {
-		if e := max(disturbed[i].Excess.Memory, disturbed[i].Excess.RunDelay); worst < 0 || e > excess {
-			worst, excess = i, e
-		}
+	seen := a.llc.look(v, passed, mark)
+	a.blind = seen.blind(a.cfg.MaxMBps > 0)
+	taken, flow := noNews, noNews
+	switch {
+	case seen.rise > mark:
+		taken = isHigh
+	case seen.counted && seen.rise < mark/2:
+		taken = isCalm
 	}
-	suffering := noNews
-	switch mark := float64(a.cfg.PressurePercent) / 100; {
-	case excess > mark:
-		suffering = isHigh
-	case excess < mark/2:
-		suffering = isCalm
-	}
-	used, measured := bandwidthOf(v, a.interval)
-	flow := suffering
-	if a.cfg.MaxMBps > 0 {
-		a.counted = a.counted || measured
-		switch percent := used / float64(a.cfg.MaxMBps) * 100; {
-		case measured && percent >= bandwidthNear:
+	if a.cfg.MaxMBps > 0 && seen.measured {
+		switch percent := seen.all / float64(a.cfg.MaxMBps) * 100; {
+		case percent >= bandwidthNear && seen.batch*100 >= seen.all*batchPart:
 			flow = isHigh
-		case flow == isCalm && a.counted && (!measured || percent >= bandwidthCalm):
-			flow = noNews
+		case percent < bandwidthCalm:
+			flow = isCalm
 		}
 	}
-	ways, wide := a.ways.next(&a.cfg, suffering, passed), a.flow.next(&a.cfg, flow, passed)
-	if ways == a.ways.percent && wide == a.flow.percent {
-		return Slice{ways, wide}, nil
+	ways, wide := a.ways.next(&a.cfg, taken, passed), a.flow.next(&a.cfg, flow, passed)
+	var decisions []Decision
+	if ways != a.ways.percent {
+		decisions = a.decide(decisions, "cache", a.ways.percent, ways, &seen,
+			fmt.Sprintf("%s holds less of the cache than when BE is away, BE holds what it lost, and it fetches %s more from memory for each second that it runs, over %d %%", seen.ref, inPercent(seen.rise), a.cfg.TrafficPercent))
 	}
-	why := fmt.Sprintf("containers use %.0f of the %d MB/s that the node's memory can do", used, a.cfg.MaxMBps)
-	if suffering == isHigh {
-		why = fmt.Sprintf("%s waits %s longer for memory or a CPU than when BE is away, over %d %%", disturbed[worst].Ref, inPercent(excess), a.cfg.PressurePercent)
+	if wide != a.flow.percent {
+		decisions = a.decide(decisions, "bandwidth", a.flow.percent, wide, &seen,
+			fmt.Sprintf("containers use %.0f of the %d MB/s that the node's memory can do, BE %.0f of them", seen.all, a.cfg.MaxMBps, seen.batch))
 	}
-	facts := []Fact{{"excess", excess}, {"bandwidth_mbps", used}}
-	decisions := a.decide(nil, "cache", a.ways.percent, ways, why, facts)
-	decisions = a.decide(decisions, "bandwidth", a.flow.percent, wide, why, facts)
 	a.ways.percent, a.flow.percent = ways, wide
 	return Slice{ways, wide}, decisions
 }
 
-func (a *Cache) decide(decisions []Decision, what string, from, to int, why string, facts []Fact) []Decision {
-	action := "narrow "
+// Blind is why it can't tell contention; "" where it can.
+func (a *Cache) Blind() string { return a.blind }
+
+func (s *llcSeen) blind(bandwidth bool) string {
 	switch {
-	case from == to:
-		return decisions
-	case from < to:
+	case !s.measured:
+		return "can't tell contention: no container's cache and memory traffic are counted (rdt.monitor is off, or this machine doesn't count them)"
+	case !s.counted:
+		return "can't tell contention for the cache: no service runs whose cache is counted"
+	case !s.learned && !bandwidth:
+		return "can't tell contention for the cache: no service was seen for 30s while BE was away"
+	}
+	return ""
+}
+
+func (a *Cache) decide(decisions []Decision, what string, from, to int, seen *llcSeen, why string) []Decision {
+	action := "narrow "
+	if from < to {
 		action, why = "widen ", "LS has shown no contention for long enough"
 	}
 	return append(decisions, Decision{
 		Controller: "cache", Object: "class " + a.cfg.Class, Action: action + what,
-		From: fmt.Sprintf("%d %% of its share", from), To: fmt.Sprintf("%d %% of its share", to), Why: why, Facts: facts, Moves: what,
+		From: fmt.Sprintf("%d %% of its share", from), To: fmt.Sprintf("%d %% of its share", to), Why: why, Moves: what,
+		Facts: []Fact{{"rise", seen.rise}, {"bandwidth_mbps", seen.all}, {"be_bandwidth_mbps", seen.batch}},
 	})
 }
 
@@ -145,16 +153,4 @@ func (n *narrowed) next(cfg *CacheConfig, seen contention, passed time.Duration)
 		}
 	}
 	return n.percent
-}
-
-// bandwidthOf is what all containers use of the memory's bandwidth, in MB/s.
-func bandwidthOf(v *View, interval time.Duration) (used float64, measured bool) {
-	for i := range v.Containers {
-		c := &v.Containers[i]
-		if known(v.Now, c.Cache.At, max(interval, c.CPU.Interval)) {
-			used += c.Cache.Bandwidth / 1e6
-			measured = true
-		}
-	}
-	return used, measured
 }

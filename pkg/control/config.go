@@ -33,7 +33,7 @@ func DefaultConfig() Config {
 		Burst:        BurstConfig{MaxPercent: 300, CoolingPercent: 45, OverloadPercent: 50, CalmAfter: time.Minute},
 		Demotion:     DemotionConfig{StepPercent: 10, CalmAfter: 3},
 		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10},
-		Cache:        CacheConfig{PressurePercent: 10, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
+		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, Never: []string{"kube-system"}},
 		Interference: InterferenceConfig{},
 		Sell:         SellConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: SellByUsage},
@@ -124,13 +124,13 @@ type MemoryConfig struct {
 
 // CacheConfig narrows the cache and bandwidth of batch work where LS shows contention.
 type CacheConfig struct {
-	Mode            Mode          `yaml:"mode"`
-	Class           string        `yaml:"class"`           // the RDT class of batch work; "" none
-	PressurePercent int           `yaml:"pressurePercent"` // of LS, above its calm baseline
-	MaxMBps         int           `yaml:"maxMBps"`         // bandwidth of the node near which it narrows; 0 unknown
-	MinPercent      int           `yaml:"minPercent"`
-	StepPercent     int           `yaml:"stepPercent"`
-	CalmAfter       time.Duration `yaml:"calmAfter"`
+	Mode           Mode          `yaml:"mode"`
+	Class          string        `yaml:"class"`          // the RDT class of batch work; "" none
+	TrafficPercent int           `yaml:"trafficPercent"` // memory traffic of LS for each CPU second, above its calm
+	MaxMBps        int           `yaml:"maxMBps"`        // bandwidth of the node near which it narrows; 0 unknown
+	MinPercent     int           `yaml:"minPercent"`
+	StepPercent    int           `yaml:"stepPercent"`
+	CalmAfter      time.Duration `yaml:"calmAfter"`
 }
 
 // EvictBy is who carries evictions out.

@@ -78,7 +78,7 @@ func TestExtremes(t *testing.T) {
 		law := []PoolConfig{{Name: "critical", Low: 1, High: 2, RCFMin: 1000, RCFMax: 1000, Min: mostCPUs}, {Name: "online", Low: 99, High: 100, Memory: 1}, {Name: "batch", Low: 1, High: 100, Min: mostCPUs, Memory: 1}}
 		pools, batch, burst, demotion := NewPools(cfg.Pools, law, time.Second), NewBatch(cfg.Batch, time.Second), NewBurst(cfg.Burst, time.Second), NewDemotion(cfg.Demotion, time.Second)
 		memory, eviction, sell := NewMemory(cfg.Memory, law, time.Second), NewEviction(cfg.Eviction, On, time.Second), NewSell(cfg.Sell, Amount{}, time.Second, Peaks{})
-		interference, cache := NewInterference(time.Second), NewCache(CacheConfig{Class: "be", PressurePercent: 1, MaxMBps: 1, MinPercent: 1, StepPercent: 100}, time.Second)
+		interference, cache := NewInterference(time.Second), NewCache(CacheConfig{Class: "be", TrafficPercent: 1, MaxMBps: 1, MinPercent: 1, StepPercent: 100}, time.Second)
 		now := stageNow()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			v := drawExtreme(t, now)
@@ -88,7 +88,7 @@ func TestExtremes(t *testing.T) {
 				if sum += n; n < 1 {
 					t.Fatalf("sizes %v", sizes.CPUs)
 				}
-				short = append(short, Shortage{Pool: i, Missing: workload.MilliCPU(sizes.Short[i]) * 1000, Apart: true})
+				short = append(short, Shortage{Crowded: i == 1, Pool: i, Missing: workload.MilliCPU(sizes.Short[i]) * 1000, Apart: true})
 			}
 			if len(sizes.CPUs) > 0 && sum != int(v.Shared/1000) {
 				t.Fatalf("sizes %v of %s CPUs", sizes.CPUs, v.Shared)
@@ -96,8 +96,8 @@ func TestExtremes(t *testing.T) {
 			if b, _ := batch.Step(v); b.Amount < 0 || b.Amount > v.Shared && !b.Hold || b.CPUs < 0 || b.CPUs > int(v.Shared/1000) {
 				t.Fatalf("budget %+v of %s CPUs", b, v.Shared)
 			}
-			disturbed, _ := interference.Step(v)
-			if s, _ := cache.Step(v, disturbed); s.Cache < 1 || s.Cache > 100 || s.Bandwidth < 1 || s.Bandwidth > 100 {
+			interference.Step(v)
+			if s, _ := cache.Step(v); s.Cache < 1 || s.Cache > 100 || s.Bandwidth < 1 || s.Bandwidth > 100 {
 				t.Fatalf("slice %+v", s)
 			}
 			raised, _ := burst.Step(v)

@@ -33,8 +33,9 @@ type Loop struct {
 
 // Controller is one controller.
 type Controller struct {
-	Name string       `json:"name"` // as in its decisions: "pools"
-	Mode control.Mode `json:"mode"` // in force
+	Name string       `json:"name"`           // as in its decisions: "pools"
+	Mode control.Mode `json:"mode"`           // in force
+	Note string       `json:"note,omitempty"` // why it can't decide, or does nothing
 	Last *Decision    `json:"last,omitempty"`
 }
 

@@ -93,6 +93,11 @@ func loopRows(l *status.Loop) [][]string {
 	if l.Dropped > 0 {
 		rows = append(rows, []string{"audit", words.Count(int(l.Dropped), "decision") + " could not be written to the trail"})
 	}
+	for i := range l.Controllers {
+		if c := &l.Controllers[i]; c.Note != "" {
+			rows = append(rows, []string{c.Name, c.Note})
+		}
+	}
 	for _, f := range l.Failures {
 		rows = append(rows, []string{"unread", fmt.Sprintf("%s, %d times", f.What, f.Count)})
 	}

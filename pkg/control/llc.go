@@ -1,0 +1,116 @@
+package control
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// leastTraffic is the memory traffic for a CPU second below which a pod's is noise: a pod
+// that finds all in its cache would else show contention by any of it.
+const leastTraffic = 10e6 // bytes
+
+// mostRise bounds a rise, so that one odd look doesn't outlast its mean for long.
+const mostRise = 2
+
+// llc finds the pods whose part of the last-level cache batch work has taken: they hold
+// less of it than when they were alone, fetch more from memory for each second that they
+// run, and batch work holds at least what they lost. Neither pressure nor run delay shows
+// that, since a thread that waits for memory counts as running.
+type llc struct {
+	interval time.Duration
+	pods     kept[llcPod]
+}
+
+// llcPod is what is known of one pod.
+type llcPod struct {
+	occupancy, traffic float64 // bytes, and bytes for a CPU second, while it was alone
+	learned            time.Duration
+	rise               float64 // of the traffic while batch work holds what it lost; a mean over excessTime
+}
+
+// llcSeen is what a step sees of all pods.
+type llcSeen struct {
+	counted, learned bool // some service's cache is counted; and it was seen alone
+	ref              string
+	rise             float64 // the largest
+	all, batch       float64 // memory traffic, MB/s, of all and of batch work
+	measured         bool
+}
+
+func (l *llc) look(v *View, passed time.Duration, mark float64) (seen llcSeen) {
+	var held, used float64
+	sure := true
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		batch := c.Class == workload.BE
+		if batch {
+			used += float64(c.CPU.Usage)
+			sure = sure && uses(v, c, l.interval)
+		}
+		if !known(v.Now, c.Cache.At, max(l.interval, c.CPU.Interval)) {
+			continue
+		}
+		seen.measured = true
+		seen.all += c.Cache.Bandwidth / 1e6
+		if batch {
+			seen.batch += c.Cache.Bandwidth / 1e6
+			held += float64(c.Cache.Occupancy)
+		}
+	}
+	light := used*100 <= float64(v.Allocatable)*lightPercent
+	l.pods.begin()
+	for i := range v.Pods {
+		p := &v.Pods[i]
+		if p.Class == workload.BE || p.Class == workload.System {
+			continue
+		}
+		s := l.pods.at(p.UID)
+		occupancy, traffic, runs := l.of(v, p)
+		if runs && sure {
+			s.enter(occupancy, traffic, held, mark, light, passed)
+		}
+		seen.counted = seen.counted || runs
+		seen.learned = seen.learned || s.learned >= learnTime
+		if s.rise > seen.rise {
+			seen.ref, seen.rise = p.Ref, s.rise
+		}
+	}
+	l.pods.end()
+	return seen
+}
+
+// of is what a pod holds of the cache in bytes, and its memory traffic in bytes for a CPU
+// second; runs is false where that isn't known, or it hardly runs.
+func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, runs bool) {
+	ran := 0.0
+	for i := range v.Containers[p.First : p.First+p.Count] {
+		c := &v.Containers[p.First+i]
+		if !uses(v, c, l.interval) || !known(v.Now, c.Cache.At, max(l.interval, c.CPU.Interval)) {
+			continue
+		}
+		ran += float64(c.CPU.Usage) / 1000
+		occupancy += float64(c.Cache.Occupancy)
+		traffic += c.Cache.Bandwidth
+	}
+	if ran < leastRunnable {
+		return 0, 0, false
+	}
+	return occupancy, traffic / ran, true
+}
+
+func (s *llcPod) enter(occupancy, traffic, held, mark float64, light bool, passed time.Duration) {
+	rise := 0.0
+	switch share := min(1, passed.Seconds()/learnTime.Seconds()); {
+	case light && s.learned == 0:
+		s.occupancy, s.traffic, s.learned = occupancy, traffic, passed
+	case light:
+		s.occupancy += (occupancy - s.occupancy) * share
+		s.traffic += (traffic - s.traffic) * share
+		s.learned = min(s.learned+passed, learnTime)
+	case s.learned < learnTime: // it was never seen alone for long
+	case occupancy < s.occupancy*(1-mark) && held >= s.occupancy-occupancy:
+		rise = min(mostRise, traffic/max(s.traffic, leastTraffic)-1)
+	}
+	s.rise += (max(0, rise) - s.rise) * min(1, passed.Seconds()/excessTime.Seconds())
+}
