@@ -28,9 +28,12 @@ type Offer struct {
 	Why       string `json:"why,omitempty"` // where it is not known
 }
 
-// An offer is told anew where a figure has changed by a tenth, and after five minutes.
+// An offer is told anew where a figure has changed by a tenth, and by no less than what
+// is shown of it, and after five minutes.
 const (
 	offerChange = 0.10
+	offerCPU    = 100      // thousandths of a CPU
+	offerMemory = 64 << 20 // bytes
 	offerTime   = 5 * time.Minute
 
 	demandTime = time.Minute // time constant of the mean that others' usage is
@@ -112,7 +115,7 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 			inCPUs(s.demand.amount().CPU), inGiB(s.demand.memory))
 	}
 	d := Decision{
-		Controller: "sell", Object: "node", Action: "offer", To: next.text(), Why: why,
+		Controller: "sell", Object: "node", Action: "offer", To: next.text(), Why: why, Moves: "offer",
 		Facts: []Fact{
 			{"short_cpus", float64(next.Short.CPU) / 1000}, {"short_memory_bytes", float64(next.Short.Memory)},
 			{"long_cpus", float64(next.Long.CPU) / 1000}, {"long_memory_bytes", float64(next.Long.Memory)}, {"peak_hours", float64(next.PeakHours)},
@@ -240,10 +243,10 @@ func (o *Offer) text() string {
 
 // far reports whether a figure has changed by a tenth.
 func far(a, b *Offer) bool {
-	return differs(int64(a.Short.CPU), int64(b.Short.CPU)) || differs(a.Short.Memory, b.Short.Memory) ||
-		differs(int64(a.Long.CPU), int64(b.Long.CPU)) || differs(a.Long.Memory, b.Long.Memory)
+	return differs(int64(a.Short.CPU), int64(b.Short.CPU), offerCPU) || differs(a.Short.Memory, b.Short.Memory, offerMemory) ||
+		differs(int64(a.Long.CPU), int64(b.Long.CPU), offerCPU) || differs(a.Long.Memory, b.Long.Memory, offerMemory)
 }
 
-func differs(now, before int64) bool {
-	return now != before && math.Abs(float64(now-before)) >= offerChange*float64(before)
+func differs(now, before, least int64) bool {
+	return math.Abs(float64(now-before)) >= max(offerChange*float64(before), float64(least))
 }

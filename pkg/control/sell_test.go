@@ -157,6 +157,42 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	}
 }
 
+// TestSellTellsAMovementOnce: an offer that follows a load is one decision, and one that
+// changes by less than is shown of it is none.
+func TestSellTellsAMovementOnce(t *testing.T) {
+	t.Parallel()
+	s := shop()
+	sell := newSell(Peaks{})
+	var told Movements
+	decided := 0
+	step := func(usage workload.MilliCPU) (news int) {
+		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
+		s.at("web").CPU.Usage = usage
+		_, decisions := sell.Step(s.second(), nil)
+		for i := range decisions {
+			decided++
+			if _, d := told.Add(s.Now, On, &decisions[i]); d.Steps == 1 {
+				news++
+			}
+		}
+		return news
+	}
+	step(8000)
+	news := 0
+	for second := range 200 {
+		news += step(8000 + 200*workload.MilliCPU(second))
+	}
+	if decided < 10 || news*2 > decided { // steps that are 10 s apart are told one by one
+		t.Errorf("a load that rises is told of %d times, decided %d times", news, decided)
+	}
+	for range 600 {
+		step(39980)
+	}
+	if was := decided; step(39990)+step(39960) > 0 || decided > was {
+		t.Error("an offer of nearly nothing is told of anew by some thousandths of a CPU")
+	}
+}
+
 func TestSellUnseen(t *testing.T) {
 	t.Parallel()
 	s := shop()
