@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -14,9 +15,10 @@ import (
 
 // testWeights runs pods of 16, 64 and 250 requested CPUs, one of class SYSTEM, one whose
 // runtime handler is a virtual machine's, and the kubelet's cgroup of Burstable pods beside
-// batch work, all of them busy. What isn't batch keeps its proportions while weights are
-// raised, and is given CPU time by them; what remains after the plugin's end is the
-// kubelet's.
+// batch work, all of them busy while their CPU time is counted, and stopped otherwise: with
+// 2 shares of so many, runc itself takes minutes. What isn't batch keeps its proportions
+// while weights are raised, and is given CPU time by them; what remains after the plugin's
+// end is the kubelet's.
 func testWeights(t *testing.T, rt *runtime.Runtime) {
 	const mem = 64 * mib
 	type sibling struct {
@@ -45,7 +47,14 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 			files := map[string]func(string) (string, error){}
 			due := map[string]int64{}
 			sum := int64(0)
-			batch := hog(t, rt, "batch") // first: beside busy services it has 2 shares for runc, too, and may take minutes to start
+			batch := hog(t, rt, "batch")
+			all := []*runtime.Container{batch.Container("c")}
+			signal := func(one syscall.Signal) {
+				for _, c := range all {
+					must(t, c.Signal(one))
+				}
+			}
+			signal(syscall.SIGSTOP)
 			for _, p := range round.pods {
 				spec := classed(p.name, p.class, runtime.Whole(p.milli, mem))
 				if p.name == "vm" {
@@ -56,6 +65,8 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 				}
 				spec.Containers[0].Args = []string{"first", "burn=2"}
 				pod := run(t, rt, spec)
+				all = append(all, pod.Container("c"))
+				signal(syscall.SIGSTOP)
 				files[p.name], due[p.name] = pod.File, int64(p.milli)*1024/1000
 				if p.name == "burstable" {
 					files[p.name] = burstable.File
@@ -66,6 +77,8 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 			files["batch"], due["batch"] = batch.ClassFile, 2
 			weight := func(name string) int64 { return count(t, files[name], "cpu.shares") }
 			await(t, "weights are raised", func() bool { return weight("burstable") == round.factor*due["burstable"] })
+			signal(syscall.SIGCONT)
+			time.Sleep(time.Second)
 			before := map[string]int64{}
 			for name := range files {
 				before[name] = count(t, files[name], "cpuacct.usage")
@@ -76,6 +89,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 				got[name] = count(t, files[name], "cpuacct.usage") - before[name]
 				total += got[name]
 			}
+			signal(syscall.SIGSTOP)
 			var table strings.Builder
 			w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "sibling\tkubelet's shares\tdue\tshares beside batch\tCPU time")
