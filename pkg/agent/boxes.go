@@ -113,7 +113,7 @@ func (a *Agent) mechanism() control.Mechanism {
 			by = control.ByCPUSet
 		}
 	}
-	if by != control.ByQuota && a.leavesCpusets() {
+	if by != control.ByQuota && a.authority().Foreign {
 		return control.ByQuota
 	}
 	return by
@@ -121,7 +121,7 @@ func (a *Agent) mechanism() control.Mechanism {
 
 // boundsByQuota reports whether batch work may be given quotas.
 func (a *Agent) boundsByQuota() bool {
-	return a.acting(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
+	return a.authority().Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
 }
 
 const (

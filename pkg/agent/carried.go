@@ -22,7 +22,7 @@ func (a *Agent) prepare(c *container) error {
 	settings := tune.For(&a.Node, &alone)
 	request := &alone.Containers[0].Request
 	c.notes = a.lackOfNode(request, settings.Notes[0])
-	if unmet := tune.Unmet(request.Required, c.notes); len(unmet) > 0 && a.writes() {
+	if unmet := tune.Unmet(request.Required, c.notes); len(unmet) > 0 && a.authority().Writes {
 		return errors.New(strings.Join(unmet, "; "))
 	}
 	if a.Kernel == nil {
@@ -49,7 +49,7 @@ func (a *Agent) atCreation(c *container) (score workload.Optional[int], rdtGroup
 	if !ok || c.uncontrolled {
 		return score, ""
 	}
-	if a.usesRDT() && a.groups.classes[h.Request.RDT.Class] {
+	if a.authority().RDT && a.groups.classes[h.Request.RDT.Class] {
 		rdtGroup = resctrl.ClassGroup(h.Request.RDT.Class)
 	}
 	return h.Request.OOMScore, rdtGroup

@@ -61,35 +61,17 @@ func (a *Agent) newControllers() (c controllers, err error) {
 	return c, nil
 }
 
-// modeOf is the mode in force of a controller.
-func (a *Agent) modeOf(own control.Mode) control.Mode {
-	mode := cmp.Or(own, a.Config.Control.Mode)
-	if mode == control.On && !a.writes() {
-		return control.Preview
-	}
-	return mode
-}
-
-// steps reports whether a controller decides at all.
-func (a *Agent) steps(own control.Mode) bool { return a.modeOf(own) != control.Off }
-
-// acting reports whether what a controller decides is carried out.
-func (a *Agent) acting(own control.Mode) bool { return a.modeOf(own) == control.On }
-
-// heeds reports whether a controller with that mode does what another asks it for: one
-// that acts doesn't where the other only tells.
-func (a *Agent) heeds(own, asking control.Mode) bool { return a.acting(asking) || !a.acting(own) }
-
 // step lets the controllers decide, all or the fast ones alone, and carries out what
 // they want.
 func (a *Agent) step(all bool) {
+	may := a.authority()
 	l, c, cfg := &a.loop, &a.loop.controllers, &a.Config.Control
 	v := &l.view
 	if all {
 		state, decided := c.windows.Step(v, a.switched())
 		v.Batch = state
-		v.Batch.Evict = state.Evict && a.heeds(cfg.Eviction.Mode, "")
-		a.decide(a.modeOf(""), decided)
+		v.Batch.Evict = state.Evict && may.Heeds(cfg.Eviction.Mode, "")
+		a.decide(may.Of(""), decided)
 	}
 	a.stepPools(v, all)
 	if !all {
@@ -99,23 +81,23 @@ func (a *Agent) step(all bool) {
 
 	clear(l.want.containers)
 	victims, decided := c.interference.Step(v)
-	a.decide(a.modeOf(cfg.Interference.Mode), decided)
-	if a.steps(cfg.Cache.Mode) {
+	a.decide(may.Of(cfg.Interference.Mode), decided)
+	if may.Decides(cfg.Cache.Mode) {
 		slice, decided := c.cache.Step(v)
-		a.decide(a.modeOf(cfg.Cache.Mode), decided)
-		a.narrow(slice, a.acting(cfg.Cache.Mode))
+		a.decide(may.Of(cfg.Cache.Mode), decided)
+		a.narrow(slice, may.Acts(cfg.Cache.Mode))
 	}
-	if a.steps(cfg.Burst.Mode) {
+	if may.Decides(cfg.Burst.Mode) {
 		quotas, decided := c.burst.Step(v)
-		a.decide(a.modeOf(cfg.Burst.Mode), decided)
-		a.wantQuotas(quotas, a.acting(cfg.Burst.Mode))
+		a.decide(may.Of(cfg.Burst.Mode), decided)
+		a.wantQuotas(quotas, may.Acts(cfg.Burst.Mode))
 	}
 	v.Demoted = 0
-	if a.steps(cfg.Demotion.Mode) {
+	if may.Decides(cfg.Demotion.Mode) {
 		quotas, decided := c.demotion.Step(v, l.short)
-		a.decide(a.modeOf(cfg.Demotion.Mode), decided)
-		a.wantQuotas(quotas, a.acting(cfg.Demotion.Mode))
-		if a.acting(cfg.Demotion.Mode) {
+		a.decide(may.Of(cfg.Demotion.Mode), decided)
+		a.wantQuotas(quotas, may.Acts(cfg.Demotion.Mode))
+		if may.Acts(cfg.Demotion.Mode) {
 			v.Demoted = c.demotion.Taken(v)
 		}
 	}
@@ -131,29 +113,30 @@ func (a *Agent) step(all bool) {
 // stepPools divides the CPUs: between pools that are apart, or what batch work may
 // use of those that it shares.
 func (a *Agent) stepPools(v *control.View, all bool) {
+	may := a.authority()
 	l, c, cfg := &a.loop, &a.loop.controllers, &a.Config.Control
 	if a.Config.Pools.Mode == config.Exclusive {
-		if !a.steps(cfg.Pools.Mode) {
+		if !may.Decides(cfg.Pools.Mode) {
 			return
 		}
 		sizes, decided := c.pools.Step(v)
-		a.decide(a.modeOf(cfg.Pools.Mode), decided)
+		a.decide(may.Of(cfg.Pools.Mode), decided)
 		l.poolSizes = sizes
 		l.short = l.short[:0]
 		for i, missing := range sizes.Short {
-			if missing > 0 && a.heeds(cfg.Demotion.Mode, cfg.Pools.Mode) {
+			if missing > 0 && may.Heeds(cfg.Demotion.Mode, cfg.Pools.Mode) {
 				l.short = append(l.short, control.Shortage{Pool: i, Missing: workload.MilliCPU(missing) * 1000, Apart: true})
 			}
 		}
-		if a.acting(cfg.Pools.Mode) {
+		if may.Acts(cfg.Pools.Mode) {
 			a.resizePools(sizes.CPUs)
 		}
 		return
 	}
-	if all && a.steps(cfg.Demotion.Mode) {
+	if all && may.Decides(cfg.Demotion.Mode) {
 		l.short = control.Crowded(l.short[:0], v, a.Config.PoolLaw(), cfg.Batch.Floor(v), cfg.Interval)
 	}
-	if !a.steps(cfg.Batch.Mode) {
+	if !may.Decides(cfg.Batch.Mode) {
 		return
 	}
 	if all {
@@ -163,9 +146,9 @@ func (a *Agent) stepPools(v *control.View, all bool) {
 	}
 	a.lend(v)
 	budget, decided := c.batch.Step(v)
-	a.decide(a.modeOf(cfg.Batch.Mode), decided)
+	a.decide(may.Of(cfg.Batch.Mode), decided)
 	l.budget = budget
-	if a.acting(cfg.Batch.Mode) && !budget.Hold {
+	if may.Acts(cfg.Batch.Mode) && !budget.Hold {
 		a.bound(&budget, all)
 	}
 }
@@ -173,7 +156,7 @@ func (a *Agent) stepPools(v *control.View, all bool) {
 // resizePools moves the pools to these sizes, and their containers with them; none is
 // the configuration's own.
 func (a *Agent) resizePools(sizes []int) {
-	if a.leavesCpusets() {
+	if a.authority().Foreign {
 		return
 	}
 	a.ledger.SetSizes(sizes)

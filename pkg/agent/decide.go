@@ -130,7 +130,7 @@ func (a *Agent) count(v *control.View, disturbed []control.Disturbance) {
 	c.benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
 	l.evicted = kills
 	l.free = a.ledger.Pinnable(l.free[:0])
-	if a.leavesCpusets() { // pins are refused there
+	if a.authority().Foreign { // pins are refused there
 		clear(l.free)
 	}
 	l.offer, decided = c.sell.Step(v, l.free)

@@ -43,7 +43,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 			return c.failed("", err)
 		}
 		placed = true
-		if a.writes() {
+		if a.authority().Writes {
 			reply.Settings = a.settings(c, c.has)
 			reply.OOMScoreAdj, reply.RDTGroup = a.atCreation(c)
 			c.recorded = reply.Settings
@@ -77,7 +77,7 @@ func (a *Agent) admit(c *container) error {
 	} else if err = errors.Join(a.mayPin(c, r), a.mayStart(c, &r)); err == nil {
 		err = a.place(c, r)
 	}
-	if err == nil || a.writes() {
+	if err == nil || a.authority().Writes {
 		return err
 	}
 	a.Log.WithField("container", c.ref).WithError(err).Warn("Container would be refused (preview)")
@@ -105,7 +105,7 @@ func (a *Agent) place(c *container, r workload.Request) error {
 	cleared = true
 	a.noteFreed(freed)
 	a.promise(c, &r)
-	if a.acts() {
+	if a.authority().Cpusets {
 		c.has = as
 	}
 	a.counters.Placed++
@@ -262,7 +262,7 @@ func (a *Agent) start(c *container) error {
 		if err := a.admit(c); err != nil {
 			return err
 		}
-		if h, ok := a.ledger.Holder(c.ID); ok && !h.CPUs.IsEmpty() && a.acts() && !a.reaches(c) {
+		if h, ok := a.ledger.Holder(c.ID); ok && !h.CPUs.IsEmpty() && a.authority().Cpusets && !a.reaches(c) {
 			return fmt.Errorf("it has no grant any more, and new CPUs can only be given through the runtime, which takes no updates at a start; the kubelet will create it again")
 		}
 	}

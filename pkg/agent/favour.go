@@ -131,7 +131,7 @@ func (a *Agent) findFamilies() map[string]*family {
 // favours reports whether weights are raised at all.
 func (a *Agent) favours() bool {
 	cfg := &a.Config.Control.Batch
-	return a.Kernel != nil && a.acting(cfg.Mode) && a.Config.Pools.Mode != config.Exclusive && cfg.OnlineWeight > 100 && a.Node.Features.Has(plan.Weight)
+	return a.Kernel != nil && a.authority().Acts(cfg.Mode) && a.Config.Pools.Mode != config.Exclusive && cfg.OnlineWeight > 100 && a.Node.Features.Has(plan.Weight)
 }
 
 // reweigh decides by how much what isn't batch is raised, in each family.
@@ -198,7 +198,7 @@ func (a *Agent) reweighNow() {
 // keepClasses puts the weights of the kubelet's classes right, which it writes each minute:
 // until then all pods in them have a fraction of what they are due.
 func (a *Agent) keepClasses() {
-	if !a.tunes() {
+	if !a.authority().Cgroups {
 		return
 	}
 	var changes []plan.Change

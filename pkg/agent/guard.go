@@ -25,7 +25,7 @@ type safety struct {
 // afterLifeline takes note of what the lifeline did, before anything is compared with
 // what the loop wrote, and takes it back. It reports whether it did anything.
 func (a *Agent) afterLifeline() bool {
-	if a.Lifeline == nil || !a.writes() {
+	if a.Lifeline == nil || !a.authority().Writes {
 		return false
 	}
 	acted, ok := a.Lifeline.Acted()
@@ -40,7 +40,7 @@ func (a *Agent) afterLifeline() bool {
 
 // guard keeps the lifeline's plan up to date.
 func (a *Agent) guard() {
-	if a.Lifeline == nil || !a.writes() {
+	if a.Lifeline == nil || !a.authority().Writes {
 		return
 	}
 	if s := &a.loop.safe; a.loop.unsafe || !s.kept || s.version != a.ledger.Version() {
@@ -54,7 +54,7 @@ func (a *Agent) guard() {
 // moment for the plan: a crash right after it must not find the one before.
 func (a *Agent) guardNews() {
 	s := &a.loop.safe
-	if a.Lifeline == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.writes() {
+	if a.Lifeline == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.authority().Writes {
 		return
 	}
 	if written := a.keepSafe(); written != nil {
@@ -91,7 +91,7 @@ func (a *Agent) keepSafe() (written <-chan struct{}) {
 // takeBack brings the kernel back from what the lifeline did, which is no drift.
 func (a *Agent) takeBack() {
 	for _, c := range a.order {
-		if c.touched && c.started && a.reaches(c) && a.acts() {
+		if c.touched && c.started && a.reaches(c) && a.authority().Cpusets {
 			a.observe(c, plan.CPUs)
 		}
 	}
@@ -121,7 +121,7 @@ const (
 // get all shared CPUs and their own limits, batch work its floor. Pins stay.
 func (a *Agent) safePlan() []plan.Change {
 	var changes []plan.Change
-	if (a.ledger.Sizes() != nil || !a.ledger.Lent().IsEmpty()) && a.acts() {
+	if (a.ledger.Sizes() != nil || !a.ledger.Lent().IsEmpty()) && a.authority().Cpusets {
 		changes = a.safeSets(changes)
 	}
 	changes = a.safeWeights(a.safeQuotas(changes))

@@ -37,14 +37,15 @@ func (i intents) clone() intents {
 // batch work that an earlier run has left, so that a restart opens no box before the
 // loop has decided.
 func (a *Agent) inherit() {
+	may := a.authority()
 	l := &a.loop
 	if l.inherited {
 		return
 	}
 	l.inherited = true
 	a.findBoxes()
-	quotas := a.acting(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive
-	limits := a.acting(a.Config.Control.Memory.Mode)
+	quotas := may.Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive
+	limits := may.Acts(a.Config.Control.Memory.Mode)
 	for _, e := range a.book.All() {
 		boxed := e.Object.Level == plan.ClassLevel && slices.Contains(l.boxes, e.Object.Path)
 		switch wrote := e.Wrote.(type) {

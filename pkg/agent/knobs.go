@@ -18,7 +18,7 @@ import (
 // it had before is in the book before any of them is made. What the kernel has refused
 // waits, unless it is to be tried at once.
 func (a *Agent) compare(t *tuned, atOnce bool) []plan.Change {
-	if !a.tunes() {
+	if !a.authority().Cgroups {
 		return nil
 	}
 	var changes []plan.Change
@@ -207,7 +207,7 @@ func (a *Agent) letGo(o plan.Object, k plan.Knob) []plan.Change {
 		delete(a.leaving, at)
 		return nil
 	}
-	if !a.tunes() {
+	if !a.authority().Cgroups {
 		if _, kept := a.book.Entry(o.Path, k); kept {
 			a.leaving[at] = o
 		}
@@ -240,7 +240,7 @@ const resizeTime = 10 * time.Second
 // written. The kubelet's new weight of the pod becomes the original. Writing says that
 // the runtime is about to write one of its containers.
 func (a *Agent) withdraw(pod *workload.Pod, writing bool) {
-	if !a.tunes() {
+	if !a.authority().Cgroups {
 		return
 	}
 	var changes []plan.Change

@@ -116,7 +116,7 @@ func (a *Agent) awaitAcknowledgement(pin string) {
 
 // record sends the next container whose record differs from its desire.
 func (a *Agent) record() {
-	if a.lane.runtime == nil || !a.lane.told || a.lane.shut != "" || a.lane.pending != nil || !a.writes() || a.now().Before(a.lane.quiet) {
+	if a.lane.runtime == nil || !a.lane.told || a.lane.shut != "" || a.lane.pending != nil || !a.authority().Writes || a.now().Before(a.lane.quiet) {
 		return
 	}
 	for _, c := range a.order {

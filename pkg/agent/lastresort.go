@@ -22,18 +22,19 @@ type Evictor interface {
 
 // stepMemory decides how much memory batch work may hold.
 func (a *Agent) stepMemory(v *control.View) {
+	may := a.authority()
 	l, cfg := &a.loop, &a.Config.Control
 	l.press.want = control.MemoryDesired{}
 	v.Granted = a.sumPromises()
 	v.NoBatchLimit = len(l.limited) == 0 && !slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
-	if !a.steps(cfg.Memory.Mode) {
+	if !may.Decides(cfg.Memory.Mode) {
 		return
 	}
 	desired, decided := l.controllers.memory.Step(v)
-	a.decide(a.modeOf(cfg.Memory.Mode), decided)
+	a.decide(may.Of(cfg.Memory.Mode), decided)
 	before := l.memory.Goal
 	l.memory, l.press.admitted = desired, 0
-	if !a.acting(cfg.Memory.Mode) {
+	if !may.Acts(cfg.Memory.Mode) {
 		return
 	}
 	a.watchKills(before)
@@ -49,7 +50,7 @@ func (a *Agent) stepRules(v *control.View) {
 	_, told := l.controllers.tellRules.Step(v)
 	a.decide(control.Preview, told)
 	desired, decided := l.controllers.rules.Step(v)
-	mode := a.modeOf(control.On)
+	mode := a.authority().Of(control.On)
 	a.decide(mode, decided)
 	l.ruleRefuses = ""
 	if mode != control.On {
@@ -67,13 +68,14 @@ func (a *Agent) stepRules(v *control.View) {
 
 // stepEviction lets at most one pod go.
 func (a *Agent) stepEviction(v *control.View) {
+	may := a.authority()
 	l, cfg := &a.loop, &a.Config.Control
-	if !a.steps(cfg.Eviction.Mode) {
+	if !may.Decides(cfg.Eviction.Mode) {
 		l.refusal = control.Refusal{}
 		return
 	}
 	desired, decided := l.controllers.eviction.Step(v, a.given(), l.requests)
-	mode := a.modeOf(cfg.Eviction.Mode)
+	mode := may.Of(cfg.Eviction.Mode)
 	a.decide(mode, decided)
 	l.refusal = control.Refusal{}
 	if mode != control.On {
@@ -153,11 +155,12 @@ func (a *Agent) mayStart(c *container, r *workload.Request) error {
 // noBatch is whether, why and until when no batch work may start on this node: for who
 // starts, and for the status.
 func (a *Agent) noBatch(now time.Time) status.Refusal {
+	may := a.authority()
 	l := &a.loop
 	switch batch := &l.view.Batch; {
-	case a.acting("") && a.switchedOff(now):
+	case may.Acts("") && a.switchedOff(now):
 		return status.Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}
-	case batch.Closed && a.acting(""):
+	case batch.Closed && may.Acts(""):
 		return status.Refusal{NewBatch: true, Why: batch.Why}
 	case l.ruleRefuses != "":
 		return status.Refusal{NewBatch: true, Why: l.ruleRefuses}

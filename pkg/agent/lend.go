@@ -8,8 +8,9 @@ import (
 
 // lends reports whether idle LSR pins' CPUs are lent to batch work.
 func (a *Agent) lends() bool {
+	may := a.authority()
 	cfg := &a.Config.Control.Batch
-	return cfg.LendLSR && a.acting(cfg.Mode) && a.acts() && a.Config.Pools.Mode != config.Exclusive && !a.leavesCpusets()
+	return cfg.LendLSR && may.Acts(cfg.Mode) && may.Cpusets && a.Config.Pools.Mode != config.Exclusive
 }
 
 // lend lets batch work run on the CPUs of idle LSR pins, and takes it off those of pins that
@@ -21,7 +22,7 @@ func (a *Agent) lend(v *control.View) {
 		return
 	}
 	idle, decided := l.controllers.lend.Step(v, v.Isolated)
-	a.decide(a.modeOf(a.Config.Control.Batch.Mode), decided)
+	a.decide(a.authority().Of(a.Config.Control.Batch.Mode), decided)
 	var cpus cpuset.Set
 	for _, id := range idle {
 		if h, ok := a.ledger.Holder(id); ok {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/cgroupfs"
-	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
 	"github.com/sluice-dev/sluice/pkg/plan"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -62,48 +61,14 @@ func (a *Agent) meet(found []neighbour.Neighbour, err error) {
 		}
 	}
 	a.neighbours = found
-	a.Node.BurstLoop = a.acting(a.Config.Control.Burst.Mode)
+	a.Node.BurstLoop = a.authority().Acts(a.Config.Control.Burst.Mode)
 	a.ledger.SetExternal(a.external())
 }
-
-// neighbour returns the neighbour of that kind, nil where there is none.
-func (a *Agent) neighbour(kinds ...neighbour.Kind) *neighbour.Neighbour {
-	for i := range a.neighbours {
-		if slices.Contains(kinds, a.neighbours[i].Kind) {
-			return &a.neighbours[i]
-		}
-	}
-	return nil
-}
-
-// mode is the configured mode, or preview beside a second writer of the same
-// files, with the reason.
-func (a *Agent) mode(cfg *config.Config) (config.Mode, string) {
-	if cfg.Mode == config.On && cfg.Neighbours == config.NeighboursPreview {
-		if n := a.neighbour(neighbour.Koordlet, neighbour.Katalyst); n != nil {
-			return config.Preview, fmt.Sprintf("%s: %s", n.Kind, n.Fix)
-		}
-	}
-	return cfg.Mode, ""
-}
-
-// writes reports whether anything may be changed: not in preview.
-func (a *Agent) writes() bool { return a.writesBy(a.Config) }
-
-// writesBy is writes by a configuration that need not be in force.
-func (a *Agent) writesBy(cfg *config.Config) bool {
-	mode, _ := a.mode(cfg)
-	return mode == config.On
-}
-
-// leavesCpusets reports whether cpusets are the kubelet's: with its static CPU
-// manager there must be no second writer.
-func (a *Agent) leavesCpusets() bool { return a.neighbour(neighbour.CPUManager) != nil }
 
 // lookAtForeign notes the CPUs of a container whose cpuset the kubelet sets, for the
 // status.
 func (a *Agent) lookAtForeign(c *container) {
-	if !a.leavesCpusets() || !c.started || !a.reaches(c) {
+	if !a.authority().Foreign || !c.started || !a.reaches(c) {
 		c.foreign = nil
 		return
 	}
@@ -116,9 +81,6 @@ func (a *Agent) lookAtForeign(c *container) {
 		c.foreign = &cpus
 	}
 }
-
-// acts reports whether cpusets and quotas are Sluice's to write.
-func (a *Agent) acts() bool { return a.writes() && !a.leavesCpusets() }
 
 // lookAtParent finds the CPUs that no pod can have, since the cgroup that holds all pods
 // lacks them: no set below it may name them on v1, nor has an effect on v2.
@@ -208,7 +170,7 @@ func (a *Agent) memory() int64 {
 // widen lets the cgroups above a container have the CPUs that went and came
 // back: v1 leaves them out, of a pod too that had no container then.
 func (a *Agent) widen(c *container) {
-	if a.returned.IsEmpty() || !a.reaches(c) || !a.acts() {
+	if a.returned.IsEmpty() || !a.reaches(c) || !a.authority().Cpusets {
 		return
 	}
 	if err := a.Kernel.GiveBack(path.Dir(c.path), a.returned); err != nil {
@@ -250,7 +212,7 @@ const rejoinTime = time.Minute
 // rejoinAll puts processes back into their containers' cpusets.
 func (a *Agent) rejoinAll() {
 	for _, c := range a.order {
-		if !c.started || !a.reaches(c) || !a.acts() {
+		if !c.started || !a.reaches(c) || !a.authority().Cpusets {
 			continue
 		}
 		log := a.Log.WithField("container", c.ref)

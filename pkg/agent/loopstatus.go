@@ -31,7 +31,7 @@ func (a *Agent) loopStatus() *status.Loop {
 	}
 	l, cfg := &a.loop, &a.Config.Control
 	s := &status.Loop{
-		Mode: a.modeOf(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.StateDir,
+		Mode: a.authority().Of(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.StateDir,
 		Node:   nodeUsage(&l.view),
 		Batch:  a.batchStatus(),
 		Memory: a.memoryStatus(),
@@ -64,25 +64,26 @@ func (a *Agent) loopStatus() *status.Loop {
 
 // controllerStatus lists the controllers by the names of their decisions.
 func (a *Agent) controllerStatus() []status.Controller {
+	may := a.authority()
 	cfg := &a.Config.Control
 	apart := a.Config.Pools.Mode == config.Exclusive
 	steps := func(does bool, own control.Mode) control.Mode {
 		if !does {
 			return control.Off
 		}
-		return a.modeOf(own)
+		return may.Of(own)
 	}
 	all := []status.Controller{
-		{Name: "windows", Mode: a.modeOf("")},
+		{Name: "windows", Mode: may.Of("")},
 		{Name: "pools", Mode: steps(apart, cfg.Pools.Mode)},
 		{Name: "batch", Mode: steps(!apart, cfg.Batch.Mode)},
-		{Name: "interference", Mode: a.modeOf(cfg.Interference.Mode)},
-		{Name: "cache", Mode: a.modeOf(cfg.Cache.Mode), Note: a.cacheNote()},
-		{Name: "burst", Mode: a.modeOf(cfg.Burst.Mode)},
-		{Name: "demotion", Mode: a.modeOf(cfg.Demotion.Mode)},
-		{Name: "memory", Mode: a.modeOf(cfg.Memory.Mode)},
+		{Name: "interference", Mode: may.Of(cfg.Interference.Mode)},
+		{Name: "cache", Mode: may.Of(cfg.Cache.Mode), Note: a.cacheNote()},
+		{Name: "burst", Mode: may.Of(cfg.Burst.Mode)},
+		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
+		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},
 		{Name: "rules", Mode: steps(len(cfg.Rules) > 0, control.On)},
-		{Name: "eviction", Mode: a.modeOf(cfg.Eviction.Mode)},
+		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},
 	}
 	for i := range all {
 		if d, ok := a.loop.last[all[i].Name]; ok {
@@ -94,7 +95,7 @@ func (a *Agent) controllerStatus() []status.Controller {
 
 // cacheNote is why the control of batch work's cache can't decide.
 func (a *Agent) cacheNote() string {
-	if !a.loop.made || !a.steps(a.Config.Control.Cache.Mode) {
+	if !a.loop.made || !a.authority().Decides(a.Config.Control.Cache.Mode) {
 		return ""
 	}
 	return a.loop.controllers.cache.Blind()
@@ -113,6 +114,7 @@ func (l *loop) countsStatus() []status.Count {
 
 // batchStatus is what batch work may use, and what bounds it.
 func (a *Agent) batchStatus() status.Batch {
+	may := a.authority()
 	l := &a.loop
 	state, budget := &l.view.Batch, &l.budget
 	s := status.Batch{
@@ -138,7 +140,7 @@ func (a *Agent) batchStatus() status.Batch {
 	case a.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
 		s.Known, s.CPUs = true, pools[len(pools)-1].Size
 		s.Budget, s.Floor = workload.MilliCPU(s.CPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
-		s.Unlimited = a.acting(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
+		s.Unlimited = may.Acts(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
 	case a.Config.Pools.Mode != config.Exclusive:
 		s.Mechanism = string(a.mechanism())
 		s.Known = !budget.Hold && budget.Amount > 0
@@ -148,7 +150,7 @@ func (a *Agent) batchStatus() status.Batch {
 		}
 	}
 	s.Boxes = a.boxStatus()
-	if l.made && (a.acting(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && slices.ContainsFunc(l.view.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
+	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && slices.ContainsFunc(l.view.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
 		s.Mixers = slices.Clone(l.mixers)
 	}
 	return s
@@ -240,7 +242,7 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 	if p.Size > 0 {
 		s.Load = float64(p.Usage) / 1000 / float64(p.Size)
 	}
-	if a.Config.Pools.Mode == config.Exclusive && a.steps(a.Config.Control.Pools.Mode) {
+	if a.Config.Pools.Mode == config.Exclusive && a.authority().Decides(a.Config.Control.Pools.Mode) {
 		law := a.Config.PoolLaw()[at]
 		s.Low, s.High = law.Low, law.High
 		if sizes := &l.poolSizes; at < len(sizes.CPUs) {
@@ -258,7 +260,7 @@ func (a *Agent) use(into *sight) {
 		return
 	}
 	c := &l.view.Containers[at]
-	if a.usesRDT() && a.Config.RDT.Monitor {
+	if a.authority().RDT && a.Config.RDT.Monitor {
 		into.cache = c.Cache
 	}
 	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {

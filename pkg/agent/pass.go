@@ -65,7 +65,7 @@ func (a *Agent) pass() {
 // repair compares a container with the kernel and writes what differs. Without a
 // suspect the likely one is found out.
 func (a *Agent) repair(c *container, suspect string) {
-	if !c.touched || !c.started || !a.reaches(c) || !a.acts() {
+	if !c.touched || !c.started || !a.reaches(c) || !a.authority().Cpusets {
 		return
 	}
 	want, ok := a.ledger.Assignment(c.ID)
@@ -157,7 +157,7 @@ func (a *Agent) hasAllOfPod(c *container) bool {
 // confine keeps the plugin itself off pinned CPUs: in the system set, or with the
 // pools.
 func (a *Agent) confine() {
-	if a.Confine == nil || a.confined == a.ledger.Version() || !a.writes() {
+	if a.Confine == nil || a.confined == a.ledger.Version() || !a.authority().Writes {
 		return
 	}
 	a.confined = a.ledger.Version()

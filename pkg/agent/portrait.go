@@ -27,7 +27,7 @@ type portrait struct {
 // portray brings a container's portrait up to date; knobs is the version of all knobs.
 func (a *Agent) portray(c *container, h *policy.Holder, knobs uint64) *status.Container {
 	p := &c.shown
-	controlled := !c.uncontrolled && !a.leavesCpusets()
+	controlled := !c.uncontrolled && !a.authority().Foreign
 	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == a.ledger.Version() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // depends on what others are guaranteed
 		p.foreign == c.foreign && p.Controlled == controlled && p.Drift == c.drift && slices.Equal(p.Warnings, c.warnings) &&

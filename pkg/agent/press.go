@@ -54,7 +54,7 @@ type limitChange struct {
 func (a *Agent) pressMemory() {
 	l := &a.loop
 	p := l.press
-	if p.busy || !a.tunes() {
+	if p.busy || !a.authority().Cgroups {
 		return
 	}
 	claims := a.claims()

@@ -27,12 +27,13 @@ const coreSchedKey = "core-sched"
 // What they start inherits both; what the runtime starts in a running container
 // (kubectl exec) doesn't and joins with a later pass.
 func (a *Agent) join(c *container) {
+	may := a.authority()
 	h, ok := a.ledger.Holder(c.ID)
-	if !ok || !a.tunes() || !c.started || c.uncontrolled {
+	if !ok || !may.Cgroups || !c.started || c.uncontrolled {
 		return
 	}
 	cores := h.Request.CoreSched != "" && !tune.Missing(c.notes, coreSchedKey)
-	if !cores && !a.usesRDT() {
+	if !cores && !may.RDT {
 		return
 	}
 	pids, joined := a.pidsOf(c), c.processes
@@ -134,7 +135,7 @@ func (a *Agent) retarget() {
 	}
 	targets := map[string]reclaim.Target{}
 	for _, c := range a.order {
-		if c.started && c.reclaim != (tune.Reclaim{}) && a.tunes() {
+		if c.started && c.reclaim != (tune.Reclaim{}) && a.authority().Cgroups {
 			targets[c.path] = reclaim.Target(c.reclaim)
 		}
 	}

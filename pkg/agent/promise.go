@@ -40,7 +40,8 @@ func memoryToStart(c *container, r *workload.Request) int64 {
 
 // limitsMemory reports whether batch work's memory is limited here and now.
 func (a *Agent) limitsMemory() bool {
-	return a.loop.made && a.tunes() && a.acting(a.Config.Control.Memory.Mode) && a.loop.memory.Known
+	may := a.authority()
+	return a.loop.made && may.Cgroups && may.Acts(a.Config.Control.Memory.Mode) && a.loop.memory.Known
 }
 
 // mayHold refuses a batch container which would start in less memory than it needs.

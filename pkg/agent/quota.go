@@ -20,7 +20,7 @@ func podObject(pod *workload.Pod) (o plan.Object, ok bool) {
 // liftQuota lifts a pod's quota when all its containers have CPUs of their own,
 // and gives it back when that no longer holds.
 func (a *Agent) liftQuota(pod *workload.Pod) {
-	if a.Kernel == nil || !a.writes() {
+	if a.Kernel == nil || !a.authority().Writes {
 		return
 	}
 	object, ok := podObject(pod)

@@ -39,19 +39,13 @@ type groups struct {
 	problem string            // why a class has none, or not all of its share; told once
 }
 
-// usesRDT reports whether the configuration has anything done.
-func (a *Agent) usesRDT() bool {
-	r := &a.Config.RDT
-	return a.RDT != nil && r.Mode == config.RDTOn && a.writes() && (len(r.Classes) > 0 || r.PerPod || r.Monitor)
-}
-
 // setUpRDT makes the classes' groups, and again what others have changed of them.
 // What there was before is in the book first.
 func (a *Agent) setUpRDT() { a.applyRDT(false) }
 
 // applyRDT does it, where the classes may have another share than before.
 func (a *Agent) applyRDT(changed bool) {
-	if !a.usesRDT() {
+	if !a.authority().RDT {
 		a.endRDT()
 		return
 	}
@@ -81,7 +75,7 @@ func (a *Agent) applyRDT(changed bool) {
 
 // endRDT removes what an earlier run made and the configuration asks for no more.
 func (a *Agent) endRDT() {
-	if a.RDT == nil || !a.writes() {
+	if a.RDT == nil || !a.authority().Writes {
 		return
 	}
 	if err := restoreRDT(a.RDT, a.book); err != nil && err.Error() != a.groups.problem {
@@ -109,7 +103,7 @@ func (a *Agent) keepRDT() error {
 // start later are there from the beginning. It reports whether all of it succeeded.
 func (a *Agent) assign(c *container, pids []int) (done bool) {
 	h, ok := a.ledger.Holder(c.ID)
-	if !ok || !a.usesRDT() {
+	if !ok || !a.authority().RDT {
 		return true
 	}
 	done = true
@@ -182,7 +176,7 @@ func (a *Agent) lackOfRDT(r *workload.Request) (note tune.Note, lacks bool) {
 
 // pruneRDT removes the groups of pods and containers that are gone.
 func (a *Agent) pruneRDT() {
-	if !a.usesRDT() {
+	if !a.authority().RDT {
 		return
 	}
 	var pods, containers, classes []string
@@ -200,7 +194,7 @@ func (a *Agent) pruneRDT() {
 // leaveRDT removes what was made for a container, and for its pod if that was its
 // last.
 func (a *Agent) leaveRDT(c *container) {
-	if !a.usesRDT() {
+	if !a.authority().RDT {
 		return
 	}
 	if a.Config.RDT.Monitor {

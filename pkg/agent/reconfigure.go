@@ -92,17 +92,17 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 			a.Config, a.ledger, a.settled = before, held, 0
 		}
 	}()
-	wrote, acted := a.writes(), a.acts()
+	wrote, acted := a.authority().Writes, a.authority().Cpusets
 	a.giveLoopBack(cfg)
 	a.Config, a.ledger = cfg, ledger
 	if r.Adapt != nil {
 		r.Adapt(cfg, &a.Options)
 	}
 	a.Node.BEPageCachePercent = cfg.Memory.BEPageCachePercent
-	a.Node.BurstLoop = a.acting(cfg.Control.Burst.Mode)
+	a.Node.BurstLoop = a.authority().Acts(cfg.Control.Burst.Mode)
 	for _, c := range a.order {
 		a.rerequest(c)
-		if a.acts() && !acted && c.started && a.reaches(c) { // preview has noted nothing
+		if a.authority().Cpusets && !acted && c.started && a.reaches(c) { // preview has noted nothing
 			a.observe(c, plan.CPUs, plan.Mems, plan.Quota)
 		}
 	}
@@ -124,7 +124,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.passing.Reset(cfg.DriftInterval)
 	}
 	a.quiet()
-	if a.loop.unsafe = true; a.Lifeline != nil && a.writes() {
+	if a.loop.unsafe = true; a.Lifeline != nil && a.authority().Writes {
 		a.keepSafe() // what it would do at once may be given back
 	}
 	done = true
@@ -200,12 +200,11 @@ func (a *Agent) unrecord(c *container) {
 // set and won't set by the new one.
 func (a *Agent) giveLoopBack(next *config.Config) {
 	l := &a.loop
-	writes := a.writesBy(next)
-	acts := func(own control.Mode) bool { return writes && modeOf(next, own) == control.On }
-	bounds := acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
-	quotas := acts(next.Control.Burst.Mode) || acts(next.Control.Demotion.Mode) || writes && len(next.Control.Rules) > 0
-	memory := acts(next.Control.Memory.Mode)
-	cache := acts(next.Control.Cache.Mode)
+	may := a.authorityBy(next)
+	bounds := may.Acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
+	quotas := may.Acts(next.Control.Burst.Mode) || may.Acts(next.Control.Demotion.Mode) || may.Writes && len(next.Control.Rules) > 0
+	memory := may.Acts(next.Control.Memory.Mode)
+	cache := may.Acts(next.Control.Cache.Mode)
 	if !bounds {
 		clear(l.want.boxes)
 		clear(l.want.pods)
@@ -225,7 +224,7 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	if !cache {
 		a.narrow(control.Slice{}, false)
 	}
-	if writes || !a.writes() {
+	if may.Writes || !a.authority().Writes {
 		return
 	}
 	if a.ledger.Sizes() != nil {
@@ -256,7 +255,7 @@ func (a *Agent) regroup(before *config.Config, wrote bool) {
 		}
 	}
 	a.applyRDT(true)
-	if !a.usesRDT() {
+	if !a.authority().RDT {
 		a.groups = groups{pods: map[string]string{}, problem: a.groups.problem}
 	}
 	a.rejoin()
@@ -288,7 +287,7 @@ func (a *Agent) rejoin() {
 		if c.started {
 			a.join(c)
 		}
-		if was != "" && c.rdt == "" && a.usesRDT() && a.Kernel != nil {
+		if was != "" && c.rdt == "" && a.authority().RDT && a.Kernel != nil {
 			for _, pid := range a.pidsOf(c) {
 				a.RDT.Assign(resctrl.Place{}, pid) //nolint:errcheck // the group's end moves it as well
 			}
@@ -298,7 +297,7 @@ func (a *Agent) rejoin() {
 
 // leaveAll gives back what could not be given back yet, as in preview.
 func (a *Agent) leaveAll() {
-	if !a.tunes() {
+	if !a.authority().Cgroups {
 		return
 	}
 	var changes []plan.Change

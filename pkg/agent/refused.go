@@ -65,7 +65,7 @@ func (a *Agent) runsRefused(c *container) {
 		a.ledger.PlaceShared(c.identity(), r, c.refused.warning(), a.now())
 	}
 	a.ledger.Hold(c.ID, a.now())
-	if a.reaches(c) && a.acts() {
+	if a.reaches(c) && a.authority().Cpusets {
 		a.touch(c)
 		a.observe(c, plan.CPUs, plan.Mems, plan.Quota)
 	}

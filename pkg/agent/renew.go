@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"reflect"
 
 	"github.com/sluice-dev/sluice/pkg/config"
@@ -31,7 +30,7 @@ func (a *Agent) renew(before *config.Config) {
 	c.interference, c.noisy, c.overAsk, c.outgrown, c.benefit = old.interference, old.noisy, old.overAsk, old.outgrown, old.benefit
 	law := reflect.DeepEqual(before.PoolLaw(), a.Config.PoolLaw()) && before.Pools.Mode == a.Config.Pools.Mode
 	same := func(own, other control.Mode, x, y any) bool {
-		return modeOf(before, own) == modeOf(a.Config, other) && reflect.DeepEqual(x, y)
+		return a.authorityBy(before).Of(own) == a.authority().Of(other) && reflect.DeepEqual(x, y)
 	}
 	if reflect.DeepEqual(was.Windows, now.Windows) {
 		c.windows = old.windows
@@ -72,13 +71,4 @@ func (a *Agent) renew(before *config.Config) {
 		c.sell = old.sell
 	}
 	a.look()
-}
-
-// modeOf is the mode of a controller by a configuration.
-func modeOf(c *config.Config, own control.Mode) control.Mode {
-	mode := cmp.Or(own, c.Control.Mode)
-	if mode == control.On && c.Mode != config.On {
-		return control.Preview
-	}
-	return mode
 }

@@ -26,7 +26,7 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 		a.awaitResize(pod)
 		if err := a.resize(c, change); err != nil {
 			a.refuseResize(c, change, err)
-			if a.writes() {
+			if a.authority().Writes {
 				return c.failed("resize of ", err)
 			}
 		} else if change.Shares != 0 || change.Quota != 0 || change.MemoryLimit != 0 {
@@ -156,7 +156,7 @@ func (a *Agent) regrant(c *container) (as policy.Assignment, freed []string, err
 // own is the container's own part of the reply to its update.
 func (a *Agent) own(c *container) []Update {
 	want, ok := a.ledger.Assignment(c.ID)
-	if !ok || !a.writes() {
+	if !ok || !a.authority().Writes {
 		return nil
 	}
 	a.prepare(c) //nolint:errcheck // what it requires was there when it was created

@@ -34,7 +34,7 @@ func (a *Agent) settleDue() error {
 
 // settleBut settles all containers with changes but those to skip.
 func (a *Agent) settleBut(skip func(*container, []plan.Change) bool) error {
-	if a.settled == a.ledger.Version() || !a.acts() {
+	if a.settled == a.ledger.Version() || !a.authority().Cpusets {
 		return nil
 	}
 	var (
@@ -69,7 +69,7 @@ func (a *Agent) settleBut(skip func(*container, []plan.Change) bool) error {
 // updates is what the runtime must be told, in the reply to the present request,
 // about containers that have no cgroup to write.
 func (a *Agent) updates(skip string) []Update {
-	if a.told == a.ledger.Version() || !a.acts() {
+	if a.told == a.ledger.Version() || !a.authority().Cpusets {
 		return nil
 	}
 	a.told = a.ledger.Version()
@@ -178,7 +178,7 @@ func unjoin(err error) []error {
 // have: its spec and its cgroup may be older than the desire.
 func (a *Agent) assert(c *container) error {
 	want, ok := a.ledger.Assignment(c.ID)
-	if !ok || !a.reaches(c) || !a.acts() {
+	if !ok || !a.reaches(c) || !a.authority().Cpusets {
 		return nil
 	}
 	changes := c.changes(want, true)
@@ -199,7 +199,7 @@ func (a *Agent) assert(c *container) error {
 // has a CPU of the pin.
 func (a *Agent) evacuated(pin *container) error {
 	h, ok := a.ledger.Holder(pin.ID)
-	if !ok || h.CPUs.IsEmpty() || !a.acts() {
+	if !ok || h.CPUs.IsEmpty() || !a.authority().Cpusets {
 		return nil
 	}
 	if late := a.inFlight(pin.ID); late.Overlaps(h.CPUs) {

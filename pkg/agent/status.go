@@ -59,10 +59,7 @@ type sight struct {
 }
 
 func (a *Agent) draft() *draft {
-	mode, reason := a.mode(a.Config)
-	if a.leavesCpusets() && reason == "" {
-		reason = "cpusets are the kubelet's: its static CPU manager is on"
-	}
+	mode, reason := a.authority().Mode, a.whyLess()
 	contested := a.contested()
 	s := &status.Status{
 		Schema:     status.Schema,

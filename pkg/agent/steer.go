@@ -36,8 +36,9 @@ func (s *steering) status() status.Steering {
 // steer begins a change if another set of CPUs is to be left alone. There can be
 // thousands of files, so the loop does not wait for them.
 func (a *Agent) steer() {
+	may := a.authority()
 	s := &a.steering
-	if a.Affinities == nil || !a.synced || s.busy || !a.writes() {
+	if a.Affinities == nil || !a.synced || s.busy || !may.Writes {
 		return
 	}
 	want := a.desire()
@@ -63,7 +64,7 @@ func (a *Agent) steer() {
 				s.balanced = true
 				a.Log.WithField("process", balancer).Warn("irqbalance runs and will move IRQs back to LSE containers' CPUs: stop it, or name these CPUs in its IRQBALANCE_BANNED_CPULIST")
 			}
-			if a.writes() {
+			if may.Writes {
 				a.steerTo(want, next, writes)
 			}
 		})

@@ -16,7 +16,7 @@ func (a *Agent) suspect(o plan.Object, k plan.Knob, found plan.Value) string {
 		Object: o, Knob: k, Found: found, Default: cgroupfs.Describe(k).Default,
 		Koordlet:  a.neighbour(neighbour.Koordlet) != nil,
 		Katalyst:  a.neighbour(neighbour.Katalyst) != nil,
-		StaticCPU: a.leavesCpusets(),
+		StaticCPU: a.authority().Foreign,
 		Systemd:   strings.HasSuffix(o.Path, ".slice"),
 	}
 	for _, c := range a.order {

@@ -56,7 +56,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.inherit()
 		a.post("tune", func() {
 			a.tuneAll()
-			if a.Lifeline != nil && a.writes() {
+			if a.Lifeline != nil && a.authority().Writes {
 				a.keepSafe() // an earlier run's plan has limits that a resize may change before the loop steps
 			}
 			a.pruneRDT()
@@ -214,7 +214,7 @@ func (a *Agent) adopt(found []*container) {
 // have less than all.
 func (a *Agent) claim(found []*container) {
 	for _, c := range found {
-		if want, _ := a.ledger.Assignment(c.ID); a.acts() && !c.uncontrolled && (!want.CPUs.IsEmpty() || !want.Mems.IsEmpty()) {
+		if want, _ := a.ledger.Assignment(c.ID); a.authority().Cpusets && !c.uncontrolled && (!want.CPUs.IsEmpty() || !want.Mems.IsEmpty()) {
 			a.touch(c)
 		}
 	}

@@ -127,7 +127,7 @@ func (a *Agent) settings(c *container, as policy.Assignment) Settings {
 	if c.uncontrolled {
 		return Settings{}
 	}
-	if a.leavesCpusets() {
+	if a.authority().Foreign {
 		return Settings{Carried: c.carried}
 	}
 	s := Settings{CPUs: as.CPUs, Mems: as.Mems, Unlimited: as.Unlimited, Carried: c.carried}

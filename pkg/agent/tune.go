@@ -28,9 +28,6 @@ type knob struct {
 	contest   backoff
 }
 
-// tunes reports whether settings besides CPUs and memory nodes are written.
-func (a *Agent) tunes() bool { return a.Kernel != nil && a.writes() }
-
 // tune brings the cgroups of a pod and of its containers to what they ask for,
 // by what the kernel shows, and gives back what is asked for no more. In preview it
 // notes what it would do.
@@ -303,7 +300,7 @@ func (a *Agent) letGoGone(pods map[string]bool) (changes []plan.Change) {
 // compareAll compares every cgroup that has settings with the kernel, but for
 // those of pods that are being resized.
 func (a *Agent) compareAll() {
-	if !a.tunes() {
+	if !a.authority().Cgroups {
 		return
 	}
 	now := a.now()

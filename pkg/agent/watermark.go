@@ -18,7 +18,7 @@ const watermarksState = "watermarks"
 // raiseWatermarks brings the node's watermarks to the size of its memory where the
 // configuration says so, else those of an earlier run back.
 func (a *Agent) raiseWatermarks() {
-	if a.Watermarks == nil || !a.writes() {
+	if a.Watermarks == nil || !a.authority().Writes {
 		return
 	}
 	if a.Config.Memory.GlobalWatermark != config.WatermarkAuto {

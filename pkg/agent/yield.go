@@ -119,7 +119,7 @@ func (a *Agent) besideOthers(p *control.Pod, shared map[string]bool) string {
 			return "shares cores of two threads with others: it has no core-sched group"
 		case shared[group]:
 			return fmt.Sprintf("is in the core-sched group %s with others than batch work", group)
-		case !a.tunes() || c.started && len(c.processes) == 0,
+		case !a.authority().Cgroups || c.started && len(c.processes) == 0,
 			slices.ContainsFunc(c.notes, func(n tune.Note) bool { return n.Key == coreSchedKey }):
 			return fmt.Sprintf("has processes outside of its core-sched group %s", group)
 		}
