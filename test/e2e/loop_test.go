@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/control"
@@ -121,8 +122,18 @@ func load(t *testing.T, pod *runtime.Pod) {
 	t.Helper()
 	must(t, pod.Container("c").Signal(syscall.SIGUSR1))
 }
+
+// unload ends a load that has begun: two signals that wait together reach the threads of a
+// throttled process in any order, and the load would go on.
 func unload(t *testing.T, pod *runtime.Pod) {
 	t.Helper()
+	used := func() time.Duration {
+		used, err := pod.Container("c").CPUTime()
+		must(t, err)
+		return used
+	}
+	before := used()
+	await(t, "the load has begun", func() bool { return used() > before+10*time.Millisecond })
 	must(t, pod.Container("c").Signal(syscall.SIGUSR2))
 }
 

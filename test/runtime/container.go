@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -135,6 +136,9 @@ func (c *Container) Signal(signal syscall.Signal) error {
 	}
 	return err
 }
+
+// CPUTime is the CPU time that the container has used.
+func (c *Container) CPUTime() (time.Duration, error) { return c.pod.rt.tree.cpuTime(c.Cgroup) }
 
 // Crash kills the container's processes behind the runtime's back and waits
 // until the runtime has noticed.

@@ -62,14 +62,20 @@ func (rt *Runtime) quietStat() (string, error) {
 // podsCPU is the CPU time that the cgroup of all pods has used: 0 before there is one,
 // and again once systemd has removed it with the last pod.
 func (rt *Runtime) podsCPU() (time.Duration, error) {
-	file, unit := "cpuacct.usage", time.Nanosecond
-	if rt.V2() {
-		file, unit = "cpu.stat", time.Microsecond
-	}
-	text, err := rt.tree.read(rt.kubepods(), file)
+	used, err := rt.tree.cpuTime(rt.kubepods())
 	if gone(err) {
 		return 0, nil
 	}
+	return used, err
+}
+
+// cpuTime is the CPU time that a cgroup has used.
+func (t *tree) cpuTime(cgroup string) (time.Duration, error) {
+	file, unit := "cpuacct.usage", time.Nanosecond
+	if t.v2() {
+		file, unit = "cpu.stat", time.Microsecond
+	}
+	text, err := t.read(cgroup, file)
 	if err != nil {
 		return 0, err
 	}
