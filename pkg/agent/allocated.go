@@ -149,8 +149,12 @@ func (a *Agent) takeAllocations(r allocationsRead) {
 	known.record, known.file, known.problem, known.news = r.record, r.file, r.problem, true
 }
 
-// granted is what the kubelet has granted to a container, by its record.
+// granted is what the kubelet has granted to a container, by its record, or would by a
+// manifest where it keeps a record.
 func (a *Agent) granted(c *container) workload.Granted {
+	if c.Granted.Pod && a.allocated.record != nil {
+		return c.Granted
+	}
 	return a.allocated.record.Of(c.pod.UID, c.Name)
 }
 

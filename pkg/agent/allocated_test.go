@@ -269,3 +269,32 @@ func TestGrantsDivideTheBudget(t *testing.T) {
 		}
 	})
 }
+
+// TestPlanByAManifest: what a pod would get counts the requests of its manifest where the
+// kubelet keeps a record, and else as little as the runtime would be told.
+func TestPlanByAManifest(t *testing.T) {
+	onKubelets(t, byQuota, func(t *testing.T, h *loopNode, k *kubelet) {
+		pod := &workload.Pod{ID: "plan", UID: "plan", Namespace: "default", Name: "job", CgroupParent: "/kubepods/besteffort/podplan", Annotations: map[string]string{"class.sluice.dev": "BE"}}
+		spec := workload.Container{ID: "plan/c", PodID: "plan", Name: "c", Granted: workload.Granted{Pod: true, Container: true, BatchCPU: 1500, MostBatchCPU: 1500}}
+		grant := func() (found string) {
+			answers, err := h.agent.WhatIf(pod, []workload.Container{spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range answers[0].Settings {
+				if s.Key == "batch-resources" {
+					found = s.Value
+				}
+			}
+			return found
+		}
+		if got := grant(); got != "" {
+			t.Errorf("without a record: %s", got)
+		}
+		k.grant("other/c", "cpu=1")
+		h.passes()
+		if got := grant(); got != "CPU 1.5" {
+			t.Errorf("beside a record: %q", got)
+		}
+	})
+}

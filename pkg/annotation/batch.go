@@ -158,10 +158,10 @@ func spellBatch(b *workload.Batch) string {
 		said[1] = fmt.Sprintf("CPU limit %s", b.CPULimit.Value)
 	}
 	if b.MemoryRequest.Set {
-		said[2] = fmt.Sprintf("memory %d bytes", b.MemoryRequest.Value)
+		said[2] = "memory " + quantity.Bytes(b.MemoryRequest.Value)
 	}
 	if b.MemoryLimit.Set && b.MemoryLimit != b.MemoryRequest {
-		said[3] = fmt.Sprintf("memory limit %d bytes", b.MemoryLimit.Value)
+		said[3] = "memory limit " + quantity.Bytes(b.MemoryLimit.Value)
 	}
 	return describe(said[:]...)
 }

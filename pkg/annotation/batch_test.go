@@ -36,7 +36,7 @@ func TestGrant(t *testing.T) {
 		"as JSON, CPU alone":             {"BE", workload.BestEffort, own + `{"app":{"cpu":"500m"}}`, workload.Granted{}, "500 0 0 annotation", "", false},
 		"another container's":            {"BE", workload.BestEffort, own + `{other: {cpu: "1"}}`, workload.Granted{}, "0 0 0 inferred", "", false},
 		"both agree":                     {"BE", workload.BestEffort, own + `{app: {cpu: "2", memory: 1Gi}}`, record(2000, gib), "2000 1073741824 1073741824 kubelet", "", false},
-		"a forged one":                   {"BE", workload.BestEffort, own + `{app: {cpu: "64", memory: 1Gi}}`, record(2000, gib), "2000 1073741824 1073741824 kubelet", "claims CPU 64, memory 1073741824 bytes of batch resources, and the kubelet's record grants CPU 2, memory 1073741824 bytes", true},
+		"a forged one":                   {"BE", workload.BestEffort, own + `{app: {cpu: "64", memory: 1Gi}}`, record(2000, gib), "2000 1073741824 1073741824 kubelet", "claims CPU 64, memory 1Gi of batch resources, and the kubelet's record grants CPU 2, memory 1Gi", true},
 		"forged by a pod without":        {"BE", workload.BestEffort, own + `{app: {cpu: "64"}}`, record(0, 0), "0 0 0 kubelet", "grants CPU 0", true},
 		"a modest one":                   {"BE", workload.BestEffort, own + `{app: {cpu: "1", memory: 512Mi}}`, record(2000, gib), "2000 1073741824 536870912 kubelet", "", false},
 		"Koordinator's":                  {"BE", workload.BestEffort, koord, workload.Granted{}, "4000 4294967296 4294967296 annotation", "", false},

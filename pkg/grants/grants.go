@@ -102,22 +102,55 @@ func Parse(text []byte) (*Record, error) {
 		if entry.ContainerResources == nil {
 			return nil, fmt.Errorf("has no ContainerResources for pod %.40q", uid)
 		}
-		p := &pod{containers: make(map[string]amounts, len(entry.ContainerResources))}
-		var err error
-		if p.level, err = read(entry.PodLevelResources); err != nil {
-			return nil, fmt.Errorf("has for pod %.40q %w", uid, err)
-		}
-		for name, resources := range entry.ContainerResources {
-			a, err := read(resources)
-			if err != nil {
-				return nil, fmt.Errorf("has for container %.63q of pod %.40q %w", name, uid, err)
-			}
-			p.containers[name] = a
-			p.sum.add(a)
+		p, err := podOf(uid, entry.ContainerResources, entry.PodLevelResources)
+		if err != nil {
+			return nil, fmt.Errorf("has for %w", err)
 		}
 		r.pods[uid] = p
 	}
 	return r, nil
+}
+
+func podOf(uid string, containers map[string]list, level list) (*pod, error) {
+	p := &pod{containers: make(map[string]amounts, len(containers))}
+	var err error
+	if p.level, err = read(level); err != nil {
+		return nil, fmt.Errorf("pod %.40q %w", uid, err)
+	}
+	for name, resources := range containers {
+		a, err := read(resources)
+		if err != nil {
+			return nil, fmt.Errorf("container %.63q of pod %.40q %w", name, uid, err)
+		}
+		p.containers[name] = a
+		p.sum.add(a)
+	}
+	return p, nil
+}
+
+// Requests are amounts by the names of resources, as a manifest has them: "500m".
+type Requests map[string]string
+
+// Admitted is the record that the kubelet will have of one pod, by its manifest: the
+// requests of its containers by their names, and those of the pod itself.
+func Admitted(uid string, containers map[string]Requests, level Requests) (*Record, error) {
+	lists := make(map[string]list, len(containers))
+	for name, requests := range containers {
+		lists[name] = requests.list()
+	}
+	p, err := podOf(uid, lists, level.list())
+	if err != nil {
+		return nil, fmt.Errorf("for %w", err)
+	}
+	return &Record{pods: map[string]*pod{uid: p}}, nil
+}
+
+func (r Requests) list() list {
+	l := list{Requests: make(map[string]json.RawMessage, len(r))}
+	for name, amount := range r {
+		l.Requests[name] = json.RawMessage(amount)
+	}
+	return l
 }
 
 // Pods is how many pods the record has, or has had: the kubelet drops those that ended

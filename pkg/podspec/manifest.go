@@ -62,11 +62,12 @@ type resources struct {
 	Limits   amounts `yaml:"limits"`
 }
 
-// amounts are a resource list without what neither the kubelet's cgroups nor the
-// QoS class depend on; nil is an amount that is not there.
+// amounts are a resource list; nil is an amount that is not there. Neither the kubelet's
+// cgroups nor the QoS class depend on the others.
 type amounts struct {
-	CPU    *amount `yaml:"cpu"`
-	Memory *amount `yaml:"memory"`
+	CPU    *amount              `yaml:"cpu"`
+	Memory *amount              `yaml:"memory"`
+	Others map[string]yaml.Node `yaml:",inline"`
 }
 
 // textMap is a map of labels or annotations, whose values the API server takes

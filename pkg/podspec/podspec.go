@@ -135,6 +135,9 @@ func (t *template) pod(line int, memory int64) (Pod, error) {
 			pod.Containers = append(pod.Containers, spec)
 		}
 	}
+	if err := s.grant(&pod); err != nil {
+		return Pod{}, fmt.Errorf("pod %s: %w", name, err)
+	}
 	return pod, nil
 }
 

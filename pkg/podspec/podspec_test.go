@@ -142,13 +142,48 @@ spec:
 			CgroupParent: "/kubepods/burstable/pod1-2-3",
 		},
 		Containers: []workload.Container{
-			{ID: "1-2-3/prepare", PodID: "1-2-3", Name: "prepare", State: workload.Stopped, OOMScoreAdj: 900, Resources: workload.Resources{Shares: 2, Period: 100000}},
-			{ID: "1-2-3/proxy", PodID: "1-2-3", Name: "proxy", OOMScoreAdj: 600, Resources: workload.Resources{Shares: 2, Period: 100000}},
-			{ID: "1-2-3/main", PodID: "1-2-3", Name: "main", OOMScoreAdj: 600, Resources: workload.Resources{Shares: 2048, Period: 100000}},
+			{ID: "1-2-3/prepare", PodID: "1-2-3", Name: "prepare", State: workload.Stopped, OOMScoreAdj: 900, Resources: workload.Resources{Shares: 2, Period: 100000}, Granted: workload.Granted{Pod: true, Container: true, Memory: 10 << 30}},
+			{ID: "1-2-3/proxy", PodID: "1-2-3", Name: "proxy", OOMScoreAdj: 600, Resources: workload.Resources{Shares: 2, Period: 100000}, Granted: workload.Granted{Pod: true, Container: true}},
+			{ID: "1-2-3/main", PodID: "1-2-3", Name: "main", OOMScoreAdj: 600, Resources: workload.Resources{Shares: 2048, Period: 100000}, Granted: workload.Granted{Pod: true, Container: true, CPU: 2000, Memory: 40 << 30}},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v %+v\nwant %+v %+v", *got.Sandbox, got.Containers, *want.Sandbox, want.Containers)
+	}
+}
+
+// TestGrantOfAManifest: what a batch pod requests of the node's extended resources, and a pod
+// as a whole, is its grant.
+func TestGrantOfAManifest(t *testing.T) {
+	t.Parallel()
+	grant := func(manifest string) []workload.Granted {
+		var all []workload.Granted
+		pods, err := Parse([]byte(manifest), 100*gib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range pods[0].Containers {
+			all = append(all, pods[0].Containers[i].Granted)
+		}
+		return all
+	}
+	for resources, want := range map[string]workload.Granted{
+		"{limits: {batch.sluice.dev/cpu: 1500, batch.sluice.dev/memory: 2Gi}}":                      {BatchCPU: 1500, BatchMemory: 2 * gib, MostBatchCPU: 1500, MostBatchMemory: 2 * gib},
+		"{requests: {kubernetes.io/batch-cpu: \"500\"}, limits: {kubernetes.io/batch-cpu: \"500\"}}": {BatchCPU: 500, MostBatchCPU: 500},
+		"{requests: {nvidia.com/gpu: 1, cpu: 1Pi, memory: 1Ti}}":                                    {CPU: 1 << 52, Memory: 1 << 40},
+		"{}": {},
+	} {
+		want.Pod, want.Container = true, true
+		if got := grant(pod("{name: c, resources: " + resources + "}")); got[0] != want {
+			t.Errorf("%s: %+v, want %+v", resources, got[0], want)
+		}
+	}
+	level := grant(pod("{name: a, resources: {requests: {cpu: 1}}},{name: b}") + "  resources: {requests: {cpu: 3}}\n")
+	if level[0].CPU != 1000 || level[1].CPU != 2000 || !level[1].PodLevel {
+		t.Errorf("of a pod of 3 CPUs: %+v", level)
+	}
+	if _, err := Parse([]byte(pod("{name: c, resources: {limits: {batch.sluice.dev/cpu: many}}}")), gib); err == nil || !strings.Contains(err.Error(), `container "c" of pod`) {
+		t.Errorf("no amount: %v", err)
 	}
 }
 

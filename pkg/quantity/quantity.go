@@ -16,6 +16,18 @@ type Amount int64
 // Value is the amount in whole units, rounded up, as Quantity.Value does.
 func (q Amount) Value() int64 { return int64(q)/1000 + (int64(q)%1000+999)/1000 }
 
+// Bytes is an amount of bytes as Kubernetes writes it, exactly: "2Gi", "1500".
+func Bytes(n int64) string {
+	suffix := ""
+	for i := 0; n != 0 && n%1024 == 0 && i < len(binary); i++ {
+		n, suffix = n/1024, binary[i:i+1]+"i"
+	}
+	return strconv.FormatInt(n, 10) + suffix
+}
+
+// binary are the suffixes of powers of 1024, each followed by an i.
+const binary = "KMGTPE"
+
 var errSyntax = errors.New("must be a number with one of the suffixes m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei, or none")
 
 // maxMilli leaves room to round up to a whole unit.
@@ -71,8 +83,8 @@ func scale(suffix string, exponent int) (factor *big.Rat, known bool) {
 	case suffix == "":
 	case len(suffix) == 1 && i >= 0:
 		power = []int{-9, -6, -3, 3, 6, 9, 12, 15, 18}[i] + 3
-	case len(suffix) == 2 && suffix[1] == 'i' && strings.IndexByte("KMGTPE", suffix[0]) >= 0:
-		shift = 10 * (1 + strings.IndexByte("KMGTPE", suffix[0]))
+	case len(suffix) == 2 && suffix[1] == 'i' && strings.IndexByte(binary, suffix[0]) >= 0:
+		shift = 10 * (1 + strings.IndexByte(binary, suffix[0]))
 	default:
 		return nil, false
 	}

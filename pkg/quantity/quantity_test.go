@@ -42,6 +42,18 @@ func TestValueRoundsUp(t *testing.T) {
 }
 
 // Any number of milliunits is read back whichever way it is written.
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 1: "1", 1500: "1500", 1024: "1Ki", 3 << 20: "3Mi", 2 << 30: "2Gi", 1<<30 + 512<<20: "1536Mi", 1 << 60: "1Ei", -2048: "-2Ki"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+		if back, err := Parse(want); n > 0 && n < 1<<50 && (err != nil || back.Value() != n) {
+			t.Errorf("%s is read as %d, %v", want, back.Value(), err)
+		}
+	}
+}
+
 func TestParseReadsEveryForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -33,6 +33,7 @@ type Container struct {
 	HasCDI       bool              // it was given CDI devices: DRA claims, or a device plugin's
 	Unified      map[string]string // cgroup v2 files that the kubelet has the runtime write: "memory.high"
 	CreatedNanos int64             // nanoseconds since the epoch
+	Granted      Granted           // by a manifest; where it is zero the kubelet's record tells
 }
 
 // State is a container's place in its life.

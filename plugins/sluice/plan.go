@@ -223,7 +223,7 @@ func (p emptyPlanner) plan(pod podspec.Pod) ([]status.Answer, error) {
 
 func (p emptyPlanner) ask(pod *workload.Pod, c *workload.Container) (workload.Request, []string, error) {
 	memory, _ := p.memory()
-	facts := annotation.Facts{ThreadsPerCore: p.machine.ThreadsPerCore(), Memory: memory}
+	facts := annotation.Facts{ThreadsPerCore: p.machine.ThreadsPerCore(), Memory: memory, Granted: c.Granted}
 	r, found, err := p.config.Request(facts, pod, c)
 	var warnings []string
 	for _, w := range found {
