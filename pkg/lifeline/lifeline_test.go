@@ -52,6 +52,10 @@ func TestBrokenPlan(t *testing.T) {
 	if err == nil || len(got) != 1 || got[0].Object.Name != "y" {
 		t.Errorf("%+v, %v", got, err)
 	}
+	got, err = parse([]byte(`{"boot":"b","changes":[{"name":"x","knob":"cpu.of_the_future","to":"1"},{"name":"y","knob":"cpu.idle","to":"1"},7]}`), "b")
+	if err == nil || len(got) != 1 || got[0].Object.Name != "y" {
+		t.Errorf("beside a setting of another version: %+v, %v", got, err)
+	}
 }
 
 func TestNote(t *testing.T) {

@@ -34,20 +34,24 @@ type entry struct {
 
 // file is the plan as it is on disk: of this boot, whose cgroups it names.
 type file struct {
-	Boot    string  `json:"boot"`
-	Changes []entry `json:"changes"`
+	Boot    string            `json:"boot"`
+	Changes []json.RawMessage `json:"changes"` // each an entry, read one by one: another version may have settings that this one doesn't know
 }
 
 // Save replaces the plan in a folder. Each change is from what the file had before the
 // loop, nil where that isn't known. It is not synced: it need only outlive the
 // process.
 func Save(dir, boot string, changes []plan.Change) error {
-	f := file{Boot: boot, Changes: make([]entry, len(changes))}
+	f := file{Boot: boot, Changes: make([]json.RawMessage, len(changes))}
 	for i := range changes {
 		c := &changes[i]
-		f.Changes[i] = entry{Path: c.Object.Path, Name: c.Object.Name, Level: c.Object.Level, Knob: c.Knob, To: plan.FormatValue(c.To), Why: c.Why}
+		e := entry{Path: c.Object.Path, Name: c.Object.Name, Level: c.Object.Level, Knob: c.Knob, To: plan.FormatValue(c.To), Why: c.Why}
 		if c.From != nil {
-			f.Changes[i].From = plan.FormatValue(c.From)
+			e.From = plan.FormatValue(c.From)
+		}
+		var err error
+		if f.Changes[i], err = json.Marshal(e); err != nil {
+			return err
 		}
 	}
 	return write(dir, planFile, f)
@@ -94,19 +98,31 @@ func parse(data []byte, boot string) (changes []plan.Change, err error) {
 	if f.Boot != boot {
 		return nil, nil // its cgroups ended with that boot
 	}
-	for _, e := range f.Changes {
-		to, bad := plan.ParseValue(e.Knob, e.To)
-		var from plan.Value
-		if e.From != "" && bad == nil {
-			from, bad = plan.ParseValue(e.Knob, e.From)
-		}
+	for _, text := range f.Changes {
+		change, bad := parseEntry(text)
 		if bad != nil {
-			err = errors.Join(err, fmt.Errorf("the lifeline's plan for %s: %w", e.Name, bad))
+			err = errors.Join(err, bad)
 			continue
 		}
-		changes = append(changes, plan.Change{Object: plan.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why})
+		changes = append(changes, change)
 	}
 	return changes, err
+}
+
+func parseEntry(text []byte) (plan.Change, error) {
+	var e entry
+	if err := json.Unmarshal(text, &e); err != nil {
+		return plan.Change{}, fmt.Errorf("the lifeline's plan, %.200s: %w", text, err)
+	}
+	to, err := plan.ParseValue(e.Knob, e.To)
+	var from plan.Value
+	if e.From != "" && err == nil {
+		from, err = plan.ParseValue(e.Knob, e.From)
+	}
+	if err != nil {
+		return plan.Change{}, fmt.Errorf("the lifeline's plan for %s: %w", e.Name, err)
+	}
+	return plan.Change{Object: plan.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why}, nil
 }
 
 // Acted is what the lifeline did, for the plugin that comes back.

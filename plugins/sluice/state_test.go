@@ -82,6 +82,7 @@ func troubled() *status.Status {
 	s.Containers = nil
 	s.Neighbours = []neighbour.Neighbour{{Kind: neighbour.Koordlet, Evidence: "process 312 is a privileged koordlet",
 		Response: "Sluice starts in preview: it decides and reports, and writes nothing", Fix: "keep koordlet off this node"}}
+	s.Config.Problem = "it does not fit this machine: system: CPU 99 is not online"
 	s.Contested = []string{"cpu.burst of data/db-0/proxy"}
 	s.Counters = status.Counters{Placed: 1, Panics: 1, WriteErrors: 2, SlowUpdates: 9, SlowFailures: 3, Reconnects: 1}
 	return s

@@ -59,6 +59,9 @@ func overview(s *status.Status) [][]string {
 		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), words.Count(m.Cores, "core"),
 			m.L3s, words.Count(m.Nodes, "NUMA node"), words.Count(m.Packages, "package"), size(m.Memory))},
 	}
+	if s.Config.Problem != "" {
+		rows = append(rows, []string{"config", "the newest file is not in force: " + s.Config.Problem})
+	}
 	if !m.Offline.IsEmpty() {
 		rows = append(rows, []string{"offline", cpuList(m.Offline, "")})
 	}
