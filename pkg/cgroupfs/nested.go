@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // A container may have two levels of cgroups: with the systemd driver on v2, crun puts
@@ -17,6 +18,7 @@ import (
 type innerLevels struct {
 	mu    sync.RWMutex
 	inner map[string]string
+	asked map[string]map[plan.Knob]plan.Value // last, of both levels, by the container's cgroup
 }
 
 // Nest looks whether the runtime has put the container's processes into a cgroup below
@@ -77,6 +79,7 @@ func (d *Driver) unnest(dir string) {
 	inner, _ := d.inner(dir)
 	d.levels.mu.Lock()
 	delete(d.levels.inner, dir)
+	delete(d.levels.asked, dir)
 	d.levels.mu.Unlock()
 	if inner != "" {
 		d.Forget(inner)
@@ -98,6 +101,7 @@ func eachLevel(knob plan.Knob) bool {
 // one goes first: it bounds the inner one meanwhile. v1 refuses an outer quota below the
 // inner one, so that it is tried again after that.
 func (d *Driver) applyNested(h *hierarchy, s *Spec, c plan.Change, inner string) error {
+	d.levels.ask(c)
 	write := func(dir string) error { return h.with(dir, func(in *cgroup) error { return s.write(in, s, c) }) }
 	err := write(c.Object.Path)
 	if errors.Is(err, ErrGone) {
@@ -114,15 +118,41 @@ func (d *Driver) applyNested(h *hierarchy, s *Spec, c plan.Change, inner string)
 	return err
 }
 
-// readNested is what a container's inner level has where that is something else than
-// v, which the outer one has.
-func (d *Driver) readNested(h *hierarchy, s *Spec, knob plan.Knob, v plan.Value, inner string) plan.Value {
+// ask notes what both levels of a container are to have.
+func (l *innerLevels) ask(c plan.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked == nil {
+		l.asked = map[string]map[plan.Knob]plan.Value{}
+	}
+	if l.asked[c.Object.Path] == nil {
+		l.asked[c.Object.Path] = map[plan.Knob]plan.Value{}
+	}
+	l.asked[c.Object.Path][c.Knob] = c.To
+}
+
+// readNested is what a container has by both of its levels, where the outer one, dir, has
+// v. Where they differ it is that of the one that has not what was asked for: somebody
+// else has changed it. Where nothing is known of that, it is the inner one's, but for sets
+// of which the outer one leaves only a part, or none.
+func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob plan.Knob, v plan.Value, inner string) plan.Value {
 	below := v
 	err := h.with(inner, func(c *cgroup) (err error) {
 		below, err = s.read(c, s)
 		return err
 	})
 	if err != nil || d.Same(knob, v, below) {
+		return v
+	}
+	d.levels.mu.RLock()
+	asked := d.levels.asked[dir][knob]
+	d.levels.mu.RUnlock()
+	changed := asked != nil && !d.Same(knob, asked, v)
+	if outer, isSet := v.(plan.CPUSet); isSet && (asked == nil || asked == plan.Value(plan.CPUSet{})) {
+		set, _ := below.(plan.CPUSet)
+		changed = !cpuset.Set(set).SubsetOf(cpuset.Set(outer))
+	}
+	if changed {
 		return v
 	}
 	return below

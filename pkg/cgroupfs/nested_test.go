@@ -1,6 +1,7 @@
 package cgroupfs_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -54,6 +55,26 @@ func TestNested(t *testing.T) {
 			if have := m.read(ctr, plan.CPUs); have != plan.Value(plan.CPUSet(cpuset.Of(2))) {
 				t.Errorf("%s: the container shows %s, and its processes have 2", f.Name, have)
 			}
+			// And so does what differs above, whether it is less or more than what is below.
+			m.apply(set(ctr, plan.CPUs, plan.CPUSet(cpuset.Of(4, 5))), set(ctr, plan.Quota, quota(2)))
+			for knob, other := range map[plan.Knob]struct {
+				file, text string
+				value      plan.Value
+			}{
+				plan.CPUs:  {"cpuset.cpus", "2-5", plan.CPUSet(cpuset.Range(2, 5))},
+				plan.Quota: {map[bool]string{true: "cpu.max", false: "cpu.cfs_quota_us"}[f.V2], map[bool]string{true: "400000 100000", false: "400000"}[f.V2], quota(4)},
+			} {
+				if err := m.WriteFile(ctr, other.file, other.text); err != nil {
+					t.Fatal(err)
+				}
+				if have := m.read(ctr, knob); have != other.value {
+					t.Errorf("%s: the container shows %s of %s, and its outer level has %s", f.Name, have, knob, other.value)
+				}
+			}
+			m.apply(set(ctr, plan.CPUs, plan.CPUSet(cpuset.Range(0, 6))))
+			if err := m.WriteFile(inner, "cpuset.cpus", "2"); err != nil {
+				t.Fatal(err)
+			}
 			m.Forget(ctr)
 			if have := m.read(ctr, plan.CPUs); have != plan.Value(plan.CPUSet(cpuset.Range(0, 6))) {
 				t.Errorf("%s: forgotten, and it shows %s", f.Name, have)
@@ -102,6 +123,25 @@ func TestNotNested(t *testing.T) {
 		m.apply(set(ctr, plan.Quota, limit))
 		if have := m.read(ctr+"/a", plan.Quota); m.Same(plan.Quota, limit, have) {
 			t.Errorf("%s: the nested cgroup has the container's quota", name)
+		}
+	}
+}
+
+// TestNestedUnasked: of sets that nobody has asked for, what the processes may use shows.
+func TestNestedUnasked(t *testing.T) {
+	t.Parallel()
+	const inner = ctr + "/container"
+	for _, c := range []struct{ outer, inner, shows string }{
+		{"0-3", "2", "2"}, {"2", "0-3", "2"}, {"2", "3", "2"}, {"2", "2", "2"},
+	} {
+		m := boot(t, fakekernel.MainlineV2())
+		m.Mkdir(inner)
+		if err := errors.Join(m.Populate(inner, 1), m.WriteFile(ctr, "cpuset.cpus", c.outer), m.WriteFile(inner, "cpuset.cpus", c.inner)); err != nil {
+			t.Fatal(err)
+		}
+		m.Nest(ctr)
+		if have := m.read(ctr, plan.CPUs).String(); have != c.shows {
+			t.Errorf("with %s above %s it shows %s, want %s", c.outer, c.inner, have, c.shows)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 // Read returns what a cgroup has now: the kernel's file, not what was written
 // last. The file stays open for the next time (see Forget). For a v2 cpuset that
 // was never set it is the effective one, which the parent gives. Where a container has two
-// levels (see Nest) that have different values, it is the inner one's.
+// levels (see Nest) that have different values, it is the one that Apply was not asked for.
 func (d *Driver) Read(dir string, knob plan.Knob) (plan.Value, error) {
 	s, h, err := d.at(knob)
 	if err != nil {
@@ -20,7 +20,7 @@ func (d *Driver) Read(dir string, knob plan.Knob) (plan.Value, error) {
 	})
 	if err == nil && eachLevel(knob) {
 		if inner, _ := d.inner(dir); inner != "" {
-			v = d.readNested(h, s, knob, v, inner)
+			v = d.readNested(h, s, dir, knob, v, inner)
 		}
 	}
 	return v, err
