@@ -10,9 +10,11 @@ import (
 )
 
 // A container may have two levels of cgroups: with the systemd driver on v2, crun puts
-// its processes into <scope>/container, and writes the same limits there and to the
-// scope (run.oci.systemd.subgroup in crun(1)). A limit of the inner level holds however
-// far the outer one is opened, so Apply writes, and Read compares, both.
+// its processes into <scope>/container (run.oci.systemd.subgroup in crun(1)). The lower of
+// both levels' limits counts, and of memory that is protected, too, so that Apply writes,
+// and Read compares, both. But a limit that the outer level hasn't is left out there: crun
+// 1.8 writes limits to the inner level alone, also when it updates them, and one above
+// would still hold when nobody wants it any more.
 
 // innerLevels are the inner levels of containers, by the container's cgroup; "" is none.
 type innerLevels struct {
@@ -97,12 +99,28 @@ func eachLevel(knob plan.Knob) bool {
 	return false
 }
 
+// limits reports whether a knob is a limit that a cgroup need not have.
+func limits(knob plan.Knob) bool {
+	return knob == plan.Quota || knob == plan.MemoryMax || knob == plan.MemoryHigh
+}
+
 // applyNested makes a change to a container's cgroup and to its inner level. The outer
 // one goes first: it bounds the inner one meanwhile. v1 refuses an outer quota below the
 // inner one, so that it is tried again after that.
 func (d *Driver) applyNested(h *hierarchy, s *Spec, c plan.Change, inner string) error {
-	d.levels.ask(c)
 	write := func(dir string) error { return h.with(dir, func(in *cgroup) error { return s.write(in, s, c) }) }
+	if limits(c.Knob) && d.levels.askedOf(c.Object.Path, c.Knob) == nil {
+		free := false
+		err := h.with(c.Object.Path, func(in *cgroup) error {
+			has, err := s.read(in, s)
+			free = err == nil && unlimited(has)
+			return err
+		})
+		if free || errors.Is(err, ErrGone) {
+			return errors.Join(err, write(inner))
+		}
+	}
+	d.levels.ask(c)
 	err := write(c.Object.Path)
 	if errors.Is(err, ErrGone) {
 		return err
@@ -131,10 +149,16 @@ func (l *innerLevels) ask(c plan.Change) {
 	l.asked[c.Object.Path][c.Knob] = c.To
 }
 
+// askedOf is what both levels of a container were asked for last, nil for nothing.
+func (l *innerLevels) askedOf(dir string, knob plan.Knob) plan.Value {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.asked[dir][knob]
+}
+
 // readNested is what a container has by both of its levels, where the outer one, dir, has
 // v. Where they differ it is that of the one that has not what was asked for: somebody
-// else has changed it. Where nothing is known of that, it is the inner one's, but for sets
-// of which the outer one leaves only a part, or none.
+// else has changed it. Where both were asked for nothing it is the lower one's.
 func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob plan.Knob, v plan.Value, inner string) plan.Value {
 	below := v
 	err := h.with(inner, func(c *cgroup) (err error) {
@@ -144,16 +168,38 @@ func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob plan.Knob, v
 	if err != nil || d.Same(knob, v, below) {
 		return v
 	}
-	d.levels.mu.RLock()
-	asked := d.levels.asked[dir][knob]
-	d.levels.mu.RUnlock()
-	changed := asked != nil && !d.Same(knob, asked, v)
-	if outer, isSet := v.(plan.CPUSet); isSet && (asked == nil || asked == plan.Value(plan.CPUSet{})) {
-		set, _ := below.(plan.CPUSet)
-		changed = !cpuset.Set(set).SubsetOf(cpuset.Set(outer))
+	asked := d.levels.askedOf(dir, knob)
+	if asked == plan.Value(plan.CPUSet{}) { // all that the parent has is no set to compare with
+		asked = nil
 	}
-	if changed {
+	if asked != nil && !d.Same(knob, asked, v) || asked == nil && lower(v, below) {
 		return v
 	}
 	return below
+}
+
+// unlimited reports whether a limit limits nothing.
+func unlimited(v plan.Value) bool {
+	q, _ := v.(plan.CPUQuota)
+	return q.Unlimited() || v == plan.Value(plan.Max)
+}
+
+// lower reports whether the outer level's value is the one that counts. A set does where
+// the kernel can't follow all of the inner one's.
+func lower(outer, inner plan.Value) bool {
+	switch o := outer.(type) {
+	case plan.CPUSet:
+		i, _ := inner.(plan.CPUSet)
+		return !cpuset.Set(i).SubsetOf(cpuset.Set(o))
+	case plan.CPUQuota:
+		i, _ := inner.(plan.CPUQuota)
+		return !o.Unlimited() && (i.Unlimited() || o.Quota.Seconds()*i.Period.Seconds() < i.Quota.Seconds()*o.Period.Seconds())
+	case plan.CPUBurst:
+		i, _ := inner.(plan.CPUBurst)
+		return o < i
+	case plan.Bytes:
+		i, _ := inner.(plan.Bytes)
+		return o != plan.Max && (i == plan.Max || o < i)
+	}
+	return false
 }

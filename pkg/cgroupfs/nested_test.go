@@ -26,6 +26,11 @@ func TestNested(t *testing.T) {
 				m.Nest(ctr)
 			}
 			quota := func(n int) plan.CPUQuota { return plan.CPUQuota{Quota: time.Duration(n) * 100 * ms, Period: 100 * ms} }
+			for file, text := range limitFiles(f) { // a runtime that limits the outer level as well
+				if err := m.WriteFile(ctr, file, text); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for _, to := range []struct {
 				knob  plan.Knob
 				value plan.Value
@@ -125,6 +130,58 @@ func TestNotNested(t *testing.T) {
 			t.Errorf("%s: the nested cgroup has the container's quota", name)
 		}
 	}
+}
+
+// limitFiles are the files of a flavour that limit to 5 CPUs, and 512 MiB.
+func limitFiles(f fakekernel.Flavour) map[string]string {
+	if f.V2 {
+		return map[string]string{"cpu.max": "500000 100000", "memory.max": "536870912"}
+	}
+	return map[string]string{"cpu.cfs_quota_us": "500000", "memory.limit_in_bytes": "536870912"}
+}
+
+// TestNestedWithoutOuterLimit: a limit that the runtime has put below alone is set there
+// alone, since the runtime's next one comes there alone.
+func TestNestedWithoutOuterLimit(t *testing.T) {
+	t.Parallel()
+	const inner = ctr + "/container"
+	m := boot(t, fakekernel.MainlineV2())
+	m.Mkdir(inner)
+	write := func(file, text string) {
+		t.Helper()
+		if err := m.WriteFile(inner, file, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Populate(inner, 1); err != nil {
+		t.Fatal(err)
+	}
+	write("cpu.max", "100000 100000")
+	write("memory.max", "67108864")
+	write("memory.min", "67108864")
+	m.Nest(ctr)
+	one, two := plan.CPUQuota{Quota: 100 * ms, Period: 100 * ms}, plan.CPUQuota{Quota: 200 * ms, Period: 100 * ms}
+	have := func(knob plan.Knob, want plan.Value) {
+		t.Helper()
+		if got := m.read(ctr, knob); !m.Same(knob, want, got) {
+			t.Errorf("it shows %s as %s, want %s", knob, got, want)
+		}
+	}
+	have(plan.Quota, one)
+	have(plan.MemoryMax, plan.Bytes(64<<20))
+	have(plan.MemoryMin, plan.Bytes(0)) // the outer level protects nothing
+	m.apply(
+		set(ctr, plan.Quota, two), set(ctr, plan.Quota, one),
+		set(ctr, plan.MemoryMax, plan.Bytes(32<<20)), set(ctr, plan.MemoryMax, plan.Bytes(64<<20)),
+		set(ctr, plan.MemoryMin, plan.Bytes(64<<20)),
+	)
+	m.shows(ctr, "cpu.max", "max 100000")
+	m.shows(ctr, "memory.max", "max")
+	m.shows(ctr, "memory.min", "67108864")
+	write("cpu.max", "200000 100000") // the runtime's update
+	write("memory.max", "134217728")
+	have(plan.Quota, two)
+	have(plan.MemoryMax, plan.Bytes(128<<20))
 }
 
 // TestNestedUnasked: of sets that nobody has asked for, what the processes may use shows.
