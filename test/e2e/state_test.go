@@ -32,7 +32,8 @@ func entry(t *testing.T, s *runtime.Sluice, c *runtime.Container) status.Contain
 
 // consistent compares, at a quiet moment, what the plugin tells with what the
 // kernel shows: each container is where it is said to be, all that run are known,
-// and on the CPUs of a pin there is nobody else.
+// on the CPUs of a pin there is nobody else, and both levels of a nested container have
+// the same limits.
 func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	t.Helper()
 	st := statusOf(t, s)
@@ -69,8 +70,19 @@ func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 			t.Errorf("container %s runs, and sluice does not know it", id)
 		}
 	}
+	even(t, rt)
 	if st.Counters.Panics > 0 {
 		t.Errorf("%d panics", st.Counters.Panics)
+	}
+}
+
+// even checks that both levels of nested containers have the same limits.
+func even(t *testing.T, rt *runtime.Runtime) {
+	t.Helper()
+	uneven, err := rt.Uneven()
+	must(t, err)
+	for _, limit := range uneven {
+		t.Errorf("container %s", limit)
 	}
 }
 

@@ -3,6 +3,7 @@ package knobs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"testing"
 
 	"github.com/sluice-dev/sluice/test/probe/sight"
@@ -60,9 +61,18 @@ func (r row) run(t *testing.T, b *Bed) {
 	}
 	var last sight.First
 	for _, spec := range r.spec.Containers {
-		last, err = pod.Container(spec.Name).First()
+		c := pod.Container(spec.Name)
+		last, err = c.First()
 		must(t, err)
+		if c.Nested() {
+			must(t, ranks(c, last.Files))
+		}
 		check(t, spec.Name, last.Files, want[spec.Name])
+	}
+	uneven, err := b.RT.Uneven()
+	must(t, err)
+	for _, limit := range uneven {
+		t.Errorf("container %s", limit)
 	}
 	check(t, podLevel, last.Pod, want[podLevel])
 	check(t, classLevel, last.Class, want[classLevel])
@@ -77,6 +87,21 @@ func (r row) run(t *testing.T, b *Bed) {
 		}
 		return err
 	})
+}
+
+// ranks puts what ranks a nested container among others in the place of what it sees, which
+// is the cgroup below: of its siblings that one has none.
+func ranks(c *runtime.Container, files files) error {
+	for _, file := range []string{"cpu.weight", "cpu.idle", "io.weight", "io.bfq.weight", "io.max"} {
+		text, err := c.File(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil {
+			files[file] = text
+		}
+	}
+	return nil
 }
 
 func check(t *testing.T, level string, got, want files) {

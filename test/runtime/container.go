@@ -282,6 +282,19 @@ func (c *Container) First() (sight.First, error) {
 	return first, err
 }
 
+// processes is the cgroup that has the container's processes: below its own where crun
+// nests them.
+func (c *Container) processes() string {
+	inner := filepath.Join(c.Cgroup, nested)
+	if _, err := c.pod.rt.tree.find(inner, "cgroup.procs"); err == nil {
+		return inner
+	}
+	return c.Cgroup
+}
+
+// Nested tells whether the container's processes are in a cgroup below its own.
+func (c *Container) Nested() bool { return c.processes() != c.Cgroup }
+
 // CPUs is the container's cpuset as the kernel applies it.
 func (c *Container) CPUs() (cpuset.Set, error) { return c.set("cpuset.cpus") }
 
@@ -292,15 +305,22 @@ func (c *Container) set(file string) (cpuset.Set, error) {
 	if c.pod.rt.tree.v2() {
 		file += ".effective"
 	}
-	text, err := c.File(file)
+	text, err := c.pod.rt.tree.read(c.processes(), file)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
 	return cpuset.Parse(text)
 }
 
-// File reads a file of the container's cgroup, trimmed: "cpu.cfs_quota_us".
-func (c *Container) File(name string) (string, error) { return c.pod.rt.tree.read(c.Cgroup, name) }
+// File reads a file of the container's own cgroup, trimmed: "cpu.cfs_quota_us". A limit
+// that this hasn't is that of the cgroup with its processes: crun puts it there alone.
+func (c *Container) File(name string) (string, error) {
+	text, err := c.pod.rt.tree.read(c.Cgroup, name)
+	if err == nil && strings.HasPrefix(text, "max") {
+		return c.pod.rt.tree.read(c.processes(), name)
+	}
+	return text, err
+}
 
 // WriteFile writes a file of the container's cgroup, as another agent on the node would.
 func (c *Container) WriteFile(name, value string) error {

@@ -29,21 +29,22 @@ func (rt *Runtime) TakesSlices() bool { return rt.options.Systemd || !rt.options
 // crioTool is a program of CRI-O's folder.
 func crioTool(name string) string { return filepath.Join(os.Getenv(crioVariable), name) }
 
-// unavailableCRIO tells why there is no CRI-O, nil where there is one.
-func (o Options) unavailableCRIO() error {
+// CRIOPrograms are the paths of CRI-O's programs, with crun's where that is to be its OCI
+// runtime, or why there are none.
+func CRIOPrograms(crun bool) ([]string, error) {
 	if os.Getenv(crioVariable) == "" {
-		return errors.New("no registry that every machine reaches has CRI-O itself: its tests run where " + crioVariable + " names a folder with one (the programs crio, pinns and conmon)")
+		return nil, errors.New("no registry that every machine reaches has CRI-O itself: its tests run where " + crioVariable + " names a folder with one (the programs crio, pinns and conmon)")
 	}
-	needed := []string{"crio", "pinns", "conmon"}
-	if o.Crun {
-		needed = append(needed, "crun")
+	programs := []string{crioTool("crio"), crioTool("pinns"), crioTool("conmon")}
+	if crun {
+		programs = append(programs, crioTool("crun"))
 	}
-	for _, name := range needed {
-		if _, err := os.Stat(crioTool(name)); err != nil {
-			return fmt.Errorf("%s names a folder without %s: %w", crioVariable, name, err)
+	for _, path := range programs {
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("%s names a folder without %s: %w", crioVariable, filepath.Base(path), err)
 		}
 	}
-	return nil
+	return programs, nil
 }
 
 // crioConfig is CRI-O's main configuration. All paths are the test's own; the vfs

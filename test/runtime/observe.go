@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,8 @@ import (
 )
 
 // CPUSets is the kernel's word on who may run where: the cpuset of each cgroup
-// below kubepods that has a process, by the cgroup's name, which is the id of
-// the container or, for a pod's pause, of the sandbox.
+// below kubepods that has a process, by the id of the container or, for a pod's pause, of
+// the sandbox.
 func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
 	controller := rt.tree.of("cpuset")
 	file := "cpuset.cpus"
@@ -34,11 +35,46 @@ func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		if sets[strings.TrimPrefix(filepath.Base(dir), crioPrefix)], err = cpuset.Parse(string(text)); err != nil {
+		if sets[idOf(dir)], err = cpuset.Parse(string(text)); err != nil {
 			return nil, err
 		}
 	}
 	return sets, nil
+}
+
+// Own is a container's own file for that of the nested cgroup with its processes, and any
+// other file itself.
+func Own(file string) string {
+	dir, name := filepath.Split(file)
+	if filepath.Base(dir) == nested {
+		return filepath.Join(filepath.Dir(filepath.Clean(dir)), name)
+	}
+	return file
+}
+
+// Uneven lists what nested containers have otherwise in the outer of their two cgroups
+// than in the one of their processes, but for limits that the outer one hasn't.
+func (rt *Runtime) Uneven() ([]string, error) {
+	var uneven []string
+	m := rt.tree.of("cpuset")
+	for _, dir := range below(m.path(rt.kubepods())) {
+		if filepath.Base(dir) != nested {
+			continue
+		}
+		for _, file := range []string{"cpuset.cpus.effective", "cpuset.mems.effective", "cpu.max", "cpu.max.burst", "memory.max", "memory.high", "memory.min", "memory.low"} {
+			inner, err := os.ReadFile(filepath.Join(dir, file))
+			outer, outerErr := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
+			switch {
+			case gone(err) || gone(outerErr):
+			case err != nil || outerErr != nil:
+				return nil, errors.Join(err, outerErr)
+			case strings.HasPrefix(string(outer), "max"):
+			case string(inner) != string(outer):
+				uneven = append(uneven, fmt.Sprintf("%s: %s is %q, and %q below", idOf(dir), file, strings.TrimSpace(string(outer)), strings.TrimSpace(string(inner))))
+			}
+		}
+	}
+	return uneven, nil
 }
 
 // Sandboxes lists the ids of all pods that the runtime knows.

@@ -48,3 +48,31 @@ func TestKubeletNumbers(t *testing.T) {
 		})
 	}
 }
+
+func TestIDOf(t *testing.T) {
+	t.Parallel()
+	for cgroup, want := range map[string]string{
+		"kubepods/pod1/abc":                                     "abc",
+		"kubepods/pod1/crio-abc":                                "abc",
+		"a.slice/a-pod1.slice/crio-abc.scope":                   "abc",
+		"a.slice/a-pod1.slice/crio-abc.scope/container":         "abc",
+		"a.slice/a-pod1.slice/cri-containerd-abc.scope":         "abc",
+		"/sys/fs/cgroup/cpuset/sluicetest-1/kubepods/pod1/f00d": "f00d",
+	} {
+		if got := idOf(cgroup); got != want {
+			t.Errorf("%s is of %s, want %s", cgroup, got, want)
+		}
+	}
+}
+
+func TestOwn(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"/a-pod1.slice/crio-abc.scope/container/cpu.max": "/a-pod1.slice/crio-abc.scope/cpu.max",
+		"/a-pod1.slice/crio-abc.scope/cpu.max":           "/a-pod1.slice/crio-abc.scope/cpu.max",
+	} {
+		if got := Own(file); got != want {
+			t.Errorf("%s stands for %s, want %s", file, got, want)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func Unavailable(options Options) error {
 	}
 	needed := []string{tools.of("", "runc"), tools.of("", "probe")}
 	if options.crio() {
-		if err := options.unavailableCRIO(); err != nil {
+		if _, err := CRIOPrograms(options.Crun); err != nil {
 			return err
 		}
 	} else {

@@ -32,9 +32,15 @@ func (p *Pod) slices() []string {
 	return p.rt.slices(strings.ToLower(p.QoS.String()), name)
 }
 
+// containerdPrefix begins the names of containerd's scopes.
+const containerdPrefix = "cri-containerd-"
+
+// nested is the cgroup in its scope into which crun puts a container's processes.
+const nested = "container"
+
 // scope is the name of a container's cgroup in its pod's.
 func (rt *Runtime) scope(id string) string {
-	prefix := "cri-containerd-"
+	prefix := containerdPrefix
 	if rt.options.crio() {
 		prefix = crioPrefix
 	}
@@ -45,6 +51,19 @@ func (rt *Runtime) scope(id string) string {
 		return prefix + id
 	}
 	return id
+}
+
+// idOf is the id of the container, or sandbox, whose processes are in the cgroup.
+func idOf(cgroup string) string {
+	name := filepath.Base(cgroup)
+	if name == nested {
+		name = filepath.Base(filepath.Dir(cgroup))
+	}
+	name = strings.TrimSuffix(name, ".scope")
+	for _, prefix := range []string{crioPrefix, containerdPrefix} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	return name
 }
 
 // limitSlice sets what the kubelet sets of a pod's slice, see genV2ResourcesProperties
