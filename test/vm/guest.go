@@ -1,6 +1,7 @@
 // Package vm runs the tests of test/vm/guest on a kernel of their own: a QEMU
 // guest with cgroup v2 alone, several sockets and NUMA nodes, SMT, containerd,
-// runc and Sluice. In smaller guests it runs some of test/e2e. The emulation shows
+// runc and Sluice. In smaller guests it runs some of test/e2e, also on CRI-O where there
+// is one. The emulation shows
 // placement and plumbing, not speed.
 package vm
 
@@ -86,7 +87,11 @@ func (g guest) unavailable() error {
 // there: the layout of the repository's bin.
 func (g guest) binaries() map[string]string {
 	files := map[string]string{filepath.Join(g.repository, "bin", "sluice"): "bin/sluice"}
-	for _, name := range []string{"2/containerd", "2/containerd-shim-runc-v2", "2/ctr", "runc", "probe"} {
+	names := []string{"runc", "probe"}
+	if !g.crio {
+		names = append(names, "2/containerd", "2/containerd-shim-runc-v2", "2/ctr")
+	}
+	for _, name := range names {
 		files[filepath.Join(g.tools, name)] = "bin/tools/" + name
 	}
 	return files
@@ -157,6 +162,15 @@ func (g guest) prepare() error {
 		}
 		maps.Copy(files, more)
 	}
+	if g.crio {
+		more, err := g.crioFiles()
+		if err != nil {
+			return err
+		}
+		there := slices.Collect(maps.Values(files)) // systemd brings libraries, and a shell
+		maps.DeleteFunc(more, func(_, to string) bool { return slices.Contains(there, to) })
+		maps.Copy(files, more)
+	}
 	disk, err := os.Create(g.disk())
 	if err != nil {
 		return err
@@ -176,10 +190,13 @@ func (g guest) prepare() error {
 func pack(w io.Writer, files map[string]string) error {
 	a := &archive{w: w}
 	a.mkdir("root")
+	a.mkdir("var/tmp")
 	for name, text := range map[string]string{
 		"etc/hosts":       "127.0.0.1 localhost\n",
 		"etc/resolv.conf": "",
 		"etc/hostname":    "vm\n",
+		"etc/passwd":      "root:x:0:0:root:/:/bin/sh\n",
+		"etc/group":       "root:x:0:\n",
 		"etc/machine-id":  "00000000000000000000000000000001\n", // without one, systemd takes this for its first boot
 	} {
 		a.mkdir(path.Dir(name))
@@ -199,14 +216,18 @@ func pack(w io.Writer, files map[string]string) error {
 // command is the QEMU that boots the guest with the arguments for its tests. The
 // tests' output is the command's standard output; the console goes to a file.
 func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
+	folder := ""
+	if g.crio {
+		folder = "/" + crioFolder
+	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		// thread=multi is no faster and crashes one guest in four.
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
 		"-kernel", g.kernel(), "-initrd", g.initramfs(),
 		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
-		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_MODULES=%s -- %s",
-			g.topology, g.churn, g.systemd, g.binary(), strings.Join(modules(), ","), strings.Join(tests, " ")),
+		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_CRIO=%s SLUICE_CRUN=%t SLUICE_MODULES=%s -- %s",
+			g.topology, g.churn, g.systemd, g.binary(), folder, g.crun, strings.Join(modules(), ","), strings.Join(tests, " ")),
 		"-drive", "file=" + g.disk() + ",format=raw,if=virtio",
 		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
 	}

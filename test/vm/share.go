@@ -11,7 +11,9 @@ import (
 type share struct {
 	guest   string
 	systemd bool     // is its first process
-	e2e     bool     // the tests are subtests of one of test/e2e, not those of test/vm/guest
+	e2e     bool     // the tests are some of test/e2e, not those of test/vm/guest
+	crio    bool     // the runtime is CRI-O; where there is none the guest is skipped
+	crun    bool     // its OCI runtime is crun, which nests cgroups where systemd makes them, not runc
 	machine topology // the zero value is the one that TOPO names
 	tests   []string
 }
@@ -51,19 +53,38 @@ func shares() []share {
 		}},
 		{guest: "loop", e2e: true, machine: small(), tests: loop()},
 		{guest: "loop-systemd", systemd: true, e2e: true, machine: small(), tests: loop()},
+		{guest: "crio", crio: true, e2e: true, machine: small(), tests: crio()},
+		{guest: "crio-systemd", crio: true, systemd: true, e2e: true, machine: small(), tests: crio()},
+		{guest: "crio-crun", crio: true, crun: true, systemd: true, e2e: true, machine: small(), tests: crio()},
 	}
 }
 
 // loop is what of the control loop depends on the kernel's cgroup version and driver.
-func loop() []string {
+func loop() []string { return loopOf("TestLoop") }
+
+func loopOf(test string) []string {
 	return []string{
-		"TestLoop/batch_gives_way_by_quota",
-		"TestLoop/a_limit_is_raised_and_resized",
-		"TestLoop/memory_is_taken_back_from_batch",
-		"TestLoop/memory_evicts_batch",
-		"TestLoop/the_switch_closes_batch",
-		"TestLoop/the_plugin_dies_or_stalls",
+		test + "/batch_gives_way_by_quota",
+		test + "/a_limit_is_raised_and_resized",
+		test + "/memory_is_taken_back_from_batch",
+		test + "/memory_evicts_batch",
+		test + "/the_switch_closes_batch",
+		test + "/the_plugin_dies_or_stalls",
 	}
+}
+
+// crio is the tests on CRI-O.
+func crio() []string {
+	return append([]string{
+		"TestBed/CRI-O",
+		"TestPlacement/CRI-O",
+		"TestEvict/CRI-O",
+		"TestPreInstalled/CRI-O",
+		"TestUntouched/CRI-O",
+		"TestReload/CRI-O",
+		"TestLife/CRI-O",
+		"TestKnobs/CRI-O",
+	}, loopOf("TestLoopCRIO")...)
 }
 
 // binary is the program of the guest's tests.
@@ -78,17 +99,17 @@ func (s share) binary() string {
 // test/vm/guest that is in no share runs everywhere, and is found out by that.
 func (s share) selection() string {
 	if s.e2e {
-		var subtests []string
-		top := ""
+		var patterns []string
 		for _, test := range s.tests {
-			var sub string
-			top, sub, _ = strings.Cut(test, "/")
-			subtests = append(subtests, sub)
+			patterns = append(patterns, pattern(test))
 		}
-		return "-test.run=^" + top + "$/^(" + strings.Join(subtests, "|") + ")$"
+		return "-test.run=" + strings.Join(patterns, "|")
 	}
 	return "-test.skip=" + s.skip()
 }
+
+// pattern is what selects a test, and no other, by the testing package's flags.
+func pattern(test string) string { return "^" + strings.ReplaceAll(test, "/", "$/^") + "$" }
 
 // skip is the pattern of all tests of test/vm/guest that are another guest's.
 func (s share) skip() string {
@@ -101,9 +122,8 @@ func (s share) skip() string {
 			if top, _, _ := strings.Cut(test, "/"); !s.has(top) {
 				test = top // it prepares for its subtests
 			}
-			pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
-			if other.guest != s.guest && !slices.Contains(patterns, pattern) {
-				patterns = append(patterns, pattern)
+			if other.guest != s.guest && !slices.Contains(patterns, pattern(test)) {
+				patterns = append(patterns, pattern(test))
 			}
 		}
 	}

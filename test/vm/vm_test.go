@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/test/runtime"
 )
 
 // TestGuest boots the guests, as many at once as there are CPUs, and reports each of
@@ -52,6 +54,11 @@ func TestGuest(t *testing.T) {
 		}
 		t.Run(one.guest, func(t *testing.T) {
 			t.Parallel()
+			if one.crio {
+				if _, err := runtime.CRIOPrograms(one.crun); err != nil {
+					t.Skipf("SKIPPED: %v", err)
+				}
+			}
 			run(t, one)
 			if t.Failed() {
 				t.Logf("the guest's console ends:\n%s", tail(one.consoleLog(), 40))
@@ -83,8 +90,8 @@ func run(t *testing.T, g guest) {
 	}
 
 	// QEMU gets its parent-death signal when the thread that started it ends.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
 	start := time.Now()
 	machine := g.command(ctx, args...)
 	machine.Stderr = t.Output()

@@ -1,0 +1,81 @@
+package vm
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-dev/sluice/test/runtime"
+)
+
+// crioFolder is where the guest has CRI-O's own programs.
+const crioFolder = "bin/crio"
+
+// crioFiles is CRI-O, what it and the tests' runc wrapper call, and all their libraries,
+// by their path in the guest.
+func (g guest) crioFiles() (map[string]string, error) {
+	files := map[string]string{}
+	programs, err := runtime.CRIOPrograms(g.crun)
+	if err != nil {
+		return nil, err
+	}
+	for _, program := range programs {
+		files[program] = filepath.Join(crioFolder, filepath.Base(program))
+	}
+	tools := []string{"sh", "sed", "grep", "sleep", "nsenter"}
+	if g.crun { // it asks systemd by D-Bus, which runc needs no daemon for
+		tools = append(tools, "dbus-daemon")
+		for name, to := range map[string]string{"dbus.conf": "etc", "dbus.service": "etc/systemd/system", "dbus.socket": "etc/systemd/system"} {
+			files[name] = filepath.Join(to, name)
+		}
+	}
+	for _, name := range tools {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, program)
+		files[program] = "bin/" + name
+	}
+	for _, program := range programs {
+		libraries, err := librariesOf(program)
+		if err != nil {
+			return nil, err
+		}
+		for _, library := range libraries {
+			files[library] = strings.TrimPrefix(library, "/")
+		}
+	}
+	return files, nil
+}
+
+// librariesOf is the shared libraries that a program needs, with its loader.
+func librariesOf(program string) ([]string, error) {
+	file, err := elf.Open(program)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", program, err)
+	}
+	direct, err := file.ImportedLibraries()
+	if err := errors.Join(err, file.Close()); err != nil || len(direct) == 0 {
+		return nil, err
+	}
+	out, err := exec.Command("ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("ldd %s: %w", program, err)
+	}
+	var libraries []string
+	for line := range strings.Lines(string(out)) { // "name => path (address)", or "path (address)"
+		if strings.Contains(line, "not found") {
+			return nil, fmt.Errorf("%s needs %s", program, strings.TrimSpace(line))
+		}
+		for field := range strings.FieldsSeq(line) {
+			if filepath.IsAbs(field) {
+				libraries = append(libraries, field)
+			}
+		}
+	}
+	return libraries, nil
+}
