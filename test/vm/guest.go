@@ -29,6 +29,7 @@ type guest struct {
 	tools      string // what make tools builds
 	topology   topology
 	churn      int // creations in the guest's test of that name
+	hold       int // MiB that containers hold whose pages move or are reclaimed
 }
 
 // dir holds the kernel, systemd, what is built for the guests, and each one's
@@ -44,7 +45,7 @@ func (g guest) consoleLog() string        { return filepath.Join(g.dir(), g.gues
 const qemu = "qemu-system-x86_64"
 
 // diskSize is more than a container of the tests may cache.
-const diskSize = 512 << 20
+func (g guest) diskSize() int64 { return int64(max(512, g.hold)) << 20 }
 
 // modules are those of the kernel's that the guest loads, in an order that serves
 // their dependencies: a disk behind PCI, and the scheduler that has weights.
@@ -175,7 +176,7 @@ func (g guest) prepare() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(disk.Truncate(diskSize), disk.Close()); err != nil {
+	if err := errors.Join(disk.Truncate(g.diskSize()), disk.Close()); err != nil {
 		return err
 	}
 	out, err := os.Create(g.initramfs())
@@ -226,8 +227,8 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
 		"-kernel", g.kernel(), "-initrd", g.initramfs(),
 		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
-		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_CRIO=%s SLUICE_CRUN=%t SLUICE_MODULES=%s -- %s",
-			g.topology, g.churn, g.systemd, g.binary(), folder, g.crun, strings.Join(modules(), ","), strings.Join(tests, " ")),
+		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_HOLD=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_CRIO=%s SLUICE_CRUN=%t SLUICE_MODULES=%s -- %s",
+			g.topology, g.churn, g.hold, g.systemd, g.binary(), folder, g.crun, strings.Join(modules(), ","), strings.Join(tests, " ")),
 		"-drive", "file=" + g.disk() + ",format=raw,if=virtio",
 		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
 	}

@@ -51,6 +51,11 @@ func shares() []share {
 			"TestSluice/reclaim",
 			"TestSluice/partition",
 		}},
+		// Two nodes are enough to move pages between, and fewer CPUs are emulated faster.
+		{guest: "slow", machine: topology{sockets: 2, dies: 1, cores: 1, threads: 2}, tests: []string{
+			"TestSluice/moving_pages",
+			"TestSluice/reclaiming_limit",
+		}},
 		{guest: "loop", e2e: true, machine: small(), tests: loop()},
 		{guest: "loop-systemd", systemd: true, e2e: true, machine: small(), tests: loop()},
 		{guest: "crio", crio: true, e2e: true, machine: small(), tests: crio()},

@@ -5,6 +5,7 @@ import "fmt"
 // topology is the guest's machine: every die is a NUMA node.
 type topology struct {
 	sockets, dies, cores, threads int // dies in a socket, cores in a die, threads of a core
+	memory                        int // MiB of a node, 0 the usual
 }
 
 // parseTopology reads "2x2x2": sockets, dies in each, cores in each of those, which have
@@ -26,7 +27,10 @@ func (t topology) cpus() int  { return t.nodes() * t.cores * t.threads }
 
 // memoryPerNode is in MiB. A guest of one node has its root folder in that node's memory.
 func (t topology) memoryPerNode() int {
-	if t.nodes() == 1 {
+	switch {
+	case t.memory > 0:
+		return t.memory
+	case t.nodes() == 1:
 		return 2048
 	}
 	return 1024

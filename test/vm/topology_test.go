@@ -8,9 +8,9 @@ import (
 func TestParseTopology(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]topology{
-		"2x2x2":  {2, 2, 2, 2},
-		"1x1x1":  {1, 1, 1, 2},
-		"2x4x15": {2, 4, 15, 2},
+		"2x2x2":  {sockets: 2, dies: 2, cores: 2, threads: 2},
+		"1x1x1":  {sockets: 1, dies: 1, cores: 1, threads: 2},
+		"2x4x15": {sockets: 2, dies: 4, cores: 15, threads: 2},
 	} {
 		got, err := parseTopology(text)
 		if err != nil || got != want || got.String() != text {

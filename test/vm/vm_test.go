@@ -20,7 +20,8 @@ import (
 // TestGuest boots the guests, as many at once as there are CPUs, and reports each of
 // their tests as a subtest, as they happen. -run TestGuest/pins boots that guest alone,
 // and -run TestGuest/pins/TestX runs only TestX there; TOPO is the machine of those that
-// have none of their own, CHURN how many containers the churn creates, at about 2 s each.
+// have none of their own, CHURN how many containers the churn creates, at about 2 s each,
+// and HOLD how many MiB the containers hold whose pages move or are reclaimed.
 func TestGuest(t *testing.T) {
 	machine, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
 	if err != nil {
@@ -29,6 +30,10 @@ func TestGuest(t *testing.T) {
 	churn, err := strconv.Atoi(cmp.Or(os.Getenv("CHURN"), "100"))
 	if err != nil {
 		t.Fatalf("CHURN: %v", err)
+	}
+	hold, err := strconv.Atoi(cmp.Or(os.Getenv("HOLD"), "384"))
+	if err != nil {
+		t.Fatalf("HOLD: %v", err)
 	}
 	repository, err := filepath.Abs("../..")
 	if err != nil {
@@ -39,6 +44,7 @@ func TestGuest(t *testing.T) {
 		tools:      cmp.Or(os.Getenv("SLUICE_TOOLS"), filepath.Join(repository, "bin", "tools")),
 		topology:   machine,
 		churn:      churn,
+		hold:       hold,
 	}
 	if err := g.unavailable(); err != nil {
 		t.Skip(err)
@@ -51,6 +57,9 @@ func TestGuest(t *testing.T) {
 		one.share = share
 		if share.machine != (topology{}) {
 			one.topology = share.machine
+		}
+		if hold > 512 {
+			one.topology.memory = max(one.topology.memoryPerNode(), hold+1024)
 		}
 		t.Run(one.guest, func(t *testing.T) {
 			t.Parallel()

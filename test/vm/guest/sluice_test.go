@@ -26,6 +26,8 @@ func TestSluice(t *testing.T) {
 		{"bursts are counted", func(n *node) { knobs.Bursts(n.t, b) }},
 		{"reclaim", func(n *node) { knobs.Reclaim(n.t, b) }},
 		{"pages", testPages},
+		{"moving pages", testMovingPages},
+		{"reclaiming limit", testReclaimingLimit},
 		{"partition", testPartition},
 		{"hotplug", testHotplug},
 		{"memory hotplug", testMemoryHotplug},
