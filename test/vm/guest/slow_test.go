@@ -129,6 +129,7 @@ type slowWrite struct {
 type waits struct {
 	write         time.Duration // the kernel's work for it
 	create, start time.Duration // the longest of other pods' containers
+	first         time.Duration // the first creation, before any process is moved
 	answer        time.Duration // Sluice's longest to the runtime, rounded up
 	answers       []string      // by event, in all
 	cpus, move    time.Duration // by hand: a write of cpuset.cpus, a process into another cgroup
@@ -136,8 +137,8 @@ type waits struct {
 
 func (w waits) String() string {
 	round := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	return fmt.Sprintf("the kernel took %s; another pod's creation %s, start %s; Sluice's answers at most %s (%s); by hand a write of cpuset.cpus %s, moving a process %s",
-		round(w.write), round(w.create), round(w.start), w.answer, strings.Join(w.answers, ", "), round(w.cpus), round(w.move))
+	return fmt.Sprintf("the kernel took %s; another pod's first creation %s, longest %s, start %s; Sluice's answers at most %s (%s); by hand a write of cpuset.cpus %s, moving a process %s",
+		round(w.write), round(w.first), round(w.create), round(w.start), w.answer, strings.Join(w.answers, ", "), round(w.cpus), round(w.move))
 }
 
 // others creates and starts containers of another pod while the kernel is busy with the
@@ -165,15 +166,14 @@ func (n *node) others(slow *slowWrite) (w waits) {
 		await(t, slow.begun)
 	}
 	began := time.Now()
-	results := make(chan error, 3)
+	results := make(chan error, 2)
 	go func() { results <- by.writeCPUs(&w.cpus) }()
-	go func() { results <- by.move(&w.move) }()
-	go func() { results <- run(pod, asks, &w) }()
+	go func() { results <- run(pod, asks, &w, by) }()
 	if slow != nil {
 		await(t, slow.ended)
 		w.write = time.Since(began)
 	}
-	must(t, errors.Join(<-made, <-results, <-results, <-results))
+	must(t, errors.Join(<-made, <-results, <-results))
 	must(t, pod.Remove())
 	after := n.status().Handlers
 	w.answer = slowest(before, after)
@@ -185,9 +185,11 @@ func (n *node) others(slow *slowWrite) (w waits) {
 	return w
 }
 
-// run creates a pod's containers and starts the first while the others are created.
-func run(pod *runtime.Pod, asks []ask, w *waits) error {
-	started := make(chan error, 1)
+// run creates a pod's containers and starts the first while the others are created. A
+// process is moved by hand only once the first is created: from then on the kernel may let
+// creations wait, too.
+func run(pod *runtime.Pod, asks []ask, w *waits, by *hand) error {
+	results := make(chan error, 2)
 	for i, a := range asks {
 		var c *runtime.Container
 		err := timed(&w.create, func() (err error) {
@@ -198,10 +200,12 @@ func run(pod *runtime.Pod, asks []ask, w *waits) error {
 			return err
 		}
 		if i == 0 {
-			go func() { started <- timed(&w.start, c.Start) }()
+			w.first = w.create
+			go func() { results <- timed(&w.start, c.Start) }()
+			go func() { results <- by.move(&w.move) }()
 		}
 	}
-	return <-started
+	return errors.Join(<-results, <-results)
 }
 
 // compare tells what others waited for, and fails where Sluice's answers waited for its
