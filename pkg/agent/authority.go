@@ -77,7 +77,7 @@ func (may authority) Acts(own control.Mode) bool { return may.Of(own) == control
 // where the other only tells.
 func (may authority) Heeds(own, asking control.Mode) bool { return may.Acts(asking) || !may.Acts(own) }
 
-// neighbour returns the neighbour of one of these kinds, nil where there is none.
+// neighbour returns the first neighbour whose kind is listed, nil where there is none.
 func (a *Agent) neighbour(kinds ...neighbour.Kind) *neighbour.Neighbour {
 	for i := range a.neighbours {
 		if slices.Contains(kinds, a.neighbours[i].Kind) {

@@ -102,7 +102,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 type batchUse struct {
 	node, batch, pinned workload.MilliCPU
 	online              workload.MilliCPU // all other containers; their requests where they aren't known
-	others              workload.MilliCPU // all but batch and pins, with the system, and what demotion took of it
+	others              workload.MilliCPU // all but batch and pins, with the system, and with what demotion keeps from services
 }
 
 func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {

@@ -12,8 +12,8 @@ type Slice struct {
 	Bandwidth int // of the memory bandwidth
 }
 
-// Marks of the node's memory bandwidth, in percent of what it can do, and what there
-// is to wait for between two steps: the mean of what is lost has to follow.
+// Marks of the node's memory bandwidth, in percent of what it can do, and the pause between
+// two steps, in which the means come to show what the step before did.
 const (
 	bandwidthNear = 90
 	bandwidthCalm = 80

@@ -25,7 +25,7 @@ type View struct {
 
 	Shared         workload.MilliCPU // CPUs that the pools divide: neither reserved, the system's nor pinned
 	Lent           workload.MilliCPU // CPUs of idle LSR pins, on which batch work runs too
-	Demoted        workload.MilliCPU // that services would use besides, were they not demoted: not for batch work
+	Demoted        workload.MilliCPU // CPU time that demotion keeps from services, which batch work must not get
 	Allocatable    workload.MilliCPU // with the pinned
 	Capacity       workload.MilliCPU // all CPUs that are online
 	ThreadsPerCore int

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// floorSlack is how much more than its floor batch work may be seen to use, in percent of
-// the floor, while it has no more than that: usage is measured over less than a period.
+// floorSlack is the measuring error, in percent of the floor, within which batch work counts
+// as being at its floor: usage is measured over less than a period of its quota.
 const floorSlack = 10
 
 // Crowded appends the pools that are over their band where all share their CPUs (overlap

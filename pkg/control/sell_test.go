@@ -183,13 +183,13 @@ func TestSellTellsAMovementOnce(t *testing.T) {
 		news += step(8000 + 200*workload.MilliCPU(second))
 	}
 	if decided < 10 || news*2 > decided { // steps that are 10 s apart are told one by one
-		t.Errorf("a load that rises is told of %d times, decided %d times", news, decided)
+		t.Errorf("one rising load was told as %d movements, of %d decisions", news, decided)
 	}
 	for range 600 {
 		step(39980)
 	}
 	if was := decided; step(39990)+step(39960) > 0 || decided > was {
-		t.Error("an offer of nearly nothing is told of anew by some thousandths of a CPU")
+		t.Error("an offer was told again for a change of some thousandths of a CPU")
 	}
 }
 
