@@ -8,10 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/sluice-dev/sluice/pkg/grants"
 	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/safeyaml"
 )
 
 // kubeletConfig is what matters here of a KubeletConfiguration
@@ -60,7 +59,7 @@ func (n *node) readKubelet() kubelet {
 }
 
 func parseKubelet(text []byte) (c kubeletConfig, err error) {
-	err = yaml.Unmarshal(text, &c)
+	err = safeyaml.Unmarshal(text, &c)
 	return c, err
 }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/sluice-dev/sluice/pkg/safeyaml"
 )
 
 // object is as much of a Kubernetes object as tells what it is.
@@ -99,12 +101,12 @@ func templateOf(o *object) (*template, error) {
 	switch o.Kind {
 	case "Pod":
 		t := &template{Metadata: o.Metadata}
-		return t, o.Spec.Decode(&t.Spec)
+		return t, safeyaml.Decode(&o.Spec, &t.Spec)
 	case "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job":
 		var spec struct {
 			Template template `yaml:"template"`
 		}
-		err := o.Spec.Decode(&spec)
+		err := safeyaml.Decode(&o.Spec, &spec)
 		return spec.Template.of(o), err
 	case "CronJob":
 		var spec struct {
@@ -114,7 +116,7 @@ func templateOf(o *object) (*template, error) {
 				} `yaml:"spec"`
 			} `yaml:"jobTemplate"`
 		}
-		err := o.Spec.Decode(&spec)
+		err := safeyaml.Decode(&o.Spec, &spec)
 		return spec.JobTemplate.Spec.Template.of(o), err
 	}
 	return nil, nil

@@ -13,6 +13,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/sluice-dev/sluice/pkg/safeyaml"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -65,14 +66,14 @@ func explain(err error) error {
 
 func appendPods(pods []Pod, node *yaml.Node, memory int64) ([]Pod, error) {
 	var o object
-	if err := node.Decode(&o); err != nil {
+	if err := safeyaml.Decode(node, &o); err != nil {
 		return pods, err
 	}
 	objects := []object{o}
 	if o.Kind == "List" {
 		objects = make([]object, len(o.Items)) // a list in a list is passed over
 		for i := range o.Items {
-			if err := o.Items[i].Decode(&objects[i]); err != nil {
+			if err := safeyaml.Decode(&o.Items[i], &objects[i]); err != nil {
 				return pods, err
 			}
 		}

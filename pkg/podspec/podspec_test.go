@@ -248,6 +248,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("kind: CronJob\nspec: {jobTemplate: {spec: {template: {}}}}\n")
 	f.Add("&a {kind: List, items: [*a]}")
 	f.Add("kind: Pod\nmetadata: {labels: {<<: {a: b}}, annotations: {a: ~}}\nspec: ~\n")
+	f.Add("kind: Pod\nmetadata: {annotations: {<<: {? {a: b} : c}}}\n")
 	f.Fuzz(func(t *testing.T, manifest string) {
 		pods, err := Parse([]byte(manifest), gib)
 		if (err == nil) != (len(pods) > 0) {
