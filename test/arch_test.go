@@ -23,9 +23,9 @@ const module = "github.com/sluice-dev/sluice"
 func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
-		"pkg/agent", "pkg/cgroupfs", "pkg/config", "pkg/coresched", "pkg/doctor", "pkg/evict", "pkg/irq", "pkg/kube", "pkg/metrics",
-		"pkg/audit", "pkg/lifeline", "pkg/neighbour", "pkg/nri", "pkg/originals", "pkg/procfs", "pkg/reclaim", "pkg/resctrl", "pkg/runtimeapi", "pkg/sampler", "pkg/sim", "pkg/status",
-		"pkg/watermark", "pkg/web",
+		"pkg/engine/agent", "pkg/kernel/cgroupfs", "pkg/config", "pkg/kernel/coresched", "pkg/doctor", "pkg/runtime/evict", "pkg/kernel/irq", "pkg/kube", "pkg/view/metrics",
+		"pkg/engine/audit", "pkg/engine/failsafe", "pkg/peers", "pkg/runtime/nri", "pkg/engine/journal", "pkg/kernel/procfs", "pkg/kernel/reclaim", "pkg/kernel/resctrl", "pkg/runtime/inspect", "pkg/engine/sampler", "pkg/sim", "pkg/status",
+		"pkg/kernel/watermark", "pkg/view/web",
 	}
 }
 
@@ -43,22 +43,22 @@ func clock() []string {
 // owners lists the kernel's trees that one package alone may name, below the root.
 func owners() map[string]string {
 	return map[string]string{
-		"sys/fs/cgroup":                 "pkg/cgroupfs",
-		"sys/fs/resctrl":                "pkg/resctrl",
-		"proc/irq":                      "pkg/irq",
-		"proc/sys/vm/watermark":         "pkg/watermark",
-		"proc/sys/vm/min_free":          "pkg/watermark",
-		"sys/devices/virtual/workqueue": "pkg/irq",
+		"sys/fs/cgroup":                 "pkg/kernel/cgroupfs",
+		"sys/fs/resctrl":                "pkg/kernel/resctrl",
+		"proc/irq":                      "pkg/kernel/irq",
+		"proc/sys/vm/watermark":         "pkg/kernel/watermark",
+		"proc/sys/vm/min_free":          "pkg/kernel/watermark",
+		"sys/devices/virtual/workqueue": "pkg/kernel/irq",
 	}
 }
 
 // exempt lists the imports that a pure package has nevertheless, and why.
 func exempt() map[string][]string {
 	return map[string][]string{
-		"pkg/annotation": {"gopkg.in/yaml.v3"},              // the same, of values that are mappings
-		"pkg/podspec":    {"gopkg.in/yaml.v3"},              // a parser, of a format of its own
-		"pkg/safeyaml":   {"gopkg.in/yaml.v3"},              // what it wraps
-		"pkg/top":        {path.Join(module, "pkg/status")}, // for its types
+		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // the same, of values that are mappings
+		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // a parser, of a format of its own
+		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // what it wraps
+		"pkg/view/top":            {path.Join(module, "pkg/status")}, // for its types
 	}
 }
 
@@ -202,15 +202,15 @@ func TestTheChecksFind(t *testing.T) {
 	t.Parallel()
 	for _, imported := range []string{
 		"os", "os/exec", "net/http", "syscall", "log/slog", "golang.org/x/sys/unix", "github.com/sirupsen/logrus",
-		path.Join(module, "pkg/nri"), path.Join(module, "topology/sysfs"), path.Join(module, "test/runtime"),
+		path.Join(module, "pkg/runtime/nri"), path.Join(module, "topology/sysfs"), path.Join(module, "test/runtime"),
 	} {
-		if impurity("pkg/policy", imported) == "" {
-			t.Errorf("pkg/policy may import %s", imported)
+		if impurity("pkg/decide/placement", imported) == "" {
+			t.Errorf("pkg/decide/placement may import %s", imported)
 		}
 	}
-	for _, imported := range []string{"strings", "time", "iter", path.Join(module, "topology/cpuset"), path.Join(module, "pkg/plan")} {
-		if why := impurity("pkg/policy", imported); why != "" {
-			t.Errorf("pkg/policy may not import %s: %s", imported, why)
+	for _, imported := range []string{"strings", "time", "iter", path.Join(module, "topology/cpuset"), path.Join(module, "pkg/knobs")} {
+		if why := impurity("pkg/decide/placement", imported); why != "" {
+			t.Errorf("pkg/decide/placement may not import %s: %s", imported, why)
 		}
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p; import clock \"time\"; var t, d = clock.Now(), clock.Second", 0)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 

@@ -6,10 +6,10 @@ package config
 import (
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 

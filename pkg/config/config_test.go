@@ -13,9 +13,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -192,8 +192,8 @@ log: {file: /x, level: warn}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
 	}
-	wantPolicy := policy.Config{Reserved: cpuset.Of(10), System: cpuset.Of(0, 1, 4, 6), Mode: policy.Exclusive, Pools: []policy.Pool{
-		{Name: "gold", Size: policy.Size{Percent: 50}}, {Name: "1", Size: policy.Size{Count: 3}}, {Name: "iron", Size: policy.Size{Set: cpuset.Of(16, 17)}}, {Name: "batch"}}}
+	wantPolicy := placement.Config{Reserved: cpuset.Of(10), System: cpuset.Of(0, 1, 4, 6), Mode: placement.Exclusive, Pools: []placement.Pool{
+		{Name: "gold", Size: placement.Size{Percent: 50}}, {Name: "1", Size: placement.Size{Count: 3}}, {Name: "iron", Size: placement.Size{Set: cpuset.Of(16, 17)}}, {Name: "batch"}}}
 	if p := got.Policy(); !reflect.DeepEqual(p, wantPolicy) {
 		t.Errorf("policy %+v, want %+v", p, wantPolicy)
 	}
@@ -201,8 +201,8 @@ log: {file: /x, level: warn}
 
 func TestDefaultPolicyIsThePolicysDefault(t *testing.T) {
 	t.Parallel()
-	if got := Default().Policy(); !reflect.DeepEqual(got, policy.Default()) {
-		t.Errorf("%+v, want %+v", got, policy.Default())
+	if got := Default().Policy(); !reflect.DeepEqual(got, placement.Default()) {
+		t.Errorf("%+v, want %+v", got, placement.Default())
 	}
 }
 

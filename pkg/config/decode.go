@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/sluice-dev/sluice/pkg/nearest"
+	"github.com/sluice-dev/sluice/pkg/text/suggest"
 )
 
 // decoder reads YAML into a Config by the struct's yaml tags. Unlike yaml.v3's
@@ -185,7 +185,7 @@ func hint(key string, fields map[string]reflect.Value) string {
 
 // known is hint of sorted names.
 func known(name string, names []string) string {
-	if near := nearest.To(name, names); near != "" {
+	if near := suggest.To(name, names); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	if len(names) == 0 {

@@ -7,8 +7,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
 // given reads keys with values for pods. A value that is a mapping may be written

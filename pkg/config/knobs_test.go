@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
-	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
 func TestParseKnobs(t *testing.T) {

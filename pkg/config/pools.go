@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -45,7 +45,7 @@ type Pool struct {
 
 // PoolSize is a pool's size: a count ("4"), a share of the CPUs that can be
 // allocated ("25%"), or a list ("0-3,8"; of one CPU: "4-4").
-type PoolSize policy.Size
+type PoolSize placement.Size
 
 // UnmarshalText reads a size.
 func (s *PoolSize) UnmarshalText(text []byte) error {
@@ -85,15 +85,15 @@ func (p *Pools) Names() []string {
 }
 
 // Policy is what the policy needs of the configuration.
-func (c *Config) Policy() policy.Config {
-	out := policy.Config{Reserved: c.Reserved, System: c.System}
+func (c *Config) Policy() placement.Config {
+	out := placement.Config{Reserved: c.Reserved, System: c.System}
 	sizes := c.Control.Batch.Mode
 	if c.Pools.Mode == Exclusive {
-		out.Mode, sizes = policy.Exclusive, c.Control.Pools.Mode
+		out.Mode, sizes = placement.Exclusive, c.Control.Pools.Mode
 	}
 	out.Follow = c.Mode == On && cmp.Or(sizes, c.Control.Mode) == control.On
 	for _, p := range c.Pools.List {
-		out.Pools = append(out.Pools, policy.Pool{Name: p.Name, Size: policy.Size(p.CPUs)})
+		out.Pools = append(out.Pools, placement.Pool{Name: p.Name, Size: placement.Size(p.CPUs)})
 	}
 	return out
 }

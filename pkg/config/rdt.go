@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 )
 
 // RDT is cache and memory bandwidth, by Intel's name; AMD and Arm have the same.
@@ -233,7 +233,7 @@ func (c *Config) rdtClasses() []string {
 	return names
 }
 
-// List is the classes as pkg/resctrl takes them, by name.
+// List is the classes as pkg/kernel/resctrl takes them, by name.
 func (r *RDT) List() []schemata.Class {
 	classes := make([]schemata.Class, 0, len(r.Classes))
 	for _, name := range slices.Sorted(maps.Keys(r.Classes)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 )
 
 // Each want is the whole error, "" where there is none.

@@ -3,7 +3,7 @@ package config
 import (
 	"cmp"
 
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
 // RestartKeys are the keys that a running plugin can't change, with the reason.

@@ -19,8 +19,8 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -59,7 +59,7 @@ func schemaOf(t *testing.T) *jsonschema.Schema {
 	}
 	root := filepath.Join(dir, "..", "..")
 	t.Chdir(root)
-	for _, folder := range []string{"./pkg/config", "./pkg/control", "./pkg/annotation"} {
+	for _, folder := range []string{"./pkg/config", "./pkg/decide/control", "./pkg/workload/annotation"} {
 		if err := r.AddGoComments("github.com/sluice-dev/sluice", folder); err != nil {
 			t.Fatal(err)
 		}

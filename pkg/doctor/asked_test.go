@@ -5,38 +5,38 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/runtimeapi"
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
 // TestWhatRuntimesTell: what the runtime itself tells comes before what its files say.
 func TestWhatRuntimesTell(t *testing.T) {
 	t.Parallel()
 	const socket = "run/containerd/containerd.sock"
-	known := runtimeapi.Facts{Name: "containerd", Version: "v2.4.2", From: "containerd's version service", Handlers: []string{"runc", "kata"}, Driver: "systemd"}
-	with := func(nri runtimeapi.NRI) *runtimeapi.Facts {
+	known := inspect.Facts{Name: "containerd", Version: "v2.4.2", From: "containerd's version service", Handlers: []string{"runc", "kata"}, Driver: "systemd"}
+	with := func(nri inspect.NRI) *inspect.Facts {
 		f := known
 		f.NRI = nri
 		return &f
 	}
 	for name, c := range map[string]struct {
-		told  *runtimeapi.Facts
+		told  *inspect.Facts
 		level Level
 		want  []string
 	}{
 		"not asked": {nil, OK, []string{"ok runtime: containerd at /" + socket, "ok NRI: on, at /run/nri/nri.sock; its version"}},
-		"all well": {with(runtimeapi.NRI{State: runtimeapi.Loaded}), OK, []string{
+		"all well": {with(inspect.NRI{State: inspect.Loaded}), OK, []string{
 			"ok runtime: containerd v2.4.2 at /" + socket + ", as containerd's version service tells",
 			"ok handlers: runc, kata; cgroup driver systemd, as CRI tells",
 			"ok NRI: on, at /run/nri/nri.sock; its plugin is loaded, as containerd's introspection service tells"}},
-		"NRI is not loaded": {with(runtimeapi.NRI{State: runtimeapi.Missing}), Fail, []string{"fail NRI: containerd has not loaded its NRI plugin, as"}},
-		"NRI has failed":    {with(runtimeapi.NRI{State: runtimeapi.Broken, Why: "no room"}), Fail, []string{"fail NRI: containerd's NRI plugin has failed: no room, as"}},
-		"it hangs":          {&runtimeapi.Facts{Problems: []error{errors.New("deadline exceeded")}}, Warn, []string{"warn runtime: containerd at /" + socket + "; its process is not seen; it does not answer: deadline exceeded", "ok NRI: on"}},
+		"NRI is not loaded": {with(inspect.NRI{State: inspect.Missing}), Fail, []string{"fail NRI: containerd has not loaded its NRI plugin, as"}},
+		"NRI has failed":    {with(inspect.NRI{State: inspect.Broken, Why: "no room"}), Fail, []string{"fail NRI: containerd's NRI plugin has failed: no room, as"}},
+		"it hangs":          {&inspect.Facts{Problems: []error{errors.New("deadline exceeded")}}, Warn, []string{"warn runtime: containerd at /" + socket + "; its process is not seen; it does not answer: deadline exceeded", "ok NRI: on"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := facts(host(t, "2 cores", v2(), texts{socket: "", "run/nri/nri.sock": ""}), mainlineV2())
 			if c.told != nil {
-				f.Runtimes = map[string]*runtimeapi.Facts{socket: c.told}
+				f.Runtimes = map[string]*inspect.Facts{socket: c.told}
 			}
 			r := Examine(f)
 			helpful(t, &r)

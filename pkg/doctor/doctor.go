@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/irq"
-	"github.com/sluice-dev/sluice/pkg/neighbour"
-	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/pkg/runtimeapi"
+	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -60,8 +60,8 @@ type Finding struct {
 
 // Knob is what probing found out about one kernel setting.
 type Knob struct {
-	Name plan.Knob `json:"knob"`
-	plan.Feature
+	Name knobs.Knob `json:"knob"`
+	knobs.Feature
 }
 
 // Report is what was found out about a node.
@@ -89,14 +89,14 @@ type Facts struct {
 	Arch    string // as GOARCH names it
 	Version string // Sluice's own
 
-	Features    *plan.Features // nil where nothing could be probed
+	Features    *knobs.Features // nil where nothing could be probed
 	FeaturesErr error
 
-	CoreSched    plan.Support
+	CoreSched    knobs.Support
 	CoreSchedWhy string // where it is not supported, or trying failed; "" beside Inconclusive: not tried
 
 	// Runtimes are what runtimes have told of themselves, by their sockets below the root.
-	Runtimes map[string]*runtimeapi.Facts
+	Runtimes map[string]*inspect.Facts
 
 	Status    *status.Status // nil where no plugin answers
 	StatusErr error
@@ -120,7 +120,7 @@ type node struct {
 	machine    *topology.Machine // nil where it can't be read
 	machineErr error
 	kubelet    kubelet
-	others     []neighbour.Neighbour
+	others     []peers.Neighbour
 	othersErr  error
 }
 
@@ -131,7 +131,7 @@ func Examine(f *Facts) Report {
 	n.processes = n.readProcesses()
 	n.machine, n.machineErr = sysfs.Read(f.Host)
 	n.kubelet = n.readKubelet()
-	n.others, n.othersErr = neighbour.Detect(f.Host)
+	n.others, n.othersErr = peers.Detect(f.Host)
 	var r Report
 	for _, check := range []struct {
 		area string
@@ -157,7 +157,7 @@ func Examine(f *Facts) Report {
 		}
 	}
 	if f.Features != nil {
-		for k := range plan.Knobs {
+		for k := range knobs.Knobs {
 			r.Knobs = append(r.Knobs, Knob{k, f.Features.Knobs[k]})
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -181,7 +181,7 @@ func TestReleases(t *testing.T) {
 
 func TestFlag(t *testing.T) {
 	t.Parallel()
-	k := neighbour.Kubelet{Args: strings.Fields("kubelet --config /a --v=2 --configmap=x --cpu-manager-policy=none --cpu-manager-policy=static --feature-gates=MemoryQoS=true,X=no,=true --cpu-cfs-quota=false --last")}
+	k := peers.Kubelet{Args: strings.Fields("kubelet --config /a --v=2 --configmap=x --cpu-manager-policy=none --cpu-manager-policy=static --feature-gates=MemoryQoS=true,X=no,=true --cpu-cfs-quota=false --last")}
 	for name, want := range map[string]string{"config": "/a", "v": "2", "cpu-manager-policy": "static", "absent": "", "last": ""} {
 		if got, ok := k.Flag(name); got != want || ok != (want != "") {
 			t.Errorf("%s: %q, %v", name, got, ok)

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // mechanism is one way to have a feature: by all of its knobs.
 type mechanism struct {
-	knobs []plan.Knob
+	knobs []knobs.Knob
 	what  string // besides the files' names
 	level Level
 	do    string
@@ -30,10 +30,10 @@ var (
 	both           = []string{"pod", "container"}
 )
 
-func by(what string, knobs ...plan.Knob) mechanism { return mechanism{knobs: knobs, what: what} }
+func by(what string, knobs ...knobs.Knob) mechanism { return mechanism{knobs: knobs, what: what} }
 
 // instead is a way that is not the best.
-func instead(do, what string, knobs ...plan.Knob) mechanism {
+func instead(do, what string, knobs ...knobs.Knob) mechanism {
 	return mechanism{knobs, what, Note, do}
 }
 
@@ -41,7 +41,7 @@ func instead(do, what string, knobs ...plan.Knob) mechanism {
 func (n *node) look(f feature) Finding {
 	var unclear []string
 	for _, way := range f.ways {
-		if !slices.ContainsFunc(way.knobs, func(k plan.Knob) bool { return !n.Features.Has(k) }) {
+		if !slices.ContainsFunc(way.knobs, func(k knobs.Knob) bool { return !n.Features.Has(k) }) {
 			what := n.files(way.knobs)
 			if way.what != "" {
 				what += ": " + way.what
@@ -49,7 +49,7 @@ func (n *node) look(f feature) Finding {
 			return Finding{Name: f.name, Level: way.level, What: what, Do: way.do, On: f.on}
 		}
 		for _, k := range way.knobs {
-			if feature := n.Features.Knobs[k]; feature.Support == plan.Inconclusive {
+			if feature := n.Features.Knobs[k]; feature.Support == knobs.Inconclusive {
 				unclear = append(unclear, fmt.Sprintf("%s: %s", k, feature.Why))
 			}
 		}
@@ -70,7 +70,7 @@ func (n *node) look(f feature) Finding {
 }
 
 // files names the files of knobs, with the version of their hierarchy.
-func (n *node) files(knobs []plan.Knob) string {
+func (n *node) files(knobs []knobs.Knob) string {
 	names := make([]string, len(knobs))
 	for i, k := range knobs {
 		names[i] = n.Features.Knobs[k].File
@@ -87,8 +87,8 @@ func (n *node) probed() bool {
 	if n.Features == nil {
 		return false
 	}
-	for k := range plan.Knobs {
-		if n.Features.Knobs[k].Support != plan.Inconclusive {
+	for k := range knobs.Knobs {
+		if n.Features.Knobs[k].Support != knobs.Inconclusive {
 			return true
 		}
 	}
@@ -123,18 +123,18 @@ func (n *node) cpuFeatures() []Finding {
 		burst = "more than 100 % of the quota too"
 	}
 	findings := n.all(
-		feature{"cpusets", containersOnly, []mechanism{by("", plan.CPUs, plan.Mems)},
+		feature{"cpusets", containersOnly, []mechanism{by("", knobs.CPUs, knobs.Mems)},
 			fail("", "no container can have CPUs of its own", "mount, or enable, the cpuset controller")},
-		feature{"quota", both, []mechanism{by("", plan.Quota)},
+		feature{"quota", both, []mechanism{by("", knobs.Quota)},
 			warn("", "not there: the quota of pinned containers can't be lifted", "a kernel with CONFIG_CFS_BANDWIDTH")},
-		feature{"weight", both, []mechanism{by("", plan.Weight)},
+		feature{"weight", both, []mechanism{by("", knobs.Weight)},
 			warn("", "not there: nothing ranks pods", "mount, or enable, the cpu controller")},
-		feature{"burst", both, []mechanism{by(burst, plan.Burst)},
+		feature{"burst", both, []mechanism{by(burst, knobs.Burst)},
 			note("", "not there: containers are throttled at their limit", "Linux 5.14 brings it; Anolis OS and Alibaba Cloud Linux have it in 4.19 and 5.10")},
 		n.identity(),
 	)
 	if last := &findings[len(findings)-1]; last.Level > OK { // no vendor's mechanism takes its place
-		findings = append(findings, n.look(feature{"idle", podsOnly, []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", plan.Idle)},
+		findings = append(findings, n.look(feature{"idle", podsOnly, []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", knobs.Idle)},
 			note("", "not there: batch pods have the lowest weight instead", "Linux 5.15 brings it")}))
 	}
 	return findings
@@ -143,19 +143,19 @@ func (n *node) cpuFeatures() []Finding {
 func (n *node) identity() feature {
 	const expels = "keeps SMT siblings of high classes free of the lowest; excludes core scheduling"
 	f := feature{"group identity", both, []mechanism{
-		by(expels, plan.BVT),
-		by(expels, plan.CPUIdentity, plan.CPUPriority),
-		by(expels, plan.CPUIdentity),
-		by("", plan.CPUPriority),
-		by("the lowest, normal, and levels above where the kernel has them", plan.CPUQoS),
-		by("the lowest and normal; higher classes by weight", plan.CgroupPriority),
-		by("the lowest and normal; higher classes by weight", plan.CPUOffline),
-		instead("nothing must be done; "+vendors, "idle for BestEffort pods, weights for others; SMT siblings are not kept free", plan.Idle, plan.Weight),
-		instead("Linux 5.15 brings cpu.idle; "+vendors, "weights alone", plan.Weight),
+		by(expels, knobs.BVT),
+		by(expels, knobs.CPUIdentity, knobs.CPUPriority),
+		by(expels, knobs.CPUIdentity),
+		by("", knobs.CPUPriority),
+		by("the lowest, normal, and levels above where the kernel has them", knobs.CPUQoS),
+		by("the lowest and normal; higher classes by weight", knobs.CgroupPriority),
+		by("the lowest and normal; higher classes by weight", knobs.CPUOffline),
+		instead("nothing must be done; "+vendors, "idle for BestEffort pods, weights for others; SMT siblings are not kept free", knobs.Idle, knobs.Weight),
+		instead("Linux 5.15 brings cpu.idle; "+vendors, "weights alone", knobs.Weight),
 	}, warn("", "nothing ranks pods", "mount, or enable, the cpu controller")}
-	if plan.GroupIdentityCrashes(n.text("proc/sys/kernel/osrelease")) {
+	if knobs.GroupIdentityCrashes(n.text("proc/sys/kernel/osrelease")) {
 		f.ways = slices.DeleteFunc(f.ways, func(m mechanism) bool {
-			return slices.ContainsFunc(m.knobs, plan.Knob.GroupIdentity)
+			return slices.ContainsFunc(m.knobs, knobs.Knob.GroupIdentity)
 		})
 	}
 	return f
@@ -172,29 +172,29 @@ func (n *node) memoryFeatures() []Finding {
 		return f
 	}
 	return n.all(
-		feature{"limit", both, []mechanism{by("", plan.MemoryMax)},
+		feature{"limit", both, []mechanism{by("", knobs.MemoryMax)},
 			warn("", "not there: batch pods have no memory limit", "mount, or enable, the memory controller")},
 		feature{"min, low", both, []mechanism{
-			by("", plan.MemoryMin, plan.MemoryLow),
-			instead("Linux 4.18 on cgroup v2 brings memory.min", "low alone", plan.MemoryLow),
-			instead("Linux 4.18 on cgroup v2 brings both", "min alone", plan.MemoryMin),
+			by("", knobs.MemoryMin, knobs.MemoryLow),
+			instead("Linux 4.18 on cgroup v2 brings memory.min", "low alone", knobs.MemoryLow),
+			instead("Linux 4.18 on cgroup v2 brings both", "min alone", knobs.MemoryMin),
 		}, note("", "not there: nothing protects a container's memory from reclaim", v2+"; Anolis OS and Alibaba Cloud Linux have it on v1")},
 		n.high(),
 		emulated(feature{"watermark", both, []mechanism{
-			by("the kernel reclaims in the background", plan.WmarkRatio, plan.WmarkScale),
-			by("the kernel reclaims in the background; how far, it chooses", plan.WmarkRatio),
+			by("the kernel reclaims in the background", knobs.WmarkRatio, knobs.WmarkScale),
+			by("the kernel reclaims in the background; how far, it chooses", knobs.WmarkRatio),
 		}, note("", "none: a container reclaims only at its limit", "the kernels of Anolis OS and Alibaba Cloud Linux have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
 			"emulated: Sluice reclaims through memory.reclaim (v2), as pressure allows"),
-		feature{"watermark offset", both, []mechanism{by("", plan.WmarkMinAdj)},
+		feature{"watermark offset", both, []mechanism{by("", knobs.WmarkMinAdj)},
 			note("", "none: memory.low and the node's own watermarks take its place", "nothing must be done; the kernels of Anolis OS and Alibaba Cloud Linux have it")},
-		feature{"OOM group", containersOnly, []mechanism{by("", plan.OOMGroup)},
+		feature{"OOM group", containersOnly, []mechanism{by("", knobs.OOMGroup)},
 			note("", "not there: the kernel kills one process of a container at a time", "Linux 4.19 on cgroup v2 brings it")},
 		feature{"OOM priority", both, []mechanism{
-			by("", plan.MemPriority, plan.PriorityOOM),
-			by("", plan.MemPriority),
-			by("two levels", plan.MemoryQoS),
+			by("", knobs.MemPriority, knobs.PriorityOOM),
+			by("", knobs.MemPriority),
+			by("two levels", knobs.MemoryQoS),
 		}, note("", "not there: oom_score_adj takes its place", "nothing must be done; the kernels of Anolis OS and openEuler have it")},
-		emulated(feature{"page-cache limit", containersOnly, []mechanism{by("", plan.PageCache), by("", plan.PageCacheMax)},
+		emulated(feature{"page-cache limit", containersOnly, []mechanism{by("", knobs.PageCache), by("", knobs.PageCacheMax)},
 			note("", "none: page cache is bounded by the memory limit alone", "the kernels of Anolis OS and TencentOS have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
 			"emulated: Sluice reclaims through memory.reclaim (v2)"),
 	)
@@ -204,11 +204,11 @@ func (n *node) memoryFeatures() []Finding {
 func (n *node) high() feature {
 	const soft = "memory is taken back to there when the node is short, not before"
 	f := feature{"high", containersOnly, []mechanism{
-		by("", plan.MemoryHigh),
-		instead("cgroup v2 brings memory.high", soft, plan.SoftLimit),
+		by("", knobs.MemoryHigh),
+		instead("cgroup v2 brings memory.high", soft, knobs.SoftLimit),
 	}, note("", "not there: only the limit bounds a container", "cgroup v2 brings it")}
 	if before(n.text("proc/sys/kernel/osrelease"), 5, 9) {
-		f.ways = []mechanism{instead("Linux 5.9 on cgroup v2 brings a memory.high that stalls nobody", soft, plan.SoftLimit)}
+		f.ways = []mechanism{instead("Linux 5.9 on cgroup v2 brings a memory.high that stalls nobody", soft, knobs.SoftLimit)}
 		f.none = note("", "not used: memory.high of this kernel can stall its processes", "Linux 5.9 mends it")
 	}
 	return f
@@ -225,16 +225,16 @@ func before(release string, major, minor int) bool {
 }
 
 func (n *node) ioFeatures() []Finding {
-	throttles := by("", plan.IOMax)
-	if n.Features != nil && !n.Features.Knobs[plan.IOMax].V2 {
-		throttles = instead("cgroup v2 throttles buffered writes too", "buffered writes escape it on v1", plan.IOMax)
+	throttles := by("", knobs.IOMax)
+	if n.Features != nil && !n.Features.Knobs[knobs.IOMax].V2 {
+		throttles = instead("cgroup v2 throttles buffered writes too", "buffered writes escape it on v1", knobs.IOMax)
 	}
 	return n.all(
-		feature{"I/O weight", both, []mechanism{by("heeded by disks with bfq or, on v2, io.cost", plan.IOWeight)},
+		feature{"I/O weight", both, []mechanism{by("heeded by disks with bfq or, on v2, io.cost", knobs.IOWeight)},
 			note("", "not there: I/O of pods has no weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
 		feature{"I/O throttles", containersOnly, []mechanism{throttles},
 			note("", "not there: I/O of containers can't be limited", "mount, or enable, the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
-		feature{"network class", containersOnly, []mechanism{by("", plan.NetClass)},
+		feature{"network class", containersOnly, []mechanism{by("", knobs.NetClass)},
 			note("", "not there: packets carry no class of their container", "mount v1's net_cls where a traffic shaper needs it: mount -t cgroup -o net_cls none /sys/fs/cgroup/net_cls")},
 	)
 }

@@ -8,9 +8,9 @@ import (
 	"testing/fstest"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/irq"
-	"github.com/sluice-dev/sluice/pkg/neighbour"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
@@ -99,40 +99,40 @@ func kubeletFiles(config string, args string) texts {
 }
 
 // has is a kernel with these knobs' files.
-func has(onV2 bool, files map[plan.Knob]string) *plan.Features {
-	var f plan.Features
-	for k := range plan.Knobs {
-		f.Knobs[k] = plan.Feature{Support: plan.Unsupported, V2: onV2, Why: "this kernel has no such file"}
+func has(onV2 bool, files map[knobs.Knob]string) *knobs.Features {
+	var f knobs.Features
+	for k := range knobs.Knobs {
+		f.Knobs[k] = knobs.Feature{Support: knobs.Unsupported, V2: onV2, Why: "this kernel has no such file"}
 		if file, ok := files[k]; ok {
-			f.Knobs[k] = plan.Feature{Support: plan.Supported, V2: onV2, File: file}
+			f.Knobs[k] = knobs.Feature{Support: knobs.Supported, V2: onV2, File: file}
 		}
 	}
 	return &f
 }
 
-func mainlineV2() *plan.Features {
-	f := has(true, map[plan.Knob]string{
-		plan.CPUs: "cpuset.cpus", plan.Mems: "cpuset.mems", plan.Quota: "cpu.max", plan.Burst: "cpu.max.burst",
-		plan.Weight: "cpu.weight", plan.Idle: "cpu.idle", plan.MemoryMax: "memory.max", plan.MemoryMin: "memory.min",
-		plan.MemoryLow: "memory.low", plan.MemoryHigh: "memory.high", plan.OOMGroup: "memory.oom.group",
-		plan.IOWeight: "io.weight", plan.IOMax: "io.max",
+func mainlineV2() *knobs.Features {
+	f := has(true, map[knobs.Knob]string{
+		knobs.CPUs: "cpuset.cpus", knobs.Mems: "cpuset.mems", knobs.Quota: "cpu.max", knobs.Burst: "cpu.max.burst",
+		knobs.Weight: "cpu.weight", knobs.Idle: "cpu.idle", knobs.MemoryMax: "memory.max", knobs.MemoryMin: "memory.min",
+		knobs.MemoryLow: "memory.low", knobs.MemoryHigh: "memory.high", knobs.OOMGroup: "memory.oom.group",
+		knobs.IOWeight: "io.weight", knobs.IOMax: "io.max",
 	})
 	f.Reclaim = true
 	return f
 }
 
-func baseV1(more map[plan.Knob]string) *plan.Features {
-	files := map[plan.Knob]string{
-		plan.CPUs: "cpuset.cpus", plan.Mems: "cpuset.mems", plan.Quota: "cpu.cfs_quota_us", plan.Weight: "cpu.shares",
-		plan.MemoryMax: "memory.limit_in_bytes", plan.SoftLimit: "memory.soft_limit_in_bytes",
-		plan.IOMax: "blkio.throttle.read_bps_device", plan.NetClass: "net_cls.classid",
+func baseV1(more map[knobs.Knob]string) *knobs.Features {
+	files := map[knobs.Knob]string{
+		knobs.CPUs: "cpuset.cpus", knobs.Mems: "cpuset.mems", knobs.Quota: "cpu.cfs_quota_us", knobs.Weight: "cpu.shares",
+		knobs.MemoryMax: "memory.limit_in_bytes", knobs.SoftLimit: "memory.soft_limit_in_bytes",
+		knobs.IOMax: "blkio.throttle.read_bps_device", knobs.NetClass: "net_cls.classid",
 	}
 	maps.Copy(files, more)
 	return has(false, files)
 }
 
-func facts(h fs.FS, f *plan.Features) *Facts {
-	return &Facts{Host: h, Root: "/", Arch: "amd64", Version: "v0.2.0", Features: f, CoreSched: plan.Supported, Config: config.Default()}
+func facts(h fs.FS, f *knobs.Features) *Facts {
+	return &Facts{Host: h, Root: "/", Arch: "amd64", Version: "v0.2.0", Features: f, CoreSched: knobs.Supported, Config: config.Default()}
 }
 
 // nodes are kernels and distributions, and what goes wrong on them.
@@ -158,13 +158,13 @@ func nodes(t *testing.T) map[string]*Facts {
 		"etc/containerd/config.toml":   "version = 3\nimports = ['conf.d/*.toml']\n[plugins.'io.containerd.nri.v1.nri']\ndisable = true\n",
 		"etc/containerd/conf.d/a.toml": "[plugins.'io.containerd.nri.v1.nri']\ndisable = false\n",
 	}), hostNamespace)
-	all["debian-hybrid"] = facts(debian, baseV1(map[plan.Knob]string{plan.Burst: "cpu.cfs_burst_us", plan.Idle: "cpu.idle"}))
+	all["debian-hybrid"] = facts(debian, baseV1(map[knobs.Knob]string{knobs.Burst: "cpu.cfs_burst_us", knobs.Idle: "cpu.idle"}))
 
-	anolis := map[plan.Knob]string{
-		plan.BVT: "cpu.bvt_warp_ns", plan.Burst: "cpu.cfs_burst_us", plan.MemoryMin: "memory.min", plan.MemoryLow: "memory.low",
-		plan.MemoryHigh: "memory.high", plan.WmarkRatio: "memory.wmark_ratio", plan.WmarkScale: "memory.wmark_scale_factor",
-		plan.WmarkMinAdj: "memory.wmark_min_adj", plan.MemPriority: "memory.priority", plan.PriorityOOM: "memory.use_priority_oom",
-		plan.PageCache: "memory.pagecache_limit.size", plan.IOWeight: "blkio.cost.weight",
+	anolis := map[knobs.Knob]string{
+		knobs.BVT: "cpu.bvt_warp_ns", knobs.Burst: "cpu.cfs_burst_us", knobs.MemoryMin: "memory.min", knobs.MemoryLow: "memory.low",
+		knobs.MemoryHigh: "memory.high", knobs.WmarkRatio: "memory.wmark_ratio", knobs.WmarkScale: "memory.wmark_scale_factor",
+		knobs.WmarkMinAdj: "memory.wmark_min_adj", knobs.MemPriority: "memory.priority", knobs.PriorityOOM: "memory.use_priority_oom",
+		knobs.PageCache: "memory.pagecache_limit.size", knobs.IOWeight: "blkio.cost.weight",
 	}
 	all["anolis-8"] = facts(namespaced(host(t, "2 cores 2 threads", kernelOf("5.10.134-16.an8.x86_64", "Anolis OS 8.8"), v1(), containerd(),
 		texts{
@@ -183,16 +183,16 @@ func nodes(t *testing.T) map[string]*Facts {
 			"run/crio/crio.sock": "", "etc/crio/crio.conf.d/10-x.conf": "[crio.nri]\nenable_nri = false\n", "run/nri/nri.sock": "",
 			"proc/700/comm": "koordlet\n", "proc/700/status": "Name:\tkoordlet\nPPid:\t1\nUid:\t0 0 0 0\nCapEff:\tffffffffff\nCpus_allowed_list:\t0-3\n",
 			"opt/nri/plugins/10-device-injector": "", "opt/nri/plugins/50-sluice": "",
-		}), hostNamespace), baseV1(map[plan.Knob]string{plan.CPUQoS: "cpu.qos_level", plan.MemoryQoS: "memory.qos_level", plan.MemoryHigh: "memory.high"}))
-	openEuler.Features.Knobs[plan.MemoryQoS] = plan.Feature{Support: plan.Unsupported, File: "memory.qos_level", Cause: plan.SwitchedOff, Why: "write 1 to /proc/sys/vm/memcg_qos_enable and restart Sluice"}
-	openEuler.CoreSched, openEuler.CoreSchedWhy = plan.Unsupported, "this kernel has no PR_SCHED_CORE"
+		}), hostNamespace), baseV1(map[knobs.Knob]string{knobs.CPUQoS: "cpu.qos_level", knobs.MemoryQoS: "memory.qos_level", knobs.MemoryHigh: "memory.high"}))
+	openEuler.Features.Knobs[knobs.MemoryQoS] = knobs.Feature{Support: knobs.Unsupported, File: "memory.qos_level", Cause: knobs.SwitchedOff, Why: "write 1 to /proc/sys/vm/memcg_qos_enable and restart Sluice"}
+	openEuler.CoreSched, openEuler.CoreSchedWhy = knobs.Unsupported, "this kernel has no PR_SCHED_CORE"
 	all["openeuler-22.03"] = openEuler
 
 	all["tencentos-3"] = facts(namespaced(host(t, "2 cores", kernelOf("5.4.119-19.0009", "TencentOS Server 3.1"), v1(), containerd(), texts{
 		"proc/filesystems": "nodev\tresctrl\n", "proc/self/mountinfo": v1()["proc/self/mountinfo"] + "60 23 0:50 / /sys/fs/resctrl rw - resctrl resctrl rw,mba_MBps\n",
 		"sys/fs/resctrl/info/L3/num_closids": "16\n", "sys/fs/resctrl/info/MB/num_closids": "8\n", "sys/fs/resctrl/info/L3_MON/num_rmids": "224\n",
 		"sys/fs/resctrl/info/last_cmd_status": "ok\n",
-	}), hostNamespace), baseV1(map[plan.Knob]string{plan.CgroupPriority: "cgroup.priority", plan.CPUOffline: "cpu.offline", plan.PageCacheMax: "memory.pagecache.max_ratio"}))
+	}), hostNamespace), baseV1(map[knobs.Knob]string{knobs.CgroupPriority: "cgroup.priority", knobs.CPUOffline: "cpu.offline", knobs.PageCacheMax: "memory.pagecache.max_ratio"}))
 
 	// A pod of its own namespaces, on arm64, with a narrow mount and no rights.
 	pod := facts(namespaced(host(t, "2 cores", kernelOf("6.6.0", "Alpine Linux v3.20"), texts{
@@ -206,7 +206,7 @@ func nodes(t *testing.T) map[string]*Facts {
 	all["pod"] = pod
 
 	nothing := facts(fstest.MapFS{}, nil)
-	nothing.Arch, nothing.CoreSched, nothing.CoreSchedWhy = "riscv64", plan.Inconclusive, "operation not permitted"
+	nothing.Arch, nothing.CoreSched, nothing.CoreSchedWhy = "riscv64", knobs.Inconclusive, "operation not permitted"
 	nothing.StateErr = fmt.Errorf("/var/lib/sluice: %w", fs.ErrPermission)
 	nothing.RuntimeErr = fmt.Errorf("/run/sluice: %w", fs.ErrPermission)
 	all["nothing"] = nothing
@@ -230,7 +230,7 @@ func troubled(t *testing.T) *Facts {
 	}), hostNamespace), mainlineV2())
 	f.Host.(fstest.MapFS)["run/nri"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
 	f.Host.(fstest.MapFS)["run/nri/nri.sock"].Mode = fs.ModeSocket | 0o777
-	f.Features.Knobs[plan.IOMax] = plan.Feature{V2: true, File: "io.max", Why: "there is no disk in /sys/block to try it on"}
+	f.Features.Knobs[knobs.IOMax] = knobs.Feature{V2: true, File: "io.max", Why: "there is no disk in /sys/block to try it on"}
 	f.Status = &status.Status{
 		Version: "v0.1.0", Mode: "preview", Reason: "koordlet is here",
 		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "1.7.30", SlowLane: "the runtime's NRI of unknown version can deadlock"},
@@ -238,7 +238,7 @@ func troubled(t *testing.T) *Facts {
 		Containers: []status.Container{
 			{Ref: "a/b/c", Drift: 3, Cgroup: "/other/pod2/c2"}, {Ref: "a/b/d"}, {Ref: "a/b/e", Drift: 7},
 		},
-		Neighbours: []neighbour.Neighbour{{Kind: neighbour.Koordlet}},
+		Neighbours: []peers.Neighbour{{Kind: peers.Koordlet}},
 		Counters:   status.Counters{Drift: 10, WriteErrors: 1, Panics: 2, SlowUpdates: 9, SlowFailures: 3},
 	}
 	f.Affinities = map[irq.File]cpuset.Set{"1": cpuset.Range(0, 7), "9": cpuset.Of(0), irq.Default: cpuset.Range(0, 7)}

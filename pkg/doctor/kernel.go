@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 func (n *node) kernel() []Finding {
@@ -20,7 +20,7 @@ func (n *node) release() Finding {
 	if name := osName(n.text("etc/os-release")); name != "" {
 		what += ", " + name
 	}
-	if plan.GroupIdentityCrashes(release) {
+	if knobs.GroupIdentityCrashes(release) {
 		return warn("release", what+": this kernel crashes the host when group identity is used; Sluice does not use it here, other software might",
 			"upgrade the kernel: 4.19.91-25.6 is the first that is safe")
 	}
@@ -94,7 +94,7 @@ func (n *node) cpus() []Finding {
 	} else {
 		findings = append(findings, ok("SMT", "none, or off: each CPU is a core"))
 	}
-	if n.CoreSched != plan.Inconclusive || n.CoreSchedWhy != "" {
+	if n.CoreSched != knobs.Inconclusive || n.CoreSchedWhy != "" {
 		findings = append(findings, n.coreScheduling(smt))
 	}
 	reserved := n.Config != nil && m.Isolated.SubsetOf(n.Config.Reserved)
@@ -113,9 +113,9 @@ func (n *node) cpus() []Finding {
 func (n *node) coreScheduling(smt bool) Finding {
 	const name = "core scheduling"
 	switch {
-	case n.CoreSched == plan.Supported:
+	case n.CoreSched == knobs.Supported:
 		return ok(name, "groups of pods can keep others off their cores")
-	case n.CoreSched == plan.Inconclusive:
+	case n.CoreSched == knobs.Inconclusive:
 		return warn(name, "it could not be tried: "+n.CoreSchedWhy, "run sluice doctor as root, on the node itself")
 	case !smt:
 		return ok(name, "not needed: no core is shared by two threads")

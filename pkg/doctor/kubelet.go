@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/grants"
-	"github.com/sluice-dev/sluice/pkg/neighbour"
-	"github.com/sluice-dev/sluice/pkg/safeyaml"
+	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/text/safeyaml"
+	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
 
 // kubeletConfig is what matters here of a KubeletConfiguration
@@ -37,7 +37,7 @@ type kubelet struct {
 }
 
 func (n *node) readKubelet() kubelet {
-	running, _ := neighbour.FindKubelet(n.Host) // Detect reports the error
+	running, _ := peers.FindKubelet(n.Host) // Detect reports the error
 	usual := "/" + running.File("config.yaml")
 	file := usual
 	if given, ok := running.Flag("config"); ok {
@@ -64,7 +64,7 @@ func parseKubelet(text []byte) (c kubeletConfig, err error) {
 }
 
 // override applies the kubelet's flags, which win over its file.
-func (c *kubeletConfig) override(running *neighbour.Kubelet) {
+func (c *kubeletConfig) override(running *peers.Kubelet) {
 	for name, field := range map[string]*string{
 		"cpu-manager-policy": &c.CPUManagerPolicy, "memory-manager-policy": &c.MemoryManagerPolicy,
 		"topology-manager-policy": &c.TopologyManagerPolicy, "cgroup-driver": &c.CgroupDriver,
@@ -99,8 +99,8 @@ func (n *node) kubeletSettings() []Finding {
 	}
 	c := &k.config
 	findings := []Finding{
-		n.manager("CPU manager", neighbour.CPUManager, c.CPUManagerPolicy, "none", "cpuManagerPolicy"),
-		n.manager("memory manager", neighbour.MemoryManager, c.MemoryManagerPolicy, "None", "memoryManagerPolicy"),
+		n.manager("CPU manager", peers.CPUManager, c.CPUManagerPolicy, "none", "cpuManagerPolicy"),
+		n.manager("memory manager", peers.MemoryManager, c.MemoryManagerPolicy, "None", "memoryManagerPolicy"),
 	}
 	if c.TopologyManagerPolicy == "" || c.TopologyManagerPolicy == "none" {
 		findings = append(findings, ok("topology manager", "none"))
@@ -140,7 +140,7 @@ func (n *node) allocated() Finding {
 
 // manager tells of one of the kubelet's managers. Its state file, by which it is
 // found, says what is in force; the configuration what will be.
-func (n *node) manager(name string, kind neighbour.Kind, policy, off, key string) Finding {
+func (n *node) manager(name string, kind peers.Kind, policy, off, key string) Finding {
 	for i := range n.others {
 		if f := &n.others[i]; f.Kind == kind {
 			return warn(name, f.Evidence+"; it writes "+f.Owns+". "+f.Response, f.Fix)
@@ -156,7 +156,7 @@ func (n *node) manager(name string, kind neighbour.Kind, policy, off, key string
 func (n *node) neighbours() []Finding {
 	var findings []Finding
 	for i := range n.others {
-		if f := &n.others[i]; f.Kind != neighbour.CPUManager && f.Kind != neighbour.MemoryManager {
+		if f := &n.others[i]; f.Kind != peers.CPUManager && f.Kind != peers.MemoryManager {
 			findings = append(findings, warn(string(f.Kind), f.Evidence+"; it writes "+f.Owns+". "+f.Response, f.Fix))
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/mod/semver"
 
-	"github.com/sluice-dev/sluice/pkg/runtimeapi"
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
 // runtimes are the known ones; the sockets are CRI's.
@@ -85,7 +85,7 @@ func (n *node) answers(name, process, socket string) []Finding {
 }
 
 // handlers is what a runtime tells of how it runs pods.
-func handlers(told *runtimeapi.Facts) []Finding {
+func handlers(told *inspect.Facts) []Finding {
 	if len(told.Handlers) == 0 && told.Driver == "" {
 		return nil
 	}
@@ -101,19 +101,19 @@ func handlers(told *runtimeapi.Facts) []Finding {
 
 // nriState is whether NRI is on: by what the runtime tells, and by its files, since no
 // runtime tells whether a loaded NRI plugin is switched off.
-func (n *node) nriState(config, more, do string, told *runtimeapi.Facts) []Finding {
+func (n *node) nriState(config, more, do string, told *inspect.Facts) []Finding {
 	const by = ", as containerd's introspection service tells"
 	var found []Finding
 	loaded := ""
 	if told != nil {
 		switch told.NRI.State {
-		case runtimeapi.Missing:
+		case inspect.Missing:
 			return []Finding{fail("NRI", "containerd has not loaded its NRI plugin"+by, "take io.containerd.nri.v1.nri out of disabled_plugins in its configuration; containerd before 1.7 has none. "+do)}
-		case runtimeapi.Broken:
+		case inspect.Broken:
 			return []Finding{fail("NRI", "containerd's NRI plugin has failed: "+told.NRI.Why+by, "mend what it says, and restart containerd")}
-		case runtimeapi.Loaded:
+		case inspect.Loaded:
 			loaded = "; its plugin is loaded" + by
-		case runtimeapi.Unknown:
+		case inspect.Unknown:
 		}
 	}
 	off, file, err := n.nriOff(config, more)

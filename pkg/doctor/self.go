@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -185,7 +185,7 @@ func (n *node) counters() []Finding {
 		findings = append(findings, note("grants", count(c.GrantsCut, "container claims", "containers claim")+" more batch resources than the kubelet has granted: what the kubelet has granted counts", "see sluice status and sluice explain POD for who; have admission write grant.sluice.dev, and no tenant"))
 	}
 	if c.RanRefused > 0 {
-		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until there are some of its own for it", words.Count(c.RanRefused, "container")), "see sluice explain of the pods, or Sluice's log, for why"))
+		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until there are some of its own for it", humanize.Count(c.RanRefused, "container")), "see sluice explain of the pods, or Sluice's log, for why"))
 	}
 	if c.BatchKills+c.ServiceKills > 0 {
 		findings = append(findings, warn("memory kills", fmt.Sprintf("the kernel killed %d batch containers that might have held more, and %d of services for what batch work held", c.BatchKills, c.ServiceKills), "see Sluice's log for where and how much; lower control.memory.safePercent"))

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
-	"github.com/sluice-dev/sluice/pkg/plan"
 )
 
 // stress is services whose load the test draws, beside batch work that takes all it can
@@ -62,8 +62,8 @@ func faults() []fault {
 		{name: "a frozen clock", lasts: 10 * time.Second, freezes: true},
 		{name: "containers die between decision and write", lasts: 10 * time.Second, deadly: true},
 		{name: "no metrics for a minute", lasts: time.Minute, blurs: func(_ *rig, s *observe.Snapshot) { *s = observe.Snapshot{Now: s.Now} }},
-		{name: "a loop that stalls for 5 s", lasts: lifeline.Silence, silent: true, acts: 1},
-		{name: "a loop that stalls for longer", lasts: lifeline.Silence + 3*time.Second, silent: true, acts: 1},
+		{name: "a loop that stalls for 5 s", lasts: failsafe.Silence, silent: true, acts: 1},
+		{name: "a loop that stalls for longer", lasts: failsafe.Silence + 3*time.Second, silent: true, acts: 1},
 		{name: "a restart in mid-squeeze", lasts: 2 * time.Second, gone: true},
 		{name: "killed for good", lasts: 20 * time.Second, gone: true, forever: true, acts: 1},
 	}
@@ -73,7 +73,7 @@ func faults() []fault {
 // does again, or the lifeline has acted.
 func (f *fault) blind() time.Duration {
 	if f.silent || f.gone {
-		return min(f.lasts, lifeline.Silence) + step
+		return min(f.lasts, failsafe.Silence) + step
 	}
 	return 0
 }
@@ -112,8 +112,8 @@ type rig struct {
 	begin, end time.Duration // of the fault
 
 	beat   time.Duration // the loop's last
-	safe   []plan.Change
-	carry  *lifeline.Acted
+	safe   []knobs.Change
+	carry  *failsafe.Acted
 	acted  int
 	frozen time.Time // zero: the clock goes
 	dying  bool
@@ -256,7 +256,7 @@ type mortal struct {
 	rig *rig
 }
 
-func (k mortal) Apply(changes []plan.Change) error {
+func (k mortal) Apply(changes []knobs.Change) error {
 	r := k.rig
 	for i := range changes {
 		at := slices.IndexFunc(r.node.containers, func(c *container) bool { return c.path == changes[i].Object.Path })
@@ -279,11 +279,11 @@ func (r *rig) bury(now time.Duration) {
 }
 
 // Keep, Beat and Acted make the rig the agent's lifeline.
-func (r *rig) Keep(changes []plan.Change) <-chan struct{} { r.safe = changes; return nil }
+func (r *rig) Keep(changes []knobs.Change) <-chan struct{} { r.safe = changes; return nil }
 
 func (r *rig) Beat() { r.beat = time.Duration(r.now.Load()) }
 
-func (r *rig) Acted() (acted lifeline.Acted, ok bool) {
+func (r *rig) Acted() (acted failsafe.Acted, ok bool) {
 	if r.carry == nil {
 		return acted, false
 	}
@@ -294,12 +294,12 @@ func (r *rig) Acted() (acted lifeline.Acted, ok bool) {
 // watch carries the lifeline's plan out after its time of silence, once: at a plugin
 // that has ended it waits for a successor for as long.
 func (r *rig) watch(now time.Duration) {
-	if now != r.beat+lifeline.Silence {
+	if now != r.beat+failsafe.Silence {
 		return
 	}
 	r.acted++
-	r.carry = &lifeline.Acted{Time: r.time(), Why: "silence", Changes: len(r.safe)}
-	if err := lifeline.Carry(r.node.Kernel, r.safe); err != nil {
+	r.carry = &failsafe.Acted{Time: r.time(), Why: "silence", Changes: len(r.safe)}
+	if err := failsafe.Carry(r.node.Kernel, r.safe); err != nil {
 		r.t.Errorf("seed %d: the lifeline's plan: %v", r.seed, err)
 	}
 }
@@ -318,7 +318,7 @@ func (r *rig) check(now time.Duration) {
 		}
 		if r.short[c] += step; r.short[c] > allowed {
 			r.t.Fatalf("seed %d, %s, fault from %s to %s: for %s %s has had %.2f CPUs or so of the %.2f that it wants and requests; CPUs %s",
-				r.seed, now, r.begin, r.end, r.short[c], c.id, c.got, need, r.node.effective(r.node.Kernel.groups[c.path], plan.CPUs))
+				r.seed, now, r.begin, r.end, r.short[c], c.id, c.got, need, r.node.effective(r.node.Kernel.groups[c.path], knobs.CPUs))
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (r *rig) right() {
 			continue
 		}
 		g := r.node.Kernel.groups[c.path]
-		for _, q := range []plan.CPUQuota{g.quota(), g.parent.quota()} {
+		for _, q := range []knobs.CPUQuota{g.quota(), g.parent.quota()} {
 			if limit := float64(c.Limits.CPU); !q.Unlimited() && q.Quota.Seconds()/q.Period.Seconds() < limit-0.001 {
 				r.t.Errorf("seed %d: %s is left with a quota of %s, its limit is %g CPUs", r.seed, c.id, q, limit)
 			}

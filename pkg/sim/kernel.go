@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -37,7 +37,7 @@ type group struct {
 	path     string
 	parent   *group
 	children []*group // by age
-	values   [plan.Knobs]plan.Value
+	values   [knobs.Knobs]knobs.Value
 	pid      int     // of its process; 0 none
 	saved    float64 // CPU seconds that a burst may take
 }
@@ -49,21 +49,21 @@ func newKernel(m *topology.Machine) *Kernel {
 }
 
 // mainline lists the knobs of mainline's cgroup v2 that are modelled.
-func mainline() []plan.Knob {
-	return []plan.Knob{
-		plan.CPUs, plan.Mems, plan.Quota, plan.Burst, plan.Weight, plan.Idle,
-		plan.MemoryMax, plan.MemoryMin, plan.MemoryLow, plan.MemoryHigh, plan.OOMGroup,
+func mainline() []knobs.Knob {
+	return []knobs.Knob{
+		knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle,
+		knobs.MemoryMax, knobs.MemoryMin, knobs.MemoryLow, knobs.MemoryHigh, knobs.OOMGroup,
 	}
 }
 
 // features is what the agent finds by probing.
-func features() plan.Features {
-	f := plan.Features{Reclaim: true}
-	for knob := range plan.Knobs {
+func features() knobs.Features {
+	f := knobs.Features{Reclaim: true}
+	for knob := range knobs.Knobs {
 		spec := cgroupfs.Describe(knob)
-		f.Knobs[knob] = plan.Feature{Support: plan.Unsupported, V2: true, Why: "the simulated node doesn't have it"}
+		f.Knobs[knob] = knobs.Feature{Support: knobs.Unsupported, V2: true, Why: "the simulated node doesn't have it"}
 		if slices.Contains(mainline(), knob) {
-			f.Knobs[knob] = plan.Feature{Support: plan.Supported, V2: true, File: spec.V2[0]}
+			f.Knobs[knob] = knobs.Feature{Support: knobs.Supported, V2: true, File: spec.V2[0]}
 		}
 	}
 	return f
@@ -118,16 +118,16 @@ func (k *Kernel) run(dir string, pid int) {
 
 // set writes values as the kubelet and the runtime do; one that the kernel refuses is
 // left as it was.
-func (k *Kernel) set(dir string, values map[plan.Knob]plan.Value) {
-	for knob := range plan.Knobs {
+func (k *Kernel) set(dir string, values map[knobs.Knob]knobs.Value) {
+	for knob := range knobs.Knobs {
 		if v := values[knob]; v != nil {
-			k.Apply([]plan.Change{{Object: plan.Object{Path: dir, Name: dir}, Knob: knob, To: v}}) //nolint:errcheck // as the comment says
+			k.Apply([]knobs.Change{{Object: knobs.Object{Path: dir, Name: dir}, Knob: knob, To: v}}) //nolint:errcheck // as the comment says
 		}
 	}
 }
 
 // Apply makes changes, each of which may be refused.
-func (k *Kernel) Apply(changes []plan.Change) error {
+func (k *Kernel) Apply(changes []knobs.Change) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs refusals
@@ -136,15 +136,15 @@ func (k *Kernel) Apply(changes []plan.Change) error {
 		c := &changes[i]
 		g := k.groups[c.Object.Path]
 		var before cpuset.Set
-		if g != nil && c.Knob == plan.CPUs {
-			before = k.effective(g, plan.CPUs)
+		if g != nil && c.Knob == knobs.CPUs {
+			before = k.effective(g, knobs.CPUs)
 		}
 		if err := k.write(g, c.Knob, c.To); err != nil {
 			errs = append(errs, &cgroupfs.ChangeError{Change: *c, Kind: err, Err: err})
 			continue
 		}
-		if c.Knob == plan.CPUs && g.pid != 0 {
-			moved = append(moved, move{before, k.effective(g, plan.CPUs)})
+		if c.Knob == knobs.CPUs && g.pid != 0 {
+			moved = append(moved, move{before, k.effective(g, knobs.CPUs)})
 		}
 	}
 	k.version++
@@ -179,7 +179,7 @@ func (k *Kernel) count(moved []move) {
 	}
 }
 
-func (k *Kernel) write(g *group, knob plan.Knob, to plan.Value) error {
+func (k *Kernel) write(g *group, knob knobs.Knob, to knobs.Value) error {
 	switch {
 	case g == nil:
 		return cgroupfs.ErrGone
@@ -187,32 +187,32 @@ func (k *Kernel) write(g *group, knob plan.Knob, to plan.Value) error {
 		return cgroupfs.ErrUnsupported
 	}
 	switch knob {
-	case plan.Weight: // sched_group_set_shares refuses it for an idle group
-		if g.value(plan.Idle) == plan.Number(1) {
+	case knobs.Weight: // sched_group_set_shares refuses it for an idle group
+		if g.value(knobs.Idle) == knobs.Number(1) {
 			return cgroupfs.ErrConstraint
 		}
-	case plan.Idle: // sched_group_set_idle goes back to the default weight
-		if to == plan.Number(0) && g.value(plan.Idle) == plan.Number(1) {
-			g.values[plan.Weight] = nil
+	case knobs.Idle: // sched_group_set_idle goes back to the default weight
+		if to == knobs.Number(0) && g.value(knobs.Idle) == knobs.Number(1) {
+			g.values[knobs.Weight] = nil
 		}
-	case plan.Burst: // tg_set_cfs_bandwidth: burst + quota within bounds, burst at most the quota
-		if q := g.quota(); !q.Unlimited() && to.(plan.CPUBurst) > plan.CPUBurst(q.Quota) {
+	case knobs.Burst: // tg_set_cfs_bandwidth: burst + quota within bounds, burst at most the quota
+		if q := g.quota(); !q.Unlimited() && to.(knobs.CPUBurst) > knobs.CPUBurst(q.Quota) {
 			return cgroupfs.ErrConstraint
 		}
-	case plan.Quota:
-		if q := to.(plan.CPUQuota); !q.Unlimited() && g.value(plan.Burst).(plan.CPUBurst) > plan.CPUBurst(q.Quota) {
+	case knobs.Quota:
+		if q := to.(knobs.CPUQuota); !q.Unlimited() && g.value(knobs.Burst).(knobs.CPUBurst) > knobs.CPUBurst(q.Quota) {
 			return cgroupfs.ErrConstraint
 		}
 	}
 	g.values[knob] = to
-	if set, ok := to.(plan.CPUSet); ok && g.parent != nil && (set != plan.CPUSet{}) && !cpuset.Set(set).Overlaps(k.effective(g.parent, knob)) {
+	if set, ok := to.(knobs.CPUSet); ok && g.parent != nil && (set != knobs.CPUSet{}) && !cpuset.Set(set).Overlaps(k.effective(g.parent, knob)) {
 		return cgroupfs.ErrNotEffective
 	}
 	return nil
 }
 
 // value is a knob's, the default where it was never written.
-func (g *group) value(knob plan.Knob) plan.Value {
+func (g *group) value(knob knobs.Knob) knobs.Value {
 	if v := g.values[knob]; v != nil {
 		return v
 	}
@@ -220,40 +220,40 @@ func (g *group) value(knob plan.Knob) plan.Value {
 }
 
 // defaults are the knobs' values in a new cgroup.
-var defaults = func() (all [plan.Knobs]plan.Value) {
-	for knob := range plan.Knobs {
+var defaults = func() (all [knobs.Knobs]knobs.Value) {
+	for knob := range knobs.Knobs {
 		all[knob] = cgroupfs.Describe(knob).Default
 	}
 	return all
 }()
 
-func (g *group) quota() plan.CPUQuota {
-	if q, ok := g.values[plan.Quota].(plan.CPUQuota); ok {
+func (g *group) quota() knobs.CPUQuota {
+	if q, ok := g.values[knobs.Quota].(knobs.CPUQuota); ok {
 		return q
 	}
-	return plan.CPUQuota{Quota: -1}
+	return knobs.CPUQuota{Quota: -1}
 }
 
 // bytes is an amount of memory; Max where there is none.
-func (g *group) bytes(knob plan.Knob) int64 {
-	if b, ok := g.values[knob].(plan.Bytes); ok {
+func (g *group) bytes(knob knobs.Knob) int64 {
+	if b, ok := g.values[knob].(knobs.Bytes); ok {
 		return int64(b)
 	}
-	b, _ := defaults[knob].(plan.Bytes)
+	b, _ := defaults[knob].(knobs.Bytes)
 	return int64(b)
 }
 
 // effective is a cpuset as the tasks follow it (cpuset.cpus.effective): the parent's
 // where it is empty or has none of it.
-func (k *Kernel) effective(g *group, knob plan.Knob) cpuset.Set {
+func (k *Kernel) effective(g *group, knob knobs.Knob) cpuset.Set {
 	if g.parent == nil {
-		if knob == plan.Mems {
+		if knob == knobs.Mems {
 			return k.nodes
 		}
 		return k.online
 	}
 	up := k.effective(g.parent, knob)
-	own, _ := g.values[knob].(plan.CPUSet)
+	own, _ := g.values[knob].(knobs.CPUSet)
 	if set := cpuset.Intersect(cpuset.Set(own), up); !set.IsEmpty() {
 		return set
 	}
@@ -261,7 +261,7 @@ func (k *Kernel) effective(g *group, knob plan.Knob) cpuset.Set {
 }
 
 // Read reads a knob; an empty set shows what is effective.
-func (k *Kernel) Read(dir string, knob plan.Knob) (plan.Value, error) {
+func (k *Kernel) Read(dir string, knob knobs.Knob) (knobs.Value, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	g := k.groups[dir]
@@ -272,8 +272,8 @@ func (k *Kernel) Read(dir string, knob plan.Knob) (plan.Value, error) {
 		return nil, fmt.Errorf("%s of cgroup %s: %w", knob, dir, cgroupfs.ErrUnsupported)
 	}
 	v := g.value(knob)
-	if v == plan.Value(plan.CPUSet{}) {
-		v = plan.CPUSet(k.effective(g, knob))
+	if v == knobs.Value(knobs.CPUSet{}) {
+		v = knobs.CPUSet(k.effective(g, knob))
 	}
 	return v, nil
 }
@@ -308,7 +308,7 @@ func (k *Kernel) Nest(string) {}
 func (k *Kernel) Rejoin(string) (int, error) { return 0, nil }
 
 // Same compares values, which are kept as they were written.
-func (k *Kernel) Same(_ plan.Knob, want, have plan.Value) bool { return want == have }
+func (k *Kernel) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
 
 // Forget has nothing to do: nothing is held open.
 func (k *Kernel) Forget(string) {}

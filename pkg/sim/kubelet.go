@@ -12,12 +12,12 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/annotation"
-	"github.com/sluice-dev/sluice/pkg/evict"
-	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/pkg/podspec"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
+	"github.com/sluice-dev/sluice/pkg/workload/manifest"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -84,7 +84,7 @@ func instances(s *Scenario, m *topology.Machine, vary float64) ([]*instance, err
 	return all, nil
 }
 
-// manifest fills in what pkg/podspec makes of the pod.
+// manifest fills in what pkg/workload/manifest makes of the pod.
 func (in *instance) manifest(memory int64) error {
 	resources := func(r Resources) map[string]string {
 		out := map[string]string{}
@@ -108,7 +108,7 @@ func (in *instance) manifest(memory int64) error {
 	if err != nil {
 		return err
 	}
-	pods, err := podspec.Parse(text, memory)
+	pods, err := manifest.Parse(text, memory)
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (k *kubelet) setUp() {
 	for _, dir := range []string{"/kubepods", "/kubepods/burstable", "/kubepods/besteffort"} {
 		k.node.mkdir(dir)
 	}
-	k.node.set("/kubepods", map[plan.Knob]plan.Value{plan.Weight: shares(float64(k.node.machine.Online.Size()))})
-	k.node.set("/kubepods/besteffort", map[plan.Knob]plan.Value{plan.Weight: plan.Shares(2)})
+	k.node.set("/kubepods", map[knobs.Knob]knobs.Value{knobs.Weight: shares(float64(k.node.machine.Online.Size()))})
+	k.node.set("/kubepods/besteffort", map[knobs.Knob]knobs.Value{knobs.Weight: knobs.Shares(2)})
 	k.weigh()
 }
 
@@ -147,12 +147,12 @@ func (k *kubelet) weigh() {
 			sum += float64(in.Requests.CPU)
 		}
 	}
-	k.node.set("/kubepods/burstable", map[plan.Knob]plan.Value{plan.Weight: shares(sum)})
+	k.node.set("/kubepods/burstable", map[knobs.Knob]knobs.Value{knobs.Weight: shares(sum)})
 }
 
 // shares is MilliCPUToShares of pkg/kubelet/cm.
-func shares(cpus float64) plan.Shares {
-	return plan.Shares(min(max(int64(cpus*1024), 2), 262144))
+func shares(cpus float64) knobs.Shares {
+	return knobs.Shares(min(max(int64(cpus*1024), 2), 262144))
 }
 
 // sync ends and starts what is due, and reports whether anything changed.
@@ -235,7 +235,7 @@ func (k *kubelet) runs() (pods []*workload.Pod, containers []workload.Container)
 // podCgroup makes the pod's own cgroup, and reports whether it was not there.
 func (k *kubelet) podCgroup(in *instance) bool {
 	dir := in.sandbox.CgroupParent
-	if _, err := k.node.Read(dir, plan.Weight); err == nil {
+	if _, err := k.node.Read(dir, knobs.Weight); err == nil {
 		return false
 	}
 	k.node.mkdir(dir)
@@ -244,37 +244,37 @@ func (k *kubelet) podCgroup(in *instance) bool {
 }
 
 // settings are the kernel's for OCI resources.
-func settings(r workload.Resources) map[plan.Knob]plan.Value {
-	out := map[plan.Knob]plan.Value{plan.Weight: plan.Shares(r.Shares)}
+func settings(r workload.Resources) map[knobs.Knob]knobs.Value {
+	out := map[knobs.Knob]knobs.Value{knobs.Weight: knobs.Shares(r.Shares)}
 	if r.Quota > 0 {
-		out[plan.Quota] = plan.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
+		out[knobs.Quota] = knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
 	}
 	if r.MemoryLimit > 0 {
-		out[plan.MemoryMax] = plan.Bytes(r.MemoryLimit)
+		out[knobs.MemoryMax] = knobs.Bytes(r.MemoryLimit)
 	}
 	return out
 }
 
 // adjusted are those that the agent's reply changes.
-func adjusted(a agent.Adjustment) map[plan.Knob]plan.Value {
-	out := map[plan.Knob]plan.Value{}
+func adjusted(a agent.Adjustment) map[knobs.Knob]knobs.Value {
+	out := map[knobs.Knob]knobs.Value{}
 	if !a.CPUs.IsEmpty() {
-		out[plan.CPUs] = plan.CPUSet(a.CPUs)
+		out[knobs.CPUs] = knobs.CPUSet(a.CPUs)
 	}
 	if !a.Mems.IsEmpty() {
-		out[plan.Mems] = plan.CPUSet(a.Mems)
+		out[knobs.Mems] = knobs.CPUSet(a.Mems)
 	}
 	if a.Shares > 0 {
-		out[plan.Weight] = a.Shares
+		out[knobs.Weight] = a.Shares
 	}
 	if a.Quota.Quota != 0 {
-		out[plan.Quota] = a.Quota
+		out[knobs.Quota] = a.Quota
 	}
 	if a.Unlimited {
-		out[plan.Quota] = plan.CPUQuota{Quota: -1}
+		out[knobs.Quota] = knobs.CPUQuota{Quota: -1}
 	}
-	for knob, bytes := range map[plan.Knob]plan.Bytes{
-		plan.MemoryMax: a.Memory, plan.MemoryMin: a.MemoryMin, plan.MemoryLow: a.MemoryLow, plan.MemoryHigh: a.MemoryHigh,
+	for knob, bytes := range map[knobs.Knob]knobs.Bytes{
+		knobs.MemoryMax: a.Memory, knobs.MemoryMin: a.MemoryMin, knobs.MemoryLow: a.MemoryLow, knobs.MemoryHigh: a.MemoryHigh,
 	} {
 		if bytes != 0 {
 			out[knob] = bytes

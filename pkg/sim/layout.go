@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -57,7 +57,7 @@ func (n *node) limitCPU() {
 		if q := g.quota(); !q.Unlimited() {
 			b.quota = q.Quota.Seconds() / q.Period.Seconds()
 			b.seconds = b.quota * n.step.Seconds()
-			b.burst = time.Duration(g.value(plan.Burst).(plan.CPUBurst)).Seconds()
+			b.burst = time.Duration(g.value(knobs.Burst).(knobs.CPUBurst)).Seconds()
 		}
 		n.bandwidths = append(n.bandwidths, b)
 	}
@@ -88,10 +88,10 @@ const idleWeight = 3.0 / 1024 * 100
 // weight is cpu.weight for what is held as shares, by the conversion of runc 1.3 and
 // later (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
 func (g *group) weight() float64 {
-	if g.value(plan.Idle) == plan.Number(1) {
+	if g.value(knobs.Idle) == knobs.Number(1) {
 		return idleWeight
 	}
-	l := math.Log2(float64(g.value(plan.Weight).(plan.Shares)))
+	l := math.Log2(float64(g.value(knobs.Weight).(knobs.Shares)))
 	return max(1, math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
@@ -104,7 +104,7 @@ func (n *node) divideCPUs() {
 		if !n.sharer.entities[i].leaf {
 			continue
 		}
-		set := n.effective(n.groups[i], plan.CPUs)
+		set := n.effective(n.groups[i], knobs.CPUs)
 		if !slices.Contains(sets, set) {
 			sets = append(sets, set)
 			wholes = merge(wholes, set)
@@ -124,7 +124,7 @@ func (n *node) divideCPUs() {
 		if !e.leaf {
 			continue
 		}
-		set := n.effective(n.groups[i], plan.CPUs)
+		set := n.effective(n.groups[i], knobs.CPUs)
 		e.part = slices.IndexFunc(wholes, set.Overlaps)
 		for c, cpus := range n.shape[e.part].cells {
 			if cpus.SubsetOf(set) {
@@ -221,7 +221,7 @@ func (n *node) weigh(containers map[string]*container) {
 			share[i] = share[up] * all[i].weight / sums[up]
 			idle[i] = idle[up]
 		}
-		idle[i] = idle[i] || n.groups[i].value(plan.Idle) == plan.Number(1)
+		idle[i] = idle[i] || n.groups[i].value(knobs.Idle) == knobs.Number(1)
 		if all[i].leaf {
 			c := containers[n.groups[i].path]
 			c.weight, c.idle = share[i], idle[i]

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -137,7 +137,7 @@ func (n *node) limitMemory() {
 	for _, c := range n.containers {
 		c.ceilings = c.ceilings[:0]
 		for g := n.Kernel.groups[c.path]; g != nil; g = g.parent {
-			high, hard := g.bytes(plan.MemoryHigh), g.bytes(plan.MemoryMax)
+			high, hard := g.bytes(knobs.MemoryHigh), g.bytes(knobs.MemoryMax)
 			if high < 0 && hard < 0 {
 				continue
 			}
@@ -149,7 +149,7 @@ func (n *node) limitMemory() {
 			of[g].under = append(of[g].under, c)
 		}
 		g := n.Kernel.groups[c.path]
-		c.least, c.low = g.bytes(plan.MemoryMin), g.bytes(plan.MemoryLow)
+		c.least, c.low = g.bytes(knobs.MemoryMin), g.bytes(knobs.MemoryLow)
 	}
 }
 
@@ -214,7 +214,7 @@ func (n *node) drop(c *container, bytes int64, dt float64) {
 }
 
 // reclaimFrom is memory.reclaim of a cgroup. It takes no time.
-func (n *node) reclaimFrom(path string, bytes plan.Bytes) error {
+func (n *node) reclaimFrom(path string, bytes knobs.Bytes) error {
 	left := int64(bytes)
 	for _, c := range n.containers {
 		if c.path == path || strings.HasPrefix(c.path, path+"/") {

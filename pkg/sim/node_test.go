@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -26,7 +26,7 @@ func testNode(t interface{ Fatal(...any) }, machine string) *node {
 }
 
 // start starts a container in a cgroup of its own.
-func (n *node) start(name string, p Pod, values map[plan.Knob]plan.Value) *container {
+func (n *node) start(name string, p Pod, values map[knobs.Knob]knobs.Value) *container {
 	p.Name = name
 	p.Memory.Low, p.Memory.Speed = max(p.Memory.Low, 1), max(p.Memory.Speed, 1<<30)
 	path := "/" + name
@@ -50,20 +50,20 @@ func TestNodeConservesCPUTime(t *testing.T) {
 		const steps = 20
 		quotas := map[*container]float64{}
 		for i := range rapid.IntRange(1, 8).Draw(t, "containers") {
-			values := map[plan.Knob]plan.Value{plan.Weight: plan.Shares(rapid.IntRange(2, 10000).Draw(t, "shares"))}
+			values := map[knobs.Knob]knobs.Value{knobs.Weight: knobs.Shares(rapid.IntRange(2, 10000).Draw(t, "shares"))}
 			if rapid.Bool().Draw(t, "set") {
 				first := rapid.IntRange(0, cpus-1).Draw(t, "first")
-				values[plan.CPUs] = plan.CPUSet(cpuset.Range(first, rapid.IntRange(first, cpus-1).Draw(t, "last")))
+				values[knobs.CPUs] = knobs.CPUSet(cpuset.Range(first, rapid.IntRange(first, cpus-1).Draw(t, "last")))
 			}
 			quota := math.Inf(1)
 			if rapid.Bool().Draw(t, "limited") {
-				q := plan.CPUQuota{Quota: time.Duration(rapid.IntRange(1, 500).Draw(t, "ms")) * time.Millisecond, Period: step}
+				q := knobs.CPUQuota{Quota: time.Duration(rapid.IntRange(1, 500).Draw(t, "ms")) * time.Millisecond, Period: step}
 				burst := time.Duration(rapid.IntRange(0, int(q.Quota)).Draw(t, "burst"))
-				values[plan.Quota], values[plan.Burst] = q, plan.CPUBurst(burst)
+				values[knobs.Quota], values[knobs.Burst] = q, knobs.CPUBurst(burst)
 				quota = q.Quota.Seconds()*steps + burst.Seconds()
 			}
 			if rapid.Bool().Draw(t, "idle") {
-				values[plan.Idle] = plan.Number(1)
+				values[knobs.Idle] = knobs.Number(1)
 			}
 			p := Pod{Load: Load{Curve: Constant, CPU: Cores(rapid.Float64Range(0, 20).Draw(t, "cpus")), Noise: 0.5}}
 			if rapid.Bool().Draw(t, "service") {
@@ -76,7 +76,7 @@ func TestNodeConservesCPUTime(t *testing.T) {
 			n.advance(time.Duration(i)*step, 0)
 			sum := 0.0
 			for _, c := range n.containers {
-				set := n.effective(n.Kernel.groups[c.path], plan.CPUs)
+				set := n.effective(n.Kernel.groups[c.path], knobs.CPUs)
 				if c.got > float64(set.Size())+slack || c.got > c.asked+slack || c.got < 0 {
 					t.Fatalf("%s used %g CPUs of the %d in %s, and wanted %g", c.id, c.got, set.Size(), set, c.asked)
 				}
@@ -127,8 +127,8 @@ func TestSiblings(t *testing.T) {
 		}
 	}
 	n := testNode(t, "4 cores 2 threads") // siblings are 0 and 4
-	a := n.start("a", hungry(4), map[plan.Knob]plan.Value{plan.CPUs: set("0-3")})
-	n.start("b", hungry(2), map[plan.Knob]plan.Value{plan.CPUs: set("4-7")})
+	a := n.start("a", hungry(4), map[knobs.Knob]knobs.Value{knobs.CPUs: set("0-3")})
+	n.start("b", hungry(2), map[knobs.Knob]knobs.Value{knobs.CPUs: set("4-7")})
 	for i := range 3 {
 		n.advance(time.Duration(i)*step, 0)
 	}
@@ -194,15 +194,15 @@ func TestMemory(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		pods          []Pod
-		first         map[plan.Knob]plan.Value
+		first         map[knobs.Knob]knobs.Value
 		killed        bool
 		direct, grown bool // some met direct reclaim; the first has its heap
 	}{
 		{"all fits", []Pod{memory(2*gi, 2*gi), memory(gi, 0)}, nil, false, false, true},
 		{"page cache gives way", []Pod{memory(2*gi, 0), memory(0, 100*gi)}, nil, false, false, true},
-		{"over its limit", []Pod{memory(2*gi, 0)}, map[plan.Knob]plan.Value{plan.MemoryMax: plan.Bytes(gi)}, true, false, false},
-		{"its own cache gives way first", []Pod{memory(gi/2, 4*gi)}, map[plan.Knob]plan.Value{plan.MemoryMax: plan.Bytes(gi)}, false, false, true},
-		{"throttled above high", []Pod{memory(2*gi, 0)}, map[plan.Knob]plan.Value{plan.MemoryHigh: plan.Bytes(gi)}, false, false, false},
+		{"over its limit", []Pod{memory(2*gi, 0)}, map[knobs.Knob]knobs.Value{knobs.MemoryMax: knobs.Bytes(gi)}, true, false, false},
+		{"its own cache gives way first", []Pod{memory(gi/2, 4*gi)}, map[knobs.Knob]knobs.Value{knobs.MemoryMax: knobs.Bytes(gi)}, false, false, true},
+		{"throttled above high", []Pod{memory(2*gi, 0)}, map[knobs.Knob]knobs.Value{knobs.MemoryHigh: knobs.Bytes(gi)}, false, false, false},
 		{"more heap than there is", []Pod{memory(5*gi, 0), memory(5*gi, 0)}, nil, true, true, false},
 	} {
 		n := testNode(t, "4 cores memory 8G")

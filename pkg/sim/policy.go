@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -99,7 +99,7 @@ func sizePools(c *config.Config, s *Scenario, m *topology.Machine, all []*instan
 		n := int(math.Ceil(peak(s, all, pool.Name) / perCPU))
 		n = max(core, min((n+core-1)/core*core, left))
 		left -= n
-		pool.CPUs = config.PoolSize(policy.Size{Count: n})
+		pool.CPUs = config.PoolSize(placement.Size{Count: n})
 	}
 }
 

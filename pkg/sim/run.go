@@ -11,11 +11,11 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/tune"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/synth"
@@ -89,7 +89,7 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	log.SetLevel(logrus.PanicLevel)
 	sim.options = agent.Options{
 		Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Build: status.Build{Version: "simulated"},
-		Node:  tune.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
+		Node:  qos.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
 		Clock: sim.time, Audit: &sim.report, Reclaim: sim.node.reclaimFrom,
 	}
 	if cfg.Control.Eviction.By == control.EvictCRI {

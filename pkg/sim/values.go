@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/quantity"
+	"github.com/sluice-dev/sluice/pkg/text/quantity"
 )
 
 // Cores is an amount of CPU.

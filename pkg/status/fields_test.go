@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -31,8 +31,8 @@ func fill(t *rapid.T, v reflect.Value) {
 	case control.EvictBy:
 		v.Set(reflect.ValueOf(rapid.SampledFrom([]control.EvictBy{control.EvictReport, control.EvictCRI}).Draw(t, "by")))
 		return
-	case policy.State:
-		v.Set(reflect.ValueOf(rapid.SampledFrom([]policy.State{policy.Reserved, policy.Held}).Draw(t, "state")))
+	case placement.State:
+		v.Set(reflect.ValueOf(rapid.SampledFrom([]placement.State{placement.Reserved, placement.Held}).Draw(t, "state")))
 		return
 	}
 	switch v.Kind() {
@@ -245,7 +245,7 @@ func crowd(containers int) *Status {
 	for i := range containers {
 		c := Container{
 			ID: fmt.Sprintf("container-%03d", i), PodUID: fmt.Sprintf("uid-%03d", i/2), Ref: fmt.Sprintf("default/pod-%03d/main", i/2),
-			Class: workload.LS, Pool: "online", State: policy.Held, Controlled: true, Requested: 500, CPUs: cpuset.Range(0, 400), Why: "shares the CPUs of pool online",
+			Class: workload.LS, Pool: "online", State: placement.Held, Controlled: true, Requested: 500, CPUs: cpuset.Range(0, 400), Why: "shares the CPUs of pool online",
 			Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "config defaults.burstable"}},
 			Cgroup:   "/kubepods/burstable/pod" + fmt.Sprint(i), Since: time.Unix(int64(i), 0).UTC(),
 			Usage: &Usage{CPU: CPUUsage{At: time.Unix(1, 0).UTC(), Usage: 100, Limit: 1000}, Memory: MemoryUsage{At: time.Unix(1, 0).UTC(), WorkingSet: 1 << 20}},

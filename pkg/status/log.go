@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
 )
 
 // Log is a part of the audit trail.

@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
 )
 
 // trail is ten decisions, one a minute from noon on.

@@ -3,7 +3,7 @@ package status
 import (
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 

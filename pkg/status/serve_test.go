@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/neighbour"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -31,10 +31,10 @@ func TestStatusOverTheSocket(t *testing.T) {
 		Machine: Machine{Online: cpuset.Range(0, 3), Pinned: cpuset.Of(1, 2)},
 		Pools:   []Pool{{Name: "online", CPUs: cpuset.Of(0, 3), Containers: 1, Requested: 500}},
 		Containers: []Container{
-			{ID: "a", Class: workload.LSE, State: policy.Held, CPUs: cpuset.Of(1), Settings: []workload.Setting{{Key: "class", Value: "LSE", Source: "annotation"}}},
-			{ID: "b", Class: workload.LSR, State: policy.Reserved, CPUs: cpuset.Of(2), Unlimited: true},
+			{ID: "a", Class: workload.LSE, State: placement.Held, CPUs: cpuset.Of(1), Settings: []workload.Setting{{Key: "class", Value: "LSE", Source: "annotation"}}},
+			{ID: "b", Class: workload.LSR, State: placement.Reserved, CPUs: cpuset.Of(2), Unlimited: true},
 		},
-		Neighbours: []neighbour.Neighbour{{Kind: neighbour.CPUManager, Pins: []neighbour.Pin{{Container: "c", CPUs: cpuset.Of(3)}}}},
+		Neighbours: []peers.Neighbour{{Kind: peers.CPUManager, Pins: []peers.Pin{{Container: "c", CPUs: cpuset.Of(3)}}}},
 		Counters:   Counters{Placed: 2},
 	}
 	ctx, cancel := context.WithCancel(context.Background())

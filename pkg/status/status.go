@@ -6,37 +6,37 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/observe"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // Status is one moment of the plugin.
 type Status struct {
-	Schema     int                   `json:"schema"`  // version of this shape
-	Version    string                `json:"version"` // the plugin's
-	Build      Build                 `json:"build"`
-	Started    time.Time             `json:"started"` // when this process began
-	Config     Config                `json:"config"`
-	Time       time.Time             `json:"time"`             // of this snapshot
-	Mode       string                `json:"mode"`             // "on" or "preview"
-	Reason     string                `json:"reason,omitempty"` // why the mode is not the configured one, or cpusets are left alone
-	Runtime    Runtime               `json:"runtime"`
-	Machine    Machine               `json:"machine"`
-	Pools      []Pool                `json:"pools"`
-	Containers []Container           `json:"containers"`
-	Neighbours []neighbour.Neighbour `json:"neighbours,omitempty"`
-	Contested  []string              `json:"contested,omitempty"`  // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
-	SlowWrites []SlowWrite           `json:"slowWrites,omitempty"` // writes that the kernel has been busy with for more than a second, the longest first
-	Grants     Grants                `json:"grants"`
-	Counters   Counters              `json:"counters"`
-	Features   []Feature             `json:"features,omitempty"`
-	Handlers   []Handler             `json:"handlers,omitempty"`
-	Errors     []KnobErrors          `json:"errors,omitempty"`
-	Loop       *Loop                 `json:"loop,omitempty"` // nil without one
+	Schema     int               `json:"schema"`  // version of this shape
+	Version    string            `json:"version"` // the plugin's
+	Build      Build             `json:"build"`
+	Started    time.Time         `json:"started"` // when this process began
+	Config     Config            `json:"config"`
+	Time       time.Time         `json:"time"`             // of this snapshot
+	Mode       string            `json:"mode"`             // "on" or "preview"
+	Reason     string            `json:"reason,omitempty"` // why the mode is not the configured one, or cpusets are left alone
+	Runtime    Runtime           `json:"runtime"`
+	Machine    Machine           `json:"machine"`
+	Pools      []Pool            `json:"pools"`
+	Containers []Container       `json:"containers"`
+	Neighbours []peers.Neighbour `json:"neighbours,omitempty"`
+	Contested  []string          `json:"contested,omitempty"`  // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
+	SlowWrites []SlowWrite       `json:"slowWrites,omitempty"` // writes that the kernel has been busy with for more than a second, the longest first
+	Grants     Grants            `json:"grants"`
+	Counters   Counters          `json:"counters"`
+	Features   []Feature         `json:"features,omitempty"`
+	Handlers   []Handler         `json:"handlers,omitempty"`
+	Errors     []KnobErrors      `json:"errors,omitempty"`
+	Loop       *Loop             `json:"loop,omitempty"` // nil without one
 }
 
 // Grants is where pods' requests are known from.
@@ -105,7 +105,7 @@ type Container struct {
 	Ref             string                 `json:"ref"`                   // "namespace/pod/container"
 	Class           workload.Class         `json:"class"`                 // LSE, LSR, LS, BE or SYSTEM
 	Pool            string                 `json:"pool,omitempty"`        // left out where it has CPUs of its own
-	State           policy.State           `json:"state"`                 // "reserved" before its start, then "held"
+	State           placement.State        `json:"state"`                 // "reserved" before its start, then "held"
 	Controlled      bool                   `json:"controlled"`            // Sluice may set its CPUs
 	Requested       workload.MilliCPU      `json:"requestedMilliCPU"`     // CPU; of BE also what it was granted of batch resources
 	RequestedMemory int64                  `json:"requestedMemoryBytes"`  // likewise; 0 none, or unknown

@@ -3,7 +3,7 @@ package status
 import (
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -14,17 +14,17 @@ type Ask func(*workload.Container) (workload.Request, []string, error)
 // WhatIf answers what a pod's containers would get, one after another, by entering
 // them into the ledger: give it a clone. A container that is Stopped is an init
 // container: it gives back its CPUs before the next one starts.
-func WhatIf(ledger *policy.Ledger, pod *workload.Pod, containers []workload.Container, ask Ask, now time.Time) []Answer {
+func WhatIf(ledger *placement.Ledger, pod *workload.Pod, containers []workload.Container, ask Ask, now time.Time) []Answer {
 	answers := make([]Answer, len(containers))
 	for i := range containers {
 		c := &containers[i]
 		ref := workload.Ref(pod, c)
 		r, warnings, err := ask(c)
 		answers[i] = Answer{Ref: ref, Class: r.Class, Settings: r.Settings, Warnings: warnings}
-		var as policy.Assignment
+		var as placement.Assignment
 		if err == nil {
 			// No container of the runtime has a name for its id.
-			who := policy.Identity{ID: ref, Pod: pod.UID, Container: c.Name, Ref: ref}
+			who := placement.Identity{ID: ref, Pod: pod.UID, Container: c.Name, Ref: ref}
 			as, err = ledger.Place(who, r, cpuset.Set{}, now)
 		}
 		if err != nil {
@@ -44,6 +44,6 @@ func WhatIf(ledger *policy.Ledger, pod *workload.Pod, containers []workload.Cont
 	return answers
 }
 
-func (a *Answer) fill(as policy.Assignment) {
+func (a *Answer) fill(as placement.Assignment) {
 	a.CPUs, a.Mems, a.Unlimited, a.Why = as.CPUs, as.Mems, as.Unlimited, as.Why
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
@@ -32,7 +32,7 @@ func TestWhatIf(t *testing.T) {
 		return r, nil, nil
 	}
 	containers := []workload.Container{{Name: "early"}, {Name: "init", State: workload.Stopped}, {Name: "main"}, {Name: "more"}, {Name: "bad"}}
-	ledger := policy.New(policy.Default(), machine)
+	ledger := placement.New(placement.Default(), machine)
 	answers := WhatIf(ledger, pod, containers, ask, time.Unix(0, 0))
 
 	early, first, main, more, bad := answers[0], answers[1], answers[2], answers[3], answers[4]

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -93,7 +93,7 @@ type batchReport struct {
 	Switch status.Switch   `json:"switch"` // as the state folder has it
 	Loop   loopAnswer      `json:"loop"`
 	Batch  *status.Batch   `json:"batch,omitempty"` // as the loop has it
-	Floor  *lifeline.Acted `json:"floor,omitempty"` // what was done in the loop's place
+	Floor  *failsafe.Acted `json:"floor,omitempty"` // what was done in the loop's place
 	Lacks  []string        `json:"lacks,omitempty"` // what isn't in force
 
 	modes   map[string]control.Mode // of the loop's controllers, where it tells them

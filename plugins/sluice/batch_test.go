@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -167,11 +167,11 @@ func floored(t *testing.T) (dir, root, quota string) {
 			t.Fatal(err)
 		}
 	}
-	floor := plan.Change{
-		Object: plan.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: plan.ClassLevel}, Knob: plan.Quota,
-		To: plan.CPUQuota{Quota: 20 * time.Millisecond, Period: 100 * time.Millisecond}, Why: "batch work's floor",
+	floor := knobs.Change{
+		Object: knobs.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: knobs.ClassLevel}, Knob: knobs.Quota,
+		To: knobs.CPUQuota{Quota: 20 * time.Millisecond, Period: 100 * time.Millisecond}, Why: "batch work's floor",
 	}
-	if err := lifeline.Save(dir, agent.BootID(os.DirFS(root)), []plan.Change{floor}); err != nil {
+	if err := failsafe.Save(dir, agent.BootID(os.DirFS(root)), []knobs.Change{floor}); err != nil {
 		t.Fatal(err)
 	}
 	return dir, root, quota
@@ -207,7 +207,7 @@ func TestBatchOffWithoutTheLoop(t *testing.T) {
 			if wrote, err := os.ReadFile(quota); got.exit != test.exit || !strings.Contains(line, test.want) || err != nil || string(wrote) != test.quota {
 				t.Errorf("exit %d, quota %q, %v\n%s%s", got.exit, wrote, err, got.out, got.errs)
 			}
-			if _, acted := lifeline.Noted(dir); acted != (test.quota != "") {
+			if _, acted := failsafe.Noted(dir); acted != (test.quota != "") {
 				t.Errorf("word of it is left: %v", acted)
 			}
 		})

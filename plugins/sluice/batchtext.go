@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // batchText is the report for people, in 80 columns.
@@ -24,7 +24,7 @@ func batchText(r *batchReport) string {
 		loopSilent:  "doesn't answer: the plugin is away or hangs; the switch counts when it is back",
 	}[r.Loop]})
 	if f := r.Floor; f != nil && f.Changes > 0 {
-		text := words.Count(f.Changes, "setting") + " written in the loop's place: services get what they request, batch work its floor; new batch work can still start"
+		text := humanize.Count(f.Changes, "setting") + " written in the loop's place: services get what they request, batch work its floor; new batch work can still start"
 		if r.Loop == loopStuck {
 			text += ", and the plugin may set them back"
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -70,7 +70,7 @@ func mistakes(c *cobra.Command, file string, err error) error {
 	for _, line := range lines {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", file, line)
 	}
-	return fmt.Errorf("%s can't be used: it has %s", file, words.Count(len(lines), "mistake"))
+	return fmt.Errorf("%s can't be used: it has %s", file, humanize.Count(len(lines), "mistake"))
 }
 
 // readConfig reads a configuration.

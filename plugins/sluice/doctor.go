@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/coresched"
 	"github.com/sluice-dev/sluice/pkg/doctor"
-	"github.com/sluice-dev/sluice/pkg/irq"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // doctorOptions are the flags of `sluice doctor`.
@@ -80,9 +80,9 @@ too.`,
 func (o *doctorOptions) verdict(r *doctor.Report) error {
 	switch fails, warnings := r.Count(doctor.Fail), r.Count(doctor.Warn); {
 	case fails > 0:
-		return errors.New(words.Count(fails, "finding") + " of level fail: Sluice can't work like this")
+		return errors.New(humanize.Count(fails, "finding") + " of level fail: Sluice can't work like this")
 	case o.strict && warnings > 0:
-		return errors.New(words.Count(warnings, "warning") + ", and --strict")
+		return errors.New(humanize.Count(warnings, "warning") + ", and --strict")
 	}
 	return nil
 }
@@ -212,10 +212,10 @@ func doctorText(r *doctor.Report) string {
 func summaryOf(r *doctor.Report) string {
 	text := "Nothing keeps Sluice from working"
 	if fails := r.Count(doctor.Fail); fails > 0 {
-		text = words.Count(fails, "finding") + " (fail) would keep Sluice from working"
+		text = humanize.Count(fails, "finding") + " (fail) would keep Sluice from working"
 		if fails == 1 {
 			text = "1 finding (fail) keeps Sluice from working"
 		}
 	}
-	return text + ": " + words.Count(r.Count(doctor.Warn), "warning") + ", " + words.Count(r.Count(doctor.Note), "note") + "."
+	return text + ": " + humanize.Count(r.Count(doctor.Warn), "warning") + ", " + humanize.Count(r.Count(doctor.Note), "note") + "."
 }

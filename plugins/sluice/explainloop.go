@@ -5,10 +5,10 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // decisionsExplained is how many decisions explain tells.
@@ -76,7 +76,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 		{"throttled periods", d.Calm.Throttled, d.Excess.Throttled},
 	} {
 		if part.calm > 0 || part.excess > 0 {
-			rows = append(rows, []string{part.name, words.Percent(part.calm), words.Percent(part.excess)})
+			rows = append(rows, []string{part.name, humanize.Percent(part.calm), humanize.Percent(part.excess)})
 		}
 	}
 	switch {
@@ -91,7 +91,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	if len(d.Suspects) > 0 {
 		names := make([]string, len(d.Suspects))
 		for i, s := range d.Suspects {
-			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, words.Percent(s.Share))
+			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, humanize.Percent(s.Share))
 		}
 		paragraph(out, "", "Suspects, as a hint: "+strings.Join(names, ", ")+".")
 	}

@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -62,7 +62,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 				why += "; NOT SET: " + k.Problem
 			}
 			if k.Drift > 0 {
-				why += "; " + words.Count(k.Drift, "change") + " by others repaired"
+				why += "; " + humanize.Count(k.Drift, "change") + " by others repaired"
 				if k.Suspect != "" {
 					why += ", the last likely by " + k.Suspect
 				}
@@ -147,7 +147,7 @@ func requestText(c *status.Container) string {
 func quotaOf(c *status.Container) string {
 	var set []string
 	for _, k := range c.Kernel {
-		if k.Setting == plan.Quota.String() && k.Problem == "" {
+		if k.Setting == knobs.Quota.String() && k.Problem == "" {
 			set = append(set, k.Value+" for the "+k.Level)
 		}
 	}
@@ -159,7 +159,7 @@ func quotaOf(c *status.Container) string {
 
 func stateText(c *status.Container) string {
 	text := "started"
-	if c.State == policy.Reserved {
+	if c.State == placement.Reserved {
 		text = "created, not started yet"
 	}
 	if !c.Controlled {
@@ -172,7 +172,7 @@ func driftOf(c *status.Container) string {
 	if c.Drift == 0 {
 		return "none: nobody else has changed its settings"
 	}
-	return words.Count(c.Drift, "change") + " by others repaired"
+	return humanize.Count(c.Drift, "change") + " by others repaired"
 }
 
 // reasons lists where each setting came from, and the warnings.

@@ -11,9 +11,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-dev/sluice/pkg/lifeline"
-	"github.com/sluice-dev/sluice/pkg/originals"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // usualConfig is where the installation puts the configuration.
@@ -72,28 +72,28 @@ func (at folders) prepareRuntime(log logrus.FieldLogger) error {
 
 // lifelinePlan is the plan that a lifeline may have carried out, where versions before
 // the runtime folder kept it too. What can't be read was not carried out.
-func (at folders) lifelinePlan(boot string) []plan.Change {
-	changes, _ := lifeline.Load(at.runtime, boot)
+func (at folders) lifelinePlan(boot string) []knobs.Change {
+	changes, _ := failsafe.Load(at.runtime, boot)
 	if len(changes) == 0 {
-		changes, _ = lifeline.Load(at.state, boot)
+		changes, _ = failsafe.Load(at.state, boot)
 	}
 	return changes
 }
 
 // forgetLifeline removes the lifeline's plan.
 func (at folders) forgetLifeline() error {
-	return errors.Join(lifeline.Forget(at.runtime), lifeline.Forget(at.state))
+	return errors.Join(failsafe.Forget(at.runtime), failsafe.Forget(at.state))
 }
 
 // book is the journal of original values. With dry no file is changed.
-func (at folders) book(boot string, dry bool) (*originals.Book, error) {
+func (at folders) book(boot string, dry bool) (*journal.Book, error) {
 	name, formerly := filepath.Join(at.runtime, originalsFile), filepath.Join(at.state, originalsFile)
-	book, err := originals.Read(name, boot)
+	book, err := journal.Read(name, boot)
 	if name == formerly {
 		return book, err
 	}
 	if dry {
-		old, bad := originals.Read(formerly, boot)
+		old, bad := journal.Read(formerly, boot)
 		book.Add(old)
 		return book, errors.Join(err, bad)
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/lifeline"
-	"github.com/sluice-dev/sluice/pkg/originals"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -64,14 +64,14 @@ func TestRuntimeFolderUnusable(t *testing.T) {
 func TestJournalIsTakenOver(t *testing.T) {
 	t.Parallel()
 	at := folders{t.TempDir(), t.TempDir()}
-	object := func(path string) plan.Object { return plan.Object{Path: path, Name: path, Level: plan.PodLevel} }
-	keep := func(dir, path string, shares plan.Shares) {
+	object := func(path string) knobs.Object { return knobs.Object{Path: path, Name: path, Level: knobs.PodLevel} }
+	keep := func(dir, path string, shares knobs.Shares) {
 		t.Helper()
-		book, err := originals.Open(filepath.Join(dir, originalsFile), "boot")
+		book, err := journal.Open(filepath.Join(dir, originalsFile), "boot")
 		if err != nil {
 			t.Fatal(err)
 		}
-		book.Keep(object(path), plan.Weight, shares)
+		book.Keep(object(path), knobs.Weight, shares)
 		if err := errors.Join(book.KeepState("s"+path, shares), book.Close()); err != nil {
 			t.Fatal(err)
 		}
@@ -84,11 +84,11 @@ func TestJournalIsTakenOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for path, want := range map[string]plan.Shares{"/a": 1, "/b": 3} {
-			if value, _ := book.Kept(path, plan.Weight); value != plan.Value(want) {
+		for path, want := range map[string]knobs.Shares{"/a": 1, "/b": 3} {
+			if value, _ := book.Kept(path, knobs.Weight); value != knobs.Value(want) {
 				t.Errorf("dry %t: %s had %v, want %v", dry, path, value, want)
 			}
-			var state plan.Shares
+			var state knobs.Shares
 			if ok, err := book.State("s"+path, &state); !ok || err != nil || state != want {
 				t.Errorf("dry %t: state %v, %v", dry, state, err)
 			}
@@ -113,8 +113,8 @@ func TestStalePlan(t *testing.T) {
 	log.SetOutput(&text)
 	k := newKeeper(folders{dir, dir}, "/", log)
 	k.boot = "boot"
-	change := func(cpus string) []plan.Change {
-		return []plan.Change{{Object: plan.Object{Path: "/a", Name: "a"}, Knob: plan.CPUs, To: plan.CPUSet(cpuset.MustParse(cpus)), Why: "LS"}}
+	change := func(cpus string) []knobs.Change {
+		return []knobs.Change{{Object: knobs.Object{Path: "/a", Name: "a"}, Knob: knobs.CPUs, To: knobs.CPUSet(cpuset.MustParse(cpus)), Why: "LS"}}
 	}
 	k.save(&pendingPlan{changes: change("0-7")})
 	// A folder in the place of the temporary file: nothing can be written there.
@@ -125,7 +125,7 @@ func TestStalePlan(t *testing.T) {
 	for range 3 {
 		k.save(&pendingPlan{changes: change("2-7")})
 	}
-	if changes, err := lifeline.Load(dir, "boot"); changes != nil || err != nil {
+	if changes, err := failsafe.Load(dir, "boot"); changes != nil || err != nil {
 		t.Errorf("in force is %v, %v", changes, err)
 	}
 	if n := strings.Count(text.String(), "there is none until it can be"); n != 1 {
@@ -135,7 +135,7 @@ func TestStalePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.save(k.unsaved)
-	if changes, err := lifeline.Load(dir, "boot"); len(changes) != 1 || changes[0].To != change("2-7")[0].To || k.unsaved != nil || err != nil {
+	if changes, err := failsafe.Load(dir, "boot"); len(changes) != 1 || changes[0].To != change("2-7")[0].To || k.unsaved != nil || err != nil {
 		t.Errorf("in force is %v, %v", changes, err)
 	}
 }

@@ -13,12 +13,12 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/audit"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/doctor"
-	"github.com/sluice-dev/sluice/pkg/plan"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -97,15 +97,15 @@ func TestHostileStatus(t *testing.T) {
 	t.Parallel()
 	s := poisoned[status.Status](t)
 	s.Containers[0].Class, s.Containers[1].Class = workload.LSE, workload.BE
-	s.Containers[0].State, s.Containers[1].State = policy.Reserved, policy.Held
+	s.Containers[0].State, s.Containers[1].State = placement.Reserved, placement.Held
 	checkPrintable(t, "status", statusText(s, false))
 	checkPrintable(t, "status -o wide", statusText(s, true))
 	checkPrintable(t, "explain", explainText(s, s.Containers, podTrail(s.Loop, podNames(s.Containers)[0])))
 	checkPrintable(t, "batch", batchText(&batchReport{Switch: s.Loop.Batch.Switch, Batch: &s.Loop.Batch, Lacks: []string{evil}}))
 	checkPrintable(t, "log", entryText(poisoned[audit.Entry](t), true))
 	checkPrintable(t, "doctor", doctorText(poisoned[doctor.Report](t)))
-	object := plan.Object{Path: evil, Name: evil}
-	checkPrintable(t, "restore", restoredText(agent.Restored{Changes: []plan.Change{{Object: object, Knob: plan.CPUs, To: plan.CPUSet{}}}, Newer: []string{evil}}, evil, false))
+	object := knobs.Object{Path: evil, Name: evil}
+	checkPrintable(t, "restore", restoredText(agent.Restored{Changes: []knobs.Change{{Object: object, Knob: knobs.CPUs, To: knobs.CPUSet{}}}, Newer: []string{evil}}, evil, false))
 
 	var out bytes.Buffer
 	if err := writeJSON(&out, s); err != nil {

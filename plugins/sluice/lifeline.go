@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // lifelineOptions are the flags of `sluice lifeline`.
@@ -81,7 +81,7 @@ func (o *lifelineOptions) run(c *cobra.Command) error {
 			beats <- struct{}{}
 		}
 	}()
-	w := lifeline.Watcher{Beats: beats, Act: o.act, Succeeded: o.pluginRuns}
+	w := failsafe.Watcher{Beats: beats, Act: o.act, Succeeded: o.pluginRuns}
 	return w.Watch(c.Context())
 }
 
@@ -111,28 +111,28 @@ func (o *lifelineOptions) act(why string) error {
 
 // carryOut carries the plan out and leaves word of it. Cgroups that are gone need
 // nothing.
-func (o *lifelineOptions) carryOut(why string) (lifeline.Acted, error) {
-	changes, err := lifeline.Load(o.runtime, agent.BootID(os.DirFS(o.hostRoot)))
+func (o *lifelineOptions) carryOut(why string) (failsafe.Acted, error) {
+	changes, err := failsafe.Load(o.runtime, agent.BootID(os.DirFS(o.hostRoot)))
 	if len(changes) > 0 {
 		err = errors.Join(err, o.apply(changes))
 	}
-	acted := lifeline.Acted{Time: time.Now(), Why: why, Changes: len(changes)}
+	acted := failsafe.Acted{Time: time.Now(), Why: why, Changes: len(changes)}
 	if len(changes) == 0 && err == nil {
 		return acted, nil
 	}
 	if err != nil {
 		acted.Error = err.Error()
 	}
-	return acted, errors.Join(err, lifeline.Note(o.runtime, acted))
+	return acted, errors.Join(err, failsafe.Note(o.runtime, acted))
 }
 
-func (o *lifelineOptions) apply(changes []plan.Change) error {
+func (o *lifelineOptions) apply(changes []knobs.Change) error {
 	driver, err := cgroupfs.Open(o.hostRoot)
 	if err != nil {
 		return err
 	}
 	defer driver.Close() //nolint:errcheck // it was only written, value by value
-	return lifeline.Carry(driver, changes)
+	return failsafe.Carry(driver, changes)
 }
 
 // keeper is the plugin's end of the lifeline.
@@ -149,7 +149,7 @@ type keeper struct {
 
 // pendingPlan is a plan that isn't on disk yet.
 type pendingPlan struct {
-	changes []plan.Change
+	changes []knobs.Change
 	written chan struct{} // closed when it was tried
 }
 
@@ -161,7 +161,7 @@ func newKeeper(at folders, hostRoot string, log logrus.FieldLogger) *keeper {
 }
 
 // Keep replaces what is to be done. It never waits.
-func (k *keeper) Keep(changes []plan.Change) (written <-chan struct{}) {
+func (k *keeper) Keep(changes []knobs.Change) (written <-chan struct{}) {
 	select {
 	case old := <-k.plans:
 		close(old.written)
@@ -176,7 +176,7 @@ func (k *keeper) Keep(changes []plan.Change) (written <-chan struct{}) {
 // old one, which may give services the CPUs of a pin that came since: it is removed, and
 // the new one tried again with the next sign of life.
 func (k *keeper) save(p *pendingPlan) {
-	err := lifeline.Save(k.runtime, k.boot, p.changes)
+	err := failsafe.Save(k.runtime, k.boot, p.changes)
 	k.unsaved = nil
 	if err == nil {
 		k.problem = ""
@@ -184,7 +184,7 @@ func (k *keeper) save(p *pendingPlan) {
 	}
 	k.unsaved = p
 	what := "there is none until it can be"
-	if gone := lifeline.Forget(k.runtime); gone != nil {
+	if gone := failsafe.Forget(k.runtime); gone != nil {
 		err, what = errors.Join(err, gone), "an old one is in force"
 	}
 	if err.Error() != k.problem {
@@ -202,7 +202,7 @@ func (k *keeper) Beat() {
 }
 
 // Acted is word of what the lifeline did, once.
-func (k *keeper) Acted() (lifeline.Acted, bool) { return lifeline.Noted(k.runtime) }
+func (k *keeper) Acted() (failsafe.Acted, bool) { return failsafe.Noted(k.runtime) }
 
 // again is the time between two starts of the watcher's process.
 const again = 10 * time.Second

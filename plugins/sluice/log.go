@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // logOptions are the flags of `sluice log`.
@@ -80,7 +80,7 @@ func (o *logOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if broken > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", words.Count(broken, "line"))
+		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", humanize.Count(broken, "line"))
 	}
 	if !found && o.output.value == "text" {
 		fmt.Fprintf(out, "No such decision in %s%s.\n", dir, absent(dir))

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 

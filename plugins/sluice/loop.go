@@ -5,15 +5,15 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/audit"
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/evict"
-	"github.com/sluice-dev/sluice/pkg/procfs"
-	"github.com/sluice-dev/sluice/pkg/resctrl"
-	"github.com/sluice-dev/sluice/pkg/sampler"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/sampler"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
+	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/audit"
-	"github.com/sluice-dev/sluice/pkg/control"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // How much of the loop the status shows where it is not wide.
@@ -85,13 +85,13 @@ func loopRows(l *status.Loop) [][]string {
 	rows = append(rows, []string{"offer", offerText(&l.Offer)})
 	if d := &l.Benefit.Day; d.KnownHours > 0 {
 		rows = append(rows, []string{"benefit", fmt.Sprintf("%.1f CPU hours and %.1f GiB hours for batch in the last day, node at %s, %s of what batch asked for granted",
-			d.CPUHours, d.GiBHours, words.Percent(d.Utilization), words.Percent(l.Benefit.Satisfaction))})
+			d.CPUHours, d.GiBHours, humanize.Percent(d.Utilization), humanize.Percent(l.Benefit.Satisfaction))})
 	}
 	if suffer := sufferers(l.Disturbed); len(suffer) > 0 {
 		rows = append(rows, []string{"disturbed", strings.Join(suffer, ", ") + ": 'sluice explain' tells by whom"})
 	}
 	if l.Dropped > 0 {
-		rows = append(rows, []string{"audit", words.Count(int(l.Dropped), "decision") + " could not be written to the trail"})
+		rows = append(rows, []string{"audit", humanize.Count(int(l.Dropped), "decision") + " could not be written to the trail"})
 	}
 	for i := range l.Controllers {
 		if c := &l.Controllers[i]; c.Note != "" {
@@ -131,7 +131,7 @@ func nodeText(n *status.NodeUsage) string {
 		text += fmt.Sprintf(", %s of %s memory available", size(n.Memory.Available), size(n.Memory.Total))
 	}
 	if p := &n.Pressure; !p.At.IsZero() {
-		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", words.Percent(p.CPU), words.Percent(p.Memory), words.Percent(p.IO))
+		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", humanize.Percent(p.CPU), humanize.Percent(p.Memory), humanize.Percent(p.IO))
 	}
 	return text
 }
@@ -142,7 +142,7 @@ func refusalText(r *status.Refusal) string {
 		who = append(who, "new batch work")
 	}
 	if len(r.Pods) > 0 {
-		who = append(who, words.Count(len(r.Pods), "evicted pod"))
+		who = append(who, humanize.Count(len(r.Pods), "evicted pod"))
 	}
 	text := strings.Join(who, ", ")
 	if !r.Until.IsZero() {
@@ -188,7 +188,7 @@ func loads(s *status.Status) [][]string {
 		}
 		load, bar := "unknown", ""
 		if !l.At.IsZero() {
-			load, bar = words.Percent(l.Load), meter(l.Load)
+			load, bar = humanize.Percent(l.Load), meter(l.Load)
 		}
 		band := "-"
 		if l.High > 0 {
@@ -196,7 +196,7 @@ func loads(s *status.Status) [][]string {
 		}
 		rcf := "-"
 		if p.RCF > 0 {
-			rcf = words.Percent(p.RCF)
+			rcf = humanize.Percent(p.RCF)
 		}
 		rows = append(rows, []string{p.Name, cpuAmount(l.Usage), fmt.Sprint(l.Size), load, bar, band, rcf, loadNote(l)})
 	}
@@ -206,10 +206,10 @@ func loads(s *status.Status) [][]string {
 func loadNote(l *status.PoolLoad) string {
 	var notes []string
 	if l.Wanted > 0 && l.Wanted != l.Size {
-		notes = append(notes, "wants "+words.Count(l.Wanted, "CPU"))
+		notes = append(notes, "wants "+humanize.Count(l.Wanted, "CPU"))
 	}
 	if l.Short > 0 {
-		notes = append(notes, "lacks "+words.Count(l.Short, "CPU"))
+		notes = append(notes, "lacks "+humanize.Count(l.Short, "CPU"))
 	}
 	if l.Small {
 		notes = append(notes, "too small for its band")
@@ -264,19 +264,19 @@ func usageRows(c *status.Container) [][]string {
 			text += ", of the loop " + cpu.LoopLimit.String()
 		}
 		if cpu.Throttled > 0 {
-			text += fmt.Sprintf("; throttled in %s of periods", words.Percent(cpu.Throttled))
+			text += fmt.Sprintf("; throttled in %s of periods", humanize.Percent(cpu.Throttled))
 		}
 		rows = append(rows, []string{"CPU now", text})
 	}
 	if m := &u.Memory; !m.At.IsZero() {
 		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", size(m.WorkingSet), size(m.Current), orNone(m.Request > 0, size(m.Request)), orNone(m.Limit > 0, size(m.Limit)))
 		if m.OOMKills > 0 {
-			text += "; " + words.Count(int(m.OOMKills), "OOM kill")
+			text += "; " + humanize.Count(int(m.OOMKills), "OOM kill")
 		}
 		rows = append(rows, []string{"memory now", text})
 	}
 	if p := &u.Pressure; !p.At.IsZero() {
-		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", words.Percent(p.CPU), words.Percent(p.Memory), words.Percent(p.IO))})
+		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", humanize.Percent(p.CPU), humanize.Percent(p.Memory), humanize.Percent(p.IO))})
 	}
 	return rows
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/nri"
+	"github.com/sluice-dev/sluice/pkg/runtime/nri"
 )
 
 // The exit statuses; success is 0.

@@ -8,16 +8,16 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/tune"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
 // node is what this node's kernel and hardware have to offer to pods.
-func node(cfg *config.Config, driver *cgroupfs.Driver, machine *topology.Machine, host fs.FS, log logrus.FieldLogger) tune.Node {
-	n := tune.Node{
+func node(cfg *config.Config, driver *cgroupfs.Driver, machine *topology.Machine, host fs.FS, log logrus.FieldLogger) qos.Node {
+	n := qos.Node{
 		Memory:             machine.Memory(machine.MemoryNodes()),
 		Release:            release(host),
 		DiskNames:          map[string]string{},

@@ -9,9 +9,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // herald tells systemd how the service fares, as sd_notify(3) has it.
@@ -91,5 +91,5 @@ func fares(a *agent.Agent) (works bool, how string) {
 	case !p.Synced:
 		return false, "Waiting for the container runtime to tell what runs here"
 	}
-	return true, fmt.Sprintf("Connected to %s %s, %s", p.Runtime.Name, p.Runtime.Version, words.Count(p.Containers, "container"))
+	return true, fmt.Sprintf("Connected to %s %s, %s", p.Runtime.Name, p.Runtime.Version, humanize.Count(p.Containers, "container"))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/podspec"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
+	"github.com/sluice-dev/sluice/pkg/workload/manifest"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -51,7 +51,7 @@ Exit status: 0 where all containers can be placed, 1 where one would be refused.
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		manifest, err := readInput(c, *file)
+		text, err := readInput(c, *file)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ Exit status: 0 where all containers can be placed, 1 where one would be refused.
 				return err
 			}
 		}
-		plans, err := planAll(planner, *file, manifest)
+		plans, err := planAll(planner, *file, text)
 		if err != nil {
 			return err
 		}
@@ -82,15 +82,15 @@ type planned struct {
 type planner interface {
 	// memory is the node's capacity in bytes.
 	memory() (int64, error)
-	plan(podspec.Pod) ([]status.Answer, error)
+	plan(manifest.Pod) ([]status.Answer, error)
 }
 
-func planAll(p planner, file string, manifest []byte) ([]planned, error) {
+func planAll(p planner, file string, text []byte) ([]planned, error) {
 	memory, err := p.memory()
 	if err != nil {
 		return nil, err
 	}
-	pods, err := podspec.Parse(manifest, memory)
+	pods, err := manifest.Parse(text, memory)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -101,7 +101,7 @@ func planAll(p planner, file string, manifest []byte) ([]planned, error) {
 			return nil, err
 		}
 		if len(answers) != len(pod.Containers) {
-			return nil, fmt.Errorf("the plugin answers for %d of %s: its version is another than this program's", len(answers), words.Count(len(pod.Containers), "container"))
+			return nil, fmt.Errorf("the plugin answers for %d of %s: its version is another than this program's", len(answers), humanize.Count(len(pod.Containers), "container"))
 		}
 		plans[i] = planned{Pod: pod.Sandbox.Namespace + "/" + pod.Sandbox.Name, QoS: pod.Sandbox.QoS(), Answers: answers, containers: pod.Containers}
 	}
@@ -142,7 +142,7 @@ func refusals(plans []planned) error {
 	case 1:
 		return fmt.Errorf("container %s would be refused", first)
 	}
-	return fmt.Errorf("%d of %s would be refused, %s first", refused, words.Count(total, "container"), first)
+	return fmt.Errorf("%d of %s would be refused, %s first", refused, humanize.Count(total, "container"), first)
 }
 
 // ociResources is what the runtime's spec would hold for each container that is
@@ -186,7 +186,7 @@ func (p livePlanner) memory() (int64, error) {
 	return s.Machine.Memory, nil
 }
 
-func (p livePlanner) plan(pod podspec.Pod) ([]status.Answer, error) {
+func (p livePlanner) plan(pod manifest.Pod) ([]status.Answer, error) {
 	return p.client.WhatIf(pod.Sandbox, pod.Containers)
 }
 
@@ -216,9 +216,9 @@ func newEmptyPlanner(from *machineFlags, configFile string) (planner, error) {
 
 func (p emptyPlanner) memory() (int64, error) { return p.machine.Memory(p.machine.MemoryNodes()), nil }
 
-func (p emptyPlanner) plan(pod podspec.Pod) ([]status.Answer, error) {
+func (p emptyPlanner) plan(pod manifest.Pod) ([]status.Answer, error) {
 	ask := func(c *workload.Container) (workload.Request, []string, error) { return p.ask(pod.Sandbox, c) }
-	return status.WhatIf(policy.New(p.config.Policy(), p.machine), pod.Sandbox, pod.Containers, ask, time.Now()), nil
+	return status.WhatIf(placement.New(p.config.Policy(), p.machine), pod.Sandbox, pod.Containers, ask, time.Now()), nil
 }
 
 func (p emptyPlanner) ask(pod *workload.Pod, c *workload.Container) (workload.Request, []string, error) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -15,7 +15,7 @@ func planText(plans []planned) string {
 		if i > 0 {
 			out.WriteString("\n")
 		}
-		paragraph(&out, "", fmt.Sprintf("%s would be a %s pod of %s.", p.Pod, p.QoS, words.Count(len(p.Answers), "container")))
+		paragraph(&out, "", fmt.Sprintf("%s would be a %s pod of %s.", p.Pod, p.QoS, humanize.Count(len(p.Answers), "container")))
 		for j, a := range p.Answers {
 			name := p.containers[j].Name
 			if p.containers[j].State == workload.Stopped {

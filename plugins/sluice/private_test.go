@@ -11,12 +11,12 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/audit"
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/lifeline"
-	"github.com/sluice-dev/sluice/pkg/originals"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -31,8 +31,8 @@ func TestStateIsPrivate(t *testing.T) {
 	defer unlock()
 	for what, err := range map[string]error{
 		"originals": keepOne(dir),
-		"plan":      lifeline.Save(dir, "boot", nil),
-		"word":      lifeline.Note(dir, lifeline.Acted{}),
+		"plan":      failsafe.Save(dir, "boot", nil),
+		"word":      failsafe.Note(dir, failsafe.Acted{}),
 		"switch":    agent.WriteSwitch(dir, agent.Switched{To: control.SwitchOff}),
 	} {
 		if err != nil {
@@ -48,11 +48,11 @@ func TestStateIsPrivate(t *testing.T) {
 }
 
 func keepOne(dir string) error {
-	book, err := originals.Open(filepath.Join(dir, originalsFile), "boot")
+	book, err := journal.Open(filepath.Join(dir, originalsFile), "boot")
 	if err != nil {
 		return err
 	}
-	book.Keep(plan.Object{Path: "/a"}, plan.CPUs, plan.CPUSet{})
+	book.Keep(knobs.Object{Path: "/a"}, knobs.CPUs, knobs.CPUSet{})
 	return book.Close()
 }
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/engine/sampler"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/observe"
-	"github.com/sluice-dev/sluice/pkg/sampler"
 	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/status"
 )

@@ -13,14 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/cgroupfs"
-	"github.com/sluice-dev/sluice/pkg/coresched"
-	"github.com/sluice-dev/sluice/pkg/irq"
-	"github.com/sluice-dev/sluice/pkg/neighbour"
-	"github.com/sluice-dev/sluice/pkg/resctrl"
-	"github.com/sluice-dev/sluice/pkg/watermark"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
+	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
+	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
@@ -146,8 +146,8 @@ func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error
 		return r, err
 	}
 	var unknown error
-	if all.Managers, unknown = neighbour.Managers(host); unknown != nil { // both may be there
-		all.Managers = []neighbour.Neighbour{{Kind: neighbour.CPUManager}, {Kind: neighbour.MemoryManager}}
+	if all.Managers, unknown = peers.Managers(host); unknown != nil { // both may be there
+		all.Managers = []peers.Neighbour{{Kind: peers.CPUManager}, {Kind: peers.MemoryManager}}
 	}
 	if all.Kernel != nil {
 		agent.Recall(driver, book, plan)
@@ -174,9 +174,9 @@ func restoredText(r agent.Restored, dir string, dry bool) string {
 	if dry {
 		verb = "to be given back"
 	}
-	fmt.Fprintf(&out, "%s %s", words.Count(len(r.Changes), "setting"), verb)
+	fmt.Fprintf(&out, "%s %s", humanize.Count(len(r.Changes), "setting"), verb)
 	if r.IRQs > 0 {
-		fmt.Fprintf(&out, ", and the CPUs of %s", words.Count(r.IRQs, "IRQ"))
+		fmt.Fprintf(&out, ", and the CPUs of %s", humanize.Count(r.IRQs, "IRQ"))
 	}
 	out.WriteString(".\n")
 	if len(r.Newer) > 0 {

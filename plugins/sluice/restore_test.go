@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-dev/sluice/pkg/agent"
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -99,13 +99,13 @@ func TestRestoreBesideThePlugin(t *testing.T) {
 
 func TestRestoredText(t *testing.T) {
 	t.Parallel()
-	pod := plan.Object{Path: "/kubepods/pod1", Name: "shop/web", Level: plan.PodLevel}
-	main := plan.Object{Path: "/kubepods/pod1/a", Name: "shop/web/main", Level: plan.ContainerLevel}
+	pod := knobs.Object{Path: "/kubepods/pod1", Name: "shop/web", Level: knobs.PodLevel}
+	main := knobs.Object{Path: "/kubepods/pod1/a", Name: "shop/web/main", Level: knobs.ContainerLevel}
 	r := agent.Restored{
-		Changes: []plan.Change{
-			{Object: main, Knob: plan.CPUs, From: plan.CPUSet(cpuset.MustParse("2-3")), To: plan.CPUSet{}},
-			{Object: main, Knob: plan.Burst, From: plan.CPUBurst(50 * time.Millisecond), To: plan.CPUBurst(0)},
-			{Object: pod, Knob: plan.Weight, To: plan.Shares(1024)},
+		Changes: []knobs.Change{
+			{Object: main, Knob: knobs.CPUs, From: knobs.CPUSet(cpuset.MustParse("2-3")), To: knobs.CPUSet{}},
+			{Object: main, Knob: knobs.Burst, From: knobs.CPUBurst(50 * time.Millisecond), To: knobs.CPUBurst(0)},
+			{Object: pod, Knob: knobs.Weight, To: knobs.Shares(1024)},
 		},
 		Newer: []string{"memory.high of shop/db/main"},
 		IRQs:  12,

@@ -10,13 +10,13 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/doctor"
-	"github.com/sluice-dev/sluice/pkg/runtimeapi"
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
 // askRuntimes asks the container runtimes below a host's root what they are, all at the
-// same time, and no longer than runtimeapi.Timeout.
-func askRuntimes(ctx context.Context, root string) map[string]*runtimeapi.Facts {
-	told := map[string]*runtimeapi.Facts{}
+// same time, and no longer than inspect.Timeout.
+func askRuntimes(ctx context.Context, root string) map[string]*inspect.Facts {
+	told := map[string]*inspect.Facts{}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for _, socket := range doctor.RuntimeSockets() {
@@ -25,7 +25,7 @@ func askRuntimes(ctx context.Context, root string) map[string]*runtimeapi.Facts 
 			continue
 		}
 		asking.Go(func() {
-			facts := runtimeapi.Ask(ctx, path)
+			facts := inspect.Ask(ctx, path)
 			mu.Lock()
 			defer mu.Unlock()
 			told[socket] = facts
@@ -47,9 +47,9 @@ func tellRuntimes(ctx context.Context, root string, log logrus.FieldLogger) {
 		}
 		log = log.WithFields(logrus.Fields{"runtime": told.Name, "version": told.Version, "from": told.From, "handlers": told.Handlers, "cgroupDriver": told.Driver})
 		switch told.NRI.State {
-		case runtimeapi.Missing:
+		case inspect.Missing:
 			log.Warn("Container runtime: it has not loaded NRI, without which Sluice reaches no container; sluice doctor tells what to do")
-		case runtimeapi.Broken:
+		case inspect.Broken:
 			log.WithField("problem", told.NRI.Why).Warn("Container runtime: its NRI plugin has failed, without which Sluice reaches no container; sluice doctor tells what to do")
 		default:
 			log.Info("Container runtime")

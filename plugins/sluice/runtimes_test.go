@@ -10,7 +10,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"github.com/sluice-dev/sluice/pkg/runtimeapi"
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
 // A runtime that takes connections and says nothing is told of, and costs no more than the
@@ -32,7 +32,7 @@ func TestSilentRuntime(t *testing.T) {
 	log.SetOutput(&text)
 	begun := time.Now()
 	tellRuntimes(t.Context(), root, log)
-	if took := time.Since(begun); took > 10*runtimeapi.Timeout { // bounds a hang alone
+	if took := time.Since(begun); took > 10*inspect.Timeout { // bounds a hang alone
 		t.Errorf("it took %v", took)
 	}
 	if !strings.Contains(text.String(), "does not tell what it is") || !strings.Contains(text.String(), "socket=/run/crio/crio.sock") {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/podspec"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/manifest"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -70,7 +70,7 @@ func (p plugin) Status() (*status.Status, error) {
 func (p plugin) Machine() (*topology.Machine, error) { return p.planner.machine, nil }
 
 func (p plugin) WhatIf(pod *workload.Pod, containers []workload.Container) ([]status.Answer, error) {
-	return p.planner.plan(podspec.Pod{Sandbox: pod, Containers: containers})
+	return p.planner.plan(manifest.Pod{Sandbox: pod, Containers: containers})
 }
 
 // silent is a plugin of another version, which answers nothing that is known.

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/neighbour"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/observe"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -35,7 +35,7 @@ func calm() *status.Status {
 		Containers: []status.Container{
 			{
 				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000001", PodUID: "1", Ref: "data/db-0/main", Class: workload.LSE,
-				State: policy.Held, Controlled: true, Requested: 8000, CPUs: list("4-7,20-23"), Mems: list("0"), Unlimited: true,
+				State: placement.Held, Controlled: true, Requested: 8000, CPUs: list("4-7,20-23"), Mems: list("0"), Unlimited: true,
 				Why: "LSE with CPUs of its own", Cgroup: "/kubepods/pod1/4f1c2a9d", Drift: 2,
 				Settings: []workload.Setting{
 					{Key: "class", Value: "LSE", Source: "annotation class.sluice.dev/pod"},
@@ -44,7 +44,7 @@ func calm() *status.Status {
 			},
 			{
 				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000002", PodUID: "1", Ref: "data/db-0/proxy", Class: workload.LS, Pool: "online",
-				State: policy.Held, Controlled: true, Requested: 500, CPUs: list("1-3,8-19,24-31"), Why: "LS in pool online", Cgroup: "/kubepods/pod1/4f1c2a9e",
+				State: placement.Held, Controlled: true, Requested: 500, CPUs: list("1-3,8-19,24-31"), Why: "LS in pool online", Cgroup: "/kubepods/pod1/4f1c2a9e",
 				Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "annotation class.sluice.dev/container.proxy"}},
 				Kernel: []status.Kernel{
 					{Level: "container", Setting: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "cpu-burst 50 % of 1 CPUs", Drift: 7, Contested: true},
@@ -59,13 +59,13 @@ func calm() *status.Status {
 			},
 			{
 				ID: "5000000000000000000000000000000000000000000000000000000000000003", PodUID: "2", Ref: "data/db-1/main", Class: workload.LSR, Pool: "online",
-				State: policy.Reserved, Controlled: true, Requested: 1000, CPUs: list("1-3,8-19,24-31"),
+				State: placement.Reserved, Controlled: true, Requested: 1000, CPUs: list("1-3,8-19,24-31"),
 				Why:      "LSR in pool online; 1 of 24 are free to pin",
 				Warnings: []string{"container data/db-1/main: annotation numa.sluice.dev \x1b[2J has no effect on class LSR"},
 			},
 			{
 				ID: "6000000000000000000000000000000000000000000000000000000000000004", PodUID: "3", Ref: "batch/db-0/main", Class: workload.BE, Pool: "batch",
-				State: policy.Held, Why: "BE in pool batch",
+				State: placement.Held, Why: "BE in pool batch",
 			},
 		},
 		Counters: status.Counters{Placed: 4, Refused: 1, Drift: 2},
@@ -80,7 +80,7 @@ func troubled() *status.Status {
 	s.Machine.Offline, s.Machine.System, s.Machine.External, s.Machine.Pinned = list("30-31"), list("1"), list("8-9"), cpuset.Set{}
 	s.Machine.Steering = status.Steering{CPUs: list("4-7"), Skipped: 3}
 	s.Containers = nil
-	s.Neighbours = []neighbour.Neighbour{{Kind: neighbour.Koordlet, Evidence: "process 312 is a privileged koordlet",
+	s.Neighbours = []peers.Neighbour{{Kind: peers.Koordlet, Evidence: "process 312 is a privileged koordlet",
 		Response: "Sluice starts in preview: it decides and reports, and writes nothing", Fix: "keep koordlet off this node"}}
 	s.Config.Problem = "it does not fit this machine: system: CPU 99 is not online"
 	s.Contested = []string{"cpu.burst of data/db-0/proxy"}

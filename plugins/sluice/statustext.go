@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // statusText is the plugin's state for people, in 80 columns where not wide.
@@ -56,8 +56,8 @@ func overview(s *status.Status) [][]string {
 		{"mode", modeText(s)},
 		{"runtime", runtimeText(s)},
 		{"slow lane", or(s.Runtime.SlowLane, "shut: no runtime is connected")},
-		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), words.Count(m.Cores, "core"),
-			m.L3s, words.Count(m.Nodes, "NUMA node"), words.Count(m.Packages, "package"), size(m.Memory))},
+		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), humanize.Count(m.Cores, "core"),
+			m.L3s, humanize.Count(m.Nodes, "NUMA node"), humanize.Count(m.Packages, "package"), size(m.Memory))},
 	}
 	if s.Config.Problem != "" {
 		rows = append(rows, []string{"config", "the newest file is not in force: " + s.Config.Problem})
@@ -82,15 +82,15 @@ func overview(s *status.Status) [][]string {
 		rows = append(rows, []string{"requests", "inferred: " + s.Grants.Problem})
 	}
 	if n := s.Counters.GrantsCut; n > 0 {
-		rows = append(rows, []string{"grants", words.Count(n, "container") + " claimed more batch resources than the kubelet has granted; sluice explain POD tells which"})
+		rows = append(rows, []string{"grants", humanize.Count(n, "container") + " claimed more batch resources than the kubelet has granted; sluice explain POD tells which"})
 	}
 	for _, contested := range s.Contested {
 		rows = append(rows, []string{"contested", contested + ": somebody else changes it again and again, so repairs wait"})
 	}
 	for _, w := range s.SlowWrites {
-		lasting := "under way for " + words.Lasting(time.Duration(w.Seconds)*time.Second)
+		lasting := "under way for " + humanize.Lasting(time.Duration(w.Seconds)*time.Second)
 		if w.Waiting {
-			lasting = "waiting for others for " + words.Lasting(time.Duration(w.Seconds)*time.Second)
+			lasting = "waiting for others for " + humanize.Lasting(time.Duration(w.Seconds)*time.Second)
 		}
 		rows = append(rows, []string{"slow write", fmt.Sprintf("%s of %s to %s: %s", w.Setting, w.Object, w.To, lasting)})
 	}
@@ -112,7 +112,7 @@ func runtimeText(s *status.Status) string {
 	r := &s.Runtime
 	lasting := ""
 	if !r.Since.IsZero() {
-		lasting = " for " + words.Lasting(s.Time.Sub(r.Since))
+		lasting = " for " + humanize.Lasting(s.Time.Sub(r.Since))
 	}
 	if !r.Connected {
 		return "not connected" + lasting + ": containers start without Sluice until the runtime's NRI socket answers"
@@ -121,30 +121,30 @@ func runtimeText(s *status.Status) string {
 }
 
 func countersText(c *status.Counters) string {
-	resized := words.Count(c.Resized, "resize")
+	resized := humanize.Count(c.Resized, "resize")
 	if c.ResizesRefused > 0 {
 		resized += fmt.Sprintf(" (%d refused)", c.ResizesRefused)
 	}
-	return fmt.Sprintf("%s placed, %d refused, %s, %s", words.Count(c.Placed, "container"), c.Refused, resized, words.Count(c.Reconnects, "reconnection"))
+	return fmt.Sprintf("%s placed, %d refused, %s, %s", humanize.Count(c.Placed, "container"), c.Refused, resized, humanize.Count(c.Reconnects, "reconnection"))
 }
 
 func driftText(c *status.Counters) string {
 	if c.Drift == 0 {
 		return "none: nobody else has changed a setting"
 	}
-	return words.Count(c.Drift, "change") + " by others repaired"
+	return humanize.Count(c.Drift, "change") + " by others repaired"
 }
 
 func errorsText(c *status.Counters) string {
 	var parts []string
 	if c.WriteErrors > 0 {
-		parts = append(parts, words.Count(c.WriteErrors, "kernel write")+" failed")
+		parts = append(parts, humanize.Count(c.WriteErrors, "kernel write")+" failed")
 	}
 	if c.SlowFailures > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s to the runtime failed", c.SlowFailures, words.Count(c.SlowUpdates, "update")))
+		parts = append(parts, fmt.Sprintf("%d of %s to the runtime failed", c.SlowFailures, humanize.Count(c.SlowUpdates, "update")))
 	}
 	if c.Panics > 0 {
-		parts = append(parts, words.Count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")
+		parts = append(parts, humanize.Count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")
 	}
 	return or(strings.Join(parts, "; "), "none")
 }
@@ -202,14 +202,14 @@ func note(c *status.Container) string {
 	if !c.Controlled {
 		notes = append(notes, "not controlled")
 	}
-	if c.Class.Pinned() && c.State == policy.Reserved {
+	if c.Class.Pinned() && c.State == placement.Reserved {
 		notes = append(notes, "not started")
 	}
 	if c.Drift > 0 {
-		notes = append(notes, words.Count(c.Drift, "repair"))
+		notes = append(notes, humanize.Count(c.Drift, "repair"))
 	}
 	if len(c.Warnings) > 0 {
-		notes = append(notes, words.Count(len(c.Warnings), "warning"))
+		notes = append(notes, humanize.Count(len(c.Warnings), "warning"))
 	}
 	return strings.Join(notes, ", ")
 }

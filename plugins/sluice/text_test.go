@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/plan"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -120,7 +120,7 @@ func TestWords(t *testing.T) {
 // Explain's quota is the one in the kernel: the loop's, where the loop has set it.
 func TestExplainedQuota(t *testing.T) {
 	t.Parallel()
-	quota := status.Kernel{Level: "pod", Setting: plan.Quota.String(), Value: "0.2 CPUs"}
+	quota := status.Kernel{Level: "pod", Setting: knobs.Quota.String(), Value: "0.2 CPUs"}
 	refused := quota
 	refused.Problem = "no"
 	for want, c := range map[string]status.Container{

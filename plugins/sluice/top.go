@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/top"
+	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/topology"
 )
 

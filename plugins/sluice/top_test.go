@@ -14,7 +14,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/top"
+	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/sluice-dev/sluice/pkg/top"
+	"github.com/sluice-dev/sluice/pkg/view/top"
 )
 
 // framesPerSecond bounds how soon a key shows; a look comes once a second.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/web"
+	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
 // serveWeb serves the node map until the context ends. Without it the node goes on.

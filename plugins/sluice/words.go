@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/words"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -14,7 +14,7 @@ func cpuList(cpus cpuset.Set, empty string) string {
 	if cpus.IsEmpty() {
 		return empty
 	}
-	return cpus.String() + " (" + words.Count(cpus.Size(), "CPU") + ")"
+	return cpus.String() + " (" + humanize.Count(cpus.Size(), "CPU") + ")"
 }
 
 // setOr is a set in short; the empty set is what empty says.

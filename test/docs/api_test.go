@@ -176,7 +176,7 @@ func TestAPIFields(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s lacks its marks", name)
 	}
-	words := commentsOf(t, "pkg/status", "pkg/control", "pkg/observe", "pkg/neighbour", "pkg/workload", "pkg/audit")
+	words := commentsOf(t, "pkg/status", "pkg/decide/control", "pkg/observe", "pkg/peers", "pkg/workload", "pkg/engine/audit")
 	var tables bytes.Buffer
 	seen := map[reflect.Type]bool{}
 	for queue := []reflect.Type{reflect.TypeFor[status.Status](), reflect.TypeFor[status.Log](), reflect.TypeFor[status.Answer]()}; len(queue) > 0; queue = queue[1:] {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
 var update = flag.Bool("update", false, "write docs/commands.md anew")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/runtimeapi"
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -14,9 +14,9 @@ func TestAsk(t *testing.T) {
 	for _, version := range []string{"2", "1.7"} {
 		t.Run("containerd "+version, func(t *testing.T) {
 			rt := start(t, runtime.Options{Containerd: version})
-			f := runtimeapi.Ask(t.Context(), rt.Socket())
+			f := inspect.Ask(t.Context(), rt.Socket())
 			t.Logf("%+v", f)
-			if f.Name != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.Version, "v"), version) || f.NRI.State != runtimeapi.Loaded || len(f.Problems) > 0 {
+			if f.Name != "containerd" || !strings.HasPrefix(strings.TrimPrefix(f.Version, "v"), version) || f.NRI.State != inspect.Loaded || len(f.Problems) > 0 {
 				t.Errorf("%+v", f)
 			}
 			if len(f.Handlers) == 0 || !slices.Contains(f.Handlers, runtime.Broken) {

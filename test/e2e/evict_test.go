@@ -6,7 +6,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/sluice-dev/sluice/pkg/evict"
+	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 

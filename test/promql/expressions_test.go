@@ -17,12 +17,12 @@ import (
 const root = "../../"
 
 // exposed are the labels of each series that a scrape of a full status finds without
-// names of pods, with those that Prometheus adds. The tests of pkg/metrics compare the
+// names of pods, with those that Prometheus adds. The tests of pkg/view/metrics compare the
 // file with a real exposition.
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
 	series := map[string][]string{"up": {"job", "instance"}, "process_cpu_seconds_total": {"job", "instance"}}
-	file, _, found := strings.Cut(string(readFile(t, "pkg/metrics/testdata/metrics.txt")), "# Single containers and pods\n")
+	file, _, found := strings.Cut(string(readFile(t, "pkg/view/metrics/testdata/metrics.txt")), "# Single containers and pods\n")
 	if !found {
 		t.Fatal("the file does not end with metrics of containers")
 	}

@@ -132,8 +132,8 @@ func (g guest) build() error {
 		{"build", "-o", g.built("init"), "./init"},
 		{"test", "-c", "-o", g.built("guest.test"), "./guest"},
 		{"test", "-c", "-o", g.built("e2e.test"), "../e2e"},
-		{"test", "-c", "-o", g.built("cgroupfs.test"), "../../pkg/cgroupfs"},
-		{"test", "-c", "-o", g.built("coresched.test"), "../../pkg/coresched"},
+		{"test", "-c", "-o", g.built("cgroupfs.test"), "../../pkg/kernel/cgroupfs"},
+		{"test", "-c", "-o", g.built("coresched.test"), "../../pkg/kernel/coresched"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

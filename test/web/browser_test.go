@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/sluice-dev/sluice/pkg/web"
+	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
 // patience is for a machine with other things to do.

@@ -8,7 +8,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/web"
+	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
 // What else the plugin tells is behind a line each, and opens by keyboard.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/control"
-	"github.com/sluice-dev/sluice/pkg/policy"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
@@ -131,7 +131,7 @@ func (n *node) containers(s *status.Status, online cpuset.Set, now time.Time) cp
 		pool := map[workload.Class]string{workload.LS: "online", workload.BE: "batch"}[class]
 		c := status.Container{
 			ID: fmt.Sprintf("%064x", i), PodUID: fmt.Sprintf("5f0c7a3e-%04d-4d1e-9f6b-0242ac120002", i), Ref: fmt.Sprintf("%s/%s-%d/main", []string{"shop", "data", "ml"}[i%3], []string{"web", "index", "train", "cache"}[i%4], i),
-			Class: class, Pool: pool, State: policy.Held, Controlled: true, Requested: workload.MilliCPU(250 + 250*(i%8)),
+			Class: class, Pool: pool, State: placement.Held, Controlled: true, Requested: workload.MilliCPU(250 + 250*(i%8)),
 			Why:    "shares pool " + pool + " with others of its class",
 			Cgroup: fmt.Sprintf("/kubepods/burstable/pod5f0c7a3e-%04d/%064x", i, i),
 			Settings: []workload.Setting{

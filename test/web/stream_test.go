@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/web"
+	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/nearest"
+	"github.com/sluice-dev/sluice/pkg/text/suggest"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -89,7 +89,7 @@ func unknown(what, word string, known []string) error {
 	if word == "" {
 		return fmt.Errorf("%s is missing: expected one of %s", what, strings.Join(known, ", "))
 	}
-	if meant := nearest.To(word, known); meant != "" {
+	if meant := suggest.To(word, known); meant != "" {
 		return fmt.Errorf("%s: unknown word %.40q; did you mean %q?", what, word, meant)
 	}
 	return fmt.Errorf("%s: unknown word %.40q; known are %s", what, word, strings.Join(known, ", "))

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
-	"github.com/sluice-dev/sluice/pkg/annotation"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
 const plugin, restore = "sluice.yaml", "restore.yaml"

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestCgroupfs runs the tests of pkg/cgroupfs that need a v2 kernel.
+// TestCgroupfs runs the tests of pkg/kernel/cgroupfs that need a v2 kernel.
 func TestCgroupfs(t *testing.T) {
 	out, err := exec.Command("/cgroupfs.test", "-test.run=V2", "-test.v").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestV2Kernel") {
@@ -31,7 +31,7 @@ func TestCgroupfs(t *testing.T) {
 	}
 }
 
-// TestCoreScheduling runs the tests of pkg/coresched that are about the kernel's own
+// TestCoreScheduling runs the tests of pkg/kernel/coresched that are about the kernel's own
 // part. They say why where this kernel has none.
 func TestCoreScheduling(t *testing.T) {
 	out, err := exec.Command("/coresched.test", "-test.run=^(TestRealKernel|TestRefusal)$", "-test.v").CombinedOutput()

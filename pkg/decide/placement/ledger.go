@@ -1,0 +1,371 @@
+// Package placement decides who holds which CPUs: pins of their own for LSE and
+// LSR, pools for LS and BE. It is a plain state machine without clock, I/O or
+// logger: the caller says what happened and carries out the assignments.
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Ledger is who holds what. It belongs to one goroutine. A call that returns an
+// error has changed nothing.
+type Ledger struct {
+	config   Config
+	machine  *topology.Machine
+	alloc    *cpualloc.Allocator
+	external cpuset.Set // exclusive CPUs of the kubelet's own CPU manager
+	barred   cpuset.Set // CPUs that no container can have: the cgroup of all pods lacks them
+	holders  map[string]*Holder
+	shared   cpuset.Set   // allocatable CPUs without a pin
+	lent     cpuset.Set   // CPUs of LSR pins on which batch work may run too
+	pools    []cpuset.Set // CPUs of config.Pools[i]
+	sizes    []int        // of the loop, by pool; 0 the config's own; nil none
+	version  uint64       // counts layouts
+	entering bool         // layouts wait for the end of Together
+	last     entry        // for Undo
+}
+
+// Holder is one container in the ledger.
+type Holder struct {
+	ID        string // container id
+	Pod       string // pod UID
+	Container string // container name within the pod
+	Ref       string // "namespace/pod/container", for people
+	Request   workload.Request
+	State     State
+	Since     time.Time // of the present State
+
+	CPUs    cpuset.Set // pinned CPUs; empty for LS, BE, SYSTEM and a pin without a place
+	Blocked cpuset.Set // siblings of CPUs that no other pin may take (one-per-core)
+	Leaving cpuset.Set // CPUs that a pin moves away from, nobody else's until Left
+	Mems    cpuset.Set // memory nodes; empty: all
+	Short   string     // why a pin has fewer CPUs than it asked for; "" where it has them all
+}
+
+// State is a grant's stage.
+type State uint8
+
+// The stages: reserved when the container is created, held once it starts.
+const (
+	Reserved State = iota
+	Held
+)
+
+var stateNames = [...]string{"reserved", "held"}
+
+func (s State) String() string { return stateNames[s] }
+
+// MarshalText writes the stage's name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a stage's name.
+func (s *State) UnmarshalText(text []byte) error {
+	for i, name := range stateNames {
+		if name == string(text) {
+			*s = State(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("state %.40q: it is reserved or held", text)
+}
+
+// Identity names a container to the ledger.
+type Identity struct {
+	ID, Pod, Container, Ref string
+}
+
+// Assignment is what a container is to have.
+type Assignment struct {
+	CPUs      cpuset.Set // empty: all that the parent has
+	Mems      cpuset.Set // empty: all that the parent has
+	Unlimited bool       // no CFS quota: nobody else may use the CPUs
+	Why       string
+}
+
+// New makes an empty ledger.
+func New(config Config, machine *topology.Machine) *Ledger {
+	l := &Ledger{config: config, holders: map[string]*Holder{}}
+	l.use(machine)
+	l.layout()
+	return l
+}
+
+// Anew makes a ledger without containers whose pools lie where they lay.
+func (l *Ledger) Anew() *Ledger {
+	n := New(l.config, l.machine)
+	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
+	return n
+}
+
+// Together divides the pools once after all that enter does: pin by pin they would
+// grow into CPUs that the next pin has, and lose their place.
+func (l *Ledger) Together(enter func()) {
+	l.entering = true
+	defer func() {
+		l.entering = false
+		l.layout()
+	}()
+	enter()
+}
+
+func (l *Ledger) use(machine *topology.Machine) {
+	l.machine, l.alloc = machine, cpualloc.New(machine)
+}
+
+// Clone returns a ledger that changes apart from this one, for what-if.
+func (l *Ledger) Clone() *Ledger {
+	twin := *l
+	twin.holders = make(map[string]*Holder, len(l.holders))
+	for id, h := range l.holders {
+		copied := *h
+		twin.holders[id] = &copied
+	}
+	twin.pools = slices.Clone(l.pools)
+	return &twin
+}
+
+// Machine is the machine the ledger divides.
+func (l *Ledger) Machine() *topology.Machine { return l.machine }
+
+// Holder returns the container of that id; it must not be changed.
+func (l *Ledger) Holder(id string) (*Holder, bool) {
+	h, ok := l.holders[id]
+	return h, ok
+}
+
+// Holders lists all containers, the oldest first; they must not be changed.
+func (l *Ledger) Holders() []*Holder {
+	all := make([]*Holder, 0, len(l.holders))
+	for _, h := range l.holders {
+		all = append(all, h)
+	}
+	return byAge(all)
+}
+
+func byAge(holders []*Holder) []*Holder {
+	slices.SortFunc(holders, func(a, b *Holder) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
+	return holders
+}
+
+func ids(holders []*Holder) []string {
+	var all []string
+	for _, h := range holders {
+		all = append(all, h.ID)
+	}
+	return all
+}
+
+// Pools returns each pool's name with its CPUs, in order of priority.
+func (l *Ledger) Pools() []PoolCPUs {
+	pools := make([]PoolCPUs, len(l.pools))
+	for i, set := range l.pools {
+		pools[i] = PoolCPUs{Name: l.config.Pools[i].Name, CPUs: set}
+	}
+	return pools
+}
+
+// PoolCPUs is a pool with its CPUs.
+type PoolCPUs struct {
+	Name string
+	CPUs cpuset.Set
+}
+
+// Pinned is the union of all pins' CPUs, the kubelet's own included.
+func (l *Ledger) Pinned() cpuset.Set {
+	pinned := l.external
+	for _, h := range l.holders {
+		if !h.CPUs.IsEmpty() || !h.Leaving.IsEmpty() { // most share
+			pinned = cpuset.Union(pinned, cpuset.Union(h.CPUs, h.Leaving))
+		}
+	}
+	return pinned
+}
+
+// Shared is what the pools divide: allocatable CPUs without a pin.
+func (l *Ledger) Shared() cpuset.Set { return l.shared }
+
+// Divided reports whether any container may have less than all CPUs.
+func (l *Ledger) Divided() bool {
+	return slices.ContainsFunc(l.pools, func(pool cpuset.Set) bool { return !l.unrestricted(pool) })
+}
+
+// Version changes whenever the assignment of a container may have changed that
+// the call was not about.
+func (l *Ledger) Version() uint64 { return l.version }
+
+// allocatable is what pools and pins may use together; never empty.
+func (l *Ledger) allocatable() cpuset.Set {
+	outside := cpuset.Union(l.config.Reserved, l.config.System)
+	left := cpuset.Difference(l.machine.Online, cpuset.Union(outside, cpuset.Union(l.external, l.barred)))
+	if left.IsEmpty() { // all others are offline: containers must run somewhere
+		return l.machine.Online
+	}
+	return left
+}
+
+// SetExternal names the exclusive CPUs of another manager (the kubelet's static
+// policy): no pool and no pin uses them.
+func (l *Ledger) SetExternal(cpus cpuset.Set) {
+	if cpus == l.external {
+		return
+	}
+	l.external, l.last = cpus, entry{}
+	l.layout()
+}
+
+// Bar names CPUs that no container can have, as the cgroup of all pods lacks them: no pool
+// and no pin uses them, and who has all others needs no cpuset of its own.
+func (l *Ledger) Bar(cpus cpuset.Set) {
+	if cpus == l.barred {
+		return
+	}
+	l.barred, l.last = cpus, entry{}
+	l.layout()
+}
+
+// Hold marks the container as started.
+func (l *Ledger) Hold(id string, now time.Time) {
+	if h, ok := l.holders[id]; ok && h.State != Held {
+		h.State, h.Since = Held, now
+	}
+}
+
+// Release forgets the container by its id alone and gives back what it held.
+func (l *Ledger) Release(id string) bool {
+	h, ok := l.holders[id]
+	if !ok {
+		return false
+	}
+	delete(l.holders, id)
+	l.last = entry{}
+	if !h.CPUs.IsEmpty() {
+		l.layout()
+	}
+	return true
+}
+
+// Stale lists reserved pins that never started and are replaced by a younger
+// container of the same name in the same pod (next, which is to be placed, or one
+// in the ledger), or are older than timeout: their runtime failed after the grant,
+// and no event told so.
+func (l *Ledger) Stale(next Identity, now time.Time, timeout time.Duration) []string {
+	var stale []*Holder
+	for _, h := range l.holders {
+		if h.State != Reserved || !h.Request.Class.Pinned() || h.ID == next.ID {
+			continue
+		}
+		if now.Sub(h.Since) > timeout || h.Pod == next.Pod && h.Container == next.Container || l.replaced(h) {
+			stale = append(stale, h)
+		}
+	}
+	return ids(byAge(stale))
+}
+
+func (l *Ledger) replaced(old *Holder) bool {
+	for _, h := range l.holders {
+		if h.Pod == old.Pod && h.Container == old.Container && h.ID != old.ID && h.Since.After(old.Since) {
+			return true
+		}
+	}
+	return false
+}
+
+// Assignment is what the container of that id is to have now.
+func (l *Ledger) Assignment(id string) (Assignment, bool) {
+	h, ok := l.holders[id]
+	if !ok {
+		return Assignment{}, false
+	}
+	return l.assignment(h), true
+}
+
+func (l *Ledger) assignment(h *Holder) Assignment {
+	a := l.decided(h)
+	if a.Mems == l.machine.MemoryNodes() {
+		a.Mems = cpuset.Set{}
+	}
+	return a
+}
+
+func (l *Ledger) decided(h *Holder) Assignment {
+	if h.Request.Class.Pinned() && !h.CPUs.IsEmpty() {
+		why := h.Request.Class.String() + " with CPUs of its own"
+		if h.Short != "" {
+			why += "; " + h.Short
+		}
+		return Assignment{CPUs: h.CPUs, Mems: h.Mems, Unlimited: true, Why: why}
+	}
+	cpus, why := l.sharedCPUs(h)
+	if h.Short != "" {
+		why += "; " + h.Short
+	}
+	if h.Request.Class == workload.BE && !l.lent.IsEmpty() {
+		cpus, why = cpuset.Union(cpus, l.lent), why+" and on CPUs of idle LSR pins"
+	}
+	a := Assignment{CPUs: cpus, Mems: h.Mems, Why: why}
+	if l.unrestricted(cpus) {
+		a.CPUs = cpuset.Set{}
+	}
+	return a
+}
+
+// sharedCPUs is the set of a container without CPUs of its own.
+func (l *Ledger) sharedCPUs(h *Holder) (cpuset.Set, string) {
+	if h.Request.Class == workload.System {
+		if system := cpuset.Intersect(l.config.System, l.machine.Online); !system.IsEmpty() {
+			return system, "SYSTEM in the system set"
+		}
+		return l.shared, "SYSTEM on all shared CPUs"
+	}
+	i := l.pool(h.Request)
+	return l.pools[i], h.Request.Class.String() + " in pool " + l.config.Pools[i].Name
+}
+
+// PoolOf is the name of the pool that a holder without CPUs of its own runs in,
+// "" for a pin and for the system set.
+func (l *Ledger) PoolOf(h *Holder) string {
+	if !h.CPUs.IsEmpty() || h.Request.Class == workload.System {
+		return ""
+	}
+	return l.config.Pools[l.pool(h.Request)].Name
+}
+
+// pool is the index of the pool that the request belongs to.
+func (l *Ledger) pool(r workload.Request) int {
+	name := r.Pool
+	if name == "" {
+		name = l.config.DefaultPool()
+		if r.Class == workload.BE {
+			name = l.config.BatchPool()
+		}
+	}
+	for i, p := range l.config.Pools {
+		if p.Name == name {
+			return i
+		}
+	}
+	return len(l.pools) - 1
+}
+
+// unrestricted reports whether cpus is every CPU there is, so that the container
+// needs no cpuset of its own and follows its parent through hotplug.
+func (l *Ledger) unrestricted(cpus cpuset.Set) bool {
+	return cpus == l.machine.Online || cpus == cpuset.Difference(l.machine.Online, l.barred)
+}
+
+func (l *Ledger) orOnline(cpus cpuset.Set) cpuset.Set {
+	if cpus.IsEmpty() {
+		return l.machine.Online
+	}
+	return cpus
+}

@@ -1,0 +1,126 @@
+package placement
+
+import (
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// memoryNodes chooses where a holder's memory comes from, by the CPUs that it runs
+// on. The empty set means anywhere.
+func (l *Ledger) memoryNodes(h *Holder) (cpuset.Set, error) {
+	switch policy := h.Request.MemoryNodes.Policy; {
+	case policy == workload.MemoryListed:
+		return l.listedMemory(h.ID, h.Request)
+	case policy == workload.MemoryAny, policy == workload.MemoryDefault && !h.Request.Class.Pinned():
+		return cpuset.Set{}, nil
+	}
+	cpus := h.CPUs
+	if cpus.IsEmpty() {
+		cpus, _ = l.sharedCPUs(h)
+	}
+	return l.localMemory(l.orOnline(cpus), h.Request.Memory, h.ID), nil
+}
+
+// kept is the memory nodes of a holder that is to have nodes. One that runs keeps
+// those that it had as well: the kernel would move all of its pages off a node that
+// is taken from it, which takes about a second for each GiB.
+func (l *Ledger) kept(old *Holder, nodes cpuset.Set) cpuset.Set {
+	switch {
+	case old.State != Held || nodes.IsEmpty():
+		return nodes
+	case old.Mems.IsEmpty():
+		return l.machine.MemoryNodes()
+	}
+	return cpuset.Union(nodes, old.Mems)
+}
+
+// followPools brings the memory of containers that share CPUs, and asked for memory
+// that is local, after their pools.
+func (l *Ledger) followPools() {
+	var follow []*Holder
+	for _, h := range l.holders {
+		if h.CPUs.IsEmpty() && h.Request.MemoryNodes.Policy == workload.MemoryLocal {
+			follow = append(follow, h)
+		}
+	}
+	for _, h := range byAge(follow) { // what is left on a node depends on who came before
+		nodes, _ := l.memoryNodes(h) // only listed nodes can be wrong
+		h.Mems = l.kept(h, nodes)
+	}
+}
+
+func (l *Ledger) listedMemory(id string, r workload.Request) (cpuset.Set, error) {
+	nodes := r.MemoryNodes.Nodes
+	if missing := cpuset.Difference(nodes, l.machine.MemoryNodes()); !missing.IsEmpty() {
+		return nodes, &RefusalError{Why: "memory nodes " + missing.String() + " do not exist here or have no memory; this machine's are " + l.machine.MemoryNodes().String()}
+	}
+	if r.Memory > l.freeMemory(nodes, id) {
+		return nodes, &RefusalError{Why: "memory nodes " + nodes.String() + " have no room for the container's memory guarantee beside those of others there: name more nodes, or none"}
+	}
+	return nodes, nil
+}
+
+// localMemory is the memory of the CPUs' own nodes, widened to the nearest other
+// nodes while the guarantee does not fit: fast tiers first, then the distance.
+// The CPUs' nodes may have no memory at all.
+func (l *Ledger) localMemory(cpus cpuset.Set, guarantee int64, id string) cpuset.Set {
+	own := l.machine.NodesOf(cpus)
+	all := l.machine.MemoryNodes()
+	nodes := cpuset.Intersect(own, all)
+	for nodes != all && (nodes.IsEmpty() || l.freeMemory(nodes, id) < guarantee) {
+		nearest := l.nearestMemory(own, cpuset.Difference(all, nodes))
+		if nearest == nil {
+			return all
+		}
+		nodes.Add(nearest.ID)
+	}
+	return nodes
+}
+
+// nearestMemory is the node of candidates with the fastest memory closest to any
+// node of from.
+func (l *Ledger) nearestMemory(from, candidates cpuset.Set) *topology.Node {
+	var best *topology.Node
+	bestDistance := 0
+	for i := range l.machine.Nodes {
+		node := &l.machine.Nodes[i]
+		if !candidates.Contains(node.ID) {
+			continue
+		}
+		distance := l.distance(from, node)
+		if best == nil || node.Tier < best.Tier || node.Tier == best.Tier && distance < bestDistance {
+			best, bestDistance = node, distance
+		}
+	}
+	return best
+}
+
+func (l *Ledger) distance(from cpuset.Set, to *topology.Node) int {
+	const unknown = 255 // the kernel's own "unreachable"
+	least := unknown
+	for i, d := range to.Distances {
+		if i < len(l.machine.Nodes) && from.Contains(l.machine.Nodes[i].ID) {
+			least = min(least, d)
+		}
+	}
+	return least
+}
+
+// freeMemory is the nodes' memory less what others are guaranteed there; a
+// guarantee over several nodes weighs on each by its share of their memory.
+func (l *Ledger) freeMemory(nodes cpuset.Set, except string) int64 {
+	free := l.machine.Memory(nodes)
+	for _, h := range l.holders {
+		if h.ID == except || h.Mems.IsEmpty() || h.Request.Memory == 0 || !h.Mems.Overlaps(nodes) {
+			continue
+		}
+		total := l.machine.Memory(h.Mems)
+		if total == 0 {
+			continue
+		}
+		here := l.machine.Memory(cpuset.Intersect(h.Mems, nodes))
+		free -= int64(float64(h.Request.Memory) * float64(here) / float64(total))
+	}
+	return free
+}

@@ -1,0 +1,139 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Asked is what a container asks for by another config.
+type Asked struct {
+	Request workload.Request
+	Shares  string // why it gets no CPUs of its own, though it asks for them; "" where it may
+}
+
+// Reconfigured is the ledger by another config: the same containers, by what they ask
+// for then. Pools keep their CPUs, by their names, as far as their sizes let them. A
+// pin that can't stay where it is, is an error: nobody is moved for a configuration.
+// What asks for CPUs of its own only now gets them where there are any, and shares
+// where not. The ledger itself stays as it is.
+func (l *Ledger) Reconfigured(config Config, asked map[string]Asked) (*Ledger, error) {
+	n := &Ledger{config: config, external: l.external, barred: l.barred, holders: map[string]*Holder{}, version: l.version}
+	n.use(l.machine)
+	n.inherit(l)
+	var err error
+	n.Together(func() { err = n.take(l.Holders(), asked) })
+	return n, err
+}
+
+// inherit takes over where pools lie, and sizes of the loop where it goes on.
+func (l *Ledger) inherit(from *Ledger) {
+	l.pools = make([]cpuset.Set, len(l.config.Pools))
+	goesOn := from.sizes != nil && from.config.Follow && l.config.Follow && from.config.Mode == l.config.Mode
+	if goesOn {
+		l.sizes = make([]int, len(l.config.Pools))
+	}
+	for i, p := range l.config.Pools {
+		at := slices.IndexFunc(from.config.Pools, func(old Pool) bool { return old.Name == p.Name })
+		if at < 0 {
+			continue
+		}
+		l.pools[i] = from.pools[at]
+		if goesOn {
+			l.sizes[i] = from.sizes[at]
+		}
+	}
+	if !anySize(l.sizes) {
+		l.sizes = nil
+	}
+}
+
+// take enters holders of another ledger: pins where they are, then all that share,
+// then those that need CPUs of their own.
+func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
+	var homeless, resized []*Holder
+	had := map[string]cpuset.Set{} // memory nodes of those in homeless
+	for _, old := range holders {
+		a := asked[old.ID]
+		h := *old
+		h.Request, h.Blocked = withDefaults(a.Request), cpuset.Set{}
+		if h.Request.SMT == workload.SMTOnePerCore {
+			h.Blocked = cpuset.Difference(l.machine.Siblings(old.CPUs), old.CPUs)
+		}
+		if !h.Request.Class.Pinned() || old.CPUs.IsEmpty() || a.Shares != "" {
+			continue
+		}
+		if err := l.staysOn(&h); err != nil {
+			return err
+		}
+		if h.Request.CPUs != old.CPUs.Size() {
+			resized = append(resized, old)
+		}
+		l.holders[h.ID] = &h
+	}
+	l.shared = cpuset.Difference(l.allocatable(), l.Pinned())
+	for _, old := range holders {
+		if _, entered := l.holders[old.ID]; entered {
+			continue
+		}
+		a := asked[old.ID]
+		h := newHolder(Identity{ID: old.ID, Pod: old.Pod, Container: old.Container, Ref: old.Ref}, a.Request, old.Since)
+		h.State = old.State
+		if h.Request.Class.Pinned() {
+			h.Short = a.Shares
+			if a.Shares == "" {
+				homeless, had[h.ID] = append(homeless, h), old.Mems
+				continue
+			}
+		} else {
+			h.Mems = l.kept(old, l.sharedMemory(h))
+		}
+		l.holders[h.ID] = h
+	}
+	for _, h := range homeless {
+		if err := l.grant(h, cpuset.Set{}); err != nil {
+			h.Short = err.Error()
+		}
+		h.Mems = l.kept(&Holder{State: h.State, Mems: had[h.ID]}, h.Mems)
+		l.holders[h.ID] = h
+	}
+	for _, old := range resized {
+		if _, err := l.Resize(old.ID, asked[old.ID].Request, cpuset.Set{}); err != nil {
+			h := l.holders[old.ID]
+			h.Short = fmt.Sprintf("has %d of %d CPUs: %v", h.CPUs.Size(), h.Request.CPUs, err)
+		}
+	}
+	l.last = entry{}
+	return nil
+}
+
+// sharedMemory is the memory of a holder without CPUs of its own.
+func (l *Ledger) sharedMemory(h *Holder) cpuset.Set {
+	nodes, err := l.memoryNodes(h)
+	if err != nil {
+		h.Short = err.Error()
+	}
+	return nodes
+}
+
+// staysOn says why a pin can't keep its CPUs.
+func (l *Ledger) staysOn(h *Holder) error {
+	refuse := func(format string, args ...any) error {
+		return &RefusalError{Why: fmt.Sprintf("container %s has CPUs %s of its own and is not moved while it runs: ", h.Ref, h.CPUs) + fmt.Sprintf(format, args...)}
+	}
+	if taken := cpuset.Difference(h.CPUs, l.allocatable()); !taken.IsEmpty() {
+		return refuse("CPUs %s would be reserved or the system's; leave them out, or end the container first", taken)
+	}
+	if taken := cpuset.Difference(h.CPUs, l.freeFor(h)); !taken.IsEmpty() {
+		return refuse("%s would have CPUs %s too, or keep them free; end one of the two first", l.whoHas(taken, h), taken)
+	}
+	if h.Request.SMT == workload.SMTFullCore && l.machine.Siblings(h.CPUs) != h.CPUs {
+		return refuse("class %s has whole cores, and these are none; end the container first", h.Request.Class)
+	}
+	if err := l.leavesDue(h, h.CPUs); err != nil {
+		return refuse("%v", err)
+	}
+	return nil
+}

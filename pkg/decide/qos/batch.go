@@ -1,0 +1,188 @@
+package qos
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const (
+	minShares = 2
+	maxShares = 262144
+
+	batchPeriod = 100 * time.Millisecond
+	minQuota    = time.Millisecond // the kernel's least
+)
+
+// grant is what a container on reclaimed resources gets in place of what the
+// kubelet gave it, which doesn't know them; zero is the kubelet's.
+type grant struct {
+	Shares      knobs.Shares
+	Quota       knobs.CPUQuota
+	MemoryLimit knobs.Bytes
+}
+
+// grantOf is a container's grant: shares of
+// the request, quota and memory of the limit, a CPU limit that isn't set being
+// the request. It is never above a limit that the kubelet set.
+func grantOf(n *Node, c *Container) grant {
+	var g grant
+	b := &c.Request.Batch
+	if b.CPURequest.Set {
+		g.Shares = sharesOf(b.CPURequest.Value)
+	}
+	limit := b.CPULimit
+	if !limit.Set {
+		limit = b.CPURequest
+	}
+	if limit.Set && limit.Value > 0 && !c.Own {
+		q := knobs.CPUQuota{Quota: max(minQuota, time.Duration(min(limit.Value, maxMilli))*batchPeriod/1000), Period: batchPeriod}
+		if !finite(c.Quota) || cpus(q) < cpus(c.Quota) {
+			g.Quota = q
+		}
+	}
+	if limit := b.MemoryLimit; limit.Set && n.pages(limit.Value) > 0 && (c.MemoryLimit <= 0 || limit.Value < c.MemoryLimit) {
+		g.MemoryLimit = knobs.Bytes(n.pages(limit.Value))
+	}
+	return g
+}
+
+// maxMilli keeps amounts of CPU far from overflow; no machine has a million CPUs.
+const maxMilli workload.MilliCPU = 1e9
+
+// sharesOf is the kubelet's formula (MilliCPUToShares in pkg/kubelet/cm).
+func sharesOf(milli workload.MilliCPU) knobs.Shares {
+	return knobs.Shares(max(minShares, min(maxShares, min(milli, maxMilli)*1024/1000)))
+}
+
+func finite(q knobs.CPUQuota) bool { return q.Quota > 0 && q.Period > 0 }
+
+// cpus is a finite quota in CPUs.
+func cpus(q knobs.CPUQuota) float64 { return float64(q.Quota) / float64(q.Period) }
+
+// quota is a container's own, with its grant; not finite where it has none.
+func (c *Container) quota(g grant) knobs.CPUQuota {
+	switch {
+	case c.Own:
+		return knobs.CPUQuota{Quota: -1}
+	case finite(g.Quota):
+		return g.Quota
+	}
+	return c.Quota
+}
+
+// limit is a container's memory limit, with its grant; 0 none.
+func (c *Container) limit(g grant) int64 {
+	if g.MemoryLimit > 0 {
+		return int64(g.MemoryLimit)
+	}
+	return max(0, c.MemoryLimit)
+}
+
+// batch gives containers their grants and the pod the sums: no limit where one
+// container has none.
+func (t *tuner) batch() {
+	var (
+		milli         workload.MilliCPU
+		quota         time.Duration
+		memory        int64
+		limited, held = true, true // each container has a quota, a memory limit
+		cpu, mem      bool         // one of them is of a grant
+	)
+	for i := range t.pod.Containers {
+		c := &t.pod.Containers[i]
+		g := grantOf(t.node, c)
+		if g.Shares > 0 {
+			milli += max(0, min(c.Request.Batch.CPURequest.Value, maxMilli))
+			t.shares = sharesOf(milli)
+			t.setGrant(i, knobs.Weight, g.Shares)
+		}
+		if finite(g.Quota) {
+			cpu = true
+			t.setGrant(i, knobs.Quota, g.Quota)
+		}
+		if g.MemoryLimit > 0 {
+			mem = true
+			t.setGrant(i, knobs.MemoryMax, g.MemoryLimit)
+		}
+		if q := c.quota(g); finite(q) {
+			quota += time.Duration(float64(batchPeriod) * cpus(q))
+		} else {
+			limited = false
+		}
+		if limit := c.limit(g); limit > 0 {
+			memory += limit
+		} else {
+			held = false
+		}
+	}
+	if own := t.pod.Quota; cpu && limited && t.has(knobs.Quota) {
+		sum := knobs.CPUQuota{Quota: quota.Truncate(time.Microsecond), Period: batchPeriod}
+		if !finite(own) || cpus(sum) < cpus(own) {
+			t.setPod(knobs.Quota, sum, "sum of its containers' batch resources")
+		}
+	}
+	if mem && held && t.has(knobs.MemoryMax) {
+		t.setPod(knobs.MemoryMax, knobs.Bytes(memory), "sum of its containers' batch resources")
+	}
+}
+
+func (t *tuner) setGrant(i int, k knobs.Knob, v knobs.Value) {
+	if t.has(k) {
+		t.set(i, k, v, "batch resources")
+		return
+	}
+	t.missing(i, batchKey, k.String()+" is not there: its controller is not mounted")
+}
+
+// weight gives the pod the one weight that its batch resources, its identity and
+// its pool make.
+func (t *tuner) weight() {
+	percent := 0
+	for i := range t.pod.Containers {
+		percent = max(percent, t.pod.Containers[i].Request.Weight)
+	}
+	favour := max(t.pod.Favour, 100)
+	switch {
+	case t.idle: // the kernel refuses a weight
+		for i := range t.pod.Containers {
+			if t.pod.Containers[i].Request.Batch.CPURequest.Set {
+				t.note(i, batchKey, "the pod has cpu.idle and with it no weight: its batch CPU ranks its containers, not the pod among other idle ones")
+			}
+		}
+	case t.lowest:
+		t.setPod(knobs.Weight, knobs.Shares(minShares), "cpu-identity -1 by the lowest weight")
+	case t.shares == 0 && (percent == 0 || percent == 100) && favour == 100:
+	case !t.has(knobs.Weight):
+		for i := range t.pod.Containers {
+			t.missing(i, weightKey, "cpu.weight and cpu.shares are not there: the CPU controller is not mounted")
+		}
+	case t.shares > 0 && percent > 0:
+		shares := percentOf(int64(t.shares), percent)
+		t.favoured(Setting{Value: knobs.Shares(max(minShares, min(maxShares, shares))), Why: "batch resources by the weight of its pool"}, favour)
+	case t.shares > 0:
+		t.favoured(Setting{Value: t.shares, Why: "sum of its containers' batch resources"}, favour)
+	case percent > 0:
+		t.favoured(Setting{Percent: percent, Why: "weight of its pool"}, favour)
+	default:
+		t.favoured(Setting{Percent: 100}, favour)
+	}
+}
+
+// favoured sets the pod's weight, raised above that of batch work where it is beside some.
+func (t *tuner) favoured(s Setting, percent int) {
+	s.Knob = knobs.Weight
+	switch {
+	case percent == 100:
+	case s.Why == "":
+		s.Favour, s.Why = percent, FavourWhy
+	default:
+		s.Favour, s.Why = percent, s.Why+", "+FavourWhy
+	}
+	t.Pod = append(t.Pod, s)
+}
+
+// FavourWhy is why the control loop gives pods that aren't batch, and what holds them, a
+// larger weight.
+const FavourWhy = "ahead of batch work, which gets what is left"

@@ -1,0 +1,179 @@
+package qos
+
+import (
+	"strconv"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// mechanism is a vendor kernel's way to rank CPU use.
+type mechanism struct {
+	knob   knobs.Knob
+	values [4]knobs.Number // for the identities -1, 0, 1, 2
+	top    int             // the highest identity that it tells from those below
+	expels bool            // keeps SMT siblings free of -1
+	group  bool            // it is Anolis' group identity
+}
+
+func (m *mechanism) value(level int) knobs.Number { return m.values[level+1] }
+
+// mechanisms are the vendor's knobs on this kernel, best first and all to be set;
+// none on a mainline kernel.
+func (n *Node) mechanisms() []mechanism {
+	f := &n.Features
+	if !n.identityCrashes() {
+		if f.Has(knobs.BVT) {
+			return []mechanism{{knobs.BVT, [4]knobs.Number{-1, 0, 1, 2}, 2, true, true}}
+		}
+		var both []mechanism
+		if f.Has(knobs.CPUIdentity) {
+			both = append(both, mechanism{knobs.CPUIdentity, [4]knobs.Number{-1, 0, 0, 1}, 2, true, true})
+		}
+		if f.Has(knobs.CPUPriority) {
+			both = append(both, mechanism{knobs.CPUPriority, [4]knobs.Number{-1, 0, 1, 1}, 1, false, true})
+		}
+		if both != nil {
+			return both
+		}
+	}
+	switch {
+	case f.Has(knobs.CPUQoS) && f.QoSLevels:
+		return []mechanism{{knobs.CPUQoS, [4]knobs.Number{-1, 0, 1, 2}, 2, true, false}}
+	case f.Has(knobs.CPUQoS):
+		return []mechanism{{knobs.CPUQoS, [4]knobs.Number{-1, 0, 0, 0}, 0, true, false}}
+	case f.Has(knobs.CgroupPriority):
+		return []mechanism{{knobs.CgroupPriority, [4]knobs.Number{7, 0, 0, 0}, 0, false, false}}
+	case f.Has(knobs.CPUOffline):
+		return []mechanism{{knobs.CPUOffline, [4]knobs.Number{1, 0, 0, 0}, 0, false, false}}
+	}
+	return nil
+}
+
+func (n *Node) identityCrashes() bool { return knobs.GroupIdentityCrashes(n.Release) }
+
+// identity gives each container the CPU priority it asks for, and the pod the
+// highest of them: containers of a pod compete within it. One that asks for none
+// counts as normal.
+func (t *tuner) identity() {
+	highest, asked := -1, false
+	for i := range t.pod.Containers {
+		id := t.pod.Containers[i].Request.Identity
+		asked = asked || id.Set
+		highest = max(highest, clampIdentity(id))
+	}
+	if !asked {
+		return
+	}
+	mechanisms := t.node.mechanisms()
+	if t.node.identityCrashes() {
+		for i := range t.pod.Containers {
+			if t.pod.Containers[i].Request.Identity.Set {
+				t.note(i, identityKey, "kernel "+t.node.Release+" crashes the host when group identity is used: CPU weights take its place; 4.19.91-25.6 is the first that is safe")
+			}
+		}
+	}
+	if mechanisms == nil {
+		t.mainline(highest)
+		return
+	}
+	for _, m := range mechanisms {
+		t.setPod(m.knob, m.value(highest), "cpu-identity "+strconv.Itoa(highest))
+	}
+	if mechanisms[0].knob == knobs.CgroupPriority && highest < 0 && t.shares > 0 && t.has(knobs.BTShares) {
+		t.setPod(knobs.BTShares, t.shares, "sum of its containers' batch resources, among those of cpu-identity -1")
+	}
+	for i := range t.pod.Containers {
+		t.native(i, mechanisms, highest)
+	}
+}
+
+// clampIdentity is an asked identity within -1..2; 0 where none is.
+func clampIdentity(id workload.Optional[int]) int { return max(-1, min(2, id.Value)) }
+
+// native sets a vendor's knobs on a container.
+func (t *tuner) native(i int, mechanisms []mechanism, pod int) {
+	r := &t.pod.Containers[i].Request
+	level := clampIdentity(r.Identity)
+	first := &mechanisms[0]
+	if first.group && r.CoreSched != "" && (level != 0 || pod != 0) {
+		t.missing(i, coreSchedKey, first.knob.String()+" is in force and excludes core scheduling: its core-sched group is dropped; ask for cpu-identity 0, or for no core-sched group")
+	}
+	if !r.Identity.Set {
+		return
+	}
+	why := "cpu-identity " + strconv.Itoa(level)
+	for _, m := range mechanisms {
+		t.set(i, m.knob, m.value(level), why)
+	}
+	if first.knob == knobs.CgroupPriority && level < 0 && r.Batch.CPURequest.Set && t.has(knobs.BTShares) {
+		t.set(i, knobs.BTShares, sharesOf(r.Batch.CPURequest.Value), "batch resources, among those of cpu-identity -1")
+	}
+	if level > first.top {
+		t.unranked(i, level, first.expels, first.knob.String()+" has nothing above normal on this kernel")
+	}
+}
+
+// unranked notes an identity above normal that the kernel doesn't know.
+func (t *tuner) unranked(i, level int, expels bool, lacks string) {
+	if level == 2 && !expels {
+		t.missing(i, identityKey, lacks+": its CPU weight ranks it, and nothing keeps its SMT siblings free of cpu-identity -1")
+		return
+	}
+	t.note(i, identityKey, lacks+": its CPU weight ranks it")
+}
+
+// mainline ranks by cpu.idle and weights. cpu.idle is never set where the kubelet
+// or the runtime writes the weight, since the kernel then refuses their writes:
+// neither on a container, whose weight every runtime update writes, nor on a pod
+// with CPU requests, whose weight the kubelet writes at a resize.
+func (t *tuner) mainline(highest int) {
+	var lowest string // why it is the weight and not idle
+	switch {
+	case highest >= 0:
+	case t.pod.QoS != workload.BestEffort && t.pod.QoS != workload.UnknownQoS:
+		lowest = "the kubelet writes the weight of a " + t.pod.QoS.String() + " pod, which cpu.idle would refuse: the pod has the lowest CPU weight instead"
+	case !t.has(knobs.Idle):
+		lowest = "cpu.idle is not there (Linux 5.15): the pod has the lowest CPU weight instead"
+	default:
+		t.idle = true
+		t.setPod(knobs.Idle, knobs.Number(1), "cpu-identity -1")
+	}
+	if lowest != "" {
+		if t.lowest = t.has(knobs.Weight); !t.lowest {
+			lowest = "neither cpu.idle nor a CPU weight is there: the CPU controller is not mounted"
+		} else if t.shares > 0 && t.pod.QoS == workload.BestEffort {
+			// The class's cgroup above it has the lowest weight already.
+			t.lowest = false
+			lowest = "cpu.idle is not there (Linux 5.15): the kubelet's besteffort cgroup has the lowest CPU weight, and the pod its batch resources' within it"
+		}
+	}
+	for i := range t.pod.Containers {
+		r := &t.pod.Containers[i].Request
+		switch level := clampIdentity(r.Identity); {
+		case !r.Identity.Set:
+		case level > 0:
+			t.unranked(i, level, false, "this kernel has no group identity")
+		case level == 0 || t.idle:
+		case highest >= 0:
+			t.lowContainer(i, r)
+		case t.has(knobs.Weight):
+			t.note(i, identityKey, lowest)
+		default:
+			t.missing(i, identityKey, lowest)
+		}
+	}
+}
+
+// lowContainer ranks a container below others of its pod. Its weight can be in the
+// runtime's record, so that updates keep it.
+func (t *tuner) lowContainer(i int, r *workload.Request) {
+	switch {
+	case !t.has(knobs.Weight):
+		t.missing(i, identityKey, "neither group identity nor a CPU weight is there: the CPU controller is not mounted")
+		return
+	case !r.Batch.CPURequest.Set: // else it has that weight
+		t.set(i, knobs.Weight, knobs.Shares(minShares), "cpu-identity -1 in a pod of higher identity")
+	}
+	t.note(i, identityKey, "other containers of the pod have a higher identity, and cpu.idle is of whole pods: its CPU weight ranks it below them")
+}

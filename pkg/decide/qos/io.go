@@ -1,0 +1,132 @@
+package qos
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// io gives containers I/O weights and throttles. The pod, which competes with
+// others, gets the highest weights of its containers; one that asks for none has
+// the default.
+func (t *tuner) io() {
+	var weights []knobs.Weights
+	for i := range t.pod.Containers {
+		r := &t.pod.Containers[i].Request
+		devices := t.devices(i, r.IO.Devices)
+		if w, ok := ioWeights(&r.IO, devices); ok && t.has(knobs.IOWeight) {
+			t.set(i, knobs.IOWeight, w.PerDevice(), "io weight")
+			weights = append(weights, w)
+		} else if ok {
+			t.missing(i, ioKey, "neither io.weight nor blkio weights are there on this kernel: its I/O has no weight")
+		}
+		t.throttle(i, &r.IO, devices)
+	}
+	if weights == nil {
+		return
+	}
+	if len(weights) < len(t.pod.Containers) {
+		weights = append(weights, knobs.Weights{Default: knobs.DefaultIOWeight})
+	}
+	t.setPod(knobs.IOWeight, highest(weights).PerDevice(), "highest io weights of its containers")
+}
+
+// device is what a container asks for on a disk of this node.
+type device struct {
+	knobs.Device
+	*workload.DeviceIO
+}
+
+// devices finds the disks that a container names.
+func (t *tuner) devices(i int, asked []workload.DeviceIO) []device {
+	var found []device
+	for j := range asked {
+		name := asked[j].Device
+		number, known := t.node.DiskNames[name]
+		if !known {
+			number = name
+		}
+		d, err := knobs.ParseDevice(number)
+		if err != nil || !slices.Contains(t.node.Disks, d.String()) {
+			t.missing(i, ioKey, name+" is no disk of this node (its disks: "+strings.Join(t.node.Disks, ", ")+"): what is asked for it is left out")
+			continue
+		}
+		found = append(found, device{d, &asked[j]})
+	}
+	return found
+}
+
+// ioWeights are the weights that a container asks for, if it does.
+func ioWeights(io *workload.IO, devices []device) (w knobs.Weights, asked bool) {
+	w.Default = knobs.DefaultIOWeight
+	if io.Weight.Set {
+		w.Default, asked = clampWeight(io.Weight.Value), true
+	}
+	for _, d := range devices {
+		if d.Weight.Set {
+			if w.Devices == nil {
+				w.Devices = map[knobs.Device]int{}
+			}
+			w.Devices[d.Device], asked = clampWeight(d.Weight.Value), true
+		}
+	}
+	return w, asked
+}
+
+func clampWeight(weight int) int { return max(1, min(10000, weight)) }
+
+// highest are the highest weights of several, by device.
+func highest(all []knobs.Weights) knobs.Weights {
+	top := knobs.Weights{Devices: map[knobs.Device]int{}}
+	for _, w := range all {
+		top.Default = max(top.Default, w.Default)
+		for d := range w.Devices {
+			top.Devices[d] = 0
+		}
+	}
+	for d := range top.Devices {
+		for _, w := range all {
+			weight, own := w.Devices[d]
+			if !own {
+				weight = w.Default
+			}
+			top.Devices[d] = max(top.Devices[d], weight)
+		}
+	}
+	return top
+}
+
+// throttle limits a container's I/O to the disks it names, and by its default to
+// all others.
+func (t *tuner) throttle(i int, io *workload.IO, devices []device) {
+	if io.Limits == (workload.IOLimits{}) && !slices.ContainsFunc(devices, func(d device) bool { return d.Limits != workload.IOLimits{} }) {
+		return
+	}
+	if !t.has(knobs.IOMax) {
+		t.missing(i, ioKey, "neither io.max nor blkio.throttle is there on this kernel: its I/O is not throttled")
+		return
+	}
+	limits := knobs.Throttles{}
+	buffered := false
+	for _, disk := range t.node.Disks {
+		if d, err := knobs.ParseDevice(disk); err == nil {
+			limits[d] = knobs.Throttle(io.Limits)
+		}
+	}
+	for _, d := range devices {
+		limits[d.Device] = knobs.Throttle(d.Limits)
+	}
+	for _, l := range limits {
+		buffered = buffered || l.WriteBPS > 0 || l.WriteIOPS > 0
+	}
+	if lines := limits.PerDevice(); lines != "" {
+		t.set(i, knobs.IOMax, lines, "io limits")
+	} else {
+		t.missing(i, ioKey, "this node has no disk to throttle")
+	}
+	if buffered && !t.node.Features.Knobs[knobs.IOMax].V2 {
+		t.note(i, ioKey, "cgroup v1 throttles direct writes alone: buffered ones are written by the kernel's threads, at their speed")
+	}
+}

@@ -1,0 +1,129 @@
+package qos
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// Loop is a CPU quota that the control loop gives in place of the one that was asked
+// for; the zero value is none.
+type Loop struct {
+	Quota knobs.CPUQuota
+	Why   string
+}
+
+// loop gives containers and their pod the quotas that the control loop wants now. A
+// pod whose container may use more has room for it; on cgroup v1, which refuses a
+// quota above that of a cgroup above it, all stay below the pod's and the ceiling.
+func (t *tuner) loop() {
+	if !t.has(knobs.Quota) {
+		return
+	}
+	ceiling := t.pod.Ceiling
+	if t.node.Features.Knobs[knobs.Quota].V2 {
+		ceiling = Loop{}
+	}
+	below := lower(t.pod.Loop, ceiling)
+	if t.node.Features.Knobs[knobs.Quota].V2 {
+		below = Loop{}
+	}
+	var sum time.Duration
+	limited, raised := true, false
+	for i := range t.pod.Containers {
+		q, more := t.containerLoop(i, below)
+		raised = raised || more
+		if finite(q) {
+			sum += roomFor(q)
+		} else {
+			limited = false
+		}
+	}
+	own := t.podQuota()
+	want := Loop{Quota: own}
+	switch all := (knobs.CPUQuota{Quota: sum, Period: batchPeriod}); {
+	case !raised || !finite(own):
+	case !limited:
+		want = Loop{knobs.CPUQuota{Quota: -1}, "room for a container whose limit is raised"}
+	case cpus(all) > cpus(own):
+		want = Loop{all, "room for a container whose limit is raised"}
+	}
+	want = lower(want, t.pod.Loop)
+	if finite(want.Quota) { // one without a quota follows what holds it
+		want = lower(want, ceiling)
+	}
+	if want.Quota != own && want.Why != "" {
+		t.Pod = replace(t.Pod, want)
+	}
+}
+
+// containerLoop sets a container's quota, and returns it; raised says that it is
+// above what was asked for.
+func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool) {
+	c := &t.pod.Containers[i]
+	base := c.quota(grantOf(t.node, c))
+	if c.Own {
+		return base, false
+	}
+	want := Loop{Quota: base}
+	if finite(c.Loop.Quota) {
+		want = c.Loop
+	}
+	if finite(want.Quota) { // one without a quota follows its parents'
+		want = lower(want, below)
+	}
+	if want.Quota != base && want.Why != "" {
+		t.Containers[i] = replace(t.Containers[i], want)
+	}
+	return want.Quota, finite(base) && finite(want.Quota) && cpus(want.Quota) > cpus(base)
+}
+
+// roomFor is a quota in the pod's period, rounded up: cgroup v1 refuses a child that
+// is above its parent by the least.
+func roomFor(q knobs.CPUQuota) time.Duration {
+	return (time.Duration(float64(batchPeriod)*cpus(q)) + time.Microsecond - 1).Truncate(time.Microsecond)
+}
+
+// podQuota is what the pod's cgroup has without the loop.
+func (t *tuner) podQuota() knobs.CPUQuota {
+	if s, ok := Find(t.Pod, knobs.Quota); ok {
+		return s.Value.(knobs.CPUQuota)
+	}
+	return t.pod.Quota
+}
+
+// leastRun is long enough for a task that holds a lock in the kernel to let it go.
+const leastRun = 10 * time.Millisecond
+
+// lower is the smaller of two quotas, in the first one's period unless that leaves less
+// than leastRun of it.
+func lower(a, b Loop) Loop {
+	if !finite(b.Quota) || finite(a.Quota) && cpus(a.Quota) <= cpus(b.Quota) {
+		return a
+	}
+	if !finite(a.Quota) {
+		return b
+	}
+	q := time.Duration(float64(a.Quota.Period) * cpus(b.Quota)).Truncate(time.Microsecond)
+	if q < leastRun && b.Quota.Period > a.Quota.Period {
+		return b
+	}
+	return Loop{knobs.CPUQuota{Quota: max(minQuota, q), Period: a.Quota.Period}, b.Why}
+}
+
+// replace sets the quota of a cgroup, and keeps its burst within it: above it the
+// kernel refuses a burst (before it, where vendors allow it, it is no loss).
+func replace(settings []Setting, to Loop) []Setting {
+	at := slices.IndexFunc(settings, func(s Setting) bool { return s.Knob == knobs.Quota })
+	if at < 0 {
+		at, settings = len(settings), append(settings, Setting{Knob: knobs.Quota})
+	}
+	settings[at].Value, settings[at].Why = to.Quota, to.Why
+	for i := range settings {
+		if burst, ok := settings[i].Value.(knobs.CPUBurst); ok && finite(to.Quota) {
+			settings[i].Value = min(burst, knobs.CPUBurst(to.Quota.Quota))
+		}
+	}
+	return settings
+}

@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"path"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// BenchmarkPassRefused is a pass over 500 containers of which the kernel refuses
+// two settings each: CPUs that the pod hasn't, and a burst above the quota. The
+// baseline is BenchmarkPass, where all is right.
+func BenchmarkPassRefused(b *testing.B) {
+	h := newBed(b, benchKnobs, 500)
+	for _, c := range h.order {
+		want, _ := h.ledger.Assignment(c.ID)
+		other := cpuset.Difference(h.ledger.Machine().Online, want.CPUs)
+		if want.CPUs.IsEmpty() || other.IsEmpty() {
+			b.Skip("SKIPPED: takes a machine with two cores")
+		}
+		h.tree.Write(c.path, "cpuset.cpus", other.String())
+		h.tree.Write(c.path, "cpu.cfs_burst_us", "0")
+		h.tree.Write(c.path, "cpu.cfs_quota_us", "50000")
+	}
+	for _, c := range h.order {
+		if now, err := h.Kernel.Read(c.path, knobs.CPUs); err == nil {
+			h.tree.Write(path.Dir(c.path), "cpuset.cpus", now.String())
+		}
+	}
+	pass := func() {
+		if err := h.do("pass", func() error { h.pass(); return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	pass()
+	if got := h.counters.WriteErrors; got < 2*len(h.order) {
+		b.Fatalf("%d writes are refused, want %d at least", got, 2*len(h.order))
+	}
+	used, refused := processor(b), h.counters.WriteErrors
+	for b.Loop() {
+		pass()
+	}
+	b.ReportMetric(float64((processor(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+	b.ReportMetric(float64(h.counters.WriteErrors-refused)/float64(b.N), "refused/op")
+	b.ReportAllocs()
+}

@@ -1,0 +1,399 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/bench/cgroups"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// Two nodes on cgroup v1 of a mainline kernel: what a class changes without a place
+// and throttles, and every knob there is.
+const (
+	usualKnobs = `
+slowLane: {enabled: false}
+classes:
+  LS: {cpu-burst: 100%, weight: 200%, memory-qos: {highPercent: 80}, io: {weight: 200}}
+  BE: {cpu-identity: -1, memory-qos: {highPercent: 20}, io: {weight: 20}}
+`
+	benchKnobs = `
+slowLane: {enabled: false}
+pools: {mode: exclusive, list: [{name: online}, {name: batch, cpus: 1}]}
+classes:
+  LS: {cpu-burst: 100%, weight: 200%, memory-qos: {highPercent: 80}, io: {weight: 200, readBPS: 900Mi, writeBPS: 100Mi, readIOPS: 90000, writeIOPS: 10000}}
+  BE: {cpu-identity: -1, memory-qos: {highPercent: 20}, io: {weight: 20, readBPS: 90Mi, writeBPS: 10Mi, readIOPS: 9000, writeIOPS: 1000}}
+`
+)
+
+// bed is an agent on cgroups of this host's kernel, two containers a pod.
+type bed struct {
+	*Agent
+	b      *testing.B
+	tree   *cgroups.Tree
+	driver *recorder
+	pods   []*workload.Pod
+	specs  []workload.Container
+	events chan struct{} // one for each event that the loop has done
+}
+
+// recorder is the kernel, and what was done to it.
+type recorder struct {
+	*cgroupfs.Driver
+	changes []knobs.Change
+	took    time.Duration
+}
+
+func (r *recorder) Apply(changes []knobs.Change) error {
+	began := time.Now()
+	err := r.Driver.Apply(changes)
+	r.took += time.Since(began)
+	r.changes = append(r.changes, changes...)
+	return err
+}
+
+func newBed(b *testing.B, text string, containers int) *bed {
+	b.Helper()
+	root := b.TempDir()
+	tree := cgroups.New(b, root)
+	driver, err := cgroupfs.Open(root)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { driver.Close() })
+	here := os.DirFS("/")
+	machine, err := sysfs.Read(here)
+	if err != nil {
+		b.Fatal(err)
+	}
+	features, err := driver.Probe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	disks, err := sysfs.Disks(here)
+	if err != nil {
+		b.Fatal(err)
+	}
+	node := qos.Node{Features: features, Memory: machine.Memory(machine.MemoryNodes())}
+	for _, number := range disks {
+		node.Disks = []string{number} // one, as machines differ in how many they have
+	}
+	cfg, err := config.Parse([]byte(text))
+	if err != nil {
+		b.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	h := &bed{b: b, tree: tree, driver: &recorder{Driver: driver}, events: make(chan struct{}, 2)}
+	h.Agent = New(Options{
+		Config: cfg, Machine: machine, Host: fstest.MapFS{"proc/1/comm": {Data: []byte("init\n")}},
+		Kernel: h.driver, Originals: filepath.Join(b.TempDir(), "originals"), Node: node, Log: log,
+	})
+	for i := range containers {
+		h.add(i)
+	}
+	h.load()
+	go h.loop()
+	h.sync(workload.LS)
+	return h
+}
+
+// loop is Run without the clock.
+func (h *bed) loop() {
+	for {
+		select {
+		case <-h.b.Context().Done():
+			return
+		case event := <-h.Agent.events:
+			event()
+			select {
+			case h.events <- struct{}{}:
+			default: // nobody waits
+			}
+		}
+	}
+}
+
+// add makes a container's cgroup, and its pod's, as the kubelet and a runtime do.
+func (h *bed) add(i int) (*workload.Pod, workload.Container) {
+	if i%2 == 0 {
+		uid := fmt.Sprintf("uid-%d", i/2)
+		p := &workload.Pod{ID: "pod-" + uid, UID: uid, Namespace: "default", Name: uid, CgroupParent: "/kubepods/burstable/pod" + uid}
+		h.pods = append(h.pods, p)
+		h.tree.Make(p.CgroupParent)
+		h.tree.Write(p.CgroupParent, "cpu.cfs_quota_us", "200000")
+		h.tree.Write(p.CgroupParent, "cpu.shares", "1024")
+	}
+	p := h.pods[len(h.pods)-1]
+	id := fmt.Sprintf("%064d", i)
+	c := workload.Container{
+		ID: id, PodID: p.ID, Name: "c", CgroupsPath: p.CgroupParent + "/" + id, State: workload.Running,
+		Resources: workload.Resources{Shares: 512, Quota: 100000, Period: 100000, MemoryLimit: 1 << 30}, OOMScoreAdj: 990, CreatedNanos: int64(i),
+	}
+	h.specs = append(h.specs, c)
+	h.tree.Make(c.CgroupsPath)
+	h.tree.Write(c.CgroupsPath, "cpu.shares", "512")
+	h.tree.Write(c.CgroupsPath, "cpu.cfs_quota_us", "100000")
+	h.tree.Write(c.CgroupsPath, "memory.limit_in_bytes", "1073741824")
+	return p, c
+}
+
+// sync is a new connection, where all containers are of that class, and returns
+// when all are set.
+func (h *bed) sync(class workload.Class) {
+	h.b.Helper()
+	for _, p := range h.pods {
+		p.Annotations = map[string]string{"class.sluice.dev": class.String()}
+	}
+	for len(h.events) > 0 {
+		<-h.events
+	}
+	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
+		h.b.Fatal(err)
+	}
+	<-h.events // Synchronize
+	<-h.events // what it posts: tuneAll
+}
+
+// dirs are the cgroups that have settings.
+func (h *bed) dirs() []string {
+	var dirs []string
+	for dir := range h.tuned {
+		dirs = append(dirs, dir)
+	}
+	slices.Sort(dirs)
+	return dirs
+}
+
+// reset undoes changes.
+func (h *bed) reset(changes []knobs.Change) {
+	h.b.Helper()
+	back := make([]knobs.Change, 0, len(changes))
+	seen := map[place]bool{}
+	for _, c := range changes {
+		if at := placeOf(&c); !seen[at] {
+			seen[at] = true
+			back = append(back, knobs.Change{Object: c.Object, Knob: c.Knob, From: c.To, To: c.From})
+		}
+	}
+	if err := h.driver.Driver.Apply(knobs.Order(back)); err != nil {
+		h.b.Fatal(err)
+	}
+}
+
+// knobs counts the settings that are wanted, and fails where the kernel lacks one.
+func (h *bed) knobs() (n int) {
+	h.b.Helper()
+	for _, t := range h.tuned {
+		for _, k := range t.knobs {
+			if k.problem != "" {
+				h.b.Fatalf("%s of %s: %s", k.Knob, t.Path, k.problem)
+			}
+			n++
+		}
+	}
+	return n
+}
+
+// BenchmarkStartContainer is the whole of StartContainer for an LS container with
+// every knob: what its pod and it are to have, a look at what they have, the journal
+// of originals, and the writes. Beside it, in turns, the same texts written to the
+// same files by their paths.
+func BenchmarkStartContainer(b *testing.B) {
+	for _, others := range []int{0, 500} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			h := newBed(b, benchKnobs, others)
+			pod, spec := h.add(others)
+			pod.Annotations = map[string]string{"class.sluice.dev": "LS"}
+			spec.State = workload.Created
+			dirs := []string{pod.CgroupParent, spec.CgroupsPath}
+			before := h.tree.Dump(dirs...)
+			var writes []cgroups.Setting
+			var ours, plain []time.Duration
+			b.ResetTimer()
+			for i := 0; b.Loop(); i++ {
+				if _, _, err := h.CreateContainer(pod, spec); err != nil {
+					b.Fatal(err)
+				}
+				h.driver.changes = nil
+				began := time.Now()
+				err := h.StartContainer(pod, spec)
+				ours = append(ours, time.Since(began))
+				if err != nil {
+					b.Fatal(err)
+				}
+				changes := h.driver.changes
+				if i == 0 {
+					h.knobs()
+					writes = cgroups.Changed(before, h.tree.Dump(dirs...))
+				}
+				h.reset(changes)
+				began = time.Now()
+				err = cgroups.Write(writes)
+				plain = append(plain, time.Since(began))
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := h.RemoveContainer(spec.ID); err != nil {
+					b.Fatal(err)
+				}
+				h.reset(changes)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(len(writes)), "files")
+			compare(b, "start", ours, plain)
+		})
+	}
+}
+
+// compare gives the quantiles of two that took turns, and their ratio.
+func compare(b *testing.B, what string, ours, plain []time.Duration) {
+	slices.Sort(ours)
+	slices.Sort(plain)
+	for _, percent := range []int{50, 99} {
+		o, p := ours[min(len(ours)-1, len(ours)*percent/100)], plain[min(len(plain)-1, len(plain)*percent/100)]
+		b.ReportMetric(float64(o.Nanoseconds())/1000, fmt.Sprintf("%s-p%d-µs", what, percent))
+		b.ReportMetric(float64(p.Nanoseconds())/1000, fmt.Sprintf("plain-p%d-µs", percent))
+		b.ReportMetric(float64(o)/float64(p), fmt.Sprintf("p%d-ratio", percent))
+	}
+}
+
+// BenchmarkClassChange turns 500 containers from LS to BE and back: the whole of a
+// new connection whose pods have another class, the part of it that is knobs.Order
+// and the driver, and, in turns, the same texts written to the same files by their
+// paths. Both directions are one operation of two changes.
+func BenchmarkClassChange(b *testing.B) {
+	b.Run("usual", func(b *testing.B) { classChange(b, usualKnobs) })
+	b.Run("every", func(b *testing.B) { classChange(b, benchKnobs) })
+}
+
+func classChange(b *testing.B, text string) {
+	h := newBed(b, text, 500)
+	classes := []workload.Class{workload.BE, workload.LS}
+	dirs := h.dirs()
+	dump := h.tree.Dump(dirs...)
+	var whole, lane, plain []time.Duration
+	writes := map[workload.Class][]cgroups.Setting{}
+	count := 0
+	for _, class := range classes { // once to know the files
+		h.sync(class)
+		h.knobs()
+		now := h.tree.Dump(dirs...)
+		writes[class], dump = cgroups.Changed(dump, now), now
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		for _, class := range classes {
+			h.driver.changes, h.driver.took = nil, 0
+			runtime.GC()
+			began := time.Now()
+			h.sync(class)
+			whole = append(whole, time.Since(began))
+			changes := h.driver.changes
+			count += len(changes)
+
+			h.reset(changes)
+			runtime.GC()
+			began = time.Now()
+			err := h.driver.Driver.Apply(knobs.Order(changes))
+			lane = append(lane, time.Since(began))
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, class := range classes {
+			runtime.GC()
+			began := time.Now()
+			err := cgroups.Write(writes[class])
+			plain = append(plain, time.Since(began))
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(count)/float64(len(whole)), "changes")
+	b.ReportMetric(float64(len(writes[workload.BE])), "files")
+	for _, of := range []struct {
+		name string
+		took []time.Duration
+	}{{"sync", whole}, {"lane", lane}, {"plain", plain}} {
+		slices.Sort(of.took)
+		b.ReportMetric(float64(of.took[len(of.took)/2].Microseconds())/1000, of.name+"-ms")
+	}
+}
+
+// BenchmarkPass is what the clock does at each driftInterval, for 500 containers and their
+// 250 pods with every knob, and the baseline: the same files opened, read and closed
+// by their paths.
+func BenchmarkPass(b *testing.B) {
+	b.Run("usual", func(b *testing.B) { pass(b, usualKnobs) })
+	b.Run("every", func(b *testing.B) { pass(b, benchKnobs) })
+}
+
+func pass(b *testing.B, text string) {
+	h := newBed(b, text, 500)
+	settings := h.knobs()
+	var files []string
+	for dir, t := range h.tuned {
+		for _, k := range t.knobs {
+			files = append(files, h.tree.Files(dir, cgroupfs.Describe(k.Knob).V1...)...)
+		}
+		if t.Level == knobs.ContainerLevel && text == benchKnobs {
+			files = append(files, h.tree.Files(dir, "cpuset.cpus")...)
+		}
+	}
+	if text == benchKnobs {
+		settings += len(h.order) // CPUs
+	}
+	b.Run("agent", func(b *testing.B) {
+		used := processor(b)
+		for b.Loop() {
+			if err := h.do("pass", func() error { h.pass(); return nil }); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64((processor(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+		b.ReportMetric(float64(settings), "knobs")
+		b.ReportMetric(float64(len(files)), "files")
+		b.ReportAllocs()
+	})
+	b.Run("plain", func(b *testing.B) {
+		used := processor(b)
+		for b.Loop() {
+			for _, file := range files {
+				if _, err := os.ReadFile(file); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		b.ReportMetric(float64((processor(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
+	})
+	if h.counters.Drift+h.counters.WriteErrors > 0 {
+		b.Errorf("%d drifts, %d failed writes", h.counters.Drift, h.counters.WriteErrors)
+	}
+}
+
+// processor is the CPU time of this process.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

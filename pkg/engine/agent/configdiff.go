@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// ConfigDiff answers what the configuration of that text would change now, and changes
+// nothing.
+func (a *Agent) ConfigDiff(text []byte) (d *status.ConfigDiff, err error) {
+	cfg, err := config.Parse(text)
+	if err != nil {
+		return &status.ConfigDiff{Problem: err.Error()}, nil //nolint:nilerr // it is the answer
+	}
+	err = a.do("config diff", func() error {
+		d = a.configDiff(cfg)
+		return nil
+	})
+	return d, err
+}
+
+func (a *Agent) configDiff(to *config.Config) *status.ConfigDiff {
+	taken, restart, err := a.takeable(to)
+	if err != nil {
+		return &status.ConfigDiff{Problem: err.Error()}
+	}
+	ledger, err := a.ledgerBy(taken)
+	if err != nil {
+		return &status.ConfigDiff{Problem: err.Error()}
+	}
+	d := &status.ConfigDiff{Restart: restart}
+	for _, c := range config.Compare(config.Values(a.Config), config.Values(to)) {
+		d.Keys = append(d.Keys, status.KeyChange(c))
+	}
+	d.Warnings, _ = taken.Validate(a.ledger.Machine()) // its errors were above
+	d.Pools = poolChanges(a.ledger.Pools(), ledger.Pools())
+	for _, h := range a.ledger.Holders() {
+		if change, differs := a.containerChange(taken, ledger, h); differs {
+			d.Containers = append(d.Containers, change)
+		}
+	}
+	return d
+}
+
+func poolChanges(from, to []placement.PoolCPUs) []status.PoolChange {
+	var changes []status.PoolChange
+	cpus := func(pools []placement.PoolCPUs, name string) (set cpuset.Set, there bool) {
+		for _, p := range pools {
+			if p.Name == name {
+				return p.CPUs, true
+			}
+		}
+		return set, false
+	}
+	for _, p := range to {
+		if was, there := cpus(from, p.Name); !there || was != p.CPUs {
+			changes = append(changes, status.PoolChange{Name: p.Name, From: was, To: p.CPUs})
+		}
+	}
+	for _, p := range from {
+		if _, there := cpus(to, p.Name); !there {
+			changes = append(changes, status.PoolChange{Name: p.Name, From: p.CPUs})
+		}
+	}
+	return changes
+}
+
+// containerChange is what a container would have otherwise.
+func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, from *placement.Holder) (change status.ContainerChange, differs bool) {
+	to, ok := ledger.Holder(from.ID)
+	c := a.containers[from.ID]
+	if !ok || c == nil {
+		return change, false
+	}
+	change = status.ContainerChange{Ref: from.Ref, From: placeIn(a.ledger, from), To: placeIn(ledger, to), Settings: settingChanges(from.Request.Settings, to.Request.Settings)}
+	if to.Short != from.Short {
+		change.Problem = to.Short
+	}
+	_, warnings := a.requestBy(cfg, c)
+	if text := strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(c.warnings, w) }), "; "); text != "" && change.Problem == "" {
+		change.Problem = text
+	}
+	return change, change.From != change.To || len(change.Settings) > 0 || change.Problem != ""
+}
+
+func placeIn(l *placement.Ledger, h *placement.Holder) status.Place {
+	as, _ := l.Assignment(h.ID)
+	return status.Place{Class: h.Request.Class, Pool: l.PoolOf(h), CPUs: as.CPUs, Mems: as.Mems}
+}
+
+func settingChanges(from, to []workload.Setting) []status.KeyChange {
+	values := func(settings []workload.Setting) []config.Value {
+		var all []config.Value
+		for _, s := range settings {
+			all = append(all, config.Value{Key: s.Key, Text: fmt.Sprintf("%s (%s)", s.Value, s.Source)})
+		}
+		return all
+	}
+	var changes []status.KeyChange
+	for _, c := range config.Compare(values(from), values(to)) {
+		changes = append(changes, status.KeyChange(c))
+	}
+	return changes
+}

@@ -1,0 +1,333 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
+)
+
+// CreateContainer decides what a new container gets. Other containers have left
+// its CPUs, in the kernel, when it returns; updates are for those that can only
+// be moved by the runtime. An error fails the container and leaves no trace.
+func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply Adjustment, updates []Update, err error) {
+	err = a.do("CreateContainer", func() error {
+		a.quiet()
+		a.ledger.Release(spec.ID)
+		c := a.track(pod, spec)
+		if a.barredIn == "" {
+			a.lookAtParent()
+		}
+		a.makeRoom(c)
+		a.admitted(c)
+		placed := false
+		defer func() {
+			if !placed {
+				a.drop(c.ID)
+				a.counters.Refused++
+			}
+		}()
+		err := a.admit(c)
+		if err == nil {
+			err = a.prepare(c)
+		}
+		if err != nil {
+			a.Log.WithField("container", c.ref).WithError(err).Warn("Container refused")
+			return c.failed("", err)
+		}
+		placed = true
+		if a.authority().Writes {
+			reply.Settings = a.settings(c, c.has)
+			reply.OOMScoreAdj, reply.RDTGroup = a.atCreation(c)
+			c.recorded = reply.Settings
+			if (reply.Settings != Settings{Carried: c.carried}) {
+				a.touch(c)
+			}
+		}
+		a.reweighNow()
+		a.tune(c.pod)
+		updates = a.updates(c.ID)
+		return nil
+	})
+	return reply, updates, err
+}
+
+// failed is an error as the pod's events show it; an invalid value's names its
+// container itself.
+func (c *container) failed(what string, err error) error {
+	if _, ok := errors.AsType[*annotation.Invalid](err); ok {
+		return fmt.Errorf("sluice: %s%w", what, err)
+	}
+	return fmt.Errorf("sluice: %scontainer %s: %w", what, c.ref, err)
+}
+
+// admit enters the container into the ledger and makes room for it. In preview
+// nothing is refused: what would be shares.
+func (a *Agent) admit(c *container) error {
+	r, err := a.request(a.Config, c)
+	if err != nil {
+		r = a.sharing(c)
+	} else if err = errors.Join(a.mayPin(c, r), a.mayStart(c, &r)); err == nil {
+		err = a.place(c, r)
+	}
+	if err == nil || a.authority().Writes {
+		return err
+	}
+	a.Log.WithField("container", c.ref).WithError(err).Warn("Container would be refused (preview)")
+	c.warnings = append(c.warnings, err.Error())
+	a.ledger.PlaceShared(c.identity(), r, err.Error(), a.now())
+	return nil
+}
+
+func (a *Agent) place(c *container, r workload.Request) error {
+	as, freed, err := a.grant(c, func() (placement.Assignment, error) {
+		return a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
+	})
+	if err != nil {
+		return err
+	}
+	cleared := false
+	defer func() {
+		if !cleared {
+			a.ledger.Undo()
+		}
+	}()
+	if err := a.evacuate(c); err != nil {
+		return err
+	}
+	cleared = true
+	a.noteFreed(freed)
+	a.promise(c, &r)
+	if a.authority().Cpusets {
+		c.has = as
+	}
+	a.counters.Placed++
+	a.Log.WithFields(logrus.Fields{"container": c.ref, "cpus": as.CPUs.String(), "mems": as.Mems.String(), "why": as.Why}).
+		Log(placedLevel(as), "Container placed")
+	return nil
+}
+
+// placedLevel keeps containers that get nothing of their own out of the log.
+func placedLevel(as placement.Assignment) logrus.Level {
+	if as.CPUs.IsEmpty() && as.Mems.IsEmpty() {
+		return logrus.DebugLevel
+	}
+	return logrus.InfoLevel
+}
+
+// drop releases and forgets a container and gives what it held to the others.
+func (a *Agent) drop(id string) {
+	c := a.containers[id]
+	a.ledger.Release(id)
+	a.forget(id)
+	if c != nil {
+		a.leaveRDT(c)
+	}
+	a.mend()
+	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+}
+
+// mend makes pins whole that lack CPUs, where CPUs are free now and everyone
+// leaves them.
+func (a *Agent) mend() {
+	for _, id := range a.ledger.Lacking() {
+		c := a.containers[id]
+		h, _ := a.ledger.Holder(id)
+		if c == nil || a.mayPin(c, h.Request) != nil || !a.ledger.Mend(id, a.inFlight(id)) {
+			continue
+		}
+		err := a.evacuate(c)
+		if err == nil {
+			err = a.assert(c)
+		}
+		if err != nil {
+			a.ledger.Undo()
+		}
+		a.ledger.Left(id)
+		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	}
+}
+
+// grant has the ledger decide, and where CPUs are short decide once more without the
+// abandoned grants. The caller reports those to noteFreed when it has carried out the
+// decision; until then the ledger's Undo restores them.
+func (a *Agent) grant(next *container, decide func() (placement.Assignment, error)) (as placement.Assignment, freed []string, err error) {
+	as, err = decide()
+	if !placement.IsShortage(err) {
+		return as, nil, err
+	}
+	if freed = a.abandoned(next); len(freed) == 0 {
+		return as, nil, err
+	}
+	as, err = a.ledger.Without(freed, decide)
+	return as, freed, err
+}
+
+// abandoned lists the grants, other than next's own, whose container has ended or was
+// never started without an event that said so.
+func (a *Agent) abandoned(next *container) []string {
+	ids := a.ledger.Stale(next.identity(), a.now(), a.Config.ReserveTimeout)
+	for _, c := range a.order {
+		if c != next && (a.ended(c) || a.neverMade(c)) {
+			ids = append(ids, c.ID)
+		}
+	}
+	return ids
+}
+
+// ended reports whether a pin's processes are all gone.
+func (a *Agent) ended(c *container) bool {
+	h, ok := a.ledger.Holder(c.ID)
+	if !ok || h.CPUs.IsEmpty() || !c.started || a.Kernel == nil || c.path == "" {
+		return false
+	}
+	populated, err := a.Kernel.Populated(c.path)
+	return err == nil && !populated
+}
+
+// makeTime is how long a runtime may take from CreateContainer to the container's
+// cgroup or to PostCreateContainer.
+const makeTime = 5 * time.Second
+
+// neverMade reports whether the runtime seems to have failed to make a container with
+// CPUs of its own. CRI-O tells of that by no event: neither Stop nor RemoveContainer comes.
+func (a *Agent) neverMade(c *container) bool {
+	h, ok := a.ledger.Holder(c.ID)
+	if !ok || h.CPUs.IsEmpty() || c.made || c.started || !a.reaches(c) || a.now().Sub(h.Since) < makeTime {
+		return false
+	}
+	_, err := a.Kernel.Read(c.path, knobs.CPUs)
+	return errors.Is(err, cgroupfs.ErrGone)
+}
+
+// PostCreateContainer notes that the runtime has made a container.
+func (a *Agent) PostCreateContainer(id string) error {
+	return a.do("PostCreateContainer", func() error {
+		if c, ok := a.containers[id]; ok {
+			c.made = true
+		}
+		return nil
+	})
+}
+
+// noteFreed notes that the ledger has given grants back whose containers are still known:
+// a container that starts after all is placed again.
+func (a *Agent) noteFreed(ids []string) {
+	for _, id := range ids {
+		a.loop.stale = true
+		if c, ok := a.containers[id]; ok {
+			c.has = placement.Assignment{}
+			a.Log.WithField("container", c.ref).Info("Grant freed: its container ended or never started")
+		}
+	}
+}
+
+// StartContainer holds the grant and re-asserts all of it: the cgroup exists now
+// and its process waits before the first instruction.
+func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error {
+	a.awaitAcknowledgement(spec.ID)
+	return a.do("StartContainer", func() error {
+		c, ok := a.containers[spec.ID]
+		if !ok {
+			c = a.track(pod, spec)
+		}
+		c.PID = spec.PID
+		err := a.start(c)
+		c.ran = true // CRI-O starts it whatever the answer is
+		if err != nil {
+			a.counters.Refused++
+			a.Log.WithField("container", c.ref).WithError(err).Warn("Container not started")
+			a.refuseStart(c, err)
+			return c.failed("", err)
+		}
+		c.refused = refusedStart{}
+		a.quiet()
+		return nil
+	})
+}
+
+func (a *Agent) start(c *container) error {
+	c.started, a.loop.stale = true, true
+	if a.reaches(c) {
+		a.Kernel.Nest(c.path)
+	}
+	if _, known := a.ledger.Holder(c.ID); !known {
+		if err := a.admit(c); err != nil {
+			return err
+		}
+		if h, ok := a.ledger.Holder(c.ID); ok && !h.CPUs.IsEmpty() && a.authority().Cpusets && !a.reaches(c) {
+			return fmt.Errorf("it has no grant any more, and new CPUs can only be given through the runtime, which takes no updates at a start; the kubelet will create it again")
+		}
+	}
+	a.ledger.Hold(c.ID, a.now())
+	if err := a.assert(c); err != nil {
+		return err
+	}
+	if err := a.evacuated(c); err != nil {
+		return err
+	}
+	a.liftQuota(c.pod)
+	a.rebound()
+	a.begun(c)
+	a.loop.safe.news = true
+	a.tune(c.pod)
+	a.join(c)
+	a.lookAtForeign(c)
+	return nil
+}
+
+// StopContainer takes back what an ended container held.
+func (a *Agent) StopContainer(id string) (updates []Update, err error) {
+	err = a.do("StopContainer", func() error {
+		a.stopped(id)
+		updates = a.updates("")
+		return nil
+	})
+	return updates, err
+}
+
+// RemoveContainer may be the only event of a container whose creation failed.
+func (a *Agent) RemoveContainer(id string) error {
+	return a.do("RemoveContainer", func() error {
+		a.stopped(id)
+		return nil
+	})
+}
+
+func (a *Agent) stopped(id string) {
+	c, ok := a.containers[id]
+	if h, placed := a.ledger.Holder(id); ok && placed && c.started {
+		a.loop.kills.stopped(h.Request.Class)
+	}
+	a.drop(id)
+	if ok {
+		a.loop.safe.news = true
+		a.unclaim(c)
+		a.liftQuota(c.pod)
+		a.tune(c.pod)
+	}
+	a.quiet()
+}
+
+// RemovePod forgets whatever is left of a pod.
+func (a *Agent) RemovePod(podID string) error {
+	return a.do("RemovePodSandbox", func() error {
+		var left []string
+		for _, c := range a.order {
+			if c.PodID == podID {
+				left = append(left, c.ID)
+			}
+		}
+		for _, id := range left {
+			a.stopped(id)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+)
+
+func TestReservedAndHeld(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.container("db").State; got != placement.Reserved {
+			t.Errorf("created: %s", got)
+		}
+		if err := n.begin("db"); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.container("db").State; got != placement.Held {
+			t.Errorf("started: %s", got)
+		}
+	})
+}
+
+func TestRemoveByIDAlone(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		before := n.dump()
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // it may come twice
+			if err := n.agent.RemoveContainer("db"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.kernel.remove("/kubepods/pod-db")
+		if after := n.dump(); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	})
+}
+
+// TestShortageFrees: 5 of 8 CPUs are someone's; another 5 are there if that one's
+// grant is worth nothing any more.
+func TestShortageFrees(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(n *node)
+		frees   bool
+	}{
+		"reserved, young":   {func(n *node) { n.create("old", "LSR", 5) }, false},
+		"reserved, old":     {func(n *node) { n.create("old", "LSR", 5); n.sleep(6 * time.Minute) }, true},
+		"held, however old": {func(n *node) { n.run("old", "LSR", 5); n.sleep(time.Hour) }, false},
+		"held, ended": {func(n *node) {
+			n.run("old", "LSR", 5)
+			n.kernel.change("/kubepods/pod-old/old", func(g *group) { g.empty = true })
+		}, true},
+		"held, cgroup gone": {func(n *node) {
+			n.run("old", "LSR", 5)
+			n.kernel.remove("/kubepods/pod-old/old")
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, setup{}, func(t *testing.T, n *node) {
+				c.prepare(n)
+				if err := n.create("new", "LSR", 5); (err == nil) != c.frees {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+	t.Run("replaced", func(t *testing.T) {
+		inBubble(t, setup{}, func(t *testing.T, n *node) {
+			n.create("old", "LSR", 5)
+			n.sleep(time.Second)
+			n.create("young", "LSR", 1)
+			n.pod("new", "LSR", 5)
+			spec := *n.specs["new"]
+			spec.ID = "again"
+			if _, _, err := n.agent.CreateContainer(n.podOf("old"), spec); err != nil {
+				t.Errorf("its predecessor, which never started, does not make way: %v", err)
+			}
+		})
+	})
+}
+
+func TestLateStartOfFreed(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		if err := n.create("old", "LSR", 3); err != nil {
+			t.Fatal(err)
+		}
+		n.sleep(6 * time.Minute)
+		n.run("new", "LSR", 5)
+		n.expect(map[string]string{"web": "5-7"})
+		if err := n.begin("old"); err == nil {
+			t.Error("started without CPUs")
+		}
+		n.expect(map[string]string{"web": "5-7"})
+	})
+	t.Run("placed again", func(t *testing.T) {
+		inBubble(t, setup{}, func(t *testing.T, n *node) {
+			if err := n.create("old", "LSR", 4); err != nil {
+				t.Fatal(err)
+			}
+			n.sleep(6 * time.Minute)
+			n.run("new", "LSR", 5)
+			n.end("new")
+			n.run("two", "LSR", 2)
+			if err := n.begin("old"); err != nil {
+				t.Fatal(err)
+			}
+			if n.cpus("old") == n.cpus("two") || n.container("old").State != placement.Held {
+				t.Errorf("%s and %s", n.cpus("old"), n.cpus("two"))
+			}
+		})
+	})
+}
+
+// TestEndedIsFreedByThePass: the Stop of a container that ended may never come.
+func TestEndedIsFreedByThePass(t *testing.T) {
+	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("db", "LSR", 2)
+		n.kernel.change("/kubepods/pod-db/db", func(g *group) { g.empty = true })
+		n.pass()
+		n.expect(map[string]string{"web": "all"})
+		n.end("db")
+	})
+}
+
+// TestWithoutCgroups: everything goes through the replies, each container once.
+func TestWithoutCgroups(t *testing.T) {
+	inBubble(t, setup{noKernel: true}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("db", "LSR", 2)
+		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
+		if err := n.update("db", 3); err != nil {
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"web": "3-7", "db": "0-2"})
+		if err := n.agent.RemoveContainer("db"); err != nil { // it has no reply
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"web": "3-7"})
+		n.run("other", "LS", 1)
+		n.expect(map[string]string{"web": "all"})
+	})
+}

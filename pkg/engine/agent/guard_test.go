@@ -1,0 +1,287 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+const poolsOn = "control: {mode: on}\n" + apart
+
+// set is the container's CPUs in the kernel.
+func (h *loopNode) set(name string) cpuset.Set {
+	h.t.Helper()
+	v, err := h.spy.Read(h.specs[name].CgroupsPath, knobs.CPUs)
+	if err != nil {
+		return cpuset.Set{} // it is gone
+	}
+	if set := cpuset.Set(v.(knobs.CPUSet)); !set.IsEmpty() {
+		return set
+	}
+	return cpuset.Range(0, fakekernel.CPUs-1)
+}
+
+// exclusive fails where a pin's CPUs are in another container's set.
+func (h *loopNode) exclusive() {
+	h.t.Helper()
+	s, err := h.agent.Status()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, pin := range s.Containers {
+		if !pin.Class.Pinned() || h.specs[pin.ID] == nil || pin.Pool != "" {
+			continue
+		}
+		for name := range h.specs {
+			if name != pin.ID && h.set(name).Overlaps(pin.CPUs) {
+				h.t.Fatalf("%s on %s has CPUs of %s, %s", name, h.set(name), pin.ID, pin.CPUs)
+			}
+		}
+	}
+}
+
+// TestPoolsFollow: pools that are apart follow the load, with pins that come and go,
+// keep their sizes over a restart, and take a change of the machine.
+func TestPoolsFollow(t *testing.T) {
+	onLoops(t, knobSetup{config: poolsOn}, func(t *testing.T, h *loopNode) {
+		asks := []ask{service("web/c", 4000), service("idle/c", 1000), batch("job/c")}
+		h.run(asks...)
+		h.uses["web/c"], h.uses["job/c"] = 3.5, 4
+		h.steps(5 * time.Second)
+		grown := h.set("web/c").Size()
+		if grown < 4 || h.set("web/c").Overlaps(h.set("job/c")) {
+			t.Errorf("web is on %s, job on %s", h.set("web/c"), h.set("job/c"))
+		}
+		before := h.set("web/c")
+		if err := h.create(ask{name: "pin/c", milli: 1000, memory: 64, annotations: map[string]string{"class.sluice.dev": "LSR"}}); err != nil {
+			t.Fatal(err)
+		}
+		h.steps(300 * time.Millisecond)
+		h.begin("pin/c")
+		h.exclusive()
+		h.steps(3 * time.Second)
+		h.exclusive()
+		if moved := cpuset.Difference(before, h.set("web/c")).Size(); moved > 2 {
+			t.Errorf("web moved from %s to %s", before, h.set("web/c"))
+		}
+		web, job := h.set("web/c"), h.set("job/c")
+		h.blind = true
+		h.restart(poolsOn)
+		h.pass()
+		if h.set("web/c") != web || h.set("job/c") != job {
+			t.Errorf("after a restart on %s and %s, before on %s and %s", h.set("web/c"), h.set("job/c"), web, job)
+		}
+		h.blind = false
+		h.end("pin/c")
+		h.uses["web/c"], h.system = 0.1, 0
+		h.steps(4 * time.Minute)
+		if got := h.set("web/c"); got.Size() >= grown {
+			t.Errorf("web keeps %s", got)
+		}
+		h.pass()
+		if s, _ := h.agent.Status(); s.Counters.Drift > 0 {
+			t.Errorf("%d drifts", s.Counters.Drift)
+		}
+		writes := h.Writes()
+		h.steps(5 * time.Second)
+		if h.Writes() != writes {
+			t.Errorf("%d writes of a loop that changes nothing", h.Writes()-writes)
+		}
+		h.giveBack(func(h *knobNode) { h.run(asks...) })
+	})
+}
+
+// TestLoopHotplug: the pools follow a machine that loses CPUs.
+func TestLoopHotplug(t *testing.T) {
+	onV2Loop(t, poolsOn, func(t *testing.T, h *loopNode) {
+		h.run(service("web/c", 4000), batch("job/c"))
+		h.uses["web/c"] = 3
+		h.steps(2 * time.Second)
+		full := h.o.Machine
+		m, err := synth.Machine("2 nodes 2 cores memory 8G")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.agent.SetMachine(m)
+		h.steps(2 * time.Second)
+		if got := h.set("web/c"); !got.SubsetOf(m.Online) {
+			t.Errorf("web is on %s", got)
+		}
+		h.agent.SetMachine(full)
+		h.steps(10 * time.Second)
+		h.exclusive()
+	})
+}
+
+// onV2Loop is onLoop for mainline's cgroup v2.
+func onV2Loop(t *testing.T, text string, test func(t *testing.T, h *loopNode)) {
+	t.Helper()
+	onLoop(t, fakekernel.MainlineV2(), knobSetup{config: text}, test)
+}
+
+// TestBatchBySet: the batch pool in overlap mode, over a restart.
+func TestBatchBySet(t *testing.T) {
+	const text = "control: {mode: on, batch: {by: cpuset, thresholdPercent: 65}}\n"
+	onLoops(t, knobSetup{config: text}, func(t *testing.T, h *loopNode) {
+		asks := []ask{service("web/c", 6000), batch("job/c")}
+		h.run(asks...)
+		h.uses["web/c"] = 3
+		h.steps(2 * time.Second)
+		if got := h.set("job/c"); got.Size() != 3 {
+			t.Errorf("job is on %s", got)
+		}
+		job := h.set("job/c")
+		h.run(batch("more/c"))
+		if got := h.set("more/c"); got != job {
+			t.Errorf("more begins on %s", got)
+		}
+		h.restart(text)
+		h.pass()
+		if got := h.set("job/c"); got != job {
+			t.Errorf("after a restart on %s, before %s", got, job)
+		}
+		h.steps(time.Second)
+		h.uses["web/c"] = 0
+		h.steps(time.Minute)
+		if got := h.set("job/c"); got.Size() < 6 {
+			t.Errorf("job stays on %s", got)
+		}
+		h.giveBack(func(h *knobNode) { h.run(append(asks, batch("more/c"))...) })
+	})
+}
+
+// TestLifeline: what is kept for the time without a loop is right at any moment, no
+// kernel refuses any of it, and the loop takes back what it did, and says so.
+func TestLifeline(t *testing.T) {
+	for name, text := range map[string]string{"pools": poolsOn, "quota": byQuota, "both": "control: {mode: on, batch: {by: both, thresholdPercent: 65}}\n"} {
+		t.Run(name, func(t *testing.T) {
+			onLoops(t, knobSetup{config: text}, func(t *testing.T, h *loopNode) {
+				low := ask{name: "low/c", qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}}
+				h.run(bursting("web/c", 2000), batch("job/c"), granted("big/c"), low)
+				h.throttled["web/c"], h.uses["web/c"] = true, 2
+				h.steps(3 * time.Second)
+				h.run(ask{name: "pin/c", milli: 2000, memory: 64, annotations: map[string]string{"class.sluice.dev": "LSR"}})
+				pin := h.set("pin/c")
+				before := h.spy.refused
+				h.life.act(h) // without a tick since
+				if h.set("pin/c") != pin || len(h.spy.refused) != len(before) {
+					t.Errorf("the pin went from %s to %s", pin, h.set("pin/c"))
+				}
+				h.exclusive()
+				shared := cpuset.Difference(cpuset.Range(0, 7), pin)
+				if got := h.set("web/c"); got != shared {
+					t.Errorf("web is on %s, the shared CPUs are %s", got, shared)
+				}
+				h.expectQuota("/kubepods/pod-web/c", 2)
+				h.expectQuota("/kubepods/pod-web", 2)
+				switch name {
+				case "quota", "both":
+					if got := h.quotaOf(bestBox); got < 0 || got > 0.2 {
+						t.Errorf("the box has %v CPUs", got)
+					}
+				case "pools":
+					if got := h.set("job/c"); got.Size() != 2 {
+						t.Errorf("job is on %s", got)
+					}
+				}
+				h.sleep(5 * time.Second)
+				h.steps(5 * time.Second)
+				h.pass()
+				if h.audit.has("lifeline", "act") != 1 {
+					t.Error("the loop tells nothing of what the lifeline did")
+				}
+				if name != "pools" {
+					if got := h.quotaOf(bestBox); got < 0.9 {
+						t.Errorf("the box still has %v CPUs", got)
+					}
+				} else if got := h.set("web/c"); got == shared {
+					t.Errorf("web is still on %s", got)
+				}
+				kept := h.life.kept
+				h.steps(5 * time.Second)
+				if h.life.kept != kept {
+					t.Errorf("the same plan was kept %d times", h.life.kept-kept)
+				}
+			})
+		})
+	}
+}
+
+// TestLoopFaults: without measurements, with a clock that stands still or jumps, and after
+// a panic the loop takes nothing from services, and goes on.
+func TestLoopFaults(t *testing.T) {
+	onBothLoops(t, knobSetup{config: poolsOn}, func(t *testing.T, h *loopNode) {
+		h.run(service("web/c", 4000), batch("job/c"))
+		h.uses["web/c"] = 3
+		h.steps(3 * time.Second)
+		size := h.set("web/c").Size()
+		same := func(when string) {
+			t.Helper()
+			if got := h.set("web/c").Size(); got < size {
+				t.Errorf("%s: web has %d CPUs, had %d", when, got, size)
+			}
+		}
+		h.uses["web/c"] = 0.1
+		h.blind = true
+		h.steps(time.Minute)
+		same("blind")
+		h.blind, h.frozen = false, time.Now()
+		h.steps(time.Minute)
+		same("frozen")
+		h.frozen = time.Now().Add(-time.Hour)
+		h.steps(2 * time.Second)
+		same("back")
+		h.frozen = time.Now().Add(time.Hour)
+		h.steps(2 * time.Second)
+		same("forth")
+		h.frozen = time.Time{}
+		h.steps(2 * time.Second)
+		same("again")
+		beats := h.life.beats
+		h.inPanic(3)
+		if h.life.beats != beats+3 || h.log.count("panic in the control loop") != 1 {
+			t.Errorf("beats %d to %d; log %s", beats, h.life.beats, h.log.text.String())
+		}
+		h.uses["web/c"] = 3.8
+		h.steps(time.Second)
+		if got := h.set("web/c").Size(); got < 4 {
+			t.Errorf("the loop stands still: web has %d CPUs", got)
+		}
+	})
+}
+
+// inPanic lets the loop fail for some ticks.
+func (h *loopNode) inPanic(ticks int) {
+	var made controllers
+	h.loop(func() { made, h.agent.loop.controllers = h.agent.loop.controllers, controllers{} })
+	for range ticks {
+		h.agent.Tick(h.snapshot())
+	}
+	h.loop(func() {
+		h.agent.loop.controllers = made
+		h.agent.counters.Panics = 0
+	})
+	if !strings.Contains(h.log.text.String(), "nil pointer") {
+		h.t.Errorf("nobody told of the panic")
+	}
+}
+
+// TestLifelineAfterGivingBack: a plan from before batch work ended gives its box no quota
+// that nobody would take back.
+func TestLifelineAfterGivingBack(t *testing.T) {
+	onBothLoops(t, knobSetup{config: byQuota}, func(_ *testing.T, h *loopNode) {
+		h.run(batch("crunch/c"))
+		h.steps(2 * time.Second)
+		h.end("crunch/c")
+		h.restart(byQuota)
+		h.expectQuota("/kubepods/besteffort", -1)
+		h.sleep(5 * time.Second)
+		h.life.act(h)
+		h.expectQuota("/kubepods/besteffort", -1)
+	})
+}

@@ -1,0 +1,281 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+const mebi = 1 << 20
+
+// knobNode is a node with a fake kernel of some flavour below the real cgroup driver,
+// where the test plays kubelet and runtime.
+type knobNode struct {
+	*fakekernel.Kernel
+	t     testingT
+	spy   *spy
+	o     Options
+	text  string // of the config
+	agent *Agent
+	stop  func()
+	log   logText
+
+	inner string // the cgroup that the runtime makes below each container's; "" none
+	pods  map[string]*workload.Pod
+	specs map[string]*spec // by "pod/container"
+	made  int64
+}
+
+// spec is a container in the runtime's record.
+type spec struct {
+	workload.Container
+	unified map[string]string
+	score   workload.Optional[int]
+}
+
+// ask is a container as the kubelet makes it.
+type ask struct {
+	name        string // "pod/container"
+	qos         string // "besteffort", "burstable"; "" guaranteed
+	milli       int    // request and limit
+	pod         int    // the pod's; 0 is milli
+	memory      int64  // MiB
+	annotations map[string]string
+}
+
+// spy is the driver, with refusals to inject and those of the kernel kept.
+type spy struct {
+	*cgroupfs.Driver
+	mu      sync.Mutex
+	refuse  func(knobs.Change) error
+	refused []string
+	writes  int
+}
+
+func (s *spy) Apply(changes []knobs.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, c := range changes {
+		if s.refuse != nil {
+			if err := s.refuse(c); err != nil {
+				errs = append(errs, &cgroupfs.ChangeError{Change: c, Err: err})
+				continue
+			}
+		}
+		s.writes++
+		for _, err := range unjoin(s.Driver.Apply([]knobs.Change{c})) {
+			errs = append(errs, err)
+			if !errors.Is(err, cgroupfs.ErrGone) {
+				s.refused = append(s.refused, err.Error())
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *spy) refusing(refuse func(knobs.Change) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// took is how many changes were tried since the last call.
+func (s *spy) took() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.writes
+	s.writes = 0
+	return n
+}
+
+// knobSetup is what a knobNode is made with.
+type knobSetup struct {
+	config    string // YAML
+	originals string
+	node      func(*qos.Node)
+	options   func(*knobNode, *Options)
+}
+
+// onFlavours runs a test on every kernel, each in virtual time and with a journal.
+func onFlavours(t *testing.T, s knobSetup, test func(t *testing.T, h *knobNode)) {
+	t.Helper()
+	t.Parallel()
+	for _, f := range fakekernel.Flavours() {
+		t.Run(f.Name, func(t *testing.T) { onFlavour(t, f, s, test) })
+	}
+}
+
+func onFlavour(t *testing.T, f fakekernel.Flavour, s knobSetup, test func(t *testing.T, h *knobNode)) {
+	t.Helper()
+	t.Parallel()
+	if s.originals == "" {
+		s.originals = filepath.Join(t.TempDir(), "originals")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h := newKnobNode(t, f, s)
+		defer func() { h.stop() }()
+		test(t, h)
+	})
+}
+
+func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
+	t.Helper()
+	m, err := synth.Machine(twoNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &knobNode{Kernel: fakekernel.New(f), t: t, pods: map[string]*workload.Pod{}, specs: map[string]*spec{}}
+	driver, err := h.Driver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	features, err := driver.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.spy = &spy{Driver: driver}
+	node := qos.Node{
+		Features: features, Memory: m.Memory(m.MemoryNodes()), Release: "6.12", BEPageCachePercent: 50,
+		Disks: []string{"8:0", "8:16"}, DiskNames: map[string]string{"/dev/sda": "8:0", "/dev/sdb": "8:16"},
+	}
+	if s.node != nil {
+		s.node(&node)
+	}
+	log := logrus.New()
+	log.SetOutput(&h.log)
+	h.o = Options{
+		Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Kernel: h.spy, Node: node, Originals: s.originals, Log: log,
+	}
+	if s.options != nil {
+		s.options(h, &h.o)
+	}
+	h.Mkdir("/kubepods/burstable")
+	h.Mkdir("/kubepods/besteffort")
+	h.launch(s.config)
+	return h
+}
+
+// launch starts the plugin and connects it.
+func (h *knobNode) launch(text string) {
+	h.t.Helper()
+	c, err := config.Parse([]byte("slowLane: {enabled: false}\n" + text))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.o.Config, h.text = c, text
+	h.agent = New(h.o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { h.agent.Run(ctx); close(done) }()
+	h.stop = func() { cancel(); <-done }
+	h.agent.Connected(nil, status.Runtime{}, "")
+	h.synchronize()
+}
+
+// restart is a crash: the kernel's state and the journal are all that stays.
+func (h *knobNode) restart(config string) {
+	h.stop()
+	h.launch(config)
+	synctest.Wait()
+}
+
+func (h *knobNode) synchronize() {
+	h.t.Helper()
+	var pods []*workload.Pod
+	for _, p := range h.pods {
+		copied := *p
+		pods = append(pods, &copied)
+	}
+	var specs []workload.Container
+	for _, s := range h.specs {
+		specs = append(specs, s.Container)
+	}
+	if _, err := h.agent.Synchronize(pods, specs); err != nil {
+		h.t.Errorf("synchronize: %v", err)
+	}
+	synctest.Wait()
+}
+
+func (h *knobNode) pass() { h.sleep(h.agent.Config.DriftInterval) }
+
+func (h *knobNode) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// status of one container.
+func (h *knobNode) container(name string) status.Container {
+	h.t.Helper()
+	s, err := h.agent.Status()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Containers, func(c status.Container) bool { return c.ID == name })
+	if i < 0 {
+		h.t.Fatalf("no container %s", name)
+	}
+	return s.Containers[i]
+}
+
+// state is the kernel's files. A v2 cpuset that was set once can't be emptied.
+func (h *knobNode) state() map[string]string {
+	synctest.Wait() // what may take long is written outside of the loop
+	all := h.Dump()
+	for file, text := range all {
+		all[file] = strings.TrimSpace(text)
+		if h.V2 && strings.Contains(file, "/cpuset.") && (all[file] == "0-7" || all[file] == "0-1") {
+			all[file] = ""
+		}
+	}
+	return all
+}
+
+// differences of two states, a line each.
+func differences(want, got map[string]string) string {
+	var text strings.Builder
+	for _, file := range slices.Sorted(maps.Keys(want)) {
+		if want[file] != got[file] {
+			fmt.Fprintf(&text, "%s: %q, want %q\n", file, got[file], want[file])
+		}
+	}
+	return text.String()
+}
+
+func noFeatures(n *qos.Node) { n.Features = knobs.Features{} }
+
+func readBook(t testingT, file string) *journal.Book {
+	t.Helper()
+	book, err := journal.Read(file, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
+func (h *knobNode) podOfName(name string) *workload.Pod {
+	pod, _, _ := strings.Cut(name, "/")
+	return h.pods[pod]
+}

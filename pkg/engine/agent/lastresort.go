@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/runtime/evict"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Evictor ends pods; see pkg/runtime/evict. It blocks until the pod has ended.
+type Evictor interface {
+	Evict(ctx context.Context, pod evict.Pod) error
+}
+
+// stepMemory decides how much memory batch work may hold.
+func (a *Agent) stepMemory(v *control.View) {
+	may := a.authority()
+	l, cfg := &a.loop, &a.Config.Control
+	l.press.want = control.MemoryDesired{}
+	v.Granted = a.sumPromises()
+	v.NoBatchLimit = len(l.limited) == 0 && !slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
+	if !may.Decides(cfg.Memory.Mode) {
+		return
+	}
+	desired, decided := l.controllers.memory.Step(v)
+	a.decide(may.Of(cfg.Memory.Mode), decided)
+	before := l.memory.Goal
+	l.memory, l.press.admitted = desired, 0
+	if !may.Acts(cfg.Memory.Mode) {
+		return
+	}
+	a.watchKills(before)
+	l.press.want = desired
+	if desired.Evict != nil {
+		l.requests = append(l.requests, *desired.Evict)
+	}
+}
+
+// stepRules carries out the rules of the configuration.
+func (a *Agent) stepRules(v *control.View) {
+	l := &a.loop
+	_, told := l.controllers.tellRules.Step(v)
+	a.decide(control.Preview, told)
+	desired, decided := l.controllers.rules.Step(v)
+	mode := a.authority().Of(control.On)
+	a.decide(mode, decided)
+	l.ruleRefuses = ""
+	if mode != control.On {
+		return
+	}
+	l.ruleRefuses = desired.Refuse
+	for _, t := range desired.Throttles {
+		a.wantQuota(t.ID, qos.Loop{Quota: quota(t.Limit), Why: "a rule of the configuration"})
+	}
+	if len(desired.Reclaim) > 0 { // in place of what a press under way has not let begin
+		l.press.rules = append(l.press.rules[:0], desired.Reclaim...)
+	}
+	l.requests = append(l.requests, desired.Evict...)
+}
+
+// stepEviction lets at most one pod go.
+func (a *Agent) stepEviction(v *control.View) {
+	may := a.authority()
+	l, cfg := &a.loop, &a.Config.Control
+	if !may.Decides(cfg.Eviction.Mode) {
+		l.refusal = control.Refusal{}
+		return
+	}
+	desired, decided := l.controllers.eviction.Step(v, a.given(), l.requests)
+	mode := may.Of(cfg.Eviction.Mode)
+	a.decide(mode, decided)
+	l.refusal = control.Refusal{}
+	if mode != control.On {
+		if desired.Evict != nil {
+			l.controllers.eviction.Done(desired.Evict.UID, errPreview, v.Now)
+		}
+		return
+	}
+	l.refusal = desired.Refuse
+	l.refusal.Pods = slices.Clone(desired.Refuse.Pods)
+	switch {
+	case desired.Evict == nil:
+	case a.Evictor == nil:
+		l.controllers.eviction.Done(desired.Evict.UID, errNoEvictor, v.Now)
+	default:
+		a.evict(*desired.Evict)
+	}
+}
+
+var (
+	errPreview   = errors.New("nothing is changed here now, evictions are only told of (mode: preview)")
+	errNoEvictor = errors.New("this plugin runs without an evictor")
+)
+
+// evictionTime is how long an evictor may take over a pod's grace.
+const evictionTime = 2 * time.Minute
+
+// evict ends a pod in a goroutine of its own: a runtime may take long.
+func (a *Agent) evict(victim control.Victim) {
+	ctx, cancel := context.WithTimeout(a.life, victim.Grace+evictionTime)
+	var err error
+	evictor := a.Evictor // another configuration may bring another
+	a.aside("evicted", func() {
+		defer cancel()
+		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
+	}, func() {
+		a.loop.controllers.eviction.Done(victim.UID, err, a.now())
+		if err != nil {
+			a.Log.WithField("pod", victim.Ref).WithError(err).Warn("Pod could not be evicted; it counts for nothing, and another may be chosen")
+		}
+	})
+}
+
+// given is the CPU that batch work may use now, 0 where that isn't known.
+func (a *Agent) given() workload.MilliCPU {
+	v := &a.loop.view
+	if len(v.Pools) == 0 {
+		return 0
+	}
+	if b := &a.loop.budget; b.Amount > 0 && !b.Hold {
+		return b.Amount
+	}
+	return workload.MilliCPU(v.Pools[len(v.Pools)-1].Size) * 1000
+}
+
+// mayStart refuses batch work while the node takes none, and what was just evicted.
+func (a *Agent) mayStart(c *container, r *workload.Request) error {
+	l, now := &a.loop, a.now()
+	for _, p := range l.refusal.Pods {
+		if p.UID == c.pod.UID && now.Before(p.Until) {
+			return fmt.Errorf("no container of the pod starts until %s: %s", p.Until.Local().Format(time.TimeOnly), p.Why)
+		}
+	}
+	if r.Class != workload.BE {
+		return nil
+	}
+	switch refused := a.noBatch(now); {
+	case !refused.NewBatch:
+		return a.mayHold(c, r)
+	case refused.Until.IsZero():
+		return fmt.Errorf("no batch work starts on this node now: %s", refused.Why)
+	default:
+		return fmt.Errorf("no batch work starts on this node until %s: %s", refused.Until.Local().Format(time.TimeOnly), refused.Why)
+	}
+}
+
+// noBatch is whether, why and until when no batch work may start on this node: for who
+// starts, and for the status.
+func (a *Agent) noBatch(now time.Time) status.Refusal {
+	may := a.authority()
+	l := &a.loop
+	switch batch := &l.view.Batch; {
+	case may.Acts("") && a.switchedOff(now):
+		return status.Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}
+	case batch.Closed && may.Acts(""):
+		return status.Refusal{NewBatch: true, Why: batch.Why}
+	case l.ruleRefuses != "":
+		return status.Refusal{NewBatch: true, Why: l.ruleRefuses}
+	case a.Config.Control.Eviction.RefuseNew && now.Before(l.refusal.Until):
+		return status.Refusal{NewBatch: true, Why: l.refusal.Why, Until: l.refusal.Until}
+	}
+	return status.Refusal{}
+}
+
+// narrow gives batch work's RDT class a part of its share.
+func (a *Agent) narrow(slice control.Slice, acting bool) {
+	if !acting {
+		slice = control.Slice{}
+	}
+	if a.loop.slice != slice {
+		a.loop.slice = slice
+		a.applyRDT(true)
+	}
+}
+
+// rdtClasses are the configured classes, that of batch work as narrow as the loop
+// wants it.
+func (a *Agent) rdtClasses() []schemata.Class {
+	classes := a.Config.RDT.List()
+	slice := a.loop.slice
+	for i := range classes {
+		if (slice != control.Slice{}) && classes[i].Name == a.Config.Control.Cache.Class {
+			classes[i] = schemata.Narrow(classes[i], slice.Cache, slice.Bandwidth)
+		}
+	}
+	return classes
+}

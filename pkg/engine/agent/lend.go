@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// lends reports whether idle LSR pins' CPUs are lent to batch work.
+func (a *Agent) lends() bool {
+	may := a.authority()
+	cfg := &a.Config.Control.Batch
+	return cfg.LendLSR && may.Acts(cfg.Mode) && may.Cpusets && a.Config.Pools.Mode != config.Exclusive
+}
+
+// lend lets batch work run on the CPUs of idle LSR pins, and takes it off those of pins that
+// are idle no longer.
+func (a *Agent) lend(v *control.View) {
+	l := &a.loop
+	if !a.Config.Control.Batch.LendLSR {
+		a.lendCPUs(cpuset.Set{})
+		return
+	}
+	idle, decided := l.controllers.lend.Step(v, v.Isolated)
+	a.decide(a.authority().Of(a.Config.Control.Batch.Mode), decided)
+	var cpus cpuset.Set
+	for _, id := range idle {
+		if h, ok := a.ledger.Holder(id); ok {
+			cpus = cpuset.Union(cpus, h.CPUs)
+		}
+	}
+	if !a.lends() {
+		cpus = cpuset.Set{}
+	}
+	a.lendCPUs(cpus)
+}
+
+func (a *Agent) lendCPUs(cpus cpuset.Set) {
+	before := a.ledger.Version()
+	a.ledger.Lend(cpus)
+	a.loop.view.Lent = milli(a.ledger.Lent())
+	if a.ledger.Version() == before {
+		return
+	}
+	a.lane.pools = a.now().Add(steadyPools)
+	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.measurePools()
+	a.loop.unsafe = true
+}

@@ -1,0 +1,283 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Audit keeps decisions with their reasons; see pkg/engine/audit. It must not block.
+type Audit interface {
+	Record(at time.Time, mode control.Mode, d *control.Decision)
+}
+
+// Sampler looks at what the node and its containers do; see pkg/engine/sampler.
+type Sampler interface {
+	// Sample fills a snapshot, and says how long to wait from its start to the next. The
+	// error tells of each kind of failure once.
+	Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error)
+}
+
+// Lifeline gives services back what they request when this process is gone; see
+// pkg/engine/failsafe. None of its methods waits.
+type Lifeline interface {
+	// Keep replaces what is to be done then. The channel is closed when that was written,
+	// or couldn't be; nil: it is.
+	Keep(changes []knobs.Change) (written <-chan struct{})
+	// Beat is a sign of life.
+	Beat()
+	// Acted tells what was done, once.
+	Acted() (failsafe.Acted, bool)
+}
+
+// loop is what the controllers see, want and have decided.
+type loop struct {
+	controllers controllers
+	made        bool // the controllers
+	failed      string
+	panic       string // told last
+
+	view    control.View
+	sets    []cpuset.Set   // of view.Pools
+	sized   uint64         // ledger version of sets
+	looked  uint64         // ledger version of the view
+	index   map[string]int // in view.Containers, by container id
+	pods    map[string]int // in view.Pods, by UID
+	order   []*container   // as view.Containers: those of a pod together
+	targets []observe.Target
+	stale   bool      // what runs has changed since the view was made
+	due     time.Time // of the controllers that step each control.interval
+
+	families  map[string]*family     // by path of their parent; nil: to be found again
+	favours   map[string]*qos.Favour // of families with batch work, by the same path
+	want      intents                // of the controllers
+	intents   intents                // in force
+	inherited bool                   // from an earlier run
+	press     *press
+	resized   map[string]podResize // by the pod's UID
+	slice     control.Slice
+	unsafe    bool // the lifeline's plan may be old
+	safe      safety
+
+	inPool       []int       // containers, by pool
+	allPodsLimit knobs.Bytes // of memory; 0 none
+	memTotal     int64       // of the machine, in bytes; 0 not looked at yet
+
+	boxes   []string                // cgroups that hold batch pods alone
+	mixed   []string                // and others that could
+	mixers  []string                // "namespace/name" of the pods in these that aren't batch
+	limited []string                // boxes, also without a batch pod: batch work's memory is limited there
+	held    map[string]control.Held // what boxes and batch pods outside of them hold, by cgroup
+	shares  []control.Share
+	outside []string // UIDs of the pods whose shares come after the boxes'
+	split   []workload.MilliCPU
+	shareOf workload.MilliCPU // the budget of the split
+	sizes   []int             // last given to the ledger
+
+	poolSizes   control.PoolSizes
+	short       []control.Shortage
+	budget      control.Budget
+	memory      control.MemoryDesired
+	kills       killWatch
+	requests    []control.EvictRequest
+	refusal     control.Refusal
+	ruleRefuses string
+
+	switched      control.Switch
+	switchProblem string
+
+	movements control.Movements
+	decisions []status.Decision // the last ones
+	counts    map[status.Decided]int
+	last      map[string]status.Decision // by controller
+	disturbed []control.Disturbance
+	advice    []control.Advice
+	offer     control.Offer
+	free      []int
+	given     workload.MilliCPU
+	evicted   int
+	keptAt    time.Time
+}
+
+func newLoop() loop {
+	return loop{
+		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: newPress(),
+		held: map[string]control.Held{}, index: map[string]int{}, pods: map[string]int{}, favours: map[string]*qos.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+	}
+}
+
+// Tick steps the controllers with what was observed: the fast ones at each call, the
+// others when control.interval has passed. It returns what to observe next, nil if that
+// has changed: see Targets.
+func (a *Agent) Tick(s *observe.Snapshot) []observe.Target {
+	t := &a.ticks
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.seen = s
+	select {
+	case a.events <- t.run:
+		return <-t.done
+	case <-a.closed:
+		return nil
+	}
+}
+
+// ticks is an event that is made once: ten a second are to allocate nothing.
+type ticks struct {
+	mu   sync.Mutex // one at a time
+	seen *observe.Snapshot
+	run  func()
+	done chan []observe.Target
+}
+
+func (a *Agent) prepareTicks() {
+	t := &a.ticks
+	t.done = make(chan []observe.Target)
+	t.run = func() {
+		a.tick(t.seen)
+		var next []observe.Target
+		if !a.loop.stale {
+			next = a.loop.targets
+		}
+		t.done <- next
+	}
+}
+
+// Targets lists what is to be observed. The list is never changed: a new one takes
+// its place.
+func (a *Agent) Targets() (targets []observe.Target) {
+	a.do("targets", func() error { //nolint:errcheck // only a closed agent fails it
+		if a.loop.stale {
+			a.look()
+		}
+		targets = a.loop.targets
+		return nil
+	})
+	return targets
+}
+
+// sample looks at the node as often as the sampler asks for, and when something wakes
+// it, and steps the controllers.
+func (a *Agent) sample(ctx context.Context) {
+	var s observe.Snapshot
+	var targets []observe.Target
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.Wake:
+		case <-next.C:
+		}
+		began := time.Now()
+		var wait time.Duration
+		wait, targets = a.sampleOnce(ctx, &s, targets)
+		next.Reset(max(wait/10, wait-time.Since(began)))
+	}
+}
+
+// sampleOnce looks at targets, or asks for them, and steps once. It says how long to wait,
+// and what to look at then. Once the context has ended it decides nothing: the sampler's
+// files may have been closed under the look.
+func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []observe.Target) (wait time.Duration, next []observe.Target) {
+	defer func() {
+		if p := recover(); p != nil {
+			wait, next = time.Second, nil
+			a.post("sampling", func() { a.panicked("looking at the node", p) })
+		}
+	}()
+	if targets == nil {
+		targets = a.Targets()
+	}
+	wait, err := a.Sampler.Sample(a.now(), targets, s)
+	if ctx.Err() != nil {
+		return wait, nil
+	}
+	if err != nil {
+		a.Log.WithError(err).Warn("Not all that the loop looks at can be read; told once")
+	}
+	return wait, a.Tick(s)
+}
+
+// panicked counts a panic, and tells of those that differ from the one before.
+func (a *Agent) panicked(where string, p any) {
+	a.counters.Panics++
+	if text := fmt.Sprint(where, p); text != a.loop.panic {
+		a.loop.panic = text
+		a.Log.Errorf("panic in %s, told once: %v\n%s", where, p, debug.Stack())
+	}
+}
+
+func (a *Agent) tick(s *observe.Snapshot) {
+	a.moves++
+	a.writer.spent = 0
+	defer func() {
+		if p := recover(); p != nil {
+			a.panicked("the control loop", p)
+		}
+	}()
+	if a.Lifeline != nil {
+		a.Lifeline.Beat()
+	}
+	if !a.synced || !a.begin() {
+		return
+	}
+	l, interval := &a.loop, a.Config.Control.Interval
+	all := !s.Now.Before(l.due) || s.Now.Before(l.due.Add(-2*interval)) // the clock went back
+	if all {
+		// Half a tick less: one that comes a little early would be left out.
+		l.due = s.Now.Add(interval - a.Config.Control.FastInterval/2)
+	}
+	carried := (all || s.Now.Sub(l.view.Now) > interval) && a.afterLifeline() // it may have stalled
+	if l.stale || l.looked != a.ledger.Version() {
+		a.look()
+	}
+	if all {
+		l.allPodsLimit = a.limitOfAllPods()
+	}
+	a.see(s)
+	if carried { // the CPUs were busy with others than their pools
+		for i := range l.view.Pools {
+			l.view.Pools[i].At = time.Time{}
+		}
+	}
+	if all {
+		l.view.Stays = a.stays()
+		l.view.Isolated = l.view.Stays == ""
+	}
+	a.step(all)
+	a.tellEnded(l.movements.Rest(s.Now, false))
+	if all {
+		a.guard()
+	}
+}
+
+// begin makes the controllers at the first tick.
+func (a *Agent) begin() bool {
+	l := &a.loop
+	if l.made {
+		return true
+	}
+	made, err := a.newControllers()
+	if err != nil {
+		if err.Error() != l.failed {
+			l.failed = err.Error()
+			a.Log.WithError(err).Error("No control loop")
+		}
+		return false
+	}
+	l.controllers, l.made, l.stale = made, true, true
+	return true
+}

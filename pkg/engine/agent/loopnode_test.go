@@ -1,0 +1,302 @@
+package agent
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// loopNode is a node of 8 CPUs whose loop the test drives.
+type loopNode struct {
+	*knobNode
+	audit *trail
+	life  *fakeLifeline
+
+	uses      map[string]float64 // CPUs, by container
+	system    float64
+	throttled map[string]bool
+	memory    observe.NodeMemory
+	holds     map[string]int64 // bytes, by container
+	blind     bool             // nothing is measured
+	frozen    time.Time        // the clock stands still; zero: it goes
+}
+
+// trail is the audit trail of a test.
+type trail struct {
+	mu  sync.Mutex
+	all []control.Decision
+	by  map[control.Mode]int
+}
+
+func (r *trail) Record(_ time.Time, mode control.Mode, d *control.Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, *d)
+	if r.by == nil {
+		r.by = map[control.Mode]int{}
+	}
+	r.by[mode]++
+}
+
+// has counts the decisions of a controller, of one action; "" any.
+func (r *trail) has(controller, action string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.all {
+		if d := &r.all[i]; d.Controller == controller && (action == "" || d.Action == action) {
+			n++
+		}
+	}
+	return n
+}
+
+type fakeLifeline struct {
+	mu    sync.Mutex
+	plan  []knobs.Change
+	kept  int
+	beats int
+	acted *failsafe.Acted
+}
+
+func (l *fakeLifeline) Keep(changes []knobs.Change) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.plan, l.kept = changes, l.kept+1
+	return nil
+}
+
+func (l *fakeLifeline) Beat() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.beats++
+}
+
+func (l *fakeLifeline) Acted() (failsafe.Acted, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acted == nil {
+		return failsafe.Acted{}, false
+	}
+	a := *l.acted
+	l.acted = nil
+	return a, true
+}
+
+// act carries the plan out, as the lifeline's process does.
+func (l *fakeLifeline) act(h *loopNode) {
+	h.t.Helper()
+	l.mu.Lock()
+	changes := slices.Clone(l.plan)
+	l.acted = &failsafe.Acted{Time: time.Now(), Why: "the plugin has given no sign of life for 5s", Changes: len(changes)}
+	l.mu.Unlock()
+	if err := failsafe.Carry(h.spy.Driver, changes); err != nil {
+		h.t.Errorf("the lifeline's plan: %v", err)
+	}
+}
+
+// withLoop adds what a loop needs to a setup.
+func withLoop(s knobSetup, h **loopNode) knobSetup {
+	more := s.options
+	s.options = func(n *knobNode, o *Options) {
+		*h = &loopNode{
+			knobNode: n, audit: &trail{}, life: &fakeLifeline{},
+			uses: map[string]float64{}, throttled: map[string]bool{}, holds: map[string]int64{},
+			memory: observe.NodeMemory{Total: 8 << 30, Available: 7 << 30, Free: 6 << 30},
+		}
+		o.Audit, o.Lifeline = (*h).audit, (*h).life
+		o.MemoryUse = n.spy.MemoryUse
+		if o.Node.Features.Reclaim {
+			o.Reclaim = n.spy.Reclaim
+		}
+		if more != nil {
+			more(n, o)
+		}
+	}
+	return s
+}
+
+// onLoops runs a test of the loop on each kernel, in virtual time.
+func onLoops(t *testing.T, s knobSetup, test func(t *testing.T, h *loopNode)) {
+	t.Helper()
+	t.Parallel()
+	for _, f := range fakekernel.Flavours() {
+		t.Run(f.Name, func(t *testing.T) { onLoop(t, f, s, test) })
+	}
+}
+
+func onLoop(t *testing.T, f fakekernel.Flavour, s knobSetup, test func(t *testing.T, h *loopNode)) {
+	t.Helper()
+	f.NoWayBack = false
+	var h *loopNode
+	onFlavour(t, f, withLoop(s, &h), func(t *testing.T, _ *knobNode) {
+		test(t, h)
+		if s, err := h.agent.Status(); err != nil || s.Counters.Panics > 0 {
+			t.Errorf("%v; log:\n%s", err, h.log.text.String())
+		}
+		if len(h.spy.refused) > 0 {
+			t.Errorf("refused: %v", h.spy.refused)
+		}
+	})
+}
+
+// onBothLoops is onLoops for mainline alone.
+func onBothLoops(t *testing.T, s knobSetup, test func(t *testing.T, h *loopNode)) {
+	t.Helper()
+	t.Parallel()
+	for _, f := range mainlines() {
+		t.Run(f.Name, func(t *testing.T) { onLoop(t, f, s, test) })
+	}
+}
+
+func mainlines() []fakekernel.Flavour {
+	return []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()}
+}
+
+// snapshot is what a sampler would see now.
+func (h *loopNode) snapshot() *observe.Snapshot {
+	now := time.Now()
+	if !h.frozen.IsZero() {
+		now = h.frozen
+	}
+	s := &observe.Snapshot{Now: now}
+	if h.blind {
+		return s
+	}
+	var busy [fakekernel.CPUs]float64
+	for i := range busy {
+		busy[i] = h.system / fakekernel.CPUs
+	}
+	for name, spec := range h.specs {
+		if spec.State != workload.Running {
+			continue
+		}
+		set := h.set(name)
+		for cpu := range set.All() {
+			busy[cpu] += h.uses[name] / float64(set.Size())
+		}
+	}
+	total := 0.0
+	for i := range busy {
+		busy[i] = min(busy[i], 1)
+		total += busy[i]
+	}
+	s.Node.CPU = observe.NodeCPU{At: now, Interval: 100 * time.Millisecond, Usage: workload.MilliCPU(total * 1000)}
+	s.Node.Memory = h.memory
+	s.Node.Memory.At = now
+	for _, b := range busy {
+		s.CPUs = append(s.CPUs, observe.CPU{Busy: b, Known: true})
+	}
+	for _, target := range h.agent.Targets() {
+		c := observe.Container{ID: target.ID, CPU: observe.ContainerCPU{At: now, Interval: 100 * time.Millisecond, StatAt: now, Periods: 10}}
+		used, held := 0.0, int64(0)
+		for name, spec := range h.specs {
+			if name == target.ID || strings.HasPrefix(spec.CgroupsPath, target.Path+"/") {
+				used += h.uses[name]
+				held += h.holds[name]
+			}
+		}
+		c.CPU.Usage = workload.MilliCPU(used * 1000)
+		if h.throttled[target.ID] {
+			c.CPU.Throttled = 5
+		}
+		c.Memory = observe.ContainerMemory{At: now, Current: held, WorkingSet: held, Anon: held / 2, Cache: held / 2}
+		s.Containers = append(s.Containers, c)
+	}
+	return s
+}
+
+func (h *loopNode) tick() {
+	h.agent.Tick(h.snapshot())
+	synctest.Wait()
+}
+
+// steps lets time go by, with a look each 100 ms.
+func (h *loopNode) steps(d time.Duration) {
+	for range int(d / (100 * time.Millisecond)) {
+		time.Sleep(100 * time.Millisecond)
+		h.tick()
+	}
+}
+
+// quotaOf is the quota of a cgroup in CPUs; -1 unlimited.
+func (h *loopNode) quotaOf(dir string) float64 {
+	h.t.Helper()
+	v, err := h.spy.Read(dir, knobs.Quota)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if q := v.(knobs.CPUQuota); !q.Unlimited() {
+		return float64(q.Quota) / float64(q.Period)
+	}
+	return -1
+}
+
+func (h *loopNode) expectQuota(dir string, want float64) {
+	h.t.Helper()
+	if got := h.quotaOf(dir); got < want-0.02 || got > want+0.02 {
+		h.t.Errorf("%s has %v CPUs, want %v", dir, got, want)
+	}
+}
+
+// giveBack ends the plugin and restores; the kernel is then as on a node without
+// Sluice on which the same was done.
+func (h *loopNode) giveBack(do func(h *knobNode)) {
+	h.t.Helper()
+	want := bare(h.t, h.Flavour, do)
+	h.stop()
+	book := readBook(h.t, h.o.Originals)
+	if r, err := Restore(&Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
+		h.t.Errorf("newer %v, %v", r.Newer, err)
+	}
+	if diff := differences(want, h.state()); diff != "" {
+		h.t.Errorf("not as before:\n%s", diff)
+	}
+	h.launch(h.text)
+	synctest.Wait()
+}
+
+func service(name string, milli int) ask {
+	return ask{name: name, milli: milli, annotations: map[string]string{"class.sluice.dev": "LS"}}
+}
+
+func batch(name string) ask {
+	return ask{name: name, qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "BE"}}
+}
+
+func loopOf(cpus float64) qos.Loop {
+	return qos.Loop{Quota: quota(workload.MilliCPU(cpus * 1000)), Why: "the test"}
+}
+
+func dirFS(dir string) fs.FS { return os.DirFS(dir) }
+
+// meet lets a neighbour's processes appear on a host, leave lets them go.
+func meet(t *testing.T, dir string, files fstest.MapFS) {
+	t.Helper()
+	if err := os.CopyFS(dir, files); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func leave(t *testing.T, dir string, files fstest.MapFS) {
+	t.Helper()
+	for name := range files {
+		if err := os.RemoveAll(filepath.Join(dir, filepath.Dir(name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// latest notes a controller's last decision.
+func (l *loop) latest(d status.Decision) {
+	if l.last == nil {
+		l.last = map[string]status.Decision{}
+	}
+	l.last[d.Controller] = d
+}
+
+// loopStatus is the loop's part of the status: copies, as all that controllers answer
+// with is lent. Nil without a loop.
+func (a *Agent) loopStatus() *status.Loop {
+	if a.Sampler == nil && a.Clock == nil {
+		return nil
+	}
+	l, cfg := &a.loop, &a.Config.Control
+	s := &status.Loop{
+		Mode: a.authority().Of(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.StateDir,
+		Node:   nodeUsage(&l.view),
+		Batch:  a.batchStatus(),
+		Memory: a.memoryStatus(),
+		Offer:  l.offer, Advice: slices.Clone(l.advice),
+		Refusal:   a.refusalStatus(),
+		Evictions: status.Evictions{By: cfg.Eviction.By},
+		Counts:    l.countsStatus(),
+	}
+	if l.made {
+		s.Problem = ""
+		s.Benefit = l.controllers.benefit.Report(l.view.Now)
+		n := l.controllers.eviction.Counts()
+		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Told = n.Evicted, n.Failed, n.Told
+	}
+	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
+	s.Disturbed = slices.Clone(l.disturbed)
+	for i := range s.Disturbed {
+		s.Disturbed[i].Suspects = slices.Clone(s.Disturbed[i].Suspects)
+	}
+	s.Decisions = slices.Clone(l.decisions)
+	s.Controllers = a.controllerStatus()
+	if audit, counts := a.Audit.(interface{ Dropped() int64 }); counts {
+		s.Dropped = audit.Dropped()
+	}
+	if sampler, counts := a.Sampler.(interface{ Failures() []status.Failure }); counts {
+		s.Failures = sampler.Failures()
+	}
+	return s
+}
+
+// controllerStatus lists the controllers by the names of their decisions.
+func (a *Agent) controllerStatus() []status.Controller {
+	may := a.authority()
+	cfg := &a.Config.Control
+	apart := a.Config.Pools.Mode == config.Exclusive
+	steps := func(does bool, own control.Mode) control.Mode {
+		if !does {
+			return control.Off
+		}
+		return may.Of(own)
+	}
+	all := []status.Controller{
+		{Name: "windows", Mode: may.Of("")},
+		{Name: "pools", Mode: steps(apart, cfg.Pools.Mode)},
+		{Name: "batch", Mode: steps(!apart, cfg.Batch.Mode)},
+		{Name: "interference", Mode: may.Of(cfg.Interference.Mode)},
+		{Name: "cache", Mode: may.Of(cfg.Cache.Mode), Note: a.cacheNote()},
+		{Name: "burst", Mode: may.Of(cfg.Burst.Mode)},
+		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
+		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},
+		{Name: "rules", Mode: steps(len(cfg.Rules) > 0, control.On)},
+		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},
+	}
+	for i := range all {
+		if d, ok := a.loop.last[all[i].Name]; ok {
+			all[i].Last = &d
+		}
+	}
+	return all
+}
+
+// cacheNote is why the control of batch work's cache can't decide.
+func (a *Agent) cacheNote() string {
+	if !a.loop.made || !a.authority().Decides(a.Config.Control.Cache.Mode) {
+		return ""
+	}
+	return a.loop.controllers.cache.Blind()
+}
+
+func (l *loop) countsStatus() []status.Count {
+	counts := make([]status.Count, 0, len(l.counts))
+	for what, n := range l.counts {
+		counts = append(counts, status.Count{Decided: what, N: n})
+	}
+	slices.SortFunc(counts, func(a, b status.Count) int {
+		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Mode, b.Mode))
+	})
+	return counts
+}
+
+// batchStatus is what batch work may use, and what bounds it.
+func (a *Agent) batchStatus() status.Batch {
+	may := a.authority()
+	l := &a.loop
+	state, budget := &l.view.Batch, &l.budget
+	s := status.Batch{
+		State: batchWord(state), Why: state.Why, Percent: state.Percent,
+		Switch:    status.Switch{To: string(cmp.Or(l.switched.To, "auto")), Evict: l.switched.Evict, Until: l.switched.Until},
+		Mechanism: "pools",
+	}
+	if l.made {
+		s.Next = l.controllers.windows.Next()
+		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view)
+		if a.Config.Pools.Mode != config.Exclusive {
+			s.Threshold, s.Lowered = l.controllers.batch.Threshold(&l.view)
+		}
+	}
+	for i := range l.view.Containers {
+		if c := &l.view.Containers[i]; c.Class == workload.BE {
+			s.Used += c.CPU.Usage
+			s.Requested += c.Request
+		}
+	}
+	pools := l.view.Pools
+	switch {
+	case a.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
+		s.Known, s.CPUs = true, pools[len(pools)-1].Size
+		s.Budget, s.Floor = workload.MilliCPU(s.CPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
+		s.Unlimited = may.Acts(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
+	case a.Config.Pools.Mode != config.Exclusive:
+		s.Mechanism = string(a.mechanism())
+		s.Known = !budget.Hold && budget.Amount > 0
+		s.Unlimited, s.Budget = budget.Unlimited, budget.Amount
+		if s.Mechanism != string(control.ByQuota) {
+			s.CPUs = budget.CPUs
+		}
+	}
+	s.Boxes = a.boxStatus()
+	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && slices.ContainsFunc(l.view.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
+		s.Mixers = slices.Clone(l.mixers)
+	}
+	return s
+}
+
+func batchWord(b *control.BatchState) status.BatchWord {
+	switch {
+	case b.Evict:
+		return status.BatchEvicting
+	case b.Squeeze && b.Closed:
+		return status.BatchClosed
+	case b.Squeeze:
+		return status.BatchSqueezed
+	case b.Closed:
+		return status.BatchNoNew
+	}
+	return status.BatchOpen
+}
+
+// boxStatus lists what bounds batch work now.
+func (a *Agent) boxStatus() []status.Box {
+	boxes := map[string]*status.Box{}
+	box := func(name string) *status.Box {
+		if boxes[name] == nil {
+			boxes[name] = &status.Box{Name: name}
+		}
+		return boxes[name]
+	}
+	for _, quotas := range []map[string]qos.Loop{a.loop.intents.boxes, a.loop.intents.pods} {
+		for name, q := range quotas {
+			box(name).Quota = milliOf(q.Quota)
+		}
+	}
+	for name, limit := range a.loop.press.limits {
+		if uid := a.batchPodAt(name); uid != "" {
+			name = uid
+		}
+		box(name).Memory = int64(limit)
+	}
+	var all []status.Box
+	for _, name := range slices.Sorted(maps.Keys(boxes)) {
+		all = append(all, *boxes[name])
+	}
+	return all
+}
+
+func milliOf(q knobs.CPUQuota) workload.MilliCPU {
+	if q.Quota <= 0 || q.Period <= 0 {
+		return 0
+	}
+	return workload.MilliCPU(q.Quota * 1000 / q.Period)
+}
+
+func (a *Agent) memoryStatus() status.BatchMemory {
+	m := &a.loop.memory
+	s := status.BatchMemory{Online: m.Online, Held: m.Held, Goal: m.Goal, Headroom: m.Headroom, Wanted: m.BatchLimit}
+	for _, limit := range a.loop.press.limits {
+		s.Limit += int64(limit)
+	}
+	return s
+}
+
+// refusalStatus is who mayStart refuses.
+func (a *Agent) refusalStatus() *status.Refusal {
+	l, now := &a.loop, a.now()
+	s := a.noBatch(now)
+	for _, p := range l.refusal.Pods {
+		if now.Before(p.Until) {
+			s.Pods = append(s.Pods, p.UID)
+			if !s.NewBatch && p.Until.After(s.Until) {
+				s.Until, s.Why = p.Until, p.Why
+			}
+		}
+	}
+	if !s.NewBatch && s.Pods == nil {
+		return nil
+	}
+	return &s
+}
+
+// poolLoad is a pool's load, nil before the loop has looked.
+func (a *Agent) poolLoad(at int) *status.PoolLoad {
+	l := &a.loop
+	if at >= len(l.view.Pools) || l.view.Now.IsZero() {
+		return nil
+	}
+	p := &l.view.Pools[at]
+	s := &status.PoolLoad{At: p.At, Usage: p.Usage, Size: p.Size, Pressure: p.Pressure}
+	if p.Size > 0 {
+		s.Load = float64(p.Usage) / 1000 / float64(p.Size)
+	}
+	if a.Config.Pools.Mode == config.Exclusive && a.authority().Decides(a.Config.Control.Pools.Mode) {
+		law := a.Config.PoolLaw()[at]
+		s.Low, s.High = law.Low, law.High
+		if sizes := &l.poolSizes; at < len(sizes.CPUs) {
+			s.Wanted, s.Short, s.Small = sizes.CPUs[at], sizes.Short[at], sizes.Small[at]
+		}
+	}
+	return s
+}
+
+// use enters what a container does, where the loop has seen it.
+func (a *Agent) use(into *sight) {
+	l := &a.loop
+	at, ok := l.index[into.ID]
+	if !ok || at >= len(l.view.Containers) || l.view.Containers[at].ID != into.ID {
+		return
+	}
+	c := &l.view.Containers[at]
+	if a.authority().RDT && a.Config.RDT.Monitor {
+		into.cache = c.Cache
+	}
+	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {
+		return
+	}
+	into.used = true
+	into.usage = status.Usage{
+		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: milliOf(l.intents.containers[into.ID].Quota)},
+		Memory: status.MemoryUsage{
+			At: c.Container.Memory.At, WorkingSet: c.Container.Memory.WorkingSet, Current: c.Container.Memory.Current,
+			Request: c.Memory, Limit: c.MemoryLimit, OOMKills: c.Container.Memory.OOMKills,
+		},
+		Pressure: pressureUsage(&c.Pressure),
+		RunDelay: c.RunDelay.Waiting,
+	}
+	if c.CPU.Periods > 0 {
+		into.usage.CPU.Throttled = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
+	}
+}
+
+func pressureUsage(p *observe.Pressure) status.PressureUsage {
+	return status.PressureUsage{At: p.At, CPU: p.CPU, Memory: p.Memory, IO: p.IO}
+}
+
+func nodeUsage(v *control.View) status.NodeUsage {
+	n := &v.Node
+	return status.NodeUsage{
+		CPU:      status.CPUUsage{At: n.CPU.At, Usage: n.CPU.Usage, Limit: v.Allocatable},
+		Memory:   status.NodeMemory{At: n.Memory.At, Total: n.Memory.Total, Available: n.Memory.Available, Free: n.Memory.Free, Direct: n.Memory.Direct},
+		Pressure: pressureUsage(&n.Pressure),
+		Steal:    n.Steal, Tasks: n.Load.Tasks, Disk: n.Disk.Used,
+		CPULoad: cpuLoad(v.CPUs),
+	}
+}
+
+// cpuLoad is each CPU's load in percent, to a tenth; -1 not known.
+func cpuLoad(cpus []observe.CPU) []float64 {
+	if len(cpus) == 0 {
+		return nil
+	}
+	load := make([]float64, len(cpus))
+	for i, c := range cpus {
+		load[i] = -1
+		if c.Known {
+			load[i] = math.Round(c.Busy*1000) / 10
+		}
+	}
+	return load
+}

@@ -1,0 +1,252 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+func TestPinEvacuatesBeforeItIsCreated(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("batch", "BE", 0)
+		n.expect(map[string]string{"web": "all", "batch": "all"})
+		if got := n.kernel.took(); len(got) != 0 {
+			t.Errorf("LS and BE got settings without a pin: %v", got)
+		}
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"web": "2-7", "batch": "2-7"})
+		if err := n.begin("db"); err != nil {
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"db": "0-1"})
+		if !n.container("db").Unlimited || n.quota("/kubepods/pod-db/db") != "unlimited" {
+			t.Error("the pin keeps its quota")
+		}
+		n.end("db")
+		n.expect(map[string]string{"web": "all", "batch": "all"})
+	})
+}
+
+// TestEvacuationFailure: a pin whose CPUs can't be cleared leaves no trace, not
+// even in pools that had to move for it.
+func TestEvacuationFailure(t *testing.T) {
+	pools := placement.Config{Pools: []placement.Pool{{Name: "critical", Size: placement.Size{Count: 2}}, {Name: "online"}, {Name: "batch"}}}
+	inBubble(t, setup{config: withPools(pools)}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("batch", "BE", 0)
+		n.run("one", "LSR", 2)
+		n.run("two", "LSR", 2)
+		n.end("one")
+		before := n.dump()
+		for _, failing := range []string{"web", "batch"} {
+			n.kernel.refusing(refuseCPUs(failing))
+			err := n.create("db", "LSR", 4)
+			n.kernel.refusing(nil)
+			if err == nil || !strings.Contains(err.Error(), failing) || !strings.Contains(err.Error(), "can't be cleared") {
+				t.Errorf("got %v, want a refusal that names %s", err, failing)
+			}
+			delete(n.kernel.groups, "/kubepods/pod-db")
+			if after := n.dump(); after != before {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+			}
+		}
+		n.run("db", "LSR", 2)
+	})
+}
+
+// TestHalfFailedMove: where one setting of a container was written and another
+// refused, the rollback goes from what the kernel shows.
+func TestHalfFailedMove(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.pod("web", "LS", 1)
+		n.pods["web"].Annotations["memory-nodes.sluice.dev"] = "local"
+		n.run("web", "LS", 1)
+		n.run("api", "LS", 1)
+		before := n.dump()
+		for name, fail := range map[string]func(){"error": func() {}, "panic": func() { panic("boom") }} {
+			n.kernel.refusing(func(c knobs.Change) error {
+				if c.Knob == knobs.Mems || strings.HasSuffix(c.Object.Path, "api") {
+					fail()
+					return errors.New("no")
+				}
+				return nil
+			})
+			err := n.create("db", "LSR", 4)
+			n.kernel.refusing(nil)
+			if err == nil {
+				t.Fatalf("%s: placed", name)
+			}
+			n.kernel.remove("/kubepods/pod-db")
+			if name == "panic" { // how far the writes came is seen by the pass
+				n.pass()
+			}
+			if after := n.dump(); after != before {
+				t.Errorf("%s: before:\n%s\nafter:\n%s", name, before, after)
+			}
+		}
+	})
+}
+
+// TestUnrelatedFailure: a container that can't be given more CPUs stands in no
+// pin's way.
+func TestUnrelatedFailure(t *testing.T) {
+	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("one", "LSR", 2)
+		n.kernel.refusing(refuseCPUs("web"))
+		n.end("one")
+		n.expect(map[string]string{"web": "2-7"})
+		n.run("two", "LSR", 2)
+		n.expect(map[string]string{"web": "2-7", "two": "0-1"})
+	})
+}
+
+func TestStartReasserts(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		if err := n.create("web", "LS", 1); err != nil {
+			t.Fatal(err)
+		}
+		n.run("db", "LSR", 2)
+		if err := n.begin("web"); err != nil {
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
+	})
+}
+
+// TestStartOfUnknown: a container whose creation the plugin missed gets all of its
+// settings when it starts.
+func TestStartOfUnknown(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.pod("db", "LSR", 2)
+		n.pod("web", "LS", 1)
+		for _, name := range []string{"db", "web"} {
+			if err := n.begin(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.expect(map[string]string{"db": "0-1", "web": "2-7"})
+	})
+}
+
+// TestStartFails where the kernel does not take the container's settings.
+func TestStartFails(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		n.kernel.refusing(refuseCPUs("db"))
+		if err := n.begin("db"); err == nil {
+			t.Error("started without its CPUs")
+		}
+		n.kernel.refusing(nil)
+		n.expect(map[string]string{"web": "all"})
+	})
+}
+
+func TestVerifiedAtStart(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		back := func(g *group) { g.cpus = n.kernel.online }
+		n.kernel.change("/kubepods/pod-web/web", back)
+		if err := n.begin("db"); err != nil {
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"web": "2-7"})
+		if got := n.container("web").Drift; got != 1 {
+			t.Errorf("drift counted %d times", got)
+		}
+		if err := n.create("two", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		n.kernel.change("/kubepods/pod-web/web", back)
+		n.kernel.refusing(refuseCPUs("web"))
+		if err := n.begin("two"); err == nil || !strings.Contains(err.Error(), "does not leave") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 3)
+		n.run("one", "LSR", 2)
+		before := n.dump()
+		for name, cpus := range map[string]int{"too much beside LS": 4, "more than there is": 9} {
+			if err := n.create("big", "LSR", cpus); err == nil {
+				t.Errorf("%s: placed", name)
+			}
+			n.kernel.remove("/kubepods/pod-big")
+			delete(n.pods, "big")
+		}
+		if after := n.dump(); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		if got := n.status().Counters.Refused; got != 2 {
+			t.Errorf("%d refusals counted", got)
+		}
+	})
+}
+
+// TestPanic: a panic fails its request alone and leaves the state as it was.
+func TestPanic(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		n.run("one", "LSR", 1)
+		n.pass()
+		before := n.dump()
+		boom := func(knobs.Change) error { panic("boom") }
+		n.kernel.refusing(boom)
+		err := n.create("db", "LSR", 2)
+		resize := n.update("one", 3)
+		n.kernel.refusing(nil)
+		for _, err := range []error{err, resize} {
+			if err == nil || !strings.Contains(err.Error(), "boom") {
+				t.Errorf("got %v", err)
+			}
+		}
+		n.kernel.remove("/kubepods/pod-db")
+		n.pass()
+		if after := n.dump(); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+		if got := n.status().Counters.Panics; got < 2 {
+			t.Errorf("%d panics counted", got)
+		}
+	})
+}
+
+// TestRefusalIsToldOnce: a setting that the kernel refuses is tried again ever
+// less often, and logged when it begins, and when it begins anew.
+func TestRefusalIsToldOnce(t *testing.T) {
+	inBubble(t, setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}, func(t *testing.T, n *node) {
+		n.run("web", "LS", 1)
+		fail := func() int {
+			n.kernel.refusing(func(knobs.Change) error { return errors.New("busy") })
+			n.create("db", "LSR", 2)
+			n.sleep(time.Minute)
+			n.kernel.refusing(nil)
+			return n.log.count("Kernel refused")
+		}
+		once := fail()
+		if once != 1 {
+			t.Errorf("told %d times in a minute", once)
+		}
+		n.run("other", "LSR", 2)
+		if again := fail(); again <= once {
+			t.Error("not told when it began anew")
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// reader reads the status again and again.
+type reader struct {
+	last *status.Status
+	text string // of last
+}
+
+// read checks that a status is as if nothing was kept from those before, and that the
+// last is still what it was.
+func (r *reader) read(t testingT, a *Agent) {
+	t.Helper()
+	if again := textOf(t, r.last); again != r.text {
+		t.Fatalf("a status has changed after it was handed out:\n%s\nit was\n%s", again, r.text)
+	}
+	var now, anew *draft
+	a.query("test", func() error {
+		now = a.draft()
+		kept := map[*container]portrait{}
+		for _, c := range a.order {
+			kept[c], c.shown = c.shown, portrait{}
+		}
+		anew = a.draft()
+		for c, p := range kept {
+			c.shown = p
+		}
+		return nil
+	})
+	r.last = now.status()
+	r.text = textOf(t, r.last)
+	if want := textOf(t, anew.status()); r.text != want {
+		t.Fatalf("the status is\n%s\nand made anew\n%s", r.text, want)
+	}
+}
+
+func textOf(t testingT, s *status.Status) string {
+	t.Helper()
+	if s == nil {
+		return ""
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What the kernel refuses, and who is fought with, comes into the status and goes again.
+func TestStatusOfTrouble(t *testing.T) {
+	onFlavour(t, fakekernel.MainlineV2(), knobSetup{}, func(t *testing.T, h *knobNode) {
+		var seen reader
+		expect := func(problem, contested bool) {
+			t.Helper()
+			seen.read(t, h.agent)
+			if k := h.container("web/a").Kernel[0]; (k.Problem != "") != problem || k.Contested != contested {
+				t.Errorf("%+v", k)
+			}
+		}
+		spoil := func() { h.put("/kubepods/pod-web/a", h.burst(), "1000") }
+		h.run(burstPod())
+		expect(false, false)
+		h.spy.refusing(func(knobs.Change) error { return errors.New("device or resource busy") })
+		spoil()
+		h.pass()
+		expect(true, false)
+		h.spy.refusing(nil)
+		h.sleep(time.Minute)
+		expect(false, false)
+		for range fights().patience {
+			spoil()
+			h.pass()
+		}
+		expect(false, true)
+		h.sleep(time.Minute)
+		expect(false, false)
+	})
+}

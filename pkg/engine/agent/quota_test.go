@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+const shopPod = "/kubepods/pod-shop"
+
+func finite(cpus int) knobs.CPUQuota {
+	return knobs.CPUQuota{Quota: time.Duration(cpus) * 100 * time.Millisecond, Period: 100 * time.Millisecond}
+}
+
+func (n *node) expectQuota(path, want string) {
+	n.t.Helper()
+	n.sleep(0)
+	if got := n.quota(path); got != want {
+		n.t.Errorf("quota of %s is %s, want %s", path, got, want)
+	}
+}
+
+func TestPodQuota(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		n.run("shop/db", "LSR", 2)
+		n.expectQuota(shopPod, "unlimited")
+		if err := n.create("shop/web", "LS", 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.begin("shop/web"); err != nil {
+			t.Fatal(err)
+		}
+		n.expectQuota(shopPod, "2 CPUs")
+		n.end("shop/web")
+		n.expectQuota(shopPod, "unlimited")
+		// The kubelet resizes the pod.
+		n.kernel.change(shopPod, func(g *group) { g.quota = finite(3) })
+		n.pass()
+		n.expectQuota(shopPod, "unlimited")
+		n.end("shop/db")
+		n.expectQuota(shopPod, "3 CPUs")
+	})
+}
+
+// TestKubeletsQuotaStands: what the kubelet wrote after Sluice is not overwritten
+// with what there was before.
+func TestKubeletsQuotaStands(t *testing.T) {
+	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+		n.run("shop/db", "LSR", 2)
+		n.expectQuota(shopPod, "unlimited")
+		n.kernel.change(shopPod, func(g *group) { g.quota = finite(4) })
+		n.end("shop/db")
+		n.expectQuota(shopPod, "4 CPUs")
+	})
+}
+
+// TestQuotaGivenBackLater where the kernel refuses it at first.
+func TestQuotaGivenBackLater(t *testing.T) {
+	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+		n.run("shop/db", "LSR", 2)
+		n.expectQuota(shopPod, "unlimited")
+		n.kernel.refusing(func(knobs.Change) error { return errors.New("invalid argument") })
+		n.end("shop/db")
+		n.pass()
+		n.expectQuota(shopPod, "unlimited")
+		n.kernel.refusing(nil)
+		n.pass()
+		n.pass()
+		n.expectQuota(shopPod, "2 CPUs")
+	})
+}
+
+// TestOriginalOnDiskFirst: no file, no lifted quota.
+func TestOriginalOnDiskFirst(t *testing.T) {
+	s := setup{originals: filepath.Join(t.TempDir(), "missing", "originals")}
+	inBubble(t, s, func(t *testing.T, n *node) {
+		n.run("shop/db", "LSR", 2)
+		n.sleep(10 * time.Second)
+		n.expectQuota(shopPod, "2 CPUs")
+		if err := os.Mkdir(filepath.Dir(s.originals), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		n.pass()
+		n.expectQuota(shopPod, "unlimited")
+		for _, path := range []string{shopPod, n.specs["shop/db"].CgroupsPath} {
+			if was, ok := readBook(t, s.originals).Kept(path, knobs.Quota); !ok || was != knobs.Value(finite(2)) {
+				t.Errorf("the quota kept of %s is %v", path, was)
+			}
+		}
+	})
+}
+
+func TestQuotaAcrossRestart(t *testing.T) {
+	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
+	inBubble(t, s, func(_ *testing.T, n *node) {
+		n.run("shop/db", "LSR", 2)
+		n.sleep(2 * time.Second)
+		n.restart(s)
+		n.expectQuota(shopPod, "unlimited")
+		n.end("shop/db")
+		n.expectQuota(shopPod, "2 CPUs")
+	})
+}
+
+func TestBadOriginals(t *testing.T) {
+	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
+	if err := os.WriteFile(s.originals, []byte("{}\n{\"path\":"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inBubble(t, s, func(t *testing.T, n *node) {
+		n.run("db", "LSR", 2)
+		n.expect(map[string]string{"db": "0-1"})
+		n.pass()
+		if n.log.count("not read in full") != 1 {
+			t.Error("nobody is told that the originals are lost")
+		}
+		if len(readBook(t, s.originals).All()) == 0 {
+			t.Error("the file was not replaced")
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// shows is a kernel in which each setting has one value.
+type shows struct {
+	Kernel
+	value knobs.Value
+}
+
+func (k shows) Read(string, knobs.Knob) (knobs.Value, error) { return k.value, nil }
+
+func (shows) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
+
+// What the lifeline has written in Sluice's place counts as Sluice's, so that it can be
+// given back; what somebody else has written doesn't.
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	cpus := func(n int) knobs.CPUQuota {
+		return knobs.CPUQuota{Quota: time.Duration(n) * 100 * time.Millisecond, Period: 100 * time.Millisecond}
+	}
+	box := knobs.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: knobs.ClassLevel}
+	floor := []knobs.Change{{Object: box, Knob: knobs.Quota, To: cpus(1)}, {Object: knobs.Object{Path: "/other"}, Knob: knobs.Quota, To: cpus(1)}}
+	for shown, want := range map[knobs.CPUQuota]knobs.CPUQuota{cpus(1): cpus(1), cpus(3): cpus(2)} {
+		book, err := journal.Open("", "boot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		book.Keep(box, knobs.Quota, unlimited)
+		book.Wrote(box.Path, knobs.Quota, cpus(2))
+		Recall(shows{value: shown}, book, floor)
+		if e, _ := book.Entry(box.Path, knobs.Quota); e.Wrote != knobs.Value(want) || e.Value != knobs.Value(unlimited) {
+			t.Errorf("shown %s: wrote %v, original %v", shown, e.Wrote, e.Value)
+		}
+		if _, kept := book.Entry("/other", knobs.Quota); kept {
+			t.Error("what Sluice never set is in the book")
+		}
+		Recall(nil, book, floor)
+	}
+}

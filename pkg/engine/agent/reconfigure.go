@@ -1,0 +1,319 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Reload is a configuration to take over.
+type Reload struct {
+	Config *config.Config
+	Hash   string // of its text
+	// Adapt changes what the agent works with besides, by the configuration that it
+	// takes over; nil nothing. It is called in the loop, and must not block.
+	Adapt func(*config.Config, *Options)
+}
+
+// Reconfigure takes over another configuration, as a whole or, where the error says
+// why not, not at all. What runs keeps its place: a configuration for which a container
+// would have to leave CPUs of its own while it runs is refused. Keys that take a restart
+// keep their values, and are listed.
+func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
+	for deadline := a.now().Add(pressTime); ; {
+		busy := false
+		err = a.do("configuration", func() error {
+			if busy = a.loop.press.busy; busy && a.now().Before(deadline) {
+				return nil
+			}
+			restart, err = a.reconfigure(r)
+			a.reloaded(r.Hash, err)
+			return err
+		})
+		if !busy || err != nil || !a.now().Before(deadline) {
+			return restart, err
+		}
+		time.Sleep(pressTime / 100)
+	}
+}
+
+// pressTime is how long a configuration waits for a memory limit that is being
+// written: what the loop has set can only be given back after it.
+const pressTime = 10 * time.Second
+
+// errPressed refuses a configuration in that time.
+var errPressed = errors.New("memory is being taken back from batch work, which takes long: try again, as by touching the file")
+
+// RefuseConfig notes that a file can't be used, and that the present configuration
+// stays in force.
+func (a *Agent) RefuseConfig(hash string, problem error) {
+	a.post("configuration", func() { a.reloaded(hash, problem) })
+}
+
+// reloaded notes how it went.
+func (a *Agent) reloaded(hash string, problem error) {
+	c := &a.Configured
+	c.Reloads++
+	c.Problem = ""
+	if problem != nil {
+		c.Refused++
+		c.Problem = problem.Error()
+		return
+	}
+	c.Hash, c.Loaded = hash, a.now()
+}
+
+// reconfigure does it, in the loop.
+func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
+	if a.loop.press.busy {
+		return nil, errPressed
+	}
+	cfg, restart, err := a.takeable(r.Config)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := a.ledgerBy(cfg)
+	if err != nil {
+		return nil, err
+	}
+	before, held, done := a.Config, a.ledger, false
+	defer func() {
+		if !done { // a panic: the next pass repairs by what was
+			a.Config, a.ledger, a.settled = before, held, 0
+		}
+	}()
+	wrote, acted := a.authority().Writes, a.authority().Cpusets
+	a.giveLoopBack(cfg)
+	a.Config, a.ledger = cfg, ledger
+	if r.Adapt != nil {
+		r.Adapt(cfg, &a.Options)
+	}
+	a.Node.BEPageCachePercent = cfg.Memory.BEPageCachePercent
+	a.Node.BurstLoop = a.authority().Acts(cfg.Control.Burst.Mode)
+	for _, c := range a.order {
+		a.rerequest(c)
+		if a.authority().Cpusets && !acted && c.started && a.reaches(c) { // preview has noted nothing
+			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+		}
+	}
+	a.claim(a.order)
+	a.renew(before)
+	a.settled, a.told, a.confined = 0, 0, 0
+	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.liftAll()
+	a.mend()
+	a.regroup(before, wrote)
+	a.leaveAll()
+	a.tuneAll()
+	a.retarget()
+	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
+		a.raiseWatermarks()
+	}
+	a.reopenLane()
+	if a.passing != nil && before.DriftInterval != cfg.DriftInterval {
+		a.passing.Reset(cfg.DriftInterval)
+	}
+	a.quiet()
+	if a.loop.unsafe = true; a.Lifeline != nil && a.authority().Writes {
+		a.keepSafe() // what it would do at once may be given back
+	}
+	done = true
+	return restart, nil
+}
+
+// takeable is the configuration as this plugin can take it over, with the keys that
+// take a restart, or says why it can't.
+func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []string, err error) {
+	cfg, restart = to.Running(a.Config)
+	if _, err := cfg.Validate(a.ledger.Machine()); err != nil {
+		return nil, nil, fmt.Errorf("it does not fit this machine: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	if a.Sampler == nil && a.Clock == nil && cfg.LoopMode() != control.Off && a.Config.LoopMode() == control.Off {
+		restart = append(restart, "control.mode")
+		cfg.Control = a.Config.Control
+	}
+	return cfg, restart, nil
+}
+
+// requestBy reads what a container asks for by a configuration that need not be in
+// force, as if it was found: what would be refused shares.
+func (a *Agent) requestBy(cfg *config.Config, c *container) (asked placement.Asked, warnings []string) {
+	twin := *c
+	twin.warnings = nil
+	r, err := a.request(cfg, &twin)
+	if err != nil {
+		twin.warnings = append(twin.warnings, err.Error())
+		r = a.sharing(&twin)
+	}
+	asked.Request = r
+	if err := a.mayPin(&twin, r); err != nil {
+		asked.Shares = err.Error()
+	}
+	return asked, twin.warnings
+}
+
+// ledgerBy is the ledger by another configuration.
+func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
+	asked := make(map[string]placement.Asked, len(a.order))
+	for _, c := range a.order {
+		asked[c.ID], _ = a.requestBy(cfg, c)
+	}
+	return a.ledger.Reconfigured(cfg.Policy(), asked)
+}
+
+// rerequest brings what is known of a container to the configuration in force.
+func (a *Agent) rerequest(c *container) {
+	_, c.warnings = a.requestBy(a.Config, c)
+	c.attempts = 0
+	if c.carried != (Carried{}) { // the runtime's record has it
+		a.prepare(c) //nolint:errcheck // it runs already
+		a.unrecord(c)
+	}
+}
+
+// unrecord has the runtime take back what its record holds of Sluice's and nobody
+// asks for any more: an update would repeat it.
+func (a *Agent) unrecord(c *container) {
+	if c.recorded.Shares != 0 && c.carried.Shares == 0 {
+		c.carried.Shares = max(minShares, knobs.Shares(c.Resources.Shares))
+	}
+	ordered := a.boundsByQuota() && !a.Node.Features.Knobs[knobs.Quota].V2 // it could be above its box's
+	if c.recorded.Quota != (knobs.CPUQuota{}) && c.carried.Quota == (knobs.CPUQuota{}) && !ordered {
+		c.carried.Quota = unlimited
+		if c.quota.Quota > 0 {
+			c.carried.Quota = c.quota
+		}
+	}
+}
+
+// giveLoopBack gives back, while the old configuration is in force, what the loop has
+// set and won't set by the new one.
+func (a *Agent) giveLoopBack(next *config.Config) {
+	l := &a.loop
+	may := a.authorityBy(next)
+	bounds := may.Acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
+	quotas := may.Acts(next.Control.Burst.Mode) || may.Acts(next.Control.Demotion.Mode) || may.Writes && len(next.Control.Rules) > 0
+	memory := may.Acts(next.Control.Memory.Mode)
+	cache := may.Acts(next.Control.Cache.Mode)
+	if !bounds {
+		clear(l.want.boxes)
+		clear(l.want.pods)
+		clear(l.want.favour)
+		l.shareOf = notShared
+		l.budget = control.Budget{}
+	}
+	if !quotas {
+		clear(l.want.containers)
+	}
+	a.intend(l.want)
+	if !memory {
+		l.press.want = control.MemoryDesired{}
+		l.press.rules = l.press.rules[:0]
+		a.unpress(nil)
+	}
+	if !cache {
+		a.narrow(control.Slice{}, false)
+	}
+	if may.Writes || !a.authority().Writes {
+		return
+	}
+	if a.ledger.Sizes() != nil {
+		a.ledger.SetSizes(nil)
+		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	}
+	a.leaveWatermarks()
+	if a.Reclaimer != nil {
+		a.targets = nil
+		a.Reclaimer.Set(nil)
+	}
+	if a.Lifeline != nil {
+		l.safe = safety{}
+		a.Lifeline.Keep(nil)
+	}
+}
+
+// regroup brings processes to the groups of cache and bandwidth that they belong to
+// now, and removes those that nobody belongs to.
+func (a *Agent) regroup(before *config.Config, wrote bool) {
+	if a.RDT == nil || wrote && sameRDT(before, a.Config) {
+		a.rejoin()
+		return
+	}
+	if before.RDT.Monitor && !a.Config.RDT.Monitor {
+		for _, c := range a.order {
+			a.RDT.Unwatch(c.ID) //nolint:errcheck // the next connection prunes
+		}
+	}
+	a.applyRDT(true)
+	if !a.authority().RDT {
+		a.groups = groups{pods: map[string]string{}, problem: a.groups.problem}
+	}
+	a.rejoin()
+	a.pruneRDT()
+}
+
+// sameRDT reports whether two configurations have the same resctrl groups made.
+func sameRDT(a, b *config.Config) bool {
+	values := func(c *config.Config) []config.Value {
+		return slices.DeleteFunc(config.Values(c), func(v config.Value) bool { return !strings.HasPrefix(v.Key, "rdt.") })
+	}
+	return slices.Equal(values(a), values(b))
+}
+
+// rejoin has every process join its groups again, those too that stay.
+func (a *Agent) rejoin() {
+	for _, c := range a.order {
+		h, ok := a.ledger.Holder(c.ID)
+		if !ok {
+			continue
+		}
+		own := h.Request.RDT.Own != workload.RDTShare{}
+		if _, had := a.groups.pods[c.pod.UID]; had && !own && a.RDT != nil {
+			delete(a.groups.pods, c.pod.UID)
+			a.RDT.Release(c.pod.UID) //nolint:errcheck // the next connection prunes
+		}
+		was := c.rdt
+		c.processes, c.rdt = nil, ""
+		if c.started {
+			a.join(c)
+		}
+		if was != "" && c.rdt == "" && a.authority().RDT && a.Kernel != nil {
+			for _, pid := range a.pidsOf(c) {
+				a.RDT.Assign(resctrl.Place{}, pid) //nolint:errcheck // the group's end moves it as well
+			}
+		}
+	}
+}
+
+// leaveAll gives back what could not be given back yet, as in preview.
+func (a *Agent) leaveAll() {
+	if !a.authority().Cgroups {
+		return
+	}
+	var changes []knobs.Change
+	for at, o := range a.leaving {
+		changes = append(changes, a.letGo(o, at.knob)...)
+	}
+	a.change(changes)
+}
+
+// reopenLane opens or shuts the slow lane by the configuration.
+func (a *Agent) reopenLane() {
+	switch {
+	case a.lane.runtime == nil:
+	case !a.Config.SlowLane.Enabled && a.lane.shut == "":
+		a.lane.shut, a.runtime.SlowLane = laneOff, laneOff
+	case a.Config.SlowLane.Enabled && a.lane.shut == laneOff:
+		a.lane.shut, a.runtime.SlowLane = a.lane.otherwise, cmp.Or(a.lane.otherwise, "open")
+	}
+}

@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"maps"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// UpdateContainer answers a change of the container's resources with what the
+// container is to have then; a resize that can't be granted fails, and the old
+// grant stands.
+func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []Update, err error) {
+	err = a.do("UpdateContainer", func() error {
+		c, ok := a.containers[spec.ID]
+		if !ok {
+			c = a.found(pod, spec, nil)
+			a.adopt([]*container{c})
+			a.claim([]*container{c})
+		}
+		a.awaitResize(pod)
+		if err := a.resize(c, change); err != nil {
+			a.refuseResize(c, change, err)
+			if a.authority().Writes {
+				return c.failed("resize of ", err)
+			}
+		} else if change.Shares != 0 || change.Quota != 0 || change.MemoryLimit != 0 {
+			c.unresized = refusedResize{}
+		}
+		a.withdraw(c.pod, true)
+		updates = append(a.updates(c.ID), a.own(c)...)
+		a.quiet()
+		return nil
+	})
+	return updates, err
+}
+
+// refusedResize is a resize that a container was refused last.
+type refusedResize struct {
+	change workload.Resources
+	answer string
+	told   time.Time
+	again  int // further attempts since it was told
+}
+
+// retold is after how long a refusal is told again while the kubelet goes on asking:
+// it does so each half second.
+const retold = time.Hour
+
+// refuseResize counts and tells of a refused resize, once for all attempts at the same.
+func (a *Agent) refuseResize(c *container, change workload.Resources, err error) {
+	last, now := &c.unresized, a.now()
+	same := last.change == change && last.answer == err.Error()
+	if same && now.Sub(last.told) < retold {
+		last.again++
+		return
+	}
+	log := a.Log.WithField("container", c.ref).WithError(err)
+	if same {
+		log = log.WithField("attempts", last.again+1)
+	} else {
+		a.counters.ResizesRefused++
+	}
+	*last = refusedResize{change: change, answer: err.Error(), told: now}
+	log.Warn("Resize refused, the old grant stands; the kubelet's further attempts at the same are told once an hour")
+}
+
+// awaitResize notes that a pod's resize is under way: the kubelet writes the pod's own
+// quota before each attempt.
+func (a *Agent) awaitResize(pod *workload.Pod) {
+	now := a.now()
+	maps.DeleteFunc(a.awaited, func(_ string, until time.Time) bool { return now.After(until) })
+	if o, ok := podObject(pod); ok {
+		a.awaited[o.Path] = now.Add(resizeTime)
+	}
+}
+
+// resize brings the ledger, and then the other containers, to the container's new
+// resources. On an error everything is as it was.
+func (a *Agent) resize(c *container, change workload.Resources) error {
+	h, ok := a.ledger.Holder(c.ID)
+	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
+		return nil
+	}
+	a.lookAtAllocations(allocatedWait) // the kubelet has written it before
+	old, done := c.Resources, false
+	c.Resources = old.With(change)
+	defer func() {
+		if !done {
+			c.Resources = old
+		}
+	}()
+	as, freed, err := a.regrant(c)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if !done {
+			a.ledger.Undo()
+			a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+		}
+	}()
+	if err := a.carryOut(c, h.CPUs, as); err != nil {
+		return err
+	}
+	done = true
+	a.noteFreed(freed)
+	c.keepQuota()
+	if c.touched {
+		a.keep(c)
+	}
+	a.mend() // what it gave back may be what another pin lacks
+	if c.Resources != old {
+		a.counters.Resized++
+	}
+	if as.CPUs != h.CPUs && h.Request.Class.Pinned() {
+		a.Log.WithFields(logrus.Fields{"container": c.ref, "from": h.CPUs.String(), "cpus": as.CPUs.String()}).Info("Container resized")
+	}
+	return nil
+}
+
+// carryOut brings a resize to the kernel: a pin that grows waits until the others
+// have left, one that shrinks leaves before they come.
+func (a *Agent) carryOut(c *container, from cpuset.Set, as placement.Assignment) error {
+	if from.SubsetOf(as.CPUs) {
+		if err := a.evacuate(c); err != nil {
+			return err
+		}
+		if err := a.assert(c); err != nil && !as.CPUs.IsEmpty() {
+			return err
+		}
+		return nil
+	}
+	err := a.settle("")
+	if err != nil && a.reaches(c) && c.has.CPUs != as.CPUs {
+		return err
+	}
+	return nil
+}
+
+func (a *Agent) regrant(c *container) (as placement.Assignment, freed []string, err error) {
+	r, err := a.request(a.Config, c)
+	if err != nil {
+		return placement.Assignment{}, nil, err
+	}
+	return a.grant(c, func() (placement.Assignment, error) {
+		return a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
+	})
+}
+
+// own is the container's own part of the reply to its update.
+func (a *Agent) own(c *container) []Update {
+	want, ok := a.ledger.Assignment(c.ID)
+	if !ok || !a.authority().Writes {
+		return nil
+	}
+	a.prepare(c) //nolint:errcheck // what it requires was there when it was created
+	set := a.settings(c, want)
+	if (set == Settings{}) {
+		return nil
+	}
+	c.recorded = set
+	return []Update{{ContainerID: c.ID, Settings: set}}
+}
+
+// PostUpdateContainer looks at what the runtime has written, and repairs it.
+func (a *Agent) PostUpdateContainer(id string) error {
+	return a.do("PostUpdateContainer", func() error {
+		if c, ok := a.containers[id]; ok {
+			a.repair(c, "a runtime update")
+			a.liftQuota(c.pod)
+			if c.scoped() {
+				a.rewritten(c)
+			}
+			a.resized(c.pod)
+		}
+		return nil
+	})
+}
+
+// UpdatePod notes a pod's new resources. The kubelet has written the pod's own
+// cgroup by then: its quota is lifted again where it was. Its containers' updates
+// may follow: what could stand in their way is given back until the next pass.
+func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
+	return a.do("UpdatePodSandbox", func() error {
+		var pod *workload.Pod
+		for _, c := range a.order {
+			if c.PodID == podID {
+				pod = c.pod
+				pod.Resources = pod.Resources.With(change)
+			}
+		}
+		if pod != nil {
+			a.awaitResize(pod)
+			a.liftQuota(pod)
+			a.requoted(pod, change)
+			a.withdraw(pod, false)
+			delete(a.resizing, pod.UID)
+			a.reweighed(pod, knobs.Shares(change.Shares))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// What the loop gives a cgroup on v1 leaves room for what is about to start in it.
+func TestRoomForStarts(t *testing.T) {
+	t.Parallel()
+	milli := func(n int) knobs.CPUQuota {
+		return knobs.CPUQuota{Quota: time.Duration(n) * 100 * time.Microsecond, Period: 100 * time.Millisecond}
+	}
+	created := &container{quota: milli(500)}
+	squeezed := &container{quota: milli(500), carried: Carried{Quota: milli(300)}}
+	for name, test := range map[string]struct {
+		v2    bool
+		loop  knobs.CPUQuota
+		below []*container
+		want  knobs.CPUQuota
+	}{
+		"nothing wanted":         {below: []*container{created}},
+		"nobody below":           {loop: milli(200), want: milli(200)},
+		"its limit":              {loop: milli(200), below: []*container{created}, want: milli(500)},
+		"what it was created by": {loop: milli(200), below: []*container{squeezed}, want: milli(300)},
+		"the largest":            {loop: milli(200), below: []*container{squeezed, created}, want: milli(500)},
+		"room enough":            {loop: milli(700), below: []*container{created}, want: milli(700)},
+		"one that runs":          {loop: milli(200), below: []*container{{started: true, quota: milli(500)}}, want: milli(200)},
+		"one without a quota":    {loop: milli(200), below: []*container{{}}, want: milli(200)},
+		"v2 needs none":          {v2: true, loop: milli(200), below: []*container{created}, want: milli(200)},
+	} {
+		a := &Agent{}
+		a.Node.Features.Knobs[knobs.Quota].V2 = test.v2
+		if got := a.roomFor(qos.Loop{Quota: test.loop, Why: "the loop"}, test.below).Quota; got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}

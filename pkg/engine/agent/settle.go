@@ -1,0 +1,291 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// settle brings every container but skip to what the ledger assigns now, through
+// its cgroup. The error names the containers that could not be moved; they are
+// tried again at the next settle.
+func (a *Agent) settle(skip string) error {
+	return a.settleBut(func(c *container, _ []knobs.Change) bool { return c.ID == skip })
+}
+
+// settleDue is settle for the passes: containers whose last try is too short a time
+// ago are left as they are.
+func (a *Agent) settleDue() error {
+	waiting := false
+	err := a.settleBut(func(c *container, changes []knobs.Change) bool {
+		held := len(a.heldOf(c, changes)) > 0
+		waiting = waiting || held
+		return held
+	})
+	if waiting {
+		a.settled = 0
+	}
+	return err
+}
+
+// settleBut settles all containers with changes but those to skip.
+func (a *Agent) settleBut(skip func(*container, []knobs.Change) bool) error {
+	if a.settled == a.ledger.Version() || !a.authority().Cpusets {
+		return nil
+	}
+	var (
+		moved   []*container
+		wants   []placement.Assignment
+		changes []knobs.Change
+	)
+	for _, c := range a.order {
+		want, ok := a.ledger.Assignment(c.ID)
+		if !ok || !a.reaches(c) {
+			continue
+		}
+		if more := c.changes(want, false); len(more) > 0 && !skip(c, more) {
+			a.touch(c) // whatever becomes of the writes, the pass compares it from now on
+			moved, wants, changes = append(moved, c), append(wants, want), append(changes, more...)
+		}
+	}
+	failed, err := a.apply(changes)
+	for i, c := range moved {
+		if failed.in(c.path) {
+			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+			continue
+		}
+		c.has, c.attempts = wants[i], 0
+	}
+	if err == nil {
+		a.settled = a.ledger.Version()
+	}
+	return err
+}
+
+// updates is what the runtime must be told, in the reply to the present request,
+// about containers that have no cgroup to write.
+func (a *Agent) updates(skip string) []Update {
+	if a.told == a.ledger.Version() || !a.authority().Cpusets {
+		return nil
+	}
+	a.told = a.ledger.Version()
+	var updates []Update
+	for _, c := range a.order {
+		want, ok := a.ledger.Assignment(c.ID)
+		if !ok || c.ID == skip || c.uncontrolled || a.reaches(c) || len(c.changes(want, false)) == 0 {
+			continue
+		}
+		a.touch(c)
+		c.has, c.recorded = want, a.settings(c, want)
+		updates = append(updates, Update{ContainerID: c.ID, Settings: c.recorded})
+	}
+	return updates
+}
+
+// reaches reports whether the container's cgroup can be written.
+func (a *Agent) reaches(c *container) bool {
+	return a.Kernel != nil && c.path != "" && !c.uncontrolled
+}
+
+// touch notes that the container has settings of Sluice's from now on.
+func (a *Agent) touch(c *container) {
+	c.touched = true
+	a.keep(c)
+}
+
+// place is one setting of one cgroup.
+type place struct {
+	path string
+	knob knobs.Knob
+}
+
+func placeOf(c *knobs.Change) place { return place{c.Object.Path, c.Knob} }
+
+// failures are changes that the kernel refused.
+type failures map[place]error
+
+// in reports whether something of a cgroup was refused.
+func (f failures) in(path string) bool {
+	for at := range f {
+		if at.path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// apply carries out changes in their safe order, but for those that may take long: the
+// writer makes them outside of the loop. A cgroup that is not there is a container that
+// ended, or one that has not started and is asserted when it does.
+func (a *Agent) apply(changes []knobs.Change) (failed failures, err error) {
+	changes, answered, errs := a.handOver(a.savable(changes))
+	if len(changes) > 0 {
+		errs = append(errs, unjoin(a.Kernel.Apply(knobs.Order(changes)))...)
+	}
+	failed, refused := a.answers(errs)
+	a.tell(append(answered, changes...), failed, refused)
+	return failed, errors.Join(refused...)
+}
+
+// answers counts what the kernel has refused, by setting.
+func (a *Agent) answers(errs []error) (failed failures, refused []error) {
+	failed = failures{}
+	for _, e := range errs {
+		if errors.Is(e, cgroupfs.ErrGone) {
+			continue
+		}
+		a.writeFailed(e, "other")
+		refused = append(refused, e)
+		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
+			failed[placeOf(&change.Change)] = e
+		}
+	}
+	return failed, refused
+}
+
+// tell logs what the kernel refuses once, however often it is tried again.
+func (a *Agent) tell(changes []knobs.Change, failed failures, refused []error) {
+	for i := range changes {
+		if at := placeOf(&changes[i]); failed[at] == nil {
+			delete(a.refused, at)
+		}
+	}
+	for _, e := range refused {
+		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
+			if !a.refuse(&change.Change, e.Error()) {
+				continue
+			}
+		}
+		a.Log.WithError(e).Error("Kernel refused a setting; it is tried again, and told again when the reason changes")
+	}
+}
+
+func unjoin(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// assert writes a started container's whole desire, whatever it is believed to
+// have: its spec and its cgroup may be older than the desire.
+func (a *Agent) assert(c *container) error {
+	want, ok := a.ledger.Assignment(c.ID)
+	if !ok || !a.reaches(c) || !a.authority().Cpusets {
+		return nil
+	}
+	changes := c.changes(want, true)
+	if len(changes) == 0 {
+		return nil
+	}
+	a.touch(c)
+	a.widen(c)
+	if _, err := a.apply(changes); err != nil {
+		a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+		return fmt.Errorf("container %s can't be given its CPUs %s: %w", c.ref, knobs.CPUSet(want.CPUs), err)
+	}
+	c.has = want
+	return nil
+}
+
+// evacuated makes sure, by the kernel's own word, that no other container's set
+// has a CPU of the pin.
+func (a *Agent) evacuated(pin *container) error {
+	h, ok := a.ledger.Holder(pin.ID)
+	if !ok || h.CPUs.IsEmpty() || !a.authority().Cpusets {
+		return nil
+	}
+	if late := a.inFlight(pin.ID); late.Overlaps(h.CPUs) {
+		return fmt.Errorf("CPUs %s: an update of another container that names them is still on its way through the runtime; the kubelet will start this container again",
+			cpuset.Intersect(late, h.CPUs))
+	}
+	for _, c := range a.order {
+		if c == pin || !a.reaches(c) {
+			continue
+		}
+		if err := a.vacate(c, h.CPUs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evacuate moves everyone else off a pin's CPUs. A container that can't be moved
+// is in nobody's way unless the kernel shows it on them.
+func (a *Agent) evacuate(pin *container) error {
+	stuck := a.settle(pin.ID)
+	h, ok := a.ledger.Holder(pin.ID)
+	if stuck == nil || !ok || h.CPUs.IsEmpty() {
+		return nil
+	}
+	for _, c := range a.order {
+		if c == pin || !a.reaches(c) {
+			continue
+		}
+		now, err := a.on(c, h.CPUs)
+		if err == nil && !now.IsEmpty() {
+			err = stuck
+		}
+		if err != nil {
+			return fmt.Errorf("CPUs %s can't be cleared: container %s: %w", h.CPUs, c.ref, err)
+		}
+	}
+	return nil
+}
+
+// vacate makes one container leave cpus if the kernel shows it there.
+func (a *Agent) vacate(c *container, cpus cpuset.Set) error {
+	now, err := a.on(c, cpus)
+	if err != nil || now.IsEmpty() {
+		return err
+	}
+	want, ok := a.ledger.Assignment(c.ID)
+	if !ok {
+		return nil // its grant was freed: its process has ended, or has not begun
+	}
+	a.counters.Drift++
+	c.drift++
+	a.Log.WithFields(map[string]any{"container": c.ref, "cpus": knobs.CPUSet(now).String(), "want": want.CPUs.String()}).
+		Warn("Container was back on a pin's CPUs, moved away again (a late runtime update, or another writer)")
+	a.touch(c)
+	c.has.CPUs = now
+	_, applied := a.apply(c.changes(want, true))
+	still, err := a.on(c, cpus)
+	if err != nil {
+		return err
+	}
+	if !still.IsEmpty() {
+		return errors.Join(fmt.Errorf("container %s does not leave CPUs %s", c.ref, cpuset.Intersect(still, cpus)), applied)
+	}
+	if applied == nil {
+		c.has = want
+	}
+	return nil
+}
+
+// on is the container's set in the kernel where it has some of cpus in it; a
+// cgroup that is gone has none.
+func (a *Agent) on(c *container, cpus cpuset.Set) (cpuset.Set, error) {
+	value, err := a.Kernel.Read(c.path, knobs.CPUs)
+	if errors.Is(err, cgroupfs.ErrGone) {
+		return cpuset.Set{}, nil
+	}
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("container %s: %w", c.ref, err)
+	}
+	now := cpuset.Set(value.(knobs.CPUSet))
+	if now.IsEmpty() {
+		now = a.ledger.Machine().Online
+	}
+	if !now.Overlaps(cpus) {
+		return cpuset.Set{}, nil
+	}
+	return now, nil
+}

@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// features are what this node has: knob by knob, and what else there is.
+func (o *Options) features() []status.Feature {
+	all := make([]status.Feature, 0, knobs.Knobs)
+	for k := range knobs.Knobs {
+		f := status.Feature{Name: k.String(), State: knobs.Inconclusive.String(), Why: "there are no cgroups here"}
+		if o.Kernel != nil {
+			has := &o.Node.Features.Knobs[k]
+			f.State, f.File, f.Why = has.Support.String(), has.File, has.Why
+		}
+		all = append(all, f)
+	}
+	extra := func(name, file string, has bool, why string) {
+		f := status.Feature{Name: name, State: knobs.Unsupported.String(), Why: why}
+		if has {
+			f.State, f.File, f.Why = knobs.Supported.String(), file, ""
+		}
+		all = append(all, f)
+	}
+	extra("memory.reclaim", "memory.reclaim", o.Node.Features.Reclaim, "Linux 5.19 on cgroup v2 brings it")
+	extra("burst above the quota", o.Node.Features.Knobs[knobs.Burst].File, o.Node.Features.BurstOverQuota, "the mainline kernel bounds it by the quota")
+	extra("resctrl", "schemata", o.RDT != nil, cmp.Or(o.NoRDT, "it was not looked for"))
+	extra("node watermarks", "vm.watermark_scale_factor", o.Watermarks != nil, "they can't be written here")
+	cores := status.Feature{Name: "core scheduling", State: knobs.Unsupported.String(), Why: "there are no cgroups here"}
+	if o.Cores != nil {
+		support, why := o.Cores.Supported()
+		cores.State, cores.Why = support.String(), why
+	}
+	return append(all, cores)
+}
+
+// failure is a kind of write that the kernel refused. There are at most as many as
+// there are knobs times errnos.
+type failure struct{ knob, errno string }
+
+// writeFailed counts what the kernel refused, of a knob that the error may name.
+func (a *Agent) writeFailed(e error, knob string) {
+	a.counters.WriteErrors++
+	at := failure{knob, "other"}
+	if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
+		at.knob = change.Change.Knob.String()
+	}
+	if errno, ok := errors.AsType[syscall.Errno](e); ok {
+		at.errno = cmp.Or(unix.ErrnoName(errno), at.errno)
+	}
+	a.failed[at]++
+}
+
+func (a *Agent) failedStatus() []status.KnobErrors {
+	all := make([]status.KnobErrors, 0, len(a.failed))
+	for at, n := range a.failed {
+		all = append(all, status.KnobErrors{Knob: at.knob, Errno: at.errno, N: n})
+	}
+	slices.SortFunc(all, func(a, b status.KnobErrors) int {
+		return cmp.Or(cmp.Compare(a.Knob, b.Knob), cmp.Compare(a.Errno, b.Errno))
+	})
+	return all
+}
+
+// denials space out what is said of clients that the status socket turns away.
+type denials struct {
+	toldAt atomic.Int64 // Unix time in ns
+	untold atomic.Int64
+}
+
+// Denied tells of a user whom the status socket has turned away, once a minute.
+func (a *Agent) Denied(uid uint32) {
+	d := &a.denials
+	now, told := time.Now(), d.toldAt.Load()
+	if now.Sub(time.Unix(0, told)) < time.Minute || !d.toldAt.CompareAndSwap(told, now.UnixNano()) {
+		d.untold.Add(1)
+		return
+	}
+	a.Log.WithField("user", uid).WithField("untold", d.untold.Swap(0)).
+		Warn("Status refused: only root and sluice's own user may ask; is the socket's mode still 0600, and its folder's 0700?")
+}

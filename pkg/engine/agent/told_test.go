@@ -1,0 +1,150 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// Readers share a snapshot until something happens: what they have seen happen is in
+// what they read then.
+func TestSnapshotIsShared(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *node) {
+		synctest.Wait() // for what the connection has posted
+		first, second := n.status(), n.status()
+		if first != second {
+			t.Error("two readers at once have a snapshot each")
+		}
+		n.run("a", "LSE", 2)
+		now := n.status()
+		if len(now.Containers) != 1 || len(second.Containers) > 0 {
+			t.Errorf("after a start there are %d containers; in the snapshot before it %d", len(now.Containers), len(second.Containers))
+		}
+		time.Sleep(sharedFor)
+		if n.status() == now {
+			t.Error("an old snapshot is given out")
+		}
+	})
+}
+
+func TestAnswered(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, setup{})
+	defer n.stop()
+	now := time.Now()
+	n.agent.Answered(CreateEvent, now)
+	n.agent.Answered(CreateEvent, now.Add(-3*time.Millisecond))
+	n.agent.Answered(RemovePodEvent, now.Add(-time.Hour))
+	bounds := status.LatencyBounds()
+	for _, h := range n.status().Handlers {
+		var got []string
+		sum := uint64(0)
+		for i, count := range h.Counts {
+			sum += count
+			if count > 0 && i < len(bounds) {
+				got = append(got, bounds[i].String())
+			} else if count > 0 {
+				got = append(got, "more")
+			}
+		}
+		want := map[string]string{"CreateContainer": "2", "RemovePodSandbox": "1 more"}[h.Event]
+		if h.Event == "CreateContainer" && (sum != 2 || h.Sum < 3*time.Millisecond || len(got) == 0) ||
+			h.Event == "RemovePodSandbox" && strings.Join(append([]string{fmt.Sprint(sum)}, got...), " ") != want ||
+			want == "" && sum > 0 || len(h.Counts) != len(bounds)+1 {
+			t.Errorf("%s: %d in %q, %v", h.Event, sum, got, h.Sum)
+		}
+	}
+	if len(n.status().Handlers) != len(eventNames) {
+		t.Errorf("%d events", len(n.status().Handlers))
+	}
+}
+
+func TestAnsweredAllocs(t *testing.T) { // not parallel: it counts for the process
+	a, now := &Agent{latencies: newLatencies()}, time.Now()
+	if got := testing.AllocsPerRun(100, func() { a.Answered(StartEvent, now) }); got > 0 {
+		t.Errorf("%v allocations", got)
+	}
+}
+
+func TestErrorsByKnob(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, setup{})
+	defer n.stop()
+	busy := &cgroupfs.ChangeError{Change: knobs.Change{Knob: knobs.Quota}, Err: fmt.Errorf("write cpu.max: %w", syscall.EBUSY)}
+	n.agent.query("errors", func() error {
+		n.agent.writeFailed(busy, "other")
+		n.agent.writeFailed(busy, "other")
+		n.agent.writeFailed(fmt.Errorf("no reason"), "memory.reclaim")
+		n.agent.shown.draft = nil
+		return nil
+	})
+	s := n.status()
+	if got := fmt.Sprint(s.Errors); got != "[{cpu.quota EBUSY 2} {memory.reclaim other 1}]" || s.Counters.WriteErrors != 3 {
+		t.Errorf("%s, %d in all", got, s.Counters.WriteErrors)
+	}
+}
+
+func TestFeaturesAndBuild(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, setup{noKernel: true})
+	defer n.stop()
+	s := n.status()
+	states := map[string]status.Feature{}
+	for _, f := range s.Features {
+		states[f.Name] = f
+		if f.State != "supported" && f.Why == "" {
+			t.Errorf("%s is %s, and nobody says why", f.Name, f.State)
+		}
+	}
+	for k := range knobs.Knobs {
+		if f := states[k.String()]; f.State != "inconclusive" {
+			t.Errorf("%s without cgroups: %+v", k, f)
+		}
+	}
+	for _, name := range []string{"memory.reclaim", "resctrl", "core scheduling", "node watermarks"} {
+		if states[name].State != "unsupported" {
+			t.Errorf("%s: %+v", name, states[name])
+		}
+	}
+	if s.Started.IsZero() || s.Config.Loaded.IsZero() {
+		t.Errorf("started %v, loaded %v", s.Started, s.Config.Loaded)
+	}
+}
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	n := newNode(t, setup{})
+	defer n.stop()
+	for range 1000 {
+		n.agent.Denied(1000)
+	}
+	if got := n.log.count("Status refused"); got != 1 {
+		t.Errorf("%d lines", got)
+	}
+}
+
+// logText is what the agent has logged.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logText) count(words string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), words)
+}

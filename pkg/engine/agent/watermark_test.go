@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
+)
+
+// marks are a kernel's watermarks.
+type marks struct {
+	mu  sync.Mutex
+	now watermark.Values
+}
+
+var usualMarks = watermark.Values{ScaleFactor: 10, MinFreeKB: 1000}
+
+func (m *marks) Read() (watermark.Values, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now, nil
+}
+
+func (m *marks) Write(to watermark.Values) (watermark.Values, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = to
+	return to, nil
+}
+
+func (m *marks) expect(t *testing.T, raised bool) {
+	t.Helper()
+	if now, _ := m.Read(); (now != usualMarks) != raised {
+		t.Errorf("watermarks are %+v, raised should be %v", now, raised)
+	}
+}
+
+func autoMarks(c *config.Config) { c.Memory.GlobalWatermark = config.WatermarkAuto }
+
+func TestWatermarks(t *testing.T) {
+	m := &marks{now: usualMarks}
+	inBubble(t, setup{config: autoMarks, marks: m}, func(t *testing.T, n *node) {
+		m.expect(t, true)
+		n.stop()
+		m.expect(t, false)
+	})
+}
+
+func TestWatermarksBesideKoordlet(t *testing.T) {
+	t.Run("found", func(t *testing.T) {
+		m := &marks{now: usualMarks}
+		inBubble(t, setup{host: host(other), config: autoMarks, marks: m}, func(t *testing.T, _ *node) { m.expect(t, false) })
+	})
+	t.Run("comes later", func(t *testing.T) {
+		dir := hostDir(t, host(nil))
+		m := &marks{now: usualMarks}
+		inBubble(t, setup{host: os.DirFS(dir), config: autoMarks, marks: m}, func(t *testing.T, n *node) {
+			m.expect(t, true)
+			for name, f := range other {
+				name = filepath.Join(dir, name)
+				if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(name, f.Data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.sleep(time.Minute)
+			if s := n.status(); s.Mode != string(config.Preview) {
+				t.Fatalf("mode %s", s.Mode)
+			}
+			n.stop()
+			m.expect(t, false)
+		})
+	})
+}

@@ -1,0 +1,147 @@
+// Package failsafe is what remains when the plugin is gone: a plan on disk that gives
+// latency-sensitive containers back what they request and batch work its floor, and a
+// watcher, in a process of its own, that carries it out when the plugin gives no sign
+// of life. Pins stay.
+package failsafe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+const (
+	planFile  = "lifeline.json"
+	actedFile = "lifeline-acted.json"
+)
+
+// entry is one change of the plan.
+type entry struct {
+	Path  string      `json:"path"`
+	Name  string      `json:"name"`
+	Level knobs.Level `json:"level"`
+	Knob  knobs.Knob  `json:"knob"`
+	From  string      `json:"from,omitempty"`
+	To    string      `json:"to"`
+	Why   string      `json:"why"`
+}
+
+// file is the plan as it is on disk: of this boot, whose cgroups it names.
+type file struct {
+	Boot    string            `json:"boot"`
+	Changes []json.RawMessage `json:"changes"` // each an entry, read one by one: another version may have settings that this one doesn't know
+}
+
+// Save replaces the plan in a folder. Each change is from what the file had before the
+// loop, nil where that isn't known. It is not synced: it need only outlive the
+// process.
+func Save(dir, boot string, changes []knobs.Change) error {
+	f := file{Boot: boot, Changes: make([]json.RawMessage, len(changes))}
+	for i := range changes {
+		c := &changes[i]
+		e := entry{Path: c.Object.Path, Name: c.Object.Name, Level: c.Object.Level, Knob: c.Knob, To: knobs.FormatValue(c.To), Why: c.Why}
+		if c.From != nil {
+			e.From = knobs.FormatValue(c.From)
+		}
+		var err error
+		if f.Changes[i], err = json.Marshal(e); err != nil {
+			return err
+		}
+	}
+	return write(dir, planFile, f)
+}
+
+func write(dir, name string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	temporary := filepath.Join(dir, name+".new")
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, filepath.Join(dir, name))
+}
+
+// Forget removes the plan: a lifeline that still waits has nothing to do then.
+func Forget(dir string) error {
+	if err := os.Remove(filepath.Join(dir, planFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Load reads the plan of this boot; none is an empty one. A change that can't be read
+// costs itself alone: the error names it, and the others are there.
+func Load(dir, boot string) ([]knobs.Change, error) {
+	data, err := os.ReadFile(filepath.Join(dir, planFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parse(data, boot)
+}
+
+func parse(data []byte, boot string) (changes []knobs.Change, err error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("the lifeline's plan: %w", err)
+	}
+	if f.Boot != boot {
+		return nil, nil // its cgroups ended with that boot
+	}
+	for _, text := range f.Changes {
+		change, bad := parseEntry(text)
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		changes = append(changes, change)
+	}
+	return changes, err
+}
+
+func parseEntry(text []byte) (knobs.Change, error) {
+	var e entry
+	if err := json.Unmarshal(text, &e); err != nil {
+		return knobs.Change{}, fmt.Errorf("the lifeline's plan, %.200s: %w", text, err)
+	}
+	to, err := knobs.ParseValue(e.Knob, e.To)
+	var from knobs.Value
+	if e.From != "" && err == nil {
+		from, err = knobs.ParseValue(e.Knob, e.From)
+	}
+	if err != nil {
+		return knobs.Change{}, fmt.Errorf("the lifeline's plan for %s: %w", e.Name, err)
+	}
+	return knobs.Change{Object: knobs.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why}, nil
+}
+
+// Acted is what the lifeline did, for the plugin that comes back.
+type Acted struct {
+	Time    time.Time `json:"time"`
+	Why     string    `json:"why"`
+	Changes int       `json:"changes"`
+	Error   string    `json:"error,omitempty"`
+}
+
+// Note leaves word of what was done.
+func Note(dir string, a Acted) error { return write(dir, actedFile, a) }
+
+// Noted takes that word; ok is false where there is none.
+func Noted(dir string) (a Acted, ok bool) {
+	name := filepath.Join(dir, actedFile)
+	data, err := os.ReadFile(name)
+	if err != nil || json.Unmarshal(data, &a) != nil {
+		return a, false
+	}
+	return a, os.Remove(name) == nil
+}

@@ -1,0 +1,116 @@
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// The real kernel's files that are kept open: closed with their cgroup, bounded,
+// and never of another cgroup than is at the path.
+func TestV1KeptOpen(t *testing.T) {
+	t.Parallel()
+	k := realV1(t)
+	all := k.cpu.all
+	dir := k.child("ctr", "")
+	k.apply(dir, knobs.Weight, knobs.Shares(512))
+	if v := k.value(dir, knobs.Weight); v != knobs.Shares(512) {
+		t.Errorf("the weight is %v", v)
+	}
+	open := all.open.Load()
+	k.value(dir, knobs.Weight)
+	if all.open.Load() != open || open == 0 {
+		t.Errorf("%d handles are open, after another look %d", open, all.open.Load())
+	}
+
+	k.remove(dir)
+	if v, err := k.Read(dir, knobs.Weight); !errors.Is(err, ErrGone) {
+		t.Errorf("a removed cgroup reads %v, %v", v, err)
+	}
+	k.child("ctr", "")
+	k.value(dir, knobs.Weight)
+	k.remove(dir)
+	k.child("ctr", "")
+	if v := k.value(dir, knobs.Weight); v != knobs.Shares(1024) {
+		t.Errorf("a new cgroup has the old one's weight: %v", v)
+	}
+	k.remove(dir)
+	k.child("ctr", "")
+	k.apply(dir, knobs.Weight, knobs.Shares(2048)) // through a folder that is removed
+	if v := k.value(dir, knobs.Weight); v != knobs.Shares(2048) {
+		t.Errorf("the weight is %v", v)
+	}
+
+	k.Forget(dir)
+	k.Forget(k.dir)
+	k.Forget("/")
+	if n := all.open.Load(); n != 0 {
+		t.Errorf("%d handles are open after all is forgotten", n)
+	}
+
+	all.limit = 7
+	for i := range 10 {
+		dir := k.child(fmt.Sprintf("ctr%d", i), "")
+		for _, knob := range []knobs.Knob{knobs.Weight, knobs.Burst, knobs.Quota, knobs.Idle} {
+			k.value(dir, knob)
+		}
+	}
+	if n := all.open.Load(); n == 0 || n > all.limit+2 {
+		t.Errorf("%d handles are open, want at most about %d", n, all.limit)
+	}
+}
+
+func (k *v1) apply(dir string, knob knobs.Knob, to knobs.Value) {
+	k.t.Helper()
+	if err := k.Apply([]knobs.Change{change(dir, knob, to)}); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *v1) value(dir string, knob knobs.Knob) knobs.Value {
+	k.t.Helper()
+	v, err := k.Read(dir, knob)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return v
+}
+
+// Each knob that this host's kernel has on v1: written, read, put back.
+func TestV1Knobs(t *testing.T) {
+	t.Parallel()
+	probed := realV1(t)
+	features, err := probed.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for knob := knobs.Quota; knob < knobs.Knobs; knob++ {
+		if !features.Has(knob) {
+			continue
+		}
+		t.Run(knob.String(), func(t *testing.T) {
+			t.Parallel()
+			k := realV1(t)
+			was := k.value(k.dir, knob)
+			to := []knobs.Value{specs[knob].test}
+			switch knob {
+			case knobs.IOMax:
+				disk := wholeDisk(t)
+				to = []knobs.Value{knobs.PerDevice(disk + " rbps=1048576 wiops=100"), knobs.PerDevice(disk + " riops=7")}
+			case knobs.MemoryMax, knobs.SoftLimit:
+				to = []knobs.Value{knobs.Bytes(100_000_000), knobs.Bytes(1 << 30), knobs.Bytes(1 << 20)}
+			}
+			for _, v := range append(to, was) {
+				k.apply(k.dir, knob, v)
+				if have := k.value(k.dir, knob); !k.Same(knob, v, have) {
+					t.Errorf("wrote %v, reads %v", v, have)
+				}
+			}
+			if have := k.value(k.dir, knob); have != was {
+				t.Errorf("was %v, is %v", was, have)
+			}
+		})
+	}
+}

@@ -1,0 +1,222 @@
+// Package cgroupfs reads and writes cgroup files, v1 and v2, and is the only
+// package that does. Each controller is used where it is: on a hybrid machine
+// cpuset and cpu are v1. What a knob is on each kernel is a Spec.
+//
+// Files are opened below a root handle of their hierarchy, write-only, never
+// created or truncated, and get one write(2) a value: no text from a pod can
+// reach a file outside the cgroup tree.
+package cgroupfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// ErrNoCgroups says that a host root has no cgroup tree with the cpuset or the
+// cpu controller: a synthetic machine, or a container without the host's.
+var ErrNoCgroups = errors.New("no cgroup tree with the cpuset or the cpu controller")
+
+// Driver is the cgroup tree of a machine. It has no state but its root handles,
+// the files that it keeps open and the inner levels that it has found (see Forget), and may be used concurrently.
+type Driver struct {
+	host  fs.FS        // for switches in /proc and /sys
+	trees []*hierarchy // all that are in use
+
+	// nil where the controller isn't mounted
+	cpuset, cpu, cpuacct, memory, io, netCls *hierarchy
+	unified                                  *hierarchy // v2, with or without controllers
+
+	levels innerLevels
+	ooms   oomWatches
+}
+
+// Mount is a cgroup hierarchy that is mounted, or a fake of one.
+type Mount struct {
+	Tree        Tree
+	V2          bool
+	Controllers []string // as v1's mount or v2's cgroup.controllers names them
+}
+
+// Open finds the cgroup hierarchies below hostRoot ("/" on the host itself) in
+// its /proc/self/mountinfo, or in the usual places where that doesn't exist. It
+// returns ErrNoCgroups where there are none.
+func Open(hostRoot string) (*Driver, error) {
+	hostRoot, err := filepath.Abs(hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	found, err := findMounts(hostRoot)
+	if err != nil {
+		return nil, fmt.Errorf("finding the cgroup mounts: %w", err)
+	}
+	var mounts []Mount
+	for _, m := range found {
+		mount, err := openMount(m)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(mounts))
+		}
+		if mount.Tree != nil {
+			mounts = append(mounts, mount)
+		}
+	}
+	d, err := OpenTrees(os.DirFS(hostRoot), mounts...)
+	if errors.Is(err, ErrNoCgroups) {
+		return nil, fmt.Errorf("%w below %s", ErrNoCgroups, hostRoot)
+	}
+	return d, err
+}
+
+// openMount opens a hierarchy; without a Tree it isn't there, or has nothing for us.
+func openMount(m mount) (Mount, error) {
+	if m.v2 {
+		text, err := os.ReadFile(filepath.Join(m.point, "cgroup.controllers"))
+		if err != nil {
+			return Mount{}, nil //nolint:nilerr // no v2 hierarchy is there
+		}
+		m.controllers = strings.Fields(string(text))
+		// Every v2 cgroup but the root has this file.
+		if _, err := os.Lstat(filepath.Join(m.point, "cgroup.type")); err == nil {
+			if !slices.Contains(m.controllers, "cpuset") && !slices.Contains(m.controllers, "cpu") {
+				return Mount{}, nil
+			}
+			return Mount{}, fmt.Errorf("%s shows only a part of the cgroup tree: run in the host's cgroup namespace, or mount the host's /sys/fs/cgroup", m.point)
+		}
+	} else if !slices.ContainsFunc(m.controllers, managed) {
+		return Mount{}, nil
+	}
+	tree, err := openMounted(m.point)
+	if errors.Is(err, os.ErrNotExist) {
+		return Mount{}, nil
+	}
+	if err != nil {
+		return Mount{}, fmt.Errorf("opening the cgroup hierarchy at %s: %w", m.point, err)
+	}
+	return Mount{tree, m.v2, m.controllers}, nil
+}
+
+func managed(controller string) bool {
+	return slices.Contains([]string{"cpuset", "cpu", "cpuacct", "memory", "blkio", "net_cls"}, controller)
+}
+
+func closeAll(mounts []Mount) error {
+	var errs []error
+	for _, m := range mounts {
+		errs = append(errs, m.Tree.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// OpenTrees is a driver of these hierarchies, which it closes; host is the root
+// folder with the kernel's switches in proc and sys. It returns ErrNoCgroups where
+// none has cpuset or cpu.
+func OpenTrees(host fs.FS, mounts ...Mount) (*Driver, error) {
+	d := &Driver{host: host}
+	all := newHandles()
+	var unused []Mount
+	for _, m := range mounts {
+		h := &hierarchy{tree: m.Tree, v2: m.V2, all: all, cgroups: map[string]*cgroup{}}
+		used := false
+		// A controller is in one hierarchy only: v1's where it is mounted there.
+		take := func(of **hierarchy, controller string) {
+			if *of == nil && slices.Contains(m.Controllers, controller) {
+				*of, used = h, true
+			}
+		}
+		take(&d.cpuset, "cpuset")
+		take(&d.cpu, "cpu")
+		take(&d.memory, "memory")
+		if m.V2 {
+			take(&d.io, "io")
+		} else {
+			take(&d.io, "blkio")
+			take(&d.netCls, "net_cls")
+			take(&d.cpuacct, "cpuacct")
+		}
+		if m.V2 && d.unified == nil {
+			d.unified, used = h, true
+		}
+		if used {
+			d.trees = append(d.trees, h)
+		} else {
+			unused = append(unused, m)
+		}
+	}
+	err := closeAll(unused)
+	if d.cpuset == nil && d.cpu == nil {
+		err = ErrNoCgroups
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close gives back the root handles and all that is kept open.
+func (d *Driver) Close() error {
+	var errs []error
+	for _, h := range d.trees {
+		errs = append(errs, h.close())
+	}
+	return errors.Join(errs...)
+}
+
+// String says where the controllers of CPUs are: "cpuset v1 at
+// /sys/fs/cgroup/cpuset, cpu v2 at /sys/fs/cgroup".
+func (d *Driver) String() string {
+	return "cpuset " + d.cpuset.String() + ", cpu " + d.cpu.String()
+}
+
+func (h *hierarchy) String() string {
+	switch {
+	case h == nil:
+		return "not mounted"
+	case h.v2:
+		return "v2 at " + h.tree.String()
+	}
+	return "v1 at " + h.tree.String()
+}
+
+// hierarchyOf is where a controller is, nil where it isn't mounted.
+func (d *Driver) hierarchyOf(controller string) *hierarchy {
+	switch controller {
+	case "cpuset":
+		return d.cpuset
+	case "cpu":
+		return d.cpu
+	case "memory":
+		return d.memory
+	case "io":
+		return d.io
+	}
+	return d.netCls
+}
+
+// at finds the description and the hierarchy of a knob.
+func (d *Driver) at(knob knobs.Knob) (*Spec, *hierarchy, error) {
+	if knob >= knobs.Knobs {
+		return nil, nil, fmt.Errorf("%w: there is no knob %d", ErrUnsupported, knob)
+	}
+	s := specs[knob]
+	h := d.hierarchyOf(s.Controller)
+	switch {
+	case h == nil:
+		return nil, nil, fmt.Errorf("%w: the controller of %s is not mounted", ErrUnsupported, knob)
+	case s.Files(h.v2) == nil:
+		return nil, nil, fmt.Errorf("%w: %s is not on cgroup %s", ErrUnsupported, knob, version(h.v2))
+	}
+	return s, h, nil
+}
+
+func version(v2 bool) string {
+	if v2 {
+		return "v2"
+	}
+	return "v1"
+}

@@ -1,0 +1,259 @@
+// Package fakekernel is a cgroup tree in memory that takes and refuses what a
+// kernel does: mainline's, or a vendor's with files that no test machine has. It
+// stands below a cgroupfs.Driver in tests. What mainline v1 does is compared with
+// this machine's own kernel in its tests; the vendors' rules come from their
+// documents and sources, and their errnos for a switch that is off are assumed.
+package fakekernel
+
+import (
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing/fstest"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Kernel is a machine's cgroups. It may be used concurrently.
+type Kernel struct {
+	Flavour
+
+	mu      sync.Mutex
+	trees   []*tree
+	host    fstest.MapFS
+	writes  int
+	lastPID int
+}
+
+// tree is a mounted hierarchy.
+type tree struct {
+	kernel      *Kernel
+	name        string // "cpu", or "unified"
+	controllers []string
+	files       map[string]file
+	root        *group
+}
+
+// New is a freshly booted kernel with 8 CPUs and two memory nodes, whose vendor's
+// switches are on.
+func New(f Flavour) *Kernel {
+	k := &Kernel{Flavour: f, host: fstest.MapFS{"sys/block/sda/dev": {Data: []byte("8:0\n")}, "sys/block/sdb/dev": {Data: []byte("8:16\n")}}}
+	for _, gate := range f.gates() {
+		k.host[gate] = &fstest.MapFile{Data: []byte("1\n")}
+	}
+	if f.V2 {
+		k.mount("unified", "cpuset", "cpu", "memory", "io")
+	} else {
+		for _, controller := range []string{"cpuset", "cpu", "cpuacct", "memory", "blkio", "net_cls"} {
+			k.mount(controller, controller)
+		}
+	}
+	return k
+}
+
+func (k *Kernel) mount(name string, controllers ...string) {
+	t := &tree{kernel: k, name: name, controllers: controllers, files: k.files(controllers)}
+	t.root = newGroup(t, nil)
+	t.root.cpus, t.root.mems = cpuset.Range(0, CPUs-1), cpuset.Range(0, Nodes-1)
+	k.trees = append(k.trees, t)
+}
+
+// Driver opens the kernel's cgroups.
+func (k *Kernel) Driver() (*cgroupfs.Driver, error) {
+	var mounts []cgroupfs.Mount
+	for _, t := range k.trees {
+		mounts = append(mounts, cgroupfs.Mount{Tree: t, V2: k.V2, Controllers: t.controllers})
+	}
+	return cgroupfs.OpenTrees(hostFS{k}, mounts...)
+}
+
+// Switch sets one of the vendor's switches, as "proc/sys/kernel/cpu_qos".
+func (k *Kernel) Switch(name, value string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.host[name] = &fstest.MapFile{Data: []byte(value + "\n")}
+}
+
+// on reports whether a switch is on; one that isn't there doesn't stand in the way.
+func (k *Kernel) on(name string) bool {
+	f := k.host[name]
+	return f == nil || strings.TrimSpace(string(f.Data)) == "1"
+}
+
+// Mkdir makes a cgroup, with those above it, in every hierarchy. As a runtime
+// does, it gives new v1 cgroups their parent's CPUs and memory nodes.
+func (k *Kernel) Mkdir(dir string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		g := t.root
+		for name := range strings.SplitSeq(strings.Trim(dir, "/"), "/") {
+			if g.children[name] == nil {
+				child := newGroup(t, g)
+				if !k.V2 {
+					child.cpus, child.mems = g.cpus, g.mems
+				}
+				g.children[name] = child
+			}
+			g = g.children[name]
+		}
+	}
+}
+
+// Rmdir removes a cgroup with those below it from every hierarchy.
+func (k *Kernel) Rmdir(dir string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		if g := t.at(dir); g != nil && g.parent != nil {
+			g.die()
+			delete(g.parent.children, path.Base(dir))
+		}
+	}
+}
+
+// Populate puts that many new processes into a cgroup of every hierarchy, in place of
+// those that are there; it fails where a v1 cpuset is empty.
+func (k *Kernel) Populate(dir string, processes int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var pids []int
+	for range processes {
+		k.lastPID++
+		pids = append(pids, k.lastPID)
+	}
+	for _, t := range k.trees {
+		g := t.at(dir)
+		switch {
+		case g == nil:
+			return syscall.ENOENT
+		case processes > 0 && g.takesNone():
+			return syscall.ENOSPC
+		}
+		g.pids = slices.Clone(pids)
+	}
+	return nil
+}
+
+// Plug leaves only these CPUs of the machine online.
+func (k *Kernel) Plug(online cpuset.Set) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		if !k.V2 && t.name == "cpuset" {
+			t.root.unplugged(online)
+		}
+		t.root.cpus = online
+	}
+}
+
+// Use sets how much memory a cgroup uses, of it as page cache.
+func (k *Kernel) Use(dir string, bytes, cache int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		if g := t.at(dir); g != nil {
+			g.usage, g.cache = bytes, min(cache, bytes)
+		}
+	}
+}
+
+// WriteFile writes a file of a cgroup as an outsider would.
+func (k *Kernel) WriteFile(dir, name, value string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		if _, ok := t.files[name]; ok {
+			g := t.at(dir)
+			if g == nil {
+				return syscall.ENOENT
+			}
+			return g.write(name, value)
+		}
+	}
+	return syscall.ENOENT
+}
+
+// ReadFile returns the text of a file of a cgroup without the last newline.
+func (k *Kernel) ReadFile(dir, name string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		if _, ok := t.files[name]; ok {
+			g := t.at(dir)
+			if g == nil {
+				return "", syscall.ENOENT
+			}
+			text, err := g.read(name)
+			return strings.TrimSuffix(text, "\n"), err
+		}
+	}
+	return "", syscall.ENOENT
+}
+
+// Dump is the text of every setting, by "hierarchy/path/file".
+func (k *Kernel) Dump() map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := map[string]string{}
+	for _, t := range k.trees {
+		t.root.dump(t.name, all)
+	}
+	return all
+}
+
+func (g *group) dump(at string, all map[string]string) {
+	for name, f := range g.in.files {
+		if text, err := g.read(name); err == nil && f.store != nil && name != procs {
+			all[at+"/"+name] = text
+		}
+	}
+	for name, child := range g.children {
+		child.dump(at+"/"+name, all)
+	}
+}
+
+// Writes counts the writes that the kernel took so far.
+func (k *Kernel) Writes() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.writes
+}
+
+func (t *tree) at(dir string) *group {
+	g := t.root
+	for name := range strings.SplitSeq(strings.Trim(path.Clean("/"+dir), "/"), "/") {
+		if name == "" {
+			continue
+		}
+		if g = g.children[name]; g == nil {
+			return nil
+		}
+	}
+	return g
+}
+
+// hostFS is what of /proc and /sys the driver looks at.
+type hostFS struct{ *Kernel }
+
+func (h hostFS) Open(name string) (fs.File, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.host).Open(name)
+}
+
+// Glob and ReadFile are those of the map.
+func (h hostFS) Glob(pattern string) ([]string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.host.Glob(pattern)
+}
+
+func sortedNames(children map[string]*group) []string {
+	return slices.Sorted(maps.Keys(children))
+}

@@ -1,0 +1,127 @@
+package fakekernel
+
+import (
+	"io"
+	"io/fs"
+	"path"
+	"syscall"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+)
+
+func failed(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// String names the hierarchy.
+func (t *tree) String() string { return "a fake " + t.name + " hierarchy of " + t.kernel.Name }
+
+// Close does nothing: a kernel may have several drivers.
+func (t *tree) Close() error { return nil }
+
+// Open opens a cgroup.
+func (t *tree) Open(dir string) (cgroupfs.Folder, error) {
+	t.kernel.mu.Lock()
+	defer t.kernel.mu.Unlock()
+	if !fs.ValidPath(dir) {
+		return nil, failed("open", dir, syscall.EINVAL)
+	}
+	g := t.at(dir)
+	if g == nil {
+		return nil, failed("open", dir, syscall.ENOENT)
+	}
+	return folder{g}, nil
+}
+
+// Mkdir makes a cgroup as the kernel does: a v1 cpuset starts empty.
+func (t *tree) Mkdir(dir string) error {
+	t.kernel.mu.Lock()
+	defer t.kernel.mu.Unlock()
+	parent := t.at(path.Dir(dir))
+	if parent == nil {
+		return failed("mkdir", dir, syscall.ENOENT)
+	}
+	if parent.children[path.Base(dir)] != nil {
+		return failed("mkdir", dir, syscall.EEXIST)
+	}
+	parent.children[path.Base(dir)] = newGroup(t, parent)
+	return nil
+}
+
+// Remove removes a cgroup that has nothing in it.
+func (t *tree) Remove(dir string) error {
+	t.kernel.mu.Lock()
+	defer t.kernel.mu.Unlock()
+	switch g := t.at(dir); {
+	case g == nil:
+		return failed("rmdir", dir, syscall.ENOENT)
+	case g.parent == nil, len(g.pids) > 0, len(g.children) > 0:
+		return failed("rmdir", dir, syscall.EBUSY)
+	default:
+		g.die()
+		delete(g.parent.children, path.Base(dir))
+		return nil
+	}
+}
+
+type folder struct{ *group }
+
+func (f folder) Close() error { return nil }
+
+func (f folder) Open(name string) (cgroupfs.File, error) {
+	f.in.kernel.mu.Lock()
+	defer f.in.kernel.mu.Unlock()
+	if !f.has(name) {
+		return nil, failed("open", name, syscall.ENOENT)
+	}
+	return text{f.group, name}, nil
+}
+
+func (f folder) Write(name, value string) error {
+	f.in.kernel.mu.Lock()
+	defer f.in.kernel.mu.Unlock()
+	if err := f.write(name, value); err != nil {
+		return failed("write", name, err)
+	}
+	return nil
+}
+
+func (f folder) Children() ([]string, error) {
+	f.in.kernel.mu.Lock()
+	defer f.in.kernel.mu.Unlock()
+	if f.dead {
+		return nil, failed("readdir", ".", syscall.ENOENT)
+	}
+	return sortedNames(f.children), nil
+}
+
+func (f folder) Childless() bool {
+	f.in.kernel.mu.Lock()
+	defer f.in.kernel.mu.Unlock()
+	return len(f.children) == 0
+}
+
+// text is an open file.
+type text struct {
+	group *group
+	name  string
+}
+
+func (t text) Close() error { return nil }
+
+func (t text) ReadAt(p []byte, off int64) (int, error) {
+	t.group.in.kernel.mu.Lock()
+	defer t.group.in.kernel.mu.Unlock()
+	all, err := t.group.read(t.name)
+	if err != nil {
+		return 0, failed("read", t.name, err)
+	}
+	if off >= int64(len(all)) {
+		return 0, io.EOF
+	}
+	n := copy(p, all[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}

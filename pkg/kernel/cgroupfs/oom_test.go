@@ -1,0 +1,50 @@
+package cgroupfs
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// TestOOMs has the real kernel kill at the limit of a cgroup: that is counted there and,
+// as the kernel gives notice downwards, not in the cgroup above.
+func TestOOMs(t *testing.T) {
+	k := realV1(t)
+	if k.memory == nil || k.memory.v2 {
+		t.Skip("SKIPPED, the memory controller is not on v1")
+	}
+	dir := k.dir + "/box"
+	if err := k.memory.tree.Mkdir(relative(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Apply([]knobs.Change{{Object: knobs.Object{Path: dir}, Knob: knobs.MemoryMax, To: knobs.Bytes(16 << 20)}}); err != nil {
+		t.Fatal(err)
+	}
+	count := func(dir string) int64 {
+		t.Helper()
+		n, err := k.OOMs(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if above, own := count(k.dir), count(dir); above != 0 || own != 0 {
+		t.Fatalf("before anything was killed %d and %d", above, own)
+	}
+	procs := filepath.Join(k.memory.tree.(mounted).root.Name(), dir, "cgroup.procs")
+	// tail keeps the last line of what it reads, which has no end here.
+	out, err := exec.Command("/bin/sh", "-c", "echo $$ > "+procs+" && exec tail /dev/zero").CombinedOutput()
+	if err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatalf("the kernel kills nobody: %v\n%s", err, out)
+	}
+	if above, own := count(k.dir), count(dir); above != 0 || own != 1 {
+		t.Errorf("after one kill %d above and %d in the cgroup itself", above, own)
+	}
+	k.Forget(dir)
+	if n := count(dir); n != 0 {
+		t.Errorf("counted anew: %d", n)
+	}
+}

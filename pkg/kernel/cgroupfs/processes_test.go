@@ -1,0 +1,35 @@
+package cgroupfs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
+)
+
+// A container that makes cgroups without end is given up on.
+func TestManyNestedCgroups(t *testing.T) {
+	t.Parallel()
+	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
+		k := fakekernel.New(f)
+		for n := range 2500 {
+			k.Mkdir(fmt.Sprintf("/kubepods/pod1/many/%d", n))
+		}
+		k.Mkdir("/kubepods/pod1/few/a/b")
+		d, err := k.Driver()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if _, err := d.Processes("/kubepods/pod1/few"); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+		if _, err := d.Processes("/kubepods/pod1/gone"); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+		if _, err := d.Processes("/kubepods/pod1/many"); err == nil || !strings.Contains(err.Error(), "more than 2048 cgroups") {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
+}

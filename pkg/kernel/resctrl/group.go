@@ -1,0 +1,242 @@
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// The names of the groups that this package makes.
+const (
+	prefix    = "sluice-"
+	podPrefix = prefix + "pod-"
+)
+
+// DefaultClass is the class whose group is the default one, with everything that is
+// in no other: system daemons, the kubelet and pods without a class. The name is
+// goresctrl's, as in containerd's and CRI-O's RDT configuration.
+const DefaultClass = "system/default"
+
+// ClassGroup is the group of a class; it is also what a runtime takes as rdt.closid.
+func ClassGroup(class string) string {
+	if class == DefaultClass {
+		return ""
+	}
+	return prefix + class
+}
+
+// PodGroup is the group of a pod's own.
+func PodGroup(uid string) string { return podPrefix + uid }
+
+// CheckClass reports why no group can have the class' name, nil if one can.
+func CheckClass(name string) error {
+	switch {
+	case name == DefaultClass:
+		return nil
+	case name == "" || len(name) > 200 || strings.ContainsAny(name, "/\n\x00"):
+		return fmt.Errorf("RDT class %q: a class is named as a folder, with 1 to 200 characters, or %s", name, DefaultClass)
+	case strings.HasPrefix(prefix+name, podPrefix):
+		return fmt.Errorf("RDT class %q: names beginning with pod- are taken by pods' own groups", name)
+	}
+	return nil
+}
+
+// Group is a control group that is there for a class.
+type Group struct {
+	Class   string
+	Name    string
+	Changed string // the schemata lines that were written, "" where all was right
+}
+
+// Setup makes the classes' groups, or changes those that are there, and returns
+// them. What fails doesn't stop the rest: a class that wants what this machine
+// lacks goes without that, one for which there is no CLOSID without a group. Of a
+// group found, what its class doesn't give is opened; of one just made, it is left
+// as the kernel makes it, which spares exclusive groups. MaxMBps is the memory
+// bandwidth of one cache id, 0 unknown.
+//
+// Done again, it repairs what others changed.
+func (h *Host) Setup(classes []schemata.Class, maxMBps int) ([]Group, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var groups []Group
+	var errs []error
+	for _, c := range classes {
+		if err := CheckClass(c.Name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		want, lacking := h.info.Resolve(&c, maxMBps)
+		name := ClassGroup(c.Name)
+		changed, err := h.ensure(name, want)
+		errs = append(errs, lacking, err)
+		if err == nil {
+			groups = append(groups, Group{Class: c.Name, Name: name, Changed: changed})
+		}
+	}
+	return groups, errors.Join(errs...)
+}
+
+// ensure makes a group, or changes the one that is there, and returns what it wrote.
+func (h *Host) ensure(group string, want schemata.Schemata) (changed string, err error) {
+	found := true
+	if group != "" {
+		err := h.tree.Mkdir(group)
+		found = errors.Is(err, fs.ErrExist)
+		if err != nil && !found {
+			return "", h.refused(group, "making it", err)
+		}
+	}
+	if found {
+		all := h.info.Unlimited()
+		maps.Copy(all, want)
+		want = all
+	}
+	now, err := h.read(group)
+	if err == nil {
+		changed = want.Beyond(now).String()
+		err = h.write(group, changed)
+	}
+	if err != nil && !found {
+		err = errors.Join(err, h.remove(group)) // a CLOSID is too dear for a group that doesn't do what it says
+	}
+	return changed, err
+}
+
+// Own makes a group of a pod's own, or changes the one that is there. It returns the
+// group's name, "" where there is none: on ErrNoCLOSID and others use a class' group,
+// on ErrLimbo until the next try. An error beside a name tells what of the share
+// this machine lacks.
+func (h *Host) Own(uid string, share workload.RDTShare, maxMBps int) (string, error) {
+	c, err := ownClass(uid, share)
+	if err != nil {
+		return "", err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.info.Bandwidths[schemata.SMBA]; !ok {
+		c.SMBA = nil
+	}
+	want, lacking := h.info.Resolve(c, maxMBps)
+	if len(want) == 0 && lacking != nil {
+		return "", lacking
+	}
+	if _, err := h.ensure(PodGroup(uid), want); err != nil {
+		return "", errors.Join(lacking, err)
+	}
+	return PodGroup(uid), lacking
+}
+
+// checkUID refuses what is no name of a folder: it would name another group.
+func checkUID(uid string) error {
+	if uid == "" || len(uid) > 200 || strings.ContainsAny(uid, "/\n\x00") {
+		return fmt.Errorf("%.80q is no uid of a pod", uid)
+	}
+	return nil
+}
+
+func ownClass(uid string, share workload.RDTShare) (*schemata.Class, error) {
+	if err := checkUID(uid); err != nil {
+		return nil, err
+	}
+	c := &schemata.Class{Name: "of pod " + uid}
+	if share.CacheFrom != 0 || share.CacheTo != 0 {
+		c.L3 = map[int]schemata.Cache{schemata.All: {Range: schemata.Range{From: share.CacheFrom, To: share.CacheTo}}}
+	}
+	if share.Bandwidth != 0 {
+		all := map[int]schemata.Bandwidth{schemata.All: {Percent: share.Bandwidth}}
+		c.MB, c.SMBA = all, all
+	}
+	return c, nil
+}
+
+// Release removes a pod's own group. Processes that are left go to the default
+// group. One that isn't there is no error.
+func (h *Host) Release(uid string) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.remove(PodGroup(uid))
+}
+
+func (h *Host) remove(group string) error {
+	if err := h.tree.Rmdir(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return failed(group, "removing it", err)
+	}
+	return nil
+}
+
+// Prune removes the groups of pods that are not among the live, and those of
+// classes that are not among the classes.
+func (h *Host) Prune(livePods, classes []string) error {
+	keep := make([]string, 0, len(livePods)+len(classes))
+	for _, uid := range livePods {
+		keep = append(keep, PodGroup(uid))
+	}
+	for _, c := range classes {
+		keep = append(keep, ClassGroup(c))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.removeBut(keep)
+}
+
+func (h *Host) removeBut(keep []string) error {
+	groups, err := h.own()
+	errs := []error{err}
+	for _, g := range groups {
+		if !slices.Contains(keep, g) {
+			errs = append(errs, h.remove(g))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// own lists the groups that this package made.
+func (h *Host) own() ([]string, error) {
+	names, err := h.tree.List(".")
+	if err != nil {
+		return nil, failed("", "listing the groups", err)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }), nil
+}
+
+// Originals is what is to come back when Sluice goes. Keep it on disk from before
+// the first Setup.
+type Originals struct {
+	Default string `json:"default"` // the default group's schemata
+}
+
+// Originals reads what there is now.
+func (h *Host) Originals() (Originals, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, err := h.read("")
+	return Originals{Default: s.String()}, err
+}
+
+// Restore removes the groups that this package made, whoever is in them, and gives
+// the default group back what it had; without a record, it keeps what it has.
+func (h *Host) Restore(o Originals) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	errs := []error{h.pruneWatches(nil), h.removeBut(nil)}
+	want, err := schemata.Parse(o.Default)
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("the record of the default group's schemata: %w", err))...)
+	}
+	now, err := h.read("")
+	if err == nil {
+		err = h.write("", want.Beyond(now).String())
+	}
+	return errors.Join(append(errs, err)...)
+}

@@ -1,0 +1,123 @@
+// Package resctrl divides caches and memory bandwidth among groups of processes, by
+// the kernel's resctrl file system, and is the only package that touches it.
+//
+// A control group takes one of few CLOSIDs. All groups that this package makes
+// have names with its prefix, by which they are known after a restart; it changes
+// no other but the default group, where a class says so.
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
+)
+
+const (
+	statusFile   = "info/last_cmd_status"
+	schemataFile = "schemata"
+	tasksFile    = "tasks"
+)
+
+// Host is the resctrl tree of a machine. It may be used concurrently.
+type Host struct {
+	tree, proc Files
+	close      func() error
+	monitors   monitors
+
+	mu   sync.Mutex // one command at a time, for the status file speaks of the last
+	info schemata.Info
+}
+
+// Open finds the resctrl mount below hostRoot ("/" on the host itself). It returns
+// ErrNone where there is none, and mounts nothing.
+func Open(hostRoot string) (*Host, error) {
+	hostRoot, err := filepath.Abs(hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	point, mbps, err := findMount(hostRoot)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := os.OpenRoot(point)
+	if err != nil {
+		return nil, fmt.Errorf("opening resctrl: %w", err)
+	}
+	proc, err := os.OpenRoot(filepath.Join(hostRoot, "proc"))
+	if err != nil {
+		tree.Close()
+		return nil, fmt.Errorf("opening /proc beside resctrl: %w", err)
+	}
+	h, err := New(folder{tree}, folder{proc}, mbps)
+	if err == nil {
+		h.monitors, err = newMonitors(point)
+	}
+	if err != nil {
+		tree.Close()
+		proc.Close()
+		return nil, err
+	}
+	h.close = func() error { proc.Close(); return tree.Close() }
+	return h, nil
+}
+
+// New is Open for given trees, of resctrl and of /proc. Mbps is the mount option
+// mba_MBps. Such a host watches nothing.
+func New(tree, proc Files, mbps bool) (*Host, error) {
+	h := &Host{tree: tree, proc: proc, close: func() error { return nil }}
+	root, err := h.read("")
+	if err != nil {
+		return nil, err
+	}
+	h.info, err = schemata.ParseInfo(func(file string) (string, bool) {
+		text, err := tree.Read("info/" + file)
+		return text, err == nil
+	}, root, mbps)
+	if err != nil {
+		return nil, fmt.Errorf("reading what resctrl can do: %w", err)
+	}
+	return h, nil
+}
+
+// Close gives back the handles. It changes nothing.
+func (h *Host) Close() error { return h.close() }
+
+// Info is what this machine can control and watch.
+func (h *Host) Info() schemata.Info { return h.info }
+
+// read returns a group's schemata.
+func (h *Host) read(group string) (schemata.Schemata, error) {
+	text, err := h.tree.Read(within(group, schemataFile))
+	if err != nil {
+		return nil, failed(group, "reading its schemata", err)
+	}
+	s, err := schemata.Parse(text)
+	if err != nil {
+		return nil, &Error{Group: group, Action: "reading its schemata", Err: err}
+	}
+	return s, nil
+}
+
+// write gives a group new lines, in one write: the kernel checks all of them before it
+// applies one (rdtgroup_schemata_write, fs/resctrl/ctrlmondata.c).
+func (h *Host) write(group, lines string) error {
+	if lines == "" {
+		return nil
+	}
+	action := "setting its schemata to " + strings.ReplaceAll(strings.TrimSpace(lines), "\n", " ")
+	file, err := h.tree.Writer(within(group, schemataFile))
+	if err != nil {
+		return failed(group, action, err)
+	}
+	_, err = io.WriteString(file, lines)
+	return h.refused(group, action, errors.Join(err, file.Close()))
+}
+
+// within is the path of a file of a group.
+func within(group, file string) string { return filepath.Join(group, file) }

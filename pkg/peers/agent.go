@@ -1,0 +1,79 @@
+package peers
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// agents looks for the first running process of each known resource agent. A
+// process that ends while it is looked at is passed over.
+func agents(host fs.FS) ([]Neighbour, error) {
+	entries, err := fs.ReadDir(host, "proc")
+	if err != nil {
+		return nil, fmt.Errorf("looking for other resource agents: %w", err)
+	}
+	pids := map[Kind]string{}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		kind, ok := agentKind(host, e.Name())
+		if ok && pids[kind] == "" && privileged(host, e.Name()) {
+			pids[kind] = e.Name()
+		}
+	}
+	var found []Neighbour
+	for _, kind := range []Kind{Koordlet, Katalyst} {
+		if pid := pids[kind]; pid != "" {
+			found = append(found, Neighbour{
+				Kind:     kind,
+				Owns:     "CPU sets, quotas, weights and memory settings of the pods it manages",
+				Evidence: fmt.Sprintf("process %s is a privileged %s", pid, kind),
+				Response: "Sluice starts in preview: it decides and reports, and writes nothing",
+				Fix:      fmt.Sprintf("keep %s off this node (its DaemonSet's node selector), or tell Sluice in its config to write beside it", kind),
+			})
+		}
+	}
+	return found, nil
+}
+
+// agentKind names the agent that a process is by its comm (which the kernel cuts
+// at 15 bytes: both names fit) or by the base name of its first argument.
+func agentKind(host fs.FS, pid string) (Kind, bool) {
+	comm, _ := fs.ReadFile(host, path.Join("proc", pid, "comm"))
+	cmdline, _ := fs.ReadFile(host, path.Join("proc", pid, "cmdline"))
+	arg0, _, _ := bytes.Cut(cmdline, []byte{0})
+	for _, kind := range []Kind{Koordlet, Katalyst} {
+		if strings.TrimSpace(string(comm)) == string(kind) || path.Base(string(arg0)) == string(kind) {
+			return kind, true
+		}
+	}
+	return "", false
+}
+
+// privileged reports whether a process is the host's root with CAP_SYS_ADMIN, as
+// both agents' DaemonSets run them. Any pod can call its process koordlet; it
+// must not switch Sluice off by that. Where that can't be read, it is.
+func privileged(host fs.FS, pid string) bool {
+	const capSysAdmin = 21 // linux/capability.h
+	status, err := fs.ReadFile(host, path.Join("proc", pid, "status"))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		fields := strings.Fields(value) // Uid: real effective saved fs
+		switch {
+		case key == "Uid" && len(fields) > 1 && fields[1] != "0":
+			return false
+		case key == "CapEff" && len(fields) > 0:
+			caps, err := strconv.ParseUint(fields[0], 16, 64)
+			return err != nil || caps>>capSysAdmin&1 == 1
+		}
+	}
+	return true
+}

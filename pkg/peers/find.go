@@ -1,0 +1,120 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// defaultRoot is the kubelet's root folder unless --root-dir names another.
+const defaultRoot = "var/lib/kubelet"
+
+// Kubelet is the node's kubelet: its process, and where it keeps its state.
+type Kubelet struct {
+	PID  int      // 0: no process is called kubelet (k3s and microk8s run it inside another)
+	Args []string // of the process
+	Root string   // its root folder as a path below the host's root: "var/lib/kubelet"
+}
+
+// FindKubelet finds the kubelet below the host's root folder. Its root folder is what
+// its process was started with, else the folder below which pods' volumes are mounted,
+// else the kubelet's default. The error says that this folder can't be seen, so that
+// what the kubelet keeps there is unknown.
+func FindKubelet(host fs.FS) (Kubelet, error) {
+	k := Kubelet{Root: defaultRoot}
+	if pid, args := kubeletProcess(host); pid != 0 {
+		k.PID, k.Args = pid, args
+		if root, ok := k.Flag("root-dir"); ok {
+			k.Root = hostPath(root)
+		}
+	} else if root := rootByMounts(host); root != "" {
+		k.Root = root
+	}
+	if k.PID == 0 && k.Root == defaultRoot {
+		return k, nil // perhaps there is no kubelet
+	}
+	if _, err := fs.Stat(host, k.Root); err != nil {
+		return k, fmt.Errorf("the kubelet's root folder /%s can't be read: %w; make it visible below Sluice's host root (in a pod: mount it there)", k.Root, err)
+	}
+	return k, nil
+}
+
+// File is the path of a file in the kubelet's root folder, below the host's root.
+func (k *Kubelet) File(name string) string { return path.Join(k.Root, name) }
+
+// Flag is the last value of one of the kubelet's flags, as --name=value or
+// --name value.
+func (k *Kubelet) Flag(name string) (value string, ok bool) {
+	for i, arg := range k.Args {
+		given, found := strings.CutPrefix(arg, "--"+name)
+		switch {
+		case found && given == "" && i+1 < len(k.Args):
+			value, ok = k.Args[i+1], true
+		case found && strings.HasPrefix(given, "="):
+			value, ok = given[1:], true
+		}
+	}
+	return value, ok
+}
+
+// hostPath is an absolute path of the host as fs.FS takes it.
+func hostPath(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
+
+// kubeletProcess finds the host's own process that is called kubelet. A pod's doesn't
+// count: it must not have Sluice read files of its choice.
+func kubeletProcess(host fs.FS) (pid int, args []string) {
+	entries, _ := fs.ReadDir(host, "proc") // agents reports the error
+	for _, e := range entries {
+		id, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		comm, err := fs.ReadFile(host, path.Join("proc", e.Name(), "comm"))
+		if err != nil || strings.TrimSpace(string(comm)) != "kubelet" || inPod(host, e.Name()) || !privileged(host, e.Name()) {
+			continue
+		}
+		if cmdline, err := fs.ReadFile(host, path.Join("proc", e.Name(), "cmdline")); err == nil {
+			return id, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
+		}
+	}
+	return 0, nil
+}
+
+// inPod reports whether a process is in a pod's cgroup.
+func inPod(host fs.FS, pid string) bool {
+	cgroup, _ := fs.ReadFile(host, path.Join("proc", pid, "cgroup")) // a process that just ended is passed over later
+	return strings.Contains(string(cgroup), "kubepods")
+}
+
+// rootByMounts finds the kubelet's root folder by the volumes that it mounts for pods,
+// at <root>/pods/<uid>/volumes/kubernetes.io~<kind>/<name> (nearly every pod has a
+// projected one, for its service account); "" where no pod has one.
+func rootByMounts(host fs.FS) string {
+	text, err := fs.ReadFile(host, "proc/1/mountinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line) // id, parent, device, root, mount point, options ... (proc(5))
+		if len(fields) < 5 {
+			continue
+		}
+		root, rest, found := strings.Cut(fields[4], "/pods/")
+		if found && strings.Contains(rest, "/volumes/kubernetes.io~") && path.IsAbs(root) {
+			return hostPath(root)
+		}
+	}
+	return ""
+}
+
+// readState reads a file of the kubelet's; nil where there is none.
+func readState(host fs.FS, name string) ([]byte, error) {
+	text, err := fs.ReadFile(host, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}

@@ -1,0 +1,52 @@
+// Package peers finds who else on the node writes CPU and memory sets: the
+// kubelet's static managers and other resource agents. Two writers of one file
+// undo each other, so Sluice steps back where it finds one.
+package peers
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Kind is a kind of second writer.
+type Kind string
+
+// The kinds.
+const (
+	CPUManager    Kind = "kubelet CPU manager (static)"
+	MemoryManager Kind = "kubelet memory manager (Static)"
+	Koordlet      Kind = "koordlet"
+	Katalyst      Kind = "katalyst-agent"
+)
+
+// Neighbour is a second writer on the node.
+type Neighbour struct {
+	Kind     Kind   `json:"kind"`           // "koordlet"
+	Owns     string `json:"owns"`           // what it writes
+	Evidence string `json:"evidence"`       // how it was found
+	Response string `json:"response"`       // what Sluice does about it
+	Fix      string `json:"fix"`            // what the operator can do
+	Pins     []Pin  `json:"pins,omitempty"` // of the kubelet's static CPU manager
+}
+
+// Pin is a container's exclusive CPUs by the kubelet's CPU manager.
+type Pin struct {
+	PodUID    string     `json:"podUID,omitempty"` // "" in state files of kubelets before 1.18
+	Container string     `json:"container"`        // its name; its id in those old files
+	CPUs      cpuset.Set `json:"cpus"`             // that are its own
+}
+
+// Detect looks for second writers in the host's root folder. What could be read
+// is returned with the error about what couldn't.
+func Detect(host fs.FS) ([]Neighbour, error) {
+	var found []Neighbour
+	var errs []error
+	for _, look := range []func(fs.FS) ([]Neighbour, error){Managers, agents} {
+		n, err := look(host)
+		found = append(found, n...)
+		errs = append(errs, err)
+	}
+	return found, errors.Join(errs...)
+}

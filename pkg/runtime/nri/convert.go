@@ -1,0 +1,180 @@
+package nri
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func podOf(p *api.PodSandbox) *workload.Pod {
+	pod := &workload.Pod{
+		ID:             p.GetId(),
+		UID:            p.GetUid(),
+		Namespace:      nameOf(p.GetNamespace()),
+		Name:           nameOf(p.GetName()),
+		Labels:         p.GetLabels(),
+		Annotations:    p.GetAnnotations(),
+		RuntimeHandler: p.GetRuntimeHandler(),
+		CgroupParent:   p.GetLinux().GetCgroupParent(),
+		Resources:      resourcesOf(p.GetLinux().GetPodResources()),
+	}
+	if pod.UID == "" {
+		pod.UID = pod.ID
+	}
+	return pod
+}
+
+func containerOf(c *api.Container) workload.Container {
+	spec := workload.Container{
+		ID:           c.GetId(),
+		PodID:        c.GetPodSandboxId(),
+		Name:         nameOf(c.GetName()),
+		CgroupsPath:  c.GetLinux().GetCgroupsPath(),
+		State:        stateOf(c.GetState()),
+		PID:          int(c.GetPid()),
+		Resources:    resourcesOf(c.GetLinux().GetResources()),
+		OOMScoreAdj:  int(c.GetLinux().GetOomScoreAdj().GetValue()),
+		CreatedNanos: c.GetCreatedAt(),
+		Unified:      c.GetLinux().GetResources().GetUnified(),
+		HasCDI:       len(c.GetCDIDevices()) > 0,
+	}
+	for _, d := range c.GetLinux().GetDevices() {
+		spec.Devices = append(spec.Devices, workload.DeviceNumber{Block: d.GetType() == "b", Major: d.GetMajor(), Minor: d.GetMinor()})
+	}
+	return spec
+}
+
+// longestName is that of a DNS subdomain, which no name of Kubernetes exceeds.
+const longestName = 253
+
+// nameOf is a name that may stand in logs, on terminals and in errors. Kubernetes'
+// names are taken as they are; the runtime takes any text from whoever may talk to
+// it. What is replaced is in no valid name, so that no namespace becomes another.
+func nameOf(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, name)
+	if len(name) > longestName {
+		name = strings.ToValidUTF8(name[:longestName], "") + "…"
+	}
+	return name
+}
+
+func stateOf(s api.ContainerState) workload.State {
+	switch s {
+	case api.ContainerState_CONTAINER_RUNNING, api.ContainerState_CONTAINER_PAUSED:
+		return workload.Running
+	case api.ContainerState_CONTAINER_STOPPED:
+		return workload.Stopped
+	default:
+		return workload.Created
+	}
+}
+
+func resourcesOf(r *api.LinuxResources) workload.Resources {
+	cpu := r.GetCpu()
+	return workload.Resources{
+		Shares:      cpu.GetShares().GetValue(),
+		Quota:       cpu.GetQuota().GetValue(),
+		Period:      cpu.GetPeriod().GetValue(),
+		MemoryLimit: r.GetMemory().GetLimit().GetValue(),
+		CPUs:        cpu.GetCpus(),
+		Mems:        cpu.GetMems(),
+	}
+}
+
+// unlimited is the CFS quota that limits nothing, in the OCI spec.
+const unlimited = -1
+
+func adjustmentOf(a agent.Adjustment) *api.ContainerAdjustment {
+	if (a == agent.Adjustment{}) {
+		return nil
+	}
+	out := &api.ContainerAdjustment{}
+	write(a.Settings, out)
+	if a.OOMScoreAdj.Set {
+		out.SetLinuxOomScoreAdj(&a.OOMScoreAdj.Value)
+	}
+	if a.RDTGroup != "" {
+		out.SetLinuxRDTClosID(a.RDTGroup)
+	}
+	return out
+}
+
+// resources is what adjustments and updates have in common.
+type resources interface {
+	SetLinuxCPUSetCPUs(string)
+	SetLinuxCPUSetMems(string)
+	SetLinuxCPUShares(uint64)
+	SetLinuxCPUQuota(int64)
+	SetLinuxCPUPeriod(int64)
+	SetLinuxMemoryLimit(int64)
+	AddLinuxUnified(key, value string)
+}
+
+func write(s agent.Settings, to resources) {
+	if !s.CPUs.IsEmpty() {
+		to.SetLinuxCPUSetCPUs(s.CPUs.String())
+	}
+	if !s.Mems.IsEmpty() {
+		to.SetLinuxCPUSetMems(s.Mems.String())
+	}
+	if s.Unlimited || s.Quota.Unlimited() {
+		to.SetLinuxCPUQuota(unlimited)
+	} else if s.Quota.Quota > 0 {
+		to.SetLinuxCPUQuota(s.Quota.Quota.Microseconds())
+		to.SetLinuxCPUPeriod(s.Quota.Period.Microseconds())
+	}
+	if s.Shares > 0 {
+		to.SetLinuxCPUShares(uint64(s.Shares))
+	}
+	if s.Memory > 0 {
+		to.SetLinuxMemoryLimit(int64(s.Memory))
+	}
+	for file, value := range map[string]knobs.Bytes{"memory.min": s.MemoryMin, "memory.low": s.MemoryLow, "memory.high": s.MemoryHigh} {
+		if value > 0 {
+			to.AddLinuxUnified(file, strconv.FormatInt(int64(value), 10))
+		}
+	}
+}
+
+func updatesOf(updates []agent.Update) []*api.ContainerUpdate {
+	if len(updates) == 0 {
+		return nil
+	}
+	out := make([]*api.ContainerUpdate, len(updates))
+	for i, u := range updates {
+		out[i] = updateOf(u)
+	}
+	return out
+}
+
+func updateOf(u agent.Update) *api.ContainerUpdate {
+	out := &api.ContainerUpdate{ContainerId: u.ContainerID}
+	write(u.Settings, out)
+	return out
+}
+
+// updater is the agent's way to the runtime outside any request.
+type updater struct{ stub stub.Stub }
+
+// Update sends one container's settings and returns when the runtime has applied
+// them.
+func (u updater) Update(update agent.Update) error {
+	failed, err := u.stub.UpdateContainers([]*api.ContainerUpdate{updateOf(update)})
+	if err == nil && len(failed) > 0 {
+		err = errors.New("the runtime could not update the container")
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package nri
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+func TestPod(t *testing.T) {
+	t.Parallel()
+	got := podOf(&api.PodSandbox{
+		Id: "p", Uid: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		Linux: &api.LinuxPodSandbox{
+			CgroupParent: "/kubepods/podu",
+			PodResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(200000)), Period: api.UInt64(uint64(100000))}},
+		},
+	})
+	want := &workload.Pod{
+		ID: "p", UID: "u", Namespace: "ns", Name: "n", RuntimeHandler: "kata",
+		Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		CgroupParent: "/kubepods/podu", Resources: workload.Resources{Quota: 200000, Period: 100000},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if !podOf(&api.PodSandbox{Annotations: map[string]string{"kubernetes.io/config.source": "file"}}).Static() {
+		t.Error("a static pod is taken for one of the API server")
+	}
+	if got := podOf(&api.PodSandbox{Id: "p"}); got.UID != "p" {
+		t.Errorf("a pod without UID is known as %q", got.UID)
+	}
+}
+
+func TestContainer(t *testing.T) {
+	t.Parallel()
+	got := containerOf(&api.Container{
+		Id: "c", PodSandboxId: "p", Name: "n", State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, CreatedAt: 9,
+		CDIDevices: []*api.CDIDevice{{Name: "gpu.example.com/gpu=0"}},
+		Linux: &api.LinuxContainer{
+			CgroupsPath: "/kubepods/podu/c",
+			OomScoreAdj: api.Int(-997),
+			Devices:     []*api.LinuxDevice{{Type: "c", Major: 226, Minor: 1}, {Type: "b", Major: 8, Minor: 0}},
+			Resources: &api.LinuxResources{
+				Cpu: &api.LinuxCPU{
+					Shares: api.UInt64(uint64(512)), Quota: api.Int64(int64(-1)), Period: api.UInt64(uint64(100000)), Cpus: "0-3", Mems: "0",
+				},
+				Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))},
+			},
+		},
+	})
+	want := workload.Container{
+		ID: "c", PodID: "p", Name: "n", CgroupsPath: "/kubepods/podu/c", State: workload.Running, PID: 7,
+		Resources:    workload.Resources{Shares: 512, Quota: -1, Period: 100000, MemoryLimit: 1 << 30, CPUs: "0-3", Mems: "0"},
+		OOMScoreAdj:  -997,
+		Devices:      []workload.DeviceNumber{{Major: 226, Minor: 1}, {Block: true, Major: 8}},
+		HasCDI:       true,
+		CreatedNanos: 9,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := containerOf(&api.Container{Id: "c"}), (workload.Container{ID: "c"}); !reflect.DeepEqual(got, want) {
+		t.Errorf("a bare container is %+v", got)
+	}
+}
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[api.ContainerState]workload.State{
+		api.ContainerState_CONTAINER_UNKNOWN: workload.Created,
+		api.ContainerState_CONTAINER_CREATED: workload.Created,
+		api.ContainerState_CONTAINER_PAUSED:  workload.Running,
+		api.ContainerState_CONTAINER_RUNNING: workload.Running,
+		api.ContainerState_CONTAINER_STOPPED: workload.Stopped,
+	} {
+		if got := stateOf(from); got != want {
+			t.Errorf("%s is %v, want %v", from, got, want)
+		}
+	}
+}
+
+// TestSettings: what is not set is not in the message, since the runtime would
+// take an empty value for no change, or another plugin's for a conflict.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	cpus, mems := cpuset.Of(0, 1, 2, 5), cpuset.Of(1)
+	limit := knobs.CPUQuota{Quota: 150 * time.Millisecond, Period: 100 * time.Millisecond}
+	for name, c := range map[string]struct {
+		settings agent.Settings
+		want     *api.LinuxResources
+	}{
+		"CPUs":  {agent.Settings{CPUs: cpus}, &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5"}}},
+		"nodes": {agent.Settings{Mems: mems}, &api.LinuxResources{Cpu: &api.LinuxCPU{Mems: "1"}}},
+		"all": {
+			agent.Settings{CPUs: cpus, Mems: mems, Unlimited: true},
+			&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5", Mems: "1", Quota: api.Int64(int64(-1))}},
+		},
+		"batch": {
+			agent.Settings{Carried: agent.Carried{Shares: 1536, Quota: limit, Memory: 1 << 20}},
+			&api.LinuxResources{
+				Cpu:    &api.LinuxCPU{Shares: api.UInt64(uint64(1536)), Quota: api.Int64(int64(150000)), Period: api.UInt64(uint64(100000))},
+				Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 20))},
+			},
+		},
+		"memory": {
+			agent.Settings{Carried: agent.Carried{MemoryMin: 1 << 20, MemoryLow: 2 << 20, MemoryHigh: 3 << 20}},
+			&api.LinuxResources{Unified: map[string]string{"memory.min": "1048576", "memory.low": "2097152", "memory.high": "3145728"}},
+		},
+	} {
+		for kind, got := range map[string]*api.LinuxResources{
+			"adjustment": adjustmentOf(agent.Adjustment{Settings: c.settings}).GetLinux().GetResources(),
+			"update":     updateOf(agent.Update{ContainerID: "c", Settings: c.settings}).GetLinux().GetResources(),
+		} {
+			if !proto.Equal(got, c.want) {
+				t.Errorf("%s of %s: %v, want %v", kind, name, got, c.want)
+			}
+		}
+	}
+	score := agent.Adjustment{OOMScoreAdj: workload.Some(0)}
+	if got := adjustmentOf(score).GetLinux().GetOomScoreAdj(); got == nil || got.GetValue() != 0 {
+		t.Errorf("an OOM score of 0 is %v", got)
+	}
+	if got := adjustmentOf(agent.Adjustment{}); got != nil {
+		t.Errorf("nothing to set, and still %v", got)
+	}
+	if got := updatesOf(nil); got != nil {
+		t.Errorf("nobody to update, and still %v", got)
+	}
+}
+
+// What Kubernetes takes for a name stays as it is; all else can be printed, is
+// bounded, and is no other valid name.
+func FuzzName(f *testing.F) {
+	for _, name := range []string{"kube-system", "web-0.db_1", "", "kube-system\n", "\x1b]0;x\a", "\u202ea", "\xff", "\u009b2J", strings.Repeat("é", 300)} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		got := nameOf(name)
+		valid := len(name) <= longestName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == ""
+		switch {
+		case valid && got != name:
+			t.Errorf("%q becomes %q", name, got)
+		case got != name && strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == "":
+			t.Errorf("%q becomes the valid name %q", name, got)
+		case strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }), len(got) > longestName+len("…"):
+			t.Errorf("%q becomes %q", name, got)
+		}
+		pod, c := podOf(&api.PodSandbox{Namespace: name, Name: name}), containerOf(&api.Container{Name: name})
+		if ref := workload.Ref(pod, &c); ref != got+"/"+got+"/"+got {
+			t.Errorf("%q is known as %q", name, ref)
+		}
+	})
+}

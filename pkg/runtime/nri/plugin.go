@@ -1,0 +1,171 @@
+// Package nri is the edge to the container runtime: it registers with NRI,
+// turns the runtime's events into the agent's and its answers into adjustments
+// and updates, and connects again when the runtime goes away.
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	nrilog "github.com/containerd/nri/pkg/log"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// Options say how to reach the runtime.
+type Options struct {
+	Socket     string // NRI socket; "" the default
+	Index      string // two digits; plugins are called in order of their index
+	Name       string
+	FailClosed bool // a container does not start without the plugin's answer
+	// Configure makes the agent of a plugin that the runtime launched, from the
+	// configuration that the runtime hands over, and completes the options with
+	// what it says. An error refuses the plugin.
+	Configure func(text string, o *Options) (*agent.Agent, error)
+	Log       logrus.FieldLogger
+}
+
+// Check reports an index or a name that every runtime would refuse, again and again.
+func (o *Options) Check() error {
+	return errors.Join(api.CheckPluginIndex(o.Index), api.CheckPluginName(o.Name))
+}
+
+// Plugin is one NRI plugin, connected or not.
+type Plugin struct {
+	Options
+	agent  *agent.Agent
+	stub   stub.Stub
+	policy api.FailurePolicy // sent with the answer to Configure
+}
+
+// New makes the plugin for an agent; nil where Configure makes it.
+func New(a *agent.Agent, o Options) *Plugin { return &Plugin{Options: o, agent: a} }
+
+// PreInstalled reports whether the runtime has launched this process itself: the
+// connection is a file descriptor it has left open, and there is only that one.
+func PreInstalled() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
+
+// Run connects and serves until the context ends, and connects again whenever
+// the runtime goes away. There is never more than one live connection: two would
+// conflict with each other on every field.
+func (p *Plugin) Run(ctx context.Context) error {
+	const first, most = 100 * time.Millisecond, 10 * time.Second
+	wait := first
+	for {
+		began := time.Now()
+		err := p.serve(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the end was asked for
+		}
+		if PreInstalled() {
+			return err
+		}
+		if time.Since(began) > most {
+			wait = first
+		}
+		jittered := wait/2 + rand.N(wait)
+		p.Log.WithError(err).WithField("retry", jittered.Round(time.Millisecond)).Warn("No connection to the runtime's NRI socket")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(jittered):
+		}
+		wait = min(2*wait, most)
+	}
+}
+
+// serve is one connection, from registration to its end.
+func (p *Plugin) serve(ctx context.Context) error {
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to lose
+	options := []stub.Option{
+		stub.WithLogger(stubLog{p.Log}), stub.WithConnection(conn), stub.WithOnClose(conn.end),
+		stub.WithFailurePolicy(&p.policy),
+	}
+	if !PreInstalled() { // then the runtime has told name and index
+		options = append(options, stub.WithPluginIdx(p.Index), stub.WithPluginName(p.Name))
+	}
+	s, err := stub.New(p, options...)
+	if err != nil {
+		return err
+	}
+	p.stub = s
+	defer func() {
+		if p.agent != nil {
+			p.agent.Disconnected()
+		}
+	}()
+	// Start returns never, and holds the stub's lock, where the runtime goes away
+	// between registration and configuration (nri v0.12.5, stub.go).
+	started := make(chan error, 1)
+	go func() { started <- s.Start(ctx) }()
+	select {
+	case err := <-started:
+		if err != nil {
+			return err
+		}
+	case <-conn.gone:
+		return errGone
+	case <-ctx.Done():
+		return nil
+	}
+	defer s.Stop()
+	select {
+	case <-conn.gone:
+		return errGone
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+var errGone = errors.New("the runtime closed the connection")
+
+// Configure chooses the events to be called for, by what the runtime knows.
+func (p *Plugin) Configure(_ context.Context, text, runtime, version string) (api.EventMask, error) {
+	if p.Options.Configure != nil {
+		a, err := p.Options.Configure(text, &p.Options)
+		if err != nil {
+			return 0, fmt.Errorf("sluice: %w", err)
+		}
+		p.agent = a
+	}
+	nriVersion := p.stub.RuntimeNRIVersion()
+	p.policy.FailRequest = p.FailClosed
+	if p.FailClosed && !failsClosed(nriVersion) {
+		p.Log.Warnf("failurePolicy: closed has no effect: the runtime's NRI %s goes on without a plugin, 0.12.5 is the first that need not. Require the plugin in the runtime's NRI validator instead (containerd: required_plugins; CRI-O from 1.34 on: nri_validator_required_plugins)", known(nriVersion))
+	}
+	p.agent.Connected(updater{p.stub}, status.Runtime{Name: runtime, Version: version, NRIVersion: nriVersion}, slowLaneShut(nriVersion))
+	return events(nriVersion), nil
+}
+
+// stubLog gives the stub's messages to our logger, one level down: they are many.
+type stubLog struct{ logrus.FieldLogger }
+
+var _ nrilog.Logger = stubLog{}
+
+func (l stubLog) Debugf(_ context.Context, format string, args ...any) {
+	l.FieldLogger.Debugf(format, args...)
+}
+
+func (l stubLog) Infof(_ context.Context, format string, args ...any) {
+	l.FieldLogger.Debugf(format, args...)
+}
+
+func (l stubLog) Warnf(_ context.Context, format string, args ...any) {
+	l.FieldLogger.Warnf(format, args...)
+}
+
+func (l stubLog) Errorf(_ context.Context, format string, args ...any) {
+	l.FieldLogger.Errorf(format, args...)
+}

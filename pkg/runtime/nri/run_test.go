@@ -1,0 +1,203 @@
+package nri
+
+import (
+	"context"
+	"io"
+
+	"io/fs"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/net/multiplex"
+	"github.com/containerd/ttrpc"
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+// patience bounds the wait for something that happens at once on an idle machine.
+const patience = time.Minute
+
+// plugin runs the plugin against a socket until the test ends.
+func plugin(t *testing.T, socket string) *agent.Agent {
+	t.Helper()
+	m, err := synth.Machine("8 cores")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	a := agent.New(agent.Options{
+		Config: config.Default(), Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Log: log,
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	loop, stopLoop := context.WithCancel(context.Background())
+	done, result := make(chan struct{}), make(chan error, 1)
+	go func() { a.Run(loop); close(done) }()
+	go func() { result <- New(a, Options{Socket: socket, Index: "50", Name: "sluice", Log: log}).Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-result; err != nil {
+			t.Errorf("the plugin ended with %v", err)
+		}
+		stopLoop()
+		<-done
+	})
+	return a
+}
+
+func wait(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+func connected(t *testing.T, a *agent.Agent) bool {
+	s, err := a.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Runtime.Connected
+}
+
+func pin() *api.CreateContainerRequest {
+	return &api.CreateContainerRequest{
+		Pod: &api.PodSandbox{
+			Id: "p", Uid: "u", Namespace: "default", Name: "db", Annotations: map[string]string{"class.sluice.dev": "LSR"},
+			Linux: &api.LinuxPodSandbox{CgroupParent: "/kubepods/podu"},
+		},
+		Container: &api.Container{
+			Id: "c", PodSandboxId: "p", Name: "c",
+			Linux: &api.LinuxContainer{
+				CgroupsPath: "/kubepods/podu/c",
+				Resources:   &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(200000)), Period: api.UInt64(uint64(100000))}},
+			},
+		},
+	}
+}
+
+// TestReconnect: the connection breaks and is made again, and there is never a
+// second one beside it: two would conflict with each other in each reply.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, err := adaptation.New("test", "1", func(ctx context.Context, all adaptation.SyncCB) error {
+		_, err := all(ctx, nil, nil)
+		return err
+	}, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
+		adaptation.WithSocketPath(filepath.Join(dir, "runtime.sock")), adaptation.WithPluginPath(dir), adaptation.WithPluginConfigPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	w := wire(t, filepath.Join(dir, "nri.sock"), filepath.Join(dir, "runtime.sock"))
+	a := plugin(t, filepath.Join(dir, "nri.sock"))
+	for range 3 {
+		var reply *api.CreateContainerResponse
+		wait(t, "an adjustment", func() bool {
+			if reply, err = r.CreateContainer(context.Background(), pin()); err != nil {
+				t.Fatal(err)
+			}
+			return reply.GetAdjust().GetLinux().GetResources().GetCpu().GetCpus() != ""
+		})
+		if got := reply.GetAdjust().GetLinux().GetResources().GetCpu(); got.GetCpus() != "0-1" || got.GetQuota().GetValue() != -1 {
+			t.Errorf("got %v", got)
+		}
+		w.cut()
+		wait(t, "the end of the connection", func() bool { return !connected(t, a) })
+	}
+	if got := w.most.Load(); got != 1 {
+		t.Errorf("%d connections at once", got)
+	}
+}
+
+// TestRuntimeDiesWhileRegistering: the plugin tries again where the runtime went
+// away after it had registered and before it was configured.
+func TestRuntimeDiesWhileRegistering(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "nri.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	plugin(t, socket)
+	for range 3 {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		registered := make(chan struct{})
+		mux := multiplex.Multiplex(conn)
+		runtime, err := mux.Listen(multiplex.RuntimeServiceConn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := ttrpc.NewServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		api.RegisterRuntimeService(server, &dying{registered: registered})
+		go server.Serve(context.Background(), runtime)
+		select {
+		case <-registered:
+		case <-time.After(patience):
+			t.Fatal("no registration")
+		}
+		// A graceful shutdown lets the reply out first.
+		server.Shutdown(context.Background())
+		mux.Close()
+	}
+}
+
+// dying is a runtime that goes away after a registration.
+type dying struct {
+	api.RuntimeService
+	registered chan struct{}
+}
+
+func (d *dying) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
+	close(d.registered)
+	return &api.Empty{}, nil
+}
+
+// TestPreInstalled: the runtime has left a connection open, and there is no other.
+func TestPreInstalled(t *testing.T) {
+	ends := socketPair(t)
+	t.Setenv(api.PluginSocketEnvVar, ends.number)
+	t.Setenv(api.PluginNameEnvVar, "sluice")
+	t.Setenv(api.PluginIdxEnvVar, "10")
+	p := New(nil, Options{Socket: "/nowhere"})
+	conn, err := p.dial(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := ends.runtime.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 2)); n != 1 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if !PreInstalled() {
+		t.Error("not known as pre-installed")
+	}
+	t.Setenv(api.PluginSocketEnvVar, "three")
+	if _, err := p.dial(context.Background()); err == nil || !strings.Contains(err.Error(), "three") {
+		t.Errorf("got %v", err)
+	}
+}

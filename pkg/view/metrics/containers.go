@@ -1,0 +1,140 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// named is a container with the labels that name it.
+type named struct {
+	*status.Container
+	labels []string // namespace, pod, container
+}
+
+// longest is what Kubernetes allows for a name.
+const longest = 253
+
+// text makes a label value of what somebody else has written: valid UTF-8, not long.
+func text(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), longest)], "\uFFFD")
+}
+
+// labelsOf are the parts of "namespace/pod/container", or of "namespace/pod".
+func labelsOf(ref string, parts int) []string {
+	labels := strings.SplitN(ref, "/", parts)
+	for i := range labels {
+		labels[i] = text(labels[i])
+	}
+	return append(labels, make([]string, parts-len(labels))...)
+}
+
+// nameEach names containers, each name once: of a container and its replacement, which
+// have the same, the later.
+func nameEach(all []status.Container) []named {
+	list := make([]named, 0, len(all))
+	seen := make(map[string]bool, len(all))
+	for i := range slices.Backward(all) {
+		labels := labelsOf(all[i].Ref, 3)
+		if name := strings.Join(labels, "/"); !seen[name] {
+			seen[name] = true
+			list = append(list, named{&all[i], labels})
+		}
+	}
+	return list
+}
+
+func containers() []metric {
+	label := []string{"namespace", "pod", "container"}
+	each := func(put func(named, *sink)) func(*scrape, *sink) {
+		return func(s *scrape, out *sink) {
+			for _, n := range s.named {
+				put(n, out)
+			}
+		}
+	}
+	cpu := func(value func(*status.CPUUsage) float64) func(*scrape, *sink) {
+		return each(func(n named, out *sink) {
+			if n.Usage != nil && !n.Usage.CPU.At.IsZero() {
+				out.put(value(&n.Usage.CPU), n.labels...)
+			}
+		})
+	}
+	limit := func(value func(*status.CPUUsage) float64) func(*scrape, *sink) {
+		return each(func(n named, out *sink) {
+			if n.Usage == nil {
+				return
+			}
+			if v := value(&n.Usage.CPU); v > 0 {
+				out.put(v, n.labels...)
+			}
+		})
+	}
+	return []metric{
+		{"sluice_container_info", "A container's class and pool.", gauge, append(slices.Clone(label), "class", "pool"),
+			each(func(n named, out *sink) { out.put(1, append(slices.Clone(n.labels), n.Class.String(), n.Pool)...) })},
+		{"sluice_container_cpus", "CPUs that it may run on; none where that is all.", gauge, label,
+			each(func(n named, out *sink) {
+				if !n.CPUs.IsEmpty() {
+					out.put(float64(n.CPUs.Size()), n.labels...)
+				}
+			})},
+		{"sluice_container_requested_cpus", "CPUs that it requests.", gauge, label, each(func(n named, out *sink) { out.put(cpus(n.Requested), n.labels...) })},
+		{"sluice_container_used_cpus", "CPUs that it uses.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return cpus(u.Usage) })},
+		{"sluice_container_limit_cpus", "Its own CPU limit; none where it has none.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.Limit) })},
+		{"sluice_container_loop_limit_cpus", "The CPU limit that the loop has set instead.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.LoopLimit) })},
+		{"sluice_container_throttled_ratio", "Share of throttled periods.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return u.Throttled })},
+		{"sluice_container_pressure_ratio", "Share of time in which a task of it waited.", gauge, append(slices.Clone(label), resourceLabel),
+			each(func(n named, out *sink) {
+				if n.Usage != nil {
+					putPressure(out, &n.Usage.Pressure, n.labels...)
+				}
+			})},
+		{"sluice_container_waiting_threads", "Its threads that waited for a CPU, on average.", gauge, label,
+			each(func(n named, out *sink) {
+				if n.Usage != nil && !n.Usage.CPU.At.IsZero() {
+					out.put(n.Usage.RunDelay, n.labels...)
+				}
+			})},
+		{"sluice_container_memory_working_set_bytes", "Its working set.", gauge, label,
+			each(func(n named, out *sink) {
+				if n.Usage != nil && !n.Usage.Memory.At.IsZero() {
+					out.put(float64(n.Usage.Memory.WorkingSet), n.labels...)
+				}
+			})},
+		{"sluice_container_drift_repairs_total", "Times that a setting of it was found changed by somebody else, and repaired.", counter, label,
+			each(func(n named, out *sink) {
+				drift := n.Drift
+				for i := range n.Kernel {
+					if n.Kernel[i].Level == "container" {
+						drift += n.Kernel[i].Drift
+					}
+				}
+				out.put(float64(drift), n.labels...)
+			})},
+		{"sluice_pod_excess_ratio", "Share of its time that an LS pod waits beyond its calm baseline while batch work runs.", gauge, []string{"namespace", "pod", "kind"},
+			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Excess })},
+		{"sluice_pod_calm_ratio", "What it waits without batch work: its calm baseline.", gauge, []string{"namespace", "pod", "kind"},
+			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Calm })},
+	}
+}
+
+// eachPod puts each kind of wait of each LS pod; of pods with the same name the later.
+func eachPod(of func(*control.Disturbance) *control.Strain) func(*scrape, *sink) {
+	return looked(func(l *status.Loop, out *sink) {
+		seen := map[string]bool{}
+		for i := range slices.Backward(l.Disturbed) {
+			labels := labelsOf(l.Disturbed[i].Ref, 2)
+			name := strings.Join(labels, "/")
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			for _, kind := range strains() {
+				out.put(kind.of(of(&l.Disturbed[i])), labels[0], labels[1], kind.name)
+			}
+		}
+	})
+}

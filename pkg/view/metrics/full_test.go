@@ -1,0 +1,114 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// fixed is a source that always answers the same.
+type fixed struct {
+	s   *status.Status
+	err error
+}
+
+func (f fixed) Status() (*status.Status, error) { return f.s, f.err }
+
+func now() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
+
+// full is a status with everything in it, so that each metric has a sample.
+func full() *status.Status {
+	at := now()
+	counts := make([]uint64, len(status.LatencyBounds())+1)
+	counts[0], counts[2], counts[len(counts)-1] = 90, 9, 1
+	return &status.Status{
+		Schema: status.Schema, Version: "v1.2.3", Build: status.Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
+		Started: at.Add(-time.Hour), Time: at, Mode: "on",
+		Config:  status.Config{File: "/etc/sluice/sluice.yaml", Hash: "0123456789abcdef", Loaded: at.Add(-time.Minute), Reloads: 4, Refused: 1, Problem: "line 1: no"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", SlowLane: "open"},
+		Machine: status.Machine{Online: cpuset.Range(0, 15), Offline: cpuset.Of(16), Pinned: cpuset.Range(4, 5), Reserved: cpuset.Of(0)},
+		Pools: []status.Pool{
+			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, RCF: 1.5, Load: &status.PoolLoad{
+				At: at, Usage: 4500, Size: 9, Load: 0.5, Pressure: 0.04, Low: 45, High: 60, Wanted: 10, Short: 1, Small: true,
+			}},
+			{Name: "batch", CPUs: cpuset.Range(10, 15), Containers: 1, Requested: 2000, RCF: 3},
+		},
+		Containers: []status.Container{
+			someone("shop/db-0/main", workload.LS, 4000, &status.Usage{
+				CPU:      status.CPUUsage{At: at, Usage: 3000, Limit: 4000, LoopLimit: 6000, Throttled: 0.25},
+				Memory:   status.MemoryUsage{At: at, WorkingSet: 3 << 30, Current: 4 << 30, Request: 2 << 30, OOMKills: 1},
+				Pressure: status.PressureUsage{At: at, CPU: 0.2, Memory: 0.1, IO: 0.05}, RunDelay: 0.75,
+			}),
+			someone("shop/web-0/main", workload.LS, 2000, nil),
+			someone("jobs/sort-1/main", workload.BE, 2000, &status.Usage{
+				CPU:    status.CPUUsage{At: at, Usage: 1500, LoopLimit: 1000},
+				Memory: status.MemoryUsage{At: at, WorkingSet: 1 << 30},
+			}),
+		},
+		Contested: []string{"cpu.burst of shop/db-0/main"},
+		Counters:  status.Counters{Placed: 12, Refused: 2, Resized: 3, Drift: 5, Panics: 1, WriteErrors: 7, SlowUpdates: 9, SlowFailures: 1, Reconnects: 2},
+		Features:  []status.Feature{{Name: "cpu.burst", State: "supported"}, {Name: "cpu.idle", State: "unsupported"}, {Name: "io.cost", State: "inconclusive"}},
+		Handlers:  []status.Handler{{Event: "CreateContainer", Counts: counts, Sum: 3 * time.Second}},
+		Errors:    []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", N: 7}},
+		Loop:      fullLoop(at),
+	}
+}
+
+func someone(ref string, class workload.Class, requested workload.MilliCPU, usage *status.Usage) status.Container {
+	return status.Container{
+		ID: "id of " + ref, Ref: ref, Class: class, Pool: "online", Requested: requested, CPUs: cpuset.Range(1, 9), Drift: 1, Usage: usage,
+		Kernel: []status.Kernel{{Level: "container", Setting: "cpu.burst", Drift: 2, Problem: "EINVAL"}, {Level: "pod", Setting: "cpu.quota", Drift: 4}},
+	}
+}
+
+func fullLoop(at time.Time) *status.Loop {
+	decided := func(controller, action, cause string, n int) status.Count {
+		return status.Count{Decided: status.Decided{Controller: controller, Action: action, Cause: cause, Mode: control.On}, N: n}
+	}
+	return &status.Loop{
+		Mode: control.On, Problem: "no PSI", Time: at, Interval: time.Second,
+		Controllers: []status.Controller{{Name: "pools", Mode: control.On}, {Name: "memory", Mode: control.Preview}},
+		Node: status.NodeUsage{
+			CPU: status.CPUUsage{At: at, Usage: 9000, Limit: 15000}, Memory: status.NodeMemory{At: at, Total: 64 << 30, Available: 20 << 30, Free: 4 << 30, Direct: 3},
+			Pressure: status.PressureUsage{At: at, CPU: 0.3, Memory: 0.02, IO: 0.01}, Steal: 0.5, Tasks: 17, Disk: 0.6,
+		},
+		Batch: status.Batch{
+			State: status.BatchSqueezed, Mechanism: "quota", Known: true, Budget: 3000, Floor: 200, Used: 1500, Requested: 2000,
+			Boxes: []status.Box{{Name: "kubepods/besteffort", Quota: 3000, Memory: 8 << 30}},
+		},
+		Memory:    status.BatchMemory{Online: 30 << 30, Held: 5 << 30, Goal: 8 << 30, Headroom: 2 << 30, Wanted: 7 << 30, Limit: 8 << 30},
+		Refusal:   &status.Refusal{NewBatch: true, Pods: []string{"uid"}},
+		Evictions: status.Evictions{By: control.EvictCRI, Evicted: 3, Failed: 1, Told: 2},
+		Offer:     control.Offer{Known: true, Short: control.Amount{CPU: 7000, Memory: 8 << 30}, Long: control.Amount{CPU: 3500, Memory: 4 << 30}, FreeCPUs: []int{3, 4}},
+		Benefit:   control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{Utilization: 0.61, KnownHours: 23, Squeezes: 4, Kills: 3}, Satisfaction: 0.93},
+		Disturbed: []control.Disturbance{
+			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPU: 0.02, Throttled: 0.1}, Excess: control.Strain{CPU: 0.12, RunDelay: 0.05}},
+			{Ref: "shop/web-0", Calm: control.Strain{CPU: 0.04}, Excess: control.Strain{CPU: 0.02, Throttled: 0.5}},
+		},
+		Advice: []control.Advice{{Object: "shop/db-0/main", Text: "raise its limit"}},
+		Counts: []status.Count{
+			decided("pools", "grow", "", 8), decided("windows", "squeeze to 30%", "", 2), decided("windows", "squeeze to 40%", "", 1),
+			decided("demotion", "demote", "online", 5), decided("eviction", "evict", "node-memory", 3),
+		},
+		Dropped: 2, Failures: []status.Failure{{What: "memory of containers", Count: 3}},
+	}
+}
+
+// busy is the full status on a node with that many containers.
+func busy(containers int) *status.Status {
+	s := full()
+	like := s.Containers[0]
+	s.Containers = nil
+	s.Loop.Disturbed = nil
+	for i := range containers {
+		c, usage := like, *like.Usage
+		c.ID, c.Ref, c.Usage = strconv.Itoa(i), "shop/pod-"+strconv.Itoa(i)+"/main", &usage
+		s.Containers = append(s.Containers, c)
+		s.Loop.Disturbed = append(s.Loop.Disturbed, control.Disturbance{Ref: "shop/pod-" + strconv.Itoa(i), Learned: true})
+	}
+	return s
+}

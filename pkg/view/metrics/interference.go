@@ -1,0 +1,89 @@
+package metrics
+
+import (
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// strain is one kind of wait of an LS pod.
+type strain struct {
+	name string
+	of   func(*control.Strain) float64
+}
+
+func strains() [5]strain {
+	return [...]strain{
+		{"cpu", func(s *control.Strain) float64 { return s.CPU }},
+		{"memory", func(s *control.Strain) float64 { return s.Memory }},
+		{"io", func(s *control.Strain) float64 { return s.IO }},
+		{"run_delay", func(s *control.Strain) float64 { return s.RunDelay }},
+		{"throttled", func(s *control.Strain) float64 { return s.Throttled }},
+	}
+}
+
+// overPods puts a number for each kind of wait, where there are pods at all.
+func overPods(of func([]control.Disturbance, strain) float64) func(*scrape, *sink) {
+	return looked(func(l *status.Loop, out *sink) {
+		if len(l.Disturbed) == 0 {
+			return
+		}
+		for _, kind := range strains() {
+			out.put(of(l.Disturbed, kind), kind.name)
+		}
+	})
+}
+
+func mean(pods []control.Disturbance, of func(*control.Disturbance) float64) float64 {
+	sum := 0.0
+	for i := range pods {
+		sum += of(&pods[i])
+	}
+	return sum / float64(len(pods))
+}
+
+func interference() []metric {
+	const kinds = " Kinds: pressure of cpu, memory and io, run_delay, throttled periods."
+	kind := []string{"kind"}
+	return []metric{
+		{"sluice_interference_worst_ratio", "Share of its time that the LS pod that suffers most waits beyond its calm baseline while batch work runs." + kinds, gauge, kind,
+			overPods(func(pods []control.Disturbance, kind strain) float64 {
+				worst := 0.0
+				for i := range pods {
+					worst = max(worst, kind.of(&pods[i].Excess))
+				}
+				return worst
+			})},
+		{"sluice_interference_mean_ratio", "The same, as the mean of all LS pods.", gauge, kind,
+			overPods(func(pods []control.Disturbance, kind strain) float64 {
+				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Excess) })
+			})},
+		{"sluice_interference_calm_ratio", "What LS pods wait without batch work: the mean of their calm baselines.", gauge, kind,
+			overPods(func(pods []control.Disturbance, kind strain) float64 {
+				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Calm) })
+			})},
+		{"sluice_interference_suffering_pods", "LS pods that wait more than a tenth of their time beyond their calm baseline.", gauge, kind,
+			looked(func(l *status.Loop, out *sink) {
+				for _, kind := range strains() {
+					n := 0
+					for i := range l.Disturbed {
+						if kind.of(&l.Disturbed[i].Excess) > control.Suffers {
+							n++
+						}
+					}
+					out.put(float64(n), kind.name)
+				}
+			})},
+		{"sluice_interference_observed_pods", "LS pods whose waits are measured.", gauge, nil,
+			oneLooked(func(l *status.Loop) float64 { return float64(len(l.Disturbed)) })},
+		{"sluice_interference_learned_pods", "Those of them that were seen without batch work for long enough to know their calm.", gauge, nil,
+			oneLooked(func(l *status.Loop) float64 {
+				n := 0
+				for i := range l.Disturbed {
+					if l.Disturbed[i].Learned {
+						n++
+					}
+				}
+				return float64(n)
+			})},
+	}
+}

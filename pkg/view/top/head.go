@@ -1,0 +1,177 @@
+package top
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
+)
+
+// head is who tells, whether it acts, and how the node is.
+func (f *frame) head() []string {
+	s := f.Status
+	if s == nil {
+		l := f.line()
+		l.put(title, "sluice top")
+		l.put(plain, gap+"waiting for the plugin")
+		return append([]string{l.String()}, f.problem()...)
+	}
+	lines := append(f.words(0, f.titles()), f.problem()...)
+	if s.Reason != "" {
+		lines = append(lines, f.fold(warn, s.Mode+": "+s.Reason, 2)...)
+	}
+	return append(lines, f.node()...)
+}
+
+func (f *frame) titles() []item {
+	s := f.Status
+	items := []item{{title, "sluice " + s.Version}, {modeTone(s.Mode), "mode " + s.Mode}}
+	if s.Loop != nil {
+		items = append(items, item{modeTone(string(s.Loop.Mode)), "loop " + string(s.Loop.Mode)})
+	}
+	r := &s.Runtime
+	switch {
+	case r.Connected:
+		items = append(items, item{plain, r.Name + " " + r.Version + " for " + humanize.Lasting(s.Time.Sub(r.Since))})
+	case r.Since.IsZero():
+		items = append(items, item{bad, "NO RUNTIME"})
+	default:
+		items = append(items, item{bad, "NO RUNTIME for " + humanize.Lasting(s.Time.Sub(r.Since))})
+	}
+	if f.Paused {
+		items = append(items, item{warn, "PAUSED"})
+	}
+	return append(items, item{plain, s.Time.Format(time.TimeOnly)})
+}
+
+func modeTone(mode string) tone {
+	if mode == string(control.On) {
+		return good
+	}
+	return warn
+}
+
+// problem is why what is shown isn't of now.
+func (f *frame) problem() []string {
+	if f.Problem == "" {
+		return nil
+	}
+	lines := f.fold(bad, "NOT ANSWERING: "+f.Problem, 3)
+	if f.Status != nil {
+		l := f.line()
+		l.put(plain, "What is shown is of "+f.Status.Time.Format(time.TimeOnly)+"; it is tried again.")
+		lines = append(lines, l.String())
+	}
+	return lines
+}
+
+// node is what the machine does.
+func (f *frame) node() []string {
+	loop := f.Status.Loop
+	l := f.line()
+	switch {
+	case loop == nil:
+		l.put(plain, "node: what it does is not known: the plugin has no control loop")
+		return []string{l.String()}
+	case loop.Problem != "":
+		l.put(bad, "the loop does not run: "+loop.Problem)
+		return []string{l.String()}
+	case loop.Time.IsZero():
+		l.put(plain, "node: the loop has not looked yet")
+		return []string{l.String()}
+	}
+	n := &loop.Node
+	var items []item
+	if n.CPU.At.IsZero() {
+		items = append(items, item{plain, "CPU use not known yet"})
+	} else {
+		text := cpus(n.CPU.Usage)
+		if n.CPU.Limit > 0 {
+			share := float64(n.CPU.Usage) / float64(n.CPU.Limit)
+			text += fmt.Sprintf(" of %s CPUs %s %s", cpus(n.CPU.Limit), bar(share, f.barLength()/3), humanize.Percent(share))
+		}
+		items = append(items, item{plain, text})
+	}
+	if m := &n.Memory; !m.At.IsZero() {
+		items = append(items, item{plain, "mem " + size(m.Total-m.Available) + " of " + size(m.Total)})
+	}
+	if p := &n.Pressure; !p.At.IsZero() {
+		items = append(items, item{strained(max(p.CPU, p.Memory, p.IO)), "waits: CPU " + humanize.Percent(p.CPU) + " mem " + humanize.Percent(p.Memory) + " I/O " + humanize.Percent(p.IO)})
+	}
+	return f.words(0, items)
+}
+
+// strained is the tone of a share of time in which something waits.
+func strained(share float64) tone {
+	switch {
+	case share >= 0.5:
+		return bad
+	case share >= 0.1:
+		return warn
+	}
+	return plain
+}
+
+// barLength is a pool's bar, without its brackets.
+func (f *frame) barLength() int { return max(6, min(60, f.Width/5)) }
+
+// batch is what batch work may use, against what it does.
+func (f *frame) batch() []string {
+	loop := f.Status.Loop
+	if loop == nil || loop.Time.IsZero() {
+		return nil
+	}
+	b := &loop.Batch
+	items := []item{{title, "BATCH"}, {batchTone(b.State), string(b.State)}}
+	switch {
+	case b.Unlimited:
+		items = append(items, item{plain, cpus(b.Used) + " CPUs of all that are shared"})
+	case b.Known && b.Budget > 0:
+		share := float64(b.Used) / float64(b.Budget)
+		items = append(items, item{plain, fmt.Sprintf("%s %s of %s CPUs, floor %s", bar(share, f.barLength()/2), cpus(b.Used), cpus(b.Budget), cpus(b.Floor))})
+	default:
+		items = append(items, item{plain, cpus(b.Used) + " CPUs, budget not known yet"})
+	}
+	if m := &loop.Memory; m.Goal > 0 || m.Held > 0 {
+		items = append(items, item{plain, "memory " + size(m.Held) + " of " + size(m.Goal)})
+	}
+	items = append(items, item{plain, "by " + b.Mechanism})
+	if b.Why != "" {
+		items = append(items, item{warn, b.Why})
+	}
+	if r := loop.Refusal; r != nil {
+		items = append(items, item{warn, refusal(r)})
+	}
+	return f.words(len("BATCH  "), items)
+}
+
+func batchTone(w status.BatchWord) tone {
+	if w == status.BatchOpen {
+		return good
+	}
+	return warn
+}
+
+func refusal(r *status.Refusal) string {
+	who := humanize.Count(len(r.Pods), "evicted pod")
+	if r.NewBatch {
+		who = "new batch work"
+	}
+	text := "refused: " + who
+	if !r.Until.IsZero() {
+		text += " until " + r.Until.Format(time.TimeOnly)
+	}
+	return text
+}
+
+// foot names the keys.
+func (f *frame) foot() []string {
+	if !f.Live {
+		return nil
+	}
+	l := f.line()
+	l.put(title, "q quit  p pause  c CPU  t throttled  m memory  up/down scroll  ? help")
+	return []string{l.String()}
+}

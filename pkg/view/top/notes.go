@@ -1,0 +1,114 @@
+package top
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
+)
+
+// notes is who is disturbed, what others keep changing, and advice: a line each.
+func (f *frame) notes() []string {
+	s := f.Status
+	var lines []string
+	note := func(t tone, word, text string) {
+		l := f.line()
+		l.put(t, word+gap)
+		l.put(plain, text)
+		lines = append(lines, l.String())
+	}
+	for _, n := range s.Neighbours {
+		note(warn, "NEIGHBOUR", fmt.Sprintf("%s: %s", n.Kind, n.Response))
+	}
+	for _, c := range s.Contested {
+		note(warn, "CONTESTED", c+": somebody else keeps changing it")
+	}
+	if s.Loop == nil {
+		return lines
+	}
+	for i := range s.Loop.Disturbed {
+		if d := &s.Loop.Disturbed[i]; len(d.Suspects) > 0 {
+			note(bad, "DISTURBED", d.Ref+": "+disturbance(d))
+		}
+	}
+	for _, a := range s.Loop.Advice {
+		note(title, "ADVICE", a.Object+": "+a.Text)
+	}
+	return lines
+}
+
+// disturbance is what a pod waits for beyond what it waits when it is alone, and by
+// whom that may be.
+func disturbance(d *control.Disturbance) string {
+	var parts []string
+	for _, part := range []struct {
+		name   string
+		excess float64
+	}{
+		{"CPU", d.Excess.CPU}, {"memory", d.Excess.Memory}, {"I/O", d.Excess.IO}, {"run delay", d.Excess.RunDelay}, {"throttled", d.Excess.Throttled},
+	} {
+		if part.excess >= 0.005 {
+			parts = append(parts, part.name+" +"+humanize.Percent(part.excess))
+		}
+	}
+	var by []string
+	for _, s := range d.Suspects {
+		by = append(by, s.Ref+" "+humanize.Percent(s.Share))
+	}
+	return strings.Join(parts, ", ") + "; perhaps by " + strings.Join(by, ", ")
+}
+
+// decisions is what was decided last, the newest first, under a header.
+func (f *frame) decisions() []string {
+	if f.Status.Loop == nil || len(f.Status.Loop.Decisions) == 0 {
+		return nil
+	}
+	l := f.line()
+	l.put(title, "DECIDED LAST (sluice log --why tells more)")
+	lines := []string{l.String()}
+	all := f.Status.Loop.Decisions
+	for _, d := range slices.Backward(all[max(0, len(all)-mostDecisions):]) {
+		l := f.line()
+		l.put(plain, d.Time.Format(time.TimeOnly)+" ")
+		told := control.Told(d)
+		if d.Mode != control.On {
+			l.put(warn, "("+string(d.Mode)+") ")
+		}
+		l.put(title, d.Object+": "+told.Change())
+		l.put(plain, ": "+d.Why)
+		lines = append(lines, l.String())
+	}
+	return lines
+}
+
+// help tells the keys and what the letters mean.
+func (f *frame) help() []string {
+	var lines []string
+	for _, text := range []string{
+		"",
+		"c t m       sort containers by CPU, throttling or memory",
+		"up down     scroll containers by one, also k and j",
+		"PgUp PgDn   by ten; Home and End: to the first and the last",
+		"p           pause, and go on",
+		"?           this help, and back",
+		"q Ctrl-C    quit",
+		"",
+		"CPUS: each CPU is a letter, its owner, and a digit, its load in tenths;",
+		"# is 95% or more, . not known. Where there are many, a capital is a CPU",
+		"that is busy for half of the time or more. P is a package, N a NUMA node;",
+		"| parts L3 domains, the threads of a core are side by side.",
+		"POOL: the bar is the load, | in it the ends of the band; WAITS is the share",
+		"of time in which some task waited for a CPU, CTRS counts containers. NOTE: it",
+		"lacks CPUs that no other pool can give, wants another size, or is too small",
+		"for its band.",
+		"CONTAINER: d is disturbed by batch work, t was throttled; OF is its limit.",
+	} {
+		l := f.line()
+		l.put(plain, text)
+		lines = append(lines, l.String())
+	}
+	return lines
+}

@@ -1,0 +1,154 @@
+// Package top draws the running plugin as one frame of a terminal: the machine's CPUs
+// by owner with their load, pools with their bands, batch work, the heaviest
+// containers, what disturbs, advice and the last decisions.
+//
+// A frame is ASCII: it needs no font and no locale, and what pods bring along is
+// escaped. Colours only repeat what letters say. Pure: the same input gives the same
+// frame.
+package top
+
+import (
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// Seen is what a frame is drawn from.
+type Seen struct {
+	Status  *status.Status    // nil: the plugin has not answered yet
+	Machine *topology.Machine // nil: not known
+}
+
+// Order is what containers are sorted by.
+type Order string
+
+// The orders.
+const (
+	ByCPU       Order = "CPU"
+	ByThrottled Order = "throttled"
+	ByMemory    Order = "memory"
+)
+
+// Options is how a frame is drawn.
+type Options struct {
+	Width   int    // of every line, at most
+	Height  int    // lines, at most; 0: as many as there are to tell
+	Colour  bool   // with the eight colours of any terminal
+	Sort    Order  // "": by CPU
+	First   int    // the container at the top, from 0
+	Problem string // why there is nothing newer; "" all is well
+	Paused  bool
+	Live    bool // the foot names the keys
+	Help    bool // what the keys and letters mean, in place of all but the head
+}
+
+// Render draws a frame: lines of at most Width columns, no newline at the end.
+func Render(seen Seen, o Options) string {
+	f := frame{Options: o, Seen: seen}
+	lines := f.draw()
+	if o.Height > 0 && len(lines) > o.Height {
+		lines = lines[:o.Height]
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Last is the greatest First that still shows more than a smaller one would.
+func Last(seen Seen, o Options) int {
+	f := frame{Options: o, Seen: seen}
+	f.draw()
+	return f.last
+}
+
+// frame is one frame while it is drawn.
+type frame struct {
+	Options
+	Seen
+	last int
+}
+
+// The least and the most that parts of a frame get, in lines with their headers.
+const (
+	leastGrid       = 3
+	leastPools      = 4
+	leastContainers = 3
+	leastDecisions  = 2
+	mostDecisions   = 10
+)
+
+func (f *frame) draw() []string {
+	lines := f.head()
+	switch {
+	case f.Help:
+		return f.withFoot(append(lines, f.help()...))
+	case f.Status == nil:
+		return f.withFoot(lines)
+	}
+	lines = append(lines, f.grid(f.share(20, 9, leastGrid))...)
+	lines = append(lines, clip(f.pools(), f.share(5, 1, leastPools), f.more)...)
+	lines = append(lines, f.batch()...)
+	notes, decisions := f.notes(), f.decisions()
+	if f.Height == 0 {
+		lines = append(lines, f.containers(len(f.Status.Containers)+1)...)
+		return f.withFoot(append(append(lines, notes...), decisions...))
+	}
+	few, room := max(1, f.Height/12), f.Height-len(lines)-len(f.foot())
+	held := min(len(f.Status.Containers)+1, leastContainers)
+	room -= held
+	grant := func(wanted int) int {
+		granted := max(0, min(wanted, room))
+		room -= granted
+		return granted
+	}
+	told, last := grant(min(len(notes), few)), 0
+	if room >= leastDecisions {
+		last = grant(min(len(decisions), max(few, leastDecisions)))
+	}
+	held += grant(len(f.Status.Containers) + 1 - held)
+	told += grant(len(notes) - told)
+	if last > 0 {
+		last += grant(len(decisions) - last)
+	}
+	lines = append(lines, f.containers(held)...)
+	lines = append(lines, clip(notes, told, f.more)...)
+	lines = append(lines, decisions[:last]...)
+	return f.withFoot(lines)
+}
+
+// withFoot adds the foot where the last line of the terminal is.
+func (f *frame) withFoot(lines []string) []string {
+	foot := f.foot()
+	if f.Height > 0 && len(lines)+len(foot) > f.Height {
+		lines = lines[:max(0, f.Height-len(foot))]
+	}
+	for f.Height > 0 && len(foot) > 0 && len(lines)+len(foot) < f.Height {
+		lines = append(lines, "")
+	}
+	return append(lines, foot...)
+}
+
+// share is parts of whole of the height, at least least; where the height has no
+// bound, neither has the share.
+func (f *frame) share(whole, parts, least int) int {
+	if f.Height == 0 {
+		return unbounded
+	}
+	return max(least, f.Height*parts/whole)
+}
+
+const unbounded = 1 << 20
+
+// clip leaves lines out beyond the most, and says how many.
+func clip(lines []string, most int, more func(int) string) []string {
+	if len(lines) <= most || most < 1 {
+		return lines[:min(len(lines), max(0, most))]
+	}
+	return append(lines[:most-1:most-1], more(len(lines)-most+1))
+}
+
+func (f *frame) more(n int) string {
+	l := f.line()
+	l.put(plain, "... and "+humanize.Count(n, "line")+" more")
+	return l.String()
+}

@@ -1,0 +1,129 @@
+package annotation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/text/suggest"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Set is what the config gives: values by their keys' names without the domain.
+type Set map[string]Given
+
+// Given is a value that was read once, when the config was.
+type Given struct {
+	Text   string
+	key    key
+	parsed *workload.Request
+}
+
+// Give reads a key, by its name without the domain, that the config gives.
+func Give(name, value string) (Given, error) {
+	k, ok := keyOf(name)
+	if !ok {
+		return Given{}, errors.New(unknown(name, keyNames[:givenKeys]))
+	}
+	value = strings.TrimSpace(value)
+	g := Given{Text: value, key: k, parsed: &workload.Request{}}
+	return g, set(g.parsed, k, value)
+}
+
+// Classes are what a class gives to its containers, for what nobody else says.
+type Classes struct {
+	LSE    Set `yaml:"LSE"`
+	LSR    Set `yaml:"LSR"`
+	LS     Set `yaml:"LS"`
+	BE     Set `yaml:"BE"`
+	System Set `yaml:"SYSTEM"`
+}
+
+// Of is what a class gives.
+func (c *Classes) Of(class workload.Class) Set {
+	switch class {
+	case workload.LSE:
+		return c.LSE
+	case workload.LSR:
+		return c.LSR
+	case workload.LS:
+		return c.LS
+	case workload.BE:
+		return c.BE
+	case workload.System:
+		return c.System
+	}
+	return nil
+}
+
+// Level is what a Set is given to.
+type Level uint8
+
+// The levels.
+const (
+	ForPods  Level = iota // that a classify rule matches
+	ForPool               // the containers in a pool
+	ForClass              // the containers of a class
+)
+
+// CheckGiven reports why a key can't be given at a level; class is for ForClass.
+func (r *Rules) CheckGiven(level Level, class workload.Class, g Given) error {
+	switch {
+	case g.key == grantKey:
+		return errors.New("is a pod's own: what it was granted can't be given by the configuration")
+	case level == ForPool && !g.key.inPool():
+		return errors.New("is not a pool's to give; a pool gives cpu-identity, weight, rdt-class, io, oom-score and net-class")
+	case level == ForClass && (g.key == classKey || g.key == poolKey):
+		return errors.New("is not a class's to give; a classify rule gives it")
+	case level == ForClass && !g.key.appliesTo(class):
+		return fmt.Errorf("has no effect on class %s", class)
+	case level == ForClass && g.key == evictKey && class == workload.BE && g.parsed.Evict.Never:
+		return errNeverBE
+	}
+	switch g.key {
+	case poolKey:
+		return r.knowsPool(g.parsed.Pool)
+	case rdtClassKey:
+		return r.knowsRDT(g.parsed.RDT.Class)
+	}
+	return nil
+}
+
+// CheckSetting reports whether a classify rule may set a key, by its name
+// without the domain, to a value.
+func (r *Rules) CheckSetting(name, value string) error {
+	g, err := Give(name, value)
+	if err != nil {
+		return err
+	}
+	return r.CheckGiven(ForPods, workload.Unclassified, g)
+}
+
+func (r *Rules) knowsPool(name string) error {
+	if slices.Contains(r.Pools, name) {
+		return nil
+	}
+	return fmt.Errorf("is no pool of this node, which has %s", strings.Join(r.Pools, ", "))
+}
+
+func (r *Rules) knowsRDT(name string) error {
+	switch {
+	case slices.Contains(r.RDTClasses, name):
+		return nil
+	case len(r.RDTClasses) == 0:
+		return errors.New("is no RDT class of this node, which has none; they are made under rdt.classes in the node's config")
+	}
+	return fmt.Errorf("is no RDT class of this node, which has %s", strings.Join(r.RDTClasses, ", "))
+}
+
+// unknown says which key was probably meant, of those that are known.
+func unknown(name string, known []string) string {
+	if slices.Contains(GivenKeys(), name) {
+		return "is not a key that a pod may say: the node's config gives it to classes, pools or the pods that a classify rule matches"
+	}
+	if near := suggest.To(name, known); near != "" {
+		return "is not a key that Sluice knows; did you mean " + near + "?"
+	}
+	return "is not a key that Sluice knows; the keys are " + strings.Join(known, ", ")
+}

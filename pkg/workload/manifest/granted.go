@@ -1,0 +1,51 @@
+package manifest
+
+import (
+	"strconv"
+
+	"github.com/sluice-dev/sluice/pkg/workload/grants"
+)
+
+// mostGranted bounds CPUs in thousandths and memory in bytes: beyond any machine's, and
+// within what grants takes for an amount.
+const mostGranted = 1 << 52
+
+// grant enters what the kubelet will have granted to the pod's containers once it has
+// admitted the pod: their requests, also those of a node's batch resources.
+func (s *podSpec) grant(pod *Pod) error {
+	requests := map[string]grants.Requests{}
+	for _, list := range [][]container{s.InitContainers, s.Containers} {
+		for i := range list {
+			requests[list[i].Name] = list[i].Resources.requests()
+		}
+	}
+	var level grants.Requests
+	if s.Resources != nil {
+		level = s.Resources.requests()
+	}
+	record, err := grants.Admitted(pod.Sandbox.UID, requests, level)
+	if err != nil {
+		return err
+	}
+	for i := range pod.Containers {
+		pod.Containers[i].Granted = record.Of(pod.Sandbox.UID, pod.Containers[i].Name)
+	}
+	return nil
+}
+
+// requests are all requests as the API server stores them: of what has a limit alone, that.
+func (r resources) requests() grants.Requests {
+	all := grants.Requests{}
+	for _, list := range []amounts{r.Limits, r.Requests} {
+		for name, amount := range list.Others {
+			all[name] = amount.Value
+		}
+		if list.CPU != nil {
+			all["cpu"] = strconv.FormatInt(min(int64(*list.CPU), mostGranted), 10) + "m"
+		}
+		if list.Memory != nil {
+			all["memory"] = strconv.FormatInt(min(list.Memory.value(), mostGranted), 10)
+		}
+	}
+	return all
+}
