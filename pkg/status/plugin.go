@@ -6,6 +6,9 @@ import "time"
 // its meaning or goes, and stays where one is added.
 const Schema = 1
 
+// DefaultSocket is where a plugin serves its status unless told otherwise.
+const DefaultSocket = "/run/sluice/status.sock"
+
 // Build is what runs.
 type Build struct {
 	Version  string `json:"version"`            // "v1.2.3"

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // batchOptions are the flags of `sluice batch`.
@@ -198,7 +199,7 @@ func (o *batchOptions) follow(ctx context.Context, dir string, said agent.Switch
 	ctx, cancel := context.WithTimeout(ctx, max(o.wait, time.Millisecond))
 	defer cancel()
 	const pause = 50 * time.Millisecond
-	client := status.NewClient(*o.socket)
+	client := statusapi.NewClient(*o.socket)
 	for {
 		s, err := client.StatusIn(ctx)
 		if err == nil {

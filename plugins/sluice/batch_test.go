@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // switching is a plugin whose loop reads the state folder's switch.
@@ -73,53 +74,53 @@ func TestBatch(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		args   string
-		plugin func(dir string) status.Source // nil: none answers
+		plugin func(dir string) statusapi.Source // nil: none answers
 		exit   int
 		want   string // in the output, in one line
 		said   string // the file; "" is none
 	}{
-		"off": {"off", func(dir string) status.Source { return switching{dir: dir, asked: make(chan struct{}, 1)} },
+		"off": {"off", func(dir string) statusapi.Source { return switching{dir: dir, asked: make(chan struct{}, 1)} },
 			0, "loop follows the switch", `{"to":"off"}`},
-		"on":   {"on", func(dir string) status.Source { return switching{dir: dir} }, 0, "switch on", `{"to":"on"}`},
-		"auto": {"auto", func(dir string) status.Source { return switching{dir: dir} }, 0, "batch open", `{}`},
-		"only told": {"off --evict", func(dir string) status.Source { return switching{dir: dir} },
+		"on":   {"on", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "switch on", `{"to":"on"}`},
+		"auto": {"auto", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "batch open", `{}`},
+		"only told": {"off --evict", func(dir string) statusapi.Source { return switching{dir: dir} },
 			exitFailure, "NOT DONE evictions are told and not carried out: control.eviction.mode is preview, by report", `{"to":"off","evict":true}`},
-		"evicting": {"off --evict", func(dir string) status.Source {
+		"evicting": {"off --evict", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { mode("eviction", control.On)(l); l.Evictions.By = control.EvictCRI }}
 		}, 0, "with eviction", `{"to":"off","evict":true}`},
-		"preview": {"off", func(dir string) status.Source { return switching{dir: dir, tell: mode("batch", control.Preview)} },
+		"preview": {"off", func(dir string) statusapi.Source { return switching{dir: dir, tell: mode("batch", control.Preview)} },
 			exitFailure, "NOT DONE batch work keeps its CPUs: control.batch.mode is preview", `{"to":"off"}`},
-		"new work in preview": {"off", func(dir string) status.Source { return switching{dir: dir, tell: mode("windows", control.Preview)} },
+		"new work in preview": {"off", func(dir string) statusapi.Source { return switching{dir: dir, tell: mode("windows", control.Preview)} },
 			exitFailure, "NOT DONE new batch work still starts: control.mode is preview", `{"to":"off"}`},
-		"pools apart": {"off", func(dir string) status.Source {
+		"pools apart": {"off", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.On)(l); l.Batch.Mechanism = byPools }}
 		}, 0, "loop follows the switch", `{"to":"off"}`},
-		"pools apart, in preview": {"off", func(dir string) status.Source {
+		"pools apart, in preview": {"off", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.Preview)(l); l.Batch.Mechanism = byPools }}
 		}, exitFailure, "NOT DONE batch work keeps its CPUs: control.pools.mode is preview", `{"to":"off"}`},
-		"eviction in preview": {"off --evict", func(dir string) status.Source {
+		"eviction in preview": {"off --evict", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) {
 				mode("eviction", control.On)(l)
 				mode("windows", control.Preview)(l)
 				l.Evictions.By = control.EvictCRI
 			}}
 		}, exitFailure, "NOT DONE new batch work still starts, and nobody is evicted: control.mode is preview", `{"to":"off","evict":true}`},
-		"pools on too few CPUs": {"off", func(dir string) status.Source {
+		"pools on too few CPUs": {"off", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) {
 				mode("pools", control.On)(l)
 				l.Batch.Mechanism, l.Batch.Unlimited = byPools, true
 			}}
 		}, exitFailure, "NOT DONE batch work keeps its CPUs: they are too few to divide between pools", `{"to":"off"}`},
-		"another folder": {"on", func(dir string) status.Source {
+		"another folder": {"on", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { l.StateDir = "/var/lib/other" }}
 		}, exitFailure, "state folder is /var/lib/other: name it with --state-dir", `{"to":"on"}`},
-		"a loop that stands still": {"on", func(dir string) status.Source { return switching{dir: dir, tell: silence} },
+		"a loop that stands still": {"on", func(dir string) statusapi.Source { return switching{dir: dir, tell: silence} },
 			exitFailure, "has not taken the switch over", `{"to":"on"}`},
-		"no loop": {"off", func(string) status.Source { return plugin{status: calm()} },
+		"no loop": {"off", func(string) statusapi.Source { return plugin{status: calm()} },
 			exitFailure, "loop none: control.mode is off", `{"to":"off"}`},
 		"nobody":          {"on", nil, exitFailure, "NOT DONE batch work stays as it is until a loop takes the switch over", `{"to":"on"}`},
 		"no plan":         {"off", nil, exitFailure, "NOT DONE the lifeline has no plan for this boot", `{"to":"off"}`},
-		"ask":             {"", func(dir string) status.Source { return switching{dir: dir} }, 0, "switch auto: the configured windows count", ""},
+		"ask":             {"", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "switch auto: the configured windows count", ""},
 		"ask nobody":      {"", nil, exitFailure, "NOT DONE what is in force isn't known", ""},
 		"a word too many": {"off on", nil, exitUsage, "", ""},
 		"no such word":    {"of", nil, exitUsage, "", ""},

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // completionTime is how long a shell waits for the plugin's names of pods.
@@ -19,7 +19,7 @@ const completionTime = 500 * time.Millisecond
 func completePods(socket, begun string) []string {
 	ctx, stop := context.WithTimeout(context.Background(), completionTime)
 	defer stop()
-	s, err := status.NewClient(socket).StatusIn(ctx)
+	s, err := statusapi.NewClient(socket).StatusIn(ctx)
 	if err != nil {
 		return nil
 	}

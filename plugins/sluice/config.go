@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/configs"
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -53,7 +54,7 @@ Exit status: 0 no change, 1 the file can't be used or the plugin doesn't answer,
 		if _, err := config.Parse(text); err != nil {
 			return mistakes(c, args[0], err)
 		}
-		diff, err := status.NewClient(*socket).ConfigDiff(c.Context(), text)
+		diff, err := statusapi.NewClient(*socket).ConfigDiff(c.Context(), text)
 		switch {
 		case err != nil:
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -44,7 +45,7 @@ func TestConfigDiff(t *testing.T) {
 		}},
 		Warnings: []string{"this machine has no CPUs 9"},
 	}
-	socket := serve(t, plugin{}, status.ConfigRoute(func([]byte) (*status.ConfigDiff, error) { return &diff, nil }))
+	socket := serve(t, plugin{}, statusapi.ConfigRoute(func([]byte) (*status.ConfigDiff, error) { return &diff, nil }))
 	var out, errs bytes.Buffer
 	run := func(text string, args ...string) int {
 		out.Reset()

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/synth"
 	"github.com/sluice-dev/sluice/topology/sysfs"
@@ -90,7 +91,7 @@ func (m *machineFlags) read() (*topology.Machine, error) {
 }
 
 func readStatus(socket string) (*status.Status, error) {
-	return status.NewClient(socket).Status()
+	return statusapi.NewClient(socket).Status()
 }
 
 // readInput reads a file, or standard input for "-".

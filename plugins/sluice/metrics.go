@@ -6,13 +6,13 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/metrics"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // metrics is the status socket's route for Prometheus. Where the configuration says so,
 // the same is served over TCP until the context ends.
-func (s *service) metrics(ctx context.Context, cfg *config.Metrics, source metrics.Source, log logrus.FieldLogger) status.Route {
+func (s *service) metrics(ctx context.Context, cfg *config.Metrics, source metrics.Source, log logrus.FieldLogger) statusapi.Route {
 	handler := metrics.Handler(source, cfg.Containers)
 	if cfg.Listen != "" {
 		s.running.Go(func() {
@@ -21,5 +21,5 @@ func (s *service) metrics(ctx context.Context, cfg *config.Metrics, source metri
 			}
 		})
 	}
-	return status.Route{Pattern: "GET " + metrics.Path, Handler: handler}
+	return statusapi.Route{Pattern: "GET " + metrics.Path, Handler: handler}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
-	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // herald tells systemd how the service fares, as sd_notify(3) has it.
@@ -41,7 +41,7 @@ func newHerald(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *her
 		},
 		every:   time.Second,
 		look:    func() (bool, string) { return fares(a) },
-		answers: func() error { _, err := status.NewClient(statusSocket).Status(); return err },
+		answers: func() error { _, err := statusapi.NewClient(statusSocket).Status(); return err },
 	}
 	if watchdog, err := daemon.SdWatchdogEnabled(false); err == nil && watchdog > 0 {
 		h.every = min(h.every, watchdog/3)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/pkg/workload/manifest"
@@ -55,7 +56,7 @@ Exit status: 0 where all containers can be placed, 1 where one would be refused.
 		if err != nil {
 			return err
 		}
-		var planner planner = livePlanner{status.NewClient(*socket)}
+		var planner planner = livePlanner{statusapi.NewClient(*socket)}
 		if from.given() {
 			if planner, err = newEmptyPlanner(from, *configFile); err != nil {
 				return err
@@ -176,7 +177,7 @@ func oci(r workload.Resources, a status.Answer) *specs.LinuxResources {
 }
 
 // livePlanner asks the running plugin.
-type livePlanner struct{ client *status.Client }
+type livePlanner struct{ client *statusapi.Client }
 
 func (p livePlanner) memory() (int64, error) {
 	s, err := p.client.Status()

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/knobs"
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // All that is kept is for its owner alone, whoever is to read it later.
@@ -66,8 +66,8 @@ func TestSocketIsPrivate(t *testing.T) {
 	dir = filepath.Join(dir, "run")
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- status.Serve(ctx, filepath.Join(dir, "s"), plugin{}) }()
-	for client := status.NewClient(filepath.Join(dir, "s")); ; {
+	go func() { ended <- statusapi.Serve(ctx, filepath.Join(dir, "s"), plugin{}) }()
+	for client := statusapi.NewClient(filepath.Join(dir, "s")); ; {
 		if _, err := client.Status(); err != nil && strings.Contains(err.Error(), "shutting down") {
 			break // it answers
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // recordOptions are the flags of `sluice record`.
@@ -82,7 +83,7 @@ func (o *recordOptions) record(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer looks.Close() //nolint:errcheck // it was only read
-	r := recording{client: status.NewClient(o.statusSocket), sampler: looks, recorder: sim.NewRecorder(out)}
+	r := recording{client: statusapi.NewClient(o.statusSocket), sampler: looks, recorder: sim.NewRecorder(out)}
 	ctx, cancel := context.WithTimeout(ctx, o.lasts)
 	defer cancel()
 	next := time.NewTicker(o.interval)
@@ -101,7 +102,7 @@ func (o *recordOptions) record(ctx context.Context, out io.Writer) (err error) {
 
 // recording looks at what the plugin knows, and writes what it does.
 type recording struct {
-	client   *status.Client
+	client   *statusapi.Client
 	sampler  *sampler.Sampler
 	recorder *sim.Recorder
 

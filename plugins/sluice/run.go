@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
@@ -179,8 +180,8 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		s.running.Go(func() { h.run(loop) })
 	}
 	s.running.Go(func() {
-		routes := []status.Route{s.metrics(loop, &cfg.Metrics, a, log), status.ConfigRoute(a.ConfigDiff), status.LogRoute(os.DirFS(at.state))}
-		if err := status.Serve(loop, statusSocket, a, routes...); err != nil {
+		routes := []statusapi.Route{s.metrics(loop, &cfg.Metrics, a, log), statusapi.ConfigRoute(a.ConfigDiff), statusapi.LogRoute(os.DirFS(at.state))}
+		if err := statusapi.Serve(loop, statusSocket, a, routes...); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})

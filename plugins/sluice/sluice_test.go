@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/manifest"
 	"github.com/sluice-dev/sluice/topology"
@@ -79,7 +80,7 @@ type silent struct{ plugin }
 func (silent) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
 
 // serve starts the plugin's socket and returns its path.
-func serve(t *testing.T, p status.Source, more ...status.Route) string {
+func serve(t *testing.T, p statusapi.Source, more ...statusapi.Route) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sluice") // the path of a socket is at most 107 bytes
 	if err != nil {
@@ -88,7 +89,7 @@ func serve(t *testing.T, p status.Source, more ...status.Route) string {
 	socket := filepath.Join(dir, "s")
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- status.Serve(ctx, socket, p, more...) }()
+	go func() { ended <- statusapi.Serve(ctx, socket, p, more...) }()
 	t.Cleanup(func() {
 		stop()
 		if err := errors.Join(<-ended, os.RemoveAll(dir)); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -79,7 +79,7 @@ func order(word string) top.Order {
 }
 
 func (o *topOptions) run(ctx context.Context, out io.Writer) error {
-	from := &socketSight{client: status.NewClient(*o.socket)}
+	from := &socketSight{client: statusapi.NewClient(*o.socket)}
 	file, isFile := out.(*os.File)
 	canMove := isFile && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 	show := top.Options{Sort: order(o.sort.value), Colour: canMove && os.Getenv("NO_COLOR") == ""}
@@ -122,7 +122,7 @@ func look(ctx context.Context, from sight) (top.Seen, error) {
 
 // socketSight looks through the status socket.
 type socketSight struct {
-	client  *status.Client
+	client  *statusapi.Client
 	machine *topology.Machine // as long as the same CPUs are online
 }
 

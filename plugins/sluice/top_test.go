@@ -13,7 +13,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -234,7 +234,7 @@ func TestTopFollowsHotplug(t *testing.T) {
 	t.Parallel()
 	s := looped()
 	p := plugin{status: s, planner: testPlanner(t, "2 nodes 8 cores 2 threads")}
-	from := &socketSight{client: status.NewClient(serve(t, &p))}
+	from := &socketSight{client: statusapi.NewClient(serve(t, &p))}
 	first, err := look(t.Context(), from)
 	if err != nil || first.Machine == nil || first.Machine.Online != s.Machine.Online {
 		t.Fatalf("%v: %+v", err, first)

@@ -9,12 +9,12 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
 // serveWeb serves the node map until the context ends. Without it the node goes on.
-func serveWeb(ctx context.Context, cfg *config.Web, source status.Reader, log logrus.FieldLogger) {
+func serveWeb(ctx context.Context, cfg *config.Web, source statusapi.Reader, log logrus.FieldLogger) {
 	token, err := webToken(cfg)
 	if err == nil {
 		if cfg.Plain() {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/docs/markdown"
 	"github.com/sluice-dev/sluice/test/protocol"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -179,7 +180,7 @@ func TestAPIFields(t *testing.T) {
 	words := commentsOf(t, "pkg/status", "pkg/decide/control", "pkg/observe", "pkg/peers", "pkg/workload", "pkg/engine/audit")
 	var tables bytes.Buffer
 	seen := map[reflect.Type]bool{}
-	for queue := []reflect.Type{reflect.TypeFor[status.Status](), reflect.TypeFor[status.Log](), reflect.TypeFor[status.Answer]()}; len(queue) > 0; queue = queue[1:] {
+	for queue := []reflect.Type{reflect.TypeFor[status.Status](), reflect.TypeFor[statusapi.Log](), reflect.TypeFor[status.Answer]()}; len(queue) > 0; queue = queue[1:] {
 		if !seen[queue[0]] {
 			seen[queue[0]] = true
 			queue = append(queue, table(t, &tables, queue[0], words)...)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -25,7 +25,7 @@ func TestPreInstalled(t *testing.T) {
 			connected := func(after time.Time) (since time.Time) {
 				t.Helper()
 				await(t, "the plugin that the runtime launched answers", func() bool {
-					st, err := status.NewClient(socket).Status()
+					st, err := statusapi.NewClient(socket).Status()
 					since = st.Runtime.Since
 					return err == nil && st.Runtime.Connected && since.After(after)
 				})

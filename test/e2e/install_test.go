@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/runtime"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -80,7 +80,7 @@ func upgrade(t *testing.T, rt *runtime.Runtime, node *runtime.Installed, pin *ru
 	if differences := settings.Differences(now); len(differences) > 0 {
 		t.Errorf("the upgrade changed %q", differences)
 	}
-	if st, err := status.NewClient(node.StatusSocket).Status(); err != nil || !st.Machine.Pinned.Contains(cpu.First()) {
+	if st, err := statusapi.NewClient(node.StatusSocket).Status(); err != nil || !st.Machine.Pinned.Contains(cpu.First()) {
 		t.Errorf("after the upgrade the plugin does not know the pin: %v", err)
 	}
 	runs, err := os.Stat(fmt.Sprintf("/proc/%d/exe", node.PID()))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -44,7 +45,7 @@ func TestSession(t *testing.T) {
 
 	asked := func() *status.Status {
 		t.Helper()
-		st, err := status.NewClient(node.StatusSocket).Status()
+		st, err := statusapi.NewClient(node.StatusSocket).Status()
 		must(t, err)
 		return st
 	}

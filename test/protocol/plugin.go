@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -137,7 +138,7 @@ func (p *Plugin) Wait() { <-p.gone }
 func (p *Plugin) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
 // Status asks sluice for its state.
-func (p *Plugin) Status() (*status.Status, error) { return status.NewClient(p.status).Status() }
+func (p *Plugin) Status() (*status.Status, error) { return statusapi.NewClient(p.status).Status() }
 
 // Log is what a plugin has written to its standard output and error.
 type Log struct {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // SluiceOptions says how to run the plugin.
@@ -142,7 +143,9 @@ func (s *Sluice) AwaitLog(text string) error { return s.process.awaitLine(text) 
 func (s *Sluice) Synchronizations() int { return strings.Count(s.Log(), synchronized) }
 
 // Status is what the plugin tells about itself.
-func (s *Sluice) Status() (*status.Status, error) { return status.NewClient(s.StatusSocket).Status() }
+func (s *Sluice) Status() (*status.Status, error) {
+	return statusapi.NewClient(s.StatusSocket).Status()
+}
 
 // Explain is what `sluice explain` tells of a pod or container.
 func (s *Sluice) Explain(name string) (string, error) {

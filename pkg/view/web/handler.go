@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 //go:embed page
 var page embed.FS
 
 // Handler is the page, its data, and the guard before them.
-func Handler(o Options, source status.Reader) http.Handler {
+func Handler(o Options, source statusapi.Reader) http.Handler {
 	g := newGuard(o)
 	mux := http.NewServeMux()
 	for name, file := range files() {
@@ -27,7 +28,7 @@ func Handler(o Options, source status.Reader) http.Handler {
 	mux.Handle("GET /{$}", g.page(files()["index.html"]))
 	mux.Handle("GET /login", files()["login.html"])
 	mux.HandleFunc("POST /login", g.login)
-	mux.Handle("/v1/", g.data(status.Data(&recent{Reader: source})))
+	mux.Handle("/v1/", g.data(statusapi.Data(&recent{Reader: source})))
 	return g.all(mux)
 }
 
@@ -84,7 +85,7 @@ const recentFor = 500 * time.Millisecond
 // recent gives the status that was read a moment ago, if one was: many viewers cost the
 // agent hardly more than one.
 type recent struct {
-	status.Reader
+	statusapi.Reader
 
 	mu   sync.Mutex
 	at   time.Time

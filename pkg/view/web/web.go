@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
 // Options are where the page is, and for whom.
@@ -31,7 +31,7 @@ type Options struct {
 const maxConnections = 64
 
 // Serve answers until the context ends.
-func Serve(ctx context.Context, o Options, source status.Reader) error {
+func Serve(ctx context.Context, o Options, source statusapi.Reader) error {
 	if err := serve(ctx, o, source); err != nil {
 		return fmt.Errorf("node map on %s: %w", o.Listen, err)
 	}
@@ -39,7 +39,7 @@ func Serve(ctx context.Context, o Options, source status.Reader) error {
 }
 
 // newServer bounds what a connection takes. A stream has deadlines of its own.
-func newServer(o Options, source status.Reader) *http.Server {
+func newServer(o Options, source statusapi.Reader) *http.Server {
 	return &http.Server{
 		Handler:           Handler(o, source),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -51,7 +51,7 @@ func newServer(o Options, source status.Reader) *http.Server {
 	}
 }
 
-func serve(ctx context.Context, o Options, source status.Reader) error {
+func serve(ctx context.Context, o Options, source statusapi.Reader) error {
 	server := newServer(o, source)
 	var certificate tls.Certificate
 	if o.Cert != "" {
@@ -84,7 +84,7 @@ func serve(ctx context.Context, o Options, source status.Reader) error {
 
 func listen(address string) (net.Listener, error) {
 	if path.IsAbs(address) {
-		return status.Listen(address)
+		return statusapi.Listen(address)
 	}
 	return net.Listen("tcp", address)
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -38,7 +39,7 @@ const (
 	preinstalled = plugins + "/50-sluice"
 )
 
-func client() *status.Client { return status.NewClient(status.DefaultSocket) }
+func client() *statusapi.Client { return statusapi.NewClient(status.DefaultSocket) }
 
 // begin makes a node of this machine, with a containerd that has a pod of each kind.
 func begin(t *testing.T) *node {

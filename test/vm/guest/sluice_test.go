@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/knobs"
 	"github.com/sluice-dev/sluice/test/runtime"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -148,7 +149,7 @@ func (n *node) awaitCPUs(c *runtime.Container, want cpuset.Set) {
 
 func (n *node) status() *status.Status {
 	n.t.Helper()
-	s, err := status.NewClient(n.sluice.StatusSocket).Status()
+	s, err := statusapi.NewClient(n.sluice.StatusSocket).Status()
 	must(n.t, err)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/test/docs/markdown"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
@@ -135,7 +136,7 @@ func watermarks(t *testing.T) string {
 
 func unitStatus(t *testing.T) *status.Status {
 	t.Helper()
-	st, err := status.NewClient(status.DefaultSocket).Status()
+	st, err := statusapi.NewClient(status.DefaultSocket).Status()
 	must(t, err)
 	return st
 }

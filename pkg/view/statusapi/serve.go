@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -19,18 +20,15 @@ import (
 // Reader is what a status is read from. Nobody changes a status that it has given:
 // several readers may have the same one.
 type Reader interface {
-	Status() (*Status, error)
+	Status() (*status.Status, error)
 	Machine() (*topology.Machine, error)
 }
 
 // Source is what the socket serves; the agent is one.
 type Source interface {
 	Reader
-	WhatIf(pod *workload.Pod, containers []workload.Container) ([]Answer, error)
+	WhatIf(pod *workload.Pod, containers []workload.Container) ([]status.Answer, error)
 }
-
-// DefaultSocket is where a plugin serves its status unless told otherwise.
-const DefaultSocket = "/run/sluice/status.sock"
 
 // PlanRequest asks what a pod's containers would get.
 type PlanRequest struct {
@@ -141,11 +139,11 @@ func handler(source Source, more ...Route) http.Handler {
 // encoded is the last status as JSON, for readers who are given the same one.
 type encoded struct {
 	mu     sync.Mutex
-	status *Status
+	status *status.Status
 	data   []byte
 }
 
-func (e *encoded) of(s *Status) ([]byte, error) {
+func (e *encoded) of(s *status.Status) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s != e.status {

@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -36,11 +37,11 @@ func NewClient(socket string) *Client {
 }
 
 // Status is the plugin's state.
-func (c *Client) Status() (*Status, error) { return c.StatusIn(context.Background()) }
+func (c *Client) Status() (*status.Status, error) { return c.StatusIn(context.Background()) }
 
 // StatusIn is the plugin's state, if it answers before the context ends.
-func (c *Client) StatusIn(ctx context.Context) (*Status, error) {
-	var s Status
+func (c *Client) StatusIn(ctx context.Context) (*status.Status, error) {
+	var s status.Status
 	return &s, c.do(ctx, http.MethodGet, "/v1/status", nil, &s)
 }
 
@@ -51,12 +52,12 @@ func (c *Client) Machine(ctx context.Context) (*topology.Machine, error) {
 }
 
 // WhatIf asks what a pod's containers would get.
-func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]Answer, error) {
+func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]status.Answer, error) {
 	body, err := json.Marshal(PlanRequest{Pod: pod, Containers: containers})
 	if err != nil {
 		return nil, err
 	}
-	var answers []Answer
+	var answers []status.Answer
 	err = c.do(context.Background(), http.MethodPost, "/v1/plan", body, &answers)
 	return answers, err
 }
@@ -64,14 +65,14 @@ func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]A
 // Stream hands over the plugin's state, now and then each interval (at least 100 ms),
 // until the context ends, the plugin goes away or do fails. An interval in which do
 // has not returned is left out. What do is given is never changed afterwards.
-func (c *Client) Stream(ctx context.Context, every time.Duration, do func(*Status) error) error {
+func (c *Client) Stream(ctx context.Context, every time.Duration, do func(*status.Status) error) error {
 	body, err := c.open(ctx, http.MethodGet, "/v1/stream?interval="+url.QueryEscape(every.String()), nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close() //nolint:errcheck // nothing was written
 	fields, lines := newFields(), json.NewDecoder(body)
-	told := &Status{}
+	told := &status.Status{}
 	for {
 		var patch json.RawMessage
 		if err := lines.Decode(&patch); err != nil {

@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"bufio"
@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // clock is a source that tells the time, and counts who asks.
@@ -22,7 +24,7 @@ type clock struct {
 	size  int
 }
 
-func (c *clock) Status() (*Status, error) {
+func (c *clock) Status() (*status.Status, error) {
 	if c.ended.Load() {
 		return nil, errors.New("the end")
 	}

@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // The bounds of a stream.
@@ -30,20 +32,20 @@ type hub struct {
 
 	patching sync.Mutex
 	fields   *fields
-	nothing  *Status // what followers have at first
-	newest   *Status
-	patches  map[*Status][]byte // to newest
+	nothing  *status.Status // what followers have at first
+	newest   *status.Status
+	patches  map[*status.Status][]byte // to newest
 }
 
 // follower is one stream.
 type follower struct {
 	every time.Duration
 	due   time.Time
-	next  chan *Status // the newest that it has not taken; closed at the end
+	next  chan *status.Status // the newest that it has not taken; closed at the end
 }
 
 func newHub(source Reader) *hub {
-	return &hub{source: source, followers: map[*follower]struct{}{}, news: make(chan struct{}, 1), fields: newFields(), nothing: &Status{}}
+	return &hub{source: source, followers: map[*follower]struct{}{}, news: make(chan struct{}, 1), fields: newFields(), nothing: &status.Status{}}
 }
 
 // ServeHTTP streams until the client goes, or takes no line for ten seconds.
@@ -112,11 +114,11 @@ func intervalOf(query url.Values) (time.Duration, error) {
 }
 
 // patch is the line from one snapshot to another, made once for all who need it.
-func (h *hub) patch(from, to *Status) ([]byte, error) {
+func (h *hub) patch(from, to *status.Status) ([]byte, error) {
 	h.patching.Lock()
 	defer h.patching.Unlock()
 	if h.newest != to {
-		h.newest, h.patches = to, map[*Status][]byte{}
+		h.newest, h.patches = to, map[*status.Status][]byte{}
 	}
 	if line, ok := h.patches[from]; ok {
 		return line, nil
@@ -135,7 +137,7 @@ func (h *hub) join(every time.Duration) *follower {
 	if len(h.followers) == mostFollowers {
 		return nil
 	}
-	f := &follower{every: every, due: time.Now().Add(every), next: make(chan *Status, 1)}
+	f := &follower{every: every, due: time.Now().Add(every), next: make(chan *status.Status, 1)}
 	h.followers[f] = struct{}{}
 	if !h.running {
 		h.running = true
@@ -201,7 +203,7 @@ func (h *hub) forget() {
 
 // offer gives a snapshot to the followers whose time has come. Without one the plugin
 // is at its end, and so are they.
-func (h *hub) offer(s *Status, err error) {
+func (h *hub) offer(s *status.Status, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()

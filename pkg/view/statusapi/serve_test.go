@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"context"
@@ -9,33 +9,34 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-type source struct{ status *Status }
+type source struct{ status *status.Status }
 
-func (s source) Status() (*Status, error)            { return s.status, nil }
+func (s source) Status() (*status.Status, error)     { return s.status, nil }
 func (s source) Machine() (*topology.Machine, error) { return nil, nil }
-func (s source) WhatIf(*workload.Pod, []workload.Container) ([]Answer, error) {
+func (s source) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) {
 	return nil, nil
 }
 
 // What the plugin tells is what its client reads.
 func TestStatusOverTheSocket(t *testing.T) {
 	t.Parallel()
-	told := &Status{
+	told := &status.Status{
 		Version: "1", Time: time.Unix(1, 0).UTC(), Mode: "on",
-		Runtime: Runtime{Connected: true, Since: time.Unix(2, 0).UTC(), SlowLane: "open"},
-		Machine: Machine{Online: cpuset.Range(0, 3), Pinned: cpuset.Of(1, 2)},
-		Pools:   []Pool{{Name: "online", CPUs: cpuset.Of(0, 3), Containers: 1, Requested: 500}},
-		Containers: []Container{
+		Runtime: status.Runtime{Connected: true, Since: time.Unix(2, 0).UTC(), SlowLane: "open"},
+		Machine: status.Machine{Online: cpuset.Range(0, 3), Pinned: cpuset.Of(1, 2)},
+		Pools:   []status.Pool{{Name: "online", CPUs: cpuset.Of(0, 3), Containers: 1, Requested: 500}},
+		Containers: []status.Container{
 			{ID: "a", Class: workload.LSE, State: placement.Held, CPUs: cpuset.Of(1), Settings: []workload.Setting{{Key: "class", Value: "LSE", Source: "annotation"}}},
 			{ID: "b", Class: workload.LSR, State: placement.Reserved, CPUs: cpuset.Of(2), Unlimited: true},
 		},
 		Neighbours: []peers.Neighbour{{Kind: peers.CPUManager, Pins: []peers.Pin{{Container: "c", CPUs: cpuset.Of(3)}}}},
-		Counters:   Counters{Placed: 2},
+		Counters:   status.Counters{Placed: 2},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
@@ -49,7 +50,7 @@ func TestStatusOverTheSocket(t *testing.T) {
 	})
 
 	client := NewClient(socket)
-	var read *Status
+	var read *status.Status
 	var err error
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if read, err = client.Status(); err == nil || time.Now().After(deadline) {

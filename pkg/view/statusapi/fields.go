@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -62,7 +63,7 @@ func isTree(t reflect.Type) bool {
 }
 
 // patch is what makes old into now.
-func (f *fields) patch(old, now *Status) ([]byte, error) {
+func (f *fields) patch(old, now *status.Status) ([]byte, error) {
 	var into bytes.Buffer
 	into.WriteByte('{')
 	was, is := *old, *now
@@ -86,8 +87,8 @@ func (f *fields) patch(old, now *Status) ([]byte, error) {
 	return into.Bytes(), nil
 }
 
-func (f *fields) containers(into *bytes.Buffer, old, now []Container) error {
-	before := make(map[string]*Container, len(old))
+func (f *fields) containers(into *bytes.Buffer, old, now []status.Container) error {
+	before := make(map[string]*status.Container, len(old))
 	for i := range old {
 		before[old[i].ID] = &old[i]
 	}
@@ -219,7 +220,7 @@ func end(into *bytes.Buffer) {
 
 // merge is a status with a patch; the one before stays as it is, and shares with the
 // new one what has not changed.
-func (f *fields) merge(old *Status, patch []byte) (*Status, error) {
+func (f *fields) merge(old *status.Status, patch []byte) (*status.Status, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &members); err != nil {
 		return nil, err
@@ -234,12 +235,12 @@ func (f *fields) merge(old *Status, patch []byte) (*Status, error) {
 	return &now, f.set(reflect.ValueOf(&now).Elem(), members)
 }
 
-func (f *fields) mergeContainers(s *Status, patch []byte) error {
+func (f *fields) mergeContainers(s *status.Status, patch []byte) error {
 	var changes map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &changes); err != nil {
 		return fmt.Errorf("containers: %w", err)
 	}
-	all := make([]Container, 0, len(s.Containers)+len(changes))
+	all := make([]status.Container, 0, len(s.Containers)+len(changes))
 	for i := range s.Containers {
 		c := s.Containers[i]
 		if change, ok := changes[c.ID]; ok {
@@ -257,13 +258,13 @@ func (f *fields) mergeContainers(s *Status, patch []byte) error {
 		if isNull(change) {
 			continue
 		}
-		c := Container{ID: id}
+		c := status.Container{ID: id}
 		if err := f.mergeInto(reflect.ValueOf(&c).Elem(), change); err != nil {
 			return fmt.Errorf("container %s: %w", id, err)
 		}
 		all = append(all, c)
 	}
-	slices.SortStableFunc(all, Older)
+	slices.SortStableFunc(all, status.Older)
 	s.Containers = all
 	return nil
 }

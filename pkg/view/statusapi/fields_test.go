@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -73,13 +74,13 @@ func fill(t *rapid.T, v reflect.Value) {
 }
 
 // anyStatus is a status with up to three containers of five.
-func anyStatus(t *rapid.T) *Status {
-	var s Status
+func anyStatus(t *rapid.T) *status.Status {
+	var s status.Status
 	fill(t, reflect.ValueOf(&s).Elem())
 	s.Containers = nil
 	for i := range 5 {
 		if rapid.Bool().Draw(t, "runs") {
-			var c Container
+			var c status.Container
 			fill(t, reflect.ValueOf(&c).Elem())
 			c.ID, c.Since = fmt.Sprint(i), time.Unix(int64(i), 0).UTC()
 			s.Containers = append(s.Containers, c)
@@ -156,7 +157,7 @@ func TestPatchesAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f, client := newFields(), newFields()
-		has, read := &Status{}, &Status{}
+		has, read := &status.Status{}, &status.Status{}
 		var document any
 		for range rapid.IntRange(1, 3).Draw(t, "steps") {
 			now := anyStatus(t)
@@ -206,16 +207,16 @@ func TestPatchIsSmall(t *testing.T) {
 	t.Parallel()
 	old, now := crowd(3), crowd(3)
 	for name, c := range map[string]struct {
-		change func(*Status)
+		change func(*status.Status)
 		want   string
 	}{
-		"nothing": {func(*Status) {}, `{}`},
-		"time":    {func(s *Status) { s.Time = time.Unix(9, 0).UTC() }, `{"time":"1970-01-01T00:00:09Z"}`},
-		"usage":   {func(s *Status) { s.Containers[1].Usage.CPU.Usage = 7 }, `{"containers":{"container-001":{"usage":{"cpu":{"usageMilliCPU":7}}}}}`},
-		"limit":   {func(s *Status) { s.Containers[1].Usage.CPU.Limit = 0 }, `{"containers":{"container-001":{"usage":{"cpu":{"limitMilliCPU":null}}}}}`},
-		"gone":    {func(s *Status) { s.Containers = s.Containers[:2] }, `{"containers":{"container-002":null}}`},
-		"loop":    {func(s *Status) { s.Loop.Batch.Budget = 5 }, `{"loop":{"batch":{"budgetMilliCPU":5}}}`},
-		"no loop": {func(s *Status) { s.Loop = nil }, `{"loop":null}`},
+		"nothing": {func(*status.Status) {}, `{}`},
+		"time":    {func(s *status.Status) { s.Time = time.Unix(9, 0).UTC() }, `{"time":"1970-01-01T00:00:09Z"}`},
+		"usage":   {func(s *status.Status) { s.Containers[1].Usage.CPU.Usage = 7 }, `{"containers":{"container-001":{"usage":{"cpu":{"usageMilliCPU":7}}}}}`},
+		"limit":   {func(s *status.Status) { s.Containers[1].Usage.CPU.Limit = 0 }, `{"containers":{"container-001":{"usage":{"cpu":{"limitMilliCPU":null}}}}}`},
+		"gone":    {func(s *status.Status) { s.Containers = s.Containers[:2] }, `{"containers":{"container-002":null}}`},
+		"loop":    {func(s *status.Status) { s.Loop.Batch.Budget = 5 }, `{"loop":{"batch":{"budgetMilliCPU":5}}}`},
+		"no loop": {func(s *status.Status) { s.Loop = nil }, `{"loop":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +224,7 @@ func TestPatchIsSmall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now.Containers = append([]Container(nil), now.Containers...)
+			now.Containers = append([]status.Container(nil), now.Containers...)
 			usage, loop := *now.Containers[1].Usage, *now.Loop
 			now.Containers[1].Usage, now.Loop = &usage, &loop
 			c.change(now)
@@ -236,22 +237,22 @@ func TestPatchIsSmall(t *testing.T) {
 }
 
 // crowd is a status with so many containers of a usual kind.
-func crowd(containers int) *Status {
-	s := &Status{
-		Schema: Schema, Version: "v1", Mode: "on", Machine: Machine{Online: cpuset.Range(0, 511)},
-		Pools: []Pool{{Name: "online", CPUs: cpuset.Range(0, 400), Load: &PoolLoad{Load: 0.5}}, {Name: "batch", CPUs: cpuset.Range(401, 511)}},
-		Loop:  &Loop{Mode: "on", Evictions: Evictions{By: control.EvictReport}, Batch: Batch{State: BatchOpen, Budget: 1000}},
+func crowd(containers int) *status.Status {
+	s := &status.Status{
+		Schema: status.Schema, Version: "v1", Mode: "on", Machine: status.Machine{Online: cpuset.Range(0, 511)},
+		Pools: []status.Pool{{Name: "online", CPUs: cpuset.Range(0, 400), Load: &status.PoolLoad{Load: 0.5}}, {Name: "batch", CPUs: cpuset.Range(401, 511)}},
+		Loop:  &status.Loop{Mode: "on", Evictions: status.Evictions{By: control.EvictReport}, Batch: status.Batch{State: status.BatchOpen, Budget: 1000}},
 	}
 	for i := range containers {
-		c := Container{
+		c := status.Container{
 			ID: fmt.Sprintf("container-%03d", i), PodUID: fmt.Sprintf("uid-%03d", i/2), Ref: fmt.Sprintf("default/pod-%03d/main", i/2),
 			Class: workload.LS, Pool: "online", State: placement.Held, Controlled: true, Requested: 500, CPUs: cpuset.Range(0, 400), Why: "shares the CPUs of pool online",
 			Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "config defaults.burstable"}},
 			Cgroup:   "/kubepods/burstable/pod" + fmt.Sprint(i), Since: time.Unix(int64(i), 0).UTC(),
-			Usage: &Usage{CPU: CPUUsage{At: time.Unix(1, 0).UTC(), Usage: 100, Limit: 1000}, Memory: MemoryUsage{At: time.Unix(1, 0).UTC(), WorkingSet: 1 << 20}},
+			Usage: &status.Usage{CPU: status.CPUUsage{At: time.Unix(1, 0).UTC(), Usage: 100, Limit: 1000}, Memory: status.MemoryUsage{At: time.Unix(1, 0).UTC(), WorkingSet: 1 << 20}},
 		}
 		for _, setting := range []string{"cpu.burst", "cpu.weight", "memory.high", "io.weight"} {
-			c.Kernel = append(c.Kernel, Kernel{Level: "container", Setting: setting, File: setting, Value: "100", Why: "class LS"})
+			c.Kernel = append(c.Kernel, status.Kernel{Level: "container", Setting: setting, File: setting, Value: "100", Why: "class LS"})
 		}
 		s.Containers = append(s.Containers, c)
 	}
@@ -259,10 +260,10 @@ func crowd(containers int) *Status {
 }
 
 // later is the same crowd a second on, with other figures for each.
-func later(s *Status, seconds int) *Status {
+func later(s *status.Status, seconds int) *status.Status {
 	now := *s
 	now.Time = time.Unix(int64(seconds), 0).UTC()
-	now.Containers = append([]Container(nil), s.Containers...)
+	now.Containers = append([]status.Container(nil), s.Containers...)
 	for i := range now.Containers {
 		u := *now.Containers[i].Usage
 		u.CPU.At, u.CPU.Usage = now.Time, workload.MilliCPU(100+seconds%50)

@@ -1,4 +1,4 @@
-package status
+package statusapi
 
 import (
 	"bufio"
@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,7 +56,7 @@ func serve(t *testing.T, s Source, more ...Route) (socket string) {
 
 func TestSocketModes(t *testing.T) {
 	t.Parallel()
-	socket := serve(t, source{&Status{}})
+	socket := serve(t, source{&status.Status{}})
 	for name, want := range map[string]os.FileMode{socket: 0o600, filepath.Dir(socket): 0o700} {
 		info, err := os.Stat(name)
 		if err != nil || info.Mode().Perm() != want {
@@ -98,7 +99,7 @@ func TestPeers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: another user can be had by root alone")
 	}
-	g := &guarded{source: source{&Status{Version: "secret"}}}
+	g := &guarded{source: source{&status.Status{Version: "secret"}}}
 	socket := serve(t, g)
 	for name, mode := range map[string]os.FileMode{socket: 0o666, filepath.Dir(socket): 0o755, filepath.Dir(filepath.Dir(socket)): 0o755} {
 		if err := os.Chmod(name, mode); err != nil {
@@ -128,7 +129,7 @@ func TestPeers(t *testing.T) {
 // Nobody can hold a connection without asking, or send without end.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	socket := serve(t, source{&Status{}})
+	socket := serve(t, source{&status.Status{}})
 	for name, request := range map[string]string{
 		"a long header": "GET /v1/status HTTP/1.1\r\nHost: sluice\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n",
 		"a long body":   "POST /v1/plan HTTP/1.1\r\nHost: sluice\r\nContent-Length: 4000000\r\n\r\n{\"pod\":\"" + strings.Repeat("x", 3_999_992),
@@ -156,8 +157,8 @@ func TestClientStream(t *testing.T) {
 	c := &clock{size: 3}
 	client := NewClient(serve(t, c))
 	enough := errors.New("enough")
-	var seen []*Status
-	err := client.Stream(t.Context(), 100*time.Millisecond, func(s *Status) error {
+	var seen []*status.Status
+	err := client.Stream(t.Context(), 100*time.Millisecond, func(s *status.Status) error {
 		seen = append(seen, s)
 		if len(seen) == 3 {
 			return enough
@@ -176,7 +177,7 @@ func TestClientStream(t *testing.T) {
 		t.Errorf("too short an interval: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := client.Stream(ctx, time.Second, func(*Status) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+	if err := client.Stream(ctx, time.Second, func(*status.Status) error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("a stream that was cancelled: %v", err)
 	}
 }
