@@ -3,6 +3,7 @@ package test
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,14 +19,49 @@ import (
 
 const module = "github.com/sluice-dev/sluice"
 
+// storey is a layer of the code: folders, and the storeys whose packages they import.
+type storey struct {
+	name    string
+	folders []string
+	imports []string // names of storeys; a storey always imports itself
+}
+
+// storeys lists all storeys, as docs/design.md has them.
+func storeys() []storey {
+	vocabulary := []string{"machine", "words", "vocabulary"}
+	model := append(slices.Clone(vocabulary), "decide", "kernel", "runtime, called", "model")
+	edges := append(slices.Clone(model), "engine")
+	return []storey{
+		{"words", []string{"pkg/text"}, nil},
+		{"machine", []string{"topology"}, []string{"words"}},
+		{"vocabulary", []string{"pkg/workload", "pkg/observe", "pkg/knobs", "pkg/peers"}, vocabulary},
+		{"decide", []string{"pkg/decide"}, vocabulary},
+		{"kernel", []string{"pkg/kernel"}, vocabulary},
+		{"runtime, called", []string{"pkg/runtime/evict", "pkg/runtime/inspect"}, vocabulary},
+		{"model", []string{"pkg/status", "pkg/config"}, append(slices.Clone(vocabulary), "decide", "kernel")},
+		{"engine", []string{"pkg/engine"}, model},
+		{"runtime, calling", []string{"pkg/runtime/nri"}, edges},
+		{"edges for people", []string{"pkg/view", "pkg/doctor", "pkg/sim"}, edges},
+	}
+}
+
+// storeyOf finds the storey of a package.
+func storeyOf(pkg string) (storey, bool) {
+	all := storeys()
+	i := slices.IndexFunc(all, func(s storey) bool { return within(pkg, s.folders) })
+	if i < 0 {
+		return storey{}, false
+	}
+	return all[i], true
+}
+
 // shell lists the packages of topology and pkg that touch the world, with what
 // they wrap. All others are pure: they decide, and the shell acts.
 func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
-		"pkg/engine/agent", "pkg/kernel/cgroupfs", "pkg/config", "pkg/kernel/coresched", "pkg/doctor", "pkg/runtime/evict", "pkg/kernel/irq", "pkg/kube", "pkg/view/metrics",
-		"pkg/engine/audit", "pkg/engine/failsafe", "pkg/peers", "pkg/runtime/nri", "pkg/engine/journal", "pkg/kernel/procfs", "pkg/kernel/reclaim", "pkg/kernel/resctrl", "pkg/runtime/inspect", "pkg/engine/sampler", "pkg/sim", "pkg/status",
-		"pkg/kernel/watermark", "pkg/view/web",
+		"pkg/peers", "pkg/kernel", "pkg/runtime", "pkg/config", "pkg/status", "pkg/engine",
+		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/doctor", "pkg/sim",
 	}
 }
 
@@ -131,6 +167,58 @@ func impurity(pkg, imported string) string {
 	return ""
 }
 
+func TestStoreysImportWhatIsBelowThem(t *testing.T) {
+	t.Parallel()
+	for _, s := range sources(t, "topology", "pkg") {
+		own, ok := storeyOf(s.pkg)
+		if !ok {
+			t.Errorf("%s is in no storey: enter it in storeys() and in docs/design.md", s.pkg)
+			continue
+		}
+		for _, imported := range s.imports() {
+			if why := misplaced(own, imported); why != "" {
+				t.Errorf("%s must not import %s: %s", s.pkg, imported, why)
+			}
+		}
+	}
+}
+
+// misplaced tells why a storey must not import the path, "" where it may.
+func misplaced(own storey, imported string) string {
+	pkg, inModule := strings.CutPrefix(imported, module+"/")
+	if !inModule {
+		return ""
+	}
+	other, ok := storeyOf(pkg)
+	switch {
+	case !ok:
+		return "it is in no storey that others import"
+	case other.name != own.name && !slices.Contains(own.imports, other.name):
+		return fmt.Sprintf("%q is not among the storeys that %q imports", other.name, own.name)
+	}
+	return ""
+}
+
+// A folder that was renamed or removed must not stay in a list, where it would guard nothing.
+func TestListsNameFoldersThatExist(t *testing.T) {
+	t.Parallel()
+	names := shell()
+	for _, s := range storeys() {
+		names = append(names, s.folders...)
+	}
+	for _, owner := range owners() {
+		names = append(names, owner)
+	}
+	for pkg := range exempt() {
+		names = append(names, pkg)
+	}
+	for _, name := range names {
+		if len(sources(t, name)) == 0 {
+			t.Errorf("%s is in a list of this test, and has no Go files", name)
+		}
+	}
+}
+
 func TestPurePackagesImportOnlyPureOnes(t *testing.T) {
 	t.Parallel()
 	for _, s := range sources(t, "topology", "pkg") {
@@ -211,6 +299,14 @@ func TestTheChecksFind(t *testing.T) {
 	for _, imported := range []string{"strings", "time", "iter", path.Join(module, "topology/cpuset"), path.Join(module, "pkg/knobs")} {
 		if why := impurity("pkg/decide/placement", imported); why != "" {
 			t.Errorf("pkg/decide/placement may not import %s: %s", imported, why)
+		}
+	}
+	for pkg, imported := range map[string]string{
+		"pkg/kernel/cgroupfs": "pkg/decide/qos", "pkg/decide/qos": "pkg/kernel/cgroupfs", "pkg/engine/agent": "pkg/view/top",
+		"pkg/status": "pkg/engine/agent", "pkg/doctor": "plugins/sluice", "topology": "pkg/workload",
+	} {
+		if own, ok := storeyOf(pkg); !ok || misplaced(own, path.Join(module, imported)) == "" {
+			t.Errorf("%s may import %s", pkg, imported)
 		}
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p; import clock \"time\"; var t, d = clock.Now(), clock.Second", 0)

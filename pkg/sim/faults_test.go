@@ -52,7 +52,7 @@ type fault struct {
 	silent  bool                              // it does nothing
 	gone    bool                              // there is no plugin
 	forever bool
-	acts    int // of the lifeline
+	acts    int // of the failsafe
 }
 
 func faults() []fault {
@@ -70,7 +70,7 @@ func faults() []fault {
 }
 
 // blind is for how long from its begin on nobody sees what services want: until the loop
-// does again, or the lifeline has acted.
+// does again, or the failsafe has acted.
 func (f *fault) blind() time.Duration {
 	if f.silent || f.gone {
 		return min(f.lasts, failsafe.Silence) + step
@@ -138,7 +138,7 @@ func newRig(t *testing.T, f *fault, mode config.PoolMode, seed uint64) *rig {
 	}
 	r.simulation = sim
 	sim.config.Pools.Mode = mode
-	sim.options.Kernel, sim.options.Lifeline, sim.options.Clock = mortal{sim.node.Kernel, r}, r, r.clock
+	sim.options.Kernel, sim.options.Failsafe, sim.options.Clock = mortal{sim.node.Kernel, r}, r, r.clock
 	return r
 }
 
@@ -278,7 +278,7 @@ func (r *rig) bury(now time.Duration) {
 	r.died = nil
 }
 
-// Keep, Beat and Acted make the rig the agent's lifeline.
+// Keep, Beat and Acted make the rig the agent's failsafe.
 func (r *rig) Keep(changes []knobs.Change) <-chan struct{} { r.safe = changes; return nil }
 
 func (r *rig) Beat() { r.beat = time.Duration(r.now.Load()) }
@@ -291,7 +291,7 @@ func (r *rig) Acted() (acted failsafe.Acted, ok bool) {
 	return acted, true
 }
 
-// watch carries the lifeline's plan out after its time of silence, once: at a plugin
+// watch carries the failsafe's plan out after its time of silence, once: at a plugin
 // that has ended it waits for a successor for as long.
 func (r *rig) watch(now time.Duration) {
 	if now != r.beat+failsafe.Silence {
@@ -300,7 +300,7 @@ func (r *rig) watch(now time.Duration) {
 	r.acted++
 	r.carry = &failsafe.Acted{Time: r.time(), Why: "silence", Changes: len(r.safe)}
 	if err := failsafe.Carry(r.node.Kernel, r.safe); err != nil {
-		r.t.Errorf("seed %d: the lifeline's plan: %v", r.seed, err)
+		r.t.Errorf("seed %d: the failsafe's plan: %v", r.seed, err)
 	}
 }
 
@@ -326,7 +326,7 @@ func (r *rig) check(now time.Duration) {
 // right checks what is set in the end, while services have little to do.
 func (r *rig) right() {
 	if r.acted != r.acts {
-		r.t.Errorf("seed %d: the lifeline acted %d times, want %d", r.seed, r.acted, r.acts)
+		r.t.Errorf("seed %d: the failsafe acted %d times, want %d", r.seed, r.acted, r.acts)
 	}
 	batch := 0.0
 	for _, c := range r.node.containers {
@@ -351,8 +351,8 @@ func (r *rig) right() {
 	if err != nil || s.Counters.Panics > 0 || s.Counters.Drift > 0 {
 		r.t.Errorf("seed %d: %d panics, %d drifts, %v", r.seed, s.Counters.Panics, s.Counters.Drift, err)
 	}
-	if said := r.report.decisions["lifeline act"]; said != r.acts {
-		r.t.Errorf("seed %d: the plugin told of the lifeline %d times, want %d", r.seed, said, r.acts)
+	if said := r.report.decisions["failsafe act"]; said != r.acts {
+		r.t.Errorf("seed %d: the plugin told of the failsafe %d times, want %d", r.seed, said, r.acts)
 	}
 	have := float64(r.node.machine.Online.Size()) / 2
 	if r.config.Pools.Mode == config.Exclusive {

@@ -43,7 +43,7 @@ of the configuration's windows; auto ends what was said. With no word it tells
 the state.
 
 What is said is written to the state folder, and counts over restarts. If the
-running plugin's loop doesn't take it over, off carries out what the lifeline
+running plugin's loop doesn't take it over, off carries out what the failsafe
 would: services get what they request, batch work its floor.
 
 Exit status: 0 it is in force, 1 it isn't, or not all of it.`,
@@ -262,7 +262,7 @@ func (r *batchReport) mayAct() bool {
 
 // floor does in the loop's place what can be done without it.
 func (o *batchOptions) floor(at folders, r *batchReport) {
-	l := lifelineOptions{folders: at, hostRoot: o.hostRoot}
+	l := failsafeOptions{folders: at, hostRoot: o.hostRoot}
 	acted, err := l.carryOut("batch was switched off by the command line, and no loop took it over")
 	if err != nil {
 		acted.Error = err.Error()
@@ -288,7 +288,7 @@ func (r *batchReport) judge(said bool) {
 	case r.Floor.Error != "":
 		lack("not all of the floor could be set: " + r.Floor.Error)
 	case r.Floor.Changes == 0:
-		lack("the lifeline has no plan for this boot, as no loop has bounded batch work: nothing was changed")
+		lack("the failsafe has no plan for this boot, as no loop has bounded batch work: nothing was changed")
 	}
 	if r.Loop != loopFollows && off && r.Switch.Evict {
 		lack("nothing was evicted: that needs the loop")

@@ -119,7 +119,7 @@ func TestBatch(t *testing.T) {
 		"no loop": {"off", func(string) statusapi.Source { return plugin{status: calm()} },
 			exitFailure, "loop none: control.mode is off", `{"to":"off"}`},
 		"nobody":          {"on", nil, exitFailure, "NOT DONE batch work stays as it is until a loop takes the switch over", `{"to":"on"}`},
-		"no plan":         {"off", nil, exitFailure, "NOT DONE the lifeline has no plan for this boot", `{"to":"off"}`},
+		"no plan":         {"off", nil, exitFailure, "NOT DONE the failsafe has no plan for this boot", `{"to":"off"}`},
 		"ask":             {"", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "switch auto: the configured windows count", ""},
 		"ask nobody":      {"", nil, exitFailure, "NOT DONE what is in force isn't known", ""},
 		"a word too many": {"off on", nil, exitUsage, "", ""},
@@ -154,7 +154,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// floored is a host with a batch box, and a state folder with the lifeline's plan.
+// floored is a host with a batch box, and a state folder with the failsafe's plan.
 func floored(t *testing.T) (dir, root, quota string) {
 	t.Helper()
 	dir, root = t.TempDir(), t.TempDir()

@@ -35,12 +35,12 @@ func configFile(flag, hostRoot string) string {
 const originalsFile = "originals.jsonl"
 
 // runtimeDirHelp tells of the flag that names the runtime folder.
-const runtimeDirHelp = "`folder` in memory for original values and the lifeline's plan (default: that of --state-dir where it is given, else the configuration's)"
+const runtimeDirHelp = "`folder` in memory for original values and the failsafe's plan (default: that of --state-dir where it is given, else the configuration's)"
 
 // folders are where Sluice keeps what must outlive it.
 type folders struct {
 	state   string // and outlive the boot: the lock, the audit trail, the batch switch
-	runtime string // the journal of original values and the lifeline's plan
+	runtime string // the journal of original values and the failsafe's plan
 }
 
 // bothFolders are the folders that the flags name, else the configuration's.
@@ -70,9 +70,9 @@ func (at folders) prepareRuntime(log logrus.FieldLogger) error {
 	return nil
 }
 
-// lifelinePlan is the plan that a lifeline may have carried out, where versions before
+// failsafePlan is the plan that a failsafe may have carried out, where versions before
 // the runtime folder kept it too. What can't be read was not carried out.
-func (at folders) lifelinePlan(boot string) []knobs.Change {
+func (at folders) failsafePlan(boot string) []knobs.Change {
 	changes, _ := failsafe.Load(at.runtime, boot)
 	if len(changes) == 0 {
 		changes, _ = failsafe.Load(at.state, boot)
@@ -80,8 +80,8 @@ func (at folders) lifelinePlan(boot string) []knobs.Change {
 	return changes
 }
 
-// forgetLifeline removes the lifeline's plan.
-func (at folders) forgetLifeline() error {
+// forgetFailsafe removes the failsafe's plan.
+func (at folders) forgetFailsafe() error {
 	return errors.Join(failsafe.Forget(at.runtime), failsafe.Forget(at.state))
 }
 

@@ -118,7 +118,7 @@ func TestStalePlan(t *testing.T) {
 	}
 	k.save(&pendingPlan{changes: change("0-7")})
 	// A folder in the place of the temporary file: nothing can be written there.
-	block := filepath.Join(dir, "lifeline.json.new")
+	block := filepath.Join(dir, "failsafe.json.new")
 	if err := os.Mkdir(block, 0o700); err != nil {
 		t.Fatal(err)
 	}

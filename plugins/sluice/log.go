@@ -54,7 +54,7 @@ they took.`,
 
 // controllers are the names that decisions are made under.
 func controllers() []string {
-	return []string{"batch", "burst", "cache", "demotion", "eviction", "interference", "lifeline", "memory", "noisy", "pools", "rules", "sell", "windows"}
+	return []string{"batch", "burst", "cache", "demotion", "eviction", "interference", "failsafe", "memory", "noisy", "pools", "rules", "sell", "windows"}
 }
 
 func (o *logOptions) run(c *cobra.Command) error {

@@ -21,9 +21,9 @@ import (
 func (s *service) addLoop(ctx context.Context, at folders, o *agent.Options, driver *cgroupfs.Driver, rdt *resctrl.Host) error {
 	c := &o.Config.Control
 	o.StateDir = at.state
-	o.LifelinePlan = at.lifelinePlan(agent.BootID(o.Host))
+	o.FailsafePlan = at.failsafePlan(agent.BootID(o.Host))
 	if !acts(o.Config) {
-		if err := at.forgetLifeline(); err != nil {
+		if err := at.forgetFailsafe(); err != nil {
 			return err
 		}
 	}
@@ -58,13 +58,13 @@ func (s *service) addLoop(ctx context.Context, at folders, o *agent.Options, dri
 	trail := audit.Open(at.state, o.Log)
 	s.running.Go(func() { trail.Run(ctx) })
 	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
-	s.newLifeline = func(log logrus.FieldLogger) agent.Lifeline {
+	s.newFailsafe = func(log logrus.FieldLogger) agent.Failsafe {
 		k := newKeeper(at, s.hostRoot, log)
 		s.running.Go(func() { k.run(ctx) })
 		return k
 	}
 	if acts(o.Config) {
-		o.Lifeline = s.newLifeline(o.Log)
+		o.Failsafe = s.newFailsafe(o.Log)
 	}
 	o.Evictor = s.evictor(o.Config, o.Log)
 	return nil

@@ -98,7 +98,7 @@ Exit status: 0 success, 1 failure, 2 a command line that is not understood.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newLifeline(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), newVersion())
+	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newFailsafe(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), newVersion())
 	completeAll(root)
 	return root
 }

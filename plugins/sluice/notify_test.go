@@ -67,9 +67,9 @@ func TestHerald(t *testing.T) {
 	})
 }
 
-// ExecStopPost leaves an end that went well to the lifeline's process: it may be a
+// ExecStopPost leaves an end that went well to the failsafe's process: it may be a
 // restart.
-func TestLifelineAfterStop(t *testing.T) {
+func TestFailsafeAfterStop(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := lock(dir)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestLifelineAfterStop(t *testing.T) {
 		exit   int
 	}{{"success", 0}, {"signal", exitFailure}, {"", exitFailure}} {
 		t.Setenv("SERVICE_RESULT", c.result)
-		if r := run(t, "", "lifeline", "--now", "--state-dir", dir); r.exit != c.exit {
+		if r := run(t, "", "failsafe", "--now", "--state-dir", dir); r.exit != c.exit {
 			t.Errorf("beside a running plugin after %q: exit status %d, want %d: %s", c.result, r.exit, c.exit, r.errs)
 		}
 	}

@@ -44,7 +44,7 @@ func TestStateIsPrivate(t *testing.T) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	trail.Run(ended)
-	checkPrivate(t, dir, "lock", "originals.jsonl", "lifeline.json", "lifeline-acted.json", "batch.json", "audit.jsonl")
+	checkPrivate(t, dir, "lock", "originals.jsonl", "failsafe.json", "failsafe-acted.json", "batch.json", "audit.jsonl")
 }
 
 func keepOne(dir string) error {

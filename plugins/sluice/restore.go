@@ -105,10 +105,10 @@ func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) er
 
 func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error) {
 	host := os.DirFS(hostRoot)
-	plan := at.lifelinePlan(agent.BootID(host))
+	plan := at.failsafePlan(agent.BootID(host))
 	if !dry {
-		if err := at.forgetLifeline(); err != nil {
-			return r, fmt.Errorf("the lifeline of the plugin that was stopped would undo what is given back: %w", err)
+		if err := at.forgetFailsafe(); err != nil {
+			return r, fmt.Errorf("the failsafe of the plugin that was stopped would undo what is given back: %w", err)
 		}
 	}
 	book, bad := at.book(agent.BootID(host), dry)

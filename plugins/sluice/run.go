@@ -118,7 +118,7 @@ type service struct {
 	running sync.WaitGroup
 
 	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
-	newLifeline func(logrus.FieldLogger) agent.Lifeline // nil without a loop
+	newFailsafe func(logrus.FieldLogger) agent.Failsafe // nil without a loop
 }
 
 // configure starts the service with the configuration that the runtime hands to

@@ -139,8 +139,8 @@ func (s *service) adapt(log *logrus.Logger) func(*config.Config, *agent.Options)
 			return
 		}
 		o.Evictor = s.evictor(c, log)
-		if o.Lifeline == nil && acts(c) {
-			o.Lifeline = s.newLifeline(log)
+		if o.Failsafe == nil && acts(c) {
+			o.Failsafe = s.newFailsafe(log)
 		}
 	}
 }

@@ -177,7 +177,7 @@ func TestAPIFields(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s lacks its marks", name)
 	}
-	words := commentsOf(t, "pkg/status", "pkg/decide/control", "pkg/observe", "pkg/peers", "pkg/workload", "pkg/engine/audit")
+	words := commentsOf(t, "pkg/status", "pkg/view/statusapi", "pkg/decide/control", "pkg/observe", "pkg/peers", "pkg/workload", "pkg/engine/audit")
 	var tables bytes.Buffer
 	seen := map[reflect.Type]bool{}
 	for queue := []reflect.Type{reflect.TypeFor[status.Status](), reflect.TypeFor[statusapi.Log](), reflect.TypeFor[status.Answer]()}; len(queue) > 0; queue = queue[1:] {

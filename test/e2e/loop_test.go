@@ -35,7 +35,7 @@ func testLoop(t *testing.T, rt *runtime.Runtime) {
 		{"memory is taken back from batch", testMemory},
 		{"memory evicts batch", testEviction},
 		{"the switch closes batch", testSwitch},
-		{"the plugin dies or stalls", testLifeline},
+		{"the plugin dies or stalls", testFailsafe},
 		{"the plugin is restarted", testRestartInSqueeze},
 		{"services keep their proportions", testWeights},
 		{"idle pins are lent", testLend},
@@ -58,7 +58,7 @@ func squeeze(mode control.Mode, by control.Mechanism) string {
 	return fmt.Sprintf("control: {mode: %s, batch: {by: %s, thresholdPercent: 60, growPercent: 100, floorCPUs: 1, onlineWeight: 100}}", mode, by)
 }
 
-// loopSluice runs the plugin. At the end it and its lifeline are gone.
+// loopSluice runs the plugin. At the end it and its failsafe are gone.
 func loopSluice(t *testing.T, rt *runtime.Runtime, config string) *runtime.Sluice {
 	t.Helper()
 	s := startSluice(t, rt, runtime.SluiceOptions{Config: config, Quiet: true})
@@ -67,7 +67,7 @@ func loopSluice(t *testing.T, rt *runtime.Runtime, config string) *runtime.Sluic
 			told, err := s.Told()
 			t.Logf("sluice log (%v):\n%s", err, told)
 		}
-		pids, err := s.Lifelines()
+		pids, err := s.Failsafes()
 		must(t, err)
 		must(t, s.Kill())
 		_, err = s.Restore()
@@ -95,7 +95,7 @@ func sound(t *testing.T, s *runtime.Sluice) {
 }
 
 // expected tells what is right in a guest. On an emulated machine on a busy host the
-// lifeline acts where the plugin had no CPU for as long as it waits, and the plugin looks
+// failsafe acts where the plugin had no CPU for as long as it waits, and the plugin looks
 // at a pod between the kubelet's steps of one resize. The plugin connects again where the
 // runtime doesn't register it within the 5 s of NRI's stub. With the systemd driver
 // systemd writes files that Sluice repairs.
@@ -104,7 +104,7 @@ func expected(told string) bool {
 		func(known string) bool { return strings.Contains(told, known) })
 }
 
-// silence is the lifeline's reason where the plugin is there and does nothing.
+// silence is the failsafe's reason where the plugin is there and does nothing.
 const silence = "no sign of life for 5s"
 
 // service is a running LS container that makes load when told to.

@@ -84,7 +84,7 @@ func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given 
 }
 
 // restores ends the plugin and gives back what it has changed: all is as it was, also
-// when the lifeline has ended.
+// when the failsafe has ended.
 func restores(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, before runtime.Dump) {
 	t.Helper()
 	must(t, s.Stop())
@@ -99,15 +99,15 @@ func restores(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, before runti
 		}
 	}
 	same("at once")
-	noLifeline(t, s)
-	same("after the lifeline's end")
+	noFailsafe(t, s)
+	same("after the failsafe's end")
 }
 
-// noLifeline waits until the plugin's lifelines have ended.
-func noLifeline(t *testing.T, s *runtime.Sluice) {
+// noFailsafe waits until the plugin's failsafes have ended.
+func noFailsafe(t *testing.T, s *runtime.Sluice) {
 	t.Helper()
-	await(t, "the lifeline has ended", func() bool {
-		pids, err := s.Lifelines()
+	await(t, "the failsafe has ended", func() bool {
+		pids, err := s.Failsafes()
 		must(t, err)
 		return len(pids) == 0
 	})
@@ -142,8 +142,8 @@ func testPreview(t *testing.T, rt *runtime.Runtime) {
 		t.Errorf("after %d decisions in preview: %q", len(all), changed)
 	}
 	t.Logf("%d decisions, none of %d files changed", len(all), len(before))
-	if pids, err := s.Lifelines(); err != nil || len(pids) > 1 {
-		t.Errorf("%d lifelines, %v", len(pids), err)
+	if pids, err := s.Failsafes(); err != nil || len(pids) > 1 {
+		t.Errorf("%d failsafes, %v", len(pids), err)
 	}
 	sound(t, s)
 }

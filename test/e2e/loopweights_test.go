@@ -112,9 +112,9 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 			must(t, w.Flush())
 			t.Logf("of %s of CPU time:\n%s", time.Duration(total).Round(10*time.Millisecond), table.String())
 
-			sound(t, s) // later the log has the lifeline's warning, which is due
+			sound(t, s) // later the log has the failsafe's warning, which is due
 			must(t, s.Kill())
-			await(t, "the lifeline gives the weights back", func() bool {
+			await(t, "the failsafe gives the weights back", func() bool {
 				for name := range files {
 					if weight(name) != due[name] {
 						return false

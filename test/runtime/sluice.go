@@ -178,8 +178,8 @@ func (s *Sluice) Decisions() ([]audit.Entry, error) {
 // Told is what `sluice log` tells people.
 func (s *Sluice) Told() (string, error) { return s.Command("log", "--state-dir", s.StateDir, "--why") }
 
-// Lifelines are the processes that watch the plugin, or did.
-func (s *Sluice) Lifelines() ([]int, error) {
+// Failsafes are the processes that watch the plugin, or did.
+func (s *Sluice) Failsafes() ([]int, error) {
 	pids, err := s.rt.tree.pids(s.rt.tree.processes())
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (s *Sluice) Lifelines() ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		args := strings.Split(string(text), "\x00")
-		return err != nil || !slices.Contains(args, "lifeline") || !slices.Contains(args, s.StateDir)
+		return err != nil || !slices.Contains(args, "failsafe") || !slices.Contains(args, s.StateDir)
 	}), nil
 }
 

@@ -114,8 +114,8 @@ type Options struct {
 	Sampler      Sampler         // nil: no loop
 	Wake         <-chan struct{} // asks for a look before its time; nil never does
 	Audit        Audit           // takes the loop's decisions; nil drops them
-	Lifeline     Lifeline        // nil without one
-	LifelinePlan []knobs.Change  // the plan that the lifeline may have carried out before this start
+	Failsafe     Failsafe        // nil without one
+	FailsafePlan []knobs.Change  // the plan that the failsafe may have carried out before this start
 	Evictor      Evictor         // nil: evictions are told of alone
 	StateDir     string          // of the batch switch; "" without one
 

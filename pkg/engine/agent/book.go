@@ -25,7 +25,7 @@ func (a *Agent) load() {
 			a.Log.WithError(err).Warn("Original values of an earlier version not taken over in full: what it changed may not be given back")
 		}
 	}
-	Recall(a.Kernel, book, a.LifelinePlan)
+	Recall(a.Kernel, book, a.FailsafePlan)
 	var kept irq.Kept
 	if _, err := book.State(affinitiesState, &kept); err != nil {
 		a.Log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")

@@ -188,7 +188,7 @@ func TestMixedBox(t *testing.T) {
 }
 
 // TestFloorOfEachPod: however many batch pods share the floor, each runs for 10 ms at a
-// time, as the lifeline's plan has it too.
+// time, as the failsafe's plan has it too.
 func TestFloorOfEachPod(t *testing.T) {
 	onBothLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		const pods = 40
@@ -216,11 +216,11 @@ func TestFloorOfEachPod(t *testing.T) {
 		for _, c := range h.life.plan {
 			if q, ok := c.To.(knobs.CPUQuota); ok && c.Why == floorWhy {
 				planned++
-				check("the lifeline's "+c.Object.Path, q)
+				check("the failsafe's "+c.Object.Path, q)
 			}
 		}
 		if planned < pods {
-			t.Errorf("the lifeline's plan has %d quotas", planned)
+			t.Errorf("the failsafe's plan has %d quotas", planned)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 // The loop writes no file of a disk: one that hangs or is frozen would hold up every
 // pod. What it keeps goes through pkg/engine/journal, in the runtime folder, and to the
-// lifeline, the audit trail and the log, which have goroutines of their own.
+// failsafe, the audit trail and the log, which have goroutines of their own.
 func TestLoopWritesNoFile(t *testing.T) {
 	t.Parallel()
 	byCommand := []string{"WriteSwitch"} // of `sluice batch`, not of the loop

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// safety is the lifeline's plan with what it depends on.
+// safety is the failsafe's plan with what it depends on.
 type safety struct {
 	plan    []knobs.Change
 	kept    bool
@@ -22,25 +22,25 @@ type safety struct {
 	floor   cpuset.Set // and batch work
 }
 
-// afterLifeline takes note of what the lifeline did, before anything is compared with
+// afterFailsafe takes note of what the failsafe did, before anything is compared with
 // what the loop wrote, and takes it back. It reports whether it did anything.
-func (a *Agent) afterLifeline() bool {
-	if a.Lifeline == nil || !a.authority().Writes {
+func (a *Agent) afterFailsafe() bool {
+	if a.Failsafe == nil || !a.authority().Writes {
 		return false
 	}
-	acted, ok := a.Lifeline.Acted()
+	acted, ok := a.Failsafe.Acted()
 	if ok {
 		a.decide(control.On, []control.Decision{{
-			Controller: "lifeline", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Error),
+			Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Error),
 		}})
 		a.takeBack()
 	}
 	return ok
 }
 
-// guard keeps the lifeline's plan up to date.
+// guard keeps the failsafe's plan up to date.
 func (a *Agent) guard() {
-	if a.Lifeline == nil || !a.authority().Writes {
+	if a.Failsafe == nil || !a.authority().Writes {
 		return
 	}
 	if s := &a.loop.safe; a.loop.unsafe || !s.kept || s.version != a.ledger.Version() {
@@ -48,13 +48,13 @@ func (a *Agent) guard() {
 	}
 }
 
-// guardNews brings the lifeline's plan after the pins at once: what it gives to
+// guardNews brings the failsafe's plan after the pins at once: what it gives to
 // services must be nobody's own. And after containers that start,
 // whose quotas v1 minds, or end, whose pods are left alone. The runtime's answer waits a
 // moment for the plan: a crash right after it must not find the one before.
 func (a *Agent) guardNews() {
 	s := &a.loop.safe
-	if a.Lifeline == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.authority().Writes {
+	if a.Failsafe == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.authority().Writes {
 		return
 	}
 	if written := a.keepSafe(); written != nil {
@@ -67,7 +67,7 @@ func (a *Agent) guardNews() {
 	}
 }
 
-// planPatience is how long an event waits at most for the lifeline's plan, which is in
+// planPatience is how long an event waits at most for the failsafe's plan, which is in
 // memory: much longer than writing it takes, and short for who waits.
 const planPatience = 20 * time.Millisecond
 
@@ -85,10 +85,10 @@ func (a *Agent) keepSafe() (written <-chan struct{}) {
 		return nil
 	}
 	s.plan, s.kept = changes, true
-	return a.Lifeline.Keep(slices.Clone(changes))
+	return a.Failsafe.Keep(slices.Clone(changes))
 }
 
-// takeBack brings the kernel back from what the lifeline did, which is no drift.
+// takeBack brings the kernel back from what the failsafe did, which is no drift.
 func (a *Agent) takeBack() {
 	for _, c := range a.order {
 		if c.touched && c.started && a.reaches(c) && a.authority().Cpusets {
@@ -117,7 +117,7 @@ const (
 	floorWhy   = "the loop is gone: batch work's floor"
 )
 
-// safePlan is what the lifeline does when this process is gone: containers that share
+// safePlan is what the failsafe does when this process is gone: containers that share
 // get all shared CPUs and their own limits, batch work its floor. Pins stay.
 func (a *Agent) safePlan() []knobs.Change {
 	var changes []knobs.Change

@@ -155,9 +155,9 @@ func TestBatchBySet(t *testing.T) {
 	})
 }
 
-// TestLifeline: what is kept for the time without a loop is right at any moment, no
+// TestFailsafe: what is kept for the time without a loop is right at any moment, no
 // kernel refuses any of it, and the loop takes back what it did, and says so.
-func TestLifeline(t *testing.T) {
+func TestFailsafe(t *testing.T) {
 	for name, text := range map[string]string{"pools": poolsOn, "quota": byQuota, "both": "control: {mode: on, batch: {by: both, thresholdPercent: 65}}\n"} {
 		t.Run(name, func(t *testing.T) {
 			onLoops(t, knobSetup{config: text}, func(t *testing.T, h *loopNode) {
@@ -192,8 +192,8 @@ func TestLifeline(t *testing.T) {
 				h.sleep(5 * time.Second)
 				h.steps(5 * time.Second)
 				h.pass()
-				if h.audit.has("lifeline", "act") != 1 {
-					t.Error("the loop tells nothing of what the lifeline did")
+				if h.audit.has("failsafe", "act") != 1 {
+					t.Error("the loop tells nothing of what the failsafe did")
 				}
 				if name != "pools" {
 					if got := h.quotaOf(bestBox); got < 0.9 {
@@ -271,9 +271,9 @@ func (h *loopNode) inPanic(ticks int) {
 	}
 }
 
-// TestLifelineAfterGivingBack: a plan from before batch work ended gives its box no quota
+// TestFailsafeAfterGivingBack: a plan from before batch work ended gives its box no quota
 // that nobody would take back.
-func TestLifelineAfterGivingBack(t *testing.T) {
+func TestFailsafeAfterGivingBack(t *testing.T) {
 	onBothLoops(t, knobSetup{config: byQuota}, func(_ *testing.T, h *loopNode) {
 		h.run(batch("crunch/c"))
 		h.steps(2 * time.Second)

@@ -58,10 +58,10 @@ func TestLendLSR(t *testing.T) {
 
 		h.life.act(h)
 		if h.set("job/c").Overlaps(own) {
-			t.Errorf("the lifeline leaves batch work on %s, of which %s are the pin's", h.set("job/c"), own)
+			t.Errorf("the failsafe leaves batch work on %s, of which %s are the pin's", h.set("job/c"), own)
 		}
 		h.steps(time.Second)
-		want("back from the lifeline", lent)
+		want("back from the failsafe", lent)
 		h.restart(lending)
 		want("after a restart", others)
 		h.steps(12 * time.Second)

@@ -29,9 +29,9 @@ type Sampler interface {
 	Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error)
 }
 
-// Lifeline gives services back what they request when this process is gone; see
+// Failsafe gives services back what they request when this process is gone; see
 // pkg/engine/failsafe. None of its methods waits.
-type Lifeline interface {
+type Failsafe interface {
 	// Keep replaces what is to be done then. The channel is closed when that was written,
 	// or couldn't be; nil: it is.
 	Keep(changes []knobs.Change) (written <-chan struct{})
@@ -67,7 +67,7 @@ type loop struct {
 	press     *press
 	resized   map[string]podResize // by the pod's UID
 	slice     control.Slice
-	unsafe    bool // the lifeline's plan may be old
+	unsafe    bool // the failsafe's plan may be old
 	safe      safety
 
 	inPool       []int       // containers, by pool
@@ -228,8 +228,8 @@ func (a *Agent) tick(s *observe.Snapshot) {
 			a.panicked("the control loop", p)
 		}
 	}()
-	if a.Lifeline != nil {
-		a.Lifeline.Beat()
+	if a.Failsafe != nil {
+		a.Failsafe.Beat()
 	}
 	if !a.synced || !a.begin() {
 		return
@@ -240,7 +240,7 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		// Half a tick less: one that comes a little early would be left out.
 		l.due = s.Now.Add(interval - a.Config.Control.FastInterval/2)
 	}
-	carried := (all || s.Now.Sub(l.view.Now) > interval) && a.afterLifeline() // it may have stalled
+	carried := (all || s.Now.Sub(l.view.Now) > interval) && a.afterFailsafe() // it may have stalled
 	if l.stale || l.looked != a.ledger.Version() {
 		a.look()
 	}

@@ -25,7 +25,7 @@ import (
 type loopNode struct {
 	*knobNode
 	audit *trail
-	life  *fakeLifeline
+	life  *fakeFailsafe
 
 	uses      map[string]float64 // CPUs, by container
 	system    float64
@@ -65,7 +65,7 @@ func (r *trail) has(controller, action string) (n int) {
 	return n
 }
 
-type fakeLifeline struct {
+type fakeFailsafe struct {
 	mu    sync.Mutex
 	plan  []knobs.Change
 	kept  int
@@ -73,20 +73,20 @@ type fakeLifeline struct {
 	acted *failsafe.Acted
 }
 
-func (l *fakeLifeline) Keep(changes []knobs.Change) <-chan struct{} {
+func (l *fakeFailsafe) Keep(changes []knobs.Change) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plan, l.kept = changes, l.kept+1
 	return nil
 }
 
-func (l *fakeLifeline) Beat() {
+func (l *fakeFailsafe) Beat() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.beats++
 }
 
-func (l *fakeLifeline) Acted() (failsafe.Acted, bool) {
+func (l *fakeFailsafe) Acted() (failsafe.Acted, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.acted == nil {
@@ -97,15 +97,15 @@ func (l *fakeLifeline) Acted() (failsafe.Acted, bool) {
 	return a, true
 }
 
-// act carries the plan out, as the lifeline's process does.
-func (l *fakeLifeline) act(h *loopNode) {
+// act carries the plan out, as the failsafe's process does.
+func (l *fakeFailsafe) act(h *loopNode) {
 	h.t.Helper()
 	l.mu.Lock()
 	changes := slices.Clone(l.plan)
 	l.acted = &failsafe.Acted{Time: time.Now(), Why: "the plugin has given no sign of life for 5s", Changes: len(changes)}
 	l.mu.Unlock()
 	if err := failsafe.Carry(h.spy.Driver, changes); err != nil {
-		h.t.Errorf("the lifeline's plan: %v", err)
+		h.t.Errorf("the failsafe's plan: %v", err)
 	}
 }
 
@@ -114,11 +114,11 @@ func withLoop(s knobSetup, h **loopNode) knobSetup {
 	more := s.options
 	s.options = func(n *knobNode, o *Options) {
 		*h = &loopNode{
-			knobNode: n, audit: &trail{}, life: &fakeLifeline{},
+			knobNode: n, audit: &trail{}, life: &fakeFailsafe{},
 			uses: map[string]float64{}, throttled: map[string]bool{}, holds: map[string]int64{},
 			memory: observe.NodeMemory{Total: 8 << 30, Available: 7 << 30, Free: 6 << 30},
 		}
-		o.Audit, o.Lifeline = (*h).audit, (*h).life
+		o.Audit, o.Failsafe = (*h).audit, (*h).life
 		o.MemoryUse = n.spy.MemoryUse
 		if o.Node.Features.Reclaim {
 			o.Reclaim = n.spy.Reclaim

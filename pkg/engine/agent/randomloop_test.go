@@ -113,7 +113,7 @@ func TestRandomLoop(t *testing.T) {
 			"steps":     func(_ *rapid.T) { h.steps(3 * time.Second) },
 			"calm":      func(_ *rapid.T) { h.steps(time.Minute) },
 			"pass":      func(_ *rapid.T) { h.pass() },
-			"lifeline":  func(_ *rapid.T) { h.sleep(5 * time.Second); h.life.act(h); h.steps(1200 * time.Millisecond); h.pass() },
+			"failsafe":  func(_ *rapid.T) { h.sleep(5 * time.Second); h.life.act(h); h.steps(1200 * time.Millisecond); h.pass() },
 			"restart":   func(_ *rapid.T) { h.restart(text) },
 			"reconnect": func(_ *rapid.T) { h.synchronize() },
 		})

@@ -18,7 +18,7 @@ func (k shows) Read(string, knobs.Knob) (knobs.Value, error) { return k.value, n
 
 func (shows) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
 
-// What the lifeline has written in Sluice's place counts as Sluice's, so that it can be
+// What the failsafe has written in Sluice's place counts as Sluice's, so that it can be
 // given back; what somebody else has written doesn't.
 func TestRecall(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.passing.Reset(cfg.DriftInterval)
 	}
 	a.quiet()
-	if a.loop.unsafe = true; a.Lifeline != nil && a.authority().Writes {
+	if a.loop.unsafe = true; a.Failsafe != nil && a.authority().Writes {
 		a.keepSafe() // what it would do at once may be given back
 	}
 	done = true
@@ -236,9 +236,9 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 		a.targets = nil
 		a.Reclaimer.Set(nil)
 	}
-	if a.Lifeline != nil {
+	if a.Failsafe != nil {
 		l.safe = safety{}
-		a.Lifeline.Keep(nil)
+		a.Failsafe.Keep(nil)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestReloadEndsTheLoop(t *testing.T) {
 					t.Errorf("the box still has %v of memory", v)
 				}
 				if len(h.life.plan) > 0 {
-					t.Errorf("the lifeline would still do %v", h.life.plan)
+					t.Errorf("the failsafe would still do %v", h.life.plan)
 				}
 				_ = before
 				h.steps(2 * time.Second)

@@ -49,7 +49,7 @@ func (h *Host) kubelets(e *journal.Entry) bool {
 	})
 }
 
-// Recall notes, of the lifeline's plan, what the kernel shows: the lifeline has written
+// Recall notes, of the failsafe's plan, what the kernel shows: the failsafe has written
 // it in Sluice's place, so that it is nobody else's newer value.
 func Recall(kernel Kernel, book *journal.Book, changes []knobs.Change) {
 	for i := range changes {

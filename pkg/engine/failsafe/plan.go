@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	planFile  = "lifeline.json"
-	actedFile = "lifeline-acted.json"
+	planFile  = "failsafe.json"
+	actedFile = "failsafe-acted.json"
 )
 
 // entry is one change of the plan.
@@ -69,7 +69,7 @@ func write(dir, name string, value any) error {
 	return os.Rename(temporary, filepath.Join(dir, name))
 }
 
-// Forget removes the plan: a lifeline that still waits has nothing to do then.
+// Forget removes the plan: a failsafe that still waits has nothing to do then.
 func Forget(dir string) error {
 	if err := os.Remove(filepath.Join(dir, planFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -93,7 +93,7 @@ func Load(dir, boot string) ([]knobs.Change, error) {
 func parse(data []byte, boot string) (changes []knobs.Change, err error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("the lifeline's plan: %w", err)
+		return nil, fmt.Errorf("the failsafe's plan: %w", err)
 	}
 	if f.Boot != boot {
 		return nil, nil // its cgroups ended with that boot
@@ -112,7 +112,7 @@ func parse(data []byte, boot string) (changes []knobs.Change, err error) {
 func parseEntry(text []byte) (knobs.Change, error) {
 	var e entry
 	if err := json.Unmarshal(text, &e); err != nil {
-		return knobs.Change{}, fmt.Errorf("the lifeline's plan, %.200s: %w", text, err)
+		return knobs.Change{}, fmt.Errorf("the failsafe's plan, %.200s: %w", text, err)
 	}
 	to, err := knobs.ParseValue(e.Knob, e.To)
 	var from knobs.Value
@@ -120,12 +120,12 @@ func parseEntry(text []byte) (knobs.Change, error) {
 		from, err = knobs.ParseValue(e.Knob, e.From)
 	}
 	if err != nil {
-		return knobs.Change{}, fmt.Errorf("the lifeline's plan for %s: %w", e.Name, err)
+		return knobs.Change{}, fmt.Errorf("the failsafe's plan for %s: %w", e.Name, err)
 	}
 	return knobs.Change{Object: knobs.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why}, nil
 }
 
-// Acted is what the lifeline did, for the plugin that comes back.
+// Acted is what the failsafe did, for the plugin that comes back.
 type Acted struct {
 	Time    time.Time `json:"time"`
 	Why     string    `json:"why"`

@@ -16,7 +16,7 @@ func TestNested(t *testing.T) {
 	t.Parallel()
 	const inner = ctr + "/container"
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2(), fakekernel.OldMainlineV2()} {
-		for _, looked := range []bool{true, false} { // sluice restore and the lifeline have not looked before
+		for _, looked := range []bool{true, false} { // sluice restore and the failsafe have not looked before
 			m := boot(t, f)
 			m.Mkdir(inner)
 			if err := m.Populate(inner, 1); err != nil {

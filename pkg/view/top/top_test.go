@@ -59,7 +59,7 @@ func with(o Options, change func(*Options)) Options {
 // The page shows what is drawn.
 func TestThePageShowsAFrame(t *testing.T) {
 	t.Parallel()
-	name := filepath.Join("..", "..", "docs", "top.md")
+	name := filepath.Join("..", "..", "..", "docs", "top.md")
 	page, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

@@ -23,18 +23,18 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// lifelineOptions are the flags of `sluice lifeline`.
-type lifelineOptions struct {
+// failsafeOptions are the flags of `sluice failsafe`.
+type failsafeOptions struct {
 	folders
 	hostRoot string
 	now      bool
 }
 
-// newLifeline is what the plugin starts beside itself, and systemd after its end.
-func newLifeline() *cobra.Command {
-	o := lifelineOptions{}
+// newFailsafe is what the plugin starts beside itself, and systemd after its end.
+func newFailsafe() *cobra.Command {
+	o := failsafeOptions{}
 	c := &cobra.Command{
-		Use:   "lifeline",
+		Use:   "failsafe",
 		Short: "Give services back what they request when the plugin is gone",
 		Long: `Watch the plugin that started this process, by what it writes to standard
 input. When it ends and none comes in its place, or gives no sign of life for
@@ -45,7 +45,7 @@ The plugin starts it by itself. After the plugin's end, systemd's ExecStopPost
 can do the same at once with --now. After an end that went well (SERVICE_RESULT,
 which systemd sets, is success) --now does nothing: it may be a restart, and the
 process that the plugin has started sees whether another plugin follows.`,
-		Example: `  sluice lifeline --now`,
+		Example: `  sluice failsafe --now`,
 		Args:    flagsAlone,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -57,7 +57,7 @@ process that the plugin has started sees whether another plugin follows.`,
 	return c
 }
 
-func (o *lifelineOptions) run(c *cobra.Command) error {
+func (o *failsafeOptions) run(c *cobra.Command) error {
 	usual := config.Default()
 	o.runtime = cmp.Or(o.runtime, o.state, usual.RuntimeDir)
 	o.state = cmp.Or(o.state, usual.StateDir)
@@ -86,7 +86,7 @@ func (o *lifelineOptions) run(c *cobra.Command) error {
 }
 
 // pluginRuns reports whether a plugin holds the state folder's lock.
-func (o *lifelineOptions) pluginRuns() bool {
+func (o *failsafeOptions) pluginRuns() bool {
 	file, err := os.Open(filepath.Join(o.state, "lock"))
 	if err != nil {
 		return false
@@ -96,7 +96,7 @@ func (o *lifelineOptions) pluginRuns() bool {
 }
 
 // act carries the plan out, and tells so in the log.
-func (o *lifelineOptions) act(why string) error {
+func (o *failsafeOptions) act(why string) error {
 	acted, err := o.carryOut(why)
 	if acted.Changes == 0 && err == nil {
 		return nil
@@ -105,13 +105,13 @@ func (o *lifelineOptions) act(why string) error {
 	if err != nil {
 		log = log.WithError(err)
 	}
-	log.Warn("Lifeline: " + why + "; services have what they request, batch work its floor")
+	log.Warn("Failsafe: " + why + "; services have what they request, batch work its floor")
 	return err
 }
 
 // carryOut carries the plan out and leaves word of it. Cgroups that are gone need
 // nothing.
-func (o *lifelineOptions) carryOut(why string) (failsafe.Acted, error) {
+func (o *failsafeOptions) carryOut(why string) (failsafe.Acted, error) {
 	changes, err := failsafe.Load(o.runtime, agent.BootID(os.DirFS(o.hostRoot)))
 	if len(changes) > 0 {
 		err = errors.Join(err, o.apply(changes))
@@ -126,7 +126,7 @@ func (o *lifelineOptions) carryOut(why string) (failsafe.Acted, error) {
 	return acted, errors.Join(err, failsafe.Note(o.runtime, acted))
 }
 
-func (o *lifelineOptions) apply(changes []knobs.Change) error {
+func (o *failsafeOptions) apply(changes []knobs.Change) error {
 	driver, err := cgroupfs.Open(o.hostRoot)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (o *lifelineOptions) apply(changes []knobs.Change) error {
 	return failsafe.Carry(driver, changes)
 }
 
-// keeper is the plugin's end of the lifeline.
+// keeper is the plugin's end of the failsafe.
 type keeper struct {
 	folders
 	hostRoot, boot string
@@ -189,7 +189,7 @@ func (k *keeper) save(p *pendingPlan) {
 	}
 	if err.Error() != k.problem {
 		k.problem = err.Error()
-		k.log.WithError(err).Error("The lifeline's plan can't be written: " + what)
+		k.log.WithError(err).Error("The failsafe's plan can't be written: " + what)
 	}
 }
 
@@ -201,7 +201,7 @@ func (k *keeper) Beat() {
 	}
 }
 
-// Acted is word of what the lifeline did, once.
+// Acted is word of what the failsafe did, once.
 func (k *keeper) Acted() (failsafe.Acted, bool) { return failsafe.Noted(k.runtime) }
 
 // again is the time between two starts of the watcher's process.
@@ -217,7 +217,7 @@ func (k *keeper) run(ctx context.Context) {
 			started = time.Now()
 			var err error
 			if pulse, err = k.start(); err != nil {
-				k.log.WithError(err).Error("No lifeline: if this plugin dies, services keep what the loop has left them until it is back")
+				k.log.WithError(err).Error("No failsafe: if this plugin dies, services keep what the loop has left them until it is back")
 			}
 		}
 		select {
@@ -237,7 +237,7 @@ func (k *keeper) run(ctx context.Context) {
 				continue
 			}
 			if _, err := pulse.Write([]byte{'.'}); err != nil {
-				k.log.WithError(err).Warn("The lifeline's process has ended; it is started again")
+				k.log.WithError(err).Warn("The failsafe's process has ended; it is started again")
 				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
 				pulse = nil
 			}
@@ -252,14 +252,14 @@ func (k *keeper) start() (pulse io.WriteCloser, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "lifeline", "--state-dir", k.state, "--runtime-dir", k.runtime, "--host-root", k.hostRoot)
+	cmd := exec.Command(self, "failsafe", "--state-dir", k.state, "--runtime-dir", k.runtime, "--host-root", k.hostRoot)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	if pulse, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s lifeline: %w", self, err)
+		return nil, fmt.Errorf("starting %s failsafe: %w", self, err)
 	}
 	go cmd.Wait() //nolint:errcheck // a zombie is all that it prevents
 	return pulse, nil

@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testLifeline kills the plugin, and stops it for a while: then batch work has its
+// testFailsafe kills the plugin, and stops it for a while: then batch work has its
 // floor, services what they request, and a pin its CPU. A plugin that comes back goes
 // on, and says what was done meanwhile.
-func testLifeline(t *testing.T, rt *runtime.Runtime) {
+func testFailsafe(t *testing.T, rt *runtime.Runtime) {
 	ls := service(t, rt, "online", runtime.Resources{CPURequest: 500, CPULimit: 2000})
 	batch := hog(t, rt, "batch")
 	s := loopSluice(t, rt, squeeze(control.On, control.ByBoth))
@@ -32,8 +32,8 @@ func testLifeline(t *testing.T, rt *runtime.Runtime) {
 	must(t, err)
 	safe := func(what string, since time.Time) {
 		t.Helper()
-		await(t, what+": the lifeline has acted", func() bool { // its word, not the floor, which the loop may have set itself
-			_, err := os.Stat(filepath.Join(s.RuntimeDir, "lifeline-acted.json"))
+		await(t, what+": the failsafe has acted", func() bool { // its word, not the floor, which the loop may have set itself
+			_, err := os.Stat(filepath.Join(s.RuntimeDir, "failsafe-acted.json"))
 			return err == nil
 		})
 		await(t, what+": batch has its floor", func() bool { return boxed(t, batch) == batchFloor })
@@ -48,8 +48,8 @@ func testLifeline(t *testing.T, rt *runtime.Runtime) {
 	acts := 0 // that were told before
 	tells := func(why string) {
 		t.Helper()
-		await(t, "the loop tells what the lifeline did", func() bool {
-			all := decided(t, s, "lifeline", "act")
+		await(t, "the loop tells what the failsafe did", func() bool {
+			all := decided(t, s, "failsafe", "act")
 			told := slices.ContainsFunc(all[acts:], func(e audit.Entry) bool { return strings.Contains(e.Why, why) })
 			if told {
 				acts = len(all)
@@ -68,18 +68,18 @@ func testLifeline(t *testing.T, rt *runtime.Runtime) {
 	since = time.Now()
 	must(t, s.Kill())
 	safe("killed", since)
-	noLifeline(t, s)
+	noFailsafe(t, s)
 	must(t, s.Restart())
 	await(t, "the loop goes on after a crash", more)
 	tells("has ended, and none came in its place")
-	if pids, err := s.Lifelines(); err != nil || len(pids) != 1 {
-		t.Errorf("%d lifelines, %v; want one", len(pids), err)
+	if pids, err := s.Failsafes(); err != nil || len(pids) != 1 {
+		t.Errorf("%d failsafes, %v; want one", len(pids), err)
 	}
 }
 
 // testRestartInSqueeze kills the plugin under load and starts it again, at once:
 // batch's box is never wider than before, the service's files stay, and the old
-// lifeline ends without a deed.
+// failsafe ends without a deed.
 func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 1000, CPULimit: 2000})
 	batch := hog(t, rt, "batch")
@@ -99,12 +99,12 @@ func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
 	}{{"killed", s.Kill}, {"stopped", s.Stop}} {
 		quota, cpus := watchBox(batch), watchCPUs(batch.Container("c"))
 		squeezes := len(decided(t, s, "batch", "squeeze"))
-		old, err := s.Lifelines()
+		old, err := s.Failsafes()
 		must(t, err)
 		must(t, end.do())
 		must(t, s.Restart())
-		await(t, "the old lifeline has ended, and there is a new one", func() bool {
-			pids, err := s.Lifelines()
+		await(t, "the old failsafe has ended, and there is a new one", func() bool {
+			pids, err := s.Failsafes()
 			must(t, err)
 			return len(pids) == 1 && !slices.Contains(old, pids[0])
 		})
@@ -119,9 +119,9 @@ func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
 		}
 		unchanged(t, end.how, online, own)
 	}
-	for _, act := range decided(t, s, "lifeline", "act") {
+	for _, act := range decided(t, s, "failsafe", "act") {
 		if !expected(act.Why) {
-			t.Errorf("the lifeline acted beside a successor: %+v", act)
+			t.Errorf("the failsafe acted beside a successor: %+v", act)
 		}
 	}
 	sound(t, s)
