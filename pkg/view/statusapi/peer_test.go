@@ -15,8 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/status"
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // guarded is a source that hears of who was turned away.

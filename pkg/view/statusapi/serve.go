@@ -1,3 +1,5 @@
+// Package statusapi serves the status over a unix socket: whole, as a stream of changes,
+// with answers to what a pod or another configuration would get. Client asks it.
 package statusapi
 
 import (
