@@ -36,17 +36,20 @@ func newBatch() *cobra.Command {
 	words := []string{"on", "off", "auto"}
 	c := &cobra.Command{
 		Use:   "batch [on|off|auto]",
-		Short: "Switch this node's batch work off and on, or tell its state",
-		Long: `Switch batch work (class BE) on this node: off squeezes it to its floor and
-lets nothing new start, and with --evict ends what runs; on lets it run in spite
-of the configuration's windows; auto ends what was said. With no word it tells
-the state.
+		Short: "Stop, allow or show batch work on this node",
+		Long: `Override the configuration for batch work (class BE) on this node:
 
-What is said is written to the state folder, and counts over restarts. If the
-running plugin's loop doesn't take it over, off carries out what the failsafe
-would: services get what they request, batch work its floor.
+  off    limit batch work to its floor and refuse new batch pods;
+         --evict also evicts the running ones
+  on     let batch work run, even while a window of the configuration is open
+  auto   remove the override
+  (none) print the current state
 
-Exit status: 0 it is in force, 1 it isn't, or not all of it.`,
+The override is stored in the state folder and survives restarts. If no running
+plugin applies it in time, off does what the failsafe does: services get the CPU
+they request, and batch work its floor.
+
+Exit status: 0 the override is fully in force, 1 it is not, or only in part.`,
 		Example: `  sluice batch
   sluice batch off --for 2h
   sluice batch off --evict
@@ -61,13 +64,13 @@ Exit status: 0 it is in force, 1 it isn't, or not all of it.`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
-	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the switch (default: the configuration's)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
+	f.StringVar(&o.stateDir, "state-dir", "", "`folder` that stores the override (default: the configuration's)")
 	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
-	f.BoolVar(&o.evict, "evict", false, "with off: end the batch pods that run")
-	f.DurationVar(&o.duration, "for", 0, "with on and off: only for this `duration`, as 2h")
-	f.DurationVar(&o.wait, "wait", 5*time.Second, "wait for the loop to take it over, at most this `duration`")
+	f.BoolVar(&o.evict, "evict", false, "with off: also evict the running batch pods")
+	f.DurationVar(&o.duration, "for", 0, "with on and off: end the override after this `duration`, e.g. 2h")
+	f.DurationVar(&o.wait, "wait", 5*time.Second, "wait at most this `duration` for the running plugin to apply it")
 	o.socket = socketFlag(c)
 	o.output = outputFlag(c, "text", "json")
 	return c
@@ -192,7 +195,7 @@ func notWritten(dir string, err error) error {
 	return fmt.Errorf("the switch can't be written to %s: %w: %s", dir, err, next)
 }
 
-// follow asks the plugin until its loop says what was said, for as long as one is to
+// follow asks the plugin until its loop applies the override, for as long as one is to
 // wait for it; with no time of saying, once.
 func (o *batchOptions) follow(ctx context.Context, dir string, said agent.Switched, at time.Time) batchReport {
 	report := batchReport{Switch: switchStatus(said), Loop: loopSilent}

@@ -15,11 +15,12 @@ import (
 func newCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check -f sluice.yaml",
-		Short: "Check a configuration",
-		Long: `Check a configuration and report every mistake in it with its line. With a
-machine, also check that the CPUs it names are there and that its pools fit.
+		Short: "Check a configuration file for mistakes",
+		Long: `Check a configuration file and report every mistake with its line number. With
+--machine or --host-root, also check that the CPUs it names exist on that
+machine and that its pools fit.
 
-Exit status: 0 where the configuration can be used, 1 where it can't.`,
+Exit status: 0 the configuration is usable, 1 it is not.`,
 		Example: `  sluice check -f /etc/sluice/sluice.yaml
   sluice check -f sluice.yaml --host-root /
   sluice check -f sluice.yaml --machine "2 packages 16 cores 2 threads"`,

@@ -17,9 +17,9 @@ import (
 func newConfig() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
-		Short: "Show a configuration, and what a file would change",
-		Long: `Show every key of a configuration, what a file would change on this node, or the
-JSON schema for editors. 'sluice check' tells the mistakes in a file.`,
+		Short: "Show a configuration, or what a file would change",
+		Long: `Show every key of a configuration, show what a file would change on this node,
+or print the JSON schema for editors. 'sluice check' reports mistakes in a file.`,
 		Example: `  sluice config show -f /etc/sluice/sluice.yaml
   sluice config diff new.yaml
   sluice config schema > sluice.schema.json`,
@@ -33,13 +33,14 @@ JSON schema for editors. 'sluice check' tells the mistakes in a file.`,
 func newConfigDiff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff FILE",
-		Short: "Tell what a configuration would change on this node; change nothing",
-		Long: `Tell what a configuration would change on this node: its keys, the pools' CPUs,
-the containers that would run elsewhere or get other settings, and the keys that
-take a restart. The running plugin answers, and changes nothing.
+		Short: "Show what a configuration would change on this node, without changing it",
+		Long: `Compare a configuration file with the one the running plugin uses: changed keys,
+changed CPUs of pools, containers that would move or get other settings, and
+keys that need a restart. The running plugin computes the answer and changes
+nothing.
 
-Exit status: 0 no change, 1 the file can't be used or the plugin doesn't answer,
-2 a command line that is not understood, 3 something would change.`,
+Exit status: 0 no change, 1 the file is not usable or the plugin does not
+answer, 2 invalid command line, 3 something would change.`,
 		Example: `  sluice config diff /etc/sluice/sluice.yaml.new
   sluice config diff - -o json < sluice.yaml`,
 		Args: oneWord("one file; - is standard input"),
@@ -77,8 +78,8 @@ func newConfigShow() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show [-f sluice.yaml]",
 		Short: "Show every key of a configuration with its value",
-		Long: `Show every key of a configuration, as YAML: those that the file leaves out have
-their defaults. Without a file it is the configuration as shipped.`,
+		Long: `Print every key of a configuration as YAML. Keys that the file leaves out have
+their default values. Without -f, print the default configuration.`,
 		Example: `  sluice config show
   sluice config show -f /etc/sluice/sluice.yaml`,
 		Args: flagsAlone,
@@ -109,8 +110,8 @@ func newConfigSchema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of sluice.yaml",
-		Long: `Print the JSON schema of sluice.yaml, with which editors complete keys and mark
-mistakes. What no schema can tell, 'sluice check' does.`,
+		Long: `Print the JSON schema of sluice.yaml. Editors use it to complete keys and mark
+mistakes. 'sluice check' also finds mistakes that a schema cannot express.`,
 		Example: `  sluice config schema > sluice.schema.json`,
 		Args:    flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {

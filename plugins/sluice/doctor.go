@@ -30,23 +30,23 @@ type doctorOptions struct {
 func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what this node supports, what is wrong, and what to do",
-		Long: `Examine this node: kernel, cgroups, each feature with the mechanism that this
-kernel has for it and the cgroups on which it is set, kubelet, runtime and its
-NRI, and the running plugin, if there is one. Each line that is not ok is
-followed by what to do.
+		Short: "Diagnose this node: what works, what does not, and how to fix it",
+		Long: `Examine this node: the kernel, cgroups, which mechanism this kernel offers for
+each feature and on which cgroups Sluice uses it, the kubelet, the container
+runtime and its NRI support, and the running plugin, if there is one. Every
+finding that is not ok comes with a fix.
 
-  ok    it works
-  note  it is not there, or done in another way than the best
-  warn  it works badly, or will
-  fail  it keeps Sluice from working
+  ok    works
+  note  not available, or a substitute for the best mechanism is used
+  warn  works badly, or will soon
+  fail  keeps Sluice from working
 
-To find out what the kernel has, it makes an empty cgroup for a moment; it
-changes nothing else. Run it as root on the node, or in the plugin's container,
-where it finds the host and the configuration by the running plugin.
+To probe the kernel, doctor briefly creates an empty cgroup; it changes nothing
+else. Run it as root on the node or in the plugin's container. It finds the
+host's folders and the configuration by asking the running plugin.
 
-Exit status: 0 nothing fails, 1 something does; with --strict a warning counts
-too.`,
+Exit status: 0 no finding is fail, 1 at least one is; with --strict, warn
+counts as well.`,
 		Example: `  sluice doctor
   sluice doctor --strict >/dev/null || echo "look at this node"
   sluice doctor -o json | jq '.findings[] | select(.level != "ok")'
@@ -56,10 +56,10 @@ too.`,
 	o := &doctorOptions{}
 	output := outputFlag(c, "table", "json")
 	f := c.Flags()
-	f.StringVar(&o.hostRoot, "host-root", "", "`folder` that holds the host's sys, proc, etc, run and var (default: the running plugin's, where it is here, else /)")
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
+	f.StringVar(&o.hostRoot, "host-root", "", "`folder` that holds the host's sys, proc, etc, run and var (default: the running plugin's if it exists here, else /)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
 	f.StringVar(&o.socket, "status-socket", "", "unix socket of the running plugin (default: the configuration's)")
-	f.BoolVar(&o.strict, "strict", false, "exit with 1 where there are warnings")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 if there are warnings")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		facts, err := o.facts()
 		if err != nil {

@@ -14,14 +14,15 @@ import (
 func newExplain() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain POD[/CONTAINER]",
-		Short: "Tell what a pod's containers have, and why",
-		Long: `Tell what the containers of a pod have, why, and which annotation, label or
-configuration each setting came from; with the control loop also what they use,
-who disturbs them, and what was decided about them.
+		Short: "Explain the settings of a pod's containers",
+		Long: `Show the settings of a pod's containers, the reason for each, and the
+annotation, label or configuration key it came from. If the control loop is
+enabled, also show what the containers use, which batch pods disturb them, and
+the loop's decisions about them.
 
-The pod is named as POD, NAMESPACE/POD, POD/CONTAINER, NAMESPACE/POD/CONTAINER,
-or by the first characters of a container's id. A name that fits several pods is
-answered with the list of them.`,
+Name the pod as POD, NAMESPACE/POD, POD/CONTAINER, NAMESPACE/POD/CONTAINER, or
+by the first characters of a container ID. If several pods match, explain lists
+them.`,
 		Example: `  sluice explain db-0
   sluice explain data/db-0/main
   sluice explain 4f1c2a9 -o json`,

@@ -35,25 +35,26 @@ func newFailsafe() *cobra.Command {
 	o := failsafeOptions{}
 	c := &cobra.Command{
 		Use:   "failsafe",
-		Short: "Give services back what they request when the plugin is gone",
-		Long: `Watch the plugin that started this process, by what it writes to standard
-input. When it ends and none comes in its place, or gives no sign of life for
-5 seconds, containers of class LS get back what they request and batch work its
-floor. CPUs of LSE and LSR stay as they are.
+		Short: "Protect services when the plugin has died",
+		Long: `Watch the plugin that started this process; the plugin sends a sign of life to
+its standard input. If the plugin exits and no other takes its place within
+5 seconds, or is silent for 5 seconds, give containers of class LS their
+requested CPU back and limit batch work to its floor. CPUs of LSE and LSR
+containers stay as they are.
 
-The plugin starts it by itself. After the plugin's end, systemd's ExecStopPost
-can do the same at once with --now. After an end that went well (SERVICE_RESULT,
-which systemd sets, is success) --now does nothing: it may be a restart, and the
-process that the plugin has started sees whether another plugin follows.`,
+The plugin starts this command itself. systemd's ExecStopPost runs it with --now
+to act without the 5 seconds' delay. After a clean exit (systemd sets
+SERVICE_RESULT=success) --now does nothing, because it may be a restart; the
+process that the plugin started then decides.`,
 		Example: `  sluice failsafe --now`,
 		Args:    flagsAlone,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
 	f.StringVar(&o.state, "state-dir", "", "`folder` of the plugin's lock (default /var/lib/sluice)")
-	f.StringVar(&o.runtime, "runtime-dir", "", "`folder` with the plan (default: that of --state-dir where it is given, else /run/sluice)")
+	f.StringVar(&o.runtime, "runtime-dir", "", "`folder` with the plan (default: --state-dir if given, else /run/sluice)")
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
-	f.BoolVar(&o.now, "now", false, "don't watch: carry the plan out, if no plugin runs")
+	f.BoolVar(&o.now, "now", false, "carry out the plan at once if no plugin runs, instead of watching")
 	return c
 }
 

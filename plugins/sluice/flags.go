@@ -71,7 +71,7 @@ type machineFlags struct {
 func newMachineFlags(c *cobra.Command, hostRoot string) *machineFlags {
 	m := &machineFlags{}
 	c.Flags().StringVar(&m.hostRoot, "host-root", hostRoot, "read the machine below this `folder`, which holds sys and proc")
-	c.Flags().StringVar(&m.text, "machine", "", "a made-up machine, as in \"2 packages 2 nodes 8 cores 2 threads\"")
+	c.Flags().StringVar(&m.text, "machine", "", "describe a made-up machine, e.g. \"2 packages 2 nodes 8 cores 2 threads\"")
 	c.MarkFlagsMutuallyExclusive("host-root", "machine")
 	return m
 }

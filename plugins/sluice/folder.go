@@ -35,7 +35,7 @@ func configFile(flag, hostRoot string) string {
 const originalsFile = "originals.jsonl"
 
 // runtimeDirHelp tells of the flag that names the runtime folder.
-const runtimeDirHelp = "`folder` in memory for original values and the failsafe's plan (default: that of --state-dir where it is given, else the configuration's)"
+const runtimeDirHelp = "`folder` on tmpfs for original values and the failsafe's plan (default: --state-dir if given, else the configuration's)"
 
 // folders are where Sluice keeps what must outlive it.
 type folders struct {

@@ -27,11 +27,11 @@ func newLogCommand() *cobra.Command {
 	o := logOptions{}
 	c := &cobra.Command{
 		Use:   "log",
-		Short: "Tell what the control loop decided, and why",
-		Long: `Tell what the control loop decided, the oldest first: from the audit trail in
-the state folder, also while the plugin is away. In preview nothing was changed.
-A value that goes one way in several steps is one decision, with the time that
-they took.`,
+		Short: "Show the control loop's decisions and their reasons",
+		Long: `Show the control loop's decisions, oldest first. They are read from the audit
+trail in the state folder, so that the command also works while the plugin is
+not running. Decisions marked preview were not carried out. Several steps in
+the same direction are shown as one decision with its duration.`,
 		Example: `  sluice log --since 10m
   sluice log --pod data/db-0 --why
   sluice log --controller pools -o json`,
@@ -39,12 +39,12 @@ they took.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the audit trail (default: the configuration's)")
-	f.DurationVar(&o.since, "since", 0, "only the last `duration`, as 10m or 24h")
-	f.StringVar(&o.object, "pod", "", "only this pod, container or pool, as `namespace/name`")
-	f.StringVar(&o.controller, "controller", "", "only this controller's, as pools or eviction")
-	f.BoolVar(&o.why, "why", false, "with the numbers that each was made from")
+	f.DurationVar(&o.since, "since", 0, "only decisions of the last `duration`, e.g. 10m or 24h")
+	f.StringVar(&o.object, "pod", "", "only decisions about this pod, container or pool, e.g. `namespace/name`")
+	f.StringVar(&o.controller, "controller", "", "only decisions of this controller, e.g. pools or eviction")
+	f.BoolVar(&o.why, "why", false, "show the measurements that each decision was based on")
 	o.output = outputFlag(c, "text", "json")
 	socket := socketFlag(c)
 	complete(c, "controller", func(string) []string { return controllers() })

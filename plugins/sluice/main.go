@@ -92,9 +92,10 @@ func newRoot() *cobra.Command {
 		Short: "Place containers on CPUs and NUMA nodes",
 		Long: `Sluice is an NRI plugin for containerd and CRI-O that places containers on CPUs
 and NUMA nodes: latency-sensitive pods get CPUs of their own, batch pods share
-the rest. 'sluice run' is the plugin; the other commands tell what it does.
+the rest. 'sluice run' is the plugin; the other commands show and check what it
+does.
 
-Exit status: 0 success, 1 failure, 2 a command line that is not understood.`,
+Exit status: 0 success, 1 failure, 2 invalid command line.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -11,8 +11,8 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man FOLDER",
 		Short: "Write the manual pages",
-		Long: `Write a manual page of section 8 for each command into a folder, which is made
-where it is missing. SOURCE_DATE_EPOCH sets their date.`,
+		Long: `Write a manual page of section 8 for each command into a folder, which is
+created if it does not exist. SOURCE_DATE_EPOCH sets the pages' date.`,
 		Example: `  sluice man /usr/local/share/man/man8
   sluice man . && man ./sluice-top.8`,
 		Hidden: true, // for packages

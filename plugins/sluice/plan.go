@@ -23,16 +23,16 @@ import (
 func newPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan -f pod.yaml",
-		Short: "Tell what a pod would get; change nothing",
-		Long: `Tell what the containers of pods would get, before they exist. Nothing is
-changed. Pods are read from manifests of kind Pod, Deployment, StatefulSet,
-DaemonSet, ReplicaSet, Job and CronJob; each is answered as if it came next and
-alone.
+		Short: "Show what a pod would get, without creating it",
+		Long: `Show which CPUs and settings the containers of a pod would get, without creating
+anything. Manifests may be of kind Pod, Deployment, StatefulSet, DaemonSet,
+ReplicaSet, Job and CronJob. Each pod is planned alone, as if it were the next
+one to start.
 
-The running plugin answers, with the containers it has. With --machine or
---host-root an empty machine answers instead, and the plugin need not run.
+The running plugin answers for the node as it is now. With --machine or
+--host-root the pod is planned on an empty machine, and no plugin is needed.
 
-Exit status: 0 where all containers can be placed, 1 where one would be refused.`,
+Exit status: 0 all containers can be placed, 1 at least one would be refused.`,
 		Example: `  sluice plan -f pod.yaml
   kubectl get pod db-0 -o yaml | sluice plan -f -
   sluice plan -f pod.yaml --machine "2 packages 16 cores" -c sluice.yaml
@@ -42,7 +42,7 @@ Exit status: 0 where all containers can be placed, 1 where one would be refused.
 	output := outputFlag(c, "table", "json", "oci")
 	socket := socketFlag(c)
 	file := c.Flags().StringP("file", "f", "", "manifest `file`; - is standard input")
-	configFile := c.Flags().StringP("config", "c", "", "configuration `file`, with --machine or --host-root; else the built-in one")
+	configFile := c.Flags().StringP("config", "c", "", "configuration `file`, only with --machine or --host-root (default: the built-in one)")
 	required(c, "file")
 	from := newMachineFlags(c, "")
 	c.PreRunE = func(*cobra.Command, []string) error {

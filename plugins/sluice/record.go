@@ -31,21 +31,22 @@ func newRecord() *cobra.Command {
 	o := recordOptions{}
 	c := &cobra.Command{
 		Use:   "record -f recording.jsonl",
-		Short: "Record what this node does, for 'sluice replay'",
-		Long: `Look at the node and its containers as the control loop does, and write what
-is seen, a line a look, until the time is over or the command is interrupted.
-The running plugin tells which containers there are; nothing is changed. Names
-of containers are in the recording: mind who gets it. A thousand looks at a
-hundred containers take about 60 MiB, compressed a twentieth of that.`,
+		Short: "Record this node's load, for 'sluice replay'",
+		Long: `Measure the node and its containers as the control loop does, and write one line
+per measurement until --for has passed or the command is interrupted. The
+running plugin supplies the list of containers; nothing is changed. The
+recording contains names of pods and containers, so take care whom you give it
+to. A thousand measurements of a hundred containers take about 60 MiB, or 3 MiB
+compressed.`,
 		Example: `  sluice record -f recording.jsonl --for 24h --interval 5s
   sluice record -f - --for 10m | gzip > recording.jsonl.gz
   sluice replay -f recording.jsonl`,
 		Args: flagsAlone,
 	}
 	f := c.Flags()
-	f.StringVarP(&o.file, "file", "f", "", "`file` to write, which must not be there yet; - is standard output")
-	f.DurationVar(&o.lasts, "for", 10*time.Minute, "how long")
-	f.DurationVar(&o.interval, "interval", time.Second, "time between two looks, at least 100ms")
+	f.StringVarP(&o.file, "file", "f", "", "`file` to write, which must not exist yet; - is standard output")
+	f.DurationVar(&o.lasts, "for", 10*time.Minute, "how long to record")
+	f.DurationVar(&o.interval, "interval", time.Second, "time between two measurements, at least 100ms")
 	f.StringVar(&o.hostRoot, "host-root", "/", "folder that holds the host's /sys and /proc")
 	f.StringVar(&o.statusSocket, "status-socket", status.DefaultSocket, "unix socket of the running plugin")
 	required(c, "file")

@@ -18,16 +18,16 @@ import (
 func newReplay() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay -f recording.jsonl",
-		Short: "Try policies on what a node was recorded doing",
-		Long: `Run the plugin's own agent on a simulated node of the recorded machine, whose
-containers want what the recorded ones used, and tell what each policy would
-have made of it, as 'sluice sim' does. Nothing of this machine is read or
-changed.
+		Short: "Simulate policies on a recorded load",
+		Long: `Run the plugin's agent on a simulation of the recorded machine, with containers
+that demand what the recorded ones used, and report how each policy would have
+done, as 'sluice sim' does. Nothing on this machine is read or changed.
 
-A recording doesn't tell how fast a service answered: all online containers are
-taken to serve requests of --service CPU time, 99 % of which are to be answered
-within --slo. What a container wanted and did not get isn't recorded either;
-where it waited, its use is raised by the share of time in which it did.`,
+A recording does not contain response times. The simulation assumes that every
+online container serves requests of --service CPU time each, and that 99 % of
+them should be answered within --slo. Nor does it contain demand that was not
+met: where a container waited for CPU, its recorded use is raised in proportion
+to the share of time it waited.`,
 		Example: `  sluice replay -f recording.jsonl
   sluice replay -f recording.jsonl -c sluice.yaml --svg pools.svg
   sluice replay -f recording.jsonl --service 5ms --slo 60ms`,
@@ -36,10 +36,10 @@ where it waited, its use is raised by the share of time in which it did.`,
 	output := outputFlag(c, "table", "json")
 	f := c.Flags()
 	file := f.StringP("file", "f", "", "recording `file`; - is standard input")
-	configFile := f.StringP("config", "c", "", "configuration `file`; else the built-in one")
+	configFile := f.StringP("config", "c", "", "configuration `file` (default: the built-in one)")
 	names := f.StringSlice("policy", nil, "policies to run (default: all)")
-	service := f.Duration("service", 2*time.Millisecond, "CPU time of a request of the online containers")
-	slo := f.Duration("slo", 20*time.Millisecond, "time in which 99 % of the requests are to be answered")
+	service := f.Duration("service", 2*time.Millisecond, "CPU time per request of online containers")
+	slo := f.Duration("slo", 20*time.Millisecond, "response time that 99 % of requests should meet")
 	svg := f.String("svg", "", "draw the pools over time into this `file`")
 	required(c, "file")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -27,17 +27,18 @@ import (
 func newRestore() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore",
-		Short: "Give back every kernel setting that Sluice has changed",
-		Long: `Give back every kernel setting that Sluice has changed: containers get all CPUs
-and memory nodes, quotas, weights, bursts and all else are as they were. A value
-that somebody else has written since is left alone.
+		Short: "Restore every kernel setting that Sluice has changed",
+		Long: `Restore every kernel setting that Sluice has changed: containers may use all
+CPUs and memory nodes again, and quotas, weights, bursts and all other settings
+get their original values. A value that another program has written since is
+left alone, and so are CPU and memory node sets that the kubelet's static
+managers write now.
 
-Stopping the plugin changes nothing, so that a restart moves nothing. Restore is
-for its removal: stop the plugin first, or let restore --wait for its end. CPU
-and memory node sets that a static manager of the kubelet writes now are left
-alone. With --stay the command doesn't end when it is done, as a container of a
-DaemonSet must not.`,
-		Example: `  # what would be given back
+Stopping the plugin restores nothing, so that a restart moves no container. Use
+restore to remove Sluice: stop the plugin first, or let --wait wait until it has
+exited. --stay keeps the command running when it is done, for a DaemonSet, whose
+containers must not exit.`,
+		Example: `  # what would be restored
   sluice restore --dry-run
   sluice restore --dry-run -o json | jq '.changes[].setting'
 
@@ -49,13 +50,13 @@ DaemonSet must not.`,
 	}
 	o := restoreOptions{}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", where it is there)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the plugin's lock (default: the configuration's)")
 	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
-	f.BoolVar(&o.dry, "dry-run", false, "tell, and change nothing")
-	f.DurationVar(&o.wait, "wait", 3*time.Second, "how long to wait for the plugin to end")
-	stay := f.Bool("stay", false, "when all is given back, wait for a signal to end")
+	f.BoolVar(&o.dry, "dry-run", false, "show what would be restored, and change nothing")
+	f.DurationVar(&o.wait, "wait", 3*time.Second, "how long to wait for the plugin to exit")
+	stay := f.Bool("stay", false, "when everything is restored, wait for a signal before exiting")
 	output := outputFlag(c, "table", "json")
 	c.MarkFlagsMutuallyExclusive("dry-run", "stay")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -48,18 +48,18 @@ func newRun() *cobra.Command {
 	o := runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Attach to the container runtime and place containers",
-		Long: `Attach to containerd's or CRI-O's NRI socket and give every container its CPUs
-and memory nodes before its first instruction, until stopped. When the runtime
-goes away, sluice waits for it and connects again. Stopping sluice changes
-nothing: containers keep what they have, and the next start finds them.`,
+		Short: "Run the plugin: connect to the container runtime and place containers",
+		Long: `Connect to containerd's or CRI-O's NRI socket and give every container its CPUs
+and memory nodes before its first instruction. If the runtime restarts, sluice
+waits for it and reconnects. Stopping sluice changes no container: all keep
+their settings, and the next start takes over from there.`,
 		Example: `  # with the shipped defaults, on containerd's default socket
   sluice run
 
   # with a configuration, and a socket elsewhere
   sluice run --config /etc/sluice/sluice.yaml --socket /run/nri/nri.sock
 
-  # look, but change nothing: mode: preview in the configuration
+  # change nothing, only log: set mode: preview in the configuration
   sluice run --config preview.yaml --log-level debug`,
 		Args: flagsAlone,
 		PreRunE: func(*cobra.Command, []string) error {
@@ -70,7 +70,7 @@ nothing: containers keep what they have, and the next start finds them.`,
 	f := cmd.Flags()
 	f.StringVarP(&o.config, "config", "c", "", "configuration file (default: the shipped defaults)")
 	f.StringVar(&o.socket, "socket", "", "the runtime's NRI socket (default /var/run/nri/nri.sock)")
-	f.StringVar(&o.index, "index", "50", "NRI plugin index, two digits: plugins are called in their order")
+	f.StringVar(&o.index, "index", "50", "NRI plugin index, two digits: the runtime calls plugins in ascending order")
 	f.StringVar(&o.name, "name", "sluice", "NRI plugin name")
 	f.StringVar(&o.hostRoot, "host-root", "/", "folder that holds the host's /sys and /proc")
 	f.StringVar(&o.stateDir, "state-dir", "", "folder for the audit trail and the batch switch (default: the configuration's)")

@@ -31,24 +31,25 @@ func newSim() *cobra.Command {
 	o := simOptions{}
 	c := &cobra.Command{
 		Use:   "sim [-f scenario.yaml | NAME]",
-		Short: "Try policies on a simulated node, in virtual time",
-		Long: `Run the plugin's own agent on a simulated node, a day in less than a minute: its
-pods and their load come from a scenario, its CPUs, memory and cgroups are a
-model. Nothing of this machine is read or changed. Told are, per policy:
+		Short: "Simulate policies on a scenario, in virtual time",
+		Long: `Run the plugin's agent on a simulated node in virtual time; a day takes less
+than a minute. Pods and their load come from a scenario; CPUs, memory and
+cgroups are models. Nothing on this machine is read or changed. The output
+compares these policies:
 
   unmanaged    Kubernetes alone: CPU weights and limits
-  static       pools apart, of fixed sizes, chosen for the peak of their load
-  suppression  pools overlap, batch has what online work leaves
-  pools        pools apart that follow the load: the whole loop
+  static       separate pools of fixed sizes, chosen for each pool's peak load
+  suppression  overlapping pools; batch work gets what online work leaves
+  pools        separate pools that follow the load: the whole control loop
 
-A service is late while 99 % of its requests would not be answered within its
-SLO. With --equal each policy is as full as it can be with services late no more
-than the scenario's budget, by its own setting (sizes, threshold, bands) or else
-by less load (found by bisection, which takes several runs): what it then has
-more of utilization than another is its gain at an equal violation rate.
+A service is late while fewer than 99 % of its requests would be answered within
+its SLO. --equal answers: at the same rate of late responses, how full can each
+policy run the node? It tunes each policy's own setting (sizes, threshold,
+bands), or else reduces the load, until services are late no more than the
+scenario's budget allows; this takes several runs per policy.
 
-The same scenario and seed give the same output. What the model knows, and what
-is assumed in it, is told in docs/simulation.md.`,
+The same scenario and seed give the same output. docs/simulation.md describes
+the model and its assumptions.`,
 		Example: `  sluice sim --list
   sluice sim daily-tide
   sluice sim daily-tide --policy unmanaged,pools --svg tide.svg
@@ -71,9 +72,9 @@ is assumed in it, is told in docs/simulation.md.`,
 	f := c.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "scenario `file`; - is standard input")
 	f.StringSliceVar(&o.policies, "policy", nil, "policies to run (default: all)")
-	f.BoolVar(&o.equal, "equal", false, "compare at an equal violation rate")
-	f.BoolVar(&o.list, "list", false, "list the scenarios that come with sluice")
-	f.IntVar(&o.seed, "seed", 0, "seed of all that is random (default: the scenario's)")
+	f.BoolVar(&o.equal, "equal", false, "compare utilization at an equal rate of late responses")
+	f.BoolVar(&o.list, "list", false, "list the built-in scenarios")
+	f.IntVar(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.svg, "svg", "", "draw the pools over time into this `file`")
 	o.output = outputFlag(c, "table", "json")
 	c.RunE = o.run

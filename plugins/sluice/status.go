@@ -9,12 +9,12 @@ import (
 func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show what the running plugin holds: pools, pins, containers",
-		Long: `Show the running plugin: whether it acts and why not, its connection to the
-container runtime, the machine, the pools, what the control loop does, and every
-container with its CPUs.
+		Short: "Show the running plugin's pools, pinned CPUs and containers",
+		Long: `Show the running plugin: whether it applies changes and if not, why; its
+connection to the container runtime; the machine; the pools; the control loop;
+and every container with its CPUs.
 
-'sluice explain POD' tells more of one pod.`,
+'sluice explain POD' shows more about one pod.`,
 		Example: `  sluice status
   sluice status -o wide
   sluice status -o json | jq .counters

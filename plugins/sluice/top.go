@@ -33,14 +33,14 @@ func newTop() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Watch the node: CPUs by owner, pools, containers, decisions",
-		Long: `Watch what the running plugin does: every CPU with its owner and its load, pools
-with their load against their bands, batch work against its budget, the heaviest
-containers, those that are throttled or disturbed, advice, and what was decided
-last. It needs 80 columns and 24 lines; with less it shows less.
+		Long: `Watch the running plugin live: the owner and load of every CPU, the load of each
+pool against its band, batch work against its budget, the busiest containers,
+throttled and disturbed containers, advice, and the latest decisions. A terminal
+of 80 columns and 24 lines shows everything; a smaller one shows less.
 
-Letters tell all that colours tell: NO_COLOR=1 takes the colours away. Only what
-changed is sent to the terminal. With --once, and where the output is no
-terminal that can move its cursor, one frame is written as text.
+Letters repeat all information that colours carry; NO_COLOR=1 turns colours off.
+With --once, or if the output is not a terminal that can move its cursor, one
+frame is written as text.
 
 Keys: c t m sort by CPU, throttling, memory; up, down, PgUp, PgDn scroll;
 p pauses; ? explains the letters; q quits.`,
@@ -58,10 +58,10 @@ p pauses; ? explains the letters; q quits.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
 	}
 	f := c.Flags()
-	f.DurationVar(&o.interval, "interval", time.Second, "time between two looks at the plugin, at least "+leastInterval.String())
-	f.BoolVar(&o.once, "once", false, "write one frame as text, with all containers")
+	f.DurationVar(&o.interval, "interval", time.Second, "time between two refreshes, at least "+leastInterval.String())
+	f.BoolVar(&o.once, "once", false, "print one frame as text, with all containers, and exit")
 	o.sort = &choice{value: "cpu", words: []string{"cpu", "throttled", "memory"}}
-	f.Var(o.sort, "sort", "what containers are sorted by")
+	f.Var(o.sort, "sort", "order of the containers")
 	complete(c, "sort", func(string) []string { return o.sort.words })
 	o.socket = socketFlag(c)
 	return c

@@ -9,11 +9,12 @@ func newTopology() *cobra.Command {
 		Use:   "topology",
 		Short: "Show the machine's cores, caches and NUMA nodes",
 		Long: `Show the machine as Sluice sees it: packages, NUMA nodes with their memory and
-distances, L3 caches, cores and devices. It is read from this host's /sys; the
-plugin need not run.
+distances, L3 caches, cores and devices. It is read from this host's /sys; no
+plugin is needed.
 
-Cores are written by their threads: 0-3+8-11 are four cores of two threads, CPUs
-0 and 8, 1 and 9 and so on; 0-7/2 are four cores of two threads side by side.`,
+Cores are written as their hardware threads: 0-3+8-11 means four cores of two
+threads each (CPUs 0 and 8, 1 and 9, and so on); 0-7/2 means four cores whose
+two threads have adjacent numbers.`,
 		Example: `  sluice topology
   sluice topology -o json
   sluice topology --machine "2 packages 2 nodes 8 cores 2 threads"`,

@@ -14,7 +14,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Long:    "Print the version of this program, of Go, and the platform it was built for.",
+		Long:    "Print the version of sluice, the Go version and the platform it was built for.",
 		Example: "  sluice version",
 		Args:    flagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {

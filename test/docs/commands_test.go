@@ -193,7 +193,7 @@ func TestCommandsPage(t *testing.T) {
 
 func commandsPage() string {
 	var out strings.Builder
-	out.WriteString("# Commands\n\nEvery command and flag, as `--help` tells them; that has examples as well. `-h` and\n`--help` are of every command.\n")
+	out.WriteString("# Commands\n\nEvery command and flag, generated from `--help`, which also has examples. Every command\naccepts `-h` and `--help`.\n")
 	flags := regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[\w-]+)(?: ([^\s]+))?\s{2,}(.+)$`)
 	for _, path := range slices.Sorted(maps.Keys(commands)) {
 		if first, _, _ := strings.Cut(path, " "); first == "help" {
