@@ -22,7 +22,8 @@ GOTESTSUM := $(TOOLS)/gotestsum
 
 # What needs no root, no runtime and no browser. Each package has more time than a busy
 # machine takes for it with the race detector: Go's own ten minutes are too short.
-UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|web|bench/mix|docs/node)$$')
+UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
+EXTERNAL = $$(go list ./... | grep -v '/web$$') # in test/external, a module of its own
 UNIT_TIMEOUT := 40m
 
 .PHONY: help build man deb image check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo test packages tools runtime probe clean
@@ -56,11 +57,13 @@ image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
 
 check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the unit tests without what takes long
 	$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(UNIT)
+	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
 test: packages lint vuln sbom unit fuzz web-test e2e vm-test ## everything, on a fresh machine
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(UNIT)
+	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x -timeout $(UNIT_TIMEOUT) ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
 	cd configs/package && go test ./... # and so is this
@@ -68,14 +71,14 @@ unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race det
 fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \
 		echo "fuzz $${file%/*} $$target"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$${file%/*}"; \
+		go test -C "$${file%/*}" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; \
 	done
 
 web-test: $(TOOLS)/gotestsum $(TOOLS)/axe/done ## the node map in Chromium
-	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 10m ./test/web
+	cd test/external && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 10m ./web
 
 web-screenshots: ## make the pictures of docs/web.md anew
-	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -count=1 -run TestScreenshots -v ./test/web
+	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -C test/external -count=1 -run TestScreenshots -v ./web
 
 e2e: build tools deb image ## real containerd, real containers, the documentation's commands (root)
 	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix ./test/docs/node
@@ -85,6 +88,7 @@ vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as man
 
 bench: ## benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')
+	go test -C test/external -run '^$$' -bench . -benchmem ./compare
 	go test -run '^$$' -bench 'Shared|Pin|Decision' -benchtime 1000x ./test/bench
 	go test -run '^$$' -bench Streams -benchtime 40x ./test/bench
 	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
@@ -99,7 +103,7 @@ bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kuberne
 # functions so that vet can tell.
 lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
 	$(TOOLS)/golangci-lint run
-	cd configs/package && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml
+	for module in configs/package test/external; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
 	go vet -unusedresult -unusedresult.funcs=$(CPUSET).Union,$(CPUSET).Intersect,$(CPUSET).Difference,$(CPUSET).IntersectSize,$(CPUSET).Of,$(CPUSET).Range ./...
 
 # Without the database, which is on the Internet (VULNDB names a copy, as
@@ -165,7 +169,7 @@ $(TOOLS)/govulncheck: test/vuln/go.mod test/vuln/go.sum
 	@touch $@
 
 # The lock file has the package's hash.
-$(TOOLS)/axe/done: test/web/package.json test/web/package-lock.json
+$(TOOLS)/axe/done: test/external/web/package.json test/external/web/package-lock.json
 	mkdir -p $(@D)
 	cp $^ $(@D)/
 	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error

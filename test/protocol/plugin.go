@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,10 +17,17 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// Build compiles a main package of this module into dir.
+// Build compiles a main package of the product's module into dir, also for the tests of
+// another module that requires the product's.
 func Build(dir, pkg string) (binary string, err error) {
+	const module = "github.com/sluice-dev/sluice"
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the folder of %s: %w", module, err)
+	}
 	binary = filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-o", binary, "github.com/sluice-dev/sluice/"+pkg)
+	cmd := exec.Command("go", "build", "-o", binary, module+"/"+pkg)
+	cmd.Dir = strings.TrimSpace(string(root))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)

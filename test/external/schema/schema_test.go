@@ -1,11 +1,11 @@
-package config
+// Package schema tests the JSON schema of sluice.yaml, and writes it anew.
+package schema
 
 import (
 	"bytes"
 	"encoding"
 	"encoding/json"
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,11 +14,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/invopop/jsonschema"
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"gopkg.in/yaml.v3"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -26,7 +28,10 @@ import (
 
 var update = flag.Bool("update", false, "write configs/sluice.schema.json anew")
 
-const schemaFile = "../../configs/sluice.schema.json"
+const (
+	root       = "../../../"
+	schemaFile = root + "configs/sluice.schema.json"
+)
 
 // bounds are the least and the most of keys, as the parser has them: TestSchemaBounds
 // compares. Keys whose bounds depend on others have none.
@@ -57,7 +62,6 @@ func schemaOf(t *testing.T) *jsonschema.Schema {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := filepath.Join(dir, "..", "..")
 	t.Chdir(root)
 	for _, folder := range []string{"./pkg/config", "./pkg/decide/control", "./pkg/workload/annotation"} {
 		if err := r.AddGoComments("github.com/sluice-dev/sluice", folder); err != nil {
@@ -65,10 +69,10 @@ func schemaOf(t *testing.T) *jsonschema.Schema {
 		}
 	}
 	t.Chdir(dir)
-	s := r.Reflect(&Config{})
+	s := r.Reflect(&config.Config{})
 	s.Title, s.ID = "sluice.yaml", ""
 	s.Description = "The configuration of Sluice; docs/config.md tells more. What no schema can tell, sluice check does."
-	for _, v := range Values(Default()) {
+	for _, v := range config.Values(config.Default()) {
 		if !strings.Contains(v.Key, "[") {
 			if p := property(s, v.Key); p != nil && v.Text != "" && !strings.HasPrefix(v.Key, "classes.") {
 				p.Default = typed(p, v.Text)
@@ -123,9 +127,9 @@ func anyText() *jsonschema.Schema {
 // typeSchema is the schema of types that are read from a text.
 func typeSchema(t reflect.Type) *jsonschema.Schema {
 	switch t {
-	case durationType:
+	case reflect.TypeFor[time.Duration]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string", Pattern: `^[+-]?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$|^[+-]?0$`}, {Const: 0}}}
-	case setType:
+	case reflect.TypeFor[annotation.Set]():
 		given := jsonschema.NewProperties()
 		for _, key := range givenKeys() {
 			given.Set(key, &jsonschema.Schema{AnyOf: append(anyText().AnyOf, &jsonschema.Schema{Type: "object"})})
@@ -133,9 +137,9 @@ func typeSchema(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object", Properties: given, AdditionalProperties: jsonschema.FalseSchema}
 	case reflect.TypeFor[cpuset.Set]():
 		return text(`^\s*$|^[0-9,\s-]+$`)
-	case reflect.TypeFor[PoolSize]():
+	case reflect.TypeFor[config.PoolSize]():
 		return text(`^\s*[0-9]+\s*%?\s*$|^[0-9,\s-]+$`)
-	case reflect.TypeFor[Band]():
+	case reflect.TypeFor[config.Band]():
 		return &jsonschema.Schema{Type: "string", Pattern: `^\s*[0-9]+\s*%?\s*-\s*[0-9]+\s*%?\s*$`}
 	case reflect.TypeFor[control.CPUs](), reflect.TypeFor[control.Bytes]():
 		return text(`^[+]?[0-9.]+([eE][0-9+-]+|[numkMGTPE]|[KMGTPE]i)?$`)
@@ -145,7 +149,7 @@ func typeSchema(t reflect.Type) *jsonschema.Schema {
 	if words := choices(t); len(words) > 0 {
 		return &jsonschema.Schema{Type: "string", Enum: words}
 	}
-	if reflect.PointerTo(t).Implements(unmarshaler) {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return anyText()
 	}
 	return nil
@@ -153,7 +157,7 @@ func typeSchema(t reflect.Type) *jsonschema.Schema {
 
 // choices are the words that a type takes, by its own error for another.
 func choices(t reflect.Type) (words []any) {
-	if !reflect.PointerTo(t).Implements(unmarshaler) {
+	if !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return nil
 	}
 	takes := func(word string) error {
@@ -186,7 +190,7 @@ func givenKeys() (keys []string) {
 	return slices.Compact(keys)
 }
 
-// The schema in configs/ is that of the types: go test ./pkg/config -run Schema -update
+// The schema in configs/ is that of the types: go test -C test/external ./schema -update
 // writes it.
 func TestSchemaIsCurrent(t *testing.T) {
 	var want bytes.Buffer
@@ -206,7 +210,7 @@ func TestSchemaIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(have, want.Bytes()) {
-		t.Error("configs/sluice.schema.json is not that of the types; write it anew with go test ./pkg/config -run Schema -update")
+		t.Error("configs/sluice.schema.json is not that of the types; write it anew with go test -C test/external ./schema -update")
 	}
 }
 
@@ -244,16 +248,16 @@ func valid(t *testing.T, s *validator.Schema, text []byte) error {
 func TestSchemaTakesWhatTheParserTakes(t *testing.T) {
 	t.Parallel()
 	s := compiled(t)
-	shippedText, err := os.ReadFile(shipped)
+	shippedText, err := os.ReadFile(root + "configs/sluice.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := Default().YAML()
+	full, err := config.Default().YAML()
 	if err != nil {
 		t.Fatal(err)
 	}
 	texts := [][]byte{shippedText, full}
-	docs, err := filepath.Glob("../../docs/*.md")
+	docs, err := filepath.Glob(root + "docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +267,7 @@ func TestSchemaTakesWhatTheParserTakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1) {
-			if _, err := Parse(block[1]); err == nil {
+			if _, err := config.Parse(block[1]); err == nil {
 				texts = append(texts, block[1])
 			}
 		}
@@ -282,7 +286,7 @@ func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	s := compiled(t)
 	for _, text := range []string{"mode: of\n", "mod: on\n", "pools: {lists: []}\n", "driftInterval: 5\n", "control: {batch: {by: cpu}}\n", "roundUp: maybe\n", "classes: {BE: {cpuidentity: 1}}\n", "control: {burst: {maxPercent: 99}}\n"} {
-		if _, err := Parse([]byte(text)); err == nil {
+		if _, err := config.Parse([]byte(text)); err == nil {
 			t.Errorf("the parser takes %q", text)
 		}
 		if valid(t, s, []byte(text)) == nil {
@@ -291,39 +295,48 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// Every key of the types is in the schema, and every key of the schema is one that the
-// parser knows.
+// The schema has the keys that the parser knows at each place, and no others. The parser
+// lists its keys in the error for a key that resembles none of them.
 func TestSchemaHasEveryKey(t *testing.T) {
-	var walk func(s *jsonschema.Schema, v reflect.Value, path string)
-	walk = func(s *jsonschema.Schema, v reflect.Value, path string) {
-		known := fields(v)
+	var walk func(s *jsonschema.Schema, within func(string) string, path string)
+	walk = func(s *jsonschema.Schema, within func(string) string, path string) {
+		_, err := config.Parse([]byte(within("{qqqqqqqqqqqq: 1}")))
+		if err == nil {
+			t.Fatalf("%s: the parser takes a key that can't be one", path)
+		}
+		list := regexp.MustCompile(`qqqqqqqqqqqq: is not a key .*; there are (.+)`).FindStringSubmatch(err.Error())
+		if list == nil {
+			t.Fatalf("%s: the parser doesn't list its keys: %v", path, err)
+		}
 		var inSchema []string
 		for p := s.Properties.Oldest(); p != nil; p = p.Next() {
 			inSchema = append(inSchema, p.Key)
-			if p.Value.Description == "" && path == "" {
-				t.Logf("%s has no description", p.Key)
+			inner, open, closing := p.Value, "{"+p.Key+": ", "}"
+			switch {
+			case inner.Type == "array":
+				inner, open, closing = inner.Items, open+"[", "]"+closing
+			case inner.Type == "object" && inner.Properties == nil:
+				inner, open, closing = inner.AdditionalProperties, open+"{a: ", "}"+closing
+			}
+			// The keys of annotations come from the parser's error already, see givenKeys.
+			if inner != nil && inner.Properties != nil && !slices.Equal(propertyNames(inner), givenKeys()) {
+				walk(inner, func(text string) string { return within(open + text + closing) }, path+"."+p.Key)
 			}
 		}
 		slices.Sort(inSchema)
-		if keys := slices.Sorted(maps.Keys(known)); !slices.Equal(keys, inSchema) {
-			t.Errorf("%s: the parser knows %v, the schema %v", path, keys, inSchema)
-			return
-		}
-		for key, field := range known {
-			p, _ := s.Properties.Get(key)
-			element := field.Type()
-			switch {
-			case element.Kind() == reflect.Slice && element.Elem().Kind() == reflect.Struct:
-				p, element = p.Items, element.Elem()
-			case element.Kind() == reflect.Map && element.Elem().Kind() == reflect.Struct && element != setType:
-				p, element = p.AdditionalProperties, element.Elem()
-			}
-			if element.Kind() == reflect.Struct && !reflect.PointerTo(element).Implements(unmarshaler) {
-				walk(p, reflect.New(element).Elem(), join(path, key))
-			}
+		if known := strings.Split(list[1], ", "); !slices.Equal(known, inSchema) {
+			t.Errorf("%s: the parser knows %v, the schema %v", path, known, inSchema)
 		}
 	}
-	walk(schemaOf(t), reflect.ValueOf(Default()).Elem(), "")
+	walk(schemaOf(t), func(text string) string { return text }, "")
+}
+
+func propertyNames(s *jsonschema.Schema) (names []string) {
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		names = append(names, p.Key)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // The parser takes the least and the most of the schema, and nothing beyond.
@@ -334,7 +347,7 @@ func TestSchemaBounds(t *testing.T) {
 		for _, name := range slices.Backward(strings.Split(key, ".")) {
 			text = "{" + name + ": " + text + "}"
 		}
-		_, err := Parse([]byte(text))
+		_, err := config.Parse([]byte(text))
 		return err == nil
 	}
 	for key, b := range bounds() {

@@ -1,3 +1,5 @@
+// Package resctrl tests the product's resctrl package by system calls, on a fake kernel's
+// tree that FUSE mounts.
 package resctrl
 
 import (
@@ -8,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	fusefs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/fake"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -96,6 +100,51 @@ func (f *file) Setattr(context.Context, fusefs.FileHandle, *fuse.SetAttrIn, *fus
 	return 0 // truncating changes nothing
 }
 
+// bed is the product on a fake kernel.
+type bed struct {
+	*fake.Kernel
+	*resctrl.Host
+	t testing.TB
+}
+
+func (b *bed) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// setUp makes the group of the BE class.
+func (b *bed) setUp() {
+	b.t.Helper()
+	_, err := b.Setup([]schemata.Class{be()}, 0)
+	b.must(err)
+}
+
+func be() schemata.Class {
+	return schemata.Class{
+		Name: "BE",
+		L3:   map[int]schemata.Cache{schemata.All: {Range: schemata.Range{To: 30}}},
+		MB:   map[int]schemata.Bandwidth{schemata.All: {Percent: 85}},
+	}
+}
+
+func (b *bed) wantGroups(names ...string) {
+	b.t.Helper()
+	if got := b.Groups(); !slices.Equal(got, names) {
+		b.t.Errorf("the groups are %q, want %q", got, names)
+	}
+}
+
+func (b *bed) wantIn(group string, tids ...int) {
+	b.t.Helper()
+	for _, tid := range tids {
+		if got, _ := b.Of(tid); got != group {
+			b.t.Errorf("thread %d is in %q, want %q", tid, got, group)
+		}
+	}
+}
+
 // mounted is a host root with a resctrl mount.
 func mounted(t testing.TB, m fake.Machine) (b *bed, root string) {
 	t.Helper()
@@ -132,7 +181,7 @@ func (b *bed) reopen(root string) {
 	if b.Host != nil {
 		b.must(b.Close())
 	}
-	h, err := Open(root)
+	h, err := resctrl.Open(root)
 	b.must(err)
 	b.Host = h
 	b.t.Cleanup(func() { h.Close() })
@@ -151,22 +200,24 @@ func TestMounted(t *testing.T) {
 	t.Parallel()
 	b, root := mounted(t, fake.CDP())
 	b.run(root, 5, 5, 6)
-	b.setup(0, []schemata.Class{be()})
-	b.want("sluice-BE", "L3CODE:0=f;1=f\nL3DATA:0=f;1=f\nL2:0=ffff;1=ffff;2=ffff;3=ffff\nMB:0=90;1=90\n")
-	b.must(b.Assign(Place{Group: ClassGroup("BE")}, 5))
+	b.setUp()
+	if text, err := b.Read("sluice-BE/schemata"); err != nil || strings.ReplaceAll(text, " ", "") != "L3CODE:0=f;1=f\nL3DATA:0=f;1=f\nL2:0=ffff;1=ffff;2=ffff;3=ffff\nMB:0=90;1=90\n" {
+		t.Errorf("the group has %q, %v", text, err)
+	}
+	b.must(b.Assign(resctrl.Place{Group: resctrl.ClassGroup("BE")}, 5))
 	b.wantIn("sluice-BE", 5, 6)
 	b.reopen(root)
 	b.Writes()
-	b.setup(0, []schemata.Class{be()})
+	b.setUp()
 	if again := b.Writes(); again != nil {
 		t.Errorf("what is right was written again: %q", again)
 	}
 	_, err := b.Setup([]schemata.Class{{Name: "a"}, {Name: "b"}, {Name: "c"}}, 0)
-	if !errors.Is(err, ErrNoCLOSID) || !errors.Is(err, syscall.ENOSPC) {
+	if !errors.Is(err, resctrl.ErrNoCLOSID) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("out of CLOSIDs: %v", err)
 	}
 	b.wantGroups("sluice-BE", "sluice-a", "sluice-b")
-	b.must(b.Restore(Originals{}))
+	b.must(b.Restore(resctrl.Originals{}))
 	b.wantGroups()
 	b.wantIn("", 5, 6)
 }
@@ -175,10 +226,10 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	b, root := mounted(t, fake.Intel())
 	b.run(root, 5, 5, 6)
-	b.setup(0, []schemata.Class{be()})
+	b.setUp()
 	b.must(b.Mkdir("mon_groups/c1")) // runc's
 	b.must(b.Watch("sluice-BE", "c1"))
-	b.must(b.Assign(Place{Group: "sluice-BE", Watch: "c1"}, 5))
+	b.must(b.Assign(resctrl.Place{Group: "sluice-BE", Watch: "c1"}, 5))
 	if group, watch := b.Of(6); group != "sluice-BE" || watch != "sluice-c1" {
 		t.Errorf("thread 6 is in %q, %q", group, watch)
 	}
@@ -212,7 +263,7 @@ func TestWatch(t *testing.T) {
 	}
 
 	b.must(b.Watch("", "c2"))
-	b.must(b.Restore(Originals{}))
+	b.must(b.Restore(resctrl.Originals{}))
 	names, err := b.List("mon_groups")
 	if b.must(err); !slices.Equal(names, []string{"c1"}) {
 		t.Errorf("monitoring groups left are %q, want runc's c1", names)
@@ -224,20 +275,20 @@ func TestWatchFails(t *testing.T) {
 	m := fake.Intel()
 	m.RMIDs = 3
 	b, _ := mounted(t, m)
-	b.setup(0, []schemata.Class{be()})
+	b.setUp()
 	b.must(b.Watch("sluice-BE", "c1"))
 	err := b.Watch("sluice-BE", "c2")
-	if !errors.Is(err, ErrNoRMID) || !errors.Is(err, syscall.ENOSPC) {
+	if !errors.Is(err, resctrl.ErrNoRMID) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("out of RMIDs: %v", err)
 	}
 	b.Limbo(true)
 	b.must(b.Unwatch("c1"))
-	if err := b.Watch("sluice-BE", "c2"); !errors.Is(err, ErrLimbo) {
+	if err := b.Watch("sluice-BE", "c2"); !errors.Is(err, resctrl.ErrLimbo) {
 		t.Errorf("limbo: %v", err)
 	}
 	b.Limbo(false)
 	b.must(b.Watch("sluice-BE", "c2"))
-	if err := b.Watch("sluice-none", "c3"); !errors.Is(err, ErrNoGroup) {
+	if err := b.Watch("sluice-none", "c3"); !errors.Is(err, resctrl.ErrNoGroup) {
 		t.Errorf("no such group: %v", err)
 	}
 	if err := b.Watch("sluice-BE", "../c3"); err == nil {

@@ -22,7 +22,7 @@ import (
 
 const (
 	bigCount = 500
-	axeFile  = "../../bin/tools/axe/node_modules/axe-core/axe.min.js"
+	axeFile  = "../../../bin/tools/axe/node_modules/axe-core/axe.min.js"
 )
 
 func bigNode(t *testing.T) *node {

@@ -1,4 +1,4 @@
-package cpualloc
+package compare
 
 import (
 	"cmp"
@@ -8,8 +8,10 @@ import (
 
 	kubeset "k8s.io/utils/cpuset"
 
+	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/synth"
 )
 
 // reference is the kubelet's packed algorithm (pkg/kubelet/cm/cpumanager,
@@ -76,16 +78,18 @@ func (r *reference) take(free kubeset.CPUSet, n int) kubeset.CPUSet {
 
 // server has 64 CPUs in a node from 256 CPUs on, two threads per core and an
 // L3 domain per 8 cores.
-func server(cpus int) shape {
-	switch cpus {
-	case 16:
-		return shape{1, 1, 1, 8, 2}
-	case 64:
-		return shape{1, 2, 2, 8, 2}
-	case 256:
-		return shape{2, 2, 4, 8, 2}
+func server(b *testing.B, cpus int) *topology.Machine {
+	b.Helper()
+	m, err := synth.Machine(map[int]string{
+		16:   "8 cores 2 threads",
+		64:   "2 nodes 16 cores 2 threads l3 8 cores",
+		256:  "2 packages 2 nodes 32 cores 2 threads l3 8 cores",
+		1024: "4 packages 4 nodes 32 cores 2 threads l3 8 cores",
+	}[cpus])
+	if err != nil || m.Online.Size() != cpus {
+		b.Fatalf("a machine of %d CPUs: %v", cpus, err)
 	}
-	return shape{4, 4, 4, 8, 2}
+	return m
 }
 
 // fragmented is what is left when about four in ten CPUs are taken, here and
@@ -104,10 +108,9 @@ func fragmented(m *topology.Machine) cpuset.Set {
 
 func BenchmarkTake(b *testing.B) {
 	for _, cpus := range []int{16, 64, 256, 1024} {
-		shape := server(cpus)
-		m := shape.machine()
-		a, r := New(m), newReference(m)
-		node := cpus / (shape.packages * shape.nodes)
+		m := server(b, cpus)
+		a, r := cpualloc.New(m), newReference(m)
+		node := cpus / len(m.Nodes)
 		for _, test := range []struct {
 			name string
 			n    int
@@ -128,7 +131,7 @@ func BenchmarkTake(b *testing.B) {
 			b.Run(fmt.Sprintf("of=%d/take=%s/by=sluice", cpus, test.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := a.Take(test.free, test.n, Preference{}); err != nil {
+					if _, err := a.Take(test.free, test.n, cpualloc.Preference{}); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -147,8 +150,8 @@ func BenchmarkTake(b *testing.B) {
 // A machine filled pin by pin, one CPU each; an operation is one pin.
 func BenchmarkFill(b *testing.B) {
 	for _, cpus := range []int{256, 1024} {
-		m := server(cpus).machine()
-		a, r := New(m), newReference(m)
+		m := server(b, cpus)
+		a, r := cpualloc.New(m), newReference(m)
 		b.Run(fmt.Sprintf("of=%d/by=sluice", cpus), func(b *testing.B) {
 			b.ReportAllocs()
 			var free cpuset.Set
@@ -156,7 +159,7 @@ func BenchmarkFill(b *testing.B) {
 				if free.IsEmpty() {
 					free = m.Online
 				}
-				got, err := a.Take(free, 1, Preference{})
+				got, err := a.Take(free, 1, cpualloc.Preference{})
 				if err != nil {
 					b.Fatal(err)
 				}

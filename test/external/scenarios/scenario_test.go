@@ -2,7 +2,7 @@
 // configuration and what happens to pods on it, with what every container then
 // has by the runtime's record. After every step the invariants are checked.
 //
-//	go test ./test/scenarios -update   # write the results anew
+//	go test -C test/external ./scenarios -update   # write the results anew
 package scenarios
 
 import (

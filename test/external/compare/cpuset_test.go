@@ -1,23 +1,26 @@
-package cpuset
+// Package compare measures the product beside what others use for the same.
+package compare
 
 import (
 	"fmt"
 	"testing"
 
 	k8s "k8s.io/utils/cpuset"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // Each operation stands beside the same one of k8s.io/utils/cpuset, on sets of
 // whole cores as they are handed out: every other core of a machine whose
 // siblings are n and n+size/2.
-func Benchmark(b *testing.B) {
+func BenchmarkSet(b *testing.B) {
 	for _, size := range []int{16, 256, 1024} {
-		var s, t Set
+		var s, t cpuset.Set
 		for cpu := range size / 2 {
 			if cpu%2 == 0 {
-				s = Union(s, Of(cpu, cpu+size/2))
+				s = cpuset.Union(s, cpuset.Of(cpu, cpu+size/2))
 			} else {
-				t = Union(t, Of(cpu, cpu+size/2))
+				t = cpuset.Union(t, cpuset.Of(cpu, cpu+size/2))
 			}
 		}
 		list := s.String()
@@ -30,7 +33,7 @@ func Benchmark(b *testing.B) {
 			b.Fatal(err)
 		}
 
-		var set Set
+		var set cpuset.Set
 		var kset k8s.CPUSet
 		var n int
 		var yes bool
@@ -39,8 +42,8 @@ func Benchmark(b *testing.B) {
 			name          string
 			sluice, utils func()
 		}{
-			{"union", func() { set = Union(s, t) }, func() { kset = ks.Union(kt) }},
-			{"difference", func() { set = Difference(s, t) }, func() { kset = ks.Difference(kt) }},
+			{"union", func() { set = cpuset.Union(s, t) }, func() { kset = ks.Union(kt) }},
+			{"difference", func() { set = cpuset.Difference(s, t) }, func() { kset = ks.Difference(kt) }},
 			{"contains", func() { yes = s.Contains(size / 2) }, func() { yes = ks.Contains(size / 2) }},
 			{"size", func() { n = s.Size() }, func() { n = ks.Size() }},
 			{"all", func() {
@@ -52,7 +55,7 @@ func Benchmark(b *testing.B) {
 					n += cpu
 				}
 			}},
-			{"parse", func() { set, _ = Parse(list) }, func() { kset, _ = k8s.Parse(list) }},
+			{"parse", func() { set, _ = cpuset.Parse(list) }, func() { kset, _ = k8s.Parse(list) }},
 			{"string", func() { text = s.String() }, func() { text = ks.String() }},
 			{"mask", func() { text = s.Mask() }, nil},
 		} {
