@@ -316,12 +316,7 @@ func (s CPUSet) members() cpuset.Set {
 }
 
 // less reports whether q allows less CPU time than r.
-func (q CPUQuota) less(r CPUQuota) bool {
-	if q.Unlimited() || r.Unlimited() {
-		return !q.Unlimited() && r.Unlimited()
-	}
-	return q.Quota.Seconds()*r.Period.Seconds() < r.Quota.Seconds()*q.Period.Seconds()
-}
+func (q CPUQuota) less(r CPUQuota) bool { return q.Compare(r) < 0 }
 
 // less reports whether b is a smaller amount than c.
 func (b Bytes) less(c Bytes) bool {

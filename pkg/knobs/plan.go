@@ -3,12 +3,7 @@
 // changes are safe; others carry them out.
 package knobs
 
-import (
-	"strconv"
-	"time"
-
-	"github.com/sluice-dev/sluice/topology/cpuset"
-)
+import "github.com/sluice-dev/sluice/topology/cpuset"
 
 // Object is a cgroup that carries knobs: a container's, or a pod's own.
 type Object struct {
@@ -41,22 +36,6 @@ func (s CPUSet) String() string {
 		return "all"
 	}
 	return cpuset.Set(s).String()
-}
-
-// CPUQuota is CFS bandwidth: run at most Quota in each Period. A negative Quota
-// is unlimited.
-type CPUQuota struct {
-	Quota, Period time.Duration
-}
-
-// Unlimited is the quota that throttles nothing.
-func (q CPUQuota) Unlimited() bool { return q.Quota < 0 }
-
-func (q CPUQuota) String() string {
-	if q.Unlimited() {
-		return "unlimited"
-	}
-	return strconv.FormatFloat(q.Quota.Seconds()/q.Period.Seconds(), 'g', 6, 64) + " CPUs"
 }
 
 // Change sets one knob of one object.

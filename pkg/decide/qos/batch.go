@@ -38,7 +38,7 @@ func grantOf(n *Node, c *Container) grant {
 	}
 	if limit.Set && limit.Value > 0 && !c.Own {
 		q := knobs.CPUQuota{Quota: max(minQuota, time.Duration(min(limit.Value, maxMilli))*batchPeriod/1000), Period: batchPeriod}
-		if !finite(c.Quota) || cpus(q) < cpus(c.Quota) {
+		if !c.Quota.Finite() || q.Compare(c.Quota) < 0 {
 			g.Quota = q
 		}
 	}
@@ -56,17 +56,12 @@ func sharesOf(milli workload.MilliCPU) knobs.Shares {
 	return knobs.Shares(max(minShares, min(maxShares, min(milli, maxMilli)*1024/1000)))
 }
 
-func finite(q knobs.CPUQuota) bool { return q.Quota > 0 && q.Period > 0 }
-
-// cpus is a finite quota in CPUs.
-func cpus(q knobs.CPUQuota) float64 { return float64(q.Quota) / float64(q.Period) }
-
 // quota is a container's own, with its grant; not finite where it has none.
 func (c *Container) quota(g grant) knobs.CPUQuota {
 	switch {
 	case c.Own:
 		return knobs.CPUQuota{Quota: -1}
-	case finite(g.Quota):
+	case g.Quota.Finite():
 		return g.Quota
 	}
 	return c.Quota
@@ -98,7 +93,7 @@ func (t *tuner) batch() {
 			t.shares = sharesOf(milli)
 			t.setGrant(i, knobs.Weight, g.Shares)
 		}
-		if finite(g.Quota) {
+		if g.Quota.Finite() {
 			cpu = true
 			t.setGrant(i, knobs.Quota, g.Quota)
 		}
@@ -106,8 +101,8 @@ func (t *tuner) batch() {
 			mem = true
 			t.setGrant(i, knobs.MemoryMax, g.MemoryLimit)
 		}
-		if q := c.quota(g); finite(q) {
-			quota += time.Duration(float64(batchPeriod) * cpus(q))
+		if q := c.quota(g); q.Finite() {
+			quota += time.Duration(float64(batchPeriod) * q.CPUs())
 		} else {
 			limited = false
 		}
@@ -119,7 +114,7 @@ func (t *tuner) batch() {
 	}
 	if own := t.pod.Quota; cpu && limited && t.has(knobs.Quota) {
 		sum := knobs.CPUQuota{Quota: quota.Truncate(time.Microsecond), Period: batchPeriod}
-		if !finite(own) || cpus(sum) < cpus(own) {
+		if !own.Finite() || sum.Compare(own) < 0 {
 			t.setPod(knobs.Quota, sum, "sum of its containers' batch resources")
 		}
 	}

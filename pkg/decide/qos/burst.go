@@ -17,7 +17,7 @@ func (t *tuner) burst() {
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]
 		q := c.quota(grantOf(t.node, c))
-		if finite(q) {
+		if q.Finite() {
 			// In the period of the pod's quota, which is the kubelet's for all.
 			podQuota += q.Quota
 		} else {
@@ -28,7 +28,7 @@ func (t *tuner) burst() {
 	if sum == 0 || !limited {
 		return // a pod without a quota throttles nobody
 	}
-	if own := t.pod.Quota; finite(own) {
+	if own := t.pod.Quota; own.Finite() {
 		podQuota = min(podQuota, own.Quota)
 	}
 	if !t.node.Features.BurstOverQuota {
@@ -52,7 +52,7 @@ func (t *tuner) containerBurst(i int, q knobs.CPUQuota) time.Duration {
 	switch {
 	case b.Percent <= 0 && !raised, r.Class == workload.BE, r.Class.Pinned(), t.pod.Containers[i].Own:
 		return 0
-	case !finite(q):
+	case !q.Finite():
 		t.note(i, burstKey, "the container has no CPU limit: nothing throttles it, and there is nothing to burst over")
 		return 0
 	case b.Percent <= 0:
@@ -65,7 +65,7 @@ func (t *tuner) containerBurst(i int, q knobs.CPUQuota) time.Duration {
 		return 0
 	}
 	burst := min(time.Duration(percentOf(int64(q.Quota), b.Percent)), maxBurst-q.Quota).Truncate(time.Microsecond)
-	why := "cpu-burst " + strconv.Itoa(b.Percent) + " % of " + strconv.FormatFloat(cpus(q), 'g', 6, 64) + " CPUs"
+	why := "cpu-burst " + strconv.Itoa(b.Percent) + " % of " + strconv.FormatFloat(q.CPUs(), 'g', 6, 64) + " CPUs"
 	if !t.node.Features.BurstOverQuota && burst > q.Quota {
 		burst = q.Quota
 		why += ", at most 100 % on this kernel"

@@ -34,7 +34,7 @@ func (t *tuner) loop() {
 	for i := range t.pod.Containers {
 		q, more := t.containerLoop(i, below)
 		raised = raised || more
-		if finite(q) {
+		if q.Finite() {
 			sum += roomFor(q)
 		} else {
 			limited = false
@@ -43,14 +43,14 @@ func (t *tuner) loop() {
 	own := t.podQuota()
 	want := Loop{Quota: own}
 	switch all := (knobs.CPUQuota{Quota: sum, Period: batchPeriod}); {
-	case !raised || !finite(own):
+	case !raised || !own.Finite():
 	case !limited:
 		want = Loop{knobs.CPUQuota{Quota: -1}, "room for a container whose limit is raised"}
-	case cpus(all) > cpus(own):
+	case all.Compare(own) > 0:
 		want = Loop{all, "room for a container whose limit is raised"}
 	}
 	want = lower(want, t.pod.Loop)
-	if finite(want.Quota) { // one without a quota follows what holds it
+	if want.Quota.Finite() { // one without a quota follows what holds it
 		want = lower(want, ceiling)
 	}
 	if want.Quota != own && want.Why != "" {
@@ -67,22 +67,22 @@ func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool)
 		return base, false
 	}
 	want := Loop{Quota: base}
-	if finite(c.Loop.Quota) {
+	if c.Loop.Quota.Finite() {
 		want = c.Loop
 	}
-	if finite(want.Quota) { // one without a quota follows its parents'
+	if want.Quota.Finite() { // one without a quota follows its parents'
 		want = lower(want, below)
 	}
 	if want.Quota != base && want.Why != "" {
 		t.Containers[i] = replace(t.Containers[i], want)
 	}
-	return want.Quota, finite(base) && finite(want.Quota) && cpus(want.Quota) > cpus(base)
+	return want.Quota, base.Finite() && want.Quota.Finite() && want.Quota.Compare(base) > 0
 }
 
 // roomFor is a quota in the pod's period, rounded up: cgroup v1 refuses a child that
 // is above its parent by the least.
 func roomFor(q knobs.CPUQuota) time.Duration {
-	return (time.Duration(float64(batchPeriod)*cpus(q)) + time.Microsecond - 1).Truncate(time.Microsecond)
+	return (time.Duration(float64(batchPeriod)*q.CPUs()) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // podQuota is what the pod's cgroup has without the loop.
@@ -99,13 +99,13 @@ const leastRun = 10 * time.Millisecond
 // lower is the smaller of two quotas, in the first one's period unless that leaves less
 // than leastRun of it.
 func lower(a, b Loop) Loop {
-	if !finite(b.Quota) || finite(a.Quota) && cpus(a.Quota) <= cpus(b.Quota) {
+	if !b.Quota.Finite() || a.Quota.Finite() && a.Quota.Compare(b.Quota) <= 0 {
 		return a
 	}
-	if !finite(a.Quota) {
+	if !a.Quota.Finite() {
 		return b
 	}
-	q := time.Duration(float64(a.Quota.Period) * cpus(b.Quota)).Truncate(time.Microsecond)
+	q := time.Duration(float64(a.Quota.Period) * b.Quota.CPUs()).Truncate(time.Microsecond)
 	if q < leastRun && b.Quota.Period > a.Quota.Period {
 		return b
 	}
@@ -121,7 +121,7 @@ func replace(settings []Setting, to Loop) []Setting {
 	}
 	settings[at].Value, settings[at].Why = to.Quota, to.Why
 	for i := range settings {
-		if burst, ok := settings[i].Value.(knobs.CPUBurst); ok && finite(to.Quota) {
+		if burst, ok := settings[i].Value.(knobs.CPUBurst); ok && to.Quota.Finite() {
 			settings[i].Value = min(burst, knobs.CPUBurst(to.Quota.Quota))
 		}
 	}

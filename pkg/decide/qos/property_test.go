@@ -75,10 +75,10 @@ func checkContainer(t *rapid.T, n *Node, c *Container, settings []Setting) {
 		t.Errorf("high %d or a new limit is not below the limit %d", high, limit)
 	}
 	quota := c.quota(grantOf(n, c))
-	if burst := time.Duration(amount[knobs.CPUBurst](settings, knobs.Burst)); burst > 0 && (!finite(quota) || burst > quota.Quota && !n.Features.BurstOverQuota) {
+	if burst := time.Duration(amount[knobs.CPUBurst](settings, knobs.Burst)); burst > 0 && (!quota.Finite() || burst > quota.Quota && !n.Features.BurstOverQuota) {
 		t.Errorf("burst %s of the quota %s", burst, quota)
 	}
-	if q := amount[knobs.CPUQuota](settings, knobs.Quota); finite(c.Quota) && finite(q) && cpus(q) >= cpus(c.Quota) {
+	if q := amount[knobs.CPUQuota](settings, knobs.Quota); c.Quota.Finite() && q.Finite() && q.Compare(c.Quota) >= 0 {
 		t.Errorf("quota %s, and the kubelet's was %s", q, c.Quota)
 	}
 }

@@ -204,7 +204,7 @@ func (a *Agent) floorOf(claims workload.MilliCPU) workload.MilliCPU {
 // steadied is the quota that a pod has where the new one is hardly larger.
 func steadied(has, want qos.Loop) qos.Loop {
 	const percent = 5
-	had, wanted := milliOf(has.Quota), milliOf(want.Quota)
+	had, wanted := has.Quota.Milli(), want.Quota.Milli()
 	if had <= wanted && had*100 >= wanted*(100-percent) {
 		return has
 	}

@@ -200,7 +200,7 @@ func TestFloorOfEachPod(t *testing.T) {
 		h.steps(5 * time.Second)
 		check := func(dir string, q knobs.CPUQuota) {
 			t.Helper()
-			if q.Quota < 10*time.Millisecond || q.Period > 500*time.Millisecond || milliOf(q) > 25 {
+			if q.Quota < 10*time.Millisecond || q.Period > 500*time.Millisecond || q.Milli() > 25 {
 				t.Errorf("%s has %v", dir, q)
 			}
 		}

@@ -176,7 +176,7 @@ func (a *Agent) safeQuotas(changes []knobs.Change) []knobs.Change {
 			case a.squeezed(t) && (kept || !a.bounded(t)):
 				// Also where it has no more now: it may when the plan is carried out.
 				to := least
-				if has, ok := k.Value.(knobs.CPUQuota); ok && below(has, least) && !a.bounded(t) {
+				if has, ok := k.Value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !a.bounded(t) {
 					to = has
 				}
 				change.To, change.Why = to, floorWhy
@@ -215,11 +215,6 @@ func (a *Agent) squeezed(t *tuned) bool {
 	}
 	_, boxed := l.intents.boxes[holder]
 	return alone || boxed
-}
-
-// below reports whether a quota is no more than another.
-func below(q, than knobs.CPUQuota) bool {
-	return q.Quota > 0 && q.Quota*than.Period <= than.Quota*q.Period
 }
 
 // batchFloor is the CPUs that batch work always has.

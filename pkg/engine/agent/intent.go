@@ -94,16 +94,11 @@ func (a *Agent) roomFor(l qos.Loop, below []*container) qos.Loop {
 		if q.Quota == 0 {
 			q = c.quota
 		}
-		if !c.started && q.Quota > 0 && more(q, l.Quota) {
+		if !c.started && q.Finite() && q.Compare(l.Quota) > 0 {
 			l = qos.Loop{Quota: q, Why: "room for a container that is about to start"}
 		}
 	}
 	return l
-}
-
-// more reports whether a quota gives more CPU than another; both are limits.
-func more(a, b knobs.CPUQuota) bool {
-	return a.Quota.Seconds()*b.Period.Seconds() > b.Quota.Seconds()*a.Period.Seconds()
 }
 
 // intend brings the kernel from the present intents to these. Only pods whose quotas
@@ -263,7 +258,7 @@ func (a *Agent) wantQuota(id string, want qos.Loop) {
 	if c == nil || a.isResizing(c.pod.UID) {
 		return
 	}
-	if other, two := a.loop.want.containers[id]; two && more(want.Quota, other.Quota) {
+	if other, two := a.loop.want.containers[id]; two && want.Quota.Compare(other.Quota) > 0 {
 		return
 	}
 	a.loop.want.containers[id] = want

@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
-	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -181,7 +180,7 @@ func (a *Agent) boxStatus() []status.Box {
 	}
 	for _, quotas := range []map[string]qos.Loop{a.loop.intents.boxes, a.loop.intents.pods} {
 		for name, q := range quotas {
-			box(name).Quota = milliOf(q.Quota)
+			box(name).Quota = workload.MilliCPU(q.Quota.Milli())
 		}
 	}
 	for name, limit := range a.loop.press.limits {
@@ -195,13 +194,6 @@ func (a *Agent) boxStatus() []status.Box {
 		all = append(all, *boxes[name])
 	}
 	return all
-}
-
-func milliOf(q knobs.CPUQuota) workload.MilliCPU {
-	if q.Quota <= 0 || q.Period <= 0 {
-		return 0
-	}
-	return workload.MilliCPU(q.Quota * 1000 / q.Period)
 }
 
 func (a *Agent) memoryStatus() status.BatchMemory {
@@ -268,7 +260,7 @@ func (a *Agent) use(into *sight) {
 	}
 	into.used = true
 	into.usage = status.Usage{
-		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: milliOf(l.intents.containers[into.ID].Quota)},
+		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.intents.containers[into.ID].Quota.Milli())},
 		Memory: status.MemoryUsage{
 			At: c.Container.Memory.At, WorkingSet: c.Container.Memory.WorkingSet, Current: c.Container.Memory.Current,
 			Request: c.Memory, Limit: c.MemoryLimit, OOMKills: c.Container.Memory.OOMKills,

@@ -13,7 +13,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
@@ -215,8 +214,5 @@ func TestBatchWord(t *testing.T) {
 		if got := batchWord(&b); got != want {
 			t.Errorf("%+v: %s, want %s", b, got, want)
 		}
-	}
-	if got := milliOf(knobs.CPUQuota{Quota: -1, Period: 1}); got != 0 {
-		t.Errorf("no quota is %d", got)
 	}
 }

@@ -138,8 +138,8 @@ func (a *Agent) poolIndex(h *placement.Holder) int {
 // limit is a container's CPU limit, as the kubelet or its batch grant gave it.
 func limit(c *container, r *workload.Request) workload.MilliCPU {
 	kubelets := workload.MilliCPU(0)
-	if c.quota.Quota > 0 {
-		kubelets = workload.MilliCPU(c.quota.Quota * 1000 / c.quota.Period)
+	if c.quota.Finite() {
+		kubelets = workload.MilliCPU(c.quota.Milli())
 	}
 	grant := r.Batch.CPULimit
 	if !grant.Set {

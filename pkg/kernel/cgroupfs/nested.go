@@ -193,7 +193,7 @@ func lower(outer, inner knobs.Value) bool {
 		return !cpuset.Set(i).SubsetOf(cpuset.Set(o))
 	case knobs.CPUQuota:
 		i, _ := inner.(knobs.CPUQuota)
-		return !o.Unlimited() && (i.Unlimited() || o.Quota.Seconds()*i.Period.Seconds() < i.Quota.Seconds()*o.Period.Seconds())
+		return o.Compare(i) < 0
 	case knobs.CPUBurst:
 		i, _ := inner.(knobs.CPUBurst)
 		return o < i

@@ -1,0 +1,57 @@
+package knobs
+
+import (
+	"cmp"
+	"math/bits"
+	"strconv"
+	"time"
+)
+
+// CPUQuota is CFS bandwidth: run at most Quota in each Period. A negative Quota
+// is unlimited; the zero value is no quota at all.
+type CPUQuota struct {
+	Quota, Period time.Duration
+}
+
+// Unlimited reports whether the quota throttles nothing.
+func (q CPUQuota) Unlimited() bool { return q.Quota < 0 }
+
+// Finite reports whether the quota throttles: it is neither unlimited nor the zero value.
+func (q CPUQuota) Finite() bool { return q.Quota > 0 && q.Period > 0 }
+
+// CPUs is the number of CPUs that a finite quota amounts to.
+func (q CPUQuota) CPUs() float64 { return float64(q.Quota) / float64(q.Period) }
+
+// Milli is the number of thousandths of a CPU that a quota amounts to, 0 where it isn't finite.
+func (q CPUQuota) Milli() int64 {
+	if !q.Finite() {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(q.Quota), 1000)
+	milli, _ := bits.Div64(hi%uint64(q.Period), lo, uint64(q.Period))
+	return int64(milli)
+}
+
+// Compare is negative where q allows less CPU time than r, positive where it allows more,
+// and 0 where both allow the same. An unlimited quota is above all others.
+func (q CPUQuota) Compare(r CPUQuota) int {
+	switch {
+	case q.Unlimited() && r.Unlimited():
+		return 0
+	case q.Unlimited():
+		return 1
+	case r.Unlimited():
+		return -1
+	}
+	// The products have more than 64 bits where quotas or periods are long.
+	qHigh, qLow := bits.Mul64(uint64(q.Quota), uint64(r.Period))
+	rHigh, rLow := bits.Mul64(uint64(r.Quota), uint64(q.Period))
+	return cmp.Or(cmp.Compare(qHigh, rHigh), cmp.Compare(qLow, rLow))
+}
+
+func (q CPUQuota) String() string {
+	if q.Unlimited() {
+		return "unlimited"
+	}
+	return strconv.FormatFloat(q.Quota.Seconds()/q.Period.Seconds(), 'g', 6, 64) + " CPUs"
+}
