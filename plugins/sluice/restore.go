@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
@@ -151,7 +152,7 @@ func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error
 		all.Managers = []peers.Neighbour{{Kind: peers.CPUManager}, {Kind: peers.MemoryManager}}
 	}
 	if all.Kernel != nil {
-		agent.Recall(driver, book, plan)
+		reconcile.AfterFailsafe(driver, book, plan)
 	}
 	r, err = agent.Restore(&all, book, dry)
 	return r, errors.Join(err, unknown)

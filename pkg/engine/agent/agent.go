@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -148,13 +149,13 @@ type Agent struct {
 	unsaved    bool // told that originals can't be written
 	lane       slowLane
 	writer     writer
-	stopping   bool                      // nothing is begun any more
-	tuned      map[string]*tuned         // by cgroup
-	leaving    map[place]knobs.Object    // settings whose originals the kernel hasn't got back yet
-	targets    map[string]reclaim.Target // that the reclaimer was given
-	awaited    map[string]time.Time      // pods by their cgroups, and until when the kubelet may write them for a resize
-	resizing   map[string]time.Time      // pods by UID, and until when their bursts are given back
-	groups     groups                    // of RDT
+	stopping   bool                           // nothing is begun any more
+	tuned      map[string]*tuned              // by cgroup
+	leaving    map[reconcile.Key]knobs.Object // settings whose originals the kernel hasn't got back yet
+	targets    map[string]reclaim.Target      // that the reclaimer was given
+	awaited    map[string]time.Time           // pods by their cgroups, and until when the kubelet may write them for a resize
+	resizing   map[string]time.Time           // pods by UID, and until when their bursts are given back
+	groups     groups                         // of RDT
 	loop       loop
 	ticks      ticks
 	passes     int
@@ -178,7 +179,7 @@ type Agent struct {
 	kernels    []status.Kernel // used again for each container
 	returned   cpuset.Set      // CPUs that went offline and came back in this run
 	unplugged  time.Time       // until then, processes may be outside their cpusets
-	refused    map[place]*refusal
+	refused    map[reconcile.Key]*refusal
 	confined   uint64 // ledger version that the plugin's own threads follow
 
 	factsOf      *topology.Machine
@@ -231,12 +232,12 @@ func New(o Options) *Agent {
 		containers: map[string]*container{}, byPath: map[string]*container{}, sandboxes: map[string]*sandbox{},
 		lifted:    map[string]knobs.Object{},
 		tuned:     map[string]*tuned{},
-		leaving:   map[place]knobs.Object{},
+		leaving:   map[reconcile.Key]knobs.Object{},
 		resizing:  map[string]time.Time{},
 		writer:    newWriter(),
 		inbox:     inbox{news: make(chan struct{}, 1)},
 		awaited:   map[string]time.Time{},
-		refused:   map[place]*refusal{},
+		refused:   map[reconcile.Key]*refusal{},
 		groups:    groups{pods: map[string]string{}},
 		loop:      newLoop(),
 		latencies: newLatencies(),

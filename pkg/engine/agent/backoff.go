@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -67,7 +68,7 @@ type refusal struct {
 // or for another reason. The passes try again after one of them, two, four, and at last
 // each five minutes; events at once.
 func (a *Agent) refuse(c *knobs.Change, said string) (news bool) {
-	at, now, pass := placeOf(c), a.now(), a.Config.DriftInterval
+	at, now, pass := reconcile.KeyOf(c), a.now(), a.Config.DriftInterval
 	r := a.refused[at]
 	if news = r == nil || r.said != said; news {
 		r = &refusal{want: c.To, said: said}
@@ -81,7 +82,7 @@ func (a *Agent) refuse(c *knobs.Change, said string) (news bool) {
 }
 
 // held reports whether the kernel has refused the value a short time ago.
-func (a *Agent) held(at place, want knobs.Value) bool {
+func (a *Agent) held(at reconcile.Key, want knobs.Value) bool {
 	r := a.refused[at]
 	return r != nil && r.want == want && r.wait.waits(a.now())
 }
@@ -91,7 +92,7 @@ func (a *Agent) held(at place, want knobs.Value) bool {
 func (a *Agent) heldOf(c *container, changes []knobs.Change) map[knobs.Knob]bool {
 	var held map[knobs.Knob]bool
 	for i := range changes {
-		if a.held(placeOf(&changes[i]), changes[i].To) {
+		if a.held(reconcile.KeyOf(&changes[i]), changes[i].To) {
 			if held == nil {
 				held = map[knobs.Knob]bool{}
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -184,9 +185,9 @@ func (h *bed) dirs() []string {
 func (h *bed) reset(changes []knobs.Change) {
 	h.b.Helper()
 	back := make([]knobs.Change, 0, len(changes))
-	seen := map[place]bool{}
+	seen := map[reconcile.Key]bool{}
 	for _, c := range changes {
-		if at := placeOf(&c); !seen[at] {
+		if at := reconcile.KeyOf(&c); !seen[at] {
 			seen[at] = true
 			back = append(back, knobs.Change{Object: c.Object, Knob: c.Knob, From: c.To, To: c.From})
 		}

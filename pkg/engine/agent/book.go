@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
@@ -25,7 +26,9 @@ func (a *Agent) load() {
 			a.Log.WithError(err).Warn("Original values of an earlier version not taken over in full: what it changed may not be given back")
 		}
 	}
-	Recall(a.Kernel, book, a.FailsafePlan)
+	if a.Kernel != nil {
+		reconcile.AfterFailsafe(a.Kernel, book, a.FailsafePlan)
+	}
 	var kept irq.Kept
 	if _, err := book.State(affinitiesState, &kept); err != nil {
 		a.Log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")

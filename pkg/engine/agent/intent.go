@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -135,7 +136,7 @@ func (a *Agent) intend(want intents) {
 // hasQuota reports whether a container or its pod may have a quota without the loop.
 func (a *Agent) hasQuota(c *container) bool {
 	h, ok := a.ledger.Holder(c.ID)
-	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.knob(place{c.podPath, knobs.Quota}) != nil
+	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.knob(reconcile.Key{Path: c.podPath, Knob: knobs.Quota}) != nil
 }
 
 // podResize is a resize of a pod, for which the loop leaves its quotas alone.

@@ -86,7 +86,7 @@ func (s *spy) Apply(changes []knobs.Change) error {
 			}
 		}
 		s.writes++
-		for _, err := range unjoin(s.Driver.Apply([]knobs.Change{c})) {
+		for _, err := range cgroupfs.Refusals(s.Driver.Apply([]knobs.Change{c})) {
 			errs = append(errs, err)
 			if !errors.Is(err, cgroupfs.ErrGone) {
 				s.refused = append(s.refused, err.Error())

@@ -9,6 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -46,11 +47,11 @@ func (a *Agent) compare(t *tuned, atOnce bool) []knobs.Change {
 		if a.Kernel.Same(k.Knob, want, have) {
 			k.withdrawn = false
 			a.trouble(k, "")
-			delete(a.refused, place{t.Path, k.Knob})
+			delete(a.refused, reconcile.Key{Path: t.Path, Knob: k.Knob})
 			a.book.Wrote(t.Path, k.Knob, want) // by an earlier run, or by the runtime for Sluice
 			continue
 		}
-		if !atOnce && a.held(place{t.Path, k.Knob}, want) {
+		if !atOnce && a.held(reconcile.Key{Path: t.Path, Knob: k.Knob}, want) {
 			continue
 		}
 		if t.Level == knobs.ClassLevel && k.Percent > 0 && a.isDrift(t, k, have) {
@@ -74,7 +75,7 @@ func (a *Agent) compare(t *tuned, atOnce bool) []knobs.Change {
 // changeAfter is the change of a setting to which a write is under way, none where that
 // is the right one. It is not compared with the kernel meanwhile.
 func (a *Agent) changeAfter(t *tuned, k *knob, want knobs.Value) (next []knobs.Change, busy bool) {
-	coming := a.writer.underWay(place{t.Path, k.Knob})
+	coming := a.writer.underWay(reconcile.Key{Path: t.Path, Knob: k.Knob})
 	if coming == nil || coming == want {
 		return nil, coming != nil
 	}
@@ -198,12 +199,12 @@ func (a *Agent) repairs(t *tuned, k *knob, want, have knobs.Value) bool {
 
 // letGo gives a knob's original back.
 func (a *Agent) letGo(o knobs.Object, k knobs.Knob) []knobs.Change {
-	at := place{o.Path, k}
+	at := reconcile.Key{Path: o.Path, Knob: k}
 	if a.writer.abandon(at) {
 		a.leaving[at] = o // once the kernel has answered
 		return nil
 	}
-	if keptForIdle(a.book, o.Path, k) {
+	if reconcile.ComesWithIdle(a.book, o.Path, k) {
 		delete(a.leaving, at)
 		return nil
 	}
@@ -213,18 +214,18 @@ func (a *Agent) letGo(o knobs.Object, k knobs.Knob) []knobs.Change {
 		}
 		return nil
 	}
-	changes, _, err := back(a.Kernel, a.book, o, k)
+	changes, _, err := reconcile.GiveBack(a.Kernel, a.book, o, k)
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		a.leaving[at] = o
 		return nil
 	}
-	settledBy(a.book, o.Path, k, changes)
+	reconcile.DropUnchanged(a.book, o.Path, k, changes)
 	delete(a.leaving, at)
 	if len(changes) == 0 {
 		delete(a.refused, at)
 	}
 	for i := range changes {
-		if at := placeOf(&changes[i]); a.knob(at) == nil {
+		if at := reconcile.KeyOf(&changes[i]); a.knob(at) == nil {
 			a.leaving[at] = o
 		}
 	}
@@ -313,7 +314,7 @@ func (a *Agent) unresized(uid string) (changes []knobs.Change) {
 			continue
 		}
 		pod = c.pod
-		if as, _ := a.ledger.Assignment(c.ID); as.Unlimited || a.knob(place{c.path, knobs.Quota}) != nil {
+		if as, _ := a.ledger.Assignment(c.ID); as.Unlimited || a.knob(reconcile.Key{Path: c.path, Knob: knobs.Quota}) != nil {
 			continue // the quota is Sluice's
 		}
 		value, err := a.Kernel.Read(c.path, knobs.Quota)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -176,15 +177,15 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 		h.pass()
 		h.crash(t, file)
 		all := readBook(t, file).All()
-		read := func() map[place]string {
-			sets := map[place]string{}
+		read := func() map[reconcile.Key]string {
+			sets := map[reconcile.Key]string{}
 			for _, e := range all {
 				if e.Knob == knobs.CPUs {
 					have, err := h.spy.Read(e.Object.Path, e.Knob)
 					if err != nil {
 						t.Fatal(err)
 					}
-					sets[place{e.Object.Path, e.Knob}] = have.String()
+					sets[reconcile.Key{Path: e.Object.Path, Knob: e.Knob}] = have.String()
 				}
 			}
 			return sets
@@ -199,7 +200,7 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 			t.Errorf("CPU sets were %v and are %v; left alone: %v", before, after, r.Newer)
 		}
 		for _, e := range readBook(t, file).All() {
-			if _, kept := before[place{e.Object.Path, e.Knob}]; !kept && !h.NoWayBack {
+			if _, kept := before[reconcile.Key{Path: e.Object.Path, Knob: e.Knob}]; !kept && !h.NoWayBack {
 				t.Errorf("%s of %s is not given back", e.Knob, e.Object.Name)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -74,7 +75,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	known := c.has
 	compared := []knobs.Knob{knobs.CPUs}
-	if !want.Mems.IsEmpty() && a.writer.underWay(place{c.path, knobs.Mems}) == nil {
+	if !want.Mems.IsEmpty() && a.writer.underWay(reconcile.Key{Path: c.path, Knob: knobs.Mems}) == nil {
 		compared = append(compared, knobs.Mems)
 	}
 	if want.Unlimited {
@@ -90,7 +91,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	if c.has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.has.Mems == want.Mems) && (c.has.Unlimited || !want.Unlimited) {
 		c.has = want
 		for _, k := range compared {
-			delete(a.refused, place{c.path, k})
+			delete(a.refused, reconcile.Key{Path: c.path, Knob: k})
 		}
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -118,7 +119,7 @@ func (a *Agent) claims() (claims []claim) {
 			continue
 		}
 		o, ok := podObject(c.pod)
-		if ok && a.knob(place{o.Path, knobs.MemoryMax}) == nil { // else its grant is its limit
+		if ok && a.knob(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
 			claims = append(claims, claim{Object: o})
 		}
 	}
@@ -266,7 +267,7 @@ func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
 	problem := ""
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		problem = err.Error()
-		for _, e := range unjoin(err) {
+		for _, e := range cgroupfs.Refusals(err) {
 			a.writeFailed(e, "memory.reclaim")
 		}
 	}
@@ -297,7 +298,7 @@ func (a *Agent) unpress(but []claim) {
 }
 
 // presses reports whether a setting is the memory loop's.
-func (a *Agent) presses(at place) bool {
-	_, ours := a.loop.press.limits[at.path]
-	return ours && at.knob == knobs.MemoryMax
+func (a *Agent) presses(at reconcile.Key) bool {
+	_, ours := a.loop.press.limits[at.Path]
+	return ours && at.Knob == knobs.MemoryMax
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -147,7 +148,7 @@ func (a *Agent) keepPromises() {
 	}
 	failed, _ := a.apply(changes) // told, and tried again by the next step
 	for i := range made {
-		if failed[placeOf(&changes[i])] != nil || a.unsaved {
+		if failed[reconcile.KeyOf(&changes[i])] != nil || a.unsaved {
 			a.unlimit(&made[i])
 		}
 	}

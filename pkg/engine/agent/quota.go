@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -72,7 +73,7 @@ func (a *Agent) lift(pod knobs.Object) {
 	if found.Unlimited() {
 		return
 	}
-	at := place{pod.Path, knobs.Quota}
+	at := reconcile.Key{Path: pod.Path, Knob: knobs.Quota}
 	if a.held(at, unlimited) {
 		return
 	}
@@ -89,7 +90,7 @@ func (a *Agent) lift(pod knobs.Object) {
 // giveBack puts a pod's quota back, unless the kubelet has written one since.
 func (a *Agent) giveBack(pod knobs.Object) {
 	original, kept := a.book.Kept(pod.Path, knobs.Quota)
-	if kept && a.held(place{pod.Path, knobs.Quota}, original) {
+	if kept && a.held(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
 		return
 	}
 	now, err := a.Kernel.Read(pod.Path, knobs.Quota)

@@ -302,7 +302,7 @@ func (a *Agent) leaveAll() {
 	}
 	var changes []knobs.Change
 	for at, o := range a.leaving {
-		changes = append(changes, a.letGo(o, at.knob)...)
+		changes = append(changes, a.letGo(o, at.Knob)...)
 	}
 	a.change(changes)
 }

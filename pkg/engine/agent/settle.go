@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -54,7 +55,7 @@ func (a *Agent) settleBut(skip func(*container, []knobs.Change) bool) error {
 	}
 	failed, err := a.apply(changes)
 	for i, c := range moved {
-		if failed.in(c.path) {
+		if failed.In(c.path) {
 			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 			continue
 		}
@@ -97,34 +98,13 @@ func (a *Agent) touch(c *container) {
 	a.keep(c)
 }
 
-// place is one setting of one cgroup.
-type place struct {
-	path string
-	knob knobs.Knob
-}
-
-func placeOf(c *knobs.Change) place { return place{c.Object.Path, c.Knob} }
-
-// failures are changes that the kernel refused.
-type failures map[place]error
-
-// in reports whether something of a cgroup was refused.
-func (f failures) in(path string) bool {
-	for at := range f {
-		if at.path == path {
-			return true
-		}
-	}
-	return false
-}
-
 // apply carries out changes in their safe order, but for those that may take long: the
 // writer makes them outside of the loop. A cgroup that is not there is a container that
 // ended, or one that has not started and is asserted when it does.
-func (a *Agent) apply(changes []knobs.Change) (failed failures, err error) {
+func (a *Agent) apply(changes []knobs.Change) (failed reconcile.Failures, err error) {
 	changes, answered, errs := a.handOver(a.savable(changes))
 	if len(changes) > 0 {
-		errs = append(errs, unjoin(a.Kernel.Apply(knobs.Order(changes)))...)
+		errs = append(errs, cgroupfs.Refusals(a.Kernel.Apply(knobs.Order(changes)))...)
 	}
 	failed, refused := a.answers(errs)
 	a.tell(append(answered, changes...), failed, refused)
@@ -132,8 +112,8 @@ func (a *Agent) apply(changes []knobs.Change) (failed failures, err error) {
 }
 
 // answers counts what the kernel has refused, by setting.
-func (a *Agent) answers(errs []error) (failed failures, refused []error) {
-	failed = failures{}
+func (a *Agent) answers(errs []error) (failed reconcile.Failures, refused []error) {
+	failed = reconcile.Failures{}
 	for _, e := range errs {
 		if errors.Is(e, cgroupfs.ErrGone) {
 			continue
@@ -141,16 +121,16 @@ func (a *Agent) answers(errs []error) (failed failures, refused []error) {
 		a.writeFailed(e, "other")
 		refused = append(refused, e)
 		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
-			failed[placeOf(&change.Change)] = e
+			failed[reconcile.KeyOf(&change.Change)] = e
 		}
 	}
 	return failed, refused
 }
 
 // tell logs what the kernel refuses once, however often it is tried again.
-func (a *Agent) tell(changes []knobs.Change, failed failures, refused []error) {
+func (a *Agent) tell(changes []knobs.Change, failed reconcile.Failures, refused []error) {
 	for i := range changes {
-		if at := placeOf(&changes[i]); failed[at] == nil {
+		if at := reconcile.KeyOf(&changes[i]); failed[at] == nil {
 			delete(a.refused, at)
 		}
 	}
@@ -162,16 +142,6 @@ func (a *Agent) tell(changes []knobs.Change, failed failures, refused []error) {
 		}
 		a.Log.WithError(e).Error("Kernel refused a setting; it is tried again, and told again when the reason changes")
 	}
-}
-
-func unjoin(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
 }
 
 // assert writes a started container's whole desire, whatever it is believed to

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -60,7 +61,7 @@ func (a *Agent) forget(id string) {
 		delete(a.byPath, c.path)
 	}
 	a.loop.stale = true
-	maps.DeleteFunc(a.refused, func(at place, _ *refusal) bool { return at.path == c.path })
+	maps.DeleteFunc(a.refused, func(at reconcile.Key, _ *refusal) bool { return at.Path == c.path })
 	a.book.Forget(c.path)
 	a.writer.abandonAll(c.path)
 	delete(a.tuned, c.path)

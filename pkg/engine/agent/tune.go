@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -185,7 +186,7 @@ func (a *Agent) want(o knobs.Object, pod string, settings []qos.Setting) []knobs
 			t.knobs[i] = old[at]
 		}
 		t.knobs[i].Setting = s
-		delete(a.leaving, place{o.Path, s.Knob})
+		delete(a.leaving, reconcile.Key{Path: o.Path, Knob: s.Knob})
 	}
 	if len(settings) == 0 {
 		delete(a.tuned, o.Path)
@@ -208,17 +209,17 @@ func (a *Agent) want(o knobs.Object, pod string, settings []qos.Setting) []knobs
 // change makes changes and notes which of them failed.
 func (a *Agent) change(changes []knobs.Change) {
 	failed, _ := a.apply(changes) // told, and tried again by a later pass
-	a.noteAnswers(slices.DeleteFunc(changes, func(c knobs.Change) bool { return a.writer.settings[placeOf(&c)] != nil }), failed)
+	a.noteAnswers(slices.DeleteFunc(changes, func(c knobs.Change) bool { return a.writer.settings[reconcile.KeyOf(&c)] != nil }), failed)
 }
 
 // noteAnswers notes which of the changes that were made failed.
-func (a *Agent) noteAnswers(changes []knobs.Change, failed failures) {
+func (a *Agent) noteAnswers(changes []knobs.Change, failed reconcile.Failures) {
 	for i := range changes {
-		at := placeOf(&changes[i])
+		at := reconcile.KeyOf(&changes[i])
 		err := failed[at]
 		if _, leaving := a.leaving[at]; leaving && err == nil && !a.unsaved {
 			delete(a.leaving, at)
-			a.book.Drop(at.path, at.knob)
+			a.book.Drop(at.Path, at.Knob)
 			continue
 		}
 		k := a.knob(at)
@@ -233,8 +234,8 @@ func (a *Agent) noteAnswers(changes []knobs.Change, failed failures) {
 			problem = "its original value can't be written to disk"
 		}
 		a.trouble(k, problem)
-		if e, _ := a.book.Entry(at.path, at.knob); k.problem != "" && k.before != nil && e.Wrote == changes[i].To {
-			a.book.Wrote(at.path, at.knob, k.before)
+		if e, _ := a.book.Entry(at.Path, at.Knob); k.problem != "" && k.before != nil && e.Wrote == changes[i].To {
+			a.book.Wrote(at.Path, at.Knob, k.before)
 		}
 	}
 }
@@ -248,10 +249,10 @@ func (a *Agent) trouble(k *knob, problem string) {
 }
 
 // knob is what is wanted of one setting, nil where nothing is.
-func (a *Agent) knob(at place) *knob {
-	if t := a.tuned[at.path]; t != nil {
+func (a *Agent) knob(at reconcile.Key) *knob {
+	if t := a.tuned[at.Path]; t != nil {
 		for _, k := range t.knobs {
-			if k.Knob == at.knob {
+			if k.Knob == at.Knob {
 				return k
 			}
 		}
@@ -289,7 +290,7 @@ func (a *Agent) letGoGone(pods map[string]bool) (changes []knobs.Change) {
 		}
 	}
 	for _, e := range a.book.All() {
-		at := place{e.Object.Path, e.Knob}
+		at := reconcile.Key{Path: e.Object.Path, Knob: e.Knob}
 		if a.knob(at) == nil && !a.presses(at) && (e.Wrote != nil || e.Knob > knobs.Quota) {
 			changes = append(changes, a.letGo(e.Object, e.Knob)...)
 		}
@@ -315,7 +316,7 @@ func (a *Agent) compareAll() {
 		if r := a.refused[at]; r != nil && r.wait.waits(now) {
 			continue
 		}
-		changes = append(changes, a.letGo(o, at.knob)...)
+		changes = append(changes, a.letGo(o, at.Knob)...)
 	}
 	for _, t := range a.tuned {
 		if _, resizing := a.resizing[t.pod]; !resizing {

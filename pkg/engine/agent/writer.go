@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -21,9 +22,9 @@ import (
 // reports back to the loop. Writes to one setting are made in the order in which the
 // loop asked for them, and of those that wait only the last is made.
 type writer struct {
-	settings map[place]*writing
-	turn     []place // of those that wait for a goroutine, the oldest first
-	running  int     // goroutines
+	settings map[reconcile.Key]*writing
+	turn     []reconcile.Key // of those that wait for a goroutine, the oldest first
+	running  int             // goroutines
 	spent    time.Duration
 }
 
@@ -54,7 +55,7 @@ const (
 	longWrite = time.Second
 )
 
-func newWriter() writer { return writer{settings: map[place]*writing{}} }
+func newWriter() writer { return writer{settings: map[reconcile.Key]*writing{}} }
 
 // mayTakeLong reports whether the kernel may take long over a write:
 //
@@ -78,7 +79,7 @@ func mayTakeLong(c *knobs.Change) bool {
 
 // underWay is the value that a setting has when all writes to it are made, nil where
 // none is under way.
-func (w *writer) underWay(at place) knobs.Value {
+func (w *writer) underWay(at reconcile.Key) knobs.Value {
 	s := w.settings[at]
 	switch {
 	case s == nil:
@@ -94,7 +95,7 @@ func (w *writer) underWay(at place) knobs.Value {
 // the kernel has answered, and its refusals.
 func (a *Agent) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
 	w := &a.writer
-	slow := func(c knobs.Change) bool { return mayTakeLong(&c) || w.settings[placeOf(&c)] != nil }
+	slow := func(c knobs.Change) bool { return mayTakeLong(&c) || w.settings[reconcile.KeyOf(&c)] != nil }
 	if a.Clock != nil || !slices.ContainsFunc(changes, slow) {
 		return changes, nil, nil
 	}
@@ -110,9 +111,9 @@ func (a *Agent) handOver(changes []knobs.Change) (rest, answered []knobs.Change,
 		}
 	}
 	for _, job := range a.awaitWrites(starting) {
-		a.leaveWriter(placeOf(&job.Change))
+		a.leaveWriter(reconcile.KeyOf(&job.Change))
 		answered = append(answered, job.Change)
-		refused = append(refused, unjoin(job.err)...)
+		refused = append(refused, cgroupfs.Refusals(job.err)...)
 	}
 	return rest, answered, refused
 }
@@ -137,7 +138,7 @@ func (a *Agent) isAboutToStart(path string) bool {
 
 // enqueue takes a change, in place of one to the same setting that waits.
 func (a *Agent) enqueue(c knobs.Change, urgent bool) *write {
-	w, at := &a.writer, placeOf(&c)
+	w, at := &a.writer, reconcile.KeyOf(&c)
 	job := &write{Change: c, done: make(chan struct{})}
 	if k := a.knob(at); k != nil {
 		job.before = k.before
@@ -162,7 +163,7 @@ func (a *Agent) enqueue(c knobs.Change, urgent bool) *write {
 }
 
 // beginWrite makes the write that waits.
-func (a *Agent) beginWrite(at place) {
+func (a *Agent) beginWrite(at reconcile.Key) {
 	w := &a.writer
 	s := w.settings[at]
 	job := s.next
@@ -229,7 +230,7 @@ func (a *Agent) awaitWrites(jobs []*write) (answered []*write) {
 
 // leaveWriter ends what is under way to a setting, and reports whether there was
 // more to write, which begins.
-func (a *Agent) leaveWriter(at place) (more bool) {
+func (a *Agent) leaveWriter(at reconcile.Key) (more bool) {
 	s := a.writer.settings[at]
 	if s.now = nil; s.next != nil && !a.stopping {
 		a.beginWrite(at)
@@ -240,10 +241,10 @@ func (a *Agent) leaveWriter(at place) (more bool) {
 }
 
 // written takes the kernel's answer to a write that the loop did not wait for.
-func (a *Agent) written(at place, job *write) {
+func (a *Agent) written(at reconcile.Key, job *write) {
 	a.moves++
 	changes := []knobs.Change{job.Change}
-	failed, refused := a.answers(unjoin(job.err))
+	failed, refused := a.answers(cgroupfs.Refusals(job.err))
 	a.tell(changes, failed, refused)
 	if s := a.writer.settings[at]; s.next != nil && failed[at] != nil {
 		s.next.before = job.before // what failed is not what comes before it
@@ -251,11 +252,11 @@ func (a *Agent) written(at place, job *write) {
 	if a.leaveWriter(at) {
 		return
 	}
-	if c := a.byPath[at.path]; c != nil && failed[at] != nil {
-		a.observe(c, at.knob)
+	if c := a.byPath[at.Path]; c != nil && failed[at] != nil {
+		a.observe(c, at.Knob)
 	}
 	if o, leaving := a.leaving[at]; leaving && job.To != a.original(at) {
-		a.change(a.letGo(o, at.knob))
+		a.change(a.letGo(o, at.Knob))
 		return
 	}
 	if k := a.knob(at); k != nil {
@@ -265,21 +266,21 @@ func (a *Agent) written(at place, job *write) {
 }
 
 // original is the value that a setting had before Sluice, nil where none is kept.
-func (a *Agent) original(at place) knobs.Value {
-	value, _ := a.book.Kept(at.path, at.knob)
+func (a *Agent) original(at reconcile.Key) knobs.Value {
+	value, _ := a.book.Kept(at.Path, at.Knob)
 	return value
 }
 
 // abandon drops what waits to be written to a setting, and reports whether something
 // is under way to it.
-func (w *writer) abandon(at place) bool {
+func (w *writer) abandon(at reconcile.Key) bool {
 	s := w.settings[at]
 	if s == nil {
 		return false
 	}
 	if s.next = nil; s.now == nil {
 		delete(w.settings, at)
-		w.turn = slices.DeleteFunc(w.turn, func(other place) bool { return other == at })
+		w.turn = slices.DeleteFunc(w.turn, func(other reconcile.Key) bool { return other == at })
 		return false
 	}
 	return true
@@ -288,7 +289,7 @@ func (w *writer) abandon(at place) bool {
 // abandonAll drops what waits to be written to a cgroup that is gone.
 func (w *writer) abandonAll(path string) {
 	for at := range w.settings {
-		if at.path == path {
+		if at.Path == path {
 			w.abandon(at)
 		}
 	}
@@ -304,7 +305,7 @@ func (a *Agent) slowWrites() []status.SlowWrite {
 		}
 		if took := a.now().Sub(s.since); took >= longWrite {
 			all = append(all, status.SlowWrite{
-				Object: job.Object.Name, Setting: at.knob.String(), To: job.To.String(), Seconds: int64(took / time.Second), Waiting: s.now == nil,
+				Object: job.Object.Name, Setting: at.Knob.String(), To: job.To.String(), Seconds: int64(took / time.Second), Waiting: s.now == nil,
 			})
 		}
 	}

@@ -46,7 +46,7 @@ func (k *hangingKernel) Apply(changes []knobs.Change) error {
 		if slow && late {
 			time.Sleep(hangs)
 		}
-		errs = append(errs, unjoin(k.Kernel.Apply([]knobs.Change{c}))...)
+		errs = append(errs, cgroupfs.Refusals(k.Kernel.Apply([]knobs.Change{c}))...)
 		if slow && !late {
 			time.Sleep(hangs)
 		}

@@ -116,3 +116,14 @@ func kind(err error) error {
 	}
 	return nil
 }
+
+// Refusals are the errors that Apply has joined.
+func Refusals(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}

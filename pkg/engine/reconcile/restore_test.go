@@ -1,4 +1,4 @@
-package agent
+package reconcile
 
 import (
 	"testing"
@@ -20,11 +20,12 @@ func (shows) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == ha
 
 // What the failsafe has written in Sluice's place counts as Sluice's, so that it can be
 // given back; what somebody else has written doesn't.
-func TestRecall(t *testing.T) {
+func TestAfterFailsafe(t *testing.T) {
 	t.Parallel()
 	cpus := func(n int) knobs.CPUQuota {
 		return knobs.CPUQuota{Quota: time.Duration(n) * 100 * time.Millisecond, Period: 100 * time.Millisecond}
 	}
+	unlimited := knobs.CPUQuota{Quota: -1}
 	box := knobs.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: knobs.ClassLevel}
 	floor := []knobs.Change{{Object: box, Knob: knobs.Quota, To: cpus(1)}, {Object: knobs.Object{Path: "/other"}, Knob: knobs.Quota, To: cpus(1)}}
 	for shown, want := range map[knobs.CPUQuota]knobs.CPUQuota{cpus(1): cpus(1), cpus(3): cpus(2)} {
@@ -34,13 +35,12 @@ func TestRecall(t *testing.T) {
 		}
 		book.Keep(box, knobs.Quota, unlimited)
 		book.Wrote(box.Path, knobs.Quota, cpus(2))
-		Recall(shows{value: shown}, book, floor)
+		AfterFailsafe(shows{value: shown}, book, floor)
 		if e, _ := book.Entry(box.Path, knobs.Quota); e.Wrote != knobs.Value(want) || e.Value != knobs.Value(unlimited) {
 			t.Errorf("shown %s: wrote %v, original %v", shown, e.Wrote, e.Value)
 		}
 		if _, kept := book.Entry("/other", knobs.Quota); kept {
 			t.Error("what Sluice never set is in the book")
 		}
-		Recall(nil, book, floor)
 	}
 }
