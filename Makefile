@@ -26,7 +26,7 @@ UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
 EXTERNAL = $$(go list ./... | grep -v '/web$$') # in test/external, a module of its own
 UNIT_TIMEOUT := 40m
 
-.PHONY: help build man deb image check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo test packages tools runtime probe clean
+.PHONY: help build man deb image check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,14 +117,17 @@ vuln: $(TOOLS)/govulncheck ## govulncheck: vulnerabilities in what the binary ca
 sbom: build ## bin/sluice.cdx.json: the modules in the binary, with their licences
 	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json
 
-# Where containerd and runc can't be built, the demo says so and does without. What
-# building prints is in bin/demo.log.
-demo: ## some pods without and with Sluice: on a private containerd, or a made-up machine
+# What building prints is in bin/demo.log.
+demo: ## a service beside batch work: alone, with Kubernetes' shares, with Sluice (root)
+	@[ "$$(id -u)" = 0 ] || { echo 'The demo runs real containers, which needs root. Without root: make demo-placement.'; exit 1; }
 	@mkdir -p bin
-	@echo 'Building what the demo needs, which takes some minutes the first time.'
+	@echo 'Building Sluice, containerd and runc, which takes some minutes the first time (see bin/demo.log).'
+	@{ $(MAKE) --no-print-directory build runtime && go build -trimpath -o bin/mix ./test/bench/mix; } >bin/demo.log 2>&1 || { tail -n 20 bin/demo.log; exit 1; }
+	@bin/mix -demo -slice 8s
+
+demo-placement: ## where some pods run without and with Sluice: on a private containerd, or a made-up machine
+	@mkdir -p bin
 	@{ $(MAKE) --no-print-directory build && go build -trimpath -o bin/demo ./test/demo; } >bin/demo.log 2>&1 || { cat bin/demo.log; exit 1; }
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) --no-print-directory runtime >>bin/demo.log 2>&1 || \
-		{ tail -n 5 bin/demo.log; echo 'containerd and runc were not built: bin/demo.log has all of it.'; }; fi
 	@bin/demo
 
 packages: ## install the Debian packages that are missing

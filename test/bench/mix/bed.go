@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	goruntime "runtime"
 	"strconv"
@@ -75,10 +76,7 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 		return nil, err
 	}
 	// setCPUCgroupConfig of the kubelet's pkg/kubelet/cm/qos_container_manager_linux.go.
-	if err := errors.Join(
-		b.online.WriteFile("cpu.shares", strconv.Itoa(int(request)*1024/1000)),
-		b.batch.WriteFile("cpu.shares", "2"),
-	); err != nil {
+	if err := errors.Join(setShares(b.online, int(request)*1024/1000), setShares(b.batch, 2)); err != nil {
 		return nil, err
 	}
 	if err := b.serve(); err != nil {
@@ -105,6 +103,15 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 		}
 	}
 	return b, b.calibrate(ctx, o)
+}
+
+// setShares sets the CPU shares of cgroup v1, or the weight that the kubelet makes of them
+// on v2 (CPUSharesToCPUWeight of its pkg/kubelet/cm/helpers_linux.go).
+func setShares(c runtime.Cgroup, shares int) error {
+	if _, err := c.Where("cpu.weight"); err == nil {
+		return c.WriteFile("cpu.weight", strconv.Itoa(1+(shares-2)*9999/262142))
+	}
+	return c.WriteFile("cpu.shares", strconv.Itoa(shares))
 }
 
 // calibrate finds the rounds of work that cost a request its CPU time: one after
@@ -186,24 +193,30 @@ func (b *bed) counters(hog *runtime.Pod) (c counters, err error) {
 	if err != nil {
 		return c, err
 	}
-	paths := []struct {
-		of   func(string) (string, error)
-		name string
-		to   *string
-	}{
-		{kubepods.Where, "cpuacct.usage", &c.pods},
-		{b.service.Where, "cpuacct.usage", &c.service},
-		{b.service.Where, "cpu.pressure", &c.pressure},
+	if c.pods, err = usageFile(kubepods.Where); err != nil {
+		return c, err
 	}
-	for _, p := range paths {
-		if *p.to, err = p.of(p.name); err != nil {
-			return c, err
-		}
+	if c.service, err = usageFile(b.service.Where); err != nil {
+		return c, err
 	}
+	c.pressure, err = b.service.Where("cpu.pressure")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without PSI has none
+		return c, err
+	}
+	err = nil
 	if hog != nil {
 		c.work, err = work(hog)
 	}
 	return c, err
+}
+
+// usageFile is the file with a cgroup's CPU time: cgroup v1's or v2's.
+func usageFile(where func(string) (string, error)) (string, error) {
+	path, err := where("cpuacct.usage")
+	if errors.Is(err, fs.ErrNotExist) {
+		path, err = where("cpu.stat")
+	}
+	return path, err
 }
 
 func (b *bed) close() error { return b.rt.Close() }

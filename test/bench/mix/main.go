@@ -40,6 +40,7 @@ type options struct {
 	memoryRepeat     int
 	growTime         time.Duration // of the service's memory
 	out              string        // path of the results, without ending
+	demo             bool
 	progress         func(format string, args ...any)
 }
 
@@ -51,7 +52,12 @@ func main() {
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, o)
+		context.AfterFunc(ctx, stop) // a second signal ends it at once
+		if o.demo {
+			err = demo(ctx, o, os.Stdout, terminal())
+		} else {
+			err = run(ctx, o)
+		}
 		stop()
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
@@ -64,6 +70,7 @@ func parse(args []string) (options, error) {
 	o := options{patience: 3 * time.Second, progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	flags := flag.NewFlagSet("mix", flag.ContinueOnError)
 	flags.StringVar(&o.sluice, "sluice", "bin/sluice", "the plugin")
+	flags.BoolVar(&o.demo, "demo", false, "measure a few settings once, and draw them in the terminal")
 	flags.StringVar(&o.out, "out", "bin/mix-results", "where to write the results: .json, .txt and .svg are added")
 	flags.IntVar(&o.repeat, "repeat", 4, "slices of each cell")
 	flags.DurationVar(&o.slice, "slice", 3*time.Second, "time that is counted in each slice")

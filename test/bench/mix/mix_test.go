@@ -55,6 +55,30 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
+// TestDemo runs the demo on real containers, with slices too short to tell anything, until
+// its page has answered and the input ends. It is run by `make e2e`.
+func TestDemo(t *testing.T) {
+	if err := runtime.Unavailable(runtime.Options{}); err != nil {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	o, err := parse([]string{"-demo", "-sluice", "../../../bin/sluice", "-slice", "2s", "-settle", "500ms"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := demo(t.Context(), o, &out, strings.NewReader("")); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{
+		"Watch this node meanwhile: http://127.0.0.1:", "(p50)", "(p99)", "(p99.9)", "Batch work did this much",
+		"  alone ", "  Kubernetes ", "  Sluice ", "which is noisy", "until you press Enter",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the demo doesn't say %q:\n%s", want, out.String())
+		}
+	}
+}
+
 func TestDemand(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]demand{"30": {30, 30}, "10-60": {10, 60}, "0": {}} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,13 +74,7 @@ func (c counters) read() (sample, error) {
 	var self syscall.Rusage
 	err = syscall.Getrusage(syscall.RUSAGE_SELF, &self)
 	s.own = time.Duration(self.Utime.Nano() + self.Stime.Nano())
-	nanoseconds := func(path string, to *time.Duration) error {
-		n, err := number(path)
-		*to = time.Duration(n)
-		return err
-	}
-	err = errors.Join(err, nanoseconds(c.pods, &s.pods), nanoseconds(c.service, &s.service),
-		stalled(c.pressure, &s.stalled))
+	err = errors.Join(err, cpuTime(c.pods, &s.pods), cpuTime(c.service, &s.service), stalled(c.pressure, &s.stalled))
 	return s, err
 }
 
@@ -97,9 +92,37 @@ func number(path string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// stalled reads the total of the line "some" of a pressure file.
-func stalled(path string, to *time.Duration) error {
+// cpuTime reads nanoseconds from cgroup v1's cpuacct.usage, or usage_usec from v2's cpu.stat.
+func cpuTime(path string, to *time.Duration) error {
+	if filepath.Base(path) == "cpuacct.usage" {
+		n, err := number(path)
+		*to = time.Duration(n)
+		return err
+	}
 	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "usage_usec "); ok {
+			microseconds, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			*to = time.Duration(microseconds) * time.Microsecond
+			return err
+		}
+	}
+	return fmt.Errorf("%s has no usage_usec", path)
+}
+
+// stalled reads the total of the line "some" of a pressure file. A kernel without
+// PSI has no such file, or can't read it if PSI was switched off at boot.
+func stalled(path string, to *time.Duration) error {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -80,3 +80,37 @@ func TestPlot(t *testing.T) {
 		}
 	}
 }
+
+func TestBars(t *testing.T) {
+	t.Parallel()
+	got := example().Bars("30", "cpu")
+	want := `The service answered within this time; shorter is better:
+
+  half of the requests (p50)
+    alone     ██████████████████████ 1.00 ms
+    unmanaged ████████████████████████████████████████████ 2.00 ms
+    Sluice    ██████████████████████ 1.00 ms
+
+  99 of 100 requests (p99)
+    alone     ███████████ 2.00 ms
+    unmanaged ████████████████████████████████████████████ 8.00 ms
+    Sluice    █████████████▎ 2.41 ms
+
+  999 of 1000 requests (p99.9)
+    alone     ██████████▏ 3.00 ms
+    unmanaged ████████████████████████████████████████████ 13.0 ms
+    Sluice    ███████████████████████████▏ 8.00 ms
+
+Batch work did this much; longer is better:
+
+    alone     ████████████████████████████████████████████ 100 %, without requests to the service
+    unmanaged ██████████████████████████████▊ 70 %
+    Sluice    ███████████████████████▊ 54 %
+`
+	if got != want {
+		t.Errorf("the bars are\n%s\nwant\n%s", got, want)
+	}
+	if got := (&Report{}).Bars("30", "cpu"); strings.Contains(got, "NaN") || strings.Contains(got, "Batch") {
+		t.Errorf("of nothing:\n%s", got)
+	}
+}
