@@ -1,79 +1,16 @@
 package agent
 
 import (
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
-
-// parentOf is the cgroup that holds another.
-func parentOf(cgroup string) string { return path.Dir(cgroup) }
-
-// findBoxes finds the cgroups that hold batch pods and nothing else: the kubelet's
-// besteffort cgroup on a node where BestEffort pods are batch. Where the configuration
-// says that they are, batch work's memory is limited there also while none runs, so that
-// one that starts meets a limit that is in force.
-func (a *Agent) findBoxes() {
-	l := &a.loop
-	l.boxes, l.mixed, l.mixers = l.boxes[:0], l.mixed[:0], l.mixers[:0]
-	for _, c := range a.order {
-		h, ok := a.ledger.Holder(c.ID)
-		switch {
-		case !ok || !besteffort(c.box):
-		case h.Request.Class == workload.BE && a.reaches(c):
-			if !slices.Contains(l.boxes, c.box) {
-				l.boxes = append(l.boxes, c.box)
-			}
-		default:
-			l.mixed = append(l.mixed, c.box)
-			if !slices.Contains(l.mixers, c.podRef) {
-				l.mixers = append(l.mixers, c.podRef)
-			}
-		}
-	}
-	l.boxes = slices.DeleteFunc(l.boxes, func(box string) bool { return slices.Contains(l.mixed, box) })
-	slices.Sort(l.boxes)
-	l.limited = append(l.limited[:0], l.boxes...)
-	if box := a.usualBox(); box != "" && !slices.Contains(l.boxes, box) && !slices.Contains(l.mixed, box) {
-		l.limited = append(l.limited, box)
-	}
-}
-
-// usualBox is the kubelet's cgroup of BestEffort pods where these are batch by the
-// configuration, "" where they are not or there is none.
-func (a *Agent) usualBox() string {
-	all := a.allPods()
-	if all == "" || a.Kernel == nil || a.Config.Defaults.BestEffort != workload.BE {
-		return ""
-	}
-	name := "besteffort"
-	if slice, ok := strings.CutSuffix(path.Base(all), ".slice"); ok {
-		name = slice + "-besteffort.slice"
-	}
-	box := path.Join(all, name)
-	if _, err := a.Kernel.Read(box, knobs.MemoryMax); err != nil {
-		return ""
-	}
-	return box
-}
-
-// besteffort reports whether a cgroup is the kubelet's for BestEffort pods.
-func besteffort(cgroup string) bool { return isClass(cgroup, "besteffort") }
-
-// burstable reports whether it is that of Burstable pods.
-func burstable(cgroup string) bool { return isClass(cgroup, "burstable") }
-
-func isClass(cgroup, class string) bool {
-	name, ok := strings.CutSuffix(strings.TrimSuffix(path.Base(cgroup), ".slice"), class)
-	return ok && (name == "" || strings.HasSuffix(name, "-"))
-}
 
 // bound gives batch work its budget, by CPU set, quota or both.
 func (a *Agent) bound(b *control.Budget, all bool) {
@@ -124,37 +61,17 @@ func (a *Agent) boundsByQuota() bool {
 	return a.authority().Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
 }
 
-const (
-	// quotaPeriod is the kubelet's.
-	quotaPeriod = 100 * time.Millisecond
-	// leastRun is the least that a quota lets run in a period: before Linux 6.18 the
-	// kernel throttles a task wherever it is, also where it holds a lock that services
-	// wait for, so that it has to get on. A small quota has a longer period in its place.
-	leastRun      = 10 * time.Millisecond
-	longestPeriod = 500 * time.Millisecond
-	// leastPod is the smallest quota of a pod: leastRun in longestPeriod.
-	leastPod = workload.MilliCPU(leastRun * 1000 / longestPeriod)
-)
-
-func quota(cpu workload.MilliCPU) knobs.CPUQuota {
-	period := quotaPeriod
-	if run := time.Duration(max(cpu, leastPod)); run*period < 1000*leastRun {
-		period = (1000 * leastRun / run).Round(time.Millisecond)
-	}
-	return knobs.CPUQuota{Quota: max(leastRun, period*time.Duration(cpu)/1000), Period: period}
-}
-
 const budgetWhy = "what others leave of the CPUs"
 
 // notShared is no budget.
 const notShared workload.MilliCPU = -1
 
 // share divides batch work's budget between its boxes and the pods outside of them,
-// by weight and demand. None has less than its part of the floor, nor than leastPod.
+// by weight and demand. None has less than its part of the floor, nor than colocation.LeastQuota.
 func (a *Agent) share(budget workload.MilliCPU) {
 	l := &a.loop
 	l.shares, l.outside = l.shares[:0], l.outside[:0]
-	for range l.boxes {
+	for range l.view.BatchCgroups.Dirs {
 		l.shares = append(l.shares, control.Share{})
 	}
 	pod := -1
@@ -163,7 +80,7 @@ func (a *Agent) share(budget workload.MilliCPU) {
 		if c.Class != workload.BE {
 			continue
 		}
-		at := slices.Index(l.boxes, l.order[i].box)
+		at := slices.Index(l.view.BatchCgroups.Dirs, l.view.Members[i].Above)
 		if at < 0 {
 			if !a.mayClaim(c.Pod) {
 				continue
@@ -187,18 +104,18 @@ func (a *Agent) share(budget workload.MilliCPU) {
 	clear(l.want.boxes)
 	clear(l.want.pods)
 	for i, amount := range l.split {
-		if i < len(l.boxes) {
-			l.want.boxes[l.boxes[i]] = qos.Loop{Quota: quota(amount), Why: budgetWhy}
+		if i < len(l.view.BatchCgroups.Dirs) {
+			l.want.boxes[l.view.BatchCgroups.Dirs[i]] = qos.Loop{Quota: colocation.Quota(amount), Why: budgetWhy}
 			continue
 		}
-		uid := l.outside[i-len(l.boxes)]
-		l.want.pods[uid] = steadied(l.intents.pods[uid], qos.Loop{Quota: quota(amount), Why: budgetWhy})
+		uid := l.outside[i-len(l.view.BatchCgroups.Dirs)]
+		l.want.pods[uid] = steadied(l.intents.pods[uid], qos.Loop{Quota: colocation.Quota(amount), Why: budgetWhy})
 	}
 }
 
 // floorOf is the floor of one of so many claims on the budget.
 func (a *Agent) floorOf(claims workload.MilliCPU) workload.MilliCPU {
-	return max(a.Config.Control.Batch.Floor(&a.loop.view)/max(claims, 1), leastPod)
+	return max(a.Config.Control.Batch.Floor(&a.loop.view.View)/max(claims, 1), colocation.LeastQuota)
 }
 
 // steadied is the quota that a pod has where the new one is hardly larger.
@@ -227,7 +144,7 @@ func (a *Agent) mayClaim(pod int) bool {
 		return true
 	}
 	for i := p.First; i < p.First+p.Count; i++ {
-		if !l.order[i].started && a.now().Sub(l.view.Containers[i].Since) < creationTime {
+		if !l.view.Members[i].Started && a.now().Sub(l.view.Containers[i].Since) < creationTime {
 			return false
 		}
 	}
@@ -274,7 +191,7 @@ func (a *Agent) rebound() {
 		a.share(l.shareOf)
 	default: // nothing was decided yet
 		for box := range l.want.boxes {
-			if !slices.Contains(l.boxes, box) {
+			if !slices.Contains(l.view.BatchCgroups.Dirs, box) {
 				delete(l.want.boxes, box)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -98,7 +99,7 @@ func TestLooksAtBoxes(t *testing.T) {
 		for _, target := range h.agent.Targets() {
 			fast[target.ID] = target.Fast
 		}
-		if len(fast) != 6 || !fast[boxTarget+bestBox] || !fast[allPodsTarget] || fast["job/c"] || !fast["low/c"] || fast["web/c"] {
+		if len(fast) != 6 || !fast[colocation.BatchCgroupTarget+bestBox] || !fast[colocation.AllPodsTarget] || fast["job/c"] || !fast["low/c"] || fast["web/c"] {
 			t.Errorf("targets %v", fast)
 		}
 		h.uses["job/c"], h.uses["low/c"] = 2, 1

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -66,7 +67,7 @@ func (a *Agent) newControllers() (c controllers, err error) {
 func (a *Agent) step(all bool) {
 	may := a.authority()
 	l, c, cfg := &a.loop, &a.loop.controllers, &a.Config.Control
-	v := &l.view
+	v := &l.view.View
 	if all {
 		state, decided := c.windows.Step(v, a.switched())
 		v.Batch = state
@@ -180,6 +181,6 @@ func (a *Agent) wantQuotas(quotas []control.Quota, acting bool) {
 		return
 	}
 	for _, q := range quotas {
-		a.wantQuota(q.ID, qos.Loop{Quota: quota(q.CPU), Why: q.Why})
+		a.wantQuota(q.ID, qos.Loop{Quota: colocation.Quota(q.CPU), Why: q.Why})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -101,7 +102,7 @@ func (a *Agent) findFamilies() map[string]*family {
 		if slices.ContainsFunc(containers, func(c *container) bool { return c.pod.UID != containers[0].pod.UID }) {
 			continue // it is no pod's own
 		}
-		parent := parentOf(path)
+		parent := colocation.Above(path)
 		s, percent := a.standingOf(containers)
 		f := of(parent)
 		switch s {
@@ -110,7 +111,7 @@ func (a *Agent) findFamilies() map[string]*family {
 		case serves:
 			f.members = append(f.members, member{path: path, percent: percent})
 		}
-		if besteffort(parent) || burstable(parent) {
+		if colocation.IsBestEffort(parent) || colocation.IsBurstable(parent) {
 			if holds[parent] == nil {
 				holds[parent] = map[standing]bool{}
 			}
@@ -118,8 +119,8 @@ func (a *Agent) findFamilies() map[string]*family {
 		}
 	}
 	for class, has := range holds {
-		f := of(parentOf(class))
-		if has[batches] && (besteffort(class) || !has[serves]) {
+		f := of(colocation.Above(class))
+		if has[batches] && (colocation.IsBestEffort(class) || !has[serves]) {
 			f.batch = true
 		} else {
 			f.members = append(f.members, member{path: class, percent: 100, class: true})

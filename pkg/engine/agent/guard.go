@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -157,7 +158,7 @@ func (a *Agent) safeSets(changes []knobs.Change) []knobs.Change {
 func (a *Agent) safeQuotas(changes []knobs.Change) []knobs.Change {
 	l := &a.loop
 	claims := workload.MilliCPU(len(l.intents.boxes) + len(l.intents.pods))
-	least := quota(a.floorOf(claims))
+	least := colocation.Quota(a.floorOf(claims))
 	raised := map[string]bool{} // by cgroup: services' containers and pods with quotas of the loop
 	for _, c := range a.order {
 		h, placed := a.ledger.Holder(c.ID)
@@ -209,9 +210,9 @@ func (a *Agent) squeezed(t *tuned) bool {
 	if a.Node.Features.Knobs[knobs.Quota].V2 || t.pod == "" {
 		return false
 	}
-	holder := parentOf(t.Path)
+	holder := colocation.Above(t.Path)
 	if t.Level == knobs.ContainerLevel {
-		holder = parentOf(holder)
+		holder = colocation.Above(holder)
 	}
 	_, boxed := l.intents.boxes[holder]
 	return alone || boxed

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -44,11 +45,11 @@ func (a *Agent) inherit() {
 		return
 	}
 	l.inherited = true
-	a.findBoxes()
+	l.view.BatchCgroups = colocation.FindBatchCgroups(a.loopInventory())
 	quotas := may.Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive
 	limits := may.Acts(a.Config.Control.Memory.Mode)
 	for _, e := range a.book.All() {
-		boxed := e.Object.Level == knobs.ClassLevel && slices.Contains(l.boxes, e.Object.Path)
+		boxed := e.Object.Level == knobs.ClassLevel && l.view.BatchCgroups.Holds(e.Object.Path)
 		switch wrote := e.Wrote.(type) {
 		case knobs.CPUQuota:
 			if boxed && quotas {
@@ -57,7 +58,7 @@ func (a *Agent) inherit() {
 				l.want.pods[uid] = qos.Loop{Quota: wrote, Why: budgetWhy}
 			}
 		case knobs.Bytes:
-			boxed = boxed || slices.Contains(l.limited, e.Object.Path)
+			boxed = boxed || slices.Contains(l.view.BatchCgroups.Limited, e.Object.Path)
 			if limits && e.Knob == knobs.MemoryMax && (boxed || e.Object.Level == knobs.PodLevel && a.batchPodAt(e.Object.Path) != "") {
 				l.press.limits[e.Object.Path] = wrote
 			}
@@ -75,7 +76,7 @@ func (a *Agent) batchPodAt(path string) (uid string) {
 			continue
 		}
 		h, ok := a.ledger.Holder(c.ID)
-		if !ok || h.Request.Class != workload.BE || slices.Contains(a.loop.boxes, c.box) {
+		if !ok || h.Request.Class != workload.BE || a.loop.view.BatchCgroups.Holds(c.box) {
 			return ""
 		}
 		uid = c.pod.UID

@@ -63,7 +63,7 @@ func (a *Agent) watchKills(goal int64) {
 			n = max(0, n-all) // v1 gives notice of kills at the limits above, too
 		}
 		limit := int64(l.press.limits[cgroup])
-		may := min(goal, l.memory.Goal) - l.heldOutside(cgroup)
+		may := min(goal, l.memory.Goal) - l.view.HeldOutside(cgroup)
 		if n == 0 || goal == 0 || limit+l.view.MemoryTotal/50 >= may {
 			continue
 		}
@@ -85,16 +85,6 @@ func (a *Agent) watchKills(goal int64) {
 	}
 }
 
-// heldOutside is what batch work holds outside of a cgroup and can't give back.
-func (l *loop) heldOutside(cgroup string) (kept int64) {
-	for other, held := range l.held {
-		if other != cgroup {
-			kept += held.Kept()
-		}
-	}
-	return kept
-}
-
 // servicesKilled counts kills in services' containers that are there, since they were
 // looked at before.
 func (a *Agent) servicesKilled() (killed int) {
@@ -103,7 +93,7 @@ func (a *Agent) servicesKilled() (killed int) {
 	for i := range l.view.Containers {
 		c := &l.view.Containers[i]
 		var use observe.ContainerMemoryCounters
-		if c.Class == workload.BE || c.Unseen || c.Container.Memory.At.IsZero() || a.MemoryUse(l.order[i].path, &use) != nil {
+		if c.Class == workload.BE || c.Unseen || c.Container.Memory.At.IsZero() || a.MemoryUse(l.view.Members[i].Path, &use) != nil {
 			continue
 		}
 		counts[c.ID] = use.OOMKills

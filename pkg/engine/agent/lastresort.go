@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
@@ -26,7 +27,7 @@ func (a *Agent) stepMemory(v *control.View) {
 	l, cfg := &a.loop, &a.Config.Control
 	l.press.want = control.MemoryDesired{}
 	v.Granted = a.sumPromises()
-	v.NoBatchLimit = len(l.limited) == 0 && !slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
+	v.NoBatchLimit = len(l.view.BatchCgroups.Limited) == 0 && !l.view.HasBatch()
 	if !may.Decides(cfg.Memory.Mode) {
 		return
 	}
@@ -58,7 +59,7 @@ func (a *Agent) stepRules(v *control.View) {
 	}
 	l.ruleRefuses = desired.Refuse
 	for _, t := range desired.Throttles {
-		a.wantQuota(t.ID, qos.Loop{Quota: quota(t.Limit), Why: "a rule of the configuration"})
+		a.wantQuota(t.ID, qos.Loop{Quota: colocation.Quota(t.Limit), Why: "a rule of the configuration"})
 	}
 	if len(desired.Reclaim) > 0 { // in place of what a press under way has not let begin
 		l.press.rules = append(l.press.rules[:0], desired.Reclaim...)
@@ -121,7 +122,7 @@ func (a *Agent) evict(victim control.Victim) {
 
 // given is the CPU that batch work may use now, 0 where that isn't known.
 func (a *Agent) given() workload.MilliCPU {
-	v := &a.loop.view
+	v := &a.loop.view.View
 	if len(v.Pools) == 0 {
 		return 0
 	}

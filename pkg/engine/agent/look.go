@@ -156,7 +156,7 @@ func (a *Agent) findMemory() {
 	if err != nil {
 		a.Log.WithError(err).Warn("The machine's memory can't be read: until the control loop's first look it is what the NUMA nodes have together")
 	}
-	a.loop.memTotal = total
+	a.loop.view.MachineMemory = total
 }
 
 // memory is the machine's, in bytes: MemTotal of /proc/meminfo at the last look, since a
@@ -164,7 +164,7 @@ func (a *Agent) findMemory() {
 // together.
 func (a *Agent) memory() int64 {
 	m := a.ledger.Machine()
-	return cmp.Or(a.loop.memTotal, m.Memory(m.MemoryNodes()))
+	return cmp.Or(a.loop.view.MachineMemory, m.Memory(m.MemoryNodes()))
 }
 
 // widen lets the cgroups above a container have the CPUs that went and came

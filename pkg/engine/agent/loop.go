@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
@@ -14,7 +15,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // Audit keeps decisions with their reasons; see pkg/engine/audit. It must not block.
@@ -48,16 +48,12 @@ type loop struct {
 	failed      string
 	panic       string // told last
 
-	view    control.View
-	sets    []cpuset.Set   // of view.Pools
-	sized   uint64         // ledger version of sets
-	looked  uint64         // ledger version of the view
-	index   map[string]int // in view.Containers, by container id
-	pods    map[string]int // in view.Pods, by UID
-	order   []*container   // as view.Containers: those of a pod together
-	targets []observe.Target
-	stale   bool      // what runs has changed since the view was made
-	due     time.Time // of the controllers that step each control.interval
+	view      colocation.NodeView
+	inventory colocation.Inventory // used again: see Agent.loopInventory
+	sized     uint64               // ledger version of the view's pools
+	looked    uint64               // ledger version of the view
+	stale     bool                 // what runs has changed since the view was made
+	due       time.Time            // of the controllers that step each control.interval
 
 	families  map[string]*family     // by path of their parent; nil: to be found again
 	favours   map[string]*qos.Favour // of families with batch work, by the same path
@@ -70,15 +66,8 @@ type loop struct {
 	unsafe    bool // the failsafe's plan may be old
 	safe      safety
 
-	inPool       []int       // containers, by pool
 	allPodsLimit knobs.Bytes // of memory; 0 none
-	memTotal     int64       // of the machine, in bytes; 0 not looked at yet
 
-	boxes   []string                // cgroups that hold batch pods alone
-	mixed   []string                // and others that could
-	mixers  []string                // "namespace/name" of the pods in these that aren't batch
-	limited []string                // boxes, also without a batch pod: batch work's memory is limited there
-	held    map[string]control.Held // what boxes and batch pods outside of them hold, by cgroup
 	shares  []control.Share
 	outside []string // UIDs of the pods whose shares come after the boxes'
 	split   []workload.MilliCPU
@@ -113,7 +102,7 @@ type loop struct {
 func newLoop() loop {
 	return loop{
 		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: newPress(),
-		held: map[string]control.Held{}, index: map[string]int{}, pods: map[string]int{}, favours: map[string]*qos.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+		favours: map[string]*qos.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
 	}
 }
 
@@ -148,7 +137,7 @@ func (a *Agent) prepareTicks() {
 		a.tick(t.seen)
 		var next []observe.Target
 		if !a.loop.stale {
-			next = a.loop.targets
+			next = a.loop.view.Targets
 		}
 		t.done <- next
 	}
@@ -161,7 +150,7 @@ func (a *Agent) Targets() (targets []observe.Target) {
 		if a.loop.stale {
 			a.look()
 		}
-		targets = a.loop.targets
+		targets = a.loop.view.Targets
 		return nil
 	})
 	return targets
@@ -247,11 +236,9 @@ func (a *Agent) tick(s *observe.Snapshot) {
 	if all {
 		l.allPodsLimit = a.limitOfAllPods()
 	}
-	a.see(s)
+	l.view.Observe(s, l.allPodsLimit)
 	if carried { // the CPUs were busy with others than their pools
-		for i := range l.view.Pools {
-			l.view.Pools[i].At = time.Time{}
-		}
+		l.view.ForgetPoolLoad()
 	}
 	if all {
 		l.view.Stays = a.stays()

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
@@ -279,7 +280,7 @@ func batch(name string) ask {
 }
 
 func loopOf(cpus float64) qos.Loop {
-	return qos.Loop{Quota: quota(workload.MilliCPU(cpus * 1000)), Why: "the test"}
+	return qos.Loop{Quota: colocation.Quota(workload.MilliCPU(cpus * 1000)), Why: "the test"}
 }
 
 func dirFS(dir string) fs.FS { return os.DirFS(dir) }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -126,7 +127,7 @@ func TestBurstOfAPod(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000), service("other/c", 1000))
 		for _, id := range []string{"web", "other"} {
-			h.throttled[podTarget+h.podOfName(id+"/c").UID] = true
+			h.throttled[colocation.PodTarget+h.podOfName(id+"/c").UID] = true
 		}
 		h.steps(4 * time.Second)
 		if got := h.quotaOf("/kubepods/pod-web/c"); got < 1.4 {

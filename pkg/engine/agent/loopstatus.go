@@ -31,7 +31,7 @@ func (a *Agent) loopStatus() *status.Loop {
 	l, cfg := &a.loop, &a.Config.Control
 	s := &status.Loop{
 		Mode: a.authority().Of(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.StateDir,
-		Node:   nodeUsage(&l.view),
+		Node:   nodeUsage(&l.view.View),
 		Batch:  a.batchStatus(),
 		Memory: a.memoryStatus(),
 		Offer:  l.offer, Advice: slices.Clone(l.advice),
@@ -123,9 +123,9 @@ func (a *Agent) batchStatus() status.Batch {
 	}
 	if l.made {
 		s.Next = l.controllers.windows.Next()
-		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view)
+		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view.View)
 		if a.Config.Pools.Mode != config.Exclusive {
-			s.Threshold, s.Lowered = l.controllers.batch.Threshold(&l.view)
+			s.Threshold, s.Lowered = l.controllers.batch.Threshold(&l.view.View)
 		}
 	}
 	for i := range l.view.Containers {
@@ -149,8 +149,8 @@ func (a *Agent) batchStatus() status.Batch {
 		}
 	}
 	s.Boxes = a.boxStatus()
-	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && slices.ContainsFunc(l.view.Pods, func(p control.Pod) bool { return p.Class == workload.BE }) {
-		s.Mixers = slices.Clone(l.mixers)
+	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && l.view.HasBatch() {
+		s.Mixers = slices.Clone(l.view.BatchCgroups.MixedBy)
 	}
 	return s
 }
@@ -247,11 +247,10 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 // use enters what a container does, where the loop has seen it.
 func (a *Agent) use(into *sight) {
 	l := &a.loop
-	at, ok := l.index[into.ID]
-	if !ok || at >= len(l.view.Containers) || l.view.Containers[at].ID != into.ID {
+	c := l.view.Container(into.ID)
+	if c == nil {
 		return
 	}
-	c := &l.view.Containers[at]
 	if a.authority().RDT && a.Config.RDT.Monitor {
 		into.cache = c.Cache
 	}

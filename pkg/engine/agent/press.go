@@ -109,23 +109,23 @@ func (a *Agent) claims() (claims []claim) {
 	if l.press.want.BatchLimit <= 0 || !a.Node.Features.Has(knobs.MemoryMax) {
 		return nil
 	}
-	for _, box := range l.limited {
+	for _, box := range l.view.BatchCgroups.Limited {
 		claims = append(claims, claim{Object: boxObject(box)})
 	}
 	for i := range l.view.Pods {
 		p := &l.view.Pods[i]
-		c := l.order[p.First]
-		if p.Class != workload.BE || slices.Contains(l.boxes, c.box) || a.isResizing(p.UID) || a.shared(c.pod) {
+		c := &l.view.Members[p.First]
+		if p.Class != workload.BE || l.view.BatchCgroups.Holds(c.Above) || a.isResizing(p.UID) || c.SharedPodCgroup {
 			continue
 		}
-		o, ok := podObject(c.pod)
+		o, ok := podObject(c.Pod)
 		if ok && a.knob(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
 			claims = append(claims, claim{Object: o})
 		}
 	}
 	var kept int64
 	for i := range claims {
-		held := l.held[claims[i].Path]
+		held := l.view.Held[claims[i].Path]
 		claims[i].held, claims[i].others = held.Current, -held.Kept()
 		kept += held.Kept()
 	}

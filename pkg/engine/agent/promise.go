@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -33,7 +34,7 @@ func memoryToStart(c *container, r *workload.Request) int64 {
 	if _, granted := r.Grant(); granted > 0 {
 		return granted
 	}
-	if limit := memoryLimit(c, r); limit > 0 {
+	if limit := colocation.MemoryLimit(c.Resources.MemoryLimit, r); limit > 0 {
 		return min(limit, leastStart)
 	}
 	return leastStart
@@ -71,7 +72,7 @@ func (a *Agent) freed() int64 {
 		return 0
 	}
 	freed := int64(0)
-	for cgroup, held := range l.held {
+	for cgroup, held := range l.view.Held {
 		var use observe.ContainerMemoryCounters
 		if a.MemoryUse(cgroup, &use) == nil {
 			freed += max(0, held.Kept()-(use.Current-use.ActiveFile-use.InactiveFile))
@@ -167,8 +168,8 @@ func (a *Agent) sumPromises() (owed int64) {
 			continue
 		}
 		left := of.bytes
-		if at, ok := l.index[id]; ok && at < len(l.view.Containers) && l.view.Containers[at].ID == id {
-			left -= l.view.Containers[at].Container.Memory.Current
+		if seen := l.view.Container(id); seen != nil {
+			left -= seen.Container.Memory.Current
 		}
 		if left > 0 {
 			owed += left

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
@@ -75,7 +76,7 @@ func TestFirstMemoryLimit(t *testing.T) {
 		h.run(service("web/c", 2000), batch("job/c"))
 		s := h.snapshot()
 		for i := range s.Containers {
-			if s.Containers[i].ID == allPodsTarget {
+			if s.Containers[i].ID == colocation.AllPodsTarget {
 				s.Containers[i].Memory.At = time.Time{}
 			}
 		}

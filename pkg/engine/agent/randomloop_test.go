@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -153,7 +154,7 @@ func (h *loopNode) right(t testingT, apart bool, milli map[string]int) {
 	for name, m := range milli {
 		for _, dir := range []string{h.specs[name].CgroupsPath, h.podOfName(name).CgroupParent} {
 			v, err := h.spy.Read(dir, knobs.Quota)
-			if q, _ := v.(knobs.CPUQuota); err == nil && m > 0 && q.Quota > 0 && q.Quota < quota(workload.MilliCPU(m)).Quota {
+			if q, _ := v.(knobs.CPUQuota); err == nil && m > 0 && q.Quota > 0 && q.Quota < colocation.Quota(workload.MilliCPU(m)).Quota {
 				t.Errorf("%s has %s, its limit is %d milli-CPU", dir, q, m)
 			}
 		}

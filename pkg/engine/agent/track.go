@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -27,7 +28,7 @@ func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
 	}
 	c.path, c.podRef = path, pod.Namespace+"/"+pod.Name
 	if o, ok := podObject(pod); ok {
-		c.podPath, c.box = o.Path, parentOf(o.Path)
+		c.podPath, c.box = o.Path, colocation.Above(o.Path)
 	}
 	c.uncontrolled = a.Config.RunsInVM(pod)
 	c.started = spec.State == workload.Running

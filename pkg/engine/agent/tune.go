@@ -3,6 +3,7 @@ package agent
 import (
 	"slices"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -51,10 +52,10 @@ func (a *Agent) tunePod(pod *workload.Pod) []knobs.Change {
 	p := qos.Pod{
 		QoS: pod.QoS(), Quota: a.podLimit(object), Containers: make([]qos.Container, len(members)),
 		Loop:    a.roomFor(a.loop.intents.pods[pod.UID], members),
-		Ceiling: a.roomFor(a.loop.intents.boxes[parentOf(object.Path)], members),
+		Ceiling: a.roomFor(a.loop.intents.boxes[colocation.Above(object.Path)], members),
 	}
 	if s, _ := a.standingOf(a.ofPod(pod)); s == serves {
-		p.Favour = a.loop.intents.favour[parentOf(object.Path)]
+		p.Favour = a.loop.intents.favour[colocation.Above(object.Path)]
 	}
 	for i, c := range members {
 		p.Containers[i] = a.tunable(c)

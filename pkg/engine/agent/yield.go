@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -15,14 +16,14 @@ import (
 // class, where all that could compete with them has more weight; and on the thread beside it
 // by a core-scheduling cookie that nothing but batch work has.
 func (a *Agent) stays() string {
-	v := &a.loop.view
+	v := &a.loop.view.View
 	shared := a.sharedCores()
 	for i := range v.Pods {
 		p := &v.Pods[i]
 		if p.Class != workload.BE {
 			continue
 		}
-		t := a.tuned[a.loop.order[p.First].podPath]
+		t := a.tuned[a.loop.view.Members[p.First].PodPath]
 		if t != nil && slices.ContainsFunc(t.knobs, isExpelled) {
 			continue
 		}
@@ -52,22 +53,22 @@ func (a *Agent) ranked(p *control.Pod, t *tuned) string {
 	idle := t != nil && slices.ContainsFunc(t.knobs, func(k *knob) bool {
 		return k.Knob == knobs.Idle && k.problem == "" && k.Value == knobs.Value(knobs.Number(1))
 	})
-	first := a.loop.order[p.First]
+	first := &a.loop.view.Members[p.First]
 	if !idle {
-		if qos := first.pod.QoS(); qos == workload.Guaranteed || qos == workload.Burstable {
+		if qos := first.Pod.QoS(); qos == workload.Guaranteed || qos == workload.Burstable {
 			return fmt.Sprintf("is %s: the kubelet writes its CPU weight, which the kernel refuses in the idle class", qos)
 		}
 		return "isn't in the idle class (cpu.idle)"
 	}
 	families, above := a.kin(), a.loop.intents.favour
-	box := first.box
+	box := first.Above
 	if f := families[box]; f != nil && len(f.members) > 0 && above[box] <= 100 {
 		return a.unfavoured(f.members)
 	}
-	if !besteffort(box) && !burstable(box) {
+	if !colocation.IsBestEffort(box) && !colocation.IsBurstable(box) {
 		return ""
 	}
-	up := parentOf(box)
+	up := colocation.Above(box)
 	f := families[up]
 	if f == nil || len(f.members) == 0 {
 		return ""
@@ -112,7 +113,8 @@ func (a *Agent) sharedCores() map[string]bool {
 // besideOthers tells why a pod's processes may run on the thread beside others than batch
 // work, "" where they can't.
 func (a *Agent) besideOthers(p *control.Pod, shared map[string]bool) string {
-	for _, c := range a.loop.order[p.First : p.First+p.Count] {
+	for _, member := range a.loop.view.Members[p.First : p.First+p.Count] {
+		c := a.containers[member.ID]
 		h, _ := a.ledger.Holder(c.ID)
 		switch group := h.Request.CoreSched; {
 		case group == "":

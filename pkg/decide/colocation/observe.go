@@ -1,0 +1,216 @@
+package colocation
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// What a target's ID begins with, or is, where the target is no container.
+const (
+	BatchCgroupTarget = "box:" // followed by a cgroup's path: it holds batch pods and nothing else
+	PodTarget         = "pod:" // followed by a pod's UID
+	AllPodsTarget     = "pods" // the cgroup of all pods
+)
+
+// Observe enters a sample. allPodsLimit is the memory limit of all pods together, as the
+// kubelet sets it to enforce the node's allocatable memory; 0 or less for none.
+func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
+	nodes := append(v.Node.Memory.Nodes[:0], s.Node.Memory.Nodes...)
+	v.Now, v.Node, v.CPUs = s.Now, s.Node, append(v.CPUs[:0], s.CPUs...)
+	v.Node.Memory.Nodes = nodes
+	if total := s.Node.Memory.Total; total > 0 { // by the file that says what is available
+		v.MemoryTotal, v.MachineMemory = total, total+s.Node.Memory.HugePages
+	}
+	seen := 0 // batch cgroups
+	v.BatchUse, v.PodsUse = control.Use{At: s.Now}, control.Use{}
+	clear(v.Held)
+	var pods *observe.ContainerMemory
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if at, ok := v.index[c.ID]; ok {
+			v.Containers[at].Container = *c
+		} else if uid, ok := strings.CutPrefix(c.ID, PodTarget); ok {
+			v.observePod(uid, c)
+		} else if dir, ok := strings.CutPrefix(c.ID, BatchCgroupTarget); ok {
+			v.hold(dir, &c.Memory)
+			if v.BatchCgroups.Holds(dir) {
+				seen++
+				v.BatchUse.Add(&c.CPU)
+			}
+		} else if c.ID == AllPodsTarget {
+			v.PodsUse = control.Use{At: c.CPU.At, Usage: c.CPU.Usage}
+			pods = &c.Memory
+		}
+	}
+	v.observeAllPods(pods, int64(allPodsLimit))
+	v.sumBatch(seen)
+	v.observePools()
+}
+
+// observePools computes the load of each pool.
+func (v *NodeView) observePools() {
+	for i := range v.Pools {
+		p := &v.Pools[i]
+		p.At, p.Usage, p.Pressure = time.Time{}, 0, v.Node.Pressure.CPU
+		p.Empty = v.inPool[i] == 0
+		if v.rules.ExclusivePools {
+			p.At, p.Usage, p.Pressure = v.Node.CPU.At, 0, 0
+			// What the system runs on an empty pool's CPUs is no load of the pool's.
+			if !p.Empty {
+				p.Usage = busy(v.CPUs, v.sets[i])
+			}
+		}
+	}
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if c.Pool < 0 || c.CPU.At.IsZero() {
+			continue
+		}
+		p := &v.Pools[c.Pool]
+		if v.rules.ExclusivePools { // the node's pressure is that of batch work, which always waits
+			p.Pressure = max(p.Pressure, c.Pressure.CPU)
+			continue
+		}
+		p.Usage += c.CPU.Usage
+		if c.CPU.At.After(p.At) {
+			p.At = c.CPU.At
+		}
+	}
+}
+
+// hold enters the memory that a batch cgroup or a batch pod holds, where that is known.
+func (v *NodeView) hold(cgroup string, m *observe.ContainerMemory) {
+	if !m.At.IsZero() {
+		held := control.Held{At: m.At}
+		held.Add(m)
+		v.Held[cgroup] = held
+	}
+}
+
+// observePod enters the memory that a batch pod outside of batch cgroups holds, and how
+// often a pod's quota throttled it, for those of its containers whose own quota did so
+// less often: where burst lets a container use more than its own quota, the pod's quota
+// is the one that ends it.
+func (v *NodeView) observePod(uid string, seen *observe.Container) {
+	at, ok := v.pods[uid]
+	if !ok {
+		return
+	}
+	p, pod := &v.View.Pods[at], &seen.CPU
+	if p.Class == workload.BE {
+		v.hold(v.Members[p.First].PodPath, &seen.Memory)
+	}
+	if pod.StatAt.IsZero() {
+		return
+	}
+	for i := p.First; i < p.First+p.Count; i++ {
+		if c := &v.Containers[i].CPU; pod.Throttled > c.Throttled {
+			c.StatAt, c.Periods, c.Throttled, c.ThrottledTime = pod.StatAt, pod.Periods, pod.Throttled, pod.ThrottledTime
+		}
+	}
+}
+
+// observeAllPods makes the node's memory that of all pods together, where they reach their
+// limit before the machine runs short. While what they use isn't known, the node's memory
+// isn't known either: a limit computed from the machine's memory would be too high, and
+// would have to come down in many steps.
+func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
+	m := &v.Node.Memory
+	if limit <= 0 {
+		return
+	}
+	if pods == nil || pods.At.IsZero() {
+		if limit < v.MemoryTotal {
+			m.At = time.Time{}
+		}
+		return
+	}
+	available := limit - (pods.Current - pods.Cache)
+	if available >= m.Available {
+		return
+	}
+	v.MemoryTotal = limit
+	m.Total, m.Available, m.Free = limit, max(0, available), max(0, min(m.Free, limit-pods.Current))
+	if pods.At.Before(m.At) {
+		m.At = pods.At
+	}
+}
+
+// sumBatch adds up the CPU that batch work uses and the memory that it holds, in its
+// cgroups and outside of them. A sum is unknown while one of its parts is; seen is the
+// number of batch cgroups in the sample.
+func (v *NodeView) sumBatch(seen int) {
+	b := &v.BatchCgroups
+	if len(b.Dirs) == 0 || seen != len(b.Dirs) {
+		v.BatchUse = control.Use{}
+	}
+	v.BatchMemory = control.Held{At: v.Now}
+	for _, dir := range b.Limited {
+		v.BatchMemory.Sum(v.Held[dir])
+	}
+	pod := -1
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if c.Class != workload.BE || c.Unseen || b.Holds(v.Members[i].Above) {
+			continue
+		}
+		v.BatchUse.Add(&c.CPU)
+		held, whole := v.Held[v.Members[i].PodPath]
+		switch {
+		case !whole:
+			v.BatchMemory.Add(&c.Container.Memory)
+		case c.Pod != pod: // those of a pod follow each other
+			pod = c.Pod
+			v.BatchMemory.Sum(held)
+		}
+	}
+}
+
+// busy is the CPU time that is used on these CPUs.
+func busy(cpus []observe.CPU, set cpuset.Set) workload.MilliCPU {
+	sum := 0.0
+	for id := range set.All() {
+		if id < len(cpus) && cpus[id].Known {
+			sum += cpus[id].Busy
+		}
+	}
+	return workload.MilliCPU(sum * 1000)
+}
+
+// targets lists what has to be observed. Batch work that shares CPUs with others is
+// observed at each sample (Fast), as a whole where batch cgroups hold it.
+func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
+	shares := func(cgroup string) bool { return !inv.ExclusivePools && b.Holds(cgroup) }
+	all := make([]observe.Target, 0, len(inv.Containers)+len(b.Limited)+1)
+	for _, dir := range b.Limited {
+		all = append(all, observe.Target{ID: BatchCgroupTarget + dir, Path: dir, Fast: shares(dir), Memory: true})
+	}
+	if dir := inv.AllPodsCgroup(); dir != "" {
+		all = append(all, observe.Target{ID: AllPodsTarget, Path: dir, Fast: len(b.Dirs) > 0 && !inv.ExclusivePools, Memory: true})
+	}
+	var pods []observe.Target
+	for i := range inv.Containers {
+		c := &inv.Containers[i]
+		if c.Request == nil || !c.Started || !c.Reachable {
+			continue
+		}
+		batch := c.Is(workload.BE)
+		fast := batch && !inv.ExclusivePools && !b.Holds(c.Above)
+		fast = fast || c.Is(workload.LSR) && c.Pinned && inv.LendIdlePins
+		all = append(all, observe.Target{ID: c.ID, Path: c.Path, Fast: fast, LS: !batch})
+		if batch && c.PodPath != "" && !b.Holds(c.Above) && !c.SharedPodCgroup {
+			pods = append(pods, observe.Target{ID: PodTarget + c.Pod.UID, Path: c.PodPath, CPUOnly: true, Memory: true})
+		} else if c.PodPath != "" && (c.Request.Burst.Auto || inv.BurstAll) {
+			pods = append(pods, observe.Target{ID: PodTarget + c.Pod.UID, Path: c.PodPath, CPUOnly: true})
+		}
+	}
+	// Pods come after containers: Observe needs a container's own figures first. The sampler
+	// observes a target that is listed twice once.
+	return append(all, pods...)
+}

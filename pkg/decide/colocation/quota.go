@@ -1,0 +1,29 @@
+package colocation
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const (
+	// quotaPeriod is the kubelet's.
+	quotaPeriod = 100 * time.Millisecond
+	// leastRun is the least that a quota lets run in a period. Before Linux 6.18 the kernel
+	// throttles a task wherever it is, also where it holds a lock that services wait for:
+	// it needs enough time to release the lock. So a small quota gets a longer period.
+	leastRun      = 10 * time.Millisecond
+	longestPeriod = 500 * time.Millisecond
+	// LeastQuota is the smallest amount of CPU that a quota is made for.
+	LeastQuota = workload.MilliCPU(leastRun * 1000 / longestPeriod)
+)
+
+// Quota is the CPU quota for an amount of CPU.
+func Quota(cpu workload.MilliCPU) knobs.CPUQuota {
+	period := quotaPeriod
+	if run := time.Duration(max(cpu, LeastQuota)); run*period < 1000*leastRun {
+		period = (1000 * leastRun / run).Round(time.Millisecond)
+	}
+	return knobs.CPUQuota{Quota: max(leastRun, period*time.Duration(cpu)/1000), Period: period}
+}

@@ -1,0 +1,140 @@
+package colocation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// NodeView keeps the controllers' view of the node. SetInventory enters what exists, and
+// Observe, at each sample, what it does. The zero value is an empty node. Both reuse the
+// view's slices: ten samples a second allocate nothing.
+type NodeView struct {
+	control.View
+
+	Members      []Container             // as View.Containers: those of a pod together
+	BatchCgroups BatchCgroups            // of the last inventory
+	Held         map[string]control.Held // memory in batch cgroups, and in batch pods outside of them, by cgroup
+	Targets      []observe.Target        // what has to be observed; a new slice for each inventory
+
+	// MachineMemory is the machine's memory in bytes, huge pages included, by which the
+	// kubelet scores containers; 0 before the first sample.
+	MachineMemory int64
+
+	rules  Rules
+	index  map[string]int // in View.Containers, by container ID
+	pods   map[string]int // in View.Pods, by UID
+	sets   []cpuset.Set   // the CPUs of View.Pools
+	inPool []int          // number of containers, by pool
+}
+
+// SetInventory replaces what exists. What it does is as unknown as on an empty node until
+// the next sample.
+func (v *NodeView) SetInventory(inv *Inventory) {
+	if v.index == nil {
+		v.index, v.pods, v.Held = map[string]int{}, map[string]int{}, map[string]control.Held{}
+	}
+	v.rules = inv.Rules
+	v.Shared, v.Allocatable, v.Capacity = inv.Shared, inv.Allocatable, inv.Capacity
+	v.ThreadsPerCore, v.MemoryTotal, v.NoReclaim = inv.ThreadsPerCore, inv.MemoryTotal, inv.NoReclaim
+
+	v.Pools, v.inPool = v.Pools[:0], v.inPool[:0]
+	for _, p := range inv.Pools {
+		v.Pools, v.inPool = append(v.Pools, control.Pool{Name: p.Name}), append(v.inPool, 0)
+	}
+	v.SetPoolCPUs(inv.Pools)
+
+	clear(v.index)
+	clear(v.pods)
+	v.Members = inv.byPod(v.Members[:0], v.pods)
+	v.View.Pods, v.Containers = v.View.Pods[:0], v.Containers[:0]
+	for i := range v.Members {
+		v.enter(&v.Members[i])
+	}
+	v.BatchCgroups = FindBatchCgroups(inv)
+	v.Targets = targets(inv, &v.BatchCgroups)
+}
+
+// SetPoolCPUs enters the CPUs of the pools after these were resized.
+func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
+	v.sets = v.sets[:0]
+	for i, p := range pools {
+		v.sets = append(v.sets, p.CPUs)
+		v.Pools[i].Size = p.CPUs.Size()
+	}
+}
+
+// enter adds a container, and with a pod's first container the pod.
+func (v *NodeView) enter(c *Container) {
+	r := c.Request
+	at := v.pods[c.Pod.UID]
+	if at == len(v.View.Pods) {
+		v.View.Pods = append(v.View.Pods, control.Pod{
+			UID: c.Pod.UID, Ref: c.PodRef, Class: r.Class, Since: c.Since,
+			Labels: c.Pod.Labels, Evict: r.Evict, Priority: r.Priority, First: len(v.Containers),
+		})
+	}
+	p := &v.View.Pods[at]
+	if rank(r.Class) < rank(p.Class) {
+		p.Class = r.Class
+	}
+	p.Allow |= r.Allow.Value
+	p.Count++
+	v.index[c.ID] = len(v.Containers)
+	cpu, memory := r.Grant()
+	entry := control.Container{
+		Container: observe.Container{ID: c.ID},
+		Ref:       c.Ref, Pod: at, Pool: c.Pool, Class: r.Class, Since: c.Since, Unseen: !c.Started || !c.Reachable,
+		Apart: c.Apart, Created: c.Created,
+		Request: cpu, Limit: c.cpuLimit(), Memory: memory, MemoryLimit: MemoryLimit(c.MemoryLimit, r), Burst: r.Burst,
+	}
+	v.Containers = append(v.Containers, entry)
+	if entry.Pool >= 0 {
+		v.inPool[entry.Pool]++
+		pool := &v.Pools[entry.Pool]
+		pool.Request += r.Milli // a grant of batch resources is no claim to a pool's CPUs
+		pool.Quota = max(pool.Quota, entry.Limit)
+	}
+}
+
+// rank orders classes by what they are owed, the most first.
+func rank(c workload.Class) int {
+	return slices.Index([]workload.Class{workload.System, workload.LSE, workload.LSR, workload.LS, workload.Unclassified, workload.BE}, c)
+}
+
+// Container returns the view of a container, nil where it is in no view.
+func (v *NodeView) Container(id string) *control.Container {
+	if at, ok := v.index[id]; ok && at < len(v.Containers) && v.Containers[at].ID == id {
+		return &v.Containers[at]
+	}
+	return nil
+}
+
+// HasBatch reports whether a pod of batch work is there.
+func (v *NodeView) HasBatch() bool {
+	return slices.ContainsFunc(v.View.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
+}
+
+// HeldOutside is the memory that batch work holds outside of a cgroup and that the kernel
+// can't take back by dropping page cache, in bytes.
+func (v *NodeView) HeldOutside(cgroup string) (bytes int64) {
+	for other, held := range v.Held {
+		if other != cgroup {
+			bytes += held.Kept()
+		}
+	}
+	return bytes
+}
+
+// ForgetPoolLoad makes the pools' load unknown until the next sample: the CPUs were busy
+// with others than their pools.
+func (v *NodeView) ForgetPoolLoad() {
+	for i := range v.Pools {
+		v.Pools[i].At = time.Time{}
+	}
+}

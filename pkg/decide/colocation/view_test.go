@@ -1,0 +1,220 @@
+package colocation
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func TestSetInventory(t *testing.T) {
+	t.Parallel()
+	job := running("job/a", "besteffort", workload.BE)
+	job.Request.Batch.CPURequest, job.Request.Batch.CPULimit = workload.Some[workload.MilliCPU](2000), workload.Some[workload.MilliCPU](3000)
+	job.Request.Batch.MemoryLimit, job.MemoryLimit = workload.Some[int64](1<<30), 2<<30
+	web := running("web/a", "burstable", workload.LS)
+	web.Request.Milli, web.Quota = 1500, quotaOf(250_000)
+	sidecar := running("web/b", "burstable", workload.BE)
+	pin := running("pin/a", "", workload.LSR)
+	pin.Pool, pin.Pinned, pin.Apart = -1, true, true
+	late := running("late/a", "burstable", workload.LS)
+	late.Request = nil
+	created := running("new/a", "burstable", workload.LS)
+	created.Started = false
+
+	var v NodeView
+	v.SetInventory(inventory(web, job, late, pin, sidecar, created))
+	v.SetInventory(inventory(web, job, late, pin, sidecar, created)) // which reuses all slices
+	var refs []string
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		refs = append(refs, c.Ref)
+		if v.Members[i].ID != c.ID || v.Container(c.ID) != c || v.View.Pods[c.Pod].UID != v.Members[i].Pod.UID {
+			t.Errorf("%s isn't where the index has it", c.Ref)
+		}
+	}
+	if want := []string{"ns/web/a", "ns/web/b", "ns/job/a", "ns/pin/a", "ns/new/a"}; !slices.Equal(refs, want) {
+		t.Fatalf("containers are %v, want %v", refs, want)
+	}
+	if v.Container("late/a") != nil {
+		t.Error("a container without a place is in the view")
+	}
+	if p := &v.View.Pods[0]; p.Class != workload.LS || p.Count != 2 || p.First != 0 {
+		t.Errorf("pod web is %+v, want the class of its LS container, and two containers", p)
+	}
+	if c := v.Container("job/a"); c.Request != 2000 || c.Limit != 3000 || c.MemoryLimit != 1<<30 {
+		t.Errorf("job is %+v, want its grant of batch resources", c)
+	}
+	if c := v.Container("new/a"); !c.Unseen {
+		t.Error("a container that has not started can't be observed")
+	}
+	if p := &v.Pools[0]; p.Size != 8 || p.Request != 1500 || p.Quota != 3000 {
+		t.Errorf("the pool is %+v, want 8 CPUs, without a claim of batch work, and the largest limit", p)
+	}
+	if !v.HasBatch() {
+		t.Error("there is batch work")
+	}
+}
+
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	const dir = "/kubepods/besteffort"
+	low := running("low/a", "burstable", workload.BE)
+	pin := running("pin/a", "", workload.LSR)
+	pin.Pinned = true
+	web := running("web/a", "burstable", workload.LS)
+	inVM := running("vm/a", "burstable", workload.LS)
+	inVM.Reachable = false
+	all := []Container{web, running("job/a", "besteffort", workload.BE), low, pin, inVM}
+	for name, c := range map[string]struct {
+		rules Rules
+		fast  []string
+		pods  []string
+	}{
+		"batch shares CPUs":    {Rules{}, []string{BatchCgroupTarget + dir, AllPodsTarget, "low/a"}, []string{PodTarget + "low"}},
+		"pins' CPUs are lent":  {Rules{LendIdlePins: true}, []string{BatchCgroupTarget + dir, AllPodsTarget, "low/a", "pin/a"}, []string{PodTarget + "low"}},
+		"pools are exclusive":  {Rules{ExclusivePools: true}, nil, []string{PodTarget + "low"}},
+		"all limits may burst": {Rules{BurstAll: true, ExclusivePools: true}, nil, []string{PodTarget + "web", PodTarget + "job", PodTarget + "low", PodTarget + "pin"}},
+	} {
+		inv := inventory(all...)
+		inv.Rules = c.rules
+		var v NodeView
+		v.SetInventory(inv)
+		var fast, pods, ids []string
+		for _, target := range v.Targets {
+			ids = append(ids, target.ID)
+			if target.Fast {
+				fast = append(fast, target.ID)
+			}
+			if target.CPUOnly {
+				pods = append(pods, target.ID)
+			}
+		}
+		if !slices.Equal(fast, c.fast) || !slices.Equal(pods, c.pods) || slices.Contains(ids, "vm/a") {
+			t.Errorf("%s: targets %v, fast %v, want %v; pods %v, want %v", name, ids, fast, c.fast, pods, c.pods)
+		}
+	}
+}
+
+func TestObserveBatchWork(t *testing.T) {
+	t.Parallel()
+	const dir = "/kubepods/besteffort"
+	inv := inventory(running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE), running("low/a", "burstable", workload.BE))
+	var v NodeView
+	v.SetInventory(inv)
+	whole := []observe.Container{
+		uses("web/a", 1000, 4<<30), uses("low/a", 300, 1<<30),
+		uses(BatchCgroupTarget+dir, 500, 2<<30), uses(PodTarget+"low", 300, 3<<30), uses(AllPodsTarget, 1800, 9<<30),
+	}
+	for name, c := range map[string]struct {
+		sample []observe.Container
+		use    workload.MilliCPU // 0: not known
+		held   int64
+	}{
+		"all is known":                     {whole, 800, 5 << 30},
+		"the batch cgroup wasn't observed": {append(slices.Clone(whole[:2]), whole[3:]...), 0, 3 << 30},
+		"the pod's cgroup wasn't observed": {slices.Clone(whole[:3]), 800, 3 << 30},
+	} {
+		v.Observe(&observe.Snapshot{Now: start, Containers: c.sample}, 0)
+		use := v.BatchUse.Usage
+		if v.BatchUse.At.IsZero() {
+			use = 0
+		}
+		if use != c.use || v.BatchMemory.Current != c.held {
+			t.Errorf("%s: batch work uses %d and holds %d, want %d and %d", name, use, v.BatchMemory.Current, c.use, c.held)
+		}
+	}
+	v.Observe(&observe.Snapshot{Now: start, Containers: whole}, 0)
+	if v.PodsUse.Usage != 1800 || v.HeldOutside(dir) != 3<<30 {
+		t.Errorf("all pods use %d, and %d bytes are held outside of %s", v.PodsUse.Usage, v.HeldOutside(dir), dir)
+	}
+}
+
+// This test isn't parallel: the allocations of others would be counted.
+func TestObserveAllocatesNothing(t *testing.T) {
+	var v NodeView
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE)))
+	s := &observe.Snapshot{Now: start, Containers: []observe.Container{uses("web/a", 1, 1), uses(BatchCgroupTarget+"/kubepods/besteffort", 1, 1)}}
+	if allocs := testing.AllocsPerRun(10, func() { v.Observe(s, 0) }); allocs > 0 {
+		t.Errorf("a sample allocates %v times", allocs)
+	}
+}
+
+// The kubelet's limit of all pods is reached before the machine runs short.
+func TestObserveLimitOfAllPods(t *testing.T) {
+	t.Parallel()
+	node := observe.Node{Memory: observe.NodeMemory{At: start, Total: 16 << 30, Available: 6 << 30, Free: 5 << 30}}
+	for name, c := range map[string]struct {
+		limit       int64
+		sample      []observe.Container
+		total, free int64
+		available   int64
+		unknown     bool
+	}{
+		"no limit":             {0, []observe.Container{uses(AllPodsTarget, 0, 9<<30)}, 16 << 30, 5 << 30, 6 << 30, false},
+		"a limit that is near": {12 << 30, []observe.Container{uses(AllPodsTarget, 0, 9<<30)}, 12 << 30, 3 << 30, 3 << 30, false},
+		"exceeded":             {8 << 30, []observe.Container{uses(AllPodsTarget, 0, 9<<30)}, 8 << 30, 0, 0, false},
+		"the machine is short": {15 << 30, []observe.Container{uses(AllPodsTarget, 0, 8<<30)}, 16 << 30, 5 << 30, 6 << 30, false},
+		"use unknown":          {12 << 30, nil, 16 << 30, 5 << 30, 6 << 30, true},
+	} {
+		var v NodeView
+		v.SetInventory(inventory())
+		v.Observe(&observe.Snapshot{Now: start, Node: node, Containers: c.sample}, knobs.Bytes(c.limit))
+		m := &v.Node.Memory
+		if m.At.IsZero() != c.unknown || v.MemoryTotal != c.total || m.Free != c.free || m.Available != c.available || v.MachineMemory != 16<<30 {
+			t.Errorf("%s: memory %+v of %d", name, m, v.MemoryTotal)
+		}
+	}
+}
+
+func TestObserveThrottlingByThePodsQuota(t *testing.T) {
+	t.Parallel()
+	var v NodeView
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("web/b", "burstable", workload.LS)))
+	own, pod := uses("web/a", 100, 0), uses(PodTarget+"web", 0, 0)
+	own.CPU.Throttled, pod.CPU.Throttled, pod.CPU.StatAt = 9, 4, start
+	v.Observe(&observe.Snapshot{Now: start, Containers: []observe.Container{own, uses("web/b", 100, 0), pod, uses(PodTarget+"gone", 0, 0)}}, 0)
+	if a, b := v.Container("web/a").CPU.Throttled, v.Container("web/b").CPU.Throttled; a != 9 || b != 4 {
+		t.Errorf("containers were throttled %d and %d times, want the larger of their own and of their pod's: 9 and 4", a, b)
+	}
+}
+
+func TestObservePools(t *testing.T) {
+	t.Parallel()
+	web, job := running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE)
+	job.Pool = 1
+	inv := inventory(web, job)
+	inv.Pools = []placement.PoolCPUs{{Name: "online", CPUs: cpus(0, 2)}, {Name: "batch", CPUs: cpus(2, 4)}, {Name: "empty", CPUs: cpus(4, 6)}}
+	busy := make([]observe.CPU, 6)
+	for i := range busy {
+		busy[i] = observe.CPU{Busy: 0.5, Known: i != 3}
+	}
+	waiting := uses("web/a", 700, 0)
+	waiting.Pressure.CPU = 0.2
+	s := &observe.Snapshot{
+		Now: start, CPUs: busy, Containers: []observe.Container{waiting, uses("job/a", 400, 0)},
+		Node: observe.Node{CPU: observe.NodeCPU{At: start.Add(time.Second)}, Pressure: observe.Pressure{CPU: 0.9}},
+	}
+	for exclusive, want := range map[bool][]workload.MilliCPU{false: {700, 400, 0}, true: {1000, 500, 0}} {
+		inv.ExclusivePools = exclusive
+		var v NodeView
+		v.SetInventory(inv)
+		v.Observe(s, 0)
+		for i := range v.Pools {
+			if p := &v.Pools[i]; p.Usage != want[i] || p.Empty != (i == 2) {
+				t.Errorf("exclusive %t: pool %s is %+v, want usage %d", exclusive, p.Name, p, want[i])
+			}
+		}
+		if p := v.Pools[0].Pressure; exclusive && p != 0.2 || !exclusive && p != 0.9 {
+			t.Errorf("exclusive %t: pressure %v", exclusive, p)
+		}
+		v.ForgetPoolLoad()
+		if !v.Pools[0].At.IsZero() {
+			t.Error("the load is still known")
+		}
+	}
+}
