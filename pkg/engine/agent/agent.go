@@ -17,7 +17,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/engine/steering"
+	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -92,14 +95,14 @@ type Options struct {
 	Machine    *topology.Machine
 	Host       fs.FS                                      // the host's root, for /sys, /proc and the kubelet's state
 	Kernel     Kernel                                     // nil without cgroups
-	Affinities Affinities                                 // nil where IRQs and workqueues can't be steered
+	Affinities steering.Affinities                        // nil where IRQs and workqueues can't be steered
 	Originals  string                                     // file that keeps original values; "" keeps them in memory alone
 	Formerly   string                                     // file that kept them before an upgrade; "" none
 	Node       qos.Node                                   // what this kernel has
 	Cores      Cores                                      // nil without core scheduling
-	RDT        RDT                                        // nil without resctrl
+	RDT        rdtgroup.Host                              // nil without resctrl
 	NoRDT      string                                     // why
-	Watermarks Watermarks                                 // nil where the node's watermarks can't be written
+	Watermarks watermarks.Host                            // nil where the node's watermarks can't be written
 	Reclaimer  Reclaimer                                  // nil where the kernel can't reclaim on request
 	Reclaim    func(path string, bytes knobs.Bytes) error // takes memory from a cgroup, and blocks; nil likewise
 	// MemoryUse reads what a cgroup holds; nil where it isn't known.
@@ -155,12 +158,13 @@ type Agent struct {
 	targets    map[string]reclaim.Target      // that the reclaimer was given
 	awaited    map[string]time.Time           // pods by their cgroups, and until when the kubelet may write them for a resize
 	resizing   map[string]time.Time           // pods by UID, and until when their bursts are given back
-	groups     groups                         // of RDT
 	loop       loop
 	ticks      ticks
 	passes     int
 	passing    *time.Ticker // nil with a clock of the agent's own
-	steering   steering
+	steering   *steering.Steerer
+	watermarks *watermarks.Keeper
+	rdt        *rdtgroup.Groups
 	runtime    status.Runtime
 	neighbours []peers.Neighbour
 	allocated  allocations
@@ -238,7 +242,6 @@ func New(o Options) *Agent {
 		inbox:     inbox{news: make(chan struct{}, 1)},
 		awaited:   map[string]time.Time{},
 		refused:   map[reconcile.Key]*refusal{},
-		groups:    groups{pods: map[string]string{}},
 		loop:      newLoop(),
 		latencies: newLatencies(),
 		failed:    map[failure]int{},

@@ -5,13 +5,12 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
-	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/engine/steering"
+	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
-
-// affinitiesState is the name of the IRQs' and workqueues' originals in the book.
-const affinitiesState = "affinities"
 
 // load opens the book of originals; a line that is lost or corrupt costs only its
 // own value.
@@ -29,24 +28,14 @@ func (a *Agent) load() {
 	if a.Kernel != nil {
 		reconcile.AfterFailsafe(a.Kernel, book, a.FailsafePlan)
 	}
-	var kept irq.Kept
-	if _, err := book.State(affinitiesState, &kept); err != nil {
-		a.Log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")
-	}
-	a.steering.kept = kept
+	a.steering = steering.New(a.Affinities, book, func(work, then func()) { a.aside("steer", work, then) }, a.Log)
+	a.watermarks = watermarks.New(a.Watermarks, book, a.Log)
+	a.rdt = rdtgroup.New(a.RDT, book, func() { a.counters.Drift++ }, a.Log)
 	for _, e := range book.All() {
 		if e.Object.Level == knobs.PodLevel && e.Knob == knobs.Quota && e.Wrote == nil {
 			a.lifted[e.Object.Path] = e.Object
 		}
 	}
-}
-
-// keepAffinities notes the originals of IRQs and workqueues.
-func keepAffinities(book *journal.Book, kept irq.Kept) error {
-	if len(kept) == 0 {
-		return book.KeepState(affinitiesState, nil)
-	}
-	return book.KeepState(affinitiesState, kept)
 }
 
 // BootID is the kernel's id of this boot, "" where it tells none.

@@ -49,7 +49,7 @@ func (a *Agent) atCreation(c *container) (score workload.Optional[int], rdtGroup
 	if !ok || c.uncontrolled {
 		return score, ""
 	}
-	if a.authority().RDT && a.groups.classes[h.Request.RDT.Class] {
+	if a.authority().RDT && a.rdt.HasClass(h.Request.RDT.Class) {
 		rdtGroup = resctrl.ClassGroup(h.Request.RDT.Class)
 	}
 	return h.Request.OOMScore, rdtGroup

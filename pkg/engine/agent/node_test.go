@@ -18,6 +18,8 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
+	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -110,8 +112,8 @@ type setup struct {
 	originals string
 	config    func(*config.Config)
 	noKernel  bool
-	rdt       RDT
-	marks     Watermarks
+	rdt       rdtgroup.Host
+	marks     watermarks.Host
 	cores     Cores
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -94,7 +95,7 @@ func (a *Agent) knobsVersion(contested []string) uint64 {
 func (a *Agent) appendKernel(all []status.Kernel, c *container) []status.Kernel {
 	all = a.appendKnobs(all, "container", c.path)
 	if c.rdt != "" {
-		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.rdt, Why: rdtKey})
+		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.rdt, Why: rdtgroup.Key})
 	}
 	if c.podPath != "" {
 		all = a.appendKnobs(all, "pod", c.podPath)

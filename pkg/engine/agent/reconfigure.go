@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
-	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -251,13 +250,10 @@ func (a *Agent) regroup(before *config.Config, wrote bool) {
 	}
 	if before.RDT.Monitor && !a.Config.RDT.Monitor {
 		for _, c := range a.order {
-			a.RDT.Unwatch(c.ID) //nolint:errcheck // the next connection prunes
+			a.rdt.Leave(c.ID)
 		}
 	}
 	a.applyRDT(true)
-	if !a.authority().RDT {
-		a.groups = groups{pods: map[string]string{}, problem: a.groups.problem}
-	}
 	a.rejoin()
 	a.pruneRDT()
 }
@@ -278,9 +274,8 @@ func (a *Agent) rejoin() {
 			continue
 		}
 		own := h.Request.RDT.Own != workload.RDTShare{}
-		if _, had := a.groups.pods[c.pod.UID]; had && !own && a.RDT != nil {
-			delete(a.groups.pods, c.pod.UID)
-			a.RDT.Release(c.pod.UID) //nolint:errcheck // the next connection prunes
+		if !own {
+			a.rdt.LeavePod(c.pod.UID)
 		}
 		was := c.rdt
 		c.processes, c.rdt = nil, ""
@@ -289,7 +284,7 @@ func (a *Agent) rejoin() {
 		}
 		if was != "" && c.rdt == "" && a.authority().RDT && a.Kernel != nil {
 			for _, pid := range a.pidsOf(c) {
-				a.RDT.Assign(resctrl.Place{}, pid) //nolint:errcheck // the group's end moves it as well
+				a.rdt.ToDefault(pid)
 			}
 		}
 	}

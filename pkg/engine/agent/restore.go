@@ -7,8 +7,10 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
-	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/engine/steering"
+	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -25,9 +27,9 @@ type Restored struct {
 // Host is all that Restore writes; what is nil is not there.
 type Host struct {
 	Kernel     Kernel
-	Affinities Affinities
-	Watermarks Watermarks
-	RDT        RDT
+	Affinities steering.Affinities
+	Watermarks watermarks.Host
+	RDT        rdtgroup.Host
 	Cores      interface{ Leave(pids ...int) error }
 	Online     cpuset.Set
 	Managers   []peers.Neighbour // the kubelet's static managers, which write some of the sets now
@@ -58,39 +60,25 @@ func Restore(host *Host, book *journal.Book, dry bool) (r Restored, err error) {
 		cgroups, err := reconcile.Restore(host.Kernel, book, host.kubelets, dry)
 		r.Changes, r.Newer, errs = cgroups.Changes, cgroups.Newer, []error{err}
 	}
-	var kept irq.Kept
-	if _, err := book.State(affinitiesState, &kept); err != nil {
+	kept, err := steering.Kept(book)
+	if err != nil {
 		errs = append(errs, fmt.Errorf("the original CPUs of IRQs: %w", err))
 	}
 	r.IRQs = len(kept)
 	if dry {
 		return r, errors.Join(errs...)
 	}
-	if len(kept) > 0 && host.Affinities != nil {
-		errs = append(errs, restoreAffinities(host.Affinities, host.Online, kept, book))
+	if host.Affinities != nil && len(kept) > 0 {
+		errs = append(errs, steering.Restore(host.Affinities, host.Online, book))
 	}
 	if host.Watermarks != nil {
-		errs = append(errs, restoreWatermarks(host.Watermarks, book))
+		errs = append(errs, watermarks.Restore(host.Watermarks, book))
 	}
 	if host.RDT != nil {
-		errs = append(errs, restoreRDT(host.RDT, book))
+		errs = append(errs, rdtgroup.Restore(host.RDT, book))
 	}
 	errs = append(errs, restoreCores(host, book), book.Flush())
 	return r, errors.Join(errs...)
-}
-
-func restoreAffinities(affinities Affinities, online cpuset.Set, kept irq.Kept, book *journal.Book) error {
-	found, err := affinities.Read()
-	want := irq.Desire{Online: online}
-	kept, writes := irq.Plan(found, err == nil, kept, want)
-	results := make([]irq.Result, len(writes))
-	for i, w := range writes {
-		cpus, failed := affinities.Write(w)
-		results[i] = irq.Result{File: w.File, CPUs: cpus, Err: failed}
-		err = errors.Join(err, failed)
-	}
-	kept = irq.Settle(kept, results, want)
-	return errors.Join(err, keepAffinities(book, kept))
 }
 
 // coresState is the name of the cgroups with core-scheduling cookies in the book.

@@ -134,7 +134,7 @@ func (a *Agent) machineStatus() status.Machine {
 		Pinned:   a.ledger.Pinned(),
 		Reserved: a.Config.Reserved, System: a.Config.System,
 		External: cpuset.Union(a.external(), a.barred),
-		Steering: a.steering.status(),
+		Steering: a.steering.Status(),
 	}
 }
 

@@ -1,77 +1,21 @@
 package agent
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/sirupsen/logrus"
-
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
-	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Affinities reads and writes where IRQs and unbound work may run; see pkg/kernel/irq.
-type Affinities interface {
-	Read() (map[irq.File]cpuset.Set, error)
-	Write(irq.Write) (cpuset.Set, error)
-	Balancer() string
-}
-
-// steering keeps IRQs and unbound workqueues off the CPUs of LSE containers.
-type steering struct {
-	busy     bool       // a change is under way, outside the loop
-	kept     irq.Kept   // originals; replaced, never changed
-	done     irq.Desire // what the kernel was last brought to
-	skipped  int        // by the kernel's refusal, then
-	told     bool       // that the kernel refuses some
-	balanced bool       // told that irqbalance runs
-}
-
-func (s *steering) status() status.Steering {
-	return status.Steering{CPUs: cpuset.Union(s.done.IRQs, s.done.Workqueues), Skipped: s.skipped}
-}
-
-// steer begins a change if another set of CPUs is to be left alone. There can be
-// thousands of files, so the loop does not wait for them.
+// steer begins a change of where interrupts and unbound work may run, if one is needed.
 func (a *Agent) steer() {
-	may := a.authority()
-	s := &a.steering
-	if a.Affinities == nil || !a.synced || s.busy || !may.Writes {
-		return
+	if a.synced {
+		a.steering.Steer(a.steered(), func() bool { return a.authority().Writes })
 	}
-	want := a.desire()
-	if want == s.done {
-		return
-	}
-	if want.IsEmpty() && len(s.kept) == 0 {
-		s.done = want
-		return
-	}
-	s.busy = true
-	kept := s.kept
-	a.spawn(func() {
-		found, err := a.Affinities.Read()
-		next, writes := irq.Plan(found, err == nil, kept, want)
-		balancer := a.Affinities.Balancer()
-		a.post("steer", func() {
-			s.busy = false
-			if err != nil {
-				a.Log.WithError(err).Warn("Some IRQs or workqueues can't be read: they stay where they are")
-			}
-			if balancer != "" && !s.balanced && !want.IRQs.IsEmpty() {
-				s.balanced = true
-				a.Log.WithField("process", balancer).Warn("irqbalance runs and will move IRQs back to LSE containers' CPUs: stop it, or name these CPUs in its IRQBALANCE_BANNED_CPULIST")
-			}
-			if may.Writes {
-				a.steerTo(want, next, writes)
-			}
-		})
-	})
 }
 
-func (a *Agent) desire() irq.Desire {
+// steered is what the configuration wants kept off the CPUs of LSE containers.
+func (a *Agent) steered() irq.Desire {
 	want := irq.Desire{Online: a.ledger.Machine().Online}
 	if !a.Config.Steer.IRQs && !a.Config.Steer.Workqueues {
 		return want
@@ -91,63 +35,21 @@ func (a *Agent) desire() irq.Desire {
 	return want
 }
 
-// steerTo carries out a plan, once the originals are on disk.
-func (a *Agent) steerTo(want irq.Desire, kept irq.Kept, writes []irq.Write) {
-	s := &a.steering
-	s.kept = kept
-	if err := keepAffinities(a.book, kept); err != nil {
-		a.Log.WithError(err).Error("The original CPUs of IRQs can't be noted: they stay where they are")
-		return
+// raiseWatermarks brings the node's watermarks to the size of its memory where the
+// configuration says so, else those of an earlier run back.
+func (a *Agent) raiseWatermarks() {
+	switch m := a.ledger.Machine(); {
+	case !a.authority().Writes:
+	case a.Config.Memory.GlobalWatermark == config.WatermarkAuto:
+		a.watermarks.Raise(m.Memory(m.MemoryNodes()), m.MemoryNodes().Size())
+	default:
+		a.leaveWatermarks()
 	}
-	if a.savable(nil); a.unsaved {
-		return
-	}
-	s.busy = true
-	a.spawn(func() {
-		var results []irq.Result
-		for _, w := range writes {
-			cpus, err := a.Affinities.Write(w)
-			results = append(results, irq.Result{File: w.File, CPUs: cpus, Err: err})
-		}
-		kept := irq.Settle(kept, results, want)
-		a.post("steer", func() {
-			s.busy = false
-			a.steered(want, kept, results)
-		})
-	})
 }
 
-// steered takes note of what was written.
-func (a *Agent) steered(want irq.Desire, kept irq.Kept, results []irq.Result) {
-	s := &a.steering
-	s.kept, s.done, s.skipped = kept, want, 0
-	if err := keepAffinities(a.book, kept); err != nil {
-		a.Log.WithError(err).Error("The original CPUs of IRQs can't be noted")
+// leaveWatermarks gives the originals back, beside koordlet too that came later.
+func (a *Agent) leaveWatermarks() {
+	if a.Config.Mode == config.On {
+		a.watermarks.Restore()
 	}
-	moved := 0
-	var first error
-	for _, r := range results {
-		switch {
-		case r.Err == nil:
-			moved++
-		case !errors.Is(r.Err, irq.ErrGone):
-			s.skipped++
-			if first == nil {
-				first = fmt.Errorf("%s: %w", r.File, r.Err)
-			}
-		}
-	}
-	if first != nil && !s.told {
-		s.told = true
-		a.Log.WithError(first).WithField("count", s.skipped).Warn("Some IRQs or workqueues stay where they are: the kernel binds them itself, or refuses for the reason given")
-	}
-	if len(results) == 0 {
-		return
-	}
-	log := a.Log.WithFields(logrus.Fields{"moved": moved, "skipped": s.skipped})
-	if want.IsEmpty() {
-		log.Info("IRQs and workqueues have their original CPUs again")
-		return
-	}
-	log.WithFields(logrus.Fields{"irqs": want.IRQs.String(), "workqueues": want.Workqueues.String()}).Info("IRQs and workqueues steered off LSE containers' CPUs")
 }

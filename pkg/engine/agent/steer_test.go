@@ -16,6 +16,7 @@ import (
 	logtest "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -164,7 +165,7 @@ func TestSteering(t *testing.T) {
 		kernel.balancer = "17"
 		kernel.before = func(w irq.Write) {
 			var state irq.Kept
-			_, err := readBook(t, file).State(affinitiesState, &state)
+			_, err := readBook(t, file).State(steering.State, &state)
 			if k := state[w.File]; err != nil || k.Original != cpuset.MustParse("0-7") || k.Now != w.CPUs {
 				t.Errorf("%s is written, but kept is %+v, %v", w.File, k, err)
 			}
@@ -205,7 +206,7 @@ func TestSteering(t *testing.T) {
 				t.Errorf("%d lines with %q, want %d", got, text, want)
 			}
 		}
-		if has, err := readBook(t, file).State(affinitiesState, &irq.Kept{}); has || err != nil {
+		if has, err := readBook(t, file).State(steering.State, &irq.Kept{}); has || err != nil {
 			t.Errorf("the originals are still kept: %v", err)
 		}
 	})

@@ -1,0 +1,232 @@
+// Package rdtgroup puts containers into resctrl groups: those of the configured RDT
+// classes, pods' own, and groups that only monitor.
+package rdtgroup
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const (
+	// Key names RDT in the notes on what a container lacks.
+	Key = "rdt-class"
+	// state is the name under which the journal keeps what resctrl had before.
+	state = "rdt"
+)
+
+// Host makes and removes resctrl groups; see pkg/kernel/resctrl.
+type Host interface {
+	Setup(classes []schemata.Class, maxMBps int) ([]resctrl.Group, error)
+	Prune(livePods, classes []string) error
+	Own(pod string, share workload.RDTShare, maxMBps int) (group string, err error)
+	Release(pod string) error
+	Assign(to resctrl.Place, pid int) error
+	Watch(group, container string) error
+	Unwatch(container string) error
+	PruneWatches(live []string) error
+	Originals() (resctrl.Originals, error)
+	Restore(resctrl.Originals) error
+}
+
+// Layout is the groups that the configuration asks for.
+type Layout struct {
+	Classes []schemata.Class
+	MaxMBps int  // bandwidth that 100 % stands for
+	Monitor bool // each container has a monitoring group
+}
+
+// Groups are the resctrl groups of this node. Its methods are called by the goroutine that
+// owns the journal.
+type Groups struct {
+	host    Host
+	journal *journal.Book
+	log     logrus.FieldLogger
+	drifted func() // a class was changed by somebody else
+
+	layout  Layout
+	classes map[string]bool // that have a group; nil before the first Setup
+	pods    map[string]bool // with a group of their own, by UID
+	problem string          // why a class has no group or not all of its share; logged once
+}
+
+// New makes Groups. Drifted is called for each repair of a class that somebody else
+// changed.
+func New(host Host, book *journal.Book, drifted func(), log logrus.FieldLogger) *Groups {
+	return &Groups{host: host, journal: book, drifted: drifted, log: log, pods: map[string]bool{}}
+}
+
+// Setup makes the classes' groups once the state before them is in the journal, and
+// repairs what others have changed. A layout that differs from the last one is no drift.
+func (g *Groups) Setup(layout Layout, isNew bool) {
+	g.layout = layout
+	err := g.keep()
+	if err == nil {
+		err = g.setup(isNew)
+	}
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem != g.problem && problem != "" {
+		g.log.WithError(err).Error("RDT classes are not as configured; it is tried again, and told again when the reason changes")
+	}
+	g.problem = problem
+}
+
+func (g *Groups) setup(isNew bool) error {
+	made, err := g.host.Setup(g.layout.Classes, g.layout.MaxMBps)
+	again := g.classes != nil
+	g.classes = map[string]bool{}
+	for _, group := range made {
+		g.classes[group.Class] = true
+		if again && !isNew && group.Changed != "" {
+			g.drifted()
+			g.log.WithField("class", group.Class).WithField("schemata", group.Changed).Warn("An RDT class was changed by somebody else, repaired")
+		}
+	}
+	return err
+}
+
+func (g *Groups) keep() error {
+	var o resctrl.Originals
+	if has, err := g.journal.State(state, &o); has && err == nil {
+		return nil
+	}
+	o, err := g.host.Originals()
+	if err == nil {
+		err = g.journal.KeepState(state, o)
+	}
+	if err == nil {
+		err = g.journal.Flush()
+	}
+	return err
+}
+
+// End removes all groups, those of an earlier run too, and gives resctrl the state that it
+// had before them.
+func (g *Groups) End() {
+	if err := Restore(g.host, g.journal); err != nil && err.Error() != g.problem {
+		g.problem = err.Error()
+		g.log.WithError(err).Warn("RDT groups of an earlier run could not be removed")
+	}
+	g.Forget()
+}
+
+// Forget takes all groups for gone, without touching them.
+func (g *Groups) Forget() { g.classes, g.pods = nil, map[string]bool{} }
+
+// HasClass reports whether a class has a group.
+func (g *Groups) HasClass(class string) bool { return g.classes[class] }
+
+// Member is a container as far as its group depends on it.
+type Member struct {
+	ContainerID, PodUID string
+	RDT                 workload.RDT
+}
+
+// Assign puts processes of a container into its group, "" being the default one, and
+// returns the group. Threads and children that start later are there from the beginning.
+// Notes say what failed; only then it isn't done and is worth another attempt.
+func (g *Groups) Assign(m Member, pids []int) (group string, notes []qos.Note, done bool) {
+	group, notes = g.groupOf(m)
+	done = true
+	place := resctrl.Place{Group: group}
+	if g.layout.Monitor {
+		if err := g.host.Watch(group, m.ContainerID); err == nil {
+			place.Watch = m.ContainerID
+		} else {
+			notes, done = append(notes, qos.Note{Key: Key, Text: err.Error()}), false
+		}
+	}
+	if place == (resctrl.Place{}) {
+		return group, notes, done
+	}
+	for _, pid := range pids {
+		err := g.host.Assign(place, pid)
+		if errors.Is(err, resctrl.ErrNoGroup) {
+			g.Setup(g.layout, false)
+			err = g.host.Assign(place, pid)
+		}
+		if err != nil && !errors.Is(err, resctrl.ErrGone) {
+			notes, done = append(notes, qos.Note{Key: Key, Missing: true, Text: err.Error()}), false
+		}
+	}
+	return group, notes, done
+}
+
+// groupOf makes the pod's own group where it asks for one.
+func (g *Groups) groupOf(m Member) (group string, notes []qos.Note) {
+	if (m.RDT.Own != workload.RDTShare{}) {
+		group, err := g.host.Own(m.PodUID, m.RDT.Own, g.layout.MaxMBps)
+		if err != nil {
+			notes = append(notes, qos.Note{Key: Key, Missing: group == "", Text: err.Error()})
+		}
+		if group != "" {
+			g.pods[m.PodUID] = true
+		}
+		return group, notes
+	}
+	if g.classes[m.RDT.Class] {
+		return resctrl.ClassGroup(m.RDT.Class), nil
+	}
+	return "", nil
+}
+
+// ToDefault puts a process that is in no group of Sluice's any more into the default one.
+// An error is left to the end of the group, which moves the process as well.
+func (g *Groups) ToDefault(pid int) {
+	g.host.Assign(resctrl.Place{}, pid) //nolint:errcheck // the end of the group moves it as well
+}
+
+// Lack tells what keeps a request from its share, if anything does.
+func (g *Groups) Lack(r workload.RDT) (note qos.Note, lacks bool) {
+	if r.Class == "" || g.classes == nil || g.classes[r.Class] {
+		return qos.Note{}, false
+	}
+	return qos.Note{Key: Key, Missing: true, Text: fmt.Sprintf("class %s has no group: %s", r.Class, g.problem)}, true
+}
+
+// Prune removes the groups of pods (by UID) and containers that aren't listed, and of
+// classes that aren't in the layout.
+func (g *Groups) Prune(pods, containers []string) {
+	classes := make([]string, len(g.layout.Classes))
+	for i := range g.layout.Classes {
+		classes[i] = g.layout.Classes[i].Name
+	}
+	if err := errors.Join(g.host.Prune(pods, classes), g.host.PruneWatches(containers)); err != nil {
+		g.log.WithError(err).Warn("RDT groups of pods that are gone could not be removed")
+	}
+}
+
+// Leave ends the monitoring group of a container.
+func (g *Groups) Leave(containerID string) {
+	g.host.Unwatch(containerID) //nolint:errcheck // the next connection prunes
+}
+
+// LeavePod ends the group that a pod has of its own, if it has one.
+func (g *Groups) LeavePod(uid string) {
+	if g.pods[uid] {
+		delete(g.pods, uid)
+		g.host.Release(uid) //nolint:errcheck // the next connection prunes
+	}
+}
+
+// Restore gives resctrl the state back that a journal keeps, and forgets it.
+func Restore(host Host, book *journal.Book) error {
+	var o resctrl.Originals
+	if has, err := book.State(state, &o); err != nil || !has {
+		return err
+	}
+	if err := host.Restore(o); err != nil {
+		return err
+	}
+	return book.KeepState(state, nil)
+}

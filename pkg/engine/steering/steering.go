@@ -1,0 +1,195 @@
+// Package steering keeps interrupts and unbound work queues off chosen CPUs, and gives
+// back the affinities that they had before.
+package steering
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/kernel/irq"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// State is the name under which the journal keeps the original affinities.
+const State = "affinities"
+
+// Affinities reads and writes where interrupts and unbound work may run; see
+// pkg/kernel/irq.
+type Affinities interface {
+	Read() (map[irq.File]cpuset.Set, error)
+	Write(irq.Write) (cpuset.Set, error)
+	Balancer() string
+}
+
+// Steerer brings the affinities to what is desired, one change at a time. Its methods are
+// called by the goroutine that owns the journal; what reads or writes the kernel's files,
+// of which there may be thousands, runs outside of that goroutine.
+type Steerer struct {
+	affinities Affinities
+	journal    *journal.Book
+	aside      func(work, then func())
+	log        logrus.FieldLogger
+
+	busy     bool       // a change is under way
+	kept     irq.Kept   // original affinities; replaced, never changed
+	done     irq.Desire // what the kernel was last brought to
+	skipped  int        // affinities that the kernel refused at that time
+	unsaved  bool       // logged that the originals can't be written to disk
+	refused  bool       // logged that the kernel refuses some
+	balanced bool       // logged that irqbalance runs
+}
+
+// New takes over the originals that an earlier run left in the journal. Aside runs work
+// outside of the goroutine that owns the journal, and then in it. Without affinities (nil)
+// the Steerer does nothing.
+func New(affinities Affinities, book *journal.Book, aside func(work, then func()), log logrus.FieldLogger) *Steerer {
+	s := &Steerer{affinities: affinities, journal: book, aside: aside, log: log}
+	if _, err := book.State(State, &s.kept); err != nil {
+		log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")
+	}
+	return s
+}
+
+// Status tells which CPUs are kept free, and how many affinities the kernel refused.
+func (s *Steerer) Status() status.Steering {
+	return status.Steering{CPUs: cpuset.Union(s.done.IRQs, s.done.Workqueues), Skipped: s.skipped}
+}
+
+// Steer begins a change if want differs from what the kernel was last brought to and no
+// change is under way; it returns at once. Allowed is asked again right before the first
+// write, since others may have begun to set affinities in the meantime.
+func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
+	if s.affinities == nil || s.busy || want == s.done || !allowed() {
+		return
+	}
+	if want.IsEmpty() && len(s.kept) == 0 {
+		s.done = want
+		return
+	}
+	var found map[irq.File]cpuset.Set
+	var err error
+	var balancer string
+	s.begin(func() {
+		found, err = s.affinities.Read()
+		balancer = s.affinities.Balancer()
+	}, func() {
+		if err != nil {
+			s.log.WithError(err).Warn("Some IRQs or workqueues can't be read: they stay where they are")
+		}
+		if balancer != "" && !s.balanced && !want.IRQs.IsEmpty() {
+			s.balanced = true
+			s.log.WithField("process", balancer).Warn("irqbalance runs and will move IRQs back to LSE containers' CPUs: stop it, or name these CPUs in its IRQBALANCE_BANNED_CPULIST")
+		}
+		if allowed() {
+			next, writes := irq.Plan(found, err == nil, s.kept, want)
+			s.write(want, next, writes)
+		}
+	})
+}
+
+// begin runs work aside; no other change begins before then has run.
+func (s *Steerer) begin(work, then func()) {
+	s.busy = true
+	s.aside(work, func() {
+		s.busy = false
+		then()
+	})
+}
+
+// write carries out a plan, once the originals are on disk.
+func (s *Steerer) write(want irq.Desire, kept irq.Kept, writes []irq.Write) {
+	s.kept = kept
+	err := Keep(s.journal, kept)
+	if err == nil {
+		err = s.journal.Flush()
+	}
+	if err != nil {
+		if !s.unsaved {
+			s.log.WithError(err).Error("The original CPUs of IRQs can't be written to disk: IRQs and workqueues stay where they are until they can be")
+		}
+		s.unsaved = true
+		return
+	}
+	s.unsaved = false
+	var results []irq.Result
+	s.begin(func() {
+		results, _ = write(s.affinities, writes)
+	}, func() {
+		s.kept, s.done = irq.Settle(kept, results, want), want
+		if err := Keep(s.journal, s.kept); err != nil {
+			s.log.WithError(err).Error("The original CPUs of IRQs can't be noted")
+		}
+		s.report(results)
+	})
+}
+
+// report logs what a change came to.
+func (s *Steerer) report(results []irq.Result) {
+	moved, refused := 0, error(nil)
+	s.skipped = 0
+	for _, r := range results {
+		switch {
+		case r.Err == nil:
+			moved++
+		case !errors.Is(r.Err, irq.ErrGone):
+			s.skipped++
+			if refused == nil {
+				refused = fmt.Errorf("%s: %w", r.File, r.Err)
+			}
+		}
+	}
+	if refused != nil && !s.refused {
+		s.refused = true
+		s.log.WithError(refused).WithField("count", s.skipped).Warn("Some IRQs or workqueues stay where they are: the kernel binds them itself, or refuses for the reason given")
+	}
+	if len(results) == 0 {
+		return
+	}
+	log := s.log.WithFields(logrus.Fields{"moved": moved, "skipped": s.skipped})
+	if s.done.IsEmpty() {
+		log.Info("IRQs and workqueues have their original CPUs again")
+		return
+	}
+	log.WithFields(logrus.Fields{"irqs": s.done.IRQs.String(), "workqueues": s.done.Workqueues.String()}).Info("IRQs and workqueues steered off LSE containers' CPUs")
+}
+
+// Kept reads the original affinities from a journal.
+func Kept(book *journal.Book) (kept irq.Kept, err error) {
+	_, err = book.State(State, &kept)
+	return kept, err
+}
+
+// Keep notes the original affinities in the journal; it forgets them where there are none.
+func Keep(book *journal.Book, kept irq.Kept) error {
+	if len(kept) == 0 {
+		return book.KeepState(State, nil)
+	}
+	return book.KeepState(State, kept)
+}
+
+// Restore gives all original affinities back, while no plugin runs. Those that the kernel
+// refuses stay in the journal, and are in the error.
+func Restore(affinities Affinities, online cpuset.Set, book *journal.Book) error {
+	kept, err := Kept(book)
+	if err != nil || len(kept) == 0 {
+		return err
+	}
+	found, err := affinities.Read()
+	want := irq.Desire{Online: online}
+	kept, writes := irq.Plan(found, err == nil, kept, want)
+	results, failed := write(affinities, writes)
+	return errors.Join(err, failed, Keep(book, irq.Settle(kept, results, want)))
+}
+
+func write(affinities Affinities, writes []irq.Write) (results []irq.Result, failed error) {
+	for _, w := range writes {
+		cpus, err := affinities.Write(w)
+		results = append(results, irq.Result{File: w.File, CPUs: cpus, Err: err})
+		failed = errors.Join(failed, err)
+	}
+	return results, failed
+}

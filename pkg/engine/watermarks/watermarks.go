@@ -1,0 +1,91 @@
+// Package watermarks raises the node's free-memory watermarks to the size of its memory,
+// and gives back those that it had before.
+package watermarks
+
+import (
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
+)
+
+// state is the name under which the journal keeps the original watermarks.
+const state = "watermarks"
+
+// Host are the node's watermarks; see pkg/kernel/watermark.
+type Host interface {
+	Read() (watermark.Values, error)
+	Write(to watermark.Values) (watermark.Values, error)
+}
+
+// Keeper owns the node's watermarks. Its methods are called by the goroutine that owns the
+// journal.
+type Keeper struct {
+	host    Host
+	journal *journal.Book
+	log     logrus.FieldLogger
+}
+
+// New makes a Keeper; without a host (nil) it does nothing.
+func New(host Host, book *journal.Book, log logrus.FieldLogger) *Keeper {
+	return &Keeper{host, book, log}
+}
+
+// Raise brings the watermarks to a node with so many bytes of memory in so many NUMA
+// nodes, once the originals are on disk.
+func (k *Keeper) Raise(memory int64, nodes int) {
+	if k.host == nil {
+		return
+	}
+	now, err := k.raise(memory, nodes)
+	if err != nil {
+		k.log.WithError(err).Warn("The node's memory watermarks stay as they are")
+		return
+	}
+	k.log.WithField("scaleFactor", now.ScaleFactor).WithField("minFreeKB", now.MinFreeKB).Info("The node's memory watermarks are raised")
+}
+
+func (k *Keeper) raise(memory int64, nodes int) (now watermark.Values, err error) {
+	found, err := k.host.Read()
+	if err != nil {
+		return now, err
+	}
+	var kept watermark.Kept
+	if _, err := k.journal.State(state, &kept); err != nil {
+		k.log.WithError(err).Warn("The original memory watermarks are lost: those found are taken for them")
+	}
+	kept = watermark.Plan(found, kept, memory, nodes)
+	if err := k.journal.KeepState(state, kept); err != nil {
+		return now, err
+	}
+	if err := k.journal.Flush(); err != nil {
+		return now, err
+	}
+	return k.host.Write(kept.Now)
+}
+
+// Restore gives the originals back, where there are any.
+func (k *Keeper) Restore() {
+	if k.host == nil {
+		return
+	}
+	if err := Restore(k.host, k.journal); err != nil {
+		k.log.WithError(err).Warn("The original memory watermarks could not be given back")
+	}
+}
+
+// Restore gives back the originals that a journal keeps, and forgets them.
+func Restore(host Host, book *journal.Book) error {
+	var kept watermark.Kept
+	if has, err := book.State(state, &kept); err != nil || !has {
+		return err
+	}
+	found, err := host.Read()
+	if err == nil {
+		_, err = host.Write(watermark.Restore(found, kept))
+	}
+	if err != nil {
+		return err
+	}
+	return book.KeepState(state, nil)
+}
