@@ -46,6 +46,7 @@ type Batch struct {
 	last    time.Time // the step before
 	seen    bool      // the node's usage, ever
 	lost    bool      // and not now
+	outage  outage    // lost, as it is reported
 }
 
 // Budget is what batch work may use together.
@@ -83,7 +84,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	b.used.add(v.Now, use.others)
 	b.free.add(v.Now, v.Capacity-use.others)
 
-	had, wasLimited, wasLost := b.now, b.limited, b.lost
+	had, wasLimited := b.now, b.limited
 	mayGrow := known && b.used.full(v.Now)
 	others, peak := use.others, b.used.max()
 	if known && b.yields(v) {
@@ -92,7 +93,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	}
 	b.set(v, b.wants(v, others), b.wants(v, peak), mayGrow)
 	b.lost = !known
-	if b.now == had && b.limited == wasLimited && b.lost == wasLost {
+	if news := b.outage.observe(v.Now, b.lost); b.now == had && b.limited == wasLimited && !news {
 		return b.budget(v), nil
 	}
 	return b.budget(v), b.tell(v, &use, had, wasLimited)
@@ -234,7 +235,7 @@ func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited b
 		d.Action, d.Moves = "squeeze", "budget"
 	case now > had || b.limited != wasLimited:
 		d.Action, d.Moves = "grow", "budget"
-	case b.lost:
+	case b.outage.on:
 		d.Action = "stale"
 	default:
 		d.Action = "fresh"

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -199,8 +200,45 @@ func TestBatchCase(t *testing.T) {
 	if got, told := b.Step(v); got.Amount != 2000 || told != nil {
 		t.Errorf("still stale: %+v, told %v", got, told)
 	}
-	if got, told := b.Step(at(v, v.Now.Add(time.Minute))); got.Amount != 2000 || told[0].Action != "fresh" {
+	if got, told := b.Step(at(v, v.Now.Add(time.Second))); got.Amount != 2000 || told != nil {
 		t.Errorf("measured again: %+v, told %v", got, told)
+	}
+	if got, told := b.Step(at(v, v.Now.Add(time.Second))); got.Amount != 2000 || told[0].Action != "fresh" {
+		t.Errorf("measured again for a while: %+v, told %v", got, told)
+	}
+}
+
+// On a busy node every other measurement may come too late: that is one loss.
+func TestLateMeasurementsAreOneLoss(t *testing.T) {
+	t.Parallel()
+	b := NewBatch(BatchConfig{ThresholdPercent: 60, GrowPercent: 100, FloorPercent: 10}, 100*time.Millisecond)
+	v := busy(2, 2, using(workload.LS, 2), using(workload.BE, 0)) // batch has its floor by usage and by requests
+	v.Containers[0].Request = 2000
+	var actions []string
+	step := func(measured bool) {
+		v.Now = v.Now.Add(100 * time.Millisecond)
+		if measured {
+			at(v, v.Now)
+		}
+		_, told := b.Step(v)
+		for _, d := range told {
+			actions = append(actions, d.Action)
+		}
+	}
+	for range 30 {
+		step(true)
+	}
+	for range 100 {
+		for range 4 {
+			step(false)
+		}
+		step(true)
+	}
+	for range 30 {
+		step(true)
+	}
+	if got, want := strings.Join(actions, " "), "squeeze stale fresh"; got != want {
+		t.Errorf("told %q, want %q", got, want)
 	}
 }
 

@@ -2,6 +2,23 @@ package control
 
 import "time"
 
+// outage is a loss of figures as it is reported: on a busy node they come late again and
+// again, and it has ended only once they have been there for settleTime.
+type outage struct {
+	on       bool
+	lastLost time.Time
+}
+
+// observe takes in whether the figures are there, and tells whether the report changes.
+func (o *outage) observe(now time.Time, lost bool) (changed bool) {
+	if lost || now.Before(o.lastLost) {
+		o.lastLost = now
+	}
+	was := o.on
+	o.on = lost || was && now.Sub(o.lastLost) < settleTime
+	return o.on != was
+}
+
 // staleAfter is the age in intervals at which a figure is no longer one to decide by.
 const staleAfter = 3
 

@@ -90,8 +90,9 @@ type poolState struct {
 	cause  cause
 	taker  int // the pool that took from it
 
-	toldLost, toldShort bool
-	shortAt             time.Time // last seen short
+	outage    outage // lost, as it is reported
+	toldShort bool
+	shortAt   time.Time // last seen short
 }
 
 // NewPools makes the law for these pools, the highest priority first; the last is

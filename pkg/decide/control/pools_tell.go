@@ -22,10 +22,9 @@ func (p *Pools) tell(v *View, divided int, squeezed bool) []Decision {
 			}
 			told = append(told, d)
 		}
-		if s.lost != s.toldLost {
-			s.toldLost = s.lost
+		if s.outage.observe(v.Now, s.lost) {
 			d := p.decision(v, i, "stale", "", "", p.whyLost(i))
-			if !s.lost {
+			if !s.outage.on {
 				d = p.decision(v, i, "fresh", "", "", "its load is known again: "+cpus(s.fast)+" CPUs")
 			}
 			told = append(told, d)
