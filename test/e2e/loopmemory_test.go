@@ -28,7 +28,7 @@ func testMemory(t *testing.T, rt *runtime.Runtime) {
 	c := batch.Container("c")
 	_, err := c.First()
 	must(t, err)
-	if held := memory(t, c.File, "memory.current", "memory.usage_in_bytes"); held < cached {
+	if held := memory(t, c.File, "memory.current", "memory.usage_in_bytes"); held < cached*9/10 { // a few pages may be charged to others, or not yet
 		t.Fatalf("batch holds %d bytes: there is nothing to take back", held)
 	}
 	before, err := rt.Dump()

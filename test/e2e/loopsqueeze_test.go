@@ -115,7 +115,7 @@ func noFailsafe(t *testing.T, s *runtime.Sluice) {
 
 // testPreview has the loop decide all the while, and write nothing.
 func testPreview(t *testing.T, rt *runtime.Runtime) {
-	online := service(t, rt, "online", runtime.Resources{CPURequest: 100, CPULimit: 200})
+	online := service(t, rt, "online", runtime.Resources{CPURequest: 100, CPULimit: 1000})
 	hog(t, rt, "batch")
 	s := loopSluice(t, rt, squeeze(control.Preview, control.ByBoth))
 	await(t, "the loop decides", func() bool { return len(decided(t, s, "batch", "squeeze")) > 0 })
