@@ -23,19 +23,19 @@ const (
 
 // Neighbour is a second writer on the node.
 type Neighbour struct {
-	Kind     Kind   `json:"kind"`           // "koordlet"
-	Owns     string `json:"owns"`           // what it writes
-	Evidence string `json:"evidence"`       // how it was found
-	Response string `json:"response"`       // what Sluice does about it
-	Fix      string `json:"fix"`            // what the operator can do
-	Pins     []Pin  `json:"pins,omitempty"` // of the kubelet's static CPU manager
+	Kind     Kind   `json:"kind"`           // Kind of agent, for example "koordlet".
+	Owns     string `json:"owns"`           // Settings that the agent writes.
+	Evidence string `json:"evidence"`       // How Sluice found the agent.
+	Response string `json:"response"`       // What Sluice does about it.
+	Fix      string `json:"fix"`            // What the operator can do.
+	Pins     []Pin  `json:"pins,omitempty"` // Exclusive CPUs assigned by the kubelet's static CPU manager; absent for other agents.
 }
 
 // Pin is a container's exclusive CPUs by the kubelet's CPU manager.
 type Pin struct {
-	PodUID    string     `json:"podUID,omitempty"` // "" in state files of kubelets before 1.18
-	Container string     `json:"container"`        // its name; its id in those old files
-	CPUs      cpuset.Set `json:"cpus"`             // that are its own
+	PodUID    string     `json:"podUID,omitempty"` // UID of the pod; absent in state files of kubelets before 1.18.
+	Container string     `json:"container"`        // Name of the container; its ID in state files of kubelets before 1.18.
+	CPUs      cpuset.Set `json:"cpus"`             // CPUs assigned exclusively to the container.
 }
 
 // Detect looks for second writers in the host's root folder. What could be read

@@ -7,48 +7,48 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Loop is the control loop: what it sees, wants and has decided. Shares are 0 to 1,
-// and a part whose time is missing isn't known.
+// Loop is the control loop: what it measures, wants and has decided. A part whose
+// time is absent is unknown.
 type Loop struct {
-	Mode        control.Mode          `json:"mode"`               // of controllers that have none of their own, as it is in force
-	Problem     string                `json:"problem,omitempty"`  // why it does not run
-	Time        time.Time             `json:"time,omitzero"`      // of its last look; missing: it has not begun
-	Interval    time.Duration         `json:"interval"`           // of the controllers that step the most seldom, in ns
-	StateDir    string                `json:"stateDir,omitempty"` // folder of the audit trail and of the batch switch
-	Controllers []Controller          `json:"controllers"`
-	Node        NodeUsage             `json:"node"`
-	Batch       Batch                 `json:"batch"`
-	Memory      BatchMemory           `json:"memory"`
-	Refusal     *Refusal              `json:"refusal,omitempty"` // of new batch work, or of pods that were evicted
-	Evictions   Evictions             `json:"evictions"`
-	Offer       control.Offer         `json:"offer"`
-	Benefit     control.BenefitReport `json:"benefit"`
-	Disturbed   []control.Disturbance `json:"disturbed,omitempty"` // LS pods of which something is known
-	Advice      []control.Advice      `json:"advice,omitempty"`
-	Decisions   []Decision            `json:"decisions,omitempty"` // the last ones, the oldest first
-	Counts      []Count               `json:"counts,omitempty"`    // of all decisions since the start
-	Dropped     int64                 `json:"droppedAuditEntries"` // decisions that the audit trail has lost
-	Failures    []Failure             `json:"failures,omitempty"`  // to see something
+	Mode        control.Mode          `json:"mode"`                // Mode in force for controllers without a mode of their own.
+	Problem     string                `json:"problem,omitempty"`   // Why the loop does not run; absent if it does.
+	Time        time.Time             `json:"time,omitzero"`       // Time of the latest measurement; absent before the first.
+	Interval    time.Duration         `json:"interval"`            // Time in nanoseconds between two steps of the slower controllers (control.interval).
+	StateDir    string                `json:"stateDir,omitempty"`  // Folder of the audit trail and the batch switch.
+	Controllers []Controller          `json:"controllers"`         // Controllers with their modes.
+	Node        NodeUsage             `json:"node"`                // Resources that the node uses.
+	Batch       Batch                 `json:"batch"`               // CPU of batch work.
+	Memory      BatchMemory           `json:"memory"`              // Memory of batch work and of all others.
+	Refusal     *Refusal              `json:"refusal,omitempty"`   // Pods that may not start; absent if all may.
+	Evictions   Evictions             `json:"evictions"`           // Evictions since the plugin started.
+	Offer       control.Offer         `json:"offer"`               // Resources that the node could offer to batch work.
+	Benefit     control.BenefitReport `json:"benefit"`             // Work that batch work did, and what it cost.
+	Disturbed   []control.Disturbance `json:"disturbed,omitempty"` // LS pods whose waiting is measured; absent if there are none.
+	Advice      []control.Advice      `json:"advice,omitempty"`    // Advice for operators; absent if there is none.
+	Decisions   []Decision            `json:"decisions,omitempty"` // Latest decisions, oldest first; absent if there are none.
+	Counts      []Count               `json:"counts,omitempty"`    // Number of decisions since the plugin started, by kind; absent if there were none.
+	Dropped     int64                 `json:"droppedAuditEntries"` // Number of decisions that the audit trail has lost, because the disk was slow or full.
+	Failures    []Failure             `json:"failures,omitempty"`  // Measurements that failed; absent if none did.
 }
 
 // Controller is one controller.
 type Controller struct {
-	Name string       `json:"name"`           // as in its decisions: "pools"
-	Mode control.Mode `json:"mode"`           // in force
-	Note string       `json:"note,omitempty"` // why it can't decide, or does nothing
-	Last *Decision    `json:"last,omitempty"`
+	Name string       `json:"name"`           // Name of the controller as in its decisions, for example "pools".
+	Mode control.Mode `json:"mode"`           // Mode in force.
+	Note string       `json:"note,omitempty"` // Why the controller cannot decide or has nothing to do; absent if it decides.
+	Last *Decision    `json:"last,omitempty"` // Latest decision of the controller; absent if there is none.
 }
 
-// Count is how often something was decided.
+// Count is the number of decisions of one kind.
 type Count struct {
 	Decided
-	N int `json:"n"` // how often
+	N int `json:"n"` // Number of such decisions since the plugin started.
 }
 
-// Failure is how often something could not be read.
+// Failure is the number of failed reads of one kind.
 type Failure struct {
-	What  string `json:"what"`  // "memory of containers"
-	Count int64  `json:"count"` // how often
+	What  string `json:"what"`  // What could not be read, for example "memory of containers".
+	Count int64  `json:"count"` // Number of failed reads since the plugin started.
 }
 
 // BatchWord is what the node does with batch work now.
@@ -65,133 +65,134 @@ const (
 
 // Batch is the CPU of batch work.
 type Batch struct {
-	State     BatchWord         `json:"state"`             // "open", "no-new", "squeezed", "closed" or "evicting"
-	Why       string            `json:"why,omitempty"`     // left out where it is open
-	Percent   int               `json:"percent,omitempty"` // of what it would have, while squeezed
-	Next      time.Time         `json:"next,omitzero"`     // when the time alone changes it
-	Switch    Switch            `json:"switch"`
-	Mechanism string            `json:"mechanism"`                  // "quota", "cpuset" or "both"; "pools" where it has a pool apart
-	Known     bool              `json:"known"`                      // the budget
-	Unlimited bool              `json:"unlimited"`                  // it may use all CPUs that it shares
-	Budget    workload.MilliCPU `json:"budgetMilliCPU"`             // of all batch work together
-	CPUs      int               `json:"cpus,omitempty"`             // that hold the budget, where it is a CPU set
-	Floor     workload.MilliCPU `json:"floorMilliCPU"`              // that it always has
-	Threshold int               `json:"thresholdPercent,omitempty"` // of the node, that all may use together
-	Lowered   string            `json:"lowered,omitempty"`          // why the threshold is below that of batch work which yields at once
-	Used      workload.MilliCPU `json:"usedMilliCPU"`               // as far as it is known
-	Requested workload.MilliCPU `json:"requestedMilliCPU"`          // by batch containers
-	Boxes     []Box             `json:"boxes,omitempty"`            // cgroups that hold batch pods alone, and pods that have none
-	Mixers    []string          `json:"mixers,omitempty"`           // "namespace/name" of pods that aren't batch in a cgroup that batch work could have alone
+	State     BatchWord         `json:"state"`                      // What the node does with batch work now: "open", "no-new", "squeezed", "closed" or "evicting".
+	Why       string            `json:"why,omitempty"`              // Why the state is not "open"; absent if it is.
+	Percent   int               `json:"percent,omitempty"`          // Part of its budget that batch work keeps while the state is "squeezed", in percent.
+	Next      time.Time         `json:"next,omitzero"`              // Time of the next change by a window or by the end of an override; absent if there is none.
+	Switch    Switch            `json:"switch"`                     // Override by `sluice batch`.
+	Mechanism string            `json:"mechanism"`                  // Mechanism that bounds batch work: "quota", "cpuset" or "both"; "pools" if it has a separate pool.
+	Known     bool              `json:"known"`                      // Whether the budget is known.
+	Unlimited bool              `json:"unlimited"`                  // Whether batch work may use all CPUs that it shares.
+	Budget    workload.MilliCPU `json:"budgetMilliCPU"`             // CPU that all batch work together may use, in thousandths of a CPU; only valid if known and not unlimited.
+	CPUs      int               `json:"cpus,omitempty"`             // Number of CPUs in the batch pool's CPU set that holds the budget; absent if the mechanism uses no CPU set.
+	Floor     workload.MilliCPU `json:"floorMilliCPU"`              // CPU that batch work always has, in thousandths of a CPU.
+	Threshold int               `json:"thresholdPercent,omitempty"` // Part of the node's CPU that all work together may use before batch work gets less, in percent; absent if it does not apply.
+	Lowered   string            `json:"lowered,omitempty"`          // Why the threshold is lower than for batch work that yields at once; absent if it is not.
+	Used      workload.MilliCPU `json:"usedMilliCPU"`               // CPU that batch work uses, as far as it is known, in thousandths of a CPU.
+	Requested workload.MilliCPU `json:"requestedMilliCPU"`          // CPU that batch containers request together, in thousandths of a CPU.
+	Boxes     []Box             `json:"boxes,omitempty"`            // Cgroups that hold only batch pods, and batch pods outside of them; absent if there are none.
+	Mixers    []string          `json:"mixers,omitempty"`           // Pods ("namespace/name") of other classes in a cgroup that would otherwise hold only batch work; absent if there are none.
 }
 
-// Switch is what `sluice batch` said last, as the loop has read it.
+// Switch is the override by `sluice batch` that the loop has read.
 type Switch struct {
-	To    string    `json:"to"`              // "auto", "on" or "off"
-	Evict bool      `json:"evict,omitempty"` // what runs has to go
-	Until time.Time `json:"until,omitzero"`  // then auto again
+	To    string    `json:"to"`              // State that was asked for: "auto", "on" or "off".
+	Evict bool      `json:"evict,omitempty"` // Whether running batch pods are to be evicted.
+	Until time.Time `json:"until,omitzero"`  // Time at which the override ends; absent if it has no end.
 }
 
-// Box is one cgroup that the loop bounds.
+// Box is one cgroup whose CPU or memory the loop limits for batch work.
 type Box struct {
-	Name   string            `json:"name"`                       // the cgroup, or the pod's UID
-	Quota  workload.MilliCPU `json:"quotaMilliCPU,omitempty"`    // 0 none
-	Memory int64             `json:"memoryLimitBytes,omitempty"` // 0 none
+	Name   string            `json:"name"`                       // Path of the cgroup, or UID of the pod.
+	Quota  workload.MilliCPU `json:"quotaMilliCPU,omitempty"`    // CPU quota in thousandths of a CPU; absent if there is none.
+	Memory int64             `json:"memoryLimitBytes,omitempty"` // Memory limit in bytes; absent if there is none.
 }
 
 // BatchMemory is the memory of batch work and of the others, in bytes.
 type BatchMemory struct {
-	Online   int64 `json:"onlineBytes"`                // in use by all but batch
-	Held     int64 `json:"heldBytes"`                  // by batch, with its page cache
-	Goal     int64 `json:"goalBytes"`                  // what batch may hold in the end
-	Headroom int64 `json:"headroomBytes"`              // kept free for the growth of all but batch
-	Wanted   int64 `json:"wantedLimitBytes,omitempty"` // limit that the loop wants now
-	Limit    int64 `json:"limitBytes,omitempty"`       // that all boxes have together
+	Online   int64 `json:"onlineBytes"`                // Memory in bytes that everything but batch work uses and that cannot be dropped.
+	Held     int64 `json:"heldBytes"`                  // Memory in bytes that batch work holds, including page cache.
+	Goal     int64 `json:"goalBytes"`                  // Memory in bytes that batch work may hold in the end.
+	Headroom int64 `json:"headroomBytes"`              // Memory in bytes that is kept free for the growth of everything but batch work.
+	Wanted   int64 `json:"wantedLimitBytes,omitempty"` // Limit in bytes that the loop wants for batch work now; absent if it wants none.
+	Limit    int64 `json:"limitBytes,omitempty"`       // Limit in bytes that all batch work has together; absent if there is none.
 }
 
-// Refusal is who may not start.
+// Refusal tells which pods may not start.
 type Refusal struct {
-	NewBatch bool      `json:"newBatch"`       // no batch work at all
-	Until    time.Time `json:"until,omitzero"` // left out where no time is set
-	Why      string    `json:"why,omitempty"`  // in words
-	Pods     []string  `json:"pods,omitempty"` // UIDs of those that were evicted
+	NewBatch bool      `json:"newBatch"`       // Whether no batch pod may start.
+	Until    time.Time `json:"until,omitzero"` // Time at which the refusal ends; absent if no time is set.
+	Why      string    `json:"why,omitempty"`  // Reason for the refusal.
+	Pods     []string  `json:"pods,omitempty"` // UIDs of evicted pods that may not start again yet; absent if there are none.
 }
 
 // Evictions count since the plugin started.
 type Evictions struct {
-	By      control.EvictBy `json:"by"`      // "report" or "cri"
-	Evicted int             `json:"evicted"` // pods
-	Failed  int             `json:"failed"`  // that the runtime refused
-	Told    int             `json:"told"`    // and not done: by report, or in preview
+	By      control.EvictBy `json:"by"`      // Way of eviction: "report" or "cri".
+	Evicted int             `json:"evicted"` // Number of pods evicted.
+	Failed  int             `json:"failed"`  // Number of evictions that the runtime refused.
+	Told    int             `json:"told"`    // Number of evictions that were only reported, by eviction.by or in preview.
 }
 
-// PoolLoad is a pool's load and what the loop makes of it.
+// PoolLoad is a pool's load and the size that the loop wants for it.
 type PoolLoad struct {
-	At       time.Time         `json:"at,omitzero"`          // of the look
-	Usage    workload.MilliCPU `json:"usageMilliCPU"`        // CPU that it uses
-	Size     int               `json:"cpus"`                 // that it has
-	Load     float64           `json:"load"`                 // usage of its size
-	Pressure float64           `json:"pressure"`             // share of time in which tasks waited for a CPU
-	Low      int               `json:"low,omitempty"`        // its band in percent, where the loop sizes it
-	High     int               `json:"high,omitempty"`       // the upper end
-	Wanted   int               `json:"wantedCPUs,omitempty"` // 0: the loop does not size it
-	Short    int               `json:"shortCPUs,omitempty"`  // that it lacks while no pool below can give any
-	Small    bool              `json:"small,omitempty"`      // no size has so low a load in the band
+	At       time.Time         `json:"at,omitzero"`          // Time of the measurement; absent if there is none.
+	Usage    workload.MilliCPU `json:"usageMilliCPU"`        // CPU that the pool uses, in thousandths of a CPU.
+	Size     int               `json:"cpus"`                 // Number of CPUs that the pool has.
+	Load     float64           `json:"load"`                 // Usage divided by the pool's CPUs, 0 to 1.
+	Pressure float64           `json:"pressure"`             // Share of time in which some task waited for a CPU, 0 to 1.
+	Low      int               `json:"low,omitempty"`        // Lower end of the band in percent; absent if the loop does not size the pool.
+	High     int               `json:"high,omitempty"`       // Upper end of the band in percent; absent if the loop does not size the pool.
+	Wanted   int               `json:"wantedCPUs,omitempty"` // Number of CPUs that the loop wants for the pool; absent if it does not size the pool.
+	Short    int               `json:"shortCPUs,omitempty"`  // Number of CPUs that the pool lacks and no lower pool can give; absent if zero.
+	Small    bool              `json:"small,omitempty"`      // Whether the load is too low for the band at any size.
 }
 
-// NodeUsage is what the node does.
+// NodeUsage is the resources that the node uses.
 type NodeUsage struct {
-	CPU      CPUUsage      `json:"cpu"`
-	Memory   NodeMemory    `json:"memory"`
-	Pressure PressureUsage `json:"pressure"`
-	Steal    float64       `json:"steal"` // CPUs' worth of time that a hypervisor kept
-	Tasks    float64       `json:"tasks"` // that run or wait, over a minute
-	Disk     float64       `json:"disk"`  // of the fullest file system with pods' data, in use
+	CPU      CPUUsage      `json:"cpu"`      // CPU use of the node; its limit is the CPU that pods may have together.
+	Memory   NodeMemory    `json:"memory"`   // Memory of the node.
+	Pressure PressureUsage `json:"pressure"` // Pressure of the node.
+	Steal    float64       `json:"steal"`    // CPU time that a hypervisor withheld, in CPUs.
+	Tasks    float64       `json:"tasks"`    // Tasks that run or wait, mean of one minute (load average).
+	Disk     float64       `json:"disk"`     // Used share of the fullest file system that holds pods' data, 0 to 1.
 
-	// CPULoad is the share of time, in percent, in which each CPU ran something, by CPU
-	// number; -1 offline, or not known yet. Empty before the first look.
+	// Share of time in which each CPU ran something, in percent, by CPU number; -1 if the CPU
+	// is offline or not measured yet; absent before the first measurement.
 	CPULoad []float64 `json:"cpuLoad,omitempty"`
 }
 
 // NodeMemory is the node's memory, in bytes.
 type NodeMemory struct {
-	At        time.Time `json:"at,omitzero"`        // of the look
-	Total     int64     `json:"totalBytes"`         // the machine's
-	Available int64     `json:"availableBytes"`     // to new work, without swapping
-	Free      int64     `json:"freeBytes"`          // in no use at all
-	Direct    float64   `json:"directReclaimPages"` // a second, scanned by tasks themselves
+	At        time.Time `json:"at,omitzero"`        // Time of the measurement; absent if there is none.
+	Total     int64     `json:"totalBytes"`         // Memory of the machine in bytes.
+	Available int64     `json:"availableBytes"`     // Memory in bytes that new work could get without swapping.
+	Free      int64     `json:"freeBytes"`          // Memory in bytes that nothing uses.
+	Direct    float64   `json:"directReclaimPages"` // Pages per second that tasks scanned themselves in direct reclaim.
 }
 
-// Usage is what a container does.
+// Usage is the resources that a container uses.
 type Usage struct {
-	CPU      CPUUsage      `json:"cpu"`
-	Memory   MemoryUsage   `json:"memory"`
-	Pressure PressureUsage `json:"pressure"`
-	RunDelay float64       `json:"runDelay"` // threads that waited for a CPU, on average
+	CPU      CPUUsage      `json:"cpu"`      // CPU use of the container.
+	Memory   MemoryUsage   `json:"memory"`   // Memory use of the container.
+	Pressure PressureUsage `json:"pressure"` // Pressure of the container.
+	RunDelay float64       `json:"runDelay"` // Threads that waited for a CPU, on average over the last interval.
 }
 
-// CPUUsage is CPU time; of the node, Limit is what pods may have.
+// CPUUsage is the CPU that the node or a container uses. The node's limit is what all
+// pods together may use.
 type CPUUsage struct {
-	At        time.Time         `json:"at,omitzero"`                 // of the look
-	Usage     workload.MilliCPU `json:"usageMilliCPU"`               // that it used, over the last interval
-	Limit     workload.MilliCPU `json:"limitMilliCPU,omitempty"`     // as it was asked for; 0 none
-	LoopLimit workload.MilliCPU `json:"loopLimitMilliCPU,omitempty"` // that the loop has set in its place
-	Throttled float64           `json:"throttled"`                   // of the quota's periods
+	At        time.Time         `json:"at,omitzero"`                 // Time of the measurement; absent if there is none.
+	Usage     workload.MilliCPU `json:"usageMilliCPU"`               // CPU used over the last interval, in thousandths of a CPU.
+	Limit     workload.MilliCPU `json:"limitMilliCPU,omitempty"`     // CPU limit as requested, in thousandths of a CPU; absent if there is none.
+	LoopLimit workload.MilliCPU `json:"loopLimitMilliCPU,omitempty"` // CPU limit that the loop set instead, in thousandths of a CPU; absent if it set none.
+	Throttled float64           `json:"throttled"`                   // Share of quota periods that were throttled, 0 to 1.
 }
 
 // MemoryUsage is a container's memory, in bytes.
 type MemoryUsage struct {
-	At         time.Time `json:"at,omitzero"`            // of the look
-	WorkingSet int64     `json:"workingSetBytes"`        // without page cache that was not used lately
-	Current    int64     `json:"currentBytes"`           // all that is charged
-	Request    int64     `json:"requestBytes,omitempty"` // left out where it is not known
-	Limit      int64     `json:"limitBytes,omitempty"`   // left out where there is none
-	OOMKills   int64     `json:"oomKills"`               // since its start
+	At         time.Time `json:"at,omitzero"`            // Time of the measurement; absent if there is none.
+	WorkingSet int64     `json:"workingSetBytes"`        // Memory in bytes without inactive page cache, as the kubelet counts it.
+	Current    int64     `json:"currentBytes"`           // All memory in bytes charged to the cgroup.
+	Request    int64     `json:"requestBytes,omitempty"` // Requested memory in bytes; absent if it is unknown.
+	Limit      int64     `json:"limitBytes,omitempty"`   // Memory limit in bytes; absent if there is none.
+	OOMKills   int64     `json:"oomKills"`               // Number of processes that the kernel killed for memory since the container's monitoring group was made.
 }
 
 // PressureUsage is the share of time in which some task waited.
 type PressureUsage struct {
-	At     time.Time `json:"at,omitzero"` // of the look
-	CPU    float64   `json:"cpu"`         // 0 to 1
-	Memory float64   `json:"memory"`      // 0 to 1
-	IO     float64   `json:"io"`          // 0 to 1
+	At     time.Time `json:"at,omitzero"` // Time of the measurement; absent if the pressure is unknown.
+	CPU    float64   `json:"cpu"`         // Share of time in which some task waited for a CPU, 0 to 1.
+	Memory float64   `json:"memory"`      // Share of time in which some task waited for memory, 0 to 1.
+	IO     float64   `json:"io"`          // Share of time in which some task waited for I/O, 0 to 1.
 }

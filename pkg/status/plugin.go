@@ -9,37 +9,37 @@ const Schema = 1
 // DefaultSocket is where a plugin serves its status unless told otherwise.
 const DefaultSocket = "/run/sluice/status.sock"
 
-// Build is what runs.
+// Build identifies the running program.
 type Build struct {
-	Version  string `json:"version"`            // "v1.2.3"
-	Revision string `json:"revision,omitempty"` // of the source
-	Go       string `json:"go"`                 // the compiler
-	HostRoot string `json:"hostRoot,omitempty"` // the host's root folder as the plugin sees it: "/", "/host"
+	Version  string `json:"version"`            // Version of the plugin, for example "v1.2.3".
+	Revision string `json:"revision,omitempty"` // Revision of the source; absent if it is unknown.
+	Go       string `json:"go"`                 // Version of the Go compiler.
+	HostRoot string `json:"hostRoot,omitempty"` // Host's root folder as the plugin sees it, for example "/" or "/host"; absent if it is unknown.
 }
 
 // Config is the configuration in force.
 type Config struct {
-	File    string    `json:"file,omitempty"`    // "" where the runtime or nobody gave one
-	Hash    string    `json:"hash"`              // of its text, SHA-256 in hex; "" the shipped defaults
-	Loaded  time.Time `json:"loaded"`            // when it came into force
-	Reloads int       `json:"reloads"`           // since the start
-	Refused int       `json:"refused"`           // of these
-	Problem string    `json:"problem,omitempty"` // why the newest file is not in force
+	File    string    `json:"file,omitempty"`    // Path of the configuration file; absent if the runtime supplied the configuration or there is none.
+	Hash    string    `json:"hash"`              // SHA-256 of the file's text in hex; empty for the default configuration.
+	Loaded  time.Time `json:"loaded"`            // Time at which this configuration came into force.
+	Reloads int       `json:"reloads"`           // Number of times a changed file was read since the start.
+	Refused int       `json:"refused"`           // Number of changed files that were refused since the start.
+	Problem string    `json:"problem,omitempty"` // Why the newest file is not in force; absent if it is.
 }
 
 // Feature is something that the kernel, the runtime or the hardware has or lacks.
 type Feature struct {
-	Name  string `json:"name"`           // "cpu.burst"
-	State string `json:"state"`          // "supported", "unsupported" or "inconclusive"
-	File  string `json:"file,omitempty"` // that is it on this kernel
-	Why   string `json:"why,omitempty"`  // where it is not supported
+	Name  string `json:"name"`           // Name of the feature, for example "cpu.burst".
+	State string `json:"state"`          // Result of the probe: "supported", "unsupported" or "inconclusive".
+	File  string `json:"file,omitempty"` // Kernel file that provides the feature; absent if there is none.
+	Why   string `json:"why,omitempty"`  // Why the feature is not supported; absent if it is.
 }
 
-// Handler is how long the runtime waited for answers to one kind of event.
+// Handler is the latency of the plugin's answers to one kind of event.
 type Handler struct {
-	Event  string        `json:"event"`    // "CreateContainer"
-	Counts []uint64      `json:"counts"`   // by LatencyBounds, the last one is above all of them; not cumulative
-	Sum    time.Duration `json:"sumNanos"` // of all
+	Event  string        `json:"event"`    // Event of the runtime, for example "CreateContainer".
+	Counts []uint64      `json:"counts"`   // Number of answers by upper bound of their latency; the last is above all bounds; not cumulative.
+	Sum    time.Duration `json:"sumNanos"` // Sum of all latencies in nanoseconds.
 }
 
 // LatencyBounds are the upper bounds of a Handler's counts.
@@ -50,9 +50,9 @@ func LatencyBounds() []time.Duration {
 	}
 }
 
-// KnobErrors is how often the kernel refused a setting with an error.
+// KnobErrors is the number of writes to a setting that the kernel refused with one error.
 type KnobErrors struct {
-	Knob  string `json:"knob"`  // "cpu.quota"
-	Errno string `json:"errno"` // "EBUSY"; "other" where it was none of the kernel's
-	N     int    `json:"n"`     // how often
+	Knob  string `json:"knob"`  // Setting, for example "cpu.quota".
+	Errno string `json:"errno"` // Kernel's error, for example "EBUSY"; "other" if it was not an error number.
+	N     int    `json:"n"`     // Number of refused writes since the plugin started.
 }

@@ -14,116 +14,116 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Status is one moment of the plugin.
+// Status is a snapshot of the plugin.
 type Status struct {
-	Schema     int               `json:"schema"`  // version of this shape
-	Version    string            `json:"version"` // the plugin's
-	Build      Build             `json:"build"`
-	Started    time.Time         `json:"started"` // when this process began
-	Config     Config            `json:"config"`
-	Time       time.Time         `json:"time"`             // of this snapshot
-	Mode       string            `json:"mode"`             // "on" or "preview"
-	Reason     string            `json:"reason,omitempty"` // why the mode is not the configured one, or cpusets are left alone
-	Runtime    Runtime           `json:"runtime"`
-	Machine    Machine           `json:"machine"`
-	Pools      []Pool            `json:"pools"`
-	Containers []Container       `json:"containers"`
-	Neighbours []peers.Neighbour `json:"neighbours,omitempty"`
-	Contested  []string          `json:"contested,omitempty"`  // settings that somebody else changes again and again: "cpu.burst of shop/db/main"
-	SlowWrites []SlowWrite       `json:"slowWrites,omitempty"` // writes that the kernel has been busy with for more than a second, the longest first
-	Grants     Grants            `json:"grants"`
-	Counters   Counters          `json:"counters"`
-	Features   []Feature         `json:"features,omitempty"`
-	Handlers   []Handler         `json:"handlers,omitempty"`
-	Errors     []KnobErrors      `json:"errors,omitempty"`
-	Loop       *Loop             `json:"loop,omitempty"` // nil without one
+	Schema     int               `json:"schema"`               // Version of the status's shape. It grows when a field changes its meaning or is removed.
+	Version    string            `json:"version"`              // Version of the plugin, for example "v1.2.3".
+	Build      Build             `json:"build"`                // Version of the program and of its compiler.
+	Started    time.Time         `json:"started"`              // Time at which this process started.
+	Config     Config            `json:"config"`               // Configuration in force.
+	Time       time.Time         `json:"time"`                 // Time at which this snapshot was taken.
+	Mode       string            `json:"mode"`                 // Mode of the plugin: "on", or "preview" if it changes nothing.
+	Reason     string            `json:"reason,omitempty"`     // Why the mode is not the configured one, or why cpusets are left alone; absent if neither is so.
+	Runtime    Runtime           `json:"runtime"`              // Connection to the container runtime.
+	Machine    Machine           `json:"machine"`              // Summary of the machine.
+	Pools      []Pool            `json:"pools"`                // Pools in the order of their priority, highest first.
+	Containers []Container       `json:"containers"`           // Containers that the plugin knows, oldest first.
+	Neighbours []peers.Neighbour `json:"neighbours,omitempty"` // Other agents on this node that write the same settings; absent if there are none.
+	Contested  []string          `json:"contested,omitempty"`  // Settings that another program changes again and again, for example "cpu.burst of shop/db/main"; absent if there are none.
+	SlowWrites []SlowWrite       `json:"slowWrites,omitempty"` // Writes that the kernel has been processing for more than a second, longest first; absent if there are none.
+	Grants     Grants            `json:"grants"`               // Where the plugin knows pods' requests from.
+	Counters   Counters          `json:"counters"`             // Events since the plugin started.
+	Features   []Feature         `json:"features,omitempty"`   // Features that the kernel, runtime and hardware have or lack.
+	Handlers   []Handler         `json:"handlers,omitempty"`   // Latencies of the plugin's answers to the runtime, by event.
+	Errors     []KnobErrors      `json:"errors,omitempty"`     // Writes that the kernel refused, by setting and error; absent if there were none.
+	Loop       *Loop             `json:"loop,omitempty"`       // Control loop; absent if the plugin runs without one.
 }
 
-// Grants is where pods' requests are known from.
+// Grants is the source of pods' requests.
 type Grants struct {
-	File    string `json:"file,omitempty"`    // the kubelet's record of what it has granted; left out where it isn't known
-	Pods    int    `json:"pods,omitempty"`    // that it has
-	Problem string `json:"problem,omitempty"` // why it isn't understood, or can't be read
+	File    string `json:"file,omitempty"`    // Path of the kubelet's record of granted resources; absent if the plugin does not know it.
+	Pods    int    `json:"pods,omitempty"`    // Number of pods in the record; absent if zero.
+	Problem string `json:"problem,omitempty"` // Why the record cannot be read or understood; absent if it can.
 }
 
 // Runtime is the connection to the container runtime.
 type Runtime struct {
-	Connected  bool      `json:"connected"`            // the plugin takes part
-	Name       string    `json:"name,omitempty"`       // "containerd"
-	Version    string    `json:"version,omitempty"`    // the runtime's
-	NRIVersion string    `json:"nriVersion,omitempty"` // of the runtime's NRI; left out by old ones
-	Since      time.Time `json:"since"`                // connected, or not connected, since
-	SlowLane   string    `json:"slowLane"`             // "open", or why it is shut
+	Connected  bool      `json:"connected"`            // Whether the plugin is connected to the runtime.
+	Name       string    `json:"name,omitempty"`       // Name of the runtime, for example "containerd"; absent before the first connection.
+	Version    string    `json:"version,omitempty"`    // Version of the runtime; absent before the first connection.
+	NRIVersion string    `json:"nriVersion,omitempty"` // Version of NRI that the runtime reports; absent if it reports none.
+	Since      time.Time `json:"since"`                // Time since which the plugin has been connected or disconnected.
+	SlowLane   string    `json:"slowLane"`             // State of updates of the runtime's own record: "open", or why none are sent.
 }
 
-// SlowWrite is a value on its way to the kernel, which moves pages or reclaims memory
-// for it. Nothing else waits for it.
+// SlowWrite is a write that the kernel has not finished, because it moves pages or
+// reclaims memory. No event waits for it.
 type SlowWrite struct {
-	Object  string `json:"object"`            // the cgroup: "namespace/pod", or with "/container"
-	Setting string `json:"setting"`           // "cpuset.mems"
-	To      string `json:"to"`                // the value
-	Seconds int64  `json:"seconds"`           // since it was begun or, where it waits, asked for
-	Waiting bool   `json:"waiting,omitempty"` // other writes that take long come first
+	Object  string `json:"object"`            // Cgroup that is written: "namespace/pod" or "namespace/pod/container".
+	Setting string `json:"setting"`           // Setting that is written, for example "cpuset.mems".
+	To      string `json:"to"`                // Value that is written.
+	Seconds int64  `json:"seconds"`           // Seconds since the write began or, if it is waiting, since it was requested.
+	Waiting bool   `json:"waiting,omitempty"` // Whether the write waits for other slow writes.
 }
 
-// Machine is the machine in short.
+// Machine is a summary of the machine.
 type Machine struct {
-	Online   cpuset.Set `json:"online"`   // CPUs
-	Offline  cpuset.Set `json:"offline"`  // CPUs that are switched off
-	Packages int        `json:"packages"` // sockets
-	Nodes    int        `json:"nodes"`    // NUMA nodes
-	L3s      int        `json:"l3s"`      // L3 caches
-	Cores    int        `json:"cores"`    // each with all of its threads
-	Memory   int64      `json:"memory"`   // bytes
-	Pinned   cpuset.Set `json:"pinned"`   // CPUs of LSE and LSR containers
-	Reserved cpuset.Set `json:"reserved"` // CPUs that no container gets, by the configuration
-	System   cpuset.Set `json:"system"`   // CPUs of class SYSTEM, by the configuration
-	External cpuset.Set `json:"external"` // CPUs that are not Sluice's to give: exclusive ones of the kubelet's own CPU manager, and those that the cgroup of all pods lacks
-	Steering Steering   `json:"steering"`
+	Online   cpuset.Set `json:"online"`   // CPUs that are online.
+	Offline  cpuset.Set `json:"offline"`  // CPUs that are present but offline.
+	Packages int        `json:"packages"` // Number of CPU packages (sockets).
+	Nodes    int        `json:"nodes"`    // Number of NUMA nodes.
+	L3s      int        `json:"l3s"`      // Number of L3 caches.
+	Cores    int        `json:"cores"`    // Number of physical cores.
+	Memory   int64      `json:"memory"`   // Memory of the machine in bytes.
+	Pinned   cpuset.Set `json:"pinned"`   // CPUs granted exclusively to LSE and LSR containers.
+	Reserved cpuset.Set `json:"reserved"` // CPUs that the configuration withholds from all containers.
+	System   cpuset.Set `json:"system"`   // CPUs that the configuration gives to class SYSTEM.
+	External cpuset.Set `json:"external"` // CPUs that Sluice must not assign: those exclusively assigned by the kubelet's CPU manager, and those that the cgroup of all pods lacks.
+	Steering Steering   `json:"steering"` // Interrupts and work queues kept off CPUs.
 }
 
-// Steering is what IRQs and unbound workqueues have been moved away from.
+// Steering is the state of keeping interrupts and unbound work queues off LSE CPUs.
 type Steering struct {
-	CPUs    cpuset.Set `json:"cpus"`    // of LSE containers; empty: nothing is steered
-	Skipped int        `json:"skipped"` // IRQs and masks that the kernel did not let move
+	CPUs    cpuset.Set `json:"cpus"`    // CPUs of LSE containers that interrupts and unbound work queues are kept off; empty if nothing is steered.
+	Skipped int        `json:"skipped"` // Number of interrupts and work queue masks that the kernel did not let Sluice move.
 }
 
-// Pool is a pool with who is in it.
+// Pool is a pool of CPUs and its containers.
 type Pool struct {
-	Name       string            `json:"name"`              // as in the configuration
-	CPUs       cpuset.Set        `json:"cpus"`              // that its containers may use
-	Containers int               `json:"containers"`        // how many are in it
-	Requested  workload.MilliCPU `json:"requestedMilliCPU"` // by them together
-	RCF        float64           `json:"rcf,omitempty"`     // its CPUs of those requested, which rcf bounds; left out where none are
-	Load       *PoolLoad         `json:"load,omitempty"`
+	Name       string            `json:"name"`              // Name of the pool, as configured.
+	CPUs       cpuset.Set        `json:"cpus"`              // CPUs that the pool's containers may use.
+	Containers int               `json:"containers"`        // Number of containers in the pool.
+	Requested  workload.MilliCPU `json:"requestedMilliCPU"` // CPU that the pool's containers request together, in thousandths of a CPU.
+	RCF        float64           `json:"rcf,omitempty"`     // RCF: the pool's CPUs divided by the CPUs that its containers request, which the key rcf bounds; absent if they request none.
+	Load       *PoolLoad         `json:"load,omitempty"`    // Load of the pool; absent without a control loop.
 }
 
-// Container is a container with what it has and why.
+// Container is a container, its settings and the reasons for them.
 type Container struct {
-	ID              string                 `json:"id"`                    // the runtime's
-	PodUID          string                 `json:"podUID"`                // the kubelet's
-	Ref             string                 `json:"ref"`                   // "namespace/pod/container"
-	Class           workload.Class         `json:"class"`                 // LSE, LSR, LS, BE or SYSTEM
-	Pool            string                 `json:"pool,omitempty"`        // left out where it has CPUs of its own
-	State           placement.State        `json:"state"`                 // "reserved" before its start, then "held"
-	Controlled      bool                   `json:"controlled"`            // Sluice may set its CPUs
-	Requested       workload.MilliCPU      `json:"requestedMilliCPU"`     // CPU; of BE also what it was granted of batch resources
-	RequestedMemory int64                  `json:"requestedMemoryBytes"`  // likewise; 0 none, or unknown
-	RequestedBy     workload.RequestSource `json:"requestedBy,omitempty"` // where both are known from: "kubelet" (its record), "annotation" or "inferred"
-	CPUs            cpuset.Set             `json:"cpus"`                  // empty: all
-	Mems            cpuset.Set             `json:"mems"`                  // empty: all
-	Unlimited       bool                   `json:"unlimited"`             // its CPU quota is lifted
-	Why             string                 `json:"why"`                   // how it came to its CPUs
-	Settings        []workload.Setting     `json:"settings,omitempty"`
-	Warnings        []string               `json:"warnings,omitempty"` // about what it asks for
-	Cgroup          string                 `json:"cgroup,omitempty"`   // its folder below the cgroup root
-	Drift           int                    `json:"drift"`              // times somebody else's change of its CPUs or memory nodes was repaired
-	Kernel          []Kernel               `json:"kernel,omitempty"`
-	Lacks           []Lack                 `json:"lacks,omitempty"`
-	Cache           []observe.L3           `json:"cache,omitempty"`    // where RDT counts it
-	CacheTime       time.Time              `json:"cacheTime,omitzero"` // of the look at it
-	Usage           *Usage                 `json:"usage,omitempty"`    // as the loop sees it
-	Since           time.Time              `json:"since,omitzero"`     // when it was placed
+	ID              string                 `json:"id"`                    // ID of the container in the runtime.
+	PodUID          string                 `json:"podUID"`                // UID of the pod in Kubernetes.
+	Ref             string                 `json:"ref"`                   // Container as "namespace/pod/container".
+	Class           workload.Class         `json:"class"`                 // Class of the container: "LSE", "LSR", "LS", "BE" or "SYSTEM".
+	Pool            string                 `json:"pool,omitempty"`        // Pool of the container; absent if it has exclusive CPUs.
+	State           placement.State        `json:"state"`                 // State of the grant: "reserved" before the container's start, "held" after it.
+	Controlled      bool                   `json:"controlled"`            // Whether Sluice may set the container's CPUs.
+	Requested       workload.MilliCPU      `json:"requestedMilliCPU"`     // Requested CPU in thousandths of a CPU; for BE it includes granted batch resources.
+	RequestedMemory int64                  `json:"requestedMemoryBytes"`  // Requested memory in bytes; for BE it includes granted batch resources; 0 if there is none or it is unknown.
+	RequestedBy     workload.RequestSource `json:"requestedBy,omitempty"` // Source of both requests: "kubelet" (its record), "annotation" or "inferred".
+	CPUs            cpuset.Set             `json:"cpus"`                  // CPUs that the container may use; empty means all.
+	Mems            cpuset.Set             `json:"mems"`                  // NUMA nodes that the container may get memory from; empty means all.
+	Unlimited       bool                   `json:"unlimited"`             // Whether Sluice lifted the container's CPU quota, because all of its CPUs are exclusive.
+	Why             string                 `json:"why"`                   // Why the container has these CPUs.
+	Settings        []workload.Setting     `json:"settings,omitempty"`    // Keys that shaped the container's request; absent if there are none.
+	Warnings        []string               `json:"warnings,omitempty"`    // Warnings about what the container asks for; absent if there are none.
+	Cgroup          string                 `json:"cgroup,omitempty"`      // Path of the container's cgroup below the cgroup root; absent if it is unknown.
+	Drift           int                    `json:"drift"`                 // Number of times Sluice repaired another program's change of the container's CPUs or memory nodes.
+	Kernel          []Kernel               `json:"kernel,omitempty"`      // Kernel settings of the container and its pod other than CPUs and memory nodes; absent if there are none.
+	Lacks           []Lack                 `json:"lacks,omitempty"`       // Requested features that this node lacks or substitutes; absent if there are none.
+	Cache           []observe.L3           `json:"cache,omitempty"`       // Cache occupancy and memory traffic by L3 cache; absent if RDT does not count them.
+	CacheTime       time.Time              `json:"cacheTime,omitzero"`    // Time at which the cache counters were read; absent if they were not.
+	Usage           *Usage                 `json:"usage,omitempty"`       // Resources that the container uses; absent if the control loop has not measured it.
+	Since           time.Time              `json:"since,omitzero"`        // Time at which the container was placed.
 }
 
 // Older orders containers as a status lists them: the oldest first.
@@ -134,66 +134,66 @@ func Older(a, b Container) int {
 // Kernel is one kernel setting of a container or of its pod, besides CPUs and
 // memory nodes.
 type Kernel struct {
-	Level     string `json:"level"`               // "pod" or "container"
-	Setting   string `json:"setting"`             // "cpu.burst"
-	File      string `json:"file"`                // that is it on this kernel: "cpu.cfs_burst_us"; "" where it is none of the cgroup's
-	Value     string `json:"value"`               // what it is to be
-	Why       string `json:"why"`                 // the key or rule that asks for it
-	Problem   string `json:"problem,omitempty"`   // why the kernel does not have it
-	Drift     int    `json:"drift"`               // times somebody else's change was repaired
-	Suspect   string `json:"suspect,omitempty"`   // who is likely to have made the last of them
-	Contested bool   `json:"contested,omitempty"` // somebody else changes it again and again: repairs wait
+	Level     string `json:"level"`               // Level of the cgroup: "pod" or "container".
+	Setting   string `json:"setting"`             // Name of the setting, for example "cpu.burst".
+	File      string `json:"file"`                // Kernel file of the setting, for example "cpu.cfs_burst_us"; empty if it is not a cgroup file.
+	Value     string `json:"value"`               // Value that the setting should have.
+	Why       string `json:"why"`                 // Key or rule that asks for the value.
+	Problem   string `json:"problem,omitempty"`   // Why the kernel does not have the value; absent if it has.
+	Drift     int    `json:"drift"`               // Number of times Sluice repaired another program's change of the setting.
+	Suspect   string `json:"suspect,omitempty"`   // Program that probably made the latest such change; absent if there was none.
+	Contested bool   `json:"contested,omitempty"` // Whether another program changes the setting again and again, so that repairs wait.
 }
 
-// Lack is something asked for that this node has in another way, or not at all.
+// Lack is a requested feature that this node substitutes or lacks.
 type Lack struct {
-	Key     string `json:"key"`     // "cpu-burst"
-	Missing bool   `json:"missing"` // true: not at all
-	Text    string `json:"text"`    // what it has in its place, and what would help
+	Key     string `json:"key"`     // Key that was asked for, for example "cpu-burst".
+	Missing bool   `json:"missing"` // Whether the node has no substitute.
+	Text    string `json:"text"`    // What the node uses instead, and what would provide the feature.
 }
 
 // Counters count since the plugin started.
 type Counters struct {
-	Placed         int `json:"placed"`         // times that a container was let in at its creation, or at its start where its grant had been freed
-	Refused        int `json:"refused"`        // times that a container's creation or start failed by Sluice; the kubelet tries again
-	RanRefused     int `json:"ranRefused"`     // containers that the runtime ran although Sluice refused their start
-	Resized        int `json:"resized"`        // resizes of containers' CPU or memory that were carried out
-	ResizesRefused int `json:"resizesRefused"` // resizes that were refused; further attempts at the same don't count
-	Drift          int `json:"drift"`          // times that a setting was found changed by somebody else, and repaired
-	Panics         int `json:"panics"`         // bugs: each failed one event, one step of the loop or one pass
-	WriteErrors    int `json:"writeErrors"`    // writes that the kernel refused; each attempt counts
-	SlowUpdates    int `json:"slowUpdates"`    // updates of the runtime's record that were sent
-	SlowFailures   int `json:"slowFailures"`   // of those, that the runtime refused
-	Reconnects     int `json:"reconnects"`     // connections to the runtime after the first
-	GrantsCut      int `json:"grantsCut"`      // containers whose annotation claims more than the kubelet has granted
-	BatchKills     int `json:"batchKills"`     // of batch work by the kernel, at a memory limit of Sluice's that was below what it might hold: bugs
-	ServiceKills   int `json:"serviceKills"`   // of services by the kernel, at the limit of all pods while batch work held memory
+	Placed         int `json:"placed"`         // Times a container was admitted, at its creation or at a start after its grant had been freed.
+	Refused        int `json:"refused"`        // Times Sluice failed a container's creation or start; each of the kubelet's attempts counts.
+	RanRefused     int `json:"ranRefused"`     // Containers that the runtime ran although Sluice refused their start.
+	Resized        int `json:"resized"`        // Resizes of containers' CPU or memory that were carried out.
+	ResizesRefused int `json:"resizesRefused"` // Resizes that were refused; repeated attempts at the same resize count once.
+	Drift          int `json:"drift"`          // Times another program's change of a setting was found and repaired.
+	Panics         int `json:"panics"`         // Panics (bugs), each of which failed one event, one step of the loop or one pass over the settings.
+	WriteErrors    int `json:"writeErrors"`    // Writes that the kernel refused; each attempt counts.
+	SlowUpdates    int `json:"slowUpdates"`    // Updates of the runtime's own record that were sent.
+	SlowFailures   int `json:"slowFailures"`   // Updates of the runtime's own record that the runtime refused.
+	Reconnects     int `json:"reconnects"`     // Connections to the runtime after the first.
+	GrantsCut      int `json:"grantsCut"`      // Containers whose annotation claimed more batch resources than the kubelet granted.
+	BatchKills     int `json:"batchKills"`     // Batch containers that the kernel killed at a memory limit of Sluice's while they might have held more; each is a bug.
+	ServiceKills   int `json:"serviceKills"`   // Services that the kernel killed at the limit of all pods while batch work held memory.
 }
 
 // Answer is what one container of a planned pod would get.
 type Answer struct {
-	Ref       string             `json:"ref"`             // "namespace/pod/container"
-	Class     workload.Class     `json:"class"`           // that it would have
-	CPUs      cpuset.Set         `json:"cpus"`            // empty: all
-	Mems      cpuset.Set         `json:"mems"`            // empty: all
-	Unlimited bool               `json:"unlimited"`       // its CPU quota would be lifted
-	Why       string             `json:"why,omitempty"`   // how it would come to its CPUs
-	Error     string             `json:"error,omitempty"` // why it would be refused
-	Settings  []workload.Setting `json:"settings,omitempty"`
-	Warnings  []string           `json:"warnings,omitempty"` // about what it asks for
+	Ref       string             `json:"ref"`                // Container as "namespace/pod/container".
+	Class     workload.Class     `json:"class"`              // Class that the container would have.
+	CPUs      cpuset.Set         `json:"cpus"`               // CPUs that the container could use; empty means all.
+	Mems      cpuset.Set         `json:"mems"`               // NUMA nodes that the container could get memory from; empty means all.
+	Unlimited bool               `json:"unlimited"`          // Whether the container's CPU quota would be lifted.
+	Why       string             `json:"why,omitempty"`      // Why the container would get these CPUs; absent if it would be refused.
+	Error     string             `json:"error,omitempty"`    // Why the container would be refused; absent if it could be placed.
+	Settings  []workload.Setting `json:"settings,omitempty"` // Keys that shaped the container's request; absent if there are none.
+	Warnings  []string           `json:"warnings,omitempty"` // Warnings about what the container asks for; absent if there are none.
 }
 
 // Decision is one thing that the control loop decided.
 type Decision struct {
-	Time time.Time    `json:"time"` // when
-	Mode control.Mode `json:"mode"` // preview: nothing was changed
+	Time time.Time    `json:"time"` // Time of the decision.
+	Mode control.Mode `json:"mode"` // Mode in which it was made; in "preview" nothing was changed.
 	control.Decision
 }
 
 // Decided is a kind of decision, to be counted.
 type Decided struct {
-	Controller string       `json:"controller"`      // "pools"
-	Action     string       `json:"action"`          // "grow"
-	Cause      string       `json:"cause,omitempty"` // of evictions and demotions
-	Mode       control.Mode `json:"mode"`            // in which it was decided
+	Controller string       `json:"controller"`      // Controller that decided, for example "pools".
+	Action     string       `json:"action"`          // Action that was decided, for example "grow".
+	Cause      string       `json:"cause,omitempty"` // Cause of an eviction or demotion; absent for other decisions.
+	Mode       control.Mode `json:"mode"`            // Mode in which it was decided.
 }

@@ -41,9 +41,9 @@ func (r *Request) Grant() (MilliCPU, int64) {
 
 // Setting is one key that shaped the request.
 type Setting struct {
-	Key    string `json:"key"`    // "class"
-	Value  string `json:"value"`  // as it was written
-	Source string `json:"source"` // "annotation cpus.sluice.dev/pod", "label koordinator.sh/qosClass", "config defaults.burstable", ...
+	Key    string `json:"key"`    // Key, for example "class".
+	Value  string `json:"value"`  // Value as it was written.
+	Source string `json:"source"` // Where the value comes from, for example "annotation cpus.sluice.dev/pod" or "config defaults.burstable".
 }
 
 // NUMAPolicy says how a pin's CPUs lie on NUMA nodes.

@@ -44,31 +44,31 @@ type BenefitHour struct {
 	Kills       int     `json:"kills"`
 }
 
-// BenefitReport is what the last 24 hours were.
+// BenefitReport is the work that batch work did, in total and in the last 24 hours.
 type BenefitReport struct {
-	CPUHours     float64 `json:"cpuHours"`    // since the first step
-	GiBHours     float64 `json:"gibHours"`    // of memory, likewise
-	RunCPUHours  float64 `json:"runCPUHours"` // of these, what was counted in this run: what is kept may be some minutes old
-	RunGiBHours  float64 `json:"runGiBHours"` // of memory, likewise
-	Day          Day     `json:"day"`
-	ByHour       []Hour  `json:"byHour"`       // the oldest first; hours of which nothing is known are left out
-	Satisfaction float64 `json:"satisfaction"` // granted of requested, 0..1, over the day; 1 where nothing was requested
+	CPUHours     float64 `json:"cpuHours"`     // CPU-hours that batch work used since the counters began; kept over restarts.
+	GiBHours     float64 `json:"gibHours"`     // Memory in GiB-hours that batch work used since the counters began; kept over restarts.
+	RunCPUHours  float64 `json:"runCPUHours"`  // CPU-hours that batch work used since this process started.
+	RunGiBHours  float64 `json:"runGiBHours"`  // Memory in GiB-hours that batch work used since this process started.
+	Day          Day     `json:"day"`          // Summary of the last 24 hours.
+	ByHour       []Hour  `json:"byHour"`       // Last 24 hours one by one, oldest first; hours that were not measured are left out.
+	Satisfaction float64 `json:"satisfaction"` // CPU that batch work got over the last 24 hours divided by what it requested, 0 to 1; 1 if it requested none.
 }
 
 // Day is the last 24 hours together.
 type Day struct {
-	CPUHours    float64 `json:"cpuHours"`    // that batch work used
-	GiBHours    float64 `json:"gibHours"`    // of memory, likewise
-	Utilization float64 `json:"utilization"` // 0..1, of the time that is known
-	KnownHours  float64 `json:"knownHours"`  // in which the node was seen
-	Squeezes    int     `json:"squeezes"`    // intervals of the loop in which the budget was lowered
-	Kills       int     `json:"kills"`       // pods evicted
+	CPUHours    float64 `json:"cpuHours"`    // CPU-hours that batch work used.
+	GiBHours    float64 `json:"gibHours"`    // Memory in GiB-hours that batch work used.
+	Utilization float64 `json:"utilization"` // Share of the node's CPUs in use over the measured time, 0 to 1.
+	KnownHours  float64 `json:"knownHours"`  // Hours in which the node was measured.
+	Squeezes    int     `json:"squeezes"`    // Number of loop intervals in which the batch budget was lowered.
+	Kills       int     `json:"kills"`       // Number of pods evicted.
 }
 
 // Hour is one hour's utilization.
 type Hour struct {
-	From        time.Time `json:"from"`        // its beginning
-	Utilization float64   `json:"utilization"` // 0..1 of the CPUs
+	From        time.Time `json:"from"`        // Beginning of the hour.
+	Utilization float64   `json:"utilization"` // Share of the node's CPUs in use, 0 to 1.
 }
 
 // NewBenefit counts on from what was kept, or from the zero value; stepped each

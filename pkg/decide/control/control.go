@@ -146,29 +146,29 @@ type Container struct {
 // explain and the metrics. Only changes are decisions: a step that leaves all as it is
 // has none. A value that goes one way in several steps is one decision.
 type Decision struct {
-	Controller string `json:"controller"`      // "pools"
-	Object     string `json:"object"`          // "pool online", "ns/pod/container", "node"
-	Action     string `json:"action"`          // "grow", "shrink", "throttle", ...
-	From       string `json:"from,omitempty"`  // the old value
-	To         string `json:"to,omitempty"`    // the new one
-	Cause      string `json:"cause,omitempty"` // of an eviction or demotion, in a word to count them by: "node-memory", the pool that lacked
-	Why        string `json:"why"`             // a sentence, with the numbers that mattered
-	Facts      []Fact `json:"facts,omitempty"` // the numbers that it was made from
+	Controller string `json:"controller"`      // Controller that decided, for example "pools".
+	Object     string `json:"object"`          // Object of the decision, for example "pool online", "namespace/pod/container" or "node".
+	Action     string `json:"action"`          // Action, for example "grow", "shrink" or "throttle".
+	From       string `json:"from,omitempty"`  // Old value; absent if there was none.
+	To         string `json:"to,omitempty"`    // New value; absent if there is none.
+	Cause      string `json:"cause,omitempty"` // Cause of an eviction or demotion, in few distinct values for counting, for example "node-memory" or the pool that lacked CPUs.
+	Why        string `json:"why"`             // Reason in one sentence with the numbers that mattered.
+	Facts      []Fact `json:"facts,omitempty"` // Measurements that the decision was based on.
 
 	// Of a movement, which joins the steps of a value that goes one way: see Movements.
 	// From is then the value before the first step, Why and Facts are of the last.
-	Steps      int       `json:"steps,omitempty"`      // 0: it is no movement
-	Until      time.Time `json:"until,omitzero"`       // when it was at its last step, if it had more than one
-	Going      bool      `json:"going,omitempty"`      // further steps may follow
-	FirstFacts []Fact    `json:"firstFacts,omitempty"` // of several steps: the facts of the first
+	Steps      int       `json:"steps,omitempty"`      // Number of steps in one direction that this decision joins; absent for a single change.
+	Until      time.Time `json:"until,omitzero"`       // Time of the latest step; absent for a single step.
+	Going      bool      `json:"going,omitempty"`      // Whether further steps may follow.
+	FirstFacts []Fact    `json:"firstFacts,omitempty"` // Measurements at the first step; absent for a single step.
 
 	Moves string `json:"-"` // names the value that this is a step of; "": a decision of its own
 }
 
-// Fact is one number.
+// Fact is one measurement behind a decision.
 type Fact struct {
-	Name  string  `json:"name"`  // with its unit: "usage_cpus"
-	Value float64 `json:"value"` // in that unit
+	Name  string  `json:"name"`  // Name of the number with its unit, for example "usage_cpus".
+	Value float64 `json:"value"` // Value in that unit.
 }
 
 // Mode says whether a controller acts.

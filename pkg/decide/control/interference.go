@@ -8,11 +8,11 @@ import (
 
 // Strain is how much a pod waits, each a share (0..1): the worst of its containers.
 type Strain struct {
-	CPU       float64 `json:"cpu"`       // cpu.pressure, some
-	Memory    float64 `json:"memory"`    // memory.pressure, some
-	IO        float64 `json:"io"`        // io.pressure, some
-	RunDelay  float64 `json:"runDelay"`  // of the time that its threads ran or could have run, they waited
-	Throttled float64 `json:"throttled"` // periods, of those of its quota
+	CPU       float64 `json:"cpu"`       // Share of time in which some task waited for a CPU (PSI), 0 to 1.
+	Memory    float64 `json:"memory"`    // Share of time in which some task waited for memory (PSI), 0 to 1.
+	IO        float64 `json:"io"`        // Share of time in which some task waited for I/O (PSI), 0 to 1.
+	RunDelay  float64 `json:"runDelay"`  // Share of the time in which its threads ran or could have run that they waited for a CPU, 0 to 1.
+	Throttled float64 `json:"throttled"` // Share of quota periods that were throttled, 0 to 1.
 }
 
 const strains = 5
@@ -27,14 +27,14 @@ func strainName(i int) (name string, r hintKind) {
 		[strains]hintKind{ofCPU, ofMemory, ofIO, ofCPU, ofCPU}[i]
 }
 
-// Disturbance is an LS pod with what it waits beyond what it waits when it is alone.
+// Disturbance is an LS pod's waiting, compared with its waiting without batch work.
 type Disturbance struct {
 	Pod      int       `json:"-"`                  // in View.Pods
-	Ref      string    `json:"pod"`                // "namespace/name"
-	Calm     Strain    `json:"calm"`               // its baseline
-	Excess   Strain    `json:"excess"`             // above it while BE runs, over some seconds
-	Learned  bool      `json:"learned"`            // the baseline is known
-	Suspects []Suspect `json:"suspects,omitempty"` // a hint, where it suffers
+	Ref      string    `json:"pod"`                // LS pod as "namespace/name".
+	Calm     Strain    `json:"calm"`               // Baseline: how the pod waits without batch work.
+	Excess   Strain    `json:"excess"`             // Waiting beyond the baseline while batch work runs, over some seconds.
+	Learned  bool      `json:"learned"`            // Whether the baseline is known.
+	Suspects []Suspect `json:"suspects,omitempty"` // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
 }
 
 // Suffers is the excess above which an LS pod is said to suffer.

@@ -10,8 +10,8 @@ import (
 // Suspect is a BE pod with its share of what all BE used of a resource.
 type Suspect struct {
 	Pod   int     `json:"-"`     // in View.Pods
-	Ref   string  `json:"pod"`   // "namespace/name"
-	Share float64 `json:"share"` // 0..1
+	Ref   string  `json:"pod"`   // Batch pod as "namespace/name".
+	Share float64 `json:"share"` // Share of what all batch pods used of the resource, 0 to 1.
 }
 
 // hintKind is what BE pods are compared by.

@@ -10,22 +10,21 @@ import (
 
 // Amount is CPU and memory.
 type Amount struct {
-	CPU    workload.MilliCPU `json:"cpuMilli"`    // thousandths of a CPU
-	Memory int64             `json:"memoryBytes"` // bytes
+	CPU    workload.MilliCPU `json:"cpuMilli"`    // CPU in thousandths of a CPU.
+	Memory int64             `json:"memoryBytes"` // Memory in bytes.
 }
 
-// Offer is what the node can sell to batch work: all together, with what BE has
-// already.
+// Offer is the resources that the node could offer to batch work in total, including
+// what batch work uses already.
 type Offer struct {
-	Known bool   `json:"known"` // false: the node was not seen for too long
-	Short Amount `json:"short"` // short-lived: above what others use now
-	// Long is long-lived: above the most that others used in PeakHours hours of the
-	// last 24. That is no prediction. Where less than an hour was seen, it is above
-	// what they requested.
+	Known bool   `json:"known"` // Whether the offer is known; false if the node was not measured for too long.
+	Short Amount `json:"short"` // Short-term offer: capacity less margins and what others use now.
+	// Long-term offer: capacity less margins and the most that others used in PeakHours
+	// hours of the last 24, or less what they requested if less than an hour was measured.
 	Long      Amount `json:"long"`
-	PeakHours int    `json:"peakHours"`     // hours that were counted as peaks
-	FreeCPUs  []int  `json:"freeCPUs"`      // by NUMA node, the most that one new pin would be given there alone
-	Why       string `json:"why,omitempty"` // where it is not known
+	PeakHours int    `json:"peakHours"`     // Hours of the last 24 that counted as peaks.
+	FreeCPUs  []int  `json:"freeCPUs"`      // Largest number of CPUs that one new LSR container would get, by NUMA node.
+	Why       string `json:"why,omitempty"` // Why the offer is not known; absent if it is.
 }
 
 // An offer is told anew where a figure has changed by a tenth, and by no less than what

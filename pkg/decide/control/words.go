@@ -16,10 +16,10 @@ type Quota struct {
 	Why string
 }
 
-// Advice is what a person could do about a container, a pod or a pool.
+// Advice is something that an operator could do about a container, pod or pool.
 type Advice struct {
-	Object string `json:"object"` // as in decisions: "pool online"
-	Text   string `json:"text"`   // a sentence
+	Object string `json:"object"` // Object as in decisions, for example "pool online".
+	Text   string `json:"text"`   // Advice in one sentence.
 }
 
 // cpus is an amount of CPU as people read it: "12.5".

@@ -17,8 +17,8 @@ import (
 
 // Entry is one decision in the trail.
 type Entry struct {
-	Time time.Time    `json:"time"` // when
-	Mode control.Mode `json:"mode"` // "preview": nothing was changed
+	Time time.Time    `json:"time"` // Time of the decision.
+	Mode control.Mode `json:"mode"` // Mode in which it was made; in "preview" nothing was changed.
 	control.Decision
 }
 

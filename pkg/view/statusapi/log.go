@@ -14,9 +14,9 @@ import (
 
 // Log is a part of the audit trail.
 type Log struct {
-	Entries []audit.Entry `json:"entries"` // the oldest first
-	More    bool          `json:"more"`    // there are older ones, which the limit left out
-	Broken  int           `json:"broken"`  // lines that can't be read
+	Entries []audit.Entry `json:"entries"` // Decisions, oldest first.
+	More    bool          `json:"more"`    // Whether older decisions were left out because of the limit.
+	Broken  int           `json:"broken"`  // Number of lines in the trail that cannot be read.
 }
 
 // The bounds of a Log.
