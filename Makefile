@@ -26,7 +26,7 @@ UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
 EXTERNAL = $$(go list ./... | grep -v '/web$$') # in test/external, a module of its own
 UNIT_TIMEOUT := 40m
 
-.PHONY: help build man deb image check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools runtime probe clean
+.PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,23 +37,24 @@ build: ## bin/sluice, static
 man: build ## manual pages in bin/man
 	bin/sluice man bin/man
 
-# The version is the binary's own, which Go takes from git, unless GOFLAGS forbids it.
-VERSION = export VERSION=$$(bin/sluice version | sed -E 's/^sluice ([^,]*),.*/\1/'); \
+# The version of packages and images is the binary's own, which Go takes from git, unless GOFLAGS forbids it.
+SET_VERSION = export VERSION=$$(bin/sluice version | sed -E 's/^sluice ([^,]*),.*/\1/'); \
 	[ "$$VERSION" != "(devel)" ] || VERSION=$$(git log -1 --date=format:%Y%m%d%H%M%S --format=v0.0.0-%cd-%h)
 
-deb: man $(TOOLS)/nfpm ## bin/sluice.deb, the Debian package
-	rm -rf bin/deb
-	mkdir -p bin/deb/bash-completion/completions bin/deb/zsh/vendor-completions bin/deb/fish/vendor_completions.d bin/deb/man/man8
-	bin/sluice completion bash >bin/deb/bash-completion/completions/sluice
-	bin/sluice completion zsh >bin/deb/zsh/vendor-completions/_sluice
-	bin/sluice completion fish >bin/deb/fish/vendor_completions.d/sluice.fish
-	for page in bin/man/*.8; do gzip -9nc "$$page" >"bin/deb/man/man8/$${page##*/}.gz"; done
-	$(VERSION); SLUICE=bin/sluice GOARCH=$$(go env GOARCH) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+deb: build $(TOOLS)/nfpm ## bin/sluice.deb, the Debian package
+	configs/package/share.sh bin/sluice bin/package
+	$(SET_VERSION); SLUICE=bin/sluice GOARCH=$$(go env GOARCH) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
 		$(TOOLS)/nfpm package --config configs/package/nfpm.yaml --packager deb --target bin/sluice.deb
 
 image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
-	$(VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
+	$(SET_VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
 		-version "$$VERSION" -revision "$$(git rev-parse HEAD)" -arch "$$(go env GOARCH)"
+
+release: $(TOOLS)/nfpm ## what is published for the tag VERSION of this commit, in bin/release
+	configs/package/release.sh "$(VERSION)" bin/release
+
+release-check: $(TOOLS)/nfpm ## build a release of this commit twice, and compare the files
+	configs/package/release-check.sh
 
 check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the unit tests without what takes long
 	$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(UNIT)
