@@ -149,15 +149,11 @@ type Agent struct {
 	synced     bool                    // a Synchronize has told what runs here
 	lifted     map[string]knobs.Object // pods' own cgroups whose quota Sluice has lifted
 	book       *journal.Book
-	unsaved    bool // told that originals can't be written
+	reconciler *reconcile.Reconciler // of cgroups' settings
 	lane       slowLane
-	writer     writer
-	stopping   bool                           // nothing is begun any more
-	tuned      map[string]*tuned              // by cgroup
-	leaving    map[reconcile.Key]knobs.Object // settings whose originals the kernel hasn't got back yet
-	targets    map[string]reclaim.Target      // that the reclaimer was given
-	awaited    map[string]time.Time           // pods by their cgroups, and until when the kubelet may write them for a resize
-	resizing   map[string]time.Time           // pods by UID, and until when their bursts are given back
+	stopping   bool                      // nothing is begun any more
+	targets    map[string]reclaim.Target // that the reclaimer was given
+	awaited    map[string]time.Time      // pods by their cgroups, and until when the kubelet may write them for a resize
 	loop       loop
 	ticks      ticks
 	passes     int
@@ -172,19 +168,14 @@ type Agent struct {
 	barredIn   string     // that cgroup; "" before it is known
 	unseen     error      // why neighbours could not be looked for, as far as it was told
 	counters   status.Counters
-	failed     map[failure]int
 	features   []status.Feature
 	started    time.Time
 	moves      uint64 // events that may have changed something
 	shown      shown
-	retuned    uint64          // version of the knobs of pods and containers, but for what is in the book
-	fought     time.Time       // until then something may be contested
-	fighting   bool            // it was, in the last snapshot
 	kernels    []status.Kernel // used again for each container
 	returned   cpuset.Set      // CPUs that went offline and came back in this run
 	unplugged  time.Time       // until then, processes may be outside their cpusets
-	refused    map[reconcile.Key]*refusal
-	confined   uint64 // ledger version that the plugin's own threads follow
+	confined   uint64          // ledger version that the plugin's own threads follow
 
 	factsOf      *topology.Machine
 	machineFacts annotation.Facts
@@ -221,7 +212,7 @@ type container struct {
 	granted      workload.Granted // by the kubelet's record, when the request was read last
 	cut          bool             // it was told of that it claims more
 	drift        int
-	contest      backoff
+	contest      reconcile.Backoff
 	foreign      *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
 	shown        portrait
 }
@@ -235,16 +226,10 @@ func New(o Options) *Agent {
 		ledger:     placement.New(o.Config.Policy(), o.Machine),
 		containers: map[string]*container{}, byPath: map[string]*container{}, sandboxes: map[string]*sandbox{},
 		lifted:    map[string]knobs.Object{},
-		tuned:     map[string]*tuned{},
-		leaving:   map[reconcile.Key]knobs.Object{},
-		resizing:  map[string]time.Time{},
-		writer:    newWriter(),
 		inbox:     inbox{news: make(chan struct{}, 1)},
 		awaited:   map[string]time.Time{},
-		refused:   map[reconcile.Key]*refusal{},
 		loop:      newLoop(),
 		latencies: newLatencies(),
-		failed:    map[failure]int{},
 		features:  o.features(),
 	}
 	a.started = a.now()
@@ -298,6 +283,7 @@ const endPatience = 5 * time.Second
 // went, and closes the journal.
 func (a *Agent) end() {
 	a.stopping = true
+	a.reconciler.Stop()
 	close(a.closed)
 	ended := make(chan struct{})
 	go func() { a.children.Wait(); close(ended) }()
@@ -367,7 +353,7 @@ func (a *Agent) run(name string, event func() error) (err error) {
 			err = fmt.Errorf("sluice failed on %s (a bug; the stack is in its log): %v", name, p)
 		}
 	}()
-	a.writer.spent = 0
+	a.reconciler.BeginEvent()
 	err = event()
 	a.guardNews()
 	return err

@@ -174,8 +174,8 @@ func (h *bed) sync(class workload.Class) {
 // dirs are the cgroups that have settings.
 func (h *bed) dirs() []string {
 	var dirs []string
-	for dir := range h.tuned {
-		dirs = append(dirs, dir)
+	for c := range h.reconciler.Cgroups() {
+		dirs = append(dirs, c.Path)
 	}
 	slices.Sort(dirs)
 	return dirs
@@ -200,10 +200,10 @@ func (h *bed) reset(changes []knobs.Change) {
 // knobs counts the settings that are wanted, and fails where the kernel lacks one.
 func (h *bed) knobs() (n int) {
 	h.b.Helper()
-	for _, t := range h.tuned {
-		for _, k := range t.knobs {
-			if k.problem != "" {
-				h.b.Fatalf("%s of %s: %s", k.Knob, t.Path, k.problem)
+	for t := range h.reconciler.Cgroups() {
+		for _, k := range t.Settings() {
+			if k.Problem() != "" {
+				h.b.Fatalf("%s of %s: %s", k.Knob, t.Path, k.Problem())
 			}
 			n++
 		}
@@ -351,12 +351,12 @@ func pass(b *testing.B, text string) {
 	h := newBed(b, text, 500)
 	settings := h.knobs()
 	var files []string
-	for dir, t := range h.tuned {
-		for _, k := range t.knobs {
-			files = append(files, h.tree.Files(dir, cgroupfs.Describe(k.Knob).V1...)...)
+	for t := range h.reconciler.Cgroups() {
+		for _, k := range t.Settings() {
+			files = append(files, h.tree.Files(t.Path, cgroupfs.Describe(k.Knob).V1...)...)
 		}
 		if t.Level == knobs.ContainerLevel && text == benchKnobs {
-			files = append(files, h.tree.Files(dir, "cpuset.cpus")...)
+			files = append(files, h.tree.Files(t.Path, "cpuset.cpus")...)
 		}
 	}
 	if text == benchKnobs {

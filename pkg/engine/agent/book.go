@@ -20,6 +20,7 @@ func (a *Agent) load() {
 		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
 	}
 	a.book = book
+	a.reconciler = a.newReconciler()
 	if a.Formerly != "" && a.Formerly != a.Originals {
 		if err := book.TakeOver(a.Formerly); err != nil {
 			a.Log.WithError(err).Warn("Original values of an earlier version not taken over in full: what it changed may not be given back")
@@ -117,25 +118,4 @@ func (a *Agent) forgetGone() {
 			a.book.Forget(e.Object.Path)
 		}
 	}
-}
-
-// savable leaves out what must not be written while the originals can't be kept:
-// all but CPUs and memory nodes, whose original is always all.
-func (a *Agent) savable(changes []knobs.Change) []knobs.Change {
-	err := a.book.Flush()
-	if err == nil {
-		a.unsaved = false
-		return changes
-	}
-	if !a.unsaved {
-		a.unsaved = true
-		a.Log.WithError(err).Error("Original values can't be written to disk: only CPUs and memory nodes are set until they can be")
-	}
-	var safe []knobs.Change
-	for _, c := range changes {
-		if c.Knob == knobs.CPUs || c.Knob == knobs.Mems {
-			safe = append(safe, c)
-		}
-	}
-	return safe
 }

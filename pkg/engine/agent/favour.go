@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -202,7 +203,7 @@ func (a *Agent) keepClasses() {
 	if !a.authority().Cgroups {
 		return
 	}
-	var changes []knobs.Change
+	changed := false
 	families := a.kin()
 	for parent := range a.loop.intents.favour {
 		f := families[parent]
@@ -210,29 +211,24 @@ func (a *Agent) keepClasses() {
 			continue
 		}
 		for _, m := range f.members {
-			t := a.tuned[m.path]
-			if !m.class || t == nil {
-				continue
-			}
-			e, kept := a.book.Entry(m.path, knobs.Weight)
-			if have, err := a.Kernel.Read(m.path, knobs.Weight); err == nil && kept && e.Wrote != nil && !a.Kernel.Same(knobs.Weight, e.Wrote, have) {
-				changes = append(changes, a.compare(t, false)...)
+			if m.class && a.reconciler.Recheck(reconcile.Key{Path: m.path, Knob: knobs.Weight}) {
+				changed = true
 			}
 		}
 	}
-	if len(changes) == 0 {
+	if !changed {
 		return
 	}
 	a.reweigh() // by the newer weights, which are in the book now
-	a.change(changes)
+	a.reconciler.Apply()
 	a.intend(a.loop.want)
 }
 
 // safeWeights gives back the weights that the kubelet gave, so that what starts while the
 // plugin is away competes with the others as it is due.
 func (a *Agent) safeWeights(changes []knobs.Change) []knobs.Change {
-	for _, t := range a.tuned {
-		for _, k := range t.knobs {
+	for t := range a.reconciler.Cgroups() {
+		for _, k := range t.Settings() {
 			if k.Knob != knobs.Weight || k.Favour == 0 {
 				continue
 			}
@@ -240,23 +236,11 @@ func (a *Agent) safeWeights(changes []knobs.Change) []knobs.Change {
 			if !kept || e.Wrote == nil {
 				continue
 			}
-			to := a.weighed(k, e.Value, 100)
+			without := k.Setting
+			without.Favour = 100
+			to := reconcile.Target(&without, e.Value, a.Node.Features.Knobs[knobs.Weight].V2)
 			changes = append(changes, knobs.Change{Object: t.Object, Knob: knobs.Weight, From: to, To: to, Why: "the loop is gone: the weight without its favour"})
 		}
 	}
 	return changes
-}
-
-// weighed is the weight that a knob is to have where the kubelet's is the original.
-func (a *Agent) weighed(k *knob, original knobs.Value, favour int) knobs.Value {
-	v2 := a.Node.Features.Knobs[knobs.Weight].V2
-	shares, _ := k.Value.(knobs.Shares)
-	if k.Percent > 0 {
-		shares, _ = original.(knobs.Shares)
-		shares = cgroupfs.Scale(shares, k.Percent, v2)
-	}
-	if favour > 0 {
-		shares = cgroupfs.Scale(shares, favour, v2)
-	}
-	return shares
 }

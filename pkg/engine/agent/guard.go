@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -98,9 +99,11 @@ func (a *Agent) takeBack() {
 	}
 	a.settled = 0
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
-	for _, t := range a.tuned {
-		for _, k := range t.knobs {
-			k.withdrawn = k.withdrawn || k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.Favour > 0
+	for t := range a.reconciler.Cgroups() {
+		for _, k := range t.Settings() {
+			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.Favour > 0 {
+				a.reconciler.Expect(t.Path, k.Knob)
+			}
 		}
 	}
 	a.compareAll()
@@ -166,8 +169,8 @@ func (a *Agent) safeQuotas(changes []knobs.Change) []knobs.Change {
 			raised[c.path], raised[c.podPath] = true, true
 		}
 	}
-	for _, t := range a.tuned {
-		for _, k := range t.knobs {
+	for t := range a.reconciler.Cgroups() {
+		for _, k := range t.Settings() {
 			if k.Knob != knobs.Quota {
 				continue
 			}
@@ -193,21 +196,21 @@ func (a *Agent) safeQuotas(changes []knobs.Change) []knobs.Change {
 }
 
 // bounded reports whether a cgroup is one that batch work's budget bounds.
-func (a *Agent) bounded(t *tuned) bool {
+func (a *Agent) bounded(t *reconcile.Cgroup) bool {
 	_, box := a.loop.intents.boxes[t.Path]
-	_, alone := a.loop.intents.pods[t.pod]
+	_, alone := a.loop.intents.pods[t.Pod()]
 	return box || alone && t.Level == knobs.PodLevel
 }
 
 // squeezed reports whether a cgroup is one of these or, where v1 lets none have more
 // than what holds it, is below one.
-func (a *Agent) squeezed(t *tuned) bool {
+func (a *Agent) squeezed(t *reconcile.Cgroup) bool {
 	l := &a.loop
 	if a.bounded(t) {
 		return true
 	}
-	_, alone := l.intents.pods[t.pod]
-	if a.Node.Features.Knobs[knobs.Quota].V2 || t.pod == "" {
+	_, alone := l.intents.pods[t.Pod()]
+	if a.Node.Features.Knobs[knobs.Quota].V2 || t.Pod() == "" {
 		return false
 	}
 	holder := colocation.Above(t.Path)

@@ -124,20 +124,19 @@ func (a *Agent) intend(want intents) {
 			seen[uid], pods = true, append(pods, c.pod)
 		}
 	}
-	var changes []knobs.Change
 	for _, pod := range pods {
-		changes = append(changes, a.tunePod(pod)...)
+		a.tunePod(pod)
 	}
 	if !maps.Equal(have.boxes, want.boxes) || !maps.Equal(have.favour, want.favour) {
-		changes = append(changes, a.tuneParents()...)
+		a.tuneParents()
 	}
-	a.change(changes)
+	a.reconciler.Apply()
 }
 
 // hasQuota reports whether a container or its pod may have a quota without the loop.
 func (a *Agent) hasQuota(c *container) bool {
 	h, ok := a.ledger.Holder(c.ID)
-	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.knob(reconcile.Key{Path: c.podPath, Knob: knobs.Quota}) != nil
+	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.reconciler.Setting(reconcile.Key{Path: c.podPath, Knob: knobs.Quota}) != nil
 }
 
 // podResize is a resize of a pod, for which the loop leaves its quotas alone.
@@ -164,7 +163,8 @@ func (a *Agent) unraise(pod *workload.Pod, writing bool) {
 		delete(l.want.containers, c.ID)
 	}
 	if found {
-		a.change(a.tunePod(pod))
+		a.tunePod(pod)
+		a.reconciler.Apply()
 	}
 }
 

@@ -211,7 +211,7 @@ func (a *Agent) panicked(where string, p any) {
 
 func (a *Agent) tick(s *observe.Snapshot) {
 	a.moves++
-	a.writer.spent = 0
+	a.reconciler.BeginEvent()
 	defer func() {
 		if p := recover(); p != nil {
 			a.panicked("the control loop", p)

@@ -28,7 +28,7 @@ func (a *Agent) pass() {
 		}
 	}()
 	a.moves++
-	a.writer.spent = 0
+	a.reconciler.BeginEvent()
 	a.shown.draft = nil // nobody else has asked for it
 	if !a.synced {
 		return
@@ -60,7 +60,7 @@ func (a *Agent) pass() {
 	a.record()
 	a.confine()
 	a.steer()
-	a.savable(nil)
+	a.reconciler.Save()
 }
 
 // repair compares a container with the kernel and writes what differs. Without a
@@ -75,13 +75,13 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	known := c.has
 	compared := []knobs.Knob{knobs.CPUs}
-	if !want.Mems.IsEmpty() && a.writer.underWay(reconcile.Key{Path: c.path, Knob: knobs.Mems}) == nil {
+	if !want.Mems.IsEmpty() && !a.reconciler.UnderWay(reconcile.Key{Path: c.path, Knob: knobs.Mems}) {
 		compared = append(compared, knobs.Mems)
 	}
 	if want.Unlimited {
 		compared = append(compared, knobs.Quota)
 	}
-	if c.contest.waits(a.now()) && !a.onPinned(c) {
+	if c.contest.Waits(a.now()) && !a.onPinned(c) {
 		return
 	}
 	a.observe(c, compared...)
@@ -91,7 +91,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	if c.has.CPUs == want.CPUs && (want.Mems.IsEmpty() || c.has.Mems == want.Mems) && (c.has.Unlimited || !want.Unlimited) {
 		c.has = want
 		for _, k := range compared {
-			delete(a.refused, reconcile.Key{Path: c.path, Knob: k})
+			a.reconciler.Accepted(reconcile.Key{Path: c.path, Knob: k})
 		}
 		return
 	}
@@ -105,7 +105,7 @@ func (a *Agent) repair(c *container, suspect string) {
 	}
 	if c.has.CPUs != known.CPUs || c.has.Mems != known.Mems || known.Unlimited && !c.has.Unlimited {
 		c.drift++
-		a.fight(&c.contest)
+		a.reconciler.CountRepair(&c.contest)
 		a.counters.Drift++
 		if suspect == "" {
 			suspect = a.suspectOf(c, known)
@@ -115,19 +115,29 @@ func (a *Agent) repair(c *container, suspect string) {
 			"found":     knobs.CPUSet(c.has.CPUs).String() + " on nodes " + knobs.CPUSet(c.has.Mems).String(),
 			"want":      knobs.CPUSet(want.CPUs).String() + " on nodes " + knobs.CPUSet(want.Mems).String(),
 			"suspect":   suspect,
-		}).Warn("Settings of a container were changed, repaired" + waitText(c.contest.often(a.now(), fights())))
+		}).Warn("Settings of a container were changed, repaired" + c.contest.Notice(a.now()))
 	}
-	if _, err := a.apply(changes); err == nil && len(held) == 0 {
+	if _, err := a.reconciler.Write(changes); err == nil && len(held) == 0 {
 		c.has = want
 	}
 }
 
-// waitText says that a repair was the last for a while.
-func waitText(lost bool) string {
-	if lost {
-		return "; as this happens again and again, the next repair waits"
+// heldOf lists the changes of a container that a pass is not to try yet, since the kernel
+// refused them a short time ago; none where the container is on another's own CPUs.
+func (a *Agent) heldOf(c *container, changes []knobs.Change) map[knobs.Knob]bool {
+	var held map[knobs.Knob]bool
+	for i := range changes {
+		if a.reconciler.Waits(reconcile.KeyOf(&changes[i]), changes[i].To) {
+			if held == nil {
+				held = map[knobs.Knob]bool{}
+			}
+			held[changes[i].Knob] = true
+		}
 	}
-	return ""
+	if held != nil && a.onPinned(c) {
+		return nil
+	}
+	return held
 }
 
 // onPinned reports whether the kernel shows a container on another's own CPUs,

@@ -82,69 +82,27 @@ func lacks(c *container) []status.Lack {
 	return all
 }
 
-// knobsVersion changes whenever what appendKernel lists of a container may have.
-func (a *Agent) knobsVersion(contested []string) uint64 {
-	if len(contested) > 0 || a.fighting {
-		a.retuned++ // time alone ends a contest
-	}
-	a.fighting = len(contested) > 0
-	return a.retuned + a.book.Version(knobs.PodLevel) + a.book.Version(knobs.ContainerLevel)
-}
-
 // appendKernel lists what the container and its pod have been given in the kernel.
 func (a *Agent) appendKernel(all []status.Kernel, c *container) []status.Kernel {
-	all = a.appendKnobs(all, "container", c.path)
+	all = a.reconciler.Status(all, "container", c.path)
 	if c.rdt != "" {
 		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.rdt, Why: rdtgroup.Key})
 	}
 	if c.podPath != "" {
-		all = a.appendKnobs(all, "pod", c.podPath)
+		all = a.reconciler.Status(all, "pod", c.podPath)
 	}
 	return all
 }
 
-func (a *Agent) appendKnobs(all []status.Kernel, level, path string) []status.Kernel {
-	t := a.tuned[path]
-	if t == nil {
+// contested lists what somebody else keeps changing, in alphabetical order.
+func (a *Agent) contested() []string {
+	all := a.reconciler.Contested()
+	if a.reconciler.Quiet() {
 		return all
 	}
-	now := a.now()
-	for _, k := range t.knobs {
-		value := k.Value
-		if e, kept := a.book.Entry(path, k.Knob); kept && e.Wrote != nil {
-			value = e.Wrote
-		}
-		if k.shown != value {
-			k.shown, k.text = value, ""
-			if value != nil {
-				k.text = value.String()
-			}
-		}
-		all = append(all, status.Kernel{
-			Level: level, Setting: k.Knob.String(), File: a.Node.Features.Knobs[k.Knob].File, Value: k.text, Why: k.Why, Problem: k.problem,
-			Drift: k.drift, Suspect: k.suspect, Contested: k.contest.often(now, fights()),
-		})
-	}
-	return all
-}
-
-// contested lists what somebody else keeps changing.
-func (a *Agent) contested() []string {
-	now := a.now()
-	if !now.Before(a.fought) {
-		return nil
-	}
-	var all []string
 	for _, c := range a.order {
-		if c.contest.often(now, fights()) {
+		if c.contest.Contested(a.now()) {
 			all = append(all, knobs.CPUs.String()+" of "+c.ref)
-		}
-	}
-	for _, t := range a.tuned {
-		for _, k := range t.knobs {
-			if k.contest.often(now, fights()) {
-				all = append(all, k.Knob.String()+" of "+t.Name)
-			}
 		}
 	}
 	slices.Sort(all)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -77,7 +78,7 @@ func TestStatusOfTrouble(t *testing.T) {
 		h.spy.refusing(nil)
 		h.sleep(time.Minute)
 		expect(false, false)
-		for range fights().patience {
+		for range reconcile.RepairsAtOnce {
 			spoil()
 			h.pass()
 		}

@@ -119,7 +119,7 @@ func (a *Agent) claims() (claims []claim) {
 			continue
 		}
 		o, ok := podObject(c.Pod)
-		if ok && a.knob(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
+		if ok && a.reconciler.Setting(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
 			claims = append(claims, claim{Object: o})
 		}
 	}
@@ -268,7 +268,7 @@ func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		problem = err.Error()
 		for _, e := range cgroupfs.Refusals(err) {
-			a.writeFailed(e, "memory.reclaim")
+			a.reconciler.CountError(e, "memory.reclaim")
 		}
 	}
 	if problem != "" && problem != p.problem {
@@ -284,17 +284,16 @@ func (a *Agent) unpress(but []claim) {
 	if len(p.limits) == 0 {
 		return
 	}
-	var changes []knobs.Change
 	for _, cgroup := range slices.Sorted(maps.Keys(p.limits)) {
 		if !slices.ContainsFunc(but, func(c claim) bool { return c.Path == cgroup }) {
 			delete(p.limits, cgroup)
 			delete(a.loop.kills.seen, cgroup)
 			if e, kept := a.book.Entry(cgroup, knobs.MemoryMax); kept {
-				changes = append(changes, a.letGo(e.Object, knobs.MemoryMax)...)
+				a.reconciler.Release(e.Object, knobs.MemoryMax)
 			}
 		}
 	}
-	a.change(changes)
+	a.reconciler.Apply()
 }
 
 // presses reports whether a setting is the memory loop's.

@@ -147,9 +147,9 @@ func (a *Agent) keepPromises() {
 	if len(changes) == 0 {
 		return
 	}
-	failed, _ := a.apply(changes) // told, and tried again by the next step
+	failed, _ := a.reconciler.Write(changes) // told, and tried again by the next step
 	for i := range made {
-		if failed[reconcile.KeyOf(&changes[i])] != nil || a.unsaved {
+		if failed[reconcile.KeyOf(&changes[i])] != nil || a.reconciler.Unsaved() {
 			a.unlimit(&made[i])
 		}
 	}

@@ -74,28 +74,28 @@ func (a *Agent) lift(pod knobs.Object) {
 		return
 	}
 	at := reconcile.Key{Path: pod.Path, Knob: knobs.Quota}
-	if a.held(at, unlimited) {
+	if a.reconciler.Waits(at, unlimited) {
 		return
 	}
 	resizing := a.now().Before(a.awaited[pod.Path])
-	if original, kept := a.book.Kept(pod.Path, knobs.Quota); kept && original == value && a.refused[at] == nil && !resizing {
+	if original, kept := a.book.Kept(pod.Path, knobs.Quota); kept && original == value && !a.reconciler.Refused(at) && !resizing {
 		a.counters.Drift++
 		a.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
 	}
 	a.book.Keep(pod, knobs.Quota, found)
 	a.lifted[pod.Path] = pod
-	a.apply([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
+	a.reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }
 
 // giveBack puts a pod's quota back, unless the kubelet has written one since.
 func (a *Agent) giveBack(pod knobs.Object) {
 	original, kept := a.book.Kept(pod.Path, knobs.Quota)
-	if kept && a.held(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
+	if kept && a.reconciler.Waits(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
 		return
 	}
 	now, err := a.Kernel.Read(pod.Path, knobs.Quota)
 	if err == nil && kept && now.(knobs.CPUQuota).Unlimited() {
-		_, err = a.apply([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: unlimited, To: original, Why: "not all containers of the pod have CPUs of their own"}})
+		_, err = a.reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: unlimited, To: original, Why: "not all containers of the pod have CPUs of their own"}})
 	}
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		return

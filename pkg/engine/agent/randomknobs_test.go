@@ -128,12 +128,16 @@ func TestRandomKnobs(t *testing.T) {
 			},
 			"another writer": func(t *rapid.T) {
 				with.loop(func() {
-					path := slices.Sorted(maps.Keys(with.agent.tuned))
+					var path []string
+					for c := range with.agent.reconciler.Cgroups() {
+						path = append(path, c.Path)
+					}
+					slices.Sort(path)
 					if len(path) == 0 {
 						return
 					}
-					tuned := with.agent.tuned[rapid.SampledFrom(path).Draw(t, "of")]
-					k := tuned.knobs[rapid.IntRange(0, len(tuned.knobs)-1).Draw(t, "knob")]
+					tuned := with.agent.reconciler.Cgroup(rapid.SampledFrom(path).Draw(t, "of"))
+					k := tuned.Settings()[rapid.IntRange(0, len(tuned.Settings())-1).Draw(t, "knob")]
 					e, _ := with.agent.book.Entry(tuned.Path, k.Knob)
 					if k.Percent == 0 && k.Knob != knobs.CgroupPriority && k.Knob != knobs.CPUQoS && e.Value != nil {
 						with.spy.Driver.Apply([]knobs.Change{{Object: tuned.Object, Knob: k.Knob, To: e.Value}})

@@ -292,14 +292,7 @@ func (a *Agent) rejoin() {
 
 // leaveAll gives back what could not be given back yet, as in preview.
 func (a *Agent) leaveAll() {
-	if !a.authority().Cgroups {
-		return
-	}
-	var changes []knobs.Change
-	for at, o := range a.leaving {
-		changes = append(changes, a.letGo(o, at.Knob)...)
-	}
-	a.change(changes)
+	a.reconciler.Retry()
 }
 
 // reopenLane opens or shuts the slow lane by the configuration.

@@ -200,7 +200,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 			a.liftQuota(pod)
 			a.requoted(pod, change)
 			a.withdraw(pod, false)
-			delete(a.resizing, pod.UID)
+			a.reconciler.Resume(pod.UID)
 			a.reweighed(pod, knobs.Shares(change.Shares))
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -133,9 +134,9 @@ func TestEveryKnobDrifts(t *testing.T) {
 		right := h.state()
 		var changed int
 		h.loop(func() {
-			for path, tuned := range h.agent.tuned {
-				for _, k := range tuned.knobs {
-					e, _ := h.agent.book.Entry(path, k.Knob)
+			for tuned := range h.agent.reconciler.Cgroups() {
+				for _, k := range tuned.Settings() {
+					e, _ := h.agent.book.Entry(tuned.Path, k.Knob)
 					if k.Percent > 0 || h.NoWayBack && k.Knob == knobs.CPUQoS {
 						continue // follows the newer weight; can't go back
 					}
@@ -180,11 +181,11 @@ func TestFight(t *testing.T) {
 		const dir = "/kubepods/pod-web/a"
 		spoil := func() { h.put(dir, h.burst(), "1000") }
 		burst := func() status.Kernel { return h.container("web/a").Kernel[0] }
-		for range fights().patience {
+		for range reconcile.RepairsAtOnce {
 			spoil()
 			h.pass()
 		}
-		if b := burst(); b.Drift != fights().patience || !b.Contested {
+		if b := burst(); b.Drift != reconcile.RepairsAtOnce || !b.Contested {
 			t.Errorf("%+v", b)
 		}
 		for _, wait := range []time.Duration{10, 20, 40} {
@@ -439,8 +440,9 @@ func (h *knobNode) nothingLeft(t testingT) {
 		if h.NoWayBack {
 			stuck = 100 // pods can't get their cpu.qos_level back
 		}
-		if n := len(a.tuned) + len(a.resizing); n > 0 || len(a.leaving)+len(a.refused)+len(a.book.All()) > stuck {
-			t.Errorf("left: tuned %v, leaving %v, resizing %v, refused %v, book %v", a.tuned, a.leaving, a.resizing, a.refused, a.book.All())
+		left := a.reconciler.Size()
+		if left.Cgroups+left.Suspended > 0 || left.Leaving+left.Refusals+len(a.book.All()) > stuck {
+			t.Errorf("left: %+v, book %v", left, a.book.All())
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
-	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -53,7 +52,7 @@ func (a *Agent) settleBut(skip func(*container, []knobs.Change) bool) error {
 			moved, wants, changes = append(moved, c), append(wants, want), append(changes, more...)
 		}
 	}
-	failed, err := a.apply(changes)
+	failed, err := a.reconciler.Write(changes)
 	for i, c := range moved {
 		if failed.In(c.path) {
 			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
@@ -98,52 +97,6 @@ func (a *Agent) touch(c *container) {
 	a.keep(c)
 }
 
-// apply carries out changes in their safe order, but for those that may take long: the
-// writer makes them outside of the loop. A cgroup that is not there is a container that
-// ended, or one that has not started and is asserted when it does.
-func (a *Agent) apply(changes []knobs.Change) (failed reconcile.Failures, err error) {
-	changes, answered, errs := a.handOver(a.savable(changes))
-	if len(changes) > 0 {
-		errs = append(errs, cgroupfs.Refusals(a.Kernel.Apply(knobs.Order(changes)))...)
-	}
-	failed, refused := a.answers(errs)
-	a.tell(append(answered, changes...), failed, refused)
-	return failed, errors.Join(refused...)
-}
-
-// answers counts what the kernel has refused, by setting.
-func (a *Agent) answers(errs []error) (failed reconcile.Failures, refused []error) {
-	failed = reconcile.Failures{}
-	for _, e := range errs {
-		if errors.Is(e, cgroupfs.ErrGone) {
-			continue
-		}
-		a.writeFailed(e, "other")
-		refused = append(refused, e)
-		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
-			failed[reconcile.KeyOf(&change.Change)] = e
-		}
-	}
-	return failed, refused
-}
-
-// tell logs what the kernel refuses once, however often it is tried again.
-func (a *Agent) tell(changes []knobs.Change, failed reconcile.Failures, refused []error) {
-	for i := range changes {
-		if at := reconcile.KeyOf(&changes[i]); failed[at] == nil {
-			delete(a.refused, at)
-		}
-	}
-	for _, e := range refused {
-		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
-			if !a.refuse(&change.Change, e.Error()) {
-				continue
-			}
-		}
-		a.Log.WithError(e).Error("Kernel refused a setting; it is tried again, and told again when the reason changes")
-	}
-}
-
 // assert writes a started container's whole desire, whatever it is believed to
 // have: its spec and its cgroup may be older than the desire.
 func (a *Agent) assert(c *container) error {
@@ -157,7 +110,7 @@ func (a *Agent) assert(c *container) error {
 	}
 	a.touch(c)
 	a.widen(c)
-	if _, err := a.apply(changes); err != nil {
+	if _, err := a.reconciler.Write(changes); err != nil {
 		a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 		return fmt.Errorf("container %s can't be given its CPUs %s: %w", c.ref, knobs.CPUSet(want.CPUs), err)
 	}
@@ -226,7 +179,7 @@ func (a *Agent) vacate(c *container, cpus cpuset.Set) error {
 		Warn("Container was back on a pin's CPUs, moved away again (a late runtime update, or another writer)")
 	a.touch(c)
 	c.has.CPUs = now
-	_, applied := a.apply(c.changes(want, true))
+	_, applied := a.reconciler.Write(c.changes(want, true))
 	still, err := a.on(c, cpus)
 	if err != nil {
 		return err

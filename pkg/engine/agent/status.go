@@ -61,6 +61,10 @@ type sight struct {
 func (a *Agent) draft() *draft {
 	mode, reason := a.authority().Mode, a.whyLess()
 	contested := a.contested()
+	writeErrors, refused := a.reconciler.WriteErrors()
+	counters := a.counters
+	counters.Drift += a.reconciler.Drift()
+	counters.WriteErrors += refused
 	s := &status.Status{
 		Schema:     status.Schema,
 		Version:    a.Build.Version,
@@ -74,19 +78,19 @@ func (a *Agent) draft() *draft {
 		Machine:    a.machineStatus(),
 		Neighbours: slices.Clone(a.neighbours),
 		Contested:  contested,
-		SlowWrites: a.slowWrites(),
+		SlowWrites: a.reconciler.SlowWrites(),
 		Grants:     a.grantsStatus(),
-		Counters:   a.counters,
+		Counters:   counters,
 		Features:   a.features,
 		Handlers:   a.latencies.status(),
-		Errors:     a.failedStatus(),
+		Errors:     writeErrors,
 		Loop:       a.loopStatus(),
 	}
 	for i, p := range a.ledger.Pools() {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: a.poolLoad(i)})
 	}
 	seen := make([]sight, 0, len(a.order))
-	knobs := a.knobsVersion(contested)
+	knobs := a.reconciler.Version(len(contested) > 0)
 	for _, c := range a.order {
 		if h, placed := a.ledger.Holder(c.ID); placed {
 			seen = append(seen, sight{Container: a.portray(c, h, knobs)})

@@ -45,7 +45,7 @@ func BenchmarkStatus500(b *testing.B) {
 		before func()
 	}{
 		{"snapshot", func() {}},
-		{"knob", func() { h.retuned++ }},
+		{"knob", func() { h.reconciler.Version(true) }},
 		{"moved", func() {
 			for _, c := range h.order {
 				c.shown.ledger--

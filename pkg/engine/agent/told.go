@@ -2,15 +2,9 @@ package agent
 
 import (
 	"cmp"
-	"errors"
-	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
@@ -43,34 +37,6 @@ func (o *Options) features() []status.Feature {
 		cores.State, cores.Why = support.String(), why
 	}
 	return append(all, cores)
-}
-
-// failure is a kind of write that the kernel refused. There are at most as many as
-// there are knobs times errnos.
-type failure struct{ knob, errno string }
-
-// writeFailed counts what the kernel refused, of a knob that the error may name.
-func (a *Agent) writeFailed(e error, knob string) {
-	a.counters.WriteErrors++
-	at := failure{knob, "other"}
-	if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
-		at.knob = change.Change.Knob.String()
-	}
-	if errno, ok := errors.AsType[syscall.Errno](e); ok {
-		at.errno = cmp.Or(unix.ErrnoName(errno), at.errno)
-	}
-	a.failed[at]++
-}
-
-func (a *Agent) failedStatus() []status.KnobErrors {
-	all := make([]status.KnobErrors, 0, len(a.failed))
-	for at, n := range a.failed {
-		all = append(all, status.KnobErrors{Knob: at.knob, Errno: at.errno, N: n})
-	}
-	slices.SortFunc(all, func(a, b status.KnobErrors) int {
-		return cmp.Or(cmp.Compare(a.Knob, b.Knob), cmp.Compare(a.Errno, b.Errno))
-	})
-	return all
 }
 
 // denials space out what is said of clients that the status socket turns away.

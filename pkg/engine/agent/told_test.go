@@ -80,9 +80,9 @@ func TestErrorsByKnob(t *testing.T) {
 	defer n.stop()
 	busy := &cgroupfs.ChangeError{Change: knobs.Change{Knob: knobs.Quota}, Err: fmt.Errorf("write cpu.max: %w", syscall.EBUSY)}
 	n.agent.query("errors", func() error {
-		n.agent.writeFailed(busy, "other")
-		n.agent.writeFailed(busy, "other")
-		n.agent.writeFailed(fmt.Errorf("no reason"), "memory.reclaim")
+		n.agent.reconciler.CountError(busy, "other")
+		n.agent.reconciler.CountError(busy, "other")
+		n.agent.reconciler.CountError(fmt.Errorf("no reason"), "memory.reclaim")
 		n.agent.shown.draft = nil
 		return nil
 	})

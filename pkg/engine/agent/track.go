@@ -1,14 +1,12 @@
 package agent
 
 import (
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
-	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -62,10 +60,7 @@ func (a *Agent) forget(id string) {
 		delete(a.byPath, c.path)
 	}
 	a.loop.stale = true
-	maps.DeleteFunc(a.refused, func(at reconcile.Key, _ *refusal) bool { return at.Path == c.path })
-	a.book.Forget(c.path)
-	a.writer.abandonAll(c.path)
-	delete(a.tuned, c.path)
+	a.reconciler.Forget(c.path)
 	if a.Kernel != nil {
 		a.Kernel.Forget(c.path)
 	}

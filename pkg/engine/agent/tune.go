@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
@@ -10,26 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// tuned is a cgroup with settings of Sluice's besides CPUs and memory nodes.
-type tuned struct {
-	knobs.Object
-	pod   string // UID; "" above the pods
-	knobs []*knob
-}
-
-// knob is one setting of a cgroup.
-type knob struct {
-	qos.Setting
-	withdrawn bool        // given back for the time of a resize
-	problem   string      // why the kernel doesn't have it; "" where it has
-	shown     knobs.Value // in the last status, as text; nil not yet
-	text      string
-	before    knobs.Value // what Sluice wrote before it wrote last; nil nothing
-	drift     int
-	suspect   string // who is likely to have changed it last
-	contest   backoff
-}
-
 // tune brings the cgroups of a pod and of its containers to what they ask for,
 // by what the kernel shows, and gives back what is asked for no more. In preview it
 // notes what it would do.
@@ -37,8 +18,10 @@ func (a *Agent) tune(pod *workload.Pod) {
 	if a.Kernel == nil {
 		return
 	}
-	a.change(append(a.tunePod(pod), a.tuneParents()...))
-	if object, ok := podObject(pod); ok && a.tuned[object.Path] == nil {
+	a.tunePod(pod)
+	a.tuneParents()
+	a.reconciler.Apply()
+	if object, ok := podObject(pod); ok && a.reconciler.Cgroup(object.Path) == nil {
 		a.Kernel.Forget(object.Path) // it may end without another look at it
 	}
 }
@@ -46,7 +29,7 @@ func (a *Agent) tune(pod *workload.Pod) {
 // tunePod counts containers that are created and have not started for the pod, so
 // that it has room for them when the runtime makes their cgroups: v1 refuses a
 // quota above the pod's.
-func (a *Agent) tunePod(pod *workload.Pod) []knobs.Change {
+func (a *Agent) tunePod(pod *workload.Pod) {
 	members := a.members(pod)
 	object, ok := podObject(pod)
 	p := qos.Pod{
@@ -62,13 +45,12 @@ func (a *Agent) tunePod(pod *workload.Pod) []knobs.Change {
 		p.Containers[i].Loop = a.loop.intents.containers[c.ID]
 	}
 	settings := qos.For(&a.Node, &p)
-	var changes []knobs.Change
 	if ok {
 		if a.shared(pod) {
 			settings.Pod = nil
 		}
 		a.keepRoom(object, settings.Pod)
-		changes = append(changes, a.want(object, pod.UID, settings.Pod)...)
+		a.reconciler.Want(object, pod.UID, settings.Pod)
 	}
 	for i, c := range members {
 		if !c.started {
@@ -79,9 +61,8 @@ func (a *Agent) tunePod(pod *workload.Pod) []knobs.Change {
 		if settings.Reclaim != nil {
 			c.reclaim = settings.Reclaim[i]
 		}
-		changes = append(changes, a.want(c.object(), pod.UID, settings.Containers[i])...)
+		a.reconciler.Want(c.object(), pod.UID, settings.Containers[i])
 	}
-	return changes
 }
 
 // keepRoom leaves a pod's memory limit as high as it has been: of a container that
@@ -110,31 +91,33 @@ func (a *Agent) podLimit(pod knobs.Object) knobs.CPUQuota {
 	return value.(knobs.CPUQuota)
 }
 
-// tuneParents gives the cgroups above pods what their pods' settings need there.
-func (a *Agent) tuneParents() []knobs.Change {
+// tuneParents declares what the cgroups above pods are to have for the settings of their pods.
+func (a *Agent) tuneParents() {
 	var pods []qos.Group
-	for _, t := range a.tuned {
-		if t.Level != knobs.PodLevel {
-			continue
+	var above []knobs.Object
+	for c := range a.reconciler.Cgroups() {
+		switch c.Level {
+		case knobs.PodLevel:
+			group := qos.Group{Path: c.Path}
+			for _, s := range c.Settings() {
+				group.Settings = append(group.Settings, s.Setting)
+			}
+			pods = append(pods, group)
+		case knobs.ClassLevel:
+			above = append(above, c.Object)
+		case knobs.ContainerLevel:
 		}
-		group := qos.Group{Path: t.Path}
-		for _, k := range t.knobs {
-			group.Settings = append(group.Settings, k.Setting)
-		}
-		pods = append(pods, group)
 	}
-	var changes []knobs.Change
 	wanted := map[string]bool{}
 	for _, g := range a.withBoxes(qos.Parents(pods)) {
 		wanted[g.Path] = true
-		changes = append(changes, a.want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)...)
+		a.reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
 	}
-	for path, t := range a.tuned {
-		if t.Level == knobs.ClassLevel && !wanted[path] {
-			changes = append(changes, a.want(t.Object, "", nil)...)
+	for _, o := range above {
+		if !wanted[o.Path] {
+			a.reconciler.Want(o, "", nil)
 		}
 	}
-	return changes
 }
 
 // shared reports whether the cgroup above a pod's containers is not its own: other
@@ -165,164 +148,66 @@ func (a *Agent) tunable(c *container) qos.Container {
 	return t
 }
 
-// want notes what a cgroup is to have, and returns the changes that it takes.
-func (a *Agent) want(o knobs.Object, pod string, settings []qos.Setting) []knobs.Change {
-	if o.Level != knobs.ClassLevel {
-		a.retuned++
-	}
-	t := a.tuned[o.Path]
-	if t == nil {
-		if len(settings) == 0 {
-			return nil
-		}
-		t = &tuned{Object: o, pod: pod}
-		a.tuned[o.Path] = t
-	}
-	var changes []knobs.Change
-	old := t.knobs
-	t.knobs = make([]*knob, len(settings))
-	for i, s := range settings {
-		t.knobs[i] = &knob{}
-		if at := slices.IndexFunc(old, func(k *knob) bool { return k.Knob == s.Knob }); at >= 0 {
-			t.knobs[i] = old[at]
-		}
-		t.knobs[i].Setting = s
-		delete(a.leaving, reconcile.Key{Path: o.Path, Knob: s.Knob})
-	}
-	if len(settings) == 0 {
-		delete(a.tuned, o.Path)
-	}
-	_, idle := qos.Find(settings, knobs.Idle)
-	for _, k := range old {
-		if _, stays := qos.Find(settings, k.Knob); stays || idle && k.Knob == knobs.Weight {
-			continue
-		}
-		gone := a.letGo(t.Object, k.Knob)
-		if k.Knob == knobs.Idle { // at once: it has a weight come back, on which another may build
-			a.change(gone)
-			continue
-		}
-		changes = append(changes, gone...)
-	}
-	return append(changes, a.compare(t, true)...)
-}
-
-// change makes changes and notes which of them failed.
-func (a *Agent) change(changes []knobs.Change) {
-	failed, _ := a.apply(changes) // told, and tried again by a later pass
-	a.noteAnswers(slices.DeleteFunc(changes, func(c knobs.Change) bool { return a.writer.settings[reconcile.KeyOf(&c)] != nil }), failed)
-}
-
-// noteAnswers notes which of the changes that were made failed.
-func (a *Agent) noteAnswers(changes []knobs.Change, failed reconcile.Failures) {
-	for i := range changes {
-		at := reconcile.KeyOf(&changes[i])
-		err := failed[at]
-		if _, leaving := a.leaving[at]; leaving && err == nil && !a.unsaved {
-			delete(a.leaving, at)
-			a.book.Drop(at.Path, at.Knob)
-			continue
-		}
-		k := a.knob(at)
-		if k == nil {
-			continue
-		}
-		problem := ""
-		switch {
-		case err != nil:
-			problem = err.Error()
-		case a.unsaved:
-			problem = "its original value can't be written to disk"
-		}
-		a.trouble(k, problem)
-		if e, _ := a.book.Entry(at.Path, at.Knob); k.problem != "" && k.before != nil && e.Wrote == changes[i].To {
-			a.book.Wrote(at.Path, at.Knob, k.before)
-		}
-	}
-}
-
-// trouble notes why the kernel does not have a setting, "" where it has.
-func (a *Agent) trouble(k *knob, problem string) {
-	if k.problem != problem {
-		k.problem = problem
-		a.retuned++
-	}
-}
-
-// knob is what is wanted of one setting, nil where nothing is.
-func (a *Agent) knob(at reconcile.Key) *knob {
-	if t := a.tuned[at.Path]; t != nil {
-		for _, k := range t.knobs {
-			if k.Knob == at.Knob {
-				return k
-			}
-		}
-	}
-	return nil
-}
-
-// tuneAll does the same for every pod, after a connection has told what runs.
+// tuneAll brings the cgroups of every pod to what they ask for, after a connection has told
+// what runs, and gives back what an earlier run or connection has set and nobody asks for now.
 func (a *Agent) tuneAll() {
 	if a.Kernel == nil {
 		return
 	}
-	seen := map[string]bool{}
-	var changes []knobs.Change // at once: what holds a pod opens before it
-	for _, c := range a.order {
-		if !seen[c.pod.UID] {
-			seen[c.pod.UID] = true
-			changes = append(changes, a.tunePod(c.pod)...)
-		}
-	}
-	changes = append(changes, a.tuneParents()...)
-	a.change(append(changes, a.letGoGone(seen)...))
-}
-
-// letGoGone gives back what an earlier run or connection has set and nobody asks
-// for now.
-func (a *Agent) letGoGone(pods map[string]bool) (changes []knobs.Change) {
-	here := map[string]bool{}
-	for _, c := range a.order {
+	pods, here := map[string]bool{}, map[string]bool{}
+	for _, c := range a.order { // all before one Apply: what holds a pod opens before it
 		here[c.path] = true
-	}
-	for path, t := range a.tuned {
-		if t.pod != "" && !pods[t.pod] || t.Level == knobs.ContainerLevel && !here[path] {
-			changes = append(changes, a.want(t.Object, t.pod, nil)...)
+		if !pods[c.pod.UID] {
+			pods[c.pod.UID] = true
+			a.tunePod(c.pod)
 		}
 	}
-	for _, e := range a.book.All() {
-		at := reconcile.Key{Path: e.Object.Path, Knob: e.Knob}
-		if a.knob(at) == nil && !a.presses(at) && (e.Wrote != nil || e.Knob > knobs.Quota) {
-			changes = append(changes, a.letGo(e.Object, e.Knob)...)
+	a.tuneParents()
+	for _, c := range slices.Collect(a.reconciler.Cgroups()) {
+		if c.Pod() != "" && !pods[c.Pod()] || c.Level == knobs.ContainerLevel && !here[c.Path] {
+			a.reconciler.Want(c.Object, c.Pod(), nil)
 		}
 	}
-	return changes
+	a.reconciler.ReleaseUnwanted(a.presses)
+	a.reconciler.Apply()
 }
 
-// compareAll compares every cgroup that has settings with the kernel, but for
-// those of pods that are being resized.
-func (a *Agent) compareAll() {
-	if !a.authority().Cgroups {
-		return
+// newReconciler makes the owner of cgroups' settings, with the journal that was loaded.
+func (a *Agent) newReconciler() *reconcile.Reconciler {
+	return reconcile.New(reconcile.Options{
+		Kernel: a.Kernel, Journal: a.book, Features: &a.Node.Features, Log: a.Log, Now: a.now,
+		MayWrite:      func() bool { return a.authority().Cgroups },
+		DriftInterval: func() time.Duration { return a.Config.DriftInterval },
+		Carried:       a.unadjusted,
+		Updating:      a.updating,
+		Starting:      a.isAboutToStart,
+		Suspect:       a.suspect,
+		Failed: func(at reconcile.Key) {
+			if c := a.byPath[at.Path]; c != nil {
+				a.observe(c, at.Knob)
+			}
+		},
+		Blocking: a.Clock != nil,
+		Spawn:    a.spawn,
+		Post:     a.post,
+		Panicked: func() { a.counters.Panics++ },
+	})
+}
+
+// isAboutToStart reports whether no process of a cgroup has run yet, but for the
+// runtime's own, which waits to become the container's first.
+func (a *Agent) isAboutToStart(path string) bool {
+	if c := a.byPath[path]; c != nil {
+		return !c.ran
 	}
-	now := a.now()
-	var changes []knobs.Change
-	for uid, until := range a.resizing {
-		if now.After(until) {
-			delete(a.resizing, uid)
-			a.change(a.unresized(uid))
+	found := false
+	for _, c := range a.order {
+		if c.podPath == path {
+			if c.ran {
+				return false
+			}
+			found = true
 		}
 	}
-	for at, o := range a.leaving {
-		if r := a.refused[at]; r != nil && r.wait.waits(now) {
-			continue
-		}
-		changes = append(changes, a.letGo(o, at.Knob)...)
-	}
-	for _, t := range a.tuned {
-		if _, resizing := a.resizing[t.pod]; !resizing {
-			changes = append(changes, a.compare(t, false)...)
-		}
-	}
-	a.change(changes)
+	return found
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -61,35 +62,13 @@ func (k *hangingKernel) waits() []knobs.Change {
 	return slices.Clone(k.hung)
 }
 
-// quickKnobs are those whose writes the kernel never waits in: they set numbers, under
-// locks that are held for as long (tg_set_cfs_bandwidth, sched_group_set_shares,
-// memory_min_write and the like). Writes of cpuset.cpus have their effect before they
-// wait, and pkg/kernel/cgroupfs returns then.
-var quickKnobs = []knobs.Knob{
-	knobs.CPUs, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle,
-	knobs.BVT, knobs.CPUIdentity, knobs.CPUPriority, knobs.CPUQoS, knobs.CgroupPriority, knobs.CPUOffline, knobs.BTShares,
-	knobs.MemoryMin, knobs.MemoryLow, knobs.SoftLimit, knobs.OOMGroup, knobs.WmarkRatio, knobs.WmarkScale, knobs.WmarkMinAdj,
-	knobs.MemPriority, knobs.PriorityOOM, knobs.MemoryQoS, knobs.NetClass,
-}
-
-// Of each knob it is decided whether its writes may take long.
-func TestMayTakeLong(t *testing.T) {
-	t.Parallel()
-	for k := range knobs.Knobs {
-		if long := mayTakeLong(&knobs.Change{Knob: k}); long == slices.Contains(quickKnobs, k) {
-			t.Errorf("%s: may take long: %t", k, long)
-		}
+// slow reports whether a write is of a knob whose writes may last as long as the kernel likes.
+func slow(c knobs.Change) bool {
+	switch c.Knob {
+	case knobs.Mems, knobs.MemoryMax, knobs.MemoryHigh, knobs.PageCache, knobs.PageCacheMax, knobs.IOWeight, knobs.IOMax:
+		return true
 	}
-	for name, test := range map[string]struct {
-		from, to knobs.Bytes
-		want     bool
-	}{
-		"lower": {200, 100, true}, "a first limit": {knobs.Max, 100, true}, "higher": {100, 200, false}, "none any more": {100, knobs.Max, false},
-	} {
-		if got := mayTakeLong(&knobs.Change{Knob: knobs.MemoryHigh, From: test.from, To: test.to}); got != test.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
+	return false
 }
 
 // answerTime is the longest that another pod may wait for its creation or its start.
@@ -160,7 +139,7 @@ func TestNothingWaitsForTheKernel(t *testing.T) {
 				onFlavour(t, f, s, func(t *testing.T, h *knobNode) {
 					h.run(asking("victim/c"), ask{name: "running/c", milli: 1000})
 					h.pass()
-					kernel.hanging(func(c knobs.Change) bool { return !slices.Contains(quickKnobs, c.Knob) })
+					kernel.hanging(slow)
 					lane := watchLane(h.agent)
 					event(h)
 					for i, other := range []string{"a/c", "b/c", "c/c"} {
@@ -184,7 +163,7 @@ func TestNothingWaitsForTheKernel(t *testing.T) {
 					h.sleep(3 * hangs)
 					h.pass()
 					for _, c := range h.agent.order {
-						for _, k := range h.agent.tunedAt(c.path) {
+						for _, k := range settingsOf(h.agent, c.path) {
 							if have, err := h.spy.Read(c.path, k.Knob); err != nil || !h.spy.Same(k.Knob, k.Value, have) {
 								t.Errorf("%s of %s is %v, want %v (%v)", k.Knob, c.ref, have, k.Value, err)
 							}
@@ -223,10 +202,10 @@ func watchLane(a *Agent) (stop func() time.Duration) {
 	return func() time.Duration { close(end); return <-longest }
 }
 
-// tunedAt are the settings of a cgroup, for a loop that is idle.
-func (a *Agent) tunedAt(path string) []*knob {
-	if t := a.tuned[path]; t != nil {
-		return t.knobs
+// settingsOf are the settings of a cgroup, for a loop that is idle.
+func settingsOf(a *Agent, path string) []*reconcile.Setting {
+	if c := a.reconciler.Cgroup(path); c != nil {
+		return c.Settings()
 	}
 	return nil
 }
@@ -328,8 +307,8 @@ func TestLetGoDuringAWrite(t *testing.T) {
 		if got := h.get("/kubepods/burstable/pod-victim/c", "memory.high"); got != "max" {
 			t.Errorf("memory.high is left at %s", got)
 		}
-		if left := len(h.agent.leaving) + len(h.agent.writer.settings) + h.agent.writer.running; left > 0 {
-			t.Errorf("%d are left: %v %v", left, h.agent.leaving, h.agent.writer.settings)
+		if left := h.agent.reconciler.Size(); left.Leaving+left.Writes > 0 {
+			t.Errorf("left: %+v", left)
 		}
 		for _, e := range readBook(t, h.o.Originals).All() {
 			if e.Object.Path == "/kubepods/burstable/pod-gone/c" || e.Knob == knobs.MemoryHigh {

@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -23,8 +24,8 @@ func (a *Agent) stays() string {
 		if p.Class != workload.BE {
 			continue
 		}
-		t := a.tuned[a.loop.view.Members[p.First].PodPath]
-		if t != nil && slices.ContainsFunc(t.knobs, isExpelled) {
+		t := a.reconciler.Cgroup(a.loop.view.Members[p.First].PodPath)
+		if t != nil && slices.ContainsFunc(t.Settings(), isExpelled) {
 			continue
 		}
 		why := a.ranked(p, t)
@@ -40,18 +41,18 @@ func (a *Agent) stays() string {
 
 // isExpelled reports whether a vendor's kernel keeps the cgroup off CPUs that others want, and
 // off the threads beside them.
-func isExpelled(k *knob) bool {
+func isExpelled(k *reconcile.Setting) bool {
 	switch k.Knob {
 	case knobs.BVT, knobs.CPUIdentity, knobs.CPUQoS:
-		return k.problem == "" && k.Value == knobs.Value(knobs.Number(-1))
+		return k.Problem() == "" && k.Value == knobs.Value(knobs.Number(-1))
 	}
 	return false
 }
 
 // ranked tells why a pod of batch work isn't the last on its own thread, "" where it is.
-func (a *Agent) ranked(p *control.Pod, t *tuned) string {
-	idle := t != nil && slices.ContainsFunc(t.knobs, func(k *knob) bool {
-		return k.Knob == knobs.Idle && k.problem == "" && k.Value == knobs.Value(knobs.Number(1))
+func (a *Agent) ranked(p *control.Pod, t *reconcile.Cgroup) string {
+	idle := t != nil && slices.ContainsFunc(t.Settings(), func(k *reconcile.Setting) bool {
+		return k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
 	})
 	first := &a.loop.view.Members[p.First]
 	if !idle {

@@ -1,4 +1,3 @@
-// Package reconcile keeps the settings of cgroups as they are wanted.
 package reconcile
 
 import (
@@ -10,37 +9,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
-
-// Kernel reads and writes cgroups; see pkg/kernel/cgroupfs.
-type Kernel interface {
-	Apply(changes []knobs.Change) error
-	Read(path string, knob knobs.Knob) (knobs.Value, error)
-	// Same reports whether the kernel shows have where want was written, which it
-	// may round.
-	Same(knob knobs.Knob, want, have knobs.Value) bool
-}
-
-// Key names one setting of one cgroup.
-type Key struct {
-	Path string
-	Knob knobs.Knob
-}
-
-// KeyOf is the setting that a change is of.
-func KeyOf(c *knobs.Change) Key { return Key{c.Object.Path, c.Knob} }
-
-// Failures are the changes that the kernel refused.
-type Failures map[Key]error
-
-// In reports whether a change of the cgroup is among them.
-func (f Failures) In(path string) bool {
-	for at := range f {
-		if at.Path == path {
-			return true
-		}
-	}
-	return false
-}
 
 // AfterFailsafe enters the changes of the failsafe's plan that the kernel shows as written
 // by Sluice: the failsafe wrote them in its place, so they are nobody else's newer values.
@@ -72,13 +40,13 @@ func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) boo
 	for _, e := range book.All() {
 		name := fmt.Sprintf("%s of %s", e.Knob, e.Object.Name)
 		switch {
-		case ComesWithIdle(book, e.Object.Path, e.Knob):
+		case comesWithIdle(book, e.Object.Path, e.Knob):
 			continue
 		case foreign(&e):
 			r.Newer = append(r.Newer, name)
 			continue
 		}
-		changes, newer, err := GiveBack(kernel, book, e.Object, e.Knob)
+		changes, newer, err := giveBack(kernel, book, e.Object, e.Knob)
 		switch {
 		case errors.Is(err, cgroupfs.ErrGone):
 			if !dry {
@@ -90,7 +58,7 @@ func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) boo
 			continue
 		}
 		if !dry {
-			DropUnchanged(book, e.Object.Path, e.Knob, changes)
+			dropUnchanged(book, e.Object.Path, e.Knob, changes)
 		}
 		if newer {
 			r.Newer = append(r.Newer, name)
@@ -115,10 +83,10 @@ func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) boo
 	return r, errors.Join(append(errs, book.Flush())...)
 }
 
-// GiveBack returns the changes that give a setting its original value back, where the
+// giveBack returns the changes that give a setting its original value back, where the
 // kernel still shows what Sluice wrote: a newer value is somebody else's and stays. The end
 // of idle brings the weight that the journal keeps for it.
-func GiveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
+func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
 	e, kept := book.Entry(o.Path, k)
 	if !kept {
 		return nil, false, nil
@@ -149,22 +117,22 @@ func GiveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (
 		newer = !same && e.Wrote != nil
 	}
 	if k == knobs.Idle && have == knobs.Value(knobs.Number(0)) {
-		weight, _, err := GiveBack(kernel, book, o, knobs.Weight)
+		weight, _, err := giveBack(kernel, book, o, knobs.Weight)
 		return append(changes, weight...), newer, err
 	}
 	return changes, newer, nil
 }
 
-// ComesWithIdle reports whether a setting is the weight that its cgroup gets back with the
+// comesWithIdle reports whether a setting is the weight that its cgroup gets back with the
 // end of idle.
-func ComesWithIdle(book *journal.Book, path string, k knobs.Knob) bool {
+func comesWithIdle(book *journal.Book, path string, k knobs.Knob) bool {
 	_, idle := book.Kept(path, knobs.Idle)
 	return idle && k == knobs.Weight
 }
 
-// DropUnchanged drops a setting, with the weight that comes with idle, from the journal
+// dropUnchanged drops a setting, with the weight that comes with idle, from the journal
 // where giving it back takes no change.
-func DropUnchanged(book *journal.Book, path string, k knobs.Knob, changes []knobs.Change) {
+func dropUnchanged(book *journal.Book, path string, k knobs.Knob, changes []knobs.Change) {
 	all := []knobs.Knob{k}
 	if k == knobs.Idle {
 		all = append(all, knobs.Weight)

@@ -1,4 +1,4 @@
-package agent
+package reconcile
 
 import (
 	"testing"
@@ -10,22 +10,22 @@ import (
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(0, 0)
-	var minutely, secondly backoff
+	var minutely, secondly Backoff
 	for minute := range 100 {
 		now := start.Add(time.Duration(minute) * time.Minute)
-		if minutely.waits(now) || minutely.often(now, fights()) {
+		if minutely.Waits(now) || minutely.Contested(now) {
 			t.Fatalf("a change once a minute counts as a fight after %d", minute)
 		}
-		minutely.again(now, fights())
+		minutely.add(now, repairs())
 	}
-	repairs := 0
+	counted := 0
 	for second := range 3600 {
-		if now := start.Add(time.Duration(second) * time.Second); !secondly.waits(now) {
-			secondly.again(now, fights())
-			repairs++
+		if now := start.Add(time.Duration(second) * time.Second); !secondly.Waits(now) {
+			secondly.add(now, repairs())
+			counted++
 		}
 	}
-	if repairs < 10 || repairs > 20 {
-		t.Errorf("a change every second is repaired %d times in an hour", repairs)
+	if counted < 10 || counted > 20 {
+		t.Errorf("a change every second is repaired %d times in an hour", counted)
 	}
 }

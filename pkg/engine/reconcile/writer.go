@@ -1,4 +1,4 @@
-package agent
+package reconcile
 
 import (
 	"cmp"
@@ -8,34 +8,34 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// writer makes the kernel writes that may take as long as the kernel likes, outside
-// of the loop: pages that move to other memory nodes, memory that is reclaimed below
-// a limit, and the freeze of a disk's queue last as long as the write does.
+// writer is the record of the kernel writes that may take as long as the kernel likes: pages
+// that move to other memory nodes, memory that is reclaimed below a limit, and the freeze of
+// a disk's queue last as long as the write does.
 //
-// The loop alone reads and changes these fields. Each write runs in a goroutine that
-// reports back to the loop. Writes to one setting are made in the order in which the
-// loop asked for them, and of those that wait only the last is made.
+// Each write runs in a goroutine that reports back to the Reconciler's, which alone reads and
+// changes these fields. Writes to one setting are made in the order in which they were asked
+// for, and of those that wait only the last is made.
 type writer struct {
-	settings map[reconcile.Key]*writing
-	turn     []reconcile.Key // of those that wait for a goroutine, the oldest first
-	running  int             // goroutines
-	spent    time.Duration
+	settings map[Key]*writing
+	turn     []Key         // of those that wait for a goroutine, the oldest first
+	running  int           // goroutines
+	spent    time.Duration // on waiting, in the present event
+	stopped  bool          // nothing is begun any more
 }
 
 // writing is what is under way to one setting.
 type writing struct {
-	now, next *write // under way; to be made after it
+	now, next *slowWrite // under way; to be made after it
 	since     time.Time
 }
 
-// write is one value on its way to the kernel.
-type write struct {
+// slowWrite is one value on its way to the kernel.
+type slowWrite struct {
 	knobs.Change
 	before knobs.Value // what Sluice had written before it; nil nothing
 	err    error
@@ -46,7 +46,7 @@ const (
 	// maxWriters bounds the goroutines, each of which may hold a thread in the kernel.
 	// A container that is about to start doesn't wait for one of them.
 	maxWriters = 8
-	// startPatience is how long the loop waits, in one event, for the settings of
+	// startPatience is how long Write waits, in one event, for the settings of
 	// containers that are about to start. These take no time, as nothing is in use yet,
 	// and hold before the first instruction, unless the kernel is kept from it by what
 	// somebody else does.
@@ -55,7 +55,16 @@ const (
 	longWrite = time.Second
 )
 
-func newWriter() writer { return writer{settings: map[reconcile.Key]*writing{}} }
+func newWriter() writer { return writer{settings: map[Key]*writing{}} }
+
+// BeginEvent starts the time that one event may wait for writes anew.
+func (r *Reconciler) BeginEvent() { r.writer.spent = 0 }
+
+// Stop has the writes that are under way begin no others.
+func (r *Reconciler) Stop() { r.writer.stopped = true }
+
+// UnderWay reports whether a write of a setting is under way, or waits.
+func (r *Reconciler) UnderWay(at Key) bool { return r.writer.settings[at] != nil }
 
 // mayTakeLong reports whether the kernel may take long over a write:
 //
@@ -79,7 +88,7 @@ func mayTakeLong(c *knobs.Change) bool {
 
 // underWay is the value that a setting has when all writes to it are made, nil where
 // none is under way.
-func (w *writer) underWay(at reconcile.Key) knobs.Value {
+func (w *writer) underWay(at Key) knobs.Value {
 	s := w.settings[at]
 	switch {
 	case s == nil:
@@ -93,59 +102,41 @@ func (w *writer) underWay(at reconcile.Key) knobs.Value {
 // handOver gives the writer what may take long, and waits a moment for containers
 // that are about to start. It returns the changes that are left to make, those that
 // the kernel has answered, and its refusals.
-func (a *Agent) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
-	w := &a.writer
-	slow := func(c knobs.Change) bool { return mayTakeLong(&c) || w.settings[reconcile.KeyOf(&c)] != nil }
-	if a.Clock != nil || !slices.ContainsFunc(changes, slow) {
+func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
+	w := &r.writer
+	slow := func(c knobs.Change) bool { return mayTakeLong(&c) || w.settings[KeyOf(&c)] != nil }
+	if r.Blocking || !slices.ContainsFunc(changes, slow) {
 		return changes, nil, nil
 	}
-	var starting []*write
+	var starting []*slowWrite
 	for _, c := range changes {
 		if !slow(c) {
 			rest = append(rest, c)
 			continue
 		}
-		urgent := a.isAboutToStart(c.Object.Path)
-		if job := a.enqueue(c, urgent); urgent {
+		urgent := r.Starting(c.Object.Path)
+		if job := r.enqueue(c, urgent); urgent {
 			starting = append(starting, job)
 		}
 	}
-	for _, job := range a.awaitWrites(starting) {
-		a.leaveWriter(reconcile.KeyOf(&job.Change))
+	for _, job := range r.awaitWrites(starting) {
+		r.leaveWriter(KeyOf(&job.Change))
 		answered = append(answered, job.Change)
 		refused = append(refused, cgroupfs.Refusals(job.err)...)
 	}
 	return rest, answered, refused
 }
 
-// isAboutToStart reports whether no process of a cgroup has run yet, but for the
-// runtime's own, which waits to become the container's first.
-func (a *Agent) isAboutToStart(path string) bool {
-	if c := a.byPath[path]; c != nil {
-		return !c.ran
-	}
-	found := false
-	for _, c := range a.order {
-		if c.podPath == path {
-			if c.ran {
-				return false
-			}
-			found = true
-		}
-	}
-	return found
-}
-
 // enqueue takes a change, in place of one to the same setting that waits.
-func (a *Agent) enqueue(c knobs.Change, urgent bool) *write {
-	w, at := &a.writer, reconcile.KeyOf(&c)
-	job := &write{Change: c, done: make(chan struct{})}
-	if k := a.knob(at); k != nil {
-		job.before = k.before
+func (r *Reconciler) enqueue(c knobs.Change, urgent bool) *slowWrite {
+	w, at := &r.writer, KeyOf(&c)
+	job := &slowWrite{Change: c, done: make(chan struct{})}
+	if s := r.Setting(at); s != nil {
+		job.before = s.before
 	}
 	s := w.settings[at]
 	if s == nil {
-		s = &writing{since: a.now()}
+		s = &writing{since: r.Now()}
 		w.settings[at] = s
 	}
 	if s.next != nil {
@@ -155,7 +146,7 @@ func (a *Agent) enqueue(c knobs.Change, urgent bool) *write {
 	switch {
 	case s.now != nil || slices.Contains(w.turn, at):
 	case urgent || w.running < maxWriters:
-		a.beginWrite(at)
+		r.beginWrite(at)
 	default:
 		w.turn = append(w.turn, at)
 	}
@@ -163,25 +154,25 @@ func (a *Agent) enqueue(c knobs.Change, urgent bool) *write {
 }
 
 // beginWrite makes the write that waits.
-func (a *Agent) beginWrite(at reconcile.Key) {
-	w := &a.writer
+func (r *Reconciler) beginWrite(at Key) {
+	w := &r.writer
 	s := w.settings[at]
 	job := s.next
-	s.now, s.next, s.since = job, nil, a.now()
+	s.now, s.next, s.since = job, nil, r.Now()
 	w.running++
-	a.spawn(func() {
-		job.err = a.applyAlone(job.Change)
+	r.Spawn(func() {
+		job.err = r.applyAlone(job.Change)
 		close(job.done)
-		a.post("kernel write", func() {
+		r.Post("kernel write", func() {
 			w.running--
 			if s.now == job && w.settings[at] == s {
-				a.written(at, job)
+				r.written(at, job)
 			}
 			for len(w.turn) > 0 && w.running < maxWriters {
 				next := w.turn[0]
 				w.turn = w.turn[1:]
 				if s := w.settings[next]; s != nil && s.now == nil && s.next != nil {
-					a.beginWrite(next)
+					r.beginWrite(next)
 				}
 			}
 		})
@@ -189,25 +180,25 @@ func (a *Agent) beginWrite(at reconcile.Key) {
 }
 
 // applyAlone makes a change; a panic is its failure.
-func (a *Agent) applyAlone(c knobs.Change) (err error) {
+func (r *Reconciler) applyAlone(c knobs.Change) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			a.Log.Errorf("panic in a write to the kernel: %v\n%s", p, debug.Stack())
-			a.post("kernel write", func() { a.counters.Panics++ })
+			r.Log.Errorf("panic in a write to the kernel: %v\n%s", p, debug.Stack())
+			r.Post("kernel write", r.Panicked)
 			err = &cgroupfs.ChangeError{Change: c, Err: fmt.Errorf("sluice failed on it (a bug; the stack is in its log): %v", p)}
 		}
 	}()
-	return a.Kernel.Apply([]knobs.Change{c})
+	return r.Kernel.Apply([]knobs.Change{c})
 }
 
 // awaitWrites waits for writes that are begun, no longer in one event than
 // startPatience, and returns those that the kernel has answered.
-func (a *Agent) awaitWrites(jobs []*write) (answered []*write) {
+func (r *Reconciler) awaitWrites(jobs []*slowWrite) (answered []*slowWrite) {
 	if len(jobs) == 0 {
 		return nil
 	}
 	began := time.Now()
-	timeout := time.NewTimer(startPatience - a.writer.spent)
+	timeout := time.NewTimer(startPatience - r.writer.spent)
 	defer timeout.Stop()
 	for _, job := range jobs {
 		select {
@@ -220,67 +211,61 @@ func (a *Agent) awaitWrites(jobs []*write) (answered []*write) {
 		case <-job.done:
 			answered = append(answered, job)
 		case <-timeout.C:
-			a.writer.spent = startPatience
+			r.writer.spent = startPatience
 			return answered
 		}
 	}
-	a.writer.spent += time.Since(began)
+	r.writer.spent += time.Since(began)
 	return answered
 }
 
 // leaveWriter ends what is under way to a setting, and reports whether there was
 // more to write, which begins.
-func (a *Agent) leaveWriter(at reconcile.Key) (more bool) {
-	s := a.writer.settings[at]
-	if s.now = nil; s.next != nil && !a.stopping {
-		a.beginWrite(at)
+func (r *Reconciler) leaveWriter(at Key) (more bool) {
+	s := r.writer.settings[at]
+	if s.now = nil; s.next != nil && !r.writer.stopped {
+		r.beginWrite(at)
 		return true
 	}
-	delete(a.writer.settings, at)
+	delete(r.writer.settings, at)
 	return false
 }
 
-// written takes the kernel's answer to a write that the loop did not wait for.
-func (a *Agent) written(at reconcile.Key, job *write) {
-	a.moves++
+// written takes the kernel's answer to a write that Write did not wait for.
+func (r *Reconciler) written(at Key, job *slowWrite) {
 	changes := []knobs.Change{job.Change}
-	failed, refused := a.answers(cgroupfs.Refusals(job.err))
-	a.tell(changes, failed, refused)
-	if s := a.writer.settings[at]; s.next != nil && failed[at] != nil {
-		s.next.before = job.before // what failed is not what comes before it
+	failed, refused := r.answers(cgroupfs.Refusals(job.err))
+	r.log(changes, failed, refused)
+	if w := r.writer.settings[at]; w.next != nil && failed[at] != nil {
+		w.next.before = job.before // what failed is not what comes before it
 	}
-	if a.leaveWriter(at) {
+	if r.leaveWriter(at) {
 		return
 	}
-	if c := a.byPath[at.Path]; c != nil && failed[at] != nil {
-		a.observe(c, at.Knob)
+	if failed[at] != nil {
+		r.Failed(at)
 	}
-	if o, leaving := a.leaving[at]; leaving && job.To != a.original(at) {
-		a.change(a.letGo(o, at.Knob))
+	original, _ := r.Journal.Kept(at.Path, at.Knob)
+	if o, leaving := r.leaving[at]; leaving && job.To != original {
+		r.change(r.letGo(o, at.Knob))
 		return
 	}
-	if k := a.knob(at); k != nil {
-		k.before = job.before
+	if s := r.Setting(at); s != nil {
+		s.before = job.before
 	}
-	a.noteAnswers(changes, failed)
-}
-
-// original is the value that a setting had before Sluice, nil where none is kept.
-func (a *Agent) original(at reconcile.Key) knobs.Value {
-	value, _ := a.book.Kept(at.Path, at.Knob)
-	return value
+	r.noteAnswers(changes, failed)
 }
 
 // abandon drops what waits to be written to a setting, and reports whether something
 // is under way to it.
-func (w *writer) abandon(at reconcile.Key) bool {
+func (w *writer) abandon(at Key) bool {
 	s := w.settings[at]
 	if s == nil {
 		return false
 	}
 	if s.next = nil; s.now == nil {
 		delete(w.settings, at)
-		w.turn = slices.DeleteFunc(w.turn, func(other reconcile.Key) bool { return other == at })
+		w.turn = slices.DeleteFunc(w.turn, func(other Key) bool { return other == at })
 		return false
 	}
 	return true
@@ -295,15 +280,15 @@ func (w *writer) abandonAll(path string) {
 	}
 }
 
-// slowWrites are those that take long, for status.
-func (a *Agent) slowWrites() []status.SlowWrite {
+// SlowWrites lists the writes that have taken long so far, the longest first.
+func (r *Reconciler) SlowWrites() []status.SlowWrite {
 	var all []status.SlowWrite
-	for at, s := range a.writer.settings {
+	for at, s := range r.writer.settings {
 		job := s.now
 		if job == nil {
 			job = s.next
 		}
-		if took := a.now().Sub(s.since); took >= longWrite {
+		if took := r.Now().Sub(s.since); took >= longWrite {
 			all = append(all, status.SlowWrite{
 				Object: job.Object.Name, Setting: at.Knob.String(), To: job.To.String(), Seconds: int64(took / time.Second), Waiting: s.now == nil,
 			})

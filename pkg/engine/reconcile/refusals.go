@@ -1,0 +1,91 @@
+package reconcile
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// refusal is a value that the kernel does not take.
+type refusal struct {
+	value  knobs.Value
+	logged string // the reason, as it was logged last
+	wait   Backoff
+}
+
+// longestWait is how long a refused value waits at most for the next attempt.
+const longestWait = 5 * time.Minute
+
+// refuse notes that the kernel has refused a change, and reports whether the log has not
+// said so yet, or gave another reason. Passes try again after one of them, two, four, and
+// at last every five minutes; events try again at once.
+func (r *Reconciler) refuse(c *knobs.Change, reason string) (news bool) {
+	at, now, pass := KeyOf(c), r.Now(), r.DriftInterval()
+	known := r.refusals[at]
+	if news = known == nil || known.logged != reason; news {
+		known = &refusal{value: c.To, logged: reason}
+		r.refusals[at] = known
+	}
+	if !known.wait.Waits(now) {
+		// Half a pass less: passes count from each other, this from a write.
+		known.wait.add(now.Add(-pass/2), policy{atOnce: 1, first: pass, longest: longestWait})
+	}
+	return news
+}
+
+// Waits reports whether the kernel has refused the value so short a time ago that a pass
+// must not try it again yet.
+func (r *Reconciler) Waits(at Key, value knobs.Value) bool {
+	known := r.refusals[at]
+	return known != nil && known.value == value && known.wait.Waits(r.Now())
+}
+
+// Refused reports whether the kernel has refused the last write of a setting.
+func (r *Reconciler) Refused(at Key) bool { return r.refusals[at] != nil }
+
+// Accepted notes that the kernel has what is wanted of a setting.
+func (r *Reconciler) Accepted(at Key) { delete(r.refusals, at) }
+
+// forgetRefusals forgets what the kernel refused of a cgroup.
+func (r *Reconciler) forgetRefusals(path string) {
+	maps.DeleteFunc(r.refusals, func(at Key, _ *refusal) bool { return at.Path == path })
+}
+
+// writeError is a kind of write that the kernel refused. There are at most as many as there
+// are knobs times errnos.
+type writeError struct{ knob, errno string }
+
+// CountError counts a write that the kernel refused. The error may name its knob; if it
+// doesn't, the given name counts.
+func (r *Reconciler) CountError(err error, knob string) {
+	at := writeError{knob, "other"}
+	if change, ok := errors.AsType[*cgroupfs.ChangeError](err); ok {
+		at.knob = change.Change.Knob.String()
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		at.errno = cmp.Or(unix.ErrnoName(errno), at.errno)
+	}
+	r.writeErrors[at]++
+}
+
+// WriteErrors lists the writes that the kernel refused, by knob and errno, and their number.
+func (r *Reconciler) WriteErrors() (all []status.KnobErrors, total int) {
+	all = make([]status.KnobErrors, 0, len(r.writeErrors))
+	for at, n := range r.writeErrors {
+		all = append(all, status.KnobErrors{Knob: at.knob, Errno: at.errno, N: n})
+		total += n
+	}
+	slices.SortFunc(all, func(x, y status.KnobErrors) int {
+		return cmp.Or(cmp.Compare(x.Knob, y.Knob), cmp.Compare(x.Errno, y.Errno))
+	})
+	return all, total
+}

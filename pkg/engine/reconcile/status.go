@@ -1,0 +1,78 @@
+package reconcile
+
+import (
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// Status lists the settings of a cgroup after those in all; level is what the status calls
+// the cgroup: "container" or "pod".
+func (r *Reconciler) Status(all []status.Kernel, level, path string) []status.Kernel {
+	c := r.cgroups[path]
+	if c == nil {
+		return all
+	}
+	now := r.Now()
+	for _, s := range c.settings {
+		value := s.Value
+		if e, kept := r.Journal.Entry(path, s.Knob); kept && e.Wrote != nil {
+			value = e.Wrote
+		}
+		if s.shown != value {
+			s.shown, s.text = value, ""
+			if value != nil {
+				s.text = value.String()
+			}
+		}
+		all = append(all, status.Kernel{
+			Level: level, Setting: s.Knob.String(), File: r.Features.Knobs[s.Knob].File, Value: s.text, Why: s.Why, Problem: s.problem,
+			Drift: s.drift, Suspect: s.suspect, Contested: s.contest.Contested(now),
+		})
+	}
+	return all
+}
+
+// Version changes whenever what Status lists of a pod or a container may have. contested
+// says whether anything is contested now: time alone ends that.
+func (r *Reconciler) Version(contested bool) uint64 {
+	if contested || r.contested {
+		r.version++
+	}
+	r.contested = contested
+	return r.version + r.Journal.Version(knobs.PodLevel) + r.Journal.Version(knobs.ContainerLevel)
+}
+
+// Drift is the number of settings that somebody else has changed and that were repaired.
+func (r *Reconciler) Drift() int { return r.drift }
+
+// CountRepair counts a repair of what somebody else may keep changing, which need not be
+// the Reconciler's own.
+func (r *Reconciler) CountRepair(b *Backoff) {
+	b.add(r.Now(), repairs())
+	if end := b.resetAt(); end.After(r.quietAt) {
+		r.quietAt = end
+	}
+}
+
+// Quiet reports whether nothing can be contested now.
+func (r *Reconciler) Quiet() bool { return !r.Now().Before(r.quietAt) }
+
+// Contested lists the settings that somebody else keeps changing, in alphabetical order.
+func (r *Reconciler) Contested() []string {
+	if r.Quiet() {
+		return nil
+	}
+	now := r.Now()
+	var all []string
+	for _, c := range r.cgroups {
+		for _, s := range c.settings {
+			if s.contest.Contested(now) {
+				all = append(all, s.Knob.String()+" of "+c.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
