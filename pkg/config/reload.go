@@ -9,18 +9,18 @@ import (
 // RestartKeys are the keys that a running plugin can't change, with the reason.
 func RestartKeys() []RestartKey {
 	return []RestartKey{
-		{"failurePolicy", "the runtime is told when the plugin registers", func(to, from *Config) { to.FailurePolicy = from.FailurePolicy }},
-		{"vmRuntimes", "containers that run were set by it", func(to, from *Config) { to.VMRuntimes = from.VMRuntimes }},
-		{"stateDir", "the audit trail and the batch switch are there", func(to, from *Config) { to.StateDir = from.StateDir }},
-		{"runtimeDir", "the original values are there", func(to, from *Config) { to.RuntimeDir = from.RuntimeDir }},
-		{"statusSocket", "clients are connected to it", func(to, from *Config) { to.StatusSocket = from.StatusSocket }},
-		{"metrics.listen", "it is open", func(to, from *Config) { to.Metrics.Listen = from.Metrics.Listen }},
-		{"metrics.containers", "a series that ends looks like a container that ended", func(to, from *Config) { to.Metrics.Containers = from.Metrics.Containers }},
-		{"web", "viewers are connected to it", func(to, from *Config) { to.Web = from.Web }},
-		{"log.format", "a log keeps its format", func(to, from *Config) { to.Log.Format = from.Log.Format }},
-		{"log.file", "it is open", func(to, from *Config) { to.Log.File = from.Log.File }},
-		{"control.fastInterval", "all that was measured counts by it", func(to, from *Config) { to.Control.FastInterval = from.Control.FastInterval }},
-		{"control.interval", "all that was measured counts by it", func(to, from *Config) { to.Control.Interval = from.Control.Interval }},
+		{"failurePolicy", "passed to the runtime once, when the plugin registers", func(to, from *Config) { to.FailurePolicy = from.FailurePolicy }},
+		{"vmRuntimes", "running containers were placed with the old value", func(to, from *Config) { to.VMRuntimes = from.VMRuntimes }},
+		{"stateDir", "the audit trail and the batch switch are open there", func(to, from *Config) { to.StateDir = from.StateDir }},
+		{"runtimeDir", "the journal of original values is open there", func(to, from *Config) { to.RuntimeDir = from.RuntimeDir }},
+		{"statusSocket", "changing it would drop connected clients", func(to, from *Config) { to.StatusSocket = from.StatusSocket }},
+		{"metrics.listen", "opened once at start", func(to, from *Config) { to.Metrics.Listen = from.Metrics.Listen }},
+		{"metrics.containers", "a series that ends would look like a container that ended", func(to, from *Config) { to.Metrics.Containers = from.Metrics.Containers }},
+		{"web", "changing it would drop connected browsers", func(to, from *Config) { to.Web = from.Web }},
+		{"log.format", "one log file keeps one format", func(to, from *Config) { to.Log.Format = from.Log.Format }},
+		{"log.file", "opened once at start", func(to, from *Config) { to.Log.File = from.Log.File }},
+		{"control.fastInterval", "past measurements depend on it", func(to, from *Config) { to.Control.FastInterval = from.Control.FastInterval }},
+		{"control.interval", "past measurements depend on it", func(to, from *Config) { to.Control.Interval = from.Control.Interval }},
 	}
 }
 
