@@ -73,7 +73,7 @@ func (n *node) podsCPUs() []Finding {
 }
 
 func (n *node) layout() Finding {
-	const advice = "nothing must be done; cgroup v2 (boot with systemd.unified_cgroup_hierarchy=1) brings memory.min, low and high, background reclaim and pressure of each container"
+	const advice = "no action needed; cgroup v2 (boot with systemd.unified_cgroup_hierarchy=1) brings memory.min, low and high, background reclaim and pressure of each container"
 	v1, v2 := false, false
 	for _, c := range required {
 		if m := n.hierarchy(c.name); m != nil {
@@ -108,12 +108,12 @@ func (n *node) controller(name string, level Level, lost string, m *mount) Findi
 		switch {
 		case dir == "" || err != nil || slices.Contains(strings.Fields(string(text)), name):
 		case pods == "":
-			return note(name, m.String()+", not handed down yet", "start the kubelet, which does that for its pods, and look again")
+			return note(name, m.String()+", not enabled for pods yet", "start the kubelet, which enables it for its pods, and run sluice doctor again")
 		default:
-			return missing("not handed to the cgroups below /"+dir, fmt.Sprintf("echo +%s > /%s", name, file))
+			return missing("not enabled for the cgroups below /"+dir, fmt.Sprintf("echo +%s > /%s", name, file))
 		}
 	}
-	return ok(name, m.String()+", handed down to pods")
+	return ok(name, m.String()+", enabled for pods")
 }
 
 // podsDirs are the kubelet's folder of pods below a hierarchy, by cgroup driver;
@@ -168,9 +168,9 @@ func (n *node) driver() Finding {
 	}
 	switch {
 	case driver == "":
-		return note("driver", "not known: there are no pods' cgroups yet", "start the kubelet, and look again")
+		return note("driver", "not known: there are no pods' cgroups yet", "start the kubelet, and run sluice doctor again")
 	case driver == "systemd":
-		return ok("driver", "systemd ("+from+"); what a daemon-reload puts back, Sluice repairs within its driftInterval")
+		return ok("driver", "systemd ("+from+"); Sluice repairs within driftInterval what a daemon-reload resets")
 	case n.text("proc/1/comm") == "systemd" && n.controllerV2("cpu"):
 		return warn("driver", "cgroupfs ("+from+") beside systemd on cgroup v2: two managers of one tree", "set cgroupDriver: systemd in the kubelet's configuration, and SystemdCgroup = true in the runtime's")
 	}
@@ -181,7 +181,7 @@ func (n *node) partitions() Finding {
 	const name = "cpuset partitions"
 	m := n.hierarchy("cpuset")
 	if m == nil || !m.v2() {
-		return ok(name, "not there (cgroup v2); Sluice does without")
+		return ok(name, "not available (cgroup v2); Sluice does not need it")
 	}
 	has := func(file string) bool { // the root has no such file
 		found, err := fs.Glob(n.Host, path.Join(m.dir, "*", file))
@@ -189,9 +189,9 @@ func (n *node) partitions() Finding {
 	}
 	switch {
 	case has("cpuset.cpus.exclusive"):
-		return ok(name, "there, remote ones too (cpuset.cpus.exclusive); Sluice does without")
+		return ok(name, "available, remote ones as well (cpuset.cpus.exclusive); Sluice does not need them")
 	case has("cpuset.cpus.partition"):
-		return ok(name, "there, local ones only (cpuset.cpus.exclusive: Linux 6.7); Sluice does without")
+		return ok(name, "available, local ones only (cpuset.cpus.exclusive: Linux 6.7); Sluice does not need them")
 	}
-	return ok(name, "not there (Linux 5.0); Sluice does without")
+	return ok(name, "not available (Linux 5.0); Sluice does not need it")
 }

@@ -147,7 +147,7 @@ func TestRootElsewhere(t *testing.T) {
 		if finding.Level == Fail {
 			t.Errorf("%+v", finding)
 		}
-		if finding.Area == "cgroups" && finding.Name == "cpu" && finding.What != "v2 at /host/sys/fs/cgroup, handed down to pods" {
+		if finding.Area == "cgroups" && finding.Name == "cpu" && finding.What != "v2 at /host/sys/fs/cgroup, enabled for pods" {
 			t.Errorf("%+v", finding)
 		}
 	}
@@ -156,8 +156,8 @@ func TestRootElsewhere(t *testing.T) {
 func TestControllersHandedDown(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		"sys/fs/cgroup/cgroup.subtree_control":                "not handed to the cgroups below /sys/fs/cgroup: no container can have CPUs of its own",
-		"sys/fs/cgroup/kubepods.slice/cgroup.subtree_control": "not handed to the cgroups below /sys/fs/cgroup/kubepods.slice: no container can have CPUs of its own",
+		"sys/fs/cgroup/cgroup.subtree_control":                "not enabled for the cgroups below /sys/fs/cgroup: no container can have CPUs of its own",
+		"sys/fs/cgroup/kubepods.slice/cgroup.subtree_control": "not enabled for the cgroups below /sys/fs/cgroup/kubepods.slice: no container can have CPUs of its own",
 	} {
 		r := Examine(facts(host(t, "2 cores", v2(), texts{file: "cpu io memory\n"}), nil))
 		found := false

@@ -55,7 +55,7 @@ func (n *node) look(f feature) Finding {
 		}
 	}
 	if unclear != nil {
-		return note(f.name, "it could not be tried: "+some(unclear), "look again when that has changed; the rest could be tried")
+		return note(f.name, "it could not be tried: "+some(unclear), "run sluice doctor again when that has changed; everything else could be tried")
 	}
 	missing := f.none
 	missing.Name = f.name
@@ -124,18 +124,18 @@ func (n *node) cpuFeatures() []Finding {
 	}
 	findings := n.all(
 		feature{"cpusets", containersOnly, []mechanism{by("", knobs.CPUs, knobs.Mems)},
-			fail("", "no container can have CPUs of its own", "mount, or enable, the cpuset controller")},
+			fail("", "no container can have CPUs of its own", "mount or enable the cpuset controller")},
 		feature{"quota", both, []mechanism{by("", knobs.Quota)},
-			warn("", "not there: the quota of pinned containers can't be lifted", "a kernel with CONFIG_CFS_BANDWIDTH")},
+			warn("", "not available: the quota of pinned containers cannot be lifted", "a kernel with CONFIG_CFS_BANDWIDTH")},
 		feature{"weight", both, []mechanism{by("", knobs.Weight)},
-			warn("", "not there: nothing ranks pods", "mount, or enable, the cpu controller")},
+			warn("", "not available: pods have no CPU priorities", "mount or enable the cpu controller")},
 		feature{"burst", both, []mechanism{by(burst, knobs.Burst)},
-			note("", "not there: containers are throttled at their limit", "Linux 5.14 brings it; Anolis OS and Alibaba Cloud Linux have it in 4.19 and 5.10")},
+			note("", "not available: containers are throttled at their limit", "Linux 5.14 brings it; Anolis OS and Alibaba Cloud Linux have it in 4.19 and 5.10")},
 		n.identity(),
 	)
 	if last := &findings[len(findings)-1]; last.Level > OK { // no vendor's mechanism takes its place
 		findings = append(findings, n.look(feature{"idle", podsOnly, []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", knobs.Idle)},
-			note("", "not there: batch pods have the lowest weight instead", "Linux 5.15 brings it")}))
+			note("", "not available: batch pods have the lowest weight instead", "Linux 5.15 brings it")}))
 	}
 	return findings
 }
@@ -150,9 +150,9 @@ func (n *node) identity() feature {
 		by("the lowest, normal, and levels above where the kernel has them", knobs.CPUQoS),
 		by("the lowest and normal; higher classes by weight", knobs.CgroupPriority),
 		by("the lowest and normal; higher classes by weight", knobs.CPUOffline),
-		instead("nothing must be done; "+vendors, "idle for BestEffort pods, weights for others; SMT siblings are not kept free", knobs.Idle, knobs.Weight),
+		instead("no action needed; "+vendors, "idle for BestEffort pods, weights for others; SMT siblings are not kept free", knobs.Idle, knobs.Weight),
 		instead("Linux 5.15 brings cpu.idle; "+vendors, "weights alone", knobs.Weight),
-	}, warn("", "nothing ranks pods", "mount, or enable, the cpu controller")}
+	}, warn("", "not available: pods have no CPU priorities", "mount or enable the cpu controller")}
 	if knobs.GroupIdentityCrashes(n.text("proc/sys/kernel/osrelease")) {
 		f.ways = slices.DeleteFunc(f.ways, func(m mechanism) bool {
 			return slices.ContainsFunc(m.knobs, knobs.Knob.GroupIdentity)
@@ -167,33 +167,33 @@ func (n *node) memoryFeatures() []Finding {
 	emulated := func(f feature, what string) feature {
 		if reclaim {
 			native, _, _ := strings.Cut(f.none.Do, ";")
-			f.none = Finding{Level: Note, What: what, Do: "nothing must be done; " + native, On: containersOnly}
+			f.none = Finding{Level: Note, What: what, Do: "no action needed; " + native, On: containersOnly}
 		}
 		return f
 	}
 	return n.all(
 		feature{"limit", both, []mechanism{by("", knobs.MemoryMax)},
-			warn("", "not there: batch pods have no memory limit", "mount, or enable, the memory controller")},
+			warn("", "not available: batch pods have no memory limit", "mount or enable the memory controller")},
 		feature{"min, low", both, []mechanism{
 			by("", knobs.MemoryMin, knobs.MemoryLow),
 			instead("Linux 4.18 on cgroup v2 brings memory.min", "low alone", knobs.MemoryLow),
 			instead("Linux 4.18 on cgroup v2 brings both", "min alone", knobs.MemoryMin),
-		}, note("", "not there: nothing protects a container's memory from reclaim", v2+"; Anolis OS and Alibaba Cloud Linux have it on v1")},
+		}, note("", "not available: nothing protects a container's memory from reclaim", v2+"; Anolis OS and Alibaba Cloud Linux have it on v1")},
 		n.high(),
 		emulated(feature{"watermark", both, []mechanism{
 			by("the kernel reclaims in the background", knobs.WmarkRatio, knobs.WmarkScale),
-			by("the kernel reclaims in the background; how far, it chooses", knobs.WmarkRatio),
+			by("the kernel reclaims in the background, and chooses how much", knobs.WmarkRatio),
 		}, note("", "none: a container reclaims only at its limit", "the kernels of Anolis OS and Alibaba Cloud Linux have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
 			"emulated: Sluice reclaims through memory.reclaim (v2), as pressure allows"),
 		feature{"watermark offset", both, []mechanism{by("", knobs.WmarkMinAdj)},
-			note("", "none: memory.low and the node's own watermarks take its place", "nothing must be done; the kernels of Anolis OS and Alibaba Cloud Linux have it")},
+			note("", "none: memory.low and the node's own watermarks are used instead", "no action needed; the kernels of Anolis OS and Alibaba Cloud Linux have it")},
 		feature{"OOM group", containersOnly, []mechanism{by("", knobs.OOMGroup)},
-			note("", "not there: the kernel kills one process of a container at a time", "Linux 4.19 on cgroup v2 brings it")},
+			note("", "not available: the kernel kills one process of a container at a time", "Linux 4.19 on cgroup v2 brings it")},
 		feature{"OOM priority", both, []mechanism{
 			by("", knobs.MemPriority, knobs.PriorityOOM),
 			by("", knobs.MemPriority),
 			by("two levels", knobs.MemoryQoS),
-		}, note("", "not there: oom_score_adj takes its place", "nothing must be done; the kernels of Anolis OS and openEuler have it")},
+		}, note("", "not available: Sluice uses oom_score_adj instead", "no action needed; the kernels of Anolis OS and openEuler have it")},
 		emulated(feature{"page-cache limit", containersOnly, []mechanism{by("", knobs.PageCache), by("", knobs.PageCacheMax)},
 			note("", "none: page cache is bounded by the memory limit alone", "the kernels of Anolis OS and TencentOS have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
 			"emulated: Sluice reclaims through memory.reclaim (v2)"),
@@ -202,14 +202,14 @@ func (n *node) memoryFeatures() []Finding {
 
 // high is memory.high, which before Linux 5.9 was seen to stall its processes.
 func (n *node) high() feature {
-	const soft = "memory is taken back to there when the node is short, not before"
+	const soft = "memory above it is reclaimed only when the node is short"
 	f := feature{"high", containersOnly, []mechanism{
 		by("", knobs.MemoryHigh),
 		instead("cgroup v2 brings memory.high", soft, knobs.SoftLimit),
-	}, note("", "not there: only the limit bounds a container", "cgroup v2 brings it")}
+	}, note("", "not available: only the limit bounds a container", "cgroup v2 brings it")}
 	if before(n.text("proc/sys/kernel/osrelease"), 5, 9) {
 		f.ways = []mechanism{instead("Linux 5.9 on cgroup v2 brings a memory.high that stalls nobody", soft, knobs.SoftLimit)}
-		f.none = note("", "not used: memory.high of this kernel can stall its processes", "Linux 5.9 mends it")
+		f.none = note("", "not used: memory.high of this kernel can stall its processes", "Linux 5.9 fixes it")
 	}
 	return f
 }
@@ -231,10 +231,10 @@ func (n *node) ioFeatures() []Finding {
 	}
 	return n.all(
 		feature{"I/O weight", both, []mechanism{by("heeded by disks with bfq or, on v2, io.cost", knobs.IOWeight)},
-			note("", "not there: I/O of pods has no weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
+			note("", "not available: pods have no I/O weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
 		feature{"I/O throttles", containersOnly, []mechanism{throttles},
-			note("", "not there: I/O of containers can't be limited", "mount, or enable, the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
+			note("", "not available: containers' I/O cannot be limited", "mount or enable the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
 		feature{"network class", containersOnly, []mechanism{by("", knobs.NetClass)},
-			note("", "not there: packets carry no class of their container", "mount v1's net_cls where a traffic shaper needs it: mount -t cgroup -o net_cls none /sys/fs/cgroup/net_cls")},
+			note("", "not available: packets carry no class of their container", "mount v1's net_cls where a traffic shaper needs it: mount -t cgroup -o net_cls none /sys/fs/cgroup/net_cls")},
 	)
 }

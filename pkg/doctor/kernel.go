@@ -57,7 +57,7 @@ func (n *node) pressure() Finding {
 		return note(name, "of the machine only: cgroup v1 shows none of single containers",
 			"mount the v2 hierarchy beside v1 (systemd does, unless told otherwise), or boot with cgroup v2; some vendors' kernels show it on v1 with psi_v1=1")
 	}
-	return note(name, "off: background reclaim in place of watermarks goes without this signal",
+	return note(name, "off: Sluice's background reclaim works without this signal",
 		"boot with psi=1, on a kernel with CONFIG_PSI")
 }
 
@@ -99,7 +99,7 @@ func (n *node) cpus() []Finding {
 	}
 	reserved := n.Config != nil && m.Isolated.SubsetOf(n.Config.Reserved)
 	if !m.Isolated.IsEmpty() && !reserved {
-		findings = append(findings, warn("isolcpus", fmt.Sprintf("CPUs %s are isolated: the scheduler does not balance there, and the threads of a container on several of them stay on one", m.Isolated),
+		findings = append(findings, warn("isolcpus", fmt.Sprintf("CPUs %s are isolated: the scheduler does not balance there, so that all threads of a container stay on one of them", m.Isolated),
 			"boot without isolcpus, since pins keep CPUs free; or keep Sluice off them: reserved: \""+m.Isolated.String()+"\""))
 	} else if !m.Isolated.IsEmpty() {
 		findings = append(findings, ok("isolcpus", "CPUs "+m.Isolated.String()+" are isolated, and reserved in Sluice's configuration"))
@@ -114,11 +114,11 @@ func (n *node) coreScheduling(smt bool) Finding {
 	const name = "core scheduling"
 	switch {
 	case n.CoreSched == knobs.Supported:
-		return ok(name, "groups of pods can keep others off their cores")
+		return ok(name, "groups of pods can keep other pods off their cores")
 	case n.CoreSched == knobs.Inconclusive:
 		return warn(name, "it could not be tried: "+n.CoreSchedWhy, "run sluice doctor as root, on the node itself")
 	case !smt:
 		return ok(name, "not needed: no core is shared by two threads")
 	}
-	return note(name, "not there: "+n.CoreSchedWhy, "a kernel with CONFIG_SCHED_CORE, 5.14 or later; class LSE keeps cores to one container without it")
+	return note(name, "not available: "+n.CoreSchedWhy, "a kernel with CONFIG_SCHED_CORE, 5.14 or later; class LSE keeps cores to one container without it")
 }

@@ -92,10 +92,10 @@ func (c *kubeletConfig) override(running *peers.Kubelet) {
 func (n *node) kubeletSettings() []Finding {
 	k := &n.kubelet
 	if k.err != nil {
-		return []Finding{warn("configuration", fmt.Sprintf("%s can't be read: %v", k.from, k.err), "mend the file, or make it readable below "+n.Root)}
+		return []Finding{warn("configuration", fmt.Sprintf("%s can't be read: %v", k.from, k.err), "correct the file, or make it readable below "+n.Root)}
 	}
 	if !k.found && len(n.others) == 0 {
-		return []Finding{note("configuration", "no kubelet is found: neither a process nor /var/lib/kubelet/config.yaml", "look again once the node is part of a cluster; where the kubelet is part of another program (k3s), compare its settings by hand")}
+		return []Finding{note("configuration", "no kubelet was found: neither a process nor /var/lib/kubelet/config.yaml", "run sluice doctor again once the node is part of a cluster; if the kubelet is part of another program (k3s), check its settings by hand")}
 	}
 	c := &k.config
 	findings := []Finding{
@@ -113,7 +113,7 @@ func (n *node) kubeletSettings() []Finding {
 		findings = append(findings, ok("MemoryQoS", "off"))
 	}
 	if c.CPUCFSQuota != nil && !*c.CPUCFSQuota {
-		findings = append(findings, note("CPU quota", "off: no container has one to burst over, and requests are inferred from cpu.shares, which end at 256 CPUs", "set cpuCFSQuota: true in "+k.from+" where pods ask for burst"))
+		findings = append(findings, note("CPU quota", "off: containers have no quota to burst above, and requests are inferred from cpu.shares, which end at 256 CPUs", "set cpuCFSQuota: true in "+k.from+" if pods ask for burst"))
 	} else {
 		findings = append(findings, ok("CPU quota", "on"))
 	}
@@ -126,14 +126,14 @@ func (n *node) allocated() Finding {
 	file := "/" + n.kubelet.record
 	text, err := fs.ReadFile(n.Host, n.kubelet.record)
 	if errors.Is(err, fs.ErrNotExist) {
-		return note(name, "no "+file+": requests are inferred from weights, limits and OOM scores, and of batch work annotations count", "nothing must be done; Kubernetes 1.33 and later keep that file, unless their feature gate InPlacePodVerticalScaling is off")
+		return note(name, "no "+file+": requests are inferred from weights, limits and OOM scores, and those of batch work from annotations", "no action needed; Kubernetes 1.33 and later keep that file, unless their feature gate InPlacePodVerticalScaling is off")
 	}
 	var record *grants.Record
 	if err == nil {
 		record, err = grants.Parse(text)
 	}
 	if err != nil {
-		return warn(name, file+" "+oneLine(err)+": requests are inferred from weights, limits and OOM scores, and of batch work annotations count", "look for a version of Sluice that knows this kubelet's; report the file's first line")
+		return warn(name, file+" "+oneLine(err)+": requests are inferred from weights, limits and OOM scores, and those of batch work from annotations", "use a version of Sluice that understands this kubelet's format; report the file's first line")
 	}
 	return ok(name, file+": exact for "+count(record.Pods(), "pod", "pods"))
 }
@@ -164,14 +164,14 @@ func (n *node) neighbours() []Finding {
 		findings = append(findings, warn("detection", oneLine(n.othersErr), "make the host's /proc and the kubelet's root folder readable below "+n.Root))
 	}
 	if others := n.plugins(func(name string) bool { return !isSluice(name) }); len(others) > 0 {
-		findings = append(findings, note("NRI plugins", "pre-installed beside Sluice: "+some(others)+"; two plugins that set one field fail the container", "see that none of them sets CPU sets, CPU or memory limits of the same pods"))
+		findings = append(findings, note("NRI plugins", "pre-installed beside Sluice: "+some(others)+"; two plugins that set one field fail the container", "make sure that none of them sets CPU sets, CPU limits or memory limits of the same pods"))
 	}
 	balancer := slices.IndexFunc(n.processes, func(p process) bool { return p.name == "irqbalance" }) // a pod's too
 	if balancer >= 0 && n.Config != nil && n.Config.Steer.IRQs {
-		findings = append(findings, note("irqbalance", fmt.Sprintf("runs (process %d) and moves interrupts back that Sluice steers away", n.processes[balancer].id), "stop irqbalance, or leave steer: {irqs: false}"))
+		findings = append(findings, note("irqbalance", fmt.Sprintf("runs (process %d) and undoes Sluice's interrupt steering", n.processes[balancer].id), "stop irqbalance, or keep steer: {irqs: false}"))
 	}
 	if findings == nil {
-		findings = append(findings, ok("others", "nobody else writes CPU and memory settings"))
+		findings = append(findings, ok("others", "no other program writes CPU and memory settings"))
 	}
 	return findings
 }

@@ -12,7 +12,7 @@ import (
 // (resctrl_late_init, arch/x86/kernel/cpu/resctrl/core.c).
 func (n *node) resctrl() []Finding {
 	const name = "resctrl"
-	const none = "cpusets by L3 domain keep caches apart all the same"
+	const none = "cpusets by L3 domain still separate caches"
 	for i := range n.mounts {
 		if m := &n.mounts[i]; m.kind == name {
 			return n.mounted(m)
@@ -22,12 +22,12 @@ func (n *node) resctrl() []Finding {
 	flags := rdtFlags(n.text("proc/cpuinfo"))
 	switch {
 	case slices.Contains(filesystems, name):
-		return []Finding{note(name, "this machine has it ("+some(flags)+"), and it is not mounted", "mount -t resctrl resctrl /sys/fs/resctrl, and the same in /etc/fstab")}
+		return []Finding{note(name, "available ("+some(flags)+"), but not mounted", "mount -t resctrl resctrl /sys/fs/resctrl, and add it to /etc/fstab")}
 	case len(flags) > 0:
-		return []Finding{note(name, "the processor has it ("+some(flags)+"), the kernel does not; "+none,
-			"a kernel with CONFIG_X86_CPU_RESCTRL, booted without rdt=!l3cat and the like")}
+		return []Finding{note(name, "the processor supports it ("+some(flags)+"), the kernel does not; "+none,
+			"a kernel with CONFIG_X86_CPU_RESCTRL, booted without options such as rdt=!l3cat")}
 	}
-	return []Finding{note(name, "this machine has none, as most virtual ones; "+none, "nothing must be done; most servers have it where they are not shared: Intel RDT, AMD QoS")}
+	return []Finding{note(name, "not available on this machine, as on most virtual ones; "+none, "no action needed; most bare-metal servers have it: Intel RDT, AMD QoS")}
 }
 
 func (n *node) mounted(m *mount) []Finding {

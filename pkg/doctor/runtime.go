@@ -110,7 +110,7 @@ func (n *node) nriState(config, more, do string, told *inspect.Facts) []Finding 
 		case inspect.Missing:
 			return []Finding{fail("NRI", "containerd has not loaded its NRI plugin"+by, "take io.containerd.nri.v1.nri out of disabled_plugins in its configuration; containerd before 1.7 has none. "+do)}
 		case inspect.Broken:
-			return []Finding{fail("NRI", "containerd's NRI plugin has failed: "+told.NRI.Why+by, "mend what it says, and restart containerd")}
+			return []Finding{fail("NRI", "containerd's NRI plugin has failed: "+told.NRI.Why+by, "fix what it reports, and restart containerd")}
 		case inspect.Loaded:
 			loaded = "; its plugin is loaded" + by
 		case inspect.Unknown:
@@ -118,13 +118,13 @@ func (n *node) nriState(config, more, do string, told *inspect.Facts) []Finding 
 	}
 	off, file, err := n.nriOff(config, more)
 	if err != nil {
-		found = append(found, warn("configuration", fmt.Sprintf("/%s can't be read: %v", file, err), "mend the file"))
+		found = append(found, warn("configuration", fmt.Sprintf("/%s can't be read: %v", file, err), "correct the file"))
 	}
 	switch socket := n.nriSocket(); {
 	case off && socket == "":
 		return append(found, fail("NRI", "switched off in /"+file, do))
 	case off:
-		return append(found, warn("NRI", "/"+socket+" is there, and /"+file+" switches NRI off: after the runtime's next start it is gone", do))
+		return append(found, warn("NRI", "/"+socket+" exists, but /"+file+" switches NRI off: after the runtime's next start it will be gone", do))
 	case socket == "" && loaded != "":
 		return append(found, fail("NRI", "no socket at /run/nri/nri.sock: NRI is switched off, or listens elsewhere"+loaded, do))
 	case socket == "":
@@ -155,7 +155,7 @@ func (n *node) socket() []Finding {
 	if err != nil || folder.Mode().Perm()&0o011 == 0 || info.Mode().Perm()&0o022 == 0 {
 		return nil
 	}
-	return []Finding{warn("NRI socket", "/"+name+" can be opened by others than root: who can, controls every container", "chmod 0700 /"+strings.TrimSuffix(name, "/nri.sock"))}
+	return []Finding{warn("NRI socket", "/"+name+" can be opened by users other than root, who can then control every container", "chmod 0700 /"+strings.TrimSuffix(name, "/nri.sock"))}
 }
 
 // capabilities tells what the connected runtime's NRI can do, by its version: the
@@ -178,9 +178,9 @@ func (n *node) capabilities() []Finding {
 		capability("failure policy", "v0.12.5", "known: failurePolicy: closed works", "not known: containers that start while Sluice is away are not held back"),
 	}
 	if r.SlowLane == "open" {
-		return append(findings, ok("slow lane", "open: the runtime's own records are kept right"))
+		return append(findings, ok("slow lane", "open: the runtime's own records are kept up to date"))
 	}
-	return append(findings, note("slow lane", "shut: "+r.SlowLane, "nothing must be done: what the runtime undoes is repaired within driftInterval; NRI 0.12.1 opens it"))
+	return append(findings, note("slow lane", "shut: "+r.SlowLane, "no action needed: Sluice repairs within driftInterval what the runtime undoes; NRI 0.12.1 opens it"))
 }
 
 // runtimeConfig is what matters here of containerd's and CRI-O's configuration.

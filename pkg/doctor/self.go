@@ -70,7 +70,7 @@ func (n *node) weightless() []Finding {
 	if !batch || services == nil {
 		return nil
 	}
-	return []Finding{warn("BestEffort services", some(services)+" request no CPU: in the kubelet's BestEffort cgroup they have the least CPU weight there is, together with batch work", "give each a CPU request, or make it batch work (class.sluice.dev: BE)")}
+	return []Finding{warn("BestEffort services", some(services)+" request no CPU: in the kubelet's BestEffort cgroup they share the lowest CPU weight with batch work", "give each a CPU request, or make it batch work (class.sluice.dev: BE)")}
 }
 
 func (n *node) plugin() []Finding {
@@ -107,13 +107,13 @@ func (n *node) rights() []Finding {
 	if p == nil || p.capabilities == 0 || p.capabilities>>capSysResource&1 == 1 {
 		return nil
 	}
-	return []Finding{note("capabilities", "the plugin runs without CAP_SYS_RESOURCE: pressure wakes its loop only after up to 2 s (it looks each control.fastInterval all the same), and it can't protect itself from the OOM killer", "give it SYS_RESOURCE (securityContext.capabilities.add) where the runtime can; a pod of priority class system-node-critical has the kubelet's protection")}
+	return []Finding{note("capabilities", "the plugin runs without CAP_SYS_RESOURCE: pressure wakes its loop up to 2 s late (it still measures every control.fastInterval), and it cannot protect itself from the OOM killer", "give it SYS_RESOURCE (securityContext.capabilities.add) if the runtime can; a pod of priority class system-node-critical is protected by the kubelet")}
 }
 
 func (n *node) configuration() []Finding {
 	from := cmp.Or(n.ConfigFile, "the shipped defaults")
 	if n.Config == nil {
-		return []Finding{fail("configuration", fmt.Sprintf("%s can't be used: %s", from, oneLine(n.ConfigErr)), "mend it; sluice check -f "+n.ConfigFile+" lists its mistakes")}
+		return []Finding{fail("configuration", fmt.Sprintf("%s can't be used: %s", from, oneLine(n.ConfigErr)), "correct it; sluice check -f "+n.ConfigFile+" lists its mistakes")}
 	}
 	if n.machine == nil {
 		return []Finding{ok("configuration", from)}
@@ -123,7 +123,7 @@ func (n *node) configuration() []Finding {
 		warnings = append(warnings, oneLine(err))
 	}
 	if len(warnings) > 0 {
-		return []Finding{warn("configuration", from+" does not fit this machine: "+strings.Join(warnings, "; "), "change what it says of CPUs and pools, and restart Sluice")}
+		return []Finding{warn("configuration", from+" does not fit this machine: "+strings.Join(warnings, "; "), "change its CPUs and pools, and restart Sluice")}
 	}
 	return []Finding{ok("configuration", from)}
 }
@@ -168,7 +168,7 @@ func (n *node) preInstalled() []Finding {
 	if p := n.service(); p != nil {
 		return []Finding{fail(name, fmt.Sprintf("%s, and as a service (process %d): the two conflict on every container", file, p.id), "remove one of them, and restart the runtime")}
 	}
-	return []Finding{warn(name, file+": the runtime starts it once and, if it ends, not again before its own restart", "prefer a service of its own: remove the file and start sluice run by systemd")}
+	return []Finding{warn(name, file+": the runtime starts it once and, if it ends, not again before its own restart", "prefer a service of its own: remove the file and run sluice as a systemd service")}
 }
 
 // counters tells what went wrong since the plugin's start.
@@ -176,25 +176,25 @@ func (n *node) counters() []Finding {
 	c := &n.Status.Counters
 	var findings []Finding
 	if c.WriteErrors > 0 {
-		findings = append(findings, warn("kernel writes", count(c.WriteErrors, "write", "writes")+" failed", "see Sluice's log for the files and the kernel's reasons"))
+		findings = append(findings, warn("kernel writes", count(c.WriteErrors, "write", "writes")+" failed", "Sluice's log has the files and the kernel's errors"))
 	}
 	if c.Panics > 0 {
-		findings = append(findings, warn("panics", count(c.Panics, "bug", "bugs")+" in Sluice met", "report the stacks in its log"))
+		findings = append(findings, warn("panics", count(c.Panics, "bug", "bugs")+" in Sluice occurred", "report the stack traces in its log"))
 	}
 	if c.GrantsCut > 0 {
-		findings = append(findings, note("grants", count(c.GrantsCut, "container claims", "containers claim")+" more batch resources than the kubelet has granted: what the kubelet has granted counts", "see sluice status and sluice explain POD for who; have admission write grant.sluice.dev, and no tenant"))
+		findings = append(findings, note("grants", count(c.GrantsCut, "container claims", "containers claim")+" more batch resources than the kubelet granted, and got what the kubelet granted", "sluice status and sluice explain POD show which; let an admission webhook write grant.sluice.dev, not tenants"))
 	}
 	if c.RanRefused > 0 {
-		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until there are some of its own for it", humanize.Count(c.RanRefused, "container")), "see sluice explain of the pods, or Sluice's log, for why"))
+		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until exclusive ones are free", humanize.Count(c.RanRefused, "container")), "sluice explain POD and Sluice's log say why"))
 	}
 	if c.BatchKills+c.ServiceKills > 0 {
-		findings = append(findings, warn("memory kills", fmt.Sprintf("the kernel killed %d batch containers that might have held more, and %d of services for what batch work held", c.BatchKills, c.ServiceKills), "see Sluice's log for where and how much; lower control.memory.safePercent"))
+		findings = append(findings, warn("memory kills", fmt.Sprintf("the kernel killed %d batch containers that might have held more, and %d of services for what batch work held", c.BatchKills, c.ServiceKills), "Sluice's log has the cgroups and amounts; lower control.memory.safePercent"))
 	}
 	if mixers := n.mixers(); mixers != "" {
-		findings = append(findings, note("besteffort", mixers+" in the cgroup of BestEffort pods, but not batch work: batch pods there are bounded one by one", "give such pods a request, or a class by a classify rule"))
+		findings = append(findings, note("besteffort", mixers+" in the cgroup of BestEffort pods, but not batch work: batch pods there are limited one by one", "give such pods a request, or a class by a classify rule"))
 	}
 	if c.SlowFailures > 0 {
-		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are right all the same"))
+		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are correct nevertheless"))
 	}
 	if c.Drift > 0 {
 		findings = append(findings, note("drift", count(c.Drift, "change", "changes")+" by others repaired"+n.drifted(), "sluice explain POD shows what it should have; see neighbours above for who else writes"))
@@ -294,11 +294,11 @@ func (n *node) interrupts(pinned cpuset.Set) Finding {
 		}
 	}
 	if here == 0 {
-		return ok(name, fmt.Sprintf("none of %d may come to pinned CPUs", all))
+		return ok(name, fmt.Sprintf("none of %d may reach pinned CPUs", all))
 	}
 	do := "steer: {irqs: true, workqueues: true} in the configuration keeps them off CPUs of LSE containers"
 	if n.Config != nil && n.Config.Steer.IRQs {
-		do = "nothing more can be done: steering is on, the kernel does not let these move, or the pins are LSR's, from which none is steered"
+		do = "no action possible: steering is on, and the kernel does not let these move, or the pins are of LSR containers, from which nothing is steered"
 	}
-	return note(name, fmt.Sprintf("%d of %d may come to pinned CPUs %s", here, all, pinned), do)
+	return note(name, fmt.Sprintf("%d of %d may reach pinned CPUs %s", here, all, pinned), do)
 }

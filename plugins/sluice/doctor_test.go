@@ -17,7 +17,7 @@ func examined() *doctor.Report {
 		{Area: "kernel", Name: "release", What: "Linux 6.8.0-45-generic, Ubuntu 24.04 LTS"},
 		{Area: "cpu", Name: "burst", What: "cpu.max.burst (v2): at most 100 % of the quota", On: []string{"pod", "container"}},
 		{Area: "cpu", Name: "group identity", Level: doctor.Note, What: "cpu.idle, cpu.weight (v2): idle for BestEffort pods, weights for others; SMT siblings are not kept free",
-			Do: "nothing must be done; the kernels of Anolis OS and Alibaba Cloud Linux, openEuler, TencentOS and OpenCloudOS have it", On: []string{"pod", "container"}},
+			Do: "no action needed; the kernels of Anolis OS and Alibaba Cloud Linux, openEuler, TencentOS and OpenCloudOS have it", On: []string{"pod", "container"}},
 		{Area: "pinned cpus", Name: "bound processes", Level: doctor.Warn, What: "1 process outside of pods, bound to CPUs of which some are pinned: evil\x1b[2J (600) on 2-3", Do: "change their taskset or CPUAffinity="},
 		{Area: "runtime", Name: "NRI", Level: doctor.Fail, What: "switched off in /etc/containerd/config.toml", Do: strings.Repeat("long", 40)},
 	}}
