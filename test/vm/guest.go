@@ -134,6 +134,7 @@ func (g guest) build() error {
 		{"test", "-c", "-o", g.built("e2e.test"), "../e2e"},
 		{"test", "-c", "-o", g.built("cgroupfs.test"), "../../pkg/kernel/cgroupfs"},
 		{"test", "-c", "-o", g.built("coresched.test"), "../../pkg/kernel/coresched"},
+		{"test", "-c", "-o", g.built("mix.test"), "../bench/mix"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -150,7 +151,7 @@ func (g guest) built(name string) string { return filepath.Join(g.dir(), name) }
 // prepare makes the guest's first root and its empty disk.
 func (g guest) prepare() error {
 	files := g.binaries()
-	for _, name := range []string{"init", g.binary(), "cgroupfs.test", "coresched.test"} {
+	for _, name := range []string{"init", g.binary(), "cgroupfs.test", "coresched.test", "mix.test"} {
 		files[g.built(name)] = name
 	}
 	for _, name := range modules() {

@@ -53,6 +53,7 @@ func shares() []share {
 		}},
 		// Two nodes are enough to move pages between, and fewer CPUs are emulated faster.
 		{guest: "slow", machine: topology{sockets: 2, dies: 1, cores: 1, threads: 2}, tests: []string{
+			"TestDemo",
 			"TestSluice/moving_pages",
 			"TestSluice/reclaiming_limit",
 		}},

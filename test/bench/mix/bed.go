@@ -61,7 +61,8 @@ func hogArgs(kind string, threads int) (string, error) {
 // newBed starts the runtime, the service, and hogs of the kinds.
 func newBed(ctx context.Context, o options, service runtime.Resources, kinds []string) (b *bed, err error) {
 	b = &bed{binary: o.sluice, resources: service, hogs: map[hogKey]*runtime.Pod{}, cpus: goruntime.NumCPU()}
-	if b.rt, err = runtime.Start(runtime.Options{}); err != nil {
+	// A machine that is busy or emulated may take seconds over what else takes milliseconds.
+	if b.rt, err = runtime.Start(runtime.Options{RegistrationTimeout: time.Minute, RequestTimeout: time.Minute}); err != nil {
 		return nil, err
 	}
 	defer func() {

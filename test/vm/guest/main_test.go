@@ -45,6 +45,14 @@ func TestCoreScheduling(t *testing.T) {
 	}
 }
 
+// TestDemo runs the demo, whose figures come from other files on cgroup v2 than on v1.
+func TestDemo(t *testing.T) {
+	out, err := exec.Command("/mix.test", "-test.run=^TestDemo$", "-test.v").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestDemo") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // start runs a containerd for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
