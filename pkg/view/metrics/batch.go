@@ -13,13 +13,13 @@ const (
 
 func benefit() []metric {
 	return []metric{
-		{"sluice_batch_cpu_seconds_total", "CPU time that batch work got.", counter, nil,
+		{"sluice_batch_cpu_seconds_total", "CPU time that batch work used.", counter, nil,
 			oneLooked(func(l *status.Loop) float64 { return l.Benefit.RunCPUHours * secondsPerHour })},
-		{"sluice_batch_memory_byte_seconds_total", "Memory that batch work used, by time: bytes times seconds.", counter, nil,
+		{"sluice_batch_memory_byte_seconds_total", "Memory that batch work used over time, in bytes times seconds.", counter, nil,
 			oneLooked(func(l *status.Loop) float64 { return l.Benefit.RunGiBHours * bytesPerGiB * secondsPerHour })},
-		{"sluice_node_utilization_day_ratio", "CPU that the node used in the last 24 hours, of all that it has, over the time that is known.", gauge, nil,
+		{"sluice_node_utilization_day_ratio", "Share of the node's CPUs in use over the measured part of the last 24 hours.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return l.Benefit.Day.Utilization })},
-		{"sluice_node_utilization_day_known_seconds", "Of the last 24 hours, the time for which the utilization is known.", gauge, nil,
+		{"sluice_node_utilization_day_known_seconds", "Measured part of the last 24 hours.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return l.Benefit.Day.KnownHours * secondsPerHour })},
 	}
 }
@@ -36,29 +36,29 @@ func overDay(value func(*status.Loop) float64) func(*scrape, *sink) {
 func batchHealth() []metric {
 	lifetime := []string{"lifetime"}
 	return []metric{
-		{"sluice_batch_satisfaction_ratio", "CPU granted to batch work over the last 24 hours, of what it requested; 1 where it requested nothing.", gauge, nil,
+		{"sluice_batch_satisfaction_ratio", "CPU that batch work got over the last 24 hours divided by what it requested; 1 if it requested none.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return l.Benefit.Satisfaction })},
-		{"sluice_batch_day_squeezes", "Intervals of the loop (control.interval) in the last 24 hours in which the CPU that batch work may use was lowered.", gauge, nil,
+		{"sluice_batch_day_squeezes", "Loop intervals (control.interval) of the last 24 hours in which the batch CPU budget was lowered.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Squeezes) })},
 		{"sluice_batch_day_kills", "Pods evicted in the last 24 hours.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Kills) })},
-		{"sluice_batch_sellable_known", "1 where the node knows what it can offer to batch work.", gauge, nil,
+		{"sluice_batch_sellable_known", "1 if the node knows what it can offer to batch work.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Offer.Known) })},
-		{"sluice_batch_sellable_cpus", "CPUs that the node can offer to batch work, with what that has already: short is above what others use now, long above their peak of the last 24 hours.", gauge, lifetime,
+		{"sluice_batch_sellable_cpus", "CPUs that the node can offer to batch work in total, including what it uses already: short is above what others use now, long above their peak of the last 24 hours.", gauge, lifetime,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(cpus(l.Offer.Short.CPU), "short")
 					out.put(cpus(l.Offer.Long.CPU), "long")
 				}
 			})},
-		{"sluice_batch_sellable_memory_bytes", "The same for memory.", gauge, lifetime,
+		{"sluice_batch_sellable_memory_bytes", "Memory that the node can offer to batch work in total, including what it uses already, by lifetime as for sluice_batch_sellable_cpus.", gauge, lifetime,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(float64(l.Offer.Short.Memory), "short")
 					out.put(float64(l.Offer.Long.Memory), "long")
 				}
 			})},
-		{"sluice_pinnable_cpus", "The most CPUs that one new pin would be given on a NUMA node alone.", gauge, []string{"numa_node"},
+		{"sluice_pinnable_cpus", "Most CPUs that one new LSR container would get on this NUMA node alone.", gauge, []string{"numa_node"},
 			looked(func(l *status.Loop, out *sink) {
 				for node, n := range l.Offer.FreeCPUs {
 					out.put(float64(n), strconv.Itoa(node))
@@ -69,15 +69,15 @@ func batchHealth() []metric {
 
 func batchBudget() []metric {
 	return []metric{
-		{"sluice_batch_state", "1 for what the node does with batch work now.", gauge, []string{"state"},
+		{"sluice_batch_state", "1 for the state of batch work that is in force.", gauge, []string{"state"},
 			looked(func(l *status.Loop, out *sink) {
 				for _, word := range []status.BatchWord{status.BatchOpen, status.BatchNoNew, status.BatchSqueezed, status.BatchClosed, status.BatchEvicting} {
 					out.put(truth(l.Batch.State == word), string(word))
 				}
 			})},
-		{"sluice_batch_unlimited", "1 where batch work may use all CPUs that it shares.", gauge, nil,
+		{"sluice_batch_unlimited", "1 if batch work may use all CPUs that it shares.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Batch.Unlimited) })},
-		{"sluice_batch_budget_cpus", "CPUs that all batch work together may use; none where that is unlimited or not known.", gauge, nil,
+		{"sluice_batch_budget_cpus", "CPUs that all batch work together may use; absent if that is unlimited or unknown.", gauge, nil,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Batch.Known && !l.Batch.Unlimited {
 					out.put(cpus(l.Batch.Budget))
@@ -89,9 +89,9 @@ func batchBudget() []metric {
 			oneLooked(func(l *status.Loop) float64 { return cpus(l.Batch.Used) })},
 		{"sluice_batch_requested_cpus", "CPUs that batch work requests.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return cpus(l.Batch.Requested) })},
-		{"sluice_batch_refused", "1 while no batch work may start.", gauge, nil,
+		{"sluice_batch_refused", "1 while no batch pod may start.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Refusal != nil && l.Refusal.NewBatch) })},
-		{"sluice_batch_refused_pods", "Pods that were evicted and may not start again yet.", gauge, nil,
+		{"sluice_batch_refused_pods", "Evicted pods that may not start again yet.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 {
 				if l.Refusal == nil {
 					return 0
@@ -113,11 +113,11 @@ func batchMemory() []metric {
 		})
 	}
 	return []metric{
-		{"sluice_batch_memory_held_bytes", "Memory that batch work holds, with its page cache.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Held })},
+		{"sluice_batch_memory_held_bytes", "Memory that batch work holds, including page cache.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Held })},
 		{"sluice_batch_memory_goal_bytes", "Memory that batch work may hold in the end.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Goal })},
-		{"sluice_batch_memory_limit_bytes", "Limit that all batch work has; none where there is no limit.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.Limit })},
-		{"sluice_batch_memory_wanted_limit_bytes", "Limit that the loop wants; none where it wants none.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.Wanted })},
-		{"sluice_online_memory_bytes", "Memory in use by all but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Online })},
-		{"sluice_memory_headroom_bytes", "Memory that is kept free before the growth of all but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Headroom })},
+		{"sluice_batch_memory_limit_bytes", "Limit of all batch work together; absent if there is none.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.Limit })},
+		{"sluice_batch_memory_wanted_limit_bytes", "Limit that the loop wants for batch work; absent if it wants none.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.Wanted })},
+		{"sluice_online_memory_bytes", "Memory in use by everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Online })},
+		{"sluice_memory_headroom_bytes", "Memory that is kept free for the growth of everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.Headroom })},
 	}
 }

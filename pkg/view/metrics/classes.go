@@ -75,17 +75,17 @@ func classes() []metric {
 	}
 	return []metric{
 		{"sluice_class_containers", "Containers of the class.", gauge, label, value(func(k *class) float64 { return float64(k.containers) })},
-		{"sluice_class_requested_cpus", "CPUs that they request.", gauge, label, value(func(k *class) float64 { return cpus(k.requested) })},
-		{"sluice_class_used_cpus", "CPUs that they use.", gauge, label, used(func(k *class) float64 { return cpus(k.used) })},
-		{"sluice_class_requested_memory_bytes", "Memory that they request, as far as it is known.", gauge, label, used(func(k *class) float64 { return float64(k.memoryRequest) })},
-		{"sluice_class_memory_working_set_bytes", "Their working sets.", gauge, label, used(func(k *class) float64 { return float64(k.workingSet) })},
-		{"sluice_class_oom_kills", "Processes of the containers that run now which the kernel killed for memory.", gauge, label, used(func(k *class) float64 { return float64(k.oomKills) })},
-		{"sluice_class_waiting_threads", "Their threads that waited for a CPU, on average.", gauge, label, used(func(k *class) float64 { return k.waiting })},
-		{"sluice_class_worst_pressure_ratio", "Share of time in which a task of the container that waits most waited.", gauge, []string{"class", resourceLabel},
+		{"sluice_class_requested_cpus", "CPUs that the class's containers request.", gauge, label, value(func(k *class) float64 { return cpus(k.requested) })},
+		{"sluice_class_used_cpus", "CPUs that the class's containers use.", gauge, label, used(func(k *class) float64 { return cpus(k.used) })},
+		{"sluice_class_requested_memory_bytes", "Memory that the class's containers request, as far as it is known.", gauge, label, used(func(k *class) float64 { return float64(k.memoryRequest) })},
+		{"sluice_class_memory_working_set_bytes", "Working sets of the class's containers.", gauge, label, used(func(k *class) float64 { return float64(k.workingSet) })},
+		{"sluice_class_oom_kills", "Processes that the kernel killed for memory in the class's running containers.", gauge, label, used(func(k *class) float64 { return float64(k.oomKills) })},
+		{"sluice_class_waiting_threads", "Threads of the class that waited for a CPU, on average.", gauge, label, used(func(k *class) float64 { return k.waiting })},
+		{"sluice_class_worst_pressure_ratio", "Share of time in which some task of the class's worst container waited.", gauge, []string{"class", resourceLabel},
 			each(func(k *class, name string, out *sink) { putPressure(out, &k.pressure, name) })},
-		{"sluice_class_worst_throttled_ratio", "Share of throttled periods of the container that is throttled most.", gauge, label, used(func(k *class) float64 { return k.worstThrottled })},
-		{"sluice_class_throttled_containers", "Containers that are throttled by their CPU limit.", gauge, label, used(func(k *class) float64 { return float64(k.throttled) })},
+		{"sluice_class_worst_throttled_ratio", "Share of throttled periods of the class's most throttled container.", gauge, label, used(func(k *class) float64 { return k.worstThrottled })},
+		{"sluice_class_throttled_containers", "Containers throttled by their CPU limit.", gauge, label, used(func(k *class) float64 { return float64(k.throttled) })},
 		{"sluice_class_raised_containers", "Containers whose CPU limit the loop has raised.", gauge, label, used(func(k *class) float64 { return float64(k.raised) })},
-		{"sluice_class_lowered_containers", "Containers that have a lower CPU limit from the loop than their own, or one instead of none.", gauge, label, used(func(k *class) float64 { return float64(k.lowered) })},
+		{"sluice_class_lowered_containers", "Containers whose CPU limit the loop has lowered, or that have one only from the loop.", gauge, label, used(func(k *class) float64 { return float64(k.lowered) })},
 	}
 }

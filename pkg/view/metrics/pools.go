@@ -30,10 +30,10 @@ func pools() []metric {
 		}
 	}
 	return []metric{
-		{"sluice_pool_cpus", "CPUs that the pool has; in mode overlap pools share them.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.CPUs.Size()) })},
+		{"sluice_pool_cpus", "CPUs of the pool; in mode overlap pools share them.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.CPUs.Size()) })},
 		{"sluice_pool_containers", "Containers in the pool.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.Containers) })},
-		{"sluice_pool_requested_cpus", "CPUs that its containers request.", gauge, pool, each(func(p *status.Pool) float64 { return cpus(p.Requested) })},
-		{"sluice_pool_rcf_ratio", "CPUs that the pool has, of those that its containers request (RCF), which rcf in pools.list bounds; none where they request none.", gauge, pool,
+		{"sluice_pool_requested_cpus", "CPUs that the pool's containers request.", gauge, pool, each(func(p *status.Pool) float64 { return cpus(p.Requested) })},
+		{"sluice_pool_rcf_ratio", "RCF (requested-CPU fraction): CPUs of the pool divided by the CPUs that its containers request, which rcf in pools.list bounds; absent if they request none.", gauge, pool,
 			func(s *scrape, out *sink) {
 				for i := range s.Pools {
 					if p := &s.Pools[i]; p.RCF > 0 {
@@ -41,13 +41,13 @@ func pools() []metric {
 					}
 				}
 			}},
-		{"sluice_pool_used_cpus", "CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return cpus(l.Usage) })},
-		{"sluice_pool_load_ratio", "What its containers use, of the pool's CPUs.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Load })},
-		{"sluice_pool_pressure_ratio", "Share of time in which a task waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Pressure })},
-		{"sluice_pool_band_low_ratio", "Lower bound of the load that the loop holds; this and the next four where it sizes the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Low) / 100 })},
-		{"sluice_pool_band_high_ratio", "Upper bound of that load.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.High) / 100 })},
-		{"sluice_pool_wanted_cpus", "CPUs that the loop wants it to have.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Wanted) })},
-		{"sluice_pool_short_cpus", "CPUs that it lacks while no pool below can give any.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Short) })},
-		{"sluice_pool_small", "1 where its load is too low for its band at any size.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return truth(l.Small) })},
+		{"sluice_pool_used_cpus", "CPUs that the pool's containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return cpus(l.Usage) })},
+		{"sluice_pool_load_ratio", "Share of the pool's CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Load })},
+		{"sluice_pool_pressure_ratio", "Share of time in which some task of the pool waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Pressure })},
+		{"sluice_pool_band_low_ratio", "Lower end of the pool's load band. This metric and the next four exist only if the loop sizes the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Low) / 100 })},
+		{"sluice_pool_band_high_ratio", "Upper end of the pool's load band.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.High) / 100 })},
+		{"sluice_pool_wanted_cpus", "CPUs that the loop wants for the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Wanted) })},
+		{"sluice_pool_short_cpus", "CPUs that the pool lacks and no lower pool can give.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Short) })},
+		{"sluice_pool_small", "1 if the pool's load is too low for its band at any size.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return truth(l.Small) })},
 	}
 }
