@@ -53,6 +53,7 @@ type Container struct {
 	Above   string // the cgroup that holds the pod's; "" unknown
 
 	Started         bool
+	CPUsWritten     bool // Sluice has written its cpuset
 	Reachable       bool // its cgroup can be read and written: it is known, and not in a virtual machine
 	SharedPodCgroup bool // other pods have containers in its pod's cgroup
 
@@ -72,6 +73,11 @@ type Container struct {
 // Is reports whether the container is placed and of that class.
 func (c *Container) Is(class workload.Class) bool {
 	return c.Request != nil && c.Request.Class == class
+}
+
+// Object names the container's cgroup.
+func (c *Container) Object() knobs.Object {
+	return knobs.Object{Path: c.Path, Name: c.Ref, Level: knobs.ContainerLevel}
 }
 
 // cpuLimit is the container's CPU limit, by the kubelet or by its grant of batch

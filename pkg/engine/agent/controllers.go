@@ -80,7 +80,7 @@ func (a *Agent) step(all bool) {
 		return
 	}
 
-	clear(l.want.containers)
+	clear(l.want.Containers)
 	victims, decided := c.interference.Step(v)
 	a.decide(may.Of(cfg.Interference.Mode), decided)
 	if may.Decides(cfg.Cache.Mode) {

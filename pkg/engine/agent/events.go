@@ -104,7 +104,7 @@ func (a *Agent) place(c *container, r workload.Request) error {
 	}
 	cleared = true
 	a.noteFreed(freed)
-	a.promise(c, &r)
+	a.reserveMemory(c, &r)
 	if a.authority().Cpusets {
 		c.has = as
 	}

@@ -50,7 +50,7 @@ func (a *Agent) inventoryOf(c *container, pools []placement.PoolCPUs, shared boo
 	entry := colocation.Container{
 		ID: c.ID, Ref: c.ref, PodRef: c.podRef, Pod: c.pod,
 		Path: c.path, PodPath: c.podPath, Above: c.box,
-		Started: c.started, Reachable: a.reaches(c), SharedPodCgroup: shared,
+		Started: c.started, CPUsWritten: c.touched, Reachable: a.reaches(c), SharedPodCgroup: shared,
 		Quota: c.quota, MemoryLimit: c.Resources.MemoryLimit,
 	}
 	h, placed := a.ledger.Holder(c.ID)
@@ -99,7 +99,7 @@ func (a *Agent) look() {
 	l := &a.loop
 	l.stale, l.looked, l.sized, l.shareOf = false, a.ledger.Version(), a.ledger.Version(), notShared
 	l.view.SetInventory(a.loopInventory())
-	l.families = nil
+	l.siblings = nil
 }
 
 // measurePools enters the CPUs that the pools have now.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -71,7 +72,7 @@ func (a *Agent) watchKills(goal int64) {
 		a.Log.WithField("cgroup", cgroup).Warnf("The kernel killed in a batch cgroup at its memory limit of %s, while batch work might hold %s there: the limit should have been higher", control.MemoryText(limit), control.MemoryText(may))
 	}
 	held := l.view.BatchMemory.Kept()
-	if all == 0 || a.MemoryUse == nil || held <= leastStart {
+	if all == 0 || a.MemoryUse == nil || held <= colocation.LeastStart {
 		return
 	}
 	killed := a.servicesKilled()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -55,11 +54,11 @@ type loop struct {
 	stale     bool                 // what runs has changed since the view was made
 	due       time.Time            // of the controllers that step each control.interval
 
-	families  map[string]*family     // by path of their parent; nil: to be found again
-	favours   map[string]*qos.Favour // of families with batch work, by the same path
-	want      intents                // of the controllers
-	intents   intents                // in force
-	inherited bool                   // from an earlier run
+	siblings  map[string]*colocation.Siblings // by path of their parent; nil: to be found again
+	lsWeights colocation.LSWeights
+	want      colocation.CPUDesired // of the controllers
+	inForce   colocation.CPUDesired
+	inherited bool // from an earlier run
 	press     *press
 	resized   map[string]podResize // by the pod's UID
 	slice     control.Slice
@@ -68,10 +67,8 @@ type loop struct {
 
 	allPodsLimit knobs.Bytes // of memory; 0 none
 
-	shares  []control.Share
-	outside []string // UIDs of the pods whose shares come after the boxes'
-	split   []workload.MilliCPU
-	shareOf workload.MilliCPU // the budget of the split
+	divider colocation.BudgetDivider
+	shareOf workload.MilliCPU // the budget that was divided last
 	sizes   []int             // last given to the ledger
 
 	poolSizes   control.PoolSizes
@@ -101,8 +98,8 @@ type loop struct {
 
 func newLoop() loop {
 	return loop{
-		want: newIntents(), intents: newIntents(), resized: map[string]podResize{}, press: newPress(),
-		favours: map[string]*qos.Favour{}, counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+		want: colocation.NewCPUDesired(), inForce: colocation.NewCPUDesired(), resized: map[string]podResize{}, press: newPress(),
+		counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
 	}
 }
 

@@ -142,7 +142,7 @@ func TestResizeToWhatTheLoopWrote(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(_ *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000))
 		h.loop(func() {
-			h.agent.loop.want.containers["web/c"] = loopOf(1.2)
+			h.agent.loop.want.Containers["web/c"] = loopOf(1.2)
 			h.agent.intend(h.agent.loop.want)
 		})
 		h.expectQuota("/kubepods/pod-web", 1.2)

@@ -178,7 +178,7 @@ func (a *Agent) boxStatus() []status.Box {
 		}
 		return boxes[name]
 	}
-	for _, quotas := range []map[string]qos.Loop{a.loop.intents.boxes, a.loop.intents.pods} {
+	for _, quotas := range []map[string]qos.Loop{a.loop.inForce.BatchCgroups, a.loop.inForce.Pods} {
 		for name, q := range quotas {
 			box(name).Quota = workload.MilliCPU(q.Quota.Milli())
 		}
@@ -208,7 +208,8 @@ func (a *Agent) memoryStatus() status.BatchMemory {
 // refusalStatus is who mayStart refuses.
 func (a *Agent) refusalStatus() *status.Refusal {
 	l, now := &a.loop, a.now()
-	s := a.noBatch(now)
+	none := a.noBatch(now)
+	s := status.Refusal{NewBatch: none.NewBatch, Until: none.Until, Why: none.Why}
 	for _, p := range l.refusal.Pods {
 		if now.Before(p.Until) {
 			s.Pods = append(s.Pods, p.UID)
@@ -259,7 +260,7 @@ func (a *Agent) use(into *sight) {
 	}
 	into.used = true
 	into.usage = status.Usage{
-		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.intents.containers[into.ID].Quota.Milli())},
+		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.inForce.Containers[into.ID].Quota.Milli())},
 		Memory: status.MemoryUsage{
 			At: c.Container.Memory.At, WorkingSet: c.Container.Memory.WorkingSet, Current: c.Container.Memory.Current,
 			Request: c.Memory, Limit: c.MemoryLimit, OOMKills: c.Container.Memory.OOMKills,

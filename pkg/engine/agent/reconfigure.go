@@ -205,14 +205,13 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	memory := may.Acts(next.Control.Memory.Mode)
 	cache := may.Acts(next.Control.Cache.Mode)
 	if !bounds {
-		clear(l.want.boxes)
-		clear(l.want.pods)
-		clear(l.want.favour)
+		l.want.ForgetBatchQuotas()
+		clear(l.want.LSWeights)
 		l.shareOf = notShared
 		l.budget = control.Budget{}
 	}
 	if !quotas {
-		clear(l.want.containers)
+		clear(l.want.Containers)
 	}
 	a.intend(l.want)
 	if !memory {

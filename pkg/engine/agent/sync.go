@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -89,13 +90,13 @@ type inventory struct {
 	confined        uint64
 	synced          bool
 	inherited       bool
-	intents, wanted intents
+	inForce, wanted colocation.CPUDesired
 }
 
 func (a *Agent) inventory() inventory {
 	return inventory{
 		a.ledger, a.containers, a.byPath, a.order, a.sandboxes, a.lane.pending, a.lane.told,
-		a.settled, a.told, a.confined, a.synced, a.loop.inherited, a.loop.intents, a.loop.want.clone(),
+		a.settled, a.told, a.confined, a.synced, a.loop.inherited, a.loop.inForce, a.loop.want.Clone(),
 	}
 }
 
@@ -103,7 +104,7 @@ func (a *Agent) restore(i inventory) {
 	a.ledger, a.containers, a.byPath, a.order, a.sandboxes = i.ledger, i.containers, i.byPath, i.order, i.sandboxes
 	a.lane.pending, a.lane.told = i.pending, i.laneTold
 	a.settled, a.told, a.confined, a.synced = i.settled, i.told, i.confined, i.synced
-	a.loop.inherited, a.loop.intents, a.loop.want = i.inherited, i.intents, i.wanted
+	a.loop.inherited, a.loop.inForce, a.loop.want = i.inherited, i.inForce, i.wanted
 	a.loop.stale = true
 }
 

@@ -34,15 +34,15 @@ func (a *Agent) tunePod(pod *workload.Pod) {
 	object, ok := podObject(pod)
 	p := qos.Pod{
 		QoS: pod.QoS(), Quota: a.podLimit(object), Containers: make([]qos.Container, len(members)),
-		Loop:    a.roomFor(a.loop.intents.pods[pod.UID], members),
-		Ceiling: a.roomFor(a.loop.intents.boxes[colocation.Above(object.Path)], members),
+		Loop:    a.roomFor(a.loop.inForce.Pods[pod.UID], members),
+		Ceiling: a.roomFor(a.loop.inForce.BatchCgroups[colocation.Above(object.Path)], members),
 	}
-	if s, _ := a.standingOf(a.ofPod(pod)); s == serves {
-		p.Favour = a.loop.intents.favour[colocation.Above(object.Path)]
+	if rank, _ := colocation.RankOf(a.requestsOf(pod)); rank == colocation.RankService {
+		p.Favour = a.loop.inForce.LSWeights[colocation.Above(object.Path)]
 	}
 	for i, c := range members {
 		p.Containers[i] = a.tunable(c)
-		p.Containers[i].Loop = a.loop.intents.containers[c.ID]
+		p.Containers[i].Loop = a.loop.inForce.Containers[c.ID]
 	}
 	settings := qos.For(&a.Node, &p)
 	if ok {

@@ -5,38 +5,56 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
-	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// stays tells which batch pod doesn't yield its CPUs at once, and why; "" where all do. They
-// yield by a vendor's group identity. Without one they yield on their own thread by the idle
-// class, where all that could compete with them has more weight; and on the thread beside it
-// by a core-scheduling cookie that nothing but batch work has.
+// stays tells which batch pod doesn't yield its CPUs at once, and why; "" where all do.
 func (a *Agent) stays() string {
-	v := &a.loop.view.View
-	shared := a.sharedCores()
-	for i := range v.Pods {
-		p := &v.Pods[i]
+	l := &a.loop
+	y := colocation.Yielding{
+		ThreadsPerCore: l.view.ThreadsPerCore, OnlineWeight: a.Config.Control.Batch.OnlineWeight,
+		Siblings: a.siblings(), Raised: l.inForce.LSWeights,
+	}
+	if y.ThreadsPerCore > 1 {
+		y.SharedGroups = colocation.SharedGroups(&l.inventory)
+	}
+	for i := range l.view.Pods {
+		p := &l.view.Pods[i]
 		if p.Class != workload.BE {
 			continue
 		}
-		t := a.reconciler.Cgroup(a.loop.view.Members[p.First].PodPath)
-		if t != nil && slices.ContainsFunc(t.Settings(), isExpelled) {
-			continue
-		}
-		why := a.ranked(p, t)
-		if why == "" && v.ThreadsPerCore > 1 {
-			why = a.besideOthers(p, shared)
+		pod := a.batchPod(l.view.Members[p.First : p.First+p.Count])
+		why, beside := y.Stays(&pod)
+		if len(beside) > 0 && y.OnlineWeight > 100 {
+			path, shares := a.heaviest(beside)
+			why = fmt.Sprintf("is beside %s, which has so much CPU weight (%s shares) that the kernel has no room for more", path, knobs.FormatValue(shares))
 		}
 		if why != "" {
 			return "pod " + p.Ref + " " + why
 		}
 	}
 	return ""
+}
+
+// batchPod is a pod of batch work with what the kernel has of its settings.
+func (a *Agent) batchPod(members []colocation.Container) colocation.BatchPod {
+	first := &members[0]
+	pod := colocation.BatchPod{QoS: first.Pod.QoS(), Above: first.Above}
+	if t := a.reconciler.Cgroup(first.PodPath); t != nil {
+		for _, k := range t.Settings() {
+			pod.Expelled = pod.Expelled || isExpelled(k)
+			pod.Idle = pod.Idle || k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
+		}
+	}
+	for i := range members {
+		c := a.containers[members[i].ID]
+		outside := !a.authority().Cgroups || c.started && len(c.processes) == 0 || slices.ContainsFunc(c.notes, func(n qos.Note) bool { return n.Key == coreSchedKey })
+		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: !outside})
+	}
+	return pod
 }
 
 // isExpelled reports whether a vendor's kernel keeps the cgroup off CPUs that others want, and
@@ -49,83 +67,12 @@ func isExpelled(k *reconcile.Setting) bool {
 	return false
 }
 
-// ranked tells why a pod of batch work isn't the last on its own thread, "" where it is.
-func (a *Agent) ranked(p *control.Pod, t *reconcile.Cgroup) string {
-	idle := t != nil && slices.ContainsFunc(t.Settings(), func(k *reconcile.Setting) bool {
-		return k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
-	})
-	first := &a.loop.view.Members[p.First]
-	if !idle {
-		if qos := first.Pod.QoS(); qos == workload.Guaranteed || qos == workload.Burstable {
-			return fmt.Sprintf("is %s: the kubelet writes its CPU weight, which the kernel refuses in the idle class", qos)
-		}
-		return "isn't in the idle class (cpu.idle)"
-	}
-	families, above := a.kin(), a.loop.intents.favour
-	box := first.Above
-	if f := families[box]; f != nil && len(f.members) > 0 && above[box] <= 100 {
-		return a.unfavoured(f.members)
-	}
-	if !colocation.IsBestEffort(box) && !colocation.IsBurstable(box) {
-		return ""
-	}
-	up := colocation.Above(box)
-	f := families[up]
-	if f == nil || len(f.members) == 0 {
-		return ""
-	}
-	if slices.ContainsFunc(f.members, func(m member) bool { return m.path == box }) && len(f.members) > 1 {
-		return "is below " + box + ", which others that aren't batch are in too"
-	}
-	if above[up] <= 100 {
-		return a.unfavoured(f.members)
-	}
-	return ""
-}
-
-// unfavoured tells why nothing beside batch work has more weight.
-func (a *Agent) unfavoured(members []member) string {
-	if a.Config.Control.Batch.OnlineWeight <= 100 {
-		return "has no less weight than usual beside others (control.batch.onlineWeight)"
-	}
-	largest, most := "", knobs.Shares(0)
-	for _, m := range members {
-		if shares, ok := a.ownWeight(m); ok && shares > most {
-			largest, most = m.path, shares
+// heaviest is the cgroup of these which has the most CPU weight of the kubelet's.
+func (a *Agent) heaviest(services []colocation.Sibling) (path string, most knobs.Shares) {
+	for _, s := range services {
+		if shares, ok := a.ownWeight(s); ok && shares > most {
+			path, most = s.Path, shares
 		}
 	}
-	return fmt.Sprintf("is beside %s, which has so much CPU weight (%s shares) that the kernel has no room for more", largest, knobs.FormatValue(most))
-}
-
-// sharedCores are the core-scheduling groups that hold others than batch work.
-func (a *Agent) sharedCores() map[string]bool {
-	if a.loop.view.ThreadsPerCore < 2 {
-		return nil
-	}
-	groups := map[string]bool{}
-	for _, c := range a.order {
-		if h, ok := a.ledger.Holder(c.ID); ok && h.Request.CoreSched != "" && h.Request.Class != workload.BE {
-			groups[h.Request.CoreSched] = true
-		}
-	}
-	return groups
-}
-
-// besideOthers tells why a pod's processes may run on the thread beside others than batch
-// work, "" where they can't.
-func (a *Agent) besideOthers(p *control.Pod, shared map[string]bool) string {
-	for _, member := range a.loop.view.Members[p.First : p.First+p.Count] {
-		c := a.containers[member.ID]
-		h, _ := a.ledger.Holder(c.ID)
-		switch group := h.Request.CoreSched; {
-		case group == "":
-			return "shares cores of two threads with others: it has no core-sched group"
-		case shared[group]:
-			return fmt.Sprintf("is in the core-sched group %s with others than batch work", group)
-		case !a.authority().Cgroups || c.started && len(c.processes) == 0,
-			slices.ContainsFunc(c.notes, func(n qos.Note) bool { return n.Key == coreSchedKey }):
-			return fmt.Sprintf("has processes outside of its core-sched group %s", group)
-		}
-	}
-	return ""
+	return path, most
 }

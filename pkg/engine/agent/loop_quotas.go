@@ -13,28 +13,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// intents are the quotas that the loop wants in the kernel now, in place of what was
-// asked for.
-type intents struct {
-	containers map[string]qos.Loop // by id: raised, or demoted
-	pods       map[string]qos.Loop // by UID: batch pods that have no box
-	boxes      map[string]qos.Loop // by path: cgroups that hold batch pods alone
-	favour     map[string]int      // by path of a parent: weight in percent of what isn't batch below it
-}
-
-func newIntents() intents {
-	return intents{containers: map[string]qos.Loop{}, pods: map[string]qos.Loop{}, boxes: map[string]qos.Loop{}, favour: map[string]int{}}
-}
-
-func (i intents) equal(other intents) bool {
-	return maps.Equal(i.containers, other.containers) && maps.Equal(i.pods, other.pods) && maps.Equal(i.boxes, other.boxes) && maps.Equal(i.favour, other.favour)
-}
-
-// clone copies intents: those in force are compared with those wanted.
-func (i intents) clone() intents {
-	return intents{maps.Clone(i.containers), maps.Clone(i.pods), maps.Clone(i.boxes), maps.Clone(i.favour)}
-}
-
 // inherit takes over, at the first word of what runs here, the quotas and limits of
 // batch work that an earlier run has left, so that a restart opens no box before the
 // loop has decided.
@@ -53,9 +31,9 @@ func (a *Agent) inherit() {
 		switch wrote := e.Wrote.(type) {
 		case knobs.CPUQuota:
 			if boxed && quotas {
-				l.want.boxes[e.Object.Path] = qos.Loop{Quota: wrote, Why: budgetWhy}
+				l.want.BatchCgroups[e.Object.Path] = qos.Loop{Quota: wrote, Why: colocation.BudgetWhy}
 			} else if uid := a.batchPodAt(e.Object.Path); uid != "" && quotas {
-				l.want.pods[uid] = qos.Loop{Quota: wrote, Why: budgetWhy}
+				l.want.Pods[uid] = qos.Loop{Quota: wrote, Why: colocation.BudgetWhy}
 			}
 		case knobs.Bytes:
 			boxed = boxed || slices.Contains(l.view.BatchCgroups.Limited, e.Object.Path)
@@ -65,7 +43,7 @@ func (a *Agent) inherit() {
 		}
 	}
 	a.reweigh()
-	l.intents = l.want.clone()
+	l.inForce = l.want.Clone()
 }
 
 // batchPodAt is the UID of the pod with that cgroup, "" where it isn't batch as a
@@ -103,31 +81,31 @@ func (a *Agent) roomFor(l qos.Loop, below []*container) qos.Loop {
 	return l
 }
 
-// intend brings the kernel from the present intents to these. Only pods whose quotas
-// change are looked at. In preview it notes what it would do.
-func (a *Agent) intend(want intents) {
-	have := a.loop.intents
-	if have.equal(want) {
+// intend brings the kernel from what is in force to what is wanted. It touches only the
+// pods whose quotas or weights change. In preview it notes what it would do.
+func (a *Agent) intend(want colocation.CPUDesired) {
+	have := a.loop.inForce
+	if have.Equal(want) {
 		return
 	}
-	a.loop.intents, a.loop.unsafe = want.clone(), true
+	a.loop.inForce, a.loop.unsafe = want.Clone(), true
 	if a.Kernel == nil {
 		return
 	}
-	want = a.loop.intents
+	want = a.loop.inForce
 	below := !a.Node.Features.Knobs[knobs.Quota].V2 // v1: no quota is above that of what holds it
 	var pods []*workload.Pod
 	seen := map[string]bool{}
 	for _, c := range a.order {
-		if uid := c.pod.UID; !seen[uid] && (have.favour[c.box] != want.favour[c.box] || have.containers[c.ID] != want.containers[c.ID] || have.pods[uid] != want.pods[uid] ||
-			below && have.boxes[c.box] != want.boxes[c.box] && a.hasQuota(c)) {
+		if uid := c.pod.UID; !seen[uid] && (have.LSWeights[c.box] != want.LSWeights[c.box] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
+			below && have.BatchCgroups[c.box] != want.BatchCgroups[c.box] && a.hasQuota(c)) {
 			seen[uid], pods = true, append(pods, c.pod)
 		}
 	}
 	for _, pod := range pods {
 		a.tunePod(pod)
 	}
-	if !maps.Equal(have.boxes, want.boxes) || !maps.Equal(have.favour, want.favour) {
+	if !maps.Equal(have.BatchCgroups, want.BatchCgroups) || !maps.Equal(have.LSWeights, want.LSWeights) {
 		a.tuneParents()
 	}
 	a.reconciler.Apply()
@@ -151,16 +129,16 @@ func (a *Agent) unraise(pod *workload.Pod, writing bool) {
 	l := &a.loop
 	l.resized[pod.UID] = podResize{a.now().Add(resizeTime), writing}
 	l.safe.news = true
-	_, found := l.intents.pods[pod.UID]
+	_, found := l.inForce.Pods[pod.UID]
 	a.unclaimPod(pod.UID)
 	for _, c := range a.order {
 		if c.pod.UID != pod.UID {
 			continue
 		}
-		_, raised := l.intents.containers[c.ID]
+		_, raised := l.inForce.Containers[c.ID]
 		found = found || raised
-		delete(l.intents.containers, c.ID)
-		delete(l.want.containers, c.ID)
+		delete(l.inForce.Containers, c.ID)
+		delete(l.want.Containers, c.ID)
 	}
 	if found {
 		a.tunePod(pod)
@@ -227,7 +205,7 @@ func (a *Agent) withBoxes(groups []qos.Group) []qos.Group {
 	if !a.Node.Features.Has(knobs.Quota) {
 		return groups
 	}
-	for box, l := range a.loop.intents.boxes {
+	for box, l := range a.loop.inForce.BatchCgroups {
 		l = a.roomFor(l, slices.DeleteFunc(slices.Clone(a.order), func(c *container) bool { return c.started || c.box != box }))
 		at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == box })
 		if at < 0 {
@@ -235,18 +213,14 @@ func (a *Agent) withBoxes(groups []qos.Group) []qos.Group {
 		}
 		groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Quota, Value: l.Quota, Why: l.Why})
 	}
-	for parent, percent := range a.loop.intents.favour {
-		f := a.kin()[parent]
-		if f == nil {
-			continue
-		}
-		for _, m := range f.members {
-			if !m.class {
+	for parent, percent := range a.loop.inForce.LSWeights {
+		for _, s := range a.servicesBelow(parent) {
+			if !s.Class {
 				continue
 			}
-			at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == m.path })
+			at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == s.Path })
 			if at < 0 {
-				at, groups = len(groups), append(groups, qos.Group{Path: m.path})
+				at, groups = len(groups), append(groups, qos.Group{Path: s.Path})
 			}
 			groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Weight, Percent: 100, Favour: percent, Why: qos.FavourWhy})
 		}
@@ -260,8 +234,5 @@ func (a *Agent) wantQuota(id string, want qos.Loop) {
 	if c == nil || a.isResizing(c.pod.UID) {
 		return
 	}
-	if other, two := a.loop.want.containers[id]; two && want.Quota.Compare(other.Quota) > 0 {
-		return
-	}
-	a.loop.want.containers[id] = want
+	a.loop.want.WantQuota(id, want)
 }

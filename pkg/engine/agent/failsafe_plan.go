@@ -7,10 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
-	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
-	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -116,109 +113,27 @@ func problemText(problem string) string {
 	return "; not all of it succeeded: " + problem
 }
 
-const (
-	serviceWhy = "the loop is gone: what it requests"
-	floorWhy   = "the loop is gone: batch work's floor"
-)
-
-// safePlan is what the failsafe does when this process is gone: containers that share
-// get all shared CPUs and their own limits, batch work its floor. Pins stay.
+// safePlan is what the failsafe does when this process is gone.
 func (a *Agent) safePlan() []knobs.Change {
-	var changes []knobs.Change
-	if (a.ledger.Sizes() != nil || !a.ledger.Lent().IsEmpty()) && a.authority().Cpusets {
-		changes = a.safeSets(changes)
-	}
-	changes = a.safeWeights(a.safeQuotas(changes))
-	slices.SortStableFunc(changes, func(x, y knobs.Change) int {
-		if x.Object.Path < y.Object.Path {
-			return -1
-		} else if x.Object.Path > y.Object.Path {
-			return 1
-		}
-		return int(x.Knob) - int(y.Knob)
-	})
-	return changes
-}
-
-// safeSets gives services all shared CPUs, and batch work its floor of them.
-func (a *Agent) safeSets(changes []knobs.Change) []knobs.Change {
-	s := &a.loop.safe
-	for _, c := range a.order {
-		h, placed := a.ledger.Holder(c.ID)
-		if !placed || !h.CPUs.IsEmpty() || !c.started || !c.touched || !a.reaches(c) || h.Request.Class == workload.System {
-			continue
-		}
-		change := knobs.Change{Object: c.object(), Knob: knobs.CPUs, To: knobs.CPUSet(s.shared), Why: serviceWhy}
-		if h.Request.Class == workload.BE {
-			change.To, change.Why = knobs.CPUSet(s.floor), floorWhy
-		}
-		changes = append(changes, change)
-	}
-	return changes
-}
-
-// safeQuotas gives services their own quotas back, and batch work its floor.
-func (a *Agent) safeQuotas(changes []knobs.Change) []knobs.Change {
 	l := &a.loop
-	claims := workload.MilliCPU(len(l.intents.boxes) + len(l.intents.pods))
-	least := colocation.Quota(a.floorOf(claims))
-	raised := map[string]bool{} // by cgroup: services' containers and pods with quotas of the loop
-	for _, c := range a.order {
-		h, placed := a.ledger.Holder(c.ID)
-		if _, ours := l.intents.containers[c.ID]; ours && placed && h.Request.Class != workload.BE {
-			raised[c.path], raised[c.podPath] = true, true
-		}
+	f := colocation.Failsafe{
+		Containers: a.loopInventory().Containers,
+		WriteCPUs:  (a.ledger.Sizes() != nil || !a.ledger.Lent().IsEmpty()) && a.authority().Cpusets,
+		SharedCPUs: l.safe.shared, FloorCPUs: l.safe.floor,
+		Floor: a.Config.Control.Batch.Floor(&l.view.View), NestedQuotas: a.nestsQuotas(),
+		InForce: l.inForce,
 	}
 	for t := range a.reconciler.Cgroups() {
 		for _, k := range t.Settings() {
-			if k.Knob != knobs.Quota {
-				continue
+			if k.Knob == knobs.Quota {
+				original, kept := a.book.Kept(t.Path, knobs.Quota)
+				f.Quotas = append(f.Quotas, colocation.QuotaSetting{Object: t.Object, Pod: t.Pod(), Value: k.Value, Original: original, Kept: kept})
 			}
-			original, kept := a.book.Kept(t.Path, knobs.Quota)
-			change := knobs.Change{Object: t.Object, Knob: knobs.Quota, From: original}
-			switch {
-			case a.squeezed(t) && (kept || !a.bounded(t)):
-				// Also where it has no more now: it may when the plan is carried out.
-				to := least
-				if has, ok := k.Value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !a.bounded(t) {
-					to = has
-				}
-				change.To, change.Why = to, floorWhy
-			case raised[t.Path] && kept:
-				change.To, change.Why = original, serviceWhy
-			default:
-				continue
-			}
-			changes = append(changes, change)
 		}
 	}
+	changes := a.safeWeights(f.Plan())
+	colocation.SortChanges(changes)
 	return changes
-}
-
-// bounded reports whether a cgroup is one that batch work's budget bounds.
-func (a *Agent) bounded(t *reconcile.Cgroup) bool {
-	_, box := a.loop.intents.boxes[t.Path]
-	_, alone := a.loop.intents.pods[t.Pod()]
-	return box || alone && t.Level == knobs.PodLevel
-}
-
-// squeezed reports whether a cgroup is one of these or, where v1 lets none have more
-// than what holds it, is below one.
-func (a *Agent) squeezed(t *reconcile.Cgroup) bool {
-	l := &a.loop
-	if a.bounded(t) {
-		return true
-	}
-	_, alone := l.intents.pods[t.Pod()]
-	if a.Node.Features.Knobs[knobs.Quota].V2 || t.Pod() == "" {
-		return false
-	}
-	holder := colocation.Above(t.Path)
-	if t.Level == knobs.ContainerLevel {
-		holder = colocation.Above(holder)
-	}
-	_, boxed := l.intents.boxes[holder]
-	return alone || boxed
 }
 
 // batchFloor is the CPUs that batch work always has.
@@ -228,12 +143,5 @@ func (a *Agent) batchFloor(shared cpuset.Set) cpuset.Set {
 	if law := a.Config.PoolLaw(); law[len(law)-1].Min > 0 {
 		n = law[len(law)-1].Min
 	}
-	if n >= shared.Size() {
-		return shared
-	}
-	least, err := cpualloc.New(m).Shrink(shared, n, cpualloc.Preference{})
-	if err != nil {
-		return shared
-	}
-	return least
+	return colocation.FloorCPUs(m, shared, n)
 }

@@ -215,7 +215,7 @@ func TestFloorOfEachPod(t *testing.T) {
 		}
 		planned := 0
 		for _, c := range h.life.plan {
-			if q, ok := c.To.(knobs.CPUQuota); ok && c.Why == floorWhy {
+			if q, ok := c.To.(knobs.CPUQuota); ok && c.Why == colocation.FloorWhy {
 				planned++
 				check("the failsafe's "+c.Object.Path, q)
 			}

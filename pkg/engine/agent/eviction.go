@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
-	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -34,7 +32,7 @@ func (a *Agent) stepMemory(v *control.View) {
 	desired, decided := l.controllers.memory.Step(v)
 	a.decide(may.Of(cfg.Memory.Mode), decided)
 	before := l.memory.Goal
-	l.memory, l.press.admitted = desired, 0
+	l.memory, l.press.reserved.Admitted = desired, 0
 	if !may.Acts(cfg.Memory.Mode) {
 		return
 	}
@@ -134,41 +132,28 @@ func (a *Agent) given() workload.MilliCPU {
 
 // mayStart refuses batch work while the node takes none, and what was just evicted.
 func (a *Agent) mayStart(c *container, r *workload.Request) error {
-	l, now := &a.loop, a.now()
-	for _, p := range l.refusal.Pods {
-		if p.UID == c.pod.UID && now.Before(p.Until) {
-			return fmt.Errorf("no container of the pod starts until %s: %s", p.Until.Local().Format(time.TimeOnly), p.Why)
-		}
+	now := a.now()
+	if err := colocation.RefusePod(a.loop.refusal.Pods, c.pod.UID, now); err != nil || r.Class != workload.BE {
+		return err
 	}
-	if r.Class != workload.BE {
-		return nil
+	if err := a.noBatch(now).Err(); err != nil {
+		return err
 	}
-	switch refused := a.noBatch(now); {
-	case !refused.NewBatch:
-		return a.mayHold(c, r)
-	case refused.Until.IsZero():
-		return fmt.Errorf("no batch work starts on this node now: %s", refused.Why)
-	default:
-		return fmt.Errorf("no batch work starts on this node until %s: %s", refused.Until.Local().Format(time.TimeOnly), refused.Why)
-	}
+	return a.mayHold(c, r)
 }
 
-// noBatch is whether, why and until when no batch work may start on this node: for who
-// starts, and for the status.
-func (a *Agent) noBatch(now time.Time) status.Refusal {
-	may := a.authority()
+// noBatch is whether, why and until when no batch work may start on this node: for the
+// container that is about to start, and for the status.
+func (a *Agent) noBatch(now time.Time) colocation.Refusal {
 	l := &a.loop
-	switch batch := &l.view.Batch; {
-	case may.Acts("") && a.switchedOff(now):
-		return status.Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}
-	case batch.Closed && may.Acts(""):
-		return status.Refusal{NewBatch: true, Why: batch.Why}
-	case l.ruleRefuses != "":
-		return status.Refusal{NewBatch: true, Why: l.ruleRefuses}
-	case a.Config.Control.Eviction.RefuseNew && now.Before(l.refusal.Until):
-		return status.Refusal{NewBatch: true, Why: l.refusal.Why, Until: l.refusal.Until}
+	r := colocation.Refusals{Rule: l.ruleRefuses}
+	if a.authority().Acts("") {
+		r.SwitchedOff, r.Batch = a.switchedOff(now), l.view.Batch
 	}
-	return status.Refusal{}
+	if a.Config.Control.Eviction.RefuseNew {
+		r.Eviction = l.refusal
+	}
+	return r.NewBatch(now)
 }
 
 // narrow gives batch work's RDT class a part of its share.

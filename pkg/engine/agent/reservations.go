@@ -1,44 +1,12 @@
 package agent
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
-	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
-
-// promise is memory that a batch container was promised as it was created. Until it holds
-// that, or should, no limit takes it away.
-type promise struct {
-	bytes   int64
-	until   time.Time
-	started bool
-}
-
-const (
-	// leastStart is what a container needs to start that doesn't say what it needs.
-	leastStart = 128 << 20
-	// startTime is how long a container may take, from its first instruction, until it
-	// holds what it was promised.
-	startTime = 30 * time.Second
-)
-
-// memoryToStart is the memory that a batch container needs to start: what it was granted.
-// Without a grant it is little, at most its limit.
-func memoryToStart(c *container, r *workload.Request) int64 {
-	if _, granted := r.Grant(); granted > 0 {
-		return granted
-	}
-	if limit := colocation.MemoryLimit(c.Resources.MemoryLimit, r); limit > 0 {
-		return min(limit, leastStart)
-	}
-	return leastStart
-}
 
 // limitsMemory reports whether batch work's memory is limited here and now.
 func (a *Agent) limitsMemory() bool {
@@ -52,16 +20,12 @@ func (a *Agent) mayHold(c *container, r *workload.Request) error {
 	if !a.limitsMemory() {
 		return nil
 	}
-	need := memoryToStart(c, r)
-	room := l.memory.Room - l.press.admitted
+	need := colocation.MemoryToStart(c.Resources.MemoryLimit, r)
+	room := l.memory.Room - l.press.reserved.Admitted
 	if room < need {
 		room += a.freed()
 	}
-	if room >= need {
-		return nil
-	}
-	return fmt.Errorf("no batch container starts on this node now that needs %s of memory: batch work may hold %s beside what services use, and %s of that are left; the kubelet tries again",
-		control.MemoryText(need), control.MemoryText(l.memory.Goal), control.MemoryText(max(room, 0)))
+	return colocation.RefuseMemory(need, room, l.memory.Goal)
 }
 
 // freed is what batch work has given back since the controller looked: the memory of a
@@ -81,15 +45,11 @@ func (a *Agent) freed() int64 {
 	return freed
 }
 
-// promise keeps the memory for a batch container that is being created.
-func (a *Agent) promise(c *container, r *workload.Request) {
-	if r.Class != workload.BE || !a.limitsMemory() {
-		return
+// reserveMemory keeps memory for a batch container that is being created.
+func (a *Agent) reserveMemory(c *container, r *workload.Request) {
+	if r.Class == workload.BE && a.limitsMemory() {
+		a.loop.press.reserved.Reserve(a.now(), c.ID, c.box, c.podPath, colocation.MemoryToStart(c.Resources.MemoryLimit, r))
 	}
-	p := a.loop.press
-	bytes := memoryToStart(c, r)
-	p.promises[c.ID] = promise{bytes: bytes, until: a.now().Add(creationTime)}
-	p.admitted += bytes
 }
 
 // begun has the promise to a container hold from its first instruction on, and gives it a
@@ -105,10 +65,7 @@ func (a *Agent) begun(c *container) {
 		return
 	}
 	a.wantLimit()
-	if of, ok := p.promises[c.ID]; ok {
-		of.until, of.started = a.now().Add(startTime), true
-		p.promises[c.ID] = of
-	}
+	p.reserved.Started(a.now(), c.ID)
 	if !p.busy {
 		a.unpress(a.claims())
 	}
@@ -155,28 +112,12 @@ func (a *Agent) keepPromises() {
 	}
 }
 
-// sumPromises forgets promises that are kept, and sums up the others by the cgroup whose
-// limit has to keep them. It returns what of them isn't held yet.
+// sumPromises sums up what is reserved for containers that start and not held yet, in all
+// and for each cgroup whose limit has to leave room for it.
 func (a *Agent) sumPromises() (owed int64) {
 	l := &a.loop
-	p, now := l.press, a.now()
-	by := map[string]knobs.Bytes{}
-	for id, of := range p.promises {
-		c := a.containers[id]
-		if c == nil || now.After(of.until) {
-			delete(p.promises, id)
-			continue
-		}
-		left := of.bytes
-		if seen := l.view.Container(id); seen != nil {
-			left -= seen.Container.Memory.Current
-		}
-		if left > 0 {
-			owed += left
-			by[c.box] += knobs.Bytes(left)
-			by[c.podPath] += knobs.Bytes(left)
-		}
-	}
+	owed, by := l.press.reserved.Owed(a.now(), &l.view, func(id string) bool { return a.containers[id] != nil })
+	p := l.press
 	p.mu.Lock()
 	p.promised = by
 	p.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -25,15 +26,14 @@ type press struct {
 	limits  map[string]knobs.Bytes // of boxes and batch pods outside of them, that Sluice has set
 	problem string                 // told last
 
-	promises map[string]promise // to batch containers that start, by id
-	admitted int64              // bytes of those that were made since the controller's last step
+	reserved colocation.Reservations // for batch containers that start
 
 	mu       sync.Mutex
-	promised map[string]knobs.Bytes // the same by cgroup, for the goroutine
+	promised map[string]knobs.Bytes // what is reserved and not held yet, by cgroup, for the goroutine
 }
 
 func newPress() *press {
-	return &press{limits: map[string]knobs.Bytes{}, promises: map[string]promise{}}
+	return &press{limits: map[string]knobs.Bytes{}}
 }
 
 // squeeze is one press: memory to take from containers, and boxes to limit then.

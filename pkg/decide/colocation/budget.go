@@ -1,0 +1,120 @@
+package colocation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// BudgetWhy is the reason of the quotas that bound batch work.
+const BudgetWhy = "what others leave of the CPUs"
+
+// CreationTime is how long a container that was created may take to start.
+const CreationTime = 10 * time.Second
+
+// Budget is the CPU that all batch work together may use.
+type Budget struct {
+	Amount, Floor workload.MilliCPU
+	Now           time.Time
+	Resizing      map[string]bool // UIDs of the pods that the kubelet is resizing
+	NestedQuotas  bool            // cgroup v1: no quota may be above that of a cgroup above it
+}
+
+// BudgetDivider divides budgets, and keeps its slices from one to the next.
+type BudgetDivider struct {
+	claims []control.Share
+	pods   []string // UIDs of the pods whose claims come after those of the batch cgroups
+	parts  []workload.MilliCPU
+}
+
+// Divide divides a budget between the batch cgroups and the batch pods outside of them, by
+// weight and demand, and puts the quotas into want. None gets less than its part of the
+// floor, nor than LeastQuota. A pod keeps the quota that it has where the new one is hardly
+// larger.
+func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
+	dirs := v.BatchCgroups.Dirs
+	d.claim(v, b)
+	n := workload.MilliCPU(max(len(d.claims), 1))
+	for i := range d.claims { // all of the budget is given away, and each has room to begin
+		d.claims[i].Demand += (b.Amount + n - 1) / n
+		d.claims[i].Floor = FloorOf(b.Floor, int(n))
+	}
+	d.parts = control.Split(d.parts, b.Amount, d.claims)
+	want.ForgetBatchQuotas()
+	for i, amount := range d.parts {
+		quota := qos.Loop{Quota: Quota(amount), Why: BudgetWhy}
+		if i < len(dirs) {
+			want.BatchCgroups[dirs[i]] = quota
+			continue
+		}
+		uid := d.pods[i-len(dirs)]
+		want.Pods[uid] = steady(have.Pods[uid], quota)
+	}
+}
+
+// claim collects who has a claim on the budget.
+func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
+	d.claims, d.pods = d.claims[:0], d.pods[:0]
+	dirs := v.BatchCgroups.Dirs
+	for range dirs {
+		d.claims = append(d.claims, control.Share{})
+	}
+	pod := -1
+	for i := range v.Containers {
+		c := &v.Containers[i]
+		if c.Class != workload.BE {
+			continue
+		}
+		at := slices.Index(dirs, v.Members[i].Above)
+		if at < 0 {
+			if !mayClaim(v, b, c.Pod) {
+				continue
+			}
+			if c.Pod != pod { // those of a pod follow each other
+				pod = c.Pod
+				d.pods, d.claims = append(d.pods, v.View.Pods[pod].UID), append(d.claims, control.Share{})
+			}
+			at = len(d.claims) - 1
+		}
+		s := &d.claims[at]
+		s.Weight += int64(max(c.Request, 1))
+		s.Demand += 2 * c.CPU.Usage
+	}
+}
+
+// mayClaim reports whether a pod outside of batch cgroups may be given a quota: all of it
+// is batch, the kubelet isn't resizing it and, on cgroup v1, it has no container that the
+// runtime is creating, since the runtime could not write a quota above the pod's.
+func mayClaim(v *NodeView, b *Budget, pod int) bool {
+	p := &v.View.Pods[pod]
+	if p.Class != workload.BE || b.Resizing[p.UID] {
+		return false
+	}
+	if !b.NestedQuotas {
+		return true
+	}
+	for i := p.First; i < p.First+p.Count; i++ {
+		if !v.Members[i].Started && b.Now.Sub(v.Containers[i].Since) < CreationTime {
+			return false
+		}
+	}
+	return true
+}
+
+// FloorOf is the floor of each of so many claims on the budget.
+func FloorOf(floor workload.MilliCPU, claims int) workload.MilliCPU {
+	return max(floor/workload.MilliCPU(max(claims, 1)), LeastQuota)
+}
+
+// steady is the quota that a pod has where the new one is hardly larger.
+func steady(has, want qos.Loop) qos.Loop {
+	const percent = 5
+	had, wanted := has.Quota.Milli(), want.Quota.Milli()
+	if had <= wanted && had*100 >= wanted*(100-percent) {
+		return has
+	}
+	return want
+}

@@ -1,0 +1,143 @@
+package colocation
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+const (
+	serviceWhy = "the loop is gone: what it requests"
+	// FloorWhy is the reason of what the failsafe gives batch work.
+	FloorWhy = "the loop is gone: batch work's floor"
+)
+
+// Failsafe is what the failsafe's plan depends on: the changes that bring services back to
+// what they request, and batch work to its floor, when this process is gone. Pins stay.
+type Failsafe struct {
+	Containers []Container // of an inventory
+
+	WriteCPUs    bool       // containers that share CPUs have others than all shared ones, by Sluice
+	SharedCPUs   cpuset.Set // that services get
+	FloorCPUs    cpuset.Set // that batch work gets
+	Floor        workload.MilliCPU
+	NestedQuotas bool // cgroup v1: no quota may be above that of a cgroup above it
+	InForce      CPUDesired
+	Quotas       []QuotaSetting // all that Sluice has set
+}
+
+// QuotaSetting is a CPU quota that Sluice has set.
+type QuotaSetting struct {
+	knobs.Object
+	Pod      string      // UID; "" above the pods
+	Value    knobs.Value // what Sluice has set
+	Original knobs.Value // what was there before
+	Kept     bool        // the journal has the original
+}
+
+// Plan returns the changes.
+func (f *Failsafe) Plan() []knobs.Change {
+	var changes []knobs.Change
+	if f.WriteCPUs {
+		changes = f.planCPUs(changes)
+	}
+	return f.planQuotas(changes)
+}
+
+// SortChanges sorts changes by path and knob, so that equal plans are equal slices.
+func SortChanges(changes []knobs.Change) {
+	slices.SortStableFunc(changes, func(x, y knobs.Change) int {
+		return cmp.Or(cmp.Compare(x.Object.Path, y.Object.Path), cmp.Compare(x.Knob, y.Knob))
+	})
+}
+
+// planCPUs gives services all shared CPUs, and batch work its floor of them.
+func (f *Failsafe) planCPUs(changes []knobs.Change) []knobs.Change {
+	for i := range f.Containers {
+		c := &f.Containers[i]
+		if c.Request == nil || c.Pinned || !c.Started || !c.CPUsWritten || !c.Reachable || c.Is(workload.System) {
+			continue
+		}
+		change := knobs.Change{Object: c.Object(), Knob: knobs.CPUs, To: knobs.CPUSet(f.SharedCPUs), Why: serviceWhy}
+		if c.Is(workload.BE) {
+			change.To, change.Why = knobs.CPUSet(f.FloorCPUs), FloorWhy
+		}
+		changes = append(changes, change)
+	}
+	return changes
+}
+
+// planQuotas gives services their own quotas back, and batch work its floor.
+func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
+	least := Quota(FloorOf(f.Floor, len(f.InForce.BatchCgroups)+len(f.InForce.Pods)))
+	raised := map[string]bool{} // by cgroup: services' containers and pods with quotas of the loop
+	for i := range f.Containers {
+		c := &f.Containers[i]
+		if _, ours := f.InForce.Containers[c.ID]; ours && c.Request != nil && !c.Is(workload.BE) {
+			raised[c.Path], raised[c.PodPath] = true, true
+		}
+	}
+	for i := range f.Quotas {
+		q := &f.Quotas[i]
+		change := knobs.Change{Object: q.Object, Knob: knobs.Quota, From: q.Original}
+		bounded := f.bounded(q)
+		switch {
+		case f.below(q) && (q.Kept || !bounded):
+			// Also where it has no more now: it may have more when the plan is carried out.
+			to := least
+			if has, ok := q.Value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !bounded {
+				to = has
+			}
+			change.To, change.Why = to, FloorWhy
+		case raised[q.Path] && q.Kept:
+			change.To, change.Why = q.Original, serviceWhy
+		default:
+			continue
+		}
+		changes = append(changes, change)
+	}
+	return changes
+}
+
+// bounded reports whether batch work's budget bounds a cgroup.
+func (f *Failsafe) bounded(q *QuotaSetting) bool {
+	_, cgroup := f.InForce.BatchCgroups[q.Path]
+	_, pod := f.InForce.Pods[q.Pod]
+	return cgroup || pod && q.Level == knobs.PodLevel
+}
+
+// below reports whether a cgroup is bounded or, where cgroup v1 lets none have more than
+// the cgroups above it, is below a bounded one.
+func (f *Failsafe) below(q *QuotaSetting) bool {
+	if f.bounded(q) {
+		return true
+	}
+	if !f.NestedQuotas || q.Pod == "" {
+		return false
+	}
+	above := Above(q.Path)
+	if q.Level == knobs.ContainerLevel {
+		above = Above(above)
+	}
+	_, pod := f.InForce.Pods[q.Pod]
+	_, cgroup := f.InForce.BatchCgroups[above]
+	return pod || cgroup
+}
+
+// FloorCPUs is the n CPUs of the shared ones that batch work always has; all of them where
+// they are no more than n.
+func FloorCPUs(m *topology.Machine, shared cpuset.Set, n int) cpuset.Set {
+	if n >= shared.Size() {
+		return shared
+	}
+	least, err := cpualloc.New(m).Shrink(shared, n, cpualloc.Preference{})
+	if err != nil {
+		return shared
+	}
+	return least
+}

@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// bound gives batch work its budget, by CPU set, quota or both.
+func (a *Agent) bound(b *control.Budget, all bool) {
+	l := &a.loop
+	by := a.mechanism()
+	sizes := l.sizes[:0]
+	if by != control.ByQuota && !b.Unlimited {
+		for range len(l.view.Pools) - 1 {
+			sizes = append(sizes, 0)
+		}
+		sizes = append(sizes, b.CPUs)
+	}
+	l.sizes = sizes
+	a.resizePools(sizes)
+	if by == control.ByCPUSet || b.Unlimited {
+		l.want.ForgetBatchQuotas()
+		l.shareOf = notShared
+		return
+	}
+	if all || b.Amount != l.shareOf {
+		l.shareOf = b.Amount
+		a.share(b.Amount)
+	}
+}
+
+// fewCPUs is the size of a node on which a set of whole CPUs is too coarse.
+const fewCPUs = 8
+
+// mechanism is how batch work is kept to its budget. Where it is not said, cgroup v1,
+// which refuses many an order of quotas, has CPU sets if the node has enough CPUs.
+func (a *Agent) mechanism() control.Mechanism {
+	by := a.Config.Control.Batch.By
+	if by == control.ByAuto {
+		by = control.ByQuota
+		if !a.Node.Features.Knobs[knobs.Quota].V2 && a.ledger.Shared().Size() >= fewCPUs {
+			by = control.ByCPUSet
+		}
+	}
+	if by != control.ByQuota && a.authority().Foreign {
+		return control.ByQuota
+	}
+	return by
+}
+
+// boundsByQuota reports whether batch work may be given quotas.
+func (a *Agent) boundsByQuota() bool {
+	return a.authority().Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
+}
+
+// notShared is no budget.
+const notShared workload.MilliCPU = -1
+
+// share divides batch work's budget between the batch cgroups and the pods outside of them.
+func (a *Agent) share(amount workload.MilliCPU) {
+	l := &a.loop
+	l.divider.Divide(&l.view, &colocation.Budget{
+		Amount: amount, Floor: a.Config.Control.Batch.Floor(&l.view.View),
+		Now: a.now(), Resizing: a.resizingPods(), NestedQuotas: a.nestsQuotas(),
+	}, l.inForce, l.want)
+}
+
+// nestsQuotas reports whether the kernel refuses a quota above that of a cgroup above it,
+// as cgroup v1 does.
+func (a *Agent) nestsQuotas() bool { return !a.Node.Features.Knobs[knobs.Quota].V2 }
+
+// resizingPods are the UIDs of the pods that the kubelet is resizing; nil for none.
+func (a *Agent) resizingPods() map[string]bool {
+	var resizing map[string]bool
+	for uid := range a.loop.resized {
+		if a.isResizing(uid) {
+			if resizing == nil {
+				resizing = map[string]bool{}
+			}
+			resizing[uid] = true
+		}
+	}
+	return resizing
+}
+
+// makeRoom opens the pod in which v1 is about to make a container.
+func (a *Agent) makeRoom(c *container) {
+	if !a.Node.Features.Knobs[knobs.Quota].V2 {
+		a.unclaimPod(c.pod.UID)
+	}
+}
+
+// unclaim lets a pod's quota go with its last container.
+func (a *Agent) unclaim(c *container) {
+	for _, other := range a.order {
+		if other.pod.UID == c.pod.UID {
+			return
+		}
+	}
+	a.unclaimPod(c.pod.UID)
+	delete(a.loop.resized, c.pod.UID)
+}
+
+func (a *Agent) unclaimPod(uid string) {
+	delete(a.loop.want.Pods, uid)
+	delete(a.loop.inForce.Pods, uid)
+	a.loop.shareOf = notShared
+}
+
+// rebound divides the budget anew before a container begins: a batch pod is bounded
+// from its first instruction, and what isn't batch begins in no box.
+func (a *Agent) rebound() {
+	l := &a.loop
+	if !l.made || !a.boundsByQuota() {
+		return
+	}
+	a.look()
+	switch {
+	case l.budget.Unlimited:
+		return
+	case l.budget.Amount > 0:
+		l.shareOf = l.budget.Amount
+		a.share(l.shareOf)
+	default: // nothing was decided yet
+		for box := range l.want.BatchCgroups {
+			if !slices.Contains(l.view.BatchCgroups.Dirs, box) {
+				delete(l.want.BatchCgroups, box)
+			}
+		}
+	}
+	a.intend(l.want)
+}
