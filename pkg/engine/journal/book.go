@@ -38,11 +38,12 @@ type Book struct {
 	file    *os.File
 	values  map[string]map[knobs.Knob]Entry // by path
 	others  map[string]json.RawMessage
-	changes map[knobs.Level]uint64 // of values
-	pending bytes.Buffer           // lines that are not in the file yet
-	lines   int                    // in the file
-	bytes   int                    // and how long they are together
-	least   int                    // what they were when the file was made
+	unknown map[string]map[string]line // settings of another version, by path and name, for when it returns
+	changes map[knobs.Level]uint64     // of values
+	pending bytes.Buffer               // lines that are not in the file yet
+	lines   int                        // in the file
+	bytes   int                        // and how long they are together
+	least   int                        // what they were when the file was made
 }
 
 // line is a line of the file.
@@ -71,7 +72,7 @@ func Open(name, boot string) (*Book, error) {
 
 // Read is Open for a look: the file is left alone until the first Flush.
 func Read(name, boot string) (*Book, error) {
-	b := &Book{name: name, boot: boot, values: map[string]map[knobs.Knob]Entry{}, others: map[string]json.RawMessage{}, changes: map[knobs.Level]uint64{}}
+	b := &Book{name: name, boot: boot, values: map[string]map[knobs.Knob]Entry{}, others: map[string]json.RawMessage{}, unknown: map[string]map[string]line{}, changes: map[knobs.Level]uint64{}}
 	if name == "" {
 		return b, nil
 	}
@@ -109,6 +110,12 @@ func (b *Book) Add(other *Book) {
 		if _, ok := b.others[name]; !ok {
 			b.put(name, other.others[name])
 			b.write(line{Other: name, State: other.others[name]})
+		}
+	}
+	for _, l := range other.allUnknown() {
+		if _, ok := b.unknown[l.Path][l.Knob]; !ok {
+			b.putUnknown(l)
+			b.write(l)
 		}
 	}
 }
@@ -153,7 +160,8 @@ func (b *Book) read(text []byte, header bool) error {
 	}
 	knob, ok := knobs.KnobByName(l.Knob)
 	if !ok {
-		return fmt.Errorf("%.60q is not a setting that this Sluice knows", l.Knob)
+		b.putUnknown(l)
+		return fmt.Errorf("%.60q is not a setting that this Sluice knows: the journal keeps it for the version that does", l.Knob)
 	}
 	if l.Value == nil && l.Wrote == nil {
 		b.remove(l.Path, knob)
@@ -198,7 +206,37 @@ func (b *Book) remove(path string, knob knobs.Knob) {
 	}
 }
 
+// putUnknown takes in a line of a setting that another version knows.
+func (b *Book) putUnknown(l line) {
+	switch was := b.unknown[l.Path][l.Knob]; {
+	case l.Value == nil && l.Wrote == nil:
+		delete(b.unknown[l.Path], l.Knob)
+		return
+	case l.Value == nil && was.Value == nil:
+		return // what it was before is not said
+	case l.Value == nil:
+		was.Wrote = l.Wrote
+		l = was
+	}
+	if b.unknown[l.Path] == nil {
+		b.unknown[l.Path] = map[string]line{}
+	}
+	b.unknown[l.Path][l.Knob] = l
+}
+
+// allUnknown lists the settings of another version, by path and name.
+func (b *Book) allUnknown() []line {
+	var all []line
+	for _, path := range slices.Sorted(maps.Keys(b.unknown)) {
+		for _, name := range slices.Sorted(maps.Keys(b.unknown[path])) {
+			all = append(all, b.unknown[path][name])
+		}
+	}
+	return all
+}
+
 func (b *Book) removeAll(path string) {
+	delete(b.unknown, path)
 	for _, e := range b.values[path] {
 		b.changes[e.Object.Level]++
 	}
@@ -271,7 +309,7 @@ func (b *Book) Drop(path string, knob knobs.Knob) {
 
 // Forget lets all values of a cgroup go, which is gone.
 func (b *Book) Forget(path string) {
-	if _, ok := b.values[path]; ok {
+	if len(b.values[path]) > 0 || len(b.unknown[path]) > 0 {
 		b.removeAll(path)
 		b.write(line{Path: path})
 	}
@@ -341,8 +379,11 @@ func (b *Book) Flush() error {
 
 func (b *Book) size() int {
 	n := len(b.others)
-	for _, knobs := range b.values {
-		n += len(knobs)
+	for _, entries := range b.values {
+		n += len(entries)
+	}
+	for _, lines := range b.unknown {
+		n += len(lines)
 	}
 	return n
 }
@@ -361,6 +402,9 @@ func (b *Book) rewrite() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.others)) {
 		b.write(line{Other: name, State: b.others[name]})
+	}
+	for _, l := range b.allUnknown() {
+		b.write(l)
 	}
 	_, err = tmp.Write(b.pending.Bytes())
 	if err == nil {

@@ -85,7 +85,6 @@ func TestBadLines(t *testing.T) {
 		"one":               {`{"boot":"b"}` + "\n" + good, 1, false},
 		"half a line":       {`{"boot":"b"}` + "\n" + good + `{"path":"/b","kn`, 1, true},
 		"a bad one between": {`{"boot":"b"}` + "\n" + `{"path":"/b","knob":"cpu.idle","value":"x"}` + "\n" + good, 1, true},
-		"unknown knob":      {`{"boot":"b"}` + "\n" + `{"path":"/b","knob":"cpu.magic","value":"1"}` + "\n" + good, 1, true},
 		"written, not kept": {`{"boot":"b"}` + "\n" + `{"path":"/b","knob":"cpu.idle","wrote":"1"}` + "\n", 0, true},
 		"nothing named":     {`{"boot":"b"}` + "\n{}\n" + good, 1, true},
 		"another boot":      {`{"boot":"c"}` + "\n" + good, 0, false},
@@ -214,6 +213,57 @@ func TestStaysShort(t *testing.T) {
 	}
 	if info, err := os.Stat(file); err != nil || info.Size() > 200_000 {
 		t.Errorf("the file has %d bytes for one value (%v)", info.Size(), err)
+	}
+}
+
+// A version that doesn't know a setting leaves it to the one that does: after a downgrade
+// and an upgrade the original is still there.
+func TestSettingsOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "originals")
+	newer := `{"boot":"1"}
+{"path":"/a","name":"shop/a","level":2,"knob":"cpu.future","value":"7"}
+{"path":"/a","knob":"cpu.future","wrote":"9"}
+{"path":"/b","knob":"cpu.future","value":"1"}
+{"path":"/b","knob":"cpu.future"}
+{"path":"/c","knob":"cpu.future","value":"1"}
+{"path":"/d","knob":"cpu.future","wrote":"1"}
+`
+	if err := os.WriteFile(file, []byte(newer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(file, "1")
+	if err == nil || !strings.Contains(err.Error(), "cpu.future") {
+		t.Errorf("opened with %v", err)
+	}
+	if all := b.All(); len(all) > 0 {
+		t.Errorf("it lists %v, which it can't give back", all)
+	}
+	b.Keep(object("/a"), knobs.Idle, knobs.Number(0))
+	b.Forget("/c")
+	for range 2 { // as it was opened, and once more from the file that it has written
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(text); !strings.Contains(got, `{"path":"/a","name":"shop/a","level":2,"knob":"cpu.future","value":"7","wrote":"9"}`) || strings.Contains(got, `"/b"`) || strings.Contains(got, `"/d"`) {
+			t.Errorf("the file has\n%s", got)
+		}
+		b, _ = Open(file, "1")
+	}
+	if len(b.unknown) != 1 {
+		t.Errorf("kept of another version: %v", b.unknown)
+	}
+	elsewhere, err := Open("", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere.Add(b)
+	if len(elsewhere.unknown) != 1 {
+		t.Error("another journal doesn't take over what it doesn't know")
 	}
 }
 
