@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
@@ -163,7 +164,7 @@ type Agent struct {
 	rdt        *rdtgroup.Groups
 	runtime    status.Runtime
 	neighbours []peers.Neighbour
-	allocated  allocations
+	grants     *grantrecord.Watcher
 	barred     cpuset.Set // CPUs that the cgroup of all pods lacks, as with systemd's AllowedCPUs=
 	barredIn   string     // that cgroup; "" before it is known
 	unseen     error      // why neighbours could not be looked for, as far as it was told
@@ -230,6 +231,7 @@ func New(o Options) *Agent {
 		awaited:   map[string]time.Time{},
 		loop:      newLoop(),
 		latencies: newLatencies(),
+		grants:    grantrecord.New(o.Host, o.Clock != nil, o.Log),
 		features:  o.features(),
 	}
 	a.started = a.now()
@@ -245,8 +247,8 @@ func (a *Agent) Run(ctx context.Context) {
 	a.life = ctx
 	a.load()
 	a.meet(peers.Detect(a.Host)) // before anything is written: beside koordlet nothing is
-	a.allocated.name = recordOf(a.Host)
-	a.lookAtAllocations(allocatedStart)
+	a.grants.Follow(grantrecord.Find(a.Host))
+	a.grants.Look(allocatedStart)
 	a.findMemory()
 	a.raiseWatermarks()
 	a.setUpRDT()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -34,10 +35,10 @@ func (a *Agent) lookAround(ctx context.Context) {
 		case <-time.After(lookInterval):
 		}
 		found, err := peers.Detect(a.Host)
-		record := recordOf(a.Host)
+		record := grantrecord.Find(a.Host)
 		a.do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
 			a.meet(found, err)
-			a.allocated.name = record
+			a.grants.Follow(record)
 			return nil
 		})
 	}

@@ -41,7 +41,7 @@ func (a *Agent) pass() {
 		}
 	}
 	a.lookAtRefused()
-	a.lookAtAllocations(0)
+	a.grants.Look(0)
 	a.regrantAll()
 	a.mend()
 	a.settleDue() //nolint:errcheck // what failed is in the log and is tried again

@@ -87,7 +87,7 @@ func (a *Agent) resize(c *container, change workload.Resources) error {
 	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
 		return nil
 	}
-	a.lookAtAllocations(allocatedWait) // the kubelet has written it before
+	a.grants.Look(allocatedWait) // the kubelet has written it before
 	old, done := c.Resources, false
 	c.Resources = old.With(change)
 	defer func() {

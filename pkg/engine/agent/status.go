@@ -79,7 +79,7 @@ func (a *Agent) draft() *draft {
 		Neighbours: slices.Clone(a.neighbours),
 		Contested:  contested,
 		SlowWrites: a.reconciler.SlowWrites(),
-		Grants:     a.grantsStatus(),
+		Grants:     a.grants.Status(),
 		Counters:   counters,
 		Features:   a.features,
 		Handlers:   a.latencies.status(),

@@ -24,7 +24,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 				a.restore(before)
 			}
 		}()
-		a.lookAtAllocations(allocatedStart)
+		a.grants.Look(allocatedStart)
 		ledger, known := a.ledger, a.containers
 		a.ledger = ledger.Anew()
 		a.containers, a.order = make(map[string]*container, len(specs)), make([]*container, 0, len(specs))
