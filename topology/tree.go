@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -110,7 +111,7 @@ func shorten(list string) string {
 
 func (t *treeWriter) summary() {
 	m := t.m
-	words := []string{count(len(m.Cores), "core") + ","}
+	words := []string{humanize.Count(len(m.Cores), "core") + ","}
 	efficient := 0
 	for i := range m.Cores {
 		if m.Cores[i].Kind == Efficiency {
@@ -124,14 +125,14 @@ func (t *treeWriter) summary() {
 		words = append(words, fmt.Sprintf("up to %d threads each,", threads))
 	}
 	if len(m.Clusters) > 0 {
-		words = append(words, count(len(m.Clusters), "cluster")+",")
+		words = append(words, humanize.Count(len(m.Clusters), "cluster")+",")
 	}
 	if len(m.Dies) != len(m.Packages) {
-		words = append(words, count(len(m.Dies), "die")+",")
+		words = append(words, humanize.Count(len(m.Dies), "die")+",")
 	}
-	words = append(words, count(len(m.L3s), "L3")+",", count(len(m.Packages), "package")+",",
-		count(len(m.Nodes), "node")+",", size(m.Memory(m.MemoryNodes())))
-	t.line(0, count(m.Online.Size(), "CPU")+",", strings.Fields(strings.Join(words, " ")))
+	words = append(words, humanize.Count(len(m.L3s), "L3")+",", humanize.Count(len(m.Packages), "package")+",",
+		humanize.Count(len(m.Nodes), "node")+",", memoryText(m.Memory(m.MemoryNodes())))
+	t.line(0, humanize.Count(m.Online.Size(), "CPU")+",", strings.Fields(strings.Join(words, " ")))
 	for _, set := range []struct {
 		name string
 		cpus cpuset.Set
@@ -145,7 +146,7 @@ func (t *treeWriter) summary() {
 // node writes a node with the L3s of its CPUs in a package.
 func (t *treeWriter) node(indent int, n *Node, within cpuset.Set) {
 	m := t.m
-	words := []string{size(n.Memory)}
+	words := []string{memoryText(n.Memory)}
 	if n.Tier != None {
 		words = append(words, fmt.Sprintf("tier %d", n.Tier))
 	}
@@ -164,7 +165,7 @@ func (t *treeWriter) node(indent int, n *Node, within cpuset.Set) {
 		}
 		title := "L3"
 		if l3.Size > 0 {
-			title += " " + size(l3.Size)
+			title += " " + memoryText(l3.Size)
 		} else {
 			title += " unknown"
 		}
@@ -258,23 +259,10 @@ func runText(run []*Core) string {
 	return text.String()
 }
 
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// size writes bytes in the largest unit that leaves at most a tenth to round.
-func size(bytes int64) string {
+// memoryText is an amount of memory that a node may lack altogether.
+func memoryText(bytes int64) string {
 	if bytes == 0 {
 		return "no memory"
 	}
-	unit := 0
-	n := float64(bytes)
-	for n >= 1024 && unit < 4 {
-		n /= 1024
-		unit++
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + []string{" B", " KiB", " MiB", " GiB", " TiB"}[unit]
+	return humanize.Bytes(bytes)
 }

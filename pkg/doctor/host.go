@@ -41,10 +41,3 @@ func some(items []string) string {
 	}
 	return strings.Join(items, ", ")
 }
-
-func count(n int, noun, nouns string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %s", n, nouns)
-}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 func (n *node) kernel() []Finding {
@@ -66,7 +67,7 @@ func (n *node) swap() Finding {
 	if len(lines) < 2 {
 		return ok("swap", "off")
 	}
-	what := count(len(lines)-1, "swap area", "swap areas") + " in use"
+	what := humanize.Count(len(lines)-1, "swap area") + " in use"
 	behavior := n.kubelet.config.MemorySwap.SwapBehavior
 	if behavior == "LimitedSwap" {
 		return note("swap", what+"; the kubelet keeps Guaranteed pods out of it, Burstable ones of class LS may be swapped",
@@ -84,7 +85,7 @@ func (n *node) cpus() []Finding {
 	}
 	m := n.machine
 	findings := []Finding{ok("topology", fmt.Sprintf("CPUs %s, %s, %d L3, %s, %s", m.Online,
-		count(len(m.Cores), "core", "cores"), len(m.L3s), count(len(m.Nodes), "NUMA node", "NUMA nodes"), count(len(m.Packages), "package", "packages")))}
+		humanize.Count(len(m.Cores), "core"), len(m.L3s), humanize.Count(len(m.Nodes), "NUMA node"), humanize.Count(len(m.Packages), "package")))}
 	smt := false
 	for _, core := range m.Cores {
 		smt = smt || core.CPUs.Size() > 1

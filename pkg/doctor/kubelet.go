@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/text/safeyaml"
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
@@ -135,7 +136,7 @@ func (n *node) allocated() Finding {
 	if err != nil {
 		return warn(name, file+" "+oneLine(err)+": requests are inferred from weights, limits and OOM scores, and those of batch work from annotations", "use a version of Sluice that understands this kubelet's format; report the file's first line")
 	}
-	return ok(name, file+": exact for "+count(record.Pods(), "pod", "pods"))
+	return ok(name, file+": exact for "+humanize.Count(record.Pods(), "pod"))
 }
 
 // manager tells of one of the kubelet's managers. Its state file, by which it is

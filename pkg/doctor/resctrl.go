@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
 // resctrl tells of cache and memory-bandwidth allocation (RDT, AMD's QoS). The
@@ -44,7 +46,7 @@ func (n *node) mounted(m *mount) []Finding {
 	}
 	what := "mounted at " + m.at + ": " + some(resources)
 	if classes > 0 {
-		what += "; " + count(classes, "class", "classes")
+		what += "; " + humanize.Count(classes, "class")
 	}
 	if slices.Contains(strings.Split(m.options, ","), "mba_MBps") {
 		what += "; bandwidth in MB/s (mba_MBps)"

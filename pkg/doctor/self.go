@@ -176,13 +176,13 @@ func (n *node) counters() []Finding {
 	c := &n.Status.Counters
 	var findings []Finding
 	if c.WriteErrors > 0 {
-		findings = append(findings, warn("kernel writes", count(c.WriteErrors, "write", "writes")+" failed", "Sluice's log has the files and the kernel's errors"))
+		findings = append(findings, warn("kernel writes", humanize.Count(c.WriteErrors, "write")+" failed", "Sluice's log has the files and the kernel's errors"))
 	}
 	if c.Panics > 0 {
-		findings = append(findings, warn("panics", count(c.Panics, "bug", "bugs")+" in Sluice occurred", "report the stack traces in its log"))
+		findings = append(findings, warn("panics", humanize.Count(c.Panics, "bug")+" in Sluice occurred", "report the stack traces in its log"))
 	}
 	if c.GrantsCut > 0 {
-		findings = append(findings, note("grants", count(c.GrantsCut, "container claims", "containers claim")+" more batch resources than the kubelet granted, and got what the kubelet granted", "sluice status and sluice explain POD show which; let an admission webhook write grant.sluice.dev, not tenants"))
+		findings = append(findings, note("grants", claimants(c.GrantsCut)+" more batch resources than the kubelet granted, and got what the kubelet granted", "sluice status and sluice explain POD show which; let an admission webhook write grant.sluice.dev, not tenants"))
 	}
 	if c.RanRefused > 0 {
 		findings = append(findings, warn("refused starts", fmt.Sprintf("the runtime ran %s whose start Sluice refused, as CRI-O does: each shares CPUs until exclusive ones are free", humanize.Count(c.RanRefused, "container")), "sluice explain POD and Sluice's log say why"))
@@ -197,7 +197,7 @@ func (n *node) counters() []Finding {
 		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are correct nevertheless"))
 	}
 	if c.Drift > 0 {
-		findings = append(findings, note("drift", count(c.Drift, "change", "changes")+" by others repaired"+n.drifted(), "sluice explain POD shows what it should have; see neighbours above for who else writes"))
+		findings = append(findings, note("drift", humanize.Count(c.Drift, "change")+" by others repaired"+n.drifted(), "sluice explain POD shows what it should have; see neighbours above for who else writes"))
 	}
 	if findings == nil {
 		return []Finding{ok("so far", "no failed write, no drift, no panic")}
@@ -267,10 +267,10 @@ func (n *node) foreignTasks(pinned cpuset.Set) []Finding {
 	const system = "keep system services off: AllowedCPUs= in system.slice (cgroup v2), CPUAffinity= in /etc/systemd/system.conf; or name reserved CPUs for them"
 	var findings []Finding
 	if bound != nil {
-		findings = append(findings, warn("bound processes", count(len(bound), "process", "processes")+" outside of pods, bound to CPUs of which some are pinned: "+some(bound), "change their taskset or CPUAffinity="))
+		findings = append(findings, warn("bound processes", humanize.Count(len(bound), "process")+" outside of pods, bound to CPUs of which some are pinned: "+some(bound), "change their taskset or CPUAffinity="))
 	}
 	if free > 0 {
-		findings = append(findings, note("other processes", count(free, "process", "processes")+" outside of pods may run on pinned CPUs "+pinned.String(), system))
+		findings = append(findings, note("other processes", humanize.Count(free, "process")+" outside of pods may run on pinned CPUs "+pinned.String(), system))
 	}
 	if findings == nil {
 		findings = append(findings, ok("other processes", "none outside of pods may run on pinned CPUs "+pinned.String()))
@@ -301,4 +301,11 @@ func (n *node) interrupts(pinned cpuset.Set) Finding {
 		do = "no action possible: steering is on, and the kernel does not let these move, or the pins are of LSR containers, from which nothing is steered"
 	}
 	return note(name, fmt.Sprintf("%d of %d may reach pinned CPUs %s", here, all, pinned), do)
+}
+
+func claimants(n int) string {
+	if n == 1 {
+		return "1 container claims"
+	}
+	return humanize.Count(n, "container") + " claim"
 }

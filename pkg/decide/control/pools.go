@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -175,7 +176,7 @@ func (p *Pools) undivided(n int) (PoolSizes, []Decision) {
 		p.toldShared = true
 		decisions = []Decision{{
 			Controller: "pools", Object: "node", Action: "share", To: "all pools on all CPUs",
-			Why: "the pools divide " + count(n) + ", less than a core for each",
+			Why: "the pools divide " + humanize.Count(n, "CPU") + ", less than a core for each",
 		}}
 	}
 	for i := range p.state {

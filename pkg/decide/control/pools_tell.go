@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -13,7 +14,7 @@ func (p *Pools) tell(v *View, divided int, squeezed bool) []Decision {
 	for i := range p.state {
 		s := &p.state[i]
 		if size := p.sizeOf(i); size != s.had {
-			d := p.decision(v, i, "grow", count(s.had), count(size), p.why(v, i, divided))
+			d := p.decision(v, i, "grow", humanize.Count(s.had, "CPU"), humanize.Count(size, "CPU"), p.why(v, i, divided))
 			if squeezed && i >= len(p.state)-2 { // one of the two that a squeeze concerns
 				d.Why = p.whySqueezed(&v.Batch)
 			}
@@ -57,7 +58,7 @@ func (p *Pools) tellShort(v *View, i int, told []Decision) []Decision {
 			if s.size >= s.cap {
 				reason = "it may have no more (its requests, or what it was found to use)"
 			}
-			told = append(told, p.decision(v, i, "short", "", count(missing)+" short",
+			told = append(told, p.decision(v, i, "short", "", humanize.Count(missing, "CPU")+" short",
 				fmt.Sprintf("its load of %s CPUs is %s of %d, over %d%%, and %s", cpus(s.fast), share(s.fast, s.capacity()), s.size, p.pools[i].High, reason)))
 		}
 	case s.toldShort && v.Now.Sub(s.shortAt) >= p.cfg.ShrinkPause:

@@ -36,14 +36,6 @@ func cpusApart(a, b workload.MilliCPU) (string, string) {
 	return rounded(float64(a)/1000, parts) + " CPUs", rounded(float64(b)/1000, parts) + " CPUs"
 }
 
-// count is a number of CPUs as people read it.
-func count(n int) string {
-	if n == 1 {
-		return "1 CPU"
-	}
-	return strconv.Itoa(n) + " CPUs"
-}
-
 // share is a part of a whole in percent, as people read it.
 func share(part, whole workload.MilliCPU) string {
 	return fmt.Sprintf("%d%%", (part*100+whole/2)/max(whole, 1))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -62,10 +63,7 @@ func (a *Allocator) refusal(free, n int, p Preference) error {
 
 // asked names the request: "6 CPUs in one NUMA node as full cores".
 func asked(n int, p *Preference) string {
-	text := fmt.Sprintf("%d CPUs", n)
-	if n == 1 {
-		text = "1 CPU"
-	}
+	text := humanize.Count(n, "CPU")
 	switch p.NUMA {
 	case workload.NUMASingle:
 		text += " in one NUMA node"

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -279,13 +279,6 @@ func (l *Ledger) shortage(h *Holder, free cpuset.Set, cause error) error {
 	}
 }
 
-func count(cpus int) string {
-	if cpus == 1 {
-		return "1 CPU"
-	}
-	return strconv.Itoa(cpus) + " CPUs"
-}
-
 func orNone(cpus cpuset.Set) string {
 	if cpus.IsEmpty() {
 		return "none"
@@ -332,7 +325,7 @@ func (l *Ledger) leavesDue(h *Holder, cpus cpuset.Set) error {
 	if left.Size() < due {
 		return &RefusalError{
 			Why: fmt.Sprintf("%s of its own would leave %d to the shared pools, which need %d (at least one core, and the %s of CPU that LS containers here request)",
-				count(cpus.Size()), left.Size(), due, requested),
+				humanize.Count(cpus.Size(), "CPU"), left.Size(), due, requested),
 			Shortage: true,
 		}
 	}

@@ -71,11 +71,11 @@ func (f *frame) usage(l *line, c *status.Container) {
 	}
 	used, throttled, memory, waits := "-", "-", "-", "-"
 	if !u.CPU.At.IsZero() {
-		used = cpus(u.CPU.Usage)
+		used = humanize.AlignedCPUs(u.CPU.Usage)
 		throttled = humanize.Percent(u.CPU.Throttled)
 	}
 	if !u.Memory.At.IsZero() {
-		memory = size(u.Memory.WorkingSet)
+		memory = humanize.ShortBytes(u.Memory.WorkingSet)
 	}
 	if !u.Pressure.At.IsZero() {
 		waits = humanize.Percent(u.Pressure.CPU)
@@ -96,9 +96,9 @@ func of(c *status.Container) string {
 	case c.Class.Pinned() && c.Pool == "":
 		return fmt.Sprint(c.CPUs.Size())
 	case u != nil && u.CPU.LoopLimit > 0:
-		return cpus(u.CPU.LoopLimit)
+		return humanize.AlignedCPUs(u.CPU.LoopLimit)
 	case u != nil && u.CPU.Limit > 0:
-		return cpus(u.CPU.Limit)
+		return humanize.AlignedCPUs(u.CPU.Limit)
 	}
 	return ""
 }

@@ -87,15 +87,15 @@ func (f *frame) node() []string {
 	if n.CPU.At.IsZero() {
 		items = append(items, item{plain, "CPU use not known yet"})
 	} else {
-		text := cpus(n.CPU.Usage)
+		text := humanize.AlignedCPUs(n.CPU.Usage)
 		if n.CPU.Limit > 0 {
 			share := float64(n.CPU.Usage) / float64(n.CPU.Limit)
-			text += fmt.Sprintf(" of %s CPUs %s %s", cpus(n.CPU.Limit), bar(share, f.barLength()/3), humanize.Percent(share))
+			text += fmt.Sprintf(" of %s CPUs %s %s", humanize.AlignedCPUs(n.CPU.Limit), bar(share, f.barLength()/3), humanize.Percent(share))
 		}
 		items = append(items, item{plain, text})
 	}
 	if m := &n.Memory; !m.At.IsZero() {
-		items = append(items, item{plain, "mem " + size(m.Total-m.Available) + " of " + size(m.Total)})
+		items = append(items, item{plain, "mem " + humanize.ShortBytes(m.Total-m.Available) + " of " + humanize.ShortBytes(m.Total)})
 	}
 	if p := &n.Pressure; !p.At.IsZero() {
 		items = append(items, item{strained(max(p.CPU, p.Memory, p.IO)), "waits: CPU " + humanize.Percent(p.CPU) + " mem " + humanize.Percent(p.Memory) + " I/O " + humanize.Percent(p.IO)})
@@ -127,15 +127,15 @@ func (f *frame) batch() []string {
 	items := []item{{title, "BATCH"}, {batchTone(b.State), string(b.State)}}
 	switch {
 	case b.Unlimited:
-		items = append(items, item{plain, cpus(b.Used) + " CPUs of all that are shared"})
+		items = append(items, item{plain, humanize.AlignedCPUs(b.Used) + " CPUs of all that are shared"})
 	case b.Known && b.Budget > 0:
 		share := float64(b.Used) / float64(b.Budget)
-		items = append(items, item{plain, fmt.Sprintf("%s %s of %s CPUs, floor %s", bar(share, f.barLength()/2), cpus(b.Used), cpus(b.Budget), cpus(b.Floor))})
+		items = append(items, item{plain, fmt.Sprintf("%s %s of %s CPUs, floor %s", bar(share, f.barLength()/2), humanize.AlignedCPUs(b.Used), humanize.AlignedCPUs(b.Budget), humanize.AlignedCPUs(b.Floor))})
 	default:
-		items = append(items, item{plain, cpus(b.Used) + " CPUs, budget not known yet"})
+		items = append(items, item{plain, humanize.AlignedCPUs(b.Used) + " CPUs, budget not known yet"})
 	}
 	if m := &loop.Memory; m.Goal > 0 || m.Held > 0 {
-		items = append(items, item{plain, "memory " + size(m.Held) + " of " + size(m.Goal)})
+		items = append(items, item{plain, "memory " + humanize.ShortBytes(m.Held) + " of " + humanize.ShortBytes(m.Goal)})
 	}
 	items = append(items, item{plain, "by " + b.Mechanism})
 	if b.Why != "" {

@@ -64,7 +64,7 @@ func (f *frame) poolLoad(l *line, p *status.Pool, length int) {
 	if load.Load >= 0.95 {
 		t = bad
 	}
-	l.put(plain, " "+right(cpus(load.Usage), 6)+" ")
+	l.put(plain, " "+right(humanize.AlignedCPUs(load.Usage), 6)+" ")
 	l.put(t, right(humanize.Percent(load.Load), 5)+" "+bar(load.Load, length, marks...))
 	l.put(plain, " "+fit(band, 7)+" "+right(rcf, rcfWidth)+" ")
 	l.put(strained(load.Pressure), right(humanize.Percent(load.Pressure), 5))
