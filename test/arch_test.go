@@ -61,7 +61,7 @@ func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
 		"pkg/peers", "pkg/kernel", "pkg/runtime", "pkg/config", "pkg/status", "pkg/engine",
-		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/doctor", "pkg/sim",
+		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/doctor", "pkg/sim",
 	}
 }
 
@@ -95,6 +95,10 @@ func exempt() map[string][]string {
 		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // a parser, of a format of its own
 		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // what it wraps
 		"pkg/view/top":            {path.Join(module, "pkg/status")}, // for its types
+		"pkg/view/render": { // for the types of what it writes
+			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),
+			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/view/whatif"),
+		},
 	}
 }
 

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,9 +13,8 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
-	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
@@ -92,63 +89,42 @@ func (o *batchOptions) check(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// batchReport is what the command did and found.
-type batchReport struct {
-	Switch status.Switch   `json:"switch"` // as the state folder has it
-	Loop   loopAnswer      `json:"loop"`
-	Batch  *status.Batch   `json:"batch,omitempty"` // as the loop has it
-	Floor  *failsafe.Acted `json:"floor,omitempty"` // what was done in the loop's place
-	Lacks  []string        `json:"lacks,omitempty"` // what isn't in force
-
-	modes   map[string]control.Mode // of the loop's controllers, where it tells them
-	evictBy control.EvictBy
-	other   string // the running plugin's state folder, where it is another
-}
-
-// loopAnswer is what the running loop makes of the switch.
-type loopAnswer string
-
-const (
-	loopFollows loopAnswer = "follows" // it has read the switch as it is
-	loopOff     loopAnswer = "off"     // the plugin answers, and has no loop
-	loopStuck   loopAnswer = "stuck"   // the plugin answers, its loop has not read it
-	loopSilent  loopAnswer = "silent"  // no plugin answers
-)
-
 func (o *batchOptions) run(c *cobra.Command, args []string) error {
 	at, writes, err := o.folders()
 	if err != nil {
 		return err
 	}
-	var report batchReport
+	ctx, cancel := context.WithTimeout(c.Context(), max(o.wait, time.Millisecond))
+	defer cancel()
+	plugin := statusapi.NewClient(*o.socket)
+	var report *batchswitch.Report
 	if len(args) == 0 {
-		said, err := agent.ReadSwitch(at.state)
+		said, err := batchswitch.Read(at.state)
 		if err != nil {
 			return fmt.Errorf("the switch in %s can't be read: %w", at.state, err)
 		}
-		report = o.follow(c.Context(), at.state, said, time.Time{})
+		report = batchswitch.Check(ctx, plugin, at.state, said)
 	} else {
-		now := time.Now()
-		said := agent.Switched{Evict: o.evict}
+		said := batchswitch.Setting{Evict: o.evict}
 		if err := said.To.UnmarshalText([]byte(args[0])); err != nil {
 			return err
 		}
 		if o.duration > 0 {
-			said.Until = now.Add(o.duration).Round(0)
+			said.Until = time.Now().Add(o.duration).Round(0)
 		}
-		if err := agent.WriteSwitch(at.state, said); err != nil {
+		if err := batchswitch.Write(at.state, said); err != nil {
 			return notWritten(at.state, err)
 		}
-		report = o.follow(c.Context(), at.state, said, now)
-		if said.To == control.SwitchOff && writes && report.mayAct() {
-			o.floor(at, &report)
+		report = batchswitch.Follow(ctx, plugin, at.state, said)
+		if said.To == control.SwitchOff && writes && report.LeavesFloor() {
+			o.floor(at, report)
 		}
 	}
-	report.judge(len(args) > 0)
+	report.Judge(len(args) > 0)
 	if o.output.value == "json" {
-		err = writeJSON(c.OutOrStdout(), report)
+		err = render.JSON(c.OutOrStdout(), report)
 	} else {
-		_, err = io.WriteString(c.OutOrStdout(), batchText(&report))
+		err = render.Batch(c.OutOrStdout(), report)
 	}
 	switch {
 	case err != nil:
@@ -195,76 +171,8 @@ func notWritten(dir string, err error) error {
 	return fmt.Errorf("the switch can't be written to %s: %w: %s", dir, err, next)
 }
 
-// follow asks the plugin until its loop applies the override, for as long as one is to
-// wait for it; with no time of saying, once.
-func (o *batchOptions) follow(ctx context.Context, dir string, said agent.Switched, at time.Time) batchReport {
-	report := batchReport{Switch: switchStatus(said), Loop: loopSilent}
-	ctx, cancel := context.WithTimeout(ctx, max(o.wait, time.Millisecond))
-	defer cancel()
-	const pause = 50 * time.Millisecond
-	client := statusapi.NewClient(*o.socket)
-	for {
-		s, err := client.StatusIn(ctx)
-		if err == nil {
-			report.take(s, dir)
-		} else if ctx.Err() == nil {
-			report.Loop = loopSilent // a plugin that goes, comes back perhaps
-		}
-		if at.IsZero() || report.Loop == loopFollows || report.Loop == loopOff {
-			return report
-		}
-		select {
-		case <-ctx.Done():
-			return report
-		case <-time.After(pause):
-		}
-	}
-}
-
-func switchStatus(s agent.Switched) status.Switch {
-	return status.Switch{To: string(cmp.Or(s.To, "auto")), Evict: s.Evict, Until: s.Until}
-}
-
-// take notes what the plugin tells.
-func (r *batchReport) take(s *status.Status, dir string) {
-	r.Loop = loopOff
-	l := s.Loop
-	if l == nil {
-		return
-	}
-	r.Loop, r.Batch, r.evictBy, r.other = loopStuck, nil, l.Evictions.By, ""
-	if !l.Time.IsZero() {
-		r.Batch = &l.Batch
-	}
-	r.modes = map[string]control.Mode{}
-	for _, c := range l.Controllers {
-		r.modes[c.Name] = c.Mode
-	}
-	if l.StateDir != "" && filepath.Clean(l.StateDir) != filepath.Clean(dir) {
-		r.other = l.StateDir
-	}
-	const staleAfter = 5 // intervals
-	lively := !l.Time.IsZero() && s.Time.Sub(l.Time) <= max(staleAfter*l.Interval, time.Second)
-	has := &l.Batch.Switch
-	if lively && has.To == r.Switch.To && has.Evict == r.Switch.Evict && has.Until.Equal(r.Switch.Until) {
-		r.Loop = loopFollows
-	}
-}
-
-// mayAct reports whether it is left to this command to squeeze batch work: a loop that
-// is there follows by itself, and in preview nothing is written.
-func (r *batchReport) mayAct() bool {
-	switch r.Loop {
-	case loopSilent:
-		return true
-	case loopStuck:
-		return r.other == "" && (r.modes["batch"] == control.On || r.modes["pools"] == control.On)
-	}
-	return false
-}
-
 // floor does in the loop's place what can be done without it.
-func (o *batchOptions) floor(at folders, r *batchReport) {
+func (o *batchOptions) floor(at folders, r *batchswitch.Report) {
 	l := failsafeOptions{folders: at, hostRoot: o.hostRoot}
 	acted, err := l.carryOut("batch was switched off by the command line, and no loop took it over")
 	if err != nil {
@@ -272,56 +180,3 @@ func (o *batchOptions) floor(at folders, r *batchReport) {
 	}
 	r.Floor = &acted
 }
-
-// judge lists what isn't in force of what the switch says; said: just now.
-func (r *batchReport) judge(said bool) {
-	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
-	if r.other != "" {
-		lack("the running plugin's state folder is " + r.other + ": name it with --state-dir")
-	}
-	off := said && r.Switch.To == string(control.SwitchOff)
-	switch {
-	case r.Loop == loopFollows && off:
-		r.judgeOff()
-	case r.Loop == loopFollows:
-	case r.Floor == nil && r.Loop == loopSilent && !said:
-		lack("what is in force isn't known")
-	case r.Floor == nil:
-		lack("batch work stays as it is until a loop takes the switch over")
-	case r.Floor.Error != "":
-		lack("not all of the floor could be set: " + r.Floor.Error)
-	case r.Floor.Changes == 0:
-		lack("the failsafe has no plan for this boot, as no loop has bounded batch work: nothing was changed")
-	}
-	if r.Loop != loopFollows && off && r.Switch.Evict {
-		lack("nothing was evicted: that needs the loop")
-	}
-}
-
-// judgeOff lists what a loop leaves undone that follows.
-func (r *batchReport) judgeOff() {
-	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
-	if mode := r.modes["windows"]; mode != control.On {
-		what := "new batch work still starts"
-		if r.Switch.Evict {
-			what += ", and nobody is evicted"
-		}
-		lack(what + ": control.mode is " + string(mode))
-	}
-	squeezes := "batch"
-	if r.Batch.Mechanism == byPools {
-		squeezes = "pools"
-	}
-	switch mode := r.modes[squeezes]; {
-	case mode != control.On:
-		lack("batch work keeps its CPUs: control." + squeezes + ".mode is " + string(mode))
-	case r.Batch.Mechanism == byPools && r.Batch.Unlimited:
-		lack("batch work keeps its CPUs: they are too few to divide between pools; pools.mode overlap bounds it")
-	}
-	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {
-		lack("evictions are told and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))
-	}
-}
-
-// byPools is the mechanism where batch work has a pool apart.
-const byPools = "pools"

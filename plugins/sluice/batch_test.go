@@ -11,9 +11,11 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
@@ -26,17 +28,17 @@ type switching struct {
 }
 
 func (p switching) Status() (*status.Status, error) {
-	s := looped()
+	s := statustest.Looped()
 	l := s.Loop
 	l.StateDir, l.Batch = p.dir, status.Batch{State: status.BatchOpen, Mechanism: "quota", Known: true, Budget: 6000, Floor: 200, Switch: status.Switch{To: "auto"}}
 	select {
 	case p.asked <- struct{}{}: // not read yet
 	default:
-		said, err := agent.ReadSwitch(p.dir)
+		said, err := batchswitch.Read(p.dir)
 		if err != nil {
 			return nil, err
 		}
-		l.Batch.Switch = switchStatus(said)
+		l.Batch.Switch = said.Status()
 		if said.To == control.SwitchOff {
 			l.Batch.State, l.Batch.Why, l.Batch.Budget = status.BatchClosed, "batch is switched off", 200
 		}
@@ -93,10 +95,10 @@ func TestBatch(t *testing.T) {
 		"new work in preview": {"off", func(dir string) statusapi.Source { return switching{dir: dir, tell: mode("windows", control.Preview)} },
 			exitFailure, "NOT DONE new batch work still starts: control.mode is preview", `{"to":"off"}`},
 		"pools apart": {"off", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.On)(l); l.Batch.Mechanism = byPools }}
+			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.On)(l); l.Batch.Mechanism = "pools" }}
 		}, 0, "loop follows the switch", `{"to":"off"}`},
 		"pools apart, in preview": {"off", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.Preview)(l); l.Batch.Mechanism = byPools }}
+			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.Preview)(l); l.Batch.Mechanism = "pools" }}
 		}, exitFailure, "NOT DONE batch work keeps its CPUs: control.pools.mode is preview", `{"to":"off"}`},
 		"eviction in preview": {"off --evict", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) {
@@ -108,7 +110,7 @@ func TestBatch(t *testing.T) {
 		"pools on too few CPUs": {"off", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) {
 				mode("pools", control.On)(l)
-				l.Batch.Mechanism, l.Batch.Unlimited = byPools, true
+				l.Batch.Mechanism, l.Batch.Unlimited = "pools", true
 			}}
 		}, exitFailure, "NOT DONE batch work keeps its CPUs: they are too few to divide between pools", `{"to":"off"}`},
 		"another folder": {"on", func(dir string) statusapi.Source {
@@ -116,7 +118,7 @@ func TestBatch(t *testing.T) {
 		}, exitFailure, "state folder is /var/lib/other: name it with --state-dir", `{"to":"on"}`},
 		"a loop that stands still": {"on", func(dir string) statusapi.Source { return switching{dir: dir, tell: silence} },
 			exitFailure, "has not taken the switch over", `{"to":"on"}`},
-		"no loop": {"off", func(string) statusapi.Source { return plugin{status: calm()} },
+		"no loop": {"off", func(string) statusapi.Source { return plugin{status: statustest.Calm()} },
 			exitFailure, "loop none: control.mode is off", `{"to":"off"}`},
 		"nobody":          {"on", nil, exitFailure, "NOT DONE batch work stays as it is until a loop takes the switch over", `{"to":"on"}`},
 		"no plan":         {"off", nil, exitFailure, "NOT DONE the failsafe has no plan for this boot", `{"to":"off"}`},
@@ -146,7 +148,7 @@ func TestBatch(t *testing.T) {
 			if line := strings.Join(strings.Fields(got.out), " "); got.exit != test.exit || !strings.Contains(line, test.want) || (got.exit == 0) != (got.errs == "") {
 				t.Errorf("exit status %d, want %d with %q\n%s%s", got.exit, test.exit, test.want, got.out, got.errs)
 			}
-			said, err := os.ReadFile(filepath.Join(dir, agent.SwitchFile))
+			said, err := os.ReadFile(filepath.Join(dir, batchswitch.File))
 			if strings.TrimSpace(string(said)) != test.said || (test.said != "") != (err == nil) {
 				t.Errorf("the file says %s, %v", said, err)
 			}
@@ -181,7 +183,7 @@ func floored(t *testing.T) (dir, root, quota string) {
 // Where no loop follows, off is carried out all the same.
 func TestBatchOffWithoutTheLoop(t *testing.T) {
 	t.Parallel()
-	still := looped()
+	still := statustest.Looped()
 	still.Loop.Time, still.Loop.StateDir = still.Time.Add(-time.Hour), ""
 	stopped := hanging{goOn: make(chan struct{})}
 	t.Cleanup(func() { close(stopped.goOn) })
@@ -233,11 +235,11 @@ func TestBatchOffFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := run(t, "", "batch", "off", "--state-dir", dir, "--host-root", root, "--status-socket", "/nonexistent", "--wait", "10ms", "-o", "json")
-	var report batchReport
+	var report batchswitch.Report
 	if err := json.Unmarshal([]byte(got.out), &report); err != nil {
 		t.Fatal(err, got.out)
 	}
-	if got.exit != exitFailure || report.Floor == nil || report.Floor.Error == "" || report.Loop != loopSilent || len(report.Lacks) != 1 {
+	if got.exit != exitFailure || report.Floor == nil || report.Floor.Error == "" || report.Loop != batchswitch.LoopSilent || len(report.Lacks) != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -254,7 +256,7 @@ func TestBatchFolder(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, agent.SwitchFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, batchswitch.File), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := run(t, "", "batch", "--state-dir", dir); got.exit != exitFailure || !strings.Contains(got.errs, "write it anew with sluice batch") {
@@ -266,19 +268,5 @@ func TestBatchFolder(t *testing.T) {
 	}
 	if got := run(t, "", "__complete", "batch", "o"); !strings.HasPrefix(got.out, "on\noff\n") {
 		t.Errorf("%+v", got)
-	}
-}
-
-// What was written is read again as it was.
-func TestSwitchComesBack(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, want := range []agent.Switched{{}, {To: control.SwitchOn}, {To: control.SwitchOff, Evict: true, Until: time.Unix(1e9, 5).UTC()}} {
-		if err := agent.WriteSwitch(dir, want); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := agent.ReadSwitch(dir); err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
-		}
 	}
 }

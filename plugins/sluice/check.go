@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -59,7 +61,7 @@ Exit status: 0 the configuration is usable, 1 it is not.`,
 		if err != nil {
 			return mistakes(c, *file, err)
 		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok: %s\n", *file, summary(parsed, machine))
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok: %s\n", *file, render.ConfigSummary(parsed, machine))
 		return err
 	}
 	return c
@@ -89,17 +91,7 @@ func readConfig(file string) (*config.Config, error) {
 
 // unusable is all mistakes of a configuration in one sentence.
 func unusable(file string, err error) error {
-	return fmt.Errorf("%s can't be used: %s", or(file, "the built-in configuration"), strings.ReplaceAll(err.Error(), "\n", "; "))
-}
-
-// summary is a configuration in a line; machine may be nil.
-func summary(c *config.Config, machine *topology.Machine) string {
-	text := fmt.Sprintf("mode %s, pools %s (%s), reserved CPUs %s, system CPUs %s",
-		c.Mode, strings.Join(c.Pools.Names(), ", "), c.Pools.Mode, setOr(c.Reserved, "none"), setOr(c.System, "none"))
-	if machine != nil {
-		text += fmt.Sprintf("; fits the machine's CPUs %s", machine.Online)
-	}
-	return text
+	return fmt.Errorf("%s can't be used: %s", cmp.Or(file, "the built-in configuration"), strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // required marks flags that a command can't do without.

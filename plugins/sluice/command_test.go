@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
 
 const (
@@ -30,8 +31,8 @@ spec: {containers: [{name: main, resources: {limits: {cpu: 500m, memory: 4Gi}}}]
 
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
-	socket := serve(t, plugin{status: calm(), planner: testPlanner(t, twoSockets)})
-	closing, other := serve(t, plugin{}), serve(t, silent{plugin{status: calm()}})
+	socket := serve(t, plugin{status: statustest.Calm(), planner: testPlanner(t, twoSockets)})
+	closing, other := serve(t, plugin{}), serve(t, silent{plugin{status: statustest.Calm()}})
 	pod, refused := file(t, "pod.yaml", podYAML), file(t, "refused.yaml", refusedYAML)
 	good, bad := file(t, "good.yaml", "reserved: \"0-1\"\n"), file(t, "bad.yaml", "mode: of\npools: {mode: on}\n")
 	for _, test := range []struct {
@@ -150,9 +151,9 @@ func TestPlan(t *testing.T) {
 // The plugin and an empty machine of the same kind answer alike.
 func TestPlanLive(t *testing.T) {
 	t.Parallel()
-	s := calm()
+	s := statustest.Calm()
 	planner := testPlanner(t, twoSockets)
-	s.Machine.Memory, _ = planner.memory()
+	s.Machine.Memory, _ = planner.Memory()
 	socket := serve(t, plugin{status: s, planner: planner})
 	live := run(t, podYAML, "plan", "-f", "-", "--status-socket", socket, "-o", "json")
 	empty := run(t, podYAML, "plan", "-f", "-", "--machine", twoSockets, "-o", "json")
@@ -173,20 +174,6 @@ func TestPlanByConfig(t *testing.T) {
 		if !strings.Contains(got.out+got.errs, want) {
 			t.Errorf("%s: %q not in\n%s%s", config, want, got.out, got.errs)
 		}
-	}
-}
-
-func TestPlanInVirtualMachines(t *testing.T) {
-	t.Parallel()
-	kata := strings.Replace(podYAML, "spec:\n", "spec:\n  runtimeClassName: kata-qemu\n", 1)
-	got := run(t, kata, "plan", "-f", "-", "--machine", twoSockets)
-	if got.exit != exitFailure || !strings.Contains(got.out, "virtual machine") ||
-		!strings.Contains(got.errs, "2 of 3 containers would be refused, data/db-0/prepare first") {
-		t.Errorf("%d\n%s%s", got.exit, got.out, got.errs)
-	}
-	got = run(t, strings.Replace(kata, "LSE", "LS", 1), "plan", "-f", "-", "--machine", twoSockets)
-	if got.exit != 0 || !strings.Contains(got.out, "accounted only") {
-		t.Errorf("%d\n%s%s", got.exit, got.out, got.errs)
 	}
 }
 
@@ -222,12 +209,12 @@ func TestTopology(t *testing.T) {
 
 func TestExplainCompletesPods(t *testing.T) {
 	t.Parallel()
-	socket := serve(t, plugin{status: calm()})
+	socket := serve(t, plugin{status: statustest.Calm()})
 	got := run(t, "", "__complete", "explain", "--status-socket", socket, "")
 	if want := "batch/db-0\ndata/db-0\ndata/db-1\n"; !strings.HasPrefix(got.out, want) {
 		t.Errorf("%q, want %q", got.out, want)
 	}
-	if got := podNames([]status.Container{{Ref: "odd"}}); !slices.Equal(got, []string{"odd"}) {
+	if got := status.PodNames([]status.Container{{Ref: "odd"}}); !slices.Equal(got, []string{"odd"}) {
 		t.Error(got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
@@ -23,7 +24,7 @@ func completePods(socket, begun string) []string {
 	if err != nil {
 		return nil
 	}
-	names := podNames(s.Containers)
+	names := status.PodNames(s.Containers)
 	if strings.Count(begun, "/") > 1 {
 		names = nil
 		for i := range s.Containers {

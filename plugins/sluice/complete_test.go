@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
 
 // everyCommand lists the commands that are below one, and it.
@@ -40,7 +41,7 @@ func TestEveryFlagCompletes(t *testing.T) {
 
 func TestCompletions(t *testing.T) {
 	t.Parallel()
-	s := calm()
+	s := statustest.Calm()
 	s.Containers = append(s.Containers, status.Container{Ref: "data/$(reboot)/main"})
 	socket := serve(t, plugin{status: s})
 	for line, want := range map[string]string{
@@ -74,7 +75,7 @@ func TestCompletions(t *testing.T) {
 func TestCompletionGivesUp(t *testing.T) {
 	t.Parallel()
 	hangs := make(chan struct{})
-	socket := serve(t, stuck{plugin{status: calm()}, hangs})
+	socket := serve(t, stuck{plugin{status: statustest.Calm()}, hangs})
 	begun := time.Now()
 	if got := completePods(socket, ""); got != nil {
 		t.Errorf("%q", got)

@@ -3,15 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/configs"
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 func newConfig() *cobra.Command {
@@ -62,9 +60,9 @@ answer, 2 invalid command line, 3 something would change.`,
 		case diff.Problem != "":
 			return fmt.Errorf("%s would be refused: %s", args[0], diff.Problem)
 		case output.value == "json":
-			err = writeJSON(c.OutOrStdout(), diff)
+			err = render.JSON(c.OutOrStdout(), diff)
 		default:
-			_, err = fmt.Fprint(c.OutOrStdout(), diffText(diff))
+			err = render.ConfigDiff(c.OutOrStdout(), diff)
 		}
 		if err == nil && len(diff.Keys) > 0 {
 			return exitStatus(exitChanges)
@@ -123,62 +121,4 @@ mistakes. 'sluice check' also finds mistakes that a schema cannot express.`,
 			return err
 		},
 	}
-}
-
-// diffText is a diff for people.
-func diffText(d *status.ConfigDiff) string {
-	var w strings.Builder
-	if len(d.Keys) == 0 {
-		w.WriteString("no key has another value\n")
-		return w.String()
-	}
-	keyRows := func(changes []status.KeyChange) (rows [][]string) {
-		for _, k := range changes {
-			rows = append(rows, []string{k.Key, or(k.From, "none"), "→", or(k.To, "none")})
-		}
-		return rows
-	}
-	w.WriteString("Keys\n")
-	table(&w, "  ", columns, keyRows(d.Keys))
-	if len(d.Restart) > 0 {
-		fmt.Fprintf(&w, "Only after a restart of Sluice: %s\n", strings.Join(d.Restart, ", "))
-	}
-	if len(d.Pools) > 0 {
-		w.WriteString("Pools\n")
-		var rows [][]string
-		for _, p := range d.Pools {
-			rows = append(rows, []string{p.Name, setOr(p.From, "none"), "→", setOr(p.To, "none")})
-		}
-		table(&w, "  ", columns, rows)
-	}
-	if len(d.Containers) > 0 {
-		w.WriteString("Containers\n")
-	}
-	for i := range d.Containers {
-		c := &d.Containers[i]
-		fmt.Fprintf(&w, "  %s\n", printable(c.Ref))
-		if c.From != c.To {
-			table(&w, "    ", columns, [][]string{{placeText(c.From), "→", placeText(c.To)}})
-		}
-		table(&w, "    ", columns, keyRows(c.Settings))
-		if c.Problem != "" {
-			table(&w, "    ", columns, [][]string{{"!", c.Problem}})
-		}
-	}
-	for _, warning := range d.Warnings {
-		fmt.Fprintf(&w, "Warning: %s\n", warning)
-	}
-	return w.String()
-}
-
-func placeText(p status.Place) string {
-	text := p.Class.String()
-	if p.Pool != "" {
-		text += " in " + p.Pool
-	}
-	text += " on CPUs " + setOr(p.CPUs, "all")
-	if p.Mems != (cpuset.Set{}) {
-		text += ", nodes " + p.Mems.String()
-	}
-	return text
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -19,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 // doctorOptions are the flags of `sluice doctor`.
@@ -67,9 +67,9 @@ counts as well.`,
 		}
 		report := doctor.Examine(facts)
 		if output.value == "json" {
-			err = writeJSON(c.OutOrStdout(), report)
+			err = render.JSON(c.OutOrStdout(), report)
 		} else {
-			_, err = io.WriteString(c.OutOrStdout(), doctorText(&report))
+			err = render.Doctor(c.OutOrStdout(), &report)
 		}
 		return errors.Join(err, o.verdict(&report))
 	}
@@ -103,9 +103,9 @@ func (o *doctorOptions) facts() (*doctor.Facts, error) {
 	if irqs, err := irq.Open(root); err == nil {
 		f.Affinities, _ = irqs.Read() // what can be read
 	}
-	socket := or(o.socket, defaultSocket)
+	socket := cmp.Or(o.socket, defaultSocket)
 	if f.Config != nil {
-		socket = or(o.socket, f.Config.StatusSocket)
+		socket = cmp.Or(o.socket, f.Config.StatusSocket)
 		f.StateErr, f.RuntimeErr = writable(f.Config.StateDir), writable(f.Config.RuntimeDir)
 		f.EvictErr = evicts(f.Config, root)
 	}
@@ -125,14 +125,14 @@ func (o *doctorOptions) likeThePlugin() {
 		return
 	}
 	o.hostRoot = "/"
-	s, err := readStatus(or(o.socket, defaultSocket))
+	s, err := readStatus(cmp.Or(o.socket, defaultSocket))
 	if err != nil || s.Build.HostRoot == "" || s.Build.HostRoot == "/" {
 		return
 	}
 	if _, err := os.Stat(filepath.Join(s.Build.HostRoot, "proc", "version")); err != nil {
 		return
 	}
-	o.hostRoot, o.config = s.Build.HostRoot, or(o.config, s.Config.File)
+	o.hostRoot, o.config = s.Build.HostRoot, cmp.Or(o.config, s.Config.File)
 }
 
 func (o *doctorOptions) readConfig(f *doctor.Facts) {
@@ -176,46 +176,4 @@ func writable(dir string) error {
 		}
 		dir = filepath.Dir(dir)
 	}
-}
-
-// doctorText is a report for people, in 80 columns.
-func doctorText(r *doctor.Report) string {
-	var out strings.Builder
-	out.WriteString(summaryOf(r) + "\n")
-	names := 0
-	for i := range r.Findings {
-		names = max(names, len(r.Findings[i].Name))
-	}
-	var rows [][]string
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if i == 0 || f.Area != r.Findings[i-1].Area {
-			out.WriteString("\n" + strings.ToUpper(printable(f.Area)) + "\n")
-			rows = nil
-		}
-		what := f.What
-		if len(f.On) > 0 {
-			what += " [" + strings.Join(f.On, ", ") + "]"
-		}
-		// As wide in every area, so that the columns are.
-		rows = append(rows, []string{fmt.Sprintf("%-4s", f.Level), fmt.Sprintf("%-*s", names, f.Name), what})
-		if f.Do != "" {
-			rows = append(rows, []string{"", "", "do: " + f.Do})
-		}
-		if i == len(r.Findings)-1 || f.Area != r.Findings[i+1].Area {
-			table(&out, "  ", columns, rows)
-		}
-	}
-	return out.String()
-}
-
-func summaryOf(r *doctor.Report) string {
-	text := "Nothing keeps Sluice from working"
-	if fails := r.Count(doctor.Fail); fails > 0 {
-		text = humanize.Count(fails, "finding") + " (fail) would keep Sluice from working"
-		if fails == 1 {
-			text = "1 finding (fail) keeps Sluice from working"
-		}
-	}
-	return text + ": " + humanize.Count(r.Count(doctor.Warn), "warning") + ", " + humanize.Count(r.Count(doctor.Note), "note") + "."
 }

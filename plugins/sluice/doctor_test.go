@@ -9,29 +9,8 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/doctor"
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
-
-// examined is a report with a bit of everything.
-func examined() *doctor.Report {
-	return &doctor.Report{Level: doctor.Fail, Findings: []doctor.Finding{
-		{Area: "kernel", Name: "release", What: "Linux 6.8.0-45-generic, Ubuntu 24.04 LTS"},
-		{Area: "cpu", Name: "burst", What: "cpu.max.burst (v2): at most 100 % of the quota", On: []string{"pod", "container"}},
-		{Area: "cpu", Name: "group identity", Level: doctor.Note, What: "cpu.idle, cpu.weight (v2): idle for BestEffort pods, weights for others; SMT siblings are not kept free",
-			Do: "no action needed; the kernels of Anolis OS and Alibaba Cloud Linux, openEuler, TencentOS and OpenCloudOS have it", On: []string{"pod", "container"}},
-		{Area: "pinned cpus", Name: "bound processes", Level: doctor.Warn, What: "1 process outside of pods, bound to CPUs of which some are pinned: evil\x1b[2J (600) on 2-3", Do: "change their taskset or CPUAffinity="},
-		{Area: "runtime", Name: "NRI", Level: doctor.Fail, What: "switched off in /etc/containerd/config.toml", Do: strings.Repeat("long", 40)},
-	}}
-}
-
-func TestDoctorText(t *testing.T) {
-	t.Parallel()
-	text := doctorText(examined())
-	checkWidth(t, text)
-	golden(t, "doctor", text)
-	if got := doctorText(&doctor.Report{}); got != "Nothing keeps Sluice from working: 0 warnings, 0 notes.\n" {
-		t.Error(got)
-	}
-}
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
@@ -86,7 +65,7 @@ func TestDoctorOfANode(t *testing.T) {
 	}
 
 	broken := file(t, "sluice.yaml", "mode: of\n")
-	got = run(t, "", "doctor", "--host-root", root, "--config", broken, "--status-socket", serve(t, plugin{status: troubled()}))
+	got = run(t, "", "doctor", "--host-root", root, "--config", broken, "--status-socket", serve(t, plugin{status: statustest.Troubled()}))
 	checkWidth(t, got.out)
 	for _, want := range []string{"fail  configuration", "answers; version", "kernel writes"} {
 		if got.exit != exitFailure || !strings.Contains(got.out, want) {
@@ -106,7 +85,7 @@ func TestDoctorInThePod(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "proc"), 0o755), os.WriteFile(filepath.Join(root, "proc", "version"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	s := troubled()
+	s := statustest.Troubled()
 	s.Build.HostRoot, s.Config.File = root, "/etc/sluice/pod.yaml"
 	socket := serve(t, plugin{status: s})
 	for _, test := range []struct{ given, root, config string }{

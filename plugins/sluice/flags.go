@@ -1,16 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
@@ -100,32 +96,4 @@ func readInput(c *cobra.Command, name string) ([]byte, error) {
 		return io.ReadAll(c.InOrStdin())
 	}
 	return os.ReadFile(name)
-}
-
-func writeJSON(w io.Writer, value any) error { return writeIndented(w, value, "  ") }
-
-// writeIndented writes JSON that a terminal shows and doesn't act on: encoding/json
-// escapes the control characters of ASCII alone.
-func writeIndented(w io.Writer, value any, indent string) error {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetIndent("", indent)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return err
-	}
-	var out strings.Builder
-	for _, r := range text.String() {
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			out.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
 }

@@ -112,10 +112,8 @@ func stateFolder(flag, config, hostRoot string) (string, error) {
 	return cmp.Or(flag, cfg.StateDir), nil
 }
 
-// absent is what a text about a folder ends with, where there is none.
-func absent(folder string) string {
-	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		return ", which is not there: the plugin has not run, or keeps its state elsewhere"
-	}
-	return ""
+// missing reports whether a folder is not there.
+func missing(folder string) bool {
+	_, err := os.Stat(folder)
+	return errors.Is(err, fs.ErrNotExist)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 // The exit statuses; success is 0.
@@ -64,7 +65,7 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 		return int(status)
 	}
 	for line := range strings.SplitSeq("sluice: "+err.Error(), "\n") {
-		fmt.Fprintln(errs, printable(line))
+		fmt.Fprintln(errs, render.Printable(line))
 	}
 	if began {
 		return exitFailure

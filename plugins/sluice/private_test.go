@@ -12,8 +12,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -33,7 +33,7 @@ func TestStateIsPrivate(t *testing.T) {
 		"originals": keepOne(dir),
 		"plan":      failsafe.Save(dir, "boot", nil),
 		"word":      failsafe.Note(dir, failsafe.Acted{}),
-		"switch":    agent.WriteSwitch(dir, agent.Switched{To: control.SwitchOff}),
+		"switch":    batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff}),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 func newReplay() *cobra.Command {
@@ -70,10 +70,9 @@ to the share of time it waited.`,
 			return err
 		}
 		if output.value == "json" {
-			return writeJSON(c.OutOrStdout(), results)
+			return render.JSON(c.OutOrStdout(), results)
 		}
-		_, err = io.WriteString(c.OutOrStdout(), simText(name, s, results, false))
-		return err
+		return render.Sim(c.OutOrStdout(), name, s, results, false)
 	}
 	return c
 }

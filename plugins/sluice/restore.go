@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,7 +20,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
 	"github.com/sluice-dev/sluice/pkg/peers"
-	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
@@ -94,15 +94,14 @@ func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) er
 		defer unlock()
 	}
 	restored, err := restore(at, o.hostRoot, o.dry)
-	if asJSON {
-		err = errors.Join(err, writeJSON(out, restoredReport(restored, o.dry)))
-	} else {
-		fmt.Fprint(out, restoredText(restored, at.runtime, o.dry))
-	}
 	if err != nil {
-		return fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
+		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
 	}
-	return nil
+	report := restoredReport(restored, o.dry)
+	if asJSON {
+		return errors.Join(err, render.JSON(out, report))
+	}
+	return errors.Join(err, render.Restored(out, report, at.runtime, missing(at.runtime)))
 }
 
 func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error) {
@@ -158,62 +157,15 @@ func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error
 	return r, errors.Join(err, unknown)
 }
 
-// restoredText tells people what was, or would be, given back.
-func restoredText(r agent.Restored, dir string, dry bool) string {
-	var out strings.Builder
-	if len(r.Changes)+len(r.Newer)+r.IRQs == 0 {
-		return fmt.Sprintf("Nothing to give back: %s tells of no change since the node was started%s.\n", dir, absent(dir))
-	}
-	if len(r.Changes) > 0 {
-		rows := [][]string{{"WHERE", "SETTING", "FROM", "TO"}}
-		for _, c := range r.Changes {
-			rows = append(rows, []string{c.Object.Name, c.Knob.String(), valueText(c.From), c.To.String()})
-		}
-		table(&out, "", columns, rows)
-		out.WriteString("\n")
-	}
-	verb := "given back"
-	if dry {
-		verb = "to be given back"
-	}
-	fmt.Fprintf(&out, "%s %s", humanize.Count(len(r.Changes), "setting"), verb)
-	if r.IRQs > 0 {
-		fmt.Fprintf(&out, ", and the CPUs of %s", humanize.Count(r.IRQs, "IRQ"))
-	}
-	out.WriteString(".\n")
-	if len(r.Newer) > 0 {
-		paragraph(&out, "", "Left alone, as somebody else has changed them since: "+strings.Join(r.Newer, ", ")+".")
-	}
-	return out.String()
-}
-
-// givenBack is what was, or would be, given back, as data.
-type givenBack struct {
-	DryRun  bool              `json:"dryRun"`
-	Changes []settingReturned `json:"changes"`
-	IRQs    int               `json:"irqs"`      // whose CPUs were given back
-	Newer   []string          `json:"leftAlone"` // as somebody else has changed them since
-}
-
-// settingReturned is one setting.
-type settingReturned struct {
-	Where   string `json:"where"`
-	Setting string `json:"setting"`
-	From    string `json:"from"`
-	To      string `json:"to"`
-}
-
-func restoredReport(r agent.Restored, dry bool) givenBack {
-	report := givenBack{DryRun: dry, Changes: []settingReturned{}, IRQs: r.IRQs, Newer: append([]string{}, r.Newer...)}
+// restoredReport is what was, or would be, given back, as data.
+func restoredReport(r agent.Restored, dry bool) *status.Restored {
+	report := &status.Restored{DryRun: dry, Changes: []status.Returned{}, IRQs: r.IRQs, LeftAlone: append([]string{}, r.Newer...)}
 	for _, c := range r.Changes {
-		report.Changes = append(report.Changes, settingReturned{c.Object.Name, c.Knob.String(), valueText(c.From), c.To.String()})
+		from := "unknown"
+		if c.From != nil {
+			from = c.From.String()
+		}
+		report.Changes = append(report.Changes, status.Returned{Where: c.Object.Name, Setting: c.Knob.String(), From: from, To: c.To.String()})
 	}
 	return report
-}
-
-func valueText(v fmt.Stringer) string {
-	if v == nil {
-		return "unknown"
-	}
-	return v.String()
 }

@@ -13,9 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
-	"github.com/sluice-dev/sluice/pkg/knobs"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -95,28 +92,6 @@ func TestRestoreBesideThePlugin(t *testing.T) {
 	if r := run(t, "", "restore", "--dry-run", "--state-dir", state, "--host-root", root); r.exit != 0 {
 		t.Errorf("a look alone: exit %d\n%s%s", r.exit, r.out, r.errs)
 	}
-}
-
-func TestRestoredText(t *testing.T) {
-	t.Parallel()
-	pod := knobs.Object{Path: "/kubepods/pod1", Name: "shop/web", Level: knobs.PodLevel}
-	main := knobs.Object{Path: "/kubepods/pod1/a", Name: "shop/web/main", Level: knobs.ContainerLevel}
-	r := agent.Restored{
-		Changes: []knobs.Change{
-			{Object: main, Knob: knobs.CPUs, From: knobs.CPUSet(cpuset.MustParse("2-3")), To: knobs.CPUSet{}},
-			{Object: main, Knob: knobs.Burst, From: knobs.CPUBurst(50 * time.Millisecond), To: knobs.CPUBurst(0)},
-			{Object: pod, Knob: knobs.Weight, To: knobs.Shares(1024)},
-		},
-		Newer: []string{"memory.high of shop/db/main"},
-		IRQs:  12,
-	}
-	golden(t, "restore", restoredText(r, "/var/lib/sluice", false)+"\n"+restoredText(r, "/var/lib/sluice", true))
-
-	var out strings.Builder
-	if err := writeJSON(&out, restoredReport(r, true)); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "restore-json", out.String())
 }
 
 func TestRestoreNothingAsData(t *testing.T) {

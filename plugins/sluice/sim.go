@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 // simOptions are the flags of `sluice sim`.
@@ -114,10 +115,9 @@ func (o *simOptions) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	if o.output.value == "json" {
-		return writeJSON(c.OutOrStdout(), results)
+		return render.JSON(c.OutOrStdout(), results)
 	}
-	_, err = io.WriteString(c.OutOrStdout(), simText(name, s, results, o.equal))
-	return err
+	return render.Sim(c.OutOrStdout(), name, s, results, o.equal)
 }
 
 // scenario is the text of the scenario, and what to call it.
@@ -156,20 +156,16 @@ func draw(file, title string, results []*sim.Result) error {
 }
 
 func listScenarios(w io.Writer) error {
-	rows := [][]string{}
-	for _, name := range sim.Shipped() {
+	names := sim.Shipped()
+	all := make([]*sim.Scenario, len(names))
+	for i, name := range names {
 		text, err := sim.Text(name)
 		if err != nil {
 			return err
 		}
-		s, err := sim.Parse(text)
-		if err != nil {
+		if all[i], err = sim.Parse(text); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		rows = append(rows, []string{name, s.About})
 	}
-	var b strings.Builder
-	table(&b, "", columns, rows)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return render.Scenarios(w, names, all)
 }

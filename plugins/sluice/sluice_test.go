@@ -11,10 +11,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/manifest"
 	"github.com/sluice-dev/sluice/topology"
@@ -58,7 +61,7 @@ func run(t *testing.T, in string, args ...string) result {
 // plugin is a running plugin as far as its socket tells.
 type plugin struct {
 	status  *status.Status
-	planner emptyPlanner
+	planner whatif.Empty
 }
 
 func (p plugin) Status() (*status.Status, error) {
@@ -68,10 +71,10 @@ func (p plugin) Status() (*status.Status, error) {
 	return p.status, nil
 }
 
-func (p plugin) Machine() (*topology.Machine, error) { return p.planner.machine, nil }
+func (p plugin) Machine() (*topology.Machine, error) { return p.planner.Machine, nil }
 
 func (p plugin) WhatIf(pod *workload.Pod, containers []workload.Container) ([]status.Answer, error) {
-	return p.planner.plan(manifest.Pod{Sandbox: pod, Containers: containers})
+	return p.planner.Plan(manifest.Pod{Sandbox: pod, Containers: containers})
 }
 
 // silent is a plugin of another version, which answers nothing that is known.
@@ -120,9 +123,9 @@ func machine(t *testing.T, text string) *topology.Machine {
 	return m
 }
 
-func testPlanner(t *testing.T, text string) emptyPlanner {
+func testPlanner(t *testing.T, text string) whatif.Empty {
 	t.Helper()
-	return emptyPlanner{config: config.Default(), machine: machine(t, text)}
+	return whatif.Empty{Config: config.Default(), Machine: machine(t, text)}
 }
 
 // file writes a file for a command to read.
@@ -133,4 +136,13 @@ func file(t *testing.T, name, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func checkWidth(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.SplitSeq(text, "\n") {
+		if n := utf8.RuneCountInString(line); n > render.Columns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 func newStatus() *cobra.Command {
@@ -29,10 +29,9 @@ and every container with its CPUs.
 			return err
 		}
 		if output.value == "json" {
-			return writeJSON(c.OutOrStdout(), s)
+			return render.JSON(c.OutOrStdout(), s)
 		}
-		_, err = io.WriteString(c.OutOrStdout(), statusText(s, output.value == "wide"))
-		return err
+		return render.Status(c.OutOrStdout(), s, output.value == "wide")
 	}
 	return c
 }

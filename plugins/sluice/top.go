@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/topology"
@@ -88,7 +89,7 @@ func (o *topOptions) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		show.Width = columns
+		show.Width = render.Columns
 		if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
 			show.Width = width
 		} else if isFile {

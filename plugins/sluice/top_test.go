@@ -13,6 +13,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -20,7 +21,7 @@ import (
 
 func TestTopOnce(t *testing.T) {
 	t.Parallel()
-	s := looped()
+	s := statustest.Looped()
 	planner := testPlanner(t, "2 nodes 8 cores 2 threads")
 	socket := serve(t, plugin{status: s, planner: planner})
 	for _, args := range [][]string{{"top"}, {"top", "--once"}, {"top", "--once", "--sort", "memory"}} {
@@ -55,7 +56,7 @@ func press(m watching, keys ...string) watching {
 func TestTopKeys(t *testing.T) {
 	t.Parallel()
 	m := watching{show: top.Options{Width: 80, Height: 24}}
-	s := looped()
+	s := statustest.Looped()
 	for range 100 {
 		s.Containers = append(s.Containers, s.Containers...)[:min(100, 2*len(s.Containers))]
 	}
@@ -107,27 +108,27 @@ func TestTopFindsThePluginAgain(t *testing.T) {
 	if text, cmd := step(looked{err: errors.New("no answer")}); !strings.Contains(text, "waiting") || !strings.Contains(text, "no answer") || cmd == nil {
 		t.Errorf("%v\n%s", cmd, text)
 	}
-	here, _ := step(looked{seen: top.Seen{Status: looped()}})
+	here, _ := step(looked{seen: top.Seen{Status: statustest.Looped()}})
 	if !strings.Contains(here, "data/db-0/proxy") || strings.Contains(here, "NOT ANSWERING") {
 		t.Error(here)
 	}
 	if text, _ := step(looked{err: errors.New("no answer")}); !strings.Contains(text, "NOT ANSWERING: no answer") || !strings.Contains(text, "is of 12:00:00") || !strings.Contains(text, "data/db-0/proxy") {
 		t.Error(text)
 	}
-	if text, _ := step(looked{seen: top.Seen{Status: looped()}}); text != here {
+	if text, _ := step(looked{seen: top.Seen{Status: statustest.Looped()}}); text != here {
 		t.Error(text)
 	}
 	// What a pause missed is not shown after it, but what is then.
 	m = press(m, "p")
 	paused := m.View().Content
-	if text, cmd := step(looked{seen: top.Seen{Status: calm()}}); text != paused || cmd == nil {
+	if text, cmd := step(looked{seen: top.Seen{Status: statustest.Calm()}}); text != paused || cmd == nil {
 		t.Error(text)
 	}
 	if _, cmd := step(due{}); cmd == nil {
 		t.Error("a pause ends the looking")
 	}
 	m = press(m, "p")
-	if text, _ := step(looked{seen: top.Seen{Status: calm()}}); strings.Contains(text, "BATCH") {
+	if text, _ := step(looked{seen: top.Seen{Status: statustest.Calm()}}); strings.Contains(text, "BATCH") {
 		t.Error(text)
 	}
 }
@@ -157,7 +158,7 @@ type moving struct {
 }
 
 func (m *moving) Look(ctx context.Context) (top.Seen, error) {
-	s := looped()
+	s := statustest.Looped()
 	m.n++
 	s.Time = s.Time.Add(time.Duration(m.n) * time.Second)
 	s.Loop.Node.CPU.Usage += workload.MilliCPU(100 * m.n)
@@ -232,7 +233,7 @@ func TestTopWithoutColour(t *testing.T) {
 // A machine that has other CPUs online is asked for again.
 func TestTopFollowsHotplug(t *testing.T) {
 	t.Parallel()
-	s := looped()
+	s := statustest.Looped()
 	p := plugin{status: s, planner: testPlanner(t, "2 nodes 8 cores 2 threads")}
 	from := &socketSight{client: statusapi.NewClient(serve(t, &p))}
 	first, err := look(t.Context(), from)

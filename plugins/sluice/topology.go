@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 func newTopology() *cobra.Command {
@@ -28,7 +30,7 @@ two threads have adjacent numbers.`,
 			return err
 		}
 		if output.value == "json" {
-			return writeJSON(c.OutOrStdout(), m)
+			return render.JSON(c.OutOrStdout(), m)
 		}
 		return m.Tree(c.OutOrStdout())
 	}

@@ -13,6 +13,7 @@ import (
 	logs "github.com/sirupsen/logrus/hooks/test"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
 
 func TestServeWeb(t *testing.T) {
@@ -23,7 +24,7 @@ func TestServeWeb(t *testing.T) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		serveWeb(ctx, &config.Web{Listen: socket}, plugin{status: calm()}, log)
+		serveWeb(ctx, &config.Web{Listen: socket}, plugin{status: statustest.Calm()}, log)
 	}()
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -51,7 +52,7 @@ func TestServeWebTells(t *testing.T) {
 		"certificate: open /nonexistent/cert":    {Listen: "127.0.0.1:1", TLS: config.WebTLS{Cert: "/nonexistent/cert", Key: "/nonexistent/key"}},
 	} {
 		log, hook := logs.NewNullLogger()
-		serveWeb(t.Context(), &cfg, plugin{status: calm()}, log)
+		serveWeb(t.Context(), &cfg, plugin{status: statustest.Calm()}, log)
 		last := hook.LastEntry()
 		if last == nil || last.Level != logrus.ErrorLevel || !strings.Contains(last.Data[logrus.ErrorKey].(error).Error(), want) {
 			t.Errorf("%+v, want %q", last, want)

@@ -10,7 +10,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/test/runtime"
@@ -131,7 +131,7 @@ func testSwitch(t *testing.T, rt *runtime.Runtime) {
 	batch := hog(t, rt, "batch")
 	s := loopSluice(t, rt, squeeze(control.On, control.ByQuota))
 	await(t, "batch has more than its floor", func() bool { return boxed(t, batch) > batchFloor })
-	must(t, agent.WriteSwitch(s.StateDir, agent.Switched{To: control.SwitchOff}))
+	must(t, batchswitch.Write(s.StateDir, batchswitch.Setting{To: control.SwitchOff}))
 	await(t, "batch has its floor", func() bool { return boxed(t, batch) == batchFloor })
 	pod, err := rt.RunPod(classed("next", "BE", runtime.Resources{}))
 	must(t, err)
@@ -143,7 +143,7 @@ func testSwitch(t *testing.T, rt *runtime.Runtime) {
 	if state, err := batch.Container("c").State(); err != nil || state != cri.ContainerState_CONTAINER_RUNNING {
 		t.Errorf("running batch work is %s, %v", state, err)
 	}
-	must(t, agent.WriteSwitch(s.StateDir, agent.Switched{To: control.SwitchOff, Until: time.Now()}))
+	must(t, batchswitch.Write(s.StateDir, batchswitch.Setting{To: control.SwitchOff, Until: time.Now()}))
 	await(t, "batch has more than its floor again", func() bool { return boxed(t, batch) > batchFloor })
 	c, err := pod.Create(runtime.ContainerSpec{Name: "c"})
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -81,7 +82,7 @@ func TestEvictionsOverAReload(t *testing.T) {
 			h.loop(func() { n = h.agent.loop.controllers.benefit.Report(time.Now()).Day.Kills })
 			return n
 		}
-		if err := WriteSwitch(dir, Switched{To: control.SwitchOff, Evict: true}); err != nil {
+		if err := batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff, Evict: true}); err != nil {
 			t.Fatal(err)
 		}
 		h.steps(5 * time.Second)
@@ -125,7 +126,7 @@ func TestSwitchInPreview(t *testing.T) {
 	s.options = func(_ *knobNode, o *Options) { o.StateDir, o.Evictor = dir, evictor }
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 1000), batch("job/c"))
-		if err := WriteSwitch(dir, Switched{To: control.SwitchOff, Evict: true}); err != nil {
+		if err := batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff, Evict: true}); err != nil {
 			t.Fatal(err)
 		}
 		h.steps(10 * time.Second)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
@@ -96,7 +97,7 @@ func TestLoopStatus(t *testing.T) {
 		t.Fatalf("before the first look: %+v", l)
 	}
 	until := now.Add(time.Hour)
-	if err := WriteSwitch(n.agent.StateDir, Switched{To: control.SwitchOff, Until: until}); err != nil {
+	if err := batchswitch.Write(n.agent.StateDir, batchswitch.Setting{To: control.SwitchOff, Until: until}); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
@@ -162,7 +163,7 @@ func TestLoopStatusIsACopy(t *testing.T) {
 		}
 	}()
 	n.run("job2", "BE", 0)
-	if err := WriteSwitch(n.agent.StateDir, Switched{To: control.SwitchOff}); err != nil {
+	if err := batchswitch.Write(n.agent.StateDir, batchswitch.Setting{To: control.SwitchOff}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
@@ -180,9 +181,9 @@ func TestSwitchOff(t *testing.T) {
 	s := knobSetup{config: "control: {mode: on, batch: {by: quota}, eviction: {by: cri, refuseNew: true}}\n"}
 	s.options = func(_ *knobNode, o *Options) { o.StateDir, o.Evictor = dir, evictor }
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
-		say := func(to Switched) {
+		say := func(to batchswitch.Setting) {
 			t.Helper()
-			if err := WriteSwitch(dir, to); err != nil {
+			if err := batchswitch.Write(dir, to); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,12 +196,12 @@ func TestSwitchOff(t *testing.T) {
 		h.run(service("web/c", 2000), batch("job/c"), batch("two/c"))
 		h.uses["job/c"] = 2
 		h.steps(3 * time.Second)
-		say(Switched{To: control.SwitchOff})
+		say(batchswitch.Setting{To: control.SwitchOff})
 		refused("switched off") // at once
 		h.steps(1100 * time.Millisecond)
 		h.expectQuota(bestBox, 0.2)
 		h.run(service("more/c", 1000))
-		if err := os.WriteFile(filepath.Join(dir, SwitchFile), []byte("{"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, batchswitch.File), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		h.steps(3 * time.Second)
@@ -208,7 +209,7 @@ func TestSwitchOff(t *testing.T) {
 		if n := h.log.count("batch switch can't be read"); n != 1 {
 			t.Errorf("told %d times", n)
 		}
-		say(Switched{To: control.SwitchOff, Evict: true})
+		say(batchswitch.Setting{To: control.SwitchOff, Evict: true})
 		h.steps(5 * time.Second)
 		if h.audit.has("eviction", "failed") == 0 || len(evictor.asked) == 0 {
 			t.Errorf("asked %v", evictor.asked)
@@ -230,7 +231,7 @@ func TestSwitchOff(t *testing.T) {
 				h.end(name)
 			}
 		}
-		say(Switched{})
+		say(batchswitch.Setting{})
 		h.steps(2 * time.Second)
 		refused("evicted")
 	})
@@ -242,9 +243,9 @@ func TestSwitchOffApart(t *testing.T) {
 	dir := t.TempDir()
 	s := knobSetup{config: poolsOn, options: func(_ *knobNode, o *Options) { o.StateDir = dir }}
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
-		say := func(to Switched) {
+		say := func(to batchswitch.Setting) {
 			t.Helper()
-			if err := WriteSwitch(dir, to); err != nil {
+			if err := batchswitch.Write(dir, to); err != nil {
 				t.Fatal(err)
 			}
 			h.steps(1200 * time.Millisecond)
@@ -254,7 +255,7 @@ func TestSwitchOffApart(t *testing.T) {
 		h.uses["web/c"], h.uses["job/c"] = 1, 8
 		h.steps(3 * time.Minute)
 		web, job := h.set("web/c"), h.set("job/c")
-		say(Switched{To: control.SwitchOff})
+		say(batchswitch.Setting{To: control.SwitchOff})
 		least := h.o.Machine.ThreadsPerCore()
 		if got := h.set("job/c"); got.Size() != least || job.Size() <= least || h.set("web/c").Size() != web.Size()+job.Size()-least {
 			t.Errorf("switched off: web on %s, job on %s; before on %s and %s", h.set("web/c"), got, web, job)
@@ -264,7 +265,7 @@ func TestSwitchOffApart(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 		})
-		say(Switched{})
+		say(batchswitch.Setting{})
 		few, err := synth.Machine("2 cores memory 8G")
 		if err != nil {
 			t.Fatal(err)
@@ -273,7 +274,7 @@ func TestSwitchOffApart(t *testing.T) {
 			t.Errorf("switched on again: web on %s, job on %s; before on %s and %s", h.set("web/c"), h.set("job/c"), web, job)
 		}
 		h.agent.SetMachine(few)
-		say(Switched{To: control.SwitchOff})
+		say(batchswitch.Setting{To: control.SwitchOff})
 		h.loop(func() {
 			if s := h.agent.batchStatus(); !s.Unlimited {
 				t.Errorf("on two CPUs %+v", s)

@@ -55,6 +55,20 @@ func Read(dir fs.FS, f Filter, do func(Entry) error) (broken int, err error) {
 	return broken, j.hand(0)
 }
 
+// Last returns the newest entries in a folder's trail that the filter takes, at most n, the
+// oldest first. A trail that can't be read to its end yields what comes before.
+func Last(dir fs.FS, f Filter, n int) []Entry {
+	var last []Entry
+	Read(dir, f, func(e Entry) error { //nolint:errcheck // see above
+		if len(last) == n {
+			last = append(last[:0], last[1:]...)
+		}
+		last = append(last, e)
+		return nil
+	})
+	return last
+}
+
 // joiner puts the line that tells of a movement as a whole in the place of the line that
 // told of its first step. That one waits for it, with all that follow.
 type joiner struct {

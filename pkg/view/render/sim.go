@@ -1,15 +1,17 @@
-package main
+package render
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
 )
 
-// simText tells the policies side by side.
-func simText(name string, s *sim.Scenario, results []*sim.Result, equal bool) string {
+// Sim writes the results of policies side by side. With equal they were made at an equal
+// rate of violations, and what the pools gain is added.
+func Sim(w io.Writer, name string, s *sim.Scenario, results []*sim.Result, equal bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d CPUs, %s, seed %d\n", name, results[0].Series.CPUs, s.Duration, s.Seed)
 	if equal {
@@ -35,7 +37,7 @@ MOVES/H  containers given other CPUs, an hour
 	if equal {
 		b.WriteString(gains(results, float64(s.Budget)))
 	}
-	return b.String()
+	return flush(w, &b)
 }
 
 // gains tells what the pools gain against each other policy.
@@ -64,4 +66,15 @@ func gains(results []*sim.Result, budget float64) string {
 
 func percentTo(share float64, digits int) string {
 	return fmt.Sprintf("%.*f %%", digits, 100*share)
+}
+
+// Scenarios writes the scenarios by their names, with what each is about.
+func Scenarios(w io.Writer, names []string, all []*sim.Scenario) error {
+	var out strings.Builder
+	rows := make([][]string, len(names))
+	for i, name := range names {
+		rows[i] = []string{name, all[i].About}
+	}
+	table(&out, "", Columns, rows)
+	return flush(w, &out)
 }

@@ -1,15 +1,17 @@
-package main
+package render
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// planText tells people what pods would get, in 80 columns.
-func planText(plans []planned) string {
+// Plan writes what pods would get, in 80 columns.
+func Plan(w io.Writer, plans []whatif.Plan) error {
 	var out strings.Builder
 	for i, p := range plans {
 		if i > 0 {
@@ -17,16 +19,16 @@ func planText(plans []planned) string {
 		}
 		paragraph(&out, "", fmt.Sprintf("%s would be a %s pod of %s.", p.Pod, p.QoS, humanize.Count(len(p.Answers), "container")))
 		for j, a := range p.Answers {
-			name := p.containers[j].Name
-			if p.containers[j].State == workload.Stopped {
+			name := p.Containers[j].Name
+			if p.Containers[j].State == workload.Stopped {
 				name += " (init container)"
 			}
 			out.WriteString("\n")
 			paragraph(&out, "  ", name)
 			if a.Error != "" {
-				table(&out, "    ", columns, [][]string{{"refused", a.Error}})
+				table(&out, "    ", Columns, [][]string{{"refused", a.Error}})
 			} else {
-				table(&out, "    ", columns, [][]string{
+				table(&out, "    ", Columns, [][]string{
 					{"class", a.Class.String()},
 					{"CPUs", cpusText(a.CPUs)},
 					{"memory", memsText(a.Mems)},
@@ -37,5 +39,5 @@ func planText(plans []planned) string {
 			reasons(&out, "    ", a.Settings, a.Warnings)
 		}
 	}
-	return out.String()
+	return flush(w, &out)
 }

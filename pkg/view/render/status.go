@@ -1,8 +1,9 @@
-package main
+package render
 
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// statusText is the plugin's state for people, in 80 columns where not wide.
-func statusText(s *status.Status, wide bool) string {
-	width := columns
+// Status writes the plugin's state, in 80 columns where it is not to be wide.
+func Status(w io.Writer, s *status.Status, wide bool) error {
+	width := Columns
 	if wide {
 		width = unlimited
 	}
@@ -36,7 +37,7 @@ func statusText(s *status.Status, wide bool) string {
 	}
 	section(&out, width, pins, "No container has CPUs of its own.")
 	section(&out, width, shared, "No container shares CPUs.")
-	return out.String()
+	return flush(w, &out)
 }
 
 // section is a table, or what is said where it has no rows.
@@ -55,9 +56,9 @@ func overview(s *status.Status) [][]string {
 		{"version", s.Version},
 		{"mode", modeText(s)},
 		{"runtime", runtimeText(s)},
-		{"slow lane", or(s.Runtime.SlowLane, "shut: no runtime is connected")},
+		{"slow lane", cmp.Or(s.Runtime.SlowLane, "shut: no runtime is connected")},
 		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), humanize.Count(m.Cores, "core"),
-			m.L3s, humanize.Count(m.Nodes, "NUMA node"), humanize.Count(m.Packages, "package"), size(m.Memory))},
+			m.L3s, humanize.Count(m.Nodes, "NUMA node"), humanize.Count(m.Packages, "package"), humanize.Bytes(m.Memory))},
 	}
 	if s.Config.Problem != "" {
 		rows = append(rows, []string{"config", "the newest file is not in force: " + s.Config.Problem})
@@ -117,7 +118,7 @@ func runtimeText(s *status.Status) string {
 	if !r.Connected {
 		return "not connected" + lasting + ": containers start without Sluice until the runtime's NRI socket answers"
 	}
-	return fmt.Sprintf("%s %s, NRI %s, connected%s", or(r.Name, "unknown"), r.Version, or(r.NRIVersion, "of unknown version"), lasting)
+	return fmt.Sprintf("%s %s, NRI %s, connected%s", cmp.Or(r.Name, "unknown"), r.Version, cmp.Or(r.NRIVersion, "of unknown version"), lasting)
 }
 
 func countersText(c *status.Counters) string {
@@ -146,7 +147,7 @@ func errorsText(c *status.Counters) string {
 	if c.Panics > 0 {
 		parts = append(parts, humanize.Count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")
 	}
-	return or(strings.Join(parts, "; "), "none")
+	return cmp.Or(strings.Join(parts, "; "), "none")
 }
 
 func pools(s *status.Status) [][]string {
@@ -182,7 +183,7 @@ func sharedHeader(wide bool) []string {
 }
 
 func sharedRow(c *status.Container, wide bool) []string {
-	row := append([]string{c.Ref, or(c.Class.String(), "-"), or(c.Pool, "-"), note(c)}, more(c, wide)...)
+	row := append([]string{c.Ref, cmp.Or(c.Class.String(), "-"), cmp.Or(c.Pool, "-"), note(c)}, more(c, wide)...)
 	if wide {
 		row = append(row, setOr(c.CPUs, "all"), setOr(c.Mems, "all"))
 	}
@@ -193,7 +194,7 @@ func more(c *status.Container, wide bool) []string {
 	if !wide {
 		return nil
 	}
-	return []string{c.Requested.String(), c.ID, or(c.Cgroup, "-")}
+	return []string{c.Requested.String(), c.ID, cmp.Or(c.Cgroup, "-")}
 }
 
 // note is what a container's row has to say besides.

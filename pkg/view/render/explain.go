@@ -1,6 +1,8 @@
-package main
+package render
 
 import (
+	"cmp"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,8 +17,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// explainText tells people all of some containers, in 80 columns.
-func explainText(s *status.Status, containers []status.Container, trail []audit.Entry) string {
+// Explain writes all that is known of some containers, in 80 columns. The trail has
+// decisions about their pod from the audit trail; those of the status are added.
+func Explain(w io.Writer, s *status.Status, containers []status.Container, trail []audit.Entry) error {
 	var out strings.Builder
 	if s.Mode == string(config.Preview) {
 		paragraph(&out, "", "Sluice is in mode "+modeText(s)+".")
@@ -29,8 +32,8 @@ func explainText(s *status.Status, containers []status.Container, trail []audit.
 		}
 		paragraph(&out, "", c.Ref)
 		rows := [][]string{
-			{"class", or(c.Class.String(), "none")},
-			{"pool", or(c.Pool, "none")},
+			{"class", cmp.Or(c.Class.String(), "none")},
+			{"pool", cmp.Or(c.Pool, "none")},
 			{"CPUs", cpusText(c.CPUs)},
 			{"memory", memsText(c.Mems)},
 			{"CPU quota", quotaOf(c)},
@@ -38,17 +41,17 @@ func explainText(s *status.Status, containers []status.Container, trail []audit.
 			{"requested", requestText(c)},
 			{"state", stateText(c)},
 			{"drift", driftOf(c)},
-			{"cgroup", or(c.Cgroup, "unknown")},
+			{"cgroup", cmp.Or(c.Cgroup, "unknown")},
 			{"id", c.ID},
 		}
-		table(&out, "  ", columns, slices.Insert(rows, 7, usageRows(c)...))
+		table(&out, "  ", Columns, slices.Insert(rows, 7, usageRows(c)...))
 		kernelText(&out, c)
 		reasons(&out, "  ", c.Settings, c.Warnings)
 	}
-	for _, pod := range podNames(containers) {
+	for _, pod := range status.PodNames(containers) {
 		podLoopText(&out, s.Loop, pod, trail)
 	}
-	return out.String()
+	return flush(w, &out)
 }
 
 // kernelText lists what was set in the kernel, by which mechanism, and what this
@@ -70,10 +73,10 @@ func kernelText(out *strings.Builder, c *status.Container) {
 			if k.Contested {
 				why += "; somebody else changes it again and again, so repairs wait"
 			}
-			rows = append(rows, []string{or(k.File, k.Setting), k.Level, k.Value, why})
+			rows = append(rows, []string{cmp.Or(k.File, k.Setting), k.Level, k.Value, why})
 		}
 		out.WriteString("\n")
-		table(out, "  ", columns, rows)
+		table(out, "  ", Columns, rows)
 	}
 	if len(c.Cache) > 0 {
 		rows := [][]string{{"L3 CACHE", "IN USE", "MEMORY TRAFFIC", "OF IT LOCAL"}}
@@ -81,7 +84,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 			rows = append(rows, []string{strconv.Itoa(u.ID), known(u.Occupancy), known(u.Total), known(u.Local)})
 		}
 		out.WriteString("\n")
-		table(out, "  ", columns, rows)
+		table(out, "  ", Columns, rows)
 	}
 	if len(c.Lacks) == 0 {
 		return
@@ -95,7 +98,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 		rows = append(rows, []string{l.Key, text})
 	}
 	out.WriteString("\n")
-	table(out, "  ", columns, rows)
+	table(out, "  ", Columns, rows)
 }
 
 // known is an amount in bytes; a negative one is not known.
@@ -103,7 +106,7 @@ func known(bytes int64) string {
 	if bytes < 0 {
 		return "unknown"
 	}
-	return size(bytes)
+	return humanize.Bytes(bytes)
 }
 
 func cpusText(cpus cpuset.Set) string { return cpuList(cpus, "all that its pod may use") }
@@ -129,7 +132,7 @@ func quotaText(unlimited bool) string {
 func requestText(c *status.Container) string {
 	text := c.Requested.String() + " CPU"
 	if c.RequestedMemory > 0 {
-		text += " and " + size(c.RequestedMemory) + " of memory"
+		text += " and " + humanize.Bytes(c.RequestedMemory) + " of memory"
 	}
 	switch c.RequestedBy {
 	case workload.FromKubelet:
@@ -183,17 +186,17 @@ func reasons(out *strings.Builder, indent string, settings []workload.Setting, w
 			rows = append(rows, []string{s.Key, s.Value, s.Source})
 		}
 		out.WriteString("\n")
-		table(out, indent, columns, rows)
+		table(out, indent, Columns, rows)
 	}
 	if len(warnings) > 0 {
 		out.WriteString("\n")
 	}
 	for _, w := range warnings {
-		table(out, indent, columns, [][]string{{"warning", w}})
+		table(out, indent, Columns, [][]string{{"warning", w}})
 	}
 }
 
 // paragraph writes text folded at 80 columns.
 func paragraph(out *strings.Builder, indent, text string) {
-	table(out, indent, columns, [][]string{{text}})
+	table(out, indent, Columns, [][]string{{text}})
 }

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// columns is what the default output keeps to; wide output has no limit.
-const (
-	columns   = 80
-	unlimited = 0
-)
+// Columns is the width that text keeps to where it is not to be wide.
+const Columns = 80
+
+// unlimited is the width of text that is to be wide.
+const unlimited = 0
 
 // narrowest is how far a column is narrowed, at most, before its text folds.
 const narrowest = 6
 
-// table writes rows in aligned columns, at most width wide. Text that does not fit
+// table writes rows in aligned Columns, at most width wide. Text that does not fit
 // its column goes on below, so that nothing is lost and it can still be read out.
 func table(w *strings.Builder, indent string, width int, rows [][]string) {
 	for _, row := range rows {
 		for i := range row {
-			row[i] = printable(row[i])
+			row[i] = Printable(row[i])
 		}
 	}
 	widths := columnWidths(rows)
@@ -52,8 +52,8 @@ func table(w *strings.Builder, indent string, width int, rows [][]string) {
 	}
 }
 
-// printable takes away what a terminal would act on: pods bring texts of their own.
-func printable(text string) string {
+// Printable replaces what a terminal would act on: pods bring texts of their own.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

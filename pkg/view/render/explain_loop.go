@@ -1,8 +1,7 @@
-package main
+package render
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
@@ -11,25 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// decisionsExplained is how many decisions explain tells.
-const decisionsExplained = 10
-
-// podTrail reads a pod's last decisions in the audit trail. None is left out where it
-// can't be read: the plugin knows the last ones.
-func podTrail(l *status.Loop, pod string) []audit.Entry {
-	if l == nil || l.StateDir == "" {
-		return nil
-	}
-	var last []audit.Entry
-	audit.Read(os.DirFS(l.StateDir), audit.Filter{Object: pod}, func(e audit.Entry) error { //nolint:errcheck // see above
-		if len(last) == decisionsExplained {
-			last = append(last[:0], last[1:]...)
-		}
-		last = append(last, e)
-		return nil
-	})
-	return last
-}
+// ExplainedDecisions is how many decisions about a pod Explain writes, the newest.
+const ExplainedDecisions = 10
 
 // podLoopText is what the loop knows of a pod: who disturbs it, what a person could
 // do, and what was decided.
@@ -50,13 +32,13 @@ func podLoopText(out *strings.Builder, l *status.Loop, pod string, trail []audit
 	}
 	if len(rows) > 1 {
 		out.WriteString("\n")
-		table(out, "", columns, rows)
+		table(out, "", Columns, rows)
 	}
 	decided := podDecisions(pod, l.Decisions, trail)
 	if len(decided) == 0 {
 		return
 	}
-	decided = decided[max(0, len(decided)-decisionsExplained):]
+	decided = decided[max(0, len(decided)-ExplainedDecisions):]
 	out.WriteString("\nDECIDED\n")
 	decisionsText(out, decided)
 }
@@ -81,7 +63,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	}
 	switch {
 	case len(rows) > 1:
-		table(out, "", columns, rows)
+		table(out, "", Columns, rows)
 	default:
 		out.WriteString("Nothing disturbs it.\n")
 	}

@@ -1,4 +1,4 @@
-package main
+package statustest
 
 import (
 	"strings"
@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// looped is the calm node with a loop that has a bit of everything to tell.
-func looped() *status.Status {
-	s := calm()
+// Looped is the calm node with a loop that has a bit of everything to tell.
+func Looped() *status.Status {
+	s := Calm()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local) // as texts tell it
 	s.Runtime.Since, s.Time = noon.Add(-75*time.Minute), noon
 	at := s.Time.Add(-100 * time.Millisecond)
@@ -63,10 +63,10 @@ func looped() *status.Status {
 	return s
 }
 
-// hugeLoop is the huge node with the longest texts of a loop.
-func hugeLoop() *status.Status {
-	s := huge()
-	s.Loop = looped().Loop
+// HugeLoop is the huge node with the longest texts of a loop.
+func HugeLoop() *status.Status {
+	s := Huge()
+	s.Loop = Looped().Loop
 	long := strings.Repeat("word ", 60) + strings.Repeat("x", 200)
 	pod := strings.Join(strings.SplitN(s.Containers[0].Ref, "/", 3)[:2], "/")
 	for i := range s.Pools {
@@ -74,7 +74,7 @@ func hugeLoop() *status.Status {
 		s.Pools[i].Load = &status.PoolLoad{At: s.Time, Usage: 123456789, Size: 12345, Load: 99, Low: 45, High: 60, Wanted: 54321, Short: 54321, Small: true}
 	}
 	for i := range s.Containers {
-		s.Containers[i].Usage = looped().Containers[1].Usage
+		s.Containers[i].Usage = Looped().Containers[1].Usage
 	}
 	l := s.Loop
 	l.Problem, l.Batch.Why, l.Refusal.Why, l.Offer.Why = long, long, long, long

@@ -1,31 +1,34 @@
-package main
+package render
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// batchText is the report for people, in 80 columns.
-func batchText(r *batchReport) string {
+// Batch writes what became of the batch switch, in 80 columns.
+func Batch(w io.Writer, r *batchswitch.Report) error {
 	var out strings.Builder
 	rows := [][]string{{"switch", switchText(&r.Switch)}}
 	if r.Batch != nil {
 		rows = append(rows, []string{"batch", batchState(r.Batch)}, []string{"CPU", budgetText(r.Batch)})
 	}
-	rows = append(rows, []string{"loop", map[loopAnswer]string{
-		loopFollows: "follows the switch",
-		loopOff:     "none: control.mode is off; the switch counts once there is one",
-		loopStuck:   "has not taken the switch over, though the plugin answers: 'sluice status' and its log say why",
-		loopSilent:  "doesn't answer: the plugin is away or hangs; the switch counts when it is back",
+	rows = append(rows, []string{"loop", map[batchswitch.LoopAnswer]string{
+		batchswitch.LoopFollows: "follows the switch",
+		batchswitch.LoopOff:     "none: control.mode is off; the switch counts once there is one",
+		batchswitch.LoopStuck:   "has not taken the switch over, though the plugin answers: 'sluice status' and its log say why",
+		batchswitch.LoopSilent:  "doesn't answer: the plugin is away or hangs; the switch counts when it is back",
 	}[r.Loop]})
 	if f := r.Floor; f != nil && f.Changes > 0 {
 		text := humanize.Count(f.Changes, "setting") + " written in the loop's place: services get what they request, batch work its floor; new batch work can still start"
-		if r.Loop == loopStuck {
+		if r.Loop == batchswitch.LoopStuck {
 			text += ", and the plugin may set them back"
 		}
 		rows = append(rows, []string{"done", text})
@@ -33,8 +36,8 @@ func batchText(r *batchReport) string {
 	for _, lack := range r.Lacks {
 		rows = append(rows, []string{"NOT DONE", lack})
 	}
-	table(&out, "", columns, rows)
-	return out.String()
+	table(&out, "", Columns, rows)
+	return flush(w, &out)
 }
 
 func switchText(s *status.Switch) string {
@@ -62,7 +65,7 @@ func batchState(b *status.Batch) string {
 		status.BatchClosed:   "closed: its floor alone, and no new pods",
 		status.BatchEvicting: "closed, and what runs is evicted",
 	}[b.State]
-	text = or(text, string(b.State))
+	text = cmp.Or(text, string(b.State))
 	if b.Why != "" {
 		text += "; " + b.Why
 	}
@@ -74,14 +77,14 @@ func batchState(b *status.Batch) string {
 
 // budgetText is the CPU of batch work.
 func budgetText(b *status.Batch) string {
-	used := fmt.Sprintf("%s used, %s always", cpuAmount(b.Used), cpuAmount(b.Floor))
+	used := fmt.Sprintf("%s used, %s always", humanize.CPUs(b.Used), humanize.CPUs(b.Floor))
 	switch {
 	case !b.Known:
 		return "not bounded yet: the loop has measured nothing; " + used
 	case b.Unlimited:
 		return "not bounded: " + used
 	}
-	return fmt.Sprintf("%s CPUs by %s; %s", cpuAmount(b.Budget), b.Mechanism, used)
+	return fmt.Sprintf("%s CPUs by %s; %s", humanize.CPUs(b.Budget), b.Mechanism, used)
 }
 
 // moment is a time for people: of today without its date.

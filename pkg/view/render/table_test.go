@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"strings"
@@ -59,7 +59,7 @@ func TestTableKeepsToItsWidth(t *testing.T) {
 			}
 		}
 		var out strings.Builder
-		table(&out, "    ", columns, rows)
+		table(&out, "    ", Columns, rows)
 		if got := strings.Count(out.String(), "a") + strings.Count(out.String(), "/"); got != letters {
 			t.Fatalf("%d of %d letters in\n%s", got, letters, out.String())
 		}
@@ -69,7 +69,7 @@ func TestTableKeepsToItsWidth(t *testing.T) {
 
 func checkWidth(t interface{ Errorf(string, ...any) }, text string) {
 	for line := range strings.SplitSeq(text, "\n") {
-		if n := utf8.RuneCountInString(line); n > columns {
+		if n := utf8.RuneCountInString(line); n > Columns {
 			t.Errorf("%d columns: %s", n, line)
 		}
 		if strings.ContainsRune(line, '\x1b') {

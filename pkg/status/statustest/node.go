@@ -1,4 +1,4 @@
-package main
+package statustest
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 
 var list = cpuset.MustParse
 
-// calm is a small node with a bit of everything.
-func calm() *status.Status {
+// Calm is a small node with a bit of everything.
+func Calm() *status.Status {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	return &status.Status{
 		Version: "v0.1.0",
@@ -72,9 +72,9 @@ func calm() *status.Status {
 	}
 }
 
-// troubled is a node on which little works.
-func troubled() *status.Status {
-	s := calm()
+// Troubled is a node on which little works.
+func Troubled() *status.Status {
+	s := Calm()
 	s.Mode, s.Reason = "preview", "koordlet: keep koordlet off this node (its DaemonSet's node selector), or tell Sluice in its config to write beside it"
 	s.Runtime = status.Runtime{Since: s.Time.Add(-26 * time.Hour)}
 	s.Machine.Offline, s.Machine.System, s.Machine.External, s.Machine.Pinned = list("30-31"), list("1"), list("8-9"), cpuset.Set{}
@@ -88,9 +88,9 @@ func troubled() *status.Status {
 	return s
 }
 
-// huge is a node of 512 CPUs with the longest names and the most broken sets.
-func huge() *status.Status {
-	s := troubled()
+// Huge is a node of 512 CPUs with the longest names and the most broken sets.
+func Huge() *status.Status {
+	s := Troubled()
 	var even, odd cpuset.Set
 	for cpu := 0; cpu < 512; cpu += 2 {
 		even.Add(cpu)

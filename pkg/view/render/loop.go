@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 	if l == nil {
 		return
 	}
-	width, decisions, advices := columns, decisionsShown, adviceShown
+	width, decisions, advices := Columns, decisionsShown, adviceShown
 	if wide {
 		width, decisions, advices = unlimited, len(l.Decisions), len(l.Advice)
 	}
@@ -70,9 +70,9 @@ func loopRows(l *status.Loop) [][]string {
 		rows = append(rows, []string{"threshold", fmt.Sprintf("all together may use %d%% of the node; %s", b.Threshold, b.Lowered)})
 	}
 	if m := &l.Memory; m.Goal > 0 || m.Held > 0 {
-		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", size(m.Held), size(m.Goal), size(m.Online), size(m.Headroom))
+		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", humanize.Bytes(m.Held), humanize.Bytes(m.Goal), humanize.Bytes(m.Online), humanize.Bytes(m.Headroom))
 		if m.Limit > 0 {
-			text += "; limit " + size(m.Limit)
+			text += "; limit " + humanize.Bytes(m.Limit)
 		}
 		rows = append(rows, []string{"memory", text})
 	}
@@ -126,9 +126,9 @@ func nodeText(n *status.NodeUsage) string {
 	if n.CPU.At.IsZero() {
 		return "usage not known yet"
 	}
-	text := fmt.Sprintf("%s of %s CPUs busy", cpuAmount(n.CPU.Usage), cpuAmount(n.CPU.Limit))
+	text := fmt.Sprintf("%s of %s CPUs busy", humanize.CPUs(n.CPU.Usage), humanize.CPUs(n.CPU.Limit))
 	if !n.Memory.At.IsZero() {
-		text += fmt.Sprintf(", %s of %s memory available", size(n.Memory.Available), size(n.Memory.Total))
+		text += fmt.Sprintf(", %s of %s memory available", humanize.Bytes(n.Memory.Available), humanize.Bytes(n.Memory.Total))
 	}
 	if p := &n.Pressure; !p.At.IsZero() {
 		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", humanize.Percent(p.CPU), humanize.Percent(p.Memory), humanize.Percent(p.IO))
@@ -156,9 +156,9 @@ func refusalText(r *status.Refusal) string {
 
 func offerText(o *control.Offer) string {
 	if !o.Known {
-		return "not known: " + or(o.Why, "the node was not seen for long enough")
+		return "not known: " + cmp.Or(o.Why, "the node was not seen for long enough")
 	}
-	text := fmt.Sprintf("%s CPUs and %s for long, %s CPUs and %s for short", cpuAmount(o.Long.CPU), size(o.Long.Memory), cpuAmount(o.Short.CPU), size(o.Short.Memory))
+	text := fmt.Sprintf("%s CPUs and %s for long, %s CPUs and %s for short", humanize.CPUs(o.Long.CPU), humanize.Bytes(o.Long.Memory), humanize.CPUs(o.Short.CPU), humanize.Bytes(o.Short.Memory))
 	if o.Why != "" {
 		text += ": " + o.Why
 	}
@@ -198,7 +198,7 @@ func loads(s *status.Status) [][]string {
 		if p.RCF > 0 {
 			rcf = humanize.Percent(p.RCF)
 		}
-		rows = append(rows, []string{p.Name, cpuAmount(l.Usage), fmt.Sprint(l.Size), load, bar, band, rcf, loadNote(l)})
+		rows = append(rows, []string{p.Name, humanize.CPUs(l.Usage), fmt.Sprint(l.Size), load, bar, band, rcf, loadNote(l)})
 	}
 	return rows
 }
@@ -228,7 +228,7 @@ func meter(share float64) string {
 func decisionsText(out *strings.Builder, all []status.Decision) {
 	for i := range all {
 		entry := audit.Entry(all[i])
-		out.WriteString(entryText(&entry, false))
+		out.WriteString(decisionText(&entry, false))
 	}
 }
 
@@ -259,7 +259,7 @@ func usageRows(c *status.Container) [][]string {
 	}
 	var rows [][]string
 	if cpu := &u.CPU; !cpu.At.IsZero() {
-		text := fmt.Sprintf("%s CPUs used, %s requested, limit %s", cpuAmount(cpu.Usage), c.Requested, orNone(cpu.Limit > 0, cpu.Limit.String()))
+		text := fmt.Sprintf("%s CPUs used, %s requested, limit %s", humanize.CPUs(cpu.Usage), c.Requested, orNone(cpu.Limit > 0, cpu.Limit.String()))
 		if cpu.LoopLimit > 0 {
 			text += ", of the loop " + cpu.LoopLimit.String()
 		}
@@ -269,7 +269,7 @@ func usageRows(c *status.Container) [][]string {
 		rows = append(rows, []string{"CPU now", text})
 	}
 	if m := &u.Memory; !m.At.IsZero() {
-		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", size(m.WorkingSet), size(m.Current), orNone(m.Request > 0, size(m.Request)), orNone(m.Limit > 0, size(m.Limit)))
+		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", humanize.Bytes(m.WorkingSet), humanize.Bytes(m.Current), orNone(m.Request > 0, humanize.Bytes(m.Request)), orNone(m.Limit > 0, humanize.Bytes(m.Limit)))
 		if m.OOMKills > 0 {
 			text += "; " + humanize.Count(int(m.OOMKills), "OOM kill")
 		}

@@ -1,0 +1,174 @@
+package batchswitch
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// Report is what has become of the switch.
+type Report struct {
+	Switch status.Switch   `json:"switch"` // as the state folder has it
+	Loop   LoopAnswer      `json:"loop"`
+	Batch  *status.Batch   `json:"batch,omitempty"` // as the loop has it
+	Floor  *failsafe.Acted `json:"floor,omitempty"` // what the failsafe's plan did in the loop's place
+	Lacks  []string        `json:"lacks,omitempty"` // what isn't in force
+
+	modes   map[string]control.Mode // of the loop's controllers, by their names
+	evictBy control.EvictBy
+	other   string // the running plugin's state folder, where it isn't the switch's
+}
+
+// LoopAnswer is what the running loop makes of the switch.
+type LoopAnswer string
+
+// The answers of the running loop.
+const (
+	LoopFollows LoopAnswer = "follows" // it has read the switch as it is
+	LoopOff     LoopAnswer = "off"     // the plugin answers, and has no loop
+	LoopStuck   LoopAnswer = "stuck"   // the plugin answers, but its loop has not read the switch
+	LoopSilent  LoopAnswer = "silent"  // no plugin answers
+)
+
+// byPools is the mechanism by which batch work has a pool of its own.
+const byPools = "pools"
+
+// Asker asks the running plugin for its status: statusapi.Client.
+type Asker interface {
+	StatusIn(ctx context.Context) (*status.Status, error)
+}
+
+// Check asks the plugin once what it makes of a state folder's switch, within the context.
+func Check(ctx context.Context, plugin Asker, stateDir string, s Setting) *Report {
+	r := &Report{Switch: s.Status(), Loop: LoopSilent}
+	r.ask(ctx, plugin, stateDir)
+	return r
+}
+
+// Follow asks the plugin until its loop follows a state folder's switch or there turns out
+// to be no loop, or until the context ends.
+func Follow(ctx context.Context, plugin Asker, stateDir string, s Setting) *Report {
+	const pause = 50 * time.Millisecond
+	r := &Report{Switch: s.Status(), Loop: LoopSilent}
+	for {
+		r.ask(ctx, plugin, stateDir)
+		if r.Loop == LoopFollows || r.Loop == LoopOff {
+			return r
+		}
+		select {
+		case <-ctx.Done():
+			return r
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Status is the switch as the status has it.
+func (s Setting) Status() status.Switch {
+	return status.Switch{To: string(cmp.Or(s.To, "auto")), Evict: s.Evict, Until: s.Until}
+}
+
+// ask asks once. An answer that has not come when the context ends leaves the one before.
+func (r *Report) ask(ctx context.Context, plugin Asker, stateDir string) {
+	s, err := plugin.StatusIn(ctx)
+	switch {
+	case err == nil:
+		r.note(s, stateDir)
+	case ctx.Err() == nil:
+		r.Loop = LoopSilent // a plugin that is restarting may come back
+	}
+}
+
+// note takes over what the plugin's status says about the loop.
+func (r *Report) note(s *status.Status, stateDir string) {
+	r.Loop = LoopOff
+	l := s.Loop
+	if l == nil {
+		return
+	}
+	r.Loop, r.Batch, r.evictBy, r.other = LoopStuck, nil, l.Evictions.By, ""
+	if !l.Time.IsZero() {
+		r.Batch = &l.Batch
+	}
+	r.modes = map[string]control.Mode{}
+	for _, c := range l.Controllers {
+		r.modes[c.Name] = c.Mode
+	}
+	if l.StateDir != "" && filepath.Clean(l.StateDir) != filepath.Clean(stateDir) {
+		r.other = l.StateDir
+	}
+	const staleAfter = 5 // intervals
+	alive := !l.Time.IsZero() && s.Time.Sub(l.Time) <= max(staleAfter*l.Interval, time.Second)
+	has := &l.Batch.Switch
+	if alive && has.To == r.Switch.To && has.Evict == r.Switch.Evict && has.Until.Equal(r.Switch.Until) {
+		r.Loop = LoopFollows
+	}
+}
+
+// LeavesFloor reports whether nobody but the caller can squeeze batch work to its floor: a
+// running loop does it by itself, and a loop in preview must not have it done.
+func (r *Report) LeavesFloor() bool {
+	switch r.Loop {
+	case LoopSilent:
+		return true
+	case LoopStuck:
+		return r.other == "" && (r.modes["batch"] == control.On || r.modes["pools"] == control.On)
+	}
+	return false
+}
+
+// Judge fills Lacks with what the switch says and is not in force. switched tells that the
+// switch was set just now.
+func (r *Report) Judge(switched bool) {
+	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
+	if r.other != "" {
+		lack("the running plugin's state folder is " + r.other + ": name it with --state-dir")
+	}
+	off := switched && r.Switch.To == string(control.SwitchOff)
+	switch {
+	case r.Loop == LoopFollows && off:
+		r.judgeOff()
+	case r.Loop == LoopFollows:
+	case r.Floor == nil && r.Loop == LoopSilent && !switched:
+		lack("what is in force isn't known")
+	case r.Floor == nil:
+		lack("batch work stays as it is until a loop takes the switch over")
+	case r.Floor.Error != "":
+		lack("not all of the floor could be set: " + r.Floor.Error)
+	case r.Floor.Changes == 0:
+		lack("the failsafe has no plan for this boot, as no loop has bounded batch work: nothing was changed")
+	}
+	if r.Loop != LoopFollows && off && r.Switch.Evict {
+		lack("nothing was evicted: that needs the loop")
+	}
+}
+
+// judgeOff adds what a loop that follows the switch leaves undone.
+func (r *Report) judgeOff() {
+	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
+	if mode := r.modes["windows"]; mode != control.On {
+		what := "new batch work still starts"
+		if r.Switch.Evict {
+			what += ", and nobody is evicted"
+		}
+		lack(what + ": control.mode is " + string(mode))
+	}
+	squeezes := "batch"
+	if r.Batch.Mechanism == byPools {
+		squeezes = "pools"
+	}
+	switch mode := r.modes[squeezes]; {
+	case mode != control.On:
+		lack("batch work keeps its CPUs: control." + squeezes + ".mode is " + string(mode))
+	case r.Batch.Mechanism == byPools && r.Batch.Unlimited:
+		lack("batch work keeps its CPUs: they are too few to divide between pools; pools.mode overlap bounds it")
+	}
+	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {
+		lack("evictions are told and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))
+	}
+}

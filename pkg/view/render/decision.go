@@ -1,0 +1,84 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
+)
+
+// Decision writes a decision in lines of at most 80 Columns, with the numbers that it
+// was made from where they are asked for.
+func Decision(w io.Writer, e *audit.Entry, numbers bool) error {
+	_, err := io.WriteString(w, decisionText(e, numbers))
+	return err
+}
+
+func decisionText(e *audit.Entry, numbers bool) string {
+	told := control.Told(*e)
+	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + told.Change()
+	if e.Mode != "on" {
+		head += " (" + string(e.Mode) + ")"
+	}
+	var text strings.Builder
+	const indent = "    "
+	for i, line := range fold(Printable(head), Columns-len(indent)) {
+		if i > 0 {
+			text.WriteString(indent)
+		}
+		text.WriteString(line + "\n")
+	}
+	for _, line := range fold(Printable(e.Controller+": "+e.Why), Columns-len(indent)) {
+		text.WriteString(indent + line + "\n")
+	}
+	if numbers && len(e.Facts) > 0 {
+		for _, line := range fold(Printable(factsText(&e.Decision)), Columns-len(indent)) {
+			text.WriteString(indent + line + "\n")
+		}
+	}
+	return text.String()
+}
+
+// factsText lists the numbers that a decision was made from; of a movement those of its
+// first and of its last step, where they differ.
+func factsText(d *control.Decision) string {
+	facts := make([]string, len(d.Facts))
+	for i, f := range d.Facts {
+		name, value := factText(f)
+		if i < len(d.FirstFacts) && d.FirstFacts[i].Name == f.Name {
+			if _, first := factText(d.FirstFacts[i]); first != value {
+				value = first + " to " + value
+			}
+		}
+		facts[i] = name + " " + value
+	}
+	return strings.Join(facts, ", ")
+}
+
+// factText is a fact's name and its value with its unit, which the end of the name tells.
+func factText(f control.Fact) (name, value string) {
+	for _, unit := range []struct {
+		suffix string
+		text   func(float64) string
+	}{
+		{"_bytes_per_second", func(x float64) string { return humanize.Bytes(int64(x)) + "/s" }},
+		{"_bytes", func(x float64) string { return humanize.Bytes(int64(x)) }},
+		{"_cpus", func(x float64) string {
+			if x == 1 {
+				return "1 CPU"
+			}
+			return fmt.Sprintf("%.4g CPUs", x)
+		}},
+		{"_percent", func(x float64) string { return fmt.Sprintf("%.4g%%", x) }},
+		{"_seconds", func(x float64) string { return fmt.Sprintf("%.4g s", x) }},
+	} {
+		if name, has := strings.CutSuffix(f.Name, unit.suffix); has {
+			return strings.ReplaceAll(name, "_", " "), unit.text(f.Value)
+		}
+	}
+	return strings.ReplaceAll(f.Name, "_", " "), fmt.Sprintf("%.6g", f.Value)
+}

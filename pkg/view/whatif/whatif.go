@@ -1,0 +1,163 @@
+// Package whatif answers what the pods of a manifest would get, before they exist: from the
+// running plugin, or on an empty machine by a configuration.
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/annotation"
+	"github.com/sluice-dev/sluice/pkg/workload/manifest"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// Plan is a pod with what its containers would get.
+type Plan struct {
+	Pod        string               `json:"pod"` // "namespace/name"
+	QoS        workload.QoS         `json:"qos"`
+	Answers    []status.Answer      `json:"answers"`
+	Containers []workload.Container `json:"-"` // as the kubelet would ask for them, by Answers
+}
+
+// Planner answers what pods would get.
+type Planner interface {
+	// Memory is the node's capacity in bytes.
+	Memory() (int64, error)
+	// Plan answers for each of a pod's containers, in their order.
+	Plan(manifest.Pod) ([]status.Answer, error)
+}
+
+// Pods answers for all pods of a manifest, each as if it came next and alone. The
+// manifest's file is named in errors.
+func Pods(p Planner, file string, text []byte) ([]Plan, error) {
+	memory, err := p.Memory()
+	if err != nil {
+		return nil, err
+	}
+	pods, err := manifest.Parse(text, memory)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	plans := make([]Plan, len(pods))
+	for i, pod := range pods {
+		answers, err := p.Plan(pod)
+		if err != nil {
+			return nil, err
+		}
+		if len(answers) != len(pod.Containers) {
+			return nil, fmt.Errorf("the plugin answers for %d of %s: its version is another than this program's", len(answers), humanize.Count(len(pod.Containers), "container"))
+		}
+		plans[i] = Plan{Pod: pod.Sandbox.Namespace + "/" + pod.Sandbox.Name, QoS: pod.Sandbox.QoS(), Answers: answers, Containers: pod.Containers}
+	}
+	return plans, nil
+}
+
+// Refusals is an error where a container would be refused.
+func Refusals(plans []Plan) error {
+	refused, total, first := 0, 0, ""
+	for _, p := range plans {
+		for _, a := range p.Answers {
+			total++
+			if a.Error != "" {
+				refused++
+				first = cmp.Or(first, a.Ref)
+			}
+		}
+	}
+	switch refused {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("container %s would be refused", first)
+	}
+	return fmt.Errorf("%d of %s would be refused, %s first", refused, humanize.Count(total, "container"), first)
+}
+
+// OCI is what the runtime's spec would hold for each container that is
+// not refused: the kubelet's values with Sluice's.
+func OCI(plans []Plan) map[string]*specs.LinuxResources {
+	out := map[string]*specs.LinuxResources{}
+	for _, p := range plans {
+		for i, a := range p.Answers {
+			if a.Error == "" {
+				out[a.Ref] = resources(p.Containers[i].Resources, a)
+			}
+		}
+	}
+	return out
+}
+
+func resources(r workload.Resources, a status.Answer) *specs.LinuxResources {
+	cpu := &specs.LinuxCPU{Shares: &r.Shares, Period: &r.Period, Cpus: a.CPUs.String(), Mems: a.Mems.String()}
+	const lifted = -1
+	if a.Unlimited {
+		r.Quota = lifted
+	}
+	if r.Quota != 0 {
+		cpu.Quota = &r.Quota
+	}
+	out := &specs.LinuxResources{CPU: cpu}
+	if r.MemoryLimit > 0 {
+		out.Memory = &specs.LinuxMemory{Limit: &r.MemoryLimit}
+	}
+	return out
+}
+
+// Live is a planner that asks the running plugin.
+type Live struct{ Client *statusapi.Client }
+
+// Memory is the capacity of the plugin's machine.
+func (p Live) Memory() (int64, error) {
+	s, err := p.Client.Status()
+	if err != nil {
+		return 0, err
+	}
+	return s.Machine.Memory, nil
+}
+
+// Plan answers as the plugin does, with the containers that it has.
+func (p Live) Plan(pod manifest.Pod) ([]status.Answer, error) {
+	return p.Client.WhatIf(pod.Sandbox, pod.Containers)
+}
+
+// Empty is a planner for a machine on which nothing runs.
+type Empty struct {
+	Config  *config.Config // validated against the machine
+	Machine *topology.Machine
+}
+
+// Memory is the capacity of the machine.
+func (p Empty) Memory() (int64, error) { return p.Machine.Memory(p.Machine.MemoryNodes()), nil }
+
+// Plan answers by the configuration.
+func (p Empty) Plan(pod manifest.Pod) ([]status.Answer, error) {
+	ask := func(c *workload.Container) (workload.Request, []string, error) { return p.ask(pod.Sandbox, c) }
+	return status.WhatIf(placement.New(p.Config.Policy(), p.Machine), pod.Sandbox, pod.Containers, ask, time.Now()), nil
+}
+
+func (p Empty) ask(pod *workload.Pod, c *workload.Container) (workload.Request, []string, error) {
+	memory, _ := p.Memory()
+	facts := annotation.Facts{ThreadsPerCore: p.Machine.ThreadsPerCore(), Memory: memory, Granted: c.Granted}
+	r, found, err := p.Config.Request(facts, pod, c)
+	var warnings []string
+	for _, w := range found {
+		warnings = append(warnings, w.Text)
+	}
+	if err == nil && p.Config.RunsInVM(pod) {
+		const where = "runs in a virtual machine, inside which Sluice sets no CPUs"
+		if r.Class.Pinned() {
+			return r, warnings, fmt.Errorf("class %s can't be kept: the pod %s (runtime class %q); use LS or BE, or another runtime class", r.Class, where, pod.RuntimeHandler)
+		}
+		warnings = append(warnings, "the pod "+where+": it is accounted only")
+	}
+	return r, warnings, err
+}
