@@ -1,3 +1,4 @@
+// Package statustest has statuses of made-up nodes, for the tests of all that shows one.
 package statustest
 
 import (
