@@ -61,7 +61,7 @@ func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
 		"pkg/peers", "pkg/kernel", "pkg/runtime", "pkg/config", "pkg/status", "pkg/engine",
-		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/doctor", "pkg/sim",
+		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/view/top/live", "pkg/doctor", "pkg/sim",
 	}
 }
 

@@ -67,3 +67,6 @@ func (c *Config) LoopMode() control.Mode {
 	}
 	return mode
 }
+
+// LoopActs reports whether the control loop may change anything.
+func (c *Config) LoopActs() bool { return c.Mode == On && c.LoopMode() == control.On }

@@ -14,8 +14,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
 // batchOptions are the flags of `sluice batch`.
@@ -61,7 +63,7 @@ Exit status: 0 the override is fully in force, 1 it is not, or only in part.`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+config.UsualFile+", if it exists)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` that stores the override (default: the configuration's)")
 	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
@@ -99,11 +101,11 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 	plugin := statusapi.NewClient(*o.socket)
 	var report *batchswitch.Report
 	if len(args) == 0 {
-		said, err := batchswitch.Read(at.state)
+		said, err := batchswitch.Read(at.State)
 		if err != nil {
-			return fmt.Errorf("the switch in %s can't be read: %w", at.state, err)
+			return fmt.Errorf("the switch in %s can't be read: %w", at.State, err)
 		}
-		report = batchswitch.Check(ctx, plugin, at.state, said)
+		report = batchswitch.Check(ctx, plugin, at.State, said)
 	} else {
 		said := batchswitch.Setting{Evict: o.evict}
 		if err := said.To.UnmarshalText([]byte(args[0])); err != nil {
@@ -112,12 +114,16 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 		if o.duration > 0 {
 			said.Until = time.Now().Add(o.duration).Round(0)
 		}
-		if err := batchswitch.Write(at.state, said); err != nil {
-			return notWritten(at.state, err)
+		if err := batchswitch.Write(at.State, said); err != nil {
+			return notWritten(at.State, err)
 		}
-		report = batchswitch.Follow(ctx, plugin, at.state, said)
+		report = batchswitch.Follow(ctx, plugin, at.State, said)
 		if said.To == control.SwitchOff && writes && report.LeavesFloor() {
-			o.floor(at, report)
+			acted, err := failsafe.Act(at.Runtime, o.hostRoot, "batch was switched off by the command line, and no loop took it over")
+			if err != nil {
+				acted.Error = err.Error()
+			}
+			report.Floor = &acted
 		}
 	}
 	report.Judge(len(args) > 0)
@@ -137,27 +143,23 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 	return fmt.Errorf("batch %s is not in force as a whole", args[0])
 }
 
-// folders are Sluice's: as the flags, else the configuration says. By a configuration
-// that only previews, nothing is written.
-func (o *batchOptions) folders() (at folders, writes bool, err error) {
-	file := configFile(o.config, o.hostRoot)
-	usual := config.Default()
+// folders are those that the flags name, else the configuration's. By a configuration that
+// only previews, nothing is to be written.
+func (o *batchOptions) folders() (at statedir.Dirs, writes bool, err error) {
+	file := config.FileOr(o.config, o.hostRoot)
 	if file == "" {
-		return folders{cmp.Or(o.stateDir, usual.StateDir), cmp.Or(o.runtimeDir, o.stateDir, usual.RuntimeDir)}, true, nil
+		return statedir.Of(config.Default(), o.stateDir, o.runtimeDir), true, nil
 	}
-	cfg, err := loadConfig(file)
+	cfg, _, err := config.Load(file)
 	if err != nil {
-		if o.stateDir != "" && o.config == "" {
-			return folders{o.stateDir, cmp.Or(o.runtimeDir, o.stateDir)}, true, nil
-		}
-		return folders{}, false, fmt.Errorf("%w; --state-dir without --config works as well", err)
+		at, err = statedir.Named(o.stateDir, o.runtimeDir, o.config, o.hostRoot)
+		return at, err == nil, err
 	}
 	l := &cfg.Control
 	on := slices.ContainsFunc([]control.Mode{l.Pools.Mode, l.Batch.Mode, l.Demotion.Mode}, func(own control.Mode) bool {
 		return cmp.Or(own, l.Mode) == control.On
 	})
-	at = folders{cmp.Or(o.stateDir, cfg.StateDir), cmp.Or(o.runtimeDir, o.stateDir, cfg.RuntimeDir)}
-	return at, on && cfg.Mode == config.On, nil
+	return statedir.Of(cfg, o.stateDir, o.runtimeDir), on && cfg.Mode == config.On, nil
 }
 
 func notWritten(dir string, err error) error {
@@ -169,14 +171,4 @@ func notWritten(dir string, err error) error {
 		next += "; sluice has not run with this state folder: name its own with --state-dir"
 	}
 	return fmt.Errorf("the switch can't be written to %s: %w: %s", dir, err, next)
-}
-
-// floor does in the loop's place what can be done without it.
-func (o *batchOptions) floor(at folders, r *batchswitch.Report) {
-	l := failsafeOptions{folders: at, hostRoot: o.hostRoot}
-	acted, err := l.carryOut("batch was switched off by the command line, and no loop took it over")
-	if err != nil {
-		acted.Error = err.Error()
-	}
-	r.Floor = &acted
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
@@ -174,7 +174,7 @@ func floored(t *testing.T) (dir, root, quota string) {
 		Object: knobs.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: knobs.ClassLevel}, Knob: knobs.Quota,
 		To: knobs.CPUQuota{Quota: 20 * time.Millisecond, Period: 100 * time.Millisecond}, Why: "batch work's floor",
 	}
-	if err := failsafe.Save(dir, agent.BootID(os.DirFS(root)), []knobs.Change{floor}); err != nil {
+	if err := failsafe.Save(dir, procfs.BootID(os.DirFS(root)), []knobs.Change{floor}); err != nil {
 		t.Fatal(err)
 	}
 	return dir, root, quota

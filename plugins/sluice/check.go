@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 	"github.com/sluice-dev/sluice/topology"
 )
 
@@ -50,7 +51,7 @@ Exit status: 0 the configuration is usable, 1 it is not.`,
 			more, err = parsed.Validate(machine)
 			warnings = append(warnings, more...)
 			if from.hostRoot != "" {
-				if err := evicts(parsed, from.hostRoot); err != nil {
+				if err := daemon.Evicts(parsed, from.hostRoot); err != nil {
 					warnings = append(warnings, "control.eviction is by: cri, which does not work on this node: "+err.Error())
 				}
 			}

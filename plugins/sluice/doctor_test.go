@@ -2,12 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
@@ -24,7 +24,7 @@ func TestVerdict(t *testing.T) {
 			r.Findings = append(r.Findings, doctor.Finding{Level: l})
 		}
 		for _, strict := range []bool{false, true} {
-			err := (&doctorOptions{strict: strict}).verdict(&r)
+			err := verdict(&r, strict)
 			wanted := r.Count(doctor.Fail) > 0 || strict && r.Count(doctor.Warn) > 0
 			if (err != nil) != wanted || err != nil && err.Error() != want {
 				t.Errorf("%v strict %v: %v, want %q", levels, strict, err, want)
@@ -41,8 +41,8 @@ func TestDoctorOfANode(t *testing.T) {
 	}
 	// Below a file, so that neither this machine's socket nor its folder is asked.
 	blocked := filepath.Join(root, "file")
-	config := "statusSocket: " + blocked + "/s\nstateDir: " + blocked + "/d\n"
-	for name, text := range map[string]string{usualConfig: config, "file": ""} {
+	text := "statusSocket: " + blocked + "/s\nstateDir: " + blocked + "/d\n"
+	for name, text := range map[string]string{config.UsualFile: text, "file": ""} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestDoctorOfANode(t *testing.T) {
 	if got.exit != exitFailure || report.Level != doctor.Fail || !strings.Contains(got.errs, "of level fail") {
 		t.Errorf("%d %s\n%s", got.exit, report.Level, got.errs)
 	}
-	for _, want := range []string{"no cgroup tree", root + usualConfig, blocked + "/s", blocked + "/d: not a directory"} {
+	for _, want := range []string{"no cgroup tree", root + config.UsualFile, blocked + "/s", blocked + "/d: not a directory"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q not in\n%s", want, got.out)
 		}
@@ -77,36 +77,6 @@ func TestDoctorOfANode(t *testing.T) {
 	}
 }
 
-// TestDoctorInThePod: in the plugin's container the host and the configuration are found by
-// the running plugin; elsewhere its folders aren't there.
-func TestDoctorInThePod(t *testing.T) {
-	t.Parallel()
-	root := madeUpHost(t)
-	if err := errors.Join(os.MkdirAll(filepath.Join(root, "proc"), 0o755), os.WriteFile(filepath.Join(root, "proc", "version"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	s := statustest.Troubled()
-	s.Build.HostRoot, s.Config.File = root, "/etc/sluice/pod.yaml"
-	socket := serve(t, plugin{status: s})
-	for _, test := range []struct{ given, root, config string }{
-		{"", root, "/etc/sluice/pod.yaml"},
-		{"/", "/", ""},
-	} {
-		o := &doctorOptions{hostRoot: test.given, socket: socket}
-		o.likeThePlugin()
-		if o.hostRoot != test.root || o.config != test.config {
-			t.Errorf("--host-root %q: looks below %s with configuration %q", test.given, o.hostRoot, o.config)
-		}
-	}
-	if err := os.Remove(filepath.Join(root, "proc", "version")); err != nil {
-		t.Fatal(err)
-	}
-	o := &doctorOptions{socket: socket}
-	if o.likeThePlugin(); o.hostRoot != "/" || o.config != "" {
-		t.Errorf("on the node it looks below %s with configuration %q", o.hostRoot, o.config)
-	}
-}
-
 // TestCheckOfEviction: a configuration whose evictions can't work on a node is warned of.
 func TestCheckOfEviction(t *testing.T) {
 	t.Parallel()
@@ -122,18 +92,5 @@ func TestCheckOfEviction(t *testing.T) {
 		if got.exit != 0 || strings.Contains(got.errs, "no pod can be evicted: name the kubelet's CRI socket") != want {
 			t.Errorf("%s: %+v", text, got)
 		}
-	}
-}
-
-func TestWritable(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for path, want := range map[string]error{dir: nil, dir + "/a/b": nil, file(t, "f", "") + "/x": os.ErrInvalid} {
-		if err := writable(path); (err == nil) != (want == nil) {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	if err := writable(filepath.Join(dir, "\x00")); err == nil || errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
 	}
 }

@@ -53,10 +53,8 @@ func complete(c *cobra.Command, flag string, words func(begun string) []string) 
 	}
 }
 
-const defaultSocket = "/run/sluice/status.sock"
-
 func socketFlag(c *cobra.Command) *string {
-	return c.Flags().String("status-socket", defaultSocket, "unix socket of the running plugin")
+	return c.Flags().String("status-socket", status.DefaultSocket, "unix socket of the running plugin")
 }
 
 // machineFlags name a machine other than through the running plugin.
@@ -97,3 +95,6 @@ func readInput(c *cobra.Command, name string) ([]byte, error) {
 	}
 	return os.ReadFile(name)
 }
+
+// runtimeDirHelp is the help of the flag that names the runtime folder.
+const runtimeDirHelp = "`folder` on tmpfs for original values and the failsafe's plan (default: --state-dir if given, else the configuration's)"

@@ -1,16 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/sirupsen/logrus"
-
-	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
@@ -61,22 +55,4 @@ func TestHostileErrors(t *testing.T) {
 	checkPrintable(t, "plan", run(t, manifest, "plan", "-f", "-", "--machine", "4 cores").errs)
 	manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: \"\\e[2Jowned\", annotations: {class.sluice.dev: \"\\e[2J\"}}\nspec: {containers: [{name: \"\\e[2Jc\"}]}\n"
 	checkPrintable(t, "plan", run(t, manifest, "plan", "-f", "-", "--machine", "4 cores").out)
-}
-
-// One entry of the log is one line, whatever it names.
-func TestHostileLog(t *testing.T) {
-	t.Parallel()
-	for _, format := range []string{"text", "json"} {
-		cfg := config.Default()
-		cfg.Log.Format, cfg.Log.File = config.LogFormat(format), filepath.Join(t.TempDir(), "log")
-		log, err := newLog(cfg, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.WithFields(logrus.Fields{"container": evil, "why": "\n" + evil}).WithError(os.ErrExist).Warn("Container refused")
-		text, err := os.ReadFile(cfg.Log.File)
-		if err != nil || strings.Count(string(text), "\n") != 1 || bytes.ContainsAny(text, "\x1b\a\r\x00") {
-			t.Errorf("%s: %v: %q", format, err, text)
-		}
-	}
 }

@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
 // logOptions are the flags of `sluice log`.
@@ -38,7 +40,7 @@ the same direction are shown as one decision with its duration.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+config.UsualFile+", if it exists)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the audit trail (default: the configuration's)")
 	f.DurationVar(&o.since, "since", 0, "only decisions of the last `duration`, e.g. 10m or 24h")
 	f.StringVar(&o.object, "pod", "", "only decisions about this pod, container or pool, e.g. `namespace/name`")
@@ -57,7 +59,7 @@ func controllers() []string {
 }
 
 func (o *logOptions) run(c *cobra.Command) error {
-	dir, err := stateFolder(o.stateDir, o.config, "/")
+	at, err := statedir.Named(o.stateDir, "", o.config, "/")
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (o *logOptions) run(c *cobra.Command) error {
 	if o.since > 0 {
 		filter.Since = time.Now().Add(-o.since)
 	}
-	out := c.OutOrStdout()
+	out, dir := c.OutOrStdout(), at.State
 	found := false
 	broken, err := audit.Read(os.DirFS(dir), filter, func(e audit.Entry) error {
 		found = true
@@ -81,7 +83,7 @@ func (o *logOptions) run(c *cobra.Command) error {
 		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", humanize.Count(broken, "line"))
 	}
 	if !found && o.output.value == "text" {
-		return render.NoDecisions(out, dir, missing(dir))
+		return render.NoDecisions(out, dir, statedir.Missing(dir))
 	}
 	return nil
 }

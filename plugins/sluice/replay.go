@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 )
@@ -47,7 +48,7 @@ to the share of time it waited.`,
 		if err != nil {
 			return err
 		}
-		cfg, err := loadConfig(*configFile)
+		cfg, _, err := config.Load(*configFile)
 		if err != nil {
 			return err
 		}

@@ -12,17 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
-	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
-	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
-	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
-	"github.com/sluice-dev/sluice/pkg/kernel/irq"
-	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
-	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
-	"github.com/sluice-dev/sluice/pkg/peers"
-	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/view/render"
-	"github.com/sluice-dev/sluice/topology/sysfs"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
 func newRestore() *cobra.Command {
@@ -51,7 +44,7 @@ containers must not exit.`,
 	}
 	o := restoreOptions{}
 	f := c.Flags()
-	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+usualConfig+", if it exists)")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` (default "+config.UsualFile+", if it exists)")
 	f.StringVar(&o.stateDir, "state-dir", "", "`folder` of the plugin's lock (default: the configuration's)")
 	f.StringVar(&o.runtimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.hostRoot, "host-root", "/", "`folder` that holds the host's /sys and /proc")
@@ -82,90 +75,23 @@ type restoreOptions struct {
 }
 
 func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) error {
-	at, err := bothFolders(o.stateDir, o.runtimeDir, o.config, o.hostRoot)
+	at, err := statedir.Named(o.stateDir, o.runtimeDir, o.config, o.hostRoot)
 	if err != nil {
 		return err
 	}
 	if !o.dry {
-		unlock, err := lockWithin(ctx, at.state, o.wait)
+		unlock, err := statedir.Lock(ctx, at.State, o.wait)
 		if err != nil {
 			return err
 		}
 		defer unlock()
 	}
-	restored, err := restore(at, o.hostRoot, o.dry)
+	report, err := daemon.Restore(at, o.hostRoot, o.dry)
 	if err != nil {
 		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
 	}
-	report := restoredReport(restored, o.dry)
 	if asJSON {
 		return errors.Join(err, render.JSON(out, report))
 	}
-	return errors.Join(err, render.Restored(out, report, at.runtime, missing(at.runtime)))
-}
-
-func restore(at folders, hostRoot string, dry bool) (r agent.Restored, err error) {
-	host := os.DirFS(hostRoot)
-	plan := at.failsafePlan(agent.BootID(host))
-	if !dry {
-		if err := at.forgetFailsafe(); err != nil {
-			return r, fmt.Errorf("the failsafe of the plugin that was stopped would undo what is given back: %w", err)
-		}
-	}
-	book, bad := at.book(agent.BootID(host), dry)
-	defer func() {
-		if !dry {
-			err = errors.Join(err, book.Close())
-		}
-		err = errors.Join(bad, err)
-	}()
-	machine, err := sysfs.Read(host)
-	if err != nil {
-		return r, fmt.Errorf("reading the machine below %s: %w", hostRoot, err)
-	}
-	all := agent.Host{Online: machine.Online, Cores: coresched.New()}
-	if all.Affinities, err = irq.Open(hostRoot); err != nil {
-		return r, err
-	}
-	if all.Watermarks, err = watermark.Open(hostRoot); err != nil {
-		return r, err
-	}
-	driver, err := cgroupfs.Open(hostRoot)
-	switch {
-	case err == nil:
-		defer driver.Close() //nolint:errcheck // nothing is left to lose
-		all.Kernel = driver
-	case !errors.Is(err, cgroupfs.ErrNoCgroups):
-		return r, err
-	}
-	rdt, err := resctrl.Open(hostRoot)
-	switch {
-	case err == nil:
-		defer rdt.Close() //nolint:errcheck // nothing is left to lose
-		all.RDT = rdt
-	case !errors.Is(err, resctrl.ErrNone):
-		return r, err
-	}
-	var unknown error
-	if all.Managers, unknown = peers.Managers(host); unknown != nil { // both may be there
-		all.Managers = []peers.Neighbour{{Kind: peers.CPUManager}, {Kind: peers.MemoryManager}}
-	}
-	if all.Kernel != nil {
-		reconcile.AfterFailsafe(driver, book, plan)
-	}
-	r, err = agent.Restore(&all, book, dry)
-	return r, errors.Join(err, unknown)
-}
-
-// restoredReport is what was, or would be, given back, as data.
-func restoredReport(r agent.Restored, dry bool) *status.Restored {
-	report := &status.Restored{DryRun: dry, Changes: []status.Returned{}, IRQs: r.IRQs, LeftAlone: append([]string{}, r.Newer...)}
-	for _, c := range r.Changes {
-		from := "unknown"
-		if c.From != nil {
-			from = c.From.String()
-		}
-		report.Changes = append(report.Changes, status.Returned{Where: c.Object.Name, Setting: c.Knob.String(), From: from, To: c.To.String()})
-	}
-	return report
+	return errors.Join(err, render.Restored(out, report, at.Runtime, statedir.Missing(at.Runtime)))
 }

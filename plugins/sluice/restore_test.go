@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -42,7 +44,7 @@ func TestRestoreNothing(t *testing.T) {
 func TestRestoreByTheUsualConfiguration(t *testing.T) {
 	t.Parallel()
 	host, state := madeUpHost(t), t.TempDir()
-	usual := filepath.Join(host, usualConfig)
+	usual := filepath.Join(host, config.UsualFile)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(usual), 0o700), os.WriteFile(usual, []byte("stateDir: "+state+"\nruntimeDir: "+state+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func TestRestoreOfABadJournal(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
 	text := "{}\n{\"path\":\"/a\",\"knob\":\"cpu.idle\",\"value\":\"x\"}\n"
-	if err := os.WriteFile(filepath.Join(state, originalsFile), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(state, "originals.jsonl"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := run(t, "", "restore", "--state-dir", state, "--host-root", madeUpHost(t))
@@ -107,7 +109,7 @@ func TestRestoreNothingAsData(t *testing.T) {
 func TestRestoreWaitsAndStays(t *testing.T) {
 	t.Parallel()
 	state, root := t.TempDir(), madeUpHost(t)
-	unlock, err := lock(state)
+	unlock, err := statedir.Lock(t.Context(), state, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func TestRestoreWaitsAndStays(t *testing.T) {
 	if err != nil || !strings.HasPrefix(line, "Nothing to give back") {
 		t.Errorf("it says %q, %v", line, err)
 	}
-	again, err := lockWithin(t.Context(), state, time.Minute)
+	again, err := statedir.Lock(t.Context(), state, time.Minute)
 	if err != nil {
 		t.Fatalf("a plugin can't start beside it: %v", err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,9 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/view/render"
-	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/top"
-	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/pkg/view/top/live"
 )
 
 // topOptions are the flags of `sluice top`.
@@ -80,12 +78,12 @@ func order(word string) top.Order {
 }
 
 func (o *topOptions) run(ctx context.Context, out io.Writer) error {
-	from := &socketSight{client: statusapi.NewClient(*o.socket)}
+	from := live.FromSocket(*o.socket)
 	file, isFile := out.(*os.File)
 	canMove := isFile && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 	show := top.Options{Sort: order(o.sort.value), Colour: canMove && os.Getenv("NO_COLOR") == ""}
 	if o.once || !canMove {
-		seen, err := look(ctx, from)
+		seen, err := live.Look(ctx, from)
 		if err != nil {
 			return err
 		}
@@ -100,44 +98,5 @@ func (o *topOptions) run(ctx context.Context, out io.Writer) error {
 		_, err = fmt.Fprintln(out, top.Render(seen, show))
 		return err
 	}
-	return watch(ctx, from, o.interval, show)
-}
-
-// sight is where top looks.
-type sight interface {
-	Look(context.Context) (top.Seen, error)
-}
-
-// patience is how long one look may take.
-const patience = 3 * time.Second
-
-func look(ctx context.Context, from sight) (top.Seen, error) {
-	limited, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	seen, err := from.Look(limited)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("the plugin has not answered for %v: %w", patience, err)
-	}
-	return seen, err
-}
-
-// socketSight looks through the status socket.
-type socketSight struct {
-	client  *statusapi.Client
-	machine *topology.Machine // as long as the same CPUs are online
-}
-
-// Look asks for the status, and for the machine where that has changed.
-func (s *socketSight) Look(ctx context.Context) (top.Seen, error) {
-	now, err := s.client.StatusIn(ctx)
-	if err != nil {
-		return top.Seen{}, err
-	}
-	if s.machine == nil || s.machine.Online != now.Machine.Online {
-		if s.machine, err = s.client.Machine(ctx); err != nil {
-			s.machine = nil
-			return top.Seen{}, err
-		}
-	}
-	return top.Seen{Status: now, Machine: s.machine}, nil
+	return live.Watch(ctx, from, o.interval, show)
 }

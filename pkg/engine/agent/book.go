@@ -1,21 +1,19 @@
 package agent
 
 import (
-	"io/fs"
-	"strings"
-
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // load opens the book of originals; a line that is lost or corrupt costs only its
 // own value.
 func (a *Agent) load() {
-	book, err := journal.Open(a.Originals, BootID(a.Host))
+	book, err := journal.Open(a.Originals, procfs.BootID(a.Host))
 	if err != nil {
 		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
 	}
@@ -37,12 +35,6 @@ func (a *Agent) load() {
 			a.lifted[e.Object.Path] = e.Object
 		}
 	}
-}
-
-// BootID is the kernel's id of this boot, "" where it tells none.
-func BootID(host fs.FS) string {
-	text, _ := fs.ReadFile(host, "proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text))
 }
 
 // keep notes a container's originals, before the first write: all of its pod's

@@ -2,8 +2,11 @@ package failsafe
 
 import (
 	"errors"
+	"os"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -38,4 +41,30 @@ func Carry(kernel Kernel, changes []knobs.Change) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// Act carries out the plan of this boot that is in a folder, on the node whose /sys and
+// /proc are below hostRoot, and leaves word of it for the plugin.
+func Act(dir, hostRoot, why string) (Acted, error) {
+	changes, err := Load(dir, procfs.BootID(os.DirFS(hostRoot)))
+	if len(changes) == 0 && err == nil {
+		return Acted{Time: time.Now(), Why: why}, nil
+	}
+	if len(changes) > 0 {
+		err = errors.Join(err, carryOn(hostRoot, changes))
+	}
+	acted := Acted{Time: time.Now(), Why: why, Changes: len(changes)}
+	if err != nil {
+		acted.Error = err.Error()
+	}
+	return acted, errors.Join(err, Note(dir, acted))
+}
+
+func carryOn(hostRoot string, changes []knobs.Change) error {
+	driver, err := cgroupfs.Open(hostRoot)
+	if err != nil {
+		return err
+	}
+	defer driver.Close() //nolint:errcheck // it was only written, value by value
+	return Carry(driver, changes)
 }

@@ -34,6 +34,9 @@ func Open(hostRoot string) (*Host, error) {
 	return &Host{root: root}, nil
 }
 
+// Close closes the folders. What was written stays.
+func (h *Host) Close() error { return h.root.Close() }
+
 // path is the affinity's file, and whether that has Linux' list format; the
 // others have the mask format.
 func (f File) path() (name string, list bool) {

@@ -1,0 +1,147 @@
+package failsafe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// Keeper is the plugin's end of the failsafe: it keeps the plan on disk and a watcher's
+// process running, and passes signs of life on to that.
+type Keeper struct {
+	dir, boot string
+	start     func() (io.WriteCloser, error) // the watcher's process
+	log       logrus.FieldLogger
+	beats     chan struct{}
+	plans     chan pendingPlan // the newest alone
+
+	unsaved *pendingPlan // that could not be written
+	problem string       // told last
+}
+
+// pendingPlan is a plan that isn't on disk yet.
+type pendingPlan struct {
+	changes []knobs.Change
+	written chan struct{} // closed when it was tried
+}
+
+// NewKeeper makes a keeper of the plan in a folder, which is of this boot. start starts the
+// watcher's process and returns where its signs of life are written; StartWatcher does.
+func NewKeeper(dir, boot string, start func() (io.WriteCloser, error), log logrus.FieldLogger) *Keeper {
+	return &Keeper{dir: dir, boot: boot, start: start, log: log, beats: make(chan struct{}, 1), plans: make(chan pendingPlan, 1)}
+}
+
+// Keep replaces what is to be done. It never waits.
+func (k *Keeper) Keep(changes []knobs.Change) (written <-chan struct{}) {
+	select {
+	case old := <-k.plans:
+		close(old.written)
+	default:
+	}
+	p := pendingPlan{changes, make(chan struct{})}
+	k.plans <- p
+	return p.written
+}
+
+// save brings a plan to the runtime folder. Where that fails, no plan is better than an
+// old one, which may give services the CPUs of a pin that came since: it is removed, and
+// the new one tried again with the next sign of life.
+func (k *Keeper) save(p *pendingPlan) {
+	err := Save(k.dir, k.boot, p.changes)
+	k.unsaved = nil
+	if err == nil {
+		k.problem = ""
+		return
+	}
+	k.unsaved = p
+	what := "there is none until it can be"
+	if gone := Forget(k.dir); gone != nil {
+		err, what = errors.Join(err, gone), "an old one is in force"
+	}
+	if err.Error() != k.problem {
+		k.problem = err.Error()
+		k.log.WithError(err).Error("The failsafe's plan can't be written: " + what)
+	}
+}
+
+// Beat is a sign of life. It never waits.
+func (k *Keeper) Beat() {
+	select {
+	case k.beats <- struct{}{}:
+	default:
+	}
+}
+
+// Acted is word of what the failsafe did, once.
+func (k *Keeper) Acted() (Acted, bool) { return Noted(k.dir) }
+
+// again is the time between two starts of the watcher's process.
+const again = 10 * time.Second
+
+// Run keeps the watcher's process running, the plan on disk, and passes signs of life
+// on, until the context ends. The process outlives it.
+func (k *Keeper) Run(ctx context.Context) {
+	var pulse io.WriteCloser
+	var started time.Time
+	for {
+		if pulse == nil && time.Since(started) > again {
+			started = time.Now()
+			var err error
+			if pulse, err = k.start(); err != nil {
+				k.log.WithError(err).Error("No failsafe: if this plugin dies, services keep what the loop has left them until it is back")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if pulse != nil {
+				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
+			}
+			return
+		case p := <-k.plans:
+			k.save(&p)
+			close(p.written)
+		case <-k.beats:
+			if k.unsaved != nil {
+				k.save(k.unsaved)
+			}
+			if pulse == nil {
+				continue
+			}
+			if _, err := pulse.Write([]byte{'.'}); err != nil {
+				k.log.WithError(err).Warn("The failsafe's process has ended; it is started again")
+				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
+				pulse = nil
+			}
+		}
+	}
+}
+
+// StartWatcher starts this program with other arguments, in a process group of its own: what
+// ends the plugin's group doesn't end it. Its standard input takes signs of life.
+func StartWatcher(arguments ...string) (io.WriteCloser, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, arguments...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stderr = os.Stderr
+	pulse, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s %s: %w", self, arguments[0], err)
+	}
+	go cmd.Wait() //nolint:errcheck // a zombie is all that it prevents
+	return pulse, nil
+}

@@ -1,0 +1,265 @@
+// Package daemon is the plugin as a process: what 'sluice run' runs around the agent until
+// it is stopped. It opens the host, connects the agent to the runtime, serves the status,
+// follows hotplug and the configuration's file, and closes all of it at the end.
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
+	"github.com/sluice-dev/sluice/pkg/runtime/nri"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// Options are what the command line says.
+type Options struct {
+	Config       string // file; without one the defaults, or what the runtime hands over
+	Socket       string // of the runtime's NRI, "" for the usual one
+	Index, Name  string // as an NRI plugin
+	HostRoot     string // below which the host's /sys and /proc are
+	StateDir     string // the configuration's where it is ""
+	RuntimeDir   string // the configuration's where it is ""
+	StatusSocket string // the configuration's where it is ""
+	LogLevel     string // the configuration's where it is ""
+	Build        status.Build
+}
+
+// Run runs the plugin until the context ends.
+func Run(ctx context.Context, o Options) error {
+	collectSeldom()
+	s := service{Options: &o}
+	defer s.stop()
+	if nri.PreInstalled() && o.Config == "" {
+		return nri.New(nil, nri.Options{Configure: s.configure, Log: logrus.New()}).Run(ctx)
+	}
+	cfg, text, err := config.Load(o.Config)
+	if err != nil {
+		return err
+	}
+	from := configured(o.Config, text)
+	a, log, err := s.start(cfg, from)
+	if err != nil {
+		return err
+	}
+	if o.Config != "" {
+		s.watch(ctx, a, log, from)
+	}
+	return nri.New(a, nri.Options{
+		Socket: o.Socket, Index: o.Index, Name: o.Name,
+		FailClosed: cfg.FailurePolicy == config.FailClosed,
+		Log:        log,
+	}).Run(ctx)
+}
+
+// service is what runs beside the connection to the runtime.
+type service struct {
+	*Options
+	cancel  context.CancelFunc
+	unlock  func()
+	own     *ownCPUs
+	host    *host.Host
+	flush   func() // the log
+	running sync.WaitGroup
+
+	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
+	newFailsafe func(logrus.FieldLogger) agent.Failsafe // nil without a loop
+}
+
+// configure starts the service with the configuration that the runtime hands to
+// a pre-installed plugin.
+func (s *service) configure(text string, options *nri.Options) (*agent.Agent, error) {
+	cfg, err := config.Parse([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	a, log, err := s.start(cfg, configured("", []byte(text)))
+	if err != nil {
+		return nil, err
+	}
+	options.FailClosed, options.Log = cfg.FailurePolicy == config.FailClosed, log
+	return a, nil
+}
+
+// start begins the agent's loop, the status socket and the watch for hotplug.
+// They outlive the connection: the loop answers until that is closed.
+func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *logrus.Logger, error) {
+	log, err := newLog(cfg, s.LogLevel)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.flush = detach(log).flush
+	at := statedir.Of(cfg, s.StateDir, s.RuntimeDir)
+	s.own = newOwnCPUs(at.Runtime)
+	if cfg.Mode == config.On {
+		if err := s.own.begin(); err != nil {
+			log.WithError(err).Info("Sluice begins on all CPUs, pinned ones too")
+		}
+	}
+	const patience = 3 * time.Second // less than the runtime has for a plugin's registration
+	if s.unlock, err = statedir.Lock(context.Background(), at.State, patience); err != nil {
+		return nil, nil, err
+	}
+	if err := at.PrepareRuntime(log); err != nil {
+		return nil, nil, err
+	}
+	machine, err := sysfs.Read(os.DirFS(s.HostRoot))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the machine below %s: %w", s.HostRoot, err)
+	}
+	fits(cfg, machine, log)
+	protect(log)
+	loop, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.running.Go(func() { s.own.run(loop, log) })
+	a, err := s.newAgent(loop, cfg, from, machine, at, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.running.Go(func() { a.Run(loop) })
+	s.running.Go(func() { tellRuntimes(loop, s.HostRoot, log) })
+	if s.reclaimer != nil {
+		s.running.Go(func() { s.reclaimer.Run(loop) })
+	}
+	statusSocket := cmp.Or(s.StatusSocket, cfg.StatusSocket)
+	if h := newHerald(a, statusSocket, log); h != nil {
+		s.running.Go(func() { h.run(loop) })
+	}
+	s.running.Go(func() {
+		routes := []statusapi.Route{s.metrics(loop, &cfg.Metrics, a, log), statusapi.ConfigRoute(a.ConfigDiff), statusapi.LogRoute(os.DirFS(at.State))}
+		if err := statusapi.Serve(loop, statusSocket, a, routes...); err != nil {
+			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
+		}
+	})
+	if cfg.Web.Listen != "" {
+		s.running.Go(func() { serveWeb(loop, &cfg.Web, a, log) })
+	}
+	s.running.Go(func() {
+		sysfs.Watch(loop, s.HostRoot, machine, func(m *topology.Machine, err error) {
+			if err != nil {
+				log.WithError(err).Error("The machine changed and can't be read: the last known one stays in use")
+				return
+			}
+			a.SetMachine(m)
+		})
+	})
+	return a, log, nil
+}
+
+func (s *service) stop() {
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.running.Wait()
+	if s.host != nil {
+		s.host.Close() //nolint:errcheck // what was written is in the kernel
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+	if s.flush != nil {
+		s.flush()
+	}
+}
+
+// watch takes over what the file says from now on.
+func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger, from status.Config) {
+	r := reloader{service: s, agent: a, log: log, file: from.File, seen: from.Hash}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	w := config.Watcher{File: from.File, Asks: hangup, Read: r.reload, Log: log}
+	s.running.Go(func() {
+		defer signal.Stop(hangup)
+		w.Run(ctx)
+	})
+}
+
+// fits tells where the configuration and the machine differ. Containers are placed
+// all the same: a pool without CPUs of its own shares with the rest.
+func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger) {
+	for _, w := range cfg.Warnings() {
+		log.Warn(w)
+	}
+	warnings, err := cfg.Validate(machine)
+	for _, w := range warnings {
+		log.Warn("The configuration does not fit this machine: " + w)
+	}
+	if err != nil {
+		log.WithError(err).Error("The configuration does not fit this machine")
+	}
+}
+
+func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, at statedir.Dirs, log logrus.FieldLogger) (*agent.Agent, error) {
+	running := s.Build
+	running.HostRoot = s.HostRoot
+	h := host.Open(s.HostRoot)
+	s.host = h
+	options := agent.Options{
+		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.HostRoot), Build: running, Log: log,
+		Originals: at.JournalFile(), Formerly: at.FormerJournalFile(),
+		Confine: s.own.confine,
+	}
+	if h.AffinitiesErr != nil {
+		return nil, h.AffinitiesErr
+	}
+	options.Affinities = h.Affinities
+	switch {
+	case errors.Is(h.CgroupsErr, cgroupfs.ErrNoCgroups):
+		log.WithError(h.CgroupsErr).Warn("No cgroups here: containers are set through the runtime alone")
+	case h.CgroupsErr != nil:
+		return nil, h.CgroupsErr
+	default:
+		options.Kernel = h.Cgroups
+		options.Node = node(cfg, h.Cgroups, machine, options.Host, log)
+		options.Cores = coresched.New()
+		options.MemoryUse, options.OOMs = h.Cgroups.MemoryUse, h.Cgroups.OOMs
+		if options.Node.Features.Reclaim {
+			s.reclaimer = reclaim.New(reclaimed{h.Cgroups})
+			options.Reclaimer, options.Reclaim = s.reclaimer, h.Cgroups.Reclaim
+		}
+	}
+	if h.WatermarksErr != nil {
+		log.WithError(h.WatermarksErr).Warn("The node's memory watermarks can't be set")
+	} else {
+		options.Watermarks = h.Watermarks
+	}
+	switch {
+	case h.RDTErr == nil:
+		options.RDT = h.RDT
+	case cfg.RDT.Mode == config.RDTOn && len(cfg.RDT.Classes) > 0:
+		log.WithError(h.RDTErr).Warn("RDT classes have no effect")
+		fallthrough
+	default:
+		options.NoRDT = h.RDTErr.Error()
+	}
+	if err := s.addLoop(ctx, at, &options); err != nil {
+		return nil, err
+	}
+	return agent.New(options), nil
+}
+
+// reclaimed is the kernel as the reclaimer sees it.
+type reclaimed struct{ *cgroupfs.Driver }
+
+func (r reclaimed) Observe(dir string) (reclaim.Observation, error) {
+	m, err := r.MemoryStat(dir)
+	return reclaim.Observation{Current: m.Current, Max: m.Max, File: m.File, Pressure: m.Pressure}, err
+}

@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+)
+
+// One entry of the log is one line, whatever it names.
+func TestHostileLog(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		cfg := config.Default()
+		cfg.Log.Format, cfg.Log.File = config.LogFormat(format), filepath.Join(t.TempDir(), "log")
+		log, err := newLog(cfg, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.WithFields(logrus.Fields{"container": evil, "why": "\n" + evil}).WithError(os.ErrExist).Warn("Container refused")
+		text, err := os.ReadFile(cfg.Log.File)
+		if err != nil || strings.Count(string(text), "\n") != 1 || bytes.ContainsAny(text, "\x1b\a\r\x00") {
+			t.Errorf("%s: %v: %q", format, err, text)
+		}
+	}
+}
+
+// evil is a name that nobody should be able to print: it sets a terminal's title,
+// clears it in 7 and in 8 bits, writes from right to left, and begins lines anew.
+const evil = "team/\x1b]0;owned\a\x1b[2J\u009b2J\u202eweb\u2028\r\nroot/pod\t\x00/x\xff"

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"io"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/engine/sampler"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
+	"github.com/sluice-dev/sluice/pkg/runtime/evict"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
+)
+
+// addLoop gives the agent what its control loop needs, unless that is off.
+func (s *service) addLoop(ctx context.Context, at statedir.Dirs, o *agent.Options) error {
+	c := &o.Config.Control
+	o.StateDir = at.State
+	o.FailsafePlan = at.FailsafePlan(procfs.BootID(o.Host))
+	if !o.Config.LoopActs() {
+		if err := at.ForgetFailsafe(); err != nil {
+			return err
+		}
+	}
+	if o.Config.LoopMode() == control.Off {
+		return nil
+	}
+	var cgroups sampler.Cgroups
+	if s.host.Cgroups != nil {
+		cgroups = s.host.Cgroups
+	}
+	var cache sampler.RDT
+	if s.host.RDT != nil {
+		cache = s.host.RDT
+	}
+	seen, err := sampler.Open(s.HostRoot, cgroups, cache, sampler.Intervals{Fast: c.FastInterval, All: c.Interval, Slow: sampler.DefaultIntervals().Slow})
+	if err != nil {
+		return err
+	}
+	s.running.Go(func() {
+		<-ctx.Done()
+		seen.Close() //nolint:errcheck // it was only read
+	})
+	wake := make(chan struct{}, 1)
+	if err := seen.Watch(ctx, func(procfs.Trigger) {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}); err != nil {
+		o.Log.WithError(err).Info("Not all pressure wakes the loop at once; it looks each control.fastInterval")
+	}
+	trail := audit.Open(at.State, o.Log)
+	s.running.Go(func() { trail.Run(ctx) })
+	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
+	s.newFailsafe = func(log logrus.FieldLogger) agent.Failsafe {
+		start := func() (io.WriteCloser, error) {
+			return failsafe.StartWatcher("failsafe", "--state-dir", at.State, "--runtime-dir", at.Runtime, "--host-root", s.HostRoot)
+		}
+		k := failsafe.NewKeeper(at.Runtime, procfs.BootID(o.Host), start, log)
+		s.running.Go(func() { k.Run(ctx) })
+		return k
+	}
+	if o.Config.LoopActs() {
+		o.Failsafe = s.newFailsafe(o.Log)
+	}
+	o.Evictor = s.evictor(o.Config, o.Log)
+	return nil
+}
+
+// evictor is who ends pods by a configuration. That it can't is told now, not when a pod
+// has to go.
+func (s *service) evictor(c *config.Config, log logrus.FieldLogger) agent.Evictor {
+	if c.Control.Eviction.By != control.EvictCRI {
+		return evict.Report{}
+	}
+	if err := Evicts(c, s.HostRoot); err != nil {
+		log.WithError(err).Warn("control.eviction is by: cri, which does not work here now; the socket is looked for again when a pod has to go")
+	}
+	return criEvictor{c.Control.Eviction.Socket, s.HostRoot}
+}
+
+// looking is a sampler whose failures the status tells.
+type looking struct{ *sampler.Sampler }
+
+// Failures are the kinds of failure that there were.
+func (l looking) Failures() []status.Failure {
+	seen := l.Sampler.Failures()
+	all := make([]status.Failure, len(seen))
+	for i, f := range seen {
+		all[i] = status.Failure{What: f.What, Count: f.Count}
+	}
+	return all
+}
+
+// criEvictor stops pods through the runtime, whose socket it looks for each time: the
+// runtime may start after the plugin.
+type criEvictor struct{ socket, root string }
+
+// Evict ends a pod.
+func (e criEvictor) Evict(ctx context.Context, pod evict.Pod) error {
+	socket, err := evict.Socket(e.root, e.socket)
+	if err != nil {
+		return err
+	}
+	return evict.CRI{Socket: socket}.Evict(ctx, pod)
+}
+
+// Evicts tells why no pod can be evicted on a node by a configuration that says so.
+func Evicts(c *config.Config, root string) error {
+	by := &c.Control.Eviction
+	if by.By != control.EvictCRI || by.Mode == control.Off || c.LoopMode() == control.Off {
+		return nil
+	}
+	_, err := evict.Socket(root, by.Socket)
+	return err
+}

@@ -1,0 +1,25 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/view/metrics"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+)
+
+// metrics is the status socket's route for Prometheus. Where the configuration says so,
+// the same is served over TCP until the context ends.
+func (s *service) metrics(ctx context.Context, cfg *config.Metrics, source metrics.Source, log logrus.FieldLogger) statusapi.Route {
+	handler := metrics.Handler(source, cfg.Containers)
+	if cfg.Listen != "" {
+		s.running.Go(func() {
+			if err := metrics.Serve(ctx, cfg.Listen, handler); err != nil {
+				log.WithError(err).Error("No metrics over TCP: a Prometheus finds nothing there; the status socket has them")
+			}
+		})
+	}
+	return statusapi.Route{Pattern: "GET " + metrics.Path, Handler: handler}
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// ownCPUs keeps the CPUs that the plugin's own threads may use in a file of the runtime
+// folder, so that the next start begins there. A container that is made anew, as that of
+// a DaemonSet's update is, would else run on pinned CPUs until the plugin has connected
+// and been told of all containers.
+type ownCPUs struct {
+	file   string
+	newest chan cpuset.Set // the one that is still to be written
+}
+
+func newOwnCPUs(runtimeDir string) *ownCPUs {
+	return &ownCPUs{file: filepath.Join(runtimeDir, "own-cpus"), newest: make(chan cpuset.Set, 1)}
+}
+
+// begin confines this process to the CPUs of the last run, where it is known.
+func (o *ownCPUs) begin() error {
+	text, err := os.ReadFile(o.file)
+	if err != nil {
+		return nil //nolint:nilerr // there was no last run since the boot
+	}
+	cpus, err := cpuset.Parse(string(text))
+	if err != nil || cpus.IsEmpty() {
+		return err
+	}
+	return confine(cpus)
+}
+
+// confine confines this process from now on. It is called by the agent's loop, which must
+// not wait for the file.
+func (o *ownCPUs) confine(cpus cpuset.Set) error {
+	err := confine(cpus)
+	select {
+	case <-o.newest:
+	default:
+	}
+	o.newest <- cpus
+	return err
+}
+
+// run writes the file.
+func (o *ownCPUs) run(ctx context.Context, log logrus.FieldLogger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case cpus := <-o.newest:
+			if err := o.write(cpus); err != nil {
+				log.WithError(err).Info("The CPUs of Sluice's own threads are not kept: its next start begins on all CPUs")
+			}
+		}
+	}
+}
+
+func (o *ownCPUs) write(cpus cpuset.Set) error {
+	if err := os.MkdirAll(filepath.Dir(o.file), 0o700); err != nil {
+		return err
+	}
+	next := o.file + ".new"
+	if err := os.WriteFile(next, []byte(cpus.String()), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, o.file)
+}

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// reloader brings the plugin to what its file says.
+type reloader struct {
+	service *service
+	agent   *agent.Agent
+	log     *logrus.Logger
+	file    string
+	seen    string // hash of the text that was read last
+}
+
+// reload reads the file, where it has changed or somebody asks.
+func (r *reloader) reload(asked bool) {
+	text, err := os.ReadFile(r.file)
+	if err != nil {
+		if r.seen == "" && !asked { // told once
+			return
+		}
+		r.seen = ""
+		r.refuse("", fmt.Errorf("%w; the configuration before stays in force", err))
+		return
+	}
+	hash := hashOf(text)
+	if hash == r.seen && !asked {
+		return
+	}
+	r.seen = hash
+	cfg, err := config.Parse(text)
+	if err != nil {
+		r.refuse(hash, err)
+		return
+	}
+	restart, err := r.agent.Reconfigure(agent.Reload{Config: cfg, Hash: hash, Adapt: r.service.adapt(r.log)})
+	if err != nil {
+		r.tell(err)
+		return
+	}
+	log := r.log.WithField("file", r.file)
+	if len(restart) > 0 {
+		log = log.WithField("restart", strings.Join(restart, " "))
+		log.Warn("Configuration reloaded, but for keys that take a restart of Sluice")
+		return
+	}
+	log.Info("Configuration reloaded")
+}
+
+func (r *reloader) refuse(hash string, err error) {
+	r.agent.RefuseConfig(hash, err)
+	r.tell(err)
+}
+
+func (r *reloader) tell(err error) {
+	r.log.WithField("file", r.file).WithError(err).Error("Configuration refused; the one before stays in force")
+}
+
+// adapt changes what runs beside the agent's decisions to a configuration that it takes
+// over.
+func (s *service) adapt(log *logrus.Logger) func(*config.Config, *agent.Options) {
+	return func(c *config.Config, o *agent.Options) {
+		if s.LogLevel == "" {
+			if level, err := logrus.ParseLevel(string(c.Log.Level)); err == nil {
+				log.SetLevel(level)
+			}
+		}
+		if o.Sampler == nil {
+			return
+		}
+		o.Evictor = s.evictor(c, log)
+		if o.Failsafe == nil && c.LoopActs() {
+			o.Failsafe = s.newFailsafe(log)
+		}
+	}
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// configured says where the configuration comes from.
+func configured(file string, text []byte) status.Config {
+	c := status.Config{File: file, Loaded: time.Now()}
+	if text != nil {
+		c.Hash = hashOf(text)
+	}
+	return c
+}

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
+	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
+	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
+	"github.com/sluice-dev/sluice/topology/sysfs"
+)
+
+// Restore gives back what the plugin that kept its journal in these folders has changed on
+// the node whose /sys and /proc are below hostRoot. With dry nothing is changed. The report
+// is there with an error too.
+func Restore(at statedir.Dirs, hostRoot string, dry bool) (*status.Restored, error) {
+	r, err := restore(at, hostRoot, dry)
+	report := &status.Restored{DryRun: dry, Changes: []status.Returned{}, IRQs: r.IRQs, LeftAlone: append([]string{}, r.Newer...)}
+	for _, c := range r.Changes {
+		from := "unknown"
+		if c.From != nil {
+			from = c.From.String()
+		}
+		report.Changes = append(report.Changes, status.Returned{Where: c.Object.Name, Setting: c.Knob.String(), From: from, To: c.To.String()})
+	}
+	return report, err
+}
+
+func restore(at statedir.Dirs, hostRoot string, dry bool) (r agent.Restored, err error) {
+	node := os.DirFS(hostRoot)
+	plan := at.FailsafePlan(procfs.BootID(node))
+	if !dry {
+		if err := at.ForgetFailsafe(); err != nil {
+			return r, fmt.Errorf("the failsafe of the plugin that was stopped would undo what is given back: %w", err)
+		}
+	}
+	book, bad := at.Journal(procfs.BootID(node), dry)
+	defer func() {
+		if !dry {
+			err = errors.Join(err, book.Close())
+		}
+		err = errors.Join(bad, err)
+	}()
+	machine, err := sysfs.Read(node)
+	if err != nil {
+		return r, fmt.Errorf("reading the machine below %s: %w", hostRoot, err)
+	}
+	h := host.Open(hostRoot)
+	defer h.Close() //nolint:errcheck // what was written is in the kernel
+	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
+		return r, err
+	}
+	all := agent.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
+	if h.Cgroups != nil {
+		all.Kernel = h.Cgroups
+	}
+	if h.RDT != nil {
+		all.RDT = h.RDT
+	}
+	var unknown error
+	if all.Managers, unknown = peers.Managers(node); unknown != nil { // both may be there
+		all.Managers = []peers.Neighbour{{Kind: peers.CPUManager}, {Kind: peers.MemoryManager}}
+	}
+	if all.Kernel != nil {
+		reconcile.AfterFailsafe(h.Cgroups, book, plan)
+	}
+	r, err = agent.Restore(&all, book, dry)
+	return r, errors.Join(err, unknown)
+}
+
+// unless is the error, but for one that is expected.
+func unless(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}

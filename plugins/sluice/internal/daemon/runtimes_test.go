@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
+)
+
+// A runtime that takes connections and says nothing is told of, and costs no more than the
+// timeout, after which nothing is left to wait for.
+func TestSilentRuntime(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	socket := filepath.Join(root, "run/crio/crio.sock")
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var text strings.Builder
+	log := logrus.New()
+	log.SetOutput(&text)
+	begun := time.Now()
+	tellRuntimes(t.Context(), root, log)
+	if took := time.Since(begun); took > 10*inspect.Timeout { // bounds a hang alone
+		t.Errorf("it took %v", took)
+	}
+	if !strings.Contains(text.String(), "does not tell what it is") || !strings.Contains(text.String(), "socket=/run/crio/crio.sock") {
+		t.Error(text.String())
+	}
+	if told := AskRuntimes(t.Context(), t.TempDir()); len(told) != 0 {
+		t.Errorf("without a socket: %v", told)
+	}
+}

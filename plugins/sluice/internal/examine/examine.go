@@ -1,0 +1,109 @@
+// Package examine collects the facts of a node that the doctor judges: its kernel, its
+// container runtimes, the configuration and the running plugin.
+package examine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/doctor"
+	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
+)
+
+// Options say where to look.
+type Options struct {
+	HostRoot string // below which the host's files are; "" is as the running plugin has it, or else /
+	Config   string // file; "" is the running plugin's, or else the usual one
+	Socket   string // of the running plugin; "" is the configuration's
+	Version  string // of this program
+}
+
+// Node collects the facts of a node. It makes an empty cgroup for a moment, to find out what
+// the kernel has, and changes nothing else.
+func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
+	o.likeThePlugin()
+	root, err := filepath.Abs(o.HostRoot)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.ReadDir(root); err != nil {
+		return nil, fmt.Errorf("the host's root: %w", err)
+	}
+	f := &doctor.Facts{Host: os.DirFS(root), Root: root, Arch: runtime.GOARCH, Version: o.Version}
+	o.readConfig(f)
+	h := host.Open(root)
+	defer h.Close() //nolint:errcheck // nothing is left to lose
+	probe(f, h)
+	f.Runtimes = daemon.AskRuntimes(ctx, root)
+	if h.Affinities != nil {
+		f.Affinities, _ = h.Affinities.Read() // what can be read
+	}
+	socket := cmp.Or(o.Socket, status.DefaultSocket)
+	if f.Config != nil {
+		socket = cmp.Or(o.Socket, f.Config.StatusSocket)
+		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)
+		f.EvictErr = daemon.Evicts(f.Config, root)
+	}
+	if s, err := ask(socket); err == nil {
+		f.Status = s
+	} else {
+		f.StatusErr = err
+	}
+	return f, nil
+}
+
+// likeThePlugin takes the host's root folder, where none is named, from the running plugin,
+// and with it its configuration. On the node itself a plugin in a pod answers too: its
+// folders are not there.
+func (o *Options) likeThePlugin() {
+	if o.HostRoot != "" {
+		return
+	}
+	o.HostRoot = "/"
+	s, err := ask(cmp.Or(o.Socket, status.DefaultSocket))
+	if err != nil || s.Build.HostRoot == "" || s.Build.HostRoot == "/" {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(s.Build.HostRoot, "proc", "version")); err != nil {
+		return
+	}
+	o.HostRoot, o.Config = s.Build.HostRoot, cmp.Or(o.Config, s.Config.File)
+}
+
+func (o *Options) readConfig(f *doctor.Facts) {
+	f.ConfigFile = config.FileOr(o.Config, f.Root)
+	if f.ConfigFile == "" {
+		f.Config = config.Default()
+		return
+	}
+	data, err := os.ReadFile(f.ConfigFile)
+	if err == nil {
+		f.Config, err = config.Parse(data)
+	}
+	if err != nil {
+		f.Config, f.ConfigErr = nil, err
+	}
+}
+
+// probe tries what the kernel has.
+func probe(f *doctor.Facts, h *host.Host) {
+	if h.Cgroups == nil {
+		f.FeaturesErr = h.CgroupsErr
+		return
+	}
+	features, err := h.Cgroups.Probe()
+	f.Features, f.FeaturesErr = &features, err
+	f.CoreSched, f.CoreSchedWhy = coresched.New().Supported()
+}
+
+func ask(socket string) (*status.Status, error) { return statusapi.NewClient(socket).Status() }

@@ -1,0 +1,99 @@
+package examine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+)
+
+// plugin answers with a status, and nothing else.
+type plugin struct{ status *status.Status }
+
+func (p plugin) Status() (*status.Status, error) { return p.status, nil }
+
+func (plugin) Machine() (*topology.Machine, error) { return nil, errors.New("no machine") }
+
+func (plugin) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
+
+// serve serves a status on a socket until the test ends.
+func serve(t *testing.T, s *status.Status) (socket string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "examine") // the path of a socket is at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = filepath.Join(dir, "s")
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- statusapi.Serve(ctx, socket, plugin{s}) }()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-ended, os.RemoveAll(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		if c, err := net.Dial("unix", socket); err == nil {
+			c.Close()
+			return socket
+		}
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// TestInThePod: in the plugin's container the host and the configuration are found by
+// the running plugin; elsewhere its folders aren't there.
+func TestInThePod(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(root, "proc"), 0o755), os.WriteFile(filepath.Join(root, "proc", "version"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	s := statustest.Troubled()
+	s.Build.HostRoot, s.Config.File = root, "/etc/sluice/pod.yaml"
+	socket := serve(t, s)
+	for _, test := range []struct{ given, root, config string }{
+		{"", root, "/etc/sluice/pod.yaml"},
+		{"/", "/", ""},
+	} {
+		o := &Options{HostRoot: test.given, Socket: socket}
+		o.likeThePlugin()
+		if o.HostRoot != test.root || o.Config != test.config {
+			t.Errorf("--host-root %q: looks below %s with configuration %q", test.given, o.HostRoot, o.Config)
+		}
+	}
+	if err := os.Remove(filepath.Join(root, "proc", "version")); err != nil {
+		t.Fatal(err)
+	}
+	o := &Options{Socket: socket}
+	if o.likeThePlugin(); o.HostRoot != "/" || o.Config != "" {
+		t.Errorf("on the node it looks below %s with configuration %q", o.HostRoot, o.Config)
+	}
+}
+
+// Of a root without anything, each fact is there or says why it is not.
+func TestNodeOfNothing(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	f, err := Node(t.Context(), Options{HostRoot: root, Socket: filepath.Join(root, "s"), Version: "v1"})
+	if err != nil || f.Config == nil || f.FeaturesErr == nil || f.StatusErr == nil || len(f.Runtimes) > 0 || f.Version != "v1" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if _, err := Node(t.Context(), Options{HostRoot: filepath.Join(root, "none")}); err == nil {
+		t.Error("a root that is not there is examined")
+	}
+}
