@@ -23,7 +23,10 @@ GOTESTSUM := $(TOOLS)/gotestsum
 # What needs no root, no runtime and no browser. Each package has more time than a busy
 # machine takes for it with the race detector: Go's own ten minutes are too short.
 UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
-EXTERNAL = $$(go list ./... | grep -v '/web$$') # in test/external, a module of its own
+
+# In test/external, a module of its own. It reads files outside, whose changes Go's cache
+# of test results doesn't notice.
+EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
 UNIT_TIMEOUT := 40m
 
 .PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools runtime probe clean

@@ -73,6 +73,9 @@ func demo(ctx context.Context, o options, out io.Writer, enter io.Reader) (err e
 		}
 		o.settle = s.settle
 		got, err := b.once(ctx, o, s.cell, o.seed)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.title, err)
 		}
