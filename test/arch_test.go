@@ -91,9 +91,9 @@ func owners() map[string]string {
 // exempt lists the imports that a pure package has nevertheless, and why.
 func exempt() map[string][]string {
 	return map[string][]string{
-		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // the same, of values that are mappings
-		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // a parser, of a format of its own
-		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // what it wraps
+		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // parses annotation values that are YAML mappings
+		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // parses pod manifests
+		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // wraps the library
 		"pkg/view/top":            {path.Join(module, "pkg/status")}, // for its types
 		"pkg/view/render": { // for the types of what it writes
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -217,8 +218,8 @@ func table(t *testing.T, into *bytes.Buffer, of reflect.Type, words map[string]s
 			kind, parts := kindOf(f.Type)
 			more = append(more, parts...)
 			what := words[of.String()+"."+f.Name]
-			if what == "" && len(parts) == 0 { // a part has its own words
-				t.Errorf("%s.%s has no comment in the source", of, f.Name)
+			if !sentence.MatchString(what) {
+				t.Errorf("%s.%s: the comment in the source must be a sentence that makes sense alone, such as \"Requested memory in bytes; absent if it is unknown.\", not %q", of, f.Name, what)
 			}
 			fmt.Fprintf(into, "| `%s` | %s | %s |\n", key, kind, strings.ReplaceAll(what, "|", `\|`))
 		}
@@ -226,6 +227,9 @@ func table(t *testing.T, into *bytes.Buffer, of reflect.Type, words map[string]s
 	rows(of)
 	return more
 }
+
+// sentence is a field's comment that begins and ends as a sentence does.
+var sentence = regexp.MustCompile(`^[A-Z].+\.$`)
 
 // kindOf is a type as JSON has it.
 func kindOf(t reflect.Type) (kind string, parts []reflect.Type) {

@@ -15,7 +15,7 @@ const (
 	forcedAfter   = 2           // measurements over the band until others are taken below theirs
 	perMille      = 1000
 	longestWait   = 8   // slow windows
-	smallPoolHold = 125 // percent of the load under which a pool is small, from which it is no more
+	smallPoolHold = 125 // hysteresis in percent: a pool that counts as small stops at this part of the load below which it began
 )
 
 // Pools decides the sizes of pools that are apart (exclusive mode): the last holds

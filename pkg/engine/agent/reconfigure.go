@@ -51,7 +51,7 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 const pressTime = 10 * time.Second
 
 // errPressed refuses a configuration in that time.
-var errPressed = errors.New("memory is being taken back from batch work, which takes long: try again, as by touching the file")
+var errPressed = errors.New("memory is still being reclaimed from batch pods, so the file was not applied: save it again to retry")
 
 // RefuseConfig notes that a file can't be used, and that the present configuration
 // stays in force.
