@@ -30,7 +30,7 @@ type facts struct {
 
 	v2 bool // weights are those of cgroup v2
 	// same reports whether the kernel shows have where want was written.
-	same func(want, have knobs.Value) bool
+	same func(k knobs.Knob, want, have knobs.Value) bool
 }
 
 // action is what is to be done about a setting.
@@ -68,13 +68,13 @@ func diff(f *facts) decision {
 	case f.coming != nil:
 		d.action, d.from = write, f.coming
 		return d
-	case f.same(d.want, f.have):
+	case f.shows(d.want):
 		d.action = settled
 		return d
 	case f.refused != nil && f.refused == d.want:
 		return d
 	}
-	if wrote != nil && !f.updating && !f.expected && !f.failed && !f.same(wrote, f.have) {
+	if wrote != nil && !f.updating && !f.expected && !f.failed && !f.shows(wrote) {
 		switch {
 		case f.level == knobs.ClassLevel && f.setting.Percent > 0:
 			// The kubelet writes the weights of its QoS classes each minute.
@@ -109,7 +109,7 @@ func (f *facts) originals() (d decision, wrote knobs.Value) {
 		d.original = original
 	case f.carried != nil && f.carried != original: // the container was resized
 		d.original = f.carried
-	case f.expected && f.carried == nil && knob == knobs.Weight && !f.same(original, f.have) && (wrote == nil || !f.same(wrote, f.have)):
+	case f.expected && f.carried == nil && knob == knobs.Weight && !f.shows(original) && (wrote == nil || !f.shows(wrote)):
 		d.original = f.have
 	}
 	if d.original != nil {
@@ -119,6 +119,9 @@ func (f *facts) originals() (d decision, wrote knobs.Value) {
 	d.want = Target(&f.setting, original, f.v2)
 	return d, wrote
 }
+
+// shows reports whether the kernel shows the value.
+func (f *facts) shows(value knobs.Value) bool { return f.same(f.setting.Knob, value, f.have) }
 
 // renew takes the value in the kernel as the new original.
 func (d *decision) renew(f *facts) {

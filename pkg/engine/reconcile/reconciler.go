@@ -16,10 +16,8 @@
 package reconcile
 
 import (
-	"errors"
 	"iter"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
@@ -27,7 +25,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
-	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -76,16 +73,17 @@ type Reconciler struct {
 	Options
 	cgroups   map[string]*Cgroup   // by path, those with settings
 	pending   []*job               // for the next Apply
-	queued    []knobs.Change       // likewise, already compared
+	queued    []knobs.Change       // for the next Apply as well, already compared
 	leaving   map[Key]knobs.Object // settings whose originals the kernel hasn't got back yet
 	suspended map[string]time.Time // pods by UID, and until when at most
 	refusals  map[Key]*refusal
 	writer    writer
 	unsaved   bool // the log has said that the journal can't be written
 
-	version     uint64    // changes with what pods' and containers' settings show in the status
-	quietAt     time.Time // from then on nothing is contested, if nothing is repaired until then
-	contested   bool      // something was, when Version was asked last
+	same        func(k knobs.Knob, want, have knobs.Value) bool // Kernel's
+	version     uint64                                          // changes with what pods' and containers' settings show in the status
+	quietAt     time.Time                                       // from then on nothing is contested, if nothing is repaired until then
+	contested   bool                                            // something was, when Version was asked last
 	drift       int
 	writeErrors map[writeError]int
 }
@@ -137,10 +135,14 @@ type job struct {
 
 // New makes a Reconciler that knows of no cgroup.
 func New(o Options) *Reconciler {
-	return &Reconciler{
+	r := &Reconciler{
 		Options: o, cgroups: map[string]*Cgroup{}, leaving: map[Key]knobs.Object{}, suspended: map[string]time.Time{},
 		refusals: map[Key]*refusal{}, writer: newWriter(), writeErrors: map[writeError]int{},
 	}
+	if o.Kernel != nil {
+		r.same = o.Kernel.Same
+	}
+	return r
 }
 
 // Cgroup is the cgroup with that path, nil where it has no settings.
@@ -377,166 +379,4 @@ func (r *Reconciler) Forget(path string) {
 	delete(r.cgroups, path)
 	r.pending = slices.DeleteFunc(r.pending, func(j *job) bool { return j.Path == path })
 	r.queued = slices.DeleteFunc(r.queued, func(c knobs.Change) bool { return c.Object.Path == path })
-}
-
-// compare returns the changes that a cgroup lacks by the kernel's own word. What it had
-// before is in the journal before any of them is made. What the kernel has refused a short
-// time ago waits, unless it is to be tried at once.
-func (r *Reconciler) compare(c *Cgroup, atOnce bool) []knobs.Change {
-	if !r.MayWrite() {
-		return nil
-	}
-	var changes []knobs.Change
-	_, suspended := r.suspended[c.pod]
-	for _, s := range c.settings {
-		if s.expected && suspended {
-			continue // it would stand in the way again
-		}
-		have, err := r.Kernel.Read(c.Path, s.Knob)
-		if errors.Is(err, cgroupfs.ErrGone) {
-			return nil
-		}
-		if err != nil {
-			r.trouble(s, err.Error())
-			continue
-		}
-		f := r.facts(c, s, have, atOnce)
-		d := diff(&f)
-		if change, ok := r.perform(c, s, have, &d); ok {
-			changes = append(changes, change)
-		}
-	}
-	return changes
-}
-
-// facts gathers what a decision about a setting depends on.
-func (r *Reconciler) facts(c *Cgroup, s *Setting, have knobs.Value, atOnce bool) facts {
-	at := Key{c.Path, s.Knob}
-	f := facts{
-		level: c.Level, setting: s.Setting, have: have, without: r.without(at, have), coming: r.writer.underWay(at),
-		expected: s.expected, failed: s.problem != "", updating: r.Updating(c.Path), contested: s.contest.Waits(r.Now()),
-		v2:   r.Features.Knobs[knobs.Weight].V2,
-		same: func(want, have knobs.Value) bool { return r.Kernel.Same(s.Knob, want, have) },
-	}
-	f.entry, f.kept = r.Journal.Entry(c.Path, s.Knob)
-	if c.Level == knobs.ContainerLevel {
-		if value, ok := r.Carried(at); ok {
-			f.carried = value
-		}
-	}
-	if known := r.refusals[at]; known != nil && !atOnce && known.wait.Waits(r.Now()) {
-		f.refused = known.value
-	}
-	return f
-}
-
-// without is what a cgroup would have without Sluice: what is found, but for what it has
-// inherited, when it was made, of Sluice's setting of the pod.
-func (r *Reconciler) without(at Key, found knobs.Value) knobs.Value {
-	switch at.Knob {
-	case knobs.CPUQoS, knobs.CgroupPriority, knobs.MemoryQoS, knobs.WmarkMinAdj:
-		pod, kept := r.Journal.Entry(path.Dir(at.Path), at.Knob)
-		if kept && pod.Wrote != nil && r.Kernel.Same(at.Knob, pod.Wrote, found) {
-			return pod.Value
-		}
-	}
-	return found
-}
-
-// perform carries out a decision, but for the write, which it returns.
-func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decision) (change knobs.Change, ok bool) {
-	if d.original != nil {
-		r.Journal.Keep(c.Object, s.Knob, d.original)
-	}
-	if d.keepWeight {
-		r.keepWeight(c.Object)
-	}
-	switch d.action {
-	case foreign:
-		r.trouble(s, d.reason)
-	case settled:
-		s.expected = false
-		r.trouble(s, "")
-		r.Accepted(Key{c.Path, s.Knob})
-		r.Journal.Wrote(c.Path, s.Knob, d.want) // by an earlier run, or by the runtime for Sluice
-	case write:
-		if d.drift {
-			r.noteDrift(c, s, have, d.want)
-		}
-		s.expected = false
-		e, _ := r.Journal.Entry(c.Path, s.Knob)
-		s.before = e.Wrote
-		r.Journal.Wrote(c.Path, s.Knob, d.want)
-		return knobs.Change{Object: c.Object, Knob: s.Knob, From: d.from, To: d.want, Why: s.Why}, true
-	case wait:
-	}
-	return knobs.Change{}, false
-}
-
-// keepWeight keeps the weight of a cgroup that becomes idle. Where Sluice had given it
-// another, it is the one before; nothing counts as written to it from now on.
-func (r *Reconciler) keepWeight(o knobs.Object) {
-	weight, err := r.Kernel.Read(o.Path, knobs.Weight)
-	if e, kept := r.Journal.Entry(o.Path, knobs.Weight); kept && e.Wrote != nil {
-		weight, err = e.Value, nil
-		r.Journal.Drop(o.Path, knobs.Weight)
-	}
-	if err == nil {
-		r.Journal.Keep(o, knobs.Weight, weight)
-	}
-}
-
-// noteDrift counts and logs a repair of somebody else's change.
-func (r *Reconciler) noteDrift(c *Cgroup, s *Setting, have, want knobs.Value) {
-	r.version++
-	s.drift++
-	r.drift++
-	r.CountRepair(&s.contest)
-	s.suspect = r.Suspect(c.Object, s.Knob, have)
-	r.Log.WithFields(logrus.Fields{
-		"cgroup": c.Name, "setting": s.Knob.String(), "found": have.String(), "want": want.String(), "suspect": s.suspect,
-	}).Warn("A setting was changed by somebody else, repaired" + s.contest.Notice(r.Now()))
-}
-
-// letGo gives a setting's original back.
-func (r *Reconciler) letGo(o knobs.Object, k knobs.Knob) []knobs.Change {
-	at := Key{o.Path, k}
-	if r.writer.abandon(at) {
-		r.leaving[at] = o // once the kernel has answered
-		return nil
-	}
-	if comesWithIdle(r.Journal, o.Path, k) {
-		delete(r.leaving, at)
-		return nil
-	}
-	if !r.MayWrite() {
-		if _, kept := r.Journal.Entry(o.Path, k); kept {
-			r.leaving[at] = o
-		}
-		return nil
-	}
-	changes, _, err := giveBack(r.Kernel, r.Journal, o, k)
-	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
-		r.leaving[at] = o
-		return nil
-	}
-	dropUnchanged(r.Journal, o.Path, k, changes)
-	delete(r.leaving, at)
-	if len(changes) == 0 {
-		r.Accepted(at)
-	}
-	for i := range changes {
-		if at := KeyOf(&changes[i]); r.Setting(at) == nil {
-			r.leaving[at] = o
-		}
-	}
-	return changes
-}
-
-// trouble notes why the kernel does not have a setting, "" where it has.
-func (r *Reconciler) trouble(s *Setting, problem string) {
-	if s.problem != problem {
-		s.problem = problem
-		r.version++
-	}
 }

@@ -45,8 +45,16 @@ func (r *Reconciler) refuse(c *knobs.Change, reason string) (news bool) {
 // Waits reports whether the kernel has refused the value so short a time ago that a pass
 // must not try it again yet.
 func (r *Reconciler) Waits(at Key, value knobs.Value) bool {
-	known := r.refusals[at]
-	return known != nil && known.value == value && known.wait.Waits(r.Now())
+	return value != nil && r.waiting(at, r.Now()) == value
+}
+
+// waiting is the value of a setting that the kernel has refused and that waits to be tried
+// again, nil where none does.
+func (r *Reconciler) waiting(at Key, now time.Time) knobs.Value {
+	if known := r.refusals[at]; known != nil && known.wait.Waits(now) {
+		return known.value
+	}
+	return nil
 }
 
 // Refused reports whether the kernel has refused the last write of a setting.

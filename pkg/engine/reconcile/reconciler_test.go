@@ -1,0 +1,331 @@
+package reconcile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// memory is a kernel whose cgroups have numbers alone.
+type memory struct {
+	values map[Key]knobs.Value
+	denied map[Key]bool
+	writes int
+}
+
+func (k *memory) Apply(changes []knobs.Change) error {
+	var errs []error
+	for _, c := range changes {
+		k.writes++
+		if k.denied[KeyOf(&c)] {
+			errs = append(errs, &cgroupfs.ChangeError{Change: c, Err: errors.New("no")})
+			continue
+		}
+		k.values[KeyOf(&c)] = c.To
+	}
+	return errors.Join(errs...)
+}
+
+func (k *memory) Read(path string, knob knobs.Knob) (knobs.Value, error) {
+	if v, ok := k.values[Key{path, knob}]; ok {
+		return v, nil
+	}
+	return nil, cgroupfs.ErrGone
+}
+
+func (*memory) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
+
+// rig is a Reconciler on a kernel in memory, with the time in the test's hand.
+type rig struct {
+	*Reconciler
+	*memory
+	now  time.Time
+	pod  knobs.Object
+	file string
+}
+
+const podUID = "uid"
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{memory: &memory{values: map[Key]knobs.Value{}, denied: map[Key]bool{}}, now: time.Unix(1e9, 0), file: filepath.Join(t.TempDir(), "journal")}
+	book, err := journal.Open(r.file, "boot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	r.Reconciler = New(Options{
+		Kernel: r.memory, Journal: book, Features: &knobs.Features{}, Log: log,
+		Now:           func() time.Time { return r.now },
+		MayWrite:      func() bool { return true },
+		DriftInterval: func() time.Duration { return time.Second },
+		Carried:       func(Key) (knobs.Value, bool) { return nil, false },
+		Updating:      func(string) bool { return false },
+		Suspect:       func(knobs.Object, knobs.Knob, knobs.Value) string { return "somebody" },
+		Blocking:      true,
+	})
+	r.pod = knobs.Object{Path: "/pod", Name: "ns/pod", Level: knobs.PodLevel}
+	for k, v := range map[knobs.Knob]knobs.Value{knobs.Burst: knobs.Number(0), knobs.Idle: knobs.Number(0), knobs.Weight: knobs.Shares(100)} {
+		r.values[Key{r.pod.Path, k}] = v
+	}
+	return r
+}
+
+func (r *rig) want(settings ...qos.Setting) {
+	r.Want(r.pod, podUID, settings)
+	r.Reconciler.Apply()
+}
+
+func (r *rig) expect(t *testing.T, k knobs.Knob, want knobs.Value) {
+	t.Helper()
+	if got := r.values[Key{r.pod.Path, k}]; got != want {
+		t.Errorf("%s is %v, want %v", k, got, want)
+	}
+}
+
+func number(k knobs.Knob, n knobs.Number) qos.Setting { return qos.Setting{Knob: k, Value: n} }
+
+// Nothing is written before Apply, nothing twice, and what is not wanted any more has its
+// original value again, of which the journal keeps nothing then.
+func TestDeclareAndLetGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Want(r.pod, podUID, []qos.Setting{number(knobs.Burst, 20)})
+	r.expect(t, knobs.Burst, knobs.Number(0))
+	r.Reconciler.Apply()
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	r.Pass()
+	r.want(number(knobs.Burst, 20))
+	if r.writes != 1 {
+		t.Errorf("%d writes, want 1", r.writes)
+	}
+	r.want()
+	r.expect(t, knobs.Burst, knobs.Number(0))
+	if left := r.Journal.All(); len(left) > 0 || r.Size() != (Size{}) {
+		t.Errorf("left: %v, %+v", left, r.Size())
+	}
+}
+
+// A setting that is declared again before Apply is not given back.
+func TestWantedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(number(knobs.Burst, 20))
+	r.Want(r.pod, podUID, nil)
+	r.want(number(knobs.Burst, 20))
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	if r.writes != 1 {
+		t.Errorf("%d writes, want 1", r.writes)
+	}
+}
+
+// Drift is repaired at once for some times, and with a delay afterwards.
+func TestDrift(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(number(knobs.Burst, 20))
+	at := Key{r.pod.Path, knobs.Burst}
+	for range RepairsAtOnce {
+		r.values[at] = knobs.Number(5)
+		r.Pass()
+		r.expect(t, knobs.Burst, knobs.Number(20))
+	}
+	r.values[at] = knobs.Number(5)
+	r.Pass()
+	r.expect(t, knobs.Burst, knobs.Number(5))
+	if s := r.Status(nil, "pod", r.pod.Path); len(s) != 1 || s[0].Drift != RepairsAtOnce || s[0].Suspect != "somebody" || !s[0].Contested || r.Drift() != RepairsAtOnce {
+		t.Errorf("status: %+v, %d drifts", s, r.Drift())
+	}
+	if got := r.Contested(); len(got) != 1 || got[0] != "cpu.burst of ns/pod" {
+		t.Errorf("contested: %v", got)
+	}
+	r.now = r.now.Add(time.Hour)
+	r.Pass()
+	r.expect(t, knobs.Burst, knobs.Number(20))
+}
+
+// During a resize, bursts and idle are as they were before Sluice, with the weight that came
+// before idle. What the kubelet writes meanwhile is no drift, and the weight is the original.
+func TestSuspend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	settings := []qos.Setting{number(knobs.Burst, 20), number(knobs.Idle, 1)}
+	r.want(settings...)
+	r.Suspend(podUID, r.now.Add(10*time.Second))
+	r.expect(t, knobs.Burst, knobs.Number(0))
+	r.expect(t, knobs.Idle, knobs.Number(0))
+	r.Pass()
+	r.want(settings...)
+	r.expect(t, knobs.Burst, knobs.Number(0))
+	r.values[Key{r.pod.Path, knobs.Weight}] = knobs.Shares(300)
+	r.Resume(podUID)
+	r.want(settings...)
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	r.expect(t, knobs.Idle, knobs.Number(1))
+	r.want()
+	r.expect(t, knobs.Idle, knobs.Number(0))
+	r.expect(t, knobs.Weight, knobs.Shares(300))
+	if r.Drift() > 0 {
+		t.Errorf("%d drifts", r.Drift())
+	}
+}
+
+func TestSuspensionEndsByTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(number(knobs.Burst, 20))
+	r.Suspend(podUID, r.now.Add(10*time.Second))
+	if pods := r.ResumeOverdue(); len(pods) > 0 {
+		t.Errorf("overdue at once: %v", pods)
+	}
+	r.now = r.now.Add(11 * time.Second)
+	if pods := r.ResumeOverdue(); len(pods) != 1 || pods[0] != podUID {
+		t.Errorf("overdue: %v", pods)
+	}
+	r.Pass()
+	r.expect(t, knobs.Burst, knobs.Number(20))
+}
+
+// A value that the kernel refuses is tried again less and less often by passes, and at once
+// where it is declared again.
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	at := Key{r.pod.Path, knobs.Burst}
+	r.denied[at] = true
+	r.want(number(knobs.Burst, 20))
+	if !r.Waits(at, knobs.Number(20)) || r.Waits(at, knobs.Number(30)) {
+		t.Error("the refused value doesn't wait, or another does")
+	}
+	for range 60 {
+		r.now = r.now.Add(time.Second)
+		r.Pass()
+	}
+	if r.writes < 4 || r.writes > 8 {
+		t.Errorf("%d attempts in a minute of passes", r.writes)
+	}
+	if errs, total := r.WriteErrors(); total != r.writes || len(errs) != 1 || errs[0].Knob != "cpu.burst" {
+		t.Errorf("%+v, %d in all, of %d", errs, total, r.writes)
+	}
+	if s := r.Setting(at); s.Problem() == "" || !r.Refused(at) {
+		t.Errorf("%+v", s)
+	}
+	delete(r.denied, at)
+	r.want(number(knobs.Burst, 20))
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	if s := r.Setting(at); s.Problem() != "" || r.Refused(at) || r.Drift() > 0 {
+		t.Errorf("%+v, %d drifts", s, r.Drift())
+	}
+}
+
+// What can't be in the journal first is not written, but for CPUs and memory nodes.
+func TestNothingIsWrittenBeforeTheJournal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if err := r.Journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Dir(r.file)); err != nil {
+		t.Fatal(err)
+	}
+	r.want(number(knobs.Burst, 20))
+	r.expect(t, knobs.Burst, knobs.Number(0))
+	if s := r.Setting(Key{r.pod.Path, knobs.Burst}); s.Problem() == "" || !r.Unsaved() {
+		t.Errorf("%+v", s)
+	}
+	cpus := knobs.Change{Object: r.pod, Knob: knobs.CPUs, To: knobs.CPUSet{}}
+	if failed, err := r.Write([]knobs.Change{cpus}); err != nil || len(failed) > 0 || r.writes != 1 {
+		t.Errorf("%v, %v, %d writes", failed, err, r.writes)
+	}
+	if err := os.MkdirAll(filepath.Dir(r.file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.Pass()
+	r.expect(t, knobs.Burst, knobs.Number(20))
+}
+
+// Of a cgroup that is gone nothing is kept, and nothing is done any more.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.denied[Key{r.pod.Path, knobs.Burst}] = true
+	r.want(number(knobs.Burst, 20))
+	r.Want(r.pod, podUID, nil)
+	r.Forget(r.pod.Path)
+	writes := r.writes
+	r.Reconciler.Apply()
+	if r.Size() != (Size{}) || len(r.Journal.All()) > 0 || r.writes != writes {
+		t.Errorf("left: %+v, %v, %d writes more", r.Size(), r.Journal.All(), r.writes-writes)
+	}
+}
+
+// Recheck finds what somebody else has changed, and leaves the write to Apply.
+func TestRecheck(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	at := Key{r.pod.Path, knobs.Burst}
+	if r.Recheck(at) {
+		t.Error("a change was found of what is not wanted")
+	}
+	r.want(number(knobs.Burst, 20))
+	if r.Recheck(at) {
+		t.Error("a change was found where there was none")
+	}
+	r.values[at] = knobs.Number(5)
+	if !r.Recheck(at) {
+		t.Error("the change was not found")
+	}
+	r.expect(t, knobs.Burst, knobs.Number(5))
+	r.Reconciler.Apply()
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	r.values[at] = knobs.Number(5)
+	r.Recheck(at)
+	r.Forget(r.pod.Path)
+	r.Reconciler.Apply()
+	r.expect(t, knobs.Burst, knobs.Number(5))
+}
+
+// In preview nothing is written. What an earlier run has set is given back when that ends.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(number(knobs.Burst, 20))
+	may := false
+	r.MayWrite = func() bool { return may }
+	r.ReleaseUnwanted(func(Key) bool { return false })
+	r.want()
+	r.Pass()
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	may = true
+	r.Retry()
+	r.expect(t, knobs.Burst, knobs.Number(0))
+}
+
+// A dry run of Restore changes neither the kernel nor the journal.
+func TestRestoreDry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(number(knobs.Burst, 20), number(knobs.Idle, 0))
+	mine := func(*journal.Entry) bool { return false }
+	before := len(r.Journal.All())
+	got, err := Restore(r.memory, r.Journal, mine, true)
+	if err != nil || len(got.Changes) != 1 || len(r.Journal.All()) != before {
+		t.Errorf("%+v, %v; the journal has %d entries of %d", got, err, len(r.Journal.All()), before)
+	}
+	r.expect(t, knobs.Burst, knobs.Number(20))
+	if _, err := Restore(r.memory, r.Journal, mine, false); err != nil || len(r.Journal.All()) > 0 {
+		t.Errorf("%v; the journal keeps %v", err, r.Journal.All())
+	}
+	r.expect(t, knobs.Burst, knobs.Number(0))
+}
