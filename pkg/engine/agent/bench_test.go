@@ -168,7 +168,7 @@ func (h *bed) sync(class workload.Class) {
 		h.b.Fatal(err)
 	}
 	<-h.events // Synchronize
-	<-h.events // what it posts: tuneAll
+	<-h.events // what it posts: reconcileAll
 }
 
 // dirs are the cgroups that have settings.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -108,4 +109,16 @@ func (r *Carried) set(s qos.Setting, v2 bool) {
 			r.MemoryHigh = v
 		}
 	}
+}
+
+// minShares is the least of cpu.shares (kernel/sched/sched.h).
+const minShares knobs.Shares = 2
+
+// unadjusted is what a container would have of a setting that the runtime has
+// carried for Sluice; ok is false where it has carried none.
+func (a *Agent) unadjusted(at reconcile.Key) (original knobs.Value, ok bool) {
+	if c := a.byPath[at.Path]; c != nil {
+		original, ok = c.unadjusted[at.Knob]
+	}
+	return original, ok
 }

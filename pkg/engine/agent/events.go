@@ -52,7 +52,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 			}
 		}
 		a.reweighNow()
-		a.tune(c.pod)
+		a.reconcilePod(c.pod)
 		updates = a.updates(c.ID)
 		return nil
 	})
@@ -277,7 +277,7 @@ func (a *Agent) start(c *container) error {
 	a.rebound()
 	a.begun(c)
 	a.loop.safe.news = true
-	a.tune(c.pod)
+	a.reconcilePod(c.pod)
 	a.join(c)
 	a.lookAtForeign(c)
 	return nil
@@ -311,7 +311,7 @@ func (a *Agent) stopped(id string) {
 		a.loop.safe.news = true
 		a.unclaim(c)
 		a.liftQuota(c.pod)
-		a.tune(c.pod)
+		a.reconcilePod(c.pod)
 	}
 	a.quiet()
 }

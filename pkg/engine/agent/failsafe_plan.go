@@ -103,7 +103,7 @@ func (a *Agent) takeBack() {
 			}
 		}
 	}
-	a.compareAll()
+	a.reconcilePass()
 }
 
 func problemText(problem string) string {

@@ -66,7 +66,7 @@ func (a *Agent) regrantAll() {
 	a.loop.stale = true
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	for _, pod := range pods {
-		a.tune(pod)
+		a.reconcilePod(pod)
 	}
 }
 

@@ -178,7 +178,7 @@ func (a *Agent) acknowledge(update *Update, err error) {
 		c.recorded, c.attempts = update.Settings, 0
 	}
 	a.repair(c, "the runtime, late")
-	a.rewritten(c)
-	a.tune(c.pod)
+	a.expectRewritten(c)
+	a.reconcilePod(c.pod)
 	a.record()
 }

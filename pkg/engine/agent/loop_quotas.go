@@ -103,10 +103,10 @@ func (a *Agent) intend(want colocation.CPUDesired) {
 		}
 	}
 	for _, pod := range pods {
-		a.tunePod(pod)
+		a.declarePod(pod)
 	}
 	if !maps.Equal(have.BatchCgroups, want.BatchCgroups) || !maps.Equal(have.LSWeights, want.LSWeights) {
-		a.tuneParents()
+		a.declareParents()
 	}
 	a.reconciler.Apply()
 }
@@ -141,7 +141,7 @@ func (a *Agent) unraise(pod *workload.Pod, writing bool) {
 		delete(l.want.Containers, c.ID)
 	}
 	if found {
-		a.tunePod(pod)
+		a.declarePod(pod)
 		a.reconciler.Apply()
 	}
 }

@@ -53,7 +53,7 @@ func (a *Agent) pass() {
 		a.rejoinAll()
 	}
 	a.liftAll()
-	a.compareAll()
+	a.reconcilePass()
 	a.setUpRDT()
 	a.joinAll()
 	a.retarget()

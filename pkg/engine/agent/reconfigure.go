@@ -113,7 +113,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.mend()
 	a.regroup(before, wrote)
 	a.leaveAll()
-	a.tuneAll()
+	a.reconcileAll()
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()

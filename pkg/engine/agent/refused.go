@@ -74,6 +74,6 @@ func (a *Agent) runsRefused(c *container) {
 	a.settled = 0 // one that shares may be entered without a new version of the ledger
 	a.settle("")  //nolint:errcheck // what failed is in the log and is tried again
 	a.liftQuota(c.pod)
-	a.tune(c.pod)
+	a.reconcilePod(c.pod)
 	a.Log.WithField("container", c.ref).Warn("The runtime runs a container whose start was refused: it shares CPUs, and has none of its own")
 }

@@ -32,7 +32,7 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 		} else if change.Shares != 0 || change.Quota != 0 || change.MemoryLimit != 0 {
 			c.unresized = refusedResize{}
 		}
-		a.withdraw(c.pod, true)
+		a.suspendSettings(c.pod, true)
 		updates = append(a.updates(c.ID), a.own(c)...)
 		a.quiet()
 		return nil
@@ -175,9 +175,9 @@ func (a *Agent) PostUpdateContainer(id string) error {
 			a.repair(c, "a runtime update")
 			a.liftQuota(c.pod)
 			if c.scoped() {
-				a.rewritten(c)
+				a.expectRewritten(c)
 			}
-			a.resized(c.pod)
+			a.resumeSettings(c.pod)
 		}
 		return nil
 	})
@@ -198,10 +198,10 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 		if pod != nil {
 			a.awaitResize(pod)
 			a.liftQuota(pod)
-			a.requoted(pod, change)
-			a.withdraw(pod, false)
+			a.noteQuota(pod, change)
+			a.suspendSettings(pod, false)
 			a.reconciler.Resume(pod.UID)
-			a.reweighed(pod, knobs.Shares(change.Shares))
+			a.noteWeight(pod, knobs.Shares(change.Shares))
 		}
 		return nil
 	})

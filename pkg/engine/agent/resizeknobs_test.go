@@ -440,8 +440,7 @@ func (h *knobNode) nothingLeft(t testingT) {
 		if h.NoWayBack {
 			stuck = 100 // pods can't get their cpu.qos_level back
 		}
-		left := a.reconciler.Size()
-		if left.Cgroups+left.Suspended > 0 || left.Leaving+left.Refusals+len(a.book.All()) > stuck {
+		if left := a.reconciler.Size(); left.Cgroups+left.Suspended > 0 || left.Leaving+left.Refusals+len(a.book.All()) > stuck {
 			t.Errorf("left: %+v, book %v", left, a.book.All())
 		}
 	})

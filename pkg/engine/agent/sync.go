@@ -56,7 +56,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.forgetGone()
 		a.inherit()
 		a.post("tune", func() {
-			a.tuneAll()
+			a.reconcileAll()
 			if a.Failsafe != nil && a.authority().Writes {
 				a.keepSafe() // an earlier run's plan has limits that a resize may change before the loop steps
 			}

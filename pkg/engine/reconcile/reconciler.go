@@ -205,7 +205,7 @@ func (r *Reconciler) Want(o knobs.Object, pod string, settings []qos.Setting) {
 	j.compare = true
 	_, idle := qos.Find(settings, knobs.Idle)
 	for _, s := range old {
-		if c.find(s.Knob) == nil && !(idle && s.Knob == knobs.Weight) {
+		if c.find(s.Knob) == nil && (!idle || s.Knob != knobs.Weight) {
 			j.release = append(j.release, s.Knob)
 		}
 	}

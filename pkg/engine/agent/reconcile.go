@@ -11,25 +11,24 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// tune brings the cgroups of a pod and of its containers to what they ask for,
-// by what the kernel shows, and gives back what is asked for no more. In preview it
-// notes what it would do.
-func (a *Agent) tune(pod *workload.Pod) {
+// reconcilePod brings the cgroups of a pod, of its containers, and above it to what they ask
+// for, and gives back what is asked for no more. In preview it notes what it would do.
+func (a *Agent) reconcilePod(pod *workload.Pod) {
 	if a.Kernel == nil {
 		return
 	}
-	a.tunePod(pod)
-	a.tuneParents()
+	a.declarePod(pod)
+	a.declareParents()
 	a.reconciler.Apply()
 	if object, ok := podObject(pod); ok && a.reconciler.Cgroup(object.Path) == nil {
 		a.Kernel.Forget(object.Path) // it may end without another look at it
 	}
 }
 
-// tunePod counts containers that are created and have not started for the pod, so
-// that it has room for them when the runtime makes their cgroups: v1 refuses a
-// quota above the pod's.
-func (a *Agent) tunePod(pod *workload.Pod) {
+// declarePod declares what the cgroups of a pod and of its containers are to have. Containers
+// that are created and have not started count for the pod, so that it has room for them when
+// the runtime makes their cgroups: v1 refuses a quota above the pod's.
+func (a *Agent) declarePod(pod *workload.Pod) {
 	members := a.members(pod)
 	object, ok := podObject(pod)
 	p := qos.Pod{
@@ -91,8 +90,8 @@ func (a *Agent) podLimit(pod knobs.Object) knobs.CPUQuota {
 	return value.(knobs.CPUQuota)
 }
 
-// tuneParents declares what the cgroups above pods are to have for the settings of their pods.
-func (a *Agent) tuneParents() {
+// declareParents declares what the cgroups above pods are to have for the settings of their pods.
+func (a *Agent) declareParents() {
 	var pods []qos.Group
 	var above []knobs.Object
 	for c := range a.reconciler.Cgroups() {
@@ -148,9 +147,9 @@ func (a *Agent) tunable(c *container) qos.Container {
 	return t
 }
 
-// tuneAll brings the cgroups of every pod to what they ask for, after a connection has told
+// reconcileAll brings the cgroups of every pod to what they ask for, after a connection has told
 // what runs, and gives back what an earlier run or connection has set and nobody asks for now.
-func (a *Agent) tuneAll() {
+func (a *Agent) reconcileAll() {
 	if a.Kernel == nil {
 		return
 	}
@@ -159,10 +158,10 @@ func (a *Agent) tuneAll() {
 		here[c.path] = true
 		if !pods[c.pod.UID] {
 			pods[c.pod.UID] = true
-			a.tunePod(c.pod)
+			a.declarePod(c.pod)
 		}
 	}
-	a.tuneParents()
+	a.declareParents()
 	for _, c := range slices.Collect(a.reconciler.Cgroups()) {
 		if c.Pod() != "" && !pods[c.Pod()] || c.Level == knobs.ContainerLevel && !here[c.Path] {
 			a.reconciler.Want(c.Object, c.Pod(), nil)
@@ -170,6 +169,18 @@ func (a *Agent) tuneAll() {
 	}
 	a.reconciler.ReleaseUnwanted(a.presses)
 	a.reconciler.Apply()
+}
+
+// reconcilePass compares every cgroup that has settings with the kernel, but for those of pods
+// that are being resized.
+func (a *Agent) reconcilePass() {
+	if !a.authority().Cgroups {
+		return
+	}
+	for _, uid := range a.reconciler.ResumeOverdue() {
+		a.resumeOverdue(uid)
+	}
+	a.reconciler.Pass()
 }
 
 // newReconciler makes the owner of cgroups' settings, with the journal that was loaded.
@@ -180,7 +191,7 @@ func (a *Agent) newReconciler() *reconcile.Reconciler {
 		DriftInterval: func() time.Duration { return a.Config.DriftInterval },
 		Carried:       a.unadjusted,
 		Updating:      a.updating,
-		Starting:      a.isAboutToStart,
+		Starting:      a.isStarting,
 		Suspect:       a.suspect,
 		Failed: func(at reconcile.Key) {
 			if c := a.byPath[at.Path]; c != nil {
@@ -194,9 +205,9 @@ func (a *Agent) newReconciler() *reconcile.Reconciler {
 	})
 }
 
-// isAboutToStart reports whether no process of a cgroup has run yet, but for the
+// isStarting reports whether no process of a cgroup has run yet, but for the
 // runtime's own, which waits to become the container's first.
-func (a *Agent) isAboutToStart(path string) bool {
+func (a *Agent) isStarting(path string) bool {
 	if c := a.byPath[path]; c != nil {
 		return !c.ran
 	}

@@ -9,25 +9,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// minShares is the least of cpu.shares (kernel/sched/sched.h).
-const minShares knobs.Shares = 2
-
-// unadjusted is what a container would have of a setting that the runtime has
-// carried for Sluice; ok is false where it has carried none.
-func (a *Agent) unadjusted(at reconcile.Key) (original knobs.Value, ok bool) {
-	if c := a.byPath[at.Path]; c != nil {
-		original, ok = c.unadjusted[at.Knob]
-	}
-	return original, ok
-}
-
 // resizeTime is how long a resize may take before its pod is set again without
 // word of its end.
 const resizeTime = 10 * time.Second
 
-// withdraw gives back what would make the kernel refuse a resize of the pod. Writing says
+// suspendSettings gives back what would make the kernel refuse a resize of the pod. Writing says
 // that the runtime is about to write one of its containers.
-func (a *Agent) withdraw(pod *workload.Pod, writing bool) {
+func (a *Agent) suspendSettings(pod *workload.Pod, writing bool) {
 	if !a.authority().Cgroups {
 		return
 	}
@@ -35,8 +23,9 @@ func (a *Agent) withdraw(pod *workload.Pod, writing bool) {
 	a.unraise(pod, writing) // bursts are away by then: one of the new limit may be above the old
 }
 
-// requoted notes the quota that the kubelet has given a pod, for the same reason.
-func (a *Agent) requoted(pod *workload.Pod, r workload.Resources) {
+// noteQuota notes the quota that the kubelet has given a pod in a resize: it is the original
+// from now on.
+func (a *Agent) noteQuota(pod *workload.Pod, r workload.Resources) {
 	o, ok := podObject(pod)
 	e, kept := a.book.Entry(o.Path, knobs.Quota)
 	if !ok || !kept || e.Wrote == nil || r.Quota <= 0 || r.Period == 0 {
@@ -46,30 +35,30 @@ func (a *Agent) requoted(pod *workload.Pod, r workload.Resources) {
 	a.book.Wrote(o.Path, knobs.Quota, e.Wrote)
 }
 
-// reweighed notes the weight that the kubelet has given a pod, which the kernel's
+// noteWeight notes the weight that the kubelet has given a pod, which the kernel's
 // files don't tell from Sluice's where they happen to be the same.
-func (a *Agent) reweighed(pod *workload.Pod, shares knobs.Shares) {
+func (a *Agent) noteWeight(pod *workload.Pod, shares knobs.Shares) {
 	o, ok := podObject(pod)
 	if _, kept := a.book.Kept(o.Path, knobs.Weight); ok && kept && shares > 0 {
 		a.book.Keep(o, knobs.Weight, shares)
 	}
 }
 
-// resized sets a pod again after a resize.
-func (a *Agent) resized(pod *workload.Pod) {
+// resumeSettings sets a pod again after a resize.
+func (a *Agent) resumeSettings(pod *workload.Pod) {
 	a.reconciler.Resume(pod.UID)
 	if r, ok := a.loop.resized[pod.UID]; ok {
 		a.loop.resized[pod.UID] = podResize{until: r.until}
 	}
-	a.tune(pod)
+	a.reconcilePod(pod)
 	if o, ok := podObject(pod); ok {
 		a.reconciler.Expect(o.Path, knobs.Weight) // the kubelet writes a pod that shrinks last
 	}
 }
 
-// unresized sets a pod again of whose resize no end was told: where it failed, the
+// resumeOverdue sets a pod again of whose resize no end was told: where it failed, the
 // kernel still has the old quotas, and bursts have to fit.
-func (a *Agent) unresized(uid string) {
+func (a *Agent) resumeOverdue(uid string) {
 	var pod *workload.Pod
 	for _, c := range a.order {
 		if c.pod.UID != uid || !c.started || !a.reaches(c) {
@@ -86,17 +75,17 @@ func (a *Agent) unresized(uid string) {
 		}
 	}
 	if pod != nil {
-		a.tunePod(pod)
+		a.declarePod(pod)
 		a.reconciler.Apply()
 	}
 }
 
-// rewritten notes that the runtime has written a container's CPU time: the quota,
+// expectRewritten notes that the runtime has written a container's CPU time: the quota,
 // which changes the burst on some kernels, and the shares, of which runc makes
 // another weight on v2 from 1.3 on. Where systemd does it for the runtime, it writes
 // every file that it knows of the scope, with the kernel's default for what it was
 // not told of (cgroup_context_apply in systemd's core/cgroup.c).
-func (a *Agent) rewritten(c *container) {
+func (a *Agent) expectRewritten(c *container) {
 	a.reconciler.Expect(c.path, knobs.Quota, knobs.Burst, knobs.Weight)
 	if c.scoped() {
 		a.reconciler.Expect(c.path, knobs.MemoryMax, knobs.MemoryMin, knobs.MemoryLow, knobs.MemoryHigh, knobs.OOMGroup, knobs.IOWeight, knobs.IOMax)
@@ -115,15 +104,3 @@ func (a *Agent) updating(path string) bool {
 
 // scoped reports whether the container's cgroup is a scope of systemd's.
 func (c *container) scoped() bool { return strings.Contains(c.CgroupsPath, ":") }
-
-// compareAll compares every cgroup that has settings with the kernel, but for those of pods
-// that are being resized.
-func (a *Agent) compareAll() {
-	if !a.authority().Cgroups {
-		return
-	}
-	for _, uid := range a.reconciler.ResumeOverdue() {
-		a.unresized(uid)
-	}
-	a.reconciler.Pass()
-}
