@@ -1,25 +1,23 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/config"
-	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/peers"
 )
 
 // authority is what Sluice may change on this node: by its configuration, by who else sets
 // the same things, and by what the node has.
 type authority struct {
-	Mode    config.Mode // in force
-	Writes  bool        // anything at all: not in preview
-	Cgroups bool        // settings of cgroups
-	Foreign bool        // cpusets are the kubelet's, whose static CPU manager is on: there must be no second writer
-	Cpusets bool        // cpusets are Sluice's
-	RDT     bool        // resctrl groups, and the configuration has something done with them
-	loop    control.Mode
+	colocation.Authority             // of the control loop
+	Mode                 config.Mode // in force
+	Cgroups              bool        // settings of cgroups
+	Foreign              bool        // cpusets are the kubelet's, whose static CPU manager is on: there must be no second writer
+	Cpusets              bool        // cpusets are Sluice's
+	RDT                  bool        // resctrl groups, and the configuration has something done with them
 }
 
 // authority is that of the configuration in force.
@@ -27,7 +25,7 @@ func (a *Agent) authority() authority { return a.authorityBy(a.Config) }
 
 // authorityBy is that of a configuration which need not be in force.
 func (a *Agent) authorityBy(cfg *config.Config) authority {
-	may := authority{Mode: cfg.Mode, Foreign: a.neighbour(peers.CPUManager) != nil, loop: cfg.Control.Mode}
+	may := authority{Mode: cfg.Mode, Foreign: a.neighbour(peers.CPUManager) != nil, Authority: colocation.Authority{Loop: cfg.Control.Mode}}
 	if a.secondWriter(cfg) != nil {
 		may.Mode = config.Preview
 	}
@@ -57,25 +55,6 @@ func (a *Agent) whyLess() string {
 	}
 	return ""
 }
-
-// Of is the mode in force of a controller with a mode of its own; "" is that of the loop.
-func (may authority) Of(own control.Mode) control.Mode {
-	mode := cmp.Or(own, may.loop)
-	if mode == control.On && !may.Writes {
-		return control.Preview
-	}
-	return mode
-}
-
-// Decides reports whether a controller decides at all.
-func (may authority) Decides(own control.Mode) bool { return may.Of(own) != control.Off }
-
-// Acts reports whether what a controller decides is carried out.
-func (may authority) Acts(own control.Mode) bool { return may.Of(own) == control.On }
-
-// Heeds reports whether a controller does what another asks it for: one that acts doesn't
-// where the other only tells.
-func (may authority) Heeds(own, asking control.Mode) bool { return may.Acts(asking) || !may.Acts(own) }
 
 // neighbour returns the first neighbour whose kind is listed, nil where there is none.
 func (a *Agent) neighbour(kinds ...peers.Kind) *peers.Neighbour {

@@ -14,15 +14,8 @@ import (
 func (a *Agent) bound(b *control.Budget, all bool) {
 	l := &a.loop
 	by := a.mechanism()
-	sizes := l.sizes[:0]
-	if by != control.ByQuota && !b.Unlimited {
-		for range len(l.view.Pools) - 1 {
-			sizes = append(sizes, 0)
-		}
-		sizes = append(sizes, b.CPUs)
-	}
-	l.sizes = sizes
-	a.resizePools(sizes)
+	l.sizes = colocation.PoolSizesFor(l.sizes[:0], b, by, len(l.view.Pools))
+	a.resizePools(l.sizes)
 	if by == control.ByCPUSet || b.Unlimited {
 		l.want.ForgetBatchQuotas()
 		l.shareOf = notShared
@@ -34,23 +27,9 @@ func (a *Agent) bound(b *control.Budget, all bool) {
 	}
 }
 
-// fewCPUs is the size of a node on which a set of whole CPUs is too coarse.
-const fewCPUs = 8
-
-// mechanism is how batch work is kept to its budget. Where it is not said, cgroup v1,
-// which refuses many an order of quotas, has CPU sets if the node has enough CPUs.
+// mechanism is how batch work that shares CPUs is kept to its budget.
 func (a *Agent) mechanism() control.Mechanism {
-	by := a.Config.Control.Batch.By
-	if by == control.ByAuto {
-		by = control.ByQuota
-		if !a.Node.Features.Knobs[knobs.Quota].V2 && a.ledger.Shared().Size() >= fewCPUs {
-			by = control.ByCPUSet
-		}
-	}
-	if by != control.ByQuota && a.authority().Foreign {
-		return control.ByQuota
-	}
-	return by
+	return colocation.Mechanism(a.Config.Control.Batch.By, a.nestsQuotas(), a.ledger.Shared().Size(), a.authority().Foreign)
 }
 
 // boundsByQuota reports whether batch work may be given quotas.

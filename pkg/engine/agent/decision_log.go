@@ -6,12 +6,16 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // remembered is how many decisions the status tells; the audit trail has them all.
 const remembered = 100
+
+// decided notes the decisions of a controller.
+func (a *Agent) decided(d colocation.Decided) { a.decide(d.Mode, d.Decisions) }
 
 // decide notes what a controller decided. A step of a movement under way renews what is
 // told of that.
@@ -86,17 +90,21 @@ const (
 	peaksState   = "peaks"
 )
 
-func (a *Agent) keptBenefit() (kept control.BenefitCounts) {
-	a.book.State(benefitState, &kept) //nolint:errcheck // what is lost begins anew
+// learned is what controllers have kept from an earlier run.
+func (a *Agent) learned() (kept colocation.Learned) {
+	a.book.State(benefitState, &kept.Benefit) //nolint:errcheck // what is lost begins anew
+	a.book.State(peaksState, &kept.Peaks)     //nolint:errcheck // what is lost begins anew
 	return kept
 }
 
-func (a *Agent) keptPeaks() (kept control.Peaks) {
-	a.book.State(peaksState, &kept) //nolint:errcheck // what is lost begins anew
-	return kept
+// keepLearned writes down what controllers keep over a restart.
+func (a *Agent) keepLearned() {
+	kept := a.loop.controllers.Learned()
+	a.book.KeepState(benefitState, kept.Benefit) //nolint:errcheck // tried again
+	a.book.KeepState(peaksState, kept.Peaks)     //nolint:errcheck // tried again
 }
 
-// keepCounts writes them down now and then.
+// keepCounts writes down what controllers have learned, every five minutes.
 func (a *Agent) keepCounts() {
 	const every = 5 * time.Minute
 	l := &a.loop
@@ -107,18 +115,16 @@ func (a *Agent) keepCounts() {
 		return
 	}
 	l.keptAt = l.view.Now
-	a.book.KeepState(benefitState, l.controllers.benefit.Counts()) //nolint:errcheck // tried again
-	a.book.KeepState(peaksState, l.controllers.sell.Peaks())       //nolint:errcheck // tried again
+	a.keepLearned()
 }
 
 // count is what the loop measures, for people.
-func (a *Agent) count(v *control.View, disturbed []control.Disturbance) {
+func (a *Agent) count(v *control.View) {
 	l, c := &a.loop, &a.loop.controllers
-	l.disturbed = disturbed
-	noisy, decided := c.noisy.Step(v)
+	noisy, decided := c.Noisy.Step(v)
 	a.decide(control.Preview, decided)
-	l.advice = append(append(append(l.advice[:0], c.burst.Advice()...), noisy...), c.overAsk.Step(v)...)
-	l.advice = append(l.advice, c.outgrown.Step(v)...)
+	l.advice = append(append(append(l.advice[:0], c.Burst.Advice()...), noisy...), c.OverAsk.Step(v)...)
+	l.advice = append(l.advice, c.Outgrown.Step(v)...)
 
 	given := a.given()
 	squeezed := 0
@@ -126,14 +132,14 @@ func (a *Agent) count(v *control.View, disturbed []control.Disturbance) {
 		squeezed = 1
 	}
 	l.given = given
-	kills := c.eviction.Counts().Evicted
-	c.benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
+	kills := c.Eviction.Counts().Evicted
+	c.Benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
 	l.evicted = kills
 	l.free = a.ledger.Pinnable(l.free[:0])
 	if a.authority().Foreign { // pins are refused there
 		clear(l.free)
 	}
-	l.offer, decided = c.sell.Step(v, l.free)
+	l.offer, decided = c.Sell.Step(v, l.free)
 	a.decide(control.Preview, decided)
 	a.keepCounts()
 }

@@ -2,13 +2,10 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -18,86 +15,6 @@ import (
 type Evictor interface {
 	Evict(ctx context.Context, pod evict.Pod) error
 }
-
-// stepMemory decides how much memory batch work may hold.
-func (a *Agent) stepMemory(v *control.View) {
-	may := a.authority()
-	l, cfg := &a.loop, &a.Config.Control
-	l.press.want = control.MemoryDesired{}
-	v.Granted = a.sumPromises()
-	v.NoBatchLimit = len(l.view.BatchCgroups.Limited) == 0 && !l.view.HasBatch()
-	if !may.Decides(cfg.Memory.Mode) {
-		return
-	}
-	desired, decided := l.controllers.memory.Step(v)
-	a.decide(may.Of(cfg.Memory.Mode), decided)
-	before := l.memory.Goal
-	l.memory, l.press.reserved.Admitted = desired, 0
-	if !may.Acts(cfg.Memory.Mode) {
-		return
-	}
-	a.watchKills(before)
-	l.press.want = desired
-	if desired.Evict != nil {
-		l.requests = append(l.requests, *desired.Evict)
-	}
-}
-
-// stepRules carries out the rules of the configuration.
-func (a *Agent) stepRules(v *control.View) {
-	l := &a.loop
-	_, told := l.controllers.tellRules.Step(v)
-	a.decide(control.Preview, told)
-	desired, decided := l.controllers.rules.Step(v)
-	mode := a.authority().Of(control.On)
-	a.decide(mode, decided)
-	l.ruleRefuses = ""
-	if mode != control.On {
-		return
-	}
-	l.ruleRefuses = desired.Refuse
-	for _, t := range desired.Throttles {
-		a.wantQuota(t.ID, qos.Loop{Quota: colocation.Quota(t.Limit), Why: "a rule of the configuration"})
-	}
-	if len(desired.Reclaim) > 0 { // in place of what a press under way has not let begin
-		l.press.rules = append(l.press.rules[:0], desired.Reclaim...)
-	}
-	l.requests = append(l.requests, desired.Evict...)
-}
-
-// stepEviction lets at most one pod go.
-func (a *Agent) stepEviction(v *control.View) {
-	may := a.authority()
-	l, cfg := &a.loop, &a.Config.Control
-	if !may.Decides(cfg.Eviction.Mode) {
-		l.refusal = control.Refusal{}
-		return
-	}
-	desired, decided := l.controllers.eviction.Step(v, a.given(), l.requests)
-	mode := may.Of(cfg.Eviction.Mode)
-	a.decide(mode, decided)
-	l.refusal = control.Refusal{}
-	if mode != control.On {
-		if desired.Evict != nil {
-			l.controllers.eviction.Done(desired.Evict.UID, errPreview, v.Now)
-		}
-		return
-	}
-	l.refusal = desired.Refuse
-	l.refusal.Pods = slices.Clone(desired.Refuse.Pods)
-	switch {
-	case desired.Evict == nil:
-	case a.Evictor == nil:
-		l.controllers.eviction.Done(desired.Evict.UID, errNoEvictor, v.Now)
-	default:
-		a.evict(*desired.Evict)
-	}
-}
-
-var (
-	errPreview   = errors.New("nothing is changed here now, evictions are only told of (mode: preview)")
-	errNoEvictor = errors.New("this plugin runs without an evictor")
-)
 
 // evictionTime is how long an evictor may take over a pod's grace.
 const evictionTime = 2 * time.Minute
@@ -111,7 +28,7 @@ func (a *Agent) evict(victim control.Victim) {
 		defer cancel()
 		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
 	}, func() {
-		a.loop.controllers.eviction.Done(victim.UID, err, a.now())
+		a.loop.controllers.Eviction.Done(victim.UID, err, a.now())
 		if err != nil {
 			a.Log.WithField("pod", victim.Ref).WithError(err).Warn("Pod could not be evicted; it counts for nothing, and another may be chosen")
 		}
@@ -157,10 +74,7 @@ func (a *Agent) noBatch(now time.Time) colocation.Refusal {
 }
 
 // narrow gives batch work's RDT class a part of its share.
-func (a *Agent) narrow(slice control.Slice, acting bool) {
-	if !acting {
-		slice = control.Slice{}
-	}
+func (a *Agent) narrow(slice control.Slice) {
 	if a.loop.slice != slice {
 		a.loop.slice = slice
 		a.applyRDT(true)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -257,8 +258,8 @@ func TestLoopFaults(t *testing.T) {
 
 // inPanic lets the loop fail for some ticks.
 func (h *loopNode) inPanic(ticks int) {
-	var made controllers
-	h.loop(func() { made, h.agent.loop.controllers = h.agent.loop.controllers, controllers{} })
+	var made colocation.Controllers
+	h.loop(func() { made, h.agent.loop.controllers = h.agent.loop.controllers, colocation.Controllers{} })
 	for range ticks {
 		h.agent.Tick(h.snapshot())
 	}

@@ -21,7 +21,7 @@ func (a *Agent) lend(v *control.View) {
 		a.lendCPUs(cpuset.Set{})
 		return
 	}
-	idle, decided := l.controllers.lend.Step(v, v.Isolated)
+	idle, decided := l.controllers.Lend.Step(v, v.Isolated)
 	a.decide(a.authority().Of(a.Config.Control.Batch.Mode), decided)
 	var cpus cpuset.Set
 	for _, id := range idle {

@@ -42,7 +42,7 @@ type Failsafe interface {
 
 // loop is what the controllers see, want and have decided.
 type loop struct {
-	controllers controllers
+	controllers colocation.Controllers
 	made        bool // the controllers
 	failed      string
 	panic       string // told last
@@ -76,7 +76,6 @@ type loop struct {
 	budget      control.Budget
 	memory      control.MemoryDesired
 	kills       killWatch
-	requests    []control.EvictRequest
 	refusal     control.Refusal
 	ruleRefuses string
 
@@ -254,7 +253,7 @@ func (a *Agent) begin() bool {
 	if l.made {
 		return true
 	}
-	made, err := a.newControllers()
+	made, err := colocation.NewControllers(a.loopSettings(a.Config), a.learned())
 	if err != nil {
 		if err.Error() != l.failed {
 			l.failed = err.Error()

@@ -227,12 +227,3 @@ func (a *Agent) withBoxes(groups []qos.Group) []qos.Group {
 	}
 	return groups
 }
-
-// wantQuota notes the quota of a container, the lowest that a controller wants.
-func (a *Agent) wantQuota(id string, want qos.Loop) {
-	c := a.containers[id]
-	if c == nil || a.isResizing(c.pod.UID) {
-		return
-	}
-	a.loop.want.WantQuota(id, want)
-}

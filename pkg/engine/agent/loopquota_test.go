@@ -160,9 +160,9 @@ func TestLowestWish(t *testing.T) {
 		h.run(service("web/c", 1000))
 		h.loop(func() {
 			for _, cpus := range []float64{2, 0.5, 3} {
-				h.agent.wantQuota("web/c", loopOf(cpus))
+				h.agent.loop.want.WantQuota("web/c", loopOf(cpus))
 			}
-			h.agent.wantQuota("gone", loopOf(1))
+			h.agent.loop.want.WantQuota("gone", loopOf(1))
 			h.agent.intend(h.agent.loop.want)
 		})
 		h.expectQuota("/kubepods/pod-web/c", 0.5)

@@ -41,8 +41,8 @@ func (a *Agent) loopStatus() *status.Loop {
 	}
 	if l.made {
 		s.Problem = ""
-		s.Benefit = l.controllers.benefit.Report(l.view.Now)
-		n := l.controllers.eviction.Counts()
+		s.Benefit = l.controllers.Benefit.Report(l.view.Now)
+		n := l.controllers.Eviction.Counts()
 		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Told = n.Evicted, n.Failed, n.Told
 	}
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
@@ -97,7 +97,7 @@ func (a *Agent) cacheNote() string {
 	if !a.loop.made || !a.authority().Decides(a.Config.Control.Cache.Mode) {
 		return ""
 	}
-	return a.loop.controllers.cache.Blind()
+	return a.loop.controllers.Cache.Blind()
 }
 
 func (l *loop) countsStatus() []status.Count {
@@ -122,10 +122,10 @@ func (a *Agent) batchStatus() status.Batch {
 		Mechanism: "pools",
 	}
 	if l.made {
-		s.Next = l.controllers.windows.Next()
+		s.Next = l.controllers.Windows.Next()
 		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view.View)
 		if a.Config.Pools.Mode != config.Exclusive {
-			s.Threshold, s.Lowered = l.controllers.batch.Threshold(&l.view.View)
+			s.Threshold, s.Lowered = l.controllers.Batch.Threshold(&l.view.View)
 		}
 	}
 	for i := range l.view.Containers {

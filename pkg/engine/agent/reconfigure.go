@@ -220,7 +220,7 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 		a.unpress(nil)
 	}
 	if !cache {
-		a.narrow(control.Slice{}, false)
+		a.narrow(control.Slice{})
 	}
 	if may.Writes || !a.authority().Writes {
 		return

@@ -211,7 +211,7 @@ func TestReloadKeepsWhatWasLearned(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := h.agent.loop.controllers
-		if now.batch == before.batch || now.memory != before.memory || now.burst != before.burst {
+		if now.Batch == before.Batch || now.Memory != before.Memory || now.Burst != before.Burst {
 			t.Error("it is the batch budget, and it alone, that has another part")
 		}
 	})

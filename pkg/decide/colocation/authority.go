@@ -1,0 +1,32 @@
+package colocation
+
+import (
+	"cmp"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+)
+
+// Authority is what the loop's controllers may do.
+type Authority struct {
+	Loop   control.Mode // of every controller that has no mode of its own
+	Writes bool         // anything may be changed at all
+}
+
+// Of is the mode in force of a controller with a mode of its own; "" is that of the loop.
+func (may Authority) Of(own control.Mode) control.Mode {
+	mode := cmp.Or(own, may.Loop)
+	if mode == control.On && !may.Writes {
+		return control.Preview
+	}
+	return mode
+}
+
+// Decides reports whether a controller decides at all.
+func (may Authority) Decides(own control.Mode) bool { return may.Of(own) != control.Off }
+
+// Acts reports whether what a controller decides is carried out.
+func (may Authority) Acts(own control.Mode) bool { return may.Of(own) == control.On }
+
+// Heeds reports whether a controller does what another one asks for. A controller that acts
+// doesn't where the other one is in preview.
+func (may Authority) Heeds(own, asking control.Mode) bool { return may.Acts(asking) || !may.Acts(own) }

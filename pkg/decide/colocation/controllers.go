@@ -1,0 +1,129 @@
+package colocation
+
+import (
+	"cmp"
+	"reflect"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Controllers are the loop's controllers; see pkg/decide/control. They step in the order of
+// the fields.
+type Controllers struct {
+	Windows      *control.Windows
+	Pools        *control.Pools
+	Batch        *control.Batch
+	Interference *control.Interference
+	Cache        *control.Cache
+	Burst        *control.Burst
+	Demotion     *control.Demotion
+	Memory       *control.Memory
+	Rules        *control.Rules
+	PreviewRules *control.Rules // the rules whose own mode is preview
+	Eviction     *control.Eviction
+	Lend         *control.Lend
+	Noisy        *control.Noisy
+	OverAsk      *control.OverAsk
+	Outgrown     *control.Outgrown
+	Benefit      *control.Benefit
+	Sell         *control.Sell
+}
+
+// Settings are the configuration of the controllers, as far as it is in force.
+type Settings struct {
+	*control.Config
+	Authority
+
+	PoolLaw        []control.PoolConfig
+	ExclusivePools bool
+	Zone           *time.Location // of the time windows
+}
+
+// Learned is what controllers keep over a restart.
+type Learned struct {
+	Benefit control.BenefitCounts
+	Peaks   control.Peaks
+}
+
+// Learned returns what the controllers keep over a restart.
+func (c *Controllers) Learned() Learned { return Learned{c.Benefit.Counts(), c.Sell.Peaks()} }
+
+// NewControllers makes the controllers. The configuration has been checked.
+func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
+	cfg := s.Config
+	if c.Windows, err = control.NewWindows(cfg.Windows, s.Zone, cfg.Interval); err != nil {
+		return c, err
+	}
+	if c.Rules, err = control.NewRules(cfg.Rules, control.On, cfg.Mode, s.PoolLaw, cfg.Interval); err != nil {
+		return c, err
+	}
+	if c.PreviewRules, err = control.NewRules(cfg.Rules, control.Preview, cfg.Mode, s.PoolLaw, cfg.Interval); err != nil {
+		return c, err
+	}
+	c.Pools = control.NewPools(cfg.Pools, s.PoolLaw, cfg.Interval)
+	c.Batch = control.NewBatch(cfg.Batch, cfg.Interval)
+	c.Lend = control.NewLend(cfg.FastInterval)
+	c.Interference = control.NewInterference(cfg.Interval)
+	c.Cache = control.NewCache(cfg.Cache, cfg.Interval)
+	c.Burst = control.NewBurst(cfg.Burst, cfg.Interval)
+	c.Demotion = control.NewDemotion(cfg.Demotion, cfg.Interval)
+	c.Memory = control.NewMemory(cfg.Memory, s.PoolLaw, cfg.Interval)
+	c.Eviction = control.NewEviction(cfg.Eviction, cmp.Or(cfg.Eviction.Mode, cfg.Mode), cfg.Interval)
+	c.Noisy = control.NewNoisy(cfg.Interval)
+	c.OverAsk = control.NewOverAsk(cfg.Interval)
+	c.Outgrown = control.NewOutgrown(cfg.Interval)
+	c.Benefit = control.NewBenefit(cfg.Interval, kept.Benefit)
+	c.Sell = control.NewSell(cfg.Sell, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), Memory: int64(cfg.Memory.Reserve)}, cfg.Interval, kept.Peaks)
+	return c, nil
+}
+
+// Renew returns the controllers for another configuration. Those whose part of it, and
+// whose mode in force, are the same stay, with what they have learned; the others begin
+// with what they find. sameRDT tells that the configuration of RDT is the same.
+func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, error) {
+	next, err := NewControllers(now, c.Learned())
+	if err != nil {
+		return next, err
+	}
+	law := reflect.DeepEqual(was.PoolLaw, now.PoolLaw) && was.ExclusivePools == now.ExclusivePools
+	same := func(own, other control.Mode, x, y any) bool {
+		return was.Of(own) == now.Of(other) && reflect.DeepEqual(x, y)
+	}
+	next.Interference, next.Noisy, next.OverAsk, next.Outgrown, next.Benefit = c.Interference, c.Noisy, c.OverAsk, c.Outgrown, c.Benefit
+	if reflect.DeepEqual(was.Windows, now.Windows) {
+		next.Windows = c.Windows
+	}
+	if same("", "", was.Sell, now.Sell) && was.Batch.Reserved == now.Batch.Reserved && was.Memory.Reserve == now.Memory.Reserve {
+		next.Sell = c.Sell
+	}
+	if same(was.Cache.Mode, now.Cache.Mode, was.Cache, now.Cache) && sameRDT {
+		next.Cache = c.Cache
+	}
+	if same(was.Burst.Mode, now.Burst.Mode, was.Burst, now.Burst) {
+		next.Burst = c.Burst
+	}
+	if same(was.Eviction.Mode, now.Eviction.Mode, was.Eviction, now.Eviction) {
+		next.Eviction = c.Eviction
+	}
+	if !law {
+		return next, nil
+	}
+	if same("", "", was.Rules, now.Rules) {
+		next.Rules, next.PreviewRules = c.Rules, c.PreviewRules
+	}
+	if same(was.Pools.Mode, now.Pools.Mode, was.Pools, now.Pools) {
+		next.Pools = c.Pools
+	}
+	if same(was.Batch.Mode, now.Batch.Mode, was.Batch, now.Batch) {
+		next.Batch, next.Lend = c.Batch, c.Lend
+	}
+	if same(was.Demotion.Mode, now.Demotion.Mode, was.Demotion, now.Demotion) {
+		next.Demotion = c.Demotion
+	}
+	if same(was.Memory.Mode, now.Memory.Mode, was.Memory, now.Memory) {
+		next.Memory = c.Memory
+	}
+	return next, nil
+}

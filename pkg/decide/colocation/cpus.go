@@ -1,0 +1,64 @@
+package colocation
+
+import (
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// StepWindows decides, by the time windows and the operator's switch, whether the node does
+// batch work now. The view has the answer for the controllers that step after it.
+func (c *Controllers) StepWindows(v *NodeView, in *Inputs, s control.Switch) Decided {
+	state, decided := c.Windows.Step(&v.View, s)
+	v.Batch = state
+	v.Batch.Evict = state.Evict && in.Heeds(in.Eviction.Mode, "")
+	return Decided{in.Of(""), decided}
+}
+
+// StepPools decides the sizes of exclusive pools. Short, which it appends to, is the CPUs
+// that pools lack and that demotion has to make up for.
+func (c *Controllers) StepPools(v *NodeView, in *Inputs, short []control.Shortage) (control.PoolSizes, []control.Shortage, Decided) {
+	mode := in.Config.Pools.Mode
+	sizes, decided := c.Pools.Step(&v.View)
+	if in.Heeds(in.Demotion.Mode, mode) {
+		for i, missing := range sizes.Short {
+			if missing > 0 {
+				short = append(short, control.Shortage{Pool: i, Missing: workload.MilliCPU(missing) * 1000, Apart: true})
+			}
+		}
+	}
+	return sizes, short, Decided{in.Of(mode), decided}
+}
+
+// fewCPUs is the size of a node on which a set of whole CPUs is too coarse.
+const fewCPUs = 8
+
+// Mechanism is how batch work that shares CPUs is kept to its budget. Where the
+// configuration doesn't say, cgroup v1 (nestedQuotas), which refuses quotas that are
+// written in many an order, has CPU sets if there are enough shared CPUs. CPU sets that
+// belong to the kubelet's static CPU manager (foreignCPUs) are never written.
+func Mechanism(configured control.Mechanism, nestedQuotas bool, sharedCPUs int, foreignCPUs bool) control.Mechanism {
+	by := configured
+	if by == control.ByAuto {
+		by = control.ByQuota
+		if nestedQuotas && sharedCPUs >= fewCPUs {
+			by = control.ByCPUSet
+		}
+	}
+	if by != control.ByQuota && foreignCPUs {
+		return control.ByQuota
+	}
+	return by
+}
+
+// PoolSizesFor appends the sizes of the pools, the batch pool last, that give batch work the
+// CPUs of its budget: 0 for a pool whose size is the configuration's, and nothing where no
+// pool is to be resized.
+func PoolSizesFor(into []int, b *control.Budget, by control.Mechanism, pools int) []int {
+	if by == control.ByQuota || b.Unlimited {
+		return into
+	}
+	for range pools - 1 {
+		into = append(into, 0)
+	}
+	return append(into, b.CPUs)
+}

@@ -1,0 +1,163 @@
+package colocation
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Inputs are what the controllers step with besides the view.
+type Inputs struct {
+	*control.Config
+	Authority
+	Short    []control.Shortage // of CPUs, by pool
+	Given    workload.MilliCPU  // the CPU that batch work may use now; 0 where that isn't known
+	Owed     int64              // bytes that are reserved for containers that start, and not held yet
+	Resizing map[string]bool    // UIDs of the pods that the kubelet is resizing, whose quotas are left alone
+	Evicts   bool               // somebody can end pods
+}
+
+// Desired is what the controllers want after a step. The engine carries it out, in the order
+// of the fields. What it holds is lent until the next step.
+type Desired struct {
+	Decisions []Decided
+	Disturbed []control.Disturbance
+	Cache     control.Slice // of batch work's RDT class; the zero value is all of its share
+
+	Memory     *control.MemoryDesired // nil while the controller is off
+	ActsMemory bool                   // it is carried out
+	Reclaim    []control.Reclaim      // by rules
+
+	Refusal    control.Refusal // of new batch work, after an eviction
+	RuleRefuse string          // why a rule takes no new batch work; "" it does
+	Evict      *control.Victim // nil for none
+}
+
+// Decided is the decisions of a controller in a mode.
+type Decided struct {
+	Mode      control.Mode
+	Decisions []control.Decision
+}
+
+var (
+	errPreview   = errors.New("nothing is changed here now, evictions are only told of (mode: preview)")
+	errNoEvictor = errors.New("this plugin runs without an evictor")
+)
+
+// Step steps the controllers that follow the division of the CPUs. The quotas that they want
+// replace those of containers in want.
+func (c *Controllers) Step(v *NodeView, in *Inputs, want CPUDesired) *Desired {
+	d := &Desired{}
+	clear(want.Containers)
+	victims, decided := c.Interference.Step(&v.View)
+	d.Disturbed = victims
+	d.decide(in.Of(in.Interference.Mode), decided)
+	if in.Decides(in.Cache.Mode) {
+		share, decided := c.Cache.Step(&v.View)
+		d.decide(in.Of(in.Cache.Mode), decided)
+		if in.Acts(in.Cache.Mode) {
+			d.Cache = share
+		}
+	}
+	c.stepLimits(v, in, want, d)
+	requests := c.stepMemory(v, in, d)
+	requests = c.stepRules(v, in, want, d, requests)
+	c.stepEviction(v, in, d, requests)
+	return d
+}
+
+func (d *Desired) decide(mode control.Mode, decided []control.Decision) {
+	if len(decided) > 0 {
+		d.Decisions = append(d.Decisions, Decided{mode, decided})
+	}
+}
+
+// stepLimits raises and lowers the quotas of services.
+func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *Desired) {
+	if mode := in.Burst.Mode; in.Decides(mode) {
+		quotas, decided := c.Burst.Step(&v.View)
+		d.decide(in.Of(mode), decided)
+		for _, q := range quotas {
+			in.wantQuota(v, want, in.Acts(mode), q)
+		}
+	}
+	v.Demoted = 0
+	if mode := in.Demotion.Mode; in.Decides(mode) {
+		quotas, decided := c.Demotion.Step(&v.View, in.Short)
+		d.decide(in.Of(mode), decided)
+		for _, q := range quotas {
+			in.wantQuota(v, want, in.Acts(mode), q)
+		}
+		if in.Acts(mode) {
+			v.Demoted = c.Demotion.Taken(&v.View)
+		}
+	}
+}
+
+// wantQuota notes the quota that a controller wants for a container, where it acts.
+func (in *Inputs) wantQuota(v *NodeView, want CPUDesired, acts bool, q control.Quota) {
+	if c := v.Container(q.ID); acts && c != nil && !in.Resizing[v.View.Pods[c.Pod].UID] {
+		want.WantQuota(q.ID, qos.Loop{Quota: Quota(q.CPU), Why: q.Why})
+	}
+}
+
+// stepMemory decides how much memory batch work may hold.
+func (c *Controllers) stepMemory(v *NodeView, in *Inputs, d *Desired) (requests []control.EvictRequest) {
+	v.Granted = in.Owed
+	v.NoBatchLimit = len(v.BatchCgroups.Limited) == 0 && !v.HasBatch()
+	mode := in.Memory.Mode
+	if !in.Decides(mode) {
+		return nil
+	}
+	desired, decided := c.Memory.Step(&v.View)
+	d.decide(in.Of(mode), decided)
+	d.Memory, d.ActsMemory = &desired, in.Acts(mode)
+	if d.ActsMemory && desired.Evict != nil {
+		requests = append(requests, *desired.Evict)
+	}
+	return requests
+}
+
+// stepRules decides by the rules of the configuration.
+func (c *Controllers) stepRules(v *NodeView, in *Inputs, want CPUDesired, d *Desired, requests []control.EvictRequest) []control.EvictRequest {
+	_, previewed := c.PreviewRules.Step(&v.View)
+	d.decide(control.Preview, previewed)
+	desired, decided := c.Rules.Step(&v.View)
+	mode := in.Of(control.On)
+	d.decide(mode, decided)
+	if mode != control.On {
+		return requests
+	}
+	d.RuleRefuse, d.Reclaim = desired.Refuse, desired.Reclaim
+	for _, t := range desired.Throttles {
+		in.wantQuota(v, want, true, control.Quota{ID: t.ID, CPU: t.Limit, Why: "a rule of the configuration"})
+	}
+	return append(requests, desired.Evict...)
+}
+
+// stepEviction decides whether a pod has to go, at most one in a step.
+func (c *Controllers) stepEviction(v *NodeView, in *Inputs, d *Desired, requests []control.EvictRequest) {
+	own := in.Eviction.Mode
+	if !in.Decides(own) {
+		return
+	}
+	desired, decided := c.Eviction.Step(&v.View, in.Given, requests)
+	d.decide(in.Of(own), decided)
+	victim := desired.Evict
+	if !in.Acts(own) {
+		if victim != nil {
+			c.Eviction.Done(victim.UID, errPreview, v.Now)
+		}
+		return
+	}
+	d.Refusal = desired.Refuse
+	d.Refusal.Pods = slices.Clone(desired.Refuse.Pods)
+	if victim != nil && !in.Evicts {
+		c.Eviction.Done(victim.UID, errNoEvictor, v.Now)
+		victim = nil
+	}
+	d.Evict = victim
+}

@@ -1,0 +1,180 @@
+package colocation
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+func TestAuthority(t *testing.T) {
+	t.Parallel()
+	const on, preview, off = control.On, control.Preview, control.Off
+	for _, c := range []struct {
+		loop, own    control.Mode
+		writes       bool
+		want         control.Mode
+		decides, act bool
+	}{
+		{on, "", true, on, true, true},
+		{on, "", false, preview, true, false},
+		{preview, "", true, preview, true, false},
+		{preview, on, true, on, true, true},
+		{on, off, true, off, false, false},
+		{off, "", true, off, false, false},
+	} {
+		may := Authority{Loop: c.loop, Writes: c.writes}
+		if may.Of(c.own) != c.want || may.Decides(c.own) != c.decides || may.Acts(c.own) != c.act {
+			t.Errorf("a controller with mode %q in %+v is %s", c.own, may, may.Of(c.own))
+		}
+	}
+	may := Authority{Loop: on, Writes: true}
+	for own, heeds := range map[control.Mode]bool{on: false, preview: true, off: true} {
+		if may.Heeds(own, preview) != heeds || !may.Heeds(own, on) {
+			t.Errorf("a controller in mode %s heeds one in preview: %t, want %t", own, !heeds, heeds)
+		}
+	}
+}
+
+// busyNode is a node with a service, a batch container with a limit and a rule that
+// triggers for each action.
+func busyNode(t *testing.T) (*NodeView, *Settings, Controllers) {
+	t.Helper()
+	job := running("job/a", "besteffort", workload.BE)
+	job.Request.Batch.CPULimit = workload.Some[workload.MilliCPU](2000)
+	v := &NodeView{}
+	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), job))
+	cfg := control.DefaultConfig()
+	cfg.Mode, cfg.Eviction.By = control.On, control.EvictCRI
+	for _, action := range []control.RuleAction{control.RuleRefuse, control.RuleThrottle, control.RuleEvict} {
+		cfg.Rules = append(cfg.Rules, control.Rule{Name: string(action), Metric: "node.cpu", Watermark: 50, Action: action, StepPercent: 50, FloorPercent: 10})
+	}
+	s := &Settings{Config: &cfg, Authority: Authority{Loop: control.On, Writes: true}, PoolLaw: []control.PoolConfig{{Name: "all"}}, Zone: time.UTC}
+	c, err := NewControllers(s, Learned{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, s, c
+}
+
+// sample enters a sample of a busy node, so many seconds after the start.
+func sample(v *NodeView, second int) {
+	now := start.Add(time.Duration(second) * time.Second)
+	s := &observe.Snapshot{
+		Now: now, Node: observe.Node{CPU: observe.NodeCPU{At: now, Usage: 7800}},
+		Containers: []observe.Container{uses("web/a", 5800, 1<<30), uses("job/a", 2000, 1<<30)},
+	}
+	for i := range s.Containers {
+		s.Containers[i].CPU.At, s.Containers[i].Memory.At = now, now
+	}
+	v.Observe(s, 0)
+}
+
+func TestStep(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change            func(*Settings, *Inputs)
+		quota             workload.MilliCPU // of the batch container; 0: its own
+		refuses, evicts   bool
+		memory, decisions bool
+		failed            int // evictions
+	}{
+		"on":                   {func(*Settings, *Inputs) {}, 1000, true, true, true, true, 0},
+		"nobody evicts":        {func(_ *Settings, in *Inputs) { in.Evicts = false }, 1000, true, false, true, true, 1},
+		"the pod is resized":   {func(_ *Settings, in *Inputs) { in.Resizing = map[string]bool{"job": true} }, 0, true, true, true, true, 0},
+		"nothing is written":   {func(_ *Settings, in *Inputs) { in.Writes = false }, 0, false, false, true, true, 0},
+		"no eviction":          {func(s *Settings, _ *Inputs) { s.Eviction.Mode = control.Off }, 1000, true, false, true, true, 0},
+		"no memory controller": {func(s *Settings, _ *Inputs) { s.Memory.Mode = control.Off }, 1000, true, true, false, true, 0},
+	} {
+		v, s, controllers := busyNode(t)
+		in := &Inputs{Config: s.Config, Authority: s.Authority, Given: 2000, Owed: 77, Evicts: true}
+		c.change(s, in)
+		want := NewCPUDesired()
+		var refuses, evicts, memory, decisions bool
+		var quota workload.MilliCPU
+		for second := range 20 {
+			sample(v, second)
+			want.Containers["gone"] = want.Containers["web/a"]
+			d := controllers.Step(v, in, want)
+			refuses, evicts = refuses || d.RuleRefuse != "", evicts || d.Evict != nil
+			memory, decisions = memory || d.Memory != nil, decisions || len(d.Decisions) > 0
+			if q := workload.MilliCPU(want.Containers["job/a"].Quota.Milli()); quota == 0 {
+				quota = q
+			}
+			if _, kept := want.Containers["gone"]; kept {
+				t.Fatalf("%s: the quota of a container that nobody wants any more stays", name)
+			}
+		}
+		if quota != c.quota || refuses != c.refuses || evicts != c.evicts || memory != c.memory || decisions != c.decisions {
+			t.Errorf("%s: quota %d, refuses %t, evicts %t, memory %t, decisions %t", name, quota, refuses, evicts, memory, decisions)
+		}
+		if got := controllers.Eviction.Counts().Failed; (got > 0) != (c.failed > 0) {
+			t.Errorf("%s: %d evictions failed", name, got)
+		}
+		if v.Granted != 77 {
+			t.Errorf("%s: the controllers don't know what is reserved: %d", name, v.Granted)
+		}
+	}
+}
+
+// A controller stays where its part of the configuration does.
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	always := []string{"Interference", "Noisy", "OverAsk", "Outgrown", "Benefit"}
+	for name, c := range map[string]struct {
+		change func(*Settings)
+		fresh  []string
+	}{
+		"nothing":            {func(*Settings) {}, nil},
+		"the batch budget":   {func(s *Settings) { s.Batch.ThresholdPercent = 33 }, []string{"Batch", "Lend"}},
+		"what batch leaves":  {func(s *Settings) { s.Batch.Reserved = 500 }, []string{"Batch", "Lend", "Sell"}},
+		"burst":              {func(s *Settings) { s.Burst.All = true }, []string{"Burst"}},
+		"a mode":             {func(s *Settings) { s.Burst.Mode = control.Off }, []string{"Burst"}},
+		"eviction":           {func(s *Settings) { s.Eviction.RefuseNew = true }, []string{"Eviction"}},
+		"rules":              {func(s *Settings) { s.Config.Rules = s.Config.Rules[1:] }, []string{"Rules", "PreviewRules"}},
+		"windows":            {func(s *Settings) { s.Config.Windows = []control.Window{{From: "09:00", To: "10:00"}} }, []string{"Windows"}},
+		"the pools' law":     {func(s *Settings) { s.PoolLaw = []control.PoolConfig{{Name: "all", Low: 1}} }, []string{"Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
+		"exclusive pools":    {func(s *Settings) { s.ExclusivePools = true }, []string{"Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
+		"nothing is written": {func(s *Settings) { s.Writes = false }, []string{"Pools", "Batch", "Cache", "Burst", "Demotion", "Memory", "Rules", "PreviewRules", "Eviction", "Lend", "Sell"}},
+	} {
+		_, was, before := busyNode(t)
+		now, cfg := *was, *was.Config
+		now.Config = &cfg
+		c.change(&now)
+		after, err := before.Renew(was, &now, true)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var fresh []string
+		x, y := reflect.ValueOf(before), reflect.ValueOf(after)
+		for i := range x.NumField() {
+			if field := x.Type().Field(i).Name; x.Field(i).Pointer() != y.Field(i).Pointer() {
+				fresh = append(fresh, field)
+			}
+		}
+		slices.Sort(fresh)
+		slices.Sort(c.fresh)
+		if !slices.Equal(fresh, c.fresh) {
+			t.Errorf("%s: new are %v, want %v", name, fresh, c.fresh)
+		}
+		for _, field := range always {
+			if slices.Contains(fresh, field) {
+				t.Errorf("%s: %s has forgotten what it learned", name, field)
+			}
+		}
+	}
+	_, was, before := busyNode(t)
+	if after, err := before.Renew(was, was, false); err != nil || after.Cache == before.Cache {
+		t.Errorf("with other classes of RDT the cache controller begins anew: %v", err)
+	}
+	broken, cfg := *was, *was.Config
+	broken.Config = &cfg
+	cfg.Windows = []control.Window{{From: "25:00", To: "10:00"}}
+	if _, err := before.Renew(was, &broken, true); err == nil {
+		t.Error("windows that can't be are accepted")
+	}
+}
