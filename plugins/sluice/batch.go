@@ -101,24 +101,24 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 	plugin := statusapi.NewClient(*o.socket)
 	var report *batchswitch.Report
 	if len(args) == 0 {
-		said, err := batchswitch.Read(at.State)
+		setting, err := batchswitch.Read(at.State)
 		if err != nil {
 			return fmt.Errorf("the switch in %s can't be read: %w", at.State, err)
 		}
-		report = batchswitch.Check(ctx, plugin, at.State, said)
+		report = batchswitch.Check(ctx, plugin, at.State, setting)
 	} else {
-		said := batchswitch.Setting{Evict: o.evict}
-		if err := said.To.UnmarshalText([]byte(args[0])); err != nil {
+		setting := batchswitch.Setting{Evict: o.evict}
+		if err := setting.To.UnmarshalText([]byte(args[0])); err != nil {
 			return err
 		}
 		if o.duration > 0 {
-			said.Until = time.Now().Add(o.duration).Round(0)
+			setting.Until = time.Now().Add(o.duration).Round(0)
 		}
-		if err := batchswitch.Write(at.State, said); err != nil {
+		if err := batchswitch.Write(at.State, setting); err != nil {
 			return notWritten(at.State, err)
 		}
-		report = batchswitch.Follow(ctx, plugin, at.State, said)
-		if said.To == control.SwitchOff && writes && report.LeavesFloor() {
+		report = batchswitch.Follow(ctx, plugin, at.State, setting)
+		if setting.To == control.SwitchOff && writes && report.LeavesFloor() {
 			acted, err := failsafe.Act(at.Runtime, o.hostRoot, "batch was switched off by the command line, and no loop took it over")
 			if err != nil {
 				acted.Error = err.Error()

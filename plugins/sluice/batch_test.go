@@ -60,20 +60,11 @@ func (p hanging) Status() (*status.Status, error) {
 	return nil, errors.New("late")
 }
 
-// Each way that a loop may answer, and what the command makes of it.
+// What the command says and writes by what a loop answers; pkg/engine/batchswitch tests each
+// of its answers.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	silence := func(l *status.Loop) { l.Time = l.Time.Add(-time.Hour) }
-	mode := func(name string, m control.Mode) func(l *status.Loop) {
-		return func(l *status.Loop) {
-			l.Mode = m
-			for i := range l.Controllers {
-				if l.Controllers[i].Name == name {
-					l.Controllers[i].Mode = m
-				}
-			}
-		}
-	}
 	for name, test := range map[string]struct {
 		args   string
 		plugin func(dir string) statusapi.Source // nil: none answers
@@ -87,32 +78,6 @@ func TestBatch(t *testing.T) {
 		"auto": {"auto", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "batch open", `{}`},
 		"only told": {"off --evict", func(dir string) statusapi.Source { return switching{dir: dir} },
 			exitFailure, "NOT DONE evictions are told and not carried out: control.eviction.mode is preview, by report", `{"to":"off","evict":true}`},
-		"evicting": {"off --evict", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) { mode("eviction", control.On)(l); l.Evictions.By = control.EvictCRI }}
-		}, 0, "with eviction", `{"to":"off","evict":true}`},
-		"preview": {"off", func(dir string) statusapi.Source { return switching{dir: dir, tell: mode("batch", control.Preview)} },
-			exitFailure, "NOT DONE batch work keeps its CPUs: control.batch.mode is preview", `{"to":"off"}`},
-		"new work in preview": {"off", func(dir string) statusapi.Source { return switching{dir: dir, tell: mode("windows", control.Preview)} },
-			exitFailure, "NOT DONE new batch work still starts: control.mode is preview", `{"to":"off"}`},
-		"pools apart": {"off", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.On)(l); l.Batch.Mechanism = "pools" }}
-		}, 0, "loop follows the switch", `{"to":"off"}`},
-		"pools apart, in preview": {"off", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) { mode("pools", control.Preview)(l); l.Batch.Mechanism = "pools" }}
-		}, exitFailure, "NOT DONE batch work keeps its CPUs: control.pools.mode is preview", `{"to":"off"}`},
-		"eviction in preview": {"off --evict", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) {
-				mode("eviction", control.On)(l)
-				mode("windows", control.Preview)(l)
-				l.Evictions.By = control.EvictCRI
-			}}
-		}, exitFailure, "NOT DONE new batch work still starts, and nobody is evicted: control.mode is preview", `{"to":"off","evict":true}`},
-		"pools on too few CPUs": {"off", func(dir string) statusapi.Source {
-			return switching{dir: dir, tell: func(l *status.Loop) {
-				mode("pools", control.On)(l)
-				l.Batch.Mechanism, l.Batch.Unlimited = "pools", true
-			}}
-		}, exitFailure, "NOT DONE batch work keeps its CPUs: they are too few to divide between pools", `{"to":"off"}`},
 		"another folder": {"on", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { l.StateDir = "/var/lib/other" }}
 		}, exitFailure, "state folder is /var/lib/other: name it with --state-dir", `{"to":"on"}`},
