@@ -3,6 +3,8 @@ package test
 import (
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -64,5 +66,17 @@ func TestRequirements(t *testing.T) {
 	}
 	if unused := slices.Sorted(maps.Keys(allowed)); len(unused) > 0 {
 		t.Errorf("go.mod no longer requires %q: remove these lines from requirements()", unused)
+	}
+}
+
+// The modules that require the product's know what its packages import now.
+func TestModulesAreTidy(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"test/external", "configs/package"} {
+		cmd := exec.Command("go", "list", "-mod=readonly", "-deps", "-test", "./...")
+		cmd.Dir = filepath.Join("..", dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("run go mod tidy in %s: %v\n%.2000s", dir, err, out)
+		}
 	}
 }
