@@ -25,7 +25,7 @@ type Inputs struct {
 type Desired struct {
 	Decisions []Decided
 	Disturbed []control.Disturbance
-	Cache     control.Slice // of batch work's RDT class; the zero value is all of its share
+	Cache     control.CacheShare // of batch work's RDT class; the zero value is all of its share
 
 	Memory     *control.MemoryDesired // nil while the controller is off
 	ActsMemory bool                   // it is carried out

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Slice is how much of what its RDT class is configured to have batch work has now, in
+// CacheShare is how much of what its RDT class is configured to have batch work has now, in
 // percent of it. The zero value leaves the class alone.
-type Slice struct {
+type CacheShare struct {
 	Cache     int // of the ways
 	Bandwidth int // of the memory bandwidth
 }
@@ -67,9 +67,9 @@ func (c *CacheConfig) Check() []Problem {
 }
 
 // Step answers with batch work's slice.
-func (a *Cache) Step(v *View) (Slice, []Decision) {
+func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	if a.cfg.Class == "" {
-		return Slice{}, nil
+		return CacheShare{}, nil
 	}
 	mark := float64(a.cfg.TrafficPercent) / 100
 	passed := a.watch.lap(v.Now, a.interval)
@@ -101,7 +101,7 @@ func (a *Cache) Step(v *View) (Slice, []Decision) {
 			fmt.Sprintf("containers use %.0f of the %d MB/s that the node's memory can do, BE %.0f of them", seen.all, a.cfg.MaxMBps, seen.batch))
 	}
 	a.ways.percent, a.flow.percent = ways, wide
-	return Slice{ways, wide}, decisions
+	return CacheShare{ways, wide}, decisions
 }
 
 // Blind is why it can't tell contention; "" where it can.

@@ -49,30 +49,30 @@ func TestCache(t *testing.T) {
 		more      float64 // percent of memory traffic
 		batch     float64 // MB of cache, batch work
 		bandwidth float64 // MB/s, batch work
-		want      Slice
+		want      CacheShare
 	}
 	for name, test := range map[string]struct {
 		maxMBps int
 		steps   []step
 	}{
-		"nothing is lost":                            {0, []step{{100, 20, 90, 30, 1000, Slice{100, 100}}}},
-		"lost, but not missed":                       {0, []step{{100, 10, 5, 30, 1000, Slice{100, 100}}}},
-		"lost to somebody else":                      {0, []step{{100, 10, 90, 5, 1000, Slice{100, 100}}}},
-		"lost to batch work":                         {0, []step{{5, 10, 90, 30, 1000, Slice{90, 100}}}},
-		"with pauses":                                {0, []step{{22, 10, 90, 30, 0, Slice{90, 100}}, {2, 10, 90, 30, 0, Slice{80, 100}}}},
-		"down to the least":                          {0, []step{{1000, 1, 200, 30, 0, Slice{10, 100}}}},
-		"calm widens step by step":                   {0, []step{{5, 10, 90, 30, 0, Slice{90, 100}}, {80, 20, 0, 30, 0, Slice{100, 100}}}},
-		"bandwidth near the limit":                   {10000, []step{{1, 20, 0, 30, 9000, Slice{100, 90}}, {100, 20, 0, 30, 8500, Slice{100, 90}}, {30, 20, 0, 30, 7700, Slice{100, 100}}}},
-		"bandwidth that services fill":               {300, []step{{100, 20, 50, 30, 10, Slice{100, 100}}}},
-		"a bandwidth whose end is not known":         {0, []step{{100, 20, 0, 30, 90000, Slice{100, 100}}}},
-		"a service that needs the more, and has all": {0, []step{{100, 25, 90, 30, 0, Slice{100, 100}}}},
+		"nothing is lost":                            {0, []step{{100, 20, 90, 30, 1000, CacheShare{100, 100}}}},
+		"lost, but not missed":                       {0, []step{{100, 10, 5, 30, 1000, CacheShare{100, 100}}}},
+		"lost to somebody else":                      {0, []step{{100, 10, 90, 5, 1000, CacheShare{100, 100}}}},
+		"lost to batch work":                         {0, []step{{5, 10, 90, 30, 1000, CacheShare{90, 100}}}},
+		"with pauses":                                {0, []step{{22, 10, 90, 30, 0, CacheShare{90, 100}}, {2, 10, 90, 30, 0, CacheShare{80, 100}}}},
+		"down to the least":                          {0, []step{{1000, 1, 200, 30, 0, CacheShare{10, 100}}}},
+		"calm widens step by step":                   {0, []step{{5, 10, 90, 30, 0, CacheShare{90, 100}}, {80, 20, 0, 30, 0, CacheShare{100, 100}}}},
+		"bandwidth near the limit":                   {10000, []step{{1, 20, 0, 30, 9000, CacheShare{100, 90}}, {100, 20, 0, 30, 8500, CacheShare{100, 90}}, {30, 20, 0, 30, 7700, CacheShare{100, 100}}}},
+		"bandwidth that services fill":               {300, []step{{100, 20, 50, 30, 10, CacheShare{100, 100}}}},
+		"a bandwidth whose end is not known":         {0, []step{{100, 20, 0, 30, 90000, CacheShare{100, 100}}}},
+		"a service that needs the more, and has all": {0, []step{{100, 25, 90, 30, 0, CacheShare{100, 100}}}},
 	} {
 		a := sliced(test.maxMBps)
 		s := newCacheScene(a)
 		for i, step := range test.steps {
 			s.serve(step.holds*1e6, step.more)
 			s.job.Cache.Occupancy, s.job.Cache.Bandwidth = int64(step.batch*1e6), step.bandwidth*1e6
-			var got Slice
+			var got CacheShare
 			for range step.seconds {
 				got, _ = a.Step(s.second())
 			}
@@ -91,7 +91,7 @@ func TestCacheHeedsNoPressure(t *testing.T) {
 	s := newCacheScene(a)
 	s.web.Pressure.CPU, s.web.Pressure.Memory, s.web.RunDelay.Waiting = 0.9, 0.9, 5
 	for range 100 {
-		if got, decisions := a.Step(s.second()); got != (Slice{100, 100}) || decisions != nil {
+		if got, decisions := a.Step(s.second()); got != (CacheShare{100, 100}) || decisions != nil {
 			t.Fatalf("%v, %+v", got, decisions)
 		}
 	}
@@ -115,7 +115,7 @@ func TestCacheTells(t *testing.T) {
 	}
 	cfg := DefaultConfig().Cache
 	none := NewCache(cfg, time.Second)
-	if got, decisions := none.Step(s.second()); got != (Slice{}) || decisions != nil || none.Blind() != "" {
+	if got, decisions := none.Step(s.second()); got != (CacheShare{}) || decisions != nil || none.Blind() != "" {
 		t.Errorf("without a class: %v, %v, %q", got, decisions, none.Blind())
 	}
 	if p := cfg.Check(); len(p) != 0 {
@@ -150,7 +150,7 @@ func TestCacheCantTell(t *testing.T) {
 			s.at("job").CPU.Usage, s.at("job").Cache.Occupancy = 8000, 40e6
 			s.second()
 			test.set(s)
-			if got, decisions := a.Step(&s.View); got != (Slice{100, 100}) || decisions != nil || a.Blind() != test.blind {
+			if got, decisions := a.Step(&s.View); got != (CacheShare{100, 100}) || decisions != nil || a.Blind() != test.blind {
 				t.Fatalf("%s: %v, %+v, %q", name, got, decisions, a.Blind())
 			}
 		}
@@ -165,7 +165,7 @@ func TestCacheWidensNoBandwidthUnseen(t *testing.T) {
 	s.job.Cache.Bandwidth = 9500e6
 	a.Step(s.second())
 	for range 100 {
-		if got, _ := a.Step(s.blind()); got != (Slice{100, 90}) {
+		if got, _ := a.Step(s.blind()); got != (CacheShare{100, 90}) {
 			t.Fatalf("unseen: %v", got)
 		}
 	}
@@ -176,7 +176,7 @@ func TestCacheProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := sliced(10000)
 		s := newCacheScene(a)
-		before, moves := Slice{100, 100}, 0
+		before, moves := CacheShare{100, 100}, 0
 		steps := rapid.IntRange(1, 300).Draw(t, "steps")
 		for range steps {
 			s.job.Cache.Bandwidth = float64(rapid.IntRange(0, 12000).Draw(t, "MB/s")) * 1e6

@@ -186,36 +186,36 @@ type Agent struct {
 // container is a container with what was last asserted for it.
 type container struct {
 	workload.Container
-	pod          *workload.Pod
-	ref          string
-	podRef       string // "namespace/pod"
-	path         string // cgroup; "" where it can't be told
-	podPath, box string // cgroup of the pod, and what holds it; "" where they can't be told
-	uncontrolled bool   // accounted only: a VM runtime's
-	made         bool   // the runtime has said so, or it was found
-	started      bool
-	refused      refusedStart
-	ran          bool                 // its first process may have begun
-	has          placement.Assignment // in the kernel, as far as Sluice knows
-	touched      bool                 // Sluice has given it a cpuset: "all" must be written, not left out
-	recorded     Settings             // what the runtime's own record holds
-	quota        knobs.CPUQuota       // CFS quota that Sluice lifted or may lift; zero where there is none
-	unresized    refusedResize
-	attempts     int // failed slow-lane updates to the present desire
-	carried      Carried
-	unadjusted   map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
-	scored       bool                       // its OOM score may be Sluice's: it was found
-	rdt          string                     // resctrl group that it was put into; "" none
-	processes    []int                      // when it was last joined to its groups
-	reclaim      qos.Reclaim
-	notes        []qos.Note // what this node lacks of what is asked for
-	warnings     []string
-	granted      workload.Granted // by the kubelet's record, when the request was read last
-	cut          bool             // it was told of that it claims more
-	drift        int
-	contest      reconcile.Backoff
-	foreign      *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
-	shown        portrait
+	pod            *workload.Pod
+	ref            string
+	podRef         string // "namespace/pod"
+	path           string // cgroup; "" where it can't be told
+	podPath, above string // cgroup of the pod, and what holds it; "" where they can't be told
+	uncontrolled   bool   // accounted only: a VM runtime's
+	made           bool   // the runtime has said so, or it was found
+	started        bool
+	refused        refusedStart
+	ran            bool                 // its first process may have begun
+	has            placement.Assignment // in the kernel, as far as Sluice knows
+	touched        bool                 // Sluice has given it a cpuset: "all" must be written, not left out
+	recorded       Settings             // what the runtime's own record holds
+	quota          knobs.CPUQuota       // CFS quota that Sluice lifted or may lift; zero where there is none
+	unresized      refusedResize
+	attempts       int // failed slow-lane updates to the present desire
+	carried        Carried
+	unadjusted     map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
+	scored         bool                       // its OOM score may be Sluice's: it was found
+	rdt            string                     // resctrl group that it was put into; "" none
+	processes      []int                      // when it was last joined to its groups
+	reclaim        qos.Reclaim
+	notes          []qos.Note // what this node lacks of what is asked for
+	warnings       []string
+	granted        workload.Granted // by the kubelet's record, when the request was read last
+	cut            bool             // it was told of that it claims more
+	drift          int
+	contest        reconcile.Backoff
+	foreign        *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
+	shown          portrait
 }
 
 // New makes an agent; Run starts it.
@@ -357,7 +357,7 @@ func (a *Agent) run(name string, event func() error) (err error) {
 	}()
 	a.reconciler.BeginEvent()
 	err = event()
-	a.guardNews()
+	a.updateFailsafePlan()
 	return err
 }
 

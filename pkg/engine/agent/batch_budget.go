@@ -91,9 +91,10 @@ func (a *Agent) unclaimPod(uid string) {
 	a.loop.shareOf = notShared
 }
 
-// rebound divides the budget anew before a container begins: a batch pod is bounded
-// from its first instruction, and what isn't batch begins in no box.
-func (a *Agent) rebound() {
+// boundBeforeStart divides the budget anew before a container begins: a batch pod is bounded
+// from its first instruction, and what isn't batch begins in no cgroup that
+// bounds batch work.
+func (a *Agent) boundBeforeStart() {
 	l := &a.loop
 	if !l.made || !a.boundsByQuota() {
 		return
@@ -106,9 +107,9 @@ func (a *Agent) rebound() {
 		l.shareOf = l.budget.Amount
 		a.share(l.shareOf)
 	default: // nothing was decided yet
-		for box := range l.want.BatchCgroups {
-			if !slices.Contains(l.view.BatchCgroups.Dirs, box) {
-				delete(l.want.BatchCgroups, box)
+		for dir := range l.want.BatchCgroups {
+			if !slices.Contains(l.view.BatchCgroups.Dirs, dir) {
+				delete(l.want.BatchCgroups, dir)
 			}
 		}
 	}

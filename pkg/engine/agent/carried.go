@@ -33,7 +33,7 @@ func (a *Agent) prepare(c *container) error {
 	v2 := f.Knobs[knobs.CPUs].V2 && f.Knobs[knobs.Quota].V2 // runc takes a hybrid machine for v1
 	for _, s := range settings.Containers[0] {
 		if s.Knob == knobs.Quota && !f.Knobs[knobs.Quota].V2 && a.boundsByQuota() {
-			continue // by the time that the runtime writes it, it may be above its box's: v1 would refuse it
+			continue // by the time that the runtime writes it, it may be above that of the batch cgroup: v1 would refuse it
 		}
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays
 			c.carried.set(s, v2 && f.Knobs[s.Knob].V2)

@@ -31,7 +31,7 @@ func (a *Agent) step(all bool) {
 		return
 	}
 
-	in.Short, in.Given, in.Owed, in.Resizing = l.short, a.given(), a.sumPromises(), a.resizingPods()
+	in.Short, in.Given, in.Owed, in.Resizing = l.short, a.given(), a.sumReservations(), a.resizingPods()
 	a.perform(c.Step(&l.view, &in, l.want))
 	a.count(&l.view.View)
 }
@@ -43,20 +43,20 @@ func (a *Agent) perform(d *colocation.Desired) {
 		a.decided(decided)
 	}
 	l.disturbed = d.Disturbed
-	a.narrow(d.Cache)
-	l.press.want = control.MemoryDesired{}
+	a.shareCache(d.Cache)
+	l.limiter.want = control.MemoryDesired{}
 	if d.Memory != nil {
 		before := l.memory.Goal
-		l.memory, l.press.reserved.Admitted = *d.Memory, 0
+		l.memory, l.limiter.reserved.Admitted = *d.Memory, 0
 		if d.ActsMemory {
 			a.watchKills(before)
-			l.press.want = *d.Memory
+			l.limiter.want = *d.Memory
 		}
 	}
-	if len(d.Reclaim) > 0 { // in place of what a press under way has not let begin
-		l.press.rules = append(l.press.rules[:0], d.Reclaim...)
+	if len(d.Reclaim) > 0 { // in place of those that could not begin yet, while another job runs
+		l.limiter.rules = append(l.limiter.rules[:0], d.Reclaim...)
 	}
-	a.pressMemory()
+	a.limitMemory()
 	l.refusal, l.ruleRefuses = d.Refusal, d.RuleRefuse
 	if d.Evict != nil {
 		a.evict(*d.Evict)
@@ -114,7 +114,7 @@ func (a *Agent) resizePools(sizes []int) {
 	a.lane.pools = a.now().Add(steadyPools)
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	a.measurePools()
-	a.loop.unsafe = true
+	a.loop.failsafeStale = true
 }
 
 // steadyPools is for how long pools must have kept their sizes before the runtime is

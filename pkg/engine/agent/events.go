@@ -274,7 +274,7 @@ func (a *Agent) start(c *container) error {
 		return err
 	}
 	a.liftQuota(c.pod)
-	a.rebound()
+	a.boundBeforeStart()
 	a.begun(c)
 	a.loop.safe.news = true
 	a.reconcilePod(c.pod)

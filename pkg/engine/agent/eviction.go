@@ -73,10 +73,11 @@ func (a *Agent) noBatch(now time.Time) colocation.Refusal {
 	return r.NewBatch(now)
 }
 
-// narrow gives batch work's RDT class a part of its share.
-func (a *Agent) narrow(slice control.Slice) {
-	if a.loop.slice != slice {
-		a.loop.slice = slice
+// shareCache gives batch work's RDT class a part of the cache and bandwidth that are
+// configured for it.
+func (a *Agent) shareCache(share control.CacheShare) {
+	if a.loop.cacheShare != share {
+		a.loop.cacheShare = share
 		a.applyRDT(true)
 	}
 }
@@ -85,10 +86,10 @@ func (a *Agent) narrow(slice control.Slice) {
 // wants it.
 func (a *Agent) rdtClasses() []schemata.Class {
 	classes := a.Config.RDT.List()
-	slice := a.loop.slice
+	share := a.loop.cacheShare
 	for i := range classes {
-		if (slice != control.Slice{}) && classes[i].Name == a.Config.Control.Cache.Class {
-			classes[i] = schemata.Narrow(classes[i], slice.Cache, slice.Bandwidth)
+		if (share != control.CacheShare{}) && classes[i].Name == a.Config.Control.Cache.Class {
+			classes[i] = schemata.Narrow(classes[i], share.Cache, share.Bandwidth)
 		}
 	}
 	return classes

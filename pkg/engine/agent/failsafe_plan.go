@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// safety is the failsafe's plan with what it depends on.
-type safety struct {
+// failsafePlan is the failsafe's plan with what it depends on.
+type failsafePlan struct {
 	plan    []knobs.Change
 	kept    bool
 	news    bool       // a container has started, ended or been resized since
@@ -32,31 +32,31 @@ func (a *Agent) afterFailsafe() bool {
 		a.decide(control.On, []control.Decision{{
 			Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Error),
 		}})
-		a.takeBack()
+		a.undoFailsafe()
 	}
 	return ok
 }
 
-// guard keeps the failsafe's plan up to date.
-func (a *Agent) guard() {
+// refreshFailsafePlan keeps the failsafe's plan up to date.
+func (a *Agent) refreshFailsafePlan() {
 	if a.Failsafe == nil || !a.authority().Writes {
 		return
 	}
-	if s := &a.loop.safe; a.loop.unsafe || !s.kept || s.version != a.ledger.Version() {
-		a.keepSafe()
+	if s := &a.loop.safe; a.loop.failsafeStale || !s.kept || s.version != a.ledger.Version() {
+		a.writeFailsafePlan()
 	}
 }
 
-// guardNews brings the failsafe's plan after the pins at once: what it gives to
-// services must be nobody's own. And after containers that start,
-// whose quotas v1 minds, or end, whose pods are left alone. The runtime's answer waits a
-// moment for the plan: a crash right after it must not find the one before.
-func (a *Agent) guardNews() {
+// updateFailsafePlan rewrites the failsafe's plan after each event that has changed pins, or
+// has started, ended or resized a container: a stale plan could hand pinned CPUs to other
+// containers. The runtime's answer waits a moment until the plan is written, so that a crash
+// right after the answer doesn't leave the plan before.
+func (a *Agent) updateFailsafePlan() {
 	s := &a.loop.safe
 	if a.Failsafe == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.authority().Writes {
 		return
 	}
-	if written := a.keepSafe(); written != nil {
+	if written := a.writeFailsafePlan(); written != nil {
 		timeout := time.NewTimer(planPatience)
 		defer timeout.Stop()
 		select {
@@ -70,16 +70,16 @@ func (a *Agent) guardNews() {
 // memory: much longer than writing it takes, and short for who waits.
 const planPatience = 20 * time.Millisecond
 
-// keepSafe makes the plan anew. What it returns is closed when the plan is written; nil
-// where nothing is.
-func (a *Agent) keepSafe() (written <-chan struct{}) {
+// writeFailsafePlan computes the plan and hands it to the failsafe where it has changed. The
+// channel is closed when the plan is written; nil where nothing has to be written.
+func (a *Agent) writeFailsafePlan() (written <-chan struct{}) {
 	s := &a.loop.safe
-	a.loop.unsafe, s.news = false, false
+	a.loop.failsafeStale, s.news = false, false
 	if shared := a.ledger.Shared(); !s.kept || s.shared != shared {
-		s.shared, s.floor = shared, a.batchFloor(shared)
+		s.shared, s.floor = shared, a.failsafeFloor(shared)
 	}
 	s.version = a.ledger.Version()
-	changes := a.safePlan()
+	changes := a.planFailsafe()
 	if s.kept && slices.Equal(changes, s.plan) {
 		return nil
 	}
@@ -87,8 +87,8 @@ func (a *Agent) keepSafe() (written <-chan struct{}) {
 	return a.Failsafe.Keep(slices.Clone(changes))
 }
 
-// takeBack brings the kernel back from what the failsafe did, which is no drift.
-func (a *Agent) takeBack() {
+// undoFailsafe takes back what the failsafe did, which is no drift.
+func (a *Agent) undoFailsafe() {
 	for _, c := range a.order {
 		if c.touched && c.started && a.reaches(c) && a.authority().Cpusets {
 			a.observe(c, knobs.CPUs)
@@ -113,8 +113,8 @@ func problemText(problem string) string {
 	return "; not all of it succeeded: " + problem
 }
 
-// safePlan is what the failsafe does when this process is gone.
-func (a *Agent) safePlan() []knobs.Change {
+// planFailsafe is what the failsafe does when this process is gone.
+func (a *Agent) planFailsafe() []knobs.Change {
 	l := &a.loop
 	f := colocation.Failsafe{
 		Containers: a.loopInventory().Containers,
@@ -131,13 +131,13 @@ func (a *Agent) safePlan() []knobs.Change {
 			}
 		}
 	}
-	changes := a.safeWeights(f.Plan())
+	changes := a.failsafeWeights(f.Plan())
 	colocation.SortChanges(changes)
 	return changes
 }
 
-// batchFloor is the CPUs that batch work always has.
-func (a *Agent) batchFloor(shared cpuset.Set) cpuset.Set {
+// failsafeFloor is the CPUs that batch work always has.
+func (a *Agent) failsafeFloor(shared cpuset.Set) cpuset.Set {
 	m := a.ledger.Machine()
 	n := max(a.Config.Control.Batch.FloorCPUs, m.ThreadsPerCore())
 	if law := a.Config.PoolLaw(); law[len(law)-1].Min > 0 {

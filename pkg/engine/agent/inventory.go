@@ -49,7 +49,7 @@ func (a *Agent) loopInventory() *colocation.Inventory {
 func (a *Agent) inventoryOf(c *container, pools []placement.PoolCPUs, shared bool) colocation.Container {
 	entry := colocation.Container{
 		ID: c.ID, Ref: c.ref, PodRef: c.podRef, Pod: c.pod,
-		Path: c.path, PodPath: c.podPath, Above: c.box,
+		Path: c.path, PodPath: c.podPath, Above: c.above,
 		Started: c.started, CPUsWritten: c.touched, Reachable: a.reaches(c), SharedPodCgroup: shared,
 		Quota: c.quota, MemoryLimit: c.Resources.MemoryLimit,
 	}
@@ -124,7 +124,7 @@ func (a *Agent) limitOfAllPods() knobs.Bytes {
 // allPods is the cgroup that holds all pods; "" where there is none.
 func (a *Agent) allPods() string {
 	for _, c := range a.order {
-		if dir := colocation.AllPodsCgroup(c.box); dir != "" {
+		if dir := colocation.AllPodsCgroup(c.above); dir != "" {
 			return dir
 		}
 	}

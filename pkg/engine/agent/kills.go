@@ -58,12 +58,12 @@ func (a *Agent) watchKills(goal int64) {
 	services, batch := l.kills.ended[0], l.kills.ended[1]
 	l.kills.ended = [2]int{}
 	all := a.oomsSince(a.allPods())
-	for _, cgroup := range slices.Sorted(maps.Keys(l.press.limits)) {
+	for _, cgroup := range slices.Sorted(maps.Keys(l.limiter.limits)) {
 		n := a.oomsSince(cgroup)
 		if !a.Node.Features.Knobs[knobs.MemoryMax].V2 {
 			n = max(0, n-all) // v1 gives notice of kills at the limits above, too
 		}
-		limit := int64(l.press.limits[cgroup])
+		limit := int64(l.limiter.limits[cgroup])
 		may := min(goal, l.memory.Goal) - l.view.HeldOutside(cgroup)
 		if n == 0 || goal == 0 || limit+l.view.MemoryTotal/50 >= may {
 			continue

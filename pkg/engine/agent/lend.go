@@ -45,5 +45,5 @@ func (a *Agent) lendCPUs(cpus cpuset.Set) {
 	a.lane.pools = a.now().Add(steadyPools)
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	a.measurePools()
-	a.loop.unsafe = true
+	a.loop.failsafeStale = true
 }

@@ -54,16 +54,16 @@ type loop struct {
 	stale     bool                 // what runs has changed since the view was made
 	due       time.Time            // of the controllers that step each control.interval
 
-	siblings  map[string]*colocation.Siblings // by path of their parent; nil: to be found again
-	lsWeights colocation.LSWeights
-	want      colocation.CPUDesired // of the controllers
-	inForce   colocation.CPUDesired
-	inherited bool // from an earlier run
-	press     *press
-	resized   map[string]podResize // by the pod's UID
-	slice     control.Slice
-	unsafe    bool // the failsafe's plan may be old
-	safe      safety
+	siblings      map[string]*colocation.Siblings // by path of their parent; nil: to be found again
+	lsWeights     colocation.LSWeights
+	want          colocation.CPUDesired // of the controllers
+	inForce       colocation.CPUDesired
+	inherited     bool // from an earlier run
+	limiter       *memoryLimiter
+	resized       map[string]podResize // by the pod's UID
+	cacheShare    control.CacheShare
+	failsafeStale bool // the failsafe's plan may be old
+	safe          failsafePlan
 
 	allPodsLimit knobs.Bytes // of memory; 0 none
 
@@ -97,7 +97,7 @@ type loop struct {
 
 func newLoop() loop {
 	return loop{
-		want: colocation.NewCPUDesired(), inForce: colocation.NewCPUDesired(), resized: map[string]podResize{}, press: newPress(),
+		want: colocation.NewCPUDesired(), inForce: colocation.NewCPUDesired(), resized: map[string]podResize{}, limiter: newMemoryLimiter(),
 		counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
 	}
 }
@@ -243,7 +243,7 @@ func (a *Agent) tick(s *observe.Snapshot) {
 	a.step(all)
 	a.tellEnded(l.movements.Rest(s.Now, false))
 	if all {
-		a.guard()
+		a.refreshFailsafePlan()
 	}
 }
 

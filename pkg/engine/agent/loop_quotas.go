@@ -14,7 +14,7 @@ import (
 )
 
 // inherit takes over, at the first word of what runs here, the quotas and limits of
-// batch work that an earlier run has left, so that a restart opens no box before the
+// batch work that an earlier run has left, so that a restart lifts no limit before the
 // loop has decided.
 func (a *Agent) inherit() {
 	may := a.authority()
@@ -38,7 +38,7 @@ func (a *Agent) inherit() {
 		case knobs.Bytes:
 			boxed = boxed || slices.Contains(l.view.BatchCgroups.Limited, e.Object.Path)
 			if limits && e.Knob == knobs.MemoryMax && (boxed || e.Object.Level == knobs.PodLevel && a.batchPodAt(e.Object.Path) != "") {
-				l.press.limits[e.Object.Path] = wrote
+				l.limiter.limits[e.Object.Path] = wrote
 			}
 		}
 	}
@@ -47,14 +47,14 @@ func (a *Agent) inherit() {
 }
 
 // batchPodAt is the UID of the pod with that cgroup, "" where it isn't batch as a
-// whole, or in a box.
+// whole, or in a batch cgroup.
 func (a *Agent) batchPodAt(path string) (uid string) {
 	for _, c := range a.order {
 		if c.podPath != path {
 			continue
 		}
 		h, ok := a.ledger.Holder(c.ID)
-		if !ok || h.Request.Class != workload.BE || a.loop.view.BatchCgroups.Holds(c.box) {
+		if !ok || h.Request.Class != workload.BE || a.loop.view.BatchCgroups.Holds(c.above) {
 			return ""
 		}
 		uid = c.pod.UID
@@ -88,7 +88,7 @@ func (a *Agent) intend(want colocation.CPUDesired) {
 	if have.Equal(want) {
 		return
 	}
-	a.loop.inForce, a.loop.unsafe = want.Clone(), true
+	a.loop.inForce, a.loop.failsafeStale = want.Clone(), true
 	if a.Kernel == nil {
 		return
 	}
@@ -97,8 +97,8 @@ func (a *Agent) intend(want colocation.CPUDesired) {
 	var pods []*workload.Pod
 	seen := map[string]bool{}
 	for _, c := range a.order {
-		if uid := c.pod.UID; !seen[uid] && (have.LSWeights[c.box] != want.LSWeights[c.box] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
-			below && have.BatchCgroups[c.box] != want.BatchCgroups[c.box] && a.hasQuota(c)) {
+		if uid := c.pod.UID; !seen[uid] && (have.LSWeights[c.above] != want.LSWeights[c.above] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
+			below && have.BatchCgroups[c.above] != want.BatchCgroups[c.above] && a.hasQuota(c)) {
 			seen[uid], pods = true, append(pods, c.pod)
 		}
 	}
@@ -123,9 +123,9 @@ type podResize struct {
 	writing bool      // the runtime has yet to write a container
 }
 
-// unraise takes the loop's quotas from a pod that the kubelet resizes, which they
+// suspendQuotas takes the loop's quotas from a pod that the kubelet resizes, which they
 // could stand in the way of; they come back when it is done.
-func (a *Agent) unraise(pod *workload.Pod, writing bool) {
+func (a *Agent) suspendQuotas(pod *workload.Pod, writing bool) {
 	l := &a.loop
 	l.resized[pod.UID] = podResize{a.now().Add(resizeTime), writing}
 	l.safe.news = true
@@ -200,16 +200,16 @@ func (a *Agent) quotaAt(dir string) (q knobs.CPUQuota, ok bool) {
 	return q, true
 }
 
-// withBoxes adds the boxes' quotas to what the cgroups above pods get.
-func (a *Agent) withBoxes(groups []qos.Group) []qos.Group {
+// withBatchCgroups adds the batch cgroups' quotas and the classes' weights to what the cgroups above pods get.
+func (a *Agent) withBatchCgroups(groups []qos.Group) []qos.Group {
 	if !a.Node.Features.Has(knobs.Quota) {
 		return groups
 	}
-	for box, l := range a.loop.inForce.BatchCgroups {
-		l = a.roomFor(l, slices.DeleteFunc(slices.Clone(a.order), func(c *container) bool { return c.started || c.box != box }))
-		at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == box })
+	for dir, l := range a.loop.inForce.BatchCgroups {
+		l = a.roomFor(l, slices.DeleteFunc(slices.Clone(a.order), func(c *container) bool { return c.started || c.above != dir }))
+		at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == dir })
 		if at < 0 {
-			at, groups = len(groups), append(groups, qos.Group{Path: box})
+			at, groups = len(groups), append(groups, qos.Group{Path: dir})
 		}
 		groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Quota, Value: l.Quota, Why: l.Why})
 	}

@@ -183,7 +183,7 @@ func (a *Agent) boxStatus() []status.Box {
 			box(name).Quota = workload.MilliCPU(q.Quota.Milli())
 		}
 	}
-	for name, limit := range a.loop.press.limits {
+	for name, limit := range a.loop.limiter.limits {
 		if uid := a.batchPodAt(name); uid != "" {
 			name = uid
 		}
@@ -199,7 +199,7 @@ func (a *Agent) boxStatus() []status.Box {
 func (a *Agent) memoryStatus() status.BatchMemory {
 	m := &a.loop.memory
 	s := status.BatchMemory{Online: m.Online, Held: m.Held, Goal: m.Goal, Headroom: m.Headroom, Wanted: m.BatchLimit}
-	for _, limit := range a.loop.press.limits {
+	for _, limit := range a.loop.limiter.limits {
 		s.Limit += int64(limit)
 	}
 	return s

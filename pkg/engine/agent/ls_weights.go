@@ -120,9 +120,9 @@ func (a *Agent) keepClasses() {
 	a.intend(a.loop.want)
 }
 
-// safeWeights gives back the weights that the kubelet gave, so that what starts while the
+// failsafeWeights gives back the weights that the kubelet gave, so that what starts while the
 // plugin is away competes with the others as it is due.
-func (a *Agent) safeWeights(changes []knobs.Change) []knobs.Change {
+func (a *Agent) failsafeWeights(changes []knobs.Change) []knobs.Change {
 	for t := range a.reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			if k.Knob != knobs.Weight || k.Favour == 0 {

@@ -15,15 +15,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// press is where batch work's memory limit goes down, in a goroutine of its own: the
-// kernel reclaims in the time of who writes a limit or asks it to. One press is under
-// way at a time; what is wanted meanwhile is asked for again by the next step. Before a
-// container's first instruction the limit is raised without it, which takes no time.
-type press struct {
+// memoryLimiter lowers batch work's memory limits in a goroutine of its own, since the
+// kernel reclaims memory in the thread that writes the limit or asks for the reclaim. One
+// job runs at a time; the loop's next step asks again for what was wanted meanwhile. Raising
+// a limit takes no time, and so the loop does it itself before a container's first
+// instruction.
+type memoryLimiter struct {
 	want    control.MemoryDesired // by the memory controller, if it acts
 	rules   []control.Reclaim     // asked for by rules, and not begun yet
 	busy    bool
-	limits  map[string]knobs.Bytes // of boxes and batch pods outside of them, that Sluice has set
+	limits  map[string]knobs.Bytes // that Sluice has set, of batch cgroups and batch pods outside of them
 	problem string                 // told last
 
 	reserved colocation.Reservations // for batch containers that start
@@ -32,12 +33,12 @@ type press struct {
 	promised map[string]knobs.Bytes // what is reserved and not held yet, by cgroup, for the goroutine
 }
 
-func newPress() *press {
-	return &press{limits: map[string]knobs.Bytes{}}
+func newMemoryLimiter() *memoryLimiter {
+	return &memoryLimiter{limits: map[string]knobs.Bytes{}}
 }
 
-// squeeze is one press: memory to take from containers, and boxes to limit then.
-type squeeze struct {
+// limitJob is memory to take from containers, and limits to set afterwards.
+type limitJob struct {
 	reclaim []knobs.Change // memory.current of a cgroup, To what it is to come down to
 	limits  []limitChange
 }
@@ -48,19 +49,19 @@ type limitChange struct {
 	before knobs.Value
 }
 
-// pressMemory carries out what is wanted of batch work's memory. A kernel that can't
+// limitMemory carries out what is wanted of batch work's memory. A kernel that can't
 // reclaim on request does so where a limit is set below what is in use; cgroup v1
 // refuses what it can't get, so that there the limit goes down in its place, while v2
 // would kill.
-func (a *Agent) pressMemory() {
+func (a *Agent) limitMemory() {
 	l := &a.loop
-	p := l.press
+	p := l.limiter
 	if p.busy || !a.authority().Cgroups {
 		return
 	}
 	claims := a.claims()
-	a.unpress(claims)
-	var s squeeze
+	a.releaseLimits(claims)
+	var s limitJob
 	s.take(a, p.want.Reclaim)
 	s.take(a, p.rules)
 	p.rules = p.rules[:0]
@@ -71,7 +72,7 @@ func (a *Agent) pressMemory() {
 		if taken := a.asked(c); taken > 0 && !a.Node.Features.Knobs[knobs.MemoryMax].V2 {
 			limit = knobs.Bytes(max(p.want.Goal-c.others, c.held-taken))
 		}
-		if has, ok := p.limits[c.Path]; ok && max(has-limit, limit-has) < small && a.promisedTo(c.Path) == 0 {
+		if has, ok := p.limits[c.Path]; ok && max(has-limit, limit-has) < small && a.reservedIn(c.Path) == 0 {
 			limit = has
 		}
 		if change, ok := a.limitOf(c, limit); ok {
@@ -90,11 +91,11 @@ func (a *Agent) pressMemory() {
 	p.busy = true
 	var failed map[string]bool
 	var err error
-	a.aside("memory", func() { failed, err = a.carryOutSqueeze(&s) }, func() { a.pressed(&s, failed, err) })
+	a.aside("memory", func() { failed, err = a.runLimitJob(&s) }, func() { a.limitJobDone(&s, failed, err) })
 }
 
-// claim is a cgroup that batch work's memory is limited at: a box, or the own cgroup of a
-// batch pod outside of boxes.
+// claim is a cgroup at which batch work's memory is limited: a batch cgroup, or that of a
+// batch pod outside of batch cgroups.
 type claim struct {
 	knobs.Object
 	held   int64 // by it, with its page cache
@@ -106,11 +107,11 @@ type claim struct {
 // killed while another leaves its part. The next step sees what each took.
 func (a *Agent) claims() (claims []claim) {
 	l := &a.loop
-	if l.press.want.BatchLimit <= 0 || !a.Node.Features.Has(knobs.MemoryMax) {
+	if l.limiter.want.BatchLimit <= 0 || !a.Node.Features.Has(knobs.MemoryMax) {
 		return nil
 	}
-	for _, box := range l.view.BatchCgroups.Limited {
-		claims = append(claims, claim{Object: boxObject(box)})
+	for _, dir := range l.view.BatchCgroups.Limited {
+		claims = append(claims, claim{Object: classObject(dir)})
 	}
 	for i := range l.view.Pods {
 		p := &l.view.Pods[i]
@@ -137,8 +138,8 @@ func (a *Agent) claims() (claims []claim) {
 
 // asked is the memory that the controller wants back from a claim's containers.
 func (a *Agent) asked(c *claim) (bytes int64) {
-	for _, r := range a.loop.press.want.Reclaim {
-		if of := a.containers[r.ID]; of != nil && (of.box == c.Path || of.podPath == c.Path) {
+	for _, r := range a.loop.limiter.want.Reclaim {
+		if of := a.containers[r.ID]; of != nil && (of.above == c.Path || of.podPath == c.Path) {
 			bytes += r.Bytes
 		}
 	}
@@ -146,7 +147,7 @@ func (a *Agent) asked(c *claim) (bytes int64) {
 }
 
 // take enters what is to be reclaimed from containers that are there.
-func (s *squeeze) take(a *Agent, reclaim []control.Reclaim) {
+func (s *limitJob) take(a *Agent, reclaim []control.Reclaim) {
 	if a.Reclaim == nil {
 		return
 	}
@@ -174,7 +175,7 @@ func (a *Agent) limitOf(c *claim, limit knobs.Bytes) (limitChange, bool) {
 	if own, ok := e.Value.(knobs.Bytes); ok && own > 0 {
 		limit = min(limit, own)
 	}
-	a.loop.press.limits[c.Path] = limit
+	a.loop.limiter.limits[c.Path] = limit
 	if a.Kernel.Same(knobs.MemoryMax, limit, have) {
 		return limitChange{}, false
 	}
@@ -186,20 +187,20 @@ func (a *Agent) limitOf(c *claim, limit knobs.Bytes) (limitChange, bool) {
 func (a *Agent) unlimit(c *limitChange) {
 	if before, ok := c.before.(knobs.Bytes); ok {
 		a.book.Wrote(c.Object.Path, knobs.MemoryMax, before)
-		a.loop.press.limits[c.Object.Path] = before
+		a.loop.limiter.limits[c.Object.Path] = before
 		return
 	}
-	delete(a.loop.press.limits, c.Object.Path)
+	delete(a.loop.limiter.limits, c.Object.Path)
 	a.book.Drop(c.Object.Path, knobs.MemoryMax)
 }
 
-func boxObject(box string) knobs.Object {
-	return knobs.Object{Path: box, Name: box, Level: knobs.ClassLevel}
+func classObject(dir string) knobs.Object {
+	return knobs.Object{Path: dir, Name: dir, Level: knobs.ClassLevel}
 }
 
-// carryOutSqueeze blocks while the kernel reclaims, and returns the boxes without
+// runLimitJob blocks while the kernel reclaims, and returns the cgroups without
 // their limits.
-func (a *Agent) carryOutSqueeze(s *squeeze) (failed map[string]bool, err error) {
+func (a *Agent) runLimitJob(s *limitJob) (failed map[string]bool, err error) {
 	var errs []error
 	for i := range s.reclaim {
 		c := &s.reclaim[i]
@@ -236,7 +237,7 @@ func shrinks(c *limitChange) bool {
 // kernel sets the limit all the same, and kills what it can't reclaim; and on both what is
 // promised to containers that start in it. 0 where it need not be minded, or isn't known.
 func (a *Agent) leastLimit(cgroup string) knobs.Bytes {
-	promised := a.promisedTo(cgroup)
+	promised := a.reservedIn(cgroup)
 	if promised == 0 && !a.Node.Features.Knobs[knobs.MemoryMax].V2 {
 		return 0
 	}
@@ -256,8 +257,8 @@ func (a *Agent) inUse(cgroup string) knobs.Bytes {
 	return knobs.Bytes((use.Current + unit - 1) / unit * unit)
 }
 
-func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
-	p := a.loop.press
+func (a *Agent) limitJobDone(s *limitJob, failed map[string]bool, err error) {
+	p := a.loop.limiter
 	p.busy = false
 	for i := range s.limits {
 		if c := &s.limits[i]; failed[c.Object.Path] {
@@ -275,12 +276,12 @@ func (a *Agent) pressed(s *squeeze, failed map[string]bool, err error) {
 		a.Log.WithError(err).Warn("Memory of batch work could not be taken back as wanted; it is tried again")
 	}
 	p.problem = problem
-	a.keepPromises() // a limit may have gone down as a container started
+	a.keepReservations() // a limit may have gone down as a container started
 }
 
-// unpress gives the limits back of all cgroups but those.
-func (a *Agent) unpress(but []claim) {
-	p := a.loop.press
+// releaseLimits gives back the limits of all cgroups but these.
+func (a *Agent) releaseLimits(but []claim) {
+	p := a.loop.limiter
 	if len(p.limits) == 0 {
 		return
 	}
@@ -296,8 +297,8 @@ func (a *Agent) unpress(but []claim) {
 	a.reconciler.Apply()
 }
 
-// presses reports whether a setting is the memory loop's.
-func (a *Agent) presses(at reconcile.Key) bool {
-	_, ours := a.loop.press.limits[at.Path]
+// ownsLimit reports whether a setting is a memory limit that the loop has set.
+func (a *Agent) ownsLimit(at reconcile.Key) bool {
+	_, ours := a.loop.limiter.limits[at.Path]
 	return ours && at.Knob == knobs.MemoryMax
 }

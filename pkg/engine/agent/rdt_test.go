@@ -226,19 +226,19 @@ func TestRDTAfterRestart(t *testing.T) {
 func TestRDTNarrows(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML+"control: {cache: {mode: on, class: be}}\n", func(n *rdtNode) {
 		full, latency := n.schemata("sluice-be"), n.schemata("sluice-latency")
-		narrow := func(s control.Slice) string {
-			n.loop(func() { n.agent.narrow(s) })
+		shareCache := func(s control.CacheShare) string {
+			n.loop(func() { n.agent.shareCache(s) })
 			n.pass()
 			return n.schemata("sluice-be")
 		}
-		if now := narrow(control.Slice{Cache: 40, Bandwidth: 50}); now == full {
+		if now := shareCache(control.CacheShare{Cache: 40, Bandwidth: 50}); now == full {
 			n.t.Errorf("schemata %q is not narrower", now)
 		}
-		if now := narrow(control.Slice{Cache: 100, Bandwidth: 100}); now != full {
+		if now := shareCache(control.CacheShare{Cache: 100, Bandwidth: 100}); now != full {
 			n.t.Errorf("schemata %q when calm, want %q", now, full)
 		}
-		narrow(control.Slice{Cache: 40, Bandwidth: 50})
-		if now := narrow(control.Slice{}); now != full {
+		shareCache(control.CacheShare{Cache: 40, Bandwidth: 50})
+		if now := shareCache(control.CacheShare{}); now != full {
 			n.t.Errorf("schemata %q in preview, want %q", now, full)
 		}
 		if now := n.schemata("sluice-latency"); now != latency {

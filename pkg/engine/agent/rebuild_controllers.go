@@ -30,7 +30,7 @@ func (a *Agent) renew(before *config.Config) {
 		l.poolSizes = control.PoolSizes{}
 	}
 	if next.Cache != old.Cache {
-		l.slice = control.Slice{}
+		l.cacheShare = control.CacheShare{}
 	}
 	if next.Eviction != old.Eviction {
 		l.refusal, l.evicted = control.Refusal{}, 0

@@ -108,7 +108,7 @@ func (a *Agent) declareParents() {
 		}
 	}
 	wanted := map[string]bool{}
-	for _, g := range a.withBoxes(qos.Parents(pods)) {
+	for _, g := range a.withBatchCgroups(qos.Parents(pods)) {
 		wanted[g.Path] = true
 		a.reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
 	}
@@ -167,7 +167,7 @@ func (a *Agent) reconcileAll() {
 			a.reconciler.Want(c.Object, c.Pod(), nil)
 		}
 	}
-	a.reconciler.ReleaseUnwanted(a.presses)
+	a.reconciler.ReleaseUnwanted(a.ownsLimit)
 	a.reconciler.Apply()
 }
 

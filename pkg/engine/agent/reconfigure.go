@@ -32,7 +32,7 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 	for deadline := a.now().Add(pressTime); ; {
 		busy := false
 		err = a.do("configuration", func() error {
-			if busy = a.loop.press.busy; busy && a.now().Before(deadline) {
+			if busy = a.loop.limiter.busy; busy && a.now().Before(deadline) {
 				return nil
 			}
 			restart, err = a.reconfigure(r)
@@ -74,7 +74,7 @@ func (a *Agent) reloaded(hash string, problem error) {
 
 // reconfigure does it, in the loop.
 func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
-	if a.loop.press.busy {
+	if a.loop.limiter.busy {
 		return nil, errPressed
 	}
 	cfg, restart, err := a.takeable(r.Config)
@@ -123,8 +123,8 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.passing.Reset(cfg.DriftInterval)
 	}
 	a.quiet()
-	if a.loop.unsafe = true; a.Failsafe != nil && a.authority().Writes {
-		a.keepSafe() // what it would do at once may be given back
+	if a.loop.failsafeStale = true; a.Failsafe != nil && a.authority().Writes {
+		a.writeFailsafePlan() // what it would do at once may be given back
 	}
 	done = true
 	return restart, nil
@@ -215,12 +215,12 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	}
 	a.intend(l.want)
 	if !memory {
-		l.press.want = control.MemoryDesired{}
-		l.press.rules = l.press.rules[:0]
-		a.unpress(nil)
+		l.limiter.want = control.MemoryDesired{}
+		l.limiter.rules = l.limiter.rules[:0]
+		a.releaseLimits(nil)
 	}
 	if !cache {
-		a.narrow(control.Slice{})
+		a.shareCache(control.CacheShare{})
 	}
 	if may.Writes || !a.authority().Writes {
 		return
@@ -235,7 +235,7 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 		a.Reclaimer.Set(nil)
 	}
 	if a.Failsafe != nil {
-		l.safe = safety{}
+		l.safe = failsafePlan{}
 		a.Failsafe.Keep(nil)
 	}
 }

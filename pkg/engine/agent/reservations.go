@@ -21,7 +21,7 @@ func (a *Agent) mayHold(c *container, r *workload.Request) error {
 		return nil
 	}
 	need := colocation.MemoryToStart(c.Resources.MemoryLimit, r)
-	room := l.memory.Room - l.press.reserved.Admitted
+	room := l.memory.Room - l.limiter.reserved.Admitted
 	if room < need {
 		room += a.freed()
 	}
@@ -48,16 +48,16 @@ func (a *Agent) freed() int64 {
 // reserveMemory keeps memory for a batch container that is being created.
 func (a *Agent) reserveMemory(c *container, r *workload.Request) {
 	if r.Class == workload.BE && a.limitsMemory() {
-		a.loop.press.reserved.Reserve(a.now(), c.ID, c.box, c.podPath, colocation.MemoryToStart(c.Resources.MemoryLimit, r))
+		a.loop.limiter.reserved.Reserve(a.now(), c.ID, c.above, c.podPath, colocation.MemoryToStart(c.Resources.MemoryLimit, r))
 	}
 }
 
-// begun has the promise to a container hold from its first instruction on, and gives it a
-// limit that lets it start. Where a container is no batch work, what held batch alone
-// opens.
+// begun prepares memory limits for a container's first instruction: what is reserved for it
+// holds from now on, and the limits above it leave room to start. A container that isn't
+// batch lifts the limit of a cgroup that held batch pods alone.
 func (a *Agent) begun(c *container) {
 	l := &a.loop
-	p := l.press
+	p := l.limiter
 	if l.made && l.stale {
 		a.look()
 	}
@@ -67,37 +67,37 @@ func (a *Agent) begun(c *container) {
 	a.wantLimit()
 	p.reserved.Started(a.now(), c.ID)
 	if !p.busy {
-		a.unpress(a.claims())
+		a.releaseLimits(a.claims())
 	}
-	a.keepPromises()
+	a.keepReservations()
 }
 
-// wantLimit has a limit wanted where the first cgroup that one can be set on has just
-// come.
+// wantLimit asks for a limit where the controller has set none, since the first cgroup on
+// which one can be set has just come.
 func (a *Agent) wantLimit() {
 	l := &a.loop
-	if w := &l.press.want; w.BatchLimit <= 0 {
+	if w := &l.limiter.want; w.BatchLimit <= 0 {
 		w.BatchLimit = l.memory.Goal
 	}
 }
 
-// keepPromises raises the limits of all cgroups in which containers start, and sets one
+// keepReservations raises the limits of all cgroups in which containers start, and sets one
 // where there is none: neither makes the kernel reclaim, and so neither waits.
-func (a *Agent) keepPromises() {
-	a.sumPromises()
-	p := a.loop.press
+func (a *Agent) keepReservations() {
+	a.sumReservations()
+	p := a.loop.limiter
 	var changes []knobs.Change
 	var made []limitChange
 	for _, c := range a.claims() {
-		if a.promisedTo(c.Path) == 0 {
+		if a.reservedIn(c.Path) == 0 {
 			continue
 		}
 		has, limited := p.limits[c.Path]
-		least := a.inUse(c.Path) + a.promisedTo(c.Path)
+		least := a.inUse(c.Path) + a.reservedIn(c.Path)
 		if limited && has >= least {
 			continue
 		}
-		if change, ok := a.limitOf(&c, max(knobs.Bytes(a.loop.press.want.BatchLimit-c.others), least)); ok {
+		if change, ok := a.limitOf(&c, max(knobs.Bytes(a.loop.limiter.want.BatchLimit-c.others), least)); ok {
 			changes, made = append(changes, change.Change), append(made, change)
 		}
 	}
@@ -112,22 +112,22 @@ func (a *Agent) keepPromises() {
 	}
 }
 
-// sumPromises sums up what is reserved for containers that start and not held yet, in all
+// sumReservations sums up what is reserved for containers that start and not held yet, in all
 // and for each cgroup whose limit has to leave room for it.
-func (a *Agent) sumPromises() (owed int64) {
+func (a *Agent) sumReservations() (owed int64) {
 	l := &a.loop
-	owed, by := l.press.reserved.Owed(a.now(), &l.view, func(id string) bool { return a.containers[id] != nil })
-	p := l.press
+	owed, by := l.limiter.reserved.Owed(a.now(), &l.view, func(id string) bool { return a.containers[id] != nil })
+	p := l.limiter
 	p.mu.Lock()
 	p.promised = by
 	p.mu.Unlock()
 	return owed
 }
 
-// promisedTo is what containers that start in a cgroup were promised and don't hold. Any
+// reservedIn is what containers that start in a cgroup have reserved and don't hold. Any
 // goroutine may ask.
-func (a *Agent) promisedTo(cgroup string) knobs.Bytes {
-	p := a.loop.press
+func (a *Agent) reservedIn(cgroup string) knobs.Bytes {
+	p := a.loop.limiter
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.promised[cgroup]

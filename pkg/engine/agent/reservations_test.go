@@ -198,7 +198,7 @@ func TestForbiddenKills(t *testing.T) {
 		ooms[bestBox]++
 		h.steps(2 * time.Second)
 		counted("at the goal", 0, 0)
-		h.loop(func() { h.agent.loop.press.limits[bestBox] = 1 << 30 })
+		h.loop(func() { h.agent.loop.limiter.limits[bestBox] = 1 << 30 })
 		ooms[bestBox]++
 		h.steps(2 * time.Second)
 		counted("far below the goal", 1, 0)

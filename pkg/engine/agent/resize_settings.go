@@ -20,7 +20,7 @@ func (a *Agent) suspendSettings(pod *workload.Pod, writing bool) {
 		return
 	}
 	a.reconciler.Suspend(pod.UID, a.now().Add(resizeTime))
-	a.unraise(pod, writing) // bursts are away by then: one of the new limit may be above the old
+	a.suspendQuotas(pod, writing) // bursts are away by then: one of the new limit may be above the old
 }
 
 // noteQuota notes the quota that the kubelet has given a pod in a resize: it is the original

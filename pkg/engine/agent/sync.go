@@ -58,7 +58,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.post("tune", func() {
 			a.reconcileAll()
 			if a.Failsafe != nil && a.authority().Writes {
-				a.keepSafe() // an earlier run's plan has limits that a resize may change before the loop steps
+				a.writeFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
 			}
 			a.pruneRDT()
 			a.passes = -1 // all are joined with the next pass

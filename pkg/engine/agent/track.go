@@ -26,7 +26,7 @@ func (a *Agent) track(pod *workload.Pod, spec workload.Container) *container {
 	}
 	c.path, c.podRef = path, pod.Namespace+"/"+pod.Name
 	if o, ok := podObject(pod); ok {
-		c.podPath, c.box = o.Path, colocation.Above(o.Path)
+		c.podPath, c.above = o.Path, colocation.Above(o.Path)
 	}
 	c.uncontrolled = a.Config.RunsInVM(pod)
 	c.started = spec.State == workload.Running
