@@ -1,7 +1,9 @@
-// Package colocation computes what the control loop needs around its controllers
-// (pkg/decide/control): their view of the node, made from an inventory of what runs there
-// and from what was observed; which cgroups hold batch work; and what each of them gets.
-// It is pure: the engine takes the inventory and carries out what is computed.
+// Package colocation is the control loop around its controllers (pkg/decide/control): it
+// makes their view of the node from an inventory of what runs there and from samples of what
+// that does, and steps them from that view and their inputs to what is desired. It also
+// computes which cgroups hold batch work, how batch work's CPU budget is divided, which
+// weights are raised, what may start, and the failsafe's plan. It is pure: the engine takes
+// the inventory and carries out what is desired.
 package colocation
 
 import (
