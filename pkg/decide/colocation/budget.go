@@ -75,7 +75,7 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 			}
 			if c.Pod != pod { // those of a pod follow each other
 				pod = c.Pod
-				d.pods, d.claims = append(d.pods, v.View.Pods[pod].UID), append(d.claims, control.Share{})
+				d.pods, d.claims = append(d.pods, v.Pods[pod].UID), append(d.claims, control.Share{})
 			}
 			at = len(d.claims) - 1
 		}
@@ -89,7 +89,7 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 // is batch, the kubelet isn't resizing it and, on cgroup v1, it has no container that the
 // runtime is creating, since the runtime could not write a quota above the pod's.
 func mayClaim(v *NodeView, b *Budget, pod int) bool {
-	p := &v.View.Pods[pod]
+	p := &v.Pods[pod]
 	if p.Class != workload.BE || b.Resizing[p.UID] {
 		return false
 	}

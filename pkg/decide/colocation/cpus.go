@@ -17,7 +17,7 @@ func (c *Controllers) StepWindows(v *NodeView, in *Inputs, s control.Switch) Dec
 // StepPools decides the sizes of exclusive pools. Short, which it appends to, is the CPUs
 // that pools lack and that demotion has to make up for.
 func (c *Controllers) StepPools(v *NodeView, in *Inputs, short []control.Shortage) (control.PoolSizes, []control.Shortage, Decided) {
-	mode := in.Config.Pools.Mode
+	mode := in.Pools.Mode
 	sizes, decided := c.Pools.Step(&v.View)
 	if in.Heeds(in.Demotion.Mode, mode) {
 		for i, missing := range sizes.Short {

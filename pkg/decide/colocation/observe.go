@@ -102,7 +102,7 @@ func (v *NodeView) observePod(uid string, seen *observe.Container) {
 	if !ok {
 		return
 	}
-	p, pod := &v.View.Pods[at], &seen.CPU
+	p, pod := &v.Pods[at], &seen.CPU
 	if p.Class == workload.BE {
 		v.hold(v.Members[p.First].PodPath, &seen.Memory)
 	}

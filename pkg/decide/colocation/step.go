@@ -99,7 +99,7 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 
 // wantQuota notes the quota that a controller wants for a container, where it acts.
 func (in *Inputs) wantQuota(v *NodeView, want CPUDesired, acts bool, q control.Quota) {
-	if c := v.Container(q.ID); acts && c != nil && !in.Resizing[v.View.Pods[c.Pod].UID] {
+	if c := v.Container(q.ID); acts && c != nil && !in.Resizing[v.Pods[c.Pod].UID] {
 		want.WantQuota(q.ID, qos.Loop{Quota: Quota(q.CPU), Why: q.Why})
 	}
 }

@@ -52,7 +52,7 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 	clear(v.index)
 	clear(v.pods)
 	v.Members = inv.byPod(v.Members[:0], v.pods)
-	v.View.Pods, v.Containers = v.View.Pods[:0], v.Containers[:0]
+	v.Pods, v.Containers = v.Pods[:0], v.Containers[:0]
 	for i := range v.Members {
 		v.enter(&v.Members[i])
 	}
@@ -73,13 +73,13 @@ func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
 func (v *NodeView) enter(c *Container) {
 	r := c.Request
 	at := v.pods[c.Pod.UID]
-	if at == len(v.View.Pods) {
-		v.View.Pods = append(v.View.Pods, control.Pod{
+	if at == len(v.Pods) {
+		v.Pods = append(v.Pods, control.Pod{
 			UID: c.Pod.UID, Ref: c.PodRef, Class: r.Class, Since: c.Since,
 			Labels: c.Pod.Labels, Evict: r.Evict, Priority: r.Priority, First: len(v.Containers),
 		})
 	}
-	p := &v.View.Pods[at]
+	p := &v.Pods[at]
 	if rank(r.Class) < rank(p.Class) {
 		p.Class = r.Class
 	}
@@ -117,7 +117,7 @@ func (v *NodeView) Container(id string) *control.Container {
 
 // HasBatch reports whether a pod of batch work is there.
 func (v *NodeView) HasBatch() bool {
-	return slices.ContainsFunc(v.View.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
+	return slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
 }
 
 // HeldOutside is the memory that batch work holds outside of a cgroup and that the kernel

@@ -33,7 +33,7 @@ func TestSetInventory(t *testing.T) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		refs = append(refs, c.Ref)
-		if v.Members[i].ID != c.ID || v.Container(c.ID) != c || v.View.Pods[c.Pod].UID != v.Members[i].Pod.UID {
+		if v.Members[i].ID != c.ID || v.Container(c.ID) != c || v.Pods[c.Pod].UID != v.Members[i].Pod.UID {
 			t.Errorf("%s isn't where the index has it", c.Ref)
 		}
 	}
@@ -43,7 +43,7 @@ func TestSetInventory(t *testing.T) {
 	if v.Container("late/a") != nil {
 		t.Error("a container without a place is in the view")
 	}
-	if p := &v.View.Pods[0]; p.Class != workload.LS || p.Count != 2 || p.First != 0 {
+	if p := &v.Pods[0]; p.Class != workload.LS || p.Count != 2 || p.First != 0 {
 		t.Errorf("pod web is %+v, want the class of its LS container, and two containers", p)
 	}
 	if c := v.Container("job/a"); c.Request != 2000 || c.Limit != 3000 || c.MemoryLimit != 1<<30 {
