@@ -134,7 +134,11 @@ func (r *Reconciler) noteDrift(c *Cgroup, s *Setting, have, want knobs.Value) {
 // letGo gives a setting's original back.
 func (r *Reconciler) letGo(o knobs.Object, k knobs.Knob) []knobs.Change {
 	at := Key{o.Path, k}
-	if r.writer.abandon(at) {
+	last, underWay := r.writer.abandon(at)
+	if last != nil { // a value that was never written would make Sluice's own look like somebody else's
+		r.Journal.Wrote(o.Path, k, last)
+	}
+	if underWay {
 		r.leaving[at] = o // once the kernel has answered
 		return nil
 	}

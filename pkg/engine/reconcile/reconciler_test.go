@@ -329,3 +329,47 @@ func TestRestoreDry(t *testing.T) {
 	}
 	r.expect(t, knobs.Burst, knobs.Number(0))
 }
+
+// A write may be under way, and another wait behind it, when a setting is let go: the one
+// that waits is never made, and the value of the other is Sluice's own, not a newer one.
+func TestLetGoBehindAWrite(t *testing.T) {
+	t.Parallel()
+	for name, free := range map[string]int{"under way": maxWriters, "waiting": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			var begun, posted []func()
+			r.Blocking = false
+			r.Starting = func(string) bool { return false }
+			r.Spawn = func(work func()) { begun = append(begun, work) }
+			r.Post = func(_ string, event func()) { posted = append(posted, event) }
+			finish := func() {
+				for len(begun)+len(posted) > 0 {
+					work := append(begun, posted...)
+					begun, posted = nil, nil
+					for _, do := range work {
+						do()
+					}
+				}
+			}
+			at := Key{r.pod.Path, knobs.IOWeight}
+			r.values[at] = knobs.PerDevice("")
+			weight := func(text string) { r.want(qos.Setting{Knob: knobs.IOWeight, Value: knobs.PerDevice(text)}) }
+			weight("8:0 20")
+			finish()
+			r.writer.running = maxWriters - free
+			weight("8:0 100")
+			weight("8:0 20")
+			weight("8:0 50")
+			r.want()
+			r.writer.running = len(begun)
+			finish()
+			r.Pass()
+			finish()
+			r.expect(t, knobs.IOWeight, knobs.PerDevice(""))
+			if left := r.Journal.All(); len(left) > 0 || r.Size() != (Size{}) {
+				t.Errorf("left: %v, %+v", left, r.Size())
+			}
+		})
+	}
+}

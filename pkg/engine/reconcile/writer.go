@@ -257,18 +257,24 @@ func (r *Reconciler) written(at Key, job *slowWrite) {
 }
 
 // abandon drops what waits to be written to a setting, and reports whether something
-// is under way to it.
-func (w *writer) abandon(at Key) bool {
+// is under way to it. Last is what Sluice will have written last then; it is nil where
+// nothing was dropped, or nothing was written before.
+func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
 	s := w.settings[at]
 	if s == nil {
-		return false
+		return nil, false
 	}
-	if s.next = nil; s.now == nil {
+	dropped := s.next
+	s.next = nil
+	if s.now == nil {
 		delete(w.settings, at)
 		w.turn = slices.DeleteFunc(w.turn, func(other Key) bool { return other == at })
-		return false
+		return dropped.before, false
 	}
-	return true
+	if dropped != nil {
+		last = s.now.To
+	}
+	return last, true
 }
 
 // abandonAll drops what waits to be written to a cgroup that is gone.
