@@ -34,14 +34,14 @@ func BenchmarkPassRefused(b *testing.B) {
 		}
 	}
 	pass()
-	if got := h.counters.WriteErrors; got < 2*len(h.order) {
+	if got := h.refused(); got < 2*len(h.order) {
 		b.Fatalf("%d writes are refused, want %d at least", got, 2*len(h.order))
 	}
-	used, refused := processor(b), h.counters.WriteErrors
+	used, refused := processor(b), h.refused()
 	for b.Loop() {
 		pass()
 	}
 	b.ReportMetric(float64((processor(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
-	b.ReportMetric(float64(h.counters.WriteErrors-refused)/float64(b.N), "refused/op")
+	b.ReportMetric(float64(h.refused()-refused)/float64(b.N), "refused/op")
 	b.ReportAllocs()
 }

@@ -122,10 +122,12 @@ func (h *bed) loop() {
 			return
 		case event := <-h.Agent.events:
 			event()
-			select {
-			case h.events <- struct{}{}:
-			default: // nobody waits
-			}
+		case <-h.inbox.news:
+			h.runPosted()
+		}
+		select {
+		case h.events <- struct{}{}:
+		default: // nobody waits
 		}
 	}
 }
@@ -167,8 +169,15 @@ func (h *bed) sync(class workload.Class) {
 	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
 		h.b.Fatal(err)
 	}
-	<-h.events // Synchronize
-	<-h.events // what it posts: reconcileAll
+	<-h.events                // Synchronize
+	<-h.events                // what it posts: reconcileAll
+	h.unplugged = time.Time{} // a pass as it is once the first ones are over
+}
+
+// refused is how many writes the kernel has refused.
+func (h *bed) refused() int {
+	_, all := h.reconciler.WriteErrors()
+	return h.counters.WriteErrors + all
 }
 
 // dirs are the cgroups that have settings.
@@ -385,8 +394,8 @@ func pass(b *testing.B, text string) {
 		}
 		b.ReportMetric(float64((processor(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 	})
-	if h.counters.Drift+h.counters.WriteErrors > 0 {
-		b.Errorf("%d drifts, %d failed writes", h.counters.Drift, h.counters.WriteErrors)
+	if drifts, refused := h.counters.Drift+h.reconciler.Drift(), h.refused(); drifts+refused > 0 {
+		b.Errorf("%d drifts, %d failed writes", drifts, refused)
 	}
 }
 
