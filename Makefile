@@ -86,6 +86,7 @@ web-screenshots: ## make the pictures of docs/web.md anew
 
 e2e: build tools deb image ## real containerd, real containers, the documentation's commands (root)
 	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix ./test/docs/node
+	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd
 	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 120m ./test/vm
