@@ -21,8 +21,6 @@ func (a *Agent) applyRDT(isNew bool) {
 		a.rdt.Setup(rdtgroup.Layout{Classes: a.rdtClasses(), MaxMBps: r.MaxMBps, Monitor: r.Monitor}, isNew)
 	case may.Writes && a.RDT != nil:
 		a.rdt.End()
-	default:
-		a.rdt.Forget()
 	}
 }
 

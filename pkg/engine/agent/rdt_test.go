@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/fake"
 	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
@@ -246,6 +247,23 @@ func TestRDTNarrows(t *testing.T) {
 		}
 		if drift := n.status().Counters.Drift; drift > 0 {
 			n.t.Errorf("%d drifts", drift)
+		}
+	})
+}
+
+// Koordlet comes and goes: what Sluice had made before is still Sluice's.
+func TestRDTGroupsOutliveALossOfAuthority(t *testing.T) {
+	withRDT(t, fake.Intel(), rdtYAML, func(n *rdtNode) {
+		n.start("own", "LS", map[string]string{"node.koordinator.sh/resctrl": `{"llc":{"schemata":{"range":[20,80]}}}`})
+		groups := len(n.kernel.Groups())
+		n.loop(func() { n.agent.meet([]peers.Neighbour{{Kind: peers.Koordlet}}, nil) })
+		n.pass()
+		n.loop(func() { n.agent.meet(nil, nil) })
+		n.start("batch", "BE", nil)
+		n.isIn("batch", "sluice-be")
+		n.end("own")
+		if got := len(n.kernel.Groups()); got != groups-1 {
+			n.t.Errorf("%d groups are left of %d: %v", got, groups, n.kernel.Groups())
 		}
 	})
 }

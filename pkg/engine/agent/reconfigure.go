@@ -253,6 +253,9 @@ func (a *Agent) regroup(before *config.Config, wrote bool) {
 		}
 	}
 	a.applyRDT(true)
+	if !a.authority().RDT {
+		a.rdt.Forget() // rejoin finds out anew
+	}
 	a.rejoin()
 	a.pruneRDT()
 }

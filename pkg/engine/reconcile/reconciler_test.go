@@ -330,6 +330,41 @@ func TestRestoreDry(t *testing.T) {
 	r.expect(t, knobs.Burst, knobs.Number(0))
 }
 
+// deferred is a rig whose slow writes are made when the test says so.
+func deferred(t *testing.T) (r *rig, finish func()) {
+	t.Helper()
+	r = newRig(t)
+	var begun, posted []func()
+	r.Blocking = false
+	r.Starting = func(string) bool { return false }
+	r.Failed = func(Key) {}
+	r.Spawn = func(work func()) { begun = append(begun, work) }
+	r.Post = func(_ string, event func()) { posted = append(posted, event) }
+	r.values[Key{r.pod.Path, knobs.IOWeight}] = knobs.PerDevice("")
+	return r, func() {
+		for len(begun)+len(posted) > 0 {
+			work := append(begun, posted...)
+			begun, posted = nil, nil
+			for _, do := range work {
+				do()
+			}
+		}
+	}
+}
+
+func (r *rig) weight(text string) {
+	r.want(qos.Setting{Knob: knobs.IOWeight, Value: knobs.PerDevice(text)})
+}
+
+// untouched fails where anything of Sluice is left.
+func (r *rig) untouched(t *testing.T) {
+	t.Helper()
+	r.expect(t, knobs.IOWeight, knobs.PerDevice(""))
+	if left := r.Journal.All(); len(left) > 0 || r.Size() != (Size{}) {
+		t.Errorf("left: %v, %+v", left, r.Size())
+	}
+}
+
 // A write may be under way, and another wait behind it, when a setting is let go: the one
 // that waits is never made, and the value of the other is Sluice's own, not a newer one.
 func TestLetGoBehindAWrite(t *testing.T) {
@@ -337,39 +372,39 @@ func TestLetGoBehindAWrite(t *testing.T) {
 	for name, free := range map[string]int{"under way": maxWriters, "waiting": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			var begun, posted []func()
-			r.Blocking = false
-			r.Starting = func(string) bool { return false }
-			r.Spawn = func(work func()) { begun = append(begun, work) }
-			r.Post = func(_ string, event func()) { posted = append(posted, event) }
-			finish := func() {
-				for len(begun)+len(posted) > 0 {
-					work := append(begun, posted...)
-					begun, posted = nil, nil
-					for _, do := range work {
-						do()
-					}
-				}
-			}
-			at := Key{r.pod.Path, knobs.IOWeight}
-			r.values[at] = knobs.PerDevice("")
-			weight := func(text string) { r.want(qos.Setting{Knob: knobs.IOWeight, Value: knobs.PerDevice(text)}) }
-			weight("8:0 20")
+			r, finish := deferred(t)
+			r.weight("8:0 20")
 			finish()
 			r.writer.running = maxWriters - free
-			weight("8:0 100")
-			weight("8:0 20")
-			weight("8:0 50")
+			r.weight("8:0 100")
+			r.weight("8:0 20")
+			r.weight("8:0 50")
 			r.want()
-			r.writer.running = len(begun)
+			r.writer.running -= maxWriters - free
 			finish()
 			r.Pass()
 			finish()
-			r.expect(t, knobs.IOWeight, knobs.PerDevice(""))
-			if left := r.Journal.All(); len(left) > 0 || r.Size() != (Size{}) {
-				t.Errorf("left: %v, %+v", left, r.Size())
-			}
+			r.untouched(t)
 		})
 	}
+}
+
+// The write that is under way when a setting is let go may fail: what was written before it
+// is Sluice's own, and is given back too.
+func TestLetGoBehindAFailure(t *testing.T) {
+	t.Parallel()
+	r, finish := deferred(t)
+	r.weight("8:0 20")
+	finish()
+	at := Key{r.pod.Path, knobs.IOWeight}
+	r.denied[at] = true
+	r.weight("8:0 100")
+	r.want()
+	finish()
+	r.expect(t, knobs.IOWeight, knobs.PerDevice("8:0 20"))
+	delete(r.denied, at)
+	r.now = r.now.Add(time.Hour) // whatever the back-off
+	r.Pass()
+	finish()
+	r.untouched(t)
 }

@@ -236,8 +236,12 @@ func (r *Reconciler) written(at Key, job *slowWrite) {
 	changes := []knobs.Change{job.Change}
 	failed, refused := r.answers(cgroupfs.Refusals(job.err))
 	r.log(changes, failed, refused)
-	if w := r.writer.settings[at]; w.next != nil && failed[at] != nil {
-		w.next.before = job.before // what failed is not what comes before it
+	if failed[at] != nil { // the kernel has what was written before it
+		if next := r.writer.settings[at].next; next != nil {
+			next.before = job.before
+		} else if job.before != nil {
+			r.Journal.Wrote(at.Path, at.Knob, job.before)
+		}
 	}
 	if r.leaveWriter(at) {
 		return

@@ -70,11 +70,15 @@ func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 		s.done = want
 		return
 	}
-	var found map[irq.File]cpuset.Set
+	var next irq.Kept
+	var writes []irq.Write
 	var err error
 	var balancer string
+	kept := s.kept
 	s.begin(func() {
+		var found map[irq.File]cpuset.Set
 		found, err = s.affinities.Read()
+		next, writes = irq.Plan(found, err == nil, kept, want)
 		balancer = s.affinities.Balancer()
 	}, func() {
 		if err != nil {
@@ -85,7 +89,6 @@ func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 			s.log.WithField("process", balancer).Warn("irqbalance runs and will move IRQs back to LSE containers' CPUs: stop it, or name these CPUs in its IRQBALANCE_BANNED_CPULIST")
 		}
 		if allowed() {
-			next, writes := irq.Plan(found, err == nil, s.kept, want)
 			s.write(want, next, writes)
 		}
 	})
