@@ -9,7 +9,7 @@ type Granted struct {
 	CPU         MilliCPU
 	Memory      int64    // bytes
 	BatchCPU    MilliCPU // of the node's batch resources
-	BatchMemory int64    // bytes, likewise
+	BatchMemory int64    // bytes, of the node's batch resources
 	PodLevel    bool     // the pod has requests of its own, of which CPU and Memory are a part
 
 	// What the pod's containers have of batch resources together: the most that one has

@@ -52,7 +52,7 @@ type BatchCgroups struct {
 	Dirs    []string // hold batch pods and nothing else; sorted
 	Limited []string // those, and Inventory.BestEffortCgroup: where batch work's memory is limited
 	Mixed   []string // hold batch pods and others, or others alone
-	MixedBy []string // "namespace/name" of these other pods
+	MixedBy []string // "namespace/name" of the pods in Mixed that are not batch work
 }
 
 // Holds reports whether a cgroup holds batch pods and nothing else.

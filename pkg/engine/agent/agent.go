@@ -105,7 +105,7 @@ type Options struct {
 	NoRDT      string                                     // why
 	Watermarks watermarks.Host                            // nil where the node's watermarks can't be written
 	Reclaimer  Reclaimer                                  // nil where the kernel can't reclaim on request
-	Reclaim    func(path string, bytes knobs.Bytes) error // takes memory from a cgroup, and blocks; nil likewise
+	Reclaim    func(path string, bytes knobs.Bytes) error // takes memory from a cgroup, and blocks; nil where the kernel can't reclaim on request
 	// MemoryUse reads what a cgroup holds; nil where it isn't known.
 	MemoryUse func(path string, into *observe.ContainerMemoryCounters) error
 	// OOMs counts how often the kernel killed at a cgroup's limit (v1: or at one above it);
