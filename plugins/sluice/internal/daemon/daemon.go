@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
@@ -77,7 +78,8 @@ type service struct {
 	unlock  func()
 	own     *ownCPUs
 	host    *host.Host
-	flush   func() // the log
+	sampler *sampler.Sampler // nil without a loop
+	flush   func()           // the log
 	running sync.WaitGroup
 
 	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
@@ -169,6 +171,9 @@ func (s *service) stop() {
 		s.cancel()
 	}
 	s.running.Wait()
+	if s.sampler != nil { // which the agent reads until it has ended
+		s.sampler.Close() //nolint:errcheck // it was only read
+	}
 	if s.host != nil {
 		s.host.Close() //nolint:errcheck // what was written is in the kernel
 	}

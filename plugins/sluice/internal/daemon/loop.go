@@ -43,10 +43,7 @@ func (s *service) addLoop(ctx context.Context, at statedir.Dirs, o *agent.Option
 	if err != nil {
 		return err
 	}
-	s.running.Go(func() {
-		<-ctx.Done()
-		seen.Close() //nolint:errcheck // it was only read
-	})
+	s.sampler = seen
 	wake := make(chan struct{}, 1)
 	if err := seen.Watch(ctx, func(procfs.Trigger) {
 		select {
