@@ -10,7 +10,7 @@ import (
 const patience = 10.0
 
 // runCPUs divides the CPU time of one step.
-func (n *node) runCPUs() {
+func (n *simNode) runCPUs() {
 	dt := n.step.Seconds()
 	n.refill(dt)
 	for _, c := range n.containers {
@@ -37,14 +37,14 @@ func (n *node) runCPUs() {
 }
 
 // refill sets the limits of this step: the quota, and what the burst has saved.
-func (n *node) refill(dt float64) {
+func (n *simNode) refill(dt float64) {
 	for i, g := range n.groups {
 		n.sharer.entities[i].limit = n.bandwidths[i].quota + g.saved/dt
 	}
 }
 
 // drain takes from what bursts have saved, or adds to it.
-func (n *node) drain(dt float64) {
+func (n *simNode) drain(dt float64) {
 	all := n.sharer.entities
 	for i := len(all) - 1; i > 0; i-- {
 		if e := &all[i]; e.parent >= 0 {
@@ -61,7 +61,7 @@ func (n *node) drain(dt float64) {
 }
 
 // account notes what a container did in the step.
-func (n *node) account(c *container, dt float64) {
+func (n *simNode) account(c *container, dt float64) {
 	e := &n.sharer.entities[c.entity]
 	p := &n.sharer.parts[e.part]
 	c.got = e.got
@@ -100,7 +100,7 @@ const spots = 8
 // in at once by who runs there: SCHED_IDLE gives way, and so does a container of
 // little weight, in proportion (assumed; hogs of weight 1 beside a service cost no
 // measurable p99, hogs of its own weight cost up to a slice: design/testing.md).
-func (n *node) blocked(c *container) float64 {
+func (n *simNode) blocked(c *container) float64 {
 	e := &n.sharer.entities[c.entity]
 	p := &n.sharer.parts[e.part]
 	cpus := 0.0
@@ -125,7 +125,7 @@ func (n *node) blocked(c *container) float64 {
 
 // speedOf is how fast a container's work goes now, of 1: by its CPUs' siblings, as
 // they were busy in the step before, and by the memory's traffic.
-func (n *node) speedOf(c *container) float64 {
+func (n *simNode) speedOf(c *container) float64 {
 	e := &n.sharer.entities[c.entity]
 	sum, cpus := 0.0, 0.0
 	for m := e.cells; m != 0; m &= m - 1 {
@@ -143,7 +143,7 @@ func (n *node) speedOf(c *container) float64 {
 // cell the scheduler fills idle cores first (select_idle_core). How slow a thread is
 // beside a busy sibling, hardware.smt, is assumed to be 62 %: two threads of a core
 // then do 1.24 times the work of one, in the middle of what vendors tell.
-func (n *node) siblings(part, at int) float64 {
+func (n *simNode) siblings(part, at int) float64 {
 	s, here := &n.shape[part], &n.sharer.parts[part].cells[at]
 	sum := 0.0
 	if inside := s.inside[at]; inside > 0 {
@@ -161,7 +161,7 @@ func (n *node) siblings(part, at int) float64 {
 // contend computes the slowdown by memory traffic for the next step: none up to 60 %
 // of the bandwidth, then growing evenly, to twice the time at all of it (assumed:
 // loaded latency curves bend there and about double before the end).
-func (n *node) contend() {
+func (n *simNode) contend() {
 	n.slowdown = 1
 	if n.hardware.Bandwidth == 0 {
 		return

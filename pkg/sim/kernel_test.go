@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-var _ agent.Kernel = (*Kernel)(nil)
+var _ node.Kernel = (*Kernel)(nil)
 
 func testKernel(t testing.TB) *Kernel {
 	t.Helper()

@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -118,7 +119,7 @@ func (in *instance) manifest(memory int64) error {
 
 // kubelet starts and ends pods on the node, and tells the agent, where there is one.
 type kubelet struct {
-	node      *node
+	node      *simNode
 	agent     *agent.Agent
 	scenario  *Scenario
 	instances []*instance
@@ -182,7 +183,7 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 	spec.CgroupsPath = in.sandbox.CgroupParent + "/" + spec.ID
 	spec.PID = 0
 	podMade := k.podCgroup(in)
-	var reply agent.Adjustment
+	var reply node.Adjustment
 	if k.agent != nil {
 		var err error
 		if reply, _, err = k.agent.CreateContainer(in.sandbox, spec); err != nil {
@@ -256,7 +257,7 @@ func settings(r workload.Resources) map[knobs.Knob]knobs.Value {
 }
 
 // adjusted are those that the agent's reply changes.
-func adjusted(a agent.Adjustment) map[knobs.Knob]knobs.Value {
+func adjusted(a node.Adjustment) map[knobs.Knob]knobs.Value {
 	out := map[knobs.Knob]knobs.Value{}
 	if !a.CPUs.IsEmpty() {
 		out[knobs.CPUs] = knobs.CPUSet(a.CPUs)

@@ -23,7 +23,7 @@ type link struct {
 }
 
 // arrange makes the sharer's picture of the cgroups, where they have changed.
-func (n *node) arrange() {
+func (n *simNode) arrange() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.arranged == n.version {
@@ -50,7 +50,7 @@ type bandwidth struct {
 	burst   float64 // seconds
 }
 
-func (n *node) limitCPU() {
+func (n *simNode) limitCPU() {
 	n.bandwidths = n.bandwidths[:0]
 	for _, g := range n.groups {
 		b := bandwidth{quota: math.Inf(1)}
@@ -64,7 +64,7 @@ func (n *node) limitCPU() {
 }
 
 // enter adds a cgroup that has processes, and those below it.
-func (n *node) enter(g *group, parent int, containers map[string]*container) (populated bool) {
+func (n *simNode) enter(g *group, parent int, containers map[string]*container) (populated bool) {
 	at := len(n.sharer.entities)
 	e := entity{parent: parent, weight: g.weight(), limit: math.Inf(1)}
 	e.leaf = g.pid != 0
@@ -97,7 +97,7 @@ func (g *group) weight() float64 {
 
 // divideCPUs finds the parts of the machine that containers share, and the cells in
 // them.
-func (n *node) divideCPUs() {
+func (n *simNode) divideCPUs() {
 	var sets []cpuset.Set
 	var wholes []cpuset.Set // of sets that meet
 	for i := range n.sharer.entities {
@@ -168,7 +168,7 @@ func cells(whole cpuset.Set, sets []cpuset.Set) []cpuset.Set {
 
 // pair counts which cells the siblings of a cell's CPUs are in. More than two threads
 // a core count as pairs.
-func (n *node) pair() {
+func (n *simNode) pair() {
 	for i := range n.shape {
 		s := &n.shape[i]
 		for c, cpus := range s.cells {
@@ -185,7 +185,7 @@ func (n *node) pair() {
 	}
 }
 
-func (n *node) link(s *shape, c, sibling int) {
+func (n *simNode) link(s *shape, c, sibling int) {
 	if s.cells[c].Contains(sibling) {
 		s.inside[c]++
 		return
@@ -206,7 +206,7 @@ func (n *node) link(s *shape, c, sibling int) {
 }
 
 // weigh computes each container's part of the node by weight.
-func (n *node) weigh(containers map[string]*container) {
+func (n *simNode) weigh(containers map[string]*container) {
 	all := n.sharer.entities
 	sums := make([]float64, len(all))
 	for i := range all {

@@ -57,7 +57,7 @@ const stalled = 10e-3
 
 // runMemory moves each container's memory towards what it wants, and returns those
 // that the kernel kills for it.
-func (n *node) runMemory(now time.Duration) (killed []*container) {
+func (n *simNode) runMemory(now time.Duration) (killed []*container) {
 	m := &n.memory
 	m.free = m.total - m.system
 	for _, c := range n.containers {
@@ -84,7 +84,7 @@ func (n *node) runMemory(now time.Duration) (killed []*container) {
 
 // grow gives a container the memory that it wants now, and returns who is killed for
 // it at a limit.
-func (n *node) grow(c *container, now time.Duration) (victim *container) {
+func (n *simNode) grow(c *container, now time.Duration) (victim *container) {
 	h, spec := &c.held, &c.Memory
 	dt := n.step.Seconds()
 	speed := int64(float64(spec.Speed) * dt)
@@ -131,7 +131,7 @@ type ceiling struct {
 
 // limitMemory finds the ceilings that each container is under, and its protection.
 // The kernel is locked.
-func (n *node) limitMemory() {
+func (n *simNode) limitMemory() {
 	n.ceilings = n.ceilings[:0]
 	of := map[*group]*ceiling{}
 	for _, c := range n.containers {
@@ -161,7 +161,7 @@ func orMost(bytes int64) int64 {
 }
 
 // count sums up what is under each ceiling.
-func (n *node) count() {
+func (n *simNode) count() {
 	for _, l := range n.ceilings {
 		l.held = 0
 	}
@@ -183,7 +183,7 @@ func (c *container) room() (high, hard int64) {
 }
 
 // add is memory that a container got, or gave back.
-func (n *node) add(c *container, anon, cache int64) {
+func (n *simNode) add(c *container, anon, cache int64) {
 	c.held.anon += anon
 	c.held.cache += cache
 	n.memory.free -= anon + cache
@@ -193,7 +193,7 @@ func (n *node) add(c *container, anon, cache int64) {
 }
 
 // squeeze drops page cache of those under a ceiling, as much of each one's.
-func (n *node) squeeze(l *ceiling, bytes int64, dt float64) {
+func (n *simNode) squeeze(l *ceiling, bytes int64, dt float64) {
 	sum := int64(0)
 	for _, c := range l.under {
 		sum += c.held.cache
@@ -208,13 +208,13 @@ func (n *node) squeeze(l *ceiling, bytes int64, dt float64) {
 }
 
 // drop takes page cache from a container.
-func (n *node) drop(c *container, bytes int64, dt float64) {
+func (n *simNode) drop(c *container, bytes int64, dt float64) {
 	n.add(c, 0, -bytes)
 	c.held.refaults += returning * float64(bytes) / page / dt
 }
 
 // reclaimFrom is memory.reclaim of a cgroup. It takes no time.
-func (n *node) reclaimFrom(path string, bytes knobs.Bytes) error {
+func (n *simNode) reclaimFrom(path string, bytes knobs.Bytes) error {
 	left := int64(bytes)
 	for _, c := range n.containers {
 		if c.path == path || strings.HasPrefix(c.path, path+"/") {
@@ -231,7 +231,7 @@ func (n *node) reclaimFrom(path string, bytes knobs.Bytes) error {
 
 // allocate takes free memory. Below the lowest watermark the task reclaims first
 // (direct reclaim), and waits for it.
-func (n *node) allocate(c *container, bytes int64, dt float64) {
+func (n *simNode) allocate(c *container, bytes int64, dt float64) {
 	m := &n.memory
 	n.add(c, bytes, 0)
 	if m.free >= m.least {
@@ -245,7 +245,7 @@ func (n *node) allocate(c *container, bytes int64, dt float64) {
 
 // reclaim is background reclaim: it wakes below the low watermark and goes on to the
 // high one (kswapd).
-func (n *node) reclaim() {
+func (n *simNode) reclaim() {
 	m := &n.memory
 	m.awake = m.free < m.low || m.awake && m.free < m.high
 	if m.awake {
@@ -255,7 +255,7 @@ func (n *node) reclaim() {
 
 // take drops page cache of all containers, in proportion to what each has above its
 // protection; only where nobody has more, of what memory.low protects.
-func (n *node) take(bytes int64) (got int64) {
+func (n *simNode) take(bytes int64) (got int64) {
 	for _, protected := range []func(*container) int64{(*container).protectedLow, (*container).protectedMin} {
 		sum := int64(0)
 		for _, c := range n.containers {
@@ -288,7 +288,7 @@ func (c *container) protectedMin() int64 { return c.least }
 
 // worst is whom the OOM killer takes of some: the highest of memory in thousandths of
 // the node's, and the score (oom_badness, in mm/oom_kill.c).
-func (n *node) worst(of []*container) *container {
+func (n *simNode) worst(of []*container) *container {
 	var worst *container
 	most := math.Inf(-1)
 	for _, c := range of {

@@ -7,9 +7,9 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// node is the simulated machine: it gives the containers CPU and memory, step by
+// simNode is the simulated machine: it gives the containers CPU and memory, step by
 // step.
-type node struct {
+type simNode struct {
 	*Kernel
 	machine  *topology.Machine
 	hardware Hardware
@@ -59,8 +59,8 @@ type container struct {
 	sums      sums    // for the sampler
 }
 
-func newNode(m *topology.Machine, hardware Hardware, step time.Duration) *node {
-	n := &node{Kernel: newKernel(m), machine: m, hardware: hardware, step: step, slowdown: 1}
+func newNode(m *topology.Machine, hardware Hardware, step time.Duration) *simNode {
+	n := &simNode{Kernel: newKernel(m), machine: m, hardware: hardware, step: step, slowdown: 1}
 	n.memory.init(m)
 	return n
 }
@@ -72,7 +72,7 @@ func (c *container) isService() bool { return c.Service.Time > 0 }
 func (c *container) violates() bool { return c.p99 > c.Service.SLO.Seconds() }
 
 // advance is one step, that ends at a time since the start of the scenario.
-func (n *node) advance(now, clock time.Duration) (killed []*container) {
+func (n *simNode) advance(now, clock time.Duration) (killed []*container) {
 	n.arrange()
 	for _, c := range n.containers {
 		c.offered = c.load.at(now-c.since, clock-c.pod.late, n.step) * c.pod.scale

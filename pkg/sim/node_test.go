@@ -15,7 +15,7 @@ import (
 
 const step = 100 * time.Millisecond
 
-func testNode(t interface{ Fatal(...any) }, machine string) *node {
+func testNode(t interface{ Fatal(...any) }, machine string) *simNode {
 	m, err := synth.Machine(machine)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func testNode(t interface{ Fatal(...any) }, machine string) *node {
 }
 
 // start starts a container in a cgroup of its own.
-func (n *node) start(name string, p Pod, values map[knobs.Knob]knobs.Value) *container {
+func (n *simNode) start(name string, p Pod, values map[knobs.Knob]knobs.Value) *container {
 	p.Name = name
 	p.Memory.Low, p.Memory.Speed = max(p.Memory.Low, 1), max(p.Memory.Speed, 1<<30)
 	path := "/" + name

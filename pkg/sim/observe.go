@@ -11,7 +11,7 @@ import (
 // sampler tells the agent what the node does, as a real one would see it: batch at
 // each step, the others each second, all as averages since the look before.
 type sampler struct {
-	*node
+	node     *simNode
 	snapshot observe.Snapshot
 	targets  []target
 }
@@ -39,8 +39,8 @@ const slowly = time.Second
 
 // follow takes the agent's list of whom to look at.
 func (s *sampler) follow(targets []observe.Target) {
-	byID := make(map[string]*container, len(s.containers))
-	for _, c := range s.containers {
+	byID := make(map[string]*container, len(s.node.containers))
+	for _, c := range s.node.containers {
 		byID[c.id] = c
 	}
 	s.targets = s.targets[:0]
@@ -53,17 +53,17 @@ func (s *sampler) follow(targets []observe.Target) {
 
 // note adds up a step that ended now.
 func (s *sampler) note(now time.Time) {
-	dt := s.step.Seconds()
-	for _, c := range s.containers {
+	dt := s.node.step.Seconds()
+	for _, c := range s.node.containers {
 		sum := &c.sums
 		if sum.since.IsZero() {
-			sum.since, sum.slowSince = now.Add(-s.step), now.Add(-s.step)
+			sum.since, sum.slowSince = now.Add(-s.node.step), now.Add(-s.node.step)
 			sum.told.ID = c.id
 		}
 		sum.cpu += c.got * dt
-		if !math.IsInf(s.sharer.entities[c.entity].limit, 1) {
+		if !math.IsInf(s.node.sharer.entities[c.entity].limit, 1) {
 			sum.periods++
-			if limit := s.sharer.entities[c.entity].limit; c.asked > limit {
+			if limit := s.node.sharer.entities[c.entity].limit; c.asked > limit {
 				sum.throttled++
 				sum.missing += (c.asked - limit) * dt
 			}
@@ -128,41 +128,41 @@ func (sum *sums) tellRest(now time.Time, c *container) {
 func (s *sampler) lookAtCPUs(now time.Time) {
 	v := &s.snapshot
 	if len(v.CPUs) == 0 {
-		v.CPUs = make([]observe.CPU, s.machine.Online.Last()+1)
+		v.CPUs = make([]observe.CPU, s.node.machine.Online.Last()+1)
 	}
 	for i := range v.CPUs {
-		v.CPUs[i] = observe.CPU{Known: s.machine.Online.Contains(i)}
+		v.CPUs[i] = observe.CPU{Known: s.node.machine.Online.Contains(i)}
 	}
-	for p := range s.shape {
-		for c, cpus := range s.shape[p].cells {
-			at := &s.sharer.parts[p].cells[c]
+	for p := range s.node.shape {
+		for c, cpus := range s.node.shape[p].cells {
+			at := &s.node.sharer.parts[p].cells[c]
 			for cpu := range cpus.All() {
 				v.CPUs[cpu].Busy = at.used / at.cpus
 			}
 		}
 	}
 	used, waiting := 0.0, 0.0
-	for _, c := range s.containers {
+	for _, c := range s.node.containers {
 		used += c.got
 		waiting += c.waiting
 	}
-	v.Node.CPU = observe.NodeCPU{At: now, Interval: s.step, Usage: milli(used)}
-	stall := min(1, s.memory.direct*page/float64(s.hardware.Reclaim))
-	v.Node.Pressure = observe.Pressure{At: now, CPU: min(1, waiting/float64(s.machine.Online.Size())), Memory: stall}
+	v.Node.CPU = observe.NodeCPU{At: now, Interval: s.node.step, Usage: milli(used)}
+	stall := min(1, s.node.memory.direct*page/float64(s.node.hardware.Reclaim))
+	v.Node.Pressure = observe.Pressure{At: now, CPU: min(1, waiting/float64(s.node.machine.Online.Size())), Memory: stall}
 }
 
 func (s *sampler) lookAtMemory(now time.Time) {
-	m, v := &s.memory, &s.snapshot.Node.Memory
+	m, v := &s.node.memory, &s.snapshot.Node.Memory
 	v.At, v.Total, v.Free, v.Low, v.Direct = now, m.total, m.free, m.low, m.direct
 	v.Anon, v.Cache = 0, 0
-	for _, c := range s.containers {
+	for _, c := range s.node.containers {
 		v.Anon += c.held.anon
 		v.Cache += c.held.cache
 	}
 	v.Available = max(0, m.free-m.low) + v.Cache - min(v.Cache/2, m.low) // si_mem_available
 	v.Nodes = v.Nodes[:0]
-	for i := range s.machine.Nodes { // memory is spread evenly
-		node := &s.machine.Nodes[i]
+	for i := range s.node.machine.Nodes { // memory is spread evenly
+		node := &s.node.machine.Nodes[i]
 		part := float64(node.Memory) / float64(m.total)
 		for len(v.Nodes) <= node.ID {
 			v.Nodes = append(v.Nodes, observe.NUMANode{})

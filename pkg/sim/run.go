@@ -26,7 +26,7 @@ import (
 type simulation struct {
 	*Scenario
 	config  *config.Config
-	node    *node
+	node    *simNode
 	kubelet *kubelet
 	sampler *sampler
 	options agent.Options

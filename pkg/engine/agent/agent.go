@@ -17,9 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
-	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
-	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
@@ -27,67 +26,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
-
-// Kernel reads and writes cgroups; see pkg/kernel/cgroupfs. Nil where the host has
-// none: everything then goes through the runtime.
-type Kernel interface {
-	Apply(changes []knobs.Change) error
-	Read(path string, knob knobs.Knob) (knobs.Value, error)
-	Populated(path string) (bool, error)
-	GiveBack(path string, cpus cpuset.Set) error
-	Processes(path string) ([]int, error)
-	// Nest looks for a cgroup that the runtime has made for the processes below the
-	// container's own, which Apply and Read then know of.
-	Nest(path string)
-	// Rejoin puts a cgroup's processes back into its cpuset where hotplug has moved
-	// them out of it, and tells how many.
-	Rejoin(path string) (int, error)
-	// Same reports whether the kernel shows have where want was written, which it
-	// may round.
-	Same(knob knobs.Knob, want, have knobs.Value) bool
-	// Forget lets go what is held open of a cgroup.
-	Forget(path string)
-}
-
-// Runtime sends updates to the container runtime outside any request; see
-// pkg/runtime/nri. It blocks until the runtime has applied them.
-type Runtime interface {
-	Update(Update) error
-}
-
-// Update is what the runtime is told about one container.
-type Update struct {
-	ContainerID string
-	Settings
-}
-
-// Settings are the values that the runtime can carry. An empty set is left as it is.
-type Settings struct {
-	CPUs, Mems cpuset.Set
-	Unlimited  bool // no CFS quota
-	Carried
-}
-
-// Carried is what the runtime can carry of what a container asks for beside its
-// place; zero leaves a value as it is.
-type Carried struct {
-	Shares                           knobs.Shares
-	Quota                            knobs.CPUQuota
-	Memory                           knobs.Bytes // limit
-	MemoryMin, MemoryLow, MemoryHigh knobs.Bytes // on cgroup v2
-}
-
-// Adjustment is what a new container gets.
-type Adjustment struct {
-	Settings
-	OOMScoreAdj workload.Optional[int]
-	RDTGroup    string // a resctrl group; "" none
-}
 
 // Options are what an agent works with.
 type Options struct {
@@ -95,7 +36,7 @@ type Options struct {
 	Configured status.Config // where that comes from
 	Machine    *topology.Machine
 	Host       fs.FS                                      // the host's root, for /sys, /proc and the kubelet's state
-	Kernel     Kernel                                     // nil without cgroups
+	Kernel     node.Kernel                                // nil without cgroups
 	Affinities steering.Affinities                        // nil where IRQs and workqueues can't be steered
 	Originals  string                                     // file that keeps original values; "" keeps them in memory alone
 	Formerly   string                                     // file that kept them before an upgrade; "" none
@@ -131,26 +72,19 @@ type Options struct {
 
 // Agent is the loop and what it owns.
 type Agent struct {
-	Options
-	events    chan func()
-	inbox     inbox
-	closed    chan struct{}
-	children  sync.WaitGroup // goroutines that Run waits for
-	latencies latencies
-	denials   denials
+	*node.Node // owned by the loop
+	options    Options
+	events     chan func()
+	inbox      inbox
+	closed     chan struct{}
+	children   sync.WaitGroup // goroutines that Run waits for
+	latencies  latencies
+	denials    denials
 
 	// Owned by the loop.
-	ledger     *placement.Ledger
-	containers map[string]*container
-	byPath     map[string]*container   // of those, with a cgroup
-	order      []*container            // by age
-	sandboxes  map[string]*sandbox     // by id
 	settled    uint64                  // ledger version that the containers with a cgroup have
 	told       uint64                  // ledger version that the runtime was told for the others
-	synced     bool                    // a Synchronize has told what runs here
 	lifted     map[string]knobs.Object // pods' own cgroups whose quota Sluice has lifted
-	book       *journal.Book
-	reconciler *reconcile.Reconciler // of cgroups' settings
 	lane       slowLane
 	stopping   bool                      // nothing is begun any more
 	targets    map[string]reclaim.Target // that the reclaimer was given
@@ -162,81 +96,44 @@ type Agent struct {
 	steering   *steering.Steerer
 	watermarks *watermarks.Keeper
 	rdt        *rdtgroup.Groups
-	runtime    status.Runtime
-	neighbours []peers.Neighbour
-	grants     *grantrecord.Watcher
-	barred     cpuset.Set // CPUs that the cgroup of all pods lacks, as with systemd's AllowedCPUs=
-	barredIn   string     // that cgroup; "" before it is known
-	unseen     error      // why neighbours could not be looked for, as far as it was told
-	counters   status.Counters
+	unseen     error // why neighbours could not be looked for, as far as it was told
 	features   []status.Feature
 	started    time.Time
 	moves      uint64 // events that may have changed something
 	shown      shown
+	portraits  map[*node.Container]*portrait
 	kernels    []status.Kernel // used again for each container
 	returned   cpuset.Set      // CPUs that went offline and came back in this run
 	unplugged  time.Time       // until then, processes may be outside their cpusets
 	confined   uint64          // ledger version that the plugin's own threads follow
 
-	factsOf      *topology.Machine
-	machineFacts annotation.Facts
-	life         context.Context //nolint:containedctx // Run's: what the loop begins ends with it
-}
-
-// container is a container with what was last asserted for it.
-type container struct {
-	workload.Container
-	pod            *workload.Pod
-	ref            string
-	podRef         string // "namespace/pod"
-	path           string // cgroup; "" where it can't be told
-	podPath, above string // cgroup of the pod, and what holds it; "" where they can't be told
-	uncontrolled   bool   // accounted only: a VM runtime's
-	made           bool   // the runtime has said so, or it was found
-	started        bool
-	refused        refusedStart
-	ran            bool                 // its first process may have begun
-	has            placement.Assignment // in the kernel, as far as Sluice knows
-	touched        bool                 // Sluice has given it a cpuset: "all" must be written, not left out
-	recorded       Settings             // what the runtime's own record holds
-	quota          knobs.CPUQuota       // CFS quota that Sluice lifted or may lift; zero where there is none
-	unresized      refusedResize
-	attempts       int // failed slow-lane updates to the present desire
-	carried        Carried
-	unadjusted     map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
-	scored         bool                       // its OOM score may be Sluice's: it was found
-	rdt            string                     // resctrl group that it was put into; "" none
-	processes      []int                      // when it was last joined to its groups
-	reclaim        qos.Reclaim
-	notes          []qos.Note // what this node lacks of what is asked for
-	warnings       []string
-	granted        workload.Granted // by the kubelet's record, when the request was read last
-	cut            bool             // it was told of that it claims more
-	drift          int
-	contest        reconcile.Backoff
-	foreign        *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
-	shown          portrait
+	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }
 
 // New makes an agent; Run starts it.
 func New(o Options) *Agent {
 	a := &Agent{
-		Options:    o,
-		events:     make(chan func()),
-		closed:     make(chan struct{}),
-		ledger:     placement.New(o.Config.Policy(), o.Machine),
-		containers: map[string]*container{}, byPath: map[string]*container{}, sandboxes: map[string]*sandbox{},
+		Node: &node.Node{
+			Inventory: node.NewInventory(0, 0, 0),
+			Config:    o.Config, Host: o.Host, Kernel: o.Kernel, QoS: o.Node, HasRDT: o.RDT != nil, Log: o.Log, Clock: o.Clock,
+			Ledger: placement.New(o.Config.Policy(), o.Machine),
+			Grants: grantrecord.New(o.Host, o.Clock != nil, o.Log),
+		},
+		options:   o,
+		events:    make(chan func()),
+		closed:    make(chan struct{}),
 		lifted:    map[string]knobs.Object{},
 		inbox:     inbox{news: make(chan struct{}, 1)},
 		awaited:   map[string]time.Time{},
 		loop:      newLoop(),
 		latencies: newLatencies(),
-		grants:    grantrecord.New(o.Host, o.Clock != nil, o.Log),
+		portraits: map[*node.Container]*portrait{},
 		features:  o.features(),
 	}
-	a.started = a.now()
-	if a.Configured.Loaded.IsZero() {
-		a.Configured.Loaded = a.started
+	a.Spawn, a.Post = a.spawn, a.post
+	a.started = a.Now()
+	if a.options.Configured.Loaded.IsZero() {
+		a.options.Configured.Loaded = a.started
 	}
 	a.prepareTicks()
 	return a
@@ -247,15 +144,15 @@ func (a *Agent) Run(ctx context.Context) {
 	a.life = ctx
 	a.load()
 	a.meet(peers.Detect(a.Host)) // before anything is written: beside koordlet nothing is
-	a.grants.Follow(grantrecord.Find(a.Host))
-	a.grants.Look(allocatedStart)
-	a.findMemory()
+	a.Grants.Follow(grantrecord.Find(a.Host))
+	a.Grants.Look(node.GrantWaitAll)
+	a.FindMemory()
 	a.raiseWatermarks()
 	a.setUpRDT()
 	var pass <-chan time.Time
 	if a.Clock == nil {
 		a.spawn(func() { a.lookAround(ctx) })
-		if a.Sampler != nil {
+		if a.options.Sampler != nil {
 			a.spawn(func() { a.sample(ctx) })
 		}
 		a.passing = time.NewTicker(a.Config.DriftInterval)
@@ -285,7 +182,7 @@ const endPatience = 5 * time.Second
 // went, and closes the journal.
 func (a *Agent) end() {
 	a.stopping = true
-	a.reconciler.Stop()
+	a.Reconciler.Stop()
 	close(a.closed)
 	ended := make(chan struct{})
 	go func() { a.children.Wait(); close(ended) }()
@@ -297,9 +194,9 @@ func (a *Agent) end() {
 		a.Log.Warn("Ending while a write to the kernel, or a call to the runtime, is still under way; what was there before the write is in the journal")
 	}
 	a.runPosted()
-	a.tellEnded(a.loop.movements.Rest(a.now(), true))
+	a.tellEnded(a.loop.movements.Rest(a.Now(), true))
 	a.leaveWatermarks()
-	if err := a.book.Close(); err != nil {
+	if err := a.Journal.Close(); err != nil {
 		a.Log.WithError(err).Error("Original values not written")
 	}
 }
@@ -309,14 +206,6 @@ func (a *Agent) spawn(work func()) {
 	if !a.stopping {
 		a.children.Go(work)
 	}
-}
-
-// now is the time by the agent's clock.
-func (a *Agent) now() time.Time {
-	if a.Clock != nil {
-		return a.Clock()
-	}
-	return time.Now()
 }
 
 // errClosed answers events that come while the agent shuts down.
@@ -350,12 +239,12 @@ func (a *Agent) query(name string, event func() error) (err error) {
 func (a *Agent) run(name string, event func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			a.counters.Panics++
+			a.Counters.Panics++
 			a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, debug.Stack())
 			err = fmt.Errorf("sluice failed on %s (a bug; the stack is in its log): %v", name, p)
 		}
 	}()
-	a.reconciler.BeginEvent()
+	a.Reconciler.BeginEvent()
 	err = event()
 	a.updateFailsafePlan()
 	return err
@@ -397,19 +286,4 @@ func (a *Agent) runPosted() {
 		a.moves++
 		a.run(p.name, func() error { p.event(); return nil }) //nolint:errcheck // the event has no result
 	}
-}
-
-// aside does work that may block outside the loop, and what follows from it in the
-// loop. With a clock of the agent's own, where nothing blocks, both are done at once:
-// so the order of things does not depend on the machine.
-func (a *Agent) aside(name string, work, then func()) {
-	if a.Clock != nil {
-		work()
-		then()
-		return
-	}
-	a.spawn(func() {
-		work()
-		a.post(name, then)
-	})
 }

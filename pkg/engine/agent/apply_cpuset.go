@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -14,14 +15,14 @@ import (
 // its cgroup. The error names the containers that could not be moved; they are
 // tried again at the next settle.
 func (a *Agent) settle(skip string) error {
-	return a.settleBut(func(c *container, _ []knobs.Change) bool { return c.ID == skip })
+	return a.settleBut(func(c *node.Container, _ []knobs.Change) bool { return c.ID == skip })
 }
 
 // settleDue is settle for the passes: containers whose last try is too short a time
 // ago are left as they are.
 func (a *Agent) settleDue() error {
 	waiting := false
-	err := a.settleBut(func(c *container, changes []knobs.Change) bool {
+	err := a.settleBut(func(c *node.Container, changes []knobs.Change) bool {
 		held := len(a.heldOf(c, changes)) > 0
 		waiting = waiting || held
 		return held
@@ -33,104 +34,99 @@ func (a *Agent) settleDue() error {
 }
 
 // settleBut settles all containers with changes but those to skip.
-func (a *Agent) settleBut(skip func(*container, []knobs.Change) bool) error {
-	if a.settled == a.ledger.Version() || !a.authority().Cpusets {
+func (a *Agent) settleBut(skip func(*node.Container, []knobs.Change) bool) error {
+	if a.settled == a.Ledger.Version() || !a.Authority().Cpusets {
 		return nil
 	}
 	var (
-		moved   []*container
+		moved   []*node.Container
 		wants   []placement.Assignment
 		changes []knobs.Change
 	)
-	for _, c := range a.order {
-		want, ok := a.ledger.Assignment(c.ID)
-		if !ok || !a.reaches(c) {
+	for _, c := range a.Order {
+		want, ok := a.Ledger.Assignment(c.ID)
+		if !ok || !a.Reaches(c) {
 			continue
 		}
-		if more := c.changes(want, false); len(more) > 0 && !skip(c, more) {
+		if more := changesOf(c, want, false); len(more) > 0 && !skip(c, more) {
 			a.touch(c) // whatever becomes of the writes, the pass compares it from now on
 			moved, wants, changes = append(moved, c), append(wants, want), append(changes, more...)
 		}
 	}
-	failed, err := a.reconciler.Write(changes)
+	failed, err := a.Reconciler.Write(changes)
 	for i, c := range moved {
-		if failed.In(c.path) {
+		if failed.In(c.Path) {
 			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 			continue
 		}
-		c.has, c.attempts = wants[i], 0
+		c.Has, c.Attempts = wants[i], 0
 	}
 	if err == nil {
-		a.settled = a.ledger.Version()
+		a.settled = a.Ledger.Version()
 	}
 	return err
 }
 
 // updates is what the runtime must be told, in the reply to the present request,
 // about containers that have no cgroup to write.
-func (a *Agent) updates(skip string) []Update {
-	if a.told == a.ledger.Version() || !a.authority().Cpusets {
+func (a *Agent) updates(skip string) []node.Update {
+	if a.told == a.Ledger.Version() || !a.Authority().Cpusets {
 		return nil
 	}
-	a.told = a.ledger.Version()
-	var updates []Update
-	for _, c := range a.order {
-		want, ok := a.ledger.Assignment(c.ID)
-		if !ok || c.ID == skip || c.uncontrolled || a.reaches(c) || len(c.changes(want, false)) == 0 {
+	a.told = a.Ledger.Version()
+	var updates []node.Update
+	for _, c := range a.Order {
+		want, ok := a.Ledger.Assignment(c.ID)
+		if !ok || c.ID == skip || c.Uncontrolled || a.Reaches(c) || len(changesOf(c, want, false)) == 0 {
 			continue
 		}
 		a.touch(c)
-		c.has, c.recorded = want, a.settings(c, want)
-		updates = append(updates, Update{ContainerID: c.ID, Settings: c.recorded})
+		c.Has, c.Recorded = want, a.settings(c, want)
+		updates = append(updates, node.Update{ContainerID: c.ID, Settings: c.Recorded})
 	}
 	return updates
 }
 
-// reaches reports whether the container's cgroup can be written.
-func (a *Agent) reaches(c *container) bool {
-	return a.Kernel != nil && c.path != "" && !c.uncontrolled
-}
-
 // touch notes that the container has settings of Sluice's from now on.
-func (a *Agent) touch(c *container) {
-	c.touched = true
+func (a *Agent) touch(c *node.Container) {
+	c.Touched = true
 	a.keep(c)
 }
 
 // assert writes a started container's whole desire, whatever it is believed to
 // have: its spec and its cgroup may be older than the desire.
-func (a *Agent) assert(c *container) error {
-	want, ok := a.ledger.Assignment(c.ID)
-	if !ok || !a.reaches(c) || !a.authority().Cpusets {
+func (a *Agent) assert(c *node.Container) error {
+	want, ok := a.Ledger.Assignment(c.ID)
+	if !ok || !a.Reaches(c) || !a.Authority().Cpusets {
 		return nil
 	}
-	changes := c.changes(want, true)
+	changes := changesOf(c, want, true)
 	if len(changes) == 0 {
 		return nil
 	}
 	a.touch(c)
 	a.widen(c)
-	if _, err := a.reconciler.Write(changes); err != nil {
+	if _, err := a.Reconciler.Write(changes); err != nil {
 		a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
-		return fmt.Errorf("container %s can't be given its CPUs %s: %w", c.ref, knobs.CPUSet(want.CPUs), err)
+		return fmt.Errorf("container %s can't be given its CPUs %s: %w", c.Ref, knobs.CPUSet(want.CPUs), err)
 	}
-	c.has = want
+	c.Has = want
 	return nil
 }
 
 // evacuated makes sure, by the kernel's own word, that no other container's set
 // has a CPU of the pin.
-func (a *Agent) evacuated(pin *container) error {
-	h, ok := a.ledger.Holder(pin.ID)
-	if !ok || h.CPUs.IsEmpty() || !a.authority().Cpusets {
+func (a *Agent) evacuated(pin *node.Container) error {
+	h, ok := a.Ledger.Holder(pin.ID)
+	if !ok || h.CPUs.IsEmpty() || !a.Authority().Cpusets {
 		return nil
 	}
 	if late := a.inFlight(pin.ID); late.Overlaps(h.CPUs) {
 		return fmt.Errorf("CPUs %s: an update of another container that names them is still on its way through the runtime; the kubelet will start this container again",
 			cpuset.Intersect(late, h.CPUs))
 	}
-	for _, c := range a.order {
-		if c == pin || !a.reaches(c) {
+	for _, c := range a.Order {
+		if c == pin || !a.Reaches(c) {
 			continue
 		}
 		if err := a.vacate(c, h.CPUs); err != nil {
@@ -142,14 +138,14 @@ func (a *Agent) evacuated(pin *container) error {
 
 // evacuate moves everyone else off a pin's CPUs. A container that can't be moved
 // is in nobody's way unless the kernel shows it on them.
-func (a *Agent) evacuate(pin *container) error {
+func (a *Agent) evacuate(pin *node.Container) error {
 	stuck := a.settle(pin.ID)
-	h, ok := a.ledger.Holder(pin.ID)
+	h, ok := a.Ledger.Holder(pin.ID)
 	if stuck == nil || !ok || h.CPUs.IsEmpty() {
 		return nil
 	}
-	for _, c := range a.order {
-		if c == pin || !a.reaches(c) {
+	for _, c := range a.Order {
+		if c == pin || !a.Reaches(c) {
 			continue
 		}
 		now, err := a.on(c, h.CPUs)
@@ -157,55 +153,55 @@ func (a *Agent) evacuate(pin *container) error {
 			err = stuck
 		}
 		if err != nil {
-			return fmt.Errorf("CPUs %s can't be cleared: container %s: %w", h.CPUs, c.ref, err)
+			return fmt.Errorf("CPUs %s can't be cleared: container %s: %w", h.CPUs, c.Ref, err)
 		}
 	}
 	return nil
 }
 
 // vacate makes one container leave cpus if the kernel shows it there.
-func (a *Agent) vacate(c *container, cpus cpuset.Set) error {
+func (a *Agent) vacate(c *node.Container, cpus cpuset.Set) error {
 	now, err := a.on(c, cpus)
 	if err != nil || now.IsEmpty() {
 		return err
 	}
-	want, ok := a.ledger.Assignment(c.ID)
+	want, ok := a.Ledger.Assignment(c.ID)
 	if !ok {
 		return nil // its grant was freed: its process has ended, or has not begun
 	}
-	a.counters.Drift++
-	c.drift++
-	a.Log.WithFields(map[string]any{"container": c.ref, "cpus": knobs.CPUSet(now).String(), "want": want.CPUs.String()}).
+	a.Counters.Drift++
+	c.Drift++
+	a.Log.WithFields(map[string]any{"container": c.Ref, "cpus": knobs.CPUSet(now).String(), "want": want.CPUs.String()}).
 		Warn("Container was back on a pin's CPUs, moved away again (a late runtime update, or another writer)")
 	a.touch(c)
-	c.has.CPUs = now
-	_, applied := a.reconciler.Write(c.changes(want, true))
+	c.Has.CPUs = now
+	_, applied := a.Reconciler.Write(changesOf(c, want, true))
 	still, err := a.on(c, cpus)
 	if err != nil {
 		return err
 	}
 	if !still.IsEmpty() {
-		return errors.Join(fmt.Errorf("container %s does not leave CPUs %s", c.ref, cpuset.Intersect(still, cpus)), applied)
+		return errors.Join(fmt.Errorf("container %s does not leave CPUs %s", c.Ref, cpuset.Intersect(still, cpus)), applied)
 	}
 	if applied == nil {
-		c.has = want
+		c.Has = want
 	}
 	return nil
 }
 
 // on is the container's set in the kernel where it has some of cpus in it; a
 // cgroup that is gone has none.
-func (a *Agent) on(c *container, cpus cpuset.Set) (cpuset.Set, error) {
-	value, err := a.Kernel.Read(c.path, knobs.CPUs)
+func (a *Agent) on(c *node.Container, cpus cpuset.Set) (cpuset.Set, error) {
+	value, err := a.Kernel.Read(c.Path, knobs.CPUs)
 	if errors.Is(err, cgroupfs.ErrGone) {
 		return cpuset.Set{}, nil
 	}
 	if err != nil {
-		return cpuset.Set{}, fmt.Errorf("container %s: %w", c.ref, err)
+		return cpuset.Set{}, fmt.Errorf("container %s: %w", c.Ref, err)
 	}
 	now := cpuset.Set(value.(knobs.CPUSet))
 	if now.IsEmpty() {
-		now = a.ledger.Machine().Online
+		now = a.Ledger.Machine().Online
 	}
 	if !now.Overlaps(cpus) {
 		return cpuset.Set{}, nil

@@ -6,6 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -29,12 +30,12 @@ func (a *Agent) bound(b *control.Budget, all bool) {
 
 // mechanism is how batch work that shares CPUs is kept to its budget.
 func (a *Agent) mechanism() control.Mechanism {
-	return colocation.Mechanism(a.Config.Control.Batch.By, a.nestsQuotas(), a.ledger.Shared().Size(), a.authority().Foreign)
+	return colocation.Mechanism(a.Config.Control.Batch.By, a.nestsQuotas(), a.Ledger.Shared().Size(), a.Authority().Foreign)
 }
 
 // boundsByQuota reports whether batch work may be given quotas.
 func (a *Agent) boundsByQuota() bool {
-	return a.authority().Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
+	return a.Authority().Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive && a.mechanism() != control.ByCPUSet
 }
 
 // notShared is no budget.
@@ -45,13 +46,13 @@ func (a *Agent) share(amount workload.MilliCPU) {
 	l := &a.loop
 	l.divider.Divide(&l.view, &colocation.Budget{
 		Amount: amount, Floor: a.Config.Control.Batch.Floor(&l.view.View),
-		Now: a.now(), Resizing: a.resizingPods(), NestedQuotas: a.nestsQuotas(),
+		Now: a.Now(), Resizing: a.resizingPods(), NestedQuotas: a.nestsQuotas(),
 	}, l.inForce, l.want)
 }
 
 // nestsQuotas reports whether the kernel refuses a quota above that of a cgroup above it,
 // as cgroup v1 does.
-func (a *Agent) nestsQuotas() bool { return !a.Node.Features.Knobs[knobs.Quota].V2 }
+func (a *Agent) nestsQuotas() bool { return !a.QoS.Features.Knobs[knobs.Quota].V2 }
 
 // resizingPods are the UIDs of the pods that the kubelet is resizing; nil for none.
 func (a *Agent) resizingPods() map[string]bool {
@@ -68,21 +69,21 @@ func (a *Agent) resizingPods() map[string]bool {
 }
 
 // makeRoom opens the pod in which v1 is about to make a container.
-func (a *Agent) makeRoom(c *container) {
-	if !a.Node.Features.Knobs[knobs.Quota].V2 {
-		a.unclaimPod(c.pod.UID)
+func (a *Agent) makeRoom(c *node.Container) {
+	if !a.QoS.Features.Knobs[knobs.Quota].V2 {
+		a.unclaimPod(c.Pod.UID)
 	}
 }
 
 // unclaim lets a pod's quota go with its last container.
-func (a *Agent) unclaim(c *container) {
-	for _, other := range a.order {
-		if other.pod.UID == c.pod.UID {
+func (a *Agent) unclaim(c *node.Container) {
+	for _, other := range a.Order {
+		if other.Pod.UID == c.Pod.UID {
 			return
 		}
 	}
-	a.unclaimPod(c.pod.UID)
-	delete(a.loop.resized, c.pod.UID)
+	a.unclaimPod(c.Pod.UID)
+	delete(a.loop.resized, c.Pod.UID)
 }
 
 func (a *Agent) unclaimPod(uid string) {

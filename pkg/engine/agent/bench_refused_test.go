@@ -13,19 +13,19 @@ import (
 // baseline is BenchmarkPass, where all is right.
 func BenchmarkPassRefused(b *testing.B) {
 	h := newBed(b, benchKnobs, 500)
-	for _, c := range h.order {
-		want, _ := h.ledger.Assignment(c.ID)
-		other := cpuset.Difference(h.ledger.Machine().Online, want.CPUs)
+	for _, c := range h.Order {
+		want, _ := h.Ledger.Assignment(c.ID)
+		other := cpuset.Difference(h.Ledger.Machine().Online, want.CPUs)
 		if want.CPUs.IsEmpty() || other.IsEmpty() {
 			b.Skip("SKIPPED: takes a machine with two cores")
 		}
-		h.tree.Write(c.path, "cpuset.cpus", other.String())
-		h.tree.Write(c.path, "cpu.cfs_burst_us", "0")
-		h.tree.Write(c.path, "cpu.cfs_quota_us", "50000")
+		h.tree.Write(c.Path, "cpuset.cpus", other.String())
+		h.tree.Write(c.Path, "cpu.cfs_burst_us", "0")
+		h.tree.Write(c.Path, "cpu.cfs_quota_us", "50000")
 	}
-	for _, c := range h.order {
-		if now, err := h.Kernel.Read(c.path, knobs.CPUs); err == nil {
-			h.tree.Write(path.Dir(c.path), "cpuset.cpus", now.String())
+	for _, c := range h.Order {
+		if now, err := h.Kernel.Read(c.Path, knobs.CPUs); err == nil {
+			h.tree.Write(path.Dir(c.Path), "cpuset.cpus", now.String())
 		}
 	}
 	pass := func() {
@@ -34,8 +34,8 @@ func BenchmarkPassRefused(b *testing.B) {
 		}
 	}
 	pass()
-	if got := h.refused(); got < 2*len(h.order) {
-		b.Fatalf("%d writes are refused, want %d at least", got, 2*len(h.order))
+	if got := h.refused(); got < 2*len(h.Order) {
+		b.Fatalf("%d writes are refused, want %d at least", got, 2*len(h.Order))
 	}
 	used, refused := processor(b), h.refused()
 	for b.Loop() {

@@ -90,9 +90,9 @@ func newBed(b *testing.B, text string, containers int) *bed {
 	if err != nil {
 		b.Fatal(err)
 	}
-	node := qos.Node{Features: features, Memory: machine.Memory(machine.MemoryNodes())}
+	has := qos.Node{Features: features, Memory: machine.Memory(machine.MemoryNodes())}
 	for _, number := range disks {
-		node.Disks = []string{number} // one, as machines differ in how many they have
+		has.Disks = []string{number} // one, as machines differ in how many they have
 	}
 	cfg, err := config.Parse([]byte(text))
 	if err != nil {
@@ -103,7 +103,7 @@ func newBed(b *testing.B, text string, containers int) *bed {
 	h := &bed{b: b, tree: tree, driver: &recorder{Driver: driver}, events: make(chan struct{}, 2)}
 	h.Agent = New(Options{
 		Config: cfg, Machine: machine, Host: fstest.MapFS{"proc/1/comm": {Data: []byte("init\n")}},
-		Kernel: h.driver, Originals: filepath.Join(b.TempDir(), "originals"), Node: node, Log: log,
+		Kernel: h.driver, Originals: filepath.Join(b.TempDir(), "originals"), Node: has, Log: log,
 	})
 	for i := range containers {
 		h.add(i)
@@ -176,14 +176,14 @@ func (h *bed) sync(class workload.Class) {
 
 // refused is how many writes the kernel has refused.
 func (h *bed) refused() int {
-	_, all := h.reconciler.WriteErrors()
-	return h.counters.WriteErrors + all
+	_, all := h.Reconciler.WriteErrors()
+	return h.Counters.WriteErrors + all
 }
 
 // dirs are the cgroups that have settings.
 func (h *bed) dirs() []string {
 	var dirs []string
-	for c := range h.reconciler.Cgroups() {
+	for c := range h.Reconciler.Cgroups() {
 		dirs = append(dirs, c.Path)
 	}
 	slices.Sort(dirs)
@@ -209,7 +209,7 @@ func (h *bed) reset(changes []knobs.Change) {
 // knobs counts the settings that are wanted, and fails where the kernel lacks one.
 func (h *bed) knobs() (n int) {
 	h.b.Helper()
-	for t := range h.reconciler.Cgroups() {
+	for t := range h.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			if k.Problem() != "" {
 				h.b.Fatalf("%s of %s: %s", k.Knob, t.Path, k.Problem())
@@ -360,7 +360,7 @@ func pass(b *testing.B, text string) {
 	h := newBed(b, text, 500)
 	settings := h.knobs()
 	var files []string
-	for t := range h.reconciler.Cgroups() {
+	for t := range h.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			files = append(files, h.tree.Files(t.Path, cgroupfs.Describe(k.Knob).V1...)...)
 		}
@@ -369,7 +369,7 @@ func pass(b *testing.B, text string) {
 		}
 	}
 	if text == benchKnobs {
-		settings += len(h.order) // CPUs
+		settings += len(h.Order) // CPUs
 	}
 	b.Run("agent", func(b *testing.B) {
 		used := processor(b)
@@ -394,7 +394,7 @@ func pass(b *testing.B, text string) {
 		}
 		b.ReportMetric(float64((processor(b)-used).Microseconds())/float64(b.N)/1000, "cpu-ms/op")
 	})
-	if drifts, refused := h.counters.Drift+h.reconciler.Drift(), h.refused(); drifts+refused > 0 {
+	if drifts, refused := h.Counters.Drift+h.Reconciler.Drift(), h.refused(); drifts+refused > 0 {
 		b.Errorf("%d drifts, %d failed writes", drifts, refused)
 	}
 }

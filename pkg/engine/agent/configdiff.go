@@ -39,9 +39,9 @@ func (a *Agent) configDiff(to *config.Config) *status.ConfigDiff {
 	for _, c := range config.Compare(config.Values(a.Config), config.Values(to)) {
 		d.Keys = append(d.Keys, status.KeyChange(c))
 	}
-	d.Warnings, _ = taken.Validate(a.ledger.Machine()) // its errors were above
-	d.Pools = poolChanges(a.ledger.Pools(), ledger.Pools())
-	for _, h := range a.ledger.Holders() {
+	d.Warnings, _ = taken.Validate(a.Ledger.Machine()) // its errors were above
+	d.Pools = poolChanges(a.Ledger.Pools(), ledger.Pools())
+	for _, h := range a.Ledger.Holders() {
 		if change, differs := a.containerChange(taken, ledger, h); differs {
 			d.Containers = append(d.Containers, change)
 		}
@@ -75,16 +75,16 @@ func poolChanges(from, to []placement.PoolCPUs) []status.PoolChange {
 // containerChange is what a container would have otherwise.
 func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, from *placement.Holder) (change status.ContainerChange, differs bool) {
 	to, ok := ledger.Holder(from.ID)
-	c := a.containers[from.ID]
+	c := a.Containers[from.ID]
 	if !ok || c == nil {
 		return change, false
 	}
-	change = status.ContainerChange{Ref: from.Ref, From: placeIn(a.ledger, from), To: placeIn(ledger, to), Settings: settingChanges(from.Request.Settings, to.Request.Settings)}
+	change = status.ContainerChange{Ref: from.Ref, From: placeIn(a.Ledger, from), To: placeIn(ledger, to), Settings: settingChanges(from.Request.Settings, to.Request.Settings)}
 	if to.Short != from.Short {
 		change.Problem = to.Short
 	}
-	_, warnings := a.requestBy(cfg, c)
-	if text := strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(c.warnings, w) }), "; "); text != "" && change.Problem == "" {
+	_, warnings := a.RequestBy(cfg, c)
+	if text := strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(c.Warnings, w) }), "; "); text != "" && change.Problem == "" {
 		change.Problem = text
 	}
 	return change, change.From != change.To || len(change.Settings) > 0 || change.Problem != ""

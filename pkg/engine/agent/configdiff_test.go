@@ -9,7 +9,7 @@ import (
 
 // What a file would change is what it then changes, and asking changes nothing.
 func TestConfigDiff(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("pin", "LSR", 2)
 		n.run("job", "BE", 0)
 		before := n.dump()

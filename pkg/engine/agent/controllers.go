@@ -12,8 +12,8 @@ import (
 // force.
 func (a *Agent) loopSettings(cfg *config.Config) *colocation.Settings {
 	return &colocation.Settings{
-		Config: &cfg.Control, Authority: a.authorityBy(cfg).Authority,
-		PoolLaw: cfg.PoolLaw(), ExclusivePools: cfg.Pools.Mode == config.Exclusive, Zone: a.now().Location(),
+		Config: &cfg.Control, Authority: a.AuthorityBy(cfg).Authority,
+		PoolLaw: cfg.PoolLaw(), ExclusivePools: cfg.Pools.Mode == config.Exclusive, Zone: a.Now().Location(),
 	}
 }
 
@@ -21,7 +21,7 @@ func (a *Agent) loopSettings(cfg *config.Config) *colocation.Settings {
 // they want.
 func (a *Agent) step(all bool) {
 	l, c := &a.loop, &a.loop.controllers
-	in := colocation.Inputs{Config: &a.Config.Control, Authority: a.authority().Authority, Evicts: a.Evictor != nil}
+	in := colocation.Inputs{Config: &a.Config.Control, Authority: a.Authority().Authority, Evicts: a.options.Evictor != nil}
 	if all {
 		a.decided(c.StepWindows(&l.view, &in, a.switched()))
 	}
@@ -104,14 +104,14 @@ func (a *Agent) stepPools(in *colocation.Inputs, all bool) {
 // resizePools moves the pools to these sizes, and their containers with them; none is
 // the configuration's own.
 func (a *Agent) resizePools(sizes []int) {
-	if a.authority().Foreign {
+	if a.Authority().Foreign {
 		return
 	}
-	a.ledger.SetSizes(sizes)
-	if a.ledger.Version() == a.loop.sized {
+	a.Ledger.SetSizes(sizes)
+	if a.Ledger.Version() == a.loop.sized {
 		return
 	}
-	a.lane.pools = a.now().Add(steadyPools)
+	a.lane.pools = a.Now().Add(steadyPools)
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	a.measurePools()
 	a.loop.failsafeStale = true

@@ -54,8 +54,8 @@ func (a *Agent) tellEnded(ended []control.Told) {
 
 // enter notes a decision in the log and in the audit trail.
 func (a *Agent) enter(d *control.Told) {
-	if a.Audit != nil {
-		a.Audit.Record(d.Time, d.Mode, &d.Decision)
+	if a.options.Audit != nil {
+		a.options.Audit.Record(d.Time, d.Mode, &d.Decision)
 	}
 	level := logrus.InfoLevel
 	if d.Mode != control.On {
@@ -92,16 +92,16 @@ const (
 
 // learned is what controllers have kept from an earlier run.
 func (a *Agent) learned() (kept colocation.Learned) {
-	a.book.State(benefitState, &kept.Benefit) //nolint:errcheck // what is lost begins anew
-	a.book.State(peaksState, &kept.Peaks)     //nolint:errcheck // what is lost begins anew
+	a.Journal.State(benefitState, &kept.Benefit) //nolint:errcheck // what is lost begins anew
+	a.Journal.State(peaksState, &kept.Peaks)     //nolint:errcheck // what is lost begins anew
 	return kept
 }
 
 // keepLearned writes down what controllers keep over a restart.
 func (a *Agent) keepLearned() {
 	kept := a.loop.controllers.Learned()
-	a.book.KeepState(benefitState, kept.Benefit) //nolint:errcheck // tried again
-	a.book.KeepState(peaksState, kept.Peaks)     //nolint:errcheck // tried again
+	a.Journal.KeepState(benefitState, kept.Benefit) //nolint:errcheck // tried again
+	a.Journal.KeepState(peaksState, kept.Peaks)     //nolint:errcheck // tried again
 }
 
 // keepCounts writes down what controllers have learned, every five minutes.
@@ -135,8 +135,8 @@ func (a *Agent) count(v *control.View) {
 	kills := c.Eviction.Counts().Evicted
 	c.Benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
 	l.evicted = kills
-	l.free = a.ledger.Pinnable(l.free[:0])
-	if a.authority().Foreign { // pins are refused there
+	l.free = a.Ledger.Pinnable(l.free[:0])
+	if a.Authority().Foreign { // pins are refused there
 		clear(l.free)
 	}
 	l.offer, decided = c.Sell.Step(v, l.free)

@@ -8,30 +8,30 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
 // CreateContainer decides what a new container gets. Other containers have left
 // its CPUs, in the kernel, when it returns; updates are for those that can only
 // be moved by the runtime. An error fails the container and leaves no trace.
-func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply Adjustment, updates []Update, err error) {
+func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply node.Adjustment, updates []node.Update, err error) {
 	err = a.do("CreateContainer", func() error {
 		a.quiet()
-		a.ledger.Release(spec.ID)
-		c := a.track(pod, spec)
-		if a.barredIn == "" {
-			a.lookAtParent()
+		a.Ledger.Release(spec.ID)
+		c := a.Track(pod, spec)
+		if !a.KnowsBarred() {
+			a.FindBarred()
 		}
 		a.makeRoom(c)
-		a.admitted(c)
+		a.AwaitGrant(c)
 		placed := false
 		defer func() {
 			if !placed {
 				a.drop(c.ID)
-				a.counters.Refused++
+				a.Counters.Refused++
 			}
 		}()
 		err := a.admit(c)
@@ -39,56 +39,47 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 			err = a.prepare(c)
 		}
 		if err != nil {
-			a.Log.WithField("container", c.ref).WithError(err).Warn("Container refused")
-			return c.failed("", err)
+			a.Log.WithField("container", c.Ref).WithError(err).Warn("Container refused")
+			return c.Failed("", err)
 		}
 		placed = true
-		if a.authority().Writes {
-			reply.Settings = a.settings(c, c.has)
+		if a.Authority().Writes {
+			reply.Settings = a.settings(c, c.Has)
 			reply.OOMScoreAdj, reply.RDTGroup = a.atCreation(c)
-			c.recorded = reply.Settings
-			if (reply.Settings != Settings{Carried: c.carried}) {
+			c.Recorded = reply.Settings
+			if (reply.Settings != node.Settings{Carried: c.Carried}) {
 				a.touch(c)
 			}
 		}
 		a.reweighNow()
-		a.reconcilePod(c.pod)
+		a.reconcilePod(c.Pod)
 		updates = a.updates(c.ID)
 		return nil
 	})
 	return reply, updates, err
 }
 
-// failed is an error as the pod's events show it; an invalid value's names its
-// container itself.
-func (c *container) failed(what string, err error) error {
-	if _, ok := errors.AsType[*annotation.Invalid](err); ok {
-		return fmt.Errorf("sluice: %s%w", what, err)
-	}
-	return fmt.Errorf("sluice: %scontainer %s: %w", what, c.ref, err)
-}
-
 // admit enters the container into the ledger and makes room for it. In preview
 // nothing is refused: what would be shares.
-func (a *Agent) admit(c *container) error {
-	r, err := a.request(a.Config, c)
+func (a *Agent) admit(c *node.Container) error {
+	r, err := a.Request(a.Config, c)
 	if err != nil {
-		r = a.sharing(c)
-	} else if err = errors.Join(a.mayPin(c, r), a.mayStart(c, &r)); err == nil {
+		r = a.Sharing(c)
+	} else if err = errors.Join(a.MayPin(c, r), a.mayStart(c, &r)); err == nil {
 		err = a.place(c, r)
 	}
-	if err == nil || a.authority().Writes {
+	if err == nil || a.Authority().Writes {
 		return err
 	}
-	a.Log.WithField("container", c.ref).WithError(err).Warn("Container would be refused (preview)")
-	c.warnings = append(c.warnings, err.Error())
-	a.ledger.PlaceShared(c.identity(), r, err.Error(), a.now())
+	a.Log.WithField("container", c.Ref).WithError(err).Warn("Container would be refused (preview)")
+	c.Warnings = append(c.Warnings, err.Error())
+	a.Ledger.PlaceShared(c.Identity(), r, err.Error(), a.Now())
 	return nil
 }
 
-func (a *Agent) place(c *container, r workload.Request) error {
+func (a *Agent) place(c *node.Container, r workload.Request) error {
 	as, freed, err := a.grant(c, func() (placement.Assignment, error) {
-		return a.ledger.Place(c.identity(), r, a.inFlight(c.ID), a.now())
+		return a.Ledger.Place(c.Identity(), r, a.inFlight(c.ID), a.Now())
 	})
 	if err != nil {
 		return err
@@ -96,7 +87,7 @@ func (a *Agent) place(c *container, r workload.Request) error {
 	cleared := false
 	defer func() {
 		if !cleared {
-			a.ledger.Undo()
+			a.Ledger.Undo()
 		}
 	}()
 	if err := a.evacuate(c); err != nil {
@@ -105,11 +96,11 @@ func (a *Agent) place(c *container, r workload.Request) error {
 	cleared = true
 	a.noteFreed(freed)
 	a.reserveMemory(c, &r)
-	if a.authority().Cpusets {
-		c.has = as
+	if a.Authority().Cpusets {
+		c.Has = as
 	}
-	a.counters.Placed++
-	a.Log.WithFields(logrus.Fields{"container": c.ref, "cpus": as.CPUs.String(), "mems": as.Mems.String(), "why": as.Why}).
+	a.Counters.Placed++
+	a.Log.WithFields(logrus.Fields{"container": c.Ref, "cpus": as.CPUs.String(), "mems": as.Mems.String(), "why": as.Why}).
 		Log(placedLevel(as), "Container placed")
 	return nil
 }
@@ -124,9 +115,9 @@ func placedLevel(as placement.Assignment) logrus.Level {
 
 // drop releases and forgets a container and gives what it held to the others.
 func (a *Agent) drop(id string) {
-	c := a.containers[id]
-	a.ledger.Release(id)
-	a.forget(id)
+	c := a.Containers[id]
+	a.Ledger.Release(id)
+	a.Forget(id)
 	if c != nil {
 		a.leaveRDT(c)
 	}
@@ -137,10 +128,10 @@ func (a *Agent) drop(id string) {
 // mend makes pins whole that lack CPUs, where CPUs are free now and everyone
 // leaves them.
 func (a *Agent) mend() {
-	for _, id := range a.ledger.Lacking() {
-		c := a.containers[id]
-		h, _ := a.ledger.Holder(id)
-		if c == nil || a.mayPin(c, h.Request) != nil || !a.ledger.Mend(id, a.inFlight(id)) {
+	for _, id := range a.Ledger.Lacking() {
+		c := a.Containers[id]
+		h, _ := a.Ledger.Holder(id)
+		if c == nil || a.MayPin(c, h.Request) != nil || !a.Ledger.Mend(id, a.inFlight(id)) {
 			continue
 		}
 		err := a.evacuate(c)
@@ -148,9 +139,9 @@ func (a *Agent) mend() {
 			err = a.assert(c)
 		}
 		if err != nil {
-			a.ledger.Undo()
+			a.Ledger.Undo()
 		}
-		a.ledger.Left(id)
+		a.Ledger.Left(id)
 		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	}
 }
@@ -158,7 +149,7 @@ func (a *Agent) mend() {
 // grant has the ledger decide, and where CPUs are short decide once more without the
 // abandoned grants. The caller reports those to noteFreed when it has carried out the
 // decision; until then the ledger's Undo restores them.
-func (a *Agent) grant(next *container, decide func() (placement.Assignment, error)) (as placement.Assignment, freed []string, err error) {
+func (a *Agent) grant(next *node.Container, decide func() (placement.Assignment, error)) (as placement.Assignment, freed []string, err error) {
 	as, err = decide()
 	if !placement.IsShortage(err) {
 		return as, nil, err
@@ -166,15 +157,15 @@ func (a *Agent) grant(next *container, decide func() (placement.Assignment, erro
 	if freed = a.abandoned(next); len(freed) == 0 {
 		return as, nil, err
 	}
-	as, err = a.ledger.Without(freed, decide)
+	as, err = a.Ledger.Without(freed, decide)
 	return as, freed, err
 }
 
 // abandoned lists the grants, other than next's own, whose container has ended or was
 // never started without an event that said so.
-func (a *Agent) abandoned(next *container) []string {
-	ids := a.ledger.Stale(next.identity(), a.now(), a.Config.ReserveTimeout)
-	for _, c := range a.order {
+func (a *Agent) abandoned(next *node.Container) []string {
+	ids := a.Ledger.Stale(next.Identity(), a.Now(), a.Config.ReserveTimeout)
+	for _, c := range a.Order {
 		if c != next && (a.ended(c) || a.neverMade(c)) {
 			ids = append(ids, c.ID)
 		}
@@ -183,12 +174,12 @@ func (a *Agent) abandoned(next *container) []string {
 }
 
 // ended reports whether a pin's processes are all gone.
-func (a *Agent) ended(c *container) bool {
-	h, ok := a.ledger.Holder(c.ID)
-	if !ok || h.CPUs.IsEmpty() || !c.started || a.Kernel == nil || c.path == "" {
+func (a *Agent) ended(c *node.Container) bool {
+	h, ok := a.Ledger.Holder(c.ID)
+	if !ok || h.CPUs.IsEmpty() || !c.Started || a.Kernel == nil || c.Path == "" {
 		return false
 	}
-	populated, err := a.Kernel.Populated(c.path)
+	populated, err := a.Kernel.Populated(c.Path)
 	return err == nil && !populated
 }
 
@@ -198,20 +189,20 @@ const makeTime = 5 * time.Second
 
 // neverMade reports whether the runtime seems to have failed to make a container with
 // CPUs of its own. CRI-O tells of that by no event: neither Stop nor RemoveContainer comes.
-func (a *Agent) neverMade(c *container) bool {
-	h, ok := a.ledger.Holder(c.ID)
-	if !ok || h.CPUs.IsEmpty() || c.made || c.started || !a.reaches(c) || a.now().Sub(h.Since) < makeTime {
+func (a *Agent) neverMade(c *node.Container) bool {
+	h, ok := a.Ledger.Holder(c.ID)
+	if !ok || h.CPUs.IsEmpty() || c.Made || c.Started || !a.Reaches(c) || a.Now().Sub(h.Since) < makeTime {
 		return false
 	}
-	_, err := a.Kernel.Read(c.path, knobs.CPUs)
+	_, err := a.Kernel.Read(c.Path, knobs.CPUs)
 	return errors.Is(err, cgroupfs.ErrGone)
 }
 
 // PostCreateContainer notes that the runtime has made a container.
 func (a *Agent) PostCreateContainer(id string) error {
 	return a.do("PostCreateContainer", func() error {
-		if c, ok := a.containers[id]; ok {
-			c.made = true
+		if c, ok := a.Containers[id]; ok {
+			c.Made = true
 		}
 		return nil
 	})
@@ -221,10 +212,10 @@ func (a *Agent) PostCreateContainer(id string) error {
 // a container that starts after all is placed again.
 func (a *Agent) noteFreed(ids []string) {
 	for _, id := range ids {
-		a.loop.stale = true
-		if c, ok := a.containers[id]; ok {
-			c.has = placement.Assignment{}
-			a.Log.WithField("container", c.ref).Info("Grant freed: its container ended or never started")
+		a.Changed()
+		if c, ok := a.Containers[id]; ok {
+			c.Has = placement.Assignment{}
+			a.Log.WithField("container", c.Ref).Info("Grant freed: its container ended or never started")
 		}
 	}
 }
@@ -234,57 +225,58 @@ func (a *Agent) noteFreed(ids []string) {
 func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error {
 	a.awaitAcknowledgement(spec.ID)
 	return a.do("StartContainer", func() error {
-		c, ok := a.containers[spec.ID]
+		c, ok := a.Containers[spec.ID]
 		if !ok {
-			c = a.track(pod, spec)
+			c = a.Track(pod, spec)
 		}
 		c.PID = spec.PID
 		err := a.start(c)
-		c.ran = true // CRI-O starts it whatever the answer is
+		c.Ran = true // CRI-O starts it whatever the answer is
 		if err != nil {
-			a.counters.Refused++
-			a.Log.WithField("container", c.ref).WithError(err).Warn("Container not started")
+			a.Counters.Refused++
+			a.Log.WithField("container", c.Ref).WithError(err).Warn("Container not started")
 			a.refuseStart(c, err)
-			return c.failed("", err)
+			return c.Failed("", err)
 		}
-		c.refused = refusedStart{}
+		c.Refused = node.RefusedStart{}
 		a.quiet()
 		return nil
 	})
 }
 
-func (a *Agent) start(c *container) error {
-	c.started, a.loop.stale = true, true
-	if a.reaches(c) {
-		a.Kernel.Nest(c.path)
+func (a *Agent) start(c *node.Container) error {
+	c.Started = true
+	a.Changed()
+	if a.Reaches(c) {
+		a.Kernel.Nest(c.Path)
 	}
-	if _, known := a.ledger.Holder(c.ID); !known {
+	if _, known := a.Ledger.Holder(c.ID); !known {
 		if err := a.admit(c); err != nil {
 			return err
 		}
-		if h, ok := a.ledger.Holder(c.ID); ok && !h.CPUs.IsEmpty() && a.authority().Cpusets && !a.reaches(c) {
+		if h, ok := a.Ledger.Holder(c.ID); ok && !h.CPUs.IsEmpty() && a.Authority().Cpusets && !a.Reaches(c) {
 			return fmt.Errorf("it has no grant any more, and new CPUs can only be given through the runtime, which takes no updates at a start; the kubelet will create it again")
 		}
 	}
-	a.ledger.Hold(c.ID, a.now())
+	a.Ledger.Hold(c.ID, a.Now())
 	if err := a.assert(c); err != nil {
 		return err
 	}
 	if err := a.evacuated(c); err != nil {
 		return err
 	}
-	a.liftQuota(c.pod)
+	a.liftQuota(c.Pod)
 	a.boundBeforeStart()
 	a.begun(c)
 	a.loop.safe.news = true
-	a.reconcilePod(c.pod)
+	a.reconcilePod(c.Pod)
 	a.join(c)
 	a.lookAtForeign(c)
 	return nil
 }
 
 // StopContainer takes back what an ended container held.
-func (a *Agent) StopContainer(id string) (updates []Update, err error) {
+func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
 	err = a.do("StopContainer", func() error {
 		a.stopped(id)
 		updates = a.updates("")
@@ -302,16 +294,16 @@ func (a *Agent) RemoveContainer(id string) error {
 }
 
 func (a *Agent) stopped(id string) {
-	c, ok := a.containers[id]
-	if h, placed := a.ledger.Holder(id); ok && placed && c.started {
+	c, ok := a.Containers[id]
+	if h, placed := a.Ledger.Holder(id); ok && placed && c.Started {
 		a.loop.kills.stopped(h.Request.Class)
 	}
 	a.drop(id)
 	if ok {
 		a.loop.safe.news = true
 		a.unclaim(c)
-		a.liftQuota(c.pod)
-		a.reconcilePod(c.pod)
+		a.liftQuota(c.Pod)
+		a.reconcilePod(c.Pod)
 	}
 	a.quiet()
 }
@@ -320,7 +312,7 @@ func (a *Agent) stopped(id string) {
 func (a *Agent) RemovePod(podID string) error {
 	return a.do("RemovePodSandbox", func() error {
 		var left []string
-		for _, c := range a.order {
+		for _, c := range a.Order {
 			if c.PodID == podID {
 				left = append(left, c.ID)
 			}

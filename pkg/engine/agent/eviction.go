@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -23,12 +24,12 @@ const evictionTime = 2 * time.Minute
 func (a *Agent) evict(victim control.Victim) {
 	ctx, cancel := context.WithTimeout(a.life, victim.Grace+evictionTime)
 	var err error
-	evictor := a.Evictor // another configuration may bring another
-	a.aside("evicted", func() {
+	evictor := a.options.Evictor // another configuration may bring another
+	a.Aside("evicted", func() {
 		defer cancel()
 		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
 	}, func() {
-		a.loop.controllers.Eviction.Done(victim.UID, err, a.now())
+		a.loop.controllers.Eviction.Done(victim.UID, err, a.Now())
 		if err != nil {
 			a.Log.WithField("pod", victim.Ref).WithError(err).Warn("Pod could not be evicted; it counts for nothing, and another may be chosen")
 		}
@@ -48,9 +49,9 @@ func (a *Agent) given() workload.MilliCPU {
 }
 
 // mayStart refuses batch work while the node takes none, and what was just evicted.
-func (a *Agent) mayStart(c *container, r *workload.Request) error {
-	now := a.now()
-	if err := colocation.RefusePod(a.loop.refusal.Pods, c.pod.UID, now); err != nil || r.Class != workload.BE {
+func (a *Agent) mayStart(c *node.Container, r *workload.Request) error {
+	now := a.Now()
+	if err := colocation.RefusePod(a.loop.refusal.Pods, c.Pod.UID, now); err != nil || r.Class != workload.BE {
 		return err
 	}
 	if err := a.noBatch(now).Err(); err != nil {
@@ -64,7 +65,7 @@ func (a *Agent) mayStart(c *container, r *workload.Request) error {
 func (a *Agent) noBatch(now time.Time) colocation.Refusal {
 	l := &a.loop
 	r := colocation.Refusals{Rule: l.ruleRefuses}
-	if a.authority().Acts("") {
+	if a.Authority().Acts("") {
 		r.SwitchedOff, r.Batch = a.switchedOff(now), l.view.Batch
 	}
 	if a.Config.Control.Eviction.RefuseNew {

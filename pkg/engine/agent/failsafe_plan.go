@@ -24,10 +24,10 @@ type failsafePlan struct {
 // afterFailsafe takes note of what the failsafe did, before anything is compared with
 // what the loop wrote, and takes it back. It reports whether it did anything.
 func (a *Agent) afterFailsafe() bool {
-	if a.Failsafe == nil || !a.authority().Writes {
+	if a.options.Failsafe == nil || !a.Authority().Writes {
 		return false
 	}
-	acted, ok := a.Failsafe.Acted()
+	acted, ok := a.options.Failsafe.Acted()
 	if ok {
 		a.decide(control.On, []control.Decision{{
 			Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Error),
@@ -39,10 +39,10 @@ func (a *Agent) afterFailsafe() bool {
 
 // refreshFailsafePlan keeps the failsafe's plan up to date.
 func (a *Agent) refreshFailsafePlan() {
-	if a.Failsafe == nil || !a.authority().Writes {
+	if a.options.Failsafe == nil || !a.Authority().Writes {
 		return
 	}
-	if s := &a.loop.safe; a.loop.failsafeStale || !s.kept || s.version != a.ledger.Version() {
+	if s := &a.loop.safe; a.loop.failsafeStale || !s.kept || s.version != a.Ledger.Version() {
 		a.writeFailsafePlan()
 	}
 }
@@ -53,7 +53,7 @@ func (a *Agent) refreshFailsafePlan() {
 // right after the answer doesn't leave the plan before.
 func (a *Agent) updateFailsafePlan() {
 	s := &a.loop.safe
-	if a.Failsafe == nil || !s.kept || !s.news && s.shared == a.ledger.Shared() || !a.authority().Writes {
+	if a.options.Failsafe == nil || !s.kept || !s.news && s.shared == a.Ledger.Shared() || !a.Authority().Writes {
 		return
 	}
 	if written := a.writeFailsafePlan(); written != nil {
@@ -75,31 +75,31 @@ const planPatience = 20 * time.Millisecond
 func (a *Agent) writeFailsafePlan() (written <-chan struct{}) {
 	s := &a.loop.safe
 	a.loop.failsafeStale, s.news = false, false
-	if shared := a.ledger.Shared(); !s.kept || s.shared != shared {
+	if shared := a.Ledger.Shared(); !s.kept || s.shared != shared {
 		s.shared, s.floor = shared, a.failsafeFloor(shared)
 	}
-	s.version = a.ledger.Version()
+	s.version = a.Ledger.Version()
 	changes := a.planFailsafe()
 	if s.kept && slices.Equal(changes, s.plan) {
 		return nil
 	}
 	s.plan, s.kept = changes, true
-	return a.Failsafe.Keep(slices.Clone(changes))
+	return a.options.Failsafe.Keep(slices.Clone(changes))
 }
 
 // undoFailsafe takes back what the failsafe did, which is no drift.
 func (a *Agent) undoFailsafe() {
-	for _, c := range a.order {
-		if c.touched && c.started && a.reaches(c) && a.authority().Cpusets {
+	for _, c := range a.Order {
+		if c.Touched && c.Started && a.Reaches(c) && a.Authority().Cpusets {
 			a.observe(c, knobs.CPUs)
 		}
 	}
 	a.settled = 0
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
-	for t := range a.reconciler.Cgroups() {
+	for t := range a.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.Favour > 0 {
-				a.reconciler.Expect(t.Path, k.Knob)
+				a.Reconciler.Expect(t.Path, k.Knob)
 			}
 		}
 	}
@@ -118,15 +118,15 @@ func (a *Agent) planFailsafe() []knobs.Change {
 	l := &a.loop
 	f := colocation.Failsafe{
 		Containers: a.loopInventory().Containers,
-		WriteCPUs:  (a.ledger.Sizes() != nil || !a.ledger.Lent().IsEmpty()) && a.authority().Cpusets,
+		WriteCPUs:  (a.Ledger.Sizes() != nil || !a.Ledger.Lent().IsEmpty()) && a.Authority().Cpusets,
 		SharedCPUs: l.safe.shared, FloorCPUs: l.safe.floor,
 		Floor: a.Config.Control.Batch.Floor(&l.view.View), NestedQuotas: a.nestsQuotas(),
 		InForce: l.inForce,
 	}
-	for t := range a.reconciler.Cgroups() {
+	for t := range a.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			if k.Knob == knobs.Quota {
-				original, kept := a.book.Kept(t.Path, knobs.Quota)
+				original, kept := a.Journal.Kept(t.Path, knobs.Quota)
 				f.Quotas = append(f.Quotas, colocation.QuotaSetting{Object: t.Object, Pod: t.Pod(), Value: k.Value, Original: original, Kept: kept})
 			}
 		}
@@ -138,7 +138,7 @@ func (a *Agent) planFailsafe() []knobs.Change {
 
 // failsafeFloor is the CPUs that batch work always has.
 func (a *Agent) failsafeFloor(shared cpuset.Set) cpuset.Set {
-	m := a.ledger.Machine()
+	m := a.Ledger.Machine()
 	n := max(a.Config.Control.Batch.FloorCPUs, m.ThreadsPerCore())
 	if law := a.Config.PoolLaw(); law[len(law)-1].Min > 0 {
 		n = law[len(law)-1].Min

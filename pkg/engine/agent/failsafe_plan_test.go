@@ -265,7 +265,7 @@ func (h *loopNode) inPanic(ticks int) {
 	}
 	h.loop(func() {
 		h.agent.loop.controllers = made
-		h.agent.counters.Panics = 0
+		h.agent.Counters.Panics = 0
 	})
 	if !strings.Contains(h.log.text.String(), "nil pointer") {
 		h.t.Errorf("nobody told of the panic")

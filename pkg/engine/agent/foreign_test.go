@@ -13,7 +13,7 @@ import (
 // TestStatusTellsTheKubeletsCPUs: where the kubelet's static CPU manager sets cpusets, the
 // status has what the kernel has, not what Sluice would give.
 func TestStatusTellsTheKubeletsCPUs(t *testing.T) {
-	inBubble(t, setup{host: host(static)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{host: host(static)}, func(t *testing.T, n *testNode) {
 		n.run("guaranteed", "LS", 2)
 		for _, cpus := range []string{"1-2", "5"} {
 			set, err := cpuset.Parse(cpus)
@@ -48,7 +48,7 @@ func TestMachinesMemory(t *testing.T) {
 // node counts.
 func TestMemoryBeforeTheFirstLook(t *testing.T) {
 	files := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1048576 kB\n")}}
-	inBubble(t, setup{host: host(files)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{host: host(files)}, func(t *testing.T, n *testNode) {
 		if got := n.status().Machine.Memory; got != 1<<30 {
 			t.Errorf("the machine has 1 GiB, %d bytes in the status", got)
 		}
@@ -57,7 +57,7 @@ func TestMemoryBeforeTheFirstLook(t *testing.T) {
 
 // TestReconnections are connections after the first.
 func TestReconnections(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		before := n.status().Counters.Reconnects
 		n.agent.Disconnected()
 		if got := n.status().Counters.Reconnects - before; got != 0 {

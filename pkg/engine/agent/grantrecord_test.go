@@ -167,7 +167,7 @@ func TestBatchHasItsGrant(t *testing.T) {
 		}
 		if h.V2 { // where memory.reclaim serves for the watermark and the page cache's bound
 			var reclaim qos.Reclaim
-			h.agent.query("test", func() error { reclaim = h.agent.containers[h.specs["job/c"].ID].reclaim; return nil })
+			h.agent.query("test", func() error { reclaim = h.agent.Containers[h.specs["job/c"].ID].Reclaim; return nil })
 			if reclaim.StartAt < 900*mebi || reclaim.StartAt > 1000*mebi || reclaim.CacheMax != 512*mebi {
 				t.Errorf("of a grant of 1 GiB it is reclaimed %+v", reclaim)
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestReservedAndHeld(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		if err := n.create("db", "LSR", 2); err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func TestReservedAndHeld(t *testing.T) {
 }
 
 func TestRemoveByIDAlone(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		before := n.dump()
 		if err := n.create("db", "LSR", 2); err != nil {
@@ -47,23 +47,23 @@ func TestRemoveByIDAlone(t *testing.T) {
 // grant is worth nothing any more.
 func TestShortageFrees(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(n *node)
+		prepare func(n *testNode)
 		frees   bool
 	}{
-		"reserved, young":   {func(n *node) { n.create("old", "LSR", 5) }, false},
-		"reserved, old":     {func(n *node) { n.create("old", "LSR", 5); n.sleep(6 * time.Minute) }, true},
-		"held, however old": {func(n *node) { n.run("old", "LSR", 5); n.sleep(time.Hour) }, false},
-		"held, ended": {func(n *node) {
+		"reserved, young":   {func(n *testNode) { n.create("old", "LSR", 5) }, false},
+		"reserved, old":     {func(n *testNode) { n.create("old", "LSR", 5); n.sleep(6 * time.Minute) }, true},
+		"held, however old": {func(n *testNode) { n.run("old", "LSR", 5); n.sleep(time.Hour) }, false},
+		"held, ended": {func(n *testNode) {
 			n.run("old", "LSR", 5)
 			n.kernel.change("/kubepods/pod-old/old", func(g *group) { g.empty = true })
 		}, true},
-		"held, cgroup gone": {func(n *node) {
+		"held, cgroup gone": {func(n *testNode) {
 			n.run("old", "LSR", 5)
 			n.kernel.remove("/kubepods/pod-old/old")
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, setup{}, func(t *testing.T, n *node) {
+			inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 				c.prepare(n)
 				if err := n.create("new", "LSR", 5); (err == nil) != c.frees {
 					t.Errorf("got %v", err)
@@ -72,7 +72,7 @@ func TestShortageFrees(t *testing.T) {
 		})
 	}
 	t.Run("replaced", func(t *testing.T) {
-		inBubble(t, setup{}, func(t *testing.T, n *node) {
+		inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 			n.create("old", "LSR", 5)
 			n.sleep(time.Second)
 			n.create("young", "LSR", 1)
@@ -87,7 +87,7 @@ func TestShortageFrees(t *testing.T) {
 }
 
 func TestLateStartOfFreed(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		if err := n.create("old", "LSR", 3); err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestLateStartOfFreed(t *testing.T) {
 		n.expect(map[string]string{"web": "5-7"})
 	})
 	t.Run("placed again", func(t *testing.T) {
-		inBubble(t, setup{}, func(t *testing.T, n *node) {
+		inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 			if err := n.create("old", "LSR", 4); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestLateStartOfFreed(t *testing.T) {
 
 // TestEndedIsFreedByThePass: the Stop of a container that ended may never come.
 func TestEndedIsFreedByThePass(t *testing.T) {
-	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.kernel.change("/kubepods/pod-db/db", func(g *group) { g.empty = true })
@@ -133,7 +133,7 @@ func TestEndedIsFreedByThePass(t *testing.T) {
 
 // TestWithoutCgroups: everything goes through the replies, each container once.
 func TestWithoutCgroups(t *testing.T) {
-	inBubble(t, setup{noKernel: true}, func(t *testing.T, n *node) {
+	inBubble(t, setup{noKernel: true}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.expect(map[string]string{"web": "2-7", "db": "0-1"})

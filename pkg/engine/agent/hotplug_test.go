@@ -12,7 +12,7 @@ import (
 )
 
 // plug leaves only these CPUs of the machine online.
-func (n *node) plug(online cpuset.Set) {
+func (n *testNode) plug(online cpuset.Set) {
 	n.t.Helper()
 	text := n.text
 	if off := cpuset.Difference(cpuset.Union(n.machine.Online, n.machine.Offline), online); !off.IsEmpty() {
@@ -28,7 +28,7 @@ func (n *node) plug(online cpuset.Set) {
 }
 
 func TestUnplugUnderPin(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.plug(cpuset.Of(0, 2, 3, 4, 5, 6, 7))
@@ -44,7 +44,7 @@ func TestUnplugUnderPin(t *testing.T) {
 }
 
 func TestPinDegradedAndWholeAgain(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 3)
 		n.plug(cpuset.Of(0, 1, 3))
@@ -63,7 +63,7 @@ func TestPinDegradedAndWholeAgain(t *testing.T) {
 // TestMendWaitsForEvacuation: a pin that lacks CPUs gets none that another
 // container does not leave.
 func TestMendWaitsForEvacuation(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores"}, func(_ *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores"}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.plug(cpuset.Of(0, 3))
@@ -81,7 +81,7 @@ func TestMendWaitsForEvacuation(t *testing.T) {
 // TestMovingPinLeavesFirst: half a core is no place for LSE, so it moves; others get
 // what was left of its core only after it has.
 func TestMovingPinLeavesFirst(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores 2 threads"}, func(t *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores 2 threads"}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSE", 2)
 		n.expect(map[string]string{"db": "0,4", "web": "1-3,5-7"})

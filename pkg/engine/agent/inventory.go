@@ -7,6 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -16,48 +17,48 @@ import (
 // loopInventory is what exists on the node now, for the control loop. The next call reuses it.
 func (a *Agent) loopInventory() *colocation.Inventory {
 	inv := &a.loop.inventory
-	m := a.ledger.Machine()
+	m := a.Ledger.Machine()
 	*inv = colocation.Inventory{
 		Rules: colocation.Rules{
 			ExclusivePools: a.Config.Pools.Mode == config.Exclusive,
 			LendIdlePins:   a.lends(), BurstAll: a.Config.Control.Burst.All,
 		},
 		Containers:  inv.Containers[:0],
-		Pools:       a.ledger.Pools(),
-		Shared:      milli(a.ledger.Shared()),
+		Pools:       a.Ledger.Pools(),
+		Shared:      milli(a.Ledger.Shared()),
 		Allocatable: milli(cpuset.Difference(m.Online, a.Config.Reserved)), Capacity: milli(m.Online),
 		ThreadsPerCore: m.ThreadsPerCore(),
-		MemoryTotal:    a.facts().Memory, NoReclaim: a.Reclaim == nil,
+		MemoryTotal:    a.Facts().Memory, NoReclaim: a.options.Reclaim == nil,
 	}
 	pods := map[string]string{} // UIDs by the pods' cgroups
 	shared := map[string]bool{}
-	for _, c := range a.order {
-		parent := c.pod.CgroupParent
-		if uid, known := pods[parent]; known && uid != c.pod.UID {
+	for _, c := range a.Order {
+		parent := c.Pod.CgroupParent
+		if uid, known := pods[parent]; known && uid != c.Pod.UID {
 			shared[parent] = true
 		}
-		pods[parent] = c.pod.UID
+		pods[parent] = c.Pod.UID
 	}
-	for _, c := range a.order {
-		inv.Containers = append(inv.Containers, a.inventoryOf(c, inv.Pools, shared[c.pod.CgroupParent]))
+	for _, c := range a.Order {
+		inv.Containers = append(inv.Containers, a.inventoryOf(c, inv.Pools, shared[c.Pod.CgroupParent]))
 	}
 	inv.BestEffortCgroup = a.bestEffortCgroup(inv.AllPodsCgroup())
 	return inv
 }
 
 // inventoryOf is a container's part of the inventory.
-func (a *Agent) inventoryOf(c *container, pools []placement.PoolCPUs, shared bool) colocation.Container {
+func (a *Agent) inventoryOf(c *node.Container, pools []placement.PoolCPUs, shared bool) colocation.Container {
 	entry := colocation.Container{
-		ID: c.ID, Ref: c.ref, PodRef: c.podRef, Pod: c.pod,
-		Path: c.path, PodPath: c.podPath, Above: c.above,
-		Started: c.started, CPUsWritten: c.touched, Reachable: a.reaches(c), SharedPodCgroup: shared,
-		Quota: c.quota, MemoryLimit: c.Resources.MemoryLimit,
+		ID: c.ID, Ref: c.Ref, PodRef: c.PodRef, Pod: c.Pod,
+		Path: c.Path, PodPath: c.PodPath, Above: c.Above,
+		Started: c.Started, CPUsWritten: c.Touched, Reachable: a.Reaches(c), SharedPodCgroup: shared,
+		Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit,
 	}
-	h, placed := a.ledger.Holder(c.ID)
+	h, placed := a.Ledger.Holder(c.ID)
 	if !placed {
 		return entry
 	}
-	name := a.ledger.PoolOf(h)
+	name := a.Ledger.PoolOf(h)
 	entry.Request, entry.Since, entry.Created = &h.Request, h.Since, created(c, h)
 	entry.Pool = slices.IndexFunc(pools, func(p placement.PoolCPUs) bool { return p.Name == name })
 	entry.Pinned, entry.Apart = !h.CPUs.IsEmpty(), a.apart(c, h)
@@ -65,16 +66,16 @@ func (a *Agent) inventoryOf(c *container, pools []placement.PoolCPUs, shared boo
 }
 
 // apart reports whether a container has CPUs on which batch work never runs.
-func (a *Agent) apart(c *container, h *placement.Holder) bool {
+func (a *Agent) apart(c *node.Container, h *placement.Holder) bool {
 	if !h.CPUs.IsEmpty() || h.Request.Class == workload.System && !a.Config.System.IsEmpty() {
 		return true
 	}
-	n := a.neighbour(peers.CPUManager)
-	return n != nil && slices.ContainsFunc(n.Pins, func(p peers.Pin) bool { return p.PodUID == c.pod.UID && p.Container == c.Name })
+	n := a.Neighbour(peers.CPUManager)
+	return n != nil && slices.ContainsFunc(n.Pins, func(p peers.Pin) bool { return p.PodUID == c.Pod.UID && p.Container == c.Name })
 }
 
 // created is when the runtime made a container, which may have been before this run.
-func created(c *container, h *placement.Holder) time.Time {
+func created(c *node.Container, h *placement.Holder) time.Time {
 	if made := time.Unix(0, c.CreatedNanos); c.CreatedNanos > 0 && made.Before(h.Since) {
 		return made
 	}
@@ -94,23 +95,26 @@ func (a *Agent) bestEffortCgroup(allPods string) string {
 	return dir
 }
 
+// isStale reports whether what runs has changed since the controllers' view was made.
+func (a *Agent) isStale() bool { return a.loop.changes != a.Changes }
+
 // look makes the controllers' view of what exists.
 func (a *Agent) look() {
 	l := &a.loop
-	l.stale, l.looked, l.sized, l.shareOf = false, a.ledger.Version(), a.ledger.Version(), notShared
+	l.changes, l.looked, l.sized, l.shareOf = a.Changes, a.Ledger.Version(), a.Ledger.Version(), notShared
 	l.view.SetInventory(a.loopInventory())
 	l.siblings = nil
 }
 
 // measurePools enters the CPUs that the pools have now.
 func (a *Agent) measurePools() {
-	a.loop.sized = a.ledger.Version()
-	a.loop.view.SetPoolCPUs(a.ledger.Pools())
+	a.loop.sized = a.Ledger.Version()
+	a.loop.view.SetPoolCPUs(a.Ledger.Pools())
 }
 
 // limitOfAllPods is the memory that all pods together may hold; 0 for no limit.
 func (a *Agent) limitOfAllPods() knobs.Bytes {
-	dir := a.allPods()
+	dir := a.AllPods()
 	if dir == "" || a.Kernel == nil {
 		return 0
 	}
@@ -119,16 +123,6 @@ func (a *Agent) limitOfAllPods() knobs.Bytes {
 		return 0
 	}
 	return max(0, limit.(knobs.Bytes))
-}
-
-// allPods is the cgroup that holds all pods; "" where there is none.
-func (a *Agent) allPods() string {
-	for _, c := range a.order {
-		if dir := colocation.AllPodsCgroup(c.above); dir != "" {
-			return dir
-		}
-	}
-	return ""
 }
 
 func milli(cpus cpuset.Set) workload.MilliCPU { return workload.MilliCPU(cpus.Size()) * 1000 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
@@ -13,23 +14,23 @@ import (
 // load opens the book of originals; a line that is lost or corrupt costs only its
 // own value.
 func (a *Agent) load() {
-	book, err := journal.Open(a.Originals, procfs.BootID(a.Host))
+	book, err := journal.Open(a.options.Originals, procfs.BootID(a.Host))
 	if err != nil {
 		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
 	}
-	a.book = book
-	a.reconciler = a.newReconciler()
-	if a.Formerly != "" && a.Formerly != a.Originals {
-		if err := book.TakeOver(a.Formerly); err != nil {
+	a.Journal = book
+	a.Reconciler = a.newReconciler()
+	if a.options.Formerly != "" && a.options.Formerly != a.options.Originals {
+		if err := book.TakeOver(a.options.Formerly); err != nil {
 			a.Log.WithError(err).Warn("Original values of an earlier version not taken over in full: what it changed may not be given back")
 		}
 	}
 	if a.Kernel != nil {
-		reconcile.AfterFailsafe(a.Kernel, book, a.FailsafePlan)
+		reconcile.AfterFailsafe(a.Kernel, book, a.options.FailsafePlan)
 	}
-	a.steering = steering.New(a.Affinities, book, func(work, then func()) { a.aside("steer", work, then) }, a.Log)
-	a.watermarks = watermarks.New(a.Watermarks, book, a.Log)
-	a.rdt = rdtgroup.New(a.RDT, book, func() { a.counters.Drift++ }, a.Log)
+	a.steering = steering.New(a.options.Affinities, book, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
+	a.watermarks = watermarks.New(a.options.Watermarks, book, a.Log)
+	a.rdt = rdtgroup.New(a.options.RDT, book, func() { a.Counters.Drift++ }, a.Log)
 	for _, e := range book.All() {
 		if e.Object.Level == knobs.PodLevel && e.Knob == knobs.Quota && e.Wrote == nil {
 			a.lifted[e.Object.Path] = e.Object
@@ -39,52 +40,52 @@ func (a *Agent) load() {
 
 // keep notes a container's originals, before the first write: all of its pod's
 // CPUs and memory, and the kubelet's quota.
-func (a *Agent) keep(c *container) {
-	if c.path == "" {
+func (a *Agent) keep(c *node.Container) {
+	if c.Path == "" {
 		return
 	}
 	all := knobs.CPUSet{}
-	a.book.Keep(c.object(), knobs.CPUs, all)
-	want, _ := a.ledger.Assignment(c.ID)
+	a.Journal.Keep(c.Object(), knobs.CPUs, all)
+	want, _ := a.Ledger.Assignment(c.ID)
 	if !want.Mems.IsEmpty() {
-		a.book.Keep(c.object(), knobs.Mems, all)
+		a.Journal.Keep(c.Object(), knobs.Mems, all)
 	}
-	if want.Unlimited && c.quota.Quota > 0 {
-		a.book.Keep(c.object(), knobs.Quota, c.quota)
+	if want.Unlimited && c.Quota.Quota > 0 {
+		a.Journal.Keep(c.Object(), knobs.Quota, c.Quota)
 	}
 }
 
 // recall tells a found container what was done to it: on an earlier connection
 // of this run, or in the run before.
-func (a *Agent) recall(c, before *container) {
+func (a *Agent) recall(c, before *node.Container) {
 	a.recallCarried(c)
 	if before != nil {
-		c.touched, c.quota, c.drift, c.contest = before.touched, before.quota, before.drift, before.contest
+		c.Touched, c.Quota, c.Drift, c.Contest = before.Touched, before.Quota, before.Drift, before.Contest
 		return
 	}
-	if _, ok := a.book.Kept(c.path, knobs.CPUs); ok {
-		c.touched = true
+	if _, ok := a.Journal.Kept(c.Path, knobs.CPUs); ok {
+		c.Touched = true
 	}
-	if quota, ok := a.book.Kept(c.path, knobs.Quota); ok {
-		c.quota = quota.(knobs.CPUQuota)
+	if quota, ok := a.Journal.Kept(c.Path, knobs.Quota); ok {
+		c.Quota = quota.(knobs.CPUQuota)
 	}
 }
 
 // recallCarried undoes, in what the runtime says of a found container, what the
 // runtime carries for Sluice. A value that is not Sluice's is newer than the book's.
-func (a *Agent) recallCarried(c *container) {
-	if !a.reaches(c) {
+func (a *Agent) recallCarried(c *node.Container) {
+	if !a.Reaches(c) {
 		return
 	}
 	recall := func(k knobs.Knob, now knobs.Value, set func(knobs.Value)) {
-		e, kept := a.book.Entry(c.path, k)
+		e, kept := a.Journal.Entry(c.Path, k)
 		switch {
 		case !kept || e.Wrote == nil:
 		case now == e.Wrote:
 			set(e.Value)
 		case !a.Kernel.Same(k, now, e.Value):
-			a.book.Keep(e.Object, k, now)
-			a.book.Wrote(c.path, k, e.Wrote)
+			a.Journal.Keep(e.Object, k, now)
+			a.Journal.Wrote(c.Path, k, e.Wrote)
 		}
 	}
 	r := &c.Resources
@@ -94,20 +95,20 @@ func (a *Agent) recallCarried(c *container) {
 	if r.MemoryLimit > 0 {
 		recall(knobs.MemoryMax, knobs.Bytes(r.MemoryLimit), func(v knobs.Value) { r.MemoryLimit = max(0, int64(v.(knobs.Bytes))) })
 	}
-	if c.quota.Quota > 0 {
-		recall(knobs.Quota, c.quota, func(v knobs.Value) { c.quota = v.(knobs.CPUQuota) })
+	if c.Quota.Quota > 0 {
+		recall(knobs.Quota, c.Quota, func(v knobs.Value) { c.Quota = v.(knobs.CPUQuota) })
 	}
 }
 
 // forgetGone lets the originals of containers go that ended while nobody told.
 func (a *Agent) forgetGone() {
-	here := make(map[string]bool, len(a.order))
-	for _, c := range a.order {
-		here[c.path] = true
+	here := make(map[string]bool, len(a.Order))
+	for _, c := range a.Order {
+		here[c.Path] = true
 	}
-	for _, e := range a.book.All() {
+	for _, e := range a.Journal.All() {
 		if e.Object.Level == knobs.ContainerLevel && !here[e.Object.Path] {
-			a.book.Forget(e.Object.Path)
+			a.Journal.Forget(e.Object.Path)
 		}
 	}
 }

@@ -30,11 +30,11 @@ func (k *killWatch) stopped(class workload.Class) {
 
 // oomsSince is by how much a cgroup's count rose since the look before; 0 at the first one.
 func (a *Agent) oomsSince(cgroup string) int64 {
-	if a.OOMs == nil || cgroup == "" {
+	if a.options.OOMs == nil || cgroup == "" {
 		return 0
 	}
 	k := &a.loop.kills
-	now, err := a.OOMs(cgroup)
+	now, err := a.options.OOMs(cgroup)
 	if err != nil {
 		return 0
 	}
@@ -57,10 +57,10 @@ func (a *Agent) watchKills(goal int64) {
 	l := &a.loop
 	services, batch := l.kills.ended[0], l.kills.ended[1]
 	l.kills.ended = [2]int{}
-	all := a.oomsSince(a.allPods())
+	all := a.oomsSince(a.AllPods())
 	for _, cgroup := range slices.Sorted(maps.Keys(l.limiter.limits)) {
 		n := a.oomsSince(cgroup)
-		if !a.Node.Features.Knobs[knobs.MemoryMax].V2 {
+		if !a.QoS.Features.Knobs[knobs.MemoryMax].V2 {
 			n = max(0, n-all) // v1 gives notice of kills at the limits above, too
 		}
 		limit := int64(l.limiter.limits[cgroup])
@@ -68,11 +68,11 @@ func (a *Agent) watchKills(goal int64) {
 		if n == 0 || goal == 0 || limit+l.view.MemoryTotal/50 >= may {
 			continue
 		}
-		a.counters.BatchKills += int(n)
+		a.Counters.BatchKills += int(n)
 		a.Log.WithField("cgroup", cgroup).Warnf("The kernel killed in a batch cgroup at its memory limit of %s, while batch work might hold %s there: the limit should have been higher", control.MemoryText(limit), control.MemoryText(may))
 	}
 	held := l.view.BatchMemory.Kept()
-	if all == 0 || a.MemoryUse == nil || held <= colocation.LeastStart {
+	if all == 0 || a.options.MemoryUse == nil || held <= colocation.LeastStart {
 		return
 	}
 	killed := a.servicesKilled()
@@ -81,7 +81,7 @@ func (a *Agent) watchKills(goal int64) {
 	}
 	killed = min(killed, int(all)) // some may have ended by themselves
 	if killed > 0 {
-		a.counters.ServiceKills += killed
+		a.Counters.ServiceKills += killed
 		a.Log.Warnf("The kernel killed %d containers of services at the memory limit of all pods, while batch work held %s", killed, control.MemoryText(held))
 	}
 }
@@ -94,7 +94,7 @@ func (a *Agent) servicesKilled() (killed int) {
 	for i := range l.view.Containers {
 		c := &l.view.Containers[i]
 		var use observe.ContainerMemoryCounters
-		if c.Class == workload.BE || c.Unseen || c.Container.Memory.At.IsZero() || a.MemoryUse(l.view.Members[i].Path, &use) != nil {
+		if c.Class == workload.BE || c.Unseen || c.Container.Memory.At.IsZero() || a.options.MemoryUse(l.view.Members[i].Path, &use) != nil {
 			continue
 		}
 		counts[c.ID] = use.OOMKills

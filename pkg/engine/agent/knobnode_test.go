@@ -157,17 +157,17 @@ func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
 		t.Fatal(err)
 	}
 	h.spy = &spy{Driver: driver}
-	node := qos.Node{
+	has := qos.Node{
 		Features: features, Memory: m.Memory(m.MemoryNodes()), Release: "6.12", BEPageCachePercent: 50,
 		Disks: []string{"8:0", "8:16"}, DiskNames: map[string]string{"/dev/sda": "8:0", "/dev/sdb": "8:16"},
 	}
 	if s.node != nil {
-		s.node(&node)
+		s.node(&has)
 	}
 	log := logrus.New()
 	log.SetOutput(&h.log)
 	h.o = Options{
-		Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Kernel: h.spy, Node: node, Originals: s.originals, Log: log,
+		Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Kernel: h.spy, Node: has, Originals: s.originals, Log: log,
 	}
 	if s.options != nil {
 		s.options(h, &h.o)

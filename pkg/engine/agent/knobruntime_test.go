@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing/synctest"
 
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -125,7 +126,7 @@ func (h *knobNode) write(s *spec, dir string) {
 	}
 }
 
-func (s *spec) adjust(set Settings) {
+func (s *spec) adjust(set node.Settings) {
 	adjust(&s.Container, set)
 	r := &s.Resources
 	if set.Shares > 0 {
@@ -168,7 +169,7 @@ func (h *knobNode) create(a ask) error {
 	return h.agent.PostCreateContainer(a.name)
 }
 
-func (h *knobNode) apply(updates []Update) {
+func (h *knobNode) apply(updates []node.Update) {
 	h.t.Helper()
 	for _, u := range updates {
 		if s := h.specs[u.ContainerID]; s != nil {
@@ -218,7 +219,7 @@ func (h *knobNode) end(name string) {
 }
 
 // announce is a resize up to where the runtime writes.
-func (h *knobNode) announce(name string, milli int) (updates []Update) {
+func (h *knobNode) announce(name string, milli int) (updates []node.Update) {
 	h.t.Helper()
 	updates, err := h.tryAnnounce(name, milli)
 	if err != nil {
@@ -228,7 +229,7 @@ func (h *knobNode) announce(name string, milli int) (updates []Update) {
 }
 
 // tryAnnounce announces a resize that Sluice may refuse.
-func (h *knobNode) tryAnnounce(name string, milli int) ([]Update, error) {
+func (h *knobNode) tryAnnounce(name string, milli int) ([]node.Update, error) {
 	h.t.Helper()
 	s := h.specs[name]
 	change := workload.Resources{Quota: int64(milli) * 100, Period: 100000, Shares: uint64(milli) * 1024 / 1000}

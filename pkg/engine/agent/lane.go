@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -12,11 +13,11 @@ import (
 // sends one container at a time and only when no event came for a while: while an
 // update is under way its CPUs may go back to its container, however late.
 type slowLane struct {
-	runtime Runtime
+	runtime node.Runtime
 	shut    string // why it is not used; "" open
 	// otherwise is why it would not be used, were it switched on.
 	otherwise string
-	pending   *Update
+	pending   *node.Update
 	settled   chan struct{} // closed when pending is acknowledged; nil where none is
 	timer     *time.Timer
 	quiet     time.Time // when nothing will have happened for long enough
@@ -32,7 +33,7 @@ const maxAttempts = 3
 
 // Connected tells the agent how to reach the runtime, and why the slow lane must
 // stay shut there ("" where it need not).
-func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
+func (a *Agent) Connected(runtime node.Runtime, info status.Runtime, shut string) {
 	a.do("connected", func() error { //nolint:errcheck // only a closed agent fails it
 		if a.Kernel == nil {
 			shut = "no cgroups here: everything goes through the runtime's replies"
@@ -41,14 +42,14 @@ func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
 		if !a.Config.SlowLane.Enabled {
 			shut = laneOff
 		}
-		if !a.runtime.Since.IsZero() {
-			a.counters.Reconnects++
+		if !a.Runtime.Since.IsZero() {
+			a.Counters.Reconnects++
 		}
 		a.lane.runtime, a.lane.shut, a.lane.told = runtime, shut, false
-		a.runtime = info
-		a.runtime.Connected, a.runtime.Since, a.runtime.SlowLane = true, a.now(), shut
+		a.Runtime = info
+		a.Runtime.Connected, a.Runtime.Since, a.Runtime.SlowLane = true, a.Now(), shut
 		if shut == "" {
-			a.runtime.SlowLane = "open"
+			a.Runtime.SlowLane = "open"
 		}
 		return nil
 	})
@@ -58,8 +59,8 @@ func (a *Agent) Connected(runtime Runtime, info status.Runtime, shut string) {
 func (a *Agent) Disconnected() {
 	a.do("disconnected", func() error { //nolint:errcheck // only a closed agent fails it
 		a.lane.runtime, a.lane.pending = nil, nil
-		if a.runtime.Connected {
-			a.runtime.Connected, a.runtime.Since = false, a.now()
+		if a.Runtime.Connected {
+			a.Runtime.Connected, a.Runtime.Since = false, a.Now()
 		}
 		return nil
 	})
@@ -70,8 +71,8 @@ const laneOff = "switched off in the config"
 
 // quiet starts the wait for a quiet moment anew, after a change of what runs here.
 func (a *Agent) quiet() {
-	a.loop.stale = true
-	a.lane.quiet = a.now().Add(a.Config.SlowLane.Delay)
+	a.Changed()
+	a.lane.quiet = a.Now().Add(a.Config.SlowLane.Delay)
 	if a.lane.timer != nil {
 		a.lane.timer.Stop()
 	}
@@ -100,7 +101,7 @@ const onTheWire = 50 * time.Millisecond
 func (a *Agent) awaitAcknowledgement(pin string) {
 	var settled <-chan struct{}
 	a.do("acknowledgement", func() error { //nolint:errcheck // a closed agent fails the start itself
-		if h, ok := a.ledger.Holder(pin); ok && h.CPUs.Overlaps(a.inFlight(pin)) {
+		if h, ok := a.Ledger.Holder(pin); ok && h.CPUs.Overlaps(a.inFlight(pin)) {
 			settled = a.lane.settled
 		}
 		return nil
@@ -116,38 +117,38 @@ func (a *Agent) awaitAcknowledgement(pin string) {
 
 // record sends the next container whose record differs from its desire.
 func (a *Agent) record() {
-	if a.lane.runtime == nil || !a.lane.told || a.lane.shut != "" || a.lane.pending != nil || !a.authority().Writes || a.now().Before(a.lane.quiet) {
+	if a.lane.runtime == nil || !a.lane.told || a.lane.shut != "" || a.lane.pending != nil || !a.Authority().Writes || a.Now().Before(a.lane.quiet) {
 		return
 	}
-	for _, c := range a.order {
-		want, ok := a.ledger.Assignment(c.ID)
-		if !ok || !c.started || !c.touched || c.attempts >= maxAttempts {
+	for _, c := range a.Order {
+		want, ok := a.Ledger.Assignment(c.ID)
+		if !ok || !c.Started || !c.Touched || c.Attempts >= maxAttempts {
 			continue
 		}
-		if !want.Unlimited && a.now().Before(a.lane.pools) {
+		if !want.Unlimited && a.Now().Before(a.lane.pools) {
 			continue // the loop will move its pool again
 		}
 		set := a.settings(c, want)
-		if c.recorded.Unlimited && !want.Unlimited {
+		if c.Recorded.Unlimited && !want.Unlimited {
 			continue // an update would repeat the record's lifted quota
 		}
-		if set == c.recorded || (set == Settings{}) {
+		if set == c.Recorded || (set == node.Settings{}) {
 			continue
 		}
 		// An update repeats the CPU fields of the record, which lacks what an adopted
 		// container was given. A limit would set v1's swap limit too.
 		a.prepare(c) //nolint:errcheck // it runs already
 		a.unrecord(c)
-		c.carried.Memory = c.recorded.Memory
+		c.Carried.Memory = c.Recorded.Memory
 		a.send(c, a.settings(c, want))
 		return
 	}
 }
 
-func (a *Agent) send(c *container, set Settings) {
-	update := Update{ContainerID: c.ID, Settings: set}
+func (a *Agent) send(c *node.Container, set node.Settings) {
+	update := node.Update{ContainerID: c.ID, Settings: set}
 	a.lane.pending, a.lane.settled = &update, make(chan struct{})
-	a.counters.SlowUpdates++
+	a.Counters.SlowUpdates++
 	runtime := a.lane.runtime
 	a.spawn(func() {
 		err := runtime.Update(update)
@@ -157,7 +158,7 @@ func (a *Agent) send(c *container, set Settings) {
 
 // acknowledge takes the runtime's answer: whatever it was, the kernel is looked
 // at and repaired, since the update may have come after a newer desire.
-func (a *Agent) acknowledge(update *Update, err error) {
+func (a *Agent) acknowledge(update *node.Update, err error) {
 	if a.lane.pending != update {
 		return // of an earlier connection
 	}
@@ -166,19 +167,19 @@ func (a *Agent) acknowledge(update *Update, err error) {
 		close(a.lane.settled)
 		a.lane.settled = nil
 	}
-	c, ok := a.containers[update.ContainerID]
+	c, ok := a.Containers[update.ContainerID]
 	if !ok {
 		return
 	}
 	if err != nil {
-		c.attempts++
-		a.counters.SlowFailures++
-		a.Log.WithField("container", c.ref).WithError(err).Debug("Runtime did not take the record of a container")
+		c.Attempts++
+		a.Counters.SlowFailures++
+		a.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
 	} else {
-		c.recorded, c.attempts = update.Settings, 0
+		c.Recorded, c.Attempts = update.Settings, 0
 	}
 	a.repair(c, "the runtime, late")
 	a.expectRewritten(c)
-	a.reconcilePod(c.pod)
+	a.reconcilePod(c.Pod)
 	a.record()
 }

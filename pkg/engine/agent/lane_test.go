@@ -12,7 +12,7 @@ import (
 )
 
 func TestRecordsFollow(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("batch", "BE", 0)
 		n.sleep(10 * time.Second)
@@ -42,7 +42,7 @@ func TestRecordsFollow(t *testing.T) {
 }
 
 func TestOneUpdateAtATime(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.runtime.hold()
 		n.run("web", "LS", 1)
 		n.run("batch", "BE", 0)
@@ -63,14 +63,14 @@ func TestOneUpdateAtATime(t *testing.T) {
 // the evacuation.
 func TestLateUpdate(t *testing.T) {
 	// late brings the node to where web's update of CPUs 1-7 is under way.
-	late := func(n *node) {
+	late := func(n *testNode) {
 		n.runtime.hold()
 		n.run("web", "LS", 1)
 		n.run("one", "LSR", 1)
 		n.sleep(3 * time.Second)
 	}
 	t.Run("repaired when acknowledged", func(t *testing.T) {
-		inBubble(t, setup{config: func(c *config.Config) { c.DriftInterval = time.Hour }}, func(t *testing.T, n *node) {
+		inBubble(t, setup{config: func(c *config.Config) { c.DriftInterval = time.Hour }}, func(t *testing.T, n *testNode) {
 			late(n)
 			if err := n.create("db", "LSR", 2); err != nil {
 				t.Fatal(err)
@@ -89,7 +89,7 @@ func TestLateUpdate(t *testing.T) {
 		})
 	})
 	t.Run("stops the start of a pin on its CPUs", func(t *testing.T) {
-		inBubble(t, setup{}, func(t *testing.T, n *node) {
+		inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 			late(n)
 			if err := n.create("db", "LSR", 2); err != nil {
 				t.Fatal(err)
@@ -103,7 +103,7 @@ func TestLateUpdate(t *testing.T) {
 		})
 	})
 	t.Run("its CPUs are no pin's to grow into", func(t *testing.T) {
-		inBubble(t, setup{}, func(t *testing.T, n *node) {
+		inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 			late(n)
 			before := n.dump()
 			if err := n.update("one", 2); err == nil {
@@ -122,7 +122,7 @@ func TestLateUpdate(t *testing.T) {
 }
 
 func TestFailedUpdates(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.runtime.err = errors.New("no such container")
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
@@ -145,15 +145,15 @@ func TestFailedUpdates(t *testing.T) {
 func TestLaneShut(t *testing.T) {
 	for name, s := range map[string]struct {
 		setup
-		connect func(*node)
+		connect func(*testNode)
 	}{
-		"old NRI":    {connect: func(n *node) { n.connect("NRI is old") }},
-		"no runtime": {connect: func(n *node) { n.agent.Disconnected() }},
+		"old NRI":    {connect: func(n *testNode) { n.connect("NRI is old") }},
+		"no runtime": {connect: func(n *testNode) { n.agent.Disconnected() }},
 		"config":     {setup: setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}},
 		"preview":    {setup: setup{config: func(c *config.Config) { c.Mode = config.Preview }}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, s.setup, func(t *testing.T, n *node) {
+			inBubble(t, s.setup, func(t *testing.T, n *testNode) {
 				if s.connect != nil {
 					s.connect(n)
 				}
@@ -169,7 +169,7 @@ func TestLaneShut(t *testing.T) {
 }
 
 func TestDisconnectInFlight(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.runtime.hold()
 		n.run("web", "LS", 1)
 		n.run("one", "LSR", 1)
@@ -191,7 +191,7 @@ func TestDisconnectInFlight(t *testing.T) {
 // TestNoUpdateOverQuota: the runtime's record of a pin that lost its CPUs says
 // unlimited; an update would write that.
 func TestNoUpdateOverQuota(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("db", "LSR", 2)
 		n.run("two", "LSR", 1)
 		n.plug(cpuset.Of(3))

@@ -8,7 +8,7 @@ import (
 
 // lends reports whether idle LSR pins' CPUs are lent to batch work.
 func (a *Agent) lends() bool {
-	may := a.authority()
+	may := a.Authority()
 	cfg := &a.Config.Control.Batch
 	return cfg.LendLSR && may.Acts(cfg.Mode) && may.Cpusets && a.Config.Pools.Mode != config.Exclusive
 }
@@ -22,10 +22,10 @@ func (a *Agent) lend(v *control.View) {
 		return
 	}
 	idle, decided := l.controllers.Lend.Step(v, v.Isolated)
-	a.decide(a.authority().Of(a.Config.Control.Batch.Mode), decided)
+	a.decide(a.Authority().Of(a.Config.Control.Batch.Mode), decided)
 	var cpus cpuset.Set
 	for _, id := range idle {
-		if h, ok := a.ledger.Holder(id); ok {
+		if h, ok := a.Ledger.Holder(id); ok {
 			cpus = cpuset.Union(cpus, h.CPUs)
 		}
 	}
@@ -36,13 +36,13 @@ func (a *Agent) lend(v *control.View) {
 }
 
 func (a *Agent) lendCPUs(cpus cpuset.Set) {
-	before := a.ledger.Version()
-	a.ledger.Lend(cpus)
-	a.loop.view.Lent = milli(a.ledger.Lent())
-	if a.ledger.Version() == before {
+	before := a.Ledger.Version()
+	a.Ledger.Lend(cpus)
+	a.loop.view.Lent = milli(a.Ledger.Lent())
+	if a.Ledger.Version() == before {
 		return
 	}
-	a.lane.pools = a.now().Add(steadyPools)
+	a.lane.pools = a.Now().Add(steadyPools)
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	a.measurePools()
 	a.loop.failsafeStale = true

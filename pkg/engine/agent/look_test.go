@@ -40,7 +40,7 @@ var (
 )
 
 func TestKubeletsStaticPolicy(t *testing.T) {
-	inBubble(t, setup{host: host(static)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{host: host(static)}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("batch", "BE", 0)
 		if err := n.create("db", "LSR", 2); err == nil || !strings.Contains(err.Error(), "cpuManagerPolicy: none") {
@@ -63,7 +63,7 @@ func TestKubeletsStaticPolicy(t *testing.T) {
 }
 
 func TestKoordletMeansPreview(t *testing.T) {
-	inBubble(t, setup{host: host(other)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{host: host(other)}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.sleep(time.Minute)
@@ -75,7 +75,7 @@ func TestKoordletMeansPreview(t *testing.T) {
 		}
 	})
 	t.Run("unless told otherwise", func(t *testing.T) {
-		inBubble(t, setup{host: host(other), config: func(c *config.Config) { c.Neighbours = "ignore" }}, func(_ *testing.T, n *node) {
+		inBubble(t, setup{host: host(other), config: func(c *config.Config) { c.Neighbours = "ignore" }}, func(_ *testing.T, n *testNode) {
 			n.run("db", "LSR", 2)
 			n.expect(map[string]string{"db": "0-1"})
 		})
@@ -85,7 +85,7 @@ func TestKoordletMeansPreview(t *testing.T) {
 // TestNeighbourGoes: what was decided in preview is carried out when it ends.
 func TestNeighbourGoes(t *testing.T) {
 	dir := hostDir(t, other)
-	inBubble(t, setup{host: os.DirFS(dir)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{host: os.DirFS(dir)}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.expect(map[string]string{"web": "all", "db": "all"})
@@ -100,7 +100,7 @@ func TestNeighbourGoes(t *testing.T) {
 // TestUnreadableNeighbour: one that can't be read any more is still there.
 func TestUnreadableNeighbour(t *testing.T) {
 	dir := hostDir(t, static)
-	inBubble(t, setup{host: os.DirFS(dir)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{host: os.DirFS(dir)}, func(t *testing.T, n *testNode) {
 		if err := os.WriteFile(filepath.Join(dir, stateFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestKubeletsMemoryManager(t *testing.T) {
 		mems string
 	}{"there": {host(memory), ""}, "not there": {host(nil), "0"}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, setup{host: c.host}, func(t *testing.T, n *node) {
+			inBubble(t, setup{host: c.host}, func(t *testing.T, n *testNode) {
 				n.run("db", "LSR", 2)
 				if got := n.container("db").Mems.String(); got != c.mems {
 					t.Errorf("memory nodes %q, want %q", got, c.mems)
@@ -130,7 +130,7 @@ func TestKubeletsMemoryManager(t *testing.T) {
 }
 
 func TestVirtualMachines(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("vm", "LS", 1)
 		n.pods["vm"].RuntimeHandler = "kata-qemu"
 		n.run("vm", "LS", 1)

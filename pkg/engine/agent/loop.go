@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -51,7 +52,7 @@ type loop struct {
 	inventory colocation.Inventory // used again: see Agent.loopInventory
 	sized     uint64               // ledger version of the view's pools
 	looked    uint64               // ledger version of the view
-	stale     bool                 // what runs has changed since the view was made
+	changes   uint64               // of the inventory, when the view was made
 	due       time.Time            // of the controllers that step each control.interval
 
 	siblings      map[string]*colocation.Siblings // by path of their parent; nil: to be found again
@@ -98,7 +99,7 @@ type loop struct {
 func newLoop() loop {
 	return loop{
 		want: colocation.NewCPUDesired(), inForce: colocation.NewCPUDesired(), resized: map[string]podResize{}, limiter: newMemoryLimiter(),
-		counts: map[status.Decided]int{}, stale: true, shareOf: notShared,
+		counts: map[status.Decided]int{}, shareOf: notShared,
 	}
 }
 
@@ -132,7 +133,7 @@ func (a *Agent) prepareTicks() {
 	t.run = func() {
 		a.tick(t.seen)
 		var next []observe.Target
-		if !a.loop.stale {
+		if !a.isStale() {
 			next = a.loop.view.Targets
 		}
 		t.done <- next
@@ -143,7 +144,7 @@ func (a *Agent) prepareTicks() {
 // its place.
 func (a *Agent) Targets() (targets []observe.Target) {
 	a.do("targets", func() error { //nolint:errcheck // only a closed agent fails it
-		if a.loop.stale {
+		if a.isStale() {
 			a.look()
 		}
 		targets = a.loop.view.Targets
@@ -163,7 +164,7 @@ func (a *Agent) sample(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.Wake:
+		case <-a.options.Wake:
 		case <-next.C:
 		}
 		began := time.Now()
@@ -186,7 +187,7 @@ func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []o
 	if targets == nil {
 		targets = a.Targets()
 	}
-	wait, err := a.Sampler.Sample(a.now(), targets, s)
+	wait, err := a.options.Sampler.Sample(a.Now(), targets, s)
 	if ctx.Err() != nil {
 		return wait, nil
 	}
@@ -198,7 +199,7 @@ func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []o
 
 // panicked counts a panic, and tells of those that differ from the one before.
 func (a *Agent) panicked(where string, p any) {
-	a.counters.Panics++
+	a.Counters.Panics++
 	if text := fmt.Sprint(where, p); text != a.loop.panic {
 		a.loop.panic = text
 		a.Log.Errorf("panic in %s, told once: %v\n%s", where, p, debug.Stack())
@@ -207,16 +208,16 @@ func (a *Agent) panicked(where string, p any) {
 
 func (a *Agent) tick(s *observe.Snapshot) {
 	a.moves++
-	a.reconciler.BeginEvent()
+	a.Reconciler.BeginEvent()
 	defer func() {
 		if p := recover(); p != nil {
 			a.panicked("the control loop", p)
 		}
 	}()
-	if a.Failsafe != nil {
-		a.Failsafe.Beat()
+	if a.options.Failsafe != nil {
+		a.options.Failsafe.Beat()
 	}
-	if !a.synced || !a.begin() {
+	if !a.Synced || !a.begin() {
 		return
 	}
 	l, interval := &a.loop, a.Config.Control.Interval
@@ -226,13 +227,14 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		l.due = s.Now.Add(interval - a.Config.Control.FastInterval/2)
 	}
 	carried := (all || s.Now.Sub(l.view.Now) > interval) && a.afterFailsafe() // it may have stalled
-	if l.stale || l.looked != a.ledger.Version() {
+	if a.isStale() || l.looked != a.Ledger.Version() {
 		a.look()
 	}
 	if all {
 		l.allPodsLimit = a.limitOfAllPods()
 	}
 	l.view.Observe(s, l.allPodsLimit)
+	a.MachineMemory = cmp.Or(l.view.MachineMemory, a.MachineMemory)
 	if carried { // the CPUs were busy with others than their pools
 		l.view.ForgetPoolLoad()
 	}
@@ -261,6 +263,7 @@ func (a *Agent) begin() bool {
 		}
 		return false
 	}
-	l.controllers, l.made, l.stale = made, true, true
+	l.controllers, l.made = made, true
+	a.Changed()
 	return true
 }

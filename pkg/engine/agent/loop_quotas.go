@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -17,7 +18,7 @@ import (
 // batch work that an earlier run has left, so that a restart lifts no limit before the
 // loop has decided.
 func (a *Agent) inherit() {
-	may := a.authority()
+	may := a.Authority()
 	l := &a.loop
 	if l.inherited {
 		return
@@ -26,7 +27,7 @@ func (a *Agent) inherit() {
 	l.view.BatchCgroups = colocation.FindBatchCgroups(a.loopInventory())
 	quotas := may.Acts(a.Config.Control.Batch.Mode) && a.Config.Pools.Mode != config.Exclusive
 	limits := may.Acts(a.Config.Control.Memory.Mode)
-	for _, e := range a.book.All() {
+	for _, e := range a.Journal.All() {
 		boxed := e.Object.Level == knobs.ClassLevel && l.view.BatchCgroups.Holds(e.Object.Path)
 		switch wrote := e.Wrote.(type) {
 		case knobs.CPUQuota:
@@ -49,15 +50,15 @@ func (a *Agent) inherit() {
 // batchPodAt is the UID of the pod with that cgroup, "" where it isn't batch as a
 // whole, or in a batch cgroup.
 func (a *Agent) batchPodAt(path string) (uid string) {
-	for _, c := range a.order {
-		if c.podPath != path {
+	for _, c := range a.Order {
+		if c.PodPath != path {
 			continue
 		}
-		h, ok := a.ledger.Holder(c.ID)
-		if !ok || h.Request.Class != workload.BE || a.loop.view.BatchCgroups.Holds(c.above) {
+		h, ok := a.Ledger.Holder(c.ID)
+		if !ok || h.Request.Class != workload.BE || a.loop.view.BatchCgroups.Holds(c.Above) {
 			return ""
 		}
-		uid = c.pod.UID
+		uid = c.Pod.UID
 	}
 	return uid
 }
@@ -65,16 +66,16 @@ func (a *Agent) batchPodAt(path string) (uid string) {
 // roomFor keeps what the loop gives a cgroup as large as the quota of each container
 // below it that was created and has not started: the runtime makes their cgroups with
 // these, and cgroup v1 refuses a quota above that of a cgroup above it.
-func (a *Agent) roomFor(l qos.Loop, below []*container) qos.Loop {
-	if l.Quota.Quota <= 0 || a.Node.Features.Knobs[knobs.Quota].V2 {
+func (a *Agent) roomFor(l qos.Loop, below []*node.Container) qos.Loop {
+	if l.Quota.Quota <= 0 || a.QoS.Features.Knobs[knobs.Quota].V2 {
 		return l
 	}
 	for _, c := range below {
-		q := c.carried.Quota
+		q := c.Carried.Quota
 		if q.Quota == 0 {
-			q = c.quota
+			q = c.Quota
 		}
-		if !c.started && q.Finite() && q.Compare(l.Quota) > 0 {
+		if !c.Started && q.Finite() && q.Compare(l.Quota) > 0 {
 			l = qos.Loop{Quota: q, Why: "room for a container that is about to start"}
 		}
 	}
@@ -93,13 +94,13 @@ func (a *Agent) intend(want colocation.CPUDesired) {
 		return
 	}
 	want = a.loop.inForce
-	below := !a.Node.Features.Knobs[knobs.Quota].V2 // v1: no quota is above that of what holds it
+	below := !a.QoS.Features.Knobs[knobs.Quota].V2 // v1: no quota is above that of what holds it
 	var pods []*workload.Pod
 	seen := map[string]bool{}
-	for _, c := range a.order {
-		if uid := c.pod.UID; !seen[uid] && (have.LSWeights[c.above] != want.LSWeights[c.above] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
-			below && have.BatchCgroups[c.above] != want.BatchCgroups[c.above] && a.hasQuota(c)) {
-			seen[uid], pods = true, append(pods, c.pod)
+	for _, c := range a.Order {
+		if uid := c.Pod.UID; !seen[uid] && (have.LSWeights[c.Above] != want.LSWeights[c.Above] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
+			below && have.BatchCgroups[c.Above] != want.BatchCgroups[c.Above] && a.hasQuota(c)) {
+			seen[uid], pods = true, append(pods, c.Pod)
 		}
 	}
 	for _, pod := range pods {
@@ -108,13 +109,13 @@ func (a *Agent) intend(want colocation.CPUDesired) {
 	if !maps.Equal(have.BatchCgroups, want.BatchCgroups) || !maps.Equal(have.LSWeights, want.LSWeights) {
 		a.declareParents()
 	}
-	a.reconciler.Apply()
+	a.Reconciler.Apply()
 }
 
 // hasQuota reports whether a container or its pod may have a quota without the loop.
-func (a *Agent) hasQuota(c *container) bool {
-	h, ok := a.ledger.Holder(c.ID)
-	return c.quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.reconciler.Setting(reconcile.Key{Path: c.podPath, Knob: knobs.Quota}) != nil
+func (a *Agent) hasQuota(c *node.Container) bool {
+	h, ok := a.Ledger.Holder(c.ID)
+	return c.Quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || a.Reconciler.Setting(reconcile.Key{Path: c.PodPath, Knob: knobs.Quota}) != nil
 }
 
 // podResize is a resize of a pod, for which the loop leaves its quotas alone.
@@ -127,12 +128,12 @@ type podResize struct {
 // could stand in the way of; they come back when it is done.
 func (a *Agent) suspendQuotas(pod *workload.Pod, writing bool) {
 	l := &a.loop
-	l.resized[pod.UID] = podResize{a.now().Add(resizeTime), writing}
+	l.resized[pod.UID] = podResize{a.Now().Add(resizeTime), writing}
 	l.safe.news = true
 	_, found := l.inForce.Pods[pod.UID]
 	a.unclaimPod(pod.UID)
-	for _, c := range a.order {
-		if c.pod.UID != pod.UID {
+	for _, c := range a.Order {
+		if c.Pod.UID != pod.UID {
 			continue
 		}
 		_, raised := l.inForce.Containers[c.ID]
@@ -142,14 +143,14 @@ func (a *Agent) suspendQuotas(pod *workload.Pod, writing bool) {
 	}
 	if found {
 		a.declarePod(pod)
-		a.reconciler.Apply()
+		a.Reconciler.Apply()
 	}
 }
 
 // isResizing reports whether a resize of the pod is under way.
 func (a *Agent) isResizing(uid string) bool {
 	r, ok := a.loop.resized[uid]
-	if ok && (!a.now().Before(r.until) || !r.writing && a.showsLimits(uid)) {
+	if ok && (!a.Now().Before(r.until) || !r.writing && a.showsLimits(uid)) {
 		delete(a.loop.resized, uid)
 		return false
 	}
@@ -164,18 +165,18 @@ func (a *Agent) isResizing(uid string) bool {
 func (a *Agent) showsLimits(uid string) bool {
 	var sum, pod knobs.CPUQuota
 	limited := true
-	for _, c := range a.order {
-		if c.pod.UID != uid {
+	for _, c := range a.Order {
+		if c.Pod.UID != uid {
 			continue
 		}
-		has, ok := a.quotaAt(c.path)
-		as, placed := a.ledger.Assignment(c.ID)
-		if !ok || !c.started || !placed || !as.Unlimited && has != c.quota {
+		has, ok := a.quotaAt(c.Path)
+		as, placed := a.Ledger.Assignment(c.ID)
+		if !ok || !c.Started || !placed || !as.Unlimited && has != c.Quota {
 			return false
 		}
-		limited = limited && c.quota.Quota > 0
-		sum.Quota, sum.Period = sum.Quota+c.quota.Quota, c.quota.Period
-		if pod, ok = a.quotaAt(c.podPath); !ok {
+		limited = limited && c.Quota.Quota > 0
+		sum.Quota, sum.Period = sum.Quota+c.Quota.Quota, c.Quota.Period
+		if pod, ok = a.quotaAt(c.PodPath); !ok {
 			return false
 		}
 	}
@@ -202,11 +203,11 @@ func (a *Agent) quotaAt(dir string) (q knobs.CPUQuota, ok bool) {
 
 // withBatchCgroups adds the batch cgroups' quotas and the classes' weights to what the cgroups above pods get.
 func (a *Agent) withBatchCgroups(groups []qos.Group) []qos.Group {
-	if !a.Node.Features.Has(knobs.Quota) {
+	if !a.QoS.Features.Has(knobs.Quota) {
 		return groups
 	}
 	for dir, l := range a.loop.inForce.BatchCgroups {
-		l = a.roomFor(l, slices.DeleteFunc(slices.Clone(a.order), func(c *container) bool { return c.started || c.above != dir }))
+		l = a.roomFor(l, slices.DeleteFunc(slices.Clone(a.Order), func(c *node.Container) bool { return c.Started || c.Above != dir }))
 		at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == dir })
 		if at < 0 {
 			at, groups = len(groups), append(groups, qos.Group{Path: dir})

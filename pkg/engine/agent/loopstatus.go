@@ -25,12 +25,12 @@ func (l *loop) latest(d status.Decision) {
 // loopStatus is the loop's part of the status: copies, as all that controllers answer
 // with is lent. Nil without a loop.
 func (a *Agent) loopStatus() *status.Loop {
-	if a.Sampler == nil && a.Clock == nil {
+	if a.options.Sampler == nil && a.Clock == nil {
 		return nil
 	}
 	l, cfg := &a.loop, &a.Config.Control
 	s := &status.Loop{
-		Mode: a.authority().Of(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.StateDir,
+		Mode: a.Authority().Of(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.options.StateDir,
 		Node:   nodeUsage(&l.view.View),
 		Batch:  a.batchStatus(),
 		Memory: a.memoryStatus(),
@@ -52,10 +52,10 @@ func (a *Agent) loopStatus() *status.Loop {
 	}
 	s.Decisions = slices.Clone(l.decisions)
 	s.Controllers = a.controllerStatus()
-	if audit, counts := a.Audit.(interface{ Dropped() int64 }); counts {
+	if audit, counts := a.options.Audit.(interface{ Dropped() int64 }); counts {
 		s.Dropped = audit.Dropped()
 	}
-	if sampler, counts := a.Sampler.(interface{ Failures() []status.Failure }); counts {
+	if sampler, counts := a.options.Sampler.(interface{ Failures() []status.Failure }); counts {
 		s.Failures = sampler.Failures()
 	}
 	return s
@@ -63,7 +63,7 @@ func (a *Agent) loopStatus() *status.Loop {
 
 // controllerStatus lists the controllers by the names of their decisions.
 func (a *Agent) controllerStatus() []status.Controller {
-	may := a.authority()
+	may := a.Authority()
 	cfg := &a.Config.Control
 	apart := a.Config.Pools.Mode == config.Exclusive
 	steps := func(does bool, own control.Mode) control.Mode {
@@ -94,7 +94,7 @@ func (a *Agent) controllerStatus() []status.Controller {
 
 // cacheNote is why the control of batch work's cache can't decide.
 func (a *Agent) cacheNote() string {
-	if !a.loop.made || !a.authority().Decides(a.Config.Control.Cache.Mode) {
+	if !a.loop.made || !a.Authority().Decides(a.Config.Control.Cache.Mode) {
 		return ""
 	}
 	return a.loop.controllers.Cache.Blind()
@@ -113,7 +113,7 @@ func (l *loop) countsStatus() []status.Count {
 
 // batchStatus is what batch work may use, and what bounds it.
 func (a *Agent) batchStatus() status.Batch {
-	may := a.authority()
+	may := a.Authority()
 	l := &a.loop
 	state, budget := &l.view.Batch, &l.budget
 	s := status.Batch{
@@ -207,7 +207,7 @@ func (a *Agent) memoryStatus() status.BatchMemory {
 
 // refusalStatus is who mayStart refuses.
 func (a *Agent) refusalStatus() *status.Refusal {
-	l, now := &a.loop, a.now()
+	l, now := &a.loop, a.Now()
 	none := a.noBatch(now)
 	s := status.Refusal{NewBatch: none.NewBatch, Until: none.Until, Why: none.Why}
 	for _, p := range l.refusal.Pods {
@@ -235,7 +235,7 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 	if p.Size > 0 {
 		s.Load = float64(p.Usage) / 1000 / float64(p.Size)
 	}
-	if a.Config.Pools.Mode == config.Exclusive && a.authority().Decides(a.Config.Control.Pools.Mode) {
+	if a.Config.Pools.Mode == config.Exclusive && a.Authority().Decides(a.Config.Control.Pools.Mode) {
 		law := a.Config.PoolLaw()[at]
 		s.Low, s.High = law.Low, law.High
 		if sizes := &l.poolSizes; at < len(sizes.CPUs) {
@@ -252,7 +252,7 @@ func (a *Agent) use(into *sight) {
 	if c == nil {
 		return
 	}
-	if a.authority().RDT && a.Config.RDT.Monitor {
+	if a.Authority().RDT && a.Config.RDT.Monitor {
 		into.cache = c.Cache
 	}
 	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {

@@ -26,7 +26,7 @@ func (lossy) Record(time.Time, control.Mode, *control.Decision) {}
 func (lossy) Dropped() int64 { return 3 }
 
 // looping is a node whose loop is stepped by the test.
-func looping(t *testing.T, set func(*config.Config)) (n *node, now *time.Time) {
+func looping(t *testing.T, set func(*config.Config)) (n *testNode, now *time.Time) {
 	t.Helper()
 	n = newNode(t, setup{})
 	n.stop()
@@ -69,7 +69,7 @@ func seen(now time.Time, ids ...string) *observe.Snapshot {
 	return s
 }
 
-func statusOf(t *testing.T, n *node) *status.Status {
+func statusOf(t *testing.T, n *testNode) *status.Status {
 	t.Helper()
 	s, err := n.agent.Status()
 	if err != nil {
@@ -79,7 +79,7 @@ func statusOf(t *testing.T, n *node) *status.Status {
 }
 
 func TestNoLoopIsLeftOut(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 2)
 		s := statusOf(t, n)
 		if s.Loop != nil || s.Pools[0].Load != nil || s.Containers[0].Usage != nil {
@@ -97,7 +97,7 @@ func TestLoopStatus(t *testing.T) {
 		t.Fatalf("before the first look: %+v", l)
 	}
 	until := now.Add(time.Hour)
-	if err := batchswitch.Write(n.agent.StateDir, batchswitch.Setting{To: control.SwitchOff, Until: until}); err != nil {
+	if err := batchswitch.Write(n.agent.options.StateDir, batchswitch.Setting{To: control.SwitchOff, Until: until}); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
@@ -113,7 +113,7 @@ func TestLoopStatus(t *testing.T) {
 	if !reflect.DeepEqual(l.Batch, want) || l.Batch.Budget == 0 {
 		t.Errorf("batch is %+v, want %+v", l.Batch, want)
 	}
-	if !l.Time.Equal(*now) || l.Mode != control.On || l.Problem != "" || l.Dropped != 3 || l.StateDir != n.agent.StateDir {
+	if !l.Time.Equal(*now) || l.Mode != control.On || l.Problem != "" || l.Dropped != 3 || l.StateDir != n.agent.options.StateDir {
 		t.Errorf("%+v", l)
 	}
 	if l.Refusal == nil || !l.Refusal.NewBatch || l.Node.CPU.Usage != 3000 || l.Node.CPU.Limit != 8000 {
@@ -163,7 +163,7 @@ func TestLoopStatusIsACopy(t *testing.T) {
 		}
 	}()
 	n.run("job2", "BE", 0)
-	if err := batchswitch.Write(n.agent.StateDir, batchswitch.Setting{To: control.SwitchOff}); err != nil {
+	if err := batchswitch.Write(n.agent.options.StateDir, batchswitch.Setting{To: control.SwitchOff}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -56,7 +57,7 @@ type limitChange struct {
 func (a *Agent) limitMemory() {
 	l := &a.loop
 	p := l.limiter
-	if p.busy || !a.authority().Cgroups {
+	if p.busy || !a.Authority().Cgroups {
 		return
 	}
 	claims := a.claims()
@@ -69,7 +70,7 @@ func (a *Agent) limitMemory() {
 	for i := range claims {
 		c := &claims[i]
 		limit := knobs.Bytes(p.want.BatchLimit - c.others)
-		if taken := a.asked(c); taken > 0 && !a.Node.Features.Knobs[knobs.MemoryMax].V2 {
+		if taken := a.asked(c); taken > 0 && !a.QoS.Features.Knobs[knobs.MemoryMax].V2 {
 			limit = knobs.Bytes(max(p.want.Goal-c.others, c.held-taken))
 		}
 		if has, ok := p.limits[c.Path]; ok && max(has-limit, limit-has) < small && a.reservedIn(c.Path) == 0 {
@@ -82,7 +83,7 @@ func (a *Agent) limitMemory() {
 	if len(s.limits) == 0 && len(s.reclaim) == 0 {
 		return
 	}
-	if err := a.book.Flush(); err != nil { // the originals are not on disk
+	if err := a.Journal.Flush(); err != nil { // the originals are not on disk
 		for i := range s.limits {
 			a.unlimit(&s.limits[i])
 		}
@@ -91,7 +92,7 @@ func (a *Agent) limitMemory() {
 	p.busy = true
 	var failed map[string]bool
 	var err error
-	a.aside("memory", func() { failed, err = a.runLimitJob(&s) }, func() { a.limitJobDone(&s, failed, err) })
+	a.Aside("memory", func() { failed, err = a.runLimitJob(&s) }, func() { a.limitJobDone(&s, failed, err) })
 }
 
 // claim is a cgroup at which batch work's memory is limited: a batch cgroup, or that of a
@@ -107,7 +108,7 @@ type claim struct {
 // killed while another leaves its part. The next step sees what each took.
 func (a *Agent) claims() (claims []claim) {
 	l := &a.loop
-	if l.limiter.want.BatchLimit <= 0 || !a.Node.Features.Has(knobs.MemoryMax) {
+	if l.limiter.want.BatchLimit <= 0 || !a.QoS.Features.Has(knobs.MemoryMax) {
 		return nil
 	}
 	for _, dir := range l.view.BatchCgroups.Limited {
@@ -119,8 +120,8 @@ func (a *Agent) claims() (claims []claim) {
 		if p.Class != workload.BE || l.view.BatchCgroups.Holds(c.Above) || a.isResizing(p.UID) || c.SharedPodCgroup {
 			continue
 		}
-		o, ok := podObject(c.Pod)
-		if ok && a.reconciler.Setting(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
+		o, ok := node.PodObject(c.Pod)
+		if ok && a.Reconciler.Setting(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
 			claims = append(claims, claim{Object: o})
 		}
 	}
@@ -139,7 +140,7 @@ func (a *Agent) claims() (claims []claim) {
 // asked is the memory that the controller wants back from a claim's containers.
 func (a *Agent) asked(c *claim) (bytes int64) {
 	for _, r := range a.loop.limiter.want.Reclaim {
-		if of := a.containers[r.ID]; of != nil && (of.above == c.Path || of.podPath == c.Path) {
+		if of := a.Containers[r.ID]; of != nil && (of.Above == c.Path || of.PodPath == c.Path) {
 			bytes += r.Bytes
 		}
 	}
@@ -148,12 +149,12 @@ func (a *Agent) asked(c *claim) (bytes int64) {
 
 // take enters what is to be reclaimed from containers that are there.
 func (s *limitJob) take(a *Agent, reclaim []control.Reclaim) {
-	if a.Reclaim == nil {
+	if a.options.Reclaim == nil {
 		return
 	}
 	for _, r := range reclaim {
-		if c := a.containers[r.ID]; c != nil && a.reaches(c) {
-			s.reclaim = append(s.reclaim, knobs.Change{Object: c.object(), Knob: knobs.MemoryMax, From: knobs.Bytes(r.Until + r.Bytes), To: knobs.Bytes(r.Until), Why: "taken back from batch work"})
+		if c := a.Containers[r.ID]; c != nil && a.Reaches(c) {
+			s.reclaim = append(s.reclaim, knobs.Change{Object: c.Object(), Knob: knobs.MemoryMax, From: knobs.Bytes(r.Until + r.Bytes), To: knobs.Bytes(r.Until), Why: "taken back from batch work"})
 		}
 	}
 }
@@ -166,10 +167,10 @@ func (a *Agent) limitOf(c *claim, limit knobs.Bytes) (limitChange, bool) {
 	if err != nil {
 		return limitChange{}, false
 	}
-	e, kept := a.book.Entry(c.Path, knobs.MemoryMax)
+	e, kept := a.Journal.Entry(c.Path, knobs.MemoryMax)
 	if !kept || e.Wrote != nil && !a.Kernel.Same(knobs.MemoryMax, e.Wrote, have) && !a.Kernel.Same(knobs.MemoryMax, e.Value, have) {
-		a.book.Keep(c.Object, knobs.MemoryMax, have)
-		e, _ = a.book.Entry(c.Path, knobs.MemoryMax)
+		a.Journal.Keep(c.Object, knobs.MemoryMax, have)
+		e, _ = a.Journal.Entry(c.Path, knobs.MemoryMax)
 	}
 	limit = max(limit, a.leastLimit(c.Path))
 	if own, ok := e.Value.(knobs.Bytes); ok && own > 0 {
@@ -179,19 +180,19 @@ func (a *Agent) limitOf(c *claim, limit knobs.Bytes) (limitChange, bool) {
 	if a.Kernel.Same(knobs.MemoryMax, limit, have) {
 		return limitChange{}, false
 	}
-	a.book.Wrote(c.Path, knobs.MemoryMax, limit)
+	a.Journal.Wrote(c.Path, knobs.MemoryMax, limit)
 	return limitChange{knobs.Change{Object: c.Object, Knob: knobs.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
 }
 
 // unlimit notes that a limit could not be set: the kernel has the one before.
 func (a *Agent) unlimit(c *limitChange) {
 	if before, ok := c.before.(knobs.Bytes); ok {
-		a.book.Wrote(c.Object.Path, knobs.MemoryMax, before)
+		a.Journal.Wrote(c.Object.Path, knobs.MemoryMax, before)
 		a.loop.limiter.limits[c.Object.Path] = before
 		return
 	}
 	delete(a.loop.limiter.limits, c.Object.Path)
-	a.book.Drop(c.Object.Path, knobs.MemoryMax)
+	a.Journal.Drop(c.Object.Path, knobs.MemoryMax)
 }
 
 func classObject(dir string) knobs.Object {
@@ -204,7 +205,7 @@ func (a *Agent) runLimitJob(s *limitJob) (failed map[string]bool, err error) {
 	var errs []error
 	for i := range s.reclaim {
 		c := &s.reclaim[i]
-		err := a.Reclaim(c.Object.Path, c.From.(knobs.Bytes)-c.To.(knobs.Bytes))
+		err := a.options.Reclaim(c.Object.Path, c.From.(knobs.Bytes)-c.To.(knobs.Bytes))
 		if err != nil && !errors.Is(err, cgroupfs.ErrGone) && !errors.Is(err, cgroupfs.ErrPartial) {
 			errs = append(errs, err)
 		}
@@ -238,7 +239,7 @@ func shrinks(c *limitChange) bool {
 // promised to containers that start in it. 0 where it need not be minded, or isn't known.
 func (a *Agent) leastLimit(cgroup string) knobs.Bytes {
 	promised := a.reservedIn(cgroup)
-	if promised == 0 && !a.Node.Features.Knobs[knobs.MemoryMax].V2 {
+	if promised == 0 && !a.QoS.Features.Knobs[knobs.MemoryMax].V2 {
 		return 0
 	}
 	return a.inUse(cgroup) + promised
@@ -247,11 +248,11 @@ func (a *Agent) leastLimit(cgroup string) knobs.Bytes {
 // inUse is what a cgroup holds, in whole MiB; 0 where that isn't known.
 func (a *Agent) inUse(cgroup string) knobs.Bytes {
 	const unit = 1 << 20
-	if a.MemoryUse == nil {
+	if a.options.MemoryUse == nil {
 		return 0
 	}
 	var use observe.ContainerMemoryCounters
-	if a.MemoryUse(cgroup, &use) != nil {
+	if a.options.MemoryUse(cgroup, &use) != nil {
 		return 0
 	}
 	return knobs.Bytes((use.Current + unit - 1) / unit * unit)
@@ -269,7 +270,7 @@ func (a *Agent) limitJobDone(s *limitJob, failed map[string]bool, err error) {
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		problem = err.Error()
 		for _, e := range cgroupfs.Refusals(err) {
-			a.reconciler.CountError(e, "memory.reclaim")
+			a.Reconciler.CountError(e, "memory.reclaim")
 		}
 	}
 	if problem != "" && problem != p.problem {
@@ -289,12 +290,12 @@ func (a *Agent) releaseLimits(but []claim) {
 		if !slices.ContainsFunc(but, func(c claim) bool { return c.Path == cgroup }) {
 			delete(p.limits, cgroup)
 			delete(a.loop.kills.seen, cgroup)
-			if e, kept := a.book.Entry(cgroup, knobs.MemoryMax); kept {
-				a.reconciler.Release(e.Object, knobs.MemoryMax)
+			if e, kept := a.Journal.Entry(cgroup, knobs.MemoryMax); kept {
+				a.Reconciler.Release(e.Object, knobs.MemoryMax)
 			}
 		}
 	}
-	a.reconciler.Apply()
+	a.Reconciler.Apply()
 }
 
 // ownsLimit reports whether a setting is a memory limit that the loop has set.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -39,8 +40,8 @@ type testingT interface {
 	Fatal(args ...any)
 }
 
-// node is a machine with a runtime on it, played by the test.
-type node struct {
+// testNode is a machine with a runtime on it, played by the test.
+type testNode struct {
 	text    string // the machine with all its CPUs, in synth's words
 	log     logText
 	t       testingT
@@ -62,13 +63,13 @@ type node struct {
 // it through.
 type fakeRuntime struct {
 	mu      sync.Mutex
-	got     []Update
+	got     []node.Update
 	err     error
 	answers chan struct{} // nil: at once
-	apply   func(Update)
+	apply   func(node.Update)
 }
 
-func (r *fakeRuntime) Update(u Update) error {
+func (r *fakeRuntime) Update(u node.Update) error {
 	r.mu.Lock()
 	r.got = append(r.got, u)
 	answers := r.answers
@@ -132,7 +133,7 @@ func withPools(p placement.Config) func(*config.Config) {
 }
 
 // inBubble runs a test of one node in virtual time.
-func inBubble(t *testing.T, s setup, test func(t *testing.T, n *node)) {
+func inBubble(t *testing.T, s setup, test func(t *testing.T, n *testNode)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +145,7 @@ func inBubble(t *testing.T, s setup, test func(t *testing.T, n *node)) {
 	})
 }
 
-func newNode(t testingT, s setup) *node {
+func newNode(t testingT, s setup) *testNode {
 	t.Helper()
 	if s.machine == "" {
 		s.machine = twoNodes
@@ -153,19 +154,19 @@ func newNode(t testingT, s setup) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{
+	n := &testNode{
 		t: t, text: s.machine, machine: m, runtime: &fakeRuntime{},
 		kernel: &fakeKernel{online: m.Online, nodes: m.MemoryNodes(), groups: map[string]*group{}},
 		pods:   map[string]*workload.Pod{}, specs: map[string]*workload.Container{},
 		originals: map[string]knobs.CPUQuota{},
 	}
-	n.runtime.apply = func(u Update) { n.apply(u) }
+	n.runtime.apply = func(u node.Update) { n.apply(u) }
 	n.launch(s)
 	return n
 }
 
 // launch starts the plugin, again after stop.
-func (n *node) launch(s setup) {
+func (n *testNode) launch(s setup) {
 	if s.host == nil {
 		s.host = fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}
 	}
@@ -195,11 +196,11 @@ func (n *node) launch(s setup) {
 	n.stop = func() { cancel(); <-done }
 }
 
-func (n *node) connect(shut string) { n.agent.Connected(n.runtime, status.Runtime{}, shut) }
+func (n *testNode) connect(shut string) { n.agent.Connected(n.runtime, status.Runtime{}, shut) }
 
 // pod makes a pod of one container: "LSR 2" of 2 CPUs, or a class alone. The name
 // before a slash is the pod's where several containers share it.
-func (n *node) pod(name, class string, cpus int) {
+func (n *testNode) pod(name, class string, cpus int) {
 	podName, container, ok := strings.Cut(name, "/")
 	if !ok {
 		container = "c"
@@ -221,7 +222,7 @@ func (n *node) pod(name, class string, cpus int) {
 	if _, err := n.kernel.Read(parent, knobs.Quota); err != nil {
 		quota := knobs.CPUQuota{Quota: time.Duration(max(cpus, 0)) * 100 * time.Millisecond, Period: 100 * time.Millisecond}
 		if cpus == 0 {
-			quota = unlimited
+			quota = node.Unlimited
 		}
 		n.kernel.make(parent, cpuset.Set{}, cpuset.Set{}, quota)
 		n.originals[parent] = quota
@@ -233,7 +234,7 @@ func (n *node) pod(name, class string, cpus int) {
 	}
 }
 
-func (n *node) podOf(name string) *workload.Pod {
+func (n *testNode) podOf(name string) *workload.Pod {
 	podName, _, _ := strings.Cut(name, "/")
 	copied := *n.pods[podName]
 	return &copied
@@ -241,7 +242,7 @@ func (n *node) podOf(name string) *workload.Pod {
 
 // create is the runtime's part up to the start: the spec is adjusted, and there is no
 // cgroup yet, as with containerd.
-func (n *node) create(name, class string, cpus int) error {
+func (n *testNode) create(name, class string, cpus int) error {
 	if err := n.ask(name, class, cpus); err != nil {
 		return err
 	}
@@ -249,7 +250,7 @@ func (n *node) create(name, class string, cpus int) error {
 }
 
 // ask is the runtime's request alone: what follows may fail.
-func (n *node) ask(name, class string, cpus int) error {
+func (n *testNode) ask(name, class string, cpus int) error {
 	n.pod(name, class, cpus)
 	s := n.specs[name]
 	set, updates, err := n.agent.CreateContainer(n.podOf(name), *s)
@@ -264,7 +265,7 @@ func (n *node) ask(name, class string, cpus int) error {
 	return nil
 }
 
-func adjust(s *workload.Container, set Settings) {
+func adjust(s *workload.Container, set node.Settings) {
 	if !set.CPUs.IsEmpty() {
 		s.Resources.CPUs = set.CPUs.String()
 	}
@@ -278,7 +279,7 @@ func adjust(s *workload.Container, set Settings) {
 
 // begin makes the cgroup from the spec, as runc create does, and starts the
 // container. containerd ends one that a plugin fails; CRI-O runs it all the same.
-func (n *node) begin(name string) error {
+func (n *testNode) begin(name string) error {
 	s := n.specs[name]
 	n.runc(name)
 	err := n.agent.StartContainer(n.podOf(name), *s)
@@ -294,7 +295,7 @@ func (n *node) begin(name string) error {
 	return errors.Join(err, stopped)
 }
 
-func (n *node) runc(name string) {
+func (n *testNode) runc(name string) {
 	s := n.specs[name]
 	cpus, _ := cpuset.Parse(s.Resources.CPUs)
 	mems, _ := cpuset.Parse(s.Resources.Mems)
@@ -304,13 +305,13 @@ func (n *node) runc(name string) {
 
 func quotaOf(r workload.Resources) knobs.CPUQuota {
 	if r.Quota <= 0 {
-		return unlimited
+		return node.Unlimited
 	}
 	return knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
 }
 
 // run creates and starts.
-func (n *node) run(name, class string, cpus int) {
+func (n *testNode) run(name, class string, cpus int) {
 	n.t.Helper()
 	if err := n.create(name, class, cpus); err != nil {
 		n.t.Fatalf("create %s: %v", name, err)
@@ -322,7 +323,7 @@ func (n *node) run(name, class string, cpus int) {
 
 // apply is what a runtime update does: the record, and all recorded values to the
 // cgroup.
-func (n *node) apply(u Update) {
+func (n *testNode) apply(u node.Update) {
 	s := n.specs[u.ContainerID]
 	if s == nil {
 		return
@@ -342,7 +343,7 @@ func (n *node) apply(u Update) {
 }
 
 // update is a resize by the kubelet.
-func (n *node) update(name string, cpus int) error {
+func (n *testNode) update(name string, cpus int) error {
 	change := workload.Resources{Quota: int64(cpus) * 100_000, Period: 100_000, Shares: uint64(cpus) * 1024}
 	s := n.specs[name]
 	updates, err := n.agent.UpdateContainer(n.podOf(name), *s, change)
@@ -350,14 +351,14 @@ func (n *node) update(name string, cpus int) error {
 		return err
 	}
 	s.Resources = s.Resources.With(change)
-	n.apply(Update{ContainerID: name})
+	n.apply(node.Update{ContainerID: name})
 	for _, u := range updates {
 		n.apply(u)
 	}
 	return n.agent.PostUpdateContainer(name)
 }
 
-func (n *node) end(name string) {
+func (n *testNode) end(name string) {
 	n.kernel.remove(n.specs[name].CgroupsPath)
 	delete(n.specs, name)
 	updates, err := n.agent.StopContainer(name)
@@ -369,7 +370,7 @@ func (n *node) end(name string) {
 	}
 }
 
-func (n *node) synchronize() {
+func (n *testNode) synchronize() {
 	updates, err := n.agent.Synchronize(n.all())
 	if err != nil {
 		n.t.Errorf("synchronize: %v", err)
@@ -380,7 +381,7 @@ func (n *node) synchronize() {
 }
 
 // all is what the runtime has.
-func (n *node) all() (pods []*workload.Pod, specs []workload.Container) {
+func (n *testNode) all() (pods []*workload.Pod, specs []workload.Container) {
 	for _, p := range n.pods {
 		copied := *p
 		pods = append(pods, &copied)
@@ -392,7 +393,7 @@ func (n *node) all() (pods []*workload.Pod, specs []workload.Container) {
 }
 
 // cpus is what the kernel shows; "all" for every CPU.
-func (n *node) cpus(name string) string {
+func (n *testNode) cpus(name string) string {
 	v, err := n.kernel.Read(n.specs[name].CgroupsPath, knobs.CPUs)
 	if err != nil {
 		return err.Error()
@@ -403,7 +404,7 @@ func (n *node) cpus(name string) string {
 	return "all"
 }
 
-func (n *node) quota(path string) string {
+func (n *testNode) quota(path string) string {
 	v, err := n.kernel.Read(path, knobs.Quota)
 	if err != nil {
 		return err.Error()
@@ -411,7 +412,7 @@ func (n *node) quota(path string) string {
 	return v.String()
 }
 
-func (n *node) status() *status.Status {
+func (n *testNode) status() *status.Status {
 	s, err := n.agent.Status()
 	if err != nil {
 		n.t.Fatal(err)
@@ -419,7 +420,7 @@ func (n *node) status() *status.Status {
 	return s
 }
 
-func (n *node) container(name string) status.Container {
+func (n *testNode) container(name string) status.Container {
 	all := n.status().Containers
 	i := slices.IndexFunc(all, func(c status.Container) bool { return c.ID == name })
 	if i < 0 {
@@ -429,7 +430,7 @@ func (n *node) container(name string) status.Container {
 }
 
 // dump is the ledger and the kernel, to be compared before and after.
-func (n *node) dump() string {
+func (n *testNode) dump() string {
 	synctest.Wait()
 	s := n.status()
 	text := fmt.Sprintln(s.Pools)
@@ -440,7 +441,7 @@ func (n *node) dump() string {
 }
 
 // expect compares what the kernel shows of several containers.
-func (n *node) expect(want map[string]string) {
+func (n *testNode) expect(want map[string]string) {
 	n.t.Helper()
 	for name, cpus := range want {
 		if got := n.cpus(name); got != cpus {
@@ -450,9 +451,9 @@ func (n *node) expect(want map[string]string) {
 }
 
 // pass lets one drift interval go by.
-func (n *node) pass() { n.sleep(n.agent.Config.DriftInterval) }
+func (n *testNode) pass() { n.sleep(n.agent.Config.DriftInterval) }
 
-func (n *node) sleep(d time.Duration) {
+func (n *testNode) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }

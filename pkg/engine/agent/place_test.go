@@ -12,7 +12,7 @@ import (
 )
 
 func TestPinEvacuatesBeforeItIsCreated(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("batch", "BE", 0)
 		n.expect(map[string]string{"web": "all", "batch": "all"})
@@ -39,7 +39,7 @@ func TestPinEvacuatesBeforeItIsCreated(t *testing.T) {
 // even in pools that had to move for it.
 func TestEvacuationFailure(t *testing.T) {
 	pools := placement.Config{Pools: []placement.Pool{{Name: "critical", Size: placement.Size{Count: 2}}, {Name: "online"}, {Name: "batch"}}}
-	inBubble(t, setup{config: withPools(pools)}, func(t *testing.T, n *node) {
+	inBubble(t, setup{config: withPools(pools)}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("batch", "BE", 0)
 		n.run("one", "LSR", 2)
@@ -65,7 +65,7 @@ func TestEvacuationFailure(t *testing.T) {
 // TestHalfFailedMove: where one setting of a container was written and another
 // refused, the rollback goes from what the kernel shows.
 func TestHalfFailedMove(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("web", "LS", 1)
 		n.pods["web"].Annotations["memory-nodes.sluice.dev"] = "local"
 		n.run("web", "LS", 1)
@@ -98,7 +98,7 @@ func TestHalfFailedMove(t *testing.T) {
 // TestUnrelatedFailure: a container that can't be given more CPUs stands in no
 // pin's way.
 func TestUnrelatedFailure(t *testing.T) {
-	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("one", "LSR", 2)
 		n.kernel.refusing(refuseCPUs("web"))
@@ -110,7 +110,7 @@ func TestUnrelatedFailure(t *testing.T) {
 }
 
 func TestStartReasserts(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		if err := n.create("web", "LS", 1); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestStartReasserts(t *testing.T) {
 // TestStartOfUnknown: a container whose creation the plugin missed gets all of its
 // settings when it starts.
 func TestStartOfUnknown(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("db", "LSR", 2)
 		n.pod("web", "LS", 1)
 		for _, name := range []string{"db", "web"} {
@@ -139,7 +139,7 @@ func TestStartOfUnknown(t *testing.T) {
 
 // TestStartFails where the kernel does not take the container's settings.
 func TestStartFails(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		if err := n.create("db", "LSR", 2); err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestStartFails(t *testing.T) {
 }
 
 func TestVerifiedAtStart(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		if err := n.create("db", "LSR", 2); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestVerifiedAtStart(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 3)
 		n.run("one", "LSR", 2)
 		before := n.dump()
@@ -202,7 +202,7 @@ func TestRefusals(t *testing.T) {
 
 // TestPanic: a panic fails its request alone and leaves the state as it was.
 func TestPanic(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("one", "LSR", 1)
 		n.pass()
@@ -231,7 +231,7 @@ func TestPanic(t *testing.T) {
 // TestRefusalIsToldOnce: a setting that the kernel refuses is tried again ever
 // less often, and logged when it begins, and when it begins anew.
 func TestRefusalIsToldOnce(t *testing.T) {
-	inBubble(t, setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}, func(t *testing.T, n *node) {
+	inBubble(t, setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		fail := func() int {
 			n.kernel.refusing(func(knobs.Change) error { return errors.New("busy") })

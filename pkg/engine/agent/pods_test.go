@@ -2,12 +2,9 @@ package agent
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // heap is what is in use after a collection.
@@ -47,7 +44,7 @@ func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // i
 			if limit := int64(pods*each + pods*containers*(16<<10)); grown > limit {
 				t.Errorf("the heap grew by %d MiB, more than %d", grown>>20, limit>>20)
 			}
-			if got := len(n.agent.sandboxes); got != pods {
+			if got := len(n.agent.Sandboxes); got != pods {
 				t.Errorf("%d pods are kept", got)
 			}
 			for p := range pods {
@@ -55,36 +52,9 @@ func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // i
 					t.Error(err)
 				}
 			}
-			if left := len(n.agent.sandboxes) + len(n.agent.byPath); left > 0 {
+			if left := len(n.agent.Sandboxes) + len(n.agent.ByPath); left > 0 {
 				t.Errorf("%d pods and cgroups are left", left)
 			}
 		})
-	}
-}
-
-func TestSlim(t *testing.T) {
-	t.Parallel()
-	wanted := map[string]string{
-		"class.sluice.dev": "LS", "class.sluice.dev/container.a": "BE", "koordinator.sh/qosClass": "LS",
-		"scheduling.koordinator.sh/x": "1", "katalyst.kubewharf.io/qos_level": "x", "kubernetes.io/config.source": "file",
-	}
-	told := &workload.Pod{Annotations: maps.Clone(wanted), Labels: map[string]string{"app": "web"}}
-	for _, key := range []string{"kubectl.kubernetes.io/last-applied-configuration", "notsluice.dev", "sluice.dev.example.com/class"} {
-		told.Annotations[key] = "x"
-	}
-	if got := slim(told); !maps.Equal(got.Annotations, wanted) || !maps.Equal(got.Labels, told.Labels) {
-		t.Errorf("%+v", got)
-	}
-	for i := range 2000 {
-		told.Labels[fmt.Sprintf("example.com/%d", i)] = strings.Repeat("x", 63)
-	}
-	told.Labels["koordinator.sh/qosClass"] = "LS"
-	first, again := slim(told), slim(told)
-	size := 0
-	for key, value := range first.Labels {
-		size += len(key) + len(value)
-	}
-	if size > maxLabels || size < maxLabels-200 || first.Labels["koordinator.sh/qosClass"] != "LS" || !maps.Equal(first.Labels, again.Labels) {
-		t.Errorf("%d bytes of labels are kept, Koordinator's class %q", size, first.Labels["koordinator.sh/qosClass"])
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -26,15 +27,19 @@ type portrait struct {
 }
 
 // portray brings a container's portrait up to date; knobs is the version of all knobs.
-func (a *Agent) portray(c *container, h *placement.Holder, knobs uint64) *status.Container {
-	p := &c.shown
-	controlled := !c.uncontrolled && !a.authority().Foreign
-	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == a.ledger.Version() &&
+func (a *Agent) portray(c *node.Container, h *placement.Holder, knobs uint64) *status.Container {
+	p := a.portraits[c]
+	if p == nil {
+		p = &portrait{}
+		a.portraits[c] = p
+	}
+	controlled := !c.Uncontrolled && !a.Authority().Foreign
+	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == a.Ledger.Version() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // depends on what others are guaranteed
-		p.foreign == c.foreign && p.Controlled == controlled && p.Drift == c.drift && slices.Equal(p.Warnings, c.warnings) &&
-		slices.EqualFunc(p.Lacks, c.notes, func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) })
-	if p.Container == nil || p.knobs != knobs || p.rdt != c.rdt {
-		p.knobs, p.rdt = knobs, c.rdt
+		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) &&
+		slices.EqualFunc(p.Lacks, c.Notes, func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) })
+	if p.Container == nil || p.knobs != knobs || p.rdt != c.RDTGroup {
+		p.knobs, p.rdt = knobs, c.RDTGroup
 		if a.kernels = a.appendKernel(a.kernels[:0], c); !slices.Equal(p.kernel, a.kernels) {
 			p.kernel, same = slices.Clone(a.kernels), false
 		}
@@ -42,18 +47,18 @@ func (a *Agent) portray(c *container, h *placement.Holder, knobs uint64) *status
 	if same {
 		return p.Container
 	}
-	p.holder, p.short, p.ledger, p.foreign = h, h.Short, a.ledger.Version(), c.foreign
-	as, _ := a.ledger.Assignment(h.ID)
+	p.holder, p.short, p.ledger, p.foreign = h, h.Short, a.Ledger.Version(), c.Foreign
+	as, _ := a.Ledger.Assignment(h.ID)
 	cpu, memory := h.Request.Grant()
-	if c.foreign != nil {
-		as.CPUs, as.Why = *c.foreign, "the kubelet's static CPU manager sets its CPUs: these are the kernel's"
+	if c.Foreign != nil {
+		as.CPUs, as.Why = *c.Foreign, "the kubelet's static CPU manager sets its CPUs: these are the kernel's"
 	}
 	p.Container = &status.Container{
 		ID:              h.ID,
 		PodUID:          h.Pod,
 		Ref:             h.Ref,
 		Class:           h.Request.Class,
-		Pool:            a.ledger.PoolOf(h),
+		Pool:            a.Ledger.PoolOf(h),
 		State:           h.State,
 		Controlled:      controlled,
 		Requested:       cpu,
@@ -64,9 +69,9 @@ func (a *Agent) portray(c *container, h *placement.Holder, knobs uint64) *status
 		Unlimited:       as.Unlimited,
 		Why:             as.Why,
 		Settings:        h.Request.Settings, // made once, never changed
-		Warnings:        slices.Clone(c.warnings),
-		Cgroup:          c.path,
-		Drift:           c.drift,
+		Warnings:        slices.Clone(c.Warnings),
+		Cgroup:          c.Path,
+		Drift:           c.Drift,
 		Kernel:          p.kernel,
 		Lacks:           lacks(c),
 		Since:           h.Since,
@@ -74,35 +79,35 @@ func (a *Agent) portray(c *container, h *placement.Holder, knobs uint64) *status
 	return p.Container
 }
 
-func lacks(c *container) []status.Lack {
+func lacks(c *node.Container) []status.Lack {
 	var all []status.Lack
-	for _, n := range c.notes {
+	for _, n := range c.Notes {
 		all = append(all, status.Lack(n))
 	}
 	return all
 }
 
 // appendKernel lists what the container and its pod have been given in the kernel.
-func (a *Agent) appendKernel(all []status.Kernel, c *container) []status.Kernel {
-	all = a.reconciler.Status(all, "container", c.path)
-	if c.rdt != "" {
-		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.rdt, Why: rdtgroup.Key})
+func (a *Agent) appendKernel(all []status.Kernel, c *node.Container) []status.Kernel {
+	all = a.Reconciler.Status(all, "container", c.Path)
+	if c.RDTGroup != "" {
+		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.RDTGroup, Why: rdtgroup.Key})
 	}
-	if c.podPath != "" {
-		all = a.reconciler.Status(all, "pod", c.podPath)
+	if c.PodPath != "" {
+		all = a.Reconciler.Status(all, "pod", c.PodPath)
 	}
 	return all
 }
 
 // contested lists what somebody else keeps changing, in alphabetical order.
 func (a *Agent) contested() []string {
-	all := a.reconciler.Contested()
-	if a.reconciler.Quiet() {
+	all := a.Reconciler.Contested()
+	if a.Reconciler.Quiet() {
 		return all
 	}
-	for _, c := range a.order {
-		if c.contest.Contested(a.now()) {
-			all = append(all, knobs.CPUs.String()+" of "+c.ref)
+	for _, c := range a.Order {
+		if c.Contest.Contested(a.Now()) {
+			all = append(all, knobs.CPUs.String()+" of "+c.Ref)
 		}
 	}
 	slices.Sort(all)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -28,14 +29,10 @@ func (r *reader) read(t testingT, a *Agent) {
 	var now, anew *draft
 	a.query("test", func() error {
 		now = a.draft()
-		kept := map[*container]portrait{}
-		for _, c := range a.order {
-			kept[c], c.shown = c.shown, portrait{}
-		}
+		kept := a.portraits
+		a.portraits = map[*node.Container]*portrait{}
 		anew = a.draft()
-		for c, p := range kept {
-			c.shown = p
-		}
+		a.portraits = kept
 		return nil
 	})
 	r.last = now.status()

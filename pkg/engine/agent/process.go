@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -26,37 +27,37 @@ const coreSchedKey = "core-sched"
 // join puts a container's processes into its groups of cores, cache and bandwidth.
 // What they start inherits both; what the runtime starts in a running container
 // (kubectl exec) doesn't and joins with a later pass.
-func (a *Agent) join(c *container) {
-	may := a.authority()
-	h, ok := a.ledger.Holder(c.ID)
-	if !ok || !may.Cgroups || !c.started || c.uncontrolled {
+func (a *Agent) join(c *node.Container) {
+	may := a.Authority()
+	h, ok := a.Ledger.Holder(c.ID)
+	if !ok || !may.Cgroups || !c.Started || c.Uncontrolled {
 		return
 	}
-	cores := h.Request.CoreSched != "" && !qos.Missing(c.notes, coreSchedKey)
+	cores := h.Request.CoreSched != "" && !qos.Missing(c.Notes, coreSchedKey)
 	if !cores && !may.RDT {
 		return
 	}
-	pids, joined := a.pidsOf(c), c.processes
+	pids, joined := a.pidsOf(c), c.Processes
 	if len(pids) == 0 {
 		return // 0 would be Sluice itself
 	}
 	fresh := newcomers(pids, joined)
-	c.processes = pids
+	c.Processes = pids
 	if len(fresh) == 0 {
 		return
 	}
 	if !a.assign(c, fresh) {
-		c.processes = joined // again with a later pass
+		c.Processes = joined // again with a later pass
 	}
 	if !cores {
 		return
 	}
-	a.keepCores(c.path)
-	if _, err := a.Cores.Join(h.Request.CoreSched, fresh...); err != nil {
-		c.processes = joined
-		if !c.lacks(coreSchedKey, err.Error()) {
-			c.notes = append(c.notes, qos.Note{Key: coreSchedKey, Text: err.Error()})
-			a.Log.WithField("container", c.ref).WithError(err).Warn("Container shares cores with others")
+	a.keepCores(c.Path)
+	if _, err := a.options.Cores.Join(h.Request.CoreSched, fresh...); err != nil {
+		c.Processes = joined
+		if !c.Lacks(coreSchedKey, err.Error()) {
+			c.Notes = append(c.Notes, qos.Note{Key: coreSchedKey, Text: err.Error()})
+			a.Log.WithField("container", c.Ref).WithError(err).Warn("Container shares cores with others")
 		}
 	}
 }
@@ -72,9 +73,9 @@ func newcomers(pids, joined []int) []int {
 
 // pidsOf are a container's processes, or the first of them while none has joined: later
 // the number of one that has ended may be another's. They are sorted.
-func (a *Agent) pidsOf(c *container) []int {
-	pids, err := a.Kernel.Processes(c.path)
-	if (err != nil || len(pids) == 0) && c.PID > 0 && c.processes == nil {
+func (a *Agent) pidsOf(c *node.Container) []int {
+	pids, err := a.Kernel.Processes(c.Path)
+	if (err != nil || len(pids) == 0) && c.PID > 0 && c.Processes == nil {
 		return []int{c.PID}
 	}
 	slices.Sort(pids)
@@ -85,12 +86,12 @@ func (a *Agent) pidsOf(c *container) []int {
 // containers that are gone: the list is written anew with each that comes.
 func (a *Agent) keepCores(path string) {
 	var paths []string
-	_, err := a.book.State(coresState, &paths)
+	_, err := a.Journal.State(coresState, &paths)
 	if err == nil && !slices.Contains(paths, path) {
 		paths = slices.DeleteFunc(paths, func(path string) bool {
-			return a.byPath[path] == nil
+			return a.ByPath[path] == nil
 		})
-		err = a.book.KeepState(coresState, append(paths, path))
+		err = a.Journal.KeepState(coresState, append(paths, path))
 	}
 	if err != nil {
 		a.Log.WithError(err).Error("Core-scheduling groups can't be noted: sluice restore won't end them")
@@ -106,7 +107,7 @@ func (a *Agent) joinAll() {
 	if a.passes++; a.passes%joinEvery != 0 {
 		return
 	}
-	for _, c := range a.order {
+	for _, c := range a.Order {
 		a.join(c)
 	}
 }
@@ -115,8 +116,8 @@ func (a *Agent) joinAll() {
 func (a *Agent) lackOfNode(r *workload.Request, notes []qos.Note) []qos.Note {
 	if r.CoreSched != "" {
 		support, why := knobs.Unsupported, "this plugin runs without it"
-		if a.Cores != nil {
-			support, why = a.Cores.Supported()
+		if a.options.Cores != nil {
+			support, why = a.options.Cores.Supported()
 		}
 		if support != knobs.Supported {
 			notes = append(notes, qos.Note{Key: coreSchedKey, Missing: true, Text: why})
@@ -130,17 +131,17 @@ func (a *Agent) lackOfNode(r *workload.Request, notes []qos.Note) []qos.Note {
 
 // retarget tells the reclaimer what to hold where, when that has changed.
 func (a *Agent) retarget() {
-	if a.Reclaimer == nil {
+	if a.options.Reclaimer == nil {
 		return
 	}
 	targets := map[string]reclaim.Target{}
-	for _, c := range a.order {
-		if c.started && c.reclaim != (qos.Reclaim{}) && a.authority().Cgroups {
-			targets[c.path] = reclaim.Target(c.reclaim)
+	for _, c := range a.Order {
+		if c.Started && c.Reclaim != (qos.Reclaim{}) && a.Authority().Cgroups {
+			targets[c.Path] = reclaim.Target(c.Reclaim)
 		}
 	}
 	if !maps.Equal(targets, a.targets) {
 		a.targets = targets
-		a.Reclaimer.Set(targets)
+		a.options.Reclaimer.Set(targets)
 	}
 }

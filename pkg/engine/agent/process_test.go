@@ -47,7 +47,7 @@ func grouped(t *testing.T) func(*config.Config) {
 func TestOldProcessIDsJoinNothing(t *testing.T) {
 	var joined []int
 	s := setup{cores: joins{pids: &joined}, config: grouped(t)}
-	inBubble(t, s, func(t *testing.T, n *node) {
+	inBubble(t, s, func(t *testing.T, n *testNode) {
 		list := func(pids ...int) {
 			n.kernel.mu.Lock()
 			defer n.kernel.mu.Unlock()
@@ -100,7 +100,7 @@ func BenchmarkNewcomers(b *testing.B) {
 func TestJournalForgetsCores(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "originals")
 	s := setup{cores: cores{}, originals: file, config: grouped(t)}
-	inBubble(t, s, func(t *testing.T, n *node) {
+	inBubble(t, s, func(t *testing.T, n *testNode) {
 		for i := range 20 {
 			name := fmt.Sprint("web", i)
 			if err := n.create(name, "LS", 1); err != nil {

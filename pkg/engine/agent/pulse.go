@@ -13,7 +13,7 @@ type Pulse struct {
 // hangs. The error is that the agent has ended.
 func (a *Agent) Pulse() (p Pulse, err error) {
 	err = a.do("pulse", func() error {
-		p = Pulse{Runtime: a.runtime, Synced: a.synced, Containers: len(a.containers)}
+		p = Pulse{Runtime: a.Runtime, Synced: a.Synced, Containers: len(a.Containers)}
 		return nil
 	})
 	return p, err

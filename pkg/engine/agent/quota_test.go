@@ -16,7 +16,7 @@ func finite(cpus int) knobs.CPUQuota {
 	return knobs.CPUQuota{Quota: time.Duration(cpus) * 100 * time.Millisecond, Period: 100 * time.Millisecond}
 }
 
-func (n *node) expectQuota(path, want string) {
+func (n *testNode) expectQuota(path, want string) {
 	n.t.Helper()
 	n.sleep(0)
 	if got := n.quota(path); got != want {
@@ -25,7 +25,7 @@ func (n *node) expectQuota(path, want string) {
 }
 
 func TestPodQuota(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
 		n.expectQuota(shopPod, "unlimited")
 		if err := n.create("shop/web", "LS", 1); err != nil {
@@ -49,7 +49,7 @@ func TestPodQuota(t *testing.T) {
 // TestKubeletsQuotaStands: what the kubelet wrote after Sluice is not overwritten
 // with what there was before.
 func TestKubeletsQuotaStands(t *testing.T) {
-	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
 		n.expectQuota(shopPod, "unlimited")
 		n.kernel.change(shopPod, func(g *group) { g.quota = finite(4) })
@@ -60,7 +60,7 @@ func TestKubeletsQuotaStands(t *testing.T) {
 
 // TestQuotaGivenBackLater where the kernel refuses it at first.
 func TestQuotaGivenBackLater(t *testing.T) {
-	inBubble(t, setup{}, func(_ *testing.T, n *node) {
+	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
 		n.expectQuota(shopPod, "unlimited")
 		n.kernel.refusing(func(knobs.Change) error { return errors.New("invalid argument") })
@@ -77,7 +77,7 @@ func TestQuotaGivenBackLater(t *testing.T) {
 // TestOriginalOnDiskFirst: no file, no lifted quota.
 func TestOriginalOnDiskFirst(t *testing.T) {
 	s := setup{originals: filepath.Join(t.TempDir(), "missing", "originals")}
-	inBubble(t, s, func(t *testing.T, n *node) {
+	inBubble(t, s, func(t *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
 		n.sleep(10 * time.Second)
 		n.expectQuota(shopPod, "2 CPUs")
@@ -96,7 +96,7 @@ func TestOriginalOnDiskFirst(t *testing.T) {
 
 func TestQuotaAcrossRestart(t *testing.T) {
 	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
-	inBubble(t, s, func(_ *testing.T, n *node) {
+	inBubble(t, s, func(_ *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
 		n.sleep(2 * time.Second)
 		n.restart(s)
@@ -111,7 +111,7 @@ func TestBadOriginals(t *testing.T) {
 	if err := os.WriteFile(s.originals, []byte("{}\n{\"path\":"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inBubble(t, s, func(t *testing.T, n *node) {
+	inBubble(t, s, func(t *testing.T, n *testNode) {
 		n.run("db", "LSR", 2)
 		n.expect(map[string]string{"db": "0-1"})
 		n.pass()

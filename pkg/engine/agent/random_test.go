@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -36,15 +37,15 @@ func bubbles(t *testing.T, property func(*rapid.T)) {
 }
 
 // running reports whether the container was started.
-func (n *node) running(name string) bool { return n.specs[name].State == workload.Running }
+func (n *testNode) running(name string) bool { return n.specs[name].State == workload.Running }
 
 // loop does something in the agent's loop.
-func (n *node) loop(do func()) {
+func (n *testNode) loop(do func()) {
 	n.agent.do("test", func() error { do(); return nil })
 }
 
 // noOverlap checks the kernel's sets of running containers against the pins.
-func (n *node) noOverlap(t *rapid.T) {
+func (n *testNode) noOverlap(t *rapid.T) {
 	containers := n.status().Containers
 	n.kernel.mu.Lock()
 	defer n.kernel.mu.Unlock()
@@ -145,13 +146,13 @@ func TestRandomEvents(t *testing.T) {
 			},
 			"sizes": func(t *rapid.T) {
 				sizes := rapid.SliceOfN(rapid.IntRange(0, 5), 0, len(division.Pools)).Draw(t, "sizes")
-				n.loop(func() { n.agent.ledger.SetSizes(sizes) })
+				n.loop(func() { n.agent.Ledger.SetSizes(sizes) })
 				n.pass()
 			},
 			"late update": func(t *rapid.T) {
 				name := names(t, n.running)
 				c := n.container(name)
-				u := Update{ContainerID: name, Settings: Settings{CPUs: c.CPUs}}
+				u := node.Update{ContainerID: name, Settings: node.Settings{CPUs: c.CPUs}}
 				if c.CPUs.IsEmpty() {
 					u.CPUs = n.kernel.online
 				}
@@ -182,9 +183,9 @@ func TestRandomEvents(t *testing.T) {
 		n.pass()
 		for name := range n.specs {
 			n.loop(func() {
-				c := n.agent.containers[name]
-				want, _ := n.agent.ledger.Assignment(name)
-				if c.started && c.touched && want.CPUs.IsEmpty() && n.cpus(name) != "all" {
+				c := n.agent.Containers[name]
+				want, _ := n.agent.Ledger.Assignment(name)
+				if c.Started && c.Touched && want.CPUs.IsEmpty() && n.cpus(name) != "all" {
 					t.Fatalf("%s is on %s with no pin left", name, n.cpus(name))
 				}
 			})
@@ -196,8 +197,8 @@ func TestRandomEvents(t *testing.T) {
 			t.Fatalf("left: %v, %d panics; log:\n%s", s.Containers, s.Counters.Panics, n.log.text.String())
 		}
 		n.loop(func() {
-			if len(n.agent.containers)+len(n.agent.order)+len(n.agent.lifted) > 0 {
-				t.Fatalf("left: %d containers, %d in order, %d pods", len(n.agent.containers), len(n.agent.order), len(n.agent.lifted))
+			if len(n.agent.Containers)+len(n.agent.Order)+len(n.agent.lifted) > 0 {
+				t.Fatalf("left: %d containers, %d in order, %d pods", len(n.agent.Containers), len(n.agent.Order), len(n.agent.lifted))
 			}
 		})
 		for path, g := range n.kernel.groups {

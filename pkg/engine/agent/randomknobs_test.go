@@ -129,16 +129,16 @@ func TestRandomKnobs(t *testing.T) {
 			"another writer": func(t *rapid.T) {
 				with.loop(func() {
 					var path []string
-					for c := range with.agent.reconciler.Cgroups() {
+					for c := range with.agent.Reconciler.Cgroups() {
 						path = append(path, c.Path)
 					}
 					slices.Sort(path)
 					if len(path) == 0 {
 						return
 					}
-					tuned := with.agent.reconciler.Cgroup(rapid.SampledFrom(path).Draw(t, "of"))
+					tuned := with.agent.Reconciler.Cgroup(rapid.SampledFrom(path).Draw(t, "of"))
 					k := tuned.Settings()[rapid.IntRange(0, len(tuned.Settings())-1).Draw(t, "knob")]
-					e, _ := with.agent.book.Entry(tuned.Path, k.Knob)
+					e, _ := with.agent.Journal.Entry(tuned.Path, k.Knob)
 					if k.Percent == 0 && k.Knob != knobs.CgroupPriority && k.Knob != knobs.CPUQoS && e.Value != nil {
 						with.spy.Driver.Apply([]knobs.Change{{Object: tuned.Object, Knob: k.Knob, To: e.Value}})
 					}

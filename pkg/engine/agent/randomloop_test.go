@@ -143,10 +143,10 @@ func (h *loopNode) right(t testingT, apart bool, milli map[string]int) {
 	h.loop(func() {
 		var all cpuset.Set
 		sum := 0
-		for _, p := range h.agent.ledger.Pools() {
+		for _, p := range h.agent.Ledger.Pools() {
 			all, sum = cpuset.Union(all, p.CPUs), sum+p.CPUs.Size()
 		}
-		shared := h.agent.ledger.Shared()
+		shared := h.agent.Ledger.Shared()
 		if apart && shared.Size() >= 3 && sum != shared.Size() || !all.SubsetOf(shared) {
 			t.Errorf("pools have %d CPUs, %s of %s", sum, all, shared)
 		}

@@ -20,7 +20,7 @@ import (
 
 // rdtNode is a node with resctrl, whose containers' processes are threads there.
 type rdtNode struct {
-	*node
+	*testNode
 	t      *testing.T
 	kernel *fake.Kernel
 	host   *resctrl.Host
@@ -52,7 +52,7 @@ func withRDT(t *testing.T, m fake.Machine, yaml string, test func(n *rdtNode)) {
 			}
 			*c = *parsed
 		}}
-		n.node = newNode(t, n.setup)
+		n.testNode = newNode(t, n.setup)
 		defer func() { n.runtime.answer(); n.stop() }()
 		n.connect("")
 		n.synchronize()
@@ -183,7 +183,7 @@ func TestRDTExhausted(t *testing.T) {
 }
 
 func TestRDTRequired(t *testing.T) {
-	inBubble(t, setup{config: func(c *config.Config) { c.Authorize, c.RDTClasses = nil, []string{"be"} }}, func(t *testing.T, n *node) {
+	inBubble(t, setup{config: func(c *config.Config) { c.Authorize, c.RDTClasses = nil, []string{"be"} }}, func(t *testing.T, n *testNode) {
 		n.pod("batch", "BE", 0)
 		n.pods["batch"].Annotations["rdt-class.sluice.dev"] = "be"
 		n.pods["batch"].Annotations["required.sluice.dev"] = "rdt-class"

@@ -9,7 +9,7 @@ import (
 // with what they find. The others go on with what they have learned.
 func (a *Agent) renew(before *config.Config) {
 	l := &a.loop
-	l.stale = true
+	a.Changed()
 	l.short = l.short[:0]
 	if !l.made {
 		l.failed = ""

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -19,8 +20,8 @@ func (a *Agent) reconcilePod(pod *workload.Pod) {
 	}
 	a.declarePod(pod)
 	a.declareParents()
-	a.reconciler.Apply()
-	if object, ok := podObject(pod); ok && a.reconciler.Cgroup(object.Path) == nil {
+	a.Reconciler.Apply()
+	if object, ok := node.PodObject(pod); ok && a.Reconciler.Cgroup(object.Path) == nil {
 		a.Kernel.Forget(object.Path) // it may end without another look at it
 	}
 }
@@ -29,8 +30,8 @@ func (a *Agent) reconcilePod(pod *workload.Pod) {
 // that are created and have not started count for the pod, so that it has room for them when
 // the runtime makes their cgroups: v1 refuses a quota above the pod's.
 func (a *Agent) declarePod(pod *workload.Pod) {
-	members := a.members(pod)
-	object, ok := podObject(pod)
+	members := a.Members(pod)
+	object, ok := node.PodObject(pod)
 	p := qos.Pod{
 		QoS: pod.QoS(), Quota: a.podLimit(object), Containers: make([]qos.Container, len(members)),
 		Loop:    a.roomFor(a.loop.inForce.Pods[pod.UID], members),
@@ -43,24 +44,24 @@ func (a *Agent) declarePod(pod *workload.Pod) {
 		p.Containers[i] = a.tunable(c)
 		p.Containers[i].Loop = a.loop.inForce.Containers[c.ID]
 	}
-	settings := qos.For(&a.Node, &p)
+	settings := qos.For(&a.QoS, &p)
 	if ok {
-		if a.shared(pod) {
+		if a.Shares(pod) {
 			settings.Pod = nil
 		}
 		a.keepRoom(object, settings.Pod)
-		a.reconciler.Want(object, pod.UID, settings.Pod)
+		a.Reconciler.Want(object, pod.UID, settings.Pod)
 	}
 	for i, c := range members {
-		if !c.started {
+		if !c.Started {
 			continue
 		}
-		c.notes = a.lackOfNode(&p.Containers[i].Request, settings.Notes[i])
-		c.reclaim = qos.Reclaim{}
+		c.Notes = a.lackOfNode(&p.Containers[i].Request, settings.Notes[i])
+		c.Reclaim = qos.Reclaim{}
 		if settings.Reclaim != nil {
-			c.reclaim = settings.Reclaim[i]
+			c.Reclaim = settings.Reclaim[i]
 		}
-		a.reconciler.Want(c.object(), pod.UID, settings.Containers[i])
+		a.Reconciler.Want(c.Object(), pod.UID, settings.Containers[i])
 	}
 }
 
@@ -68,7 +69,7 @@ func (a *Agent) declarePod(pod *workload.Pod) {
 // ended, the pod is still charged for what it left behind (files in memory, page
 // cache), and the kernel would kill others of the pod to get below a lower one.
 func (a *Agent) keepRoom(pod knobs.Object, settings []qos.Setting) {
-	e, _ := a.book.Entry(pod.Path, knobs.MemoryMax)
+	e, _ := a.Journal.Entry(pod.Path, knobs.MemoryMax)
 	before, _ := e.Wrote.(knobs.Bytes)
 	for i := range settings {
 		if now, ok := settings[i].Value.(knobs.Bytes); ok && settings[i].Knob == knobs.MemoryMax {
@@ -80,11 +81,11 @@ func (a *Agent) keepRoom(pod knobs.Object, settings []qos.Setting) {
 // podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited
 // where it gave none.
 func (a *Agent) podLimit(pod knobs.Object) knobs.CPUQuota {
-	value, kept := a.book.Kept(pod.Path, knobs.Quota)
+	value, kept := a.Journal.Kept(pod.Path, knobs.Quota)
 	if !kept {
 		var err error
 		if value, err = a.Kernel.Read(pod.Path, knobs.Quota); err != nil {
-			return unlimited
+			return node.Unlimited
 		}
 	}
 	return value.(knobs.CPUQuota)
@@ -94,7 +95,7 @@ func (a *Agent) podLimit(pod knobs.Object) knobs.CPUQuota {
 func (a *Agent) declareParents() {
 	var pods []qos.Group
 	var above []knobs.Object
-	for c := range a.reconciler.Cgroups() {
+	for c := range a.Reconciler.Cgroups() {
 		switch c.Level {
 		case knobs.PodLevel:
 			group := qos.Group{Path: c.Path}
@@ -110,38 +111,19 @@ func (a *Agent) declareParents() {
 	wanted := map[string]bool{}
 	for _, g := range a.withBatchCgroups(qos.Parents(pods)) {
 		wanted[g.Path] = true
-		a.reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
+		a.Reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
 	}
 	for _, o := range above {
 		if !wanted[o.Path] {
-			a.reconciler.Want(o, "", nil)
+			a.Reconciler.Want(o, "", nil)
 		}
 	}
-}
-
-// shared reports whether the cgroup above a pod's containers is not its own: other
-// pods have containers in it.
-func (a *Agent) shared(pod *workload.Pod) bool {
-	return slices.ContainsFunc(a.order, func(c *container) bool {
-		return c.pod.CgroupParent == pod.CgroupParent && c.pod.UID != pod.UID
-	})
-}
-
-// members are the pod's containers that have, or will have, a cgroup to write.
-func (a *Agent) members(pod *workload.Pod) []*container {
-	var members []*container
-	for _, c := range a.order {
-		if c.pod.UID == pod.UID && a.reaches(c) {
-			members = append(members, c)
-		}
-	}
-	return members
 }
 
 // tunable is a container as its settings depend on it.
-func (a *Agent) tunable(c *container) qos.Container {
-	t := qos.Container{Quota: c.quota, MemoryLimit: c.Resources.MemoryLimit}
-	if h, ok := a.ledger.Holder(c.ID); ok {
+func (a *Agent) tunable(c *node.Container) qos.Container {
+	t := qos.Container{Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit}
+	if h, ok := a.Ledger.Holder(c.ID); ok {
 		t.Request, t.Own = h.Request, !h.CPUs.IsEmpty()
 	}
 	return t
@@ -154,71 +136,53 @@ func (a *Agent) reconcileAll() {
 		return
 	}
 	pods, here := map[string]bool{}, map[string]bool{}
-	for _, c := range a.order { // all before one Apply: what holds a pod opens before it
-		here[c.path] = true
-		if !pods[c.pod.UID] {
-			pods[c.pod.UID] = true
-			a.declarePod(c.pod)
+	for _, c := range a.Order { // all before one Apply: what holds a pod opens before it
+		here[c.Path] = true
+		if !pods[c.Pod.UID] {
+			pods[c.Pod.UID] = true
+			a.declarePod(c.Pod)
 		}
 	}
 	a.declareParents()
-	for _, c := range slices.Collect(a.reconciler.Cgroups()) {
+	for _, c := range slices.Collect(a.Reconciler.Cgroups()) {
 		if c.Pod() != "" && !pods[c.Pod()] || c.Level == knobs.ContainerLevel && !here[c.Path] {
-			a.reconciler.Want(c.Object, c.Pod(), nil)
+			a.Reconciler.Want(c.Object, c.Pod(), nil)
 		}
 	}
-	a.reconciler.ReleaseUnwanted(a.ownsLimit)
-	a.reconciler.Apply()
+	a.Reconciler.ReleaseUnwanted(a.ownsLimit)
+	a.Reconciler.Apply()
 }
 
 // reconcilePass compares every cgroup that has settings with the kernel, but for those of pods
 // that are being resized.
 func (a *Agent) reconcilePass() {
-	if !a.authority().Cgroups {
+	if !a.Authority().Cgroups {
 		return
 	}
-	for _, uid := range a.reconciler.ResumeOverdue() {
+	for _, uid := range a.Reconciler.ResumeOverdue() {
 		a.resumeOverdue(uid)
 	}
-	a.reconciler.Pass()
+	a.Reconciler.Pass()
 }
 
 // newReconciler makes the owner of cgroups' settings, with the journal that was loaded.
 func (a *Agent) newReconciler() *reconcile.Reconciler {
 	return reconcile.New(reconcile.Options{
-		Kernel: a.Kernel, Journal: a.book, Features: &a.Node.Features, Log: a.Log, Now: a.now,
-		MayWrite:      func() bool { return a.authority().Cgroups },
+		Kernel: a.Kernel, Journal: a.Journal, Features: &a.QoS.Features, Log: a.Log, Now: a.Now,
+		MayWrite:      func() bool { return a.Authority().Cgroups },
 		DriftInterval: func() time.Duration { return a.Config.DriftInterval },
 		Carried:       a.unadjusted,
 		Updating:      a.updating,
-		Starting:      a.isStarting,
-		Suspect:       a.suspect,
+		Starting:      a.IsStarting,
+		Suspect:       a.Suspect,
 		Failed: func(at reconcile.Key) {
-			if c := a.byPath[at.Path]; c != nil {
+			if c := a.ByPath[at.Path]; c != nil {
 				a.observe(c, at.Knob)
 			}
 		},
 		Blocking: a.Clock != nil,
 		Spawn:    a.spawn,
 		Post:     a.post,
-		Panicked: func() { a.counters.Panics++ },
+		Panicked: func() { a.Counters.Panics++ },
 	})
-}
-
-// isStarting reports whether no process of a cgroup has run yet, but for the
-// runtime's own, which waits to become the container's first.
-func (a *Agent) isStarting(path string) bool {
-	if c := a.byPath[path]; c != nil {
-		return !c.ran
-	}
-	found := false
-	for _, c := range a.order {
-		if c.podPath == path {
-			if c.ran {
-				return false
-			}
-			found = true
-		}
-	}
-	return found
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -29,17 +30,17 @@ type Reload struct {
 // would have to leave CPUs of its own while it runs is refused. Keys that take a restart
 // keep their values, and are listed.
 func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
-	for deadline := a.now().Add(pressTime); ; {
+	for deadline := a.Now().Add(pressTime); ; {
 		busy := false
 		err = a.do("configuration", func() error {
-			if busy = a.loop.limiter.busy; busy && a.now().Before(deadline) {
+			if busy = a.loop.limiter.busy; busy && a.Now().Before(deadline) {
 				return nil
 			}
 			restart, err = a.reconfigure(r)
 			a.reloaded(r.Hash, err)
 			return err
 		})
-		if !busy || err != nil || !a.now().Before(deadline) {
+		if !busy || err != nil || !a.Now().Before(deadline) {
 			return restart, err
 		}
 		time.Sleep(pressTime / 100)
@@ -61,7 +62,7 @@ func (a *Agent) RefuseConfig(hash string, problem error) {
 
 // reloaded notes how it went.
 func (a *Agent) reloaded(hash string, problem error) {
-	c := &a.Configured
+	c := &a.options.Configured
 	c.Reloads++
 	c.Problem = ""
 	if problem != nil {
@@ -69,7 +70,7 @@ func (a *Agent) reloaded(hash string, problem error) {
 		c.Problem = problem.Error()
 		return
 	}
-	c.Hash, c.Loaded = hash, a.now()
+	c.Hash, c.Loaded = hash, a.Now()
 }
 
 // reconfigure does it, in the loop.
@@ -85,27 +86,27 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	before, held, done := a.Config, a.ledger, false
+	before, held, done := a.Config, a.Ledger, false
 	defer func() {
 		if !done { // a panic: the next pass repairs by what was
-			a.Config, a.ledger, a.settled = before, held, 0
+			a.Config, a.Ledger, a.settled = before, held, 0
 		}
 	}()
-	wrote, acted := a.authority().Writes, a.authority().Cpusets
+	wrote, acted := a.Authority().Writes, a.Authority().Cpusets
 	a.giveLoopBack(cfg)
-	a.Config, a.ledger = cfg, ledger
+	a.Config, a.Ledger = cfg, ledger
 	if r.Adapt != nil {
-		r.Adapt(cfg, &a.Options)
+		r.Adapt(cfg, &a.options)
 	}
-	a.Node.BEPageCachePercent = cfg.Memory.BEPageCachePercent
-	a.Node.BurstLoop = a.authority().Acts(cfg.Control.Burst.Mode)
-	for _, c := range a.order {
+	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
+	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
+	for _, c := range a.Order {
 		a.rerequest(c)
-		if a.authority().Cpusets && !acted && c.started && a.reaches(c) { // preview has noted nothing
+		if a.Authority().Cpusets && !acted && c.Started && a.Reaches(c) { // preview has noted nothing
 			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 		}
 	}
-	a.claim(a.order)
+	a.claim(a.Order)
 	a.renew(before)
 	a.settled, a.told, a.confined = 0, 0, 0
 	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
@@ -123,7 +124,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.passing.Reset(cfg.DriftInterval)
 	}
 	a.quiet()
-	if a.loop.failsafeStale = true; a.Failsafe != nil && a.authority().Writes {
+	if a.loop.failsafeStale = true; a.options.Failsafe != nil && a.Authority().Writes {
 		a.writeFailsafePlan() // what it would do at once may be given back
 	}
 	done = true
@@ -134,47 +135,30 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 // take a restart, or says why it can't.
 func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []string, err error) {
 	cfg, restart = to.Running(a.Config)
-	if _, err := cfg.Validate(a.ledger.Machine()); err != nil {
+	if _, err := cfg.Validate(a.Ledger.Machine()); err != nil {
 		return nil, nil, fmt.Errorf("it does not fit this machine: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	if a.Sampler == nil && a.Clock == nil && cfg.LoopMode() != control.Off && a.Config.LoopMode() == control.Off {
+	if a.options.Sampler == nil && a.Clock == nil && cfg.LoopMode() != control.Off && a.Config.LoopMode() == control.Off {
 		restart = append(restart, "control.mode")
 		cfg.Control = a.Config.Control
 	}
 	return cfg, restart, nil
 }
 
-// requestBy reads what a container asks for by a configuration that need not be in
-// force, as if it was found: what would be refused shares.
-func (a *Agent) requestBy(cfg *config.Config, c *container) (asked placement.Asked, warnings []string) {
-	twin := *c
-	twin.warnings = nil
-	r, err := a.request(cfg, &twin)
-	if err != nil {
-		twin.warnings = append(twin.warnings, err.Error())
-		r = a.sharing(&twin)
-	}
-	asked.Request = r
-	if err := a.mayPin(&twin, r); err != nil {
-		asked.Shares = err.Error()
-	}
-	return asked, twin.warnings
-}
-
 // ledgerBy is the ledger by another configuration.
 func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
-	asked := make(map[string]placement.Asked, len(a.order))
-	for _, c := range a.order {
-		asked[c.ID], _ = a.requestBy(cfg, c)
+	asked := make(map[string]placement.Asked, len(a.Order))
+	for _, c := range a.Order {
+		asked[c.ID], _ = a.RequestBy(cfg, c)
 	}
-	return a.ledger.Reconfigured(cfg.Policy(), asked)
+	return a.Ledger.Reconfigured(cfg.Policy(), asked)
 }
 
 // rerequest brings what is known of a container to the configuration in force.
-func (a *Agent) rerequest(c *container) {
-	_, c.warnings = a.requestBy(a.Config, c)
-	c.attempts = 0
-	if c.carried != (Carried{}) { // the runtime's record has it
+func (a *Agent) rerequest(c *node.Container) {
+	_, c.Warnings = a.RequestBy(a.Config, c)
+	c.Attempts = 0
+	if c.Carried != (node.Carried{}) { // the runtime's record has it
 		a.prepare(c) //nolint:errcheck // it runs already
 		a.unrecord(c)
 	}
@@ -182,15 +166,15 @@ func (a *Agent) rerequest(c *container) {
 
 // unrecord has the runtime take back what its record holds of Sluice's and nobody
 // asks for any more: an update would repeat it.
-func (a *Agent) unrecord(c *container) {
-	if c.recorded.Shares != 0 && c.carried.Shares == 0 {
-		c.carried.Shares = max(minShares, knobs.Shares(c.Resources.Shares))
+func (a *Agent) unrecord(c *node.Container) {
+	if c.Recorded.Shares != 0 && c.Carried.Shares == 0 {
+		c.Carried.Shares = max(node.MinShares, knobs.Shares(c.Resources.Shares))
 	}
-	ordered := a.boundsByQuota() && !a.Node.Features.Knobs[knobs.Quota].V2 // it could be above its box's
-	if c.recorded.Quota != (knobs.CPUQuota{}) && c.carried.Quota == (knobs.CPUQuota{}) && !ordered {
-		c.carried.Quota = unlimited
-		if c.quota.Quota > 0 {
-			c.carried.Quota = c.quota
+	ordered := a.boundsByQuota() && !a.QoS.Features.Knobs[knobs.Quota].V2 // it could be above its box's
+	if c.Recorded.Quota != (knobs.CPUQuota{}) && c.Carried.Quota == (knobs.CPUQuota{}) && !ordered {
+		c.Carried.Quota = node.Unlimited
+		if c.Quota.Quota > 0 {
+			c.Carried.Quota = c.Quota
 		}
 	}
 }
@@ -199,7 +183,7 @@ func (a *Agent) unrecord(c *container) {
 // set and won't set by the new one.
 func (a *Agent) giveLoopBack(next *config.Config) {
 	l := &a.loop
-	may := a.authorityBy(next)
+	may := a.AuthorityBy(next)
 	bounds := may.Acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
 	quotas := may.Acts(next.Control.Burst.Mode) || may.Acts(next.Control.Demotion.Mode) || may.Writes && len(next.Control.Rules) > 0
 	memory := may.Acts(next.Control.Memory.Mode)
@@ -222,38 +206,38 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	if !cache {
 		a.shareCache(control.CacheShare{})
 	}
-	if may.Writes || !a.authority().Writes {
+	if may.Writes || !a.Authority().Writes {
 		return
 	}
-	if a.ledger.Sizes() != nil {
-		a.ledger.SetSizes(nil)
+	if a.Ledger.Sizes() != nil {
+		a.Ledger.SetSizes(nil)
 		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 	}
 	a.leaveWatermarks()
-	if a.Reclaimer != nil {
+	if a.options.Reclaimer != nil {
 		a.targets = nil
-		a.Reclaimer.Set(nil)
+		a.options.Reclaimer.Set(nil)
 	}
-	if a.Failsafe != nil {
+	if a.options.Failsafe != nil {
 		l.safe = failsafePlan{}
-		a.Failsafe.Keep(nil)
+		a.options.Failsafe.Keep(nil)
 	}
 }
 
 // regroup brings processes to the groups of cache and bandwidth that they belong to
 // now, and removes those that nobody belongs to.
 func (a *Agent) regroup(before *config.Config, wrote bool) {
-	if a.RDT == nil || wrote && sameRDT(before, a.Config) {
+	if a.options.RDT == nil || wrote && sameRDT(before, a.Config) {
 		a.rejoin()
 		return
 	}
 	if before.RDT.Monitor && !a.Config.RDT.Monitor {
-		for _, c := range a.order {
+		for _, c := range a.Order {
 			a.rdt.Leave(c.ID)
 		}
 	}
 	a.applyRDT(true)
-	if !a.authority().RDT {
+	if !a.Authority().RDT {
 		a.rdt.Forget() // rejoin finds out anew
 	}
 	a.rejoin()
@@ -270,21 +254,21 @@ func sameRDT(a, b *config.Config) bool {
 
 // rejoin has every process join its groups again, those too that stay.
 func (a *Agent) rejoin() {
-	for _, c := range a.order {
-		h, ok := a.ledger.Holder(c.ID)
+	for _, c := range a.Order {
+		h, ok := a.Ledger.Holder(c.ID)
 		if !ok {
 			continue
 		}
 		own := h.Request.RDT.Own != workload.RDTShare{}
 		if !own {
-			a.rdt.LeavePod(c.pod.UID)
+			a.rdt.LeavePod(c.Pod.UID)
 		}
-		was := c.rdt
-		c.processes, c.rdt = nil, ""
-		if c.started {
+		was := c.RDTGroup
+		c.Processes, c.RDTGroup = nil, ""
+		if c.Started {
 			a.join(c)
 		}
-		if was != "" && c.rdt == "" && a.authority().RDT && a.Kernel != nil {
+		if was != "" && c.RDTGroup == "" && a.Authority().RDT && a.Kernel != nil {
 			for _, pid := range a.pidsOf(c) {
 				a.rdt.ToDefault(pid)
 			}
@@ -294,7 +278,7 @@ func (a *Agent) rejoin() {
 
 // leaveAll gives back what could not be given back yet, as in preview.
 func (a *Agent) leaveAll() {
-	a.reconciler.Retry()
+	a.Reconciler.Retry()
 }
 
 // reopenLane opens or shuts the slow lane by the configuration.
@@ -302,8 +286,8 @@ func (a *Agent) reopenLane() {
 	switch {
 	case a.lane.runtime == nil:
 	case !a.Config.SlowLane.Enabled && a.lane.shut == "":
-		a.lane.shut, a.runtime.SlowLane = laneOff, laneOff
+		a.lane.shut, a.Runtime.SlowLane = laneOff, laneOff
 	case a.Config.SlowLane.Enabled && a.lane.shut == laneOff:
-		a.lane.shut, a.runtime.SlowLane = a.lane.otherwise, cmp.Or(a.lane.otherwise, "open")
+		a.lane.shut, a.Runtime.SlowLane = a.lane.otherwise, cmp.Or(a.lane.otherwise, "open")
 	}
 }

@@ -11,10 +11,10 @@ import (
 
 // runtimesThatRunRefused are played with a runtime that tells its name, and with one
 // whose behaviour alone tells what it does.
-func runtimesThatRunRefused(t *testing.T, s setup, test func(t *testing.T, n *node)) {
+func runtimesThatRunRefused(t *testing.T, s setup, test func(t *testing.T, n *testNode)) {
 	for _, name := range []string{"cri-o", "another"} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, s, func(t *testing.T, n *node) {
+			inBubble(t, s, func(t *testing.T, n *testNode) {
 				n.runsRefused = true
 				n.agent.Connected(n.runtime, status.Runtime{Name: name}, "its NRI is too old")
 				n.synchronize()
@@ -28,7 +28,7 @@ func runtimesThatRunRefused(t *testing.T, s setup, test func(t *testing.T, n *no
 // shares, its CPUs are nobody's own before it has left them, and it is told of. It gets
 // CPUs of its own as soon as the others leave them.
 func TestRefusedStartRuns(t *testing.T) {
-	runtimesThatRunRefused(t, setup{}, func(t *testing.T, n *node) {
+	runtimesThatRunRefused(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		if err := n.create("db", "LSR", 2); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestRefusedStartRuns(t *testing.T) {
 }
 
 // apart fails where the kernel shows others on the pin's CPUs.
-func (n *node) apart(pin string, others ...string) {
+func (n *testNode) apart(pin string, others ...string) {
 	n.t.Helper()
 	cpus, err := cpuset.Parse(n.cpus(pin))
 	if err != nil {
@@ -88,7 +88,7 @@ func (n *node) apart(pin string, others ...string) {
 // TestRefusedStartWithoutGrant: two pins were created while the plugin was away, and
 // only one can have CPUs of its own.
 func TestRefusedStartWithoutGrant(t *testing.T) {
-	runtimesThatRunRefused(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+	runtimesThatRunRefused(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.pod("one", "LSR", 2)
 		n.pod("two", "LSR", 2)
 		if err := n.begin("one"); err != nil {
@@ -111,7 +111,7 @@ func TestRefusedStartWithoutGrant(t *testing.T) {
 // TestRefusedStartStops: containerd ends a container whose start was refused, and
 // nothing of it stays.
 func TestRefusedStartStops(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.agent.Connected(n.runtime, status.Runtime{Name: "containerd"}, "")
 		n.run("web", "LS", 1)
 		if err := n.create("db", "LSR", 2); err != nil {
@@ -135,7 +135,7 @@ func TestRefusedStartStops(t *testing.T) {
 func TestFailedCreateIsFreed(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		t.Run(fmt.Sprintf("made %t", made), func(t *testing.T) {
-			inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+			inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 				if err := n.ask("failed", "LSR", 2); err != nil {
 					t.Fatal(err)
 				}
@@ -160,12 +160,12 @@ func TestFailedCreateIsFreed(t *testing.T) {
 // a request that succeeds. One that is refused all the same, or that the kernel doesn't
 // let through, leaves it as it was.
 func TestRefusedKeepsFailedCreate(t *testing.T) {
-	for name, request := range map[string]func(n *node, cpus int) error{
-		"create": func(n *node, cpus int) error { return n.create("db", "LSR", cpus) },
-		"resize": func(n *node, cpus int) error { return n.update("small", cpus) },
+	for name, request := range map[string]func(n *testNode, cpus int) error{
+		"create": func(n *testNode, cpus int) error { return n.create("db", "LSR", cpus) },
+		"resize": func(n *testNode, cpus int) error { return n.update("small", cpus) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, setup{machine: "8 cores"}, func(t *testing.T, n *node) {
+			inBubble(t, setup{machine: "8 cores"}, func(t *testing.T, n *testNode) {
 				n.run("web", "LS", 1)
 				n.run("small", "LSR", 1)
 				n.pod("db", "LSR", 6) // the kubelet makes the pod's cgroup, whatever becomes of the container

@@ -45,7 +45,7 @@ func mustReload(t *testing.T, a *Agent, text string) (restart []string) {
 }
 
 func TestReloadPools(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("pin", "LSR", 2)
 		n.run("web", "LS", 1)
 		n.run("job", "BE", 0)
@@ -72,7 +72,7 @@ func TestReloadPools(t *testing.T) {
 }
 
 func TestReloadRefused(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("pin", "LSR", 2)
 		n.run("web", "LS", 1)
 		before, loaded := n.dump(), n.status().Config.Loaded
@@ -104,7 +104,7 @@ func TestReloadRefused(t *testing.T) {
 
 // Keys that take a restart keep their values, and all others count.
 func TestReloadTakesARestart(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		restart := mustReload(t, n.agent, "stateDir: /elsewhere\nlog: {format: json}\nreserved: \"7\"\n")
 		if strings.Join(restart, " ") != "stateDir log.format" {
 			t.Errorf("restart for %v", restart)

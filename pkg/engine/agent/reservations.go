@@ -2,6 +2,7 @@ package agent
 
 import (
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -10,12 +11,12 @@ import (
 
 // limitsMemory reports whether batch work's memory is limited here and now.
 func (a *Agent) limitsMemory() bool {
-	may := a.authority()
+	may := a.Authority()
 	return a.loop.made && may.Cgroups && may.Acts(a.Config.Control.Memory.Mode) && a.loop.memory.Known
 }
 
 // mayHold refuses a batch container which would start in less memory than it needs.
-func (a *Agent) mayHold(c *container, r *workload.Request) error {
+func (a *Agent) mayHold(c *node.Container, r *workload.Request) error {
 	l := &a.loop
 	if !a.limitsMemory() {
 		return nil
@@ -32,13 +33,13 @@ func (a *Agent) mayHold(c *container, r *workload.Request) error {
 // container that crashed is there for its successor.
 func (a *Agent) freed() int64 {
 	l := &a.loop
-	if a.MemoryUse == nil || l.view.BatchMemory.At.IsZero() {
+	if a.options.MemoryUse == nil || l.view.BatchMemory.At.IsZero() {
 		return 0
 	}
 	freed := int64(0)
 	for cgroup, held := range l.view.Held {
 		var use observe.ContainerMemoryCounters
-		if a.MemoryUse(cgroup, &use) == nil {
+		if a.options.MemoryUse(cgroup, &use) == nil {
 			freed += max(0, held.Kept()-(use.Current-use.ActiveFile-use.InactiveFile))
 		}
 	}
@@ -46,26 +47,26 @@ func (a *Agent) freed() int64 {
 }
 
 // reserveMemory keeps memory for a batch container that is being created.
-func (a *Agent) reserveMemory(c *container, r *workload.Request) {
+func (a *Agent) reserveMemory(c *node.Container, r *workload.Request) {
 	if r.Class == workload.BE && a.limitsMemory() {
-		a.loop.limiter.reserved.Reserve(a.now(), c.ID, c.above, c.podPath, colocation.MemoryToStart(c.Resources.MemoryLimit, r))
+		a.loop.limiter.reserved.Reserve(a.Now(), c.ID, c.Above, c.PodPath, colocation.MemoryToStart(c.Resources.MemoryLimit, r))
 	}
 }
 
 // begun prepares memory limits for a container's first instruction: what is reserved for it
 // holds from now on, and the limits above it leave room to start. A container that isn't
 // batch lifts the limit of a cgroup that held batch pods alone.
-func (a *Agent) begun(c *container) {
+func (a *Agent) begun(c *node.Container) {
 	l := &a.loop
 	p := l.limiter
-	if l.made && l.stale {
+	if l.made && a.isStale() {
 		a.look()
 	}
 	if !a.limitsMemory() {
 		return
 	}
 	a.wantLimit()
-	p.reserved.Started(a.now(), c.ID)
+	p.reserved.Started(a.Now(), c.ID)
 	if !p.busy {
 		a.releaseLimits(a.claims())
 	}
@@ -104,9 +105,9 @@ func (a *Agent) keepReservations() {
 	if len(changes) == 0 {
 		return
 	}
-	failed, _ := a.reconciler.Write(changes) // told, and tried again by the next step
+	failed, _ := a.Reconciler.Write(changes) // told, and tried again by the next step
 	for i := range made {
-		if failed[reconcile.KeyOf(&changes[i])] != nil || a.reconciler.Unsaved() {
+		if failed[reconcile.KeyOf(&changes[i])] != nil || a.Reconciler.Unsaved() {
 			a.unlimit(&made[i])
 		}
 	}
@@ -116,7 +117,7 @@ func (a *Agent) keepReservations() {
 // and for each cgroup whose limit has to leave room for it.
 func (a *Agent) sumReservations() (owed int64) {
 	l := &a.loop
-	owed, by := l.limiter.reserved.Owed(a.now(), &l.view, func(id string) bool { return a.containers[id] != nil })
+	owed, by := l.limiter.reserved.Owed(a.Now(), &l.view, func(id string) bool { return a.Containers[id] != nil })
 	p := l.limiter
 	p.mu.Lock()
 	p.promised = by

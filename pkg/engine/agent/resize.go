@@ -7,6 +7,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -15,24 +16,24 @@ import (
 // UpdateContainer answers a change of the container's resources with what the
 // container is to have then; a resize that can't be granted fails, and the old
 // grant stands.
-func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []Update, err error) {
+func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []node.Update, err error) {
 	err = a.do("UpdateContainer", func() error {
-		c, ok := a.containers[spec.ID]
+		c, ok := a.Containers[spec.ID]
 		if !ok {
 			c = a.found(pod, spec, nil)
-			a.adopt([]*container{c})
-			a.claim([]*container{c})
+			a.adopt([]*node.Container{c})
+			a.claim([]*node.Container{c})
 		}
 		a.awaitResize(pod)
 		if err := a.resize(c, change); err != nil {
 			a.refuseResize(c, change, err)
-			if a.authority().Writes {
-				return c.failed("resize of ", err)
+			if a.Authority().Writes {
+				return c.Failed("resize of ", err)
 			}
 		} else if change.Shares != 0 || change.Quota != 0 || change.MemoryLimit != 0 {
-			c.unresized = refusedResize{}
+			c.Unresized = node.RefusedResize{}
 		}
-		a.suspendSettings(c.pod, true)
+		a.suspendSettings(c.Pod, true)
 		updates = append(a.updates(c.ID), a.own(c)...)
 		a.quiet()
 		return nil
@@ -40,54 +41,46 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 	return updates, err
 }
 
-// refusedResize is a resize that a container was refused last.
-type refusedResize struct {
-	change workload.Resources
-	answer string
-	told   time.Time
-	again  int // further attempts since it was told
-}
-
 // retold is after how long a refusal is told again while the kubelet goes on asking:
 // it does so each half second.
 const retold = time.Hour
 
 // refuseResize counts and tells of a refused resize, once for all attempts at the same.
-func (a *Agent) refuseResize(c *container, change workload.Resources, err error) {
-	last, now := &c.unresized, a.now()
-	same := last.change == change && last.answer == err.Error()
-	if same && now.Sub(last.told) < retold {
-		last.again++
+func (a *Agent) refuseResize(c *node.Container, change workload.Resources, err error) {
+	last, now := &c.Unresized, a.Now()
+	same := last.Change == change && last.Answer == err.Error()
+	if same && now.Sub(last.LoggedAt) < retold {
+		last.Repeats++
 		return
 	}
-	log := a.Log.WithField("container", c.ref).WithError(err)
+	log := a.Log.WithField("container", c.Ref).WithError(err)
 	if same {
-		log = log.WithField("attempts", last.again+1)
+		log = log.WithField("attempts", last.Repeats+1)
 	} else {
-		a.counters.ResizesRefused++
+		a.Counters.ResizesRefused++
 	}
-	*last = refusedResize{change: change, answer: err.Error(), told: now}
+	*last = node.RefusedResize{Change: change, Answer: err.Error(), LoggedAt: now}
 	log.Warn("Resize refused, the old grant stands; the kubelet's further attempts at the same are told once an hour")
 }
 
 // awaitResize notes that a pod's resize is under way: the kubelet writes the pod's own
 // quota before each attempt.
 func (a *Agent) awaitResize(pod *workload.Pod) {
-	now := a.now()
+	now := a.Now()
 	maps.DeleteFunc(a.awaited, func(_ string, until time.Time) bool { return now.After(until) })
-	if o, ok := podObject(pod); ok {
+	if o, ok := node.PodObject(pod); ok {
 		a.awaited[o.Path] = now.Add(resizeTime)
 	}
 }
 
 // resize brings the ledger, and then the other containers, to the container's new
 // resources. On an error everything is as it was.
-func (a *Agent) resize(c *container, change workload.Resources) error {
-	h, ok := a.ledger.Holder(c.ID)
+func (a *Agent) resize(c *node.Container, change workload.Resources) error {
+	h, ok := a.Ledger.Holder(c.ID)
 	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
 		return nil
 	}
-	a.grants.Look(allocatedWait) // the kubelet has written it before
+	a.Grants.Look(node.GrantWait) // the kubelet has written it before
 	old, done := c.Resources, false
 	c.Resources = old.With(change)
 	defer func() {
@@ -101,7 +94,7 @@ func (a *Agent) resize(c *container, change workload.Resources) error {
 	}
 	defer func() {
 		if !done {
-			a.ledger.Undo()
+			a.Ledger.Undo()
 			a.settle("") //nolint:errcheck // what failed is in the log and is tried again
 		}
 	}()
@@ -110,23 +103,23 @@ func (a *Agent) resize(c *container, change workload.Resources) error {
 	}
 	done = true
 	a.noteFreed(freed)
-	c.keepQuota()
-	if c.touched {
+	c.KeepQuota()
+	if c.Touched {
 		a.keep(c)
 	}
 	a.mend() // what it gave back may be what another pin lacks
 	if c.Resources != old {
-		a.counters.Resized++
+		a.Counters.Resized++
 	}
 	if as.CPUs != h.CPUs && h.Request.Class.Pinned() {
-		a.Log.WithFields(logrus.Fields{"container": c.ref, "from": h.CPUs.String(), "cpus": as.CPUs.String()}).Info("Container resized")
+		a.Log.WithFields(logrus.Fields{"container": c.Ref, "from": h.CPUs.String(), "cpus": as.CPUs.String()}).Info("Container resized")
 	}
 	return nil
 }
 
 // carryOut brings a resize to the kernel: a pin that grows waits until the others
 // have left, one that shrinks leaves before they come.
-func (a *Agent) carryOut(c *container, from cpuset.Set, as placement.Assignment) error {
+func (a *Agent) carryOut(c *node.Container, from cpuset.Set, as placement.Assignment) error {
 	if from.SubsetOf(as.CPUs) {
 		if err := a.evacuate(c); err != nil {
 			return err
@@ -137,47 +130,47 @@ func (a *Agent) carryOut(c *container, from cpuset.Set, as placement.Assignment)
 		return nil
 	}
 	err := a.settle("")
-	if err != nil && a.reaches(c) && c.has.CPUs != as.CPUs {
+	if err != nil && a.Reaches(c) && c.Has.CPUs != as.CPUs {
 		return err
 	}
 	return nil
 }
 
-func (a *Agent) regrant(c *container) (as placement.Assignment, freed []string, err error) {
-	r, err := a.request(a.Config, c)
+func (a *Agent) regrant(c *node.Container) (as placement.Assignment, freed []string, err error) {
+	r, err := a.Request(a.Config, c)
 	if err != nil {
 		return placement.Assignment{}, nil, err
 	}
 	return a.grant(c, func() (placement.Assignment, error) {
-		return a.ledger.Resize(c.ID, r, a.inFlight(c.ID))
+		return a.Ledger.Resize(c.ID, r, a.inFlight(c.ID))
 	})
 }
 
 // own is the container's own part of the reply to its update.
-func (a *Agent) own(c *container) []Update {
-	want, ok := a.ledger.Assignment(c.ID)
-	if !ok || !a.authority().Writes {
+func (a *Agent) own(c *node.Container) []node.Update {
+	want, ok := a.Ledger.Assignment(c.ID)
+	if !ok || !a.Authority().Writes {
 		return nil
 	}
 	a.prepare(c) //nolint:errcheck // what it requires was there when it was created
 	set := a.settings(c, want)
-	if (set == Settings{}) {
+	if (set == node.Settings{}) {
 		return nil
 	}
-	c.recorded = set
-	return []Update{{ContainerID: c.ID, Settings: set}}
+	c.Recorded = set
+	return []node.Update{{ContainerID: c.ID, Settings: set}}
 }
 
 // PostUpdateContainer looks at what the runtime has written, and repairs it.
 func (a *Agent) PostUpdateContainer(id string) error {
 	return a.do("PostUpdateContainer", func() error {
-		if c, ok := a.containers[id]; ok {
+		if c, ok := a.Containers[id]; ok {
 			a.repair(c, "a runtime update")
-			a.liftQuota(c.pod)
-			if c.scoped() {
+			a.liftQuota(c.Pod)
+			if c.Scoped() {
 				a.expectRewritten(c)
 			}
-			a.resumeSettings(c.pod)
+			a.resumeSettings(c.Pod)
 		}
 		return nil
 	})
@@ -189,9 +182,9 @@ func (a *Agent) PostUpdateContainer(id string) error {
 func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 	return a.do("UpdatePodSandbox", func() error {
 		var pod *workload.Pod
-		for _, c := range a.order {
+		for _, c := range a.Order {
 			if c.PodID == podID {
-				pod = c.pod
+				pod = c.Pod
 				pod.Resources = pod.Resources.With(change)
 			}
 		}
@@ -200,7 +193,7 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 			a.liftQuota(pod)
 			a.noteQuota(pod, change)
 			a.suspendSettings(pod, false)
-			a.reconciler.Resume(pod.UID)
+			a.Reconciler.Resume(pod.UID)
 			a.noteWeight(pod, knobs.Shares(change.Shares))
 		}
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 func TestResize(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		for _, step := range []struct {
@@ -55,7 +55,7 @@ func TestResizeFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pools := placement.Config{Pools: []placement.Pool{{Name: "critical", Size: placement.Size{Count: 2}}, {Name: "online"}, {Name: "batch"}}}
-			inBubble(t, setup{config: withPools(pools)}, func(t *testing.T, n *node) {
+			inBubble(t, setup{config: withPools(pools)}, func(t *testing.T, n *testNode) {
 				n.run("web", "LS", 1)
 				n.run("db", "LSR", 2)
 				n.pass()
@@ -78,7 +78,7 @@ func TestResizeFails(t *testing.T) {
 
 // TestShrinkNobodyTakes: a pin shrinks also where nobody can take what it leaves.
 func TestShrinkNobodyTakes(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.kernel.refusing(refuseCPUs("web"))
@@ -92,7 +92,7 @@ func TestShrinkNobodyTakes(t *testing.T) {
 // TestUpdateOfSharing: the answer names the container's own CPUs, whatever the
 // kubelet asked for.
 func TestUpdateOfSharing(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		if err := n.update("web", 2); err != nil {
@@ -115,7 +115,7 @@ func TestUpdateOfSharing(t *testing.T) {
 // TestUpdateOfUnknown: a running container that the plugin missed is taken up, and
 // stays held.
 func TestUpdateOfUnknown(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.pod("db", "LSR", 2)
 		n.runc("db")
@@ -134,7 +134,7 @@ func TestUpdateOfUnknown(t *testing.T) {
 
 // TestQuotaAfterResize: a pin that loses its CPUs has the quota of its last size.
 func TestQuotaAfterResize(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("other", "LSR", 1)
 		n.run("db", "LSR", 1)
 		if err := n.update("db", 2); err != nil {
@@ -148,7 +148,7 @@ func TestQuotaAfterResize(t *testing.T) {
 }
 
 func TestDrift(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		for _, other := range []func(*group){
@@ -184,7 +184,7 @@ func TestDrift(t *testing.T) {
 
 // TestLeaving: an end of the plugin changes nothing.
 func TestLeaving(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.pass()
@@ -201,7 +201,7 @@ func TestLeaving(t *testing.T) {
 
 // A container in a cgroup that somebody has limited has all that it can have.
 func TestLimitedAboveIsNoDrift(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("web", "LS", 1)
 		n.kernel.change("/kubepods/pod-web", func(g *group) { g.cpus = cpuset.MustParse("2-7") })
 		n.run("web", "LS", 1)

@@ -134,9 +134,9 @@ func TestEveryKnobDrifts(t *testing.T) {
 		right := h.state()
 		var changed int
 		h.loop(func() {
-			for tuned := range h.agent.reconciler.Cgroups() {
+			for tuned := range h.agent.Reconciler.Cgroups() {
 				for _, k := range tuned.Settings() {
-					e, _ := h.agent.book.Entry(tuned.Path, k.Knob)
+					e, _ := h.agent.Journal.Entry(tuned.Path, k.Knob)
 					if k.Percent > 0 || h.NoWayBack && k.Knob == knobs.CPUQoS {
 						continue // follows the newer weight; can't go back
 					}
@@ -440,8 +440,8 @@ func (h *knobNode) nothingLeft(t testingT) {
 		if h.NoWayBack {
 			stuck = 100 // pods can't get their cpu.qos_level back
 		}
-		if left := a.reconciler.Size(); left.Cgroups+left.Suspended > 0 || left.Leaving+left.Refusals+len(a.book.All()) > stuck {
-			t.Errorf("left: %+v, book %v", left, a.book.All())
+		if left := a.Reconciler.Size(); left.Cgroups+left.Suspended > 0 || left.Leaving+left.Refusals+len(a.Journal.All()) > stuck {
+			t.Errorf("left: %+v, book %v", left, a.Journal.All())
 		}
 	})
 }

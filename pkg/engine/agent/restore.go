@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
@@ -26,7 +27,7 @@ type Restored struct {
 
 // Host is all that Restore writes; what is nil is not there.
 type Host struct {
-	Kernel     Kernel
+	Kernel     node.Kernel
 	Affinities steering.Affinities
 	Watermarks watermarks.Host
 	RDT        rdtgroup.Host

@@ -21,9 +21,9 @@ func (c closing) Sample(time.Time, []observe.Target, *observe.Snapshot) (time.Du
 // TestEndUnderALook: a look that the plugin's end has cut short counts for nothing. The
 // node's usage would be unknown, batch work would be squeezed to its floor, and stay so.
 func TestEndUnderALook(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		ctx, stop := context.WithCancel(t.Context())
-		n.agent.Sampler = closing{stop}
+		n.agent.options.Sampler = closing{stop}
 		var s observe.Snapshot
 		n.agent.sampleOnce(ctx, &s, []observe.Target{})
 		if n.agent.ticks.seen != nil {

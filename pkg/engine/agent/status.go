@@ -2,10 +2,12 @@ package agent
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -29,7 +31,7 @@ const sharedFor = 100 * time.Millisecond
 func (a *Agent) Status() (*status.Status, error) {
 	var d *draft
 	err := a.query("status", func() error {
-		now := a.now()
+		now := a.Now()
 		if age := now.Sub(a.shown.at); a.shown.draft == nil || a.shown.moves != a.moves || age < 0 || age >= sharedFor {
 			a.shown = shown{a.draft(), now, a.moves}
 		}
@@ -59,40 +61,43 @@ type sight struct {
 }
 
 func (a *Agent) draft() *draft {
-	mode, reason := a.authority().Mode, a.whyLess()
+	mode, reason := a.Authority().Mode, a.WhyLess()
 	contested := a.contested()
-	writeErrors, refused := a.reconciler.WriteErrors()
-	counters := a.counters
-	counters.Drift += a.reconciler.Drift()
+	writeErrors, refused := a.Reconciler.WriteErrors()
+	counters := a.Counters
+	counters.Drift += a.Reconciler.Drift()
 	counters.WriteErrors += refused
 	s := &status.Status{
 		Schema:     status.Schema,
-		Version:    a.Build.Version,
-		Build:      a.Build,
+		Version:    a.options.Build.Version,
+		Build:      a.options.Build,
 		Started:    a.started,
-		Config:     a.Configured,
-		Time:       a.now(),
+		Config:     a.options.Configured,
+		Time:       a.Now(),
 		Mode:       string(mode),
 		Reason:     reason,
-		Runtime:    a.runtime,
+		Runtime:    a.Runtime,
 		Machine:    a.machineStatus(),
-		Neighbours: slices.Clone(a.neighbours),
+		Neighbours: slices.Clone(a.Neighbours),
 		Contested:  contested,
-		SlowWrites: a.reconciler.SlowWrites(),
-		Grants:     a.grants.Status(),
+		SlowWrites: a.Reconciler.SlowWrites(),
+		Grants:     a.Grants.Status(),
 		Counters:   counters,
 		Features:   a.features,
 		Handlers:   a.latencies.status(),
 		Errors:     writeErrors,
 		Loop:       a.loopStatus(),
 	}
-	for i, p := range a.ledger.Pools() {
+	for i, p := range a.Ledger.Pools() {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: a.poolLoad(i)})
 	}
-	seen := make([]sight, 0, len(a.order))
-	knobs := a.reconciler.Version(len(contested) > 0)
-	for _, c := range a.order {
-		if h, placed := a.ledger.Holder(c.ID); placed {
+	if len(a.portraits) > len(a.Order) {
+		maps.DeleteFunc(a.portraits, func(c *node.Container, _ *portrait) bool { return a.Containers[c.ID] != c })
+	}
+	seen := make([]sight, 0, len(a.Order))
+	knobs := a.Reconciler.Version(len(contested) > 0)
+	for _, c := range a.Order {
+		if h, placed := a.Ledger.Holder(c.ID); placed {
 			seen = append(seen, sight{Container: a.portray(c, h, knobs)})
 			a.use(&seen[len(seen)-1])
 		}
@@ -130,14 +135,14 @@ func (d *draft) status() *status.Status {
 }
 
 func (a *Agent) machineStatus() status.Machine {
-	m := a.ledger.Machine()
+	m := a.Ledger.Machine()
 	return status.Machine{
 		Online: m.Online, Offline: m.Offline,
 		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
-		Memory:   a.memory(),
-		Pinned:   a.ledger.Pinned(),
+		Memory:   a.Memory(),
+		Pinned:   a.Ledger.Pinned(),
 		Reserved: a.Config.Reserved, System: a.Config.System,
-		External: cpuset.Union(a.external(), a.barred),
+		External: cpuset.Union(a.External(), a.Barred()),
 		Steering: a.steering.Status(),
 	}
 }
@@ -145,7 +150,7 @@ func (a *Agent) machineStatus() status.Machine {
 // Machine is the machine as the agent works with it.
 func (a *Agent) Machine() (m *topology.Machine, err error) {
 	err = a.query("topology", func() error {
-		m = a.ledger.Machine()
+		m = a.Ledger.Machine()
 		return nil
 	})
 	return m, err
@@ -156,7 +161,7 @@ func (a *Agent) Machine() (m *topology.Machine, err error) {
 func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
 	err = a.query("plan", func() error {
 		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.ask(pod, spec) }
-		answers = status.WhatIf(a.ledger.Clone(), pod, specs, ask, a.now())
+		answers = status.WhatIf(a.Ledger.Clone(), pod, specs, ask, a.Now())
 		return nil
 	})
 	return answers, err
@@ -164,10 +169,10 @@ func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers [
 
 // ask reads what a container that does not exist asks for.
 func (a *Agent) ask(pod *workload.Pod, spec *workload.Container) (workload.Request, []string, error) {
-	c := &container{Container: *spec, pod: pod, ref: workload.Ref(pod, spec), uncontrolled: a.Config.RunsInVM(pod)}
-	r, err := a.request(a.Config, c)
+	c := &node.Container{Container: *spec, Pod: pod, Ref: workload.Ref(pod, spec), Uncontrolled: a.Config.RunsInVM(pod)}
+	r, err := a.Request(a.Config, c)
 	if err == nil {
-		err = a.mayPin(c, r)
+		err = a.MayPin(c, r)
 	}
-	return r, c.warnings, err
+	return r, c.Warnings, err
 }

@@ -45,16 +45,14 @@ func BenchmarkStatus500(b *testing.B) {
 		before func()
 	}{
 		{"snapshot", func() {}},
-		{"knob", func() { h.reconciler.Version(true) }},
+		{"knob", func() { h.Reconciler.Version(true) }},
 		{"moved", func() {
-			for _, c := range h.order {
-				c.shown.ledger--
+			for _, c := range h.Order {
+				h.portraits[c].ledger--
 			}
 		}},
 		{"first", func() {
-			for _, c := range h.order {
-				c.shown = portrait{}
-			}
+			clear(h.portraits)
 		}},
 	} {
 		b.Run(test.name, func(b *testing.B) {

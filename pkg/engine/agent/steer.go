@@ -9,20 +9,20 @@ import (
 
 // steer begins a change of where interrupts and unbound work may run, if one is needed.
 func (a *Agent) steer() {
-	if a.synced {
-		a.steering.Steer(a.steered(), func() bool { return a.authority().Writes })
+	if a.Synced {
+		a.steering.Steer(a.steered(), func() bool { return a.Authority().Writes })
 	}
 }
 
 // steered is what the configuration wants kept off the CPUs of LSE containers.
 func (a *Agent) steered() irq.Desire {
-	want := irq.Desire{Online: a.ledger.Machine().Online}
+	want := irq.Desire{Online: a.Ledger.Machine().Online}
 	if !a.Config.Steer.IRQs && !a.Config.Steer.Workqueues {
 		return want
 	}
 	var lse cpuset.Set
-	for _, c := range a.order {
-		if h, ok := a.ledger.Holder(c.ID); ok && h.Request.Class == workload.LSE {
+	for _, c := range a.Order {
+		if h, ok := a.Ledger.Holder(c.ID); ok && h.Request.Class == workload.LSE {
 			lse = cpuset.Union(lse, h.CPUs)
 		}
 	}
@@ -38,8 +38,8 @@ func (a *Agent) steered() irq.Desire {
 // raiseWatermarks brings the node's watermarks to the size of its memory where the
 // configuration says so, else those of an earlier run back.
 func (a *Agent) raiseWatermarks() {
-	switch m := a.ledger.Machine(); {
-	case !a.authority().Writes:
+	switch m := a.Ledger.Machine(); {
+	case !a.Authority().Writes:
 	case a.Config.Memory.GlobalWatermark == config.WatermarkAuto:
 		a.watermarks.Raise(m.Memory(m.MemoryNodes()), m.MemoryNodes().Size())
 	default:

@@ -10,8 +10,8 @@ import (
 // switched is what the switch says now. One that can't be read stays as it was.
 func (a *Agent) switched() control.Switch {
 	l := &a.loop
-	if a.StateDir != "" {
-		s, err := batchswitch.Read(a.StateDir)
+	if a.options.StateDir != "" {
+		s, err := batchswitch.Read(a.options.StateDir)
 		switch {
 		case err == nil:
 			l.switched, l.switchProblem = control.Switch(s), ""

@@ -18,7 +18,7 @@ import (
 )
 
 // restart ends the plugin and starts it anew.
-func (n *node) restart(s setup) {
+func (n *testNode) restart(s setup) {
 	n.stop()
 	n.kernel.took()
 	n.launch(s)
@@ -38,7 +38,7 @@ func TestRestartMovesNobody(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := s
 				s.originals = filepath.Join(t.TempDir(), "originals")
-				inBubble(t, s, func(t *testing.T, n *node) {
+				inBubble(t, s, func(t *testing.T, n *testNode) {
 					n.run("web", "LS", 1)
 					n.run("free", "", 0)
 					n.run("batch", "BE", 0)
@@ -85,7 +85,7 @@ func TestRestartMovesNobody(t *testing.T) {
 // TestUnlimitedShares: a container without a limit of its own is none that Sluice
 // has lifted the quota of.
 func TestUnlimitedShares(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("free", "", 0)
 		n.runc("free")
 		n.synchronize()
@@ -97,7 +97,7 @@ func TestUnlimitedShares(t *testing.T) {
 }
 
 func TestCreatedWhileAway(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("one", "LSR", 2)
 		n.stop()
@@ -131,7 +131,7 @@ func TestCreatedWhileAway(t *testing.T) {
 // freed still names its old CPUs in its spec. It doesn't get them back from the pin
 // that runs there now, nor does it start without any.
 func TestRunningBeforeReserved(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		if err := n.create("stale", "LSE", 2); err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestRunningBeforeReserved(t *testing.T) {
 func TestSharedIsNotOwn(t *testing.T) {
 	pools := placement.Config{Pools: []placement.Pool{{Name: "critical", Size: placement.Size{Count: 1}}, {Name: "online"}, {Name: "batch"}}}
 	s := setup{machine: "4 cores", config: withPools(pools)}
-	inBubble(t, s, func(_ *testing.T, n *node) {
+	inBubble(t, s, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 2)
 		n.run("one", "LSR", 1)
 		n.pod("db", "LSR", 2)
@@ -166,7 +166,7 @@ func TestSharedIsNotOwn(t *testing.T) {
 
 // TestDegradedKeepsItsCPUs: a restart takes nothing from a pin that lacks some.
 func TestDegradedKeepsItsCPUs(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores"}, func(_ *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores"}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 3)
 		n.plug(cpuset.Of(0, 1, 3))
@@ -181,7 +181,7 @@ func TestDegradedKeepsItsCPUs(t *testing.T) {
 // runs.
 func TestBeforeSynchronize(t *testing.T) {
 	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
-	inBubble(t, s, func(t *testing.T, n *node) {
+	inBubble(t, s, func(t *testing.T, n *testNode) {
 		n.run("db", "LSR", 2)
 		n.sleep(5 * time.Second)
 		before := n.kernel.String()
@@ -201,7 +201,7 @@ func TestBeforeSynchronize(t *testing.T) {
 // TestReconnectKeepsOriginals: what a container had is known beyond the end of a
 // connection, without a file too.
 func TestReconnectKeepsOriginals(t *testing.T) {
-	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *node) {
+	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("other", "LSR", 1)
 		n.run("db", "LSR", 2)
 		n.agent.Disconnected()
@@ -215,7 +215,7 @@ func TestReconnectKeepsOriginals(t *testing.T) {
 }
 
 func TestSynchronizePanics(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.pod("two", "LSR", 1)
@@ -234,7 +234,7 @@ func TestSynchronizePanics(t *testing.T) {
 }
 
 func TestPreviewWritesNothing(t *testing.T) {
-	inBubble(t, setup{config: func(c *config.Config) { c.Mode = config.Preview }}, func(t *testing.T, n *node) {
+	inBubble(t, setup{config: func(c *config.Config) { c.Mode = config.Preview }}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.run("huge", "LSR", 100) // would be refused
@@ -273,7 +273,7 @@ func TestFoundOOMScore(t *testing.T) {
 		n.specs["web"].OOMScoreAdj, n.specs["web"].State = kubelets, workload.Running
 		n.synchronize()
 		err := n.agent.do("test", func() error {
-			if h, ok := n.agent.ledger.Holder(n.specs["web"].ID); !ok || (h.Request.Memory > 0) != known {
+			if h, ok := n.agent.Ledger.Holder(n.specs["web"].ID); !ok || (h.Request.Memory > 0) != known {
 				t.Errorf("score %d: %v, memory request %d", kubelets, ok, h.Request.Memory)
 			}
 			return nil
@@ -286,7 +286,7 @@ func TestFoundOOMScore(t *testing.T) {
 
 // A connection that tells what runs leaves nothing of what ended before it.
 func TestSynchronizeForgetsWhatEnded(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.agent.Disconnected()
@@ -295,8 +295,8 @@ func TestSynchronizeForgetsWhatEnded(t *testing.T) {
 		n.connect("")
 		n.synchronize()
 		synctest.Wait()
-		if len(n.agent.byPath) != 1 || len(n.agent.sandboxes) != 1 || len(n.agent.containers) != 1 {
-			t.Errorf("kept: %d cgroups, %d pods, %d containers", len(n.agent.byPath), len(n.agent.sandboxes), len(n.agent.containers))
+		if len(n.agent.ByPath) != 1 || len(n.agent.Sandboxes) != 1 || len(n.agent.Containers) != 1 {
+			t.Errorf("kept: %d cgroups, %d pods, %d containers", len(n.agent.ByPath), len(n.agent.Sandboxes), len(n.agent.Containers))
 		}
 	})
 }
@@ -304,25 +304,25 @@ func TestSynchronizeForgetsWhatEnded(t *testing.T) {
 // A panic in Synchronize leaves all as it was: the same containers, by id, by cgroup and
 // by pod.
 func TestPanicLeavesTheInventory(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.pass()
 		a := n.agent
-		before := a.inventory()
-		byPath, sandboxes := maps.Clone(a.byPath), maps.Clone(a.sandboxes)
+		before := a.beforeSync()
+		byPath, sandboxes := maps.Clone(a.ByPath), maps.Clone(a.Sandboxes)
 		n.kernel.refusing(func(knobs.Change) error { panic("a bug") })
 		n.kernel.change(n.specs["web"].CgroupsPath, func(g *group) { g.cpus = n.kernel.online })
 		if _, err := a.Synchronize(n.all()); err == nil {
 			t.Fatal("nothing has failed")
 		}
 		n.kernel.refusing(nil)
-		after := a.inventory()
-		if after.ledger != before.ledger || !slices.Equal(after.order, before.order) || after.settled != before.settled || after.told != before.told || after.synced != before.synced {
+		after := a.beforeSync()
+		if after.ledger != before.ledger || !slices.Equal(after.inventory.Order, before.inventory.Order) || after.settled != before.settled || after.told != before.told || after.synced != before.synced {
 			t.Errorf("before %+v, after %+v", before, after)
 		}
-		if !maps.Equal(a.byPath, byPath) || !maps.Equal(a.sandboxes, sandboxes) {
-			t.Errorf("cgroups %v, pods %v", a.byPath, a.sandboxes)
+		if !maps.Equal(a.ByPath, byPath) || !maps.Equal(a.Sandboxes, sandboxes) {
+			t.Errorf("cgroups %v, pods %v", a.ByPath, a.Sandboxes)
 		}
 		n.pass()
 		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
@@ -332,7 +332,7 @@ func TestPanicLeavesTheInventory(t *testing.T) {
 // An update that was due on an earlier connection isn't sent on the next before that has
 // told what runs.
 func TestNoUpdateBeforeSynchronize(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.agent.Disconnected()

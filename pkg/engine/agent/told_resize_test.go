@@ -8,7 +8,7 @@ import (
 // TestRefusedResizeIsToldOnce: the kubelet asks each half second for as long as the spec
 // says so, and writes the pod's own quota before each attempt.
 func TestRefusedResizeIsToldOnce(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
 		n.expectQuota(shopPod, "unlimited")
 		counters := func() (refused, drift int) {
@@ -69,7 +69,7 @@ func TestRefusedResizeIsToldOnce(t *testing.T) {
 
 // TestResizesAreCounted: all that were carried out, not those of pins alone.
 func TestResizesAreCounted(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		for name, cpus := range map[string]int{"web": 2, "db": 3} {

@@ -17,7 +17,7 @@ import (
 // Readers share a snapshot until something happens: what they have seen happen is in
 // what they read then.
 func TestSnapshotIsShared(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		synctest.Wait() // for what the connection has posted
 		first, second := n.status(), n.status()
 		if first != second {
@@ -80,9 +80,9 @@ func TestErrorsByKnob(t *testing.T) {
 	defer n.stop()
 	busy := &cgroupfs.ChangeError{Change: knobs.Change{Knob: knobs.Quota}, Err: fmt.Errorf("write cpu.max: %w", syscall.EBUSY)}
 	n.agent.query("errors", func() error {
-		n.agent.reconciler.CountError(busy, "other")
-		n.agent.reconciler.CountError(busy, "other")
-		n.agent.reconciler.CountError(fmt.Errorf("no reason"), "memory.reclaim")
+		n.agent.Reconciler.CountError(busy, "other")
+		n.agent.Reconciler.CountError(busy, "other")
+		n.agent.Reconciler.CountError(fmt.Errorf("no reason"), "memory.reclaim")
 		n.agent.shown.draft = nil
 		return nil
 	})

@@ -43,7 +43,7 @@ func autoMarks(c *config.Config) { c.Memory.GlobalWatermark = config.WatermarkAu
 
 func TestWatermarks(t *testing.T) {
 	m := &marks{now: usualMarks}
-	inBubble(t, setup{config: autoMarks, marks: m}, func(t *testing.T, n *node) {
+	inBubble(t, setup{config: autoMarks, marks: m}, func(t *testing.T, n *testNode) {
 		m.expect(t, true)
 		n.stop()
 		m.expect(t, false)
@@ -53,12 +53,12 @@ func TestWatermarks(t *testing.T) {
 func TestWatermarksBesideKoordlet(t *testing.T) {
 	t.Run("found", func(t *testing.T) {
 		m := &marks{now: usualMarks}
-		inBubble(t, setup{host: host(other), config: autoMarks, marks: m}, func(t *testing.T, _ *node) { m.expect(t, false) })
+		inBubble(t, setup{host: host(other), config: autoMarks, marks: m}, func(t *testing.T, _ *testNode) { m.expect(t, false) })
 	})
 	t.Run("comes later", func(t *testing.T) {
 		dir := hostDir(t, host(nil))
 		m := &marks{now: usualMarks}
-		inBubble(t, setup{host: os.DirFS(dir), config: autoMarks, marks: m}, func(t *testing.T, n *node) {
+		inBubble(t, setup{host: os.DirFS(dir), config: autoMarks, marks: m}, func(t *testing.T, n *testNode) {
 			m.expect(t, true)
 			for name, f := range other {
 				name = filepath.Join(dir, name)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
@@ -19,7 +20,7 @@ import (
 // hangingKernel takes a minute over the writes that a test chooses. They have their
 // effect at once, as the kernel's have; late has it at the end.
 type hangingKernel struct {
-	Kernel
+	node.Kernel
 	mu    sync.Mutex
 	hangs func(knobs.Change) bool
 	late  bool
@@ -162,10 +163,10 @@ func TestNothingWaitsForTheKernel(t *testing.T) {
 					kernel.hanging(nil)
 					h.sleep(3 * hangs)
 					h.pass()
-					for _, c := range h.agent.order {
-						for _, k := range settingsOf(h.agent, c.path) {
-							if have, err := h.spy.Read(c.path, k.Knob); err != nil || !h.spy.Same(k.Knob, k.Value, have) {
-								t.Errorf("%s of %s is %v, want %v (%v)", k.Knob, c.ref, have, k.Value, err)
+					for _, c := range h.agent.Order {
+						for _, k := range settingsOf(h.agent, c.Path) {
+							if have, err := h.spy.Read(c.Path, k.Knob); err != nil || !h.spy.Same(k.Knob, k.Value, have) {
+								t.Errorf("%s of %s is %v, want %v (%v)", k.Knob, c.Ref, have, k.Value, err)
 							}
 						}
 					}
@@ -204,7 +205,7 @@ func watchLane(a *Agent) (stop func() time.Duration) {
 
 // settingsOf are the settings of a cgroup, for a loop that is idle.
 func settingsOf(a *Agent, path string) []*reconcile.Setting {
-	if c := a.reconciler.Cgroup(path); c != nil {
+	if c := a.Reconciler.Cgroup(path); c != nil {
 		return c.Settings()
 	}
 	return nil
@@ -258,7 +259,7 @@ func TestWritesKeepTheirOrder(t *testing.T) {
 // A write that the kernel refuses in the end is tried again, and leaves the record of
 // what the kernel has.
 func TestSlowWriteFails(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		n.pass()
@@ -307,7 +308,7 @@ func TestLetGoDuringAWrite(t *testing.T) {
 		if got := h.get("/kubepods/burstable/pod-victim/c", "memory.high"); got != "max" {
 			t.Errorf("memory.high is left at %s", got)
 		}
-		if left := h.agent.reconciler.Size(); left.Leaving+left.Writes > 0 {
+		if left := h.agent.Reconciler.Size(); left.Leaving+left.Writes > 0 {
 			t.Errorf("left: %+v", left)
 		}
 		for _, e := range readBook(t, h.o.Originals).All() {
@@ -347,7 +348,7 @@ func TestEndWaitsForTheKernel(t *testing.T) {
 
 // Events that are posted run in their order.
 func TestPostsKeepTheirOrder(t *testing.T) {
-	inBubble(t, setup{}, func(t *testing.T, n *node) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		var order []int
 		for i := range 100 {
 			n.agent.post("count", func() { order = append(order, i) })

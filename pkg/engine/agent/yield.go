@@ -43,15 +43,15 @@ func (a *Agent) stays() string {
 func (a *Agent) batchPod(members []colocation.Container) colocation.BatchPod {
 	first := &members[0]
 	pod := colocation.BatchPod{QoS: first.Pod.QoS(), Above: first.Above}
-	if t := a.reconciler.Cgroup(first.PodPath); t != nil {
+	if t := a.Reconciler.Cgroup(first.PodPath); t != nil {
 		for _, k := range t.Settings() {
 			pod.Expelled = pod.Expelled || isExpelled(k)
 			pod.Idle = pod.Idle || k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
 		}
 	}
 	for i := range members {
-		c := a.containers[members[i].ID]
-		outside := !a.authority().Cgroups || c.started && len(c.processes) == 0 || slices.ContainsFunc(c.notes, func(n qos.Note) bool { return n.Key == coreSchedKey })
+		c := a.Containers[members[i].ID]
+		outside := !a.Authority().Cgroups || c.Started && len(c.Processes) == 0 || slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == coreSchedKey })
 		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: !outside})
 	}
 	return pod

@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -97,8 +97,8 @@ func resourcesOf(r *api.LinuxResources) workload.Resources {
 // unlimited is the CFS quota that limits nothing, in the OCI spec.
 const unlimited = -1
 
-func adjustmentOf(a agent.Adjustment) *api.ContainerAdjustment {
-	if (a == agent.Adjustment{}) {
+func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
+	if (a == node.Adjustment{}) {
 		return nil
 	}
 	out := &api.ContainerAdjustment{}
@@ -123,7 +123,7 @@ type resources interface {
 	AddLinuxUnified(key, value string)
 }
 
-func write(s agent.Settings, to resources) {
+func write(s node.Settings, to resources) {
 	if !s.CPUs.IsEmpty() {
 		to.SetLinuxCPUSetCPUs(s.CPUs.String())
 	}
@@ -149,7 +149,7 @@ func write(s agent.Settings, to resources) {
 	}
 }
 
-func updatesOf(updates []agent.Update) []*api.ContainerUpdate {
+func updatesOf(updates []node.Update) []*api.ContainerUpdate {
 	if len(updates) == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func updatesOf(updates []agent.Update) []*api.ContainerUpdate {
 	return out
 }
 
-func updateOf(u agent.Update) *api.ContainerUpdate {
+func updateOf(u node.Update) *api.ContainerUpdate {
 	out := &api.ContainerUpdate{ContainerId: u.ContainerID}
 	write(u.Settings, out)
 	return out
@@ -171,7 +171,7 @@ type updater struct{ stub stub.Stub }
 
 // Update sends one container's settings and returns when the runtime has applied
 // them.
-func (u updater) Update(update agent.Update) error {
+func (u updater) Update(update node.Update) error {
 	failed, err := u.stub.UpdateContainers([]*api.ContainerUpdate{updateOf(update)})
 	if err == nil && len(failed) > 0 {
 		err = errors.New("the runtime could not update the container")

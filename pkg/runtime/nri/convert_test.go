@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -97,41 +97,41 @@ func TestSettings(t *testing.T) {
 	cpus, mems := cpuset.Of(0, 1, 2, 5), cpuset.Of(1)
 	limit := knobs.CPUQuota{Quota: 150 * time.Millisecond, Period: 100 * time.Millisecond}
 	for name, c := range map[string]struct {
-		settings agent.Settings
+		settings node.Settings
 		want     *api.LinuxResources
 	}{
-		"CPUs":  {agent.Settings{CPUs: cpus}, &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5"}}},
-		"nodes": {agent.Settings{Mems: mems}, &api.LinuxResources{Cpu: &api.LinuxCPU{Mems: "1"}}},
+		"CPUs":  {node.Settings{CPUs: cpus}, &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5"}}},
+		"nodes": {node.Settings{Mems: mems}, &api.LinuxResources{Cpu: &api.LinuxCPU{Mems: "1"}}},
 		"all": {
-			agent.Settings{CPUs: cpus, Mems: mems, Unlimited: true},
+			node.Settings{CPUs: cpus, Mems: mems, Unlimited: true},
 			&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5", Mems: "1", Quota: api.Int64(int64(-1))}},
 		},
 		"batch": {
-			agent.Settings{Carried: agent.Carried{Shares: 1536, Quota: limit, Memory: 1 << 20}},
+			node.Settings{Carried: node.Carried{Shares: 1536, Quota: limit, Memory: 1 << 20}},
 			&api.LinuxResources{
 				Cpu:    &api.LinuxCPU{Shares: api.UInt64(uint64(1536)), Quota: api.Int64(int64(150000)), Period: api.UInt64(uint64(100000))},
 				Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 20))},
 			},
 		},
 		"memory": {
-			agent.Settings{Carried: agent.Carried{MemoryMin: 1 << 20, MemoryLow: 2 << 20, MemoryHigh: 3 << 20}},
+			node.Settings{Carried: node.Carried{MemoryMin: 1 << 20, MemoryLow: 2 << 20, MemoryHigh: 3 << 20}},
 			&api.LinuxResources{Unified: map[string]string{"memory.min": "1048576", "memory.low": "2097152", "memory.high": "3145728"}},
 		},
 	} {
 		for kind, got := range map[string]*api.LinuxResources{
-			"adjustment": adjustmentOf(agent.Adjustment{Settings: c.settings}).GetLinux().GetResources(),
-			"update":     updateOf(agent.Update{ContainerID: "c", Settings: c.settings}).GetLinux().GetResources(),
+			"adjustment": adjustmentOf(node.Adjustment{Settings: c.settings}).GetLinux().GetResources(),
+			"update":     updateOf(node.Update{ContainerID: "c", Settings: c.settings}).GetLinux().GetResources(),
 		} {
 			if !proto.Equal(got, c.want) {
 				t.Errorf("%s of %s: %v, want %v", kind, name, got, c.want)
 			}
 		}
 	}
-	score := agent.Adjustment{OOMScoreAdj: workload.Some(0)}
+	score := node.Adjustment{OOMScoreAdj: workload.Some(0)}
 	if got := adjustmentOf(score).GetLinux().GetOomScoreAdj(); got == nil || got.GetValue() != 0 {
 		t.Errorf("an OOM score of 0 is %v", got)
 	}
-	if got := adjustmentOf(agent.Adjustment{}); got != nil {
+	if got := adjustmentOf(node.Adjustment{}); got != nil {
 		t.Errorf("nothing to set, and still %v", got)
 	}
 	if got := updatesOf(nil); got != nil {

@@ -1,0 +1,59 @@
+package node
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/peers"
+)
+
+// Suspect names who is likely to have changed a setting.
+func (n *Node) Suspect(o knobs.Object, k knobs.Knob, found knobs.Value) string {
+	d := knobs.Drift{
+		Object: o, Knob: k, Found: found, Default: cgroupfs.Describe(k).Default,
+		Koordlet:  n.Neighbour(peers.Koordlet) != nil,
+		Katalyst:  n.Neighbour(peers.Katalyst) != nil,
+		StaticCPU: n.Authority().Foreign,
+		Systemd:   strings.HasSuffix(o.Path, ".slice"),
+	}
+	for _, c := range n.Order {
+		if o.Level != knobs.ContainerLevel || c.Path != o.Path {
+			continue
+		}
+		d.Systemd = c.Scoped()
+		d.Recorded = c.inRecord(k)
+		if d.Recorded != nil && n.Kernel.Same(k, d.Recorded, found) {
+			d.Recorded = found // as the kernel rounds it
+		}
+	}
+	return d.Suspect()
+}
+
+// inRecord is what the runtime's record of a container holds, nil where that is
+// not known.
+func (c *Container) inRecord(k knobs.Knob) knobs.Value {
+	r := c.Resources
+	switch {
+	case k == knobs.CPUs && !c.Recorded.CPUs.IsEmpty():
+		return knobs.CPUSet(c.Recorded.CPUs)
+	case k == knobs.Mems && !c.Recorded.Mems.IsEmpty():
+		return knobs.CPUSet(c.Recorded.Mems)
+	case k == knobs.Quota && (c.Recorded.Unlimited || r.Quota < 0):
+		return Unlimited
+	case k == knobs.Quota && c.Recorded.Quota.Quota > 0:
+		return c.Recorded.Quota
+	case k == knobs.Quota && r.Quota > 0 && r.Period > 0:
+		return knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
+	case k == knobs.Weight && c.Recorded.Shares > 0:
+		return c.Recorded.Shares
+	case k == knobs.Weight && r.Shares > 0:
+		return knobs.Shares(r.Shares)
+	case k == knobs.MemoryMax && c.Recorded.Memory > 0:
+		return c.Recorded.Memory
+	case k == knobs.MemoryMax && r.MemoryLimit > 0:
+		return knobs.Bytes(r.MemoryLimit)
+	}
+	return nil
+}
