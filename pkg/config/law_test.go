@@ -174,7 +174,7 @@ func TestLawErrors(t *testing.T) {
 		"a rule's action":       {rule + "action: stop", "line 6: control.rules[0].action: \"stop\": must be refuse, throttle, reclaim or evict\n..."},
 		"a rule without action": {rule + "mode: on", "line 3: control.rules[0].action: is missing; it must be refuse, throttle, reclaim or evict"},
 		"a rule's step":         {rule + "action: throttle", "line 3: control.rules[0].stepPercent: 0: must be 1 to 90, in percent"},
-		"a step of nothing":     {rule + "action: evict\n    stepPercent: 5", "line 7: control.rules[0].stepPercent: is for throttle and reclaim; take it away, or choose one of these actions"},
+		"a step of nothing":     {rule + "action: evict\n    stepPercent: 5", "line 7: control.rules[0].stepPercent: is for throttle and reclaim; remove it, or choose throttle or reclaim"},
 		"a rule's metric":       {"control:\n  rules:\n  - {name: a, watermark: 1, action: refuse,\n     metric: node.cpus}", `line 4: control.rules[0].metric: "node.cpus": is not a metric; did you mean node.cpu?`},
 		"another node's pool":   {"control:\n  rules:\n  - {name: a, watermark: 1, action: refuse,\n     metric: pool.onlin.cpu}", `line 4: control.rules[0].metric: "pool.onlin.cpu": is not a metric; did you mean pool.online.cpu?`},
 		"a rule twice":          {rule + "action: refuse\n  - {name: a, metric: node.cpu, watermark: 1, action: refuse}", `line 7: control.rules[1].name: "a" is there twice`},

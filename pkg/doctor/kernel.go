@@ -56,7 +56,7 @@ func (n *node) pressure() Finding {
 			return ok(name, "of the machine and of each cgroup")
 		}
 		return note(name, "of the machine only: cgroup v1 shows none of single containers",
-			"mount the v2 hierarchy beside v1 (systemd does, unless told otherwise), or boot with cgroup v2; some vendors' kernels show it on v1 with psi_v1=1")
+			"mount the v2 hierarchy beside v1 (systemd does by default), or boot with cgroup v2; some vendors' kernels show it on v1 with psi_v1=1")
 	}
 	return note(name, "off: Sluice's background reclaim works without this signal",
 		"boot with psi=1, on a kernel with CONFIG_PSI")

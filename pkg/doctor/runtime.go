@@ -71,7 +71,7 @@ func (n *node) offline() []Finding {
 func (n *node) answers(name, process, socket string) []Finding {
 	told := n.Runtimes[socket]
 	if told != nil && told.Name != "" {
-		what := fmt.Sprintf("%s %s at /%s, as %s tells", told.Name, told.Version, socket, told.From)
+		what := fmt.Sprintf("%s %s at /%s, as %s reports", told.Name, told.Version, socket, told.From)
 		return append([]Finding{ok("runtime", what)}, handlers(told)...)
 	}
 	what := name + " at /" + socket
@@ -89,20 +89,20 @@ func handlers(told *inspect.Facts) []Finding {
 	if len(told.Handlers) == 0 && told.Driver == "" {
 		return nil
 	}
-	what := "cgroup driver not told"
+	what := "cgroup driver not reported"
 	if told.Driver != "" {
 		what = "cgroup driver " + told.Driver
 	}
 	if len(told.Handlers) > 0 {
 		what = some(told.Handlers) + "; " + what
 	}
-	return []Finding{ok("handlers", what+", as CRI tells")}
+	return []Finding{ok("handlers", what+", as CRI reports")}
 }
 
 // nriState is whether NRI is on: by what the runtime tells, and by its files, since no
 // runtime tells whether a loaded NRI plugin is switched off.
 func (n *node) nriState(config, more, do string, told *inspect.Facts) []Finding {
-	const by = ", as containerd's introspection service tells"
+	const by = ", as containerd's introspection service reports"
 	var found []Finding
 	loaded := ""
 	if told != nil {
@@ -173,7 +173,7 @@ func (n *node) capabilities() []Finding {
 		return note(name, lacks, "a newer runtime: one with NRI "+strings.TrimPrefix(least, "v")+" or later")
 	}
 	findings := []Finding{ok("NRI", shown),
-		capability("pod resizes", "v0.10.0", "told (UpdatePodSandbox)", "not told: a resize of a whole pod is noticed through its containers"),
+		capability("pod resizes", "v0.10.0", "reported (UpdatePodSandbox)", "not reported: a resize of a whole pod is noticed through its containers"),
 		capability("RDT class", "v0.11.0", "set before the container runs (rdt.closid)", "not carried by the runtime: Sluice moves the container's first process before it runs"),
 		capability("failure policy", "v0.12.5", "known: failurePolicy: closed works", "not known: containers that start while Sluice is away are not held back"),
 	}

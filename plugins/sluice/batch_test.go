@@ -77,7 +77,7 @@ func TestBatch(t *testing.T) {
 		"on":   {"on", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "switch on", `{"to":"on"}`},
 		"auto": {"auto", func(dir string) statusapi.Source { return switching{dir: dir} }, 0, "batch open", `{}`},
 		"only told": {"off --evict", func(dir string) statusapi.Source { return switching{dir: dir} },
-			exitFailure, "NOT DONE evictions are told and not carried out: control.eviction.mode is preview, by report", `{"to":"off","evict":true}`},
+			exitFailure, "NOT DONE evictions are reported and not carried out: control.eviction.mode is preview, by report", `{"to":"off","evict":true}`},
 		"another folder": {"on", func(dir string) statusapi.Source {
 			return switching{dir: dir, tell: func(l *status.Loop) { l.StateDir = "/var/lib/other" }}
 		}, exitFailure, "state folder is /var/lib/other: name it with --state-dir", `{"to":"on"}`},

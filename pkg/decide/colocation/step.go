@@ -43,7 +43,7 @@ type Decided struct {
 }
 
 var (
-	errPreview   = errors.New("nothing is changed here now, evictions are only told of (mode: preview)")
+	errPreview   = errors.New("nothing is changed here now, evictions are only reported (mode: preview)")
 	errNoEvictor = errors.New("this plugin runs without an evictor")
 )
 

@@ -76,7 +76,7 @@ func (c *Rule) checkAction(at string, p *problems) {
 	if steps {
 		p.percent(at+".stepPercent", c.StepPercent, 1, 90)
 	} else if c.StepPercent != 0 {
-		p.add(at+".stepPercent", "is for throttle and reclaim; take it away, or choose one of these actions")
+		p.add(at+".stepPercent", "is for throttle and reclaim; remove it, or choose throttle or reclaim")
 	}
 	if c.Action == RuleThrottle {
 		p.percent(at+".floorPercent", c.FloorPercent, 0, 100)

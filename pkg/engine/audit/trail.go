@@ -77,7 +77,7 @@ func (t *Trail) Run(ctx context.Context) {
 		t.dropped.Add(1)
 		if !told {
 			told = true
-			t.log.WithError(err).Error("Decisions can't be written to the audit trail; they are counted, and told again after the next that can")
+			t.log.WithError(err).Error("Decisions can't be written to the audit trail: they are lost, and sluice status counts them")
 		}
 	}
 	for {

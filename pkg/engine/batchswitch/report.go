@@ -169,6 +169,6 @@ func (r *Report) judgeOff() {
 		lack("batch work keeps its CPUs: they are too few to divide between pools; pools.mode overlap bounds it")
 	}
 	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {
-		lack("evictions are told and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))
+		lack("evictions are reported and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))
 	}
 }

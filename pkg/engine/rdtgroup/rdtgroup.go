@@ -76,7 +76,7 @@ func (g *Groups) Setup(layout Layout, isNew bool) {
 		problem = err.Error()
 	}
 	if problem != g.problem && problem != "" {
-		g.log.WithError(err).Error("RDT classes are not as configured; it is tried again, and told again when the reason changes")
+		g.log.WithError(err).Error("RDT classes are not as configured; Sluice tries again, and logs the next error only when the reason changes")
 	}
 	g.problem = problem
 }

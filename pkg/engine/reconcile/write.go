@@ -106,7 +106,7 @@ func (r *Reconciler) log(changes []knobs.Change, failed Failures, refused []erro
 				continue
 			}
 		}
-		r.Log.WithError(e).Error("Kernel refused a setting; it is tried again, and told again when the reason changes")
+		r.Log.WithError(e).Error("Kernel refused a setting; Sluice tries again, and logs the next error only when the reason changes")
 	}
 }
 

@@ -80,7 +80,7 @@ func loopRows(l *status.Loop) [][]string {
 		rows = append(rows, []string{"refused", refusalText(r)})
 	}
 	if e := &l.Evictions; e.Evicted+e.Failed+e.Told > 0 {
-		rows = append(rows, []string{"evictions", fmt.Sprintf("%d done, %d failed, %d only told (by %s)", e.Evicted, e.Failed, e.Told, e.By)})
+		rows = append(rows, []string{"evictions", fmt.Sprintf("%d done, %d failed, %d only reported (by %s)", e.Evicted, e.Failed, e.Told, e.By)})
 	}
 	rows = append(rows, []string{"offer", offerText(&l.Offer)})
 	if d := &l.Benefit.Day; d.KnownHours > 0 {
@@ -108,7 +108,7 @@ func loopRows(l *status.Loop) [][]string {
 func loopMode(l *status.Loop) string {
 	text := string(l.Mode)
 	if l.Mode == control.Preview {
-		text += ": it decides and tells, and changes nothing"
+		text += ": it decides and reports, and changes nothing"
 	}
 	var others []string
 	for _, c := range l.Controllers {

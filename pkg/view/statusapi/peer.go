@@ -57,7 +57,7 @@ func admit(next http.Handler, source Source) http.Handler {
 		}
 		w.Header().Set("Connection", "close")
 		if p.err != nil {
-			http.Error(w, "who asks can't be told: "+p.err.Error(), http.StatusForbidden)
+			http.Error(w, "the user behind this connection is unknown: "+p.err.Error(), http.StatusForbidden)
 			return
 		}
 		if denied != nil {

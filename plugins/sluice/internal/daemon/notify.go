@@ -28,7 +28,7 @@ type herald struct {
 func newHerald(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *herald {
 	heard, err := daemon.SdNotify(false, "STATUS=Starting")
 	if err != nil {
-		log.WithError(err).Warn("systemd can't be told how Sluice fares, and will start it again")
+		log.WithError(err).Warn("The service's state can't be sent to systemd, which will restart Sluice")
 	}
 	if !heard {
 		return nil
@@ -36,7 +36,7 @@ func newHerald(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *her
 	h := &herald{
 		tell: func(state string) {
 			if _, err := daemon.SdNotify(false, state); err != nil {
-				log.WithError(err).Warn("systemd can't be told how Sluice fares")
+				log.WithError(err).Warn("The service's state can't be sent to systemd")
 			}
 		},
 		every:   time.Second,
