@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
@@ -82,13 +83,11 @@ type Agent struct {
 	denials    denials
 
 	// Owned by the loop.
-	settled    uint64                  // ledger version that the containers with a cgroup have
-	told       uint64                  // ledger version that the runtime was told for the others
-	lifted     map[string]knobs.Object // pods' own cgroups whose quota Sluice has lifted
+	told       uint64 // ledger version that the runtime was told for the others
+	cpusets    *cpusets.Writer
 	lane       slowLane
 	stopping   bool                      // nothing is begun any more
 	targets    map[string]reclaim.Target // that the reclaimer was given
-	awaited    map[string]time.Time      // pods by their cgroups, and until when the kubelet may write them for a resize
 	loop       loop
 	ticks      ticks
 	passes     int
@@ -103,8 +102,6 @@ type Agent struct {
 	shown      shown
 	portraits  map[*node.Container]*portrait
 	kernels    []status.Kernel // used again for each container
-	returned   cpuset.Set      // CPUs that went offline and came back in this run
-	unplugged  time.Time       // until then, processes may be outside their cpusets
 	confined   uint64          // ledger version that the plugin's own threads follow
 
 	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
@@ -122,9 +119,7 @@ func New(o Options) *Agent {
 		options:   o,
 		events:    make(chan func()),
 		closed:    make(chan struct{}),
-		lifted:    map[string]knobs.Object{},
 		inbox:     inbox{news: make(chan struct{}, 1)},
-		awaited:   map[string]time.Time{},
 		loop:      newLoop(),
 		latencies: newLatencies(),
 		portraits: map[*node.Container]*portrait{},

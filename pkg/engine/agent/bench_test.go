@@ -169,9 +169,9 @@ func (h *bed) sync(class workload.Class) {
 	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
 		h.b.Fatal(err)
 	}
-	<-h.events                // Synchronize
-	<-h.events                // what it posts: reconcileAll
-	h.unplugged = time.Time{} // a pass as it is once the first ones are over
+	<-h.events                          // Synchronize
+	<-h.events                          // what it posts: reconcileAll
+	h.cpusets.RejoinUntil = time.Time{} // a pass as it is once the first ones are over
 }
 
 // refused is how many writes the kernel has refused.

@@ -48,7 +48,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 			reply.OOMScoreAdj, reply.RDTGroup = a.atCreation(c)
 			c.Recorded = reply.Settings
 			if (reply.Settings != node.Settings{Carried: c.Carried}) {
-				a.touch(c)
+				a.cpusets.Touch(c)
 			}
 		}
 		a.reweighNow()
@@ -90,7 +90,7 @@ func (a *Agent) place(c *node.Container, r workload.Request) error {
 			a.Ledger.Undo()
 		}
 	}()
-	if err := a.evacuate(c); err != nil {
+	if err := a.cpusets.Evacuate(c); err != nil {
 		return err
 	}
 	cleared = true
@@ -122,7 +122,7 @@ func (a *Agent) drop(id string) {
 		a.leaveRDT(c)
 	}
 	a.mend()
-	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.cpusets.TryApply()
 }
 
 // mend makes pins whole that lack CPUs, where CPUs are free now and everyone
@@ -134,15 +134,15 @@ func (a *Agent) mend() {
 		if c == nil || a.MayPin(c, h.Request) != nil || !a.Ledger.Mend(id, a.inFlight(id)) {
 			continue
 		}
-		err := a.evacuate(c)
+		err := a.cpusets.Evacuate(c)
 		if err == nil {
-			err = a.assert(c)
+			err = a.cpusets.Assert(c)
 		}
 		if err != nil {
 			a.Ledger.Undo()
 		}
 		a.Ledger.Left(id)
-		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+		a.cpusets.TryApply()
 	}
 }
 
@@ -259,19 +259,19 @@ func (a *Agent) start(c *node.Container) error {
 		}
 	}
 	a.Ledger.Hold(c.ID, a.Now())
-	if err := a.assert(c); err != nil {
+	if err := a.cpusets.Assert(c); err != nil {
 		return err
 	}
-	if err := a.evacuated(c); err != nil {
+	if err := a.cpusets.ConfirmLeft(c, a.inFlight(c.ID)); err != nil {
 		return err
 	}
-	a.liftQuota(c.Pod)
+	a.cpusets.LiftQuota(c.Pod)
 	a.boundBeforeStart()
 	a.begun(c)
 	a.loop.safe.news = true
 	a.reconcilePod(c.Pod)
 	a.join(c)
-	a.lookAtForeign(c)
+	a.cpusets.ReadForeign(c)
 	return nil
 }
 
@@ -302,7 +302,7 @@ func (a *Agent) stopped(id string) {
 	if ok {
 		a.loop.safe.news = true
 		a.unclaim(c)
-		a.liftQuota(c.Pod)
+		a.cpusets.LiftQuota(c.Pod)
 		a.reconcilePod(c.Pod)
 	}
 	a.quiet()

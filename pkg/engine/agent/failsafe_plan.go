@@ -89,13 +89,7 @@ func (a *Agent) writeFailsafePlan() (written <-chan struct{}) {
 
 // undoFailsafe takes back what the failsafe did, which is no drift.
 func (a *Agent) undoFailsafe() {
-	for _, c := range a.Order {
-		if c.Touched && c.Started && a.Reaches(c) && a.Authority().Cpusets {
-			a.observe(c, knobs.CPUs)
-		}
-	}
-	a.settled = 0
-	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.cpusets.Resync()
 	for t := range a.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.Favour > 0 {

@@ -32,7 +32,7 @@ func (a *Agent) regrantAll() {
 		return
 	}
 	a.Changed()
-	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.cpusets.TryApply()
 	for _, pod := range pods {
 		a.reconcilePod(pod)
 	}

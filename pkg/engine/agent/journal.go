@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
@@ -31,28 +32,7 @@ func (a *Agent) load() {
 	a.steering = steering.New(a.options.Affinities, book, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
 	a.watermarks = watermarks.New(a.options.Watermarks, book, a.Log)
 	a.rdt = rdtgroup.New(a.options.RDT, book, func() { a.Counters.Drift++ }, a.Log)
-	for _, e := range book.All() {
-		if e.Object.Level == knobs.PodLevel && e.Knob == knobs.Quota && e.Wrote == nil {
-			a.lifted[e.Object.Path] = e.Object
-		}
-	}
-}
-
-// keep notes a container's originals, before the first write: all of its pod's
-// CPUs and memory, and the kubelet's quota.
-func (a *Agent) keep(c *node.Container) {
-	if c.Path == "" {
-		return
-	}
-	all := knobs.CPUSet{}
-	a.Journal.Keep(c.Object(), knobs.CPUs, all)
-	want, _ := a.Ledger.Assignment(c.ID)
-	if !want.Mems.IsEmpty() {
-		a.Journal.Keep(c.Object(), knobs.Mems, all)
-	}
-	if want.Unlimited && c.Quota.Quota > 0 {
-		a.Journal.Keep(c.Object(), knobs.Quota, c.Quota)
-	}
+	a.cpusets = cpusets.New(a.Node)
 }
 
 // recall tells a found container what was done to it: on an earlier connection

@@ -178,7 +178,7 @@ func (a *Agent) acknowledge(update *node.Update, err error) {
 	} else {
 		c.Recorded, c.Attempts = update.Settings, 0
 	}
-	a.repair(c, "the runtime, late")
+	a.cpusets.Repair(c, "the runtime, late")
 	a.expectRewritten(c)
 	a.reconcilePod(c.Pod)
 	a.record()

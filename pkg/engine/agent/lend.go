@@ -43,7 +43,7 @@ func (a *Agent) lendCPUs(cpus cpuset.Set) {
 		return
 	}
 	a.lane.pools = a.Now().Add(steadyPools)
-	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+	a.cpusets.TryApply()
 	a.measurePools()
 	a.loop.failsafeStale = true
 }

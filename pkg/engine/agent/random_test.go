@@ -104,7 +104,7 @@ func TestRandomEvents(t *testing.T) {
 				cpus := rapid.IntRange(1, 4).Draw(t, "cpus")
 				name := fmt.Sprintf("p%d/c%d", made/2, made)
 				n.pod(name, class, cpus)
-				n.agent.do("catch up", func() error { n.agent.settle(""); return nil }) // what a pass would try later, this event tries too
+				n.agent.do("catch up", func() error { n.agent.cpusets.Apply(""); return nil }) // what a pass would try later, this event tries too
 				before := n.dump()
 				if err := n.ask(name, class, cpus); err == nil {
 					if rapid.Bool().Draw(t, "made") { // else the runtime has failed to make it, and tells nobody
@@ -197,8 +197,8 @@ func TestRandomEvents(t *testing.T) {
 			t.Fatalf("left: %v, %d panics; log:\n%s", s.Containers, s.Counters.Panics, n.log.text.String())
 		}
 		n.loop(func() {
-			if len(n.agent.Containers)+len(n.agent.Order)+len(n.agent.lifted) > 0 {
-				t.Fatalf("left: %d containers, %d in order, %d pods", len(n.agent.Containers), len(n.agent.Order), len(n.agent.lifted))
+			if len(n.agent.Containers)+len(n.agent.Order)+n.agent.cpusets.Lifted() > 0 {
+				t.Fatalf("left: %d containers, %d in order, %d pods", len(n.agent.Containers), len(n.agent.Order), n.agent.cpusets.Lifted())
 			}
 		})
 		for path, g := range n.kernel.groups {

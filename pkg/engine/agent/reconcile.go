@@ -177,7 +177,7 @@ func (a *Agent) newReconciler() *reconcile.Reconciler {
 		Suspect:       a.Suspect,
 		Failed: func(at reconcile.Key) {
 			if c := a.ByPath[at.Path]; c != nil {
-				a.observe(c, at.Knob)
+				a.cpusets.Observe(c, at.Knob)
 			}
 		},
 		Blocking: a.Clock != nil,

@@ -89,7 +89,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	before, held, done := a.Config, a.Ledger, false
 	defer func() {
 		if !done { // a panic: the next pass repairs by what was
-			a.Config, a.Ledger, a.settled = before, held, 0
+			a.Config, a.Ledger = before, held
 		}
 	}()
 	wrote, acted := a.Authority().Writes, a.Authority().Cpusets
@@ -103,14 +103,14 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	for _, c := range a.Order {
 		a.rerequest(c)
 		if a.Authority().Cpusets && !acted && c.Started && a.Reaches(c) { // preview has noted nothing
-			a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+			a.cpusets.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 		}
 	}
-	a.claim(a.Order)
+	a.cpusets.Claim(a.Order)
 	a.renew(before)
-	a.settled, a.told, a.confined = 0, 0, 0
-	a.settle("") //nolint:errcheck // what failed is in the log and is tried again
-	a.liftAll()
+	a.told, a.confined = 0, 0
+	a.cpusets.TryApply()
+	a.cpusets.LiftAll()
 	a.mend()
 	a.regroup(before, wrote)
 	a.leaveAll()
@@ -211,7 +211,7 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	}
 	if a.Ledger.Sizes() != nil {
 		a.Ledger.SetSizes(nil)
-		a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+		a.cpusets.TryApply()
 	}
 	a.leaveWatermarks()
 	if a.options.Reclaimer != nil {

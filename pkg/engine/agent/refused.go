@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
-	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // refusalTime is how long a runtime may take to end a container whose start was
@@ -50,15 +49,11 @@ func (a *Agent) runsRefused(c *node.Container) {
 		a.Ledger.PlaceShared(c.Identity(), r, c.Refused.Warning(), a.Now())
 	}
 	a.Ledger.Hold(c.ID, a.Now())
-	if a.Reaches(c) && a.Authority().Cpusets {
-		a.touch(c)
-		a.observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
-	}
+	a.cpusets.TakeOver(c)
 	a.loop.safe.news = true
 	a.mend()
-	a.settled = 0 // one that shares may be entered without a new version of the ledger
-	a.settle("")  //nolint:errcheck // what failed is in the log and is tried again
-	a.liftQuota(c.Pod)
+	a.cpusets.TryApply()
+	a.cpusets.LiftQuota(c.Pod)
 	a.reconcilePod(c.Pod)
 	a.Log.WithField("container", c.Ref).Warn("The runtime runs a container whose start was refused: it shares CPUs, and has none of its own")
 }

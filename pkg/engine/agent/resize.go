@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"maps"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -22,9 +21,9 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 		if !ok {
 			c = a.found(pod, spec, nil)
 			a.adopt([]*node.Container{c})
-			a.claim([]*node.Container{c})
+			a.cpusets.Claim([]*node.Container{c})
 		}
-		a.awaitResize(pod)
+		a.cpusets.AwaitResize(pod, resizeTime)
 		if err := a.resize(c, change); err != nil {
 			a.refuseResize(c, change, err)
 			if a.Authority().Writes {
@@ -63,16 +62,6 @@ func (a *Agent) refuseResize(c *node.Container, change workload.Resources, err e
 	log.Warn("Resize refused, the old grant stands; the kubelet's further attempts at the same are told once an hour")
 }
 
-// awaitResize notes that a pod's resize is under way: the kubelet writes the pod's own
-// quota before each attempt.
-func (a *Agent) awaitResize(pod *workload.Pod) {
-	now := a.Now()
-	maps.DeleteFunc(a.awaited, func(_ string, until time.Time) bool { return now.After(until) })
-	if o, ok := node.PodObject(pod); ok {
-		a.awaited[o.Path] = now.Add(resizeTime)
-	}
-}
-
 // resize brings the ledger, and then the other containers, to the container's new
 // resources. On an error everything is as it was.
 func (a *Agent) resize(c *node.Container, change workload.Resources) error {
@@ -95,7 +84,7 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	defer func() {
 		if !done {
 			a.Ledger.Undo()
-			a.settle("") //nolint:errcheck // what failed is in the log and is tried again
+			a.cpusets.TryApply()
 		}
 	}()
 	if err := a.carryOut(c, h.CPUs, as); err != nil {
@@ -105,7 +94,7 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	a.noteFreed(freed)
 	c.KeepQuota()
 	if c.Touched {
-		a.keep(c)
+		a.cpusets.Keep(c)
 	}
 	a.mend() // what it gave back may be what another pin lacks
 	if c.Resources != old {
@@ -121,15 +110,15 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 // have left, one that shrinks leaves before they come.
 func (a *Agent) carryOut(c *node.Container, from cpuset.Set, as placement.Assignment) error {
 	if from.SubsetOf(as.CPUs) {
-		if err := a.evacuate(c); err != nil {
+		if err := a.cpusets.Evacuate(c); err != nil {
 			return err
 		}
-		if err := a.assert(c); err != nil && !as.CPUs.IsEmpty() {
+		if err := a.cpusets.Assert(c); err != nil && !as.CPUs.IsEmpty() {
 			return err
 		}
 		return nil
 	}
-	err := a.settle("")
+	err := a.cpusets.Apply("")
 	if err != nil && a.Reaches(c) && c.Has.CPUs != as.CPUs {
 		return err
 	}
@@ -165,8 +154,8 @@ func (a *Agent) own(c *node.Container) []node.Update {
 func (a *Agent) PostUpdateContainer(id string) error {
 	return a.do("PostUpdateContainer", func() error {
 		if c, ok := a.Containers[id]; ok {
-			a.repair(c, "a runtime update")
-			a.liftQuota(c.Pod)
+			a.cpusets.Repair(c, "a runtime update")
+			a.cpusets.LiftQuota(c.Pod)
 			if c.Scoped() {
 				a.expectRewritten(c)
 			}
@@ -189,8 +178,8 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 			}
 		}
 		if pod != nil {
-			a.awaitResize(pod)
-			a.liftQuota(pod)
+			a.cpusets.AwaitResize(pod, resizeTime)
+			a.cpusets.LiftQuota(pod)
 			a.noteQuota(pod, change)
 			a.suspendSettings(pod, false)
 			a.Reconciler.Resume(pod.UID)

@@ -51,7 +51,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			a.FindBarred()
 			a.adopt(a.Order)
 		})
-		a.claim(a.Order)
+		a.cpusets.Claim(a.Order)
 		a.forgetGone()
 		a.inherit()
 		a.post("tune", func() {
@@ -62,13 +62,13 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			a.pruneRDT()
 			a.passes = -1 // all are joined with the next pass
 		})
-		a.settled, a.told, a.confined, a.Synced = 0, 0, 0, true
+		a.told, a.confined, a.Synced = 0, 0, true
 		a.mend()
-		a.settle("")                                          //nolint:errcheck // what failed is in the log and is tried again
-		a.unplugged = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
+		a.cpusets.TryApply()
+		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
 		done = true
 		updates = a.updates("")
-		a.liftAll()
+		a.cpusets.LiftAll()
 		a.quiet()
 		a.Log.WithField("containers", len(a.Order)).WithField("pinned", a.Ledger.Pinned().String()).Info("Plugin synchronized with the runtime")
 		return nil
@@ -82,7 +82,7 @@ type beforeSync struct {
 	inventory       node.Inventory
 	pending         *node.Update
 	laneTold        bool
-	settled, told   uint64
+	told            uint64
 	confined        uint64
 	synced          bool
 	inherited       bool
@@ -92,7 +92,7 @@ type beforeSync struct {
 func (a *Agent) beforeSync() beforeSync {
 	return beforeSync{
 		a.Ledger, a.Inventory, a.lane.pending, a.lane.told,
-		a.settled, a.told, a.confined, a.Synced, a.loop.inherited, a.loop.inForce, a.loop.want.Clone(),
+		a.told, a.confined, a.Synced, a.loop.inherited, a.loop.inForce, a.loop.want.Clone(),
 	}
 }
 
@@ -101,7 +101,7 @@ func (a *Agent) restore(i beforeSync) {
 	a.Ledger, a.Inventory = i.ledger, i.inventory
 	a.Changes = changes + 1
 	a.lane.pending, a.lane.told = i.pending, i.laneTold
-	a.settled, a.told, a.confined, a.Synced = i.settled, i.told, i.confined, i.synced
+	a.told, a.confined, a.Synced = i.told, i.confined, i.synced
 	a.loop.inherited, a.loop.inForce, a.loop.want = i.inherited, i.inForce, i.wanted
 }
 
@@ -121,7 +121,7 @@ func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *node.C
 		c.Recorded.Mems = mems
 	}
 	c.Recorded.Unlimited = spec.Resources.Quota < 0
-	c.Has = placement.Assignment{CPUs: a.notAll(c.Recorded.CPUs), Mems: c.Recorded.Mems, Unlimited: c.Recorded.Unlimited}
+	c.Has = placement.Assignment{CPUs: a.cpusets.NotAll(c.Recorded.CPUs), Mems: c.Recorded.Mems, Unlimited: c.Recorded.Unlimited}
 	a.recall(c, before)
 	if before != nil {
 		c.OOMScoreAdj, c.Scored = before.OOMScoreAdj, before.Scored
@@ -129,37 +129,6 @@ func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *node.C
 		c.Scored = true
 	}
 	return c
-}
-
-// observe replaces what a container is believed to have by what the kernel shows
-// of the given knobs; a container without a cgroup has its spec alone.
-func (a *Agent) observe(c *node.Container, of ...knobs.Knob) {
-	for _, knob := range of {
-		v, err := a.Kernel.Read(c.Path, knob)
-		if err != nil {
-			continue
-		}
-		switch knob {
-		case knobs.CPUs:
-			c.Has.CPUs = a.notAll(cpuset.Set(v.(knobs.CPUSet)))
-		case knobs.Mems:
-			c.Has.Mems = cpuset.Set(v.(knobs.CPUSet))
-			if c.Has.Mems == a.Ledger.Machine().MemoryNodes() {
-				c.Has.Mems = cpuset.Set{}
-			}
-		case knobs.Quota:
-			c.Has.Unlimited = v.(knobs.CPUQuota).Unlimited()
-		}
-	}
-}
-
-// notAll is the empty set for every CPU there is: cgroup v1 shows a container
-// that was given none as having all.
-func (a *Agent) notAll(cpus cpuset.Set) cpuset.Set {
-	if m := a.Ledger.Machine(); cpus == m.Online || cpus == cpuset.Union(m.Online, m.Offline) {
-		return cpuset.Set{}
-	}
-	return cpus
 }
 
 // finding is a container that was there before this connection.
@@ -208,16 +177,6 @@ func (a *Agent) adopt(found []*node.Container) {
 	}
 }
 
-// claim notes which found containers have settings of Sluice's: those that are to
-// have less than all.
-func (a *Agent) claim(found []*node.Container) {
-	for _, c := range found {
-		if want, _ := a.Ledger.Assignment(c.ID); a.Authority().Cpusets && !c.Uncontrolled && (!want.CPUs.IsEmpty() || !want.Mems.IsEmpty()) {
-			a.touch(c)
-		}
-	}
-}
-
 // house finds CPUs for a pin that has none of its own, the ones it is on if they
 // are free.
 func (a *Agent) house(f *finding, now time.Time) error {
@@ -251,9 +210,9 @@ func (a *Agent) findings(found []*node.Container) []*finding {
 		switch {
 		case !a.Reaches(f.Container):
 		case f.request.Class.Pinned(), f.request.MemoryNodes.Policy != workload.MemoryDefault:
-			a.observe(f.Container, knobs.CPUs, knobs.Mems, knobs.Quota)
+			a.cpusets.Observe(f.Container, knobs.CPUs, knobs.Mems, knobs.Quota)
 		case divided, f.Touched, !f.Recorded.CPUs.IsEmpty():
-			a.observe(f.Container, knobs.CPUs)
+			a.cpusets.Observe(f.Container, knobs.CPUs)
 		}
 	}
 	running := slices.DeleteFunc(slices.Clone(all), func(f *finding) bool { return !f.Started })

@@ -1,0 +1,205 @@
+// Package cpusets keeps containers on the CPUs and memory nodes that the ledger assigns them,
+// and off those of others: it compares, writes, confirms by the kernel's own word, and repairs.
+// It owns what containers have of both in the kernel (node.Container's Has, Touched, Drift,
+// Contest and Foreign), and the lifted quotas of pods whose containers all have CPUs of their
+// own. Writes go through the reconciler, in an order in which no two sets overlap that must not.
+package cpusets
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Writer brings containers to what the ledger assigns them.
+type Writer struct {
+	*node.Node
+	applied applied
+
+	lifted   map[string]knobs.Object // cgroups of pods whose quota Sluice has lifted
+	resizing map[string]time.Time    // pods by their cgroups, and until when the kubelet may write them for a resize
+
+	returned cpuset.Set // CPUs that went offline and came back in this run
+	// RejoinUntil is until when processes may be outside of their containers' cpusets, since
+	// CPUs have gone offline: until then each pass calls RejoinAll.
+	RejoinUntil time.Time
+}
+
+// applied is the state of the ledger that all containers have; the zero value is none.
+type applied struct {
+	ledger  *placement.Ledger
+	version uint64
+}
+
+// New makes a writer for a node whose journal has been loaded.
+func New(n *node.Node) *Writer {
+	w := &Writer{Node: n, lifted: map[string]knobs.Object{}, resizing: map[string]time.Time{}}
+	for _, e := range n.Journal.All() {
+		if e.Object.Level == knobs.PodLevel && e.Knob == knobs.Quota && e.Wrote == nil {
+			w.lifted[e.Object.Path] = e.Object
+		}
+	}
+	return w
+}
+
+// Apply brings every container but the one with the ID skip to what the ledger assigns now,
+// through its cgroup. The error names the containers that could not be moved; the next Apply
+// tries them again.
+func (w *Writer) Apply(skip string) error {
+	return w.applyBut(func(c *node.Container, _ []knobs.Change) bool { return c.ID == skip })
+}
+
+// TryApply is Apply for callers that go on whatever fails: the log tells of it, and the next
+// Apply tries again.
+func (w *Writer) TryApply() { w.Apply("") } //nolint:errcheck // the reconciler logs what fails
+
+// ApplyDue is TryApply for the periodic pass. It leaves alone the containers whose last try
+// failed too short a time ago.
+func (w *Writer) ApplyDue() {
+	waiting := false
+	w.applyBut(func(c *node.Container, changes []knobs.Change) bool { //nolint:errcheck // the reconciler logs what fails
+		held := len(w.heldOf(c, changes)) > 0
+		waiting = waiting || held
+		return held
+	})
+	if waiting {
+		w.applied = applied{}
+	}
+}
+
+// applyBut brings all containers to their assignments but those to skip.
+func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error {
+	if (w.applied == applied{w.Ledger, w.Ledger.Version()}) || !w.Authority().Cpusets {
+		return nil
+	}
+	var (
+		moved   []*node.Container
+		wants   []placement.Assignment
+		changes []knobs.Change
+	)
+	for _, c := range w.Order {
+		want, ok := w.Ledger.Assignment(c.ID)
+		if !ok || !w.Reaches(c) {
+			continue
+		}
+		if more := Changes(c, want, false); len(more) > 0 && !skip(c, more) {
+			w.Touch(c) // whatever becomes of the writes, the pass compares it from now on
+			moved, wants, changes = append(moved, c), append(wants, want), append(changes, more...)
+		}
+	}
+	failed, err := w.Reconciler.Write(changes)
+	for i, c := range moved {
+		if failed.In(c.Path) {
+			w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+			continue
+		}
+		c.Has, c.Attempts = wants[i], 0
+	}
+	if err == nil {
+		w.applied = applied{w.Ledger, w.Ledger.Version()}
+	}
+	return err
+}
+
+// Touch notes that the container has CPUs or memory nodes of Sluice's from now on.
+func (w *Writer) Touch(c *node.Container) {
+	c.Touched = true
+	w.Keep(c)
+}
+
+// TakeOver has the next Apply compare a container that runs already with what the ledger
+// assigns it, whether or not the ledger has changed.
+func (w *Writer) TakeOver(c *node.Container) {
+	if w.Reaches(c) && w.Authority().Cpusets {
+		w.Touch(c)
+		w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+	}
+	w.applied = applied{}
+}
+
+// Resync reads the CPUs of all containers that have some of Sluice's, after somebody else has
+// written them with Sluice's consent, and brings all to what the ledger assigns.
+func (w *Writer) Resync() {
+	for _, c := range w.Order {
+		if c.Touched && c.Started && w.Reaches(c) && w.Authority().Cpusets {
+			w.Observe(c, knobs.CPUs)
+		}
+	}
+	w.applied = applied{}
+	w.TryApply()
+}
+
+// Keep enters a container's originals into the journal before the first write: all of its
+// pod's CPUs and memory nodes, and the kubelet's quota.
+func (w *Writer) Keep(c *node.Container) {
+	if c.Path == "" {
+		return
+	}
+	all := knobs.CPUSet{}
+	w.Journal.Keep(c.Object(), knobs.CPUs, all)
+	want, _ := w.Ledger.Assignment(c.ID)
+	if !want.Mems.IsEmpty() {
+		w.Journal.Keep(c.Object(), knobs.Mems, all)
+	}
+	if want.Unlimited && c.Quota.Quota > 0 {
+		w.Journal.Keep(c.Object(), knobs.Quota, c.Quota)
+	}
+}
+
+// Assert writes all that a started container is assigned, whatever it is believed to have: its
+// spec and its cgroup may be older than the assignment.
+func (w *Writer) Assert(c *node.Container) error {
+	want, ok := w.Ledger.Assignment(c.ID)
+	if !ok || !w.Reaches(c) || !w.Authority().Cpusets {
+		return nil
+	}
+	changes := Changes(c, want, true)
+	if len(changes) == 0 {
+		return nil
+	}
+	w.Touch(c)
+	w.widen(c)
+	if _, err := w.Reconciler.Write(changes); err != nil {
+		w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
+		return fmt.Errorf("container %s can't be given its CPUs %s: %w", c.Ref, knobs.CPUSet(want.CPUs), err)
+	}
+	c.Has = want
+	return nil
+}
+
+// Claim notes which containers, found at the runtime, have CPUs or memory nodes of Sluice's:
+// those that are to have less than all.
+func (w *Writer) Claim(found []*node.Container) {
+	for _, c := range found {
+		if want, _ := w.Ledger.Assignment(c.ID); w.Authority().Cpusets && !c.Uncontrolled && (!want.CPUs.IsEmpty() || !want.Mems.IsEmpty()) {
+			w.Touch(c)
+		}
+	}
+}
+
+// Changes are the writes that bring the container's cgroup to an assignment; with all, also of
+// what it has already.
+func Changes(c *node.Container, want placement.Assignment, all bool) []knobs.Change {
+	var changes []knobs.Change
+	set := func(knob knobs.Knob, from, to knobs.Value) {
+		changes = append(changes, knobs.Change{Object: c.Object(), Knob: knob, From: from, To: to, Why: want.Why})
+	}
+	repeat := all && c.Touched
+	if want.CPUs != c.Has.CPUs || repeat || all && !want.CPUs.IsEmpty() {
+		set(knobs.CPUs, knobs.CPUSet(c.Has.CPUs), knobs.CPUSet(want.CPUs))
+	}
+	if want.Mems != c.Has.Mems || all && !want.Mems.IsEmpty() {
+		set(knobs.Mems, knobs.CPUSet(c.Has.Mems), knobs.CPUSet(want.Mems))
+	}
+	switch {
+	case want.Unlimited && (!c.Has.Unlimited || all):
+		set(knobs.Quota, nil, node.Unlimited)
+	case c.Has.Unlimited && !want.Unlimited && c.Quota.Quota > 0:
+		set(knobs.Quota, node.Unlimited, c.Quota)
+	}
+	return changes
+}

@@ -1,0 +1,107 @@
+package cpusets
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Evacuate moves everyone else off a pin's CPUs. A container that can't be moved
+// is in nobody's way unless the kernel shows it on them.
+func (w *Writer) Evacuate(pin *node.Container) error {
+	stuck := w.Apply(pin.ID)
+	h, ok := w.Ledger.Holder(pin.ID)
+	if stuck == nil || !ok || h.CPUs.IsEmpty() {
+		return nil
+	}
+	for _, c := range w.Order {
+		if c == pin || !w.Reaches(c) {
+			continue
+		}
+		now, err := w.on(c, h.CPUs)
+		if err == nil && !now.IsEmpty() {
+			err = stuck
+		}
+		if err != nil {
+			return fmt.Errorf("CPUs %s can't be cleared: container %s: %w", h.CPUs, c.Ref, err)
+		}
+	}
+	return nil
+}
+
+// ConfirmLeft makes sure, by the kernel's own word, that no other container's set has a CPU of
+// the pin. The CPUs that an update of the runtime's record may still give back to another
+// container are late.
+func (w *Writer) ConfirmLeft(pin *node.Container, late cpuset.Set) error {
+	h, ok := w.Ledger.Holder(pin.ID)
+	if !ok || h.CPUs.IsEmpty() || !w.Authority().Cpusets {
+		return nil
+	}
+	if late.Overlaps(h.CPUs) {
+		return fmt.Errorf("CPUs %s: an update of another container that names them is still on its way through the runtime; the kubelet will start this container again",
+			cpuset.Intersect(late, h.CPUs))
+	}
+	for _, c := range w.Order {
+		if c == pin || !w.Reaches(c) {
+			continue
+		}
+		if err := w.vacate(c, h.CPUs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vacate makes one container leave cpus if the kernel shows it there.
+func (w *Writer) vacate(c *node.Container, cpus cpuset.Set) error {
+	now, err := w.on(c, cpus)
+	if err != nil || now.IsEmpty() {
+		return err
+	}
+	want, ok := w.Ledger.Assignment(c.ID)
+	if !ok {
+		return nil // its grant was freed: its process has ended, or has not begun
+	}
+	w.Counters.Drift++
+	c.Drift++
+	w.Log.WithFields(map[string]any{"container": c.Ref, "cpus": knobs.CPUSet(now).String(), "want": want.CPUs.String()}).
+		Warn("Container was back on a pin's CPUs, moved away again (a late runtime update, or another writer)")
+	w.Touch(c)
+	c.Has.CPUs = now
+	_, applied := w.Reconciler.Write(Changes(c, want, true))
+	still, err := w.on(c, cpus)
+	if err != nil {
+		return err
+	}
+	if !still.IsEmpty() {
+		return errors.Join(fmt.Errorf("container %s does not leave CPUs %s", c.Ref, cpuset.Intersect(still, cpus)), applied)
+	}
+	if applied == nil {
+		c.Has = want
+	}
+	return nil
+}
+
+// on is the container's set in the kernel where it has some of cpus in it; a
+// cgroup that is gone has none.
+func (w *Writer) on(c *node.Container, cpus cpuset.Set) (cpuset.Set, error) {
+	value, err := w.Kernel.Read(c.Path, knobs.CPUs)
+	if errors.Is(err, cgroupfs.ErrGone) {
+		return cpuset.Set{}, nil
+	}
+	if err != nil {
+		return cpuset.Set{}, fmt.Errorf("container %s: %w", c.Ref, err)
+	}
+	now := cpuset.Set(value.(knobs.CPUSet))
+	if now.IsEmpty() {
+		now = w.Ledger.Machine().Online
+	}
+	if !now.Overlaps(cpus) {
+		return cpuset.Set{}, nil
+	}
+	return now, nil
+}

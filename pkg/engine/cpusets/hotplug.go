@@ -1,0 +1,67 @@
+package cpusets
+
+import (
+	"errors"
+	"path"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// MachineChanged follows a hotplug of CPUs or memory nodes, when the ledger has the new machine.
+func (w *Writer) MachineChanged(old *topology.Machine) {
+	m := w.Ledger.Machine()
+	w.returned = cpuset.Intersect(cpuset.Union(w.returned, cpuset.Difference(m.Online, old.Online)), m.Online)
+	for _, c := range w.Order {
+		w.widen(c)
+		// v1 took CPUs out of every set, also of those that Sluice has never written.
+		if c.Started && w.Reaches(c) && (c.Touched || !w.returned.IsEmpty()) {
+			w.Observe(c, knobs.CPUs, knobs.Mems)
+		}
+	}
+	w.applied = applied{}
+	w.TryApply()
+}
+
+// CPUsWent puts processes back that the kernel moves when their CPUs go offline, now and in
+// the next passes.
+func (w *Writer) CPUsWent() {
+	w.RejoinUntil = w.Now().Add(rejoinTime)
+	w.RejoinAll()
+}
+
+// widen gives the cgroups above a container the CPUs that went offline and came back: cgroup v1
+// leaves them out, also in a pod that had no container at that time.
+func (w *Writer) widen(c *node.Container) {
+	if w.returned.IsEmpty() || !w.Reaches(c) || !w.Authority().Cpusets {
+		return
+	}
+	if err := w.Kernel.GiveBack(path.Dir(c.Path), w.returned); err != nil {
+		w.Log.WithError(err).WithField("container", c.Ref).WithField("cpus", w.returned.String()).Warn("CPUs came back, and a cgroup does not get them again")
+	}
+}
+
+// RejoinAll puts processes back into their containers' cpusets.
+func (w *Writer) RejoinAll() {
+	for _, c := range w.Order {
+		if !c.Started || !w.Reaches(c) || !w.Authority().Cpusets {
+			continue
+		}
+		log := w.Log.WithField("container", c.Ref)
+		moved, err := w.Kernel.Rejoin(c.Path)
+		if moved > 0 {
+			log.WithField("processes", moved).Warn("CPUs went offline, and the kernel took processes out of their container's cpuset: they are back in it")
+		}
+		if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
+			log.WithError(err).Error("Processes that the kernel took out of their container's cpuset can't be put back: they may run on all CPUs of their pod; the next pass tries again")
+		}
+	}
+}
+
+// rejoinTime is how long after CPUs went offline processes are looked for outside
+// their cpusets: the kernel moves them in a work queue, at any time after the event.
+const rejoinTime = time.Minute

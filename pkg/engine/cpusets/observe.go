@@ -1,0 +1,55 @@
+package cpusets
+
+import (
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Observe replaces what a container is believed to have of some knobs by what the kernel shows.
+// A container without a cgroup keeps what its spec says.
+func (w *Writer) Observe(c *node.Container, of ...knobs.Knob) {
+	for _, knob := range of {
+		v, err := w.Kernel.Read(c.Path, knob)
+		if err != nil {
+			continue
+		}
+		switch knob {
+		case knobs.CPUs:
+			c.Has.CPUs = w.NotAll(cpuset.Set(v.(knobs.CPUSet)))
+		case knobs.Mems:
+			c.Has.Mems = cpuset.Set(v.(knobs.CPUSet))
+			if c.Has.Mems == w.Ledger.Machine().MemoryNodes() {
+				c.Has.Mems = cpuset.Set{}
+			}
+		case knobs.Quota:
+			c.Has.Unlimited = v.(knobs.CPUQuota).Unlimited()
+		}
+	}
+}
+
+// NotAll makes the empty set, which stands for no restriction, of the set of all CPUs: cgroup v1
+// shows all for a container that was given none.
+func (w *Writer) NotAll(cpus cpuset.Set) cpuset.Set {
+	if m := w.Ledger.Machine(); cpus == m.Online || cpus == cpuset.Union(m.Online, m.Offline) {
+		return cpuset.Set{}
+	}
+	return cpus
+}
+
+// ReadForeign reads the CPUs of a container whose cpuset the kubelet sets, for the
+// status.
+func (w *Writer) ReadForeign(c *node.Container) {
+	if !w.Authority().Foreign || !c.Started || !w.Reaches(c) {
+		c.Foreign = nil
+		return
+	}
+	value, err := w.Kernel.Read(c.Path, knobs.CPUs)
+	if err != nil {
+		c.Foreign = nil
+		return
+	}
+	if cpus := cpuset.Set(value.(knobs.CPUSet)); c.Foreign == nil || *c.Foreign != cpus {
+		c.Foreign = &cpus
+	}
+}

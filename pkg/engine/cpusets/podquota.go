@@ -1,0 +1,113 @@
+package cpusets
+
+import (
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// LiftQuota lifts a pod's quota when all its containers have CPUs of their own,
+// and gives it back when that no longer holds.
+func (w *Writer) LiftQuota(pod *workload.Pod) {
+	if w.Kernel == nil || !w.Authority().Writes {
+		return
+	}
+	object, ok := node.PodObject(pod)
+	if !ok {
+		return
+	}
+	some, pinned := false, true
+	for _, c := range w.Order {
+		if c.Pod.UID == pod.UID {
+			h, ok := w.Ledger.Holder(c.ID)
+			some, pinned = true, pinned && ok && !h.CPUs.IsEmpty() && !c.Uncontrolled
+		}
+	}
+	if some && pinned && !w.Shares(pod) {
+		w.lift(object)
+	} else if _, ok := w.lifted[object.Path]; ok {
+		w.giveBack(object)
+	}
+}
+
+// LiftAll lifts the quotas of all pods whose containers all have CPUs of their own, and gives
+// back those of the others.
+func (w *Writer) LiftAll() {
+	seen := map[string]bool{}
+	for _, h := range w.Ledger.Holders() {
+		c := w.Containers[h.ID]
+		if c == nil || h.CPUs.IsEmpty() {
+			continue
+		}
+		if object, ok := node.PodObject(c.Pod); ok && !seen[object.Path] {
+			seen[object.Path] = true
+			w.LiftQuota(c.Pod)
+		}
+	}
+	for path, object := range w.lifted {
+		if !seen[path] {
+			w.giveBack(object)
+		}
+	}
+}
+
+// lift makes a pod's quota unlimited. A finite value found later is the kubelet's
+// newer one, and becomes the original.
+func (w *Writer) lift(pod knobs.Object) {
+	value, err := w.Kernel.Read(pod.Path, knobs.Quota)
+	if err != nil {
+		return // no such cgroup: nothing throttles
+	}
+	found := value.(knobs.CPUQuota)
+	if found.Unlimited() {
+		return
+	}
+	at := reconcile.Key{Path: pod.Path, Knob: knobs.Quota}
+	if w.Reconciler.Waits(at, node.Unlimited) {
+		return
+	}
+	underWay := w.Now().Before(w.resizing[pod.Path])
+	if original, kept := w.Journal.Kept(pod.Path, knobs.Quota); kept && original == value && !w.Reconciler.Refused(at) && !underWay {
+		w.Counters.Drift++
+		w.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
+	}
+	w.Journal.Keep(pod, knobs.Quota, found)
+	w.lifted[pod.Path] = pod
+	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: node.Unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
+}
+
+// giveBack puts a pod's quota back, unless the kubelet has written one since.
+func (w *Writer) giveBack(pod knobs.Object) {
+	original, kept := w.Journal.Kept(pod.Path, knobs.Quota)
+	if kept && w.Reconciler.Waits(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
+		return
+	}
+	now, err := w.Kernel.Read(pod.Path, knobs.Quota)
+	if err == nil && kept && now.(knobs.CPUQuota).Unlimited() {
+		_, err = w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: node.Unlimited, To: original, Why: "not all containers of the pod have CPUs of their own"}})
+	}
+	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
+		return
+	}
+	delete(w.lifted, pod.Path)
+	w.Journal.Drop(pod.Path, knobs.Quota)
+}
+
+// AwaitResize notes that a pod's resize is under way: the kubelet writes the pod's own
+// quota before each attempt. It ends after patience, without word of its end.
+func (w *Writer) AwaitResize(pod *workload.Pod, patience time.Duration) {
+	now := w.Now()
+	maps.DeleteFunc(w.resizing, func(_ string, until time.Time) bool { return now.After(until) })
+	if o, ok := node.PodObject(pod); ok {
+		w.resizing[o.Path] = now.Add(patience)
+	}
+}
+
+// Lifted is the number of pods whose quota is lifted.
+func (w *Writer) Lifted() int { return len(w.lifted) }
