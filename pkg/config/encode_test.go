@@ -109,9 +109,11 @@ func TestRestartKeysAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, paragraph, _ := strings.Cut(string(page), "\nThese keys take effect only after a restart")
+	paragraph, _, _ = strings.Cut(paragraph, "\n\n")
 	for _, k := range RestartKeys() {
-		if line := "\n- `" + k.Key + "`: " + k.Why + "\n"; !strings.Contains(string(page), line) {
-			t.Errorf("docs/config.md lacks %q", line)
+		if !strings.Contains(paragraph, "`"+k.Key+"`") {
+			t.Errorf("docs/config.md does not name %s among the keys that take a restart", k.Key)
 		}
 	}
 }
