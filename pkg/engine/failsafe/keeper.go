@@ -88,7 +88,7 @@ func (k *Keeper) Acted() (Acted, bool) { return Noted(k.dir) }
 const again = 10 * time.Second
 
 // Run keeps the watcher's process running, the plan on disk, and passes signs of life
-// on, until the context ends. The process outlives it.
+// on, until the context ends and the last plan was written. The process outlives it.
 func (k *Keeper) Run(ctx context.Context) {
 	var pulse io.WriteCloser
 	var started time.Time
@@ -102,6 +102,12 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			select {
+			case p := <-k.plans:
+				k.save(&p)
+				close(p.written)
+			default:
+			}
 			if pulse != nil {
 				pulse.Close() //nolint:errcheck // its reader has gone, or is to go
 			}

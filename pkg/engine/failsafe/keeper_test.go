@@ -126,3 +126,26 @@ func TestKeeperStartsTheWatcherAgain(t *testing.T) {
 		}
 	})
 }
+
+// The plan that was handed over last is on disk at the end: an older one may give services
+// the CPUs of a pin that came since.
+func TestKeeperWritesTheLastPlan(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := NewKeeper(dir, "boot", func() (io.WriteCloser, error) { return &process{}, nil }, logrus.New())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range 10 {
+		want := []knobs.Change{{Object: knobs.Object{Path: "/a", Name: "a"}, Knob: knobs.Weight, To: knobs.Shares(100 + i), Why: "LS"}}
+		written := k.Keep(want)
+		k.Run(ctx)
+		select {
+		case <-written:
+		default:
+			t.Fatal("it ends without a word on the plan")
+		}
+		if got, err := Load(dir, "boot"); len(got) != 1 || got[0].To != want[0].To {
+			t.Fatalf("the plan on disk is %v, %v", got, err)
+		}
+	}
+}

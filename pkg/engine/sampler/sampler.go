@@ -5,6 +5,8 @@ package sampler
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -77,6 +79,9 @@ type Sampler struct {
 	refresh                 atomic.Bool
 	failures                failures
 	delays                  threadDelays
+
+	looking  sync.Mutex     // during a look
+	watching sync.WaitGroup // for pressure
 }
 
 // target is a container with what is due of it.
@@ -106,8 +111,16 @@ func Open(hostRoot string, cgroups Cgroups, rdt RDT, every Intervals) (*Sampler,
 	return s, nil
 }
 
-// Close gives the files back.
-func (s *Sampler) Close() error { return s.host.Close() }
+// Close gives the files back. Watch's context must have ended before. While a look hangs
+// in the kernel, the files stay open, since it uses them.
+func (s *Sampler) Close() error {
+	s.watching.Wait()
+	if !s.looking.TryLock() {
+		return errors.New("a look at the node has not ended, and keeps its files open")
+	}
+	defer s.looking.Unlock()
+	return s.host.Close()
+}
 
 // Refresh makes the next look a look at everything.
 func (s *Sampler) Refresh() { s.refresh.Store(true) }
@@ -123,11 +136,11 @@ func (s *Sampler) Watch(ctx context.Context, wake func(procfs.Trigger)) error {
 		procfs.Trigger{Resource: "cpu", Stall: window / 10, Window: window},
 	)
 	if w != nil {
-		go func() {
+		s.watching.Go(func() {
 			if err := w.Run(ctx, wake); err != nil {
 				s.failures.count(pressureEvents)
 			}
-		}()
+		})
 	}
 	return err
 }
@@ -141,6 +154,8 @@ func (s *Sampler) mono() time.Duration { return time.Since(s.start) + 1 }
 // once; see Failures. Next is how long to wait from the start of this look to the next:
 // the fast interval, or longer while no target is fast and the node is nearly idle.
 func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
 	r := &s.reading
 	r.Mono, r.Wall = s.mono(), now
 	refresh := s.refresh.Swap(false)

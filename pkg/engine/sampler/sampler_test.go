@@ -31,7 +31,8 @@ type bed struct {
 type reads struct {
 	Cgroups
 	cpu, slow int
-	fail      error // of memory
+	fail      error  // of memory
+	meanwhile func() // while memory is read; nil nothing
 }
 
 func (r *reads) CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (bool, error) {
@@ -41,6 +42,9 @@ func (r *reads) CPU(dir string, usage *observe.CPUCounters, quota *observe.Throt
 
 func (r *reads) MemoryUse(dir string, into *observe.ContainerMemoryCounters) error {
 	r.slow++
+	if r.meanwhile != nil {
+		r.meanwhile()
+	}
 	if r.fail != nil {
 		return r.fail
 	}
@@ -313,3 +317,24 @@ func TestNoCgroups(t *testing.T) {
 }
 
 var _ Cgroups = (*cgroupfs.Driver)(nil)
+
+// A look that hangs in the kernel keeps its files when the plugin ends.
+func TestCloseDuringALook(t *testing.T) {
+	in(t, func(b *bed) {
+		closed := make(chan error)
+		b.reads.meanwhile = func() {
+			go func() { closed <- b.Close() }()
+			if err := <-closed; err == nil {
+				b.t.Error("the files are closed while a look reads them")
+			}
+		}
+		targets := b.containers(1)
+		if err := b.sample(fast, targets); err != nil || b.reads.slow == 0 {
+			b.t.Errorf("%d looks at memory, %v", b.reads.slow, err)
+		}
+		b.reads.meanwhile = nil
+		if err := b.Close(); err != nil {
+			b.t.Error(err)
+		}
+	})
+}

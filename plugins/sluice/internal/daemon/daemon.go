@@ -61,6 +61,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx) // the connection may end first
+	defer cancel()
 	if o.Config != "" {
 		s.watch(ctx, a, log, from)
 	}
@@ -74,16 +76,37 @@ func Run(ctx context.Context, o Options) error {
 // service is what runs beside the connection to the runtime.
 type service struct {
 	*Options
-	cancel  context.CancelFunc
 	unlock  func()
 	own     *ownCPUs
 	host    *host.Host
 	sampler *sampler.Sampler // nil without a loop
 	flush   func()           // the log
-	running sync.WaitGroup
+	acting  group            // the agent, and who asks it
+	writing group            // who writes down what the agent says; ends after it
 
 	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
 	newFailsafe func(logrus.FieldLogger) agent.Failsafe // nil without a loop
+}
+
+// group is goroutines that end together.
+type group struct {
+	cancel  context.CancelFunc // nil before begin
+	running sync.WaitGroup
+}
+
+// begin makes the context of the group's goroutines.
+func (g *group) begin() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.cancel = cancel
+	return ctx
+}
+
+// end cancels the context and waits for the goroutines.
+func (g *group) end() {
+	if g.cancel != nil {
+		g.cancel()
+	}
+	g.running.Wait()
 }
 
 // configure starts the service with the configuration that the runtime hands to
@@ -129,32 +152,31 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	}
 	fits(cfg, machine, log)
 	protect(log)
-	loop, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.running.Go(func() { s.own.run(loop, log) })
-	a, err := s.newAgent(loop, cfg, from, machine, at, log)
+	loop, writing := s.acting.begin(), s.writing.begin()
+	s.writing.running.Go(func() { s.own.run(writing, log) })
+	a, err := s.newAgent(loop, writing, cfg, from, machine, at, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.running.Go(func() { a.Run(loop) })
-	s.running.Go(func() { tellRuntimes(loop, s.HostRoot, log) })
+	s.acting.running.Go(func() { a.Run(loop) })
+	s.acting.running.Go(func() { tellRuntimes(loop, s.HostRoot, log) })
 	if s.reclaimer != nil {
-		s.running.Go(func() { s.reclaimer.Run(loop) })
+		s.acting.running.Go(func() { s.reclaimer.Run(loop) })
 	}
 	statusSocket := cmp.Or(s.StatusSocket, cfg.StatusSocket)
 	if h := newHerald(a, statusSocket, log); h != nil {
-		s.running.Go(func() { h.run(loop) })
+		s.acting.running.Go(func() { h.run(loop) })
 	}
-	s.running.Go(func() {
+	s.acting.running.Go(func() {
 		routes := []statusapi.Route{s.metrics(loop, &cfg.Metrics, a, log), statusapi.ConfigRoute(a.ConfigDiff), statusapi.LogRoute(os.DirFS(at.State))}
 		if err := statusapi.Serve(loop, statusSocket, a, routes...); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
 	if cfg.Web.Listen != "" {
-		s.running.Go(func() { serveWeb(loop, &cfg.Web, a, log) })
+		s.acting.running.Go(func() { serveWeb(loop, &cfg.Web, a, log) })
 	}
-	s.running.Go(func() {
+	s.acting.running.Go(func() {
 		sysfs.Watch(loop, s.HostRoot, machine, func(m *topology.Machine, err error) {
 			if err != nil {
 				log.WithError(err).Error("The machine changed and can't be read: the last known one stays in use")
@@ -167,11 +189,9 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 }
 
 func (s *service) stop() {
-	if s.cancel != nil {
-		s.cancel()
-	}
-	s.running.Wait()
-	if s.sampler != nil { // which the agent reads until it has ended
+	s.acting.end()
+	s.writing.end()
+	if s.sampler != nil {
 		s.sampler.Close() //nolint:errcheck // it was only read
 	}
 	if s.host != nil {
@@ -191,7 +211,7 @@ func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger,
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	w := config.Watcher{File: from.File, Asks: hangup, Read: r.reload, Log: log}
-	s.running.Go(func() {
+	s.acting.running.Go(func() {
 		defer signal.Stop(hangup)
 		w.Run(ctx)
 	})
@@ -212,7 +232,7 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 	}
 }
 
-func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, at statedir.Dirs, log logrus.FieldLogger) (*agent.Agent, error) {
+func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, from status.Config, machine *topology.Machine, at statedir.Dirs, log logrus.FieldLogger) (*agent.Agent, error) {
 	running := s.Build
 	running.HostRoot = s.HostRoot
 	h := host.Open(s.HostRoot)
@@ -255,7 +275,7 @@ func (s *service) newAgent(ctx context.Context, cfg *config.Config, from status.
 	default:
 		options.NoRDT = h.RDTErr.Error()
 	}
-	if err := s.addLoop(ctx, at, &options); err != nil {
+	if err := s.addLoop(loop, writing, at, &options); err != nil {
 		return nil, err
 	}
 	return agent.New(options), nil

@@ -3,11 +3,21 @@ package daemon
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
@@ -26,20 +36,13 @@ func openBelow(t *testing.T, root string) (names []string) {
 	return names
 }
 
-// What the service opens is closed when it has stopped: the host's trees, the journal, the
-// audit trail, the log and the lock.
-func TestServiceClosesAll(t *testing.T) {
-	t.Parallel()
-	root, err := os.MkdirTemp("", "daemon") // the path of a socket is at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(root)
+// machine makes the files of a node of 4 cores below a folder.
+func machine(t *testing.T, host string) {
+	t.Helper()
 	spec, err := synth.Parse("4 cores")
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, state := filepath.Join(root, "host"), filepath.Join(root, "state")
 	if err := spec.WriteTo(host); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +50,7 @@ func TestServiceClosesAll(t *testing.T) {
 		"sys/fs/cgroup/cgroup.controllers": "cpuset cpu memory\n",
 		"proc/stat":                        "cpu  0 0 0 0 0 0 0 0 0 0\n",
 		"proc/sys/vm/min_free_kbytes":      "67584\n",
+		"proc/pressure/memory":             "",
 	} {
 		name = filepath.Join(host, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -56,6 +60,19 @@ func TestServiceClosesAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// What the service opens is closed when it has stopped: the host's trees, the triggers of
+// pressure, the journal, the audit trail, the log and the lock.
+func TestServiceClosesAll(t *testing.T) {
+	t.Parallel()
+	root, err := os.MkdirTemp("", "daemon") // the path of a socket is at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	host, state := filepath.Join(root, "host"), filepath.Join(root, "state")
+	machine(t, host)
 	cfg := config.Default()
 	cfg.Mode, cfg.Log.File = config.Preview, filepath.Join(root, "log")
 	s := service{Options: &Options{HostRoot: host, StateDir: state, StatusSocket: filepath.Join(root, "s")}}
@@ -66,7 +83,7 @@ func TestServiceClosesAll(t *testing.T) {
 	if _, err := a.Status(); err != nil {
 		t.Error(err)
 	}
-	if open := strings.Join(openBelow(t, root), " "); !strings.Contains(open, "/lock") || !strings.Contains(open, "/sys/fs/cgroup") || !strings.Contains(open, "/log") {
+	if open := strings.Join(openBelow(t, root), " "); !strings.Contains(open, "/lock") || !strings.Contains(open, "/sys/fs/cgroup") || !strings.Contains(open, "/log") || !strings.Contains(open, "/proc/pressure") {
 		t.Errorf("while it runs these are open: %s", open)
 	}
 	s.stop()
@@ -76,5 +93,52 @@ func TestServiceClosesAll(t *testing.T) {
 	}
 	if _, err := statusapi.NewClient(filepath.Join(root, "s")).Status(); err == nil {
 		t.Error("its socket still answers")
+	}
+}
+
+// The audit trail has what the agent decides at its end.
+func TestAuditOutlivesTheAgent(t *testing.T) {
+	t.Parallel()
+	root, state := t.TempDir(), t.TempDir()
+	machine(t, root)
+	cfg := config.Default()
+	cfg.Mode = config.Preview
+	s := service{Options: &Options{HostRoot: root}, host: host.Open(root)}
+	loop, writing := s.acting.begin(), s.writing.begin()
+	o := agent.Options{Config: cfg, Host: os.DirFS(root), Log: logrus.New()}
+	if err := s.addLoop(loop, writing, statedir.Of(cfg, state, ""), &o); err != nil {
+		t.Fatal(err)
+	}
+	const late = 100
+	s.acting.running.Go(func() {
+		<-loop.Done()
+		for range late {
+			o.Audit.Record(time.Now(), control.Preview, &control.Decision{Controller: "pools"})
+			runtime.Gosched()
+		}
+	})
+	s.stop()
+	if n := len(audit.Last(os.DirFS(state), audit.Filter{}, 2*late)); n != late {
+		t.Errorf("of %d decisions at the end, the audit trail has %d", late, n)
+	}
+}
+
+// A plugin that the runtime has started ends with its connection, also where it watches a
+// configuration file.
+func TestRunEndsWithTheConnection(t *testing.T) {
+	root, err := os.MkdirTemp("", "daemon") // the path of a socket is at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	host, file := filepath.Join(root, "host"), filepath.Join(root, "sluice.yaml")
+	machine(t, host)
+	if err := os.WriteFile(file, []byte("mode: preview\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(api.PluginSocketEnvVar, "no descriptor")
+	err = Run(t.Context(), Options{Config: file, HostRoot: host, StateDir: filepath.Join(root, "state"), StatusSocket: filepath.Join(root, "s")})
+	if err == nil || !strings.Contains(err.Error(), "no descriptor") {
+		t.Errorf("it ends with %v", err)
 	}
 }

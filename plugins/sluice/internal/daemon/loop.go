@@ -19,7 +19,7 @@ import (
 )
 
 // addLoop gives the agent what its control loop needs, unless that is off.
-func (s *service) addLoop(ctx context.Context, at statedir.Dirs, o *agent.Options) error {
+func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *agent.Options) error {
 	c := &o.Config.Control
 	o.StateDir = at.State
 	o.FailsafePlan = at.FailsafePlan(procfs.BootID(o.Host))
@@ -45,7 +45,7 @@ func (s *service) addLoop(ctx context.Context, at statedir.Dirs, o *agent.Option
 	}
 	s.sampler = seen
 	wake := make(chan struct{}, 1)
-	if err := seen.Watch(ctx, func(procfs.Trigger) {
+	if err := seen.Watch(loop, func(procfs.Trigger) {
 		select {
 		case wake <- struct{}{}:
 		default:
@@ -54,14 +54,14 @@ func (s *service) addLoop(ctx context.Context, at statedir.Dirs, o *agent.Option
 		o.Log.WithError(err).Info("Not all pressure wakes the loop at once; it looks each control.fastInterval")
 	}
 	trail := audit.Open(at.State, o.Log)
-	s.running.Go(func() { trail.Run(ctx) })
+	s.writing.running.Go(func() { trail.Run(writing) })
 	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
 	s.newFailsafe = func(log logrus.FieldLogger) agent.Failsafe {
 		start := func() (io.WriteCloser, error) {
 			return failsafe.StartWatcher("failsafe", "--state-dir", at.State, "--runtime-dir", at.Runtime, "--host-root", s.HostRoot)
 		}
 		k := failsafe.NewKeeper(at.Runtime, procfs.BootID(o.Host), start, log)
-		s.running.Go(func() { k.Run(ctx) })
+		s.writing.running.Go(func() { k.Run(writing) })
 		return k
 	}
 	if o.Config.LoopActs() {

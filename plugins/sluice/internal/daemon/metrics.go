@@ -15,7 +15,7 @@ import (
 func (s *service) metrics(ctx context.Context, cfg *config.Metrics, source metrics.Source, log logrus.FieldLogger) statusapi.Route {
 	handler := metrics.Handler(source, cfg.Containers)
 	if cfg.Listen != "" {
-		s.running.Go(func() {
+		s.acting.running.Go(func() {
 			if err := metrics.Serve(ctx, cfg.Listen, handler); err != nil {
 				log.WithError(err).Error("No metrics over TCP: a Prometheus finds nothing there; the status socket has them")
 			}

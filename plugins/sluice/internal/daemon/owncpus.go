@@ -48,17 +48,26 @@ func (o *ownCPUs) confine(cpus cpuset.Set) error {
 	return err
 }
 
-// run writes the file.
+// run writes the file until the context ends, and then what is still to be written.
 func (o *ownCPUs) run(ctx context.Context, log logrus.FieldLogger) {
 	for {
 		select {
-		case <-ctx.Done():
-			return
 		case cpus := <-o.newest:
-			if err := o.write(cpus); err != nil {
-				log.WithError(err).Info("The CPUs of Sluice's own threads are not kept: its next start begins on all CPUs")
+			o.keep(cpus, log)
+		case <-ctx.Done():
+			select {
+			case cpus := <-o.newest:
+				o.keep(cpus, log)
+			default:
 			}
+			return
 		}
+	}
+}
+
+func (o *ownCPUs) keep(cpus cpuset.Set, log logrus.FieldLogger) {
+	if err := o.write(cpus); err != nil {
+		log.WithError(err).Info("The CPUs of Sluice's own threads are not kept: its next start begins on all CPUs")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -27,6 +28,20 @@ func (plugin) Status() (*status.Status, error) { return statustest.Calm(), nil }
 func (plugin) Machine() (*topology.Machine, error) { return synth.Machine("2 nodes 8 cores 2 threads") }
 
 func (plugin) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
+
+// lines calls then after so many lines.
+type lines struct {
+	io.Writer
+	left int
+	then func()
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	if l.left -= bytes.Count(text, []byte("\n")); l.left <= 0 {
+		l.then()
+	}
+	return l.Writer.Write(text)
+}
 
 // What is recorded can be read again: a sample each interval, on the plugin's machine.
 func TestNode(t *testing.T) {
@@ -59,8 +74,10 @@ func TestNode(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	o := Options{HostRoot: root, Socket: socket, For: 300 * time.Millisecond, Interval: 100 * time.Millisecond}
-	if err := Node(t.Context(), &out, o); err != nil {
+	recording, enough := context.WithCancel(t.Context())
+	defer enough()
+	o := Options{HostRoot: root, Socket: socket, For: time.Minute, Interval: 100 * time.Millisecond}
+	if err := Node(recording, &lines{&out, 4, enough}, o); err != nil {
 		t.Fatal(err)
 	}
 	recorded, err := sim.ReadRecording(&out)
