@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -42,8 +43,27 @@ func (o *Options) Check() error {
 type Plugin struct {
 	Options
 	agent  *agent.Agent
-	stub   stub.Stub
 	policy api.FailurePolicy // sent with the answer to Configure
+}
+
+// session is the plugin on one connection, whose requests may still be answered when there
+// is another connection already.
+type session struct {
+	*Plugin
+	stub stub.Stub
+
+	configuring sync.Mutex
+	ended       bool
+}
+
+// end waits for a request that configures the plugin, and refuses those that come later.
+func (s *session) end() {
+	s.configuring.Lock()
+	defer s.configuring.Unlock()
+	s.ended = true
+	if s.agent != nil {
+		s.agent.Disconnected()
+	}
 }
 
 // New makes the plugin for an agent; nil where Configure makes it.
@@ -96,16 +116,13 @@ func (p *Plugin) serve(ctx context.Context) error {
 	if !PreInstalled() { // then the runtime has told name and index
 		options = append(options, stub.WithPluginIdx(p.Index), stub.WithPluginName(p.Name))
 	}
-	s, err := stub.New(p, options...)
+	session := &session{Plugin: p}
+	s, err := stub.New(session, options...)
 	if err != nil {
 		return err
 	}
-	p.stub = s
-	defer func() {
-		if p.agent != nil {
-			p.agent.Disconnected()
-		}
-	}()
+	session.stub = s
+	defer session.end()
 	// Start returns never, and holds the stub's lock, where the runtime goes away
 	// between registration and configuration (nri v0.12.5, stub.go).
 	started := make(chan error, 1)
@@ -132,20 +149,25 @@ func (p *Plugin) serve(ctx context.Context) error {
 var errGone = errors.New("the runtime closed the connection")
 
 // Configure chooses the events to be called for, by what the runtime knows.
-func (p *Plugin) Configure(_ context.Context, text, runtime, version string) (api.EventMask, error) {
-	if p.Options.Configure != nil {
-		a, err := p.Options.Configure(text, &p.Options)
+func (s *session) Configure(_ context.Context, text, runtime, version string) (api.EventMask, error) {
+	s.configuring.Lock()
+	defer s.configuring.Unlock()
+	if s.ended {
+		return 0, errGone
+	}
+	if s.Options.Configure != nil {
+		a, err := s.Options.Configure(text, &s.Options)
 		if err != nil {
 			return 0, fmt.Errorf("sluice: %w", err)
 		}
-		p.agent = a
+		s.agent = a
 	}
-	nriVersion := p.stub.RuntimeNRIVersion()
-	p.policy.FailRequest = p.FailClosed
-	if p.FailClosed && !failsClosed(nriVersion) {
-		p.Log.Warnf("failurePolicy: closed has no effect: the runtime's NRI %s goes on without a plugin, 0.12.5 is the first that need not. Require the plugin in the runtime's NRI validator instead (containerd: required_plugins; CRI-O from 1.34 on: nri_validator_required_plugins)", known(nriVersion))
+	nriVersion := s.stub.RuntimeNRIVersion()
+	s.policy.FailRequest = s.FailClosed
+	if s.FailClosed && !failsClosed(nriVersion) {
+		s.Log.Warnf("failurePolicy: closed has no effect: the runtime's NRI %s goes on without a plugin, 0.12.5 is the first that need not. Require the plugin in the runtime's NRI validator instead (containerd: required_plugins; CRI-O from 1.34 on: nri_validator_required_plugins)", known(nriVersion))
 	}
-	p.agent.Connected(updater{p.stub}, status.Runtime{Name: runtime, Version: version, NRIVersion: nriVersion}, slowLaneShut(nriVersion))
+	s.agent.Connected(updater{s.stub}, status.Runtime{Name: runtime, Version: version, NRIVersion: nriVersion}, slowLaneShut(nriVersion))
 	return events(nriVersion), nil
 }
 

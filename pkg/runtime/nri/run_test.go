@@ -2,12 +2,13 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"io"
-
 	"io/fs"
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -87,11 +88,9 @@ func pin() *api.CreateContainerRequest {
 	}
 }
 
-// TestReconnect: the connection breaks and is made again, and there is never a
-// second one beside it: two would conflict with each other in each reply.
-func TestReconnect(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
+// listen is a runtime, without containers, that listens on runtime.sock in a folder.
+func listen(t *testing.T, dir string) *adaptation.Adaptation {
+	t.Helper()
 	r, err := adaptation.New("test", "1", func(ctx context.Context, all adaptation.SyncCB) error {
 		_, err := all(ctx, nil, nil)
 		return err
@@ -104,11 +103,21 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Stop)
+	return r
+}
+
+// TestReconnect: the connection breaks and is made again, and there is never a
+// second one beside it: two would conflict with each other in each reply.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := listen(t, dir)
 	w := wire(t, filepath.Join(dir, "nri.sock"), filepath.Join(dir, "runtime.sock"))
 	a := plugin(t, filepath.Join(dir, "nri.sock"))
 	for range 3 {
 		var reply *api.CreateContainerResponse
 		wait(t, "an adjustment", func() bool {
+			var err error
 			if reply, err = r.CreateContainer(context.Background(), pin()); err != nil {
 				t.Fatal(err)
 			}
@@ -122,6 +131,48 @@ func TestReconnect(t *testing.T) {
 	}
 	if got := w.most.Load(); got != 1 {
 		t.Errorf("%d connections at once", got)
+	}
+}
+
+// TestEndWhileConfiguring: a plugin that is stopped while the runtime configures it ends
+// after that, so that all that it has started is known.
+func TestEndWhileConfiguring(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	listen(t, dir)
+	begun, finish, finished := make(chan struct{}), make(chan struct{}), false
+	configure := sync.OnceValue(func() error {
+		close(begun)
+		<-finish
+		finished = true
+		return errors.New("this is a test")
+	})
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	p := New(nil, Options{Socket: filepath.Join(dir, "runtime.sock"), Index: "50", Name: "sluice", Log: log, Configure: func(string, *Options) (*agent.Agent, error) {
+		return nil, configure()
+	}})
+	ctx, stop := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- p.Run(ctx) }()
+	select {
+	case <-begun:
+	case err := <-result:
+		t.Fatal(err)
+	case <-time.After(patience):
+		t.Fatal("it is not configured")
+	}
+	stop()
+	select {
+	case err := <-result:
+		t.Errorf("it ends before it is configured: %v", err)
+		close(finish)
+		return
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(finish)
+	if err := <-result; err != nil || !finished {
+		t.Errorf("it ends with %v", err)
 	}
 }
 
