@@ -29,6 +29,12 @@ UNIT = $$(go list ./... | grep -vE '/test/(e2e|vm|bench/mix|docs/node)$$')
 EXTERNAL = -count=1 $$(go list ./... | grep -v '/web$$')
 UNIT_TIMEOUT := 40m
 
+# For tests on real kernels and runtimes alone: at most 3 that failed run once more.
+# gotestsum doesn't do so after a panic, or where a package failed to build. The report
+# lists each test that ran twice.
+RERUN = --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report
+flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when run again: /'
+
 .PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools runtime probe clean
 
 help: ## list the targets
@@ -64,6 +70,7 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
 test: packages lint vuln sbom unit fuzz web-test e2e vm-test ## everything, on a fresh machine
+	@$(call flaky,bin/flaky-e2e.txt bin/flaky-vm.txt)
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(UNIT)
@@ -85,11 +92,16 @@ web-screenshots: ## make the pictures of docs/web.md anew
 	SLUICE_SCREENSHOTS=$(CURDIR)/docs go test -C test/external -count=1 -run TestScreenshots -v ./web
 
 e2e: build tools deb image ## real containerd, real containers, the documentation's commands (root)
-	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -p 1 -count=1 -timeout 30m ./test/e2e ./test/bench/mix ./test/docs/node
+	@rm -f bin/flaky-e2e.txt
+	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-e2e.txt --rerun-fails-run-root-test \
+		--packages './test/e2e ./test/bench/mix ./test/docs/node' -- -p 1 -count=1 -timeout 30m
+	@$(call flaky,bin/flaky-e2e.txt)
 	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd
-	$(GOTESTSUM) --hide-summary output --format standard-verbose -- -count=1 -timeout 120m ./test/vm
+	@rm -f bin/flaky-vm.txt
+	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-vm.txt --packages ./test/vm -- -count=1 -timeout 120m
+	@$(call flaky,bin/flaky-vm.txt)
 
 bench: ## benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')
