@@ -49,7 +49,7 @@ func (n *node) look(f feature) Finding {
 			return Finding{Name: f.name, Level: way.level, What: what, Do: way.do, On: f.on}
 		}
 		for _, k := range way.knobs {
-			if feature := n.Features.Knobs[k]; feature.Support == knobs.Inconclusive {
+			if feature := n.Features.Knobs[k]; feature.State == knobs.Inconclusive {
 				unclear = append(unclear, fmt.Sprintf("%s: %s", k, feature.Why))
 			}
 		}
@@ -88,7 +88,7 @@ func (n *node) probed() bool {
 		return false
 	}
 	for k := range knobs.Knobs {
-		if n.Features.Knobs[k].Support != knobs.Inconclusive {
+		if n.Features.Knobs[k].State != knobs.Inconclusive {
 			return true
 		}
 	}

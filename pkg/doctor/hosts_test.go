@@ -102,9 +102,9 @@ func kubeletFiles(config string, args string) texts {
 func has(onV2 bool, files map[knobs.Knob]string) *knobs.Features {
 	var f knobs.Features
 	for k := range knobs.Knobs {
-		f.Knobs[k] = knobs.Feature{Support: knobs.Unsupported, V2: onV2, Why: "this kernel has no such file"}
+		f.Knobs[k] = knobs.Feature{State: knobs.Unsupported, V2: onV2, Why: "this kernel has no such file"}
 		if file, ok := files[k]; ok {
-			f.Knobs[k] = knobs.Feature{Support: knobs.Supported, V2: onV2, File: file}
+			f.Knobs[k] = knobs.Feature{State: knobs.Supported, V2: onV2, File: file}
 		}
 	}
 	return &f
@@ -184,7 +184,7 @@ func nodes(t *testing.T) map[string]*Facts {
 			"proc/700/comm": "koordlet\n", "proc/700/status": "Name:\tkoordlet\nPPid:\t1\nUid:\t0 0 0 0\nCapEff:\tffffffffff\nCpus_allowed_list:\t0-3\n",
 			"opt/nri/plugins/10-device-injector": "", "opt/nri/plugins/50-sluice": "",
 		}), hostNamespace), baseV1(map[knobs.Knob]string{knobs.CPUQoS: "cpu.qos_level", knobs.MemoryQoS: "memory.qos_level", knobs.MemoryHigh: "memory.high"}))
-	openEuler.Features.Knobs[knobs.MemoryQoS] = knobs.Feature{Support: knobs.Unsupported, File: "memory.qos_level", Cause: knobs.SwitchedOff, Why: "write 1 to /proc/sys/vm/memcg_qos_enable and restart Sluice"}
+	openEuler.Features.Knobs[knobs.MemoryQoS] = knobs.Feature{State: knobs.Unsupported, File: "memory.qos_level", Cause: knobs.SwitchedOff, Why: "write 1 to /proc/sys/vm/memcg_qos_enable and restart Sluice"}
 	openEuler.CoreSched, openEuler.CoreSchedWhy = knobs.Unsupported, "this kernel has no PR_SCHED_CORE"
 	all["openeuler-22.03"] = openEuler
 
@@ -232,8 +232,8 @@ func troubled(t *testing.T) *Facts {
 	f.Host.(fstest.MapFS)["run/nri/nri.sock"].Mode = fs.ModeSocket | 0o777
 	f.Features.Knobs[knobs.IOMax] = knobs.Feature{V2: true, File: "io.max", Why: "there is no disk in /sys/block to try it on"}
 	f.Status = &status.Status{
-		Version: "v0.1.0", Mode: "preview", Reason: "koordlet is here",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "1.7.30", SlowLane: "the runtime's NRI of unknown version can deadlock"},
+		Version: "v0.1.0", Mode: "preview", Why: "koordlet is here",
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "1.7.30", SlowLane: status.SlowLaneShut, SlowLaneWhy: "the runtime's NRI of unknown version can deadlock"},
 		Machine: status.Machine{Online: cpuset.Range(0, 7), Pinned: cpuset.Of(2), External: cpuset.Of(4)},
 		Containers: []status.Container{
 			{Ref: "a/b/c", Drift: 3, Cgroup: "/other/pod2/c2"}, {Ref: "a/b/d"}, {Ref: "a/b/e", Drift: 7},

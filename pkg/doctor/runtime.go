@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/semver"
 
 	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // runtimes are the known ones; the sockets are CRI's.
@@ -177,10 +178,10 @@ func (n *node) capabilities() []Finding {
 		capability("RDT class", "v0.11.0", "set before the container runs (rdt.closid)", "not carried by the runtime: Sluice moves the container's first process before it runs"),
 		capability("failure policy", "v0.12.5", "known: failurePolicy: closed works", "not known: containers that start while Sluice is away are not held back"),
 	}
-	if r.SlowLane == "open" {
+	if r.SlowLane == status.SlowLaneOpen {
 		return append(findings, ok("slow lane", "open: the runtime's own records are kept up to date"))
 	}
-	return append(findings, note("slow lane", "shut: "+r.SlowLane, "no action needed: Sluice repairs within driftInterval what the runtime undoes; NRI 0.12.1 opens it"))
+	return append(findings, note("slow lane", "shut: "+r.SlowLaneWhy, "no action needed: Sluice repairs within driftInterval what the runtime undoes; NRI 0.12.1 opens it"))
 }
 
 // runtimeConfig is what matters here of containerd's and CRI-O's configuration.

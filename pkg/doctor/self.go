@@ -90,12 +90,12 @@ func (n *node) plugin() []Finding {
 		findings[0] = note("plugin", "answers; version "+s.Version+", this command is "+n.Version, "restart the service: it runs the binary from before an upgrade")
 	}
 	findings = append(findings, n.rights()...)
-	if s.Mode == "on" && s.Reason == "" {
+	if s.Mode == status.ModeOn && s.Why == "" {
 		return append(findings, ok("mode", "on"))
 	}
-	what := s.Mode
-	if s.Reason != "" {
-		what += ": " + s.Reason
+	what := string(s.Mode)
+	if s.Why != "" {
+		what += ": " + s.Why
 	}
 	return append(findings, note("mode", what, "see neighbours above; where it is by choice: set mode: on in the configuration and restart Sluice"))
 }
@@ -208,10 +208,10 @@ func (n *node) counters() []Finding {
 // mixers names the pods that keep the cgroup of BestEffort pods from being batch work's
 // alone.
 func (n *node) mixers() string {
-	if n.Status.Loop == nil || len(n.Status.Loop.Batch.Mixers) == 0 {
+	if n.Status.Loop == nil || len(n.Status.Loop.Batch.MixedPods) == 0 {
 		return ""
 	}
-	all := n.Status.Loop.Batch.Mixers
+	all := n.Status.Loop.Batch.MixedPods
 	if len(all) == 1 {
 		return all[0] + " is"
 	}

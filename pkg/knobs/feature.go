@@ -19,11 +19,11 @@ func (s Support) MarshalText() ([]byte, error) { return []byte(s.String()), nil 
 
 // Feature is whether and how this kernel has a knob.
 type Feature struct {
-	Support Support `json:"support"`
-	File    string  `json:"file,omitempty"` // in the cgroup's folder: "cpu.cfs_burst_us"
-	V2      bool    `json:"v2"`             // its controller is on cgroup v2
-	Why     string  `json:"why,omitempty"`  // where it is not supported, or the probe failed
-	Cause   Cause   `json:"cause,omitempty"`
+	State Support `json:"state"`
+	File  string  `json:"file,omitempty"` // in the cgroup's folder: "cpu.cfs_burst_us"
+	V2    bool    `json:"v2"`             // its controller is on cgroup v2
+	Why   string  `json:"why,omitempty"`  // where it is not supported, or the probe failed
+	Cause Cause   `json:"cause,omitempty"`
 }
 
 // Cause is why a knob that the kernel could have isn't supported, where somebody can mend
@@ -50,4 +50,4 @@ type Features struct {
 }
 
 // Has reports whether a knob works.
-func (f *Features) Has(k Knob) bool { return f.Knobs[k].Support == Supported }
+func (f *Features) Has(k Knob) bool { return f.Knobs[k].State == Supported }

@@ -137,7 +137,7 @@ func TestContainerCPU(t *testing.T) {
 
 func TestAllParts(t *testing.T) {
 	t.Parallel()
-	l3s := []L3{{ID: 1, Occupancy: 4096, Total: -1, Local: 500}}
+	l3s := []L3{{ID: 1, OccupancyBytes: 4096, TotalBytes: -1, LocalBytes: 500}}
 	reading := func(mono time.Duration, n int64) Reading {
 		k := time.Duration(n)
 		psi := PressureTotals{mono, Stall{k * second / 10, 0.7}, Stall{k * second / 5, 0}, Stall{k * second / 20, 0}, Stall{k * second / 2, 0}, Stall{0, 0}}

@@ -151,10 +151,10 @@ type Cache struct {
 // L3 is what resctrl counts of a container in one L3 cache and the memory behind it.
 // Negative is what the kernel can't read now, or this machine doesn't count.
 type L3 struct {
-	ID        int   `json:"id"`         // ID of the L3 cache.
-	Occupancy int64 `json:"occupancy"`  // Bytes of the cache that the container occupies.
-	Total     int64 `json:"totalBytes"` // Bytes moved from and to memory since the container's monitoring group was made.
-	Local     int64 `json:"localBytes"` // Bytes moved from and to the memory of the cache's own NUMA node since then.
+	ID             int   `json:"id"`             // ID of the L3 cache.
+	OccupancyBytes int64 `json:"occupancyBytes"` // Bytes of the cache that the container occupies.
+	TotalBytes     int64 `json:"totalBytes"`     // Bytes moved from and to memory since the container's monitoring group was made.
+	LocalBytes     int64 `json:"localBytes"`     // Bytes moved from and to the memory of the cache's own NUMA node since then.
 }
 
 // Target is a container to look at, or another cgroup.

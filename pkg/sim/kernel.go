@@ -61,9 +61,9 @@ func features() knobs.Features {
 	f := knobs.Features{Reclaim: true}
 	for knob := range knobs.Knobs {
 		spec := cgroupfs.Describe(knob)
-		f.Knobs[knob] = knobs.Feature{Support: knobs.Unsupported, V2: true, Why: "the simulated node doesn't have it"}
+		f.Knobs[knob] = knobs.Feature{State: knobs.Unsupported, V2: true, Why: "the simulated node doesn't have it"}
 		if slices.Contains(mainline(), knob) {
-			f.Knobs[knob] = knobs.Feature{Support: knobs.Supported, V2: true, File: spec.V2[0]}
+			f.Knobs[knob] = knobs.Feature{State: knobs.Supported, V2: true, File: spec.V2[0]}
 		}
 	}
 	return f

@@ -173,6 +173,9 @@ func (s *simulation) steer(now time.Duration, changed bool) {
 	}
 }
 
+// Dropped is part of the agent's audit: the report loses nothing.
+func (r *report) Dropped() int { return 0 }
+
 // Record counts a decision; it is the agent's audit. A movement that has ended was
 // counted at its first step.
 func (r *report) Record(_ time.Time, _ control.Mode, d *control.Decision) {

@@ -1,10 +1,14 @@
 package status
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
 
 // Schema is the version of the shape of what is served: it grows where a field changes
 // its meaning or goes, and stays where one is added.
-const Schema = 1
+const Schema = 2
 
 // DefaultSocket is where a plugin serves its status unless told otherwise.
 const DefaultSocket = "/run/sluice/status.sock"
@@ -19,21 +23,32 @@ type Build struct {
 
 // Config is the configuration in force.
 type Config struct {
-	File    string    `json:"file,omitempty"`    // Path of the configuration file; absent if the runtime supplied the configuration or there is none.
-	Hash    string    `json:"hash"`              // SHA-256 of the file's text in hex; empty for the default configuration.
-	Loaded  time.Time `json:"loaded"`            // Time at which this configuration came into force.
-	Reloads int       `json:"reloads"`           // Number of times a changed file was read since the start.
-	Refused int       `json:"refused"`           // Number of changed files that were refused since the start.
-	Problem string    `json:"problem,omitempty"` // Why the newest file is not in force; absent if it is.
+	File     string    `json:"file,omitempty"`    // Path of the configuration file; absent if the runtime supplied the configuration or there is none.
+	Hash     string    `json:"hash"`              // SHA-256 of the file's text in hex; empty for the default configuration.
+	LoadedAt time.Time `json:"loadedAt"`          // Time at which this configuration came into force.
+	Reloads  int       `json:"reloads"`           // Number of times a changed file was read since the start.
+	Refused  int       `json:"refused"`           // Number of changed files that were refused since the start.
+	Problem  string    `json:"problem,omitempty"` // Why the newest file is not in force; absent if it is.
 }
 
 // Feature is something that the kernel, the runtime or the hardware has or lacks.
 type Feature struct {
-	Name  string `json:"name"`           // Name of the feature, for example "cpu.burst".
-	State string `json:"state"`          // Result of the probe: "supported", "unsupported" or "inconclusive".
-	File  string `json:"file,omitempty"` // Kernel file that provides the feature; absent if there is none.
-	Why   string `json:"why,omitempty"`  // Why the feature is not supported; absent if it is.
+	Name  string       `json:"name"`            // Name of the feature, for example "cpu.burst".
+	State FeatureState `json:"state"`           // Result of the probe.
+	File  string       `json:"file,omitempty"`  // Kernel file that provides the feature; absent if there is none.
+	Why   string       `json:"why,omitempty"`   // Why the feature is not supported; absent if it is.
+	Cause knobs.Cause  `json:"cause,omitempty"` // What keeps a kernel that could have the feature from having it; absent if nothing on this node can mend it.
 }
+
+// FeatureState is what a probe has found out about a feature.
+type FeatureState string
+
+// The states of features.
+const (
+	FeatureSupported    FeatureState = "supported"
+	FeatureUnsupported  FeatureState = "unsupported"
+	FeatureInconclusive FeatureState = "inconclusive" // the probe itself failed
+)
 
 // Handler is the latency of the plugin's answers to one kind of event.
 type Handler struct {
@@ -50,9 +65,9 @@ func LatencyBounds() []time.Duration {
 	}
 }
 
-// KnobErrors is the number of writes to a setting that the kernel refused with one error.
+// KnobErrors is the number of writes to a knob that the kernel refused with one error.
 type KnobErrors struct {
-	Knob  string `json:"knob"`  // Setting, for example "cpu.quota".
+	Knob  string `json:"knob"`  // Kernel's control, for example "cpu.quota".
 	Errno string `json:"errno"` // Kernel's error, for example "EBUSY"; "other" if it was not an error number.
-	N     int    `json:"n"`     // Number of refused writes since the plugin started.
+	Count int    `json:"count"` // Number of refused writes since the plugin started.
 }

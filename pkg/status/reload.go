@@ -31,11 +31,11 @@ type PoolChange struct {
 
 // ContainerChange is a container that would get something else.
 type ContainerChange struct {
-	Ref      string      `json:"ref"`                // Container as "namespace/pod/container".
-	From     Place       `json:"from"`               // Where the container runs now.
-	To       Place       `json:"to"`                 // Where the container would run.
-	Settings []KeyChange `json:"settings,omitempty"` // Keys of the container's request that would change.
-	Problem  string      `json:"problem,omitempty"`  // Why the container would not get what it asks for; absent if it would.
+	Ref     string      `json:"ref"`               // Container as "namespace/pod/container".
+	From    Place       `json:"from"`              // Where the container runs now.
+	To      Place       `json:"to"`                // Where the container would run.
+	Keys    []KeyChange `json:"keys,omitempty"`    // Keys of the container's request that would change.
+	Problem string      `json:"problem,omitempty"` // Why the container would not get what it asks for; absent if it would.
 }
 
 // Place is where a container runs.

@@ -19,11 +19,11 @@ type Status struct {
 	Schema     int               `json:"schema"`               // Version of the status's shape. It grows when a field changes its meaning or is removed.
 	Version    string            `json:"version"`              // Version of the plugin, for example "v1.2.3".
 	Build      Build             `json:"build"`                // Version of the program and of its compiler.
-	Started    time.Time         `json:"started"`              // Time at which this process started.
+	StartedAt  time.Time         `json:"startedAt"`            // Time at which this process started.
 	Config     Config            `json:"config"`               // Configuration in force.
 	Time       time.Time         `json:"time"`                 // Time at which this snapshot was taken.
-	Mode       string            `json:"mode"`                 // Mode of the plugin: "on", or "preview" if it changes nothing.
-	Reason     string            `json:"reason,omitempty"`     // Why the mode is not the configured one, or why cpusets are left alone; absent if neither is so.
+	Mode       Mode              `json:"mode"`                 // Mode of the plugin in force.
+	Why        string            `json:"why,omitempty"`        // Why the mode is not the configured one, or why cpusets are left alone; absent if neither is so.
 	Runtime    Runtime           `json:"runtime"`              // Connection to the container runtime.
 	Machine    Machine           `json:"machine"`              // Summary of the machine.
 	Pools      []Pool            `json:"pools"`                // Pools in the order of their priority, highest first.
@@ -35,9 +35,18 @@ type Status struct {
 	Counters   Counters          `json:"counters"`             // Events since the plugin started.
 	Features   []Feature         `json:"features,omitempty"`   // Features that the kernel, runtime and hardware have or lack.
 	Handlers   []Handler         `json:"handlers,omitempty"`   // Latencies of the plugin's answers to the runtime, by event.
-	Errors     []KnobErrors      `json:"errors,omitempty"`     // Writes that the kernel refused, by setting and error; absent if there were none.
+	Errors     []KnobErrors      `json:"errors,omitempty"`     // Writes that the kernel refused, by knob and error; absent if there were none.
 	Loop       *Loop             `json:"loop,omitempty"`       // Control loop; absent if the plugin runs without one.
 }
+
+// Mode is whether the plugin changes the node.
+type Mode string
+
+// The modes of the plugin.
+const (
+	ModeOn      Mode = "on"
+	ModePreview Mode = "preview" // it decides and reports, and changes nothing
+)
 
 // Grants is the source of pods' requests.
 type Grants struct {
@@ -48,38 +57,48 @@ type Grants struct {
 
 // Runtime is the connection to the container runtime.
 type Runtime struct {
-	Connected  bool      `json:"connected"`            // Whether the plugin is connected to the runtime.
-	Name       string    `json:"name,omitempty"`       // Name of the runtime, for example "containerd"; absent before the first connection.
-	Version    string    `json:"version,omitempty"`    // Version of the runtime; absent before the first connection.
-	NRIVersion string    `json:"nriVersion,omitempty"` // Version of NRI that the runtime reports; absent if it reports none.
-	Since      time.Time `json:"since"`                // Time since which the plugin has been connected or disconnected.
-	SlowLane   string    `json:"slowLane"`             // State of updates of the runtime's own record: "open", or why none are sent.
+	Connected   bool      `json:"connected"`             // Whether the plugin is connected to the runtime.
+	Name        string    `json:"name,omitempty"`        // Name of the runtime, for example "containerd"; absent before the first connection.
+	Version     string    `json:"version,omitempty"`     // Version of the runtime; absent before the first connection.
+	NRIVersion  string    `json:"nriVersion,omitempty"`  // Version of NRI that the runtime reports; absent if it reports none.
+	ChangedAt   time.Time `json:"changedAt"`             // Time at which the plugin was connected or disconnected.
+	SlowLane    SlowLane  `json:"slowLane"`              // Whether Sluice keeps the runtime's own record up to date.
+	SlowLaneWhy string    `json:"slowLaneWhy,omitempty"` // Why the slow lane is shut; absent while it is open.
 }
+
+// SlowLane is whether Sluice sends the runtime updates of its own record of containers.
+type SlowLane string
+
+// The states of the slow lane.
+const (
+	SlowLaneOpen SlowLane = "open" // updates are sent
+	SlowLaneShut SlowLane = "shut" // none are sent
+)
 
 // SlowWrite is a write that the kernel has not finished, because it moves pages or
 // reclaims memory. No event waits for it.
 type SlowWrite struct {
-	Object  string `json:"object"`            // Cgroup that is written: "namespace/pod" or "namespace/pod/container".
-	Setting string `json:"setting"`           // Setting that is written, for example "cpuset.mems".
-	To      string `json:"to"`                // Value that is written.
-	Seconds int64  `json:"seconds"`           // Seconds since the write began or, if it is waiting, since it was requested.
-	Waiting bool   `json:"waiting,omitempty"` // Whether the write waits for other slow writes.
+	Object         string `json:"object"`            // Cgroup that is written, as "namespace/pod" or "namespace/pod/container".
+	Knob           string `json:"knob"`              // Kernel's control that is written, for example "cpuset.mems".
+	To             string `json:"to"`                // Value that is written.
+	ElapsedSeconds int64  `json:"elapsedSeconds"`    // Time in seconds since the write began or, if it is waiting, since it was requested.
+	Waiting        bool   `json:"waiting,omitempty"` // Whether the write waits for other slow writes.
 }
 
 // Machine is a summary of the machine.
 type Machine struct {
-	Online   cpuset.Set `json:"online"`   // CPUs that are online.
-	Offline  cpuset.Set `json:"offline"`  // CPUs that are present but offline.
-	Packages int        `json:"packages"` // Number of CPU packages (sockets).
-	Nodes    int        `json:"nodes"`    // Number of NUMA nodes.
-	L3s      int        `json:"l3s"`      // Number of L3 caches.
-	Cores    int        `json:"cores"`    // Number of physical cores.
-	Memory   int64      `json:"memory"`   // Memory of the machine in bytes.
-	Pinned   cpuset.Set `json:"pinned"`   // CPUs granted exclusively to LSE and LSR containers.
-	Reserved cpuset.Set `json:"reserved"` // CPUs that the configuration withholds from all containers.
-	System   cpuset.Set `json:"system"`   // CPUs that the configuration gives to class SYSTEM.
-	External cpuset.Set `json:"external"` // CPUs that Sluice must not assign: those exclusively assigned by the kubelet's CPU manager, and those that the cgroup of all pods lacks.
-	Steering Steering   `json:"steering"` // Interrupts and work queues kept off CPUs.
+	Online      cpuset.Set `json:"online"`      // CPUs that are online.
+	Offline     cpuset.Set `json:"offline"`     // CPUs that are present but offline.
+	Packages    int        `json:"packages"`    // Number of CPU packages (sockets).
+	Nodes       int        `json:"nodes"`       // Number of NUMA nodes.
+	L3s         int        `json:"l3s"`         // Number of L3 caches.
+	Cores       int        `json:"cores"`       // Number of physical cores.
+	MemoryBytes int64      `json:"memoryBytes"` // Memory of the machine in bytes.
+	Pinned      cpuset.Set `json:"pinned"`      // CPUs granted exclusively to LSE and LSR containers.
+	Reserved    cpuset.Set `json:"reserved"`    // CPUs that the configuration withholds from all containers.
+	System      cpuset.Set `json:"system"`      // CPUs that the configuration gives to class SYSTEM.
+	External    cpuset.Set `json:"external"`    // CPUs that Sluice must not assign: those exclusively assigned by the kubelet's CPU manager, and those that the cgroup of all pods lacks.
+	Steering    Steering   `json:"steering"`    // Interrupts and work queues kept off CPUs.
 }
 
 // Steering is the state of keeping interrupts and unbound work queues off LSE CPUs.
@@ -90,60 +109,69 @@ type Steering struct {
 
 // Pool is a pool of CPUs and its containers.
 type Pool struct {
-	Name       string            `json:"name"`              // Name of the pool, as configured.
-	CPUs       cpuset.Set        `json:"cpus"`              // CPUs that the pool's containers may use.
-	Containers int               `json:"containers"`        // Number of containers in the pool.
-	Requested  workload.MilliCPU `json:"requestedMilliCPU"` // CPU that the pool's containers request together, in thousandths of a CPU.
-	RCF        float64           `json:"rcf,omitempty"`     // RCF: the pool's CPUs divided by the CPUs that its containers request, which the key rcf bounds; absent if they request none.
-	Load       *PoolLoad         `json:"load,omitempty"`    // Load of the pool; absent without a control loop.
+	Name       string            `json:"name"`               // Name of the pool, as configured.
+	CPUs       cpuset.Set        `json:"cpus"`               // CPUs that the pool's containers may use.
+	Containers int               `json:"containers"`         // Number of containers in the pool.
+	Requested  workload.MilliCPU `json:"requestedMilliCPU"`  // CPU that the pool's containers request together, in thousandths of a CPU.
+	RCFRatio   float64           `json:"rcfRatio,omitempty"` // RCF: the pool's CPUs divided by the CPUs that its containers request, which the key rcf bounds; absent if they request none.
+	Load       *PoolLoad         `json:"load,omitempty"`     // Load of the pool; absent without a control loop.
 }
 
 // Container is a container, its settings and the reasons for them.
 type Container struct {
-	ID              string                 `json:"id"`                    // ID of the container in the runtime.
-	PodUID          string                 `json:"podUID"`                // UID of the pod in Kubernetes.
-	Ref             string                 `json:"ref"`                   // Container as "namespace/pod/container".
-	Class           workload.Class         `json:"class"`                 // Class of the container: "LSE", "LSR", "LS", "BE" or "SYSTEM".
-	Pool            string                 `json:"pool,omitempty"`        // Pool of the container; absent if it has exclusive CPUs.
-	State           placement.State        `json:"state"`                 // State of the grant: "reserved" before the container's start, "held" after it.
-	Controlled      bool                   `json:"controlled"`            // Whether Sluice may set the container's CPUs.
-	Requested       workload.MilliCPU      `json:"requestedMilliCPU"`     // Requested CPU in thousandths of a CPU; for BE it includes granted batch resources.
-	RequestedMemory int64                  `json:"requestedMemoryBytes"`  // Requested memory in bytes; for BE it includes granted batch resources; 0 if there is none or it is unknown.
-	RequestedBy     workload.RequestSource `json:"requestedBy,omitempty"` // Source of both requests: "kubelet" (its record), "annotation" or "inferred".
-	CPUs            cpuset.Set             `json:"cpus"`                  // CPUs that the container may use; empty means all.
-	Mems            cpuset.Set             `json:"mems"`                  // NUMA nodes that the container may get memory from; empty means all.
-	Unlimited       bool                   `json:"unlimited"`             // Whether Sluice lifted the container's CPU quota, because all of its CPUs are exclusive.
-	Why             string                 `json:"why"`                   // Why the container has these CPUs.
-	Settings        []workload.Setting     `json:"settings,omitempty"`    // Keys that shaped the container's request; absent if there are none.
-	Warnings        []string               `json:"warnings,omitempty"`    // Warnings about what the container asks for; absent if there are none.
-	Cgroup          string                 `json:"cgroup,omitempty"`      // Path of the container's cgroup below the cgroup root; absent if it is unknown.
-	Drift           int                    `json:"drift"`                 // Number of times Sluice repaired another program's change of the container's CPUs or memory nodes.
-	Kernel          []Kernel               `json:"kernel,omitempty"`      // Kernel settings of the container and its pod other than CPUs and memory nodes; absent if there are none.
-	Lacks           []Lack                 `json:"lacks,omitempty"`       // Requested features that this node lacks or substitutes; absent if there are none.
-	Cache           []observe.L3           `json:"cache,omitempty"`       // Cache occupancy and memory traffic by L3 cache; absent if RDT does not count them.
-	CacheTime       time.Time              `json:"cacheTime,omitzero"`    // Time at which the cache counters were read; absent if they were not.
-	Usage           *Usage                 `json:"usage,omitempty"`       // Resources that the container uses; absent if the control loop has not measured it.
-	Since           time.Time              `json:"since,omitzero"`        // Time at which the container was placed.
+	ID                   string                 `json:"id"`                       // ID of the container in the runtime.
+	PodUID               string                 `json:"podUID"`                   // UID of the pod in Kubernetes.
+	Ref                  string                 `json:"ref"`                      // Container as "namespace/pod/container".
+	Class                workload.Class         `json:"class"`                    // Class of the container: "LSE", "LSR", "LS", "BE" or "SYSTEM".
+	Pool                 string                 `json:"pool,omitempty"`           // Pool of the container; absent if it has exclusive CPUs.
+	State                placement.State        `json:"state"`                    // State of the grant: "reserved" before the container's start, "held" after it.
+	Controlled           bool                   `json:"controlled"`               // Whether Sluice may set the container's CPUs.
+	Requested            workload.MilliCPU      `json:"requestedMilliCPU"`        // Requested CPU in thousandths of a CPU; for BE it includes granted batch resources.
+	RequestedMemoryBytes int64                  `json:"requestedMemoryBytes"`     // Requested memory in bytes; for BE it includes granted batch resources; 0 if there is none or it is unknown.
+	RequestedBy          workload.RequestSource `json:"requestedBy,omitempty"`    // Source of both requests.
+	CPUs                 cpuset.Set             `json:"cpus"`                     // CPUs that the container may use; empty means all.
+	Mems                 cpuset.Set             `json:"mems"`                     // NUMA nodes that the container may get memory from; empty means all.
+	Unlimited            bool                   `json:"unlimited"`                // Whether Sluice lifted the container's CPU quota, because all of its CPUs are exclusive.
+	Why                  string                 `json:"why"`                      // Why the container has these CPUs.
+	Keys                 []workload.RequestKey  `json:"keys,omitempty"`           // Keys that shaped the container's request; absent if there are none.
+	Warnings             []string               `json:"warnings,omitempty"`       // Warnings about what the container asks for; absent if there are none.
+	Cgroup               string                 `json:"cgroup,omitempty"`         // Path of the container's cgroup below the cgroup root; absent if it is unknown.
+	Drift                int                    `json:"drift"`                    // Number of times Sluice repaired another program's change of the container's CPUs or memory nodes.
+	Settings             []Setting              `json:"settings,omitempty"`       // Values that Sluice wants for knobs of the container and its pod other than CPUs and memory nodes; absent if there are none.
+	Lacks                []Lack                 `json:"lacks,omitempty"`          // Requested features that this node lacks or substitutes; absent if there are none.
+	Cache                []observe.L3           `json:"cache,omitempty"`          // Cache occupancy and memory traffic by L3 cache; absent if RDT does not count them.
+	CacheMeasuredAt      time.Time              `json:"cacheMeasuredAt,omitzero"` // Time at which the cache counters were read; absent if they were not.
+	Usage                *Usage                 `json:"usage,omitempty"`          // Resources that the container uses; absent if the control loop has not measured it.
+	PlacedAt             time.Time              `json:"placedAt,omitzero"`        // Time at which the container was placed.
 }
 
 // Older orders containers as a status lists them: the oldest first.
 func Older(a, b Container) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(a.PlacedAt.Compare(b.PlacedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// Kernel is one kernel setting of a container or of its pod, besides CPUs and
-// memory nodes.
-type Kernel struct {
-	Level     string `json:"level"`               // Level of the cgroup: "pod" or "container".
-	Setting   string `json:"setting"`             // Name of the setting, for example "cpu.burst".
-	File      string `json:"file"`                // Kernel file of the setting, for example "cpu.cfs_burst_us"; empty if it is not a cgroup file.
-	Value     string `json:"value"`               // Value that the setting should have.
+// Setting is the value that Sluice wants for one knob of a container or of its pod.
+// CPUs and memory nodes are not among the settings: the container has them itself.
+type Setting struct {
+	Level     Level  `json:"level"`               // Level of the cgroup.
+	Knob      string `json:"knob"`                // Kernel's control that the setting is for, for example "cpu.burst".
+	File      string `json:"file"`                // Kernel file of the knob, for example "cpu.cfs_burst_us"; empty if it is not a cgroup file.
+	Value     string `json:"value"`               // Value that the knob should have.
 	Why       string `json:"why"`                 // Key or rule that asks for the value.
 	Problem   string `json:"problem,omitempty"`   // Why the kernel does not have the value; absent if it has.
-	Drift     int    `json:"drift"`               // Number of times Sluice repaired another program's change of the setting.
+	Drift     int    `json:"drift"`               // Number of times Sluice repaired another program's change of the value.
 	Suspect   string `json:"suspect,omitempty"`   // Program that probably made the latest such change; absent if there was none.
-	Contested bool   `json:"contested,omitempty"` // Whether another program changes the setting again and again, so that repairs wait.
+	Contested bool   `json:"contested,omitempty"` // Whether another program changes the value again and again, so that repairs wait.
 }
+
+// Level is whose cgroup a setting is for.
+type Level string
+
+// The levels of settings.
+const (
+	PodLevel       Level = "pod"
+	ContainerLevel Level = "container"
+)
 
 // Lack is a requested feature that this node substitutes or lacks.
 type Lack struct {
@@ -172,15 +200,15 @@ type Counters struct {
 
 // Answer is what one container of a planned pod would get.
 type Answer struct {
-	Ref       string             `json:"ref"`                // Container as "namespace/pod/container".
-	Class     workload.Class     `json:"class"`              // Class that the container would have.
-	CPUs      cpuset.Set         `json:"cpus"`               // CPUs that the container could use; empty means all.
-	Mems      cpuset.Set         `json:"mems"`               // NUMA nodes that the container could get memory from; empty means all.
-	Unlimited bool               `json:"unlimited"`          // Whether the container's CPU quota would be lifted.
-	Why       string             `json:"why,omitempty"`      // Why the container would get these CPUs; absent if it would be refused.
-	Error     string             `json:"error,omitempty"`    // Why the container would be refused; absent if it could be placed.
-	Settings  []workload.Setting `json:"settings,omitempty"` // Keys that shaped the container's request; absent if there are none.
-	Warnings  []string           `json:"warnings,omitempty"` // Warnings about what the container asks for; absent if there are none.
+	Ref       string                `json:"ref"`                // Container as "namespace/pod/container".
+	Class     workload.Class        `json:"class"`              // Class that the container would have.
+	CPUs      cpuset.Set            `json:"cpus"`               // CPUs that the container could use; empty means all.
+	Mems      cpuset.Set            `json:"mems"`               // NUMA nodes that the container could get memory from; empty means all.
+	Unlimited bool                  `json:"unlimited"`          // Whether the container's CPU quota would be lifted.
+	Why       string                `json:"why,omitempty"`      // Why the container would get these CPUs; absent if it would be refused.
+	Problem   string                `json:"problem,omitempty"`  // Why the container would be refused; absent if it could be placed.
+	Keys      []workload.RequestKey `json:"keys,omitempty"`     // Keys that shaped the container's request; absent if there are none.
+	Warnings  []string              `json:"warnings,omitempty"` // Warnings about what the container asks for; absent if there are none.
 }
 
 // Decision is one thing that the control loop decided.

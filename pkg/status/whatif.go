@@ -20,7 +20,7 @@ func WhatIf(ledger *placement.Ledger, pod *workload.Pod, containers []workload.C
 		c := &containers[i]
 		ref := workload.Ref(pod, c)
 		r, warnings, err := ask(c)
-		answers[i] = Answer{Ref: ref, Class: r.Class, Settings: r.Settings, Warnings: warnings}
+		answers[i] = Answer{Ref: ref, Class: r.Class, Keys: r.Keys, Warnings: warnings}
 		var as placement.Assignment
 		if err == nil {
 			// No container of the runtime has a name for its id.
@@ -28,7 +28,7 @@ func WhatIf(ledger *placement.Ledger, pod *workload.Pod, containers []workload.C
 			as, err = ledger.Place(who, r, cpuset.Set{}, now)
 		}
 		if err != nil {
-			answers[i].Error = err.Error()
+			answers[i].Problem = err.Error()
 			continue
 		}
 		answers[i].fill(as)

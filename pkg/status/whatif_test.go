@@ -36,16 +36,16 @@ func TestWhatIf(t *testing.T) {
 	answers := WhatIf(ledger, pod, containers, ask, time.Unix(0, 0))
 
 	early, first, main, more, bad := answers[0], answers[1], answers[2], answers[3], answers[4]
-	if first.CPUs.Size() != 6 || main.CPUs != first.CPUs || !main.Unlimited || main.Error != "" {
+	if first.CPUs.Size() != 6 || main.CPUs != first.CPUs || !main.Unlimited || main.Problem != "" {
 		t.Errorf("an init container's CPUs are free for the next: %+v, %+v", first, main)
 	}
 	if early.CPUs != cpuset.Difference(machine.Online, main.CPUs) || early.Ref != "n/p/early" || early.Why == "" {
 		t.Errorf("a pin that comes later takes CPUs away: %+v", early)
 	}
-	if more.Error == "" || !more.CPUs.IsEmpty() || more.Class != workload.LSR {
+	if more.Problem == "" || !more.CPUs.IsEmpty() || more.Class != workload.LSR {
 		t.Errorf("a pin must leave a core to the pools: %+v", more)
 	}
-	if bad.Error != "not that one" || bad.Class != workload.BE || len(bad.Warnings) != 1 {
+	if bad.Problem != "not that one" || bad.Class != workload.BE || len(bad.Warnings) != 1 {
 		t.Errorf("%+v", bad)
 	}
 	if n := len(ledger.Holders()); n != 2 {

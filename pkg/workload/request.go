@@ -26,7 +26,7 @@ type Request struct {
 
 	Tuning
 
-	Settings []Setting // where each key came from, for explain
+	Keys []RequestKey // where each key came from, for explain
 }
 
 // Grant is the CPU and the memory in bytes that the container may count on: what it
@@ -39,8 +39,8 @@ func (r *Request) Grant() (MilliCPU, int64) {
 	return max(r.Milli, r.Batch.CPURequest.Value), max(r.Memory, r.Batch.MemoryRequest.Value)
 }
 
-// Setting is one key that shaped the request.
-type Setting struct {
+// RequestKey is one key that shaped the request.
+type RequestKey struct {
 	Key    string `json:"key"`    // Key, for example "class".
 	Value  string `json:"value"`  // Value as it was written.
 	Source string `json:"source"` // Where the value comes from, for example "annotation cpus.sluice.dev/pod" or "config defaults.burstable".

@@ -121,7 +121,7 @@ func (o *batchOptions) run(c *cobra.Command, args []string) error {
 		if setting.To == control.SwitchOff && writes && report.LeavesFloor() {
 			acted, err := failsafe.Act(at.Runtime, o.hostRoot, "batch was switched off by the command line, and no loop took it over")
 			if err != nil {
-				acted.Error = err.Error()
+				acted.Problem = err.Error()
 			}
 			report.Floor = &acted
 		}

@@ -30,7 +30,7 @@ type switching struct {
 func (p switching) Status() (*status.Status, error) {
 	s := statustest.Looped()
 	l := s.Loop
-	l.StateDir, l.Batch = p.dir, status.Batch{State: status.BatchOpen, Mechanism: "quota", Known: true, Budget: 6000, Floor: 200, Switch: status.Switch{To: "auto"}}
+	l.StateDir, l.Batch = p.dir, status.Batch{State: status.BatchOpen, Mechanism: "quota", Known: true, Budget: 6000, Floor: 200, Switch: status.Switch{State: "auto"}}
 	select {
 	case p.asked <- struct{}{}: // not read yet
 	default:
@@ -64,7 +64,7 @@ func (p hanging) Status() (*status.Status, error) {
 // of its answers.
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	silence := func(l *status.Loop) { l.Time = l.Time.Add(-time.Hour) }
+	silence := func(l *status.Loop) { l.MeasuredAt = l.MeasuredAt.Add(-time.Hour) }
 	for name, test := range map[string]struct {
 		args   string
 		plugin func(dir string) statusapi.Source // nil: none answers
@@ -149,7 +149,7 @@ func floored(t *testing.T) (dir, root, quota string) {
 func TestBatchOffWithoutTheLoop(t *testing.T) {
 	t.Parallel()
 	still := statustest.Looped()
-	still.Loop.Time, still.Loop.StateDir = still.Time.Add(-time.Hour), ""
+	still.Loop.MeasuredAt, still.Loop.StateDir = still.Time.Add(-time.Hour), ""
 	stopped := hanging{goOn: make(chan struct{})}
 	t.Cleanup(func() { close(stopped.goOn) })
 	for name, test := range map[string]struct {
@@ -204,7 +204,7 @@ func TestBatchOffFails(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.out), &report); err != nil {
 		t.Fatal(err, got.out)
 	}
-	if got.exit != exitFailure || report.Floor == nil || report.Floor.Error == "" || report.Loop != batchswitch.LoopSilent || len(report.Lacks) != 1 {
+	if got.exit != exitFailure || report.Floor == nil || report.Floor.Problem == "" || report.Loop != batchswitch.LoopSilent || len(report.Lacks) != 1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -153,7 +153,7 @@ func TestPlanLive(t *testing.T) {
 	t.Parallel()
 	s := statustest.Calm()
 	planner := testPlanner(t, twoSockets)
-	s.Machine.Memory, _ = planner.Memory()
+	s.Machine.MemoryBytes, _ = planner.Memory()
 	socket := serve(t, plugin{status: s, planner: planner})
 	live := run(t, podYAML, "plan", "-f", "-", "--status-socket", socket, "-o", "json")
 	empty := run(t, podYAML, "plan", "-f", "-", "--machine", twoSockets, "-o", "json")

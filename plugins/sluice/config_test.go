@@ -41,7 +41,7 @@ func TestConfigDiff(t *testing.T) {
 		Pools:   []status.PoolChange{{Name: "online", From: cpuset.Range(0, 3), To: cpuset.Range(1, 3)}},
 		Containers: []status.ContainerChange{{
 			Ref: "shop/db/main", From: status.Place{Class: workload.LS, Pool: "online"}, To: status.Place{Class: workload.LSR, CPUs: cpuset.Of(2)},
-			Settings: []status.KeyChange{{Key: "weight", To: "50% (config classes.LS)"}}, Problem: "a warning",
+			Keys: []status.KeyChange{{Key: "weight", To: "50% (config classes.LS)"}}, Problem: "a warning",
 		}},
 		Warnings: []string{"this machine has no CPUs 9"},
 	}

@@ -178,13 +178,13 @@ func TestAPIFields(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s lacks its marks", name)
 	}
-	words := commentsOf(t, "pkg/status", "pkg/view/statusapi", "pkg/decide/control", "pkg/observe", "pkg/peers", "pkg/workload", "pkg/engine/audit")
+	source := readSource(t, "pkg/status", "pkg/view/statusapi", "pkg/decide/control", "pkg/observe", "pkg/peers", "pkg/workload", "pkg/engine/audit", "pkg/knobs")
 	var tables bytes.Buffer
 	seen := map[reflect.Type]bool{}
 	for queue := []reflect.Type{reflect.TypeFor[status.Status](), reflect.TypeFor[statusapi.Log](), reflect.TypeFor[status.Answer]()}; len(queue) > 0; queue = queue[1:] {
 		if !seen[queue[0]] {
 			seen[queue[0]] = true
-			queue = append(queue, table(t, &tables, queue[0], words)...)
+			queue = append(queue, table(t, &tables, queue[0], source)...)
 		}
 	}
 	want := before + begin + tables.String() + "\n" + end + after
@@ -201,9 +201,9 @@ func TestAPIFields(t *testing.T) {
 }
 
 // table writes a struct's fields, and returns the structs that they are of.
-func table(t *testing.T, into *bytes.Buffer, of reflect.Type, words map[string]string) (more []reflect.Type) {
+func table(t *testing.T, into *bytes.Buffer, of reflect.Type, source source) (more []reflect.Type) {
 	name := of.Name()
-	fmt.Fprintf(into, "\n### %s\n\n%s\n\n| field | is | |\n|---|---|---|\n", name, words[of.String()])
+	fmt.Fprintf(into, "\n### %s\n\n%s\n\n| field | is | |\n|---|---|---|\n", name, source.comments[of.String()])
 	var rows func(of reflect.Type)
 	rows = func(of reflect.Type) {
 		for f := range of.Fields() {
@@ -215,11 +215,14 @@ func table(t *testing.T, into *bytes.Buffer, of reflect.Type, words map[string]s
 				rows(f.Type)
 				continue
 			}
-			kind, parts := kindOf(f.Type)
+			kind, parts := kindOf(f.Type, source.constants)
 			more = append(more, parts...)
-			what := words[of.String()+"."+f.Name]
+			what := source.comments[of.String()+"."+f.Name]
 			if !sentence.MatchString(what) {
 				t.Errorf("%s.%s: the comment in the source must be a sentence that makes sense alone, such as \"Requested memory in bytes; absent if it is unknown.\", not %q", of, f.Name, what)
+			}
+			if f.Type.Kind() == reflect.String && f.Type.Name() == "string" && alternatives.MatchString(what) {
+				t.Errorf("%s.%s: an enumeration has a type of its own with its values as constants", of, f.Name)
 			}
 			fmt.Fprintf(into, "| `%s` | %s | %s |\n", key, kind, strings.ReplaceAll(what, "|", `\|`))
 		}
@@ -231,8 +234,11 @@ func table(t *testing.T, into *bytes.Buffer, of reflect.Type, words map[string]s
 // sentence is a field's comment that begins and ends as a sentence does.
 var sentence = regexp.MustCompile(`^[A-Z].+\.$`)
 
-// kindOf is a type as JSON has it.
-func kindOf(t reflect.Type) (kind string, parts []reflect.Type) {
+// alternatives is a comment that lists all values of a field.
+var alternatives = regexp.MustCompile(`: "[^"]+"(, "[^"]+")* (\(.*\) )?or "[^"]+"`)
+
+// kindOf is a type as JSON has it; constants are the values of enumerations.
+func kindOf(t reflect.Type, constants map[string][]string) (kind string, parts []reflect.Type) {
 	_, isText := reflect.TypeAssert[encoding.TextMarshaler](reflect.New(t))
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -241,14 +247,16 @@ func kindOf(t reflect.Type) (kind string, parts []reflect.Type) {
 		return "nanoseconds", nil
 	case t == reflect.TypeFor[cpuset.Set]():
 		return "set: `0-3,8`", nil
+	case len(constants[t.String()]) > 0:
+		return "text: `" + strings.Join(constants[t.String()], "`, `") + "`", nil
 	case isText || t.Kind() == reflect.String:
 		return "text", nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return kindOf(t.Elem())
+		return kindOf(t.Elem(), constants)
 	case reflect.Slice:
-		kind, parts = kindOf(t.Elem())
+		kind, parts = kindOf(t.Elem(), constants)
 		return "list: " + kind, parts
 	case reflect.Struct:
 		return fmt.Sprintf("[%s](#%s)", t.Name(), strings.ToLower(t.Name())), []reflect.Type{t}
@@ -259,10 +267,15 @@ func kindOf(t reflect.Type) (kind string, parts []reflect.Type) {
 	}
 }
 
-// commentsOf are the comments on types and fields: "status.Pool", "status.Pool.Name".
-func commentsOf(t *testing.T, dirs ...string) map[string]string {
+// source is what the source says about types.
+type source struct {
+	comments  map[string]string   // on types and fields: "status.Pool", "status.Pool.Name"
+	constants map[string][]string // of types that are text: "status.Level"
+}
+
+func readSource(t *testing.T, dirs ...string) source {
 	t.Helper()
-	words := map[string]string{}
+	s := source{map[string]string{}, map[string][]string{}}
 	for _, dir := range dirs {
 		names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
@@ -275,16 +288,30 @@ func commentsOf(t *testing.T, dirs ...string) map[string]string {
 			}
 			for _, d := range file.Decls {
 				if decl, ok := d.(*ast.GenDecl); ok {
-					for _, spec := range decl.Specs {
-						if of, ok := spec.(*ast.TypeSpec); ok {
-							note(words, file.Name.Name+"."+of.Name.Name, decl.Doc, of)
-						}
-					}
+					s.read(file.Name.Name+".", decl)
 				}
 			}
 		}
 	}
-	return words
+	return s
+}
+
+// read takes over the declarations of a package's types and constants.
+func (s source) read(pkg string, decl *ast.GenDecl) {
+	for _, spec := range decl.Specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			note(s.comments, pkg+spec.Name.Name, decl.Doc, spec)
+		case *ast.ValueSpec:
+			of, named := spec.Type.(*ast.Ident)
+			if !named || len(spec.Values) != 1 {
+				continue
+			}
+			if value, ok := spec.Values[0].(*ast.BasicLit); ok && value.Kind == token.STRING && value.Value != `""` {
+				s.constants[pkg+of.Name] = append(s.constants[pkg+of.Name], strings.Trim(value.Value, `"`))
+			}
+		}
+	}
 }
 
 func note(words map[string]string, name string, doc *ast.CommentGroup, of *ast.TypeSpec) {

@@ -156,8 +156,8 @@ func TestExamples(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		answers := planned(t, string(read(t, filepath.Join("configs", "examples", name+".yaml"))))
 		for _, a := range answers {
-			if a.Error != "" || len(a.Warnings) > 0 {
-				t.Errorf("%s: %s %q", a.Ref, a.Error, a.Warnings)
+			if a.Problem != "" || len(a.Warnings) > 0 {
+				t.Errorf("%s: %s %q", a.Ref, a.Problem, a.Warnings)
 			}
 		}
 		if a := answers[0]; a.Class != want[name].class || a.CPUs.Size() != want[name].cpus {

@@ -150,14 +150,14 @@ func accepted(t *testing.T, b markdown.Block) {
 		return
 	}
 	for _, a := range planned(t, b.Text) {
-		if a.Error != "" || len(a.Warnings) > 0 {
-			t.Errorf("%s: %s %q", a.Ref, a.Error, a.Warnings)
+		if a.Problem != "" || len(a.Warnings) > 0 {
+			t.Errorf("%s: %s %q", a.Ref, a.Problem, a.Warnings)
 		}
 	}
 }
 
 func refused(t *testing.T, b markdown.Block) {
-	if got := planned(t, b.Text)[0].Error; got != strings.TrimSpace(b.Next) {
+	if got := planned(t, b.Text)[0].Problem; got != strings.TrimSpace(b.Next) {
 		t.Errorf("the answer is\n%s\nthe page shows\n%s", got, b.Next)
 	}
 }

@@ -26,7 +26,7 @@ func TestPreInstalled(t *testing.T) {
 				t.Helper()
 				await(t, "the plugin that the runtime launched answers", func() bool {
 					st, err := statusapi.NewClient(socket).Status()
-					since = st.Runtime.Since
+					since = st.Runtime.ChangedAt
 					return err == nil && st.Runtime.Connected && since.After(after)
 				})
 				return since

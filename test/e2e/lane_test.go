@@ -46,7 +46,7 @@ func TestSlowLane(t *testing.T) {
 	t.Run("containerd 1.7", func(t *testing.T) {
 		rt := start(t, runtime.Options{Containerd: "1.7"})
 		s := startSluice(t, rt, runtime.SluiceOptions{Config: quick})
-		if lane := statusOf(t, s).Runtime.SlowLane; !strings.Contains(lane, "can deadlock") {
+		if lane := statusOf(t, s).Runtime.SlowLaneWhy; !strings.Contains(lane, "can deadlock") {
 			t.Errorf("the slow lane is %q, want it shut as the runtime's NRI can deadlock", lane)
 		}
 	})

@@ -146,7 +146,7 @@ func (b *Bed) memoryRows(t *testing.T) []row {
 	limit := burstable.MemoryLimit
 	// The kubelet's score tells the request in steps of the node's memory.
 	request, _ := workload.MemoryRequest(&workload.Pod{CgroupParent: "/kubepods/burstable/pod"},
-		&workload.Container{OOMScoreAdj: 1000 - steps}, b.status(t).Machine.Memory)
+		&workload.Container{OOMScoreAdj: 1000 - steps}, b.status(t).Machine.MemoryBytes)
 	high := text((request + (limit-request)*80/100) / 4096 * 4096)
 	return []row{
 		{

@@ -75,7 +75,7 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	c.OverAsk = control.NewOverAsk(cfg.Interval)
 	c.Outgrown = control.NewOutgrown(cfg.Interval)
 	c.Benefit = control.NewBenefit(cfg.Interval, kept.Benefit)
-	c.Sell = control.NewSell(cfg.Sell, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), Memory: int64(cfg.Memory.Reserve)}, cfg.Interval, kept.Peaks)
+	c.Sell = control.NewSell(cfg.Sell, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), MemoryBytes: int64(cfg.Memory.Reserve)}, cfg.Interval, kept.Peaks)
 	return c, nil
 }
 

@@ -46,29 +46,29 @@ type BenefitHour struct {
 
 // BenefitReport is the work that batch work did, in total and in the last 24 hours.
 type BenefitReport struct {
-	CPUHours     float64 `json:"cpuHours"`     // CPU-hours that batch work used since the counters began; kept over restarts.
-	GiBHours     float64 `json:"gibHours"`     // Memory in GiB-hours that batch work used since the counters began; kept over restarts.
-	RunCPUHours  float64 `json:"runCPUHours"`  // CPU-hours that batch work used since this process started.
-	RunGiBHours  float64 `json:"runGiBHours"`  // Memory in GiB-hours that batch work used since this process started.
-	Day          Day     `json:"day"`          // Summary of the last 24 hours.
-	ByHour       []Hour  `json:"byHour"`       // Last 24 hours one by one, oldest first; hours that were not measured are left out.
-	Satisfaction float64 `json:"satisfaction"` // CPU that batch work got over the last 24 hours divided by what it requested, 0 to 1; 1 if it requested none.
+	CPUHours             float64 `json:"cpuHours"`             // CPU-hours that batch work used since the counters began; kept over restarts.
+	GiBHours             float64 `json:"gibHours"`             // Memory in GiB-hours that batch work used since the counters began; kept over restarts.
+	RunCPUHours          float64 `json:"runCPUHours"`          // CPU-hours that batch work used since this process started.
+	RunGiBHours          float64 `json:"runGiBHours"`          // Memory in GiB-hours that batch work used since this process started.
+	Day                  Day     `json:"day"`                  // Summary of the last 24 hours.
+	ByHour               []Hour  `json:"byHour"`               // Last 24 hours one by one, oldest first; hours that were not measured are left out.
+	SatisfactionFraction float64 `json:"satisfactionFraction"` // CPU that batch work got over the last 24 hours divided by what it requested, 0 to 1; 1 if it requested none.
 }
 
 // Day is the last 24 hours together.
 type Day struct {
-	CPUHours    float64 `json:"cpuHours"`    // CPU-hours that batch work used.
-	GiBHours    float64 `json:"gibHours"`    // Memory in GiB-hours that batch work used.
-	Utilization float64 `json:"utilization"` // Share of the node's CPUs in use over the measured time, 0 to 1.
-	KnownHours  float64 `json:"knownHours"`  // Hours in which the node was measured.
-	Squeezes    int     `json:"squeezes"`    // Number of loop intervals in which the batch budget was lowered.
-	Kills       int     `json:"kills"`       // Number of pods evicted.
+	CPUHours            float64 `json:"cpuHours"`            // CPU-hours that batch work used.
+	GiBHours            float64 `json:"gibHours"`            // Memory in GiB-hours that batch work used.
+	UtilizationFraction float64 `json:"utilizationFraction"` // Share of the node's CPUs in use over the measured time, 0 to 1.
+	KnownHours          float64 `json:"knownHours"`          // Hours in which the node was measured.
+	Squeezes            int     `json:"squeezes"`            // Number of loop intervals in which the batch budget was lowered.
+	Evicted             int     `json:"evicted"`             // Number of pods evicted.
 }
 
 // Hour is one hour's utilization.
 type Hour struct {
-	From        time.Time `json:"from"`        // Beginning of the hour.
-	Utilization float64   `json:"utilization"` // Share of the node's CPUs in use, 0 to 1.
+	StartsAt            time.Time `json:"startsAt"`            // Beginning of the hour.
+	UtilizationFraction float64   `json:"utilizationFraction"` // Share of the node's CPUs in use, 0 to 1.
 }
 
 // NewBenefit counts on from what was kept, or from the zero value; stepped each
@@ -127,7 +127,7 @@ func enterMean(mean, seconds *float64, now, passed float64) {
 // Report tells of the 24 hours until now. The hour that began 24 hours ago is left
 // out: its place is this hour's.
 func (b *Benefit) Report(now time.Time) BenefitReport {
-	r := BenefitReport{CPUHours: b.counts.CPUHours, GiBHours: b.counts.GiBHours, Satisfaction: 1}
+	r := BenefitReport{CPUHours: b.counts.CPUHours, GiBHours: b.counts.GiBHours, SatisfactionFraction: 1}
 	r.RunCPUHours, r.RunGiBHours = b.counts.CPUHours-b.keptCPU, b.counts.GiBHours-b.keptGiB
 	var seconds, granted, asked float64
 	this := hourOf(now)
@@ -139,8 +139,8 @@ func (b *Benefit) Report(now time.Time) BenefitReport {
 		r.Day.CPUHours += h.CPUHours
 		r.Day.GiBHours += h.GiBHours
 		r.Day.Squeezes += h.Squeezes
-		r.Day.Kills += h.Kills
-		r.Day.Utilization += h.Utilization * h.Seconds
+		r.Day.Evicted += h.Kills
+		r.Day.UtilizationFraction += h.Utilization * h.Seconds
 		seconds += h.Seconds
 		granted += h.Granted * h.Asked
 		asked += h.Asked
@@ -149,11 +149,11 @@ func (b *Benefit) Report(now time.Time) BenefitReport {
 		}
 	}
 	if seconds > 0 {
-		r.Day.Utilization /= seconds
+		r.Day.UtilizationFraction /= seconds
 	}
 	r.Day.KnownHours = seconds / 3600
 	if asked > 0 {
-		r.Satisfaction = granted / asked
+		r.SatisfactionFraction = granted / asked
 	}
 	return r
 }

@@ -27,10 +27,10 @@ func TestBenefit(t *testing.T) {
 	r := b.Report(s.Now)
 	near := func(got, want float64) bool { return math.Abs(got-want) < 0.01 }
 	if !near(r.CPUHours, 8) || !near(r.GiBHours, 3) || !near(r.Day.CPUHours, 8) || !near(r.Day.GiBHours, 3) ||
-		!near(r.Day.Utilization, 0.75) || !near(r.Day.KnownHours, 1) || !near(r.Satisfaction, 0.75) || r.Day.Squeezes != 2 || r.Day.Kills != 1 {
+		!near(r.Day.UtilizationFraction, 0.75) || !near(r.Day.KnownHours, 1) || !near(r.SatisfactionFraction, 0.75) || r.Day.Squeezes != 2 || r.Day.Evicted != 1 {
 		t.Errorf("report %+v", r)
 	}
-	if len(r.ByHour) != 2 || r.ByHour[0].From.Hour() != 12 || !near(r.ByHour[0].Utilization, 0.75) {
+	if len(r.ByHour) != 2 || r.ByHour[0].StartsAt.Hour() != 12 || !near(r.ByHour[0].UtilizationFraction, 0.75) {
 		t.Errorf("by hour %+v", r.ByHour)
 	}
 	// A restart counts on.
@@ -49,7 +49,7 @@ func TestBenefit(t *testing.T) {
 	}
 	// What is older than a day is forgotten, but for the sums.
 	s.pass(24 * time.Hour)
-	if got := b.Report(s.Now); got.CPUHours != r.CPUHours || got.Day != (Day{}) || got.Satisfaction != 1 {
+	if got := b.Report(s.Now); got.CPUHours != r.CPUHours || got.Day != (Day{}) || got.SatisfactionFraction != 1 {
 		t.Errorf("a day later %+v", got)
 	}
 }
@@ -87,11 +87,11 @@ func TestBenefitProperties(t *testing.T) {
 			least, most = min(least, float64(s.Node.CPU.Usage)/16000), max(most, float64(s.Node.CPU.Usage)/16000)
 			b.Step(s.pass(time.Duration(rapid.IntRange(-7200, 7200).Draw(t, "seconds"))*time.Second), Given{CPU: workload.MilliCPU(rapid.IntRange(0, 8000).Draw(t, "granted"))})
 			r := b.Report(s.Now)
-			if r.Day.KnownHours > 0 && (r.Day.Utilization < least-1e-9 || r.Day.Utilization > most+1e-9) {
-				t.Fatalf("utilization %v of %v to %v", r.Day.Utilization, least, most)
+			if r.Day.KnownHours > 0 && (r.Day.UtilizationFraction < least-1e-9 || r.Day.UtilizationFraction > most+1e-9) {
+				t.Fatalf("utilization %v of %v to %v", r.Day.UtilizationFraction, least, most)
 			}
-			if r.Satisfaction < 0 || r.Satisfaction > 1+1e-9 {
-				t.Fatalf("satisfaction %v", r.Satisfaction)
+			if r.SatisfactionFraction < 0 || r.SatisfactionFraction > 1+1e-9 {
+				t.Fatalf("satisfaction %v", r.SatisfactionFraction)
 			}
 		}
 	})

@@ -158,7 +158,7 @@ type Decision struct {
 	// Of a movement, which joins the steps of a value that goes one way: see Movements.
 	// From is then the value before the first step, Why and Facts are of the last.
 	Steps      int       `json:"steps,omitempty"`      // Number of steps in one direction that this decision joins; absent for a single change.
-	Until      time.Time `json:"until,omitzero"`       // Time of the latest step; absent for a single step.
+	LastStepAt time.Time `json:"lastStepAt,omitzero"`  // Time of the latest step; absent for a single step.
 	Going      bool      `json:"going,omitempty"`      // Whether further steps may follow.
 	FirstFacts []Fact    `json:"firstFacts,omitempty"` // Measurements at the first step; absent for a single step.
 

@@ -128,7 +128,7 @@ func TestExtremes(t *testing.T) {
 			if e, _ := eviction.Step(v, batch.now, requests); e.Evict != nil && v.Pods[e.Evict.UID[0]-'a'].Class != workload.BE && v.Pods[e.Evict.UID[0]-'a'].Allow&workload.EvictPod == 0 {
 				t.Fatalf("evicts %+v", e.Evict)
 			}
-			if o, _ := sell.Step(v, nil); o.Short.CPU < 0 || o.Short.Memory < 0 || o.Long.CPU < 0 || o.Long.Memory < 0 {
+			if o, _ := sell.Step(v, nil); o.ShortTerm.CPU < 0 || o.ShortTerm.MemoryBytes < 0 || o.LongTerm.CPU < 0 || o.LongTerm.MemoryBytes < 0 {
 				t.Fatalf("offer %+v", o)
 			}
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, tick, time.Second, time.Second, time.Second, -time.Hour, 60 * 365 * 24 * time.Hour}).Draw(t, "time"))

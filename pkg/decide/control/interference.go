@@ -8,17 +8,17 @@ import (
 
 // Strain is how much a pod waits, each a share (0..1): the worst of its containers.
 type Strain struct {
-	CPU       float64 `json:"cpu"`       // Share of time in which some task waited for a CPU (PSI), 0 to 1.
-	Memory    float64 `json:"memory"`    // Share of time in which some task waited for memory (PSI), 0 to 1.
-	IO        float64 `json:"io"`        // Share of time in which some task waited for I/O (PSI), 0 to 1.
-	RunDelay  float64 `json:"runDelay"`  // Share of the time in which its threads ran or could have run that they waited for a CPU, 0 to 1.
-	Throttled float64 `json:"throttled"` // Share of quota periods that were throttled, 0 to 1.
+	CPUFraction       float64 `json:"cpuFraction"`       // Share of time in which some task waited for a CPU (PSI), 0 to 1.
+	MemoryFraction    float64 `json:"memoryFraction"`    // Share of time in which some task waited for memory (PSI), 0 to 1.
+	IOFraction        float64 `json:"ioFraction"`        // Share of time in which some task waited for I/O (PSI), 0 to 1.
+	RunDelayFraction  float64 `json:"runDelayFraction"`  // Share of the time in which its threads ran or could have run that they waited for a CPU, 0 to 1.
+	ThrottledFraction float64 `json:"throttledFraction"` // Share of quota periods that were throttled, 0 to 1.
 }
 
 const strains = 5
 
 func (s *Strain) part(i int) *float64 {
-	return [strains]*float64{&s.CPU, &s.Memory, &s.IO, &s.RunDelay, &s.Throttled}[i]
+	return [strains]*float64{&s.CPUFraction, &s.MemoryFraction, &s.IOFraction, &s.RunDelayFraction, &s.ThrottledFraction}[i]
 }
 
 // strainName is a part's name, and the resource that it is about.

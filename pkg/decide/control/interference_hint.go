@@ -9,9 +9,9 @@ import (
 
 // Suspect is a BE pod with its share of what all BE used of a resource.
 type Suspect struct {
-	Pod   int     `json:"-"`     // in View.Pods
-	Ref   string  `json:"pod"`   // Batch pod as "namespace/name".
-	Share float64 `json:"share"` // Share of what all batch pods used of the resource, 0 to 1.
+	Pod           int     `json:"-"`             // in View.Pods
+	Ref           string  `json:"pod"`           // Batch pod as "namespace/name".
+	UsageFraction float64 `json:"usageFraction"` // Share of what all batch pods used of the resource, 0 to 1.
 }
 
 // hintKind is what BE pods are compared by.
@@ -43,7 +43,7 @@ func (u *users) enter(pod int, ref string, amount float64) {
 			u.n++
 			return
 		}
-		if one.Share > u.top[i].Share {
+		if one.UsageFraction > u.top[i].UsageFraction {
 			one, u.top[i] = u.top[i], one
 		}
 	}
@@ -52,7 +52,7 @@ func (u *users) enter(pod int, ref string, amount float64) {
 // share turns amounts into shares.
 func (u *users) share() {
 	for i := range u.top[:u.n] {
-		u.top[i].Share /= u.all
+		u.top[i].UsageFraction /= u.all
 	}
 }
 
@@ -107,7 +107,7 @@ func (f *Interference) tell(v *View, p *Pod, s *suffering, part int, used worklo
 	if hints := f.users[r].most(); len(hints) > 0 {
 		texts := make([]string, len(hints))
 		for i, h := range hints {
-			texts[i] = h.Ref + " (" + inPercent(h.Share) + ")"
+			texts[i] = h.Ref + " (" + inPercent(h.UsageFraction) + ")"
 		}
 		why += fmt.Sprintf("; of all that BE used of %s then, most was used by %s: a hint, no proof",
 			[hintKinds]string{"CPU", "memory", "disks"}[r], strings.Join(texts, ", "))

@@ -35,20 +35,20 @@ func TestInterference(t *testing.T) {
 	// Alone, it waits a fifth of its time: usage 2, waiting 0.5.
 	web.RunDelay.Waiting, web.Pressure.CPU = 0.5, 0.1
 	v, decisions := step(100)
-	if !v.Learned || math.Abs(v.Calm.RunDelay-0.2) > 1e-9 || v.Excess != (Strain{}) || len(decisions) != 0 {
+	if !v.Learned || math.Abs(v.Calm.RunDelayFraction-0.2) > 1e-9 || v.Excess != (Strain{}) || len(decisions) != 0 {
 		t.Fatalf("alone: %+v, %v", v, decisions)
 	}
 	// BE comes, and it waits half of its time.
 	s.at("large").CPU.Usage, s.at("small").CPU.Usage = 6000, 2000
 	web.RunDelay.Waiting = 2
 	v, decisions = step(60)
-	if math.Abs(v.Excess.RunDelay-0.3) > 0.01 || v.Excess.CPU != 0 || math.Abs(v.Calm.RunDelay-0.2) > 1e-9 {
+	if math.Abs(v.Excess.RunDelayFraction-0.3) > 0.01 || v.Excess.CPUFraction != 0 || math.Abs(v.Calm.RunDelayFraction-0.2) > 1e-9 {
 		t.Errorf("with BE: %+v", v)
 	}
 	if len(decisions) != 1 || !strings.HasSuffix(decisions[0].Why, "above its calm baseline of 20 %; of all that BE used of CPU then, most was used by ns/large (75 %), ns/small (25 %): a hint, no proof") {
 		t.Errorf("decisions %+v", decisions)
 	}
-	if len(v.Suspects) != 2 || v.Suspects[0].Ref != "ns/large" || v.Suspects[0].Share != 0.75 {
+	if len(v.Suspects) != 2 || v.Suspects[0].Ref != "ns/large" || v.Suspects[0].UsageFraction != 0.75 {
 		t.Errorf("suspects %+v", v.Suspects)
 	}
 	// Unseen, all stays.
@@ -58,7 +58,7 @@ func TestInterference(t *testing.T) {
 	// BE goes.
 	s.at("large").CPU.Usage, s.at("small").CPU.Usage, web.RunDelay.Waiting = 0, 0, 0.5
 	v, decisions = step(60)
-	if v.Excess.RunDelay > 0.01 || len(decisions) != 1 || decisions[0].Action != "calm" || len(v.Suspects) != 0 {
+	if v.Excess.RunDelayFraction > 0.01 || len(decisions) != 1 || decisions[0].Action != "calm" || len(v.Suspects) != 0 {
 		t.Errorf("BE away: %+v, %v", v, decisions)
 	}
 }
@@ -77,7 +77,7 @@ func TestInterferenceWithoutACalmMoment(t *testing.T) {
 		disturbed, now := f.Step(s.second())
 		v, decisions = disturbed[0], append(decisions, now...)
 	}
-	if v.Learned || math.Abs(v.Calm.Memory-0.101) > 0.001 || len(decisions) != 1 ||
+	if v.Learned || math.Abs(v.Calm.MemoryFraction-0.101) > 0.001 || len(decisions) != 1 ||
 		!strings.Contains(decisions[0].Why, "its memory pressure is 11 % above the 10 % that were the least seen, since it was never alone for long") {
 		t.Errorf("%+v, %+v", v, decisions)
 	}
@@ -97,7 +97,7 @@ func TestInterferenceOfOwnMaking(t *testing.T) {
 			t.Fatalf("after %d s: %+v", i, decisions)
 		}
 	}
-	if got := f.pods.at("web").calm.Throttled; got < 0.7 || got > 0.95 {
+	if got := f.pods.at("web").calm.ThrottledFraction; got < 0.7 || got > 0.95 {
 		t.Errorf("baseline %v of values 0 to 0.9, want their 90th percentile", got)
 	}
 }
@@ -115,10 +115,10 @@ func TestInterferenceProperties(t *testing.T) {
 			s.at("large").CPU.Usage = workload.MilliCPU(rapid.SampledFrom([]int{0, 100, 8000}).Draw(t, "BE"))
 			least, most = min(least, web.Pressure.CPU), max(most, web.Pressure.CPU)
 			disturbed, _ := f.Step(s.second())
-			if calm := disturbed[0].Calm.CPU; calm < least || calm > most {
+			if calm := disturbed[0].Calm.CPUFraction; calm < least || calm > most {
 				t.Fatalf("baseline %v of values from %v to %v", calm, least, most)
 			}
-			if excess := disturbed[0].Excess.CPU; excess < 0 || excess > most-least {
+			if excess := disturbed[0].Excess.CPUFraction; excess < 0 || excess > most-least {
 				t.Fatalf("excess %v of values from %v to %v", excess, least, most)
 			}
 		}
@@ -137,7 +137,7 @@ func TestUsersKeepsTheLargest(t *testing.T) {
 		}
 		u.share()
 		for i, one := range u.most() {
-			if math.Abs(one.Share-float64(amounts[one.Pod])/float64(sum)) > 1e-9 {
+			if math.Abs(one.UsageFraction-float64(amounts[one.Pod])/float64(sum)) > 1e-9 {
 				t.Fatalf("share %v of %v", one, amounts)
 			}
 			larger := 0

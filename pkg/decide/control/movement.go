@@ -63,7 +63,7 @@ func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Told, to
 		t.FirstFacts = t.Facts
 	}
 	o.last = now
-	t.To, t.Cause, t.Facts, t.Until = d.To, d.Cause, d.Facts, now
+	t.To, t.Cause, t.Facts, t.LastStepAt = d.To, d.Cause, d.Facts, now
 	if t.Why = d.Why; !sameReason(o.why, d.Why) {
 		t.Why = "at first: " + o.why + "; at last: " + d.Why
 	}
@@ -132,8 +132,8 @@ func (t *Told) Change() string {
 
 // Over is how long a movement took from its first to its last step.
 func (t *Told) Over() time.Duration {
-	if t.Until.IsZero() {
+	if t.LastStepAt.IsZero() {
 		return 0
 	}
-	return t.Until.Sub(t.Time).Round(100 * time.Millisecond)
+	return t.LastStepAt.Sub(t.Time).Round(100 * time.Millisecond)
 }

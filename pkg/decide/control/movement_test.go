@@ -86,7 +86,7 @@ func TestMovements(t *testing.T) {
 			}
 			put(told)
 		}
-		if got := m.Rest(now.Add(movementRest-1), false); len(got) > 0 && got[0].Until.Equal(now) {
+		if got := m.Rest(now.Add(movementRest-1), false); len(got) > 0 && got[0].LastStepAt.Equal(now) {
 			t.Errorf("%s: it ended too early", name)
 		} else {
 			for _, d := range got {

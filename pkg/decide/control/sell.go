@@ -10,18 +10,18 @@ import (
 
 // Amount is CPU and memory.
 type Amount struct {
-	CPU    workload.MilliCPU `json:"cpuMilli"`    // CPU in thousandths of a CPU.
-	Memory int64             `json:"memoryBytes"` // Memory in bytes.
+	CPU         workload.MilliCPU `json:"milliCPU"`    // CPU in thousandths of a CPU.
+	MemoryBytes int64             `json:"memoryBytes"` // Memory in bytes.
 }
 
 // Offer is the resources that the node could offer to batch work in total, including
 // what batch work uses already.
 type Offer struct {
-	Known bool   `json:"known"` // Whether the offer is known; false if the node was not measured for too long.
-	Short Amount `json:"short"` // Short-term offer: capacity less margins and what others use now.
+	Known     bool   `json:"known"`     // Whether the offer is known; false if the node was not measured for too long.
+	ShortTerm Amount `json:"shortTerm"` // Short-term offer: capacity less margins and what others use now.
 	// Long-term offer: capacity less margins and the most that others used in PeakHours
 	// hours of the last 24, or less what they requested if less than an hour was measured.
-	Long      Amount `json:"long"`
+	LongTerm  Amount `json:"longTerm"`
 	PeakHours int    `json:"peakHours"`     // Hours of the last 24 that counted as peaks.
 	FreeCPUs  []int  `json:"freeCPUs"`      // Largest number of CPUs that one new LSR container would get, by NUMA node.
 	Why       string `json:"why,omitempty"` // Why the offer is not known; absent if it is.
@@ -104,7 +104,7 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 	before, first := s.offer, !s.told
 	next.FreeCPUs = free
 	s.offer, s.told, s.age = next, true, 0
-	if !first && next.Short == before.Short && next.Long == before.Long && next.Why == before.Why {
+	if !first && next.ShortTerm == before.ShortTerm && next.LongTerm == before.LongTerm && next.Why == before.Why {
 		return s.offer, nil
 	}
 	why := next.Why
@@ -116,8 +116,8 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 	d := Decision{
 		Controller: "sell", Object: "node", Action: "offer", To: next.text(), Why: why, Moves: "offer",
 		Facts: []Fact{
-			{"short_cpus", float64(next.Short.CPU) / 1000}, {"short_memory_bytes", float64(next.Short.Memory)},
-			{"long_cpus", float64(next.Long.CPU) / 1000}, {"long_memory_bytes", float64(next.Long.Memory)}, {"peak_hours", float64(next.PeakHours)},
+			{"short_cpus", float64(next.ShortTerm.CPU) / 1000}, {"short_memory_bytes", float64(next.ShortTerm.MemoryBytes)},
+			{"long_cpus", float64(next.LongTerm.CPU) / 1000}, {"long_memory_bytes", float64(next.LongTerm.MemoryBytes)}, {"peak_hours", float64(next.PeakHours)},
 		},
 	}
 	if !first {
@@ -136,17 +136,17 @@ func (s *Sell) compute(v *View, seen bool) Offer {
 	}
 	o := Offer{Known: true}
 	room := Amount{
-		CPU:    perCent(capacityOf(v), 100-s.cfg.CPUMarginPercent),
-		Memory: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
+		CPU:         perCent(capacityOf(v), 100-s.cfg.CPUMarginPercent),
+		MemoryBytes: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
 	}
 	now := s.demand.amount()
 	now.CPU -= v.Lent // for as long as the pins are idle
-	o.Short = room.less(now)
+	o.ShortTerm = room.less(now)
 	peak, hours := s.peaks.most(v.Now)
 	if hours == 0 {
 		peak = s.requested(v)
 	}
-	o.Long, o.PeakHours = room.less(peak.most(s.demand.amount())), hours
+	o.LongTerm, o.PeakHours = room.less(peak.most(s.demand.amount())), hours
 	return o
 }
 
@@ -165,7 +165,7 @@ func (s *Sell) look(v *View) (now Amount, ok bool) {
 			system.CPU -= c.CPU.Usage
 		}
 		if hasMemory { // its page cache is part of what is available
-			system.Memory -= m.Anon
+			system.MemoryBytes -= m.Anon
 		}
 		if c.Class == workload.BE {
 			continue
@@ -175,7 +175,7 @@ func (s *Sell) look(v *View) (now Amount, ok bool) {
 			use.CPU = c.CPU.Usage
 		}
 		if hasMemory && s.cfg.MemoryBy != SellByRequest && c.Class != workload.LSE {
-			use.Memory = m.WorkingSet
+			use.MemoryBytes = m.WorkingSet
 		}
 		if v.Now.Sub(c.Created) < youngTime {
 			use = use.most(Amount{c.Request, c.Memory})
@@ -196,7 +196,7 @@ func (s *Sell) requested(v *View) Amount {
 		switch {
 		case c.Class == workload.BE:
 		case c.Apart:
-			all.Memory += c.Memory
+			all.MemoryBytes += c.Memory
 		default:
 			all = all.plus(Amount{c.Request, c.Memory})
 		}
@@ -209,41 +209,43 @@ func apart(v *View) workload.MilliCPU { return max(0, v.Allocatable-v.Shared) }
 
 // reserve is what the system keeps: the config's, and the CPUs that nobody gets.
 func (s *Sell) reserve(v *View) Amount {
-	return Amount{max(s.reserved.CPU, capacityOf(v)-v.Allocatable), s.reserved.Memory}
+	return Amount{max(s.reserved.CPU, capacityOf(v)-v.Allocatable), s.reserved.MemoryBytes}
 }
 
 func (d *demandMean) enter(now Amount, passed time.Duration) {
 	if !d.set {
-		d.cpu, d.memory, d.set = float64(now.CPU), float64(now.Memory), true
+		d.cpu, d.memory, d.set = float64(now.CPU), float64(now.MemoryBytes), true
 		return
 	}
 	share := min(1, passed.Seconds()/demandTime.Seconds())
 	d.cpu += (float64(now.CPU) - d.cpu) * share
-	d.memory += (float64(now.Memory) - d.memory) * share
+	d.memory += (float64(now.MemoryBytes) - d.memory) * share
 }
 
 func (d *demandMean) amount() Amount {
 	return Amount{workload.MilliCPU(math.Round(d.cpu)), int64(math.Round(d.memory))}
 }
 
-func (a Amount) plus(b Amount) Amount { return Amount{a.CPU + b.CPU, a.Memory + b.Memory} }
+func (a Amount) plus(b Amount) Amount { return Amount{a.CPU + b.CPU, a.MemoryBytes + b.MemoryBytes} }
 
-func (a Amount) most(b Amount) Amount { return Amount{max(a.CPU, b.CPU), max(a.Memory, b.Memory)} }
+func (a Amount) most(b Amount) Amount {
+	return Amount{max(a.CPU, b.CPU), max(a.MemoryBytes, b.MemoryBytes)}
+}
 
 // less is what is left of it, never below 0.
 func (a Amount) less(b Amount) Amount {
-	return Amount{max(0, a.CPU-b.CPU), max(0, a.Memory-b.Memory)}
+	return Amount{max(0, a.CPU-b.CPU), max(0, a.MemoryBytes-b.MemoryBytes)}
 }
 
 func (o *Offer) text() string {
 	return fmt.Sprintf("%s CPUs and %s short-lived, %s CPUs and %s long-lived",
-		inCPUs(o.Short.CPU), inGiB(float64(o.Short.Memory)), inCPUs(o.Long.CPU), inGiB(float64(o.Long.Memory)))
+		inCPUs(o.ShortTerm.CPU), inGiB(float64(o.ShortTerm.MemoryBytes)), inCPUs(o.LongTerm.CPU), inGiB(float64(o.LongTerm.MemoryBytes)))
 }
 
 // far reports whether a figure has changed by a tenth.
 func far(a, b *Offer) bool {
-	return differs(int64(a.Short.CPU), int64(b.Short.CPU), offerCPU) || differs(a.Short.Memory, b.Short.Memory, offerMemory) ||
-		differs(int64(a.Long.CPU), int64(b.Long.CPU), offerCPU) || differs(a.Long.Memory, b.Long.Memory, offerMemory)
+	return differs(int64(a.ShortTerm.CPU), int64(b.ShortTerm.CPU), offerCPU) || differs(a.ShortTerm.MemoryBytes, b.ShortTerm.MemoryBytes, offerMemory) ||
+		differs(int64(a.LongTerm.CPU), int64(b.LongTerm.CPU), offerCPU) || differs(a.LongTerm.MemoryBytes, b.LongTerm.MemoryBytes, offerMemory)
 }
 
 func differs(now, before, least int64) bool {

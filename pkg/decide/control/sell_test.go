@@ -67,7 +67,7 @@ func TestSell(t *testing.T) {
 		cfg := DefaultConfig().Sell
 		cfg.MemoryBy = test.by
 		offer, decisions := NewSell(cfg, test.reserved, time.Second, Peaks{}).Step(s.second(), []int{3, 4})
-		if offer.Short != test.want || !offer.Known || !slices.Equal(offer.FreeCPUs, []int{3, 4}) || len(decisions) != 1 {
+		if offer.ShortTerm != test.want || !offer.Known || !slices.Equal(offer.FreeCPUs, []int{3, 4}) || len(decisions) != 1 {
 			t.Errorf("%s: %+v, want %+v; %v", name, offer, test.want, decisions)
 		}
 	}
@@ -84,8 +84,8 @@ func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	// Its usage is the system's then, for all that is known.
 	s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
 	offer, _ := newSell(Peaks{}).Step(&s.View, nil)
-	if want := (Amount{60000 - 30000 - 16000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.Short != want {
-		t.Errorf("%+v, want %+v", offer.Short, want)
+	if want := (Amount{60000 - 30000 - 16000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.ShortTerm != want {
+		t.Errorf("%+v, want %+v", offer.ShortTerm, want)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestSellLongLived(t *testing.T) {
 	sell := newSell(Peaks{})
 	offer, _ := sell.Step(s.second(), nil)
 	// Nothing is known of an hour: requests of 46 CPUs and 40 GiB.
-	if want := (Amount{14000, 25 * testGiB}); offer.Long != want || offer.PeakHours != 0 {
+	if want := (Amount{14000, 25 * testGiB}); offer.LongTerm != want || offer.PeakHours != 0 {
 		t.Errorf("at first %+v, want %+v", offer, want)
 	}
 	for range 1800 {
@@ -109,7 +109,7 @@ func TestSellLongLived(t *testing.T) {
 	for range 1800 {
 		offer, _ = sell.Step(s.second(), nil)
 	}
-	if offer.PeakHours != 1 || offer.Long.CPU < 22000 || offer.Long.CPU > 22010 || offer.Short.CPU != 32000 {
+	if offer.PeakHours != 1 || offer.LongTerm.CPU < 22000 || offer.LongTerm.CPU > 22010 || offer.ShortTerm.CPU != 32000 {
 		t.Errorf("after a peak %+v, want 22 CPUs long-lived and 32 short-lived", offer)
 	}
 	text, err := json.Marshal(sell.Peaks())
@@ -120,7 +120,7 @@ func TestSellLongLived(t *testing.T) {
 	if err := json.Unmarshal(text, &kept); err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := newSell(kept).Step(s.second(), nil); again.Long != offer.Long || again.PeakHours != 1 {
+	if again, _ := newSell(kept).Step(s.second(), nil); again.LongTerm != offer.LongTerm || again.PeakHours != 1 {
 		t.Errorf("after a restart %+v, before %+v", again, offer)
 	}
 	s.Now = s.Now.Add(25 * time.Hour)
@@ -140,11 +140,11 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	}
 	move(11000) // by 9 % of 32
 	for i := range 299 {
-		if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 0 || offer.Short.CPU != 32000 {
+		if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 0 || offer.ShortTerm.CPU != 32000 {
 			t.Fatalf("after %d s: %+v, %v", i, offer, decisions)
 		}
 	}
-	if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 1 || offer.Short.CPU < 29000 || offer.Short.CPU > 29050 {
+	if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 1 || offer.ShortTerm.CPU < 29000 || offer.ShortTerm.CPU > 29050 {
 		t.Errorf("after five minutes: %+v, %v", offer, decisions)
 	}
 	move(41000) // to nothing, a tenth of which the mean has after some seconds
@@ -199,14 +199,14 @@ func TestSellUnseen(t *testing.T) {
 	sell := newSell(Peaks{})
 	before, _ := sell.Step(s.second(), nil)
 	for range 299 {
-		if offer, decisions := sell.Step(s.blind(), nil); offer.Short != before.Short || len(decisions) != 0 {
+		if offer, decisions := sell.Step(s.blind(), nil); offer.ShortTerm != before.ShortTerm || len(decisions) != 0 {
 			t.Fatalf("%+v, %v", offer, decisions)
 		}
 	}
 	for range 5 {
 		before, _ = sell.Step(s.blind(), nil)
 	}
-	if before.Known || before.Short != (Amount{}) {
+	if before.Known || before.ShortTerm != (Amount{}) {
 		t.Errorf("after five minutes without a look: %+v", before)
 	}
 	if offer, decisions := sell.Step(s.second(), nil); !offer.Known || len(decisions) != 1 {
@@ -244,12 +244,12 @@ func TestSellProperties(t *testing.T) {
 			s.Node.CPU.Usage = workload.MilliCPU(rapid.IntRange(0, 100000).Draw(t, "node"))
 			s.at("pin").Container.Memory.WorkingSet = rapid.Int64Range(0, 100*testGiB).Draw(t, "memory")
 			offer, _ := sell.Step(s.pass(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds"))*time.Second), nil)
-			for _, a := range []Amount{offer.Short, offer.Long} {
-				if a.CPU < 0 || a.CPU > 60000 || a.Memory < 0 || a.Memory > 65*testGiB {
+			for _, a := range []Amount{offer.ShortTerm, offer.LongTerm} {
+				if a.CPU < 0 || a.CPU > 60000 || a.MemoryBytes < 0 || a.MemoryBytes > 65*testGiB {
 					t.Fatalf("offer %+v", offer)
 				}
 			}
-			if offer.Long.CPU > offer.Short.CPU || offer.Long.Memory > offer.Short.Memory {
+			if offer.LongTerm.CPU > offer.ShortTerm.CPU || offer.LongTerm.MemoryBytes > offer.ShortTerm.MemoryBytes {
 				t.Fatalf("more is sold for long than for short: %+v", offer)
 			}
 		}

@@ -16,7 +16,7 @@ const (
 func kernel(release string, has ...knobs.Knob) *Node {
 	n := &Node{Memory: 64 * gib, Disks: []string{"8:0", "8:16"}, DiskNames: map[string]string{"/dev/sda": "8:0"}, Release: release}
 	for _, k := range append(has, knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Weight, knobs.MemoryMax, knobs.IOMax, knobs.IOWeight) {
-		n.Features.Knobs[k] = knobs.Feature{Support: knobs.Supported}
+		n.Features.Knobs[k] = knobs.Feature{State: knobs.Supported}
 	}
 	return n
 }

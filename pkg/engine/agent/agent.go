@@ -101,8 +101,8 @@ type Agent struct {
 	moves      uint64 // events that may have changed something
 	shown      shown
 	portraits  map[*node.Container]*portrait
-	kernels    []status.Kernel // used again for each container
-	confined   uint64          // ledger version that the plugin's own threads follow
+	kernels    []status.Setting // used again for each container
+	confined   uint64           // ledger version that the plugin's own threads follow
 
 	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }
@@ -127,8 +127,8 @@ func New(o Options) *Agent {
 	}
 	a.Spawn, a.Post = a.spawn, a.post
 	a.started = a.Now()
-	if a.options.Configured.Loaded.IsZero() {
-		a.options.Configured.Loaded = a.started
+	if a.options.Configured.LoadedAt.IsZero() {
+		a.options.Configured.LoadedAt = a.started
 	}
 	a.prepareTicks()
 	return a

@@ -79,7 +79,7 @@ func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, fr
 	if !ok || c == nil {
 		return change, false
 	}
-	change = status.ContainerChange{Ref: from.Ref, From: placeIn(a.Ledger, from), To: placeIn(ledger, to), Settings: settingChanges(from.Request.Settings, to.Request.Settings)}
+	change = status.ContainerChange{Ref: from.Ref, From: placeIn(a.Ledger, from), To: placeIn(ledger, to), Keys: settingChanges(from.Request.Keys, to.Request.Keys)}
 	if to.Short != from.Short {
 		change.Problem = to.Short
 	}
@@ -87,7 +87,7 @@ func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, fr
 	if text := strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return slices.Contains(c.Warnings, w) }), "; "); text != "" && change.Problem == "" {
 		change.Problem = text
 	}
-	return change, change.From != change.To || len(change.Settings) > 0 || change.Problem != ""
+	return change, change.From != change.To || len(change.Keys) > 0 || change.Problem != ""
 }
 
 func placeIn(l *placement.Ledger, h *placement.Holder) status.Place {
@@ -95,8 +95,8 @@ func placeIn(l *placement.Ledger, h *placement.Holder) status.Place {
 	return status.Place{Class: h.Request.Class, Pool: l.PoolOf(h), CPUs: as.CPUs, Mems: as.Mems}
 }
 
-func settingChanges(from, to []workload.Setting) []status.KeyChange {
-	values := func(settings []workload.Setting) []config.Value {
+func settingChanges(from, to []workload.RequestKey) []status.KeyChange {
+	values := func(settings []workload.RequestKey) []config.Value {
 		var all []config.Value
 		for _, s := range settings {
 			all = append(all, config.Value{Key: s.Key, Text: fmt.Sprintf("%s (%s)", s.Value, s.Source)})

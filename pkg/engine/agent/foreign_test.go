@@ -36,8 +36,8 @@ func TestMachinesMemory(t *testing.T) {
 		for _, total := range []int64{8 << 30, 7 << 30} {
 			h.memory = observe.NodeMemory{Total: total / 4, HugePages: total - total/4, Available: total / 8, Free: total / 8}
 			h.tick()
-			if s, err := h.agent.Status(); err != nil || s.Machine.Memory != total {
-				t.Errorf("the machine has %d bytes, %d in the status; %v", total, s.Machine.Memory, err)
+			if s, err := h.agent.Status(); err != nil || s.Machine.MemoryBytes != total {
+				t.Errorf("the machine has %d bytes, %d in the status; %v", total, s.Machine.MemoryBytes, err)
 			}
 		}
 	})
@@ -49,7 +49,7 @@ func TestMachinesMemory(t *testing.T) {
 func TestMemoryBeforeTheFirstLook(t *testing.T) {
 	files := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1048576 kB\n")}}
 	inBubble(t, setup{host: host(files)}, func(t *testing.T, n *testNode) {
-		if got := n.status().Machine.Memory; got != 1<<30 {
+		if got := n.status().Machine.MemoryBytes; got != 1<<30 {
 			t.Errorf("the machine has 1 GiB, %d bytes in the status", got)
 		}
 	})

@@ -130,7 +130,7 @@ func (h *loopNode) request(name string) (cpu workload.MilliCPU, memory int64, by
 	}
 	for _, c := range s.Containers {
 		if strings.HasSuffix(c.Ref, "/"+name) {
-			return c.Requested, c.RequestedMemory, c.RequestedBy
+			return c.Requested, c.RequestedMemoryBytes, c.RequestedBy
 		}
 	}
 	h.t.Fatalf("%s is not in the status", name)
@@ -281,7 +281,7 @@ func TestPlanByAManifest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range answers[0].Settings {
+			for _, s := range answers[0].Keys {
 				if s.Key == "batch-resources" {
 					found = s.Value
 				}

@@ -86,9 +86,9 @@ func TestEveryKnob(t *testing.T) {
 			if score := h.specs[a.name].score; score.Set {
 				text.WriteString(a.name + " oom_score_adj " + strconv.Itoa(score.Value) + "\n")
 			}
-			for _, k := range c.Kernel {
+			for _, k := range c.Settings {
 				if k.Problem != "" {
-					text.WriteString(a.name + " PROBLEM " + k.Setting + ": " + k.Problem + "\n")
+					text.WriteString(a.name + " PROBLEM " + k.Knob + ": " + k.Problem + "\n")
 				}
 			}
 		}

@@ -42,17 +42,24 @@ func (a *Agent) Connected(runtime node.Runtime, info status.Runtime, shut string
 		if !a.Config.SlowLane.Enabled {
 			shut = laneOff
 		}
-		if !a.Runtime.Since.IsZero() {
+		if !a.Runtime.ChangedAt.IsZero() {
 			a.Counters.Reconnects++
 		}
-		a.lane.runtime, a.lane.shut, a.lane.told = runtime, shut, false
+		a.lane.runtime, a.lane.told = runtime, false
 		a.Runtime = info
-		a.Runtime.Connected, a.Runtime.Since, a.Runtime.SlowLane = true, a.Now(), shut
-		if shut == "" {
-			a.Runtime.SlowLane = "open"
-		}
+		a.Runtime.Connected, a.Runtime.ChangedAt = true, a.Now()
+		a.shutLane(shut)
 		return nil
 	})
+}
+
+// shutLane shuts the slow lane for a reason, or opens it where there is none.
+func (a *Agent) shutLane(why string) {
+	a.lane.shut = why
+	a.Runtime.SlowLane, a.Runtime.SlowLaneWhy = status.SlowLaneOpen, why
+	if why != "" {
+		a.Runtime.SlowLane = status.SlowLaneShut
+	}
 }
 
 // Disconnected tells the agent that the runtime is gone.
@@ -60,7 +67,7 @@ func (a *Agent) Disconnected() {
 	a.do("disconnected", func() error { //nolint:errcheck // only a closed agent fails it
 		a.lane.runtime, a.lane.pending = nil, nil
 		if a.Runtime.Connected {
-			a.Runtime.Connected, a.Runtime.Since = false, a.Now()
+			a.Runtime.Connected, a.Runtime.ChangedAt = false, a.Now()
 		}
 		return nil
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 func host(more fstest.MapFS) fstest.MapFS {
@@ -70,8 +71,8 @@ func TestKoordletMeansPreview(t *testing.T) {
 		if got := n.kernel.took(); got != nil {
 			t.Errorf("wrote %v", got)
 		}
-		if s := n.status(); s.Mode != string(config.Preview) || !strings.Contains(s.Reason, "koordlet") {
-			t.Errorf("%s: %s", s.Mode, s.Reason)
+		if s := n.status(); s.Mode != status.ModePreview || !strings.Contains(s.Why, "koordlet") {
+			t.Errorf("%s: %s", s.Mode, s.Why)
 		}
 	})
 	t.Run("unless told otherwise", func(t *testing.T) {

@@ -20,6 +20,8 @@ import (
 // Audit keeps decisions with their reasons; see pkg/engine/audit. It must not block.
 type Audit interface {
 	Record(at time.Time, mode control.Mode, d *control.Decision)
+	// Dropped is the number of decisions that are lost.
+	Dropped() int
 }
 
 // Sampler looks at what the node and its containers do; see pkg/engine/sampler.
@@ -27,6 +29,8 @@ type Sampler interface {
 	// Sample fills a snapshot, and says how long to wait from its start to the next. The
 	// error tells of each kind of failure once.
 	Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error)
+	// Failures counts the reads that failed, by kind.
+	Failures() []status.Failure
 }
 
 // Failsafe gives services back what they request when this process is gone; see

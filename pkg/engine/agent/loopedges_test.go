@@ -79,7 +79,7 @@ func TestEvictionsOverAReload(t *testing.T) {
 		h.run(service("web/c", 1000), batch("job/c"))
 		h.steps(3 * time.Second)
 		kills := func() (n int) {
-			h.loop(func() { n = h.agent.loop.controllers.Benefit.Report(time.Now()).Day.Kills })
+			h.loop(func() { n = h.agent.loop.controllers.Benefit.Report(time.Now()).Day.Evicted })
 			return n
 		}
 		if err := batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff, Evict: true}); err != nil {

@@ -44,6 +44,8 @@ type trail struct {
 	by  map[control.Mode]int
 }
 
+func (*trail) Dropped() int { return 0 }
+
 func (r *trail) Record(_ time.Time, mode control.Mode, d *control.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,7 +30,7 @@ func (a *Agent) loopStatus() *status.Loop {
 	}
 	l, cfg := &a.loop, &a.Config.Control
 	s := &status.Loop{
-		Mode: a.Authority().Of(""), Problem: l.failed, Time: l.view.Now, Interval: cfg.Interval, StateDir: a.options.StateDir,
+		Mode: a.Authority().Of(""), Problem: l.failed, MeasuredAt: l.view.Now, Interval: cfg.Interval, StateDir: a.options.StateDir,
 		Node:   nodeUsage(&l.view.View),
 		Batch:  a.batchStatus(),
 		Memory: a.memoryStatus(),
@@ -43,7 +43,7 @@ func (a *Agent) loopStatus() *status.Loop {
 		s.Problem = ""
 		s.Benefit = l.controllers.Benefit.Report(l.view.Now)
 		n := l.controllers.Eviction.Counts()
-		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Told = n.Evicted, n.Failed, n.Told
+		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Reported = n.Evicted, n.Failed, n.Told
 	}
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
 	s.Disturbed = slices.Clone(l.disturbed)
@@ -52,11 +52,11 @@ func (a *Agent) loopStatus() *status.Loop {
 	}
 	s.Decisions = slices.Clone(l.decisions)
 	s.Controllers = a.controllerStatus()
-	if audit, counts := a.options.Audit.(interface{ Dropped() int64 }); counts {
-		s.Dropped = audit.Dropped()
+	if a.options.Audit != nil {
+		s.DroppedAuditEntries = a.options.Audit.Dropped()
 	}
-	if sampler, counts := a.options.Sampler.(interface{ Failures() []status.Failure }); counts {
-		s.Failures = sampler.Failures()
+	if a.options.Sampler != nil {
+		s.Failures = a.options.Sampler.Failures()
 	}
 	return s
 }
@@ -103,7 +103,7 @@ func (a *Agent) cacheNote() string {
 func (l *loop) countsStatus() []status.Count {
 	counts := make([]status.Count, 0, len(l.counts))
 	for what, n := range l.counts {
-		counts = append(counts, status.Count{Decided: what, N: n})
+		counts = append(counts, status.Count{Decided: what, Count: n})
 	}
 	slices.SortFunc(counts, func(a, b status.Count) int {
 		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Mode, b.Mode))
@@ -117,15 +117,15 @@ func (a *Agent) batchStatus() status.Batch {
 	l := &a.loop
 	state, budget := &l.view.Batch, &l.budget
 	s := status.Batch{
-		State: batchWord(state), Why: state.Why, Percent: state.Percent,
-		Switch:    status.Switch{To: string(cmp.Or(l.switched.To, "auto")), Evict: l.switched.Evict, Until: l.switched.Until},
-		Mechanism: "pools",
+		State: batchWord(state), Why: state.Why, KeptPercent: state.Percent,
+		Switch:    status.Switch{State: l.switched.To, Evict: l.switched.Evict, EndsAt: l.switched.Until},
+		Mechanism: status.ByPools,
 	}
 	if l.made {
-		s.Next = l.controllers.Windows.Next()
+		s.NextChangeAt = l.controllers.Windows.Next()
 		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view.View)
 		if a.Config.Pools.Mode != config.Exclusive {
-			s.Threshold, s.Lowered = l.controllers.Batch.Threshold(&l.view.View)
+			s.ThresholdPercent, s.ThresholdWhy = l.controllers.Batch.Threshold(&l.view.View)
 		}
 	}
 	for i := range l.view.Containers {
@@ -137,25 +137,25 @@ func (a *Agent) batchStatus() status.Batch {
 	pools := l.view.Pools
 	switch {
 	case a.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
-		s.Known, s.CPUs = true, pools[len(pools)-1].Size
-		s.Budget, s.Floor = workload.MilliCPU(s.CPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
+		s.Known, s.BudgetCPUs = true, pools[len(pools)-1].Size
+		s.Budget, s.Floor = workload.MilliCPU(s.BudgetCPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
 		s.Unlimited = may.Acts(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
 	case a.Config.Pools.Mode != config.Exclusive:
-		s.Mechanism = string(a.mechanism())
+		s.Mechanism = status.Mechanism(a.mechanism())
 		s.Known = !budget.Hold && budget.Amount > 0
 		s.Unlimited, s.Budget = budget.Unlimited, budget.Amount
-		if s.Mechanism != string(control.ByQuota) {
-			s.CPUs = budget.CPUs
+		if s.Mechanism != status.ByQuota {
+			s.BudgetCPUs = budget.CPUs
 		}
 	}
-	s.Boxes = a.boxStatus()
+	s.Cgroups = a.boxStatus()
 	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && l.view.HasBatch() {
-		s.Mixers = slices.Clone(l.view.BatchCgroups.MixedBy)
+		s.MixedPods = slices.Clone(l.view.BatchCgroups.MixedBy)
 	}
 	return s
 }
 
-func batchWord(b *control.BatchState) status.BatchWord {
+func batchWord(b *control.BatchState) status.BatchState {
 	switch {
 	case b.Evict:
 		return status.BatchEvicting
@@ -170,11 +170,11 @@ func batchWord(b *control.BatchState) status.BatchWord {
 }
 
 // boxStatus lists what bounds batch work now.
-func (a *Agent) boxStatus() []status.Box {
-	boxes := map[string]*status.Box{}
-	box := func(name string) *status.Box {
+func (a *Agent) boxStatus() []status.BatchCgroup {
+	boxes := map[string]*status.BatchCgroup{}
+	box := func(name string) *status.BatchCgroup {
 		if boxes[name] == nil {
-			boxes[name] = &status.Box{Name: name}
+			boxes[name] = &status.BatchCgroup{Name: name}
 		}
 		return boxes[name]
 	}
@@ -187,9 +187,9 @@ func (a *Agent) boxStatus() []status.Box {
 		if uid := a.batchPodAt(name); uid != "" {
 			name = uid
 		}
-		box(name).Memory = int64(limit)
+		box(name).MemoryLimitBytes = int64(limit)
 	}
-	var all []status.Box
+	var all []status.BatchCgroup
 	for _, name := range slices.Sorted(maps.Keys(boxes)) {
 		all = append(all, *boxes[name])
 	}
@@ -198,9 +198,9 @@ func (a *Agent) boxStatus() []status.Box {
 
 func (a *Agent) memoryStatus() status.BatchMemory {
 	m := &a.loop.memory
-	s := status.BatchMemory{Online: m.Online, Held: m.Held, Goal: m.Goal, Headroom: m.Headroom, Wanted: m.BatchLimit}
+	s := status.BatchMemory{OnlineBytes: m.Online, UsedBytes: m.Held, GoalBytes: m.Goal, HeadroomBytes: m.Headroom, WantedLimitBytes: m.BatchLimit}
 	for _, limit := range a.loop.limiter.limits {
-		s.Limit += int64(limit)
+		s.LimitBytes += int64(limit)
 	}
 	return s
 }
@@ -209,16 +209,16 @@ func (a *Agent) memoryStatus() status.BatchMemory {
 func (a *Agent) refusalStatus() *status.Refusal {
 	l, now := &a.loop, a.Now()
 	none := a.noBatch(now)
-	s := status.Refusal{NewBatch: none.NewBatch, Until: none.Until, Why: none.Why}
+	s := status.Refusal{NewBatch: none.NewBatch, EndsAt: none.Until, Why: none.Why}
 	for _, p := range l.refusal.Pods {
 		if now.Before(p.Until) {
-			s.Pods = append(s.Pods, p.UID)
-			if !s.NewBatch && p.Until.After(s.Until) {
-				s.Until, s.Why = p.Until, p.Why
+			s.PodUIDs = append(s.PodUIDs, p.UID)
+			if !s.NewBatch && p.Until.After(s.EndsAt) {
+				s.EndsAt, s.Why = p.Until, p.Why
 			}
 		}
 	}
-	if !s.NewBatch && s.Pods == nil {
+	if !s.NewBatch && s.PodUIDs == nil {
 		return nil
 	}
 	return &s
@@ -231,15 +231,15 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 		return nil
 	}
 	p := &l.view.Pools[at]
-	s := &status.PoolLoad{At: p.At, Usage: p.Usage, Size: p.Size, Pressure: p.Pressure}
+	s := &status.PoolLoad{MeasuredAt: p.At, Usage: p.Usage, SizeCPUs: p.Size, PressureFraction: p.Pressure}
 	if p.Size > 0 {
-		s.Load = float64(p.Usage) / 1000 / float64(p.Size)
+		s.LoadFraction = float64(p.Usage) / 1000 / float64(p.Size)
 	}
 	if a.Config.Pools.Mode == config.Exclusive && a.Authority().Decides(a.Config.Control.Pools.Mode) {
 		law := a.Config.PoolLaw()[at]
-		s.Low, s.High = law.Low, law.High
+		s.BandLowPercent, s.BandHighPercent = law.Low, law.High
 		if sizes := &l.poolSizes; at < len(sizes.CPUs) {
-			s.Wanted, s.Short, s.Small = sizes.CPUs[at], sizes.Short[at], sizes.Small[at]
+			s.WantedCPUs, s.ShortCPUs, s.Small = sizes.CPUs[at], sizes.Short[at], sizes.Small[at]
 		}
 	}
 	return s
@@ -260,31 +260,31 @@ func (a *Agent) use(into *sight) {
 	}
 	into.used = true
 	into.usage = status.Usage{
-		CPU: status.CPUUsage{At: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.inForce.Containers[into.ID].Quota.Milli())},
+		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.inForce.Containers[into.ID].Quota.Milli())},
 		Memory: status.MemoryUsage{
-			At: c.Container.Memory.At, WorkingSet: c.Container.Memory.WorkingSet, Current: c.Container.Memory.Current,
-			Request: c.Memory, Limit: c.MemoryLimit, OOMKills: c.Container.Memory.OOMKills,
+			MeasuredAt: c.Container.Memory.At, WorkingSetBytes: c.Container.Memory.WorkingSet, CurrentBytes: c.Container.Memory.Current,
+			RequestedBytes: c.Memory, LimitBytes: c.MemoryLimit, OOMKills: int(c.Container.Memory.OOMKills),
 		},
-		Pressure: pressureUsage(&c.Pressure),
-		RunDelay: c.RunDelay.Waiting,
+		Pressure:       pressureUsage(&c.Pressure),
+		WaitingThreads: c.RunDelay.Waiting,
 	}
 	if c.CPU.Periods > 0 {
-		into.usage.CPU.Throttled = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
+		into.usage.CPU.ThrottledFraction = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
 	}
 }
 
 func pressureUsage(p *observe.Pressure) status.PressureUsage {
-	return status.PressureUsage{At: p.At, CPU: p.CPU, Memory: p.Memory, IO: p.IO}
+	return status.PressureUsage{MeasuredAt: p.At, CPUFraction: p.CPU, MemoryFraction: p.Memory, IOFraction: p.IO}
 }
 
 func nodeUsage(v *control.View) status.NodeUsage {
 	n := &v.Node
 	return status.NodeUsage{
-		CPU:      status.CPUUsage{At: n.CPU.At, Usage: n.CPU.Usage, Limit: v.Allocatable},
-		Memory:   status.NodeMemory{At: n.Memory.At, Total: n.Memory.Total, Available: n.Memory.Available, Free: n.Memory.Free, Direct: n.Memory.Direct},
-		Pressure: pressureUsage(&n.Pressure),
-		Steal:    n.Steal, Tasks: n.Load.Tasks, Disk: n.Disk.Used,
-		CPULoad: cpuLoad(v.CPUs),
+		CPU:       status.CPUUsage{MeasuredAt: n.CPU.At, Usage: n.CPU.Usage, Limit: v.Allocatable},
+		Memory:    status.NodeMemory{MeasuredAt: n.Memory.At, TotalBytes: n.Memory.Total, AvailableBytes: n.Memory.Available, FreeBytes: n.Memory.Free, DirectReclaimPagesPerSecond: n.Memory.Direct},
+		Pressure:  pressureUsage(&n.Pressure),
+		StealCPUs: n.Steal, LoadAverage: n.Load.Tasks, DiskUsedFraction: n.Disk.Used,
+		CPULoadPercent: cpuLoad(v.CPUs),
 	}
 }
 

@@ -23,7 +23,7 @@ type lossy struct{}
 
 func (lossy) Record(time.Time, control.Mode, *control.Decision) {}
 
-func (lossy) Dropped() int64 { return 3 }
+func (lossy) Dropped() int { return 3 }
 
 // looping is a node whose loop is stepped by the test.
 func looping(t *testing.T, set func(*config.Config)) (n *testNode, now *time.Time) {
@@ -93,7 +93,7 @@ func TestLoopStatus(t *testing.T) {
 	n, now := looping(t, func(*config.Config) {})
 	n.run("web", "LS", 2)
 	n.run("job", "BE", 0)
-	if l := statusOf(t, n).Loop; l == nil || !l.Time.IsZero() || l.Batch.Known {
+	if l := statusOf(t, n).Loop; l == nil || !l.MeasuredAt.IsZero() || l.Batch.Known {
 		t.Fatalf("before the first look: %+v", l)
 	}
 	until := now.Add(time.Hour)
@@ -107,30 +107,30 @@ func TestLoopStatus(t *testing.T) {
 	s := statusOf(t, n)
 	l := s.Loop
 	want := status.Batch{
-		State: status.BatchClosed, Why: "batch is switched off", Next: until, Switch: status.Switch{To: "off", Until: until},
-		Mechanism: l.Batch.Mechanism, Known: true, Budget: l.Batch.Budget, CPUs: l.Batch.CPUs, Floor: 200, Threshold: 65, Lowered: l.Batch.Lowered, Used: 1500, Boxes: l.Batch.Boxes,
+		State: status.BatchClosed, Why: "batch is switched off", NextChangeAt: until, Switch: status.Switch{State: "off", EndsAt: until},
+		Mechanism: l.Batch.Mechanism, Known: true, Budget: l.Batch.Budget, BudgetCPUs: l.Batch.BudgetCPUs, Floor: 200, ThresholdPercent: 65, ThresholdWhy: l.Batch.ThresholdWhy, Used: 1500, Cgroups: l.Batch.Cgroups,
 	}
 	if !reflect.DeepEqual(l.Batch, want) || l.Batch.Budget == 0 {
 		t.Errorf("batch is %+v, want %+v", l.Batch, want)
 	}
-	if !l.Time.Equal(*now) || l.Mode != control.On || l.Problem != "" || l.Dropped != 3 || l.StateDir != n.agent.options.StateDir {
+	if !l.MeasuredAt.Equal(*now) || l.Mode != control.On || l.Problem != "" || l.DroppedAuditEntries != 3 || l.StateDir != n.agent.options.StateDir {
 		t.Errorf("%+v", l)
 	}
 	if l.Refusal == nil || !l.Refusal.NewBatch || l.Node.CPU.Usage != 3000 || l.Node.CPU.Limit != 8000 {
 		t.Errorf("refusal %+v, node %+v", l.Refusal, l.Node)
 	}
-	if load := l.Node.CPULoad; len(load) != 8 || load[7] != 50 {
+	if load := l.Node.CPULoadPercent; len(load) != 8 || load[7] != 50 {
 		t.Errorf("load by CPU: %v", load)
 	}
 	windows := l.Controllers[slices.IndexFunc(l.Controllers, func(c status.Controller) bool { return c.Name == "windows" })]
 	if windows.Mode != control.On || windows.Last == nil || windows.Last.Action != "close" {
 		t.Errorf("windows: %+v", windows)
 	}
-	if !slices.ContainsFunc(l.Counts, func(c status.Count) bool { return c.Controller == "windows" && c.Action == "close" && c.N == 1 }) {
+	if !slices.ContainsFunc(l.Counts, func(c status.Count) bool { return c.Controller == "windows" && c.Action == "close" && c.Count == 1 }) {
 		t.Errorf("counts: %+v", l.Counts)
 	}
 	for _, c := range s.Containers {
-		if u := c.Usage; u == nil || u.CPU.Usage != 1500 || u.CPU.Throttled != 0.4 || u.Memory.WorkingSet != 1<<30 || u.Pressure.CPU != 0.25 {
+		if u := c.Usage; u == nil || u.CPU.Usage != 1500 || u.CPU.ThrottledFraction != 0.4 || u.Memory.WorkingSetBytes != 1<<30 || u.Pressure.CPUFraction != 0.25 {
 			t.Errorf("%s: %+v", c.Ref, u)
 		}
 	}
@@ -187,11 +187,11 @@ func TestPoolsLoad(t *testing.T) {
 	all := 0
 	for _, p := range s.Pools {
 		l := p.Load
-		if l == nil || (l.Load > 0) != (p.Name == "online") || l.Load > 1 || l.High == 0 || l.Size != p.CPUs.Size() {
+		if l == nil || (l.LoadFraction > 0) != (p.Name == "online") || l.LoadFraction > 1 || l.BandHighPercent == 0 || l.SizeCPUs != p.CPUs.Size() {
 			t.Errorf("%s: %+v", p.Name, l)
 			continue
 		}
-		all += l.Wanted
+		all += l.WantedCPUs
 	}
 	if all != 8 || s.Loop.Batch.Mechanism != "pools" || !s.Loop.Batch.Known {
 		t.Errorf("%d CPUs wanted; %+v", all, s.Loop.Batch)
@@ -208,7 +208,7 @@ func TestCPULoad(t *testing.T) {
 
 func TestBatchWord(t *testing.T) {
 	t.Parallel()
-	for want, b := range map[status.BatchWord]control.BatchState{
+	for want, b := range map[status.BatchState]control.BatchState{
 		status.BatchOpen: {}, status.BatchNoNew: {Closed: true}, status.BatchSqueezed: {Squeeze: true, Percent: 20},
 		status.BatchClosed: {Closed: true, Squeeze: true}, status.BatchEvicting: {Closed: true, Squeeze: true, Evict: true},
 	} {

@@ -261,7 +261,7 @@ func TestSwitchOffApart(t *testing.T) {
 			t.Errorf("switched off: web on %s, job on %s; before on %s and %s", h.set("web/c"), got, web, job)
 		}
 		h.loop(func() {
-			if s := h.agent.batchStatus(); s.CPUs != least || int(s.Floor) != least*1000 || s.State != status.BatchClosed {
+			if s := h.agent.batchStatus(); s.BudgetCPUs != least || int(s.Floor) != least*1000 || s.State != status.BatchClosed {
 				t.Errorf("%+v", s)
 			}
 		})

@@ -26,7 +26,7 @@ func TestOneDecisionForAMovement(t *testing.T) {
 		counted := func() (n int) {
 			for _, c := range loop().Counts {
 				if c.Controller == "batch" {
-					n += c.N
+					n += c.Count
 				}
 			}
 			return n

@@ -20,7 +20,7 @@ type portrait struct {
 	holder            *placement.Holder // and of its fields those that change without a new version
 	short             string
 	ledger            uint64 // version
-	kernel            []status.Kernel
+	kernel            []status.Setting
 	knobs             uint64 // version
 	rdt               string
 	foreign           *cpuset.Set
@@ -54,27 +54,27 @@ func (a *Agent) portray(c *node.Container, h *placement.Holder, knobs uint64) *s
 		as.CPUs, as.Why = *c.Foreign, "the kubelet's static CPU manager sets its CPUs: these are the kernel's"
 	}
 	p.Container = &status.Container{
-		ID:              h.ID,
-		PodUID:          h.Pod,
-		Ref:             h.Ref,
-		Class:           h.Request.Class,
-		Pool:            a.Ledger.PoolOf(h),
-		State:           h.State,
-		Controlled:      controlled,
-		Requested:       cpu,
-		RequestedMemory: memory,
-		RequestedBy:     h.Request.From,
-		CPUs:            as.CPUs,
-		Mems:            as.Mems,
-		Unlimited:       as.Unlimited,
-		Why:             as.Why,
-		Settings:        h.Request.Settings, // made once, never changed
-		Warnings:        slices.Clone(c.Warnings),
-		Cgroup:          c.Path,
-		Drift:           c.Drift,
-		Kernel:          p.kernel,
-		Lacks:           lacks(c),
-		Since:           h.Since,
+		ID:                   h.ID,
+		PodUID:               h.Pod,
+		Ref:                  h.Ref,
+		Class:                h.Request.Class,
+		Pool:                 a.Ledger.PoolOf(h),
+		State:                h.State,
+		Controlled:           controlled,
+		Requested:            cpu,
+		RequestedMemoryBytes: memory,
+		RequestedBy:          h.Request.From,
+		CPUs:                 as.CPUs,
+		Mems:                 as.Mems,
+		Unlimited:            as.Unlimited,
+		Why:                  as.Why,
+		Keys:                 h.Request.Keys, // made once, never changed
+		Warnings:             slices.Clone(c.Warnings),
+		Cgroup:               c.Path,
+		Drift:                c.Drift,
+		Settings:             p.kernel,
+		Lacks:                lacks(c),
+		PlacedAt:             h.Since,
 	}
 	return p.Container
 }
@@ -88,13 +88,13 @@ func lacks(c *node.Container) []status.Lack {
 }
 
 // appendKernel lists what the container and its pod have been given in the kernel.
-func (a *Agent) appendKernel(all []status.Kernel, c *node.Container) []status.Kernel {
-	all = a.Reconciler.Status(all, "container", c.Path)
+func (a *Agent) appendKernel(all []status.Setting, c *node.Container) []status.Setting {
+	all = a.Reconciler.Status(all, status.ContainerLevel, c.Path)
 	if c.RDTGroup != "" {
-		all = append(all, status.Kernel{Level: "container", Setting: "resctrl group", Value: c.RDTGroup, Why: rdtgroup.Key})
+		all = append(all, status.Setting{Level: "container", Knob: "resctrl group", Value: c.RDTGroup, Why: rdtgroup.Key})
 	}
 	if c.PodPath != "" {
-		all = a.Reconciler.Status(all, "pod", c.PodPath)
+		all = a.Reconciler.Status(all, status.PodLevel, c.PodPath)
 	}
 	return all
 }

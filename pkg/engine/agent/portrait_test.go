@@ -61,7 +61,7 @@ func TestStatusOfTrouble(t *testing.T) {
 		expect := func(problem, contested bool) {
 			t.Helper()
 			seen.read(t, h.agent)
-			if k := h.container("web/a").Kernel[0]; (k.Problem != "") != problem || k.Contested != contested {
+			if k := h.container("web/a").Settings[0]; (k.Problem != "") != problem || k.Contested != contested {
 				t.Errorf("%+v", k)
 			}
 		}

@@ -104,7 +104,7 @@ func TestRDTClass(t *testing.T) {
 		n.isIn("web", "sluice-latency")
 		n.start("plain", "LS", nil)
 		n.isIn("plain", "")
-		if got := n.container("batch").Kernel; !slices.ContainsFunc(got, func(k status.Kernel) bool { return k.Setting == "resctrl group" && k.Value == "sluice-be" }) {
+		if got := n.container("batch").Settings; !slices.ContainsFunc(got, func(k status.Setting) bool { return k.Knob == "resctrl group" && k.Value == "sluice-be" }) {
 			n.t.Errorf("status tells nothing of the group: %v", got)
 		}
 	})
@@ -114,15 +114,15 @@ func TestRDTClass(t *testing.T) {
 func TestRDTUsage(t *testing.T) {
 	withRDT(t, fake.Intel(), "rdt: {monitor: true}\n", func(n *rdtNode) {
 		n.start("web", "LS", nil)
-		if c := n.container("web"); c.Cache != nil || !c.CacheTime.IsZero() {
+		if c := n.container("web"); c.Cache != nil || !c.CacheMeasuredAt.IsZero() {
 			n.t.Errorf("before the first look: %+v", c)
 		}
 		now := time.Now()
 		s := seen(now, "web")
-		s.Containers[0].Cache = observe.Cache{At: now, Occupancy: 4096, L3s: []observe.L3{{ID: 1, Occupancy: 4096, Total: 7, Local: -1}}}
+		s.Containers[0].Cache = observe.Cache{At: now, Occupancy: 4096, L3s: []observe.L3{{ID: 1, OccupancyBytes: 4096, TotalBytes: 7, LocalBytes: -1}}}
 		n.agent.Tick(s)
-		if c := n.container("web"); !slices.Equal(c.Cache, s.Containers[0].Cache.L3s) || !c.CacheTime.Equal(now) {
-			n.t.Errorf("%+v of %s", c.Cache, c.CacheTime)
+		if c := n.container("web"); !slices.Equal(c.Cache, s.Containers[0].Cache.L3s) || !c.CacheMeasuredAt.Equal(now) {
+			n.t.Errorf("%+v of %s", c.Cache, c.CacheMeasuredAt)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,7 +69,7 @@ func (a *Agent) reloaded(hash string, problem error) {
 		c.Problem = problem.Error()
 		return
 	}
-	c.Hash, c.Loaded = hash, a.Now()
+	c.Hash, c.LoadedAt = hash, a.Now()
 }
 
 // reconfigure does it, in the loop.
@@ -286,8 +285,8 @@ func (a *Agent) reopenLane() {
 	switch {
 	case a.lane.runtime == nil:
 	case !a.Config.SlowLane.Enabled && a.lane.shut == "":
-		a.lane.shut, a.Runtime.SlowLane = laneOff, laneOff
+		a.shutLane(laneOff)
 	case a.Config.SlowLane.Enabled && a.lane.shut == laneOff:
-		a.lane.shut, a.Runtime.SlowLane = a.lane.otherwise, cmp.Or(a.lane.otherwise, "open")
+		a.shutLane(a.lane.otherwise)
 	}
 }

@@ -75,7 +75,7 @@ func TestReloadRefused(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("pin", "LSR", 2)
 		n.run("web", "LS", 1)
-		before, loaded := n.dump(), n.status().Config.Loaded
+		before, loaded := n.dump(), n.status().Config.LoadedAt
 		for text, want := range map[string]string{
 			"reserved: 0-3\n":              "default/pin/c has CPUs 0-1 of its own and is not moved while it runs: CPUs 0-1 would be reserved",
 			"reserved: 2-7\n":              "would leave",
@@ -88,7 +88,7 @@ func TestReloadRefused(t *testing.T) {
 			}
 			synctest.Wait()
 			c := n.status().Config
-			if c.Problem == "" || c.Refused != c.Reloads || !c.Loaded.Equal(loaded) {
+			if c.Problem == "" || c.Refused != c.Reloads || !c.LoadedAt.Equal(loaded) {
 				t.Errorf("%q: status %+v", text, c)
 			}
 			if after := n.dump(); after != before {
@@ -96,7 +96,7 @@ func TestReloadRefused(t *testing.T) {
 			}
 		}
 		mustReload(t, n.agent, "roundUp: true\n")
-		if c := n.status().Config; c.Problem != "" || c.Reloads != 6 || c.Refused != 5 || c.Hash != "roundUp: true\n" || c.Loaded.IsZero() {
+		if c := n.status().Config; c.Problem != "" || c.Reloads != 6 || c.Refused != 5 || c.Hash != "roundUp: true\n" || c.LoadedAt.IsZero() {
 			t.Errorf("status %+v", c)
 		}
 	})

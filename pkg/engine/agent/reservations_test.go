@@ -157,8 +157,8 @@ func TestMemoryOfMixedBox(t *testing.T) {
 			}
 		}
 		h.loop(func() {
-			if got := h.agent.batchStatus(); len(got.Mixers) != 1 || got.Mixers[0] != "ns/proxy" {
-				t.Errorf("mixers %v", got.Mixers)
+			if got := h.agent.batchStatus(); len(got.MixedPods) != 1 || got.MixedPods[0] != "ns/proxy" {
+				t.Errorf("mixers %v", got.MixedPods)
 			}
 		})
 		h.holds["web/c"] = 3 << 30

@@ -162,7 +162,7 @@ func TestEveryKnobDrifts(t *testing.T) {
 		if s.Counters.Drift != changed || len(s.Contested) > 0 || len(h.spy.refused) > 0 {
 			t.Errorf("%d drifts of %d knobs, contested %v, refused %v", s.Counters.Drift, changed, s.Contested, h.spy.refused)
 		}
-		for _, k := range h.container("burst/a").Kernel {
+		for _, k := range h.container("burst/a").Settings {
 			if k.Drift != 1 || k.Suspect == "" {
 				t.Errorf("status %+v", k)
 			}
@@ -180,7 +180,7 @@ func TestFight(t *testing.T) {
 		h.run(burstPod())
 		const dir = "/kubepods/pod-web/a"
 		spoil := func() { h.put(dir, h.burst(), "1000") }
-		burst := func() status.Kernel { return h.container("web/a").Kernel[0] }
+		burst := func() status.Setting { return h.container("web/a").Settings[0] }
 		for range reconcile.RepairsAtOnce {
 			spoil()
 			h.pass()
@@ -237,7 +237,7 @@ func TestNoJournal(t *testing.T) {
 				if got := h.get("/kubepods/pod-web/a", burstFile...); got != "0" {
 					t.Errorf("burst %s without a journal", got)
 				}
-				if k := h.container("web/a").Kernel[0]; !strings.Contains(k.Problem, "disk") {
+				if k := h.container("web/a").Settings[0]; !strings.Contains(k.Problem, "disk") {
 					t.Errorf("status %+v", k)
 				}
 				if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
@@ -277,7 +277,7 @@ func TestNothingWritten(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					told := slices.ContainsFunc(s.Containers, func(c status.Container) bool { return len(c.Kernel) > 0 })
+					told := slices.ContainsFunc(s.Containers, func(c status.Container) bool { return len(c.Settings) > 0 })
 					if told != (name == "preview") {
 						t.Errorf("what would be set is told: %v", told)
 					}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // closing is a sampler whose files are closed while it looks.
@@ -17,6 +18,8 @@ func (c closing) Sample(time.Time, []observe.Target, *observe.Snapshot) (time.Du
 	c.stop()
 	return time.Second, errors.New("reading the pressure of the node: file already closed")
 }
+
+func (closing) Failures() []status.Failure { return nil }
 
 // TestEndUnderALook: a look that the plugin's end has cut short counts for nothing. The
 // node's usage would be unknown, batch work would be squeezed to its floor, and stay so.

@@ -71,11 +71,11 @@ func (a *Agent) draft() *draft {
 		Schema:     status.Schema,
 		Version:    a.options.Build.Version,
 		Build:      a.options.Build,
-		Started:    a.started,
+		StartedAt:  a.started,
 		Config:     a.options.Configured,
 		Time:       a.Now(),
-		Mode:       string(mode),
-		Reason:     reason,
+		Mode:       status.Mode(mode),
+		Why:        reason,
 		Runtime:    a.Runtime,
 		Machine:    a.machineStatus(),
 		Neighbours: slices.Clone(a.Neighbours),
@@ -109,14 +109,14 @@ func (a *Agent) draft() *draft {
 func (d *draft) status() *status.Status {
 	d.whole.Do(func() {
 		slices.SortFunc(d.seen, func(x, y sight) int {
-			return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.ID, y.ID))
+			return cmp.Or(x.PlacedAt.Compare(y.PlacedAt), cmp.Compare(x.ID, y.ID))
 		})
 		s := d.made
 		s.Containers = make([]status.Container, len(d.seen))
 		for i := range d.seen {
 			seen, c := &d.seen[i], &s.Containers[i]
 			*c = *seen.Container
-			c.Cache, c.CacheTime = seen.cache.L3s, seen.cache.At
+			c.Cache, c.CacheMeasuredAt = seen.cache.L3s, seen.cache.At
 			if seen.used {
 				c.Usage = &seen.usage
 			}
@@ -127,7 +127,7 @@ func (d *draft) status() *status.Status {
 		}
 		for i := range s.Pools {
 			if p := &s.Pools[i]; p.Requested > 0 {
-				p.RCF = float64(p.CPUs.Size()) * 1000 / float64(p.Requested)
+				p.RCFRatio = float64(p.CPUs.Size()) * 1000 / float64(p.Requested)
 			}
 		}
 	})
@@ -139,9 +139,9 @@ func (a *Agent) machineStatus() status.Machine {
 	return status.Machine{
 		Online: m.Online, Offline: m.Offline,
 		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
-		Memory:   a.Memory(),
-		Pinned:   a.Ledger.Pinned(),
-		Reserved: a.Config.Reserved, System: a.Config.System,
+		MemoryBytes: a.Memory(),
+		Pinned:      a.Ledger.Pinned(),
+		Reserved:    a.Config.Reserved, System: a.Config.System,
 		External: cpuset.Union(a.External(), a.Barred()),
 		Steering: a.steering.Status(),
 	}

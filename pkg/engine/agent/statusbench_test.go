@@ -37,7 +37,7 @@ func BenchmarkStatus500(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if c := &shot.Containers[0]; len(shot.Containers) != 500 || c.Usage == nil || len(c.Kernel) < 3 {
+	if c := &shot.Containers[0]; len(shot.Containers) != 500 || c.Usage == nil || len(c.Settings) < 3 {
 		b.Fatalf("%d containers, the first %+v", len(shot.Containers), c)
 	}
 	for _, test := range []struct {

@@ -114,8 +114,8 @@ func TestFeaturesAndBuild(t *testing.T) {
 			t.Errorf("%s: %+v", name, states[name])
 		}
 	}
-	if s.Started.IsZero() || s.Config.Loaded.IsZero() {
-		t.Errorf("started %v, loaded %v", s.Started, s.Config.Loaded)
+	if s.StartedAt.IsZero() || s.Config.LoadedAt.IsZero() {
+		t.Errorf("started %v, loaded %v", s.StartedAt, s.Config.LoadedAt)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // marks are a kernel's watermarks.
@@ -70,7 +71,7 @@ func TestWatermarksBesideKoordlet(t *testing.T) {
 				}
 			}
 			n.sleep(time.Minute)
-			if s := n.status(); s.Mode != string(config.Preview) {
+			if s := n.status(); s.Mode != status.ModePreview {
 				t.Fatalf("mode %s", s.Mode)
 			}
 			n.stop()

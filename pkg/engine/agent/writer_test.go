@@ -239,7 +239,7 @@ func TestWritesKeepTheirOrder(t *testing.T) {
 		if err != nil || len(s.SlowWrites) != 1 {
 			t.Fatalf("%+v, %v", s.SlowWrites, err)
 		}
-		if w := s.SlowWrites[0]; w.Object != "ns/victim/c" || w.Setting != "memory.high" || w.Seconds < 5 || w.Waiting {
+		if w := s.SlowWrites[0]; w.Object != "ns/victim/c" || w.Knob != "memory.high" || w.ElapsedSeconds < 5 || w.Waiting {
 			t.Errorf("%+v", w)
 		}
 		h.sleep(3 * hangs)

@@ -58,8 +58,8 @@ func TestWhoDoesNotYield(t *testing.T) {
 				h.steps(3 * time.Second)
 				var b status.Batch
 				h.loop(func() { b = h.agent.batchStatus() })
-				if test.stays == "" && (b.Threshold != 97 || b.Lowered != "") || test.stays != "" && (b.Threshold != 65 || !strings.Contains(b.Lowered, test.stays)) {
-					t.Errorf("%d %%, %q, want %q", b.Threshold, b.Lowered, test.stays)
+				if test.stays == "" && (b.ThresholdPercent != 97 || b.ThresholdWhy != "") || test.stays != "" && (b.ThresholdPercent != 65 || !strings.Contains(b.ThresholdWhy, test.stays)) {
+					t.Errorf("%d %%, %q, want %q", b.ThresholdPercent, b.ThresholdWhy, test.stays)
 				}
 				h.audit.mu.Lock()
 				defer h.audit.mu.Unlock()

@@ -146,7 +146,7 @@ func TestMovementsAreJoined(t *testing.T) {
 	step := func(object string, steps int, seconds time.Duration) *control.Decision {
 		d := decision("batch", object)
 		if d.Steps, d.Going = steps, steps == 1; steps > 1 {
-			d.Until, d.To = noon.Add(seconds*time.Second), "whole"
+			d.LastStepAt, d.To = noon.Add(seconds*time.Second), "whole"
 		}
 		return d
 	}

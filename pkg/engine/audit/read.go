@@ -22,7 +22,7 @@ type Filter struct {
 
 // Takes reports whether the filter takes an entry.
 func (f Filter) Takes(e *Entry) bool {
-	return (!e.Time.Before(f.Since) || !e.Until.Before(f.Since)) && (f.Controller == "" || e.Controller == f.Controller) && (f.Object == "" || f.Names(e.Object))
+	return (!e.Time.Before(f.Since) || !e.LastStepAt.Before(f.Since)) && (f.Controller == "" || e.Controller == f.Controller) && (f.Object == "" || f.Names(e.Object))
 }
 
 // Names reports whether an object of decisions, as "container a/b/c", is the filter's.

@@ -59,7 +59,7 @@ func (t *Trail) Record(at time.Time, mode control.Mode, d *control.Decision) {
 }
 
 // Dropped is how many decisions found no room, or no disk, since the start.
-func (t *Trail) Dropped() int64 { return t.dropped.Load() }
+func (t *Trail) Dropped() int { return int(t.dropped.Load()) }
 
 // Run writes until the context ends, then what is still waiting.
 func (t *Trail) Run(ctx context.Context) {

@@ -61,8 +61,8 @@ func (a *answers) StatusIn(ctx context.Context) (*status.Status, error) {
 		*a = (*a)[1:]
 	}
 	s := &status.Status{Time: time.Unix(1000, 0), Loop: &status.Loop{
-		Time: time.Unix(1000, 0), Interval: time.Second, StateDir: "/state",
-		Batch: status.Batch{Switch: status.Switch{To: "auto"}, Mechanism: "quota"},
+		MeasuredAt: time.Unix(1000, 0), Interval: time.Second, StateDir: "/state",
+		Batch: status.Batch{Switch: status.Switch{State: "auto"}, Mechanism: "quota"},
 		Controllers: []status.Controller{
 			{Name: "windows", Mode: control.On}, {Name: "batch", Mode: control.On}, {Name: "pools", Mode: control.On}, {Name: "eviction", Mode: control.On},
 		},
@@ -78,7 +78,7 @@ func (a *answers) StatusIn(ctx context.Context) (*status.Status, error) {
 // What a loop may answer, and what is said to be missing then.
 func TestFollowAndJudge(t *testing.T) {
 	t.Parallel()
-	follows := func(l *status.Loop) error { l.Batch.Switch.To = "off"; return nil }
+	follows := func(l *status.Loop) error { l.Batch.Switch.State = "off"; return nil }
 	evicts := func(l *status.Loop) error { l.Batch.Switch.Evict = true; return follows(l) }
 	in := func(name string, mode control.Mode, first func(*status.Loop) error) func(*status.Loop) error {
 		return func(l *status.Loop) error {
@@ -90,9 +90,9 @@ func TestFollowAndJudge(t *testing.T) {
 			return first(l)
 		}
 	}
-	apart := func(l *status.Loop) error { l.Batch.Mechanism = byPools; return follows(l) }
+	apart := func(l *status.Loop) error { l.Batch.Mechanism = status.ByPools; return follows(l) }
 	away := func(*status.Loop) error { return errors.New("no answer") }
-	still := func(l *status.Loop) error { l.Time = l.Time.Add(-time.Hour); return follows(l) }
+	still := func(l *status.Loop) error { l.MeasuredAt = l.MeasuredAt.Add(-time.Hour); return follows(l) }
 	none := func(l *status.Loop) error { l.Interval = 0; return nil }
 	unread := func(*status.Loop) error { return nil }
 	for name, test := range map[string]struct {
@@ -143,7 +143,7 @@ func TestJudgeFloor(t *testing.T) {
 	for want, floor := range map[string]failsafe.Acted{
 		"":                                       {Changes: 1},
 		"the failsafe has no plan for this boot": {},
-		"not all of the floor could be set: no":  {Changes: 1, Error: "no"},
+		"not all of the floor could be set: no":  {Changes: 1, Problem: "no"},
 	} {
 		r := Check(t.Context(), &answers{func(*status.Loop) error { return errors.New("no answer") }}, "/state", Setting{To: control.SwitchOff})
 		r.Floor = &floor

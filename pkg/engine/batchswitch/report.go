@@ -1,7 +1,6 @@
 package batchswitch
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
 	"time"
@@ -35,9 +34,6 @@ const (
 	LoopSilent  LoopAnswer = "silent"  // no plugin answers
 )
 
-// byPools is the mechanism by which batch work has a pool of its own.
-const byPools = "pools"
-
 // Asker asks the running plugin for its status: statusapi.Client.
 type Asker interface {
 	StatusIn(ctx context.Context) (*status.Status, error)
@@ -70,7 +66,7 @@ func Follow(ctx context.Context, plugin Asker, stateDir string, s Setting) *Repo
 
 // Status is the switch as the status has it.
 func (s Setting) Status() status.Switch {
-	return status.Switch{To: string(cmp.Or(s.To, "auto")), Evict: s.Evict, Until: s.Until}
+	return status.Switch{State: s.To, Evict: s.Evict, EndsAt: s.Until}
 }
 
 // ask asks once. An answer that has not come when the context ends leaves the one before.
@@ -92,7 +88,7 @@ func (r *Report) note(s *status.Status, stateDir string) {
 		return
 	}
 	r.Loop, r.Batch, r.evictBy, r.other = LoopStuck, nil, l.Evictions.By, ""
-	if !l.Time.IsZero() {
+	if !l.MeasuredAt.IsZero() {
 		r.Batch = &l.Batch
 	}
 	r.modes = map[string]control.Mode{}
@@ -103,9 +99,9 @@ func (r *Report) note(s *status.Status, stateDir string) {
 		r.other = l.StateDir
 	}
 	const staleAfter = 5 // intervals
-	alive := !l.Time.IsZero() && s.Time.Sub(l.Time) <= max(staleAfter*l.Interval, time.Second)
+	alive := !l.MeasuredAt.IsZero() && s.Time.Sub(l.MeasuredAt) <= max(staleAfter*l.Interval, time.Second)
 	has := &l.Batch.Switch
-	if alive && has.To == r.Switch.To && has.Evict == r.Switch.Evict && has.Until.Equal(r.Switch.Until) {
+	if alive && has.State == r.Switch.State && has.Evict == r.Switch.Evict && has.EndsAt.Equal(r.Switch.EndsAt) {
 		r.Loop = LoopFollows
 	}
 }
@@ -129,7 +125,7 @@ func (r *Report) Judge(switched bool) {
 	if r.other != "" {
 		lack("the running plugin's state folder is " + r.other + ": name it with --state-dir")
 	}
-	off := switched && r.Switch.To == string(control.SwitchOff)
+	off := switched && r.Switch.State == control.SwitchOff
 	switch {
 	case r.Loop == LoopFollows && off:
 		r.judgeOff()
@@ -138,8 +134,8 @@ func (r *Report) Judge(switched bool) {
 		lack("what is in force isn't known")
 	case r.Floor == nil:
 		lack("batch work stays as it is until a loop takes the switch over")
-	case r.Floor.Error != "":
-		lack("not all of the floor could be set: " + r.Floor.Error)
+	case r.Floor.Problem != "":
+		lack("not all of the floor could be set: " + r.Floor.Problem)
 	case r.Floor.Changes == 0:
 		lack("the failsafe has no plan for this boot, as no loop has bounded batch work: nothing was changed")
 	}
@@ -159,13 +155,13 @@ func (r *Report) judgeOff() {
 		lack(what + ": control.mode is " + string(mode))
 	}
 	squeezes := "batch"
-	if r.Batch.Mechanism == byPools {
+	if r.Batch.Mechanism == status.ByPools {
 		squeezes = "pools"
 	}
 	switch mode := r.modes[squeezes]; {
 	case mode != control.On:
 		lack("batch work keeps its CPUs: control." + squeezes + ".mode is " + string(mode))
-	case r.Batch.Mechanism == byPools && r.Batch.Unlimited:
+	case r.Batch.Mechanism == status.ByPools && r.Batch.Unlimited:
 		lack("batch work keeps its CPUs: they are too few to divide between pools; pools.mode overlap bounds it")
 	}
 	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {

@@ -55,7 +55,7 @@ func Act(dir, hostRoot, why string) (Acted, error) {
 	}
 	acted := Acted{Time: time.Now(), Why: why, Changes: len(changes)}
 	if err != nil {
-		acted.Error = err.Error()
+		acted.Problem = err.Error()
 	}
 	return acted, errors.Join(err, Note(dir, acted))
 }

@@ -130,7 +130,7 @@ type Acted struct {
 	Time    time.Time `json:"time"`
 	Why     string    `json:"why"`
 	Changes int       `json:"changes"`
-	Error   string    `json:"error,omitempty"`
+	Problem string    `json:"problem,omitempty"`
 }
 
 // Note leaves word of what was done.

@@ -89,7 +89,7 @@ func (r *Reconciler) CountError(err error, knob string) {
 func (r *Reconciler) WriteErrors() (all []status.KnobErrors, total int) {
 	all = make([]status.KnobErrors, 0, len(r.writeErrors))
 	for at, n := range r.writeErrors {
-		all = append(all, status.KnobErrors{Knob: at.knob, Errno: at.errno, N: n})
+		all = append(all, status.KnobErrors{Knob: at.knob, Errno: at.errno, Count: n})
 		total += n
 	}
 	slices.SortFunc(all, func(x, y status.KnobErrors) int {

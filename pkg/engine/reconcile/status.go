@@ -7,9 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Status lists the settings of a cgroup after those in all; level is what the status calls
-// the cgroup: "container" or "pod".
-func (r *Reconciler) Status(all []status.Kernel, level, path string) []status.Kernel {
+// Status lists the settings of a cgroup of that level after those in all.
+func (r *Reconciler) Status(all []status.Setting, level status.Level, path string) []status.Setting {
 	c := r.cgroups[path]
 	if c == nil {
 		return all
@@ -26,8 +25,8 @@ func (r *Reconciler) Status(all []status.Kernel, level, path string) []status.Ke
 				s.text = value.String()
 			}
 		}
-		all = append(all, status.Kernel{
-			Level: level, Setting: s.Knob.String(), File: r.Features.Knobs[s.Knob].File, Value: s.text, Why: s.Why, Problem: s.problem,
+		all = append(all, status.Setting{
+			Level: level, Knob: s.Knob.String(), File: r.Features.Knobs[s.Knob].File, Value: s.text, Why: s.Why, Problem: s.problem,
 			Drift: s.drift, Suspect: s.suspect, Contested: s.contest.Contested(now),
 		})
 	}

@@ -300,12 +300,12 @@ func (r *Reconciler) SlowWrites() []status.SlowWrite {
 		}
 		if took := r.Now().Sub(s.since); took >= longWrite {
 			all = append(all, status.SlowWrite{
-				Object: job.Object.Name, Setting: at.Knob.String(), To: job.To.String(), Seconds: int64(took / time.Second), Waiting: s.now == nil,
+				Object: job.Object.Name, Knob: at.Knob.String(), To: job.To.String(), ElapsedSeconds: int64(took / time.Second), Waiting: s.now == nil,
 			})
 		}
 	}
 	slices.SortFunc(all, func(x, y status.SlowWrite) int {
-		return cmp.Or(cmp.Compare(y.Seconds, x.Seconds), strings.Compare(x.Object, y.Object), strings.Compare(x.Setting, y.Setting))
+		return cmp.Or(cmp.Compare(y.ElapsedSeconds, x.ElapsedSeconds), strings.Compare(x.Object, y.Object), strings.Compare(x.Knob, y.Knob))
 	})
 	return all
 }

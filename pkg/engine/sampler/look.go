@@ -239,11 +239,11 @@ func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
 		return err
 	}
 	for _, u := range all {
-		r.Cache.Occupancy += max(0, u.Occupancy)
-		if u.Total >= 0 {
-			r.Cache.Moved += u.Total
+		r.Cache.Occupancy += max(0, u.OccupancyBytes)
+		if u.TotalBytes >= 0 {
+			r.Cache.Moved += u.TotalBytes
 		} else {
-			r.Cache.Moved += max(0, u.Local)
+			r.Cache.Moved += max(0, u.LocalBytes)
 		}
 	}
 	r.Cache.Mono, r.Cache.L3s = s.mono(), all

@@ -72,7 +72,7 @@ func in(t *testing.T, test func(b *bed)) {
 			t.Fatal(err)
 		}
 		b.reads = &reads{Cgroups: d}
-		b.Sampler, err = Open(b.root, b.reads, watched{"c0": {{Occupancy: 100, Total: 7, Local: -1}, {ID: 1, Occupancy: 50, Total: -1, Local: -1}}}, DefaultIntervals())
+		b.Sampler, err = Open(b.root, b.reads, watched{"c0": {{OccupancyBytes: 100, TotalBytes: 7, LocalBytes: -1}, {ID: 1, OccupancyBytes: 50, TotalBytes: -1, LocalBytes: -1}}}, DefaultIntervals())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -226,7 +226,7 @@ func TestProbe(t *testing.T) {
 				}
 			}
 			for _, knob := range test.hasNot {
-				if feature := f.Knobs[knob]; feature.Support != knobs.Unsupported || feature.Why == "" {
+				if feature := f.Knobs[knob]; feature.State != knobs.Unsupported || feature.Why == "" {
 					t.Errorf("%s is %+v, want it unsupported", knob, feature)
 				} else if cgroupfs.Describe(knob).Gate == test.off && test.off != "" && (feature.Cause != knobs.SwitchedOff || !strings.Contains(feature.Why, "write 1 to /"+test.off)) {
 					t.Errorf("%s says %q, cause %q", knob, feature.Why, feature.Cause)
@@ -260,7 +260,7 @@ func TestProbeOnKernelsThatCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, knob := range []knobs.Knob{knobs.BVT, knobs.CPUIdentity, knobs.CPUPriority} {
-			if feature := f.Knobs[knob]; feature.Support != knobs.Unsupported || !strings.Contains(feature.Why, "crashes the host") {
+			if feature := f.Knobs[knob]; feature.State != knobs.Unsupported || !strings.Contains(feature.Why, "crashes the host") {
 				t.Errorf("%s: %s is %+v", flavour.Name, knob, feature)
 			}
 		}

@@ -51,11 +51,11 @@ func (p *probe) knob(knob knobs.Knob) knobs.Feature {
 	s, h, err := p.at(knob)
 	if err != nil {
 		h := p.hierarchyOf(specs[knob].Controller)
-		return knobs.Feature{Support: knobs.Unsupported, V2: h != nil && h.v2, Why: err.Error()}
+		return knobs.Feature{State: knobs.Unsupported, V2: h != nil && h.v2, Why: err.Error()}
 	}
-	f := knobs.Feature{Support: knobs.Inconclusive, File: s.Files(h.v2)[0], V2: h.v2}
+	f := knobs.Feature{State: knobs.Inconclusive, File: s.Files(h.v2)[0], V2: h.v2}
 	if release := p.release(); knob.GroupIdentity() && knobs.GroupIdentityCrashes(release) {
-		f.Support, f.Why = knobs.Unsupported, "kernel "+release+" crashes the host when group identity is used, so it is not tried; 4.19.91-25.6 is the first that is safe"
+		f.State, f.Why = knobs.Unsupported, "kernel "+release+" crashes the host when group identity is used, so it is not tried; 4.19.91-25.6 is the first that is safe"
 		return f
 	}
 	done, err := p.fresh(h)
@@ -72,7 +72,7 @@ func (p *probe) knob(knob knobs.Knob) knobs.Feature {
 		return err
 	})
 	if errors.Is(err, ErrUnsupported) {
-		f.Support = knobs.Unsupported
+		f.State = knobs.Unsupported
 		f.Why = fmt.Sprintf("this kernel has no %s (%s)", f.File, h)
 		if h.v2 && !p.enabled(h, s.Controller) {
 			f.Cause = knobs.NotEnabled
@@ -85,10 +85,10 @@ func (p *probe) knob(knob knobs.Knob) knobs.Feature {
 		return f
 	}
 	if why := p.gate(s.Gate); why != "" {
-		f.Support, f.Cause, f.Why = knobs.Unsupported, knobs.SwitchedOff, why
+		f.State, f.Cause, f.Why = knobs.Unsupported, knobs.SwitchedOff, why
 		return f
 	}
-	f.Support, f.Why = p.try(knob, s, f.File)
+	f.State, f.Why = p.try(knob, s, f.File)
 	return f
 }
 

@@ -75,16 +75,16 @@ func (h *Host) Usage(container string) ([]observe.L3, error) {
 			continue
 		}
 		if len(all) == 0 || all[len(all)-1].ID != id {
-			all = append(all, observe.L3{ID: id, Occupancy: -1, Total: -1, Local: -1})
+			all = append(all, observe.L3{ID: id, OccupancyBytes: -1, TotalBytes: -1, LocalBytes: -1})
 		}
 		u := &all[len(all)-1]
 		switch r.Name {
 		case "llc_occupancy":
-			u.Occupancy = int64(r.Value)
+			u.OccupancyBytes = int64(r.Value)
 		case "mbm_total_bytes":
-			u.Total = int64(r.Value)
+			u.TotalBytes = int64(r.Value)
 		case "mbm_local_bytes":
-			u.Local = int64(r.Value)
+			u.LocalBytes = int64(r.Value)
 		}
 	}
 	return all, nil

@@ -12,7 +12,7 @@ import (
 func Looped() *status.Status {
 	s := Calm()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local) // as texts tell it
-	s.Runtime.Since, s.Time = noon.Add(-75*time.Minute), noon
+	s.Runtime.ChangedAt, s.Time = noon.Add(-75*time.Minute), noon
 	at := s.Time.Add(-100 * time.Millisecond)
 	decided := func(ago time.Duration, mode control.Mode, d control.Decision) status.Decision {
 		return status.Decision{Time: s.Time.Add(-ago), Mode: mode, Decision: d}
@@ -24,41 +24,41 @@ func Looped() *status.Status {
 		decided(2*time.Minute, control.On, control.Decision{Controller: "windows", Object: "node", Action: "close", From: "open", To: "close", Why: "batch is switched off"}),
 		decided(time.Minute, control.Preview, control.Decision{Controller: "eviction", Object: "batch/db-0", Action: "evict", Why: "memory \x1b[2J is short"}),
 	}
-	s.Pools[1].RCF = 0.92
-	s.Pools[1].Load = &status.PoolLoad{At: at, Usage: 12340, Size: 23, Load: 12.34 / 23, Pressure: 0.02, Low: 45, High: 60, Wanted: 24, Short: 1}
-	s.Pools[2].Load = &status.PoolLoad{At: at, Usage: 2000, Size: 2, Load: 1, Low: 50, High: 80, Wanted: 2, Small: true}
+	s.Pools[1].RCFRatio = 0.92
+	s.Pools[1].Load = &status.PoolLoad{MeasuredAt: at, Usage: 12340, SizeCPUs: 23, LoadFraction: 12.34 / 23, PressureFraction: 0.02, BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: 24, ShortCPUs: 1}
+	s.Pools[2].Load = &status.PoolLoad{MeasuredAt: at, Usage: 2000, SizeCPUs: 2, LoadFraction: 1, BandLowPercent: 50, BandHighPercent: 80, WantedCPUs: 2, Small: true}
 	s.Containers[1].Usage = &status.Usage{
-		CPU:      status.CPUUsage{At: at, Usage: 740, Limit: 1000, LoopLimit: 1200, Throttled: 0.3},
-		Memory:   status.MemoryUsage{At: at, WorkingSet: 900 << 20, Current: 1 << 30, Request: 1 << 30, OOMKills: 1},
-		Pressure: status.PressureUsage{At: at, CPU: 0.12},
+		CPU:      status.CPUUsage{MeasuredAt: at, Usage: 740, Limit: 1000, LoopLimit: 1200, ThrottledFraction: 0.3},
+		Memory:   status.MemoryUsage{MeasuredAt: at, WorkingSetBytes: 900 << 20, CurrentBytes: 1 << 30, RequestedBytes: 1 << 30, OOMKills: 1},
+		Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.12},
 	}
 	s.Loop = &status.Loop{
-		Mode: control.On, Time: at, Interval: time.Second, StateDir: "/nonexistent/sluice",
+		Mode: control.On, MeasuredAt: at, Interval: time.Second, StateDir: "/nonexistent/sluice",
 		Controllers: []status.Controller{
 			{Name: "windows", Mode: control.On, Last: &decisions[2]}, {Name: "pools", Mode: control.Off}, {Name: "batch", Mode: control.On}, {Name: "eviction", Mode: control.Preview, Last: &decisions[3]},
 		},
 		Node: status.NodeUsage{
-			CPU: status.CPUUsage{At: at, Usage: 20160, Limit: 31000}, Memory: status.NodeMemory{At: at, Total: 64 << 30, Available: 20 << 30},
-			Pressure: status.PressureUsage{At: at, CPU: 0.031},
+			CPU: status.CPUUsage{MeasuredAt: at, Usage: 20160, Limit: 31000}, Memory: status.NodeMemory{MeasuredAt: at, TotalBytes: 64 << 30, AvailableBytes: 20 << 30},
+			Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.031},
 		},
 		Batch: status.Batch{
-			State: status.BatchClosed, Why: "batch is switched off", Next: s.Time.Add(2 * time.Hour), Switch: status.Switch{To: "off", Until: s.Time.Add(2 * time.Hour)},
-			Mechanism: "quota", Known: true, Budget: 6543, Floor: 310, Used: 5210, Requested: 8000, Boxes: []status.Box{{Name: "/kubepods/besteffort", Quota: 6543, Memory: 16 << 30}},
+			State: status.BatchClosed, Why: "batch is switched off", NextChangeAt: s.Time.Add(2 * time.Hour), Switch: status.Switch{State: "off", EndsAt: s.Time.Add(2 * time.Hour)},
+			Mechanism: "quota", Known: true, Budget: 6543, Floor: 310, Used: 5210, Requested: 8000, Cgroups: []status.BatchCgroup{{Name: "/kubepods/besteffort", Quota: 6543, MemoryLimitBytes: 16 << 30}},
 		},
-		Memory:    status.BatchMemory{Online: 20 << 30, Held: 14 << 30, Goal: 16 << 30, Headroom: 3 << 30, Limit: 16 << 30},
-		Refusal:   &status.Refusal{NewBatch: true, Why: "batch is switched off", Pods: []string{"3"}},
-		Evictions: status.Evictions{By: control.EvictReport, Told: 1},
-		Offer:     control.Offer{Known: true, Short: control.Amount{CPU: 7000, Memory: 8 << 30}, Long: control.Amount{CPU: 3500, Memory: 4 << 30}, FreeCPUs: []int{3, 4}},
-		Benefit:   control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, Utilization: 0.61, KnownHours: 24}, Satisfaction: 0.93},
+		Memory:    status.BatchMemory{OnlineBytes: 20 << 30, UsedBytes: 14 << 30, GoalBytes: 16 << 30, HeadroomBytes: 3 << 30, LimitBytes: 16 << 30},
+		Refusal:   &status.Refusal{NewBatch: true, Why: "batch is switched off", PodUIDs: []string{"3"}},
+		Evictions: status.Evictions{By: control.EvictReport, Reported: 1},
+		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
+		Benefit:   control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, UtilizationFraction: 0.61, KnownHours: 24}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{{
-			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPU: 0.02}, Excess: control.Strain{CPU: 0.11, RunDelay: 0.05},
-			Suspects: []control.Suspect{{Ref: "batch/db-0", Share: 0.8}},
+			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
+			Suspects: []control.Suspect{{Ref: "batch/db-0", UsageFraction: 0.8}},
 		}},
-		Advice:    []control.Advice{{Object: "data/db-0/proxy", Text: "it is throttled often: raise its CPU limit from 1 to 1.2"}, {Object: "data/db-1", Text: "asks for 1 CPU and used 0.1 at most in the last hour"}},
-		Decisions: decisions,
-		Counts:    []status.Count{{Decided: status.Decided{Controller: "pools", Action: "grow", Mode: control.On}, N: 1}},
-		Dropped:   2,
-		Failures:  []status.Failure{{What: "memory of containers", Count: 3}},
+		Advice:              []control.Advice{{Object: "data/db-0/proxy", Text: "it is throttled often: raise its CPU limit from 1 to 1.2"}, {Object: "data/db-1", Text: "asks for 1 CPU and used 0.1 at most in the last hour"}},
+		Decisions:           decisions,
+		Counts:              []status.Count{{Decided: status.Decided{Controller: "pools", Action: "grow", Mode: control.On}, Count: 1}},
+		DroppedAuditEntries: 2,
+		Failures:            []status.Failure{{What: "memory of containers", Count: 3}},
 	}
 	return s
 }
@@ -70,8 +70,8 @@ func HugeLoop() *status.Status {
 	long := strings.Repeat("word ", 60) + strings.Repeat("x", 200)
 	pod := strings.Join(strings.SplitN(s.Containers[0].Ref, "/", 3)[:2], "/")
 	for i := range s.Pools {
-		s.Pools[i].RCF = 9999
-		s.Pools[i].Load = &status.PoolLoad{At: s.Time, Usage: 123456789, Size: 12345, Load: 99, Low: 45, High: 60, Wanted: 54321, Short: 54321, Small: true}
+		s.Pools[i].RCFRatio = 9999
+		s.Pools[i].Load = &status.PoolLoad{MeasuredAt: s.Time, Usage: 123456789, SizeCPUs: 12345, LoadFraction: 99, BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: 54321, ShortCPUs: 54321, Small: true}
 	}
 	for i := range s.Containers {
 		s.Containers[i].Usage = Looped().Containers[1].Usage

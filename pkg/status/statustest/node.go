@@ -23,9 +23,9 @@ func Calm() *status.Status {
 		Version: "v0.1.0",
 		Time:    now,
 		Mode:    "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", Since: now.Add(-75 * time.Minute), SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", ChangedAt: now.Add(-75 * time.Minute), SlowLane: "open"},
 		Machine: status.Machine{
-			Online: list("0-31"), Packages: 1, Nodes: 2, L3s: 4, Cores: 16, Memory: 64 << 30,
+			Online: list("0-31"), Packages: 1, Nodes: 2, L3s: 4, Cores: 16, MemoryBytes: 64 << 30,
 			Pinned: list("4-7,20-23"), Reserved: list("0"),
 		},
 		Pools: []status.Pool{
@@ -38,7 +38,7 @@ func Calm() *status.Status {
 				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000001", PodUID: "1", Ref: "data/db-0/main", Class: workload.LSE,
 				State: placement.Held, Controlled: true, Requested: 8000, CPUs: list("4-7,20-23"), Mems: list("0"), Unlimited: true,
 				Why: "LSE with CPUs of its own", Cgroup: "/kubepods/pod1/4f1c2a9d", Drift: 2,
-				Settings: []workload.Setting{
+				Keys: []workload.RequestKey{
 					{Key: "class", Value: "LSE", Source: "annotation class.sluice.dev/pod"},
 					{Key: "cpus", Value: "8", Source: "the CPU request"},
 				},
@@ -46,17 +46,17 @@ func Calm() *status.Status {
 			{
 				ID: "4f1c2a9d00000000000000000000000000000000000000000000000000000002", PodUID: "1", Ref: "data/db-0/proxy", Class: workload.LS, Pool: "online",
 				State: placement.Held, Controlled: true, Requested: 500, CPUs: list("1-3,8-19,24-31"), Why: "LS in pool online", Cgroup: "/kubepods/pod1/4f1c2a9e",
-				Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "annotation class.sluice.dev/container.proxy"}},
-				Kernel: []status.Kernel{
-					{Level: "container", Setting: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "cpu-burst 50 % of 1 CPUs", Drift: 7, Contested: true},
-					{Level: "container", Setting: "memory.high", Value: "1073741824 bytes", Why: "memory-qos highPercent 80", Problem: "left alone: somebody else has set it to 512 bytes"},
-					{Level: "pod", Setting: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "sum of its containers' bursts"},
+				Keys: []workload.RequestKey{{Key: "class", Value: "LS", Source: "annotation class.sluice.dev/container.proxy"}},
+				Settings: []status.Setting{
+					{Level: "container", Knob: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "cpu-burst 50 % of 1 CPUs", Drift: 7, Contested: true},
+					{Level: "container", Knob: "memory.high", Value: "1073741824 bytes", Why: "memory-qos highPercent 80", Problem: "left alone: somebody else has set it to 512 bytes"},
+					{Level: "pod", Knob: "cpu.burst", File: "cpu.cfs_burst_us", Value: "50ms a period", Why: "sum of its containers' bursts"},
 				},
 				Lacks: []status.Lack{
 					{Key: "cpu-identity", Missing: true, Text: "this kernel keeps no SMT siblings free"},
 					{Key: "memory-qos", Text: "reclaimed by Sluice: this kernel has no memory.wmark_ratio"},
 				},
-				Cache: []observe.L3{{ID: 0, Occupancy: 6 << 20, Total: 3 << 30, Local: -1}},
+				Cache: []observe.L3{{ID: 0, OccupancyBytes: 6 << 20, TotalBytes: 3 << 30, LocalBytes: -1}},
 			},
 			{
 				ID: "5000000000000000000000000000000000000000000000000000000000000003", PodUID: "2", Ref: "data/db-1/main", Class: workload.LSR, Pool: "online",
@@ -76,8 +76,8 @@ func Calm() *status.Status {
 // Troubled is a node on which little works.
 func Troubled() *status.Status {
 	s := Calm()
-	s.Mode, s.Reason = "preview", "koordlet: keep koordlet off this node (its DaemonSet's node selector), or tell Sluice in its config to write beside it"
-	s.Runtime = status.Runtime{Since: s.Time.Add(-26 * time.Hour)}
+	s.Mode, s.Why = "preview", "koordlet: keep koordlet off this node (its DaemonSet's node selector), or tell Sluice in its config to write beside it"
+	s.Runtime = status.Runtime{ChangedAt: s.Time.Add(-26 * time.Hour)}
 	s.Machine.Offline, s.Machine.System, s.Machine.External, s.Machine.Pinned = list("30-31"), list("1"), list("8-9"), cpuset.Set{}
 	s.Machine.Steering = status.Steering{CPUs: list("4-7"), Skipped: 3}
 	s.Containers = nil
@@ -98,7 +98,7 @@ func Huge() *status.Status {
 		odd.Add(cpu + 1)
 	}
 	s.Version = "v0.0.0-20261121120000-0123456789ab+dirty"
-	s.Machine = status.Machine{Online: even, Offline: odd, Packages: 8, Nodes: 32, L3s: 64, Cores: 256, Memory: 24 << 40, Pinned: even, Reserved: odd, System: even, External: odd}
+	s.Machine = status.Machine{Online: even, Offline: odd, Packages: 8, Nodes: 32, L3s: 64, Cores: 256, MemoryBytes: 24 << 40, Pinned: even, Reserved: odd, System: even, External: odd}
 	s.Pools = nil
 	for i := range 16 {
 		s.Pools = append(s.Pools, status.Pool{Name: strings.Repeat("p", 62) + fmt.Sprint(i%10), CPUs: even, Containers: 12345, Requested: 1234567})
@@ -109,7 +109,7 @@ func Huge() *status.Status {
 			ID: fmt.Sprintf("%064d", i), Ref: name(63) + "/" + name(253) + "/" + strings.Repeat("c", 63), Class: class, Pool: s.Pools[0].Name,
 			Requested: 123456789, CPUs: odd, Mems: even, Drift: 1234567, Unlimited: true,
 			Why: "because " + strings.Repeat("y", 300), Cgroup: "/kubepods.slice/" + strings.Repeat("z", 300),
-			Settings: []workload.Setting{{Key: strings.Repeat("k", 100), Value: strings.Repeat("v", 200), Source: strings.Repeat("s", 300)}},
+			Keys:     []workload.RequestKey{{Key: strings.Repeat("k", 100), Value: strings.Repeat("v", 200), Source: strings.Repeat("s", 300)}},
 			Warnings: []string{strings.Repeat("w", 500), "a warning of several words, " + strings.Repeat("and more ", 30)},
 		})
 	}

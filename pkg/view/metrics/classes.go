@@ -9,13 +9,14 @@ const classCount = workload.System + 1
 
 // class is what the containers of one class do together.
 type class struct {
-	containers                          int
-	requested, used                     workload.MilliCPU
-	workingSet, memoryRequest, oomKills int64
-	waiting                             float64
-	raised, lowered, throttled          int
-	worstThrottled                      float64
-	pressure                            status.PressureUsage // the worst of each
+	containers                 int
+	requested, used            workload.MilliCPU
+	workingSet, memoryRequest  int64
+	oomKills                   int
+	waiting                    float64
+	raised, lowered, throttled int
+	worstThrottled             float64
+	pressure                   status.PressureUsage // the worst of each
 }
 
 func (k *class) add(c *status.Container) {
@@ -32,24 +33,24 @@ func (k *class) add(c *status.Container) {
 	case own <= 0 || limit < own:
 		k.lowered++
 	}
-	if !u.CPU.At.IsZero() {
+	if !u.CPU.MeasuredAt.IsZero() {
 		k.used += u.CPU.Usage
-		k.waiting += max(0, u.RunDelay)
-		k.worstThrottled = max(k.worstThrottled, u.CPU.Throttled)
-		if u.CPU.Throttled > 0 {
+		k.waiting += max(0, u.WaitingThreads)
+		k.worstThrottled = max(k.worstThrottled, u.CPU.ThrottledFraction)
+		if u.CPU.ThrottledFraction > 0 {
 			k.throttled++
 		}
 	}
-	if m := &u.Memory; !m.At.IsZero() {
-		k.workingSet += m.WorkingSet
-		k.memoryRequest += m.Request
+	if m := &u.Memory; !m.MeasuredAt.IsZero() {
+		k.workingSet += m.WorkingSetBytes
+		k.memoryRequest += m.RequestedBytes
 		k.oomKills += m.OOMKills
 	}
-	if p := &u.Pressure; !p.At.IsZero() {
-		k.pressure.At = p.At
-		k.pressure.CPU = max(k.pressure.CPU, p.CPU)
-		k.pressure.Memory = max(k.pressure.Memory, p.Memory)
-		k.pressure.IO = max(k.pressure.IO, p.IO)
+	if p := &u.Pressure; !p.MeasuredAt.IsZero() {
+		k.pressure.MeasuredAt = p.MeasuredAt
+		k.pressure.CPUFraction = max(k.pressure.CPUFraction, p.CPUFraction)
+		k.pressure.MemoryFraction = max(k.pressure.MemoryFraction, p.MemoryFraction)
+		k.pressure.IOFraction = max(k.pressure.IOFraction, p.IOFraction)
 	}
 }
 

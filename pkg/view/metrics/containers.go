@@ -57,7 +57,7 @@ func containers() []metric {
 	}
 	cpu := func(value func(*status.CPUUsage) float64) func(*scrape, *sink) {
 		return each(func(n named, out *sink) {
-			if n.Usage != nil && !n.Usage.CPU.At.IsZero() {
+			if n.Usage != nil && !n.Usage.CPU.MeasuredAt.IsZero() {
 				out.put(value(&n.Usage.CPU), n.labels...)
 			}
 		})
@@ -85,7 +85,7 @@ func containers() []metric {
 		{"sluice_container_used_cpus", "CPUs that the container uses.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return cpus(u.Usage) })},
 		{"sluice_container_limit_cpus", "CPU limit of the container as requested; absent if there is none.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.Limit) })},
 		{"sluice_container_loop_limit_cpus", "CPU limit that the loop set instead.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.LoopLimit) })},
-		{"sluice_container_throttled_ratio", "Share of the container's quota periods that were throttled.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return u.Throttled })},
+		{"sluice_container_throttled_ratio", "Share of the container's quota periods that were throttled.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return u.ThrottledFraction })},
 		{"sluice_container_pressure_ratio", "Share of time in which some task of the container waited.", gauge, append(slices.Clone(label), resourceLabel),
 			each(func(n named, out *sink) {
 				if n.Usage != nil {
@@ -94,22 +94,22 @@ func containers() []metric {
 			})},
 		{"sluice_container_waiting_threads", "Threads of the container that waited for a CPU, on average.", gauge, label,
 			each(func(n named, out *sink) {
-				if n.Usage != nil && !n.Usage.CPU.At.IsZero() {
-					out.put(n.Usage.RunDelay, n.labels...)
+				if n.Usage != nil && !n.Usage.CPU.MeasuredAt.IsZero() {
+					out.put(n.Usage.WaitingThreads, n.labels...)
 				}
 			})},
 		{"sluice_container_memory_working_set_bytes", "Working set of the container.", gauge, label,
 			each(func(n named, out *sink) {
-				if n.Usage != nil && !n.Usage.Memory.At.IsZero() {
-					out.put(float64(n.Usage.Memory.WorkingSet), n.labels...)
+				if n.Usage != nil && !n.Usage.Memory.MeasuredAt.IsZero() {
+					out.put(float64(n.Usage.Memory.WorkingSetBytes), n.labels...)
 				}
 			})},
 		{"sluice_container_drift_repairs_total", "Times another program's change of the container's settings was found and repaired.", counter, label,
 			each(func(n named, out *sink) {
 				drift := n.Drift
-				for i := range n.Kernel {
-					if n.Kernel[i].Level == "container" {
-						drift += n.Kernel[i].Drift
+				for i := range n.Settings {
+					if n.Settings[i].Level == status.ContainerLevel {
+						drift += n.Settings[i].Drift
 					}
 				}
 				out.put(float64(drift), n.labels...)

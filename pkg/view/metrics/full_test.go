@@ -27,33 +27,33 @@ func full() *status.Status {
 	counts[0], counts[2], counts[len(counts)-1] = 90, 9, 1
 	return &status.Status{
 		Schema: status.Schema, Version: "v1.2.3", Build: status.Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
-		Started: at.Add(-time.Hour), Time: at, Mode: "on",
-		Config:  status.Config{File: "/etc/sluice/sluice.yaml", Hash: "0123456789abcdef", Loaded: at.Add(-time.Minute), Reloads: 4, Refused: 1, Problem: "line 1: no"},
+		StartedAt: at.Add(-time.Hour), Time: at, Mode: "on",
+		Config:  status.Config{File: "/etc/sluice/sluice.yaml", Hash: "0123456789abcdef", LoadedAt: at.Add(-time.Minute), Reloads: 4, Refused: 1, Problem: "line 1: no"},
 		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", SlowLane: "open"},
 		Machine: status.Machine{Online: cpuset.Range(0, 15), Offline: cpuset.Of(16), Pinned: cpuset.Range(4, 5), Reserved: cpuset.Of(0)},
 		Pools: []status.Pool{
-			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, RCF: 1.5, Load: &status.PoolLoad{
-				At: at, Usage: 4500, Size: 9, Load: 0.5, Pressure: 0.04, Low: 45, High: 60, Wanted: 10, Short: 1, Small: true,
+			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, RCFRatio: 1.5, Load: &status.PoolLoad{
+				MeasuredAt: at, Usage: 4500, SizeCPUs: 9, LoadFraction: 0.5, PressureFraction: 0.04, BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: 10, ShortCPUs: 1, Small: true,
 			}},
-			{Name: "batch", CPUs: cpuset.Range(10, 15), Containers: 1, Requested: 2000, RCF: 3},
+			{Name: "batch", CPUs: cpuset.Range(10, 15), Containers: 1, Requested: 2000, RCFRatio: 3},
 		},
 		Containers: []status.Container{
 			someone("shop/db-0/main", workload.LS, 4000, &status.Usage{
-				CPU:      status.CPUUsage{At: at, Usage: 3000, Limit: 4000, LoopLimit: 6000, Throttled: 0.25},
-				Memory:   status.MemoryUsage{At: at, WorkingSet: 3 << 30, Current: 4 << 30, Request: 2 << 30, OOMKills: 1},
-				Pressure: status.PressureUsage{At: at, CPU: 0.2, Memory: 0.1, IO: 0.05}, RunDelay: 0.75,
+				CPU:      status.CPUUsage{MeasuredAt: at, Usage: 3000, Limit: 4000, LoopLimit: 6000, ThrottledFraction: 0.25},
+				Memory:   status.MemoryUsage{MeasuredAt: at, WorkingSetBytes: 3 << 30, CurrentBytes: 4 << 30, RequestedBytes: 2 << 30, OOMKills: 1},
+				Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.2, MemoryFraction: 0.1, IOFraction: 0.05}, WaitingThreads: 0.75,
 			}),
 			someone("shop/web-0/main", workload.LS, 2000, nil),
 			someone("jobs/sort-1/main", workload.BE, 2000, &status.Usage{
-				CPU:    status.CPUUsage{At: at, Usage: 1500, LoopLimit: 1000},
-				Memory: status.MemoryUsage{At: at, WorkingSet: 1 << 30},
+				CPU:    status.CPUUsage{MeasuredAt: at, Usage: 1500, LoopLimit: 1000},
+				Memory: status.MemoryUsage{MeasuredAt: at, WorkingSetBytes: 1 << 30},
 			}),
 		},
 		Contested: []string{"cpu.burst of shop/db-0/main"},
 		Counters:  status.Counters{Placed: 12, Refused: 2, Resized: 3, Drift: 5, Panics: 1, WriteErrors: 7, SlowUpdates: 9, SlowFailures: 1, Reconnects: 2},
 		Features:  []status.Feature{{Name: "cpu.burst", State: "supported"}, {Name: "cpu.idle", State: "unsupported"}, {Name: "io.cost", State: "inconclusive"}},
 		Handlers:  []status.Handler{{Event: "CreateContainer", Counts: counts, Sum: 3 * time.Second}},
-		Errors:    []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", N: 7}},
+		Errors:    []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", Count: 7}},
 		Loop:      fullLoop(at),
 	}
 }
@@ -61,40 +61,40 @@ func full() *status.Status {
 func someone(ref string, class workload.Class, requested workload.MilliCPU, usage *status.Usage) status.Container {
 	return status.Container{
 		ID: "id of " + ref, Ref: ref, Class: class, Pool: "online", Requested: requested, CPUs: cpuset.Range(1, 9), Drift: 1, Usage: usage,
-		Kernel: []status.Kernel{{Level: "container", Setting: "cpu.burst", Drift: 2, Problem: "EINVAL"}, {Level: "pod", Setting: "cpu.quota", Drift: 4}},
+		Settings: []status.Setting{{Level: "container", Knob: "cpu.burst", Drift: 2, Problem: "EINVAL"}, {Level: "pod", Knob: "cpu.quota", Drift: 4}},
 	}
 }
 
 func fullLoop(at time.Time) *status.Loop {
 	decided := func(controller, action, cause string, n int) status.Count {
-		return status.Count{Decided: status.Decided{Controller: controller, Action: action, Cause: cause, Mode: control.On}, N: n}
+		return status.Count{Decided: status.Decided{Controller: controller, Action: action, Cause: cause, Mode: control.On}, Count: n}
 	}
 	return &status.Loop{
-		Mode: control.On, Problem: "no PSI", Time: at, Interval: time.Second,
+		Mode: control.On, Problem: "no PSI", MeasuredAt: at, Interval: time.Second,
 		Controllers: []status.Controller{{Name: "pools", Mode: control.On}, {Name: "memory", Mode: control.Preview}},
 		Node: status.NodeUsage{
-			CPU: status.CPUUsage{At: at, Usage: 9000, Limit: 15000}, Memory: status.NodeMemory{At: at, Total: 64 << 30, Available: 20 << 30, Free: 4 << 30, Direct: 3},
-			Pressure: status.PressureUsage{At: at, CPU: 0.3, Memory: 0.02, IO: 0.01}, Steal: 0.5, Tasks: 17, Disk: 0.6,
+			CPU: status.CPUUsage{MeasuredAt: at, Usage: 9000, Limit: 15000}, Memory: status.NodeMemory{MeasuredAt: at, TotalBytes: 64 << 30, AvailableBytes: 20 << 30, FreeBytes: 4 << 30, DirectReclaimPagesPerSecond: 3},
+			Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.3, MemoryFraction: 0.02, IOFraction: 0.01}, StealCPUs: 0.5, LoadAverage: 17, DiskUsedFraction: 0.6,
 		},
 		Batch: status.Batch{
 			State: status.BatchSqueezed, Mechanism: "quota", Known: true, Budget: 3000, Floor: 200, Used: 1500, Requested: 2000,
-			Boxes: []status.Box{{Name: "kubepods/besteffort", Quota: 3000, Memory: 8 << 30}},
+			Cgroups: []status.BatchCgroup{{Name: "kubepods/besteffort", Quota: 3000, MemoryLimitBytes: 8 << 30}},
 		},
-		Memory:    status.BatchMemory{Online: 30 << 30, Held: 5 << 30, Goal: 8 << 30, Headroom: 2 << 30, Wanted: 7 << 30, Limit: 8 << 30},
-		Refusal:   &status.Refusal{NewBatch: true, Pods: []string{"uid"}},
-		Evictions: status.Evictions{By: control.EvictCRI, Evicted: 3, Failed: 1, Told: 2},
-		Offer:     control.Offer{Known: true, Short: control.Amount{CPU: 7000, Memory: 8 << 30}, Long: control.Amount{CPU: 3500, Memory: 4 << 30}, FreeCPUs: []int{3, 4}},
-		Benefit:   control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{Utilization: 0.61, KnownHours: 23, Squeezes: 4, Kills: 3}, Satisfaction: 0.93},
+		Memory:    status.BatchMemory{OnlineBytes: 30 << 30, UsedBytes: 5 << 30, GoalBytes: 8 << 30, HeadroomBytes: 2 << 30, WantedLimitBytes: 7 << 30, LimitBytes: 8 << 30},
+		Refusal:   &status.Refusal{NewBatch: true, PodUIDs: []string{"uid"}},
+		Evictions: status.Evictions{By: control.EvictCRI, Evicted: 3, Failed: 1, Reported: 2},
+		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
+		Benefit:   control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{UtilizationFraction: 0.61, KnownHours: 23, Squeezes: 4, Evicted: 3}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{
-			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPU: 0.02, Throttled: 0.1}, Excess: control.Strain{CPU: 0.12, RunDelay: 0.05}},
-			{Ref: "shop/web-0", Calm: control.Strain{CPU: 0.04}, Excess: control.Strain{CPU: 0.02, Throttled: 0.5}},
+			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.1}, Excess: control.Strain{CPUFraction: 0.12, RunDelayFraction: 0.05}},
+			{Ref: "shop/web-0", Calm: control.Strain{CPUFraction: 0.04}, Excess: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.5}},
 		},
 		Advice: []control.Advice{{Object: "shop/db-0/main", Text: "raise its limit"}},
 		Counts: []status.Count{
 			decided("pools", "grow", "", 8), decided("windows", "squeeze to 30%", "", 2), decided("windows", "squeeze to 40%", "", 1),
 			decided("demotion", "demote", "online", 5), decided("eviction", "evict", "node-memory", 3),
 		},
-		Dropped: 2, Failures: []status.Failure{{What: "memory of containers", Count: 3}},
+		DroppedAuditEntries: 2, Failures: []status.Failure{{What: "memory of containers", Count: 3}},
 	}
 }
 

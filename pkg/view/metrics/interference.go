@@ -13,11 +13,11 @@ type strain struct {
 
 func strains() [5]strain {
 	return [...]strain{
-		{"cpu", func(s *control.Strain) float64 { return s.CPU }},
-		{"memory", func(s *control.Strain) float64 { return s.Memory }},
-		{"io", func(s *control.Strain) float64 { return s.IO }},
-		{"run_delay", func(s *control.Strain) float64 { return s.RunDelay }},
-		{"throttled", func(s *control.Strain) float64 { return s.Throttled }},
+		{"cpu", func(s *control.Strain) float64 { return s.CPUFraction }},
+		{"memory", func(s *control.Strain) float64 { return s.MemoryFraction }},
+		{"io", func(s *control.Strain) float64 { return s.IOFraction }},
+		{"run_delay", func(s *control.Strain) float64 { return s.RunDelayFraction }},
+		{"throttled", func(s *control.Strain) float64 { return s.ThrottledFraction }},
 	}
 }
 

@@ -231,7 +231,7 @@ func TestUnknown(t *testing.T) {
 	absent("sluice_pool_load_ratio", "sluice_class_used_cpus", "sluice_loop_last_look_timestamp_seconds", "sluice_node_used_cpus", "sluice_start_time_seconds", "sluice_runtime_info", "sluice_container_used_cpus")
 	s.Loop = &status.Loop{Problem: "no"}
 	absent("sluice_batch_satisfaction_ratio", "sluice_loop_last_look_timestamp_seconds", "sluice_evictions_total")
-	s.Loop = &status.Loop{Time: now(), Batch: status.Batch{Unlimited: true, Known: true, Budget: 16000}}
+	s.Loop = &status.Loop{MeasuredAt: now(), Batch: status.Batch{Unlimited: true, Known: true, Budget: 16000}}
 	absent("sluice_batch_satisfaction_ratio", "sluice_node_utilization_day_ratio", "sluice_batch_sellable_cpus", "sluice_batch_budget_cpus", "sluice_node_used_cpus", "sluice_node_pressure_ratio",
 		"sluice_interference_worst_ratio", "sluice_batch_memory_limit_bytes")
 }

@@ -8,14 +8,14 @@ import (
 func node() []metric {
 	ofCPU := func(value func(*status.NodeUsage) float64) func(*scrape, *sink) {
 		return looked(func(l *status.Loop, out *sink) {
-			if !l.Node.CPU.At.IsZero() {
+			if !l.Node.CPU.MeasuredAt.IsZero() {
 				out.put(value(&l.Node))
 			}
 		})
 	}
 	ofMemory := func(value func(*status.NodeMemory) float64) func(*scrape, *sink) {
 		return looked(func(l *status.Loop, out *sink) {
-			if m := &l.Node.Memory; !m.At.IsZero() {
+			if m := &l.Node.Memory; !m.MeasuredAt.IsZero() {
 				out.put(value(m))
 			}
 		})
@@ -33,14 +33,14 @@ func node() []metric {
 			}},
 		{"sluice_node_used_cpus", "CPUs that the whole node uses.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return cpus(n.CPU.Usage) })},
 		{"sluice_node_allocatable_cpus", "CPUs that pods may have.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return cpus(n.CPU.Limit) })},
-		{"sluice_node_steal_cpus", "CPU time that a hypervisor withheld, in CPUs.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.Steal })},
-		{"sluice_node_runnable_tasks", "Tasks that run or wait, mean of one minute (load average).", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.Tasks })},
+		{"sluice_node_steal_cpus", "CPU time that a hypervisor withheld, in CPUs.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.StealCPUs })},
+		{"sluice_node_runnable_tasks", "Tasks that run or wait, mean of one minute (load average).", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.LoadAverage })},
 		{"sluice_node_pressure_ratio", "Share of time in which some task of the node waited (PSI).", gauge, []string{resourceLabel},
 			looked(func(l *status.Loop, out *sink) { putPressure(out, &l.Node.Pressure) })},
-		{"sluice_node_memory_total_bytes", "Memory of the node, or the limit of all pods together if that is lower.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.Total) })},
-		{"sluice_node_memory_available_bytes", "Memory that new work could get without swapping.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.Available) })},
-		{"sluice_node_memory_free_bytes", "Memory that nothing uses.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.Free) })},
-		{"sluice_node_direct_reclaim_pages_per_second", "Pages that tasks scanned themselves to get memory (direct reclaim).", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return m.Direct })},
-		{"sluice_node_disk_used_ratio", "Used share of the fullest file system that holds pods' data.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.Disk })},
+		{"sluice_node_memory_total_bytes", "Memory of the node, or the limit of all pods together if that is lower.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.TotalBytes) })},
+		{"sluice_node_memory_available_bytes", "Memory that new work could get without swapping.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.AvailableBytes) })},
+		{"sluice_node_memory_free_bytes", "Memory that nothing uses.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.FreeBytes) })},
+		{"sluice_node_direct_reclaim_pages_per_second", "Pages that tasks scanned themselves to get memory (direct reclaim).", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return m.DirectReclaimPagesPerSecond })},
+		{"sluice_node_disk_used_ratio", "Used share of the fullest file system that holds pods' data.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.DiskUsedFraction })},
 	}
 }

@@ -15,7 +15,7 @@ func decisions() []metric {
 				for i := range l.Counts {
 					d := l.Counts[i].Decided
 					d.Action, _, _ = strings.Cut(d.Action, " to ") // "squeeze to 30%" is one of a hundred
-					sums[d] += l.Counts[i].N
+					sums[d] += l.Counts[i].Count
 				}
 				for d, n := range sums {
 					out.put(float64(n), d.Controller, d.Action, d.Cause, string(d.Mode))
@@ -25,7 +25,7 @@ func decisions() []metric {
 			looked(func(l *status.Loop, out *sink) {
 				out.put(float64(l.Evictions.Evicted), "evicted")
 				out.put(float64(l.Evictions.Failed), "failed")
-				out.put(float64(l.Evictions.Told), "told")
+				out.put(float64(l.Evictions.Reported), "told")
 			})},
 		{"sluice_controller_mode", "1 for the controller's mode in force.", gauge, []string{"controller", "mode"},
 			func(s *scrape, out *sink) {
@@ -43,14 +43,14 @@ func decisions() []metric {
 			oneLooked(func(l *status.Loop) float64 { return float64(len(l.Advice)) })},
 		{"sluice_loop_problem", "1 if the loop does not run; sluice status shows why.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(truth(l.Problem != "")) })},
 		{"sluice_loop_interval_seconds", "Time between two steps of the slower controllers (control.interval).", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(l.Interval.Seconds()) })},
-		{"sluice_loop_last_look_timestamp_seconds", "Time of the loop's latest measurement.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.putTime(l.Time) })},
+		{"sluice_loop_last_look_timestamp_seconds", "Time of the loop's latest measurement.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.putTime(l.MeasuredAt) })},
 		{"sluice_sampler_failures_total", "Measurements that failed, by what could not be read.", counter, []string{"what"},
 			ofLoop(func(l *status.Loop, out *sink) {
 				for i := range l.Failures {
 					out.put(float64(l.Failures[i].Count), l.Failures[i].What)
 				}
 			})},
-		{"sluice_audit_dropped_total", "Decisions that the audit trail lost because the disk was slow or full.", counter, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(float64(l.Dropped)) })},
+		{"sluice_audit_dropped_total", "Decisions that the audit trail lost because the disk was slow or full.", counter, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(float64(l.DroppedAuditEntries)) })},
 	}
 }
 
@@ -81,9 +81,9 @@ func settings() []metric {
 			func(s *scrape, out *sink) {
 				sums := map[string]int{}
 				for i := range s.Containers {
-					for k := range s.Containers[i].Kernel {
-						if kernel := &s.Containers[i].Kernel[k]; kernel.Problem != "" {
-							sums[kernel.Setting]++
+					for k := range s.Containers[i].Settings {
+						if kernel := &s.Containers[i].Settings[k]; kernel.Problem != "" {
+							sums[kernel.Knob]++
 						}
 					}
 				}
@@ -100,16 +100,16 @@ func settings() []metric {
 		{"sluice_knob_errors_total", "Writes of settings that the kernel refused, by setting and kernel error; each attempt counts.", counter, []string{"knob", "errno"},
 			func(s *scrape, out *sink) {
 				for i := range s.Errors {
-					out.put(float64(s.Errors[i].N), s.Errors[i].Knob, s.Errors[i].Errno)
+					out.put(float64(s.Errors[i].Count), s.Errors[i].Knob, s.Errors[i].Errno)
 				}
 			}},
 		{"sluice_feature_supported", "1 if this node has the feature, 0 if it lacks it; absent if that could not be determined.", gauge, []string{"feature"},
 			func(s *scrape, out *sink) {
 				for i := range s.Features {
 					switch f := &s.Features[i]; f.State {
-					case "supported":
+					case status.FeatureSupported:
 						out.put(1, f.Name)
-					case "unsupported":
+					case status.FeatureUnsupported:
 						out.put(0, f.Name)
 					}
 				}
@@ -153,14 +153,14 @@ func plugin() []metric {
 	return []metric{
 		{"sluice_build_info", "Version of the running program.", gauge, []string{"version", "revision", "goversion"},
 			func(s *scrape, out *sink) { out.put(1, s.Build.Version, s.Build.Revision, s.Build.Go) }},
-		{"sluice_start_time_seconds", "Time at which the process started.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.Started) }},
-		{"sluice_acting", "1 if Sluice applies its decisions; 0 in preview, or if another agent manages the node.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Mode == string(control.On)) })},
+		{"sluice_start_time_seconds", "Time at which the process started.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.StartedAt) }},
+		{"sluice_acting", "1 if Sluice applies its decisions; 0 in preview, or if another agent manages the node.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Mode == status.ModeOn) })},
 		{"sluice_config_info", "Configuration in force, by the beginning of the hash of its text.", gauge, []string{"hash"},
 			func(s *scrape, out *sink) {
 				const enough = 12
 				out.put(1, text(s.Config.Hash[:min(enough, len(s.Config.Hash))]))
 			}},
-		{"sluice_config_loaded_timestamp_seconds", "Time at which the configuration came into force.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.Config.Loaded) }},
+		{"sluice_config_loaded_timestamp_seconds", "Time at which the configuration came into force.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.Config.LoadedAt) }},
 		{"sluice_config_reloads_total", "Times a changed configuration file was read.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Reloads) })},
 		{"sluice_config_refused_total", "Times a changed configuration file was read and refused.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Refused) })},
 		{"sluice_config_problem", "1 if the newest configuration is not in force; sluice status shows why.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Config.Problem != "") })},

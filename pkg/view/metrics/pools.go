@@ -14,7 +14,7 @@ func pools() []metric {
 	loaded := func(value func(*status.PoolLoad) float64) func(*scrape, *sink) {
 		return func(s *scrape, out *sink) {
 			for i := range s.Pools {
-				if p := &s.Pools[i]; p.Load != nil && !p.Load.At.IsZero() {
+				if p := &s.Pools[i]; p.Load != nil && !p.Load.MeasuredAt.IsZero() {
 					out.put(value(p.Load), p.Name)
 				}
 			}
@@ -23,7 +23,7 @@ func pools() []metric {
 	sized := func(value func(*status.PoolLoad) float64) func(*scrape, *sink) {
 		return func(s *scrape, out *sink) {
 			for i := range s.Pools {
-				if p := &s.Pools[i]; p.Load != nil && p.Load.High > 0 {
+				if p := &s.Pools[i]; p.Load != nil && p.Load.BandHighPercent > 0 {
 					out.put(value(p.Load), p.Name)
 				}
 			}
@@ -36,18 +36,18 @@ func pools() []metric {
 		{"sluice_pool_rcf_ratio", "RCF (requested-CPU fraction): CPUs of the pool divided by the CPUs that its containers request, which rcf in pools.list bounds; absent if they request none.", gauge, pool,
 			func(s *scrape, out *sink) {
 				for i := range s.Pools {
-					if p := &s.Pools[i]; p.RCF > 0 {
-						out.put(p.RCF, p.Name)
+					if p := &s.Pools[i]; p.RCFRatio > 0 {
+						out.put(p.RCFRatio, p.Name)
 					}
 				}
 			}},
 		{"sluice_pool_used_cpus", "CPUs that the pool's containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return cpus(l.Usage) })},
-		{"sluice_pool_load_ratio", "Share of the pool's CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Load })},
-		{"sluice_pool_pressure_ratio", "Share of time in which some task of the pool waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.Pressure })},
-		{"sluice_pool_band_low_ratio", "Lower end of the pool's load band. This metric and the next four exist only if the loop sizes the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Low) / 100 })},
-		{"sluice_pool_band_high_ratio", "Upper end of the pool's load band.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.High) / 100 })},
-		{"sluice_pool_wanted_cpus", "CPUs that the loop wants for the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Wanted) })},
-		{"sluice_pool_short_cpus", "CPUs that the pool lacks and no lower pool can give.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.Short) })},
+		{"sluice_pool_load_ratio", "Share of the pool's CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.LoadFraction })},
+		{"sluice_pool_pressure_ratio", "Share of time in which some task of the pool waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.PressureFraction })},
+		{"sluice_pool_band_low_ratio", "Lower end of the pool's load band. This metric and the next four exist only if the loop sizes the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.BandLowPercent) / 100 })},
+		{"sluice_pool_band_high_ratio", "Upper end of the pool's load band.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.BandHighPercent) / 100 })},
+		{"sluice_pool_wanted_cpus", "CPUs that the loop wants for the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.WantedCPUs) })},
+		{"sluice_pool_short_cpus", "CPUs that the pool lacks and no lower pool can give.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.ShortCPUs) })},
 		{"sluice_pool_small", "1 if the pool's load is too low for its band at any size.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return truth(l.Small) })},
 	}
 }

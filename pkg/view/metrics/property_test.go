@@ -60,22 +60,22 @@ func (d drawn) at() time.Time {
 func (d drawn) count() int { return rapid.IntRange(-3, 5).Draw(d.T, "count") }
 
 func (d drawn) pressure() status.PressureUsage {
-	return status.PressureUsage{At: d.at(), CPU: d.float(), Memory: d.float(), IO: d.float()}
+	return status.PressureUsage{MeasuredAt: d.at(), CPUFraction: d.float(), MemoryFraction: d.float(), IOFraction: d.float()}
 }
 
 func (d drawn) strain() control.Strain {
-	return control.Strain{CPU: d.float(), Memory: d.float(), IO: d.float(), RunDelay: d.float(), Throttled: d.float()}
+	return control.Strain{CPUFraction: d.float(), MemoryFraction: d.float(), IOFraction: d.float(), RunDelayFraction: d.float(), ThrottledFraction: d.float()}
 }
 
 func drawStatus(r *rapid.T) *status.Status {
 	d := drawn{r}
 	s := &status.Status{
-		Time: d.at(), Started: d.at(), Mode: d.text(), Config: status.Config{Hash: strings.ToValidUTF8(d.text(), ""), Loaded: d.at(), Reloads: d.count()},
+		Time: d.at(), StartedAt: d.at(), Mode: status.Mode(d.text()), Config: status.Config{Hash: strings.ToValidUTF8(d.text(), ""), LoadedAt: d.at(), Reloads: d.count()},
 		Counters: status.Counters{Placed: d.count(), Drift: d.count()}, Runtime: status.Runtime{Name: d.text(), Version: "\xff"},
 	}
 	for i := range max(0, d.count()) {
 		s.Pools = append(s.Pools, status.Pool{Name: fmt.Sprint("p", i), Requested: d.milli(), Load: &status.PoolLoad{
-			At: d.at(), Usage: d.milli(), Load: d.float(), Pressure: d.float(), High: d.count(), Low: d.count(), Short: d.count(),
+			MeasuredAt: d.at(), Usage: d.milli(), LoadFraction: d.float(), PressureFraction: d.float(), BandHighPercent: d.count(), BandLowPercent: d.count(), ShortCPUs: d.count(),
 		}})
 		s.Handlers = append(s.Handlers, status.Handler{Event: fmt.Sprint("e", i), Sum: time.Duration(d.bytes()),
 			Counts: rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 0, 20).Draw(r, "counts")})
@@ -87,8 +87,8 @@ func drawStatus(r *rapid.T) *status.Status {
 		}
 		if rapid.Bool().Draw(r, "used") {
 			c.Usage = &status.Usage{
-				CPU:    status.CPUUsage{At: d.at(), Usage: d.milli(), Limit: d.milli(), LoopLimit: d.milli(), Throttled: d.float()},
-				Memory: status.MemoryUsage{At: d.at(), WorkingSet: d.bytes(), Request: d.bytes(), OOMKills: d.bytes()}, Pressure: d.pressure(), RunDelay: d.float(),
+				CPU:    status.CPUUsage{MeasuredAt: d.at(), Usage: d.milli(), Limit: d.milli(), LoopLimit: d.milli(), ThrottledFraction: d.float()},
+				Memory: status.MemoryUsage{MeasuredAt: d.at(), WorkingSetBytes: d.bytes(), RequestedBytes: d.bytes(), OOMKills: d.count()}, Pressure: d.pressure(), WaitingThreads: d.float(),
 			}
 		}
 		s.Containers = append(s.Containers, c)
@@ -101,16 +101,16 @@ func drawStatus(r *rapid.T) *status.Status {
 
 func drawLoop(d drawn) *status.Loop {
 	l := &status.Loop{
-		Time: d.at(), Interval: time.Duration(d.bytes()),
-		Node:    status.NodeUsage{CPU: status.CPUUsage{At: d.at(), Usage: d.milli()}, Memory: status.NodeMemory{At: d.at(), Free: d.bytes(), Direct: d.float()}, Pressure: d.pressure(), Disk: d.float()},
-		Batch:   status.Batch{State: status.BatchWord(d.text()), Known: true, Budget: d.milli(), Used: d.milli()},
-		Memory:  status.BatchMemory{Held: d.bytes(), Limit: d.bytes()},
-		Offer:   control.Offer{Known: true, Short: control.Amount{CPU: d.milli(), Memory: d.bytes()}, FreeCPUs: []int{d.count(), d.count()}},
-		Benefit: control.BenefitReport{RunCPUHours: d.float(), RunGiBHours: d.float(), Day: control.Day{Utilization: d.float(), KnownHours: d.float()}, Satisfaction: d.float()},
+		MeasuredAt: d.at(), Interval: time.Duration(d.bytes()),
+		Node:    status.NodeUsage{CPU: status.CPUUsage{MeasuredAt: d.at(), Usage: d.milli()}, Memory: status.NodeMemory{MeasuredAt: d.at(), FreeBytes: d.bytes(), DirectReclaimPagesPerSecond: d.float()}, Pressure: d.pressure(), DiskUsedFraction: d.float()},
+		Batch:   status.Batch{State: status.BatchState(d.text()), Known: true, Budget: d.milli(), Used: d.milli()},
+		Memory:  status.BatchMemory{UsedBytes: d.bytes(), LimitBytes: d.bytes()},
+		Offer:   control.Offer{Known: true, ShortTerm: control.Amount{CPU: d.milli(), MemoryBytes: d.bytes()}, FreeCPUs: []int{d.count(), d.count()}},
+		Benefit: control.BenefitReport{RunCPUHours: d.float(), RunGiBHours: d.float(), Day: control.Day{UtilizationFraction: d.float(), KnownHours: d.float()}, SatisfactionFraction: d.float()},
 	}
 	for range max(0, d.count()) {
 		l.Disturbed = append(l.Disturbed, control.Disturbance{Ref: rapid.SampledFrom([]string{"a/b", "a/c", "\xff/b", ""}).Draw(d.T, "pod"), Calm: d.strain(), Excess: d.strain()})
-		l.Counts = append(l.Counts, status.Count{N: d.count(), Decided: status.Decided{Controller: "windows", Action: rapid.SampledFrom([]string{"squeeze to 1%", "squeeze to 2%", "open"}).Draw(d.T, "action")}})
+		l.Counts = append(l.Counts, status.Count{Count: d.count(), Decided: status.Decided{Controller: "windows", Action: rapid.SampledFrom([]string{"squeeze to 1%", "squeeze to 2%", "open"}).Draw(d.T, "action")}})
 	}
 	return l
 }

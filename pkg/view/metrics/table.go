@@ -65,7 +65,7 @@ type scrape struct {
 
 func look(s *status.Status, names bool) *scrape {
 	seen := &scrape{Status: s}
-	if s.Loop != nil && !s.Loop.Time.IsZero() {
+	if s.Loop != nil && !s.Loop.MeasuredAt.IsZero() {
 		seen.loop = s.Loop
 	}
 	for i := range s.Containers {
@@ -148,7 +148,7 @@ func truth(is bool) float64 {
 const resourceLabel = "resource"
 
 func putPressure(out *sink, p *status.PressureUsage, labels ...string) {
-	if p.At.IsZero() {
+	if p.MeasuredAt.IsZero() {
 		return
 	}
 	at := len(labels)
@@ -156,7 +156,7 @@ func putPressure(out *sink, p *status.PressureUsage, labels ...string) {
 	for _, part := range []struct {
 		name  string
 		share float64
-	}{{"cpu", p.CPU}, {"memory", p.Memory}, {"io", p.IO}} {
+	}{{"cpu", p.CPUFraction}, {"memory", p.MemoryFraction}, {"io", p.IOFraction}} {
 		labels[at] = part.name
 		out.put(part.share, labels...)
 	}

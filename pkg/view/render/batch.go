@@ -41,27 +41,27 @@ func Batch(w io.Writer, r *batchswitch.Report) error {
 }
 
 func switchText(s *status.Switch) string {
-	text := s.To
-	switch s.To {
-	case "auto":
+	text := string(cmp.Or(s.State, "auto"))
+	switch s.State {
+	case control.SwitchAuto:
 		text += ": the configured windows count"
-	case string(control.SwitchOff):
+	case control.SwitchOff:
 		if s.Evict {
 			text += ", with eviction"
 		}
 	}
-	if !s.Until.IsZero() {
-		text += ", until " + moment(s.Until)
+	if !s.EndsAt.IsZero() {
+		text += ", until " + moment(s.EndsAt)
 	}
 	return text
 }
 
 // batchState is what batch work may do, and until when.
 func batchState(b *status.Batch) string {
-	text := map[status.BatchWord]string{
+	text := map[status.BatchState]string{
 		status.BatchOpen:     "open",
 		status.BatchNoNew:    "takes no new pods, what runs may finish",
-		status.BatchSqueezed: fmt.Sprintf("squeezed to %d%% of what it would have", b.Percent),
+		status.BatchSqueezed: fmt.Sprintf("squeezed to %d%% of what it would have", b.KeptPercent),
 		status.BatchClosed:   "closed: its floor alone, and no new pods",
 		status.BatchEvicting: "closed, and what runs is evicted",
 	}[b.State]
@@ -69,8 +69,8 @@ func batchState(b *status.Batch) string {
 	if b.Why != "" {
 		text += "; " + b.Why
 	}
-	if !b.Next.IsZero() {
-		text += "; next change " + moment(b.Next)
+	if !b.NextChangeAt.IsZero() {
+		text += "; next change " + moment(b.NextChangeAt)
 	}
 	return text
 }

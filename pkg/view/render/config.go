@@ -47,7 +47,7 @@ func ConfigDiff(to io.Writer, d *status.ConfigDiff) error {
 		if c.From != c.To {
 			table(&w, "    ", Columns, [][]string{{placeText(c.From), "→", placeText(c.To)}})
 		}
-		table(&w, "    ", Columns, keyRows(c.Settings))
+		table(&w, "    ", Columns, keyRows(c.Keys))
 		if c.Problem != "" {
 			table(&w, "    ", Columns, [][]string{{"!", c.Problem}})
 		}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -21,7 +20,7 @@ import (
 // decisions about their pod from the audit trail; those of the status are added.
 func Explain(w io.Writer, s *status.Status, containers []status.Container, trail []audit.Entry) error {
 	var out strings.Builder
-	if s.Mode == string(config.Preview) {
+	if s.Mode == status.ModePreview {
 		paragraph(&out, "", "Sluice is in mode "+modeText(s)+".")
 		out.WriteString("\n")
 	}
@@ -46,7 +45,7 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 		}
 		table(&out, "  ", Columns, slices.Insert(rows, 7, usageRows(c)...))
 		kernelText(&out, c)
-		reasons(&out, "  ", c.Settings, c.Warnings)
+		reasons(&out, "  ", c.Keys, c.Warnings)
 	}
 	for _, pod := range status.PodNames(containers) {
 		podLoopText(&out, s.Loop, pod, trail)
@@ -57,9 +56,9 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 // kernelText lists what was set in the kernel, by which mechanism, and what this
 // node lacks of what was asked for.
 func kernelText(out *strings.Builder, c *status.Container) {
-	if len(c.Kernel) > 0 {
+	if len(c.Settings) > 0 {
 		rows := [][]string{{"KERNEL FILE", "OF", "VALUE", "WHY"}}
-		for _, k := range c.Kernel {
+		for _, k := range c.Settings {
 			why := k.Why
 			if k.Problem != "" {
 				why += "; NOT SET: " + k.Problem
@@ -73,7 +72,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 			if k.Contested {
 				why += "; somebody else changes it again and again, so repairs wait"
 			}
-			rows = append(rows, []string{cmp.Or(k.File, k.Setting), k.Level, k.Value, why})
+			rows = append(rows, []string{cmp.Or(k.File, k.Knob), string(k.Level), k.Value, why})
 		}
 		out.WriteString("\n")
 		table(out, "  ", Columns, rows)
@@ -81,7 +80,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 	if len(c.Cache) > 0 {
 		rows := [][]string{{"L3 CACHE", "IN USE", "MEMORY TRAFFIC", "OF IT LOCAL"}}
 		for _, u := range c.Cache {
-			rows = append(rows, []string{strconv.Itoa(u.ID), known(u.Occupancy), known(u.Total), known(u.Local)})
+			rows = append(rows, []string{strconv.Itoa(u.ID), known(u.OccupancyBytes), known(u.TotalBytes), known(u.LocalBytes)})
 		}
 		out.WriteString("\n")
 		table(out, "  ", Columns, rows)
@@ -131,8 +130,8 @@ func quotaText(unlimited bool) string {
 // requestText is what a container requested, and where that is known from.
 func requestText(c *status.Container) string {
 	text := c.Requested.String() + " CPU"
-	if c.RequestedMemory > 0 {
-		text += " and " + humanize.Bytes(c.RequestedMemory) + " of memory"
+	if c.RequestedMemoryBytes > 0 {
+		text += " and " + humanize.Bytes(c.RequestedMemoryBytes) + " of memory"
 	}
 	switch c.RequestedBy {
 	case workload.FromKubelet:
@@ -149,9 +148,9 @@ func requestText(c *status.Container) string {
 // its pod, or else as the kubelet did.
 func quotaOf(c *status.Container) string {
 	var set []string
-	for _, k := range c.Kernel {
-		if k.Setting == knobs.Quota.String() && k.Problem == "" {
-			set = append(set, k.Value+" for the "+k.Level)
+	for _, k := range c.Settings {
+		if k.Knob == knobs.Quota.String() && k.Problem == "" {
+			set = append(set, k.Value+" for the "+string(k.Level))
 		}
 	}
 	if c.Unlimited || len(set) == 0 {
@@ -179,7 +178,7 @@ func driftOf(c *status.Container) string {
 }
 
 // reasons lists where each setting came from, and the warnings.
-func reasons(out *strings.Builder, indent string, settings []workload.Setting, warnings []string) {
+func reasons(out *strings.Builder, indent string, settings []workload.RequestKey, warnings []string) {
 	if len(settings) > 0 {
 		rows := [][]string{{"SETTING", "VALUE", "FROM"}}
 		for _, s := range settings {

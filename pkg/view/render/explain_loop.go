@@ -51,11 +51,11 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 		name         string
 		calm, excess float64
 	}{
-		{"CPU pressure", d.Calm.CPU, d.Excess.CPU},
-		{"memory pressure", d.Calm.Memory, d.Excess.Memory},
-		{"I/O pressure", d.Calm.IO, d.Excess.IO},
-		{"run delay", d.Calm.RunDelay, d.Excess.RunDelay},
-		{"throttled periods", d.Calm.Throttled, d.Excess.Throttled},
+		{"CPU pressure", d.Calm.CPUFraction, d.Excess.CPUFraction},
+		{"memory pressure", d.Calm.MemoryFraction, d.Excess.MemoryFraction},
+		{"I/O pressure", d.Calm.IOFraction, d.Excess.IOFraction},
+		{"run delay", d.Calm.RunDelayFraction, d.Excess.RunDelayFraction},
+		{"throttled periods", d.Calm.ThrottledFraction, d.Excess.ThrottledFraction},
 	} {
 		if part.calm > 0 || part.excess > 0 {
 			rows = append(rows, []string{part.name, humanize.Percent(part.calm), humanize.Percent(part.excess)})
@@ -73,7 +73,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	if len(d.Suspects) > 0 {
 		names := make([]string, len(d.Suspects))
 		for i, s := range d.Suspects {
-			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, humanize.Percent(s.Share))
+			names[i] = fmt.Sprintf("%s (%s of what batch work uses)", s.Ref, humanize.Percent(s.UsageFraction))
 		}
 		paragraph(out, "", "Suspects, as a hint: "+strings.Join(names, ", ")+".")
 	}

@@ -58,7 +58,7 @@ func loopRows(l *status.Loop) [][]string {
 	if l.Problem != "" {
 		rows = append(rows, []string{"problem", l.Problem})
 	}
-	if l.Time.IsZero() {
+	if l.MeasuredAt.IsZero() {
 		return append(rows, []string{"node", "not looked at yet"})
 	}
 	rows = append(rows,
@@ -66,32 +66,32 @@ func loopRows(l *status.Loop) [][]string {
 		[]string{"batch", batchState(&l.Batch)},
 		[]string{"budget", budgetText(&l.Batch)},
 	)
-	if b := &l.Batch; b.Lowered != "" {
-		rows = append(rows, []string{"threshold", fmt.Sprintf("all together may use %d%% of the node; %s", b.Threshold, b.Lowered)})
+	if b := &l.Batch; b.ThresholdWhy != "" {
+		rows = append(rows, []string{"threshold", fmt.Sprintf("all together may use %d%% of the node; %s", b.ThresholdPercent, b.ThresholdWhy)})
 	}
-	if m := &l.Memory; m.Goal > 0 || m.Held > 0 {
-		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", humanize.Bytes(m.Held), humanize.Bytes(m.Goal), humanize.Bytes(m.Online), humanize.Bytes(m.Headroom))
-		if m.Limit > 0 {
-			text += "; limit " + humanize.Bytes(m.Limit)
+	if m := &l.Memory; m.GoalBytes > 0 || m.UsedBytes > 0 {
+		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", humanize.Bytes(m.UsedBytes), humanize.Bytes(m.GoalBytes), humanize.Bytes(m.OnlineBytes), humanize.Bytes(m.HeadroomBytes))
+		if m.LimitBytes > 0 {
+			text += "; limit " + humanize.Bytes(m.LimitBytes)
 		}
 		rows = append(rows, []string{"memory", text})
 	}
 	if r := l.Refusal; r != nil {
 		rows = append(rows, []string{"refused", refusalText(r)})
 	}
-	if e := &l.Evictions; e.Evicted+e.Failed+e.Told > 0 {
-		rows = append(rows, []string{"evictions", fmt.Sprintf("%d done, %d failed, %d only reported (by %s)", e.Evicted, e.Failed, e.Told, e.By)})
+	if e := &l.Evictions; e.Evicted+e.Failed+e.Reported > 0 {
+		rows = append(rows, []string{"evictions", fmt.Sprintf("%d done, %d failed, %d only reported (by %s)", e.Evicted, e.Failed, e.Reported, e.By)})
 	}
 	rows = append(rows, []string{"offer", offerText(&l.Offer)})
 	if d := &l.Benefit.Day; d.KnownHours > 0 {
 		rows = append(rows, []string{"benefit", fmt.Sprintf("%.1f CPU hours and %.1f GiB hours for batch in the last day, node at %s, %s of what batch asked for granted",
-			d.CPUHours, d.GiBHours, humanize.Percent(d.Utilization), humanize.Percent(l.Benefit.Satisfaction))})
+			d.CPUHours, d.GiBHours, humanize.Percent(d.UtilizationFraction), humanize.Percent(l.Benefit.SatisfactionFraction))})
 	}
 	if suffer := sufferers(l.Disturbed); len(suffer) > 0 {
 		rows = append(rows, []string{"disturbed", strings.Join(suffer, ", ") + ": 'sluice explain' tells by whom"})
 	}
-	if l.Dropped > 0 {
-		rows = append(rows, []string{"audit", humanize.Count(int(l.Dropped), "decision") + " could not be written to the trail"})
+	if l.DroppedAuditEntries > 0 {
+		rows = append(rows, []string{"audit", humanize.Count(int(l.DroppedAuditEntries), "decision") + " could not be written to the trail"})
 	}
 	for i := range l.Controllers {
 		if c := &l.Controllers[i]; c.Note != "" {
@@ -123,15 +123,15 @@ func loopMode(l *status.Loop) string {
 }
 
 func nodeText(n *status.NodeUsage) string {
-	if n.CPU.At.IsZero() {
+	if n.CPU.MeasuredAt.IsZero() {
 		return "usage not known yet"
 	}
 	text := fmt.Sprintf("%s of %s CPUs busy", humanize.CPUs(n.CPU.Usage), humanize.CPUs(n.CPU.Limit))
-	if !n.Memory.At.IsZero() {
-		text += fmt.Sprintf(", %s of %s memory available", humanize.Bytes(n.Memory.Available), humanize.Bytes(n.Memory.Total))
+	if !n.Memory.MeasuredAt.IsZero() {
+		text += fmt.Sprintf(", %s of %s memory available", humanize.Bytes(n.Memory.AvailableBytes), humanize.Bytes(n.Memory.TotalBytes))
 	}
-	if p := &n.Pressure; !p.At.IsZero() {
-		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", humanize.Percent(p.CPU), humanize.Percent(p.Memory), humanize.Percent(p.IO))
+	if p := &n.Pressure; !p.MeasuredAt.IsZero() {
+		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", humanize.Percent(p.CPUFraction), humanize.Percent(p.MemoryFraction), humanize.Percent(p.IOFraction))
 	}
 	return text
 }
@@ -141,12 +141,12 @@ func refusalText(r *status.Refusal) string {
 	if r.NewBatch {
 		who = append(who, "new batch work")
 	}
-	if len(r.Pods) > 0 {
-		who = append(who, humanize.Count(len(r.Pods), "evicted pod"))
+	if len(r.PodUIDs) > 0 {
+		who = append(who, humanize.Count(len(r.PodUIDs), "evicted pod"))
 	}
 	text := strings.Join(who, ", ")
-	if !r.Until.IsZero() {
-		text += " until " + moment(r.Until)
+	if !r.EndsAt.IsZero() {
+		text += " until " + moment(r.EndsAt)
 	}
 	if r.Why != "" {
 		text += ": " + r.Why
@@ -158,7 +158,7 @@ func offerText(o *control.Offer) string {
 	if !o.Known {
 		return "not known: " + cmp.Or(o.Why, "the node was not seen for long enough")
 	}
-	text := fmt.Sprintf("%s CPUs and %s for long, %s CPUs and %s for short", humanize.CPUs(o.Long.CPU), humanize.Bytes(o.Long.Memory), humanize.CPUs(o.Short.CPU), humanize.Bytes(o.Short.Memory))
+	text := fmt.Sprintf("%s CPUs and %s for long, %s CPUs and %s for short", humanize.CPUs(o.LongTerm.CPU), humanize.Bytes(o.LongTerm.MemoryBytes), humanize.CPUs(o.ShortTerm.CPU), humanize.Bytes(o.ShortTerm.MemoryBytes))
 	if o.Why != "" {
 		text += ": " + o.Why
 	}
@@ -187,29 +187,29 @@ func loads(s *status.Status) [][]string {
 			continue
 		}
 		load, bar := "unknown", ""
-		if !l.At.IsZero() {
-			load, bar = humanize.Percent(l.Load), meter(l.Load)
+		if !l.MeasuredAt.IsZero() {
+			load, bar = humanize.Percent(l.LoadFraction), meter(l.LoadFraction)
 		}
 		band := "-"
-		if l.High > 0 {
-			band = fmt.Sprintf("%d-%d%%", l.Low, l.High)
+		if l.BandHighPercent > 0 {
+			band = fmt.Sprintf("%d-%d%%", l.BandLowPercent, l.BandHighPercent)
 		}
 		rcf := "-"
-		if p.RCF > 0 {
-			rcf = humanize.Percent(p.RCF)
+		if p.RCFRatio > 0 {
+			rcf = humanize.Percent(p.RCFRatio)
 		}
-		rows = append(rows, []string{p.Name, humanize.CPUs(l.Usage), fmt.Sprint(l.Size), load, bar, band, rcf, loadNote(l)})
+		rows = append(rows, []string{p.Name, humanize.CPUs(l.Usage), fmt.Sprint(l.SizeCPUs), load, bar, band, rcf, loadNote(l)})
 	}
 	return rows
 }
 
 func loadNote(l *status.PoolLoad) string {
 	var notes []string
-	if l.Wanted > 0 && l.Wanted != l.Size {
-		notes = append(notes, "wants "+humanize.Count(l.Wanted, "CPU"))
+	if l.WantedCPUs > 0 && l.WantedCPUs != l.SizeCPUs {
+		notes = append(notes, "wants "+humanize.Count(l.WantedCPUs, "CPU"))
 	}
-	if l.Short > 0 {
-		notes = append(notes, "lacks "+humanize.Count(l.Short, "CPU"))
+	if l.ShortCPUs > 0 {
+		notes = append(notes, "lacks "+humanize.Count(l.ShortCPUs, "CPU"))
 	}
 	if l.Small {
 		notes = append(notes, "too small for its band")
@@ -258,25 +258,25 @@ func usageRows(c *status.Container) [][]string {
 		return nil
 	}
 	var rows [][]string
-	if cpu := &u.CPU; !cpu.At.IsZero() {
+	if cpu := &u.CPU; !cpu.MeasuredAt.IsZero() {
 		text := fmt.Sprintf("%s CPUs used, %s requested, limit %s", humanize.CPUs(cpu.Usage), c.Requested, orNone(cpu.Limit > 0, cpu.Limit.String()))
 		if cpu.LoopLimit > 0 {
 			text += ", of the loop " + cpu.LoopLimit.String()
 		}
-		if cpu.Throttled > 0 {
-			text += fmt.Sprintf("; throttled in %s of periods", humanize.Percent(cpu.Throttled))
+		if cpu.ThrottledFraction > 0 {
+			text += fmt.Sprintf("; throttled in %s of periods", humanize.Percent(cpu.ThrottledFraction))
 		}
 		rows = append(rows, []string{"CPU now", text})
 	}
-	if m := &u.Memory; !m.At.IsZero() {
-		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", humanize.Bytes(m.WorkingSet), humanize.Bytes(m.Current), orNone(m.Request > 0, humanize.Bytes(m.Request)), orNone(m.Limit > 0, humanize.Bytes(m.Limit)))
+	if m := &u.Memory; !m.MeasuredAt.IsZero() {
+		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", humanize.Bytes(m.WorkingSetBytes), humanize.Bytes(m.CurrentBytes), orNone(m.RequestedBytes > 0, humanize.Bytes(m.RequestedBytes)), orNone(m.LimitBytes > 0, humanize.Bytes(m.LimitBytes)))
 		if m.OOMKills > 0 {
 			text += "; " + humanize.Count(int(m.OOMKills), "OOM kill")
 		}
 		rows = append(rows, []string{"memory now", text})
 	}
-	if p := &u.Pressure; !p.At.IsZero() {
-		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", humanize.Percent(p.CPU), humanize.Percent(p.Memory), humanize.Percent(p.IO))})
+	if p := &u.Pressure; !p.MeasuredAt.IsZero() {
+		rows = append(rows, []string{"waiting", fmt.Sprintf("%s of time for a CPU, %s for memory, %s for I/O", humanize.Percent(p.CPUFraction), humanize.Percent(p.MemoryFraction), humanize.Percent(p.IOFraction))})
 	}
 	return rows
 }

@@ -25,8 +25,8 @@ func Plan(w io.Writer, plans []whatif.Plan) error {
 			}
 			out.WriteString("\n")
 			paragraph(&out, "  ", name)
-			if a.Error != "" {
-				table(&out, "    ", Columns, [][]string{{"refused", a.Error}})
+			if a.Problem != "" {
+				table(&out, "    ", Columns, [][]string{{"refused", a.Problem}})
 			} else {
 				table(&out, "    ", Columns, [][]string{
 					{"class", a.Class.String()},
@@ -36,7 +36,7 @@ func Plan(w io.Writer, plans []whatif.Plan) error {
 					{"why", a.Why},
 				})
 			}
-			reasons(&out, "    ", a.Settings, a.Warnings)
+			reasons(&out, "    ", a.Keys, a.Warnings)
 		}
 	}
 	return flush(w, &out)

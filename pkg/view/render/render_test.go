@@ -89,7 +89,7 @@ spec: {containers: [{name: ` + long + `, resources: {limits: {cpu: 32, memory: 1
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plans[0].Answers[0].Error != "" || plans[0].Answers[1].Error == "" {
+	if plans[0].Answers[0].Problem != "" || plans[0].Answers[1].Problem == "" {
 		t.Errorf("one placed and one refused are wanted: %+v", plans[0].Answers)
 	}
 	checkWidth(t, text(t, func(w io.Writer) error { return Plan(w, plans) }))
@@ -98,13 +98,13 @@ spec: {containers: [{name: ` + long + `, resources: {limits: {cpu: 32, memory: 1
 // Explain's quota is the one in the kernel: the loop's, where the loop has set it.
 func TestExplainedQuota(t *testing.T) {
 	t.Parallel()
-	quota := status.Kernel{Level: "pod", Setting: knobs.Quota.String(), Value: "0.2 CPUs"}
+	quota := status.Setting{Level: "pod", Knob: knobs.Quota.String(), Value: "0.2 CPUs"}
 	refused := quota
 	refused.Problem = "no"
 	for want, c := range map[string]status.Container{
-		"as the kubelet set it":                {Kernel: []status.Kernel{{Level: "pod", Setting: "cpu.weight", Value: "7"}, refused}},
-		"set by Sluice: 0.2 CPUs for the pod":  {Kernel: []status.Kernel{quota}},
-		"lifted: nobody else may use its CPUs": {Unlimited: true, Kernel: []status.Kernel{quota}},
+		"as the kubelet set it":                {Settings: []status.Setting{{Level: "pod", Knob: "cpu.weight", Value: "7"}, refused}},
+		"set by Sluice: 0.2 CPUs for the pod":  {Settings: []status.Setting{quota}},
+		"lifted: nobody else may use its CPUs": {Unlimited: true, Settings: []status.Setting{quota}},
 	} {
 		if got := quotaOf(&c); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -154,9 +154,9 @@ func TestRestored(t *testing.T) {
 	t.Parallel()
 	r := status.Restored{
 		Changes: []status.Returned{
-			{Where: "shop/web/main", Setting: "cpuset.cpus", From: "2-3", To: "all"},
-			{Where: "shop/web/main", Setting: "cpu.burst", From: "50ms a period", To: "0s a period"},
-			{Where: "shop/web", Setting: "cpu.weight", From: "unknown", To: "1024 shares"},
+			{Where: "shop/web/main", Knob: "cpuset.cpus", From: "2-3", To: "all"},
+			{Where: "shop/web/main", Knob: "cpu.burst", From: "50ms a period", To: "0s a period"},
+			{Where: "shop/web", Knob: "cpu.weight", From: "unknown", To: "1024 shares"},
 		},
 		LeftAlone: []string{"memory.high of shop/db/main"},
 		IRQs:      12,

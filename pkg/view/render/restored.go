@@ -20,7 +20,7 @@ func Restored(w io.Writer, r *status.Restored, dir string, missing bool) error {
 	if len(r.Changes) > 0 {
 		rows := [][]string{{"WHERE", "SETTING", "FROM", "TO"}}
 		for _, c := range r.Changes {
-			rows = append(rows, []string{c.Where, c.Setting, c.From, c.To})
+			rows = append(rows, []string{c.Where, c.Knob, c.From, c.To})
 		}
 		table(&out, "", Columns, rows)
 		out.WriteString("\n")

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
@@ -56,9 +55,9 @@ func overview(s *status.Status) [][]string {
 		{"version", s.Version},
 		{"mode", modeText(s)},
 		{"runtime", runtimeText(s)},
-		{"slow lane", cmp.Or(s.Runtime.SlowLane, "shut: no runtime is connected")},
+		{"slow lane", laneText(&s.Runtime)},
 		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), humanize.Count(m.Cores, "core"),
-			m.L3s, humanize.Count(m.Nodes, "NUMA node"), humanize.Count(m.Packages, "package"), humanize.Bytes(m.Memory))},
+			m.L3s, humanize.Count(m.Nodes, "NUMA node"), humanize.Count(m.Packages, "package"), humanize.Bytes(m.MemoryBytes))},
 	}
 	if s.Config.Problem != "" {
 		rows = append(rows, []string{"config", "the newest file is not in force: " + s.Config.Problem})
@@ -89,31 +88,41 @@ func overview(s *status.Status) [][]string {
 		rows = append(rows, []string{"contested", contested + ": somebody else changes it again and again, so repairs wait"})
 	}
 	for _, w := range s.SlowWrites {
-		lasting := "under way for " + humanize.Lasting(time.Duration(w.Seconds)*time.Second)
+		lasting := "under way for " + humanize.Lasting(time.Duration(w.ElapsedSeconds)*time.Second)
 		if w.Waiting {
-			lasting = "waiting for others for " + humanize.Lasting(time.Duration(w.Seconds)*time.Second)
+			lasting = "waiting for others for " + humanize.Lasting(time.Duration(w.ElapsedSeconds)*time.Second)
 		}
-		rows = append(rows, []string{"slow write", fmt.Sprintf("%s of %s to %s: %s", w.Setting, w.Object, w.To, lasting)})
+		rows = append(rows, []string{"slow write", fmt.Sprintf("%s of %s to %s: %s", w.Knob, w.Object, w.To, lasting)})
 	}
 	return append(rows, []string{"so far", countersText(&s.Counters)}, []string{"drift", driftText(&s.Counters)}, []string{"errors", errorsText(&s.Counters)})
 }
 
 func modeText(s *status.Status) string {
-	text := s.Mode
-	if s.Mode == string(config.Preview) {
+	text := string(s.Mode)
+	if s.Mode == status.ModePreview {
 		text = "preview: it is decided and reported, and nothing is changed"
 	}
-	if s.Reason != "" {
-		text += " (" + s.Reason + ")"
+	if s.Why != "" {
+		text += " (" + s.Why + ")"
 	}
 	return text
+}
+
+func laneText(r *status.Runtime) string {
+	switch {
+	case r.SlowLane == "":
+		return "shut: no runtime is connected"
+	case r.SlowLaneWhy != "":
+		return string(r.SlowLane) + ": " + r.SlowLaneWhy
+	}
+	return string(r.SlowLane)
 }
 
 func runtimeText(s *status.Status) string {
 	r := &s.Runtime
 	lasting := ""
-	if !r.Since.IsZero() {
-		lasting = " for " + humanize.Lasting(s.Time.Sub(r.Since))
+	if !r.ChangedAt.IsZero() {
+		lasting = " for " + humanize.Lasting(s.Time.Sub(r.ChangedAt))
 	}
 	if !r.Connected {
 		return "not connected" + lasting + ": containers start without Sluice until the runtime's NRI socket answers"

@@ -82,7 +82,7 @@ func anyStatus(t *rapid.T) *status.Status {
 		if rapid.Bool().Draw(t, "runs") {
 			var c status.Container
 			fill(t, reflect.ValueOf(&c).Elem())
-			c.ID, c.Since = fmt.Sprint(i), time.Unix(int64(i), 0).UTC()
+			c.ID, c.PlacedAt = fmt.Sprint(i), time.Unix(int64(i), 0).UTC()
 			s.Containers = append(s.Containers, c)
 		}
 	}
@@ -240,19 +240,19 @@ func TestPatchIsSmall(t *testing.T) {
 func crowd(containers int) *status.Status {
 	s := &status.Status{
 		Schema: status.Schema, Version: "v1", Mode: "on", Machine: status.Machine{Online: cpuset.Range(0, 511)},
-		Pools: []status.Pool{{Name: "online", CPUs: cpuset.Range(0, 400), Load: &status.PoolLoad{Load: 0.5}}, {Name: "batch", CPUs: cpuset.Range(401, 511)}},
+		Pools: []status.Pool{{Name: "online", CPUs: cpuset.Range(0, 400), Load: &status.PoolLoad{LoadFraction: 0.5}}, {Name: "batch", CPUs: cpuset.Range(401, 511)}},
 		Loop:  &status.Loop{Mode: "on", Evictions: status.Evictions{By: control.EvictReport}, Batch: status.Batch{State: status.BatchOpen, Budget: 1000}},
 	}
 	for i := range containers {
 		c := status.Container{
 			ID: fmt.Sprintf("container-%03d", i), PodUID: fmt.Sprintf("uid-%03d", i/2), Ref: fmt.Sprintf("default/pod-%03d/main", i/2),
 			Class: workload.LS, Pool: "online", State: placement.Held, Controlled: true, Requested: 500, CPUs: cpuset.Range(0, 400), Why: "shares the CPUs of pool online",
-			Settings: []workload.Setting{{Key: "class", Value: "LS", Source: "config defaults.burstable"}},
-			Cgroup:   "/kubepods/burstable/pod" + fmt.Sprint(i), Since: time.Unix(int64(i), 0).UTC(),
-			Usage: &status.Usage{CPU: status.CPUUsage{At: time.Unix(1, 0).UTC(), Usage: 100, Limit: 1000}, Memory: status.MemoryUsage{At: time.Unix(1, 0).UTC(), WorkingSet: 1 << 20}},
+			Keys:   []workload.RequestKey{{Key: "class", Value: "LS", Source: "config defaults.burstable"}},
+			Cgroup: "/kubepods/burstable/pod" + fmt.Sprint(i), PlacedAt: time.Unix(int64(i), 0).UTC(),
+			Usage: &status.Usage{CPU: status.CPUUsage{MeasuredAt: time.Unix(1, 0).UTC(), Usage: 100, Limit: 1000}, Memory: status.MemoryUsage{MeasuredAt: time.Unix(1, 0).UTC(), WorkingSetBytes: 1 << 20}},
 		}
 		for _, setting := range []string{"cpu.burst", "cpu.weight", "memory.high", "io.weight"} {
-			c.Kernel = append(c.Kernel, status.Kernel{Level: "container", Setting: setting, File: setting, Value: "100", Why: "class LS"})
+			c.Settings = append(c.Settings, status.Setting{Level: "container", Knob: setting, File: setting, Value: "100", Why: "class LS"})
 		}
 		s.Containers = append(s.Containers, c)
 	}
@@ -266,7 +266,7 @@ func later(s *status.Status, seconds int) *status.Status {
 	now.Containers = append([]status.Container(nil), s.Containers...)
 	for i := range now.Containers {
 		u := *now.Containers[i].Usage
-		u.CPU.At, u.CPU.Usage = now.Time, workload.MilliCPU(100+seconds%50)
+		u.CPU.MeasuredAt, u.CPU.Usage = now.Time, workload.MilliCPU(100+seconds%50)
 		now.Containers[i].Usage = &u
 	}
 	return &now

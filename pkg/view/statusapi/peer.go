@@ -45,10 +45,15 @@ func peerOf(conn net.Conn) (uid uint32, err error) {
 	return credentials.Uid, nil
 }
 
+// Refuser hears of the users whom the socket turns away.
+type Refuser interface {
+	Denied(uid uint32)
+}
+
 // admit lets root and this process' own user through.
 func admit(next http.Handler, source Source) http.Handler {
 	own := uint32(os.Geteuid())
-	denied, _ := source.(interface{ Denied(uid uint32) })
+	refuser, _ := source.(Refuser)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(peerKey{}).(peer)
 		if p.err == nil && (p.uid == 0 || p.uid == own) {
@@ -60,8 +65,8 @@ func admit(next http.Handler, source Source) http.Handler {
 			http.Error(w, "the user behind this connection is unknown: "+p.err.Error(), http.StatusForbidden)
 			return
 		}
-		if denied != nil {
-			denied.Denied(p.uid)
+		if refuser != nil {
+			refuser.Denied(p.uid)
 		}
 		http.Error(w, fmt.Sprintf("user %d may not ask: be root, or user %d as sluice is", p.uid, own), http.StatusForbidden)
 	})

@@ -56,7 +56,7 @@ type Route struct {
 // Serve answers on a unix socket, open to its owner alone, until the context
 // ends. A socket left over from an earlier run is replaced. Whoever connects must be
 // root or the user of this process, however open the socket has been made since; a
-// source that has a method Denied(uid uint32) hears of all others.
+// source that is a Refuser hears of all others.
 func Serve(ctx context.Context, socket string, source Source, more ...Route) error {
 	listener, err := Listen(socket)
 	if err != nil {

@@ -28,11 +28,11 @@ func TestStatusOverTheSocket(t *testing.T) {
 	t.Parallel()
 	told := &status.Status{
 		Version: "1", Time: time.Unix(1, 0).UTC(), Mode: "on",
-		Runtime: status.Runtime{Connected: true, Since: time.Unix(2, 0).UTC(), SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, ChangedAt: time.Unix(2, 0).UTC(), SlowLane: "open"},
 		Machine: status.Machine{Online: cpuset.Range(0, 3), Pinned: cpuset.Of(1, 2)},
 		Pools:   []status.Pool{{Name: "online", CPUs: cpuset.Of(0, 3), Containers: 1, Requested: 500}},
 		Containers: []status.Container{
-			{ID: "a", Class: workload.LSE, State: placement.Held, CPUs: cpuset.Of(1), Settings: []workload.Setting{{Key: "class", Value: "LSE", Source: "annotation"}}},
+			{ID: "a", Class: workload.LSE, State: placement.Held, CPUs: cpuset.Of(1), Keys: []workload.RequestKey{{Key: "class", Value: "LSE", Source: "annotation"}}},
 			{ID: "b", Class: workload.LSR, State: placement.Reserved, CPUs: cpuset.Of(2), Unlimited: true},
 		},
 		Neighbours: []peers.Neighbour{{Kind: peers.CPUManager, Pins: []peers.Pin{{Container: "c", CPUs: cpuset.Of(3)}}}},

@@ -42,7 +42,7 @@ func (f *frame) container(c *status.Container, disturbed bool) string {
 	mark, t := " ", plain
 	throttled := 0.0
 	if c.Usage != nil {
-		throttled = c.Usage.CPU.Throttled
+		throttled = c.Usage.CPU.ThrottledFraction
 	}
 	switch {
 	case disturbed:
@@ -70,24 +70,24 @@ func (f *frame) usage(l *line, c *status.Container) {
 		return
 	}
 	used, throttled, memory, waits := "-", "-", "-", "-"
-	if !u.CPU.At.IsZero() {
+	if !u.CPU.MeasuredAt.IsZero() {
 		used = humanize.AlignedCPUs(u.CPU.Usage)
-		throttled = humanize.Percent(u.CPU.Throttled)
+		throttled = humanize.Percent(u.CPU.ThrottledFraction)
 	}
-	if !u.Memory.At.IsZero() {
-		memory = humanize.ShortBytes(u.Memory.WorkingSet)
+	if !u.Memory.MeasuredAt.IsZero() {
+		memory = humanize.ShortBytes(u.Memory.WorkingSetBytes)
 	}
-	if !u.Pressure.At.IsZero() {
-		waits = humanize.Percent(u.Pressure.CPU)
+	if !u.Pressure.MeasuredAt.IsZero() {
+		waits = humanize.Percent(u.Pressure.CPUFraction)
 	}
 	l.put(plain, right(used, 6)+" "+right(of(c), 6)+" ")
 	t := plain
-	if u.CPU.Throttled > 0 {
+	if u.CPU.ThrottledFraction > 0 {
 		t = warn
 	}
 	l.put(t, right(throttled, 5))
 	l.put(plain, " "+right(memory, 5)+" ")
-	l.put(strained(u.Pressure.CPU), right(waits, 5))
+	l.put(strained(u.Pressure.CPUFraction), right(waits, 5))
 }
 
 // of is how much CPU a container may use, "" where nothing bounds it but its pool.
@@ -121,9 +121,9 @@ func (f *frame) sorted() []*status.Container {
 		case u == nil:
 			return -1
 		case f.Sort == ByThrottled:
-			return u.CPU.Throttled
+			return u.CPU.ThrottledFraction
 		case f.Sort == ByMemory:
-			return float64(u.Memory.WorkingSet)
+			return float64(u.Memory.WorkingSetBytes)
 		default:
 			return float64(u.CPU.Usage)
 		}

@@ -201,13 +201,13 @@ func digit(load float64, known bool) byte {
 
 // load is a CPU's load in percent.
 func (f *frame) load(cpu int) (percent float64, known bool) {
-	if f.Status.Loop == nil || cpu >= len(f.Status.Loop.Node.CPULoad) {
+	if f.Status.Loop == nil || cpu >= len(f.Status.Loop.Node.CPULoadPercent) {
 		return 0, false
 	}
-	percent = f.Status.Loop.Node.CPULoad[cpu]
+	percent = f.Status.Loop.Node.CPULoadPercent[cpu]
 	return percent, percent >= 0
 }
 
 func (f *frame) loadKnown() bool {
-	return f.Status.Loop != nil && slices.ContainsFunc(f.Status.Loop.Node.CPULoad, func(load float64) bool { return load >= 0 })
+	return f.Status.Loop != nil && slices.ContainsFunc(f.Status.Loop.Node.CPULoadPercent, func(load float64) bool { return load >= 0 })
 }

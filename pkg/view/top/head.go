@@ -19,26 +19,26 @@ func (f *frame) head() []string {
 		return append([]string{l.String()}, f.problem()...)
 	}
 	lines := append(f.words(0, f.titles()), f.problem()...)
-	if s.Reason != "" {
-		lines = append(lines, f.fold(warn, s.Mode+": "+s.Reason, 2)...)
+	if s.Why != "" {
+		lines = append(lines, f.fold(warn, string(s.Mode)+": "+s.Why, 2)...)
 	}
 	return append(lines, f.node()...)
 }
 
 func (f *frame) titles() []item {
 	s := f.Status
-	items := []item{{title, "sluice " + s.Version}, {modeTone(s.Mode), "mode " + s.Mode}}
+	items := []item{{title, "sluice " + s.Version}, {modeTone(control.Mode(s.Mode)), "mode " + string(s.Mode)}}
 	if s.Loop != nil {
-		items = append(items, item{modeTone(string(s.Loop.Mode)), "loop " + string(s.Loop.Mode)})
+		items = append(items, item{modeTone(s.Loop.Mode), "loop " + string(s.Loop.Mode)})
 	}
 	r := &s.Runtime
 	switch {
 	case r.Connected:
-		items = append(items, item{plain, r.Name + " " + r.Version + " for " + humanize.Lasting(s.Time.Sub(r.Since))})
-	case r.Since.IsZero():
+		items = append(items, item{plain, r.Name + " " + r.Version + " for " + humanize.Lasting(s.Time.Sub(r.ChangedAt))})
+	case r.ChangedAt.IsZero():
 		items = append(items, item{bad, "NO RUNTIME"})
 	default:
-		items = append(items, item{bad, "NO RUNTIME for " + humanize.Lasting(s.Time.Sub(r.Since))})
+		items = append(items, item{bad, "NO RUNTIME for " + humanize.Lasting(s.Time.Sub(r.ChangedAt))})
 	}
 	if f.Paused {
 		items = append(items, item{warn, "PAUSED"})
@@ -46,8 +46,8 @@ func (f *frame) titles() []item {
 	return append(items, item{plain, s.Time.Format(time.TimeOnly)})
 }
 
-func modeTone(mode string) tone {
-	if mode == string(control.On) {
+func modeTone(mode control.Mode) tone {
+	if mode == control.On {
 		return good
 	}
 	return warn
@@ -78,13 +78,13 @@ func (f *frame) node() []string {
 	case loop.Problem != "":
 		l.put(bad, "the loop does not run: "+loop.Problem)
 		return []string{l.String()}
-	case loop.Time.IsZero():
+	case loop.MeasuredAt.IsZero():
 		l.put(plain, "node: the loop has not looked yet")
 		return []string{l.String()}
 	}
 	n := &loop.Node
 	var items []item
-	if n.CPU.At.IsZero() {
+	if n.CPU.MeasuredAt.IsZero() {
 		items = append(items, item{plain, "CPU use not known yet"})
 	} else {
 		text := humanize.AlignedCPUs(n.CPU.Usage)
@@ -94,11 +94,11 @@ func (f *frame) node() []string {
 		}
 		items = append(items, item{plain, text})
 	}
-	if m := &n.Memory; !m.At.IsZero() {
-		items = append(items, item{plain, "mem " + humanize.ShortBytes(m.Total-m.Available) + " of " + humanize.ShortBytes(m.Total)})
+	if m := &n.Memory; !m.MeasuredAt.IsZero() {
+		items = append(items, item{plain, "mem " + humanize.ShortBytes(m.TotalBytes-m.AvailableBytes) + " of " + humanize.ShortBytes(m.TotalBytes)})
 	}
-	if p := &n.Pressure; !p.At.IsZero() {
-		items = append(items, item{strained(max(p.CPU, p.Memory, p.IO)), "waits: CPU " + humanize.Percent(p.CPU) + " mem " + humanize.Percent(p.Memory) + " I/O " + humanize.Percent(p.IO)})
+	if p := &n.Pressure; !p.MeasuredAt.IsZero() {
+		items = append(items, item{strained(max(p.CPUFraction, p.MemoryFraction, p.IOFraction)), "waits: CPU " + humanize.Percent(p.CPUFraction) + " mem " + humanize.Percent(p.MemoryFraction) + " I/O " + humanize.Percent(p.IOFraction)})
 	}
 	return f.words(0, items)
 }
@@ -120,7 +120,7 @@ func (f *frame) barLength() int { return max(6, min(60, f.Width/5)) }
 // batch is what batch work may use, against what it does.
 func (f *frame) batch() []string {
 	loop := f.Status.Loop
-	if loop == nil || loop.Time.IsZero() {
+	if loop == nil || loop.MeasuredAt.IsZero() {
 		return nil
 	}
 	b := &loop.Batch
@@ -134,10 +134,10 @@ func (f *frame) batch() []string {
 	default:
 		items = append(items, item{plain, humanize.AlignedCPUs(b.Used) + " CPUs, budget not known yet"})
 	}
-	if m := &loop.Memory; m.Goal > 0 || m.Held > 0 {
-		items = append(items, item{plain, "memory " + humanize.ShortBytes(m.Held) + " of " + humanize.ShortBytes(m.Goal)})
+	if m := &loop.Memory; m.GoalBytes > 0 || m.UsedBytes > 0 {
+		items = append(items, item{plain, "memory " + humanize.ShortBytes(m.UsedBytes) + " of " + humanize.ShortBytes(m.GoalBytes)})
 	}
-	items = append(items, item{plain, "by " + b.Mechanism})
+	items = append(items, item{plain, "by " + string(b.Mechanism)})
 	if b.Why != "" {
 		items = append(items, item{warn, b.Why})
 	}
@@ -147,7 +147,7 @@ func (f *frame) batch() []string {
 	return f.words(len("BATCH  "), items)
 }
 
-func batchTone(w status.BatchWord) tone {
+func batchTone(w status.BatchState) tone {
 	if w == status.BatchOpen {
 		return good
 	}
@@ -155,13 +155,13 @@ func batchTone(w status.BatchWord) tone {
 }
 
 func refusal(r *status.Refusal) string {
-	who := humanize.Count(len(r.Pods), "evicted pod")
+	who := humanize.Count(len(r.PodUIDs), "evicted pod")
 	if r.NewBatch {
 		who = "new batch work"
 	}
 	text := "refused: " + who
-	if !r.Until.IsZero() {
-		text += " until " + r.Until.Format(time.TimeOnly)
+	if !r.EndsAt.IsZero() {
+		text += " until " + r.EndsAt.Format(time.TimeOnly)
 	}
 	return text
 }

@@ -48,7 +48,7 @@ func disturbance(d *control.Disturbance) string {
 		name   string
 		excess float64
 	}{
-		{"CPU", d.Excess.CPU}, {"memory", d.Excess.Memory}, {"I/O", d.Excess.IO}, {"run delay", d.Excess.RunDelay}, {"throttled", d.Excess.Throttled},
+		{"CPU", d.Excess.CPUFraction}, {"memory", d.Excess.MemoryFraction}, {"I/O", d.Excess.IOFraction}, {"run delay", d.Excess.RunDelayFraction}, {"throttled", d.Excess.ThrottledFraction},
 	} {
 		if part.excess >= 0.005 {
 			parts = append(parts, part.name+" +"+humanize.Percent(part.excess))
@@ -56,7 +56,7 @@ func disturbance(d *control.Disturbance) string {
 	}
 	var by []string
 	for _, s := range d.Suspects {
-		by = append(by, s.Ref+" "+humanize.Percent(s.Share))
+		by = append(by, s.Ref+" "+humanize.Percent(s.UsageFraction))
 	}
 	return strings.Join(parts, ", ") + "; perhaps by " + strings.Join(by, ", ")
 }

@@ -45,41 +45,41 @@ const (
 
 func (f *frame) poolLoad(l *line, p *status.Pool, length int) {
 	load, rcf := p.Load, "-"
-	if p.RCF > 0 {
-		rcf = humanize.Percent(p.RCF)
+	if p.RCFRatio > 0 {
+		rcf = humanize.Percent(p.RCFRatio)
 	}
-	if load == nil || load.At.IsZero() {
+	if load == nil || load.MeasuredAt.IsZero() {
 		l.put(plain, " "+right("-", 6)+" "+right("-", 5)+" ["+strings.Repeat(" ", length)+"] "+fit("", 7)+" "+right(rcf, rcfWidth)+" "+right("-", 5))
 		return
 	}
 	band, t := "", good
 	var marks []float64
-	if load.High > 0 {
-		band = fmt.Sprintf("%d-%d%%", load.Low, load.High)
-		marks = []float64{float64(load.Low) / 100, float64(load.High) / 100}
-		if load.Load*100 < float64(load.Low) || load.Load*100 > float64(load.High) {
+	if load.BandHighPercent > 0 {
+		band = fmt.Sprintf("%d-%d%%", load.BandLowPercent, load.BandHighPercent)
+		marks = []float64{float64(load.BandLowPercent) / 100, float64(load.BandHighPercent) / 100}
+		if load.LoadFraction*100 < float64(load.BandLowPercent) || load.LoadFraction*100 > float64(load.BandHighPercent) {
 			t = warn
 		}
 	}
-	if load.Load >= 0.95 {
+	if load.LoadFraction >= 0.95 {
 		t = bad
 	}
 	l.put(plain, " "+right(humanize.AlignedCPUs(load.Usage), 6)+" ")
-	l.put(t, right(humanize.Percent(load.Load), 5)+" "+bar(load.Load, length, marks...))
+	l.put(t, right(humanize.Percent(load.LoadFraction), 5)+" "+bar(load.LoadFraction, length, marks...))
 	l.put(plain, " "+fit(band, 7)+" "+right(rcf, rcfWidth)+" ")
-	l.put(strained(load.Pressure), right(humanize.Percent(load.Pressure), 5))
+	l.put(strained(load.PressureFraction), right(humanize.Percent(load.PressureFraction), 5))
 }
 
 func poolNote(l *status.PoolLoad) string {
 	switch {
 	case l == nil:
 		return ""
-	case l.Short > 0:
-		return "lacks " + fmt.Sprint(l.Short)
+	case l.ShortCPUs > 0:
+		return "lacks " + fmt.Sprint(l.ShortCPUs)
 	case l.Small:
 		return "too small"
-	case l.Wanted > 0 && l.Wanted != l.Size:
-		return "wants " + fmt.Sprint(l.Wanted)
+	case l.WantedCPUs > 0 && l.WantedCPUs != l.SizeCPUs:
+		return "wants " + fmt.Sprint(l.WantedCPUs)
 	}
 	return ""
 }

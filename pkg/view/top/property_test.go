@@ -26,15 +26,15 @@ func drawStatus(t *rapid.T) *status.Status {
 	})
 	at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "time"), 0).UTC()
 	s := &status.Status{
-		Version: text.Draw(t, "version"), Mode: text.Draw(t, "mode"), Reason: text.Draw(t, "reason"), Time: at,
+		Version: text.Draw(t, "version"), Mode: status.Mode(text.Draw(t, "mode")), Why: text.Draw(t, "reason"), Time: at,
 		Runtime: status.Runtime{Connected: rapid.Bool().Draw(t, "connected"), Name: text.Draw(t, "runtime")},
 		Machine: status.Machine{Online: set.Draw(t, "online"), Pinned: set.Draw(t, "pinned"), Reserved: set.Draw(t, "reserved"), System: set.Draw(t, "system"), External: set.Draw(t, "external")},
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "pools") {
 		p := status.Pool{Name: text.Draw(t, "pool"), CPUs: set.Draw(t, "pool's"), Containers: rapid.Int().Draw(t, "count")}
 		if rapid.Bool().Draw(t, "has load") {
-			p.Load = &status.PoolLoad{At: at, Usage: milli.Draw(t, "usage"), Load: share.Draw(t, "load"), Pressure: share.Draw(t, "pressure"),
-				Low: rapid.Int().Draw(t, "low"), High: rapid.Int().Draw(t, "high"), Short: rapid.IntRange(0, 3).Draw(t, "short"), Small: true}
+			p.Load = &status.PoolLoad{MeasuredAt: at, Usage: milli.Draw(t, "usage"), LoadFraction: share.Draw(t, "load"), PressureFraction: share.Draw(t, "pressure"),
+				BandLowPercent: rapid.Int().Draw(t, "low"), BandHighPercent: rapid.Int().Draw(t, "high"), ShortCPUs: rapid.IntRange(0, 3).Draw(t, "short"), Small: true}
 		}
 		s.Pools = append(s.Pools, p)
 	}
@@ -42,9 +42,9 @@ func drawStatus(t *rapid.T) *status.Status {
 		c := status.Container{Ref: text.Draw(t, "ref"), Pool: text.Draw(t, "pool"), Class: workload.Class(rapid.IntRange(0, 5).Draw(t, "class")), CPUs: set.Draw(t, "cpus")}
 		if rapid.Bool().Draw(t, "has usage") {
 			c.Usage = &status.Usage{
-				CPU:      status.CPUUsage{At: at, Usage: milli.Draw(t, "usage"), Limit: milli.Draw(t, "limit"), Throttled: share.Draw(t, "throttled")},
-				Memory:   status.MemoryUsage{At: at, WorkingSet: rapid.Int64().Draw(t, "memory")},
-				Pressure: status.PressureUsage{At: at, CPU: share.Draw(t, "pressure")},
+				CPU:      status.CPUUsage{MeasuredAt: at, Usage: milli.Draw(t, "usage"), Limit: milli.Draw(t, "limit"), ThrottledFraction: share.Draw(t, "throttled")},
+				Memory:   status.MemoryUsage{MeasuredAt: at, WorkingSetBytes: rapid.Int64().Draw(t, "memory")},
+				Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: share.Draw(t, "pressure")},
 			}
 		}
 		s.Containers = append(s.Containers, c)
@@ -55,16 +55,16 @@ func drawStatus(t *rapid.T) *status.Status {
 	}
 	if rapid.Bool().Draw(t, "has loop") {
 		s.Loop = &status.Loop{
-			Mode: control.Mode(text.Draw(t, "mode")), Time: at, Problem: text.Draw(t, "problem"),
+			Mode: control.Mode(text.Draw(t, "mode")), MeasuredAt: at, Problem: text.Draw(t, "problem"),
 			Node: status.NodeUsage{
-				CPU:    status.CPUUsage{At: at, Usage: milli.Draw(t, "usage"), Limit: milli.Draw(t, "limit")},
-				Memory: status.NodeMemory{At: at, Total: rapid.Int64().Draw(t, "total")}, Pressure: status.PressureUsage{At: at, IO: share.Draw(t, "io")},
-				CPULoad: rapid.SliceOfN(share, 0, 8).Draw(t, "load"),
+				CPU:    status.CPUUsage{MeasuredAt: at, Usage: milli.Draw(t, "usage"), Limit: milli.Draw(t, "limit")},
+				Memory: status.NodeMemory{MeasuredAt: at, TotalBytes: rapid.Int64().Draw(t, "total")}, Pressure: status.PressureUsage{MeasuredAt: at, IOFraction: share.Draw(t, "io")},
+				CPULoadPercent: rapid.SliceOfN(share, 0, 8).Draw(t, "load"),
 			},
-			Batch:     status.Batch{State: status.BatchWord(text.Draw(t, "state")), Why: text.Draw(t, "why"), Known: rapid.Bool().Draw(t, "known"), Budget: milli.Draw(t, "budget"), Mechanism: text.Draw(t, "mechanism")},
-			Memory:    status.BatchMemory{Held: rapid.Int64().Draw(t, "held"), Goal: 1},
-			Refusal:   &status.Refusal{NewBatch: rapid.Bool().Draw(t, "new"), Until: at},
-			Disturbed: []control.Disturbance{{Ref: text.Draw(t, "disturbed"), Excess: control.Strain{CPU: share.Draw(t, "excess")}, Suspects: []control.Suspect{{Ref: text.Draw(t, "suspect")}}}},
+			Batch:     status.Batch{State: status.BatchState(text.Draw(t, "state")), Why: text.Draw(t, "why"), Known: rapid.Bool().Draw(t, "known"), Budget: milli.Draw(t, "budget"), Mechanism: status.Mechanism(text.Draw(t, "mechanism"))},
+			Memory:    status.BatchMemory{UsedBytes: rapid.Int64().Draw(t, "held"), GoalBytes: 1},
+			Refusal:   &status.Refusal{NewBatch: rapid.Bool().Draw(t, "new"), EndsAt: at},
+			Disturbed: []control.Disturbance{{Ref: text.Draw(t, "disturbed"), Excess: control.Strain{CPUFraction: share.Draw(t, "excess")}, Suspects: []control.Suspect{{Ref: text.Draw(t, "suspect")}}}},
 			Advice:    []control.Advice{{Object: text.Draw(t, "object"), Text: text.Draw(t, "advice")}},
 			Decisions: []status.Decision{{Time: at, Mode: control.Preview, Decision: control.Decision{Object: text.Draw(t, "object"), Action: text.Draw(t, "action"), To: text.Draw(t, "to"), Why: text.Draw(t, "why")}}},
 		}

@@ -61,8 +61,8 @@ func scene(t testing.TB, text string, containers int) Seen {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &status.Status{
 		Version: "v0.4.0", Time: now, Mode: "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", Since: now.Add(-75 * time.Minute), SlowLane: "open"},
-		Machine: status.Machine{Online: m.Online, Offline: m.Offline, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores), Memory: 256 << 30},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", ChangedAt: now.Add(-75 * time.Minute), SlowLane: "open"},
+		Machine: status.Machine{Online: m.Online, Offline: m.Offline, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores), MemoryBytes: 256 << 30},
 	}
 	lse, lsr := divide(s, m)
 	at := now.Add(-100 * time.Millisecond)
@@ -71,20 +71,20 @@ func scene(t testing.TB, text string, containers int) Seen {
 		p := &s.Pools[i]
 		size := p.CPUs.Size()
 		load := []float64{0.31, 0.72, 0.97}[i%3]
-		p.RCF = []float64{0.62, 0.85, 0}[i%3]
-		p.Load = &status.PoolLoad{At: at, Usage: workload.MilliCPU(load * float64(size) * 1000), Size: size, Load: load, Pressure: 0.04 * float64(i), Low: 45, High: 60, Wanted: size}
+		p.RCFRatio = []float64{0.62, 0.85, 0}[i%3]
+		p.Load = &status.PoolLoad{MeasuredAt: at, Usage: workload.MilliCPU(load * float64(size) * 1000), SizeCPUs: size, LoadFraction: load, PressureFraction: 0.04 * float64(i), BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: size}
 	}
 	if len(s.Pools) > 1 {
-		s.Pools[1].Load.Wanted, s.Pools[1].Load.Short = s.Pools[1].Load.Size+2, 2
+		s.Pools[1].Load.WantedCPUs, s.Pools[1].Load.ShortCPUs = s.Pools[1].Load.SizeCPUs+2, 2
 	}
 	classes := []workload.Class{workload.LSE, workload.LSR, workload.LS, workload.BE, workload.LS, workload.BE}
 	for i := range containers {
 		c := status.Container{
 			ID: fmt.Sprintf("%064d", i), Ref: fmt.Sprintf("shop/cart-7d9f8c6b54-%05d/main", i*7919%100000), Class: classes[i%len(classes)], State: placement.Held, Controlled: true,
 			Usage: &status.Usage{
-				CPU:      status.CPUUsage{At: at, Usage: workload.MilliCPU(4000 / (i + 1)), Limit: 4000},
-				Memory:   status.MemoryUsage{At: at, WorkingSet: int64(i*37%100+1) * 41 << 20},
-				Pressure: status.PressureUsage{At: at, CPU: float64(i%13) / 100},
+				CPU:      status.CPUUsage{MeasuredAt: at, Usage: workload.MilliCPU(4000 / (i + 1)), Limit: 4000},
+				Memory:   status.MemoryUsage{MeasuredAt: at, WorkingSetBytes: int64(i*37%100+1) * 41 << 20},
+				Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: float64(i%13) / 100},
 			},
 		}
 		switch c.Class {
@@ -98,7 +98,7 @@ func scene(t testing.TB, text string, containers int) Seen {
 			p.Containers++
 		}
 		if i%11 == 4 {
-			c.Usage.CPU.Throttled = 0.3
+			c.Usage.CPU.ThrottledFraction = 0.3
 		}
 		s.Containers = append(s.Containers, c)
 	}
@@ -141,17 +141,17 @@ func loop(m *topology.Machine, at time.Time) *status.Loop {
 		return status.Decision{Time: at.Add(-ago).Truncate(time.Second), Mode: mode, Decision: d}
 	}
 	l := &status.Loop{
-		Mode: control.On, Time: at, Interval: time.Second,
+		Mode: control.On, MeasuredAt: at, Interval: time.Second,
 		Node: status.NodeUsage{
-			CPU:      status.CPUUsage{At: at, Usage: workload.MilliCPU(m.Online.Size() * 640), Limit: workload.MilliCPU(m.Online.Size() * 980)},
-			Memory:   status.NodeMemory{At: at, Total: 256 << 30, Available: 91 << 30},
-			Pressure: status.PressureUsage{At: at, CPU: 0.12, IO: 0.01},
+			CPU:      status.CPUUsage{MeasuredAt: at, Usage: workload.MilliCPU(m.Online.Size() * 640), Limit: workload.MilliCPU(m.Online.Size() * 980)},
+			Memory:   status.NodeMemory{MeasuredAt: at, TotalBytes: 256 << 30, AvailableBytes: 91 << 30},
+			Pressure: status.PressureUsage{MeasuredAt: at, CPUFraction: 0.12, IOFraction: 0.01},
 		},
 		Batch: status.Batch{State: status.BatchSqueezed, Why: "the window 08:00-20:00 squeezes batch to 50%", Mechanism: "pools", Known: true,
 			Budget: workload.MilliCPU(m.Online.Size() * 250), Used: workload.MilliCPU(m.Online.Size() * 210), Floor: 310},
-		Memory: status.BatchMemory{Held: 14 << 30, Goal: 16 << 30},
-		Disturbed: []control.Disturbance{{Ref: "data/db-0", Learned: true, Excess: control.Strain{CPU: 0.11, RunDelay: 0.05},
-			Suspects: []control.Suspect{{Ref: "batch/report-1", Share: 0.8}}}},
+		Memory: status.BatchMemory{UsedBytes: 14 << 30, GoalBytes: 16 << 30},
+		Disturbed: []control.Disturbance{{Ref: "data/db-0", Learned: true, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
+			Suspects: []control.Suspect{{Ref: "batch/report-1", UsageFraction: 0.8}}}},
 		Advice: []control.Advice{
 			{Object: "data/db-0/main", Text: "it is throttled often: raise its CPU limit from 4 to 5"},
 			{Object: "shop/cart", Text: "asks for 8 CPUs and used 0.4 at most in the last hour"},
@@ -167,7 +167,7 @@ func loop(m *topology.Machine, at time.Time) *status.Loop {
 		if m.Online.Contains(cpu) {
 			load = float64(cpu * 37 % 101)
 		}
-		l.Node.CPULoad = append(l.Node.CPULoad, load)
+		l.Node.CPULoadPercent = append(l.Node.CPULoadPercent, load)
 	}
 	return l
 }

@@ -42,7 +42,7 @@ func TestOtherFrames(t *testing.T) {
 
 	bare := scene(t, middle, 2)
 	bare.Status.Loop, bare.Machine = nil, nil
-	bare.Status.Mode, bare.Status.Reason = "preview", "koordlet: keep koordlet off this node"
+	bare.Status.Mode, bare.Status.Why = "preview", "koordlet: keep koordlet off this node"
 	for i := range bare.Status.Pools {
 		bare.Status.Pools[i].Load = nil
 	}

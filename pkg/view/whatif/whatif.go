@@ -67,7 +67,7 @@ func Refusals(plans []Plan) error {
 	for _, p := range plans {
 		for _, a := range p.Answers {
 			total++
-			if a.Error != "" {
+			if a.Problem != "" {
 				refused++
 				first = cmp.Or(first, a.Ref)
 			}
@@ -88,7 +88,7 @@ func OCI(plans []Plan) map[string]*specs.LinuxResources {
 	out := map[string]*specs.LinuxResources{}
 	for _, p := range plans {
 		for i, a := range p.Answers {
-			if a.Error == "" {
+			if a.Problem == "" {
 				out[a.Ref] = resources(p.Containers[i].Resources, a)
 			}
 		}
@@ -121,7 +121,7 @@ func (p Live) Memory() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.Machine.Memory, nil
+	return s.Machine.MemoryBytes, nil
 }
 
 // Plan answers as the plugin does, with the containers that it has.

@@ -131,7 +131,7 @@ func checkRow(t *testing.T, rules *Rules, k key, row setting, class workload.Cla
 	got, warnings, err := rules.Request(Facts{ThreadsPerCore: 2, Memory: 64 * gib}, p, c)
 
 	at := strings.Join([]string{class.String(), strconv.Quote(namespace), k.String(), row.value}, " ")
-	took := slices.ContainsFunc(got.Settings, func(s workload.Setting) bool { return s.Key == k.String() && s.Value == row.value })
+	took := slices.ContainsFunc(got.Keys, func(s workload.RequestKey) bool { return s.Key == k.String() && s.Value == row.value })
 	needs := row.needs != "" && (len(row.only) == 0 || slices.Contains(row.only, class))
 	allowed := namespace == "all" || namespace == string(row.needs)
 	switch {
@@ -202,7 +202,7 @@ func TestDialectsAreAuthorized(t *testing.T) {
 		for _, namespace := range namespaces() {
 			p, c := pod(workload.Guaranteed, 4000, append(row.says, "namespace="+namespace)...)
 			got, warnings, err := rules.Request(Facts{ThreadsPerCore: 2, Memory: 64 * gib}, p, c)
-			took := slices.ContainsFunc(got.Settings, func(s workload.Setting) bool {
+			took := slices.ContainsFunc(got.Keys, func(s workload.RequestKey) bool {
 				return s.Key == row.key.String() && !strings.HasPrefix(s.Source, "config") && s.Source != "default"
 			})
 			allowed := namespace == "all" || namespace == string(row.needs)

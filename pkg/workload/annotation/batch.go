@@ -81,7 +81,7 @@ func grantField(name string, into func(quantity.Amount)) field {
 // without the record an annotation counts for BE alone, whose pods share what others
 // leave.
 func (r *reader) batch() {
-	settings := len(r.req.Settings)
+	settings := len(r.req.Keys)
 	said := r.settle(batchKey)
 	b, g := &r.req.Batch, &r.facts.Granted
 	if r.pod.QoS() != workload.BestEffort {
@@ -114,7 +114,7 @@ func (r *reader) batch() {
 		r.req.From = workload.FromAnnotation
 		return
 	}
-	r.req.Settings = r.req.Settings[:settings]
+	r.req.Keys = r.req.Keys[:settings]
 	if *b != (workload.Batch{}) {
 		r.record(&ask{key: batchKey, value: spellBatch(b), source: source})
 	}

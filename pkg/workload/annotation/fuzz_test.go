@@ -22,7 +22,7 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 		}
 	}
 	if err != nil {
-		if got.Class != workload.Unclassified || got.Settings != nil {
+		if got.Class != workload.Unclassified || got.Keys != nil {
 			t.Fatalf("error %v with a request %q", err, show(got))
 		}
 		return

@@ -64,7 +64,7 @@ func (r *reader) fillCores(smt *ask) bool {
 			return true
 		}
 		r.req.SMT = workload.SMTDefault
-		r.req.Settings = slices.DeleteFunc(r.req.Settings, func(s workload.Setting) bool { return s.Key == smtKey.String() })
+		r.req.Keys = slices.DeleteFunc(r.req.Keys, func(s workload.RequestKey) bool { return s.Key == smtKey.String() })
 	}
 	if !r.fullCores() {
 		return true

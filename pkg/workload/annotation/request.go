@@ -239,5 +239,5 @@ func (r *reader) settle(k key) *ask {
 func (r *reader) ofNamespace(group string) string { return r.pod.Namespace + "/" + group }
 
 func (r *reader) record(a *ask) {
-	r.req.Settings = append(r.req.Settings, workload.Setting{Key: a.key.String(), Value: a.value, Source: a.source})
+	r.req.Keys = append(r.req.Keys, workload.RequestKey{Key: a.key.String(), Value: a.value, Source: a.source})
 }

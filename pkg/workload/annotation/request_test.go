@@ -351,7 +351,7 @@ func TestSettingsSayWhereFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[workload.Setting]bool{
+	want := map[workload.RequestKey]bool{
 		{Key: "class", Value: "LSR", Source: "annotation class.sluice.dev/pod"}:                        true,
 		{Key: "cpus", Value: "4", Source: "the CPU request"}:                                           true,
 		{Key: "numa", Value: "single", Source: "annotation numa.sluice.dev/container.app"}:             true,
@@ -359,12 +359,12 @@ func TestSettingsSayWhereFrom(t *testing.T) {
 		{Key: "l3", Value: "spread", Source: "config classify rule 1"}:                                 true,
 		{Key: "memory-nodes", Value: "any", Source: "annotation memory-nodes.sluice.dev"}:              true,
 	}
-	have := map[workload.Setting]bool{}
-	for _, s := range got.Settings {
+	have := map[workload.RequestKey]bool{}
+	for _, s := range got.Keys {
 		have[s] = true
 	}
-	if !maps.Equal(have, want) || len(got.Settings) != len(want) {
-		t.Errorf("settings %v, want %v", got.Settings, want)
+	if !maps.Equal(have, want) || len(got.Keys) != len(want) {
+		t.Errorf("settings %v, want %v", got.Keys, want)
 	}
 }
 

@@ -46,8 +46,8 @@ func TestFirstClassifyRuleWins(t *testing.T) {
 	if err != nil || show(got) != "BE" {
 		t.Errorf("got %q, %v, want BE of the second rule alone", show(got), err)
 	}
-	if want := (workload.Setting{Key: "class", Value: "BE", Source: "config classify rule 2"}); got.Settings[0] != want {
-		t.Errorf("settings %v, want %v", got.Settings, want)
+	if want := (workload.RequestKey{Key: "class", Value: "BE", Source: "config classify rule 2"}); got.Keys[0] != want {
+		t.Errorf("settings %v, want %v", got.Keys, want)
 	}
 }
 
@@ -68,8 +68,8 @@ func TestDefaultsAndGuarantees(t *testing.T) {
 	} {
 		p, app := pod(c.qos, 2000)
 		got, warnings, err := rules.Request(Facts{ThreadsPerCore: 2, Memory: 100 * gib}, p, app)
-		if err != nil || len(warnings) > 0 || show(got) != c.want || got.Milli != 2000 || got.Memory != c.memory || got.Settings[0].Source != c.source {
-			t.Errorf("%v: %q, %d m, %d bytes, %v, %v, %v", c.qos, show(got), got.Milli, got.Memory, got.Settings, warnings, err)
+		if err != nil || len(warnings) > 0 || show(got) != c.want || got.Milli != 2000 || got.Memory != c.memory || got.Keys[0].Source != c.source {
+			t.Errorf("%v: %q, %d m, %d bytes, %v, %v, %v", c.qos, show(got), got.Milli, got.Memory, got.Keys, warnings, err)
 		}
 	}
 }

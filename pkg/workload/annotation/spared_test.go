@@ -43,8 +43,8 @@ func TestSpared(t *testing.T) {
 				app.OOMScoreAdj = -997
 			}
 			got, _, err := rules.Request(Facts{ThreadsPerCore: 2}, p, app)
-			if err != nil || got.Class != c.class || got.Evict.Never != c.never || !strings.Contains(got.Settings[0].Source, c.source) {
-				t.Errorf("got %s, never evicted: %v, settings %v, %v", got.Class, got.Evict.Never, got.Settings, err)
+			if err != nil || got.Class != c.class || got.Evict.Never != c.never || !strings.Contains(got.Keys[0].Source, c.source) {
+				t.Errorf("got %s, never evicted: %v, settings %v, %v", got.Class, got.Evict.Never, got.Keys, err)
 			}
 		})
 	}

@@ -359,15 +359,15 @@ func TestKnobsSayWhereFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []workload.Setting{
+	want := []workload.RequestKey{
 		{Key: "class", Value: "BE", Source: "annotation class.sluice.dev"},
 		{Key: "cpu-identity", Value: "-1", Source: "config classes.BE"},
 		{Key: "memory-qos", Value: "{oomGroup: true}", Source: "annotation memory-qos.sluice.dev/container.app"},
 		{Key: "memory-qos", Value: "{wmarkRatio: 0, wmarkScale: 1, wmarkMinAdj: 0}", Source: "annotation " + koordMemory},
 		{Key: "weight", Value: "10%", Source: "config pool batch"},
 	}
-	if !reflect.DeepEqual(got.Settings, want) {
-		t.Errorf("%v, want %v", got.Settings, want)
+	if !reflect.DeepEqual(got.Keys, want) {
+		t.Errorf("%v, want %v", got.Keys, want)
 	}
 }
 

@@ -236,7 +236,7 @@ func TestWatch(t *testing.T) {
 	b.Count("sluice-BE", "sluice-c1", "mon_L3_00/llc_occupancy", "65536")
 	b.Count("sluice-BE", "sluice-c1", "mon_L3_00/mbm_local_bytes", "Error")
 	b.Count("sluice-BE", "sluice-c1", "mon_L3_01/mbm_total_bytes", "Unavailable")
-	want := []observe.L3{{ID: 0, Occupancy: 65536, Local: -1}, {ID: 1, Total: -1}}
+	want := []observe.L3{{ID: 0, OccupancyBytes: 65536, LocalBytes: -1}, {ID: 1, TotalBytes: -1}}
 	usage := func() {
 		t.Helper()
 		if got, err := b.Usage("c1"); err != nil || !slices.Equal(got, want) {

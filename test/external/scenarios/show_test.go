@@ -66,8 +66,8 @@ func (s *scenario) status(out *strings.Builder) error {
 		return err
 	}
 	fmt.Fprintf(out, "mode %s\n", state.Mode)
-	if state.Reason != "" {
-		fmt.Fprintf(out, "reason: %s\n", state.Reason)
+	if state.Why != "" {
+		fmt.Fprintf(out, "reason: %s\n", state.Why)
 	}
 	for _, n := range state.Neighbours {
 		fmt.Fprintf(out, "beside %s: %s\n", n.Kind, n.Evidence)
@@ -100,7 +100,7 @@ func (s *scenario) explain(c *protocol.Container, out *strings.Builder) error {
 			fmt.Fprintf(out, ", mems %s", e.Mems)
 		}
 		fmt.Fprintf(out, "\nwhy: %s\n", e.Why)
-		for _, set := range e.Settings {
+		for _, set := range e.Keys {
 			fmt.Fprintf(out, "%s = %s (%s)\n", set.Key, set.Value, set.Source)
 		}
 		for _, w := range e.Warnings {

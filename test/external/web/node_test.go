@@ -63,13 +63,13 @@ func (n *node) Status() (*status.Status, error) {
 	all := m.Online.Size()
 	kept := all / 128 // for nobody
 	s := &status.Status{
-		Schema: status.Schema, Version: fmt.Sprintf("test-%d", n.asked), Time: now, Started: now.Add(-time.Hour), Mode: "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "2.4.0", NRIVersion: "0.12.5", Since: now.Add(-time.Hour), SlowLane: "open"},
+		Schema: status.Schema, Version: fmt.Sprintf("test-%d", n.asked), Time: now, StartedAt: now.Add(-time.Hour), Mode: "on",
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "2.4.0", NRIVersion: "0.12.5", ChangedAt: now.Add(-time.Hour), SlowLane: "open"},
 		Machine: status.Machine{
 			Online: m.Online, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
-			Memory: m.Memory(m.MemoryNodes()), Reserved: span(0, kept),
+			MemoryBytes: m.Memory(m.MemoryNodes()), Reserved: span(0, kept),
 		},
-		Config: status.Config{File: "/etc/sluice/sluice.yaml", Hash: strings.Repeat("5f0c7a3e", 8), Loaded: now.Truncate(time.Hour), Reloads: 3, Refused: 1},
+		Config: status.Config{File: "/etc/sluice/sluice.yaml", Hash: strings.Repeat("5f0c7a3e", 8), LoadedAt: now.Truncate(time.Hour), Reloads: 3, Refused: 1},
 		Features: []status.Feature{
 			{Name: "cpu.burst", State: "supported", File: "cpu.max.burst"}, {Name: "memory.low", State: "supported", File: "memory.low"},
 			{Name: "cpu.identity", State: "unsupported", Why: "cpu.bvt_warp_ns is a file of other kernels; cpu.idle takes its place"},
@@ -78,7 +78,7 @@ func (n *node) Status() (*status.Status, error) {
 		Handlers: []status.Handler{
 			handler("Synchronize", 0, 0, 0, 0, 0, 0, 1), handler("CreateContainer", 10, 80, 8, 1, 0, 1), handler("StopContainer"),
 		},
-		Errors: []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", N: 2}, {Knob: "memory.high", Errno: "EBUSY", N: 1}},
+		Errors: []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", Count: 2}, {Knob: "memory.high", Errno: "EBUSY", Count: 1}},
 	}
 	online := span(kept+all/8, all-all/4)
 	batch := span(all-all/4, all)
@@ -118,7 +118,7 @@ func (n *node) pool(name string, cpus cpuset.Set, low, high, phase int) status.P
 	size := cpus.Size()
 	load := 0.3 + 0.4*n.wave(phase)
 	return status.Pool{Name: name, CPUs: cpus, Load: &status.PoolLoad{
-		At: time.Now(), Usage: workload.MilliCPU(load * 1000 * float64(size)), Size: size, Load: load, Pressure: 0.01, Low: low, High: high, Wanted: size + n.asked%3,
+		MeasuredAt: time.Now(), Usage: workload.MilliCPU(load * 1000 * float64(size)), SizeCPUs: size, LoadFraction: load, PressureFraction: 0.01, BandLowPercent: low, BandHighPercent: high, WantedCPUs: size + n.asked%3,
 	}}
 }
 
@@ -134,17 +134,17 @@ func (n *node) containers(s *status.Status, online cpuset.Set, now time.Time) cp
 			Class: class, Pool: pool, State: placement.Held, Controlled: true, Requested: workload.MilliCPU(250 + 250*(i%8)),
 			Why:    "shares pool " + pool + " with others of its class",
 			Cgroup: fmt.Sprintf("/kubepods/burstable/pod5f0c7a3e-%04d/%064x", i, i),
-			Settings: []workload.Setting{
+			Keys: []workload.RequestKey{
 				{Key: "class", Value: class.String(), Source: "annotation class.sluice.dev/pod"}, {Key: "cpu-burst", Value: "20%", Source: "config classes." + class.String()},
 			},
-			Kernel: []status.Kernel{
-				{Level: "container", Setting: "cpu.burst", File: "cpu.max.burst", Value: "20ms", Why: "cpu-burst of the class"},
-				{Level: "pod", Setting: "memory.low", File: "memory.low", Value: "512Mi", Why: "its request is protected"},
+			Settings: []status.Setting{
+				{Level: "container", Knob: "cpu.burst", File: "cpu.max.burst", Value: "20ms", Why: "cpu-burst of the class"},
+				{Level: "pod", Knob: "memory.low", File: "memory.low", Value: "512Mi", Why: "its request is protected"},
 			},
 			Usage: &status.Usage{
-				CPU:      status.CPUUsage{At: now, Usage: workload.MilliCPU(100 + 1500*n.wave(i)), Limit: 2000, Throttled: 0.2 * n.wave(i) * float64(i%2)},
-				Memory:   status.MemoryUsage{At: now, WorkingSet: int64(64+i) << 20, Current: int64(96+i) << 20, Limit: 1 << 30},
-				Pressure: status.PressureUsage{At: now, CPU: 0.05 * n.wave(i)},
+				CPU:      status.CPUUsage{MeasuredAt: now, Usage: workload.MilliCPU(100 + 1500*n.wave(i)), Limit: 2000, ThrottledFraction: 0.2 * n.wave(i) * float64(i%2)},
+				Memory:   status.MemoryUsage{MeasuredAt: now, WorkingSetBytes: int64(64+i) << 20, CurrentBytes: int64(96+i) << 20, LimitBytes: 1 << 30},
+				Pressure: status.PressureUsage{MeasuredAt: now, CPUFraction: 0.05 * n.wave(i)},
 			},
 		}
 		if i%40 == 0 && next+8 <= online.Last() {
@@ -165,20 +165,20 @@ func (n *node) containers(s *status.Status, online cpuset.Set, now time.Time) cp
 func (n *node) loop(now time.Time) *status.Loop {
 	all := workload.MilliCPU(n.machine.Online.Size()) * 1000
 	l := &status.Loop{
-		Mode: control.On, Time: now, Interval: time.Second,
+		Mode: control.On, MeasuredAt: now, Interval: time.Second,
 		Node: status.NodeUsage{
-			CPU:      status.CPUUsage{At: now, Usage: all/3 + workload.MilliCPU(float64(all)/4*n.wave(0)), Limit: all},
-			Memory:   status.NodeMemory{At: now, Total: 1536 << 30, Available: 600 << 30},
-			Pressure: status.PressureUsage{At: now, CPU: 0.04, Memory: 0.01, IO: 0.02},
-			CPULoad:  n.loads(),
+			CPU:            status.CPUUsage{MeasuredAt: now, Usage: all/3 + workload.MilliCPU(float64(all)/4*n.wave(0)), Limit: all},
+			Memory:         status.NodeMemory{MeasuredAt: now, TotalBytes: 1536 << 30, AvailableBytes: 600 << 30},
+			Pressure:       status.PressureUsage{MeasuredAt: now, CPUFraction: 0.04, MemoryFraction: 0.01, IOFraction: 0.02},
+			CPULoadPercent: n.loads(),
 		},
-		Batch:  status.Batch{State: status.BatchOpen, Mechanism: "pools", Known: true, Budget: all / 4, Used: workload.MilliCPU(float64(all) / 5 * n.wave(2)), Requested: all / 3, Floor: all / 64, Switch: status.Switch{To: "auto"}},
-		Memory: status.BatchMemory{Online: 700 << 30, Held: 236 << 30, Goal: 300 << 30, Limit: 300 << 30},
+		Batch:  status.Batch{State: status.BatchOpen, Mechanism: "pools", Known: true, Budget: all / 4, Used: workload.MilliCPU(float64(all) / 5 * n.wave(2)), Requested: all / 3, Floor: all / 64, Switch: status.Switch{State: "auto"}},
+		Memory: status.BatchMemory{OnlineBytes: 700 << 30, UsedBytes: 236 << 30, GoalBytes: 300 << 30, LimitBytes: 300 << 30},
 		Advice: []control.Advice{{Object: "shop/cache-3/main", Text: "it is throttled often: raise its CPU limit from 2 to 2.5"}},
 		Disturbed: []control.Disturbance{
-			{Ref: "shop/web-0", Learned: true, Calm: control.Strain{CPU: 0.02}},
-			{Ref: "shop/cache-3", Learned: true, Calm: control.Strain{CPU: 0.02}, Excess: control.Strain{CPU: 0.12, RunDelay: 0.04}, Suspects: []control.Suspect{{Ref: "data/index-1", Share: 0.62}}},
-			{Ref: "data/web-4", Learned: true, Excess: control.Strain{IO: 0.31}, Suspects: []control.Suspect{{Ref: "ml/train-6", Share: 0.5}, {Ref: "data/index-1", Share: 0.25}}},
+			{Ref: "shop/web-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}},
+			{Ref: "shop/cache-3", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.12, RunDelayFraction: 0.04}, Suspects: []control.Suspect{{Ref: "data/index-1", UsageFraction: 0.62}}},
+			{Ref: "data/web-4", Learned: true, Excess: control.Strain{IOFraction: 0.31}, Suspects: []control.Suspect{{Ref: "ml/train-6", UsageFraction: 0.5}, {Ref: "data/index-1", UsageFraction: 0.25}}},
 		},
 	}
 	const kept = 30

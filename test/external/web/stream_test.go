@@ -45,7 +45,7 @@ func testPatches(t *testing.T, browser context.Context) {
 				now.Containers[i].Pool, now.Containers[i].Warnings = "elsewhere", []string{"it has changed"}
 			}
 		}
-		now.Reason, now.Mode, now.Pools = "it is asked to", "preview", now.Pools[:2]
+		now.Why, now.Mode, now.Pools = "it is asked to", "preview", now.Pools[:2]
 	})
 	p.until(names + ` === 'a/new/one ` + strings.TrimSuffix(before, " "+last) + `'`)
 	p.want(`[...document.querySelectorAll('#table tbody tr')].filter((row) => row.cells[2].textContent === 'elsewhere').length`, "4")

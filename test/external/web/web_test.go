@@ -229,8 +229,8 @@ func testHostileNames(t *testing.T, browser context.Context) {
 			c, text := &s.Containers[i], evil[i]
 			c.ID, c.Ref, c.Why, c.PodUID, c.Cgroup, c.Pool = text, text, text, text, text, text
 			c.Warnings = []string{text}
-			c.Settings[0].Key, c.Settings[0].Value, c.Settings[0].Source = text, text, text
-			c.Kernel[0].Value, c.Kernel[0].Why, c.Kernel[0].Problem, c.Kernel[0].Suspect = text, text, text, text
+			c.Keys[0].Key, c.Keys[0].Value, c.Keys[0].Source = text, text, text
+			c.Settings[0].Value, c.Settings[0].Why, c.Settings[0].Problem, c.Settings[0].Suspect = text, text, text, text
 			c.Lacks = []status.Lack{{Key: text, Text: text}}
 			s.Contested = append(s.Contested, text)
 		}
@@ -238,13 +238,13 @@ func testHostileNames(t *testing.T, browser context.Context) {
 			d := &s.Loop.Decisions[i]
 			d.Object, d.Why, d.To = evil[i%len(evil)], evil[i%len(evil)], evil[i%len(evil)]
 		}
-		s.Pools[0].Name, s.Reason, s.Loop.Batch.Why, s.Runtime.Name = evil[0], evil[1], evil[1], evil[1]
+		s.Pools[0].Name, s.Why, s.Loop.Batch.Why, s.Runtime.Name = evil[0], evil[1], evil[1], evil[1]
 		s.Containers[0].CPUs = s.Machine.Online
 		s.Config.Problem, s.Config.File, s.Config.Hash = evil[0], evil[1], evil[4]
 		for i, text := range evil {
-			s.Features = append(s.Features, status.Feature{Name: text, State: text, File: text, Why: text})
+			s.Features = append(s.Features, status.Feature{Name: text, State: status.FeatureState(text), File: text, Why: text})
 			s.Handlers = append(s.Handlers, status.Handler{Event: text, Counts: s.Handlers[0].Counts})
-			s.Errors = append(s.Errors, status.KnobErrors{Knob: text, Errno: text, N: i})
+			s.Errors = append(s.Errors, status.KnobErrors{Knob: text, Errno: text, Count: i})
 			s.Loop.Advice = append(s.Loop.Advice, control.Advice{Object: text, Text: text})
 			s.Loop.Disturbed = append(s.Loop.Disturbed, control.Disturbance{Ref: text, Suspects: []control.Suspect{{Ref: text}}})
 		}

@@ -132,14 +132,14 @@ func testMemoryHotplug(n *node) {
 	pod := n.pod(a)
 	pin := n.start(pod, a)
 	before := n.cpus(pin)
-	all := n.status().Machine.Memory
+	all := n.status().Machine.MemoryBytes
 	block := offlineBlock(t, nodesOf(t, before).First())
 	if block == "" {
 		must(t, pod.Remove())
 		t.Skip("SKIPPED: this kernel gives up no block of the node's memory")
 	}
 	await(t, func() error {
-		if now := n.status().Machine.Memory; now >= all {
+		if now := n.status().Machine.MemoryBytes; now >= all {
 			return fmt.Errorf("the plugin takes the machine to have %d bytes, as before %s went", now, block)
 		}
 		return nil
@@ -155,7 +155,7 @@ func testMemoryHotplug(n *node) {
 	}
 	must(t, os.WriteFile(block, []byte("1"), 0))
 	await(t, func() error {
-		if now := n.status().Machine.Memory; now != all {
+		if now := n.status().Machine.MemoryBytes; now != all {
 			return fmt.Errorf("the plugin takes the machine to have %d bytes, want %d", now, all)
 		}
 		return nil

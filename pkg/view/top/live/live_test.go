@@ -143,7 +143,7 @@ func (m *moving) Look(ctx context.Context) (top.Seen, error) {
 	s.Time = s.Time.Add(time.Duration(m.n) * time.Second)
 	s.Loop.Node.CPU.Usage += workload.MilliCPU(100 * m.n)
 	for cpu := range s.Machine.Online.Size() {
-		s.Loop.Node.CPULoad = append(s.Loop.Node.CPULoad, float64((cpu*m.n*37)%101))
+		s.Loop.Node.CPULoadPercent = append(s.Loop.Node.CPULoadPercent, float64((cpu*m.n*37)%101))
 	}
 	select {
 	case m.asked <- m.n:

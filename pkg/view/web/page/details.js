@@ -55,10 +55,10 @@ function why(r) {
   if (r.lacks?.length) {
     parts.push(title('Done in another way, or not at all'), table(['Key', 'What'], r.lacks.map((l) => [l.key, (l.missing ? 'missing: ' : '') + l.text])));
   }
-  if (r.settings?.length) parts.push(title('What it asks for'), table(['Key', 'Value', 'Said by'], r.settings.map((s) => [s.key, s.value, s.source])));
-  if (r.kernel?.length) {
-    parts.push(title('What it has in the kernel'), table(['Setting', 'Value', 'Why', 'State'], r.kernel.map((k) => [
-      `${k.setting} (${k.level})`, k.value, k.why,
+  if (r.keys?.length) parts.push(title('What it asks for'), table(['Key', 'Value', 'Said by'], r.keys.map((s) => [s.key, s.value, s.source])));
+  if (r.settings?.length) {
+    parts.push(title('What it has in the kernel'), table(['Setting', 'Value', 'Why', 'State'], r.settings.map((k) => [
+      `${k.knob} (${k.level})`, k.value, k.why,
       [k.problem, k.contested && 'contested', k.drift && `${k.drift} repairs`, k.suspect && `suspect: ${k.suspect}`].filter(Boolean).join('; '),
     ])));
   }

@@ -17,25 +17,25 @@ function fill(element, pool) {
   const { load } = pool;
   const [, water, words] = element.children;
   const [band, level, figure] = water.children;
-  const full = load ? Math.round(100 * load.load) : 0;
+  const full = load ? Math.round(100 * load.loadFraction) : 0;
   put(element, 'class', `tank ${kind(pool.index)}`);
   level.style.setProperty('--level', bounded(full));
-  put(band, 'hidden', !load?.high);
-  if (load?.high) {
-    band.style.setProperty('--low', bounded(load.low));
-    band.style.setProperty('--high', bounded(load.high));
+  put(band, 'hidden', !load?.bandHighPercent);
+  if (load?.bandHighPercent) {
+    band.style.setProperty('--low', bounded(load.bandLowPercent));
+    band.style.setProperty('--high', bounded(load.bandHighPercent));
   }
   const busy = load ? `${full} %` : 'not known';
   say(figure, busy);
   put(water, 'aria-label', `Load of pool ${plain(pool.name, 63)}`);
   put(water, 'aria-valuenow', bounded(full));
-  put(water, 'aria-valuetext', load?.high ? `${busy}, band ${load.low} to ${load.high} %` : busy);
+  put(water, 'aria-valuetext', load?.bandHighPercent ? `${busy}, band ${load.bandLowPercent} to ${load.bandHighPercent} %` : busy);
   const text = [`${numbers(pool.cpus).length} CPUs`, `${pool.containers} containers request ${cpus(pool.requestedMilliCPU)}`];
-  if (load) text.push(`in use ${cpus(load.usageMilliCPU)} of ${load.cpus}`);
-  if (load?.high) text.push(`band ${load.low} to ${load.high} %`);
+  if (load) text.push(`in use ${cpus(load.usageMilliCPU)} of ${load.sizeCPUs}`);
+  if (load?.bandHighPercent) text.push(`band ${load.bandLowPercent} to ${load.bandHighPercent} %`);
   if (load?.wantedCPUs) text.push(`wants ${load.wantedCPUs}`);
   if (load?.shortCPUs) text.push(`lacks ${load.shortCPUs}`);
-  if (load?.pressure) text.push(`waiting ${percent(load.pressure)} of the time`);
+  if (load?.pressureFraction) text.push(`waiting ${percent(load.pressureFraction)} of the time`);
   say(words, text.join(' · '));
 }
 
@@ -71,9 +71,9 @@ export function showLevels(snapshot) {
   }
   const { batch, memory, node } = loop;
   const words = [`Batch work is ${batch.state}`];
-  if (batch.percent) words[0] += ` to ${batch.percent} %`;
+  if (batch.keptPercent) words[0] += ` to ${batch.keptPercent} %`;
   if (batch.why) words.push(plain(batch.why));
-  if (batch.next) words.push(`this changes at ${clock(Date.parse(batch.next))}`);
+  if (batch.nextChangeAt) words.push(`this changes at ${clock(Date.parse(batch.nextChangeAt))}`);
   if (loop.refusal?.newBatch) words.push(`new batch pods are refused: ${plain(loop.refusal.why)}`);
   if (loop.problem) words.push(`the loop does not run: ${plain(loop.problem)}`);
   if (loop.mode !== 'on') words.push(`the loop is in mode ${loop.mode}`);
@@ -89,12 +89,12 @@ export function showLevels(snapshot) {
   const total = node.memory.totalBytes;
   if (total > 0) {
     all.push({ name: 'Memory in use', value: total - node.memory.availableBytes, of: total, text: `${bytes(total - node.memory.availableBytes)} of ${bytes(total)}, ${bytes(node.memory.availableBytes)} available` });
-    all.push({ name: 'Batch memory', look: 'be', value: memory.heldBytes, of: total, mark: memory.goalBytes, text: `${bytes(memory.heldBytes)} held, goal ${bytes(memory.goalBytes)}${memory.limitBytes ? `, limit ${bytes(memory.limitBytes)}` : ''}` });
+    all.push({ name: 'Batch memory', look: 'be', value: memory.usedBytes, of: total, mark: memory.goalBytes, text: `${bytes(memory.usedBytes)} held, goal ${bytes(memory.goalBytes)}${memory.limitBytes ? `, limit ${bytes(memory.limitBytes)}` : ''}` });
   }
   const waiting = node.pressure;
-  if (waiting.at) {
-    const worst = Math.max(waiting.cpu, waiting.memory, waiting.io);
-    all.push({ name: 'Pressure', value: worst, of: 1, text: `CPU ${percent(waiting.cpu)}, memory ${percent(waiting.memory)}, I/O ${percent(waiting.io)} of the time` });
+  if (waiting.measuredAt) {
+    const worst = Math.max(waiting.cpuFraction, waiting.memoryFraction, waiting.ioFraction);
+    all.push({ name: 'Pressure', value: worst, of: 1, text: `CPU ${percent(waiting.cpuFraction)}, memory ${percent(waiting.memoryFraction)}, I/O ${percent(waiting.ioFraction)} of the time` });
   }
   meters.show(all, (m) => m.name);
 }

@@ -48,10 +48,10 @@ function head(s) {
   say(find('#plugin'), `${plain(s.version)} · mode ${plain(s.mode)} · ${runs}`);
   const all = [];
   const note = (...texts) => all.push(texts.map((text) => plain(text, 500)).join(''));
-  if (s.reason) note(s.reason);
+  if (s.why) note(s.why);
   if (!runtime.connected) note('The runtime is not connected.');
   if (s.config?.problem) note('The newest configuration is not in force: ', s.config.problem);
-  if (runtime.slowLane && runtime.slowLane !== 'open') note('Slow lane: ', runtime.slowLane);
+  if (runtime.slowLaneWhy) note('Slow lane: ', runtime.slowLaneWhy);
   for (const text of s.contested ?? []) note('Somebody else changes it again and again: ', text);
   notes.show(all, (text) => text);
   put(find('#notes'), 'hidden', all.length === 0);

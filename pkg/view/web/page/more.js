@@ -16,8 +16,8 @@ function within(counts, share) {
 }
 
 // waits is what a pod waits for beyond its calm.
-function waits({ cpu, memory, io, runDelay, throttled }) {
-  const parts = [['CPU', cpu], ['memory', memory], ['I/O', io], ['run delay', runDelay], ['throttled', throttled]];
+function waits({ cpuFraction, memoryFraction, ioFraction, runDelayFraction, throttledFraction }) {
+  const parts = [['CPU', cpuFraction], ['memory', memoryFraction], ['I/O', ioFraction], ['run delay', runDelayFraction], ['throttled', throttledFraction]];
   return parts.filter(([, share]) => share >= 0.005).map(([name, share]) => `${name} +${percent(share)}`).join(', ');
 }
 
@@ -29,7 +29,7 @@ const matters = [
     of({ loop }) {
       if (!loop) return ['Disturbed by batch work: not measured without the control loop', []];
       const { observed, suffering, worst } = loop.disturbed;
-      const rows = worst.map((d) => [d.pod, waits(d.excess), d.suspects.map((s) => `${s.pod} ${percent(s.share)}`).join(', ')]);
+      const rows = worst.map((d) => [d.pod, waits(d.excess), d.suspects.map((s) => `${s.pod} ${percent(s.usageFraction)}`).join(', ')]);
       return [`Disturbed by batch work: ${suffering || 'none'} of ${observed} LS pods${suffering > rows.length ? `, the worst ${rows.length} here` : ''}`, rows];
     },
   },
@@ -43,9 +43,9 @@ const matters = [
   {
     id: 'config', heads: ['Configuration', 'Is'],
     of({ config = {} }) {
-      const { file, hash, loaded, reloads = 0, refused = 0, problem } = config;
+      const { file, hash, loadedAt, reloads = 0, refused = 0, problem } = config;
       const rows = [['File', file || 'none: the shipped defaults'], ['SHA-256', hash], ['Reloads', `${reloads}, of which ${refused} refused`], ['Not in force', problem]];
-      return [`Configuration: in force since ${when(loaded)}${problem ? '; the newest is refused' : ''}`, rows.filter(([, value]) => value)];
+      return [`Configuration: in force since ${when(loadedAt)}${problem ? '; the newest is refused' : ''}`, rows.filter(([, value]) => value)];
     },
   },
   {
@@ -67,8 +67,8 @@ const matters = [
   {
     id: 'errors', heads: ['Setting', 'Error', 'Times'], figures: 2,
     of({ errors = [] }) {
-      const rows = errors.map((e) => [e.knob, e.errno, e.n]);
-      return [`Refused by the kernel: ${sum(errors.map((e) => e.n)) || 'none'}`, rows];
+      const rows = errors.map((e) => [e.knob, e.errno, e.count]);
+      return [`Refused by the kernel: ${sum(errors.map((e) => e.count)) || 'none'}`, rows];
     },
   },
 ];

@@ -7,16 +7,16 @@ const keptSufferers = 50; // in each snapshot
 // The figures of a container, in the order in which a snapshot's row has them; NaN is
 // not known.
 const figures = {
-  cpu: (u) => u.cpu?.at && u.cpu.usageMilliCPU,
+  cpu: (u) => u.cpu?.measuredAt && u.cpu.usageMilliCPU,
   limit: (u) => u.cpu?.limitMilliCPU,
   loopLimit: (u) => u.cpu?.loopLimitMilliCPU,
-  throttled: (u) => u.cpu?.at && u.cpu.throttled,
-  memory: (u) => u.memory?.at && u.memory.workingSetBytes,
+  throttled: (u) => u.cpu?.measuredAt && u.cpu.throttledFraction,
+  memory: (u) => u.memory?.measuredAt && u.memory.workingSetBytes,
   memoryLimit: (u) => u.memory?.limitBytes,
-  cpuPressure: (u) => u.pressure?.at && u.pressure.cpu,
-  memoryPressure: (u) => u.pressure?.at && u.pressure.memory,
-  ioPressure: (u) => u.pressure?.at && u.pressure.io,
-  oomKills: (u) => u.memory?.at && u.memory.oomKills,
+  cpuPressure: (u) => u.pressure?.measuredAt && u.pressure.cpuFraction,
+  memoryPressure: (u) => u.pressure?.measuredAt && u.pressure.memoryFraction,
+  ioPressure: (u) => u.pressure?.measuredAt && u.pressure.ioFraction,
+  oomKills: (u) => u.memory?.measuredAt && u.memory.oomKills,
 };
 const names = Object.keys(figures);
 const number = (value) => (typeof value === 'number' ? value : NaN);
@@ -60,9 +60,9 @@ export class Past {
     this.#records = records;
     if (loop) {
       const { mode, problem, node, batch, memory, refusal, advice, disturbed = [] } = loop;
-      const { cpuLoad, ...others } = node;
+      const { cpuLoadPercent, ...others } = node;
       snapshot.loop = { mode, problem, node: others, batch, memory, refusal, advice, disturbed: suffering(disturbed) };
-      if (cpuLoad) snapshot.cpuLoad = Int16Array.from(cpuLoad);
+      if (cpuLoadPercent) snapshot.cpuLoad = Int16Array.from(cpuLoadPercent);
     }
     this.snapshots.push(snapshot);
     while (this.snapshots[0].at < snapshot.at - kept || this.snapshots.length > kept / 1000) this.snapshots.shift();

@@ -12,7 +12,7 @@ export class TimeLine {
   #said = 0;
   #unsaid = [];
   #list = new Rows(find('#decisions ol'), (d) => {
-    const took = d.steps > 1 ? ` in ${ago(Date.parse(d.until) - d.at)}, ${d.steps} steps${d.going ? ' so far' : ''}` : '';
+    const took = d.steps > 1 ? ` in ${ago(Date.parse(d.lastStepAt) - d.at)}, ${d.steps} steps${d.going ? ' so far' : ''}` : '';
     const change = [d.from, d.to].filter(Boolean).map((text) => plain(text)).join(' → ') + took;
     return make('li', { class: d.mode === 'preview' ? 'preview' : null },
       make('time', { datetime: d.time }, clock(d.at)), ' ',

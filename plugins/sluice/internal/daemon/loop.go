@@ -91,7 +91,7 @@ func (l looking) Failures() []status.Failure {
 	seen := l.Sampler.Failures()
 	all := make([]status.Failure, len(seen))
 	for i, f := range seen {
-		all[i] = status.Failure{What: f.What, Count: f.Count}
+		all[i] = status.Failure{What: f.What, Count: int(f.Count)}
 	}
 	return all
 }

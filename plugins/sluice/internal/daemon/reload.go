@@ -94,7 +94,7 @@ func hashOf(text []byte) string {
 
 // configured says where the configuration comes from.
 func configured(file string, text []byte) status.Config {
-	c := status.Config{File: file, Loaded: time.Now()}
+	c := status.Config{File: file, LoadedAt: time.Now()}
 	if text != nil {
 		c.Hash = hashOf(text)
 	}

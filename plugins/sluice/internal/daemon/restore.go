@@ -29,7 +29,7 @@ func Restore(at statedir.Dirs, hostRoot string, dry bool) (*status.Restored, err
 		if c.From != nil {
 			from = c.From.String()
 		}
-		report.Changes = append(report.Changes, status.Returned{Where: c.Object.Name, Setting: c.Knob.String(), From: from, To: c.To.String()})
+		report.Changes = append(report.Changes, status.Returned{Where: c.Object.Name, Knob: c.Knob.String(), From: from, To: c.To.String()})
 	}
 	return report, err
 }

@@ -80,7 +80,7 @@ func (r *recording) look(ctx context.Context) error {
 		r.targets = append(r.targets, observe.Target{ID: c.ID, Path: c.Cgroup, Memory: true})
 		known := sim.Recorded{ID: c.ID, Ref: c.Ref, Class: c.Class, Pool: c.Pool, Request: c.Requested}
 		if u := c.Usage; u != nil {
-			known.Limit, known.Memory, known.MemoryLimit = u.CPU.Limit, u.Memory.Request, u.Memory.Limit
+			known.Limit, known.Memory, known.MemoryLimit = u.CPU.Limit, u.Memory.RequestedBytes, u.Memory.LimitBytes
 		}
 		r.known = append(r.known, known)
 	}
