@@ -12,6 +12,3 @@ func GroupIdentityCrashes(release string) bool {
 	}
 	return len(rest) == 1 || rest[1] < '0' || rest[1] > '9'
 }
-
-// GroupIdentity reports whether a knob is Anolis' group identity.
-func (k Knob) GroupIdentity() bool { return k == BVT || k == CPUIdentity || k == CPUPriority }

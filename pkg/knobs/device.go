@@ -131,7 +131,7 @@ func ParseThrottles(text string) (PerDevice, error) {
 			}
 			limit := int64(0)
 			if value != noLimit {
-				if limit, err = IOMax.number(value, 1, math.MaxInt64); err != nil {
+				if limit, err = parseWhole(IOMax, value, "", 1, math.MaxInt64); err != nil {
 					return "", err
 				}
 			}

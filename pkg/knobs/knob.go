@@ -1,14 +1,16 @@
 package knobs
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 )
 
-// Knob is a kernel setting of a cgroup.
+// Knob is a value that the kernel keeps for each cgroup, by one name for the files of both
+// versions of cgroups. Each is described in one place, the table.
 type Knob uint8
 
-// The knobs; pkg/kernel/cgroupfs knows their files.
+// The knobs, with the types of their values.
 const (
 	CPUs  Knob = iota // cpuset.cpus; CPUSet
 	Mems              // cpuset.mems; CPUSet
@@ -16,14 +18,14 @@ const (
 
 	Burst  // CFS burst per period; CPUBurst
 	Weight // CPU weight; Shares
-	Idle   // SCHED_IDLE for the whole group; Number 0, 1
+	Idle   // SCHED_IDLE for the whole group; Number
 
-	BVT            // Anolis: cpu.bvt_warp_ns; Number -1..2
-	CPUIdentity    // newer Anolis: cpu.identity; Number -1..1
-	CPUPriority    // newer Anolis: cpu.priority; Number -1..1
-	CPUQoS         // openEuler: cpu.qos_level; Number -1..2
-	CgroupPriority // TencentOS: cgroup.priority; Number 0..7
-	CPUOffline     // TencentOS: cpu.offline; Number 0, 1
+	BVT            // Anolis: cpu.bvt_warp_ns; Number
+	CPUIdentity    // newer Anolis: cpu.identity; Number
+	CPUPriority    // newer Anolis: cpu.priority; Number
+	CPUQoS         // openEuler: cpu.qos_level; Number
+	CgroupPriority // TencentOS: cgroup.priority; Number
+	CPUOffline     // TencentOS: cpu.offline; Number
 	BTShares       // TencentOS: cpu.bt_shares; Shares
 
 	MemoryMax    // hard limit; Bytes
@@ -31,15 +33,15 @@ const (
 	MemoryLow    // reclaimed last; Bytes
 	MemoryHigh   // above it the group reclaims its own; Bytes
 	SoftLimit    // v1: reclaimed to this first when the node is short; Bytes
-	OOMGroup     // killed together; Number 0, 1
-	WmarkRatio   // Anolis: memory.wmark_ratio; Number 0..100
-	WmarkScale   // Anolis: memory.wmark_scale_factor; Number 1..1000
-	WmarkMinAdj  // Anolis: memory.wmark_min_adj; Number -25..50
-	MemPriority  // Anolis: memory.priority; Number 0..12
-	PriorityOOM  // Anolis: memory.use_priority_oom; Number 0, 1
-	MemoryQoS    // openEuler: memory.qos_level; Number -1, 0
+	OOMGroup     // killed together; Number
+	WmarkRatio   // Anolis: memory.wmark_ratio; Number
+	WmarkScale   // Anolis: memory.wmark_scale_factor; Number
+	WmarkMinAdj  // Anolis: memory.wmark_min_adj; Number
+	MemPriority  // Anolis: memory.priority; Number
+	PriorityOOM  // Anolis: memory.use_priority_oom; Number
+	MemoryQoS    // openEuler: memory.qos_level; Number
 	PageCache    // Anolis: memory.pagecache_limit.size; Bytes
-	PageCacheMax // TencentOS: memory.pagecache.max_ratio; Number 1..100
+	PageCacheMax // TencentOS: memory.pagecache.max_ratio; Number
 
 	IOWeight // default and by device; PerDevice
 	IOMax    // throttles by device; PerDevice
@@ -49,24 +51,17 @@ const (
 	Knobs // how many there are
 )
 
-var knobNames = [...]string{
-	"cpuset.cpus", "cpuset.mems", "cpu.quota",
-	"cpu.burst", "cpu.weight", "cpu.idle",
-	"cpu.bvt_warp_ns", "cpu.identity", "cpu.priority", "cpu.qos_level", "cgroup.priority", "cpu.offline", "cpu.bt_shares",
-	"memory.max", "memory.min", "memory.low", "memory.high", "memory.soft_limit", "memory.oom.group",
-	"memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj",
-	"memory.priority", "memory.use_priority_oom", "memory.qos_level",
-	"memory.pagecache_limit", "memory.pagecache.max_ratio",
-	"io.weight", "io.max",
-	"net_cls.classid",
-}
-
-func (k Knob) String() string { return knobNames[k] }
+// String is the knob's name.
+func (k Knob) String() string { return table[k].name }
 
 // MarshalText writes the knob's name.
 func (k Knob) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Number is a plain number, in the unit of its knob.
+// Values are the values of some knobs of one cgroup; nil where a knob is not among them.
+type Values [Knobs]Value
+
+// Number is a level, a switch or a percentage: what the kernel's documentation of the knob
+// says.
 type Number int64
 
 func (n Number) String() string { return strconv.FormatInt(int64(n), 10) }
@@ -76,6 +71,20 @@ type Bytes int64
 
 // Max is the amount that limits nothing.
 const Max Bytes = -1
+
+// Compare is negative where b is less than c, positive where it is more, and 0 where they
+// are the same.
+func (b Bytes) Compare(c Bytes) int {
+	switch {
+	case b < 0 && c < 0:
+		return 0
+	case b < 0:
+		return 1
+	case c < 0:
+		return -1
+	}
+	return cmp.Compare(b, c)
+}
 
 func (b Bytes) String() string {
 	if b < 0 {
@@ -90,9 +99,17 @@ type CPUBurst time.Duration
 
 func (b CPUBurst) String() string { return time.Duration(b).String() + " a period" }
 
-// Shares is a CPU weight in the units of v1's cpu.shares, 2..262144; 1024 is one
-// CPU's request.
+// Shares is a CPU weight in the units of v1's cpu.shares, from MinShares to MaxShares;
+// 1024 is one CPU's request.
 type Shares int64
+
+// The kernel's bounds of cpu.shares, to which it clamps (MIN_SHARES and MAX_SHARES in
+// kernel/sched/sched.h), and what a new cgroup has.
+const (
+	MinShares     Shares = 2
+	MaxShares     Shares = 262144
+	DefaultShares Shares = 1024
+)
 
 func (s Shares) String() string { return strconv.FormatInt(int64(s), 10) + " shares" }
 

@@ -56,21 +56,22 @@ func Order(changes []Change) []Change {
 // shrinking is the order of what an object loses, out of idle first.
 func shrinking(a, b Change) int {
 	return cmp.Or(
-		-cmp.Compare(a.Knob.idle(), b.Knob.idle()),
+		-cmp.Compare(a.Knob.outermost(), b.Knob.outermost()),
 		-cmp.Compare(a.Object.Level, b.Object.Level),
-		cmp.Compare(a.Knob.height(), b.Knob.height()))
+		cmp.Compare(table[a.Knob].height, table[b.Knob].height))
 }
 
 // growing is the order of what an object gains, into idle last.
 func growing(a, b Change) int {
 	return cmp.Or(
-		cmp.Compare(a.Knob.idle(), b.Knob.idle()),
+		cmp.Compare(a.Knob.outermost(), b.Knob.outermost()),
 		cmp.Compare(a.Object.Level, b.Object.Level),
-		-cmp.Compare(a.Knob.height(), b.Knob.height()))
+		-cmp.Compare(table[a.Knob].height, table[b.Knob].height))
 }
 
-func (k Knob) idle() int8 {
-	if k == Idle {
+// outermost is 1 for a knob that comes into force last and goes out of force first.
+func (k Knob) outermost() int8 {
+	if table[k].outermost {
 		return 1
 	}
 	return 0
@@ -205,20 +206,6 @@ func companions(changes []Change) map[string]companion {
 	return found
 }
 
-// height is a knob's place among those that bound each other in one cgroup, from
-// the lowest: min ≤ low ≤ high ≤ max, burst ≤ quota. Others are 0.
-func (k Knob) height() int8 {
-	switch k {
-	case Burst, MemoryMin:
-		return -3
-	case MemoryLow:
-		return -2
-	case MemoryHigh, SoftLimit:
-		return -1
-	}
-	return 0
-}
-
 // trade is a change that both gives up and takes. For other knobs than cpusets
 // the sets are empty.
 type trade struct {
@@ -236,10 +223,10 @@ func (c Change) gives() bool {
 	switch to := c.To.(type) {
 	case CPUQuota:
 		from, known := c.From.(CPUQuota)
-		return !known || to.less(from)
+		return !known || to.Compare(from) < 0
 	case Bytes:
 		from, known := c.From.(Bytes)
-		return !known || to.less(from)
+		return !known || to.Compare(from) < 0
 	case Number:
 		return c.sinks(to)
 	}
@@ -251,36 +238,27 @@ func (c Change) takes() bool {
 	switch to := c.To.(type) {
 	case CPUQuota:
 		from, known := c.From.(CPUQuota)
-		return !known || from.less(to)
+		return !known || to.Compare(from) > 0
 	case Bytes:
 		from, known := c.From.(Bytes)
-		return !known || from.less(to)
+		return !known || to.Compare(from) > 0
 	case Number:
-		return c.Knob.identity() && !c.sinks(to)
+		return table[c.Knob].priority != noPriority && !c.sinks(to)
 	}
 	return c.gained() != cpuset.Set{}
-}
-
-// identity reports whether the knob is a CPU priority.
-func (k Knob) identity() bool {
-	switch k {
-	case BVT, CPUIdentity, CPUPriority, CPUQoS, CgroupPriority, CPUOffline:
-		return true
-	}
-	return false
 }
 
 // sinks reports whether a CPU priority falls; an unknown one does where it falls
 // below normal.
 func (c Change) sinks(to Number) bool {
-	if !c.Knob.identity() {
-		return false
-	}
 	from, _ := c.From.(Number) // unknown: 0, which is normal everywhere
-	if c.Knob == CgroupPriority || c.Knob == CPUOffline {
+	switch table[c.Knob].priority {
+	case moreIsHigher:
+		return to < from
+	case moreIsLower:
 		return to > from
 	}
-	return to < from
+	return false
 }
 
 // lost is what a cpuset change may take from its object.
@@ -313,15 +291,4 @@ func (s CPUSet) members() cpuset.Set {
 		return cpuset.Range(0, cpuset.Max-1)
 	}
 	return cpuset.Set(s)
-}
-
-// less reports whether q allows less CPU time than r.
-func (q CPUQuota) less(r CPUQuota) bool { return q.Compare(r) < 0 }
-
-// less reports whether b is a smaller amount than c.
-func (b Bytes) less(c Bytes) bool {
-	if b < 0 || c < 0 {
-		return b >= 0 && c < 0
-	}
-	return b < c
 }

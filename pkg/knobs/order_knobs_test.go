@@ -242,7 +242,7 @@ func (t tree) refusal() string {
 		}
 		parent := t[path.Dir(p)]
 		for above := path.Dir(p); t[above] != nil; above = path.Dir(above) {
-			if !quota.Unlimited() && t[above][Quota].(CPUQuota).less(quota) {
+			if !quota.Unlimited() && t[above][Quota].(CPUQuota).Compare(quota) < 0 {
 				return p + ": quota above a parent's"
 			}
 		}
@@ -264,7 +264,7 @@ func (t tree) refusal() string {
 
 func sortedBytes(b []Bytes) bool {
 	for i := range b[1:] {
-		if b[i+1].less(b[i]) {
+		if b[i+1].Compare(b[i]) < 0 {
 			return false
 		}
 	}
@@ -301,7 +301,7 @@ func drawTree(t *rapid.T, label string) tree {
 			has[Quota] = CPUQuota{Quota: time.Duration(1+amount(9, p+" quota")) * period, Period: period}
 		}
 		for above := path.Dir(p); drawn[above] != nil; above = path.Dir(above) {
-			if q, own := drawn[above][Quota].(CPUQuota), has[Quota].(CPUQuota); !q.Unlimited() && !own.Unlimited() && q.less(own) {
+			if q, own := drawn[above][Quota].(CPUQuota), has[Quota].(CPUQuota); !q.Unlimited() && !own.Unlimited() && q.Compare(own) < 0 {
 				has[Quota] = q
 			}
 		}

@@ -13,6 +13,31 @@ type CPUQuota struct {
 	Quota, Period time.Duration
 }
 
+const (
+	// MaxBandwidth is the most that a quota and its burst may be together: max_cfs_runtime
+	// in kernel/sched/core.c.
+	MaxBandwidth = (1<<44 - 1) * time.Microsecond
+	// MinQuota is the kernel's least quota, and period (min_cfs_quota_period).
+	MinQuota = time.Millisecond
+	// DefaultPeriod is the period of a new cgroup, and the kubelet's.
+	DefaultPeriod = 100 * time.Millisecond
+)
+
+// UnlimitedQuota is the quota that throttles nothing and leaves the period as it is.
+func UnlimitedQuota() CPUQuota { return CPUQuota{Quota: -1} }
+
+// MicroQuota is a quota by the numbers of microseconds that the OCI runtime specification
+// has: a negative one is unlimited, and 0 is none.
+func MicroQuota(quota int64, period uint64) CPUQuota {
+	if quota < 0 {
+		return UnlimitedQuota()
+	}
+	if quota == 0 || period == 0 {
+		return CPUQuota{}
+	}
+	return CPUQuota{Quota: time.Duration(quota) * time.Microsecond, Period: time.Duration(period) * time.Microsecond}
+}
+
 // Unlimited reports whether the quota throttles nothing.
 func (q CPUQuota) Unlimited() bool { return q.Quota < 0 }
 

@@ -34,34 +34,14 @@ func (d Drift) Suspect() string {
 		return "koordlet: it runs on this node and writes such files; stop it where Sluice runs"
 	case d.Katalyst:
 		return "katalyst-agent: it runs on this node and writes such files; stop it where Sluice runs"
-	case d.Object.Level == ClassLevel && d.Knob.kubelets():
+	case d.Object.Level == ClassLevel && table[d.Knob].kubelet:
 		return "the kubelet: it writes this file of its QoS classes' cgroups every minute and with each new pod"
-	case d.Object.Level == PodLevel && d.Knob.kubelets():
+	case d.Object.Level == PodLevel && table[d.Knob].kubelet:
 		return "the kubelet: it writes this file of a pod's cgroup when the pod is made or resized"
-	case container && d.Knob.recorded() && d.Recorded == nil:
+	case container && d.Knob.Recorded() && d.Recorded == nil:
 		return "the runtime (an update) or the kubelet: the runtime's record of it is not known here"
 	case d.Default != nil && d.Found == d.Default:
 		return "somebody who made the cgroup anew, or the kernel: it is the kernel's default"
 	}
 	return "somebody else: neither the runtime's record, nor the kubelet's files, nor the kernel's default explain it"
-}
-
-// kubelets reports whether the kubelet writes the knob in pods' and classes'
-// cgroups (pkg/kubelet/cm in Kubernetes; min, low and high with its MemoryQoS).
-func (k Knob) kubelets() bool {
-	switch k {
-	case Quota, Weight, MemoryMax, MemoryMin, MemoryLow, MemoryHigh:
-		return true
-	}
-	return false
-}
-
-// recorded reports whether runtimes keep the knob in their record of a container,
-// and write it with each update.
-func (k Knob) recorded() bool {
-	switch k {
-	case CPUs, Mems, Quota, Weight, MemoryMax:
-		return true
-	}
-	return false
 }

@@ -12,9 +12,9 @@ import (
 
 // KnobByName finds a knob by what String calls it.
 func KnobByName(name string) (Knob, bool) {
-	for i, known := range knobNames {
-		if name == known {
-			return Knob(i), true
+	for k := range Knobs {
+		if table[k].name == name {
+			return k, true
 		}
 	}
 	return 0, false
@@ -68,75 +68,103 @@ func FormatValue(v Value) string {
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
 // ParseValue reads what FormatValue writes, into the type that the knob has.
-func ParseValue(k Knob, text string) (Value, error) {
-	switch k {
-	case CPUs, Mems:
-		if text == everything {
-			return CPUSet{}, nil
-		}
-		set, err := cpuset.Parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k, err)
-		}
-		return CPUSet(set), nil
-	case Quota:
-		return parseQuota(text)
-	case IOWeight:
-		return perDevice(ParseWeights(text))
-	case IOMax:
-		return perDevice(ParseThrottles(text))
-	case Burst:
-		return number(k, text, 0, maxMicros, func(n int64) Value { return CPUBurst(time.Duration(n) * time.Microsecond) })
-	case Weight, BTShares:
-		return number(k, text, 0, math.MaxInt64, func(n int64) Value { return Shares(n) })
-	case MemoryMax, MemoryMin, MemoryLow, MemoryHigh, SoftLimit, PageCache:
-		if text == noLimit {
-			return Max, nil
-		}
-		return number(k, text, 0, math.MaxInt64, func(n int64) Value { return Bytes(n) })
-	}
-	return number(k, text, math.MinInt64, math.MaxInt64, func(n int64) Value { return Number(n) })
+func ParseValue(k Knob, text string) (Value, error) { return table[k].kind.parse(k, text) }
+
+// Takes reports whether a value is of the type that the knob has.
+func (k Knob) Takes(v Value) bool { return table[k].kind.is(v) }
+
+// kind is a type of values with its text form. Knobs of one type may differ in the text
+// that they take.
+type kind struct {
+	is    func(Value) bool
+	parse func(Knob, string) (Value, error)
 }
 
-func number(k Knob, text string, least, most int64, as func(int64) Value) (Value, error) {
-	n, err := k.number(text, least, most)
+// The kinds of values.
+var (
+	cpuSet    = &kind{isA[CPUSet], parseSet}
+	cpuQuota  = &kind{isA[CPUQuota], parseQuota}
+	cpuBurst  = whole[CPUBurst]("µs", 0, int64(MaxBandwidth/time.Microsecond), int64(time.Microsecond))
+	shares    = whole[Shares]("shares", 0, math.MaxInt64, 1)
+	number    = whole[Number]("", math.MinInt64, math.MaxInt64, 1)
+	percent   = whole[Number]("percent", math.MinInt64, math.MaxInt64, 1)
+	amount    = &kind{isA[Bytes], parseBytes}
+	weights   = &kind{isA[PerDevice], func(_ Knob, text string) (Value, error) { return perDevice(ParseWeights(text)) }}
+	throttles = &kind{isA[PerDevice], func(_ Knob, text string) (Value, error) { return perDevice(ParseThrottles(text)) }}
+)
+
+func isA[V Value](v Value) bool {
+	_, ok := v.(V)
+	return ok
+}
+
+// whole is a kind of whole numbers of a unit, "" for none; scale is the value of one.
+func whole[V interface {
+	~int64
+	Value
+}](unit string, least, most, scale int64) *kind {
+	return &kind{isA[V], func(k Knob, text string) (Value, error) {
+		n, err := parseWhole(k, text, unit, least, most)
+		if err != nil {
+			return nil, err
+		}
+		return V(n * scale), nil
+	}}
+}
+
+func parseSet(k Knob, text string) (Value, error) {
+	if text == everything {
+		return CPUSet{}, nil
+	}
+	set, err := cpuset.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k, err)
+	}
+	return CPUSet(set), nil
+}
+
+func parseBytes(k Knob, text string) (Value, error) {
+	if text == noLimit {
+		return Max, nil
+	}
+	n, err := parseWhole(k, text, "bytes", 0, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
-	return as(n), nil
+	return Bytes(n), nil
 }
 
-// maxMicros is the kernel's largest quota and burst, max_cfs_runtime in
-// kernel/sched/core.c: 2^44 µs.
-const maxMicros = 1<<44 - 1
-
 // parseQuota reads "quota period" in µs.
-func parseQuota(text string) (Value, error) {
+func parseQuota(k Knob, text string) (Value, error) {
 	quota, period, both := strings.Cut(text, " ")
-	q := CPUQuota{Quota: -1}
+	q := UnlimitedQuota()
 	if quota != noLimit {
-		n, err := Quota.number(quota, 0, maxMicros)
+		n, err := parseWhole(k, quota, "µs", 0, int64(MaxBandwidth/time.Microsecond))
 		if err != nil {
 			return nil, err
 		}
 		q.Quota = time.Duration(n) * time.Microsecond
 	}
 	if both {
-		n, err := Quota.number(period, 1, math.MaxUint32)
+		n, err := parseWhole(k, period, "µs", 1, math.MaxUint32)
 		if err != nil {
 			return nil, err
 		}
 		q.Period = time.Duration(n) * time.Microsecond
 	} else if !q.Unlimited() {
-		return nil, fmt.Errorf("%s: %.60q names no period; write \"quota period\" in µs", Quota, text)
+		return nil, fmt.Errorf("%s: %.60q names no period; write \"quota period\" in µs", k, text)
 	}
 	return q, nil
 }
 
-func (k Knob) number(text string, least, most int64) (int64, error) {
+func parseWhole(k Knob, text, unit string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%s: %.60q is no whole number from %d to %d", k, text, least, most)
+		of := ""
+		if unit != "" {
+			of = " of " + unit
+		}
+		return 0, fmt.Errorf("%s: %.60q is no whole number%s from %d to %d", k, text, of, least, most)
 	}
 	return n, nil
 }

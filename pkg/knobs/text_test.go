@@ -101,36 +101,38 @@ func TestValuesSurviveText(t *testing.T) {
 }
 
 func drawValue(t *rapid.T, k Knob) Value {
-	amount := rapid.Int64Range(0, 1<<44-1).Draw(t, "amount")
+	micros := rapid.Int64Range(0, 1<<44-1).Draw(t, "µs")
 	device := func() Device {
 		return Device{rapid.Uint32Range(0, 4095).Draw(t, "major"), rapid.Uint32Range(0, 1<<20-1).Draw(t, "minor")}
 	}
-	switch k {
-	case CPUs, Mems:
+	switch table[k].kind {
+	case cpuSet:
 		var s CPUSet
 		for _, cpu := range rapid.SliceOf(rapid.IntRange(0, 1023)).Draw(t, "CPUs") {
 			s.add(cpu)
 		}
 		return s
-	case Quota:
+	case cpuQuota:
 		q := CPUQuota{Quota: -1, Period: time.Duration(rapid.Int64Range(0, 1<<32-1).Draw(t, "period")) * time.Microsecond}
 		if q.Period > 0 && rapid.Bool().Draw(t, "limited") {
-			q.Quota = time.Duration(amount) * time.Microsecond
+			q.Quota = time.Duration(micros) * time.Microsecond
 		}
 		return q
-	case Burst:
-		return CPUBurst(time.Duration(amount) * time.Microsecond)
-	case Weight, BTShares:
-		return Shares(amount)
-	case MemoryMax, MemoryMin, MemoryLow, MemoryHigh, SoftLimit, PageCache:
+	case cpuBurst:
+		return CPUBurst(time.Duration(micros) * time.Microsecond)
+	case shares:
+		return Shares(micros)
+	case amount:
 		return Bytes(rapid.Int64Min(-1).Draw(t, "bytes"))
-	case IOWeight:
+	case number, percent:
+		return Number(rapid.Int64().Draw(t, "number"))
+	case weights:
 		w := Weights{Default: rapid.IntRange(1, 10000).Draw(t, "default"), Devices: map[Device]int{}}
 		for range rapid.IntRange(0, 4).Draw(t, "devices") {
 			w.Devices[device()] = rapid.IntRange(1, 10000).Draw(t, "weight")
 		}
 		return w.PerDevice()
-	case IOMax:
+	case throttles:
 		all := Throttles{}
 		for range rapid.IntRange(0, 4).Draw(t, "devices") {
 			limit := rapid.Int64Min(0)
@@ -138,7 +140,8 @@ func drawValue(t *rapid.T, k Knob) Value {
 		}
 		return all.PerDevice()
 	}
-	return Number(rapid.Int64().Draw(t, "number"))
+	t.Fatalf("there are no values to try for %s", k)
+	return nil
 }
 
 func (s *CPUSet) add(cpu int) {

@@ -153,7 +153,7 @@ func (k *kubelet) weigh() {
 
 // shares is MilliCPUToShares of pkg/kubelet/cm.
 func shares(cpus float64) knobs.Shares {
-	return knobs.Shares(min(max(int64(cpus*1024), 2), 262144))
+	return min(max(knobs.Shares(cpus*1024), knobs.MinShares), knobs.MaxShares)
 }
 
 // sync ends and starts what is due, and reports whether anything changed.
@@ -248,7 +248,7 @@ func (k *kubelet) podCgroup(in *instance) bool {
 func settings(r workload.Resources) map[knobs.Knob]knobs.Value {
 	out := map[knobs.Knob]knobs.Value{knobs.Weight: knobs.Shares(r.Shares)}
 	if r.Quota > 0 {
-		out[knobs.Quota] = knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
+		out[knobs.Quota] = knobs.MicroQuota(r.Quota, r.Period)
 	}
 	if r.MemoryLimit > 0 {
 		out[knobs.MemoryMax] = knobs.Bytes(r.MemoryLimit)
@@ -259,27 +259,19 @@ func settings(r workload.Resources) map[knobs.Knob]knobs.Value {
 // adjusted are those that the agent's reply changes.
 func adjusted(a node.Adjustment) map[knobs.Knob]knobs.Value {
 	out := map[knobs.Knob]knobs.Value{}
+	for k, v := range a.Carried {
+		if v != nil {
+			out[knobs.Knob(k)] = v
+		}
+	}
 	if !a.CPUs.IsEmpty() {
 		out[knobs.CPUs] = knobs.CPUSet(a.CPUs)
 	}
 	if !a.Mems.IsEmpty() {
 		out[knobs.Mems] = knobs.CPUSet(a.Mems)
 	}
-	if a.Shares > 0 {
-		out[knobs.Weight] = a.Shares
-	}
-	if a.Quota.Quota != 0 {
-		out[knobs.Quota] = a.Quota
-	}
 	if a.Unlimited {
-		out[knobs.Quota] = knobs.CPUQuota{Quota: -1}
-	}
-	for knob, bytes := range map[knobs.Knob]knobs.Bytes{
-		knobs.MemoryMax: a.Memory, knobs.MemoryMin: a.MemoryMin, knobs.MemoryLow: a.MemoryLow, knobs.MemoryHigh: a.MemoryHigh,
-	} {
-		if bytes != 0 {
-			out[knob] = bytes
-		}
+		out[knobs.Quota] = knobs.UnlimitedQuota()
 	}
 	return out
 }

@@ -137,10 +137,3 @@ func TestParents(t *testing.T) {
 		t.Errorf("parents of nothing are %v", got)
 	}
 }
-
-func TestDeferred(t *testing.T) {
-	t.Parallel()
-	if !Deferred(knobs.MemoryMin) || !Deferred(knobs.MemoryHigh) || Deferred(knobs.MemoryMax) || Deferred(knobs.WmarkRatio) {
-		t.Error("the kubelet's MemoryQoS writes memory.min and memory.high, not the limit or the watermark")
-	}
-}

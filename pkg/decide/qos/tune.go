@@ -128,13 +128,6 @@ func Find(settings []Setting, k knobs.Knob) (Setting, bool) {
 	return settings[i], true
 }
 
-// Deferred reports whether the kubelet, with its MemoryQoS feature, may write the
-// knob: a value of somebody else's found there before Sluice's first write is
-// left alone.
-func Deferred(k knobs.Knob) bool {
-	return k == knobs.MemoryMin || k == knobs.MemoryLow || k == knobs.MemoryHigh
-}
-
 func (t *tuner) netClass() {
 	for i := range t.pod.Containers {
 		class := t.pod.Containers[i].Request.NetClass

@@ -16,7 +16,7 @@ import (
 // runtime, and what it would have without them. The error tells what the container
 // requires and this node doesn't have.
 func (a *Agent) prepare(c *node.Container) error {
-	c.Carried = node.Carried{}
+	c.Carried = knobs.Values{}
 	if c.Uncontrolled {
 		return nil
 	}
@@ -37,7 +37,12 @@ func (a *Agent) prepare(c *node.Container) error {
 			continue // by the time that the runtime writes it, it may be above that of the batch cgroup: v1 would refuse it
 		}
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays
-			c.Carried.Set(s, v2 && f.Knobs[s.Knob].V2)
+			switch field := s.Knob.RuntimeField(); {
+			case field == knobs.NoField:
+			case field == knobs.UnifiedField && !(v2 && f.Knobs[s.Knob].V2): // it fails the container there
+			default:
+				c.Carried[s.Knob] = s.Value
+			}
 		}
 	}
 	c.Unadjusted = c.Without()

@@ -129,18 +129,20 @@ func (h *knobNode) write(s *spec, dir string) {
 func (s *spec) adjust(set node.Settings) {
 	adjust(&s.Container, set)
 	r := &s.Resources
-	if set.Shares > 0 {
-		r.Shares = uint64(set.Shares)
-	}
-	if set.Quota.Quota > 0 {
-		r.Quota, r.Period = set.Quota.Quota.Microseconds(), uint64(set.Quota.Period.Microseconds())
-	}
-	if set.Memory > 0 {
-		r.MemoryLimit = int64(set.Memory)
-	}
-	for file, n := range map[string]knobs.Bytes{"memory.min": set.MemoryMin, "memory.low": set.MemoryLow, "memory.high": set.MemoryHigh} {
-		if n > 0 {
-			s.unified[file] = strconv.FormatInt(int64(n), 10)
+	for k, value := range set.Carried {
+		switch v := value.(type) {
+		case knobs.Shares:
+			r.Shares = uint64(v)
+		case knobs.CPUQuota:
+			if !v.Unlimited() {
+				r.Quota, r.Period = v.Quota.Microseconds(), uint64(v.Period.Microseconds())
+			}
+		case knobs.Bytes:
+			if knobs.Knob(k) == knobs.MemoryMax {
+				r.MemoryLimit = int64(v)
+			} else {
+				s.unified[knobs.Knob(k).String()] = knobs.FormatValue(v)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -146,7 +147,7 @@ func (a *Agent) record() {
 		// container was given. A limit would set v1's swap limit too.
 		a.prepare(c) //nolint:errcheck // it runs already
 		a.unrecord(c)
-		c.Carried.Memory = c.Recorded.Memory
+		c.Carried[knobs.MemoryMax] = c.Recorded.Carried[knobs.MemoryMax]
 		a.send(c, a.settings(c, want))
 		return
 	}

@@ -71,8 +71,8 @@ func (a *Agent) roomFor(l qos.Loop, below []*node.Container) qos.Loop {
 		return l
 	}
 	for _, c := range below {
-		q := c.Carried.Quota
-		if q.Quota == 0 {
+		q, carried := c.Carried[knobs.Quota].(knobs.CPUQuota)
+		if !carried {
 			q = c.Quota
 		}
 		if !c.Started && q.Finite() && q.Compare(l.Quota) > 0 {

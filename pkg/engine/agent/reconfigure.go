@@ -157,7 +157,7 @@ func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 func (a *Agent) rerequest(c *node.Container) {
 	_, c.Warnings = a.RequestBy(a.Config, c)
 	c.Attempts = 0
-	if c.Carried != (node.Carried{}) { // the runtime's record has it
+	if c.Carried != (knobs.Values{}) { // the runtime's record has it
 		a.prepare(c) //nolint:errcheck // it runs already
 		a.unrecord(c)
 	}
@@ -166,15 +166,14 @@ func (a *Agent) rerequest(c *node.Container) {
 // unrecord has the runtime take back what its record holds of Sluice's and nobody
 // asks for any more: an update would repeat it.
 func (a *Agent) unrecord(c *node.Container) {
-	if c.Recorded.Shares != 0 && c.Carried.Shares == 0 {
-		c.Carried.Shares = max(node.MinShares, knobs.Shares(c.Resources.Shares))
-	}
-	ordered := a.boundsByQuota() && !a.QoS.Features.Knobs[knobs.Quota].V2 // it could be above its box's
-	if c.Recorded.Quota != (knobs.CPUQuota{}) && c.Carried.Quota == (knobs.CPUQuota{}) && !ordered {
-		c.Carried.Quota = node.Unlimited
-		if c.Quota.Quota > 0 {
-			c.Carried.Quota = c.Quota
+	back := func(k knobs.Knob) {
+		if c.Recorded.Carried[k] != nil && c.Carried[k] == nil {
+			c.Carried[k] = c.Kubelets(k)
 		}
+	}
+	back(knobs.Weight)
+	if !a.boundsByQuota() || a.QoS.Features.Knobs[knobs.Quota].V2 { // else it could be above its box's
+		back(knobs.Quota)
 	}
 }
 

@@ -31,7 +31,7 @@ func (a *Agent) noteQuota(pod *workload.Pod, r workload.Resources) {
 	if !ok || !kept || e.Wrote == nil || r.Quota <= 0 || r.Period == 0 {
 		return
 	}
-	a.Journal.Keep(o, knobs.Quota, knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond})
+	a.Journal.Keep(o, knobs.Quota, knobs.MicroQuota(r.Quota, r.Period))
 	a.Journal.Wrote(o.Path, knobs.Quota, e.Wrote)
 }
 
@@ -88,7 +88,7 @@ func (a *Agent) resumeOverdue(uid string) {
 func (a *Agent) expectRewritten(c *node.Container) {
 	a.Reconciler.Expect(c.Path, knobs.Quota, knobs.Burst, knobs.Weight)
 	if c.Scoped() {
-		a.Reconciler.Expect(c.Path, knobs.MemoryMax, knobs.MemoryMin, knobs.MemoryLow, knobs.MemoryHigh, knobs.OOMGroup, knobs.IOWeight, knobs.IOMax)
+		a.Reconciler.Expect(c.Path, knobs.BySystemd()...)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestRoomForStarts(t *testing.T) {
 		return knobs.CPUQuota{Quota: time.Duration(n) * 100 * time.Microsecond, Period: 100 * time.Millisecond}
 	}
 	created := &node.Container{Quota: milli(500)}
-	squeezed := &node.Container{Quota: milli(500), Carried: node.Carried{Quota: milli(300)}}
+	squeezed := &node.Container{Quota: milli(500), Carried: knobs.Values{knobs.Quota: milli(300)}}
 	for name, test := range map[string]struct {
 		v2    bool
 		loop  knobs.CPUQuota

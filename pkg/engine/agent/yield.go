@@ -60,11 +60,7 @@ func (a *Agent) batchPod(members []colocation.Container) colocation.BatchPod {
 // isExpelled reports whether a vendor's kernel keeps the cgroup off CPUs that others want, and
 // off the threads beside them.
 func isExpelled(k *reconcile.Setting) bool {
-	switch k.Knob {
-	case knobs.BVT, knobs.CPUIdentity, knobs.CPUQoS:
-		return k.Problem() == "" && k.Value == knobs.Value(knobs.Number(-1))
-	}
-	return false
+	return k.Knob.Expels() && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(-1))
 }
 
 // heaviest is the cgroup of these which has the most CPU weight of the kubelet's.

@@ -51,7 +51,7 @@ type Container struct {
 
 	// The runtime's own record of it.
 	Recorded   Settings
-	Carried    Carried                    // what the record is to hold beside its place
+	Carried    knobs.Values               // what the record is to hold beside its place
 	Unadjusted map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
 	Attempts   int                        // failed updates of the record to what it is to hold now
 
@@ -65,7 +65,7 @@ type Container struct {
 // KeepQuota notes the quota to go back to once the container's is lifted.
 func (c *Container) KeepQuota() {
 	if r := c.Resources; r.Quota > 0 && r.Period > 0 {
-		c.Quota = knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
+		c.Quota = knobs.MicroQuota(r.Quota, r.Period)
 	}
 }
 

@@ -29,7 +29,7 @@ type Kernel interface {
 }
 
 // Unlimited throttles nothing.
-var Unlimited = knobs.CPUQuota{Quota: -1}
+var Unlimited = knobs.UnlimitedQuota()
 
 // PodObject names a pod's own cgroup; ok is false where it can't be told.
 func PodObject(pod *workload.Pod) (o knobs.Object, ok bool) {

@@ -21,17 +21,8 @@ type Update struct {
 // Settings are the values that the runtime can carry. An empty set is left as it is.
 type Settings struct {
 	CPUs, Mems cpuset.Set
-	Unlimited  bool // no CFS quota
-	Carried
-}
-
-// Carried is what the runtime can carry of what a container asks for beside its
-// place; zero leaves a value as it is.
-type Carried struct {
-	Shares                           knobs.Shares
-	Quota                            knobs.CPUQuota
-	Memory                           knobs.Bytes // limit
-	MemoryMin, MemoryLow, MemoryHigh knobs.Bytes // on cgroup v2
+	Unlimited  bool         // no CFS quota
+	Carried    knobs.Values // of the other knobs that runtimes can set (see knobs.RuntimeField)
 }
 
 // Adjustment is what a new container gets.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"strings"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -42,16 +41,12 @@ func (c *Container) inRecord(k knobs.Knob) knobs.Value {
 		return knobs.CPUSet(c.Recorded.Mems)
 	case k == knobs.Quota && (c.Recorded.Unlimited || r.Quota < 0):
 		return Unlimited
-	case k == knobs.Quota && c.Recorded.Quota.Quota > 0:
-		return c.Recorded.Quota
+	case k.Recorded() && c.Recorded.Carried[k] != nil:
+		return c.Recorded.Carried[k]
 	case k == knobs.Quota && r.Quota > 0 && r.Period > 0:
-		return knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
-	case k == knobs.Weight && c.Recorded.Shares > 0:
-		return c.Recorded.Shares
+		return knobs.MicroQuota(r.Quota, r.Period)
 	case k == knobs.Weight && r.Shares > 0:
 		return knobs.Shares(r.Shares)
-	case k == knobs.MemoryMax && c.Recorded.Memory > 0:
-		return c.Recorded.Memory
 	case k == knobs.MemoryMax && r.MemoryLimit > 0:
 		return knobs.Bytes(r.MemoryLimit)
 	}

@@ -66,8 +66,7 @@ func (r *Reconciler) facts(c *Cgroup, s *Setting, have knobs.Value, now time.Tim
 // without is what a cgroup would have without Sluice: what is found, but for what it has
 // inherited, when it was made, of Sluice's setting of the pod.
 func (r *Reconciler) without(at Key, found knobs.Value) knobs.Value {
-	switch at.Knob {
-	case knobs.CPUQoS, knobs.CgroupPriority, knobs.MemoryQoS, knobs.WmarkMinAdj:
+	if at.Knob.Inherited() {
 		pod, kept := r.Journal.Entry(path.Dir(at.Path), at.Knob)
 		if kept && pod.Wrote != nil && r.Kernel.Same(at.Knob, pod.Wrote, found) {
 			return pod.Value

@@ -131,7 +131,7 @@ func (d *decision) renew(f *facts) {
 // owned reports whether a memory protection has another writer: it is not what the kernel
 // gives a new cgroup.
 func owned(k knobs.Knob, original knobs.Value) bool {
-	return qos.Deferred(k) && original != cgroupfs.Describe(k).Default
+	return k.Deferred() && original != cgroupfs.Describe(k).Default
 }
 
 // Target is the value that a cgroup is to have by a setting, where original is what it had

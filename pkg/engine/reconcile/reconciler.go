@@ -222,7 +222,7 @@ func (r *Reconciler) Release(o knobs.Object, k knobs.Knob) {
 func (r *Reconciler) ReleaseUnwanted(keep func(at Key) bool) {
 	for _, e := range r.Journal.All() {
 		at := Key{e.Object.Path, e.Knob}
-		if r.Setting(at) == nil && !keep(at) && (e.Wrote != nil || e.Knob > knobs.Quota) {
+		if r.Setting(at) == nil && !keep(at) && (e.Wrote != nil || !e.Knob.Placement()) {
 			r.Release(e.Object, e.Knob)
 		}
 	}
@@ -338,8 +338,8 @@ func (r *Reconciler) Suspend(pod string, until time.Time) {
 		}
 		r.suspended[pod] = until
 		for _, s := range c.settings {
-			switch s.Knob {
-			case knobs.Burst, knobs.Idle:
+			switch {
+			case s.Knob.BlocksResize():
 				if e, ok := r.Journal.Entry(c.Path, s.Knob); ok && e.Wrote != nil {
 					changes = append(changes, knobs.Change{Object: c.Object, Knob: s.Knob, From: e.Wrote, To: e.Value, Why: why})
 				}
@@ -347,7 +347,7 @@ func (r *Reconciler) Suspend(pod string, until time.Time) {
 					changes = append(changes, knobs.Change{Object: c.Object, Knob: knobs.Weight, To: weight, Why: why})
 				}
 				s.expected = true
-			case knobs.Weight:
+			case s.Knob == knobs.Weight:
 				s.expected = true
 			}
 		}

@@ -98,7 +98,7 @@ func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (
 	change := knobs.Change{Object: o, Knob: k, From: have, To: e.Value, Why: "Sluice lets it go"}
 	same := kernel.Same(k, e.Value, have)
 	switch {
-	case k == knobs.CPUs, k == knobs.Mems:
+	case k.OriginalIsAll():
 		return []knobs.Change{change}, false, nil
 	case k == knobs.Quota && e.Wrote == nil: // lifted
 		if same || !have.(knobs.CPUQuota).Unlimited() {

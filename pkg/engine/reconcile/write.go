@@ -131,7 +131,7 @@ func (r *Reconciler) savable(changes []knobs.Change) []knobs.Change {
 	}
 	var safe []knobs.Change
 	for _, c := range changes {
-		if c.Knob == knobs.CPUs || c.Knob == knobs.Mems {
+		if c.Knob.OriginalIsAll() {
 			safe = append(safe, c)
 		}
 	}

@@ -66,26 +66,6 @@ func (r *Reconciler) Stop() { r.writer.stopped = true }
 // UnderWay reports whether a write of a setting is under way, or waits.
 func (r *Reconciler) UnderWay(at Key) bool { return r.writer.settings[at] != nil }
 
-// mayTakeLong reports whether the kernel may take long over a write:
-//
-//   - cpuset.mems moves the pages of all processes (cpuset_write_resmask in
-//     kernel/cgroup/cpuset.c waits for them);
-//   - memory.max and memory.high, before Linux 6.16, and v1's limit reclaim what is
-//     above them (memory_high_write in mm/memcontrol.c), as do limits of page cache;
-//   - io.max and io.weight may freeze the disk's queue (blk_mq_freeze_queue), which
-//     waits for what a slow disk has in hand.
-func mayTakeLong(c *knobs.Change) bool {
-	switch c.Knob {
-	case knobs.Mems, knobs.IOMax, knobs.IOWeight, knobs.PageCacheMax:
-		return true
-	case knobs.MemoryMax, knobs.MemoryHigh, knobs.PageCache:
-		from, known := c.From.(knobs.Bytes)
-		to, bytes := c.To.(knobs.Bytes)
-		return !known || !bytes || to >= 0 && (from < 0 || to < from)
-	}
-	return false
-}
-
 // underWay is the value that a setting has when all writes to it are made, nil where
 // none is under way.
 func (w *writer) underWay(at Key) knobs.Value {
@@ -104,7 +84,7 @@ func (w *writer) underWay(at Key) knobs.Value {
 // the kernel has answered, and its refusals.
 func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
 	w := &r.writer
-	slow := func(c knobs.Change) bool { return mayTakeLong(&c) || w.settings[KeyOf(&c)] != nil }
+	slow := func(c knobs.Change) bool { return c.MayTakeLong() || w.settings[KeyOf(&c)] != nil }
 	if r.Blocking || !slices.ContainsFunc(changes, slow) {
 		return changes, nil, nil
 	}

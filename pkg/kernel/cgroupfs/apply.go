@@ -42,7 +42,7 @@ func (d *Driver) apply(c knobs.Change) error {
 	if err := s.check(c.Knob, c.To); err != nil {
 		return err
 	}
-	if eachLevel(c.Knob) {
+	if c.Knob.Local() {
 		if inner := d.innerOf(c.Object); inner != "" {
 			return d.applyNested(h, s, c, inner)
 		}

@@ -7,13 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// The kernel's bounds of cpu.shares, to which it clamps (MIN_SHARES and MAX_SHARES
-// in kernel/sched/sched.h).
-const (
-	minShares = 2
-	maxShares = 262144
-	maxWeight = 10000 // CGROUP_WEIGHT_MAX in include/linux/cgroup.h
-)
+const maxWeight = 10000 // CGROUP_WEIGHT_MAX in include/linux/cgroup.h
 
 var burstFiles1, burstFiles2 = []string{"cpu.cfs_burst_us"}, []string{"cpu.max.burst"}
 
@@ -22,7 +16,8 @@ var burstFiles1, burstFiles2 = []string{"cpu.cfs_burst_us"}, []string{"cpu.max.b
 var burstSpec = Spec{
 	Controller: "cpu", V1: burstFiles1, V2: burstFiles2,
 	Default: knobs.CPUBurst(0), ReadBack: Exact,
-	test: knobs.CPUBurst(20 * time.Millisecond), read: readBurst, write: writeBurst, same: sameBurst,
+	invalid: "the burst may not exceed the quota on this kernel",
+	test:    knobs.CPUBurst(20 * time.Millisecond), read: readBurst, write: writeBurst, same: sameBurst,
 }
 
 func readBurst(c *cgroup, s *Spec) (knobs.Value, error) {
@@ -52,8 +47,9 @@ func sameBurst(want, have knobs.Value, _ bool) bool {
 // and v2 0.
 var weightSpec = Spec{
 	Controller: "cpu", V1: []string{"cpu.shares"}, V2: []string{"cpu.weight"},
-	Min: minShares, Max: maxShares, Default: knobs.Shares(1024), ReadBack: Rounded,
-	test: knobs.Shares(512), read: readShares, write: writeShares, same: sameShares,
+	Min: int64(knobs.MinShares), Max: int64(knobs.MaxShares), Default: knobs.DefaultShares, ReadBack: Rounded,
+	invalid: "the weight can't be written while cpu.idle is 1",
+	test:    knobs.Shares(512), read: readShares, write: writeShares, same: sameShares,
 }
 
 // cpu.idle (5.15) going back to 0 puts the weight to its default, 1024 shares or
@@ -97,12 +93,14 @@ func sameShares(want, have knobs.Value, v2 bool) bool {
 	return clamp(a) == b
 }
 
-func clamp(shares knobs.Shares) knobs.Shares { return min(max(shares, minShares), maxShares) }
+func clamp(shares knobs.Shares) knobs.Shares {
+	return min(max(shares, knobs.MinShares), knobs.MaxShares)
+}
 
 // WeightOf is v2's cpu.weight, 1..10000, for v1's shares, 2..262144: the classic
 // formula of KEP-2254, which the kubelet and runc before 1.3 use.
 func WeightOf(shares knobs.Shares) int64 {
-	return 1 + (int64(clamp(shares))-minShares)*9999/(maxShares-minShares)
+	return 1 + int64((clamp(shares)-knobs.MinShares)*(maxWeight-1)/(knobs.MaxShares-knobs.MinShares))
 }
 
 // SharesOf is the least number of shares with that cpu.weight. The weight 0, which
@@ -111,7 +109,7 @@ func SharesOf(weight int64) knobs.Shares {
 	if weight <= 0 {
 		return 0
 	}
-	return knobs.Shares(minShares + ((weight-1)*(maxShares-minShares)+9998)/9999)
+	return knobs.MinShares + (knobs.Shares(weight-1)*(knobs.MaxShares-knobs.MinShares)+maxWeight-2)/(maxWeight-1)
 }
 
 // Scale is a weight in percent of another, by the numbers that the kernel compares: v2's
@@ -129,5 +127,5 @@ func Room(shares knobs.Shares, v2 bool) int {
 	if v2 {
 		return int(maxWeight * 100 / WeightOf(shares))
 	}
-	return int(maxShares * 100 / clamp(shares))
+	return int(knobs.MaxShares * 100 / clamp(shares))
 }

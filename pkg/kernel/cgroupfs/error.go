@@ -71,18 +71,11 @@ func (e *ChangeError) next() string {
 
 // hint says what a knob's refusal is likely due to.
 func (e *ChangeError) hint() string {
-	busy, refused := errors.Is(e.Err, syscall.EBUSY), errors.Is(e.Err, syscall.EINVAL)
-	switch k := e.Change.Knob; {
-	case k == knobs.MemoryMax && busy:
-		return "the cgroup uses more than that and the kernel could not reclaim it"
-	case k == knobs.Burst && refused:
-		return "the burst may not exceed the quota on this kernel"
-	case k == knobs.Quota && refused:
-		return "the quota may not fall below the burst in force, nor, on cgroup v1, exceed the parent's ratio or fall below a child's"
-	case k == knobs.Weight && refused:
-		return "the weight can't be written while cpu.idle is 1"
-	case (k == knobs.CPUQoS || k == knobs.CgroupPriority) && refused:
-		return "the cgroup above has a lower priority, or this kernel has no way back from it"
+	switch s := specs[e.Change.Knob]; {
+	case errors.Is(e.Err, syscall.EBUSY):
+		return s.busy
+	case errors.Is(e.Err, syscall.EINVAL):
+		return s.invalid
 	}
 	return ""
 }

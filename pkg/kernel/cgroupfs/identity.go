@@ -21,9 +21,17 @@ func identity(low, high, test knobs.Number, gate, file string) *Spec {
 	}
 }
 
+// belowParent is what a refused priority is likely due to.
+const belowParent = "the cgroup above has a lower priority, or this kernel has no way back from it"
+
+func (s *Spec) withHint(invalid string) *Spec {
+	s.invalid = invalid
+	return s
+}
+
 // cpu.bt_shares are the shares among offline groups alone.
 var btSharesSpec = Spec{
 	Controller: "cpu", V1: []string{"cpu.bt_shares"},
-	Min: minShares, Max: maxShares, Default: knobs.Shares(1024), ReadBack: Rounded, Gate: tencentGate,
+	Min: int64(knobs.MinShares), Max: int64(knobs.MaxShares), Default: knobs.DefaultShares, ReadBack: Rounded, Gate: tencentGate,
 	test: knobs.Shares(512), read: readShares, write: writeShares, same: sameShares,
 }

@@ -41,6 +41,7 @@ func memoryNumber(file string, low, high, usual, test knobs.Number) *Spec {
 // kills. See writeLimit1 for swap.
 var memoryMaxSpec = Spec{
 	Controller: "memory", V1: []string{limitFile1}, V2: []string{"memory.max"}, Default: knobs.Max, ReadBack: Rounded,
+	busy: "the cgroup uses more than that and the kernel could not reclaim it",
 	test: knobs.Bytes(1 << 30), read: readBytes, write: writeLimit, same: sameBytes,
 }
 

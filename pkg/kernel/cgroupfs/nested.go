@@ -88,28 +88,13 @@ func (d *Driver) unnest(dir string) {
 	}
 }
 
-// eachLevel reports whether a knob limits, or protects, the processes of one level
-// alone. The others rank a cgroup among its siblings, of which the inner level has none,
-// or hold for all that is below.
-func eachLevel(knob knobs.Knob) bool {
-	switch knob {
-	case knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.MemoryMax, knobs.MemoryMin, knobs.MemoryLow, knobs.MemoryHigh, knobs.OOMGroup:
-		return true
-	}
-	return false
-}
-
-// limits reports whether a knob is a limit that a cgroup need not have.
-func limits(knob knobs.Knob) bool {
-	return knob == knobs.Quota || knob == knobs.MemoryMax || knob == knobs.MemoryHigh
-}
-
 // applyNested makes a change to a container's cgroup and to its inner level. The outer
 // one goes first: it bounds the inner one meanwhile. v1 refuses an outer quota below the
-// inner one, so that it is tried again after that.
+// inner one, so that it is tried again after that. A limit, which a cgroup has none of by
+// default, stays out of an outer one that has none.
 func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string) error {
 	write := func(dir string) error { return h.with(dir, func(in *cgroup) error { return s.write(in, s, c) }) }
-	if limits(c.Knob) && d.levels.askedOf(c.Object.Path, c.Knob) == nil {
+	if unlimited(s.Default) && d.levels.askedOf(c.Object.Path, c.Knob) == nil {
 		free := false
 		err := h.with(c.Object.Path, func(in *cgroup) error {
 			has, err := s.read(in, s)

@@ -114,8 +114,16 @@ func TestSpecs(t *testing.T) {
 		if n, ok := s.Default.(knobs.Number); ok && (int64(n) < s.Min || int64(n) > s.Max) {
 			t.Errorf("the default of %s is out of its range", knob)
 		}
+		for _, v := range []knobs.Value{s.test, s.Default} {
+			if !knob.Takes(v) {
+				t.Errorf("%s has the value %v in its description, and does not take it", knob, v)
+			}
+		}
 		if err := s.check(knob, s.test); err != nil {
 			t.Error(err)
+		}
+		if knob.RuntimeField() == knobs.UnifiedField && (len(s.V2) != 1 || s.V2[0] != knob.String()) {
+			t.Errorf("runtimes take %s by the name of its file on v2, which is %q", knob, s.V2)
 		}
 	}
 	d := pretend(true)

@@ -15,8 +15,9 @@ import (
 // takes any and follows the least.
 var quotaSpec = Spec{
 	Controller: "cpu", V1: []string{quotaFile1}, V2: []string{quotaFile2},
-	Default: knobs.CPUQuota{Quota: unlimitedQuota, Period: 100 * time.Millisecond}, ReadBack: Rounded,
-	test: knobs.CPUQuota{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, read: readQuota, write: writeQuota, same: sameQuota,
+	Default: knobs.CPUQuota{Quota: -1, Period: knobs.DefaultPeriod}, ReadBack: Rounded,
+	invalid: "the quota may not fall below the burst in force, nor, on cgroup v1, exceed the parent's ratio or fall below a child's",
+	test:    knobs.CPUQuota{Quota: 50 * time.Millisecond, Period: knobs.DefaultPeriod}, read: readQuota, write: writeQuota, same: sameQuota,
 }
 
 const (
@@ -24,9 +25,6 @@ const (
 	periodFile1 = "cpu.cfs_period_us"
 	quotaFile2  = "cpu.max"
 )
-
-// unlimitedQuota is knobs.CPUQuota's Quota for "no limit".
-const unlimitedQuota time.Duration = -1
 
 // writeQuota sets the CFS quota and period. An unlimited quota without a period
 // leaves the period as it is.
@@ -141,11 +139,11 @@ func parseQuota(text string) (knobs.CPUQuota, error) {
 	if err != nil || p == 0 {
 		return knobs.CPUQuota{}, fmt.Errorf("CPU quota %.60q: the period is not a number of microseconds", text)
 	}
-	q := knobs.CPUQuota{Quota: unlimitedQuota, Period: time.Duration(p) * time.Microsecond}
+	q := knobs.CPUQuota{Quota: -1, Period: time.Duration(p) * time.Microsecond}
 	if quota == "max" || quota == "-1" {
 		return q, nil
 	}
-	// The kernel's bound, max_cfs_runtime, is 2^44 ns in µs: no overflow here.
+	// knobs.MaxBandwidth has 44 bits in µs: there is no overflow here.
 	n, err := strconv.ParseUint(quota, 10, 44)
 	if err != nil {
 		return knobs.CPUQuota{}, fmt.Errorf("CPU quota %.60q: the quota is neither max, -1 nor a number of microseconds", text)

@@ -18,7 +18,7 @@ func (d *Driver) Read(dir string, knob knobs.Knob) (knobs.Value, error) {
 		v, err = s.read(c, s)
 		return err
 	})
-	if err == nil && eachLevel(knob) {
+	if err == nil && knob.Local() {
 		if inner, _ := d.inner(dir); inner != "" {
 			v = d.readNested(h, s, dir, knob, v, inner)
 		}

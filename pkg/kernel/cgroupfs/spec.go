@@ -2,7 +2,6 @@ package cgroupfs
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -28,7 +27,9 @@ type Spec struct {
 	ReadBack   ReadBack
 	Gate       string // switch below the host's root that must be 1 where it exists
 
-	test  knobs.Value // other than the default; its type is the knob's
+	busy, invalid string // what EBUSY and EINVAL of a write are likely due to; "" for nothing in particular
+
+	test  knobs.Value // other than the default
 	read  func(*cgroup, *Spec) (knobs.Value, error)
 	write func(*cgroup, *Spec, knobs.Change) error
 	same  func(want, have knobs.Value, v2 bool) bool // nil is ==
@@ -58,8 +59,8 @@ var specs = [knobs.Knobs]*Spec{
 	knobs.BVT:            identity(-1, 2, -1, identityGate, "cpu.bvt_warp_ns"),
 	knobs.CPUIdentity:    identity(-1, 1, -1, identityGate, "cpu.identity"),
 	knobs.CPUPriority:    identity(-1, 1, -1, identityGate, "cpu.priority"),
-	knobs.CPUQoS:         identity(-1, 2, -1, "", "cpu.qos_level"),
-	knobs.CgroupPriority: identity(0, 7, 7, tencentGate, "cgroup.priority"),
+	knobs.CPUQoS:         identity(-1, 2, -1, "", "cpu.qos_level").withHint(belowParent),
+	knobs.CgroupPriority: identity(0, 7, 7, tencentGate, "cgroup.priority").withHint(belowParent),
 	knobs.CPUOffline:     identity(0, 1, 1, "", "cpu.offline"),
 	knobs.BTShares:       &btSharesSpec,
 
@@ -86,7 +87,7 @@ var specs = [knobs.Knobs]*Spec{
 
 // check refuses a value that isn't the knob's, before the kernel is asked.
 func (s *Spec) check(knob knobs.Knob, v knobs.Value) error {
-	if reflect.TypeOf(v) != reflect.TypeOf(s.test) {
+	if !knob.Takes(v) {
 		return fmt.Errorf("a %T is no value of %s", v, knob)
 	}
 	if n, ok := v.(knobs.Number); ok && (int64(n) < s.Min || int64(n) > s.Max) {
@@ -104,7 +105,7 @@ func (d *Driver) Same(knob knobs.Knob, want, have knobs.Value) bool {
 		return true
 	}
 	s := specs[knob]
-	if s.same == nil || reflect.TypeOf(want) != reflect.TypeOf(s.test) || reflect.TypeOf(have) != reflect.TypeOf(s.test) {
+	if s.same == nil || !knob.Takes(want) || !knob.Takes(have) {
 		return false
 	}
 	h := d.hierarchyOf(s.Controller)

@@ -2,7 +2,6 @@ package nri
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -94,9 +93,6 @@ func resourcesOf(r *api.LinuxResources) workload.Resources {
 	}
 }
 
-// unlimited is the CFS quota that limits nothing, in the OCI spec.
-const unlimited = -1
-
 func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
 	if (a == node.Adjustment{}) {
 		return nil
@@ -125,27 +121,45 @@ type resources interface {
 
 func write(s node.Settings, to resources) {
 	if !s.CPUs.IsEmpty() {
-		to.SetLinuxCPUSetCPUs(s.CPUs.String())
+		s.Carried[knobs.CPUs] = knobs.CPUSet(s.CPUs)
 	}
 	if !s.Mems.IsEmpty() {
-		to.SetLinuxCPUSetMems(s.Mems.String())
+		s.Carried[knobs.Mems] = knobs.CPUSet(s.Mems)
 	}
-	if s.Unlimited || s.Quota.Unlimited() {
-		to.SetLinuxCPUQuota(unlimited)
-	} else if s.Quota.Quota > 0 {
-		to.SetLinuxCPUQuota(s.Quota.Quota.Microseconds())
-		to.SetLinuxCPUPeriod(s.Quota.Period.Microseconds())
+	if s.Unlimited {
+		s.Carried[knobs.Quota] = knobs.UnlimitedQuota()
 	}
-	if s.Shares > 0 {
-		to.SetLinuxCPUShares(uint64(s.Shares))
-	}
-	if s.Memory > 0 {
-		to.SetLinuxMemoryLimit(int64(s.Memory))
-	}
-	for file, value := range map[string]knobs.Bytes{"memory.min": s.MemoryMin, "memory.low": s.MemoryLow, "memory.high": s.MemoryHigh} {
-		if value > 0 {
-			to.AddLinuxUnified(file, strconv.FormatInt(int64(value), 10))
+	for k := range knobs.Knobs {
+		if v := s.Carried[k]; v != nil {
+			carry(k, v, to)
 		}
+	}
+}
+
+// carry writes a knob's value into the field that it goes into.
+func carry(k knobs.Knob, v knobs.Value, to resources) {
+	switch k.RuntimeField() {
+	case knobs.CPUsField:
+		to.SetLinuxCPUSetCPUs(v.String())
+	case knobs.MemsField:
+		to.SetLinuxCPUSetMems(v.String())
+	case knobs.QuotaField:
+		q, _ := v.(knobs.CPUQuota)
+		if q.Unlimited() {
+			to.SetLinuxCPUQuota(-1)
+			return
+		}
+		to.SetLinuxCPUQuota(q.Quota.Microseconds())
+		to.SetLinuxCPUPeriod(q.Period.Microseconds())
+	case knobs.SharesField:
+		shares, _ := v.(knobs.Shares)
+		to.SetLinuxCPUShares(uint64(shares))
+	case knobs.MemoryLimitField:
+		limit, _ := v.(knobs.Bytes)
+		to.SetLinuxMemoryLimit(int64(limit))
+	case knobs.UnifiedField:
+		to.AddLinuxUnified(k.String(), knobs.FormatValue(v))
+	case knobs.NoField:
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -107,14 +108,14 @@ func TestSettings(t *testing.T) {
 			&api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "0-2,5", Mems: "1", Quota: api.Int64(int64(-1))}},
 		},
 		"batch": {
-			node.Settings{Carried: node.Carried{Shares: 1536, Quota: limit, Memory: 1 << 20}},
+			node.Settings{Carried: knobs.Values{knobs.Weight: knobs.Shares(1536), knobs.Quota: limit, knobs.MemoryMax: knobs.Bytes(1 << 20)}},
 			&api.LinuxResources{
 				Cpu:    &api.LinuxCPU{Shares: api.UInt64(uint64(1536)), Quota: api.Int64(int64(150000)), Period: api.UInt64(uint64(100000))},
 				Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 20))},
 			},
 		},
 		"memory": {
-			node.Settings{Carried: node.Carried{MemoryMin: 1 << 20, MemoryLow: 2 << 20, MemoryHigh: 3 << 20}},
+			node.Settings{Carried: knobs.Values{knobs.MemoryMin: knobs.Bytes(1 << 20), knobs.MemoryLow: knobs.Bytes(2 << 20), knobs.MemoryHigh: knobs.Bytes(3 << 20)}},
 			&api.LinuxResources{Unified: map[string]string{"memory.min": "1048576", "memory.low": "2097152", "memory.high": "3145728"}},
 		},
 	} {
@@ -136,6 +137,26 @@ func TestSettings(t *testing.T) {
 	}
 	if got := updatesOf(nil); got != nil {
 		t.Errorf("nobody to update, and still %v", got)
+	}
+}
+
+// Every knob that has a field in the runtime's messages gets there, and no other does.
+func TestKnobsInMessages(t *testing.T) {
+	t.Parallel()
+	for k := range knobs.Knobs {
+		value := cgroupfs.Describe(k).Default
+		if k.OriginalIsAll() {
+			value = knobs.CPUSet(cpuset.Of(1)) // the default is the empty set, which is left out
+		}
+		var set node.Settings
+		set.Carried[k] = value
+		message := updateOf(node.Update{ContainerID: "c", Settings: set}).GetLinux().GetResources()
+		if sent := !proto.Equal(message, &api.LinuxResources{}) && message != nil; sent != (k.RuntimeField() != knobs.NoField) {
+			t.Errorf("%s %s is in the message: %t", k, value, sent)
+		}
+		if _, unified := message.GetUnified()[k.String()]; unified != (k.RuntimeField() == knobs.UnifiedField) {
+			t.Errorf("%s %s is unified in the message: %t", k, value, unified)
+		}
 	}
 }
 

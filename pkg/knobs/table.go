@@ -1,0 +1,206 @@
+package knobs
+
+// table describes every knob; pkg/kernel/cgroupfs alone knows their files, and what the
+// kernel's versions make of them.
+var table = [Knobs]properties{
+	CPUs: {name: "cpuset.cpus", kind: cpuSet, levels: inContainers, slow: never, local: true, placement: true, runtime: CPUsField},
+	Mems: {name: "cpuset.mems", kind: cpuSet, levels: inContainers, slow: always, local: true, placement: true, runtime: MemsField},
+
+	Quota:  {name: "cpu.quota", kind: cpuQuota, levels: everywhere, slow: never, local: true, placement: true, runtime: QuotaField, kubelet: true, systemd: true},
+	Burst:  {name: "cpu.burst", kind: cpuBurst, levels: inPods, slow: never, local: true, height: -3, blocksResize: true},
+	Weight: {name: "cpu.weight", kind: shares, levels: everywhere, slow: never, runtime: SharesField, kubelet: true, systemd: true},
+	Idle:   {name: "cpu.idle", kind: number, levels: onPods, slow: never, outermost: true, blocksResize: true},
+
+	BVT:            {name: "cpu.bvt_warp_ns", kind: number, levels: inPods, slow: never, priority: moreIsHigher, groupIdentity: true, expels: true},
+	CPUIdentity:    {name: "cpu.identity", kind: number, levels: inPods, slow: never, priority: moreIsHigher, groupIdentity: true, expels: true},
+	CPUPriority:    {name: "cpu.priority", kind: number, levels: inPods, slow: never, priority: moreIsHigher, groupIdentity: true},
+	CPUQoS:         {name: "cpu.qos_level", kind: number, levels: inPods, slow: never, priority: moreIsHigher, inherited: true, expels: true},
+	CgroupPriority: {name: "cgroup.priority", kind: number, levels: inPods, slow: never, priority: moreIsLower, inherited: true},
+	CPUOffline:     {name: "cpu.offline", kind: number, levels: inPods, slow: never, priority: moreIsLower},
+	BTShares:       {name: "cpu.bt_shares", kind: shares, levels: inPods, slow: never},
+
+	MemoryMax:  {name: "memory.max", kind: amount, levels: everywhere, slow: whenLowered, local: true, runtime: MemoryLimitField, kubelet: true, systemd: true},
+	MemoryMin:  {name: "memory.min", kind: amount, levels: everywhere, slow: never, local: true, height: -3, runtime: UnifiedField, kubelet: true, systemd: true, deferred: true},
+	MemoryLow:  {name: "memory.low", kind: amount, levels: everywhere, slow: never, local: true, height: -2, runtime: UnifiedField, kubelet: true, systemd: true, deferred: true},
+	MemoryHigh: {name: "memory.high", kind: amount, levels: inContainers, slow: whenLowered, local: true, height: -1, runtime: UnifiedField, kubelet: true, systemd: true, deferred: true},
+	SoftLimit:  {name: "memory.soft_limit", kind: amount, levels: inContainers, slow: never, height: -1},
+	OOMGroup:   {name: "memory.oom.group", kind: number, levels: inContainers, slow: never, local: true, systemd: true},
+
+	WmarkRatio:   {name: "memory.wmark_ratio", kind: percent, levels: inPods, slow: never},
+	WmarkScale:   {name: "memory.wmark_scale_factor", kind: number, levels: inPods, slow: never},
+	WmarkMinAdj:  {name: "memory.wmark_min_adj", kind: number, levels: inPods, slow: never, inherited: true},
+	MemPriority:  {name: "memory.priority", kind: number, levels: inPods, slow: never},
+	PriorityOOM:  {name: "memory.use_priority_oom", kind: number, levels: abovePods, slow: never},
+	MemoryQoS:    {name: "memory.qos_level", kind: number, levels: inPods, slow: never, inherited: true},
+	PageCache:    {name: "memory.pagecache_limit", kind: amount, levels: inContainers, slow: whenLowered},
+	PageCacheMax: {name: "memory.pagecache.max_ratio", kind: percent, levels: inContainers, slow: always},
+
+	IOWeight: {name: "io.weight", kind: weights, levels: inPods, slow: always, systemd: true},
+	IOMax:    {name: "io.max", kind: throttles, levels: inContainers, slow: always, systemd: true},
+
+	NetClass: {name: "net_cls.classid", kind: number, levels: inContainers, slow: never},
+}
+
+// properties are what holds for a knob on every kernel.
+type properties struct {
+	name   string
+	kind   *kind
+	levels levels // those of the cgroups in which Sluice sets it
+	slow   slowness
+
+	// height is the knob's place among those that bound each other in one cgroup, from the
+	// lowest: min ≤ low ≤ high ≤ max, burst ≤ quota. It is 0 for the highest of them, and
+	// for all other knobs.
+	height int8
+	// outermost: the knob comes into force after everything else, and goes out of force
+	// before it. The kernel refuses a weight while cpu.idle is 1.
+	outermost bool
+	priority  direction
+
+	// local: the knob limits or protects the processes of one level of cgroups alone. The
+	// others rank a cgroup among its siblings, or hold for all that is below.
+	local bool
+	// inherited: the kernel gives a new cgroup the value that its parent has, or shows the
+	// parent's where that is stricter.
+	inherited bool
+	// blocksResize: while the knob is in force, the kernel may refuse the quota or the
+	// weight that the kubelet writes in a resize.
+	blocksResize bool
+	// placement: the placement of containers on CPUs and memory nodes writes the knob too.
+	placement bool
+
+	runtime RuntimeField
+	kubelet bool // the kubelet writes it in pods' and classes' cgroups (pkg/kubelet/cm in Kubernetes; min, low and high with its MemoryQoS)
+	systemd bool // systemd writes it whenever it writes any property of a scope
+	// deferred: the kubelet's MemoryQoS, which is off by default, may own the knob, so that
+	// a value of somebody else's found there before Sluice's first write is left alone.
+	deferred bool
+
+	groupIdentity bool // it is part of Anolis' group identity
+	expels        bool // its value -1 keeps the cgroup off CPUs that others want, and off the SMT siblings beside them
+}
+
+// levels is a set of levels.
+type levels uint8
+
+const (
+	onClasses    levels = 1 << ClassLevel
+	onPods       levels = 1 << PodLevel
+	inContainers levels = 1 << ContainerLevel
+	abovePods           = onClasses | onPods
+	inPods              = onPods | inContainers
+	everywhere          = onClasses | onPods | inContainers
+)
+
+// direction says what a CPU priority's larger value means.
+type direction uint8
+
+const (
+	noPriority direction = iota
+	moreIsHigher
+	moreIsLower
+)
+
+// slowness says which writes the kernel may take long over:
+//
+//   - cpuset.mems moves the pages of all processes (cpuset_write_resmask in
+//     kernel/cgroup/cpuset.c waits for them);
+//   - memory.max and memory.high, before Linux 6.16, and v1's limit reclaim what is
+//     above them (memory_high_write in mm/memcontrol.c), as do limits of page cache;
+//   - io.max and io.weight may freeze the disk's queue (blk_mq_freeze_queue), which
+//     waits for what a slow disk has in hand.
+//
+// The others set numbers, under locks that are held for as long (tg_set_cfs_bandwidth,
+// sched_group_set_shares, memory_min_write and the like). A write of cpuset.cpus has its
+// effect before it waits for pages, and pkg/kernel/cgroupfs returns then.
+type slowness uint8
+
+const (
+	never slowness = 1 + iota
+	whenLowered
+	always
+)
+
+// RuntimeField is the field of a container's resources, in the OCI runtime specification
+// and in NRI's messages, that a knob's value goes into.
+type RuntimeField uint8
+
+// The fields.
+const (
+	NoField          RuntimeField = iota // runtimes don't know the knob
+	CPUsField                            // cpu.cpus
+	MemsField                            // cpu.mems
+	QuotaField                           // cpu.quota and cpu.period
+	SharesField                          // cpu.shares
+	MemoryLimitField                     // memory.limit
+	UnifiedField                         // unified, on cgroup v2 alone; its key is the knob's name
+)
+
+// SetAt reports whether Sluice sets the knob in cgroups of a level.
+func (k Knob) SetAt(l Level) bool { return table[k].levels&(1<<l) != 0 }
+
+// RuntimeField is the field in which a runtime can set the knob.
+func (k Knob) RuntimeField() RuntimeField { return table[k].runtime }
+
+// Recorded reports whether runtimes keep the knob in their record of a container whoever
+// set it, and write it with each update.
+func (k Knob) Recorded() bool {
+	field := table[k].runtime
+	return field != NoField && field != UnifiedField
+}
+
+// Local reports whether the knob limits or protects the processes of one level of cgroups
+// alone, so that a container with two levels needs it in both.
+func (k Knob) Local() bool { return table[k].local }
+
+// Inherited reports whether a new cgroup may show the value that its parent has.
+func (k Knob) Inherited() bool { return table[k].inherited }
+
+// BlocksResize reports whether the kernel may refuse what the kubelet writes in a resize
+// while the knob is in force.
+func (k Knob) BlocksResize() bool { return table[k].blocksResize }
+
+// Placement reports whether the placement of containers on CPUs and memory nodes writes the
+// knob, too.
+func (k Knob) Placement() bool { return table[k].placement }
+
+// OriginalIsAll reports whether the knob's original value is always all that its parent
+// has, so that it need not be recorded to be given back.
+func (k Knob) OriginalIsAll() bool { return table[k].kind == cpuSet }
+
+// Deferred reports whether a value of somebody else's, found before Sluice's first write,
+// is left alone, since the kubelet's MemoryQoS feature may have written it.
+func (k Knob) Deferred() bool { return table[k].deferred }
+
+// GroupIdentity reports whether the knob is part of Anolis' group identity.
+func (k Knob) GroupIdentity() bool { return table[k].groupIdentity }
+
+// Expels reports whether the knob's value -1 keeps a cgroup off CPUs that others want, and
+// off the SMT siblings beside them.
+func (k Knob) Expels() bool { return table[k].expels }
+
+// BySystemd lists the knobs that systemd writes, with the kernel's default where it was
+// told none, whenever it writes any property of a container's scope
+// (cgroup_context_apply in systemd's core/cgroup.c).
+func BySystemd() []Knob {
+	var all []Knob
+	for k := range Knobs {
+		if table[k].systemd {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// MayTakeLong reports whether the kernel may take long over a change.
+func (c *Change) MayTakeLong() bool {
+	switch table[c.Knob].slow {
+	case always:
+		return true
+	case whenLowered:
+		from, known := c.From.(Bytes)
+		to, amount := c.To.(Bytes)
+		return !known || !amount || to.Compare(from) < 0
+	}
+	return false
+}
