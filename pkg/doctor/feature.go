@@ -19,16 +19,24 @@ type mechanism struct {
 // feature is what a pod can ask for, with the ways to have it, best first.
 type feature struct {
 	name string
-	on   []string
 	ways []mechanism
 	none Finding // where none of them works
 }
 
-var (
-	podsOnly       = []string{"pod"}
-	containersOnly = []string{"container"}
-	both           = []string{"pod", "container"}
-)
+// on lists the kinds of cgroups that get one of the feature's knobs.
+func (f *feature) on() (kinds []string) {
+	for _, kind := range []struct {
+		level knobs.Level
+		name  string
+	}{{knobs.PodLevel, "pod"}, {knobs.ContainerLevel, "container"}} {
+		if slices.ContainsFunc(f.ways, func(m mechanism) bool {
+			return slices.ContainsFunc(m.knobs, func(k knobs.Knob) bool { return k.SetAt(kind.level) })
+		}) {
+			kinds = append(kinds, kind.name)
+		}
+	}
+	return kinds
+}
 
 func by(what string, knobs ...knobs.Knob) mechanism { return mechanism{knobs: knobs, what: what} }
 
@@ -46,7 +54,7 @@ func (n *node) look(f feature) Finding {
 			if way.what != "" {
 				what += ": " + way.what
 			}
-			return Finding{Name: f.name, Level: way.level, What: what, Do: way.do, On: f.on}
+			return Finding{Name: f.name, Level: way.level, What: what, Do: way.do, On: f.on()}
 		}
 		for _, k := range way.knobs {
 			if feature := n.Features.Knobs[k]; feature.State == knobs.Inconclusive {
@@ -123,18 +131,18 @@ func (n *node) cpuFeatures() []Finding {
 		burst = "more than 100 % of the quota too"
 	}
 	findings := n.all(
-		feature{"cpusets", containersOnly, []mechanism{by("", knobs.CPUs, knobs.Mems)},
+		feature{"cpusets", []mechanism{by("", knobs.CPUs, knobs.Mems)},
 			fail("", "no container can have CPUs of its own", "mount or enable the cpuset controller")},
-		feature{"quota", both, []mechanism{by("", knobs.Quota)},
+		feature{"quota", []mechanism{by("", knobs.Quota)},
 			warn("", "not available: the quota of pinned containers cannot be lifted", "a kernel with CONFIG_CFS_BANDWIDTH")},
-		feature{"weight", both, []mechanism{by("", knobs.Weight)},
+		feature{"weight", []mechanism{by("", knobs.Weight)},
 			warn("", "not available: pods have no CPU priorities", "mount or enable the cpu controller")},
-		feature{"burst", both, []mechanism{by(burst, knobs.Burst)},
+		feature{"burst", []mechanism{by(burst, knobs.Burst)},
 			note("", "not available: containers are throttled at their limit", "Linux 5.14 brings it; Anolis OS and Alibaba Cloud Linux have it in 4.19 and 5.10")},
 		n.identity(),
 	)
 	if last := &findings[len(findings)-1]; last.Level > OK { // no vendor's mechanism takes its place
-		findings = append(findings, n.look(feature{"idle", podsOnly, []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", knobs.Idle)},
+		findings = append(findings, n.look(feature{"idle", []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", knobs.Idle)},
 			note("", "not available: batch pods have the lowest weight instead", "Linux 5.15 brings it")}))
 	}
 	return findings
@@ -142,7 +150,7 @@ func (n *node) cpuFeatures() []Finding {
 
 func (n *node) identity() feature {
 	const expels = "keeps SMT siblings of high classes free of the lowest; excludes core scheduling"
-	f := feature{"group identity", both, []mechanism{
+	f := feature{"group identity", []mechanism{
 		by(expels, knobs.BVT),
 		by(expels, knobs.CPUIdentity, knobs.CPUPriority),
 		by(expels, knobs.CPUIdentity),
@@ -167,34 +175,34 @@ func (n *node) memoryFeatures() []Finding {
 	emulated := func(f feature, what string) feature {
 		if reclaim {
 			native, _, _ := strings.Cut(f.none.Do, ";")
-			f.none = Finding{Level: Note, What: what, Do: "no action needed; " + native, On: containersOnly}
+			f.none = Finding{Level: Note, What: what, Do: "no action needed; " + native, On: []string{"container"}}
 		}
 		return f
 	}
 	return n.all(
-		feature{"limit", both, []mechanism{by("", knobs.MemoryMax)},
+		feature{"limit", []mechanism{by("", knobs.MemoryMax)},
 			warn("", "not available: batch pods have no memory limit", "mount or enable the memory controller")},
-		feature{"min, low", both, []mechanism{
+		feature{"min, low", []mechanism{
 			by("", knobs.MemoryMin, knobs.MemoryLow),
 			instead("Linux 4.18 on cgroup v2 brings memory.min", "low alone", knobs.MemoryLow),
 			instead("Linux 4.18 on cgroup v2 brings both", "min alone", knobs.MemoryMin),
 		}, note("", "not available: nothing protects a container's memory from reclaim", v2+"; Anolis OS and Alibaba Cloud Linux have it on v1")},
 		n.high(),
-		emulated(feature{"watermark", both, []mechanism{
+		emulated(feature{"watermark", []mechanism{
 			by("the kernel reclaims in the background", knobs.WmarkRatio, knobs.WmarkScale),
 			by("the kernel reclaims in the background, and chooses how much", knobs.WmarkRatio),
 		}, note("", "none: a container reclaims only at its limit", "the kernels of Anolis OS and Alibaba Cloud Linux have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
 			"emulated: Sluice reclaims through memory.reclaim (v2), as pressure allows"),
-		feature{"watermark offset", both, []mechanism{by("", knobs.WmarkMinAdj)},
+		feature{"watermark offset", []mechanism{by("", knobs.WmarkMinAdj)},
 			note("", "none: memory.low and the node's own watermarks are used instead", "no action needed; the kernels of Anolis OS and Alibaba Cloud Linux have it")},
-		feature{"OOM group", containersOnly, []mechanism{by("", knobs.OOMGroup)},
+		feature{"OOM group", []mechanism{by("", knobs.OOMGroup)},
 			note("", "not available: the kernel kills one process of a container at a time", "Linux 4.19 on cgroup v2 brings it")},
-		feature{"OOM priority", both, []mechanism{
+		feature{"OOM priority", []mechanism{
 			by("", knobs.MemPriority, knobs.PriorityOOM),
 			by("", knobs.MemPriority),
 			by("two levels", knobs.MemoryQoS),
 		}, note("", "not available: Sluice uses oom_score_adj instead", "no action needed; the kernels of Anolis OS and openEuler have it")},
-		emulated(feature{"page-cache limit", containersOnly, []mechanism{by("", knobs.PageCache), by("", knobs.PageCacheMax)},
+		emulated(feature{"page-cache limit", []mechanism{by("", knobs.PageCache), by("", knobs.PageCacheMax)},
 			note("", "none: page cache is bounded by the memory limit alone", "the kernels of Anolis OS and TencentOS have it; Linux 5.19 on cgroup v2 lets Sluice emulate it")},
 			"emulated: Sluice reclaims through memory.reclaim (v2)"),
 	)
@@ -203,7 +211,7 @@ func (n *node) memoryFeatures() []Finding {
 // high is memory.high, which before Linux 5.9 was seen to stall its processes.
 func (n *node) high() feature {
 	const soft = "memory above it is reclaimed only when the node is short"
-	f := feature{"high", containersOnly, []mechanism{
+	f := feature{"high", []mechanism{
 		by("", knobs.MemoryHigh),
 		instead("cgroup v2 brings memory.high", soft, knobs.SoftLimit),
 	}, note("", "not available: only the limit bounds a container", "cgroup v2 brings it")}
@@ -230,11 +238,11 @@ func (n *node) ioFeatures() []Finding {
 		throttles = instead("cgroup v2 throttles buffered writes too", "buffered writes escape it on v1", knobs.IOMax)
 	}
 	return n.all(
-		feature{"I/O weight", both, []mechanism{by("heeded by disks with bfq or, on v2, io.cost", knobs.IOWeight)},
+		feature{"I/O weight", []mechanism{by("heeded by disks with bfq or, on v2, io.cost", knobs.IOWeight)},
 			note("", "not available: pods have no I/O weight", "on cgroup v2, a kernel with CONFIG_BLK_CGROUP_IOCOST; else the bfq scheduler for the disks: echo bfq > /sys/block/DISK/queue/scheduler")},
-		feature{"I/O throttles", containersOnly, []mechanism{throttles},
+		feature{"I/O throttles", []mechanism{throttles},
 			note("", "not available: containers' I/O cannot be limited", "mount or enable the io controller (blkio on v1), on a kernel with CONFIG_BLK_DEV_THROTTLING")},
-		feature{"network class", containersOnly, []mechanism{by("", knobs.NetClass)},
+		feature{"network class", []mechanism{by("", knobs.NetClass)},
 			note("", "not available: packets carry no class of their container", "mount v1's net_cls where a traffic shaper needs it: mount -t cgroup -o net_cls none /sys/fs/cgroup/net_cls")},
 	)
 }

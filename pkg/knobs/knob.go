@@ -111,6 +111,13 @@ const (
 	DefaultShares Shares = 1024
 )
 
+// RequestShares is what the kubelet gives for a CPU request in thousandths of a CPU
+// (MilliCPUToShares in Kubernetes' pkg/kubelet/cm).
+func RequestShares(milli int64) Shares {
+	const enough = 1e9 // far from overflow: no machine has a million CPUs
+	return min(max(Shares(min(milli, enough)*1024/1000), MinShares), MaxShares)
+}
+
 func (s Shares) String() string { return strconv.FormatInt(int64(s), 10) + " shares" }
 
 // PerDevice is the lines of a file with one line a device, by device number,

@@ -2,6 +2,7 @@ package knobs
 
 import (
 	"cmp"
+	"math"
 	"math/bits"
 	"strconv"
 	"time"
@@ -52,9 +53,21 @@ func (q CPUQuota) Milli() int64 {
 	if !q.Finite() {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(q.Quota), 1000)
-	milli, _ := bits.Div64(hi%uint64(q.Period), lo, uint64(q.Period))
-	return int64(milli)
+	return q.per(1000)
+}
+
+// In is the time that a finite quota comes to in a period of another length.
+func (q CPUQuota) In(period time.Duration) time.Duration { return time.Duration(q.per(int64(period))) }
+
+// per is the number of n-ths of a CPU that a finite quota amounts to, rounded down; the
+// largest number where it is larger.
+func (q CPUQuota) per(n int64) int64 {
+	hi, lo := bits.Mul64(uint64(q.Quota), uint64(n))
+	if hi >= uint64(q.Period) {
+		return math.MaxInt64
+	}
+	part, _ := bits.Div64(hi, lo, uint64(q.Period))
+	return int64(min(part, math.MaxInt64))
 }
 
 // Compare is negative where q allows less CPU time than r, positive where it allows more,
@@ -78,5 +91,5 @@ func (q CPUQuota) String() string {
 	if q.Unlimited() {
 		return "unlimited"
 	}
-	return strconv.FormatFloat(q.Quota.Seconds()/q.Period.Seconds(), 'g', 6, 64) + " CPUs"
+	return strconv.FormatFloat(q.CPUs(), 'g', 6, 64) + " CPUs"
 }

@@ -231,7 +231,7 @@ func (g *group) quota() knobs.CPUQuota {
 	if q, ok := g.values[knobs.Quota].(knobs.CPUQuota); ok {
 		return q
 	}
-	return knobs.CPUQuota{Quota: -1}
+	return knobs.UnlimitedQuota()
 }
 
 // bytes is an amount of memory; Max where there is none.

@@ -55,7 +55,7 @@ func (n *simNode) limitCPU() {
 	for _, g := range n.groups {
 		b := bandwidth{quota: math.Inf(1)}
 		if q := g.quota(); !q.Unlimited() {
-			b.quota = q.Quota.Seconds() / q.Period.Seconds()
+			b.quota = q.CPUs()
 			b.seconds = b.quota * n.step.Seconds()
 			b.burst = time.Duration(g.value(knobs.Burst).(knobs.CPUBurst)).Seconds()
 		}

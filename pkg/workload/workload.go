@@ -4,6 +4,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // Pod is a pod sandbox as the runtime knows it.
@@ -150,9 +152,9 @@ func CPURequest(pod *Pod, r Resources) (milli MilliCPU, exact bool) {
 	if pod.QoS() == Guaranteed && r.Quota > 0 && r.Period > 0 {
 		return MilliCPU((r.Quota*1000 + int64(r.Period) - 1) / int64(r.Period)), true
 	}
-	if r.Shares <= 2 {
+	if r.Shares <= uint64(knobs.MinShares) {
 		return 0, true
 	}
-	milli = MilliCPU((min(r.Shares, 262144)*1000 + 1023) / 1024)
-	return milli, r.Shares < 262144
+	milli = MilliCPU((min(r.Shares, uint64(knobs.MaxShares))*1000 + 1023) / 1024)
+	return milli, r.Shares < uint64(knobs.MaxShares)
 }

@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	// quotaPeriod is the kubelet's.
-	quotaPeriod = 100 * time.Millisecond
 	// leastRun is the least that a quota lets run in a period. Before Linux 6.18 the kernel
 	// throttles a task wherever it is, also where it holds a lock that services wait for:
 	// it needs enough time to release the lock. So a small quota gets a longer period.
@@ -21,7 +19,7 @@ const (
 
 // Quota is the CPU quota for an amount of CPU.
 func Quota(cpu workload.MilliCPU) knobs.CPUQuota {
-	period := quotaPeriod
+	period := knobs.DefaultPeriod
 	if run := time.Duration(max(cpu, LeastQuota)); run*period < 1000*leastRun {
 		period = (1000 * leastRun / run).Round(time.Millisecond)
 	}

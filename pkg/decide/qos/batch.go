@@ -7,14 +7,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-const (
-	minShares = 2
-	maxShares = 262144
-
-	batchPeriod = 100 * time.Millisecond
-	minQuota    = time.Millisecond // the kernel's least
-)
-
 // grant is what a container on reclaimed resources gets in place of what the
 // kubelet gave it, which doesn't know them; zero is the kubelet's.
 type grant struct {
@@ -30,14 +22,14 @@ func grantOf(n *Node, c *Container) grant {
 	var g grant
 	b := &c.Request.Batch
 	if b.CPURequest.Set {
-		g.Shares = sharesOf(b.CPURequest.Value)
+		g.Shares = knobs.RequestShares(int64(b.CPURequest.Value))
 	}
 	limit := b.CPULimit
 	if !limit.Set {
 		limit = b.CPURequest
 	}
 	if limit.Set && limit.Value > 0 && !c.Own {
-		q := knobs.CPUQuota{Quota: max(minQuota, time.Duration(min(limit.Value, maxMilli))*batchPeriod/1000), Period: batchPeriod}
+		q := knobs.CPUQuota{Quota: max(knobs.MinQuota, time.Duration(min(limit.Value, maxMilli))*knobs.DefaultPeriod/1000), Period: knobs.DefaultPeriod}
 		if !c.Quota.Finite() || q.Compare(c.Quota) < 0 {
 			g.Quota = q
 		}
@@ -51,16 +43,11 @@ func grantOf(n *Node, c *Container) grant {
 // maxMilli keeps amounts of CPU far from overflow; no machine has a million CPUs.
 const maxMilli workload.MilliCPU = 1e9
 
-// sharesOf is the kubelet's formula (MilliCPUToShares in pkg/kubelet/cm).
-func sharesOf(milli workload.MilliCPU) knobs.Shares {
-	return knobs.Shares(max(minShares, min(maxShares, min(milli, maxMilli)*1024/1000)))
-}
-
 // quota is a container's own, with its grant; not finite where it has none.
 func (c *Container) quota(g grant) knobs.CPUQuota {
 	switch {
 	case c.Own:
-		return knobs.CPUQuota{Quota: -1}
+		return knobs.UnlimitedQuota()
 	case g.Quota.Finite():
 		return g.Quota
 	}
@@ -90,7 +77,7 @@ func (t *tuner) batch() {
 		g := grantOf(t.node, c)
 		if g.Shares > 0 {
 			milli += max(0, min(c.Request.Batch.CPURequest.Value, maxMilli))
-			t.shares = sharesOf(milli)
+			t.shares = knobs.RequestShares(int64(milli))
 			t.setGrant(i, knobs.Weight, g.Shares)
 		}
 		if g.Quota.Finite() {
@@ -102,7 +89,7 @@ func (t *tuner) batch() {
 			t.setGrant(i, knobs.MemoryMax, g.MemoryLimit)
 		}
 		if q := c.quota(g); q.Finite() {
-			quota += time.Duration(float64(batchPeriod) * q.CPUs())
+			quota += q.In(knobs.DefaultPeriod)
 		} else {
 			limited = false
 		}
@@ -113,7 +100,7 @@ func (t *tuner) batch() {
 		}
 	}
 	if own := t.pod.Quota; cpu && limited && t.has(knobs.Quota) {
-		sum := knobs.CPUQuota{Quota: quota.Truncate(time.Microsecond), Period: batchPeriod}
+		sum := knobs.CPUQuota{Quota: quota.Truncate(time.Microsecond), Period: knobs.DefaultPeriod}
 		if !own.Finite() || sum.Compare(own) < 0 {
 			t.setPod(knobs.Quota, sum, "sum of its containers' batch resources")
 		}
@@ -147,15 +134,15 @@ func (t *tuner) weight() {
 			}
 		}
 	case t.lowest:
-		t.setPod(knobs.Weight, knobs.Shares(minShares), "cpu-identity -1 by the lowest weight")
+		t.setPod(knobs.Weight, knobs.MinShares, "cpu-identity -1 by the lowest weight")
 	case t.shares == 0 && (percent == 0 || percent == 100) && favour == 100:
 	case !t.has(knobs.Weight):
 		for i := range t.pod.Containers {
 			t.missing(i, weightKey, "cpu.weight and cpu.shares are not there: the CPU controller is not mounted")
 		}
 	case t.shares > 0 && percent > 0:
-		shares := percentOf(int64(t.shares), percent)
-		t.favoured(Setting{Value: knobs.Shares(max(minShares, min(maxShares, shares))), Why: "batch resources by the weight of its pool"}, favour)
+		shares := knobs.Shares(percentOf(int64(t.shares), percent))
+		t.favoured(Setting{Value: min(max(shares, knobs.MinShares), knobs.MaxShares), Why: "batch resources by the weight of its pool"}, favour)
 	case t.shares > 0:
 		t.favoured(Setting{Value: t.shares, Why: "sum of its containers' batch resources"}, favour)
 	case percent > 0:

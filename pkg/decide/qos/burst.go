@@ -34,7 +34,7 @@ func (t *tuner) burst() {
 	if !t.node.Features.BurstOverQuota {
 		sum = min(sum, podQuota)
 	}
-	t.setPod(knobs.Burst, knobs.CPUBurst(min(sum, maxBurst-podQuota)), "sum of its containers' bursts")
+	t.setPod(knobs.Burst, knobs.CPUBurst(min(sum, knobs.MaxBandwidth-podQuota)), "sum of its containers' bursts")
 }
 
 // containerBurst sets a container's burst, and returns it.
@@ -64,7 +64,7 @@ func (t *tuner) containerBurst(i int, q knobs.CPUQuota) time.Duration {
 		t.missing(i, burstKey, "cpu.max.burst and cpu.cfs_burst_us are not there (Linux 5.14, or a vendor's kernel): the container is throttled at its limit")
 		return 0
 	}
-	burst := min(time.Duration(percentOf(int64(q.Quota), b.Percent)), maxBurst-q.Quota).Truncate(time.Microsecond)
+	burst := min(time.Duration(percentOf(int64(q.Quota), b.Percent)), knobs.MaxBandwidth-q.Quota).Truncate(time.Microsecond)
 	why := "cpu-burst " + strconv.Itoa(b.Percent) + " % of " + strconv.FormatFloat(q.CPUs(), 'g', 6, 64) + " CPUs"
 	if !t.node.Features.BurstOverQuota && burst > q.Quota {
 		burst = q.Quota
@@ -76,7 +76,3 @@ func (t *tuner) containerBurst(i int, q knobs.CPUQuota) time.Duration {
 	t.set(i, knobs.Burst, knobs.CPUBurst(burst), why)
 	return burst
 }
-
-// maxBurst bounds burst and quota together: max_cfs_runtime in
-// kernel/sched/core.c, 2^44 µs.
-const maxBurst = (1<<44 - 1) * time.Microsecond

@@ -12,8 +12,6 @@ type mechanism struct {
 	knob   knobs.Knob
 	values [4]knobs.Number // for the identities -1, 0, 1, 2
 	top    int             // the highest identity that it tells from those below
-	expels bool            // keeps SMT siblings free of -1
-	group  bool            // it is Anolis' group identity
 }
 
 func (m *mechanism) value(level int) knobs.Number { return m.values[level+1] }
@@ -24,14 +22,14 @@ func (n *Node) mechanisms() []mechanism {
 	f := &n.Features
 	if !n.identityCrashes() {
 		if f.Has(knobs.BVT) {
-			return []mechanism{{knobs.BVT, [4]knobs.Number{-1, 0, 1, 2}, 2, true, true}}
+			return []mechanism{{knobs.BVT, [4]knobs.Number{-1, 0, 1, 2}, 2}}
 		}
 		var both []mechanism
 		if f.Has(knobs.CPUIdentity) {
-			both = append(both, mechanism{knobs.CPUIdentity, [4]knobs.Number{-1, 0, 0, 1}, 2, true, true})
+			both = append(both, mechanism{knobs.CPUIdentity, [4]knobs.Number{-1, 0, 0, 1}, 2})
 		}
 		if f.Has(knobs.CPUPriority) {
-			both = append(both, mechanism{knobs.CPUPriority, [4]knobs.Number{-1, 0, 1, 1}, 1, false, true})
+			both = append(both, mechanism{knobs.CPUPriority, [4]knobs.Number{-1, 0, 1, 1}, 1})
 		}
 		if both != nil {
 			return both
@@ -39,13 +37,13 @@ func (n *Node) mechanisms() []mechanism {
 	}
 	switch {
 	case f.Has(knobs.CPUQoS) && f.QoSLevels:
-		return []mechanism{{knobs.CPUQoS, [4]knobs.Number{-1, 0, 1, 2}, 2, true, false}}
+		return []mechanism{{knobs.CPUQoS, [4]knobs.Number{-1, 0, 1, 2}, 2}}
 	case f.Has(knobs.CPUQoS):
-		return []mechanism{{knobs.CPUQoS, [4]knobs.Number{-1, 0, 0, 0}, 0, true, false}}
+		return []mechanism{{knobs.CPUQoS, [4]knobs.Number{-1, 0, 0, 0}, 0}}
 	case f.Has(knobs.CgroupPriority):
-		return []mechanism{{knobs.CgroupPriority, [4]knobs.Number{7, 0, 0, 0}, 0, false, false}}
+		return []mechanism{{knobs.CgroupPriority, [4]knobs.Number{7, 0, 0, 0}, 0}}
 	case f.Has(knobs.CPUOffline):
-		return []mechanism{{knobs.CPUOffline, [4]knobs.Number{1, 0, 0, 0}, 0, false, false}}
+		return []mechanism{{knobs.CPUOffline, [4]knobs.Number{1, 0, 0, 0}, 0}}
 	}
 	return nil
 }
@@ -96,7 +94,7 @@ func (t *tuner) native(i int, mechanisms []mechanism, pod int) {
 	r := &t.pod.Containers[i].Request
 	level := clampIdentity(r.Identity)
 	first := &mechanisms[0]
-	if first.group && r.CoreSched != "" && (level != 0 || pod != 0) {
+	if first.knob.GroupIdentity() && r.CoreSched != "" && (level != 0 || pod != 0) {
 		t.missing(i, coreSchedKey, first.knob.String()+" is in force and excludes core scheduling: its core-sched group is dropped; ask for cpu-identity 0, or for no core-sched group")
 	}
 	if !r.Identity.Set {
@@ -107,10 +105,10 @@ func (t *tuner) native(i int, mechanisms []mechanism, pod int) {
 		t.set(i, m.knob, m.value(level), why)
 	}
 	if first.knob == knobs.CgroupPriority && level < 0 && r.Batch.CPURequest.Set && t.has(knobs.BTShares) {
-		t.set(i, knobs.BTShares, sharesOf(r.Batch.CPURequest.Value), "batch resources, among those of cpu-identity -1")
+		t.set(i, knobs.BTShares, knobs.RequestShares(int64(r.Batch.CPURequest.Value)), "batch resources, among those of cpu-identity -1")
 	}
 	if level > first.top {
-		t.unranked(i, level, first.expels, first.knob.String()+" has nothing above normal on this kernel")
+		t.unranked(i, level, first.knob.Expels(), first.knob.String()+" has nothing above normal on this kernel")
 	}
 }
 
@@ -173,7 +171,7 @@ func (t *tuner) lowContainer(i int, r *workload.Request) {
 		t.missing(i, identityKey, "neither group identity nor a CPU weight is there: the CPU controller is not mounted")
 		return
 	case !r.Batch.CPURequest.Set: // else it has that weight
-		t.set(i, knobs.Weight, knobs.Shares(minShares), "cpu-identity -1 in a pod of higher identity")
+		t.set(i, knobs.Weight, knobs.MinShares, "cpu-identity -1 in a pod of higher identity")
 	}
 	t.note(i, identityKey, "other containers of the pod have a higher identity, and cpu.idle is of whole pods: its CPU weight ranks it below them")
 }

@@ -42,10 +42,10 @@ func (t *tuner) loop() {
 	}
 	own := t.podQuota()
 	want := Loop{Quota: own}
-	switch all := (knobs.CPUQuota{Quota: sum, Period: batchPeriod}); {
+	switch all := (knobs.CPUQuota{Quota: sum, Period: knobs.DefaultPeriod}); {
 	case !raised || !own.Finite():
 	case !limited:
-		want = Loop{knobs.CPUQuota{Quota: -1}, "room for a container whose limit is raised"}
+		want = Loop{knobs.UnlimitedQuota(), "room for a container whose limit is raised"}
 	case all.Compare(own) > 0:
 		want = Loop{all, "room for a container whose limit is raised"}
 	}
@@ -82,7 +82,7 @@ func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool)
 // roomFor is a quota in the pod's period, rounded up: cgroup v1 refuses a child that
 // is above its parent by the least.
 func roomFor(q knobs.CPUQuota) time.Duration {
-	return (time.Duration(float64(batchPeriod)*q.CPUs()) + time.Microsecond - 1).Truncate(time.Microsecond)
+	return (q.In(knobs.DefaultPeriod) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // podQuota is what the pod's cgroup has without the loop.
@@ -105,11 +105,11 @@ func lower(a, b Loop) Loop {
 	if !a.Quota.Finite() {
 		return b
 	}
-	q := time.Duration(float64(a.Quota.Period) * b.Quota.CPUs()).Truncate(time.Microsecond)
+	q := b.Quota.In(a.Quota.Period).Truncate(time.Microsecond)
 	if q < leastRun && b.Quota.Period > a.Quota.Period {
 		return b
 	}
-	return Loop{knobs.CPUQuota{Quota: max(minQuota, q), Period: a.Quota.Period}, b.Why}
+	return Loop{knobs.CPUQuota{Quota: max(knobs.MinQuota, q), Period: a.Quota.Period}, b.Why}
 }
 
 // replace sets the quota of a cgroup, and keeps its burst within it: above it the

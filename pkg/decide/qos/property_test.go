@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// No cgroup gets two values of one knob, idle and a weight, or a knob that the
-// kernel lacks; and no container is ever idle.
+// No cgroup gets two values of one knob, idle and a weight, a knob that the kernel
+// lacks, or one that isn't for its level: no container is ever idle.
 func TestSettingsAgree(t *testing.T) {
 	t.Parallel()
 	kernels := nodes()
@@ -22,20 +22,23 @@ func TestSettingsAgree(t *testing.T) {
 		n := kernels[rapid.SampledFrom(names).Draw(t, "kernel")]
 		p := drawPod(t)
 		got := For(n, p)
-		checkSettings(t, n, got.Pod)
+		checkSettings(t, n, knobs.PodLevel, got.Pod)
 		for i, settings := range got.Containers {
-			checkSettings(t, n, settings)
-			if value(settings, knobs.Idle) != "" {
-				t.Errorf("container %d is idle", i)
-			}
+			checkSettings(t, n, knobs.ContainerLevel, settings)
 			checkContainer(t, n, &p.Containers[i], settings)
 		}
 		checkSums(t, n, p, got)
+		for _, parent := range Parents([]Group{{"/kubepods/pod1", got.Pod}}) {
+			checkSettings(t, n, knobs.ClassLevel, parent.Settings)
+		}
 	})
 }
 
-func checkSettings(t *rapid.T, n *Node, settings []Setting) {
+func checkSettings(t *rapid.T, n *Node, level knobs.Level, settings []Setting) {
 	for i, s := range settings {
+		if !s.Knob.SetAt(level) {
+			t.Errorf("%s is set at level %d", s.Knob, level)
+		}
 		if !n.Features.Has(s.Knob) {
 			t.Errorf("%s is set and not there", s.Knob)
 		}

@@ -1,6 +1,11 @@
 package manifest
 
-import "github.com/sluice-dev/sluice/pkg/workload"
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
 
 // withDefaults is a resource list as the API server stores it: a request that is
 // left out is the limit (SetDefaults_Pod in Kubernetes' pkg/apis/core/v1).
@@ -76,15 +81,14 @@ func cgroupParent(qos workload.QoS, uid string) string {
 }
 
 // cfsPeriod is the kubelet's default cpuCFSQuotaPeriod in µs.
-const cfsPeriod = 100000
+const cfsPeriod = int64(knobs.DefaultPeriod / time.Microsecond)
 
 // linux is what the kubelet tells the runtime (calculateLinuxResources in
 // pkg/kubelet/kuberuntime): shares of the request, the limit as quota.
 func (r resources) linux() workload.Resources {
-	out := workload.Resources{Shares: shares(or0(r.Requests.CPU)), MemoryLimit: or0(r.Limits.Memory).value(), Period: cfsPeriod}
+	out := workload.Resources{Shares: uint64(knobs.RequestShares(int64(or0(r.Requests.CPU)))), MemoryLimit: or0(r.Limits.Memory).value(), Period: uint64(cfsPeriod)}
 	if limit := or0(r.Limits.CPU); limit > 0 {
-		const least = 1000 // the kernel's minimum, 1 ms
-		out.Quota = max(least, limit.times(cfsPeriod))
+		out.Quota = max(int64(knobs.MinQuota/time.Microsecond), limit.times(cfsPeriod))
 	}
 	return out
 }
@@ -92,12 +96,6 @@ func (r resources) linux() workload.Resources {
 // times is the amount times n, rounded down. Amounts over a billion, which are no
 // CPUs, count as that.
 func (q amount) times(n int64) int64 { return int64(min(q, 1e12)) * n / 1000 }
-
-// shares is MilliCPUToShares of pkg/kubelet/cm.
-func shares(cpu amount) uint64 {
-	const least, most = 2, 262144
-	return uint64(min(max(cpu.times(1024), least), most))
-}
 
 // oomScore is GetContainerOOMScoreAdjust of pkg/kubelet/qos for a container that
 // is not a sidecar; memory is the node's, 0 unknown.
