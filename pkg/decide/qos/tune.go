@@ -1,5 +1,6 @@
-// Package qos decides which knobs a pod and its containers get for what they ask
-// for, by the best mechanism that this kernel has. Pure.
+// Package qos decides on the settings of a pod and its containers, which are the values
+// that the knobs of their cgroups are to have for what they ask for, by the best mechanism
+// that this kernel has. Pure.
 package qos
 
 import (
@@ -45,7 +46,7 @@ type Container struct {
 	Loop        Loop
 }
 
-// Setting is one knob that a cgroup is to have, and why.
+// Setting is the value that a cgroup is to have of one knob, and why.
 type Setting struct {
 	Knob  knobs.Knob
 	Value knobs.Value

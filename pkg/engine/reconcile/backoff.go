@@ -23,7 +23,7 @@ const resetAfter = 30 * time.Second
 // RepairsAtOnce is how many repairs in a row are made without a delay.
 const RepairsAtOnce = 5
 
-// repairs is the policy for repairs of a setting that somebody else may keep changing.
+// repairs is the policy for repairs of a knob that somebody else may keep changing.
 func repairs() policy {
 	return policy{atOnce: RepairsAtOnce, first: 10 * time.Second, longest: 10 * time.Minute}
 }

@@ -127,10 +127,10 @@ func (r *Reconciler) noteDrift(c *Cgroup, s *Setting, have, want knobs.Value) {
 	s.suspect = r.Suspect(c.Object, s.Knob, have)
 	r.Log.WithFields(logrus.Fields{
 		"cgroup": c.Name, "setting": s.Knob.String(), "found": have.String(), "want": want.String(), "suspect": s.suspect,
-	}).Warn("A setting was changed by somebody else, repaired" + s.contest.Notice(r.Now()))
+	}).Warn("A knob was changed by somebody else, repaired" + s.contest.Notice(r.Now()))
 }
 
-// letGo gives a setting's original back.
+// letGo gives a knob its original value back.
 func (r *Reconciler) letGo(o knobs.Object, k knobs.Knob) []knobs.Change {
 	at := Key{o.Path, k}
 	last, underWay := r.writer.abandon(at)

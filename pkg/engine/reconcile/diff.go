@@ -23,7 +23,7 @@ type facts struct {
 
 	coming    knobs.Value // the value of a write that is under way; nil where none is
 	refused   knobs.Value // the value that the kernel refused, and that waits; nil where none does
-	expected  bool        // somebody whom Sluice expects to may have written the setting
+	expected  bool        // somebody whom Sluice expects to may have written the knob
 	failed    bool        // Sluice's last write of it failed
 	updating  bool        // the runtime may be writing the container for Sluice
 	contested bool        // repairs are delayed
@@ -52,7 +52,7 @@ type decision struct {
 	// keepWeight has the cgroup's weight kept in the journal too: the kernel resets it when
 	// idle ends (sched_group_set_idle in kernel/sched/fair.c).
 	keepWeight bool
-	drift      bool   // for write: somebody else has changed the setting
+	drift      bool   // for write: somebody else has changed the knob
 	reason     string // for foreign
 }
 

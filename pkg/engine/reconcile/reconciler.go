@@ -8,7 +8,7 @@
 // sake; and what somebody else has changed since is repaired, with growing delays where that
 // happens again and again. Writes that may take long are made in goroutines of their own.
 //
-// While a pod is suspended, the settings that could make the kernel refuse a resize are as
+// While a pod is suspended, the knobs that could make the kernel refuse a resize are as
 // they were before Sluice, and stay so.
 //
 // A Reconciler is for one goroutine; what its own goroutines report arrives there through
@@ -45,7 +45,7 @@ type Options struct {
 	Log      logrus.FieldLogger
 	Now      func() time.Time
 
-	MayWrite      func() bool          // settings of cgroups are Sluice's, and it is not in preview
+	MayWrite      func() bool          // cgroups are Sluice's to set, and it is not in preview
 	DriftInterval func() time.Duration // between two passes
 
 	// Carried is what the runtime would set of a cgroup's knob if it didn't set Sluice's
@@ -56,7 +56,7 @@ type Options struct {
 	// Starting reports whether no process of a cgroup has run yet, so that its settings are
 	// worth a short wait.
 	Starting func(path string) bool
-	// Suspect names who is likely to have changed a setting to the value found.
+	// Suspect names who is likely to have changed a knob to the value found.
 	Suspect func(o knobs.Object, k knobs.Knob, found knobs.Value) string
 	// Failed is told of a write that the kernel refused after Write had returned.
 	Failed func(at Key)
@@ -74,7 +74,7 @@ type Reconciler struct {
 	cgroups   map[string]*Cgroup   // by path, those with settings
 	pending   []*job               // for the next Apply
 	queued    []knobs.Change       // for the next Apply as well, already compared
-	leaving   map[Key]knobs.Object // settings whose originals the kernel hasn't got back yet
+	leaving   map[Key]knobs.Object // knobs whose originals the kernel hasn't got back yet
 	suspended map[string]time.Time // pods by UID, and until when at most
 	refusals  map[Key]*refusal
 	writer    writer
@@ -151,7 +151,7 @@ func (r *Reconciler) Cgroup(path string) *Cgroup { return r.cgroups[path] }
 // Cgroups are those with settings, in no order.
 func (r *Reconciler) Cgroups() iter.Seq[*Cgroup] { return maps.Values(r.cgroups) }
 
-// Setting is what is wanted of a setting, nil where nothing is.
+// Setting is what is wanted of a knob, nil where nothing is.
 func (r *Reconciler) Setting(at Key) *Setting {
 	if c := r.cgroups[at.Path]; c != nil {
 		return c.find(at.Knob)
@@ -162,7 +162,7 @@ func (r *Reconciler) Setting(at Key) *Setting {
 // Size is of how much a Reconciler keeps track. All of it ends with the cgroups that it is of.
 type Size struct {
 	Cgroups   int // with settings
-	Leaving   int // settings whose originals the kernel hasn't got back yet
+	Leaving   int // knobs whose originals the kernel hasn't got back yet
 	Suspended int // pods
 	Refusals  int // values that the kernel doesn't take
 	Writes    int // under way, or waiting
@@ -170,7 +170,7 @@ type Size struct {
 
 // Size counts what the Reconciler keeps track of.
 func (r *Reconciler) Size() Size {
-	return Size{len(r.cgroups), len(r.leaving), len(r.suspended), len(r.refusals), max(len(r.writer.settings), r.writer.running)}
+	return Size{len(r.cgroups), len(r.leaving), len(r.suspended), len(r.refusals), max(len(r.writer.writes), r.writer.running)}
 }
 
 // Want declares all settings that a cgroup is to have; pod is the UID of the pod that it is,
@@ -211,14 +211,15 @@ func (r *Reconciler) Want(o knobs.Object, pod string, settings []qos.Setting) {
 	}
 }
 
-// Release has the next Apply give back a setting that was never declared by Want.
+// Release has the next Apply give a knob its original value back that Want never declared
+// a setting of.
 func (r *Reconciler) Release(o knobs.Object, k knobs.Knob) {
 	j := r.jobOf(o)
 	j.release = append(j.release, k)
 }
 
 // ReleaseUnwanted has the next Apply give back what the journal keeps and nobody has declared,
-// such as what an earlier run has set; but for the settings that keep reports.
+// such as what an earlier run has set; but for the knobs that keep reports.
 func (r *Reconciler) ReleaseUnwanted(keep func(at Key) bool) {
 	for _, e := range r.Journal.All() {
 		at := Key{e.Object.Path, e.Knob}
@@ -283,7 +284,7 @@ func (r *Reconciler) Pass() {
 }
 
 // Recheck has the next Apply put a whole cgroup right if somebody else has changed the given
-// setting of it, and reports whether that is so.
+// knob of it, and reports whether that is so.
 func (r *Reconciler) Recheck(at Key) bool {
 	c := r.cgroups[at.Path]
 	e, kept := r.Journal.Entry(at.Path, at.Knob)
@@ -311,11 +312,11 @@ func (r *Reconciler) Retry() {
 	r.change(changes)
 }
 
-// Expect notes that somebody whom Sluice expects to may have written settings of a cgroup:
+// Expect notes that somebody whom Sluice expects to may have written knobs of a cgroup:
 // what is found next is no drift, and no reason to delay a repair.
-func (r *Reconciler) Expect(path string, settings ...knobs.Knob) {
+func (r *Reconciler) Expect(path string, written ...knobs.Knob) {
 	if c := r.cgroups[path]; c != nil {
-		for _, k := range settings {
+		for _, k := range written {
 			if s := c.find(k); s != nil {
 				s.expected = true
 			}

@@ -48,7 +48,7 @@ func (r *Reconciler) Waits(at Key, value knobs.Value) bool {
 	return value != nil && r.waiting(at, r.Now()) == value
 }
 
-// waiting is the value of a setting that the kernel has refused and that waits to be tried
+// waiting is the value of a knob that the kernel has refused and that waits to be tried
 // again, nil where none does.
 func (r *Reconciler) waiting(at Key, now time.Time) knobs.Value {
 	if known := r.refusals[at]; known != nil && known.wait.Waits(now) {
@@ -57,10 +57,10 @@ func (r *Reconciler) waiting(at Key, now time.Time) knobs.Value {
 	return nil
 }
 
-// Refused reports whether the kernel has refused the last write of a setting.
+// Refused reports whether the kernel has refused the last write of a knob.
 func (r *Reconciler) Refused(at Key) bool { return r.refusals[at] != nil }
 
-// Accepted notes that the kernel has what is wanted of a setting.
+// Accepted notes that the kernel has what is wanted of a knob.
 func (r *Reconciler) Accepted(at Key) { delete(r.refusals, at) }
 
 // forgetRefusals forgets what the kernel refused of a cgroup.

@@ -28,10 +28,10 @@ func AfterFailsafe(kernel Kernel, book *journal.Book, plan []knobs.Change) {
 // Restored is what Restore has given back.
 type Restored struct {
 	Changes []knobs.Change // made, or with dry to be made
-	Newer   []string       // settings left alone, since somebody else has changed them
+	Newer   []string       // knobs left alone, since somebody else has changed them
 }
 
-// Restore gives the settings of all cgroups in the journal their original values back,
+// Restore gives the knobs of all cgroups in the journal their original values back,
 // while no agent runs; foreign tells which of them belong to somebody else now. What the
 // kernel refuses stays in the journal, and the error says why. With dry, neither the kernel
 // nor the journal is changed.
@@ -83,7 +83,7 @@ func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) boo
 	return r, errors.Join(append(errs, book.Flush())...)
 }
 
-// giveBack returns the changes that give a setting its original value back, where the
+// giveBack returns the changes that give a knob its original value back, where the
 // kernel still shows what Sluice wrote: a newer value is somebody else's and stays. The end
 // of idle brings the weight that the journal keeps for it.
 func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
@@ -123,14 +123,14 @@ func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (
 	return changes, newer, nil
 }
 
-// comesWithIdle reports whether a setting is the weight that its cgroup gets back with the
+// comesWithIdle reports whether a knob is the weight that its cgroup gets back with the
 // end of idle.
 func comesWithIdle(book *journal.Book, path string, k knobs.Knob) bool {
 	_, idle := book.Kept(path, knobs.Idle)
 	return idle && k == knobs.Weight
 }
 
-// dropUnchanged drops a setting, with the weight that comes with idle, from the journal
+// dropUnchanged drops a knob, with the weight that comes with idle, from the journal
 // where giving it back takes no change.
 func dropUnchanged(book *journal.Book, path string, k knobs.Knob, changes []knobs.Change) {
 	all := []knobs.Knob{k}

@@ -43,7 +43,7 @@ func (r *Reconciler) Version(contested bool) uint64 {
 	return r.version + r.Journal.Version(knobs.PodLevel) + r.Journal.Version(knobs.ContainerLevel)
 }
 
-// Drift is the number of settings that somebody else has changed and that were repaired.
+// Drift counts the repairs of knobs that somebody else has changed.
 func (r *Reconciler) Drift() int { return r.drift }
 
 // CountRepair counts a repair of what somebody else may keep changing, which need not be
@@ -58,7 +58,7 @@ func (r *Reconciler) CountRepair(b *Backoff) {
 // Quiet reports whether nothing can be contested now.
 func (r *Reconciler) Quiet() bool { return !r.Now().Before(r.quietAt) }
 
-// Contested lists the settings that somebody else keeps changing, in alphabetical order.
+// Contested lists the knobs that somebody else keeps changing, in alphabetical order.
 func (r *Reconciler) Contested() []string {
 	if r.Quiet() {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Key names one setting of one cgroup.
+// Key names one knob of one cgroup.
 type Key struct {
 	Path string
 	Knob knobs.Knob
 }
 
-// KeyOf is the setting that a change is of.
+// KeyOf names the knob that a change writes.
 func KeyOf(c *knobs.Change) Key { return Key{c.Object.Path, c.Knob} }
 
 // Failures are the changes that the kernel refused.
@@ -46,7 +46,7 @@ func (r *Reconciler) Write(changes []knobs.Change) (Failures, error) {
 // change makes changes and notes which of them failed; those are tried again by a later pass.
 func (r *Reconciler) change(changes []knobs.Change) {
 	failed, _ := r.Write(changes)
-	r.noteAnswers(slices.DeleteFunc(changes, func(c knobs.Change) bool { return r.writer.settings[KeyOf(&c)] != nil }), failed)
+	r.noteAnswers(slices.DeleteFunc(changes, func(c knobs.Change) bool { return r.writer.writes[KeyOf(&c)] != nil }), failed)
 }
 
 // noteAnswers notes which of the changes that were made failed.
@@ -77,7 +77,7 @@ func (r *Reconciler) noteAnswers(changes []knobs.Change, failed Failures) {
 	}
 }
 
-// answers counts what the kernel has refused, by setting.
+// answers counts what the kernel has refused, by knob.
 func (r *Reconciler) answers(errs []error) (failed Failures, refused []error) {
 	failed = Failures{}
 	for _, e := range errs {

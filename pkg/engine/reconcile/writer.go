@@ -18,17 +18,17 @@ import (
 // a disk's queue last as long as the write does.
 //
 // Each write runs in a goroutine that reports back to the Reconciler's, which alone reads and
-// changes these fields. Writes to one setting are made in the order in which they were asked
-// for, and of those that wait only the last is made.
+// changes these fields. Writes to one knob of a cgroup are made in the order in which they
+// were asked for, and of those that wait only the last is made.
 type writer struct {
-	settings map[Key]*writing
-	turn     []Key         // of those that wait for a goroutine, the oldest first
-	running  int           // goroutines
-	spent    time.Duration // on waiting, in the present event
-	stopped  bool          // nothing is begun any more
+	writes  map[Key]*writing
+	turn    []Key         // of those that wait for a goroutine, the oldest first
+	running int           // goroutines
+	spent   time.Duration // on waiting, in the present event
+	stopped bool          // nothing is begun any more
 }
 
-// writing is what is under way to one setting.
+// writing is what is under way to one knob of a cgroup.
 type writing struct {
 	now, next *slowWrite // under way; to be made after it
 	since     time.Time
@@ -55,7 +55,7 @@ const (
 	longWrite = time.Second
 )
 
-func newWriter() writer { return writer{settings: map[Key]*writing{}} }
+func newWriter() writer { return writer{writes: map[Key]*writing{}} }
 
 // BeginEvent starts the time that one event may wait for writes anew.
 func (r *Reconciler) BeginEvent() { r.writer.spent = 0 }
@@ -63,13 +63,13 @@ func (r *Reconciler) BeginEvent() { r.writer.spent = 0 }
 // Stop has the writes that are under way begin no others.
 func (r *Reconciler) Stop() { r.writer.stopped = true }
 
-// UnderWay reports whether a write of a setting is under way, or waits.
-func (r *Reconciler) UnderWay(at Key) bool { return r.writer.settings[at] != nil }
+// UnderWay reports whether a write of a knob is under way, or waits.
+func (r *Reconciler) UnderWay(at Key) bool { return r.writer.writes[at] != nil }
 
-// underWay is the value that a setting has when all writes to it are made, nil where
+// underWay is the value that a knob has when all writes to it are made, nil where
 // none is under way.
 func (w *writer) underWay(at Key) knobs.Value {
-	s := w.settings[at]
+	s := w.writes[at]
 	switch {
 	case s == nil:
 		return nil
@@ -84,7 +84,7 @@ func (w *writer) underWay(at Key) knobs.Value {
 // the kernel has answered, and its refusals.
 func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
 	w := &r.writer
-	slow := func(c knobs.Change) bool { return c.MayTakeLong() || w.settings[KeyOf(&c)] != nil }
+	slow := func(c knobs.Change) bool { return c.MayTakeLong() || w.writes[KeyOf(&c)] != nil }
 	if r.Blocking || !slices.ContainsFunc(changes, slow) {
 		return changes, nil, nil
 	}
@@ -107,17 +107,17 @@ func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Ch
 	return rest, answered, refused
 }
 
-// enqueue takes a change, in place of one to the same setting that waits.
+// enqueue takes a change, in place of one to the same knob that waits.
 func (r *Reconciler) enqueue(c knobs.Change, urgent bool) *slowWrite {
 	w, at := &r.writer, KeyOf(&c)
 	job := &slowWrite{Change: c, done: make(chan struct{})}
 	if s := r.Setting(at); s != nil {
 		job.before = s.before
 	}
-	s := w.settings[at]
+	s := w.writes[at]
 	if s == nil {
 		s = &writing{since: r.Now()}
-		w.settings[at] = s
+		w.writes[at] = s
 	}
 	if s.next != nil {
 		job.before = s.next.before
@@ -136,7 +136,7 @@ func (r *Reconciler) enqueue(c knobs.Change, urgent bool) *slowWrite {
 // beginWrite makes the write that waits.
 func (r *Reconciler) beginWrite(at Key) {
 	w := &r.writer
-	s := w.settings[at]
+	s := w.writes[at]
 	job := s.next
 	s.now, s.next, s.since = job, nil, r.Now()
 	w.running++
@@ -145,13 +145,13 @@ func (r *Reconciler) beginWrite(at Key) {
 		close(job.done)
 		r.Post("kernel write", func() {
 			w.running--
-			if s.now == job && w.settings[at] == s {
+			if s.now == job && w.writes[at] == s {
 				r.written(at, job)
 			}
 			for len(w.turn) > 0 && w.running < maxWriters {
 				next := w.turn[0]
 				w.turn = w.turn[1:]
-				if s := w.settings[next]; s != nil && s.now == nil && s.next != nil {
+				if s := w.writes[next]; s != nil && s.now == nil && s.next != nil {
 					r.beginWrite(next)
 				}
 			}
@@ -199,15 +199,15 @@ func (r *Reconciler) awaitWrites(jobs []*slowWrite) (answered []*slowWrite) {
 	return answered
 }
 
-// leaveWriter ends what is under way to a setting, and reports whether there was
+// leaveWriter ends what is under way to a knob, and reports whether there was
 // more to write, which begins.
 func (r *Reconciler) leaveWriter(at Key) (more bool) {
-	s := r.writer.settings[at]
+	s := r.writer.writes[at]
 	if s.now = nil; s.next != nil && !r.writer.stopped {
 		r.beginWrite(at)
 		return true
 	}
-	delete(r.writer.settings, at)
+	delete(r.writer.writes, at)
 	return false
 }
 
@@ -217,7 +217,7 @@ func (r *Reconciler) written(at Key, job *slowWrite) {
 	failed, refused := r.answers(cgroupfs.Refusals(job.err))
 	r.log(changes, failed, refused)
 	if failed[at] != nil { // the kernel has what was written before it
-		if next := r.writer.settings[at].next; next != nil {
+		if next := r.writer.writes[at].next; next != nil {
 			next.before = job.before
 		} else if job.before != nil {
 			r.Journal.Wrote(at.Path, at.Knob, job.before)
@@ -240,18 +240,18 @@ func (r *Reconciler) written(at Key, job *slowWrite) {
 	r.noteAnswers(changes, failed)
 }
 
-// abandon drops what waits to be written to a setting, and reports whether something
+// abandon drops what waits to be written to a knob, and reports whether something
 // is under way to it. Last is what Sluice will have written last then; it is nil where
 // nothing was dropped, or nothing was written before.
 func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
-	s := w.settings[at]
+	s := w.writes[at]
 	if s == nil {
 		return nil, false
 	}
 	dropped := s.next
 	s.next = nil
 	if s.now == nil {
-		delete(w.settings, at)
+		delete(w.writes, at)
 		w.turn = slices.DeleteFunc(w.turn, func(other Key) bool { return other == at })
 		return dropped.before, false
 	}
@@ -263,7 +263,7 @@ func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
 
 // abandonAll drops what waits to be written to a cgroup that is gone.
 func (w *writer) abandonAll(path string) {
-	for at := range w.settings {
+	for at := range w.writes {
 		if at.Path == path {
 			w.abandon(at)
 		}
@@ -273,7 +273,7 @@ func (w *writer) abandonAll(path string) {
 // SlowWrites lists the writes that have taken long so far, the longest first.
 func (r *Reconciler) SlowWrites() []status.SlowWrite {
 	var all []status.SlowWrite
-	for at, s := range r.writer.settings {
+	for at, s := range r.writer.writes {
 		job := s.now
 		if job == nil {
 			job = s.next

@@ -19,7 +19,7 @@ const (
 // none is "no limit": of a quota in µs, or of memory.
 const none = -1
 
-// group is a cgroup with its settings in the kernel's units.
+// group is a cgroup with the values of its files in the kernel's units.
 type group struct {
 	in       *tree
 	parent   *group

@@ -196,7 +196,7 @@ func (k *Kernel) ReadFile(dir, name string) (string, error) {
 	return "", syscall.ENOENT
 }
 
-// Dump is the text of every setting, by "hierarchy/path/file".
+// Dump is the text of every file, by "hierarchy/path/file".
 func (k *Kernel) Dump() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
