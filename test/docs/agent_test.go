@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,5 +101,23 @@ func TestRunbooks(t *testing.T) {
 	}
 	if found < 10 {
 		t.Errorf("%d commands found", found)
+	}
+}
+
+// docs/metrics.md says when to react to each alert that is shipped.
+func TestAlertsAreListed(t *testing.T) {
+	t.Parallel()
+	var shipped, listed []string
+	for _, m := range regexp.MustCompile(`(?m)^  - alert: (\w+)$`).FindAllStringSubmatch(string(read(t, "configs/prometheus/alerts.yaml")), -1) {
+		shipped = append(shipped, m[1])
+	}
+	p := find(t, filepath.Join("docs", "metrics.md"))
+	for _, row := range p.Rows("react") {
+		listed = append(listed, markdown.Spans(row[1])...)
+	}
+	slices.Sort(shipped)
+	slices.Sort(listed)
+	if len(shipped) < 10 || !slices.Equal(shipped, listed) {
+		t.Errorf("configs/prometheus/alerts.yaml has the alerts\n%s, the page has\n%s", shipped, listed)
 	}
 }

@@ -45,7 +45,7 @@ func interference() []metric {
 	const kinds = " Kinds: pressure of cpu, memory and io, run_delay, throttled periods."
 	kind := []string{"kind"}
 	return []metric{
-		{"sluice_interference_worst_ratio", "Share of its time that the worst affected LS pod waits beyond its baseline while batch work runs. Kinds: pressure of cpu, memory and io, run_delay, throttled periods." + kinds, gauge, kind,
+		{"sluice_interference_worst_ratio", "Share of its time that the worst affected LS pod waits beyond its baseline while batch work runs." + kinds, gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				worst := 0.0
 				for i := range pods {
