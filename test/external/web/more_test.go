@@ -22,11 +22,11 @@ func testMore(t *testing.T, browser context.Context) {
 	p.want(`document.querySelectorAll('#more tbody tr').length`, "0")
 	line := func(id string) string { return `document.querySelector('#` + id + ` summary').textContent` }
 	for id, want := range map[string]string{
-		"disturbed": "Disturbed by batch work: 2 of 3 LS pods",
+		"disturbed": "Services disturbed by batch work: 2 of 3 pods of class LS",
 		"advice":    "Advice: 1",
 		"features":  "Features of this node: 2 supported, 1 unsupported, 1 inconclusive",
-		"handlers":  "Answers to the runtime: 101, 99 % in ≤ 5 ms",
-		"errors":    "Refused by the kernel: 3",
+		"handlers":  "Answers to the container runtime: 101, 99 % in ≤ 5 ms",
+		"errors":    "Writes refused by the kernel: 3",
 	} {
 		p.want(line(id), want)
 	}
@@ -37,7 +37,7 @@ func testMore(t *testing.T, browser context.Context) {
 		return `[...document.querySelectorAll('#` + id + ` tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent).join(' | ')).join('; ')`
 	}
 	for id, want := range map[string]string{
-		"disturbed": "data/web-4 | I/O +31 % | ml/train-6 50 %, data/index-1 25 %; shop/cache-3 | CPU +12 %, run delay +4 % | data/index-1 62 %",
+		"disturbed": "data/web-4 | I/O +31\u00a0% | ml/train-6 50\u00a0%, data/index-1 25\u00a0%; shop/cache-3 | CPU +12\u00a0%, run queue +4\u00a0% | data/index-1 62\u00a0%",
 		"advice":    "shop/cache-3/main | it is throttled often: raise its CPU limit from 2 to 2.5",
 		"features": "cpu.burst | supported | cpu.max.burst | ; memory.low | supported | memory.low | ; " +
 			"cpu.identity | unsupported |  | cpu.bvt_warp_ns is a file of other kernels; cpu.idle takes its place; io.cost | inconclusive | io.cost.qos | no block device has pods' data",
@@ -55,12 +55,13 @@ func testMore(t *testing.T, browser context.Context) {
 		s.Config.Problem, s.Errors, s.Loop.Disturbed, s.Loop.Advice = "pools[0].low: 90 is above high", nil, nil, nil
 		s.Handlers[2].Counts[14] = 300
 	})
-	p.until(line("config") + `.endsWith('; the newest is refused')`)
+	p.until(line("config") + `.endsWith('; a newer file is refused')`)
 	p.want(rows("config")+`.endsWith('; Not in force | pools[0].low: 90 is above high')`, "true")
 	p.want(`document.querySelector('#notes').textContent.includes('pools[0].low: 90 is above high')`, "true")
-	p.want(line("errors"), "Refused by the kernel: none")
-	p.want(line("disturbed"), "Disturbed by batch work: none of 0 LS pods")
+	p.want(line("errors"), "Writes refused by the kernel: none")
+	p.want(line("disturbed"), "Services disturbed by batch work: none of 0 pods of class LS")
 	p.want(line("advice"), "Advice: none")
 	p.want(rows("handlers")+`.endsWith('StopContainer | 300 | > 2000 ms | > 2000 ms')`, "true")
 	p.want(`document.querySelector('#errors table').hidden`, "true")
+	p.want(`document.querySelector('#errors .empty').checkVisibility()`, "true")
 }

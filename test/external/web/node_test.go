@@ -163,17 +163,19 @@ func (n *node) containers(s *status.Status, online cpuset.Set, now time.Time) cp
 }
 
 func (n *node) loop(now time.Time) *status.Loop {
-	all := workload.MilliCPU(n.machine.Online.Size()) * 1000
+	size := n.machine.Online.Size()
+	all := workload.MilliCPU(size) * 1000
+	memory := n.machine.Memory(n.machine.MemoryNodes())
 	l := &status.Loop{
 		Mode: control.On, MeasuredAt: now, Interval: time.Second,
 		Node: status.NodeUsage{
 			CPU:            status.CPUUsage{MeasuredAt: now, Usage: all/3 + workload.MilliCPU(float64(all)/4*n.wave(0)), Limit: all},
-			Memory:         status.NodeMemory{MeasuredAt: now, TotalBytes: 1536 << 30, AvailableBytes: 600 << 30},
+			Memory:         status.NodeMemory{MeasuredAt: now, TotalBytes: memory, AvailableBytes: memory * 2 / 5},
 			Pressure:       status.PressureUsage{MeasuredAt: now, CPUFraction: 0.04, MemoryFraction: 0.01, IOFraction: 0.02},
 			CPULoadPercent: n.loads(),
 		},
 		Batch:  status.Batch{State: status.BatchOpen, Mechanism: "pools", Known: true, Budget: all / 4, Used: workload.MilliCPU(float64(all) / 5 * n.wave(2)), Requested: all / 3, Floor: all / 64, Switch: status.Switch{State: "auto"}},
-		Memory: status.BatchMemory{OnlineBytes: 700 << 30, UsedBytes: 236 << 30, GoalBytes: 300 << 30, LimitBytes: 300 << 30},
+		Memory: status.BatchMemory{OnlineBytes: memory * 9 / 20, UsedBytes: memory * 3 / 20, GoalBytes: memory / 5, LimitBytes: memory / 5},
 		Advice: []control.Advice{{Object: "shop/cache-3/main", Text: "it is throttled often: raise its CPU limit from 2 to 2.5"}},
 		Disturbed: []control.Disturbance{
 			{Ref: "shop/web-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}},
@@ -184,9 +186,17 @@ func (n *node) loop(now time.Time) *status.Loop {
 	const kept = 30
 	for i := max(0, n.asked-kept); i < n.asked; i++ {
 		at := now.Add(time.Duration(i-n.asked+1) * time.Second)
-		d := control.Decision{Controller: "pools", Object: "pool online", Action: "grow", From: fmt.Sprintf("%d CPUs", 200+i), To: fmt.Sprintf("%d CPUs", 204+i), Why: "load 64% is over its band 45-60%"}
-		if i%3 == 1 {
+		cpus := func(n int) string { return fmt.Sprintf("%d CPUs", n) }
+		var d control.Decision
+		switch i % 3 {
+		case 0:
+			from := size/3 + i%5
+			d = control.Decision{Controller: "pools", Object: "pool online", Action: "grow", From: cpus(from), To: cpus(from + 2), Why: "load 64% is over its band 45-60%"}
+		case 1:
 			d = control.Decision{Controller: "burst", Object: fmt.Sprintf("shop/web-%d/main", i), Action: "raise", From: "2", To: "2.4", Why: "throttled in 3 of 10 periods while the pool is at 40%"}
+		case 2:
+			from := size/3 - i%4
+			d = control.Decision{Controller: "batch", Object: "node", Action: "squeeze", From: cpus(from), To: cpus(from - 1), Why: "online work and the system use more than before, and all together may use 65%"}
 		}
 		l.Decisions = append(l.Decisions, status.Decision{Time: at.Truncate(time.Second), Mode: control.On, Decision: d})
 	}

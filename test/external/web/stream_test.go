@@ -115,10 +115,11 @@ func testConnectionLost(t *testing.T, browser context.Context) {
 	said := p.text(state + `.slice(0, 'Connection lost at 00:00:00'.length)`)
 	p.until(`/^Trying again in [1-9][0-9]* s\.$/.test(` + again + `)`)
 	p.want(`document.documentElement.classList.contains('silent')`, "true")
+	p.want(`document.title`, "No connection · Sluice: the node map")
 	p.want(`document.querySelector('#shown').textContent.endsWith(', last seen')`, "true")
 	p.want(`document.querySelectorAll('#table tbody tr').length`, "5") // what was there stays
 	p.until(again + ` === 'Trying again in 2 s.'`)                     // the second time
-	p.want(state+`.endsWith(': the plugin does not answer (Failed to fetch)')`, "true")
+	p.want(state+`.includes(': the plugin does not answer (Failed to fetch). What you see is from ')`, "true")
 	p.want(state+`.startsWith('`+said+`')`, "true")
 	for _, violation := range p.axe() {
 		t.Error(violation)
@@ -130,6 +131,7 @@ func testConnectionLost(t *testing.T, browser context.Context) {
 	p.until(state + ` === '' && document.querySelectorAll('#table tbody tr').length === 2`)
 	p.want(`document.querySelector('#again').hidden`, "true")
 	p.want(`document.documentElement.classList.contains('silent')`, "false")
+	p.want(`document.title`, "Sluice: the node map")
 	p.want(`document.querySelector('#shown').textContent.endsWith(', live')`, "true")
 	p.want(`window.same.isConnected`, "true") // the machine is the same
 	shown := `document.querySelector('#plugin').textContent`

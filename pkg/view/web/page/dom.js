@@ -81,17 +81,34 @@ export class Rows {
   }
 }
 
+export const count = (n, one) => `${n} ${one}${n === 1 ? '' : 's'}`;
 // Units. CPU amounts come in thousandths of a CPU, memory in bytes.
 const number = (n, digits) => String(Number(n.toFixed(digits)));
 export const cpus = (milli) => number(milli / 1000, 2);
-export const percent = (share) => `${number(100 * share, 0)} %`;
+export const cpusAligned = (milli) => (milli / 1000).toFixed(2); // in a column
+export const percent = (share) => `${number(100 * share, 0)}\u00a0%`; // one word
 export function bytes(n) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let at = 0;
   for (; Math.abs(n) >= 1024 && at < units.length - 1; at++) n /= 1024;
-  return `${number(n, n < 10 && at > 0 ? 1 : 0)} ${units[at]}`;
+  return `${number(n, n < 10 && at > 0 ? 1 : 0)}\u00a0${units[at]}`;
 }
-export const clock = (ms) => new Date(ms).toTimeString().slice(0, 8);
+
+// Times are the viewer's, or UTC as in most logs. Those of another day have their date.
+let utc = false;
+export const useUTC = (is) => {
+  utc = is;
+};
+const shifted = (ms) => new Date(ms - (utc ? 0 : 60_000 * new Date(ms).getTimezoneOffset())).toISOString();
+export const clock = (ms) => shifted(ms).slice(11, 19);
+const date = (ms) => shifted(ms).slice(0, 10);
+export const stamp = (ms, now) => (date(ms) === date(now) ? clock(ms) : `${date(ms)} ${clock(ms)}`);
+export function zone(ms) {
+  const east = utc ? 0 : -new Date(ms).getTimezoneOffset(); // minutes
+  const two = (n) => String(Math.floor(n)).padStart(2, '0');
+  return east ? `UTC${east < 0 ? '−' : '+'}${two(Math.abs(east) / 60)}:${two(Math.abs(east) % 60)}` : 'UTC';
+}
+export const moment = (ms) => `${date(ms)} ${clock(ms)} ${zone(ms)}`;
 export function ago(ms) {
   const s = Math.round(ms / 1000);
   if (s < 60) return `${s} s`;

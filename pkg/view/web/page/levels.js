@@ -1,6 +1,7 @@
-// Levels: pools as tanks with their bands, batch work and memory as meters.
-import { bytes, clock, cpus, find, make, percent, plain, put, Rows, say } from './dom.js';
+// Levels: the node and batch work as meters, pools as tanks with their bands.
+import { bytes, count, cpus, find, make, percent, plain, put, Rows, say, stamp } from './dom.js';
 import { numbers } from './owners.js';
+import { batchStates, glossary } from './words.js';
 
 const kind = (i) => `p${i % 8}`;
 const bounded = (n) => Math.min(100, Math.max(0, n));
@@ -9,13 +10,14 @@ function tank(pool) {
   const element = make('div', { class: `tank ${kind(pool.index)}` },
     make('h3', {}, plain(pool.name, 63)),
     make('div', { class: 'water', role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': 100 }, make('div', { class: 'band' }), make('div', { class: 'level' }), make('span', { 'aria-hidden': true })),
-    make('p'));
+    make('ul'));
+  element.words = new Rows(element.lastChild, (line) => make('li', { title: line.title ?? null, class: line.bad ? 'bad' : null }), (item, line) => say(item, line.text));
   return element;
 }
 
 function fill(element, pool) {
   const { load } = pool;
-  const [, water, words] = element.children;
+  const water = element.children[1];
   const [band, level, figure] = water.children;
   const full = load ? Math.round(100 * load.loadFraction) : 0;
   put(element, 'class', `tank ${kind(pool.index)}`);
@@ -30,17 +32,27 @@ function fill(element, pool) {
   put(water, 'aria-label', `Load of pool ${plain(pool.name, 63)}`);
   put(water, 'aria-valuenow', bounded(full));
   put(water, 'aria-valuetext', load?.bandHighPercent ? `${busy}, band ${load.bandLowPercent} to ${load.bandHighPercent} %` : busy);
-  const text = [`${numbers(pool.cpus).length} CPUs`, `${pool.containers} containers request ${cpus(pool.requestedMilliCPU)}`];
-  if (load) text.push(`in use ${cpus(load.usageMilliCPU)} of ${load.sizeCPUs}`);
-  if (load?.bandHighPercent) text.push(`band ${load.bandLowPercent} to ${load.bandHighPercent} %`);
-  if (load?.wantedCPUs) text.push(`wants ${load.wantedCPUs}`);
-  if (load?.shortCPUs) text.push(`lacks ${load.shortCPUs}`);
-  if (load?.pressureFraction) text.push(`waiting ${percent(load.pressureFraction)} of the time`);
-  say(words, text.join(' · '));
+  element.words.show(sentences(pool, load), (line) => line.key);
+}
+
+// sentences say in words what a pool has, uses, and should have.
+function sentences(pool, load) {
+  const asked = `${cpus(pool.requestedMilliCPU)}\u00a0CPUs`;
+  const size = count(numbers(pool.cpus).length, 'CPU');
+  const all = [
+    { key: 'cpus', text: load ? `${size}, ${cpus(load.usageMilliCPU)} in use` : size },
+    { key: 'asked', text: pool.containers === 1 ? `1 container requests ${asked}` : `${pool.containers} containers request ${asked}` },
+  ];
+  if (pool.rcfRatio) all.push({ key: 'rcf', text: `CPUs are ${percent(pool.rcfRatio)} of those requested (RCF, requested-CPU fraction)` });
+  if (load?.bandHighPercent) all.push({ key: 'band', title: glossary.band, text: `Aims at a load of ${load.bandLowPercent} to ${load.bandHighPercent}\u00a0% (band)` });
+  if (load?.wantedCPUs && load.wantedCPUs !== load.sizeCPUs) all.push({ key: 'wants', text: `Should have ${count(load.wantedCPUs, 'CPU')}` });
+  if (load?.shortCPUs) all.push({ key: 'short', title: glossary.short, bad: true, text: `Short of ${count(load.shortCPUs, 'CPU')}` });
+  if (load?.pressureFraction) all.push({ key: 'waits', title: glossary.waiting, text: `A task waits for CPU ${percent(load.pressureFraction)} of the time` });
+  return all;
 }
 
 function meter(m) {
-  return make('div', { class: `meter ${m.look ?? ''}` },
+  return make('div', { class: `meter ${m.look ?? ''}`, title: m.title ?? null },
     make('span'), make('div', { class: 'bar', role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': 100 }, make('div', { class: 'level' }), make('div', { class: 'mark' })), make('span'));
 }
 
@@ -62,39 +74,43 @@ const tanks = new Rows(find('#pools .tanks'), tank, fill);
 const meters = new Rows(find('#batch .meters'), meter, measure);
 
 export function showLevels(snapshot) {
+  put(find('#pools .empty'), 'hidden', Boolean(snapshot.pools?.length));
   tanks.show((snapshot.pools ?? []).map((pool, index) => ({ ...pool, index })), (pool) => pool.name);
   const { loop } = snapshot;
   if (!loop) {
-    say(find('#batch-state'), 'There is no control loop: control.mode is off.');
+    say(find('#batch-state'), 'There is no control loop (control.mode is off). With it, the CPU and memory that the node and batch work use would show here.');
     meters.show([], (m) => m.name);
     return;
   }
   const { batch, memory, node } = loop;
   const words = [`Batch work is ${batch.state}`];
   if (batch.keptPercent) words[0] += ` to ${batch.keptPercent} %`;
-  if (batch.why) words.push(plain(batch.why));
-  if (batch.nextChangeAt) words.push(`this changes at ${clock(Date.parse(batch.nextChangeAt))}`);
+  if (Object.hasOwn(batchStates, batch.state)) words[0] += `: ${batchStates[batch.state]}`;
+  if (batch.why) words.push(`the reason: ${plain(batch.why)}`);
+  if (batch.nextChangeAt) words.push(`this changes at ${stamp(Date.parse(batch.nextChangeAt), snapshot.at)}`);
   if (loop.refusal?.newBatch) words.push(`new batch pods are refused: ${plain(loop.refusal.why)}`);
-  if (loop.problem) words.push(`the loop does not run: ${plain(loop.problem)}`);
-  if (loop.mode !== 'on') words.push(`the loop is in mode ${loop.mode}`);
+  if (loop.problem) words.push(`the control loop does not run: ${plain(loop.problem)}`);
+  if (loop.mode === 'preview') words.push('the control loop is in mode preview: it decides and reports, and changes nothing');
+  else if (loop.mode !== 'on') words.push(`the control loop is in mode ${loop.mode}`);
   say(find('#batch-state'), `${words.join('; ')}.`);
 
   const limit = node.cpu.limitMilliCPU;
-  const all = [{ name: 'CPUs in use', value: node.cpu.usageMilliCPU, of: limit, text: `${cpus(node.cpu.usageMilliCPU)}${limit ? ` of ${cpus(limit)}` : ''}` }];
+  const all = [{ name: 'CPU of the node', value: node.cpu.usageMilliCPU, of: limit, text: `${cpus(node.cpu.usageMilliCPU)}${limit ? ` of ${cpus(limit)}` : ''} CPUs in use` }];
+  const asked = `its pods request ${cpus(batch.requestedMilliCPU)}`;
   if (batch.known && !batch.unlimited) {
-    all.push({ name: 'Batch CPUs', look: 'be', value: batch.usedMilliCPU, of: Math.max(batch.budgetMilliCPU, batch.usedMilliCPU), mark: batch.budgetMilliCPU, text: `${cpus(batch.usedMilliCPU)} of a budget of ${cpus(batch.budgetMilliCPU)}, requested ${cpus(batch.requestedMilliCPU)}, always ${cpus(batch.floorMilliCPU)}` });
+    all.push({ name: 'CPU of batch work', look: 'be', value: batch.usedMilliCPU, of: Math.max(batch.budgetMilliCPU, batch.usedMilliCPU), mark: batch.budgetMilliCPU, title: `${glossary.budget} ${glossary.floor}`, text: `${cpus(batch.usedMilliCPU)} of a budget of ${cpus(batch.budgetMilliCPU)} CPUs in use; ${asked}; it always has ${cpus(batch.floorMilliCPU)}` });
   } else {
-    all.push({ name: 'Batch CPUs', look: 'be', value: batch.usedMilliCPU, of: limit, text: `${cpus(batch.usedMilliCPU)}, ${batch.unlimited ? 'without a limit' : 'budget not known'}` });
+    all.push({ name: 'CPU of batch work', look: 'be', value: batch.usedMilliCPU, of: limit, text: `${cpus(batch.usedMilliCPU)} CPUs in use, ${batch.unlimited ? 'without a limit' : 'budget not known'}; ${asked}` });
   }
   const total = node.memory.totalBytes;
   if (total > 0) {
-    all.push({ name: 'Memory in use', value: total - node.memory.availableBytes, of: total, text: `${bytes(total - node.memory.availableBytes)} of ${bytes(total)}, ${bytes(node.memory.availableBytes)} available` });
-    all.push({ name: 'Batch memory', look: 'be', value: memory.usedBytes, of: total, mark: memory.goalBytes, text: `${bytes(memory.usedBytes)} held, goal ${bytes(memory.goalBytes)}${memory.limitBytes ? `, limit ${bytes(memory.limitBytes)}` : ''}` });
+    all.push({ name: 'Memory of the node', value: total - node.memory.availableBytes, of: total, text: `${bytes(total - node.memory.availableBytes)} of ${bytes(total)} in use, ${bytes(node.memory.availableBytes)} available` });
+    all.push({ name: 'Memory of batch work', look: 'be', value: memory.usedBytes, of: total, mark: memory.goalBytes, title: glossary.goal, text: `${bytes(memory.usedBytes)} in use; it may hold ${bytes(memory.goalBytes)} (the mark)${memory.limitBytes ? `; its limit is ${bytes(memory.limitBytes)}` : ''}` });
   }
   const waiting = node.pressure;
   if (waiting.measuredAt) {
     const worst = Math.max(waiting.cpuFraction, waiting.memoryFraction, waiting.ioFraction);
-    all.push({ name: 'Pressure', value: worst, of: 1, text: `CPU ${percent(waiting.cpuFraction)}, memory ${percent(waiting.memoryFraction)}, I/O ${percent(waiting.ioFraction)} of the time` });
+    all.push({ name: 'Waiting (pressure)', value: worst, of: 1, title: glossary.waiting, text: `A task waits for CPU ${percent(waiting.cpuFraction)}, for memory ${percent(waiting.memoryFraction)}, for I/O ${percent(waiting.ioFraction)} of the time` });
   }
   meters.show(all, (m) => m.name);
 }

@@ -1,5 +1,5 @@
 // The node map.
-import { clock, find, make, plain, put, Rows, say } from './dom.js';
+import { clock, find, make, plain, put, Rows, say, stamp, useUTC, zone } from './dom.js';
 import { follow } from './feed.js';
 import { showDetails } from './details.js';
 import { showLevels } from './levels.js';
@@ -10,7 +10,10 @@ import { containersOf, Past } from './past.js';
 import { Table } from './table.js';
 import { TimeLine } from './time.js';
 
+const stale = 10_000; // ms without a measurement, and at least three intervals
+
 const past = new Past();
+const { title } = document;
 let selected = null; // a container's id
 let lostAt = null; // the connection, in ms; null: it is there
 
@@ -45,14 +48,18 @@ function draw() {
 function head(s) {
   const { runtime = {} } = s;
   const runs = runtime.connected ? plain(`${runtime.name ?? 'runtime'} ${runtime.version ?? ''}`) : 'no runtime';
-  say(find('#plugin'), `${plain(s.version)} · mode ${plain(s.mode)} · ${runs}`);
+  const does = s.mode === 'preview' ? ' (changes nothing)' : '';
+  say(find('#plugin'), `${plain(s.version)} · mode ${plain(s.mode)}${does} · ${runs}`);
+  say(find('#zone'), `Times: ${zone(s.at)}`);
   const all = [];
   const note = (...texts) => all.push(texts.map((text) => plain(text, 500)).join(''));
   if (s.why) note(s.why);
   if (!runtime.connected) note('The runtime is not connected.');
   if (s.config?.problem) note('The newest configuration is not in force: ', s.config.problem);
-  if (runtime.slowLaneWhy) note('Slow lane: ', runtime.slowLaneWhy);
-  for (const text of s.contested ?? []) note('Somebody else changes it again and again: ', text);
+  if (runtime.slowLaneWhy) note('The container runtime\u2019s own record is not updated: ', runtime.slowLaneWhy);
+  for (const text of s.contested ?? []) note('Another program keeps changing this setting, so Sluice waits longer before each repair: ', text);
+  const measured = Date.parse(s.loop?.measuredAt);
+  if (s.at - measured > Math.max(stale, (3 * s.loop?.intervalNanos) / 1e6)) note(`The control loop last measured at ${stamp(measured, s.at)}: loads and uses are as old as that.`);
   notes.show(all, (text) => text);
   put(find('#notes'), 'hidden', all.length === 0);
 }
@@ -61,6 +68,7 @@ const connect = follow((status, machine) => {
   lostAt = null;
   line.lost = false;
   say(find('#state'), '');
+  document.title = title;
   put(find('#again'), 'hidden', true);
   document.documentElement.classList.remove('silent');
   const { decided } = past.add(status, machine);
@@ -72,8 +80,11 @@ const connect = follow((status, machine) => {
     line.lost = true;
     draw();
   }
-  const what = past.snapshots.length ? `Connection lost at ${clock(lostAt)}` : 'No connection';
-  say(find('#state'), `${what}: ${plain(why, 500)}`);
+  const seen = past.snapshots.at(-1)?.at;
+  document.title = `No connection · ${title}`;
+  say(find('#state'), seen
+    ? `Connection lost at ${clock(lostAt)}: ${plain(why, 500)}. What you see is from ${clock(seen)}`
+    : `No connection: ${plain(why, 500)}`);
   say(find('#again span'), seconds ? `Trying again in ${seconds} s.` : 'Trying…'); // not for a screen reader to say each second
   put(find('#again'), 'hidden', false);
   document.documentElement.classList.add('silent');
@@ -88,25 +99,32 @@ document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && selected !== null) find('#close').click();
 });
 
-// The theme is the system's, until the viewer says otherwise.
-const themes = ['system', 'dark', 'light'];
-function theme(name) {
+// What the viewer has chosen is kept, where the browser keeps something.
+function choice(key, values, button, use) {
+  let stored = null;
+  try {
+    stored = localStorage.getItem(key);
+  } catch {
+    // this browser keeps nothing
+  }
+  let chosen = values.includes(stored) ? stored : values[0];
+  use(chosen);
+  button.addEventListener('click', () => {
+    chosen = values[(values.indexOf(chosen) + 1) % values.length];
+    use(chosen);
+    try {
+      localStorage.setItem(key, chosen);
+    } catch {
+      // for this visit alone
+    }
+  });
+}
+choice('theme', ['system', 'dark', 'light'], find('#theme'), (name) => {
   put(document.documentElement, 'data-theme', name);
   say(find('#theme'), `Theme: ${name}`);
-}
-let stored = null;
-try {
-  stored = localStorage.getItem('theme');
-} catch {
-  // a browser that stores nothing
-}
-theme(themes.includes(stored) ? stored : 'system');
-find('#theme').addEventListener('click', () => {
-  const next = themes[(themes.indexOf(document.documentElement.dataset.theme) + 1) % themes.length];
-  theme(next);
-  try {
-    localStorage.setItem('theme', next);
-  } catch {
-    // for this visit alone
-  }
+});
+choice('times', ['local', 'UTC'], find('#zone'), (name) => {
+  useUTC(name === 'UTC');
+  say(find('#zone'), `Times: ${zone(Date.now())}`);
+  draw();
 });

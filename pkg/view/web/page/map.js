@@ -1,9 +1,12 @@
 // The machine: packages, NUMA nodes, L3 caches, cores, threads.
-import { bytes, find, make, plain, put, Rows, say } from './dom.js';
+import { bytes, count, find, make, plain, put, Rows, say } from './dom.js';
 import { kinds, ownersOf, ranges } from './owners.js';
 
 const grid = find('#map');
 const step = 5; // percent: a pixel of a cell
+
+// Up to so many CPUs have cells that say their numbers and loads, and larger ones.
+const [few, some] = [32, 128];
 
 export class NodeMap {
   #machine = null;
@@ -11,6 +14,7 @@ export class NodeMap {
   #order = []; // the same, as they stand
   #owners = [];
   #load = null;
+  #few = false; // the machine has few CPUs
   #at = null; // the cell that has the focus, or had it last
   #legend = new Rows(find('#legend'), (kind) => {
     const sign = make('span', { class: `c ${kind.id}`, 'aria-hidden': true }, kind.letter);
@@ -56,13 +60,14 @@ export class NodeMap {
         cell.level = level;
         cell.style.setProperty('--load', level);
       }
+      if (this.#few) put(cell, 'data-busy', this.#load?.[cpu] >= 0 ? `${this.#load[cpu]} %` : '');
       if (cell !== this.#at) put(cell, 'aria-label', this.#words(cpu, false));
     });
     if (this.#at) this.#tell(this.#at);
     const used = new Set(owners.map((owner) => owner.kind.id + owner.kind.letter));
     const legend = kinds(snapshot).filter((kind) => 'pool' in kind || used.has(kind.id + kind.letter));
     if (owners.some((owner) => owner.batch)) {
-      legend.push({ id: 'none batch', letter: '', name: `also pool ${snapshot.pools.at(-1).name}` });
+      legend.push({ id: 'none batch', letter: '', name: `pool ${snapshot.pools.at(-1).name} may run there too` });
     }
     this.#legend.show(legend, (kind) => `${kind.id} ${kind.letter} ${kind.name}`);
     this.#listTable();
@@ -72,18 +77,24 @@ export class NodeMap {
   #build(machine) {
     this.#machine = machine;
     [this.#cells, this.#order] = [[], []];
+    this.#few = machine.cpus.length <= few;
+    grid.classList.toggle('few', this.#few);
+    grid.classList.toggle('some', !this.#few && machine.cpus.length <= some);
     const nodes = new Map(machine.nodes.map((node) => [node.id, node]));
     const byPlace = Map.groupBy(machine.cpus, (cpu) => cpu.package);
     grid.replaceChildren(...machine.packages.map((pack, p) => {
       const group = make('div', { class: 'package', role: 'rowgroup', 'aria-label': `Package ${pack.id}`, 'data-name': `Package ${pack.id}` });
       for (const [id, ofNode] of Map.groupBy(byPlace.get(p) ?? [], (cpu) => cpu.node)) {
-        const box = make('div', { class: 'node', 'data-name': `Node ${id} · ${bytes(nodes.get(id)?.memory ?? 0)}` });
+        const box = make('div', { class: 'node', 'data-name': `NUMA node ${id} · ${bytes(nodes.get(id)?.memory ?? 0)}` });
         for (const [l3, ofCache] of Map.groupBy(ofNode, (cpu) => cpu.l3)) {
           const { size } = machine.l3s[l3];
-          const row = make('div', { class: 'l3', role: 'row', 'aria-label': `Node ${id}, L3 ${l3}${size ? `, ${bytes(size)}` : ''}` });
+          const row = make('div', { class: 'l3', role: 'row', 'aria-label': `NUMA node ${id}, L3 cache ${l3}${size ? `, ${bytes(size)}` : ''}` });
+          let cores = 0;
           for (const ofCore of Map.groupBy(ofCache, (cpu) => cpu.core).values()) {
+            cores++;
             row.append(make('div', { class: ofCore[0].kind === 'efficiency' ? 'core small' : 'core' }, ...ofCore.map((cpu) => this.#cell(cpu))));
           }
+          row.style.setProperty('--cores', cores);
           box.append(row);
         }
         group.append(box);
@@ -93,11 +104,10 @@ export class NodeMap {
     this.#at = null;
     if (this.#order.length) this.#order[0].tabIndex = 0;
     const far = machine.nodes.filter((node) => !node.cpus);
-    const count = (list, one) => `${list.length} ${one}${list.length === 1 ? '' : 's'}`;
     say(find('#size'), [
-      count(machine.packages, 'package'), count(machine.nodes, 'NUMA node'), count(machine.l3s, 'L3 cache'), count(machine.cores, 'core'), count(machine.cpus, 'CPU'),
+      count(machine.packages.length, 'package'), count(machine.nodes.length, 'NUMA node'), count(machine.l3s.length, 'L3 cache'), count(machine.cores.length, 'core'), count(machine.cpus.length, 'CPU'),
       bytes(machine.nodes.reduce((sum, node) => sum + node.memory, 0)),
-    ].join(', ') + (far.length ? `; nodes ${ranges(far.map((node) => node.id))} have memory alone` : '') + (machine.offline ? `; CPUs ${machine.offline} are offline` : ''));
+    ].join(', ') + (far.length ? `; NUMA nodes ${ranges(far.map((node) => node.id))} have memory but no CPU` : '') + (machine.offline ? `; CPUs ${machine.offline} are offline` : ''));
   }
 
   #cell(cpu) {
@@ -110,7 +120,7 @@ export class NodeMap {
   #words(cpu, all) {
     const { kind, pins, batch } = this.#owners[cpu] ?? { kind: { name: 'nobody' }, pins: [], batch: false };
     const words = [`CPU ${cpu}`, plain(kind.name)];
-    if (batch) words.push('also batch');
+    if (batch) words.push('batch work may run here too');
     if (pins.length) words.push(pins.map((ref) => plain(ref, 80)).join(', '));
     const load = this.#load?.[cpu] ?? -1;
     if (all) words.push(load < 0 ? 'load not known' : `${load} % busy`);
@@ -122,7 +132,7 @@ export class NodeMap {
     const cpu = Number(cell.dataset.cpu);
     const place = this.#machine.cpus.find((other) => other.id === cpu);
     const text = this.#words(cpu, true);
-    say(find('#cpu'), `${text}; core ${place.core}, L3 ${place.l3}, node ${place.node}, package ${place.package}`);
+    say(find('#cpu'), `${text}; core ${place.core}, L3 cache ${place.l3}, NUMA node ${place.node}, package ${place.package}`);
     if (cell === this.#at) put(cell, 'aria-label', text);
   }
 

@@ -34,11 +34,11 @@ const hues = 8; // of pools, in the style sheet
 // and the class of the style sheet.
 export function kinds(snapshot) {
   const all = [
-    { id: 'lse', letter: 'E', name: 'pinned, whole cores (LSE)' },
-    { id: 'lsr', letter: 'R', name: 'pinned (LSR)' },
-    { id: 'system', letter: 'S', name: 'system' },
-    { id: 'reserved', letter: '×', name: 'reserved' },
-    { id: 'external', letter: 'K', name: "kubelet's pins" },
+    { id: 'lse', letter: 'E', name: "one container's own whole cores (LSE)" },
+    { id: 'lsr', letter: 'R', name: "one container's own CPUs (LSR)" },
+    { id: 'system', letter: 'S', name: 'daemons of the node (SYSTEM)' },
+    { id: 'reserved', letter: '×', name: 'reserved: no container' },
+    { id: 'external', letter: 'K', name: 'not for Sluice: pinned by the kubelet, or outside the pods\u2019 cgroup' },
   ];
   snapshot.pools?.forEach((pool, i) => all.push({ id: `p${i % hues}`, letter: String(i + 1), name: `pool ${pool.name}`, pool: i }));
   all.push({ id: 'none', letter: '–', name: 'nobody' });

@@ -59,9 +59,9 @@ export class Past {
     }
     this.#records = records;
     if (loop) {
-      const { mode, problem, node, batch, memory, refusal, advice, disturbed = [] } = loop;
+      const { mode, problem, measuredAt, intervalNanos, node, batch, memory, refusal, advice, disturbed = [] } = loop;
       const { cpuLoadPercent, ...others } = node;
-      snapshot.loop = { mode, problem, node: others, batch, memory, refusal, advice, disturbed: suffering(disturbed) };
+      snapshot.loop = { mode, problem, measuredAt, intervalNanos, node: others, batch, memory, refusal, advice, disturbed: suffering(disturbed) };
       if (cpuLoadPercent) snapshot.cpuLoad = Int16Array.from(cpuLoadPercent);
     }
     this.snapshots.push(snapshot);

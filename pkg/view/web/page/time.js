@@ -1,8 +1,9 @@
-// The time line, and the decisions on it.
-import { ago, clock, find, make, plain, put, Rows, say } from './dom.js';
+// The time line.
+import { Decisions } from './decisions.js';
+import { ago, clock, find, plain, put, say, zone } from './dom.js';
+import { deed } from './words.js';
 
 const slider = find('#at');
-const listed = 200; // decisions
 const between = 5000; // ms, from one announcement to the next
 
 export class TimeLine {
@@ -11,14 +12,7 @@ export class TimeLine {
   #held = null; // the snapshot that is looked at; null the newest
   #said = 0;
   #unsaid = [];
-  #list = new Rows(find('#decisions ol'), (d) => {
-    const took = d.steps > 1 ? ` in ${ago(Date.parse(d.lastStepAt) - d.at)}, ${d.steps} steps${d.going ? ' so far' : ''}` : '';
-    const change = [d.from, d.to].filter(Boolean).map((text) => plain(text)).join(' → ') + took;
-    return make('li', { class: d.mode === 'preview' ? 'preview' : null },
-      make('time', { datetime: d.time }, clock(d.at)), ' ',
-      make('b', {}, `${plain(d.controller)}: ${plain(d.action)} `), make('bdi', {}, plain(d.object)), change && ` ${change}`,
-      d.mode === 'preview' ? ' (preview: not done)' : '', make('span', {}, plain(d.why, 1000)));
-  }, () => {});
+  #list = new Decisions();
 
   constructor(past, draw) {
     this.#past = past;
@@ -26,10 +20,13 @@ export class TimeLine {
       this.#hold(past.near(Number(slider.value) * 1000 + 999));
       draw();
     });
-    find('#live').addEventListener('click', () => {
-      this.#hold(null);
-      draw();
-    });
+    for (const back of ['#live', '#looking button']) {
+      find(back).addEventListener('click', () => {
+        this.#hold(null);
+        draw();
+        find('#live').focus();
+      });
+    }
   }
 
   // snapshot is the one to show.
@@ -49,13 +46,15 @@ export class TimeLine {
     put(slider, 'min', Math.floor(first / 1000));
     put(slider, 'max', Math.floor(last / 1000));
     if (!this.#held) slider.value = slider.max; // else it stays where it was put, between snapshots too
-    const words = this.#held ? `${clock(at)}, ${ago(last - at)} ago` : `${clock(at)}, ${this.lost ? 'last seen' : 'live'}`;
+    const time = `${clock(at)} ${zone(at)}`;
+    const words = this.#held ? `${time}, ${ago(last - at)} ago` : `${time}, ${this.lost ? 'last seen' : 'live'}`;
+    put(find('#looking'), 'hidden', !this.#held);
+    if (this.#held) say(find('#looking span'), `You look at the past: ${words}.`);
     say(find('#shown'), words);
     put(slider, 'aria-valuetext', words);
     put(find('#live'), 'aria-pressed', String(!this.#held));
     document.documentElement.classList.toggle('past', Boolean(this.#held));
-    const until = decisions.filter((d) => d.at <= (this.#held ? at : Infinity)).slice(-listed).toReversed();
-    this.#list.show(until, (d) => [d.key, d.steps, d.going].join('\n')); // made anew at each step
+    this.#list.show(this.#held ? decisions.filter((d) => d.at <= at) : decisions, at);
     this.#strip(first, last);
   }
 
@@ -81,6 +80,6 @@ export class TimeLine {
     const d = this.#unsaid.at(-1);
     const more = this.#unsaid.length > 1 ? `${this.#unsaid.length} decisions, the last: ` : '';
     this.#unsaid = [];
-    say(find('#said'), `${more}${plain(d.controller)}: ${plain(d.action)} ${plain(d.object)}. ${plain(d.why)}`);
+    say(find('#said'), `${more}${plain(d.object)}: ${plain(deed(d))}. ${plain(d.why)}`);
   }
 }
