@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
@@ -83,26 +84,27 @@ type Agent struct {
 	denials    denials
 
 	// Owned by the loop.
-	told       uint64 // ledger version that the runtime was told for the others
-	cpusets    *cpusets.Writer
-	lane       slowLane
-	stopping   bool                      // nothing is begun any more
-	targets    map[string]reclaim.Target // that the reclaimer was given
-	loop       loop
-	ticks      ticks
-	passes     int
-	passing    *time.Ticker // nil with a clock of the agent's own
-	steering   *steering.Steerer
-	watermarks *watermarks.Keeper
-	rdt        *rdtgroup.Groups
-	unseen     error // why neighbours could not be looked for, as far as it was told
-	features   []status.Feature
-	started    time.Time
-	moves      uint64 // events that may have changed something
-	shown      shown
-	portraits  map[*node.Container]*portrait
-	kernels    []status.Setting // used again for each container
-	confined   uint64           // ledger version that the plugin's own threads follow
+	told        uint64 // ledger version that the runtime was told for the others
+	cpusets     *cpusets.Writer
+	podsettings *podsettings.Settings
+	lane        slowLane
+	stopping    bool                      // nothing is begun any more
+	targets     map[string]reclaim.Target // that the reclaimer was given
+	loop        loop
+	ticks       ticks
+	passes      int
+	passing     *time.Ticker // nil with a clock of the agent's own
+	steering    *steering.Steerer
+	watermarks  *watermarks.Keeper
+	rdt         *rdtgroup.Groups
+	unseen      error // why neighbours could not be looked for, as far as it was told
+	features    []status.Feature
+	started     time.Time
+	moves       uint64 // events that may have changed something
+	shown       shown
+	portraits   map[*node.Container]*portrait
+	kernels     []status.Setting // used again for each container
+	confined    uint64           // ledger version that the plugin's own threads follow
 
 	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }

@@ -20,7 +20,7 @@ func (a *Agent) prepare(c *node.Container) error {
 	if c.Uncontrolled {
 		return nil
 	}
-	alone := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{a.tunable(c)}}
+	alone := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{a.podsettings.Tunable(c)}}
 	settings := qos.For(&a.QoS, &alone)
 	request := &alone.Containers[0].Request
 	c.Notes = a.lackOfNode(request, settings.Notes[0])
@@ -33,7 +33,7 @@ func (a *Agent) prepare(c *node.Container) error {
 	f := &a.QoS.Features
 	v2 := f.Knobs[knobs.CPUs].V2 && f.Knobs[knobs.Quota].V2 // runc takes a hybrid machine for v1
 	for _, s := range settings.Containers[0] {
-		if s.Knob == knobs.Quota && !f.Knobs[knobs.Quota].V2 && a.boundsByQuota() {
+		if s.Knob == knobs.Quota && !f.Knobs[knobs.Quota].V2 && a.podsettings.BoundsByQuota() {
 			continue // by the time that the runtime writes it, it may be above that of the batch cgroup: v1 would refuse it
 		}
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays

@@ -27,12 +27,12 @@ func (a *Agent) step(all bool) {
 	}
 	a.stepPools(&in, all)
 	if !all {
-		a.intend(l.want)
+		a.podsettings.Enforce()
 		return
 	}
 
-	in.Short, in.Given, in.Owed, in.Resizing = l.short, a.given(), a.sumReservations(), a.resizingPods()
-	a.perform(c.Step(&l.view, &in, l.want))
+	in.Short, in.Given, in.Owed, in.Resizing = l.short, a.given(), a.sumReservations(), a.podsettings.Resizing()
+	a.perform(c.Step(&l.view, &in, a.podsettings.Want))
 	a.count(&l.view.View)
 }
 
@@ -61,7 +61,7 @@ func (a *Agent) perform(d *colocation.Desired) {
 	if d.Evict != nil {
 		a.evict(*d.Evict)
 	}
-	a.intend(l.want)
+	a.podsettings.Enforce()
 }
 
 // stepPools divides the CPUs: between pools that are apart, or what batch work may
@@ -88,9 +88,9 @@ func (a *Agent) stepPools(in *colocation.Inputs, all bool) {
 		return
 	}
 	if all {
-		a.reweigh()
+		a.podsettings.Reweigh()
 	} else {
-		a.keepClasses()
+		a.podsettings.KeepClasses()
 	}
 	a.lend(v)
 	budget, decided := c.Batch.Step(v)
@@ -114,7 +114,6 @@ func (a *Agent) resizePools(sizes []int) {
 	a.lane.pools = a.Now().Add(steadyPools)
 	a.cpusets.TryApply()
 	a.measurePools()
-	a.loop.failsafeStale = true
 }
 
 // steadyPools is for how long pools must have kept their sizes before the runtime is

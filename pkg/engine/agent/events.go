@@ -25,7 +25,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		if !a.KnowsBarred() {
 			a.FindBarred()
 		}
-		a.makeRoom(c)
+		a.podsettings.MakeRoom(c)
 		a.AwaitGrant(c)
 		placed := false
 		defer func() {
@@ -51,8 +51,8 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 				a.cpusets.Touch(c)
 			}
 		}
-		a.reweighNow()
-		a.reconcilePod(c.Pod)
+		a.podsettings.ReweighNow()
+		a.podsettings.Reconcile(c.Pod)
 		updates = a.updates(c.ID)
 		return nil
 	})
@@ -268,8 +268,8 @@ func (a *Agent) start(c *node.Container) error {
 	a.cpusets.LiftQuota(c.Pod)
 	a.boundBeforeStart()
 	a.begun(c)
-	a.loop.safe.news = true
-	a.reconcilePod(c.Pod)
+	a.Lives++
+	a.podsettings.Reconcile(c.Pod)
 	a.join(c)
 	a.cpusets.ReadForeign(c)
 	return nil
@@ -300,10 +300,10 @@ func (a *Agent) stopped(id string) {
 	}
 	a.drop(id)
 	if ok {
-		a.loop.safe.news = true
-		a.unclaim(c)
+		a.Lives++
+		a.podsettings.Unclaim(c)
 		a.cpusets.LiftQuota(c.Pod)
-		a.reconcilePod(c.Pod)
+		a.podsettings.Reconcile(c.Pod)
 	}
 	a.quiet()
 }

@@ -7,18 +7,30 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // failsafePlan is the failsafe's plan with what it depends on.
 type failsafePlan struct {
-	plan    []knobs.Change
-	kept    bool
-	news    bool       // a container has started, ended or been resized since
-	version uint64     // of the ledger
-	shared  cpuset.Set // CPUs that services get
-	floor   cpuset.Set // and batch work
+	plan   []knobs.Change
+	kept   bool
+	of     planInputs
+	shared cpuset.Set // CPUs that services get
+	floor  cpuset.Set // and batch work
+}
+
+// planInputs are the versions of what the failsafe's plan is made from.
+type planInputs struct {
+	ledger   *placement.Ledger
+	version  uint64
+	settings uint64
+	lives    uint64
+}
+
+func (a *Agent) planInputs() planInputs {
+	return planInputs{a.Ledger, a.Ledger.Version(), a.podsettings.Version(), a.Lives}
 }
 
 // afterFailsafe takes note of what the failsafe did, before anything is compared with
@@ -42,7 +54,7 @@ func (a *Agent) refreshFailsafePlan() {
 	if a.options.Failsafe == nil || !a.Authority().Writes {
 		return
 	}
-	if s := &a.loop.safe; a.loop.failsafeStale || !s.kept || s.version != a.Ledger.Version() {
+	if s := &a.loop.safe; !s.kept || s.of != a.planInputs() {
 		a.writeFailsafePlan()
 	}
 }
@@ -53,7 +65,7 @@ func (a *Agent) refreshFailsafePlan() {
 // right after the answer doesn't leave the plan before.
 func (a *Agent) updateFailsafePlan() {
 	s := &a.loop.safe
-	if a.options.Failsafe == nil || !s.kept || !s.news && s.shared == a.Ledger.Shared() || !a.Authority().Writes {
+	if a.options.Failsafe == nil || !s.kept || s.of.lives == a.Lives && s.shared == a.Ledger.Shared() || !a.Authority().Writes {
 		return
 	}
 	if written := a.writeFailsafePlan(); written != nil {
@@ -74,11 +86,10 @@ const planPatience = 20 * time.Millisecond
 // channel is closed when the plan is written; nil where nothing has to be written.
 func (a *Agent) writeFailsafePlan() (written <-chan struct{}) {
 	s := &a.loop.safe
-	a.loop.failsafeStale, s.news = false, false
+	s.of = a.planInputs()
 	if shared := a.Ledger.Shared(); !s.kept || s.shared != shared {
 		s.shared, s.floor = shared, a.failsafeFloor(shared)
 	}
-	s.version = a.Ledger.Version()
 	changes := a.planFailsafe()
 	if s.kept && slices.Equal(changes, s.plan) {
 		return nil
@@ -97,7 +108,7 @@ func (a *Agent) undoFailsafe() {
 			}
 		}
 	}
-	a.reconcilePass()
+	a.podsettings.Pass()
 }
 
 func problemText(problem string) string {
@@ -111,11 +122,11 @@ func problemText(problem string) string {
 func (a *Agent) planFailsafe() []knobs.Change {
 	l := &a.loop
 	f := colocation.Failsafe{
-		Containers: a.loopInventory().Containers,
+		Containers: a.podsettings.Collect().Containers,
 		WriteCPUs:  (a.Ledger.Sizes() != nil || !a.Ledger.Lent().IsEmpty()) && a.Authority().Cpusets,
 		SharedCPUs: l.safe.shared, FloorCPUs: l.safe.floor,
-		Floor: a.Config.Control.Batch.Floor(&l.view.View), NestedQuotas: a.nestsQuotas(),
-		InForce: l.inForce,
+		Floor: a.Config.Control.Batch.Floor(&l.view.View), NestedQuotas: a.podsettings.NestsQuotas(),
+		InForce: a.podsettings.InForce(),
 	}
 	for t := range a.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {

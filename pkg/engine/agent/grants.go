@@ -34,6 +34,6 @@ func (a *Agent) regrantAll() {
 	a.Changed()
 	a.cpusets.TryApply()
 	for _, pod := range pods {
-		a.reconcilePod(pod)
+		a.podsettings.Reconcile(pod)
 	}
 }

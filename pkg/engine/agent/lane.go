@@ -187,7 +187,7 @@ func (a *Agent) acknowledge(update *node.Update, err error) {
 		c.Recorded, c.Attempts = update.Settings, 0
 	}
 	a.cpusets.Repair(c, "the runtime, late")
-	a.expectRewritten(c)
-	a.reconcilePod(c.Pod)
+	a.podsettings.ExpectRewritten(c)
+	a.podsettings.Reconcile(c.Pod)
 	a.record()
 }

@@ -1,17 +1,10 @@
 package agent
 
 import (
-	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
-
-// lends reports whether idle LSR pins' CPUs are lent to batch work.
-func (a *Agent) lends() bool {
-	may := a.Authority()
-	cfg := &a.Config.Control.Batch
-	return cfg.LendLSR && may.Acts(cfg.Mode) && may.Cpusets && a.Config.Pools.Mode != config.Exclusive
-}
 
 // lend lets batch work run on the CPUs of idle LSR pins, and takes it off those of pins that
 // are idle no longer.
@@ -29,7 +22,7 @@ func (a *Agent) lend(v *control.View) {
 			cpus = cpuset.Union(cpus, h.CPUs)
 		}
 	}
-	if !a.lends() {
+	if !a.podsettings.Lends() {
 		cpus = cpuset.Set{}
 	}
 	a.lendCPUs(cpus)
@@ -38,12 +31,11 @@ func (a *Agent) lend(v *control.View) {
 func (a *Agent) lendCPUs(cpus cpuset.Set) {
 	before := a.Ledger.Version()
 	a.Ledger.Lend(cpus)
-	a.loop.view.Lent = milli(a.Ledger.Lent())
+	a.loop.view.Lent = node.Milli(a.Ledger.Lent())
 	if a.Ledger.Version() == before {
 		return
 	}
 	a.lane.pools = a.Now().Add(steadyPools)
 	a.cpusets.TryApply()
 	a.measurePools()
-	a.loop.failsafeStale = true
 }

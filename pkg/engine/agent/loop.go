@@ -52,29 +52,23 @@ type loop struct {
 	failed      string
 	panic       string // told last
 
-	view      colocation.NodeView
-	inventory colocation.Inventory // used again: see Agent.loopInventory
-	sized     uint64               // ledger version of the view's pools
-	looked    uint64               // ledger version of the view
-	changes   uint64               // of the inventory, when the view was made
-	due       time.Time            // of the controllers that step each control.interval
+	view    colocation.NodeView
+	sized   uint64    // ledger version of the view's pools
+	looked  uint64    // ledger version of the view
+	changes uint64    // of the inventory, when the view was made
+	due     time.Time // of the controllers that step each control.interval
 
-	siblings      map[string]*colocation.Siblings // by path of their parent; nil: to be found again
-	lsWeights     colocation.LSWeights
-	want          colocation.CPUDesired // of the controllers
-	inForce       colocation.CPUDesired
-	inherited     bool // from an earlier run
-	limiter       *memoryLimiter
-	resized       map[string]podResize // by the pod's UID
-	cacheShare    control.CacheShare
-	failsafeStale bool // the failsafe's plan may be old
-	safe          failsafePlan
+	inherited  bool // from an earlier run
+	limiter    *memoryLimiter
+	cacheShare control.CacheShare
+	safe       failsafePlan
 
 	allPodsLimit knobs.Bytes // of memory; 0 none
 
-	divider colocation.BudgetDivider
-	shareOf workload.MilliCPU // the budget that was divided last
-	sizes   []int             // last given to the ledger
+	divider  colocation.BudgetDivider
+	shareOf  workload.MilliCPU // the budget that was divided last
+	released uint64            // see podsettings.Settings.Released, when that was
+	sizes    []int             // last given to the ledger
 
 	poolSizes   control.PoolSizes
 	short       []control.Shortage
@@ -102,8 +96,8 @@ type loop struct {
 
 func newLoop() loop {
 	return loop{
-		want: colocation.NewCPUDesired(), inForce: colocation.NewCPUDesired(), resized: map[string]podResize{}, limiter: newMemoryLimiter(),
-		counts: map[status.Decided]int{}, shareOf: notShared,
+		limiter: newMemoryLimiter(),
+		counts:  map[status.Decided]int{}, shareOf: notShared,
 	}
 }
 

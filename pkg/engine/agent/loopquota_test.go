@@ -142,8 +142,8 @@ func TestResizeToWhatTheLoopWrote(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(_ *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000))
 		h.loop(func() {
-			h.agent.loop.want.Containers["web/c"] = loopOf(1.2)
-			h.agent.intend(h.agent.loop.want)
+			h.agent.podsettings.Want.Containers["web/c"] = loopOf(1.2)
+			h.agent.podsettings.Enforce()
 		})
 		h.expectQuota("/kubepods/pod-web", 1.2)
 		h.resize("web/c", 1000, 1200)
@@ -160,10 +160,10 @@ func TestLowestWish(t *testing.T) {
 		h.run(service("web/c", 1000))
 		h.loop(func() {
 			for _, cpus := range []float64{2, 0.5, 3} {
-				h.agent.loop.want.WantQuota("web/c", loopOf(cpus))
+				h.agent.podsettings.Want.WantQuota("web/c", loopOf(cpus))
 			}
-			h.agent.loop.want.WantQuota("gone", loopOf(1))
-			h.agent.intend(h.agent.loop.want)
+			h.agent.podsettings.Want.WantQuota("gone", loopOf(1))
+			h.agent.podsettings.Enforce()
 		})
 		h.expectQuota("/kubepods/pod-web/c", 0.5)
 		h.expectQuota("/kubepods/pod-web", 1)

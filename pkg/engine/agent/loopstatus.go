@@ -141,7 +141,7 @@ func (a *Agent) batchStatus() status.Batch {
 		s.Budget, s.Floor = workload.MilliCPU(s.BudgetCPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
 		s.Unlimited = may.Acts(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
 	case a.Config.Pools.Mode != config.Exclusive:
-		s.Mechanism = status.Mechanism(a.mechanism())
+		s.Mechanism = status.Mechanism(a.podsettings.Mechanism())
 		s.Known = !budget.Hold && budget.Amount > 0
 		s.Unlimited, s.Budget = budget.Unlimited, budget.Amount
 		if s.Mechanism != status.ByQuota {
@@ -149,7 +149,7 @@ func (a *Agent) batchStatus() status.Batch {
 		}
 	}
 	s.Cgroups = a.boxStatus()
-	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.boundsByQuota()) && l.view.HasBatch() {
+	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.podsettings.BoundsByQuota()) && l.view.HasBatch() {
 		s.MixedPods = slices.Clone(l.view.BatchCgroups.MixedBy)
 	}
 	return s
@@ -178,7 +178,7 @@ func (a *Agent) boxStatus() []status.BatchCgroup {
 		}
 		return boxes[name]
 	}
-	for _, quotas := range []map[string]qos.Loop{a.loop.inForce.BatchCgroups, a.loop.inForce.Pods} {
+	for _, quotas := range []map[string]qos.Loop{a.podsettings.InForce().BatchCgroups, a.podsettings.InForce().Pods} {
 		for name, q := range quotas {
 			box(name).Quota = workload.MilliCPU(q.Quota.Milli())
 		}
@@ -260,7 +260,7 @@ func (a *Agent) use(into *sight) {
 	}
 	into.used = true
 	into.usage = status.Usage{
-		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.inForce.Containers[into.ID].Quota.Milli())},
+		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(a.podsettings.InForce().Containers[into.ID].Quota.Milli())},
 		Memory: status.MemoryUsage{
 			MeasuredAt: c.Container.Memory.At, WorkingSetBytes: c.Container.Memory.WorkingSet, CurrentBytes: c.Container.Memory.Current,
 			RequestedBytes: c.Memory, LimitBytes: c.MemoryLimit, OOMKills: int(c.Container.Memory.OOMKills),

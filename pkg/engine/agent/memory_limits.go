@@ -117,7 +117,7 @@ func (a *Agent) claims() (claims []claim) {
 	for i := range l.view.Pods {
 		p := &l.view.Pods[i]
 		c := &l.view.Members[p.First]
-		if p.Class != workload.BE || l.view.BatchCgroups.Holds(c.Above) || a.isResizing(p.UID) || c.SharedPodCgroup {
+		if p.Class != workload.BE || l.view.BatchCgroups.Holds(c.Above) || a.podsettings.IsResizing(p.UID) || c.SharedPodCgroup {
 			continue
 		}
 		o, ok := node.PodObject(c.Pod)

@@ -47,7 +47,7 @@ func (a *Agent) pass() {
 		a.cpusets.RejoinAll()
 	}
 	a.cpusets.LiftAll()
-	a.reconcilePass()
+	a.podsettings.Pass()
 	a.setUpRDT()
 	a.joinAll()
 	a.retarget()

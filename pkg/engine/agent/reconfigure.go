@@ -113,7 +113,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.mend()
 	a.regroup(before, wrote)
 	a.leaveAll()
-	a.reconcileAll()
+	a.podsettings.ReconcileAll(a.ownsLimit)
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
@@ -123,7 +123,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.passing.Reset(cfg.DriftInterval)
 	}
 	a.quiet()
-	if a.loop.failsafeStale = true; a.options.Failsafe != nil && a.Authority().Writes {
+	if a.options.Failsafe != nil && a.Authority().Writes {
 		a.writeFailsafePlan() // what it would do at once may be given back
 	}
 	done = true
@@ -172,7 +172,7 @@ func (a *Agent) unrecord(c *node.Container) {
 		}
 	}
 	back(knobs.Weight)
-	if !a.boundsByQuota() || a.QoS.Features.Knobs[knobs.Quota].V2 { // else it could be above its box's
+	if !a.podsettings.BoundsByQuota() || a.QoS.Features.Knobs[knobs.Quota].V2 { // else it could be above its box's
 		back(knobs.Quota)
 	}
 }
@@ -187,15 +187,15 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	memory := may.Acts(next.Control.Memory.Mode)
 	cache := may.Acts(next.Control.Cache.Mode)
 	if !bounds {
-		l.want.ForgetBatchQuotas()
-		clear(l.want.LSWeights)
+		a.podsettings.Want.ForgetBatchQuotas()
+		clear(a.podsettings.Want.LSWeights)
 		l.shareOf = notShared
 		l.budget = control.Budget{}
 	}
 	if !quotas {
-		clear(l.want.Containers)
+		clear(a.podsettings.Want.Containers)
 	}
-	a.intend(l.want)
+	a.podsettings.Enforce()
 	if !memory {
 		l.limiter.want = control.MemoryDesired{}
 		l.limiter.rules = l.limiter.rules[:0]

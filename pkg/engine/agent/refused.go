@@ -50,10 +50,10 @@ func (a *Agent) runsRefused(c *node.Container) {
 	}
 	a.Ledger.Hold(c.ID, a.Now())
 	a.cpusets.TakeOver(c)
-	a.loop.safe.news = true
+	a.Lives++
 	a.mend()
 	a.cpusets.TryApply()
 	a.cpusets.LiftQuota(c.Pod)
-	a.reconcilePod(c.Pod)
+	a.podsettings.Reconcile(c.Pod)
 	a.Log.WithField("container", c.Ref).Warn("The runtime runs a container whose start was refused: it shares CPUs, and has none of its own")
 }

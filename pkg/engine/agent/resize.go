@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -23,7 +24,7 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 			a.adopt([]*node.Container{c})
 			a.cpusets.Claim([]*node.Container{c})
 		}
-		a.cpusets.AwaitResize(pod, resizeTime)
+		a.cpusets.AwaitResize(pod, podsettings.ResizeTime)
 		if err := a.resize(c, change); err != nil {
 			a.refuseResize(c, change, err)
 			if a.Authority().Writes {
@@ -32,7 +33,7 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 		} else if change.Shares != 0 || change.Quota != 0 || change.MemoryLimit != 0 {
 			c.Unresized = node.RefusedResize{}
 		}
-		a.suspendSettings(c.Pod, true)
+		a.podsettings.Suspend(c.Pod, true)
 		updates = append(a.updates(c.ID), a.own(c)...)
 		a.quiet()
 		return nil
@@ -157,9 +158,9 @@ func (a *Agent) PostUpdateContainer(id string) error {
 			a.cpusets.Repair(c, "a runtime update")
 			a.cpusets.LiftQuota(c.Pod)
 			if c.Scoped() {
-				a.expectRewritten(c)
+				a.podsettings.ExpectRewritten(c)
 			}
-			a.resumeSettings(c.Pod)
+			a.podsettings.Resume(c.Pod)
 		}
 		return nil
 	})
@@ -178,12 +179,12 @@ func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 			}
 		}
 		if pod != nil {
-			a.cpusets.AwaitResize(pod, resizeTime)
+			a.cpusets.AwaitResize(pod, podsettings.ResizeTime)
 			a.cpusets.LiftQuota(pod)
-			a.noteQuota(pod, change)
-			a.suspendSettings(pod, false)
+			a.podsettings.NoteQuota(pod, change)
+			a.podsettings.Suspend(pod, false)
 			a.Reconciler.Resume(pod.UID)
-			a.noteWeight(pod, knobs.Shares(change.Shares))
+			a.podsettings.NoteWeight(pod, knobs.Shares(change.Shares))
 		}
 		return nil
 	})

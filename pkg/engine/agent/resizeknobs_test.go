@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -30,7 +31,7 @@ func TestResizeWithBurst(t *testing.T) {
 			h.resize("web/a", milli, next)
 			milli = next
 			want := itoa(milli * 100)
-			h.sleep(resizeTime + time.Second)
+			h.sleep(podsettings.ResizeTime + time.Second)
 			if got := h.get("/kubepods/pod-web/a", burstFile...); got != want {
 				t.Fatalf("resize %d: burst %s, want %s", i, got, want)
 			}
@@ -57,7 +58,7 @@ func TestResizeNeverEnds(t *testing.T) {
 			if got := h.get("/kubepods/pod-web/a", burstFile...); got != "0" {
 				t.Errorf("burst %s during the resize", got)
 			}
-			h.sleep(resizeTime + time.Second)
+			h.sleep(podsettings.ResizeTime + time.Second)
 			if got := h.get("/kubepods/pod-web/a", burstFile...); got != "100000" {
 				t.Errorf("burst %s after a resize that failed", got)
 			}
@@ -72,7 +73,7 @@ func TestResizeNeverEnds(t *testing.T) {
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "0" {
 			t.Errorf("the pod's burst is %s during its resize", got)
 		}
-		h.sleep(resizeTime + time.Second)
+		h.sleep(podsettings.ResizeTime + time.Second)
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "100000" {
 			t.Errorf("the pod's burst is %s after it", got)
 		}

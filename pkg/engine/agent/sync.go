@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -55,7 +55,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.forgetGone()
 		a.inherit()
 		a.post("tune", func() {
-			a.reconcileAll()
+			a.podsettings.ReconcileAll(a.ownsLimit)
 			if a.options.Failsafe != nil && a.Authority().Writes {
 				a.writeFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
 			}
@@ -78,21 +78,21 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 
 // beforeSync is what Synchronize makes anew. Where that fails, all of it is as before.
 type beforeSync struct {
-	ledger          *placement.Ledger
-	inventory       node.Inventory
-	pending         *node.Update
-	laneTold        bool
-	told            uint64
-	confined        uint64
-	synced          bool
-	inherited       bool
-	inForce, wanted colocation.CPUDesired
+	ledger    *placement.Ledger
+	inventory node.Inventory
+	pending   *node.Update
+	laneTold  bool
+	told      uint64
+	confined  uint64
+	synced    bool
+	inherited bool
+	settings  podsettings.Saved
 }
 
 func (a *Agent) beforeSync() beforeSync {
 	return beforeSync{
 		a.Ledger, a.Inventory, a.lane.pending, a.lane.told,
-		a.told, a.confined, a.Synced, a.loop.inherited, a.loop.inForce, a.loop.want.Clone(),
+		a.told, a.confined, a.Synced, a.loop.inherited, a.podsettings.Save(),
 	}
 }
 
@@ -102,7 +102,8 @@ func (a *Agent) restore(i beforeSync) {
 	a.Changes = changes + 1
 	a.lane.pending, a.lane.told = i.pending, i.laneTold
 	a.told, a.confined, a.Synced = i.told, i.confined, i.synced
-	a.loop.inherited, a.loop.inForce, a.loop.want = i.inherited, i.inForce, i.wanted
+	a.loop.inherited = i.inherited
+	a.podsettings.Restore(i.settings)
 }
 
 // found tracks a container that was there before this connection, with what the

@@ -3,6 +3,8 @@ package agent
 import (
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 )
 
 // TestRefusedResizeIsToldOnce: the kubelet asks each half second for as long as the spec
@@ -57,7 +59,7 @@ func TestRefusedResizeIsToldOnce(t *testing.T) {
 		if told := n.log.count("Resize refused"); told != 4 {
 			t.Errorf("refused again after one that was carried out: told of %d times", told)
 		}
-		n.sleep(resizeTime)
+		n.sleep(podsettings.ResizeTime)
 		n.pass()
 		n.kernel.change(shopPod, func(g *group) { g.quota = finite(10) })
 		n.pass()

@@ -16,10 +16,10 @@ func (a *Agent) stays() string {
 	l := &a.loop
 	y := colocation.Yielding{
 		ThreadsPerCore: l.view.ThreadsPerCore, OnlineWeight: a.Config.Control.Batch.OnlineWeight,
-		Siblings: a.siblings(), Raised: l.inForce.LSWeights,
+		Siblings: a.podsettings.Siblings(), Raised: a.podsettings.InForce().LSWeights,
 	}
 	if y.ThreadsPerCore > 1 {
-		y.SharedGroups = colocation.SharedGroups(&l.inventory)
+		y.SharedGroups = colocation.SharedGroups(a.podsettings.Collected())
 	}
 	for i := range l.view.Pods {
 		p := &l.view.Pods[i]
@@ -66,7 +66,7 @@ func isExpelled(k *reconcile.Setting) bool {
 // heaviest is the cgroup of these which has the most CPU weight of the kubelet's.
 func (a *Agent) heaviest(services []colocation.Sibling) (path string, most knobs.Shares) {
 	for _, s := range services {
-		if shares, ok := a.ownWeight(s); ok && shares > most {
+		if shares, ok := a.podsettings.OwnWeight(s); ok && shares > most {
 			path, most = s.Path, shares
 		}
 	}

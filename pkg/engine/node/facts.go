@@ -6,6 +6,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/sysfs"
@@ -76,3 +77,6 @@ func (n *Node) KnowsBarred() bool { return n.barredOf == n.Ledger }
 
 // Barred is the CPUs that no pod can have.
 func (n *Node) Barred() cpuset.Set { return n.barred }
+
+// Milli is the CPU time of a set of CPUs.
+func Milli(cpus cpuset.Set) workload.MilliCPU { return workload.MilliCPU(cpus.Size()) * 1000 }

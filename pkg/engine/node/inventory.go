@@ -18,6 +18,8 @@ type Inventory struct {
 	// Changes counts the changes of what runs: who derives something from the inventory
 	// compares it with the count at which that was derived.
 	Changes uint64
+	// Lives counts the containers that have started, ended, or begun to be resized.
+	Lives uint64
 }
 
 // NewInventory is empty, with room for so many containers and pods. It continues the count

@@ -1,4 +1,4 @@
-package agent
+package podsettings
 
 import (
 	"testing"
@@ -33,7 +33,7 @@ func TestRoomForStarts(t *testing.T) {
 		"one without a quota":    {loop: milli(200), below: []*node.Container{{}}, want: milli(200)},
 		"v2 needs none":          {v2: true, loop: milli(200), below: []*node.Container{created}, want: milli(200)},
 	} {
-		a := &Agent{Node: &node.Node{}}
+		a := New(&node.Node{}, nil, false)
 		a.QoS.Features.Knobs[knobs.Quota].V2 = test.v2
 		if got := a.roomFor(qos.Loop{Quota: test.loop, Why: "the loop"}, test.below).Quota; got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

@@ -1,0 +1,116 @@
+package podsettings
+
+import (
+	"maps"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Enforce brings the kernel from what is in force of the control loop's wishes to Want. It
+// touches only the pods whose quotas or weights change. In preview it notes what it would do.
+func (s *Settings) Enforce() {
+	have := s.inForce
+	if have.Equal(s.Want) {
+		return
+	}
+	s.inForce = s.Want.Clone()
+	s.version++
+	if s.Kernel == nil {
+		return
+	}
+	want := s.inForce
+	below := !s.QoS.Features.Knobs[knobs.Quota].V2 // v1: no quota is above that of what holds it
+	var pods []*workload.Pod
+	seen := map[string]bool{}
+	for _, c := range s.Order {
+		if uid := c.Pod.UID; !seen[uid] && (have.LSWeights[c.Above] != want.LSWeights[c.Above] || have.Containers[c.ID] != want.Containers[c.ID] || have.Pods[uid] != want.Pods[uid] ||
+			below && have.BatchCgroups[c.Above] != want.BatchCgroups[c.Above] && s.hasQuota(c)) {
+			seen[uid], pods = true, append(pods, c.Pod)
+		}
+	}
+	for _, pod := range pods {
+		s.declarePod(pod)
+	}
+	if !maps.Equal(have.BatchCgroups, want.BatchCgroups) || !maps.Equal(have.LSWeights, want.LSWeights) {
+		s.declareParents()
+	}
+	s.Reconciler.Apply()
+}
+
+// hasQuota reports whether a container or its pod may have a quota without the loop.
+func (s *Settings) hasQuota(c *node.Container) bool {
+	h, ok := s.Ledger.Holder(c.ID)
+	return c.Quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || s.Reconciler.Setting(reconcile.Key{Path: c.PodPath, Knob: knobs.Quota}) != nil
+}
+
+// roomFor keeps what the loop gives a cgroup as large as the quota of each container
+// below it that was created and has not started: the runtime makes their cgroups with
+// these, and cgroup v1 refuses a quota above that of a cgroup above it.
+func (s *Settings) roomFor(l qos.Loop, below []*node.Container) qos.Loop {
+	if l.Quota.Quota <= 0 || s.QoS.Features.Knobs[knobs.Quota].V2 {
+		return l
+	}
+	for _, c := range below {
+		q, carried := c.Carried[knobs.Quota].(knobs.CPUQuota)
+		if !carried {
+			q = c.Quota
+		}
+		if !c.Started && q.Finite() && q.Compare(l.Quota) > 0 {
+			l = qos.Loop{Quota: q, Why: "room for a container that is about to start"}
+		}
+	}
+	return l
+}
+
+// MakeRoom lifts the quota of the pod in which the runtime is about to make a container: cgroup
+// v1 would refuse the container's own where it is higher.
+func (s *Settings) MakeRoom(c *node.Container) {
+	if !s.QoS.Features.Knobs[knobs.Quota].V2 {
+		s.unclaimPod(c.Pod.UID)
+	}
+}
+
+// Unclaim lets a pod's quota go with its last container.
+func (s *Settings) Unclaim(c *node.Container) {
+	for _, other := range s.Order {
+		if other.Pod.UID == c.Pod.UID {
+			return
+		}
+	}
+	s.unclaimPod(c.Pod.UID)
+	delete(s.resized, c.Pod.UID)
+}
+
+func (s *Settings) unclaimPod(uid string) {
+	delete(s.Want.Pods, uid)
+	delete(s.inForce.Pods, uid)
+	s.released++
+}
+
+// Mechanism is how batch work that shares CPUs is kept to its budget.
+func (s *Settings) Mechanism() control.Mechanism {
+	return colocation.Mechanism(s.Config.Control.Batch.By, s.NestsQuotas(), s.Ledger.Shared().Size(), s.Authority().Foreign)
+}
+
+// BoundsByQuota reports whether batch work may be given quotas.
+func (s *Settings) BoundsByQuota() bool {
+	return s.Authority().Acts(s.Config.Control.Batch.Mode) && s.Config.Pools.Mode != config.Exclusive && s.Mechanism() != control.ByCPUSet
+}
+
+// NestsQuotas reports whether the kernel refuses a quota above that of a cgroup above it,
+// as cgroup v1 does.
+func (s *Settings) NestsQuotas() bool { return !s.QoS.Features.Knobs[knobs.Quota].V2 }
+
+// Lends reports whether idle LSR pins' CPUs are lent to batch work.
+func (s *Settings) Lends() bool {
+	may := s.Authority()
+	cfg := &s.Config.Control.Batch
+	return cfg.LendLSR && may.Acts(cfg.Mode) && may.Cpusets && s.Config.Pools.Mode != config.Exclusive
+}

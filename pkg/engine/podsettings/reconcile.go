@@ -1,0 +1,204 @@
+package podsettings
+
+import (
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Reconcile brings the cgroups of a pod, of its containers, and above it to what they ask
+// for, and gives back what is asked for no more. In preview it notes what it would do.
+func (s *Settings) Reconcile(pod *workload.Pod) {
+	if s.Kernel == nil {
+		return
+	}
+	s.declarePod(pod)
+	s.declareParents()
+	s.Reconciler.Apply()
+	if object, ok := node.PodObject(pod); ok && s.Reconciler.Cgroup(object.Path) == nil {
+		s.Kernel.Forget(object.Path) // it may end without another look at it
+	}
+}
+
+// ReconcileAll brings the cgroups of every pod to what they ask for, after a connection has told
+// what runs, and gives back what an earlier run or connection has set and nobody asks for now.
+func (s *Settings) ReconcileAll(keep func(reconcile.Key) bool) {
+	if s.Kernel == nil {
+		return
+	}
+	pods, here := map[string]bool{}, map[string]bool{}
+	for _, c := range s.Order { // all before one Apply: what holds a pod opens before it
+		here[c.Path] = true
+		if !pods[c.Pod.UID] {
+			pods[c.Pod.UID] = true
+			s.declarePod(c.Pod)
+		}
+	}
+	s.declareParents()
+	for _, c := range slices.Collect(s.Reconciler.Cgroups()) {
+		if c.Pod() != "" && !pods[c.Pod()] || c.Level == knobs.ContainerLevel && !here[c.Path] {
+			s.Reconciler.Want(c.Object, c.Pod(), nil)
+		}
+	}
+	s.Reconciler.ReleaseUnwanted(keep)
+	s.Reconciler.Apply()
+}
+
+// Pass compares every cgroup that has settings with the kernel, but for those of pods
+// that are being resized.
+func (s *Settings) Pass() {
+	if !s.Authority().Cgroups {
+		return
+	}
+	for _, uid := range s.Reconciler.ResumeOverdue() {
+		s.resumeOverdue(uid)
+	}
+	s.Reconciler.Pass()
+}
+
+// declarePod declares what the cgroups of a pod and of its containers are to have. Containers
+// that are created and have not started count for the pod, so that it has room for them when
+// the runtime makes their cgroups: v1 refuses a quota above the pod's.
+func (s *Settings) declarePod(pod *workload.Pod) {
+	members := s.Members(pod)
+	object, ok := node.PodObject(pod)
+	p := qos.Pod{
+		QoS: pod.QoS(), Quota: s.podLimit(object), Containers: make([]qos.Container, len(members)),
+		Loop:    s.roomFor(s.inForce.Pods[pod.UID], members),
+		Ceiling: s.roomFor(s.inForce.BatchCgroups[colocation.Above(object.Path)], members),
+	}
+	if rank, _ := colocation.RankOf(s.requestsOf(pod)); rank == colocation.RankService {
+		p.Favour = s.inForce.LSWeights[colocation.Above(object.Path)]
+	}
+	for i, c := range members {
+		p.Containers[i] = s.Tunable(c)
+		p.Containers[i].Loop = s.inForce.Containers[c.ID]
+	}
+	settings := qos.For(&s.QoS, &p)
+	if ok {
+		if s.Shares(pod) {
+			settings.Pod = nil
+		}
+		s.keepRoom(object, settings.Pod)
+		s.Reconciler.Want(object, pod.UID, settings.Pod)
+	}
+	for i, c := range members {
+		if !c.Started {
+			continue
+		}
+		c.Notes = s.lacking(&p.Containers[i].Request, settings.Notes[i])
+		c.Reclaim = qos.Reclaim{}
+		if settings.Reclaim != nil {
+			c.Reclaim = settings.Reclaim[i]
+		}
+		s.Reconciler.Want(c.Object(), pod.UID, settings.Containers[i])
+	}
+}
+
+// requestsOf are the requests of the pod's containers that are placed, also of those whose
+// own cgroups Sluice doesn't write.
+func (s *Settings) requestsOf(pod *workload.Pod) (requests []*workload.Request) {
+	for _, c := range s.Order {
+		if h, placed := s.Ledger.Holder(c.ID); placed && c.Pod.UID == pod.UID {
+			requests = append(requests, &h.Request)
+		}
+	}
+	return requests
+}
+
+// keepRoom leaves a pod's memory limit as high as it has been: of a container that
+// ended, the pod is still charged for what it left behind (files in memory, page
+// cache), and the kernel would kill others of the pod to get below a lower one.
+func (s *Settings) keepRoom(pod knobs.Object, settings []qos.Setting) {
+	e, _ := s.Journal.Entry(pod.Path, knobs.MemoryMax)
+	before, _ := e.Wrote.(knobs.Bytes)
+	for i := range settings {
+		if now, ok := settings[i].Value.(knobs.Bytes); ok && settings[i].Knob == knobs.MemoryMax {
+			settings[i].Value = max(now, before)
+		}
+	}
+}
+
+// podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited
+// where it gave none.
+func (s *Settings) podLimit(pod knobs.Object) knobs.CPUQuota {
+	value, kept := s.Journal.Kept(pod.Path, knobs.Quota)
+	if !kept {
+		var err error
+		if value, err = s.Kernel.Read(pod.Path, knobs.Quota); err != nil {
+			return node.Unlimited
+		}
+	}
+	return value.(knobs.CPUQuota)
+}
+
+// declareParents declares what the cgroups above pods are to have for the settings of their pods.
+func (s *Settings) declareParents() {
+	var pods []qos.Group
+	var above []knobs.Object
+	for c := range s.Reconciler.Cgroups() {
+		switch c.Level {
+		case knobs.PodLevel:
+			group := qos.Group{Path: c.Path}
+			for _, setting := range c.Settings() {
+				group.Settings = append(group.Settings, setting.Setting)
+			}
+			pods = append(pods, group)
+		case knobs.ClassLevel:
+			above = append(above, c.Object)
+		case knobs.ContainerLevel:
+		}
+	}
+	wanted := map[string]bool{}
+	for _, g := range s.withBatchCgroups(qos.Parents(pods)) {
+		wanted[g.Path] = true
+		s.Reconciler.Want(knobs.Object{Path: g.Path, Name: g.Path, Level: knobs.ClassLevel}, "", g.Settings)
+	}
+	for _, o := range above {
+		if !wanted[o.Path] {
+			s.Reconciler.Want(o, "", nil)
+		}
+	}
+}
+
+// withBatchCgroups adds the batch cgroups' quotas and the classes' weights to what the cgroups above pods get.
+func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
+	if !s.QoS.Features.Has(knobs.Quota) {
+		return groups
+	}
+	for dir, l := range s.inForce.BatchCgroups {
+		l = s.roomFor(l, slices.DeleteFunc(slices.Clone(s.Order), func(c *node.Container) bool { return c.Started || c.Above != dir }))
+		at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == dir })
+		if at < 0 {
+			at, groups = len(groups), append(groups, qos.Group{Path: dir})
+		}
+		groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Quota, Value: l.Quota, Why: l.Why})
+	}
+	for parent, percent := range s.inForce.LSWeights {
+		for _, service := range s.servicesBelow(parent) {
+			if !service.Class {
+				continue
+			}
+			at := slices.IndexFunc(groups, func(g qos.Group) bool { return g.Path == service.Path })
+			if at < 0 {
+				at, groups = len(groups), append(groups, qos.Group{Path: service.Path})
+			}
+			groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Weight, Percent: 100, Favour: percent, Why: qos.FavourWhy})
+		}
+	}
+	return groups
+}
+
+// Tunable is a container as its settings depend on it.
+func (s *Settings) Tunable(c *node.Container) qos.Container {
+	t := qos.Container{Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit}
+	if h, ok := s.Ledger.Holder(c.ID); ok {
+		t.Request, t.Own = h.Request, !h.CPUs.IsEmpty()
+	}
+	return t
+}

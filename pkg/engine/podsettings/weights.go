@@ -1,0 +1,107 @@
+package podsettings
+
+import (
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// Siblings are the cgroups that compete with each other now, by the path of their parent.
+func (s *Settings) Siblings() map[string]*colocation.Siblings {
+	if now := (inputs{s.Changes, s.Ledger, s.Ledger.Version()}); s.siblings == nil || s.siblingsOf != now {
+		s.siblings, s.siblingsOf = colocation.FindSiblings(s.Collect()), now
+	}
+	return s.siblings
+}
+
+// servicesBelow are the cgroups below a parent that compete with batch work beside them.
+func (s *Settings) servicesBelow(parent string) []colocation.Sibling {
+	if s := s.Siblings()[parent]; s != nil {
+		return s.Services
+	}
+	return nil
+}
+
+// raisesWeights reports whether the weights of what isn't batch are raised at all.
+func (s *Settings) raisesWeights() bool {
+	cfg := &s.Config.Control.Batch
+	return s.Kernel != nil && s.Authority().Acts(cfg.Mode) && s.Config.Pools.Mode != config.Exclusive && cfg.OnlineWeight > 100 && s.QoS.Features.Has(knobs.Weight)
+}
+
+// Reweigh decides by how much the weights of what isn't batch are raised.
+func (s *Settings) Reweigh() {
+	if !s.raisesWeights() {
+		s.lsWeights.Reset(s.Want)
+		return
+	}
+	siblings := s.Siblings()
+	room := map[string]int{}
+	for _, parent := range s.lsWeights.Parents(siblings) {
+		room[parent] = s.weightRoom(siblings[parent].Services)
+	}
+	s.lsWeights.Step(s.Now(), s.Config.Control.Batch.OnlineWeight, siblings, room, s.Want)
+}
+
+// ReweighNow has weights follow what an event has changed, before the container that it is
+// about runs.
+func (s *Settings) ReweighNow() {
+	if !s.Synced || !s.raisesWeights() {
+		return
+	}
+	s.Reweigh()
+	s.Enforce()
+}
+
+// weightRoom is the percentage by which the weights of all these cgroups can be multiplied
+// before the kernel cuts one.
+func (s *Settings) weightRoom(services []colocation.Sibling) int {
+	v2 := s.QoS.Features.Knobs[knobs.Weight].V2
+	room := cgroupfs.Room(0, v2)
+	for _, service := range services {
+		if shares, ok := s.OwnWeight(service); ok {
+			room = min(room, cgroupfs.Room(cgroupfs.Scale(shares, service.Percent, v2), v2))
+		}
+	}
+	return room
+}
+
+// OwnWeight is the weight that the kubelet gave a cgroup. What it has written since Sluice
+// did is newer than what is kept.
+func (s *Settings) OwnWeight(of colocation.Sibling) (knobs.Shares, bool) {
+	e, kept := s.Journal.Entry(of.Path, knobs.Weight)
+	if kept && e.Wrote != nil && !of.Class {
+		return e.Value.(knobs.Shares), true
+	}
+	value, err := s.Kernel.Read(of.Path, knobs.Weight)
+	if err != nil {
+		return 0, false
+	}
+	if kept && e.Wrote != nil && s.Kernel.Same(knobs.Weight, e.Wrote, value) {
+		value = e.Value
+	}
+	return value.(knobs.Shares), true
+}
+
+// KeepClasses puts the weights of the kubelet's classes right, which it writes each minute:
+// until then all pods in them have a fraction of what they are due.
+func (s *Settings) KeepClasses() {
+	if !s.Authority().Cgroups {
+		return
+	}
+	changed := false
+	for parent := range s.inForce.LSWeights {
+		for _, service := range s.servicesBelow(parent) {
+			if service.Class && s.Reconciler.Recheck(reconcile.Key{Path: service.Path, Knob: knobs.Weight}) {
+				changed = true
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	s.Reweigh() // by the newer weights, which are in the journal now
+	s.Reconciler.Apply()
+	s.Enforce()
+}
