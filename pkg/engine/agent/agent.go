@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
@@ -98,13 +99,11 @@ type Agent struct {
 	watermarks  *watermarks.Keeper
 	rdt         *rdtgroup.Groups
 	unseen      error // why neighbours could not be looked for, as far as it was told
-	features    []status.Feature
+	reporter    *nodestatus.Reporter
 	started     time.Time
 	moves       uint64 // events that may have changed something
 	shown       shown
-	portraits   map[*node.Container]*portrait
-	kernels     []status.Setting // used again for each container
-	confined    uint64           // ledger version that the plugin's own threads follow
+	confined    uint64 // ledger version that the plugin's own threads follow
 
 	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }
@@ -124,8 +123,6 @@ func New(o Options) *Agent {
 		inbox:     inbox{news: make(chan struct{}, 1)},
 		loop:      newLoop(),
 		latencies: newLatencies(),
-		portraits: map[*node.Container]*portrait{},
-		features:  o.features(),
 	}
 	a.Spawn, a.Post = a.spawn, a.post
 	a.started = a.Now()

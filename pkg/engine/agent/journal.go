@@ -4,6 +4,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
@@ -34,6 +35,7 @@ func (a *Agent) load() {
 	a.watermarks = watermarks.New(a.options.Watermarks, book, a.Log)
 	a.rdt = rdtgroup.New(a.options.RDT, book, func() { a.Counters.Drift++ }, a.Log)
 	a.cpusets = cpusets.New(a.Node)
+	a.reporter = nodestatus.New(a.Node, a.sources())
 	a.podsettings = podsettings.New(a.Node, a.lackOfNode, a.options.Reclaim == nil)
 }
 

@@ -245,22 +245,21 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 	return s
 }
 
-// use enters what a container does, where the loop has seen it.
-func (a *Agent) use(into *sight) {
+// usage is what a container does; false before the loop has seen it do anything.
+func (a *Agent) usage(id string) (u status.Usage, cache observe.Cache, known bool) {
 	l := &a.loop
-	c := l.view.Container(into.ID)
+	c := l.view.Container(id)
 	if c == nil {
-		return
+		return u, cache, false
 	}
 	if a.Authority().RDT && a.Config.RDT.Monitor {
-		into.cache = c.Cache
+		cache = c.Cache
 	}
 	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {
-		return
+		return u, cache, false
 	}
-	into.used = true
-	into.usage = status.Usage{
-		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(a.podsettings.InForce().Containers[into.ID].Quota.Milli())},
+	u = status.Usage{
+		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(a.podsettings.InForce().Containers[id].Quota.Milli())},
 		Memory: status.MemoryUsage{
 			MeasuredAt: c.Container.Memory.At, WorkingSetBytes: c.Container.Memory.WorkingSet, CurrentBytes: c.Container.Memory.Current,
 			RequestedBytes: c.Memory, LimitBytes: c.MemoryLimit, OOMKills: int(c.Container.Memory.OOMKills),
@@ -269,8 +268,9 @@ func (a *Agent) use(into *sight) {
 		WaitingThreads: c.RunDelay.Waiting,
 	}
 	if c.CPU.Periods > 0 {
-		into.usage.CPU.ThrottledFraction = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
+		u.CPU.ThrottledFraction = float64(c.CPU.Throttled) / float64(c.CPU.Periods)
 	}
+	return u, cache, true
 }
 
 func pressureUsage(p *observe.Pressure) status.PressureUsage {

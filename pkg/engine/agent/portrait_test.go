@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -26,18 +26,15 @@ func (r *reader) read(t testingT, a *Agent) {
 	if again := textOf(t, r.last); again != r.text {
 		t.Fatalf("a status has changed after it was handed out:\n%s\nit was\n%s", again, r.text)
 	}
-	var now, anew *draft
+	var now, anew *nodestatus.Draft
 	a.query("test", func() error {
-		now = a.draft()
-		kept := a.portraits
-		a.portraits = map[*node.Container]*portrait{}
-		anew = a.draft()
-		a.portraits = kept
+		now = a.reporter.Draft()
+		anew = nodestatus.New(a.Node, a.sources()).Draft()
 		return nil
 	})
-	r.last = now.status()
+	r.last = now.Status()
 	r.text = textOf(t, r.last)
-	if want := textOf(t, anew.status()); r.text != want {
+	if want := textOf(t, anew.Status()); r.text != want {
 		t.Fatalf("the status is\n%s\nand made anew\n%s", r.text, want)
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package nodestatus
 
 import (
 	"slices"
@@ -7,7 +7,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
-	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -27,28 +26,28 @@ type portrait struct {
 }
 
 // portray brings a container's portrait up to date; knobs is the version of all knobs.
-func (a *Agent) portray(c *node.Container, h *placement.Holder, knobs uint64) *status.Container {
-	p := a.portraits[c]
+func (r *Reporter) portray(c *node.Container, h *placement.Holder, knobs uint64) *status.Container {
+	p := r.portraits[c]
 	if p == nil {
 		p = &portrait{}
-		a.portraits[c] = p
+		r.portraits[c] = p
 	}
-	controlled := !c.Uncontrolled && !a.Authority().Foreign
-	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == a.Ledger.Version() &&
+	controlled := !c.Uncontrolled && !r.Authority().Foreign
+	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.Ledger.Version() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // depends on what others are guaranteed
 		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) &&
 		slices.EqualFunc(p.Lacks, c.Notes, func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) })
 	if p.Container == nil || p.knobs != knobs || p.rdt != c.RDTGroup {
 		p.knobs, p.rdt = knobs, c.RDTGroup
-		if a.kernels = a.appendKernel(a.kernels[:0], c); !slices.Equal(p.kernel, a.kernels) {
-			p.kernel, same = slices.Clone(a.kernels), false
+		if r.kernels = r.appendKernel(r.kernels[:0], c); !slices.Equal(p.kernel, r.kernels) {
+			p.kernel, same = slices.Clone(r.kernels), false
 		}
 	}
 	if same {
 		return p.Container
 	}
-	p.holder, p.short, p.ledger, p.foreign = h, h.Short, a.Ledger.Version(), c.Foreign
-	as, _ := a.Ledger.Assignment(h.ID)
+	p.holder, p.short, p.ledger, p.foreign = h, h.Short, r.Ledger.Version(), c.Foreign
+	as, _ := r.Ledger.Assignment(h.ID)
 	cpu, memory := h.Request.Grant()
 	if c.Foreign != nil {
 		as.CPUs, as.Why = *c.Foreign, "the kubelet's static CPU manager sets its CPUs: these are the kernel's"
@@ -58,7 +57,7 @@ func (a *Agent) portray(c *node.Container, h *placement.Holder, knobs uint64) *s
 		PodUID:               h.Pod,
 		Ref:                  h.Ref,
 		Class:                h.Request.Class,
-		Pool:                 a.Ledger.PoolOf(h),
+		Pool:                 r.Ledger.PoolOf(h),
 		State:                h.State,
 		Controlled:           controlled,
 		Requested:            cpu,
@@ -88,28 +87,13 @@ func lacks(c *node.Container) []status.Lack {
 }
 
 // appendKernel lists what the container and its pod have been given in the kernel.
-func (a *Agent) appendKernel(all []status.Setting, c *node.Container) []status.Setting {
-	all = a.Reconciler.Status(all, status.ContainerLevel, c.Path)
+func (r *Reporter) appendKernel(all []status.Setting, c *node.Container) []status.Setting {
+	all = r.Reconciler.Status(all, status.ContainerLevel, c.Path)
 	if c.RDTGroup != "" {
 		all = append(all, status.Setting{Level: "container", Knob: "resctrl group", Value: c.RDTGroup, Why: rdtgroup.Key})
 	}
 	if c.PodPath != "" {
-		all = a.Reconciler.Status(all, status.PodLevel, c.PodPath)
+		all = r.Reconciler.Status(all, status.PodLevel, c.PodPath)
 	}
-	return all
-}
-
-// contested lists what somebody else keeps changing, in alphabetical order.
-func (a *Agent) contested() []string {
-	all := a.Reconciler.Contested()
-	if a.Reconciler.Quiet() {
-		return all
-	}
-	for _, c := range a.Order {
-		if c.Contest.Contested(a.Now()) {
-			all = append(all, knobs.CPUs.String()+" of "+c.Ref)
-		}
-	}
-	slices.Sort(all)
 	return all
 }

@@ -1,0 +1,172 @@
+// Package nodestatus makes the status of the node from what the parts of the engine know. A
+// status is a copy that readers share: what has not changed since the last one is used again,
+// and what is large is copied outside of the agent's loop, for which events wait.
+package nodestatus
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Reporter makes statuses. The agent's loop owns it.
+type Reporter struct {
+	*node.Node
+	from      Sources
+	portraits map[*node.Container]*portrait
+	kernels   []status.Setting // used again for each container
+}
+
+// Sources are what a status tells besides what the node itself knows.
+type Sources struct {
+	Build    status.Build
+	Started  time.Time
+	Features []status.Feature
+	Config   *status.Config // which the agent keeps up to date
+	Handlers func() []status.Handler
+	Steering func() status.Steering
+	Loop     Loop
+}
+
+// Loop is what the control loop knows.
+type Loop interface {
+	// Status is nil where there is no loop.
+	Status() *status.Loop
+	// PoolLoad is the load of the pool with that index; nil before it is known.
+	PoolLoad(at int) *status.PoolLoad
+	// Usage is what a container does, with its part of the caches; false before it is known.
+	Usage(id string) (u status.Usage, cache observe.Cache, known bool)
+}
+
+// New makes a reporter.
+func New(n *node.Node, from Sources) *Reporter {
+	return &Reporter{Node: n, from: from, portraits: map[*node.Container]*portrait{}}
+}
+
+// Draft is a status whose containers are still the reporter's portraits of them.
+type Draft struct {
+	made  *status.Status
+	seen  []sight
+	whole sync.Once
+}
+
+// sight is a container with what it does.
+type sight struct {
+	*status.Container
+	usage status.Usage
+	used  bool // usage is known
+	cache observe.Cache
+}
+
+// Draft makes a status as of now.
+func (r *Reporter) Draft() *Draft {
+	mode, reason := r.Authority().Mode, r.WhyLess()
+	contested := r.contested()
+	writeErrors, refused := r.Reconciler.WriteErrors()
+	counters := r.Counters
+	counters.Drift += r.Reconciler.Drift()
+	counters.WriteErrors += refused
+	s := &status.Status{
+		Schema:     status.Schema,
+		Version:    r.from.Build.Version,
+		Build:      r.from.Build,
+		StartedAt:  r.from.Started,
+		Config:     *r.from.Config,
+		Time:       r.Now(),
+		Mode:       status.Mode(mode),
+		Why:        reason,
+		Runtime:    r.Runtime,
+		Machine:    r.machine(),
+		Neighbours: slices.Clone(r.Neighbours),
+		Contested:  contested,
+		SlowWrites: r.Reconciler.SlowWrites(),
+		Grants:     r.Grants.Status(),
+		Counters:   counters,
+		Features:   r.from.Features,
+		Handlers:   r.from.Handlers(),
+		Errors:     writeErrors,
+		Loop:       r.from.Loop.Status(),
+	}
+	for i, p := range r.Ledger.Pools() {
+		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: r.from.Loop.PoolLoad(i)})
+	}
+	if len(r.portraits) > len(r.Order) {
+		maps.DeleteFunc(r.portraits, func(c *node.Container, _ *portrait) bool { return r.Containers[c.ID] != c })
+	}
+	seen := make([]sight, 0, len(r.Order))
+	knobs := r.Reconciler.Version(len(contested) > 0)
+	for _, c := range r.Order {
+		if h, placed := r.Ledger.Holder(c.ID); placed {
+			one := sight{Container: r.portray(c, h, knobs)}
+			one.usage, one.cache, one.used = r.from.Loop.Usage(c.ID)
+			seen = append(seen, one)
+		}
+	}
+	return &Draft{made: s, seen: seen}
+}
+
+// Status is the draft as a whole. It must not be changed, since readers share it. Any goroutine
+// may call it.
+func (d *Draft) Status() *status.Status {
+	d.whole.Do(func() {
+		slices.SortFunc(d.seen, func(x, y sight) int {
+			return cmp.Or(x.PlacedAt.Compare(y.PlacedAt), cmp.Compare(x.ID, y.ID))
+		})
+		s := d.made
+		s.Containers = make([]status.Container, len(d.seen))
+		for i := range d.seen {
+			seen, c := &d.seen[i], &s.Containers[i]
+			*c = *seen.Container
+			c.Cache, c.CacheMeasuredAt = seen.cache.L3s, seen.cache.At
+			if seen.used {
+				c.Usage = &seen.usage
+			}
+			if at := slices.IndexFunc(s.Pools, func(p status.Pool) bool { return p.Name == c.Pool }); at >= 0 {
+				s.Pools[at].Containers++
+				s.Pools[at].Requested += c.Requested
+			}
+		}
+		for i := range s.Pools {
+			if p := &s.Pools[i]; p.Requested > 0 {
+				p.RCFRatio = float64(p.CPUs.Size()) * 1000 / float64(p.Requested)
+			}
+		}
+	})
+	return d.made
+}
+
+func (r *Reporter) machine() status.Machine {
+	m := r.Ledger.Machine()
+	return status.Machine{
+		Online: m.Online, Offline: m.Offline,
+		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
+		MemoryBytes: r.Memory(),
+		Pinned:      r.Ledger.Pinned(),
+		Reserved:    r.Config.Reserved, System: r.Config.System,
+		External: cpuset.Union(r.External(), r.Barred()),
+		Steering: r.from.Steering(),
+	}
+}
+
+// contested lists what somebody else keeps changing, in alphabetical order.
+func (r *Reporter) contested() []string {
+	all := r.Reconciler.Contested()
+	if r.Reconciler.Quiet() {
+		return all
+	}
+	for _, c := range r.Order {
+		if c.Contest.Contested(r.Now()) {
+			all = append(all, knobs.CPUs.String()+" of "+c.Ref)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
