@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
@@ -90,7 +91,7 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	sim.options = agent.Options{
 		Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Build: status.Build{Version: "simulated"},
 		Node:  qos.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
-		Clock: sim.time, Audit: &sim.report, Reclaim: sim.node.reclaimFrom,
+		Clock: sim.time, Audit: &sim.report, Memory: memorylimit.Host{Reclaim: sim.node.reclaimFrom},
 	}
 	if cfg.Control.Eviction.By == control.EvictCRI {
 		sim.options.Evictor = &sim.kubelet.evictor

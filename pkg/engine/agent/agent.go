@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
+	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
@@ -26,7 +27,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
 	"github.com/sluice-dev/sluice/pkg/knobs"
-	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology"
@@ -38,26 +38,21 @@ type Options struct {
 	Config     *config.Config
 	Configured status.Config // where that comes from
 	Machine    *topology.Machine
-	Host       fs.FS                                      // the host's root, for /sys, /proc and the kubelet's state
-	Kernel     node.Kernel                                // nil without cgroups
-	Affinities steering.Affinities                        // nil where IRQs and workqueues can't be steered
-	Originals  string                                     // file that keeps original values; "" keeps them in memory alone
-	Formerly   string                                     // file that kept them before an upgrade; "" none
-	Node       qos.Node                                   // what this kernel has
-	Cores      Cores                                      // nil without core scheduling
-	RDT        rdtgroup.Host                              // nil without resctrl
-	NoRDT      string                                     // why
-	Watermarks watermarks.Host                            // nil where the node's watermarks can't be written
-	Reclaimer  Reclaimer                                  // nil where the kernel can't reclaim on request
-	Reclaim    func(path string, bytes knobs.Bytes) error // takes memory from a cgroup, and blocks; nil where the kernel can't reclaim on request
-	// MemoryUse reads what a cgroup holds; nil where it isn't known.
-	MemoryUse func(path string, into *observe.ContainerMemoryCounters) error
-	// OOMs counts how often the kernel killed at a cgroup's limit (v1: or at one above it);
-	// nil where it can't be known.
-	OOMs    func(path string) (int64, error)
-	Confine func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
-	Build   status.Build
-	Log     logrus.FieldLogger
+	Host       fs.FS               // the host's root, for /sys, /proc and the kubelet's state
+	Kernel     node.Kernel         // nil without cgroups
+	Affinities steering.Affinities // nil where IRQs and workqueues can't be steered
+	Originals  string              // file that keeps original values; "" keeps them in memory alone
+	Formerly   string              // file that kept them before an upgrade; "" none
+	Node       qos.Node            // what this kernel has
+	Cores      Cores               // nil without core scheduling
+	RDT        rdtgroup.Host       // nil without resctrl
+	NoRDT      string              // why
+	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
+	Reclaimer  Reclaimer           // nil where the kernel can't reclaim on request
+	Memory     memorylimit.Host
+	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
+	Build      status.Build
+	Log        logrus.FieldLogger
 
 	// The control loop.
 	Sampler      Sampler         // nil: no loop
@@ -97,6 +92,7 @@ type Agent struct {
 	passing     *time.Ticker // nil with a clock of the agent's own
 	steering    *steering.Steerer
 	watermarks  *watermarks.Keeper
+	memory      *memorylimit.Limiter
 	rdt         *rdtgroup.Groups
 	unseen      error // why neighbours could not be looked for, as far as it was told
 	reporter    *nodestatus.Reporter

@@ -31,7 +31,7 @@ func (a *Agent) step(all bool) {
 		return
 	}
 
-	in.Short, in.Given, in.Owed, in.Resizing = l.short, a.given(), a.sumReservations(), a.podsettings.Resizing()
+	in.Short, in.Given, in.Owed, in.Resizing = l.short, a.given(), a.memory.Owed(), a.podsettings.Resizing()
 	a.perform(c.Step(&l.view, &in, a.podsettings.Want))
 	a.count(&l.view.View)
 }
@@ -44,19 +44,7 @@ func (a *Agent) perform(d *colocation.Desired) {
 	}
 	l.disturbed = d.Disturbed
 	a.shareCache(d.Cache)
-	l.limiter.want = control.MemoryDesired{}
-	if d.Memory != nil {
-		before := l.memory.Goal
-		l.memory, l.limiter.reserved.Admitted = *d.Memory, 0
-		if d.ActsMemory {
-			a.watchKills(before)
-			l.limiter.want = *d.Memory
-		}
-	}
-	if len(d.Reclaim) > 0 { // in place of those that could not begin yet, while another job runs
-		l.limiter.rules = append(l.limiter.rules[:0], d.Reclaim...)
-	}
-	a.limitMemory()
+	a.memory.Apply(d)
 	l.refusal, l.ruleRefuses = d.Refusal, d.RuleRefuse
 	if d.Evict != nil {
 		a.evict(*d.Evict)

@@ -95,7 +95,7 @@ func (a *Agent) place(c *node.Container, r workload.Request) error {
 	}
 	cleared = true
 	a.noteFreed(freed)
-	a.reserveMemory(c, &r)
+	a.memory.Reserve(c, &r)
 	if a.Authority().Cpusets {
 		c.Has = as
 	}
@@ -267,7 +267,10 @@ func (a *Agent) start(c *node.Container) error {
 	}
 	a.cpusets.LiftQuota(c.Pod)
 	a.boundBeforeStart()
-	a.begun(c)
+	if a.loop.made && a.isStale() {
+		a.look()
+	}
+	a.memory.Start(c.ID)
 	a.Lives++
 	a.podsettings.Reconcile(c.Pod)
 	a.join(c)
@@ -296,7 +299,7 @@ func (a *Agent) RemoveContainer(id string) error {
 func (a *Agent) stopped(id string) {
 	c, ok := a.Containers[id]
 	if h, placed := a.Ledger.Holder(id); ok && placed && c.Started {
-		a.loop.kills.stopped(h.Request.Class)
+		a.memory.Ended(h.Request.Class)
 	}
 	a.drop(id)
 	if ok {

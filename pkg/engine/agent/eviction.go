@@ -57,7 +57,7 @@ func (a *Agent) mayStart(c *node.Container, r *workload.Request) error {
 	if err := a.noBatch(now).Err(); err != nil {
 		return err
 	}
-	return a.mayHold(c, r)
+	return a.memory.MayStart(c, r)
 }
 
 // noBatch is whether, why and until when no batch work may start on this node: for the

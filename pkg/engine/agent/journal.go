@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
+	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
@@ -36,7 +37,8 @@ func (a *Agent) load() {
 	a.rdt = rdtgroup.New(a.options.RDT, book, func() { a.Counters.Drift++ }, a.Log)
 	a.cpusets = cpusets.New(a.Node)
 	a.reporter = nodestatus.New(a.Node, a.sources())
-	a.podsettings = podsettings.New(a.Node, a.lackOfNode, a.options.Reclaim == nil)
+	a.podsettings = podsettings.New(a.Node, a.lackOfNode, a.options.Memory.Reclaim == nil)
+	a.memory = memorylimit.New(a.Node, a.options.Memory, &a.loop.view, a.podsettings.IsResizing)
 }
 
 // recall tells a found container what was done to it: on an earlier connection

@@ -59,7 +59,6 @@ type loop struct {
 	due     time.Time // of the controllers that step each control.interval
 
 	inherited  bool // from an earlier run
-	limiter    *memoryLimiter
 	cacheShare control.CacheShare
 	safe       failsafePlan
 
@@ -73,8 +72,6 @@ type loop struct {
 	poolSizes   control.PoolSizes
 	short       []control.Shortage
 	budget      control.Budget
-	memory      control.MemoryDesired
-	kills       killWatch
 	refusal     control.Refusal
 	ruleRefuses string
 
@@ -96,8 +93,7 @@ type loop struct {
 
 func newLoop() loop {
 	return loop{
-		limiter: newMemoryLimiter(),
-		counts:  map[status.Decided]int{}, shareOf: notShared,
+		counts: map[status.Decided]int{}, shareOf: notShared,
 	}
 }
 

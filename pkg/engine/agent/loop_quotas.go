@@ -35,7 +35,7 @@ func (a *Agent) inherit() {
 		case knobs.Bytes:
 			boxed = boxed || slices.Contains(l.view.BatchCgroups.Limited, e.Object.Path)
 			if limits && e.Knob == knobs.MemoryMax && (boxed || e.Object.Level == knobs.PodLevel && a.batchPodAt(e.Object.Path) != "") {
-				l.limiter.limits[e.Object.Path] = wrote
+				a.memory.Inherit(e.Object.Path, wrote)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func TestRulesThatReclaimSlowly(t *testing.T) {
 	s := knobSetup{config: "control: {mode: preview, rules: [{name: r, mode: on, metric: node.cpu, watermark: 10, action: reclaim, stepPercent: 10}]}\n"}
 	s.options = func(_ *knobNode, o *Options) {
 		answers = make(chan struct{}) // of the bubble
-		o.Reclaim = func(_ string, bytes knobs.Bytes) error {
+		o.Memory.Reclaim = func(_ string, bytes knobs.Bytes) error {
 			<-answers
 			mu.Lock()
 			defer mu.Unlock()

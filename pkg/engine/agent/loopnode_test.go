@@ -122,9 +122,9 @@ func withLoop(s knobSetup, h **loopNode) knobSetup {
 			memory: observe.NodeMemory{Total: 8 << 30, Available: 7 << 30, Free: 6 << 30},
 		}
 		o.Audit, o.Failsafe = (*h).audit, (*h).life
-		o.MemoryUse = n.spy.MemoryUse
+		o.Memory.Use = n.spy.MemoryUse
 		if o.Node.Features.Reclaim {
-			o.Reclaim = n.spy.Reclaim
+			o.Memory.Reclaim = n.spy.Reclaim
 		}
 		if more != nil {
 			more(n, o)

@@ -33,7 +33,7 @@ func (a *Agent) loopStatus() *status.Loop {
 		Mode: a.Authority().Of(""), Problem: l.failed, MeasuredAt: l.view.Now, Interval: cfg.Interval, StateDir: a.options.StateDir,
 		Node:   nodeUsage(&l.view.View),
 		Batch:  a.batchStatus(),
-		Memory: a.memoryStatus(),
+		Memory: a.memory.Status(),
 		Offer:  l.offer, Advice: slices.Clone(l.advice),
 		Refusal:   a.refusalStatus(),
 		Evictions: status.Evictions{By: cfg.Eviction.By},
@@ -183,7 +183,7 @@ func (a *Agent) boxStatus() []status.BatchCgroup {
 			box(name).Quota = workload.MilliCPU(q.Quota.Milli())
 		}
 	}
-	for name, limit := range a.loop.limiter.limits {
+	for name, limit := range a.memory.Limits() {
 		if uid := a.batchPodAt(name); uid != "" {
 			name = uid
 		}
@@ -194,15 +194,6 @@ func (a *Agent) boxStatus() []status.BatchCgroup {
 		all = append(all, *boxes[name])
 	}
 	return all
-}
-
-func (a *Agent) memoryStatus() status.BatchMemory {
-	m := &a.loop.memory
-	s := status.BatchMemory{OnlineBytes: m.Online, UsedBytes: m.Held, GoalBytes: m.Goal, HeadroomBytes: m.Headroom, WantedLimitBytes: m.BatchLimit}
-	for _, limit := range a.loop.limiter.limits {
-		s.LimitBytes += int64(limit)
-	}
-	return s
 }
 
 // refusalStatus is who mayStart refuses.

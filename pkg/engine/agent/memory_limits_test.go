@@ -121,7 +121,7 @@ func TestSlowReclaim(t *testing.T) {
 		mu.Lock()
 		release[h.Name] = answers
 		mu.Unlock()
-		o.Reclaim = func(string, knobs.Bytes) error { return <-answers }
+		o.Memory.Reclaim = func(string, knobs.Bytes) error { return <-answers }
 	}
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 2000), batch("job/c"))

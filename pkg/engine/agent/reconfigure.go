@@ -32,7 +32,7 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 	for deadline := a.Now().Add(pressTime); ; {
 		busy := false
 		err = a.do("configuration", func() error {
-			if busy = a.loop.limiter.busy; busy && a.Now().Before(deadline) {
+			if busy = a.memory.IsBusy(); busy && a.Now().Before(deadline) {
 				return nil
 			}
 			restart, err = a.reconfigure(r)
@@ -74,7 +74,7 @@ func (a *Agent) reloaded(hash string, problem error) {
 
 // reconfigure does it, in the loop.
 func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
-	if a.loop.limiter.busy {
+	if a.memory.IsBusy() {
 		return nil, errPressed
 	}
 	cfg, restart, err := a.takeable(r.Config)
@@ -113,7 +113,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.mend()
 	a.regroup(before, wrote)
 	a.leaveAll()
-	a.podsettings.ReconcileAll(a.ownsLimit)
+	a.podsettings.ReconcileAll(a.memory.Owns)
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
@@ -197,9 +197,7 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	}
 	a.podsettings.Enforce()
 	if !memory {
-		l.limiter.want = control.MemoryDesired{}
-		l.limiter.rules = l.limiter.rules[:0]
-		a.releaseLimits(nil)
+		a.memory.Release()
 	}
 	if !cache {
 		a.shareCache(control.CacheShare{})

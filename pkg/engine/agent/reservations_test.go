@@ -181,7 +181,7 @@ func TestMemoryOfMixedBox(t *testing.T) {
 func TestForbiddenKills(t *testing.T) {
 	ooms := map[string]int64{}
 	s := knobSetup{config: allBatch, options: func(_ *knobNode, o *Options) {
-		o.OOMs = func(cgroup string) (int64, error) { return ooms[cgroup], nil }
+		o.Memory.OOMs = func(cgroup string) (int64, error) { return ooms[cgroup], nil }
 	}}
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
 		counted := func(what string, batch, services int) {
@@ -198,7 +198,7 @@ func TestForbiddenKills(t *testing.T) {
 		ooms[bestBox]++
 		h.steps(2 * time.Second)
 		counted("at the goal", 0, 0)
-		h.loop(func() { h.agent.loop.limiter.limits[bestBox] = 1 << 30 })
+		h.loop(func() { h.agent.memory.Inherit(bestBox, 1<<30) })
 		ooms[bestBox]++
 		h.steps(2 * time.Second)
 		counted("far below the goal", 1, 0)

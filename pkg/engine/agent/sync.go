@@ -55,7 +55,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.forgetGone()
 		a.inherit()
 		a.post("tune", func() {
-			a.podsettings.ReconcileAll(a.ownsLimit)
+			a.podsettings.ReconcileAll(a.memory.Owns)
 			if a.options.Failsafe != nil && a.Authority().Writes {
 				a.writeFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
 			}

@@ -255,10 +255,10 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		options.Kernel = h.Cgroups
 		options.Node = node(cfg, h.Cgroups, machine, options.Host, log)
 		options.Cores = coresched.New()
-		options.MemoryUse, options.OOMs = h.Cgroups.MemoryUse, h.Cgroups.OOMs
+		options.Memory.Use, options.Memory.OOMs = h.Cgroups.MemoryUse, h.Cgroups.OOMs
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{h.Cgroups})
-			options.Reclaimer, options.Reclaim = s.reclaimer, h.Cgroups.Reclaim
+			options.Reclaimer, options.Memory.Reclaim = s.reclaimer, h.Cgroups.Reclaim
 		}
 	}
 	if h.WatermarksErr != nil {

@@ -1,0 +1,145 @@
+package memorylimit
+
+import (
+	"errors"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+)
+
+// job is memory to take from containers, and limits to set afterwards.
+type job struct {
+	reclaim []knobs.Change // of memory.current of a cgroup, To being what it should come down to
+	limits  []limitChange
+}
+
+// limitChange is a limit to set.
+type limitChange struct {
+	knobs.Change
+	before knobs.Value // what Sluice wrote before; nil where it had set no limit
+}
+
+// limit begins a job that carries out what is wanted, unless one runs. A kernel that can't
+// reclaim on request reclaims where a limit is set below what is in use. Cgroup v1 refuses
+// such a limit if it can't reclaim enough, so that Sluice lowers the limit there in place of
+// a request; v2 would kill.
+func (l *Limiter) limit() {
+	if l.busy || !l.Authority().Cgroups {
+		return
+	}
+	cgroups := l.limitable()
+	l.releaseAllBut(cgroups)
+	var j job
+	j.reclaim = l.appendReclaim(j.reclaim, l.want.Reclaim)
+	j.reclaim = l.appendReclaim(j.reclaim, l.rules)
+	l.rules = l.rules[:0]
+	small := knobs.Bytes(l.view.MemoryTotal / 200) // differences below it are not worth a write
+	for i := range cgroups {
+		c := &cgroups[i]
+		limit := knobs.Bytes(l.want.BatchLimit - c.others)
+		if back := l.wantedBack(c); back > 0 && !l.QoS.Features.Knobs[knobs.MemoryMax].V2 {
+			limit = knobs.Bytes(max(l.want.Goal-c.others, c.held-back))
+		}
+		if has, ok := l.limits[c.Path]; ok && max(has-limit, limit-has) < small && l.reservedIn(c.Path) == 0 {
+			limit = has
+		}
+		if change, ok := l.limitOf(c, limit); ok {
+			j.limits = append(j.limits, change)
+		}
+	}
+	if len(j.limits) == 0 && len(j.reclaim) == 0 {
+		return
+	}
+	if err := l.Journal.Flush(); err != nil { // the originals are not on disk
+		for i := range j.limits {
+			l.undo(&j.limits[i])
+		}
+		j.limits = nil
+	}
+	l.busy = true
+	var failed map[string]bool
+	var err error
+	l.Aside("memory", func() { failed, err = l.run(&j) }, func() { l.finish(&j, failed, err) })
+}
+
+// wantedBack is the memory, in bytes, that the controller wants back from the containers in a
+// cgroup.
+func (l *Limiter) wantedBack(c *limited) (bytes int64) {
+	for _, r := range l.want.Reclaim {
+		if of := l.Containers[r.ID]; of != nil && (of.Above == c.Path || of.PodPath == c.Path) {
+			bytes += r.Bytes
+		}
+	}
+	return bytes
+}
+
+// appendReclaim appends what to reclaim from containers that are there.
+func (l *Limiter) appendReclaim(to []knobs.Change, reclaim []control.Reclaim) []knobs.Change {
+	if l.host.Reclaim == nil {
+		return to
+	}
+	for _, r := range reclaim {
+		if c := l.Containers[r.ID]; c != nil && l.Reaches(c) {
+			to = append(to, knobs.Change{Object: c.Object(), Knob: knobs.MemoryMax, From: knobs.Bytes(r.Until + r.Bytes), To: knobs.Bytes(r.Until), Why: "taken back from batch work"})
+		}
+	}
+	return to
+}
+
+// run does a job, and blocks while the kernel reclaims. It returns the cgroups that did not
+// get their limits.
+func (l *Limiter) run(j *job) (failed map[string]bool, err error) {
+	var errs []error
+	for i := range j.reclaim {
+		c := &j.reclaim[i]
+		err := l.host.Reclaim(c.Object.Path, c.From.(knobs.Bytes)-c.To.(knobs.Bytes))
+		if err != nil && !errors.Is(err, cgroupfs.ErrGone) && !errors.Is(err, cgroupfs.ErrPartial) {
+			errs = append(errs, err)
+		}
+	}
+	failed = map[string]bool{}
+	for i := range j.limits {
+		c := &j.limits[i]
+		if l.leastLimit(c.Object.Path) > c.To.(knobs.Bytes) && shrinks(c) {
+			failed[c.Object.Path] = true // until less is in use
+			continue
+		}
+		if err := l.Kernel.Apply([]knobs.Change{c.Change}); err != nil {
+			failed[c.Object.Path] = true
+			if !errors.Is(err, cgroupfs.ErrOrder) { // v1: it could not reclaim so much
+				errs = append(errs, err)
+			}
+		}
+	}
+	return failed, errors.Join(errs...)
+}
+
+// shrinks reports whether a limit goes down.
+func shrinks(c *limitChange) bool {
+	from, _ := c.From.(knobs.Bytes)
+	to, _ := c.To.(knobs.Bytes)
+	return from < 0 || to < from
+}
+
+// finish takes note of how a job went.
+func (l *Limiter) finish(j *job, failed map[string]bool, err error) {
+	l.busy = false
+	for i := range j.limits {
+		if c := &j.limits[i]; failed[c.Object.Path] {
+			l.undo(c)
+		}
+	}
+	problem := ""
+	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
+		problem = err.Error()
+		for _, e := range cgroupfs.Refusals(err) {
+			l.Reconciler.CountError(e, "memory.reclaim")
+		}
+	}
+	if problem != "" && problem != l.problem {
+		l.Log.WithError(err).Warn("Memory of batch work could not be taken back as wanted; it is tried again")
+	}
+	l.problem = problem
+	l.keepReservations() // a limit may have gone down as a container started
+}
