@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
+	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -55,13 +56,13 @@ type Options struct {
 	Log        logrus.FieldLogger
 
 	// The control loop.
-	Sampler      Sampler         // nil: no loop
-	Wake         <-chan struct{} // asks for a look before its time; nil never does
-	Audit        Audit           // takes the loop's decisions; nil drops them
-	Failsafe     Failsafe        // nil without one
-	FailsafePlan []knobs.Change  // the plan that the failsafe may have carried out before this start
-	Evictor      Evictor         // nil: evictions are told of alone
-	StateDir     string          // of the batch switch; "" without one
+	Sampler      Sampler           // nil: no loop
+	Wake         <-chan struct{}   // asks for a look before its time; nil never does
+	Audit        decisionlog.Audit // takes the loop's decisions; nil drops them
+	Failsafe     Failsafe          // nil without one
+	FailsafePlan []knobs.Change    // the plan that the failsafe may have carried out before this start
+	Evictor      Evictor           // nil: evictions are told of alone
+	StateDir     string            // of the batch switch; "" without one
 
 	// Clock tells the time; nil is the real one. With one of its own the agent does
 	// nothing by itself: Tick and Pass do what tickers would.
@@ -93,6 +94,7 @@ type Agent struct {
 	steering    *steering.Steerer
 	watermarks  *watermarks.Keeper
 	memory      *memorylimit.Limiter
+	decisions   *decisionlog.Log
 	rdt         *rdtgroup.Groups
 	unseen      error // why neighbours could not be looked for, as far as it was told
 	reporter    *nodestatus.Reporter
@@ -121,6 +123,7 @@ func New(o Options) *Agent {
 		latencies: newLatencies(),
 	}
 	a.Spawn, a.Post = a.spawn, a.post
+	a.decisions = decisionlog.New(o.Audit, o.Log)
 	a.started = a.Now()
 	if a.options.Configured.LoadedAt.IsZero() {
 		a.options.Configured.LoadedAt = a.started
@@ -184,7 +187,7 @@ func (a *Agent) end() {
 		a.Log.Warn("Ending while a write to the kernel, or a call to the runtime, is still under way; what was there before the write is in the journal")
 	}
 	a.runPosted()
-	a.tellEnded(a.loop.movements.Rest(a.Now(), true))
+	a.decisions.EndAll(a.Now())
 	a.leaveWatermarks()
 	if err := a.Journal.Close(); err != nil {
 		a.Log.WithError(err).Error("Original values not written")

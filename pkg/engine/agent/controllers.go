@@ -23,7 +23,8 @@ func (a *Agent) step(all bool) {
 	l, c := &a.loop, &a.loop.controllers
 	in := colocation.Inputs{Config: &a.Config.Control, Authority: a.Authority().Authority, Evicts: a.options.Evictor != nil}
 	if all {
-		a.decided(c.StepWindows(&l.view, &in, a.switched()))
+		windows := c.StepWindows(&l.view, &in, a.switched())
+		a.decisions.Add(l.view.Now, windows.Mode, windows.Decisions)
 	}
 	a.stepPools(&in, all)
 	if !all {
@@ -39,8 +40,8 @@ func (a *Agent) step(all bool) {
 // perform carries out what the controllers want.
 func (a *Agent) perform(d *colocation.Desired) {
 	l := &a.loop
-	for _, decided := range d.Decisions {
-		a.decided(decided)
+	for _, by := range d.Decisions {
+		a.decisions.Add(l.view.Now, by.Mode, by.Decisions)
 	}
 	l.disturbed = d.Disturbed
 	a.shareCache(d.Cache)
@@ -63,7 +64,7 @@ func (a *Agent) stepPools(in *colocation.Inputs, all bool) {
 		}
 		var decided colocation.Decided
 		l.poolSizes, l.short, decided = c.StepPools(&l.view, in, l.short[:0])
-		a.decided(decided)
+		a.decisions.Add(l.view.Now, decided.Mode, decided.Decisions)
 		if may.Acts(cfg.Pools.Mode) {
 			a.resizePools(l.poolSizes.CPUs)
 		}
@@ -82,7 +83,7 @@ func (a *Agent) stepPools(in *colocation.Inputs, all bool) {
 	}
 	a.lend(v)
 	budget, decided := c.Batch.Step(v)
-	a.decide(may.Of(cfg.Batch.Mode), decided)
+	a.decisions.Add(l.view.Now, may.Of(cfg.Batch.Mode), decided)
 	l.budget = budget
 	if may.Acts(cfg.Batch.Mode) && !budget.Hold {
 		a.bound(&budget, all)

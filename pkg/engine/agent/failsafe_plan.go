@@ -41,7 +41,7 @@ func (a *Agent) afterFailsafe() bool {
 	}
 	acted, ok := a.options.Failsafe.Acted()
 	if ok {
-		a.decide(control.On, []control.Decision{{
+		a.decisions.Add(a.loop.view.Now, control.On, []control.Decision{{
 			Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Problem),
 		}})
 		a.undoFailsafe()

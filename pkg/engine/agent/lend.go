@@ -15,7 +15,7 @@ func (a *Agent) lend(v *control.View) {
 		return
 	}
 	idle, decided := l.controllers.Lend.Step(v, v.Isolated)
-	a.decide(a.Authority().Of(a.Config.Control.Batch.Mode), decided)
+	a.decisions.Add(l.view.Now, a.Authority().Of(a.Config.Control.Batch.Mode), decided)
 	var cpus cpuset.Set
 	for _, id := range idle {
 		if h, ok := a.Ledger.Holder(id); ok {

@@ -17,13 +17,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Audit keeps decisions with their reasons; see pkg/engine/audit. It must not block.
-type Audit interface {
-	Record(at time.Time, mode control.Mode, d *control.Decision)
-	// Dropped is the number of decisions that are lost.
-	Dropped() int
-}
-
 // Sampler looks at what the node and its containers do; see pkg/engine/sampler.
 type Sampler interface {
 	// Sample fills a snapshot, and says how long to wait from its start to the next. The
@@ -78,10 +71,6 @@ type loop struct {
 	switched      control.Switch
 	switchProblem string
 
-	movements control.Movements
-	decisions []status.Decision // the last ones
-	counts    map[status.Decided]int
-	last      map[string]status.Decision // by controller
 	disturbed []control.Disturbance
 	advice    []control.Advice
 	offer     control.Offer
@@ -93,7 +82,7 @@ type loop struct {
 
 func newLoop() loop {
 	return loop{
-		counts: map[status.Decided]int{}, shareOf: notShared,
+		shareOf: notShared,
 	}
 }
 
@@ -237,7 +226,7 @@ func (a *Agent) tick(s *observe.Snapshot) {
 		l.view.Isolated = l.view.Stays == ""
 	}
 	a.step(all)
-	a.tellEnded(l.movements.Rest(s.Now, false))
+	a.decisions.EndResting(s.Now)
 	if all {
 		a.refreshFailsafePlan()
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -13,14 +12,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
-
-// latest notes a controller's last decision.
-func (l *loop) latest(d status.Decision) {
-	if l.last == nil {
-		l.last = map[string]status.Decision{}
-	}
-	l.last[d.Controller] = d
-}
 
 // loopStatus is the loop's part of the status: copies, as all that controllers answer
 // with is lent. Nil without a loop.
@@ -37,7 +28,10 @@ func (a *Agent) loopStatus() *status.Loop {
 		Offer:  l.offer, Advice: slices.Clone(l.advice),
 		Refusal:   a.refusalStatus(),
 		Evictions: status.Evictions{By: cfg.Eviction.By},
-		Counts:    l.countsStatus(),
+		Decisions: a.decisions.Recent(),
+		Counts:    a.decisions.Counts(),
+
+		DroppedAuditEntries: a.decisions.Dropped(),
 	}
 	if l.made {
 		s.Problem = ""
@@ -50,11 +44,7 @@ func (a *Agent) loopStatus() *status.Loop {
 	for i := range s.Disturbed {
 		s.Disturbed[i].Suspects = slices.Clone(s.Disturbed[i].Suspects)
 	}
-	s.Decisions = slices.Clone(l.decisions)
 	s.Controllers = a.controllerStatus()
-	if a.options.Audit != nil {
-		s.DroppedAuditEntries = a.options.Audit.Dropped()
-	}
 	if a.options.Sampler != nil {
 		s.Failures = a.options.Sampler.Failures()
 	}
@@ -85,7 +75,7 @@ func (a *Agent) controllerStatus() []status.Controller {
 		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},
 	}
 	for i := range all {
-		if d, ok := a.loop.last[all[i].Name]; ok {
+		if d, ok := a.decisions.Last(all[i].Name); ok {
 			all[i].Last = &d
 		}
 	}
@@ -98,17 +88,6 @@ func (a *Agent) cacheNote() string {
 		return ""
 	}
 	return a.loop.controllers.Cache.Blind()
-}
-
-func (l *loop) countsStatus() []status.Count {
-	counts := make([]status.Count, 0, len(l.counts))
-	for what, n := range l.counts {
-		counts = append(counts, status.Count{Decided: what, Count: n})
-	}
-	slices.SortFunc(counts, func(a, b status.Count) int {
-		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Action, b.Action), cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.Mode, b.Mode))
-	})
-	return counts
 }
 
 // batchStatus is what batch work may use, and what bounds it.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ func TestOneDecisionForAMovement(t *testing.T) {
 		h.uses["job/c"] = 1
 		h.steps(15 * time.Second)
 		loop := func() (s status.Loop) {
-			h.loop(func() { s.Decisions, s.Counts = slices.Clone(h.agent.loop.decisions), h.agent.loop.countsStatus() })
+			h.loop(func() { s.Decisions, s.Counts = h.agent.decisions.Recent(), h.agent.decisions.Counts() })
 			return s
 		}
 		before, logged := h.audit.has("batch", ""), strings.Count(h.log.text.String(), "controller=batch")
