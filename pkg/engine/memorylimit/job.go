@@ -2,6 +2,7 @@ package memorylimit
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -20,12 +21,24 @@ type limitChange struct {
 	before knobs.Value // what Sluice wrote before; nil where it had set no limit
 }
 
+// limitOf is the limit that a job sets on a cgroup; nil for none.
+func (j *job) limitOf(cgroup string) *limitChange {
+	if j == nil {
+		return nil
+	}
+	i := slices.IndexFunc(j.limits, func(c limitChange) bool { return c.Object.Path == cgroup })
+	if i < 0 {
+		return nil
+	}
+	return &j.limits[i]
+}
+
 // limit begins a job that carries out what is wanted, unless one runs. A kernel that can't
 // reclaim on request reclaims where a limit is set below what is in use. Cgroup v1 refuses
 // such a limit if it can't reclaim enough, so that Sluice lowers the limit there in place of
 // a request; v2 would kill.
 func (l *Limiter) limit() {
-	if l.busy || !l.Authority().Cgroups {
+	if l.IsBusy() || !l.Authority().Cgroups {
 		return
 	}
 	cgroups := l.limitable()
@@ -57,7 +70,7 @@ func (l *Limiter) limit() {
 		}
 		j.limits = nil
 	}
-	l.busy = true
+	l.running = &j
 	var failed map[string]bool
 	var err error
 	l.Aside("memory", func() { failed, err = l.run(&j) }, func() { l.finish(&j, failed, err) })
@@ -124,9 +137,12 @@ func shrinks(c *limitChange) bool {
 
 // finish takes note of how a job went.
 func (l *Limiter) finish(j *job, failed map[string]bool, err error) {
-	l.busy = false
+	l.running = nil
 	for i := range j.limits {
-		if c := &j.limits[i]; failed[c.Object.Path] {
+		c := &j.limits[i]
+		if raised := l.limits[c.Object.Path] != c.To; raised { // for a container that started meanwhile
+			l.keepLower(c)
+		} else if failed[c.Object.Path] {
 			l.undo(c)
 		}
 	}
@@ -142,4 +158,14 @@ func (l *Limiter) finish(j *job, failed map[string]bool, err error) {
 	}
 	l.problem = problem
 	l.keepReservations() // a limit may have gone down as a container started
+}
+
+// keepLower takes note of a limit that a job has set after a higher one was set for a container
+// that starts: keepReservations raises it again.
+func (l *Limiter) keepLower(c *limitChange) {
+	have, err := l.Kernel.Read(c.Object.Path, knobs.MemoryMax)
+	if err == nil && l.Kernel.Same(knobs.MemoryMax, c.To, have) {
+		l.Journal.Wrote(c.Object.Path, knobs.MemoryMax, c.To)
+		l.limits[c.Object.Path] = c.To.(knobs.Bytes)
+	}
 }

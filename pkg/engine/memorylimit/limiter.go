@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -45,7 +46,7 @@ type Limiter struct {
 	decided control.MemoryDesired // by the memory controller, whether it acts or not
 	want    control.MemoryDesired // what it decided, if it acts
 	rules   []control.Reclaim     // asked for by rules, and not begun yet
-	busy    bool                  // a job runs
+	running *job                  // nil for none
 	limits  map[string]knobs.Bytes
 	problem string // of the last job, as it was logged; "" none
 
@@ -90,7 +91,7 @@ func (l *Limiter) Release() {
 }
 
 // IsBusy reports whether a job runs: the limits can't be given back then.
-func (l *Limiter) IsBusy() bool { return l.busy }
+func (l *Limiter) IsBusy() bool { return l.running != nil }
 
 // Limits goes through the limits that the Limiter has set, by cgroup.
 func (l *Limiter) Limits() iter.Seq2[string, knobs.Bytes] { return maps.All(l.limits) }
@@ -162,7 +163,7 @@ func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok
 		return limitChange{}, false
 	}
 	e, kept := l.Journal.Entry(c.Path, knobs.MemoryMax)
-	if !kept || e.Wrote != nil && !l.Kernel.Same(knobs.MemoryMax, e.Wrote, have) && !l.Kernel.Same(knobs.MemoryMax, e.Value, have) {
+	if !kept || e.Wrote != nil && !l.isKnown(&e, have) {
 		l.Journal.Keep(c.Object, knobs.MemoryMax, have)
 		e, _ = l.Journal.Entry(c.Path, knobs.MemoryMax)
 	}
@@ -176,6 +177,16 @@ func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok
 	}
 	l.Journal.Wrote(c.Path, knobs.MemoryMax, limit)
 	return limitChange{knobs.Change{Object: c.Object, Knob: knobs.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
+}
+
+// isKnown reports whether a limit in the kernel is the original, or one of Sluice's. The
+// journal is ahead of the kernel while a job runs that sets another limit.
+func (l *Limiter) isKnown(e *journal.Entry, have knobs.Value) bool {
+	known := []knobs.Value{e.Wrote, e.Value}
+	if c := l.running.limitOf(e.Object.Path); c != nil {
+		known = append(known, c.From, c.To)
+	}
+	return slices.ContainsFunc(known, func(v knobs.Value) bool { return l.Kernel.Same(knobs.MemoryMax, v, have) })
 }
 
 // undo notes that a limit could not be set: the kernel still has the one before.

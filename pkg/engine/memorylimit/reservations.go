@@ -63,7 +63,7 @@ func (l *Limiter) Start(id string) {
 		l.want.BatchLimit = l.decided.Goal
 	}
 	l.reserved.Started(l.Now(), id)
-	if !l.busy {
+	if !l.IsBusy() {
 		l.releaseAllBut(l.limitable())
 	}
 	l.keepReservations()
