@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
+	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
@@ -45,7 +46,7 @@ type Options struct {
 	Originals  string              // file that keeps original values; "" keeps them in memory alone
 	Formerly   string              // file that kept them before an upgrade; "" none
 	Node       qos.Node            // what this kernel has
-	Cores      Cores               // nil without core scheduling
+	Cores      groups.Cores        // nil without core scheduling
 	RDT        rdtgroup.Host       // nil without resctrl
 	NoRDT      string              // why
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
@@ -89,13 +90,12 @@ type Agent struct {
 	targets     map[string]reclaim.Target // that the reclaimer was given
 	loop        loop
 	ticks       ticks
-	passes      int
 	passing     *time.Ticker // nil with a clock of the agent's own
 	steering    *steering.Steerer
 	watermarks  *watermarks.Keeper
 	memory      *memorylimit.Limiter
 	decisions   *decisionlog.Log
-	rdt         *rdtgroup.Groups
+	groups      *groups.Joiner
 	unseen      error // why neighbours could not be looked for, as far as it was told
 	reporter    *nodestatus.Reporter
 	started     time.Time
@@ -141,7 +141,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.Grants.Look(node.GrantWaitAll)
 	a.FindMemory()
 	a.raiseWatermarks()
-	a.setUpRDT()
+	a.groups.SetUp()
 	var pass <-chan time.Time
 	if a.Clock == nil {
 		a.spawn(func() { a.lookAround(ctx) })

@@ -7,7 +7,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
-	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -23,7 +22,7 @@ func (a *Agent) prepare(c *node.Container) error {
 	alone := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{a.podsettings.Tunable(c)}}
 	settings := qos.For(&a.QoS, &alone)
 	request := &alone.Containers[0].Request
-	c.Notes = a.lackOfNode(request, settings.Notes[0])
+	c.Notes = a.groups.Lacks(request, settings.Notes[0])
 	if unmet := qos.Unmet(request.Required, c.Notes); len(unmet) > 0 && a.Authority().Writes {
 		return errors.New(strings.Join(unmet, "; "))
 	}
@@ -56,10 +55,7 @@ func (a *Agent) atCreation(c *node.Container) (score workload.Optional[int], rdt
 	if !ok || c.Uncontrolled {
 		return score, ""
 	}
-	if a.Authority().RDT && a.rdt.HasClass(h.Request.RDT.Class) {
-		rdtGroup = resctrl.ClassGroup(h.Request.RDT.Class)
-	}
-	return h.Request.OOMScore, rdtGroup
+	return h.Request.OOMScore, a.groups.AtCreation(c)
 }
 
 // unadjusted is what a container would have of a setting that the runtime has

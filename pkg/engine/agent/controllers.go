@@ -44,7 +44,7 @@ func (a *Agent) perform(d *colocation.Desired) {
 		a.decisions.Add(l.view.Now, by.Mode, by.Decisions)
 	}
 	l.disturbed = d.Disturbed
-	a.shareCache(d.Cache)
+	a.groups.ShareCache(d.Cache)
 	a.memory.Apply(d)
 	l.refusal, l.ruleRefuses = d.Refusal, d.RuleRefuse
 	if d.Evict != nil {

@@ -119,7 +119,7 @@ func (a *Agent) drop(id string) {
 	a.Ledger.Release(id)
 	a.Forget(id)
 	if c != nil {
-		a.leaveRDT(c)
+		a.groups.Leave(c)
 	}
 	a.mend()
 	a.cpusets.TryApply()
@@ -273,7 +273,7 @@ func (a *Agent) start(c *node.Container) error {
 	a.memory.Start(c.ID)
 	a.Lives++
 	a.podsettings.Reconcile(c.Pod)
-	a.join(c)
+	a.groups.Join(c)
 	a.cpusets.ReadForeign(c)
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
-	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -72,26 +71,4 @@ func (a *Agent) noBatch(now time.Time) colocation.Refusal {
 		r.Eviction = l.refusal
 	}
 	return r.NewBatch(now)
-}
-
-// shareCache gives batch work's RDT class a part of the cache and bandwidth that are
-// configured for it.
-func (a *Agent) shareCache(share control.CacheShare) {
-	if a.loop.cacheShare != share {
-		a.loop.cacheShare = share
-		a.applyRDT(true)
-	}
-}
-
-// rdtClasses are the configured classes, that of batch work as narrow as the loop
-// wants it.
-func (a *Agent) rdtClasses() []schemata.Class {
-	classes := a.Config.RDT.List()
-	share := a.loop.cacheShare
-	for i := range classes {
-		if (share != control.CacheShare{}) && classes[i].Name == a.Config.Control.Cache.Class {
-			classes[i] = schemata.Narrow(classes[i], share.Cache, share.Bandwidth)
-		}
-	}
-	return classes
 }

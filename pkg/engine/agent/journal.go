@@ -2,12 +2,12 @@ package agent
 
 import (
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
+	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
-	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
@@ -34,10 +34,10 @@ func (a *Agent) load() {
 	}
 	a.steering = steering.New(a.options.Affinities, book, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
 	a.watermarks = watermarks.New(a.options.Watermarks, book, a.Log)
-	a.rdt = rdtgroup.New(a.options.RDT, book, func() { a.Counters.Drift++ }, a.Log)
+	a.groups = groups.New(a.Node, a.options.Cores, a.options.RDT, a.options.NoRDT)
 	a.cpusets = cpusets.New(a.Node)
 	a.reporter = nodestatus.New(a.Node, a.sources())
-	a.podsettings = podsettings.New(a.Node, a.lackOfNode, a.options.Memory.Reclaim == nil)
+	a.podsettings = podsettings.New(a.Node, a.groups.Lacks, a.options.Memory.Reclaim == nil)
 	a.memory = memorylimit.New(a.Node, a.options.Memory, &a.loop.view, a.podsettings.IsResizing)
 }
 

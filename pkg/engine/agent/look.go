@@ -27,7 +27,7 @@ func (a *Agent) lookAround(ctx context.Context) {
 		record := grantrecord.Find(a.Host)
 		a.do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
 			a.meet(found, err)
-			a.setUpRDT() // who has gone may have kept Sluice from it
+			a.groups.SetUp() // who has gone may have kept Sluice from it
 			a.Grants.Follow(record)
 			return nil
 		})

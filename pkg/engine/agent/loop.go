@@ -51,9 +51,8 @@ type loop struct {
 	changes uint64    // of the inventory, when the view was made
 	due     time.Time // of the controllers that step each control.interval
 
-	inherited  bool // from an earlier run
-	cacheShare control.CacheShare
-	safe       failsafePlan
+	inherited bool // from an earlier run
+	safe      failsafePlan
 
 	allPodsLimit knobs.Bytes // of memory; 0 none
 

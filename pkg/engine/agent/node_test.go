@@ -115,7 +115,6 @@ type setup struct {
 	noKernel  bool
 	rdt       rdtgroup.Host
 	marks     watermarks.Host
-	cores     Cores
 }
 
 // withPools sets the pools' division.
@@ -179,9 +178,6 @@ func (n *testNode) launch(s setup) {
 	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, Log: log}
 	if s.rdt != nil {
 		o.RDT = s.rdt
-	}
-	if s.cores != nil {
-		o.Cores = s.cores
 	}
 	if s.marks != nil {
 		o.Watermarks = s.marks

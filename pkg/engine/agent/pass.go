@@ -48,8 +48,7 @@ func (a *Agent) pass() {
 	}
 	a.cpusets.LiftAll()
 	a.podsettings.Pass()
-	a.setUpRDT()
-	a.joinAll()
+	a.groups.Pass()
 	a.retarget()
 	a.record()
 	a.confine()

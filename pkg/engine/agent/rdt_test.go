@@ -228,7 +228,7 @@ func TestRDTNarrows(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML+"control: {cache: {mode: on, class: be}}\n", func(n *rdtNode) {
 		full, latency := n.schemata("sluice-be"), n.schemata("sluice-latency")
 		shareCache := func(s control.CacheShare) string {
-			n.loop(func() { n.agent.shareCache(s) })
+			n.loop(func() { n.agent.groups.ShareCache(s) })
 			n.pass()
 			return n.schemata("sluice-be")
 		}

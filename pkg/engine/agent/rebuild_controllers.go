@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/groups"
 )
 
 // renew makes the controllers whose part of the configuration has changed again: they begin
@@ -17,7 +18,7 @@ func (a *Agent) renew(before *config.Config) {
 	}
 	a.keepLearned()
 	old := l.controllers
-	next, err := old.Renew(a.loopSettings(before), a.loopSettings(a.Config), sameRDT(before, a.Config))
+	next, err := old.Renew(a.loopSettings(before), a.loopSettings(a.Config), groups.SameRDT(before, a.Config))
 	if err != nil { // its windows are checked with the file
 		a.Log.WithError(err).Error("The control loop goes on by the configuration before")
 		return
@@ -30,7 +31,7 @@ func (a *Agent) renew(before *config.Config) {
 		l.poolSizes = control.PoolSizes{}
 	}
 	if next.Cache != old.Cache {
-		l.cacheShare = control.CacheShare{}
+		a.groups.ShareCache(control.CacheShare{})
 	}
 	if next.Eviction != old.Eviction {
 		l.refusal, l.evicted = control.Refusal{}, 0

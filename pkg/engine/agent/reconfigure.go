@@ -3,7 +3,6 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
-	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Reload is a configuration to take over.
@@ -111,7 +109,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.cpusets.TryApply()
 	a.cpusets.LiftAll()
 	a.mend()
-	a.regroup(before, wrote)
+	a.groups.Reconfigure(before, wrote)
 	a.leaveAll()
 	a.podsettings.ReconcileAll(a.memory.Owns)
 	a.retarget()
@@ -200,7 +198,7 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 		a.memory.Release()
 	}
 	if !cache {
-		a.shareCache(control.CacheShare{})
+		a.groups.ShareCache(control.CacheShare{})
 	}
 	if may.Writes || !a.Authority().Writes {
 		return
@@ -217,58 +215,6 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 	if a.options.Failsafe != nil {
 		l.safe = failsafePlan{}
 		a.options.Failsafe.Keep(nil)
-	}
-}
-
-// regroup brings processes to the groups of cache and bandwidth that they belong to
-// now, and removes those that nobody belongs to.
-func (a *Agent) regroup(before *config.Config, wrote bool) {
-	if a.options.RDT == nil || wrote && sameRDT(before, a.Config) {
-		a.rejoin()
-		return
-	}
-	if before.RDT.Monitor && !a.Config.RDT.Monitor {
-		for _, c := range a.Order {
-			a.rdt.Leave(c.ID)
-		}
-	}
-	a.applyRDT(true)
-	if !a.Authority().RDT {
-		a.rdt.Forget() // rejoin finds out anew
-	}
-	a.rejoin()
-	a.pruneRDT()
-}
-
-// sameRDT reports whether two configurations have the same resctrl groups made.
-func sameRDT(a, b *config.Config) bool {
-	values := func(c *config.Config) []config.Value {
-		return slices.DeleteFunc(config.Values(c), func(v config.Value) bool { return !strings.HasPrefix(v.Key, "rdt.") })
-	}
-	return slices.Equal(values(a), values(b))
-}
-
-// rejoin has every process join its groups again, those too that stay.
-func (a *Agent) rejoin() {
-	for _, c := range a.Order {
-		h, ok := a.Ledger.Holder(c.ID)
-		if !ok {
-			continue
-		}
-		own := h.Request.RDT.Own != workload.RDTShare{}
-		if !own {
-			a.rdt.LeavePod(c.Pod.UID)
-		}
-		was := c.RDTGroup
-		c.Processes, c.RDTGroup = nil, ""
-		if c.Started {
-			a.join(c)
-		}
-		if was != "" && c.RDTGroup == "" && a.Authority().RDT && a.Kernel != nil {
-			for _, pid := range a.pidsOf(c) {
-				a.rdt.ToDefault(pid)
-			}
-		}
 	}
 }
 

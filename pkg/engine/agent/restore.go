@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
@@ -78,26 +79,9 @@ func Restore(host *Host, book *journal.Book, dry bool) (r Restored, err error) {
 	if host.RDT != nil {
 		errs = append(errs, rdtgroup.Restore(host.RDT, book))
 	}
-	errs = append(errs, restoreCores(host, book), book.Flush())
+	if host.Kernel != nil && host.Cores != nil {
+		errs = append(errs, groups.RestoreCores(host.Kernel, host.Cores, book))
+	}
+	errs = append(errs, book.Flush())
 	return r, errors.Join(errs...)
-}
-
-// coresState is the name of the cgroups with core-scheduling cookies in the book.
-const coresState = "core-sched"
-
-func restoreCores(host *Host, book *journal.Book) error {
-	var paths []string
-	if has, err := book.State(coresState, &paths); err != nil || !has || host.Kernel == nil || host.Cores == nil {
-		return err
-	}
-	for _, path := range paths {
-		pids, err := host.Kernel.Processes(path)
-		if err == nil {
-			err = host.Cores.Leave(pids...)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return book.KeepState(coresState, nil)
 }

@@ -59,8 +59,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			if a.options.Failsafe != nil && a.Authority().Writes {
 				a.writeFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
 			}
-			a.pruneRDT()
-			a.passes = -1 // all are joined with the next pass
+			a.groups.Synchronized()
 		})
 		a.told, a.confined, a.Synced = 0, 0, true
 		a.mend()

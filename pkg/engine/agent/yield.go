@@ -2,10 +2,8 @@ package agent
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
-	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -51,8 +49,7 @@ func (a *Agent) batchPod(members []colocation.Container) colocation.BatchPod {
 	}
 	for i := range members {
 		c := a.Containers[members[i].ID]
-		outside := !a.Authority().Cgroups || c.Started && len(c.Processes) == 0 || slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == coreSchedKey })
-		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: !outside})
+		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: a.groups.JoinedCores(c)})
 	}
 	return pod
 }

@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"maps"
+
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
+)
+
+// Reclaimer reclaims memory in the background; see pkg/kernel/reclaim.
+type Reclaimer interface {
+	Set(targets map[string]reclaim.Target)
+}
+
+// retarget tells the reclaimer what to hold where, when that has changed.
+func (a *Agent) retarget() {
+	if a.options.Reclaimer == nil {
+		return
+	}
+	targets := map[string]reclaim.Target{}
+	for _, c := range a.Order {
+		if c.Started && c.Reclaim != (qos.Reclaim{}) && a.Authority().Cgroups {
+			targets[c.Path] = reclaim.Target(c.Reclaim)
+		}
+	}
+	if !maps.Equal(targets, a.targets) {
+		a.targets = targets
+		a.options.Reclaimer.Set(targets)
+	}
+}

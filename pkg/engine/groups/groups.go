@@ -1,0 +1,129 @@
+// Package groups puts the processes of containers into the groups that their requests name:
+// a core-scheduling group, whose processes share a core's threads with no others, and a
+// resctrl group (pkg/engine/rdtgroup), which has its share of the cache and of the memory
+// bandwidth.
+//
+// A process inherits both groups from its parent. One that the runtime starts in a running
+// container (kubectl exec) has another parent: it joins when the containers' processes are
+// looked at again.
+//
+// The package owns Container.Processes and Container.RDTGroup, and adds to Container.Notes
+// what failed.
+package groups
+
+import (
+	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Joiner puts the processes of containers into their groups. Its methods are called by the
+// agent's loop.
+type Joiner struct {
+	*node.Node
+	cores Cores            // nil without core scheduling
+	rdt   *rdtgroup.Groups // without resctrl it is never told to write
+	noRDT string           // why there is no resctrl
+
+	batchShare control.CacheShare // what batch work's class has of its configured share; zero is all
+	passes     int                // since all containers were looked at
+}
+
+// New needs the node's journal. Without cores (nil) no container joins a core-scheduling
+// group. Without a host (nil) none joins a resctrl group, for the reason noRDT.
+func New(n *node.Node, cores Cores, host rdtgroup.Host, noRDT string) *Joiner {
+	return &Joiner{
+		Node: n, cores: cores, noRDT: noRDT,
+		rdt: rdtgroup.New(host, n.Journal, func() { n.Counters.Drift++ }, n.Log),
+	}
+}
+
+// Join puts those processes of a container into its groups that have not joined yet. What
+// fails is tried again when the container's processes are looked at again.
+func (j *Joiner) Join(c *node.Container) {
+	may := j.Authority()
+	h, ok := j.Ledger.Holder(c.ID)
+	if !ok || !may.Cgroups || !c.Started || c.Uncontrolled {
+		return
+	}
+	cores := h.Request.CoreSched != "" && !qos.Missing(c.Notes, coreSchedKey)
+	if !cores && !may.RDT {
+		return
+	}
+	pids, joined := j.processes(c), c.Processes
+	if len(pids) == 0 {
+		return // to the kernel, process 0 would be Sluice itself
+	}
+	fresh := newcomers(pids, joined)
+	c.Processes = pids
+	if len(fresh) == 0 {
+		return
+	}
+	if !j.assign(c, h.Request.RDT, fresh) {
+		c.Processes = joined
+	}
+	if cores && !j.joinCores(c, h.Request.CoreSched, fresh) {
+		c.Processes = joined
+	}
+}
+
+// newcomers lists the processes that have not joined. Both lists are sorted, since a
+// container may have as many processes as its limit lets it fork: comparing each with each
+// would hold up the loop.
+func newcomers(pids, joined []int) []int {
+	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		_, has := slices.BinarySearch(joined, pid)
+		return has
+	})
+}
+
+// processes lists a container's processes in ascending order. While none has joined and its
+// cgroup shows none, that is the first process as the runtime has told it: later, the kernel
+// may have given the number of a process that ended to another one.
+func (j *Joiner) processes(c *node.Container) []int {
+	pids, err := j.Kernel.Processes(c.Path)
+	if (err != nil || len(pids) == 0) && c.PID > 0 && c.Processes == nil {
+		return []int{c.PID}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// passesPerLook is how many passes go by from one look at all containers' processes to the
+// next.
+const passesPerLook = 10
+
+// Pass repairs the resctrl groups, and with each tenth pass has those processes join that
+// the runtime has started in running containers.
+func (j *Joiner) Pass() {
+	j.SetUp()
+	if j.passes++; j.passes%passesPerLook != 0 {
+		return
+	}
+	for _, c := range j.Order {
+		j.Join(c)
+	}
+}
+
+// Synchronized removes the resctrl groups of pods and containers that are gone, and has the
+// next pass look at all containers' processes. It follows a new inventory.
+func (j *Joiner) Synchronized() {
+	j.pruneRDT()
+	j.passes = -1
+}
+
+// Lacks adds to the notes on a request, which tell what this node lacks for it, those on its
+// groups.
+func (j *Joiner) Lacks(r *workload.Request, notes []qos.Note) []qos.Note {
+	if note, lacks := j.lacksCores(r); lacks {
+		notes = append(notes, note)
+	}
+	if note, lacks := j.lacksRDT(r); lacks {
+		notes = append(notes, note)
+	}
+	return notes
+}
