@@ -38,7 +38,7 @@ func (a *Agent) prepare(c *node.Container) error {
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // its MemoryQoS stays
 			switch field := s.Knob.RuntimeField(); {
 			case field == knobs.NoField:
-			case field == knobs.UnifiedField && !(v2 && f.Knobs[s.Knob].V2): // it fails the container there
+			case field == knobs.UnifiedField && (!v2 || !f.Knobs[s.Knob].V2): // it fails the container there
 			default:
 				c.Carried[s.Knob] = s.Value
 			}
