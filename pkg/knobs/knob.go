@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Knob is a value that the kernel keeps for each cgroup, by one name for the files of both
-// versions of cgroups. Each is described in one place, the table.
+// Knob is a control file of a cgroup, by one name for both versions of cgroups. Each is
+// described in one place, the table; a value that is wanted for it is a setting (see
+// pkg/decide/qos).
 type Knob uint8
 
 // The knobs, with the types of their values.

@@ -184,7 +184,7 @@ func lower(outer, inner knobs.Value) bool {
 		return o < i
 	case knobs.Bytes:
 		i, _ := inner.(knobs.Bytes)
-		return o != knobs.Max && (i == knobs.Max || o < i)
+		return o.Compare(i) < 0
 	}
 	return false
 }
