@@ -37,7 +37,7 @@ type group struct {
 	path     string
 	parent   *group
 	children []*group // by age
-	values   [knobs.Knobs]knobs.Value
+	values   knobs.Values
 	pid      int     // of its process; 0 none
 	saved    float64 // CPU seconds that a burst may take
 }
@@ -220,7 +220,7 @@ func (g *group) value(knob knobs.Knob) knobs.Value {
 }
 
 // defaults are the knobs' values in a new cgroup.
-var defaults = func() (all [knobs.Knobs]knobs.Value) {
+var defaults = func() (all knobs.Values) {
 	for knob := range knobs.Knobs {
 		all[knob] = cgroupfs.Describe(knob).Default
 	}

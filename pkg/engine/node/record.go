@@ -24,7 +24,7 @@ func (c *Container) Kubelets(k knobs.Knob) knobs.Value {
 	case knobs.SharesField:
 		return max(knobs.MinShares, knobs.Shares(r.Shares))
 	case knobs.QuotaField:
-		if c.Quota.Quota > 0 {
+		if c.Quota.Finite() {
 			return c.Quota
 		}
 		return Unlimited
