@@ -1,6 +1,9 @@
 package workload
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Optional is a value that may not have been asked for.
 type Optional[T comparable] struct {
@@ -25,7 +28,6 @@ type Tuning struct {
 	OOMScore  Optional[int]    // oom_score_adj, -1000..1000
 	NetClass  Optional[uint32] // net_cls.classid
 
-	Priority int      // the pod's; 0 unknown
 	Required []string // features the container can't do without: names of own keys
 	Allow    Optional[Actions]
 	Evict    Evict
@@ -111,5 +113,14 @@ const (
 // Evict is when a pod's turn comes.
 type Evict struct {
 	Never bool
-	Order Optional[int] // lower goes first
+	Order Optional[int] // lower goes first; 0 if it is not set
+	// PriorityClass is the lowest priority of the pod's Koordinator priority class, 0 if it
+	// has none. It decides between pods of the same order, and the lower one goes first.
+	PriorityClass int
+}
+
+// Compare is negative if a pod with e goes before one with other, positive if it goes after
+// it, and 0 if neither says which goes first. It takes no account of Never.
+func (e Evict) Compare(other Evict) int {
+	return cmp.Or(cmp.Compare(e.Order.Value, other.Order.Value), cmp.Compare(e.PriorityClass, other.PriorityClass))
 }

@@ -76,7 +76,7 @@ func (v *NodeView) enter(c *Container) {
 	if at == len(v.Pods) {
 		v.Pods = append(v.Pods, control.Pod{
 			UID: c.Pod.UID, Ref: c.PodRef, Class: r.Class, Since: c.Since,
-			Labels: c.Pod.Labels, Evict: r.Evict, Priority: r.Priority, First: len(v.Containers),
+			Labels: c.Pod.Labels, Evict: r.Evict, First: len(v.Containers),
 		})
 	}
 	p := &v.Pods[at]

@@ -112,7 +112,6 @@ type Pod struct {
 	Labels       map[string]string // as the runtime knows them; not to be changed
 	Evict        workload.Evict
 	Allow        workload.Actions // by allow.sluice.dev, what may be done to it though it isn't BE
-	Priority     int              // the pod's; 0 unknown
 	First, Count int              // its containers in View.Containers
 }
 

@@ -44,13 +44,22 @@ func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
 	e.leaving = append(e.leaving, leaving{uid: p.UID, ref: p.Ref, why: r.Why, resource: r.Resource, amount: amount, at: v.Now, grace: r.Grace})
 	e.victim = Victim{UID: p.UID, Ref: p.Ref, Why: r.Why, Grace: r.Grace}
 	e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID, Cause: r.Cause,
-		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, order %d, priority %d, it uses %s",
-			r.Why, others, p.Class, p.Evict.Order.Value, p.Priority, r.Resource.text(amount)),
+		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, evict %s, it uses %s",
+			r.Why, others, p.Class, orderText(p.Evict), r.Resource.text(amount)),
 		Facts: []Fact{r.Resource.fact("need", r.Need), r.Resource.fact("gives", amount), {"candidates", float64(others)}}})
 	if e.told {
 		e.ended(&e.leaving[len(e.leaving)-1], v.Now)
 	}
 	return &e.victim
+}
+
+// orderText is a pod's place in the order of eviction.
+func orderText(e workload.Evict) string {
+	text := strconv.Itoa(e.Order.Value)
+	if e.PriorityClass != 0 {
+		text += ", Koordinator's priority class " + strconv.Itoa(e.PriorityClass)
+	}
+	return text
 }
 
 // text writes an amount of the resource.
@@ -79,9 +88,10 @@ func (r Resource) fact(name string, amount int64) Fact {
 // a CPU, bytes, bytes a second.
 var leastUse = [resources]int64{ResourceCPU: 10, ResourceMemory: mib, ResourceIO: 1}
 
-// first finds who goes first, and among how many: BE before others, then by
-// evict.sluice.dev, the pod's priority, and the use of the resource. Who uses next to
-// nothing of it stays: its end would give nothing back. -1 is nobody.
+// first finds the pod that goes first, and the number of pods among which it was chosen: BE
+// before others, then by workload.Evict, then the largest user of the resource. A pod that
+// uses next to nothing of the resource stays, because its end would give nothing back. -1
+// is none.
 func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
 	pod = -1
 	var most int64
@@ -118,8 +128,7 @@ func holds(v *View, uid string, of Resource) bool {
 func goesBefore(a *Pod, aUse int64, b *Pod, bUse int64) bool {
 	return cmp.Or(
 		classOrder(a.Class, b.Class),
-		cmp.Compare(a.Evict.Order.Value, b.Evict.Order.Value),
-		cmp.Compare(a.Priority, b.Priority),
+		a.Evict.Compare(b.Evict),
 		cmp.Compare(bUse, aUse),
 		cmp.Compare(a.UID, b.UID),
 	) < 0

@@ -18,7 +18,7 @@ type actor struct {
 	uid      string
 	class    workload.Class
 	order    int
-	priority int
+	priority int // Koordinator's class
 	never    bool
 	allow    workload.Actions
 	anon     int64 // MiB
@@ -49,8 +49,8 @@ func (s *stage) add(a actor) {
 	if a.class == workload.BE {
 		pool = 2
 	}
-	s.Pods = append(s.Pods, Pod{UID: a.uid, Ref: "ns/" + a.uid, Class: a.class, Labels: a.labels, Allow: a.allow, Priority: a.priority,
-		Evict: workload.Evict{Never: a.never, Order: workload.Some(a.order)}, First: len(s.Containers), Count: 1})
+	s.Pods = append(s.Pods, Pod{UID: a.uid, Ref: "ns/" + a.uid, Class: a.class, Labels: a.labels, Allow: a.allow,
+		Evict: workload.Evict{Never: a.never, Order: workload.Some(a.order), PriorityClass: a.priority}, First: len(s.Containers), Count: 1})
 	c := Container{Ref: "ns/" + a.uid + "/c", Pod: len(s.Pods) - 1, Pool: pool, Class: a.class, Request: a.request, Limit: a.limit}
 	c.ID = a.uid
 	c.CPU.Usage = a.cpu

@@ -29,7 +29,7 @@ func (h *knobNode) podOf(a *ask) *workload.Pod {
 		}
 	}
 	for k, v := range a.annotations {
-		if strings.HasSuffix(k, ".sluice.dev") && k != "priority.sluice.dev" {
+		if strings.HasSuffix(k, ".sluice.dev") {
 			k += "/container." + container
 		}
 		h.pods[name].Annotations[k] = v

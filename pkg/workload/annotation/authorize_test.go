@@ -52,7 +52,6 @@ func settings() map[key][]setting {
 			{value: "{weight: 100}"},
 			{value: "{weight: 101}", needs: IOWeight},
 			{value: `{devices: {"8:0": {weight: 101}}}`, needs: IOWeight}},
-		priorityKey: {{value: "2147483647"}},
 		requiredKey: {{value: "cpu-burst,memory-qos"}},
 		allowKey:    {{value: "throttle,demote,reclaim,evict"}, {value: "none", never: be}},
 		evictKey:    {{value: "-5"}, {value: "never", never: be}},

@@ -119,6 +119,9 @@ func (r *Rules) knowsRDT(name string) error {
 
 // unknown says which key was probably meant, of those that are known.
 func unknown(name string, known []string) string {
+	if name == "priority" { // a key of earlier versions
+		return "is not a key any more: evict alone is the order of eviction. Write the number as evict instead, the lower of which goes first"
+	}
 	if slices.Contains(GivenKeys(), name) {
 		return "is not a key that a pod may say: the node's config gives it to classes, pools or the pods that a classify rule matches"
 	}

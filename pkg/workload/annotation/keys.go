@@ -43,7 +43,6 @@ const (
 	memoryQoSKey
 	rdtClassKey // a dialect's also gives a share of the pod's own
 	ioKey
-	priorityKey
 	requiredKey
 	allowKey
 	evictKey
@@ -54,6 +53,7 @@ const (
 	netClassKey
 
 	batchKey
+	priorityClassKey
 
 	placementKeys = cpuBurstKey // how many keys place a container
 	ownKeys       = weightKey   // how many keys a pod may say
@@ -62,9 +62,9 @@ const (
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "priority", "required", "allow", "evict", "grant",
+	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "grant",
 	"weight", "oom-score", "net-class",
-	"batch-resources",
+	"batch-resources", "priority-class",
 }
 
 // Keys lists the keys that a pod may say, without their domain.

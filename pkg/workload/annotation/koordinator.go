@@ -56,9 +56,12 @@ func (r *reader) koordinatorClass() {
 		r.ask(ask{key: classKey, value: "BE", said: priority, source: "label " + koordPriority, origin: koordinator})
 	}
 	// Of each band of priorities, the lowest.
-	for _, band := range [...]struct{ class, lowest string }{{"koord-prod", "9000"}, {"koord-mid", "7000"}, {"koord-batch", "5000"}, {"koord-free", "3000"}} {
+	for _, band := range [...]struct {
+		class  string
+		lowest int
+	}{{"koord-prod", 9000}, {"koord-mid", 7000}, {"koord-batch", 5000}, {"koord-free", 3000}} {
 		if priority != "" && priority == band.class {
-			r.ask(ask{key: priorityKey, value: band.lowest, said: priority, source: "label " + koordPriority, origin: koordinator})
+			r.tuning(priorityClassKey, strconv.Itoa(band.lowest), workload.Tuning{Evict: workload.Evict{PriorityClass: band.lowest}}, "label "+koordPriority, koordinator)
 		}
 	}
 }

@@ -32,10 +32,6 @@ func setTuning(t *workload.Tuning, k key, value string) (err error) {
 		t.RDT.Class, err = parseName(value)
 	case ioKey:
 		t.IO, err = parseIO(value)
-	case priorityKey:
-		var n workload.Optional[int]
-		n, err = parseNumber(value, math.MinInt32, math.MaxInt32)
-		t.Priority = n.Value
 	case requiredKey:
 		t.Required, err = parseRequired(value)
 	case allowKey:
@@ -69,14 +65,14 @@ func (k key) fillTuning(to, from *workload.Tuning) {
 		to.RDT = from.RDT
 	case ioKey:
 		to.IO = from.IO
-	case priorityKey:
-		to.Priority = from.Priority
 	case requiredKey:
 		to.Required = from.Required
 	case allowKey:
 		to.Allow = from.Allow
 	case evictKey:
-		to.Evict = from.Evict
+		to.Evict.Never, to.Evict.Order = from.Evict.Never, from.Evict.Order
+	case priorityClassKey:
+		to.Evict.PriorityClass = from.Evict.PriorityClass
 	case weightKey:
 		to.Weight = from.Weight
 	case oomScoreKey:
@@ -177,11 +173,11 @@ func unknownWord(word string, known []string) error {
 
 // parseRequired reads the names of keys that a kernel or runtime may lack.
 func parseRequired(value string) ([]string, error) {
-	known := keyNames[cpuBurstKey:priorityKey]
+	known := keyNames[cpuBurstKey:requiredKey]
 	var list []string
 	seen := map[string]bool{}
 	for _, word := range words(value) {
-		if k, ok := keyOf(word); !ok || k < cpuBurstKey || k >= priorityKey {
+		if k, ok := keyOf(word); !ok || k < cpuBurstKey || k >= requiredKey {
 			return nil, unknownWord(word, known)
 		}
 		if !seen[word] {

@@ -36,11 +36,11 @@ func spell(t *workload.Tuning) string {
 	add(b.MemoryLimit.Set, "limit=%d", b.MemoryLimit.Value)
 	add(t.OOMScore.Set, "oom=%d", t.OOMScore.Value)
 	add(t.NetClass.Set, "net=%#x", t.NetClass.Value)
-	add(t.Priority != 0, "priority=%d", t.Priority)
 	add(len(t.Required) > 0, "required=%s", strings.Join(t.Required, "+"))
 	add(t.Allow.Set, "allow=%04b", t.Allow.Value)
 	add(t.Evict.Never, "evict=never")
 	add(t.Evict.Order.Set, "evict=%d", t.Evict.Order.Value)
+	add(t.Evict.PriorityClass != 0, "class=%d", t.Evict.PriorityClass)
 	return strings.Join(out, " ")
 }
 
@@ -273,10 +273,9 @@ func TestTuning(t *testing.T) {
 		"a score's own key":      {says: []string{"oom-score" + own + "-1000"}, want: "refused", text: []string{"not a key that a pod may say"}},
 
 		// For the loop.
-		"a priority":               {says: []string{"priority" + own + "-5"}, want: "priority=-5"},
-		"no priority":              {says: []string{"priority" + own + "high"}, want: "refused", text: []string{"a whole number"}},
-		"Koordinator's priority":   {says: []string{"label " + koordPriority + "=koord-mid"}, want: "priority=7000"},
-		"its batch":                {says: []string{"label " + koordPriority + "=koord-batch"}, want: "identity=-1 " + beMemory + " priority=5000"},
+		"the former priority":      {says: []string{"priority" + own + "-5"}, want: "refused", text: []string{"is not a key any more", "Write the number as evict instead"}},
+		"Koordinator's priority":   {says: []string{"label " + koordPriority + "=koord-mid"}, want: "class=7000"},
+		"its batch":                {says: []string{"label " + koordPriority + "=koord-batch"}, want: "identity=-1 " + beMemory + " class=5000"},
 		"requirements":             {says: []string{"required" + own + "memory-qos, cpu-burst,memory-qos"}, want: "required=memory-qos+cpu-burst"},
 		"a required typo":          {says: []string{"required" + own + "memory_qos"}, want: "refused", text: []string{"did you mean memory-qos?"}},
 		"a required class":         {says: []string{"required" + own + "class"}, want: "refused", text: []string{`"class" is not known here`}},
@@ -291,6 +290,9 @@ func TestTuning(t *testing.T) {
 		"BE evicted never":         {says: []string{"class" + own + "BE", "evict" + own + "never"}, want: "refused", text: []string{"not for class BE"}},
 		"no eviction":              {says: []string{"evict" + own + "no"}, want: "refused", text: []string{"never or a whole number"}},
 		"Koordinator's rank":       {says: []string{koordEvictRank + "=-2"}, want: "evict=-2"},
+		"its rank and class":       {says: []string{"label " + koordPriority + "=koord-free", koordEvictRank + "=-2"}, want: "identity=-1 " + beMemory + " evict=-2 class=3000"},
+		"a class, evict its own":   {says: []string{"label " + koordPriority + "=koord-mid", "evict" + own + "5"}, want: "evict=5 class=7000"},
+		"a class and never":        {says: []string{"label " + koordPriority + "=koord-mid", "label " + koordEvict + "=false"}, want: "evict=never class=7000"},
 		"its bad rank":             {says: []string{koordEvictRank + "=first"}, text: []string{"(ignored)"}},
 		"its never":                {says: []string{"label " + koordEvict + "=false", koordEvictRank + "=-2"}, want: "evict=never"},
 		"its never of BE":          {says: []string{qosClass + "BE", "label " + koordEvict + "=false"}, want: "identity=-1 " + beMemory, text: []string{"not for class BE", "(ignored)"}},
