@@ -16,7 +16,7 @@ func (m *Machine) Equal(o *Machine) bool {
 		slices.Equal(m.Dies, o.Dies) &&
 		slices.Equal(m.Packages, o.Packages) &&
 		slices.EqualFunc(m.Nodes, o.Nodes, func(a, b Node) bool {
-			return a.ID == b.ID && a.CPUs == b.CPUs && a.Memory == b.Memory && a.Tier == b.Tier &&
+			return a.ID == b.ID && a.CPUs == b.CPUs && a.MemoryBytes == b.MemoryBytes && a.Tier == b.Tier &&
 				slices.Equal(a.Distances, b.Distances)
 		}) &&
 		slices.Equal(m.Devices, o.Devices)

@@ -91,19 +91,19 @@ type Domain struct {
 
 // Cache is one L2 or L3 cache.
 type Cache struct {
-	ID   int        `json:"id"` // resctrl's cache id; None where the machine does not tell
-	CPUs cpuset.Set `json:"cpus"`
-	Size int64      `json:"size"` // bytes
-	Ways int        `json:"ways"` // 0 where the machine does not tell
+	ID        int        `json:"id"` // resctrl's cache id; None where the machine does not tell
+	CPUs      cpuset.Set `json:"cpus"`
+	SizeBytes int64      `json:"sizeBytes"` // bytes
+	Ways      int        `json:"ways"`      // 0 where the machine does not tell
 }
 
 // Node is one NUMA node.
 type Node struct {
-	ID        int        `json:"id"`
-	CPUs      cpuset.Set `json:"cpus"`      // empty for memory alone (CXL, HBM)
-	Memory    int64      `json:"memory"`    // bytes; 0 for CPUs alone
-	Distances []int      `json:"distances"` // to the node at the same index of Machine.Nodes; local is 10
-	Tier      int        `json:"tier"`      // memory tier, the lower the faster; None where the machine does not tell
+	ID          int        `json:"id"`
+	CPUs        cpuset.Set `json:"cpus"`        // empty for memory alone (CXL, HBM)
+	MemoryBytes int64      `json:"memoryBytes"` // bytes; 0 for CPUs alone
+	Distances   []int      `json:"distances"`   // to the node at the same index of Machine.Nodes; local is 10
+	Tier        int        `json:"tier"`        // memory tier, the lower the faster; None where the machine does not tell
 }
 
 // Device is one PCI device.
@@ -205,7 +205,7 @@ func (m *Machine) NodesOf(cpus cpuset.Set) cpuset.Set {
 func (m *Machine) MemoryNodes() cpuset.Set {
 	var nodes cpuset.Set
 	for i := range m.Nodes {
-		if m.Nodes[i].Memory > 0 {
+		if m.Nodes[i].MemoryBytes > 0 {
 			nodes.Add(m.Nodes[i].ID)
 		}
 	}
@@ -217,7 +217,7 @@ func (m *Machine) Memory(nodes cpuset.Set) int64 {
 	var sum int64
 	for i := range m.Nodes {
 		if nodes.Contains(m.Nodes[i].ID) {
-			sum += m.Nodes[i].Memory
+			sum += m.Nodes[i].MemoryBytes
 		}
 	}
 	return sum

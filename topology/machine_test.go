@@ -93,9 +93,9 @@ func TestJSON(t *testing.T) {
 		`"cpus":[{"id":0,"core":0,"l3":0,"node":0,"die":0,"package":0,"kind":"performance","capacity":1024},` +
 		`{"id":1,"core":0,"l3":0,"node":0,"die":0,"package":0,"kind":"performance","capacity":1024}],` +
 		`"cores":[{"id":0,"cpus":"0-1","kind":"performance"}],` +
-		`"l2s":[{"id":0,"cpus":"0-1","size":1048576,"ways":16}],"l3s":[{"id":0,"cpus":"0-1","size":33554432,"ways":16}],` +
+		`"l2s":[{"id":0,"cpus":"0-1","sizeBytes":1048576,"ways":16}],"l3s":[{"id":0,"cpus":"0-1","sizeBytes":33554432,"ways":16}],` +
 		`"dies":[{"id":0,"cpus":"0-1"}],"packages":[{"id":0,"cpus":"0-1"}],` +
-		`"nodes":[{"id":0,"cpus":"0-1","memory":17179869184,"distances":[10],"tier":4}]}`
+		`"nodes":[{"id":0,"cpus":"0-1","memoryBytes":17179869184,"distances":[10],"tier":4}]}`
 	if string(encoded) != want {
 		t.Errorf("JSON is\n%s, want\n%s", encoded, want)
 	}

@@ -146,7 +146,7 @@ func (t *treeWriter) summary() {
 // node writes a node with the L3s of its CPUs in a package.
 func (t *treeWriter) node(indent int, n *Node, within cpuset.Set) {
 	m := t.m
-	words := []string{memoryText(n.Memory)}
+	words := []string{memoryText(n.MemoryBytes)}
 	if n.Tier != None {
 		words = append(words, fmt.Sprintf("tier %d", n.Tier))
 	}
@@ -164,8 +164,8 @@ func (t *treeWriter) node(indent int, n *Node, within cpuset.Set) {
 			continue
 		}
 		title := "L3"
-		if l3.Size > 0 {
-			title += " " + memoryText(l3.Size)
+		if l3.SizeBytes > 0 {
+			title += " " + memoryText(l3.SizeBytes)
 		} else {
 			title += " unknown"
 		}

@@ -41,7 +41,7 @@ func fullest(ctx context.Context, s *Scenario, p Policy) (*Result, error) {
 			return r, nil
 		}
 		r, err := run(ctx, s, t)
-		if errors.Is(err, errLate) || err == nil && r.Violations > t.budget {
+		if errors.Is(err, errLate) || err == nil && r.LateFraction > t.budget {
 			r, err = nil, nil
 		}
 		if err == nil {

@@ -163,12 +163,12 @@ func (s *sampler) lookAtMemory(now time.Time) {
 	v.Nodes = v.Nodes[:0]
 	for i := range s.node.machine.Nodes { // memory is spread evenly
 		node := &s.node.machine.Nodes[i]
-		part := float64(node.Memory) / float64(m.total)
+		part := float64(node.MemoryBytes) / float64(m.total)
 		for len(v.Nodes) <= node.ID {
 			v.Nodes = append(v.Nodes, observe.NUMANode{})
 		}
 		v.Nodes[node.ID] = observe.NUMANode{
-			Total: node.Memory, Free: int64(part * float64(m.free)), Reclaimable: int64(part * float64(v.Cache)), Direct: part * m.direct,
+			Total: node.MemoryBytes, Free: int64(part * float64(m.free)), Reclaimable: int64(part * float64(v.Cache)), Direct: part * m.direct,
 		}
 	}
 }

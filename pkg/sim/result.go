@@ -7,21 +7,21 @@ import (
 
 // Result is what a run came to. Shares are of 1.
 type Result struct {
-	Policy       Policy  `json:"policy"`
-	Load         float64 `json:"load"`        // factor of the pods that vary
-	Tight        float64 `json:"tight"`       // factor of how full the policy lets the node be
-	Utilization  float64 `json:"utilization"` // CPU time used of the node's
-	Violations   float64 `json:"violations"`  // of the services' time over their SLO
-	BatchCPU     float64 `json:"batchCPU"`    // CPUs of batch work done, on average, as of CPUs that run at full speed
-	BatchServed  float64 `json:"batchServed"` // CPU time that batch got, of what it wanted
-	OnlineCPU    float64 `json:"onlineCPU"`   // CPUs of online work done, on average
-	CPUMoves     float64 `json:"cpuMoves"`    // CPUs that pools and pins gained, an hour
-	Moves        float64 `json:"moves"`       // containers given other CPUs, an hour
-	Evictions    int     `json:"evictions"`
-	OOMKills     int     `json:"oomKills"`     //
-	Refused      int     `json:"refused"`      // containers that the plugin refused
-	Throttled    float64 `json:"throttled"`    // of the online containers' time, by a quota
-	DirectStalls float64 `json:"directStalls"` // of the services' time, in direct reclaim or throttled by memory.high
+	Policy               Policy  `json:"policy"`
+	LoadRatio            float64 `json:"loadRatio"`           // factor of the pods that vary
+	TightRatio           float64 `json:"tightRatio"`          // factor of how full the policy lets the node be
+	UtilizationFraction  float64 `json:"utilizationFraction"` // CPU time used of the node's
+	LateFraction         float64 `json:"lateFraction"`        // of the services' time over their SLO
+	BatchCPUs            float64 `json:"batchCPUs"`           // CPUs of batch work done, on average, as of CPUs that run at full speed
+	BatchServedFraction  float64 `json:"batchServedFraction"` // CPU time that batch got, of what it wanted
+	OnlineCPUs           float64 `json:"onlineCPUs"`          // CPUs of online work done, on average
+	CPUMovesPerHour      float64 `json:"cpuMovesPerHour"`     // CPUs that pools and pins gained, an hour
+	MovesPerHour         float64 `json:"movesPerHour"`        // containers given other CPUs, an hour
+	Evictions            int     `json:"evictions"`
+	OOMKills             int     `json:"oomKills"`             //
+	Refused              int     `json:"refused"`              // containers that the plugin refused
+	ThrottledFraction    float64 `json:"throttledFraction"`    // of the online containers' time, by a quota
+	DirectStallsFraction float64 `json:"directStallsFraction"` // of the services' time, in direct reclaim or throttled by memory.high
 
 	Services  []ServiceResult `json:"services"`
 	Decisions map[string]int  `json:"decisions"` // by controller and action
@@ -30,29 +30,29 @@ type Result struct {
 
 // ServiceResult is one service.
 type ServiceResult struct {
-	Name       string  `json:"name"`
-	Violations float64 `json:"violations"`
-	Unserved   float64 `json:"unserved"` // of its work, given up after waiting long
+	Name             string  `json:"name"`
+	LateFraction     float64 `json:"lateFraction"`
+	UnservedFraction float64 `json:"unservedFraction"` // of its work, given up after waiting long
 }
 
 // Series is the pools over time.
 type Series struct {
-	CPUs    int           `json:"cpus"`
-	Start   time.Time     `json:"start"`
-	Step    time.Duration `json:"step"` // nanoseconds, between two points
-	Pools   []PoolSeries  `json:"pools"`
-	Late    []float64     `json:"late"`    // share of the services' time over their SLO
-	Overlap bool          `json:"overlap"` // pools share CPUs
+	NodeCPUs     int           `json:"nodeCPUs"`
+	StartsAt     time.Time     `json:"startsAt"`
+	Step         time.Duration `json:"stepNanos"` // nanoseconds, between two points
+	Pools        []PoolSeries  `json:"pools"`
+	LateFraction []float64     `json:"lateFraction"` // share of the services' time over their SLO
+	Overlap      bool          `json:"overlap"`      // pools share CPUs
 }
 
 // PoolSeries is one pool over time.
 type PoolSeries struct {
-	Name  string    `json:"name"`
-	Low   int       `json:"low"` // the band, in percent of its CPUs; 0, 0 none
-	High  int       `json:"high"`
-	Size  []float64 `json:"size"` // CPUs
-	Usage []float64 `json:"usage"`
-	Wants []float64 `json:"wants"`
+	Name            string    `json:"name"`
+	BandLowPercent  int       `json:"bandLowPercent"` // the band, in percent of its CPUs; 0, 0 none
+	BandHighPercent int       `json:"bandHighPercent"`
+	SizeCPUs        []float64 `json:"sizeCPUs"` // CPUs
+	UsedCPUs        []float64 `json:"usedCPUs"`
+	WantedCPUs      []float64 `json:"wantedCPUs"`
 }
 
 // totals is what a pod came to.
@@ -86,9 +86,9 @@ type bucket struct {
 func (r *report) init(s *simulation, t trial) {
 	r.trial, r.decisions = t, map[string]int{}
 	r.every = max(s.Duration/pointCount, s.config.Control.FastInterval).Truncate(s.config.Control.FastInterval)
-	r.series = Series{CPUs: s.node.machine.Online.Size(), Start: time.Time(s.Start), Step: r.every}
+	r.series = Series{NodeCPUs: s.node.machine.Online.Size(), StartsAt: time.Time(s.Start), Step: r.every}
 	for _, p := range s.config.PoolLaw() {
-		r.series.Pools = append(r.series.Pools, PoolSeries{Name: p.Name, Low: p.Low, High: p.High})
+		r.series.Pools = append(r.series.Pools, PoolSeries{Name: p.Name, BandLowPercent: p.Low, BandHighPercent: p.High})
 	}
 	r.series.Pools = append(r.series.Pools, PoolSeries{Name: "pinned"})
 	r.bucket = bucket{usage: make([]float64, len(r.series.Pools)), wants: make([]float64, len(r.series.Pools))}
@@ -160,13 +160,13 @@ func one(b bool) int {
 // point ends a bucket.
 func (r *report) point(s *simulation) {
 	b, v := &r.bucket, &r.series
-	v.Late = append(v.Late, ratio(float64(b.late), float64(b.services)))
+	v.LateFraction = append(v.LateFraction, ratio(float64(b.late), float64(b.services)))
 	sizes := r.sizes(s)
 	for i := range v.Pools {
 		p := &v.Pools[i]
-		p.Size = append(p.Size, sizes[i])
-		p.Usage = append(p.Usage, b.usage[i]/float64(b.steps))
-		p.Wants = append(p.Wants, b.wants[i]/float64(b.steps))
+		p.SizeCPUs = append(p.SizeCPUs, sizes[i])
+		p.UsedCPUs = append(p.UsedCPUs, b.usage[i]/float64(b.steps))
+		p.WantedCPUs = append(p.WantedCPUs, b.wants[i]/float64(b.steps))
 		b.usage[i], b.wants[i] = 0, 0
 	}
 	b.steps, b.services, b.late = 0, 0, 0
@@ -208,11 +208,11 @@ func ratio(a, b float64) float64 {
 func (r *report) result(s *simulation) *Result {
 	seconds := s.Duration.Seconds()
 	out := &Result{
-		Policy: r.trial.policy, Load: r.trial.vary, Tight: r.trial.tight, Decisions: r.decisions, Series: r.series, OOMKills: s.kubelet.kills, Refused: s.kubelet.refused,
-		Utilization: r.busy / seconds / float64(r.series.CPUs),
-		CPUMoves:    float64(s.node.moves.CPUs) / s.Duration.Hours(),
-		Moves:       float64(s.node.moves.Containers) / s.Duration.Hours(),
-		Evictions:   s.kubelet.evictions,
+		Policy: r.trial.policy, LoadRatio: r.trial.vary, TightRatio: r.trial.tight, Decisions: r.decisions, Series: r.series, OOMKills: s.kubelet.kills, Refused: s.kubelet.refused,
+		UtilizationFraction: r.busy / seconds / float64(r.series.NodeCPUs),
+		CPUMovesPerHour:     float64(s.node.moves.CPUs) / s.Duration.Hours(),
+		MovesPerHour:        float64(s.node.moves.Containers) / s.Duration.Hours(),
+		Evictions:           s.kubelet.evictions,
 	}
 	var services, late, stalled, online, throttled int
 	var batch, asked float64
@@ -221,9 +221,9 @@ func (r *report) result(s *simulation) *Result {
 		if in.online() {
 			online += t.steps
 			throttled += t.throttled
-			out.OnlineCPU += t.work / seconds
+			out.OnlineCPUs += t.work / seconds
 		} else {
-			out.BatchCPU += t.work / seconds
+			out.BatchCPUs += t.work / seconds
 			batch += t.cpu
 			asked += t.asked
 		}
@@ -231,12 +231,12 @@ func (r *report) result(s *simulation) *Result {
 			services += t.steps
 			late += t.late
 			stalled += t.stalled
-			out.Services = append(out.Services, ServiceResult{Name: in.name, Violations: ratio(float64(t.late), float64(t.steps)), Unserved: ratio(t.lost, t.wanted)})
+			out.Services = append(out.Services, ServiceResult{Name: in.name, LateFraction: ratio(float64(t.late), float64(t.steps)), UnservedFraction: ratio(t.lost, t.wanted)})
 		}
 	}
-	out.Violations = ratio(float64(late), float64(services))
-	out.DirectStalls = ratio(float64(stalled), float64(services))
-	out.Throttled = ratio(float64(throttled), float64(online))
-	out.BatchServed = ratio(batch, asked)
+	out.LateFraction = ratio(float64(late), float64(services))
+	out.DirectStallsFraction = ratio(float64(stalled), float64(services))
+	out.ThrottledFraction = ratio(float64(throttled), float64(online))
+	out.BatchServedFraction = ratio(batch, asked)
 	return out
 }

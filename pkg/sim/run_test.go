@@ -115,11 +115,11 @@ func TestEqualViolations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range results {
-		if r.Load < 0 || r.Load > 1 || r.Load > 0 && r.Violations > float64(s.Budget) {
-			t.Errorf("%s: load %g has %g of violations, the budget is %g", r.Policy, r.Load, r.Violations, s.Budget)
+		if r.LoadRatio < 0 || r.LoadRatio > 1 || r.LoadRatio > 0 && r.LateFraction > float64(s.Budget) {
+			t.Errorf("%s: load %g has %g of violations, the budget is %g", r.Policy, r.LoadRatio, r.LateFraction, s.Budget)
 		}
-		if r.Utilization < 0 || r.Utilization > 1.000001 {
-			t.Errorf("%s: the node is %g busy", r.Policy, r.Utilization)
+		if r.UtilizationFraction < 0 || r.UtilizationFraction > 1.000001 {
+			t.Errorf("%s: the node is %g busy", r.Policy, r.UtilizationFraction)
 		}
 	}
 }
@@ -140,8 +140,8 @@ func TestShippedScenarios(t *testing.T) {
 			r, err := Run(t.Context(), s, p, 1)
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, p, err)
-			} else if r.Refused > 0 || r.Utilization <= 0 {
-				t.Errorf("%s, %s: %d containers refused, %g busy", name, p, r.Refused, r.Utilization)
+			} else if r.Refused > 0 || r.UtilizationFraction <= 0 {
+				t.Errorf("%s, %s: %d containers refused, %g busy", name, p, r.Refused, r.UtilizationFraction)
 			}
 		}
 	}
@@ -208,8 +208,8 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3.0 / 8; r.Utilization < want-0.02 || r.Utilization > want+0.02 || s.Duration != 5*time.Minute {
-		t.Errorf("replayed for %s, the node is %.3f busy, want %.3f", s.Duration, r.Utilization, want)
+	if want := 3.0 / 8; r.UtilizationFraction < want-0.02 || r.UtilizationFraction > want+0.02 || s.Duration != 5*time.Minute {
+		t.Errorf("replayed for %s, the node is %.3f busy, want %.3f", s.Duration, r.UtilizationFraction, want)
 	}
 	for text, want := range map[string]string{
 		"":         "no machine",

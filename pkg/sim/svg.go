@@ -76,8 +76,8 @@ func legend(b *strings.Builder, results []*Result) {
 
 // drawn reports whether there is anything of a pool to see.
 func (p *PoolSeries) drawn() bool {
-	for i := range p.Size {
-		if p.Size[i] > 0 || p.Usage[i] > 0 {
+	for i := range p.SizeCPUs {
+		if p.SizeCPUs[i] > 0 || p.UsedCPUs[i] > 0 {
 			return true
 		}
 	}
@@ -104,24 +104,24 @@ type drawing struct {
 }
 
 func (d drawing) x(i int) float64 {
-	return svgLeft + (svgWidth-svgLeft-svgRight)*float64(i)/float64(max(1, len(d.series.Late)))
+	return svgLeft + (svgWidth-svgLeft-svgRight)*float64(i)/float64(max(1, len(d.series.LateFraction)))
 }
 
 func (d drawing) y(cpus float64) float64 {
-	return d.top + panelHeight*(1-min(1, cpus/float64(d.series.CPUs)))
+	return d.top + panelHeight*(1-min(1, cpus/float64(d.series.NodeCPUs)))
 }
 
 func (d drawing) panel(r *Result) {
 	fmt.Fprintf(d, `<text class="title" x="%g" y="%.1f">%s</text>`, svgLeft, d.top-8, escape(string(r.Policy)))
 	fmt.Fprintf(d, `<text class="faint" text-anchor="end" x="%g" y="%.1f">%.1f %% busy, %.2f %% over the SLO, %.0f CPUs moved an hour</text>`+"\n",
-		svgWidth-svgRight, d.top-8, 100*r.Utilization, 100*r.Violations, r.CPUMoves)
+		svgWidth-svgRight, d.top-8, 100*r.UtilizationFraction, 100*r.LateFraction, r.CPUMovesPerHour)
 	d.grid()
-	base := make([]float64, len(d.series.Late))
+	base := make([]float64, len(d.series.LateFraction))
 	for at := len(d.series.Pools) - 2; at >= 0; at-- { // batch below, the highest priority above
 		d.pool(at, base)
 	}
 	d.pool(len(d.series.Pools)-1, base)
-	for i, late := range d.series.Late {
+	for i, late := range d.series.LateFraction {
 		if late > 0 {
 			fmt.Fprintf(d, `<rect class="late" x="%.1f" y="%.1f" width="%.2f" height="%g" fill-opacity="%.2f"/>`+"\n",
 				d.x(i), d.top+panelHeight+2, d.x(1)-d.x(0), lateHeight, 0.25+0.75*late)
@@ -137,25 +137,25 @@ func (d drawing) pool(at int, base []float64) {
 	}
 	colour := fmt.Sprintf(" p%d", d.series.colour(at))
 	if d.series.Overlap {
-		d.area("area"+colour, base, func(i int) (float64, float64) { return 0, p.Usage[i] })
+		d.area("area"+colour, base, func(i int) (float64, float64) { return 0, p.UsedCPUs[i] })
 		for i := range base {
-			base[i] += p.Usage[i]
+			base[i] += p.UsedCPUs[i]
 		}
 		return
 	}
-	d.area("size"+colour, base, func(i int) (float64, float64) { return 0, p.Size[i] })
-	if p.High > 0 {
+	d.area("size"+colour, base, func(i int) (float64, float64) { return 0, p.SizeCPUs[i] })
+	if p.BandHighPercent > 0 {
 		d.area("band"+colour, base, func(i int) (float64, float64) {
-			return p.Size[i] * float64(p.Low) / 100, p.Size[i] * float64(p.High) / 100
+			return p.SizeCPUs[i] * float64(p.BandLowPercent) / 100, p.SizeCPUs[i] * float64(p.BandHighPercent) / 100
 		})
 	}
 	fmt.Fprintf(d, `<polyline class="usage%s" points="`, colour)
 	for i := range base {
-		fmt.Fprintf(d, "%.1f,%.1f ", d.x(i), d.y(base[i]+p.Usage[i]))
+		fmt.Fprintf(d, "%.1f,%.1f ", d.x(i), d.y(base[i]+p.UsedCPUs[i]))
 	}
 	d.WriteString("\"/>\n")
 	for i := range base {
-		base[i] += p.Size[i]
+		base[i] += p.SizeCPUs[i]
 	}
 }
 
@@ -180,14 +180,14 @@ func (d drawing) area(class string, base []float64, at func(int) (low, high floa
 // grid draws the axes: CPUs, and the time of day.
 func (d drawing) grid() {
 	for i := range 5 {
-		cpus := float64(d.series.CPUs) * float64(i) / 4
+		cpus := float64(d.series.NodeCPUs) * float64(i) / 4
 		fmt.Fprintf(d, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="faint" text-anchor="end" x="%g" y="%.1f">%g</text>`+"\n",
 			svgLeft, svgWidth-svgRight, d.y(cpus), d.y(cpus), svgLeft-6, d.y(cpus)+4, cpus)
 	}
 	const marks = 8
-	n := len(d.series.Late)
+	n := len(d.series.LateFraction)
 	for i := range marks + 1 {
-		at := d.series.Start.Add(time.Duration(i*n/marks) * d.series.Step)
+		at := d.series.StartsAt.Add(time.Duration(i*n/marks) * d.series.Step)
 		layout := "15:04"
 		if time.Duration(n)*d.series.Step < 10*time.Minute {
 			layout = "15:04:05"

@@ -119,8 +119,8 @@ func testRecording(t *testing.T, rt *runtime.Runtime) {
 	var results []sim.Result
 	must(t, json.Unmarshal([]byte(out), &results))
 	for _, r := range results {
-		t.Logf("%s: %.2f CPUs of online work, %.2f of batch", r.Policy, r.OnlineCPU, r.BatchCPU)
-		if r.OnlineCPU <= 0 || r.BatchCPU <= 0 {
+		t.Logf("%s: %.2f CPUs of online work, %.2f of batch", r.Policy, r.OnlineCPUs, r.BatchCPUs)
+		if r.OnlineCPUs <= 0 || r.BatchCPUs <= 0 {
 			t.Errorf("%+v", r)
 		}
 	}

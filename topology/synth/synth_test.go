@@ -60,7 +60,7 @@ func TestOptions(t *testing.T) {
 		t.Errorf("devices %+v", m.Devices)
 	}
 	for node, memory := range []int64{4 << 30, 512 << 20, 2 << 40} {
-		if m.Nodes[node].Memory != memory || m.Nodes[node].Tier != -1 {
+		if m.Nodes[node].MemoryBytes != memory || m.Nodes[node].Tier != -1 {
 			t.Errorf("node %d = %+v, want %d bytes and no tier", node, m.Nodes[node], memory)
 		}
 	}

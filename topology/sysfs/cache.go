@@ -69,7 +69,7 @@ func (t tree) cache(dir string) (c topology.Cache, err error) {
 	if err != nil || !ok {
 		return c, err
 	}
-	c.Size, err = parseSize(size)
+	c.SizeBytes, err = parseSize(size)
 	if err != nil {
 		return c, fmt.Errorf("%ssize: %w", dir, err)
 	}

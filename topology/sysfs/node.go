@@ -50,7 +50,7 @@ func (t tree) oneNode(m *topology.Machine) error {
 	if err != nil {
 		return err
 	}
-	m.Nodes = []topology.Node{{CPUs: m.Online, Memory: memory, Distances: []int{10}, Tier: topology.None}}
+	m.Nodes = []topology.Node{{CPUs: m.Online, MemoryBytes: memory, Distances: []int{10}, Tier: topology.None}}
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (t tree) node(id, nodes int) (topology.Node, error) {
 	if node.CPUs, err = t.firstList(dir + "cpulist"); err != nil {
 		return node, err
 	}
-	if node.Memory, err = t.memTotal(dir + "meminfo"); err != nil {
+	if node.MemoryBytes, err = t.memTotal(dir + "meminfo"); err != nil {
 		return node, err
 	}
 	text, ok, err := t.text(dir + "distance")

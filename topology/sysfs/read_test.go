@@ -163,14 +163,14 @@ func TestReadValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNodes := []topology.Node{
-		{ID: 0, CPUs: cpuset.Of(0, 1), Memory: 3 << 30, Distances: []int{10, 21, 17, 28}, Tier: 4},
-		{ID: 1, CPUs: cpuset.Of(2, 3), Memory: 0, Distances: []int{21, 10, 28, 17}, Tier: topology.None},
-		{ID: 2, Memory: 8 << 30, Distances: []int{17, 28, 10, 28}, Tier: 5},
-		{ID: 3, Memory: 8 << 30, Distances: []int{28, 17, 28, 10}, Tier: 5},
+		{ID: 0, CPUs: cpuset.Of(0, 1), MemoryBytes: 3 << 30, Distances: []int{10, 21, 17, 28}, Tier: 4},
+		{ID: 1, CPUs: cpuset.Of(2, 3), MemoryBytes: 0, Distances: []int{21, 10, 28, 17}, Tier: topology.None},
+		{ID: 2, MemoryBytes: 8 << 30, Distances: []int{17, 28, 10, 28}, Tier: 5},
+		{ID: 3, MemoryBytes: 8 << 30, Distances: []int{28, 17, 28, 10}, Tier: 5},
 	}
 	want := *m
 	want.Nodes = wantNodes
-	want.L3s = []topology.Cache{{ID: topology.None, CPUs: cpuset.Of(0, 1)}, {ID: 1, CPUs: cpuset.Of(2, 3), Size: 2 << 20, Ways: 16}}
+	want.L3s = []topology.Cache{{ID: topology.None, CPUs: cpuset.Of(0, 1)}, {ID: 1, CPUs: cpuset.Of(2, 3), SizeBytes: 2 << 20, Ways: 16}}
 	want.Packages = []topology.Domain{{ID: 0, CPUs: cpuset.Of(0, 1)}, {ID: 7, CPUs: cpuset.Of(2, 3)}}
 	want.Devices = []topology.Device{
 		{Address: "0000:00:02.0", Node: topology.None, CPUs: cpuset.Range(0, 3)},
@@ -183,7 +183,7 @@ func TestReadValues(t *testing.T) {
 	if m, err = sysfs.Read(tree(t, "4 cores without nodes memory 5G", nil)); err != nil {
 		t.Fatal(err)
 	}
-	if n := m.Nodes[0]; n.Memory != 5<<30 || len(n.Distances) != 1 || n.Distances[0] != 10 || n.Tier != topology.None {
+	if n := m.Nodes[0]; n.MemoryBytes != 5<<30 || len(n.Distances) != 1 || n.Distances[0] != 10 || n.Tier != topology.None {
 		t.Errorf("without node folders, node 0 = %+v", n)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // rate of violations, and what the pools gain is added.
 func Sim(w io.Writer, name string, s *sim.Scenario, results []*sim.Result, equal bool) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d CPUs, %s, seed %d\n", name, results[0].Series.CPUs, s.Duration, s.Seed)
+	fmt.Fprintf(&b, "%s, %d CPUs, %s, seed %d\n", name, results[0].Series.NodeCPUs, s.Duration, s.Seed)
 	if equal {
 		fmt.Fprintf(&b, "Each as full as it can be with services late at most %s of the time.\n", percentTo(float64(s.Budget), 2))
 	}
@@ -21,9 +21,9 @@ func Sim(w io.Writer, name string, s *sim.Scenario, results []*sim.Result, equal
 	rows := [][]string{{"POLICY", "LOAD", "TIGHT", "BUSY", "LATE", "BATCH", "CPUS/H", "MOVES/H", "EVICTED", "OOM", "THROTTLED"}}
 	for _, r := range results {
 		rows = append(rows, []string{
-			string(r.Policy), percentTo(r.Load, 0), percentTo(r.Tight, 0), percentTo(r.Utilization, 1), percentTo(r.Violations, 2),
-			fmt.Sprintf("%.1f", r.BatchCPU), fmt.Sprintf("%.1f", r.CPUMoves), fmt.Sprintf("%.1f", r.Moves),
-			fmt.Sprint(r.Evictions), fmt.Sprint(r.OOMKills), percentTo(r.Throttled, 2),
+			string(r.Policy), percentTo(r.LoadRatio, 0), percentTo(r.TightRatio, 0), percentTo(r.UtilizationFraction, 1), percentTo(r.LateFraction, 2),
+			fmt.Sprintf("%.1f", r.BatchCPUs), fmt.Sprintf("%.1f", r.CPUMovesPerHour), fmt.Sprintf("%.1f", r.MovesPerHour),
+			fmt.Sprint(r.Evictions), fmt.Sprint(r.OOMKills), percentTo(r.ThrottledFraction, 2),
 		})
 	}
 	table(&b, "", unlimited, rows)
@@ -52,13 +52,13 @@ func gains(results []*sim.Result, budget float64) string {
 		if i == at {
 			continue
 		}
-		fmt.Fprintf(&b, "Pools against %s: %+.1f points of utilization", r.Policy, 100*(results[at].Utilization-r.Utilization))
-		if r.Violations > budget {
-			fmt.Fprintf(&b, ", though %s is late %s of the time even at its emptiest", r.Policy, percentTo(r.Violations, 2))
+		fmt.Fprintf(&b, "Pools against %s: %+.1f points of utilization", r.Policy, 100*(results[at].UtilizationFraction-r.UtilizationFraction))
+		if r.LateFraction > budget {
+			fmt.Fprintf(&b, ", though %s is late %s of the time even at its emptiest", r.Policy, percentTo(r.LateFraction, 2))
 		}
 		b.WriteString(".\n")
 	}
-	if v := results[at].Violations; v > budget {
+	if v := results[at].LateFraction; v > budget {
 		fmt.Fprintf(&b, "The pools are late %s of the time even at their emptiest: the rates are not equal.\n", percentTo(v, 2))
 	}
 	return b.String()

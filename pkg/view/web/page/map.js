@@ -85,7 +85,7 @@ export class NodeMap {
     grid.replaceChildren(...machine.packages.map((pack, p) => {
       const group = make('div', { class: 'package', role: 'rowgroup', 'aria-label': `Package ${pack.id}`, 'data-name': `Package ${pack.id}` });
       for (const [id, ofNode] of Map.groupBy(byPlace.get(p) ?? [], (cpu) => cpu.node)) {
-        const box = make('div', { class: 'node', 'data-name': `NUMA node ${id} · ${bytes(nodes.get(id)?.memory ?? 0)}` });
+        const box = make('div', { class: 'node', 'data-name': `NUMA node ${id} · ${bytes(nodes.get(id)?.memoryBytes ?? 0)}` });
         for (const [l3, ofCache] of Map.groupBy(ofNode, (cpu) => cpu.l3)) {
           const { size } = machine.l3s[l3];
           const row = make('div', { class: 'l3', role: 'row', 'aria-label': `NUMA node ${id}, L3 cache ${l3}${size ? `, ${bytes(size)}` : ''}` });
@@ -106,7 +106,7 @@ export class NodeMap {
     const far = machine.nodes.filter((node) => !node.cpus);
     say(find('#size'), [
       count(machine.packages.length, 'package'), count(machine.nodes.length, 'NUMA node'), count(machine.l3s.length, 'L3 cache'), count(machine.cores.length, 'core'), count(machine.cpus.length, 'CPU'),
-      bytes(machine.nodes.reduce((sum, node) => sum + node.memory, 0)),
+      bytes(machine.nodes.reduce((sum, node) => sum + node.memoryBytes, 0)),
     ].join(', ') + (far.length ? `; NUMA nodes ${ranges(far.map((node) => node.id))} have memory but no CPU` : '') + (machine.offline ? `; CPUs ${machine.offline} are offline` : ''));
   }
 
