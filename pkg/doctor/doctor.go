@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/sysfs"
@@ -80,6 +82,18 @@ func (r *Report) Count(l Level) int {
 		}
 	}
 	return n
+}
+
+// Verdict is an error where findings say that Sluice can't work, or strictly, that it works
+// badly.
+func (r *Report) Verdict(strict bool) error {
+	switch fails, warnings := r.Count(Fail), r.Count(Warn); {
+	case fails > 0:
+		return errors.New(humanize.Count(fails, "finding") + " of level fail: Sluice can't work like this")
+	case strict && warnings > 0:
+		return errors.New(humanize.Count(warnings, "warning") + ", and --strict")
+	}
+	return nil
 }
 
 // Facts are what an examination goes by.

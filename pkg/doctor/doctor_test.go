@@ -345,3 +345,24 @@ func TestNRIOff(t *testing.T) {
 		t.Errorf("%q %v", file, err)
 	}
 }
+
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	for want, levels := range map[string][]Level{
+		"":                         {OK, Note},
+		"2 warnings, and --strict": {Warn, Note, Warn},
+		"1 finding of level fail: Sluice can't work like this": {Warn, Fail},
+	} {
+		var r Report
+		for _, l := range levels {
+			r.Findings = append(r.Findings, Finding{Level: l})
+		}
+		for _, strict := range []bool{false, true} {
+			err := r.Verdict(strict)
+			wanted := r.Count(Fail) > 0 || strict && r.Count(Warn) > 0
+			if (err != nil) != wanted || err != nil && err.Error() != want {
+				t.Errorf("%v strict %v: %v, want %q", levels, strict, err, want)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -26,8 +27,31 @@ const (
 // Policies lists them in the order in which they are told.
 func Policies() []Policy { return []Policy{Unmanaged, Static, Suppression, Pools} }
 
+// PolicyNames are the words for them.
+func PolicyNames() []string {
+	var names []string
+	for _, p := range Policies() {
+		names = append(names, string(p))
+	}
+	return names
+}
+
 // UnmarshalText reads the name of a policy.
 func (p *Policy) UnmarshalText(text []byte) error { return choose(p, text, Policies()...) }
+
+// ParsePolicies reads names of policies; none are all policies.
+func ParsePolicies(names []string) ([]Policy, error) {
+	if len(names) == 0 {
+		return Policies(), nil
+	}
+	policies := make([]Policy, len(names))
+	for i, name := range names {
+		if err := policies[i].UnmarshalText([]byte(name)); err != nil {
+			return nil, fmt.Errorf("policy %.40q: %w", name, err)
+		}
+	}
+	return policies, nil
+}
 
 // configure is the scenario's configuration under the policy. tight, of 1 as usual,
 // is how full it lets the node be: it multiplies the fill of fixed pools, the batch

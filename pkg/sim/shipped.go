@@ -33,3 +33,19 @@ func Text(name string) ([]byte, error) {
 	}
 	return shipped.ReadFile("scenarios/" + name + ".yaml")
 }
+
+// ShippedScenarios are the scenarios that the program brings, with their names.
+func ShippedScenarios() (names []string, all []*Scenario, err error) {
+	names = Shipped()
+	all = make([]*Scenario, len(names))
+	for i, name := range names {
+		text, err := Text(name)
+		if err == nil {
+			all[i], err = Parse(text)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return names, all, nil
+}

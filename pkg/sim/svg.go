@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,6 +35,15 @@ const svgStyle = `text{font:12px system-ui,sans-serif;fill:#1f2328}
 
 // colours is how many colours the style has for pools.
 const colours = 5
+
+// Draw writes the drawing of runs into a file.
+func Draw(file, title string, results []*Result) error {
+	var drawing bytes.Buffer
+	if err := SVG(&drawing, title, results); err != nil {
+		return err
+	}
+	return os.WriteFile(file, drawing.Bytes(), 0o644) //nolint:gosec // a drawing for all to see
+}
 
 // SVG draws the pools of runs over time, one below the other: the sizes stacked, in
 // each its band and its usage; where pools share their CPUs, their usage stacked. A

@@ -60,3 +60,23 @@ func PodNames(containers []Container) []string {
 	slices.Sort(names)
 	return names
 }
+
+// Complete lists what a shell may complete of a pod's name, or of a container's where a pod
+// is already named.
+func Complete(containers []Container, begun string) []string {
+	names := PodNames(containers)
+	if strings.Count(begun, "/") > 1 {
+		names = nil
+		for i := range containers {
+			names = append(names, containers[i].Ref)
+		}
+	}
+	var all []string
+	for _, name := range names {
+		// A shell types what it completes: a name that isn't Kubernetes' own could do harm.
+		if strings.HasPrefix(name, begun) && !strings.HasPrefix(name, "-") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-./") == "" {
+			all = append(all, name)
+		}
+	}
+	return all
+}

@@ -66,3 +66,22 @@ func TestStatusComesBackFromJSON(t *testing.T) {
 		t.Errorf("%v\ngot  %s\nwant %s", err, again, text)
 	}
 }
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	containers := []status.Container{{Ref: "data/db-0/main"}, {Ref: "data/db-0/proxy"}, {Ref: "web/a/b"}, {Ref: "web/$(reboot)/b"}, {Ref: "-rf/a/b"}}
+	for begun, want := range map[string]string{
+		"":                "data/db-0 web/a",
+		"d":               "data/db-0",
+		"data/db-0":       "data/db-0",
+		"data/db-0/":      "data/db-0/main data/db-0/proxy",
+		"data/db-0/p":     "data/db-0/proxy",
+		"web/$(":          "",
+		"-":               "",
+		"nowhere/nothing": "",
+	} {
+		if got := strings.Join(status.Complete(containers, begun), " "); got != want {
+			t.Errorf("%q completes to %q, want %q", begun, got, want)
+		}
+	}
+}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,20 +40,12 @@ Exit status: 0 the configuration is usable, 1 it is not.`,
 			return mistakes(c, *file, err)
 		}
 		var machine *topology.Machine
-		warnings := parsed.Warnings()
 		if from.given() {
 			if machine, err = from.read(); err != nil {
 				return err
 			}
-			var more []string
-			more, err = parsed.Validate(machine)
-			warnings = append(warnings, more...)
-			if from.hostRoot != "" {
-				if err := daemon.Evicts(parsed, from.hostRoot); err != nil {
-					warnings = append(warnings, "control.eviction is by: cri, which does not work on this node: "+err.Error())
-				}
-			}
 		}
+		warnings, err := daemon.Check(parsed, machine, from.hostRoot)
 		for _, w := range warnings {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", *file, w)
 		}
@@ -75,24 +65,6 @@ func mistakes(c *cobra.Command, file string, err error) error {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", file, line)
 	}
 	return fmt.Errorf("%s can't be used: it has %s", file, humanize.Count(len(lines), "mistake"))
-}
-
-// readConfig reads a configuration.
-func readConfig(file string) (*config.Config, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := config.Parse(data)
-	if err != nil {
-		return nil, unusable(file, err)
-	}
-	return parsed, nil
-}
-
-// unusable is all mistakes of a configuration in one sentence.
-func unusable(file string, err error) error {
-	return fmt.Errorf("%s can't be used: %s", cmp.Or(file, "the built-in configuration"), strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // required marks flags that a command can't do without.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,21 +23,7 @@ func completePods(socket, begun string) []string {
 	if err != nil {
 		return nil
 	}
-	names := status.PodNames(s.Containers)
-	if strings.Count(begun, "/") > 1 {
-		names = nil
-		for i := range s.Containers {
-			names = append(names, s.Containers[i].Ref)
-		}
-	}
-	var all []string
-	for _, name := range names {
-		// A shell types what it completes: a name that isn't Kubernetes' own could do harm.
-		if strings.HasPrefix(name, begun) && !strings.HasPrefix(name, "-") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-./") == "" {
-			all = append(all, name)
-		}
-	}
-	return all
+	return status.Complete(s.Containers, begun)
 }
 
 // completeAll completes what the commands themselves don't: files and folders by
@@ -71,11 +56,7 @@ func completeFlag(c *cobra.Command, name string) error {
 	case "log-level":
 		return c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	case "policy":
-		var words []string
-		for _, p := range sim.Policies() {
-			words = append(words, string(p))
-		}
-		return c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+		return c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(sim.PolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 	}
 	return c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 }

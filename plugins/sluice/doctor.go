@@ -7,8 +7,8 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/doctor"
-	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/examine"
 )
 
@@ -38,7 +38,7 @@ counts as well.`,
   sluice doctor --host-root /host --config /host/etc/sluice/sluice.yaml`,
 		Args: flagsAlone,
 	}
-	o := examine.Options{Version: version()}
+	o := examine.Options{Version: buildinfo.Version()}
 	output := outputFlag(c, "table", "json")
 	f := c.Flags()
 	f.StringVar(&o.HostRoot, "host-root", "", "`folder` that holds the host's sys, proc, etc, run and var (default: the running plugin's if it exists here, else /)")
@@ -56,18 +56,7 @@ counts as well.`,
 		} else {
 			err = render.Doctor(c.OutOrStdout(), &report)
 		}
-		return errors.Join(err, verdict(&report, *strict))
+		return errors.Join(err, report.Verdict(*strict))
 	}
 	return c
-}
-
-// verdict is the error that makes the exit status.
-func verdict(r *doctor.Report, strict bool) error {
-	switch fails, warnings := r.Count(doctor.Fail), r.Count(doctor.Warn); {
-	case fails > 0:
-		return errors.New(humanize.Count(fails, "finding") + " of level fail: Sluice can't work like this")
-	case strict && warnings > 0:
-		return errors.New(humanize.Count(warnings, "warning") + ", and --strict")
-	}
-	return nil
 }

@@ -12,27 +12,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
 
-func TestVerdict(t *testing.T) {
-	t.Parallel()
-	for want, levels := range map[string][]doctor.Level{
-		"":                         {doctor.OK, doctor.Note},
-		"2 warnings, and --strict": {doctor.Warn, doctor.Note, doctor.Warn},
-		"1 finding of level fail: Sluice can't work like this": {doctor.Warn, doctor.Fail},
-	} {
-		var r doctor.Report
-		for _, l := range levels {
-			r.Findings = append(r.Findings, doctor.Finding{Level: l})
-		}
-		for _, strict := range []bool{false, true} {
-			err := verdict(&r, strict)
-			wanted := r.Count(doctor.Fail) > 0 || strict && r.Count(doctor.Warn) > 0
-			if (err != nil) != wanted || err != nil && err.Error() != want {
-				t.Errorf("%v strict %v: %v, want %q", levels, strict, err, want)
-			}
-		}
-	}
-}
-
 func TestDoctorOfANode(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -12,9 +11,8 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
 	"github.com/sluice-dev/sluice/topology"
-	"github.com/sluice-dev/sluice/topology/synth"
-	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
 // choice is a flag that takes one of a few words; the first is the default.
@@ -73,16 +71,7 @@ func newMachineFlags(c *cobra.Command, hostRoot string) *machineFlags {
 // given reports whether a machine is named.
 func (m *machineFlags) given() bool { return m.hostRoot != "" || m.text != "" }
 
-func (m *machineFlags) read() (*topology.Machine, error) {
-	if m.text != "" {
-		return synth.Machine(m.text)
-	}
-	machine, err := sysfs.Read(os.DirFS(m.hostRoot))
-	if err != nil {
-		return nil, fmt.Errorf("the machine below %s can't be read: %w", m.hostRoot, err)
-	}
-	return machine, nil
-}
+func (m *machineFlags) read() (*topology.Machine, error) { return host.Machine(m.hostRoot, m.text) }
 
 func readStatus(socket string) (*status.Status, error) {
 	return statusapi.NewClient(socket).Status()

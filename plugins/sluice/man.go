@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )
@@ -25,7 +26,7 @@ created if it does not exist. SOURCE_DATE_EPOCH sets the pages' date.`,
 				return err
 			}
 			c.Root().DisableAutoGenTag = true
-			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "8", Source: "Sluice " + version(), Manual: "Sluice"}, args[0])
+			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "8", Source: "Sluice " + buildinfo.Version(), Manual: "Sluice"}, args[0])
 		},
 	}
 }

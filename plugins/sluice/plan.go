@@ -1,12 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
@@ -50,7 +49,11 @@ Exit status: 0 all containers can be placed, 1 at least one would be refused.`,
 		}
 		var planner whatif.Planner = whatif.Live{Client: statusapi.NewClient(*socket)}
 		if from.given() {
-			if planner, err = newEmptyPlanner(from, *configFile); err != nil {
+			machine, err := from.read()
+			if err == nil {
+				planner, err = whatif.OnEmpty(machine, *configFile)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -58,41 +61,15 @@ Exit status: 0 all containers can be placed, 1 at least one would be refused.`,
 		if err != nil {
 			return err
 		}
-		return writePlans(c.OutOrStdout(), output.value, plans)
+		switch output.value {
+		case "json":
+			err = render.JSON(c.OutOrStdout(), plans)
+		case "oci":
+			err = render.JSON(c.OutOrStdout(), whatif.OCI(plans))
+		default:
+			err = render.Plan(c.OutOrStdout(), plans)
+		}
+		return cmp.Or(err, whatif.Refusals(plans))
 	}
 	return c
-}
-
-func writePlans(w io.Writer, format string, plans []whatif.Plan) error {
-	var err error
-	switch format {
-	case "json":
-		err = render.JSON(w, plans)
-	case "oci":
-		err = render.JSON(w, whatif.OCI(plans))
-	default:
-		err = render.Plan(w, plans)
-	}
-	if err != nil {
-		return err
-	}
-	return whatif.Refusals(plans)
-}
-
-func newEmptyPlanner(from *machineFlags, configFile string) (whatif.Planner, error) {
-	parsed := config.Default()
-	if configFile != "" {
-		var err error
-		if parsed, err = readConfig(configFile); err != nil {
-			return nil, err
-		}
-	}
-	machine, err := from.read()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := parsed.Validate(machine); err != nil {
-		return nil, unusable(configFile, err)
-	}
-	return whatif.Empty{Config: parsed, Machine: machine}, nil
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -51,13 +49,7 @@ compressed.`,
 		if file == "-" {
 			return record.Node(ctx, c.OutOrStdout(), o)
 		}
-		to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		buffered := bufio.NewWriter(to)
-		err = record.Node(ctx, buffered, o)
-		return errors.Join(err, buffered.Flush(), to.Close())
+		return record.ToFile(ctx, file, o)
 	}
 	return c
 }

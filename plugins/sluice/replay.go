@@ -3,17 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/sim"
-	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
 func newReplay() *cobra.Command {
@@ -44,7 +40,7 @@ to the share of time it waited.`,
 	svg := f.String("svg", "", "draw the pools over time into this `file`")
 	required(c, "file")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		policies, err := parsePolicies(*names)
+		policies, err := sim.ParsePolicies(*names)
 		if err != nil {
 			return err
 		}
@@ -60,20 +56,7 @@ to the share of time it waited.`,
 		if err != nil {
 			return fmt.Errorf("%s: %w", *file, err)
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		results, err := sim.Compare(ctx, s, policies)
-		if err != nil {
-			return err
-		}
-		name := filepath.Base(*file)
-		if err := draw(*svg, name, results); err != nil {
-			return err
-		}
-		if output.value == "json" {
-			return render.JSON(c.OutOrStdout(), results)
-		}
-		return render.Sim(c.OutOrStdout(), name, s, results, false)
+		return simulation{filepath.Base(*file), s, policies, false, *svg, output}.run(c)
 	}
 	return c
 }

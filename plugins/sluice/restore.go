@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -79,16 +78,9 @@ func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) er
 	if err != nil {
 		return err
 	}
-	if !o.dry {
-		unlock, err := statedir.Lock(ctx, at.State, o.wait)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-	}
-	report, err := daemon.Restore(at, o.hostRoot, o.dry)
-	if err != nil {
-		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
+	report, err := daemon.Restore(ctx, at, o.hostRoot, o.dry, o.wait)
+	if report == nil {
+		return err
 	}
 	if asJSON {
 		return errors.Join(err, render.JSON(out, report))

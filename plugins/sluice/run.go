@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 )
 
 func newRun() *cobra.Command {
-	o := daemon.Options{Build: build()}
+	o := daemon.Options{Build: buildinfo.Build()}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the plugin: connect to the container runtime and place containers",

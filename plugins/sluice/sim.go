@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -84,7 +82,11 @@ the model and its assumptions.`,
 
 func (o *simOptions) run(c *cobra.Command, args []string) error {
 	if o.list {
-		return listScenarios(c.OutOrStdout())
+		names, all, err := sim.ShippedScenarios()
+		if err != nil {
+			return err
+		}
+		return render.Scenarios(c.OutOrStdout(), names, all)
 	}
 	name, text, err := o.scenario(c, args)
 	if err != nil {
@@ -97,27 +99,41 @@ func (o *simOptions) run(c *cobra.Command, args []string) error {
 	if c.Flags().Changed("seed") {
 		s.Seed = o.seed
 	}
-	policies, err := parsePolicies(o.policies)
+	policies, err := sim.ParsePolicies(o.policies)
 	if err != nil {
 		return err
 	}
+	return simulation{name, s, policies, o.equal, o.svg, o.output}.run(c)
+}
+
+// simulation is policies to compare on a scenario, and how to show what comes of it.
+type simulation struct {
+	name     string
+	scenario *sim.Scenario
+	policies []sim.Policy
+	equal    bool
+	svg      string // file; "" none
+	output   *choice
+}
+
+func (s simulation) run(c *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	compare := sim.Compare
-	if o.equal {
+	if s.equal {
 		compare = sim.CompareEqual
 	}
-	results, err := compare(ctx, s, policies)
+	results, err := compare(ctx, s.scenario, s.policies)
+	if err == nil && s.svg != "" {
+		err = sim.Draw(s.svg, s.name, results)
+	}
 	if err != nil {
 		return err
 	}
-	if err := draw(o.svg, name, results); err != nil {
-		return err
-	}
-	if o.output.value == "json" {
+	if s.output.value == "json" {
 		return render.JSON(c.OutOrStdout(), results)
 	}
-	return render.Sim(c.OutOrStdout(), name, s, results, o.equal)
+	return render.Sim(c.OutOrStdout(), s.name, s.scenario, results, s.equal)
 }
 
 // scenario is the text of the scenario, and what to call it.
@@ -128,44 +144,4 @@ func (o *simOptions) scenario(c *cobra.Command, args []string) (name string, tex
 	}
 	text, err = readInput(c, o.file)
 	return strings.TrimSuffix(filepath.Base(o.file), ".yaml"), text, err
-}
-
-func parsePolicies(names []string) ([]sim.Policy, error) {
-	if len(names) == 0 {
-		return sim.Policies(), nil
-	}
-	policies := make([]sim.Policy, len(names))
-	for i, name := range names {
-		if err := policies[i].UnmarshalText([]byte(name)); err != nil {
-			return nil, fmt.Errorf("policy %.40q: %w", name, err)
-		}
-	}
-	return policies, nil
-}
-
-// draw writes the drawing; an empty file name is none.
-func draw(file, title string, results []*sim.Result) error {
-	if file == "" {
-		return nil
-	}
-	var drawing bytes.Buffer
-	if err := sim.SVG(&drawing, title, results); err != nil {
-		return err
-	}
-	return os.WriteFile(file, drawing.Bytes(), 0o644) //nolint:gosec // a drawing for all to see
-}
-
-func listScenarios(w io.Writer) error {
-	names := sim.Shipped()
-	all := make([]*sim.Scenario, len(names))
-	for i, name := range names {
-		text, err := sim.Text(name)
-		if err != nil {
-			return err
-		}
-		if all[i], err = sim.Parse(text); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return render.Scenarios(w, names, all)
 }

@@ -1,34 +1,23 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"os"
-	"strconv"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/pkg/view/top/live"
 )
 
-// topOptions are the flags of `sluice top`.
-type topOptions struct {
-	socket   *string
-	interval time.Duration
-	once     bool
-	sort     *choice
-}
+// orders are the words of --sort.
+var orders = map[string]top.Order{"cpu": top.ByCPU, "throttled": top.ByThrottled, "memory": top.ByMemory}
 
 // leastInterval bounds how often the plugin is asked.
 const leastInterval = 200 * time.Millisecond
 
 func newTop() *cobra.Command {
-	o := topOptions{}
+	interval, once := time.Duration(0), false
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Watch the node: CPUs by owner, pools, containers, decisions",
@@ -49,54 +38,22 @@ p pauses; ? explains the letters; q quits.`,
   NO_COLOR=1 sluice top`,
 		Args: flagsAlone,
 		PreRunE: func(*cobra.Command, []string) error {
-			if o.interval < leastInterval {
-				return fmt.Errorf("--interval %v: it must be at least %v", o.interval, leastInterval)
+			if interval < leastInterval {
+				return fmt.Errorf("--interval %v: it must be at least %v", interval, leastInterval)
 			}
 			return nil
 		},
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
 	}
 	f := c.Flags()
-	f.DurationVar(&o.interval, "interval", time.Second, "time between two refreshes, at least "+leastInterval.String())
-	f.BoolVar(&o.once, "once", false, "print one frame as text, with all containers, and exit")
-	o.sort = &choice{value: "cpu", words: []string{"cpu", "throttled", "memory"}}
-	f.Var(o.sort, "sort", "order of the containers")
-	complete(c, "sort", func(string) []string { return o.sort.words })
-	o.socket = socketFlag(c)
+	f.DurationVar(&interval, "interval", time.Second, "time between two refreshes, at least "+leastInterval.String())
+	f.BoolVar(&once, "once", false, "print one frame as text, with all containers, and exit")
+	sort := &choice{value: "cpu", words: []string{"cpu", "throttled", "memory"}}
+	f.Var(sort, "sort", "order of the containers")
+	complete(c, "sort", func(string) []string { return sort.words })
+	socket := socketFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		show := top.Options{Sort: orders[sort.value]}
+		return live.Show(c.Context(), c.OutOrStdout(), live.FromSocket(*socket), interval, once, show)
+	}
 	return c
-}
-
-// order is a sort word as the view knows it.
-func order(word string) top.Order {
-	switch word {
-	case "throttled":
-		return top.ByThrottled
-	case "memory":
-		return top.ByMemory
-	}
-	return top.ByCPU
-}
-
-func (o *topOptions) run(ctx context.Context, out io.Writer) error {
-	from := live.FromSocket(*o.socket)
-	file, isFile := out.(*os.File)
-	canMove := isFile && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
-	show := top.Options{Sort: order(o.sort.value), Colour: canMove && os.Getenv("NO_COLOR") == ""}
-	if o.once || !canMove {
-		seen, err := live.Look(ctx, from)
-		if err != nil {
-			return err
-		}
-		show.Width = render.Columns
-		if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
-			show.Width = width
-		} else if isFile {
-			if width, _, err := term.GetSize(file.Fd()); err == nil && width > 0 {
-				show.Width = width
-			}
-		}
-		_, err = fmt.Fprintln(out, top.Render(seen, show))
-		return err
-	}
-	return live.Watch(ctx, from, o.interval, show)
 }

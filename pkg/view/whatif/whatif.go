@@ -5,6 +5,8 @@ package whatif
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -59,6 +61,27 @@ func Pods(p Planner, file string, text []byte) ([]Plan, error) {
 		plans[i] = Plan{Pod: pod.Sandbox.Namespace + "/" + pod.Sandbox.Name, QoS: pod.Sandbox.QoS(), Answers: answers, Containers: pod.Containers}
 	}
 	return plans, nil
+}
+
+// OnEmpty plans on an empty machine by a configuration file; "" is the built-in one.
+func OnEmpty(machine *topology.Machine, file string) (Planner, error) {
+	unusable := func(err error) error {
+		return fmt.Errorf("%s can't be used: %s", cmp.Or(file, "the built-in configuration"), strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	parsed := config.Default()
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if parsed, err = config.Parse(text); err != nil {
+			return nil, unusable(err)
+		}
+	}
+	if _, err := parsed.Validate(machine); err != nil {
+		return nil, unusable(err)
+	}
+	return Empty{Config: parsed, Machine: machine}, nil
 }
 
 // Refusals is an error where a container would be refused.

@@ -1,6 +1,8 @@
 package whatif
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -88,5 +90,35 @@ func TestOCI(t *testing.T) {
 	r := all["data/db-0/main"]
 	if len(all) != 1 || r == nil || r.CPU.Cpus == "" || r.CPU.Quota == nil || *r.CPU.Quota != -1 || *r.Memory.Limit != 4<<30 {
 		t.Errorf("%+v", all)
+	}
+}
+
+func TestOnEmpty(t *testing.T) {
+	t.Parallel()
+	m, err := synth.Machine("4 cores")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) string {
+		name := filepath.Join(t.TempDir(), "sluice.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for file, want := range map[string]string{
+		"":                         "",
+		write("reserved: \"0\"\n"): "",
+		"/nonexistent":             "no such file",
+		write("mode: of\n"):        "can't be used: line 1",
+		write("reserved: 0-3\n"):   "leave no CPU of 0-3",
+	} {
+		p, err := OnEmpty(m, file)
+		switch {
+		case want == "" && (err != nil || p == nil):
+			t.Errorf("%s: %v", file, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")):
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
 	}
 }

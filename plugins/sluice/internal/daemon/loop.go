@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
+	"github.com/sluice-dev/sluice/topology"
 )
 
 // addLoop gives the agent what its control loop needs, unless that is off.
@@ -117,4 +118,21 @@ func Evicts(c *config.Config, root string) error {
 	}
 	_, err := evict.Socket(root, by.Socket)
 	return err
+}
+
+// Check tells what is doubtful about a configuration, and what makes it unusable: by itself,
+// on a machine (nil for none), and on the node below hostRoot ("" for none).
+func Check(c *config.Config, machine *topology.Machine, hostRoot string) (warnings []string, err error) {
+	warnings = c.Warnings()
+	if machine != nil {
+		var more []string
+		more, err = c.Validate(machine)
+		warnings = append(warnings, more...)
+	}
+	if hostRoot != "" {
+		if err := Evicts(c, hostRoot); err != nil {
+			warnings = append(warnings, "control.eviction is by: cri, which does not work on this node: "+err.Error())
+		}
+	}
+	return warnings, err
 }

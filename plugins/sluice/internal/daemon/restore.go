@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
@@ -19,10 +21,21 @@ import (
 )
 
 // Restore gives back what the plugin that kept its journal in these folders has changed on
-// the node whose /sys and /proc are below hostRoot. With dry nothing is changed. The report
-// is there with an error too.
-func Restore(at statedir.Dirs, hostRoot string, dry bool) (*status.Restored, error) {
+// the node whose /sys and /proc are below hostRoot. It waits some time for that plugin's end.
+// With dry it doesn't, and changes nothing. A report is there with an error too, unless the
+// plugin runs.
+func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, wait time.Duration) (*status.Restored, error) {
+	if !dry {
+		unlock, err := statedir.Lock(ctx, at.State, wait)
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
 	r, err := restore(at, hostRoot, dry)
+	if err != nil {
+		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
+	}
 	report := &status.Restored{DryRun: dry, Changes: []status.Returned{}, IRQs: r.IRQs, LeftAlone: append([]string{}, r.Newer...)}
 	for _, c := range r.Changes {
 		from := "unknown"

@@ -5,11 +5,16 @@ package host
 
 import (
 	"errors"
+	"fmt"
+	"os"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/irq"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/watermark"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/synth"
+	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
 // Host is a node's kernel. A part that could not be opened is nil, and its error says why.
@@ -53,4 +58,16 @@ func (h *Host) Close() error {
 		failed = append(failed, h.Watermarks.Close())
 	}
 	return errors.Join(failed...)
+}
+
+// Machine is the made-up machine of a description, else the one below a host's root.
+func Machine(root, description string) (*topology.Machine, error) {
+	if description != "" {
+		return synth.Machine(description)
+	}
+	machine, err := sysfs.Read(os.DirFS(root))
+	if err != nil {
+		return nil, fmt.Errorf("the machine below %s can't be read: %w", root, err)
+	}
+	return machine, nil
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
+	"github.com/sluice-dev/sluice/topology/synth"
 )
 
 // openFiles are the files that this process has open below a folder.
@@ -56,5 +58,26 @@ func TestOpen(t *testing.T) {
 	}
 	if open := openFiles(t, root); len(open) > 0 {
 		t.Errorf("still open: %v", open)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	spec, err := synth.Parse("4 cores")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.WriteTo(root); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Machine(root, ""); err != nil || m.Online.Size() != 4 {
+		t.Errorf("below a root: %v, %v", m, err)
+	}
+	if m, err := Machine("", "2 packages 4 cores"); err != nil || m.Online.Size() != 8 {
+		t.Errorf("described: %v, %v", m, err)
+	}
+	if _, err := Machine(t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "can't be read") {
+		t.Errorf("nothing is there: %v", err)
 	}
 }

@@ -3,8 +3,11 @@
 package record
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
+	"os"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
@@ -49,6 +52,17 @@ func Node(ctx context.Context, out io.Writer, o Options) error {
 		case <-next.C:
 		}
 	}
+}
+
+// ToFile records into a file that doesn't exist yet.
+func ToFile(ctx context.Context, file string, o Options) error {
+	to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(to)
+	err = Node(ctx, buffered, o)
+	return errors.Join(err, buffered.Flush(), to.Close())
 }
 
 // recording looks at what the plugin knows, and writes what it does.

@@ -84,6 +84,17 @@ func TestNode(t *testing.T) {
 	if err != nil || recorded.Machine.Online.Size() != 32 || len(recorded.Looks) == 0 {
 		t.Errorf("%+v, %v", recorded, err)
 	}
+	file := filepath.Join(root, "recording.jsonl")
+	o.For = 2 * o.Interval
+	if err := ToFile(t.Context(), file, o); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || !bytes.HasPrefix(text, []byte(`{"machine":`)) {
+		t.Errorf("the file begins with %.40q, %v", text, err)
+	}
+	if err := ToFile(t.Context(), file, o); !errors.Is(err, os.ErrExist) {
+		t.Errorf("a file that is there: %v", err)
+	}
 	o.Socket = filepath.Join(root, "none")
 	if err := Node(t.Context(), &out, o); err == nil {
 		t.Error("without a plugin it records")

@@ -1,0 +1,40 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
+	"github.com/sluice-dev/sluice/pkg/view/top"
+)
+
+// still is a node that looks the same each time.
+type still struct{ err error }
+
+func (s still) Look(context.Context) (top.Seen, error) {
+	return top.Seen{Status: statustest.Looped()}, s.err
+}
+
+// What is no terminal gets one frame as text, as wide as COLUMNS says.
+func TestShowsOneFrame(t *testing.T) {
+	for columns, width := range map[string]int{"": usualWidth, "120": 120, "none": usualWidth, "-5": usualWidth} {
+		t.Setenv("COLUMNS", columns)
+		for _, once := range []bool{false, true} {
+			var out, want bytes.Buffer
+			if err := Show(t.Context(), &out, still{}, time.Second, once, top.Options{}); err != nil {
+				t.Error(err)
+			}
+			want.WriteString(top.Render(top.Seen{Status: statustest.Looped()}, top.Options{Width: width}) + "\n")
+			if out.String() != want.String() || strings.Contains(out.String(), "\x1b[") {
+				t.Errorf("COLUMNS=%q: it shows\n%s", columns, out.String())
+			}
+		}
+	}
+	if err := Show(t.Context(), &bytes.Buffer{}, still{errors.New("no answer")}, time.Second, false, top.Options{}); err == nil {
+		t.Error("without an answer it shows something")
+	}
+}

@@ -1,0 +1,125 @@
+// Package switching is what 'sluice batch' does: it sets the switch of batch work, waits until
+// a running plugin has applied it, and does what the failsafe does where none applies it.
+package switching
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
+	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
+)
+
+// Options say where the switch is, and what to do with it.
+type Options struct {
+	Config, StateDir, RuntimeDir string // "": the usual file, and its folders
+	HostRoot                     string // below which the host's /sys and /proc are
+	Socket                       string // of the running plugin
+	Word                         string // on, off or auto; "" asks what is in force
+	Evict                        bool   // with off: the running batch pods too
+	For                          time.Duration
+	Wait                         time.Duration // at most, for the running plugin
+}
+
+// Check tells which options contradict each other.
+func (o *Options) Check() error {
+	switch {
+	case o.Evict && o.Word != "off":
+		return errors.New("--evict goes with off alone")
+	case o.For != 0 && o.Word != "on" && o.Word != "off":
+		return errors.New("--for goes with on or off")
+	case o.For < 0:
+		return errors.New("--for must be longer than nothing, as 2h")
+	}
+	return nil
+}
+
+// Run sets the switch, or asks for it, and tells what is in force.
+func Run(ctx context.Context, o Options) (*batchswitch.Report, error) {
+	at, writes, err := o.folders()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(o.Wait, time.Millisecond))
+	defer cancel()
+	plugin := statusapi.NewClient(o.Socket)
+	if o.Word == "" {
+		setting, err := batchswitch.Read(at.State)
+		if err != nil {
+			return nil, fmt.Errorf("the switch in %s can't be read: %w", at.State, err)
+		}
+		report := batchswitch.Check(ctx, plugin, at.State, setting)
+		report.Judge(false)
+		return report, nil
+	}
+	setting := batchswitch.Setting{Evict: o.Evict}
+	if err := setting.To.UnmarshalText([]byte(o.Word)); err != nil {
+		return nil, err
+	}
+	if o.For > 0 {
+		setting.Until = time.Now().Add(o.For).Round(0)
+	}
+	if err := batchswitch.Write(at.State, setting); err != nil {
+		return nil, notWritten(at.State, err)
+	}
+	report := batchswitch.Follow(ctx, plugin, at.State, setting)
+	if setting.To == control.SwitchOff && writes && report.LeavesFloor() {
+		acted, err := failsafe.Act(at.Runtime, o.HostRoot, "batch was switched off by the command line, and no loop took it over")
+		if err != nil {
+			acted.Problem = err.Error()
+		}
+		report.Floor = &acted
+	}
+	report.Judge(true)
+	return report, nil
+}
+
+// Verdict is an error where the switch is not, or only in part, in force.
+func (o *Options) Verdict(report *batchswitch.Report) error {
+	switch {
+	case len(report.Lacks) == 0:
+		return nil
+	case o.Word == "":
+		return errors.New("no loop follows the switch")
+	}
+	return fmt.Errorf("batch %s is not in force as a whole", o.Word)
+}
+
+// folders are those that the options name, else the configuration's. By a configuration that
+// only previews, nothing is to be written.
+func (o *Options) folders() (at statedir.Dirs, writes bool, err error) {
+	file := config.FileOr(o.Config, o.HostRoot)
+	if file == "" {
+		return statedir.Of(config.Default(), o.StateDir, o.RuntimeDir), true, nil
+	}
+	cfg, _, err := config.Load(file)
+	if err != nil {
+		at, err = statedir.Named(o.StateDir, o.RuntimeDir, o.Config, o.HostRoot)
+		return at, err == nil, err
+	}
+	l := &cfg.Control
+	on := slices.ContainsFunc([]control.Mode{l.Pools.Mode, l.Batch.Mode, l.Demotion.Mode}, func(own control.Mode) bool {
+		return cmp.Or(own, l.Mode) == control.On
+	})
+	return statedir.Of(cfg, o.StateDir, o.RuntimeDir), on && cfg.Mode == config.On, nil
+}
+
+func notWritten(dir string, err error) error {
+	next := "nothing is switched"
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		next += "; are you root?"
+	case errors.Is(err, fs.ErrNotExist):
+		next += "; sluice has not run with this state folder: name its own with --state-dir"
+	}
+	return fmt.Errorf("the switch can't be written to %s: %w: %s", dir, err, next)
+}
