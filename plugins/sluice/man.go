@@ -3,9 +3,10 @@ package main
 import (
 	"os"
 
-	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 )
 
 func newMan() *cobra.Command {

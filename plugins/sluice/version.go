@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
 )
 
 func newVersion() *cobra.Command {
