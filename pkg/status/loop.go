@@ -51,7 +51,7 @@ type Failure struct {
 	Count int    `json:"count"` // Number of failed reads since the plugin started.
 }
 
-// BatchWord is what the node does with batch work now.
+// BatchState is what the node does with batch work now.
 type BatchState string
 
 // The words.
@@ -102,7 +102,7 @@ type Switch struct {
 	EndsAt time.Time           `json:"endsAt,omitzero"` // Time at which the override ends; absent if it has no end.
 }
 
-// Box is one cgroup whose CPU or memory the loop limits for batch work.
+// BatchCgroup is one cgroup whose CPU or memory the loop limits for batch work.
 type BatchCgroup struct {
 	Name             string            `json:"name"`                       // Path of the cgroup, or UID of the pod.
 	Quota            workload.MilliCPU `json:"quotaMilliCPU,omitempty"`    // CPU quota in thousandths of a CPU; absent if there is none.

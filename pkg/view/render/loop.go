@@ -91,7 +91,7 @@ func loopRows(l *status.Loop) [][]string {
 		rows = append(rows, []string{"disturbed", strings.Join(suffer, ", ") + ": 'sluice explain' tells by whom"})
 	}
 	if l.DroppedAuditEntries > 0 {
-		rows = append(rows, []string{"audit", humanize.Count(int(l.DroppedAuditEntries), "decision") + " could not be written to the trail"})
+		rows = append(rows, []string{"audit", humanize.Count(l.DroppedAuditEntries, "decision") + " could not be written to the trail"})
 	}
 	for i := range l.Controllers {
 		if c := &l.Controllers[i]; c.Note != "" {
@@ -271,7 +271,7 @@ func usageRows(c *status.Container) [][]string {
 	if m := &u.Memory; !m.MeasuredAt.IsZero() {
 		text := fmt.Sprintf("%s used (%s with cache), %s requested, limit %s", humanize.Bytes(m.WorkingSetBytes), humanize.Bytes(m.CurrentBytes), orNone(m.RequestedBytes > 0, humanize.Bytes(m.RequestedBytes)), orNone(m.LimitBytes > 0, humanize.Bytes(m.LimitBytes)))
 		if m.OOMKills > 0 {
-			text += "; " + humanize.Count(int(m.OOMKills), "OOM kill")
+			text += "; " + humanize.Count(m.OOMKills, "OOM kill")
 		}
 		rows = append(rows, []string{"memory now", text})
 	}
