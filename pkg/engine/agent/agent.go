@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
+	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
@@ -82,10 +83,9 @@ type Agent struct {
 	denials    denials
 
 	// Owned by the loop.
-	told        uint64 // ledger version that the runtime was told for the others
 	cpusets     *cpusets.Writer
 	podsettings *podsettings.Settings
-	lane        slowLane
+	record      *runtimerecord.Recorder
 	stopping    bool                      // nothing is begun any more
 	targets     map[string]reclaim.Target // that the reclaimer was given
 	loop        loop

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"time"
-
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
@@ -100,12 +98,7 @@ func (a *Agent) resizePools(sizes []int) {
 	if a.Ledger.Version() == a.loop.sized {
 		return
 	}
-	a.lane.pools = a.Now().Add(steadyPools)
+	a.record.PoolsResized()
 	a.cpusets.TryApply()
 	a.measurePools()
 }
-
-// steadyPools is for how long pools must have kept their sizes before the runtime is
-// told of them: an update of its records takes it a fork for each container, and writes
-// older quotas.
-const steadyPools = time.Minute

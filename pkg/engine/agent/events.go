@@ -19,7 +19,7 @@ import (
 // be moved by the runtime. An error fails the container and leaves no trace.
 func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply node.Adjustment, updates []node.Update, err error) {
 	err = a.do("CreateContainer", func() error {
-		a.quiet()
+		a.noteChange()
 		a.Ledger.Release(spec.ID)
 		c := a.Track(pod, spec)
 		if !a.KnowsBarred() {
@@ -36,7 +36,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		}()
 		err := a.admit(c)
 		if err == nil {
-			err = a.prepare(c)
+			err = a.record.Prepare(c)
 		}
 		if err != nil {
 			a.Log.WithField("container", c.Ref).WithError(err).Warn("Container refused")
@@ -44,16 +44,14 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		}
 		placed = true
 		if a.Authority().Writes {
-			reply.Settings = a.settings(c, c.Has)
-			reply.OOMScoreAdj, reply.RDTGroup = a.atCreation(c)
-			c.Recorded = reply.Settings
+			reply = a.record.Adjustment(c)
 			if (reply.Settings != node.Settings{Carried: c.Carried}) {
 				a.cpusets.Touch(c)
 			}
 		}
 		a.podsettings.ReweighNow()
 		a.podsettings.Reconcile(c.Pod)
-		updates = a.updates(c.ID)
+		updates = a.record.Updates(c.ID)
 		return nil
 	})
 	return reply, updates, err
@@ -79,7 +77,7 @@ func (a *Agent) admit(c *node.Container) error {
 
 func (a *Agent) place(c *node.Container, r workload.Request) error {
 	as, freed, err := a.grant(c, func() (placement.Assignment, error) {
-		return a.Ledger.Place(c.Identity(), r, a.inFlight(c.ID), a.Now())
+		return a.Ledger.Place(c.Identity(), r, a.record.InFlight(c.ID), a.Now())
 	})
 	if err != nil {
 		return err
@@ -131,7 +129,7 @@ func (a *Agent) mend() {
 	for _, id := range a.Ledger.Lacking() {
 		c := a.Containers[id]
 		h, _ := a.Ledger.Holder(id)
-		if c == nil || a.MayPin(c, h.Request) != nil || !a.Ledger.Mend(id, a.inFlight(id)) {
+		if c == nil || a.MayPin(c, h.Request) != nil || !a.Ledger.Mend(id, a.record.InFlight(id)) {
 			continue
 		}
 		err := a.cpusets.Evacuate(c)
@@ -223,7 +221,7 @@ func (a *Agent) noteFreed(ids []string) {
 // StartContainer holds the grant and re-asserts all of it: the cgroup exists now
 // and its process waits before the first instruction.
 func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error {
-	a.awaitAcknowledgement(spec.ID)
+	a.awaitAnswer(spec.ID)
 	return a.do("StartContainer", func() error {
 		c, ok := a.Containers[spec.ID]
 		if !ok {
@@ -239,7 +237,7 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 			return c.Failed("", err)
 		}
 		c.Refused = node.RefusedStart{}
-		a.quiet()
+		a.noteChange()
 		return nil
 	})
 }
@@ -262,7 +260,7 @@ func (a *Agent) start(c *node.Container) error {
 	if err := a.cpusets.Assert(c); err != nil {
 		return err
 	}
-	if err := a.cpusets.ConfirmLeft(c, a.inFlight(c.ID)); err != nil {
+	if err := a.cpusets.ConfirmLeft(c, a.record.InFlight(c.ID)); err != nil {
 		return err
 	}
 	a.cpusets.LiftQuota(c.Pod)
@@ -282,7 +280,7 @@ func (a *Agent) start(c *node.Container) error {
 func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
 	err = a.do("StopContainer", func() error {
 		a.stopped(id)
-		updates = a.updates("")
+		updates = a.record.Updates("")
 		return nil
 	})
 	return updates, err
@@ -308,7 +306,7 @@ func (a *Agent) stopped(id string) {
 		a.cpusets.LiftQuota(c.Pod)
 		a.podsettings.Reconcile(c.Pod)
 	}
-	a.quiet()
+	a.noteChange()
 }
 
 // RemovePod forgets whatever is left of a pod.

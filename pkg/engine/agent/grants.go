@@ -21,7 +21,7 @@ func (a *Agent) regrantAll() {
 		if asked.Shares != "" || asked.Request.Class.Pinned() && asked.Request.CPUs != h.Request.CPUs {
 			continue
 		}
-		if _, err := a.Ledger.Resize(c.ID, asked.Request, a.inFlight(c.ID)); err != nil {
+		if _, err := a.Ledger.Resize(c.ID, asked.Request, a.record.InFlight(c.ID)); err != nil {
 			a.Log.WithField("container", c.Ref).WithError(err).Warn("What the kubelet has granted can't be taken over, the old grant stands")
 			continue
 		}

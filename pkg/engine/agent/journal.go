@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/engine/steering"
 	"github.com/sluice-dev/sluice/pkg/engine/watermarks"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
@@ -39,12 +40,12 @@ func (a *Agent) load() {
 	a.reporter = nodestatus.New(a.Node, a.sources())
 	a.podsettings = podsettings.New(a.Node, a.groups.Lacks, a.options.Memory.Reclaim == nil)
 	a.memory = memorylimit.New(a.Node, a.options.Memory, &a.loop.view, a.podsettings.IsResizing)
+	a.record = runtimerecord.New(a.Node, a.cpusets, a.podsettings, a.groups)
 }
 
 // recall tells a found container what was done to it: on an earlier connection
 // of this run, or in the run before.
 func (a *Agent) recall(c, before *node.Container) {
-	a.recallCarried(c)
 	if before != nil {
 		c.Touched, c.Quota, c.Drift, c.Contest = before.Touched, before.Quota, before.Drift, before.Contest
 		return
@@ -54,35 +55,6 @@ func (a *Agent) recall(c, before *node.Container) {
 	}
 	if quota, ok := a.Journal.Kept(c.Path, knobs.Quota); ok {
 		c.Quota = quota.(knobs.CPUQuota)
-	}
-}
-
-// recallCarried undoes, in what the runtime says of a found container, what the
-// runtime carries for Sluice. A value that is not Sluice's is newer than the book's.
-func (a *Agent) recallCarried(c *node.Container) {
-	if !a.Reaches(c) {
-		return
-	}
-	recall := func(k knobs.Knob, now knobs.Value, set func(knobs.Value)) {
-		e, kept := a.Journal.Entry(c.Path, k)
-		switch {
-		case !kept || e.Wrote == nil:
-		case now == e.Wrote:
-			set(e.Value)
-		case !a.Kernel.Same(k, now, e.Value):
-			a.Journal.Keep(e.Object, k, now)
-			a.Journal.Wrote(c.Path, k, e.Wrote)
-		}
-	}
-	r := &c.Resources
-	if r.Shares > 0 {
-		recall(knobs.Weight, knobs.Shares(r.Shares), func(v knobs.Value) { r.Shares = uint64(v.(knobs.Shares)) })
-	}
-	if r.MemoryLimit > 0 {
-		recall(knobs.MemoryMax, knobs.Bytes(r.MemoryLimit), func(v knobs.Value) { r.MemoryLimit = max(0, int64(v.(knobs.Bytes))) })
-	}
-	if c.Quota.Quota > 0 {
-		recall(knobs.Quota, c.Quota, func(v knobs.Value) { c.Quota = v.(knobs.CPUQuota) })
 	}
 }
 

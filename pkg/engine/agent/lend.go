@@ -35,7 +35,7 @@ func (a *Agent) lendCPUs(cpus cpuset.Set) {
 	if a.Ledger.Version() == before {
 		return
 	}
-	a.lane.pools = a.Now().Add(steadyPools)
+	a.record.PoolsResized()
 	a.cpusets.TryApply()
 	a.measurePools()
 }

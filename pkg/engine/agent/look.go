@@ -68,7 +68,7 @@ func (a *Agent) SetMachine(m *topology.Machine) {
 			a.cpusets.CPUsWent()
 		}
 		a.cpusets.LiftAll()
-		a.quiet()
+		a.noteChange()
 		return nil
 	})
 }

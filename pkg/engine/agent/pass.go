@@ -50,7 +50,7 @@ func (a *Agent) pass() {
 	a.podsettings.Pass()
 	a.groups.Pass()
 	a.retarget()
-	a.record()
+	a.record.Update()
 	a.confine()
 	a.steer()
 	a.Reconciler.Save()

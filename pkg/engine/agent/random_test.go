@@ -152,15 +152,16 @@ func TestRandomEvents(t *testing.T) {
 			"late update": func(t *rapid.T) {
 				name := names(t, n.running)
 				c := n.container(name)
-				u := node.Update{ContainerID: name, Settings: node.Settings{CPUs: c.CPUs}}
-				if c.CPUs.IsEmpty() {
-					u.CPUs = n.kernel.online
+				cpus := c.CPUs
+				if cpus.IsEmpty() {
+					cpus = n.kernel.online
 				}
-				n.loop(func() { n.agent.lane.pending = &u })
+				n.runtime.hold()
+				n.loop(func() { n.agent.record.Send(n.agent.Containers[name], node.Settings{CPUs: cpus}) })
 				made++
 				n.create(fmt.Sprintf("p%d/c%d", made/2, made), "LSR", 2)
-				n.apply(u)
-				n.loop(func() { n.agent.acknowledge(&u, nil) })
+				n.runtime.answer()
+				n.sleep(0)
 			},
 			"synchronize": func(t *rapid.T) {
 				n.pass()

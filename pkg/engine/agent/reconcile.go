@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
 // newReconciler makes the owner of cgroups' settings, with the journal that was loaded.
@@ -12,8 +13,8 @@ func (a *Agent) newReconciler() *reconcile.Reconciler {
 		Kernel: a.Kernel, Journal: a.Journal, Features: &a.QoS.Features, Log: a.Log, Now: a.Now,
 		MayWrite:      func() bool { return a.Authority().Cgroups },
 		DriftInterval: func() time.Duration { return a.Config.DriftInterval },
-		Carried:       a.unadjusted,
-		Updating:      a.updating,
+		Carried:       func(at reconcile.Key) (knobs.Value, bool) { return a.record.Unadjusted(at) },
+		Updating:      func(path string) bool { return a.record.Updating(path) },
 		Starting:      a.IsStarting,
 		Suspect:       a.Suspect,
 		Failed: func(at reconcile.Key) {

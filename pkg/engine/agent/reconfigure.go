@@ -105,7 +105,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.cpusets.Claim(a.Order)
 	a.renew(before)
-	a.told, a.confined = 0, 0
+	a.confined = 0
 	a.cpusets.TryApply()
 	a.cpusets.LiftAll()
 	a.mend()
@@ -116,11 +116,11 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
 	}
-	a.reopenLane()
+	a.record.Reconfigure()
 	if a.passing != nil && before.DriftInterval != cfg.DriftInterval {
 		a.passing.Reset(cfg.DriftInterval)
 	}
-	a.quiet()
+	a.noteChange()
 	if a.options.Failsafe != nil && a.Authority().Writes {
 		a.writeFailsafePlan() // what it would do at once may be given back
 	}
@@ -154,25 +154,7 @@ func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 // rerequest brings what is known of a container to the configuration in force.
 func (a *Agent) rerequest(c *node.Container) {
 	_, c.Warnings = a.RequestBy(a.Config, c)
-	c.Attempts = 0
-	if c.Carried != (knobs.Values{}) { // the runtime's record has it
-		a.prepare(c) //nolint:errcheck // it runs already
-		a.unrecord(c)
-	}
-}
-
-// unrecord has the runtime take back what its record holds of Sluice's and nobody
-// asks for any more: an update would repeat it.
-func (a *Agent) unrecord(c *node.Container) {
-	back := func(k knobs.Knob) {
-		if c.Recorded.Carried[k] != nil && c.Carried[k] == nil {
-			c.Carried[k] = c.Kubelets(k)
-		}
-	}
-	back(knobs.Weight)
-	if !a.podsettings.BoundsByQuota() || a.QoS.Features.Knobs[knobs.Quota].V2 { // else it could be above its box's
-		back(knobs.Quota)
-	}
+	a.record.Renew(c)
 }
 
 // giveLoopBack gives back, while the old configuration is in force, what the loop has
@@ -221,15 +203,4 @@ func (a *Agent) giveLoopBack(next *config.Config) {
 // leaveAll gives back what could not be given back yet, as in preview.
 func (a *Agent) leaveAll() {
 	a.Reconciler.Retry()
-}
-
-// reopenLane opens or shuts the slow lane by the configuration.
-func (a *Agent) reopenLane() {
-	switch {
-	case a.lane.runtime == nil:
-	case !a.Config.SlowLane.Enabled && a.lane.shut == "":
-		a.shutLane(laneOff)
-	case a.Config.SlowLane.Enabled && a.lane.shut == laneOff:
-		a.shutLane(a.lane.otherwise)
-	}
 }

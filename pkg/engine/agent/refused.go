@@ -19,7 +19,7 @@ func (a *Agent) refuseStart(c *node.Container, why error) {
 	if strings.EqualFold(a.Runtime.Name, "cri-o") {
 		a.runsRefused(c)
 	}
-	a.quiet()
+	a.noteChange()
 }
 
 // lookAtRefused finds containers that run although their start was refused.

@@ -34,8 +34,8 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 			c.Unresized = node.RefusedResize{}
 		}
 		a.podsettings.Suspend(c.Pod, true)
-		updates = append(a.updates(c.ID), a.own(c)...)
-		a.quiet()
+		updates = append(a.record.Updates(c.ID), a.own(c)...)
+		a.noteChange()
 		return nil
 	})
 	return updates, err
@@ -132,7 +132,7 @@ func (a *Agent) regrant(c *node.Container) (as placement.Assignment, freed []str
 		return placement.Assignment{}, nil, err
 	}
 	return a.grant(c, func() (placement.Assignment, error) {
-		return a.Ledger.Resize(c.ID, r, a.inFlight(c.ID))
+		return a.Ledger.Resize(c.ID, r, a.record.InFlight(c.ID))
 	})
 }
 
@@ -142,12 +142,11 @@ func (a *Agent) own(c *node.Container) []node.Update {
 	if !ok || !a.Authority().Writes {
 		return nil
 	}
-	a.prepare(c) //nolint:errcheck // what it requires was there when it was created
-	set := a.settings(c, want)
+	a.record.Prepare(c) //nolint:errcheck // what it requires was there when it was created
+	set := a.record.Reply(c, want)
 	if (set == node.Settings{}) {
 		return nil
 	}
-	c.Recorded = set
 	return []node.Update{{ContainerID: c.ID, Settings: set}}
 }
 

@@ -29,8 +29,12 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		ledger, known := a.Ledger, a.Containers
 		a.Ledger = ledger.Anew()
 		a.Inventory = node.NewInventory(len(specs), len(pods), a.Changes)
-		a.lane.reset()
-		a.lane.told = true
+		undo := a.record.Synchronize()
+		defer func() {
+			if !done {
+				undo()
+			}
+		}()
 		byID := make(map[string]*workload.Pod, len(pods))
 		for _, p := range pods {
 			byID[p.ID] = p
@@ -61,14 +65,14 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			}
 			a.groups.Synchronized()
 		})
-		a.told, a.confined, a.Synced = 0, 0, true
+		a.confined, a.Synced = 0, true
 		a.mend()
 		a.cpusets.TryApply()
 		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
 		done = true
-		updates = a.updates("")
+		updates = a.record.Updates("")
 		a.cpusets.LiftAll()
-		a.quiet()
+		a.noteChange()
 		a.Log.WithField("containers", len(a.Order)).WithField("pinned", a.Ledger.Pinned().String()).Info("Plugin synchronized with the runtime")
 		return nil
 	})
@@ -79,9 +83,6 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 type beforeSync struct {
 	ledger    *placement.Ledger
 	inventory node.Inventory
-	pending   *node.Update
-	laneTold  bool
-	told      uint64
 	confined  uint64
 	synced    bool
 	inherited bool
@@ -90,8 +91,7 @@ type beforeSync struct {
 
 func (a *Agent) beforeSync() beforeSync {
 	return beforeSync{
-		a.Ledger, a.Inventory, a.lane.pending, a.lane.told,
-		a.told, a.confined, a.Synced, a.loop.inherited, a.podsettings.Save(),
+		a.Ledger, a.Inventory, a.confined, a.Synced, a.loop.inherited, a.podsettings.Save(),
 	}
 }
 
@@ -99,8 +99,7 @@ func (a *Agent) restore(i beforeSync) {
 	changes := a.Changes
 	a.Ledger, a.Inventory = i.ledger, i.inventory
 	a.Changes = changes + 1
-	a.lane.pending, a.lane.told = i.pending, i.laneTold
-	a.told, a.confined, a.Synced = i.told, i.confined, i.synced
+	a.confined, a.Synced = i.confined, i.synced
 	a.loop.inherited = i.inherited
 	a.podsettings.Restore(i.settings)
 }
@@ -114,13 +113,7 @@ func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *node.C
 	if c.Started && a.Reaches(c) {
 		a.Kernel.Nest(c.Path)
 	}
-	if cpus, err := cpuset.Parse(spec.Resources.CPUs); err == nil {
-		c.Recorded.CPUs = cpus
-	}
-	if mems, err := cpuset.Parse(spec.Resources.Mems); err == nil {
-		c.Recorded.Mems = mems
-	}
-	c.Recorded.Unlimited = spec.Resources.Quota < 0
+	a.record.Found(c)
 	c.Has = placement.Assignment{CPUs: a.cpusets.NotAll(c.Recorded.CPUs), Mems: c.Recorded.Mems, Unlimited: c.Recorded.Unlimited}
 	a.recall(c, before)
 	if before != nil {
@@ -186,7 +179,7 @@ func (a *Agent) house(f *finding, now time.Time) error {
 	if f.Has.CPUs.Size() == f.request.CPUs && a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, f.Has.Mems, now) {
 		return nil
 	}
-	_, err := a.Ledger.Place(f.Identity(), f.request, a.inFlight(f.ID), now)
+	_, err := a.Ledger.Place(f.Identity(), f.request, a.record.InFlight(f.ID), now)
 	return err
 }
 

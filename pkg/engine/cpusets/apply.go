@@ -97,7 +97,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 			w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 			continue
 		}
-		c.Has, c.Attempts = wants[i], 0
+		c.Has = wants[i]
 	}
 	if err == nil {
 		w.applied = applied{w.Ledger, w.Ledger.Version()}

@@ -50,10 +50,10 @@ type Container struct {
 	Foreign *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
 
 	// The runtime's own record of it.
-	Recorded   Settings
-	Carried    knobs.Values               // what the record is to hold beside its place
-	Unadjusted map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
-	Attempts   int                        // failed updates of the record to what it is to hold now
+	Recorded     Settings
+	Carried      knobs.Values               // what the record is to hold beside its place
+	Unadjusted   map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
+	FailedUpdate FailedUpdate
 
 	// Its other settings.
 	Notes     []qos.Note // what this node lacks of what it asks for
@@ -118,4 +118,11 @@ type RefusedResize struct {
 // Lacks reports whether a note is there already.
 func (c *Container) Lacks(key, text string) bool {
 	return slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == key && n.Text == text })
+}
+
+// FailedUpdate is the last update of the runtime's record of a container that the runtime
+// refused, with how often it did. The zero value is none.
+type FailedUpdate struct {
+	To    Settings
+	Times int
 }

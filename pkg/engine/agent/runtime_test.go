@@ -121,7 +121,9 @@ func TestLateUpdate(t *testing.T) {
 	})
 }
 
+// An update that the runtime refuses is sent three times, until something else is wanted.
 func TestFailedUpdates(t *testing.T) {
+	const maxAttempts = 3
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.runtime.err = errors.New("no such container")
 		n.run("web", "LS", 1)
@@ -137,12 +139,12 @@ func TestFailedUpdates(t *testing.T) {
 		n.run("two", "LSR", 1)
 		n.sleep(time.Minute)
 		if got := n.specs["web"].Resources.CPUs; got != "3-7" {
-			t.Errorf("the next desire is not told: the record has %q", got)
+			t.Errorf("the next desire is not recorded: the record has %q", got)
 		}
 	})
 }
 
-func TestLaneShut(t *testing.T) {
+func TestNoUpdates(t *testing.T) {
 	for name, s := range map[string]struct {
 		setup
 		connect func(*testNode)

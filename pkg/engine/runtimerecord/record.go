@@ -1,0 +1,264 @@
+// Package runtimerecord keeps the container runtime's own record of each container's resources
+// in agreement with the kernel. Sluice writes to cgroup files at once; the runtime knows nothing
+// of it, and writes all that its record holds with its next update of the container, as does
+// systemd with each reload. So Sluice also updates the record: in the reply to a request of the
+// runtime where there is one, and later through an unsolicited update.
+//
+// An unsolicited update is carried out whenever the runtime gets to it, so that what it says may
+// be old by then. It then undoes newer writes: the container is back on CPUs that another one
+// has been given as its own, or has a quota or weight that was changed since. This is prevented,
+// or made good, as follows:
+//
+//   - An update is sent only when nothing has changed on the node for slowLane.delay, and only
+//     one at a time.
+//   - Until the runtime answers, a new pin avoids the CPUs that the update names if others serve
+//     as well, a growing pin doesn't take them (InFlight), and a pin that has them doesn't start
+//     (Awaited).
+//   - Whatever the answer is, the container's cgroup is compared with what Sluice wants, and
+//     repaired.
+//   - The runtime writes not just what the update names but all that it records of a container's
+//     CPU. So an update also takes back what the record holds of Sluice's and nobody asks for any
+//     more, and none is sent where that isn't possible.
+//
+// The package owns Container.Recorded, Carried, Unadjusted and FailedUpdate, and the status of the
+// runtime (Node.Runtime). It lies above pkg/engine/cpusets, podsettings and groups.
+package runtimerecord
+
+import (
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
+	"github.com/sluice-dev/sluice/pkg/engine/groups"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Recorder keeps the runtime's record. Its methods are called by the agent's loop.
+type Recorder struct {
+	*node.Node
+	cpusets     *cpusets.Writer
+	podsettings *podsettings.Settings
+	groups      *groups.Joiner
+
+	runtime node.Runtime // nil while none is connected
+	unsafe  string       // why this runtime must not be sent updates; "" where it may
+	connection
+	answered chan struct{} // closed when the runtime has answered the pending update; nil where none is
+	timer    *time.Timer   // of the next look for a record to update
+
+	quietAt  time.Time // when nothing will have changed for slowLane.delay
+	steadyAt time.Time // when the pools will have had their sizes for steadyPools
+
+	replied replied
+}
+
+// connection is what ends with a connection to the runtime.
+type connection struct {
+	listed  bool         // the runtime has told what runs
+	pending *node.Update // sent, and not yet answered
+}
+
+// replied is the state of the ledger that the runtime knows; the zero value is none.
+type replied struct {
+	ledger  *placement.Ledger
+	version uint64
+}
+
+// New makes a Recorder to which no runtime is connected.
+func New(n *node.Node, w *cpusets.Writer, s *podsettings.Settings, g *groups.Joiner) *Recorder {
+	return &Recorder{Node: n, cpusets: w, podsettings: s, groups: g}
+}
+
+// switchedOff is why no updates are sent where the configuration says so.
+const switchedOff = "switched off in the config"
+
+// Connected takes over a connection to a runtime. Unsafe says why this runtime must not be sent
+// updates; "" where it may.
+func (r *Recorder) Connected(runtime node.Runtime, info status.Runtime, unsafe string) {
+	if r.Kernel == nil {
+		unsafe = "no cgroups here: everything goes through the runtime's replies"
+	}
+	if !r.Runtime.ChangedAt.IsZero() {
+		r.Counters.Reconnects++
+	}
+	r.runtime, r.unsafe, r.listed = runtime, unsafe, false
+	r.Runtime = info
+	r.Runtime.Connected, r.Runtime.ChangedAt = true, r.Now()
+	r.Reconfigure()
+}
+
+// Disconnected takes note that the runtime is gone.
+func (r *Recorder) Disconnected() {
+	r.runtime, r.pending = nil, nil
+	if r.Runtime.Connected {
+		r.Runtime.Connected, r.Runtime.ChangedAt = false, r.Now()
+	}
+}
+
+// Reconfigure follows the configuration in force in whether updates are sent.
+func (r *Recorder) Reconfigure() {
+	if r.runtime == nil {
+		return
+	}
+	r.Runtime.SlowLane, r.Runtime.SlowLaneWhy = status.SlowLaneOpen, r.whyNone()
+	if r.Runtime.SlowLaneWhy != "" {
+		r.Runtime.SlowLane = status.SlowLaneShut
+	}
+}
+
+// whyNone is why the connected runtime is sent no updates; "" where it is sent some.
+func (r *Recorder) whyNone() string {
+	if !r.Config.SlowLane.Enabled {
+		return switchedOff
+	}
+	return r.unsafe
+}
+
+// Synchronize takes note that the runtime has told what runs. What it was sent before has no
+// answer any more. If the list can't be taken over, the caller calls undo.
+func (r *Recorder) Synchronize() (undo func()) {
+	before := r.connection
+	r.connection = connection{listed: true}
+	return func() { r.connection = before }
+}
+
+// Postpone has updates wait until slowLane.delay after now, since something has changed.
+func (r *Recorder) Postpone() {
+	delay := r.Config.SlowLane.Delay
+	r.quietAt = r.Now().Add(delay)
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if r.runtime != nil {
+		r.timer = time.AfterFunc(delay, func() { r.Post("runtime record", r.Update) })
+	}
+}
+
+// steadyPools is for how long the pools must have had their sizes before the record follows
+// them: each update costs the runtime a fork, and the loop may resize pools many times a second.
+const steadyPools = time.Minute
+
+// PoolsResized has updates of containers that share a pool wait until the pools' sizes have been
+// the same for a minute.
+func (r *Recorder) PoolsResized() { r.steadyAt = r.Now().Add(steadyPools) }
+
+// InFlight is the CPUs that the update of another container names, while the runtime has not
+// answered it: they may go back to that container.
+func (r *Recorder) InFlight(id string) cpuset.Set {
+	if p := r.pending; p != nil && p.ContainerID != id {
+		return p.CPUs
+	}
+	return cpuset.Set{}
+}
+
+// Awaited is closed when the runtime has answered an update of another container that names CPUs
+// of a pin; nil where there is none.
+func (r *Recorder) Awaited(pin string) <-chan struct{} {
+	if h, ok := r.Ledger.Holder(pin); ok && h.CPUs.Overlaps(r.InFlight(pin)) {
+		return r.answered
+	}
+	return nil
+}
+
+// Updating reports whether a cgroup is that of a container which the runtime may be updating for
+// Sluice right now.
+func (r *Recorder) Updating(path string) bool {
+	if r.pending == nil {
+		return false
+	}
+	c, ok := r.Containers[r.pending.ContainerID]
+	return ok && c.Path == path
+}
+
+// Update sends the update of one container whose record differs from what it is to hold, if this
+// is a quiet moment. The answer brings the next one.
+func (r *Recorder) Update() {
+	now := r.Now()
+	if r.runtime == nil || !r.listed || r.pending != nil || r.whyNone() != "" || !r.Authority().Writes || now.Before(r.quietAt) {
+		return
+	}
+	for _, c := range r.Order {
+		want, ok := r.Ledger.Assignment(c.ID)
+		if !ok || !c.Started || !c.Touched {
+			continue
+		}
+		if !want.Unlimited && now.Before(r.steadyAt) {
+			continue // the loop will resize its pool again
+		}
+		if c.Recorded.Unlimited && !want.Unlimited {
+			continue // the runtime would write the lifted quota that its record holds
+		}
+		set := r.settings(c, want)
+		if set == c.Recorded || (set == node.Settings{}) || gaveUp(c, set) {
+			continue
+		}
+		// The runtime writes all CPU settings of its record, which lacks what a container that
+		// was found here has been given since. A memory limit would also set v1's swap limit.
+		r.Prepare(c) //nolint:errcheck // it runs already
+		r.takeBack(c)
+		c.Carried[knobs.MemoryMax] = c.Recorded.Carried[knobs.MemoryMax]
+		r.Send(c, r.settings(c, want))
+		return
+	}
+}
+
+// Send has the runtime set a container's record, while no other update is pending, and takes the
+// answer when it comes.
+func (r *Recorder) Send(c *node.Container, set node.Settings) {
+	update := node.Update{ContainerID: c.ID, Settings: set}
+	r.pending, r.answered = &update, make(chan struct{})
+	r.Counters.SlowUpdates++
+	runtime := r.runtime
+	r.Spawn(func() {
+		err := runtime.Update(update)
+		r.Post("runtime record", func() { r.acknowledge(&update, err) })
+	})
+}
+
+// acknowledge takes the runtime's answer to an update.
+func (r *Recorder) acknowledge(update *node.Update, err error) {
+	if r.pending != update {
+		return // of an earlier connection
+	}
+	r.pending = nil
+	if r.answered != nil {
+		close(r.answered)
+		r.answered = nil
+	}
+	c, ok := r.Containers[update.ContainerID]
+	if !ok {
+		return
+	}
+	if err != nil {
+		fail(c, update.Settings)
+		r.Counters.SlowFailures++
+		r.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
+	} else {
+		c.Recorded, c.FailedUpdate = update.Settings, node.FailedUpdate{}
+	}
+	r.cpusets.Repair(c, "the runtime, late")
+	r.podsettings.ExpectRewritten(c)
+	r.podsettings.Reconcile(c.Pod)
+	r.Update()
+}
+
+// maxAttempts is how often the same update is sent that the runtime refuses. The kernel holds the
+// values anyway.
+const maxAttempts = 3
+
+// fail counts a refused update.
+func fail(c *node.Container, to node.Settings) {
+	if c.FailedUpdate.To != to {
+		c.FailedUpdate = node.FailedUpdate{To: to}
+	}
+	c.FailedUpdate.Times++
+}
+
+// gaveUp reports whether an update was refused so often that it isn't sent again.
+func gaveUp(c *node.Container, to node.Settings) bool {
+	return c.FailedUpdate.Times >= maxAttempts && c.FailedUpdate.To == to
+}

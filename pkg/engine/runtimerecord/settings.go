@@ -1,0 +1,223 @@
+package runtimerecord
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
+	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Found notes what the runtime's record holds of a container that was there before this
+// connection.
+func (r *Recorder) Found(c *node.Container) {
+	if cpus, err := cpuset.Parse(c.Resources.CPUs); err == nil {
+		c.Recorded.CPUs = cpus
+	}
+	if mems, err := cpuset.Parse(c.Resources.Mems); err == nil {
+		c.Recorded.Mems = mems
+	}
+	c.Recorded.Unlimited = c.Resources.Quota < 0
+	r.recallOriginals(c)
+}
+
+// recallOriginals replaces, in a found container's resources, the values that the runtime records
+// for Sluice by the originals of the journal. A value that isn't Sluice's is newer than the
+// journal's and becomes the original.
+func (r *Recorder) recallOriginals(c *node.Container) {
+	if !r.Reaches(c) {
+		return
+	}
+	recall := func(k knobs.Knob, now knobs.Value, set func(knobs.Value)) {
+		e, kept := r.Journal.Entry(c.Path, k)
+		switch {
+		case !kept || e.Wrote == nil:
+		case now == e.Wrote:
+			set(e.Value)
+		case !r.Kernel.Same(k, now, e.Value):
+			r.Journal.Keep(e.Object, k, now)
+			r.Journal.Wrote(c.Path, k, e.Wrote)
+		}
+	}
+	has := &c.Resources
+	if has.Shares > 0 {
+		recall(knobs.Weight, knobs.Shares(has.Shares), func(v knobs.Value) { has.Shares = uint64(v.(knobs.Shares)) })
+	}
+	if has.MemoryLimit > 0 {
+		recall(knobs.MemoryMax, knobs.Bytes(has.MemoryLimit), func(v knobs.Value) { has.MemoryLimit = max(0, int64(v.(knobs.Bytes))) })
+	}
+	if c.Quota.Quota > 0 {
+		recall(knobs.Quota, c.Quota, func(v knobs.Value) { c.Quota = v.(knobs.CPUQuota) })
+	}
+}
+
+// Prepare decides which settings of a new, resized or reconfigured container the runtime is to
+// carry, and notes what the runtime would set without Sluice, and what this node lacks. The error
+// says what the container requires of that.
+func (r *Recorder) Prepare(c *node.Container) error {
+	c.Carried = knobs.Values{}
+	if c.Uncontrolled {
+		return nil
+	}
+	alone := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{r.podsettings.Tunable(c)}}
+	settings := qos.For(&r.QoS, &alone)
+	request := &alone.Containers[0].Request
+	c.Notes = r.groups.Lacks(request, settings.Notes[0])
+	if unmet := qos.Unmet(request.Required, c.Notes); len(unmet) > 0 && r.Authority().Writes {
+		return errors.New(strings.Join(unmet, "; "))
+	}
+	if r.Kernel == nil {
+		return nil
+	}
+	f := &r.QoS.Features
+	v2 := f.Knobs[knobs.CPUs].V2 && f.Knobs[knobs.Quota].V2 // runc takes a hybrid machine for v1
+	for _, s := range settings.Containers[0] {
+		if s.Knob == knobs.Quota && r.mayRefuseQuota() {
+			continue
+		}
+		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // the kubelet's MemoryQoS stays
+			switch field := s.Knob.RuntimeField(); {
+			case field == knobs.NoField:
+			case field == knobs.UnifiedField && !(v2 && f.Knobs[s.Knob].V2): // on v1 it fails the container
+			default:
+				c.Carried[s.Knob] = s.Value
+			}
+		}
+	}
+	c.Unadjusted = unadjusted(c)
+	return nil
+}
+
+// Renew follows another configuration in what the record of a container that runs is to hold.
+func (r *Recorder) Renew(c *node.Container) {
+	c.FailedUpdate = node.FailedUpdate{}
+	if c.Carried != (knobs.Values{}) { // the record has it
+		r.Prepare(c) //nolint:errcheck // it runs already
+		r.takeBack(c)
+	}
+}
+
+// takeBack has the next update set the originals of what the record holds for Sluice and nobody
+// asks for any more: the runtime would write Sluice's values again.
+func (r *Recorder) takeBack(c *node.Container) {
+	back := func(k knobs.Knob) {
+		if c.Recorded.Carried[k] != nil && c.Carried[k] == nil {
+			c.Carried[k] = kubelets(c, k)
+		}
+	}
+	back(knobs.Weight)
+	if !r.mayRefuseQuota() {
+		back(knobs.Quota)
+	}
+}
+
+// mayRefuseQuota reports whether the kernel could refuse a quota by the time that the runtime
+// writes it: cgroup v1 does where the quota is above that of a cgroup above, and the loop lowers
+// that of batch work's at any time.
+func (r *Recorder) mayRefuseQuota() bool {
+	return !r.QoS.Features.Knobs[knobs.Quota].V2 && r.podsettings.BoundsByQuota()
+}
+
+// Unadjusted is the value that a setting of a container would have if the runtime didn't carry
+// one for Sluice; ok is false where it carries none.
+func (r *Recorder) Unadjusted(at reconcile.Key) (original knobs.Value, ok bool) {
+	if c := r.ByPath[at.Path]; c != nil {
+		original, ok = c.Unadjusted[at.Knob]
+	}
+	return original, ok
+}
+
+// Adjustment is what the runtime is to make a new container with.
+func (r *Recorder) Adjustment(c *node.Container) node.Adjustment {
+	a := node.Adjustment{Settings: r.Reply(c, c.Has), RDTGroup: r.groups.AtCreation(c)}
+	if h, ok := r.Ledger.Holder(c.ID); ok && !c.Uncontrolled {
+		a.OOMScoreAdj = h.Request.OOMScore
+	}
+	return a
+}
+
+// Reply is what the runtime is to set of a container, for an answer to a request of the runtime's
+// own. The record then holds it.
+func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settings {
+	set := r.settings(c, as)
+	if (set != node.Settings{}) {
+		c.Recorded = set
+	}
+	return set
+}
+
+// Updates are what the runtime is to set, with its answer to the present request, of all other
+// containers whose cgroup Sluice can't write. The one with the ID skip is left out.
+func (r *Recorder) Updates(skip string) []node.Update {
+	now := replied{r.Ledger, r.Ledger.Version()}
+	if r.replied == now || !r.Authority().Cpusets {
+		return nil
+	}
+	r.replied = now
+	var updates []node.Update
+	for _, c := range r.Order {
+		want, ok := r.Ledger.Assignment(c.ID)
+		if !ok || c.ID == skip || c.Uncontrolled || r.Reaches(c) || len(cpusets.Changes(c, want, false)) == 0 {
+			continue
+		}
+		r.cpusets.Touch(c)
+		c.Has = want
+		updates = append(updates, node.Update{ContainerID: c.ID, Settings: r.Reply(c, want)})
+	}
+	return updates
+}
+
+// settings is an assignment in the runtime's terms. A container that once had a cpuset is given
+// all CPUs by number, since the runtime has no word for "as the parent".
+func (r *Recorder) settings(c *node.Container, as placement.Assignment) node.Settings {
+	if c.Uncontrolled {
+		return node.Settings{}
+	}
+	if r.Authority().Foreign {
+		return node.Settings{Carried: c.Carried}
+	}
+	s := node.Settings{CPUs: as.CPUs, Mems: as.Mems, Unlimited: as.Unlimited, Carried: c.Carried}
+	if c.Touched && s.CPUs.IsEmpty() {
+		s.CPUs = r.Usable()
+	}
+	if c.Touched && s.Mems.IsEmpty() && !c.Recorded.Mems.IsEmpty() {
+		s.Mems = r.Ledger.Machine().MemoryNodes()
+	}
+	return s
+}
+
+// unadjusted is what the runtime would set without Sluice, of the knobs that it carries.
+func unadjusted(c *node.Container) map[knobs.Knob]knobs.Value {
+	values := map[knobs.Knob]knobs.Value{}
+	for k := range knobs.Knobs {
+		if c.Carried[k] != nil {
+			values[k] = kubelets(c, k)
+		}
+	}
+	return values
+}
+
+// kubelets is the value that the runtime would give a knob for the kubelet: the kernel's default
+// where the kubelet asks for nothing.
+func kubelets(c *node.Container, k knobs.Knob) knobs.Value {
+	switch r := &c.Resources; k.RuntimeField() {
+	case knobs.SharesField:
+		return max(knobs.MinShares, knobs.Shares(r.Shares))
+	case knobs.QuotaField:
+		if c.Quota.Quota > 0 {
+			return c.Quota
+		}
+		return node.Unlimited
+	case knobs.MemoryLimitField:
+		if r.MemoryLimit > 0 {
+			return knobs.Bytes(r.MemoryLimit)
+		}
+	}
+	return cgroupfs.Describe(k).Default
+}
