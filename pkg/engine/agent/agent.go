@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
+	"github.com/sluice-dev/sluice/pkg/engine/latency"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
@@ -78,8 +79,8 @@ type Agent struct {
 	events     chan func()
 	inbox      inbox
 	closed     chan struct{}
-	children   sync.WaitGroup // goroutines that Run waits for
-	latencies  latencies
+	children   sync.WaitGroup     // goroutines that Run waits for
+	Latencies  latency.Histograms // of the runtime's events
 	denials    denials
 
 	// Owned by the loop.
@@ -120,7 +121,7 @@ func New(o Options) *Agent {
 		closed:    make(chan struct{}),
 		inbox:     inbox{news: make(chan struct{}, 1)},
 		loop:      newLoop(),
-		latencies: newLatencies(),
+		Latencies: latency.New(),
 	}
 	a.Spawn, a.Post = a.spawn, a.post
 	a.decisions = decisionlog.New(o.Audit, o.Log)

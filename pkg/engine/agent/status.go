@@ -26,7 +26,7 @@ const sharedFor = 100 * time.Millisecond
 func (a *Agent) sources() nodestatus.Sources {
 	return nodestatus.Sources{
 		Build: a.options.Build, Started: a.started, Features: a.options.features(), Config: &a.options.Configured,
-		Handlers: a.latencies.status, Steering: a.steering.Status, Loop: loopSource{a},
+		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: loopSource{a},
 	}
 }
 

@@ -35,45 +35,6 @@ func TestSnapshotIsShared(t *testing.T) {
 	})
 }
 
-func TestAnswered(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, setup{})
-	defer n.stop()
-	now := time.Now()
-	n.agent.Answered(CreateEvent, now)
-	n.agent.Answered(CreateEvent, now.Add(-3*time.Millisecond))
-	n.agent.Answered(RemovePodEvent, now.Add(-time.Hour))
-	bounds := status.LatencyBounds()
-	for _, h := range n.status().Handlers {
-		var got []string
-		sum := uint64(0)
-		for i, count := range h.Counts {
-			sum += count
-			if count > 0 && i < len(bounds) {
-				got = append(got, bounds[i].String())
-			} else if count > 0 {
-				got = append(got, "more")
-			}
-		}
-		want := map[string]string{"CreateContainer": "2", "RemovePodSandbox": "1 more"}[h.Event]
-		if h.Event == "CreateContainer" && (sum != 2 || h.Sum < 3*time.Millisecond || len(got) == 0) ||
-			h.Event == "RemovePodSandbox" && strings.Join(append([]string{fmt.Sprint(sum)}, got...), " ") != want ||
-			want == "" && sum > 0 || len(h.Counts) != len(bounds)+1 {
-			t.Errorf("%s: %d in %q, %v", h.Event, sum, got, h.Sum)
-		}
-	}
-	if len(n.status().Handlers) != len(eventNames) {
-		t.Errorf("%d events", len(n.status().Handlers))
-	}
-}
-
-func TestAnsweredAllocs(t *testing.T) { // not parallel: it counts for the process
-	a, now := &Agent{latencies: newLatencies()}, time.Now()
-	if got := testing.AllocsPerRun(100, func() { a.Answered(StartEvent, now) }); got > 0 {
-		t.Errorf("%v allocations", got)
-	}
-}
-
 func TestErrorsByKnob(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, setup{})

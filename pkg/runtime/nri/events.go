@@ -6,13 +6,13 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/latency"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Synchronize hears of all pods and containers after each connection.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	defer p.agent.Answered(agent.SynchronizeEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.Synchronize, time.Now())
 	known := make([]*workload.Pod, len(pods))
 	for i, pod := range pods {
 		known[i] = podOf(pod)
@@ -27,7 +27,7 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 
 // CreateContainer adjusts a container before it exists.
 func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	defer p.agent.Answered(agent.CreateEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.Create, time.Now())
 	adjustment, updates, err := p.agent.CreateContainer(podOf(pod), containerOf(c))
 	if err != nil {
 		return nil, nil, err
@@ -37,33 +37,33 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 
 // PostCreateContainer comes after the runtime has made the container.
 func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	defer p.agent.Answered(agent.PostCreateEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.PostCreate, time.Now())
 	return p.agent.PostCreateContainer(c.GetId())
 }
 
 // StartContainer comes when the container's cgroup exists and its process waits
 // before exec.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
-	defer p.agent.Answered(agent.StartEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.Start, time.Now())
 	return p.agent.StartContainer(podOf(pod), containerOf(c))
 }
 
 // UpdateContainer comes before the runtime applies a change of resources.
 func (p *Plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	defer p.agent.Answered(agent.UpdateEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.Update, time.Now())
 	updates, err := p.agent.UpdateContainer(podOf(pod), containerOf(c), resourcesOf(r))
 	return updatesOf(updates), err
 }
 
 // PostUpdateContainer comes after the runtime has applied a change.
 func (p *Plugin) PostUpdateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	defer p.agent.Answered(agent.PostUpdateEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.PostUpdate, time.Now())
 	return p.agent.PostUpdateContainer(c.GetId())
 }
 
 // StopContainer comes after the container's end.
 func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	defer p.agent.Answered(agent.StopEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.Stop, time.Now())
 	updates, err := p.agent.StopContainer(c.GetId())
 	return updatesOf(updates), err
 }
@@ -71,18 +71,18 @@ func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Cont
 // RemoveContainer may be the only event of a container that failed to be
 // created, and may carry nothing but its id.
 func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	defer p.agent.Answered(agent.RemoveEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.Remove, time.Now())
 	return p.agent.RemoveContainer(c.GetId())
 }
 
 // UpdatePodSandbox comes when the kubelet has resized a pod as a whole.
 func (p *Plugin) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, _, r *api.LinuxResources) error {
-	defer p.agent.Answered(agent.UpdatePodEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.UpdatePod, time.Now())
 	return p.agent.UpdatePod(pod.GetId(), resourcesOf(r))
 }
 
 // RemovePodSandbox is the last of a pod.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	defer p.agent.Answered(agent.RemovePodEvent, time.Now())
+	defer p.agent.Latencies.Answered(latency.RemovePod, time.Now())
 	return p.agent.RemovePod(pod.GetId())
 }
