@@ -81,7 +81,6 @@ type Agent struct {
 	closed     chan struct{}
 	children   sync.WaitGroup     // goroutines that Run waits for
 	Latencies  latency.Histograms // of the runtime's events
-	denials    denials
 
 	// Owned by the loop.
 	cpusets     *cpusets.Writer

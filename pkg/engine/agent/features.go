@@ -2,8 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"sync/atomic"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -37,22 +35,4 @@ func (o *Options) features() []status.Feature {
 		cores.State, cores.Why = status.FeatureState(support.String()), why
 	}
 	return append(all, cores)
-}
-
-// denials space out what is said of clients that the status socket turns away.
-type denials struct {
-	toldAt atomic.Int64 // Unix time in ns
-	untold atomic.Int64
-}
-
-// Denied tells of a user whom the status socket has turned away, once a minute.
-func (a *Agent) Denied(uid uint32) {
-	d := &a.denials
-	now, told := time.Now(), d.toldAt.Load()
-	if now.Sub(time.Unix(0, told)) < time.Minute || !d.toldAt.CompareAndSwap(told, now.UnixNano()) {
-		d.untold.Add(1)
-		return
-	}
-	a.Log.WithField("user", uid).WithField("untold", d.untold.Swap(0)).
-		Warn("Status refused: only root and sluice's own user may ask; is the socket's mode still 0600, and its folder's 0700?")
 }

@@ -80,18 +80,6 @@ func TestFeaturesAndBuild(t *testing.T) {
 	}
 }
 
-func TestDenied(t *testing.T) {
-	t.Parallel()
-	n := newNode(t, setup{})
-	defer n.stop()
-	for range 1000 {
-		n.agent.Denied(1000)
-	}
-	if got := n.log.count("Status refused"); got != 1 {
-		t.Errorf("%d lines", got)
-	}
-}
-
 // logText is what the agent has logged.
 type logText struct {
 	mu   sync.Mutex

@@ -172,7 +172,14 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	}
 	s.acting.running.Go(func() {
 		routes := []statusapi.Route{s.metrics(loop, &cfg.Metrics, a, log), statusapi.ConfigRoute(a.ConfigDiff), statusapi.LogRoute(os.DirFS(at.State))}
-		if err := statusapi.Serve(loop, statusSocket, a, routes...); err != nil {
+		var source interface {
+			statusapi.Source
+			statusapi.Refuser
+		} = struct {
+			*agent.Agent
+			*statusapi.DenialLog
+		}{a, statusapi.NewDenialLog(log)}
+		if err := statusapi.Serve(loop, statusSocket, source, routes...); err != nil {
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
