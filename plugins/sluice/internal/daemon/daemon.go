@@ -31,9 +31,6 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// The socket tells the agent whom it has turned away.
-var _ statusapi.Refuser = (*agent.Agent)(nil)
-
 // Options are what the command line says.
 type Options struct {
 	Config       string // file; without one the defaults, or what the runtime hands over
