@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
@@ -59,13 +60,13 @@ type Options struct {
 	Log        logrus.FieldLogger
 
 	// The control loop.
-	Sampler      Sampler           // nil: no loop
-	Wake         <-chan struct{}   // asks for a look before its time; nil never does
-	Audit        decisionlog.Audit // takes the loop's decisions; nil drops them
-	Failsafe     Failsafe          // nil without one
-	FailsafePlan []knobs.Change    // the plan that the failsafe may have carried out before this start
-	Evictor      Evictor           // nil: evictions are told of alone
-	StateDir     string            // of the batch switch; "" without one
+	Sampler      Sampler              // nil: no loop
+	Wake         <-chan struct{}      // asks for a look before its time; nil never does
+	Audit        decisionlog.Audit    // takes the loop's decisions; nil drops them
+	Failsafe     controlloop.Failsafe // nil without one
+	FailsafePlan []knobs.Change       // the plan that the failsafe may have carried out before this start
+	Evictor      controlloop.Evictor  // nil: evictions are told of alone
+	StateDir     string               // of the batch switch; "" without one
 
 	// Clock tells the time; nil is the real one. With one of its own the agent does
 	// nothing by itself: Tick and Pass do what tickers would.
@@ -88,12 +89,11 @@ type Agent struct {
 	record      *runtimerecord.Recorder
 	stopping    bool                      // nothing is begun any more
 	targets     map[string]reclaim.Target // that the reclaimer was given
-	loop        loop
+	loop        *controlloop.Loop
 	ticks       ticks
 	passing     *time.Ticker // nil with a clock of the agent's own
 	steering    *steering.Steerer
 	watermarks  *watermarks.Keeper
-	memory      *memorylimit.Limiter
 	decisions   *decisionlog.Log
 	groups      *groups.Joiner
 	unseen      error // why neighbours could not be looked for, as far as it was told
@@ -119,7 +119,6 @@ func New(o Options) *Agent {
 		events:    make(chan func()),
 		closed:    make(chan struct{}),
 		inbox:     inbox{news: make(chan struct{}, 1)},
-		loop:      newLoop(),
 		Latencies: latency.New(),
 	}
 	a.Spawn, a.Post = a.spawn, a.post
@@ -239,7 +238,7 @@ func (a *Agent) run(name string, event func() error) (err error) {
 	}()
 	a.Reconciler.BeginEvent()
 	err = event()
-	a.updateFailsafePlan()
+	a.loop.UpdateFailsafePlan()
 	return err
 }
 

@@ -104,18 +104,18 @@ func TestLooksAtBoxes(t *testing.T) {
 		}
 		h.uses["job/c"], h.uses["low/c"] = 2, 1
 		h.steps(time.Second)
-		use := h.agent.loop.view.BatchUse
+		use := h.agent.loop.View.BatchUse
 		if use.Usage != 3000 || !use.At.Equal(time.Now()) {
 			t.Errorf("batch uses %+v", use)
 		}
-		if use := h.agent.loop.view.PodsUse; use.Usage != 3000 || !use.At.Equal(time.Now()) {
+		if use := h.agent.loop.View.PodsUse; use.Usage != 3000 || !use.At.Equal(time.Now()) {
 			t.Errorf("pods use %+v", use)
 		}
 		// Without word of the box the sum of the containers counts.
 		s := h.snapshot()
 		s.Containers = s.Containers[1:]
 		h.agent.Tick(s)
-		if use := h.agent.loop.view.BatchUse; !use.At.IsZero() {
+		if use := h.agent.loop.View.BatchUse; !use.At.IsZero() {
 			t.Errorf("batch uses %+v", use)
 		}
 	})

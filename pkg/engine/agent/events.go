@@ -63,7 +63,7 @@ func (a *Agent) admit(c *node.Container) error {
 	r, err := a.Request(a.Config, c)
 	if err != nil {
 		r = a.Sharing(c)
-	} else if err = errors.Join(a.MayPin(c, r), a.mayStart(c, &r)); err == nil {
+	} else if err = errors.Join(a.MayPin(c, r), a.loop.MayStart(c, &r)); err == nil {
 		err = a.place(c, r)
 	}
 	if err == nil || a.Authority().Writes {
@@ -93,7 +93,7 @@ func (a *Agent) place(c *node.Container, r workload.Request) error {
 	}
 	cleared = true
 	a.noteFreed(freed)
-	a.memory.Reserve(c, &r)
+	a.loop.Memory.Reserve(c, &r)
 	if a.Authority().Cpusets {
 		c.Has = as
 	}
@@ -264,11 +264,9 @@ func (a *Agent) start(c *node.Container) error {
 		return err
 	}
 	a.cpusets.LiftQuota(c.Pod)
-	a.boundBeforeStart()
-	if a.loop.made && a.isStale() {
-		a.look()
-	}
-	a.memory.Start(c.ID)
+	a.loop.BoundBeforeStart()
+	a.loop.Update()
+	a.loop.Memory.Start(c.ID)
 	a.Lives++
 	a.podsettings.Reconcile(c.Pod)
 	a.groups.Join(c)
@@ -297,7 +295,7 @@ func (a *Agent) RemoveContainer(id string) error {
 func (a *Agent) stopped(id string) {
 	c, ok := a.Containers[id]
 	if h, placed := a.Ledger.Holder(id); ok && placed && c.Started {
-		a.memory.Ended(h.Request.Class)
+		a.loop.Memory.Ended(h.Request.Class)
 	}
 	a.drop(id)
 	if ok {

@@ -259,12 +259,12 @@ func TestLoopFaults(t *testing.T) {
 // inPanic lets the loop fail for some ticks.
 func (h *loopNode) inPanic(ticks int) {
 	var made colocation.Controllers
-	h.loop(func() { made, h.agent.loop.controllers = h.agent.loop.controllers, colocation.Controllers{} })
+	h.loop(func() { made, h.agent.loop.Controllers = h.agent.loop.Controllers, colocation.Controllers{} })
 	for range ticks {
 		h.agent.Tick(h.snapshot())
 	}
 	h.loop(func() {
-		h.agent.loop.controllers = made
+		h.agent.loop.Controllers = made
 		h.agent.Counters.Panics = 0
 	})
 	if !strings.Contains(h.log.text.String(), "nil pointer") {

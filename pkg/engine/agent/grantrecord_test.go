@@ -161,7 +161,7 @@ func TestBatchHasItsGrant(t *testing.T) {
 		}
 		s, _ := h.agent.Status()
 		batchRequests := workload.MilliCPU(0)
-		h.agent.query("test", func() error { batchRequests = h.agent.batchStatus().Requested; return nil })
+		h.agent.query("test", func() error { batchRequests = h.agent.loop.BatchStatus().Requested; return nil })
 		if batchRequests != 2000 || s.Grants.Pods != 2 || s.Grants.File != "/"+recordFile || s.Grants.Problem != "" {
 			t.Errorf("batch requests %d; %+v", batchRequests, s.Grants)
 		}

@@ -1,10 +1,10 @@
 package agent
 
 import (
+	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/journal"
-	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
@@ -37,10 +37,12 @@ func (a *Agent) load() {
 	a.watermarks = watermarks.New(a.options.Watermarks, book, a.Log)
 	a.groups = groups.New(a.Node, a.options.Cores, a.options.RDT, a.options.NoRDT)
 	a.cpusets = cpusets.New(a.Node)
-	a.reporter = nodestatus.New(a.Node, a.sources())
 	a.podsettings = podsettings.New(a.Node, a.groups.Lacks, a.options.Memory.Reclaim == nil)
-	a.memory = memorylimit.New(a.Node, a.options.Memory, &a.loop.view, a.podsettings.IsResizing)
 	a.record = runtimerecord.New(a.Node, a.cpusets, a.podsettings, a.groups)
+	a.loop = controlloop.New(a.life, a.Node, controlloop.Parts{
+		CPUSets: a.cpusets, Settings: a.podsettings, Groups: a.groups, Record: a.record, Decisions: a.decisions,
+	}, a.options.Memory, a.loopOptions())
+	a.reporter = nodestatus.New(a.Node, a.sources())
 }
 
 // recall tells a found container what was done to it: on an earlier connection

@@ -1,20 +1,13 @@
 package agent
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/decide/colocation"
-	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
-	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Sampler looks at what the node and its containers do; see pkg/engine/sampler.
@@ -26,63 +19,13 @@ type Sampler interface {
 	Failures() []status.Failure
 }
 
-// Failsafe gives services back what they request when this process is gone; see
-// pkg/engine/failsafe. None of its methods waits.
-type Failsafe interface {
-	// Keep replaces what is to be done then. The channel is closed when that was written,
-	// or couldn't be; nil: it is.
-	Keep(changes []knobs.Change) (written <-chan struct{})
-	// Beat is a sign of life.
-	Beat()
-	// Acted tells what was done, once.
-	Acted() (failsafe.Acted, bool)
-}
-
-// loop is what the controllers see, want and have decided.
-type loop struct {
-	controllers colocation.Controllers
-	made        bool // the controllers
-	failed      string
-	panic       string // told last
-
-	view    colocation.NodeView
-	sized   uint64    // ledger version of the view's pools
-	looked  uint64    // ledger version of the view
-	changes uint64    // of the inventory, when the view was made
-	due     time.Time // of the controllers that step each control.interval
-
-	inherited bool // from an earlier run
-	safe      failsafePlan
-
-	allPodsLimit knobs.Bytes // of memory; 0 none
-
-	divider  colocation.BudgetDivider
-	shareOf  workload.MilliCPU // the budget that was divided last
-	released uint64            // see podsettings.Settings.Released, when that was
-	sizes    []int             // last given to the ledger
-
-	poolSizes   control.PoolSizes
-	short       []control.Shortage
-	budget      control.Budget
-	refusal     control.Refusal
-	ruleRefuses string
-
-	switched      control.Switch
-	switchProblem string
-
-	disturbed []control.Disturbance
-	advice    []control.Advice
-	offer     control.Offer
-	free      []int
-	given     workload.MilliCPU
-	evicted   int
-	keptAt    time.Time
-}
-
-func newLoop() loop {
-	return loop{
-		shareOf: notShared,
+// loopOptions are what the control loop needs of the host.
+func (a *Agent) loopOptions() controlloop.Options {
+	o := controlloop.Options{Failsafe: a.options.Failsafe, Evictor: a.options.Evictor, StateDir: a.options.StateDir}
+	if a.options.Sampler != nil {
+		o.Failures = a.options.Sampler.Failures
 	}
+	return o
 }
 
 // Tick steps the controllers with what was observed: the fast ones at each call, the
@@ -113,10 +56,12 @@ func (a *Agent) prepareTicks() {
 	t := &a.ticks
 	t.done = make(chan []observe.Target)
 	t.run = func() {
-		a.tick(t.seen)
+		a.moves++
+		a.Reconciler.BeginEvent()
+		a.loop.Tick(t.seen)
 		var next []observe.Target
-		if !a.isStale() {
-			next = a.loop.view.Targets
+		if !a.loop.IsStale() {
+			next = a.loop.View.Targets
 		}
 		t.done <- next
 	}
@@ -126,10 +71,10 @@ func (a *Agent) prepareTicks() {
 // its place.
 func (a *Agent) Targets() (targets []observe.Target) {
 	a.do("targets", func() error { //nolint:errcheck // only a closed agent fails it
-		if a.isStale() {
-			a.look()
+		if a.loop.IsStale() {
+			a.loop.Refresh()
 		}
-		targets = a.loop.view.Targets
+		targets = a.loop.View.Targets
 		return nil
 	})
 	return targets
@@ -163,7 +108,7 @@ func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []o
 	defer func() {
 		if p := recover(); p != nil {
 			wait, next = time.Second, nil
-			a.post("sampling", func() { a.panicked("looking at the node", p) })
+			a.post("sampling", func() { a.loop.Panicked("looking at the node", p) })
 		}
 	}()
 	if targets == nil {
@@ -177,75 +122,4 @@ func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []o
 		a.Log.WithError(err).Warn("Not all that the loop looks at can be read; told once")
 	}
 	return wait, a.Tick(s)
-}
-
-// panicked counts a panic, and tells of those that differ from the one before.
-func (a *Agent) panicked(where string, p any) {
-	a.Counters.Panics++
-	if text := fmt.Sprint(where, p); text != a.loop.panic {
-		a.loop.panic = text
-		a.Log.Errorf("panic in %s, told once: %v\n%s", where, p, debug.Stack())
-	}
-}
-
-func (a *Agent) tick(s *observe.Snapshot) {
-	a.moves++
-	a.Reconciler.BeginEvent()
-	defer func() {
-		if p := recover(); p != nil {
-			a.panicked("the control loop", p)
-		}
-	}()
-	if a.options.Failsafe != nil {
-		a.options.Failsafe.Beat()
-	}
-	if !a.Synced || !a.begin() {
-		return
-	}
-	l, interval := &a.loop, a.Config.Control.Interval
-	all := !s.Now.Before(l.due) || s.Now.Before(l.due.Add(-2*interval)) // the clock went back
-	if all {
-		// Half a tick less: one that comes a little early would be left out.
-		l.due = s.Now.Add(interval - a.Config.Control.FastInterval/2)
-	}
-	carried := (all || s.Now.Sub(l.view.Now) > interval) && a.afterFailsafe() // it may have stalled
-	if a.isStale() || l.looked != a.Ledger.Version() {
-		a.look()
-	}
-	if all {
-		l.allPodsLimit = a.limitOfAllPods()
-	}
-	l.view.Observe(s, l.allPodsLimit)
-	a.MachineMemory = cmp.Or(l.view.MachineMemory, a.MachineMemory)
-	if carried { // the CPUs were busy with others than their pools
-		l.view.ForgetPoolLoad()
-	}
-	if all {
-		l.view.Stays = a.stays()
-		l.view.Isolated = l.view.Stays == ""
-	}
-	a.step(all)
-	a.decisions.EndResting(s.Now)
-	if all {
-		a.refreshFailsafePlan()
-	}
-}
-
-// begin makes the controllers at the first tick.
-func (a *Agent) begin() bool {
-	l := &a.loop
-	if l.made {
-		return true
-	}
-	made, err := colocation.NewControllers(a.loopSettings(a.Config), a.learned())
-	if err != nil {
-		if err.Error() != l.failed {
-			l.failed = err.Error()
-			a.Log.WithError(err).Error("No control loop")
-		}
-		return false
-	}
-	l.controllers, l.made = made, true
-	a.Changed()
-	return true
 }

@@ -25,7 +25,7 @@ func TestBatchBesideAService(t *testing.T) {
 		h.run(service("web/c", 1000), side, may, batch("job/c"))
 		h.steps(time.Second)
 		h.loop(func() {
-			for _, p := range h.agent.loop.view.Pods {
+			for _, p := range h.agent.loop.View.Pods {
 				want := map[string]control.Pod{"web": {Class: workload.LS}, "may": {Class: workload.LS, Allow: workload.EvictPod}, "job": {Class: workload.BE}}[p.UID]
 				if p.Class != want.Class || p.Allow != want.Allow {
 					t.Errorf("pod %s: class %s, allows %v", p.UID, p.Class, p.Allow)
@@ -79,7 +79,7 @@ func TestEvictionsOverAReload(t *testing.T) {
 		h.run(service("web/c", 1000), batch("job/c"))
 		h.steps(3 * time.Second)
 		kills := func() (n int) {
-			h.loop(func() { n = h.agent.loop.controllers.Benefit.Report(time.Now()).Day.Evicted })
+			h.loop(func() { n = h.agent.loop.Controllers.Benefit.Report(time.Now()).Day.Evicted })
 			return n
 		}
 		if err := batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff, Evict: true}); err != nil {
@@ -192,7 +192,7 @@ func TestCacheCantTell(t *testing.T) {
 				h.run(service("web/c", 1000), batch("job/c"))
 				h.steps(3 * time.Second)
 				var all []status.Controller
-				err := h.agent.query("test", func() error { all = h.agent.controllerStatus(); return nil })
+				err := h.agent.query("test", func() error { all = h.agent.loop.ControllerStatus(); return nil })
 				if err != nil {
 					t.Fatal(err)
 				}

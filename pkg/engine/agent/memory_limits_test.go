@@ -261,7 +261,7 @@ func TestSwitchOffApart(t *testing.T) {
 			t.Errorf("switched off: web on %s, job on %s; before on %s and %s", h.set("web/c"), got, web, job)
 		}
 		h.loop(func() {
-			if s := h.agent.batchStatus(); s.BudgetCPUs != least || int(s.Floor) != least*1000 || s.State != status.BatchClosed {
+			if s := h.agent.loop.BatchStatus(); s.BudgetCPUs != least || int(s.Floor) != least*1000 || s.State != status.BatchClosed {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -276,7 +276,7 @@ func TestSwitchOffApart(t *testing.T) {
 		h.agent.SetMachine(few)
 		say(batchswitch.Setting{To: control.SwitchOff})
 		h.loop(func() {
-			if s := h.agent.batchStatus(); !s.Unlimited {
+			if s := h.agent.loop.BatchStatus(); !s.Unlimited {
 				t.Errorf("on two CPUs %+v", s)
 			}
 		})

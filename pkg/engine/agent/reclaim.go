@@ -28,3 +28,11 @@ func (a *Agent) retarget() {
 		a.options.Reclaimer.Set(targets)
 	}
 }
+
+// stopReclaiming has the reclaimer hold nothing any more.
+func (a *Agent) stopReclaiming() {
+	if a.options.Reclaimer != nil {
+		a.targets = nil
+		a.options.Reclaimer.Set(nil)
+	}
+}

@@ -30,7 +30,7 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 	for deadline := a.Now().Add(pressTime); ; {
 		busy := false
 		err = a.do("configuration", func() error {
-			if busy = a.memory.IsBusy(); busy && a.Now().Before(deadline) {
+			if busy = a.loop.Memory.IsBusy(); busy && a.Now().Before(deadline) {
 				return nil
 			}
 			restart, err = a.reconfigure(r)
@@ -72,7 +72,7 @@ func (a *Agent) reloaded(hash string, problem error) {
 
 // reconfigure does it, in the loop.
 func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
-	if a.memory.IsBusy() {
+	if a.loop.Memory.IsBusy() {
 		return nil, errPressed
 	}
 	cfg, restart, err := a.takeable(r.Config)
@@ -90,10 +90,15 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		}
 	}()
 	wrote, acted := a.Authority().Writes, a.Authority().Cpusets
-	a.giveLoopBack(cfg)
+	a.loop.GiveBack(cfg)
+	if wrote && !a.AuthorityBy(cfg).Writes {
+		a.leaveWatermarks()
+		a.stopReclaiming()
+	}
 	a.Config, a.Ledger = cfg, ledger
 	if r.Adapt != nil {
 		r.Adapt(cfg, &a.options)
+		a.loop.Options = a.loopOptions()
 	}
 	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
 	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
@@ -104,14 +109,14 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		}
 	}
 	a.cpusets.Claim(a.Order)
-	a.renew(before)
+	a.loop.Renew(before)
 	a.confined = 0
 	a.cpusets.TryApply()
 	a.cpusets.LiftAll()
 	a.mend()
 	a.groups.Reconfigure(before, wrote)
 	a.leaveAll()
-	a.podsettings.ReconcileAll(a.memory.Owns)
+	a.podsettings.ReconcileAll(a.loop.Memory.Owns)
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
@@ -122,7 +127,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.noteChange()
 	if a.options.Failsafe != nil && a.Authority().Writes {
-		a.writeFailsafePlan() // what it would do at once may be given back
+		a.loop.WriteFailsafePlan() // what it would do at once may be given back
 	}
 	done = true
 	return restart, nil
@@ -155,49 +160,6 @@ func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 func (a *Agent) rerequest(c *node.Container) {
 	_, c.Warnings = a.RequestBy(a.Config, c)
 	a.record.Renew(c)
-}
-
-// giveLoopBack gives back, while the old configuration is in force, what the loop has
-// set and won't set by the new one.
-func (a *Agent) giveLoopBack(next *config.Config) {
-	l := &a.loop
-	may := a.AuthorityBy(next)
-	bounds := may.Acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
-	quotas := may.Acts(next.Control.Burst.Mode) || may.Acts(next.Control.Demotion.Mode) || may.Writes && len(next.Control.Rules) > 0
-	memory := may.Acts(next.Control.Memory.Mode)
-	cache := may.Acts(next.Control.Cache.Mode)
-	if !bounds {
-		a.podsettings.Want.ForgetBatchQuotas()
-		clear(a.podsettings.Want.LSWeights)
-		l.shareOf = notShared
-		l.budget = control.Budget{}
-	}
-	if !quotas {
-		clear(a.podsettings.Want.Containers)
-	}
-	a.podsettings.Enforce()
-	if !memory {
-		a.memory.Release()
-	}
-	if !cache {
-		a.groups.ShareCache(control.CacheShare{})
-	}
-	if may.Writes || !a.Authority().Writes {
-		return
-	}
-	if a.Ledger.Sizes() != nil {
-		a.Ledger.SetSizes(nil)
-		a.cpusets.TryApply()
-	}
-	a.leaveWatermarks()
-	if a.options.Reclaimer != nil {
-		a.targets = nil
-		a.options.Reclaimer.Set(nil)
-	}
-	if a.options.Failsafe != nil {
-		l.safe = failsafePlan{}
-		a.options.Failsafe.Keep(nil)
-	}
 }
 
 // leaveAll gives back what could not be given back yet, as in preview.

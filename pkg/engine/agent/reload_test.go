@@ -200,17 +200,17 @@ func TestReloadKeepsWhatWasLearned(t *testing.T) {
 		t.Helper()
 		h.run(service("web/c", 2000), batch("job/c"))
 		h.steps(2 * time.Second)
-		before := h.agent.loop.controllers
+		before := h.agent.loop.Controllers
 		if err := h.reload(byQuota + "roundUp: true\n"); err != nil {
 			t.Fatal(err)
 		}
-		if h.agent.loop.controllers != before {
+		if h.agent.loop.Controllers != before {
 			t.Error("controllers were made anew for a key that isn't theirs")
 		}
 		if err := h.reload(strings.Replace(byQuota, "65", "70", 1)); err != nil {
 			t.Fatal(err)
 		}
-		now := h.agent.loop.controllers
+		now := h.agent.loop.Controllers
 		if now.Batch == before.Batch || now.Memory != before.Memory || now.Burst != before.Burst {
 			t.Error("it is the batch budget, and it alone, that has another part")
 		}

@@ -157,7 +157,7 @@ func TestMemoryOfMixedBox(t *testing.T) {
 			}
 		}
 		h.loop(func() {
-			if got := h.agent.batchStatus(); len(got.MixedPods) != 1 || got.MixedPods[0] != "ns/proxy" {
+			if got := h.agent.loop.BatchStatus(); len(got.MixedPods) != 1 || got.MixedPods[0] != "ns/proxy" {
 				t.Errorf("mixers %v", got.MixedPods)
 			}
 		})
@@ -198,7 +198,7 @@ func TestForbiddenKills(t *testing.T) {
 		ooms[bestBox]++
 		h.steps(2 * time.Second)
 		counted("at the goal", 0, 0)
-		h.loop(func() { h.agent.memory.Inherit(bestBox, 1<<30) })
+		h.loop(func() { h.agent.loop.Memory.Inherit(bestBox, 1<<30) })
 		ooms[bestBox]++
 		h.steps(2 * time.Second)
 		counted("far below the goal", 1, 0)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
-	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
@@ -26,16 +25,9 @@ const sharedFor = 100 * time.Millisecond
 func (a *Agent) sources() nodestatus.Sources {
 	return nodestatus.Sources{
 		Build: a.options.Build, Started: a.started, Features: a.options.features(), Config: &a.options.Configured,
-		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: loopSource{a},
+		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: a.loop,
 	}
 }
-
-// loopSource is what the status tells of the control loop.
-type loopSource struct{ *Agent }
-
-func (l loopSource) Status() *status.Loop                                { return l.loopStatus() }
-func (l loopSource) PoolLoad(at int) *status.PoolLoad                    { return l.poolLoad(at) }
-func (l loopSource) Usage(id string) (status.Usage, observe.Cache, bool) { return l.usage(id) }
 
 // Status is a copy of the state. It must not be changed: other readers may have the
 // same one.

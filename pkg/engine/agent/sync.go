@@ -57,11 +57,11 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		})
 		a.cpusets.Claim(a.Order)
 		a.forgetGone()
-		a.inherit()
+		a.loop.Inherit()
 		a.post("tune", func() {
-			a.podsettings.ReconcileAll(a.memory.Owns)
+			a.podsettings.ReconcileAll(a.loop.Memory.Owns)
 			if a.options.Failsafe != nil && a.Authority().Writes {
-				a.writeFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
+				a.loop.WriteFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
 			}
 			a.groups.Synchronized()
 		})
@@ -91,7 +91,7 @@ type beforeSync struct {
 
 func (a *Agent) beforeSync() beforeSync {
 	return beforeSync{
-		a.Ledger, a.Inventory, a.confined, a.Synced, a.loop.inherited, a.podsettings.Save(),
+		a.Ledger, a.Inventory, a.confined, a.Synced, a.loop.Inherited, a.podsettings.Save(),
 	}
 }
 
@@ -100,7 +100,7 @@ func (a *Agent) restore(i beforeSync) {
 	a.Ledger, a.Inventory = i.ledger, i.inventory
 	a.Changes = changes + 1
 	a.confined, a.Synced = i.confined, i.synced
-	a.loop.inherited = i.inherited
+	a.loop.Inherited = i.inherited
 	a.podsettings.Restore(i.settings)
 }
 

@@ -57,7 +57,7 @@ func TestWhoDoesNotYield(t *testing.T) {
 				h.uses["job/c"], h.uses["low/c"] = 8, 8
 				h.steps(3 * time.Second)
 				var b status.Batch
-				h.loop(func() { b = h.agent.batchStatus() })
+				h.loop(func() { b = h.agent.loop.BatchStatus() })
 				if test.stays == "" && (b.ThresholdPercent != 97 || b.ThresholdWhy != "") || test.stays != "" && (b.ThresholdPercent != 65 || !strings.Contains(b.ThresholdWhy, test.stays)) {
 					t.Errorf("%d %%, %q, want %q", b.ThresholdPercent, b.ThresholdWhy, test.stays)
 				}

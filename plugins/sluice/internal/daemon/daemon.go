@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
@@ -84,8 +85,8 @@ type service struct {
 	acting  group            // the agent, and who asks it
 	writing group            // who writes down what the agent says; ends after it
 
-	reclaimer   *reclaim.Runner                         // nil where the kernel can't reclaim on request
-	newFailsafe func(logrus.FieldLogger) agent.Failsafe // nil without a loop
+	reclaimer   *reclaim.Runner                               // nil where the kernel can't reclaim on request
+	newFailsafe func(logrus.FieldLogger) controlloop.Failsafe // nil without a loop
 }
 
 // group is goroutines that end together.

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
+	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
@@ -57,7 +58,7 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	trail := audit.Open(at.State, o.Log)
 	s.writing.running.Go(func() { trail.Run(writing) })
 	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
-	s.newFailsafe = func(log logrus.FieldLogger) agent.Failsafe {
+	s.newFailsafe = func(log logrus.FieldLogger) controlloop.Failsafe {
 		start := func() (io.WriteCloser, error) {
 			return failsafe.StartWatcher("failsafe", "--state-dir", at.State, "--runtime-dir", at.Runtime, "--host-root", s.HostRoot)
 		}
@@ -74,7 +75,7 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 
 // evictor is who ends pods by a configuration. That it can't is told now, not when a pod
 // has to go.
-func (s *service) evictor(c *config.Config, log logrus.FieldLogger) agent.Evictor {
+func (s *service) evictor(c *config.Config, log logrus.FieldLogger) controlloop.Evictor {
 	if c.Control.Eviction.By != control.EvictCRI {
 		return evict.Report{}
 	}

@@ -1,4 +1,4 @@
-package agent
+package controlloop
 
 import (
 	"fmt"
@@ -10,24 +10,23 @@ import (
 )
 
 // stays tells which batch pod doesn't yield its CPUs at once, and why; "" where all do.
-func (a *Agent) stays() string {
-	l := &a.loop
+func (l *Loop) stays() string {
 	y := colocation.Yielding{
-		ThreadsPerCore: l.view.ThreadsPerCore, OnlineWeight: a.Config.Control.Batch.OnlineWeight,
-		Siblings: a.podsettings.Siblings(), Raised: a.podsettings.InForce().LSWeights,
+		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.OnlineWeight,
+		Siblings: l.Settings.Siblings(), Raised: l.Settings.InForce().LSWeights,
 	}
 	if y.ThreadsPerCore > 1 {
-		y.SharedGroups = colocation.SharedGroups(a.podsettings.Collected())
+		y.SharedGroups = colocation.SharedGroups(l.Settings.Collected())
 	}
-	for i := range l.view.Pods {
-		p := &l.view.Pods[i]
+	for i := range l.View.Pods {
+		p := &l.View.Pods[i]
 		if p.Class != workload.BE {
 			continue
 		}
-		pod := a.batchPod(l.view.Members[p.First : p.First+p.Count])
+		pod := l.batchPod(l.View.Members[p.First : p.First+p.Count])
 		why, beside := y.Stays(&pod)
 		if len(beside) > 0 && y.OnlineWeight > 100 {
-			path, shares := a.heaviest(beside)
+			path, shares := l.heaviest(beside)
 			why = fmt.Sprintf("is beside %s, which has so much CPU weight (%s shares) that the kernel has no room for more", path, knobs.FormatValue(shares))
 		}
 		if why != "" {
@@ -38,18 +37,18 @@ func (a *Agent) stays() string {
 }
 
 // batchPod is a pod of batch work with what the kernel has of its settings.
-func (a *Agent) batchPod(members []colocation.Container) colocation.BatchPod {
+func (l *Loop) batchPod(members []colocation.Container) colocation.BatchPod {
 	first := &members[0]
 	pod := colocation.BatchPod{QoS: first.Pod.QoS(), Above: first.Above}
-	if t := a.Reconciler.Cgroup(first.PodPath); t != nil {
+	if t := l.Reconciler.Cgroup(first.PodPath); t != nil {
 		for _, k := range t.Settings() {
 			pod.Expelled = pod.Expelled || isExpelled(k)
 			pod.Idle = pod.Idle || k.Knob == knobs.Idle && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(1))
 		}
 	}
 	for i := range members {
-		c := a.Containers[members[i].ID]
-		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: a.groups.JoinedCores(c)})
+		c := l.Containers[members[i].ID]
+		pod.Containers = append(pod.Containers, colocation.CoreSched{Group: members[i].Request.CoreSched, Whole: l.Groups.JoinedCores(c)})
 	}
 	return pod
 }
@@ -61,9 +60,9 @@ func isExpelled(k *reconcile.Setting) bool {
 }
 
 // heaviest is the cgroup of these which has the most CPU weight of the kubelet's.
-func (a *Agent) heaviest(services []colocation.Sibling) (path string, most knobs.Shares) {
+func (l *Loop) heaviest(services []colocation.Sibling) (path string, most knobs.Shares) {
 	for _, s := range services {
-		if shares, ok := a.podsettings.OwnWeight(s); ok && shares > most {
+		if shares, ok := l.Settings.OwnWeight(s); ok && shares > most {
 			path, most = s.Path, shares
 		}
 	}

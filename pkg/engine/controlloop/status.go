@@ -1,4 +1,4 @@
-package agent
+package controlloop
 
 import (
 	"maps"
@@ -13,30 +13,30 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// loopStatus is the loop's part of the status: copies, as all that controllers answer
+// Status is the loop's part of the status: copies, as all that controllers answer
 // with is lent. Nil without a loop.
-func (a *Agent) loopStatus() *status.Loop {
-	if a.options.Sampler == nil && a.Clock == nil {
+func (l *Loop) Status() *status.Loop {
+	if l.Failures == nil && l.Clock == nil {
 		return nil
 	}
-	l, cfg := &a.loop, &a.Config.Control
+	cfg := &l.Config.Control
 	s := &status.Loop{
-		Mode: a.Authority().Of(""), Problem: l.failed, MeasuredAt: l.view.Now, Interval: cfg.Interval, StateDir: a.options.StateDir,
-		Node:   nodeUsage(&l.view.View),
-		Batch:  a.batchStatus(),
-		Memory: a.memory.Status(),
+		Mode: l.Authority().Of(""), Problem: l.failed, MeasuredAt: l.View.Now, Interval: cfg.Interval, StateDir: l.StateDir,
+		Node:   nodeUsage(&l.View.View),
+		Batch:  l.BatchStatus(),
+		Memory: l.Memory.Status(),
 		Offer:  l.offer, Advice: slices.Clone(l.advice),
-		Refusal:   a.refusalStatus(),
+		Refusal:   l.refusalStatus(),
 		Evictions: status.Evictions{By: cfg.Eviction.By},
-		Decisions: a.decisions.Recent(),
-		Counts:    a.decisions.Counts(),
+		Decisions: l.Decisions.Recent(),
+		Counts:    l.Decisions.Counts(),
 
-		DroppedAuditEntries: a.decisions.Dropped(),
+		DroppedAuditEntries: l.Decisions.Dropped(),
 	}
 	if l.made {
 		s.Problem = ""
-		s.Benefit = l.controllers.Benefit.Report(l.view.Now)
-		n := l.controllers.Eviction.Counts()
+		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
+		n := l.Controllers.Eviction.Counts()
 		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Reported = n.Evicted, n.Failed, n.Told
 	}
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
@@ -44,18 +44,18 @@ func (a *Agent) loopStatus() *status.Loop {
 	for i := range s.Disturbed {
 		s.Disturbed[i].Suspects = slices.Clone(s.Disturbed[i].Suspects)
 	}
-	s.Controllers = a.controllerStatus()
-	if a.options.Sampler != nil {
-		s.Failures = a.options.Sampler.Failures()
+	s.Controllers = l.ControllerStatus()
+	if l.Failures != nil {
+		s.Failures = l.Failures()
 	}
 	return s
 }
 
-// controllerStatus lists the controllers by the names of their decisions.
-func (a *Agent) controllerStatus() []status.Controller {
-	may := a.Authority()
-	cfg := &a.Config.Control
-	apart := a.Config.Pools.Mode == config.Exclusive
+// ControllerStatus lists the controllers by the names of their decisions.
+func (l *Loop) ControllerStatus() []status.Controller {
+	may := l.Authority()
+	cfg := &l.Config.Control
+	apart := l.Config.Pools.Mode == config.Exclusive
 	steps := func(does bool, own control.Mode) control.Mode {
 		if !does {
 			return control.Off
@@ -67,7 +67,7 @@ func (a *Agent) controllerStatus() []status.Controller {
 		{Name: "pools", Mode: steps(apart, cfg.Pools.Mode)},
 		{Name: "batch", Mode: steps(!apart, cfg.Batch.Mode)},
 		{Name: "interference", Mode: may.Of(cfg.Interference.Mode)},
-		{Name: "cache", Mode: may.Of(cfg.Cache.Mode), Note: a.cacheNote()},
+		{Name: "cache", Mode: may.Of(cfg.Cache.Mode), Note: l.cacheNote()},
 		{Name: "burst", Mode: may.Of(cfg.Burst.Mode)},
 		{Name: "demotion", Mode: may.Of(cfg.Demotion.Mode)},
 		{Name: "memory", Mode: may.Of(cfg.Memory.Mode)},
@@ -75,7 +75,7 @@ func (a *Agent) controllerStatus() []status.Controller {
 		{Name: "eviction", Mode: may.Of(cfg.Eviction.Mode)},
 	}
 	for i := range all {
-		if d, ok := a.decisions.Last(all[i].Name); ok {
+		if d, ok := l.Decisions.Last(all[i].Name); ok {
 			all[i].Last = &d
 		}
 	}
@@ -83,53 +83,52 @@ func (a *Agent) controllerStatus() []status.Controller {
 }
 
 // cacheNote is why the control of batch work's cache can't decide.
-func (a *Agent) cacheNote() string {
-	if !a.loop.made || !a.Authority().Decides(a.Config.Control.Cache.Mode) {
+func (l *Loop) cacheNote() string {
+	if !l.made || !l.Authority().Decides(l.Config.Control.Cache.Mode) {
 		return ""
 	}
-	return a.loop.controllers.Cache.Blind()
+	return l.Controllers.Cache.Blind()
 }
 
-// batchStatus is what batch work may use, and what bounds it.
-func (a *Agent) batchStatus() status.Batch {
-	may := a.Authority()
-	l := &a.loop
-	state, budget := &l.view.Batch, &l.budget
+// BatchStatus is what batch work may use, and what bounds it.
+func (l *Loop) BatchStatus() status.Batch {
+	may := l.Authority()
+	state, budget := &l.View.Batch, &l.budget
 	s := status.Batch{
 		State: batchWord(state), Why: state.Why, KeptPercent: state.Percent,
 		Switch:    status.Switch{State: l.switched.To, Evict: l.switched.Evict, EndsAt: l.switched.Until},
 		Mechanism: status.ByPools,
 	}
 	if l.made {
-		s.NextChangeAt = l.controllers.Windows.Next()
-		s.Floor = a.Config.Control.Batch.Floor(&a.loop.view.View)
-		if a.Config.Pools.Mode != config.Exclusive {
-			s.ThresholdPercent, s.ThresholdWhy = l.controllers.Batch.Threshold(&l.view.View)
+		s.NextChangeAt = l.Controllers.Windows.Next()
+		s.Floor = l.Config.Control.Batch.Floor(&l.View.View)
+		if l.Config.Pools.Mode != config.Exclusive {
+			s.ThresholdPercent, s.ThresholdWhy = l.Controllers.Batch.Threshold(&l.View.View)
 		}
 	}
-	for i := range l.view.Containers {
-		if c := &l.view.Containers[i]; c.Class == workload.BE {
+	for i := range l.View.Containers {
+		if c := &l.View.Containers[i]; c.Class == workload.BE {
 			s.Used += c.CPU.Usage
 			s.Requested += c.Request
 		}
 	}
-	pools := l.view.Pools
+	pools := l.View.Pools
 	switch {
-	case a.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
+	case l.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
 		s.Known, s.BudgetCPUs = true, pools[len(pools)-1].Size
 		s.Budget, s.Floor = workload.MilliCPU(s.BudgetCPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
-		s.Unlimited = may.Acts(a.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
-	case a.Config.Pools.Mode != config.Exclusive:
-		s.Mechanism = status.Mechanism(a.podsettings.Mechanism())
+		s.Unlimited = may.Acts(l.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
+	case l.Config.Pools.Mode != config.Exclusive:
+		s.Mechanism = status.Mechanism(l.Settings.Mechanism())
 		s.Known = !budget.Hold && budget.Amount > 0
 		s.Unlimited, s.Budget = budget.Unlimited, budget.Amount
 		if s.Mechanism != status.ByQuota {
 			s.BudgetCPUs = budget.CPUs
 		}
 	}
-	s.Cgroups = a.boxStatus()
-	if l.made && (may.Acts(a.Config.Control.Memory.Mode) || a.podsettings.BoundsByQuota()) && l.view.HasBatch() {
-		s.MixedPods = slices.Clone(l.view.BatchCgroups.MixedBy)
+	s.Cgroups = l.cgroupStatus()
+	if l.made && (may.Acts(l.Config.Control.Memory.Mode) || l.Settings.BoundsByQuota()) && l.View.HasBatch() {
+		s.MixedPods = slices.Clone(l.View.BatchCgroups.MixedBy)
 	}
 	return s
 }
@@ -148,8 +147,8 @@ func batchWord(b *control.BatchState) status.BatchState {
 	return status.BatchOpen
 }
 
-// boxStatus lists what bounds batch work now.
-func (a *Agent) boxStatus() []status.BatchCgroup {
+// cgroupStatus lists what bounds batch work now.
+func (l *Loop) cgroupStatus() []status.BatchCgroup {
 	boxes := map[string]*status.BatchCgroup{}
 	box := func(name string) *status.BatchCgroup {
 		if boxes[name] == nil {
@@ -157,13 +156,13 @@ func (a *Agent) boxStatus() []status.BatchCgroup {
 		}
 		return boxes[name]
 	}
-	for _, quotas := range []map[string]qos.Loop{a.podsettings.InForce().BatchCgroups, a.podsettings.InForce().Pods} {
+	for _, quotas := range []map[string]qos.Loop{l.Settings.InForce().BatchCgroups, l.Settings.InForce().Pods} {
 		for name, q := range quotas {
 			box(name).Quota = workload.MilliCPU(q.Quota.Milli())
 		}
 	}
-	for name, limit := range a.memory.Limits() {
-		if uid := a.batchPodAt(name); uid != "" {
+	for name, limit := range l.Memory.Limits() {
+		if uid := l.batchPodAt(name); uid != "" {
 			name = uid
 		}
 		box(name).MemoryLimitBytes = int64(limit)
@@ -176,9 +175,9 @@ func (a *Agent) boxStatus() []status.BatchCgroup {
 }
 
 // refusalStatus is who mayStart refuses.
-func (a *Agent) refusalStatus() *status.Refusal {
-	l, now := &a.loop, a.Now()
-	none := a.noBatch(now)
+func (l *Loop) refusalStatus() *status.Refusal {
+	now := l.Now()
+	none := l.noBatch(now)
 	s := status.Refusal{NewBatch: none.NewBatch, EndsAt: none.Until, Why: none.Why}
 	for _, p := range l.refusal.Pods {
 		if now.Before(p.Until) {
@@ -194,19 +193,18 @@ func (a *Agent) refusalStatus() *status.Refusal {
 	return &s
 }
 
-// poolLoad is a pool's load, nil before the loop has looked.
-func (a *Agent) poolLoad(at int) *status.PoolLoad {
-	l := &a.loop
-	if at >= len(l.view.Pools) || l.view.Now.IsZero() {
+// PoolLoad is a pool's load, nil before the loop has looked.
+func (l *Loop) PoolLoad(at int) *status.PoolLoad {
+	if at >= len(l.View.Pools) || l.View.Now.IsZero() {
 		return nil
 	}
-	p := &l.view.Pools[at]
+	p := &l.View.Pools[at]
 	s := &status.PoolLoad{MeasuredAt: p.At, Usage: p.Usage, SizeCPUs: p.Size, PressureFraction: p.Pressure}
 	if p.Size > 0 {
 		s.LoadFraction = float64(p.Usage) / 1000 / float64(p.Size)
 	}
-	if a.Config.Pools.Mode == config.Exclusive && a.Authority().Decides(a.Config.Control.Pools.Mode) {
-		law := a.Config.PoolLaw()[at]
+	if l.Config.Pools.Mode == config.Exclusive && l.Authority().Decides(l.Config.Control.Pools.Mode) {
+		law := l.Config.PoolLaw()[at]
 		s.BandLowPercent, s.BandHighPercent = law.Low, law.High
 		if sizes := &l.poolSizes; at < len(sizes.CPUs) {
 			s.WantedCPUs, s.ShortCPUs, s.Small = sizes.CPUs[at], sizes.Short[at], sizes.Small[at]
@@ -215,21 +213,20 @@ func (a *Agent) poolLoad(at int) *status.PoolLoad {
 	return s
 }
 
-// usage is what a container does; false before the loop has seen it do anything.
-func (a *Agent) usage(id string) (u status.Usage, cache observe.Cache, known bool) {
-	l := &a.loop
-	c := l.view.Container(id)
+// Usage is what a container does; false before the loop has seen it do anything.
+func (l *Loop) Usage(id string) (u status.Usage, cache observe.Cache, known bool) {
+	c := l.View.Container(id)
 	if c == nil {
 		return u, cache, false
 	}
-	if a.Authority().RDT && a.Config.RDT.Monitor {
+	if l.Authority().RDT && l.Config.RDT.Monitor {
 		cache = c.Cache
 	}
 	if c.CPU.At.IsZero() && c.Container.Memory.At.IsZero() {
 		return u, cache, false
 	}
 	u = status.Usage{
-		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(a.podsettings.InForce().Containers[id].Quota.Milli())},
+		CPU: status.CPUUsage{MeasuredAt: c.CPU.At, Usage: c.CPU.Usage, Limit: c.Limit, LoopLimit: workload.MilliCPU(l.Settings.InForce().Containers[id].Quota.Milli())},
 		Memory: status.MemoryUsage{
 			MeasuredAt: c.Container.Memory.At, WorkingSetBytes: c.Container.Memory.WorkingSet, CurrentBytes: c.Container.Memory.Current,
 			RequestedBytes: c.Memory, LimitBytes: c.MemoryLimit, OOMKills: int(c.Container.Memory.OOMKills),

@@ -1,0 +1,65 @@
+package controlloop
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// TestStatusTellsWhoMayStart: the status says that new batch work is refused exactly where
+// it is, with the same reason.
+func TestStatusTellsWhoMayStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		set func(l *Loop)
+		why string // "": it may start
+	}{
+		"open":         {func(*Loop) {}, ""},
+		"switched off": {func(l *Loop) { l.switched = control.Switch{To: control.SwitchOff} }, "batch is switched off"},
+		"switched off until earlier": {func(l *Loop) {
+			l.switched = control.Switch{To: control.SwitchOff, Until: l.Now().Add(-time.Second)}
+		}, ""},
+		"closed": {func(l *Loop) { l.View.Batch = control.BatchState{Closed: true, Why: "the window"} }, "the window"},
+		"closed in preview": {func(l *Loop) {
+			l.Config.Control.Mode = control.Preview
+			l.View.Batch = control.BatchState{Closed: true, Why: "the window"}
+		}, ""},
+		"a rule": {func(l *Loop) { l.ruleRefuses = "rule disk" }, "rule disk"},
+		"after an eviction": {func(l *Loop) {
+			l.Config.Control.Eviction.RefuseNew = true
+			l.refusal = control.Refusal{Until: l.Now().Add(time.Minute), Why: "memory is short"}
+		}, "memory is short"},
+		"long after an eviction": {func(l *Loop) {
+			l.Config.Control.Eviction.RefuseNew = true
+			l.refusal = control.Refusal{Until: l.Now(), Why: "memory is short"}
+		}, ""},
+		"after an eviction, not refusing": {func(l *Loop) {
+			l.Config.Control.Eviction.RefuseNew = false
+			l.refusal = control.Refusal{Until: l.Now().Add(time.Minute), Why: "memory is short"}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config.Default()
+			cfg.Mode, cfg.Control.Mode = config.On, control.On
+			n := &node.Node{Config: cfg}
+			l := New(t.Context(), n, Parts{Settings: podsettings.New(n, nil, false)}, memorylimit.Host{}, Options{})
+			c.set(l)
+			err := l.MayStart(&node.Container{Pod: &workload.Pod{UID: "new"}}, &workload.Request{Class: workload.BE})
+			s := l.refusalStatus()
+			if (err != nil) != (c.why != "") || (s != nil && s.NewBatch) != (c.why != "") {
+				t.Errorf("it may start: %v; the status: %+v", err, s)
+			} else if err != nil && (!strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), s.Why)) {
+				t.Errorf("it may start: %v; the status: %s", err, s.Why)
+			}
+			if err := l.MayStart(&node.Container{Pod: &workload.Pod{UID: "new"}}, &workload.Request{Class: workload.LS}); err != nil {
+				t.Errorf("a service: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package controlloop
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/runtime/evict"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+// Evictor ends pods; see pkg/runtime/evict. It blocks until the pod has ended.
+type Evictor interface {
+	Evict(ctx context.Context, pod evict.Pod) error
+}
+
+// evictionTime is how long an evictor may take over a pod's grace.
+const evictionTime = 2 * time.Minute
+
+// evict ends a pod in a goroutine of its own: a runtime may take long.
+func (l *Loop) evict(victim control.Victim) {
+	ctx, cancel := context.WithTimeout(l.life, victim.Grace+evictionTime)
+	var err error
+	evictor := l.Evictor // another configuration may bring another
+	l.Aside("evicted", func() {
+		defer cancel()
+		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
+	}, func() {
+		l.Controllers.Eviction.Done(victim.UID, err, l.Now())
+		if err != nil {
+			l.Log.WithField("pod", victim.Ref).WithError(err).Warn("Pod could not be evicted; it counts for nothing, and another may be chosen")
+		}
+	})
+}
+
+// givenCPU is the CPU that batch work may use now, 0 where that isn't known.
+func (l *Loop) givenCPU() workload.MilliCPU {
+	v := &l.View.View
+	if len(v.Pools) == 0 {
+		return 0
+	}
+	if b := &l.budget; b.Amount > 0 && !b.Hold {
+		return b.Amount
+	}
+	return workload.MilliCPU(v.Pools[len(v.Pools)-1].Size) * 1000
+}
+
+// MayStart refuses batch work while the node takes none, and what was just evicted.
+func (l *Loop) MayStart(c *node.Container, r *workload.Request) error {
+	now := l.Now()
+	if err := colocation.RefusePod(l.refusal.Pods, c.Pod.UID, now); err != nil || r.Class != workload.BE {
+		return err
+	}
+	if err := l.noBatch(now).Err(); err != nil {
+		return err
+	}
+	return l.Memory.MayStart(c, r)
+}
+
+// noBatch is whether, why and until when no batch work may start on this node: for the
+// container that is about to start, and for the status.
+func (l *Loop) noBatch(now time.Time) colocation.Refusal {
+	r := colocation.Refusals{Rule: l.ruleRefuses}
+	if l.Authority().Acts("") {
+		r.SwitchedOff, r.Batch = l.switchedOff(now), l.View.Batch
+	}
+	if l.Config.Control.Eviction.RefuseNew {
+		r.Eviction = l.refusal
+	}
+	return r.NewBatch(now)
+}
+
+// readSwitch returns what the switch says now. One that can't be read stays as it was.
+func (l *Loop) readSwitch() control.Switch {
+	if l.StateDir != "" {
+		s, err := batchswitch.Read(l.StateDir)
+		switch {
+		case err == nil:
+			l.switched, l.switchProblem = control.Switch(s), ""
+		case err.Error() != l.switchProblem:
+			l.switchProblem = err.Error()
+			l.Log.WithError(err).Error("The batch switch can't be read; what it said before counts")
+		}
+	}
+	return l.switched
+}
+
+// switchedOff reports whether the switch says that there is no batch work, whether or
+// not the loop steps.
+func (l *Loop) switchedOff(now time.Time) bool {
+	s := l.readSwitch()
+	return s.To == control.SwitchOff && (s.Until.IsZero() || now.Before(s.Until))
+}
+
+// BoundBeforeStart divides the budget anew before a container begins: a batch pod is bounded
+// from its first instruction, and what isn't batch begins in no cgroup that
+// bounds batch work.
+func (l *Loop) BoundBeforeStart() {
+	if !l.made || !l.Settings.BoundsByQuota() {
+		return
+	}
+	l.Refresh()
+	switch {
+	case l.budget.Unlimited:
+		return
+	case l.budget.Amount > 0:
+		l.shareOf = l.budget.Amount
+		l.share(l.shareOf)
+	default: // nothing was decided yet
+		for dir := range l.Settings.Want.BatchCgroups {
+			if !slices.Contains(l.View.BatchCgroups.Dirs, dir) {
+				delete(l.Settings.Want.BatchCgroups, dir)
+			}
+		}
+	}
+	l.Settings.Enforce()
+}

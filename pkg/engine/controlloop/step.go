@@ -1,0 +1,193 @@
+package controlloop
+
+import (
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// loopSettings are the controllers' part of a configuration, as far as it is, or would be, in
+// force.
+func (l *Loop) loopSettings(cfg *config.Config) *colocation.Settings {
+	return &colocation.Settings{
+		Config: &cfg.Control, Authority: l.AuthorityBy(cfg).Authority,
+		PoolLaw: cfg.PoolLaw(), ExclusivePools: cfg.Pools.Mode == config.Exclusive, Zone: l.Now().Location(),
+	}
+}
+
+// step lets the controllers decide, all or the fast ones alone, and carries out what
+// they want.
+func (l *Loop) step(all bool) {
+	c := &l.Controllers
+	in := colocation.Inputs{Config: &l.Config.Control, Authority: l.Authority().Authority, Evicts: l.Evictor != nil}
+	if all {
+		windows := c.StepWindows(&l.View, &in, l.readSwitch())
+		l.Decisions.Add(l.View.Now, windows.Mode, windows.Decisions)
+	}
+	l.stepPools(&in, all)
+	if !all {
+		l.Settings.Enforce()
+		return
+	}
+
+	in.Short, in.Given, in.Owed, in.Resizing = l.short, l.givenCPU(), l.Memory.Owed(), l.Settings.Resizing()
+	l.perform(c.Step(&l.View, &in, l.Settings.Want))
+	l.count(&l.View.View)
+}
+
+// perform carries out what the controllers want.
+func (l *Loop) perform(d *colocation.Desired) {
+	for _, by := range d.Decisions {
+		l.Decisions.Add(l.View.Now, by.Mode, by.Decisions)
+	}
+	l.disturbed = d.Disturbed
+	l.Groups.ShareCache(d.Cache)
+	l.Memory.Apply(d)
+	l.refusal, l.ruleRefuses = d.Refusal, d.RuleRefuse
+	if d.Evict != nil {
+		l.evict(*d.Evict)
+	}
+	l.Settings.Enforce()
+}
+
+// stepPools divides the CPUs: between pools that are apart, or what batch work may
+// use of those that it shares.
+func (l *Loop) stepPools(in *colocation.Inputs, all bool) {
+	c, cfg := &l.Controllers, in.Config
+	v, may := &l.View.View, in.Authority
+	if l.Config.Pools.Mode == config.Exclusive {
+		if !may.Decides(cfg.Pools.Mode) {
+			return
+		}
+		var decided colocation.Decided
+		l.poolSizes, l.short, decided = c.StepPools(&l.View, in, l.short[:0])
+		l.Decisions.Add(l.View.Now, decided.Mode, decided.Decisions)
+		if may.Acts(cfg.Pools.Mode) {
+			l.resizePools(l.poolSizes.CPUs)
+		}
+		return
+	}
+	if all && may.Decides(cfg.Demotion.Mode) {
+		l.short = control.Crowded(l.short[:0], v, l.Config.PoolLaw(), cfg.Batch.Floor(v), cfg.Interval)
+	}
+	if !may.Decides(cfg.Batch.Mode) {
+		return
+	}
+	if all {
+		l.Settings.Reweigh()
+	} else {
+		l.Settings.KeepClasses()
+	}
+	l.lend(v)
+	budget, decided := c.Batch.Step(v)
+	l.Decisions.Add(l.View.Now, may.Of(cfg.Batch.Mode), decided)
+	l.budget = budget
+	if may.Acts(cfg.Batch.Mode) && !budget.Hold {
+		l.bound(&budget, all)
+	}
+}
+
+// resizePools moves the pools to these sizes, and their containers with them; none is
+// the configuration's own.
+func (l *Loop) resizePools(sizes []int) {
+	if l.Authority().Foreign {
+		return
+	}
+	l.Ledger.SetSizes(sizes)
+	if l.Ledger.Version() == l.sized {
+		return
+	}
+	l.Record.PoolsResized()
+	l.CPUSets.TryApply()
+	l.measurePools()
+}
+
+// bound gives batch work its budget, by CPU set, quota or both.
+func (l *Loop) bound(b *control.Budget, all bool) {
+	by := l.Settings.Mechanism()
+	l.sizes = colocation.PoolSizesFor(l.sizes[:0], b, by, len(l.View.Pools))
+	l.resizePools(l.sizes)
+	if by == control.ByCPUSet || b.Unlimited {
+		l.Settings.Want.ForgetBatchQuotas()
+		l.shareOf = notShared
+		return
+	}
+	if all || b.Amount != l.shareOf || l.released != l.Settings.Released() {
+		l.shareOf = b.Amount
+		l.share(b.Amount)
+	}
+}
+
+// notShared is no budget.
+const notShared workload.MilliCPU = -1
+
+// share divides batch work's budget between the batch cgroups and the pods outside of them.
+func (l *Loop) share(amount workload.MilliCPU) {
+	l.released = l.Settings.Released()
+	l.divider.Divide(&l.View, &colocation.Budget{
+		Amount: amount, Floor: l.Config.Control.Batch.Floor(&l.View.View),
+		Now: l.Now(), Resizing: l.Settings.Resizing(), NestedQuotas: l.Settings.NestsQuotas(),
+	}, l.Settings.InForce(), l.Settings.Want)
+}
+
+// lend lets batch work run on the CPUs of idle LSR pins, and takes it off those of pins that
+// are idle no longer.
+func (l *Loop) lend(v *control.View) {
+	if !l.Config.Control.Batch.LendLSR {
+		l.lendCPUs(cpuset.Set{})
+		return
+	}
+	idle, decided := l.Controllers.Lend.Step(v, v.Isolated)
+	l.Decisions.Add(l.View.Now, l.Authority().Of(l.Config.Control.Batch.Mode), decided)
+	var cpus cpuset.Set
+	for _, id := range idle {
+		if h, ok := l.Ledger.Holder(id); ok {
+			cpus = cpuset.Union(cpus, h.CPUs)
+		}
+	}
+	if !l.Settings.Lends() {
+		cpus = cpuset.Set{}
+	}
+	l.lendCPUs(cpus)
+}
+
+func (l *Loop) lendCPUs(cpus cpuset.Set) {
+	before := l.Ledger.Version()
+	l.Ledger.Lend(cpus)
+	l.View.Lent = node.Milli(l.Ledger.Lent())
+	if l.Ledger.Version() == before {
+		return
+	}
+	l.Record.PoolsResized()
+	l.CPUSets.TryApply()
+	l.measurePools()
+}
+
+// count steps the controllers that only measure, for people, and keeps what they have learned.
+func (l *Loop) count(v *control.View) {
+	c := &l.Controllers
+	noisy, decided := c.Noisy.Step(v)
+	l.Decisions.Add(l.View.Now, control.Preview, decided)
+	l.advice = append(append(append(l.advice[:0], c.Burst.Advice()...), noisy...), c.OverAsk.Step(v)...)
+	l.advice = append(l.advice, c.Outgrown.Step(v)...)
+
+	given := l.givenCPU()
+	squeezed := 0
+	if given < l.given {
+		squeezed = 1
+	}
+	l.given = given
+	kills := c.Eviction.Counts().Evicted
+	c.Benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
+	l.evicted = kills
+	l.free = l.Ledger.Pinnable(l.free[:0])
+	if l.Authority().Foreign { // pins are refused there
+		clear(l.free)
+	}
+	l.offer, decided = c.Sell.Step(v, l.free)
+	l.Decisions.Add(l.View.Now, control.Preview, decided)
+	l.keepCounts()
+}
