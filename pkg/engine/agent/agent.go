@@ -5,10 +5,7 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
-	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -19,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
+	"github.com/sluice-dev/sluice/pkg/engine/eventloop"
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/latency"
@@ -77,17 +75,13 @@ type Options struct {
 type Agent struct {
 	*node.Node // owned by the loop
 	options    Options
-	events     chan func()
-	inbox      inbox
-	closed     chan struct{}
-	children   sync.WaitGroup     // goroutines that Run waits for
+	events     *eventloop.Loop
 	Latencies  latency.Histograms // of the runtime's events
 
 	// Owned by the loop.
 	cpusets     *cpusets.Writer
 	podsettings *podsettings.Settings
 	record      *runtimerecord.Recorder
-	stopping    bool                      // nothing is begun any more
 	targets     map[string]reclaim.Target // that the reclaimer was given
 	loop        *controlloop.Loop
 	ticks       ticks
@@ -99,7 +93,6 @@ type Agent struct {
 	unseen      error // why neighbours could not be looked for, as far as it was told
 	reporter    *nodestatus.Reporter
 	started     time.Time
-	moves       uint64 // events that may have changed something
 	shown       shown
 	confined    uint64 // ledger version that the plugin's own threads follow
 
@@ -116,12 +109,17 @@ func New(o Options) *Agent {
 			Grants: grantrecord.New(o.Host, o.Clock != nil, o.Log),
 		},
 		options:   o,
-		events:    make(chan func()),
-		closed:    make(chan struct{}),
-		inbox:     inbox{news: make(chan struct{}, 1)},
 		Latencies: latency.New(),
 	}
-	a.Spawn, a.Post = a.spawn, a.post
+	a.events = eventloop.New(eventloop.Hooks{
+		Before: func() { a.Reconciler.BeginEvent() },
+		After:  func() { a.loop.UpdateFailsafePlan() },
+		Panicked: func(name string, p any, stack []byte) {
+			a.Counters.Panics++
+			a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, stack)
+		},
+	})
+	a.Spawn, a.Post = a.events.Spawn, a.events.Post
 	a.decisions = decisionlog.New(o.Audit, o.Log)
 	a.started = a.Now()
 	if a.options.Configured.LoadedAt.IsZero() {
@@ -143,139 +141,31 @@ func (a *Agent) Run(ctx context.Context) {
 	a.groups.SetUp()
 	var pass <-chan time.Time
 	if a.Clock == nil {
-		a.spawn(func() { a.lookAround(ctx) })
+		a.Spawn(func() { a.lookAround(ctx) })
 		if a.options.Sampler != nil {
-			a.spawn(func() { a.sample(ctx) })
+			a.Spawn(func() { a.sample(ctx) })
 		}
 		a.passing = time.NewTicker(a.Config.DriftInterval)
 		defer a.passing.Stop()
 		pass = a.passing.C
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			a.end()
-			return
-		case event := <-a.events:
-			event()
-		case <-a.inbox.news:
-			a.runPosted()
-		case <-pass:
-			a.pass()
-		}
-	}
+	a.events.Run(ctx, pass, a.pass)
+	a.end()
 }
 
 // endPatience is how long Run waits, at its end, for what it has begun: less than the
 // time after which a service manager kills.
 const endPatience = 5 * time.Second
 
-// end takes no more events, waits for what the loop has begun, takes note of how it
-// went, and closes the journal.
+// end waits for what the loop has begun, takes note of how it went, and closes the journal.
 func (a *Agent) end() {
-	a.stopping = true
 	a.Reconciler.Stop()
-	close(a.closed)
-	ended := make(chan struct{})
-	go func() { a.children.Wait(); close(ended) }()
-	timeout := time.NewTimer(endPatience)
-	defer timeout.Stop()
-	select {
-	case <-ended:
-	case <-timeout.C:
+	if !a.events.Stop(endPatience) {
 		a.Log.Warn("Ending while a write to the kernel, or a call to the runtime, is still under way; what was there before the write is in the journal")
 	}
-	a.runPosted()
 	a.decisions.EndAll(a.Now())
 	a.leaveWatermarks()
 	if err := a.Journal.Close(); err != nil {
 		a.Log.WithError(err).Error("Original values not written")
-	}
-}
-
-// spawn runs what may take long in a goroutine that Run waits for.
-func (a *Agent) spawn(work func()) {
-	if !a.stopping {
-		a.children.Go(work)
-	}
-}
-
-// errClosed answers events that come while the agent shuts down.
-var errClosed = fmt.Errorf("sluice is shutting down")
-
-// do runs one event in the loop and waits for it. A panic fails that event alone.
-func (a *Agent) do(name string, event func() error) error {
-	return a.query(name, func() error {
-		a.moves++
-		return event()
-	})
-}
-
-// query is do for an event that changes nothing.
-func (a *Agent) query(name string, event func() error) (err error) {
-	done := make(chan struct{})
-	run := func() {
-		defer close(done)
-		err = a.run(name, event)
-	}
-	select {
-	case a.events <- run:
-		<-done
-		return err
-	case <-a.closed:
-		return errClosed
-	}
-}
-
-// run is one event, in the loop.
-func (a *Agent) run(name string, event func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			a.Counters.Panics++
-			a.Log.WithField("event", name).Errorf("panic: %v\n%s", p, debug.Stack())
-			err = fmt.Errorf("sluice failed on %s (a bug; the stack is in its log): %v", name, p)
-		}
-	}()
-	a.Reconciler.BeginEvent()
-	err = event()
-	a.loop.UpdateFailsafePlan()
-	return err
-}
-
-// inbox holds events that nobody waits for, in the order in which they came.
-type inbox struct {
-	mu     sync.Mutex
-	events []posted
-	news   chan struct{} // has room for one
-}
-
-type posted struct {
-	name  string
-	event func()
-}
-
-// post runs an event in the loop without waiting for it. Events that are posted one
-// after the other run in that order.
-func (a *Agent) post(name string, event func()) {
-	b := &a.inbox
-	b.mu.Lock()
-	b.events = append(b.events, posted{name, event})
-	b.mu.Unlock()
-	select {
-	case b.news <- struct{}{}:
-	default:
-	}
-}
-
-// runPosted runs the events that were posted.
-func (a *Agent) runPosted() {
-	b := &a.inbox
-	b.mu.Lock()
-	events := b.events
-	b.events = nil
-	b.mu.Unlock()
-	for _, p := range events {
-		a.moves++
-		a.run(p.name, func() error { p.event(); return nil }) //nolint:errcheck // the event has no result
 	}
 }

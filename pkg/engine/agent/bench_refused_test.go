@@ -29,7 +29,7 @@ func BenchmarkPassRefused(b *testing.B) {
 		}
 	}
 	pass := func() {
-		if err := h.do("pass", func() error { h.pass(); return nil }); err != nil {
+		if err := h.events.Do("pass", func() error { h.pass(); return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -50,7 +50,7 @@ type bed struct {
 	driver *recorder
 	pods   []*workload.Pod
 	specs  []workload.Container
-	events chan struct{} // one for each event that the loop has done
+	ran    chan struct{} // one for each event that the loop has done
 }
 
 // recorder is the kernel, and what was done to it.
@@ -100,7 +100,7 @@ func newBed(b *testing.B, text string, containers int) *bed {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	h := &bed{b: b, tree: tree, driver: &recorder{Driver: driver}, events: make(chan struct{}, 2)}
+	h := &bed{b: b, tree: tree, driver: &recorder{Driver: driver}, ran: make(chan struct{}, 2)}
 	h.Agent = New(Options{
 		Config: cfg, Machine: machine, Host: fstest.MapFS{"proc/1/comm": {Data: []byte("init\n")}},
 		Kernel: h.driver, Originals: filepath.Join(b.TempDir(), "originals"), Node: has, Log: log,
@@ -109,27 +109,22 @@ func newBed(b *testing.B, text string, containers int) *bed {
 		h.add(i)
 	}
 	h.load()
-	go h.loop()
+	go h.serve()
 	h.sync(workload.LS)
 	return h
 }
 
-// loop is Run without the clock.
-func (h *bed) loop() {
-	for {
+// serve is Run without the clock.
+func (h *bed) serve() {
+	after := h.events.After
+	h.events.After = func() {
+		after()
 		select {
-		case <-h.b.Context().Done():
-			return
-		case event := <-h.Agent.events:
-			event()
-		case <-h.inbox.news:
-			h.runPosted()
-		}
-		select {
-		case h.events <- struct{}{}:
+		case h.ran <- struct{}{}:
 		default: // nobody waits
 		}
 	}
+	h.events.Run(h.b.Context(), nil, nil)
 }
 
 // add makes a container's cgroup, and its pod's, as the kubelet and a runtime do.
@@ -163,14 +158,14 @@ func (h *bed) sync(class workload.Class) {
 	for _, p := range h.pods {
 		p.Annotations = map[string]string{"class.sluice.dev": class.String()}
 	}
-	for len(h.events) > 0 {
-		<-h.events
+	for len(h.ran) > 0 {
+		<-h.ran
 	}
 	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
 		h.b.Fatal(err)
 	}
-	<-h.events                          // Synchronize
-	<-h.events                          // what it posts: reconcileAll
+	<-h.ran                             // Synchronize
+	<-h.ran                             // what it posts: reconcileAll
 	h.cpusets.RejoinUntil = time.Time{} // a pass as it is once the first ones are over
 }
 
@@ -374,7 +369,7 @@ func pass(b *testing.B, text string) {
 	b.Run("agent", func(b *testing.B) {
 		used := processor(b)
 		for b.Loop() {
-			if err := h.do("pass", func() error { h.pass(); return nil }); err != nil {
+			if err := h.events.Do("pass", func() error { h.pass(); return nil }); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -19,7 +19,7 @@ func (a *Agent) ConfigDiff(text []byte) (d *status.ConfigDiff, err error) {
 	if err != nil {
 		return &status.ConfigDiff{Problem: err.Error()}, nil //nolint:nilerr // it is the answer
 	}
-	err = a.do("config diff", func() error {
+	err = a.events.Do("config diff", func() error {
 		d = a.configDiff(cfg)
 		return nil
 	})

@@ -18,7 +18,7 @@ import (
 // its CPUs, in the kernel, when it returns; updates are for those that can only
 // be moved by the runtime. An error fails the container and leaves no trace.
 func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply node.Adjustment, updates []node.Update, err error) {
-	err = a.do("CreateContainer", func() error {
+	err = a.events.Do("CreateContainer", func() error {
 		a.noteChange()
 		a.Ledger.Release(spec.ID)
 		c := a.Track(pod, spec)
@@ -198,7 +198,7 @@ func (a *Agent) neverMade(c *node.Container) bool {
 
 // PostCreateContainer notes that the runtime has made a container.
 func (a *Agent) PostCreateContainer(id string) error {
-	return a.do("PostCreateContainer", func() error {
+	return a.events.Do("PostCreateContainer", func() error {
 		if c, ok := a.Containers[id]; ok {
 			c.Made = true
 		}
@@ -222,7 +222,7 @@ func (a *Agent) noteFreed(ids []string) {
 // and its process waits before the first instruction.
 func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error {
 	a.awaitAnswer(spec.ID)
-	return a.do("StartContainer", func() error {
+	return a.events.Do("StartContainer", func() error {
 		c, ok := a.Containers[spec.ID]
 		if !ok {
 			c = a.Track(pod, spec)
@@ -276,7 +276,7 @@ func (a *Agent) start(c *node.Container) error {
 
 // StopContainer takes back what an ended container held.
 func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
-	err = a.do("StopContainer", func() error {
+	err = a.events.Do("StopContainer", func() error {
 		a.stopped(id)
 		updates = a.record.Updates("")
 		return nil
@@ -286,7 +286,7 @@ func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
 
 // RemoveContainer may be the only event of a container whose creation failed.
 func (a *Agent) RemoveContainer(id string) error {
-	return a.do("RemoveContainer", func() error {
+	return a.events.Do("RemoveContainer", func() error {
 		a.stopped(id)
 		return nil
 	})
@@ -309,7 +309,7 @@ func (a *Agent) stopped(id string) {
 
 // RemovePod forgets whatever is left of a pod.
 func (a *Agent) RemovePod(podID string) error {
-	return a.do("RemovePodSandbox", func() error {
+	return a.events.Do("RemovePodSandbox", func() error {
 		var left []string
 		for _, c := range a.Order {
 			if c.PodID == podID {

@@ -161,13 +161,13 @@ func TestBatchHasItsGrant(t *testing.T) {
 		}
 		s, _ := h.agent.Status()
 		batchRequests := workload.MilliCPU(0)
-		h.agent.query("test", func() error { batchRequests = h.agent.loop.BatchStatus().Requested; return nil })
+		h.agent.events.Query("test", func() error { batchRequests = h.agent.loop.BatchStatus().Requested; return nil })
 		if batchRequests != 2000 || s.Grants.Pods != 2 || s.Grants.File != "/"+recordFile || s.Grants.Problem != "" {
 			t.Errorf("batch requests %d; %+v", batchRequests, s.Grants)
 		}
 		if h.V2 { // where memory.reclaim serves for the watermark and the page cache's bound
 			var reclaim qos.Reclaim
-			h.agent.query("test", func() error { reclaim = h.agent.Containers[h.specs["job/c"].ID].Reclaim; return nil })
+			h.agent.events.Query("test", func() error { reclaim = h.agent.Containers[h.specs["job/c"].ID].Reclaim; return nil })
 			if reclaim.StartAt < 900*mebi || reclaim.StartAt > 1000*mebi || reclaim.CacheMax != 512*mebi {
 				t.Errorf("of a grant of 1 GiB it is reclaimed %+v", reclaim)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
@@ -146,11 +147,11 @@ func TestRestoreEveryKnob(t *testing.T) {
 		h.pass()
 		book := readBook(t, file)
 		set := h.state()
-		if dry, err := Restore(&Host{Kernel: h.spy}, book, true); err != nil || len(dry.Changes) == 0 || differences(set, h.state()) != "" {
+		if dry, err := restore.Run(&restore.Host{Kernel: h.spy}, book, true); err != nil || len(dry.Changes) == 0 || differences(set, h.state()) != "" {
 			t.Errorf("dry: %d changes, %v, %s", len(dry.Changes), err, differences(set, h.state()))
 		}
 		h.crash(t, file)
-		r, err := Restore(&Host{Kernel: h.spy}, readBook(t, file), false)
+		r, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, file), false)
 		stays := f.NoWayBack && err != nil && strings.Contains(err.Error(), "cpu.qos_level")
 		if err != nil && !stays || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
@@ -191,8 +192,8 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 			return sets
 		}
 		before := read()
-		host := &Host{Kernel: h.spy, Managers: []peers.Neighbour{{Kind: peers.CPUManager}}}
-		r, err := Restore(host, readBook(t, file), false)
+		host := &restore.Host{Kernel: h.spy, Managers: []peers.Neighbour{{Kind: peers.CPUManager}}}
+		r, err := restore.Run(host, readBook(t, file), false)
 		if err != nil && !h.NoWayBack {
 			t.Error(err)
 		}

@@ -25,7 +25,7 @@ func (a *Agent) lookAround(ctx context.Context) {
 		}
 		found, err := peers.Detect(a.Host)
 		record := grantrecord.Find(a.Host)
-		a.do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
+		a.events.Do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
 			a.meet(found, err)
 			a.groups.SetUp() // who has gone may have kept Sluice from it
 			a.Grants.Follow(record)
@@ -58,7 +58,7 @@ func (a *Agent) meet(found []peers.Neighbour, err error) {
 
 // SetMachine moves everything to a machine with other CPUs or memory nodes.
 func (a *Agent) SetMachine(m *topology.Machine) {
-	a.do("hotplug", func() error { //nolint:errcheck // only a closed agent fails it
+	a.events.Do("hotplug", func() error { //nolint:errcheck // only a closed agent fails it
 		old := a.Ledger.Machine()
 		a.Ledger.SetMachine(m)
 		a.Log.WithField("online", m.Online.String()).WithField("was", old.Online.String()).Info("The machine changed")

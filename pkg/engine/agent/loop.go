@@ -36,12 +36,10 @@ func (a *Agent) Tick(s *observe.Snapshot) []observe.Target {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.seen = s
-	select {
-	case a.events <- t.run:
-		return <-t.done
-	case <-a.closed:
+	if !a.events.Submit(t.run) {
 		return nil
 	}
+	return <-t.done
 }
 
 // ticks is an event that is made once: ten a second are to allocate nothing.
@@ -56,7 +54,7 @@ func (a *Agent) prepareTicks() {
 	t := &a.ticks
 	t.done = make(chan []observe.Target)
 	t.run = func() {
-		a.moves++
+		a.events.Moved()
 		a.Reconciler.BeginEvent()
 		a.loop.Tick(t.seen)
 		var next []observe.Target
@@ -70,7 +68,7 @@ func (a *Agent) prepareTicks() {
 // Targets lists what is to be observed. The list is never changed: a new one takes
 // its place.
 func (a *Agent) Targets() (targets []observe.Target) {
-	a.do("targets", func() error { //nolint:errcheck // only a closed agent fails it
+	a.events.Do("targets", func() error { //nolint:errcheck // only a closed agent fails it
 		if a.loop.IsStale() {
 			a.loop.Refresh()
 		}
@@ -108,7 +106,7 @@ func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []o
 	defer func() {
 		if p := recover(); p != nil {
 			wait, next = time.Second, nil
-			a.post("sampling", func() { a.loop.Panicked("looking at the node", p) })
+			a.Post("sampling", func() { a.loop.Panicked("looking at the node", p) })
 		}
 	}()
 	if targets == nil {

@@ -192,7 +192,7 @@ func TestCacheCantTell(t *testing.T) {
 				h.run(service("web/c", 1000), batch("job/c"))
 				h.steps(3 * time.Second)
 				var all []status.Controller
-				err := h.agent.query("test", func() error { all = h.agent.loop.ControllerStatus(); return nil })
+				err := h.agent.events.Query("test", func() error { all = h.agent.loop.ControllerStatus(); return nil })
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -263,7 +264,7 @@ func (h *loopNode) giveBack(do func(h *knobNode)) {
 	want := bare(h.t, h.Flavour, do)
 	h.stop()
 	book := readBook(h.t, h.o.Originals)
-	if r, err := Restore(&Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
+	if r, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
 		h.t.Errorf("newer %v, %v", r.Newer, err)
 	}
 	if diff := differences(want, h.state()); diff != "" {

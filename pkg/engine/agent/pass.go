@@ -8,7 +8,7 @@ import (
 
 // Pass is one periodic pass, for an agent with a clock of its own.
 func (a *Agent) Pass() {
-	a.do("pass", func() error { a.pass(); return nil }) //nolint:errcheck // only a closed agent fails it
+	a.events.Do("pass", func() error { a.pass(); return nil }) //nolint:errcheck // only a closed agent fails it
 }
 
 // pass is what the clock does: grants of ended containers are freed, pins that
@@ -21,7 +21,7 @@ func (a *Agent) pass() {
 			a.Log.Errorf("panic in the periodic pass: %v\n%s", p, debug.Stack())
 		}
 	}()
-	a.moves++
+	a.events.Moved()
 	a.Reconciler.BeginEvent()
 	a.shown.draft = nil // nobody else has asked for it
 	if !a.Synced {

@@ -27,7 +27,7 @@ func (r *reader) read(t testingT, a *Agent) {
 		t.Fatalf("a status has changed after it was handed out:\n%s\nit was\n%s", again, r.text)
 	}
 	var now, anew *nodestatus.Draft
-	a.query("test", func() error {
+	a.events.Query("test", func() error {
 		now = a.reporter.Draft()
 		anew = nodestatus.New(a.Node, a.sources()).Draft()
 		return nil

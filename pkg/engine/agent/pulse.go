@@ -12,7 +12,7 @@ type Pulse struct {
 // Pulse goes through the loop as every event does: it doesn't return while the loop
 // hangs. The error is that the agent has ended.
 func (a *Agent) Pulse() (p Pulse, err error) {
-	err = a.do("pulse", func() error {
+	err = a.events.Do("pulse", func() error {
 		p = Pulse{Runtime: a.Runtime, Synced: a.Synced, Containers: len(a.Containers)}
 		return nil
 	})

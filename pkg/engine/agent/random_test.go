@@ -41,7 +41,7 @@ func (n *testNode) running(name string) bool { return n.specs[name].State == wor
 
 // loop does something in the agent's loop.
 func (n *testNode) loop(do func()) {
-	n.agent.do("test", func() error { do(); return nil })
+	n.agent.events.Do("test", func() error { do(); return nil })
 }
 
 // noOverlap checks the kernel's sets of running containers against the pins.
@@ -104,7 +104,7 @@ func TestRandomEvents(t *testing.T) {
 				cpus := rapid.IntRange(1, 4).Draw(t, "cpus")
 				name := fmt.Sprintf("p%d/c%d", made/2, made)
 				n.pod(name, class, cpus)
-				n.agent.do("catch up", func() error { n.agent.cpusets.Apply(""); return nil }) // what a pass would try later, this event tries too
+				n.agent.events.Do("catch up", func() error { n.agent.cpusets.Apply(""); return nil }) // what a pass would try later, this event tries too
 				before := n.dump()
 				if err := n.ask(name, class, cpus); err == nil {
 					if rapid.Bool().Draw(t, "made") { // else the runtime has failed to make it, and tells nobody

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
@@ -164,7 +165,7 @@ func TestRandomKnobs(t *testing.T) {
 		}
 		with.crash(t, journal)
 		book := readBook(t, journal)
-		if r, err := Restore(&Host{Kernel: with.spy}, book, false); err != nil || len(r.Newer) > 0 {
+		if r, err := restore.Run(&restore.Host{Kernel: with.spy}, book, false); err != nil || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
 		}
 		if diff := differences(without.state(), with.state()); diff != "" {

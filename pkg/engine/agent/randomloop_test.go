@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -123,7 +124,7 @@ func TestRandomLoop(t *testing.T) {
 		without.pass()
 		h.stop()
 		book := readBook(t, journal)
-		if r, err := Restore(&Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
+		if r, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
 		}
 		if diff := differences(without.state(), h.state()); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -284,7 +285,7 @@ func churn(t *testing.T, d dice, f fakekernel.Flavour, journal string) {
 	}
 	h.stop()
 	book := readBook(t, journal)
-	if r, err := Restore(&Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
+	if r, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
 		t.Errorf("newer %v, %v", r.Newer, err)
 	}
 	without.pass()

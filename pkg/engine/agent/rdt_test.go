@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl"
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/fake"
 	"github.com/sluice-dev/sluice/pkg/observe"
@@ -200,7 +201,7 @@ func TestRDTRestored(t *testing.T) {
 		n.stop()
 		defer n.launch(n.setup)
 		book := readBook(n.t, n.setup.originals)
-		if _, err := Restore(&Host{RDT: n.host}, book, false); err != nil {
+		if _, err := restore.Run(&restore.Host{RDT: n.host}, book, false); err != nil {
 			n.t.Fatal(err)
 		}
 		if groups := n.kernel.Groups(); len(groups) > 0 {

@@ -23,8 +23,8 @@ func (a *Agent) newReconciler() *reconcile.Reconciler {
 			}
 		},
 		Blocking: a.Clock != nil,
-		Spawn:    a.spawn,
-		Post:     a.post,
+		Spawn:    a.Spawn,
+		Post:     a.Post,
 		Panicked: func() { a.Counters.Panics++ },
 	})
 }

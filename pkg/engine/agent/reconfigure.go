@@ -29,7 +29,7 @@ type Reload struct {
 func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 	for deadline := a.Now().Add(pressTime); ; {
 		busy := false
-		err = a.do("configuration", func() error {
+		err = a.events.Do("configuration", func() error {
 			if busy = a.loop.Memory.IsBusy(); busy && a.Now().Before(deadline) {
 				return nil
 			}
@@ -54,7 +54,7 @@ var errPressed = errors.New("memory is still being reclaimed from batch pods, so
 // RefuseConfig notes that a file can't be used, and that the present configuration
 // stays in force.
 func (a *Agent) RefuseConfig(hash string, problem error) {
-	a.post("configuration", func() { a.reloaded(hash, problem) })
+	a.Post("configuration", func() { a.reloaded(hash, problem) })
 }
 
 // reloaded notes how it went.

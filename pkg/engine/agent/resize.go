@@ -17,7 +17,7 @@ import (
 // container is to have then; a resize that can't be granted fails, and the old
 // grant stands.
 func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []node.Update, err error) {
-	err = a.do("UpdateContainer", func() error {
+	err = a.events.Do("UpdateContainer", func() error {
 		c, ok := a.Containers[spec.ID]
 		if !ok {
 			c = a.found(pod, spec, nil)
@@ -152,7 +152,7 @@ func (a *Agent) own(c *node.Container) []node.Update {
 
 // PostUpdateContainer looks at what the runtime has written, and repairs it.
 func (a *Agent) PostUpdateContainer(id string) error {
-	return a.do("PostUpdateContainer", func() error {
+	return a.events.Do("PostUpdateContainer", func() error {
 		if c, ok := a.Containers[id]; ok {
 			a.cpusets.Repair(c, "a runtime update")
 			a.cpusets.LiftQuota(c.Pod)
@@ -169,7 +169,7 @@ func (a *Agent) PostUpdateContainer(id string) error {
 // cgroup by then: its quota is lifted again where it was. Its containers' updates
 // may follow: what could stand in their way is given back until the next pass.
 func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
-	return a.do("UpdatePodSandbox", func() error {
+	return a.events.Do("UpdatePodSandbox", func() error {
 		var pod *workload.Pod
 		for _, c := range a.Order {
 			if c.PodID == podID {

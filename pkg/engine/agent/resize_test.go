@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/eventloop"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -193,7 +194,7 @@ func TestLeaving(t *testing.T) {
 		if got := n.kernel.took(); len(got) > 0 {
 			t.Errorf("wrote %s", strings.Join(got, ", "))
 		}
-		if _, _, err := n.agent.CreateContainer(n.podOf("web"), *n.specs["web"]); !errors.Is(err, errClosed) {
+		if _, _, err := n.agent.CreateContainer(n.podOf("web"), *n.specs["web"]); !errors.Is(err, eventloop.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -224,7 +225,7 @@ func (h *knobNode) burst() string {
 }
 
 func (h *knobNode) loop(do func()) {
-	h.agent.do("test", func() error { do(); return nil })
+	h.agent.events.Do("test", func() error { do(); return nil })
 }
 
 // TestNoJournal: without a place for originals nothing but cpusets is written.
@@ -308,11 +309,11 @@ func TestRefusedStays(t *testing.T) {
 		journal := h.o.Originals
 		h.crash(t, journal)
 		book := readBook(t, journal)
-		if _, err := Restore(&Host{Kernel: h.spy}, book, false); err == nil {
+		if _, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err == nil {
 			t.Error("all given back")
 		}
 		h.spy.refusing(nil)
-		if _, err := Restore(&Host{Kernel: h.spy}, readBook(t, journal), false); err != nil {
+		if _, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, journal), false); err != nil {
 			t.Error(err)
 		}
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "0" {
@@ -333,7 +334,7 @@ func TestNewerStays(t *testing.T) {
 		h.pass()
 		h.crash(t, h.o.Originals)
 		h.put("/kubepods/pod-web/a", h.burst(), "7000")
-		r, err := Restore(&Host{Kernel: h.spy}, readBook(t, h.o.Originals), false)
+		r, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, h.o.Originals), false)
 		if err != nil || len(r.Newer) != 1 || h.get("/kubepods/pod-web/a", burstFile...) != "7000" || h.get("/kubepods/pod-web", burstFile...) != "0" {
 			t.Errorf("%+v %v", r, err)
 		}

@@ -10,7 +10,7 @@ import (
 // Connected tells the agent how to reach the runtime, and why it must not be sent unsolicited
 // updates ("" where it may).
 func (a *Agent) Connected(runtime node.Runtime, info status.Runtime, unsafe string) {
-	a.do("connected", func() error { //nolint:errcheck // only a closed agent fails it
+	a.events.Do("connected", func() error { //nolint:errcheck // only a closed agent fails it
 		a.record.Connected(runtime, info, unsafe)
 		return nil
 	})
@@ -18,7 +18,7 @@ func (a *Agent) Connected(runtime node.Runtime, info status.Runtime, unsafe stri
 
 // Disconnected tells the agent that the runtime is gone.
 func (a *Agent) Disconnected() {
-	a.do("disconnected", func() error { //nolint:errcheck // only a closed agent fails it
+	a.events.Do("disconnected", func() error { //nolint:errcheck // only a closed agent fails it
 		a.record.Disconnected()
 		return nil
 	})
@@ -40,7 +40,7 @@ const acknowledgeTime = 50 * time.Millisecond
 // awaitAnswer waits that long for such an answer.
 func (a *Agent) awaitAnswer(pin string) {
 	var answered <-chan struct{}
-	a.do("acknowledgement", func() error { //nolint:errcheck // a closed agent fails the start itself
+	a.events.Do("acknowledgement", func() error { //nolint:errcheck // a closed agent fails the start itself
 		answered = a.record.Awaited(pin)
 		return nil
 	})

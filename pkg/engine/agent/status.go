@@ -33,10 +33,10 @@ func (a *Agent) sources() nodestatus.Sources {
 // same one.
 func (a *Agent) Status() (*status.Status, error) {
 	var d *nodestatus.Draft
-	err := a.query("status", func() error {
+	err := a.events.Query("status", func() error {
 		now := a.Now()
-		if age := now.Sub(a.shown.at); a.shown.draft == nil || a.shown.moves != a.moves || age < 0 || age >= sharedFor {
-			a.shown = shown{a.reporter.Draft(), now, a.moves}
+		if age := now.Sub(a.shown.at); a.shown.draft == nil || a.shown.moves != a.events.Moves() || age < 0 || age >= sharedFor {
+			a.shown = shown{a.reporter.Draft(), now, a.events.Moves()}
 		}
 		d = a.shown.draft
 		return nil
@@ -49,7 +49,7 @@ func (a *Agent) Status() (*status.Status, error) {
 
 // Machine is the machine as the agent works with it.
 func (a *Agent) Machine() (m *topology.Machine, err error) {
-	err = a.query("topology", func() error {
+	err = a.events.Query("topology", func() error {
 		m = a.Ledger.Machine()
 		return nil
 	})
@@ -59,7 +59,7 @@ func (a *Agent) Machine() (m *topology.Machine, err error) {
 // WhatIf answers what a pod's containers would get now, one after another, and
 // changes nothing.
 func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
-	err = a.query("plan", func() error {
+	err = a.events.Query("plan", func() error {
 		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.ask(pod, spec) }
 		answers = status.WhatIf(a.Ledger.Clone(), pod, specs, ask, a.Now())
 		return nil

@@ -52,7 +52,7 @@ func BenchmarkStatus500(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				h.query("status", func() error {
+				h.events.Query("status", func() error {
 					test.before()
 					h.reporter.Draft()
 					return nil

@@ -18,7 +18,7 @@ import (
 // that were created while the plugin was away are placed now, and everyone else
 // leaves their CPUs first.
 func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (updates []node.Update, err error) {
-	err = a.do("Synchronize", func() error {
+	err = a.events.Do("Synchronize", func() error {
 		before, done := a.beforeSync(), false
 		defer func() {
 			if !done {
@@ -58,7 +58,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.cpusets.Claim(a.Order)
 		a.forgetGone()
 		a.loop.Inherit()
-		a.post("tune", func() {
+		a.Post("tune", func() {
 			a.podsettings.ReconcileAll(a.loop.Memory.Owns)
 			if a.options.Failsafe != nil && a.Authority().Writes {
 				a.loop.WriteFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps

@@ -272,7 +272,7 @@ func TestFoundOOMScore(t *testing.T) {
 		n.pods["web"].CgroupParent = "/kubepods/burstable/pod-web"
 		n.specs["web"].OOMScoreAdj, n.specs["web"].State = kubelets, workload.Running
 		n.synchronize()
-		err := n.agent.do("test", func() error {
+		err := n.agent.events.Do("test", func() error {
 			if h, ok := n.agent.Ledger.Holder(n.specs["web"].ID); !ok || (h.Request.Memory > 0) != known {
 				t.Errorf("score %d: %v, memory request %d", kubelets, ok, h.Request.Memory)
 			}

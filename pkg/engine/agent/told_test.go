@@ -40,7 +40,7 @@ func TestErrorsByKnob(t *testing.T) {
 	n := newNode(t, setup{})
 	defer n.stop()
 	busy := &cgroupfs.ChangeError{Change: knobs.Change{Knob: knobs.Quota}, Err: fmt.Errorf("write cpu.max: %w", syscall.EBUSY)}
-	n.agent.query("errors", func() error {
+	n.agent.events.Query("errors", func() error {
 		n.agent.Reconciler.CountError(busy, "other")
 		n.agent.Reconciler.CountError(busy, "other")
 		n.agent.Reconciler.CountError(fmt.Errorf("no reason"), "memory.reclaim")

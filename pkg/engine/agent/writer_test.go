@@ -351,7 +351,7 @@ func TestPostsKeepTheirOrder(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		var order []int
 		for i := range 100 {
-			n.agent.post("count", func() { order = append(order, i) })
+			n.agent.Post("count", func() { order = append(order, i) })
 		}
 		synctest.Wait()
 		if !slices.IsSorted(order) || len(order) != 100 {

@@ -65,7 +65,7 @@ func (s *Settings) Version() uint64 { return s.version }
 // then to be divided anew.
 func (s *Settings) Released() uint64 { return s.released }
 
-// Inventory is what the last Collect found.
+// Collected is what the last Collect found.
 func (s *Settings) Collected() *colocation.Inventory { return &s.inventory }
 
 // Saved is what the loop wants, and what is in force of it, at one point in time.

@@ -52,7 +52,7 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 	if has.MemoryLimit > 0 {
 		recall(knobs.MemoryMax, knobs.Bytes(has.MemoryLimit), func(v knobs.Value) { has.MemoryLimit = max(0, int64(v.(knobs.Bytes))) })
 	}
-	if c.Quota.Quota > 0 {
+	if c.Quota.Finite() {
 		recall(knobs.Quota, c.Quota, func(v knobs.Value) { c.Quota = v.(knobs.CPUQuota) })
 	}
 }
@@ -84,7 +84,7 @@ func (r *Recorder) Prepare(c *node.Container) error {
 		if _, kubelets := c.Unified[s.Knob.String()]; !kubelets { // the kubelet's MemoryQoS stays
 			switch field := s.Knob.RuntimeField(); {
 			case field == knobs.NoField:
-			case field == knobs.UnifiedField && !(v2 && f.Knobs[s.Knob].V2): // on v1 it fails the container
+			case field == knobs.UnifiedField && (!v2 || !f.Knobs[s.Knob].V2): // on v1 it fails the container
 			default:
 				c.Carried[s.Knob] = s.Value
 			}
@@ -210,7 +210,7 @@ func kubelets(c *node.Container, k knobs.Knob) knobs.Value {
 	case knobs.SharesField:
 		return max(knobs.MinShares, knobs.Shares(r.Shares))
 	case knobs.QuotaField:
-		if c.Quota.Quota > 0 {
+		if c.Quota.Finite() {
 			return c.Quota
 		}
 		return node.Unlimited

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
@@ -32,7 +32,7 @@ func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, w
 		}
 		defer unlock()
 	}
-	r, err := restore(at, hostRoot, dry)
+	r, err := giveBack(at, hostRoot, dry)
 	if err != nil {
 		err = fmt.Errorf("not all could be given back: %w; it stays on record: run it again", err)
 	}
@@ -47,7 +47,7 @@ func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, w
 	return report, err
 }
 
-func restore(at statedir.Dirs, hostRoot string, dry bool) (r agent.Restored, err error) {
+func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, err error) {
 	node := os.DirFS(hostRoot)
 	plan := at.FailsafePlan(procfs.BootID(node))
 	if !dry {
@@ -71,7 +71,7 @@ func restore(at statedir.Dirs, hostRoot string, dry bool) (r agent.Restored, err
 	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
 		return r, err
 	}
-	all := agent.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
+	all := restore.Host{Online: machine.Online, Cores: coresched.New(), Affinities: h.Affinities, Watermarks: h.Watermarks}
 	if h.Cgroups != nil {
 		all.Kernel = h.Cgroups
 	}
@@ -85,7 +85,7 @@ func restore(at statedir.Dirs, hostRoot string, dry bool) (r agent.Restored, err
 	if all.Kernel != nil {
 		reconcile.AfterFailsafe(h.Cgroups, book, plan)
 	}
-	r, err = agent.Restore(&all, book, dry)
+	r, err = restore.Run(&all, book, dry)
 	return r, errors.Join(err, unknown)
 }
 

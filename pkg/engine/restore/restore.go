@@ -1,4 +1,6 @@
-package agent
+// Package restore gives back all that Sluice has written on a node, by the journal, while no
+// plugin runs.
+package restore
 
 import (
 	"errors"
@@ -19,14 +21,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Restored is what Restore has done, in words: one line a setting.
-type Restored struct {
+// Result is what Run has done, in words: one line a setting.
+type Result struct {
 	Changes []knobs.Change // given back
 	Newer   []string       // left alone: somebody else has changed it since
 	IRQs    int            // affinities given back
 }
 
-// Host is all that Restore writes; what is nil is not there.
+// Host is all that Run writes; what is nil is not there.
 type Host struct {
 	Kernel     node.Kernel
 	Affinities steering.Affinities
@@ -53,10 +55,10 @@ func (h *Host) kubelets(e *journal.Entry) bool {
 	})
 }
 
-// Restore gives back all that the journal keeps, while no plugin runs. What failed stays
+// Run gives back all that the journal keeps, while no plugin runs. What failed stays
 // in the journal, and the error says why. With dry, neither the host nor the journal is
 // changed.
-func Restore(host *Host, book *journal.Book, dry bool) (r Restored, err error) {
+func Run(host *Host, book *journal.Book, dry bool) (r Result, err error) {
 	var errs []error
 	if host.Kernel != nil {
 		cgroups, err := reconcile.Restore(host.Kernel, book, host.kubelets, dry)

@@ -1,0 +1,94 @@
+package eventloop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start runs a loop until the test ends it.
+func start(t *testing.T, h Hooks) (l *Loop, stop func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l = New(h)
+	ended := make(chan bool)
+	go func() {
+		l.Run(ctx, nil, nil)
+		ended <- l.Stop(time.Minute)
+	}()
+	return l, func() bool { cancel(); return <-ended }
+}
+
+func quiet() Hooks {
+	return Hooks{Before: func() {}, After: func() {}, Panicked: func(string, any, []byte) {}}
+}
+
+func TestPostedEventsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	l, stop := start(t, quiet())
+	var got []int
+	for i := range 100 {
+		l.Post("n", func() { got = append(got, i) })
+	}
+	if !stop() {
+		t.Error("something still runs")
+	}
+	if !slices.IsSorted(got) || len(got) != 100 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A panic fails its event alone, and the hook after events is left out.
+func TestPanic(t *testing.T) {
+	t.Parallel()
+	h := quiet()
+	var panicked string
+	var after int
+	h.Panicked = func(name string, p any, stack []byte) {
+		if len(stack) > 0 {
+			panicked = name
+		}
+	}
+	h.After = func() { after++ }
+	l, stop := start(t, h)
+	if err := l.Do("bad", func() error { panic("a bug") }); err == nil || !strings.Contains(err.Error(), "bad") || !strings.Contains(err.Error(), "a bug") {
+		t.Errorf("%v", err)
+	}
+	problem := errors.New("no")
+	if err := l.Do("refused", func() error { return problem }); !errors.Is(err, problem) {
+		t.Errorf("%v", err)
+	}
+	stop()
+	if panicked != "bad" || after != 1 {
+		t.Errorf("panicked in %q, %d calls after events", panicked, after)
+	}
+}
+
+// Stop waits for what was spawned, and runs what that has posted; later events are refused.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	l, stop := start(t, quiet())
+	release, told := make(chan struct{}), false
+	if err := l.Do("begin", func() error {
+		l.Spawn(func() {
+			<-release
+			l.Post("told", func() { told = true })
+		})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if !stop() || !told {
+		t.Errorf("the posted event has run: %v", told)
+	}
+	if err := l.Do("late", func() error { return nil }); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	if l.Moves() != 2 {
+		t.Errorf("%d events may have changed something", l.Moves())
+	}
+}
