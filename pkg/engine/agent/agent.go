@@ -1,6 +1,3 @@
-// Package agent is the plugin's loop. One goroutine owns the ledger and all that
-// is known of pods and containers; the runtime's events, hotplug and the clock
-// post to it, and what it decides leaves as kernel writes and as replies.
 package agent
 
 import (
@@ -63,7 +60,7 @@ type Options struct {
 	Audit        decisionlog.Audit    // takes the loop's decisions; nil drops them
 	Failsafe     controlloop.Failsafe // nil without one
 	FailsafePlan []knobs.Change       // the plan that the failsafe may have carried out before this start
-	Evictor      controlloop.Evictor  // nil: evictions are told of alone
+	Evictor      controlloop.Evictor  // nil: evictions are reported alone
 	StateDir     string               // of the batch switch; "" without one
 
 	// Clock tells the time; nil is the real one. With one of its own the agent does

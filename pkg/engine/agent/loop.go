@@ -117,7 +117,7 @@ func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []o
 		return wait, nil
 	}
 	if err != nil {
-		a.Log.WithError(err).Warn("Not all that the loop looks at can be read; told once")
+		a.Log.WithError(err).Warn("Some of what the control loop samples can't be read; each kind of failure is logged once")
 	}
 	return wait, a.Tick(s)
 }

@@ -60,7 +60,7 @@ func (a *Agent) refuseResize(c *node.Container, change workload.Resources, err e
 		a.Counters.ResizesRefused++
 	}
 	*last = node.RefusedResize{Change: change, Answer: err.Error(), LoggedAt: now}
-	log.Warn("Resize refused, the old grant stands; the kubelet's further attempts at the same are told once an hour")
+	log.Warn("Resize refused, the old grant stands; further attempts of the kubelet at the same resize are logged once an hour")
 }
 
 // resize brings the ledger, and then the other containers, to the container's new

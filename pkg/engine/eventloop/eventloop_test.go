@@ -47,7 +47,7 @@ func TestPanic(t *testing.T) {
 	h := quiet()
 	var panicked string
 	var after int
-	h.Panicked = func(name string, p any, stack []byte) {
+	h.Panicked = func(name string, _ any, stack []byte) {
 		if len(stack) > 0 {
 			panicked = name
 		}

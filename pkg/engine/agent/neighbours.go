@@ -7,8 +7,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/engine/grantrecord"
 	"github.com/sluice-dev/sluice/pkg/peers"
-	"github.com/sluice-dev/sluice/topology"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // lookInterval is how often other managers of CPUs are looked for.
@@ -54,21 +52,4 @@ func (a *Agent) meet(found []peers.Neighbour, err error) {
 	a.Neighbours = found
 	a.QoS.BurstLoop = a.Authority().Acts(a.Config.Control.Burst.Mode)
 	a.Ledger.SetExternal(a.External())
-}
-
-// SetMachine moves everything to a machine with other CPUs or memory nodes.
-func (a *Agent) SetMachine(m *topology.Machine) {
-	a.events.Do("hotplug", func() error { //nolint:errcheck // only a closed agent fails it
-		old := a.Ledger.Machine()
-		a.Ledger.SetMachine(m)
-		a.Log.WithField("online", m.Online.String()).WithField("was", old.Online.String()).Info("The machine changed")
-		a.cpusets.MachineChanged(old)
-		a.mend()
-		if !cpuset.Difference(old.Online, m.Online).IsEmpty() {
-			a.cpusets.CPUsWent()
-		}
-		a.cpusets.LiftAll()
-		a.noteChange()
-		return nil
-	})
 }
