@@ -91,7 +91,7 @@ type Agent struct {
 	reporter    *nodestatus.Reporter
 	started     time.Time
 	shown       shown
-	confined    uint64 // ledger version that the plugin's own threads follow
+	confined    node.LedgerState // which the plugin's own threads follow
 
 	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }

@@ -59,10 +59,10 @@ func (a *Agent) pass() {
 // confine keeps the plugin itself off pinned CPUs: in the system set, or with the
 // pools.
 func (a *Agent) confine() {
-	if a.options.Confine == nil || a.confined == a.Ledger.Version() || !a.Authority().Writes {
+	if a.options.Confine == nil || a.confined == a.LedgerState() || !a.Authority().Writes {
 		return
 	}
-	a.confined = a.Ledger.Version()
+	a.confined = a.LedgerState()
 	cpus := cpuset.Intersect(a.Config.System, a.Ledger.Machine().Online)
 	if cpus.IsEmpty() {
 		cpus = a.Ledger.Shared()

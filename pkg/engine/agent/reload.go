@@ -110,7 +110,6 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.cpusets.Claim(a.Order)
 	a.loop.Renew(before)
-	a.confined = 0
 	a.cpusets.TryApply()
 	a.cpusets.LiftAll()
 	a.mend()

@@ -65,7 +65,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			}
 			a.groups.Synchronized()
 		})
-		a.confined, a.Synced = 0, true
+		a.Synced = true
 		a.mend()
 		a.cpusets.TryApply()
 		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
@@ -83,7 +83,6 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 type beforeSync struct {
 	ledger    *placement.Ledger
 	inventory node.Inventory
-	confined  uint64
 	synced    bool
 	inherited bool
 	settings  podsettings.Saved
@@ -91,7 +90,7 @@ type beforeSync struct {
 
 func (a *Agent) beforeSync() beforeSync {
 	return beforeSync{
-		a.Ledger, a.Inventory, a.confined, a.Synced, a.loop.Inherited, a.podsettings.Save(),
+		a.Ledger, a.Inventory, a.Synced, a.loop.Inherited, a.podsettings.Save(),
 	}
 }
 
@@ -99,7 +98,7 @@ func (a *Agent) restore(i beforeSync) {
 	changes := a.Changes
 	a.Ledger, a.Inventory = i.ledger, i.inventory
 	a.Changes = changes + 1
-	a.confined, a.Synced = i.confined, i.synced
+	a.Synced = i.synced
 	a.loop.Inherited = i.inherited
 	a.podsettings.Restore(i.settings)
 }

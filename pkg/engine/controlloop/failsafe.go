@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -24,14 +24,13 @@ type failsafePlan struct {
 
 // planInputs are the versions of what the failsafe's plan is made from.
 type planInputs struct {
-	ledger   *placement.Ledger
-	version  uint64
+	ledger   node.LedgerState
 	settings uint64
 	lives    uint64
 }
 
 func (l *Loop) planInputs() planInputs {
-	return planInputs{l.Ledger, l.Ledger.Version(), l.Settings.Version(), l.Lives}
+	return planInputs{l.LedgerState(), l.Settings.Version(), l.Lives}
 }
 
 // afterFailsafe takes note of what the failsafe did, before anything is compared with

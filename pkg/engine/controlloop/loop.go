@@ -73,10 +73,10 @@ type Loop struct {
 
 	// View is what the controllers see of the node.
 	View    colocation.NodeView
-	sized   uint64    // ledger version of the view's pools
-	looked  uint64    // ledger version of the view
-	changes uint64    // of the inventory, when the view was made
-	due     time.Time // of the controllers that step each control.interval
+	sized   node.LedgerState // of the view's pools
+	viewed  node.LedgerState // of the view
+	changes uint64           // of the inventory, when the view was made
+	due     time.Time        // of the controllers that step each control.interval
 
 	// Inherited says that the loop has taken over what an earlier run had set.
 	Inherited bool
@@ -136,7 +136,7 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 		l.due = s.Now.Add(interval - l.Config.Control.FastInterval/2)
 	}
 	carried := (all || s.Now.Sub(l.View.Now) > interval) && l.afterFailsafe() // it may have stalled
-	if l.IsStale() || l.looked != l.Ledger.Version() {
+	if l.IsStale() || l.viewed != l.LedgerState() {
 		l.Refresh()
 	}
 	if all {
@@ -188,13 +188,13 @@ func (l *Loop) Update() {
 
 // Refresh makes the controllers' view of what exists anew.
 func (l *Loop) Refresh() {
-	l.changes, l.looked, l.sized, l.shareOf = l.Changes, l.Ledger.Version(), l.Ledger.Version(), notShared
+	l.changes, l.viewed, l.sized, l.shareOf = l.Changes, l.LedgerState(), l.LedgerState(), notShared
 	l.View.SetInventory(l.Settings.Collect())
 }
 
 // measurePools enters the CPUs that the pools have now.
 func (l *Loop) measurePools() {
-	l.sized = l.Ledger.Version()
+	l.sized = l.LedgerState()
 	l.View.SetPoolCPUs(l.Ledger.Pools())
 }
 

@@ -97,7 +97,7 @@ func (l *Loop) resizePools(sizes []int) {
 		return
 	}
 	l.Ledger.SetSizes(sizes)
-	if l.Ledger.Version() == l.sized {
+	if l.LedgerState() == l.sized {
 		return
 	}
 	l.Record.PoolsResized()

@@ -18,7 +18,7 @@ import (
 // Writer brings containers to what the ledger assigns them.
 type Writer struct {
 	*node.Node
-	applied applied
+	applied node.LedgerState // that all containers have; zero: none
 
 	lifted   map[string]knobs.Object // cgroups of pods whose quota Sluice has lifted
 	resizing map[string]time.Time    // pods by their cgroups, and until when the kubelet may write them for a resize
@@ -27,12 +27,6 @@ type Writer struct {
 	// RejoinUntil is until when processes may be outside of their containers' cpusets, since
 	// CPUs have gone offline: until then each pass calls RejoinAll.
 	RejoinUntil time.Time
-}
-
-// applied is the state of the ledger that all containers have; the zero value is none.
-type applied struct {
-	ledger  *placement.Ledger
-	version uint64
 }
 
 // New makes a writer for a node whose journal has been loaded.
@@ -67,13 +61,13 @@ func (w *Writer) ApplyDue() {
 		return held
 	})
 	if waiting {
-		w.applied = applied{}
+		w.applied = node.LedgerState{}
 	}
 }
 
 // applyBut brings all containers to their assignments but those to skip.
 func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error {
-	if (w.applied == applied{w.Ledger, w.Ledger.Version()}) || !w.Authority().Cpusets {
+	if w.applied == w.LedgerState() || !w.Authority().Cpusets {
 		return nil
 	}
 	var (
@@ -100,7 +94,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 		c.Has = wants[i]
 	}
 	if err == nil {
-		w.applied = applied{w.Ledger, w.Ledger.Version()}
+		w.applied = w.LedgerState()
 	}
 	return err
 }
@@ -118,7 +112,7 @@ func (w *Writer) TakeOver(c *node.Container) {
 		w.Touch(c)
 		w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 	}
-	w.applied = applied{}
+	w.applied = node.LedgerState{}
 }
 
 // Resync reads the CPUs of all containers that have some of Sluice's, after somebody else has
@@ -129,7 +123,7 @@ func (w *Writer) Resync() {
 			w.Observe(c, knobs.CPUs)
 		}
 	}
-	w.applied = applied{}
+	w.applied = node.LedgerState{}
 	w.TryApply()
 }
 

@@ -23,7 +23,7 @@ func (w *Writer) MachineChanged(old *topology.Machine) {
 			w.Observe(c, knobs.CPUs, knobs.Mems)
 		}
 	}
-	w.applied = applied{}
+	w.applied = node.LedgerState{}
 	w.TryApply()
 }
 

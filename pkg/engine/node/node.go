@@ -80,3 +80,14 @@ func (n *Node) Aside(name string, work, then func()) {
 		n.Post(name, then)
 	})
 }
+
+// LedgerState identifies what the ledger says: which ledger it is, and its version. Who derives
+// something from the ledger keeps the state that it was derived from, and compares. The zero
+// value is the state of no ledger.
+type LedgerState struct {
+	ledger  *placement.Ledger
+	version uint64
+}
+
+// LedgerState is the present state of the ledger.
+func (n *Node) LedgerState() LedgerState { return LedgerState{n.Ledger, n.Ledger.Version()} }

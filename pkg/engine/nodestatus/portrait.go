@@ -18,7 +18,7 @@ type portrait struct {
 	*status.Container                   // nil before the first status
 	holder            *placement.Holder // and of its fields those that change without a new version
 	short             string
-	ledger            uint64 // version
+	ledger            node.LedgerState
 	kernel            []status.Setting
 	knobs             uint64 // version
 	rdt               string
@@ -33,7 +33,7 @@ func (r *Reporter) portray(c *node.Container, h *placement.Holder, knobs uint64)
 		r.portraits[c] = p
 	}
 	controlled := !c.Uncontrolled && !r.Authority().Foreign
-	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.Ledger.Version() &&
+	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.LedgerState() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // depends on what others are guaranteed
 		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) &&
 		slices.EqualFunc(p.Lacks, c.Notes, func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) })
@@ -46,7 +46,7 @@ func (r *Reporter) portray(c *node.Container, h *placement.Holder, knobs uint64)
 	if same {
 		return p.Container
 	}
-	p.holder, p.short, p.ledger, p.foreign = h, h.Short, r.Ledger.Version(), c.Foreign
+	p.holder, p.short, p.ledger, p.foreign = h, h.Short, r.LedgerState(), c.Foreign
 	as, _ := r.Ledger.Assignment(h.ID)
 	cpu, memory := h.Request.Grant()
 	if c.Foreign != nil {

@@ -7,7 +7,6 @@ package podsettings
 
 import (
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
-	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -39,8 +38,7 @@ type Lacking func(r *workload.Request, notes []qos.Note) []qos.Note
 // inputs are the versions of what a list of cgroups was made from.
 type inputs struct {
 	changes uint64
-	ledger  *placement.Ledger
-	version uint64
+	ledger  node.LedgerState
 }
 
 // New makes the settings of a node without pods. noReclaim says that the kernel can't reclaim

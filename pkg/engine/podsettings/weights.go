@@ -10,7 +10,7 @@ import (
 
 // Siblings are the cgroups that compete with each other now, by the path of their parent.
 func (s *Settings) Siblings() map[string]*colocation.Siblings {
-	if now := (inputs{s.Changes, s.Ledger, s.Ledger.Version()}); s.siblings == nil || s.siblingsOf != now {
+	if now := (inputs{s.Changes, s.LedgerState()}); s.siblings == nil || s.siblingsOf != now {
 		s.siblings, s.siblingsOf = colocation.FindSiblings(s.Collect()), now
 	}
 	return s.siblings

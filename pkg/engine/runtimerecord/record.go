@@ -27,7 +27,6 @@ package runtimerecord
 import (
 	"time"
 
-	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -53,19 +52,13 @@ type Recorder struct {
 	quietAt  time.Time // when nothing will have changed for slowLane.delay
 	steadyAt time.Time // when the pools will have had their sizes for steadyPools
 
-	replied replied
+	replied node.LedgerState // that the runtime knows; zero: none
 }
 
 // connection is what ends with a connection to the runtime.
 type connection struct {
 	listed  bool         // the runtime has told what runs
 	pending *node.Update // sent, and not yet answered
-}
-
-// replied is the state of the ledger that the runtime knows; the zero value is none.
-type replied struct {
-	ledger  *placement.Ledger
-	version uint64
 }
 
 // New makes a Recorder to which no runtime is connected.

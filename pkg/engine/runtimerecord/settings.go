@@ -155,7 +155,7 @@ func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settin
 // Updates are what the runtime is to set, with its answer to the present request, of all other
 // containers whose cgroup Sluice can't write. The one with the ID skip is left out.
 func (r *Recorder) Updates(skip string) []node.Update {
-	now := replied{r.Ledger, r.Ledger.Version()}
+	now := r.LedgerState()
 	if r.replied == now || !r.Authority().Cpusets {
 		return nil
 	}
