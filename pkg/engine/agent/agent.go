@@ -76,22 +76,22 @@ type Agent struct {
 	Latencies  latency.Histograms // of the runtime's events
 
 	// Owned by the loop.
-	cpusets     *cpusets.Writer
-	podsettings *podsettings.Settings
-	record      *runtimerecord.Recorder
-	targets     map[string]reclaim.Target // that the reclaimer was given
-	loop        *controlloop.Loop
-	ticks       ticks
-	passing     *time.Ticker // nil with a clock of the agent's own
-	steering    *steering.Steerer
-	watermarks  *watermarks.Keeper
-	decisions   *decisionlog.Log
-	groups      *groups.Joiner
-	unseen      error // why neighbours could not be looked for, as far as it was told
-	reporter    *nodestatus.Reporter
-	started     time.Time
-	shown       shown
-	confined    node.LedgerState // which the plugin's own threads follow
+	cpusets       *cpusets.Writer
+	podsettings   *podsettings.Settings
+	record        *runtimerecord.Recorder
+	targets       map[string]reclaim.Target // that the reclaimer was given
+	loop          *controlloop.Loop
+	ticks         ticks
+	passing       *time.Ticker // nil with a clock of the agent's own
+	steering      *steering.Steerer
+	watermarks    *watermarks.Keeper
+	decisions     *decisionlog.Log
+	groups        *groups.Joiner
+	detectProblem error // why neighbours could not be detected; logged
+	reporter      *nodestatus.Reporter
+	started       time.Time
+	shown         shown
+	confined      node.LedgerState // which the plugin's own threads follow
 
 	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }
@@ -130,7 +130,7 @@ func New(o Options) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	a.life = ctx
 	a.load()
-	a.meet(peers.Detect(a.Host)) // before anything is written: beside koordlet nothing is
+	a.setNeighbours(peers.Detect(a.Host)) // before anything is written: beside koordlet nothing is
 	a.Grants.Follow(grantrecord.Find(a.Host))
 	a.Grants.Look(node.GrantWaitAll)
 	a.FindMemory()
@@ -138,7 +138,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.groups.SetUp()
 	var pass <-chan time.Time
 	if a.Clock == nil {
-		a.Spawn(func() { a.lookAround(ctx) })
+		a.Spawn(func() { a.watchNeighbours(ctx) })
 		if a.options.Sampler != nil {
 			a.Spawn(func() { a.sample(ctx) })
 		}

@@ -30,7 +30,7 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		placed := false
 		defer func() {
 			if !placed {
-				a.drop(c.ID)
+				a.release(c.ID)
 				a.Counters.Refused++
 			}
 		}()
@@ -92,7 +92,7 @@ func (a *Agent) place(c *node.Container, r workload.Request) error {
 		return err
 	}
 	cleared = true
-	a.noteFreed(freed)
+	a.dropFreed(freed)
 	a.loop.Memory.Reserve(c, &r)
 	if a.Authority().Cpusets {
 		c.Has = as
@@ -111,21 +111,21 @@ func placedLevel(as placement.Assignment) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// drop releases and forgets a container and gives what it held to the others.
-func (a *Agent) drop(id string) {
+// release releases and forgets a container and gives what it held to the others.
+func (a *Agent) release(id string) {
 	c := a.Containers[id]
 	a.Ledger.Release(id)
 	a.Forget(id)
 	if c != nil {
 		a.groups.Leave(c)
 	}
-	a.mend()
+	a.completePins()
 	a.cpusets.TryApply()
 }
 
-// mend makes pins whole that lack CPUs, where CPUs are free now and everyone
+// completePins makes pins whole that lack CPUs, where CPUs are free now and everyone
 // leaves them.
-func (a *Agent) mend() {
+func (a *Agent) completePins() {
 	for _, id := range a.Ledger.Lacking() {
 		c := a.Containers[id]
 		h, _ := a.Ledger.Holder(id)
@@ -206,9 +206,9 @@ func (a *Agent) PostCreateContainer(id string) error {
 	})
 }
 
-// noteFreed notes that the ledger has given grants back whose containers are still known:
+// dropFreed notes that the ledger has given grants back whose containers are still known:
 // a container that starts after all is placed again.
-func (a *Agent) noteFreed(ids []string) {
+func (a *Agent) dropFreed(ids []string) {
 	for _, id := range ids {
 		a.Changed()
 		if c, ok := a.Containers[id]; ok {
@@ -297,7 +297,7 @@ func (a *Agent) stopped(id string) {
 	if h, placed := a.Ledger.Holder(id); ok && placed && c.Started {
 		a.loop.Memory.Ended(h.Request.Class)
 	}
-	a.drop(id)
+	a.release(id)
 	if ok {
 		a.Lives++
 		a.podsettings.Unclaim(c)

@@ -25,7 +25,7 @@ func (a *Agent) regrantAll() {
 			a.Log.WithField("container", c.Ref).WithError(err).Warn("What the kubelet has granted can't be taken over, the old grant stands")
 			continue
 		}
-		a.rerequest(c)
+		a.renewRequest(c)
 		pods[c.Pod.UID] = c.Pod
 	}
 	if len(pods) == 0 {

@@ -12,7 +12,7 @@ func (a *Agent) SetMachine(m *topology.Machine) {
 		a.Ledger.SetMachine(m)
 		a.Log.WithField("online", m.Online.String()).WithField("was", old.Online.String()).Info("The machine changed")
 		a.cpusets.MachineChanged(old)
-		a.mend()
+		a.completePins()
 		if !cpuset.Difference(old.Online, m.Online).IsEmpty() {
 			a.cpusets.CPUsWent()
 		}

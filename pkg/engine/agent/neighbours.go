@@ -9,22 +9,22 @@ import (
 	"github.com/sluice-dev/sluice/pkg/peers"
 )
 
-// lookInterval is how often other managers of CPUs are looked for.
-const lookInterval = 30 * time.Second
+// neighboursInterval is how often other managers of CPUs are looked for.
+const neighboursInterval = 30 * time.Second
 
-// lookAround looks now and then for who else on this node sets CPUs. It reads all
+// watchNeighbours detects every 30 s who else on this node sets CPUs. It reads all
 // of /proc, so the loop does not wait for it.
-func (a *Agent) lookAround(ctx context.Context) {
+func (a *Agent) watchNeighbours(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookInterval):
+		case <-time.After(neighboursInterval):
 		}
 		found, err := peers.Detect(a.Host)
 		record := grantrecord.Find(a.Host)
 		a.events.Do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
-			a.meet(found, err)
+			a.setNeighbours(found, err)
 			a.groups.SetUp() // who has gone may have kept Sluice from it
 			a.Grants.Follow(record)
 			return nil
@@ -32,12 +32,12 @@ func (a *Agent) lookAround(ctx context.Context) {
 	}
 }
 
-// meet takes note of who else sets CPUs.
-func (a *Agent) meet(found []peers.Neighbour, err error) {
-	if before := a.unseen; err != nil && (before == nil || before.Error() != err.Error()) {
+// setNeighbours records who else sets CPUs on this node.
+func (a *Agent) setNeighbours(found []peers.Neighbour, err error) {
+	if before := a.detectProblem; err != nil && (before == nil || before.Error() != err.Error()) {
 		a.Log.WithError(err).Warn("Other resource managers could not be looked for: those known before count as still there")
 	}
-	if a.unseen = err; err != nil {
+	if a.detectProblem = err; err != nil {
 		for _, n := range a.Neighbours {
 			if !slices.ContainsFunc(found, func(f peers.Neighbour) bool { return f.Kind == n.Kind }) {
 				found = append(found, n)

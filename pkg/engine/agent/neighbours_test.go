@@ -93,7 +93,7 @@ func TestNeighbourGoes(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(dir, "proc/7")); err != nil {
 			t.Fatal(err)
 		}
-		n.sleep(2 * lookInterval)
+		n.sleep(2 * neighboursInterval)
 		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
 	})
 }
@@ -105,7 +105,7 @@ func TestUnreadableNeighbour(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, stateFile), []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n.sleep(2 * lookInterval)
+		n.sleep(2 * neighboursInterval)
 		if err := n.create("db", "LSR", 2); err == nil {
 			t.Error("pinned beside the kubelet")
 		}

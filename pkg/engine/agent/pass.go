@@ -31,13 +31,13 @@ func (a *Agent) pass() {
 	for _, c := range a.Order {
 		if a.ended(c) {
 			a.Ledger.Release(c.ID)
-			a.noteFreed([]string{c.ID})
+			a.dropFreed([]string{c.ID})
 		}
 	}
-	a.lookAtRefused()
+	a.findRunningRefused()
 	a.Grants.Look(0)
 	a.regrantAll()
-	a.mend()
+	a.completePins()
 	a.cpusets.ApplyDue()
 	for _, c := range a.Order {
 		a.cpusets.Repair(c, "")

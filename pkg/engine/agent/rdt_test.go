@@ -257,9 +257,9 @@ func TestRDTGroupsOutliveALossOfAuthority(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML, func(n *rdtNode) {
 		n.start("own", "LS", map[string]string{"node.koordinator.sh/resctrl": `{"llc":{"schemata":{"range":[20,80]}}}`})
 		groups := len(n.kernel.Groups())
-		n.loop(func() { n.agent.meet([]peers.Neighbour{{Kind: peers.Koordlet}}, nil) })
+		n.loop(func() { n.agent.setNeighbours([]peers.Neighbour{{Kind: peers.Koordlet}}, nil) })
 		n.pass()
-		n.loop(func() { n.agent.meet(nil, nil) })
+		n.loop(func() { n.agent.setNeighbours(nil, nil) })
 		n.start("batch", "BE", nil)
 		n.isIn("batch", "sluice-be")
 		n.end("own")

@@ -22,8 +22,8 @@ func (a *Agent) refuseStart(c *node.Container, why error) {
 	a.noteChange()
 }
 
-// lookAtRefused finds containers that run although their start was refused.
-func (a *Agent) lookAtRefused() {
+// findRunningRefused finds containers that run although their start was refused.
+func (a *Agent) findRunningRefused() {
 	for _, c := range a.Order {
 		if c.Refused.Why == "" || c.Refused.Runs || a.Now().Sub(c.Refused.At) < refusalTime || !a.Reaches(c) {
 			continue
@@ -36,7 +36,7 @@ func (a *Agent) lookAtRefused() {
 
 // runsRefused enters a container that runs although its start was refused: it shares,
 // as one that is found with a request that can't be met, until it can be given what it
-// asks for (see mend). One whose cgroup can't be written keeps its CPUs, since it can't be
+// asks for (see completePins). One whose cgroup can't be written keeps its CPUs, since it can't be
 // moved off them.
 func (a *Agent) runsRefused(c *node.Container) {
 	c.Refused.Runs = true
@@ -51,7 +51,7 @@ func (a *Agent) runsRefused(c *node.Container) {
 	a.Ledger.Hold(c.ID, a.Now())
 	a.cpusets.TakeOver(c)
 	a.Lives++
-	a.mend()
+	a.completePins()
 	a.cpusets.TryApply()
 	a.cpusets.LiftQuota(c.Pod)
 	a.podsettings.Reconcile(c.Pod)

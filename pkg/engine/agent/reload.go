@@ -27,38 +27,38 @@ type Reload struct {
 // would have to leave CPUs of its own while it runs is refused. Keys that take a restart
 // keep their values, and are listed.
 func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
-	for deadline := a.Now().Add(pressTime); ; {
+	for deadline := a.Now().Add(memoryBusyTime); ; {
 		busy := false
 		err = a.events.Do("configuration", func() error {
 			if busy = a.loop.Memory.IsBusy(); busy && a.Now().Before(deadline) {
 				return nil
 			}
 			restart, err = a.reconfigure(r)
-			a.reloaded(r.Hash, err)
+			a.noteReload(r.Hash, err)
 			return err
 		})
 		if !busy || err != nil || !a.Now().Before(deadline) {
 			return restart, err
 		}
-		time.Sleep(pressTime / 100)
+		time.Sleep(memoryBusyTime / 100)
 	}
 }
 
-// pressTime is how long a configuration waits for a memory limit that is being
+// memoryBusyTime is how long a configuration waits for a memory limit that is being
 // written: what the loop has set can only be given back after it.
-const pressTime = 10 * time.Second
+const memoryBusyTime = 10 * time.Second
 
-// errPressed refuses a configuration in that time.
-var errPressed = errors.New("memory is still being reclaimed from batch pods, so the file was not applied: save it again to retry")
+// errMemoryBusy refuses a configuration in that time.
+var errMemoryBusy = errors.New("memory is still being reclaimed from batch pods, so the file was not applied: save it again to retry")
 
 // RefuseConfig notes that a file can't be used, and that the present configuration
 // stays in force.
 func (a *Agent) RefuseConfig(hash string, problem error) {
-	a.Post("configuration", func() { a.reloaded(hash, problem) })
+	a.Post("configuration", func() { a.noteReload(hash, problem) })
 }
 
-// reloaded notes how it went.
-func (a *Agent) reloaded(hash string, problem error) {
+// noteReload notes how it went.
+func (a *Agent) noteReload(hash string, problem error) {
 	c := &a.options.Configured
 	c.Reloads++
 	c.Problem = ""
@@ -73,7 +73,7 @@ func (a *Agent) reloaded(hash string, problem error) {
 // reconfigure does it, in the loop.
 func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if a.loop.Memory.IsBusy() {
-		return nil, errPressed
+		return nil, errMemoryBusy
 	}
 	cfg, restart, err := a.takeable(r.Config)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.QoS.BEPageCachePercent = cfg.Memory.BEPageCachePercent
 	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
 	for _, c := range a.Order {
-		a.rerequest(c)
+		a.renewRequest(c)
 		if a.Authority().Cpusets && !acted && c.Started && a.Reaches(c) { // preview has noted nothing
 			a.cpusets.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 		}
@@ -112,7 +112,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.loop.Renew(before)
 	a.cpusets.TryApply()
 	a.cpusets.LiftAll()
-	a.mend()
+	a.completePins()
 	a.groups.Reconfigure(before, wrote)
 	a.leaveAll()
 	a.podsettings.ReconcileAll(a.loop.Memory.Owns)
@@ -155,8 +155,8 @@ func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 	return a.Ledger.Reconfigured(cfg.Policy(), asked)
 }
 
-// rerequest brings what is known of a container to the configuration in force.
-func (a *Agent) rerequest(c *node.Container) {
+// renewRequest brings what is known of a container to the configuration in force.
+func (a *Agent) renewRequest(c *node.Container) {
 	_, c.Warnings = a.RequestBy(a.Config, c)
 	a.record.Renew(c)
 }

@@ -92,12 +92,12 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 		return err
 	}
 	done = true
-	a.noteFreed(freed)
+	a.dropFreed(freed)
 	c.KeepQuota()
 	if c.Touched {
 		a.cpusets.Keep(c)
 	}
-	a.mend() // what it gave back may be what another pin lacks
+	a.completePins() // what it gave back may be what another pin lacks
 	if c.Resources != old {
 		a.Counters.Resized++
 	}

@@ -66,7 +66,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			a.groups.Synchronized()
 		})
 		a.Synced = true
-		a.mend()
+		a.completePins()
 		a.cpusets.TryApply()
 		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
 		done = true
@@ -137,26 +137,26 @@ type finding struct {
 func (a *Agent) adopt(found []*node.Container) {
 	now := a.Now()
 	all := a.findings(found)
-	var homeless []*finding
+	var unplaced []*finding
 	for _, f := range all {
 		// A lifted quota tells CPUs of its own from a shared set of the same size.
 		stays := f.Started && f.Has.Unlimited && a.MayPin(f.Container, f.request) == nil
 		if !f.request.Class.Pinned() || stays && a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, f.Has.Mems, now) {
 			continue
 		}
-		homeless = append(homeless, f)
+		unplaced = append(unplaced, f)
 	}
 	for _, f := range all {
 		if !f.request.Class.Pinned() {
 			a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, cpuset.Set{}, now)
 		}
 	}
-	for _, f := range homeless {
-		if f.refused = a.house(f, now); f.refused != nil {
+	for _, f := range unplaced {
+		if f.refused = a.placeFound(f, now); f.refused != nil {
 			a.Log.WithField("container", f.Ref).WithError(f.refused).Warn("Pin found without CPUs of its own, and none can be given: it shares if it runs")
 		}
 	}
-	for _, f := range homeless {
+	for _, f := range unplaced {
 		if f.refused != nil && f.Started {
 			a.Ledger.PlaceShared(f.Identity(), f.request, f.refused.Error(), now)
 		}
@@ -169,9 +169,9 @@ func (a *Agent) adopt(found []*node.Container) {
 	}
 }
 
-// house finds CPUs for a pin that has none of its own, the ones it is on if they
+// placeFound finds CPUs for a pin that has none of its own, the ones it is on if they
 // are free.
-func (a *Agent) house(f *finding, now time.Time) error {
+func (a *Agent) placeFound(f *finding, now time.Time) error {
 	if err := a.MayPin(f.Container, f.request); err != nil {
 		return err
 	}
