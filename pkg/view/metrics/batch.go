@@ -15,9 +15,9 @@ func benefit() []metric {
 	return []metric{
 		{"sluice_batch_cpu_seconds_total", "CPU time that batch work used.", counter, nil,
 			oneLooked(func(l *status.Loop) float64 { return l.Benefit.RunCPUHours * secondsPerHour })},
-		{"sluice_batch_memory_byte_seconds_total", "Memory that batch work used over time, in bytes times seconds.", counter, nil,
+		{"sluice_batch_memory_byte_seconds_total", "Memory that batch work used, in bytes times seconds.", counter, nil,
 			oneLooked(func(l *status.Loop) float64 { return l.Benefit.RunGiBHours * bytesPerGiB * secondsPerHour })},
-		{"sluice_node_utilization_day_ratio", "Share of the node's CPUs in use over the measured part of the last 24 hours.", gauge, nil,
+		{"sluice_node_utilization_day_ratio", "Share of the node's CPUs in use in the last 24 hours.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return l.Benefit.Day.UtilizationFraction })},
 		{"sluice_node_utilization_day_known_seconds", "Measured part of the last 24 hours.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return l.Benefit.Day.KnownHours * secondsPerHour })},
@@ -36,29 +36,29 @@ func overDay(value func(*status.Loop) float64) func(*scrape, *sink) {
 func batchHealth() []metric {
 	lifetime := []string{"lifetime"}
 	return []metric{
-		{"sluice_batch_satisfaction_ratio", "CPU that batch work got over the last 24 hours divided by what it requested; 1 if it requested none.", gauge, nil,
+		{"sluice_batch_satisfaction_ratio", "CPU that batch work got in the last 24 hours, divided by what it requested; 1 if it requested none.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return l.Benefit.SatisfactionFraction })},
-		{"sluice_batch_day_squeezes", "Loop intervals (control.interval) of the last 24 hours in which the batch CPU budget was lowered.", gauge, nil,
+		{"sluice_batch_day_squeezes", "Intervals (control.interval) of the last 24 hours in which the batch CPU budget fell.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Squeezes) })},
 		{"sluice_batch_day_kills", "Pods evicted in the last 24 hours.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Evicted) })},
 		{"sluice_batch_sellable_known", "1 if the node knows what it can offer to batch work.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Offer.Known) })},
-		{"sluice_batch_sellable_cpus", "CPUs that the node can offer to batch work in total, including what it uses already: short is above what others use now, long above their peak of the last 24 hours.", gauge, lifetime,
+		{"sluice_batch_sellable_cpus", "CPUs that the node can offer to batch work in total: short is above what others use now, long above their peak of 24 hours.", gauge, lifetime,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(cpus(l.Offer.ShortTerm.CPU), "short")
 					out.put(cpus(l.Offer.LongTerm.CPU), "long")
 				}
 			})},
-		{"sluice_batch_sellable_memory_bytes", "Memory that the node can offer to batch work in total, including what it uses already, by lifetime as for sluice_batch_sellable_cpus.", gauge, lifetime,
+		{"sluice_batch_sellable_memory_bytes", "Memory that the node can offer to batch work in total, by lifetime as sluice_batch_sellable_cpus.", gauge, lifetime,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(float64(l.Offer.ShortTerm.MemoryBytes), "short")
 					out.put(float64(l.Offer.LongTerm.MemoryBytes), "long")
 				}
 			})},
-		{"sluice_pinnable_cpus", "Most CPUs that one new LSR container would get on this NUMA node alone.", gauge, []string{"numa_node"},
+		{"sluice_pinnable_cpus", "Most CPUs that one new LSR container would get on this NUMA node.", gauge, []string{"numa_node"},
 			looked(func(l *status.Loop, out *sink) {
 				for node, n := range l.Offer.FreeCPUs {
 					out.put(float64(n), strconv.Itoa(node))
@@ -69,7 +69,7 @@ func batchHealth() []metric {
 
 func batchBudget() []metric {
 	return []metric{
-		{"sluice_batch_state", "1 for the state of batch work that is in force.", gauge, []string{"state"},
+		{"sluice_batch_state", "1 for batch work's state in force.", gauge, []string{"state"},
 			looked(func(l *status.Loop, out *sink) {
 				for _, word := range []status.BatchState{status.BatchOpen, status.BatchNoNew, status.BatchSqueezed, status.BatchClosed, status.BatchEvicting} {
 					out.put(truth(l.Batch.State == word), string(word))
@@ -77,7 +77,7 @@ func batchBudget() []metric {
 			})},
 		{"sluice_batch_unlimited", "1 if batch work may use all CPUs that it shares.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Batch.Unlimited) })},
-		{"sluice_batch_budget_cpus", "CPUs that all batch work together may use; absent if that is unlimited or unknown.", gauge, nil,
+		{"sluice_batch_budget_cpus", "CPUs that all batch work together may use; absent if unlimited.", gauge, nil,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Batch.Known && !l.Batch.Unlimited {
 					out.put(cpus(l.Batch.Budget))
@@ -85,7 +85,7 @@ func batchBudget() []metric {
 			})},
 		{"sluice_batch_floor_cpus", "CPUs that batch work always has.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return cpus(l.Batch.Floor) })},
-		{"sluice_batch_used_cpus", "CPUs that batch work uses, as far as it is known.", gauge, nil,
+		{"sluice_batch_used_cpus", "CPUs that batch work uses, as far as known.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return cpus(l.Batch.Used) })},
 		{"sluice_batch_requested_cpus", "CPUs that batch work requests.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return cpus(l.Batch.Requested) })},
@@ -115,9 +115,9 @@ func batchMemory() []metric {
 	return []metric{
 		{"sluice_batch_memory_held_bytes", "Memory that batch work holds, including page cache.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.UsedBytes })},
 		{"sluice_batch_memory_goal_bytes", "Memory that batch work may hold in the end.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.GoalBytes })},
-		{"sluice_batch_memory_limit_bytes", "Limit of all batch work together; absent if there is none.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.LimitBytes })},
-		{"sluice_batch_memory_wanted_limit_bytes", "Limit that the loop wants for batch work; absent if it wants none.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.WantedLimitBytes })},
+		{"sluice_batch_memory_limit_bytes", "Limit of all batch work together.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.LimitBytes })},
+		{"sluice_batch_memory_wanted_limit_bytes", "Limit that the loop wants for batch work.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.WantedLimitBytes })},
 		{"sluice_online_memory_bytes", "Memory in use by everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.OnlineBytes })},
-		{"sluice_memory_headroom_bytes", "Memory that is kept free for the growth of everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.HeadroomBytes })},
+		{"sluice_memory_headroom_bytes", "Memory kept free for the growth of everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.HeadroomBytes })},
 	}
 }

@@ -75,7 +75,7 @@ func containers() []metric {
 	return []metric{
 		{"sluice_container_info", "Class and pool of a container.", gauge, append(slices.Clone(label), "class", "pool"),
 			each(func(n named, out *sink) { out.put(1, append(slices.Clone(n.labels), n.Class.String(), n.Pool)...) })},
-		{"sluice_container_cpus", "CPUs that the container may run on; absent if that is all.", gauge, label,
+		{"sluice_container_cpus", "CPUs that the container may run on; absent if all.", gauge, label,
 			each(func(n named, out *sink) {
 				if !n.CPUs.IsEmpty() {
 					out.put(float64(n.CPUs.Size()), n.labels...)
@@ -83,16 +83,16 @@ func containers() []metric {
 			})},
 		{"sluice_container_requested_cpus", "CPUs that the container requests.", gauge, label, each(func(n named, out *sink) { out.put(cpus(n.Requested), n.labels...) })},
 		{"sluice_container_used_cpus", "CPUs that the container uses.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return cpus(u.Usage) })},
-		{"sluice_container_limit_cpus", "CPU limit of the container as requested; absent if there is none.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.Limit) })},
+		{"sluice_container_limit_cpus", "CPU limit as requested.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.Limit) })},
 		{"sluice_container_loop_limit_cpus", "CPU limit that the loop set instead.", gauge, label, limit(func(u *status.CPUUsage) float64 { return cpus(u.LoopLimit) })},
-		{"sluice_container_throttled_ratio", "Share of the container's quota periods that were throttled.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return u.ThrottledFraction })},
+		{"sluice_container_throttled_ratio", "Share of quota periods that were throttled.", gauge, label, cpu(func(u *status.CPUUsage) float64 { return u.ThrottledFraction })},
 		{"sluice_container_pressure_ratio", "Share of time in which some task of the container waited.", gauge, append(slices.Clone(label), resourceLabel),
 			each(func(n named, out *sink) {
 				if n.Usage != nil {
 					putPressure(out, &n.Usage.Pressure, n.labels...)
 				}
 			})},
-		{"sluice_container_waiting_threads", "Threads of the container that waited for a CPU, on average.", gauge, label,
+		{"sluice_container_waiting_threads", "Threads that waited for a CPU, on average.", gauge, label,
 			each(func(n named, out *sink) {
 				if n.Usage != nil && !n.Usage.CPU.MeasuredAt.IsZero() {
 					out.put(n.Usage.WaitingThreads, n.labels...)
@@ -104,7 +104,7 @@ func containers() []metric {
 					out.put(float64(n.Usage.Memory.WorkingSetBytes), n.labels...)
 				}
 			})},
-		{"sluice_container_drift_repairs_total", "Times another program's change of the container's settings was found and repaired.", counter, label,
+		{"sluice_container_drift_repairs_total", "Repairs of the container's settings that another program changed.", counter, label,
 			each(func(n named, out *sink) {
 				drift := n.Drift
 				for i := range n.Settings {
@@ -114,7 +114,7 @@ func containers() []metric {
 				}
 				out.put(float64(drift), n.labels...)
 			})},
-		{"sluice_pod_excess_ratio", "Share of its time that an LS pod waits beyond its baseline while batch work runs.", gauge, []string{"namespace", "pod", "kind"},
+		{"sluice_pod_excess_ratio", "Share of time that an LS pod waits beyond its baseline while batch work runs.", gauge, []string{"namespace", "pod", "kind"},
 			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Excess })},
 		{"sluice_pod_calm_ratio", "Share of its time that an LS pod waits without batch work (its baseline).", gauge, []string{"namespace", "pod", "kind"},
 			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Calm })},

@@ -26,13 +26,13 @@ func TestDocs(t *testing.T) {
 func tables() string {
 	var b strings.Builder
 	for _, s := range sections() {
-		fmt.Fprintf(&b, "\n### %s\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n", s.title)
+		fmt.Fprintf(&b, "\n### %s\n\n| metric | meaning |\n|---|---|\n", s.title)
 		for _, m := range s.metrics {
-			labels := strings.Join(m.labels, "`, `")
-			if labels != "" {
-				labels = "`" + labels + "`"
+			name := m.name
+			if len(m.labels) > 0 {
+				name += "{" + strings.Join(m.labels, ", ") + "}"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
+			fmt.Fprintf(&b, "| `%s` | %s |\n", name, m.help)
 		}
 	}
 	b.WriteString("\n")

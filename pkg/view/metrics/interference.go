@@ -45,7 +45,7 @@ func interference() []metric {
 	const kinds = " Kinds: pressure of cpu, memory and io, run_delay, throttled periods."
 	kind := []string{"kind"}
 	return []metric{
-		{"sluice_interference_worst_ratio", "Share of its time that the worst affected LS pod waits beyond its baseline while batch work runs." + kinds, gauge, kind,
+		{"sluice_interference_worst_ratio", "Share of time that the worst affected LS pod waits beyond its baseline while batch work runs." + kinds, gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				worst := 0.0
 				for i := range pods {
@@ -53,15 +53,15 @@ func interference() []metric {
 				}
 				return worst
 			})},
-		{"sluice_interference_mean_ratio", "Share of their time that LS pods wait beyond their baselines while batch work runs, mean of all LS pods.", gauge, kind,
+		{"sluice_interference_mean_ratio", "Share of time that LS pods wait beyond their baselines while batch work runs, mean of all.", gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Excess) })
 			})},
-		{"sluice_interference_calm_ratio", "Share of their time that LS pods wait without batch work, mean of their baselines.", gauge, kind,
+		{"sluice_interference_calm_ratio", "Baseline: share of time that LS pods wait without batch work, mean of all.", gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Calm) })
 			})},
-		{"sluice_interference_suffering_pods", "LS pods that wait more than a tenth of their time beyond their baseline.", gauge, kind,
+		{"sluice_interference_suffering_pods", "LS pods that wait over 10 % of their time beyond their baseline.", gauge, kind,
 			looked(func(l *status.Loop, out *sink) {
 				for _, kind := range strains() {
 					n := 0
@@ -75,7 +75,7 @@ func interference() []metric {
 			})},
 		{"sluice_interference_observed_pods", "LS pods whose waits are measured.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return float64(len(l.Disturbed)) })},
-		{"sluice_interference_learned_pods", "LS pods whose baseline is known, because they ran without batch work for long enough.", gauge, nil,
+		{"sluice_interference_learned_pods", "LS pods whose baseline is known.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 {
 				n := 0
 				for i := range l.Disturbed {

@@ -9,7 +9,7 @@ import (
 
 func decisions() []metric {
 	return []metric{
-		{"sluice_decisions_total", "Decisions of the loop. Several steps of one value in the same direction count once, at the first step. The cause is that of an eviction, or for a demotion the pool that lacked CPUs; in mode preview nothing was changed.", counter, []string{"controller", "action", "cause", "mode"},
+		{"sluice_decisions_total", "Decisions of the loop, counted at their first step. The cause is that of an eviction, or for a demotion the pool that lacked CPUs.", counter, []string{"controller", "action", "cause", "mode"},
 			looked(func(l *status.Loop, out *sink) {
 				sums := map[status.Decided]int{}
 				for i := range l.Counts {
@@ -21,7 +21,7 @@ func decisions() []metric {
 					out.put(float64(n), d.Controller, d.Action, d.Cause, string(d.Mode))
 				}
 			})},
-		{"sluice_evictions_total", "Pods chosen for eviction, by result: evicted, failed, or only reported.", counter, []string{"result"},
+		{"sluice_evictions_total", "Pods chosen for eviction: evicted, failed, or only reported.", counter, []string{"result"},
 			looked(func(l *status.Loop, out *sink) {
 				out.put(float64(l.Evictions.Evicted), "evicted")
 				out.put(float64(l.Evictions.Failed), "failed")
@@ -42,15 +42,15 @@ func decisions() []metric {
 		{"sluice_advice", "Pieces of advice for operators; sluice status shows them.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return float64(len(l.Advice)) })},
 		{"sluice_loop_problem", "1 if the loop does not run; sluice status shows why.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(truth(l.Problem != "")) })},
-		{"sluice_loop_interval_seconds", "Time between two steps of the slower controllers (control.interval).", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(l.Interval.Seconds()) })},
+		{"sluice_loop_interval_seconds", "The configured control.interval.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(l.Interval.Seconds()) })},
 		{"sluice_loop_last_look_timestamp_seconds", "Time of the loop's latest measurement.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.putTime(l.MeasuredAt) })},
-		{"sluice_sampler_failures_total", "Measurements that failed, by what could not be read.", counter, []string{"what"},
+		{"sluice_sampler_failures_total", "Failed measurements, by what could not be read.", counter, []string{"what"},
 			ofLoop(func(l *status.Loop, out *sink) {
 				for i := range l.Failures {
 					out.put(float64(l.Failures[i].Count), l.Failures[i].What)
 				}
 			})},
-		{"sluice_audit_dropped_total", "Decisions that the audit trail lost because the disk was slow or full.", counter, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(float64(l.DroppedAuditEntries)) })},
+		{"sluice_audit_dropped_total", "Decisions that the audit trail lost.", counter, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(float64(l.DroppedAuditEntries)) })},
 	}
 }
 
@@ -69,15 +69,15 @@ func count(of func(*status.Counters) int) func(*scrape, *sink) {
 
 func settings() []metric {
 	return []metric{
-		{"sluice_containers_placed_total", "Times a container was admitted, at its creation or at a start after its grant had been freed.", counter, nil, count(func(c *status.Counters) int { return c.Placed })},
-		{"sluice_containers_ran_refused_total", "Containers that the runtime ran although their start was refused (CRI-O does).", counter, nil, count(func(c *status.Counters) int { return c.RanRefused })},
-		{"sluice_containers_refused_total", "Times Sluice failed a container's creation or start. Each of the kubelet's attempts counts.", counter, nil, count(func(c *status.Counters) int { return c.Refused })},
-		{"sluice_containers_resized_total", "Resizes of containers' CPU or memory that were carried out.", counter, nil, count(func(c *status.Counters) int { return c.Resized })},
-		{"sluice_resizes_refused_total", "Resizes that were refused. Repeated attempts at the same resize count once.", counter, nil, count(func(c *status.Counters) int { return c.ResizesRefused })},
-		{"sluice_drift_repairs_total", "Times another program's change of a setting was found and repaired. The kubelet's writes during a resize do not count, nor do the weights of its QoS classes, which it writes every minute.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},
-		{"sluice_contested_settings", "Settings that another program changes again and again, so that repairs wait.", gauge, nil,
+		{"sluice_containers_placed_total", "Times a container was admitted.", counter, nil, count(func(c *status.Counters) int { return c.Placed })},
+		{"sluice_containers_ran_refused_total", "Containers that CRI-O ran although their start was refused.", counter, nil, count(func(c *status.Counters) int { return c.RanRefused })},
+		{"sluice_containers_refused_total", "Times Sluice refused a container, counting each of the kubelet's attempts.", counter, nil, count(func(c *status.Counters) int { return c.Refused })},
+		{"sluice_containers_resized_total", "Resizes carried out.", counter, nil, count(func(c *status.Counters) int { return c.Resized })},
+		{"sluice_resizes_refused_total", "Resizes refused, counting repeated attempts once.", counter, nil, count(func(c *status.Counters) int { return c.ResizesRefused })},
+		{"sluice_drift_repairs_total", "Repairs of settings that another program changed, except for the kubelet's expected writes.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},
+		{"sluice_contested_settings", "Settings that another program keeps changing, so that repairs wait.", gauge, nil,
 			one(func(s *status.Status) float64 { return float64(len(s.Contested)) })},
-		{"sluice_unset_settings", "Settings of containers and pods that do not have the wanted value in the kernel.", gauge, []string{"setting"},
+		{"sluice_unset_settings", "Settings that do not have the wanted value in the kernel.", gauge, []string{"setting"},
 			func(s *scrape, out *sink) {
 				sums := map[string]int{}
 				for i := range s.Containers {
@@ -91,19 +91,19 @@ func settings() []metric {
 					out.put(float64(n), setting)
 				}
 			}},
-		{"sluice_forbidden_kills_total", "Kills by the kernel that the memory controller must prevent: of batch work at Sluice's limit while it might have held more, and of services while batch work held memory.", counter, []string{"of"},
+		{"sluice_forbidden_kills_total", "Kills by the kernel of batch work while it might have held more, and of services while batch work held memory.", counter, []string{"of"},
 			func(s *scrape, out *sink) {
 				out.put(float64(s.Counters.BatchKills), "batch")
 				out.put(float64(s.Counters.ServiceKills), "services")
 			}},
-		{"sluice_write_errors_total", "Writes of settings that the kernel refused; each attempt counts.", counter, nil, count(func(c *status.Counters) int { return c.WriteErrors })},
-		{"sluice_knob_errors_total", "Writes of settings that the kernel refused, by setting and kernel error; each attempt counts.", counter, []string{"knob", "errno"},
+		{"sluice_write_errors_total", "Writes of settings that the kernel refused.", counter, nil, count(func(c *status.Counters) int { return c.WriteErrors })},
+		{"sluice_knob_errors_total", "Writes of settings that the kernel refused, by setting and kernel error.", counter, []string{"knob", "errno"},
 			func(s *scrape, out *sink) {
 				for i := range s.Errors {
 					out.put(float64(s.Errors[i].Count), s.Errors[i].Knob, s.Errors[i].Errno)
 				}
 			}},
-		{"sluice_feature_supported", "1 if this node has the feature, 0 if it lacks it; absent if that could not be determined.", gauge, []string{"feature"},
+		{"sluice_feature_supported", "1 if this node has the feature, 0 if it lacks it.", gauge, []string{"feature"},
 			func(s *scrape, out *sink) {
 				for i := range s.Features {
 					switch f := &s.Features[i]; f.State {
@@ -119,18 +119,18 @@ func settings() []metric {
 
 func runtime() []metric {
 	return []metric{
-		{"sluice_runtime_connected", "1 while Sluice is connected to the container runtime.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Runtime.Connected) })},
-		{"sluice_runtime_info", "Name and versions of the container runtime.", gauge, []string{"name", "version", "nri_version"},
+		{"sluice_runtime_connected", "1 while Sluice is connected to the runtime.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Runtime.Connected) })},
+		{"sluice_runtime_info", "Name and versions of the runtime.", gauge, []string{"name", "version", "nri_version"},
 			func(s *scrape, out *sink) {
 				if r := &s.Runtime; r.Name != "" {
 					out.put(1, text(r.Name), text(r.Version), text(r.NRIVersion))
 				}
 			}},
 		{"sluice_runtime_reconnects_total", "Connections to the runtime after the first.", counter, nil, count(func(c *status.Counters) int { return c.Reconnects })},
-		{"sluice_grants_cut_total", "Containers whose annotation claimed more batch resources than the kubelet granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
-		{"sluice_handler_duration_seconds", "Time for which the runtime waited for an answer, by event.", histogram, []string{"event"}, latencies},
-		{"sluice_runtime_updates_total", "Updates of the runtime's own record of a container that were sent.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
-		{"sluice_runtime_update_failures_total", "Updates of the runtime's own record that the runtime refused while the container still existed.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},
+		{"sluice_grants_cut_total", "Containers that claimed more batch resources than the kubelet granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
+		{"sluice_handler_duration_seconds", "Time for which the runtime waited for an answer.", histogram, []string{"event"}, latencies},
+		{"sluice_runtime_updates_total", "Updates of the runtime's own record of a container.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
+		{"sluice_runtime_update_failures_total", "Updates of its own record that the runtime refused.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},
 	}
 }
 
@@ -155,15 +155,15 @@ func plugin() []metric {
 			func(s *scrape, out *sink) { out.put(1, s.Build.Version, s.Build.Revision, s.Build.Go) }},
 		{"sluice_start_time_seconds", "Time at which the process started.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.StartedAt) }},
 		{"sluice_acting", "1 if Sluice applies its decisions; 0 in preview, or if another agent manages the node.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Mode == status.ModeOn) })},
-		{"sluice_config_info", "Configuration in force, by the beginning of the hash of its text.", gauge, []string{"hash"},
+		{"sluice_config_info", "Beginning of the hash of the configuration in force.", gauge, []string{"hash"},
 			func(s *scrape, out *sink) {
 				const enough = 12
 				out.put(1, text(s.Config.Hash[:min(enough, len(s.Config.Hash))]))
 			}},
 		{"sluice_config_loaded_timestamp_seconds", "Time at which the configuration came into force.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.Config.LoadedAt) }},
-		{"sluice_config_reloads_total", "Times a changed configuration file was read.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Reloads) })},
-		{"sluice_config_refused_total", "Times a changed configuration file was read and refused.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Refused) })},
+		{"sluice_config_reloads_total", "Changed configuration files read.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Reloads) })},
+		{"sluice_config_refused_total", "Changed configuration files refused.", counter, nil, one(func(s *status.Status) float64 { return float64(s.Config.Refused) })},
 		{"sluice_config_problem", "1 if the newest configuration is not in force; sluice status shows why.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Config.Problem != "") })},
-		{"sluice_panics_total", "Panics, each of which is a bug and failed one event of the runtime, one step of the loop or one pass over the settings.", counter, nil, count(func(c *status.Counters) int { return c.Panics })},
+		{"sluice_panics_total", "Panics, each of which is a bug that failed one operation.", counter, nil, count(func(c *status.Counters) int { return c.Panics })},
 	}
 }

@@ -33,7 +33,7 @@ func pools() []metric {
 		{"sluice_pool_cpus", "CPUs of the pool; in mode overlap pools share them.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.CPUs.Size()) })},
 		{"sluice_pool_containers", "Containers in the pool.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.Containers) })},
 		{"sluice_pool_requested_cpus", "CPUs that the pool's containers request.", gauge, pool, each(func(p *status.Pool) float64 { return cpus(p.Requested) })},
-		{"sluice_pool_rcf_ratio", "RCF (requested-CPU fraction): CPUs of the pool divided by the CPUs that its containers request, which rcf in pools.list bounds; absent if they request none.", gauge, pool,
+		{"sluice_pool_rcf_ratio", "RCF (requested-CPU fraction): CPUs of the pool divided by what its containers request.", gauge, pool,
 			func(s *scrape, out *sink) {
 				for i := range s.Pools {
 					if p := &s.Pools[i]; p.RCFRatio > 0 {
@@ -48,6 +48,6 @@ func pools() []metric {
 		{"sluice_pool_band_high_ratio", "Upper end of the pool's load band.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.BandHighPercent) / 100 })},
 		{"sluice_pool_wanted_cpus", "CPUs that the loop wants for the pool.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.WantedCPUs) })},
 		{"sluice_pool_short_cpus", "CPUs that the pool lacks and no lower pool can give.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return float64(l.ShortCPUs) })},
-		{"sluice_pool_small", "1 if the pool's load is too low for its band at any size.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return truth(l.Small) })},
+		{"sluice_pool_small", "1 if the load is too low for the band at any size.", gauge, pool, sized(func(l *status.PoolLoad) float64 { return truth(l.Small) })},
 	}
 }
