@@ -30,7 +30,7 @@ func tables() string {
 		for _, m := range s.metrics {
 			name := m.name
 			if len(m.labels) > 0 {
-				name += "{" + strings.Join(m.labels, ", ") + "}"
+				name += "{" + strings.Join(m.labels, ",") + "}"
 			}
 			fmt.Fprintf(&b, "| `%s` | %s |\n", name, m.help)
 		}
