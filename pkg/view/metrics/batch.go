@@ -36,29 +36,29 @@ func overDay(value func(*status.Loop) float64) func(*scrape, *sink) {
 func batchHealth() []metric {
 	lifetime := []string{"lifetime"}
 	return []metric{
-		{"sluice_batch_satisfaction_ratio", "CPU that batch work got in the last 24 hours, divided by what it requested; 1 if it requested none.", gauge, nil,
+		{"sluice_batch_satisfaction_ratio", "CPU that batch work got in the last 24 hours, divided by its requests.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return l.Benefit.SatisfactionFraction })},
-		{"sluice_batch_day_squeezes", "Intervals (control.interval) of the last 24 hours in which the batch CPU budget fell.", gauge, nil,
+		{"sluice_batch_day_squeezes", "Intervals of the last 24 hours in which the batch CPU budget fell.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Squeezes) })},
 		{"sluice_batch_day_kills", "Pods evicted in the last 24 hours.", gauge, nil,
 			overDay(func(l *status.Loop) float64 { return float64(l.Benefit.Day.Evicted) })},
-		{"sluice_batch_sellable_known", "1 if the node knows what it can offer to batch work.", gauge, nil,
+		{"sluice_batch_sellable_known", "1 if the offer to batch work is known.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Offer.Known) })},
-		{"sluice_batch_sellable_cpus", "CPUs that the node can offer to batch work in total: short is above what others use now, long above their peak of 24 hours.", gauge, lifetime,
+		{"sluice_batch_sellable_cpus", "CPUs offered to batch work in total: short is above what others use now, long above their peak of 24 hours.", gauge, lifetime,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(cpus(l.Offer.ShortTerm.CPU), "short")
 					out.put(cpus(l.Offer.LongTerm.CPU), "long")
 				}
 			})},
-		{"sluice_batch_sellable_memory_bytes", "Memory that the node can offer to batch work in total, by lifetime as sluice_batch_sellable_cpus.", gauge, lifetime,
+		{"sluice_batch_sellable_memory_bytes", "Memory offered to batch work in total, by lifetime as sluice_batch_sellable_cpus.", gauge, lifetime,
 			looked(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(float64(l.Offer.ShortTerm.MemoryBytes), "short")
 					out.put(float64(l.Offer.LongTerm.MemoryBytes), "long")
 				}
 			})},
-		{"sluice_pinnable_cpus", "Most CPUs that one new LSR container would get on this NUMA node.", gauge, []string{"numa_node"},
+		{"sluice_pinnable_cpus", "Most CPUs that one new LSR container would get on the NUMA node.", gauge, []string{"numa_node"},
 			looked(func(l *status.Loop, out *sink) {
 				for node, n := range l.Offer.FreeCPUs {
 					out.put(float64(n), strconv.Itoa(node))
@@ -91,7 +91,7 @@ func batchBudget() []metric {
 			oneLooked(func(l *status.Loop) float64 { return cpus(l.Batch.Requested) })},
 		{"sluice_batch_refused", "1 while no batch pod may start.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Refusal != nil && l.Refusal.NewBatch) })},
-		{"sluice_batch_refused_pods", "Evicted pods that may not start again yet.", gauge, nil,
+		{"sluice_batch_refused_pods", "Evicted pods that may not start yet.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 {
 				if l.Refusal == nil {
 					return 0
@@ -118,6 +118,6 @@ func batchMemory() []metric {
 		{"sluice_batch_memory_limit_bytes", "Limit of all batch work together.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.LimitBytes })},
 		{"sluice_batch_memory_wanted_limit_bytes", "Limit that the loop wants for batch work.", gauge, nil, limits(func(m *status.BatchMemory) int64 { return m.WantedLimitBytes })},
 		{"sluice_online_memory_bytes", "Memory in use by everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.OnlineBytes })},
-		{"sluice_memory_headroom_bytes", "Memory kept free for the growth of everything but batch work.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.HeadroomBytes })},
+		{"sluice_memory_headroom_bytes", "Memory kept free for the growth of others.", gauge, nil, bytes(func(m *status.BatchMemory) int64 { return m.HeadroomBytes })},
 	}
 }

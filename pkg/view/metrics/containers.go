@@ -114,9 +114,9 @@ func containers() []metric {
 				}
 				out.put(float64(drift), n.labels...)
 			})},
-		{"sluice_pod_excess_ratio", "Share of time that an LS pod waits beyond its baseline while batch work runs.", gauge, []string{"namespace", "pod", "kind"},
+		{"sluice_pod_excess_ratio", "Share of time that an LS pod waits beyond its baseline.", gauge, []string{"namespace", "pod", "kind"},
 			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Excess })},
-		{"sluice_pod_calm_ratio", "Share of its time that an LS pod waits without batch work (its baseline).", gauge, []string{"namespace", "pod", "kind"},
+		{"sluice_pod_calm_ratio", "Share of time that an LS pod waits without batch work (baseline).", gauge, []string{"namespace", "pod", "kind"},
 			eachPod(func(d *control.Disturbance) *control.Strain { return &d.Calm })},
 	}
 }

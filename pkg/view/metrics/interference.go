@@ -45,7 +45,7 @@ func interference() []metric {
 	const kinds = " Kinds: pressure of cpu, memory and io, run_delay, throttled periods."
 	kind := []string{"kind"}
 	return []metric{
-		{"sluice_interference_worst_ratio", "Share of time that the worst affected LS pod waits beyond its baseline while batch work runs." + kinds, gauge, kind,
+		{"sluice_interference_worst_ratio", "Share of time that the worst affected LS pod waits beyond its baseline." + kinds, gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				worst := 0.0
 				for i := range pods {
@@ -53,11 +53,11 @@ func interference() []metric {
 				}
 				return worst
 			})},
-		{"sluice_interference_mean_ratio", "Share of time that LS pods wait beyond their baselines while batch work runs, mean of all.", gauge, kind,
+		{"sluice_interference_mean_ratio", "Share of time that LS pods wait beyond their baselines, mean of all.", gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Excess) })
 			})},
-		{"sluice_interference_calm_ratio", "Baseline: share of time that LS pods wait without batch work, mean of all.", gauge, kind,
+		{"sluice_interference_calm_ratio", "Share of time that LS pods wait without batch work, mean of all.", gauge, kind,
 			overPods(func(pods []control.Disturbance, kind strain) float64 {
 				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Calm) })
 			})},

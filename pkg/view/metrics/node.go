@@ -21,7 +21,7 @@ func node() []metric {
 		})
 	}
 	return []metric{
-		{"sluice_machine_cpus", "CPUs by set: online, offline; of the online ones, pinned, reserved, for class SYSTEM, or not assignable (external).", gauge, []string{"set"},
+		{"sluice_machine_cpus", "CPUs that are online or offline; of the online ones, pinned, reserved, for class SYSTEM, or not assignable (external).", gauge, []string{"set"},
 			func(s *scrape, out *sink) {
 				m := &s.Machine
 				for _, part := range []struct {
@@ -38,9 +38,9 @@ func node() []metric {
 		{"sluice_node_pressure_ratio", "Share of time in which some task of the node waited (PSI).", gauge, []string{resourceLabel},
 			looked(func(l *status.Loop, out *sink) { putPressure(out, &l.Node.Pressure) })},
 		{"sluice_node_memory_total_bytes", "Memory of the node, or the limit of all pods together if lower.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.TotalBytes) })},
-		{"sluice_node_memory_available_bytes", "Memory that new work could get without swapping.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.AvailableBytes) })},
+		{"sluice_node_memory_available_bytes", "Memory available without swapping.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.AvailableBytes) })},
 		{"sluice_node_memory_free_bytes", "Memory that nothing uses.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.FreeBytes) })},
-		{"sluice_node_direct_reclaim_pages_per_second", "Pages that tasks scanned to get memory (direct reclaim).", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return m.DirectReclaimPagesPerSecond })},
+		{"sluice_node_direct_reclaim_pages_per_second", "Pages scanned in direct reclaim.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return m.DirectReclaimPagesPerSecond })},
 		{"sluice_node_disk_used_ratio", "Used share of the fullest file system with pods' data.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.DiskUsedFraction })},
 	}
 }

@@ -39,7 +39,7 @@ func decisions() []metric {
 					}
 				}
 			}},
-		{"sluice_advice", "Pieces of advice for operators; sluice status shows them.", gauge, nil,
+		{"sluice_advice", "Pieces of advice in sluice status.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return float64(len(l.Advice)) })},
 		{"sluice_loop_problem", "1 if the loop does not run; sluice status shows why.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(truth(l.Problem != "")) })},
 		{"sluice_loop_interval_seconds", "The configured control.interval.", gauge, nil, ofLoop(func(l *status.Loop, out *sink) { out.put(l.Interval.Seconds()) })},
@@ -74,7 +74,7 @@ func settings() []metric {
 		{"sluice_containers_refused_total", "Times Sluice refused a container, counting each of the kubelet's attempts.", counter, nil, count(func(c *status.Counters) int { return c.Refused })},
 		{"sluice_containers_resized_total", "Resizes carried out.", counter, nil, count(func(c *status.Counters) int { return c.Resized })},
 		{"sluice_resizes_refused_total", "Resizes refused, counting repeated attempts once.", counter, nil, count(func(c *status.Counters) int { return c.ResizesRefused })},
-		{"sluice_drift_repairs_total", "Repairs of settings that another program changed, except for the kubelet's expected writes.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},
+		{"sluice_drift_repairs_total", "Repairs of settings that another program changed.", counter, nil, count(func(c *status.Counters) int { return c.Drift })},
 		{"sluice_contested_settings", "Settings that another program keeps changing, so that repairs wait.", gauge, nil,
 			one(func(s *status.Status) float64 { return float64(len(s.Contested)) })},
 		{"sluice_unset_settings", "Settings that do not have the wanted value in the kernel.", gauge, []string{"setting"},
@@ -91,7 +91,7 @@ func settings() []metric {
 					out.put(float64(n), setting)
 				}
 			}},
-		{"sluice_forbidden_kills_total", "Kills by the kernel of batch work while it might have held more, and of services while batch work held memory.", counter, []string{"of"},
+		{"sluice_forbidden_kills_total", "Kills by the kernel of batch work that might have held more, and of services while batch work held memory.", counter, []string{"of"},
 			func(s *scrape, out *sink) {
 				out.put(float64(s.Counters.BatchKills), "batch")
 				out.put(float64(s.Counters.ServiceKills), "services")
@@ -127,7 +127,7 @@ func runtime() []metric {
 				}
 			}},
 		{"sluice_runtime_reconnects_total", "Connections to the runtime after the first.", counter, nil, count(func(c *status.Counters) int { return c.Reconnects })},
-		{"sluice_grants_cut_total", "Containers that claimed more batch resources than the kubelet granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
+		{"sluice_grants_cut_total", "Containers that claimed more than the kubelet granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
 		{"sluice_handler_duration_seconds", "Time for which the runtime waited for an answer.", histogram, []string{"event"}, latencies},
 		{"sluice_runtime_updates_total", "Updates of the runtime's own record of a container.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
 		{"sluice_runtime_update_failures_total", "Updates of its own record that the runtime refused.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},
@@ -154,7 +154,7 @@ func plugin() []metric {
 		{"sluice_build_info", "Version of the running program.", gauge, []string{"version", "revision", "goversion"},
 			func(s *scrape, out *sink) { out.put(1, s.Build.Version, s.Build.Revision, s.Build.Go) }},
 		{"sluice_start_time_seconds", "Time at which the process started.", gauge, nil, func(s *scrape, out *sink) { out.putTime(s.StartedAt) }},
-		{"sluice_acting", "1 if Sluice applies its decisions; 0 in preview, or if another agent manages the node.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Mode == status.ModeOn) })},
+		{"sluice_acting", "1 if Sluice applies its decisions; 0 in preview.", gauge, nil, one(func(s *status.Status) float64 { return truth(s.Mode == status.ModeOn) })},
 		{"sluice_config_info", "Beginning of the hash of the configuration in force.", gauge, []string{"hash"},
 			func(s *scrape, out *sink) {
 				const enough = 12
