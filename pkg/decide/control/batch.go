@@ -8,63 +8,63 @@ import (
 )
 
 const (
-	// isolatedThreshold is in percent, where batch yields at once: priority does the
-	// work there, and a quota that leaves much idle takes from batch for nothing.
+	// isolatedThreshold is the threshold in percent where batch work yields at once. CPU
+	// priority protects services there, and a quota that leaves much idle would only cost batch
+	// work CPU.
 	isolatedThreshold = 97
 	sharingThreshold  = 65
 	leastBudget       = 200             // milli-CPU: 20 ms of quota in 100 ms
-	leftOut           = 100             // a change of less than 1/leftOut of the node isn't made
-	settleTime        = 2 * time.Second // for which there must be room before batch gets it
+	leftOut           = 100             // changes of the budget below 1/leftOut of the node are not made
+	settleTime        = 2 * time.Second // CPU must have been free for so long before the budget rises
 	systemTime        = time.Second
 )
 
-// Batch decides how much CPU batch work may use on CPUs that it shares with the
-// online pools (overlap mode):
+// Batch decides how much CPU batch work may use on CPUs that it shares with the online pools
+// (overlap mode):
 //
-//	budget = room × threshold − usage of all that isn't batch
+//	budget = room × threshold − usage of everything but batch work
 //
-// where room is the node without pinned CPUs, and the system counts for no less than
-// what is reserved for it. It falls at once, and rises a step at a time to what has
-// been free for settleTime: online work that comes and goes squeezes batch once.
+// Room is the node without pinned CPUs, and the system counts for at least its reserve. The
+// budget falls at once. It rises step by step to the CPU that has been free for settleTime, so
+// that online load which comes and goes squeezes batch work only once.
 //
-// What pods use is exact where the cgroup of all of them is looked at. Of the system
-// a mean counts then: the node's own figure comes in ticks of 10 ms on each CPU, so
-// that the highest of 2 s is often half a CPU too high.
+// The usage of pods is exact where the cgroup that holds all of them is measured. The system's
+// usage is then a mean: the node's own figure comes in ticks of 10 ms on each CPU, so that the
+// highest figure of 2 s is often half a CPU too high.
 //
-// Where batch work yields at once it needs no room for a load that comes: there the
-// most that was free in settleTime counts, and the quota bounds what it may use in
-// the end, while the scheduler decides who runs now.
+// Where batch work yields at once, the budget needs no room for load that is still to come: it
+// is based on the most CPU that was free in settleTime. The quota bounds what batch work may
+// use over time, and the scheduler decides who runs now.
 type Batch struct {
 	cfg     BatchConfig
 	limited bool
-	now     workload.MilliCPU // where limited
-	used    window            // by all but batch
-	free    window            // what that leaves of the node
-	system  float64           // milli-CPU outside of pods, a mean over systemTime
-	stale   time.Duration     // age from which a measurement says nothing
+	now     workload.MilliCPU // budget; meaningful only if limited is set
+	used    window            // usage of everything but batch work
+	free    window            // CPU that this usage leaves on the node
+	system  float64           // usage outside of pods in milli-CPU, a mean over systemTime
+	stale   time.Duration     // age from which a measurement is not used
 	began   time.Time
-	last    time.Time // the step before
-	seen    bool      // the node's usage, ever
-	lost    bool      // and not now
-	outage  outage    // lost, as it is reported
+	last    time.Time // time of the previous step
+	seen    bool      // whether the node's usage has ever been known
+	lost    bool      // whether the node's usage was unknown at the last step
+	outage  outage    // loss of the node's usage as it is reported
 }
 
-// Budget is what batch work may use together.
+// Budget is the CPU that all batch work together may use.
 type Budget struct {
-	Hold      bool              // nothing was measured yet: what is there stays
-	Unlimited bool              // all shared CPUs
-	Amount    workload.MilliCPU // all of them where unlimited
-	CPUs      int               // that hold Amount, in whole cores, for a cpuset
+	Hold      bool              // nothing has been measured yet: the current limit stays
+	Unlimited bool              // batch work may use all shared CPUs
+	Amount    workload.MilliCPU // all CPUs that batch work may run on if Unlimited is set
+	CPUs      int               // size of a cpuset for Amount, in whole cores
 }
 
-// NewBatch makes the budget's controller. Its first budget stands at once, however
-// much it is above what batch had. Interval is the longest from one measurement to
-// the next.
+// NewBatch returns the controller of the budget. Its first budget applies at once, however far
+// it is above what batch work had. The interval is the longest time between two measurements.
 func NewBatch(cfg BatchConfig, interval time.Duration) *Batch {
 	return &Batch{cfg: cfg, used: newWindow(settleTime), free: newWindow(settleTime), stale: staleAfter * interval}
 }
 
-// Step decides from the view.
+// Step returns the budget for the view, with the decision if the budget changed.
 func (b *Batch) Step(v *View) (Budget, []Decision) {
 	since := v.Now.Sub(b.last)
 	if b.last.IsZero() {
@@ -96,14 +96,14 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	if news := b.outage.observe(v.Now, b.lost); b.now == had && b.limited == wasLimited && !news {
 		return b.budget(v), nil
 	}
-	return b.budget(v), b.tell(v, &use, had, wasLimited)
+	return b.budget(v), b.decision(v, &use, had, wasLimited)
 }
 
-// batchUse is who uses the node.
+// batchUse is the node's CPU usage, divided by user.
 type batchUse struct {
 	node, batch, pinned workload.MilliCPU
-	online              workload.MilliCPU // all other containers; their requests where they aren't known
-	others              workload.MilliCPU // all but batch and pins, with the system, and with what demotion keeps from services
+	online              workload.MilliCPU // usage of all other containers, or their requests where the usage is unknown
+	others              workload.MilliCPU // everything but batch work and pins, with the system and the CPU that demotion keeps from services
 }
 
 func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
@@ -115,7 +115,7 @@ func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 			if seen {
 				use.batch += c.CPU.Usage
 			}
-		case c.Class.Pinned() && c.Pool < 0: // on CPUs of its own
+		case c.Class.Pinned() && c.Pool < 0: // the container has CPUs of its own
 			if seen {
 				use.pinned += c.CPU.Usage
 			}
@@ -142,13 +142,13 @@ func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 	return use
 }
 
-// outside is what runs outside of pods, from the newest figure and those before.
+// outside returns the mean usage outside of pods, after adding the newest figure to it.
 func (b *Batch) outside(now workload.MilliCPU, since time.Duration) workload.MilliCPU {
 	b.system += (float64(now) - b.system) * min(1, float64(since)/float64(systemTime))
 	return max(0, workload.MilliCPU(b.system))
 }
 
-// wants is the budget beside that much use.
+// wants returns the budget that remains if everything else uses others.
 func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
 	budget := perCent(b.room(v), b.threshold(v)) - others
 	if v.Batch.Squeeze {
@@ -157,19 +157,19 @@ func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
 	return min(max(budget, b.cfg.Floor(v)), v.usable())
 }
 
-// Floor is what batch work has at the least.
+// Floor returns the CPU that batch work always has.
 func (c *BatchConfig) Floor(v *View) workload.MilliCPU {
 	return max(min(perCent(v.Capacity, c.FloorPercent), v.usable()), leastBudget)
 }
 
-// usable is the CPUs that batch work may run on: the shared ones, and those lent.
+// usable returns the CPUs that batch work may run on: the shared CPUs and the lent ones.
 func (v *View) usable() workload.MilliCPU { return v.Shared + v.Lent }
 
-// room is the node without the pinned CPUs that aren't lent.
+// room returns the node's CPU without the pins that are not lent.
 func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocatable - v.usable()) }
 
-// yields reports whether batch work leaves its CPUs at once to who needs them, and
-// nobody has said what it may use.
+// yields reports whether batch work yields its CPUs at once and the configuration sets no
+// threshold.
 func (b *Batch) yields(v *View) bool { return v.Isolated && b.cfg.ThresholdPercent == 0 }
 
 func (b *Batch) threshold(v *View) int {
@@ -177,8 +177,8 @@ func (b *Batch) threshold(v *View) int {
 	return percent
 }
 
-// Threshold is the part of the node in percent that all may use together, and why it is
-// lower than it could be; "" where it isn't.
+// Threshold returns the percentage of the node that all pods together may use, and why it is
+// not isolatedThreshold. The reason is empty if there is none.
 func (b *Batch) Threshold(v *View) (percent int, why string) {
 	switch {
 	case b.cfg.ThresholdPercent > 0:
@@ -191,7 +191,7 @@ func (b *Batch) Threshold(v *View) (percent int, why string) {
 	return sharingThreshold, fmt.Sprintf("not %d%%, since %s", isolatedThreshold, v.Stays)
 }
 
-// set moves the budget down to low, or toward high, which is no more than low.
+// set lowers the budget to low or raises it toward high. High must not be above low.
 func (b *Batch) set(v *View, low, high workload.MilliCPU, mayGrow bool) {
 	small := func(change workload.MilliCPU) bool { return change*leftOut < v.Capacity }
 	switch {
@@ -214,9 +214,9 @@ func (b *Batch) budget(v *View) Budget {
 	return Budget{Amount: b.now, CPUs: min(n, shared)}
 }
 
-func (b *Batch) tell(v *View, use *batchUse, had workload.MilliCPU, wasLimited bool) []Decision {
+func (b *Batch) decision(v *View, use *batchUse, had workload.MilliCPU, wasLimited bool) []Decision {
 	d := Decision{Controller: "batch", Object: "node"}
-	d.From, d.To = cpusApart(had, b.now)
+	d.From, d.To = distinctCPUs(had, b.now)
 	if !wasLimited {
 		d.From = "unlimited"
 	}

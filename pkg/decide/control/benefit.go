@@ -6,45 +6,45 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Given is what the other controllers did for batch work, and to it, since the step
-// before.
+// Given is what the other controllers gave to batch work and took from it since the previous
+// step.
 type Given struct {
-	CPU      workload.MilliCPU // that batch work may use now: its budget, or its pool
-	Squeezes int               // times that it was lowered
-	Kills    int               // pods evicted
+	CPU      workload.MilliCPU // CPU that batch work may use now: its budget, or its pool
+	Squeezes int               // number of times that its CPU was lowered
+	Kills    int               // number of pods evicted
 }
 
-// Benefit counts what batch work got from the node, and what it did for the node's
-// utilization.
+// Benefit counts the CPU and memory that batch work used, and the utilization of the node.
 type Benefit struct {
 	interval time.Duration
 	watch    stopwatch
 	counts   BenefitCounts
 
-	keptCPU, keptGiB float64 // hours of earlier runs
+	keptCPU, keptGiB float64 // totals of earlier runs
 }
 
-// BenefitCounts is what to keep over a restart; it marshals to JSON.
+// BenefitCounts are the counters that survive a restart. They marshal to JSON.
 type BenefitCounts struct {
-	CPUHours float64         `json:"cpuHours"` // that BE used, since the first step
-	GiBHours float64         `json:"gibHours"` // of its working sets
+	CPUHours float64         `json:"cpuHours"` // CPU-hours that BE pods used since the first step
+	GiBHours float64         `json:"gibHours"` // GiB-hours of their working sets
 	Hours    [24]BenefitHour `json:"hours"`    // by hour since the epoch, modulo 24
 }
 
-// BenefitHour is one hour. Means come with the seconds for which they are known.
+// BenefitHour holds the counters of one hour. Each mean comes with the seconds for which it was
+// measured.
 type BenefitHour struct {
 	Hour        int64   `json:"hour"` // since the epoch
 	CPUHours    float64 `json:"cpuHours"`
 	GiBHours    float64 `json:"gibHours"`
-	Utilization float64 `json:"utilization"` // 0..1 of the node's CPUs
+	Utilization float64 `json:"utilization"` // mean share of the node's CPUs in use, 0 to 1
 	Seconds     float64 `json:"seconds"`
-	Granted     float64 `json:"granted"` // of the CPUs that BE requested, 0..1
-	Asked       float64 `json:"asked"`   // seconds in which it requested some
+	Granted     float64 `json:"granted"` // mean share of the requested CPUs that BE pods could use, 0 to 1
+	Asked       float64 `json:"asked"`   // seconds in which BE pods requested CPU
 	Squeezes    int     `json:"squeezes"`
 	Kills       int     `json:"kills"`
 }
 
-// BenefitReport is the work that batch work did, in total and in the last 24 hours.
+// BenefitReport summarizes what batch work used, in total and in the last 24 hours.
 type BenefitReport struct {
 	CPUHours             float64 `json:"cpuHours"`             // CPU-hours that batch work used since the counters began; kept over restarts.
 	GiBHours             float64 `json:"gibHours"`             // Memory in GiB-hours that batch work used since the counters began; kept over restarts.
@@ -55,7 +55,7 @@ type BenefitReport struct {
 	SatisfactionFraction float64 `json:"satisfactionFraction"` // CPU that batch work got over the last 24 hours divided by what it requested, 0 to 1; 1 if it requested none.
 }
 
-// Day is the last 24 hours together.
+// Day summarizes the last 24 hours.
 type Day struct {
 	CPUHours            float64 `json:"cpuHours"`            // CPU-hours that batch work used.
 	GiBHours            float64 `json:"gibHours"`            // Memory in GiB-hours that batch work used.
@@ -65,22 +65,22 @@ type Day struct {
 	Evicted             int     `json:"evicted"`             // Number of pods evicted.
 }
 
-// Hour is one hour's utilization.
+// Hour is the utilization in one hour.
 type Hour struct {
 	StartsAt            time.Time `json:"startsAt"`            // Beginning of the hour.
 	UtilizationFraction float64   `json:"utilizationFraction"` // Share of the node's CPUs in use, 0 to 1.
 }
 
-// NewBenefit counts on from what was kept, or from the zero value; stepped each
-// interval.
+// NewBenefit returns counters that continue from those of an earlier run, or from the zero
+// value. Step must be called once per interval.
 func NewBenefit(interval time.Duration, kept BenefitCounts) *Benefit {
 	return &Benefit{interval: interval, counts: kept, keptCPU: kept.CPUHours, keptGiB: kept.GiBHours}
 }
 
-// Counts is what to keep over a restart.
+// Counts returns the counters to save for a restart.
 func (b *Benefit) Counts() BenefitCounts { return b.counts }
 
-// Step counts the time since the step before.
+// Step adds the time since the previous step to the counters.
 func (b *Benefit) Step(v *View, given Given) {
 	passed := b.watch.lap(v.Now, b.interval)
 	hour := hourOf(v.Now)
@@ -124,8 +124,8 @@ func enterMean(mean, seconds *float64, now, passed float64) {
 	*mean += (now - *mean) * passed / *seconds
 }
 
-// Report tells of the 24 hours until now. The hour that began 24 hours ago is left
-// out: its place is this hour's.
+// Report summarizes the 24 hours until now. It leaves out the hour that began 24 hours ago,
+// whose slot holds the present hour.
 func (b *Benefit) Report(now time.Time) BenefitReport {
 	r := BenefitReport{CPUHours: b.counts.CPUHours, GiBHours: b.counts.GiBHours, SatisfactionFraction: 1}
 	r.RunCPUHours, r.RunGiBHours = b.counts.CPUHours-b.keptCPU, b.counts.GiBHours-b.keptGiB

@@ -7,49 +7,49 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The steps of a raised quota, and when a container's bucket fills (Koordinator's
-// koordlet/qosmanager/plugins/cpuburst).
+// These factors raise and lower a quota, and savePercent decides when a container's token
+// bucket fills, as in Koordinator's koordlet/qosmanager/plugins/cpuburst.
 const (
 	raisePercent = 120
 	lowerPercent = 80
-	savePercent  = 60 // usage of the limit below which the bucket fills
+	savePercent  = 60 // the bucket fills while usage is below this part of the limit
 )
 
-// Burst raises the quotas of throttled LS containers while the CPUs that LS shares are
-// idle, and brings them back. A static burst (cpu-burst: 100%) stays what it is, a
-// share of the limit: it saves for a moment what was left over, and only where that is
-// not enough there is throttling to answer.
+// Burst raises the quotas of throttled LS containers while the CPUs that LS pods share are
+// idle, and lowers them again. A static burst (cpu-burst: 100%) is separate: the kernel saves
+// unused quota for a moment, and Burst acts only on the throttling that remains.
 type Burst struct {
 	cfg      BurstConfig
 	interval time.Duration
 
 	watch  stopwatch
 	share  sharePool
-	states kept[burstState]
+	states perID[burstState]
 	quotas []Quota
 	advice []Advice
 }
 
 type burstState struct {
-	quota  workload.MilliCPU // 0 is the limit
-	limit  workload.MilliCPU // of the step before; 0 none
+	quota  workload.MilliCPU // 0 if the container has its limit
+	limit  workload.MilliCPU // limit at the previous step; 0 if there was none
 	why    string
-	statAt time.Time     // of the look before
-	calm   time.Duration // without throttling
+	statAt time.Time     // time of the previous measurement of throttling
+	calm   time.Duration // time without throttling
 
-	// bucket holds seconds × percent of the limit. full says that it began.
+	// bucket holds seconds × percent of the limit. The flag full is set once it has been filled
+	// for the first time.
 	bucket float64
 	full   bool
 
 	busy busyMean
 }
 
-// NewBurst is the automatic burst, stepped each interval.
+// NewBurst returns the controller of bursts. Step must be called once per interval.
 func NewBurst(cfg BurstConfig, interval time.Duration) *Burst {
 	return &Burst{cfg: cfg, interval: interval, share: newSharePool(interval)}
 }
 
-// Check finds what is out of range.
+// Check returns the values that are out of range.
 func (c *BurstConfig) Check() []Problem {
 	p := checkPercent(nil, "maxPercent", c.MaxPercent, 100, 10000)
 	p = checkPercent(p, "overloadPercent", c.OverloadPercent, 1, 100)
@@ -57,10 +57,10 @@ func (c *BurstConfig) Check() []Problem {
 	return checkTime(p, "calmAfter", c.CalmAfter, time.Second, 24*time.Hour)
 }
 
-// Advice lists the containers that burst can't help. It is lent until the next step.
+// Advice lists the containers that burst can't help. The list is valid until the next step.
 func (b *Burst) Advice() []Advice { return b.advice }
 
-// Step answers with the quotas above limits. The list is lent until the next step.
+// Step returns the quotas that are above limits. The list is valid until the next step.
 func (b *Burst) Step(v *View) ([]Quota, []Decision) {
 	passed := b.watch.lap(v.Now, b.interval)
 	load, loadKnown := b.share.step(v, b.interval)
@@ -82,7 +82,7 @@ func (b *Burst) Step(v *View) ([]Quota, []Decision) {
 				action = "lower"
 			}
 			s.why = why
-			from, to := cpusApart(before, want)
+			from, to := distinctCPUs(before, want)
 			decisions = append(decisions, Decision{
 				Controller: "burst", Object: c.Ref, Action: action, From: from, To: to, Why: why, Moves: "quota",
 				Facts: []Fact{{"limit_cpus", float64(c.Limit) / 1000}, {"share_pool_load", load}, {"throttled_periods", float64(c.CPU.Throttled)}},
@@ -101,8 +101,7 @@ func (b *Burst) Step(v *View) ([]Quota, []Decision) {
 	return b.quotas, decisions
 }
 
-// most is up to what a container's quota may be raised; 0 for one that has none to
-// raise.
+// most returns the highest quota that a container may get; 0 if its quota is never raised.
 func (b *Burst) most(c *Container) workload.MilliCPU {
 	if c.Class != workload.LS || c.Pool < 0 || c.Limit <= 0 || !c.Burst.Auto && !b.cfg.All {
 		return 0
@@ -114,15 +113,16 @@ func (b *Burst) most(c *Container) workload.MilliCPU {
 	return max(c.Limit, perCent(c.Limit, percent))
 }
 
-// next is a container's quota after this step.
+// next returns the quota of a container after this step, and the reason for a change.
 func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCPU, load float64, loadKnown bool, passed time.Duration) (workload.MilliCPU, string) {
 	resized := s.limit > 0 && s.limit != c.Limit
-	if s.limit = c.Limit; resized { // what was seen so far is of the old one
+	if s.limit = c.Limit; resized { // the measurements so far belong to the old limit
 		s.calm, s.statAt = 0, c.CPU.StatAt
 		return c.Limit, "its limit has changed: it begins there again"
 	}
 	now := min(max(s.quota, c.Limit), most)
-	// A look counts once. It is another one where its time differs: the clock may go back.
+	// Each measurement counts once. A different time makes it a new one, even an earlier time,
+	// since the clock may go back.
 	throttled := c.CPU.Throttled > 0 && known(v.Now, c.CPU.StatAt, max(b.interval, c.CPU.Interval)) && !c.CPU.StatAt.Equal(s.statAt)
 	s.statAt = c.CPU.StatAt
 	s.calm += passed
@@ -153,9 +153,9 @@ func (b *Burst) next(v *View, c *Container, s *burstState, most workload.MilliCP
 	return now, ""
 }
 
-// spend keeps the token bucket of a container that may run above its limit for some
-// time only, and reports whether something is left in it: it is as large as that time
-// at the most, is used above the limit and filled below 60 % of it.
+// spend updates the token bucket of a container that may run above its limit for a limited time
+// only, and reports whether tokens are left. Usage above the limit takes tokens, and usage
+// below 60 % of it adds some. The bucket holds at most the tokens for QuotaPeriod.
 func (s *burstState) spend(v *View, c *Container, most workload.MilliCPU, interval, passed time.Duration) bool {
 	if c.Burst.QuotaPeriod <= 0 {
 		return true

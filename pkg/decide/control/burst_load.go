@@ -8,23 +8,23 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// shareWindow is over what the share pool's load is averaged.
+// shareWindow is the time over which the share pool's load is averaged.
 const shareWindow = 5 * time.Second
 
-// sharePool is the load of the CPUs that LS shares, as a mean.
+// sharePool is the mean load of the CPUs that LS pods share.
 type sharePool struct {
-	loads []float64 // of the window's looks, a ring
+	loads []float64 // loads of the measurements in the window, a ring buffer
 	next  int
 	full  int
-	at    time.Time // of the last look
+	at    time.Time // time of the last measurement
 }
 
 func newSharePool(interval time.Duration) sharePool {
 	return sharePool{loads: make([]float64, max(1, int(shareWindow/max(interval, time.Millisecond))))}
 }
 
-// step enters a look and answers with the mean; known is false where the node's usage
-// is not known.
+// step adds the node's newest measurement and returns the mean. It returns false if the node's
+// usage is unknown.
 func (p *sharePool) step(v *View, interval time.Duration) (mean float64, ok bool) {
 	at := v.Node.CPU.At
 	if !known(v.Now, at, interval) {
@@ -43,9 +43,9 @@ func (p *sharePool) step(v *View, interval time.Duration) (mean float64, ok bool
 	return mean / float64(p.full), true
 }
 
-// shareLoad is (node − LSE, LSR and BE usage) / (CPUs − LSE and LSR requests), as
-// koordlet has it. What is not known of them counts for LS: it is never taken for
-// idle.
+// shareLoad returns (node − LSE, LSR and BE usage) / (CPUs − LSE and LSR requests), as koordlet
+// computes it. Usage that is unknown counts as LS usage, so that the pool never looks idle by
+// mistake.
 func shareLoad(v *View, interval time.Duration) float64 {
 	used, cpus := v.Node.CPU.Usage, v.Allocatable
 	for i := range v.Containers {
@@ -63,24 +63,25 @@ func shareLoad(v *View, interval time.Duration) float64 {
 	return float64(max(used, 0)) / float64(cpus)
 }
 
-// What a container uses on average is an exponential mean, of which a burst of some
-// seconds moves little.
+// The mean usage of a container is an exponential mean, which a burst of some seconds changes
+// little.
 const (
-	busyTime = 5 * time.Minute // its time constant, and how long it is watched before it tells
-	busyFrom = 0.5             // of the limit: burst saves what is left over, and above it little is
+	busyTime = 5 * time.Minute // time constant of the mean; a container gets advice after so long at the earliest
+	busyFrom = 0.5             // part of the limit above which little quota is left over for burst to save
 	busyTo   = 0.45
 )
 
-// busyMean is a container's usage on average.
+// busyMean is the mean usage of one container.
 type busyMean struct {
-	usage   float64 // thousandths of a CPU
-	watched time.Duration
-	told    bool
-	limit   workload.MilliCPU // that text was made for
-	text    string
+	usage    float64 // thousandths of a CPU
+	watched  time.Duration
+	reported bool
+	limit    workload.MilliCPU // limit for which text was written
+	text     string
 }
 
-// advise tells once of a container that burst can't help.
+// advise adds advice for a container that burst can't help. It returns a decision the first
+// time.
 func (b *Burst) advise(v *View, c *Container, s *burstState, passed time.Duration) *Decision {
 	m := &s.busy
 	if uses(v, c, b.interval) {
@@ -95,17 +96,17 @@ func (b *Burst) advise(v *View, c *Container, s *burstState, passed time.Duratio
 		return nil
 	}
 	share := m.usage / float64(c.Limit)
-	if m.told && share < busyTo {
-		m.told = false
+	if m.reported && share < busyTo {
+		m.reported = false
 	}
-	tell := !m.told && share > busyFrom
-	if tell || m.told && m.limit != c.Limit {
-		m.told, m.limit = true, c.Limit
+	tell := !m.reported && share > busyFrom
+	if tell || m.reported && m.limit != c.Limit {
+		m.reported, m.limit = true, c.Limit
 		fits := workload.MilliCPU(math.Ceil(m.usage/busyFrom/100)) * 100
 		m.text = fmt.Sprintf("burst can't help: it is %s busy on average with a limit of %s CPUs; its usage of %s suggests a limit of %s",
 			inPercent(share), inCPUs(c.Limit), inCPUs(workload.MilliCPU(m.usage)), inCPUs(fits))
 	}
-	if m.told {
+	if m.reported {
 		b.advice = append(b.advice, Advice{c.Ref, m.text})
 	}
 	if !tell {

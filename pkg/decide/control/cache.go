@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// CacheShare is how much of what its RDT class is configured to have batch work has now, in
-// percent of it. The zero value leaves the class alone.
+// CacheShare is the share of its RDT class's configured cache and bandwidth that batch work has
+// now, in percent. The zero value leaves the class unchanged.
 type CacheShare struct {
-	Cache     int // of the ways
-	Bandwidth int // of the memory bandwidth
+	Cache     int // percent of the ways
+	Bandwidth int // percent of the memory bandwidth
 }
 
-// Marks of the node's memory bandwidth, in percent of what it can do, and the pause between
-// two steps, in which the means come to show what the step before did.
+// The marks are percentages of the node's memory bandwidth. The pause between two steps lets
+// the means show the effect of the first.
 const (
 	bandwidthNear = 90
 	bandwidthCalm = 80
-	batchPart     = 10 // of the bandwidth in use, below which batch work isn't what fills it
+	batchPart     = 10 // percent of the bandwidth in use, below which batch work is not what fills it
 	narrowPause   = 2 * excessTime
 )
 
-// Cache narrows the cache of batch work while it has taken a service's, and its memory
-// bandwidth while the node's nears its end, and widens them after a calm. It decides by
-// what resctrl counts alone: where that counts nothing, it leaves things as they are.
+// Cache narrows batch work's cache while batch work displaces a service's data, and its memory
+// bandwidth while the node's bandwidth is nearly used up. It widens both again after a calm. It
+// decides only by what resctrl counts, and changes nothing where resctrl counts nothing.
 type Cache struct {
 	cfg      CacheConfig
 	interval time.Duration
@@ -34,7 +34,7 @@ type Cache struct {
 	blind    string
 }
 
-// narrowed is one of the two.
+// narrowed is the state of one limit, either of the cache or of the bandwidth.
 type narrowed struct {
 	percent int
 	calm    time.Duration
@@ -42,7 +42,8 @@ type narrowed struct {
 	patience
 }
 
-// contention is what a step sees: no news leaves things as they are.
+// contention is what one step concludes from the measurements. noNews leaves the limit
+// unchanged.
 type contention int
 
 const (
@@ -51,13 +52,13 @@ const (
 	isHigh
 )
 
-// NewCache is the control of batch work's cache, stepped each interval.
+// NewCache returns the controller of batch work's cache. Step must be called once per interval.
 func NewCache(cfg CacheConfig, interval time.Duration) *Cache {
 	all := narrowed{percent: 100, waited: narrowPause}
 	return &Cache{cfg: cfg, interval: interval, llc: llc{interval: interval}, ways: all, flow: all}
 }
 
-// Check finds what is out of range.
+// Check returns the values that are out of range.
 func (c *CacheConfig) Check() []Problem {
 	p := checkPercent(nil, "trafficPercent", c.TrafficPercent, 1, 100)
 	p = checkPercent(p, "minPercent", c.MinPercent, 1, 100)
@@ -66,14 +67,14 @@ func (c *CacheConfig) Check() []Problem {
 	return checkTime(p, "calmAfter", c.CalmAfter, time.Second, 24*time.Hour)
 }
 
-// Step answers with batch work's slice.
+// Step returns the share of batch work.
 func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	if a.cfg.Class == "" {
 		return CacheShare{}, nil
 	}
 	mark := float64(a.cfg.TrafficPercent) / 100
 	passed := a.watch.lap(v.Now, a.interval)
-	seen := a.llc.look(v, passed, mark)
+	seen := a.llc.measure(v, passed, mark)
 	a.blind = seen.blind(a.cfg.MaxMBps > 0)
 	taken, flow := noNews, noNews
 	switch {
@@ -104,7 +105,7 @@ func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	return CacheShare{ways, wide}, decisions
 }
 
-// Blind is why it can't tell contention; "" where it can.
+// Blind returns why contention can't be measured; it is empty if it can be.
 func (a *Cache) Blind() string { return a.blind }
 
 func (s *llcSeen) blind(bandwidth bool) string {
@@ -131,7 +132,7 @@ func (a *Cache) decide(decisions []Decision, what string, from, to int, seen *ll
 	})
 }
 
-// next is the percentage after this step.
+// next returns the percentage after this step.
 func (n *narrowed) next(cfg *CacheConfig, seen contention, passed time.Duration) int {
 	n.waited = min(n.waited+passed, narrowPause)
 	switch seen {

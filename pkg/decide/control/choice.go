@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// choose reads one of the choices, with the wording of pkg/config.
+// choose parses one of the choices. Its error is worded like those of pkg/config.
 func choose[T ~string](into *T, text []byte, choices ...T) error {
 	if !slices.Contains(choices, T(text)) {
 		names := make([]string, len(choices))

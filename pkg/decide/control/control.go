@@ -1,10 +1,11 @@
-// Package control decides, as load moves, how many CPUs each pool has, how much CPU
-// and memory batch work may use, which containers may go over their limits or have to
-// stay below, and who has to go. Pure: each controller is a state machine that is
-// stepped with a view of the node and answers with what it wants now. Time is an
-// input. The law and its numbers are those of docs/control.md.
+// Package control decides, as load changes, how many CPUs each pool has, how much CPU and
+// memory batch work may use, which containers may exceed their limits or must stay below them,
+// and which pods are evicted. The package does no I/O: each controller is a state machine whose
+// Step takes a view of the node and returns what the controller wants now. Time is an input.
+// docs/control.md describes the rules and their numbers.
 //
-// A controller keeps what it wants as its own state and looks at the node's settings
+// A controller remembers what it wants and reads the node's settings only at its first step. So
+// it decides the same in preview, where nothing is written.
 // only when it begins: so it decides the same in preview, where nothing is written.
 package control
 
@@ -15,43 +16,43 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// View is what controllers decide from: what runs, what it asked for, what it does.
-// It is lent for one step.
+// View is a controller's input: the containers that run, their requests and their usage. It is
+// valid for one step.
 type View struct {
 	Now time.Time
 
 	Node observe.Node
 	CPUs []observe.CPU // by CPU number
 
-	Shared         workload.MilliCPU // CPUs that the pools divide: neither reserved, the system's nor pinned
-	Lent           workload.MilliCPU // CPUs of idle LSR pins, on which batch work runs too
-	Demoted        workload.MilliCPU // CPU time that demotion keeps from services, which batch work must not get
-	Allocatable    workload.MilliCPU // with the pinned
+	Shared         workload.MilliCPU // CPUs that the pools divide: all but the reserved, the system's and the pinned ones
+	Lent           workload.MilliCPU // CPUs of idle LSR pins, which batch work may use too
+	Demoted        workload.MilliCPU // CPU time that demotion keeps from services and that batch work must not get
+	Allocatable    workload.MilliCPU // including the pinned CPUs
 	Capacity       workload.MilliCPU // all CPUs that are online
 	ThreadsPerCore int
-	Isolated       bool   // batch work yields at once to the others on its CPUs: idle class, group identity
-	Stays          string // which pod of it doesn't, and why: "pod shop/job is Burstable: ..."; "" where all do
-	MemoryTotal    int64  // bytes: the machine's, or what all pods together may have
-	NoReclaim      bool   // the kernel takes no memory back from a single container (no memory.reclaim: v2, Linux 5.19)
+	Isolated       bool   // all batch work yields at once to the other users of its CPUs (idle class or group identity)
+	Stays          string // the batch pod that does not yield at once, and why: "pod shop/job is Burstable: ..."; "" if all do
+	MemoryTotal    int64  // memory of the machine, or the limit of all pods together, in bytes
+	NoReclaim      bool   // the kernel can't reclaim memory from a single container (memory.reclaim needs cgroup v2 and Linux 5.19)
 
-	Pools      []Pool      // the highest priority first; the last is the batch pool
+	Pools      []Pool      // in descending priority; the last is the batch pool
 	Pods       []Pod       // in the order of their containers
-	Containers []Container // those of a pod together, the oldest pod first
+	Containers []Container // grouped by pod, the oldest pod first
 
-	Batch BatchState // what windows and the switch say, decided before the other controllers
+	Batch BatchState // what time windows and the batch switch allow; decided before the other controllers step
 
-	// BatchUse is the CPU that all batch work uses together, where cgroups that hold
-	// nothing else tell it: newer than the sum of its containers. At zero: not known.
+	// BatchUse is the CPU usage of all batch work, from cgroups that hold nothing else. It is
+	// newer than the sum of the containers' usage. Its time is zero if no such cgroup exists.
 	BatchUse Use
-	// PodsUse is that of all pods, where a cgroup holds them all and nothing else.
+	// PodsUse is the CPU usage of all pods, from a cgroup that holds all pods and nothing else.
 	PodsUse Use
-	// BatchMemory is what batch work holds, as far as the same cgroups tell it.
+	// BatchMemory is the memory of batch work as the cgroups of BatchUse report it.
 	BatchMemory Held
-	// Granted is the memory that BE containers which are starting were promised and don't
-	// hold yet, in bytes.
+	// Granted is the memory in bytes that starting BE containers were promised and do not use
+	// yet.
 	Granted int64
-	// NoBatchLimit is set while no cgroup is there that a limit of batch work's memory
-	// could be set on: then none is decided.
+	// NoBatchLimit is set while no cgroup exists on which batch work's memory could be limited.
+	// No limit is decided then.
 	NoBatchLimit bool
 }
 
@@ -61,7 +62,8 @@ type Use struct {
 	Usage workload.MilliCPU
 }
 
-// Add adds what a cgroup uses; the older time counts, none where it isn't known.
+// Add adds the usage of a cgroup. The sum has the older time, which is zero if either is
+// unknown.
 func (u *Use) Add(c *observe.ContainerCPU) {
 	u.Usage += c.Usage
 	if c.At.Before(u.At) {
@@ -69,13 +71,14 @@ func (u *Use) Add(c *observe.ContainerCPU) {
 	}
 }
 
-// Held is an amount of memory in bytes, with the time of its measurement.
+// Held is an amount of memory in bytes with the time of its measurement.
 type Held struct {
 	At                   time.Time
 	Current, Cache, Anon int64 // Cache is page cache that can be dropped
 }
 
-// Add adds what a cgroup holds; the older time counts, none where it isn't known.
+// Add adds the memory of a cgroup. The sum has the older time, which is zero if either is
+// unknown.
 func (h *Held) Add(c *observe.ContainerMemory) {
 	h.Current += c.Current
 	h.Cache += min(c.Cache, c.Current)
@@ -83,67 +86,68 @@ func (h *Held) Add(c *observe.ContainerMemory) {
 	h.At = older(h.At, c.At)
 }
 
-// Sum adds another amount; the older time counts, none where it isn't known.
+// Sum adds another amount. The sum has the older time, which is zero if either is unknown.
 func (h *Held) Sum(o Held) {
 	h.Current, h.Cache, h.Anon, h.At = h.Current+o.Current, h.Cache+o.Cache, h.Anon+o.Anon, older(h.At, o.At)
 }
 
-// Kept is what the kernel can't take back by dropping page cache.
+// Kept returns the memory that the kernel can't free by dropping page cache.
 func (h *Held) Kept() int64 { return h.Current - h.Cache }
 
 // Pool is one pool of CPUs.
 type Pool struct {
 	Name     string
-	Size     int               // CPUs that it has
-	Empty    bool              // no container is in it
-	Request  workload.MilliCPU // sum of its containers'
-	Quota    workload.MilliCPU // largest CPU limit of one container; 0 none has one
-	At       time.Time         // of Usage; zero unknown
-	Usage    workload.MilliCPU // over the last sampling interval
-	Pressure float64           // 0..1: share of time in which tasks of it waited for a CPU
+	Size     int               // number of CPUs
+	Empty    bool              // the pool has no container
+	Request  workload.MilliCPU // sum of its containers' requests
+	Quota    workload.MilliCPU // largest CPU limit of one container; 0 if none has a limit
+	At       time.Time         // time of Usage; zero if unknown
+	Usage    workload.MilliCPU // mean over the last sampling interval
+	Pressure float64           // share of time in which some task of the pool waited for a CPU, 0 to 1
 }
 
 // Pod is a pod with its containers.
 type Pod struct {
 	UID          string
 	Ref          string         // "namespace/name"
-	Class        workload.Class // the highest of its containers: one with an LS container is LS
+	Class        workload.Class // the highest class of its containers: a pod with an LS container is LS
 	Since        time.Time
-	Labels       map[string]string // as the runtime knows them; not to be changed
+	Labels       map[string]string // labels from the runtime; must not be modified
 	Evict        workload.Evict
-	Allow        workload.Actions // by allow.sluice.dev, what may be done to it though it isn't BE
-	First, Count int              // its containers in View.Containers
+	Allow        workload.Actions // actions that the annotation allow.sluice.dev permits although the pod is not BE
+	First, Count int              // range of its containers in View.Containers
 }
 
-// Container is a container with what it does.
+// Container is a container with its usage.
 type Container struct {
 	observe.Container
 	Ref   string // "namespace/pod/container"
-	Pod   int    // in View.Pods
-	Pool  int    // in View.Pools; -1 for a pin and the system's
+	Pod   int    // index in View.Pods
+	Pool  int    // index in View.Pools; -1 for pins and the system's CPUs
 	Class workload.Class
-	Since time.Time // its start
+	Since time.Time // time of its start
 
-	// Apart is set where it has CPUs on which batch work never runs: a pin's, the system's,
-	// or those that the kubelet's static CPU manager gave it. View.Shared leaves them out.
+	// Apart is set if the container has CPUs on which batch work never runs: those of a pin, of
+	// the system, or of the kubelet's static CPU manager. View.Shared does not include them.
 	Apart bool
-	// Created is when the runtime made it, also where that was before this run.
+	// Created is when the runtime created the container, which may be before this process
+	// started.
 	Created time.Time
 
-	// Unseen is set where nobody can look at it: it was created and has not started, or
-	// it runs in a virtual machine. Sums leave it out, and don't wait for its figures.
+	// Unseen is set if the container's usage can't be measured, because it has not started or
+	// runs in a virtual machine. Sums leave it out and do not wait for its figures.
 	Unseen bool
 
-	Request     workload.MilliCPU // 0 none
-	Limit       workload.MilliCPU // by quota, as the kubelet or its batch grant gave it; 0 none
-	Memory      int64             // request in bytes; 0 unknown. What it uses is Container.Memory
-	MemoryLimit int64             // bytes; 0 none
+	Request     workload.MilliCPU // 0 if it has none
+	Limit       workload.MilliCPU // CPU limit from the kubelet or the batch grant, without what the loop changed; 0 if it has none
+	Memory      int64             // request in bytes; 0 if unknown. The usage is in Container.Memory
+	MemoryLimit int64             // in bytes; 0 if it has none
 	Burst       workload.Burst
 }
 
-// Decision is one thing that a controller decided, for the log, the audit trail,
-// explain and the metrics. Only changes are decisions: a step that leaves all as it is
-// has none. A value that goes one way in several steps is one decision.
+// Decision is one change that a controller decided, for the log, the audit trail, explain and
+// the metrics. A step that changes nothing makes no decision. Several steps of one value in one
+// direction are one decision.
 type Decision struct {
 	Controller string `json:"controller"`      // Controller that decided, for example "pools".
 	Object     string `json:"object"`          // Object of the decision, for example "pool online", "namespace/pod/container" or "node".
@@ -154,14 +158,14 @@ type Decision struct {
 	Why        string `json:"why"`             // Reason in one sentence with the numbers that mattered.
 	Facts      []Fact `json:"facts,omitempty"` // Measurements that the decision was based on.
 
-	// Of a movement, which joins the steps of a value that goes one way: see Movements.
-	// From is then the value before the first step, Why and Facts are of the last.
+	// A movement joins the steps of a value in one direction; see Movements. In a movement From
+	// is the value before the first step, while Why and Facts belong to the last step.
 	Steps      int       `json:"steps,omitempty"`      // Number of steps in one direction that this decision joins; absent for a single change.
 	LastStepAt time.Time `json:"lastStepAt,omitzero"`  // Time of the latest step; absent for a single step.
 	Going      bool      `json:"going,omitempty"`      // Whether further steps may follow.
 	FirstFacts []Fact    `json:"firstFacts,omitempty"` // Measurements at the first step; absent for a single step.
 
-	Moves string `json:"-"` // names the value that this is a step of; "": a decision of its own
+	Moves string `json:"-"` // name of the value that this decision moves by a step; "" for a single change
 }
 
 // Fact is one measurement behind a decision.
@@ -180,7 +184,7 @@ const (
 	Off     Mode = "off"
 )
 
-// UnmarshalText reads "on", "preview" or "off", or "default" for that of the loop.
+// UnmarshalText parses "on", "preview" or "off", or "default" for the mode of the loop.
 func (m *Mode) UnmarshalText(text []byte) error {
 	if string(text) == "default" {
 		*m = ""
@@ -189,11 +193,11 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return choose(m, text, On, Preview, Off)
 }
 
-// BatchState is whether the node does batch work now.
+// BatchState is what time windows and the batch switch allow batch work now.
 type BatchState struct {
-	Closed  bool   // no new BE
-	Squeeze bool   // running BE gets Percent of what it would have, never less than its floor
-	Percent int    // 0: its floor alone
-	Evict   bool   // running BE has to go
-	Why     string // "" where batch is as always
+	Closed  bool   // no new BE pods may start
+	Squeeze bool   // running BE pods have only Percent of the CPU that they would have, but at least the floor
+	Percent int    // 0 leaves the floor alone
+	Evict   bool   // running BE pods are evicted
+	Why     string // reason; "" if batch work is unrestricted
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// floorSlack is the measuring error, in percent of the floor, within which batch work counts
-// as being at its floor: usage is measured over less than a period of its quota.
+// floorSlack is the measuring error in percent of the floor. Batch work within it counts as
+// being at its floor, since usage is measured over less than a quota period.
 const floorSlack = 10
 
-// Crowded appends the pools that are over their band where all share their CPUs (overlap
-// mode) and batch work has nothing more to give, since it uses no more than floor. A
-// pool's load is what it uses of the CPUs that the other services leave it; it lacks what
-// the others would have to leave besides for its load to be in the band. Interval is the
-// longest from one measurement to the next.
+// Crowded appends the pools that are over their band where all pools share their CPUs (overlap
+// mode) and batch work uses no more than its floor, so that it has nothing left to give. The
+// load of a pool is its usage divided by the CPUs that the other services leave. What it lacks
+// is the CPU that the others must give up to bring its load into the band. The interval is the
+// longest time between two measurements.
 func Crowded(short []Shortage, v *View, law []PoolConfig, floor workload.MilliCPU, interval time.Duration) []Shortage {
 	last := len(v.Pools) - 1
 	if v.Pools[last].Usage > perCent(floor, 100+floorSlack) {

@@ -9,34 +9,34 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// leastQuota is below what no container is demoted: 10 ms in each 100 ms, so that
-// what holds a lock can let it go.
+// leastQuota is the lowest quota of a demoted container: 10 ms in each 100 ms, enough to
+// release a lock that it holds.
 const leastQuota workload.MilliCPU = 100
 
-// atQuota is the part of its quota in percent from which a container is held back by it.
+// atQuota is the percentage of its quota from which a container counts as limited by it.
 const atQuota = 90
 
 // Shortage is a pool that is over its band and finds no CPUs to take.
 type Shortage struct {
-	Pool int // in View.Pools
-	// Missing is what it lacks; 0 or less: CPUs can be taken again, and what was
-	// demoted for it is given back at once.
+	Pool int // index in View.Pools
+	// Missing is the CPU that the pool lacks. If it is 0 or less, CPUs can be taken again, and
+	// everything that was demoted for the pool is given back at once.
 	Missing workload.MilliCPU
-	// Apart: the pool has CPUs of its own, so that a container of a lower pool has no
-	// time that it could give; only those of the pool itself do.
+	// Apart is set if the pool has CPUs of its own. Demoting containers of a lower pool would
+	// not help it then; only its own containers can be demoted.
 	Apart bool
-	// Crowded: the pools share their CPUs. Batch work, which its budget bounds, is left out.
+	// Crowded is set if the pools share their CPUs. Batch work is not demoted then, since the
+	// budget bounds it.
 	Crowded bool
 }
 
-// Demotion takes CPU time by quota where a pool is short and no CPUs are left to take:
-// in the lowest pool first, there from the container furthest above its request, and
-// never what it requested. It touches BE, and others that allow it
-// (allow.sluice.dev: demote).
+// Demotion lowers CPU limits where a pool is short and no CPUs are left to take. It starts in
+// the lowest pool with the container furthest above its request, and never goes below a
+// request. It demotes BE pods and others that permit it (allow.sluice.dev: demote).
 type Demotion struct {
 	cfg DemotionConfig
 
-	states     kept[demoted]
+	states     perID[demoted]
 	calm       int // steps without a shortage
 	patience   patience
 	interval   time.Duration
@@ -45,36 +45,36 @@ type Demotion struct {
 }
 
 type demoted struct {
-	quota workload.MilliCPU // 0: not demoted
-	used  workload.MilliCPU // before
-	from  workload.MilliCPU // what it used, or its limit, before
-	at    time.Time         // of the look that the last cut was made from
+	quota workload.MilliCPU // 0 if not demoted
+	used  workload.MilliCPU // usage before the first cut
+	from  workload.MilliCPU // usage or limit before the first cut
+	at    time.Time         // time of the measurement behind the last cut
 	why   string
 }
 
 type candidate struct {
-	index  int // in View.Containers
+	index  int // index in View.Containers
 	pool   int
 	beyond workload.MilliCPU // usage above its floor
 	id     string
 }
 
-// NewDemotion is the demotion of containers, stepped each interval.
+// NewDemotion returns the controller of demotions. Step must be called once per interval.
 func NewDemotion(cfg DemotionConfig, interval time.Duration) *Demotion {
 	return &Demotion{cfg: cfg, interval: interval}
 }
 
-// Check finds what is out of range.
+// Check returns the values that are out of range.
 func (c *DemotionConfig) Check() []Problem {
 	p := checkPercent(nil, "stepPercent", c.StepPercent, 1, 90)
 	return checkCount(p, "calmAfter", c.CalmAfter, 1, 3600)
 }
 
-// Step answers with the quotas of what is demoted, for the pools that are short now.
-// The list is lent until the next step.
+// Step returns the quotas of demoted containers, for the pools that are short now. The list is
+// valid until the next step.
 func (d *Demotion) Step(v *View, short []Shortage) ([]Quota, []Decision) {
 	d.states.begin()
-	decisions := d.keep(v)
+	decisions := d.endForbidden(v)
 	d.calm++
 	listed := false
 	for _, s := range short {
@@ -85,7 +85,7 @@ func (d *Demotion) Step(v *View, short []Shortage) ([]Quota, []Decision) {
 				d.list(v)
 				listed = true
 			}
-			decisions = d.take(v, s, decisions)
+			decisions = d.cut(v, s, decisions)
 		}
 	}
 	switch {
@@ -110,8 +110,8 @@ func (d *Demotion) Step(v *View, short []Shortage) ([]Quota, []Decision) {
 	return d.quotas, decisions
 }
 
-// Taken is the CPU time that demoted services would use besides: those that still use
-// what their quota leaves them.
+// Taken returns the additional CPU that demoted services would use without their quotas. It
+// counts those that still use up their quota.
 func (d *Demotion) Taken(v *View) (sum workload.MilliCPU) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
@@ -122,7 +122,7 @@ func (d *Demotion) Taken(v *View) (sum workload.MilliCPU) {
 	return sum
 }
 
-// mayDemote reports whether a container's CPU time may be taken.
+// mayDemote reports whether the container may be demoted.
 func mayDemote(v *View, c *Container) bool {
 	if c.Pool < 0 || c.Class.Pinned() || c.Class == workload.System {
 		return false
@@ -130,8 +130,8 @@ func mayDemote(v *View, c *Container) bool {
 	return permits(v, c, workload.Demote)
 }
 
-// keep gives back what may not be held any more.
-func (d *Demotion) keep(v *View) (decisions []Decision) {
+// endForbidden ends the demotions that are no longer permitted.
+func (d *Demotion) endForbidden(v *View) (decisions []Decision) {
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		s := d.states.find(c.ID)
@@ -148,7 +148,8 @@ func (d *Demotion) keep(v *View) (decisions []Decision) {
 	return decisions
 }
 
-// list sorts what can be demoted: the lowest pool first, then the heaviest beyond its
+// list sorts the containers that may be demoted: the lowest pool first, then the one furthest
+// above its request.
 // request.
 func (d *Demotion) list(v *View) {
 	d.candidates = d.candidates[:0]
@@ -163,8 +164,8 @@ func (d *Demotion) list(v *View) {
 	})
 }
 
-// take cuts until what is missing is covered by what the cuts will free.
-func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decision {
+// cut lowers quotas until they free what the pool lacks.
+func (d *Demotion) cut(v *View, short Shortage, decisions []Decision) []Decision {
 	missing := short.Missing
 	for _, one := range d.candidates {
 		if missing <= 0 || one.pool < short.Pool {
@@ -176,7 +177,7 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 		}
 		usage, floor := c.CPU.Usage, max(c.Request, leastQuota)
 		s := d.states.find(c.ID)
-		if s != nil && c.CPU.At.Equal(s.at) { // what the last cut frees is not seen yet
+		if s != nil && c.CPU.At.Equal(s.at) { // the effect of the last cut is not measured yet
 			missing -= max(0, usage-s.quota)
 			continue
 		}
@@ -213,7 +214,7 @@ func (d *Demotion) take(v *View, short Shortage, decisions []Decision) []Decisio
 	return decisions
 }
 
-// restore gives back a step to each.
+// restore raises every demoted container's quota by one step.
 func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 	for i := range v.Containers {
 		c := &v.Containers[i]
@@ -228,7 +229,7 @@ func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 			continue
 		}
 		s.why = fmt.Sprintf("on its way back to %s CPUs: no pool was short for %d steps", inCPUs(s.from), d.calm)
-		from, to := cpusApart(s.quota, quota)
+		from, to := distinctCPUs(s.quota, quota)
 		decisions = append(decisions, Decision{
 			Controller: "demotion", Object: c.Ref, Action: "restore", From: from, To: to, Why: s.why, Moves: "quota",
 			Facts: []Fact{{"calm_steps", float64(d.calm)}},
@@ -238,7 +239,7 @@ func (d *Demotion) restore(v *View, decisions []Decision) []Decision {
 	return decisions
 }
 
-// release gives all back that the pool's shortage took.
+// release ends all demotions that were made for the pool.
 func (d *Demotion) release(v *View, pool int, decisions []Decision) []Decision {
 	for i := range v.Containers {
 		c := &v.Containers[i]

@@ -7,26 +7,26 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Eviction decides who has to go when nothing milder helped: one pod at a time, with a
-// wait after each, and another, longer, in which the node takes no new BE.
+// Eviction decides which pod is evicted when nothing milder helped. It evicts one pod at a time
+// and waits after each. During a second, longer wait the node starts no new BE pods.
 //
-// It is asked by others (EvictRequest), by windows and the switch (View.Batch), and
-// asks itself where BE is so short of CPU for so long that fewer pods would get more
-// done. What a pod that was asked to go will give back counts as given until it is
-// seen; one that could not be evicted counts for nothing.
+// Other controllers ask for evictions (EvictRequest), and so do windows and the switch
+// (View.Batch). Eviction itself adds a request where BE pods have been so short of CPU for so
+// long that fewer pods would get more done. What an evicted pod will free counts as free until
+// the measurements show it. A pod whose eviction failed counts for nothing.
 type Eviction struct {
-	cfg      EvictionConfig
-	told     bool // nobody is really evicted: by report, or in preview
-	pace     pace
-	last     [resources]time.Time // eviction for each resource
-	leaving  []leaving
-	refused  []RefusedPod
-	evicted  time.Time // the last pod
-	why      string
-	lowSince time.Time // BE's satisfaction
-	nobody   bool      // could be evicted, and it was said
-	pending  []Decision
-	counts   EvictionCounts
+	cfg            EvictionConfig
+	reportOnly     bool // evictions are reported and not carried out
+	pace           pace
+	last           [resources]time.Time // last eviction for each resource
+	leaving        []leaving
+	refused        []RefusedPod
+	evicted        time.Time // time of the last eviction
+	why            string
+	lowSince       time.Time // start of the time in which BE pods got too little CPU
+	nobodyReported bool      // no pod could be evicted, and that has been reported
+	pending        []Decision
+	counts         EvictionCounts
 
 	requests  []EvictRequest
 	victim    Victim
@@ -34,10 +34,10 @@ type Eviction struct {
 	refusing  []RefusedPod
 }
 
-// Resource is what there is too little of.
+// Resource is what the node is short of.
 type Resource uint8
 
-// The resources: the largest user of it goes first.
+// The comment of each resource says which pod is evicted first.
 const (
 	ResourceCPU    Resource = iota
 	ResourceMemory          // by anonymous memory
@@ -45,87 +45,86 @@ const (
 	resources
 )
 
-// EvictRequest asks for evictions, at each step for as long as there is need.
+// EvictRequest asks for evictions. It is repeated at each step while the need lasts.
 type EvictRequest struct {
 	Resource Resource
-	Why      string                 // a sentence without its point
-	Cause    string                 // the same in a word of few: "node-memory"
-	Pool     workload.Optional[int] // of View.Pools: pods with a container in it; not set: any
-	BEOnly   bool                   // not even pods that permit it
-	Need     int64                  // bytes, thousandths of a CPU, bytes a second that would do; 0: not known
-	Grace    time.Duration          // for the pod to end by itself
-	All      bool                   // also pods that hold next to nothing of the resource: all batch work has to go
-	Pause    time.Duration          // since the last for this resource; 0: as configured, negative: none
+	Why      string                 // a sentence without its full stop
+	Cause    string                 // the reason in few distinct values, for counting: "node-memory"
+	Pool     workload.Optional[int] // index in View.Pools: only pods with a container in this pool; unset for any pool
+	BEOnly   bool                   // evicts no other pods, even if they permit it
+	Need     int64                  // amount that would be enough, in bytes, thousandths of a CPU or bytes a second; 0 if unknown
+	Grace    time.Duration          // time for the pod to end by itself
+	All      bool                   // includes pods that use next to nothing of the resource, because all batch work must end
+	Pause    time.Duration          // least time since the last eviction for this resource; 0 as configured, negative for none
 }
 
-// Victim is the pod that has to go.
+// Victim is the pod to evict.
 type Victim struct {
 	UID, Ref string
 	Why      string
 	Grace    time.Duration
 }
 
-// EvictionDesired is what Eviction wants. Its slices and Evict are lent until the next
-// step.
+// EvictionDesired is what Eviction wants. Its slices and Evict are valid until the next step.
 type EvictionDesired struct {
-	Evict  *Victim // begin it now, and call Done when it has ended; nil: nobody
+	Evict  *Victim // eviction to begin now, whose end must be reported to Done; nil if there is none
 	Refuse Refusal
 }
 
-// Refusal is who may not start.
+// Refusal says which pods may not start.
 type Refusal struct {
-	Until time.Time // no new BE; zero: any may
+	Until time.Time // no new BE pods start until then; zero if they may
 	Why   string
-	Pods  []RefusedPod // not even a new container of these: the kubelet would start them again
+	Pods  []RefusedPod // pods of which no container may start, since the kubelet would start them again
 }
 
-// RefusedPod is a pod that was evicted, or is being evicted.
+// RefusedPod is a pod that was evicted or is being evicted.
 type RefusedPod struct {
 	UID   string
 	Until time.Time
 	Why   string // "the pod was evicted and is paused: node memory is short"
 }
 
-// EvictionCounts are since the start.
+// EvictionCounts count evictions since the process started.
 type EvictionCounts struct {
-	Evicted int // that the evictor ended
+	Evicted int // pods that the evictor ended
 	Failed  int
-	Told    int // that were told of and not done: by report, or in preview
+	Told    int // evictions that were only reported, by configuration or in preview
 }
 
-// leaving is a pod that was asked to go.
+// leaving is a pod whose eviction has begun.
 type leaving struct {
 	uid, ref string
 	why      string
 	resource Resource
-	amount   int64 // that it will give back
+	amount   int64 // amount of the resource that its end will free
 	at       time.Time
 	grace    time.Duration
-	done     bool // the evictor has ended it, as far as it knows
-	failed   bool // and is asked again not before a while
+	done     bool // the evictor has reported its end
+	failed   bool // the eviction failed, and is not tried again before failureWait has passed
 }
 
 const (
-	answerTimeout = 2 * time.Minute // for the evictor, over the grace
-	effectTimeout = time.Minute     // for the pod to be gone, once the evictor has ended it
-	failureWait   = time.Minute     // before the same pod is tried again
+	answerTimeout = 2 * time.Minute // for the evictor to answer after the grace period
+	effectTimeout = time.Minute     // for the pod to disappear after the evictor has ended it
+	failureWait   = time.Minute     // before a failed eviction is tried again
 )
 
-// NewEviction returns the controller. mode is the one in force.
+// NewEviction returns the controller. The mode is the one in force.
 func NewEviction(cfg EvictionConfig, mode Mode, interval time.Duration) *Eviction {
-	return &Eviction{cfg: cfg, told: cfg.By == EvictReport || mode != On, pace: pace{interval: interval}}
+	return &Eviction{cfg: cfg, reportOnly: cfg.By == EvictReport || mode != On, pace: pace{interval: interval}}
 }
 
-// Counts returns what became of evictions.
+// Counts returns the results of the evictions so far.
 func (e *Eviction) Counts() EvictionCounts { return e.counts }
 
-// Step decides. granted is the CPU that batch work may have now, 0 where that isn't
-// known. The requests are in order: the first that can be met is.
+// Step decides whether a pod is evicted. The CPU that batch work may have now is granted, or 0
+// if it is unknown. The first of the requests that can be met is met.
 func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequest) (EvictionDesired, []Decision) {
 	e.decisions = append(e.decisions[:0], e.pending...)
 	e.pending = e.pending[:0]
 	_, steady := e.pace.next(v.Now)
-	e.settle(v)
+	e.dropEnded(v)
 	e.requests = e.requests[:0]
 	if v.Batch.Evict {
 		e.requests = append(e.requests, EvictRequest{Resource: ResourceCPU, Why: v.Batch.Why, Cause: "window", BEOnly: true, All: true, Pause: -1})
@@ -138,7 +137,7 @@ func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequ
 		desired.Evict = e.choose(v)
 	}
 	if len(e.requests) == 0 {
-		e.nobody = false
+		e.nobodyReported = false
 	}
 	desired.Refuse = e.refusal(v.Now)
 	if len(e.decisions) == 0 {
@@ -147,7 +146,7 @@ func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequ
 	return desired, e.decisions
 }
 
-// Done tells what became of the eviction of the pod. It may be called between steps.
+// Done reports the result of the pod's eviction. It may be called between steps.
 func (e *Eviction) Done(uid string, err error, now time.Time) {
 	for i := range e.leaving {
 		l := &e.leaving[i]
@@ -165,13 +164,13 @@ func (e *Eviction) Done(uid string, err error, now time.Time) {
 
 func (e *Eviction) ended(l *leaving, now time.Time) {
 	l.done, l.at = true, now
-	if e.told {
+	if e.reportOnly {
 		e.counts.Told++
 	} else {
 		e.counts.Evicted++
 	}
 	if e.cfg.By == EvictReport {
-		return // nothing has happened that a cool-down would be for
+		return // nothing was evicted, so no cool-down begins
 	}
 	e.evicted, e.why = now, "pod "+l.ref+" was evicted: "+l.why
 	e.refused = append(e.refused, RefusedPod{l.uid, now.Add(e.cfg.CoolDown), "the pod was evicted and is paused: " + l.why})
@@ -184,19 +183,19 @@ func (e *Eviction) fail(l *leaving, why string, now time.Time) {
 		Why: fmt.Sprintf("the eviction failed and counts for nothing: %s; the pod is not tried again for %v, others may be", why, failureWait)})
 }
 
-// settle drops pods that are gone and evictions that nobody answers for.
-func (e *Eviction) settle(v *View) {
+// dropEnded removes pods that are gone and evictions whose result never came.
+func (e *Eviction) dropEnded(v *View) {
 	now, kept := v.Now, e.leaving[:0]
 	for i := range e.leaving {
 		l := e.leaving[i]
 		age, there := now.Sub(l.at), podIsHere(v, l.uid)
-		if l.done && !e.told {
-			// The kubelet keeps the pod and makes containers for it again and again, none
-			// of which starts. What such a pod held has been given back.
+		if l.done && !e.reportOnly {
+			// The kubelet keeps the pod and creates containers for it again and again, of which
+			// none starts. The pod's resources have been freed.
 			there = there && holds(v, l.uid, l.resource)
 		}
 		wait := effectTimeout
-		if e.told {
+		if e.reportOnly {
 			wait = e.cfg.CoolDown
 		}
 		switch {
@@ -205,7 +204,7 @@ func (e *Eviction) settle(v *View) {
 		case l.done && !there:
 			continue
 		case l.done && age >= wait:
-			if !e.told {
+			if !e.reportOnly {
 				e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: l.ref, Action: "still there",
 					Why: fmt.Sprintf("the evictor ended the pod %v ago, and it runs; its use counts again", wait)})
 			}
@@ -238,7 +237,7 @@ func (e *Eviction) underWay(of Resource) bool {
 	return false
 }
 
-// assumed is what pods that were asked to go, and are still seen, will give back.
+// assumed returns how much the pods that are being evicted and still run will free.
 func (e *Eviction) assumed(of Resource) int64 {
 	var sum int64
 	for i := range e.leaving {
@@ -297,9 +296,9 @@ func (e *Eviction) refusal(now time.Time) Refusal {
 	return r
 }
 
-// refusedAndLeaving are the pods that were evicted and those that are being evicted: the
-// kubelet starts a container again as soon as it has ended, while others of the pod may
-// still have their grace.
+// refusedAndLeaving returns the pods that were evicted or are being evicted. The kubelet
+// restarts a container as soon as it has ended, while other containers of the pod may still be
+// in their grace period.
 func (e *Eviction) refusedAndLeaving() []RefusedPod {
 	e.refusing = append(e.refusing[:0], e.refused...)
 	for i := range e.leaving {
@@ -310,9 +309,9 @@ func (e *Eviction) refusedAndLeaving() []RefusedPod {
 	return e.refusing
 }
 
-// satisfaction asks for an eviction where BE has less than the bound of what it
-// requested, for a whole window, and uses over 90 % of that. Pods that are leaving
-// request nothing.
+// satisfaction requests an eviction if BE pods have been granted less than the configured share
+// of their requests for a whole window and use over 90 % of it. The requests of pods that are
+// being evicted do not count.
 func (e *Eviction) satisfaction(v *View, granted workload.MilliCPU, steady bool) {
 	var requested, used workload.MilliCPU
 	known := e.cfg.SatisfactionPercent > 0 && granted > 0 && steady

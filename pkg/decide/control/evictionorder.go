@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// choose finds the pod for the first request that is due and can be met.
+// choose returns the pod to evict for the first request that is due and can be met.
 func (e *Eviction) choose(v *View) *Victim {
 	due := false
 	for i := range e.requests {
@@ -25,18 +25,18 @@ func (e *Eviction) choose(v *View) *Victim {
 			due = true
 			continue
 		}
-		e.nobody = false
+		e.nobodyReported = false
 		return e.evict(v, r, pod, others)
 	}
-	if due && !e.nobody {
-		e.nobody = true
+	if due && !e.nobodyReported {
+		e.nobodyReported = true
 		e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: "node", Action: "nobody",
 			Why: e.requests[0].Why + "; there is no pod that may be evicted and holds any of what is short: a BE pod, or one that allow.sluice.dev permits it of, and that evict.sluice.dev: never and control.eviction.never don't keep"})
 	}
 	return nil
 }
 
-// evict enters the pod as leaving.
+// evict records the pod as leaving.
 func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
 	p := &v.Pods[pod]
 	amount := podUsage(v, p, r.Resource)
@@ -47,13 +47,13 @@ func (e *Eviction) evict(v *View, r *EvictRequest, pod, others int) *Victim {
 		Why: fmt.Sprintf("%s; of %d pods that may be evicted it goes first: class %s, evict %s, it uses %s",
 			r.Why, others, p.Class, orderText(p.Evict), r.Resource.text(amount)),
 		Facts: []Fact{r.Resource.fact("need", r.Need), r.Resource.fact("gives", amount), {"candidates", float64(others)}}})
-	if e.told {
+	if e.reportOnly {
 		e.ended(&e.leaving[len(e.leaving)-1], v.Now)
 	}
 	return &e.victim
 }
 
-// orderText is a pod's place in the order of eviction.
+// orderText formats a pod's place in the order of eviction.
 func orderText(e workload.Evict) string {
 	text := strconv.Itoa(e.Order.Value)
 	if e.PriorityClass != 0 {
@@ -62,7 +62,7 @@ func orderText(e workload.Evict) string {
 	return text
 }
 
-// text writes an amount of the resource.
+// text formats an amount of the resource.
 func (r Resource) text(amount int64) string {
 	switch r {
 	case ResourceMemory:
@@ -73,7 +73,7 @@ func (r Resource) text(amount int64) string {
 	return strconv.FormatFloat(float64(amount)/1000, 'f', 1, 64) + " CPUs"
 }
 
-// fact is an amount of the resource, with its unit in the name.
+// fact returns an amount of the resource with the unit in the name.
 func (r Resource) fact(name string, amount int64) Fact {
 	switch r {
 	case ResourceMemory:
@@ -84,14 +84,14 @@ func (r Resource) fact(name string, amount int64) Fact {
 	return Fact{name + "_cpus", float64(amount) / 1000}
 }
 
-// leastUse is what a pod has to use of a resource for its eviction to help: thousandths of
-// a CPU, bytes, bytes a second.
+// leastUse is the usage of a resource below which evicting a pod would not help, in thousandths
+// of a CPU, bytes, and bytes a second.
 var leastUse = [resources]int64{ResourceCPU: 10, ResourceMemory: mib, ResourceIO: 1}
 
-// first finds the pod that goes first, and the number of pods among which it was chosen: BE
-// before others, then by workload.Evict, then the largest user of the resource. A pod that
-// uses next to nothing of the resource stays, because its end would give nothing back. -1
-// is none.
+// first returns the pod to evict first, and the number of pods among which it was chosen. BE
+// pods come before others, then workload.Evict decides, then the largest usage of the resource.
+// A pod that uses next to nothing of the resource is left alone, because its end would free
+// nothing. The pod is -1 if there is none.
 func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
 	pod = -1
 	var most int64
@@ -113,13 +113,13 @@ func (e *Eviction) first(v *View, r *EvictRequest) (pod, candidates int) {
 	return pod, candidates
 }
 
-// isRefused reports whether the pod was evicted and may not start yet: the kubelet keeps
-// it, and makes containers for it that never start.
+// isRefused reports whether the pod was evicted and may not start yet. The kubelet keeps it,
+// and creates containers for it that never start.
 func (e *Eviction) isRefused(uid string) bool {
 	return slices.ContainsFunc(e.refused, func(r RefusedPod) bool { return r.UID == uid })
 }
 
-// holds reports whether the pod is here and uses some of the resource.
+// holds reports whether the pod exists and uses some of the resource.
 func holds(v *View, uid string, of Resource) bool {
 	i := slices.IndexFunc(v.Pods, func(p Pod) bool { return p.UID == uid })
 	return i >= 0 && podUsage(v, &v.Pods[i], of) >= leastUse[of]
@@ -143,7 +143,7 @@ func inPool(v *View, p *Pod, pool int) bool {
 	return false
 }
 
-// podUsage is what the pod uses of the resource.
+// podUsage returns the pod's usage of the resource.
 func podUsage(v *View, p *Pod, of Resource) int64 {
 	var sum int64
 	for i := p.First; i < p.First+p.Count; i++ {

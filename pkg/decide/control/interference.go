@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Strain is how much a pod waits, each a share (0..1): the worst of its containers.
+// Strain is how much a pod waits. Each figure is that of its worst container.
 type Strain struct {
 	CPUFraction       float64 `json:"cpuFraction"`       // Share of time in which some task waited for a CPU (PSI), 0 to 1.
 	MemoryFraction    float64 `json:"memoryFraction"`    // Share of time in which some task waited for memory (PSI), 0 to 1.
@@ -21,13 +21,13 @@ func (s *Strain) part(i int) *float64 {
 	return [strains]*float64{&s.CPUFraction, &s.MemoryFraction, &s.IOFraction, &s.RunDelayFraction, &s.ThrottledFraction}[i]
 }
 
-// strainName is a part's name, and the resource that it is about.
+// strainName returns the name of a part of Strain, and the resource that it concerns.
 func strainName(i int) (name string, r hintKind) {
 	return [strains]string{"CPU pressure", "memory pressure", "I/O pressure", "run delay", "share of throttled periods"}[i],
 		[strains]hintKind{ofCPU, ofMemory, ofIO, ofCPU, ofCPU}[i]
 }
 
-// Disturbance is an LS pod's waiting, compared with its waiting without batch work.
+// Disturbance compares the waiting of an LS pod with its waiting without batch work.
 type Disturbance struct {
 	Pod      int       `json:"-"`                  // in View.Pods
 	Ref      string    `json:"pod"`                // LS pod as "namespace/name".
@@ -37,35 +37,35 @@ type Disturbance struct {
 	Suspects []Suspect `json:"suspects,omitempty"` // Batch pods that used most while the pod waited; a hint, not a proof; absent if it did not wait.
 }
 
-// Suffers is the excess above which an LS pod is said to suffer.
+// Suffers is the excess above which an LS pod counts as suffering.
 const Suffers = 0.10
 
-// How the calm baseline is learned. While BE is light, it follows the 90th percentile
-// of what is seen, by the gradient of the quantile loss (Koenker and Bassett,
-// Regression Quantiles, 1978): each second up by 0.9 × 1 percentage point where the
-// value is above it, down by 0.1 × 1 point where it is below. A pod that was never
-// seen without BE has the least that was seen instead, as TCP BBR takes the path's
-// delay from the least round-trip time; it decays upwards, so that an old one is
-// forgotten.
+// The constants control how the baseline is learned. While BE load is light, the baseline
+// follows the 90th percentile of the measurements, by the gradient of the quantile loss
+// (Koenker and Bassett, Regression Quantiles, 1978): each second it rises by 0.9 × 1 percentage
+// point if the measurement is above it, and falls by 0.1 × 1 point if it is below. A pod that
+// was never measured without BE pods has the lowest measurement instead, as TCP BBR takes a
+// path's delay from the lowest round-trip time. That value decays upwards, so that an old one
+// is forgotten.
 const (
-	lightPercent   = 2 // of the node's CPUs that BE uses
+	lightPercent   = 2 // CPU of the node in percent, below which BE load is light
 	learnTime      = 30 * time.Second
 	learnQuantile  = 0.9
 	learnPerSecond = 0.01
 	decayPerSecond = 0.01 / 600
 
 	excessTime = 10 * time.Second // time constant of the excess's mean
-	excessTo   = 0.05             // and is over, once told
+	excessTo   = 0.05             // excess below which a reported suffering ends
 
-	leastRunnable = 0.05 // CPUs: a pod that hardly runs has no run delay to speak of
+	leastRunnable = 0.05 // in CPUs: a pod that hardly runs has no meaningful run delay
 )
 
-// Interference measures what LS pods suffer while BE runs, and tells which BE pods
-// used most of that resource then: a hint, for one who looks for a cause.
+// Interference measures how much longer LS pods wait while BE pods run, and which BE pods use
+// most of the resource meanwhile. That is a hint at a cause, not a proof.
 type Interference struct {
 	interval  time.Duration
 	watch     stopwatch
-	pods      kept[suffering]
+	pods      perID[suffering]
 	disturbed []Disturbance
 	users     [hintKinds]users
 }
@@ -77,13 +77,13 @@ type suffering struct {
 	told         [strains]bool
 }
 
-// NewInterference is the measuring of interference, stepped each interval.
+// NewInterference returns the measurement of interference. Step must be called once per
+// interval.
 func NewInterference(interval time.Duration) *Interference {
 	return &Interference{interval: interval}
 }
 
-// Step answers with the LS pods of which something is known. The list is lent until
-// the next step.
+// Step returns the LS pods with a measurement. The list is valid until the next step.
 func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	passed := f.watch.lap(v.Now, f.interval)
 	used, sure := f.batch(v)
@@ -113,10 +113,10 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 			name, r := strainName(part)
 			if excess := *s.excess.part(part); s.told[part] && excess < excessTo {
 				s.told[part] = false
-				decisions = append(decisions, f.over(p, name, *s.calm.part(part), excess))
+				decisions = append(decisions, f.reportEnd(p, name, *s.calm.part(part), excess))
 			} else if !s.told[part] && excess > Suffers {
 				s.told[part] = true
-				decisions = append(decisions, f.tell(v, p, s, part, used))
+				decisions = append(decisions, f.reportSuffering(v, p, s, part, used))
 			}
 			if s.told[part] && one.Suspects == nil {
 				one.Suspects = f.users[r].most()
@@ -130,8 +130,8 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 	return f.disturbed, decisions
 }
 
-// enter enters a value into the baseline or into the excess above it. Where it is not
-// seen, all stays as it is.
+// enter adds a measurement to the baseline, or to the excess above it. It changes nothing if
+// there is no measurement.
 func (s *suffering) enter(part int, now float64, seen, light bool, passed time.Duration) {
 	if !seen {
 		return
@@ -157,7 +157,7 @@ func (s *suffering) enter(part int, now float64, seen, light bool, passed time.D
 	*excess += (above - *excess) * min(1, passed.Seconds()/excessTime.Seconds())
 }
 
-// strainOf is what a pod waits now, and which parts of it are known.
+// strainOf returns how much the pod waits now, and which parts are known.
 func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, seen [strains]bool) {
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]

@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Suspect is a BE pod with its share of what all BE used of a resource.
+// Suspect is a BE pod with its share of a resource's usage by all BE pods.
 type Suspect struct {
 	Pod           int     `json:"-"`             // in View.Pods
 	Ref           string  `json:"pod"`           // Batch pod as "namespace/name".
 	UsageFraction float64 `json:"usageFraction"` // Share of what all batch pods used of the resource, 0 to 1.
 }
 
-// hintKind is what BE pods are compared by.
+// hintKind is the resource by which BE pods are compared.
 type hintKind int
 
 const (
@@ -24,9 +24,9 @@ const (
 	hintKinds
 )
 
-// users are the largest users of a resource, the first the largest.
+// users are the largest users of a resource, in descending order.
 type users struct {
-	top [3]Suspect // by amount, until most makes shares of them
+	top [3]Suspect // the fields hold amounts until share divides them by the sum
 	n   int
 	all float64
 }
@@ -49,7 +49,7 @@ func (u *users) enter(pod int, ref string, amount float64) {
 	}
 }
 
-// share turns amounts into shares.
+// share divides the amounts by their sum.
 func (u *users) share() {
 	for i := range u.top[:u.n] {
 		u.top[i].UsageFraction /= u.all
@@ -58,8 +58,8 @@ func (u *users) share() {
 
 func (u *users) most() []Suspect { return u.top[:u.n] }
 
-// batch enters what BE uses, and answers with its CPU usage. sure is false where the
-// usage of one is not known: then it can't be said whether the node is calm.
+// batch sums up the usage of BE pods and returns their CPU usage. It returns false if the usage
+// of one is unknown, since nobody knows then whether the load is light.
 func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 	f.users = [hintKinds]users{}
 	sure = true
@@ -94,8 +94,8 @@ func (f *Interference) batch(v *View) (cpu workload.MilliCPU, sure bool) {
 	return cpu, sure
 }
 
-// tell says that a pod suffers.
-func (f *Interference) tell(v *View, p *Pod, s *suffering, part int, used workload.MilliCPU) Decision {
+// reportSuffering returns the decision that reports a pod as suffering.
+func (f *Interference) reportSuffering(v *View, p *Pod, s *suffering, part int, used workload.MilliCPU) Decision {
 	name, r := strainName(part)
 	calm, excess := *s.calm.part(part), *s.excess.part(part)
 	base := "its calm baseline of " + inPercent(calm)
@@ -118,8 +118,8 @@ func (f *Interference) tell(v *View, p *Pod, s *suffering, part int, used worklo
 	}
 }
 
-// over says that it does no more.
-func (f *Interference) over(p *Pod, name string, calm, excess float64) Decision {
+// reportEnd returns the decision that reports the end of a pod's suffering.
+func (f *Interference) reportEnd(p *Pod, name string, calm, excess float64) Decision {
 	return Decision{
 		Controller: "interference", Object: p.Ref, Action: "calm", To: inPercent(calm + excess),
 		Why:   fmt.Sprintf("its %s is no more than %s above its calm baseline again", name, inPercent(excessTo)),

@@ -7,38 +7,39 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Lend decides which LSR pins are idle, so that batch work may run on their CPUs until they
-// are not. It steps with each fast look: a pin that begins to run has its CPUs back with the
-// next, and meanwhile goes before batch work by its weight.
+// Lend decides which LSR pins are idle, so that batch work may run on their CPUs. It steps with
+// each fast measurement: a pin that begins to run has its CPUs back at the next step, and until
+// then its weight gives it precedence over batch work.
 type Lend struct {
-	stale time.Duration // age from which a measurement says nothing
+	stale time.Duration // age from which a measurement is not used
 	pins  map[string]*lentPin
 	idle  []string
 }
 
-// lentPin is what is known of one pin.
+// lentPin is the state of one pin.
 type lentPin struct {
 	patience
-	since time.Time // it is quiet since then; zero: it is not
+	since time.Time // begin of the time in which the pin has been quiet; zero if it is not
 	lent  bool
-	seen  bool // in this step
+	seen  bool // whether the pin exists at this step
 }
 
 const (
-	quietBefore  = 10 * time.Second // a pin has been quiet before it is lent, the first time
-	quietPercent = 2                // of its CPUs, at most, while it is quiet
-	backPercent  = 5                // of its CPUs, above which it has them back
+	quietBefore  = 10 * time.Second // time that a pin must be quiet before it is lent for the first time
+	quietPercent = 2                // usage in percent of its CPUs up to which a pin counts as quiet
+	backPercent  = 5                // usage in percent of its CPUs above which a lent pin gets them back
 	leastBack    = workload.MilliCPU(50)
 )
 
-// NewLend makes the decider. Interval is the longest from one measurement of a pin to the
-// next.
+// NewLend returns the controller. The interval is the longest time between two measurements of
+// a pin.
 func NewLend(interval time.Duration) *Lend {
 	return &Lend{stale: staleAfter * interval, pins: map[string]*lentPin{}}
 }
 
-// Step returns the ids of the containers whose CPUs are lent now; the slice is used again.
-// Without the batch work's yielding at once, or without any, none is.
+// Step returns the IDs of the containers whose CPUs are lent now, in a slice that the next step
+// reuses. It lends none unless allowed is set, which requires that all batch work yields at
+// once and that there is some.
 func (l *Lend) Step(v *View, allowed bool) (lent []string, decided []Decision) {
 	l.idle = l.idle[:0]
 	batch := false
@@ -82,7 +83,7 @@ func (l *Lend) Step(v *View, allowed bool) (lent []string, decided []Decision) {
 	return l.idle, decided
 }
 
-// step decides about one pin, and says why.
+// step decides about one pin and returns the reason.
 func (p *lentPin) step(now time.Time, c *Container, stale time.Duration, allowed bool) (why string) {
 	known := recent(now, c.CPU.At, stale)
 	switch {

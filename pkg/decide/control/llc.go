@@ -6,39 +6,39 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// leastTraffic is the memory traffic for a CPU second below which a pod's is noise: a pod
-// that finds all in its cache would else show contention by any of it.
+// leastTraffic is the memory traffic per CPU second below which a pod's traffic is noise.
+// Without it, any traffic of a pod whose data fits in its cache would look like contention.
 const leastTraffic = 10e6 // bytes
 
-// mostRise bounds a rise, so that one odd look doesn't outlast its mean for long.
+// mostRise bounds a rise, so that one odd measurement does not dominate the mean for long.
 const mostRise = 2
 
-// llc finds the pods whose part of the last-level cache batch work has taken: they hold
-// less of it than when they were alone, fetch more from memory for each second that they
-// run, and batch work holds at least what they lost. Neither pressure nor run delay shows
-// that, since a thread that waits for memory counts as running.
+// llc finds the pods that lost part of the last-level cache to batch work: they hold less of it
+// than when they ran alone, fetch more from memory per second of CPU time, and batch work holds
+// at least what they lost. Neither PSI nor run delay shows this, since a thread that waits for
+// memory counts as running.
 type llc struct {
 	interval time.Duration
-	pods     kept[llcPod]
+	pods     perID[llcPod]
 }
 
-// llcPod is what is known of one pod.
+// llcPod is the state of one pod.
 type llcPod struct {
-	occupancy, traffic float64 // bytes, and bytes for a CPU second, while it was alone
+	occupancy, traffic float64 // in bytes, and in bytes per CPU second, while the pod ran alone
 	learned            time.Duration
-	rise               float64 // of the traffic while batch work holds what it lost; a mean over excessTime
+	rise               float64 // mean rise of the traffic over excessTime while batch work holds what the pod lost
 }
 
-// llcSeen is what a step sees of all pods.
+// llcSeen is the result of one step for all pods.
 type llcSeen struct {
-	counted, learned bool // some service's cache is counted; and it was seen alone
+	counted, learned bool // whether some service's cache is counted, and whether such a service ran alone before
 	ref              string
-	rise             float64 // the largest
-	all, batch       float64 // memory traffic, MB/s, of all and of batch work
+	rise             float64 // largest rise of all pods
+	all, batch       float64 // memory traffic of all containers and of batch work, in MB/s
 	measured         bool
 }
 
-func (l *llc) look(v *View, passed time.Duration, mark float64) (seen llcSeen) {
+func (l *llc) measure(v *View, passed time.Duration, mark float64) (seen llcSeen) {
 	var held, used float64
 	sure := true
 	for i := range v.Containers {
@@ -80,8 +80,8 @@ func (l *llc) look(v *View, passed time.Duration, mark float64) (seen llcSeen) {
 	return seen
 }
 
-// of is what a pod holds of the cache in bytes, and its memory traffic in bytes for a CPU
-// second; runs is false where that isn't known, or it hardly runs.
+// of returns the pod's cache occupancy in bytes and its memory traffic in bytes per CPU second.
+// It returns false if they are unknown or the pod hardly runs.
 func (l *llc) of(v *View, p *Pod) (occupancy, traffic float64, runs bool) {
 	ran := 0.0
 	for i := range v.Containers[p.First : p.First+p.Count] {
@@ -108,7 +108,7 @@ func (s *llcPod) enter(occupancy, traffic, held, mark float64, light bool, passe
 		s.occupancy += (occupancy - s.occupancy) * share
 		s.traffic += (traffic - s.traffic) * share
 		s.learned = min(s.learned+passed, learnTime)
-	case s.learned < learnTime: // it was never seen alone for long
+	case s.learned < learnTime: // the pod has not run alone for long enough
 	case occupancy < s.occupancy*(1-mark) && held >= s.occupancy-occupancy:
 		rise = min(mostRise, traffic/max(s.traffic, leastTraffic)-1)
 	}

@@ -7,104 +7,104 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Memory decides how much memory batch work may hold, what is taken back from it
-// before online work has to wait for it, and when somebody has to go.
+// Memory decides how much memory batch work may hold, how much is reclaimed from it before
+// online work would have to wait for memory, and when a pod is evicted.
 //
-// Batch work may hold
+// The goal is the memory that batch work may hold in the end:
 //
 //	goal = safe % × total − online − reserve − headroom
 //
-// online being all that is in use and can't be dropped (total − available), less
-// what batch work holds of it (current − page cache). A pool's own limit bounds it too.
+// Online is the memory in use that can't be dropped (total − available), without batch work's
+// part of it (current − page cache). The limit of the batch pool bounds the goal too.
 //
-// Headroom is what online work may take before this loop can have answered, so that
-// it finds memory free and need not reclaim for itself:
+// Headroom is what online work may take before the loop can react, so that it finds free memory
+// and need not reclaim:
 //
 //	headroom = growth × 3 intervals, at least 1 % and at most HeadroomPercent of total
 //
-// Three, since one passes until a growth is seen, one until what was asked for is
-// reclaimed, and the sampler's figures may be one old. Growth is the largest recent
-// rise of online a second, halved every five minutes, so that a service that grew fast
-// once finds room when it does so again. A rise counts once two looks agree: what
-// batch frees or takes between the look at it and the look at the node is none.
+// One interval passes until a growth is measured and one until the memory is reclaimed, and the
+// sampler's figures may be one interval old. Growth is the largest recent rise of online memory
+// per second. It halves every five minutes, so that a service that grew fast once finds room
+// when it does so again. A rise counts only once two measurements agree, because batch work may
+// free or take memory between its own measurement and the node's.
 //
-// A limit is never set below what batch holds and what containers that start were
-// granted, where the kernel would kill, but for what is reclaimed before it is set. It
-// goes down by a twentieth of the node's memory a step at most.
+// The limit is never set below what batch work holds and what starting containers were granted,
+// since the kernel would kill there; memory is reclaimed first. It falls by at most a twentieth
+// of the node's memory in a step.
 //
-// It rises to the goal at once where batch may soon need that: where less than a tenth
-// of the node (2 GiB on a small one) lies between the limit and what batch can't give
-// back. So the kernel kills no batch container at the limit while the goal is above it.
+// The limit rises to the goal at once where batch work may need it soon: where less than a
+// tenth of the node (2 GiB on a small one) lies between the limit and the memory that batch
+// work can't give back. So the kernel kills no batch container at the limit while the goal is
+// above it.
 //
-// Otherwise it moves in few steps: down to a hundredth of the node below the goal, which
-// then has to fall by that much before the limit follows it again, and up by a tenth of
-// the node a step to no more than the lowest goal of the last minute, so that what online
-// gives back for a moment (a garbage collector's saw teeth) is not given to batch's page
-// cache and taken from it again.
+// Otherwise the limit moves in few steps. It falls to a hundredth of the node below the goal
+// and stays until the goal has fallen by that much again. It rises by a tenth of the node in a
+// step, to at most the lowest goal of the last minute, so that memory which online work frees
+// for a moment (as a garbage collector does) is not given to batch work's page cache and
+// reclaimed again.
 type Memory struct {
 	cfg   MemoryConfig
 	pools []PoolConfig
 	pace  pace
 
 	sum      memorySum
-	seen     time.Time // of the node's figures that sum is from
-	online   int64     // at that look
-	settled  int64     // the lower of the last two
-	growth   float64   // bytes a second, decaying
+	seen     time.Time // time of the node's figures in sum
+	online   int64     // online memory at that time
+	agreed   int64     // the lower of the last two values of online
+	growth   float64   // in bytes a second, decaying
 	calm     int64     // the lowest goal of the last minute
-	high     window    // of online and its headroom, in MiB: where it was, batch can't stay
-	rising   float64   // bytes a second, a short mean
-	rose     bool      // at the last look
-	giving   float64   // bytes a second that batch gave back when asked
-	asked    bool      // for memory, and it isn't known yet what it gave
-	stale    bool      // told of
-	blind    int       // steps in a row without figures of some BE container
+	high     window    // maximum of online and headroom in MiB: memory that batch work can't keep
+	rising   float64   // short mean of the growth in bytes a second
+	rose     bool      // whether online grew at the last measurement
+	giving   float64   // bytes a second that batch work freed on request
+	asked    bool      // memory was requested, and the result is not measured yet
+	stale    bool      // stale figures have been reported
+	blind    int       // consecutive steps without figures of some BE container
 	release  releasing
 	pressing pressing
 
-	candidates []giver
-	desired    MemoryDesired
-	request    EvictRequest
-	evictWhy   evictCause
-	saidNeed   int64 // when it was last put in words
-	decisions  []Decision
+	candidates  []donor
+	desired     MemoryDesired
+	request     EvictRequest
+	evictWhy    evictCause
+	writtenNeed int64 // need for which the reason was written
+	decisions   []Decision
 }
 
-// MemoryDesired is what Memory wants. Its slices and Evict are lent until the
-// next step.
+// MemoryDesired is what Memory wants. Its slices and Evict are valid until the next step.
 type MemoryDesired struct {
-	// Bytes for all BE together, to be set after Reclaim was done; 0: leave it. Who
-	// writes it looks at what they hold then, and sets no less: reclaim may have given
-	// less, or they may have grown.
+	// BatchLimit is the limit of all batch work together in bytes, to be written after Reclaim
+	// is done; 0 leaves the present limit. The writer reads the usage first and sets no lower
+	// limit than that: reclaim may have freed less, or the usage may have grown.
 	BatchLimit int64
-	Reclaim    []Reclaim     // now
-	Evict      *EvictRequest // nil: nobody
+	Reclaim    []Reclaim     // memory to reclaim now
+	Evict      *EvictRequest // eviction that is needed; nil if none is
 
-	// For status.
-	Online   int64 // bytes in use by all but BE
-	Held     int64 // by BE, with its page cache
-	Goal     int64 // what BE may hold in the end
+	// The remaining fields are for the status.
+	Online   int64 // memory in use by all but BE pods, in bytes
+	Held     int64 // memory of BE pods with their page cache
+	Goal     int64 // memory that BE pods may hold in the end
 	Headroom int64
-	// Room is the part of the goal that BE doesn't hold as memory which it can't give
-	// back, nor was granted: what a container that starts may have. Below 0 they hold more.
+	// Room is what a starting container may have: the goal without the memory that BE pods
+	// can't give back or were granted. It is negative if they hold more than the goal.
 	Room int64
-	// Known is set where all of this is: since the first step that saw the node's memory
-	// and what BE holds.
+	// Known is set once the node's memory and that of BE pods have been measured. The other
+	// figures are meaningless before.
 	Known bool
 }
 
-// Reclaim is memory to take back from a container.
+// Reclaim is a request to reclaim memory from a container.
 type Reclaim struct {
 	ID    string
 	Bytes int64
-	Until int64 // memory.current to come down to
+	Until int64 // value of memory.current at which to stop
 }
 
-// memorySum is what one look shows.
+// memorySum holds the sums of one measurement.
 type memorySum struct {
 	total, available, free, low int64
-	batch                       Held // BE's, of the oldest figures
-	known                       bool // of each BE container
+	batch                       Held // memory of BE pods, with the time of the oldest figure
+	known                       bool // the figures of every BE container are known
 	direct                      float64
 }
 
@@ -112,24 +112,24 @@ const (
 	headroomIntervals   = 3
 	leastHeadroom       = 1 // percent of total
 	growthHalfLife      = 5 * time.Minute
-	limitLower          = 5 // of total, at most in a step
+	limitLower          = 5 // percent of total by which the limit falls at most in a step
 	limitRaise          = 10
-	spareRoom           = 10 // percent of total: what batch finds above what it can't give back
+	spareRoom           = 10 // percent of total: room that batch work finds above what it can't give back
 	leastSpareRoom      = 2 * gib
-	limitDead           = 1 // smaller changes of the limit are left out
+	limitDead           = 1 // percent of total: smaller changes of the limit are not made
 	raiseAfter          = time.Minute
-	slack               = 32 * mib // between the limit and what batch holds
-	leastBatch          = 64 * mib // below it no process starts
-	containerMemoryPace = 10       // intervals between two looks at a container's memory, at most
+	slack               = 32 * mib // between the limit and what batch work holds
+	leastBatch          = 64 * mib // no process starts with less
+	containerMemoryPace = 10       // intervals between two measurements of a container's memory, at most
 )
 
-// NewMemory returns the controller. It is stepped each interval.
+// NewMemory returns the controller. Step must be called once per interval.
 func NewMemory(cfg MemoryConfig, pools []PoolConfig, interval time.Duration) *Memory {
 	return &Memory{cfg: cfg, pools: pools, pace: pace{interval: interval}, high: newWindow(raiseAfter)}
 }
 
-// Step decides. Where the node's figures are old, or time has jumped, the limit stays
-// as it is, and nothing is taken back.
+// Step decides. If the node's figures are old or the clock has jumped, the limit stays and no
+// memory is reclaimed.
 func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 	m.decisions = m.decisions[:0]
 	m.desired.Reclaim, m.desired.Evict = m.desired.Reclaim[:0], nil
@@ -139,13 +139,13 @@ func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 		return m.desired, m.told()
 	}
 	m.stale = false
-	m.look(v)
+	m.sumBatch(v)
 	m.learn(v, since, steady)
 	if !steady {
 		m.asked = false
 	}
 	m.aim(v)
-	m.tellBlind()
+	m.reportBlind()
 	if steady {
 		m.press(v)
 	}
@@ -171,9 +171,9 @@ func (m *Memory) tellStale(v *View) {
 		Facts: []Fact{{"age_seconds", v.Now.Sub(v.Node.Memory.At).Seconds()}}})
 }
 
-// tellBlind tells of containers without figures, if they stay so: new ones have none
-// for a moment.
-func (m *Memory) tellBlind() {
+// reportBlind reports containers without figures after some steps. New containers have none at
+// first.
+func (m *Memory) reportBlind() {
 	m.blind++
 	if m.sum.known {
 		m.blind = 0
@@ -185,9 +185,9 @@ func (m *Memory) tellBlind() {
 	}
 }
 
-// look sums up what batch holds. Figures of a container that are old still count:
-// leaving them out would take its memory for online's.
-func (m *Memory) look(v *View) {
+// sumBatch sums up the memory of batch work. Old figures of a container still count, since its
+// memory would otherwise count as online.
+func (m *Memory) sumBatch(v *View) {
 	n := &v.Node.Memory
 	s := memorySum{total: v.MemoryTotal, available: n.Available, free: n.Free, low: n.Low, direct: n.Direct, known: true, batch: v.BatchMemory}
 	if !known(v.Now, s.batch.At, m.pace.interval) {
@@ -202,20 +202,20 @@ func (m *Memory) look(v *View) {
 	m.sum = s
 }
 
-// learn follows how fast online grows.
+// learn updates the growth of online memory.
 func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	at := v.Node.Memory.At
 	online := max(0, m.sum.total-m.sum.available-m.sum.batch.Kept())
 	took := at.Sub(m.seen)
 	switch {
 	case m.seen.IsZero() || !steady || took < 0:
-		m.settled, m.rising, m.rose = online, 0, false
+		m.agreed, m.rising, m.rose = online, 0, false
 	case took > 0:
 		settled := min(online, m.online)
-		rise := float64(settled-m.settled) / took.Seconds()
+		rise := float64(settled-m.agreed) / took.Seconds()
 		m.rising, m.rose = max(0, (m.rising+rise)/2), rise >= float64(mib)
 		m.growth = max(m.growth, rise)
-		m.settled = settled
+		m.agreed = settled
 	}
 	if steady && since < growthHalfLife {
 		m.growth -= m.growth * since.Seconds() / growthHalfLife.Seconds() * 0.693 // ln 2
@@ -223,7 +223,7 @@ func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	m.seen, m.online = at, online
 }
 
-// aim finds what batch may hold.
+// aim computes the goal.
 func (m *Memory) aim(v *View) {
 	s := &m.sum
 	headroom := int64(min(m.growth*headroomIntervals*m.pace.interval.Seconds(), float64(s.total)))
@@ -242,8 +242,8 @@ func (m *Memory) aim(v *View) {
 	m.desired.Goal = max(goal, leastBatch)
 }
 
-// limit moves the limit towards the goal. While batch holds more than that, the limit
-// goes down with what it is asked for, so that it can't take it again.
+// limit moves the limit toward the goal. While batch work holds more than the goal, the limit
+// falls with the memory that is reclaimed, so that batch work can't take it again.
 func (m *Memory) limit(v *View, steady bool) {
 	s, d := &m.sum, &m.desired
 	before, goal := d.BatchLimit, d.Goal
@@ -304,7 +304,7 @@ func (m *Memory) facts() []Fact {
 
 func wholeMiB(bytes int64) int64 { return (bytes + mib - 1) / mib * mib }
 
-// poolLimit is the pool's limit in bytes, 0 where it has none.
+// poolLimit returns the pool's limit in bytes, or 0 if it has none.
 func (m *Memory) poolLimit(name string) int64 {
 	for i := range m.pools {
 		if m.pools[i].Name == name {

@@ -8,10 +8,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// CPUs is an amount of CPU in the configuration: "1500m", "2".
+// CPUs is an amount of CPU in the configuration, such as "1500m" or "2".
 type CPUs workload.MilliCPU
 
-// UnmarshalText reads a Kubernetes amount that isn't negative.
+// UnmarshalText parses a Kubernetes quantity and rejects negative ones.
 func (c *CPUs) UnmarshalText(text []byte) error {
 	amount, err := quantity.Parse(string(text))
 	if err != nil {
@@ -24,10 +24,10 @@ func (c *CPUs) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Bytes is an amount of memory in the configuration: "2Gi".
+// Bytes is an amount of memory in the configuration, such as "2Gi".
 type Bytes int64
 
-// UnmarshalText reads a Kubernetes amount that isn't negative.
+// UnmarshalText parses a Kubernetes quantity and rejects negative ones.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	amount, err := quantity.Parse(string(text))
 	if err != nil {
@@ -42,7 +42,7 @@ const (
 	gib = int64(1) << 30
 )
 
-// MemoryText writes an amount as people read it: "12.5 GiB", "640 MiB".
+// MemoryText formats an amount with a binary unit: "12.5 GiB", "640 MiB".
 func MemoryText(bytes int64) string {
 	if bytes > -gib && bytes < gib {
 		return strconv.FormatInt(bytes/mib, 10) + " MiB"
@@ -50,7 +50,7 @@ func MemoryText(bytes int64) string {
 	return strconv.FormatFloat(float64(bytes)/float64(gib), 'f', 1, 64) + " GiB"
 }
 
-// percentOf is part of whole, in whole percent.
+// percentOf returns which percentage of whole part is, rounded to a whole number.
 func percentOf(part, whole int64) int64 {
 	if whole <= 0 {
 		return 0
@@ -58,7 +58,7 @@ func percentOf(part, whole int64) int64 {
 	return part * 100 / whole
 }
 
-// bytesPart is so many percent of whole, without overflow.
+// bytesPart returns the percentage of whole without overflow.
 func bytesPart(whole int64, percent int) int64 {
 	return whole/100*int64(percent) + whole%100*int64(percent)/100
 }

@@ -8,51 +8,52 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The critical mark is free memory below which allocations are about to wait: 4 GiB
-// on each NUMA node, but at most 5 % of the node's memory, since 4 GiB are a quarter of
-// a small one; and never less than twice the kernel's low watermarks.
+// The critical mark is the free memory below which allocations are about to wait. It is 4 GiB
+// per NUMA node but at most 5 % of the node's memory, since 4 GiB are a quarter of a small
+// node, and at least twice the kernel's low watermarks.
 //
-// Free memory alone says little: the page cache fills it on any node that has been up
-// for a while. So below the mark batch gives its cache back, with a rest after each
-// step, without one where tasks reclaim for themselves or little is available. It is
-// evicted only where what could be dropped is below the mark as well, or tasks do
-// reclaim for themselves and batch has nothing more to give.
+// Free memory alone says little, because page cache fills it on any node that has been up for a
+// while. So below the mark batch work only gives up page cache, with a rest after each step;
+// there is no rest where tasks reclaim for themselves or little memory is available. A pod is
+// evicted only if the droppable memory is below the mark as well, or if tasks reclaim for
+// themselves and batch work has nothing more to give.
 const (
 	criticalPerNode = 4 * gib
 	criticalPercent = 5
 
-	poolReclaimPercent = 95 // of the pool's limit
+	poolReclaimPercent = 95 // percent of the pool's limit
 	poolEvictPercent   = 98
 
-	// Where memory is about to end, the next eviction waits for no more than figures
-	// that show the one before, in intervals.
+	// urgentPause is the least number of intervals between two evictions while memory is about
+	// to run out. It lets the figures show the effect of the first.
 	urgentPause = 2
 
-	// An eviction has an effect after so many intervals: one until it is asked for, one
-	// until the runtime has ended the pod, one that figures may be old.
+	// evictionTakes is the number of intervals until an eviction has an effect: one until it is
+	// requested, one until the runtime has ended the pod, and one because figures may be old.
 	evictionTakes = 3
 
-	// A NUMA node counts 1 for each look under pressure, of which a fifth decays at
-	// each: 5 in the end. 2 takes two or three looks, 4 takes eight.
+	// The count of a NUMA node rises by 1 at each measurement under pressure and decays by a
+	// fifth at each, so that it converges to 5. It passes 2 after two or three measurements and
+	// 4 after eight.
 	numaDecay   = 0.8
 	numaReclaim = 2
 	numaEvict   = 4
 )
 
-// pressing is which pressure there is.
+// pressing is the present memory pressure.
 type pressing struct {
-	node     bool // over EvictPercent, and not yet the margin under
-	critical int  // looks in a row below the critical mark
+	node     bool // usage passed EvictPercent and has not fallen by the margin since
+	critical int  // consecutive measurements below the critical mark
 	numa     []float64
 	worst    int // NUMA node with the highest count
 	at       time.Time
-	pool     int  // over its limit, -1 none
-	evict    bool // of that pool
+	pool     int  // pool that nears its limit; -1 if none does
+	evict    bool // the pool is so near its limit that a pod must be evicted
 	used     int64
-	why      memoryCause // of the last reclaim
+	why      memoryCause // cause of the last reclaim
 }
 
-// memoryCause is why memory is wanted.
+// memoryCause is the reason for reclaiming memory.
 type memoryCause int
 
 const (
@@ -64,7 +65,7 @@ const (
 	poolShort
 )
 
-// evictCause is why somebody has to go.
+// evictCause is the reason for evicting a pod.
 type evictCause int
 
 const (
@@ -76,21 +77,21 @@ const (
 	evictPool
 )
 
-// String is the cause as it is counted.
+// String returns the cause under which the eviction is counted.
 func (c evictCause) String() string {
 	return [...]string{"", "critical-memory", "node-memory", "outrun-memory", "numa-memory", "pool-memory"}[c]
 }
 
-// press answers pressure: with reclaim, and where that is not enough with a request to
-// evict.
+// press answers memory pressure with reclaim, and requests an eviction where that is not
+// enough.
 func (m *Memory) press(v *View) {
 	m.watch(v)
 	w := m.want(v)
-	if v.NoReclaim && w.cacheOnly { // there is only the box's limit, which doesn't go below the goal
+	if v.NoReclaim && w.cacheOnly { // only the batch cgroup's limit is available, which never goes below the goal
 		w = wanted{}
 	}
 	m.pressing.why = w.why
-	m.take(v, w)
+	m.distribute(v, w)
 	m.desired.Evict = m.evict(v)
 }
 
@@ -108,7 +109,7 @@ func numaNodes(n *observe.NodeMemory) int {
 	return count
 }
 
-// watch follows the pressures.
+// watch updates the measures of pressure.
 func (m *Memory) watch(v *View) {
 	p, s := &m.pressing, &m.sum
 	used := s.total - s.available
@@ -133,7 +134,8 @@ func (m *Memory) mark(v *View) int64 {
 	return criticalMark(numaNodes(&v.Node.Memory), m.sum.total, m.sum.low)
 }
 
-// watchNUMA counts. With one node the whole's figures say the same.
+// watchNUMA updates the counts of the NUMA nodes. On a node with only one, the totals say the
+// same.
 func (m *Memory) watchNUMA(n *observe.NodeMemory) {
 	p := &m.pressing
 	for len(p.numa) < len(n.Nodes) {
@@ -159,8 +161,8 @@ func (m *Memory) watchNUMA(n *observe.NodeMemory) {
 	}
 }
 
-// watchPools finds the first pool that nears its limit. The batch pool's is part of
-// the box's, which it may fill.
+// watchPools finds the first pool that nears its limit. It skips the batch pool, whose limit is
+// part of the batch cgroup's: batch work may use all of that.
 func (m *Memory) watchPools(v *View) {
 	p := &m.pressing
 	before := p.pool
@@ -181,7 +183,8 @@ func (m *Memory) watchPools(v *View) {
 	p.evict = false
 }
 
-// poolMemory is what the pool's containers use, without page cache that nobody misses.
+// poolMemory returns the memory of the pool's containers without page cache that can be dropped
+// at no cost.
 func poolMemory(v *View, pool int) int64 {
 	var used int64
 	for i := range v.Containers {
@@ -192,7 +195,7 @@ func poolMemory(v *View, pool int) int64 {
 	return used
 }
 
-// want finds how much memory to take back, for the most pressing cause.
+// want returns how much memory to reclaim, for the most pressing cause.
 func (m *Memory) want(v *View) wanted {
 	p, s, n := &m.pressing, &m.sum, &v.Node.Memory
 	switch mark := m.mark(v); {
@@ -215,8 +218,8 @@ func (m *Memory) want(v *View) wanted {
 // growing reports whether online grew enough lately to need more than the least headroom.
 func (m *Memory) growing() bool { return m.desired.Headroom > bytesPart(m.sum.total, leastHeadroom) }
 
-// say puts the cause in words.
-func (m *Memory) say(v *View, why memoryCause) string {
+// reason writes the sentence for the cause.
+func (m *Memory) reason(v *View, why memoryCause) string {
 	s := &m.sum
 	switch why {
 	case overGoal:
@@ -236,8 +239,8 @@ func (m *Memory) say(v *View, why memoryCause) string {
 	return ""
 }
 
-// evict asks for an eviction where reclaim is not enough, nil where it may be. Its
-// reason is put in words anew only where it has changed.
+// evict returns a request for an eviction where reclaim is not enough, or nil. It writes the
+// reason again only if it has changed.
 func (m *Memory) evict(v *View) *EvictRequest {
 	why, next := m.mustEvict(v)
 	if why == noEviction {
@@ -245,14 +248,15 @@ func (m *Memory) evict(v *View) *EvictRequest {
 		return nil
 	}
 	next.Resource, next.Why, next.Cause = ResourceMemory, m.request.Why, why.String()
-	if changed := next.Need - m.saidNeed; why != m.evictWhy || max(changed, -changed) >= bytesPart(m.sum.total, 1) {
-		next.Why, m.saidNeed = m.sayEvict(v, why), next.Need
+	if changed := next.Need - m.writtenNeed; why != m.evictWhy || max(changed, -changed) >= bytesPart(m.sum.total, 1) {
+		next.Why, m.writtenNeed = m.sayEvict(v, why), next.Need
 	}
 	m.evictWhy, m.request = why, next
 	return &m.request
 }
 
-// mustEvict finds the most pressing reason to evict, and how much would do.
+// mustEvict returns the most pressing reason for an eviction, and the amount that would be
+// enough.
 func (m *Memory) mustEvict(v *View) (evictCause, EvictRequest) {
 	p, s, n := &m.pressing, &m.sum, &v.Node.Memory
 	mark, urgent := m.mark(v), urgentPause*m.pace.interval
@@ -275,24 +279,24 @@ func (m *Memory) sayEvict(v *View, why evictCause) string {
 	s := &m.sum
 	switch why {
 	case evictCritical:
-		return m.say(v, belowCritical) + fmt.Sprintf(", and %s could be had by dropping page cache", MemoryText(s.available))
+		return m.reason(v, belowCritical) + fmt.Sprintf(", and %s could be had by dropping page cache", MemoryText(s.available))
 	case evictNode:
 		return fmt.Sprintf("%d%% of the node's memory is in use, over %d%%; batch goes until it is %d%%",
 			percentOf(s.total-s.available, s.total), m.cfg.EvictPercent, m.cfg.EvictPercent-m.cfg.EvictMarginPercent)
 	case evictOutrun:
-		return m.say(v, overGoal) + fmt.Sprintf("; online grows by %s a second, faster than reclaim gives: %s a second",
+		return m.reason(v, overGoal) + fmt.Sprintf("; online grows by %s a second, faster than reclaim gives: %s a second",
 			MemoryText(int64(m.rising)), MemoryText(int64(m.giving)))
 	case evictNUMA:
-		return m.say(v, numaShort) + ", and tasks reclaim there for themselves"
+		return m.reason(v, numaShort) + ", and tasks reclaim there for themselves"
 	}
-	return m.say(v, poolShort)
+	return m.reason(v, poolShort)
 }
 
-// outrun reports whether online will have taken what is available before reclaim has
-// brought batch down to its goal: available/growth < excess/giving. What reclaim gives
-// is taken for a full step an interval until it has given less. While what is available
-// lasts for longer than an eviction takes, there is nothing to outrun: growth that ends
-// before, as that of most services which start, costs nobody anything.
+// outrun reports whether online work will have used up the available memory before reclaim has
+// brought batch work down to its goal: available/growth < excess/giving. Reclaim is assumed to
+// free a full step in each interval until it has freed less. As long as the available memory
+// lasts for longer than an eviction takes, the answer is no: the growth of most services that
+// start ends before then and does no harm.
 func (m *Memory) outrun(mark int64) bool {
 	s := &m.sum
 	kept := s.batch.Kept()

@@ -9,47 +9,47 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// leastCache is what a container keeps of its page cache: what its programs run from.
+// leastCache is the page cache that a container keeps: about what its programs run from.
 const leastCache = 32 * mib
 
-// releasing is the discipline of taking memory back, senpai's: bounded steps, and after
-// one that gave little a wait that doubles, so that work which needs its cache isn't
-// made to read it again and again.
+// releasing limits how fast memory is reclaimed, as senpai does. The steps are bounded, and
+// after each step that freed little the wait doubles, so that work which needs its cache does
+// not have to read it again and again.
 type releasing struct {
-	told      bool      // of this shortage
-	idle      time.Time // since nothing is wanted
-	asked     int64     // in the last step
-	held      int64     // by batch then
+	reported  bool      // this shortage has been reported
+	idle      time.Time // begin of the time in which no memory is wanted
+	asked     int64     // memory requested in the last step
+	held      int64     // memory of batch work at the last step
 	at        time.Time
-	misses    int // in a row
+	misses    int // consecutive steps that freed little
 	notBefore time.Time
 }
 
 const (
-	releasePercent = 5 // of total, at most in a step
+	releasePercent = 5 // percent of total, at most in a step
 	leastRelease   = 256 * mib
-	mostMisses     = 6 // the wait is 2^(misses − 1) seconds
+	mostMisses     = 6 // the longest wait is 2^(mostMisses − 1) seconds
 	restTime       = 30 * time.Second
 )
 
-// giver is a container that may give memory back.
-type giver struct {
-	container   int // in View.Containers
+// donor is a container from which memory can be reclaimed.
+type donor struct {
+	container   int // index in View.Containers
 	cache, rest int64
 }
 
-// wanted is memory to take back, and why.
+// wanted is an amount of memory to reclaim, and why.
 type wanted struct {
 	bytes     int64
-	pool      int  // -1: from all BE
-	cacheOnly bool // whole pages of programs are left alone
-	pressing  bool // without waiting after misses
-	resting   bool // with a rest after each step
+	pool      int  // pool to reclaim from; -1 for all BE pods
+	cacheOnly bool // reclaims only page cache
+	pressing  bool // does not wait after misses
+	resting   bool // rests after each step
 	why       memoryCause
 }
 
-// settle sees what the last step gave, once all figures are newer.
-func (m *Memory) settle(now time.Time) {
+// measureRelease computes what the last step freed, once all figures are newer than it.
+func (m *Memory) measureRelease(now time.Time) {
 	r := &m.release
 	if r.asked == 0 || !m.sum.batch.At.After(r.at) {
 		return
@@ -65,11 +65,12 @@ func (m *Memory) settle(now time.Time) {
 	r.asked, m.asked = 0, false
 }
 
-// take asks containers for memory: BE first, of these the one with the largest page
-// cache first, and what isn't cache only when no cache is left.
-func (m *Memory) take(v *View, w wanted) {
+// distribute divides the amount over the containers: BE first, among them the one with the
+// largest page cache first. It asks for memory other than page cache only if no page cache is
+// left.
+func (m *Memory) distribute(v *View, w wanted) {
 	r := &m.release
-	m.settle(v.Now)
+	m.measureRelease(v.Now)
 	if w.bytes <= 0 {
 		r.asked, m.asked = 0, false
 		if r.idle.IsZero() {
@@ -78,7 +79,7 @@ func (m *Memory) take(v *View, w wanted) {
 		return
 	}
 	if !r.idle.IsZero() && !waiting(r.idle, v.Now, raiseAfter) {
-		r.told = false
+		r.reported = false
 	}
 	r.idle = time.Time{}
 	if m.asked || v.Now.Before(r.notBefore) && !w.pressing || w.resting && waiting(r.at, v.Now, restTime) {
@@ -95,17 +96,17 @@ func (m *Memory) take(v *View, w wanted) {
 		return
 	}
 	r.asked, r.held, r.at = step-left, m.sum.batch.Current, v.Now
-	if r.told {
+	if r.reported {
 		return
 	}
-	r.told = true
+	r.reported = true
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "batch", Action: "reclaim",
 		To:    MemoryText(step - left),
-		Why:   fmt.Sprintf("%s; %s are to come back, %s of them now, from %d containers, the largest page cache first", m.say(v, w.why), MemoryText(w.bytes), MemoryText(step-left), len(m.desired.Reclaim)),
+		Why:   fmt.Sprintf("%s; %s are to come back, %s of them now, from %d containers, the largest page cache first", m.reason(v, w.why), MemoryText(w.bytes), MemoryText(step-left), len(m.desired.Reclaim)),
 		Facts: m.facts()})
 }
 
-// gather finds who may be asked, the first to give first.
+// gather collects the containers from which memory can be reclaimed, in the order of reclaim.
 func (m *Memory) gather(v *View, pool int) {
 	m.candidates = m.candidates[:0]
 	for i := range v.Containers {
@@ -117,15 +118,15 @@ func (m *Memory) gather(v *View, pool int) {
 			continue
 		}
 		cache := min(c.Container.Memory.Cache, c.Container.Memory.Current)
-		m.candidates = append(m.candidates, giver{container: i, cache: cache, rest: c.Container.Memory.Current - cache})
+		m.candidates = append(m.candidates, donor{container: i, cache: cache, rest: c.Container.Memory.Current - cache})
 	}
-	slices.SortFunc(m.candidates, func(a, b giver) int {
+	slices.SortFunc(m.candidates, func(a, b donor) int {
 		x, y := &v.Containers[a.container], &v.Containers[b.container]
 		return cmp.Or(classOrder(x.Class, y.Class), cmp.Compare(b.cache, a.cache), cmp.Compare(x.ID, y.ID))
 	})
 }
 
-// classOrder orders BE before all others.
+// classOrder orders BE before all other classes.
 func classOrder(a, b workload.Class) int {
 	switch {
 	case a == b || a != workload.BE && b != workload.BE:
@@ -148,8 +149,8 @@ func (m *Memory) takeCache(v *View, left int64) int64 {
 	return left
 }
 
-// takeRest asks for memory that has to be swapped out, at most a tenth of a
-// container's: where there is no swap the kernel gives nothing, and eviction follows.
+// takeRest requests memory that has to be swapped out, at most a tenth of a container's.
+// Without swap the kernel frees nothing, and an eviction follows.
 func (m *Memory) takeRest(v *View, left int64) int64 {
 	for _, c := range m.candidates {
 		bytes := min(c.rest/10, left)
@@ -162,7 +163,7 @@ func (m *Memory) takeRest(v *View, left int64) int64 {
 	return left
 }
 
-// ask adds to what the container is asked for.
+// ask adds to the memory that is to be reclaimed from the container.
 func (m *Memory) ask(v *View, container int, bytes int64) {
 	c := &v.Containers[container]
 	for i := range m.desired.Reclaim {
@@ -175,8 +176,8 @@ func (m *Memory) ask(v *View, container int, bytes int64) {
 	m.desired.Reclaim = append(m.desired.Reclaim, Reclaim{ID: c.ID, Bytes: bytes, Until: c.Container.Memory.Current - bytes})
 }
 
-// permits reports whether the action may be taken with the container: any with BE, with
-// others what their pod allows.
+// permits reports whether the action may be applied to the container. Every action may be for
+// BE, and for others those that their pod allows.
 func permits(v *View, c *Container, action workload.Actions) bool {
 	return c.Class == workload.BE || v.Pods[c.Pod].Allow&action != 0
 }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// movementRest ends a movement: for so long its value did not change.
+// movementRest is the time without a change of the value that ends a movement.
 const movementRest = 10 * time.Second
 
-// Told is a decision as it is told: when, and in which mode of its controller.
+// Told is a decision as it is reported, with its time and its controller's mode.
 type Told struct {
 	Time time.Time
 	Mode Mode
 	Decision
 }
 
-// Movements joins decisions that move one value the same way, step by step, into one:
-// a budget that follows a load would be told ten times a second otherwise. A movement
-// ends when the value turns round or rests for movementRest, or when its controller gets
-// another mode.
+// Movements joins successive decisions that move one value in the same direction. Without it, a
+// budget that follows the load would be reported ten times a second. A movement ends when the
+// value changes direction, when it has not changed for movementRest, or when its controller's
+// mode changes.
 type Movements struct {
 	open  []movement
 	ended []Told
@@ -28,14 +28,14 @@ type Movements struct {
 
 type movement struct {
 	told  Told
-	value string // as Decision.Moves
-	why   string // of its first step
+	value string // name of the value, as in Decision.Moves
+	why   string // reason of its first step
 	last  time.Time
 }
 
-// Add takes a decision. It returns the movements that end by it, and the decision as it
-// is to be told: for a step of a movement under way, that with all its steps so far, and
-// the time of its first step. The list is lent until the next call.
+// Add adds a decision. It returns the movements that end with it, and the decision to report: a
+// step of a movement is reported together with all earlier steps and the time of the first. The
+// list is valid until the next call.
 func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Told, told Told) {
 	m.ended = m.ended[:0]
 	told = Told{now, mode, *d}
@@ -70,7 +70,8 @@ func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Told, to
 	return m.ended, *t
 }
 
-// Rest ends the movements that have rested, or all. The list is lent until the next call.
+// Rest ends and returns the movements that have rested, or all. The list is valid until the
+// next call.
 func (m *Movements) Rest(now time.Time, all bool) (ended []Told) {
 	m.ended = m.ended[:0]
 	m.open = slices.DeleteFunc(m.open, func(o movement) bool {
@@ -83,8 +84,8 @@ func (m *Movements) Rest(now time.Time, all bool) (ended []Told) {
 	return m.ended
 }
 
-// rests reports whether a movement has gone no further for long enough. A clock that
-// went back ends it too: its times would make no sense.
+// rests reports whether the movement has not continued for long enough to end. A clock that
+// went back ends it too, because its times would make no sense.
 func (o *movement) rests(now time.Time) bool {
 	since := now.Sub(o.last)
 	return since >= movementRest || since < 0
@@ -95,15 +96,15 @@ func (m *Movements) end(o *movement) {
 	m.ended = append(m.ended, o.told)
 }
 
-// amounts are what may differ between two sentences that give the same reason.
+// amounts matches what may differ between two sentences that give the same reason.
 var amounts = regexp.MustCompile(`[0-9]+(\.[0-9]+)?( ?%| CPUs?\b| [KMGT]?i?B\b)?`)
 
 func sameReason(a, b string) bool {
 	return amounts.ReplaceAllLiteralString(a, "") == amounts.ReplaceAllLiteralString(b, "")
 }
 
-// Change is what was decided, without its object and its reason: "squeeze, 4 CPUs to
-// 1.4 CPUs in 12 steps over 3s".
+// Change describes the change without its object and reason: "squeeze, 4 CPUs to 1.4 CPUs in 12
+// steps over 3s".
 func (d *Decision) Change() string {
 	text := d.Action
 	switch {
@@ -118,7 +119,7 @@ func (d *Decision) Change() string {
 	return text
 }
 
-// Change is the same with the time that a movement took.
+// Change describes the change as Decision.Change does, and adds the time that a movement took.
 func (t *Told) Change() string {
 	text := t.Decision.Change()
 	if t.Steps > 1 {
@@ -130,7 +131,7 @@ func (t *Told) Change() string {
 	return text
 }
 
-// Over is how long a movement took from its first to its last step.
+// Over returns the time from a movement's first to its last step.
 func (t *Told) Over() time.Duration {
 	if t.LastStepAt.IsZero() {
 		return 0

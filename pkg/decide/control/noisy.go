@@ -7,34 +7,34 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The noisy pod rule of docs/control.md.
+// These are the numbers of the noisy pod rule in docs/control.md.
 const (
-	noisyPercent = 150 // runnable tasks of the request or limit
+	noisyPercent = 150 // runnable tasks in percent of the request or limit
 	noisySteps   = 3
 	noisyCalm    = 120 * time.Second
 )
 
-// Noisy finds pods with many more tasks ready to run than CPUs that they asked for:
-// in a pool they stand in the way of others. It only tells; a person can give such a
-// pod a pool of its own.
+// Noisy finds pods with many more runnable tasks than the CPUs that they requested. Such a pod
+// delays the others in its pool. Noisy only gives advice; an operator can give the pod a pool
+// of its own.
 type Noisy struct {
 	interval time.Duration
 	watch    stopwatch
-	pods     kept[noise]
+	pods     perID[noise]
 	advice   []Advice
 }
 
 type noise struct {
-	at    time.Time // of the look before
-	steps int       // above
+	at    time.Time // time of the previous measurement
+	steps int       // consecutive steps above the bound
 	calm  time.Duration
-	text  string // "": it is not noisy
+	text  string // advice; "" if the pod is not noisy
 }
 
-// NewNoisy is the search for noisy pods, stepped each interval.
+// NewNoisy returns the search for noisy pods. Step must be called once per interval.
 func NewNoisy(interval time.Duration) *Noisy { return &Noisy{interval: interval} }
 
-// Step answers with the pods that are noisy now. The list is lent until the next step.
+// Step returns advice for the pods that are noisy now. The list is valid until the next step.
 func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 	passed := n.watch.lap(v.Now, n.interval)
 	n.pods.begin()
@@ -77,9 +77,9 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 	return n.advice, decisions
 }
 
-// runnable is how many tasks of a pod run or are ready to, on average, in thousandths,
-// beside what it asked for: its limits, or requests where there is none. at is of the
-// oldest look; zero where one is not known.
+// runnable returns how many tasks of a pod are running or ready to run on average, in
+// thousandths, and how many CPUs it asked for: its limits, or its requests if it has none. The
+// time is that of the oldest measurement; it is zero if one is unknown.
 func runnable(v *View, p *Pod, interval time.Duration) (runnable, asked workload.MilliCPU, at time.Time) {
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]

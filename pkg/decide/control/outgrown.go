@@ -8,33 +8,33 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The highest pool can take CPUs from those below it in time while it is small beside
-// them: as long as it is at most a fifth of the online load.
+// The highest pool can take CPUs from those below it in time while it is small in comparison:
+// as long as it causes at most a fifth of the online load.
 const (
 	outgrownFrom  = 0.20
 	outgrownTo    = 0.18
-	outgrownTime  = 5 * time.Minute // the means' time constant, and how long it is watched before it tells
-	outgrownLeast = 500             // thousandths of a CPU of online load: below it shares say nothing
+	outgrownTime  = 5 * time.Minute // time constant of the means; advice is given after so long at the earliest
+	outgrownLeast = 500             // thousandths of a CPU of online load, below which shares say nothing
 )
 
-// Outgrown watches the share of the highest pool in what all pools but the batch pool
-// use. It needs at least three pools.
+// Outgrown watches the share of the highest pool in the usage of all pools but the batch pool.
+// It needs at least three pools.
 type Outgrown struct {
 	interval      time.Duration
 	watch         stopwatch
-	first, online float64 // thousandths of a CPU, on average
+	first, online float64 // means in thousandths of a CPU
 	watched       time.Duration
-	told          bool
-	percent       float64 // that text was made for
+	reported      bool
+	percent       float64 // share for which text was written
 	text          string
 	advice        []Advice
 }
 
-// NewOutgrown is the watch over the highest pool, stepped each interval.
+// NewOutgrown returns the watch over the highest pool. Step must be called once per interval.
 func NewOutgrown(interval time.Duration) *Outgrown { return &Outgrown{interval: interval} }
 
-// Step answers with advice where the highest pool has outgrown its share. The list is
-// lent until the next step.
+// Step returns advice where the highest pool has outgrown its share. The list is valid until
+// the next step.
 func (o *Outgrown) Step(v *View) []Advice {
 	passed := o.watch.lap(v.Now, o.interval)
 	o.advice = o.advice[:0]
@@ -57,8 +57,8 @@ func (o *Outgrown) Step(v *View) []Advice {
 	if o.online >= outgrownLeast {
 		share = o.first / o.online
 	}
-	o.told = share > outgrownFrom || o.told && share >= outgrownTo
-	if !o.told {
+	o.reported = share > outgrownFrom || o.reported && share >= outgrownTo
+	if !o.reported {
 		o.text = ""
 		return nil
 	}
@@ -71,8 +71,8 @@ func (o *Outgrown) Step(v *View) []Advice {
 	return o.advice
 }
 
-// onlineUse is what the highest pool uses, and all but the batch pool together; ok is
-// false where that is not known. A pool that was never measured is empty.
+// onlineUse returns the usage of the highest pool and that of all pools but the batch pool. It
+// returns false if one is unknown. A pool that was never measured is empty.
 func onlineUse(v *View, interval time.Duration) (first, online workload.MilliCPU, ok bool) {
 	for i := range v.Pools[:len(v.Pools)-1] {
 		p := &v.Pools[i]

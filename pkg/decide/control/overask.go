@@ -8,36 +8,36 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// A pod over-asks where its request is so many times its peak.
+// A pod over-asks if its request is overAskFactor times its peak usage or more.
 const (
 	overAskFactor = 3
 	overAskTime   = time.Hour
-	overAskLeast  = 500 // thousandths of a CPU: below it there is little to win
+	overAskLeast  = 500 // thousandths of a CPU; smaller requests are not worth advice
 )
 
-// OverAsk finds pods that ask for far more CPU than they use.
+// OverAsk finds pods that request far more CPU than they use.
 type OverAsk struct {
 	interval time.Duration
 	watch    stopwatch
-	pods     kept[peakUsage]
+	pods     perID[peakUsage]
 	advice   []Advice
 }
 
-// peakUsage is a pod's peak of this and of the hour before, so that an old one is
+// peakUsage is a pod's peak usage of this hour and of the previous one. Older peaks are
 // forgotten.
 type peakUsage struct {
 	now, before workload.MilliCPU
-	watched     time.Duration     // in this hour
-	full        bool              // before is of a whole hour
-	request     workload.MilliCPU // that text was made for
+	watched     time.Duration     // time measured in this hour
+	full        bool              // before covers a whole hour
+	request     workload.MilliCPU // request for which text was written
 	peak        workload.MilliCPU
 	text        string
 }
 
-// NewOverAsk is the search for pods that over-ask, stepped each interval.
+// NewOverAsk returns the search for pods that over-ask. Step must be called once per interval.
 func NewOverAsk(interval time.Duration) *OverAsk { return &OverAsk{interval: interval} }
 
-// Step answers with the pods that over-ask. The list is lent until the next step.
+// Step returns advice for the pods that over-ask. The list is valid until the next step.
 func (o *OverAsk) Step(v *View) []Advice {
 	passed := o.watch.lap(v.Now, o.interval)
 	o.pods.begin()
@@ -75,7 +75,7 @@ func (s *peakUsage) enter(usage workload.MilliCPU, passed time.Duration) {
 	}
 }
 
-// advise is the advice to a pod with that request; "" where there is none.
+// advise returns the advice for a pod with that request; "" if there is none.
 func (s *peakUsage) advise(request workload.MilliCPU) string {
 	peak := max(s.now, s.before)
 	if !s.full || request < overAskLeast || request <= overAskFactor*peak {

@@ -2,14 +2,15 @@ package control
 
 import "time"
 
-// outage is a loss of figures as it is reported: on a busy node they come late again and
-// again, and it has ended only once they have been there for settleTime.
+// outage is a loss of figures as it is reported. On a busy node figures come late again and
+// again, so the outage ends only once they have been available for settleTime.
 type outage struct {
 	on       bool
 	lastLost time.Time
 }
 
-// observe takes in whether the figures are there, and tells whether the report changes.
+// observe records whether the figures are missing, and returns whether the reported state
+// changes.
 func (o *outage) observe(now time.Time, lost bool) (changed bool) {
 	if lost || now.Before(o.lastLost) {
 		o.lastLost = now
@@ -19,37 +20,37 @@ func (o *outage) observe(now time.Time, lost bool) (changed bool) {
 	return o.on != was
 }
 
-// staleAfter is the age in intervals at which a figure is no longer one to decide by.
+// staleAfter is the age in intervals from which a figure is too old to decide by.
 const staleAfter = 3
 
-// pace is the time between a controller's steps.
+// pace measures the time between a controller's steps.
 type pace struct {
 	interval time.Duration
 	last     time.Time
 }
 
-// next begins a step and returns the time since the one before. It is not steady at
-// the first step, after a gap of more than three intervals, and when the clock stood
-// still or went back: then a controller neither shrinks nor evicts.
+// next begins a step and returns the time since the previous one. The time is not steady at the
+// first step, after a gap of more than three intervals, and if the clock stood still or went
+// back. A controller neither shrinks nor evicts then.
 func (p *pace) next(now time.Time) (since time.Duration, steady bool) {
 	since, first := now.Sub(p.last), p.last.IsZero()
 	p.last = now
 	return since, !first && since > 0 && since <= staleAfter*p.interval
 }
 
-// waiting reports whether less than so much time has passed since then. A clock that
-// went back ends the wait: it would last for as long as the clock went.
+// waiting reports whether less than wait has passed since then. A clock that went back ends the
+// wait, which would otherwise last for as long as the jump.
 func waiting(since, now time.Time, wait time.Duration) bool {
 	passed := now.Sub(since)
 	return !since.IsZero() && passed >= 0 && passed < wait
 }
 
-// stopwatch measures time between steps. Jumps of the clock, and the time of a loop
-// that stood still, don't count as time that passed.
+// stopwatch measures the time between steps. It leaves out jumps of the clock and the time in
+// which the loop stood still.
 type stopwatch struct{ last time.Time }
 
-// lap is the time since the lap before: 0 at the first and where the clock went back,
-// three intervals at most.
+// lap returns the time since the previous call, at most three intervals. It returns 0 at the
+// first call and after the clock went back.
 func (s *stopwatch) lap(now time.Time, interval time.Duration) time.Duration {
 	passed := now.Sub(s.last)
 	if s.last.IsZero() {
@@ -59,7 +60,7 @@ func (s *stopwatch) lap(now time.Time, interval time.Duration) time.Duration {
 	return min(max(passed, 0), staleAfter*interval)
 }
 
-// known reports whether what was measured at that time still says what is.
+// known reports whether a measurement of that time is recent enough to use.
 func known(now, at time.Time, interval time.Duration) bool {
 	if at.IsZero() {
 		return false
@@ -68,14 +69,14 @@ func known(now, at time.Time, interval time.Duration) bool {
 	return age >= -interval && age <= staleAfter*interval
 }
 
-// uses reports whether a container's CPU usage is known. Idle containers are looked at
-// more seldom: their own interval counts.
+// uses reports whether the container's CPU usage is known. Idle containers are measured less
+// often, so that each has its own interval.
 func uses(v *View, c *Container, interval time.Duration) bool {
 	return known(v.Now, c.CPU.At, max(interval, c.CPU.Interval))
 }
 
-// recent reports whether a measurement of that time is no older than limit. One from
-// the future is none: the clock has jumped since.
+// recent reports whether a measurement of that time is no older than limit. One from the future
+// is not recent, since the clock has jumped back.
 func recent(now, at time.Time, limit time.Duration) bool {
 	age := now.Sub(at)
 	return !at.IsZero() && age <= limit && age >= -limit

@@ -9,97 +9,97 @@ import (
 )
 
 const (
-	shortAverage  = time.Second // time constant of the usage that smooths the last interval's
-	nearFull      = 90          // load of a pool from which usage can't show the demand
-	highPressure  = 300         // per mille of the time in which a pool's tasks waited: growth has no bound
-	forcedAfter   = 2           // measurements over the band until others are taken below theirs
+	shortAverage  = time.Second // time constant of the mean that smooths the usage of the last interval
+	nearFull      = 90          // load of a pool in percent from which usage can't show the demand
+	highPressure  = 300         // pressure in per mille above which the growth of a pool has no bound
+	forcedAfter   = 2           // consecutive measurements over the band until the pools below give CPUs beyond their band
 	perMille      = 1000
 	longestWait   = 8   // slow windows
 	smallPoolHold = 125 // hysteresis in percent: a pool that counts as small stops at this part of the load below which it began
 )
 
-// Pools decides the sizes of pools that are apart (exclusive mode): the last holds
-// what the others don't need, and those whose load passes their band take from it,
-// and from all pools below their own. While the last is empty the others have its CPUs
-// too. The law is that of docs/control.md.
+// Pools decides the sizes of pools with CPUs of their own (exclusive mode). The last pool holds
+// the CPUs that the others don't need. Pools over their band take CPUs from it, and from all
+// pools below their own. While the last pool is empty, the others have its CPUs too.
+// docs/control.md describes the rules.
 type Pools struct {
 	cfg   PoolsConfig
 	pools []PoolConfig
 	state []poolState
 	sizes PoolSizes
 
-	stale time.Duration // age from which a measurement says nothing
+	stale time.Duration // age from which a measurement is not used
 
-	core     int // threads of one core: sizes are multiples of it, but for the last pool's
-	total    int // CPUs that the pools divide; 0: they don't
-	promised int // what all are owed together
-	squeezed int // CPUs of the last pool that the one above it has: see squeeze
+	core     int // threads per core: sizes are multiples of it, except for the last pool's
+	total    int // CPUs that the pools divide; 0 if they don't divide them
+	promised int // sum of what the pools are owed
+	squeezed int // CPUs of the last pool that the one above it has; see squeeze
 	began    time.Time
-	last     time.Time // the step before
+	last     time.Time // time of the previous step
 
-	toldShared bool // that they don't divide them
+	reportedShared bool // whether it has been reported that the pools do not divide the CPUs
 }
 
-// PoolSizes is what the pools are to have, by pool. It is lent until the next step.
+// PoolSizes are the sizes that the pools should have, by pool. They are valid until the next
+// step.
 type PoolSizes struct {
-	CPUs  []int  // together all shared CPUs; none where there is less than a core for each: all share
-	Short []int  // CPUs that a pool over its band lacks while no pool below can give any
-	Small []bool // the load is so low that no size has it in the band
+	CPUs  []int  // all shared CPUs together; nil where there is less than a core per pool, so that all share
+	Short []int  // CPUs that a pool over its band lacks and no pool below can give
+	Small []bool // whether the load is so low that no size has it in the band
 	Least int    // CPUs that the last pool always has
 }
 
-// poolState is what the law remembers of a pool, and its inputs at this step.
+// poolState is the state of a pool, with its inputs at this step.
 type poolState struct {
-	size    int       // by the law; see sizeOf
-	lent    int       // CPUs of an empty last pool that it has besides
-	guessed int       // size without the guess that it was given; 0: none
-	changed time.Time // of size
+	size    int       // size without lent CPUs; see sizeOf
+	lent    int       // additional CPUs lent by an empty last pool
+	guessed int       // size that the pool had before a guess enlarged it; 0 if none did
+	changed time.Time // time of the last change of size
 
-	at      time.Time         // of the newest measurement
-	average workload.MilliCPU // of usage, over shortAverage
-	slow    window            // of usage
-	request window            // of requests: those of containers that are replaced count until their heirs are there
-	over    int               // measurements in a row over the band
-	below   int               // and under it, by the slow signal
-	calm    bool              // on its way down to the middle of the band
-	grew    time.Time         // for its load
-	shrunk  bool              // since
-	wait    int               // slow windows from grew until it may shrink: more where that was in vain
+	at      time.Time         // time of the newest measurement
+	average workload.MilliCPU // mean usage over shortAverage
+	slow    window            // maximum usage over the slow window
+	request window            // maximum of the requests, so that those of replaced containers count until their successors run
+	over    int               // consecutive measurements over the band
+	below   int               // consecutive measurements under the band, by the slow signal
+	calm    bool              // the pool is shrinking to the middle of the band
+	grew    time.Time         // time of the last growth for load
+	shrunk  bool              // whether the pool has shrunk since grew
+	wait    int               // slow windows from grew until the pool may shrink; more where shrinking was in vain
 
-	adopted time.Time         // begin of the time in which use is observed; zero: no containers yet
-	peak    workload.MilliCPU // use in that time
+	adopted time.Time         // begin of the time in which the pool's first usage is observed; zero if it had no containers yet
+	peak    workload.MilliCPU // highest usage in that time
 
-	measured bool              // ever
-	known    bool              // its usage is
-	fresh    bool              // by a new measurement
-	lost     bool              // not known any more
-	pressure workload.MilliCPU // per mille
-	raise    workload.MilliCPU // what new containers request and don't use yet
-	own      workload.MilliCPU // what its containers use, as last seen
-	fast     workload.MilliCPU // the fast signal, with raise
-	lowest   workload.MilliCPU // the slow signal, with raise
+	measured bool              // the pool has been measured at least once
+	known    bool              // its usage is known
+	fresh    bool              // its usage comes from a new measurement
+	lost     bool              // its usage is no longer known
+	pressure workload.MilliCPU // in per mille
+	raise    workload.MilliCPU // CPU that new containers request and don't use yet
+	own      workload.MilliCPU // last known usage of its containers
+	fast     workload.MilliCPU // fast signal, including raise
+	lowest   workload.MilliCPU // slow signal, including raise
 	forces   bool              // may take all but the minimum of the pools below
-	presses  bool              // of the last pool
+	presses  bool              // may take all but the minimum of the last pool
 
 	minimum int
-	floor   int // in calm
-	cap     int // rule 4's
+	floor   int // least size in calm
+	cap     int // largest size by the pool's requests (RCFMax)
 	owed    int // what its containers request, within floor and cap
 
 	before int // size when the step began
-	had    int // with what was lent
+	had    int // size when the step began, including lent CPUs
 	cause  cause
-	taker  int // the pool that took from it
+	taker  int // pool that took CPUs from it
 
-	outage    outage // lost, as it is reported
-	toldShort bool
-	shortAt   time.Time // last seen short
+	outage        outage // loss of its usage as it is reported
+	reportedShort bool
+	shortAt       time.Time // time when it was last short
 }
 
-// NewPools makes the law for these pools, the highest priority first; the last is
-// the batch pool. It begins with the sizes that the first view shows. Interval is the
-// longest from one measurement to the next, also where idle pools are looked at more
-// seldom.
+// NewPools returns the controller for these pools in descending priority; the last is the batch
+// pool. It starts with the sizes in its first view. The interval is the longest time between
+// two measurements, also of idle pools, which are measured less often.
 func NewPools(cfg PoolsConfig, pools []PoolConfig, interval time.Duration) *Pools {
 	p := &Pools{cfg: cfg, pools: slices.Clone(pools), state: make([]poolState, len(pools)), stale: staleAfter * interval}
 	for i := range p.state {
@@ -109,7 +109,7 @@ func NewPools(cfg PoolsConfig, pools []PoolConfig, interval time.Duration) *Pool
 	return p
 }
 
-// Step decides from the view, whose pools are those of NewPools.
+// Step decides from the view, which must have the pools of NewPools.
 func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	p.jumped(v)
 	n := int(v.Shared / 1000)
@@ -131,7 +131,7 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	case p.total != n:
 		p.fit(n - p.total)
 	}
-	p.total, p.toldShared = n, false
+	p.total, p.reportedShared = n, false
 	p.shrink(v.Now)
 	p.grow(v.Now)
 	squeezed := p.squeezed
@@ -145,11 +145,11 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 			s.changed = v.Now
 		}
 	}
-	return p.sizes, p.tell(v, divided, squeezed > 0 || p.squeezed > 0)
+	return p.sizes, p.decisions(v, divided, squeezed > 0 || p.squeezed > 0)
 }
 
-// jumped forgets what was measured over time where time didn't go on as it should,
-// so that nothing shrinks on it. No loop stands still for so long.
+// jumped resets what was measured over time after a jump of the clock, so that no pool shrinks
+// because of it. A running loop never pauses for so long.
 func (p *Pools) jumped(v *View) {
 	gone := v.Now.Sub(p.last)
 	if p.last.IsZero() {
@@ -169,11 +169,11 @@ func (p *Pools) jumped(v *View) {
 	p.last = v.Now
 }
 
-// undivided is the answer on a node of less than a core for each pool.
+// undivided returns the sizes on a node with less than a core per pool.
 func (p *Pools) undivided(n int) (PoolSizes, []Decision) {
 	var decisions []Decision
-	if !p.toldShared {
-		p.toldShared = true
+	if !p.reportedShared {
+		p.reportedShared = true
 		decisions = []Decision{{
 			Controller: "pools", Object: "node", Action: "share", To: "all pools on all CPUs",
 			Why: "the pools divide " + humanize.Count(n, "CPU") + ", less than a core for each",
@@ -188,7 +188,7 @@ func (p *Pools) undivided(n int) (PoolSizes, []Decision) {
 	return p.sizes, decisions
 }
 
-// enter takes in what runs in the pools.
+// enter reads the containers and requests of each pool.
 func (p *Pools) enter(v *View) {
 	for i := range p.state {
 		p.state[i].raise, p.state[i].own = 0, 0
@@ -198,7 +198,7 @@ func (p *Pools) enter(v *View) {
 	}
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		if c.Pool < 0 || c.Pool >= len(p.state)-1 { // the batch pool's load is no claim
+		if c.Pool < 0 || c.Pool >= len(p.state)-1 { // the batch pool's containers get what is left, whatever they request
 			continue
 		}
 		s := &p.state[c.Pool]
@@ -216,8 +216,9 @@ func (p *Pools) enter(v *View) {
 	}
 }
 
-// observe takes in what was measured. While pools lie on the same CPUs, before they
-// are apart, each one's CPUs show the load of all: there its containers' own counts.
+// observe reads the measurements of each pool. While pools overlap, because they have not been
+// divided yet, the load of a pool's CPUs is that of all pools. The usage of its own containers
+// counts then.
 func (p *Pools) observe(v *View) {
 	p.enter(v)
 	mixed := p.total == 0 && overlap(v)
@@ -229,7 +230,7 @@ func (p *Pools) observe(v *View) {
 		}
 		s.known = recent(v.Now, seen.At, p.stale)
 		s.fresh = s.known && !seen.At.Equal(s.at)
-		// At a start measurements may be a while in coming.
+		// Measurements may take a while to arrive after the start.
 		s.lost = !s.known && (s.lost || s.measured || v.Now.Sub(p.began) > p.stale)
 		if !s.known {
 			s.slow.reset()
@@ -259,7 +260,7 @@ func (p *Pools) observe(v *View) {
 	}
 }
 
-// overlap reports whether pools have CPUs in common: together they have more than there are.
+// overlap reports whether pools have CPUs in common: their sizes add up to more than there are.
 func overlap(v *View) bool {
 	sum := 0
 	for i := range v.Pools {
@@ -269,8 +270,8 @@ func overlap(v *View) bool {
 }
 
 func (s *poolState) smooth(usage workload.MilliCPU, at time.Time) {
-	// What is older says nothing any more; over decades, as where a clock is set first, the
-	// product would not fit.
+	// An older mean is worthless. Its product would overflow after decades, which pass when a
+	// clock is set for the first time.
 	if gone := at.Sub(s.at); s.at.IsZero() || gone < 0 || gone > time.Minute {
 		s.average = usage
 	} else {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limits collects what is out of range.
+// limits collects the values that are out of range.
 type limits []Problem
 
 func (l *limits) percent(key string, value, least, most int) {
@@ -31,7 +31,7 @@ const (
 	mostRCF  = 1000
 )
 
-// Check lists what is wrong with the law's numbers.
+// Check returns what is wrong with the numbers of the pools' rules.
 func (c *PoolsConfig) Check() []Problem {
 	var l limits
 	l.time("slowWindow", c.SlowWindow, time.Second, time.Hour)
@@ -45,7 +45,7 @@ func (c *PoolsConfig) Check() []Problem {
 	return l
 }
 
-// Check lists what is wrong with one pool's numbers.
+// Check returns what is wrong with the numbers of one pool.
 func (c *PoolConfig) Check() []Problem {
 	var l limits
 	l.percent("low", c.Low, 1, 99)
@@ -58,7 +58,7 @@ func (c *PoolConfig) Check() []Problem {
 	return l
 }
 
-// Check lists what is wrong with the budget's numbers.
+// Check returns what is wrong with the numbers of the budget.
 func (c *BatchConfig) Check() []Problem {
 	var l limits
 	l.percent("thresholdPercent", c.ThresholdPercent, 0, 100)

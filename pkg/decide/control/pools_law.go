@@ -6,12 +6,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// cause is why a pool's size changed in a step.
+// cause is the reason why a pool's size changed in a step.
 type cause uint8
 
 const (
-	causeRest  cause = iota // what the others leave, or have to
-	causeBegin              // sizes found that don't divide the CPUs
+	causeRest  cause = iota // the others leave more or must have more
+	causeBegin              // the sizes found at the start do not divide the CPUs
 	causeLoad
 	causeFloor
 	causeStale
@@ -21,7 +21,7 @@ const (
 	causeTaken
 )
 
-// atPercent is how many CPUs make that load so many percent of them, in whole cores.
+// atPercent returns the number of CPUs, in whole cores, of which the load is that percentage.
 func (p *Pools) atPercent(load workload.MilliCPU, percent int) int {
 	per := workload.MilliCPU(max(percent, 1)) * 10 // of a CPU
 	return roundUp(int((load+per-1)/per), p.core)
@@ -92,7 +92,7 @@ func (p *Pools) begin(v *View, n int) {
 		return
 	}
 	last := len(p.state) - 1
-	left, due := n, p.state[last].minimum // due to the pools below
+	left, due := n, p.state[last].minimum // minimums of the pools below
 	for i := range last {
 		due += max(p.state[i].owed, p.inBand(i))
 	}
@@ -106,8 +106,8 @@ func (p *Pools) begin(v *View, n int) {
 	p.state[last].size, p.state[last].cause = left, causeBegin
 }
 
-// fit adapts the sizes at once to so many CPUs more: the last pool has what is more
-// or less, and where it has too little the next above it gives, down to its minimum.
+// fit adapts the sizes to a change in the number of CPUs. The last pool gains or loses the
+// difference. Where it has too little, the pools above it give theirs, down to their minimums.
 func (p *Pools) fit(more int) {
 	last := &p.state[len(p.state)-1]
 	last.size += more
@@ -120,8 +120,8 @@ func (p *Pools) fit(more int) {
 	}
 }
 
-// keeps is what an ordinary taking leaves to the pool. One whose load isn't known
-// keeps all.
+// keeps returns the size that the pool keeps when another takes CPUs in the ordinary way. A
+// pool whose load is unknown keeps all of its CPUs.
 func (p *Pools) keeps(i int) int {
 	s := &p.state[i]
 	if !s.known && i < len(p.state)-1 {
@@ -130,8 +130,8 @@ func (p *Pools) keeps(i int) int {
 	return max(s.floor, p.inBand(i))
 }
 
-// shrink gives the last pool what calm pools don't need, slowly, and what pools have
-// over their cap, at once.
+// shrink gives the last pool the CPUs that calm pools don't need, slowly, and those above a
+// pool's cap, at once.
 func (p *Pools) shrink(now time.Time) {
 	last := &p.state[len(p.state)-1]
 	for i := range len(p.state) - 1 {
@@ -151,8 +151,8 @@ func (p *Pools) shrink(now time.Time) {
 	}
 }
 
-// calmed is the size that a pool shrinks to for want of load. Once it has begun it
-// goes on step by step to the middle of the band: else it would stop at its edge.
+// calmed returns the size to which a pool shrinks for lack of load. Once shrinking has begun,
+// it continues step by step to the middle of the band; otherwise it would stop at the edge.
 func (p *Pools) calmed(i int, now time.Time) int {
 	s := &p.state[i]
 	target := max(s.floor, p.target(i, s.lowest))
@@ -173,8 +173,8 @@ func (p *Pools) calmed(i int, now time.Time) int {
 	return max(target, s.size-max(p.core, step/p.core*p.core))
 }
 
-// urgency finds out how hard pools over their band may take. A pool may take as hard
-// as any below it: else that one would get what this one was refused.
+// urgency determines how hard the pools over their band may take CPUs. A pool may take as hard
+// as any pool below it, which would otherwise get what this one was refused.
 func (p *Pools) urgency() {
 	forces, presses := false, false
 	for i := len(p.state) - 2; i >= 0; i-- {
@@ -190,13 +190,13 @@ func (p *Pools) urgency() {
 	}
 }
 
-// urgent reports whether a pool is so far over its band that growth has no bound.
+// urgent reports whether a pool is so far over its band that its growth has no bound.
 func (p *Pools) urgent(i int) bool {
 	s := &p.state[i]
 	return p.overloaded(i) && (s.pressure >= highPressure || s.fast*100 > s.capacity()*nearFull)
 }
 
-// grow serves pools over their band, the highest first.
+// grow enlarges the pools over their band in descending priority.
 func (p *Pools) grow(now time.Time) {
 	p.urgency()
 	for i := range len(p.state) - 1 {
@@ -204,20 +204,20 @@ func (p *Pools) grow(now time.Time) {
 		p.sizes.Short[i] = 0
 		switch {
 		case s.lost:
-			p.take(i, min(s.cap, max(s.floor, roundUp(ceil(s.request.max()), p.core))), causeStale)
+			p.takeCPUs(i, min(s.cap, max(s.floor, roundUp(ceil(s.request.max()), p.core))), causeStale)
 		case p.overloaded(i):
 			had := s.size
 			if p.relieve(i); s.size > had {
 				s.grewAt(now, p.cfg.SlowWindow)
 			}
 		case s.size < s.floor:
-			p.take(i, s.floor, causeFloor)
+			p.takeCPUs(i, s.floor, causeFloor)
 		}
 	}
 }
 
-// grewAt lets a pool that grows soon after it shrank wait twice as long before it
-// shrinks again: so load that comes and goes moves few CPUs.
+// grewAt records a growth. A pool that grows soon after it shrank waits twice as long before it
+// shrinks again, so that load which comes and goes moves few CPUs.
 func (s *poolState) grewAt(now time.Time, window time.Duration) {
 	switch {
 	case now.Sub(s.grew) > 2*longestWait*window:
@@ -228,7 +228,7 @@ func (s *poolState) grewAt(now time.Time, window time.Duration) {
 	s.grew, s.shrunk = now, false
 }
 
-// relieve grows a pool over its band, or says what it lacks.
+// relieve grows a pool over its band, and records what it still lacks.
 func (p *Pools) relieve(i int) {
 	s := &p.state[i]
 	need, full := p.target(i, s.fast), p.full(i)
@@ -237,7 +237,7 @@ func (p *Pools) relieve(i int) {
 		step := max(p.cfg.GrowCPUs, (s.size*p.cfg.GrowPercent+99)/100)
 		want = min(want, s.size+max(step/p.core*p.core, p.core))
 	}
-	p.take(i, min(want, s.cap), causeLoad)
+	p.takeCPUs(i, min(want, s.cap), causeLoad)
 	if full {
 		p.guess(i)
 	}
@@ -246,14 +246,16 @@ func (p *Pools) relieve(i int) {
 	}
 }
 
-// full reports whether a pool uses so much of its CPUs that its load may be more.
+// full reports whether a pool uses so much of its CPUs that its demand may be higher than the
+// measured load.
 func (p *Pools) full(i int) bool { return p.state[i].fast > workload.MilliCPU(p.sizeOf(i)*10*nearFull) }
 
-// guess gives a pool whose load its CPUs can't show what its containers request: they
-// may need it now, and growing by what shows would take several steps. It comes from the
-// last pool, then from what the others, the lowest first, have beyond what their own
-// containers request, also from those above where all requests fit: a request comes
-// before comfort. What it then doesn't use goes back with the next measurement.
+// guess gives a pool whose CPUs are too full to show the demand what its containers request.
+// They may need it now, and growth by the measured load would take several steps. The CPUs come
+// from the last pool, and then from the others, the lowest first, as far as they have more than
+// their own containers request. Pools above give as well where all requests fit, since a
+// request comes before spare CPUs. CPUs that the pool then does not use go back after the next
+// measurement.
 func (p *Pools) guess(i int) {
 	s, last := &p.state[i], len(p.state)-1
 	without, first := s.size, 0
@@ -271,7 +273,7 @@ func (p *Pools) guess(i int) {
 	}
 }
 
-// seen is the size of a pool whose load shows after a guess.
+// seen returns the size of a pool whose load can be measured after a guess.
 func (p *Pools) seen(i int) int {
 	s := &p.state[i]
 	if s.guessed == 0 || s.known && (!s.fresh || p.full(i)) {
@@ -285,7 +287,7 @@ func (p *Pools) seen(i int) int {
 	return size
 }
 
-// below reports whether any pool below i has CPUs that can be taken by force.
+// below reports whether any pool below pool i has CPUs that can be taken by force.
 func (p *Pools) below(i int) bool {
 	last := len(p.state) - 1
 	for j := i + 1; j <= last; j++ {
@@ -296,12 +298,12 @@ func (p *Pools) below(i int) bool {
 	return false
 }
 
-// take grows pool i to want, as far as the pools below can give: the last first,
-// then the next above it. Each keeps its load in the band; but where pool i is
-// nearly full the last pool, and where it stays over its band all of them, keep no
-// more than their minimum. One whose load isn't known keeps all, unless it is the
-// last. For a floor or for want of measurements only the last pool gives.
-func (p *Pools) take(i, want int, why cause) {
+// takeCPUs grows pool i to want, as far as the pools below can give: first the last pool, then
+// those above it in ascending priority. Each keeps its load in the band, with two exceptions:
+// the last pool keeps only its minimum if pool i is nearly full, and all pools do if pool i
+// stays over its band. A pool whose load is unknown keeps everything, unless it is the last. To
+// fill a floor, or if there are no measurements, only the last pool gives.
+func (p *Pools) takeCPUs(i, want int, why cause) {
 	s, last := &p.state[i], len(p.state)-1
 	forced := why == causeLoad && s.forces
 	keep := p.keeps(last)
@@ -322,7 +324,7 @@ func (p *Pools) take(i, want int, why cause) {
 	}
 }
 
-// move gives pool i what it wants of pool j's CPUs over keep.
+// move gives pool i the CPUs of pool j that it wants, down to what pool j keeps.
 func (p *Pools) move(j, i, keep, want int, why cause) {
 	from, to := &p.state[j], &p.state[i]
 	give := min(want-to.size, from.size-keep)

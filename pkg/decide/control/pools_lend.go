@@ -1,11 +1,11 @@
 package control
 
-// lend gives the pools above an empty last one what it doesn't need, by their sizes:
-// idle CPUs serve nobody. The law goes on as if nothing were lent: a pool that grows
-// grows into what it has borrowed, and when the last pool has containers again it has
-// at once what the law leaves it. So hardly a CPU moves while it is empty. Where the
-// CPUs were divided anew, all is lent anew.
-func (p *Pools) lend(v *View, anew bool) {
+// lend gives the CPUs that an empty last pool does not need to the pools above it, in
+// proportion to their sizes. The law computes sizes without them: a pool that grows grows into
+// the CPUs that it borrows, and the last pool has its CPUs at once when it gets containers
+// again. So hardly any CPU moves while it is empty. If redivide is set, the CPUs have been
+// divided again and all loans are computed again.
+func (p *Pools) lend(v *View, redivide bool) {
 	last := len(p.state) - 1
 	room := 0
 	if v.Pools[last].Empty {
@@ -14,7 +14,7 @@ func (p *Pools) lend(v *View, anew bool) {
 	sum := 0 // of the sizes of those that borrow
 	for i := range last {
 		s := &p.state[i]
-		if s.lent = max(0, min(s.lent+s.before, s.cap)-s.size); anew {
+		if s.lent = max(0, min(s.lent+s.before, s.cap)-s.size); redivide {
 			s.lent = 0
 		}
 		room -= s.lent
@@ -35,7 +35,7 @@ func (p *Pools) lend(v *View, anew bool) {
 	}
 }
 
-// sizeOf is what a pool has, with what the last one lends or lacks by a squeeze.
+// sizeOf returns a pool's size, including what the last pool lends it or loses by a squeeze.
 func (p *Pools) sizeOf(i int) int {
 	last := len(p.state) - 1
 	size := p.state[i].size + p.state[i].lent
@@ -51,7 +51,7 @@ func (p *Pools) sizeOf(i int) int {
 	return size
 }
 
-// whyLent says why a pool has more or less although the law leaves it as it is.
+// whyLent returns why a pool's size changed although the law left it unchanged.
 func (p *Pools) whyLent(v *View, i int) string {
 	last := len(p.state) - 1
 	switch name := p.pools[last].Name; {

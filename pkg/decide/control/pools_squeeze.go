@@ -2,10 +2,10 @@ package control
 
 import "fmt"
 
-// squeeze gives the CPUs of the last pool to the one above it while windows or the switch
-// squeeze batch work: all but the last pool's minimum, or but its part of them. The law goes
-// on with the sizes that it would give: so that the last pool has its CPUs back at once, and
-// a pool that needs them takes them as ever.
+// squeeze gives CPUs of the last pool to the one above it while windows or the switch squeeze
+// batch work. The last pool keeps its minimum, or the configured percentage. The law continues
+// to compute with the sizes before the squeeze, so that the last pool gets its CPUs back at
+// once afterwards and pools that need them take them as usual.
 func (p *Pools) squeeze(b *BatchState) {
 	if !b.Squeeze || len(p.state) < 2 {
 		return

@@ -7,60 +7,59 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Rules carries out rules of one's own (Crane's model): each watches one metric, acts
-// while it stays above a watermark, and stops once it stayed below. It holds rules of
-// one mode; those that are in preview have a Rules of their own, whose desire is
-// dropped.
+// Rules applies the operator's rules (as in Crane): each watches one metric, acts while it
+// stays above a watermark, and stops once it has stayed below. One Rules holds the rules of one
+// mode; those in preview have their own Rules, whose desired changes are dropped.
 type Rules struct {
 	rules    []rule
 	pools    []PoolConfig
 	interval time.Duration
 	pace     pace
 
-	limits    map[string]*slowed // by container
+	limits    map[string]*slowed // by container ID
 	round     int
 	desired   RulesDesired
 	decisions []Decision
 }
 
-// RulesDesired is what rules want. Its slices are lent until the next step.
+// RulesDesired is what the rules want. Its slices are valid until the next step.
 type RulesDesired struct {
-	Refuse    string // why no new BE may start; "" it may
+	Refuse    string // why no new BE pods may start; "" if they may
 	Throttles []Throttle
 	Reclaim   []Reclaim
-	Evict     []EvictRequest // for Eviction.Step
+	Evict     []EvictRequest // requests for Eviction.Step
 }
 
-// Throttle is a CPU limit that a container is to have instead of its own.
+// Throttle is a CPU limit that a container should have in place of its own.
 type Throttle struct {
 	ID    string
 	Limit workload.MilliCPU
 }
 
-// rule is a rule with where it stands.
+// rule is a rule with its state.
 type rule struct {
 	Rule
 	metric    metric
-	seen      time.Time // of the last sample
+	seen      time.Time // time of the last sample
 	value     float64
-	above     int // samples in a row, or
+	above     int // consecutive samples above the watermark
 	below     int
 	triggered bool
-	acted     time.Time // the last step of the action
+	acted     time.Time // time of the action's last step
 	restored  time.Time
-	why       string // it triggered
+	why       string // reason of the trigger
 }
 
-// slowed is a container that a rule has slowed down.
+// slowed is a container whose CPU limit a rule has lowered.
 type slowed struct {
-	limit workload.MilliCPU // now
-	full  workload.MilliCPU // its own, or what it used where it has none
+	limit workload.MilliCPU // current limit
+	full  workload.MilliCPU // its own limit, or its usage if it has none
 	rule  int
 	round int
 }
 
-// NewRules returns the controller of those rules that have the mode, others being
-// what a rule without one has. Their mistakes are CheckRules' to find.
+// NewRules returns the controller of the rules that have the mode. A rule without a mode has
+// the one in others. CheckRules reports mistakes in the rules.
 func NewRules(rules []Rule, mode, others Mode, pools []PoolConfig, interval time.Duration) (*Rules, error) {
 	r := &Rules{pools: pools, interval: interval, pace: pace{interval: interval}, limits: map[string]*slowed{}}
 	names := make([]string, len(pools))
@@ -84,7 +83,7 @@ func NewRules(rules []Rule, mode, others Mode, pools []PoolConfig, interval time
 	return r, nil
 }
 
-// Step decides. A sample that isn't known counts neither way: a rule stays as it is.
+// Step decides. A sample that is unknown is not counted, so that the rule keeps its state.
 func (r *Rules) Step(v *View) (RulesDesired, []Decision) {
 	r.decisions = r.decisions[:0]
 	d := &r.desired
@@ -119,7 +118,7 @@ func (r *Rules) Step(v *View) (RulesDesired, []Decision) {
 	return *d, r.decisions
 }
 
-// sample counts one look, if it is a new one.
+// sample evaluates a rule's metric if there is a new measurement.
 func (r *Rules) sample(v *View, rule *rule) {
 	value, at, ok := rule.metric.value(v, r.interval, r.pools)
 	if !ok || at.Equal(rule.seen) {
@@ -159,7 +158,7 @@ func (r *Rules) tell(rule *rule, action, why string) {
 		Facts: []Fact{{rule.Metric, rule.value}, {"watermark", float64(rule.Watermark)}}})
 }
 
-// due reports whether the action's next step may come, and takes it.
+// due reports whether the next step of the action is due, and records it as done.
 func (rule *rule) due(now time.Time) bool {
 	if !rule.triggered || waiting(rule.acted, now, rule.CoolDown) {
 		return false
@@ -168,8 +167,8 @@ func (rule *rule) due(now time.Time) bool {
 	return true
 }
 
-// throttle lowers limits by a step while the rule is triggered, and raises them again
-// once it is restored. A container is slowed down by one rule at a time, the first.
+// throttle lowers limits by a step while the rule is triggered, and raises them again once it
+// is restored. Only the first of several rules lowers the limit of a container.
 func (r *Rules) throttle(v *View, index int) {
 	rule := &r.rules[index]
 	down := rule.triggered
@@ -209,8 +208,8 @@ func (r *Rules) throttle(v *View, index int) {
 	}
 }
 
-// next is a limit one step on: q × (1 − step), not below the request and the floor, or
-// q × (1 + step), not above what the container had.
+// next returns the limit after one step: q × (1 − step) but not below the request and the
+// floor, or q × (1 + step) but not above what the container had.
 func (rule *rule) next(t *slowed, request workload.MilliCPU, down bool) workload.MilliCPU {
 	if !down {
 		return min(max(t.limit*workload.MilliCPU(100+rule.StepPercent)/100, t.limit+1), t.full)
@@ -219,9 +218,9 @@ func (rule *rule) next(t *slowed, request workload.MilliCPU, down bool) workload
 	return min(t.limit, max(t.limit*workload.MilliCPU(100-rule.StepPercent)/100, floor))
 }
 
-// limitsWanted lists the containers below their own limit, and forgets those that are
-// back at it or gone. A limit that somebody has changed meanwhile is the one to go
-// back to.
+// limitsWanted lists the containers with a lowered limit, and drops those that have their own
+// limit again or are gone. If another program has changed a limit meanwhile, that limit is the
+// one to return to.
 func (r *Rules) limitsWanted(v *View) {
 	if len(r.limits) == 0 {
 		return
@@ -252,7 +251,7 @@ func (r *Rules) limitsWanted(v *View) {
 	}
 }
 
-// reclaim asks each container that permits it for a part of its memory.
+// reclaim requests a part of the memory of each container that permits it.
 func (r *Rules) reclaim(v *View, rule *rule) {
 	asked := 0
 	for i := range v.Containers {
@@ -269,7 +268,7 @@ func (r *Rules) reclaim(v *View, rule *rule) {
 	}
 }
 
-// resource is what there is too little of where the metric is high.
+// resource returns the resource that is short while the metric is high.
 func (m *metric) resource() Resource {
 	switch m.kind {
 	case metricNodeMemory, metricNodePSIMemory, metricNodePSIMemoryFull, metricBatchMemory, metricPoolMemoryUse, metricPoolPSIMemory:

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// problems collects mistakes.
+// problems collects mistakes in the configuration.
 type problems []Problem
 
 func (p *problems) add(key, format string, args ...any) {
 	*p = append(*p, Problem{key, fmt.Sprintf(format, args...)})
 }
 
-// Check finds what is wrong with the memory of batch work.
+// Check returns what is wrong with the configuration of batch work's memory.
 func (c *MemoryConfig) Check() []Problem {
 	var p problems
 	p.percent("safePercent", c.SafePercent, 1, 100)
@@ -28,7 +28,7 @@ func (c *MemoryConfig) Check() []Problem {
 	return p
 }
 
-// Check finds what is wrong with eviction.
+// Check returns what is wrong with the configuration of eviction.
 func (c *EvictionConfig) Check() []Problem {
 	var p problems
 	if c.Socket != "" && !path.IsAbs(c.Socket) {
@@ -42,8 +42,8 @@ func (c *EvictionConfig) Check() []Problem {
 	return p
 }
 
-// CheckRules finds what is wrong with rules on a node with these pools. Keys are
-// "[0].metric".
+// CheckRules returns what is wrong with the rules on a node with these pools. Keys have the
+// form "[0].metric".
 func CheckRules(rules []Rule, pools []string) []Problem {
 	var p problems
 	for i := range rules {
@@ -90,7 +90,7 @@ func (c *Rule) checkAction(at string, p *problems) {
 	}
 }
 
-// CheckWindows finds what is wrong with windows. Keys are "[0].from".
+// CheckWindows returns what is wrong with the windows. Keys have the form "[0].from".
 func CheckWindows(windows []Window) []Problem {
 	var p problems
 	for i := range windows {

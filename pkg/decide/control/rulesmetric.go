@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// metricKind is what a rule's metric measures.
+// metricKind says what a rule's metric measures.
 type metricKind uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	metricPoolPSIIO
 )
 
-// metric is one that a rule names.
+// metric is a metric that a rule names.
 type metric struct {
 	kind metricKind
 	pool string
@@ -69,8 +69,8 @@ func poolMetrics() []namedMetric {
 	}
 }
 
-// RuleMetrics lists the metrics that a rule may name where the node has these pools.
-// All are in percent.
+// RuleMetrics lists the metrics that a rule may name on a node with these pools. All are in
+// percent.
 func RuleMetrics(pools []string) []string {
 	var names []string
 	for _, m := range nodeMetrics() {
@@ -84,7 +84,7 @@ func RuleMetrics(pools []string) []string {
 	return names
 }
 
-// parseMetric reads a metric's name.
+// parseMetric parses a metric's name.
 func parseMetric(text string, pools []string) (metric, error) {
 	for _, m := range nodeMetrics() {
 		if m.name == text {
@@ -106,8 +106,8 @@ func parseMetric(text string, pools []string) (metric, error) {
 	return metric{}, fmt.Errorf("is not a metric; there are %s", strings.Join(known, ", "))
 }
 
-// value measures in percent. at is when that was seen; ok is false where it isn't
-// known or too old.
+// value returns the metric in percent and the time of the measurement. It returns false if the
+// metric is unknown or too old.
 func (m *metric) value(v *View, interval time.Duration, pools []PoolConfig) (percent float64, at time.Time, ok bool) {
 	if m.pool != "" {
 		return m.ofPool(v, interval, pools)
@@ -138,7 +138,7 @@ func (m *metric) value(v *View, interval time.Duration, pools []PoolConfig) (per
 	return percent, at, known(v.Now, at, interval)
 }
 
-// onlineCPUs counts CPUs. Without a rate of any, all count.
+// onlineCPUs counts the CPUs that have a rate, or all CPUs if none has one.
 func onlineCPUs(v *View) float64 {
 	n := 0
 	for i := range v.CPUs {
@@ -154,7 +154,7 @@ func onlineCPUs(v *View) float64 {
 
 func percentIn(part, whole int64) float64 { return float64(part) * 100 / float64(max(whole, 1)) }
 
-// ofBatch sums over BE containers. With none it is 0, now.
+// ofBatch sums up BE containers. Without any, the sum is 0 and its time is now.
 func (m *metric) ofBatch(v *View, interval time.Duration) (percent float64, at time.Time, ok bool) {
 	var cpu, memory int64
 	figures := newFigures(v.Now)
@@ -173,16 +173,16 @@ func (m *metric) ofBatch(v *View, interval time.Duration) (percent float64, at t
 	return float64(cpu) / 10 / onlineCPUs(v), figures.latest(), figures.known
 }
 
-// figures is when the figures that a sum is made of were measured.
+// figures collects the times at which the figures of a sum were measured.
 type figures struct {
 	now, oldest, newest time.Time
-	known               bool // none is older than its container's own interval allows
+	known               bool // no figure is older than its container's own interval allows
 }
 
 func newFigures(now time.Time) figures { return figures{now: now, oldest: now, known: true} }
 
-// add takes the figure of one container. An idle container's CPU time is read more
-// seldom, so that its own interval counts.
+// add adds the time of one container's figure. The CPU time of an idle container is read less
+// often, so that its own interval counts.
 func (f *figures) add(m *metric, c *Container, interval time.Duration) {
 	at := m.seen(c)
 	switch m.kind {
@@ -198,7 +198,7 @@ func (f *figures) add(m *metric, c *Container, interval time.Duration) {
 	}
 }
 
-// latest is when the sum changed last: now where there is nothing to sum up.
+// latest returns when the sum changed last, which is now if there is nothing to sum up.
 func (f *figures) latest() time.Time {
 	if f.newest.IsZero() {
 		return f.oldest
@@ -213,7 +213,7 @@ func older(a, b time.Time) time.Time {
 	return a
 }
 
-// seen is when the container's part of the metric was.
+// seen returns when the container's part of the metric was measured.
 func (m *metric) seen(c *Container) time.Time {
 	switch m.kind {
 	case metricBatchMemory, metricPoolMemoryUse:

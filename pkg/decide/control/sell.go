@@ -27,25 +27,25 @@ type Offer struct {
 	Why       string `json:"why,omitempty"` // Why the offer is not known; absent if it is.
 }
 
-// An offer is told anew where a figure has changed by a tenth, and by no less than what
-// is shown of it, and after five minutes.
+// An offer is reported again after five minutes, or when a figure has changed by a tenth and by
+// at least the smallest amount that is displayed.
 const (
 	offerChange = 0.10
 	offerCPU    = 100      // thousandths of a CPU
 	offerMemory = 64 << 20 // bytes
 	offerTime   = 5 * time.Minute
 
-	demandTime = time.Minute // time constant of the mean that others' usage is
-	youngTime  = time.Minute // for which a container may use less than it is going to
+	demandTime = time.Minute // time constant of the mean of other users' usage
+	youngTime  = time.Minute // age below which a container may use less than it will
 	oneHour    = time.Hour
 )
 
-// Sell computes what the node can sell to batch work (Koordinator's batch resources):
-// capacity × (1 − margin) − what others use − the larger of the system's usage and its
-// reserve. CPUs on which batch work never runs (pins) count as used, also while they are
-// idle; those of an idle pin that are lent to batch work count as free in the short-lived
-// offer. A container without metrics counts at its request, and so does LSE; a new one
-// counts at least at it, since it uses little before it has begun its work.
+// Sell computes what the node can offer to batch work (Koordinator's batch resources): capacity
+// × (1 − margin) − what others use − the larger of the system's usage and its reserve. CPUs on
+// which batch work never runs (pins) count as used even while they are idle. Those of an idle
+// pin that are lent to batch work count as free in the short-term offer. LSE containers and
+// containers without measurements count with their request. A new container counts at least
+// with its request, since it uses little before it begins its work.
 type Sell struct {
 	cfg      SellConfig
 	reserved Amount
@@ -55,37 +55,38 @@ type Sell struct {
 	peaks    Peaks
 	offer    Offer
 	told     bool
-	age      time.Duration // of the offer
-	unseen   time.Duration // since the node's usage was known
+	age      time.Duration // age of the offer
+	unseen   time.Duration // time since the node's usage was last known
 }
 
-// demandMean is others' demand with the system's, as an exponential mean.
+// demandMean is the exponential mean of other users' demand, including the system's.
 type demandMean struct {
 	cpu, memory float64
 	set         bool
 }
 
-// NewSell is the offer, computed each interval. reserved is kept for the system where
-// it uses less; peaks is what was kept of an earlier run, or the zero value.
+// NewSell returns the controller of the offer, which is computed once per interval. The system
+// keeps reserved even if it uses less. The peaks are those of an earlier run, or the zero
+// value.
 func NewSell(cfg SellConfig, reserved Amount, interval time.Duration, peaks Peaks) *Sell {
 	return &Sell{cfg: cfg, reserved: reserved, interval: interval, peaks: peaks}
 }
 
-// Check finds what is out of range.
+// Check returns the values that are out of range.
 func (c *SellConfig) Check() []Problem {
 	p := checkPercent(nil, "cpuMarginPercent", c.CPUMarginPercent, 0, 100)
 	return checkPercent(p, "memoryMarginPercent", c.MemoryMarginPercent, 0, 100)
 }
 
-// Peaks is what to keep over a restart.
+// Peaks returns the peaks to save for a restart.
 func (s *Sell) Peaks() Peaks { return s.peaks }
 
-// Step answers with the offer. free is, by NUMA node, the most CPUs that one
-// new pin would be given there; it is passed on as it is.
+// Step returns the offer. It copies free into it: the most CPUs that one new pin would get, by
+// NUMA node.
 func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.age += passed
-	now, seen := s.look(v)
+	now, seen := s.presentDemand(v)
 	if seen {
 		s.demand.enter(now, passed)
 		s.peaks.enter(v.Now, s.demand.amount(), passed)
@@ -98,7 +99,7 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 		return s.offer, nil
 	}
 	next := s.compute(v, seen)
-	if s.told && next.Known == s.offer.Known && next.Why == s.offer.Why && !far(&next, &s.offer) && s.age < offerTime {
+	if s.told && next.Known == s.offer.Known && next.Why == s.offer.Why && !offersDiffer(&next, &s.offer) && s.age < offerTime {
 		return s.offer, nil
 	}
 	before, first := s.offer, !s.told
@@ -126,7 +127,7 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 	return s.offer, []Decision{d}
 }
 
-// compute is the offer by what is known.
+// compute returns the offer from the present measurements.
 func (s *Sell) compute(v *View, seen bool) Offer {
 	switch {
 	case !seen || !s.demand.set:
@@ -140,7 +141,7 @@ func (s *Sell) compute(v *View, seen bool) Offer {
 		MemoryBytes: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
 	}
 	now := s.demand.amount()
-	now.CPU -= v.Lent // for as long as the pins are idle
+	now.CPU -= v.Lent // only while the pins are idle
 	o.ShortTerm = room.less(now)
 	peak, hours := s.peaks.most(v.Now)
 	if hours == 0 {
@@ -150,8 +151,8 @@ func (s *Sell) compute(v *View, seen bool) Offer {
 	return o
 }
 
-// look is the demand of all but BE, and of the system.
-func (s *Sell) look(v *View) (now Amount, ok bool) {
+// presentDemand returns the demand of the system and of all pods but BE.
+func (s *Sell) presentDemand(v *View) (now Amount, ok bool) {
 	if !known(v.Now, v.Node.CPU.At, s.interval) || !known(v.Now, v.Node.Memory.At, s.interval) || v.MemoryTotal <= 0 {
 		return Amount{}, false
 	}
@@ -164,7 +165,7 @@ func (s *Sell) look(v *View) (now Amount, ok bool) {
 		if hasCPU {
 			system.CPU -= c.CPU.Usage
 		}
-		if hasMemory { // its page cache is part of what is available
+		if hasMemory { // page cache is part of the available memory
 			system.MemoryBytes -= m.Anon
 		}
 		if c.Class == workload.BE {
@@ -181,14 +182,14 @@ func (s *Sell) look(v *View) (now Amount, ok bool) {
 			use = use.most(Amount{c.Request, c.Memory})
 		}
 		if c.Apart {
-			use.CPU = 0 // all of its CPUs are counted
+			use.CPU = 0 // all of its CPUs count as used
 		}
 		now = now.plus(use)
 	}
 	return now.plus(system.most(s.reserve(v))), true
 }
 
-// requested is what all but BE asked for, with the system's reserve.
+// requested returns the requests of all pods but BE, with the system's reserve.
 func (s *Sell) requested(v *View) Amount {
 	all := s.reserve(v).plus(Amount{CPU: apart(v)})
 	for i := range v.Containers {
@@ -204,10 +205,11 @@ func (s *Sell) requested(v *View) Amount {
 	return all
 }
 
-// apart is the CPUs on which batch work never runs, beside those that nobody gets.
+// apart returns the CPUs on which batch work never runs, without those that no container gets.
 func apart(v *View) workload.MilliCPU { return max(0, v.Allocatable-v.Shared) }
 
-// reserve is what the system keeps: the config's, and the CPUs that nobody gets.
+// reserve returns what the system keeps: the configured reserve, and the CPUs that no container
+// gets.
 func (s *Sell) reserve(v *View) Amount {
 	return Amount{max(s.reserved.CPU, capacityOf(v)-v.Allocatable), s.reserved.MemoryBytes}
 }
@@ -232,7 +234,7 @@ func (a Amount) most(b Amount) Amount {
 	return Amount{max(a.CPU, b.CPU), max(a.MemoryBytes, b.MemoryBytes)}
 }
 
-// less is what is left of it, never below 0.
+// less returns a minus b, but never less than 0.
 func (a Amount) less(b Amount) Amount {
 	return Amount{max(0, a.CPU-b.CPU), max(0, a.MemoryBytes-b.MemoryBytes)}
 }
@@ -242,8 +244,8 @@ func (o *Offer) text() string {
 		inCPUs(o.ShortTerm.CPU), inGiB(float64(o.ShortTerm.MemoryBytes)), inCPUs(o.LongTerm.CPU), inGiB(float64(o.LongTerm.MemoryBytes)))
 }
 
-// far reports whether a figure has changed by a tenth.
-func far(a, b *Offer) bool {
+// offersDiffer reports whether a figure has changed by a tenth.
+func offersDiffer(a, b *Offer) bool {
 	return differs(int64(a.ShortTerm.CPU), int64(b.ShortTerm.CPU), offerCPU) || differs(a.ShortTerm.MemoryBytes, b.ShortTerm.MemoryBytes, offerMemory) ||
 		differs(int64(a.LongTerm.CPU), int64(b.LongTerm.CPU), offerCPU) || differs(a.LongTerm.MemoryBytes, b.LongTerm.MemoryBytes, offerMemory)
 }

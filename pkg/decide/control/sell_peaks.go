@@ -2,19 +2,19 @@ package control
 
 import "time"
 
-// Peaks is the most of each hour of a day; it marshals to JSON.
+// Peaks holds the peak of each hour of a day. It marshals to JSON.
 type Peaks struct {
 	Hours [24]Peak `json:"hours"` // by hour since the epoch, modulo 24
 }
 
-// Peak is the most that was in demand in an hour.
+// Peak is the highest demand in an hour.
 type Peak struct {
 	Hour int64         `json:"hour"` // since the epoch
-	Seen time.Duration `json:"seen"` // of it
+	Seen time.Duration `json:"seen"` // measured part of the hour
 	Amount
 }
 
-// enter enters the demand of now.
+// enter adds the present demand to the peaks.
 func (p *Peaks) enter(now time.Time, demand Amount, passed time.Duration) {
 	hour := hourOf(now)
 	at := &p.Hours[hourIndex(hour)]
@@ -25,8 +25,8 @@ func (p *Peaks) enter(now time.Time, demand Amount, passed time.Duration) {
 	at.Seen += passed
 }
 
-// most is the most of the hours that are known, with how many those are, rounded down:
-// with 0 there is too little to go by.
+// most returns the highest of the known peaks and the number of hours that they cover, rounded
+// down. With 0 hours, too little is known.
 func (p *Peaks) most(now time.Time) (peak Amount, hours int) {
 	var seen time.Duration
 	hour := hourOf(now)
@@ -43,7 +43,8 @@ func hourOf(now time.Time) int64 { return floorDiv(now.Unix(), 3600) }
 
 func hourIndex(hour int64) int64 { return hour - 24*floorDiv(hour, 24) }
 
-// floorDiv rounds down, also before the epoch, where a clock without a battery begins.
+// floorDiv divides and rounds down. It also does so before the epoch, where a clock without a
+// battery starts.
 func floorDiv(a, b int64) int64 {
 	if q := a / b; a%b >= 0 {
 		return q

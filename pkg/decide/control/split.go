@@ -4,26 +4,26 @@ import "github.com/sluice-dev/sluice/pkg/workload"
 
 // Share is one claim on a budget.
 type Share struct {
-	Weight int64             // at least 1; above 2^20 it counts as that
-	Demand workload.MilliCPU // the most it can use, at most 2^24
-	Floor  workload.MilliCPU // the least it gets, whatever the budget
+	Weight int64             // at least 1 and at most 2^20; larger values count as that
+	Demand workload.MilliCPU // the most that the claim can use, at most 2^24
+	Floor  workload.MilliCPU // the least that the claim gets, whatever the budget is
 }
 
 const (
-	splitScale = 1 << 16 // parts of a milli-CPU by which Split's level rises
-	mostWeight = 1 << 20 // times the highest level is what an int64 holds
+	splitScale = 1 << 16 // parts of a milli-CPU by which the level of Split rises
+	mostWeight = 1 << 20 // an int64 holds this times the highest level
 )
 
-// at is what the claim gets where each unit of weight is worth level / splitScale.
+// at returns what the claim gets if each unit of weight is worth level / splitScale.
 func (s *Share) at(level int64) workload.MilliCPU {
 	given := workload.MilliCPU(min(max(s.Weight, 1), mostWeight) * level / splitScale)
 	return max(min(given, s.Demand), s.Floor)
 }
 
-// Split divides a budget by weight: what one claim can't use the others get, so that
-// all is given away while anybody can use it. Together the claims have the budget, or
-// all that they ask for; more only where the floors alone are more. A claim never
-// gets less of a larger budget. The answer is into, with a place for each claim.
+// Split divides a budget by weight. What one claim can't use goes to the others, so that
+// everything is given away while any claim can use it. Together the claims get the budget or
+// all that they demand, and more only if the floors alone are more. A larger budget never gives
+// a claim less. The result is written to into, which must have a place for each claim.
 func Split(into []workload.MilliCPU, budget workload.MilliCPU, claims []Share) []workload.MilliCPU {
 	into = into[:0]
 	sum := func(level int64) (total workload.MilliCPU) {
@@ -32,7 +32,7 @@ func Split(into []workload.MilliCPU, budget workload.MilliCPU, claims []Share) [
 		}
 		return total
 	}
-	var low, high int64 = 0, 1 << 42 // at which everybody has all that they ask for
+	var low, high int64 = 0, 1 << 42 // at the upper level every claim has its whole demand
 	for low < high {
 		if middle := (low + high + 1) / 2; sum(middle) <= budget {
 			low = middle

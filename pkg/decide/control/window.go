@@ -6,16 +6,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// slots are the parts that a window's time is divided into: its maximum is of the
-// last span, and of up to one part more.
+// slots is the number of parts into which a window divides its time. Its maximum covers the
+// last span and up to one part more.
 const slots = 60
 
-// window is the maximum of what was measured in the last span of time, in memory
-// that doesn't depend on how often that was.
+// window is the maximum of the values in the last span of time. Its memory does not depend on
+// the number of values.
 type window struct {
 	width time.Duration // of a slot
-	start time.Time     // of the first slot; zero: empty
-	at    int64         // the slot of the newest value, counted from start
+	start time.Time     // start of the first slot; zero if the window is empty
+	at    int64         // slot of the newest value, counted from start
 	most  [slots + 1]workload.MilliCPU
 }
 
@@ -23,7 +23,7 @@ func newWindow(span time.Duration) window {
 	return window{width: max(span/slots, time.Millisecond)}
 }
 
-// reset forgets all.
+// reset empties the window.
 func (w *window) reset() { *w = window{width: w.width} }
 
 func (w *window) add(now time.Time, value workload.MilliCPU) {
@@ -48,7 +48,7 @@ func (w *window) max() workload.MilliCPU {
 	return most
 }
 
-// full reports whether it has seen all of its span.
+// full reports whether the window covers its whole span.
 func (w *window) full(now time.Time) bool {
 	return !w.start.IsZero() && now.Sub(w.start) >= slots*w.width
 }

@@ -9,38 +9,37 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Windows decides from the time of day, and from the switch, whether the node does
-// batch work. It is stepped before the other controllers, which find its answer in
-// View.Batch.
+// Windows decides from the time of day and the switch what batch work may do. It steps before
+// the other controllers, which read the result in View.Batch.
 type Windows struct {
 	windows   []dayWindow
 	zone      *time.Location
 	pace      pace
-	steady    int // steps in a row
+	steady    int // consecutive steps with steady time
 	begun     bool
 	state     BatchState
 	next      time.Time
 	decisions []Decision
 }
 
-// Switch is what somebody has said by the command line. It goes before all windows.
+// Switch is the operator's command from `sluice batch`. It takes precedence over all windows.
 type Switch struct {
 	To    SwitchState
-	Evict bool      // with off: running BE goes at once
-	Until time.Time // the switch counts for nothing then; zero: until it is switched again
+	Evict bool      // with off: running BE pods are evicted at once
+	Until time.Time // end of the command; zero if it lasts until the next one
 }
 
-// SwitchState is where the switch is.
+// SwitchState is the position of the switch.
 type SwitchState string
 
-// The switch's states.
+// These are the positions of the switch.
 const (
-	SwitchAuto SwitchState = ""    // as the windows say
-	SwitchOn   SwitchState = "on"  // batch, whatever the windows say
-	SwitchOff  SwitchState = "off" // none
+	SwitchAuto SwitchState = ""    // follows the windows
+	SwitchOn   SwitchState = "on"  // allows batch work whatever the windows say
+	SwitchOff  SwitchState = "off" // allows none
 )
 
-// MarshalText writes "auto", "on" or "off".
+// MarshalText returns "auto", "on" or "off".
 func (s SwitchState) MarshalText() ([]byte, error) {
 	if s == SwitchAuto {
 		return []byte("auto"), nil
@@ -48,7 +47,7 @@ func (s SwitchState) MarshalText() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// UnmarshalText reads "auto", "on" or "off".
+// UnmarshalText parses "auto", "on" or "off".
 func (s *SwitchState) UnmarshalText(text []byte) error {
 	if err := choose(s, text, "auto", SwitchOn, SwitchOff); err != nil {
 		return err
@@ -59,23 +58,23 @@ func (s *SwitchState) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// dayWindow is a window with its occurrence around now.
+// dayWindow is a window with its present or next occurrence.
 type dayWindow struct {
 	Window
-	soon, open string // why, before it and in it
+	soon, open string // reason before the window and in it
 	from, to   minute
-	days       [7]bool // by time.Weekday, on which it begins
+	days       [7]bool // days on which it begins, by time.Weekday
 
-	span  occurrence // that is now, or the next
-	valid time.Time  // span is right from then
-	until time.Time  // to then
+	span  occurrence // present or next occurrence
+	valid time.Time  // begin of the time in which span is right
+	until time.Time  // end of that time
 }
 
-// steadyForEviction is how many steps time has to go on evenly before a window evicts:
-// a clock that was wrong at boot, or jumps, is no reason to end work.
+// steadyForEviction is the number of steps with steady time before a window evicts. A clock
+// that was wrong at boot or has jumped must not end work.
 const steadyForEviction = 3
 
-// NewWindows returns the controller, for times of that zone.
+// NewWindows returns the controller for times in that zone.
 func NewWindows(windows []Window, zone *time.Location, interval time.Duration) (*Windows, error) {
 	w := &Windows{zone: zone, pace: pace{interval: interval}}
 	for i := range windows {
@@ -129,11 +128,11 @@ func (w *Windows) Step(v *View, s Switch) (BatchState, []Decision) {
 	return state, w.decisions
 }
 
-// Next is when the state changes by the time alone, as of the last step; zero: not
-// within a week.
+// Next returns when the time alone changes the state, as of the last step. It is zero if that
+// is not within a week.
 func (w *Windows) Next() time.Time { return w.next }
 
-// inForce is the switch as it counts now.
+// inForce returns the position of the switch after its end time has been applied.
 func (s *Switch) inForce(now time.Time) SwitchState {
 	if !s.Until.IsZero() && !now.Before(s.Until) {
 		return SwitchAuto
@@ -157,7 +156,7 @@ func (w *Windows) decide(v *View, now time.Time, s Switch) BatchState {
 	return state
 }
 
-// byTime joins the windows that are open now: the strictest of each.
+// byTime joins the windows that are open now and takes the strictest of each of their terms.
 func (w *Windows) byTime(v *View, now time.Time) BatchState {
 	var state BatchState
 	w.next = time.Time{}
@@ -185,7 +184,7 @@ func (w *Windows) byTime(v *View, now time.Time) BatchState {
 	return state
 }
 
-// join takes the window's terms where they are stricter.
+// join applies the window's terms where they are stricter.
 func (s *BatchState) join(c *dayWindow) {
 	if c.Percent == 0 {
 		if !s.Closed || !s.Squeeze || s.Percent > 0 || c.Evict && !s.Evict {
@@ -200,8 +199,8 @@ func (s *BatchState) join(c *dayWindow) {
 	}
 }
 
-// concerns reports whether the window is for the node as it is: always, or while an LS
-// pod runs whose labels match all of the window's.
+// concerns reports whether the window applies: always if it has no labels, or while an LS pod
+// runs whose labels match all of the window's.
 func (c *dayWindow) concerns(v *View) bool {
 	if len(c.Labels) == 0 {
 		return true

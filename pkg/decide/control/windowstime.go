@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/suggest"
 )
 
-// minute is a time of day: minutes since midnight, by the wall clock.
+// minute is a time of day in minutes since midnight on the wall clock.
 type minute int
 
 const dayMinutes minute = 24 * 60
 
 var errTime = errors.New(`must be a time of day like "09:30", "00:00" to "24:00"`)
 
-// parseMinute reads "09:30".
+// parseMinute parses a time such as "09:30".
 func parseMinute(text string) (minute, error) {
 	hours, minutes, ok := strings.Cut(text, ":")
 	h, err := strconv.ParseUint(hours, 10, 8)
@@ -31,7 +31,7 @@ func parseMinute(text string) (minute, error) {
 
 func dayNames() []string { return []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} }
 
-// parseDays reads the names of days; none are all.
+// parseDays parses the names of days. An empty list means all days.
 func parseDays(names []string) (days [7]bool, err error) {
 	if len(names) == 0 {
 		return [7]bool{true, true, true, true, true, true, true}, nil
@@ -58,11 +58,11 @@ func parseDay(name string, days *[7]bool) error {
 	return fmt.Errorf("day %.20q: must be mon, tue, wed, thu, fri, sat or sun%s", name, hint)
 }
 
-// occurrence is one occurrence of a window: from its first instant to that after its last.
+// occurrence is one occurrence of a window. It includes from and excludes to.
 type occurrence struct{ from, to time.Time }
 
-// place finds the occurrence that holds now or its grace, or else the next within a
-// week; the zero span where there is none.
+// place finds the occurrence that contains now or has its grace now, or else the next one
+// within a week. The span is zero if there is none.
 func (c *dayWindow) place(now time.Time, zone *time.Location) {
 	if !c.until.IsZero() && !now.Before(c.valid) && now.Before(c.until) {
 		return
@@ -83,10 +83,10 @@ func (c *dayWindow) place(now time.Time, zone *time.Location) {
 	}
 }
 
-// on is the window's occurrence that begins on that day. Where the clocks change, it
-// takes in every instant that shows a time in it: a time that comes twice begins it at
-// its first, and ends it at its second; one that doesn't come stands for the instant
-// at which the clocks jump over it.
+// on returns the window's occurrence that begins on that day. Where the clocks change, it
+// contains every instant whose wall time is in the window: of a time that comes twice, the
+// first begins it and the second ends it. A time that does not exist stands for the instant of
+// the clock change.
 func (c *dayWindow) on(date time.Time, zone *time.Location) occurrence {
 	to := c.to
 	if to <= c.from {
@@ -97,11 +97,11 @@ func (c *dayWindow) on(date time.Time, zone *time.Location) occurrence {
 	return occurrence{from, until}
 }
 
-// instants are the first and the last instant at which clocks in the zone show that
-// time on that day, which is given by its noon in UTC.
+// instants returns the first and the last instant at which clocks in the zone show that time on
+// that day. The day is given by its noon in UTC.
 func instants(date time.Time, at minute, zone *time.Location) (first, last time.Time) {
 	wall := time.Date(date.Year(), date.Month(), date.Day(), 0, int(at), 0, 0, time.UTC)
-	// What the zone has half a day before and after brackets any change in between.
+	// The zone's offsets half a day before and after bracket any change in between.
 	_, before := wall.Add(-14 * time.Hour).In(zone).Zone()
 	_, after := wall.Add(14 * time.Hour).In(zone).Zone()
 	early := wall.Add(-time.Duration(max(before, after)) * time.Second).In(zone)
@@ -115,7 +115,7 @@ func instants(date time.Time, at minute, zone *time.Location) (first, last time.
 	case isLate:
 		return late, late
 	}
-	change, _ := late.ZoneBounds() // the clocks jump over it: with the old offset it lies behind the change
+	change, _ := late.ZoneBounds() // clocks jump over the time: computed with the old offset, it lies behind the change
 	return change, change
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Quota is a CPU quota that a container is to have in place of its limit.
+// Quota is a CPU quota that a container should have in place of its limit.
 type Quota struct {
-	ID  string // the container's
+	ID  string // ID of the container
 	CPU workload.MilliCPU
 	Why string
 }
@@ -22,13 +22,13 @@ type Advice struct {
 	Text   string `json:"text"`   // Advice in one sentence.
 }
 
-// cpus is an amount of CPU as people read it: "12.5".
+// cpus formats an amount of CPU: "12.5".
 func cpus(m workload.MilliCPU) string {
 	return rounded(float64(m)/1000, 10)
 }
 
-// cpusApart are two amounts of CPU, with as many digits as tell them apart.
-func cpusApart(a, b workload.MilliCPU) (string, string) {
+// distinctCPUs formats two amounts of CPU with as many digits as distinguish them.
+func distinctCPUs(a, b workload.MilliCPU) (string, string) {
 	parts := 10.0
 	for parts < 1000 && a != b && rounded(float64(a)/1000, parts) == rounded(float64(b)/1000, parts) {
 		parts *= 10
@@ -36,38 +36,38 @@ func cpusApart(a, b workload.MilliCPU) (string, string) {
 	return rounded(float64(a)/1000, parts) + " CPUs", rounded(float64(b)/1000, parts) + " CPUs"
 }
 
-// share is a part of a whole in percent, as people read it.
+// share formats a part of a whole in percent.
 func share(part, whole workload.MilliCPU) string {
 	return fmt.Sprintf("%d%%", (part*100+whole/2)/max(whole, 1))
 }
 
-// perCent is that part of an amount.
+// perCent returns that percentage of an amount.
 func perCent(m workload.MilliCPU, percent int) workload.MilliCPU {
 	return m * workload.MilliCPU(percent) / 100
 }
 
-// ceil is the amount in whole CPUs.
+// ceil returns the amount rounded up to whole CPUs.
 func ceil(m workload.MilliCPU) int { return int((m + 999) / 1000) }
 
-// roundUp is the least multiple of core that is n or more.
+// roundUp returns the least multiple of core that is n or more.
 func roundUp(n, core int) int { return (n + core - 1) / core * core }
 
 func cpuFact(name string, m workload.MilliCPU) Fact { return Fact{name, float64(m) / 1000} }
 
-// inCPUs is an amount as people read it: "12.5".
+// inCPUs formats an amount of CPU: "12.5".
 func inCPUs(m workload.MilliCPU) string { return rounded(float64(m)/1000, 100) }
 
-// inGiB is an amount of memory: "1.5 GiB".
+// inGiB formats an amount of memory: "1.5 GiB".
 func inGiB(bytes float64) string { return rounded(bytes/(1<<30), 10) + " GiB" }
 
-// inPercent is a share of 1: "12 %".
+// inPercent formats a share of 1: "12 %".
 func inPercent(share float64) string { return rounded(share*100, 1) + " %" }
 
 func rounded(x, parts float64) string {
 	return strconv.FormatFloat(math.Round(x*parts)/parts, 'f', -1, 64)
 }
 
-// capacityOf is all CPUs of the node.
+// capacityOf returns the CPU of the whole node.
 func capacityOf(v *View) workload.MilliCPU {
 	online := workload.MilliCPU(0)
 	for i := range v.CPUs {
@@ -78,7 +78,7 @@ func capacityOf(v *View) workload.MilliCPU {
 	return max(online, v.Allocatable)
 }
 
-// checkPercent, checkCount and checkTime add what is wrong with a value.
+// checkPercent, checkCount and checkTime append a problem if the value is out of range.
 func checkPercent(problems []Problem, key string, value, least, most int) []Problem {
 	if value >= least && value <= most {
 		return problems

@@ -7,15 +7,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// tell lists what changed in the step; divided is how many CPUs the pools had
-// together before, and squeezed whether the last pool is or was squeezed.
-func (p *Pools) tell(v *View, divided int, squeezed bool) []Decision {
+// decisions returns the decisions of the step. The pools had divided CPUs together before it, and
+// squeezed is set if the last pool is or was squeezed.
+func (p *Pools) decisions(v *View, divided int, squeezed bool) []Decision {
 	var told []Decision
 	for i := range p.state {
 		s := &p.state[i]
 		if size := p.sizeOf(i); size != s.had {
 			d := p.decision(v, i, "grow", humanize.Count(s.had, "CPU"), humanize.Count(size, "CPU"), p.why(v, i, divided))
-			if squeezed && i >= len(p.state)-2 { // one of the two that a squeeze concerns
+			if squeezed && i >= len(p.state)-2 { // the last two pools are the ones that a squeeze concerns
 				d.Why = p.whySqueezed(&v.Batch)
 			}
 			if d.Moves = "size"; size < s.had {
@@ -33,8 +33,8 @@ func (p *Pools) tell(v *View, divided int, squeezed bool) []Decision {
 		if i == len(p.state)-1 {
 			break
 		}
-		told = p.tellShort(v, i, told)
-		told = p.tellSmall(v, i, told)
+		told = p.reportShort(v, i, told)
+		told = p.reportSmall(v, i, told)
 	}
 	return told
 }
@@ -46,14 +46,14 @@ func (p *Pools) whyLost(i int) string {
 	return "its load is not known any more: it shrinks no further, and has what its containers request, " + cpus(p.state[i].request.max()) + " CPUs, as far as the batch pool can give"
 }
 
-// tellShort says once that a pool is short, and that it is no more when it was not
-// for a while.
-func (p *Pools) tellShort(v *View, i int, told []Decision) []Decision {
+// reportShort reports a pool as short once, and the end of the shortage when it has been over for
+// a while.
+func (p *Pools) reportShort(v *View, i int, told []Decision) []Decision {
 	s, missing := &p.state[i], p.sizes.Short[i]
 	switch {
 	case missing > 0:
-		if s.shortAt = v.Now; !s.toldShort {
-			s.toldShort = true
+		if s.shortAt = v.Now; !s.reportedShort {
+			s.reportedShort = true
 			reason := "the pools below have nothing left to give"
 			if s.size >= s.cap {
 				reason = "it may have no more (its requests, or what it was found to use)"
@@ -61,16 +61,16 @@ func (p *Pools) tellShort(v *View, i int, told []Decision) []Decision {
 			told = append(told, p.decision(v, i, "short", "", humanize.Count(missing, "CPU")+" short",
 				fmt.Sprintf("its load of %s CPUs is %s of %d, over %d%%, and %s", cpus(s.fast), share(s.fast, s.capacity()), s.size, p.pools[i].High, reason)))
 		}
-	case s.toldShort && v.Now.Sub(s.shortAt) >= p.cfg.ShrinkPause:
-		s.toldShort = false
+	case s.reportedShort && v.Now.Sub(s.shortAt) >= p.cfg.ShrinkPause:
+		s.reportedShort = false
 		told = append(told, p.decision(v, i, "enough", "", "", fmt.Sprintf("its load of %s CPUs is %s of %d", cpus(s.fast), share(s.fast, s.capacity()), s.size)))
 	}
 	return told
 }
 
-// tellSmall marks a pool whose load is so low that its size in whole cores can't
-// hold it in the band: where load/high and load/low are less than a core apart.
-func (p *Pools) tellSmall(v *View, i int, told []Decision) []Decision {
+// reportSmall marks a pool whose load is so low that no size in whole cores has it in the band,
+// because load/high and load/low are less than a core apart.
+func (p *Pools) reportSmall(v *View, i int, told []Decision) []Decision {
 	s, cfg := &p.state[i], &p.pools[i]
 	bound := workload.MilliCPU(p.core * 10 * cfg.Low * cfg.High / max(cfg.High-cfg.Low, 1))
 	small := p.sizes.Small[i]
@@ -107,7 +107,7 @@ func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision 
 	return d
 }
 
-// why says what changed the pool's size.
+// why returns the reason for the change of the pool's size.
 func (p *Pools) why(v *View, i, divided int) string {
 	s, cfg := &p.state[i], &p.pools[i]
 	if s.size == s.before || (s.size > s.before) != (p.sizeOf(i) > s.had) {
