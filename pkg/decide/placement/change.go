@@ -10,10 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Resize gives the container what its new request asks for. A pin keeps the CPUs
-// it has as far as the new count allows, and gets none of those in held: it runs
-// already, so that nobody waits until they are clear. On an error the old grant
-// stands.
+// Resize changes the container's grant to its new request. A pin keeps as many of its CPUs as
+// the new count allows. It gets none of the CPUs in held: the container is running already, so
+// nothing needs to wait until they are free. After an error the old grant remains.
 func (l *Ledger) Resize(id string, r workload.Request, held cpuset.Set) (Assignment, error) {
 	old, ok := l.holders[id]
 	if !ok {
@@ -47,8 +46,8 @@ func (l *Ledger) repin(h *Holder, held cpuset.Set) error {
 	return nil
 }
 
-// resizedMemory keeps the memory nodes while they still serve: moving pages
-// costs more than distance.
+// resizedMemory keeps the memory nodes as long as they fit the request: moving pages costs more
+// than remote memory.
 func (l *Ledger) resizedMemory(h, old *Holder) (cpuset.Set, error) {
 	if h.CPUs == old.CPUs && h.Request.Memory <= old.Request.Memory {
 		return old.Mems, nil
@@ -57,13 +56,13 @@ func (l *Ledger) resizedMemory(h, old *Holder) (cpuset.Set, error) {
 	if err != nil {
 		return nodes, err
 	}
-	return l.kept(old, nodes), nil
+	return l.keepNodes(old, nodes), nil
 }
 
-// Adopt enters a container that was there before this ledger. A pin that the
-// kernel shows on CPUs it could have been given keeps them, also where they are
-// fewer than it asks for; adopted is false for a pin that must be placed with
-// Place. A pool keeps the CPUs that its containers are on.
+// Adopt enters a container that existed before this ledger. A pin whose CPUs in the kernel are
+// ones that it could have been given keeps them, even if they are fewer than it asks for. The
+// result is false for a pin that must be placed with Place. A pool keeps the CPUs on which its
+// containers are found.
 func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, now time.Time) (adopted bool) {
 	h := newHolder(who, r, now)
 	if r.Class.Pinned() {
@@ -91,11 +90,11 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 	return true
 }
 
-// KeepMemory notes the memory nodes that a running container was found with; the
-// empty set is all. None of them is taken from it.
+// KeepMemory records the memory nodes with which a running container was found; the empty set
+// means all nodes. None of them will be taken from the container.
 func (l *Ledger) KeepMemory(id string, mems cpuset.Set) {
 	if h, ok := l.holders[id]; ok {
-		h.Mems = l.kept(&Holder{State: Held, Mems: mems}, h.Mems)
+		h.Mems = l.keepNodes(&Holder{State: Held, Mems: mems}, h.Mems)
 	}
 }
 
@@ -109,9 +108,9 @@ func (l *Ledger) adoptable(h *Holder, cpus cpuset.Set) bool {
 	return l.leavesDue(h, cpus) == nil
 }
 
-// SetMachine moves the ledger to a machine with other CPUs or nodes. Pins keep
-// the CPUs that are left, or run with the pools where none is; Mend gets them
-// others. The youngest pins give way where nothing would be left to the pools.
+// SetMachine moves the ledger to a machine with other CPUs or nodes. Pins keep the CPUs that
+// remain. A pin without any runs with the pools until Mend gives it others. The youngest pins
+// lose their CPUs where nothing would remain for the pools.
 func (l *Ledger) SetMachine(machine *topology.Machine) {
 	l.use(machine)
 	l.last = entry{}
@@ -133,14 +132,14 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 			h.Short = fmt.Sprintf("has %d of %d CPUs since some went offline", h.CPUs.Size(), h.Request.CPUs)
 		}
 		if h.Mems.IsEmpty() {
-			h.Mems, _ = l.memoryNodes(h) // listed nodes that went: anywhere
+			h.Mems, _ = l.memoryNodes(h) // if the listed nodes are gone, any node will do
 		}
 	}
 }
 
-// Mend tries to make a pin whole that has fewer CPUs than it asked for, with none
-// of those in held. Where what it has can't be part of a whole pin, as one thread
-// of a core can't for LSE, it moves; Left must then be called.
+// Mend tries to complete a pin that has fewer CPUs than it asked for. It uses none of the CPUs
+// in held. If the pin's present CPUs can't be part of a complete pin, as one thread of a core
+// can't for LSE, the pin moves, and Left must be called afterwards.
 func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 	old, ok := l.holders[id]
 	if !ok || !old.Request.Class.Pinned() || old.CPUs.Size() >= old.Request.CPUs {
@@ -157,12 +156,12 @@ func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 		return false
 	}
 	h.Mems, _ = l.memoryNodes(&h)
-	h.Mems = l.kept(old, h.Mems)
+	h.Mems = l.keepNodes(old, h.Mems)
 	l.enter(&h)
 	return true
 }
 
-// Left ends a pin's move: the CPUs that it was on are free.
+// Left ends a pin's move and frees the CPUs that the pin had before.
 func (l *Ledger) Left(id string) {
 	if h, ok := l.holders[id]; ok && !h.Leaving.IsEmpty() {
 		h.Leaving = cpuset.Set{}

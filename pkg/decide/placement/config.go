@@ -1,27 +1,25 @@
-// Package placement decides which container gets which CPUs and memory nodes, and
-// keeps the ledger of who holds what. Pure.
 package placement
 
 import "github.com/sluice-dev/sluice/topology/cpuset"
 
-// Config is the node's division into pools and sets, from sluice.yaml.
+// Config is the division of the node into pools and sets, from sluice.yaml.
 type Config struct {
 	Reserved cpuset.Set // CPUs that no container gets
-	System   cpuset.Set // CPUs of class SYSTEM; empty: SYSTEM shares with LS
+	System   cpuset.Set // CPUs of class SYSTEM; if empty, SYSTEM shares CPUs with LS
 	Mode     Mode
-	Pools    []Pool // in order of priority, the highest first; the last is the batch pool
-	// Follow: a loop sets the sizes. A pool that is found with another size than its
-	// own, as after a restart, keeps it until SetSizes says otherwise.
+	Pools    []Pool // in descending priority; the last is the batch pool
+	// Follow is set if the control loop sets the sizes. A pool that is found with another size
+	// than the configured one, as after a restart, keeps it until SetSizes changes it.
 	Follow bool
 }
 
-// Mode says whether batch shares CPUs with the online pools.
+// Mode says whether batch work shares CPUs with the online pools.
 type Mode uint8
 
-// The pool modes.
+// These are the modes of the pools.
 const (
-	Overlap   Mode = iota // batch runs on the online pools' CPUs too
-	Exclusive             // pools partition the shared CPUs
+	Overlap   Mode = iota // batch work runs on the online pools' CPUs too
+	Exclusive             // the pools partition the shared CPUs
 )
 
 // Pool is a named part of the shared CPUs.
@@ -30,21 +28,22 @@ type Pool struct {
 	Size Size
 }
 
-// Size is a pool's static size. The zero value is the rest: all shared CPUs that
-// no sized pool took, shared by all pools without a size.
+// Size is a pool's static size. The zero value stands for all shared CPUs that no pool with a
+// size has; all pools without a size share them.
 type Size struct {
-	Count   int        // CPUs
-	Percent int        // of the CPUs that can be allocated, rounded up to whole cores
-	Set     cpuset.Set // exactly these, while no pin has them
+	Count   int        // number of CPUs
+	Percent int        // percentage of the allocatable CPUs, rounded up to whole cores
+	Set     cpuset.Set // exactly these CPUs, without those that pins have
 }
 
-// Default is the shipped division: all LS on everything, batch overlapping.
+// Default returns the default division: all LS pods share all CPUs, and batch work overlaps
+// them.
 func Default() Config {
 	return Config{Pools: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}}
 }
 
-// DefaultPool is the pool of LS containers that name none: "online" where the
-// config has it, else the last online pool.
+// DefaultPool returns the pool of LS containers that name none: "online" if it is configured,
+// and otherwise the last online pool.
 func (c *Config) DefaultPool() string {
 	for _, p := range c.Pools {
 		if p.Name == "online" {
@@ -54,5 +53,5 @@ func (c *Config) DefaultPool() string {
 	return c.Pools[max(0, len(c.Pools)-2)].Name
 }
 
-// BatchPool is the pool of BE containers.
+// BatchPool returns the name of the pool of BE containers.
 func (c *Config) BatchPool() string { return c.Pools[len(c.Pools)-1].Name }

@@ -1,6 +1,7 @@
-// Package placement decides who holds which CPUs: pins of their own for LSE and
-// LSR, pools for LS and BE. It is a plain state machine without clock, I/O or
-// logger: the caller says what happened and carries out the assignments.
+// Package placement decides which container has which CPUs and memory nodes: LSE and LSR
+// containers have CPUs of their own (pins), LS and BE containers share the CPUs of a pool. The
+// ledger records every container's CPUs. It is a state machine without clock, I/O or logger:
+// the caller reports what happened and carries out the assignments.
 package placement
 
 import (
@@ -15,45 +16,45 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Ledger is who holds what. It belongs to one goroutine. A call that returns an
-// error has changed nothing.
+// Ledger records which container has which CPUs. It must be used by one goroutine only. A call
+// that returns an error has changed nothing.
 type Ledger struct {
 	config   Config
 	machine  *topology.Machine
 	alloc    *cpualloc.Allocator
-	external cpuset.Set // exclusive CPUs of the kubelet's own CPU manager
-	barred   cpuset.Set // CPUs that no container can have: the cgroup of all pods lacks them
+	external cpuset.Set // exclusive CPUs of the kubelet's static CPU manager
+	barred   cpuset.Set // CPUs that no container can have, because the cgroup of all pods lacks them
 	holders  map[string]*Holder
 	shared   cpuset.Set   // allocatable CPUs without a pin
 	lent     cpuset.Set   // CPUs of LSR pins on which batch work may run too
 	pools    []cpuset.Set // CPUs of config.Pools[i]
-	sizes    []int        // of the loop, by pool; 0 the config's own; nil none
-	version  uint64       // counts layouts
-	entering bool         // layouts wait for the end of Together
-	last     entry        // for Undo
+	sizes    []int        // sizes set by the control loop, by pool; 0 is the configured size, nil that no sizes are set
+	version  uint64       // number of layouts so far
+	entering bool         // layouts are postponed until the end of Together
+	last     entry        // what Undo takes back
 }
 
 // Holder is one container in the ledger.
 type Holder struct {
-	ID        string // container id
+	ID        string // container ID
 	Pod       string // pod UID
 	Container string // container name within the pod
-	Ref       string // "namespace/pod/container", for people
+	Ref       string // "namespace/pod/container", for messages
 	Request   workload.Request
 	State     State
-	Since     time.Time // of the present State
+	Since     time.Time // begin of the present State
 
-	CPUs    cpuset.Set // pinned CPUs; empty for LS, BE, SYSTEM and a pin without a place
-	Blocked cpuset.Set // siblings of CPUs that no other pin may take (one-per-core)
-	Leaving cpuset.Set // CPUs that a pin moves away from, nobody else's until Left
-	Mems    cpuset.Set // memory nodes; empty: all
-	Short   string     // why a pin has fewer CPUs than it asked for; "" where it has them all
+	CPUs    cpuset.Set // pinned CPUs; empty for LS, BE, SYSTEM and a pin that could not be placed
+	Blocked cpuset.Set // siblings that no other pin may take (one-per-core)
+	Leaving cpuset.Set // CPUs from which a pin moves away; nobody else gets them before Left is called
+	Mems    cpuset.Set // memory nodes; empty for all
+	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 }
 
-// State is a grant's stage.
+// State is the stage of a grant.
 type State uint8
 
-// The stages: reserved when the container is created, held once it starts.
+// A grant is reserved when the container is created, and held once it has started.
 const (
 	Reserved State = iota
 	Held
@@ -63,10 +64,10 @@ var stateNames = [...]string{"reserved", "held"}
 
 func (s State) String() string { return stateNames[s] }
 
-// MarshalText writes the stage's name.
+// MarshalText returns the name of the stage.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a stage's name.
+// UnmarshalText parses the name of a stage.
 func (s *State) UnmarshalText(text []byte) error {
 	for i, name := range stateNames {
 		if name == string(text) {
@@ -77,20 +78,20 @@ func (s *State) UnmarshalText(text []byte) error {
 	return fmt.Errorf("state %.40q: it is reserved or held", text)
 }
 
-// Identity names a container to the ledger.
+// Identity identifies a container to the ledger.
 type Identity struct {
 	ID, Pod, Container, Ref string
 }
 
-// Assignment is what a container is to have.
+// Assignment is what a container should have.
 type Assignment struct {
-	CPUs      cpuset.Set // empty: all that the parent has
-	Mems      cpuset.Set // empty: all that the parent has
-	Unlimited bool       // no CFS quota: nobody else may use the CPUs
+	CPUs      cpuset.Set // empty for all that the parent has
+	Mems      cpuset.Set // empty for all that the parent has
+	Unlimited bool       // no CFS quota, because nobody else may use the CPUs
 	Why       string
 }
 
-// New makes an empty ledger.
+// New returns an empty ledger.
 func New(config Config, machine *topology.Machine) *Ledger {
 	l := &Ledger{config: config, holders: map[string]*Holder{}}
 	l.use(machine)
@@ -98,15 +99,15 @@ func New(config Config, machine *topology.Machine) *Ledger {
 	return l
 }
 
-// Anew makes a ledger without containers whose pools lie where they lay.
+// Anew returns a ledger without containers whose pools keep their present CPUs.
 func (l *Ledger) Anew() *Ledger {
 	n := New(l.config, l.machine)
 	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
 	return n
 }
 
-// Together divides the pools once after all that enter does: pin by pin they would
-// grow into CPUs that the next pin has, and lose their place.
+// Together calls enter and divides the pools once afterwards. If they were divided after each
+// pin, they would grow into CPUs that the next pin has, and lose their place.
 func (l *Ledger) Together(enter func()) {
 	l.entering = true
 	defer func() {
@@ -120,7 +121,7 @@ func (l *Ledger) use(machine *topology.Machine) {
 	l.machine, l.alloc = machine, cpualloc.New(machine)
 }
 
-// Clone returns a ledger that changes apart from this one, for what-if.
+// Clone returns an independent copy of the ledger, for trying out changes.
 func (l *Ledger) Clone() *Ledger {
 	twin := *l
 	twin.holders = make(map[string]*Holder, len(l.holders))
@@ -132,10 +133,10 @@ func (l *Ledger) Clone() *Ledger {
 	return &twin
 }
 
-// Machine is the machine the ledger divides.
+// Machine returns the machine that the ledger divides.
 func (l *Ledger) Machine() *topology.Machine { return l.machine }
 
-// Holder returns the container of that id; it must not be changed.
+// Holder returns the container with that ID; it must not be changed.
 func (l *Ledger) Holder(id string) (*Holder, bool) {
 	h, ok := l.holders[id]
 	return h, ok
@@ -180,18 +181,18 @@ type PoolCPUs struct {
 	CPUs cpuset.Set
 }
 
-// Pinned is the union of all pins' CPUs, the kubelet's own included.
+// Pinned returns the CPUs of all pins, including those of the kubelet's static CPU manager.
 func (l *Ledger) Pinned() cpuset.Set {
 	pinned := l.external
 	for _, h := range l.holders {
-		if !h.CPUs.IsEmpty() || !h.Leaving.IsEmpty() { // most share
+		if !h.CPUs.IsEmpty() || !h.Leaving.IsEmpty() { // most containers share CPUs
 			pinned = cpuset.Union(pinned, cpuset.Union(h.CPUs, h.Leaving))
 		}
 	}
 	return pinned
 }
 
-// Shared is what the pools divide: allocatable CPUs without a pin.
+// Shared returns the CPUs that the pools divide: the allocatable CPUs without a pin.
 func (l *Ledger) Shared() cpuset.Set { return l.shared }
 
 // Divided reports whether any container may have less than all CPUs.
@@ -199,22 +200,22 @@ func (l *Ledger) Divided() bool {
 	return slices.ContainsFunc(l.pools, func(pool cpuset.Set) bool { return !l.unrestricted(pool) })
 }
 
-// Version changes whenever the assignment of a container may have changed that
-// the call was not about.
+// Version returns a number that changes whenever a call may have changed the assignment of a
+// container other than the one that it was about.
 func (l *Ledger) Version() uint64 { return l.version }
 
-// allocatable is what pools and pins may use together; never empty.
+// allocatable returns the CPUs that pools and pins may use together. It is never empty.
 func (l *Ledger) allocatable() cpuset.Set {
 	outside := cpuset.Union(l.config.Reserved, l.config.System)
 	left := cpuset.Difference(l.machine.Online, cpuset.Union(outside, cpuset.Union(l.external, l.barred)))
-	if left.IsEmpty() { // all others are offline: containers must run somewhere
+	if left.IsEmpty() { // all others are offline, but containers must run somewhere
 		return l.machine.Online
 	}
 	return left
 }
 
-// SetExternal names the exclusive CPUs of another manager (the kubelet's static
-// policy): no pool and no pin uses them.
+// SetExternal sets the exclusive CPUs of another manager, the kubelet's static policy. No pool
+// and no pin uses them.
 func (l *Ledger) SetExternal(cpus cpuset.Set) {
 	if cpus == l.external {
 		return
@@ -223,8 +224,8 @@ func (l *Ledger) SetExternal(cpus cpuset.Set) {
 	l.layout()
 }
 
-// Bar names CPUs that no container can have, as the cgroup of all pods lacks them: no pool
-// and no pin uses them, and who has all others needs no cpuset of its own.
+// Bar sets the CPUs that no container can have because the cgroup of all pods lacks them. No
+// pool and no pin uses them, and a container with all other CPUs needs no cpuset of its own.
 func (l *Ledger) Bar(cpus cpuset.Set) {
 	if cpus == l.barred {
 		return
@@ -240,7 +241,7 @@ func (l *Ledger) Hold(id string, now time.Time) {
 	}
 }
 
-// Release forgets the container by its id alone and gives back what it held.
+// Release removes the container, which is identified by its ID alone, and frees its CPUs.
 func (l *Ledger) Release(id string) bool {
 	h, ok := l.holders[id]
 	if !ok {
@@ -254,10 +255,9 @@ func (l *Ledger) Release(id string) bool {
 	return true
 }
 
-// Stale lists reserved pins that never started and are replaced by a younger
-// container of the same name in the same pod (next, which is to be placed, or one
-// in the ledger), or are older than timeout: their runtime failed after the grant,
-// and no event told so.
+// Stale lists reserved pins whose container never started, because its runtime failed after the
+// grant without an event. Such a pin is older than timeout, or a younger container of the same
+// name in the same pod replaces it: next, which is about to be placed, or one in the ledger.
 func (l *Ledger) Stale(next Identity, now time.Time, timeout time.Duration) []string {
 	var stale []*Holder
 	for _, h := range l.holders {
@@ -280,7 +280,7 @@ func (l *Ledger) replaced(old *Holder) bool {
 	return false
 }
 
-// Assignment is what the container of that id is to have now.
+// Assignment returns what the container with that ID should have now.
 func (l *Ledger) Assignment(id string) (Assignment, bool) {
 	h, ok := l.holders[id]
 	if !ok {
@@ -319,7 +319,7 @@ func (l *Ledger) decided(h *Holder) Assignment {
 	return a
 }
 
-// sharedCPUs is the set of a container without CPUs of its own.
+// sharedCPUs returns the CPUs of a container without CPUs of its own.
 func (l *Ledger) sharedCPUs(h *Holder) (cpuset.Set, string) {
 	if h.Request.Class == workload.System {
 		if system := cpuset.Intersect(l.config.System, l.machine.Online); !system.IsEmpty() {
@@ -331,8 +331,8 @@ func (l *Ledger) sharedCPUs(h *Holder) (cpuset.Set, string) {
 	return l.pools[i], h.Request.Class.String() + " in pool " + l.config.Pools[i].Name
 }
 
-// PoolOf is the name of the pool that a holder without CPUs of its own runs in,
-// "" for a pin and for the system set.
+// PoolOf returns the name of the pool in which a holder without CPUs of its own runs. It is
+// empty for a pin and for the system set.
 func (l *Ledger) PoolOf(h *Holder) string {
 	if !h.CPUs.IsEmpty() || h.Request.Class == workload.System {
 		return ""
@@ -340,7 +340,7 @@ func (l *Ledger) PoolOf(h *Holder) string {
 	return l.config.Pools[l.pool(h.Request)].Name
 }
 
-// pool is the index of the pool that the request belongs to.
+// pool returns the index of the pool of the request.
 func (l *Ledger) pool(r workload.Request) int {
 	name := r.Pool
 	if name == "" {
@@ -357,8 +357,8 @@ func (l *Ledger) pool(r workload.Request) int {
 	return len(l.pools) - 1
 }
 
-// unrestricted reports whether cpus is every CPU there is, so that the container
-// needs no cpuset of its own and follows its parent through hotplug.
+// unrestricted reports whether cpus contains every CPU, so that the container needs no cpuset
+// of its own and follows its parent's through hotplug.
 func (l *Ledger) unrestricted(cpus cpuset.Set) bool {
 	return cpus == l.machine.Online || cpus == cpuset.Difference(l.machine.Online, l.barred)
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Lend lets batch work that overlaps the other pools run on these CPUs too, as far as they
-// are LSR pins'; of other CPUs it has none. What an LSR pin gives up is lent no more.
+// Lend lets batch work that overlaps the other pools run on those of these CPUs that belong to
+// LSR pins. CPUs that an LSR pin gives up are no longer lent.
 func (l *Ledger) Lend(cpus cpuset.Set) {
 	if lent := l.lendable(cpus); lent != l.lent {
 		l.lent = lent
@@ -14,10 +14,10 @@ func (l *Ledger) Lend(cpus cpuset.Set) {
 	}
 }
 
-// Lent is the CPUs of LSR pins that batch work may run on.
+// Lent returns the CPUs of LSR pins on which batch work may run.
 func (l *Ledger) Lent() cpuset.Set { return l.lent }
 
-// lendable is what of these CPUs may be lent.
+// lendable returns those of the CPUs that may be lent.
 func (l *Ledger) lendable(cpus cpuset.Set) cpuset.Set {
 	var of cpuset.Set
 	if l.config.Mode != Overlap || cpus.IsEmpty() {

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// memoryNodes chooses where a holder's memory comes from, by the CPUs that it runs
-// on. The empty set means anywhere.
+// memoryNodes chooses the nodes of a holder's memory by the CPUs on which it runs. The empty
+// set means any node.
 func (l *Ledger) memoryNodes(h *Holder) (cpuset.Set, error) {
 	switch policy := h.Request.MemoryNodes.Policy; {
 	case policy == workload.MemoryListed:
@@ -22,10 +22,10 @@ func (l *Ledger) memoryNodes(h *Holder) (cpuset.Set, error) {
 	return l.localMemory(l.orOnline(cpus), h.Request.Memory, h.ID), nil
 }
 
-// kept is the memory nodes of a holder that is to have nodes. One that runs keeps
-// those that it had as well: the kernel would move all of its pages off a node that
-// is taken from it, which takes about a second for each GiB.
-func (l *Ledger) kept(old *Holder, nodes cpuset.Set) cpuset.Set {
+// keepNodes returns the memory nodes of a holder that should have nodes. A running holder keeps
+// those that it had as well: the kernel would move all of its pages off a node that it loses,
+// which takes about a second per GiB.
+func (l *Ledger) keepNodes(old *Holder, nodes cpuset.Set) cpuset.Set {
 	switch {
 	case old.State != Held || nodes.IsEmpty():
 		return nodes
@@ -35,8 +35,8 @@ func (l *Ledger) kept(old *Holder, nodes cpuset.Set) cpuset.Set {
 	return cpuset.Union(nodes, old.Mems)
 }
 
-// followPools brings the memory of containers that share CPUs, and asked for memory
-// that is local, after their pools.
+// followPools moves the memory of containers that share CPUs and asked for local memory to the
+// nodes of their pools.
 func (l *Ledger) followPools() {
 	var follow []*Holder
 	for _, h := range l.holders {
@@ -44,9 +44,9 @@ func (l *Ledger) followPools() {
 			follow = append(follow, h)
 		}
 	}
-	for _, h := range byAge(follow) { // what is left on a node depends on who came before
-		nodes, _ := l.memoryNodes(h) // only listed nodes can be wrong
-		h.Mems = l.kept(h, nodes)
+	for _, h := range byAge(follow) { // older holders come first, since they leave less memory for the others
+		nodes, _ := l.memoryNodes(h) // an error is impossible, since only listed nodes can be wrong
+		h.Mems = l.keepNodes(h, nodes)
 	}
 }
 
@@ -61,9 +61,9 @@ func (l *Ledger) listedMemory(id string, r workload.Request) (cpuset.Set, error)
 	return nodes, nil
 }
 
-// localMemory is the memory of the CPUs' own nodes, widened to the nearest other
-// nodes while the guarantee does not fit: fast tiers first, then the distance.
-// The CPUs' nodes may have no memory at all.
+// localMemory returns the nodes of the CPUs, extended by the nearest other nodes while the
+// guaranteed memory does not fit: fast tiers first, then by distance. The nodes of the CPUs may
+// have no memory at all.
 func (l *Ledger) localMemory(cpus cpuset.Set, guarantee int64, id string) cpuset.Set {
 	own := l.machine.NodesOf(cpus)
 	all := l.machine.MemoryNodes()
@@ -78,8 +78,8 @@ func (l *Ledger) localMemory(cpus cpuset.Set, guarantee int64, id string) cpuset
 	return nodes
 }
 
-// nearestMemory is the node of candidates with the fastest memory closest to any
-// node of from.
+// nearestMemory returns the candidate with the fastest memory that is closest to any node of
+// from.
 func (l *Ledger) nearestMemory(from, candidates cpuset.Set) *topology.Node {
 	var best *topology.Node
 	bestDistance := 0
@@ -97,7 +97,7 @@ func (l *Ledger) nearestMemory(from, candidates cpuset.Set) *topology.Node {
 }
 
 func (l *Ledger) distance(from cpuset.Set, to *topology.Node) int {
-	const unknown = 255 // the kernel's own "unreachable"
+	const unknown = 255 // the kernel's "unreachable"
 	least := unknown
 	for i, d := range to.Distances {
 		if i < len(l.machine.Nodes) && from.Contains(l.machine.Nodes[i].ID) {
@@ -107,8 +107,8 @@ func (l *Ledger) distance(from cpuset.Set, to *topology.Node) int {
 	return least
 }
 
-// freeMemory is the nodes' memory less what others are guaranteed there; a
-// guarantee over several nodes weighs on each by its share of their memory.
+// freeMemory returns the memory of the nodes without what others are guaranteed there. A
+// guarantee over several nodes counts on each by its share of their memory.
 func (l *Ledger) freeMemory(nodes cpuset.Set, except string) int64 {
 	free := l.machine.Memory(nodes)
 	for _, h := range l.holders {

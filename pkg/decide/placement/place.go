@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// RefusalError is a request that can't be granted as it stands.
+// RefusalError is the refusal of a request that can't be granted now.
 type RefusalError struct {
 	Why string
-	// Shortage is true where CPUs that others hold are what is missing, so that
-	// the request may succeed once they are given back.
+	// Shortage is set if the missing CPUs are in use by others, so that the request may succeed
+	// once they are free.
 	Shortage bool
 }
 
@@ -30,9 +30,9 @@ func IsShortage(err error) bool {
 	return errors.As(err, &refusal) && refusal.Shortage
 }
 
-// Place enters a container and decides what it gets. Pins avoid the CPUs in
-// avoid where others serve as well (a runtime update that is still on its way
-// names them). A pin that can't be placed is refused and leaves no trace.
+// Place enters a container and decides what it gets. Pins avoid the CPUs in avoid, which a
+// runtime update on its way still names, if other CPUs are as good. A pin that can't be placed
+// is refused and not entered.
 func (l *Ledger) Place(who Identity, r workload.Request, avoid cpuset.Set, now time.Time) (Assignment, error) {
 	h := newHolder(who, r, now)
 	if err := l.grant(h, avoid); err != nil {
@@ -42,8 +42,8 @@ func (l *Ledger) Place(who Identity, r workload.Request, avoid cpuset.Set, now t
 	return l.assignment(h), nil
 }
 
-// PlaceShared enters a pin that has no CPUs of its own for the reason given: it
-// runs with the online pools until it can be placed.
+// PlaceShared enters a pin that has no CPUs of its own, for the reason why. It runs with the
+// online pools until it can be placed.
 func (l *Ledger) PlaceShared(who Identity, r workload.Request, why string, now time.Time) Assignment {
 	h := newHolder(who, r, now)
 	h.Short = why
@@ -55,7 +55,7 @@ func newHolder(who Identity, r workload.Request, now time.Time) *Holder {
 	return &Holder{ID: who.ID, Pod: who.Pod, Container: who.Container, Ref: who.Ref, Request: withDefaults(r), Since: now}
 }
 
-// withDefaults gives LSE its whole cores.
+// withDefaults returns the request, with whole cores for LSE.
 func withDefaults(r workload.Request) workload.Request {
 	if r.SMT == workload.SMTDefault {
 		r.SMT = workload.SMTAny
@@ -75,17 +75,17 @@ func (l *Ledger) enter(h *Holder) {
 	}
 }
 
-// entry is the last container entered, with what was there before.
+// entry is the last container that was entered, with the state before.
 type entry struct {
 	id    string
-	old   *Holder // nil: the container was not known
+	old   *Holder // nil if the container was not known
 	pools []cpuset.Set
-	whole *Ledger // all that was there before, where Without gave other grants back; else nil
+	whole *Ledger // the state before Without freed other grants; nil otherwise
 }
 
-// Without tries decide, which calls Place or Resize, after it has given back the grants
-// of the containers in ids. They are gone only if decide succeeds, and Undo restores
-// them together with what decide has changed.
+// Without frees the grants of the containers in ids and then calls decide, which calls Place or
+// Resize. The grants are lost only if decide succeeds. Undo restores them together with what
+// decide has changed.
 func (l *Ledger) Without(ids []string, decide func() (Assignment, error)) (Assignment, error) {
 	before := l.Clone()
 	before.last = entry{}
@@ -101,9 +101,8 @@ func (l *Ledger) Without(ids []string, decide func() (Assignment, error)) (Assig
 	return as, nil
 }
 
-// Undo takes back the last Place, Resize or Mend, which could not be carried out.
-// The pools have the CPUs again that they had: dividing anew could leave them
-// with others.
+// Undo takes back the last Place, Resize or Mend, which could not be carried out. The pools get
+// back the CPUs that they had; another division could give them others.
 func (l *Ledger) Undo() {
 	last := l.last
 	if last.id == "" {
@@ -125,7 +124,7 @@ func (l *Ledger) Undo() {
 	l.version++
 }
 
-// grant fills in the holder's CPUs and memory nodes, or says why it can't.
+// grant sets the holder's CPUs and memory nodes, or returns why it can't.
 func (l *Ledger) grant(h *Holder, avoid cpuset.Set) error {
 	if h.Request.Class.Pinned() {
 		if err := l.pin(h, l.freeFor(h), cpuset.Set{}, avoid); err != nil {
@@ -137,7 +136,7 @@ func (l *Ledger) grant(h *Holder, avoid cpuset.Set) error {
 	return err
 }
 
-// pin chooses CPUs for the holder out of free, with all of keep.
+// pin chooses CPUs for the holder out of free, and includes all of keep.
 func (l *Ledger) pin(h *Holder, free, keep, avoid cpuset.Set) error {
 	free = cpuset.Union(free, keep)
 	if err := l.knownDevice(h.Request.Near.PCI); err != nil {
@@ -163,8 +162,8 @@ func (l *Ledger) pin(h *Holder, free, keep, avoid cpuset.Set) error {
 	return nil
 }
 
-// freeFor is what the holder may choose from: allocatable CPUs that no other pin
-// has, blocks, or keeps it off by an exclusive group.
+// freeFor returns the CPUs from which the holder may choose: allocatable CPUs that no other pin
+// has or blocks, and that no exclusive group forbids.
 func (l *Ledger) freeFor(h *Holder) cpuset.Set {
 	free := l.allocatable()
 	for _, other := range l.holders {
@@ -173,14 +172,14 @@ func (l *Ledger) freeFor(h *Holder) cpuset.Set {
 		}
 		free = cpuset.Difference(free, other.CPUs)
 		free = cpuset.Difference(free, cpuset.Union(other.Blocked, other.Leaving))
-		free = cpuset.Difference(free, l.keptOff(h, other))
+		free = cpuset.Difference(free, l.forbiddenFor(h, other))
 	}
 	return free
 }
 
-// keptOff is the domain of other that an exclusive group bars h from; either of
-// the two may have asked for the distance.
-func (l *Ledger) keptOff(h, other *Holder) cpuset.Set {
+// forbiddenFor returns the domain around other that an exclusive group forbids to h. Either of the
+// two may have asked for the distance.
+func (l *Ledger) forbiddenFor(h, other *Holder) cpuset.Set {
 	if h.Request.ExclusiveGroup != other.Request.ExclusiveGroup {
 		return cpuset.Set{}
 	}
@@ -200,8 +199,8 @@ func (l *Ledger) keptOff(h, other *Holder) cpuset.Set {
 	}
 }
 
-// choose lets the allocator decide. CPUs that an update on its way still names,
-// and CPUs of sized pools, are taken only where the rest is worse.
+// choose lets the allocator decide. It avoids CPUs that a runtime update on its way still
+// names, and CPUs of sized pools, unless the result would be worse without them.
 func (l *Ledger) choose(h *Holder, free, keep, avoid cpuset.Set) (cpuset.Set, error) {
 	p := l.preference(h.Request)
 	p.Keep = keep
@@ -224,8 +223,8 @@ func (l *Ledger) choose(h *Holder, free, keep, avoid cpuset.Set) (cpuset.Set, er
 	return best, nil
 }
 
-// preference is how a request's CPUs should lie. Those whose memory is bound to
-// nodes lie there, unless a device says otherwise.
+// preference returns how a request's CPUs should lie. If its memory is bound to nodes, its CPUs
+// should be on these nodes, unless a device demands others.
 func (l *Ledger) preference(r workload.Request) cpualloc.Preference {
 	near := l.localCPUs(r.Near)
 	if near.IsEmpty() {
@@ -253,8 +252,8 @@ func (l *Ledger) asCompact(x, y cpuset.Set) bool {
 	return xNodes <= yNodes && xL3s <= yL3s
 }
 
-// shortage says how many CPUs were asked for, how many are free, and who holds
-// the rest.
+// shortage returns an error that names the number of CPUs asked for, the free CPUs, and the
+// holders of the others.
 func (l *Ledger) shortage(h *Holder, free cpuset.Set, cause error) error {
 	if _, ok := errors.AsType[*cpualloc.ShortageError](cause); !ok {
 		return &RefusalError{Why: fmt.Sprintf("%s asks for CPUs of its own: %v", h.Request.Class, cause)}
@@ -317,8 +316,8 @@ func (l *Ledger) whoHas(cpus cpuset.Set, h *Holder) string {
 	return strings.Join(who, ", ")
 }
 
-// leavesDue refuses a pin that would leave the shared pools less than one core,
-// or less than the LS containers there have requested.
+// leavesDue refuses a pin that would leave the shared pools less than one core, or less than
+// their LS containers have requested.
 func (l *Ledger) leavesDue(h *Holder, cpus cpuset.Set) error {
 	left, due, requested := l.due(h)
 	left = cpuset.Difference(left, cpus)
@@ -332,8 +331,8 @@ func (l *Ledger) leavesDue(h *Holder, cpus cpuset.Set) error {
 	return nil
 }
 
-// due is what the shared pools have without the holder's pin, how many CPUs of it they
-// need, and what LS containers there requested.
+// due returns the CPUs that the shared pools have without the holder's pin, the number of them
+// that the pools need, and the CPU that LS containers in them requested.
 func (l *Ledger) due(h *Holder) (left cpuset.Set, due int, requested workload.MilliCPU) {
 	left = l.allocatable()
 	for _, other := range l.holders {
@@ -348,9 +347,9 @@ func (l *Ledger) due(h *Holder) (left cpuset.Set, due int, requested workload.Mi
 	return left, max(l.machine.ThreadsPerCore(), int((requested+999)/1000)), requested
 }
 
-// Pinnable appends, for each NUMA node, the most CPUs that Place would give to one new LSR
-// container on that node alone, which names no exclusive group and takes the hyperthreads
-// as they come. What goes to one node is missing on the others, where the shared pools
+// Pinnable appends for each NUMA node the largest number of CPUs that Place would give to one
+// new LSR container on that node alone, without an exclusive group or a policy for
+// hyperthreads. CPUs that one node gives may be missing on the others, where the shared pools
 // need the rest.
 func (l *Ledger) Pinnable(into []int) []int {
 	h := Holder{Request: workload.Request{Class: workload.LSR}}
@@ -371,7 +370,7 @@ func (l *Ledger) knownDevice(address string) error {
 	return &RefusalError{Why: "near " + address + ": this machine has no such PCI device (lspci -D lists them)"}
 }
 
-// localCPUs is the CPUs local to the devices that a request wants to be near.
+// localCPUs returns the CPUs that are local to the devices that a request wants to be near.
 func (l *Ledger) localCPUs(near workload.Near) cpuset.Set {
 	for i := range l.machine.Devices {
 		if d := &l.machine.Devices[i]; d.Address == near.PCI {
@@ -381,9 +380,8 @@ func (l *Ledger) localCPUs(near workload.Near) cpuset.Set {
 	return near.CPUs
 }
 
-// sizedPools is the CPUs of pools that the config gives a size and that share
-// with no other pool: not those of a batch pool that overlaps, nor of one that
-// gives way since the loop sets the sizes.
+// sizedPools returns the CPUs of pools with a configured size that share with no other pool. It
+// leaves out a batch pool that overlaps, and pools whose size the control loop sets.
 func (l *Ledger) sizedPools() cpuset.Set {
 	pools := l.config.Pools
 	if l.config.Mode == Overlap || l.follows() {

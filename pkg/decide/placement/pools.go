@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// layout divides the shared CPUs over the pools. A pool that keeps its size
-// keeps its CPUs. Sized pools are served first, exact sets before counts and
-// the higher priority before the lower; pools without a size have the rest in
-// common. In overlap mode the batch pool has its size, or all, of the shared
-// CPUs beside the online pools. Sizes of the loop stand before those of the config.
+// layout divides the shared CPUs among the pools. A pool that keeps its size keeps its CPUs.
+// Pools with a size are served first, exact sets before counts and higher priorities before
+// lower; pools without a size share the rest. In overlap mode the batch pool has its size, or
+// all, of the shared CPUs in addition to the online pools. Sizes of the control loop take
+// precedence over configured ones.
 func (l *Ledger) layout() {
 	if l.entering {
 		return
@@ -49,19 +49,19 @@ func (l *Ledger) layout() {
 		if previous != nil {
 			before = previous[i]
 		}
-		// Every pool that is still to come keeps a core to run on.
+		// Every pool that is not served yet keeps a core.
 		room := rest.Size() - core*(l.unserved(partition)-1)
 		l.pools[i] = l.near(before, rest, max(min(want, room), min(core, rest.Size())))
 		rest = cpuset.Difference(rest, l.pools[i])
 	}
-	// The last pool holds what nobody else asked for.
+	// The last pool gets what nobody else asked for.
 	if l.unserved(partition) == 0 {
 		l.pools[partition-1] = cpuset.Union(l.pools[partition-1], rest)
 	}
 	for i := range partition {
 		if l.pools[i].IsEmpty() {
 			l.pools[i] = rest
-			if rest.IsEmpty() { // a node too small to divide
+			if rest.IsEmpty() { // the node is too small to divide
 				l.pools[i] = shared
 			}
 		}
@@ -82,7 +82,7 @@ func (l *Ledger) unserved(partition int) int {
 	return n
 }
 
-// overlapping is the batch pool in overlap mode.
+// overlapping returns the CPUs of the batch pool in overlap mode.
 func (l *Ledger) overlapping(previous []cpuset.Set, shared cpuset.Set, batch int) cpuset.Set {
 	size := l.config.Pools[batch].Size
 	want := l.count(size)
@@ -99,12 +99,12 @@ func (l *Ledger) overlapping(previous []cpuset.Set, shared cpuset.Set, batch int
 		before = previous[batch]
 	}
 	if rest := cpuset.Difference(shared, l.sizedPools()); rest.Size() >= want {
-		shared = rest // batch stays off the online pools that have a size of their own
+		shared = rest // batch work avoids the online pools that have a size
 	}
 	return l.near(before, shared, want)
 }
 
-// near returns n CPUs of free, as many of before among them as can be.
+// near returns n CPUs of free, and among them as many of before as possible.
 func (l *Ledger) near(before, free cpuset.Set, n int) cpuset.Set {
 	kept := cpuset.Intersect(before, free)
 	var chosen cpuset.Set
@@ -114,14 +114,14 @@ func (l *Ledger) near(before, free cpuset.Set, n int) cpuset.Set {
 	} else {
 		chosen, err = l.alloc.Take(free, n, cpualloc.Preference{Keep: kept})
 	}
-	if err != nil { // fewer than n are free
+	if err != nil { // fewer than n CPUs are free
 		return free
 	}
 	return chosen
 }
 
-// keepPool lets the pool of a found container stay on the CPUs that the container
-// is on: where a pool of a given size lies is nowhere else on record.
+// keepPool lets the pool of a container that was found stay on the CPUs of the container.
+// Nothing else records which CPUs a pool with a size had.
 func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	if r.Class == workload.System || cpus.IsEmpty() {
 		return
@@ -137,7 +137,7 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 		if l.sizes == nil {
 			l.sizes = make([]int, len(l.pools))
 			for j := range l.sizes {
-				if apart { // a pool that nobody is found in may have had little
+				if apart { // a pool without containers may have had few CPUs
 					l.sizes[j] = l.machine.ThreadsPerCore()
 				}
 			}
@@ -156,7 +156,7 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	l.layout()
 }
 
-// count is a size in CPUs, whole cores; 0 for a pool without one.
+// count returns a size as a number of CPUs in whole cores; 0 for a pool without a size.
 func (l *Ledger) count(size Size) int {
 	core := l.machine.ThreadsPerCore()
 	n := size.Count

@@ -8,27 +8,28 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Asked is what a container asks for by another config.
+// Asked is what a container asks for under another configuration.
 type Asked struct {
 	Request workload.Request
-	Shares  string // why it gets no CPUs of its own, though it asks for them; "" where it may
+	Shares  string // why it gets no CPUs of its own although it asks for them; "" if it may
 }
 
-// Reconfigured is the ledger by another config: the same containers, by what they ask
-// for then. Pools keep their CPUs, by their names, as far as their sizes let them. A
-// pin that can't stay where it is, is an error: nobody is moved for a configuration.
-// What asks for CPUs of its own only now gets them where there are any, and shares
-// where not. The ledger itself stays as it is.
+// Reconfigured returns the ledger for another configuration, with the same containers and what
+// they ask for under it. Pools keep their CPUs by name as far as their sizes allow. A pin that
+// can't keep its CPUs is an error: no container moves because of a configuration. A container
+// that asks for CPUs of its own only now gets them if there are any, and shares otherwise. The
+// ledger itself does not change.
 func (l *Ledger) Reconfigured(config Config, asked map[string]Asked) (*Ledger, error) {
 	n := &Ledger{config: config, external: l.external, barred: l.barred, holders: map[string]*Holder{}, version: l.version}
 	n.use(l.machine)
 	n.inherit(l)
 	var err error
-	n.Together(func() { err = n.take(l.Holders(), asked) })
+	n.Together(func() { err = n.enterHolders(l.Holders(), asked) })
 	return n, err
 }
 
-// inherit takes over where pools lie, and sizes of the loop where it goes on.
+// inherit copies the CPUs of the pools, and the control loop's sizes if the loop continues to
+// set them.
 func (l *Ledger) inherit(from *Ledger) {
 	l.pools = make([]cpuset.Set, len(l.config.Pools))
 	goesOn := from.sizes != nil && from.config.Follow && l.config.Follow && from.config.Mode == l.config.Mode
@@ -50,11 +51,11 @@ func (l *Ledger) inherit(from *Ledger) {
 	}
 }
 
-// take enters holders of another ledger: pins where they are, then all that share,
-// then those that need CPUs of their own.
-func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
-	var homeless, resized []*Holder
-	had := map[string]cpuset.Set{} // memory nodes of those in homeless
+// enterHolders enters the holders of another ledger: first the pins on their CPUs, then the containers
+// that share, and then those that need CPUs of their own.
+func (l *Ledger) enterHolders(holders []*Holder, asked map[string]Asked) error {
+	var unplaced, resized []*Holder
+	had := map[string]cpuset.Set{} // memory nodes of the unplaced containers
 	for _, old := range holders {
 		a := asked[old.ID]
 		h := *old
@@ -84,19 +85,19 @@ func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
 		if h.Request.Class.Pinned() {
 			h.Short = a.Shares
 			if a.Shares == "" {
-				homeless, had[h.ID] = append(homeless, h), old.Mems
+				unplaced, had[h.ID] = append(unplaced, h), old.Mems
 				continue
 			}
 		} else {
-			h.Mems = l.kept(old, l.sharedMemory(h))
+			h.Mems = l.keepNodes(old, l.sharedMemory(h))
 		}
 		l.holders[h.ID] = h
 	}
-	for _, h := range homeless {
+	for _, h := range unplaced {
 		if err := l.grant(h, cpuset.Set{}); err != nil {
 			h.Short = err.Error()
 		}
-		h.Mems = l.kept(&Holder{State: h.State, Mems: had[h.ID]}, h.Mems)
+		h.Mems = l.keepNodes(&Holder{State: h.State, Mems: had[h.ID]}, h.Mems)
 		l.holders[h.ID] = h
 	}
 	for _, old := range resized {
@@ -109,7 +110,7 @@ func (l *Ledger) take(holders []*Holder, asked map[string]Asked) error {
 	return nil
 }
 
-// sharedMemory is the memory of a holder without CPUs of its own.
+// sharedMemory returns the memory nodes of a holder without CPUs of its own.
 func (l *Ledger) sharedMemory(h *Holder) cpuset.Set {
 	nodes, err := l.memoryNodes(h)
 	if err != nil {
@@ -118,7 +119,7 @@ func (l *Ledger) sharedMemory(h *Holder) cpuset.Set {
 	return nodes
 }
 
-// staysOn says why a pin can't keep its CPUs.
+// staysOn returns why a pin can't keep its CPUs.
 func (l *Ledger) staysOn(h *Holder) error {
 	refuse := func(format string, args ...any) error {
 		return &RefusalError{Why: fmt.Sprintf("container %s has CPUs %s of its own and is not moved while it runs: ", h.Ref, h.CPUs) + fmt.Sprintf(format, args...)}

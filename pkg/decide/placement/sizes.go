@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// SetSizes gives the pools other sizes in CPUs than the config's own: in exclusive
-// mode all pools, of which the last, the batch pool, has what the others leave; in
-// overlap mode the batch pool alone. 0, or a size that is left out, is the config's
-// own; no sizes at all end it. Where pins take so much that the sizes don't fit, the
-// pools of lower priority have less, the batch pool first, and all have a core; they
-// get their sizes back with the CPUs.
+// SetSizes sets the pools' sizes in CPUs in place of the configured ones. In exclusive mode it
+// sets those of all pools, and the last, the batch pool, gets what the others leave. In overlap
+// mode it sets that of the batch pool alone. A size that is 0 or missing stands for the
+// configured one, and no sizes at all restore all of these. If pins take so much that the sizes
+// don't fit, pools of lower priority get less, the batch pool first, and each has at least a
+// core; they get their sizes back with the CPUs.
 //
-// No CPU changes hands that the sizes don't ask for.
+// Only the CPUs that the sizes require change their pool.
 func (l *Ledger) SetSizes(sizes []int) {
 	if l.hasSizes(sizes) {
 		return
@@ -36,7 +36,7 @@ func anySize(sizes []int) bool {
 	return slices.ContainsFunc(sizes, func(n int) bool { return n > 0 })
 }
 
-// hasSizes reports whether these are the sizes last set.
+// hasSizes reports whether these are the sizes set last.
 func (l *Ledger) hasSizes(sizes []int) bool {
 	if !anySize(sizes) {
 		return l.sizes == nil
@@ -53,16 +53,16 @@ func (l *Ledger) hasSizes(sizes []int) bool {
 	return l.sizes != nil
 }
 
-// Sizes are those last set, or found where the config lets pools follow; nil: the
-// config's own.
+// Sizes returns the sizes set last, or those found if the control loop sets sizes. It is nil if
+// the configured ones are in force.
 func (l *Ledger) Sizes() []int { return slices.Clone(l.sizes) }
 
-// follows reports whether the loop's sizes, not the config's, partition the shared CPUs.
+// follows reports whether the control loop's sizes partition the shared CPUs.
 func (l *Ledger) follows() bool { return l.sizes != nil && l.config.Mode == Exclusive }
 
-// divide partitions the shared CPUs by the loop's sizes; false where not every pool
-// can have a core. Pools that shrink give first, so that those that grow take from
-// what is free alone.
+// divide partitions the shared CPUs by the control loop's sizes. It returns false if not every
+// pool can have a core. Pools that shrink are served first, so that those that grow take only
+// free CPUs.
 func (l *Ledger) divide(previous []cpuset.Set) bool {
 	sizes := l.fitted()
 	if sizes == nil {
@@ -81,7 +81,7 @@ func (l *Ledger) divide(previous []cpuset.Set) bool {
 	for i, n := range sizes {
 		if have := l.pools[i]; have.Size() < n {
 			grown, err := l.alloc.Take(free, n, cpualloc.Preference{Keep: have})
-			if err != nil { // n is what is left for it
+			if err != nil { // n is the number of free CPUs
 				grown = cpuset.Union(have, free)
 			}
 			l.pools[i] = grown
@@ -91,8 +91,8 @@ func (l *Ledger) divide(previous []cpuset.Set) bool {
 	return true
 }
 
-// fitted are sizes for all pools that make up the shared CPUs, the higher priority
-// served first; nil where not every pool can have a core.
+// fitted returns sizes for all pools that add up to the shared CPUs, with higher priorities
+// served first. It is nil if not every pool can have a core.
 func (l *Ledger) fitted() []int {
 	core, left := l.machine.ThreadsPerCore(), l.shared.Size()
 	last := len(l.pools) - 1
