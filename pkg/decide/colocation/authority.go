@@ -6,13 +6,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
-// Authority is what the loop's controllers may do.
+// Authority says what the loop's controllers may do.
 type Authority struct {
-	Loop   control.Mode // of every controller that has no mode of its own
-	Writes bool         // anything may be changed at all
+	Loop   control.Mode // mode of every controller that has no mode of its own
+	Writes bool         // whether Sluice may change anything at all
 }
 
-// Of is the mode in force of a controller with a mode of its own; "" is that of the loop.
+// Of returns the mode in force of a controller whose own mode is given; "" stands for the mode
+// of the loop.
 func (may Authority) Of(own control.Mode) control.Mode {
 	mode := cmp.Or(own, may.Loop)
 	if mode == control.On && !may.Writes {
@@ -28,5 +29,6 @@ func (may Authority) Decides(own control.Mode) bool { return may.Of(own) != cont
 func (may Authority) Acts(own control.Mode) bool { return may.Of(own) == control.On }
 
 // Heeds reports whether a controller does what another one asks for. A controller that acts
+// ignores one that is in preview.
 // doesn't where the other one is in preview.
 func (may Authority) Heeds(own, asking control.Mode) bool { return may.Acts(asking) || !may.Acts(own) }

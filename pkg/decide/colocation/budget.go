@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// BudgetWhy is the reason of the quotas that bound batch work.
+// BudgetWhy is the reason given for the quotas that bound batch work.
 const BudgetWhy = "what others leave of the CPUs"
 
-// CreationTime is how long a container that was created may take to start.
+// CreationTime is how long a created container may take to start.
 const CreationTime = 10 * time.Second
 
 // Budget is the CPU that all batch work together may use.
@@ -20,10 +20,10 @@ type Budget struct {
 	Amount, Floor workload.MilliCPU
 	Now           time.Time
 	Resizing      map[string]bool // UIDs of the pods that the kubelet is resizing
-	NestedQuotas  bool            // cgroup v1: no quota may be above that of a cgroup above it
+	NestedQuotas  bool            // cgroup v1: no quota may exceed that of a parent cgroup
 }
 
-// BudgetDivider divides budgets, and keeps its slices from one to the next.
+// BudgetDivider divides budgets. It reuses its slices for each.
 type BudgetDivider struct {
 	claims []control.Share
 	pods   []string // UIDs of the pods whose claims come after those of the batch cgroups
@@ -31,14 +31,13 @@ type BudgetDivider struct {
 }
 
 // Divide divides a budget between the batch cgroups and the batch pods outside of them, by
-// weight and demand, and puts the quotas into want. None gets less than its part of the
-// floor, nor than LeastQuota. A pod keeps the quota that it has where the new one is hardly
-// larger.
+// weight and demand, and puts the quotas into want. Each gets at least its part of the floor,
+// and at least LeastQuota. A pod keeps its present quota if the new one is hardly larger.
 func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 	dirs := v.BatchCgroups.Dirs
 	d.claim(v, b)
 	n := workload.MilliCPU(max(len(d.claims), 1))
-	for i := range d.claims { // all of the budget is given away, and each has room to begin
+	for i := range d.claims { // the whole budget is distributed, so that each has room to begin
 		d.claims[i].Demand += (b.Amount + n - 1) / n
 		d.claims[i].Floor = FloorOf(b.Floor, int(n))
 	}
@@ -55,7 +54,7 @@ func (d *BudgetDivider) Divide(v *NodeView, b *Budget, have, want CPUDesired) {
 	}
 }
 
-// claim collects who has a claim on the budget.
+// claim collects the claims on the budget.
 func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 	d.claims, d.pods = d.claims[:0], d.pods[:0]
 	dirs := v.BatchCgroups.Dirs
@@ -73,7 +72,7 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 			if !mayClaim(v, b, c.Pod) {
 				continue
 			}
-			if c.Pod != pod { // those of a pod follow each other
+			if c.Pod != pod { // the containers of a pod follow each other
 				pod = c.Pod
 				d.pods, d.claims = append(d.pods, v.Pods[pod].UID), append(d.claims, control.Share{})
 			}
@@ -85,9 +84,9 @@ func (d *BudgetDivider) claim(v *NodeView, b *Budget) {
 	}
 }
 
-// mayClaim reports whether a pod outside of batch cgroups may be given a quota: all of it
-// is batch, the kubelet isn't resizing it and, on cgroup v1, it has no container that the
-// runtime is creating, since the runtime could not write a quota above the pod's.
+// mayClaim reports whether a pod outside of batch cgroups may get a quota. All of the pod must
+// be batch work, and the kubelet must not be resizing it. On cgroup v1 the runtime must not be
+// creating one of its containers, since it could not write a quota above the pod's.
 func mayClaim(v *NodeView, b *Budget, pod int) bool {
 	p := &v.Pods[pod]
 	if p.Class != workload.BE || b.Resizing[p.UID] {
@@ -104,12 +103,13 @@ func mayClaim(v *NodeView, b *Budget, pod int) bool {
 	return true
 }
 
-// FloorOf is the floor of each of so many claims on the budget.
+// FloorOf returns the floor of each of that many claims on the budget.
 func FloorOf(floor workload.MilliCPU, claims int) workload.MilliCPU {
 	return max(floor/workload.MilliCPU(max(claims, 1)), LeastQuota)
 }
 
-// steady is the quota that a pod has where the new one is hardly larger.
+// steady returns the pod's present quota if the new one is hardly larger, and the new one
+// otherwise.
 func steady(has, want qos.Loop) qos.Loop {
 	const percent = 5
 	had, wanted := has.Quota.Milli(), want.Quota.Milli()

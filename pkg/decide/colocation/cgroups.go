@@ -8,24 +8,24 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Above is the cgroup that holds another.
+// Above returns the parent of a cgroup.
 func Above(cgroup string) string { return path.Dir(cgroup) }
 
-// IsBestEffort reports whether a cgroup is the kubelet's for BestEffort pods.
+// IsBestEffort reports whether a cgroup is the one that the kubelet makes for BestEffort pods.
 func IsBestEffort(cgroup string) bool { return isClass(cgroup, "besteffort") }
 
-// IsBurstable reports whether a cgroup is the kubelet's for Burstable pods.
+// IsBurstable reports whether a cgroup is the one that the kubelet makes for Burstable pods.
 func IsBurstable(cgroup string) bool { return isClass(cgroup, "burstable") }
 
-// isClass knows both cgroup drivers' names: "/kubepods/besteffort" and
+// isClass matches the names of both cgroup drivers: "/kubepods/besteffort" and
 // "/kubepods.slice/kubepods-besteffort.slice".
 func isClass(cgroup, class string) bool {
 	name, ok := strings.CutSuffix(strings.TrimSuffix(path.Base(cgroup), ".slice"), class)
 	return ok && (name == "" || strings.HasSuffix(name, "-"))
 }
 
-// AllPodsCgroup is the cgroup that holds all pods and the kubelet's cgroups of their
-// classes, by a cgroup that holds a pod's; "" where there is none.
+// AllPodsCgroup returns the cgroup that holds all pods and the kubelet's cgroups of QoS
+// classes, given a cgroup that holds a pod's. It is empty if there is none.
 func AllPodsCgroup(abovePod string) string {
 	if IsBestEffort(abovePod) || IsBurstable(abovePod) {
 		abovePod = Above(abovePod)
@@ -36,7 +36,7 @@ func AllPodsCgroup(abovePod string) string {
 	return abovePod
 }
 
-// BestEffortCgroup is the path that the kubelet gives the cgroup of BestEffort pods, below
+// BestEffortCgroup returns the path of the kubelet's cgroup of BestEffort pods, which is below
 // the cgroup of all pods.
 func BestEffortCgroup(allPods string) string {
 	name := "besteffort"
@@ -46,19 +46,19 @@ func BestEffortCgroup(allPods string) string {
 	return path.Join(allPods, name)
 }
 
-// BatchCgroups are the cgroups at which batch work is bounded as a whole: the kubelet's
-// cgroup of BestEffort pods, on a node where all BestEffort pods are batch.
+// BatchCgroups are the cgroups at which batch work is limited as a whole. On a node where all
+// BestEffort pods are batch work, that is the kubelet's cgroup of BestEffort pods.
 type BatchCgroups struct {
-	Dirs    []string // hold batch pods and nothing else; sorted
-	Limited []string // those, and Inventory.BestEffortCgroup: where batch work's memory is limited
-	Mixed   []string // hold batch pods and others, or others alone
+	Dirs    []string // cgroups that hold batch pods and nothing else, sorted
+	Limited []string // Dirs and Inventory.BestEffortCgroup: where the memory of batch work is limited
+	Mixed   []string // cgroups that hold other pods, with or without batch pods
 	MixedBy []string // "namespace/name" of the pods in Mixed that are not batch work
 }
 
 // Holds reports whether a cgroup holds batch pods and nothing else.
 func (b *BatchCgroups) Holds(cgroup string) bool { return slices.Contains(b.Dirs, cgroup) }
 
-// FindBatchCgroups finds the cgroups that hold batch pods and nothing else.
+// FindBatchCgroups returns the cgroups of batch work.
 func FindBatchCgroups(inv *Inventory) (b BatchCgroups) {
 	for i := range inv.Containers {
 		c := &inv.Containers[i]

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Controllers are the loop's controllers; see pkg/decide/control. They step in the order of
-// the fields.
+// Controllers are the loop's controllers; see pkg/decide/control. They step in the order of the
+// fields.
 type Controllers struct {
 	Windows      *control.Windows
 	Pools        *control.Pools
@@ -31,17 +31,17 @@ type Controllers struct {
 	Sell         *control.Sell
 }
 
-// Settings are the configuration of the controllers, as far as it is in force.
+// Settings are the parts of the configuration in force that the controllers need.
 type Settings struct {
 	*control.Config
 	Authority
 
 	PoolLaw        []control.PoolConfig
 	ExclusivePools bool
-	Zone           *time.Location // of the time windows
+	Zone           *time.Location // time zone of the time windows
 }
 
-// Learned is what controllers keep over a restart.
+// Learned is what the controllers have learned and save for a restart.
 type Learned struct {
 	Benefit control.BenefitCounts
 	Peaks   control.Peaks
@@ -50,7 +50,7 @@ type Learned struct {
 // Learned returns what the controllers keep over a restart.
 func (c *Controllers) Learned() Learned { return Learned{c.Benefit.Counts(), c.Sell.Peaks()} }
 
-// NewControllers makes the controllers. The configuration has been checked.
+// NewControllers returns the controllers. The configuration must have been checked.
 func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	cfg := s.Config
 	if c.Windows, err = control.NewWindows(cfg.Windows, s.Zone, cfg.Interval); err != nil {
@@ -79,9 +79,9 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	return c, nil
 }
 
-// Renew returns the controllers for another configuration. Those whose part of it, and
-// whose mode in force, are the same stay, with what they have learned; the others begin
-// with what they find. sameRDT tells that the configuration of RDT is the same.
+// Renew returns the controllers for another configuration. A controller keeps its state if its
+// part of the configuration and its mode in force are the same; the others start again. sameRDT
+// says that the configuration of RDT is the same.
 func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, error) {
 	next, err := NewControllers(now, c.Learned())
 	if err != nil {

@@ -6,21 +6,21 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 )
 
-// CPUDesired is the CPU quotas and weights that the control loop wants in the kernel, in
-// place of what was asked for.
+// CPUDesired holds the CPU quotas and weights that the control loop wants in the kernel in
+// place of those that the pods ask for.
 type CPUDesired struct {
 	Containers   map[string]qos.Loop // quotas by container ID: raised, throttled or demoted
-	Pods         map[string]qos.Loop // quotas by UID: batch pods outside of batch cgroups
+	Pods         map[string]qos.Loop // quotas by UID of batch pods outside of batch cgroups
 	BatchCgroups map[string]qos.Loop // quotas by path
-	LSWeights    map[string]int      // by path of a parent: weight in percent of what isn't batch below it
+	LSWeights    map[string]int      // by path of a parent: weight, in percent, of everything below it that is not batch work
 }
 
-// NewCPUDesired asks for no change.
+// NewCPUDesired returns a value that asks for no change.
 func NewCPUDesired() CPUDesired {
 	return CPUDesired{map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]qos.Loop{}, map[string]int{}}
 }
 
-// Equal reports whether both want the same.
+// Equal reports whether both ask for the same.
 func (d CPUDesired) Equal(other CPUDesired) bool {
 	return maps.Equal(d.Containers, other.Containers) && maps.Equal(d.Pods, other.Pods) &&
 		maps.Equal(d.BatchCgroups, other.BatchCgroups) && maps.Equal(d.LSWeights, other.LSWeights)
@@ -31,14 +31,14 @@ func (d CPUDesired) Clone() CPUDesired {
 	return CPUDesired{maps.Clone(d.Containers), maps.Clone(d.Pods), maps.Clone(d.BatchCgroups), maps.Clone(d.LSWeights)}
 }
 
-// WantQuota notes the quota of a container, the lowest that any controller wants.
+// WantQuota adds a controller's quota for a container. The lowest of all controllers counts.
 func (d CPUDesired) WantQuota(id string, want qos.Loop) {
 	if other, two := d.Containers[id]; !two || want.Quota.Compare(other.Quota) <= 0 {
 		d.Containers[id] = want
 	}
 }
 
-// ForgetBatchQuotas bounds batch work by no quota.
+// ForgetBatchQuotas removes all quotas of batch work.
 func (d CPUDesired) ForgetBatchQuotas() {
 	clear(d.BatchCgroups)
 	clear(d.Pods)

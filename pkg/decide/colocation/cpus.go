@@ -5,8 +5,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// StepWindows decides, by the time windows and the operator's switch, whether the node does
-// batch work now. The view has the answer for the controllers that step after it.
+// StepWindows decides by the time windows and the operator's switch whether the node does batch
+// work now. It writes the answer into the view for the controllers that step after it.
 func (c *Controllers) StepWindows(v *NodeView, in *Inputs, s control.Switch) Decided {
 	state, decided := c.Windows.Step(&v.View, s)
 	v.Batch = state
@@ -14,8 +14,8 @@ func (c *Controllers) StepWindows(v *NodeView, in *Inputs, s control.Switch) Dec
 	return Decided{in.Of(""), decided}
 }
 
-// StepPools decides the sizes of exclusive pools. Short, which it appends to, is the CPUs
-// that pools lack and that demotion has to make up for.
+// StepPools decides the sizes of exclusive pools. It appends to short the shortages of CPUs
+// that demotion must make up for.
 func (c *Controllers) StepPools(v *NodeView, in *Inputs, short []control.Shortage) (control.PoolSizes, []control.Shortage, Decided) {
 	mode := in.Pools.Mode
 	sizes, decided := c.Pools.Step(&v.View)
@@ -29,13 +29,13 @@ func (c *Controllers) StepPools(v *NodeView, in *Inputs, short []control.Shortag
 	return sizes, short, Decided{in.Of(mode), decided}
 }
 
-// fewCPUs is the size of a node on which a set of whole CPUs is too coarse.
+// fewCPUs is the size of a node on which whole CPUs are too coarse a unit.
 const fewCPUs = 8
 
-// Mechanism is how batch work that shares CPUs is kept to its budget. Where the
-// configuration doesn't say, cgroup v1 (nestedQuotas), which refuses quotas that are
-// written in many an order, has CPU sets if there are enough shared CPUs. CPU sets that
-// belong to the kubelet's static CPU manager (foreignCPUs) are never written.
+// Mechanism returns how batch work that shares CPUs is kept to its budget. If the configuration
+// leaves it open, cgroup v1 (nestedQuotas) uses CPU sets where there are enough shared CPUs,
+// since it refuses quotas in many orders of writing. CPU sets that belong to the kubelet's
+// static CPU manager (foreignCPUs) are never written.
 func Mechanism(configured control.Mechanism, nestedQuotas bool, sharedCPUs int, foreignCPUs bool) control.Mechanism {
 	by := configured
 	if by == control.ByAuto {
@@ -51,8 +51,8 @@ func Mechanism(configured control.Mechanism, nestedQuotas bool, sharedCPUs int, 
 }
 
 // PoolSizesFor appends the sizes of the pools, the batch pool last, that give batch work the
-// CPUs of its budget: 0 for a pool whose size is the configuration's, and nothing where no
-// pool is to be resized.
+// CPUs of its budget. A size of 0 stands for the configured one. Nothing is appended if no pool
+// is resized.
 func PoolSizesFor(into []int, b *control.Budget, by control.Mechanism, pools int) []int {
 	if by == control.ByQuota || b.Unlimited {
 		return into

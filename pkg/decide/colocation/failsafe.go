@@ -13,31 +13,31 @@ import (
 
 const (
 	serviceWhy = "the loop is gone: what it requests"
-	// FloorWhy is the reason of what the failsafe gives batch work.
+	// FloorWhy is the reason given for the limits that the failsafe sets on batch work.
 	FloorWhy = "the loop is gone: batch work's floor"
 )
 
-// Failsafe is what the failsafe's plan depends on: the changes that bring services back to
-// what they request, and batch work to its floor, when this process is gone. Pins stay.
+// Failsafe is the input of the failsafe's plan: the changes that give services what they
+// request, and batch work its floor, when this process has ended. Pins stay.
 type Failsafe struct {
-	Containers []Container // of an inventory
+	Containers []Container // as in Inventory
 
-	WriteCPUs    bool       // containers that share CPUs have others than all shared ones, by Sluice
-	SharedCPUs   cpuset.Set // that services get
-	FloorCPUs    cpuset.Set // that batch work gets
+	WriteCPUs    bool       // Sluice has given containers that share CPUs other CPUs than all shared ones
+	SharedCPUs   cpuset.Set // CPUs for services
+	FloorCPUs    cpuset.Set // CPUs for batch work
 	Floor        workload.MilliCPU
-	NestedQuotas bool // cgroup v1: no quota may be above that of a cgroup above it
+	NestedQuotas bool // cgroup v1: no quota may exceed that of a parent cgroup
 	InForce      CPUDesired
-	Quotas       []QuotaSetting // all that Sluice has set
+	Quotas       []QuotaSetting // all quotas that Sluice has set
 }
 
 // QuotaSetting is a CPU quota that Sluice has set.
 type QuotaSetting struct {
 	knobs.Object
-	Pod      string      // UID; "" above the pods
-	Value    knobs.Value // what Sluice has set
-	Original knobs.Value // what was there before
-	Kept     bool        // the journal has the original
+	Pod      string      // UID; "" for a cgroup above the pods
+	Value    knobs.Value // value that Sluice has set
+	Original knobs.Value // value before Sluice set any
+	Kept     bool        // whether the journal has the original value
 }
 
 // Plan returns the changes.
@@ -72,10 +72,10 @@ func (f *Failsafe) planCPUs(changes []knobs.Change) []knobs.Change {
 	return changes
 }
 
-// planQuotas gives services their own quotas back, and batch work its floor.
+// planQuotas restores the quotas of services, and gives batch work its floor.
 func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 	least := Quota(FloorOf(f.Floor, len(f.InForce.BatchCgroups)+len(f.InForce.Pods)))
-	raised := map[string]bool{} // by cgroup: services' containers and pods with quotas of the loop
+	raised := map[string]bool{} // by cgroup: containers of services and pods with a quota of the loop
 	for i := range f.Containers {
 		c := &f.Containers[i]
 		if _, ours := f.InForce.Containers[c.ID]; ours && c.Request != nil && !c.Is(workload.BE) {
@@ -88,7 +88,8 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 		bounded := f.bounded(q)
 		switch {
 		case f.below(q) && (q.Kept || !bounded):
-			// Also where it has no more now: it may have more when the plan is carried out.
+			// The change is needed even if the quota is at the floor now, since it may be
+			// higher when the plan is carried out.
 			to := least
 			if has, ok := q.Value.(knobs.CPUQuota); ok && has.Finite() && has.Compare(least) <= 0 && !bounded {
 				to = has
@@ -104,15 +105,15 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 	return changes
 }
 
-// bounded reports whether batch work's budget bounds a cgroup.
+// bounded reports whether batch work's budget limits a cgroup.
 func (f *Failsafe) bounded(q *QuotaSetting) bool {
 	_, cgroup := f.InForce.BatchCgroups[q.Path]
 	_, pod := f.InForce.Pods[q.Pod]
 	return cgroup || pod && q.Level == knobs.PodLevel
 }
 
-// below reports whether a cgroup is bounded or, where cgroup v1 lets none have more than
-// the cgroups above it, is below a bounded one.
+// below reports whether a cgroup is bounded or, on cgroup v1, where no quota may exceed that of
+// a parent, is below a bounded one.
 func (f *Failsafe) below(q *QuotaSetting) bool {
 	if f.bounded(q) {
 		return true
@@ -129,8 +130,8 @@ func (f *Failsafe) below(q *QuotaSetting) bool {
 	return pod || cgroup
 }
 
-// FloorCPUs is the n CPUs of the shared ones that batch work always has; all of them where
-// they are no more than n.
+// FloorCPUs returns the n shared CPUs that batch work always has, or all shared CPUs if there
+// are no more than n.
 func FloorCPUs(m *topology.Machine, shared cpuset.Set, n int) cpuset.Set {
 	if n >= shared.Size() {
 		return shared

@@ -1,9 +1,9 @@
-// Package colocation is the control loop around its controllers (pkg/decide/control): it
-// makes their view of the node from an inventory of what runs there and from samples of what
-// that does, and steps them from that view and their inputs to what is desired. It also
-// computes which cgroups hold batch work, how batch work's CPU budget is divided, which
-// weights are raised, what may start, and the failsafe's plan. It is pure: the engine takes
-// the inventory and carries out what is desired.
+// Package colocation connects the controllers (pkg/decide/control) with the node. It makes
+// their view from an inventory of what runs and from samples of its usage, and it steps them
+// and collects what they want. It also computes which cgroups hold batch work, how the CPU
+// budget of batch work is divided, which weights are raised, which containers may start, and
+// the failsafe's plan. The package does no I/O: the engine provides the inventory and carries
+// out what is wanted.
 package colocation
 
 import (
@@ -15,32 +15,31 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Inventory is what exists on the node, whatever it does. The engine makes a new one when
-// containers, their places or the configuration have changed.
+// Inventory is what exists on the node, without its usage. The engine makes a new one when
+// containers, their placement or the configuration have changed.
 type Inventory struct {
 	Rules
-	Containers []Container // by age, the oldest first
+	Containers []Container // the oldest first
 
-	Pools          []placement.PoolCPUs // the batch pool last
-	Shared         workload.MilliCPU    // the CPUs that the pools divide
-	Allocatable    workload.MilliCPU    // all CPUs that are online but the reserved ones
-	Capacity       workload.MilliCPU    // all CPUs that are online
+	Pools          []placement.PoolCPUs // the batch pool is the last
+	Shared         workload.MilliCPU    // CPUs that the pools divide
+	Allocatable    workload.MilliCPU    // all online CPUs but the reserved ones
+	Capacity       workload.MilliCPU    // all online CPUs
 	ThreadsPerCore int
-	MemoryTotal    int64 // bytes
+	MemoryTotal    int64 // in bytes
 	NoReclaim      bool  // the kernel can't take memory back from a single cgroup
 
-	// BestEffortCgroup is the kubelet's cgroup of BestEffort pods where the configuration
-	// says that these are batch and the cgroup exists; "" otherwise. Its memory is limited
-	// also while it holds no pod, so that a pod that starts finds the limit in force.
+	// BestEffortCgroup is the kubelet's cgroup of BestEffort pods, if it exists and the
+	// configuration says that these are batch work; it is empty otherwise. Its memory is
+	// limited even while it holds no pod, so that a pod that starts finds the limit in force.
 	BestEffortCgroup string
 }
 
-// Rules are the parts of the configuration, as far as they are in force, that decide what
-// has to be observed.
+// Rules are the parts of the configuration in force that decide what must be observed.
 type Rules struct {
-	ExclusivePools bool // batch work has CPUs of its own, and shares none with others
+	ExclusivePools bool // batch work has CPUs of its own
 	LendIdlePins   bool // batch work may run on the CPUs of idle LSR pins
-	BurstAll       bool // the limits of all containers may be raised, not only of those that ask for it
+	BurstAll       bool // the limits of all containers may be raised, including those that don't ask for it
 }
 
 // Container is a container that the runtime has created, with its place on the node.
@@ -48,26 +47,26 @@ type Container struct {
 	ID     string
 	Ref    string        // "namespace/pod/container"
 	PodRef string        // "namespace/pod"
-	Pod    *workload.Pod // not to be changed
+	Pod    *workload.Pod // must not be changed
 
-	Path    string // its cgroup; "" unknown
-	PodPath string // its pod's cgroup; "" unknown
-	Above   string // the cgroup that holds the pod's; "" unknown
+	Path    string // cgroup of the container; "" if unknown
+	PodPath string // cgroup of the pod; "" if unknown
+	Above   string // parent of PodPath; "" if unknown
 
 	Started         bool
 	CPUsWritten     bool // Sluice has written its cpuset
-	Reachable       bool // its cgroup can be read and written: it is known, and not in a virtual machine
-	SharedPodCgroup bool // other pods have containers in its pod's cgroup
+	Reachable       bool // its cgroup can be read and written: its path is known and it is not in a virtual machine
+	SharedPodCgroup bool // the cgroup of its pod also holds containers of other pods
 
-	Quota       knobs.CPUQuota // as the kubelet asked for it; zero for no limit
-	MemoryLimit int64          // bytes, as the kubelet asked for it; 0 for no limit
+	Quota       knobs.CPUQuota // quota from the kubelet; zero for no limit
+	MemoryLimit int64          // limit in bytes from the kubelet; 0 for no limit
 
-	// Request is what the container was placed by; nil for a container without a place, of
-	// which the fields below are zero. It is not to be changed.
+	// Request is the request by which the container was placed. It is nil for a container
+	// without a place, whose fields below are zero. It must not be changed.
 	Request *workload.Request
-	Since   time.Time // when it got its place
-	Created time.Time // when the runtime made it, which may have been before this run
-	Pool    int       // in Inventory.Pools; -1 with CPUs of its own, or the system's
+	Since   time.Time // time of its placement
+	Created time.Time // time when the runtime created it, which may be before this process started
+	Pool    int       // index in Inventory.Pools; -1 for a pin and for the system's CPUs
 	Pinned  bool      // it has CPUs of its own
 	Apart   bool      // it has CPUs on which batch work never runs
 }
@@ -82,8 +81,8 @@ func (c *Container) Object() knobs.Object {
 	return knobs.Object{Path: c.Path, Name: c.Ref, Level: knobs.ContainerLevel}
 }
 
-// cpuLimit is the container's CPU limit, by the kubelet or by its grant of batch
-// resources, whichever is less; 0 for none.
+// cpuLimit returns the lower of the container's CPU limits from the kubelet and from its grant
+// of batch resources; 0 if it has none.
 func (c *Container) cpuLimit() workload.MilliCPU {
 	limit := workload.MilliCPU(0)
 	if c.Quota.Finite() {
@@ -99,8 +98,8 @@ func (c *Container) cpuLimit() workload.MilliCPU {
 	return limit
 }
 
-// MemoryLimit is a container's memory limit in bytes, by the kubelet or by its grant of
-// batch resources, whichever is less; 0 for none.
+// MemoryLimit returns the lower of a container's memory limits from the kubelet and from its
+// grant of batch resources, in bytes; 0 if it has none.
 func MemoryLimit(kubelets int64, r *workload.Request) int64 {
 	limit := max(0, kubelets)
 	if grant := r.Batch.MemoryLimit; grant.Set && grant.Value > 0 && (limit == 0 || grant.Value < limit) {
@@ -109,8 +108,8 @@ func MemoryLimit(kubelets int64, r *workload.Request) int64 {
 	return limit
 }
 
-// AllPodsCgroup is the cgroup that holds all pods and the kubelet's cgroups of their
-// classes; "" where there is none.
+// AllPodsCgroup returns the cgroup that holds all pods and the kubelet's cgroups of QoS
+// classes; it is empty if there is none.
 func (inv *Inventory) AllPodsCgroup() string {
 	for i := range inv.Containers {
 		if dir := AllPodsCgroup(inv.Containers[i].Above); dir != "" {
@@ -120,7 +119,7 @@ func (inv *Inventory) AllPodsCgroup() string {
 	return ""
 }
 
-// byPod returns the placed containers, those of a pod together, the oldest pod first.
+// byPod returns the placed containers grouped by pod, the oldest pod first.
 func (inv *Inventory) byPod(into []Container, pods map[string]int) []Container {
 	for i := range inv.Containers {
 		c := &inv.Containers[i]

@@ -11,23 +11,23 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// What a target's ID begins with, or is, where the target is no container.
+// These are the prefixes of the IDs of targets that are no containers.
 const (
-	BatchCgroupTarget = "box:" // followed by a cgroup's path: it holds batch pods and nothing else
+	BatchCgroupTarget = "box:" // followed by the path of a cgroup that holds batch pods and nothing else
 	PodTarget         = "pod:" // followed by a pod's UID
 	AllPodsTarget     = "pods" // the cgroup of all pods
 )
 
-// Observe enters a sample. allPodsLimit is the memory limit of all pods together, as the
-// kubelet sets it to enforce the node's allocatable memory; 0 or less for none.
+// Observe adds a sample to the view. allPodsLimit is the memory limit of all pods together,
+// with which the kubelet enforces the node's allocatable memory; 0 or less for none.
 func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	nodes := append(v.Node.Memory.Nodes[:0], s.Node.Memory.Nodes...)
 	v.Now, v.Node, v.CPUs = s.Now, s.Node, append(v.CPUs[:0], s.CPUs...)
 	v.Node.Memory.Nodes = nodes
-	if total := s.Node.Memory.Total; total > 0 { // by the file that says what is available
+	if total := s.Node.Memory.Total; total > 0 { // from the same file as the available memory
 		v.MemoryTotal, v.MachineMemory = total, total+s.Node.Memory.HugePages
 	}
-	seen := 0 // batch cgroups
+	seen := 0 // number of batch cgroups in the sample
 	v.BatchUse, v.PodsUse = control.Use{At: s.Now}, control.Use{}
 	clear(v.Held)
 	var pods *observe.ContainerMemory
@@ -61,7 +61,7 @@ func (v *NodeView) observePools() {
 		p.Empty = v.inPool[i] == 0
 		if v.rules.ExclusivePools {
 			p.At, p.Usage, p.Pressure = v.Node.CPU.At, 0, 0
-			// What the system runs on an empty pool's CPUs is no load of the pool's.
+			// What the system runs on an empty pool's CPUs does not count as load of the pool.
 			if !p.Empty {
 				p.Usage = busy(v.CPUs, v.sets[i])
 			}
@@ -84,7 +84,7 @@ func (v *NodeView) observePools() {
 	}
 }
 
-// hold enters the memory that a batch cgroup or a batch pod holds, where that is known.
+// hold records the memory of a batch cgroup or batch pod, if it is known.
 func (v *NodeView) hold(cgroup string, m *observe.ContainerMemory) {
 	if !m.At.IsZero() {
 		held := control.Held{At: m.At}
@@ -93,10 +93,10 @@ func (v *NodeView) hold(cgroup string, m *observe.ContainerMemory) {
 	}
 }
 
-// observePod enters the memory that a batch pod outside of batch cgroups holds, and how
-// often a pod's quota throttled it, for those of its containers whose own quota did so
-// less often: where burst lets a container use more than its own quota, the pod's quota
-// is the one that ends it.
+// observePod records the memory of a batch pod outside of batch cgroups. It also applies the
+// throttling by a pod's quota to those of its containers that their own quota throttled less
+// often: where burst lets a container exceed its own quota, the pod's quota is the one that
+// throttles it.
 func (v *NodeView) observePod(uid string, seen *observe.Container) {
 	at, ok := v.pods[uid]
 	if !ok {
@@ -116,10 +116,10 @@ func (v *NodeView) observePod(uid string, seen *observe.Container) {
 	}
 }
 
-// observeAllPods makes the node's memory that of all pods together, where they reach their
-// limit before the machine runs short. While what they use isn't known, the node's memory
-// isn't known either: a limit computed from the machine's memory would be too high, and
-// would have to come down in many steps.
+// observeAllPods replaces the node's memory by that of all pods together where they reach their
+// limit before the machine runs short. While the pods' usage is unknown, the node's memory is
+// unknown too: a limit computed from the machine's memory would be too high, and would have to
+// come down in many steps.
 func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
 	m := &v.Node.Memory
 	if limit <= 0 {
@@ -142,9 +142,8 @@ func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
 	}
 }
 
-// sumBatch adds up the CPU that batch work uses and the memory that it holds, in its
-// cgroups and outside of them. A sum is unknown while one of its parts is; seen is the
-// number of batch cgroups in the sample.
+// sumBatch adds up the CPU and memory of batch work, in its cgroups and outside of them. A sum
+// is unknown while one of its parts is. The number of batch cgroups in the sample is seen.
 func (v *NodeView) sumBatch(seen int) {
 	b := &v.BatchCgroups
 	if len(b.Dirs) == 0 || seen != len(b.Dirs) {
@@ -165,14 +164,14 @@ func (v *NodeView) sumBatch(seen int) {
 		switch {
 		case !whole:
 			v.BatchMemory.Add(&c.Container.Memory)
-		case c.Pod != pod: // those of a pod follow each other
+		case c.Pod != pod: // the containers of a pod follow each other
 			pod = c.Pod
 			v.BatchMemory.Sum(held)
 		}
 	}
 }
 
-// busy is the CPU time that is used on these CPUs.
+// busy returns the CPU time that is used on these CPUs.
 func busy(cpus []observe.CPU, set cpuset.Set) workload.MilliCPU {
 	sum := 0.0
 	for id := range set.All() {
@@ -183,8 +182,8 @@ func busy(cpus []observe.CPU, set cpuset.Set) workload.MilliCPU {
 	return workload.MilliCPU(sum * 1000)
 }
 
-// targets lists what has to be observed. Batch work that shares CPUs with others is
-// observed at each sample (Fast), as a whole where batch cgroups hold it.
+// targets lists what must be observed. Batch work that shares CPUs with others is observed at
+// each sample (Fast), as a whole if batch cgroups hold it.
 func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
 	shares := func(cgroup string) bool { return !inv.ExclusivePools && b.Holds(cgroup) }
 	all := make([]observe.Target, 0, len(inv.Containers)+len(b.Limited)+1)
@@ -210,7 +209,7 @@ func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
 			pods = append(pods, observe.Target{ID: PodTarget + c.Pod.UID, Path: c.PodPath, CPUOnly: true})
 		}
 	}
-	// Pods come after containers: Observe needs a container's own figures first. The sampler
-	// observes a target that is listed twice once.
+	// Pods come after containers, because Observe needs the containers' own figures first. The
+	// sampler observes a target that is listed twice only once.
 	return append(all, pods...)
 }

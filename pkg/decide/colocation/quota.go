@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// leastRun is the least that a quota lets run in a period. Before Linux 6.18 the kernel
-	// throttles a task wherever it is, also where it holds a lock that services wait for:
-	// it needs enough time to release the lock. So a small quota gets a longer period.
+	// leastRun is the least time that a quota lets run in a period. Before Linux 6.18 the
+	// kernel throttles a task anywhere, even while it holds a lock that services wait for, so
+	// the quota must leave enough time to release the lock. A small quota therefore gets a
+	// longer period.
 	leastRun      = 10 * time.Millisecond
 	longestPeriod = 500 * time.Millisecond
-	// LeastQuota is the smallest amount of CPU that a quota is made for.
+	// LeastQuota is the smallest amount of CPU that a quota can express.
 	LeastQuota = workload.MilliCPU(leastRun * 1000 / longestPeriod)
 )
 
-// Quota is the CPU quota for an amount of CPU.
+// Quota returns the CPU quota for an amount of CPU.
 func Quota(cpu workload.MilliCPU) knobs.CPUQuota {
 	period := knobs.DefaultPeriod
 	if run := time.Duration(max(cpu, LeastQuota)); run*period < 1000*leastRun {

@@ -7,22 +7,22 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
-// Refusals is what keeps batch work from starting on the node, as far as it is in force.
+// Refusals are the reasons in force why batch work must not start on the node.
 type Refusals struct {
 	SwitchedOff bool               // the operator has switched batch work off
-	Batch       control.BatchState // by time windows and the switch, as the loop stepped last
-	Rule        string             // why a rule of the configuration takes no batch work; "" it does
+	Batch       control.BatchState // from the time windows and the switch, at the loop's last step
+	Rule        string             // why a configured rule refuses batch work; "" if none does
 	Eviction    control.Refusal    // after an eviction
 }
 
-// Refusal is why no batch work may start on the node; the zero value is that it may.
+// Refusal says why no batch work may start on the node. The zero value allows it.
 type Refusal struct {
 	NewBatch bool
-	Until    time.Time // zero where no time is set
+	Until    time.Time // zero if no end is known
 	Why      string
 }
 
-// NewBatch is whether, why and until when no batch work may start.
+// NewBatch returns whether batch work may start, and if not, why and until when.
 func (r *Refusals) NewBatch(now time.Time) Refusal {
 	switch {
 	case r.SwitchedOff:
@@ -37,7 +37,8 @@ func (r *Refusals) NewBatch(now time.Time) Refusal {
 	return Refusal{}
 }
 
-// Err is the answer to a batch container that is about to be created; nil where it may be.
+// Err returns the error for a batch container that is about to be created; nil if it may be
+// created.
 func (r Refusal) Err() error {
 	switch {
 	case !r.NewBatch:
@@ -48,8 +49,8 @@ func (r Refusal) Err() error {
 	return fmt.Errorf("no batch work starts on this node until %s: %s", r.Until.Local().Format(time.TimeOnly), r.Why)
 }
 
-// RefusePod refuses the containers of pods that were evicted, which the kubelet would start
-// again; nil for all others.
+// RefusePod returns an error for a container of an evicted pod, which the kubelet would
+// otherwise start again, and nil for all others.
 func RefusePod(evicted []control.RefusedPod, uid string, now time.Time) error {
 	for _, p := range evicted {
 		if p.UID == uid && now.Before(p.Until) {

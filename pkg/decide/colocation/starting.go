@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// LeastStart is the memory, in bytes, that a container needs to start which doesn't say
-	// what it needs.
+	// LeastStart is the memory in bytes that a container needs to start if it does not say how
+	// much it needs.
 	LeastStart = 128 << 20
-	// startTime is how long a container may take, from its first instruction, until it holds
-	// what was reserved for it.
+	// startTime is how long a container may take from its first instruction until it uses the
+	// memory that was reserved for it.
 	startTime = 30 * time.Second
 )
 
-// MemoryToStart is the memory that a batch container needs to start, in bytes: what it was
-// granted. Without a grant it is little, and at most the container's limit.
+// MemoryToStart returns the memory in bytes that a batch container needs to start: its grant,
+// or else LeastStart but at most the container's limit.
 func MemoryToStart(kubeletsLimit int64, r *workload.Request) int64 {
 	if _, granted := r.Grant(); granted > 0 {
 		return granted
@@ -30,8 +30,8 @@ func MemoryToStart(kubeletsLimit int64, r *workload.Request) int64 {
 	return LeastStart
 }
 
-// RefuseMemory refuses a batch container that needs more bytes than there is room for. Goal
-// is what all batch work may hold.
+// RefuseMemory returns an error for a batch container that needs more bytes than there is room
+// for. The goal is what all batch work may hold.
 func RefuseMemory(need, room, goal int64) error {
 	if room >= need {
 		return nil
@@ -40,8 +40,8 @@ func RefuseMemory(need, room, goal int64) error {
 		control.MemoryText(need), control.MemoryText(goal), control.MemoryText(max(room, 0)))
 }
 
-// Reservations is the memory that is reserved for batch containers as they are created.
-// Until a container holds that, or should hold it, no limit takes it away. The zero value
+// Reservations holds the memory that is reserved for batch containers while they start. No
+// limit takes it away until a container uses it or has had enough time to. The zero value
 // reserves nothing.
 type Reservations struct {
 	Admitted int64 // bytes reserved since the memory controller's last step
@@ -55,8 +55,8 @@ type reservation struct {
 	above, podPath string
 }
 
-// Reserve reserves memory for a container that is being created, whose pod is in the cgroup
-// podPath, below above.
+// Reserve reserves memory for a container that is being created. Its pod's cgroup is podPath,
+// whose parent is above.
 func (r *Reservations) Reserve(now time.Time, id, above, podPath string, bytes int64) {
 	if r.byID == nil {
 		r.byID = map[string]reservation{}
@@ -65,8 +65,8 @@ func (r *Reservations) Reserve(now time.Time, id, above, podPath string, bytes i
 	r.Admitted += bytes
 }
 
-// Started extends a reservation to the time that the container needs from its first
-// instruction on.
+// Started extends a reservation by the time that the container needs from its first instruction
+// on.
 func (r *Reservations) Started(now time.Time, id string) {
 	if of, ok := r.byID[id]; ok {
 		of.until = now.Add(startTime)
@@ -74,9 +74,9 @@ func (r *Reservations) Started(now time.Time, id string) {
 	}
 }
 
-// Owed forgets the reservations of containers that are gone or had time enough. It returns
-// how many bytes of the others aren't held yet, in all and by the cgroups whose limits have
-// to leave room for them.
+// Owed removes the reservations of containers that are gone or have had enough time. It returns
+// how many bytes of the others are not used yet, in total and by the cgroups whose limits must
+// leave room for them.
 func (r *Reservations) Owed(now time.Time, v *NodeView, exists func(id string) bool) (owed int64, by map[string]knobs.Bytes) {
 	by = map[string]knobs.Bytes{}
 	for id, of := range r.byID {

@@ -9,34 +9,34 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Inputs are what the controllers step with besides the view.
+// Inputs are the controllers' inputs besides the view.
 type Inputs struct {
 	*control.Config
 	Authority
-	Short    []control.Shortage // of CPUs, by pool
-	Given    workload.MilliCPU  // the CPU that batch work may use now; 0 where that isn't known
-	Owed     int64              // bytes that are reserved for containers that start, and not held yet
-	Resizing map[string]bool    // UIDs of the pods that the kubelet is resizing, whose quotas are left alone
-	Evicts   bool               // somebody can end pods
+	Short    []control.Shortage // shortages of CPUs, by pool
+	Given    workload.MilliCPU  // CPU that batch work may use now; 0 if unknown
+	Owed     int64              // bytes that are reserved for starting containers and not used yet
+	Resizing map[string]bool    // UIDs of the pods that the kubelet is resizing, whose quotas must not change
+	Evicts   bool               // evictions can be carried out
 }
 
-// Desired is what the controllers want after a step. The engine carries it out, in the order
-// of the fields. What it holds is lent until the next step.
+// Desired is what the controllers want after a step. The engine carries it out in the order of
+// the fields. It is valid until the next step.
 type Desired struct {
 	Decisions []Decided
 	Disturbed []control.Disturbance
-	Cache     control.CacheShare // of batch work's RDT class; the zero value is all of its share
+	Cache     control.CacheShare // share of batch work's RDT class; the zero value is the whole share
 
-	Memory     *control.MemoryDesired // nil while the controller is off
-	ActsMemory bool                   // it is carried out
-	Reclaim    []control.Reclaim      // by rules
+	Memory     *control.MemoryDesired // nil if the controller is off
+	ActsMemory bool                   // whether Memory is carried out
+	Reclaim    []control.Reclaim      // reclaim requested by rules
 
-	Refusal    control.Refusal // of new batch work, after an eviction
-	RuleRefuse string          // why a rule takes no new batch work; "" it does
-	Evict      *control.Victim // nil for none
+	Refusal    control.Refusal // refusal of new batch work after an eviction
+	RuleRefuse string          // why a rule refuses new batch work; "" if none does
+	Evict      *control.Victim // pod to evict; nil for none
 }
 
-// Decided is the decisions of a controller in a mode.
+// Decided holds the decisions of a controller with its mode.
 type Decided struct {
 	Mode      control.Mode
 	Decisions []control.Decision
@@ -47,7 +47,7 @@ var (
 	errNoEvictor = errors.New("this plugin runs without an evictor")
 )
 
-// Step steps the controllers that follow the division of the CPUs. The quotas that they want
+// Step steps the controllers that depend on the division of the CPUs. The quotas that they want
 // replace those of containers in want.
 func (c *Controllers) Step(v *NodeView, in *Inputs, want CPUDesired) *Desired {
 	d := &Desired{}
@@ -97,7 +97,7 @@ func (c *Controllers) stepLimits(v *NodeView, in *Inputs, want CPUDesired, d *De
 	}
 }
 
-// wantQuota notes the quota that a controller wants for a container, where it acts.
+// wantQuota adds the quota that a controller wants for a container, if the controller acts.
 func (in *Inputs) wantQuota(v *NodeView, want CPUDesired, acts bool, q control.Quota) {
 	if c := v.Container(q.ID); acts && c != nil && !in.Resizing[v.Pods[c.Pod].UID] {
 		want.WantQuota(q.ID, qos.Loop{Quota: Quota(q.CPU), Why: q.Why})
@@ -121,7 +121,7 @@ func (c *Controllers) stepMemory(v *NodeView, in *Inputs, d *Desired) (requests 
 	return requests
 }
 
-// stepRules decides by the rules of the configuration.
+// stepRules applies the configured rules.
 func (c *Controllers) stepRules(v *NodeView, in *Inputs, want CPUDesired, d *Desired, requests []control.EvictRequest) []control.EvictRequest {
 	_, previewed := c.PreviewRules.Step(&v.View)
 	d.decide(control.Preview, previewed)
@@ -138,7 +138,7 @@ func (c *Controllers) stepRules(v *NodeView, in *Inputs, want CPUDesired, d *Des
 	return append(requests, desired.Evict...)
 }
 
-// stepEviction decides whether a pod has to go, at most one in a step.
+// stepEviction decides whether a pod is evicted. It evicts at most one per step.
 func (c *Controllers) stepEviction(v *NodeView, in *Inputs, d *Desired, requests []control.EvictRequest) {
 	own := in.Eviction.Mode
 	if !in.Decides(own) {

@@ -11,30 +11,29 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// NodeView keeps the controllers' view of the node. SetInventory enters what exists, and
-// Observe, at each sample, what it does. The zero value is an empty node. Both reuse the
-// view's slices: ten samples a second allocate nothing.
+// NodeView maintains the controllers' view of the node. SetInventory enters what exists, and
+// Observe enters each sample of its usage. The zero value is an empty node. Both reuse the
+// view's slices, so that ten samples a second allocate nothing.
 type NodeView struct {
 	control.View
 
-	Members      []Container             // as View.Containers: those of a pod together
-	BatchCgroups BatchCgroups            // of the last inventory
-	Held         map[string]control.Held // memory in batch cgroups, and in batch pods outside of them, by cgroup
-	Targets      []observe.Target        // what has to be observed; a new slice for each inventory
+	Members      []Container             // same order as View.Containers: grouped by pod
+	BatchCgroups BatchCgroups            // cgroups of batch work in the last inventory
+	Held         map[string]control.Held // memory of batch cgroups and of batch pods outside of them, by cgroup
+	Targets      []observe.Target        // what must be observed; a new slice for each inventory
 
-	// MachineMemory is the machine's memory in bytes, huge pages included, by which the
-	// kubelet scores containers; 0 before the first sample.
+	// MachineMemory is the machine's memory in bytes, including huge pages, by which the
+	// kubelet computes OOM scores; 0 before the first sample.
 	MachineMemory int64
 
 	rules  Rules
-	index  map[string]int // in View.Containers, by container ID
-	pods   map[string]int // in View.Pods, by UID
-	sets   []cpuset.Set   // the CPUs of View.Pools
+	index  map[string]int // index in View.Containers, by container ID
+	pods   map[string]int // index in View.Pods, by UID
+	sets   []cpuset.Set   // CPUs of View.Pools
 	inPool []int          // number of containers, by pool
 }
 
-// SetInventory replaces what exists. What it does is as unknown as on an empty node until
-// the next sample.
+// SetInventory replaces what exists. All usage is unknown until the next sample.
 func (v *NodeView) SetInventory(inv *Inventory) {
 	if v.index == nil {
 		v.index, v.pods, v.Held = map[string]int{}, map[string]int{}, map[string]control.Held{}
@@ -60,7 +59,7 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 	v.Targets = targets(inv, &v.BatchCgroups)
 }
 
-// SetPoolCPUs enters the CPUs of the pools after these were resized.
+// SetPoolCPUs replaces the CPUs of the pools after a resize.
 func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
 	v.sets = v.sets[:0]
 	for i, p := range pools {
@@ -69,7 +68,7 @@ func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
 	}
 }
 
-// enter adds a container, and with a pod's first container the pod.
+// enter adds a container, and its pod if it is the pod's first container.
 func (v *NodeView) enter(c *Container) {
 	r := c.Request
 	at := v.pods[c.Pod.UID]
@@ -102,12 +101,12 @@ func (v *NodeView) enter(c *Container) {
 	}
 }
 
-// rank orders classes by what they are owed, the most first.
+// rank orders classes by precedence, the highest first.
 func rank(c workload.Class) int {
 	return slices.Index([]workload.Class{workload.System, workload.LSE, workload.LSR, workload.LS, workload.Unclassified, workload.BE}, c)
 }
 
-// Container returns the view of a container, nil where it is in no view.
+// Container returns the view of a container, or nil if the view does not have it.
 func (v *NodeView) Container(id string) *control.Container {
 	if at, ok := v.index[id]; ok && at < len(v.Containers) && v.Containers[at].ID == id {
 		return &v.Containers[at]
@@ -115,13 +114,13 @@ func (v *NodeView) Container(id string) *control.Container {
 	return nil
 }
 
-// HasBatch reports whether a pod of batch work is there.
+// HasBatch reports whether there is a pod of batch work.
 func (v *NodeView) HasBatch() bool {
 	return slices.ContainsFunc(v.Pods, func(p control.Pod) bool { return p.Class == workload.BE })
 }
 
-// HeldOutside is the memory that batch work holds outside of a cgroup and that the kernel
-// can't take back by dropping page cache, in bytes.
+// HeldOutside returns the memory in bytes that batch work holds outside of a cgroup and that
+// the kernel can't free by dropping page cache.
 func (v *NodeView) HeldOutside(cgroup string) (bytes int64) {
 	for other, held := range v.Held {
 		if other != cgroup {
@@ -131,8 +130,8 @@ func (v *NodeView) HeldOutside(cgroup string) (bytes int64) {
 	return bytes
 }
 
-// ForgetPoolLoad makes the pools' load unknown until the next sample: the CPUs were busy
-// with others than their pools.
+// ForgetPoolLoad makes the load of the pools unknown until the next sample. It is called when
+// the CPUs have been used by others than their pools.
 func (v *NodeView) ForgetPoolLoad() {
 	for i := range v.Pools {
 		v.Pools[i].At = time.Time{}

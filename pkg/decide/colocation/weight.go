@@ -8,31 +8,31 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Siblings are the cgroups of pods, and the kubelet's cgroups of their QoS classes, below
-// one parent. The kernel compares the CPU weights of siblings, and of no other cgroups.
+// Siblings are the cgroups of pods and of the kubelet's QoS classes below one parent. The
+// kernel compares CPU weights only between siblings.
 type Siblings struct {
-	Batch    bool // one of them is batch work's
+	Batch    bool // one of the siblings is batch work
 	Services []Sibling
 }
 
 // Sibling is a cgroup whose CPU weight keeps its proportion to those of the other services.
 type Sibling struct {
 	Path    string
-	Percent int  // of the kubelet's weight, by the configuration
-	Class   bool // the kubelet's cgroup of Burstable or BestEffort pods, whose weight the kubelet writes each minute
+	Percent int  // configured percentage of the kubelet's weight
+	Class   bool // whether it is the kubelet's cgroup of Burstable or BestEffort pods, whose weight the kubelet writes each minute
 }
 
 // Rank is how a pod competes for CPU time with its siblings.
 type Rank int
 
-// The ranks of pods.
+// These are the ranks of pods.
 const (
-	RankService Rank = iota // it keeps its proportion to all other services
-	RankLow                 // it isn't batch, and asked for the lowest priority
-	RankBatch               // all its containers are batch
+	RankService Rank = iota // keeps its proportion to all other services
+	RankLow                 // not batch work, but asked for the lowest priority
+	RankBatch               // only batch containers
 )
 
-// RankOf is how a pod whose containers were placed by these requests competes, and its
+// RankOf returns the rank of a pod whose containers were placed by these requests, and its
 // weight in percent of the kubelet's.
 func RankOf(requests []*workload.Request) (rank Rank, percent int) {
 	low, batch := 0, 0
@@ -59,7 +59,7 @@ func RankOf(requests []*workload.Request) (rank Rank, percent int) {
 	return RankService, percent
 }
 
-// FindSiblings finds the cgroups that compete with each other, by the path of their parent.
+// FindSiblings returns the cgroups that compete with each other, by the path of their parent.
 func FindSiblings(inv *Inventory) map[string]*Siblings {
 	all := map[string]*Siblings{}
 	below := func(parent string) *Siblings {
@@ -68,10 +68,10 @@ func FindSiblings(inv *Inventory) map[string]*Siblings {
 		}
 		return all[parent]
 	}
-	holds := map[string]map[Rank]bool{} // by the kubelet's cgroups of QoS classes
+	holds := map[string]map[Rank]bool{} // by the kubelet's cgroup of a QoS class
 	for path, pod := range podsByCgroup(inv) {
 		if pod.shared {
-			continue // the cgroup is no pod's own
+			continue // several pods share the cgroup
 		}
 		parent := Above(path)
 		rank, percent := RankOf(pod.requests)
@@ -103,7 +103,7 @@ func FindSiblings(inv *Inventory) map[string]*Siblings {
 type podCgroup struct {
 	uid      string
 	shared   bool                // it has containers of several pods
-	requests []*workload.Request // of its containers that are placed
+	requests []*workload.Request // requests of its placed containers
 }
 
 func podsByCgroup(inv *Inventory) map[string]*podCgroup {
@@ -126,14 +126,14 @@ func podsByCgroup(inv *Inventory) map[string]*podCgroup {
 	return pods
 }
 
-// LSWeights decides by how much the CPU weights of what isn't batch are raised, for the
-// cgroups below each parent. The zero value raises none.
+// LSWeights decides by how much the CPU weights of everything but batch work are raised below
+// each parent. The zero value raises none.
 type LSWeights struct {
 	raises map[string]*qos.Favour // by path of the parent
 }
 
-// Parents lists the parents below which weights are raised, or have to be considered:
-// those whose room Step needs.
+// Parents lists the parents below which weights are raised or might be. Step needs the room
+// below these.
 func (w *LSWeights) Parents(siblings map[string]*Siblings) (parents []string) {
 	for parent, s := range siblings {
 		if s.Batch || w.raises[parent] != nil {
@@ -144,9 +144,8 @@ func (w *LSWeights) Parents(siblings map[string]*Siblings) (parents []string) {
 	return parents
 }
 
-// Step enters the percentages in force into want. Most is the percentage that the
-// configuration asks for, and room the largest that the kernel has room for below each of
-// the Parents.
+// Step puts the percentages in force into want. The configured percentage is most. The room is
+// the largest percentage that the kernel allows below each of the Parents.
 func (w *LSWeights) Step(now time.Time, most int, siblings map[string]*Siblings, room map[string]int, want CPUDesired) {
 	if w.raises == nil {
 		w.raises = map[string]*qos.Favour{}
@@ -169,7 +168,7 @@ func (w *LSWeights) Step(now time.Time, most int, siblings map[string]*Siblings,
 	}
 }
 
-// Reset raises no weight any more.
+// Reset ends all raises.
 func (w *LSWeights) Reset(want CPUDesired) {
 	clear(want.LSWeights)
 	clear(w.raises)

@@ -7,35 +7,35 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Yielding is what decides whether batch work yields its CPUs to others at once. It does by
-// a vendor's group identity. Without one it yields on its own thread by the idle class, where
-// all that could compete with it has more weight; and on the other thread of the core by a
-// core-scheduling cookie that nothing but batch work has.
+// Yielding decides whether batch work yields its CPUs at once. With a vendor's group identity
+// it does. Otherwise it yields on its own hardware thread through the idle class, if everything
+// that competes with it has more weight, and on the sibling thread through a core-scheduling
+// cookie that only batch work has.
 type Yielding struct {
 	ThreadsPerCore int
-	OnlineWeight   int                  // percent, as configured
+	OnlineWeight   int                  // configured percentage
 	Siblings       map[string]*Siblings // by path of their parent
-	Raised         map[string]int       // percent in force, by the same path
-	SharedGroups   map[string]bool      // core-scheduling groups that hold others than batch work
+	Raised         map[string]int       // percentage in force, by path of the parent
+	SharedGroups   map[string]bool      // core-scheduling groups that contain other containers than batch work
 }
 
-// BatchPod is a pod of batch work with what the kernel has of its settings.
+// BatchPod is a pod of batch work with its settings in the kernel.
 type BatchPod struct {
 	QoS        workload.QoS
-	Above      string // the cgroup that holds the pod's
-	Expelled   bool   // a vendor's kernel keeps it off the CPUs, and off the threads beside CPUs, that others want
-	Idle       bool   // it is in the idle class
+	Above      string // parent of the pod's cgroup
+	Expelled   bool   // a vendor's kernel keeps it off CPUs that others want and off their sibling threads
+	Idle       bool   // whether it is in the idle class
 	Containers []CoreSched
 }
 
 // CoreSched is a container's core-scheduling group.
 type CoreSched struct {
-	Group string // "" none
-	Whole bool   // all its processes are in it
+	Group string // "" for none
+	Whole bool   // whether all processes of the container are in it
 }
 
-// Stays tells why a pod doesn't yield its CPUs at once; "" where it does. Where that is
-// because services beside it have no more weight than usual, they are returned too.
+// Stays returns why a pod does not yield its CPUs at once; the reason is empty if it does. If
+// services beside the pod lack the raised weight, it also returns these.
 func (y *Yielding) Stays(p *BatchPod) (why string, beside []Sibling) {
 	if p.Expelled {
 		return "", nil
@@ -55,7 +55,8 @@ func (y *Yielding) Stays(p *BatchPod) (why string, beside []Sibling) {
 	return "", nil
 }
 
-// outweighed tells why not all that competes with a pod in the idle class has more weight.
+// outweighed returns why some competitor of a pod in the idle class does not have more weight;
+// "" if all do.
 func (y *Yielding) outweighed(p *BatchPod) (why string, beside []Sibling) {
 	if services := y.services(p.Above); len(services) > 0 && y.Raised[p.Above] <= 100 {
 		return y.notRaised(), services
@@ -83,7 +84,7 @@ func (y *Yielding) services(parent string) []Sibling {
 	return nil
 }
 
-// notRaised tells why services beside batch work have no more weight than usual.
+// notRaised returns why services beside batch work have only their usual weight.
 func (y *Yielding) notRaised() string {
 	if y.OnlineWeight <= 100 {
 		return "has no less weight than usual beside others (control.batch.onlineWeight)"
@@ -91,8 +92,8 @@ func (y *Yielding) notRaised() string {
 	return "is beside a cgroup which has so much CPU weight that the kernel has no room for more"
 }
 
-// besideOthers tells why a pod's processes may run on the thread beside others than batch
-// work; "" where they can't.
+// besideOthers returns why a pod's processes may run on the sibling thread of other work than
+// batch; "" if they can't.
 func (y *Yielding) besideOthers(p *BatchPod) string {
 	for _, c := range p.Containers {
 		switch {
@@ -107,7 +108,8 @@ func (y *Yielding) besideOthers(p *BatchPod) string {
 	return ""
 }
 
-// SharedGroups are the core-scheduling groups that hold others than batch work.
+// SharedGroups returns the core-scheduling groups that contain other containers than batch
+// work.
 func SharedGroups(inv *Inventory) map[string]bool {
 	groups := map[string]bool{}
 	for i := range inv.Containers {

@@ -7,17 +7,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// grant is what a container on reclaimed resources gets in place of what the
-// kubelet gave it, which doesn't know them; zero is the kubelet's.
+// grant is what a container with batch resources gets in place of the kubelet's settings,
+// because the kubelet does not know these resources. Zero fields keep the kubelet's setting.
 type grant struct {
 	Shares      knobs.Shares
 	Quota       knobs.CPUQuota
 	MemoryLimit knobs.Bytes
 }
 
-// grantOf is a container's grant: shares of
-// the request, quota and memory of the limit, a CPU limit that isn't set being
-// the request. It is never above a limit that the kubelet set.
+// grantOf computes a container's grant: shares from the request, and quota and memory from the
+// limits. A missing CPU limit is replaced by the request. The grant never exceeds a limit that
+// the kubelet set.
 func grantOf(n *Node, c *Container) grant {
 	var g grant
 	b := &c.Request.Batch
@@ -43,7 +43,8 @@ func grantOf(n *Node, c *Container) grant {
 // maxMilli keeps amounts of CPU far from overflow; no machine has a million CPUs.
 const maxMilli workload.MilliCPU = 1e9
 
-// quota is a container's own, with its grant; not finite where it has none.
+// quota returns the container's own quota, including its grant. It is not finite if there is
+// none.
 func (c *Container) quota(g grant) knobs.CPUQuota {
 	switch {
 	case c.Own:
@@ -54,7 +55,7 @@ func (c *Container) quota(g grant) knobs.CPUQuota {
 	return c.Quota
 }
 
-// limit is a container's memory limit, with its grant; 0 none.
+// limit returns the container's memory limit, including its grant; 0 for none.
 func (c *Container) limit(g grant) int64 {
 	if g.MemoryLimit > 0 {
 		return int64(g.MemoryLimit)
@@ -62,15 +63,15 @@ func (c *Container) limit(g grant) int64 {
 	return max(0, c.MemoryLimit)
 }
 
-// batch gives containers their grants and the pod the sums: no limit where one
+// batch gives containers their grants, and the pod the sums. The pod has no limit if one
 // container has none.
 func (t *tuner) batch() {
 	var (
 		milli         workload.MilliCPU
 		quota         time.Duration
 		memory        int64
-		limited, held = true, true // each container has a quota, a memory limit
-		cpu, mem      bool         // one of them is of a grant
+		limited, held = true, true // whether each container has a quota, and whether each has a memory limit
+		cpu, mem      bool         // whether one of these comes from a grant
 	)
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]
@@ -118,8 +119,7 @@ func (t *tuner) setGrant(i int, k knobs.Knob, v knobs.Value) {
 	t.missing(i, batchKey, k.String()+" is not there: its controller is not mounted")
 }
 
-// weight gives the pod the one weight that its batch resources, its identity and
-// its pool make.
+// weight sets the pod's single weight, which combines its batch resources, identity and pool.
 func (t *tuner) weight() {
 	percent := 0
 	for i := range t.pod.Containers {
@@ -152,7 +152,8 @@ func (t *tuner) weight() {
 	}
 }
 
-// favoured sets the pod's weight, raised above that of batch work where it is beside some.
+// favoured sets the pod's weight, raised above that of batch work if batch work competes with
+// it.
 func (t *tuner) favoured(s Setting, percent int) {
 	s.Knob = knobs.Weight
 	switch {
@@ -165,6 +166,6 @@ func (t *tuner) favoured(s Setting, percent int) {
 	t.Pod = append(t.Pod, s)
 }
 
-// FavourWhy is why the control loop gives pods that aren't batch, and what holds them, a
-// larger weight.
+// FavourWhy is the reason given for the larger weight of pods that are not batch work, and of
+// the cgroups that hold them.
 const FavourWhy = "ahead of batch work, which gets what is left"

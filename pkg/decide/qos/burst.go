@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// burst gives containers their static burst: percent of the quota, at most the
-// quota where the kernel demands it. The pod, whose own quota throttles them
-// together, gets the sum.
+// burst gives containers their static burst: a percentage of the quota, and at most the quota
+// where the kernel demands it. The pod gets the sum, since its own quota throttles its
+// containers together.
 func (t *tuner) burst() {
 	var sum, podQuota time.Duration
 	limited := true
@@ -18,7 +18,8 @@ func (t *tuner) burst() {
 		c := &t.pod.Containers[i]
 		q := c.quota(grantOf(t.node, c))
 		if q.Finite() {
-			// In the period of the pod's quota, which is the kubelet's for all.
+			// The sum is computed for the period of the pod's quota, which is the kubelet's for
+			// all containers.
 			podQuota += q.Quota
 		} else {
 			limited = false
@@ -26,7 +27,7 @@ func (t *tuner) burst() {
 		sum += t.containerBurst(i, q)
 	}
 	if sum == 0 || !limited {
-		return // a pod without a quota throttles nobody
+		return // without a quota, the pod does not throttle its containers
 	}
 	if own := t.pod.Quota; own.Finite() {
 		podQuota = min(podQuota, own.Quota)

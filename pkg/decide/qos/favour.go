@@ -2,22 +2,23 @@ package qos
 
 import "time"
 
-// Favour is by how much the cgroups beside batch work are raised above it: one percentage
-// for all that have the same parent, so that each keeps its proportion to every other. The
-// zero value raises nothing. It changes seldom, since each change rewrites all of them.
+// Favour is by how much the cgroups beside batch work are raised above it. All cgroups with the
+// same parent have the same percentage, so that each keeps its proportion to the others. The
+// zero value raises nothing. The percentage changes seldom, since each change rewrites all
+// weights.
 type Favour struct {
-	percent int       // 0 not raised
-	since   time.Time // another percentage has been due since then; zero: none is
+	percent int       // 0 if not raised
+	since   time.Time // begin of the time in which another percentage has been due; zero if none is
 }
 
-// favourPause is how long a higher percentage, or none, must have been due before it is in
-// force: pods that are replaced change nothing. A lower one is in force at once, because the
-// kernel would cut the largest weight and so change the proportions.
+// favourPause is how long a higher percentage, or none, must have been due before it takes
+// effect, so that the replacement of pods changes nothing. A lower percentage takes effect at
+// once, because the kernel would clamp the largest weight and so change the proportions.
 const favourPause = time.Minute
 
-// Step returns the percentage in force, 100 or less to raise nothing. Most is the
-// percentage that is wanted, fits what the largest of the cgroups has room for, and batch
-// reports whether batch work is beside them.
+// Step returns the percentage in force, or 100 or less to raise nothing. The wanted percentage
+// is most, fits is the one for which the largest cgroup has room, and batch reports whether
+// batch work is beside the cgroups.
 func (f *Favour) Step(now time.Time, most, fits int, batch bool) int {
 	due := favourWithin(most, fits)
 	switch {
@@ -38,8 +39,8 @@ func (f *Favour) Step(now time.Time, most, fits int, batch bool) int {
 	return f.percent
 }
 
-// favourWithin is a percentage, or a half, a quarter and so on of it, that fits; at least
-// 100. By halves a cgroup that grows or goes seldom changes it.
+// favourWithin returns the percentage or a half, a quarter and so on of it that fits, and at
+// least 100. With halves, the arrival or end of a cgroup seldom changes the result.
 func favourWithin(most, fits int) int {
 	for most > max(fits, 100) {
 		most /= 2

@@ -10,14 +10,14 @@ import (
 // mechanism is a vendor kernel's way to rank CPU use.
 type mechanism struct {
 	knob   knobs.Knob
-	values [4]knobs.Number // for the identities -1, 0, 1, 2
-	top    int             // the highest identity that it tells from those below
+	values [4]knobs.Number // values for the identities -1, 0, 1, 2
+	top    int             // highest identity that it distinguishes from those below
 }
 
 func (m *mechanism) value(level int) knobs.Number { return m.values[level+1] }
 
-// mechanisms are the vendor's knobs on this kernel, best first and all to be set;
-// none on a mainline kernel.
+// mechanisms returns the vendor's knobs on this kernel, the best first. All of them are set. A
+// mainline kernel has none.
 func (n *Node) mechanisms() []mechanism {
 	f := &n.Features
 	if !n.identityCrashes() {
@@ -50,9 +50,9 @@ func (n *Node) mechanisms() []mechanism {
 
 func (n *Node) identityCrashes() bool { return knobs.GroupIdentityCrashes(n.Release) }
 
-// identity gives each container the CPU priority it asks for, and the pod the
-// highest of them: containers of a pod compete within it. One that asks for none
-// counts as normal.
+// identity gives each container the CPU priority that it asks for, and the pod the highest of
+// these, since the containers of a pod compete within it. A container that asks for none counts
+// as normal.
 func (t *tuner) identity() {
 	highest, asked := -1, false
 	for i := range t.pod.Containers {
@@ -86,10 +86,10 @@ func (t *tuner) identity() {
 	}
 }
 
-// clampIdentity is an asked identity within -1..2; 0 where none is.
+// clampIdentity limits an identity to -1..2; it is 0 if none is set.
 func clampIdentity(id workload.Optional[int]) int { return max(-1, min(2, id.Value)) }
 
-// native sets a vendor's knobs on a container.
+// native sets the vendor's knobs on a container.
 func (t *tuner) native(i int, mechanisms []mechanism, pod int) {
 	r := &t.pod.Containers[i].Request
 	level := clampIdentity(r.Identity)
@@ -112,7 +112,7 @@ func (t *tuner) native(i int, mechanisms []mechanism, pod int) {
 	}
 }
 
-// unranked notes an identity above normal that the kernel doesn't know.
+// unranked adds a note about an identity above normal that the kernel does not support.
 func (t *tuner) unranked(i, level int, expels bool, lacks string) {
 	if level == 2 && !expels {
 		t.missing(i, identityKey, lacks+": its CPU weight ranks it, and nothing keeps its SMT siblings free of cpu-identity -1")
@@ -121,12 +121,12 @@ func (t *tuner) unranked(i, level int, expels bool, lacks string) {
 	t.note(i, identityKey, lacks+": its CPU weight ranks it")
 }
 
-// mainline ranks by cpu.idle and weights. cpu.idle is never set where the kubelet
-// or the runtime writes the weight, since the kernel then refuses their writes:
-// neither on a container, whose weight every runtime update writes, nor on a pod
-// with CPU requests, whose weight the kubelet writes at a resize.
+// mainline ranks by cpu.idle and weights. It does not set cpu.idle where the kubelet or the
+// runtime writes the weight, because the kernel would refuse their writes. That excludes
+// containers, whose weight every runtime update writes, and pods with CPU requests, whose
+// weight the kubelet writes at a resize.
 func (t *tuner) mainline(highest int) {
-	var lowest string // why it is the weight and not idle
+	var lowest string // why a low weight replaces cpu.idle
 	switch {
 	case highest >= 0:
 	case t.pod.QoS != workload.BestEffort && t.pod.QoS != workload.UnknownQoS:
@@ -141,7 +141,7 @@ func (t *tuner) mainline(highest int) {
 		if t.lowest = t.has(knobs.Weight); !t.lowest {
 			lowest = "neither cpu.idle nor a CPU weight is there: the CPU controller is not mounted"
 		} else if t.shares > 0 && t.pod.QoS == workload.BestEffort {
-			// The class's cgroup above it has the lowest weight already.
+			// The cgroup of the QoS class has the lowest weight already.
 			t.lowest = false
 			lowest = "cpu.idle is not there (Linux 5.15): the kubelet's besteffort cgroup has the lowest CPU weight, and the pod its batch resources' within it"
 		}
@@ -163,14 +163,14 @@ func (t *tuner) mainline(highest int) {
 	}
 }
 
-// lowContainer ranks a container below others of its pod. Its weight can be in the
-// runtime's record, so that updates keep it.
+// lowContainer ranks a container below others of its pod. Its weight can be in the runtime's
+// record, so that updates keep it.
 func (t *tuner) lowContainer(i int, r *workload.Request) {
 	switch {
 	case !t.has(knobs.Weight):
 		t.missing(i, identityKey, "neither group identity nor a CPU weight is there: the CPU controller is not mounted")
 		return
-	case !r.Batch.CPURequest.Set: // else it has that weight
+	case !r.Batch.CPURequest.Set: // otherwise the grant sets that weight
 		t.set(i, knobs.Weight, knobs.MinShares, "cpu-identity -1 in a pod of higher identity")
 	}
 	t.note(i, identityKey, "other containers of the pod have a higher identity, and cpu.idle is of whole pods: its CPU weight ranks it below them")

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// io gives containers I/O weights and throttles. The pod, which competes with
-// others, gets the highest weights of its containers; one that asks for none has
-// the default.
+// io gives containers I/O weights and throttles. The pod competes with other pods and gets the
+// highest weights of its containers. A container that asks for none counts with the default
+// weight.
 func (t *tuner) io() {
 	var weights []knobs.Weights
 	for i := range t.pod.Containers {
@@ -39,7 +39,7 @@ type device struct {
 	*workload.DeviceIO
 }
 
-// devices finds the disks that a container names.
+// devices returns the disks that a container names.
 func (t *tuner) devices(i int, asked []workload.DeviceIO) []device {
 	var found []device
 	for j := range asked {
@@ -58,7 +58,7 @@ func (t *tuner) devices(i int, asked []workload.DeviceIO) []device {
 	return found
 }
 
-// ioWeights are the weights that a container asks for, if it does.
+// ioWeights returns the weights that a container asks for, and whether it asks for any.
 func ioWeights(io *workload.IO, devices []device) (w knobs.Weights, asked bool) {
 	w.Default = knobs.DefaultIOWeight
 	if io.Weight.Set {
@@ -77,7 +77,7 @@ func ioWeights(io *workload.IO, devices []device) (w knobs.Weights, asked bool) 
 
 func clampWeight(weight int) int { return max(1, min(10000, weight)) }
 
-// highest are the highest weights of several, by device.
+// highest returns the highest of several weights for each device.
 func highest(all []knobs.Weights) knobs.Weights {
 	top := knobs.Weights{Devices: map[knobs.Device]int{}}
 	for _, w := range all {
@@ -98,8 +98,8 @@ func highest(all []knobs.Weights) knobs.Weights {
 	return top
 }
 
-// throttle limits a container's I/O to the disks it names, and by its default to
-// all others.
+// throttle limits a container's I/O on the disks that it names, and by its default on all
+// others.
 func (t *tuner) throttle(i int, io *workload.IO, devices []device) {
 	if io.Limits == (workload.IOLimits{}) && !slices.ContainsFunc(devices, func(d device) bool { return d.Limits != workload.IOLimits{} }) {
 		return

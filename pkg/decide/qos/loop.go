@@ -7,16 +7,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Loop is a CPU quota that the control loop gives in place of the one that was asked
-// for; the zero value is none.
+// Loop is a CPU quota from the control loop that replaces the quota that was asked for. The
+// zero value is none.
 type Loop struct {
 	Quota knobs.CPUQuota
 	Why   string
 }
 
-// loop gives containers and their pod the quotas that the control loop wants now. A
-// pod whose container may use more has room for it; on cgroup v1, which refuses a
-// quota above that of a cgroup above it, all stay below the pod's and the ceiling.
+// loop gives containers and their pod the quotas that the control loop wants. If a container
+// may use more, its pod gets room for it. On cgroup v1, which refuses a quota above that of a
+// parent, all quotas stay below the pod's and the ceiling.
 func (t *tuner) loop() {
 	if !t.has(knobs.Quota) {
 		return
@@ -50,7 +50,7 @@ func (t *tuner) loop() {
 		want = Loop{all, "room for a container whose limit is raised"}
 	}
 	want = lower(want, t.pod.Loop)
-	if want.Quota.Finite() { // one without a quota follows what holds it
+	if want.Quota.Finite() { // a container without a quota follows the cgroups above it
 		want = lower(want, ceiling)
 	}
 	if want.Quota != own && want.Why != "" {
@@ -58,8 +58,8 @@ func (t *tuner) loop() {
 	}
 }
 
-// containerLoop sets a container's quota, and returns it; raised says that it is
-// above what was asked for.
+// containerLoop sets a container's quota and returns it, with whether it is above what was
+// asked for.
 func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool) {
 	c := &t.pod.Containers[i]
 	base := c.quota(grantOf(t.node, c))
@@ -70,7 +70,7 @@ func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool)
 	if c.Loop.Quota.Finite() {
 		want = c.Loop
 	}
-	if want.Quota.Finite() { // one without a quota follows its parents'
+	if want.Quota.Finite() { // a container without a quota follows its parents'
 		want = lower(want, below)
 	}
 	if want.Quota != base && want.Why != "" {
@@ -79,13 +79,13 @@ func (t *tuner) containerLoop(i int, below Loop) (q knobs.CPUQuota, raised bool)
 	return want.Quota, base.Finite() && want.Quota.Finite() && want.Quota.Compare(base) > 0
 }
 
-// roomFor is a quota in the pod's period, rounded up: cgroup v1 refuses a child that
-// is above its parent by the least.
+// roomFor returns a quota in the pod's period, rounded up, because cgroup v1 refuses a child
+// whose quota is even slightly above its parent's.
 func roomFor(q knobs.CPUQuota) time.Duration {
 	return (q.In(knobs.DefaultPeriod) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
-// podQuota is what the pod's cgroup has without the loop.
+// podQuota returns the quota of the pod's cgroup without the loop.
 func (t *tuner) podQuota() knobs.CPUQuota {
 	if s, ok := Find(t.Pod, knobs.Quota); ok {
 		return s.Value.(knobs.CPUQuota)
@@ -93,11 +93,11 @@ func (t *tuner) podQuota() knobs.CPUQuota {
 	return t.pod.Quota
 }
 
-// leastRun is long enough for a task that holds a lock in the kernel to let it go.
+// leastRun is enough time for a task that holds a lock in the kernel to release it.
 const leastRun = 10 * time.Millisecond
 
-// lower is the smaller of two quotas, in the first one's period unless that leaves less
-// than leastRun of it.
+// lower returns the smaller of two quotas. Its period is that of the first, unless less than
+// leastRun would be left in it.
 func lower(a, b Loop) Loop {
 	if !b.Quota.Finite() || a.Quota.Finite() && a.Quota.Compare(b.Quota) <= 0 {
 		return a
@@ -112,8 +112,8 @@ func lower(a, b Loop) Loop {
 	return Loop{knobs.CPUQuota{Quota: max(knobs.MinQuota, q), Period: a.Quota.Period}, b.Why}
 }
 
-// replace sets the quota of a cgroup, and keeps its burst within it: above it the
-// kernel refuses a burst (before it, where vendors allow it, it is no loss).
+// replace sets the quota of a cgroup and lowers its burst to it, because the kernel refuses a
+// burst above the quota.
 func replace(settings []Setting, to Loop) []Setting {
 	at := slices.IndexFunc(settings, func(s Setting) bool { return s.Knob == knobs.Quota })
 	if at < 0 {

@@ -8,9 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// memory gives containers what protects their memory or gives it up. The pod's
-// protection is the sum of its containers', without which theirs is worth
-// nothing.
+// memory sets what protects the containers' memory or gives it up. The pod's protection is the
+// sum of its containers', which would have no effect without it.
 func (t *tuner) memory() {
 	var least, low int64
 	for i := range t.pod.Containers {
@@ -34,8 +33,8 @@ func (t *tuner) memory() {
 	t.podPriority()
 }
 
-// protect sets a container's memory.min and memory.low, and returns them: percent
-// of its request, low at least min where both are asked for.
+// protect sets a container's memory.min and memory.low and returns them. Each is a percentage
+// of the request, and low is at least min if both are asked for.
 func (t *tuner) protect(i int) (least, low int64) {
 	r := &t.pod.Containers[i].Request
 	q := &r.Tuning.Memory
@@ -67,10 +66,11 @@ func (t *tuner) protect(i int) (least, low int64) {
 
 func clampPercent(o workload.Optional[int]) int { return max(0, min(100, o.Value)) }
 
-// high sets where the container begins to reclaim its own: percent of the way
-// from its request to its limit, or to the node's allocatable memory where it has
-// none; not at all at the limit or above. It is never below memory.min, which is
-// at most the request. 0 % is off, as in Koordinator's throttlingPercent.
+// high sets the usage at which the container begins to reclaim its own memory: a percentage of
+// the way from its request to its limit, or to the node's allocatable memory if it has no
+// limit. It sets nothing if the result is at the limit or above. The value is never below
+// memory.min, which is at most the request. A percentage of 0 turns it off, as in Koordinator's
+// throttlingPercent.
 func (t *tuner) high(i int, limit int64) {
 	r := &t.pod.Containers[i].Request
 	percent := clampPercent(r.Tuning.Memory.HighPercent)
@@ -84,7 +84,7 @@ func (t *tuner) high(i int, limit int64) {
 	request := max(0, r.Memory)
 	high := t.node.pages(request + percentOf(end-request, percent))
 	if high <= 0 || high >= end {
-		return // the limit, or the node's end, comes first
+		return // the limit, or the end of the node's memory, is reached first
 	}
 	why := "memory-qos highPercent " + strconv.Itoa(percent)
 	old := t.node.before(5, 9)
@@ -104,8 +104,8 @@ func (t *tuner) high(i int, limit int64) {
 	}
 }
 
-// before reports whether the kernel's release is older than major.minor; one that
-// can't be read is not.
+// before reports whether the kernel's release is older than major.minor. It is false for a
+// release that can't be parsed.
 func (n *Node) before(major, minor int) bool {
 	first, rest, _ := strings.Cut(n.Release, ".")
 	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
@@ -117,12 +117,13 @@ func (n *Node) before(major, minor int) bool {
 	return errA == nil && errB == nil && (a < major || a == major && b < minor)
 }
 
-// The watermark of Anolis' kernels: background reclaim begins at wmark_ratio
-// percent of the limit, and ends wmark_scale_factor × 0.01 % of the limit below.
+// defaultWmarkScale is the watermark scale of Anolis kernels: background reclaim begins at
+// wmark_ratio percent of the limit, and ends wmark_scale_factor × 0.01 % of the limit below
+// that.
 const defaultWmarkScale = 50
 
-// watermark sets where background reclaim of the container begins, by the
-// kernel's files or by what the emulation needs.
+// watermark sets where background reclaim of the container begins, either in the kernel's files
+// or for the emulation.
 func (t *tuner) watermark(i int, limit int64) {
 	q := &t.pod.Containers[i].Request.Tuning.Memory
 	ratio, scale := clampPercent(q.WmarkRatio), defaultWmarkScale
@@ -152,15 +153,15 @@ func (t *tuner) watermark(i int, limit int64) {
 	t.setNumber(i, knobs.WmarkMinAdj, q.WmarkMinAdj, "memory-qos wmarkMinAdj")
 }
 
-// setNumber passes a number that was asked for on to a knob that is there.
+// setNumber sets a knob, if the kernel has it, to a number that was asked for.
 func (t *tuner) setNumber(i int, k knobs.Knob, want workload.Optional[int], why string) {
 	if want.Set && t.has(k) {
 		t.set(i, k, knobs.Number(want.Value), why)
 	}
 }
 
-// podWatermark gives the pod the watermark on which all its containers agree, as
-// Koordinator does: the pod has a limit of its own.
+// podWatermark gives the pod the watermark if all its containers have the same, as Koordinator
+// does, since the pod has a limit of its own.
 func (t *tuner) podWatermark() {
 	if len(t.pod.Containers) == 0 {
 		return
@@ -172,7 +173,7 @@ func (t *tuner) podWatermark() {
 	}
 }
 
-// agree reports whether every container has a setting.
+// agree reports whether every container has the setting.
 func (t *tuner) agree(want Setting) bool {
 	for _, settings := range t.Containers {
 		if s, ok := Find(settings, want.Knob); !ok || s.Value != want.Value {
@@ -195,8 +196,8 @@ func (t *tuner) oomGroup(i int) {
 	}
 }
 
-// priority ranks a container for the kernel's choice of whom to kill. openEuler
-// knows two ranks, of which BE has the lower.
+// priority ranks a container for the kernel's choice of what to kill. openEuler has two ranks,
+// and BE gets the lower.
 func (t *tuner) priority(i int) {
 	r := &t.pod.Containers[i].Request
 	want := r.Tuning.Memory.Priority
@@ -213,8 +214,8 @@ func (t *tuner) priority(i int) {
 	}
 }
 
-// podPriority gives the pod the highest priority of its containers, and makes the
-// kernel heed priorities within it.
+// podPriority gives the pod the highest priority of its containers, and makes the kernel use
+// priorities within it.
 func (t *tuner) podPriority() {
 	highest := knobs.Number(-1)
 	for _, settings := range t.Containers {
@@ -235,7 +236,7 @@ func (t *tuner) podPriority() {
 	}
 }
 
-// pageCache bounds the page cache of BE containers, if the node's config does.
+// pageCache limits the page cache of BE containers, if the node's configuration asks for it.
 func (t *tuner) pageCache(i int, limit int64) {
 	percent := max(0, min(100, t.node.BEPageCachePercent))
 	if percent == 0 || t.pod.Containers[i].Request.Class != workload.BE {

@@ -2,16 +2,16 @@ package qos
 
 import "slices"
 
-// Note says that something asked for is had in another way than the best, or not
-// at all.
+// Note says that this kernel provides something only in a lesser way than asked for, or not at
+// all.
 type Note struct {
-	Key     string // the own key that asks for it: "cpu-burst"
-	Missing bool   // it is not there at all
-	Text    string // what this kernel lacks, and what is done instead
+	Key     string // annotation key that asks for it: "cpu-burst"
+	Missing bool   // whether it is not provided at all
+	Text    string // what the kernel lacks, and what is done instead
 }
 
-// The keys of notes: own keys without their domain, and what the node's config
-// alone asks for.
+// These are the keys of notes: Sluice's annotation keys without their domain, and names for
+// what only the node's configuration asks for.
 const (
 	burstKey     = "cpu-burst"
 	identityKey  = "cpu-identity"
@@ -32,14 +32,13 @@ func (t *tuner) missing(i int, key, text string) {
 	t.Notes[i] = append(t.Notes[i], Note{Key: key, Missing: true, Text: text})
 }
 
-// Missing reports whether a container can't have what a key asks for:
-// core-sched where group identity is in force, for one.
+// Missing reports whether a container can't have what a key asks for. An example is core-sched
+// where group identity is in force.
 func Missing(notes []Note, key string) bool {
 	return slices.ContainsFunc(notes, func(n Note) bool { return n.Missing && n.Key == key })
 }
 
-// Unmet lists, a sentence each, what a container requires and this node doesn't
-// have.
+// Unmet lists, one sentence each, what a container requires and this node does not have.
 func Unmet(required []string, notes []Note) []string {
 	var unmet []string
 	for _, key := range required {

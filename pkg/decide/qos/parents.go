@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Group is a cgroup by its path, and what it gets.
+// Group is a cgroup with its settings.
 type Group struct {
-	Path     string // below each controller's root: "/kubepods/burstable"
+	Path     string // below the root of each controller: "/kubepods/burstable"
 	Settings []Setting
 }
 
-// Parents returns what the cgroups above pods need for the pods' settings to work,
-// by path: the sums of memory.min and memory.low, since none protects more than
-// its parents do, and the switch that makes the kernel heed memory priorities.
-// Parents are those up to the kubelet's kubepods; above it, and above pods outside
-// of it, the tree is somebody else's.
+// Parents returns the settings of the cgroups above pods that the pods' settings need in order
+// to work, by path. They are the sums of memory.min and memory.low, since no cgroup is
+// protected more than its parents, and the switch that makes the kernel use memory priorities.
+// The parents end at the kubelet's kubepods. Cgroups above it, or above pods outside of it, do
+// not belong to Sluice.
 func Parents(pods []Group) []Group {
 	sums := map[string]*sum{}
 	for _, pod := range pods {
@@ -38,8 +38,8 @@ func Parents(pods []Group) []Group {
 				ranked = ranked || setting.Knob == knobs.MemPriority && v > 0
 			}
 		}
-		// Priority 0 is what all have, and any pod may ask for: none may have the choice
-		// among others' pods made in another way by it.
+		// Priority 0 is the default, and any pod may ask for it. Such a pod must not change how
+		// the kernel chooses among other pods.
 		s.priority = heeds && ranked
 		if s == (sum{}) {
 			continue
@@ -84,13 +84,12 @@ func (s *sum) settings() []Setting {
 	return settings
 }
 
-// parents are the cgroups above a pod's, up to kubepods; none where there is no
-// kubepods.
+// parents returns the cgroups above a pod's, up to kubepods, or none if there is no kubepods.
 func parents(pod string) []string {
 	var dirs []string
 	for dir := path.Dir(path.Clean("/" + pod)); dir != "/"; dir = path.Dir(dir) {
 		dirs = append(dirs, dir)
-		// kind and others put a prefix before it: "kubelet-kubepods.slice".
+		// Some installations, such as kind, put a prefix before it: "kubelet-kubepods.slice".
 		if name := strings.TrimSuffix(path.Base(dir), ".slice"); name == "kubepods" || strings.HasSuffix(name, "-kubepods") {
 			return dirs
 		}

@@ -1,6 +1,6 @@
-// Package qos decides on the settings of a pod and its containers, which are the values
-// that the knobs of their cgroups are to have for what they ask for, by the best mechanism
-// that this kernel has. Pure.
+// Package qos decides the settings of a pod and its containers: the values that the knobs of
+// their cgroups should have for what the pod asks for, by the best mechanism of this kernel.
+// The package does no I/O.
 package qos
 
 import (
@@ -17,60 +17,60 @@ type Node struct {
 	Features  knobs.Features
 	Memory    int64             // allocatable memory in bytes
 	PageSize  int64             // bytes; 0 is 4096
-	Disks     []string          // whole disks, "major:minor"
-	DiskNames map[string]string // their numbers by name: "/dev/sda" to "8:0"
-	Release   string            // the kernel's, to refuse group identity where it crashes the host, and memory.high before 5.9
+	Disks     []string          // "major:minor" of whole disks
+	DiskNames map[string]string // "major:minor" by name: "/dev/sda" to "8:0"
+	Release   string            // kernel release, to refuse group identity where it crashes the host, and memory.high before 5.9
 
-	BurstLoop bool // the control loop raises quotas of containers that ask for it
+	BurstLoop bool // the control loop raises the quotas of containers that ask for it
 
-	BEPageCachePercent int // page cache of BE containers, in percent of their memory limit; 0 unlimited
+	BEPageCachePercent int // limit of BE containers' page cache in percent of their memory limit; 0 for none
 }
 
 // Pod is a pod with its containers that run or are about to.
 type Pod struct {
 	QoS        workload.QoS
-	Quota      knobs.CPUQuota // the kubelet's, of the pod's own cgroup; zero or unlimited: not known, the sum of the containers'
+	Quota      knobs.CPUQuota // the kubelet's quota of the pod's cgroup; the sum of the containers' if it is zero or unlimited
 	Containers []Container
 
-	Loop    Loop // of the pod's cgroup
-	Ceiling Loop // of what holds the pod
-	Favour  int  // CPU weight in percent of what it is otherwise; 0 none
+	Loop    Loop // loop's quota for the pod's cgroup
+	Ceiling Loop // loop's quota for the cgroups above the pod
+	Favour  int  // CPU weight in percent of the usual one; 0 for no change
 }
 
 // Container is a container with the kubelet's limits.
 type Container struct {
 	Request     workload.Request
-	Quota       knobs.CPUQuota // the kubelet's; zero or unlimited: none
-	MemoryLimit int64          // bytes; 0 none
-	Own         bool           // has CPUs of its own, and no quota
+	Quota       knobs.CPUQuota // the kubelet's quota; zero or unlimited for none
+	MemoryLimit int64          // in bytes; 0 for none
+	Own         bool           // whether it has CPUs of its own, and therefore no quota
 	Loop        Loop
 }
 
-// Setting is the value that a cgroup is to have of one knob, and why.
+// Setting is the value that one knob of a cgroup should have, and why.
 type Setting struct {
 	Knob  knobs.Knob
 	Value knobs.Value
-	// Percent of the value that the cgroup has without Sluice, in place of Value;
-	// for Weight alone.
+	// Percent replaces Value by a percentage of the value that the cgroup has without Sluice.
+	// It is for Weight only.
 	Percent int
-	Favour  int    // percent of what Value or Percent make; for Weight alone, 0 is 100
+	Favour  int    // percentage of the result of Value or Percent, for Weight only; 0 stands for 100
 	Why     string // "cpu-burst 100 % of 2 CPUs"
 }
 
-// Settings is what a pod gets. No cgroup has two settings of one knob, nor both
-// Idle 1 and a Weight, which the kernel refuses.
+// Settings are the settings of a pod. No cgroup has two settings of one knob, nor both Idle 1
+// and a Weight, which the kernel refuses.
 type Settings struct {
 	Pod        []Setting
-	Containers [][]Setting // as Pod.Containers
-	Notes      [][]Note    // as Pod.Containers
-	Reclaim    []Reclaim   // as Pod.Containers; nil where no container needs it
+	Containers [][]Setting // in the order of Pod.Containers
+	Notes      [][]Note    // in the order of Pod.Containers
+	Reclaim    []Reclaim   // in the order of Pod.Containers; nil if no container needs it
 }
 
-// Reclaim is what is to be reclaimed from a container on kernels whose own files
-// don't do it; the zero value is nothing. It converts to pkg/kernel/reclaim's Target.
+// Reclaim is what must be reclaimed from a container on kernels without files for it. The zero
+// value is nothing. It converts to the Target of pkg/kernel/reclaim.
 type Reclaim struct {
-	StartAt, Until knobs.Bytes // memory in use: reclaim when above StartAt until it is Until; 0, 0 never
-	CacheMax       knobs.Bytes // page cache above it is reclaimed; 0 unlimited
+	StartAt, Until knobs.Bytes // usage above which reclaim starts, and usage at which it stops; both 0 for never
+	CacheMax       knobs.Bytes // page cache above it is reclaimed; 0 for unlimited
 }
 
 // For returns the settings of a pod.
@@ -94,9 +94,9 @@ type tuner struct {
 	pod  *Pod
 	Settings
 
-	shares knobs.Shares // the pod's by its batch resources; 0 none
+	shares knobs.Shares // shares of the pod from its batch resources; 0 for none
 	idle   bool         // the pod's cgroup gets cpu.idle
-	lowest bool         // the pod's cgroup gets the lowest weight in idle's place
+	lowest bool         // the pod's cgroup gets the lowest weight in place of cpu.idle
 }
 
 func (t *tuner) has(k knobs.Knob) bool { return t.node.Features.Has(k) }
@@ -107,12 +107,12 @@ func (t *tuner) setPod(k knobs.Knob, v knobs.Value, why string) {
 
 func (t *tuner) set(i int, k knobs.Knob, v knobs.Value, why string) {
 	if t.Containers[i] == nil {
-		t.Containers[i] = make([]Setting, 0, 8) // most of those that get any get several
+		t.Containers[i] = make([]Setting, 0, 8) // most containers that get settings get several
 	}
 	t.Containers[i] = append(t.Containers[i], Setting{Knob: k, Value: v, Why: why})
 }
 
-// reclaim is where what is reclaimed from a container is entered.
+// reclaim returns the container's entry in Settings.Reclaim.
 func (t *tuner) reclaim(i int) *Reclaim {
 	if t.Reclaim == nil {
 		t.Reclaim = make([]Reclaim, len(t.pod.Containers))
@@ -142,7 +142,7 @@ func (t *tuner) netClass() {
 	}
 }
 
-// percentOf is n × percent / 100, rounded down; the largest number where it is
+// percentOf returns n × percent / 100, rounded down, or the largest number if the result is
 // larger.
 func percentOf(n int64, percent int) int64 {
 	if n <= 0 || percent <= 0 {
