@@ -13,7 +13,7 @@ import (
 // Device is a block device's number.
 type Device struct{ Major, Minor uint32 }
 
-// ParseDevice reads "8:0".
+// ParseDevice parses a device number such as "8:0".
 func ParseDevice(text string) (Device, error) {
 	major, minor, _ := strings.Cut(text, ":")
 	a, errA := strconv.ParseUint(major, 10, 12) // MINORBITS is 20, in include/linux/kdev_t.h
@@ -28,17 +28,17 @@ func (d Device) String() string {
 	return strconv.FormatUint(uint64(d.Major), 10) + ":" + strconv.FormatUint(uint64(d.Minor), 10)
 }
 
-// DefaultIOWeight is the weight of a cgroup that nobody set.
+// DefaultIOWeight is the weight of a new cgroup.
 const DefaultIOWeight = 100
 
-// Weights are I/O weights, 1..10000; Default is that of the devices not named.
+// Weights are I/O weights, 1..10000. Default is the weight for devices that are not named.
 type Weights struct {
 	Default int
 	Devices map[Device]int
 }
 
-// PerDevice is the canonical text: the default first, left out where it is 100;
-// then the devices by number.
+// PerDevice returns the canonical text: the default first, unless it is 100, and then the
+// devices by number.
 func (w Weights) PerDevice() PerDevice {
 	var lines []string
 	if w.Default == 0 {
@@ -53,7 +53,7 @@ func (w Weights) PerDevice() PerDevice {
 	return PerDevice(strings.Join(lines, "\n"))
 }
 
-// ParseWeights reads the lines of io.weight, and makes them canonical.
+// ParseWeights parses the lines of io.weight and returns them in canonical form.
 func ParseWeights(text string) (PerDevice, error) {
 	w := Weights{Default: DefaultIOWeight, Devices: map[Device]int{}}
 	for line := range lines(text) {
@@ -81,7 +81,7 @@ type Throttle struct {
 	ReadIOPS, WriteIOPS int64 // operations per second
 }
 
-// throttleKeys are io.max's names of a Throttle's fields, in its order.
+// throttleKeys are the names in io.max of the fields of a Throttle, in their order.
 var throttleKeys = [...]string{"rbps", "wbps", "riops", "wiops"}
 
 func (t *Throttle) fields() [len(throttleKeys)]*int64 {
@@ -91,8 +91,8 @@ func (t *Throttle) fields() [len(throttleKeys)]*int64 {
 // Throttles are the limits by device.
 type Throttles map[Device]Throttle
 
-// PerDevice is the canonical text, by device number, without what isn't limited:
-// "8:0 rbps=1048576 wiops=100".
+// PerDevice returns the canonical text by device number, without missing limits: "8:0
+// rbps=1048576 wiops=100".
 func (t Throttles) PerDevice() PerDevice {
 	var text strings.Builder
 	for _, d := range sorted(t) {
@@ -113,7 +113,7 @@ func (t Throttles) PerDevice() PerDevice {
 	return PerDevice(text.String())
 }
 
-// ParseThrottles reads the lines of io.max, and makes them canonical.
+// ParseThrottles parses the lines of io.max and returns them in canonical form.
 func ParseThrottles(text string) (PerDevice, error) {
 	throttles := Throttles{}
 	for line := range lines(text) {
@@ -142,7 +142,7 @@ func ParseThrottles(text string) (PerDevice, error) {
 	return throttles.PerDevice(), nil
 }
 
-// lines are the lines of text that aren't empty, without white space around them.
+// lines returns the lines of text that aren't empty, without surrounding white space.
 func lines(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for line := range strings.SplitSeq(text, "\n") {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Knob is a control file of a cgroup, by one name for both versions of cgroups. Each is
-// described in one place, the table; a value that is wanted for it is a setting (see
-// pkg/decide/qos).
+// Knob is a control file of a cgroup, with one name for both versions of cgroups. Each knob has
+// one entry in the table. A value that is wanted for a knob is a setting; see pkg/decide/qos.
 type Knob uint8
 
 // The knobs, with the types of their values.
@@ -30,11 +29,11 @@ const (
 	BTShares       // TencentOS: cpu.bt_shares; Shares
 
 	MemoryMax    // hard limit; Bytes
-	MemoryMin    // protected from all reclaim; Bytes
-	MemoryLow    // reclaimed last; Bytes
-	MemoryHigh   // above it the group reclaims its own; Bytes
-	SoftLimit    // v1: reclaimed to this first when the node is short; Bytes
-	OOMGroup     // killed together; Number
+	MemoryMin    // memory protected from all reclaim; Bytes
+	MemoryLow    // memory that is reclaimed last; Bytes
+	MemoryHigh   // usage above which the group reclaims its own memory; Bytes
+	SoftLimit    // v1: usage to which the group is reclaimed first when the node is short; Bytes
+	OOMGroup     // all processes are killed together; Number
 	WmarkRatio   // Anolis: memory.wmark_ratio; Number
 	WmarkScale   // Anolis: memory.wmark_scale_factor; Number
 	WmarkMinAdj  // Anolis: memory.wmark_min_adj; Number
@@ -49,7 +48,7 @@ const (
 
 	NetClass // v1: net_cls.classid; Number
 
-	Knobs // how many there are
+	Knobs // number of knobs
 )
 
 // String is the knob's name.
@@ -61,20 +60,20 @@ func (k Knob) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // Values are the values of some knobs of one cgroup; nil where a knob is not among them.
 type Values [Knobs]Value
 
-// Number is a level, a switch or a percentage: what the kernel's documentation of the knob
-// says.
+// Number is a level, a switch or a percentage, as the kernel's documentation of the knob
+// defines it.
 type Number int64
 
 func (n Number) String() string { return strconv.FormatInt(int64(n), 10) }
 
-// Bytes is an amount of memory; Max is without limit.
+// Bytes is an amount of memory. Max stands for no limit.
 type Bytes int64
 
 // Max is the amount that limits nothing.
 const Max Bytes = -1
 
-// Compare is negative where b is less than c, positive where it is more, and 0 where they
-// are the same.
+// Compare returns a negative number if b is less than c, a positive one if it is more, and 0 if
+// they are equal.
 func (b Bytes) Compare(c Bytes) int {
 	switch {
 	case b < 0 && c < 0:
@@ -94,8 +93,8 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10) + " bytes"
 }
 
-// CPUBurst is how much CPU time above the quota may be used in a period, out of what
-// was left in those before.
+// CPUBurst is how much CPU time above the quota may be used in a period. It comes from quota
+// that earlier periods left unused.
 type CPUBurst time.Duration
 
 func (b CPUBurst) String() string { return time.Duration(b).String() + " a period" }
@@ -104,8 +103,8 @@ func (b CPUBurst) String() string { return time.Duration(b).String() + " a perio
 // 1024 is one CPU's request.
 type Shares int64
 
-// The kernel's bounds of cpu.shares, to which it clamps (MIN_SHARES and MAX_SHARES in
-// kernel/sched/sched.h), and what a new cgroup has.
+// These are the kernel's bounds of cpu.shares, to which it clamps (MIN_SHARES and MAX_SHARES in
+// kernel/sched/sched.h), and the value of a new cgroup.
 const (
 	MinShares     Shares = 2
 	MaxShares     Shares = 262144

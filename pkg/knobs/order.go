@@ -53,7 +53,7 @@ func Order(changes []Change) []Change {
 	return append(ordered, p.grow...)
 }
 
-// shrinking is the order of what an object loses, out of idle first.
+// shrinking orders the changes that take something from an object. Leaving idle comes first.
 func shrinking(a, b Change) int {
 	return cmp.Or(
 		-cmp.Compare(a.Knob.outermost(), b.Knob.outermost()),
@@ -61,7 +61,7 @@ func shrinking(a, b Change) int {
 		cmp.Compare(table[a.Knob].height, table[b.Knob].height))
 }
 
-// growing is the order of what an object gains, into idle last.
+// growing orders the changes that give something to an object. Entering idle comes last.
 func growing(a, b Change) int {
 	return cmp.Or(
 		cmp.Compare(a.Knob.outermost(), b.Knob.outermost()),
@@ -69,7 +69,7 @@ func growing(a, b Change) int {
 		-cmp.Compare(table[a.Knob].height, table[b.Knob].height))
 }
 
-// outermost is 1 for a knob that comes into force last and goes out of force first.
+// outermost returns 1 for a knob that takes effect last and is reset first, and 0 for others.
 func (k Knob) outermost() int8 {
 	if table[k].outermost {
 		return 1
@@ -77,7 +77,7 @@ func (k Knob) outermost() int8 {
 	return 0
 }
 
-// phases are the changes by when they are due, in the order of the fields.
+// phases are the changes, by when they are due, in the order of the fields.
 type phases struct {
 	shrink []Change
 	trades []trade
@@ -142,16 +142,16 @@ func (p *phases) addBurst(c Change) {
 	}
 }
 
-// via is the change's first half, to a value that is safe in between.
+// via returns the first half of the change, to a value that is safe in between.
 func (c Change) via(between Value, why string) Change {
 	c.To = between
 	c.Why = why + ": " + c.Why
 	return c
 }
 
-// byLimits tells the direction of a quota by what v1 demands: an unlimited one is as
-// much as its parent has, so that it fits below any, and a limit fits where its parents
-// have grown and its children have shrunk or lost theirs.
+// byLimits determines the direction of a quota change by the rules of cgroup v1. An unlimited
+// quota counts as its parent's, so that it fits below any. A limit fits once its parents have
+// grown and its children have shrunk or lost theirs.
 func (p *phases) byLimits(c Change) (gives, takes bool) {
 	from, known := c.From.(CPUQuota)
 	to, _ := c.To.(CPUQuota)
@@ -164,9 +164,9 @@ func (p *phases) byLimits(c Change) (gives, takes bool) {
 	return c.gives(), c.takes()
 }
 
-// asParents tells the direction of an unknown quota by the nearest parent whose
-// change is known: below one that shrinks it must be small enough before, below
-// one that grows it may be too large until after.
+// asParents determines the direction of an unknown quota by the nearest parent whose change is
+// known. Below a parent that shrinks it must be small enough before, and below one that grows
+// it may be too large until after.
 func (p *phases) asParents(of string) (gives, takes bool) {
 	for dir := path.Dir(of); len(dir) > 1; dir = path.Dir(dir) {
 		if parent := p.with[dir].quota; parent != nil && parent.From != nil {
@@ -176,14 +176,14 @@ func (p *phases) asParents(of string) (gives, takes bool) {
 	return true, true
 }
 
-// companion is what else of a cgroup changes.
+// companion holds the other changes of the same cgroup.
 type companion struct {
 	quota  *Change
 	weight bool
 }
 
-// companions finds the quotas and weights that bursts, idle and unknown quotas
-// must mind; nil where there are none of these.
+// companions returns the changes of quotas and weights that matter to bursts, idle and unknown
+// quotas, by cgroup. It is nil if there are none.
 func companions(changes []Change) map[string]companion {
 	if !slices.ContainsFunc(changes, func(c Change) bool {
 		return c.Knob == Burst || c.Knob == Idle || c.Knob == Quota && c.From == nil
@@ -206,8 +206,8 @@ func companions(changes []Change) map[string]companion {
 	return found
 }
 
-// trade is a change that both gives up and takes. For other knobs than cpusets
-// the sets are empty.
+// trade is a change that both gives up CPUs and takes others. For knobs other than cpusets the
+// sets are empty.
 type trade struct {
 	Change
 	lost, gained cpuset.Set
@@ -218,7 +218,7 @@ func (t trade) waitsFor(other trade) bool {
 	return t.Knob == other.Knob && t.gained.Overlaps(other.lost)
 }
 
-// gives reports whether the object has less in some respect afterwards.
+// gives reports whether the object has less in some respect after the change.
 func (c Change) gives() bool {
 	switch to := c.To.(type) {
 	case CPUQuota:
@@ -233,7 +233,7 @@ func (c Change) gives() bool {
 	return c.lost() != cpuset.Set{}
 }
 
-// takes reports whether the object has more in some respect afterwards.
+// takes reports whether the object has more in some respect after the change.
 func (c Change) takes() bool {
 	switch to := c.To.(type) {
 	case CPUQuota:
@@ -248,8 +248,8 @@ func (c Change) takes() bool {
 	return c.gained() != cpuset.Set{}
 }
 
-// sinks reports whether a CPU priority falls; an unknown one does where it falls
-// below normal.
+// sinks reports whether a CPU priority falls. If the old value is unknown, it falls if the new
+// one is below normal.
 func (c Change) sinks(to Number) bool {
 	from, _ := c.From.(Number) // unknown: 0, which is normal everywhere
 	switch table[c.Knob].priority {
@@ -261,7 +261,7 @@ func (c Change) sinks(to Number) bool {
 	return false
 }
 
-// lost is what a cpuset change may take from its object.
+// lost returns what a cpuset change may take from its object.
 func (c Change) lost() cpuset.Set {
 	to, ok := c.To.(CPUSet)
 	if !ok {
@@ -271,7 +271,7 @@ func (c Change) lost() cpuset.Set {
 	return cpuset.Difference(from.members(), to.members())
 }
 
-// gained is what a cpuset change may give its object.
+// gained returns what a cpuset change may give to its object.
 func (c Change) gained() cpuset.Set {
 	to, ok := c.To.(CPUSet)
 	if !ok {
@@ -284,8 +284,8 @@ func (c Change) gained() cpuset.Set {
 	return cpuset.Difference(to.members(), from.members())
 }
 
-// members is the set itself; for the empty one, which stands for all that the
-// parent has, every number.
+// members returns the set itself or, for the empty set, which stands for all that the parent
+// has, every number.
 func (s CPUSet) members() cpuset.Set {
 	if (s == CPUSet{}) {
 		return cpuset.Range(0, cpuset.Max-1)

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// CPUQuota is CFS bandwidth: run at most Quota in each Period. A negative Quota
-// is unlimited; the zero value is no quota at all.
+// CPUQuota is CFS bandwidth: the cgroup may run for Quota in each Period. A negative Quota is
+// unlimited; the zero value is no quota at all.
 type CPUQuota struct {
 	Quota, Period time.Duration
 }
 
 const (
-	// MaxBandwidth is the most that a quota and its burst may be together: max_cfs_runtime
-	// in kernel/sched/core.c.
+	// MaxBandwidth is the largest sum of a quota and its burst: max_cfs_runtime in
+	// kernel/sched/core.c.
 	MaxBandwidth = (1<<44 - 1) * time.Microsecond
-	// MinQuota is the kernel's least quota, and period (min_cfs_quota_period).
+	// MinQuota is the kernel's least quota and least period (min_cfs_quota_period).
 	MinQuota = time.Millisecond
 	// DefaultPeriod is the period of a new cgroup, and the kubelet's.
 	DefaultPeriod = 100 * time.Millisecond
 )
 
-// UnlimitedQuota is the quota that throttles nothing and leaves the period as it is.
+// UnlimitedQuota returns the quota that throttles nothing and leaves the period unchanged.
 func UnlimitedQuota() CPUQuota { return CPUQuota{Quota: -1} }
 
-// MicroQuota is a quota by the numbers of microseconds that the OCI runtime specification
-// has: a negative one is unlimited, and 0 is none.
+// MicroQuota returns the quota for microseconds as in the OCI runtime specification, where a
+// negative quota is unlimited and 0 is none.
 func MicroQuota(quota int64, period uint64) CPUQuota {
 	if quota < 0 {
 		return UnlimitedQuota()
@@ -45,10 +45,10 @@ func (q CPUQuota) Unlimited() bool { return q.Quota < 0 }
 // Finite reports whether the quota throttles: it is neither unlimited nor the zero value.
 func (q CPUQuota) Finite() bool { return q.Quota > 0 && q.Period > 0 }
 
-// CPUs is the number of CPUs that a finite quota amounts to.
+// CPUs returns the number of CPUs that a finite quota amounts to.
 func (q CPUQuota) CPUs() float64 { return float64(q.Quota) / float64(q.Period) }
 
-// Milli is the number of thousandths of a CPU that a quota amounts to, 0 where it isn't finite.
+// Milli returns the quota in thousandths of a CPU, or 0 if it is not finite.
 func (q CPUQuota) Milli() int64 {
 	if !q.Finite() {
 		return 0
@@ -56,11 +56,11 @@ func (q CPUQuota) Milli() int64 {
 	return q.per(1000)
 }
 
-// In is the time that a finite quota comes to in a period of another length.
+// In returns the CPU time that a finite quota allows in a period of another length.
 func (q CPUQuota) In(period time.Duration) time.Duration { return time.Duration(q.per(int64(period))) }
 
-// per is the number of n-ths of a CPU that a finite quota amounts to, rounded down; the
-// largest number where it is larger.
+// per returns a finite quota in n-ths of a CPU, rounded down, or the largest number if the
+// result is larger.
 func (q CPUQuota) per(n int64) int64 {
 	hi, lo := bits.Mul64(uint64(q.Quota), uint64(n))
 	if hi >= uint64(q.Period) {
@@ -70,8 +70,8 @@ func (q CPUQuota) per(n int64) int64 {
 	return int64(min(part, math.MaxInt64))
 }
 
-// Compare is negative where q allows less CPU time than r, positive where it allows more,
-// and 0 where both allow the same. An unlimited quota is above all others.
+// Compare returns a negative number if q allows less CPU time than r, a positive one if it
+// allows more, and 0 if both allow the same. An unlimited quota is above all others.
 func (q CPUQuota) Compare(r CPUQuota) int {
 	switch {
 	case q.Unlimited() && r.Unlimited():

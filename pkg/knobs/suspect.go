@@ -1,22 +1,22 @@
 package knobs
 
-// Drift is a knob that somebody changed after Sluice had set it, with what is
-// known about who may have.
+// Drift is a knob that another program changed after Sluice had set it, with evidence of which
+// one it was.
 type Drift struct {
 	Object   Object
 	Knob     Knob
 	Found    Value
-	Recorded Value // what the runtime's record holds for the container; nil unknown, or not recorded
-	Default  Value // what a new cgroup has; nil unknown
+	Recorded Value // value in the runtime's record of the container; nil if unknown or not recorded
+	Default  Value // value of a new cgroup; nil if unknown
 
-	Systemd   bool // the cgroup is a unit of systemd's
+	Systemd   bool // the cgroup is a unit of systemd
 	Koordlet  bool // koordlet runs on the node
 	Katalyst  bool // katalyst-agent runs on the node
 	StaticCPU bool // the kubelet's static CPU manager runs on the node
 }
 
-// Suspect names the likely author of a drift, and the evidence. It is a guess,
-// and worded as one.
+// Suspect names the likely author of a drift and the evidence. It is a guess, and worded as
+// one.
 func (d Drift) Suspect() string {
 	container := d.Object.Level == ContainerLevel
 	switch {

@@ -1,7 +1,7 @@
 package knobs
 
-// table describes every knob; pkg/kernel/cgroupfs alone knows their files, and what the
-// kernel's versions make of them.
+// table describes every knob. Only pkg/kernel/cgroupfs knows their files and the differences
+// between kernel versions.
 var table = [Knobs]properties{
 	CPUs: {name: "cpuset.cpus", kind: cpuSet, levels: inContainers, slow: never, local: true, placement: true, runtime: CPUsField},
 	Mems: {name: "cpuset.mems", kind: cpuSet, levels: inContainers, slow: always, local: true, placement: true, runtime: MemsField},
@@ -41,39 +41,40 @@ var table = [Knobs]properties{
 	NetClass: {name: "net_cls.classid", kind: number, levels: inContainers, slow: never},
 }
 
-// properties are what holds for a knob on every kernel.
+// properties are true of a knob on every kernel.
 type properties struct {
 	name   string
 	kind   *kind
-	levels levels // those of the cgroups in which Sluice sets it
+	levels levels // levels of the cgroups in which Sluice sets it
 	slow   slowness
 
-	// height is the knob's place among those that bound each other in one cgroup, from the
-	// lowest: min ≤ low ≤ high ≤ max, burst ≤ quota. It is 0 for the highest of them, and
-	// for all other knobs.
+	// height is the rank of the knob among those that bound each other in one cgroup, from the
+	// lowest: min ≤ low ≤ high ≤ max, burst ≤ quota. It is 0 for the highest of them and for
+	// all other knobs.
 	height int8
-	// outermost: the knob comes into force after everything else, and goes out of force
-	// before it. The kernel refuses a weight while cpu.idle is 1.
+	// outermost is set if the knob must be set after everything else and reset before it. The
+	// kernel refuses a weight while cpu.idle is 1.
 	outermost bool
 	priority  direction
 
-	// local: the knob limits or protects the processes of one level of cgroups alone. The
-	// others rank a cgroup among its siblings, or hold for all that is below.
+	// local is set if the knob limits or protects the processes of one level of cgroups only.
+	// Other knobs rank a cgroup among its siblings, or apply to everything below it.
 	local bool
-	// inherited: the kernel gives a new cgroup the value that its parent has, or shows the
+	// inherited is set if the kernel gives a new cgroup its parent's value, or shows the
 	// parent's where that is stricter.
 	inherited bool
-	// blocksResize: while the knob is in force, the kernel may refuse the quota or the
-	// weight that the kubelet writes in a resize.
+	// blocksResize is set if the kernel may refuse the quota or the weight that the kubelet
+	// writes in a resize while the knob is set.
 	blocksResize bool
-	// placement: the placement of containers on CPUs and memory nodes writes the knob too.
+	// placement is set if the placement of containers on CPUs and memory nodes writes the knob
+	// too.
 	placement bool
 
 	runtime RuntimeField
 	kubelet bool // the kubelet writes it in pods' and classes' cgroups (pkg/kubelet/cm in Kubernetes; min, low and high with its MemoryQoS)
 	systemd bool // systemd writes it whenever it writes any property of a scope
-	// deferred: the kubelet's MemoryQoS, which is off by default, may own the knob, so that
-	// a value of somebody else's found there before Sluice's first write is left alone.
+	// deferred is set if the kubelet's MemoryQoS, which is off by default, may own the knob. A
+	// value from another program that was there before Sluice's first write is then left alone.
 	deferred bool
 
 	groupIdentity bool // it is part of Anolis' group identity
@@ -92,7 +93,7 @@ const (
 	everywhere          = onClasses | onPods | inContainers
 )
 
-// direction says what a CPU priority's larger value means.
+// direction is the meaning of a CPU priority's larger value.
 type direction uint8
 
 const (
@@ -121,11 +122,11 @@ const (
 	always
 )
 
-// RuntimeField is the field of a container's resources, in the OCI runtime specification
-// and in NRI's messages, that a knob's value goes into.
+// RuntimeField is the field for a knob's value among a container's resources in the OCI runtime
+// specification and in NRI's messages.
 type RuntimeField uint8
 
-// The fields.
+// These are the fields.
 const (
 	NoField          RuntimeField = iota // runtimes don't know the knob
 	CPUsField                            // cpu.cpus
@@ -139,11 +140,11 @@ const (
 // SetAt reports whether Sluice sets the knob in cgroups of a level.
 func (k Knob) SetAt(l Level) bool { return table[k].levels&(1<<l) != 0 }
 
-// RuntimeField is the field in which a runtime can set the knob.
+// RuntimeField returns the field in which a runtime can set the knob.
 func (k Knob) RuntimeField() RuntimeField { return table[k].runtime }
 
-// Recorded reports whether runtimes keep the knob in their record of a container whoever
-// set it, and write it with each update.
+// Recorded reports whether runtimes record the knob for each container, whoever set it, and
+// write it with each update.
 func (k Knob) Recorded() bool {
 	field := table[k].runtime
 	return field != NoField && field != UnifiedField
@@ -156,20 +157,20 @@ func (k Knob) Local() bool { return table[k].local }
 // Inherited reports whether a new cgroup may show the value that its parent has.
 func (k Knob) Inherited() bool { return table[k].inherited }
 
-// BlocksResize reports whether the kernel may refuse what the kubelet writes in a resize
-// while the knob is in force.
+// BlocksResize reports whether the kernel may refuse what the kubelet writes in a resize while
+// the knob is set.
 func (k Knob) BlocksResize() bool { return table[k].blocksResize }
 
 // Placement reports whether the placement of containers on CPUs and memory nodes writes the
 // knob, too.
 func (k Knob) Placement() bool { return table[k].placement }
 
-// OriginalIsAll reports whether the knob's original value is always all that its parent
-// has, so that it need not be recorded to be given back.
+// OriginalIsAll reports whether the knob's original value is always all that its parent has, so
+// that a restore needs no record of it.
 func (k Knob) OriginalIsAll() bool { return table[k].kind == cpuSet }
 
-// Deferred reports whether a value of somebody else's, found before Sluice's first write,
-// is left alone, since the kubelet's MemoryQoS feature may have written it.
+// Deferred reports whether a value from another program, found before Sluice's first write, is
+// left alone, since the kubelet's MemoryQoS feature may have written it.
 func (k Knob) Deferred() bool { return table[k].deferred }
 
 // GroupIdentity reports whether the knob is part of Anolis' group identity.
@@ -192,7 +193,7 @@ func BySystemd() []Knob {
 	return all
 }
 
-// MayTakeLong reports whether the kernel may take long over a change.
+// MayTakeLong reports whether the kernel may take long to carry out a change.
 func (c *Change) MayTakeLong() bool {
 	switch table[c.Knob].slow {
 	case always:

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// KnobByName finds a knob by what String calls it.
+// KnobByName returns the knob with that name, as returned by String.
 func KnobByName(name string) (Knob, bool) {
 	for k := range Knobs {
 		if table[k].name == name {
@@ -20,7 +20,7 @@ func KnobByName(name string) (Knob, bool) {
 	return 0, false
 }
 
-// UnmarshalText reads a knob's name.
+// UnmarshalText parses a knob's name.
 func (k *Knob) UnmarshalText(text []byte) error {
 	known, ok := KnobByName(string(text))
 	if !ok {
@@ -31,14 +31,14 @@ func (k *Knob) UnmarshalText(text []byte) error {
 }
 
 const (
-	everything = "all" // the empty cpuset
+	everything = "all" // text of the empty cpuset
 	noLimit    = "max"
 )
 
-// FormatValue is the value as text that ParseValue reads: a CPU list or "all";
-// "quota period" in µs, the quota "max" where unlimited, the period left out
-// where it is to stay; a burst in µs; bytes or "max"; shares and numbers in
-// digits; the lines of a file by device.
+// FormatValue formats a value as text that ParseValue parses: a CPU list or "all"; "quota
+// period" in µs, with "max" for an unlimited quota and without the period if it does not
+// change; a burst in µs; bytes or "max"; shares and numbers in digits; the lines of a file by
+// device.
 func FormatValue(v Value) string {
 	switch v := v.(type) {
 	case CPUQuota:
@@ -67,14 +67,14 @@ func FormatValue(v Value) string {
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-// ParseValue reads what FormatValue writes, into the type that the knob has.
+// ParseValue parses the text of FormatValue into the type of the knob's values.
 func ParseValue(k Knob, text string) (Value, error) { return table[k].kind.parse(k, text) }
 
 // Takes reports whether a value is of the type that the knob has.
 func (k Knob) Takes(v Value) bool { return table[k].kind.is(v) }
 
-// kind is a type of values with its text form. Knobs of one type may differ in the text
-// that they take.
+// kind is a type of values with its text form. Knobs of one type may differ in the texts that
+// they accept.
 type kind struct {
 	is    func(Value) bool
 	parse func(Knob, string) (Value, error)
@@ -98,7 +98,7 @@ func isA[V Value](v Value) bool {
 	return ok
 }
 
-// whole is a kind of whole numbers of a unit, "" for none; scale is the value of one.
+// whole returns a kind of whole numbers of a unit, which is "" for none. One unit is scale.
 func whole[V interface {
 	~int64
 	Value
@@ -134,7 +134,7 @@ func parseBytes(k Knob, text string) (Value, error) {
 	return Bytes(n), nil
 }
 
-// parseQuota reads "quota period" in µs.
+// parseQuota parses "quota period" in µs.
 func parseQuota(k Knob, text string) (Value, error) {
 	quota, period, both := strings.Cut(text, " ")
 	q := UnlimitedQuota()

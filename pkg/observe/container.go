@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// measure brings what is known of a container up to date with what was read of it.
+// measure updates what is known of a container from its reading.
 func (m *Meter) measure(c *container, now *ContainerReading) {
 	if now.CPU.Mono != 0 {
 		m.cpu(c, &now.CPU)
@@ -40,8 +40,9 @@ func (m *Meter) cpu(c *container, now *CPUCounters) {
 	k.At, k.Interval, k.Usage = time.Time{}, 0, 0
 	if !t.first && !t.gap && now.Usage >= last.Usage {
 		k.At, k.Interval, k.Usage = m.wall, t.over, t.milli(now.Usage-last.Usage)
-		// More than the machine has is the time between reading the clock and the
-		// counter, in which another task ran here: a reader can wait for a CPU.
+		// The usage can exceed the machine's CPUs because of the time between reading the clock
+		// and the counter, in which another task may have run here: a reader can wait for a
+		// CPU.
 		if n := m.online(); n > 0 {
 			k.Usage = min(k.Usage, workload.MilliCPU(n)*1000)
 		}
@@ -98,7 +99,7 @@ func (m *Meter) io(c *container, now *IOCounters) {
 		return
 	}
 	c.known.IO = ContainerIO{}
-	// A disk that went away takes its bytes along.
+	// The bytes of a removed disk disappear from the sums.
 	if !t.first && !t.gap && now.Read >= last.Read && now.Written >= last.Written {
 		c.known.IO = ContainerIO{m.wall, t.perSecond(last.Read, now.Read), t.perSecond(last.Written, now.Written)}
 	}

@@ -2,14 +2,14 @@ package observe
 
 import "time"
 
-// Delays adds up how long the threads of a container waited for a CPU since the first
-// look. Threads come and go: one that is new counts from its start, one that has ended
-// keeps what it had at the look before. So the sum goes back only after Drop.
+// Delays adds up how long the threads of a container have waited for a CPU since the first
+// measurement. A new thread counts from its start, and one that has ended keeps its value from
+// the previous measurement. So the sum goes back only after Drop.
 type Delays struct {
 	total     time.Duration
-	based     bool          // there was a look
+	based     bool          // there was a measurement before
 	last, now []threadDelay // in the kernel's order
-	next      int           // in last, where the next thread is likely
+	next      int           // index in last where the next thread is likely
 }
 
 type threadDelay struct {
@@ -17,26 +17,26 @@ type threadDelay struct {
 	delay time.Duration
 }
 
-// Begin starts a look.
+// Begin starts a measurement.
 func (d *Delays) Begin() {
 	d.last, d.now = d.now, d.last[:0]
 	d.next = 0
 }
 
-// Add takes a thread's delay since its start. Threads mostly come in the order of the
-// look before, so that finding each is one step.
+// Add adds the delay of a thread since its start. Threads mostly come in the order of the
+// previous measurement, so that finding each is one step.
 func (d *Delays) Add(thread int, delay time.Duration) {
 	if d.based {
 		before, known := d.before(thread)
 		if !known || delay < before {
-			before = 0 // a new thread, or another with the ID of one that ended
+			before = 0 // a new thread, or another one with the ID of a thread that has ended
 		}
 		d.total += delay - before
 	}
 	d.now = append(d.now, threadDelay{thread, delay})
 }
 
-// End is the end of a look at all threads, and the sum.
+// End ends a measurement of all threads and returns the sum.
 func (d *Delays) End() time.Duration {
 	d.based = true
 	return d.total

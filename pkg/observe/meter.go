@@ -7,47 +7,47 @@ import (
 )
 
 const (
-	// shortest is the least time over which CPU use is measured: the kernel shows
-	// /proc/stat in ticks of 10 ms, and charges a running task at its own ticks.
-	// Looks that come sooner leave the rate, and what it is measured from, as it is.
+	// shortest is the least time over which CPU usage is measured: the kernel shows /proc/stat
+	// in ticks of 10 ms, and charges a running task at its own ticks. A measurement that comes
+	// sooner changes neither the rate nor its starting point.
 	shortest = 40 * time.Millisecond
-	// longest is the most: a mean over more says nothing about now. It is for what is
-	// looked at each second or more often, longestSlow for the rest.
+	// longest is the largest time: a mean over more does not describe the present. It applies
+	// to what is measured each second or more often, and longestSlow to the rest.
 	longest     = 10 * time.Second
 	longestSlow = 90 * time.Second
-	// jump is how far the wall clock moves against the other one before it was set,
-	// not slewed (at most 0.05 %) or read a little later.
+	// jump is the shift of the wall clock against the monotonic clock from which the wall clock
+	// counts as set. Slewing (at most 0.05 %) and a slightly late reading cause smaller shifts.
 	jump = 100 * time.Millisecond
 )
 
-// Meter turns successive readings into snapshots. Rates are over the time of the
-// clock that nobody sets, and unknown (their part's At is zero) at the first look, after
-// a counter went back and after a gap. The zero Meter is ready.
+// Meter computes snapshots from successive readings. Rates are computed over monotonic time.
+// They are unknown (the At of their part is zero) at the first measurement, after a counter
+// went back and after a gap. The zero Meter is ready for use.
 type Meter struct {
 	mono time.Duration // of the last look
-	wall time.Time     // of the last look: what is measured then is never newer than the snapshot
+	wall time.Time     // wall clock of the last measurement; no part of a snapshot is newer
 
-	cpus     NodeCPUTimes // of the last look that measured
+	cpus     NodeCPUTimes // counters of the last measurement that computed rates
 	pressure PressureTotals
 	memory   MemoryCounters
-	known    Snapshot // the node's parts
+	known    Snapshot // the node's parts of the last snapshot
 
 	look       uint64
 	byID       map[string]*container
 	containers []*container // in the order of the last reading
 }
 
-// container is what the meter knows of one.
+// container is what the meter knows of one container.
 type container struct {
-	look  uint64 // the last that it was part of
-	place uint64 // the last in which it has its place
+	look  uint64 // number of the last measurement that included the container
+	place uint64 // number of the last measurement in which its place has been assigned
 	last  ContainerReading
 	known Container
 }
 
-// Observe measures a reading and fills a snapshot, whose memory it uses again. A
-// reading that is older than the last changes nothing. Times in a snapshot are the
-// wall clock's alone (without Go's monotonic part), so that all can be compared.
+// Observe processes a reading and fills a snapshot, whose memory it reuses. A reading that is
+// older than the last changes nothing. Times in a snapshot are wall clock times (without Go's
+// monotonic part), so that all can be compared.
 func (m *Meter) Observe(r *Reading, into *Snapshot) {
 	if m.byID == nil {
 		m.byID = map[string]*container{}
@@ -73,8 +73,8 @@ func fill(memory Node, from *Node) Node {
 	return memory
 }
 
-// follow moves all that is known along where the wall clock was set, so that nothing
-// looks older or newer than it is.
+// follow shifts all known times when the wall clock has been set, so that no measurement looks
+// older or newer than it is.
 func (m *Meter) follow(r *Reading) {
 	moved := r.Wall.Round(0).Sub(m.wall) - (r.Mono - m.mono)
 	if !m.wall.IsZero() && moved.Abs() >= jump {
@@ -96,10 +96,10 @@ func shift(by time.Duration, at ...*time.Time) {
 	}
 }
 
-// each measures the containers, and forgets those that are gone.
+// each measures the containers, and removes those that are gone.
 func (m *Meter) each(r *Reading) {
 	m.look++
-	gone := len(m.containers) // that are not found again
+	gone := len(m.containers) // containers that have not been found again
 	for i := range r.Containers {
 		now := &r.Containers[i]
 		var c *container
@@ -113,7 +113,7 @@ func (m *Meter) each(r *Reading) {
 			c = &container{last: ContainerReading{ID: now.ID}, known: Container{ID: now.ID}}
 			m.byID[now.ID] = c
 		case c.look == m.look:
-			continue // twice in a reading
+			continue // the container is twice in the reading
 		default:
 			gone--
 		}
@@ -130,7 +130,7 @@ func (m *Meter) each(r *Reading) {
 	m.containers = m.order(r)
 }
 
-// order lists the containers as the reading does.
+// order lists the containers in the order of the reading.
 func (m *Meter) order(r *Reading) []*container {
 	same := len(m.containers) == len(r.Containers)
 	for i := 0; same && i < len(m.containers); i++ {
@@ -150,21 +150,21 @@ func (m *Meter) order(r *Reading) []*container {
 	return list
 }
 
-// rate is what a counter did.
+// rate describes how a counter changed.
 type rate struct {
 	over  time.Duration
-	first bool // there is nothing to compare with
-	early bool // too soon to tell
-	gap   bool // too late to tell
+	first bool // there is no earlier value to compare with
+	early bool // too little time has passed
+	gap   bool // too much time has passed
 }
 
-// since tells the time between two looks, the earlier of which may be none.
+// since describes the time between two measurements. The earlier one may be missing.
 func since(before, now, least, most time.Duration) rate {
 	over := now - before
 	return rate{over, before == 0, before != 0 && over < least, before != 0 && over > most}
 }
 
-// perSecond is a counter's rate; 0 where it is not known.
+// perSecond returns a counter's rate, or 0 if it is unknown.
 func (r rate) perSecond(before, now int64) float64 {
 	if r.first || r.gap || now < before {
 		return 0
@@ -172,7 +172,7 @@ func (r rate) perSecond(before, now int64) float64 {
 	return float64(now-before) / r.over.Seconds()
 }
 
-// milli is CPU time over the interval, in thousandths of a CPU.
+// milli returns CPU time over the interval, in thousandths of a CPU.
 func (r rate) milli(used time.Duration) workload.MilliCPU {
 	return workload.MilliCPU((used*1000 + r.over/2) / r.over)
 }

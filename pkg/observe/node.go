@@ -58,9 +58,9 @@ func (m *Meter) nodeCPU(now *NodeCPUTimes) {
 	m.cpus.Mono, m.cpus.CPUs = now.Mono, append(m.cpus.CPUs[:0], now.CPUs...)
 }
 
-// share is how much of a CPU's time was busy, and how much was stolen: of the ticks
-// that it counted, not of the clock, since 100 ms may have 9 or 11 ticks. So it is
-// never more than all of it. Unknown where it was offline or its times went back.
+// share returns which share of a CPU's time was busy and which was stolen. The shares are of
+// the ticks that the CPU counted, not of the clock, since 100 ms may have 9 or 11 ticks, so
+// that they never exceed 1. They are unknown if the CPU was offline or its times went back.
 func share(before, now *CPUTime) (busy, steal float64, ok bool) {
 	if !before.Online || !now.Online || now.Busy < before.Busy || now.Steal < before.Steal {
 		return 0, 0, false
@@ -73,7 +73,7 @@ func share(before, now *CPUTime) (busy, steal float64, ok bool) {
 	return float64(b) / float64(all), float64(s) / float64(all), true
 }
 
-// online counts the CPUs of the last look; 0 unknown.
+// online returns the number of CPUs in the last measurement; 0 if unknown.
 func (m *Meter) online() int {
 	n := 0
 	for _, c := range m.cpus.CPUs {
@@ -84,8 +84,8 @@ func (m *Meter) online() int {
 	return n
 }
 
-// stalls measures pressure and keeps the totals in last. At the first look it is the
-// kernel's own mean over 10 s.
+// stalls measures pressure and saves the totals in last. The first measurement is the kernel's
+// own mean over 10 s.
 func (m *Meter) stalls(last, now *PressureTotals, known Pressure, least time.Duration) Pressure {
 	most := longest
 	if least == 0 {
@@ -109,7 +109,8 @@ func (m *Meter) stalls(last, now *PressureTotals, known Pressure, least time.Dur
 		if t.first || t.gap {
 			*s.share = min(1, max(0, s.now.Avg10))
 		} else {
-			// The kernel's clock and ours are read one after another.
+			// The kernel's clock and ours are read one after another, so that the quotient may
+			// exceed 1.
 			*s.share = min(1, float64(s.now.Total-s.before.Total)/float64(t.over))
 		}
 	}

@@ -1,6 +1,6 @@
-// Package observe says what a node and its containers do: usage, throttling,
-// pressure, memory, cache and I/O, as rates over the time since the look before.
-// Pure data, and the arithmetic that turns the kernel's counters into it.
+// Package observe describes what a node and its containers do: usage, throttling, pressure,
+// memory, cache and I/O, as rates over the time since the previous measurement. It contains
+// data, and the arithmetic that computes it from the kernel's counters, but no I/O.
 package observe
 
 import (
@@ -9,20 +9,20 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Snapshot is one look at a node. Each part says when it was measured; a part whose
-// At is zero is not known. Parts are read at different intervals, so that some are
-// older than others. As JSON, with one line for each, it is a recording.
+// Snapshot is one measurement of a node. The At of each part is the time when the part was
+// measured, or zero if the part is unknown. Parts are read at different intervals, so that some
+// are older than others. JSON lines with one snapshot each form a recording.
 type Snapshot struct {
-	Now        time.Time   `json:"now"` // of this look
+	Now        time.Time   `json:"now"` // time of this measurement
 	Node       Node        `json:"node,omitzero"`
 	CPUs       []CPU       `json:"cpus,omitempty"` // by CPU number
 	Containers []Container `json:"containers,omitempty"`
 }
 
-// CPU is one CPU's time.
+// CPU is the usage of one CPU.
 type CPU struct {
-	Busy  float64 `json:"busy,omitempty"`  // 0..1, of the interval of Node.CPU; neither idle nor waiting for I/O
-	Known bool    `json:"known,omitempty"` // false: offline, or its rate isn't known yet
+	Busy  float64 `json:"busy,omitempty"`  // share of the interval of Node.CPU, 0 to 1, in which it was neither idle nor waiting for I/O
+	Known bool    `json:"known,omitempty"` // false if it is offline or its rate is not known yet
 }
 
 // Node is the whole machine.
@@ -32,19 +32,19 @@ type Node struct {
 	Memory   NodeMemory `json:"mem,omitzero"`
 	Load     Load       `json:"load,omitzero"`
 	Disk     Disk       `json:"disk,omitzero"`
-	Steal    float64    `json:"steal,omitempty"` // CPUs' worth of time that a hypervisor kept, over CPU's interval
+	Steal    float64    `json:"steal,omitempty"` // number of CPUs whose time a hypervisor kept, over the interval of CPU
 }
 
-// Load is how many tasks run, wait for a CPU or can't be interrupted.
+// Load is the number of tasks that run, wait for a CPU or can't be interrupted.
 type Load struct {
 	At    time.Time `json:"at,omitzero"`
-	Tasks float64   `json:"tasks,omitempty"` // mean over 1 min, of /proc/loadavg
+	Tasks float64   `json:"tasks,omitempty"` // mean over 1 min from /proc/loadavg
 }
 
-// Disk is the fullest file system with pods' data.
+// Disk is the usage of the fullest file system that holds pods' data.
 type Disk struct {
 	At   time.Time `json:"at,omitzero"`
-	Used float64   `json:"used,omitempty"` // 0..1
+	Used float64   `json:"used,omitempty"` // share in use, 0 to 1
 }
 
 // NodeCPU is the machine's CPU time.
@@ -54,32 +54,32 @@ type NodeCPU struct {
 	Usage    workload.MilliCPU `json:"milli"`
 }
 
-// Pressure is the share of time (0..1) in which tasks waited, see
-// Documentation/accounting/psi.rst: over the interval since the look before, or over
-// 10 s at the first look.
+// Pressure holds the shares of time (0 to 1) in which tasks waited; see
+// Documentation/accounting/psi.rst. They cover the time since the previous measurement, or 10 s
+// at the first one.
 type Pressure struct {
 	At         time.Time `json:"at"`
-	CPU        float64   `json:"cpu,omitempty"` // some
-	Memory     float64   `json:"mem,omitempty"` // some
+	CPU        float64   `json:"cpu,omitempty"` // some task waited
+	Memory     float64   `json:"mem,omitempty"` // some task waited
 	MemoryFull float64   `json:"memFull,omitempty"`
-	IO         float64   `json:"io,omitempty"` // some
+	IO         float64   `json:"io,omitempty"` // some task waited
 	IOFull     float64   `json:"ioFull,omitempty"`
 }
 
 // NodeMemory is the machine's memory, in bytes.
 type NodeMemory struct {
 	At        time.Time `json:"at"`
-	Total     int64     `json:"total"`               // without HugePages
-	HugePages int64     `json:"hugePages,omitempty"` // the pool of huge pages, in bytes
-	Available int64     `json:"available"`           // the kernel's estimate of what new work can have without swapping
+	Total     int64     `json:"total"`               // without huge pages
+	HugePages int64     `json:"hugePages,omitempty"` // size of the huge page pool in bytes
+	Available int64     `json:"available"`           // the kernel's estimate of what new work can get without swapping
 	Free      int64     `json:"free,omitempty"`
 	Anon      int64     `json:"anon,omitempty"`
-	Cache     int64     `json:"cache,omitempty"` // page cache that can be dropped: active and inactive file
-	Low       int64     `json:"low,omitempty"`   // free memory at which background reclaim begins: the zones' low watermarks
-	// Direct counts the pages that tasks had to scan for reclaim themselves, per
-	// second; 0 at the first look.
+	Cache     int64     `json:"cache,omitempty"` // page cache that can be dropped: active and inactive file pages
+	Low       int64     `json:"low,omitempty"`   // free memory below which background reclaim begins: the sum of the zones' low watermarks
+	// Direct is the number of pages per second that tasks scanned for reclaim themselves; 0 at
+	// the first measurement.
 	Direct float64    `json:"direct,omitempty"`
-	Nodes  []NUMANode `json:"nodes,omitempty"` // by node number; Total 0 is a node without memory
+	Nodes  []NUMANode `json:"nodes,omitempty"` // by node number; Total is 0 for a node without memory
 }
 
 // NUMANode is the memory of one NUMA node, in bytes.
@@ -87,10 +87,10 @@ type NUMANode struct {
 	Total       int64   `json:"total"`
 	Free        int64   `json:"free"`
 	Reclaimable int64   `json:"cache,omitempty"`  // page cache
-	Direct      float64 `json:"direct,omitempty"` // as NodeMemory's; 0 on kernels that count it for the whole machine alone
+	Direct      float64 `json:"direct,omitempty"` // like that of NodeMemory; 0 on kernels that count it only for the whole machine
 }
 
-// Container is what one container does. Values are of its own cgroup.
+// Container is what one container does. The values are of its own cgroup.
 type Container struct {
 	ID       string          `json:"id"`
 	CPU      ContainerCPU    `json:"cpu,omitzero"`
@@ -101,55 +101,55 @@ type Container struct {
 	Cache    Cache           `json:"llc,omitzero"`
 }
 
-// ContainerCPU is its CPU time.
+// ContainerCPU is the CPU usage of a container.
 type ContainerCPU struct {
 	At       time.Time         `json:"at"`
 	Interval time.Duration     `json:"over"`
 	Usage    workload.MilliCPU `json:"milli"`
 
-	// Of the CFS quota, over the time since StatAt was another; StatAt is zero where
-	// it has no file for it.
+	// The following fields describe the CFS quota, over the time between the present and the
+	// previous StatAt. StatAt is zero if the cgroup has no file for it.
 	StatAt        time.Time     `json:"statAt,omitzero"`
-	Periods       int64         `json:"periods,omitempty"`       // that ended in the interval
-	Throttled     int64         `json:"throttled,omitempty"`     // of them
-	ThrottledTime time.Duration `json:"throttledTime,omitempty"` // summed over its CPUs
+	Periods       int64         `json:"periods,omitempty"`       // periods that ended in the interval
+	Throttled     int64         `json:"throttled,omitempty"`     // throttled periods among them
+	ThrottledTime time.Duration `json:"throttledTime,omitempty"` // sum over its CPUs
 }
 
-// RunDelay is how long its threads were ready to run and did not.
+// RunDelay is how long the threads of a container were ready to run and did not.
 type RunDelay struct {
 	At      time.Time `json:"at"`
-	Waiting float64   `json:"waiting"` // threads, on average
+	Waiting float64   `json:"waiting"` // mean number of waiting threads
 }
 
-// ContainerMemory is its memory, in bytes.
+// ContainerMemory is the memory of a container in bytes.
 type ContainerMemory struct {
 	At         time.Time `json:"at"`
 	Current    int64     `json:"current"`
-	WorkingSet int64     `json:"set"` // Current without inactive page cache, as the kubelet counts
+	WorkingSet int64     `json:"set"` // Current without inactive page cache, as the kubelet computes it
 	Anon       int64     `json:"anon,omitempty"`
-	Cache      int64     `json:"cache,omitempty"`    // page cache that can be dropped: active and inactive file
-	Refaults   float64   `json:"refaults,omitempty"` // pages a second that were read again soon after they were dropped; 0 at the first look
-	Direct     float64   `json:"direct,omitempty"`   // pages a second that its tasks had to scan for reclaim themselves (v2, Linux 5.19); 0 at the first look
-	OOMKills   int64     `json:"oom,omitempty"`      // since the container began
+	Cache      int64     `json:"cache,omitempty"`    // page cache that can be dropped: active and inactive file pages
+	Refaults   float64   `json:"refaults,omitempty"` // pages per second that were read again soon after they were dropped; 0 at the first measurement
+	Direct     float64   `json:"direct,omitempty"`   // pages per second that its tasks scanned for reclaim themselves (cgroup v2, Linux 5.19); 0 at the first measurement
+	OOMKills   int64     `json:"oom,omitempty"`      // kills since the container began
 }
 
-// ContainerIO is its block I/O.
+// ContainerIO is the block I/O of a container.
 type ContainerIO struct {
 	At       time.Time `json:"at"`
 	ReadBPS  float64   `json:"read"` // bytes per second
 	WriteBPS float64   `json:"write"`
 }
 
-// Cache is what resctrl counts of it.
+// Cache is what resctrl counts for a container.
 type Cache struct {
 	At        time.Time `json:"at"`
-	Occupancy int64     `json:"bytes"`         // of last-level cache
-	Bandwidth float64   `json:"bps,omitempty"` // memory bytes per second; 0 at the first look
-	L3s       []L3      `json:"l3s,omitempty"` // each of its parts; never changed
+	Occupancy int64     `json:"bytes"`         // bytes of last-level cache
+	Bandwidth float64   `json:"bps,omitempty"` // bytes per second from and to memory; 0 at the first measurement
+	L3s       []L3      `json:"l3s,omitempty"` // parts by L3 cache; must not be changed
 }
 
-// L3 is what resctrl counts of a container in one L3 cache and the memory behind it.
-// Negative is what the kernel can't read now, or this machine doesn't count.
+// L3 is what resctrl counts for a container in one L3 cache and the memory behind it. A
+// negative value is one that the kernel can't read now or that this machine does not count.
 type L3 struct {
 	ID             int   `json:"id"`             // ID of the L3 cache.
 	OccupancyBytes int64 `json:"occupancyBytes"` // Bytes of the cache that the container occupies.
@@ -157,14 +157,14 @@ type L3 struct {
 	LocalBytes     int64 `json:"localBytes"`     // Bytes moved from and to the memory of the cache's own NUMA node since then.
 }
 
-// Target is a container to look at, or another cgroup.
+// Target is a container, or another cgroup, to measure.
 type Target struct {
 	ID   string
-	Path string // of its cgroup, below each hierarchy's root
-	Fast bool   // its CPU usage is read at each look, not only now and then
-	LS   bool   // its run delay is of interest
-	// Memory: its memory is read as often as the node's, not only now and then.
+	Path string // path of the cgroup, below the root of each hierarchy
+	Fast bool   // its CPU usage is read at each measurement, not only now and then
+	LS   bool   // its run delay is measured
+	// Memory is set if its memory is read as often as the node's, not only now and then.
 	Memory bool
-	// CPUOnly: nothing is read but its CPU time and what its quota did.
+	// CPUOnly is set if nothing but its CPU time and the throttling by its quota is read.
 	CPUOnly bool
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ParsePressure reads the lines of a pressure file (Documentation/accounting/psi.rst)
-// without allocation, and reports whether there was one of each:
+// ParsePressure parses the lines of a pressure file (Documentation/accounting/psi.rst) without
+// allocation. The result ok says whether there was one line of each kind:
 //
 //	some avg10=0.12 avg60=0.00 avg300=0.00 total=12345
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=123
@@ -45,8 +45,8 @@ func parseStall(line []byte) (Stall, bool) {
 	}, digits > 0
 }
 
-// parseNumber is the number at the start of a text and its digits; the largest there
-// is where it would be more.
+// parseNumber parses the number at the start of a text and returns it with its number of
+// digits. If the number is too large, it returns the largest int64.
 func parseNumber(text []byte) (n int64, digits int) {
 	const most = 1<<63 - 1
 	for _, c := range text {

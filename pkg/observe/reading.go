@@ -2,27 +2,27 @@ package observe
 
 import "time"
 
-// Reading is the kernel's counters at one look. Each part has the time at which it
-// was read, of a clock that nobody sets (Mono); a part whose Mono is zero was not
-// read, and the meter keeps what it knows of it.
+// Reading holds the kernel's counters at one measurement. The Mono of each part is the
+// monotonic time at which it was read. It is zero if the part was not read, and the meter then
+// keeps what it knows.
 type Reading struct {
-	Mono time.Duration // of this look, since any fixed point; not zero
-	Wall time.Time     // of this look
+	Mono time.Duration // monotonic time of this measurement since any fixed point; not zero
+	Wall time.Time     // wall clock of this measurement
 
 	CPU      NodeCPUTimes
 	Pressure PressureTotals
 	Memory   MemoryCounters
-	Load     Gauge // tasks, see Load
-	Disk     Gauge // 0..1, see Disk
+	Load     Gauge // number of tasks; see Load
+	Disk     Gauge // share in use, 0 to 1; see Disk
 
-	// Containers are all that there are, also those of which nothing was read: one
-	// that is missing here has ended.
+	// Containers holds all containers that exist, including those of which nothing was read. A
+	// container that is missing has ended.
 	Containers []ContainerReading
 }
 
-// Gauge is a value that is none of a counter's.
+// Gauge is a value that does not come from a counter.
 type Gauge struct {
-	Mono  time.Duration // of its reading; 0 not read
+	Mono  time.Duration // time of its reading; 0 if it was not read
 	Value float64
 }
 
@@ -32,38 +32,37 @@ type NodeCPUTimes struct {
 	CPUs []CPUTime // by CPU number
 }
 
-// CPUTime is one CPU's time since boot. On a tickless CPU the kernel counts idle time
-// by the clock and the rest by ticks, and IOWait can go back (get_iowait_load and
-// fs/proc/stat.c's get_iowait_time).
+// CPUTime is one CPU's time since boot. On a tickless CPU the kernel measures idle time by the
+// clock and the rest by ticks, and IOWait can go back (see get_iowait_time in fs/proc/stat.c).
 type CPUTime struct {
 	Online bool
-	Busy   time.Duration // user, nice, system and interrupts; guests are in user and nice
+	Busy   time.Duration // user, nice, system and interrupts; guests are included in user and nice
 	Idle   time.Duration
-	IOWait time.Duration // idle too
+	IOWait time.Duration // counts as idle
 	Steal  time.Duration // kept by a hypervisor
 }
 
 // Stall is one line of a pressure file (Documentation/accounting/psi.rst).
 type Stall struct {
 	Total time.Duration
-	Avg10 float64 // 0..1
+	Avg10 float64 // 0 to 1
 }
 
-// PressureTotals is what pressure files show. A resource without a file stays zero.
+// PressureTotals is the content of the pressure files. A resource without a file stays zero.
 type PressureTotals struct {
 	Mono       time.Duration
-	CPU        Stall // some
-	Memory     Stall // some
+	CPU        Stall // some task waited
+	Memory     Stall // some task waited
 	MemoryFull Stall
-	IO         Stall // some
+	IO         Stall // some task waited
 	IOFull     Stall
 }
 
-// MemoryCounters is the machine's memory, in bytes and pages.
+// MemoryCounters is the memory of the machine, in bytes and pages.
 type MemoryCounters struct {
 	Mono                                     time.Duration
 	Total, Available, Free, Anon, Cache, Low int64
-	HugePages                                int64 // the pool of huge pages, which Total leaves out
+	HugePages                                int64 // size of the huge page pool, which Total does not include
 	DirectScans                              int64 // pages since boot
 	Nodes                                    []NUMACounters
 }
@@ -71,10 +70,10 @@ type MemoryCounters struct {
 // NUMACounters is the memory of one NUMA node, in bytes and pages.
 type NUMACounters struct {
 	Total, Free, Cache int64
-	DirectScans        int64 // pages since boot; 0 where the node doesn't count them
+	DirectScans        int64 // pages since boot; 0 if the kernel does not count them by node
 }
 
-// ContainerReading is the counters of one container's cgroup.
+// ContainerReading holds the counters of one container's cgroup.
 type ContainerReading struct {
 	ID         string
 	CPU        CPUCounters
@@ -92,37 +91,36 @@ type CPUCounters struct {
 	Usage time.Duration
 }
 
-// ThrottlingCounters is what its CFS quota did.
+// ThrottlingCounters count the throttling by a cgroup's CFS quota.
 type ThrottlingCounters struct {
 	Mono               time.Duration
 	Periods, Throttled int64
 	Time               time.Duration
 }
 
-// DelayCounter is how long its threads waited for a CPU; see Delays.
+// DelayCounter is how long a container's threads waited for a CPU; see Delays.
 type DelayCounter struct {
 	Mono  time.Duration
 	Total time.Duration
 }
 
-// ContainerMemoryCounters is a cgroup's memory with that of the cgroups below, in
-// bytes and pages.
+// ContainerMemoryCounters is the memory of a cgroup and those below it, in bytes and pages.
 type ContainerMemoryCounters struct {
 	Mono                                    time.Duration
 	Current, Anon, ActiveFile, InactiveFile int64
 	Refaults, DirectScans, OOMKills         int64
 }
 
-// IOCounters is the bytes that it moved from and to block devices.
+// IOCounters count the bytes that a container moved from and to block devices.
 type IOCounters struct {
 	Mono          time.Duration
 	Read, Written int64
 }
 
-// CacheCounters is what resctrl counts.
+// CacheCounters are what resctrl counts for a container.
 type CacheCounters struct {
 	Mono      time.Duration
 	Occupancy int64
 	Moved     int64 // bytes from and to memory
-	L3s       []L3  // each of its parts
+	L3s       []L3  // parts by L3 cache
 }
