@@ -24,7 +24,7 @@ const (
 // They are unknown (the At of their part is zero) at the first measurement, after a counter
 // went back and after a gap. The zero Meter is ready for use.
 type Meter struct {
-	mono time.Duration // of the last look
+	mono time.Duration // monotonic time of the last measurement
 	wall time.Time     // wall clock of the last measurement; no part of a snapshot is newer
 
 	cpus     NodeCPUTimes // counters of the last measurement that computed rates

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// agents looks for the first running process of each known resource agent. A
-// process that ends while it is looked at is passed over.
+// agents finds the first running process of each known resource agent. It ignores processes
+// that end meanwhile.
 func agents(host fs.FS) ([]Neighbour, error) {
 	entries, err := fs.ReadDir(host, "proc")
 	if err != nil {
@@ -41,8 +41,8 @@ func agents(host fs.FS) ([]Neighbour, error) {
 	return found, nil
 }
 
-// agentKind names the agent that a process is by its comm (which the kernel cuts
-// at 15 bytes: both names fit) or by the base name of its first argument.
+// agentKind returns the agent that a process is, by its comm (which the kernel cuts at 15
+// bytes; both names fit) or by the base name of its first argument.
 func agentKind(host fs.FS, pid string) (Kind, bool) {
 	comm, _ := fs.ReadFile(host, path.Join("proc", pid, "comm"))
 	cmdline, _ := fs.ReadFile(host, path.Join("proc", pid, "cmdline"))
@@ -55,9 +55,9 @@ func agentKind(host fs.FS, pid string) (Kind, bool) {
 	return "", false
 }
 
-// privileged reports whether a process is the host's root with CAP_SYS_ADMIN, as
-// both agents' DaemonSets run them. Any pod can call its process koordlet; it
-// must not switch Sluice off by that. Where that can't be read, it is.
+// privileged reports whether a process is the host's root with CAP_SYS_ADMIN, as both agents'
+// DaemonSets run them. Any pod can name its process koordlet, but it must not be able to switch
+// Sluice off. A process whose privileges can't be read counts as privileged.
 func privileged(host fs.FS, pid string) bool {
 	const capSysAdmin = 21 // linux/capability.h
 	status, err := fs.ReadFile(host, path.Join("proc", pid, "status"))
@@ -66,7 +66,7 @@ func privileged(host fs.FS, pid string) bool {
 	}
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
-		fields := strings.Fields(value) // Uid: real effective saved fs
+		fields := strings.Fields(value) // Uid has the real, effective, saved and file system IDs
 		switch {
 		case key == "Uid" && len(fields) > 1 && fields[1] != "0":
 			return false

@@ -12,17 +12,16 @@ import (
 // defaultRoot is the kubelet's root folder unless --root-dir names another.
 const defaultRoot = "var/lib/kubelet"
 
-// Kubelet is the node's kubelet: its process, and where it keeps its state.
+// Kubelet is the node's kubelet, with its process and its root folder.
 type Kubelet struct {
-	PID  int      // 0: no process is called kubelet (k3s and microk8s run it inside another)
-	Args []string // of the process
+	PID  int      // 0 if no process is called kubelet (k3s and microk8s run it inside another)
+	Args []string // arguments of the process
 	Root string   // its root folder as a path below the host's root: "var/lib/kubelet"
 }
 
-// FindKubelet finds the kubelet below the host's root folder. Its root folder is what
-// its process was started with, else the folder below which pods' volumes are mounted,
-// else the kubelet's default. The error says that this folder can't be seen, so that
-// what the kubelet keeps there is unknown.
+// FindKubelet finds the kubelet below the host's root folder. The kubelet's root folder is the
+// one in its arguments, or else the folder below which pods' volumes are mounted, or else the
+// default. The error says that the folder is not visible, so that its content is unknown.
 func FindKubelet(host fs.FS) (Kubelet, error) {
 	k := Kubelet{Root: defaultRoot}
 	if pid, args := kubeletProcess(host); pid != 0 {
@@ -42,11 +41,11 @@ func FindKubelet(host fs.FS) (Kubelet, error) {
 	return k, nil
 }
 
-// File is the path of a file in the kubelet's root folder, below the host's root.
+// File returns the path of a file in the kubelet's root folder, below the host's root.
 func (k *Kubelet) File(name string) string { return path.Join(k.Root, name) }
 
-// Flag is the last value of one of the kubelet's flags, as --name=value or
-// --name value.
+// Flag returns the last value of one of the kubelet's flags, given as --name=value or --name
+// value.
 func (k *Kubelet) Flag(name string) (value string, ok bool) {
 	for i, arg := range k.Args {
 		given, found := strings.CutPrefix(arg, "--"+name)
@@ -60,11 +59,11 @@ func (k *Kubelet) Flag(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// hostPath is an absolute path of the host as fs.FS takes it.
+// hostPath converts an absolute path of the host into the form of fs.FS.
 func hostPath(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// kubeletProcess finds the host's own process that is called kubelet. A pod's doesn't
-// count: it must not have Sluice read files of its choice.
+// kubeletProcess returns the host's process that is called kubelet. A process in a pod does not
+// count, since it could make Sluice read files of its choice.
 func kubeletProcess(host fs.FS) (pid int, args []string) {
 	entries, _ := fs.ReadDir(host, "proc") // agents reports the error
 	for _, e := range entries {
@@ -85,13 +84,13 @@ func kubeletProcess(host fs.FS) (pid int, args []string) {
 
 // inPod reports whether a process is in a pod's cgroup.
 func inPod(host fs.FS, pid string) bool {
-	cgroup, _ := fs.ReadFile(host, path.Join("proc", pid, "cgroup")) // a process that just ended is passed over later
+	cgroup, _ := fs.ReadFile(host, path.Join("proc", pid, "cgroup")) // a process that has just ended is skipped later
 	return strings.Contains(string(cgroup), "kubepods")
 }
 
-// rootByMounts finds the kubelet's root folder by the volumes that it mounts for pods,
-// at <root>/pods/<uid>/volumes/kubernetes.io~<kind>/<name> (nearly every pod has a
-// projected one, for its service account); "" where no pod has one.
+// rootByMounts returns the kubelet's root folder by the volumes that it mounts for pods, at
+// <root>/pods/<uid>/volumes/kubernetes.io~<kind>/<name>. Nearly every pod has a projected one
+// for its service account. The result is empty if no pod has a volume.
 func rootByMounts(host fs.FS) string {
 	text, err := fs.ReadFile(host, "proc/1/mountinfo")
 	if err != nil {
@@ -110,7 +109,7 @@ func rootByMounts(host fs.FS) string {
 	return ""
 }
 
-// readState reads a file of the kubelet's; nil where there is none.
+// readState reads a state file of the kubelet; nil if there is none.
 func readState(host fs.FS, name string) ([]byte, error) {
 	text, err := fs.ReadFile(host, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// The kubelet's state files, in its root folder. They exist with the policy "none" too.
+// These state files are in the kubelet's root folder. They exist with the policy "none" too.
 const (
 	cpuManagerState    = "cpu_manager_state"
 	memoryManagerState = "memory_manager_state"
 )
 
-// Managers finds the kubelet's static managers below the host's root folder.
+// Managers returns the kubelet's static managers below the host's root folder.
 func Managers(host fs.FS) ([]Neighbour, error) {
 	kubelet, err := FindKubelet(host)
 	if err != nil {
@@ -51,10 +51,10 @@ func cpuManager(host fs.FS, file string) ([]Neighbour, error) {
 	}}, nil
 }
 
-// parseCPUManagerState reads the kubelet's checkpoint (pkg/kubelet/cm/cpumanager/state
-// in kubernetes): entries are container id → set in the first format, pod UID →
-// container name → set in the second. Fields that later versions add are passed
-// over. A set that is the default one is not exclusive.
+// parseCPUManagerState parses the kubelet's checkpoint (pkg/kubelet/cm/cpumanager/state in
+// Kubernetes). Its entries are container ID → set in the first format, and pod UID → container
+// name → set in the second. Fields of later versions are ignored. The default set is not
+// exclusive.
 func parseCPUManagerState(text []byte) (policy string, pins []Pin, err error) {
 	var state struct {
 		PolicyName    string                     `json:"policyName"`

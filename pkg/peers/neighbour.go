@@ -1,6 +1,6 @@
-// Package peers finds who else on the node writes CPU and memory sets: the
-// kubelet's static managers and other resource agents. Two writers of one file
-// undo each other, so Sluice steps back where it finds one.
+// Package peers finds other programs on the node that write CPU and memory sets: the kubelet's
+// static managers and other resource agents. Two writers of one file undo each other's changes,
+// so Sluice leaves to them what they write.
 package peers
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Kind is a kind of second writer.
+// Kind is the kind of another agent.
 type Kind string
 
-// The kinds.
+// These are the kinds.
 const (
 	CPUManager    Kind = "kubelet CPU manager (static)"
 	MemoryManager Kind = "kubelet memory manager (Static)"
@@ -21,7 +21,7 @@ const (
 	Katalyst      Kind = "katalyst-agent"
 )
 
-// Neighbour is a second writer on the node.
+// Neighbour is another agent on the node that writes the same knobs.
 type Neighbour struct {
 	Kind     Kind   `json:"kind"`           // Kind of agent, for example "koordlet".
 	Owns     string `json:"owns"`           // Settings that the agent writes.
@@ -31,15 +31,15 @@ type Neighbour struct {
 	Pins     []Pin  `json:"pins,omitempty"` // Exclusive CPUs assigned by the kubelet's static CPU manager; absent for other agents.
 }
 
-// Pin is a container's exclusive CPUs by the kubelet's CPU manager.
+// Pin is the exclusive CPUs that the kubelet's CPU manager assigned to a container.
 type Pin struct {
 	PodUID    string     `json:"podUID,omitempty"` // UID of the pod; absent in state files of kubelets before 1.18.
 	Container string     `json:"container"`        // Name of the container; its ID in state files of kubelets before 1.18.
 	CPUs      cpuset.Set `json:"cpus"`             // CPUs assigned exclusively to the container.
 }
 
-// Detect looks for second writers in the host's root folder. What could be read
-// is returned with the error about what couldn't.
+// Detect finds other agents in the host's root folder. It returns what could be read together
+// with the error about what could not.
 func Detect(host fs.FS) ([]Neighbour, error) {
 	var found []Neighbour
 	var errs []error

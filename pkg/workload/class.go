@@ -1,6 +1,5 @@
-// Package workload says what runs on the node and what was asked for it: pods,
-// containers, classes and requests. Pure data; nothing here knows the runtime
-// or the kernel.
+// Package workload describes what runs on the node and what was asked for it: pods, containers,
+// classes and requests. It contains data only, and knows neither the runtime nor the kernel.
 package workload
 
 import "fmt"
@@ -11,16 +10,16 @@ type Class uint8
 // The classes.
 const (
 	Unclassified Class = iota
-	LSE                // own whole cores, shared with nobody
-	LSR                // own CPUs
-	LS                 // the online pools
-	BE                 // the batch pool
-	System             // the system set
+	LSE                // whole cores of its own, shared with nobody
+	LSR                // CPUs of its own
+	LS                 // CPUs of an online pool
+	BE                 // CPUs of the batch pool
+	System             // CPUs of the system set
 )
 
 var classNames = [...]string{"", "LSE", "LSR", "LS", "BE", "SYSTEM"}
 
-// Classes lists the names that ParseClass takes.
+// Classes lists the names that ParseClass accepts.
 func Classes() []string { return classNames[1:] }
 
 func (c Class) String() string { return classNames[c] }
@@ -28,7 +27,7 @@ func (c Class) String() string { return classNames[c] }
 // Pinned reports whether containers of the class have CPUs of their own.
 func (c Class) Pinned() bool { return c == LSE || c == LSR }
 
-// ParseClass reads a class's name.
+// ParseClass parses the name of a class.
 func ParseClass(name string) (Class, error) {
 	for i, known := range classNames[1:] {
 		if name == known {
@@ -38,10 +37,10 @@ func ParseClass(name string) (Class, error) {
 	return Unclassified, fmt.Errorf("class %.40q: the classes are LSE, LSR, LS, BE and SYSTEM", name)
 }
 
-// MarshalText writes the class's name.
+// MarshalText returns the name of the class.
 func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// UnmarshalText reads a class's name; the empty text is Unclassified.
+// UnmarshalText parses the name of a class. The empty text is Unclassified.
 func (c *Class) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*c = Unclassified
@@ -68,5 +67,5 @@ var qosNames = [...]string{"", "Guaranteed", "Burstable", "BestEffort"}
 
 func (q QoS) String() string { return qosNames[q] }
 
-// MarshalText writes the QoS class's name.
+// MarshalText returns the name of the QoS class.
 func (q QoS) MarshalText() ([]byte, error) { return []byte(q.String()), nil }

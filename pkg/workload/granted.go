@@ -1,45 +1,45 @@
 package workload
 
-// Granted is what the kubelet's own record says that it has granted to a container. The
-// zero value is a container of a pod that the record doesn't know.
+// Granted is what the kubelet has granted to a container, according to its own record. The zero
+// value stands for a container of a pod that is not in the record.
 type Granted struct {
-	Pod       bool // the record knows the pod
-	Container bool // and the container
+	Pod       bool // the record has the pod
+	Container bool // the record has the container
 
 	CPU         MilliCPU
-	Memory      int64    // bytes
-	BatchCPU    MilliCPU // of the node's batch resources
-	BatchMemory int64    // bytes, of the node's batch resources
+	Memory      int64    // in bytes
+	BatchCPU    MilliCPU // part of the node's batch resources
+	BatchMemory int64    // part of the node's batch resources, in bytes
 	PodLevel    bool     // the pod has requests of its own, of which CPU and Memory are a part
 
-	// What the pod's containers have of batch resources together: the most that one has
-	// which the record leaves out.
+	// These are the batch resources of all containers of the pod together: the most that a
+	// container can have which is missing in the record.
 	MostBatchCPU    MilliCPU
 	MostBatchMemory int64
 }
 
-// Requests are what the scheduler granted to a container.
+// Requests are the resources that the scheduler granted to a container.
 type Requests struct {
 	CPU    MilliCPU
-	Exact  bool  // CPU is the whole request
-	Memory int64 // bytes; 0 unknown, or none
+	Exact  bool  // whether CPU is the whole request
+	Memory int64 // in bytes; 0 if unknown or none
 	From   RequestSource
 }
 
-// RequestSource is where a container's requests are known from.
+// RequestSource says how a container's requests are known.
 type RequestSource string
 
-// The sources, the best first.
+// These are the sources, the best first.
 const (
-	FromKubelet    RequestSource = "kubelet"    // its record of what it has granted
-	FromAnnotation RequestSource = "annotation" // of batch resources, which nobody else tells of
-	Inferred       RequestSource = "inferred"   // from CPU weight, limits and OOM score
+	FromKubelet    RequestSource = "kubelet"    // the kubelet's record of what it has granted
+	FromAnnotation RequestSource = "annotation" // an annotation about batch resources, for which there is no other source
+	Inferred       RequestSource = "inferred"   // inferred from CPU weight, limits and OOM score
 )
 
-// Requested is what the container requested of the kubelet: as the kubelet's record
-// says, or as it can be inferred, where nodeMemory is the node's. Of a Guaranteed pod the
-// runtime's numbers are exact, and change when a resize is carried out rather than when
-// it is granted, unless they are the whole pod's.
+// Requested returns what the container requested from the kubelet: according to the kubelet's
+// record, or as it can be inferred on a node with nodeMemory. For a Guaranteed pod the
+// runtime's numbers are exact unless they are the whole pod's. They change when a resize is
+// carried out rather than when it is granted.
 func Requested(pod *Pod, c *Container, g *Granted, nodeMemory int64) Requests {
 	r := Requests{From: Inferred}
 	r.CPU, r.Exact = CPURequest(pod, c.Resources)

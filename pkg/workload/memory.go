@@ -1,9 +1,9 @@
 package workload
 
-// MemoryRequest infers the memory in bytes that the scheduler granted to the
-// container, which the runtime is not told: for a Guaranteed pod its limit,
-// exactly; for a Burstable one the lower bound of its oom_score_adj's step, of
-// 0.1 % of nodeMemory. 0 is unknown, or nothing.
+// MemoryRequest infers the memory in bytes that the scheduler granted to the container, which
+// the runtime does not know. For a Guaranteed pod it is the limit, exactly. For a Burstable one
+// it is the lower bound of the step of its oom_score_adj, and a step is 0.1 % of nodeMemory. It
+// is 0 if unknown or nothing.
 //
 // The kubelet scores a Burstable container 1000 − ⌊1000 × request / capacity⌋,
 // clamped to 3..999, and a critical pod's below 0 (GetContainerOOMScoreAdjust in

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Optional is a value that may not have been asked for.
+// Optional is a value that may be unset.
 type Optional[T comparable] struct {
 	Value T
 	Set   bool
 }
 
-// Some is a value that was asked for.
+// Some returns a value that is set.
 func Some[T comparable](v T) Optional[T] { return Optional[T]{v, true} }
 
-// Tuning is what a request asks for beside its place. The zero value asks for
+// Tuning is what a request asks for besides CPUs and memory nodes. The zero value asks for
 // nothing.
 type Tuning struct {
 	Burst     Burst
-	Identity  Optional[int] // CPU priority: -1 lowest, 0 normal, 1 high, 2 high and SMT siblings kept free of -1
-	Weight    int           // percent of the kubelet's CPU weight of the pod; 0 is 100
-	CoreSched string        // group that shares cores with nobody outside of it: "namespace/name" where the pod gave it, "name" where the configuration did
+	Identity  Optional[int] // CPU priority: -1 lowest, 0 normal, 1 high, 2 high with SMT siblings kept free of -1
+	Weight    int           // percentage of the pod's CPU weight from the kubelet; 0 stands for 100
+	CoreSched string        // group that shares cores with nobody outside of it: "namespace/name" if the pod named it, "name" if the configuration did
 	Memory    MemoryQoS
 	RDT       RDT
 	IO        IO
@@ -28,53 +28,53 @@ type Tuning struct {
 	OOMScore  Optional[int]    // oom_score_adj, -1000..1000
 	NetClass  Optional[uint32] // net_cls.classid
 
-	Required []string // features the container can't do without: names of own keys
+	Required []string // keys of the features without which the container must not start
 	Allow    Optional[Actions]
 	Evict    Evict
 }
 
-// Burst is CPU burst: run above the quota for a short while, with what was left
-// of it before.
+// Burst is CPU burst: the container may run above the quota for a short while, with quota that
+// it left unused before.
 type Burst struct {
-	Percent int // static: of the quota, up to 10000; 0 none
+	Percent int // static burst in percent of the quota, up to 10000; 0 for none
 
-	// The automatic raise of the quota, which a control loop does.
+	// Auto is set if the control loop may raise the quota.
 	Auto         bool
-	QuotaPercent int           // up to this percent of the limit; 0 the node's default
-	QuotaPeriod  time.Duration // for at most so long at a time; 0 without end
+	QuotaPercent int           // highest raised quota in percent of the limit; 0 for the node's default
+	QuotaPeriod  time.Duration // longest time above the limit; 0 for no bound
 }
 
-// MemoryQoS is what protects a container's memory, or gives it up.
+// MemoryQoS is what protects a container's memory or gives it up.
 type MemoryQoS struct {
-	MinPercent  Optional[int] // of the memory request, never reclaimed
-	LowPercent  Optional[int] // of the memory request, reclaimed last
-	HighPercent Optional[int] // of the way from the request to the limit; above it the container reclaims its own; 0 off
-	WmarkRatio  Optional[int] // percent of the limit at which background reclaim begins; 0 off
-	WmarkScale  Optional[int] // 0.01 % of the limit, 1..1000: how far it reclaims
-	WmarkMinAdj Optional[int] // -25..50: the global watermark as this container meets it
-	Priority    Optional[int] // 0..12, killed first to last
+	MinPercent  Optional[int] // percentage of the memory request that is never reclaimed
+	LowPercent  Optional[int] // percentage of the memory request that is reclaimed last
+	HighPercent Optional[int] // percentage of the way from the request to the limit, above which the container reclaims its own memory; 0 for off
+	WmarkRatio  Optional[int] // percentage of the limit at which background reclaim begins; 0 for off
+	WmarkScale  Optional[int] // distance that background reclaim covers in 0.01 % of the limit, 1..1000
+	WmarkMinAdj Optional[int] // shift of the global watermark for this container, -25..50
+	Priority    Optional[int] // 0..12; lower ones are killed first
 	OOMGroup    Optional[bool]
 }
 
-// RDT is cache and memory bandwidth: a class, or a share of the pod's own.
+// RDT is a share of cache and memory bandwidth: a class, or a share for the pod alone.
 type RDT struct {
-	Class string // a class of the node's config; "" none
+	Class string // class in the node's configuration; "" for none
 
-	// A group of the pod's own; the zero value is none.
+	// Own is a share for the pod alone; the zero value is none.
 	Own RDTShare
 }
 
-// RDTShare is a part of each cache and of memory bandwidth.
+// RDTShare is a part of each cache and of the memory bandwidth.
 type RDTShare struct {
-	CacheFrom, CacheTo int // percent of the ways of the last-level cache, from below to below; 0, 0 all
-	Bandwidth          int // percent; 0 all
+	CacheFrom, CacheTo int // range of the ways of the last-level cache in percent; 0, 0 for all
+	Bandwidth          int // in percent; 0 for all
 }
 
 // IO is block I/O.
 type IO struct {
-	Weight  Optional[int] // 1..10000, 100 is the default
-	Limits  IOLimits      // for each disk that Devices doesn't name
-	Devices []DeviceIO    // by name
+	Weight  Optional[int] // 1..10000; the default is 100
+	Limits  IOLimits      // limits for each disk that Devices does not name
+	Devices []DeviceIO    // sorted by name
 }
 
 // DeviceIO is I/O to one device.
@@ -84,22 +84,22 @@ type DeviceIO struct {
 	Limits IOLimits
 }
 
-// IOLimits throttle a device; 0 is no limit.
+// IOLimits throttle a device. Zero fields are no limits.
 type IOLimits struct {
 	ReadBPS, WriteBPS   int64 // bytes per second
 	ReadIOPS, WriteIOPS int64 // operations per second
 }
 
-// Batch is what a container was granted of the node's batch resources, for which the
-// kubelet sets no weight and no limit.
+// Batch is a container's grant of the node's batch resources, for which the kubelet sets
+// neither weights nor limits.
 type Batch struct {
 	CPURequest    Optional[MilliCPU]
-	CPULimit      Optional[MilliCPU] // where it isn't set, the request is the limit
-	MemoryRequest Optional[int64]    // bytes
-	MemoryLimit   Optional[int64]    // bytes
+	CPULimit      Optional[MilliCPU] // the request is the limit if it is unset
+	MemoryRequest Optional[int64]    // in bytes
+	MemoryLimit   Optional[int64]    // in bytes
 }
 
-// Actions are what may be done to a running container when the node is short.
+// Actions are what Sluice may do to a running container when the node is short of something.
 type Actions uint8
 
 // The actions.
@@ -110,17 +110,17 @@ const (
 	EvictPod
 )
 
-// Evict is when a pod's turn comes.
+// Evict is a pod's place in the order of eviction.
 type Evict struct {
 	Never bool
-	Order Optional[int] // lower goes first; 0 if it is not set
-	// PriorityClass is the lowest priority of the pod's Koordinator priority class, 0 if it
-	// has none. It decides between pods of the same order, and the lower one goes first.
+	Order Optional[int] // lower ones are evicted first; 0 if unset
+	// PriorityClass is the lowest priority of the pod's Koordinator priority class, or 0 if it
+	// has none. It decides between pods of the same order, and the lower one is evicted first.
 	PriorityClass int
 }
 
-// Compare is negative if a pod with e goes before one with other, positive if it goes after
-// it, and 0 if neither says which goes first. It takes no account of Never.
+// Compare returns a negative number if a pod with e is evicted before one with other, a
+// positive one if it is evicted after it, and 0 if neither decides the order. It ignores Never.
 func (e Evict) Compare(other Evict) int {
 	return cmp.Or(cmp.Compare(e.Order.Value, other.Order.Value), cmp.Compare(e.PriorityClass, other.PriorityClass))
 }

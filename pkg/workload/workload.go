@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Pod is a pod sandbox as the runtime knows it.
+// Pod is a pod sandbox as the runtime describes it.
 type Pod struct {
 	ID             string
 	UID            string
@@ -17,11 +17,11 @@ type Pod struct {
 	Labels         map[string]string
 	Annotations    map[string]string
 	RuntimeHandler string
-	CgroupParent   string    // the pod's own cgroup: "/kubepods/burstable/pod<uid>" or "kubepods-burstable-pod<uid>.slice"
-	Resources      Resources // pod-level resources; zero where the pod has none
+	CgroupParent   string    // cgroup of the pod: "/kubepods/burstable/pod<uid>" or "kubepods-burstable-pod<uid>.slice"
+	Resources      Resources // pod-level resources; zero if the pod has none
 }
 
-// Container is a container as the runtime knows it.
+// Container is a container as the runtime describes it.
 type Container struct {
 	ID           string
 	PodID        string
@@ -32,13 +32,13 @@ type Container struct {
 	Resources    Resources
 	OOMScoreAdj  int
 	Devices      []DeviceNumber
-	HasCDI       bool              // it was given CDI devices: DRA claims, or a device plugin's
-	Unified      map[string]string // cgroup v2 files that the kubelet has the runtime write: "memory.high"
+	HasCDI       bool              // it was given CDI devices, by DRA claims or a device plugin
+	Unified      map[string]string // cgroup v2 files that the kubelet tells the runtime to write, such as "memory.high"
 	CreatedNanos int64             // nanoseconds since the epoch
-	Granted      Granted           // by a manifest; where it is zero the kubelet's record tells
+	Granted      Granted           // set from a manifest; if it is zero, the kubelet's record decides
 }
 
-// State is a container's place in its life.
+// State is the stage of a container's life.
 type State uint8
 
 // The states of a container.
@@ -48,17 +48,17 @@ const (
 	Stopped
 )
 
-// Resources are the OCI Linux resources that Sluice reads. Zero means not set.
+// Resources are the OCI Linux resources that Sluice reads. Zero fields are not set.
 type Resources struct {
 	Shares      uint64 // cpu.shares
-	Quota       int64  // CFS quota in µs per Period; -1 unlimited
+	Quota       int64  // CFS quota in µs per Period; -1 for unlimited
 	Period      uint64 // CFS period in µs
 	MemoryLimit int64  // bytes
 	CPUs        string // cpuset.cpus, list format
 	Mems        string // cpuset.mems, list format
 }
 
-// With is the resources after an update that sets what it names.
+// With returns the resources after an update, which changes only the fields that it sets.
 func (r Resources) With(change Resources) Resources {
 	if change.Shares != 0 {
 		r.Shares = change.Shares
@@ -81,19 +81,19 @@ func (r Resources) With(change Resources) Resources {
 	return r
 }
 
-// DeviceNumber names a device node the container was given.
+// DeviceNumber identifies a device node that the container was given.
 type DeviceNumber struct {
 	Block        bool // block device; else character device
 	Major, Minor int64
 }
 
-// Ref names a container to people: "namespace/pod/container".
+// Ref returns the name of a container for messages: "namespace/pod/container".
 func Ref(pod *Pod, container *Container) string {
 	return pod.Namespace + "/" + pod.Name + "/" + container.Name
 }
 
-// QoS infers the Kubernetes QoS class from the pod's cgroup parent: the runtime
-// is not told it. Both cgroup drivers' spellings are known.
+// QoS infers the Kubernetes QoS class, which the runtime does not know, from the pod's cgroup
+// parent. It understands the names of both cgroup drivers.
 func (p *Pod) QoS() QoS {
 	for dir := strings.Trim(p.CgroupParent, "/"); dir != "." && dir != ""; dir = path.Dir(dir) {
 		name := strings.TrimSuffix(path.Base(dir), ".slice")
@@ -109,13 +109,13 @@ func (p *Pod) QoS() QoS {
 	return UnknownQoS
 }
 
-// configSource is the kubelet's annotation on every pod that it runs: where it has the pod
-// from (pkg/kubelet/types/pod_update.go in kubernetes). A pod of the API server can't
-// choose it: the kubelet overwrites it.
+// configSource is an annotation that the kubelet sets on every pod that it runs. It says where
+// the kubelet got the pod from (pkg/kubelet/types/pod_update.go in Kubernetes). A pod of the
+// API server can't choose it, since the kubelet overwrites it.
 const configSource = "kubernetes.io/config.source"
 
-// Static reports whether the kubelet has the pod from the node's own files or from a URL,
-// not from the API server: nobody else would start it again.
+// Static reports whether the kubelet got the pod from the node's own files or from a URL rather
+// than from the API server. Nobody else would start such a pod again.
 func (p *Pod) Static() bool {
 	source := p.Annotations[configSource]
 	return source != "" && source != "api"
@@ -126,9 +126,9 @@ func (p *Pod) Static() bool {
 // (pkg/kubelet/qos/policy.go in kubernetes).
 const nodeCriticalScore = -997
 
-// NodeCritical reports whether the container's pod has the priority class
-// system-node-critical. The runtime is not told the class: it is inferred from the
-// container's oom_score_adj, which doesn't tell it of Guaranteed pods.
+// NodeCritical reports whether the container's pod has the priority class system-node-critical.
+// The runtime does not know the class, so that it is inferred from the container's
+// oom_score_adj, which does not show it for Guaranteed pods.
 func NodeCritical(pod *Pod, c *Container) bool {
 	qos := pod.QoS()
 	return c.OOMScoreAdj == nodeCriticalScore && (qos == BestEffort || qos == Burstable)
@@ -137,17 +137,17 @@ func NodeCritical(pod *Pod, c *Container) bool {
 // MilliCPU is an amount of CPU in thousandths of one CPU.
 type MilliCPU int64
 
-// String is the amount in CPUs: "1.5".
+// String returns the amount in CPUs: "1.5".
 func (m MilliCPU) String() string { return strconv.FormatFloat(float64(m)/1000, 'f', -1, 64) }
 
-// MaxSharesRequest is the largest request that cpu.shares can tell: the kubelet
-// clamps shares at 262,144.
+// MaxSharesRequest is the largest request that cpu.shares can express: the kubelet clamps
+// shares at 262,144.
 const MaxSharesRequest MilliCPU = 256000
 
-// CPURequest infers the container's CPU request, which the runtime is not told:
-// for a Guaranteed pod from its quota, exactly; else from its shares, which the
-// kubelet computes as milli × 1024 / 1000, at least 2. exact is false where the
-// shares stand at the kubelet's clamp, so that the request may be larger.
+// CPURequest infers the container's CPU request, which the runtime does not know. For a
+// Guaranteed pod it uses the quota, which is exact. Otherwise it uses the shares, which the
+// kubelet computes as milli × 1024 / 1000, at least 2. The result is not exact if the shares
+// are at the kubelet's clamp, since the request may then be larger.
 func CPURequest(pod *Pod, r Resources) (milli MilliCPU, exact bool) {
 	if pod.QoS() == Guaranteed && r.Quota > 0 && r.Period > 0 {
 		return MilliCPU((r.Quota*1000 + int64(r.Period) - 1) / int64(r.Period)), true

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// grant reads grant.sluice.dev, in which admission says what a pod's containers were
-// granted of the node's batch resources.
+// grant reads grant.sluice.dev, in which the admission webhook records what a pod's containers
+// were granted of the node's batch resources.
 func (r *reader) grant(text, source string) {
 	a := ask{key: batchKey, value: text, source: source, origin: ownAnnotation}
 	if len(text) > maxLength {
@@ -31,8 +31,8 @@ func (r *reader) grant(text, source string) {
 	}
 }
 
-// parseGrant reads what a mapping of containers says of one of them. What it says of
-// the others is theirs to read.
+// parseGrant reads one container's entry in a mapping of containers. It leaves the entries of
+// others unchecked.
 func parseGrant(text, container string) (b workload.Batch, err error) {
 	node, err := decodeMapping(text, `main: {cpu: "2", memory: 4Gi}`)
 	if err != nil {
@@ -61,7 +61,7 @@ func parseGrant(text, container string) (b workload.Batch, err error) {
 	return b, nil
 }
 
-// grantField reads a Kubernetes amount above 0.
+// grantField parses a Kubernetes quantity above 0.
 func grantField(name string, into func(quantity.Amount)) field {
 	return field{name, func(node *yaml.Node) error {
 		amount, err := quantity.Parse(scalar(node))
@@ -76,13 +76,12 @@ func grantField(name string, into func(quantity.Amount)) field {
 	}}
 }
 
-// batch settles what the container was granted of the node's batch resources. What the
-// kubelet's record says counts before any annotation, which a tenant may have written;
-// without the record an annotation counts for BE alone, whose pods share what others
-// leave.
+// batch determines the container's grant of the node's batch resources. The kubelet's record
+// takes precedence over any annotation, which a tenant may have written. Without the record an
+// annotation counts for BE only, whose pods share what others leave.
 func (r *reader) batch() {
 	settings := len(r.req.Keys)
-	said := r.settle(batchKey)
+	said := r.resolve(batchKey)
 	b, g := &r.req.Batch, &r.facts.Granted
 	if r.pod.QoS() != workload.BestEffort {
 		return
@@ -99,7 +98,7 @@ func (r *reader) batch() {
 		}
 	case said == nil:
 		return
-	case g.Pod: // an init container
+	case g.Pod: // the container is an init container
 		r.cut(said, b, g.MostBatchCPU, g.MostBatchMemory)
 		bound(b, g.MostBatchCPU, g.MostBatchMemory)
 		r.req.From = workload.FromAnnotation
@@ -120,8 +119,8 @@ func (r *reader) batch() {
 	}
 }
 
-// bound lowers what an annotation says to what was granted. A limit of its own below
-// that stays: it only takes.
+// bound lowers what an annotation claims to what was granted. A lower limit in the annotation
+// stays, since it only takes away.
 func bound(b *workload.Batch, cpu workload.MilliCPU, memory int64) {
 	b.CPURequest, b.MemoryRequest = atMost(b.CPURequest, cpu), atMost(b.MemoryRequest, memory)
 	if cpu > 0 {
@@ -138,7 +137,7 @@ func atMost[T workload.MilliCPU | int64](o workload.Optional[T], most T) workloa
 	return o
 }
 
-// cut tells of an annotation that claims more than the kubelet has granted.
+// cut warns of an annotation that claims more than the kubelet has granted.
 func (r *reader) cut(said *ask, b *workload.Batch, cpu workload.MilliCPU, memory int64) {
 	if said == nil || b.CPURequest.Value <= cpu && b.MemoryRequest.Value <= memory {
 		return
@@ -148,7 +147,7 @@ func (r *reader) cut(said *ask, b *workload.Batch, cpu workload.MilliCPU, memory
 	r.warnings[len(r.warnings)-1].Cut = true
 }
 
-// spellBatch is a grant in words.
+// spellBatch formats a grant for a message.
 func spellBatch(b *workload.Batch) string {
 	var said [4]string
 	if b.CPURequest.Set {

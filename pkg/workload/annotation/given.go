@@ -10,17 +10,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Set is what the config gives: values by their keys' names without the domain.
+// Set holds the values that the configuration gives, by the names of their keys without the
+// domain.
 type Set map[string]Given
 
-// Given is a value that was read once, when the config was.
+// Given is a value that was parsed once, when the configuration was read.
 type Given struct {
 	Text   string
 	key    key
 	parsed *workload.Request
 }
 
-// Give reads a key, by its name without the domain, that the config gives.
+// Give parses a value that the configuration gives for the key with that name, without the
+// domain.
 func Give(name, value string) (Given, error) {
 	k, ok := keyOf(name)
 	if !ok {
@@ -31,7 +33,8 @@ func Give(name, value string) (Given, error) {
 	return g, set(g.parsed, k, value)
 }
 
-// Classes are what a class gives to its containers, for what nobody else says.
+// Classes holds the values that the configuration gives to the containers of each class.
+// Anything else takes precedence over them.
 type Classes struct {
 	LSE    Set `yaml:"LSE"`
 	LSR    Set `yaml:"LSR"`
@@ -40,7 +43,7 @@ type Classes struct {
 	System Set `yaml:"SYSTEM"`
 }
 
-// Of is what a class gives.
+// Of returns the values for a class.
 func (c *Classes) Of(class workload.Class) Set {
 	switch class {
 	case workload.LSE:
@@ -57,17 +60,17 @@ func (c *Classes) Of(class workload.Class) Set {
 	return nil
 }
 
-// Level is what a Set is given to.
+// Level says which containers a Set is given to.
 type Level uint8
 
 // The levels.
 const (
-	ForPods  Level = iota // that a classify rule matches
-	ForPool               // the containers in a pool
-	ForClass              // the containers of a class
+	ForPods  Level = iota // pods that a classify rule matches
+	ForPool               // containers in a pool
+	ForClass              // containers of a class
 )
 
-// CheckGiven reports why a key can't be given at a level; class is for ForClass.
+// CheckGiven returns why a key can't be given at a level. The class is used for ForClass only.
 func (r *Rules) CheckGiven(level Level, class workload.Class, g Given) error {
 	switch {
 	case g.key == grantKey:
@@ -90,8 +93,8 @@ func (r *Rules) CheckGiven(level Level, class workload.Class, g Given) error {
 	return nil
 }
 
-// CheckSetting reports whether a classify rule may set a key, by its name
-// without the domain, to a value.
+// CheckSetting returns why a classify rule can't set the key with that name, without the
+// domain, to a value.
 func (r *Rules) CheckSetting(name, value string) error {
 	g, err := Give(name, value)
 	if err != nil {
@@ -117,9 +120,9 @@ func (r *Rules) knowsRDT(name string) error {
 	return fmt.Errorf("is no RDT class of this node, which has %s", strings.Join(r.RDTClasses, ", "))
 }
 
-// unknown says which key was probably meant, of those that are known.
+// unknown returns the text that suggests which known key was probably meant.
 func unknown(name string, known []string) string {
-	if name == "priority" { // a key of earlier versions
+	if name == "priority" { // key of earlier versions
 		return "is not a key any more: evict alone is the order of eviction. Write the number as evict instead, the lower of which goes first"
 	}
 	if slices.Contains(GivenKeys(), name) {

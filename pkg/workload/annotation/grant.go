@@ -9,7 +9,7 @@ import (
 
 var errNeverBE = errors.New("never is not for class BE, which is evicted first; give a number to say which BE goes before which")
 
-// allow says why the container may not have what an ask says.
+// allow returns why the container may not have what an ask demands.
 func (r *reader) allow(said *workload.Request, a *ask) error {
 	switch a.key {
 	case classKey:
@@ -56,8 +56,8 @@ func (r *reader) allow(said *workload.Request, a *ask) error {
 	return nil
 }
 
-// allowMore refuses a knob that puts the container before its neighbours by more
-// than the node's config gives it.
+// allowMore refuses a setting that favours the container over others more than the node's
+// configuration does.
 func (r *reader) allowMore(said *workload.Request, a *ask) error {
 	switch a.key {
 	case cpuIdentityKey:
@@ -94,8 +94,8 @@ func (r *reader) allowMore(said *workload.Request, a *ask) error {
 	return nil
 }
 
-// allowIO refuses a heavier weight than the node gives, and, since the pod's I/O takes
-// the place of all that the config gives, limits that are missing in it or higher.
+// allowIO refuses a heavier weight than the configuration gives. Since the pod's io replaces
+// the configured one as a whole, it also refuses limits that are missing in it or higher.
 func (r *reader) allowIO(said *workload.IO, a *ask) error {
 	var given workload.IO
 	if g := r.given(a.key); g != nil {
@@ -123,14 +123,15 @@ func (r *reader) allowIO(said *workload.IO, a *ask) error {
 	return nil
 }
 
-// looser reports whether limits allow more than given ones in some respect.
+// looser reports whether limits allow more than the given ones in some respect.
 func looser(given, said workload.IOLimits) bool {
 	above := func(given, said int64) bool { return given > 0 && (said == 0 || said > given) }
 	return above(given.ReadBPS, said.ReadBPS) || above(given.WriteBPS, said.WriteBPS) ||
 		above(given.ReadIOPS, said.ReadIOPS) || above(given.WriteIOPS, said.WriteIOPS)
 }
 
-// allowMemory refuses to be killed or reclaimed later than the node gives.
+// allowMemory refuses settings by which the container would be killed or reclaimed later than
+// the configuration says.
 func (r *reader) allowMemory(said *workload.MemoryQoS, a *ask) error {
 	var given workload.MemoryQoS
 	for i := range r.asks {
@@ -147,7 +148,7 @@ func (r *reader) allowMemory(said *workload.MemoryQoS, a *ask) error {
 	return nil
 }
 
-// given is what the config gives the container for a key, nil for nothing.
+// given returns the configured value of a key for the container, or nil.
 func (r *reader) given(k key) *workload.Request {
 	for i := range r.asks {
 		if a := &r.asks[i]; a.key == k && a.origin == config {
@@ -157,8 +158,8 @@ func (r *reader) given(k key) *workload.Request {
 	return nil
 }
 
-// authorize refuses a feature that the pod has no right to; what the config
-// itself gives needs none.
+// authorize refuses a feature to which the pod has no right. Configured values need no
+// authorization.
 func (r *reader) authorize(f Feature, a *ask) error {
 	if a.origin == config || r.rules.authorized(r.pod, f) {
 		return nil
@@ -166,8 +167,8 @@ func (r *reader) authorize(f Feature, a *ask) error {
 	return fmt.Errorf("is not allowed in namespace %s; the node's config allows it with an entry for %q under authorize", r.pod.Namespace, f)
 }
 
-// more is authorize for a value that is more than the node gives, and says so. A
-// dialect's pod starts without it.
+// more applies authorize to a value that exceeds the configured one, and says so in the error.
+// A pod with a dialect's annotation starts without the value.
 func (r *reader) more(f Feature, a *ask, text string) error {
 	err := r.authorize(f, a)
 	if err != nil {

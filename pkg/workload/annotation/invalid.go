@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Invalid is a value that can't be honoured.
+// Invalid is a value that can't be applied.
 type Invalid struct {
 	Container string // "namespace/pod/container"
 	Source    string // "annotation cpus.sluice.dev/pod"
@@ -22,19 +22,18 @@ func (e *Invalid) Error() string {
 	return "container " + e.Container + ": " + e.Source + " = " + quote(e.Value) + ": " + e.Reason
 }
 
-// Warning is a value that was ignored, or that counts less than its author may
-// think.
+// Warning is a value that was ignored, or that has less effect than its author may expect.
 type Warning struct {
 	Source string // "annotation cpus.sluice.dev/pod"
-	Text   string // a whole sentence that names the container
+	Text   string // complete sentence that names the container
 	Cut    bool   // the source claims more than the kubelet has granted
 }
 
 func (w Warning) String() string { return w.Text }
 
-// refuse turns a value down: the container fails, or, where the value is a
-// preference or the node ignores what is invalid, the key is ignored. It reports
-// whether the container fails.
+// refuse rejects a value. The container fails, unless the value is a preference or the node
+// ignores invalid values; then the key is ignored. The result reports whether the container
+// fails.
 func (r *reader) refuse(a *ask, reason string) bool {
 	invalid := &Invalid{Container: workload.Ref(r.pod, r.container), Source: a.source, Value: cmp.Or(a.said, a.value), Reason: clip(reason)}
 	if a.soft || a.origin == config || r.rules.OnInvalid == Ignore {
@@ -45,7 +44,7 @@ func (r *reader) refuse(a *ask, reason string) bool {
 	return true
 }
 
-// warn says that what a source gave counts less than its author may think.
+// warn records that a value from source has less effect than its author may expect.
 func (r *reader) warn(source, text string) {
 	text = "container " + workload.Ref(r.pod, r.container) + ": " + source + " " + text
 	r.warnings = append(r.warnings, Warning{Source: source, Text: text})
@@ -55,7 +54,7 @@ func tooLong(length int) string {
 	return fmt.Sprintf("is %d bytes long; at most %d are read", length, maxLength)
 }
 
-// clip bounds a reason and makes it printable: parsers repeat what they were given.
+// clip shortens a reason and makes it printable, since parsers repeat their input.
 func clip(reason string) string {
 	const most = 800
 	if len(reason) > most {
@@ -69,7 +68,7 @@ func clip(reason string) string {
 	}, reason)
 }
 
-// quote quotes a value for a message, and cuts a long one.
+// quote quotes a value for a message, and shortens a long one.
 func quote(value string) string {
 	const most = 80
 	if len(value) <= most {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Katalyst's annotations; see katalyst-api's pkg/consts.
+// These are Katalyst's annotations; see katalyst-api's pkg/consts.
 const (
 	katalystDomain = "katalyst.kubewharf.io"
 	katalystQoS    = "katalyst.kubewharf.io/qos_level"
@@ -20,7 +20,7 @@ const (
 	fromKatalystMemory = "annotation " + katalystMemory
 )
 
-// katalyst gathers what a pod written for Katalyst says.
+// katalyst collects the requests of a pod written for Katalyst.
 func (r *reader) katalyst() {
 	if level := r.pod.Annotations[katalystQoS]; level != "" {
 		a := ask{key: classKey, said: level, source: "annotation " + katalystQoS, origin: katalyst}
@@ -47,8 +47,8 @@ func (r *reader) katalyst() {
 			Percent number `json:"cpu_burst_percent"`
 		}
 		if r.json(fromKatalystCPU, text, &cpu) {
-			// Katalyst makes a pool of any name; a node that hasn't got it serves
-			// the pod from the default pool.
+			// Katalyst makes a pool of any name. A node without a pool of that name serves the
+			// pod from the default pool.
 			if cpu.Pool != "" {
 				r.ask(ask{key: poolKey, value: cpu.Pool, source: fromKatalystCPU, origin: katalyst, soft: true})
 			}
@@ -65,7 +65,7 @@ func (r *reader) katalyst() {
 			return
 		}
 		r.katalystPriority(string(memory.Priority))
-		// numa_exclusive means something only together with numa_binding.
+		// numa_exclusive has a meaning only together with numa_binding.
 		if !bool(memory.Binding) {
 			return
 		}
@@ -77,7 +77,7 @@ func (r *reader) katalyst() {
 	}
 }
 
-// flag is Katalyst's "true", quoted or not; everything else is false.
+// flag is Katalyst's "true", quoted or not. Everything else is false.
 type flag bool
 
 func (f *flag) UnmarshalJSON(text []byte) error {
@@ -85,7 +85,7 @@ func (f *flag) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// number is a number, quoted as Katalyst wants it or not.
+// number is a number, which Katalyst requires in quotes; both forms are accepted.
 type number string
 
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -93,8 +93,8 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// katalystBurst reads the burst. Katalyst's default policy leaves the node as it
-// is, and its default percentage is 100.
+// katalystBurst reads the burst. Katalyst's default policy changes nothing on the node, and its
+// default percentage is 100.
 func (r *reader) katalystBurst(policy, percent string) {
 	a := ask{key: cpuBurstKey, said: policy, source: fromKatalystCPU, origin: katalyst}
 	switch policy {
@@ -121,8 +121,8 @@ func (r *reader) katalystBurst(policy, percent string) {
 	r.ask(a)
 }
 
-// katalystPriority reads oom_priority: -300 is none, else -100 to 300, the higher
-// killed later. Its steps of 100 are Katalyst's levels; the kernel knows 0 to 12.
+// katalystPriority reads oom_priority: -300 is none, and other values are -100 to 300, of which
+// higher ones are killed later. Its steps of 100 are Katalyst's levels; the kernel has 0 to 12.
 func (r *reader) katalystPriority(text string) {
 	const none, least, most = -300, -100, 300
 	if text == "" {

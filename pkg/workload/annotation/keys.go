@@ -6,11 +6,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// domain is the domain of the own keys: "class.sluice.dev".
+// domain is the domain of Sluice's own keys: "class.sluice.dev".
 const domain = "sluice.dev"
 
-// Concerns reports whether an annotation or label may say something that this package,
-// or pkg/workload, reads: its own keys, the dialects', and the kubelet's of a pod.
+// Concerns reports whether this package or pkg/workload reads annotations or labels of that
+// name: Sluice's own keys, those of the dialects, and the kubelet's keys of a pod.
 func Concerns(name string) bool {
 	base, _, _ := strings.Cut(name, "/")
 	return within(base, domain) || within(base, koordDomain) || base == katalystDomain || base == "kubernetes.io"
@@ -22,8 +22,8 @@ const maxLength = 4096
 
 type key uint8
 
-// The keys: the own ones, of which those that place a container come first; those
-// that only the config may give; and what only a dialect says.
+// The keys are in this order: Sluice's own, with those that place a container first; those that
+// only the configuration may give; and those that only a dialect uses.
 const (
 	classKey key = iota
 	poolKey
@@ -41,7 +41,7 @@ const (
 	cpuIdentityKey
 	coreSchedKey
 	memoryQoSKey
-	rdtClassKey // a dialect's also gives a share of the pod's own
+	rdtClassKey // a dialect's key may also give a share for the pod alone
 	ioKey
 	requiredKey
 	allowKey
@@ -55,9 +55,9 @@ const (
 	batchKey
 	priorityClassKey
 
-	placementKeys = cpuBurstKey // how many keys place a container
-	ownKeys       = weightKey   // how many keys a pod may say
-	givenKeys     = batchKey    // how many keys the config may give
+	placementKeys = cpuBurstKey // number of keys that place a container
+	ownKeys       = weightKey   // number of keys that a pod may use
+	givenKeys     = batchKey    // number of keys that the configuration may give
 )
 
 var keyNames = [...]string{
@@ -67,15 +67,15 @@ var keyNames = [...]string{
 	"batch-resources", "priority-class",
 }
 
-// Keys lists the keys that a pod may say, without their domain.
+// Keys lists the keys that a pod may use, without their domain.
 func Keys() []string { return keyNames[:ownKeys:ownKeys] }
 
-// GivenKeys lists the keys that only the config may give.
+// GivenKeys lists the keys that only the configuration may give.
 func GivenKeys() []string { return keyNames[ownKeys:givenKeys:givenKeys] }
 
 func (k key) String() string { return keyNames[k] }
 
-// keyOf finds a key that the config may give by its name without the domain.
+// keyOf returns the key that the configuration may give, by its name without the domain.
 func keyOf(name string) (key, bool) {
 	for i, known := range keyNames[:givenKeys] {
 		if name == known {
@@ -85,7 +85,7 @@ func keyOf(name string) (key, bool) {
 	return 0, false
 }
 
-// appliesTo reports whether a key means something to containers of a class.
+// appliesTo reports whether a key has a meaning for containers of a class.
 func (k key) appliesTo(class workload.Class) bool {
 	switch k {
 	case poolKey, batchKey:
@@ -109,7 +109,7 @@ func (k key) inPool() bool {
 	return false
 }
 
-// origin is where an ask comes from, in order of precedence.
+// origin is the source of an ask. The origins are in order of precedence.
 type origin uint8
 
 const (
@@ -119,16 +119,16 @@ const (
 	config
 )
 
-// ask is one key that somebody wants for the container.
+// ask is a value for one key of the container from one source.
 type ask struct {
 	key    key
 	value  string
-	parsed *workload.Request // the value's meaning, where it was read before
-	said   string            // the pod's own words, where value translates a dialect's
-	source string            // for people: "annotation cpus.sluice.dev/pod"
+	parsed *workload.Request // parsed value, if it was parsed before
+	said   string            // the pod's own text, if value is the translation of a dialect's
+	source string            // "annotation cpus.sluice.dev/pod", for messages
 	origin origin
-	single bool // said of this container alone, not of its pod
-	soft   bool // a preference: where it can't be honoured, it is ignored with a warning
+	single bool // applies to this container only, not to its pod
+	soft   bool // a preference: if it can't be met, it is ignored with a warning
 }
 
 func (a *ask) dialect() bool { return a.origin == koordinator || a.origin == katalyst }

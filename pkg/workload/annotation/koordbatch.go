@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// koordinatorResctrl reads a share of the pod's own.
+// koordinatorResctrl reads a share of cache and bandwidth for the pod alone.
 func (r *reader) koordinatorResctrl(text, source string) {
 	type part struct {
 		All struct {
@@ -50,15 +50,15 @@ func (r *reader) koordinatorResctrl(text, source string) {
 	}
 }
 
-// batchLists are resource lists of one container.
+// batchLists are the resource lists of one container.
 type batchLists struct {
 	Requests map[string]json.RawMessage `json:"requests"`
 	Limits   map[string]json.RawMessage `json:"limits"`
 }
 
-// koordinatorBatch reads the resources of a pod on reclaimed resources. The
-// webhook takes them out of what the kubelet sees; for a pod in which the kubelet
-// sees requests, or where it sees a limit, that is the grant.
+// koordinatorBatch reads the resources of a pod with batch resources. Koordinator's webhook
+// hides them from the kubelet. If the kubelet sees requests in the pod, or a limit, these are
+// the grant.
 func (r *reader) koordinatorBatch(text, source string) {
 	var spec struct {
 		Containers map[string]batchLists `json:"containers"`
@@ -102,11 +102,11 @@ func (r *reader) koordinatorBatch(text, source string) {
 	}
 }
 
-// maxBatch is beyond any machine's CPUs in thousandths and memory in bytes, and
-// far from an overflow.
+// maxBatch is above any machine's CPUs in thousandths and memory in bytes, and far below an
+// overflow.
 const maxBatch = 1 << 52
 
-// batchAmount is a container's batch or mid amount; 0 for none.
+// batchAmount returns a container's amount of a batch or mid resource; 0 for none.
 func (r *reader) batchAmount(source string, list map[string]json.RawMessage, resource string) (int64, bool) {
 	for _, name := range [...]string{"kubernetes.io/batch-" + resource, "kubernetes.io/mid-" + resource} {
 		text := strings.Trim(string(list[name]), `"`)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Koordinator's labels and annotations; see its apis/extension.
+// These are Koordinator's labels and annotations; see its apis/extension.
 const (
 	koordDomain   = "koordinator.sh"
 	koordQoS      = "koordinator.sh/qosClass"
@@ -21,8 +21,8 @@ const (
 	fromKoordStatus = "annotation " + koordStatus
 )
 
-// koordinator gathers what Koordinator's webhook and scheduler wrote. Like
-// Koordinator, it passes over a class and a policy that it doesn't know.
+// koordinator collects what Koordinator's webhook and scheduler wrote. Like Koordinator, it
+// ignores classes and policies that it does not know.
 func (r *reader) koordinator() {
 	if len(r.pod.Labels) > 0 {
 		r.koordinatorClass()
@@ -51,11 +51,11 @@ func (r *reader) koordinatorClass() {
 			r.refuse(&a, "is not a class; the classes are LSE, LSR, LS, BE and SYSTEM")
 		}
 	} else if priority == "koord-batch" || priority == "koord-free" {
-		// Pods of these priorities run on reclaimed resources and are BE by
-		// Koordinator's webhook.
+		// Pods of these priorities run on reclaimed resources, and Koordinator's webhook makes
+		// them BE.
 		r.ask(ask{key: classKey, value: "BE", said: priority, source: "label " + koordPriority, origin: koordinator})
 	}
-	// Of each band of priorities, the lowest.
+	// The lowest priority of each band is listed.
 	for _, band := range [...]struct {
 		class  string
 		lowest int
@@ -66,8 +66,8 @@ func (r *reader) koordinatorClass() {
 	}
 }
 
-// koordinatorSpec reads resource-spec. A preferred policy is a preference; a
-// required one must be honoured, and beats it.
+// koordinatorSpec reads resource-spec. A preferred policy is a preference. A required one must
+// be met, and takes precedence.
 func (r *reader) koordinatorSpec(text string) {
 	var spec struct {
 		Required  string `json:"requiredCPUBindPolicy"`
@@ -110,9 +110,9 @@ func (r *reader) koordinatorSpec(text string) {
 	r.ask(ask{key: exclusiveGroupKey, value: "koordinator.sh", source: fromKoordSpec, origin: koordinator, soft: true})
 }
 
-// koordinatorStatus reads resource-status, the scheduler's choice for the whole
-// pod. The CPUs serve a container that requests as many; in a pod of several
-// Sluice chooses. The nodes bind memory where no CPUs say it already.
+// koordinatorStatus reads resource-status, the scheduler's choice for the whole pod. Its CPUs
+// are for a container that requests that many; in a pod with several containers Sluice chooses.
+// Its nodes bind memory unless the CPUs already do.
 func (r *reader) koordinatorStatus(text string) {
 	var status struct {
 		CPUSet string `json:"cpuset"`
@@ -140,7 +140,7 @@ func (r *reader) koordinatorStatus(text string) {
 	}
 }
 
-// json reads a dialect's JSON object; one that can't be read is refused.
+// json parses a dialect's JSON object, and refuses one that is malformed.
 func (r *reader) json(source, text string, into any) bool {
 	a := ask{source: source, value: text}
 	if len(text) > maxLength {

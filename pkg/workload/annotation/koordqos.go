@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// What Koordinator says of knobs; see its apis/slo/v1alpha1 and apis/extension.
+// These are Koordinator's keys for tuning; see its apis/slo/v1alpha1 and apis/extension.
 const (
 	koordBurst     = "koordinator.sh/cpuBurst"
 	koordCPU       = "koordinator.sh/cpuQOS"
@@ -26,7 +26,7 @@ const (
 	koordCorePlan  = "koordinator.sh/core-sched-policy"
 )
 
-// koordinatorKnobs gathers what annotations say beside the container's place.
+// koordinatorKnobs collects the annotations that do not place the container.
 func (r *reader) koordinatorKnobs() {
 	for _, a := range [...]struct {
 		name string
@@ -42,7 +42,7 @@ func (r *reader) koordinatorKnobs() {
 	}
 }
 
-// koordinatorLabels gathers the labels that say no class.
+// koordinatorLabels collects the labels other than the class.
 func (r *reader) koordinatorLabels() {
 	if r.pod.Labels[koordEvict] == "false" {
 		r.ask(ask{key: evictKey, value: "never", said: "false", source: "label " + koordEvict, origin: koordinator, soft: true})
@@ -51,7 +51,7 @@ func (r *reader) koordinatorLabels() {
 	cores := ask{key: coreSchedKey, value: group, said: group, source: "label " + koordCores, origin: koordinator}
 	switch policy := r.pod.Labels[koordCorePlan]; policy {
 	case "":
-		if group == "0" { // of older versions: none
+		if group == "0" { // in older versions this stands for none
 			cores.value, cores.parsed = "off", &workload.Request{}
 		}
 	case "none":
@@ -66,12 +66,12 @@ func (r *reader) koordinatorLabels() {
 	}
 }
 
-// tuning asks for what a dialect says in its own way.
+// tuning adds an ask that a dialect expresses in its own form.
 func (r *reader) tuning(k key, value string, t workload.Tuning, source string, from origin) {
 	r.ask(ask{key: k, value: value, parsed: &workload.Request{Tuning: t}, source: source, origin: from})
 }
 
-// inRange refuses a number of a dialect that is out of its range.
+// inRange refuses a dialect's number that is out of its range.
 func (r *reader) inRange(source, name string, n *int64, least, most int64) bool {
 	if n == nil || *n >= least && *n <= most {
 		return true
@@ -80,7 +80,7 @@ func (r *reader) inRange(source, name string, n *int64, least, most int64) bool 
 	return false
 }
 
-// or is what a dialect says, else its default.
+// or returns a dialect's number, or its default if it is missing.
 func or(n *int64, otherwise int) int {
 	if n == nil {
 		return otherwise
@@ -144,8 +144,8 @@ func (r *reader) koordinatorCPU(text, source string) {
 	}
 }
 
-// koordinatorMemory reads memoryQOS. wmarkScalePermill is what Koordinator writes
-// to memory.wmark_scale_factor, whatever its name says.
+// koordinatorMemory reads memoryQOS. Koordinator writes wmarkScalePermill to
+// memory.wmark_scale_factor, although its name suggests another unit.
 func (r *reader) koordinatorMemory(text, source string) {
 	var q struct {
 		Policy     string `json:"policy"`
@@ -187,10 +187,10 @@ func (r *reader) koordinatorMemory(text, source string) {
 	}
 	zero := workload.Some(0)
 	switch q.Policy {
-	case "", "default": // what is left out is the node's
+	case "", "default": // missing values are the node's
 	case "none":
 		m = workload.MemoryQoS{MinPercent: zero, LowPercent: zero, HighPercent: zero, WmarkRatio: zero, WmarkMinAdj: zero, OOMGroup: workload.Some(false)}
-	case "auto": // what is left out is what Koordinator recommends, which depends on the class
+	case "auto": // missing values are Koordinator's recommendations, which depend on the class
 		recommended := workload.MemoryQoS{MinPercent: zero, LowPercent: zero, HighPercent: zero,
 			WmarkRatio: workload.Some(95), WmarkScale: workload.Some(20), WmarkMinAdj: workload.Some(-25)}
 		if r.pod.Labels[koordQoS] == "BE" {
@@ -206,7 +206,7 @@ func (r *reader) koordinatorMemory(text, source string) {
 	}
 }
 
-// spellMemory writes the value that parseMemoryQoS reads.
+// spellMemory formats a value in the form that parseMemoryQoS reads.
 func spellMemory(m *workload.MemoryQoS) string {
 	var said []string
 	for _, f := range [...]struct {
@@ -226,8 +226,7 @@ func spellMemory(m *workload.MemoryQoS) string {
 	return "{" + strings.Join(said, ", ") + "}"
 }
 
-// koordinatorOOM reads the score of the containers that the other annotation
-// doesn't name.
+// koordinatorOOM reads the score of the containers that the other annotation does not name.
 func (r *reader) koordinatorOOM(text, source string) {
 	for i := range r.asks {
 		if r.asks[i].source == "annotation "+koordOOMs {
@@ -237,7 +236,7 @@ func (r *reader) koordinatorOOM(text, source string) {
 	r.ask(ask{key: oomScoreKey, value: strings.TrimSpace(text), source: source, origin: koordinator})
 }
 
-// koordinatorOOMs reads the scores by container, which go before the pod's.
+// koordinatorOOMs reads the scores by container, which take precedence over the pod's.
 func (r *reader) koordinatorOOMs(text, source string) {
 	var scores map[string]int64
 	if !r.json(source, text, &scores) {

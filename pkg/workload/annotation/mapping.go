@@ -23,7 +23,7 @@ type field struct {
 	read func(*yaml.Node) error
 }
 
-// parseMapping reads YAML or JSON, and hands each key to its field.
+// parseMapping parses YAML or JSON, and passes each key to its field.
 func parseMapping(text string, fields ...field) error {
 	node, err := decodeMapping(text, fields[0].name)
 	if err != nil {
@@ -32,7 +32,8 @@ func parseMapping(text string, fields ...field) error {
 	return readMapping(node, fields)
 }
 
-// decodeMapping reads YAML or JSON that is one mapping, which may begin with like.
+// decodeMapping decodes YAML or JSON that is one mapping. Like is the beginning of an example
+// for the error.
 func decodeMapping(text, like string) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var document, more yaml.Node
@@ -49,8 +50,8 @@ func errNoMapping(like string) error {
 	return fmt.Errorf("must be one mapping in YAML or JSON, like {%s: …}", like)
 }
 
-// readMapping takes scalars by their text and follows no alias, so that the work
-// is bounded by the text's length.
+// readMapping reads scalars as text and follows no alias, so that the work is bounded by the
+// length of the text.
 func readMapping(node *yaml.Node, fields []field) error {
 	if node.Kind != yaml.MappingNode {
 		return errNoMapping(fields[0].name)
@@ -84,7 +85,7 @@ func unknownField(name string, fields []field) error {
 	return fmt.Errorf("there is no %s in it, but %s", quote(name), strings.Join(known, ", "))
 }
 
-// numberField reads a whole number.
+// numberField parses a whole number.
 func numberField(name string, into *workload.Optional[int], least, most int) field {
 	return field{name, func(node *yaml.Node) (err error) {
 		*into, err = parseNumber(scalar(node), least, most)
@@ -92,7 +93,7 @@ func numberField(name string, into *workload.Optional[int], least, most int) fie
 	}}
 }
 
-// amountField reads a Kubernetes amount of 1 or more.
+// amountField parses a Kubernetes quantity of 1 or more.
 func amountField(name string, into *int64, most int64) field {
 	return field{name, func(node *yaml.Node) error {
 		amount, err := quantity.Parse(scalar(node))
@@ -106,7 +107,7 @@ func amountField(name string, into *int64, most int64) field {
 	}}
 }
 
-// scalar is a value's text; "" where it is not one value.
+// scalar returns the text of a value; "" if it is not a single value.
 func scalar(node *yaml.Node) string {
 	if node.Kind != yaml.ScalarNode {
 		return ""
@@ -144,7 +145,7 @@ func parseIO(text string) (workload.IO, error) {
 	return out, parseMapping(text, fields...)
 }
 
-// maxIOPS is what cgroup v1's throttle files take.
+// maxIOPS is the largest value that the throttle files of cgroup v1 accept.
 const maxIOPS = math.MaxUint32
 
 func limitFields(weight *workload.Optional[int], l *workload.IOLimits) []field {
@@ -157,7 +158,7 @@ func limitFields(weight *workload.Optional[int], l *workload.IOLimits) []field {
 	}
 }
 
-// readDevices reads a mapping of devices, and sorts it.
+// readDevices parses a mapping of devices, and sorts it.
 func readDevices(node *yaml.Node) ([]workload.DeviceIO, error) {
 	if node.Kind != yaml.MappingNode {
 		return nil, errors.New(`must be a mapping like {"8:0": {readBPS: 10Mi}}`)
@@ -180,7 +181,7 @@ func readDevices(node *yaml.Node) ([]workload.DeviceIO, error) {
 	return list, nil
 }
 
-// checkDevice takes "8:0" and clean paths below /dev.
+// checkDevice accepts "8:0" and clean paths below /dev.
 func checkDevice(name string) error {
 	major, minor, numbers := strings.Cut(name, ":")
 	if numbers && deviceNumber(major, 12) && deviceNumber(minor, 20) {
@@ -193,8 +194,8 @@ func checkDevice(name string) error {
 	return fmt.Errorf("%s is no block device: name it as /dev/sda, or by its numbers as 8:0", quote(name))
 }
 
-// deviceNumber reports whether text is a number of so many bits in the kernel's
-// only spelling.
+// deviceNumber reports whether text is a number of that many bits in the only spelling that the
+// kernel uses.
 func deviceNumber(text string, bits int) bool {
 	n, err := strconv.ParseUint(text, 10, bits)
 	return err == nil && strconv.FormatUint(n, 10) == text

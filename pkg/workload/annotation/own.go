@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// maxUnknown bounds how many unknown keys of one pod are spelled out.
+// maxUnknown is the largest number of unknown keys of one pod that a message names.
 const maxUnknown = 5
 
-// forOne is the rank of a key that is said of one container; it counts before those that
-// are said of its pod.
+// forOne is the rank of a key that applies to one container. It takes precedence over keys of
+// the pod.
 const forOne = 3
 
-// own gathers the pod's own annotations for the container, and sees which dialects
-// its annotations speak.
+// own collects the pod's own annotations for the container, and finds out which dialects'
+// annotations the pod has.
 func (r *reader) own() {
 	var found [ownKeys]struct {
 		name, value string
@@ -65,13 +65,13 @@ func (r *reader) own() {
 	}
 }
 
-// within reports whether a name is a domain, or one below it.
+// within reports whether a name is in the domain or a subdomain.
 func within(name, domain string) bool {
 	return strings.HasSuffix(name, domain) && (len(name) == len(domain) || name[len(name)-len(domain)-1] == '.')
 }
 
-// unknown refuses keys of the own domain that don't exist, in alphabetical
-// order, so that the same pod always gets the same message.
+// unknown refuses unknown keys of Sluice's domain. They are in alphabetical order, so that the
+// same pod always gets the same message.
 func (r *reader) unknown(names []string) {
 	sort.Strings(names)
 	var more string

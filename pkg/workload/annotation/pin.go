@@ -8,23 +8,23 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// pin reads what places an LSE or LSR container, and reports whether there is a
-// number of CPUs that it can be given.
+// pin reads the keys that place an LSE or LSR container, and reports whether the container can
+// be given a number of CPUs.
 func (r *reader) pin() bool {
-	smt := r.settle(smtKey)
-	// Of cpus and cpuset, the one from the better source goes first; the other
-	// must agree with it.
+	smt := r.resolve(smtKey)
+	// Of cpus and cpuset, the one with the better source takes precedence, and the other must
+	// agree with it.
 	first, second := cpusKey, cpusetKey
 	if r.bestOrigin(cpusetKey) < r.bestOrigin(cpusKey) {
 		first, second = second, first
 	}
-	named := r.settle(first) != nil
-	named = r.settle(second) != nil || named
+	named := r.resolve(first) != nil
+	named = r.resolve(second) != nil || named
 	switch {
 	case r.req.CPUs > 0:
 	case named:
 		r.req.CPUs = r.req.CPUSet.Size()
-	case len(r.problems) > 0: // the container fails already, likely for its count
+	case len(r.problems) > 0: // the container fails already, probably for its number of CPUs
 	case !r.countRequest():
 		return false
 	}
@@ -34,9 +34,9 @@ func (r *reader) pin() bool {
 	if !named {
 		r.record(&ask{key: cpusKey, value: strconv.Itoa(r.req.CPUs), source: "the CPU request"})
 	}
-	r.settle(numaKey)
-	r.settle(l3Key)
-	r.settle(nearKey)
+	r.resolve(numaKey)
+	r.resolve(l3Key)
+	r.resolve(nearKey)
 	r.exclusive()
 	return true
 }
@@ -50,8 +50,8 @@ func (r *reader) bestOrigin(k key) origin {
 	return config + 1
 }
 
-// fillCores checks that a pin of whole cores has CPUs for whole cores. Where it
-// hasn't, the smt key is refused if that is what asks for them, else the class.
+// fillCores checks that a pin of whole cores has CPUs for whole cores. Otherwise it refuses the
+// smt key if that asks for whole cores, and else the class.
 func (r *reader) fillCores(smt *ask) bool {
 	threads := r.threads()
 	if r.req.CPUs%threads == 0 {
@@ -78,7 +78,7 @@ func (r *reader) fillCores(smt *ask) bool {
 	return false
 }
 
-// countRequest pins as many CPUs as the container requests.
+// countRequest sets the number of CPUs to the container's request.
 func (r *reader) countRequest() bool {
 	milli := int(r.req.Milli)
 	unit := 1
@@ -103,8 +103,8 @@ func (r *reader) countRequest() bool {
 	return false
 }
 
-// cannotPin refuses the class. A dialect's class is for its pod's CPUs together,
-// so that a container in it may request any amount: it becomes LS.
+// cannotPin refuses the class. A dialect's class is meant for all CPUs of its pod together, so
+// that a container in the pod may request any amount; it becomes LS.
 func (r *reader) cannotPin(reason string) {
 	r.class.soft = r.class.soft || r.class.dialect()
 	r.refuse(&r.class, reason)
@@ -129,7 +129,7 @@ func (r *reader) withinGrant(cpus int) error {
 	return fmt.Errorf("%d CPUs are more than the whole CPUs in the container's request of %dm, %d; name at most those, or request more", cpus, r.req.Milli, most)
 }
 
-// multiples names the multiples of unit around n that are not 0.
+// multiples names the multiples of unit around n, without 0.
 func multiples(n, unit int) string {
 	down := n / unit * unit
 	if down == 0 {
@@ -138,14 +138,14 @@ func multiples(n, unit int) string {
 	return fmt.Sprintf("%d or %d", down, down+unit)
 }
 
-// exclusive reads the level and the group. Containers of a namespace that name no group
-// form one together.
+// exclusive reads the level and the group. The containers of a namespace that name no group are
+// one group together.
 func (r *reader) exclusive() {
-	if gives := r.settle(exclusiveKey); gives != nil {
-		if group := r.settle(exclusiveGroupKey); group != nil {
+	if gives := r.resolve(exclusiveKey); gives != nil {
+		if group := r.resolve(exclusiveGroupKey); group != nil {
 			gives = group
 		}
-		if gives.origin == ownAnnotation { // the dialects' groups are of the whole node, as in their schedulers
+		if gives.origin == ownAnnotation { // a dialect's groups are valid on the whole node, as in its scheduler
 			r.req.ExclusiveGroup = r.ofNamespace(r.req.ExclusiveGroup)
 		}
 		return
@@ -157,7 +157,7 @@ func (r *reader) exclusive() {
 	}
 }
 
-// fullCores reports whether the container's pins take whole cores.
+// fullCores reports whether the container's pin has whole cores.
 func (r *reader) fullCores() bool {
 	return r.req.SMT == workload.SMTFullCore || r.req.SMT == workload.SMTDefault && r.req.Class == workload.LSE
 }

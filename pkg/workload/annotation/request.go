@@ -11,12 +11,12 @@ import (
 // Facts are what a request depends on besides the pod and the rules.
 type Facts struct {
 	ThreadsPerCore int
-	Memory         int64            // the node's memory in bytes; 0 unknown
-	Granted        workload.Granted // what the kubelet's record says of the container
+	Memory         int64            // the node's memory in bytes; 0 if unknown
+	Granted        workload.Granted // the kubelet's record of the container
 }
 
-// Request is what the container asks for. The error joins one *Invalid for
-// each value that can't be honoured; the request is then the zero value.
+// Request returns what the container asks for. The error joins one *Invalid for each value that
+// can't be applied; the request is then the zero value.
 func (r *Rules) Request(facts Facts, pod *workload.Pod, c *workload.Container) (workload.Request, []Warning, error) {
 	in := reader{rules: r, facts: facts, pod: pod, container: c}
 	in.gather()
@@ -29,18 +29,18 @@ func (r *Rules) Request(facts Facts, pod *workload.Pod, c *workload.Container) (
 	return in.req, in.warnings, nil
 }
 
-// reader makes one container's request.
+// reader computes one container's request.
 type reader struct {
 	rules     *Rules
 	facts     Facts
 	pod       *workload.Pod
 	container *workload.Container
 
-	inKoordinator, inKatalyst bool // there are annotations of it
+	inKoordinator, inKatalyst bool // the pod has annotations of this dialect
 
 	asks     []ask // in order of precedence
-	exact    bool  // req.Milli is the whole request
-	class    ask   // what gave the class
+	exact    bool  // whether req.Milli is the whole request
+	class    ask   // the ask that set the class
 	req      workload.Request
 	warnings []Warning
 	problems []error
@@ -80,7 +80,7 @@ func (r *reader) add(a ask) {
 	r.asks = append(r.asks, a)
 }
 
-// give asks for what a part of the config gives.
+// give adds the asks of a part of the configuration.
 func (r *reader) give(set Set, source string) {
 	for _, g := range set {
 		r.add(ask{key: g.key, value: g.Text, parsed: g.parsed, source: source, origin: config})
@@ -88,7 +88,7 @@ func (r *reader) give(set Set, source string) {
 }
 
 func (r *reader) read() {
-	if won := r.settle(classKey); won != nil {
+	if won := r.resolve(classKey); won != nil {
 		r.class = *won
 	} else {
 		var source string
@@ -109,7 +109,7 @@ func (r *reader) read() {
 	} else {
 		r.passOver()
 	}
-	r.settle(memoryNodesKey)
+	r.resolve(memoryNodesKey)
 	r.tune()
 	if why := r.rules.spared(r.pod, r.container); why != "" && !r.req.Evict.Never {
 		r.req.Evict.Never = true
@@ -117,7 +117,7 @@ func (r *reader) read() {
 	}
 }
 
-// byDefault is the class of a container that nothing else gives one.
+// byDefault returns the class of a container for which nothing sets one.
 func (r *reader) byDefault() (class workload.Class, source string) {
 	class, source = r.rules.Defaults.of(r.pod.QoS())
 	if class != workload.BE {
@@ -132,10 +132,10 @@ func (r *reader) byDefault() (class workload.Class, source string) {
 	return class, source
 }
 
-// poolAndClass reads the pool, and asks for what pool and class give.
+// poolAndClass reads the pool and adds the asks of pool and class.
 func (r *reader) poolAndClass() {
 	if class := r.req.Class; class == workload.LS || class == workload.BE {
-		r.settle(poolKey)
+		r.resolve(poolKey)
 		pool := r.req.Pool
 		if pool == "" {
 			pool = r.rules.defaultPool(class)
@@ -149,7 +149,7 @@ func (r *reader) poolAndClass() {
 	}
 }
 
-// tune reads what is asked for beside the container's place.
+// tune reads the keys that do not place the container.
 func (r *reader) tune() {
 	var asked uint32
 	for i := range r.asks {
@@ -157,7 +157,7 @@ func (r *reader) tune() {
 	}
 	for k := placementKeys; int(k) < len(keyNames); k++ {
 		if asked>>k&1 == 1 && k != batchKey && k.appliesTo(r.req.Class) {
-			r.settle(k)
+			r.resolve(k)
 		}
 	}
 	if batchKey.appliesTo(r.req.Class) {
@@ -165,8 +165,8 @@ func (r *reader) tune() {
 	}
 }
 
-// passOver warns of keys that mean nothing to the container's class. A classify
-// rule may hold keys for several classes.
+// passOver warns of keys that have no meaning for the container's class. A classify rule may
+// have keys for several classes.
 func (r *reader) passOver() {
 	for i := range r.asks {
 		if a := &r.asks[i]; a.origin != config && !a.key.appliesTo(r.req.Class) {
@@ -175,25 +175,25 @@ func (r *reader) passOver() {
 	}
 }
 
-// mayShare reports whether a container of a pinned pod may share CPUs, as nothing says its
-// class alone and it requests no CPU while others of its pod do. An ephemeral container
-// can't request any, and its name isn't known before.
+// mayShare reports whether a container of a pinned pod may share CPUs. It may if no key sets
+// the class of this container alone and it requests no CPU while others of its pod do. An
+// ephemeral container can't request any, and its name is not known beforehand.
 func (r *reader) mayShare() bool {
 	qos := r.pod.QoS()
 	return r.class.origin != config && !r.class.single && r.exact && r.req.Milli == 0 &&
 		(qos == workload.Guaranteed || qos == workload.Burstable)
 }
 
-// share makes a container that can't be pinned LS.
+// share makes a container LS that can't be pinned.
 func (r *reader) share() {
 	r.req = workload.Request{Class: workload.LS, Milli: r.req.Milli, Memory: r.req.Memory, From: r.req.From}
 	r.record(&ask{key: classKey, value: "LS", source: r.class.source + ", which can't be pinned"})
 }
 
-// settle puts the first valid value of a key into the request and returns the
-// ask that it came from, nil where there is none. Of memory-qos each field counts
-// by itself, so that later asks fill in what the earlier ones leave out.
-func (r *reader) settle(k key) *ask {
+// resolve puts the first valid value of a key into the request and returns its ask, or nil if
+// there is none. Each field of memory-qos is separate, so that later asks set the fields that
+// earlier ones omit.
+func (r *reader) resolve(k key) *ask {
 	var won *ask
 	for i := range r.asks {
 		a := &r.asks[i]
@@ -234,8 +234,8 @@ func (r *reader) settle(k key) *ask {
 	return won
 }
 
-// ofNamespace is the name of a group that the pod itself gave: no pod joins the group of
-// another namespace, nor one of the configuration's.
+// ofNamespace returns the name of a group that the pod itself named. It includes the namespace,
+// so that no pod joins a group of another namespace or of the configuration.
 func (r *reader) ofNamespace(group string) string { return r.pod.Namespace + "/" + group }
 
 func (r *reader) record(a *ask) {

@@ -14,10 +14,10 @@ import (
 
 const everyAction = workload.Throttle | workload.Demote | workload.Reclaim | workload.EvictPod
 
-// maxBurst is the largest burst in percent of the quota, Koordinator's bound.
+// maxBurst is the largest burst in percent of the quota, as in Koordinator.
 const maxBurst = 10000
 
-// setTuning is set for the keys that don't place a container.
+// setTuning does the work of set for keys that do not place a container.
 func setTuning(t *workload.Tuning, k key, value string) (err error) {
 	switch k {
 	case cpuBurstKey:
@@ -50,7 +50,7 @@ func setTuning(t *workload.Tuning, k key, value string) (err error) {
 	return err
 }
 
-// fillTuning is fill for the keys that don't place a container.
+// fillTuning does the work of fill for keys that do not place a container.
 func (k key) fillTuning(to, from *workload.Tuning) {
 	switch k {
 	case cpuBurstKey:
@@ -101,7 +101,7 @@ func fillOptional[T comparable](to *workload.Optional[T], from workload.Optional
 	}
 }
 
-// parseNumber reads a whole number.
+// parseNumber parses a whole number.
 func parseNumber(value string, least, most int) (workload.Optional[int], error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < least || n > most {
@@ -110,7 +110,7 @@ func parseNumber(value string, least, most int) (workload.Optional[int], error) 
 	return workload.Some(n), nil
 }
 
-// parsePercent reads "85%", from 1%.
+// parsePercent parses a percentage such as "85%", from 1%.
 func parsePercent(value string, most int) (int, error) {
 	number, ok := strings.CutSuffix(value, "%")
 	n, err := strconv.ParseUint(number, 10, 31)
@@ -120,8 +120,8 @@ func parsePercent(value string, most int) (int, error) {
 	return int(n), nil
 }
 
-// autoBurst is the automatic burst: a static one as large as every kernel allows,
-// and the raise of the quota.
+// autoBurst is the automatic burst: the largest static burst that every kernel allows, and the
+// raise of the quota.
 func autoBurst() workload.Burst { return workload.Burst{Percent: 100, Auto: true} }
 
 func parseBurst(value string) (workload.Burst, error) {
@@ -138,8 +138,8 @@ func parseBurst(value string) (workload.Burst, error) {
 	return workload.Burst{Percent: percent}, nil
 }
 
-// parseNetClass reads a class of the kernel's net_cls, as "0x100001" or, as tc
-// writes it, "10:1".
+// parseNetClass parses a class of the kernel's net_cls, as "0x100001" or in the form of tc,
+// "10:1".
 func parseNetClass(value string) (workload.Optional[uint32], error) {
 	major, minor, handle := strings.Cut(value, ":")
 	if handle {
@@ -163,7 +163,7 @@ func words(value string) []string {
 	return list
 }
 
-// unknownWord says what a word of a list may be.
+// unknownWord returns the error for a word that is not in the list of known ones.
 func unknownWord(word string, known []string) error {
 	if near := suggest.To(word, known); near != "" {
 		return fmt.Errorf("%s is not known here; did you mean %s?", quote(word), near)
@@ -171,7 +171,7 @@ func unknownWord(word string, known []string) error {
 	return fmt.Errorf("%s is not known here; there are %s", quote(word), strings.Join(known, ", "))
 }
 
-// parseRequired reads the names of keys that a kernel or runtime may lack.
+// parseRequired parses the names of keys that a kernel or runtime may lack.
 func parseRequired(value string) ([]string, error) {
 	known := keyNames[cpuBurstKey:requiredKey]
 	var list []string
@@ -220,7 +220,7 @@ func parseEvict(value string) (workload.Evict, error) {
 	return workload.Evict{Order: order}, nil
 }
 
-// describe writes what a dialect's value means, in the words of the own keys.
+// describe formats the meaning of a dialect's value in terms of Sluice's own keys.
 func describe(parts ...string) string {
 	var said []string
 	for _, part := range parts {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// set reads a key's value into the request, or says what the value must be. It
-// knows nothing of the grant; see reader.allow for that.
+// set parses a key's value into the request. The error says which values are valid. It does not
+// check the grant; see reader.allow for that.
 func set(req *workload.Request, k key, value string) (err error) {
 	switch k {
 	case classKey:
@@ -48,7 +48,7 @@ func set(req *workload.Request, k key, value string) (err error) {
 	return err
 }
 
-// fill copies what from says for a key; of memory-qos, what to doesn't say.
+// fill copies the value of a key. Of memory-qos it copies only the fields that are unset in to.
 func (k key) fill(to, from *workload.Request) {
 	switch k {
 	case classKey:
@@ -95,7 +95,7 @@ func choose[T any](value string, choices ...choice[T]) (chosen T, err error) {
 	return chosen, fmt.Errorf("must be %s or %s", strings.Join(names[:last], ", "), names[last])
 }
 
-// parseName reads a name in the alphabet of Kubernetes' label values.
+// parseName parses a name in the alphabet of Kubernetes' label values.
 func parseName(value string) (string, error) {
 	valid := len(value) > 0 && len(value) <= 63
 	for i := 0; valid && i < len(value); i++ {
@@ -144,7 +144,7 @@ func parseMemoryNodes(value string) (workload.MemoryNodes, error) {
 	return workload.MemoryNodes{Policy: workload.MemoryListed, Nodes: nodes}, nil
 }
 
-// cause is the inner error where there is one: the outer repeats the value.
+// cause returns the inner error if there is one, since the outer error repeats the value.
 func cause(err error) error {
 	if inner := errors.Unwrap(err); inner != nil {
 		return inner
@@ -152,8 +152,8 @@ func cause(err error) error {
 	return err
 }
 
-// parseNear reads "device" or a PCI address, whose domain may be left out as
-// lspci does, into the kernel's spelling ("0000:3b:00.0").
+// parseNear parses "device" or a PCI address into the kernel's spelling ("0000:3b:00.0"). As in
+// lspci, the domain is optional.
 func parseNear(value string) (workload.Near, error) {
 	if value == "device" {
 		return workload.Near{OwnDevices: true}, nil
@@ -168,8 +168,8 @@ func parseNear(value string) (workload.Near, error) {
 	return workload.Near{PCI: address}, nil
 }
 
-// isPCI reports whether text is domain:bus:device.function. The domain has at
-// least 4 digits: Intel VMD's start at 10000.
+// isPCI reports whether text is domain:bus:device.function. The domain has at least 4 digits;
+// those of Intel VMD start at 10000.
 func isPCI(text string) bool {
 	domain, rest, _ := strings.Cut(text, ":")
 	bus, rest, _ := strings.Cut(rest, ":")

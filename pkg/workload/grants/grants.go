@@ -1,6 +1,6 @@
-// Package grants reads what the kubelet has granted to the pods of its node, from the
-// checkpoint that it keeps of it. The runtime is told neither requests of memory nor any
-// extended resource, so this is the only exact source on the node. Pure.
+// Package grants parses the checkpoint in which the kubelet records what it has granted to the
+// pods of its node. The runtime learns neither memory requests nor extended resources, so this
+// is the only exact source on the node. The package does no I/O.
 package grants
 
 import (
@@ -25,45 +25,45 @@ const File = "allocated_pods_state"
 // below it.
 const MaxSize = 32 << 20
 
-// maxAmount is beyond any machine's CPUs in thousandths and memory in bytes, and far
-// from an overflow where amounts are added.
+// maxAmount is above any machine's CPUs in thousandths and memory in bytes, and far below an
+// overflow of a sum of amounts.
 const maxAmount = 1 << 52
 
-// Record is what the kubelet has granted, by pod UID. A nil Record knows no pod.
+// Record holds what the kubelet has granted, by pod UID. A nil Record has no pods.
 type Record struct {
 	pods map[string]*pod
 }
 
-// pod is what was granted to a pod.
+// pod holds what was granted to a pod.
 type pod struct {
 	containers map[string]amounts
-	level      amounts // pod-level resources: for all containers together
-	sum        amounts // what its containers were granted together
+	level      amounts // pod-level resources, for all containers together
+	sum        amounts // sum of what its containers were granted
 }
 
-// amounts are the requests of a container, or of a pod.
+// amounts are the requests of a container or of a pod.
 type amounts struct {
 	cpu, batchCPU       workload.Optional[workload.MilliCPU]
 	memory, batchMemory workload.Optional[int64]
 }
 
-// checkpoint is the file (pkg/kubelet/allocation/state/checkpoint.go in kubernetes). Its
-// checksum is left alone: it hashes Go's debug output of the data, which is the
-// kubelet's own affair, and a file that was cut off is no JSON.
+// checkpoint is the file (pkg/kubelet/allocation/state/checkpoint.go in Kubernetes). Its
+// checksum is not verified: it is a hash of Go's debug output of the data, which is internal to
+// the kubelet, and a truncated file is not valid JSON.
 type checkpoint struct {
 	Version string  `json:"version"` // "" up to 1.36, "v2" after
 	Data    *string `json:"data"`    // JSON again
 }
 
-// list is a v1.ResourceRequirements. The API server sets a request equal to the limit
-// where a pod gives a limit alone, and extended resources have no other limit.
+// list is a v1.ResourceRequirements. The API server sets a missing request to the limit, and
+// the limit of an extended resource always equals its request.
 type list struct {
 	Requests map[string]json.RawMessage `json:"requests"`
 }
 
-// Parse reads the file. It understands the format of Kubernetes 1.33 to 1.36 and that of
-// 1.37, which still has the former within it; anything else is an error that says what
-// differs. Of what it reads, encoding/json bounds the depth.
+// Parse parses the file. It understands the format of Kubernetes 1.33 to 1.36 and that of 1.37,
+// which contains the former. The error for any other format says what differs. The package
+// encoding/json bounds the depth.
 func Parse(text []byte) (*Record, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("has %d bytes, and at most %d are read", len(text), MaxSize)
@@ -84,7 +84,7 @@ func Parse(text []byte) (*Record, error) {
 	}
 	text, ok := data["entries"]
 	if !ok {
-		const emptyList = 64 // bytes, which v2 may write where there is no pod
+		const emptyList = 64 // length up to which the list of v2 is empty
 		if list, v2 := data["podList"]; len(data) == 0 || v2 && len(data) == 1 && len(list) < emptyList {
 			return &Record{}, nil
 		}
@@ -131,8 +131,8 @@ func podOf(uid string, containers map[string]list, level list) (*pod, error) {
 // Requests are amounts by the names of resources, as a manifest has them: "500m".
 type Requests map[string]string
 
-// Admitted is the record that the kubelet will have of one pod, by its manifest: the
-// requests of its containers by their names, and those of the pod itself.
+// Admitted returns the record that the kubelet will have of one pod by its manifest: the
+// requests of its containers by name, and those of the pod itself.
 func Admitted(uid string, containers map[string]Requests, level Requests) (*Record, error) {
 	lists := make(map[string]list, len(containers))
 	for name, requests := range containers {
@@ -153,8 +153,8 @@ func (r Requests) list() list {
 	return l
 }
 
-// Pods is how many pods the record has, or has had: the kubelet drops those that ended
-// with its next write.
+// Pods returns the number of pods in the record. It includes pods that have ended, until the
+// kubelet's next write.
 func (r *Record) Pods() int {
 	if r == nil {
 		return 0
@@ -162,9 +162,9 @@ func (r *Record) Pods() int {
 	return len(r.pods)
 }
 
-// isBatch tells the names under which a node sells CPU and memory to batch work:
-// Sluice's own, Koordinator's and Katalyst's. CPU is in thousandths, also where the name
-// doesn't say so.
+// isBatch reports whether a resource name is one under which a node offers CPU or memory to
+// batch work: Sluice's own, Koordinator's or Katalyst's. CPU is in thousandths, even if the
+// name does not say so.
 func isBatch(name string) (cpu, memory bool) {
 	switch name {
 	case "batch.sluice.dev/cpu", "mid.sluice.dev/cpu", "kubernetes.io/batch-cpu", "kubernetes.io/mid-cpu",
@@ -211,7 +211,7 @@ func sum[T ~int64](a, b workload.Optional[T]) workload.Optional[T] {
 	return workload.Optional[T]{Value: min(a.Value+b.Value, maxAmount), Set: a.Set || b.Set}
 }
 
-// Of is what the record says of a container.
+// Of returns the record of a container.
 func (r *Record) Of(uid, container string) workload.Granted {
 	if r == nil || r.pods[uid] == nil {
 		return workload.Granted{}
@@ -220,7 +220,7 @@ func (r *Record) Of(uid, container string) workload.Granted {
 	g := workload.Granted{Pod: true, PodLevel: p.level.cpu.Set || p.level.memory.Set, MostBatchCPU: p.sum.batchCPU.Value, MostBatchMemory: p.sum.batchMemory.Value}
 	c, ok := p.containers[container]
 	if !ok {
-		return g // an init container, which Kubernetes up to 1.36 leaves out
+		return g // an init container, which Kubernetes up to 1.36 omits
 	}
 	others := workload.MilliCPU(0)
 	var othersMemory int64
@@ -236,8 +236,8 @@ func (r *Record) Of(uid, container string) workload.Granted {
 	}
 	g.Container = true
 	g.CPU, g.Memory = c.cpu.Value, c.memory.Value
-	// What the pod was granted as a whole, beyond its containers' own requests, belongs to
-	// those without one.
+	// What the pod was granted beyond its containers' own requests belongs to the containers
+	// without a request.
 	if !c.cpu.Set && p.level.cpu.Set {
 		g.CPU = max(0, p.level.cpu.Value-others) / workload.MilliCPU(withoutCPU)
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
 
-// mostGranted bounds CPUs in thousandths and memory in bytes: beyond any machine's, and
-// within what grants takes for an amount.
+// mostGranted bounds CPUs in thousandths and memory in bytes. It is above any machine's and
+// within the amounts that pkg/workload/grants accepts.
 const mostGranted = 1 << 52
 
-// grant enters what the kubelet will have granted to the pod's containers once it has
-// admitted the pod: their requests, also those of a node's batch resources.
+// grant enters what the kubelet will grant to the pod's containers when it admits the pod:
+// their requests, including those of batch resources.
 func (s *podSpec) grant(pod *Pod) error {
 	requests := map[string]grants.Requests{}
 	for _, list := range [][]container{s.InitContainers, s.Containers} {
@@ -33,7 +33,8 @@ func (s *podSpec) grant(pod *Pod) error {
 	return nil
 }
 
-// requests are all requests as the API server stores them: of what has a limit alone, that.
+// requests returns all requests as the API server stores them. A resource that has only a limit
+// is requested in that amount.
 func (r resources) requests() grants.Requests {
 	all := grants.Requests{}
 	for _, list := range []amounts{r.Limits, r.Requests} {

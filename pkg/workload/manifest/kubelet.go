@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// withDefaults is a resource list as the API server stores it: a request that is
-// left out is the limit (SetDefaults_Pod in Kubernetes' pkg/apis/core/v1).
+// withDefaults returns a resource list as the API server stores it: a missing request is set to
+// the limit (SetDefaults_Pod in Kubernetes' pkg/apis/core/v1).
 func (r resources) withDefaults() resources {
 	if r.Requests.CPU == nil {
 		r.Requests.CPU = r.Limits.CPU
@@ -19,8 +19,8 @@ func (r resources) withDefaults() resources {
 	return r
 }
 
-// guaranteed reports whether CPU and memory are both limited, and the requests
-// are the limits. Zero counts as not given.
+// guaranteed reports whether CPU and memory are both limited and the requests equal the limits.
+// Zero counts as missing.
 func (r resources) guaranteed() bool {
 	return or0(r.Limits.CPU) > 0 && or0(r.Limits.Memory) > 0 &&
 		or0(r.Requests.CPU) == or0(r.Limits.CPU) && or0(r.Requests.Memory) == or0(r.Limits.Memory)
@@ -37,10 +37,10 @@ func or0(q *amount) amount {
 	return *q
 }
 
-// qos is the pod's class by ComputePodQOS in Kubernetes'
-// pkg/apis/core/v1/helper/qos: pod-level resources decide alone where there are
-// any, else all containers, init containers too. The rule compares sums; since no
-// request is above its limit, the sums are equal where every pair is.
+// qos returns the pod's QoS class as ComputePodQOS does in Kubernetes'
+// pkg/apis/core/v1/helper/qos: pod-level resources decide alone if there are any, and otherwise
+// all containers, including init containers. The rule compares sums. Since no request is above
+// its limit, the sums are equal if every pair is.
 func (s *podSpec) qos() workload.QoS {
 	if s.Resources != nil {
 		return qosOf(s.Resources.withDefaults())
@@ -69,7 +69,7 @@ func qosOf(all ...resources) workload.QoS {
 	return workload.Burstable
 }
 
-// cgroupParent is the pod's cgroup with the cgroupfs driver.
+// cgroupParent returns the pod's cgroup with the cgroupfs driver.
 func cgroupParent(qos workload.QoS, uid string) string {
 	switch qos {
 	case workload.Burstable:
@@ -83,8 +83,8 @@ func cgroupParent(qos workload.QoS, uid string) string {
 // cfsPeriod is the kubelet's default cpuCFSQuotaPeriod in µs.
 const cfsPeriod = int64(knobs.DefaultPeriod / time.Microsecond)
 
-// linux is what the kubelet tells the runtime (calculateLinuxResources in
-// pkg/kubelet/kuberuntime): shares of the request, the limit as quota.
+// linux returns the resources that the kubelet passes to the runtime (calculateLinuxResources
+// in pkg/kubelet/kuberuntime): shares from the request, and a quota from the limit.
 func (r resources) linux() workload.Resources {
 	out := workload.Resources{Shares: uint64(knobs.RequestShares(int64(or0(r.Requests.CPU)))), MemoryLimit: or0(r.Limits.Memory).value(), Period: uint64(cfsPeriod)}
 	if limit := or0(r.Limits.CPU); limit > 0 {
@@ -93,12 +93,12 @@ func (r resources) linux() workload.Resources {
 	return out
 }
 
-// times is the amount times n, rounded down. Amounts over a billion, which are no
-// CPUs, count as that.
+// times returns the amount times n, rounded down. Amounts over a billion, which no machine has,
+// count as a billion.
 func (q amount) times(n int64) int64 { return int64(min(q, 1e12)) * n / 1000 }
 
-// oomScore is GetContainerOOMScoreAdjust of pkg/kubelet/qos for a container that
-// is not a sidecar; memory is the node's, 0 unknown.
+// oomScore returns the result of GetContainerOOMScoreAdjust in pkg/kubelet/qos for a container
+// that is not a sidecar. The memory is the node's; 0 if unknown.
 func (s *podSpec) oomScore(qos workload.QoS, r resources, memory int64) int {
 	const guaranteed, bestEffort = -997, 1000
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/safeyaml"
 )
 
-// object is as much of a Kubernetes object as tells what it is.
+// object contains the part of a Kubernetes object that identifies its kind.
 type object struct {
 	Kind     string      `yaml:"kind"`
 	Metadata metadata    `yaml:"metadata"`
@@ -46,7 +46,7 @@ type container struct {
 	line          int
 }
 
-// UnmarshalYAML also keeps the line.
+// UnmarshalYAML also records the line.
 func (c *container) UnmarshalYAML(node *yaml.Node) error {
 	type plain container
 	var read plain
@@ -56,7 +56,7 @@ func (c *container) UnmarshalYAML(node *yaml.Node) error {
 	return err
 }
 
-// sidecar reports whether an init container runs on beside the others.
+// sidecar reports whether an init container continues to run beside the others.
 func (c *container) sidecar() bool { return c.RestartPolicy == "Always" }
 
 type resources struct {
@@ -64,19 +64,18 @@ type resources struct {
 	Limits   amounts `yaml:"limits"`
 }
 
-// amounts are a resource list; nil is an amount that is not there. Neither the kubelet's
-// cgroups nor the QoS class depend on the others.
+// amounts are a resource list; nil is a missing amount. Neither the kubelet's cgroups nor the
+// QoS class depend on other resources.
 type amounts struct {
 	CPU    *amount              `yaml:"cpu"`
 	Memory *amount              `yaml:"memory"`
 	Others map[string]yaml.Node `yaml:",inline"`
 }
 
-// textMap is a map of labels or annotations, whose values the API server takes
-// as text alone.
+// textMap is a map of labels or annotations, whose values must be text for the API server.
 type textMap map[string]string
 
-// UnmarshalYAML refuses what is not text: a number or boolean without quotes.
+// UnmarshalYAML refuses values that are not text, such as numbers or booleans without quotes.
 func (s *textMap) UnmarshalYAML(node *yaml.Node) error {
 	var values map[string]yaml.Node
 	if err := node.Decode(&values); err != nil {
@@ -96,7 +95,7 @@ func (s *textMap) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// templateOf finds the pod in an object; nil where it holds none.
+// templateOf returns the pod in an object; nil if it has none.
 func templateOf(o *object) (*template, error) {
 	switch o.Kind {
 	case "Pod":

@@ -1,6 +1,6 @@
-// Package manifest reads Kubernetes manifests and works out what the kubelet would
-// tell the container runtime about their pods: shares, quotas, limits, scores and
-// cgroups. Fields that have no part in that are passed over.
+// Package manifest reads Kubernetes manifests and computes what the kubelet would tell the
+// container runtime about their pods: shares, quotas, limits, scores and cgroups. It ignores
+// all other fields.
 package manifest
 
 import (
@@ -17,18 +17,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Pod is one pod of a manifest as the runtime would be told of it. Containers
-// come in the order in which they start; init containers that end before the next
-// begins are Stopped.
+// Pod is one pod of a manifest as the runtime would be told of it. The containers are in the
+// order in which they start; init containers that end before the next one begins are Stopped.
 type Pod struct {
 	Sandbox    *workload.Pod
 	Containers []workload.Container
 }
 
-// Parse reads YAML or JSON documents and returns the pods in them: of kind Pod,
-// of the pod templates of workloads, and of a List of these; other kinds are
-// passed over. nodeMemory in bytes is the capacity that the kubelet scores memory
-// requests against; 0 is unknown. An error names the line.
+// Parse parses YAML or JSON documents and returns the pods in them: objects of kind Pod, pod
+// templates of workloads, and the items of a List. It ignores other kinds. The kubelet computes
+// OOM scores from the capacity nodeMemory, in bytes; 0 if unknown. An error names the line.
 func Parse(manifest []byte, nodeMemory int64) ([]Pod, error) {
 	var pods []Pod
 	decoder := yaml.NewDecoder(bytes.NewReader(manifest))
@@ -51,7 +49,7 @@ func Parse(manifest []byte, nodeMemory int64) ([]Pod, error) {
 	return pods, nil
 }
 
-// explain words what the YAML library reports in terms of Go types.
+// explain rewrites errors of the YAML library that mention Go types.
 func explain(err error) error {
 	var mismatch *yaml.TypeError
 	if !errors.As(err, &mismatch) {
@@ -71,7 +69,7 @@ func appendPods(pods []Pod, node *yaml.Node, memory int64) ([]Pod, error) {
 	}
 	objects := []object{o}
 	if o.Kind == "List" {
-		objects = make([]object, len(o.Items)) // a list in a list is passed over
+		objects = make([]object, len(o.Items)) // a list in a list is ignored
 		for i := range o.Items {
 			if err := safeyaml.Decode(&o.Items[i], &objects[i]); err != nil {
 				return pods, err
@@ -108,7 +106,7 @@ func (t *template) pod(line int, memory int64) (Pod, error) {
 		Name:           name,
 		Labels:         m.Labels,
 		Annotations:    m.Annotations,
-		RuntimeHandler: s.RuntimeClassName, // by custom a RuntimeClass has its handler's name
+		RuntimeHandler: s.RuntimeClassName, // by convention a RuntimeClass has the name of its handler
 		CgroupParent:   cgroupParent(qos, uid),
 	}}
 	if s.Resources != nil {
@@ -142,7 +140,7 @@ func (t *template) pod(line int, memory int64) (Pod, error) {
 	return pod, nil
 }
 
-// check refuses what the API server refuses and no answer could be given to.
+// check refuses what the API server would refuse and what has no meaningful result.
 func (c *container) check(names map[string]bool) error {
 	r := c.Resources.withDefaults()
 	switch {

@@ -11,10 +11,10 @@ import (
 // amount is a resource amount in a manifest.
 type amount quantity.Amount
 
-// value is the amount in whole units, rounded up.
+// value returns the amount in whole units, rounded up.
 func (a amount) value() int64 { return quantity.Amount(a).Value() }
 
-// UnmarshalYAML reads an amount, written as a number or as text.
+// UnmarshalYAML parses an amount that is written as a number or as text.
 func (a *amount) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.ScalarNode {
 		return fmt.Errorf("line %d: a resource amount must be a number like 2, 500m or 1Gi", node.Line)
