@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// Equal reports whether both machines are the same in everything they tell.
+// Equal reports whether both machines are the same in every respect.
 func (m *Machine) Equal(o *Machine) bool {
 	return m.Online == o.Online && m.Offline == o.Offline &&
 		m.Isolated == o.Isolated && m.NoHzFull == o.NoHzFull &&

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// UnmarshalJSON reads what json.Marshal wrote, and refuses a machine whose
-// cores, L3s, dies, packages or nodes are not made of exactly its CPUs.
+// UnmarshalJSON parses the output of json.Marshal. It refuses a machine whose cores, L3s, dies,
+// packages or nodes do not consist of exactly its CPUs.
 func (m *Machine) UnmarshalJSON(text []byte) error {
 	type plain Machine
 	var read plain

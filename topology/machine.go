@@ -1,5 +1,5 @@
-// Package topology models a machine's processors and memory: what shares a
-// core, a cache, a die, a memory controller, a package.
+// Package topology models a machine's processors and memory: which CPUs share a core, a cache,
+// a die, a memory controller or a package.
 //
 // A Machine is immutable once built: hotplug makes a new one. Every domain
 // carries the set of its online CPUs; domains without an online CPU are left
@@ -14,27 +14,27 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// None stands for a number that the machine does not tell.
+// None stands for a number that the machine does not report.
 const None = -1
 
-// Machine is one node of the cluster as its processors see it.
+// Machine is the hardware of one node of the cluster.
 type Machine struct {
-	Online   cpuset.Set `json:"online"`   // CPUs that can run something now
-	Offline  cpuset.Set `json:"offline"`  // present but switched off
-	Isolated cpuset.Set `json:"isolated"` // isolcpus=: outside the scheduler's load balancing
-	NoHzFull cpuset.Set `json:"noHzFull"` // nohz_full=: without the periodic tick
+	Online   cpuset.Set `json:"online"`   // CPUs that can run tasks now
+	Offline  cpuset.Set `json:"offline"`  // CPUs that are present but switched off
+	Isolated cpuset.Set `json:"isolated"` // isolcpus=: CPUs outside of the scheduler's load balancing
+	NoHzFull cpuset.Set `json:"noHzFull"` // nohz_full=: CPUs without the periodic tick
 
 	CPUs     []CPU    `json:"cpus"`
 	Cores    []Core   `json:"cores"`
-	Clusters []Domain `json:"clusters,omitempty"` // CPUs that share an L2 or an interconnect stop; empty where the kernel knows none
+	Clusters []Domain `json:"clusters,omitempty"` // CPUs that share an L2 or an interconnect stop; empty if the kernel reports none
 	L2s      []Cache  `json:"l2s,omitempty"`
-	L3s      []Cache  `json:"l3s"` // never empty: without cache folders, each node's CPUs in one die stand in, with Size 0
+	L3s      []Cache  `json:"l3s"` // never empty: without cache folders, the CPUs of each node in one die count as an L3 with Size 0
 	Dies     []Domain `json:"dies"`
 	Packages []Domain `json:"packages"`
 	Nodes    []Node   `json:"nodes"`
 	Devices  []Device `json:"devices,omitempty"`
 
-	cpu  [cpuset.Max]int16 // index into CPUs, None where not online
+	cpu  [cpuset.Max]int16 // index into CPUs; None for a CPU that is not online
 	node map[int]int       // node number → index into Nodes
 }
 
@@ -43,19 +43,19 @@ type CPU struct {
 	ID       int      `json:"id"`
 	Core     int      `json:"core"`    // index into Cores
 	L3       int      `json:"l3"`      // index into L3s
-	Node     int      `json:"node"`    // NUMA node's number
+	Node     int      `json:"node"`    // number of the NUMA node
 	Die      int      `json:"die"`     // index into Dies
 	Package  int      `json:"package"` // index into Packages
 	Kind     CoreKind `json:"kind"`
-	Capacity int      `json:"capacity"` // relative performance, 1..1024 (cpu_capacity); 1024 where the machine does not tell
+	Capacity int      `json:"capacity"` // relative performance, 1..1024 (cpu_capacity); 1024 if the machine does not report it
 }
 
-// CoreKind tells the core types of a hybrid machine apart.
+// CoreKind distinguishes the core types of a hybrid machine.
 type CoreKind uint8
 
-// The kinds of core.
+// These are the kinds of cores.
 const (
-	Performance CoreKind = iota // also every core of a machine with one kind
+	Performance CoreKind = iota // includes every core of a machine with one kind
 	Efficiency
 )
 
@@ -63,10 +63,10 @@ var kindNames = [...]string{"performance", "efficiency"}
 
 func (k CoreKind) String() string { return kindNames[k] }
 
-// MarshalText writes the kind's name.
+// MarshalText returns the name of the kind.
 func (k CoreKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads the kind's name.
+// UnmarshalText parses the name of a kind.
 func (k *CoreKind) UnmarshalText(text []byte) error {
 	i := slices.Index(kindNames[:], string(text))
 	if i < 0 {
@@ -85,36 +85,36 @@ type Core struct {
 
 // Domain is a cluster, die or package.
 type Domain struct {
-	ID   int        `json:"id"` // the kernel's number; a die's is unique only within its package
+	ID   int        `json:"id"` // the kernel's number; that of a die is unique only within its package
 	CPUs cpuset.Set `json:"cpus"`
 }
 
 // Cache is one L2 or L3 cache.
 type Cache struct {
-	ID        int        `json:"id"` // resctrl's cache id; None where the machine does not tell
+	ID        int        `json:"id"` // resctrl's cache ID; None if the machine does not report it
 	CPUs      cpuset.Set `json:"cpus"`
 	SizeBytes int64      `json:"sizeBytes"` // bytes
-	Ways      int        `json:"ways"`      // 0 where the machine does not tell
+	Ways      int        `json:"ways"`      // 0 if the machine does not report it
 }
 
 // Node is one NUMA node.
 type Node struct {
 	ID          int        `json:"id"`
-	CPUs        cpuset.Set `json:"cpus"`        // empty for memory alone (CXL, HBM)
-	MemoryBytes int64      `json:"memoryBytes"` // bytes; 0 for CPUs alone
-	Distances   []int      `json:"distances"`   // to the node at the same index of Machine.Nodes; local is 10
-	Tier        int        `json:"tier"`        // memory tier, the lower the faster; None where the machine does not tell
+	CPUs        cpuset.Set `json:"cpus"`        // empty for a node with memory only (CXL, HBM)
+	MemoryBytes int64      `json:"memoryBytes"` // in bytes; 0 for a node with CPUs only
+	Distances   []int      `json:"distances"`   // to the node at the same index of Machine.Nodes; the local distance is 10
+	Tier        int        `json:"tier"`        // memory tier, of which lower ones are faster; None if the machine does not report it
 }
 
 // Device is one PCI device.
 type Device struct {
 	Address string     `json:"address"` // "0000:3b:00.0"
-	Node    int        `json:"node"`    // NUMA node's number, None where the machine does not tell
+	Node    int        `json:"node"`    // number of the NUMA node; None if the machine does not report it
 	CPUs    cpuset.Set `json:"cpus"`    // local_cpulist
 }
 
-// New derives a machine's indexes and the positions in each CPU from its
-// domains; see topology/sysfs, which is what calls it.
+// New computes a machine's indexes and the positions in each CPU from its domains. It is called
+// by topology/sysfs.
 func New(m Machine) *Machine {
 	for i := range m.cpu {
 		m.cpu[i] = None
@@ -153,7 +153,7 @@ func New(m Machine) *Machine {
 	return &m
 }
 
-// CPU returns the online CPU of that number.
+// CPU returns the online CPU with that number.
 func (m *Machine) CPU(id int) (*CPU, bool) {
 	if id < 0 || id >= cpuset.Max || m.cpu[id] == None {
 		return nil, false
@@ -161,7 +161,7 @@ func (m *Machine) CPU(id int) (*CPU, bool) {
 	return &m.CPUs[m.cpu[id]], true
 }
 
-// Node returns the NUMA node of that number.
+// Node returns the NUMA node with that number.
 func (m *Machine) Node(id int) (*Node, bool) {
 	i, ok := m.node[id]
 	if !ok {
@@ -170,7 +170,7 @@ func (m *Machine) Node(id int) (*Node, bool) {
 	return &m.Nodes[i], true
 }
 
-// ThreadsPerCore is the largest number of online threads in one core.
+// ThreadsPerCore returns the largest number of online threads in one core.
 func (m *Machine) ThreadsPerCore() int {
 	most := 1
 	for i := range m.Cores {
@@ -212,7 +212,7 @@ func (m *Machine) MemoryNodes() cpuset.Set {
 	return nodes
 }
 
-// Memory is the sum of the given nodes' memory in bytes.
+// Memory returns the sum of the given nodes' memory in bytes.
 func (m *Machine) Memory(nodes cpuset.Set) int64 {
 	var sum int64
 	for i := range m.Nodes {

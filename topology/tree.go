@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// width is the number of columns that a tree keeps to.
+// width is the number of columns of a tree.
 const width = 80
 
-// Tree writes the machine as text: packages, their NUMA nodes, these nodes' L3s
-// and cores, in 80 columns. Packages are left out where they are smaller than nodes.
+// Tree writes the machine as text in 80 columns: packages, their NUMA nodes, and the L3s and
+// cores of these nodes. It omits packages that are smaller than nodes.
 //
 // Cores are written by their threads: "0-3+8-11" are four cores of two threads,
 // 0 and 8, 1 and 9 and so on; "0-7/2" are four cores of two threads side by
@@ -50,7 +50,7 @@ func (m *Machine) Tree(w io.Writer) error {
 	return err
 }
 
-// packagesAbove reports whether packages hold nodes rather than nodes packages.
+// packagesAbove reports whether packages contain nodes rather than nodes packages.
 func (m *Machine) packagesAbove() bool {
 	for i := range m.Packages {
 		for j := range m.Nodes {
@@ -67,7 +67,7 @@ type treeWriter struct {
 	out strings.Builder
 }
 
-// line writes a title and words, broken before width with the rest indented below.
+// line writes a title and words. It breaks the line before width and indents the rest.
 func (t *treeWriter) line(indent int, title string, words []string) {
 	line := strings.Repeat("  ", indent) + title
 	margin := strings.Repeat("  ", indent+2)
@@ -143,7 +143,7 @@ func (t *treeWriter) summary() {
 	}
 }
 
-// node writes a node with the L3s of its CPUs in a package.
+// node writes a node with those L3s that have CPUs in a package.
 func (t *treeWriter) node(indent int, n *Node, within cpuset.Set) {
 	m := t.m
 	words := []string{memoryText(n.MemoryBytes)}
@@ -189,7 +189,7 @@ func (t *treeWriter) devices(indent, node int, title string) {
 	}
 }
 
-// cores writes the cores that have a CPU in cpus, in runs.
+// cores formats the cores that have a CPU in cpus, in runs.
 func (m *Machine) cores(cpus cpuset.Set) []string {
 	var runs []string
 	var run []*Core
@@ -210,8 +210,8 @@ func (m *Machine) cores(cpus cpuset.Set) []string {
 	return runs
 }
 
-// step is what is added to each thread of a to come to the same thread of b; 0
-// where there is no such number.
+// step returns the number that leads from each thread of a to the same thread of b; 0 if there
+// is none.
 func step(a, b *Core) int {
 	left, right := slices.Collect(a.CPUs.All()), slices.Collect(b.CPUs.All())
 	if len(left) != len(right) || a.Kind != b.Kind {
@@ -259,7 +259,7 @@ func runText(run []*Core) string {
 	return text.String()
 }
 
-// memoryText is an amount of memory that a node may lack altogether.
+// memoryText formats the memory of a node, which may have none.
 func memoryText(bytes int64) string {
 	if bytes == 0 {
 		return "no memory"

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Parse reads Linux' list format, as in /sys/devices/system/cpu/online and
-// cpuset.cpus: comma-separated numbers and ranges with an optional
-// "used/group" step ("0-3,8,16-31:2/4"), white space around it allowed. The
-// empty string is the empty set. See bitmap_parselist in the kernel's
-// lib/bitmap-str.c.
+// Parse parses Linux' list format, as in /sys/devices/system/cpu/online and cpuset.cpus:
+// comma-separated numbers and ranges with an optional "used/group" step ("0-3,8,16-31:2/4"),
+// with optional white space around it. The empty string is the empty set. See bitmap_parselist
+// in the kernel's lib/bitmap-str.c.
 func Parse(list string) (Set, error) {
 	var s Set
 	list = strings.TrimSpace(list)
@@ -85,7 +84,7 @@ func parseNumber(text string) (int, error) {
 	return int(n), nil
 }
 
-// String is Linux' list format: "0-3,8"; the empty set is "".
+// String returns the set in Linux' list format: "0-3,8"; the empty set is "".
 func (s Set) String() string {
 	if s.IsEmpty() {
 		return ""
@@ -104,8 +103,8 @@ func (s Set) String() string {
 	return string(out[:len(out)-1])
 }
 
-// next is the lowest number from from on that is a member, or, with all bits of
-// flip set, that is not; Max where there is none.
+// next returns the lowest member that is from or higher. With all bits of flip set it returns
+// the lowest number that is not a member. It returns Max if there is none.
 func (s *Set) next(from int, flip uint64) int {
 	if from >= Max {
 		return Max
@@ -121,8 +120,8 @@ func (s *Set) next(from int, flip uint64) int {
 	}
 }
 
-// ParseMask reads Linux' mask format, as in /proc/irq/default_smp_affinity:
-// comma-separated groups of up to eight hexadecimal digits, the highest first.
+// ParseMask parses Linux' mask format, as in /proc/irq/default_smp_affinity: comma-separated
+// groups of up to eight hexadecimal digits, the highest first.
 func ParseMask(mask string) (Set, error) {
 	var s Set
 	groups := strings.Split(strings.TrimSpace(mask), ",")
@@ -142,7 +141,7 @@ func ParseMask(mask string) (Set, error) {
 	return s, nil
 }
 
-// Mask is Linux' mask format in whole groups ("000000ff", "00000001,00000000");
+// Mask returns the set in Linux' mask format in whole groups ("000000ff", "00000001,00000000");
 // the empty set is "00000000".
 func (s Set) Mask() string {
 	groups := max(1, s.Last()/32+1)
@@ -157,13 +156,13 @@ func (s Set) Mask() string {
 	return string(out[:len(out)-1])
 }
 
-// GoString keeps %#v, as test tools print, readable.
+// GoString keeps the output of %#v, which test tools print, readable.
 func (s Set) GoString() string { return "cpuset.MustParse(" + strconv.Quote(s.String()) + ")" }
 
-// MarshalText writes the list format, for JSON and YAML.
+// MarshalText returns the list format, for JSON and YAML.
 func (s Set) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the list format.
+// UnmarshalText parses the list format.
 func (s *Set) UnmarshalText(text []byte) error {
 	parsed, err := Parse(string(text))
 	if err != nil {

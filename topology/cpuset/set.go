@@ -47,7 +47,7 @@ func (s *Set) addSpan(first, last int) {
 	}
 }
 
-// Union returns what is in a or in b.
+// Union returns the numbers that are in a or in b.
 func Union(a, b Set) Set {
 	for i := range a.w {
 		a.w[i] |= b.w[i]
@@ -55,7 +55,7 @@ func Union(a, b Set) Set {
 	return a
 }
 
-// Intersect returns what is in a and in b.
+// Intersect returns the numbers that are in a and in b.
 func Intersect(a, b Set) Set {
 	for i := range a.w {
 		a.w[i] &= b.w[i]
@@ -63,7 +63,7 @@ func Intersect(a, b Set) Set {
 	return a
 }
 
-// Difference returns what is in a but not in b.
+// Difference returns the numbers that are in a but not in b.
 func Difference(a, b Set) Set {
 	for i := range a.w {
 		a.w[i] &^= b.w[i]
@@ -71,18 +71,18 @@ func Difference(a, b Set) Set {
 	return a
 }
 
-// Add puts cpu into the set; a number outside 0 to Max-1 panics.
+// Add adds cpu to the set; a number outside 0 to Max-1 panics.
 func (s *Set) Add(cpu int) { s.w[uint(cpu)/64] |= 1 << (uint(cpu) % 64) }
 
-// Remove takes cpu out of the set; a number outside 0 to Max-1 panics.
+// Remove removes cpu from the set; a number outside 0 to Max-1 panics.
 func (s *Set) Remove(cpu int) { s.w[uint(cpu)/64] &^= 1 << (uint(cpu) % 64) }
 
-// Contains reports whether cpu is in the set; false outside 0 to Max-1.
+// Contains reports whether cpu is in the set; it is false outside 0 to Max-1.
 func (s Set) Contains(cpu int) bool {
 	return uint(cpu) < Max && s.w[uint(cpu)/64]&(1<<(uint(cpu)%64)) != 0
 }
 
-// Size is the number of members.
+// Size returns the number of members.
 func (s Set) Size() int {
 	n := 0
 	for i := range s.w {
@@ -94,7 +94,7 @@ func (s Set) Size() int {
 // IsEmpty reports whether the set has no member.
 func (s Set) IsEmpty() bool { return s == Set{} }
 
-// First is the lowest member, -1 for the empty set.
+// First returns the lowest member, or -1 for the empty set.
 func (s Set) First() int {
 	for i, w := range s.w {
 		if w != 0 {
@@ -104,7 +104,7 @@ func (s Set) First() int {
 	return -1
 }
 
-// Last is the highest member, -1 for the empty set.
+// Last returns the highest member, or -1 for the empty set.
 func (s Set) Last() int {
 	for i := words - 1; i >= 0; i-- {
 		if w := s.w[i]; w != 0 {
@@ -134,7 +134,7 @@ func (s Set) Overlaps(t Set) bool {
 	return false
 }
 
-// IntersectSize is Intersect(a, b).Size() without the set in between.
+// IntersectSize returns the size of Intersect(a, b) without computing that set.
 func IntersectSize(a, b Set) int {
 	n := 0
 	for i := range a.w {

@@ -14,8 +14,8 @@ const (
 	nodeDir = "sys/devices/system/node/"
 )
 
-// domains are the online CPUs of every domain, by the domain's number in the
-// whole machine.
+// domains holds the online CPUs of every domain, by the number of the domain in the whole
+// machine.
 type domains struct {
 	online                                cpuset.Set
 	core, l2, l3, cluster, node, die, pkg map[int]cpuset.Set
@@ -40,7 +40,7 @@ func (s *Spec) domains() domains {
 	return d
 }
 
-// files is the content of the machine's tree.
+// files returns the files of the machine's tree.
 func (s *Spec) files() files {
 	f := files{fstest.MapFS{}}
 	d := s.domains()
@@ -199,7 +199,7 @@ func (s *Spec) deviceFiles(f files, d domains) {
 	}
 }
 
-// link is the device node's name in sysfs, "" where it has none.
+// link returns the name of the device node in sysfs; "" if it has none.
 func (d device) link() string {
 	switch {
 	case d.number == "":

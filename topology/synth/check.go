@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// complete fills in what the text left out, and refuses what can't be built.
+// complete sets what the text left out, and refuses what can't be built.
 func (s *Spec) complete() error {
 	if s.l3Cores == 0 {
 		s.l3Cores = s.cores
@@ -52,7 +52,7 @@ func (s *Spec) complete() error {
 // maxNodes is Linux' largest MAX_NUMNODES, 1 << NODES_SHIFT.
 const maxNodes = 1024
 
-// checkNumbers refuses CPUs and nodes that there are not.
+// checkNumbers refuses CPUs and nodes that do not exist.
 func (s *Spec) checkNumbers(nodes int) error {
 	all := cpuset.Range(0, s.cpus()-1)
 	for _, list := range []struct {
@@ -84,7 +84,7 @@ func (s *Spec) checkNumbers(nodes int) error {
 	return nil
 }
 
-// unknown is the error for a word that is not among the known ones.
+// unknown returns the error for a word that is not among the known ones.
 func unknown(what, word string, known []string) error {
 	if word == "" {
 		return fmt.Errorf("%s is missing: expected one of %s", what, strings.Join(known, ", "))

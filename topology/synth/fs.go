@@ -8,9 +8,8 @@ import (
 	"testing/fstest"
 )
 
-// files is a tree by name. It is fstest.MapFS, which looks through all names
-// for one that is not there, with the quick answer that thousands of optional
-// files need.
+// files is a tree by name. It is an fstest.MapFS, which searches all names for one that does
+// not exist, with a fast answer for the thousands of optional files.
 type files struct{ fstest.MapFS }
 
 // put writes a value and a newline.
@@ -34,7 +33,7 @@ func (f files) ReadFile(name string) ([]byte, error) {
 	return append([]byte(nil), file.Data...), nil
 }
 
-// FS is the machine's host root in memory: sys and proc/meminfo.
+// FS returns the machine's host root in memory: sys and proc/meminfo.
 func (s Spec) FS() fs.FS { return s.files() }
 
 // WriteTo writes the machine's host root below dir, which need not exist but

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Parse reads a machine's description; see the package for its clauses. An
-// unknown word's error tells the nearest known one.
+// Parse parses a machine's description; see the package for its clauses. The error for an
+// unknown word suggests the nearest known one.
 func Parse(text string) (Spec, error) {
 	p := parser{
 		spec: Spec{
@@ -69,7 +69,7 @@ func (p *parser) clauses() error {
 	return nil
 }
 
-// level reads a count's unit, in the singular or plural.
+// level parses the unit of a count, in the singular or plural.
 func (p *parser) level(n int) error {
 	s := &p.spec
 	levels := []struct {
@@ -195,7 +195,7 @@ func (p *parser) list(of string) (cpuset.Set, error) {
 	return set, nil
 }
 
-// size reads an amount of memory; the kernel tells it in KiB.
+// size parses an amount of memory, which the kernel reports in KiB.
 func (p *parser) size(of string) (int64, error) {
 	word := p.next()
 	if word == "0" {
@@ -226,7 +226,7 @@ func (p *parser) node() error {
 	return err
 }
 
-// number reads what may be 0.
+// number parses a number that may be 0.
 func (p *parser) number(of string) (int, error) {
 	word := p.next()
 	n, err := strconv.Atoi(word)

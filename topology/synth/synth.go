@@ -43,10 +43,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Spec is a description of a machine that can be built, made by Parse.
+// Spec is a description of a machine that can be built. Parse returns it.
 type Spec struct {
-	packages, dies, nodes, cores, threads int // each per the level above, dies per package
-	efficiency                            int // cores
+	packages, dies, nodes, cores, threads int // number of each per the level above; dies are per package
+	efficiency                            int // number of cores
 
 	l3Cores, clusterCores int // cores per domain; clusterCores is 0 without clusters
 
@@ -68,7 +68,7 @@ type device struct {
 	number  string // "226:0"; "" for none
 }
 
-// Machine is the machine of that text, as topology/sysfs reads it.
+// Machine returns the machine of that text as topology/sysfs reads it.
 func Machine(text string) (*topology.Machine, error) {
 	spec, err := Parse(text)
 	if err != nil {
@@ -81,17 +81,17 @@ func Machine(text string) (*topology.Machine, error) {
 	return m, nil
 }
 
-// cpuNodes is the number of nodes with CPUs; they come first.
+// cpuNodes returns the number of nodes with CPUs; they come first.
 func (s *Spec) cpuNodes() int { return s.packages * s.nodes }
 
 func (s *Spec) packageCores() int { return s.nodes * s.cores }
 
-// fullCores is the number of cores that are not efficiency cores; they come first.
+// fullCores returns the number of cores that are not efficiency cores; they come first.
 func (s *Spec) fullCores() int { return s.packages * s.packageCores() }
 
 func (s *Spec) cpus() int { return s.fullCores()*s.threads + s.efficiency }
 
-// core is the number of a CPU's core in the whole machine.
+// core returns the number of a CPU's core in the whole machine.
 func (s *Spec) core(cpu int) int {
 	full := s.fullCores()
 	switch {
@@ -104,7 +104,7 @@ func (s *Spec) core(cpu int) int {
 	}
 }
 
-// place is where a core is: the number of each domain in the whole machine.
+// place is the location of a core: the number of each domain in the whole machine.
 type place struct {
 	core, l2, l3, cluster, node, die, pkg int
 	efficient                             bool
@@ -134,7 +134,7 @@ func (s *Spec) place(core int) place {
 	return p
 }
 
-// distance is that of the node's memory from another node.
+// distance returns the distance of the node's memory from another node.
 func (s *Spec) distance(from, to int) int {
 	far := from >= s.cpuNodes() || to >= s.cpuNodes()
 	same := s.nodePackage(from) == s.nodePackage(to)
@@ -159,7 +159,7 @@ func (s *Spec) nodePackage(node int) int {
 	return node / s.nodes
 }
 
-// bytes is a node's memory.
+// bytes returns the memory of a node.
 func (s *Spec) bytes(node int) int64 {
 	if memory, ok := s.nodeMemory[node]; ok {
 		return memory

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// ErrNotPCI is returned by DeviceAddress for a device node with no PCI device
-// behind it, /dev/null for one.
+// ErrNotPCI is returned by DeviceAddress for a device node without a PCI device, such as
+// /dev/null.
 var ErrNotPCI = errors.New("no PCI device is behind it")
 
-// nvidiaMajor is NVIDIA's character device number. Its driver shows no device
-// in /sys/dev, but each GPU's minor number below /proc/driver/nvidia.
+// nvidiaMajor is NVIDIA's character device number. Its driver does not list devices in
+// /sys/dev, but shows each GPU's minor number below /proc/driver/nvidia.
 const nvidiaMajor = 195
 
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// DeviceAddress is the PCI address ("0000:3b:00.0") of the device behind the
-// device node with these numbers: of the nearest one, where a bridge is behind
-// it too. fsys is the host's root and must read symbolic links, as os.DirFS
-// does. Without a PCI device the error is ErrNotPCI.
+// DeviceAddress returns the PCI address ("0000:3b:00.0") of the device behind the device node
+// with these numbers. If there is a bridge as well, it returns the nearest device. The file
+// system is the host's root and must read symbolic links, as os.DirFS does. Without a PCI
+// device the error is ErrNotPCI.
 func DeviceAddress(fsys fs.FS, block bool, major, minor int64) (string, error) {
 	kind := "char"
 	if block {

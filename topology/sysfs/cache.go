@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// caches reads the L2 and L3 data caches. Which index folder is which level
-// differs between machines, so that each is asked.
+// caches reads the L2 and L3 data caches. The level of an index folder differs between
+// machines, so it reads the level of each.
 func (t tree) caches(m *topology.Machine) error {
 	var inL2, inL3 cpuset.Set
 	for cpu := range m.Online.All() {
@@ -54,7 +54,7 @@ func (t tree) caches(m *topology.Machine) error {
 	return nil
 }
 
-// cache reads one cache's folder.
+// cache reads the folder of one cache.
 func (t tree) cache(dir string) (c topology.Cache, err error) {
 	if c.CPUs, err = t.firstList(dir + "shared_cpu_list"); err != nil {
 		return c, err
@@ -76,8 +76,8 @@ func (t tree) cache(dir string) (c topology.Cache, err error) {
 	return c, nil
 }
 
-// parseSize reads a size in KiB as the kernel writes it, "32768K"; older
-// kernels also wrote "32M".
+// parseSize parses a size in KiB as the kernel writes it, "32768K". Older kernels also wrote
+// "32M".
 func parseSize(text string) (int64, error) {
 	number, shift := text, 0
 	if n, ok := strings.CutSuffix(text, "K"); ok {
@@ -92,9 +92,8 @@ func parseSize(text string) (int64, error) {
 	return n << shift, nil
 }
 
-// standIns makes an L3 for the CPUs that none is known of: those of a node in
-// one die; where every CPU claims to be a package of its own, as some guests
-// show, those of a node.
+// standIns returns L3s for the CPUs without a known one. Each consists of the CPUs of a node in
+// one die, or of a whole node on guests where every CPU claims to be a package of its own.
 func standIns(m *topology.Machine, without cpuset.Set) []topology.Cache {
 	lonely := true
 	for i := range m.Packages {

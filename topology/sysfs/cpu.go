@@ -14,7 +14,7 @@ const cpuDir = "sys/devices/system/cpu/"
 
 func cpuFile(cpu int, name string) string { return cpuDir + "cpu" + strconv.Itoa(cpu) + "/" + name }
 
-// cpus reads which CPUs there are.
+// cpus reads which CPUs exist.
 func (t tree) cpus(m *topology.Machine) (err error) {
 	if m.Online, err = t.firstList(cpuDir + "online"); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (t tree) cpus(m *topology.Machine) (err error) {
 	return nil
 }
 
-// noHzFull is empty also where the kernel could but was not told to: it then
-// prints a null mask pointer, "(null)".
+// noHzFull returns the empty set also if the kernel supports the feature but it is not
+// configured; the file then contains a null mask pointer, "(null)".
 func (t tree) noHzFull() (cpuset.Set, error) {
 	const name = cpuDir + "nohz_full"
 	if text, ok, err := t.text(name); err != nil || !ok || text == "(null)" {
@@ -54,9 +54,9 @@ func (t tree) noHzFull() (cpuset.Set, error) {
 	return set, err
 }
 
-// domains reads cores, clusters, dies and packages, each from its first CPU.
-// The sets are told by the kernel as lists; numbers alone (core_id) repeat
-// across dies and packages. The second names are those before Linux 5.3.
+// domains reads cores, clusters, dies and packages, each from its first CPU. It reads the
+// kernel's lists, since numbers alone (core_id) repeat across dies and packages. The second
+// names are those before Linux 5.3.
 func (t tree) domains(m *topology.Machine) error {
 	cores, err := t.partition(m.Online, "topology/core_cpus_list", "topology/thread_siblings_list")
 	if err != nil {
@@ -92,7 +92,7 @@ func (t tree) domains(m *topology.Machine) error {
 	return t.clusters(m)
 }
 
-// clusters reads the clusters of the CPUs that are in one.
+// clusters reads the clusters of the CPUs that have one.
 func (t tree) clusters(m *topology.Machine) error {
 	var clustered cpuset.Set
 	for i := range m.Cores {
@@ -100,7 +100,7 @@ func (t tree) clusters(m *topology.Machine) error {
 		if err != nil {
 			return err
 		}
-		// Unknown is -1 (Arm) or BAD_APICID, 65535 (x86).
+		// An unknown cluster is -1 (Arm) or BAD_APICID, 65535 (x86).
 		if id >= 0 && id != 65535 {
 			clustered = cpuset.Union(clustered, m.Cores[i].CPUs)
 		}
@@ -119,9 +119,9 @@ func (t tree) clusters(m *topology.Machine) error {
 	return nil
 }
 
-// partition divides cpus by the list that each of them names: the first of the
-// files that exists. Where firmware lets lists overlap or leave out the CPU
-// itself, the lowest CPU's list decides, so that the result always partitions.
+// partition divides cpus by the list of each CPU, in the first of the files that exists. Where
+// firmware lets lists overlap or omit the CPU itself, the list of the lowest CPU decides, so
+// that the result is always a partition.
 func (t tree) partition(cpus cpuset.Set, files ...string) ([]cpuset.Set, error) {
 	var sets []cpuset.Set
 	names := make([]string, len(files))
@@ -142,8 +142,8 @@ func (t tree) partition(cpus cpuset.Set, files ...string) ([]cpuset.Set, error) 
 	return sets, nil
 }
 
-// kinds tells efficiency cores: by the PMUs of a hybrid x86, else by a capacity
-// below the highest one.
+// kinds marks efficiency cores by the PMUs of a hybrid x86, or else by a capacity below the
+// highest one.
 func (t tree) kinds(m *topology.Machine) error {
 	fast, _, err := t.list("sys/devices/cpu_core/cpus")
 	if err != nil {

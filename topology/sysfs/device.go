@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// devices reads the PCI devices, in the order of their addresses. A device may
-// be unplugged meanwhile (a virtual function, say): its missing files then
-// leave its node unknown, which harms nobody.
+// devices reads the PCI devices in the order of their addresses. A device, such as a virtual
+// function, may be unplugged meanwhile. Its missing files then leave its node unknown, which
+// does no harm.
 func (t tree) devices(m *topology.Machine) error {
 	const dir = "sys/bus/pci/devices"
 	entries, err := fs.ReadDir(t.fsys, dir)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Disks are the node's whole disks, as "major:minor" by name ("sda": "8:0"): those
-// that a driver has found. Partitions, loop devices and what is built upon disks
-// are left out; throttling these and the disk would count twice.
+// Disks returns the node's whole disks that a driver has found, as "major:minor" by name
+// ("sda": "8:0"). It omits partitions, loop devices and devices built upon disks, since
+// throttling both these and the disk would count twice.
 func Disks(host fs.FS) (map[string]string, error) {
 	entries, err := fs.ReadDir(host, "sys/block")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,7 +27,7 @@ func Disks(host fs.FS) (map[string]string, error) {
 		}
 		number, err := fs.ReadFile(host, path.Join(dir, "dev"))
 		if err != nil {
-			continue // it was unplugged just now
+			continue // it has just been unplugged
 		}
 		disks[e.Name()] = strings.TrimSpace(string(number))
 	}

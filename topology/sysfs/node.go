@@ -12,7 +12,7 @@ import (
 
 const nodeDir = "sys/devices/system/node/"
 
-// nodes reads the NUMA nodes: with CPUs, with memory, or both.
+// nodes reads the NUMA nodes, which have CPUs, memory or both.
 func (t tree) nodes(m *topology.Machine) error {
 	online, ok, err := t.list(nodeDir + "online")
 	if err != nil {
@@ -44,7 +44,7 @@ func (t tree) nodes(m *topology.Machine) error {
 	return nil
 }
 
-// oneNode stands in where the kernel is built without NUMA.
+// oneNode sets a single node if the kernel is built without NUMA.
 func (t tree) oneNode(m *topology.Machine) error {
 	memory, err := t.memTotal("proc/meminfo")
 	if err != nil {
@@ -84,8 +84,8 @@ func (t tree) node(id, nodes int) (topology.Node, error) {
 	return node, nil
 }
 
-// Memory is MemTotal of the host's /proc/meminfo in bytes, 0 where the host doesn't say.
-// The files of the NUMA nodes may leave out memory that a hypervisor has added.
+// Memory returns MemTotal of the host's /proc/meminfo in bytes, or 0 if the host does not
+// report it. The files of the NUMA nodes may omit memory that a hypervisor has added.
 func Memory(fsys fs.FS) (int64, error) { return tree{fsys}.memTotal("proc/meminfo") }
 
 // memTotal reads MemTotal in bytes: "MemTotal: 16 kB" of /proc/meminfo, "Node 0
@@ -109,7 +109,7 @@ func (t tree) memTotal(name string) (int64, error) {
 	return 0, nil
 }
 
-// tiers reads each node's memory tier (Linux 6.1); the lower the number, the faster.
+// tiers reads each node's memory tier (Linux 6.1). Lower numbers are faster.
 func (t tree) tiers() (map[int]int, error) {
 	const dir = "sys/devices/virtual/memory_tiering/"
 	names, err := fs.Glob(t.fsys, dir+"memory_tier*/nodelist")

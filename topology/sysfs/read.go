@@ -23,9 +23,9 @@ const attempts = 4
 // Read reads the machine whose host root is fsys ("sys/devices/system/cpu/online",
 // "proc/meminfo"), normally os.DirFS("/").
 //
-// CPUs and nodes may come and go meanwhile, so that files vanish or disagree:
-// a failed or torn read is repeated a few times, some 10 ms apart, before its
-// error, which names the file, is returned.
+// CPUs and nodes may appear and disappear meanwhile, so that files vanish or disagree. A failed
+// or inconsistent read is repeated a few times, some 10 ms apart, before its error, which names
+// the file, is returned.
 func Read(fsys fs.FS) (*topology.Machine, error) {
 	for attempt := 1; ; attempt++ {
 		m, err := readOnce(fsys)
@@ -53,8 +53,8 @@ func readOnce(fsys fs.FS) (*topology.Machine, error) {
 	return topology.New(m), nil
 }
 
-// stampFiles are cheap to read and change with every CPU, node or node's first
-// memory that comes or goes.
+// stampFiles are cheap to read, and change whenever a CPU, a node or the first memory of a node
+// appears or disappears.
 var stampFiles = [...]string{
 	"sys/devices/system/cpu/online",
 	"sys/devices/system/cpu/present",
@@ -69,8 +69,8 @@ func (t tree) stamp() (texts [len(stampFiles)]string) {
 	return texts
 }
 
-// tree reads values from the files below a host's root. Each method's second
-// result is false where the file does not exist; the errors name the file.
+// tree reads values from the files below a host's root. The second result of each method is
+// false if the file does not exist. Errors name the file.
 type tree struct {
 	fsys fs.FS
 }
@@ -98,8 +98,7 @@ func (t tree) list(name string) (cpuset.Set, bool, error) {
 	return set, true, nil
 }
 
-// firstList reads the first of the named lists that exists; it is an error
-// where none does.
+// firstList reads the first of the named lists that exists. It is an error if none does.
 func (t tree) firstList(names ...string) (cpuset.Set, error) {
 	for _, name := range names {
 		if set, ok, err := t.list(name); ok || err != nil {
@@ -109,7 +108,7 @@ func (t tree) firstList(names ...string) (cpuset.Set, error) {
 	return cpuset.Set{}, fmt.Errorf("%s does not exist", strings.Join(names, " or "))
 }
 
-// number reads a decimal number; missing is the result where the file does not exist.
+// number reads a decimal number; it returns missing if the file does not exist.
 func (t tree) number(name string, missing int) (int, error) {
 	text, ok, err := t.text(name)
 	if err != nil || !ok {

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelEvents is the multicast group of the kernel's own uevents; udev's are
-// in group 2.
+// kernelEvents is the multicast group of the kernel's uevents. Those of udev are in group 2.
 const kernelEvents = 1
 
 // listen sends to events at each uevent that can change the machine, until ctx
@@ -20,7 +19,7 @@ func listen(ctx context.Context, events chan<- struct{}) {
 	if err != nil {
 		return
 	}
-	// Non-blocking, so that the file is polled and Close ends a Read.
+	// The socket is non-blocking, so that the file is polled and Close ends a Read.
 	socket := os.NewFile(uintptr(fd), "netlink kobject uevent")
 	defer socket.Close()
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelEvents}); err != nil {
@@ -41,7 +40,7 @@ func listen(ctx context.Context, events chan<- struct{}) {
 	}
 }
 
-// signal leaves one note, however many are due.
+// signal leaves one pending event, however many arrive.
 func signal(events chan<- struct{}) {
 	select {
 	case events <- struct{}{}:
@@ -49,9 +48,9 @@ func signal(events chan<- struct{}) {
 	}
 }
 
-// changesMachine reports whether a uevent is of a CPU, NUMA node, memory block
-// or PCI device that came, went, or was switched on or off. A message is
-// "action@devpath", then KEY=value fields, each ended by a zero byte.
+// changesMachine reports whether a uevent is about a CPU, NUMA node, memory block or PCI device
+// that was added, removed, or switched on or off. A message is "action@devpath", then KEY=value
+// fields, each ended by a zero byte.
 func changesMachine(message []byte) bool {
 	header, fields, _ := strings.Cut(string(message), "\x00")
 	action, _, ok := strings.Cut(header, "@")

@@ -11,19 +11,18 @@ import (
 
 const (
 	pollEvery = time.Second
-	// settle is how long after the first sign of a change the machine is read:
-	// hotplug of a package is a burst of events, and the cache folders of a CPU
-	// come after it is online.
+	// settle is the time from the first event to the reading of the machine. Hotplug of a
+	// package is a burst of events, and the cache folders of a CPU appear after it is online.
 	settle = 100 * time.Millisecond
 )
 
-// Watch calls changed with the new machine after each hotplug of CPUs, nodes,
-// memory or PCI devices, until ctx ends; last is the machine that the caller
-// knows, nil for none. The kernel's uevents tell of a change; where they can't
-// be had, a look at a few small files once a second does, PCI devices excepted.
+// Watch calls changed with the new machine after each hotplug of CPUs, nodes, memory or PCI
+// devices, until ctx ends. The machine that the caller knows is last; nil for none. The
+// kernel's uevents announce changes. Where they are not available, Watch reads a few small
+// files once a second, which do not show PCI devices.
 //
-// A machine that can't be read is told once, as an error with a nil machine,
-// and tried again each second.
+// A machine that can't be read is reported once, as an error with a nil machine, and read again
+// each second.
 func Watch(ctx context.Context, hostRoot string, last *topology.Machine, changed func(*topology.Machine, error)) {
 	events := make(chan struct{}, 1)
 	done := make(chan struct{})
@@ -38,7 +37,7 @@ func Watch(ctx context.Context, hostRoot string, last *topology.Machine, changed
 func watch(ctx context.Context, fsys fs.FS, last *topology.Machine, events <-chan struct{}, changed func(*topology.Machine, error)) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	settled := time.NewTimer(0) // the first look catches what changed since last was read
+	settled := time.NewTimer(0) // the first check finds changes since last was read
 	defer settled.Stop()
 
 	t := tree{fsys}
@@ -46,7 +45,7 @@ func watch(ctx context.Context, fsys fs.FS, last *topology.Machine, events <-cha
 	var failed error
 	due := true
 	wait := func() {
-		if !due { // counted from the first event, so that a long burst delays nothing
+		if !due { // counts from the first event, so that a long burst delays nothing
 			due = true
 			settled.Reset(settle)
 		}

@@ -6,12 +6,12 @@ import "github.com/sluice-dev/sluice/pkg/workload"
 // matter of how many come from each group. What that costs has a closed form
 // for one group, and the best division among groups is a small knapsack.
 
-// group is the cores of one leaf with the same number of online threads, kept
-// threads and free threads.
+// group is the cores of one leaf with the same number of online threads, kept threads and free
+// threads.
 type group struct {
 	threads, kept, free int
 	cores               int
-	usable              int // CPUs that may be taken of each core
+	usable              int // number of CPUs that may be taken of each core
 }
 
 // coreCost is what a choice within a leaf costs: split cores in the upper
@@ -20,15 +20,15 @@ type coreCost uint32
 
 const (
 	splitCore   coreCost = 1 << 16
-	noCoreCost  coreCost = 1 << 30 // can't be done; two of them don't overflow
+	noCoreCost  coreCost = 1 << 30 // not possible; the sum of two does not overflow
 	wholeCore   coreCost = 1
 	splitOffset          = 16
 )
 
 func (c coreCost) splits() uint64 { return uint64(c >> splitOffset) }
 
-// usable is how many CPUs of one core may be taken. Where a container shrinks,
-// free is what it holds, and one thread per core is what it may hold.
+// usable returns how many CPUs of one core may be taken. If a container shrinks, free is what
+// it holds, and one thread per core is what it may hold.
 func usable(smt workload.SMTPolicy, shrink bool, threads, kept, free int) int {
 	switch smt {
 	case workload.SMTFullCore:
@@ -46,8 +46,8 @@ func usable(smt workload.SMTPolicy, shrink bool, threads, kept, free int) int {
 	}
 }
 
-// cost of taking x CPUs of the group, at most usable × cores. Untouched cores
-// that are split by kept CPUs count, so that completing them gains.
+// cost returns the cost of taking x CPUs of the group, at most usable × cores. Untouched cores
+// that are split by kept CPUs count, so that completing them lowers the cost.
 func (g *group) cost(smt workload.SMTPolicy, x int) coreCost {
 	switch {
 	case g.kept == g.threads:
@@ -127,7 +127,7 @@ func (s *search) prefixes(n int) {
 	}
 }
 
-// leafCost is the cost of taking exactly n CPUs of the leaf.
+// leafCost returns the cost of taking exactly n CPUs of the leaf.
 func (s *search) leafCost(l *leaf, n int) coreCost {
 	s.gatherGroups(l)
 	if len(s.groups) == 1 {
@@ -140,7 +140,7 @@ func (s *search) leafCost(l *leaf, n int) coreCost {
 	return s.prefix[len(s.groups)*(n+1)-1]
 }
 
-// pick adds n CPUs of the leaf to the result: the division that costs least,
+// pick adds n CPUs of the leaf to the result. It uses the division with the lowest cost, and
 // the lowest CPUs of each group.
 func (s *search) pick(l *leaf, n int) {
 	s.gatherGroups(l)

@@ -30,7 +30,7 @@ const (
 	mostDistance = 1<<12 - 1
 )
 
-// impossible is more than any choice costs; two of them don't overflow.
+// impossible is higher than the cost of any choice. The sum of two does not overflow.
 var impossible = cost{hi: 1 << 62}
 
 func (c cost) possible() bool { return c.hi < 1<<62 }
@@ -49,11 +49,11 @@ func (c cost) compare(d cost) int {
 	return 0
 }
 
-// coarse is the cost without the fit of the L3 domains.
+// coarse returns the cost without the fit of the L3 domains.
 func (c cost) coarse() cost { return cost{c.hi, c.lo >> nodeFitShift << nodeFitShift} }
 
-// touches computes what the first CPU of each domain costs. What a kept CPU
-// touches already costs nothing, except where the search spreads.
+// touches computes the cost of the first CPU of each domain. A domain that a kept CPU touches
+// already costs nothing, unless the search spreads.
 func (s *search) touches() {
 	mostNode, mostL3 := 0, 0
 	if s.shrink {
@@ -97,8 +97,8 @@ func (s *search) touches() {
 // core first.
 func l3Fit(t *tally) int { return 2*t.free + min(t.whole, 1) }
 
-// fit is less for the domain with less to spare, or, given the most that a
-// domain has, for the one with more.
+// fit is lower for the domain with fewer free CPUs or, given the most that a domain has, for
+// the one with more.
 func fit(free, most int) int {
 	if most > 0 {
 		return most - free
@@ -106,8 +106,7 @@ func fit(free, most int) int {
 	return free
 }
 
-// touching is what the vertex's own domains cost where x CPUs, at least 1, are
-// taken in it.
+// touching returns the cost of the vertex's own domains if x CPUs, at least 1, are taken in it.
 func (s *search) touching(v *vertex, x int) cost {
 	var sum cost
 	for _, d := range v.domains {

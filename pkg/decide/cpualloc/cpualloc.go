@@ -1,7 +1,7 @@
-// Package cpualloc decides which CPUs a container gets: the ones that share
-// the most hardware with each other and break the least for those that come
-// later. It is pure, and deterministic: the same machine, free set and
-// preference give the same CPUs.
+// Package cpualloc decides which CPUs a container gets: CPUs that share as much hardware as
+// possible with each other and leave as much as possible intact for later containers. The
+// package does no I/O and is deterministic: the same machine, free set and preference give the
+// same CPUs.
 //
 // The objective is lexicographic:
 //
@@ -18,8 +18,8 @@
 //     cores that somebody else uses already;
 //  8. the lowest CPU numbers.
 //
-// Kind stands before split cores because an efficiency core has no sibling to
-// split: otherwise every odd pin would go there.
+// Kind comes before split cores because an efficiency core has no sibling to split: otherwise
+// every odd pin would go there.
 //
 // Points 1, 2 and 4 are exact where an L3 domain lies inside a node or holds
 // whole nodes, which is all known hardware. Where the two cross (odd virtual
@@ -41,14 +41,13 @@ type Preference struct {
 	// each such core; keeping the others out of it is the caller's part.
 	SMT  workload.SMTPolicy
 	L3   workload.L3Policy
-	Near cpuset.Set // CPUs local to a device; empty: none
-	Keep cpuset.Set // CPUs the container has and keeps: the rest is chosen to fit with them
+	Near cpuset.Set // CPUs local to a device; empty for none
+	Keep cpuset.Set // CPUs that the container has and keeps; the others are chosen to fit with them
 }
 
-// Take returns n CPUs out of free and p.Keep, all of p.Keep among them. CPUs
-// that are not online on the machine don't count. The error is a
-// *ShortageError where more free CPUs would help, an *ImpossibleError where
-// none would.
+// Take returns n CPUs out of free and p.Keep, including all of p.Keep. CPUs that are not online
+// on the machine are ignored. The error is a *ShortageError if more free CPUs would help, and
+// an *ImpossibleError if not.
 func (a *Allocator) Take(free cpuset.Set, n int, p Preference) (cpuset.Set, error) {
 	p.Keep = cpuset.Intersect(p.Keep, a.machine.Online)
 	kept := p.Keep.Size()
@@ -63,10 +62,10 @@ func (a *Allocator) Take(free cpuset.Set, n int, p Preference) (cpuset.Set, erro
 	return cpuset.Union(p.Keep, add), nil
 }
 
-// Shrink returns the n CPUs out of held that a container should keep: the best
-// by the package's objective, but of equal domains the ones that it holds most
-// of, so that its memory and cache stay. p.Keep has no meaning here. With
-// workload.SMTOnePerCore the other threads of held cores need not be held.
+// Shrink returns the n CPUs out of held that a container should keep. It takes the best by the
+// package's objective, and among equal domains those of which the container holds most, so that
+// its memory and cache stay. It ignores p.Keep. With workload.SMTOnePerCore the other threads
+// of held cores need not be held.
 func (a *Allocator) Shrink(held cpuset.Set, n int, p Preference) (cpuset.Set, error) {
 	held = cpuset.Intersect(held, a.machine.Online)
 	p.Keep = cpuset.Set{}
@@ -80,15 +79,15 @@ func (a *Allocator) Shrink(held cpuset.Set, n int, p Preference) (cpuset.Set, er
 	return kept, nil
 }
 
-// request is one search: n CPUs out of free, which has none of Keep.
+// request is the input of one search: n CPUs out of free, which contains none of Keep.
 type request struct {
 	Preference
 	free   cpuset.Set
 	n      int
-	shrink bool // free is what the container holds
+	shrink bool // whether free is what the container holds
 }
 
-// choose finds the CPUs to take; false where there is no way to take them.
+// choose finds the CPUs to take. It returns false if there is no way to take them.
 func (a *Allocator) choose(r *request) (cpuset.Set, bool) {
 	if r.n == 0 {
 		return cpuset.Set{}, true
@@ -113,8 +112,8 @@ func (a *Allocator) choose(r *request) (cpuset.Set, bool) {
 	return all, true
 }
 
-// kindsOf returns the online CPUs of each kind of core that there is, the
-// performance cores first.
+// kindsOf returns the online CPUs of each kind of core on the machine, the performance cores
+// first.
 func kindsOf(m *topology.Machine) []cpuset.Set {
 	var of [topology.Efficiency + 1]cpuset.Set
 	for i := range m.CPUs {

@@ -7,11 +7,10 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// centre is a node whose distance to the others stands for how close a choice
-// is.
+// centre is a node whose distance to the others measures how compact a choice is.
 type centre struct {
-	node  *vertex // nil: the nodes of the kept CPUs, or none
-	bound int     // sum of distances at least
+	node  *vertex // nil stands for the nodes of the kept CPUs, or none
+	bound int     // lower bound of the sum of distances
 }
 
 // findCentres lists the nodes that a choice of count nodes could lie around,
@@ -42,8 +41,8 @@ func (s *search) findCentres(count int) {
 	slices.SortStableFunc(s.centres, func(x, y centre) int { return cmp.Compare(x.bound, y.bound) })
 }
 
-// centreOn sets the distance part of every node's cost. Without a node,
-// kept CPUs are the centre then: a node's distance is the mean to their nodes.
+// centreOn sets the distance part of every node's cost. If node is nil, the kept CPUs are the
+// centre: a node's distance is the mean to their nodes.
 func (s *search) centreOn(node *vertex) {
 	for _, v := range s.nodes {
 		var distance int
@@ -64,7 +63,7 @@ func (s *search) centreOn(node *vertex) {
 	}
 }
 
-// distance between two nodes, small enough that the sum over all nodes fits
+// distance returns the distance between two nodes, limited so that the sum over all nodes fits
 // its bits.
 func (s *search) distance(x, y *vertex) int {
 	i, j := s.domains[x.node].index, s.domains[y.node].index
@@ -75,8 +74,8 @@ func (s *search) distance(x, y *vertex) int {
 	return min(distances[j], mostDistance/len(s.nodes))
 }
 
-// flatDistances reports whether all NUMA nodes are equally far from each other,
-// so that distance decides nothing.
+// flatDistances reports whether all NUMA nodes are equally far from each other, so that the
+// distance does not matter.
 func flatDistances(m *topology.Machine) bool {
 	first := -1
 	for i := range m.Nodes {

@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ShortageError says that too few suitable CPUs are free now: once others give
-// some back, the same request can succeed.
+// ShortageError says that too few suitable CPUs are free now. The same request can succeed once
+// others give some back.
 type ShortageError struct {
-	Asked      int // CPUs, those already held among them
-	Held       int // CPUs already held (Preference.Keep)
-	Free       int // free CPUs, suitable or not
+	Asked      int // number of CPUs, including those already held
+	Held       int // number of CPUs already held (Preference.Keep)
+	Free       int // number of free CPUs, suitable or not
 	Preference Preference
 }
 
@@ -29,8 +29,8 @@ func (e *ShortageError) Error() string {
 	return fmt.Sprintf("%s, %d free but not so that they fit: %s, or wait until neighbours end", need, e.Free, relax(&e.Preference))
 }
 
-// ImpossibleError says that the machine could not give this were all of its
-// CPUs free.
+// ImpossibleError says that the machine can't satisfy the request even if all of its CPUs are
+// free.
 type ImpossibleError struct {
 	Asked      int
 	Preference Preference
@@ -41,8 +41,8 @@ func (e *ImpossibleError) Error() string {
 	return asked(e.Asked, &e.Preference) + ": " + e.Reason
 }
 
-// refusal tells a shortage from the impossible by asking again with every CPU
-// of the machine free.
+// refusal returns a shortage or an impossible error, after trying the request with every CPU of
+// the machine free.
 func (a *Allocator) refusal(free, n int, p Preference) error {
 	held := p.Keep.Size()
 	all := cpuset.Difference(a.machine.Online, p.Keep)
@@ -61,7 +61,7 @@ func (a *Allocator) refusal(free, n int, p Preference) error {
 	return &ImpossibleError{Asked: n, Preference: p, Reason: reason + "; ask for fewer, or " + relax(&p)}
 }
 
-// asked names the request: "6 CPUs in one NUMA node as full cores".
+// asked describes the request: "6 CPUs in one NUMA node as full cores".
 func asked(n int, p *Preference) string {
 	text := humanize.Count(n, "CPU")
 	switch p.NUMA {

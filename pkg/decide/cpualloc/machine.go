@@ -32,7 +32,7 @@ func (t *tables) reset() {
 	t.costs, t.given, t.mark, t.least = t.costs[:0], t.given[:0], [2]int{}, 0
 }
 
-// newTable returns a table of that length, every entry impossible.
+// newTable returns a table of that length with every entry impossible.
 func (t *tables) newTable(length int) []cost {
 	first := len(t.costs)
 	t.costs = slices.Grow(t.costs, length)[:first+length]
@@ -65,7 +65,7 @@ func (s *search) table(v *vertex, n int) []cost {
 	return now
 }
 
-// innerTable is the vertex's table without the cost of its own domains.
+// innerTable returns the vertex's table without the cost of its own domains.
 func (s *search) innerTable(v *vertex, n int) []cost {
 	if v.leaf >= 0 {
 		return s.leafTable(v, n)
@@ -94,7 +94,7 @@ func (s *search) leafTable(v *vertex, n int) []cost {
 	return table
 }
 
-// combine is the table of what lies before the child and the child together.
+// combine returns the table of everything before the child and the child together.
 func (s *search) combine(before, child []cost, at *vertex, n int) []cost {
 	length := min(len(before)+len(child)-1, n+1)
 	now := s.newTable(length)
@@ -115,7 +115,7 @@ func (s *search) combine(before, child []cost, at *vertex, n int) []cost {
 	return now
 }
 
-// assign picks x CPUs in the vertex, along the way its table was made.
+// assign picks x CPUs in the vertex, as recorded when its table was computed.
 func (s *search) assign(v *vertex, x int) {
 	if x == 0 {
 		return
@@ -174,15 +174,15 @@ func (s *search) wholeMachine() cost {
 	return best
 }
 
-// total is the cost of the best choice, its tables left behind for assign.
+// total returns the cost of the best choice, and keeps its tables for assign.
 func (s *search) total(least int) cost {
 	s.costs, s.given = s.costs[:s.mark[0]], s.given[:s.mark[1]]
 	s.least = least
 	return s.table(s.vertices[0], s.n)[s.n]
 }
 
-// fewestNodes is how many nodes it takes at least, and how many CPUs each of
-// them gives at least where it can be done with so many; 0 if CPUs are kept.
+// fewestNodes returns the least number of nodes that a choice needs, and the least number of
+// CPUs that each of them gives if so many nodes suffice; 0 if CPUs are kept.
 func (s *search) fewestNodes() (count, least int) {
 	s.sizes = s.sizes[:0]
 	for _, v := range s.nodes {

@@ -44,7 +44,7 @@ func newSearch(a *Allocator) *search {
 	}
 }
 
-// run finds the CPUs, s.result, and what they cost; false where there are none.
+// run finds the CPUs, in s.result, and their cost. It returns false if there are none.
 func (s *search) run() (cost, bool) {
 	s.result = cpuset.Set{}
 	s.count()
@@ -56,9 +56,9 @@ func (s *search) run() (cost, bool) {
 	return c, c.possible()
 }
 
-// place tries the common shapes first: all in one leaf, then all in one node.
-// Either is the best there is if it can be done at all, so long as what is kept
-// lies there too; else the whole machine is searched.
+// place tries the common shapes first: all CPUs in one leaf, then all in one node. If one of
+// these is possible and the kept CPUs are there too, it is optimal. Otherwise it searches the
+// whole machine.
 func (s *search) place() cost {
 	if s.NUMA != workload.NUMASpread {
 		if s.L3 != workload.L3Spread {
@@ -78,7 +78,7 @@ func (s *search) place() cost {
 	return s.wholeMachine()
 }
 
-// oneLeaf is the best leaf that can give everything.
+// oneLeaf returns the best leaf that can give all CPUs.
 func (s *search) oneLeaf() (best int, least cost) {
 	least = impossible
 	home, homes := 0, 0
@@ -113,8 +113,8 @@ func (s *search) oneLeaf() (best int, least cost) {
 	return best, least
 }
 
-// leastSplits bounds the split cores from below where all cores are alike and
-// nothing is kept.
+// leastSplits returns a lower bound of the split cores if all cores are alike and nothing is
+// kept.
 func (s *search) leastSplits() cost {
 	switch {
 	case !s.Keep.IsEmpty() || s.threads < 2 || s.shrink:
@@ -127,9 +127,9 @@ func (s *search) leastSplits() cost {
 	return cost{}
 }
 
-// oneNode is the best NUMA node that can give everything. Nodes are solved
-// exactly, the most promising first, and not at all where their bound can't
-// beat the best; the fit within the node doesn't decide between nodes.
+// oneNode returns the best NUMA node that can give all CPUs. It solves nodes exactly, the most
+// promising first, and skips those whose bound can't beat the best. The fit within the node
+// does not decide between nodes.
 func (s *search) oneNode() (best *vertex, least cost) {
 	least = impossible
 	s.reset()
@@ -172,8 +172,8 @@ type candidate struct {
 	bound  cost
 }
 
-// bound is at most the cost of taking everything in the node, without the fit
-// of its L3 domains.
+// bound returns a lower bound of the cost of taking all CPUs in the node, without the fit of
+// its L3 domains.
 func (s *search) bound(v *vertex) cost {
 	c := s.leastSplits()
 	for at := v; ; at = s.vertices[at.parent] {
@@ -202,7 +202,7 @@ func (s *search) bound(v *vertex) cost {
 	return c.coarse()
 }
 
-// inside reports whether the vertex id is under, or is, the vertex root.
+// inside reports whether the vertex id is root or below it.
 func (s *search) inside(id, root int) bool {
 	for id > root {
 		id = s.vertices[id].parent
@@ -257,7 +257,7 @@ func (s *search) nearLeaf(l *leaf) bool {
 	return false
 }
 
-// grown returns a slice of that length, its memory reused where it suffices.
+// grown returns a slice of that length, and reuses the memory of the given one if it suffices.
 func grown[T any](slice []T, length int) []T {
 	return slices.Grow(slice[:0], length)[:length]
 }

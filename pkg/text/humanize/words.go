@@ -1,4 +1,4 @@
-// Package humanize is how Sluice writes numbers for people, the same in every view.
+// Package humanize formats numbers for people, in the same way in every view.
 package humanize
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Count is a number with its noun: "1 CPU", "2 CPUs", "2 classes".
+// Count formats a number with its noun: "1 CPU", "2 CPUs", "2 classes".
 func Count(n int, noun string) string {
 	switch {
 	case n == 1:
@@ -20,23 +20,23 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// Percent is a share of 0 to 1 in whole percent: "45%".
+// Percent formats a share of 0 to 1 in whole percent: "45%".
 func Percent(share float64) string { return fmt.Sprintf("%.0f%%", share*100) }
 
-// CPUs is an amount of CPU, given in thousandths, to a tenth: "12.5", "3".
+// CPUs formats an amount of CPU, given in thousandths, to a tenth: "12.5", "3".
 func CPUs[M ~int64](milli M) string {
 	return strconv.FormatFloat(tenths(milli), 'f', -1, 64)
 }
 
-// AlignedCPUs is an amount of CPU, given in thousandths, always with one decimal, so that
-// the points of a column stand below each other: "12.5", "3.0".
+// AlignedCPUs formats an amount of CPU, given in thousandths, always with one decimal, so that
+// the decimal points of a column are aligned: "12.5", "3.0".
 func AlignedCPUs[M ~int64](milli M) string {
 	return strconv.FormatFloat(tenths(milli), 'f', 1, 64)
 }
 
 func tenths[M ~int64](milli M) float64 { return float64((milli+50)/100) / 10 }
 
-// Bytes is an amount of memory in the largest unit in which it is 1 or more, to a tenth:
+// Bytes formats an amount of memory in the largest unit in which it is 1 or more, to a tenth:
 // "1.5 GiB", "64 GiB".
 func Bytes(bytes int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
@@ -47,8 +47,8 @@ func Bytes(bytes int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + " " + units[unit]
 }
 
-// ShortBytes is an amount of memory in at most three digits and the unit's letter, for
-// narrow columns: "1.5G" is 1.5 GiB, "640M" is 640 MiB.
+// ShortBytes formats an amount of memory in at most three digits and the letter of the unit,
+// for narrow columns: "1.5G" is 1.5 GiB, "640M" is 640 MiB.
 func ShortBytes(bytes int64) string {
 	const units = "BKMGTPE"
 	n, unit := float64(bytes), 0
@@ -62,7 +62,7 @@ func ShortBytes(bytes int64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(n, 'f', digits, 64), ".0") + units[unit:unit+1]
 }
 
-// Lasting is a duration in its two largest units: "2h5m".
+// Lasting formats a duration in its two largest units: "2h5m".
 func Lasting(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

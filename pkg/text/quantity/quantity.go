@@ -1,4 +1,4 @@
-// Package quantity reads Kubernetes resource amounts: "100m", "1.5Gi", "1e3". Pure.
+// Package quantity parses Kubernetes resource amounts: "100m", "1.5Gi", "1e3".
 package quantity
 
 import (
@@ -13,10 +13,10 @@ import (
 // in thousandths of its unit, rounded up.
 type Amount int64
 
-// Value is the amount in whole units, rounded up, as Quantity.Value does.
+// Value returns the amount in whole units, rounded up, as Quantity.Value does.
 func (q Amount) Value() int64 { return int64(q)/1000 + (int64(q)%1000+999)/1000 }
 
-// Bytes is an amount of bytes as Kubernetes writes it, exactly: "2Gi", "1500".
+// Bytes formats an exact number of bytes in Kubernetes' notation: "2Gi", "1500".
 func Bytes(n int64) string {
 	suffix := ""
 	for i := 0; n != 0 && n%1024 == 0 && i < len(binary); i++ {
@@ -33,11 +33,12 @@ var errSyntax = errors.New("must be a number with one of the suffixes m, k, M, G
 // maxMilli leaves room to round up to a whole unit.
 const maxMilli = math.MaxInt64 - 999
 
-// maxExponent is beyond any amount that fits, and far from what is slow to compute.
+// maxExponent is above the exponent of any amount that fits, and low enough to be computed
+// quickly.
 const maxExponent = 30
 
-// Parse reads a decimal number followed by a suffix or an exponent. The error
-// continues a sentence that names the amount: "must be ...".
+// Parse parses a decimal number followed by a suffix or an exponent. The error continues a
+// sentence that names the amount: "must be ...".
 func Parse(text string) (Amount, error) {
 	const longest = 64
 	end := strings.LastIndexAny(text, "0123456789.") + 1
@@ -76,7 +77,7 @@ func Parse(text string) (Amount, error) {
 	return Amount(milli.Int64()), nil
 }
 
-// scale is what a number with that suffix is multiplied by, in thousandths.
+// scale returns the factor for a number with that suffix or exponent, in thousandths.
 func scale(suffix string, exponent int) (factor *big.Rat, known bool) {
 	power, shift := exponent+3, 0
 	switch i := strings.Index("numkMGTPE", suffix); {

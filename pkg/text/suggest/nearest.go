@@ -1,12 +1,11 @@
-// Package suggest finds the word that somebody who mistyped probably meant.
+// Package suggest finds the known word that a mistyped word probably stands for.
 package suggest
 
-// longest bounds the work on hostile input; no key or setting is longer.
+// longest bounds the work on hostile input. No key or setting is longer.
 const longest = 64
 
-// To returns the known word with the fewest letters to insert, delete or
-// replace (Levenshtein's distance), and "" where even that one shares less than
-// half of its letters with word.
+// To returns the known word with the fewest letters to insert, delete or replace (Levenshtein's
+// distance). It returns "" if even that one shares less than half of its letters with word.
 func To(word string, known []string) string {
 	if len(word) > longest {
 		return ""
@@ -21,7 +20,7 @@ func To(word string, known []string) string {
 }
 
 func distance(a, b string) int {
-	row := make([]int, len(b)+1) // row[j]: from a[:i] to b[:j]
+	row := make([]int, len(b)+1) // row[j] is the distance from a[:i] to b[:j]
 	for j := range row {
 		row[j] = j
 	}
