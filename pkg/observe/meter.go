@@ -32,17 +32,17 @@ type Meter struct {
 	memory   MemoryCounters
 	known    Snapshot // the node's parts of the last snapshot
 
-	look       uint64
+	sequence   uint64
 	byID       map[string]*container
 	containers []*container // in the order of the last reading
 }
 
 // container is what the meter knows of one container.
 type container struct {
-	look  uint64 // number of the last measurement that included the container
-	place uint64 // number of the last measurement in which its place has been assigned
-	last  ContainerReading
-	known Container
+	sequence uint64 // number of the last measurement that included the container
+	place    uint64 // number of the last measurement in which its place has been assigned
+	last     ContainerReading
+	known    Container
 }
 
 // Observe processes a reading and fills a snapshot, whose memory it reuses. A reading that is
@@ -98,7 +98,7 @@ func shift(by time.Duration, at ...*time.Time) {
 
 // each measures the containers, and removes those that are gone.
 func (m *Meter) each(r *Reading) {
-	m.look++
+	m.sequence++
 	gone := len(m.containers) // containers that have not been found again
 	for i := range r.Containers {
 		now := &r.Containers[i]
@@ -112,17 +112,17 @@ func (m *Meter) each(r *Reading) {
 		case c == nil:
 			c = &container{last: ContainerReading{ID: now.ID}, known: Container{ID: now.ID}}
 			m.byID[now.ID] = c
-		case c.look == m.look:
+		case c.sequence == m.sequence:
 			continue // the container is twice in the reading
 		default:
 			gone--
 		}
-		c.look = m.look
+		c.sequence = m.sequence
 		m.measure(c, now)
 	}
 	if gone > 0 {
 		for id, c := range m.byID {
-			if c.look != m.look {
+			if c.sequence != m.sequence {
 				delete(m.byID, id)
 			}
 		}
@@ -142,8 +142,8 @@ func (m *Meter) order(r *Reading) []*container {
 	clear(m.containers)
 	list := m.containers[:0]
 	for i := range r.Containers {
-		if c := m.byID[r.Containers[i].ID]; c.place != m.look {
-			c.place = m.look
+		if c := m.byID[r.Containers[i].ID]; c.place != m.sequence {
+			c.place = m.sequence
 			list = append(list, c)
 		}
 	}
