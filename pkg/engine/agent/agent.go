@@ -33,56 +33,57 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Options are what an agent works with.
+// Options are an agent's dependencies and settings.
 type Options struct {
 	Config     *config.Config
-	Configured status.Config // where that comes from
+	Configured status.Config // the file that Config was read from, for the status
 	Machine    *topology.Machine
 	Host       fs.FS               // the host's root, for /sys, /proc and the kubelet's state
-	Kernel     node.Kernel         // nil without cgroups
+	Kernel     node.Kernel         // nil: the node's cgroups can't be written
 	Affinities steering.Affinities // nil where IRQs and workqueues can't be steered
-	Originals  string              // file that keeps original values; "" keeps them in memory alone
-	Formerly   string              // file that kept them before an upgrade; "" none
-	Node       qos.Node            // what this kernel has
+	Originals  string              // file of the journal; "" keeps the journal in memory alone
+	Formerly   string              // the journal's file before an upgrade moved it; "" for none
+	Node       qos.Node            // the knobs and features of this kernel
 	Cores      groups.Cores        // nil without core scheduling
 	RDT        rdtgroup.Host       // nil without resctrl
-	NoRDT      string              // why
+	NoRDT      string              // why RDT is nil; shown in the status
 	Watermarks watermarks.Host     // nil where the node's watermarks can't be written
 	Reclaimer  Reclaimer           // nil where the kernel can't reclaim on request
 	Memory     memorylimit.Host
-	Confine    func(cpuset.Set) error // keeps the plugin's own threads on these CPUs; nil does not
+	Confine    func(cpuset.Set) error // binds the plugin's own threads to these CPUs; nil leaves them unbound
 	Build      status.Build
 	Log        logrus.FieldLogger
 
-	// The control loop.
-	Sampler      Sampler              // nil: no loop
-	Wake         <-chan struct{}      // asks for a look before its time; nil never does
-	Audit        decisionlog.Audit    // takes the loop's decisions; nil drops them
+	// These fields are for the control loop.
+	Sampler      Sampler              // nil switches the control loop off
+	Wake         <-chan struct{}      // asks for a sample before the next one is due; may be nil
+	Audit        decisionlog.Audit    // records the loop's decisions; nil discards them
 	Failsafe     controlloop.Failsafe // nil without one
-	FailsafePlan []knobs.Change       // the plan that the failsafe may have carried out before this start
-	Evictor      controlloop.Evictor  // nil: evictions are reported alone
-	StateDir     string               // of the batch switch; "" without one
+	FailsafePlan []knobs.Change       // the plan that an earlier failsafe may have carried out before this start
+	Evictor      controlloop.Evictor  // nil: evictions are only reported
+	StateDir     string               // directory of the batch switch's file; "" switches the batch switch off
 
-	// Clock tells the time; nil is the real one. With one of its own the agent does
-	// nothing by itself: Tick and Pass do what tickers would.
+	// Clock returns the present time; nil uses the system's clock. With a Clock the agent
+	// starts no tickers: the caller calls Tick and Pass.
 	Clock func() time.Time
 }
 
-// Agent is the loop and what it owns.
+// Agent owns the node's state and runs all of its events in one goroutine; see the package
+// comment.
 type Agent struct {
-	*node.Node // owned by the loop
+	*node.Node // only the event loop's goroutine may use it
 	options    Options
 	events     *eventloop.Loop
-	Latencies  latency.Histograms // of the runtime's events
+	Latencies  latency.Histograms // how long the runtime's events took
 
-	// Owned by the loop.
+	// Only the event loop's goroutine may use these fields.
 	cpusets       *cpusets.Writer
 	podsettings   *podsettings.Settings
 	record        *runtimerecord.Recorder
-	targets       map[string]reclaim.Target // that the reclaimer was given
+	targets       map[string]reclaim.Target // the memory targets that the reclaimer got last
 	loop          *controlloop.Loop
 	ticks         ticks
-	passing       *time.Ticker // nil with a clock of the agent's own
+	passing       *time.Ticker // triggers the periodic pass; nil with Options.Clock
 	steering      *steering.Steerer
 	watermarks    *watermarks.Keeper
 	decisions     *decisionlog.Log
@@ -90,13 +91,13 @@ type Agent struct {
 	detectProblem error // why neighbours could not be detected; logged
 	reporter      *nodestatus.Reporter
 	started       time.Time
-	shown         shown
-	confined      node.LedgerState // which the plugin's own threads follow
+	shown         statusCache
+	confined      node.LedgerState // the ledger's state when the plugin's own threads were bound last
 
-	life context.Context //nolint:containedctx // Run's: what the loop begins ends with it
+	ctx context.Context //nolint:containedctx // Run's: what the loop begins ends with it
 }
 
-// New makes an agent; Run starts it.
+// New makes an agent. Its events run once Run is called.
 func New(o Options) *Agent {
 	a := &Agent{
 		Node: &node.Node{
@@ -126,11 +127,12 @@ func New(o Options) *Agent {
 	return a
 }
 
-// Run is the loop; it returns when the context ends and what it has begun has ended.
+// Run runs the event loop. It returns when the context has ended and the goroutines that the
+// agent started have finished.
 func (a *Agent) Run(ctx context.Context) {
-	a.life = ctx
+	a.ctx = ctx
 	a.load()
-	a.setNeighbours(peers.Detect(a.Host)) // before anything is written: beside koordlet nothing is
+	a.setNeighbours(peers.Detect(a.Host)) // before any write: next to koordlet, Sluice writes nothing
 	a.Grants.Follow(grantrecord.Find(a.Host))
 	a.Grants.Look(node.GrantWaitAll)
 	a.FindMemory()
@@ -150,14 +152,15 @@ func (a *Agent) Run(ctx context.Context) {
 	a.end()
 }
 
-// endPatience is how long Run waits, at its end, for what it has begun: less than the
-// time after which a service manager kills.
-const endPatience = 5 * time.Second
+// shutdownTimeout is how long Run waits for the agent's goroutines when the context ends. It is
+// less than the time after which a service manager kills the process.
+const shutdownTimeout = 5 * time.Second
 
-// end waits for what the loop has begun, takes note of how it went, and closes the journal.
+// end waits for the agent's goroutines, records the results that they post, and closes the
+// journal.
 func (a *Agent) end() {
 	a.Reconciler.Stop()
-	if !a.events.Stop(endPatience) {
+	if !a.events.Stop(shutdownTimeout) {
 		a.Log.Warn("Ending while a write to the kernel, or a call to the runtime, is still under way; what was there before the write is in the journal")
 	}
 	a.decisions.EndAll(a.Now())

@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ConfigDiff answers what the configuration of that text would change now, and changes
-// nothing.
+// ConfigDiff lists what the given text of a configuration would change if it were applied now.
+// It changes nothing.
 func (a *Agent) ConfigDiff(text []byte) (d *status.ConfigDiff, err error) {
 	cfg, err := config.Parse(text)
 	if err != nil {
-		return &status.ConfigDiff{Problem: err.Error()}, nil //nolint:nilerr // it is the answer
+		return &status.ConfigDiff{Problem: err.Error()}, nil //nolint:nilerr // an invalid configuration is a valid result
 	}
 	err = a.events.Do("config diff", func() error {
 		d = a.configDiff(cfg)
@@ -39,7 +39,7 @@ func (a *Agent) configDiff(to *config.Config) *status.ConfigDiff {
 	for _, c := range config.Compare(config.Values(a.Config), config.Values(to)) {
 		d.Keys = append(d.Keys, status.KeyChange(c))
 	}
-	d.Warnings, _ = taken.Validate(a.Ledger.Machine()) // its errors were above
+	d.Warnings, _ = taken.Validate(a.Ledger.Machine()) // its errors were reported above
 	d.Pools = poolChanges(a.Ledger.Pools(), ledger.Pools())
 	for _, h := range a.Ledger.Holders() {
 		if change, differs := a.containerChange(taken, ledger, h); differs {
@@ -72,7 +72,8 @@ func poolChanges(from, to []placement.PoolCPUs) []status.PoolChange {
 	return changes
 }
 
-// containerChange is what a container would have otherwise.
+// containerChange compares the CPUs that a container has with those that it would have under
+// another configuration.
 func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, from *placement.Holder) (change status.ContainerChange, differs bool) {
 	to, ok := ledger.Holder(from.ID)
 	c := a.Containers[from.ID]

@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// CreateContainer decides what a new container gets. Other containers have left
-// its CPUs, in the kernel, when it returns; updates are for those that can only
-// be moved by the runtime. An error fails the container and leaves no trace.
+// CreateContainer decides what a new container gets. When it returns, the kernel has moved the
+// other containers off the new one's CPUs; updates lists those that only the runtime can move.
+// On an error the container is not created, and the ledger is as it was before.
 func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply node.Adjustment, updates []node.Update, err error) {
 	err = a.events.Do("CreateContainer", func() error {
 		a.noteChange()
@@ -57,8 +57,8 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 	return reply, updates, err
 }
 
-// admit enters the container into the ledger and makes room for it. In preview
-// nothing is refused: what would be shares.
+// admit enters the container into the ledger and moves others off its CPUs. In preview it
+// refuses no container: one that would be refused shares CPUs.
 func (a *Agent) admit(c *node.Container) error {
 	r, err := a.Request(a.Config, c)
 	if err != nil {
@@ -103,7 +103,8 @@ func (a *Agent) place(c *node.Container, r workload.Request) error {
 	return nil
 }
 
-// placedLevel keeps containers that get nothing of their own out of the log.
+// placedLevel is the level at which a placement is logged: debug for containers that get no
+// CPUs of their own.
 func placedLevel(as placement.Assignment) logrus.Level {
 	if as.CPUs.IsEmpty() && as.Mems.IsEmpty() {
 		return logrus.DebugLevel
@@ -111,7 +112,7 @@ func placedLevel(as placement.Assignment) logrus.Level {
 	return logrus.InfoLevel
 }
 
-// release releases and forgets a container and gives what it held to the others.
+// release removes a container from the ledger and gives its CPUs to the others.
 func (a *Agent) release(id string) {
 	c := a.Containers[id]
 	a.Ledger.Release(id)
@@ -123,8 +124,8 @@ func (a *Agent) release(id string) {
 	a.cpusets.TryApply()
 }
 
-// completePins makes pins whole that lack CPUs, where CPUs are free now and everyone
-// leaves them.
+// completePins gives pins that lack CPUs the missing ones, where those are free now and all
+// other containers can be moved off them.
 func (a *Agent) completePins() {
 	for _, id := range a.Ledger.Lacking() {
 		c := a.Containers[id]
@@ -144,9 +145,9 @@ func (a *Agent) completePins() {
 	}
 }
 
-// grant has the ledger decide, and where CPUs are short decide once more without the
-// abandoned grants. The caller reports those to noteFreed when it has carried out the
-// decision; until then the ledger's Undo restores them.
+// grant lets the ledger decide. Where CPUs are short, it releases the abandoned grants and lets
+// the ledger decide once more. The caller passes the released grants to dropFreed once it has
+// carried out the decision; until then the ledger's Undo restores them.
 func (a *Agent) grant(next *node.Container, decide func() (placement.Assignment, error)) (as placement.Assignment, freed []string, err error) {
 	as, err = decide()
 	if !placement.IsShortage(err) {
@@ -159,8 +160,8 @@ func (a *Agent) grant(next *node.Container, decide func() (placement.Assignment,
 	return as, freed, err
 }
 
-// abandoned lists the grants, other than next's own, whose container has ended or was
-// never started without an event that said so.
+// abandoned lists the grants, other than next's own, whose container ended or was never started
+// without an event from the runtime.
 func (a *Agent) abandoned(next *node.Container) []string {
 	ids := a.Ledger.Stale(next.Identity(), a.Now(), a.Config.ReserveTimeout)
 	for _, c := range a.Order {
@@ -171,7 +172,7 @@ func (a *Agent) abandoned(next *node.Container) []string {
 	return ids
 }
 
-// ended reports whether a pin's processes are all gone.
+// ended reports whether all processes of a pin have exited.
 func (a *Agent) ended(c *node.Container) bool {
 	h, ok := a.Ledger.Holder(c.ID)
 	if !ok || h.CPUs.IsEmpty() || !c.Started || a.Kernel == nil || c.Path == "" {
@@ -181,12 +182,13 @@ func (a *Agent) ended(c *node.Container) bool {
 	return err == nil && !populated
 }
 
-// makeTime is how long a runtime may take from CreateContainer to the container's
-// cgroup or to PostCreateContainer.
+// makeTime is how long a runtime may take between CreateContainer and PostCreateContainer, or
+// until the container's cgroup exists.
 const makeTime = 5 * time.Second
 
-// neverMade reports whether the runtime seems to have failed to make a container with
-// CPUs of its own. CRI-O tells of that by no event: neither Stop nor RemoveContainer comes.
+// neverMade reports whether the runtime seems to have failed to make a container that was
+// granted CPUs of its own. CRI-O sends no event for that: neither StopContainer nor
+// RemoveContainer.
 func (a *Agent) neverMade(c *node.Container) bool {
 	h, ok := a.Ledger.Holder(c.ID)
 	if !ok || h.CPUs.IsEmpty() || c.Made || c.Started || !a.Reaches(c) || a.Now().Sub(h.Since) < makeTime {
@@ -196,7 +198,7 @@ func (a *Agent) neverMade(c *node.Container) bool {
 	return errors.Is(err, cgroupfs.ErrGone)
 }
 
-// PostCreateContainer notes that the runtime has made a container.
+// PostCreateContainer records that the runtime has made a container.
 func (a *Agent) PostCreateContainer(id string) error {
 	return a.events.Do("PostCreateContainer", func() error {
 		if c, ok := a.Containers[id]; ok {
@@ -206,8 +208,8 @@ func (a *Agent) PostCreateContainer(id string) error {
 	})
 }
 
-// dropFreed notes that the ledger has given grants back whose containers are still known:
-// a container that starts after all is placed again.
+// dropFreed marks containers whose grants the ledger has released as unplaced: one that starts
+// after all is placed again.
 func (a *Agent) dropFreed(ids []string) {
 	for _, id := range ids {
 		a.Changed()
@@ -218,8 +220,8 @@ func (a *Agent) dropFreed(ids []string) {
 	}
 }
 
-// StartContainer holds the grant and re-asserts all of it: the cgroup exists now
-// and its process waits before the first instruction.
+// StartContainer turns the container's reserved grant into a held one and writes all of its
+// settings again: its cgroup exists now, and its process waits before the first instruction.
 func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error {
 	a.awaitAnswer(spec.ID)
 	return a.events.Do("StartContainer", func() error {
@@ -229,7 +231,7 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 		}
 		c.PID = spec.PID
 		err := a.start(c)
-		c.Ran = true // CRI-O starts it whatever the answer is
+		c.Ran = true // CRI-O starts it even if Sluice refuses
 		if err != nil {
 			a.Counters.Refused++
 			a.Log.WithField("container", c.Ref).WithError(err).Warn("Container not started")
@@ -274,7 +276,7 @@ func (a *Agent) start(c *node.Container) error {
 	return nil
 }
 
-// StopContainer takes back what an ended container held.
+// StopContainer releases the grant of a container that has ended.
 func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
 	err = a.events.Do("StopContainer", func() error {
 		a.stopped(id)
@@ -284,7 +286,8 @@ func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
 	return updates, err
 }
 
-// RemoveContainer may be the only event of a container whose creation failed.
+// RemoveContainer releases what StopContainer has not: it may be the only event of a container
+// whose creation failed.
 func (a *Agent) RemoveContainer(id string) error {
 	return a.events.Do("RemoveContainer", func() error {
 		a.stopped(id)
@@ -307,7 +310,7 @@ func (a *Agent) stopped(id string) {
 	a.noteChange()
 }
 
-// RemovePod forgets whatever is left of a pod.
+// RemovePod forgets a pod and its remaining containers.
 func (a *Agent) RemovePod(podID string) error {
 	return a.events.Do("RemovePodSandbox", func() error {
 		var left []string

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// features are what this node has: knob by knob, and what else there is.
+// features lists what this node supports: each knob, and what does not depend on a knob.
 func (o *Options) features() []status.Feature {
 	all := make([]status.Feature, 0, knobs.Knobs)
 	for k := range knobs.Knobs {

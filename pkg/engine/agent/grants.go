@@ -4,8 +4,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// regrantAll brings all containers to what the record says of them by now. Pins whose
-// number of CPUs changes wait for the runtime's update, which comes with the resize.
+// regrantAll updates all containers to the grants in the kubelet's record. A pin whose number
+// of CPUs changes waits for the runtime's update, which comes with the resize.
 func (a *Agent) regrantAll() {
 	if !a.Grants.News() {
 		return

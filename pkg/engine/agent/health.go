@@ -2,15 +2,15 @@ package agent
 
 import "github.com/sluice-dev/sluice/pkg/status"
 
-// Pulse is a sign of life.
+// Pulse is the result of a health check.
 type Pulse struct {
 	Runtime    status.Runtime
-	Synced     bool // the runtime has told what runs here
+	Synced     bool // the runtime has sent its list of containers
 	Containers int
 }
 
-// Pulse goes through the loop as every event does: it doesn't return while the loop
-// hangs. The error is that the agent has ended.
+// Pulse runs as an event, so it doesn't return while the event loop hangs. It fails if the
+// agent has ended.
 func (a *Agent) Pulse() (p Pulse, err error) {
 	err = a.events.Do("pulse", func() error {
 		p = Pulse{Runtime: a.Runtime, Synced: a.Synced, Containers: len(a.Containers)}

@@ -5,9 +5,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// SetMachine moves everything to a machine with other CPUs or memory nodes.
+// SetMachine moves all containers to a machine with other CPUs or memory nodes.
 func (a *Agent) SetMachine(m *topology.Machine) {
-	a.events.Do("hotplug", func() error { //nolint:errcheck // only a closed agent fails it
+	a.events.Do("hotplug", func() error { //nolint:errcheck // fails only if the agent has ended
 		old := a.Ledger.Machine()
 		a.Ledger.SetMachine(m)
 		a.Log.WithField("online", m.Online.String()).WithField("was", old.Online.String()).Info("The machine changed")

@@ -16,8 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// load opens the book of originals; a line that is lost or corrupt costs only its
-// own value.
+// load opens the journal. A line that is lost or corrupt costs only its own value.
 func (a *Agent) load() {
 	book, err := journal.Open(a.options.Originals, procfs.BootID(a.Host))
 	if err != nil {
@@ -39,14 +38,15 @@ func (a *Agent) load() {
 	a.cpusets = cpusets.New(a.Node)
 	a.podsettings = podsettings.New(a.Node, a.groups.Lacks, a.options.Memory.Reclaim == nil)
 	a.record = runtimerecord.New(a.Node, a.cpusets, a.podsettings, a.groups)
-	a.loop = controlloop.New(a.life, a.Node, controlloop.Parts{
+	a.loop = controlloop.New(a.ctx, a.Node, controlloop.Parts{
 		CPUSets: a.cpusets, Settings: a.podsettings, Groups: a.groups, Record: a.record, Decisions: a.decisions,
 	}, a.options.Memory, a.loopOptions())
 	a.reporter = nodestatus.New(a.Node, a.sources())
 }
 
-// recall tells a found container what was done to it: on an earlier connection
-// of this run, or in the run before.
+// recall restores what Sluice has recorded of a container that runs already: from an earlier
+// connection of this process if there was one, from the journal of the process before
+// otherwise.
 func (a *Agent) recall(c, before *node.Container) {
 	if before != nil {
 		c.Touched, c.Quota, c.Drift, c.Contest = before.Touched, before.Quota, before.Drift, before.Contest
@@ -60,7 +60,8 @@ func (a *Agent) recall(c, before *node.Container) {
 	}
 }
 
-// forgetGone lets the originals of containers go that ended while nobody told.
+// forgetGone drops the journal's entries of containers that ended while the plugin wasn't
+// connected.
 func (a *Agent) forgetGone() {
 	here := make(map[string]bool, len(a.Order))
 	for _, c := range a.Order {

@@ -10,16 +10,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Sampler looks at what the node and its containers do; see pkg/engine/sampler.
+// Sampler reads the counters of the node and its containers; see pkg/engine/sampler.
 type Sampler interface {
-	// Sample fills a snapshot, and says how long to wait from its start to the next. The
-	// error tells of each kind of failure once.
+	// Sample fills a snapshot, and returns how long to wait from its start to the next sample.
+	// The error reports each kind of failure once.
 	Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error)
 	// Failures counts the reads that failed, by kind.
 	Failures() []status.Failure
 }
 
-// loopOptions are what the control loop needs of the host.
+// loopOptions lists the host's facilities that the control loop needs.
 func (a *Agent) loopOptions() controlloop.Options {
 	o := controlloop.Options{Failsafe: a.options.Failsafe, Evictor: a.options.Evictor, StateDir: a.options.StateDir}
 	if a.options.Sampler != nil {
@@ -28,9 +28,9 @@ func (a *Agent) loopOptions() controlloop.Options {
 	return o
 }
 
-// Tick steps the controllers with what was observed: the fast ones at each call, the
-// others when control.interval has passed. It returns what to observe next, nil if that
-// has changed: see Targets.
+// Tick steps the controllers with a snapshot: the fast ones at each call, the others when
+// control.interval has passed. It returns the new list of targets to observe, or nil if the
+// list has not changed; see Targets.
 func (a *Agent) Tick(s *observe.Snapshot) []observe.Target {
 	t := &a.ticks
 	t.mu.Lock()
@@ -42,9 +42,10 @@ func (a *Agent) Tick(s *observe.Snapshot) []observe.Target {
 	return <-t.done
 }
 
-// ticks is an event that is made once: ten a second are to allocate nothing.
+// ticks is a tick event that is allocated once, since ten events a second must not produce
+// garbage.
 type ticks struct {
-	mu   sync.Mutex // one at a time
+	mu   sync.Mutex // held during a tick
 	seen *observe.Snapshot
 	run  func()
 	done chan []observe.Target
@@ -65,10 +66,10 @@ func (a *Agent) prepareTicks() {
 	}
 }
 
-// Targets lists what is to be observed. The list is never changed: a new one takes
-// its place.
+// Targets lists the containers to observe. The agent never changes a list that it has returned;
+// a new list replaces it.
 func (a *Agent) Targets() (targets []observe.Target) {
-	a.events.Do("targets", func() error { //nolint:errcheck // only a closed agent fails it
+	a.events.Do("targets", func() error { //nolint:errcheck // fails only if the agent has ended
 		if a.loop.IsStale() {
 			a.loop.Refresh()
 		}
@@ -78,8 +79,8 @@ func (a *Agent) Targets() (targets []observe.Target) {
 	return targets
 }
 
-// sample looks at the node as often as the sampler asks for, and when something wakes
-// it, and steps the controllers.
+// sample takes samples, at the sampler's interval and whenever Options.Wake asks for one, and
+// steps the controllers with them.
 func (a *Agent) sample(ctx context.Context) {
 	var s observe.Snapshot
 	var targets []observe.Target
@@ -99,9 +100,10 @@ func (a *Agent) sample(ctx context.Context) {
 	}
 }
 
-// sampleOnce looks at targets, or asks for them, and steps once. It says how long to wait,
-// and what to look at then. Once the context has ended it decides nothing: the sampler's
-// files may have been closed under the look.
+// sampleOnce samples the targets, which it asks the agent for if there are none, and steps the
+// controllers once. It returns how long to wait and the targets for the next sample. Once the
+// context has ended it steps no controller: the sampler's files may have been closed during the
+// sample.
 func (a *Agent) sampleOnce(ctx context.Context, s *observe.Snapshot, targets []observe.Target) (wait time.Duration, next []observe.Target) {
 	defer func() {
 		if p := recover(); p != nil {

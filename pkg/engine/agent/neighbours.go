@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/peers"
 )
 
-// neighboursInterval is how often other managers of CPUs are looked for.
+// neighboursInterval is the time between two searches for neighbours.
 const neighboursInterval = 30 * time.Second
 
-// watchNeighbours detects every 30 s who else on this node sets CPUs. It reads all
-// of /proc, so the loop does not wait for it.
+// watchNeighbours searches for neighbours, other agents that set CPUs on this node. A search
+// reads all of /proc, so it runs outside of the event loop.
 func (a *Agent) watchNeighbours(ctx context.Context) {
 	for {
 		select {
@@ -23,9 +23,9 @@ func (a *Agent) watchNeighbours(ctx context.Context) {
 		}
 		found, err := peers.Detect(a.Host)
 		record := grantrecord.Find(a.Host)
-		a.events.Do("neighbours", func() error { //nolint:errcheck // only a closed agent fails it
+		a.events.Do("neighbours", func() error { //nolint:errcheck // fails only if the agent has ended
 			a.setNeighbours(found, err)
-			a.groups.SetUp() // who has gone may have kept Sluice from it
+			a.groups.SetUp() // a neighbour that is gone may have kept Sluice from core scheduling
 			a.Grants.Follow(record)
 			return nil
 		})

@@ -6,14 +6,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Pass is one periodic pass, for an agent with a clock of its own.
+// Pass runs one periodic pass, for an agent with Options.Clock.
 func (a *Agent) Pass() {
-	a.events.Do("pass", func() error { a.pass(); return nil }) //nolint:errcheck // only a closed agent fails it
+	a.events.Do("pass", func() error { a.pass(); return nil }) //nolint:errcheck // fails only if the agent has ended
 }
 
-// pass is what the clock does: grants of ended containers are freed, pins that
-// lack CPUs are mended, and every container that Sluice has set is compared with
-// the kernel.
+// pass frees the grants of ended containers, completes pins that lack CPUs, and compares every
+// container that Sluice has set with the kernel.
 func (a *Agent) pass() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -23,7 +22,7 @@ func (a *Agent) pass() {
 	}()
 	a.events.Moved()
 	a.Reconciler.BeginEvent()
-	a.shown.draft = nil // nobody else has asked for it
+	a.shown.draft = nil // free its memory: no reader has asked for it since the last pass
 	if !a.Synced {
 		return
 	}
@@ -56,8 +55,8 @@ func (a *Agent) pass() {
 	a.Reconciler.Save()
 }
 
-// confine keeps the plugin itself off pinned CPUs: in the system set, or with the
-// pools.
+// confine binds the plugin's own threads to CPUs that aren't pinned: the system CPUs if there
+// are any, the pools' otherwise.
 func (a *Agent) confine() {
 	if a.options.Confine == nil || a.confined == a.LedgerState() || !a.Authority().Writes {
 		return

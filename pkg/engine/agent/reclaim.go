@@ -12,7 +12,7 @@ type Reclaimer interface {
 	Set(targets map[string]reclaim.Target)
 }
 
-// retarget tells the reclaimer what to hold where, when that has changed.
+// retarget passes the cgroups' memory targets to the reclaimer when they have changed.
 func (a *Agent) retarget() {
 	if a.options.Reclaimer == nil {
 		return
@@ -29,7 +29,7 @@ func (a *Agent) retarget() {
 	}
 }
 
-// stopReclaiming has the reclaimer hold nothing any more.
+// stopReclaiming clears the reclaimer's targets.
 func (a *Agent) stopReclaiming() {
 	if a.options.Reclaimer != nil {
 		a.targets = nil

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// newReconciler makes the owner of cgroups' settings, with the journal that was loaded.
+// newReconciler makes the reconciler of cgroups' settings. The journal must be loaded before.
 func (a *Agent) newReconciler() *reconcile.Reconciler {
 	return reconcile.New(reconcile.Options{
 		Kernel: a.Kernel, Journal: a.Journal, Features: &a.QoS.Features, Log: a.Log, Now: a.Now,

@@ -7,12 +7,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 )
 
-// refusalTime is how long a runtime may take to end a container whose start was
-// refused: until then its process is the runtime's own, which waits before exec.
+// refusalTime is how long a runtime may take to end a container whose start was refused. In
+// that time the cgroup's process is the runtime's own, which waits before exec.
 const refusalTime = 5 * time.Second
 
-// refuseStart keeps what a container holds whose start was refused until the runtime
-// reports its end or its cgroup is empty: it may run all the same. containerd ends it
+// refuseStart keeps the grant of a container whose start was refused until the runtime reports
+// the container's end or its cgroup is empty, since it may run nevertheless. containerd ends it
 // and sends StopContainer; CRI-O only logs the refusal (server/container_start.go).
 func (a *Agent) refuseStart(c *node.Container, why error) {
 	c.Refused = node.RefusedStart{Why: why.Error(), At: a.Now()}
@@ -34,9 +34,9 @@ func (a *Agent) findRunningRefused() {
 	}
 }
 
-// runsRefused enters a container that runs although its start was refused: it shares,
-// as one that is found with a request that can't be met, until it can be given what it
-// asks for (see completePins). One whose cgroup can't be written keeps its CPUs, since it can't be
+// runsRefused enters a container that runs although its start was refused. It shares CPUs, as a
+// running container does whose request can't be met, until completePins can give it the CPUs
+// that it requests. A container whose cgroup can't be written keeps its CPUs, since it can't be
 // moved off them.
 func (a *Agent) runsRefused(c *node.Container) {
 	c.Refused.Runs = true

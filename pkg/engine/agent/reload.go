@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Reload is a configuration to take over.
+// Reload is a configuration to apply.
 type Reload struct {
 	Config *config.Config
-	Hash   string // of its text
-	// Adapt changes what the agent works with besides, by the configuration that it
-	// takes over; nil nothing. It is called in the loop, and must not block.
+	Hash   string // of the configuration's text
+	// Adapt changes other options by the configuration that is applied; it may be nil. It runs
+	// in the event loop's goroutine and must not block.
 	Adapt func(*config.Config, *Options)
 }
 
-// Reconfigure takes over another configuration, as a whole or, where the error says
-// why not, not at all. What runs keeps its place: a configuration for which a container
-// would have to leave CPUs of its own while it runs is refused. Keys that take a restart
-// keep their values, and are listed.
+// Reconfigure applies another configuration as a whole, or fails and applies none of it.
+// Running containers keep their places: it refuses a configuration under which a running
+// container would have to leave CPUs of its own. Keys that can't change without a restart keep
+// their values; restart lists them.
 func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 	for deadline := a.Now().Add(memoryBusyTime); ; {
 		busy := false
@@ -44,20 +44,21 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 	}
 }
 
-// memoryBusyTime is how long a configuration waits for a memory limit that is being
-// written: what the loop has set can only be given back after it.
+// memoryBusyTime is how long a reload waits for a memory limit that is being written. The
+// loop's limits can only be given back once that write has ended.
 const memoryBusyTime = 10 * time.Second
 
-// errMemoryBusy refuses a configuration in that time.
+// errMemoryBusy refuses a reload when the write of a memory limit takes longer than
+// memoryBusyTime.
 var errMemoryBusy = errors.New("memory is still being reclaimed from batch pods, so the file was not applied: save it again to retry")
 
-// RefuseConfig notes that a file can't be used, and that the present configuration
-// stays in force.
+// RefuseConfig records, for the status, that a configuration file is invalid and that the
+// present configuration stays in force.
 func (a *Agent) RefuseConfig(hash string, problem error) {
 	a.Post("configuration", func() { a.noteReload(hash, problem) })
 }
 
-// noteReload notes how it went.
+// noteReload records the result of a reload for the status.
 func (a *Agent) noteReload(hash string, problem error) {
 	c := &a.options.Configured
 	c.Reloads++
@@ -70,7 +71,7 @@ func (a *Agent) noteReload(hash string, problem error) {
 	c.Hash, c.LoadedAt = hash, a.Now()
 }
 
-// reconfigure does it, in the loop.
+// reconfigure applies a configuration in the event loop's goroutine.
 func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	if a.loop.Memory.IsBusy() {
 		return nil, errMemoryBusy
@@ -85,7 +86,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	before, held, done := a.Config, a.Ledger, false
 	defer func() {
-		if !done { // a panic: the next pass repairs by what was
+		if !done { // it panicked: the next pass repairs the kernel by the old configuration
 			a.Config, a.Ledger = before, held
 		}
 	}()
@@ -104,7 +105,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.QoS.BurstLoop = a.Authority().Acts(cfg.Control.Burst.Mode)
 	for _, c := range a.Order {
 		a.renewRequest(c)
-		if a.Authority().Cpusets && !acted && c.Started && a.Reaches(c) { // preview has noted nothing
+		if a.Authority().Cpusets && !acted && c.Started && a.Reaches(c) { // in preview, containers carry no record of a placement
 			a.cpusets.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 		}
 	}
@@ -126,14 +127,15 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.noteChange()
 	if a.options.Failsafe != nil && a.Authority().Writes {
-		a.loop.WriteFailsafePlan() // what it would do at once may be given back
+		a.loop.WriteFailsafePlan() // the new configuration may take back what the old plan gives
 	}
 	done = true
 	return restart, nil
 }
 
-// takeable is the configuration as this plugin can take it over, with the keys that
-// take a restart, or says why it can't.
+// takeable returns the configuration as this process can apply it, with the keys that need a
+// restart at their present values, and lists those keys. It fails if the configuration can't be
+// applied.
 func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []string, err error) {
 	cfg, restart = to.Running(a.Config)
 	if _, err := cfg.Validate(a.Ledger.Machine()); err != nil {
@@ -146,7 +148,7 @@ func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []strin
 	return cfg, restart, nil
 }
 
-// ledgerBy is the ledger by another configuration.
+// ledgerBy makes a ledger with the present containers under another configuration.
 func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 	asked := make(map[string]placement.Asked, len(a.Order))
 	for _, c := range a.Order {
@@ -155,13 +157,13 @@ func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 	return a.Ledger.Reconfigured(cfg.Policy(), asked)
 }
 
-// renewRequest brings what is known of a container to the configuration in force.
+// renewRequest reads a container's request again, by the configuration in force.
 func (a *Agent) renewRequest(c *node.Container) {
 	_, c.Warnings = a.RequestBy(a.Config, c)
 	a.record.Renew(c)
 }
 
-// leaveAll gives back what could not be given back yet, as in preview.
+// leaveAll retries giving back what could not be given back before, such as in preview.
 func (a *Agent) leaveAll() {
 	a.Reconciler.Retry()
 }

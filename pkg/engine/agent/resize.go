@@ -13,9 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// UpdateContainer answers a change of the container's resources with what the
-// container is to have then; a resize that can't be granted fails, and the old
-// grant stands.
+// UpdateContainer answers a change of the container's resources with the updates that the
+// runtime must make. A resize that can't be granted fails, and the old grant stays in force.
 func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []node.Update, err error) {
 	err = a.events.Do("UpdateContainer", func() error {
 		c, ok := a.Containers[spec.ID]
@@ -34,22 +33,22 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 			c.Unresized = node.RefusedResize{}
 		}
 		a.podsettings.Suspend(c.Pod, true)
-		updates = append(a.record.Updates(c.ID), a.own(c)...)
+		updates = append(a.record.Updates(c.ID), a.ownUpdate(c)...)
 		a.noteChange()
 		return nil
 	})
 	return updates, err
 }
 
-// retold is after how long a refusal is told again while the kubelet goes on asking:
-// it does so each half second.
-const retold = time.Hour
+// refusalLogInterval is how often the refusal of the same resize is logged while the kubelet
+// repeats its request, which it does every half second.
+const refusalLogInterval = time.Hour
 
-// refuseResize counts and tells of a refused resize, once for all attempts at the same.
+// refuseResize counts and logs a refused resize, once for all attempts at the same resize.
 func (a *Agent) refuseResize(c *node.Container, change workload.Resources, err error) {
 	last, now := &c.Unresized, a.Now()
 	same := last.Change == change && last.Answer == err.Error()
-	if same && now.Sub(last.LoggedAt) < retold {
+	if same && now.Sub(last.LoggedAt) < refusalLogInterval {
 		last.Repeats++
 		return
 	}
@@ -63,14 +62,14 @@ func (a *Agent) refuseResize(c *node.Container, change workload.Resources, err e
 	log.Warn("Resize refused, the old grant stands; further attempts of the kubelet at the same resize are logged once an hour")
 }
 
-// resize brings the ledger, and then the other containers, to the container's new
-// resources. On an error everything is as it was.
+// resize updates the ledger, and then the other containers, to the container's new resources.
+// On an error the ledger is as it was before.
 func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	h, ok := a.Ledger.Holder(c.ID)
 	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
 		return nil
 	}
-	a.Grants.Look(node.GrantWait) // the kubelet has written it before
+	a.Grants.Look(node.GrantWait) // the kubelet has written its record before it sends the resize
 	old, done := c.Resources, false
 	c.Resources = old.With(change)
 	defer func() {
@@ -97,7 +96,7 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	if c.Touched {
 		a.cpusets.Keep(c)
 	}
-	a.completePins() // what it gave back may be what another pin lacks
+	a.completePins() // the CPUs that the container returned may complete another pin
 	if c.Resources != old {
 		a.Counters.Resized++
 	}
@@ -107,8 +106,8 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	return nil
 }
 
-// carryOut brings a resize to the kernel: a pin that grows waits until the others
-// have left, one that shrinks leaves before they come.
+// carryOut writes a resize to the kernel. A pin that grows waits until the others have left the
+// new CPUs; one that shrinks leaves its CPUs before the others get them.
 func (a *Agent) carryOut(c *node.Container, from cpuset.Set, as placement.Assignment) error {
 	if from.SubsetOf(as.CPUs) {
 		if err := a.cpusets.Evacuate(c); err != nil {
@@ -136,13 +135,13 @@ func (a *Agent) regrant(c *node.Container) (as placement.Assignment, freed []str
 	})
 }
 
-// own is the container's own part of the reply to its update.
-func (a *Agent) own(c *node.Container) []node.Update {
+// ownUpdate is the container's own part of the reply to its update.
+func (a *Agent) ownUpdate(c *node.Container) []node.Update {
 	want, ok := a.Ledger.Assignment(c.ID)
 	if !ok || !a.Authority().Writes {
 		return nil
 	}
-	a.record.Prepare(c) //nolint:errcheck // what it requires was there when it was created
+	a.record.Prepare(c) //nolint:errcheck // the features that it requires were present when it was created
 	set := a.record.Reply(c, want)
 	if (set == node.Settings{}) {
 		return nil
@@ -150,7 +149,8 @@ func (a *Agent) own(c *node.Container) []node.Update {
 	return []node.Update{{ContainerID: c.ID, Settings: set}}
 }
 
-// PostUpdateContainer looks at what the runtime has written, and repairs it.
+// PostUpdateContainer compares the container's cgroup with its settings after the runtime has
+// written it, and repairs what differs.
 func (a *Agent) PostUpdateContainer(id string) error {
 	return a.events.Do("PostUpdateContainer", func() error {
 		if c, ok := a.Containers[id]; ok {
@@ -165,9 +165,10 @@ func (a *Agent) PostUpdateContainer(id string) error {
 	})
 }
 
-// UpdatePod notes a pod's new resources. The kubelet has written the pod's own
-// cgroup by then: its quota is lifted again where it was. Its containers' updates
-// may follow: what could stand in their way is given back until the next pass.
+// UpdatePod records a pod's new resources. The kubelet has already written the quota of the
+// pod's own cgroup, so UpdatePod lifts it again if Sluice had lifted it before. Updates of the
+// pod's containers may follow, so it gives back the settings that could make the kernel refuse
+// them until the next pass.
 func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
 	return a.events.Do("UpdatePodSandbox", func() error {
 		var pod *workload.Pod

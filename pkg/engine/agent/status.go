@@ -10,18 +10,18 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// shown is the last snapshot.
-type shown struct {
+// statusCache is the last snapshot of the status, which readers share for a short time.
+type statusCache struct {
 	draft *nodestatus.Draft
 	at    time.Time
 	moves uint64
 }
 
-// sharedFor is how long readers share one snapshot, if nothing happens meanwhile: what
-// a caller has seen happen is in what it reads then.
-const sharedFor = 100 * time.Millisecond
+// statusCacheTime is how long readers share one snapshot. Every event invalidates it, so that a
+// reader always finds what it has seen happen.
+const statusCacheTime = 100 * time.Millisecond
 
-// sources is what a status tells besides what the node itself knows.
+// sources lists the parts of the status that the node's state does not contain.
 func (a *Agent) sources() nodestatus.Sources {
 	return nodestatus.Sources{
 		Build: a.options.Build, Started: a.started, Features: a.options.features(), Config: &a.options.Configured,
@@ -29,14 +29,14 @@ func (a *Agent) sources() nodestatus.Sources {
 	}
 }
 
-// Status is a copy of the state. It must not be changed: other readers may have the
-// same one.
+// Status is a snapshot of the agent's state. The caller must not change it: other readers may
+// share it.
 func (a *Agent) Status() (*status.Status, error) {
 	var d *nodestatus.Draft
 	err := a.events.Query("status", func() error {
 		now := a.Now()
-		if age := now.Sub(a.shown.at); a.shown.draft == nil || a.shown.moves != a.events.Moves() || age < 0 || age >= sharedFor {
-			a.shown = shown{a.reporter.Draft(), now, a.events.Moves()}
+		if age := now.Sub(a.shown.at); a.shown.draft == nil || a.shown.moves != a.events.Moves() || age < 0 || age >= statusCacheTime {
+			a.shown = statusCache{a.reporter.Draft(), now, a.events.Moves()}
 		}
 		d = a.shown.draft
 		return nil
@@ -47,7 +47,7 @@ func (a *Agent) Status() (*status.Status, error) {
 	return d.Status(), nil
 }
 
-// Machine is the machine as the agent works with it.
+// Machine is the machine's topology that the agent places containers on.
 func (a *Agent) Machine() (m *topology.Machine, err error) {
 	err = a.events.Query("topology", func() error {
 		m = a.Ledger.Machine()
@@ -56,19 +56,19 @@ func (a *Agent) Machine() (m *topology.Machine, err error) {
 	return m, err
 }
 
-// WhatIf answers what a pod's containers would get now, one after another, and
-// changes nothing.
+// WhatIf reports what the containers of a pod would get if they were created now, one after
+// another. It changes nothing.
 func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
 	err = a.events.Query("plan", func() error {
-		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.ask(pod, spec) }
+		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.readRequest(pod, spec) }
 		answers = status.WhatIf(a.Ledger.Clone(), pod, specs, ask, a.Now())
 		return nil
 	})
 	return answers, err
 }
 
-// ask reads what a container that does not exist asks for.
-func (a *Agent) ask(pod *workload.Pod, spec *workload.Container) (workload.Request, []string, error) {
+// readRequest reads the request of a container that does not exist.
+func (a *Agent) readRequest(pod *workload.Pod, spec *workload.Container) (workload.Request, []string, error) {
 	c := &node.Container{Container: *spec, Pod: pod, Ref: workload.Ref(pod, spec), Uncontrolled: a.Config.RunsInVM(pod)}
 	r, err := a.Request(a.Config, c)
 	if err == nil {

@@ -7,14 +7,16 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// steer begins a change of where interrupts and unbound work may run, if one is needed.
+// steer starts moving interrupts and unbound work queues where the CPUs that they may use have
+// changed.
 func (a *Agent) steer() {
 	if a.Synced {
 		a.steering.Steer(a.steered(), func() bool { return a.Authority().Writes })
 	}
 }
 
-// steered is what the configuration wants kept off the CPUs of LSE containers.
+// steered lists the interrupts and work queues that the configuration keeps off LSE containers'
+// CPUs.
 func (a *Agent) steered() irq.Desire {
 	want := irq.Desire{Online: a.Ledger.Machine().Online}
 	if !a.Config.Steer.IRQs && !a.Config.Steer.Workqueues {
@@ -35,8 +37,8 @@ func (a *Agent) steered() irq.Desire {
 	return want
 }
 
-// raiseWatermarks brings the node's watermarks to the size of its memory where the
-// configuration says so, else those of an earlier run back.
+// raiseWatermarks sets the node's memory watermarks by the size of its memory if the
+// configuration enables that, and restores the originals of an earlier run otherwise.
 func (a *Agent) raiseWatermarks() {
 	switch m := a.Ledger.Machine(); {
 	case !a.Authority().Writes:
@@ -47,7 +49,7 @@ func (a *Agent) raiseWatermarks() {
 	}
 }
 
-// leaveWatermarks gives the originals back, beside koordlet too that came later.
+// leaveWatermarks restores the original watermarks, also when koordlet has started since.
 func (a *Agent) leaveWatermarks() {
 	if a.Config.Mode == config.On {
 		a.watermarks.Restore()

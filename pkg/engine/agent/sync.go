@@ -13,10 +13,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Synchronize makes the ledger anew from what the runtime and the kernel show.
-// Pins stay on the CPUs that the kernel shows them on while those are right; pins
-// that were created while the plugin was away are placed now, and everyone else
-// leaves their CPUs first.
+// Synchronize rebuilds the ledger from what the runtime and the kernel report. A pin stays on
+// the CPUs that the kernel reports if they are valid. Pins that were created while the plugin
+// wasn't connected are placed now, after all other containers have left their CPUs.
 func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (updates []node.Update, err error) {
 	err = a.events.Do("Synchronize", func() error {
 		before, done := a.beforeSync(), false
@@ -46,7 +45,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 			if pod := byID[specs[i].PodID]; pod != nil && specs[i].State != workload.Stopped {
 				c := a.found(pod, specs[i], known[specs[i].ID])
 				if h, ok := ledger.Holder(c.ID); ok && !c.Started && !h.CPUs.IsEmpty() {
-					c.Has.CPUs = h.CPUs // granted since its spec was written
+					c.Has.CPUs = h.CPUs // the grant is newer than the container's spec
 				}
 			}
 		}
@@ -61,14 +60,14 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.Post("tune", func() {
 			a.podsettings.ReconcileAll(a.loop.Memory.Owns)
 			if a.options.Failsafe != nil && a.Authority().Writes {
-				a.loop.WriteFailsafePlan() // an earlier run's plan has limits that a resize may change before the loop steps
+				a.loop.WriteFailsafePlan() // the plan of an earlier run has limits that a resize may change before the loop steps
 			}
 			a.groups.Synchronized()
 		})
 		a.Synced = true
 		a.completePins()
 		a.cpusets.TryApply()
-		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone while nobody looked
+		a.cpusets.RejoinUntil = a.Now().Add(2 * a.Config.DriftInterval) // CPUs may have gone offline while the plugin wasn't connected
 		done = true
 		updates = a.record.Updates("")
 		a.cpusets.LiftAll()
@@ -79,7 +78,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 	return updates, err
 }
 
-// beforeSync is what Synchronize makes anew. Where that fails, all of it is as before.
+// beforeSync is a copy of the state that Synchronize rebuilds, to restore if it fails.
 type beforeSync struct {
 	ledger    *placement.Ledger
 	inventory node.Inventory
@@ -103,10 +102,10 @@ func (a *Agent) restore(i beforeSync) {
 	a.podsettings.Restore(i.settings)
 }
 
-// found tracks a container that was there before this connection, with what the
-// runtime's record says of it.
+// found tracks a container that existed before this connection, with what the runtime's record
+// contains about it.
 func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *node.Container) *node.Container {
-	spec.Unified = nil // what was Sluice's and what the kubelet's can't be told apart
+	spec.Unified = nil // Sluice's values in it can't be distinguished from the kubelet's
 	c := a.Track(pod, spec)
 	c.Made = true
 	if c.Started && a.Reaches(c) {
@@ -123,23 +122,24 @@ func (a *Agent) found(pod *workload.Pod, spec workload.Container, before *node.C
 	return c
 }
 
-// finding is a container that was there before this connection.
+// finding is a container that existed before this connection, with its request and its cgroup's
+// CPUs.
 type finding struct {
 	*node.Container
 	request workload.Request
-	refused error // why it has no CPUs of its own though it should
+	refused error // why it gets no CPUs of its own although it requests them
 }
 
-// adopt enters found containers: pins that run and are right where they are, then
-// all that share, then the pins that need a place. One that has not started has
-// only what its spec says, which may be another's by now: it comes last, and where
-// nothing can be given its start asks again, or fails.
+// adopt enters the found containers into the ledger: first pins that run on valid CPUs, then
+// all that share CPUs, then pins that need CPUs. A container that has not started has only the
+// CPUs of its spec, which may belong to another pin by now. So it comes last; if it can't be
+// given CPUs, its start tries again, and fails if that fails.
 func (a *Agent) adopt(found []*node.Container) {
 	now := a.Now()
 	all := a.findings(found)
 	var unplaced []*finding
 	for _, f := range all {
-		// A lifted quota tells CPUs of its own from a shared set of the same size.
+		// A lifted quota distinguishes CPUs of its own from a shared set of the same size.
 		stays := f.Started && f.Has.Unlimited && a.MayPin(f.Container, f.request) == nil
 		if !f.request.Class.Pinned() || stays && a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, f.Has.Mems, now) {
 			continue
@@ -169,8 +169,8 @@ func (a *Agent) adopt(found []*node.Container) {
 	}
 }
 
-// placeFound finds CPUs for a pin that has none of its own, the ones it is on if they
-// are free.
+// placeFound gives CPUs to a pin that has none of its own: those that it runs on if they are
+// free.
 func (a *Agent) placeFound(f *finding, now time.Time) error {
 	if err := a.MayPin(f.Container, f.request); err != nil {
 		return err
@@ -182,9 +182,9 @@ func (a *Agent) placeFound(f *finding, now time.Time) error {
 	return err
 }
 
-// findings reads what found containers ask for and what the kernel has for them,
-// those that run first. On a node without pins and sized pools there is nothing to
-// compare with the kernel, and there may be thousands.
+// findings reads the found containers' requests and their cgroups' CPUs, and lists running
+// containers first. On a node without pins and sized pools it reads no cgroups: there is
+// nothing to compare, and there may be thousands.
 func (a *Agent) findings(found []*node.Container) []*finding {
 	all := make([]*finding, len(found))
 	divided := a.Ledger.Divided()

@@ -44,7 +44,7 @@ func TestRefusedResizeIsToldOnce(t *testing.T) {
 		if told := n.log.count("Resize refused"); told != 2 {
 			t.Errorf("another resize: told of %d times", told)
 		}
-		n.sleep(retold)
+		n.sleep(refusalLogInterval)
 		attempt(10)
 		if told, refused := n.log.count("Resize refused"), 2; told != 3 {
 			t.Errorf("after a long time told of %d times, %d refused", told, refused)

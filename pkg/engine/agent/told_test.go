@@ -28,7 +28,7 @@ func TestSnapshotIsShared(t *testing.T) {
 		if len(now.Containers) != 1 || len(second.Containers) > 0 {
 			t.Errorf("after a start there are %d containers; in the snapshot before it %d", len(now.Containers), len(second.Containers))
 		}
-		time.Sleep(sharedFor)
+		time.Sleep(statusCacheTime)
 		if n.status() == now {
 			t.Error("an old snapshot is given out")
 		}

@@ -330,7 +330,7 @@ func TestEndWaitsForTheKernel(t *testing.T) {
 		h.pass()
 		began := time.Now()
 		h.stop()
-		if took := time.Since(began); took != endPatience {
+		if took := time.Since(began); took != shutdownTimeout {
 			t.Errorf("the end took %s", took)
 		}
 		if h.log.count("is still under way") != 1 {
