@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// failsafePlan is the failsafe's plan with what it depends on.
+// failsafePlan is the plan that the failsafe got last, with the inputs that it was made from.
 type failsafePlan struct {
 	plan   []knobs.Change
 	kept   bool
 	of     planInputs
 	shared cpuset.Set // CPUs that services get
-	floor  cpuset.Set // and batch work
+	floor  cpuset.Set // CPUs that batch work gets
 }
 
 // planInputs are the versions of what the failsafe's plan is made from.
@@ -33,8 +33,8 @@ func (l *Loop) planInputs() planInputs {
 	return planInputs{l.LedgerState(), l.Settings.Version(), l.Lives}
 }
 
-// afterFailsafe takes note of what the failsafe did, before anything is compared with
-// what the loop wrote, and takes it back. It reports whether it did anything.
+// afterFailsafe logs and undoes what the failsafe did. It must run before the loop compares the
+// kernel with what it wrote itself. It reports whether the failsafe had done anything.
 func (l *Loop) afterFailsafe() bool {
 	if l.Failsafe == nil || !l.Authority().Writes {
 		return false
@@ -49,22 +49,22 @@ func (l *Loop) afterFailsafe() bool {
 	return ok
 }
 
-// refreshFailsafePlan keeps the failsafe's plan up to date.
+// refreshFailsafePlan writes the failsafe's plan again if its inputs have changed.
 func (l *Loop) refreshFailsafePlan() {
 	if l.Failsafe == nil || !l.Authority().Writes {
 		return
 	}
-	if s := &l.safe; !s.kept || s.of != l.planInputs() {
+	if s := &l.failsafePlan; !s.kept || s.of != l.planInputs() {
 		l.WriteFailsafePlan()
 	}
 }
 
 // UpdateFailsafePlan rewrites the failsafe's plan after each event that has changed pins, or
 // has started, ended or resized a container: a stale plan could hand pinned CPUs to other
-// containers. The runtime's answer waits a moment until the plan is written, so that a crash
-// right after the answer doesn't leave the plan before.
+// containers. The event waits up to planPatience until the plan is written, so that a crash
+// right after the reply leaves no stale plan.
 func (l *Loop) UpdateFailsafePlan() {
-	s := &l.safe
+	s := &l.failsafePlan
 	if l.Failsafe == nil || !s.kept || s.of.lives == l.Lives && s.shared == l.Ledger.Shared() || !l.Authority().Writes {
 		return
 	}
@@ -78,14 +78,14 @@ func (l *Loop) UpdateFailsafePlan() {
 	}
 }
 
-// planPatience is how long an event waits at most for the failsafe's plan, which is in
-// memory: much longer than writing it takes, and short for who waits.
+// planPatience is how long an event waits for the failsafe's plan at most. The plan is in
+// memory, so writing it takes much less.
 const planPatience = 20 * time.Millisecond
 
-// WriteFailsafePlan computes the plan and hands it to the failsafe where it has changed. The
-// channel is closed when the plan is written; nil where nothing has to be written.
+// WriteFailsafePlan computes the plan and hands it to the failsafe if it has changed. The
+// channel is closed when the plan is written; it is nil if there is nothing to write.
 func (l *Loop) WriteFailsafePlan() (written <-chan struct{}) {
-	s := &l.safe
+	s := &l.failsafePlan
 	s.of = l.planInputs()
 	if shared := l.Ledger.Shared(); !s.kept || s.shared != shared {
 		s.shared, s.floor = shared, l.failsafeFloor(shared)
@@ -98,7 +98,8 @@ func (l *Loop) WriteFailsafePlan() (written <-chan struct{}) {
 	return l.Failsafe.Keep(slices.Clone(changes))
 }
 
-// undoFailsafe takes back what the failsafe did, which is no drift.
+// undoFailsafe writes the loop's settings over those of the failsafe. These repairs don't count
+// as drift.
 func (l *Loop) undoFailsafe() {
 	l.CPUSets.Resync()
 	for t := range l.Reconciler.Cgroups() {
@@ -118,12 +119,12 @@ func problemText(problem string) string {
 	return "; not all of it succeeded: " + problem
 }
 
-// planFailsafe is what the failsafe does when this process is gone.
+// planFailsafe lists the changes that the failsafe makes when this process is gone.
 func (l *Loop) planFailsafe() []knobs.Change {
 	f := colocation.Failsafe{
 		Containers: l.Settings.Collect().Containers,
 		WriteCPUs:  (l.Ledger.Sizes() != nil || !l.Ledger.Lent().IsEmpty()) && l.Authority().Cpusets,
-		SharedCPUs: l.safe.shared, FloorCPUs: l.safe.floor,
+		SharedCPUs: l.failsafePlan.shared, FloorCPUs: l.failsafePlan.floor,
 		Floor: l.Config.Control.Batch.Floor(&l.View.View), NestedQuotas: l.Settings.NestsQuotas(),
 		InForce: l.Settings.InForce(),
 	}
@@ -140,7 +141,7 @@ func (l *Loop) planFailsafe() []knobs.Change {
 	return changes
 }
 
-// failsafeFloor is the CPUs that batch work always has.
+// failsafeFloor is the set of CPUs that batch work always has.
 func (l *Loop) failsafeFloor(shared cpuset.Set) cpuset.Set {
 	m := l.Ledger.Machine()
 	n := max(l.Config.Control.Batch.FloorCPUs, m.ThreadsPerCore())
@@ -150,8 +151,8 @@ func (l *Loop) failsafeFloor(shared cpuset.Set) cpuset.Set {
 	return colocation.FloorCPUs(m, shared, n)
 }
 
-// failsafeWeights gives back the weights that the kubelet gave, so that what starts while the
-// plugin is away competes with the others as it is due.
+// failsafeWeights lists the changes that restore the weights that the kubelet gave, so that
+// pods that start while the plugin is away compete by their requests.
 func (l *Loop) failsafeWeights(changes []knobs.Change) []knobs.Change {
 	for t := range l.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {

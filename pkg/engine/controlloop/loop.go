@@ -1,8 +1,8 @@
-// Package controlloop runs the node's control loop: it makes the view of the node that the
-// controllers decide by (pkg/decide/control, pkg/decide/colocation), steps them, and carries out
-// what they want, in this order: sizes of pools and lent CPUs, quotas and weights, memory, cache,
-// an eviction. It also tells which batch work may start, keeps the failsafe's plan, which holds
-// when this process is gone, up to date, and gives back what a reload no longer wants.
+// Package controlloop runs the node's control loop. At each step it updates the controllers'
+// view of the node (pkg/decide/control, pkg/decide/colocation), steps the controllers, and
+// carries out what they want, in this order: sizes of pools and lent CPUs, quotas and weights,
+// memory, cache, an eviction. It also decides which batch work may start, keeps the failsafe's
+// plan up to date, and gives back the settings that a reload no longer wants.
 package controlloop
 
 import (
@@ -31,21 +31,22 @@ import (
 // Failsafe gives services back what they request when this process is gone; see
 // pkg/engine/failsafe. None of its methods waits.
 type Failsafe interface {
-	// Keep replaces what is to be done then. The channel is closed when that was written,
-	// or couldn't be; nil: it is.
+	// Keep replaces the plan: the changes to make when this process is gone. The channel is
+	// closed when the plan was written or could not be; a nil channel means that it is written
+	// already.
 	Keep(changes []knobs.Change) (written <-chan struct{})
-	// Beat is a sign of life.
+	// Beat reports that this process is alive.
 	Beat()
-	// Acted tells what was done, once.
+	// Acted reports, once, what the failsafe did.
 	Acted() (failsafe.Acted, bool)
 }
 
-// Options are what the loop needs of the host.
+// Options are the host's facilities that the loop needs.
 type Options struct {
-	Failsafe Failsafe // nil without one
-	Evictor  Evictor  // nil: evictions are reported alone
-	StateDir string   // of the batch switch; "" without one
-	// Failures counts the samples that failed, by kind; nil where nothing is sampled.
+	Failsafe Failsafe // nil: there is no failsafe
+	Evictor  Evictor  // nil: evictions are only reported
+	StateDir string   // directory of the batch switch's file; "" switches the batch switch off
+	// Failures counts the failed samples, by kind; nil if nothing is sampled.
 	Failures func() []status.Failure
 }
 
@@ -58,36 +59,37 @@ type Parts struct {
 	Decisions *decisionlog.Log
 }
 
-// Loop steps the controllers and carries out what they want. The agent's loop of events owns it.
+// Loop steps the controllers and carries out what they want. The goroutine of the agent's event
+// loop owns it.
 type Loop struct {
 	*node.Node
 	Parts
 	Options // a reload may replace them between two steps
 	Memory  *memorylimit.Limiter
-	life    context.Context //nolint:containedctx // of the agent: an eviction ends with it
+	ctx     context.Context //nolint:containedctx // of the agent; its end cancels an eviction
 
 	Controllers colocation.Controllers
-	made        bool // the controllers
+	begun       bool // the controllers exist
 	failed      string
-	panic       string // last logged
+	lastPanic   string // the panic that was logged last
 
-	// View is what the controllers see of the node.
-	View    colocation.NodeView
-	sized   node.LedgerState // of the view's pools
-	viewed  node.LedgerState // of the view
-	changes uint64           // of the inventory, when the view was made
-	due     time.Time        // of the controllers that step each control.interval
+	// View is the controllers' view of the node.
+	View        colocation.NodeView
+	poolsOf     node.LedgerState // when the view's pools were updated
+	viewOf      node.LedgerState // when the view was made
+	viewChanges uint64           // node.Node.Changes when the view was made
+	dueAt       time.Time        // when the controllers of control.interval step next
 
-	// Inherited says that the loop has taken over what an earlier run had set.
-	Inherited bool
-	safe      failsafePlan
+	// Inherited reports whether the loop has taken over an earlier run's settings.
+	Inherited    bool
+	failsafePlan failsafePlan
 
-	allPodsLimit knobs.Bytes // of memory; 0 none
+	allPodsLimit knobs.Bytes // the most memory that all pods together may hold; 0 for no limit
 
-	divider  colocation.BudgetDivider
-	shareOf  workload.MilliCPU // the budget that was divided last
-	released uint64            // see podsettings.Settings.Released, when that was
-	sizes    []int             // last given to the ledger
+	divider         colocation.BudgetDivider
+	dividedBudget   workload.MilliCPU // the budget that was divided last
+	dividedReleased uint64            // podsettings.Settings.Released at that time
+	sizes           []int             // the pool sizes that the ledger got last
 
 	poolSizes   control.PoolSizes
 	short       []control.Shortage
@@ -95,28 +97,27 @@ type Loop struct {
 	refusal     control.Refusal
 	ruleRefuses string
 
-	switched      control.Switch
+	batchSwitch   control.Switch
 	switchProblem string
 
-	disturbed []control.Disturbance
-	advice    []control.Advice
-	offer     control.Offer
-	free      []int
-	given     workload.MilliCPU
-	evicted   int
-	keptAt    time.Time
+	disturbed     []control.Disturbance
+	advice        []control.Advice
+	offer         control.Offer
+	free          []int
+	givenBefore   workload.MilliCPU
+	evictedBefore int
+	savedAt       time.Time
 }
 
-// New makes a loop that has seen nothing yet. An eviction that is under way ends with the
-// context.
+// New makes a loop that has made no step. The end of the context cancels an eviction.
 func New(ctx context.Context, n *node.Node, parts Parts, memory memorylimit.Host, o Options) *Loop {
-	l := &Loop{Node: n, Parts: parts, Options: o, life: ctx, shareOf: notShared}
+	l := &Loop{Node: n, Parts: parts, Options: o, ctx: ctx, dividedBudget: notDivided}
 	l.Memory = memorylimit.New(n, memory, &l.View, parts.Settings.IsResizing)
 	return l
 }
 
-// Tick steps the controllers with what was observed: the fast ones at each call, all of them
-// when control.interval has passed.
+// Tick steps the controllers with a snapshot: the fast ones at each call, all of them when
+// control.interval has passed.
 func (l *Loop) Tick(s *observe.Snapshot) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -130,13 +131,13 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 		return
 	}
 	interval := l.Config.Control.Interval
-	all := !s.Now.Before(l.due) || s.Now.Before(l.due.Add(-2*interval)) // the clock went back
+	all := !s.Now.Before(l.dueAt) || s.Now.Before(l.dueAt.Add(-2*interval)) // the second case: the clock was set back
 	if all {
-		// Half a tick less: one that comes a little early would be left out.
-		l.due = s.Now.Add(interval - l.Config.Control.FastInterval/2)
+		// Subtract half a tick, so that a tick that comes a little early still counts.
+		l.dueAt = s.Now.Add(interval - l.Config.Control.FastInterval/2)
 	}
-	carried := (all || s.Now.Sub(l.View.Now) > interval) && l.afterFailsafe() // it may have stalled
-	if l.IsStale() || l.viewed != l.LedgerState() {
+	carried := (all || s.Now.Sub(l.View.Now) > interval) && l.afterFailsafe() // the failsafe may have acted while this process was stalled
+	if l.IsStale() || l.viewOf != l.LedgerState() {
 		l.Refresh()
 	}
 	if all {
@@ -144,11 +145,11 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 	}
 	l.View.Observe(s, l.allPodsLimit)
 	l.MachineMemory = cmp.Or(l.View.MachineMemory, l.MachineMemory)
-	if carried { // the CPUs were busy with others than their pools
+	if carried { // the failsafe let containers of other pools use the CPUs
 		l.View.ForgetPoolLoad()
 	}
 	if all {
-		l.View.Stays = l.stays()
+		l.View.Stays = l.notYielding()
 		l.View.Isolated = l.View.Stays == ""
 	}
 	l.step(all)
@@ -160,7 +161,7 @@ func (l *Loop) Tick(s *observe.Snapshot) {
 
 // begin makes the controllers at the first tick.
 func (l *Loop) begin() bool {
-	if l.made {
+	if l.begun {
 		return true
 	}
 	made, err := colocation.NewControllers(l.loopSettings(l.Config), l.learned())
@@ -171,34 +172,35 @@ func (l *Loop) begin() bool {
 		}
 		return false
 	}
-	l.Controllers, l.made = made, true
+	l.Controllers, l.begun = made, true
 	l.Changed()
 	return true
 }
 
-// IsStale reports whether what runs has changed since the controllers' view was made.
-func (l *Loop) IsStale() bool { return l.changes != l.Changes }
+// IsStale reports whether containers have changed since the controllers' view was made.
+func (l *Loop) IsStale() bool { return l.viewChanges != l.Changes }
 
-// Update makes the controllers' view of what exists anew where that has changed, once they step.
+// Update makes a new view for the controllers if containers have changed and the controllers
+// exist.
 func (l *Loop) Update() {
-	if l.made && l.IsStale() {
+	if l.begun && l.IsStale() {
 		l.Refresh()
 	}
 }
 
-// Refresh makes the controllers' view of what exists anew.
+// Refresh makes a new view of the node's containers for the controllers.
 func (l *Loop) Refresh() {
-	l.changes, l.viewed, l.sized, l.shareOf = l.Changes, l.LedgerState(), l.LedgerState(), notShared
+	l.viewChanges, l.viewOf, l.poolsOf, l.dividedBudget = l.Changes, l.LedgerState(), l.LedgerState(), notDivided
 	l.View.SetInventory(l.Settings.Collect())
 }
 
-// measurePools enters the CPUs that the pools have now.
+// measurePools updates the view's pools to the CPUs that they have now.
 func (l *Loop) measurePools() {
-	l.sized = l.LedgerState()
+	l.poolsOf = l.LedgerState()
 	l.View.SetPoolCPUs(l.Ledger.Pools())
 }
 
-// limitOfAllPods is the memory that all pods together may hold; 0 for no limit.
+// limitOfAllPods is the most memory that all pods together may hold; 0 for no limit.
 func (l *Loop) limitOfAllPods() knobs.Bytes {
 	dir := l.AllPods()
 	if dir == "" || l.Kernel == nil {
@@ -214,8 +216,8 @@ func (l *Loop) limitOfAllPods() knobs.Bytes {
 // Panicked counts a panic, and logs it unless it is the one that was logged last.
 func (l *Loop) Panicked(where string, p any) {
 	l.Counters.Panics++
-	if text := fmt.Sprint(where, p); text != l.panic {
-		l.panic = text
+	if text := fmt.Sprint(where, p); text != l.lastPanic {
+		l.lastPanic = text
 		l.Log.Errorf("panic in %s, logged once: %v\n%s", where, p, debug.Stack())
 	}
 }

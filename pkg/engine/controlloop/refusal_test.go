@@ -21,9 +21,9 @@ func TestStatusTellsWhoMayStart(t *testing.T) {
 		why string // "": it may start
 	}{
 		"open":         {func(*Loop) {}, ""},
-		"switched off": {func(l *Loop) { l.switched = control.Switch{To: control.SwitchOff} }, "batch is switched off"},
+		"switched off": {func(l *Loop) { l.batchSwitch = control.Switch{To: control.SwitchOff} }, "batch is switched off"},
 		"switched off until earlier": {func(l *Loop) {
-			l.switched = control.Switch{To: control.SwitchOff, Until: l.Now().Add(-time.Second)}
+			l.batchSwitch = control.Switch{To: control.SwitchOff, Until: l.Now().Add(-time.Second)}
 		}, ""},
 		"closed": {func(l *Loop) { l.View.Batch = control.BatchState{Closed: true, Why: "the window"} }, "the window"},
 		"closed in preview": {func(l *Loop) {

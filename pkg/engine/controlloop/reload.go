@@ -13,19 +13,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Renew makes the controllers whose part of the configuration has changed again: they begin
-// with what they find. The others go on with what they have learned.
+// Renew replaces the controllers whose part of the configuration has changed: the new ones
+// start from the node's present state. The others keep what they have learned.
 func (l *Loop) Renew(before *config.Config) {
 	l.Changed()
 	l.short = l.short[:0]
-	if !l.made {
+	if !l.begun {
 		l.failed = ""
 		return
 	}
-	l.keepLearned()
+	l.saveLearned()
 	old := l.Controllers
 	next, err := old.Renew(l.loopSettings(before), l.loopSettings(l.Config), groups.SameRDT(before, l.Config))
-	if err != nil { // its windows are checked with the file
+	if err != nil { // only invalid windows fail it, and those are rejected with the file
 		l.Log.WithError(err).Error("The control loop goes on by the configuration before")
 		return
 	}
@@ -40,13 +40,13 @@ func (l *Loop) Renew(before *config.Config) {
 		l.Groups.ShareCache(control.CacheShare{})
 	}
 	if next.Eviction != old.Eviction {
-		l.refusal, l.evicted = control.Refusal{}, 0
+		l.refusal, l.evictedBefore = control.Refusal{}, 0
 	}
 	l.Refresh()
 }
 
-// GiveBack gives back, while the old configuration is in force, what the loop has
-// set and won't set by the new one.
+// GiveBack gives back what the loop has set and won't set under the next configuration. It must
+// run while the old configuration is in force.
 func (l *Loop) GiveBack(next *config.Config) {
 	may := l.AuthorityBy(next)
 	bounds := may.Acts(next.Control.Batch.Mode) && next.Pools.Mode != config.Exclusive
@@ -56,7 +56,7 @@ func (l *Loop) GiveBack(next *config.Config) {
 	if !bounds {
 		l.Settings.Want.ForgetBatchQuotas()
 		clear(l.Settings.Want.LSWeights)
-		l.shareOf = notShared
+		l.dividedBudget = notDivided
 		l.budget = control.Budget{}
 	}
 	if !quotas {
@@ -77,14 +77,13 @@ func (l *Loop) GiveBack(next *config.Config) {
 		l.CPUSets.TryApply()
 	}
 	if l.Failsafe != nil {
-		l.safe = failsafePlan{}
+		l.failsafePlan = failsafePlan{}
 		l.Failsafe.Keep(nil)
 	}
 }
 
-// Inherit takes over, on the first Synchronize, the quotas and limits of
-// batch work that an earlier run has left, so that a restart lifts no limit before the
-// loop has decided.
+// Inherit takes over, on the first Synchronize, the quotas and limits of batch work that an
+// earlier run left, so that a restart lifts no limit before the loop has decided.
 func (l *Loop) Inherit() {
 	may := l.Authority()
 	if l.Inherited {
@@ -114,8 +113,8 @@ func (l *Loop) Inherit() {
 	l.Settings.Inherit()
 }
 
-// batchPodAt is the UID of the pod with that cgroup, "" where it isn't batch as a
-// whole, or in a batch cgroup.
+// batchPodAt is the UID of the batch pod with that cgroup; "" if the pod isn't batch as a
+// whole, or is in a batch cgroup.
 func (l *Loop) batchPodAt(path string) (uid string) {
 	for _, c := range l.Order {
 		if c.PodPath != path {
@@ -130,35 +129,35 @@ func (l *Loop) batchPodAt(path string) (uid string) {
 	return uid
 }
 
-// The names of what the loop keeps over a restart in the book.
+// These are the names under which the journal keeps the controllers' state over a restart.
 const (
 	benefitState = "benefit"
 	peaksState   = "peaks"
 )
 
-// learned is what controllers have kept from an earlier run.
+// learned reads from the journal what the controllers of an earlier run have learned.
 func (l *Loop) learned() (kept colocation.Learned) {
-	l.Journal.State(benefitState, &kept.Benefit) //nolint:errcheck // what is lost begins anew
-	l.Journal.State(peaksState, &kept.Peaks)     //nolint:errcheck // what is lost begins anew
+	l.Journal.State(benefitState, &kept.Benefit) //nolint:errcheck // the controller learns again what is lost
+	l.Journal.State(peaksState, &kept.Peaks)     //nolint:errcheck // the controller learns again what is lost
 	return kept
 }
 
-// keepLearned writes down what controllers keep over a restart.
-func (l *Loop) keepLearned() {
+// saveLearned writes what the controllers have learned to the journal.
+func (l *Loop) saveLearned() {
 	kept := l.Controllers.Learned()
-	l.Journal.KeepState(benefitState, kept.Benefit) //nolint:errcheck // tried again
-	l.Journal.KeepState(peaksState, kept.Peaks)     //nolint:errcheck // tried again
+	l.Journal.KeepState(benefitState, kept.Benefit) //nolint:errcheck // the next save tries again
+	l.Journal.KeepState(peaksState, kept.Peaks)     //nolint:errcheck // the next save tries again
 }
 
-// keepCounts writes down what controllers have learned, every five minutes.
-func (l *Loop) keepCounts() {
+// saveRegularly calls saveLearned every five minutes.
+func (l *Loop) saveRegularly() {
 	const every = 5 * time.Minute
-	if l.keptAt.IsZero() {
-		l.keptAt = l.View.Now
+	if l.savedAt.IsZero() {
+		l.savedAt = l.View.Now
 	}
-	if since := l.View.Now.Sub(l.keptAt); since >= 0 && since < every {
+	if since := l.View.Now.Sub(l.savedAt); since >= 0 && since < every {
 		return
 	}
-	l.keptAt = l.View.Now
-	l.keepLearned()
+	l.savedAt = l.View.Now
+	l.saveLearned()
 }

@@ -18,14 +18,14 @@ type Evictor interface {
 	Evict(ctx context.Context, pod evict.Pod) error
 }
 
-// evictionTime is how long an evictor may take over a pod's grace.
+// evictionTime is how long an eviction may take beyond the pod's grace period.
 const evictionTime = 2 * time.Minute
 
-// evict ends a pod in a goroutine of its own: a runtime may take long.
+// evict ends a pod in a goroutine of its own, since a runtime may take long.
 func (l *Loop) evict(victim control.Victim) {
-	ctx, cancel := context.WithTimeout(l.life, victim.Grace+evictionTime)
+	ctx, cancel := context.WithTimeout(l.ctx, victim.Grace+evictionTime)
 	var err error
-	evictor := l.Evictor // another configuration may bring another
+	evictor := l.Evictor // a reload may replace it
 	l.Aside("evicted", func() {
 		defer cancel()
 		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
@@ -37,7 +37,7 @@ func (l *Loop) evict(victim control.Victim) {
 	})
 }
 
-// givenCPU is the CPU that batch work may use now, 0 where that isn't known.
+// givenCPU is the CPU that batch work may use now; 0 if that isn't known.
 func (l *Loop) givenCPU() workload.MilliCPU {
 	v := &l.View.View
 	if len(v.Pools) == 0 {
@@ -49,7 +49,8 @@ func (l *Loop) givenCPU() workload.MilliCPU {
 	return workload.MilliCPU(v.Pools[len(v.Pools)-1].Size) * 1000
 }
 
-// MayStart refuses batch work while the node takes none, and what was just evicted.
+// MayStart refuses batch work while the node accepts none, and pods that were evicted a short
+// time ago.
 func (l *Loop) MayStart(c *node.Container, r *workload.Request) error {
 	now := l.Now()
 	if err := colocation.RefusePod(l.refusal.Pods, c.Pod.UID, now); err != nil || r.Class != workload.BE {
@@ -61,8 +62,8 @@ func (l *Loop) MayStart(c *node.Container, r *workload.Request) error {
 	return l.Memory.MayStart(c, r)
 }
 
-// noBatch is whether, why and until when no batch work may start on this node: for the
-// container that is about to start, and for the status.
+// noBatch reports whether, why and until when no batch work may start on this node. Both the
+// refusal of a start and the status use it.
 func (l *Loop) noBatch(now time.Time) colocation.Refusal {
 	r := colocation.Refusals{Rule: l.ruleRefuses}
 	if l.Authority().Acts("") {
@@ -74,33 +75,32 @@ func (l *Loop) noBatch(now time.Time) colocation.Refusal {
 	return r.NewBatch(now)
 }
 
-// readSwitch returns what the switch says now. One that can't be read stays as it was.
+// readSwitch reads the batch switch. If that fails, the switch stays as it was.
 func (l *Loop) readSwitch() control.Switch {
 	if l.StateDir != "" {
 		s, err := batchswitch.Read(l.StateDir)
 		switch {
 		case err == nil:
-			l.switched, l.switchProblem = control.Switch(s), ""
+			l.batchSwitch, l.switchProblem = control.Switch(s), ""
 		case err.Error() != l.switchProblem:
 			l.switchProblem = err.Error()
 			l.Log.WithError(err).Error("The batch switch can't be read; what it said before counts")
 		}
 	}
-	return l.switched
+	return l.batchSwitch
 }
 
-// switchedOff reports whether the switch says that there is no batch work, whether or
-// not the loop steps.
+// switchedOff reports whether the batch switch stops all batch work. It holds even while the
+// loop makes no steps.
 func (l *Loop) switchedOff(now time.Time) bool {
 	s := l.readSwitch()
 	return s.To == control.SwitchOff && (s.Until.IsZero() || now.Before(s.Until))
 }
 
-// BoundBeforeStart divides the budget anew before a container begins: a batch pod is bounded
-// from its first instruction, and what isn't batch begins in no cgroup that
-// bounds batch work.
+// BoundBeforeStart divides the budget again before a container starts, so that a batch pod is
+// bounded from its first instruction, and a service starts in no cgroup that bounds batch work.
 func (l *Loop) BoundBeforeStart() {
-	if !l.made || !l.Settings.BoundsByQuota() {
+	if !l.begun || !l.Settings.BoundsByQuota() {
 		return
 	}
 	l.Refresh()
@@ -108,9 +108,9 @@ func (l *Loop) BoundBeforeStart() {
 	case l.budget.Unlimited:
 		return
 	case l.budget.Amount > 0:
-		l.shareOf = l.budget.Amount
-		l.share(l.shareOf)
-	default: // nothing was decided yet
+		l.dividedBudget = l.budget.Amount
+		l.divide(l.dividedBudget)
+	default: // the controllers have made no decision yet
 		for dir := range l.Settings.Want.BatchCgroups {
 			if !slices.Contains(l.View.BatchCgroups.Dirs, dir) {
 				delete(l.Settings.Want.BatchCgroups, dir)

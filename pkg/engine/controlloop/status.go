@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Status is the loop's part of the status: copies, as all that controllers answer
-// with is lent. Nil without a loop.
+// Status is the loop's part of the status; nil without a loop. It copies the controllers'
+// results, which they reuse at the next step.
 func (l *Loop) Status() *status.Loop {
 	if l.Failures == nil && l.Clock == nil {
 		return nil
@@ -33,7 +33,7 @@ func (l *Loop) Status() *status.Loop {
 
 		DroppedAuditEntries: l.Decisions.Dropped(),
 	}
-	if l.made {
+	if l.begun {
 		s.Problem = ""
 		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
 		n := l.Controllers.Eviction.Counts()
@@ -51,7 +51,7 @@ func (l *Loop) Status() *status.Loop {
 	return s
 }
 
-// ControllerStatus lists the controllers by the names of their decisions.
+// ControllerStatus lists the controllers by the names that their decisions have.
 func (l *Loop) ControllerStatus() []status.Controller {
 	may := l.Authority()
 	cfg := &l.Config.Control
@@ -82,24 +82,24 @@ func (l *Loop) ControllerStatus() []status.Controller {
 	return all
 }
 
-// cacheNote is why the control of batch work's cache can't decide.
+// cacheNote explains why the cache controller can't decide; "" if it can.
 func (l *Loop) cacheNote() string {
-	if !l.made || !l.Authority().Decides(l.Config.Control.Cache.Mode) {
+	if !l.begun || !l.Authority().Decides(l.Config.Control.Cache.Mode) {
 		return ""
 	}
 	return l.Controllers.Cache.Blind()
 }
 
-// BatchStatus is what batch work may use, and what bounds it.
+// BatchStatus reports what batch work may use, and the mechanisms that bound it.
 func (l *Loop) BatchStatus() status.Batch {
 	may := l.Authority()
 	state, budget := &l.View.Batch, &l.budget
 	s := status.Batch{
 		State: batchWord(state), Why: state.Why, KeptPercent: state.Percent,
-		Switch:    status.Switch{State: l.switched.To, Evict: l.switched.Evict, EndsAt: l.switched.Until},
+		Switch:    status.Switch{State: l.batchSwitch.To, Evict: l.batchSwitch.Evict, EndsAt: l.batchSwitch.Until},
 		Mechanism: status.ByPools,
 	}
-	if l.made {
+	if l.begun {
 		s.NextChangeAt = l.Controllers.Windows.Next()
 		s.Floor = l.Config.Control.Batch.Floor(&l.View.View)
 		if l.Config.Pools.Mode != config.Exclusive {
@@ -117,7 +117,7 @@ func (l *Loop) BatchStatus() status.Batch {
 	case l.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
 		s.Known, s.BudgetCPUs = true, pools[len(pools)-1].Size
 		s.Budget, s.Floor = workload.MilliCPU(s.BudgetCPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
-		s.Unlimited = may.Acts(l.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // too few to divide
+		s.Unlimited = may.Acts(l.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // there are too few CPUs to divide
 	case l.Config.Pools.Mode != config.Exclusive:
 		s.Mechanism = status.Mechanism(l.Settings.Mechanism())
 		s.Known = !budget.Hold && budget.Amount > 0
@@ -127,7 +127,7 @@ func (l *Loop) BatchStatus() status.Batch {
 		}
 	}
 	s.Cgroups = l.cgroupStatus()
-	if l.made && (may.Acts(l.Config.Control.Memory.Mode) || l.Settings.BoundsByQuota()) && l.View.HasBatch() {
+	if l.begun && (may.Acts(l.Config.Control.Memory.Mode) || l.Settings.BoundsByQuota()) && l.View.HasBatch() {
 		s.MixedPods = slices.Clone(l.View.BatchCgroups.MixedBy)
 	}
 	return s
@@ -147,7 +147,7 @@ func batchWord(b *control.BatchState) status.BatchState {
 	return status.BatchOpen
 }
 
-// cgroupStatus lists what bounds batch work now.
+// cgroupStatus lists the cgroups whose limits bound batch work now.
 func (l *Loop) cgroupStatus() []status.BatchCgroup {
 	boxes := map[string]*status.BatchCgroup{}
 	box := func(name string) *status.BatchCgroup {
@@ -174,7 +174,7 @@ func (l *Loop) cgroupStatus() []status.BatchCgroup {
 	return all
 }
 
-// refusalStatus is who mayStart refuses.
+// refusalStatus reports which pods MayStart refuses at present, and why.
 func (l *Loop) refusalStatus() *status.Refusal {
 	now := l.Now()
 	none := l.noBatch(now)
@@ -193,7 +193,7 @@ func (l *Loop) refusalStatus() *status.Refusal {
 	return &s
 }
 
-// PoolLoad is a pool's load, nil before the loop has looked.
+// PoolLoad is the load of the pool at that index; nil before the first step.
 func (l *Loop) PoolLoad(at int) *status.PoolLoad {
 	if at >= len(l.View.Pools) || l.View.Now.IsZero() {
 		return nil
@@ -213,7 +213,7 @@ func (l *Loop) PoolLoad(at int) *status.PoolLoad {
 	return s
 }
 
-// Usage is what a container does; false before the loop has seen it do anything.
+// Usage is a container's resource usage; known is false until the loop has measured it.
 func (l *Loop) Usage(id string) (u status.Usage, cache observe.Cache, known bool) {
 	c := l.View.Container(id)
 	if c == nil {
@@ -255,7 +255,7 @@ func nodeUsage(v *control.View) status.NodeUsage {
 	}
 }
 
-// cpuLoad is each CPU's load in percent, to a tenth; -1 not known.
+// cpuLoad lists each CPU's load in percent, rounded to a tenth; -1 if it is not known.
 func cpuLoad(cpus []observe.CPU) []float64 {
 	if len(cpus) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// loopSettings are the controllers' part of a configuration, as far as it is, or would be, in
-// force.
+// loopSettings is the part of a configuration that the controllers follow, with the modes that
+// are effective on this node.
 func (l *Loop) loopSettings(cfg *config.Config) *colocation.Settings {
 	return &colocation.Settings{
 		Config: &cfg.Control, Authority: l.AuthorityBy(cfg).Authority,
@@ -18,8 +18,8 @@ func (l *Loop) loopSettings(cfg *config.Config) *colocation.Settings {
 	}
 }
 
-// step lets the controllers decide, all or the fast ones alone, and carries out what
-// they want.
+// step steps the controllers, all of them or the fast ones alone, and carries out what they
+// want.
 func (l *Loop) step(all bool) {
 	c := &l.Controllers
 	in := colocation.Inputs{Config: &l.Config.Control, Authority: l.Authority().Authority, Evicts: l.Evictor != nil}
@@ -35,7 +35,7 @@ func (l *Loop) step(all bool) {
 
 	in.Short, in.Given, in.Owed, in.Resizing = l.short, l.givenCPU(), l.Memory.Owed(), l.Settings.Resizing()
 	l.perform(c.Step(&l.View, &in, l.Settings.Want))
-	l.count(&l.View.View)
+	l.stepAdvisors(&l.View.View)
 }
 
 // perform carries out what the controllers want.
@@ -53,8 +53,8 @@ func (l *Loop) perform(d *colocation.Desired) {
 	l.Settings.Enforce()
 }
 
-// stepPools divides the CPUs: between pools that are apart, or what batch work may
-// use of those that it shares.
+// stepPools divides the CPUs: between exclusive pools, or, where batch work overlaps the other
+// pools, into those that it may use and the rest.
 func (l *Loop) stepPools(in *colocation.Inputs, all bool) {
 	c, cfg := &l.Controllers, in.Config
 	v, may := &l.View.View, in.Authority
@@ -90,14 +90,14 @@ func (l *Loop) stepPools(in *colocation.Inputs, all bool) {
 	}
 }
 
-// resizePools moves the pools to these sizes, and their containers with them; none is
-// the configuration's own.
+// resizePools changes the pools' sizes and moves their containers; nil restores the configured
+// sizes.
 func (l *Loop) resizePools(sizes []int) {
 	if l.Authority().Foreign {
 		return
 	}
 	l.Ledger.SetSizes(sizes)
-	if l.LedgerState() == l.sized {
+	if l.LedgerState() == l.poolsOf {
 		return
 	}
 	l.Record.PoolsResized()
@@ -105,28 +105,28 @@ func (l *Loop) resizePools(sizes []int) {
 	l.measurePools()
 }
 
-// bound gives batch work its budget, by CPU set, quota or both.
+// bound limits batch work to its budget, by CPU set, quota or both.
 func (l *Loop) bound(b *control.Budget, all bool) {
 	by := l.Settings.Mechanism()
 	l.sizes = colocation.PoolSizesFor(l.sizes[:0], b, by, len(l.View.Pools))
 	l.resizePools(l.sizes)
 	if by == control.ByCPUSet || b.Unlimited {
 		l.Settings.Want.ForgetBatchQuotas()
-		l.shareOf = notShared
+		l.dividedBudget = notDivided
 		return
 	}
-	if all || b.Amount != l.shareOf || l.released != l.Settings.Released() {
-		l.shareOf = b.Amount
-		l.share(b.Amount)
+	if all || b.Amount != l.dividedBudget || l.dividedReleased != l.Settings.Released() {
+		l.dividedBudget = b.Amount
+		l.divide(b.Amount)
 	}
 }
 
-// notShared is no budget.
-const notShared workload.MilliCPU = -1
+// notDivided means that no budget has been divided yet.
+const notDivided workload.MilliCPU = -1
 
-// share divides batch work's budget between the batch cgroups and the pods outside of them.
-func (l *Loop) share(amount workload.MilliCPU) {
-	l.released = l.Settings.Released()
+// divide divides batch work's budget between the batch cgroups and the pods outside of them.
+func (l *Loop) divide(amount workload.MilliCPU) {
+	l.dividedReleased = l.Settings.Released()
 	l.divider.Divide(&l.View, &colocation.Budget{
 		Amount: amount, Floor: l.Config.Control.Batch.Floor(&l.View.View),
 		Now: l.Now(), Resizing: l.Settings.Resizing(), NestedQuotas: l.Settings.NestsQuotas(),
@@ -166,8 +166,8 @@ func (l *Loop) lendCPUs(cpus cpuset.Set) {
 	l.measurePools()
 }
 
-// count steps the controllers that only measure, for people, and keeps what they have learned.
-func (l *Loop) count(v *control.View) {
+// stepAdvisors steps the controllers that only report, and saves what they have learned.
+func (l *Loop) stepAdvisors(v *control.View) {
 	c := &l.Controllers
 	noisy, decided := c.Noisy.Step(v)
 	l.Decisions.Add(l.View.Now, control.Preview, decided)
@@ -176,18 +176,18 @@ func (l *Loop) count(v *control.View) {
 
 	given := l.givenCPU()
 	squeezed := 0
-	if given < l.given {
+	if given < l.givenBefore {
 		squeezed = 1
 	}
-	l.given = given
+	l.givenBefore = given
 	kills := c.Eviction.Counts().Evicted
-	c.Benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evicted})
-	l.evicted = kills
+	c.Benefit.Step(v, control.Given{CPU: given, Squeezes: squeezed, Kills: kills - l.evictedBefore})
+	l.evictedBefore = kills
 	l.free = l.Ledger.Pinnable(l.free[:0])
-	if l.Authority().Foreign { // pins are refused there
+	if l.Authority().Foreign { // next to a neighbour that sets CPUs, pins are refused
 		clear(l.free)
 	}
 	l.offer, decided = c.Sell.Step(v, l.free)
 	l.Decisions.Add(l.View.Now, control.Preview, decided)
-	l.keepCounts()
+	l.saveRegularly()
 }

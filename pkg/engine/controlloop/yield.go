@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// stays tells which batch pod doesn't yield its CPUs at once, and why; "" where all do.
-func (l *Loop) stays() string {
+// notYielding explains which batch pod doesn't yield its CPUs to services at once; "" if all
+// do.
+func (l *Loop) notYielding() string {
 	y := colocation.Yielding{
 		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.OnlineWeight,
 		Siblings: l.Settings.Siblings(), Raised: l.Settings.InForce().LSWeights,
@@ -36,7 +37,7 @@ func (l *Loop) stays() string {
 	return ""
 }
 
-// batchPod is a pod of batch work with what the kernel has of its settings.
+// batchPod describes a batch pod with the settings that the kernel has of it.
 func (l *Loop) batchPod(members []colocation.Container) colocation.BatchPod {
 	first := &members[0]
 	pod := colocation.BatchPod{QoS: first.Pod.QoS(), Above: first.Above}
@@ -53,13 +54,13 @@ func (l *Loop) batchPod(members []colocation.Container) colocation.BatchPod {
 	return pod
 }
 
-// isExpelled reports whether a vendor's kernel keeps the cgroup off CPUs that others want, and
-// off the threads beside them.
+// isExpelled reports whether a vendor kernel keeps the cgroup off CPUs that services want, and
+// off their sibling hyperthreads.
 func isExpelled(k *reconcile.Setting) bool {
 	return k.Knob.Expels() && k.Problem() == "" && k.Value == knobs.Value(knobs.Number(-1))
 }
 
-// heaviest is the cgroup of these which has the most CPU weight of the kubelet's.
+// heaviest returns the cgroup with the most CPU weight from the kubelet.
 func (l *Loop) heaviest(services []colocation.Sibling) (path string, most knobs.Shares) {
 	for _, s := range services {
 		if shares, ok := l.Settings.OwnWeight(s); ok && shares > most {
