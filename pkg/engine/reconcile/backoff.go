@@ -2,22 +2,23 @@ package reconcile
 
 import "time"
 
-// Backoff delays repeated attempts: the first ones are made at once, and each further one
-// waits twice as long as the one before, up to a maximum. The zero value has seen none.
+// Backoff delays repeated attempts: the first ones are made at once, and each further one waits
+// twice as long as the one before, up to a maximum. The zero value has counted no attempt.
 type Backoff struct {
-	attempts int       // in a row
-	until    time.Time // no attempt before it
+	attempts int       // attempts in a row
+	until    time.Time // the next attempt waits until this time
 }
 
-// policy is how a Backoff delays.
+// policy is how a Backoff delays attempts.
 type policy struct {
-	atOnce         int           // attempts in a row before the first delay
-	first, longest time.Duration // delay, doubled with each further attempt
+	atOnce         int           // delay of the first delayed attempt, doubled with each further one up to longest
+	first, longest time.Duration // delay of the first delayed attempt, which doubles with each further one up to longest
 }
 
-// resetAfter is how long an attempt must be absent, after its delay has ended, before the
-// count starts again. It is less than the minute in which the kubelet writes its QoS
-// classes' weights, whereupon systemd writes all of their files: that is no contest.
+// resetAfter is how long an attempt must be absent, after its delay has ended, before the count
+// restarts. It is less than a minute because systemd rewrites all files of the kubelet's QoS
+// classes each time the kubelet writes their weights, once a minute; that must not count as
+// contested.
 const resetAfter = 30 * time.Second
 
 // RepairsAtOnce is how many repairs in a row are made without a delay.
@@ -43,17 +44,17 @@ func (b *Backoff) add(now time.Time, p policy) {
 	}
 }
 
-// resetAt is when the count starts again if nothing is attempted until then.
+// resetAt is when the count restarts if there is no attempt until then.
 func (b *Backoff) resetAt() time.Time { return b.until.Add(resetAfter) }
 
-// Contested reports whether somebody else keeps changing what is repaired: repairs are
-// delayed, and the count has not started again since.
+// Contested reports whether another program keeps changing the repaired value: repairs are
+// delayed, and the count has not restarted since.
 func (b *Backoff) Contested(now time.Time) bool {
 	return b.attempts >= RepairsAtOnce && now.Before(b.resetAt())
 }
 
-// Notice is what the log says of the repair that was counted last, "" where the next one
-// isn't delayed.
+// Notice is the end of the log message about the repair that was counted last; "" if the next
+// repair isn't delayed.
 func (b *Backoff) Notice(now time.Time) string {
 	if b.Contested(now) {
 		return "; as this happens again and again, the next repair waits"

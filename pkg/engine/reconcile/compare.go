@@ -11,9 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// compare returns the changes that a cgroup lacks by the kernel's own word. What it had
-// before is in the journal before any of them is made. What the kernel has refused a short
-// time ago waits, unless it is to be tried at once.
+// compare reads a cgroup's knobs from the kernel and returns the changes that it needs. Before
+// it returns, the journal has the original of each. A value that the kernel refused recently is
+// left out unless atOnce is set.
 func (r *Reconciler) compare(c *Cgroup, atOnce bool) []knobs.Change {
 	if !r.MayWrite() {
 		return nil
@@ -23,14 +23,14 @@ func (r *Reconciler) compare(c *Cgroup, atOnce bool) []knobs.Change {
 	_, suspended := r.suspended[c.pod]
 	for _, s := range c.settings {
 		if s.expected && suspended {
-			continue // it would stand in the way again
+			continue // it could make the kernel refuse the resize again
 		}
 		have, err := r.Kernel.Read(c.Path, s.Knob)
 		if errors.Is(err, cgroupfs.ErrGone) {
 			return nil
 		}
 		if err != nil {
-			r.trouble(s, err.Error())
+			r.setProblem(s, err.Error())
 			continue
 		}
 		f := r.facts(c, s, have, now)
@@ -45,16 +45,16 @@ func (r *Reconciler) compare(c *Cgroup, atOnce bool) []knobs.Change {
 	return changes
 }
 
-// facts gathers what a decision about a setting depends on.
+// facts gathers what the decision about a setting depends on.
 func (r *Reconciler) facts(c *Cgroup, s *Setting, have knobs.Value, now time.Time) facts {
 	at := Key{c.Path, s.Knob}
 	f := facts{
-		level: c.Level, setting: s.Setting, have: have, without: r.without(at, have), coming: r.writer.underWay(at),
+		level: c.Level, setting: s.Setting, have: have, without: r.without(at, have), underWay: r.writer.underWay(at),
 		expected: s.expected, failed: s.problem != "", updating: r.Updating(c.Path), contested: s.contest.Waits(now),
 		v2:      r.Features.Knobs[knobs.Weight].V2,
 		refused: r.waiting(at, now), same: r.same,
 	}
-	f.entry, f.kept = r.Journal.Entry(c.Path, s.Knob)
+	f.entry, f.journaled = r.Journal.Entry(c.Path, s.Knob)
 	if c.Level == knobs.ContainerLevel {
 		if value, ok := r.Carried(at); ok {
 			f.carried = value
@@ -63,8 +63,8 @@ func (r *Reconciler) facts(c *Cgroup, s *Setting, have knobs.Value, now time.Tim
 	return f
 }
 
-// without is what a cgroup would have without Sluice: what is found, but for what it has
-// inherited, when it was made, of Sluice's setting of the pod.
+// without is the value that a cgroup would have without Sluice: the value found, unless the
+// kernel copied Sluice's setting of the pod into the cgroup when it was made.
 func (r *Reconciler) without(at Key, found knobs.Value) knobs.Value {
 	if at.Knob.Inherited() {
 		pod, kept := r.Journal.Entry(path.Dir(at.Path), at.Knob)
@@ -75,22 +75,22 @@ func (r *Reconciler) without(at Key, found knobs.Value) knobs.Value {
 	return found
 }
 
-// perform carries out a decision, but for the write, which it returns.
+// perform carries out a decision except for the write, which it returns.
 func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decision) (change knobs.Change, ok bool) {
 	if d.original != nil {
 		r.Journal.Keep(c.Object, s.Knob, d.original)
 	}
-	if d.keepWeight {
-		r.keepWeight(c.Object)
+	if d.journalWeight {
+		r.journalWeight(c.Object)
 	}
 	switch d.action {
 	case foreign:
-		r.trouble(s, d.reason)
-	case settled:
+		r.setProblem(s, d.reason)
+	case matching:
 		s.expected = false
-		r.trouble(s, "")
+		r.setProblem(s, "")
 		r.Accepted(Key{c.Path, s.Knob})
-		r.Journal.Wrote(c.Path, s.Knob, d.want) // by an earlier run, or by the runtime for Sluice
+		r.Journal.Wrote(c.Path, s.Knob, d.want) // an earlier run may have written it, or the runtime for Sluice
 	case write:
 		if d.drift {
 			r.noteDrift(c, s, have, d.want)
@@ -105,9 +105,9 @@ func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decisio
 	return knobs.Change{}, false
 }
 
-// keepWeight keeps the weight of a cgroup that becomes idle. Where Sluice had given it
-// another, it is the one before; nothing counts as written to it from now on.
-func (r *Reconciler) keepWeight(o knobs.Object) {
+// journalWeight records the weight of a cgroup that becomes idle. If Sluice had changed the
+// weight before, the journal keeps the original, and no longer records that Sluice wrote it.
+func (r *Reconciler) journalWeight(o knobs.Object) {
 	weight, err := r.Kernel.Read(o.Path, knobs.Weight)
 	if e, kept := r.Journal.Entry(o.Path, knobs.Weight); kept && e.Wrote != nil {
 		weight, err = e.Value, nil
@@ -118,7 +118,7 @@ func (r *Reconciler) keepWeight(o knobs.Object) {
 	}
 }
 
-// noteDrift counts and logs a repair of somebody else's change.
+// noteDrift counts and logs the repair of a knob that another program changed.
 func (r *Reconciler) noteDrift(c *Cgroup, s *Setting, have, want knobs.Value) {
 	r.version++
 	s.drift++
@@ -130,47 +130,47 @@ func (r *Reconciler) noteDrift(c *Cgroup, s *Setting, have, want knobs.Value) {
 	}).Warn("A knob was changed by somebody else, repaired" + s.contest.Notice(r.Now()))
 }
 
-// letGo gives a knob its original value back.
-func (r *Reconciler) letGo(o knobs.Object, k knobs.Knob) []knobs.Change {
+// restoreKnob returns the changes that give a knob its original value back.
+func (r *Reconciler) restoreKnob(o knobs.Object, k knobs.Knob) []knobs.Change {
 	at := Key{o.Path, k}
 	last, underWay := r.writer.abandon(at)
-	if last != nil { // a value that was never written would make Sluice's own look like somebody else's
+	if last != nil { // a value that was never written must not stay recorded: the kernel's value would count as another program's
 		r.Journal.Wrote(o.Path, k, last)
 	}
 	if underWay {
-		r.leaving[at] = o // once the kernel has answered
+		r.unrestored[at] = o // restored when the kernel has answered
 		return nil
 	}
 	if comesWithIdle(r.Journal, o.Path, k) {
-		delete(r.leaving, at)
+		delete(r.unrestored, at)
 		return nil
 	}
 	if !r.MayWrite() {
 		if _, kept := r.Journal.Entry(o.Path, k); kept {
-			r.leaving[at] = o
+			r.unrestored[at] = o
 		}
 		return nil
 	}
 	changes, _, err := giveBack(r.Kernel, r.Journal, o, k)
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
-		r.leaving[at] = o
+		r.unrestored[at] = o
 		return nil
 	}
 	dropUnchanged(r.Journal, o.Path, k, changes)
-	delete(r.leaving, at)
+	delete(r.unrestored, at)
 	if len(changes) == 0 {
 		r.Accepted(at)
 	}
 	for i := range changes {
 		if at := KeyOf(&changes[i]); r.Setting(at) == nil {
-			r.leaving[at] = o
+			r.unrestored[at] = o
 		}
 	}
 	return changes
 }
 
-// trouble notes why the kernel does not have a setting, "" where it has.
-func (r *Reconciler) trouble(s *Setting, problem string) {
+// setProblem records why the kernel does not have a setting; "" if it has.
+func (r *Reconciler) setProblem(s *Setting, problem string) {
 	if s.problem != problem {
 		s.problem = problem
 		r.version++

@@ -7,69 +7,71 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// facts are all that a decision about one setting of one cgroup depends on.
+// facts are the inputs of the decision about one setting of one cgroup.
 type facts struct {
 	level   knobs.Level
 	setting qos.Setting
-	have    knobs.Value // in the kernel
+	have    knobs.Value // the kernel's present value
 
-	entry journal.Entry // in the journal
-	kept  bool          // there is one
-	// without is what the cgroup would have without Sluice, where the journal has no entry.
+	entry     journal.Entry // the journal's entry
+	journaled bool          // the journal has an entry
+	// without is the value that the cgroup would have without Sluice, if the journal has no
+	// entry.
 	without knobs.Value
-	// carried is what the runtime would set if it didn't set Sluice's value in its place;
-	// nil where it sets none.
+	// carried is the value that the runtime would set if it didn't set Sluice's in its place;
+	// nil if it sets none.
 	carried knobs.Value
 
-	coming    knobs.Value // the value of a write that is under way; nil where none is
-	refused   knobs.Value // the value that the kernel refused, and that waits; nil where none does
-	expected  bool        // somebody whom Sluice expects to may have written the knob
-	failed    bool        // Sluice's last write of it failed
+	underWay  knobs.Value // the value that a write under way will leave; nil if there is none
+	refused   knobs.Value // the value that the kernel refused and that waits to be tried again; nil if there is none
+	expected  bool        // a program that Sluice expects to write the knob may have written it
+	failed    bool        // Sluice's last write of the knob failed
 	updating  bool        // the runtime may be writing the container for Sluice
 	contested bool        // repairs are delayed
 
-	v2 bool // weights are those of cgroup v2
-	// same reports whether the kernel shows have where want was written.
+	v2 bool // weights have the units of cgroup v2
+	// same reports whether have is how the kernel shows the written value want.
 	same func(k knobs.Knob, want, have knobs.Value) bool
 }
 
-// action is what is to be done about a setting.
+// action is what the Reconciler does about a setting.
 type action int
 
 const (
-	wait    action = iota // nothing now
-	settled               // nothing: the kernel has it
-	foreign               // nothing: it is somebody else's
-	write                 // write the wanted value
+	wait     action = iota // do nothing now
+	matching               // do nothing: the kernel has the wanted value
+	foreign                // do nothing: the knob belongs to another program
+	write                  // write the wanted value
 )
 
-// decision is the answer to facts.
+// decision is the result of diff.
 type decision struct {
 	action   action
-	want     knobs.Value // nil for foreign
-	from     knobs.Value // for write: the value before
-	original knobs.Value // goes into the journal as the original; nil leaves that as it is
-	// keepWeight has the cgroup's weight kept in the journal too: the kernel resets it when
-	// idle ends (sched_group_set_idle in kernel/sched/fair.c).
-	keepWeight bool
-	drift      bool   // for write: somebody else has changed the knob
-	reason     string // for foreign
+	want     knobs.Value // nil if the action is foreign
+	from     knobs.Value // the value before a write
+	original knobs.Value // the journal's new original; nil leaves it unchanged
+	// journalWeight records the cgroup's weight in the journal too, because the kernel resets
+	// the weight when idle ends (sched_group_set_idle in kernel/sched/fair.c).
+	journalWeight bool
+	drift         bool   // another program changed the knob before this write
+	reason        string // why the action is foreign
 }
 
-// diff decides about one setting. It is pure: the Reconciler carries the decision out.
+// diff decides what to do about one setting. It is a pure function: the Reconciler carries the
+// decision out.
 func diff(f *facts) decision {
 	d, wrote := f.originals()
 	if d.action == foreign {
 		return d
 	}
 	switch {
-	case f.coming != nil && f.coming == d.want:
+	case f.underWay != nil && f.underWay == d.want:
 		return d
-	case f.coming != nil:
-		d.action, d.from = write, f.coming
+	case f.underWay != nil:
+		d.action, d.from = write, f.underWay
 		return d
 	case f.shows(d.want):
-		d.action = settled
+		d.action = matching
 		return d
 	case f.refused != nil && f.refused == d.want:
 		return d
@@ -78,13 +80,13 @@ func diff(f *facts) decision {
 		switch {
 		case f.level == knobs.ClassLevel && f.setting.Percent > 0:
 			// The kubelet writes the weights of its QoS classes each minute.
-			d.renew(f)
+			d.adoptOriginal(f)
 		case f.contested:
 			return d
 		default:
 			d.drift = true
 			if f.setting.Knob == knobs.Weight && f.level == knobs.PodLevel {
-				d.renew(f) // the kubelet has written a newer one
+				d.adoptOriginal(f) // the kubelet has written a newer one
 			}
 		}
 	}
@@ -92,13 +94,13 @@ func diff(f *facts) decision {
 	return d
 }
 
-// originals decides what the original is, and from it what is wanted. wrote is what Sluice
-// has written since that original; nil where it has written nothing.
+// originals decides what the original is, and derives the wanted value from it. wrote is what
+// Sluice has written since the journal recorded that original; nil if it has written nothing.
 func (f *facts) originals() (d decision, wrote knobs.Value) {
 	original, knob := f.entry.Value, f.setting.Knob
 	wrote = f.entry.Wrote
 	switch {
-	case !f.kept:
+	case !f.journaled:
 		original = f.without
 		if f.carried != nil {
 			original = f.carried
@@ -115,7 +117,7 @@ func (f *facts) originals() (d decision, wrote knobs.Value) {
 	if d.original != nil {
 		original, wrote = d.original, nil
 	}
-	d.keepWeight = knob == knobs.Idle && (!f.kept || f.expected)
+	d.journalWeight = knob == knobs.Idle && (!f.journaled || f.expected)
 	d.want = Target(&f.setting, original, f.v2)
 	return d, wrote
 }
@@ -123,19 +125,19 @@ func (f *facts) originals() (d decision, wrote knobs.Value) {
 // shows reports whether the kernel shows the value.
 func (f *facts) shows(value knobs.Value) bool { return f.same(f.setting.Knob, value, f.have) }
 
-// renew takes the value in the kernel as the new original.
-func (d *decision) renew(f *facts) {
+// adoptOriginal makes the kernel's present value the new original.
+func (d *decision) adoptOriginal(f *facts) {
 	d.original, d.want = f.have, Target(&f.setting, f.have, f.v2)
 }
 
-// owned reports whether a memory protection has another writer: it is not what the kernel
-// gives a new cgroup.
+// owned reports whether another program writes a memory protection: its value differs from the
+// kernel's default for a new cgroup.
 func owned(k knobs.Knob, original knobs.Value) bool {
 	return k.Deferred() && original != cgroupfs.Describe(k).Default
 }
 
-// Target is the value that a cgroup is to have by a setting, where original is what it had
-// before Sluice. The setting may be a weight in percent of that.
+// Target is the value that a setting gives a cgroup whose value before Sluice was original. A
+// setting may be a weight in percent of the original.
 func Target(s *qos.Setting, original knobs.Value, v2 bool) knobs.Value {
 	if s.Percent == 0 && s.Favour == 0 {
 		return s.Value

@@ -32,7 +32,7 @@ func TestDiff(t *testing.T) {
 		},
 		"a first write keeps what the runtime would have set": {
 			facts{setting: weight, have: knobs.Shares(200), without: knobs.Shares(200), carried: knobs.Shares(100)},
-			decision{action: settled, want: knobs.Shares(200), original: knobs.Shares(100)},
+			decision{action: matching, want: knobs.Shares(200), original: knobs.Shares(100)},
 		},
 		"a memory protection that is the kernel's default is free": {
 			facts{setting: low, have: knobs.Bytes(0), without: knobs.Bytes(0)},
@@ -43,84 +43,84 @@ func TestDiff(t *testing.T) {
 			decision{action: foreign, reason: "left alone: somebody else has set it to 7 bytes, likely the kubelet's MemoryQoS"},
 		},
 		"as wanted": {
-			facts{setting: burst, have: knobs.Number(20), kept: true, entry: entry(knobs.Number(0), knobs.Number(20))},
-			decision{action: settled, want: knobs.Number(20)},
+			facts{setting: burst, have: knobs.Number(20), journaled: true, entry: entry(knobs.Number(0), knobs.Number(20))},
+			decision{action: matching, want: knobs.Number(20)},
 		},
 		"something else is wanted": {
-			facts{setting: burst, have: knobs.Number(10), kept: true, entry: entry(knobs.Number(0), knobs.Number(10))},
+			facts{setting: burst, have: knobs.Number(10), journaled: true, entry: entry(knobs.Number(0), knobs.Number(10))},
 			decision{action: write, want: knobs.Number(20), from: knobs.Number(10)},
 		},
 		"a resize has changed the runtime's value": {
-			facts{setting: half, have: knobs.Shares(512), kept: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), carried: knobs.Shares(2048)},
+			facts{setting: half, have: knobs.Shares(512), journaled: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), carried: knobs.Shares(2048)},
 			decision{action: write, want: knobs.Shares(1024), from: knobs.Shares(512), original: knobs.Shares(2048)},
 		},
 		"the same value is on its way": {
-			facts{setting: low, have: knobs.Bytes(0), kept: true, entry: entry(knobs.Bytes(0), knobs.Bytes(100)), coming: knobs.Bytes(100)},
+			facts{setting: low, have: knobs.Bytes(0), journaled: true, entry: entry(knobs.Bytes(0), knobs.Bytes(100)), underWay: knobs.Bytes(100)},
 			decision{want: knobs.Bytes(100)},
 		},
 		"another value is on its way": {
-			facts{setting: low, have: knobs.Bytes(0), kept: true, entry: entry(knobs.Bytes(0), knobs.Bytes(50)), coming: knobs.Bytes(50)},
+			facts{setting: low, have: knobs.Bytes(0), journaled: true, entry: entry(knobs.Bytes(0), knobs.Bytes(50)), underWay: knobs.Bytes(50)},
 			decision{action: write, want: knobs.Bytes(100), from: knobs.Bytes(50)},
 		},
 		"refused a short time ago": {
-			facts{setting: burst, have: knobs.Number(0), kept: true, entry: entry(knobs.Number(0), nil), refused: knobs.Number(20)},
+			facts{setting: burst, have: knobs.Number(0), journaled: true, entry: entry(knobs.Number(0), nil), refused: knobs.Number(20)},
 			decision{want: knobs.Number(20)},
 		},
 		"another value was refused": {
-			facts{setting: burst, have: knobs.Number(0), kept: true, entry: entry(knobs.Number(0), nil), refused: knobs.Number(30)},
+			facts{setting: burst, have: knobs.Number(0), journaled: true, entry: entry(knobs.Number(0), nil), refused: knobs.Number(30)},
 			decision{action: write, want: knobs.Number(20), from: knobs.Number(0)},
 		},
 		"drift": {
-			facts{setting: burst, have: knobs.Number(5), kept: true, entry: entry(knobs.Number(0), knobs.Number(20))},
+			facts{setting: burst, have: knobs.Number(5), journaled: true, entry: entry(knobs.Number(0), knobs.Number(20))},
 			decision{action: write, want: knobs.Number(20), from: knobs.Number(5), drift: true},
 		},
 		"contested drift waits": {
-			facts{setting: burst, have: knobs.Number(5), kept: true, entry: entry(knobs.Number(0), knobs.Number(20)), contested: true},
+			facts{setting: burst, have: knobs.Number(5), journaled: true, entry: entry(knobs.Number(0), knobs.Number(20)), contested: true},
 			decision{want: knobs.Number(20)},
 		},
 		"an expected writer is no drift, and waits for no contest": {
-			facts{setting: burst, have: knobs.Number(5), kept: true, entry: entry(knobs.Number(0), knobs.Number(20)), expected: true, contested: true},
+			facts{setting: burst, have: knobs.Number(5), journaled: true, entry: entry(knobs.Number(0), knobs.Number(20)), expected: true, contested: true},
 			decision{action: write, want: knobs.Number(20), from: knobs.Number(5)},
 		},
 		"the runtime that updates the container is no drift": {
-			facts{setting: burst, have: knobs.Number(5), kept: true, entry: entry(knobs.Number(0), knobs.Number(20)), updating: true},
+			facts{setting: burst, have: knobs.Number(5), journaled: true, entry: entry(knobs.Number(0), knobs.Number(20)), updating: true},
 			decision{action: write, want: knobs.Number(20), from: knobs.Number(5)},
 		},
 		"a write that failed is no drift": {
-			facts{setting: burst, have: knobs.Number(5), kept: true, entry: entry(knobs.Number(0), knobs.Number(20)), failed: true},
+			facts{setting: burst, have: knobs.Number(5), journaled: true, entry: entry(knobs.Number(0), knobs.Number(20)), failed: true},
 			decision{action: write, want: knobs.Number(20), from: knobs.Number(5)},
 		},
 		"the kubelet's newer weight of a pod is the original from now on": {
-			facts{level: knobs.PodLevel, setting: half, have: knobs.Shares(2048), kept: true, entry: entry(knobs.Shares(1024), knobs.Shares(512))},
+			facts{level: knobs.PodLevel, setting: half, have: knobs.Shares(2048), journaled: true, entry: entry(knobs.Shares(1024), knobs.Shares(512))},
 			decision{action: write, want: knobs.Shares(1024), from: knobs.Shares(2048), original: knobs.Shares(2048), drift: true},
 		},
 		"a container's weight keeps its original": {
-			facts{level: knobs.ContainerLevel, setting: half, have: knobs.Shares(2048), kept: true, entry: entry(knobs.Shares(1024), knobs.Shares(512))},
+			facts{level: knobs.ContainerLevel, setting: half, have: knobs.Shares(2048), journaled: true, entry: entry(knobs.Shares(1024), knobs.Shares(512))},
 			decision{action: write, want: knobs.Shares(512), from: knobs.Shares(2048), drift: true},
 		},
 		"the kubelet's weight of a QoS class is followed, however often it comes": {
-			facts{level: knobs.ClassLevel, setting: half, have: knobs.Shares(2048), kept: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), contested: true},
+			facts{level: knobs.ClassLevel, setting: half, have: knobs.Shares(2048), journaled: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), contested: true},
 			decision{action: write, want: knobs.Shares(1024), from: knobs.Shares(2048), original: knobs.Shares(2048)},
 		},
 		"a weight that came with a resize is the original from now on": {
-			facts{level: knobs.PodLevel, setting: half, have: knobs.Shares(2048), kept: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), expected: true},
+			facts{level: knobs.PodLevel, setting: half, have: knobs.Shares(2048), journaled: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), expected: true},
 			decision{action: write, want: knobs.Shares(1024), from: knobs.Shares(2048), original: knobs.Shares(2048)},
 		},
 		"a weight that the resize left is not": {
-			facts{level: knobs.PodLevel, setting: half, have: knobs.Shares(512), kept: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), expected: true},
-			decision{action: settled, want: knobs.Shares(512)},
+			facts{level: knobs.PodLevel, setting: half, have: knobs.Shares(512), journaled: true, entry: entry(knobs.Shares(1024), knobs.Shares(512)), expected: true},
+			decision{action: matching, want: knobs.Shares(512)},
 		},
 		"idle keeps the weight at first": {
 			facts{setting: idle, have: knobs.Number(0), without: knobs.Number(0)},
-			decision{action: write, want: knobs.Number(1), from: knobs.Number(0), original: knobs.Number(0), keepWeight: true},
+			decision{action: write, want: knobs.Number(1), from: knobs.Number(0), original: knobs.Number(0), journalWeight: true},
 		},
 		"idle keeps the weight again after a resize": {
-			facts{setting: idle, have: knobs.Number(0), kept: true, entry: entry(knobs.Number(0), knobs.Number(1)), expected: true},
-			decision{action: write, want: knobs.Number(1), from: knobs.Number(0), keepWeight: true},
+			facts{setting: idle, have: knobs.Number(0), journaled: true, entry: entry(knobs.Number(0), knobs.Number(1)), expected: true},
+			decision{action: write, want: knobs.Number(1), from: knobs.Number(0), journalWeight: true},
 		},
 		"idle that lasts keeps nothing again": {
-			facts{setting: idle, have: knobs.Number(1), kept: true, entry: entry(knobs.Number(0), knobs.Number(1))},
-			decision{action: settled, want: knobs.Number(1)},
+			facts{setting: idle, have: knobs.Number(1), journaled: true, entry: entry(knobs.Number(0), knobs.Number(1))},
+			decision{action: matching, want: knobs.Number(1)},
 		},
 	} {
 		test.facts.same = func(_ knobs.Knob, want, have knobs.Value) bool { return want == have }

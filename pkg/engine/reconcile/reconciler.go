@@ -1,17 +1,17 @@
-// Package reconcile owns the settings of cgroups besides the placement of CPUs and memory:
-// what each cgroup should have, had before Sluice, and has.
+// Package reconcile owns the settings of cgroups other than the placement of CPUs and memory:
+// it records what each cgroup should have, what it had before Sluice, and what it has.
 //
-// Want declares what a cgroup is to have. Apply compares the cgroups that were declared
-// since with the kernel, and Pass compares all: a pure function decides what is to be done
-// about each setting (see diff). Original values are in the journal, on disk, before the
-// first write; changes are made in an order in which none of them is refused for another's
-// sake; and what somebody else has changed since is repaired, with growing delays where that
-// happens again and again. Writes that may take long are made in goroutines of their own.
+// Want declares the settings of a cgroup. Apply compares the cgroups that were declared since
+// the last Apply with the kernel, and Pass compares all of them: a pure function decides what
+// to do about each setting (see diff). The journal has the original values on disk before the
+// first write. Changes are made in an order in which the kernel refuses none because of
+// another. A knob that another program has changed is repaired, with growing delays if that
+// happens again and again. Writes that may take long run in goroutines of their own.
 //
-// While a pod is suspended, the knobs that could make the kernel refuse a resize are as
-// they were before Sluice, and stay so.
+// While a pod is suspended, the knobs that could make the kernel refuse a resize have their
+// original values.
 //
-// A Reconciler is for one goroutine; what its own goroutines report arrives there through
+// A Reconciler is for use by one goroutine. Its own goroutines report to that one through
 // Options.Post.
 package reconcile
 
@@ -32,76 +32,78 @@ import (
 type Kernel interface {
 	Apply(changes []knobs.Change) error
 	Read(path string, knob knobs.Knob) (knobs.Value, error)
-	// Same reports whether the kernel shows have where want was written, which it
-	// may round.
+	// Same reports whether have is how the kernel shows the written value want, which it may
+	// round.
 	Same(knob knobs.Knob, want, have knobs.Value) bool
 }
 
-// Options are what a Reconciler works with, and what it asks of its owner.
+// Options are a Reconciler's dependencies, and the questions that it asks of its owner.
 type Options struct {
-	Kernel   Kernel // not used while MayWrite answers false
+	Kernel   Kernel // unused while MayWrite returns false
 	Journal  *journal.Book
 	Features *knobs.Features
 	Log      logrus.FieldLogger
 	Now      func() time.Time
 
-	MayWrite      func() bool          // cgroups are Sluice's to set, and it is not in preview
-	DriftInterval func() time.Duration // between two passes
+	MayWrite      func() bool          // reports whether Sluice may write cgroups: they are Sluice's to set, and it is not in preview
+	DriftInterval func() time.Duration // the time between two passes
 
-	// Carried is what the runtime would set of a cgroup's knob if it didn't set Sluice's
-	// value in its place; ok is false where it sets none for Sluice.
+	// Carried returns the value that the runtime would set a cgroup's knob to if it didn't set
+	// Sluice's value in its place; ok is false if the runtime doesn't set the knob for Sluice.
 	Carried func(at Key) (value knobs.Value, ok bool)
 	// Updating reports whether the runtime may be writing a cgroup for Sluice right now.
 	Updating func(path string) bool
-	// Starting reports whether no process of a cgroup has run yet, so that its settings are
-	// worth a short wait.
+	// Starting reports whether no process of a cgroup has run yet, so that waiting a moment for
+	// its settings is worthwhile.
 	Starting func(path string) bool
-	// Suspect names who is likely to have changed a knob to the value found.
+	// Suspect names the program that has probably changed a knob to the value found.
 	Suspect func(o knobs.Object, k knobs.Knob, found knobs.Value) string
-	// Failed is told of a write that the kernel refused after Write had returned.
+	// Failed is called for a write that the kernel refused after Write had returned.
 	Failed func(at Key)
 
-	// Blocking makes writes that may take long as all others are, in the caller's goroutine.
+	// Blocking makes slow writes in the caller's goroutine, like all others.
 	Blocking bool
 	Spawn    func(work func())               // runs work in a goroutine
 	Post     func(name string, event func()) // runs an event in the Reconciler's goroutine
 	Panicked func()                          // counts a panic that was recovered from
 }
 
-// Reconciler keeps the settings of cgroups as they are wanted.
+// Reconciler keeps the kernel's knobs at the declared settings, and restores them when they are
+// no longer declared.
 type Reconciler struct {
 	Options
-	cgroups   map[string]*Cgroup   // by path, those with settings
-	pending   []*job               // for the next Apply
-	queued    []knobs.Change       // for the next Apply as well, already compared
-	leaving   map[Key]knobs.Object // knobs whose originals the kernel hasn't got back yet
-	suspended map[string]time.Time // pods by UID, and until when at most
-	refusals  map[Key]*refusal
-	writer    writer
-	unsaved   bool // the log has said that the journal can't be written
+	cgroups    map[string]*Cgroup   // those with settings, by path
+	pending    []*job               // work for the next Apply
+	queued     []knobs.Change       // changes that the next Apply writes without comparing them again
+	unrestored map[Key]knobs.Object // knobs whose originals have yet to be written
+	suspended  map[string]time.Time // UIDs of suspended pods, and when each suspension ends at the latest
+	refusals   map[Key]*refusal
+	writer     writer
+	unsaved    bool // the log already says that the journal can't be written
 
-	same        func(k knobs.Knob, want, have knobs.Value) bool // Kernel's
-	version     uint64                                          // changes with what pods' and containers' settings show in the status
-	quietAt     time.Time                                       // from then on nothing is contested, if nothing is repaired until then
-	contested   bool                                            // something was, when Version was asked last
-	drift       int
-	writeErrors map[writeError]int
+	same          func(k knobs.Knob, want, have knobs.Value) bool // Options.Kernel's
+	version       uint64                                          // changes when the status of a pod's or a container's settings may have changed
+	contestsEndAt time.Time                                       // when no knob is contested any more, unless there is another repair
+	contested     bool                                            // a knob was contested at the last call of Version
+	drift         int
+	writeErrors   map[writeError]int
 }
 
-// Cgroup is a cgroup with settings.
+// Cgroup is a cgroup with declared settings.
 type Cgroup struct {
 	knobs.Object
-	pod      string // UID; "" above the pods
+	pod      string // of the pod; "" for a cgroup above pods
 	settings []*Setting
 }
 
-// Pod is the UID of the pod that the cgroup is, or is in; "" above the pods.
+// Pod is the UID of the pod whose cgroup this is, or which the container belongs to; "" for a
+// cgroup above pods.
 func (c *Cgroup) Pod() string { return c.pod }
 
-// Settings are those that the cgroup is to have. They must not be changed.
+// Settings are the cgroup's declared settings. The caller must not change them.
 func (c *Cgroup) Settings() []*Setting { return c.settings }
 
-// find is the cgroup's setting of a knob, nil where it has none.
+// find returns the cgroup's setting of a knob, or nil.
 func (c *Cgroup) find(k knobs.Knob) *Setting {
 	i := slices.IndexFunc(c.settings, func(s *Setting) bool { return s.Knob == k })
 	if i < 0 {
@@ -110,33 +112,33 @@ func (c *Cgroup) find(k knobs.Knob) *Setting {
 	return c.settings[i]
 }
 
-// Setting is one setting that a cgroup is to have, with what has become of it.
+// Setting is one declared setting of a cgroup, with the result of writing it.
 type Setting struct {
 	qos.Setting
-	expected bool        // somebody whom Sluice expects to may have written it: what is found is no drift
-	problem  string      // why the kernel doesn't have it; "" where it has
-	before   knobs.Value // what Sluice wrote before it wrote last; nil nothing
-	drift    int         // repairs of somebody else's changes
-	suspect  string      // who is likely to have made the last of them
+	expected bool        // a program that Sluice expects to write the knob may have written it: a difference is no drift
+	problem  string      // why the kernel doesn't have the setting; "" if it has
+	before   knobs.Value // what Sluice wrote before its last write; nil for nothing
+	drift    int         // number of repairs after changes by other programs
+	suspect  string      // the program that probably made the last such change
 	contest  Backoff
-	shown    knobs.Value // in the last status, as text; nil not yet
+	shown    knobs.Value // the value whose text the status cached; nil for none
 	text     string
 }
 
-// Problem is why the kernel doesn't have the setting, "" where it has.
+// Problem is why the kernel doesn't have the setting; "" if it has.
 func (s *Setting) Problem() string { return s.problem }
 
-// job is what the next Apply does with a cgroup.
+// job is the work of the next Apply on one cgroup.
 type job struct {
 	knobs.Object
-	release []knobs.Knob // let go, if they aren't wanted again by then
+	release []knobs.Knob // knobs to restore unless they are declared again before
 	compare bool
 }
 
-// New makes a Reconciler that knows of no cgroup.
+// New makes a Reconciler without any declared cgroup.
 func New(o Options) *Reconciler {
 	r := &Reconciler{
-		Options: o, cgroups: map[string]*Cgroup{}, leaving: map[Key]knobs.Object{}, suspended: map[string]time.Time{},
+		Options: o, cgroups: map[string]*Cgroup{}, unrestored: map[Key]knobs.Object{}, suspended: map[string]time.Time{},
 		refusals: map[Key]*refusal{}, writer: newWriter(), writeErrors: map[writeError]int{},
 	}
 	if o.Kernel != nil {
@@ -145,13 +147,13 @@ func New(o Options) *Reconciler {
 	return r
 }
 
-// Cgroup is the cgroup with that path, nil where it has no settings.
+// Cgroup returns the cgroup with that path, or nil if it has no settings.
 func (r *Reconciler) Cgroup(path string) *Cgroup { return r.cgroups[path] }
 
-// Cgroups are those with settings, in no order.
+// Cgroups lists the cgroups with settings, in no particular order.
 func (r *Reconciler) Cgroups() iter.Seq[*Cgroup] { return maps.Values(r.cgroups) }
 
-// Setting is what is wanted of a knob, nil where nothing is.
+// Setting returns the declared setting of a knob, or nil.
 func (r *Reconciler) Setting(at Key) *Setting {
 	if c := r.cgroups[at.Path]; c != nil {
 		return c.find(at.Knob)
@@ -159,22 +161,23 @@ func (r *Reconciler) Setting(at Key) *Setting {
 	return nil
 }
 
-// Size is of how much a Reconciler keeps track. All of it ends with the cgroups that it is of.
+// Size is the number of objects that a Reconciler tracks. It stops tracking them when their
+// cgroups are gone.
 type Size struct {
-	Cgroups   int // with settings
-	Leaving   int // knobs whose originals the kernel hasn't got back yet
-	Suspended int // pods
-	Refusals  int // values that the kernel doesn't take
-	Writes    int // under way, or waiting
+	Cgroups   int // cgroups with settings
+	Leaving   int // knobs whose originals have yet to be written
+	Suspended int // suspended pods
+	Refusals  int // values that the kernel refused
+	Writes    int // writes that are under way or waiting
 }
 
 // Size counts what the Reconciler keeps track of.
 func (r *Reconciler) Size() Size {
-	return Size{len(r.cgroups), len(r.leaving), len(r.suspended), len(r.refusals), max(len(r.writer.writes), r.writer.running)}
+	return Size{len(r.cgroups), len(r.unrestored), len(r.suspended), len(r.refusals), max(len(r.writer.writes), r.writer.running)}
 }
 
-// Want declares all settings that a cgroup is to have; pod is the UID of the pod that it is,
-// or is in. The next Apply writes them, and gives back what is not among them any more.
+// Want declares all settings of a cgroup; pod is the UID of the pod that the cgroup belongs to.
+// The next Apply writes them, and restores the knobs that are no longer among them.
 func (r *Reconciler) Want(o knobs.Object, pod string, settings []qos.Setting) {
 	if o.Level != knobs.ClassLevel {
 		r.version++
@@ -196,7 +199,7 @@ func (r *Reconciler) Want(o knobs.Object, pod string, settings []qos.Setting) {
 		}
 		s.Setting = settings[i]
 		c.settings[i] = s
-		delete(r.leaving, Key{o.Path, s.Knob})
+		delete(r.unrestored, Key{o.Path, s.Knob})
 	}
 	if len(settings) == 0 {
 		delete(r.cgroups, o.Path)
@@ -211,15 +214,14 @@ func (r *Reconciler) Want(o knobs.Object, pod string, settings []qos.Setting) {
 	}
 }
 
-// Release has the next Apply give a knob its original value back that Want never declared
-// a setting of.
+// Release makes the next Apply restore a knob that Want never declared.
 func (r *Reconciler) Release(o knobs.Object, k knobs.Knob) {
 	j := r.jobOf(o)
 	j.release = append(j.release, k)
 }
 
-// ReleaseUnwanted has the next Apply give back what the journal keeps and nobody has declared,
-// such as what an earlier run has set; but for the knobs that keep reports.
+// ReleaseUnwanted makes the next Apply restore all knobs in the journal that are not declared,
+// such as those that an earlier run set, except the knobs for which keep returns true.
 func (r *Reconciler) ReleaseUnwanted(keep func(at Key) bool) {
 	for _, e := range r.Journal.All() {
 		at := Key{e.Object.Path, e.Knob}
@@ -229,7 +231,7 @@ func (r *Reconciler) ReleaseUnwanted(keep func(at Key) bool) {
 	}
 }
 
-// jobOf is the job of a cgroup, made where there is none yet.
+// jobOf returns the job of a cgroup, and makes one if there is none.
 func (r *Reconciler) jobOf(o knobs.Object) *job {
 	i := slices.IndexFunc(r.pending, func(j *job) bool { return j.Path == o.Path })
 	if i < 0 {
@@ -238,17 +240,17 @@ func (r *Reconciler) jobOf(o knobs.Object) *job {
 	return r.pending[i]
 }
 
-// Apply brings the kernel to what was declared since the last call.
+// Apply writes to the kernel what was declared since the last call.
 func (r *Reconciler) Apply() {
 	jobs, changes := r.pending, r.queued
 	r.pending, r.queued = nil, nil
 	for _, j := range jobs {
 		for _, k := range j.release {
 			if r.Setting(Key{j.Path, k}) != nil {
-				continue // wanted again
+				continue // declared again
 			}
-			back := r.letGo(j.Object, k)
-			if k == knobs.Idle { // at once: it has a weight come back, on which another may build
+			back := r.restoreKnob(j.Object, k)
+			if k == knobs.Idle { // at once: this restores the weight, which a setting may depend on
 				r.change(back)
 				continue
 			}
@@ -261,19 +263,19 @@ func (r *Reconciler) Apply() {
 	r.change(changes)
 }
 
-// Pass compares all cgroups with the kernel, but for those of suspended pods, and repairs
-// what differs.
+// Pass compares all cgroups except those of suspended pods with the kernel, and repairs what
+// differs.
 func (r *Reconciler) Pass() {
 	if !r.MayWrite() {
 		return
 	}
 	now := r.Now()
 	var changes []knobs.Change
-	for at, o := range r.leaving {
+	for at, o := range r.unrestored {
 		if known := r.refusals[at]; known != nil && known.wait.Waits(now) {
 			continue
 		}
-		changes = append(changes, r.letGo(o, at.Knob)...)
+		changes = append(changes, r.restoreKnob(o, at.Knob)...)
 	}
 	for _, c := range r.cgroups {
 		if _, suspended := r.suspended[c.pod]; !suspended {
@@ -283,8 +285,8 @@ func (r *Reconciler) Pass() {
 	r.change(changes)
 }
 
-// Recheck has the next Apply put a whole cgroup right if somebody else has changed the given
-// knob of it, and reports whether that is so.
+// Recheck reports whether another program has changed the given knob; if so, the next Apply
+// repairs the whole cgroup.
 func (r *Reconciler) Recheck(at Key) bool {
 	c := r.cgroups[at.Path]
 	e, kept := r.Journal.Entry(at.Path, at.Knob)
@@ -300,20 +302,20 @@ func (r *Reconciler) Recheck(at Key) bool {
 	return len(changes) > 0
 }
 
-// Retry tries again at once to give back what could not be given back yet.
+// Retry tries again, without a delay, to restore the knobs that could not be restored before.
 func (r *Reconciler) Retry() {
 	if !r.MayWrite() {
 		return
 	}
 	var changes []knobs.Change
-	for at, o := range r.leaving {
-		changes = append(changes, r.letGo(o, at.Knob)...)
+	for at, o := range r.unrestored {
+		changes = append(changes, r.restoreKnob(o, at.Knob)...)
 	}
 	r.change(changes)
 }
 
-// Expect notes that somebody whom Sluice expects to may have written knobs of a cgroup:
-// what is found next is no drift, and no reason to delay a repair.
+// Expect records that a program which Sluice expects to write these knobs may have done so: the
+// next difference counts as no drift, and its repair isn't delayed.
 func (r *Reconciler) Expect(path string, written ...knobs.Knob) {
 	if c := r.cgroups[path]; c != nil {
 		for _, k := range written {
@@ -324,9 +326,9 @@ func (r *Reconciler) Expect(path string, written ...knobs.Knob) {
 	}
 }
 
-// Suspend gives back what would make the kernel refuse a resize of the pod, and leaves that
-// so until Resume: its bursts, since no quota can go below them, and idle, under which no
-// weight can be written. A weight that the kubelet writes meanwhile becomes the original.
+// Suspend restores the knobs that could make the kernel refuse a resize of the pod, until
+// Resume: bursts, since no quota can go below them, and idle, under which no weight can be
+// written. A weight that the kubelet writes meanwhile becomes the original.
 func (r *Reconciler) Suspend(pod string, until time.Time) {
 	if !r.MayWrite() {
 		return
@@ -356,11 +358,11 @@ func (r *Reconciler) Suspend(pod string, until time.Time) {
 	r.change(changes)
 }
 
-// Resume ends the suspension of a pod; its settings come back with the next Apply that they
-// are declared for, or with the next Pass.
+// Resume ends the suspension of a pod. The next Apply after a declaration, or the next Pass,
+// writes its settings again.
 func (r *Reconciler) Resume(pod string) { delete(r.suspended, pod) }
 
-// ResumeOverdue ends the suspensions whose time is over, and lists their pods.
+// ResumeOverdue ends the suspensions whose time has run out, and lists their pods.
 func (r *Reconciler) ResumeOverdue() (pods []string) {
 	now := r.Now()
 	for uid, until := range r.suspended {
@@ -372,7 +374,7 @@ func (r *Reconciler) ResumeOverdue() (pods []string) {
 	return pods
 }
 
-// Forget ends the keeping of a cgroup that is gone.
+// Forget stops tracking a cgroup that is gone.
 func (r *Reconciler) Forget(path string) {
 	r.forgetRefusals(path)
 	r.Journal.Forget(path)

@@ -15,19 +15,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// refusal is a value that the kernel does not take.
+// refusal is a value that the kernel has refused.
 type refusal struct {
 	value  knobs.Value
-	logged string // the reason, as it was logged last
+	logged string // the reason that was logged last
 	wait   Backoff
 }
 
-// longestWait is how long a refused value waits at most for the next attempt.
+// longestWait is the longest delay before a refused value is tried again.
 const longestWait = 5 * time.Minute
 
-// refuse notes that the kernel has refused a change, and reports whether the log has not
-// said so yet, or gave another reason. Passes try again after one of them, two, four, and
-// at last every five minutes; events try again at once.
+// refuse records that the kernel has refused a change, and reports whether the reason is new to
+// the log. Passes try again after one pass, two, four, and so on, up to longestWait; events try
+// again at once.
 func (r *Reconciler) refuse(c *knobs.Change, reason string) (news bool) {
 	at, now, pass := KeyOf(c), r.Now(), r.DriftInterval()
 	known := r.refusals[at]
@@ -36,20 +36,21 @@ func (r *Reconciler) refuse(c *knobs.Change, reason string) (news bool) {
 		r.refusals[at] = known
 	}
 	if !known.wait.Waits(now) {
-		// Half a pass less: passes count from each other, this from a write.
+		// Subtract half a pass: the delay starts at a write within a pass, and must have ended
+		// when a later pass comes to the same cgroup.
 		known.wait.add(now.Add(-pass/2), policy{atOnce: 1, first: pass, longest: longestWait})
 	}
 	return news
 }
 
-// Waits reports whether the kernel has refused the value so short a time ago that a pass
-// must not try it again yet.
+// Waits reports whether the kernel has refused the value so recently that a pass must not try
+// it again yet.
 func (r *Reconciler) Waits(at Key, value knobs.Value) bool {
 	return value != nil && r.waiting(at, r.Now()) == value
 }
 
-// waiting is the value of a knob that the kernel has refused and that waits to be tried
-// again, nil where none does.
+// waiting returns the value of a knob that the kernel refused and that waits to be tried again,
+// or nil.
 func (r *Reconciler) waiting(at Key, now time.Time) knobs.Value {
 	if known := r.refusals[at]; known != nil && known.wait.Waits(now) {
 		return known.value
@@ -60,20 +61,20 @@ func (r *Reconciler) waiting(at Key, now time.Time) knobs.Value {
 // Refused reports whether the kernel has refused the last write of a knob.
 func (r *Reconciler) Refused(at Key) bool { return r.refusals[at] != nil }
 
-// Accepted notes that the kernel has what is wanted of a knob.
+// Accepted records that the kernel has the declared value of a knob.
 func (r *Reconciler) Accepted(at Key) { delete(r.refusals, at) }
 
-// forgetRefusals forgets what the kernel refused of a cgroup.
+// forgetRefusals drops the refusals of a cgroup.
 func (r *Reconciler) forgetRefusals(path string) {
 	maps.DeleteFunc(r.refusals, func(at Key, _ *refusal) bool { return at.Path == path })
 }
 
-// writeError is a kind of write that the kernel refused. There are at most as many as there
-// are knobs times errnos.
+// writeError is a kind of write that the kernel refused. There are at most as many kinds as
+// knobs times errnos.
 type writeError struct{ knob, errno string }
 
-// CountError counts a write that the kernel refused. The error may name its knob; if it
-// doesn't, the given name counts.
+// CountError counts a write that the kernel refused, under the knob that the error names or, if
+// it names none, under the given name.
 func (r *Reconciler) CountError(err error, knob string) {
 	at := writeError{knob, "other"}
 	if change, ok := errors.AsType[*cgroupfs.ChangeError](err); ok {
@@ -85,7 +86,7 @@ func (r *Reconciler) CountError(err error, knob string) {
 	r.writeErrors[at]++
 }
 
-// WriteErrors lists the writes that the kernel refused, by knob and errno, and their number.
+// WriteErrors lists how many writes the kernel refused, by knob and errno, and the total.
 func (r *Reconciler) WriteErrors() (all []status.KnobErrors, total int) {
 	all = make([]status.KnobErrors, 0, len(r.writeErrors))
 	for at, n := range r.writeErrors {

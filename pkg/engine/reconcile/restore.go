@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// AfterFailsafe enters the changes of the failsafe's plan that the kernel shows as written
-// by Sluice: the failsafe wrote them in its place, so they are nobody else's newer values.
+// AfterFailsafe records in the journal, as written by Sluice, those changes of the failsafe's
+// plan that the kernel shows. Otherwise they would count as another program's.
 func AfterFailsafe(kernel Kernel, book *journal.Book, plan []knobs.Change) {
 	for i := range plan {
 		c := &plan[i]
@@ -25,16 +25,16 @@ func AfterFailsafe(kernel Kernel, book *journal.Book, plan []knobs.Change) {
 	}
 }
 
-// Restored is what Restore has given back.
+// Restored is the result of Restore.
 type Restored struct {
-	Changes []knobs.Change // made, or with dry to be made
-	Newer   []string       // knobs left alone, since somebody else has changed them
+	Changes []knobs.Change // the changes made, or with dry those that would be made
+	Newer   []string       // knobs left alone because another program has changed them
 }
 
-// Restore gives the knobs of all cgroups in the journal their original values back,
-// while no agent runs; foreign tells which of them belong to somebody else now. What the
-// kernel refuses stays in the journal, and the error says why. With dry, neither the kernel
-// nor the journal is changed.
+// Restore gives the knobs of all cgroups in the journal their original values back. No agent
+// may be running. foreign reports whether an entry's knob belongs to another program now. What
+// the kernel refuses stays in the journal, and the error says why. With dry, Restore changes
+// neither the kernel nor the journal.
 func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) bool, dry bool) (r Restored, err error) {
 	var errs []error
 	for _, e := range book.All() {
@@ -83,9 +83,9 @@ func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) boo
 	return r, errors.Join(append(errs, book.Flush())...)
 }
 
-// giveBack returns the changes that give a knob its original value back, where the
-// kernel still shows what Sluice wrote: a newer value is somebody else's and stays. The end
-// of idle brings the weight that the journal keeps for it.
+// giveBack returns the changes that restore a knob's original value. If the kernel no longer
+// shows what Sluice wrote, another program has written a newer value, which stays. The end of
+// idle also restores the weight that the journal has for it.
 func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
 	e, kept := book.Entry(o.Path, k)
 	if !kept {
@@ -100,12 +100,12 @@ func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (
 	switch {
 	case k.OriginalIsAll():
 		return []knobs.Change{change}, false, nil
-	case k == knobs.Quota && e.Wrote == nil: // lifted
+	case k == knobs.Quota && e.Wrote == nil: // Sluice lifted the quota
 		if same || !have.(knobs.CPUQuota).Unlimited() {
 			return nil, false, nil
 		}
 		return []knobs.Change{change}, false, nil
-	case k == knobs.Weight && e.Wrote == nil: // kept for the end of idle
+	case k == knobs.Weight && e.Wrote == nil: // the journal has it for the end of idle
 		if same {
 			return nil, false, nil
 		}
@@ -123,15 +123,14 @@ func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (
 	return changes, newer, nil
 }
 
-// comesWithIdle reports whether a knob is the weight that its cgroup gets back with the
-// end of idle.
+// comesWithIdle reports whether a knob is a weight that the end of idle restores.
 func comesWithIdle(book *journal.Book, path string, k knobs.Knob) bool {
 	_, idle := book.Kept(path, knobs.Idle)
 	return idle && k == knobs.Weight
 }
 
-// dropUnchanged drops a knob, with the weight that comes with idle, from the journal
-// where giving it back takes no change.
+// dropUnchanged drops a knob, and the weight that the end of idle restores, from the journal if
+// restoring it takes no change.
 func dropUnchanged(book *journal.Book, path string, k knobs.Knob, changes []knobs.Change) {
 	all := []knobs.Knob{k}
 	if k == knobs.Idle {

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Status lists the settings of a cgroup of that level after those in all.
+// Status appends the settings of a cgroup at that level to all.
 func (r *Reconciler) Status(all []status.Setting, level status.Level, path string) []status.Setting {
 	c := r.cgroups[path]
 	if c == nil {
@@ -33,8 +33,8 @@ func (r *Reconciler) Status(all []status.Setting, level status.Level, path strin
 	return all
 }
 
-// Version changes whenever what Status lists of a pod or a container may have. contested
-// says whether anything is contested now: time alone ends that.
+// Version changes whenever the result of Status for a pod or a container may have changed.
+// contested is whether any knob is contested now, which ends by the passage of time alone.
 func (r *Reconciler) Version(contested bool) uint64 {
 	if contested || r.contested {
 		r.version++
@@ -43,22 +43,22 @@ func (r *Reconciler) Version(contested bool) uint64 {
 	return r.version + r.Journal.Version(knobs.PodLevel) + r.Journal.Version(knobs.ContainerLevel)
 }
 
-// Drift counts the repairs of knobs that somebody else has changed.
+// Drift counts the repairs of knobs that other programs have changed.
 func (r *Reconciler) Drift() int { return r.drift }
 
-// CountRepair counts a repair of what somebody else may keep changing, which need not be
-// the Reconciler's own.
+// CountRepair counts a repair of a value that another program may keep changing. The value need
+// not be one of the Reconciler's.
 func (r *Reconciler) CountRepair(b *Backoff) {
 	b.add(r.Now(), repairs())
-	if end := b.resetAt(); end.After(r.quietAt) {
-		r.quietAt = end
+	if end := b.resetAt(); end.After(r.contestsEndAt) {
+		r.contestsEndAt = end
 	}
 }
 
-// Quiet reports whether nothing can be contested now.
-func (r *Reconciler) Quiet() bool { return !r.Now().Before(r.quietAt) }
+// Quiet reports whether no knob can be contested now.
+func (r *Reconciler) Quiet() bool { return !r.Now().Before(r.contestsEndAt) }
 
-// Contested lists the knobs that somebody else keeps changing, in alphabetical order.
+// Contested lists the contested knobs in alphabetical order.
 func (r *Reconciler) Contested() []string {
 	if r.Quiet() {
 		return nil

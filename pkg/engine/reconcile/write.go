@@ -8,19 +8,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Key names one knob of one cgroup.
+// Key identifies one knob of one cgroup.
 type Key struct {
 	Path string
 	Knob knobs.Knob
 }
 
-// KeyOf names the knob that a change writes.
+// KeyOf is the key of the knob that a change writes.
 func KeyOf(c *knobs.Change) Key { return Key{c.Object.Path, c.Knob} }
 
-// Failures are the changes that the kernel refused.
+// Failures are the changes that the kernel refused, with the reasons.
 type Failures map[Key]error
 
-// In reports whether a change of the cgroup is among them.
+// In reports whether the kernel refused a change of that cgroup.
 func (f Failures) In(path string) bool {
 	for at := range f {
 		if at.Path == path {
@@ -30,32 +30,32 @@ func (f Failures) In(path string) bool {
 	return false
 }
 
-// Write makes changes in their safe order, those that may take long outside of the caller's
-// goroutine. A cgroup that is not there is no failure: it is a container's that has ended, or
-// one's that has not started and is compared when it does.
+// Write makes changes in a safe order, and those that may take long in other goroutines. A
+// missing cgroup is no failure: its container has ended, or has not started and is compared
+// when it does.
 func (r *Reconciler) Write(changes []knobs.Change) (Failures, error) {
 	changes, answered, errs := r.handOver(r.savable(changes))
 	if len(changes) > 0 {
 		errs = append(errs, cgroupfs.Refusals(r.Kernel.Apply(knobs.Order(changes)))...)
 	}
-	failed, refused := r.answers(errs)
+	failed, refused := r.countRefusals(errs)
 	r.log(append(answered, changes...), failed, refused)
 	return failed, errors.Join(refused...)
 }
 
-// change makes changes and notes which of them failed; those are tried again by a later pass.
+// change makes changes and records which of them failed; a later pass tries those again.
 func (r *Reconciler) change(changes []knobs.Change) {
 	failed, _ := r.Write(changes)
-	r.noteAnswers(slices.DeleteFunc(changes, func(c knobs.Change) bool { return r.writer.writes[KeyOf(&c)] != nil }), failed)
+	r.noteResults(slices.DeleteFunc(changes, func(c knobs.Change) bool { return r.writer.writes[KeyOf(&c)] != nil }), failed)
 }
 
-// noteAnswers notes which of the changes that were made failed.
-func (r *Reconciler) noteAnswers(changes []knobs.Change, failed Failures) {
+// noteResults records which of the changes failed.
+func (r *Reconciler) noteResults(changes []knobs.Change, failed Failures) {
 	for i := range changes {
 		at := KeyOf(&changes[i])
 		err := failed[at]
-		if _, leaving := r.leaving[at]; leaving && err == nil && !r.unsaved {
-			delete(r.leaving, at)
+		if _, leaving := r.unrestored[at]; leaving && err == nil && !r.unsaved {
+			delete(r.unrestored, at)
 			r.Journal.Drop(at.Path, at.Knob)
 			continue
 		}
@@ -70,15 +70,15 @@ func (r *Reconciler) noteAnswers(changes []knobs.Change, failed Failures) {
 		case r.unsaved:
 			problem = "its original value can't be written to disk"
 		}
-		r.trouble(s, problem)
+		r.setProblem(s, problem)
 		if e, _ := r.Journal.Entry(at.Path, at.Knob); s.problem != "" && s.before != nil && e.Wrote == changes[i].To {
 			r.Journal.Wrote(at.Path, at.Knob, s.before)
 		}
 	}
 }
 
-// answers counts what the kernel has refused, by knob.
-func (r *Reconciler) answers(errs []error) (failed Failures, refused []error) {
+// countRefusals counts the changes that the kernel refused, and returns them by knob.
+func (r *Reconciler) countRefusals(errs []error) (failed Failures, refused []error) {
 	failed = Failures{}
 	for _, e := range errs {
 		if errors.Is(e, cgroupfs.ErrGone) {
@@ -93,7 +93,7 @@ func (r *Reconciler) answers(errs []error) (failed Failures, refused []error) {
 	return failed, refused
 }
 
-// log says once what the kernel refuses, however often it is tried again.
+// log logs each refusal once, however often the write is tried again.
 func (r *Reconciler) log(changes []knobs.Change, failed Failures, refused []error) {
 	for i := range changes {
 		if at := KeyOf(&changes[i]); failed[at] == nil {
@@ -110,8 +110,9 @@ func (r *Reconciler) log(changes []knobs.Change, failed Failures, refused []erro
 	}
 }
 
-// Save writes the journal to disk, and reports whether that succeeded. Until it does,
-// Write makes no changes but those of CPUs and memory nodes, whose original is always all.
+// Save writes the journal to disk, and reports whether that succeeded. Until it succeeds, Write
+// makes no changes other than of CPUs and memory nodes, whose originals need no journal: they
+// are always all.
 func (r *Reconciler) Save() bool {
 	err := r.Journal.Flush()
 	if err != nil && !r.unsaved {
@@ -121,10 +122,10 @@ func (r *Reconciler) Save() bool {
 	return !r.unsaved
 }
 
-// Unsaved reports whether the journal could not be written when it was tried last.
+// Unsaved reports whether the last attempt to write the journal failed.
 func (r *Reconciler) Unsaved() bool { return r.unsaved }
 
-// savable leaves out what must not be written while the journal can't be.
+// savable drops the changes that must not be made while the journal can't be written.
 func (r *Reconciler) savable(changes []knobs.Change) []knobs.Change {
 	if r.Save() {
 		return changes

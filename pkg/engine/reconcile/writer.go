@@ -13,61 +13,59 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// writer is the record of the kernel writes that may take as long as the kernel likes: pages
-// that move to other memory nodes, memory that is reclaimed below a limit, and the freeze of
-// a disk's queue last as long as the write does.
+// writer makes the kernel writes that may take arbitrarily long: moving pages to other memory
+// nodes, reclaiming memory below a limit, and changes that freeze a disk's queue.
 //
-// Each write runs in a goroutine that reports back to the Reconciler's, which alone reads and
-// changes these fields. Writes to one knob of a cgroup are made in the order in which they
-// were asked for, and of those that wait only the last is made.
+// Each write runs in a goroutine that reports its result to the Reconciler's goroutine, which
+// alone uses these fields. Writes to one knob of a cgroup run in the order in which they were
+// requested; of those that wait, only the last is made.
 type writer struct {
 	writes  map[Key]*writing
-	turn    []Key         // of those that wait for a goroutine, the oldest first
-	running int           // goroutines
-	spent   time.Duration // on waiting, in the present event
-	stopped bool          // nothing is begun any more
+	queue   []Key         // the writes that wait for a goroutine, the oldest first
+	running int           // number of goroutines
+	waited  time.Duration // how long the present event has waited for writes
+	stopped bool          // no further write may begin
 }
 
-// writing is what is under way to one knob of a cgroup.
+// writing is the state of the writes to one knob of a cgroup.
 type writing struct {
-	now, next *slowWrite // under way; to be made after it
+	now, next *slowWrite // the write under way, and the one to make after it
 	since     time.Time
 }
 
-// slowWrite is one value on its way to the kernel.
+// slowWrite is the write of one value.
 type slowWrite struct {
 	knobs.Change
-	before knobs.Value // what Sluice had written before it; nil nothing
+	before knobs.Value // what Sluice had written before; nil for nothing
 	err    error
 	done   chan struct{} // closed when the kernel has answered
 }
 
 const (
-	// maxWriters bounds the goroutines, each of which may hold a thread in the kernel.
-	// A container that is about to start doesn't wait for one of them.
+	// maxWriters bounds the goroutines, each of which may block a thread in the kernel. The
+	// settings of a container that is about to start don't wait for a free one.
 	maxWriters = 8
-	// startPatience is how long Write waits, in one event, for the settings of
-	// containers that are about to start. These take no time, as nothing is in use yet,
-	// and hold before the first instruction, unless the kernel is kept from it by what
-	// somebody else does.
+	// startPatience is how long Write waits, in one event, for the settings of containers that
+	// are about to start. These writes are fast since the container uses nothing yet, and they
+	// apply from its first instruction, unless another program's actions delay the kernel.
 	startPatience = 50 * time.Millisecond
-	// longWrite is from when on status shows a write.
+	// longWrite is how long a write takes before the status shows it.
 	longWrite = time.Second
 )
 
 func newWriter() writer { return writer{writes: map[Key]*writing{}} }
 
-// BeginEvent starts the time that one event may wait for writes anew.
-func (r *Reconciler) BeginEvent() { r.writer.spent = 0 }
+// BeginEvent resets the time that one event may wait for writes.
+func (r *Reconciler) BeginEvent() { r.writer.waited = 0 }
 
-// Stop has the writes that are under way begin no others.
+// Stop prevents further writes from beginning after those that are under way.
 func (r *Reconciler) Stop() { r.writer.stopped = true }
 
-// UnderWay reports whether a write of a knob is under way, or waits.
+// UnderWay reports whether a write of a knob is under way or waits.
 func (r *Reconciler) UnderWay(at Key) bool { return r.writer.writes[at] != nil }
 
-// underWay is the value that a knob has when all writes to it are made, nil where
-// none is under way.
+// underWay returns the value that a knob has once all writes to it are made, or nil if there
+// are none.
 func (w *writer) underWay(at Key) knobs.Value {
 	s := w.writes[at]
 	switch {
@@ -79,9 +77,9 @@ func (w *writer) underWay(at Key) knobs.Value {
 	return s.now.To
 }
 
-// handOver gives the writer what may take long, and waits a moment for containers
-// that are about to start. It returns the changes that are left to make, those that
-// the kernel has answered, and its refusals.
+// handOver starts the changes that may take long, and waits a moment for those of containers
+// that are about to start. It returns the changes that the caller has to make, those that the
+// kernel has answered, and its refusals.
 func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
 	w := &r.writer
 	slow := func(c knobs.Change) bool { return c.MayTakeLong() || w.writes[KeyOf(&c)] != nil }
@@ -100,14 +98,14 @@ func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Ch
 		}
 	}
 	for _, job := range r.awaitWrites(starting) {
-		r.leaveWriter(KeyOf(&job.Change))
+		r.finishWrite(KeyOf(&job.Change))
 		answered = append(answered, job.Change)
 		refused = append(refused, cgroupfs.Refusals(job.err)...)
 	}
 	return rest, answered, refused
 }
 
-// enqueue takes a change, in place of one to the same knob that waits.
+// enqueue adds a change; it replaces a waiting one to the same knob.
 func (r *Reconciler) enqueue(c knobs.Change, urgent bool) *slowWrite {
 	w, at := &r.writer, KeyOf(&c)
 	job := &slowWrite{Change: c, done: make(chan struct{})}
@@ -124,16 +122,16 @@ func (r *Reconciler) enqueue(c knobs.Change, urgent bool) *slowWrite {
 	}
 	s.next = job
 	switch {
-	case s.now != nil || slices.Contains(w.turn, at):
+	case s.now != nil || slices.Contains(w.queue, at):
 	case urgent || w.running < maxWriters:
 		r.beginWrite(at)
 	default:
-		w.turn = append(w.turn, at)
+		w.queue = append(w.queue, at)
 	}
 	return job
 }
 
-// beginWrite makes the write that waits.
+// beginWrite starts the waiting write of a knob.
 func (r *Reconciler) beginWrite(at Key) {
 	w := &r.writer
 	s := w.writes[at]
@@ -148,9 +146,9 @@ func (r *Reconciler) beginWrite(at Key) {
 			if s.now == job && w.writes[at] == s {
 				r.written(at, job)
 			}
-			for len(w.turn) > 0 && w.running < maxWriters {
-				next := w.turn[0]
-				w.turn = w.turn[1:]
+			for len(w.queue) > 0 && w.running < maxWriters {
+				next := w.queue[0]
+				w.queue = w.queue[1:]
 				if s := w.writes[next]; s != nil && s.now == nil && s.next != nil {
 					r.beginWrite(next)
 				}
@@ -159,7 +157,7 @@ func (r *Reconciler) beginWrite(at Key) {
 	})
 }
 
-// applyAlone makes a change; a panic is its failure.
+// applyAlone makes one change, and turns a panic into an error.
 func (r *Reconciler) applyAlone(c knobs.Change) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -171,14 +169,14 @@ func (r *Reconciler) applyAlone(c knobs.Change) (err error) {
 	return r.Kernel.Apply([]knobs.Change{c})
 }
 
-// awaitWrites waits for writes that are begun, no longer in one event than
-// startPatience, and returns those that the kernel has answered.
+// awaitWrites waits for writes that have begun, for at most startPatience per event, and
+// returns those that the kernel has answered.
 func (r *Reconciler) awaitWrites(jobs []*slowWrite) (answered []*slowWrite) {
 	if len(jobs) == 0 {
 		return nil
 	}
 	began := time.Now()
-	timeout := time.NewTimer(startPatience - r.writer.spent)
+	timeout := time.NewTimer(startPatience - r.writer.waited)
 	defer timeout.Stop()
 	for _, job := range jobs {
 		select {
@@ -191,17 +189,17 @@ func (r *Reconciler) awaitWrites(jobs []*slowWrite) (answered []*slowWrite) {
 		case <-job.done:
 			answered = append(answered, job)
 		case <-timeout.C:
-			r.writer.spent = startPatience
+			r.writer.waited = startPatience
 			return answered
 		}
 	}
-	r.writer.spent += time.Since(began)
+	r.writer.waited += time.Since(began)
 	return answered
 }
 
-// leaveWriter ends what is under way to a knob, and reports whether there was
-// more to write, which begins.
-func (r *Reconciler) leaveWriter(at Key) (more bool) {
+// finishWrite removes the write that has ended and, if another one to the knob waits, begins
+// it; more reports whether there was one.
+func (r *Reconciler) finishWrite(at Key) (more bool) {
 	s := r.writer.writes[at]
 	if s.now = nil; s.next != nil && !r.writer.stopped {
 		r.beginWrite(at)
@@ -211,38 +209,38 @@ func (r *Reconciler) leaveWriter(at Key) (more bool) {
 	return false
 }
 
-// written takes the kernel's answer to a write that Write did not wait for.
+// written handles the kernel's answer to a write that Write did not wait for.
 func (r *Reconciler) written(at Key, job *slowWrite) {
 	changes := []knobs.Change{job.Change}
-	failed, refused := r.answers(cgroupfs.Refusals(job.err))
+	failed, refused := r.countRefusals(cgroupfs.Refusals(job.err))
 	r.log(changes, failed, refused)
-	if failed[at] != nil { // the kernel has what was written before it
+	if failed[at] != nil { // the kernel still has the value written before
 		if next := r.writer.writes[at].next; next != nil {
 			next.before = job.before
 		} else if job.before != nil {
 			r.Journal.Wrote(at.Path, at.Knob, job.before)
 		}
 	}
-	if r.leaveWriter(at) {
+	if r.finishWrite(at) {
 		return
 	}
 	if failed[at] != nil {
 		r.Failed(at)
 	}
 	original, _ := r.Journal.Kept(at.Path, at.Knob)
-	if o, leaving := r.leaving[at]; leaving && job.To != original {
-		r.change(r.letGo(o, at.Knob))
+	if o, leaving := r.unrestored[at]; leaving && job.To != original {
+		r.change(r.restoreKnob(o, at.Knob))
 		return
 	}
 	if s := r.Setting(at); s != nil {
 		s.before = job.before
 	}
-	r.noteAnswers(changes, failed)
+	r.noteResults(changes, failed)
 }
 
-// abandon drops what waits to be written to a knob, and reports whether something
-// is under way to it. Last is what Sluice will have written last then; it is nil where
-// nothing was dropped, or nothing was written before.
+// abandon drops the waiting write of a knob, and reports whether another is under way. last is
+// the value that Sluice will have written last then; it is nil if no write was dropped, or
+// Sluice wrote nothing before it.
 func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
 	s := w.writes[at]
 	if s == nil {
@@ -252,7 +250,7 @@ func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
 	s.next = nil
 	if s.now == nil {
 		delete(w.writes, at)
-		w.turn = slices.DeleteFunc(w.turn, func(other Key) bool { return other == at })
+		w.queue = slices.DeleteFunc(w.queue, func(other Key) bool { return other == at })
 		return dropped.before, false
 	}
 	if dropped != nil {
@@ -261,7 +259,7 @@ func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
 	return last, true
 }
 
-// abandonAll drops what waits to be written to a cgroup that is gone.
+// abandonAll drops the waiting writes to a cgroup that is gone.
 func (w *writer) abandonAll(path string) {
 	for at := range w.writes {
 		if at.Path == path {
@@ -270,7 +268,7 @@ func (w *writer) abandonAll(path string) {
 	}
 }
 
-// SlowWrites lists the writes that have taken long so far, the longest first.
+// SlowWrites lists the writes that have taken longer than longWrite, the longest first.
 func (r *Reconciler) SlowWrites() []status.SlowWrite {
 	var all []status.SlowWrite
 	for at, s := range r.writer.writes {
