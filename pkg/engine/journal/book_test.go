@@ -254,15 +254,15 @@ func TestSettingsOfAnotherVersion(t *testing.T) {
 		}
 		b, _ = Open(file, "1")
 	}
-	if len(b.unknown) != 1 {
-		t.Errorf("kept of another version: %v", b.unknown)
+	if len(b.unknownLines) != 1 {
+		t.Errorf("kept of another version: %v", b.unknownLines)
 	}
 	elsewhere, err := Open("", "1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	elsewhere.Add(b)
-	if len(elsewhere.unknown) != 1 {
+	if len(elsewhere.unknownLines) != 1 {
 		t.Error("another journal doesn't take over what it doesn't know")
 	}
 }

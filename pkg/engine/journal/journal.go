@@ -1,11 +1,10 @@
-// Package journal keeps, on disk, what the kernel's settings were before Sluice
-// changed them, so that they can be put back: when a setting is let go, after a
-// crash, and by `sluice restore`.
+// Package journal records on disk what the kernel's knobs had before Sluice changed them, so
+// that the originals can be restored: when a setting is no longer wanted, after a crash, and by
+// `sluice restore`.
 //
-// The file is a journal of JSON lines: an entry for a value that is kept, a
-// shorter one for a value that is let go. It is not synced: what it speaks of
-// ends with the boot, whose id is its first line, so it need only outlive the
-// process.
+// The file consists of JSON lines: a full entry for a value that the journal records, a shorter
+// one for a value that it drops. The file is not synced: its contents are valid only until the
+// next boot (the boot's id is the first line), so they need only outlive the process.
 package journal
 
 import (
@@ -23,30 +22,30 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Entry is one value that a cgroup had.
+// Entry is the original value of one knob of one cgroup.
 type Entry struct {
 	Object knobs.Object
 	Knob   knobs.Knob
 	Value  knobs.Value
-	Wrote  knobs.Value // what Sluice wrote last; nil where it only may have written
+	Wrote  knobs.Value // what Sluice wrote last; nil if it has recorded no write
 }
 
-// Book is the journal with what it says. It is for one goroutine.
+// Book is a journal in memory, with its file. It is for use by one goroutine.
 type Book struct {
-	name    string // of the file; "" keeps in memory alone
-	boot    string
-	file    *os.File
-	values  map[string]map[knobs.Knob]Entry // by path
-	others  map[string]json.RawMessage
-	unknown map[string]map[string]line // settings of another version, by path and name, for when it returns
-	changes map[knobs.Level]uint64     // of values
-	pending bytes.Buffer               // lines that are not in the file yet
-	lines   int                        // in the file
-	bytes   int                        // and how long they are together
-	least   int                        // what they were when the file was made
+	name           string // of the file; "" keeps the journal in memory alone
+	boot           string
+	file           *os.File
+	values         map[string]map[knobs.Knob]Entry // by the cgroup's path
+	others         map[string]json.RawMessage
+	unknownLines   map[string]map[string]line // lines about knobs that this version doesn't know, by path and name; kept for the version that does
+	changes        map[knobs.Level]uint64     // counts the changes of values at each level
+	pending        bytes.Buffer               // lines that Flush has yet to write
+	lines          int                        // number of lines in the file
+	bytes          int                        // size of those lines
+	rewrittenBytes int                        // the file's size when it was last rewritten
 }
 
-// line is a line of the file.
+// line is one line of the file.
 type line struct {
 	Boot  string          `json:"boot,omitempty"`
 	Path  string          `json:"path,omitempty"`
@@ -54,14 +53,14 @@ type line struct {
 	Level knobs.Level     `json:"level,omitempty"`
 	Knob  string          `json:"knob,omitempty"`
 	Value *string         `json:"value,omitempty"`
-	Wrote *string         `json:"wrote,omitempty"` // neither this nor a value: let go
+	Wrote *string         `json:"wrote,omitempty"` // a line without this and without a value drops the entry
 	Other string          `json:"other,omitempty"`
 	State json.RawMessage `json:"state,omitempty"`
 }
 
-// Open reads the journal of this boot; "" is a book without a file. A line that
-// can't be read costs its own value: the error names the first, and the book can
-// be used all the same.
+// Open reads the journal of this boot; with the name "" the journal has no file. A line that
+// can't be read costs only its own value: the error names the first such line, and the returned
+// Book is usable nevertheless.
 func Open(name, boot string) (*Book, error) {
 	b, err := Read(name, boot)
 	if name != "" {
@@ -70,9 +69,9 @@ func Open(name, boot string) (*Book, error) {
 	return b, err
 }
 
-// Read is Open for a look: the file is left alone until the first Flush.
+// Read is like Open, but does not change the file until the first Flush.
 func Read(name, boot string) (*Book, error) {
-	b := &Book{name: name, boot: boot, values: map[string]map[knobs.Knob]Entry{}, others: map[string]json.RawMessage{}, unknown: map[string]map[string]line{}, changes: map[knobs.Level]uint64{}}
+	b := &Book{name: name, boot: boot, values: map[string]map[knobs.Knob]Entry{}, others: map[string]json.RawMessage{}, unknownLines: map[string]map[string]line{}, changes: map[knobs.Level]uint64{}}
 	if name == "" {
 		return b, nil
 	}
@@ -83,8 +82,8 @@ func Read(name, boot string) (*Book, error) {
 	return b, errors.Join(err, b.replay(data))
 }
 
-// TakeOver adds what the journal of another file keeps of this boot and b doesn't, and
-// removes that file once it is written. One that isn't there has nothing.
+// TakeOver adds the entries of another file of this boot that b doesn't have, writes them, and
+// then removes that file. A missing file has no entries.
 func (b *Book) TakeOver(name string) error {
 	old, err := Read(name, b.boot)
 	b.Add(old)
@@ -97,8 +96,8 @@ func (b *Book) TakeOver(name string) error {
 	return err
 }
 
-// Add takes in what another book keeps and b doesn't: of two originals the one in b
-// counts.
+// Add adds the entries of another Book that b doesn't have. If both have an original of the
+// same knob, the one in b stays.
 func (b *Book) Add(other *Book) {
 	for _, e := range other.All() {
 		if _, ok := b.values[e.Object.Path][e.Knob]; !ok {
@@ -113,7 +112,7 @@ func (b *Book) Add(other *Book) {
 		}
 	}
 	for _, l := range other.allUnknown() {
-		if _, ok := b.unknown[l.Path][l.Knob]; !ok {
+		if _, ok := b.unknownLines[l.Path][l.Knob]; !ok {
 			b.putUnknown(l)
 			b.write(l)
 		}
@@ -136,7 +135,8 @@ func (b *Book) replay(data []byte) error {
 	return first
 }
 
-// errOtherBoot says that the journal is of an earlier boot, whose settings are gone.
+// errOtherBoot reports that the journal was written in an earlier boot, whose settings are
+// gone.
 var errOtherBoot = errors.New("written in an earlier boot")
 
 func (b *Book) read(text []byte, header bool) error {
@@ -206,37 +206,37 @@ func (b *Book) remove(path string, knob knobs.Knob) {
 	}
 }
 
-// putUnknown takes in a line of a setting that another version knows.
+// putUnknown records a line about a knob that only another version knows.
 func (b *Book) putUnknown(l line) {
-	switch was := b.unknown[l.Path][l.Knob]; {
+	switch was := b.unknownLines[l.Path][l.Knob]; {
 	case l.Value == nil && l.Wrote == nil:
-		delete(b.unknown[l.Path], l.Knob)
+		delete(b.unknownLines[l.Path], l.Knob)
 		return
 	case l.Value == nil && was.Value == nil:
-		return // what it was before is not said
+		return // a write without a recorded original is useless
 	case l.Value == nil:
 		was.Wrote = l.Wrote
 		l = was
 	}
-	if b.unknown[l.Path] == nil {
-		b.unknown[l.Path] = map[string]line{}
+	if b.unknownLines[l.Path] == nil {
+		b.unknownLines[l.Path] = map[string]line{}
 	}
-	b.unknown[l.Path][l.Knob] = l
+	b.unknownLines[l.Path][l.Knob] = l
 }
 
-// allUnknown lists the settings of another version, by path and name.
+// allUnknown lists the lines about knobs that only other versions know, by path and name.
 func (b *Book) allUnknown() []line {
 	var all []line
-	for _, path := range slices.Sorted(maps.Keys(b.unknown)) {
-		for _, name := range slices.Sorted(maps.Keys(b.unknown[path])) {
-			all = append(all, b.unknown[path][name])
+	for _, path := range slices.Sorted(maps.Keys(b.unknownLines)) {
+		for _, name := range slices.Sorted(maps.Keys(b.unknownLines[path])) {
+			all = append(all, b.unknownLines[path][name])
 		}
 	}
 	return all
 }
 
 func (b *Book) removeAll(path string) {
-	delete(b.unknown, path)
+	delete(b.unknownLines, path)
 	for _, e := range b.values[path] {
 		b.changes[e.Object.Level]++
 	}
@@ -251,8 +251,8 @@ func (b *Book) put(name string, state json.RawMessage) {
 	b.others[name] = slices.Clone(state)
 }
 
-// Keep notes a value, in place of one that was kept before. It is on disk after
-// the next Flush.
+// Keep records a knob's original value, in place of an earlier one. The next Flush writes it to
+// disk.
 func (b *Book) Keep(o knobs.Object, knob knobs.Knob, value knobs.Value) {
 	e := Entry{Object: o, Knob: knob, Value: value}
 	if now, ok := b.values[o.Path][knob]; ok && now.Value == value {
@@ -262,7 +262,7 @@ func (b *Book) Keep(o knobs.Object, knob knobs.Knob, value knobs.Value) {
 	b.write(e.line())
 }
 
-// Wrote notes what is about to be written over a value that is kept.
+// Wrote records the value that Sluice is about to write to a knob whose original is recorded.
 func (b *Book) Wrote(path string, knob knobs.Knob, value knobs.Value) {
 	e, ok := b.values[path][knob]
 	if !ok || e.Wrote == value {
@@ -284,22 +284,22 @@ func (e Entry) line() line {
 	return l
 }
 
-// Kept is the value that a cgroup had.
+// Kept returns the recorded original of a knob, and whether there is one.
 func (b *Book) Kept(path string, knob knobs.Knob) (knobs.Value, bool) {
 	e, ok := b.values[path][knob]
 	return e.Value, ok
 }
 
-// Entry is what is kept of one setting.
+// Entry returns the entry of a knob, and whether there is one.
 func (b *Book) Entry(path string, knob knobs.Knob) (Entry, bool) {
 	e, ok := b.values[path][knob]
 	return e, ok
 }
 
-// Version changes with each change of what is kept of cgroups at that level.
+// Version changes whenever an entry of a cgroup at that level changes.
 func (b *Book) Version(level knobs.Level) uint64 { return b.changes[level] }
 
-// Drop lets a value go that has been given back.
+// Drop removes the entry of a knob whose original has been restored.
 func (b *Book) Drop(path string, knob knobs.Knob) {
 	if _, ok := b.values[path][knob]; ok {
 		b.remove(path, knob)
@@ -307,15 +307,15 @@ func (b *Book) Drop(path string, knob knobs.Knob) {
 	}
 }
 
-// Forget lets all values of a cgroup go, which is gone.
+// Forget removes all entries of a cgroup that is gone.
 func (b *Book) Forget(path string) {
-	if len(b.values[path]) > 0 || len(b.unknown[path]) > 0 {
+	if len(b.values[path]) > 0 || len(b.unknownLines[path]) > 0 {
 		b.removeAll(path)
 		b.write(line{Path: path})
 	}
 }
 
-// All lists what is kept, by path and knob.
+// All lists the entries by path and knob.
 func (b *Book) All() []Entry {
 	var all []Entry
 	for _, path := range slices.Sorted(maps.Keys(b.values)) {
@@ -325,7 +325,7 @@ func (b *Book) All() []Entry {
 	return all
 }
 
-// KeepState notes originals of another kind under a name; nil lets them go.
+// KeepState records state that is not a knob's original, under a name; nil removes it.
 func (b *Book) KeepState(name string, state any) error {
 	raw, err := json.Marshal(state)
 	if err != nil {
@@ -336,7 +336,7 @@ func (b *Book) KeepState(name string, state any) error {
 	return nil
 }
 
-// State reads what KeepState noted; ok is false where there is nothing.
+// State reads what KeepState recorded under a name; ok is false if there is nothing.
 func (b *Book) State(name string, into any) (ok bool, err error) {
 	raw, ok := b.others[name]
 	if !ok {
@@ -351,24 +351,24 @@ func (b *Book) write(l line) {
 	}
 	text, err := json.Marshal(l)
 	if err != nil {
-		panic(err) // a line is made of texts and numbers
+		panic(err) // a line consists of strings and numbers, which can't fail to encode
 	}
 	b.pending.Write(append(text, '\n'))
 }
 
-// Flush brings what was noted to the file, in one write. After an error nothing
-// that was noted since may be changed in the kernel.
+// Flush appends the new lines to the file in one write. After an error the caller must not
+// write to the kernel anything that was recorded since the last Flush.
 func (b *Book) Flush() error {
 	if b.pending.Len() == 0 {
 		return nil
 	}
-	if b.file == nil || b.lines > 1000+4*b.size() || b.bytes > 1<<20+4*b.least {
+	if b.file == nil || b.lines > 1000+4*b.size() || b.bytes > 1<<20+4*b.rewrittenBytes {
 		return b.rewrite()
 	}
 	n, err := b.file.Write(b.pending.Bytes())
 	if err != nil {
-		b.file.Close() // the write's error counts
-		b.file = nil   // the next Flush makes the file anew
+		b.file.Close() // the error of the write is the one to report
+		b.file = nil   // the next Flush rewrites the file
 		return fmt.Errorf("keeping original values: %w", err)
 	}
 	b.lines += bytes.Count(b.pending.Bytes()[:n], []byte("\n"))
@@ -382,19 +382,19 @@ func (b *Book) size() int {
 	for _, entries := range b.values {
 		n += len(entries)
 	}
-	for _, lines := range b.unknown {
+	for _, lines := range b.unknownLines {
 		n += len(lines)
 	}
 	return n
 }
 
-// rewrite makes the file anew from what is kept, and replaces the old one.
+// rewrite writes all entries to a new file, which replaces the old one.
 func (b *Book) rewrite() error {
 	tmp, err := os.CreateTemp(filepath.Dir(b.name), ".originals-*")
 	if err != nil {
 		return fmt.Errorf("keeping original values: %w", err)
 	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // it is renamed away where all went well
+	defer os.Remove(tmp.Name()) //nolint:errcheck // fails if the rename succeeded
 	b.pending.Reset()
 	b.write(line{Boot: b.boot})
 	for _, e := range b.All() {
@@ -417,12 +417,12 @@ func (b *Book) rewrite() error {
 		b.file.Close()
 	}
 	b.file, b.lines = tmp, bytes.Count(b.pending.Bytes(), []byte("\n"))
-	b.bytes, b.least = b.pending.Len(), b.pending.Len()
+	b.bytes, b.rewrittenBytes = b.pending.Len(), b.pending.Len()
 	b.pending.Reset()
 	return nil
 }
 
-// Close gives the file back.
+// Close closes the file.
 func (b *Book) Close() error {
 	err := b.Flush()
 	if b.file != nil {
