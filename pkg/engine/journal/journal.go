@@ -37,7 +37,7 @@ type Book struct {
 	file           *os.File
 	values         map[string]map[knobs.Knob]Entry // by the cgroup's path
 	others         map[string]json.RawMessage
-	unknownLines   map[string]map[string]line // lines about knobs that this version doesn't know, by path and name; kept for the version that does
+	unknownLines   map[string]map[string]line // lines about knobs that only another version knows, by path and name
 	changes        map[knobs.Level]uint64     // counts the changes of values at each level
 	pending        bytes.Buffer               // lines that Flush has yet to write
 	lines          int                        // number of lines in the file

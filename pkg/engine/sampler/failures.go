@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
 )
 
-// part is what is read at one go, and fails at one go.
+// part is a group of counters that are read together, and whose reads fail together.
 type part int
 
 const (
@@ -35,22 +35,22 @@ func (p part) String() string {
 	}[p]
 }
 
-// Failure is how often something could not be read.
+// Failure is the number of failed reads of one kind.
 type Failure struct {
-	What  string // "memory of containers"
+	What  string // such as "memory of containers"
 	Count int64
 }
 
-// failures counts what could not be read, and tells of each kind once.
+// failures counts the failed reads, and reports each kind once.
 type failures struct {
-	counts [parts]atomic.Int64
-	told   [parts]bool
-	errs   []error // to be told
+	counts     [parts]atomic.Int64
+	reported   [parts]bool
+	unreported []error // errors that Sample has yet to return
 }
 
 func (f *failures) count(p part) { f.counts[p].Add(1) }
 
-// Failures are the kinds of failure that there were.
+// Failures lists the kinds of failed reads, with their numbers.
 func (s *Sampler) Failures() []Failure {
 	var all []Failure
 	for p := range parts {
@@ -61,40 +61,40 @@ func (s *Sampler) Failures() []Failure {
 	return all
 }
 
-// node counts a failure to read something of the node.
+// node counts a failed read of the node's counters.
 func (f *failures) node(p part, err error) {
 	next := "what depends on it waits"
 	if errors.Is(err, procfs.ErrUnsupported) && p == nodePressure {
 		next = "decisions go by usage alone; boot with psi=1 for better ones"
 	}
-	f.tell(p, func() error { return fmt.Errorf("reading the %s: %w; %s", p, err, next) })
+	f.report(p, func() error { return fmt.Errorf("reading the %s: %w; %s", p, err, next) })
 }
 
-// container counts a failure to read something of a container. One that has ended, or
-// a kernel that doesn't count something, is none.
+// container counts a failed read of a container's counters. That a container has ended, or that
+// a kernel lacks a counter, is no failure.
 func (f *failures) container(p part, t *target, err error) {
 	if errors.Is(err, cgroupfs.ErrGone) || errors.Is(err, cgroupfs.ErrUnsupported) {
 		return
 	}
-	f.tell(p, func() error {
+	f.report(p, func() error {
 		return fmt.Errorf("reading the %s, of %s (cgroup %s): %w; what is known of it gets old until it can be read", p, t.ID, t.Path, err)
 	})
 }
 
-func (f *failures) tell(p part, text func() error) {
+func (f *failures) report(p part, text func() error) {
 	f.count(p)
-	if !f.told[p] {
-		f.told[p] = true
-		f.errs = append(f.errs, text())
+	if !f.reported[p] {
+		f.reported[p] = true
+		f.unreported = append(f.unreported, text())
 	}
 }
 
-// take returns what was not told yet.
-func (f *failures) take() error {
-	if len(f.errs) == 0 {
+// takeErrors returns the errors that have not been returned yet.
+func (f *failures) takeErrors() error {
+	if len(f.unreported) == 0 {
 		return nil
 	}
-	err := errors.Join(f.errs...)
-	f.errs = nil
+	err := errors.Join(f.unreported...)
+	f.unreported = nil
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// node reads the node's CPUs and pressure, and with all its memory.
+// node reads the node's CPUs and pressure; with all, also its memory.
 func (s *Sampler) node(all bool) {
 	r := &s.reading
 	var err error
@@ -45,7 +45,7 @@ func (s *Sampler) node(all bool) {
 	}
 	if r.Disk.Value, err = s.host.Disk(); err == nil {
 		r.Disk.Mono = s.mono()
-	} // else no pod has data here
+	} // without it, no pod has data on this file system
 	if err := s.host.Memory(&r.Memory); err != nil {
 		s.failures.node(nodeMemory, err)
 	} else {
@@ -53,7 +53,7 @@ func (s *Sampler) node(all bool) {
 	}
 }
 
-// containerCPU reads a container's CPU time, with what its quota did if all is due.
+// containerCPU reads a container's CPU time; with all, also its quota's counters.
 func (s *Sampler) containerCPU(t *target, r *observe.ContainerReading, all bool) {
 	if s.cgroups == nil {
 		return
@@ -63,8 +63,8 @@ func (s *Sampler) containerCPU(t *target, r *observe.ContainerReading, all bool)
 		return
 	}
 	var quota *observe.ThrottlingCounters
-	// No period ever ended where there is no quota: then v1's file for it is read
-	// more seldom.
+	// On cgroup v1, read the quota's counters less often while no period has ended: then the
+	// container has no quota.
 	unlimited := all && t.allAt != 0 && !t.limited && now-t.quotaAt < s.every.Slow/2
 	if all && !unlimited {
 		quota = &r.Throttling
@@ -73,14 +73,14 @@ func (s *Sampler) containerCPU(t *target, r *observe.ContainerReading, all bool)
 	t.cpuAt = now
 	throttling, err := s.cgroups.CPU(t.Path, &r.CPU, quota)
 	if err != nil {
-		// Not at each fast look: it has ended, or isn't there yet.
+		// Don't try again at each fast sample: the container has ended, or has not started yet.
 		t.off[containerCPU], t.allAt = now+s.every.All, now
 		s.failures.container(containerCPU, t, err)
 		return
 	}
 	r.CPU.Mono = s.mono()
 	if all {
-		t.took(now, r.CPU.Usage, s.every.All)
+		t.noteUse(now, r.CPU.Usage, s.every.All)
 	}
 	if quota != nil {
 		t.counted, t.limited = throttling, r.Throttling.Periods > 0
@@ -90,9 +90,10 @@ func (s *Sampler) containerCPU(t *target, r *observe.ContainerReading, all bool)
 	}
 }
 
-// whole reads the rest of the containers whose time has come, so many that all have
-// their turn in time, and with at once all of them.
-func (s *Sampler) whole(atOnceAll bool) {
+// readRest reads the other counters of the containers that are due. It limits their number per
+// sample, such that each is read in time and no sample takes long. With all, it reads every
+// container.
+func (s *Sampler) readRest(all bool) {
 	if s.cgroups == nil || len(s.targets) == 0 {
 		return
 	}
@@ -101,45 +102,45 @@ func (s *Sampler) whole(atOnceAll bool) {
 	if s.tight() {
 		every /= 4
 	}
-	// Twice what is needed, for looks that come late.
+	// Allow twice the average number, since a sample may come late.
 	room := 1 + int(2*int64(n)*int64(min(now-s.last, s.every.All))/int64(every))
 	fresh := atOnce
-	if atOnceAll {
+	if all {
 		room, fresh = n, n
 	}
 	for range n {
-		if s.turn >= n {
-			s.turn = 0
+		if s.nextTarget >= n {
+			s.nextTarget = 0
 		}
-		t := s.targets[s.turn]
+		t := s.targets[s.nextTarget]
 		left := &room
 		if t.slowAt == 0 {
 			left = &fresh
 		}
-		if atOnceAll || t.slowAt == 0 || now-t.slowAt >= every {
+		if all || t.slowAt == 0 || now-t.slowAt >= every {
 			if *left == 0 {
 				if room == 0 && fresh == 0 {
 					return
 				}
-				s.turn++
+				s.nextTarget++
 				continue
 			}
 			*left--
 			t.slowAt = now
-			s.container(t, &s.reading.Containers[s.turn])
+			s.container(t, &s.reading.Containers[s.nextTarget])
 		}
-		s.turn++
+		s.nextTarget++
 	}
 }
 
-// tight tells from the readings so far whether memory runs short: then containers are
-// looked at more often.
+// tight reports whether memory is short by the latest readings; then containers are read more
+// often.
 func (s *Sampler) tight() bool {
 	r := &s.reading
 	return r.Pressure.Memory.Avg10 >= 0.05 || r.Memory.Low > 0 && r.Memory.Free < 2*r.Memory.Low && r.Memory.Available < r.Memory.Total/10
 }
 
-// container reads all of a container but its CPU time.
+// container reads all counters of a container except its CPU time.
 func (s *Sampler) container(t *target, r *observe.ContainerReading) {
 	if t.CPUOnly {
 		return
@@ -149,7 +150,7 @@ func (s *Sampler) container(t *target, r *observe.ContainerReading) {
 	}
 }
 
-// part reads one part of a container, unless it was read in this look.
+// part reads one group of a container's counters, unless this sample has read it already.
 func (s *Sampler) part(t *target, r *observe.ContainerReading, p part) {
 	if s.reading.Mono < t.off[p] {
 		return
@@ -189,7 +190,7 @@ func (s *Sampler) part(t *target, r *observe.ContainerReading, p part) {
 
 func (s *Sampler) runDelay(t *target, r *observe.ContainerReading) error {
 	s.delays.begin(&t.delays)
-	err := s.cgroups.Threads(t.Path, s.delays.take)
+	err := s.cgroups.Threads(t.Path, s.delays.addFunc)
 	if err == nil {
 		err = s.delays.err
 	}
@@ -201,10 +202,11 @@ func (s *Sampler) runDelay(t *target, r *observe.ContainerReading) error {
 	return nil
 }
 
-// threadDelays adds up the threads of one container after another.
+// threadDelays sums the run delays of a container's threads. It is reused for one container
+// after another.
 type threadDelays struct {
 	host    *procfs.FS
-	take    func(int) // add, bound once
+	addFunc func(int) // the method add, bound once to save allocations
 	into    *observe.Delays
 	threads int
 	err     error
@@ -224,12 +226,12 @@ func (d *threadDelays) add(thread int) {
 	switch {
 	case err == nil:
 		d.into.Add(thread, delay)
-	case !errors.Is(err, procfs.ErrUnsupported): // it has ended
+	case !errors.Is(err, procfs.ErrUnsupported): // which RunDelay returns for a thread that has ended
 		d.err = err
 	}
 }
 
-// cache adds up the caches and memory controllers.
+// cache sums a container's counters over all caches and memory controllers.
 func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
 	if s.rdt == nil {
 		return nil
@@ -250,10 +252,10 @@ func (s *Sampler) cache(t *target, r *observe.ContainerReading) error {
 	return nil
 }
 
-// wait is the time to the next look. An idle node without fast targets is looked at
-// ever more seldom, down to once in the interval of everything.
+// wait is the time to the next sample. On an idle node without fast targets the interval grows,
+// up to Intervals.All.
 func (s *Sampler) wait(seen *observe.Snapshot, fast bool) time.Duration {
-	const idle = 0.1 // of the CPUs
+	const idle = 0.1 // share of the CPUs in use up to which a node is idle
 	var online float64
 	for _, c := range seen.CPUs {
 		if c.Known {

@@ -1,6 +1,6 @@
-// Package sampler looks at a node and its containers: what changes fast at each look,
-// the rest now and then, spread so that no look is long. What it reads, the meter of
-// pkg/observe makes rates of.
+// Package sampler reads the counters of a node and its containers. It reads fast-changing
+// counters in each sample and the others less often, spread over several samples so that none
+// takes long. The meter of pkg/observe computes rates from these readings.
 package sampler
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// Cgroups is where a container's counters are: cgroupfs.Driver. It tells one that has
-// ended by cgroupfs.ErrGone, and what isn't counted by cgroupfs.ErrUnsupported.
+// Cgroups reads containers' counters; cgroupfs.Driver implements it. It returns
+// cgroupfs.ErrGone for a container that has ended and cgroupfs.ErrUnsupported for a counter
+// that the kernel lacks.
 type Cgroups interface {
 	CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (throttling bool, err error)
 	Stalls(dir string, into *observe.PressureTotals) error
@@ -24,112 +25,114 @@ type Cgroups interface {
 	Threads(dir string, take func(thread int)) error
 }
 
-// RDT is what resctrl counts: resctrl.Host. A container that isn't watched has none.
+// RDT reads resctrl's counters; resctrl.Host implements it. It has none of a container that
+// isn't monitored.
 type RDT interface {
 	Usage(container string) ([]observe.L3, error)
 }
 
-// Intervals say how often things are read.
+// Intervals are the times between two readings of the same counter.
 type Intervals struct {
-	Fast time.Duration // between two looks: the node's CPUs and pressure, the CPU time of fast targets
-	All  time.Duration // the CPU time of all containers, the node's memory
-	Slow time.Duration // pressure, memory, I/O, run delay and cache of containers
+	Fast time.Duration // time between two samples, which read the node's CPUs and pressure, and the CPU time of fast targets
+	All  time.Duration // for the CPU time of all containers and the node's memory
+	Slow time.Duration // for containers' pressure, memory, I/O, run delay and cache
 }
 
-// DefaultIntervals are those that the loop ships with.
+// DefaultIntervals are the intervals that the control loop uses by default.
 func DefaultIntervals() Intervals {
 	return Intervals{Fast: 100 * time.Millisecond, All: time.Second, Slow: 10 * time.Second}
 }
 
 const (
-	// seldom is between two looks at what changes seldom, or wasn't there.
+	// seldom is the interval for counters that change seldom or did not exist.
 	seldom = time.Minute
-	// atOnce is how many new containers are looked at whole in one look (4 ms).
+	// atOnce is the number of new containers of which one sample reads all counters (4 ms).
 	atOnce = 50
-	// idleShare of a CPU and less is nothing: a container that did no more is looked at
-	// after twice the time, up to mostRest intervals of all. Doubling keeps its figures
-	// from counting as old, as they are good for three of their own intervals.
+	// idleShare is the fraction of a CPU (1/idleShare) up to which a container counts as idle.
+	// The interval of an idle container doubles each time, up to mostRest times Intervals.All.
+	// Doubling keeps its figures from becoming stale, since they are valid for three of their
+	// own intervals.
 	idleShare = 100
 	mostRest  = 4
-	// mostThreads bounds what the run delay of one container costs (4 µs a thread);
-	// that of one with more is not known.
+	// mostThreads limits the cost of a container's run delay (4 µs per thread). The run delay
+	// of a container with more threads is unknown.
 	mostThreads = 512
 )
 
-// Sampler looks at a node. Sample has one caller at a time; Refresh and Failures may
-// be called by others.
+// Sampler reads the counters of a node. Sample must not be called concurrently with itself;
+// other goroutines may call Refresh and Failures.
 type Sampler struct {
 	host    *procfs.FS
-	cgroups Cgroups // nil: none
-	rdt     RDT     // nil: none
+	cgroups Cgroups // nil: containers are not read
+	rdt     RDT     // nil: RDT's counters are not read
 	every   Intervals
 
-	start   time.Time // of the clock that nobody sets
+	start   time.Time // zero of the monotonic clock; see mono
 	meter   observe.Meter
 	reading observe.Reading
 
-	targets []*target // as in reading.Containers
-	byID    map[string]*target
-	look    uint64
-	turn    int // in targets, whose turn it is to be looked at whole
+	targets    []*target // in the order of reading.Containers
+	byID       map[string]*target
+	sample     uint64
+	nextTarget int // index in targets of the next container to read all counters of
 
-	last, allAt, discoverAt time.Duration // looks: any, at all, at what changes seldom
-	pace                    time.Duration // to the next look
-	pressureOff             time.Duration // until when the node's pressure is not tried
+	last, allAt, discoverAt time.Duration // times of the last sample, the last of all CPU times, and the last of what changes seldom
+	pace                    time.Duration // time to the next sample
+	pressureOff             time.Duration // the node's pressure is not read before this time
 	refresh                 atomic.Bool
 	failures                failures
 	delays                  threadDelays
 
-	looking  sync.Mutex     // during a look
-	watching sync.WaitGroup // for pressure
+	sampling sync.Mutex     // held during a sample
+	watching sync.WaitGroup // the goroutines of Watch
 }
 
-// target is a container with what is due of it.
+// target is a container with the times at which its counters were read.
 type target struct {
 	observe.Target
-	look         uint64
-	cpuAt, allAt time.Duration        // its CPU time was read, with all others'
-	used, rest   time.Duration        // its CPU time at allAt, and what it rests from then on
-	quotaAt      time.Duration        // what its quota did was read
-	counted      bool                 // there is something about a quota
-	limited      bool                 // and it has or had one
-	slowAt       time.Duration        // the rest; 0 never
-	off          [parts]time.Duration // until when a part that isn't there is not tried
+	sample       uint64
+	cpuAt, allAt time.Duration        // when its CPU time was read: last, and last with all others'
+	used, rest   time.Duration        // its CPU time at allAt, and how long it isn't read after that
+	quotaAt      time.Duration        // when its quota's counters were read
+	counted      bool                 // the kernel has counters of a quota
+	limited      bool                 // a period of its quota has ended: it has or had a quota
+	slowAt       time.Duration        // when its other counters were read; 0 for never
+	off          [parts]time.Duration // a group that doesn't exist is not read before this time
 	delays       observe.Delays
 }
 
-// Open makes a sampler of the machine below a root folder ("/" on the host itself).
-// cgroups and rdt may be nil.
+// Open makes a sampler of the machine whose root directory is hostRoot ("/" on the host
+// itself). cgroups and rdt may be nil.
 func Open(hostRoot string, cgroups Cgroups, rdt RDT, every Intervals) (*Sampler, error) {
 	host, err := procfs.Open(hostRoot)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sampler{host: host, cgroups: cgroups, rdt: rdt, every: every, start: time.Now(), byID: map[string]*target{}, pace: every.Fast}
-	s.delays.take = s.delays.add
+	s.delays.addFunc = s.delays.add
 	s.delays.host = host
 	return s, nil
 }
 
-// Close gives the files back. Watch's context must have ended before. While a look hangs
-// in the kernel, the files stay open, since it uses them.
+// Close closes the sampler's files. Watch's context must have ended before. If a sample hangs
+// in the kernel, Close fails and the files stay open, since the sample uses them.
 func (s *Sampler) Close() error {
 	s.watching.Wait()
-	if !s.looking.TryLock() {
+	if !s.sampling.TryLock() {
 		return errors.New("a look at the node has not ended, and keeps its files open")
 	}
-	defer s.looking.Unlock()
+	defer s.sampling.Unlock()
 	return s.host.Close()
 }
 
-// Refresh makes the next look a look at everything.
+// Refresh makes the next sample read all counters.
 func (s *Sampler) Refresh() { s.refresh.Store(true) }
 
-// Watch calls wake when the node comes under pressure, so that a look needn't wait for
-// its time, until the context ends. The error says what it can't be woken by; it then
-// goes on with the rest.
+// Watch calls wake when the node comes under pressure, so that a sample can be taken early. It
+// returns when the context has ended. The error lists the kinds of pressure that it can't
+// watch; it watches the others nevertheless.
 func (s *Sampler) Watch(ctx context.Context, wake func(procfs.Trigger)) error {
-	// A tenth of the time, in the shortest window that the kernel has.
+	// The threshold is a tenth of the time, in the shortest window that the kernel has.
 	const window = 500 * time.Millisecond
 	w, err := s.host.Arm(
 		procfs.Trigger{Resource: "memory", Stall: window / 10, Window: window},
@@ -145,22 +148,22 @@ func (s *Sampler) Watch(ctx context.Context, wake func(procfs.Trigger)) error {
 	return err
 }
 
-// mono is the time since the start, never 0.
+// mono is the time since Open on the monotonic clock. It is never 0.
 func (s *Sampler) mono() time.Duration { return time.Since(s.start) + 1 }
 
-// Sample looks at what is due of the node and of the targets, and fills a snapshot,
-// whose memory it uses again. Targets that are left out are forgotten. A part that
-// can't be read keeps its old values and time. The error tells of each kind of failure
-// once; see Failures. Next is how long to wait from the start of this look to the next:
-// the fast interval, or longer while no target is fast and the node is nearly idle.
+// Sample reads the counters of the node and of the targets that are due, and fills a snapshot,
+// whose memory it reuses. It forgets targets that are no longer in the list. Counters that
+// can't be read keep their old values and times. The error reports each kind of failure once;
+// see Failures. next is how long to wait from the start of this sample to the next one: the
+// fast interval, or longer while no target is fast and the node is nearly idle.
 func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.Snapshot) (next time.Duration, err error) {
-	s.looking.Lock()
-	defer s.looking.Unlock()
+	s.sampling.Lock()
+	defer s.sampling.Unlock()
 	r := &s.reading
 	r.Mono, r.Wall = s.mono(), now
 	refresh := s.refresh.Swap(false)
 	fast := s.follow(targets)
-	// A look comes a little early or late.
+	// Allow for a sample that comes a little early.
 	all := refresh || s.allAt == 0 || r.Mono-s.allAt >= s.every.All-s.every.Fast/2
 
 	s.node(all)
@@ -172,20 +175,20 @@ func (s *Sampler) Sample(now time.Time, targets []observe.Target, into *observe.
 			s.part(t, &r.Containers[i], containerMemory)
 		}
 	}
-	s.whole(refresh)
+	s.readRest(refresh)
 	if all {
 		s.allAt = r.Mono
 	}
 	s.last = r.Mono
 	s.meter.Observe(r, into)
-	return s.wait(into, fast), s.failures.take()
+	return s.wait(into, fast), s.failures.takeErrors()
 }
 
-// isDue reports whether it has rested, if it rests; looks come a little early.
+// isDue reports whether the container's interval has passed. A sample may come a little early.
 func (t *target) isDue(now, early time.Duration) bool { return now-t.allAt >= t.rest-early/2 }
 
-// took notes what it used until now, and how long it rests.
-func (t *target) took(now, used, all time.Duration) {
+// noteUse records the container's CPU time, and decides how long it isn't read.
+func (t *target) noteUse(now, used, all time.Duration) {
 	idle := t.allAt != 0 && (used-t.used)*idleShare <= now-t.allAt
 	t.rest = min(2*max(t.rest, all), mostRest*all)
 	if !idle || t.Fast || t.CPUOnly {
@@ -194,11 +197,11 @@ func (t *target) took(now, used, all time.Duration) {
 	t.used, t.allAt = used, now
 }
 
-// follow takes over the targets, and reports whether one is fast.
+// follow replaces the list of targets, and reports whether one of them is fast.
 func (s *Sampler) follow(targets []observe.Target) (fast bool) {
-	s.look++
+	s.sample++
 	r := &s.reading
-	list, containers := s.targets[:0], r.Containers[:0] // list is never ahead of i
+	list, containers := s.targets[:0], r.Containers[:0] // list never gets longer than i
 	for i := range targets {
 		want := &targets[i]
 		var t *target
@@ -207,20 +210,20 @@ func (s *Sampler) follow(targets []observe.Target) (fast bool) {
 		} else {
 			t = s.byID[want.ID]
 		}
-		if t != nil && t.look == s.look {
-			continue // twice
+		if t != nil && t.sample == s.sample {
+			continue // the list has this target twice
 		}
 		if t == nil || t.Path != want.Path {
 			t = &target{}
 			s.byID[want.ID] = t
 		}
-		t.Target, t.look = *want, s.look
+		t.Target, t.sample = *want, s.sample
 		fast = fast || t.Fast
 		list, containers = append(list, t), append(containers, observe.ContainerReading{ID: want.ID})
 	}
 	if len(s.byID) != len(list) {
 		for id, t := range s.byID {
-			if t.look != s.look {
+			if t.sample != s.sample {
 				delete(s.byID, id)
 			}
 		}
