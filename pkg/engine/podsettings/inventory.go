@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Collect lists what exists on the node now, for the control loop. The next call reuses the list.
+// Collect lists the node's containers and pods for the control loop. The next call reuses the
+// list.
 func (s *Settings) Collect() *colocation.Inventory {
 	inv := &s.inventory
 	m := s.Ledger.Machine()
@@ -30,7 +31,7 @@ func (s *Settings) Collect() *colocation.Inventory {
 		ThreadsPerCore: m.ThreadsPerCore(),
 		MemoryTotal:    s.Facts().Memory, NoReclaim: s.noReclaim,
 	}
-	pods := map[string]string{} // UIDs by the pods' cgroups
+	pods := map[string]string{} // the pods' UIDs by their cgroups
 	shared := map[string]bool{}
 	for _, c := range s.Order {
 		parent := c.Pod.CgroupParent
@@ -46,7 +47,7 @@ func (s *Settings) Collect() *colocation.Inventory {
 	return inv
 }
 
-// inventoryOf is a container's part of the inventory.
+// inventoryOf describes one container for the inventory.
 func (s *Settings) inventoryOf(c *node.Container, pools []placement.PoolCPUs, shared bool) colocation.Container {
 	entry := colocation.Container{
 		ID: c.ID, Ref: c.Ref, PodRef: c.PodRef, Pod: c.Pod,
@@ -65,7 +66,7 @@ func (s *Settings) inventoryOf(c *node.Container, pools []placement.PoolCPUs, sh
 	return entry
 }
 
-// apart reports whether a container has CPUs on which batch work never runs.
+// apart reports whether a container has CPUs that batch work never runs on.
 func (s *Settings) apart(c *node.Container, h *placement.Holder) bool {
 	if !h.CPUs.IsEmpty() || h.Request.Class == workload.System && !s.Config.System.IsEmpty() {
 		return true
@@ -74,7 +75,7 @@ func (s *Settings) apart(c *node.Container, h *placement.Holder) bool {
 	return n != nil && slices.ContainsFunc(n.Pins, func(p peers.Pin) bool { return p.PodUID == c.Pod.UID && p.Container == c.Name })
 }
 
-// created is when the runtime made a container, which may have been before this run.
+// created is when the runtime made a container, which may be before this process started.
 func created(c *node.Container, h *placement.Holder) time.Time {
 	if made := time.Unix(0, c.CreatedNanos); c.CreatedNanos > 0 && made.Before(h.Since) {
 		return made
@@ -82,8 +83,8 @@ func created(c *node.Container, h *placement.Holder) time.Time {
 	return h.Since
 }
 
-// bestEffortCgroup is the kubelet's cgroup of BestEffort pods where the configuration says
-// that these are batch and the cgroup exists; "" otherwise.
+// bestEffortCgroup is the kubelet's cgroup of BestEffort pods if the configuration counts these
+// as batch work and the cgroup exists; "" otherwise.
 func (s *Settings) bestEffortCgroup(allPods string) string {
 	if allPods == "" || s.Kernel == nil || s.Config.Defaults.BestEffort != workload.BE {
 		return ""

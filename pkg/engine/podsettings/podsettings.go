@@ -1,8 +1,8 @@
-// Package podsettings declares to the reconciler what the cgroups of pods, of their containers,
-// and above pods are to have: what annotations and classes ask for (pkg/decide/qos), and what
-// the control loop wants besides, such as quotas of batch work and weights of what isn't batch.
-// It owns what is in force of the loop's wishes, and which pods the kubelet is resizing, whose
-// settings stand back meanwhile.
+// Package podsettings declares to the reconciler the settings of the cgroups of pods, of their
+// containers, and above pods: what annotations and classes ask for (pkg/decide/qos), and what
+// the control loop wants in addition, such as quotas of batch work and weights of services. It
+// records which of the loop's quotas and weights are in force, and which pods the kubelet is
+// resizing, whose quotas are suspended meanwhile.
 package podsettings
 
 import (
@@ -12,37 +12,39 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Settings are the settings of all pods.
+// Settings declares the settings of all pods.
 type Settings struct {
 	*node.Node
 	lacking   Lacking
 	noReclaim bool
 
-	// Want is what the control loop wants of CPU quotas and weights; Enforce brings it about.
+	// Want is the CPU quotas and weights that the control loop wants; Enforce puts them in
+	// force.
 	Want     colocation.CPUDesired
 	inForce  colocation.CPUDesired
-	version  uint64 // of what is in force
-	released uint64 // counts the quotas that were let go without the loop
+	version  uint64 // changes with what is in force
+	released uint64 // number of quotas that were given back without the loop
 
-	resized map[string]podResize // by the pod's UID
+	resized map[string]podResize // pods under resize, by UID
 
 	lsWeights  colocation.LSWeights
 	siblings   map[string]*colocation.Siblings // by the path of their parent
 	siblingsOf inputs
-	inventory  colocation.Inventory // used again by each Collect
+	inventory  colocation.Inventory // reused by each Collect
 }
 
-// Lacking adds to a list what this node lacks for a request besides files of cgroups.
+// Lacking appends to notes the features, other than cgroup files, that a request needs and this
+// node lacks.
 type Lacking func(r *workload.Request, notes []qos.Note) []qos.Note
 
-// inputs are the versions of what a list of cgroups was made from.
+// inputs are the versions of the data that a list of cgroups was made from.
 type inputs struct {
 	changes uint64
 	ledger  node.LedgerState
 }
 
-// New makes the settings of a node without pods. noReclaim says that the kernel can't reclaim
-// memory on request.
+// New makes the settings of a node without pods. noReclaim reports that the kernel can't
+// reclaim memory on request.
 func New(n *node.Node, lacking Lacking, noReclaim bool) *Settings {
 	return &Settings{
 		Node: n, lacking: lacking, noReclaim: noReclaim,
@@ -50,27 +52,28 @@ func New(n *node.Node, lacking Lacking, noReclaim bool) *Settings {
 	}
 }
 
-// InForce is what is in force of the loop's wishes. It must not be changed.
+// InForce is the part of the loop's quotas and weights that is in force. The caller must not
+// change it.
 func (s *Settings) InForce() colocation.CPUDesired { return s.inForce }
 
-// Inherit takes what Want says for what is in force already, by an earlier run.
+// Inherit records that all of Want is in force already, since an earlier run set it.
 func (s *Settings) Inherit() { s.inForce = s.Want.Clone() }
 
-// Version counts the changes of what is in force.
+// Version changes whenever InForce does.
 func (s *Settings) Version() uint64 { return s.version }
 
-// Released counts the quotas of batch pods that were let go without the loop, whose budget is
-// then to be divided anew.
+// Released counts the quotas of batch pods that were given back without the loop. When it
+// changes, the budget has to be divided again.
 func (s *Settings) Released() uint64 { return s.released }
 
-// Collected is what the last Collect found.
+// Collected is the result of the last Collect.
 func (s *Settings) Collected() *colocation.Inventory { return &s.inventory }
 
-// Saved is what the loop wants, and what is in force of it, at one point in time.
+// Saved is a copy of what the loop wants and of what is in force.
 type Saved struct{ want, inForce colocation.CPUDesired }
 
-// Save keeps a copy of what the loop wants and of what is in force.
+// Save copies what the loop wants and what is in force.
 func (s *Settings) Save() Saved { return Saved{s.Want.Clone(), s.inForce.Clone()} }
 
-// Restore goes back to what was saved.
+// Restore goes back to a saved state.
 func (s *Settings) Restore(saved Saved) { s.Want, s.inForce = saved.want, saved.inForce }

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Enforce brings the kernel from what is in force of the control loop's wishes to Want. It
-// touches only the pods whose quotas or weights change. In preview it notes what it would do.
+// Enforce puts Want in force in the kernel. It writes only the pods whose quotas or weights
+// change. In preview it reports the changes and makes none.
 func (s *Settings) Enforce() {
 	have := s.inForce
 	if have.Equal(s.Want) {
@@ -26,7 +26,7 @@ func (s *Settings) Enforce() {
 		return
 	}
 	want := s.inForce
-	below := !s.QoS.Features.Knobs[knobs.Quota].V2 // v1: no quota is above that of what holds it
+	below := !s.QoS.Features.Knobs[knobs.Quota].V2 // v1 refuses a quota above that of a parent cgroup
 	var pods []*workload.Pod
 	seen := map[string]bool{}
 	for _, c := range s.Order {
@@ -44,15 +44,16 @@ func (s *Settings) Enforce() {
 	s.Reconciler.Apply()
 }
 
-// hasQuota reports whether a container or its pod may have a quota without the loop.
+// hasQuota reports whether a container or its pod may have a quota that does not come from the
+// loop.
 func (s *Settings) hasQuota(c *node.Container) bool {
 	h, ok := s.Ledger.Holder(c.ID)
 	return c.Quota.Quota > 0 || ok && (h.Request.Batch.CPULimit.Set || h.Request.Batch.CPURequest.Set) || s.Reconciler.Setting(reconcile.Key{Path: c.PodPath, Knob: knobs.Quota}) != nil
 }
 
-// roomFor keeps what the loop gives a cgroup as large as the quota of each container
-// below it that was created and has not started: the runtime makes their cgroups with
-// these, and cgroup v1 refuses a quota above that of a cgroup above it.
+// roomFor raises a quota of the loop to that of each container below the cgroup that was
+// created and has not started: the runtime makes those containers' cgroups with their quotas,
+// and cgroup v1 refuses a quota above that of a parent cgroup.
 func (s *Settings) roomFor(l qos.Loop, below []*node.Container) qos.Loop {
 	if l.Quota.Quota <= 0 || s.QoS.Features.Knobs[knobs.Quota].V2 {
 		return l
@@ -70,14 +71,14 @@ func (s *Settings) roomFor(l qos.Loop, below []*node.Container) qos.Loop {
 }
 
 // MakeRoom lifts the quota of the pod in which the runtime is about to make a container: cgroup
-// v1 would refuse the container's own where it is higher.
+// v1 would refuse the container's own quota if it is higher.
 func (s *Settings) MakeRoom(c *node.Container) {
 	if !s.QoS.Features.Knobs[knobs.Quota].V2 {
 		s.unclaimPod(c.Pod.UID)
 	}
 }
 
-// Unclaim lets a pod's quota go with its last container.
+// Unclaim gives a pod's quota back with its last container.
 func (s *Settings) Unclaim(c *node.Container) {
 	for _, other := range s.Order {
 		if other.Pod.UID == c.Pod.UID {
@@ -94,21 +95,21 @@ func (s *Settings) unclaimPod(uid string) {
 	s.released++
 }
 
-// Mechanism is how batch work that shares CPUs is kept to its budget.
+// Mechanism is how batch work that shares CPUs with services is limited to its budget.
 func (s *Settings) Mechanism() control.Mechanism {
 	return colocation.Mechanism(s.Config.Control.Batch.By, s.NestsQuotas(), s.Ledger.Shared().Size(), s.Authority().Foreign)
 }
 
-// BoundsByQuota reports whether batch work may be given quotas.
+// BoundsByQuota reports whether the loop may give batch work quotas.
 func (s *Settings) BoundsByQuota() bool {
 	return s.Authority().Acts(s.Config.Control.Batch.Mode) && s.Config.Pools.Mode != config.Exclusive && s.Mechanism() != control.ByCPUSet
 }
 
-// NestsQuotas reports whether the kernel refuses a quota above that of a cgroup above it,
-// as cgroup v1 does.
+// NestsQuotas reports whether the kernel refuses a quota above that of a parent cgroup, as
+// cgroup v1 does.
 func (s *Settings) NestsQuotas() bool { return !s.QoS.Features.Knobs[knobs.Quota].V2 }
 
-// Lends reports whether idle LSR pins' CPUs are lent to batch work.
+// Lends reports whether batch work may run on the CPUs of idle LSR pins.
 func (s *Settings) Lends() bool {
 	may := s.Authority()
 	cfg := &s.Config.Control.Batch

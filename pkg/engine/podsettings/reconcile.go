@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Reconcile brings the cgroups of a pod, of its containers, and above it to what they ask
-// for, and gives back what is asked for no more. In preview it notes what it would do.
+// Reconcile writes the settings that a pod, its containers and the cgroups above it should have
+// now, and restores the knobs that should have none any more. In preview it reports the changes
+// and makes none.
 func (s *Settings) Reconcile(pod *workload.Pod) {
 	if s.Kernel == nil {
 		return
@@ -21,18 +22,19 @@ func (s *Settings) Reconcile(pod *workload.Pod) {
 	s.declareParents()
 	s.Reconciler.Apply()
 	if object, ok := node.PodObject(pod); ok && s.Reconciler.Cgroup(object.Path) == nil {
-		s.Kernel.Forget(object.Path) // it may end without another look at it
+		s.Kernel.Forget(object.Path) // the pod may end without another event
 	}
 }
 
-// ReconcileAll brings the cgroups of every pod to what they ask for, after a connection has told
-// what runs, and gives back what an earlier run or connection has set and nobody asks for now.
+// ReconcileAll writes the settings of every pod after a Synchronize, and restores what an
+// earlier run or connection has set and no pod needs now, except the knobs for which keep
+// returns true.
 func (s *Settings) ReconcileAll(keep func(reconcile.Key) bool) {
 	if s.Kernel == nil {
 		return
 	}
 	pods, here := map[string]bool{}, map[string]bool{}
-	for _, c := range s.Order { // all before one Apply: what holds a pod opens before it
+	for _, c := range s.Order { // all before one Apply, which writes parents' larger quotas first
 		here[c.Path] = true
 		if !pods[c.Pod.UID] {
 			pods[c.Pod.UID] = true
@@ -49,8 +51,8 @@ func (s *Settings) ReconcileAll(keep func(reconcile.Key) bool) {
 	s.Reconciler.Apply()
 }
 
-// Pass compares every cgroup that has settings with the kernel, but for those of pods
-// that are being resized.
+// Pass compares every cgroup that has settings with the kernel, except those of pods that are
+// being resized.
 func (s *Settings) Pass() {
 	if !s.Authority().Cgroups {
 		return
@@ -61,8 +63,8 @@ func (s *Settings) Pass() {
 	s.Reconciler.Pass()
 }
 
-// declarePod declares what the cgroups of a pod and of its containers are to have. Containers
-// that are created and have not started count for the pod, so that it has room for them when
+// declarePod declares the settings of a pod's cgroup and of its containers'. The pod's limits
+// include containers that are created and have not started, so that there is room for them when
 // the runtime makes their cgroups: v1 refuses a quota above the pod's.
 func (s *Settings) declarePod(pod *workload.Pod) {
 	members := s.Members(pod)
@@ -100,8 +102,8 @@ func (s *Settings) declarePod(pod *workload.Pod) {
 	}
 }
 
-// requestsOf are the requests of the pod's containers that are placed, also of those whose
-// own cgroups Sluice doesn't write.
+// requestsOf lists the requests of the pod's placed containers, including those whose cgroups
+// Sluice doesn't write.
 func (s *Settings) requestsOf(pod *workload.Pod) (requests []*workload.Request) {
 	for _, c := range s.Order {
 		if h, placed := s.Ledger.Holder(c.ID); placed && c.Pod.UID == pod.UID {
@@ -111,9 +113,9 @@ func (s *Settings) requestsOf(pod *workload.Pod) (requests []*workload.Request) 
 	return requests
 }
 
-// keepRoom leaves a pod's memory limit as high as it has been: of a container that
-// ended, the pod is still charged for what it left behind (files in memory, page
-// cache), and the kernel would kill others of the pod to get below a lower one.
+// keepRoom never lowers a pod's memory limit. The pod is still charged for files in memory and
+// page cache of a container that has ended, and to get below a lower limit the kernel would
+// kill the pod's other containers.
 func (s *Settings) keepRoom(pod knobs.Object, settings []qos.Setting) {
 	e, _ := s.Journal.Entry(pod.Path, knobs.MemoryMax)
 	before, _ := e.Wrote.(knobs.Bytes)
@@ -124,8 +126,7 @@ func (s *Settings) keepRoom(pod knobs.Object, settings []qos.Setting) {
 	}
 }
 
-// podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited
-// where it gave none.
+// podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited if it gave none.
 func (s *Settings) podLimit(pod knobs.Object) knobs.CPUQuota {
 	value, kept := s.Journal.Kept(pod.Path, knobs.Quota)
 	if !kept {
@@ -137,7 +138,8 @@ func (s *Settings) podLimit(pod knobs.Object) knobs.CPUQuota {
 	return value.(knobs.CPUQuota)
 }
 
-// declareParents declares what the cgroups above pods are to have for the settings of their pods.
+// declareParents declares the settings that the cgroups above pods need for those of their
+// pods.
 func (s *Settings) declareParents() {
 	var pods []qos.Group
 	var above []knobs.Object
@@ -166,7 +168,8 @@ func (s *Settings) declareParents() {
 	}
 }
 
-// withBatchCgroups adds the batch cgroups' quotas and the classes' weights to what the cgroups above pods get.
+// withBatchCgroups adds the batch cgroups' quotas and the LS weights to the settings of cgroups
+// above pods.
 func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 	if !s.QoS.Features.Has(knobs.Quota) {
 		return groups
@@ -194,7 +197,7 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 	return groups
 }
 
-// Tunable is a container as its settings depend on it.
+// Tunable describes a container for pkg/decide/qos.
 func (s *Settings) Tunable(c *node.Container) qos.Container {
 	t := qos.Container{Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit}
 	if h, ok := s.Ledger.Holder(c.ID); ok {

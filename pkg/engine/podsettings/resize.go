@@ -9,28 +9,28 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// ResizeTime is how long a resize may take before its pod is set again without
-// word of its end.
+// ResizeTime is how long a resize may take. After it, the pod gets its settings again even if
+// the kubelet has reported no end.
 const ResizeTime = 10 * time.Second
 
-// podResize is a resize of a pod, for which the loop leaves its quotas alone.
+// podResize is a resize of a pod, during which the loop gives the pod no quotas.
 type podResize struct {
-	until   time.Time // at the latest: one that failed has no end
+	until   time.Time // the latest end of the resize, since a failed one is never reported
 	writing bool      // the runtime has yet to write a container
 }
 
-// Suspend gives back what would make the kernel refuse a resize of the pod. Writing says that
-// the runtime is about to write one of its containers.
+// Suspend restores the knobs that could make the kernel refuse a resize of the pod. writing
+// means that the runtime is about to write one of its containers.
 func (s *Settings) Suspend(pod *workload.Pod, writing bool) {
 	if !s.Authority().Cgroups {
 		return
 	}
 	s.Reconciler.Suspend(pod.UID, s.Now().Add(ResizeTime))
-	s.suspendQuotas(pod, writing) // bursts are away by then: one of the new limit may be above the old
+	s.suspendQuotas(pod, writing) // after the bursts: a burst for the loop's quota may exceed the kubelet's quota
 }
 
-// suspendQuotas takes the loop's quotas from a pod that the kubelet resizes, which they
-// could stand in the way of; they come back when it is done.
+// suspendQuotas removes the loop's quotas from a pod that the kubelet is resizing, since they
+// could make the kernel refuse it. The loop sets them again after the resize.
 func (s *Settings) suspendQuotas(pod *workload.Pod, writing bool) {
 	s.Lives++
 	s.resized[pod.UID] = podResize{s.Now().Add(ResizeTime), writing}
@@ -51,7 +51,7 @@ func (s *Settings) suspendQuotas(pod *workload.Pod, writing bool) {
 	}
 }
 
-// Resume sets a pod again after a resize.
+// Resume writes a pod's settings again after a resize.
 func (s *Settings) Resume(pod *workload.Pod) {
 	s.Reconciler.Resume(pod.UID)
 	if r, ok := s.resized[pod.UID]; ok {
@@ -59,12 +59,12 @@ func (s *Settings) Resume(pod *workload.Pod) {
 	}
 	s.Reconcile(pod)
 	if o, ok := node.PodObject(pod); ok {
-		s.Reconciler.Expect(o.Path, knobs.Weight) // the kubelet writes a pod that shrinks last
+		s.Reconciler.Expect(o.Path, knobs.Weight) // when a pod shrinks, the kubelet writes the pod's cgroup last
 	}
 }
 
-// resumeOverdue sets a pod again of whose resize no end was told: where it failed, the
-// kernel still has the old quotas, and bursts have to fit.
+// resumeOverdue writes the settings of a pod again whose resize had no reported end. It may
+// have failed, so it reads the containers' quotas, which bursts must fit, from the kernel.
 func (s *Settings) resumeOverdue(uid string) {
 	var pod *workload.Pod
 	for _, c := range s.Order {
@@ -73,7 +73,7 @@ func (s *Settings) resumeOverdue(uid string) {
 		}
 		pod = c.Pod
 		if as, _ := s.Ledger.Assignment(c.ID); as.Unlimited || s.Reconciler.Setting(reconcile.Key{Path: c.Path, Knob: knobs.Quota}) != nil {
-			continue // the quota is Sluice's
+			continue // the quota is a setting of Sluice's, not the kubelet's
 		}
 		value, err := s.Kernel.Read(c.Path, knobs.Quota)
 		if q, _ := value.(knobs.CPUQuota); err == nil && q.Quota > 0 {
@@ -97,7 +97,7 @@ func (s *Settings) IsResizing(uid string) bool {
 	return ok
 }
 
-// Resizing are the UIDs of the pods that the kubelet is resizing; nil for none.
+// Resizing lists the UIDs of the pods that the kubelet is resizing; nil if there are none.
 func (s *Settings) Resizing() map[string]bool {
 	var resizing map[string]bool
 	for uid := range s.resized {
@@ -111,11 +111,11 @@ func (s *Settings) Resizing() map[string]bool {
 	return resizing
 }
 
-// showsLimits reports whether the kernel shows the limits that the kubelet asked for in
-// all containers of a pod, and their sum in the pod's own cgroup: the kubelet writes that
-// before containers that grow, and after those that shrink (doPodResizeAction in
-// pkg/kubelet/kuberuntime/kuberuntime_manager.go). It gives a pod no limit of which a
-// container has none.
+// showsLimits reports whether the kernel shows the requested limits in all containers of a pod,
+// and their sum in the pod's own cgroup. The kubelet writes the pod's cgroup before containers
+// that grow and after those that shrink (doPodResizeAction in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go). A pod with an unlimited container has no
+// limit.
 func (s *Settings) showsLimits(uid string) bool {
 	var sum, pod knobs.CPUQuota
 	limited := true
@@ -140,7 +140,7 @@ func (s *Settings) showsLimits(uid string) bool {
 	return pod == sum
 }
 
-// quotaAt is the quota that the kernel shows, zero where it is unlimited.
+// quotaAt is the quota that the kernel shows for a cgroup; zero if it is unlimited.
 func (s *Settings) quotaAt(dir string) (q knobs.CPUQuota, ok bool) {
 	if dir == "" {
 		return q, false
@@ -155,8 +155,7 @@ func (s *Settings) quotaAt(dir string) (q knobs.CPUQuota, ok bool) {
 	return q, true
 }
 
-// NoteQuota notes the quota that the kubelet has given a pod in a resize: it is the original
-// from now on.
+// NoteQuota records the quota that the kubelet has given a pod in a resize as the original.
 func (s *Settings) NoteQuota(pod *workload.Pod, r workload.Resources) {
 	o, ok := node.PodObject(pod)
 	e, kept := s.Journal.Entry(o.Path, knobs.Quota)
@@ -167,8 +166,8 @@ func (s *Settings) NoteQuota(pod *workload.Pod, r workload.Resources) {
 	s.Journal.Wrote(o.Path, knobs.Quota, e.Wrote)
 }
 
-// NoteWeight notes the weight that the kubelet has given a pod, which the kernel's
-// files don't tell from Sluice's where they happen to be the same.
+// NoteWeight records the weight that the kubelet has given a pod as the original. In the
+// kernel's files it can't be distinguished from Sluice's when both are equal.
 func (s *Settings) NoteWeight(pod *workload.Pod, shares knobs.Shares) {
 	o, ok := node.PodObject(pod)
 	if _, kept := s.Journal.Kept(o.Path, knobs.Weight); ok && kept && shares > 0 {
@@ -176,11 +175,11 @@ func (s *Settings) NoteWeight(pod *workload.Pod, shares knobs.Shares) {
 	}
 }
 
-// ExpectRewritten notes that the runtime has written a container's CPU time: the quota,
-// which changes the burst on some kernels, and the shares, of which runc makes
-// another weight on v2 from 1.3 on. Where systemd does it for the runtime, it writes
-// every file that it knows of the scope, with the kernel's default for what it was
-// not told of (cgroup_context_apply in systemd's core/cgroup.c).
+// ExpectRewritten records that the runtime has written a container's CPU time: the quota, which
+// changes the burst on some kernels, and the shares, which runc 1.3 and later converts to a
+// different weight on v2. If the runtime uses systemd, systemd writes every file that it
+// manages of the scope, with the kernel's default where it was given no value
+// (cgroup_context_apply in systemd's core/cgroup.c).
 func (s *Settings) ExpectRewritten(c *node.Container) {
 	s.Reconciler.Expect(c.Path, knobs.Quota, knobs.Burst, knobs.Weight)
 	if c.Scoped() {

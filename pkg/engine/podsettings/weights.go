@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Siblings are the cgroups that compete with each other now, by the path of their parent.
+// Siblings groups the cgroups that compete with each other now by the path of their parent.
 func (s *Settings) Siblings() map[string]*colocation.Siblings {
 	if now := (inputs{s.Changes, s.LedgerState()}); s.siblings == nil || s.siblingsOf != now {
 		s.siblings, s.siblingsOf = colocation.FindSiblings(s.Collect()), now
@@ -16,7 +16,7 @@ func (s *Settings) Siblings() map[string]*colocation.Siblings {
 	return s.siblings
 }
 
-// servicesBelow are the cgroups below a parent that compete with batch work beside them.
+// servicesBelow lists the services' cgroups below a parent, which compete with batch work's.
 func (s *Settings) servicesBelow(parent string) []colocation.Sibling {
 	if s := s.Siblings()[parent]; s != nil {
 		return s.Services
@@ -24,13 +24,13 @@ func (s *Settings) servicesBelow(parent string) []colocation.Sibling {
 	return nil
 }
 
-// raisesWeights reports whether the weights of what isn't batch are raised at all.
+// raisesWeights reports whether the weights of services may be raised at all.
 func (s *Settings) raisesWeights() bool {
 	cfg := &s.Config.Control.Batch
 	return s.Kernel != nil && s.Authority().Acts(cfg.Mode) && s.Config.Pools.Mode != config.Exclusive && cfg.OnlineWeight > 100 && s.QoS.Features.Has(knobs.Weight)
 }
 
-// Reweigh decides by how much the weights of what isn't batch are raised.
+// Reweigh decides by how much to raise the weights of services.
 func (s *Settings) Reweigh() {
 	if !s.raisesWeights() {
 		s.lsWeights.Reset(s.Want)
@@ -44,8 +44,8 @@ func (s *Settings) Reweigh() {
 	s.lsWeights.Step(s.Now(), s.Config.Control.Batch.OnlineWeight, siblings, room, s.Want)
 }
 
-// ReweighNow has weights follow what an event has changed, before the container that it is
-// about runs.
+// ReweighNow raises the weights by what an event has changed. It runs before the container that
+// the event is about does.
 func (s *Settings) ReweighNow() {
 	if !s.Synced || !s.raisesWeights() {
 		return
@@ -54,8 +54,8 @@ func (s *Settings) ReweighNow() {
 	s.Enforce()
 }
 
-// weightRoom is the percentage by which the weights of all these cgroups can be multiplied
-// before the kernel cuts one.
+// weightRoom is the largest percentage by which the weights of all these cgroups can be
+// multiplied without one exceeding the kernel's maximum.
 func (s *Settings) weightRoom(services []colocation.Sibling) int {
 	v2 := s.QoS.Features.Knobs[knobs.Weight].V2
 	room := cgroupfs.Room(0, v2)
@@ -67,8 +67,8 @@ func (s *Settings) weightRoom(services []colocation.Sibling) int {
 	return room
 }
 
-// OwnWeight is the weight that the kubelet gave a cgroup. What it has written since Sluice
-// did is newer than what is kept.
+// OwnWeight is the weight that the kubelet gave a cgroup. A weight that the kubelet has written
+// since Sluice's last write takes precedence over the journal's.
 func (s *Settings) OwnWeight(of colocation.Sibling) (knobs.Shares, bool) {
 	e, kept := s.Journal.Entry(of.Path, knobs.Weight)
 	if kept && e.Wrote != nil && !of.Class {
@@ -84,8 +84,9 @@ func (s *Settings) OwnWeight(of colocation.Sibling) (knobs.Shares, bool) {
 	return value.(knobs.Shares), true
 }
 
-// KeepClasses puts the weights of the kubelet's classes right, which it writes each minute:
-// until then all pods in them have a fraction of what they are due.
+// KeepClasses repairs the weights of the kubelet's QoS classes, which the kubelet overwrites
+// each minute. Until the repair, all pods in them get a fraction of the CPU time that they
+// should have.
 func (s *Settings) KeepClasses() {
 	if !s.Authority().Cgroups {
 		return
@@ -101,7 +102,7 @@ func (s *Settings) KeepClasses() {
 	if !changed {
 		return
 	}
-	s.Reweigh() // by the newer weights, which are in the journal now
+	s.Reweigh() // by the kubelet's newer weights, which the journal has now
 	s.Reconciler.Apply()
 	s.Enforce()
 }
