@@ -1,8 +1,9 @@
-// Package cpusets keeps containers on the CPUs and memory nodes that the ledger assigns them,
-// and off those of others: it compares, writes, confirms by the kernel's own word, and repairs.
-// It owns what containers have of both in the kernel (node.Container's Has, Touched, Drift,
-// Contest and Foreign), and the lifted quotas of pods whose containers all have CPUs of their
-// own. Writes go through the reconciler, in an order in which no two sets overlap that must not.
+// Package cpusets keeps containers on the CPUs and memory nodes that the ledger assigns to
+// them, and off those of other containers. It compares cgroups with the ledger, writes and
+// repairs them, and reads the kernel to confirm that containers have moved. It owns what it
+// knows of these cgroups (node.Container's Has, Touched, Drift, Contest and Foreign), and the
+// lifted quotas of pods whose containers all have CPUs of their own. It writes through the
+// reconciler, in an order that never lets two sets overlap that must not.
 package cpusets
 
 import (
@@ -15,17 +16,17 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Writer brings containers to what the ledger assigns them.
+// Writer moves containers to the CPUs and memory nodes that the ledger assigns to them.
 type Writer struct {
 	*node.Node
-	applied node.LedgerState // that all containers have; zero: none
+	applied node.LedgerState // the ledger's state that all containers were moved to; zero if some were not
 
 	lifted   map[string]knobs.Object // cgroups of pods whose quota Sluice has lifted
-	resizing map[string]time.Time    // pods by their cgroups, and until when the kubelet may write them for a resize
+	resizing map[string]time.Time    // by the pod's cgroup: until when the kubelet may write it for a resize
 
-	returned cpuset.Set // CPUs that went offline and came back in this run
-	// RejoinUntil is until when processes may be outside of their containers' cpusets, since
-	// CPUs have gone offline: until then each pass calls RejoinAll.
+	returned cpuset.Set // CPUs that went offline and came back since this process started
+	// RejoinUntil is until when the kernel may move processes out of their containers' cpusets
+	// after CPUs have gone offline. Until then each pass calls RejoinAll.
 	RejoinUntil time.Time
 }
 
@@ -40,23 +41,23 @@ func New(n *node.Node) *Writer {
 	return w
 }
 
-// Apply brings every container but the one with the ID skip to what the ledger assigns now,
-// through its cgroup. The error names the containers that could not be moved; the next Apply
+// Apply writes the ledger's present assignments to the cgroups of all containers except the one
+// with the ID skip. The error names the containers that could not be moved; the next Apply
 // tries them again.
 func (w *Writer) Apply(skip string) error {
 	return w.applyBut(func(c *node.Container, _ []knobs.Change) bool { return c.ID == skip })
 }
 
-// TryApply is Apply for callers that go on whatever fails: the log tells of it, and the next
+// TryApply is Apply for callers that continue after a failure. The log reports it, and the next
 // Apply tries again.
 func (w *Writer) TryApply() { w.Apply("") } //nolint:errcheck // the reconciler logs what fails
 
-// ApplyDue is TryApply for the periodic pass. It leaves alone the containers whose last try
-// failed too short a time ago.
+// ApplyDue is TryApply for the periodic pass. It skips the containers whose last write failed
+// too recently to try again.
 func (w *Writer) ApplyDue() {
 	waiting := false
 	w.applyBut(func(c *node.Container, changes []knobs.Change) bool { //nolint:errcheck // the reconciler logs what fails
-		held := len(w.heldOf(c, changes)) > 0
+		held := len(w.delayedKnobs(c, changes)) > 0
 		waiting = waiting || held
 		return held
 	})
@@ -65,7 +66,7 @@ func (w *Writer) ApplyDue() {
 	}
 }
 
-// applyBut brings all containers to their assignments but those to skip.
+// applyBut writes the assignments of all containers except those that skip selects.
 func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error {
 	if w.applied == w.LedgerState() || !w.Authority().Cpusets {
 		return nil
@@ -81,7 +82,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 			continue
 		}
 		if more := Changes(c, want, false); len(more) > 0 && !skip(c, more) {
-			w.Touch(c) // whatever becomes of the writes, the pass compares it from now on
+			w.Touch(c) // even if the writes fail, the pass compares it from now on
 			moved, wants, changes = append(moved, c), append(wants, want), append(changes, more...)
 		}
 	}
@@ -99,14 +100,14 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 	return err
 }
 
-// Touch notes that the container has CPUs or memory nodes of Sluice's from now on.
+// Touch records that Sluice sets the container's CPUs or memory nodes from now on.
 func (w *Writer) Touch(c *node.Container) {
 	c.Touched = true
 	w.Keep(c)
 }
 
-// TakeOver has the next Apply compare a container that runs already with what the ledger
-// assigns it, whether or not the ledger has changed.
+// TakeOver makes the next Apply compare a running container with its assignment, even if the
+// ledger has not changed.
 func (w *Writer) TakeOver(c *node.Container) {
 	if w.Reaches(c) && w.Authority().Cpusets {
 		w.Touch(c)
@@ -115,8 +116,8 @@ func (w *Writer) TakeOver(c *node.Container) {
 	w.applied = node.LedgerState{}
 }
 
-// Resync reads the CPUs of all containers that have some of Sluice's, after somebody else has
-// written them with Sluice's consent, and brings all to what the ledger assigns.
+// Resync reads the CPUs of all containers that Sluice sets, after another program has written
+// them with Sluice's consent, and then writes the ledger's assignments.
 func (w *Writer) Resync() {
 	for _, c := range w.Order {
 		if c.Touched && c.Started && w.Reaches(c) && w.Authority().Cpusets {
@@ -127,8 +128,8 @@ func (w *Writer) Resync() {
 	w.TryApply()
 }
 
-// Keep enters a container's originals into the journal before the first write: all of its
-// pod's CPUs and memory nodes, and the kubelet's quota.
+// Keep records a container's originals in the journal before the first write: all of its pod's
+// CPUs and memory nodes, and the kubelet's quota.
 func (w *Writer) Keep(c *node.Container) {
 	if c.Path == "" {
 		return
@@ -144,8 +145,8 @@ func (w *Writer) Keep(c *node.Container) {
 	}
 }
 
-// Assert writes all that a started container is assigned, whatever it is believed to have: its
-// spec and its cgroup may be older than the assignment.
+// Assert writes everything that a started container is assigned, without regard to Has: the
+// container's spec and its cgroup may be older than the assignment.
 func (w *Writer) Assert(c *node.Container) error {
 	want, ok := w.Ledger.Assignment(c.ID)
 	if !ok || !w.Reaches(c) || !w.Authority().Cpusets {
@@ -165,8 +166,8 @@ func (w *Writer) Assert(c *node.Container) error {
 	return nil
 }
 
-// Claim notes which containers, found at the runtime, have CPUs or memory nodes of Sluice's:
-// those that are to have less than all.
+// Claim finds, among containers that ran before this connection, those whose CPUs or memory
+// nodes Sluice sets: the ones that are assigned less than all.
 func (w *Writer) Claim(found []*node.Container) {
 	for _, c := range found {
 		if want, _ := w.Ledger.Assignment(c.ID); w.Authority().Cpusets && !c.Uncontrolled && (!want.CPUs.IsEmpty() || !want.Mems.IsEmpty()) {
@@ -175,8 +176,8 @@ func (w *Writer) Claim(found []*node.Container) {
 	}
 }
 
-// Changes are the writes that bring the container's cgroup to an assignment; with all, also of
-// what it has already.
+// Changes lists the writes that bring the container's cgroup to an assignment; with all,
+// including the values that it has already.
 func Changes(c *node.Container, want placement.Assignment, all bool) []knobs.Change {
 	var changes []knobs.Change
 	set := func(knob knobs.Knob, from, to knobs.Value) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Evacuate moves everyone else off a pin's CPUs. A container that can't be moved
-// is in nobody's way unless the kernel shows it on them.
+// Evacuate moves all other containers off a pin's CPUs. If one can't be moved, Evacuate fails
+// only if the kernel shows that container on them.
 func (w *Writer) Evacuate(pin *node.Container) error {
 	stuck := w.Apply(pin.ID)
 	h, ok := w.Ledger.Holder(pin.ID)
@@ -33,9 +33,9 @@ func (w *Writer) Evacuate(pin *node.Container) error {
 	return nil
 }
 
-// ConfirmLeft makes sure, by the kernel's own word, that no other container's set has a CPU of
-// the pin. The CPUs that an update of the runtime's record may still give back to another
-// container are late.
+// ConfirmLeft fails unless the kernel shows that no other container's set includes a CPU of the
+// pin. late is the set of CPUs that a pending update of the runtime's record may still give
+// back to another container.
 func (w *Writer) ConfirmLeft(pin *node.Container, late cpuset.Set) error {
 	h, ok := w.Ledger.Holder(pin.ID)
 	if !ok || h.CPUs.IsEmpty() || !w.Authority().Cpusets {
@@ -56,7 +56,7 @@ func (w *Writer) ConfirmLeft(pin *node.Container, late cpuset.Set) error {
 	return nil
 }
 
-// vacate makes one container leave cpus if the kernel shows it there.
+// vacate moves one container off cpus if the kernel shows it there.
 func (w *Writer) vacate(c *node.Container, cpus cpuset.Set) error {
 	now, err := w.on(c, cpus)
 	if err != nil || now.IsEmpty() {
@@ -64,7 +64,7 @@ func (w *Writer) vacate(c *node.Container, cpus cpuset.Set) error {
 	}
 	want, ok := w.Ledger.Assignment(c.ID)
 	if !ok {
-		return nil // its grant was freed: its process has ended, or has not begun
+		return nil // its grant was released: its process has ended, or has not begun
 	}
 	w.Counters.Drift++
 	c.Drift++
@@ -86,8 +86,8 @@ func (w *Writer) vacate(c *node.Container, cpus cpuset.Set) error {
 	return nil
 }
 
-// on is the container's set in the kernel where it has some of cpus in it; a
-// cgroup that is gone has none.
+// on returns the container's set in the kernel if it includes some of cpus, and an empty set
+// otherwise or if the cgroup is gone.
 func (w *Writer) on(c *node.Container, cpus cpuset.Set) (cpuset.Set, error) {
 	value, err := w.Kernel.Read(c.Path, knobs.CPUs)
 	if errors.Is(err, cgroupfs.ErrGone) {

@@ -12,13 +12,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// MachineChanged follows a hotplug of CPUs or memory nodes, when the ledger has the new machine.
+// MachineChanged updates cgroups after a hotplug of CPUs or memory nodes. The ledger must have
+// the new machine.
 func (w *Writer) MachineChanged(old *topology.Machine) {
 	m := w.Ledger.Machine()
 	w.returned = cpuset.Intersect(cpuset.Union(w.returned, cpuset.Difference(m.Online, old.Online)), m.Online)
 	for _, c := range w.Order {
 		w.widen(c)
-		// v1 took CPUs out of every set, also of those that Sluice has never written.
+		// v1 removed the CPUs from every set, including those that Sluice has never written.
 		if c.Started && w.Reaches(c) && (c.Touched || !w.returned.IsEmpty()) {
 			w.Observe(c, knobs.CPUs, knobs.Mems)
 		}
@@ -27,15 +28,15 @@ func (w *Writer) MachineChanged(old *topology.Machine) {
 	w.TryApply()
 }
 
-// CPUsWent puts processes back that the kernel moves when their CPUs go offline, now and in
-// the next passes.
+// CPUsWent moves processes back into their cpusets, now and in the next passes, since the
+// kernel moves them out when their CPUs go offline.
 func (w *Writer) CPUsWent() {
 	w.RejoinUntil = w.Now().Add(rejoinTime)
 	w.RejoinAll()
 }
 
-// widen gives the cgroups above a container the CPUs that went offline and came back: cgroup v1
-// leaves them out, also in a pod that had no container at that time.
+// widen adds CPUs that went offline and came back to the cgroups above a container. cgroup v1
+// doesn't add them itself, not even in a pod without containers at that time.
 func (w *Writer) widen(c *node.Container) {
 	if w.returned.IsEmpty() || !w.Reaches(c) || !w.Authority().Cpusets {
 		return
@@ -45,7 +46,7 @@ func (w *Writer) widen(c *node.Container) {
 	}
 }
 
-// RejoinAll puts processes back into their containers' cpusets.
+// RejoinAll moves processes back into their containers' cpusets.
 func (w *Writer) RejoinAll() {
 	for _, c := range w.Order {
 		if !c.Started || !w.Reaches(c) || !w.Authority().Cpusets {
@@ -62,6 +63,6 @@ func (w *Writer) RejoinAll() {
 	}
 }
 
-// rejoinTime is how long after CPUs went offline processes are looked for outside
-// their cpusets: the kernel moves them in a work queue, at any time after the event.
+// rejoinTime is how long after CPUs went offline RejoinAll is called: the kernel moves
+// processes in a work queue, at any time after the event.
 const rejoinTime = time.Minute

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Observe replaces what a container is believed to have of some knobs by what the kernel shows.
-// A container without a cgroup keeps what its spec says.
+// Observe updates what Has records of some knobs to what the kernel shows. For a container
+// without a cgroup it changes nothing.
 func (w *Writer) Observe(c *node.Container, of ...knobs.Knob) {
 	for _, knob := range of {
 		v, err := w.Kernel.Read(c.Path, knob)
@@ -28,8 +28,8 @@ func (w *Writer) Observe(c *node.Container, of ...knobs.Knob) {
 	}
 }
 
-// NotAll makes the empty set, which stands for no restriction, of the set of all CPUs: cgroup v1
-// shows all for a container that was given none.
+// NotAll converts the set of all CPUs to the empty set, which means no restriction: cgroup v1
+// shows all CPUs for a container without a cpuset of its own.
 func (w *Writer) NotAll(cpus cpuset.Set) cpuset.Set {
 	if m := w.Ledger.Machine(); cpus == m.Online || cpus == cpuset.Union(m.Online, m.Offline) {
 		return cpuset.Set{}
@@ -37,8 +37,7 @@ func (w *Writer) NotAll(cpus cpuset.Set) cpuset.Set {
 	return cpus
 }
 
-// ReadForeign reads the CPUs of a container whose cpuset the kubelet sets, for the
-// status.
+// ReadForeign reads, for the status, the CPUs of a container whose cpuset the kubelet sets.
 func (w *Writer) ReadForeign(c *node.Container) {
 	if !w.Authority().Foreign || !c.Started || !w.Reaches(c) {
 		c.Foreign = nil

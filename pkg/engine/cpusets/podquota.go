@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// LiftQuota lifts a pod's quota when all its containers have CPUs of their own,
-// and gives it back when that no longer holds.
+// LiftQuota lifts a pod's quota if all of its containers have CPUs of their own, and restores
+// it otherwise.
 func (w *Writer) LiftQuota(pod *workload.Pod) {
 	if w.Kernel == nil || !w.Authority().Writes {
 		return
@@ -36,8 +36,8 @@ func (w *Writer) LiftQuota(pod *workload.Pod) {
 	}
 }
 
-// LiftAll lifts the quotas of all pods whose containers all have CPUs of their own, and gives
-// back those of the others.
+// LiftAll lifts the quotas of all pods whose containers all have CPUs of their own, and
+// restores those of the others.
 func (w *Writer) LiftAll() {
 	seen := map[string]bool{}
 	for _, h := range w.Ledger.Holders() {
@@ -57,12 +57,12 @@ func (w *Writer) LiftAll() {
 	}
 }
 
-// lift makes a pod's quota unlimited. A finite value found later is the kubelet's
-// newer one, and becomes the original.
+// lift makes a pod's quota unlimited. A finite quota that it finds later is a newer one of the
+// kubelet's, and becomes the original.
 func (w *Writer) lift(pod knobs.Object) {
 	value, err := w.Kernel.Read(pod.Path, knobs.Quota)
 	if err != nil {
-		return // no such cgroup: nothing throttles
+		return // without a cgroup there is no quota to lift
 	}
 	found := value.(knobs.CPUQuota)
 	if found.Unlimited() {
@@ -82,7 +82,7 @@ func (w *Writer) lift(pod knobs.Object) {
 	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: node.Unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }
 
-// giveBack puts a pod's quota back, unless the kubelet has written one since.
+// giveBack restores a pod's quota unless the kubelet has written one since.
 func (w *Writer) giveBack(pod knobs.Object) {
 	original, kept := w.Journal.Kept(pod.Path, knobs.Quota)
 	if kept && w.Reconciler.Waits(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
@@ -99,8 +99,9 @@ func (w *Writer) giveBack(pod knobs.Object) {
 	w.Journal.Drop(pod.Path, knobs.Quota)
 }
 
-// AwaitResize notes that a pod's resize is under way: the kubelet writes the pod's own
-// quota before each attempt. It ends after patience, without word of its end.
+// AwaitResize records that a pod's resize is under way: the kubelet writes the pod's own quota
+// before each attempt. The record expires after patience, since the kubelet may never report an
+// end.
 func (w *Writer) AwaitResize(pod *workload.Pod, patience time.Duration) {
 	now := w.Now()
 	maps.DeleteFunc(w.resizing, func(_ string, until time.Time) bool { return now.After(until) })

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Repair compares a container with the kernel and writes what differs. The suspect is who is
-// believed to have changed it; "" finds out who is likely to have.
+// Repair compares a container with the kernel and writes what differs. suspect is the program
+// that is believed to have changed it; with "", Repair finds a likely one.
 func (w *Writer) Repair(c *node.Container, suspect string) {
 	if !c.Touched || !c.Started || !w.Reaches(c) || !w.Authority().Cpusets {
 		return
@@ -46,7 +46,7 @@ func (w *Writer) Repair(c *node.Container, suspect string) {
 		return
 	}
 	changes := Changes(c, want, true)
-	held := w.heldOf(c, changes)
+	held := w.delayedKnobs(c, changes)
 	if len(held) > 0 {
 		changes = slices.DeleteFunc(Changes(c, want, false), func(change knobs.Change) bool { return held[change.Knob] })
 		if len(changes) == 0 {
@@ -72,9 +72,10 @@ func (w *Writer) Repair(c *node.Container, suspect string) {
 	}
 }
 
-// heldOf lists the changes of a container that a pass is not to try yet, since the kernel
-// refused them a short time ago; none where the container is on another's own CPUs.
-func (w *Writer) heldOf(c *node.Container, changes []knobs.Change) map[knobs.Knob]bool {
+// delayedKnobs lists the knobs of a container that a pass must not write yet because the kernel
+// refused them recently. It is empty if the container is on CPUs of a pin, which must be
+// repaired at once.
+func (w *Writer) delayedKnobs(c *node.Container, changes []knobs.Change) map[knobs.Knob]bool {
 	var held map[knobs.Knob]bool
 	for i := range changes {
 		if w.Reconciler.Waits(reconcile.KeyOf(&changes[i]), changes[i].To) {
@@ -90,10 +91,11 @@ func (w *Writer) heldOf(c *node.Container, changes []knobs.Change) map[knobs.Kno
 	return held
 }
 
-// onPinned reports whether the kernel shows a container on another's own CPUs,
-// which no contest excuses.
+// onPinned reports whether the kernel shows a container on another container's pinned CPUs.
+// Such a container is repaired even if its cpuset is contested.
 func (w *Writer) onPinned(c *node.Container) bool {
-	// Most are where no pin is, and counting the pins takes all holders.
+	// Most containers are on no pin's CPUs, and listing the pins is slower: it reads all
+	// holders.
 	now, err := w.on(c, cpuset.Difference(w.Ledger.Machine().Online, w.Ledger.Shared()))
 	if err != nil || now.IsEmpty() {
 		return false
@@ -105,8 +107,8 @@ func (w *Writer) onPinned(c *node.Container) bool {
 	return now.Overlaps(pinned)
 }
 
-// hasAllOfPod reports whether a container has all CPUs that its pod may use, which
-// need not be the machine's: somebody may have limited the cgroups above it.
+// hasAllOfPod reports whether a container has all CPUs that its pod may use. These may be fewer
+// than the machine's, since another program may have limited the cgroups above it.
 func (w *Writer) hasAllOfPod(c *node.Container) bool {
 	if c.Has.CPUs.IsEmpty() {
 		return true
@@ -115,8 +117,8 @@ func (w *Writer) hasAllOfPod(c *node.Container) bool {
 	return err == nil && pod == knobs.Value(knobs.CPUSet(c.Has.CPUs))
 }
 
-// suspectOf names who is likely to have moved a container from what it was known
-// to have to what it is seen to have.
+// suspectOf names the program that probably moved a container from its known assignment to the
+// present one.
 func (w *Writer) suspectOf(c *node.Container, known placement.Assignment) string {
 	switch {
 	case c.Has.CPUs != known.CPUs:
