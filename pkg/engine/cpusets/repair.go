@@ -76,19 +76,19 @@ func (w *Writer) Repair(c *node.Container, suspect string) {
 // refused them recently. It is empty if the container is on CPUs of a pin, which must be
 // repaired at once.
 func (w *Writer) delayedKnobs(c *node.Container, changes []knobs.Change) map[knobs.Knob]bool {
-	var held map[knobs.Knob]bool
+	var delayed map[knobs.Knob]bool
 	for i := range changes {
 		if w.Reconciler.Waits(reconcile.KeyOf(&changes[i]), changes[i].To) {
-			if held == nil {
-				held = map[knobs.Knob]bool{}
+			if delayed == nil {
+				delayed = map[knobs.Knob]bool{}
 			}
-			held[changes[i].Knob] = true
+			delayed[changes[i].Knob] = true
 		}
 	}
-	if held != nil && w.onPinned(c) {
+	if delayed != nil && w.onPinned(c) {
 		return nil
 	}
-	return held
+	return delayed
 }
 
 // onPinned reports whether the kernel shows a container on another container's pinned CPUs.

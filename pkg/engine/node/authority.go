@@ -10,21 +10,21 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Authority is what Sluice may change on this node: by its configuration, by who else sets
-// the same things, and by what the node has.
+// Authority is what Sluice may change on this node. It depends on the configuration, on
+// neighbours that set the same things, and on the node's features.
 type Authority struct {
-	colocation.Authority             // of the control loop
-	Mode                 config.Mode // in force
-	Cgroups              bool        // settings of cgroups
-	Foreign              bool        // cpusets are the kubelet's, whose static CPU manager is on: there must be no second writer
-	Cpusets              bool        // cpusets are Sluice's
-	RDT                  bool        // resctrl groups, and the configuration has something done with them
+	colocation.Authority             // what the control loop may change
+	Mode                 config.Mode // the effective mode
+	Cgroups              bool        // Sluice may write settings of cgroups
+	Foreign              bool        // the kubelet's static CPU manager owns cpusets: Sluice must not write them
+	Cpusets              bool        // Sluice may write cpusets
+	RDT                  bool        // the configuration uses resctrl groups, and Sluice may write them
 }
 
-// Authority is that of the configuration in force.
+// Authority is what Sluice may change under the configuration in force.
 func (n *Node) Authority() Authority { return n.AuthorityBy(n.Config) }
 
-// AuthorityBy is that of a configuration which need not be in force.
+// AuthorityBy is what Sluice could change under a configuration that need not be in force.
 func (n *Node) AuthorityBy(cfg *config.Config) Authority {
 	may := Authority{Mode: cfg.Mode, Foreign: n.Neighbour(peers.CPUManager) != nil, Authority: colocation.Authority{Loop: cfg.Control.Mode}}
 	if n.SecondWriter(cfg) != nil {
@@ -38,7 +38,8 @@ func (n *Node) AuthorityBy(cfg *config.Config) Authority {
 	return may
 }
 
-// SecondWriter is who sets all that Sluice sets, so that it only previews; nil if nobody.
+// SecondWriter returns the neighbour that sets everything that Sluice sets, so that Sluice must
+// only preview, or nil.
 func (n *Node) SecondWriter(cfg *config.Config) *peers.Neighbour {
 	if cfg.Mode != config.On || cfg.Neighbours != config.NeighboursPreview {
 		return nil
@@ -46,7 +47,7 @@ func (n *Node) SecondWriter(cfg *config.Config) *peers.Neighbour {
 	return n.Neighbour(peers.Koordlet, peers.Katalyst)
 }
 
-// WhyLess is why less may be changed than is configured; "" where all may.
+// WhyLess explains why Sluice may change less than is configured; "" if it may change all.
 func (n *Node) WhyLess() string {
 	if n := n.SecondWriter(n.Config); n != nil {
 		return fmt.Sprintf("%s: %s", n.Kind, n.Fix)
@@ -57,7 +58,7 @@ func (n *Node) WhyLess() string {
 	return ""
 }
 
-// Neighbour returns the first neighbour whose kind is listed, nil where there is none.
+// Neighbour returns the first neighbour of one of the listed kinds, or nil.
 func (n *Node) Neighbour(kinds ...peers.Kind) *peers.Neighbour {
 	for i := range n.Neighbours {
 		if slices.Contains(kinds, n.Neighbours[i].Kind) {
@@ -67,7 +68,7 @@ func (n *Node) Neighbour(kinds ...peers.Kind) *peers.Neighbour {
 	return nil
 }
 
-// External is the CPUs that the kubelet's static CPU manager gave away.
+// External is the set of CPUs that the kubelet's static CPU manager has granted.
 func (n *Node) External() cpuset.Set {
 	var cpus cpuset.Set
 	if n := n.Neighbour(peers.CPUManager); n != nil {

@@ -16,74 +16,76 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Container is a container of the inventory. Each part of the engine owns some of its fields:
-// the others only read those.
+// Container is a container of the inventory. Each part of the engine owns some of its fields;
+// the other parts only read those.
 type Container struct {
 	workload.Container
 	Pod     *workload.Pod // shared with the other containers of its sandbox
 	Ref     string        // "namespace/pod/container"
 	PodRef  string        // "namespace/pod"
-	Path    string        // its cgroup; "" where it can't be told
-	PodPath string        // the pod's cgroup; "" where it can't be told
-	Above   string        // the cgroup that holds the pod's; "" where it can't be told
+	Path    string        // its cgroup; "" if that is unknown
+	PodPath string        // the pod's cgroup; "" if that is unknown
+	Above   string        // the parent of the pod's cgroup; "" if that is unknown
 
-	// Its life, by the runtime's events.
-	Uncontrolled bool // accounted only: it runs in a virtual machine
-	Made         bool // the runtime has said so, or it was found
+	// These fields follow the container's lifecycle by the runtime's events.
+	Uncontrolled bool // it runs in a virtual machine, so Sluice only accounts for it
+	Made         bool // the runtime has made it
 	Started      bool
 	Ran          bool // its first process may have begun
 	Refused      RefusedStart
 
-	// What it asks for.
-	Allocated workload.Granted // by the kubelet's record, when the request was read last
-	Cut       bool             // the log says that it claims more than the kubelet has granted
-	Scored    bool             // its OOM score may be Sluice's: it was found
+	// These fields are about its request.
+	Allocated workload.Granted // what the kubelet has granted, by its record when the request was last read
+	Cut       bool             // the log has reported that the request exceeds the kubelet's grant
+	Scored    bool             // it ran before this connection, so its OOM score may be Sluice's
 	Warnings  []string
 	Unresized RefusedResize
 
-	// Its CPUs and memory nodes: what the kernel has, as far as Sluice knows.
+	// These fields are what the kernel has of its CPUs and memory nodes, as far as Sluice
+	// knows.
 	Has     placement.Assignment
-	Touched bool           // Sluice has given it a cpuset: "all" must be written, not left out
-	Quota   knobs.CPUQuota // CFS quota that Sluice lifted or may lift; zero where there is none
-	Drift   int            // repairs
+	Touched bool           // Sluice has set its cpuset, so that "all CPUs" must be written explicitly
+	Quota   knobs.CPUQuota // the CFS quota that Sluice has lifted or may lift; zero if it has none
+	Drift   int            // number of repairs
 	Contest reconcile.Backoff
-	Foreign *cpuset.Set // its CPUs in the kernel, where the kubelet sets them; nil where it doesn't, or they aren't known
+	Foreign *cpuset.Set // its CPUs in the kernel if the kubelet sets them; nil otherwise, or if they are unknown
 
-	// The runtime's own record of it.
+	// These fields are about the runtime's own record of it.
 	Recorded     Settings
-	Carried      knobs.Values               // what the record is to hold beside its place
-	Unadjusted   map[knobs.Knob]knobs.Value // what the runtime would have set without Sluice
+	Carried      knobs.Values               // the values that the record should hold besides CPUs, memory nodes and quota
+	Unadjusted   map[knobs.Knob]knobs.Value // the values that the runtime would have set without Sluice
 	FailedUpdate FailedUpdate
 
-	// Its other settings.
-	Notes     []qos.Note // what this node lacks of what it asks for
+	// These fields are about its other settings.
+	Notes     []qos.Note // what it requests and this node lacks
 	Reclaim   qos.Reclaim
-	RDTGroup  string // resctrl group that it was put into; "" none
-	Processes []int  // when they last joined its groups, sorted
+	RDTGroup  string // the resctrl group that its processes joined; "" for none
+	Processes []int  // the processes that have joined its groups, in ascending order
 }
 
-// KeepQuota notes the quota to go back to once the container's is lifted.
+// KeepQuota records the container's present quota as the one to restore after Sluice has lifted
+// it.
 func (c *Container) KeepQuota() {
 	if r := c.Resources; r.Quota > 0 && r.Period > 0 {
 		c.Quota = knobs.MicroQuota(r.Quota, r.Period)
 	}
 }
 
-// Identity names the container in the ledger.
+// Identity identifies the container in the ledger.
 func (c *Container) Identity() placement.Identity {
 	return placement.Identity{ID: c.ID, Pod: c.Pod.UID, Container: c.Name, Ref: c.Ref}
 }
 
-// Object names the container's cgroup.
+// Object describes the container's cgroup.
 func (c *Container) Object() knobs.Object {
 	return knobs.Object{Path: c.Path, Name: c.Ref, Level: knobs.ContainerLevel}
 }
 
-// Scoped reports whether the container's cgroup is a scope of systemd's.
+// Scoped reports whether the container's cgroup is a systemd scope.
 func (c *Container) Scoped() bool { return strings.Contains(c.CgroupsPath, ":") }
 
-// Failed is an error as the events of the pod show it. That of an invalid value names its
-// container itself.
+// Failed wraps an error for the pod's events. An error about an invalid value already names the
+// container.
 func (c *Container) Failed(what string, err error) error {
 	if _, ok := errors.AsType[*annotation.Invalid](err); ok {
 		return fmt.Errorf("sluice: %s%w", what, err)
@@ -91,15 +93,16 @@ func (c *Container) Failed(what string, err error) error {
 	return fmt.Errorf("sluice: %scontainer %s: %w", what, c.Ref, err)
 }
 
-// RefusedStart is a start that was refused, whose end the runtime has not reported yet. The
-// zero value is none.
+// RefusedStart is a refused start of a container whose end the runtime has not reported yet.
+// The zero value means that no start was refused.
 type RefusedStart struct {
 	Why  string
 	At   time.Time
-	Runs bool // the container runs all the same
+	Runs bool // the container runs nevertheless
 }
 
-// Warning tells of it in the status; "" where the container does not run.
+// Warning is the warning in the status about a container that runs although its start was
+// refused; "" if it doesn't run.
 func (r *RefusedStart) Warning() string {
 	if !r.Runs {
 		return ""
@@ -107,21 +110,22 @@ func (r *RefusedStart) Warning() string {
 	return "its start was refused, and the runtime runs it all the same: " + r.Why
 }
 
-// RefusedResize is the last resize that a container was refused. The zero value is none.
+// RefusedResize is the last refused resize of a container. The zero value means that none was
+// refused.
 type RefusedResize struct {
 	Change   workload.Resources
 	Answer   string
 	LoggedAt time.Time
-	Repeats  int // further attempts since it was logged
+	Repeats  int // further attempts since it was last logged
 }
 
-// Lacks reports whether a note is there already.
+// Lacks reports whether Notes already has a note.
 func (c *Container) Lacks(key, text string) bool {
 	return slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == key && n.Text == text })
 }
 
-// FailedUpdate is the last update of the runtime's record of a container that the runtime
-// refused, with how often it did. The zero value is none.
+// FailedUpdate is the last update of the runtime's record that the runtime refused, with the
+// number of refusals. The zero value means that none was refused.
 type FailedUpdate struct {
 	To    Settings
 	Times int

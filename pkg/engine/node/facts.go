@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Facts is what the meaning of a request depends on. They are counted once for a machine, since
-// every container needs them.
+// Facts are the properties of the node that the meaning of a request depends on. They are
+// computed once for each machine, since every container needs them.
 func (n *Node) Facts() annotation.Facts {
 	if m := n.Ledger.Machine(); m != n.factsOf {
 		n.factsOf = m
@@ -23,8 +23,8 @@ func (n *Node) Facts() annotation.Facts {
 	return n.machineFacts
 }
 
-// FindMemory reads the machine's memory, by which the kubelet scores containers. The first
-// synchronization needs it, which comes before the first sample.
+// FindMemory reads the machine's memory size, by which the kubelet computes OOM scores. The
+// first Synchronize needs it before the first sample.
 func (n *Node) FindMemory() {
 	total, err := sysfs.Memory(n.Host)
 	if err != nil {
@@ -33,21 +33,21 @@ func (n *Node) FindMemory() {
 	n.MachineMemory = total
 }
 
-// Memory is the machine's, in bytes: MemTotal of /proc/meminfo at the last sample, since a
-// hypervisor may change it at any time; where it isn't known, what its NUMA nodes had
-// together.
+// Memory is the machine's memory in bytes: MemTotal of /proc/meminfo at the last sample, since
+// a hypervisor may change it at any time. If that is unknown, it is the sum of the NUMA nodes'
+// memory.
 func (n *Node) Memory() int64 {
 	m := n.Ledger.Machine()
 	return cmp.Or(n.MachineMemory, m.Memory(m.MemoryNodes()))
 }
 
-// Usable is the CPUs that containers can have.
+// Usable is the set of CPUs that containers can use.
 func (n *Node) Usable() cpuset.Set {
 	return cpuset.Difference(n.Ledger.Machine().Online, n.barred)
 }
 
-// FindBarred finds the CPUs that no pod can have, since the cgroup that holds all pods
-// lacks them: no set below it may name them on v1, nor has an effect on v2.
+// FindBarred finds the CPUs that no pod can use because the cgroup of all pods lacks them: on
+// v1 no cgroup below it may include them, and on v2 including them has no effect.
 func (n *Node) FindBarred() {
 	dir := n.AllPods()
 	if dir == "" || n.Kernel == nil {
@@ -55,7 +55,7 @@ func (n *Node) FindBarred() {
 	}
 	value, err := n.Kernel.Read(dir, knobs.CPUs)
 	if err != nil {
-		return // nothing can be set there, which whoever tries it reports
+		return // without its CPUs nothing can be set; whoever tries reports the error
 	}
 	set, _ := value.(knobs.CPUSet)
 	barred := cpuset.Set{}
@@ -72,11 +72,11 @@ func (n *Node) FindBarred() {
 	n.Ledger.Bar(barred)
 }
 
-// KnowsBarred reports whether the ledger has been told of the CPUs that no pod can have.
+// KnowsBarred reports whether the ledger has the CPUs that no pod can use.
 func (n *Node) KnowsBarred() bool { return n.barredOf == n.Ledger }
 
-// Barred is the CPUs that no pod can have.
+// Barred is the set of CPUs that no pod can use.
 func (n *Node) Barred() cpuset.Set { return n.barred }
 
-// Milli is the CPU time of a set of CPUs.
+// Milli is the CPU time of a set of CPUs, in thousandths of a CPU.
 func Milli(cpus cpuset.Set) workload.MilliCPU { return workload.MilliCPU(cpus.Size()) * 1000 }

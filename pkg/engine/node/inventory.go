@@ -8,22 +8,22 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Inventory is what runs on the node, as the runtime has told.
+// Inventory lists the node's containers and pods, by the runtime's events.
 type Inventory struct {
 	Containers map[string]*Container // by ID
-	ByPath     map[string]*Container // by cgroup; those whose cgroup is known
+	ByPath     map[string]*Container // by cgroup, without those whose cgroup is unknown
 	Order      []*Container          // from the oldest to the newest
-	Sandboxes  map[string]*Sandbox   // by the pods' IDs at the runtime
+	Sandboxes  map[string]*Sandbox   // by the runtime's ID of the pod
 
-	// Changes counts the changes of what runs: who derives something from the inventory
-	// compares it with the count at which that was derived.
+	// Changes counts the changes of the inventory. Code that caches something derived from the
+	// inventory stores the count and compares it.
 	Changes uint64
 	// Lives counts the containers that have started, ended, or begun to be resized.
 	Lives uint64
 }
 
-// NewInventory is empty, with room for so many containers and pods. It continues the count
-// of changes of another one.
+// NewInventory makes an empty inventory with capacity for these numbers of containers and pods.
+// changes continues the count of an earlier inventory.
 func NewInventory(containers, pods int, changes uint64) Inventory {
 	return Inventory{
 		Containers: make(map[string]*Container, containers), ByPath: make(map[string]*Container, containers),
@@ -32,11 +32,11 @@ func NewInventory(containers, pods int, changes uint64) Inventory {
 	}
 }
 
-// Changed counts a change of what runs: a container that came, started, ended, or asks for
-// something else.
+// Changed counts a change of the inventory: a container was added, started, ended, or changed
+// its request.
 func (i *Inventory) Changed() { i.Changes++ }
 
-// Track begins to keep a container. It replaces one of the same ID.
+// Track adds a container to the inventory. It replaces one with the same ID.
 func (n *Node) Track(pod *workload.Pod, spec workload.Container) *Container {
 	n.Forget(spec.ID)
 	pod = n.podOf(pod)
@@ -62,7 +62,7 @@ func (n *Node) Track(pod *workload.Pod, spec workload.Container) *Container {
 	return c
 }
 
-// Forget ends the keeping of a container.
+// Forget removes a container from the inventory.
 func (n *Node) Forget(id string) {
 	c, ok := n.Containers[id]
 	if !ok {
@@ -81,20 +81,20 @@ func (n *Node) Forget(id string) {
 	n.Order = slices.DeleteFunc(n.Order, func(other *Container) bool { return other == c })
 }
 
-// Reaches reports whether the container's cgroup can be written.
+// Reaches reports whether Sluice can write the container's cgroup.
 func (n *Node) Reaches(c *Container) bool {
 	return n.Kernel != nil && c.Path != "" && !c.Uncontrolled
 }
 
-// Shares reports whether the cgroup above a pod's containers is not its own, since other
-// pods have containers in it.
+// Shares reports whether the parent cgroup of a pod's containers also has containers of other
+// pods.
 func (n *Node) Shares(pod *workload.Pod) bool {
 	return slices.ContainsFunc(n.Order, func(c *Container) bool {
 		return c.Pod.CgroupParent == pod.CgroupParent && c.Pod.UID != pod.UID
 	})
 }
 
-// Members are the pod's containers that have, or will have, a cgroup to write.
+// Members lists the pod's containers that have, or will have, a cgroup that Sluice can write.
 func (n *Node) Members(pod *workload.Pod) []*Container {
 	var members []*Container
 	for _, c := range n.Order {
@@ -105,8 +105,8 @@ func (n *Node) Members(pod *workload.Pod) []*Container {
 	return members
 }
 
-// IsStarting reports whether no process of a container's or pod's cgroup has run yet, but for
-// the runtime's own, which waits to become the container's first.
+// IsStarting reports whether no process of a container's or pod's cgroup has run yet except the
+// runtime's own, which waits to become the container's first.
 func (n *Node) IsStarting(path string) bool {
 	if c := n.ByPath[path]; c != nil {
 		return !c.Ran
@@ -123,7 +123,7 @@ func (n *Node) IsStarting(path string) bool {
 	return found
 }
 
-// AllPods is the cgroup that holds all pods; "" where there is none.
+// AllPods is the cgroup that contains all pods; "" if there is none.
 func (n *Node) AllPods() string {
 	for _, c := range n.Order {
 		if dir := colocation.AllPodsCgroup(c.Above); dir != "" {

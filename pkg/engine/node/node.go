@@ -1,7 +1,7 @@
-// Package node holds what the parts of the engine share: the configuration in force, who
-// holds which CPUs, the containers that the runtime has told of, who else sets the same
-// things, and what Sluice may therefore change. One goroutine, the agent's loop, owns a
-// Node and all that is reached through it; nothing here locks.
+// Package node holds the state that the parts of the engine share: the configuration in force,
+// the ledger, the containers that the runtime has reported, the neighbours, and what Sluice may
+// therefore change. One goroutine, the agent's event loop, owns a Node and all that is reached
+// through it; nothing here locks.
 package node
 
 import (
@@ -23,42 +23,42 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Node is what the parts of the engine share.
+// Node is the state that the parts of the engine share.
 type Node struct {
 	Inventory
 
-	Config *config.Config // in force
+	Config *config.Config // the configuration in force
 	Host   fs.FS          // the host's root, for /sys, /proc and the kubelet's state
 	Kernel Kernel         // nil without cgroups
-	QoS    qos.Node       // what this kernel has for settings of pods
+	QoS    qos.Node       // the kernel's features for settings of pods
 	HasRDT bool           // the host has a resctrl file system that Sluice can write
 	Log    logrus.FieldLogger
-	Clock  func() time.Time // nil: the real one
+	Clock  func() time.Time // nil: the system's clock
 
-	Ledger     *placement.Ledger     // who holds which CPUs and memory nodes
-	Journal    *journal.Book         // what the kernel had before Sluice
-	Reconciler *reconcile.Reconciler // of the settings of cgroups
-	Grants     *grantrecord.Watcher  // what the kubelet has granted, by its own record
-	Neighbours []peers.Neighbour     // who else sets what Sluice sets
-	Runtime    status.Runtime        // the container runtime, as it introduced itself
+	Ledger     *placement.Ledger     // the containers' CPUs and memory nodes
+	Journal    *journal.Book         // the originals of the kernel's knobs
+	Reconciler *reconcile.Reconciler // writes the settings of cgroups
+	Grants     *grantrecord.Watcher  // the kubelet's record of its grants
+	Neighbours []peers.Neighbour     // other agents that set what Sluice sets
+	Runtime    status.Runtime        // the container runtime, by its own description
 	Counters   status.Counters
 
-	Synced        bool  // a Synchronize has told what runs here
-	MachineMemory int64 // bytes, by /proc/meminfo when it was read last; 0 not known
+	Synced        bool  // the runtime has sent its list of containers
+	MachineMemory int64 // in bytes, from /proc/meminfo at the last sample; 0 if unknown
 
-	// Spawn runs what may take long in a goroutine that the agent waits for at its end.
+	// Spawn runs slow work in a goroutine, which the agent waits for when it ends.
 	Spawn func(work func())
-	// Post runs an event in the agent's loop, without waiting for it.
+	// Post runs an event in the agent's event loop, without waiting for it.
 	Post func(name string, event func())
 
-	barred   cpuset.Set        // CPUs that the cgroup of all pods lacks, as with systemd's AllowedCPUs=
-	barredOf *placement.Ledger // that knows them
+	barred   cpuset.Set        // CPUs that the cgroup of all pods lacks, such as with systemd's AllowedCPUs=
+	barredOf *placement.Ledger // the ledger that has them
 
 	factsOf      *topology.Machine
 	machineFacts annotation.Facts
 }
 
-// Now is the time by the node's clock.
+// Now is the present time of the node's clock.
 func (n *Node) Now() time.Time {
 	if n.Clock != nil {
 		return n.Clock()
@@ -66,9 +66,9 @@ func (n *Node) Now() time.Time {
 	return time.Now()
 }
 
-// Aside does work that may block outside the loop, and what follows from it in the loop.
-// With a clock of the node's own, where nothing blocks, it does both at once, so that the
-// order of events does not depend on the machine.
+// Aside runs work, which may block, in another goroutine, and then in the event loop. With a
+// Clock, where nothing blocks, it runs both at once, so that the order of events does not
+// depend on the machine.
 func (n *Node) Aside(name string, work, then func()) {
 	if n.Clock != nil {
 		work()
@@ -81,9 +81,9 @@ func (n *Node) Aside(name string, work, then func()) {
 	})
 }
 
-// LedgerState identifies what the ledger says: which ledger it is, and its version. Who derives
-// something from the ledger keeps the state that it was derived from, and compares. The zero
-// value is the state of no ledger.
+// LedgerState identifies a state of the ledger: which ledger it is, and its version. Code that
+// caches something derived from the ledger stores the state and compares it. The zero value is
+// the state of no ledger.
 type LedgerState struct {
 	ledger  *placement.Ledger
 	version uint64

@@ -15,13 +15,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Request reads what the container asks for.
+// Request reads a container's request.
 func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, error) {
 	facts := n.Facts()
 	c.Allocated = n.Granted(c)
 	facts.Granted = c.Allocated
 	r, warnings, err := cfg.Request(facts, c.Pod, &c.Container)
-	n.tellCut(c, warnings)
+	n.noteCut(c, warnings)
 	c.Warnings = c.Warnings[:0]
 	for _, w := range warnings {
 		c.Warnings = append(c.Warnings, w.Text)
@@ -33,7 +33,7 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 		return r, err
 	}
 	if c.Scored && !c.Allocated.Container && r.OOMScore.Set && r.OOMScore.Value == c.OOMScoreAdj && c.Pod.QoS() == workload.Burstable {
-		r.Memory = 0 // unknown: it was inferred from Sluice's own score
+		r.Memory = 0 // unknown: Sluice's own OOM score would be its source
 	}
 	if n.Neighbour(peers.MemoryManager) != nil {
 		r.MemoryNodes = workload.MemoryNodes{Policy: workload.MemoryAny}
@@ -44,8 +44,8 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 	return r, nil
 }
 
-// RequestBy reads what a container asks for by a configuration that need not be in
-// force, as if it was found: what would be refused shares.
+// RequestBy reads a container's request by a configuration that need not be in force, as if the
+// container was running already: a request that would be refused becomes one for shared CPUs.
 func (n *Node) RequestBy(cfg *config.Config, c *Container) (asked placement.Asked, warnings []string) {
 	twin := *c
 	twin.Warnings = nil
@@ -61,13 +61,13 @@ func (n *Node) RequestBy(cfg *config.Config, c *Container) (asked placement.Aske
 	return asked, twin.Warnings
 }
 
-// Sharing is the request of a container whose own can't be honoured.
+// Sharing is the request for shared CPUs of a container whose own request can't be met.
 func (n *Node) Sharing(c *Container) workload.Request {
 	requests := workload.Requested(c.Pod, &c.Container, &c.Allocated, n.Facts().Memory)
 	return workload.Request{Class: workload.LS, Milli: requests.CPU, Memory: requests.Memory, From: requests.From}
 }
 
-// MayPin refuses pins where they can't be kept.
+// MayPin returns an error if this node can't pin the container.
 func (n *Node) MayPin(c *Container, r workload.Request) error {
 	if !r.Class.Pinned() {
 		return nil
@@ -81,12 +81,12 @@ func (n *Node) MayPin(c *Container, r workload.Request) error {
 	return nil
 }
 
-// findDevices looks up which CPUs are local to the devices the container was given.
+// findDevices finds the CPUs that are local to the container's devices.
 func (n *Node) findDevices(c *Container, r *workload.Request) {
 	for _, d := range c.Devices {
 		address, err := sysfs.DeviceAddress(n.Host, d.Block, d.Major, d.Minor)
 		if err != nil {
-			continue // no PCI device: /dev/null and the like
+			continue // it is no PCI device (/dev/null, for example)
 		}
 		for i := range n.Ledger.Machine().Devices {
 			if device := &n.Ledger.Machine().Devices[i]; device.Address == address {
@@ -99,8 +99,8 @@ func (n *Node) findDevices(c *Container, r *workload.Request) {
 	}
 }
 
-// Granted is what the kubelet has granted to a container, by its record, or would by a
-// manifest where it keeps a record.
+// Granted is the kubelet's grant to a container, by the kubelet's record. For a container of a
+// manifest, which doesn't run, it is what the kubelet would grant if it keeps a record.
 func (n *Node) Granted(c *Container) workload.Granted {
 	if c.Granted.Pod && n.Grants.Known() {
 		return c.Granted
@@ -108,18 +108,18 @@ func (n *Node) Granted(c *Container) workload.Granted {
 	return n.Grants.Of(c.Pod.UID, c.Name)
 }
 
-// AwaitGrant has the record be new enough for a container that is being created: the
-// kubelet writes a pod's entry before it asks for the pod's sandbox, so a pod that is
-// known needs no look at the file.
+// AwaitGrant waits until the kubelet's record is new enough for a container that is being
+// created. The kubelet writes a pod's entry before it asks for the pod's sandbox, so there is
+// no need to read the file for a known pod.
 func (n *Node) AwaitGrant(c *Container) {
 	if !n.Granted(c).Pod {
 		n.Grants.Look(GrantWait)
 	}
 }
 
-// tellCut logs and counts a container whose annotation claims more than the kubelet has
-// granted, once.
-func (n *Node) tellCut(c *Container, warnings []annotation.Warning) {
+// noteCut logs and counts, once, that a container's annotation claims more than the kubelet has
+// granted.
+func (n *Node) noteCut(c *Container, warnings []annotation.Warning) {
 	for _, w := range warnings {
 		if known := n.Containers[c.ID]; w.Cut && known != nil && !known.Cut {
 			known.Cut, c.Cut = true, true
@@ -130,10 +130,11 @@ func (n *Node) tellCut(c *Container, warnings []annotation.Warning) {
 }
 
 const (
-	// GrantWait bounds how long an event waits for the record. The kubelet wrote it
-	// just before, so that it is in memory and read within milliseconds; on a disk that
-	// hangs the event goes on with what is known, and the pass catches up.
+	// GrantWait is how long an event waits for the kubelet's record. The kubelet wrote it just
+	// before, so it is in memory and is read within milliseconds. If the disk hangs, the event
+	// continues with what is known, and the periodic pass corrects it.
 	GrantWait = 50 * time.Millisecond
-	// GrantWaitAll bounds it where all containers are looked at; the runtime waits 2 s.
+	// GrantWaitAll is how long an event about all containers waits for the kubelet's record;
+	// the runtime times out after 2 s.
 	GrantWaitAll = 500 * time.Millisecond
 )

@@ -6,28 +6,29 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Runtime sends updates to the container runtime outside any request; see
-// pkg/runtime/nri. It blocks until the runtime has applied them.
+// Runtime sends unsolicited updates to the container runtime; see pkg/runtime/nri. It blocks
+// until the runtime has applied them.
 type Runtime interface {
 	Update(Update) error
 }
 
-// Update is what the runtime is told about one container.
+// Update is an update of one container by the runtime.
 type Update struct {
 	ContainerID string
 	Settings
 }
 
-// Settings are the values that the runtime can carry. An empty set is left as it is.
+// Settings are the values that the runtime can set. It ignores an empty set of CPUs or memory
+// nodes.
 type Settings struct {
 	CPUs, Mems cpuset.Set
-	Unlimited  bool         // no CFS quota
-	Carried    knobs.Values // of the other knobs that runtimes can set (see knobs.RuntimeField)
+	Unlimited  bool         // without a CFS quota
+	Carried    knobs.Values // values of the other knobs that runtimes can set (see knobs.RuntimeField)
 }
 
-// Adjustment is what a new container gets.
+// Adjustment is what the runtime sets of a new container.
 type Adjustment struct {
 	Settings
 	OOMScoreAdj workload.Optional[int]
-	RDTGroup    string // a resctrl group; "" none
+	RDTGroup    string // the resctrl group; "" for none
 }

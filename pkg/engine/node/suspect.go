@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/peers"
 )
 
-// Suspect names who is likely to have changed a setting.
+// Suspect names the program that probably changed a setting.
 func (n *Node) Suspect(o knobs.Object, k knobs.Knob, found knobs.Value) string {
 	d := knobs.Drift{
 		Object: o, Knob: k, Found: found, Default: cgroupfs.Describe(k).Default,
@@ -24,14 +24,14 @@ func (n *Node) Suspect(o knobs.Object, k knobs.Knob, found knobs.Value) string {
 		d.Systemd = c.Scoped()
 		d.Recorded = c.inRecord(k)
 		if d.Recorded != nil && n.Kernel.Same(k, d.Recorded, found) {
-			d.Recorded = found // as the kernel rounds it
+			d.Recorded = found // the kernel may round the value
 		}
 	}
 	return d.Suspect()
 }
 
-// inRecord is what the runtime's record of a container holds, nil where that is
-// not known.
+// inRecord is the value of a knob in the runtime's record of a container, or nil if it is
+// unknown.
 func (c *Container) inRecord(k knobs.Knob) knobs.Value {
 	r := c.Resources
 	switch {
