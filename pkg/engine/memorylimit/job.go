@@ -9,19 +9,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// job is memory to take from containers, and limits to set afterwards.
+// job is one run of the Limiter's goroutine: memory to reclaim, and limits to set afterwards.
 type job struct {
-	reclaim []knobs.Change // of memory.current of a cgroup, To being what it should come down to
+	reclaim []knobs.Change // changes of memory.current of cgroups, where To is the target
 	limits  []limitChange
 }
 
-// limitChange is a limit to set.
+// limitChange is a memory limit to set on a cgroup.
 type limitChange struct {
 	knobs.Change
-	before knobs.Value // what Sluice wrote before; nil where it had set no limit
+	before knobs.Value // what Sluice wrote before; nil if it had set no limit
 }
 
-// limitOf is the limit that a job sets on a cgroup; nil for none.
+// limitOf returns the limit that a job sets on a cgroup, or nil.
 func (j *job) limitOf(cgroup string) *limitChange {
 	if j == nil {
 		return nil
@@ -33,10 +33,10 @@ func (j *job) limitOf(cgroup string) *limitChange {
 	return &j.limits[i]
 }
 
-// limit begins a job that carries out what is wanted, unless one runs. A kernel that can't
-// reclaim on request reclaims where a limit is set below what is in use. Cgroup v1 refuses
-// such a limit if it can't reclaim enough, so that Sluice lowers the limit there in place of
-// a request; v2 would kill.
+// limit starts a job for what the controllers want, unless a job is running. On a kernel that
+// can't reclaim on request, setting a limit below the memory in use reclaims. Cgroup v1 refuses
+// such a limit if it can't reclaim enough, so Sluice lowers the limit there instead of a
+// request; v2 would kill.
 func (l *Limiter) limit() {
 	if l.IsBusy() || !l.Authority().Cgroups {
 		return
@@ -47,7 +47,7 @@ func (l *Limiter) limit() {
 	j.reclaim = l.appendReclaim(j.reclaim, l.want.Reclaim)
 	j.reclaim = l.appendReclaim(j.reclaim, l.rules)
 	l.rules = l.rules[:0]
-	small := knobs.Bytes(l.view.MemoryTotal / 200) // differences below it are not worth a write
+	small := knobs.Bytes(l.view.MemoryTotal / 200) // a smaller difference is not worth a write
 	for i := range cgroups {
 		c := &cgroups[i]
 		limit := knobs.Bytes(l.want.BatchLimit - c.others)
@@ -64,7 +64,7 @@ func (l *Limiter) limit() {
 	if len(j.limits) == 0 && len(j.reclaim) == 0 {
 		return
 	}
-	if err := l.Journal.Flush(); err != nil { // the originals are not on disk
+	if err := l.Journal.Flush(); err != nil { // without originals on disk, nothing may be written
 		for i := range j.limits {
 			l.undo(&j.limits[i])
 		}
@@ -76,8 +76,8 @@ func (l *Limiter) limit() {
 	l.Aside("memory", func() { failed, err = l.run(&j) }, func() { l.finish(&j, failed, err) })
 }
 
-// wantedBack is the memory, in bytes, that the controller wants back from the containers in a
-// cgroup.
+// wantedBack is the memory, in bytes, that the controller wants to reclaim from the containers
+// in a cgroup.
 func (l *Limiter) wantedBack(c *limited) (bytes int64) {
 	for _, r := range l.want.Reclaim {
 		if of := l.Containers[r.ID]; of != nil && (of.Above == c.Path || of.PodPath == c.Path) {
@@ -87,7 +87,7 @@ func (l *Limiter) wantedBack(c *limited) (bytes int64) {
 	return bytes
 }
 
-// appendReclaim appends what to reclaim from containers that are there.
+// appendReclaim appends the reclaim requests of containers that still exist.
 func (l *Limiter) appendReclaim(to []knobs.Change, reclaim []control.Reclaim) []knobs.Change {
 	if l.host.Reclaim == nil {
 		return to
@@ -100,8 +100,8 @@ func (l *Limiter) appendReclaim(to []knobs.Change, reclaim []control.Reclaim) []
 	return to
 }
 
-// run does a job, and blocks while the kernel reclaims. It returns the cgroups that did not
-// get their limits.
+// run carries out a job, and blocks while the kernel reclaims. It returns the cgroups that did
+// not get their limits.
 func (l *Limiter) run(j *job) (failed map[string]bool, err error) {
 	var errs []error
 	for i := range j.reclaim {
@@ -115,12 +115,12 @@ func (l *Limiter) run(j *job) (failed map[string]bool, err error) {
 	for i := range j.limits {
 		c := &j.limits[i]
 		if l.leastLimit(c.Object.Path) > c.To.(knobs.Bytes) && shrinks(c) {
-			failed[c.Object.Path] = true // until less is in use
+			failed[c.Object.Path] = true // until the cgroup uses less
 			continue
 		}
 		if err := l.Kernel.Apply([]knobs.Change{c.Change}); err != nil {
 			failed[c.Object.Path] = true
-			if !errors.Is(err, cgroupfs.ErrOrder) { // v1: it could not reclaim so much
+			if !errors.Is(err, cgroupfs.ErrOrder) { // on v1 the kernel could not reclaim enough
 				errs = append(errs, err)
 			}
 		}
@@ -128,19 +128,19 @@ func (l *Limiter) run(j *job) (failed map[string]bool, err error) {
 	return failed, errors.Join(errs...)
 }
 
-// shrinks reports whether a limit goes down.
+// shrinks reports whether a change lowers the limit.
 func shrinks(c *limitChange) bool {
 	from, _ := c.From.(knobs.Bytes)
 	to, _ := c.To.(knobs.Bytes)
 	return from < 0 || to < from
 }
 
-// finish takes note of how a job went.
+// finish records the result of a job.
 func (l *Limiter) finish(j *job, failed map[string]bool, err error) {
 	l.running = nil
 	for i := range j.limits {
 		c := &j.limits[i]
-		if raised := l.limits[c.Object.Path] != c.To; raised { // for a container that started meanwhile
+		if raised := l.limits[c.Object.Path] != c.To; raised { // for a container that started during the job
 			l.keepLower(c)
 		} else if failed[c.Object.Path] {
 			l.undo(c)
@@ -157,11 +157,11 @@ func (l *Limiter) finish(j *job, failed map[string]bool, err error) {
 		l.Log.WithError(err).Warn("Memory of batch work could not be taken back as wanted; it is tried again")
 	}
 	l.problem = problem
-	l.keepReservations() // a limit may have gone down as a container started
+	l.keepReservations() // a limit may have been lowered while a container started
 }
 
-// keepLower takes note of a limit that a job has set after a higher one was set for a container
-// that starts: keepReservations raises it again.
+// keepLower records a limit that a job has set after a higher one was set for a container that
+// starts; keepReservations raises it again.
 func (l *Limiter) keepLower(c *limitChange) {
 	have, err := l.Kernel.Read(c.Object.Path, knobs.MemoryMax)
 	if err == nil && l.Kernel.Same(knobs.MemoryMax, c.To, have) {

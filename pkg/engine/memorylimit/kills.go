@@ -11,17 +11,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// killWatch looks for kills by the kernel that the memory limits are there to prevent.
+// killWatch detects OOM kills that the memory limits should prevent.
 type killWatch struct {
-	seen     map[string]int64 // OOM kills at the limit of a cgroup
-	services map[string]int64 // OOM kills in services' containers, by ID, when all pods were at their limit last
-	ended    struct {         // numbers of containers that ended since the last look
+	seen     map[string]int64 // OOM kills at the limit of each cgroup
+	services map[string]int64 // OOM kills in services' containers, by ID, when all pods together last reached their limit
+	ended    struct {         // numbers of containers that ended since the last check
 		batch, services int
 	}
 }
 
-// Ended takes note that a container of a class has ended: one that the kernel killed may be
-// gone before anybody could read its counter.
+// Ended counts a container that has ended, by class: the container's own counter of kills may
+// be gone before it could be read.
 func (l *Limiter) Ended(class workload.Class) {
 	if class == workload.BE {
 		l.kills.ended.batch++
@@ -30,8 +30,8 @@ func (l *Limiter) Ended(class workload.Class) {
 	}
 }
 
-// oomsSince is by how much a cgroup's count of kills rose since the last look; 0 at the first
-// one.
+// oomsSince is the increase of a cgroup's count of OOM kills since the last check; 0 at the
+// first check.
 func (l *Limiter) oomsSince(cgroup string) int64 {
 	if l.host.OOMs == nil || cgroup == "" {
 		return 0
@@ -52,10 +52,11 @@ func (l *Limiter) oomsSince(cgroup string) int64 {
 	return max(0, now-before)
 }
 
-// watchKills counts and logs the kills that must not happen: of batch work at a limit of
-// Sluice's while batch work might hold more, both before and after; and of services at the
-// limit of all pods while batch work held memory. Goal is what batch work might hold by the
-// controller's decision before this one. The limits must not have been changed since then.
+// watchKills counts and logs the OOM kills that must not happen: of batch work at a limit of
+// Sluice's, although batch work was allowed more memory both before and after the last
+// decision; and of services at the limit of all pods, while batch work held memory. goal is
+// what batch work was allowed by the decision before the last one. It must run before the
+// limits change.
 func (l *Limiter) watchKills(goal int64) {
 	ended := l.kills.ended
 	l.kills.ended.batch, l.kills.ended.services = 0, 0
@@ -63,7 +64,7 @@ func (l *Limiter) watchKills(goal int64) {
 	for _, cgroup := range slices.Sorted(maps.Keys(l.limits)) {
 		n := l.oomsSince(cgroup)
 		if !l.QoS.Features.Knobs[knobs.MemoryMax].V2 {
-			n = max(0, n-all) // v1 gives notice of kills at the limits above, too
+			n = max(0, n-all) // v1 also counts kills at the limits of parent cgroups
 		}
 		limit := int64(l.limits[cgroup])
 		may := min(goal, l.decided.Goal) - l.view.HeldOutside(cgroup)
@@ -79,17 +80,17 @@ func (l *Limiter) watchKills(goal int64) {
 	}
 	killed := l.servicesKilled()
 	if killed == 0 && ended.batch == 0 {
-		killed = ended.services // one that is gone with its counter
+		killed = ended.services // a container that is gone took its counter with it
 	}
-	killed = min(killed, int(all)) // some may have ended by themselves
+	killed = min(killed, int(all)) // some containers may have ended without a kill
 	if killed > 0 {
 		l.Counters.ServiceKills += killed
 		l.Log.Warnf("The kernel killed %d containers of services at the memory limit of all pods, while batch work held %s", killed, control.MemoryText(held))
 	}
 }
 
-// servicesKilled counts the services' containers that are there and in which the kernel has
-// killed since the last look.
+// servicesKilled counts the services' containers that still exist and in which the kernel has
+// killed since the last check.
 func (l *Limiter) servicesKilled() (killed int) {
 	counts := make(map[string]int64, len(l.view.Containers))
 	for i := range l.view.Containers {

@@ -1,6 +1,6 @@
-// Package memorylimit keeps batch work within the memory that the memory controller leaves
-// it: it sets the memory limits of batch work's cgroups, takes memory back, reserves memory
-// for batch containers that start, and watches for kills by the kernel that must not happen.
+// Package memorylimit limits batch work's memory to what the memory controller allows: it sets
+// the memory limits of batch work's cgroups, reclaims memory, reserves memory for batch
+// containers that start, and detects OOM kills that must not happen.
 package memorylimit
 
 import (
@@ -20,44 +20,44 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Host is what a Limiter uses of the host beside the knobs of cgroups. Each function is nil
-// where the host doesn't have it.
+// Host lists the host's functions that a Limiter needs besides the knobs of cgroups. A function
+// is nil if the host lacks it.
 type Host struct {
-	// Reclaim takes memory from a cgroup, and blocks until the kernel has done so.
+	// Reclaim reclaims memory from a cgroup, and blocks until the kernel has done so.
 	Reclaim func(path string, bytes knobs.Bytes) error
-	// Use reads what a cgroup holds.
+	// Use reads a cgroup's memory counters.
 	Use func(path string, into *observe.ContainerMemoryCounters) error
-	// OOMs counts how often the kernel killed at a cgroup's limit, on cgroup v1 also at one
-	// above it.
+	// OOMs reads how often the kernel killed at a cgroup's limit; on cgroup v1, also at a
+	// parent's limit.
 	OOMs func(path string) (int64, error)
 }
 
-// Limiter limits the memory of batch work. The goroutine that owns the node calls its
-// methods, and none of them waits: the kernel reclaims memory in the thread that lowers a
-// limit or asks for the reclaim, and so a goroutine of the Limiter's own does both, one job
-// at a time. What is wanted while a job runs is asked for again by the next Apply. Raising a
-// limit takes no time, and so happens at once, before a container's first instruction.
+// Limiter limits the memory of batch work. The goroutine that owns the node calls its methods,
+// none of which blocks. The kernel reclaims memory in the thread that lowers a limit or
+// requests the reclaim, so a goroutine of the Limiter's own does both, one job at a time. What
+// the controllers want while a job runs is carried out by the next Apply. Raising a limit takes
+// no time, so it happens at once, before a container's first instruction.
 type Limiter struct {
 	*node.Node
 	host     Host
-	view     *colocation.NodeView  // the control loop's, only read here
-	resizing func(uid string) bool // the kubelet is resizing the pod, and sets its limit
+	view     *colocation.NodeView  // the control loop's, which the Limiter only reads
+	resizing func(uid string) bool // reports whether the kubelet is resizing the pod, and therefore sets its limit
 
-	decided control.MemoryDesired // by the memory controller, whether it acts or not
-	want    control.MemoryDesired // what it decided, if it acts
-	rules   []control.Reclaim     // asked for by rules, and not begun yet
-	running *job                  // nil for none
+	decided control.MemoryDesired // the memory controller's decision, even in preview
+	want    control.MemoryDesired // the controller's decision, if its mode lets it act
+	rules   []control.Reclaim     // reclaim requests of rules that no job has begun
+	running *job                  // nil if no job is running
 	limits  map[string]knobs.Bytes
-	problem string // of the last job, as it was logged; "" none
+	problem string // the error of the last job that was logged; "" for none
 
 	reserved colocation.Reservations
 	kills    killWatch
 
-	mu       sync.Mutex             // guards promised, which the job's goroutine reads
-	promised map[string]knobs.Bytes // what is reserved and not held yet, by cgroup
+	mu       sync.Mutex             // guards promised, which the job's goroutine reads too
+	promised map[string]knobs.Bytes // the part of the reservations that containers don't use yet, by cgroup
 }
 
-// New makes a Limiter that has set no limit. The owner of the view keeps it up to date;
+// New makes a Limiter that has set no limit. The owner of the view keeps it up to date.
 // resizing reports whether the kubelet is resizing a pod.
 func New(n *node.Node, host Host, view *colocation.NodeView, resizing func(uid string) bool) *Limiter {
 	return &Limiter{Node: n, host: host, view: view, resizing: resizing, limits: map[string]knobs.Bytes{}}
@@ -66,7 +66,7 @@ func New(n *node.Node, host Host, view *colocation.NodeView, resizing func(uid s
 // Inherit takes over a limit that an earlier run has set.
 func (l *Limiter) Inherit(cgroup string, limit knobs.Bytes) { l.limits[cgroup] = limit }
 
-// Apply carries out what the controllers want of batch work's memory.
+// Apply carries out what the controllers want for batch work's memory.
 func (l *Limiter) Apply(d *colocation.Desired) {
 	l.want = control.MemoryDesired{}
 	if d.Memory != nil {
@@ -77,23 +77,23 @@ func (l *Limiter) Apply(d *colocation.Desired) {
 			l.want = *d.Memory
 		}
 	}
-	if len(d.Reclaim) > 0 { // in place of those that could not begin yet, while another job runs
+	if len(d.Reclaim) > 0 { // they replace requests that no job has begun, since another job is running
 		l.rules = append(l.rules[:0], d.Reclaim...)
 	}
 	l.limit()
 }
 
-// Release gives all limits back, and forgets what is wanted.
+// Release restores all limits, and drops what the controllers want.
 func (l *Limiter) Release() {
 	l.want = control.MemoryDesired{}
 	l.rules = l.rules[:0]
 	l.releaseAllBut(nil)
 }
 
-// IsBusy reports whether a job runs: the limits can't be given back then.
+// IsBusy reports whether a job is running. The limits can't be restored while it is.
 func (l *Limiter) IsBusy() bool { return l.running != nil }
 
-// Limits goes through the limits that the Limiter has set, by cgroup.
+// Limits lists the limits that the Limiter has set, by cgroup.
 func (l *Limiter) Limits() iter.Seq2[string, knobs.Bytes] { return maps.All(l.limits) }
 
 // Owns reports whether a setting is a limit that the Limiter has set.
@@ -102,7 +102,7 @@ func (l *Limiter) Owns(at reconcile.Key) bool {
 	return ours && at.Knob == knobs.MemoryMax
 }
 
-// Status is what the controller decided, and the sum of the limits.
+// Status reports the controller's decision and the sum of the limits.
 func (l *Limiter) Status() status.BatchMemory {
 	m := &l.decided
 	s := status.BatchMemory{OnlineBytes: m.Online, UsedBytes: m.Held, GoalBytes: m.Goal, HeadroomBytes: m.Headroom, WantedLimitBytes: m.BatchLimit}
@@ -112,18 +112,18 @@ func (l *Limiter) Status() status.BatchMemory {
 	return s
 }
 
-// limited is a cgroup at which batch work's memory is limited: a batch cgroup, or that of a
-// batch pod outside of batch cgroups.
+// limited is a cgroup on which the memory of batch work is limited: a batch cgroup, or the
+// cgroup of a batch pod outside of batch cgroups.
 type limited struct {
 	knobs.Object
-	held   int64 // bytes that it holds, with its page cache
-	others int64 // bytes that the other limited cgroups hold, but for what the kernel can drop
+	held   int64 // bytes in use, with the page cache
+	others int64 // bytes that the other limited cgroups use, without what the kernel can drop
 }
 
-// limitable lists the cgroups to limit, none where no limit is wanted. What batch work may
-// hold is not divided between them: each may have all that the others don't hold, so that
-// the kernel kills in none while another leaves its part unused. The next step sees what
-// each took.
+// limitable lists the cgroups to limit; none if no limit is wanted. It doesn't divide the
+// memory of batch work between them. Each may use all that the others don't, so that the kernel
+// kills in none while another leaves its part unused. The next step takes the actual use into
+// account.
 func (l *Limiter) limitable() (all []limited) {
 	if l.want.BatchLimit <= 0 || !l.QoS.Features.Has(knobs.MemoryMax) {
 		return nil
@@ -138,7 +138,7 @@ func (l *Limiter) limitable() (all []limited) {
 			continue
 		}
 		o, ok := node.PodObject(c.Pod)
-		if ok && l.Reconciler.Setting(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // else its grant is its limit
+		if ok && l.Reconciler.Setting(reconcile.Key{Path: o.Path, Knob: knobs.MemoryMax}) == nil { // otherwise the pod's grant is its limit
 			all = append(all, limited{Object: o})
 		}
 	}
@@ -154,9 +154,9 @@ func (l *Limiter) limitable() (all []limited) {
 	return all
 }
 
-// limitOf is the change that brings a cgroup to its limit; ok is false where it needs none.
-// A limit that somebody else, such as the kubelet, has set since becomes the original, above
-// which Sluice sets none.
+// limitOf returns the change that brings a cgroup to its limit; ok is false if it needs none. A
+// limit that another program, such as the kubelet, has set since becomes the original, which
+// Sluice never exceeds.
 func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok bool) {
 	have, err := l.Kernel.Read(c.Path, knobs.MemoryMax)
 	if err != nil {
@@ -179,8 +179,8 @@ func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok
 	return limitChange{knobs.Change{Object: c.Object, Knob: knobs.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
 }
 
-// isKnown reports whether a limit in the kernel is the original, or one of Sluice's. The
-// journal is ahead of the kernel while a job runs that sets another limit.
+// isKnown reports whether a limit in the kernel is the original, or one of Sluice's. While a
+// job sets another limit, the journal already has that one.
 func (l *Limiter) isKnown(e *journal.Entry, have knobs.Value) bool {
 	known := []knobs.Value{e.Wrote, e.Value}
 	if c := l.running.limitOf(e.Object.Path); c != nil {
@@ -189,7 +189,7 @@ func (l *Limiter) isKnown(e *journal.Entry, have knobs.Value) bool {
 	return slices.ContainsFunc(known, func(v knobs.Value) bool { return l.Kernel.Same(knobs.MemoryMax, v, have) })
 }
 
-// undo notes that a limit could not be set: the kernel still has the one before.
+// undo records that a limit could not be set: the kernel still has the previous one.
 func (l *Limiter) undo(c *limitChange) {
 	if before, ok := c.before.(knobs.Bytes); ok {
 		l.Journal.Wrote(c.Object.Path, knobs.MemoryMax, before)
@@ -200,10 +200,10 @@ func (l *Limiter) undo(c *limitChange) {
 	l.Journal.Drop(c.Object.Path, knobs.MemoryMax)
 }
 
-// leastLimit is the least limit that a cgroup may get; 0 where there is no such bound, or it
-// isn't known. On cgroup v2 it is what the cgroup holds, since the kernel sets a lower limit
-// all the same, and kills for what it can't reclaim. On both versions it leaves room for what
-// is promised to containers that start there. Any goroutine may ask.
+// leastLimit is the lowest limit that a cgroup may get; 0 if there is no such bound, or it is
+// unknown. On cgroup v2 it is at least the memory in use, since the kernel accepts a lower
+// limit and kills for what it can't reclaim. On both versions it leaves room for the
+// reservations of containers that start there. Any goroutine may call it.
 func (l *Limiter) leastLimit(cgroup string) knobs.Bytes {
 	promised := l.reservedIn(cgroup)
 	if promised == 0 && !l.QoS.Features.Knobs[knobs.MemoryMax].V2 {
@@ -212,7 +212,7 @@ func (l *Limiter) leastLimit(cgroup string) knobs.Bytes {
 	return l.inUse(cgroup) + promised
 }
 
-// inUse is what a cgroup holds, rounded up to whole MiB; 0 where that isn't known.
+// inUse is the memory that a cgroup uses, rounded up to whole MiB; 0 if that is unknown.
 func (l *Limiter) inUse(cgroup string) knobs.Bytes {
 	const unit = 1 << 20
 	if l.host.Use == nil {
@@ -225,7 +225,7 @@ func (l *Limiter) inUse(cgroup string) knobs.Bytes {
 	return knobs.Bytes((use.Current + unit - 1) / unit * unit)
 }
 
-// releaseAllBut gives back the limits of all cgroups that are not listed.
+// releaseAllBut restores the limits of all cgroups that are not in the list.
 func (l *Limiter) releaseAllBut(stay []limited) {
 	if len(l.limits) == 0 {
 		return

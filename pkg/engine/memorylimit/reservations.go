@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// acts reports whether batch work's memory is limited here and now.
+// acts reports whether the Limiter may limit batch work's memory now.
 func (l *Limiter) acts() bool {
 	may := l.Authority()
 	return may.Cgroups && may.Acts(l.Config.Control.Memory.Mode) && l.decided.Known
 }
 
-// MayStart refuses a batch container that would start in less memory than it needs.
+// MayStart refuses a batch container that would start with less memory than it needs.
 func (l *Limiter) MayStart(c *node.Container, r *workload.Request) error {
 	if !l.acts() {
 		return nil
@@ -28,8 +28,8 @@ func (l *Limiter) MayStart(c *node.Container, r *workload.Request) error {
 	return colocation.RefuseMemory(need, room, l.decided.Goal)
 }
 
-// freed is the memory, in bytes, that batch work has given back since the controller looked:
-// that of a container that crashed is there for its successor.
+// freed is the memory, in bytes, that batch work has returned since the controller's last step:
+// the successor of a container that crashed can have the crashed container's memory.
 func (l *Limiter) freed() int64 {
 	if l.host.Use == nil || l.view.BatchMemory.At.IsZero() {
 		return 0
@@ -44,22 +44,23 @@ func (l *Limiter) freed() int64 {
 	return freed
 }
 
-// Reserve reserves memory for a container that is being created, if it is batch work.
+// Reserve reserves memory for a batch container that is being created. It does nothing for
+// other containers.
 func (l *Limiter) Reserve(c *node.Container, r *workload.Request) {
 	if r.Class == workload.BE && l.acts() {
 		l.reserved.Reserve(l.Now(), c.ID, c.Above, c.PodPath, colocation.MemoryToStart(c.Resources.MemoryLimit, r))
 	}
 }
 
-// Start prepares the memory limits for a container's first instruction. What is reserved for
-// it holds from now on, and the limits above it leave room for it to start. A container that
-// isn't batch work lifts the limit of a cgroup that held batch pods alone. The view must
-// contain the container.
+// Start prepares the memory limits for a container's first instruction. The container's
+// reservation takes effect, and the limits above the container leave room for it to start. If
+// the container isn't batch work, Start lifts the limit of a cgroup that contained only batch
+// pods. The view must contain the container.
 func (l *Limiter) Start(id string) {
 	if !l.acts() {
 		return
 	}
-	if l.want.BatchLimit <= 0 { // this container's may be the first cgroup that can be limited
+	if l.want.BatchLimit <= 0 { // the container's cgroup may be the first one that can be limited
 		l.want.BatchLimit = l.decided.Goal
 	}
 	l.reserved.Started(l.Now(), id)
@@ -69,8 +70,8 @@ func (l *Limiter) Start(id string) {
 	l.keepReservations()
 }
 
-// keepReservations raises the limits of all cgroups in which containers start, and sets a
-// limit where there is none. Neither makes the kernel reclaim, and so neither blocks.
+// keepReservations raises the limits of all cgroups in which containers start, and sets a limit
+// where there is none. Neither makes the kernel reclaim, so neither blocks.
 func (l *Limiter) keepReservations() {
 	l.Owed()
 	var changes []knobs.Change
@@ -91,7 +92,7 @@ func (l *Limiter) keepReservations() {
 	if len(changes) == 0 {
 		return
 	}
-	failed, _ := l.Reconciler.Write(changes) // it logs the error, and the next step tries again
+	failed, _ := l.Reconciler.Write(changes) // Write logs the error, and the next step tries again
 	for i := range limits {
 		if failed[reconcile.KeyOf(&changes[i])] != nil || l.Reconciler.Unsaved() {
 			l.undo(&limits[i])
@@ -99,8 +100,8 @@ func (l *Limiter) keepReservations() {
 	}
 }
 
-// Owed forgets the reservations that are over, and returns how many bytes are reserved for
-// containers that start, and not held by them yet.
+// Owed drops the reservations that have ended, and returns how many bytes are reserved for
+// containers that start and don't use them yet.
 func (l *Limiter) Owed() (bytes int64) {
 	bytes, by := l.reserved.Owed(l.Now(), l.view, func(id string) bool { return l.Containers[id] != nil })
 	l.mu.Lock()
@@ -109,8 +110,8 @@ func (l *Limiter) Owed() (bytes int64) {
 	return bytes
 }
 
-// reservedIn is what the containers that start in a cgroup have reserved, and don't hold yet.
-// Any goroutine may ask.
+// reservedIn is the sum of the reservations in a cgroup that the starting containers don't use
+// yet. Any goroutine may call it.
 func (l *Limiter) reservedIn(cgroup string) knobs.Bytes {
 	l.mu.Lock()
 	defer l.mu.Unlock()
