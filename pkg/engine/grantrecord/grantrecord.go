@@ -1,5 +1,5 @@
-// Package grantrecord follows the kubelet's record of what it has granted to pods. The
-// record is a file on a disk that may hang: only goroutines read it.
+// Package grantrecord reads the kubelet's record of what it has granted to pods. The record is
+// a file on a disk that may hang, so only separate goroutines read it.
 package grantrecord
 
 import (
@@ -18,62 +18,62 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
 
-// Find tells where the host's kubelet keeps its record, as a path below the host's root.
+// Find returns the path of the kubelet's record below the host's root.
 func Find(host fs.FS) string {
-	kubelet, _ := peers.FindKubelet(host) // peers.Detect reports that its folder can't be seen
+	kubelet, _ := peers.FindKubelet(host) // peers.Detect reports an unreadable directory of the kubelet
 	return kubelet.File(grants.File)
 }
 
-// Watcher has the record as it was read last. It is for one goroutine.
+// Watcher has the latest version of the record that was read. It is for use by one goroutine.
 type Watcher struct {
 	host   fs.FS
 	log    logrus.FieldLogger
-	inline bool // reads block nobody: in virtual time
+	inline bool // read in the caller's goroutine, for tests in virtual time
 
-	file    string         // below the host's root
-	record  *grants.Record // nil where there is none that is understood
-	read    identity       // of the file that was read
-	problem string         // why there is no record, where there is a file
-	news    bool           // since News was asked last
-	reading chan outcome   // nil while nothing is being read
+	file    string         // path below the host's root
+	record  *grants.Record // nil if there is no record in a known format
+	read    identity       // identifies the file that was read last
+	problem string         // why there is no record although there is a file
+	news    bool           // the record has changed since the last call of News
+	reading chan outcome   // receives the result of a read; nil if none is under way
 }
 
-// New makes a Watcher of a host. Inline has it read in the caller's goroutine, for virtual
+// New makes a Watcher. inline makes it read the record in the caller's goroutine, for virtual
 // time, in which nothing blocks.
 func New(host fs.FS, inline bool, log logrus.FieldLogger) *Watcher {
 	return &Watcher{host: host, inline: inline, log: log}
 }
 
-// Follow names the file, below the host's root.
+// Follow sets the record's path below the host's root.
 func (w *Watcher) Follow(file string) { w.file = file }
 
-// Look takes over the record that the kubelet has by now, and waits for it no longer than
-// given. What takes longer is taken over by a later Look.
+// Look reads the record, and waits for the result no longer than wait. A later Look handles the
+// result of a slower read.
 func (w *Watcher) Look(wait time.Duration) {
 	if w.inline {
-		w.take(look(w.host, w.file, w.read))
+		w.take(readRecord(w.host, w.file, w.read))
 		return
 	}
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
-	if w.reading != nil { // since before this call, which may have followed a write
+	if w.reading != nil { // that read may have begun before the kubelet's last write
 		w.await(timeout.C)
 	}
 	if w.reading == nil {
 		done, host, file, before := make(chan outcome, 1), w.host, w.file, w.read
 		w.reading = done
-		go func() { done <- look(host, file, before) }()
+		go func() { done <- readRecord(host, file, before) }()
 		if wait > 0 {
 			w.await(timeout.C)
 		}
 	}
 }
 
-// await takes over what is being read, if that ends in time.
+// await handles the result of the read under way if it arrives in time.
 func (w *Watcher) await(timeout <-chan time.Time) {
 	var o outcome
 	select {
-	case o = <-w.reading: // also where the time is over
+	case o = <-w.reading: // select may choose this case after the timeout, too
 	default:
 		select {
 		case o = <-w.reading:
@@ -98,22 +98,22 @@ func (w *Watcher) take(o outcome) {
 	w.record, w.read, w.problem, w.news = o.record, o.read, o.problem, true
 }
 
-// Known reports whether there is a record that is understood.
+// Known reports whether there is a record in a known format.
 func (w *Watcher) Known() bool { return w.record != nil }
 
-// Of is what the kubelet has granted to a container, by the record.
+// Of is the kubelet's grant to a container, by the record.
 func (w *Watcher) Of(podUID, container string) workload.Granted {
 	return w.record.Of(podUID, container)
 }
 
-// News reports whether the record has changed since it was asked last.
+// News reports whether the record has changed since the last call.
 func (w *Watcher) News() bool {
 	news := w.news
 	w.news = false
 	return news
 }
 
-// Status tells where requests are known from.
+// Status reports the source of the kubelet's grants.
 func (w *Watcher) Status() status.Grants {
 	s := status.Grants{Problem: w.problem}
 	if w.record != nil {
@@ -122,24 +122,24 @@ func (w *Watcher) Status() status.Grants {
 	return s
 }
 
-// identity tells one finished file from the next: the kubelet renames a new one over the
-// old one.
+// identity distinguishes versions of the file: the kubelet writes a new file and renames it
+// over the old one.
 type identity struct {
 	inode    uint64
 	modified time.Time
 	size     int64
 }
 
-// outcome is what a look at the file found.
+// outcome is the result of reading the file.
 type outcome struct {
-	same    bool // as before; the rest is empty
+	same    bool // the file has not changed; the other fields are empty
 	record  *grants.Record
 	read    identity
 	problem string
 }
 
-// look reads the file where it isn't the one read before.
-func look(host fs.FS, name string, before identity) (o outcome) {
+// readRecord reads the file unless it is the one that was read before.
+func readRecord(host fs.FS, name string, before identity) (o outcome) {
 	text, now, err := readNew(host, name, before)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -155,8 +155,8 @@ func look(host fs.FS, name string, before identity) (o outcome) {
 	return o
 }
 
-// readNew reads a file of at most grants.MaxSize bytes, and one more; nil where it is the
-// one read before.
+// readNew reads up to grants.MaxSize bytes and one more; it returns nil if the file is the one
+// that was read before.
 func readNew(host fs.FS, name string, before identity) (text []byte, now identity, err error) {
 	f, err := host.Open(name)
 	if err != nil {
