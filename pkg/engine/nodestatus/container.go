@@ -12,29 +12,30 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// portrait is a container as a status shows it, but for what it does, and what that was
-// made from. It is never changed, as readers share it, but made anew.
-type portrait struct {
+// containerStatus is the cached status of a container without its resource usage, and the
+// versions that it was made from. Readers share it, so it is replaced and never changed.
+type containerStatus struct {
 	*status.Container                   // nil before the first status
-	holder            *placement.Holder // and of its fields those that change without a new version
+	holder            *placement.Holder // with the fields of the holder that may change without a new version
 	short             string
 	ledger            node.LedgerState
 	kernel            []status.Setting
-	knobs             uint64 // version
+	knobs             uint64 // the version of all knobs
 	rdt               string
 	foreign           *cpuset.Set
 }
 
-// portray brings a container's portrait up to date; knobs is the version of all knobs.
-func (r *Reporter) portray(c *node.Container, h *placement.Holder, knobs uint64) *status.Container {
+// updateContainer returns a container's cached status, which it replaces if anything has
+// changed; knobs is the version of all knobs.
+func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs uint64) *status.Container {
 	p := r.portraits[c]
 	if p == nil {
-		p = &portrait{}
+		p = &containerStatus{}
 		r.portraits[c] = p
 	}
 	controlled := !c.Uncontrolled && !r.Authority().Foreign
 	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.LedgerState() &&
-		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // depends on what others are guaranteed
+		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // that depends on the guarantees to other containers
 		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) &&
 		slices.EqualFunc(p.Lacks, c.Notes, func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) })
 	if p.Container == nil || p.knobs != knobs || p.rdt != c.RDTGroup {
@@ -67,7 +68,7 @@ func (r *Reporter) portray(c *node.Container, h *placement.Holder, knobs uint64)
 		Mems:                 as.Mems,
 		Unlimited:            as.Unlimited,
 		Why:                  as.Why,
-		Keys:                 h.Request.Keys, // made once, never changed
+		Keys:                 h.Request.Keys, // made once and never changed
 		Warnings:             slices.Clone(c.Warnings),
 		Cgroup:               c.Path,
 		Drift:                c.Drift,
@@ -86,7 +87,7 @@ func lacks(c *node.Container) []status.Lack {
 	return all
 }
 
-// appendKernel lists what the container and its pod have been given in the kernel.
+// appendKernel appends the settings that the container and its pod have in the kernel.
 func (r *Reporter) appendKernel(all []status.Setting, c *node.Container) []status.Setting {
 	all = r.Reconciler.Status(all, status.ContainerLevel, c.Path)
 	if c.RDTGroup != "" {

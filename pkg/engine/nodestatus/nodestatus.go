@@ -1,6 +1,7 @@
-// Package nodestatus makes the status of the node from what the parts of the engine know. A
-// status is a copy that readers share: what has not changed since the last one is used again,
-// and what is large is copied outside of the agent's loop, for which events wait.
+// Package nodestatus makes the node's status from the state of the parts of the engine. A
+// status is a copy that readers share. Parts that have not changed are reused in the next
+// status, and large parts are copied outside of the event loop, so that events needn't wait for
+// it.
 package nodestatus
 
 import (
@@ -17,56 +18,57 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Reporter makes statuses. The agent's loop owns it.
+// Reporter makes statuses. The goroutine of the agent's event loop owns it.
 type Reporter struct {
 	*node.Node
 	from      Sources
-	portraits map[*node.Container]*portrait
-	kernels   []status.Setting // used again for each container
+	portraits map[*node.Container]*containerStatus
+	kernels   []status.Setting // a buffer that is reused for each container
 }
 
-// Sources are what a status tells besides what the node itself knows.
+// Sources are the parts of the status that the node's state does not contain.
 type Sources struct {
 	Build    status.Build
 	Started  time.Time
 	Features []status.Feature
-	Config   *status.Config // which the agent keeps up to date
+	Config   *status.Config // the agent keeps it up to date
 	Handlers func() []status.Handler
 	Steering func() status.Steering
 	Loop     Loop
 }
 
-// Loop is what the control loop knows.
+// Loop is the control loop's part of the status.
 type Loop interface {
-	// Status is nil where there is no loop.
+	// Status is nil if there is no loop.
 	Status() *status.Loop
-	// PoolLoad is the load of the pool with that index; nil before it is known.
+	// PoolLoad is the load of the pool with that index; nil until it is measured.
 	PoolLoad(at int) *status.PoolLoad
-	// Usage is what a container does, with its part of the caches; false before it is known.
+	// Usage is a container's resource usage, with its part of the caches; known is false until
+	// it is measured.
 	Usage(id string) (u status.Usage, cache observe.Cache, known bool)
 }
 
 // New makes a reporter.
 func New(n *node.Node, from Sources) *Reporter {
-	return &Reporter{Node: n, from: from, portraits: map[*node.Container]*portrait{}}
+	return &Reporter{Node: n, from: from, portraits: map[*node.Container]*containerStatus{}}
 }
 
-// Draft is a status whose containers are still the reporter's portraits of them.
+// Draft is a status whose containers have yet to be copied; see Status.
 type Draft struct {
 	made  *status.Status
-	seen  []sight
+	seen  []containerUsage
 	whole sync.Once
 }
 
-// sight is a container with what it does.
-type sight struct {
+// containerUsage is a container's cached status with its resource usage.
+type containerUsage struct {
 	*status.Container
 	usage status.Usage
-	used  bool // usage is known
+	used  bool // usage has been measured
 	cache observe.Cache
 }
 
-// Draft makes a status as of now.
+// Draft makes a status of the present state.
 func (r *Reporter) Draft() *Draft {
 	mode, reason := r.Authority().Mode, r.WhyLess()
 	contested := r.contested()
@@ -99,13 +101,13 @@ func (r *Reporter) Draft() *Draft {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: r.from.Loop.PoolLoad(i)})
 	}
 	if len(r.portraits) > len(r.Order) {
-		maps.DeleteFunc(r.portraits, func(c *node.Container, _ *portrait) bool { return r.Containers[c.ID] != c })
+		maps.DeleteFunc(r.portraits, func(c *node.Container, _ *containerStatus) bool { return r.Containers[c.ID] != c })
 	}
-	seen := make([]sight, 0, len(r.Order))
+	seen := make([]containerUsage, 0, len(r.Order))
 	knobs := r.Reconciler.Version(len(contested) > 0)
 	for _, c := range r.Order {
 		if h, placed := r.Ledger.Holder(c.ID); placed {
-			one := sight{Container: r.portray(c, h, knobs)}
+			one := containerUsage{Container: r.updateContainer(c, h, knobs)}
 			one.usage, one.cache, one.used = r.from.Loop.Usage(c.ID)
 			seen = append(seen, one)
 		}
@@ -113,11 +115,11 @@ func (r *Reporter) Draft() *Draft {
 	return &Draft{made: s, seen: seen}
 }
 
-// Status is the draft as a whole. It must not be changed, since readers share it. Any goroutine
-// may call it.
+// Status copies the draft's containers and completes the status. The caller must not change it,
+// since readers share it. Any goroutine may call it.
 func (d *Draft) Status() *status.Status {
 	d.whole.Do(func() {
-		slices.SortFunc(d.seen, func(x, y sight) int {
+		slices.SortFunc(d.seen, func(x, y containerUsage) int {
 			return cmp.Or(x.PlacedAt.Compare(y.PlacedAt), cmp.Compare(x.ID, y.ID))
 		})
 		s := d.made
@@ -156,7 +158,7 @@ func (r *Reporter) machine() status.Machine {
 	}
 }
 
-// contested lists what somebody else keeps changing, in alphabetical order.
+// contested lists what other programs keep changing, in alphabetical order.
 func (r *Reporter) contested() []string {
 	all := r.Reconciler.Contested()
 	if r.Reconciler.Quiet() {
