@@ -1,6 +1,6 @@
-// Package eventloop runs events one after the other in one goroutine, which therefore owns what
-// they touch without locks. Callers wait for an event, or post it; what may take long runs in
-// goroutines that the loop waits for at its end.
+// Package eventloop runs events one after the other in one goroutine, so that what they use
+// needs no locks. Callers wait for an event or post it. Slow work runs in goroutines that the
+// loop waits for when it ends.
 package eventloop
 
 import (
@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// ErrClosed answers events that come while the loop ends.
+// ErrClosed is the result of an event that comes while the loop ends.
 var ErrClosed = errors.New("sluice is shutting down")
 
-// Hooks are called in the loop.
+// Hooks are functions that the loop's goroutine calls.
 type Hooks struct {
-	Before   func()                                 // each event
-	After    func()                                 // each event that has not panicked
-	Panicked func(name string, p any, stack []byte) // when an event has
+	Before   func()                                 // called before each event
+	After    func()                                 // called after each event that has not panicked
+	Panicked func(name string, p any, stack []byte) // called after an event that has panicked
 }
 
 // Loop is a loop of events.
@@ -28,12 +28,12 @@ type Loop struct {
 	events   chan func()
 	closed   chan struct{}
 	children sync.WaitGroup // goroutines that Stop waits for
-	stopping bool           // nothing is begun any more
+	stopping bool           // nothing further may begin
 	moves    uint64
 
 	mu     sync.Mutex
 	posted []posted
-	news   chan struct{} // has room for one
+	news   chan struct{} // has capacity for one value
 }
 
 type posted struct {
@@ -62,9 +62,9 @@ func (l *Loop) Run(ctx context.Context, ticker <-chan time.Time, pass func()) {
 	}
 }
 
-// Stop takes no more events and waits for what was spawned, at most for so long; then it runs
-// what has been posted. It reports whether all that was spawned has ended. It is called where
-// Run was, after it.
+// Stop refuses further events, waits up to patience for the goroutines of Spawn, and then runs
+// the events that they have posted. It reports whether all of these goroutines have ended. The
+// goroutine of Run calls it after Run.
 func (l *Loop) Stop(patience time.Duration) (ended bool) {
 	l.stopping = true
 	close(l.closed)
@@ -81,7 +81,7 @@ func (l *Loop) Stop(patience time.Duration) (ended bool) {
 	return ended
 }
 
-// Spawn runs what may take long in a goroutine that Stop waits for. It is called in the loop.
+// Spawn runs slow work in a goroutine that Stop waits for. The loop's goroutine calls it.
 func (l *Loop) Spawn(work func()) {
 	if !l.stopping {
 		l.children.Go(work)
@@ -110,8 +110,8 @@ func (l *Loop) Query(name string, event func() error) (err error) {
 	return err
 }
 
-// Submit hands a function to the loop as it is, without hooks, and reports whether the loop has
-// taken it. It does not wait for its end, and allocates nothing.
+// Submit runs a function in the loop without hooks, and reports whether the loop has accepted
+// it. It does not wait for the function's end, and allocates nothing.
 func (l *Loop) Submit(run func()) bool {
 	select {
 	case l.events <- run:
@@ -133,7 +133,7 @@ func (l *Loop) Post(name string, event func()) {
 	}
 }
 
-// RunPosted runs the events that were posted. It is called in the loop.
+// RunPosted runs the events that were posted. The loop's goroutine calls it.
 func (l *Loop) RunPosted() {
 	l.mu.Lock()
 	events := l.posted
@@ -145,10 +145,10 @@ func (l *Loop) RunPosted() {
 	}
 }
 
-// Moves counts the events that may have changed something. It is called in the loop.
+// Moves counts the events that may have changed something. The loop's goroutine calls it.
 func (l *Loop) Moves() uint64 { return l.moves }
 
-// Moved counts a change outside of events. It is called in the loop.
+// Moved counts a change outside of events. The loop's goroutine calls it.
 func (l *Loop) Moved() { l.moves++ }
 
 func (l *Loop) run(name string, event func() error) (err error) {

@@ -36,7 +36,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Recorder keeps the runtime's record. Its methods are called by the agent's loop.
+// Recorder updates the runtime's record. The agent's event loop calls its methods.
 type Recorder struct {
 	*node.Node
 	cpusets     *cpusets.Writer
@@ -44,21 +44,21 @@ type Recorder struct {
 	groups      *groups.Joiner
 
 	runtime node.Runtime // nil while none is connected
-	unsafe  string       // why this runtime must not be sent updates; "" where it may
+	unsafe  string       // why Sluice must not send this runtime updates; "" if it may
 	connection
-	answered chan struct{} // closed when the runtime has answered the pending update; nil where none is
-	timer    *time.Timer   // of the next look for a record to update
+	answered chan struct{} // closed when the runtime has answered the pending update; nil if there is none
+	timer    *time.Timer   // fires when the Recorder next compares the record
 
 	quietAt  time.Time // when nothing will have changed for slowLane.delay
-	steadyAt time.Time // when the pools will have had their sizes for steadyPools
+	steadyAt time.Time // when the pools' sizes will have been the same for steadyPools
 
-	replied node.LedgerState // that the runtime knows; zero: none
+	replied node.LedgerState // the ledger's state that the runtime's record has; zero if unknown
 }
 
-// connection is what ends with a connection to the runtime.
+// connection is the state that ends with a connection to the runtime.
 type connection struct {
-	listed  bool         // the runtime has told what runs
-	pending *node.Update // sent, and not yet answered
+	listed  bool         // the runtime has sent its list of containers
+	pending *node.Update // the update that was sent and not yet answered
 }
 
 // New makes a Recorder to which no runtime is connected.
@@ -66,11 +66,11 @@ func New(n *node.Node, w *cpusets.Writer, s *podsettings.Settings, g *groups.Joi
 	return &Recorder{Node: n, cpusets: w, podsettings: s, groups: g}
 }
 
-// switchedOff is why no updates are sent where the configuration says so.
+// switchedOff is the reason for sending no updates if the configuration disables them.
 const switchedOff = "switched off in the config"
 
-// Connected takes over a connection to a runtime. Unsafe says why this runtime must not be sent
-// updates; "" where it may.
+// Connected starts the use of a connection to a runtime. unsafe explains why Sluice must not
+// send this runtime updates; "" if it may.
 func (r *Recorder) Connected(runtime node.Runtime, info status.Runtime, unsafe string) {
 	if r.Kernel == nil {
 		unsafe = "no cgroups here: everything goes through the runtime's replies"
@@ -84,7 +84,7 @@ func (r *Recorder) Connected(runtime node.Runtime, info status.Runtime, unsafe s
 	r.Reconfigure()
 }
 
-// Disconnected takes note that the runtime is gone.
+// Disconnected ends the use of the connection.
 func (r *Recorder) Disconnected() {
 	r.runtime, r.pending = nil, nil
 	if r.Runtime.Connected {
@@ -92,7 +92,7 @@ func (r *Recorder) Disconnected() {
 	}
 }
 
-// Reconfigure follows the configuration in force in whether updates are sent.
+// Reconfigure starts or stops sending updates by the configuration in force.
 func (r *Recorder) Reconfigure() {
 	if r.runtime == nil {
 		return
@@ -103,7 +103,7 @@ func (r *Recorder) Reconfigure() {
 	}
 }
 
-// whyNone is why the connected runtime is sent no updates; "" where it is sent some.
+// whyNone explains why the connected runtime is sent no updates; "" if it is sent some.
 func (r *Recorder) whyNone() string {
 	if !r.Config.SlowLane.Enabled {
 		return switchedOff
@@ -111,15 +111,15 @@ func (r *Recorder) whyNone() string {
 	return r.unsafe
 }
 
-// Synchronize takes note that the runtime has told what runs. What it was sent before has no
-// answer any more. If the list can't be taken over, the caller calls undo.
+// Synchronize records that the runtime has sent its list of containers. It no longer expects
+// answers to earlier updates. If the list can't be processed, the caller calls undo.
 func (r *Recorder) Synchronize() (undo func()) {
 	before := r.connection
 	r.connection = connection{listed: true}
 	return func() { r.connection = before }
 }
 
-// Postpone has updates wait until slowLane.delay after now, since something has changed.
+// Postpone delays updates until slowLane.delay from now, because something has changed.
 func (r *Recorder) Postpone() {
 	delay := r.Config.SlowLane.Delay
 	r.quietAt = r.Now().Add(delay)
@@ -131,16 +131,17 @@ func (r *Recorder) Postpone() {
 	}
 }
 
-// steadyPools is for how long the pools must have had their sizes before the record follows
-// them: each update costs the runtime a fork, and the loop may resize pools many times a second.
+// steadyPools is how long the pools' sizes must stay the same before the record is updated to
+// them: each update costs the runtime a fork, and the loop may resize pools many times a
+// second.
 const steadyPools = time.Minute
 
-// PoolsResized has updates of containers that share a pool wait until the pools' sizes have been
-// the same for a minute.
+// PoolsResized delays updates of containers that share a pool until the pools' sizes have been
+// the same for steadyPools.
 func (r *Recorder) PoolsResized() { r.steadyAt = r.Now().Add(steadyPools) }
 
-// InFlight is the CPUs that the update of another container names, while the runtime has not
-// answered it: they may go back to that container.
+// InFlight is the set of CPUs in an unanswered update of another container, which may return to
+// that container.
 func (r *Recorder) InFlight(id string) cpuset.Set {
 	if p := r.pending; p != nil && p.ContainerID != id {
 		return p.CPUs
@@ -148,8 +149,8 @@ func (r *Recorder) InFlight(id string) cpuset.Set {
 	return cpuset.Set{}
 }
 
-// Awaited is closed when the runtime has answered an update of another container that names CPUs
-// of a pin; nil where there is none.
+// Awaited returns a channel that is closed when the runtime has answered an update of another
+// container that names CPUs of the pin, or nil if there is no such update.
 func (r *Recorder) Awaited(pin string) <-chan struct{} {
 	if h, ok := r.Ledger.Holder(pin); ok && h.CPUs.Overlaps(r.InFlight(pin)) {
 		return r.answered
@@ -157,8 +158,8 @@ func (r *Recorder) Awaited(pin string) <-chan struct{} {
 	return nil
 }
 
-// Updating reports whether a cgroup is that of a container which the runtime may be updating for
-// Sluice right now.
+// Updating reports whether the runtime may be updating the container with that cgroup for
+// Sluice now.
 func (r *Recorder) Updating(path string) bool {
 	if r.pending == nil {
 		return false
@@ -167,8 +168,8 @@ func (r *Recorder) Updating(path string) bool {
 	return ok && c.Path == path
 }
 
-// Update sends the update of one container whose record differs from what it is to hold, if this
-// is a quiet moment. The answer brings the next one.
+// Update sends the update of one container whose record is out of date, if nothing has changed
+// for slowLane.delay. The answer triggers the next update.
 func (r *Recorder) Update() {
 	now := r.Now()
 	if r.runtime == nil || !r.listed || r.pending != nil || r.whyNone() != "" || !r.Authority().Writes || now.Before(r.quietAt) {
@@ -191,7 +192,7 @@ func (r *Recorder) Update() {
 		}
 		// The runtime writes all CPU settings of its record, which lacks what a container that
 		// was found here has been given since. A memory limit would also set v1's swap limit.
-		r.Prepare(c) //nolint:errcheck // it runs already
+		r.Prepare(c) //nolint:errcheck // an error would be about a requirement, and the container runs already
 		r.takeBack(c)
 		c.Carried[knobs.MemoryMax] = c.Recorded.Carried[knobs.MemoryMax]
 		r.Send(c, r.settings(c, want))
@@ -199,8 +200,8 @@ func (r *Recorder) Update() {
 	}
 }
 
-// Send has the runtime set a container's record, while no other update is pending, and takes the
-// answer when it comes.
+// Send makes the runtime update a container's record, unless another update is pending.
+// acknowledge handles the answer.
 func (r *Recorder) Send(c *node.Container, set node.Settings) {
 	update := node.Update{ContainerID: c.ID, Settings: set}
 	r.pending, r.answered = &update, make(chan struct{})
@@ -212,10 +213,10 @@ func (r *Recorder) Send(c *node.Container, set node.Settings) {
 	})
 }
 
-// acknowledge takes the runtime's answer to an update.
+// acknowledge handles the runtime's answer to an update.
 func (r *Recorder) acknowledge(update *node.Update, err error) {
 	if r.pending != update {
-		return // of an earlier connection
+		return // the answer belongs to an earlier connection
 	}
 	r.pending = nil
 	if r.answered != nil {
@@ -239,8 +240,8 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 	r.Update()
 }
 
-// maxAttempts is how often the same update is sent that the runtime refuses. The kernel holds the
-// values anyway.
+// maxAttempts is how often Sluice sends the same update that the runtime refuses. The kernel
+// has the values in any case.
 const maxAttempts = 3
 
 // fail counts a refused update.
@@ -251,7 +252,7 @@ func fail(c *node.Container, to node.Settings) {
 	c.FailedUpdate.Times++
 }
 
-// gaveUp reports whether an update was refused so often that it isn't sent again.
+// gaveUp reports whether an update was refused so often that Sluice no longer sends it.
 func gaveUp(c *node.Container, to node.Settings) bool {
 	return c.FailedUpdate.Times >= maxAttempts && c.FailedUpdate.To == to
 }

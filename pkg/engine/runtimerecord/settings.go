@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Found notes what the runtime's record holds of a container that was there before this
+// Found records what the runtime's record contains about a container that existed before this
 // connection.
 func (r *Recorder) Found(c *node.Container) {
 	if cpus, err := cpuset.Parse(c.Resources.CPUs); err == nil {
@@ -27,9 +27,8 @@ func (r *Recorder) Found(c *node.Container) {
 	r.recallOriginals(c)
 }
 
-// recallOriginals replaces, in a found container's resources, the values that the runtime records
-// for Sluice by the originals of the journal. A value that isn't Sluice's is newer than the
-// journal's and becomes the original.
+// recallOriginals replaces Sluice's values in a found container's resources by the journal's
+// originals. A value that isn't Sluice's is newer than the journal's and becomes the original.
 func (r *Recorder) recallOriginals(c *node.Container) {
 	if !r.Reaches(c) {
 		return
@@ -57,9 +56,9 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 	}
 }
 
-// Prepare decides which settings of a new, resized or reconfigured container the runtime is to
-// carry, and notes what the runtime would set without Sluice, and what this node lacks. The error
-// says what the container requires of that.
+// Prepare decides which settings of a new, resized or reconfigured container the runtime sets.
+// It records what the runtime would set without Sluice, and what this node lacks. It returns an
+// error if the container requires what the node lacks.
 func (r *Recorder) Prepare(c *node.Container) error {
 	c.Carried = knobs.Values{}
 	if c.Uncontrolled {
@@ -94,7 +93,8 @@ func (r *Recorder) Prepare(c *node.Container) error {
 	return nil
 }
 
-// Renew follows another configuration in what the record of a container that runs is to hold.
+// Renew updates, by another configuration, what the record of a running container should
+// contain.
 func (r *Recorder) Renew(c *node.Container) {
 	c.FailedUpdate = node.FailedUpdate{}
 	if c.Carried != (knobs.Values{}) { // the record has it
@@ -103,8 +103,8 @@ func (r *Recorder) Renew(c *node.Container) {
 	}
 }
 
-// takeBack has the next update set the originals of what the record holds for Sluice and nobody
-// asks for any more: the runtime would write Sluice's values again.
+// takeBack makes the next update restore the originals of settings in the record that are no
+// longer wanted, since the runtime would write Sluice's values again.
 func (r *Recorder) takeBack(c *node.Container) {
 	back := func(k knobs.Knob) {
 		if c.Recorded.Carried[k] != nil && c.Carried[k] == nil {
@@ -118,14 +118,14 @@ func (r *Recorder) takeBack(c *node.Container) {
 }
 
 // mayRefuseQuota reports whether the kernel could refuse a quota by the time that the runtime
-// writes it: cgroup v1 does where the quota is above that of a cgroup above, and the loop lowers
-// that of batch work's at any time.
+// writes it: cgroup v1 refuses one above that of a parent cgroup, and the loop may lower the
+// parent's for batch work at any time.
 func (r *Recorder) mayRefuseQuota() bool {
 	return !r.QoS.Features.Knobs[knobs.Quota].V2 && r.podsettings.BoundsByQuota()
 }
 
-// Unadjusted is the value that a setting of a container would have if the runtime didn't carry
-// one for Sluice; ok is false where it carries none.
+// Unadjusted is the value that the runtime would give a setting of a container if it didn't set
+// Sluice's value; ok is false if it sets none for Sluice.
 func (r *Recorder) Unadjusted(at reconcile.Key) (original knobs.Value, ok bool) {
 	if c := r.ByPath[at.Path]; c != nil {
 		original, ok = c.Unadjusted[at.Knob]
@@ -133,7 +133,7 @@ func (r *Recorder) Unadjusted(at reconcile.Key) (original knobs.Value, ok bool) 
 	return original, ok
 }
 
-// Adjustment is what the runtime is to make a new container with.
+// Adjustment is what the runtime should set when it makes a new container.
 func (r *Recorder) Adjustment(c *node.Container) node.Adjustment {
 	a := node.Adjustment{Settings: r.Reply(c, c.Has), RDTGroup: r.groups.AtCreation(c)}
 	if h, ok := r.Ledger.Holder(c.ID); ok && !c.Uncontrolled {
@@ -142,8 +142,8 @@ func (r *Recorder) Adjustment(c *node.Container) node.Adjustment {
 	return a
 }
 
-// Reply is what the runtime is to set of a container, for an answer to a request of the runtime's
-// own. The record then holds it.
+// Reply is what the runtime should set of a container in the answer to its own request. The
+// record has it from then on.
 func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settings {
 	set := r.settings(c, as)
 	if (set != node.Settings{}) {
@@ -152,8 +152,9 @@ func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settin
 	return set
 }
 
-// Updates are what the runtime is to set, with its answer to the present request, of all other
-// containers whose cgroup Sluice can't write. The one with the ID skip is left out.
+// Updates lists, for the answer to the present request, what the runtime should set of the
+// other containers whose cgroups Sluice can't write. It leaves out the container with the ID
+// skip.
 func (r *Recorder) Updates(skip string) []node.Update {
 	now := r.LedgerState()
 	if r.replied == now || !r.Authority().Cpusets {
@@ -173,8 +174,8 @@ func (r *Recorder) Updates(skip string) []node.Update {
 	return updates
 }
 
-// settings is an assignment in the runtime's terms. A container that once had a cpuset is given
-// all CPUs by number, since the runtime has no word for "as the parent".
+// settings converts an assignment to the runtime's terms. A container that once had a cpuset is
+// given all CPUs by number, since the runtime can't express "as the parent".
 func (r *Recorder) settings(c *node.Container, as placement.Assignment) node.Settings {
 	if c.Uncontrolled {
 		return node.Settings{}
@@ -192,7 +193,8 @@ func (r *Recorder) settings(c *node.Container, as placement.Assignment) node.Set
 	return s
 }
 
-// unadjusted is what the runtime would set without Sluice, of the knobs that it carries.
+// unadjusted lists what the runtime would set without Sluice of the knobs that it sets for
+// Sluice.
 func unadjusted(c *node.Container) map[knobs.Knob]knobs.Value {
 	values := map[knobs.Knob]knobs.Value{}
 	for k := range knobs.Knobs {
@@ -203,8 +205,8 @@ func unadjusted(c *node.Container) map[knobs.Knob]knobs.Value {
 	return values
 }
 
-// kubelets is the value that the runtime would give a knob for the kubelet: the kernel's default
-// where the kubelet asks for nothing.
+// kubelets is the value of a knob that the runtime would set for the kubelet: the kernel's
+// default if the kubelet requests nothing.
 func kubelets(c *node.Container, k knobs.Knob) knobs.Value {
 	switch r := &c.Resources; k.RuntimeField() {
 	case knobs.SharesField:
