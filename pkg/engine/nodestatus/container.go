@@ -28,10 +28,10 @@ type containerStatus struct {
 // updateContainer returns a container's cached status, which it replaces if anything has
 // changed; knobs is the version of all knobs.
 func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs uint64) *status.Container {
-	p := r.portraits[c]
+	p := r.statuses[c]
 	if p == nil {
 		p = &containerStatus{}
-		r.portraits[c] = p
+		r.statuses[c] = p
 	}
 	controlled := !c.Uncontrolled && !r.Authority().Foreign
 	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.LedgerState() &&

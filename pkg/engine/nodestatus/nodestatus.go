@@ -21,9 +21,9 @@ import (
 // Reporter makes statuses. The goroutine of the agent's event loop owns it.
 type Reporter struct {
 	*node.Node
-	from      Sources
-	portraits map[*node.Container]*containerStatus
-	kernels   []status.Setting // a buffer that is reused for each container
+	from     Sources
+	statuses map[*node.Container]*containerStatus
+	kernels  []status.Setting // a buffer that is reused for each container
 }
 
 // Sources are the parts of the status that the node's state does not contain.
@@ -50,7 +50,7 @@ type Loop interface {
 
 // New makes a reporter.
 func New(n *node.Node, from Sources) *Reporter {
-	return &Reporter{Node: n, from: from, portraits: map[*node.Container]*containerStatus{}}
+	return &Reporter{Node: n, from: from, statuses: map[*node.Container]*containerStatus{}}
 }
 
 // Draft is a status whose containers have yet to be copied; see Status.
@@ -100,8 +100,8 @@ func (r *Reporter) Draft() *Draft {
 	for i, p := range r.Ledger.Pools() {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: r.from.Loop.PoolLoad(i)})
 	}
-	if len(r.portraits) > len(r.Order) {
-		maps.DeleteFunc(r.portraits, func(c *node.Container, _ *containerStatus) bool { return r.Containers[c.ID] != c })
+	if len(r.statuses) > len(r.Order) {
+		maps.DeleteFunc(r.statuses, func(c *node.Container, _ *containerStatus) bool { return r.Containers[c.ID] != c })
 	}
 	seen := make([]containerUsage, 0, len(r.Order))
 	knobs := r.Reconciler.Version(len(contested) > 0)
