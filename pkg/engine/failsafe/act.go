@@ -10,15 +10,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Kernel reads and writes cgroups: cgroupfs.Driver.
+// Kernel reads and writes cgroups; cgroupfs.Driver implements it.
 type Kernel interface {
 	Read(path string, knob knobs.Knob) (knobs.Value, error)
 	Apply(changes []knobs.Change) error
 }
 
-// Carry carries a plan out. What the kernel has now decides on the order in which each
-// change is safe; cgroups that are gone need nothing, nor do those that have what the
-// change is from: the loop has given them back. One refusal stops no other.
+// Carry carries out a plan. It orders the writes by the kernel's present values, so that each
+// is safe. It skips cgroups that are gone, and knobs that already have the value from before
+// the loop, which the loop has restored. After a refusal it continues with the other changes.
 func Carry(kernel Kernel, changes []knobs.Change) error {
 	due := make([]knobs.Change, 0, len(changes))
 	for _, c := range changes {
@@ -43,8 +43,8 @@ func Carry(kernel Kernel, changes []knobs.Change) error {
 	return errors.Join(failed...)
 }
 
-// Act carries out the plan of this boot that is in a folder, on the node whose /sys and
-// /proc are below hostRoot, and leaves word of it for the plugin.
+// Act carries out the plan of this boot in the directory dir, on the node whose /sys and /proc
+// are below hostRoot, and leaves a report for the plugin; see Note.
 func Act(dir, hostRoot, why string) (Acted, error) {
 	changes, err := Load(dir, procfs.BootID(os.DirFS(hostRoot)))
 	if len(changes) == 0 && err == nil {
@@ -65,6 +65,6 @@ func carryOn(hostRoot string, changes []knobs.Change) error {
 	if err != nil {
 		return err
 	}
-	defer driver.Close() //nolint:errcheck // it was only written, value by value
+	defer driver.Close() //nolint:errcheck // each value was written at once, so closing loses nothing
 	return Carry(driver, changes)
 }

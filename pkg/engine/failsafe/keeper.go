@@ -15,32 +15,32 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Keeper is the plugin's end of the failsafe: it keeps the plan on disk and a watcher's
-// process running, and passes signs of life on to that.
+// Keeper is the plugin's side of the failsafe. It writes the plan to disk, keeps the watcher's
+// process running, and sends that process heartbeats.
 type Keeper struct {
 	dir, boot string
-	start     func() (io.WriteCloser, error) // the watcher's process
+	start     func() (io.WriteCloser, error) // starts the watcher's process
 	log       logrus.FieldLogger
 	beats     chan struct{}
-	plans     chan pendingPlan // the newest alone
+	plans     chan pendingPlan // has the newest plan only
 
-	unsaved *pendingPlan // that could not be written
-	problem string       // told last
+	unsaved *pendingPlan // the plan that could not be written
+	problem string       // the problem that was logged last
 }
 
-// pendingPlan is a plan that isn't on disk yet.
+// pendingPlan is a plan that has yet to be written to disk.
 type pendingPlan struct {
 	changes []knobs.Change
-	written chan struct{} // closed when it was tried
+	written chan struct{} // closed when the write has succeeded or failed
 }
 
-// NewKeeper makes a keeper of the plan in a folder, which is of this boot. start starts the
-// watcher's process and returns where its signs of life are written; StartWatcher does.
+// NewKeeper makes a Keeper of the plan in a directory, for this boot. start starts the
+// watcher's process and returns the writer for heartbeats; StartWatcher does that.
 func NewKeeper(dir, boot string, start func() (io.WriteCloser, error), log logrus.FieldLogger) *Keeper {
 	return &Keeper{dir: dir, boot: boot, start: start, log: log, beats: make(chan struct{}, 1), plans: make(chan pendingPlan, 1)}
 }
 
-// Keep replaces what is to be done. It never waits.
+// Keep replaces the plan. It never waits.
 func (k *Keeper) Keep(changes []knobs.Change) (written <-chan struct{}) {
 	select {
 	case old := <-k.plans:
@@ -52,9 +52,9 @@ func (k *Keeper) Keep(changes []knobs.Change) (written <-chan struct{}) {
 	return p.written
 }
 
-// save brings a plan to the runtime folder. Where that fails, no plan is better than an
-// old one, which may give services the CPUs of a pin that came since: it is removed, and
-// the new one tried again with the next sign of life.
+// save writes a plan to the runtime directory. If that fails, it removes the old plan, which
+// might give services the CPUs of a newer pin, and the next heartbeat tries to write the new
+// one again.
 func (k *Keeper) save(p *pendingPlan) {
 	err := Save(k.dir, k.boot, p.changes)
 	k.unsaved = nil
@@ -73,7 +73,7 @@ func (k *Keeper) save(p *pendingPlan) {
 	}
 }
 
-// Beat is a sign of life. It never waits.
+// Beat requests a heartbeat. It never waits.
 func (k *Keeper) Beat() {
 	select {
 	case k.beats <- struct{}{}:
@@ -81,19 +81,19 @@ func (k *Keeper) Beat() {
 	}
 }
 
-// Acted is word of what the failsafe did, once.
+// Acted reports, once, what the failsafe did.
 func (k *Keeper) Acted() (Acted, bool) { return Noted(k.dir) }
 
-// again is the time between two starts of the watcher's process.
-const again = 10 * time.Second
+// restartInterval is the time between two starts of the watcher's process.
+const restartInterval = 10 * time.Second
 
-// Run keeps the watcher's process running, the plan on disk, and passes signs of life
-// on, until the context ends and the last plan was written. The process outlives it.
+// Run keeps the watcher's process running, writes plans, and sends heartbeats, until the
+// context ends and the last plan was written. The process outlives it.
 func (k *Keeper) Run(ctx context.Context) {
 	var pulse io.WriteCloser
 	var started time.Time
 	for {
-		if pulse == nil && time.Since(started) > again {
+		if pulse == nil && time.Since(started) > restartInterval {
 			started = time.Now()
 			var err error
 			if pulse, err = k.start(); err != nil {
@@ -131,8 +131,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// StartWatcher starts this program with other arguments, in a process group of its own: what
-// ends the plugin's group doesn't end it. Its standard input takes signs of life.
+// StartWatcher starts this program with other arguments, in a process group of its own, so that
+// a signal to the plugin's group doesn't end it. Its standard input receives the heartbeats.
 func StartWatcher(arguments ...string) (io.WriteCloser, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -148,6 +148,6 @@ func StartWatcher(arguments ...string) (io.WriteCloser, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s %s: %w", self, arguments[0], err)
 	}
-	go cmd.Wait() //nolint:errcheck // a zombie is all that it prevents
+	go cmd.Wait() //nolint:errcheck // it only prevents a zombie
 	return pulse, nil
 }

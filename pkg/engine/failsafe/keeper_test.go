@@ -116,7 +116,7 @@ func TestKeeperStartsTheWatcherAgain(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		if len(starts) != 3 || starts[0] != 0 || starts[1] <= again || starts[2]-starts[1] <= again {
+		if len(starts) != 3 || starts[0] != 0 || starts[1] <= restartInterval || starts[2]-starts[1] <= restartInterval {
 			t.Errorf("started at %v", starts)
 		}
 		for i, p := range all {

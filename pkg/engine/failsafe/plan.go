@@ -1,7 +1,6 @@
-// Package failsafe is what remains when the plugin is gone: a plan on disk that gives
-// latency-sensitive containers back what they request and batch work its floor, and a
-// watcher, in a process of its own, that carries it out when the plugin gives no sign
-// of life. Pins stay.
+// Package failsafe acts when the plugin is gone. The plugin keeps a plan on disk that gives
+// services what they request and batch work its floor. A watcher, in a process of its own,
+// carries the plan out when the plugin sends no heartbeat. Pins stay.
 package failsafe
 
 import (
@@ -32,15 +31,16 @@ type entry struct {
 	Why   string      `json:"why"`
 }
 
-// file is the plan as it is on disk: of this boot, whose cgroups it names.
+// file is the plan on disk. It is valid for the boot that it names, since it names that boot's
+// cgroups.
 type file struct {
 	Boot    string            `json:"boot"`
 	Changes []json.RawMessage `json:"changes"` // each an entry, read one by one: another version may have settings that this one doesn't know
 }
 
-// Save replaces the plan in a folder. Each change is from what the file had before the
-// loop, nil where that isn't known. It is not synced: it need only outlive the
-// process.
+// Save replaces the plan in a directory. A change's From is the value that the knob had before
+// the control loop changed it; nil if that is unknown. The file is not synced, since it need
+// only outlive the process.
 func Save(dir, boot string, changes []knobs.Change) error {
 	f := file{Boot: boot, Changes: make([]json.RawMessage, len(changes))}
 	for i := range changes {
@@ -69,7 +69,7 @@ func write(dir, name string, value any) error {
 	return os.Rename(temporary, filepath.Join(dir, name))
 }
 
-// Forget removes the plan: a failsafe that still waits has nothing to do then.
+// Forget removes the plan, so that a watcher that is still waiting has nothing to do.
 func Forget(dir string) error {
 	if err := os.Remove(filepath.Join(dir, planFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -77,8 +77,8 @@ func Forget(dir string) error {
 	return nil
 }
 
-// Load reads the plan of this boot; none is an empty one. A change that can't be read
-// costs itself alone: the error names it, and the others are there.
+// Load reads the plan of this boot; without one it returns an empty plan. It skips changes that
+// can't be read: the error names them, and the others are returned.
 func Load(dir, boot string) ([]knobs.Change, error) {
 	data, err := os.ReadFile(filepath.Join(dir, planFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func parse(data []byte, boot string) (changes []knobs.Change, err error) {
 		return nil, fmt.Errorf("the failsafe's plan: %w", err)
 	}
 	if f.Boot != boot {
-		return nil, nil // its cgroups ended with that boot
+		return nil, nil // that boot's cgroups are gone
 	}
 	for _, text := range f.Changes {
 		change, bad := parseEntry(text)
@@ -125,7 +125,7 @@ func parseEntry(text []byte) (knobs.Change, error) {
 	return knobs.Change{Object: knobs.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why}, nil
 }
 
-// Acted is what the failsafe did, for the plugin that comes back.
+// Acted is the failsafe's report of what it did, for the next plugin.
 type Acted struct {
 	Time    time.Time `json:"time"`
 	Why     string    `json:"why"`
@@ -133,10 +133,10 @@ type Acted struct {
 	Problem string    `json:"problem,omitempty"`
 }
 
-// Note leaves word of what was done.
+// Note writes the report of what the failsafe did.
 func Note(dir string, a Acted) error { return write(dir, actedFile, a) }
 
-// Noted takes that word; ok is false where there is none.
+// Noted reads and removes that report; ok is false if there is none.
 func Noted(dir string) (a Acted, ok bool) {
 	name := filepath.Join(dir, actedFile)
 	data, err := os.ReadFile(name)

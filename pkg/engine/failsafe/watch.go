@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Silence is how long the plugin may give no sign of life. With the time that a plan
-// takes it is well below the 10 s that are promised.
+// Silence is how long the plugin may send no heartbeat. Together with the time to carry out a
+// plan, it is well below the promised 10 s.
 const Silence = 5 * time.Second
 
-// Watcher waits for the plugin's end.
+// Watcher waits until the plugin has ended.
 type Watcher struct {
-	Beats <-chan struct{}        // signs of life; closed when the plugin has ended
+	Beats <-chan struct{}        // heartbeats; closed when the plugin has ended
 	Act   func(why string) error // carries the plan out
-	// Succeeded reports whether another plugin is there. It is asked after the end of
-	// this one: a restart moves nobody.
+	// Succeeded reports whether another plugin is running. The Watcher calls it after the end
+	// of this one, so that a restart changes nothing on the node.
 	Succeeded func() bool
 }
 
-// Watch returns when the plugin has ended and the plan is carried out, or a successor
-// is there. A plugin that only stalls may come back: it repairs what was done then.
+// Watch returns when the plugin has ended and the plan is carried out, or a successor is
+// running. A plugin that was only stalled repairs what the plan changed.
 func (w *Watcher) Watch(ctx context.Context) error {
 	silence := time.NewTimer(Silence)
 	defer silence.Stop()
@@ -41,9 +41,9 @@ func (w *Watcher) Watch(ctx context.Context) error {
 	}
 }
 
-// ended gives a successor its time, and acts where none has come. What counts is the last
-// look: a killed process that gets no CPU, or that waits for a disk, holds its lock for a
-// while, as a successor does.
+// ended waits for a successor, and acts if none has come. Only the last check counts, since a
+// killed process that gets no CPU, or waits for a disk, holds its lock for a while, just as a
+// successor does.
 func (w *Watcher) ended(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
