@@ -24,7 +24,7 @@ const (
 	coresState = "core-sched"
 )
 
-// joinCores puts processes of a container into its core-scheduling group. It reports whether
+// joinCores puts processes of a container into its core-scheduling group, and reports whether
 // that succeeded.
 func (j *Joiner) joinCores(c *node.Container, group string, pids []int) bool {
 	j.keepCores(c.Path)
@@ -47,8 +47,8 @@ func (j *Joiner) JoinedCores(c *node.Container) bool {
 		!slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == coreSchedKey })
 }
 
-// keepCores notes in the journal that a cgroup's processes have a cookie. The list is written
-// as a whole, so it also drops the cgroups of containers that are gone.
+// keepCores records in the journal that a cgroup's processes have a cookie. It writes the whole
+// list, and so also drops the cgroups of containers that are gone.
 func (j *Joiner) keepCores(path string) {
 	var paths []string
 	_, err := j.Journal.State(coresState, &paths)
@@ -61,7 +61,7 @@ func (j *Joiner) keepCores(path string) {
 	}
 }
 
-// lacksCores tells why this node has no core-scheduling group for a request that names one.
+// lacksCores explains why this node has no core-scheduling group for a request that names one.
 func (j *Joiner) lacksCores(r *workload.Request) (note qos.Note, lacks bool) {
 	if r.CoreSched == "" {
 		return qos.Note{}, false
@@ -73,8 +73,8 @@ func (j *Joiner) lacksCores(r *workload.Request) (note qos.Note, lacks bool) {
 	return qos.Note{Key: coreSchedKey, Missing: true, Text: why}, support != knobs.Supported
 }
 
-// RestoreCores takes the processes of the cgroups that a journal keeps out of their
-// core-scheduling groups, and then forgets those cgroups.
+// RestoreCores removes the processes of the cgroups that a journal lists from their
+// core-scheduling groups, and then drops those cgroups from the journal.
 func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error }, book *journal.Book) error {
 	var paths []string
 	if has, err := book.State(coresState, &paths); err != nil || !has {

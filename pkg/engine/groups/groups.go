@@ -21,20 +21,21 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Joiner puts the processes of containers into their groups. Its methods are called by the
-// agent's loop.
+// Joiner puts the processes of containers into their groups. The agent's event loop calls its
+// methods.
 type Joiner struct {
 	*node.Node
 	cores Cores            // nil without core scheduling
-	rdt   *rdtgroup.Groups // without resctrl it is never told to write
-	noRDT string           // why there is no resctrl
+	rdt   *rdtgroup.Groups // without resctrl it is never asked to write
+	noRDT string           // why resctrl is missing
 
-	batchShare control.CacheShare // what batch work's class has of its configured share; zero is all
-	passes     int                // since all containers were looked at
+	batchShare control.CacheShare // the part of its configured share that batch work's class has; zero is all
+	passes     int                // since the processes of all containers were last listed
 }
 
-// New needs the node's journal. Without cores (nil) no container joins a core-scheduling
-// group. Without a host (nil) none joins a resctrl group, for the reason noRDT.
+// New makes a Joiner; the node's journal must be loaded. Without cores (nil) no container joins
+// a core-scheduling group. Without a host (nil) none joins a resctrl group, and noRDT explains
+// why.
 func New(n *node.Node, cores Cores, host rdtgroup.Host, noRDT string) *Joiner {
 	return &Joiner{
 		Node: n, cores: cores, noRDT: noRDT,
@@ -42,8 +43,8 @@ func New(n *node.Node, cores Cores, host rdtgroup.Host, noRDT string) *Joiner {
 	}
 }
 
-// Join puts those processes of a container into its groups that have not joined yet. What
-// fails is tried again when the container's processes are looked at again.
+// Join puts those processes of a container into its groups that have not joined yet. What fails
+// is tried again when the container's processes are next listed.
 func (j *Joiner) Join(c *node.Container) {
 	may := j.Authority()
 	h, ok := j.Ledger.Holder(c.ID)
@@ -71,9 +72,9 @@ func (j *Joiner) Join(c *node.Container) {
 	}
 }
 
-// newcomers lists the processes that have not joined. Both lists are sorted, since a
-// container may have as many processes as its limit lets it fork: comparing each with each
-// would hold up the loop.
+// newcomers lists the processes that have not joined. Both lists are sorted so that one pass
+// over them is enough: a container may have very many processes, and comparing each with each
+// would delay the event loop.
 func newcomers(pids, joined []int) []int {
 	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
 		_, has := slices.BinarySearch(joined, pid)
@@ -82,8 +83,8 @@ func newcomers(pids, joined []int) []int {
 }
 
 // processes lists a container's processes in ascending order. While none has joined and its
-// cgroup shows none, that is the first process as the runtime has told it: later, the kernel
-// may have given the number of a process that ended to another one.
+// cgroup shows none, it returns the first process, by the runtime's event. It doesn't do so
+// later, when the kernel may have given that process's number to another one.
 func (j *Joiner) processes(c *node.Container) []int {
 	pids, err := j.Kernel.Processes(c.Path)
 	if (err != nil || len(pids) == 0) && c.PID > 0 && c.Processes == nil {
@@ -93,15 +94,14 @@ func (j *Joiner) processes(c *node.Container) []int {
 	return pids
 }
 
-// passesPerLook is how many passes go by from one look at all containers' processes to the
-// next.
-const passesPerLook = 10
+// passesPerList is the number of passes between two listings of all containers' processes.
+const passesPerList = 10
 
-// Pass repairs the resctrl groups, and with each tenth pass has those processes join that
-// the runtime has started in running containers.
+// Pass repairs the resctrl groups. Each tenth pass also lists all containers' processes, and
+// puts those that the runtime has started in running containers into their groups.
 func (j *Joiner) Pass() {
 	j.SetUp()
-	if j.passes++; j.passes%passesPerLook != 0 {
+	if j.passes++; j.passes%passesPerList != 0 {
 		return
 	}
 	for _, c := range j.Order {
@@ -109,15 +109,14 @@ func (j *Joiner) Pass() {
 	}
 }
 
-// Synchronized removes the resctrl groups of pods and containers that are gone, and has the
-// next pass look at all containers' processes. It follows a new inventory.
+// Synchronized removes the resctrl groups of pods and containers that are gone, and makes the
+// next pass list all containers' processes. It must run after the inventory was rebuilt.
 func (j *Joiner) Synchronized() {
 	j.pruneRDT()
 	j.passes = -1
 }
 
-// Lacks adds to the notes on a request, which tell what this node lacks for it, those on its
-// groups.
+// Lacks appends what this node lacks for the groups of a request to the notes.
 func (j *Joiner) Lacks(r *workload.Request, notes []qos.Note) []qos.Note {
 	if note, lacks := j.lacksCores(r); lacks {
 		notes = append(notes, note)

@@ -110,7 +110,7 @@ func TestPassLooksForNewProcesses(t *testing.T) {
 	n.kernel.pids = []int{100}
 	n.Pass()
 	n.kernel.pids = []int{100, 101}
-	for range passesPerLook - 1 {
+	for range passesPerList - 1 {
 		n.Pass()
 	}
 	if want := []int{100}; !reflect.DeepEqual(n.cores.joined, want) {

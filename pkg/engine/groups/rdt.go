@@ -14,12 +14,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// SetUp makes the resctrl groups that the configuration asks for, and repairs what others
-// have changed in them. Where the configuration asks for none, it removes those of an
-// earlier run.
+// SetUp makes the resctrl groups that the configuration needs, and repairs what other programs
+// have changed in them. If it needs none, SetUp removes those of an earlier run.
 func (j *Joiner) SetUp() { j.setUp(false) }
 
-// setUp is SetUp for a layout that may be a new one: then a group that differs from it is no
+// setUp is SetUp with isNew for a layout that may be new: then a difference in a group is no
 // drift.
 func (j *Joiner) setUp(isNew bool) {
 	switch may := j.Authority(); {
@@ -31,7 +30,7 @@ func (j *Joiner) setUp(isNew bool) {
 	}
 }
 
-// classes are the configured RDT classes, with batch work's narrowed to its present share.
+// classes lists the configured RDT classes, with batch work's reduced to its present share.
 func (j *Joiner) classes() []schemata.Class {
 	classes := j.Config.RDT.List()
 	for i := range classes {
@@ -42,8 +41,8 @@ func (j *Joiner) classes() []schemata.Class {
 	return classes
 }
 
-// ShareCache narrows the RDT class of batch work to a part of the cache and the bandwidth
-// that are configured for it. The zero value is all of them.
+// ShareCache reduces the RDT class of batch work to a part of its configured cache and
+// bandwidth. The zero value stands for all of them.
 func (j *Joiner) ShareCache(share control.CacheShare) {
 	if j.batchShare != share {
 		j.batchShare = share
@@ -51,8 +50,8 @@ func (j *Joiner) ShareCache(share control.CacheShare) {
 	}
 }
 
-// AtCreation is the resctrl group in which the runtime is to start a container, "" where
-// that is the default one. Pods' own groups are made when their containers start.
+// AtCreation is the resctrl group in which the runtime should start a container; "" for the
+// default group. Pods' own groups are made when their containers start.
 func (j *Joiner) AtCreation(c *node.Container) string {
 	h, ok := j.Ledger.Holder(c.ID)
 	if !ok || c.Uncontrolled || !j.Authority().RDT || !j.rdt.HasClass(h.Request.RDT.Class) {
@@ -61,8 +60,8 @@ func (j *Joiner) AtCreation(c *node.Container) string {
 	return resctrl.ClassGroup(h.Request.RDT.Class)
 }
 
-// assign puts processes of a container into its resctrl group. It reports whether that
-// succeeded in full.
+// assign puts processes of a container into its resctrl group, and reports whether all of that
+// succeeded.
 func (j *Joiner) assign(c *node.Container, request workload.RDT, pids []int) (done bool) {
 	if !j.Authority().RDT {
 		return true
@@ -83,7 +82,7 @@ func (j *Joiner) assign(c *node.Container, request workload.RDT, pids []int) (do
 	return done
 }
 
-// lacksRDT tells why this node has no resctrl group for a request that asks for one.
+// lacksRDT explains why this node has no resctrl group for a request that needs one.
 func (j *Joiner) lacksRDT(r *workload.Request) (note qos.Note, lacks bool) {
 	if j.Config.RDT.Mode != config.RDTOn || r.RDT == (workload.RDT{}) {
 		return qos.Note{}, false
@@ -106,8 +105,8 @@ func (j *Joiner) pruneRDT() {
 	j.rdt.Prune(pods, containers)
 }
 
-// Leave removes the resctrl groups that were made for a container that the inventory has
-// forgotten, and for its pod if that was its last.
+// Leave removes the resctrl groups that were made for a container that is no longer in the
+// inventory, and for its pod if that was the pod's last.
 func (j *Joiner) Leave(c *node.Container) {
 	if !j.Authority().RDT {
 		return
@@ -120,9 +119,9 @@ func (j *Joiner) Leave(c *node.Container) {
 	}
 }
 
-// Reconfigure moves all processes to the groups of the configuration in force, and removes
-// groups that it doesn't ask for. Before is the configuration that it replaced, and wrote
-// whether that one let Sluice write.
+// Reconfigure moves all processes to the groups of the configuration in force, and removes the
+// other groups. before is the configuration that it replaced; wrote reports whether Sluice
+// could write under that one.
 func (j *Joiner) Reconfigure(before *config.Config, wrote bool) {
 	if !j.HasRDT || wrote && SameRDT(before, j.Config) {
 		j.rejoin()
@@ -135,7 +134,7 @@ func (j *Joiner) Reconfigure(before *config.Config, wrote bool) {
 	}
 	j.setUp(true)
 	if !j.Authority().RDT {
-		j.rdt.Forget() // by the time that Sluice may write again, others may have removed them
+		j.rdt.Forget() // until Sluice may write again, other programs may remove them
 	}
 	j.rejoin()
 	j.pruneRDT()
@@ -149,7 +148,7 @@ func SameRDT(a, b *config.Config) bool {
 	return slices.Equal(values(a), values(b))
 }
 
-// rejoin has all processes join their groups again, including those whose group is the same.
+// rejoin makes all processes join their groups again, even if the group is the same.
 func (j *Joiner) rejoin() {
 	for _, c := range j.Order {
 		h, ok := j.Ledger.Holder(c.ID)
