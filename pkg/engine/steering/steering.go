@@ -1,5 +1,5 @@
-// Package steering keeps interrupts and unbound work queues off chosen CPUs, and gives
-// back the affinities that they had before.
+// Package steering moves interrupts and unbound work queues off chosen CPUs, and restores the
+// affinities that they had before.
 package steering
 
 import (
@@ -17,7 +17,7 @@ import (
 // State is the name under which the journal keeps the original affinities.
 const State = "affinities"
 
-// Affinities reads and writes where interrupts and unbound work may run; see
+// Affinities reads and writes the CPUs on which interrupts and unbound work may run; see
 // pkg/kernel/irq.
 type Affinities interface {
 	Read() (map[irq.File]cpuset.Set, error)
@@ -25,9 +25,9 @@ type Affinities interface {
 	Balancer() string
 }
 
-// Steerer brings the affinities to what is desired, one change at a time. Its methods are
-// called by the goroutine that owns the journal; what reads or writes the kernel's files,
-// of which there may be thousands, runs outside of that goroutine.
+// Steerer sets the affinities to what is desired, one change at a time. The goroutine that owns
+// the journal calls its methods. The kernel's files, of which there may be thousands, are read
+// and written outside of that goroutine.
 type Steerer struct {
 	affinities Affinities
 	journal    *journal.Book
@@ -35,16 +35,16 @@ type Steerer struct {
 	log        logrus.FieldLogger
 
 	busy     bool       // a change is under way
-	kept     irq.Kept   // original affinities; replaced, never changed
-	done     irq.Desire // what the kernel was last brought to
-	skipped  int        // affinities that the kernel refused at that time
-	unsaved  bool       // logged that the originals can't be written to disk
-	refused  bool       // logged that the kernel refuses some
-	balanced bool       // logged that irqbalance runs
+	kept     irq.Kept   // original affinities; replaced, never changed in place
+	done     irq.Desire // the affinities that were last written to the kernel
+	skipped  int        // number of affinities that the kernel refused in that change
+	unsaved  bool       // the log already says that the originals can't be written to disk
+	refused  bool       // the log already says that the kernel refuses some
+	balanced bool       // the log already says that irqbalance runs
 }
 
-// New takes over the originals that an earlier run left in the journal. Aside runs work
-// outside of the goroutine that owns the journal, and then in it. Without affinities (nil)
+// New makes a Steerer, with the originals that an earlier run left in the journal. aside runs
+// work outside of the goroutine that owns the journal, and then in it. Without affinities (nil)
 // the Steerer does nothing.
 func New(affinities Affinities, book *journal.Book, aside func(work, then func()), log logrus.FieldLogger) *Steerer {
 	s := &Steerer{affinities: affinities, journal: book, aside: aside, log: log}
@@ -54,14 +54,14 @@ func New(affinities Affinities, book *journal.Book, aside func(work, then func()
 	return s
 }
 
-// Status tells which CPUs are kept free, and how many affinities the kernel refused.
+// Status reports which CPUs are free of interrupts, and how many affinities the kernel refused.
 func (s *Steerer) Status() status.Steering {
 	return status.Steering{CPUs: cpuset.Union(s.done.IRQs, s.done.Workqueues), Skipped: s.skipped}
 }
 
-// Steer begins a change if want differs from what the kernel was last brought to and no
-// change is under way; it returns at once. Allowed is asked again right before the first
-// write, since others may have begun to set affinities in the meantime.
+// Steer starts a change if want differs from the last change and no change is under way. It
+// returns at once. allowed is called right before the first write, since another program may
+// have begun to set affinities in the meantime.
 func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 	if s.affinities == nil || s.busy || want == s.done || !allowed() {
 		return
@@ -94,7 +94,7 @@ func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 	})
 }
 
-// begin runs work aside; no other change begins before then has run.
+// begin runs work outside of the goroutine; no other change begins before then has run.
 func (s *Steerer) begin(work, then func()) {
 	s.busy = true
 	s.aside(work, func() {
@@ -103,7 +103,7 @@ func (s *Steerer) begin(work, then func()) {
 	})
 }
 
-// write carries out a plan, once the originals are on disk.
+// write carries out a plan. It writes nothing unless the originals are on disk.
 func (s *Steerer) write(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 	s.kept = kept
 	err := Keep(s.journal, kept)
@@ -130,7 +130,7 @@ func (s *Steerer) write(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 	})
 }
 
-// report logs what a change came to.
+// report logs the results of a change.
 func (s *Steerer) report(results []irq.Result) {
 	moved, refused := 0, error(nil)
 	s.skipped = 0
@@ -166,7 +166,7 @@ func Kept(book *journal.Book) (kept irq.Kept, err error) {
 	return kept, err
 }
 
-// Keep notes the original affinities in the journal; it forgets them where there are none.
+// Keep records the original affinities in the journal; it removes the record if there are none.
 func Keep(book *journal.Book, kept irq.Kept) error {
 	if len(kept) == 0 {
 		return book.KeepState(State, nil)
@@ -174,8 +174,8 @@ func Keep(book *journal.Book, kept irq.Kept) error {
 	return book.KeepState(State, kept)
 }
 
-// Restore gives all original affinities back, while no plugin runs. Those that the kernel
-// refuses stay in the journal, and are in the error.
+// Restore restores all original affinities. No plugin may be running. Those that the kernel
+// refuses stay in the journal, and the error names them.
 func Restore(affinities Affinities, online cpuset.Set, book *journal.Book) error {
 	kept, err := Kept(book)
 	if err != nil || len(kept) == 0 {

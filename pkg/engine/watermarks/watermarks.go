@@ -1,5 +1,5 @@
-// Package watermarks raises the node's free-memory watermarks to the size of its memory,
-// and gives back those that it had before.
+// Package watermarks raises the node's free-memory watermarks according to the size of its
+// memory, and restores the original ones.
 package watermarks
 
 import (
@@ -18,8 +18,7 @@ type Host interface {
 	Write(to watermark.Values) (watermark.Values, error)
 }
 
-// Keeper owns the node's watermarks. Its methods are called by the goroutine that owns the
-// journal.
+// Keeper sets the node's watermarks. The goroutine that owns the journal calls its methods.
 type Keeper struct {
 	host    Host
 	journal *journal.Book
@@ -31,8 +30,8 @@ func New(host Host, book *journal.Book, log logrus.FieldLogger) *Keeper {
 	return &Keeper{host, book, log}
 }
 
-// Raise brings the watermarks to a node with so many bytes of memory in so many NUMA
-// nodes, once the originals are on disk.
+// Raise sets the watermarks for a node with that many bytes of memory and NUMA nodes. It writes
+// nothing unless the originals are on disk.
 func (k *Keeper) Raise(memory int64, nodes int) {
 	if k.host == nil {
 		return
@@ -64,7 +63,7 @@ func (k *Keeper) raise(memory int64, nodes int) (now watermark.Values, err error
 	return k.host.Write(kept.Now)
 }
 
-// Restore gives the originals back, where there are any.
+// Restore restores the originals, if there are any.
 func (k *Keeper) Restore() {
 	if k.host == nil {
 		return
@@ -74,7 +73,7 @@ func (k *Keeper) Restore() {
 	}
 }
 
-// Restore gives back the originals that a journal keeps, and forgets them.
+// Restore restores the originals that a journal has, and removes them from it.
 func Restore(host Host, book *journal.Book) error {
 	var kept watermark.Kept
 	if has, err := book.State(state, &kept); err != nil || !has {
