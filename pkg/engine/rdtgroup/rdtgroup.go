@@ -36,20 +36,20 @@ type Host interface {
 	Restore(resctrl.Originals) error
 }
 
-// Layout is the groups that the configuration asks for.
+// Layout is the set of groups that the configuration needs.
 type Layout struct {
 	Classes []schemata.Class
-	MaxMBps int  // bandwidth that 100 % stands for
-	Monitor bool // each container has a monitoring group
+	MaxMBps int  // the bandwidth that 100 % stands for
+	Monitor bool // each container gets a monitoring group
 }
 
-// Groups are the resctrl groups of this node. Its methods are called by the goroutine that
-// owns the journal.
+// Groups are the resctrl groups of this node. The goroutine that owns the journal calls its
+// methods.
 type Groups struct {
 	host    Host
 	journal *journal.Book
 	log     logrus.FieldLogger
-	drifted func() // a class was changed by somebody else
+	drifted func() // called when another program has changed a class
 
 	layout  Layout
 	classes map[string]bool // that have a group; nil before the first Setup
@@ -57,14 +57,13 @@ type Groups struct {
 	problem string          // why a class has no group or not all of its share; logged once
 }
 
-// New makes Groups. Drifted is called for each repair of a class that somebody else
-// changed.
+// New makes Groups. It calls drifted for each repair of a class that another program changed.
 func New(host Host, book *journal.Book, drifted func(), log logrus.FieldLogger) *Groups {
 	return &Groups{host: host, journal: book, drifted: drifted, log: log, pods: map[string]bool{}}
 }
 
-// Setup makes the classes' groups once the state before them is in the journal, and
-// repairs what others have changed. A layout that differs from the last one is no drift.
+// Setup makes the classes' groups once the journal has the original state on disk, and repairs
+// what other programs have changed. With isNew, a difference from the layout is no drift.
 func (g *Groups) Setup(layout Layout, isNew bool) {
 	g.layout = layout
 	err := g.keep()
@@ -110,8 +109,8 @@ func (g *Groups) keep() error {
 	return err
 }
 
-// End removes all groups, those of an earlier run too, and gives resctrl the state that it
-// had before them.
+// End removes all groups, including those of an earlier run, and restores resctrl's original
+// state.
 func (g *Groups) End() {
 	if err := Restore(g.host, g.journal); err != nil && err.Error() != g.problem {
 		g.problem = err.Error()
@@ -120,13 +119,13 @@ func (g *Groups) End() {
 	g.Forget()
 }
 
-// Forget takes all groups for gone, without touching them.
+// Forget drops all groups from memory without changing resctrl.
 func (g *Groups) Forget() { g.classes, g.pods = nil, map[string]bool{} }
 
 // HasClass reports whether a class has a group.
 func (g *Groups) HasClass(class string) bool { return g.classes[class] }
 
-// Member is a container as far as its group depends on it.
+// Member describes a container for Assign.
 type Member struct {
 	ContainerID, PodUID string
 	RDT                 workload.RDT
@@ -186,7 +185,7 @@ func (g *Groups) ToDefault(pid int) {
 	g.host.Assign(resctrl.Place{}, pid) //nolint:errcheck // the end of the group moves it as well
 }
 
-// Lack tells what keeps a request from its share, if anything does.
+// Lack explains why a request can't have its share; lacks is false if it can.
 func (g *Groups) Lack(r workload.RDT) (note qos.Note, lacks bool) {
 	if r.Class == "" || g.classes == nil || g.classes[r.Class] {
 		return qos.Note{}, false
@@ -206,12 +205,12 @@ func (g *Groups) Prune(pods, containers []string) {
 	}
 }
 
-// Leave ends the monitoring group of a container.
+// Leave removes the monitoring group of a container.
 func (g *Groups) Leave(containerID string) {
 	g.host.Unwatch(containerID) //nolint:errcheck // the next connection prunes
 }
 
-// LeavePod ends the group that a pod has of its own, if it has one.
+// LeavePod removes a pod's own group, if it has one.
 func (g *Groups) LeavePod(uid string) {
 	if g.pods[uid] {
 		delete(g.pods, uid)
@@ -219,7 +218,7 @@ func (g *Groups) LeavePod(uid string) {
 	}
 }
 
-// Restore gives resctrl the state back that a journal keeps, and forgets it.
+// Restore restores resctrl's original state from a journal, and removes it from the journal.
 func Restore(host Host, book *journal.Book) error {
 	var o resctrl.Originals
 	if has, err := book.State(state, &o); err != nil || !has {
