@@ -6,10 +6,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Apply makes the changes in the order given (see knobs.Order). A failed one
-// doesn't stop the others: the returned error joins a *ChangeError for each. A
-// change that the cgroups around it stood in the way of is tried once more
-// after the rest, which may have made room.
+// Apply makes the changes in the given order (see knobs.Order). A failed change doesn't stop
+// the others: the returned error joins a *ChangeError for each failure. A change that failed
+// because a parent or child cgroup was in the way is tried once more after the others, which
+// may have removed the obstacle.
 func (d *Driver) Apply(changes []knobs.Change) error {
 	var errs []error
 	var again []knobs.Change

@@ -7,22 +7,22 @@ import (
 	"syscall"
 )
 
-// maxHandles bounds the open files and folders that a driver keeps. The kernel
-// holds 4.7 KiB for each file that was read (seen on 6.18: seq_file's page, charged
-// to this process' cgroup), so 75 MiB at most. 500 containers have 10,000: 5,000
-// for their knobs, 5,000 for what they use. BenchmarkPass shows what more containers
-// than that cost.
+// maxHandles limits the number of files and folders that a driver keeps open. The kernel
+// allocates 4.7 KiB for each file that has been read (measured on 6.18: the page of seq_file,
+// charged to this process' cgroup), so the limit costs at most 75 MiB. 500 containers need
+// 10,000 handles: 5,000 for their knobs and 5,000 for their usage counters. BenchmarkPass shows
+// the cost of exceeding the limit.
 const maxHandles = 16384
 
-// handles counts what a driver keeps open.
+// handles counts the open files and folders of a driver.
 type handles struct {
 	limit    int64
 	open     atomic.Int64
-	detached atomic.Int64 // writes of CPUs that are under way
+	detached atomic.Int64 // writes of cpuset.cpus in progress
 	buffers  sync.Pool    // of *[]byte, for reading
 }
 
-// newHandles leaves at least half of the process' file descriptors to others.
+// newHandles leaves at least half of the process' file descriptors to the rest of the process.
 func newHandles() *handles {
 	h := &handles{limit: maxHandles}
 	var files syscall.Rlimit
@@ -36,8 +36,8 @@ func newHandles() *handles {
 	return h
 }
 
-// hierarchy is a mounted cgroup tree with the cgroups that are kept open. A kept
-// file can't show another cgroup than its own: once that is removed, it fails.
+// hierarchy is a mounted cgroup tree with a cache of open cgroups. A cached file never shows a
+// cgroup other than its own: once that cgroup is removed, reads fail.
 type hierarchy struct {
 	tree Tree
 	v2   bool
@@ -50,17 +50,17 @@ type hierarchy struct {
 // cgroup is an open cgroup.
 type cgroup struct {
 	in     *hierarchy
-	dir    string // as plan.Object's Path
+	dir    string // the cgroup's path, as in knobs.Object
 	folder Folder
-	uses   atomic.Int32 // each user's, and one while it is kept; the last closes it
-	stuck  atomic.Int32 // writes of its CPUs that have had no effect yet and were given up
+	uses   atomic.Int32 // one for each user and one for the cache; whoever drops the last one closes the cgroup
+	stuck  atomic.Int32 // abandoned writes of cpuset.cpus that have not taken effect yet
 
 	mu    sync.RWMutex
-	files map[string]File // by the first of a file's possible names
+	files map[string]File // open files, by the first of a file's possible names
 }
 
-// with calls do with the cgroup at dir. Where the one that was kept open turns
-// out to be removed, it is dropped, and do called once more with what is there now.
+// with calls do with the cgroup at dir. If the cached cgroup turns out to have been removed,
+// with drops it from the cache and calls do once more with the cgroup that is at dir now.
 func (h *hierarchy) with(dir string, do func(*cgroup) error) error {
 	c, kept, err := h.acquire(dir)
 	if err != nil {
@@ -79,7 +79,8 @@ func (h *hierarchy) with(dir string, do func(*cgroup) error) error {
 	return do(c)
 }
 
-// acquire returns the cgroup at dir, to be released; kept says that it was open.
+// acquire returns the cgroup at dir, which the caller must release; kept reports whether it was
+// in the cache.
 func (h *hierarchy) acquire(dir string) (c *cgroup, kept bool, err error) {
 	h.mu.RLock()
 	c, kept = h.cgroups[dir]
@@ -102,9 +103,9 @@ func (h *hierarchy) acquire(dir string) (c *cgroup, kept bool, err error) {
 	return c, false, nil
 }
 
-// room makes room for one more handle by closing any other cgroup, and reports
-// whether there is some. No order of use is kept: a pass that reads more than fits
-// would miss every time with the oldest going first.
+// room makes room for one more handle by closing any other cgroup, and reports whether it
+// succeeded. The choice is arbitrary and not the least recently used cgroup: a pass that reads
+// more cgroups than fit would then miss the cache every time.
 func (h *hierarchy) room(keep string) bool {
 	for h.all.open.Load() > h.all.limit {
 		var victim *cgroup
@@ -120,13 +121,13 @@ func (h *hierarchy) room(keep string) bool {
 		delete(h.cgroups, victim.dir)
 		victim.release()
 		if victim.uses.Load() > 0 {
-			return false // in use: its handles are closed a little later
+			return false // the cgroup is in use: its last user closes the handles
 		}
 	}
 	return true
 }
 
-// drop forgets a cgroup that is kept.
+// drop removes a cgroup from the cache.
 func (h *hierarchy) drop(c *cgroup) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +137,7 @@ func (h *hierarchy) drop(c *cgroup) {
 	}
 }
 
-// forget closes what is kept of the cgroup at dir.
+// forget closes the cached handles of the cgroup at dir.
 func (h *hierarchy) forget(dir string) {
 	h.mu.RLock()
 	c := h.cgroups[dir]
@@ -161,15 +162,15 @@ func (c *cgroup) release() {
 		return
 	}
 	for _, f := range c.files {
-		f.Close() //nolint:errcheck // it was only read
+		f.Close() //nolint:errcheck // the file was opened for reading
 	}
-	c.folder.Close() //nolint:errcheck // a folder
+	c.folder.Close() //nolint:errcheck // closing a folder loses no data
 	c.in.all.open.Add(-int64(len(c.files)) - 1)
 }
 
-// kept returns a file that stays open, the first of the names that is there;
-// temporary says that it doesn't, for want of room, and is to be closed.
-func (c *cgroup) kept(names []string) (f File, temporary bool, err error) {
+// kept opens the first of the names that exists and caches the file. temporary reports that the
+// cache had no room, so that the caller must close the file.
+func (c *cgroup) openCached(names []string) (f File, temporary bool, err error) {
 	c.mu.RLock()
 	f, ok := c.files[names[0]]
 	c.mu.RUnlock()
@@ -197,7 +198,7 @@ func (c *cgroup) kept(names []string) (f File, temporary bool, err error) {
 	return f, false, nil
 }
 
-// Forget closes what the driver keeps open of a cgroup.
+// Forget closes the handles that the driver has cached for a cgroup.
 func (d *Driver) Forget(dir string) {
 	d.unnest(dir)
 	for _, h := range d.trees {

@@ -11,8 +11,9 @@ const maxWeight = 10000 // CGROUP_WEIGHT_MAX in include/linux/cgroup.h
 
 var burstFiles1, burstFiles2 = []string{"cpu.cfs_burst_us"}, []string{"cpu.max.burst"}
 
-// The burst (5.14, and in vendor kernels before) is at most the quota in mainline
-// kernels: EINVAL. A quota written later can undo it, see keepBurst.
+// burstSpec is the CFS burst (Linux 5.14, and earlier in vendor kernels). Mainline kernels
+// answer EINVAL to a burst above the quota. A later write of the quota can change the burst,
+// see keepBurst.
 var burstSpec = Spec{
 	Controller: "cpu", V1: burstFiles1, V2: burstFiles2,
 	Default: knobs.CPUBurst(0), ReadBack: Exact,
@@ -21,11 +22,11 @@ var burstSpec = Spec{
 }
 
 func readBurst(c *cgroup, s *Spec) (knobs.Value, error) {
-	text, err := c.look(s.Files(c.in.v2)...)
+	text, err := c.readCached(s.Files(c.in.v2)...)
 	if err != nil {
 		return nil, err
 	}
-	n, err := strconv.ParseUint(text, 10, 53) // in ns below 2^63
+	n, err := strconv.ParseUint(text, 10, 53) // nanoseconds fit below 2^63
 	if err != nil {
 		return nil, c.unreadable(s, text)
 	}
@@ -43,8 +44,8 @@ func sameBurst(want, have knobs.Value, _ bool) bool {
 	return time.Duration(a).Microseconds() == time.Duration(b).Microseconds()
 }
 
-// The weight can't be written while cpu.idle is 1 (EINVAL); meanwhile v1 shows 3
-// and v2 0.
+// weightSpec is the CPU weight. The kernel refuses to change it while cpu.idle is 1 (EINVAL);
+// v1 then shows 3 and v2 shows 0.
 var weightSpec = Spec{
 	Controller: "cpu", V1: []string{"cpu.shares"}, V2: []string{"cpu.weight"},
 	Min: int64(knobs.MinShares), Max: int64(knobs.MaxShares), Default: knobs.DefaultShares, ReadBack: Rounded,
@@ -52,8 +53,8 @@ var weightSpec = Spec{
 	test:    knobs.Shares(512), read: readShares, write: writeShares, same: sameShares,
 }
 
-// cpu.idle (5.15) going back to 0 puts the weight to its default, 1024 shares or
-// weight 100: the weight is to be written after it.
+// idleSpec is cpu.idle (Linux 5.15). Setting it back to 0 resets the weight to its default,
+// 1024 shares or weight 100, so the weight must be written after it.
 var idleSpec = Spec{
 	Controller: "cpu", V1: []string{"cpu.idle"}, V2: []string{"cpu.idle"},
 	Max: 1, Default: knobs.Number(0), ReadBack: Exact,
@@ -61,7 +62,7 @@ var idleSpec = Spec{
 }
 
 func readShares(c *cgroup, s *Spec) (knobs.Value, error) {
-	text, err := c.look(s.Files(c.in.v2)...)
+	text, err := c.readCached(s.Files(c.in.v2)...)
 	if err != nil {
 		return nil, err
 	}
@@ -97,14 +98,14 @@ func clamp(shares knobs.Shares) knobs.Shares {
 	return min(max(shares, knobs.MinShares), knobs.MaxShares)
 }
 
-// WeightOf is v2's cpu.weight, 1..10000, for v1's shares, 2..262144: the classic
+// WeightOf converts v1's shares, 2..262144, to v2's cpu.weight, 1..10000, with the classic
 // formula of KEP-2254, which the kubelet and runc before 1.3 use.
 func WeightOf(shares knobs.Shares) int64 {
 	return 1 + int64((clamp(shares)-knobs.MinShares)*(maxWeight-1)/(knobs.MaxShares-knobs.MinShares))
 }
 
-// SharesOf is the least number of shares with that cpu.weight. The weight 0, which
-// a cgroup with cpu.idle shows, is 0.
+// SharesOf returns the smallest number of shares that converts to this cpu.weight. The weight
+// 0, which a cgroup with cpu.idle shows, converts to 0.
 func SharesOf(weight int64) knobs.Shares {
 	if weight <= 0 {
 		return 0
@@ -112,8 +113,8 @@ func SharesOf(weight int64) knobs.Shares {
 	return knobs.MinShares + (knobs.Shares(weight-1)*(knobs.MaxShares-knobs.MinShares)+maxWeight-2)/(maxWeight-1)
 }
 
-// Scale is a weight in percent of another, by the numbers that the kernel compares: v2's
-// weights are no multiples of v1's shares, so that these can't be multiplied in their place.
+// Scale returns the given percentage of a weight. It multiplies the numbers that the kernel
+// compares: on v2 those are weights, which are not proportional to v1's shares.
 func Scale(shares knobs.Shares, percent int, v2 bool) knobs.Shares {
 	scaled := func(n int64) int64 { return (n*int64(percent) + 50) / 100 }
 	if !v2 {
@@ -122,7 +123,7 @@ func Scale(shares knobs.Shares, percent int, v2 bool) knobs.Shares {
 	return SharesOf(min(max(scaled(WeightOf(shares)), 1), maxWeight))
 }
 
-// Room is the percentage by which a weight can be multiplied before the kernel cuts it.
+// Room returns the percentage up to which a weight can be scaled before the kernel clamps it.
 func Room(shares knobs.Shares, v2 bool) int {
 	if v2 {
 		return int(maxWeight * 100 / WeightOf(shares))

@@ -10,11 +10,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// cpusFile is the file of a cpuset's CPUs.
 const cpusFile = "cpuset.cpus"
 
-// setSpec is a cpuset knob, whose file is the same on v1 and v2. What v2 follows is
-// in the file's .effective.
+// setSpec describes a cpuset knob, whose file has the same name on v1 and v2. On v2, the set
+// that the kernel applies is in the file with the suffix .effective.
 func setSpec(file string) *Spec {
 	return &Spec{
 		Controller: "cpuset", V1: []string{file}, V2: []string{file}, Default: knobs.CPUSet{}, ReadBack: Effective,
@@ -22,8 +21,8 @@ func setSpec(file string) *Spec {
 	}
 }
 
-// readSet gives the effective set for a v2 cpuset that was never set, which the
-// parent gives.
+// readSet reads a cpuset file. For a v2 cpuset that was never set, it returns the effective
+// set, which comes from the parent.
 func readSet(c *cgroup, s *Spec) (knobs.Value, error) {
 	set, err := c.readSet(s.V1[0])
 	if err == nil && c.in.v2 && set.IsEmpty() {
@@ -40,17 +39,16 @@ func writeSet(c *cgroup, s *Spec, to knobs.Change) error {
 	return c.writeSet(s.V1[0], cpuset.Set(set), to.Object.Level == knobs.ContainerLevel)
 }
 
-// writeSet sets cpuset.cpus or cpuset.mems; the empty set is all that the parent
-// has.
+// writeSet sets cpuset.cpus or cpuset.mems. The empty set stands for all that the parent has.
 //
-// Pages follow a change of memory nodes on v2 by themselves, and the write waits
-// for them, which may take minutes: callers make it where nobody waits. On v1 they follow only where cpuset.memory_migrate is 1; like runc
-// and the kubelet, this package leaves it alone: new pages come from the new
-// nodes, old ones stay, and the write is quick.
+// On v2 the kernel migrates pages after a change of memory nodes, and the write waits for the
+// migration, which may take minutes: call writeSet where nothing else waits for it. On v1 pages
+// migrate only if cpuset.memory_migrate is 1. Like runc and the kubelet, this package doesn't
+// change that file: new pages come from the new nodes, old pages stay, and the write is quick.
 //
-// follow lets the cgroups below follow a wider v1 set (see writeSet1): it is for
-// a container, whose nested cgroups are its own business. A pod's containers
-// have grants of their own.
+// follow lets nested cgroups grow with a wider v1 set (see writeSet1). It is meant for the
+// cgroup of a container, whose nested cgroups have no settings of their own; the containers of
+// a pod have their own grants.
 func (c *cgroup) writeSet(file string, want cpuset.Set, follow bool) error {
 	if c.in.v2 {
 		return c.writeSet2(file, want)
@@ -65,14 +63,14 @@ func (c *cgroup) writeSet(file string, want cpuset.Set, follow bool) error {
 	return c.writeSet1(file, want, follow)
 }
 
-// writeSet2 writes a v2 set. The kernel takes any and then follows only what the
-// parent has of it, or, where that is nothing, all of the parent's: what it
-// follows is read back.
+// writeSet2 writes a v2 set. The kernel accepts any set and then applies only its intersection
+// with the parent's set, or the whole of the parent's set if the intersection is empty.
+// writeSet2 therefore reads back the effective set.
 func (c *cgroup) writeSet2(file string, set cpuset.Set) error {
 	if set.IsEmpty() {
 		err := c.write(file, "\n")
-		// validate_change in kernel/cgroup/cpuset.c refuses to empty a set in
-		// use on v2 too (seen on 6.1; changed upstream in 2026).
+		// On v2, too, validate_change in kernel/cgroup/cpuset.c refuses to empty a set in use
+		// (observed on 6.1; changed upstream in 2026).
 		if !errors.Is(err, syscall.ENOSPC) {
 			return err
 		}
@@ -93,14 +91,14 @@ func (c *cgroup) writeSet2(file string, set cpuset.Set) error {
 	return nil
 }
 
-// writeSet1 writes a v1 set, and those of the cgroups below, which must be parts
-// of it at every moment (docker in a container makes such cgroups).
+// writeSet1 writes a v1 set and the sets of the nested cgroups, which must be subsets of it at
+// every moment (docker in a container creates such cgroups).
 //
-// A child keeps what it has of the new set; left with nothing, it gets all of
-// it. With follow, one that had all of its parent's set gets all of the new one
-// too: nested cgroups widen again with their container, and no record of what
-// they had is needed. The price: a child narrower than its container, once its
-// container has shrunk to the child's set, follows it from then on.
+// A nested cgroup keeps the part of its set that is in the new set; if that is empty, it gets
+// the whole new set. With follow, a nested cgroup whose set equals its parent's also gets the
+// whole new set, so that nested cgroups grow with their container and their former sets need
+// not be recorded. The drawback: once a container has shrunk to the set of a narrower nested
+// cgroup, that cgroup follows the container from then on.
 func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
 	if c.folder.Childless() {
 		return c.writeText(file, set)
@@ -130,7 +128,7 @@ func (c *cgroup) writeSet1(file string, set cpuset.Set, follow bool) error {
 	return c.writeText(file, set)
 }
 
-// keepWithin gives a child its part of its parent's new set.
+// keepWithin restricts the set of a nested cgroup to its parent's new set (see writeSet1).
 func (h *hierarchy) keepWithin(dir, file string, parentOld, parentNew cpuset.Set, follow bool) error {
 	return h.with(dir, func(child *cgroup) error {
 		return child.keepWithin(file, parentOld, parentNew, follow)
@@ -143,7 +141,7 @@ func (c *cgroup) keepWithin(file string, parentOld, parentNew cpuset.Set, follow
 		return err
 	}
 	if has.IsEmpty() {
-		return nil // just made: no process can be in it yet
+		return nil // the cgroup is new and can't have processes yet
 	}
 	keeps := cpuset.Intersect(has, parentNew)
 	if keeps.IsEmpty() || follow && has == parentOld {
@@ -156,7 +154,7 @@ func (c *cgroup) keepWithin(file string, parentOld, parentNew cpuset.Set, follow
 }
 
 func (c *cgroup) readSet(file string) (cpuset.Set, error) {
-	text, err := c.look(file)
+	text, err := c.readCached(file)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -179,5 +177,5 @@ func (c *cgroup) parentSet(file string) (cpuset.Set, error) {
 	return set, err
 }
 
-// effective is the v2 file that says what the kernel makes of a set.
+// effective names the v2 file that shows the set that the kernel applies.
 func effective(file string) string { return file + ".effective" }

@@ -8,28 +8,28 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ErrBusy says that the kernel doesn't get to the write. It may still be made.
+// ErrBusy says that a write has not taken effect in time. It may still take effect later.
 var ErrBusy = errors.New("the kernel is busy with other changes of cpusets")
 
 const (
-	// usualWrite is more than a write of cpuset.cpus takes.
+	// usualWrite is longer than a write of cpuset.cpus normally takes.
 	usualWrite = 2 * time.Millisecond
-	// detachedWrite is how long a write may take to have its effect.
+	// detachedWrite is how long to wait for a write to take effect.
 	detachedWrite = 50 * time.Millisecond
-	// maxDetached bounds the writes that have had their effect and are not back: each
-	// holds a thread.
+	// maxDetached limits the number of writes that have taken effect but not returned: each
+	// occupies a thread.
 	maxDetached = 256
 )
 
-// writeCPUs writes cpuset.cpus, and returns when the kernel shows the value. The write
-// itself takes longer where the pages of any process on the machine are being moved to
-// other memory nodes: after its effect it waits for all of these (the flush of
-// cpuset_migrate_mm_wq at the end of cpuset_write_resmask in kernel/cgroup/cpuset.c;
-// seen on 6.1: 5 s for 700 MiB in an emulated machine). Nobody has to wait with it.
+// writeCPUs writes cpuset.cpus and returns as soon as the kernel shows the value. The write(2)
+// itself takes longer while the kernel migrates pages of any process on the machine to other
+// memory nodes: after it has taken effect, it waits for all those migrations (the flush of
+// cpuset_migrate_mm_wq at the end of cpuset_write_resmask in kernel/cgroup/cpuset.c; observed
+// on 6.1: 5 s for 700 MiB in an emulated machine). Callers need not wait for those migrations.
 func (c *cgroup) writeCPUs(file string, want cpuset.Set) error {
 	all := c.in.all
 	if c.stuck.Load() > 0 || all.detached.Load() >= maxDetached {
-		return ErrBusy // one that is behind another may come after it
+		return ErrBusy // a second write could overtake the pending one
 	}
 	done := make(chan error, 1)
 	c.uses.Add(1)
@@ -54,14 +54,14 @@ func (c *cgroup) writeCPUs(file string, want cpuset.Set) error {
 		}
 		if waited >= detachedWrite {
 			c.stuck.Add(1)
-			go func() { <-done; c.stuck.Add(-1) }() //nolint:errcheck // whoever waited was told that the kernel is busy
+			go func() { <-done; c.stuck.Add(-1) }() //nolint:errcheck // the caller has received ErrBusy
 			return fmt.Errorf("%s: %w", file, ErrBusy)
 		}
 		timer.Reset(usualWrite)
 	}
 }
 
-// writeText writes a set to a file of a cpuset.
+// writeText writes a set to a cpuset file.
 func (c *cgroup) writeText(file string, set cpuset.Set) error {
 	if file == cpusFile {
 		return c.writeCPUs(file, set)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// device is a block device's number.
+// device identifies a block device by its number.
 type device struct{ major, minor uint32 }
 
 func (d device) String() string {
@@ -29,7 +29,7 @@ func parseDevice(text string) (device, error) {
 	return device{uint32(a), uint32(b)}, nil
 }
 
-// byDevice is a value for each of some devices, in their order.
+// byDevice maps block devices to values; it keeps their order.
 type byDevice[T comparable] []entry[T]
 
 type entry[T comparable] struct {
@@ -37,7 +37,8 @@ type entry[T comparable] struct {
 	value T
 }
 
-// at returns a device's value for changing, the given one where it has none yet.
+// at returns a pointer to a device's value, which it first sets to none if the device has no
+// value yet.
 func (l *byDevice[T]) at(dev device, none T) *T {
 	i, found := slices.BinarySearchFunc(*l, dev, func(e entry[T], d device) int { return e.dev.compare(d) })
 	if !found {
@@ -46,12 +47,13 @@ func (l *byDevice[T]) at(dev device, none T) *T {
 	return &(*l)[i].value
 }
 
-// without leaves out the devices with that value.
+// without returns the list without the devices that have the value none.
 func (l byDevice[T]) without(none T) byDevice[T] {
 	return slices.DeleteFunc(l, func(e entry[T]) bool { return e.value == none })
 }
 
-// changes lists the devices whose value differs, with the one that they are to get.
+// changes lists the devices whose values differ, with the wanted value; none is the value of a
+// device that a list lacks.
 func changes[T comparable](have, want byDevice[T], none T) byDevice[T] {
 	var out byDevice[T]
 	for _, e := range have {

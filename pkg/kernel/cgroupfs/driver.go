@@ -1,10 +1,10 @@
-// Package cgroupfs reads and writes cgroup files, v1 and v2, and is the only
-// package that does. Each controller is used where it is: on a hybrid machine
-// cpuset and cpu are v1. What a knob is on each kernel is a Spec.
+// Package cgroupfs reads and writes cgroup files, v1 and v2; no other package does. It uses
+// each controller in the hierarchy where it is mounted: on a hybrid machine, cpuset and cpu are
+// v1. A Spec describes a knob's files on each version.
 //
-// Files are opened below a root handle of their hierarchy, write-only, never
-// created or truncated, and get one write(2) a value: no text from a pod can
-// reach a file outside the cgroup tree.
+// The driver opens files below a root handle of their hierarchy, write-only, never creates or
+// truncates them, and writes each value with one write(2): text from a pod can't reach a file
+// outside the cgroup tree.
 package cgroupfs
 
 import (
@@ -19,17 +19,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// ErrNoCgroups says that a host root has no cgroup tree with the cpuset or the
-// cpu controller: a synthetic machine, or a container without the host's.
+// ErrNoCgroups says that a host root has no cgroup tree with the cpuset or the cpu controller:
+// it is a synthetic machine, or a container that doesn't see the host's cgroups.
 var ErrNoCgroups = errors.New("no cgroup tree with the cpuset or the cpu controller")
 
-// Driver is the cgroup tree of a machine. It has no state but its root handles,
-// the files that it keeps open and the inner levels that it has found (see Forget), and may be used concurrently.
+// Driver accesses the cgroup tree of a machine. Its only state is the root handles, the cached
+// files and the inner levels that it has found (see Forget). It is safe for concurrent use.
 type Driver struct {
-	host  fs.FS        // for switches in /proc and /sys
-	trees []*hierarchy // all that are in use
+	host  fs.FS        // for the kernel's switches in /proc and /sys
+	trees []*hierarchy // all hierarchies in use
 
-	// nil where the controller isn't mounted
+	// Each is nil if the controller isn't mounted.
 	cpuset, cpu, cpuacct, memory, io, netCls *hierarchy
 	unified                                  *hierarchy // v2, with or without controllers
 
@@ -37,16 +37,16 @@ type Driver struct {
 	ooms   oomWatches
 }
 
-// Mount is a cgroup hierarchy that is mounted, or a fake of one.
+// Mount is a mounted cgroup hierarchy, or a fake of one.
 type Mount struct {
 	Tree        Tree
 	V2          bool
-	Controllers []string // as v1's mount or v2's cgroup.controllers names them
+	Controllers []string // the names in the options of v1's mount or in v2's cgroup.controllers
 }
 
-// Open finds the cgroup hierarchies below hostRoot ("/" on the host itself) in
-// its /proc/self/mountinfo, or in the usual places where that doesn't exist. It
-// returns ErrNoCgroups where there are none.
+// Open finds the cgroup hierarchies below hostRoot ("/" on the host itself): in its
+// /proc/self/mountinfo, or in the usual places if that file doesn't exist. It returns
+// ErrNoCgroups if there are none.
 func Open(hostRoot string) (*Driver, error) {
 	hostRoot, err := filepath.Abs(hostRoot)
 	if err != nil {
@@ -73,15 +73,16 @@ func Open(hostRoot string) (*Driver, error) {
 	return d, err
 }
 
-// openMount opens a hierarchy; without a Tree it isn't there, or has nothing for us.
+// openMount opens a hierarchy. The returned Mount has no Tree if the hierarchy doesn't exist or
+// has no controller that Sluice uses.
 func openMount(m mount) (Mount, error) {
 	if m.v2 {
 		text, err := os.ReadFile(filepath.Join(m.point, "cgroup.controllers"))
 		if err != nil {
-			return Mount{}, nil //nolint:nilerr // no v2 hierarchy is there
+			return Mount{}, nil //nolint:nilerr // there is no v2 hierarchy
 		}
 		m.controllers = strings.Fields(string(text))
-		// Every v2 cgroup but the root has this file.
+		// Every v2 cgroup except the root has this file.
 		if _, err := os.Lstat(filepath.Join(m.point, "cgroup.type")); err == nil {
 			if !slices.Contains(m.controllers, "cpuset") && !slices.Contains(m.controllers, "cpu") {
 				return Mount{}, nil
@@ -113,9 +114,9 @@ func closeAll(mounts []Mount) error {
 	return errors.Join(errs...)
 }
 
-// OpenTrees is a driver of these hierarchies, which it closes; host is the root
-// folder with the kernel's switches in proc and sys. It returns ErrNoCgroups where
-// none has cpuset or cpu.
+// OpenTrees returns a driver of these hierarchies, which the driver closes. host is the root
+// folder with the kernel's switches in proc and sys. OpenTrees returns ErrNoCgroups if no
+// hierarchy has the cpuset or the cpu controller.
 func OpenTrees(host fs.FS, mounts ...Mount) (*Driver, error) {
 	d := &Driver{host: host}
 	all := newHandles()
@@ -123,7 +124,7 @@ func OpenTrees(host fs.FS, mounts ...Mount) (*Driver, error) {
 	for _, m := range mounts {
 		h := &hierarchy{tree: m.Tree, v2: m.V2, all: all, cgroups: map[string]*cgroup{}}
 		used := false
-		// A controller is in one hierarchy only: v1's where it is mounted there.
+		// A controller is in one hierarchy only: in v1's if it is mounted there.
 		take := func(of **hierarchy, controller string) {
 			if *of == nil && slices.Contains(m.Controllers, controller) {
 				*of, used = h, true
@@ -158,7 +159,7 @@ func OpenTrees(host fs.FS, mounts ...Mount) (*Driver, error) {
 	return d, nil
 }
 
-// Close gives back the root handles and all that is kept open.
+// Close closes the root handles and all cached handles.
 func (d *Driver) Close() error {
 	var errs []error
 	for _, h := range d.trees {
@@ -167,8 +168,8 @@ func (d *Driver) Close() error {
 	return errors.Join(errs...)
 }
 
-// String says where the controllers of CPUs are: "cpuset v1 at
-// /sys/fs/cgroup/cpuset, cpu v2 at /sys/fs/cgroup".
+// String says where the CPU controllers are: "cpuset v1 at /sys/fs/cgroup/cpuset, cpu v2 at
+// /sys/fs/cgroup".
 func (d *Driver) String() string {
 	return "cpuset " + d.cpuset.String() + ", cpu " + d.cpu.String()
 }
@@ -183,7 +184,7 @@ func (h *hierarchy) String() string {
 	return "v1 at " + h.tree.String()
 }
 
-// hierarchyOf is where a controller is, nil where it isn't mounted.
+// hierarchyOf returns the hierarchy of a controller, nil if the controller isn't mounted.
 func (d *Driver) hierarchyOf(controller string) *hierarchy {
 	switch controller {
 	case "cpuset":
@@ -198,7 +199,7 @@ func (d *Driver) hierarchyOf(controller string) *hierarchy {
 	return d.netCls
 }
 
-// at finds the description and the hierarchy of a knob.
+// at returns the description and the hierarchy of a knob.
 func (d *Driver) at(knob knobs.Knob) (*Spec, *hierarchy, error) {
 	if knob >= knobs.Knobs {
 		return nil, nil, fmt.Errorf("%w: there is no knob %d", ErrUnsupported, knob)

@@ -8,35 +8,35 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// The kinds of failure, by what a caller does about them.
+// These errors classify failures by how a caller should react.
 var (
-	// ErrGone: the cgroup doesn't exist (any more): its container has ended.
+	// ErrGone says that the cgroup doesn't exist, usually because its container has ended.
 	ErrGone = errors.New("the cgroup is gone")
-	// ErrUnsupported: the cgroup exists and has no such file.
+	// ErrUnsupported says that the cgroup exists but doesn't have the file.
 	ErrUnsupported = errors.New("not supported here")
-	// ErrConstraint (EINVAL, ERANGE): the kernel refuses the value beside what
-	// the parent, the children or other files of the cgroup have.
+	// ErrConstraint (EINVAL, ERANGE) says that the value conflicts with the parent, the
+	// children or other files of the cgroup.
 	ErrConstraint = errors.New("the value breaks a constraint")
-	// ErrOrder (EBUSY, EACCES): on v1, a child has what is taken away, or the
-	// parent lacks what is given.
+	// ErrOrder (EBUSY, EACCES) says that, on v1, a child still uses what would be taken away,
+	// or the parent lacks what would be added.
 	ErrOrder = errors.New("the cgroups above or below stand in the way")
-	// ErrEmpty (ENOSPC): a cpuset with processes can't be emptied, or its
-	// parent has nothing to give.
+	// ErrEmpty (ENOSPC) says that a cpuset with processes can't be emptied, or that its
+	// parent's set is empty.
 	ErrEmpty = errors.New("a set is empty")
-	// ErrNotEffective: v2 took the value, but none of it is in the parent's
-	// set, so the processes run on all that the parent has.
+	// ErrNotEffective says that v2 accepted the value, but that no part of it is in the
+	// parent's set, so that the processes run on the parent's whole set.
 	ErrNotEffective = errors.New("the kernel took the value but doesn't follow it")
-	// ErrNoDevice (ENODEV): this machine has no such block device, or it is a
-	// partition, which has no limits of its own.
+	// ErrNoDevice (ENODEV) says that this machine has no such block device, or that the device
+	// is a partition, which has no limits of its own.
 	ErrNoDevice = errors.New("there is no such whole disk")
 )
 
-// ChangeError says which change failed. errors.Is tells the kind and, where the
-// kernel refused, the errno.
+// ChangeError says which change failed. errors.Is matches the kind of failure and, if the
+// kernel refused the change, the errno.
 type ChangeError struct {
 	Change knobs.Change
 	Kind   error // one of this package's errors; nil for any other failure
-	Err    error // what the kernel said, with the file
+	Err    error // the cause, with the name of the file
 }
 
 func (e *ChangeError) Error() string {
@@ -48,7 +48,7 @@ func (e *ChangeError) Error() string {
 	return text + "; " + e.next()
 }
 
-// next says what happens now.
+// next says what Sluice does after the failure.
 func (e *ChangeError) next() string {
 	switch {
 	case errors.Is(e.Kind, ErrGone):
@@ -69,7 +69,7 @@ func (e *ChangeError) next() string {
 	return "the old value stays until a later pass tries again"
 }
 
-// hint says what a knob's refusal is likely due to.
+// hint says why the kernel probably refused a knob's value.
 func (e *ChangeError) hint() string {
 	switch s := specs[e.Change.Knob]; {
 	case errors.Is(e.Err, syscall.EBUSY):
@@ -80,7 +80,7 @@ func (e *ChangeError) hint() string {
 	return ""
 }
 
-// Unwrap gives the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *ChangeError) Unwrap() []error {
 	if e.Kind == nil {
 		return []error{e.Err}
@@ -88,7 +88,7 @@ func (e *ChangeError) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// kind classifies what reading or writing returned.
+// kind classifies an error of reading or writing.
 func kind(err error) error {
 	for _, known := range []error{ErrGone, ErrUnsupported, ErrNotEffective, ErrEmpty, ErrNoDevice, ErrConstraint} {
 		if errors.Is(err, known) {
@@ -110,7 +110,7 @@ func kind(err error) error {
 	return nil
 }
 
-// Refusals are the errors that Apply has joined.
+// Refusals returns the errors that Apply has joined.
 func Refusals(err error) []error {
 	if err == nil {
 		return nil

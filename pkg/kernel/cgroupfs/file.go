@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// open opens a cgroup, which its first user releases.
+// open opens a cgroup; its first user must release it.
 func (h *hierarchy) open(dir string) (*cgroup, error) {
 	folder, err := h.tree.Open(relative(dir))
 	if errors.Is(err, syscall.ENOENT) {
@@ -24,7 +24,8 @@ func (h *hierarchy) open(dir string) (*cgroup, error) {
 	return c, nil
 }
 
-// write sends a value to a file in one write(2), again where a signal broke it off.
+// write writes a value to a file with one write(2), which it repeats if a signal interrupted
+// it.
 func (c *cgroup) write(file, value string) error {
 	for {
 		err := c.folder.Write(file, value)
@@ -34,7 +35,7 @@ func (c *cgroup) write(file, value string) error {
 	}
 }
 
-// writeFirst writes to the first of the files that is there, and says which.
+// writeFirst writes to the first of the files that exists, and returns its name.
 func (c *cgroup) writeFirst(names []string, value string) error {
 	var err error
 	for _, name := range names {
@@ -45,7 +46,7 @@ func (c *cgroup) writeFirst(names []string, value string) error {
 	return err
 }
 
-// first is the first of the files that is there.
+// first returns the name of the first of the files that exists.
 func (c *cgroup) first(names []string) (string, error) {
 	var err error
 	for _, name := range names {
@@ -57,26 +58,26 @@ func (c *cgroup) first(names []string) (string, error) {
 	return "", c.missing(err)
 }
 
-// read returns a file without its last newline, and doesn't keep it open: v1's
-// cgroup.procs shows an old list through an open file (cgroup_pidlist_start).
+// read returns the text of a file without its last newline. It doesn't keep the file open: v1's
+// cgroup.procs shows an outdated list through an open file (cgroup_pidlist_start).
 func (c *cgroup) read(file string) (string, error) {
 	f, err := c.folder.Open(file)
 	if err != nil {
 		return "", c.missing(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // the file was opened for reading
 	return c.text(f)
 }
 
-// look returns the first of the files that is there, without its last newline, and
-// keeps it open.
-func (c *cgroup) look(names ...string) (string, error) {
-	f, temporary, err := c.kept(names)
+// look returns the text of the first of the files that exists, without its last newline, and
+// keeps the file open.
+func (c *cgroup) readCached(names ...string) (string, error) {
+	f, temporary, err := c.openCached(names)
 	if err != nil {
 		return "", err
 	}
 	if temporary {
-		defer f.Close() //nolint:errcheck // it was only read
+		defer f.Close() //nolint:errcheck // the file was opened for reading
 	}
 	return c.text(f)
 }
@@ -87,7 +88,7 @@ func (c *cgroup) text(f File) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// scan hands over the whole text of a file, which is only lent.
+// scan calls take with the whole text of a file, which is valid only during the call.
 func (c *cgroup) scan(f File, take func([]byte)) error {
 	buffer, _ := c.in.all.buffers.Get().(*[]byte)
 	defer c.in.all.buffers.Put(buffer)
@@ -96,7 +97,7 @@ func (c *cgroup) scan(f File, take func([]byte)) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return c.missing(err)
 		}
-		// The kernel hands out all that fits: a buffer that isn't full has it all.
+		// The kernel returns as much as fits, so a buffer that isn't full holds the whole text.
 		if n += got; got == 0 || n < len(*buffer) {
 			take((*buffer)[:n])
 			return nil
@@ -105,7 +106,7 @@ func (c *cgroup) scan(f File, take func([]byte)) error {
 	}
 }
 
-// children lists the cgroups directly below.
+// children lists the direct children.
 func (c *cgroup) children() ([]string, error) {
 	names, err := c.folder.Children()
 	if err != nil {
@@ -117,9 +118,9 @@ func (c *cgroup) children() ([]string, error) {
 	return names, nil
 }
 
-// missing tells the two meanings of ENOENT apart: the cgroup was removed after
-// it was opened, or it never had the file. ENODEV is the same for an open file,
-// and for a file of block devices that there is no such device.
+// missing distinguishes the two meanings of ENOENT: the cgroup was removed after it was opened,
+// or it never had the file. ENODEV has two meanings as well: the cgroup of an open file was
+// removed, or a block device doesn't exist.
 func (c *cgroup) missing(err error) error {
 	switch {
 	case err == nil:
@@ -145,11 +146,11 @@ func (c *cgroup) exists() bool {
 	if err != nil {
 		return false
 	}
-	f.Close() //nolint:errcheck // a folder
+	f.Close() //nolint:errcheck // closing a folder loses no data
 	return true
 }
 
-// relative is a cgroup's path as a name under its hierarchy's root.
+// relative returns a cgroup's path relative to the root of its hierarchy.
 func relative(dir string) string {
 	if dir == "/" {
 		return "."

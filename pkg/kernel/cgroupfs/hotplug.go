@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// GiveBack puts CPUs that came online again into the sets of a cgroup and of those
-// above it, the highest first. v1 took them out of every set when they went, and
-// puts none back (cpuset_hotplug_workfn in kernel/cgroup/cpuset.c); v2 does so by
-// itself. A cgroup that is gone needs none.
+// GiveBack adds CPUs that are online again to the sets of a cgroup and of its ancestors, the
+// highest first. v1 removes CPUs that go offline from every set and never adds them again
+// (cpuset_hotplug_workfn in kernel/cgroup/cpuset.c); v2 adds them by itself. GiveBack does
+// nothing for a cgroup that no longer exists.
 func (d *Driver) GiveBack(dir string, cpus cpuset.Set) error {
 	if d.cpuset == nil || d.cpuset.v2 || dir == "/" {
 		return nil
@@ -49,11 +49,10 @@ func (c *cgroup) giveBack(cpus cpuset.Set) error {
 	return c.write(file, whole.String())
 }
 
-// Rejoin puts a cgroup's processes back into its cpuset, and tells how many were
-// elsewhere. When a v1 cpuset loses its last CPU, the kernel moves its processes to the
-// nearest ancestor that has some, and leaves them there when the cpuset gets CPUs
-// again (remove_tasks_in_empty_cpuset in kernel/cgroup/cpuset.c). On v2 a cpuset without
-// CPUs follows its parent's, and no process moves.
+// Rejoin moves a cgroup's processes back into its cpuset, and returns how many it moved. When a
+// v1 cpuset loses its last CPU, the kernel moves its processes to the nearest ancestor that has
+// CPUs, and leaves them there when the cpuset gets CPUs again (remove_tasks_in_empty_cpuset in
+// kernel/cgroup/cpuset.c). On v2 a cpuset without CPUs uses its parent's, and no process moves.
 func (d *Driver) Rejoin(dir string) (int, error) {
 	members := d.members()
 	if d.cpuset == nil || members == d.cpuset {
@@ -74,13 +73,14 @@ func (d *Driver) Rejoin(dir string) (int, error) {
 		}
 		err := d.cpuset.attach(have.at[i], pid)
 		if errors.Is(err, ErrGone) || errors.Is(err, syscall.ENOSPC) {
-			// A nested cpuset isn't there, or has no CPUs: its container's serves as well.
+			// If the nested cpuset doesn't exist or has no CPUs, the container's cpuset will
+			// do.
 			err = d.cpuset.attach(dir, pid)
 		}
 		switch {
 		case err == nil:
 			moved++
-		case !errors.Is(err, syscall.ESRCH): // it has ended
+		case !errors.Is(err, syscall.ESRCH): // the process has not ended
 			return moved, err
 		}
 	}
@@ -91,7 +91,7 @@ func (h *hierarchy) attach(dir string, pid int) error {
 	return h.with(dir, func(c *cgroup) error { return c.write("cgroup.procs", strconv.Itoa(pid)) })
 }
 
-// ignore is the error unless it is of that kind.
+// ignore returns nil for an error of that kind, and any other error unchanged.
 func ignore(err, kind error) error {
 	if errors.Is(err, kind) {
 		return nil

@@ -2,17 +2,17 @@ package cgroupfs
 
 import "github.com/sluice-dev/sluice/pkg/knobs"
 
-// The switches of the vendors' CPU priorities, below the host's root.
+// These files, below the host's root, switch the vendors' CPU priorities on.
 const (
-	// Anolis, from 4.19.91-26.4 and 5.10.134-13 on; older kernels have none.
+	// Anolis has this switch from 4.19.91-26.4 and 5.10.134-13 on; older kernels have none.
 	identityGate = "proc/sys/kernel/sched_group_identity_enabled"
 	tencentGate  = "proc/sys/kernel/cpu_qos"
 )
 
-// identity is a vendor's CPU priority: a number, the same on v1 and v2, 0 by
-// default. Constraints that the kernel answers with EINVAL: cpu.qos_level goes
-// from -1 to 0 on no 5.10, and stays as it is below an offline parent;
-// cgroup.priority is never lower than the parent's.
+// identity describes a vendor's CPU priority: a number, the same on v1 and v2, 0 by default.
+// The kernel answers EINVAL to values that break its constraints: on 5.10, cpu.qos_level can't
+// change from -1 to 0, nor below an offline parent; cgroup.priority is never lower than the
+// parent's.
 func identity(low, high, test knobs.Number, gate, file string) *Spec {
 	return &Spec{
 		Controller: "cpu", V1: []string{file}, V2: []string{file},
@@ -21,7 +21,7 @@ func identity(low, high, test knobs.Number, gate, file string) *Spec {
 	}
 }
 
-// belowParent is what a refused priority is likely due to.
+// belowParent is the likely reason for which the kernel refuses a priority.
 const belowParent = "the cgroup above has a lower priority, or this kernel has no way back from it"
 
 func (s *Spec) withHint(invalid string) *Spec {
@@ -29,7 +29,7 @@ func (s *Spec) withHint(invalid string) *Spec {
 	return s
 }
 
-// cpu.bt_shares are the shares among offline groups alone.
+// btSharesSpec is cpu.bt_shares, which ranks offline groups among each other.
 var btSharesSpec = Spec{
 	Controller: "cpu", V1: []string{"cpu.bt_shares"},
 	Min: int64(knobs.MinShares), Max: int64(knobs.MaxShares), Default: knobs.DefaultShares, ReadBack: Rounded, Gate: tencentGate,

@@ -9,15 +9,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Throttles: v2's io.max has a line a device; v1 has a file for each of the four
-// limits. Buffered writes escape v1's. Devices that a value doesn't name are
-// without limit.
+// ioMaxSpec limits the bandwidth of block devices: v2's io.max has a line for each device, v1 a
+// file for each of the four limits. v1 doesn't limit buffered writes. Devices that a value
+// doesn't name have no limit.
 var ioMaxSpec = Spec{
 	Controller: "io", V1: throttles[:], V2: []string{"io.max"}, Default: knobs.PerDevice(""), ReadBack: Rounded,
 	test: knobs.PerDevice(""), read: readIOMax, write: writeIOMax, same: sameIOMax,
 }
 
-// throttles are v1's files in the order of throttle.
+// throttles names v1's files in the order of the limits in throttle.
 var throttles = [4]string{
 	"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device",
 	"blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
@@ -25,17 +25,17 @@ var throttles = [4]string{
 
 var throttleKeys = [4]string{"rbps", "wbps", "riops", "wiops"}
 
-// throttle is a device's limits: bytes read and written, operations read and
-// written, each a second.
+// throttle holds the four limits of a device, each per second: bytes read, bytes written, read
+// operations and write operations.
 type throttle [4]uint64
 
 const noLimit = math.MaxUint64
 
 var unthrottled = throttle{noLimit, noLimit, noLimit, noLimit}
 
-// limit is what the kernel makes of a number for the i-th limit: operations are 32
-// bits, of which v1 drops the upper (5,000,000,000 shows as 705,032,704) and v2
-// clamps to the highest, which is none.
+// limit returns what the kernel stores for the i-th limit. Operations have 32 bits: v1 drops
+// the upper bits (5,000,000,000 becomes 705,032,704), v2 clamps to the highest value, which
+// means no limit.
 func limit(i int, n uint64) uint64 {
 	if i >= 2 && n >= math.MaxUint32 {
 		return noLimit
@@ -53,8 +53,8 @@ func (t throttle) String() string {
 	return b.String()
 }
 
-// parseIOMax reads io.max's lines: "8:0 rbps=1048576 wbps=max"; a limit that isn't
-// named is none.
+// parseIOMax reads the lines of io.max: "8:0 rbps=1048576 wbps=max". A limit that a line
+// doesn't name is none.
 func parseIOMax(text string) (byDevice[throttle], error) {
 	var all byDevice[throttle]
 	for line := range strings.Lines(text) {
@@ -106,7 +106,7 @@ func formatIOMax(all byDevice[throttle]) knobs.PerDevice {
 
 func (c *cgroup) throttles() (byDevice[throttle], error) {
 	if c.in.v2 {
-		text, err := c.look("io.max")
+		text, err := c.readCached("io.max")
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (c *cgroup) throttles() (byDevice[throttle], error) {
 	}
 	var all byDevice[throttle]
 	for i, file := range throttles {
-		text, err := c.look(file)
+		text, err := c.readCached(file)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (c *cgroup) throttles() (byDevice[throttle], error) {
 	return all.without(unthrottled), nil
 }
 
-// addLimits takes over the i-th of v1's files, with lines "8:0 1048576".
+// addLimits adds the limits in the i-th of v1's files, whose lines are "8:0 1048576".
 func addLimits(all *byDevice[throttle], i int, text string) error {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -150,7 +150,8 @@ func readIOMax(c *cgroup, _ *Spec) (knobs.Value, error) {
 	return formatIOMax(all), nil
 }
 
-// writeIOMax writes what differs, a device at a time: the kernel takes one a write.
+// writeIOMax writes the devices whose limits differ, one at a time: the kernel accepts one
+// device per write.
 func writeIOMax(c *cgroup, _ *Spec, to knobs.Change) error {
 	text, _ := to.To.(knobs.PerDevice)
 	want, err := parseIOMax(string(text))
@@ -187,7 +188,7 @@ func (c *cgroup) throttle(dev device, to, from throttle) error {
 			continue
 		}
 		if n == noLimit {
-			n = 0 // v1's word for it
+			n = 0 // v1's value for no limit
 		}
 		if err := c.write(throttles[i], dev.String()+" "+strconv.FormatUint(n, 10)); err != nil {
 			return err

@@ -10,11 +10,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Weights, 1..10000 with 100 as the default, as v2's io.weight has them. BFQ's are
-// 1..1000 with the same default; CFQ's blkio.weight (kernels before 5.0) 10..1000
-// with 500, so five times the number. A weight beyond a scheduler's range is its
-// highest or lowest. io.weight is io.cost's, which does nothing on a disk until its
-// io.cost.qos is enabled: a kernel with BFQ gets BFQ's.
+// ioWeightSpec is the I/O weight, 1..10000 with the default 100, as in v2's io.weight. BFQ's
+// weights are 1..1000 with the same default; those of CFQ (blkio.weight, kernels before 5.0)
+// are 10..1000 with the default 500, so Sluice multiplies by five. A weight beyond a
+// scheduler's range is clamped. io.weight belongs to io.cost and has no effect on a disk whose
+// io.cost.qos is disabled: on a kernel with BFQ, Sluice uses BFQ's file.
 var ioWeightSpec = Spec{
 	Controller: "io", V1: []string{"blkio.weight", "blkio.bfq.weight"}, V2: []string{"io.bfq.weight", "io.weight"},
 	Min: 1, Max: 10000, Default: knobs.PerDevice(""), ReadBack: Rounded,
@@ -23,16 +23,16 @@ var ioWeightSpec = Spec{
 
 const (
 	defaultWeight = 100
-	deviceSuffix  = "_device" // of v1's file for single devices, beside that of the weight itself
+	deviceSuffix  = "_device" // suffix of v1's file for single devices, beside the file of the weight itself
 )
 
-// weights are a cgroup's weight and those for single devices.
+// weights holds a cgroup's weight and its weights for single devices.
 type weights struct {
 	usual   int64
-	devices byDevice[int64] // 0: as usual
+	devices byDevice[int64] // 0: the cgroup's weight applies
 }
 
-// parseIOWeight reads "default 50\n8:0 200"; a bare number is the default too.
+// parseIOWeight reads "default 50\n8:0 200"; a bare number is the default, too.
 func parseIOWeight(text string) (weights, error) {
 	w := weights{usual: defaultWeight}
 	for line := range strings.Lines(text) {
@@ -68,7 +68,7 @@ func (w weights) format() knobs.PerDevice {
 	return knobs.PerDevice(strings.Join(lines, "\n"))
 }
 
-// scale is a file's unit: what the default is, and the range.
+// scale describes the unit of a scheduler's file: the factor from Sluice's unit, and the range.
 type scale struct{ factor, low, high int64 }
 
 func scaleOf(file string) scale {
@@ -93,16 +93,16 @@ func (s scale) all(w weights, convert func(int64) int64) weights {
 	return out
 }
 
-// weights returns a cgroup's weights in the file's unit. v1 has those of devices in
-// a file beside, where there is one; BFQ's begins with the weight itself
-// (bfq_io_show_weight in block/bfq-cgroup.c), so that the other needs no look.
+// weights returns a cgroup's weights in the file's unit. v1 has a separate file for the weights
+// of devices; BFQ's separate file begins with the default weight (bfq_io_show_weight in
+// block/bfq-cgroup.c), so that the other file need not be read.
 func (c *cgroup) weights(file string) (weights, error) {
 	if !c.in.v2 {
-		if text, err := c.look(file + deviceSuffix); err == nil && strings.HasPrefix(text, "default ") {
+		if text, err := c.readCached(file + deviceSuffix); err == nil && strings.HasPrefix(text, "default ") {
 			return parseIOWeight(text)
 		}
 	}
-	text, err := c.look(file)
+	text, err := c.readCached(file)
 	if err != nil {
 		return weights{}, err
 	}
@@ -110,7 +110,7 @@ func (c *cgroup) weights(file string) (weights, error) {
 	if err != nil || c.in.v2 {
 		return w, err
 	}
-	devices, err := c.look(file + deviceSuffix)
+	devices, err := c.readCached(file + deviceSuffix)
 	if errors.Is(err, syscall.ENOENT) {
 		return w, nil
 	}
@@ -122,7 +122,7 @@ func (c *cgroup) weights(file string) (weights, error) {
 	return w, err
 }
 
-// weightFile is which scheduler's weight this kernel has.
+// weightFile returns the file of the I/O scheduler whose weight this kernel supports.
 func (c *cgroup) weightFile(s *Spec) (string, error) {
 	files := s.Files(c.in.v2)
 	for _, file := range files {
@@ -150,7 +150,7 @@ func readIOWeight(c *cgroup, s *Spec) (knobs.Value, error) {
 	return unit.all(w, unit.from).format(), nil
 }
 
-// writeIOWeight writes what differs, a device at a time, and the weight itself as
+// writeIOWeight writes the weights that differ, one device at a time, and the default weight as
 // a bare number: BFQ takes "default 200" for a device (bfq_io_set_weight in
 // block/bfq-cgroup.c).
 func writeIOWeight(c *cgroup, s *Spec, to knobs.Change) error {
@@ -189,7 +189,7 @@ func writeIOWeight(c *cgroup, s *Spec, to knobs.Change) error {
 	return nil
 }
 
-// sameIOWeight holds weights for equal that only a scheduler's range keeps apart.
+// sameIOWeight also accepts a difference that is due to the scheduler's range.
 func sameIOWeight(want, have knobs.Value, _ bool) bool {
 	a, _ := want.(knobs.PerDevice)
 	b, _ := have.(knobs.PerDevice)

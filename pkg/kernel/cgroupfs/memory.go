@@ -11,16 +11,16 @@ import (
 
 const (
 	limitFile1 = "memory.limit_in_bytes"
-	swapFile1  = "memory.memsw.limit_in_bytes" // memory and swap together
+	swapFile1  = "memory.memsw.limit_in_bytes" // limits memory and swap together
 
 	softLimitFile1 = "memory.soft_limit_in_bytes"
 
-	// unlimited1 is the least that v1 shows for "no limit": PAGE_COUNTER_MAX in
-	// pages of 64 KiB (9223372036854771712 in those of 4 KiB).
+	// unlimited1 is the smallest value that v1 shows for "no limit": PAGE_COUNTER_MAX in pages
+	// of 64 KiB (with pages of 4 KiB it shows 9223372036854771712).
 	unlimited1 = 9223372036854710272
 )
 
-// memoryBytes is an amount that v1 has in some vendors' kernels, as on v2.
+// memoryBytes describes an amount of memory that some vendors' kernels have on v1, too.
 func memoryBytes(file string, usual knobs.Bytes) *Spec {
 	return &Spec{
 		Controller: "memory", V1: []string{file}, V2: []string{file}, Default: usual, ReadBack: Rounded,
@@ -28,7 +28,7 @@ func memoryBytes(file string, usual knobs.Bytes) *Spec {
 	}
 }
 
-// memoryNumber is a vendor's number, or one that v1 has in some vendors' kernels.
+// memoryNumber describes a number that only vendors' kernels have, or have on v1.
 func memoryNumber(file string, low, high, usual, test knobs.Number) *Spec {
 	return &Spec{
 		Controller: "memory", V1: []string{file}, V2: []string{file},
@@ -37,8 +37,8 @@ func memoryNumber(file string, low, high, usual, test knobs.Number) *Spec {
 	}
 }
 
-// v1 refuses a limit below what can't be reclaimed with EBUSY; v2 takes any, and
-// kills. See writeLimit1 for swap.
+// memoryMaxSpec is the memory limit. v1 answers EBUSY to a limit below the memory that can't be
+// reclaimed; v2 accepts any limit and kills. See writeLimit1 for swap.
 var memoryMaxSpec = Spec{
 	Controller: "memory", V1: []string{limitFile1}, V2: []string{"memory.max"}, Default: knobs.Max, ReadBack: Rounded,
 	busy: "the cgroup uses more than that and the kernel could not reclaim it",
@@ -50,15 +50,15 @@ var softLimitSpec = Spec{
 	test: knobs.Bytes(64 << 20), read: readBytes, write: writeBytes, same: sameBytes,
 }
 
-// memory.qos_level of openEuler: EACCES while the switch is off.
+// memoryQoSSpec is openEuler's memory.qos_level: EACCES while its switch is off.
 var memoryQoSSpec = Spec{
 	Controller: "memory", V1: []string{"memory.qos_level"}, V2: []string{"memory.qos_level"},
 	Min: -1, Default: knobs.Number(0), ReadBack: Exact, Gate: "proc/sys/vm/memcg_qos_enable",
 	test: knobs.Number(-1), read: readNumber, write: writeNumber,
 }
 
-// memory.wmark_min_adj shows the strictest of the cgroup's own and those above it
-// that aren't 0 (Anolis' Documentation, Cloud Kernel interfaces).
+// wmarkMinAdjSpec is memory.wmark_min_adj, which shows the strictest value other than 0 of the
+// cgroup and its ancestors (Anolis' Documentation, Cloud Kernel interfaces).
 var wmarkMinAdjSpec = Spec{
 	Controller: "memory", V1: []string{"memory.wmark_min_adj"}, V2: []string{"memory.wmark_min_adj"},
 	Min: -25, Max: 50, Default: knobs.Number(0), ReadBack: Effective,
@@ -71,7 +71,7 @@ var wmarkMinAdjSpec = Spec{
 }
 
 func readBytes(c *cgroup, s *Spec) (knobs.Value, error) {
-	text, err := c.look(s.Files(c.in.v2)...)
+	text, err := c.readCached(s.Files(c.in.v2)...)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func bytesText(b knobs.Bytes, none string) string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-// sameBytes: the kernel counts in whole pages, rounded down (page_counter_memparse
-// in mm/page_counter.c).
+// sameBytes compares amounts of memory in whole pages, rounded down as in the kernel
+// (page_counter_memparse in mm/page_counter.c).
 func sameBytes(want, have knobs.Value, _ bool) bool {
 	a, _ := want.(knobs.Bytes)
 	b, _ := have.(knobs.Bytes)
@@ -132,9 +132,10 @@ func writeLimit(c *cgroup, s *Spec, to knobs.Change) error {
 	return c.writeLimit1(b)
 }
 
-// writeLimit1 sets v1's limit. That of memory with swap is never lower (EINVAL):
-// it moves along, first when growing, last when shrinking, so that the cgroup may
-// swap as much as before. Where swap is not accounted it has no file.
+// writeLimit1 sets v1's memory limit. The limit of memory and swap can't be lower than that
+// (EINVAL), so writeLimit1 changes both, such that the cgroup may swap as much as before: when
+// growing it writes the limit with swap first, when shrinking last. If swap is not accounted,
+// that file doesn't exist.
 func (c *cgroup) writeLimit1(want knobs.Bytes) error {
 	swap, err := c.bytes(swapFile1)
 	if errors.Is(err, syscall.ENOENT) || err == nil && swap < 0 {
@@ -168,7 +169,7 @@ func (c *cgroup) writeLimit1(want knobs.Bytes) error {
 }
 
 func (c *cgroup) bytes(file string) (knobs.Bytes, error) {
-	text, err := c.look(file)
+	text, err := c.readCached(file)
 	if err != nil {
 		return 0, err
 	}

@@ -10,13 +10,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// ErrPartial says that the kernel reclaimed less than was asked for.
+// ErrPartial says that the kernel reclaimed less memory than requested.
 var ErrPartial = errors.New("less memory was reclaimed than asked for")
 
-// Reclaim makes the kernel take that much memory from a cgroup and those below, in
-// the caller's time: it blocks while pages are written out. It returns ErrPartial
-// where there was not as much to take, and ErrUnsupported without memory.reclaim
-// (v2, 5.19).
+// Reclaim makes the kernel reclaim that much memory from a cgroup and its descendants. It
+// blocks the caller while pages are written out. It returns ErrPartial if the kernel could not
+// reclaim as much, and ErrUnsupported without memory.reclaim (v2, Linux 5.19).
 func (d *Driver) Reclaim(dir string, amount knobs.Bytes) error {
 	switch {
 	case d.memory == nil || !d.memory.v2:
@@ -27,7 +26,8 @@ func (d *Driver) Reclaim(dir string, amount knobs.Bytes) error {
 		return nil
 	}
 	err := d.memory.with(dir, func(c *cgroup) error {
-		// Not again after a signal: part of it is done.
+		// This write is not repeated after a signal, because part of the memory has been
+		// reclaimed.
 		return c.missing(c.folder.Write("memory.reclaim", strconv.FormatInt(int64(amount), 10)))
 	})
 	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
@@ -39,16 +39,16 @@ func (d *Driver) Reclaim(dir string, amount knobs.Bytes) error {
 	return nil
 }
 
-// MemoryStat is a cgroup's memory with that of the cgroups below.
+// MemoryStat describes the memory of a cgroup and its descendants.
 type MemoryStat struct {
-	Current  knobs.Bytes // in use
+	Current  knobs.Bytes // bytes in use
 	Max      knobs.Bytes // hard limit
-	File     knobs.Bytes // page cache in it, without tmpfs and shared memory
-	Pressure float64     // percent of the last 10 s that some task waited for memory; negative: unknown
+	File     knobs.Bytes // page cache, without tmpfs and shared memory
+	Pressure float64     // percent of the last 10 s in which some task waited for memory; negative: unknown
 }
 
-// MemoryStat reads a cgroup's memory. Pressure is the v2 hierarchy's, which a
-// machine with v1 controllers often has beside them.
+// MemoryStat reads the memory of a cgroup and its descendants. Pressure comes from the v2
+// hierarchy, which often exists beside v1 controllers.
 func (d *Driver) MemoryStat(dir string) (MemoryStat, error) {
 	m := MemoryStat{Pressure: -1}
 	if d.memory == nil {
@@ -63,7 +63,7 @@ func (d *Driver) MemoryStat(dir string) (MemoryStat, error) {
 	err := d.unified.with(dir, func(c *cgroup) error {
 		return c.scanFile("memory.pressure", func(b []byte) { m.Pressure = someAvg10(b) })
 	})
-	// EOPNOTSUPP: PSI is built in and switched off at boot.
+	// EOPNOTSUPP says that PSI is built in but was switched off at boot.
 	if errors.Is(err, ErrGone) || errors.Is(err, ErrUnsupported) {
 		err = nil
 	}
@@ -79,24 +79,25 @@ func (c *cgroup) memoryStat(m *MemoryStat) error {
 		c.scanFile(current, func(b []byte) { m.Current = amount(b) }),
 		c.scanFile(limit, func(b []byte) { m.Max = amount(b) }),
 		c.scanFile("memory.stat", func(b []byte) {
-			// Not "file" or "total_cache": tmpfs is in it, which can only be swapped.
+			// "file" and "total_cache" include tmpfs, which can only be swapped.
 			m.File = amount(field(b, total+"active_file")) + amount(field(b, total+"inactive_file"))
 		}),
 	)
 }
 
 func (c *cgroup) scanFile(name string, take func([]byte)) error {
-	f, temporary, err := c.kept([]string{name})
+	f, temporary, err := c.openCached([]string{name})
 	if err != nil {
 		return err
 	}
 	if temporary {
-		defer f.Close() //nolint:errcheck // it was only read
+		defer f.Close() //nolint:errcheck // the file was opened for reading
 	}
 	return c.scan(f, take)
 }
 
-// field is the number in a line "name number" of memory.stat; empty without one.
+// field returns the number in the line "name number" of memory.stat; it is empty if there is no
+// such line.
 func field(text []byte, name string) []byte {
 	for len(text) > 0 {
 		line := text
@@ -112,7 +113,8 @@ func field(text []byte, name string) []byte {
 	return nil
 }
 
-// amount is the number at the start of a text; Max for "max" and v1's highest.
+// amount returns the number at the start of a text; it returns the maximum for "max" and for
+// v1's highest value.
 func amount(text []byte) knobs.Bytes {
 	if bytes.HasPrefix(text, []byte("max")) {
 		return knobs.Max
@@ -130,8 +132,8 @@ func amount(text []byte) knobs.Bytes {
 	return n
 }
 
-// someAvg10 is the avg10 of the line "some avg10=0.12 avg60=..." (Documentation/
-// accounting/psi.rst); -1 without one.
+// someAvg10 returns the avg10 of the line "some avg10=0.12 avg60=..." (Documentation/
+// accounting/psi.rst), or -1 if there is no such line.
 func someAvg10(text []byte) float64 {
 	_, rest, ok := bytes.Cut(text, []byte("some avg10="))
 	if !ok {

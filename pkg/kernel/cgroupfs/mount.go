@@ -13,10 +13,10 @@ import (
 type mount struct {
 	point       string
 	v2          bool
-	controllers []string // v1 only: v2 tells them in cgroup.controllers
+	controllers []string // of v1; v2 lists them in cgroup.controllers
 }
 
-// findMounts lists the host's cgroup mounts as this process can reach them.
+// findMounts lists the host's cgroup mounts by paths that this process can open.
 func findMounts(hostRoot string) ([]mount, error) {
 	text, err := os.ReadFile(filepath.Join(hostRoot, "proc/self/mountinfo"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,8 +27,8 @@ func findMounts(hostRoot string) ([]mount, error) {
 	}
 	mounts := parseMountinfo(string(text))
 	for i, m := range mounts {
-		// /proc/self/mountinfo speaks of this process' mount namespace: a path
-		// outside hostRoot is the host's, seen there at the same place.
+		// /proc/self/mountinfo describes this process' mount namespace: a path outside hostRoot
+		// belongs to the host, which is mounted at the same path there.
 		if rel, err := filepath.Rel(hostRoot, m.point); err != nil || !filepath.IsLocal(rel) {
 			mounts[i].point = filepath.Join(hostRoot, m.point)
 		}
@@ -36,7 +36,8 @@ func findMounts(hostRoot string) ([]mount, error) {
 	return mounts, nil
 }
 
-// usualMounts is where distributions mount cgroups, for a host root without /proc.
+// usualMounts lists the places where distributions mount cgroups, for a host root without
+// /proc.
 func usualMounts(hostRoot string) []mount {
 	dir := filepath.Join(hostRoot, "sys/fs/cgroup")
 	return []mount{
@@ -53,9 +54,9 @@ func usualMounts(hostRoot string) []mount {
 	}
 }
 
-// parseMountinfo lists the cgroup mounts of /proc/<pid>/mountinfo (proc(5)) that
-// show a hierarchy from its root: "/", or "/.." as often as the reader's cgroup
-// namespace is deep. A bind mount of a part is passed over.
+// parseMountinfo lists the cgroup mounts of /proc/<pid>/mountinfo (proc(5)) that show a
+// hierarchy from its root: "/", or one "/.." for each level of the reader's cgroup namespace.
+// It skips bind mounts of a part of a hierarchy.
 func parseMountinfo(text string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(text) {
@@ -81,7 +82,7 @@ func parseMountinfo(text string) []mount {
 	return mounts
 }
 
-// unescape undoes mountinfo's \ooo for space, tab, newline and backslash.
+// unescape decodes mountinfo's \ooo for space, tab, newline and backslash.
 func unescape(text string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {

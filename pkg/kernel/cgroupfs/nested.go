@@ -9,24 +9,25 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// A container may have two levels of cgroups: with the systemd driver on v2, crun puts
-// its processes into <scope>/container (run.oci.systemd.subgroup in crun(1)). The lower of
-// both levels' limits counts, and of memory that is protected, too, so that Apply writes,
-// and Read compares, both. But a limit that the outer level hasn't is left out there: crun
-// 1.8 writes limits to the inner level alone, also when it updates them, and one above
-// would still hold when nobody wants it any more.
+// A container may have two levels of cgroups: with the systemd driver on v2, crun puts its
+// processes into <scope>/container (run.oci.systemd.subgroup in crun(1)). The lower of both
+// levels' limits applies, also to protected memory, so Apply writes both levels and Read
+// compares them. However, Apply doesn't add a limit to an outer level that has none: crun 1.8
+// writes limits to the inner level alone, also when it updates them, so a limit on the outer
+// level would remain in force after the container's limit is raised.
 
-// innerLevels are the inner levels of containers, by the container's cgroup; "" is none.
+// innerLevels records the inner level of each container, by the container's cgroup; "" means
+// that it has none.
 type innerLevels struct {
 	mu    sync.RWMutex
 	inner map[string]string
-	asked map[string]map[knobs.Knob]knobs.Value // last, of both levels, by the container's cgroup
+	asked map[string]map[knobs.Knob]knobs.Value // the last values that Apply was given for both levels, by the container's cgroup
 }
 
-// Nest looks whether the runtime has put the container's processes into a cgroup below
-// the container's own. That is certain between the container's creation and its first
-// instruction. Later it may be a cgroup that the container has made itself, as its only
-// one: then that has the container's limits too, under which it is anyway.
+// Nest finds out whether the runtime has put the container's processes into a cgroup below the
+// container's own. The answer is certain between the container's creation and its first
+// instruction. Later, the only nested cgroup may be one that the container has created: setting
+// the container's limits on it as well does no harm, as it is bound by them anyway.
 func (d *Driver) Nest(dir string) {
 	inner := ""
 	err := d.members().with(dir, func(c *cgroup) error {
@@ -55,7 +56,8 @@ func (d *Driver) Nest(dir string) {
 	d.levels.inner[dir] = inner
 }
 
-// inner is a container's inner level, "" where it has none, and whether it was looked for.
+// inner returns a container's inner level, "" if it has none; looked reports whether Nest has
+// checked.
 func (d *Driver) inner(dir string) (inner string, looked bool) {
 	d.levels.mu.RLock()
 	defer d.levels.mu.RUnlock()
@@ -63,7 +65,8 @@ func (d *Driver) inner(dir string) (inner string, looked bool) {
 	return inner, looked
 }
 
-// innerOf is the inner level of a change's container, looked for if nobody has.
+// innerOf returns the inner level of the container that a change is for. It calls Nest first if
+// nothing has.
 func (d *Driver) innerOf(o knobs.Object) string {
 	if o.Level != knobs.ContainerLevel {
 		return ""
@@ -88,10 +91,10 @@ func (d *Driver) unnest(dir string) {
 	}
 }
 
-// applyNested makes a change to a container's cgroup and to its inner level. The outer
-// one goes first: it bounds the inner one meanwhile. v1 refuses an outer quota below the
-// inner one, so that it is tried again after that. A limit, which a cgroup has none of by
-// default, stays out of an outer one that has none.
+// applyNested makes a change to a container's cgroup and to its inner level. It writes the
+// outer level first, which bounds the inner one meanwhile. v1 refuses an outer quota below the
+// inner one, so applyNested then retries the outer level after the inner one. It doesn't add a
+// limit to an outer level that has none.
 func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string) error {
 	write := func(dir string) error { return h.with(dir, func(in *cgroup) error { return s.write(in, s, c) }) }
 	if unlimited(s.Default) && d.levels.askedOf(c.Object.Path, c.Knob) == nil {
@@ -111,7 +114,7 @@ func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string
 		return err
 	}
 	switch below := write(inner); {
-	case errors.Is(below, ErrGone), errors.Is(below, ErrUnsupported): // without that controller
+	case errors.Is(below, ErrGone), errors.Is(below, ErrUnsupported): // the inner level lacks that controller
 	case below != nil:
 		return errors.Join(err, fmt.Errorf("nested cgroup %s: %w", inner, below))
 	}
@@ -121,7 +124,7 @@ func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string
 	return err
 }
 
-// ask notes what both levels of a container are to have.
+// ask records the value that Apply was given for both levels of a container.
 func (l *innerLevels) ask(c knobs.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,16 +137,18 @@ func (l *innerLevels) ask(c knobs.Change) {
 	l.asked[c.Object.Path][c.Knob] = c.To
 }
 
-// askedOf is what both levels of a container were asked for last, nil for nothing.
+// askedOf returns the last value that Apply was given for both levels of a container, nil if
+// there was none.
 func (l *innerLevels) askedOf(dir string, knob knobs.Knob) knobs.Value {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.asked[dir][knob]
 }
 
-// readNested is what a container has by both of its levels, where the outer one, dir, has
-// v. Where they differ it is that of the one that has not what was asked for: somebody
-// else has changed it. Where both were asked for nothing it is the lower one's.
+// readNested returns the value that a container has on both levels, where v is the value of the
+// outer level, dir. If the levels differ, it returns the one that Apply did not write, because
+// another program has changed that level. If Apply has written neither, it returns the lower
+// one.
 func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob knobs.Knob, v knobs.Value, inner string) knobs.Value {
 	below := v
 	err := h.with(inner, func(c *cgroup) (err error) {
@@ -154,7 +159,7 @@ func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob knobs.Knob, 
 		return v
 	}
 	asked := d.levels.askedOf(dir, knob)
-	if asked == knobs.Value(knobs.CPUSet{}) { // all that the parent has is no set to compare with
+	if asked == knobs.Value(knobs.CPUSet{}) { // the empty set means the parent's whole set, and can't be compared
 		asked = nil
 	}
 	if asked != nil && !d.Same(knob, asked, v) || asked == nil && lower(v, below) {
@@ -163,14 +168,14 @@ func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob knobs.Knob, 
 	return below
 }
 
-// unlimited reports whether a limit limits nothing.
+// unlimited reports whether a limit has no effect.
 func unlimited(v knobs.Value) bool {
 	q, _ := v.(knobs.CPUQuota)
 	return q.Unlimited() || v == knobs.Value(knobs.Max)
 }
 
-// lower reports whether the outer level's value is the one that counts. A set does where
-// the kernel can't follow all of the inner one's.
+// lower reports whether the outer level's value is the one in force. For a set, it is if the
+// outer set doesn't contain the whole inner set.
 func lower(outer, inner knobs.Value) bool {
 	switch o := outer.(type) {
 	case knobs.CPUSet:

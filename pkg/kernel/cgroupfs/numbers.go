@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// numbers are the lines "name number" of a file.
+// numbers yields the lines "name number" of a file.
 func numbers(text []byte) iter.Seq2[[]byte, int64] {
 	return func(yield func([]byte, int64) bool) {
 		for len(text) > 0 {
@@ -20,7 +20,7 @@ func numbers(text []byte) iter.Seq2[[]byte, int64] {
 	}
 }
 
-// count is the number at the start of a text, at most the largest there is.
+// count returns the number at the start of a text, clamped to the largest int64.
 func count(text []byte) int64 {
 	var n int64
 	for _, c := range text {
@@ -35,7 +35,7 @@ func count(text []byte) int64 {
 	return n
 }
 
-// add adds counts, at most to the largest there is.
+// add adds two counts and clamps the sum to the largest int64.
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oomWatches counts the kernel's notices of v1, one event counter for each cgroup.
+// oomWatches counts v1's OOM notifications, with one eventfd for each cgroup.
 type oomWatches struct {
 	mu sync.Mutex
 	by map[string]*oomWatch
@@ -21,11 +21,11 @@ type oomWatch struct {
 	count   int64
 }
 
-// OOMs counts how often the kernel had to kill since this cgroup was at its limit, and
-// nothing could be reclaimed. On v2 it is the cgroup's own limit (memory.events.local,
-// Linux 5.2). v1 has no such counter, and counts kills in the cgroup of who was killed,
-// which is soon gone: there it counts notices since the first call, which the kernel
-// gives for this cgroup's limit and for those above it (mem_cgroup_oom_notify).
+// OOMs returns how often the kernel had to kill because this cgroup was at its limit and
+// nothing could be reclaimed. v2 counts this for the cgroup's own limit (memory.events.local,
+// Linux 5.2). v1 has no such counter: it counts kills in the victim's cgroup, which soon
+// disappears. On v1, OOMs counts notifications since its first call, which the kernel sends for
+// the limits of this cgroup and its ancestors (mem_cgroup_oom_notify).
 func (d *Driver) OOMs(dir string) (kills int64, err error) {
 	if d.memory == nil {
 		return 0, fmt.Errorf("%w: the memory controller is not mounted", ErrUnsupported)
@@ -60,20 +60,20 @@ func (w *oomWatches) read(c *cgroup) (int64, error) {
 	switch {
 	case n == len(buffer):
 		one.count += int64(binary.NativeEndian.Uint64(buffer[:]) & (1<<62 - 1))
-	case !errors.Is(err, unix.EAGAIN): // which is none
+	case !errors.Is(err, unix.EAGAIN): // EAGAIN: there was no notification
 		return one.count, fmt.Errorf("notices of OOM kills in %s: %w", c.dir, err)
 	}
 	return one.count, nil
 }
 
-// noticeOOMs asks the kernel for notices (Documentation/admin-guide/cgroup-v1/memory.rst,
+// noticeOOMs subscribes to OOM notifications (Documentation/admin-guide/cgroup-v1/memory.rst,
 // 10. OOM Control).
 func (c *cgroup) noticeOOMs() (eventfd int, err error) {
 	control, err := c.folder.Open("memory.oom_control")
 	if err != nil {
 		return 0, c.missing(err)
 	}
-	defer control.Close() //nolint:errcheck // the kernel keeps the cgroup, not the file
+	defer control.Close() //nolint:errcheck // the subscription doesn't need the file
 	file, ok := control.(reader)
 	if !ok {
 		return 0, ErrUnsupported
@@ -88,12 +88,12 @@ func (c *cgroup) noticeOOMs() (eventfd int, err error) {
 	return eventfd, nil
 }
 
-// forget ends the counting in a cgroup.
+// forget cancels the subscription of a cgroup.
 func (w *oomWatches) forget(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if one := w.by[dir]; one != nil {
-		unix.Close(one.eventfd) //nolint:errcheck // there is nothing to lose
+		unix.Close(one.eventfd) //nolint:errcheck // closing an eventfd loses no data
 		delete(w.by, dir)
 	}
 }

@@ -11,9 +11,9 @@ const (
 	cacheEnable = "memory.pagecache_limit.enable"
 )
 
-// Anolis (5.10.134-14) has a size, of which 0 is none, and a switch for each
-// cgroup. memory.pagecache_limit.sync stays 0: reclaim in the background, not in
-// the allocating task.
+// pageCacheSpec limits the page cache on Anolis (5.10.134-14), which has a size, where 0 means
+// none, and a switch for each cgroup. memory.pagecache_limit.sync stays 0, so that the kernel
+// reclaims in the background and not in the allocating task.
 var pageCacheSpec = Spec{
 	Controller: "memory", V1: []string{cacheSize}, V2: []string{cacheSize}, Default: knobs.Max, ReadBack: Rounded,
 	Gate: "sys/kernel/mm/pagecache_limit/enabled",
@@ -21,7 +21,7 @@ var pageCacheSpec = Spec{
 }
 
 func readPageCache(c *cgroup, _ *Spec) (knobs.Value, error) {
-	on, err := c.look(cacheEnable)
+	on, err := c.readCached(cacheEnable)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func readPageCache(c *cgroup, _ *Spec) (knobs.Value, error) {
 	return size, nil
 }
 
-// writePageCache switches on last and off first, so that no other limit is in
-// force in between.
+// writePageCache switches the limit on after it has written the size, and off before, so that
+// no other limit is in force in between.
 func writePageCache(c *cgroup, _ *Spec, to knobs.Change) error {
 	b, _ := to.To.(knobs.Bytes)
 	if b == 0 {

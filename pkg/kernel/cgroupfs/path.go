@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// maxPath is the kernel's PATH_MAX: a longer path can't name a cgroup.
+// maxPath is the kernel's PATH_MAX: no cgroup has a longer path.
 const maxPath = 4096
 
-// ContainerPath returns the cgroup, below each controller's root, that an OCI
-// spec's linux.cgroupsPath names: with the cgroupfs driver it is the path
-// itself ("/kubepods/burstable/pod<uid>/<id>"), with the systemd driver
-// "slice:prefix:name" is the scope prefix-name.scope (or the slice that name
-// is) in the slice's folder. See runc's docs/systemd.md and getUnitName in
-// opencontainers/cgroups. crun's "slice:name" is name.scope.
+// ContainerPath returns the cgroup that an OCI spec's linux.cgroupsPath names, relative to each
+// controller's root. With the cgroupfs driver it is the path itself
+// ("/kubepods/burstable/pod<uid>/<id>"). With the systemd driver, "slice:prefix:name" is the
+// scope prefix-name.scope (or the slice, if name is one) in the slice's folder. See runc's
+// docs/systemd.md and getUnitName in opencontainers/cgroups. crun's "slice:name" is name.scope.
 func ContainerPath(cgroupsPath string) (string, error) {
 	slice, unit, systemd := strings.Cut(cgroupsPath, ":")
 	if !systemd || slice != "" && !strings.HasSuffix(slice, ".slice") {
@@ -51,10 +50,10 @@ func ContainerPath(cgroupsPath string) (string, error) {
 	return absolute("cgroupsPath", path.Join(parent, name))
 }
 
-// PodPath returns the cgroup, below each controller's root, that a pod's
-// cgroup parent names: a path, or a systemd slice by its name alone
-// ("kubepods-burstable-pod<uid>.slice") or at the end of a path. It is "/" for
-// the root slice "-.slice".
+// PodPath returns the cgroup that a pod's cgroup parent names, relative to each controller's
+// root. The parent is a path, or a systemd slice, either by its name alone
+// ("kubepods-burstable-pod<uid>.slice") or at the end of a path. The root slice "-.slice" is
+// "/".
 func PodPath(cgroupParent string) (string, error) {
 	if !strings.HasSuffix(cgroupParent, ".slice") {
 		return absolute("cgroup parent", cgroupParent)
@@ -66,8 +65,8 @@ func PodPath(cgroupParent string) (string, error) {
 	return absolute("cgroup parent", dir)
 }
 
-// expandSlice returns a slice's folder: "-" in its name nests, so that
-// "a-b.slice" is /a.slice/a-b.slice; "-.slice" is the root (systemd.slice(5)).
+// expandSlice returns a slice's folder. Each "-" in its name is a level, so that "a-b.slice" is
+// /a.slice/a-b.slice; "-.slice" is the root (systemd.slice(5)).
 func expandSlice(slice string) (string, error) {
 	name, ok := strings.CutSuffix(slice, ".slice")
 	if !ok {

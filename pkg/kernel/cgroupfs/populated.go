@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Populated reports whether a process is in the cgroup or in one below it. A
-// cgroup that is gone has none.
+// Populated reports whether the cgroup or one of its descendants has a process. A cgroup that
+// doesn't exist has none.
 func (d *Driver) Populated(dir string) (bool, error) {
 	yes, err := d.members().populated(dir)
 	if errors.Is(err, ErrGone) {

@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// probePrefix is the start of a probe cgroup's name; the process id follows.
+// probePrefix is the start of a probe cgroup's name; the process ID follows.
 const probePrefix = "/sluice-probe-"
 
-// Probe finds out what this kernel has: it makes a cgroup of its own in each
-// hierarchy, writes a value to each knob's file and reads it back. It removes the
-// cgroup, and those of probes that were killed. The error is what kept it from
-// trying; the knobs in question are then Inconclusive.
+// Probe finds out which knobs this kernel supports. It creates its own cgroup in each
+// hierarchy, writes a value to each knob's file and reads it back. It removes that cgroup, and
+// those of probes that were killed. An error says what prevented the probe; the knobs in
+// question are then Inconclusive.
 func (d *Driver) Probe() (knobs.Features, error) {
 	p := probe{Driver: d, dir: probePrefix + strconv.Itoa(os.Getpid()), failed: map[*hierarchy]error{}}
 	var f knobs.Features
@@ -46,7 +46,7 @@ type probe struct {
 	failed map[*hierarchy]error
 }
 
-// knob tries one knob in a fresh cgroup, so that none stands in another's way.
+// knob tries one knob in a new cgroup, so that no knob affects another.
 func (p *probe) knob(knob knobs.Knob) knobs.Feature {
 	s, h, err := p.at(knob)
 	if err != nil {
@@ -92,9 +92,9 @@ func (p *probe) knob(knob knobs.Knob) knobs.Feature {
 	return f
 }
 
-// release is the running kernel's.
+// release returns the running kernel's release.
 func (p *probe) release() string {
-	text, _ := fs.ReadFile(p.host, "proc/sys/kernel/osrelease") // a made-up host has none
+	text, _ := fs.ReadFile(p.host, "proc/sys/kernel/osrelease") // a synthetic host has no such file
 	return strings.TrimSpace(string(text))
 }
 
@@ -117,7 +117,7 @@ func (p *probe) try(knob knobs.Knob, s *Spec, file string) (knobs.Support, strin
 	return knobs.Supported, ""
 }
 
-// tryThrottle needs a disk.
+// tryThrottle tries the I/O limits, for which it needs a disk.
 func (p *probe) tryThrottle() (knobs.Support, string) {
 	names, err := fs.Glob(p.host, "sys/block/*/dev")
 	if err != nil || len(names) == 0 {
@@ -140,7 +140,8 @@ func (p *probe) tryThrottle() (knobs.Support, string) {
 	return verdict("no disk takes a limit", err)
 }
 
-// verdict: the kernel's no is an answer, a lack of rights is none.
+// verdict judges an error: a refusal by the kernel answers the question, a lack of permission
+// doesn't.
 func verdict(what string, err error) (knobs.Support, string) {
 	why := fmt.Sprintf("%s: %v", what, err)
 	for _, errno := range []error{syscall.EINVAL, syscall.ERANGE, syscall.EOPNOTSUPP, syscall.ENOENT, syscall.ENOSYS} {
@@ -151,14 +152,15 @@ func verdict(what string, err error) (knobs.Support, string) {
 	return knobs.Inconclusive, why
 }
 
-// gate says what to do about a switch that is off, "" where it is on or not there.
+// gate says how to turn on a switch that is off; it returns "" if the switch is on or doesn't
+// exist.
 func (p *probe) gate(name string) string {
 	if name == "" {
 		return ""
 	}
 	text, err := fs.ReadFile(p.host, name)
 	if err != nil || strings.TrimSpace(string(text)) != "0" {
-		return "" // where the file can't be read, trying tells
+		return "" // the file can't be read: writing the knob will show
 	}
 	return fmt.Sprintf("it is switched off: write 1 to /%s and restart Sluice", name)
 }
@@ -195,8 +197,8 @@ func (p *probe) reclaim() bool {
 	}) == nil
 }
 
-// enabled reports whether a v2 root hands a controller to its children; where that
-// can't be read, it is taken to.
+// enabled reports whether a v2 root delegates a controller to its children. If that can't be
+// read, it assumes so.
 func (p *probe) enabled(h *hierarchy, controller string) bool {
 	enabled := true
 	err := h.with("/", func(c *cgroup) error {
@@ -207,14 +209,15 @@ func (p *probe) enabled(h *hierarchy, controller string) bool {
 	return enabled || err != nil
 }
 
-// fresh makes the probe's cgroup in a hierarchy; done removes it.
+// fresh creates the probe's cgroup in a hierarchy; done removes it.
 func (p *probe) fresh(h *hierarchy) (done func(), err error) {
 	if err := p.failed[h]; err != nil {
 		return nil, err
 	}
 	err = h.tree.Mkdir(relative(p.dir))
 	if errors.Is(err, syscall.EEXIST) {
-		// Of an earlier process of this id: in a container it is often 1.
+		// The cgroup is left from an earlier process with this ID: in a container it is often
+		// 1.
 		if err = h.remove(p.dir); err == nil {
 			err = h.tree.Mkdir(relative(p.dir))
 		}
@@ -239,8 +242,8 @@ func (h *hierarchy) remove(dir string) error {
 	return err
 }
 
-// clear removes what probes left whose process has ended. One that can't be
-// removed harms nobody.
+// clear removes the cgroups of probes whose process has ended. One that can't be removed does
+// no harm.
 func (p *probe) clear(h *hierarchy) {
 	var names []string
 	err := h.with("/", func(c *cgroup) (err error) {

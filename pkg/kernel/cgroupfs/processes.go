@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// mostNested bounds how many cgroups of a container are looked at: one that may make
-// cgroups (privileged, or containerd's cgroup_writable) could hold everybody up.
+// mostNested limits how many nested cgroups of a container Sluice reads. A container that may
+// create cgroups (privileged, or with containerd's cgroup_writable) could otherwise delay all
+// others.
 const mostNested = 2048
 
-// Processes lists the processes in a cgroup and in those below it; none where it
-// is gone.
+// Processes lists the processes in a cgroup and its descendants; it lists none if the cgroup
+// doesn't exist.
 func (d *Driver) Processes(dir string) ([]int, error) {
 	var found processes
 	err := found.in(d.members(), dir)
@@ -24,9 +25,9 @@ func (d *Driver) Processes(dir string) ([]int, error) {
 	return found.pids, err
 }
 
-// members is the hierarchy that tells which processes a cgroup has. It is not v1's
-// cpuset where there is another: a process leaves its cpuset when that loses its last
-// CPU (see Rejoin), and stays in the same cgroup of every other hierarchy.
+// members returns the hierarchy from which to read the processes of a cgroup. It avoids v1's
+// cpuset if there is another: a process leaves its cpuset when that loses its last CPU (see
+// Rejoin), and stays in its cgroup in every other hierarchy.
 func (d *Driver) members() *hierarchy {
 	if d.cpuset != nil && d.cpuset.v2 {
 		return d.cpuset
@@ -41,8 +42,8 @@ func (d *Driver) members() *hierarchy {
 
 type processes struct {
 	pids    []int
-	at      []string // the cgroup of each
-	cgroups int      // looked at
+	at      []string // the cgroup of each process
+	cgroups int      // number of cgroups read
 }
 
 func (p *processes) in(h *hierarchy, dir string) error {
@@ -77,13 +78,13 @@ func (p *processes) in(h *hierarchy, dir string) error {
 	})
 }
 
-// list reads a file of records to its end: the kernel hands out a page at a time.
+// list reads a file of records to its end: the kernel returns at most a page per read.
 func (c *cgroup) list(file string) (string, error) {
 	f, err := c.folder.Open(file)
 	if err != nil {
 		return "", c.missing(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // the file was opened for reading
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, math.MaxInt64))
 	return string(text), c.missing(err)
 }

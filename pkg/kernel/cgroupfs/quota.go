@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// The quota is in µs per period of 1000 to 1000000 µs, and at least 1000: EINVAL.
-// On v1 the ratio of a child's to its period is at most its parent's: EINVAL; v2
-// takes any and follows the least.
+// quotaSpec is the CFS quota, in µs per period of 1000 to 1000000 µs. The kernel answers EINVAL
+// to a quota below 1000 µs and, on v1, to a ratio of quota to period above the parent's; v2
+// accepts any ratio and applies the lowest.
 var quotaSpec = Spec{
 	Controller: "cpu", V1: []string{quotaFile1}, V2: []string{quotaFile2},
 	Default: knobs.CPUQuota{Quota: -1, Period: knobs.DefaultPeriod}, ReadBack: Rounded,
@@ -26,8 +26,8 @@ const (
 	quotaFile2  = "cpu.max"
 )
 
-// writeQuota sets the CFS quota and period. An unlimited quota without a period
-// leaves the period as it is.
+// writeQuota sets the CFS quota and period. An unlimited quota without a period doesn't change
+// the period.
 func writeQuota(c *cgroup, _ *Spec, to knobs.Change) error {
 	want, _ := to.To.(knobs.CPUQuota)
 	if !c.in.v2 {
@@ -43,28 +43,27 @@ func writeQuota(c *cgroup, _ *Spec, to knobs.Change) error {
 	return c.keepBurst(burstFiles2, func() error { return c.write(quotaFile2, text) })
 }
 
-// keepBurst writes the burst again where writing the quota changed it: v2 divides
-// it by 1000 before 6.10 (cpu_max_write in kernel/sched/core.c passes µs for ns),
-// and some 4.19 vendor kernels set it to 0.
+// keepBurst restores the burst if writing the quota changed it: v2 divides it by 1000 before
+// 6.10 (cpu_max_write in kernel/sched/core.c passes µs for ns), and some 4.19 vendor kernels
+// set it to 0.
 func (c *cgroup) keepBurst(files []string, write func() error) error {
-	before, err := c.look(files...)
+	before, err := c.readCached(files...)
 	if err != nil || before == "0" {
-		return write() // no burst, or none in force
+		return write() // there is no burst to restore
 	}
 	if err := write(); err != nil {
 		return err
 	}
-	after, err := c.look(files...)
+	after, err := c.readCached(files...)
 	if err != nil || after == before {
 		return err
 	}
 	return c.writeFirst(files, before)
 }
 
-// writeQuota1 sets v1's two files. With a new period either file alone changes
-// the ratio, which may exceed the parent's or fall below a child's on the way
-// (EINVAL); an unlimited quota in between never does. A failure puts the old
-// values back.
+// writeQuota1 sets v1's two files. With a new period, writing either file alone changes the
+// ratio, which may temporarily exceed the parent's or fall below a child's (EINVAL). An
+// unlimited quota in between never does. If a write fails, writeQuota1 restores the old values.
 func (c *cgroup) writeQuota1(want knobs.CPUQuota) error {
 	quota := "-1"
 	if !want.Unlimited() {
@@ -114,25 +113,25 @@ func sameQuota(want, have knobs.Value, _ bool) bool {
 
 func (c *cgroup) readQuota() (knobs.CPUQuota, error) {
 	if c.in.v2 {
-		text, err := c.look(quotaFile2)
+		text, err := c.readCached(quotaFile2)
 		if err != nil {
 			return knobs.CPUQuota{}, err
 		}
 		return parseQuota(text)
 	}
-	quota, err := c.look(quotaFile1)
+	quota, err := c.readCached(quotaFile1)
 	if err != nil {
 		return knobs.CPUQuota{}, err
 	}
-	period, err := c.look(periodFile1)
+	period, err := c.readCached(periodFile1)
 	if err != nil {
 		return knobs.CPUQuota{}, err
 	}
 	return parseQuota(quota + " " + period)
 }
 
-// parseQuota reads "<quota> <period>" in µs, as in cpu.max; "max" and, on v1, -1
-// are unlimited.
+// parseQuota reads "<quota> <period>" in µs, as in cpu.max. "max" and, on v1, -1 mean
+// unlimited.
 func parseQuota(text string) (knobs.CPUQuota, error) {
 	quota, period, _ := strings.Cut(text, " ")
 	p, err := strconv.ParseUint(period, 10, 32)
@@ -143,7 +142,7 @@ func parseQuota(text string) (knobs.CPUQuota, error) {
 	if quota == "max" || quota == "-1" {
 		return q, nil
 	}
-	// knobs.MaxBandwidth has 44 bits in µs: there is no overflow here.
+	// knobs.MaxBandwidth has 44 bits in µs, so the product can't overflow.
 	n, err := strconv.ParseUint(quota, 10, 44)
 	if err != nil {
 		return knobs.CPUQuota{}, fmt.Errorf("CPU quota %.60q: the quota is neither max, -1 nor a number of microseconds", text)

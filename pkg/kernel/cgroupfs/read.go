@@ -4,10 +4,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Read returns what a cgroup has now: the kernel's file, not what was written
-// last. The file stays open for the next time (see Forget). For a v2 cpuset that
-// was never set it is the effective one, which the parent gives. Where a container has two
-// levels (see Nest) that have different values, it is the one that Apply was not asked for.
+// Read returns the present value of a knob from the kernel's file, not the value written last.
+// The file stays open for the next read (see Forget). For a v2 cpuset that was never set, Read
+// returns the effective set, which comes from the parent. If a container has two levels (see
+// Nest) with different values, Read returns the one that Apply did not write.
 func (d *Driver) Read(dir string, knob knobs.Knob) (knobs.Value, error) {
 	s, h, err := d.at(knob)
 	if err != nil {

@@ -7,38 +7,39 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// ReadBack is how what a knob shows relates to what was written.
+// ReadBack says how the value read from a knob relates to the value written.
 type ReadBack string
 
-// The ways of reading back; Driver.Same knows them.
+// These are the ways of reading back; Driver.Same handles each.
 const (
-	Exact     ReadBack = "exact"     // what was written
-	Rounded   ReadBack = "rounded"   // to the kernel's unit, or clamped to its range
-	Effective ReadBack = "effective" // what comes out together with the cgroups above
+	Exact     ReadBack = "exact"     // the value written
+	Rounded   ReadBack = "rounded"   // the value written, rounded to the kernel's unit or clamped to its range
+	Effective ReadBack = "effective" // the value in combination with those of the ancestors
 )
 
-// Spec is what a knob is in the kernel. No knob exists on the root cgroup, except
-// where a controller happens to have it there too; all exist on every other level.
+// Spec describes a knob in the kernel. Knobs exist on every level except the root cgroup, where
+// only some controllers have them.
 type Spec struct {
 	Controller string   // cpuset, cpu, memory, io (v1: blkio) or net_cls
-	V1, V2     []string // its files, the first that is there counts; none: not on that version
-	Min, Max   int64    // of numbers, shares and bytes; both 0: bounded by the machine
+	V1, V2     []string // file names, of which the first that exists is used; empty if that version lacks the knob
+	Min, Max   int64    // range of numbers, shares and bytes; both 0: the machine sets the bounds
 	Default    knobs.Value
 	ReadBack   ReadBack
-	Gate       string // switch below the host's root that must be 1 where it exists
+	Gate       string // switch below the host's root that must be 1 if it exists
 
-	busy, invalid string // what EBUSY and EINVAL of a write are likely due to; "" for nothing in particular
+	busy, invalid string // the likely reasons for EBUSY and EINVAL of a write; "" if there is no typical one
 
-	test  knobs.Value // other than the default
+	test  knobs.Value // a value for Probe other than the default
 	read  func(*cgroup, *Spec) (knobs.Value, error)
 	write func(*cgroup, *Spec, knobs.Change) error
-	same  func(want, have knobs.Value, v2 bool) bool // nil is ==
+	same  func(want, have knobs.Value, v2 bool) bool // nil means ==
 }
 
-// Describe returns what a knob is in the kernel.
+// Describe returns the description of a knob.
 func Describe(knob knobs.Knob) Spec { return *specs[knob] }
 
-// Files are a knob's possible files on a version; none where it doesn't have it.
+// Files returns a knob's possible files on a version; it returns none if that version lacks the
+// knob.
 func (s *Spec) Files(v2 bool) []string {
 	if v2 {
 		return s.V2
@@ -46,7 +47,7 @@ func (s *Spec) Files(v2 bool) []string {
 	return s.V1
 }
 
-// specs is the one table of what each knob is; each is in its controller's file.
+// specs is the table of all knobs; each is defined in its controller's file.
 var specs = [knobs.Knobs]*Spec{
 	knobs.CPUs: setSpec(cpusFile),
 	knobs.Mems: setSpec("cpuset.mems"),
@@ -85,7 +86,7 @@ var specs = [knobs.Knobs]*Spec{
 	knobs.NetClass: &netClassSpec,
 }
 
-// check refuses a value that isn't the knob's, before the kernel is asked.
+// check refuses a value of the wrong type or range before it reaches the kernel.
 func (s *Spec) check(knob knobs.Knob, v knobs.Value) error {
 	if !knob.Takes(v) {
 		return fmt.Errorf("a %T is no value of %s", v, knob)
@@ -96,10 +97,9 @@ func (s *Spec) check(knob knobs.Knob, v knobs.Value) error {
 	return nil
 }
 
-// Same reports whether a knob that is to be want is right where Read gives have:
-// whether the kernel shows what it makes of want. That depends on its rounding:
-// v2 weights are coarser than shares, bytes are whole pages. The empty CPUSet,
-// "all that the parent has", is never the same as what is read.
+// Same reports whether have, as returned by Read, is what the kernel shows for a knob set to
+// want. The kernel rounds: v2 weights are coarser than shares, and bytes are whole pages. The
+// empty CPUSet, which stands for all that the parent has, never equals a set that was read.
 func (d *Driver) Same(knob knobs.Knob, want, have knobs.Value) bool {
 	if want == have {
 		return true
@@ -112,10 +112,10 @@ func (d *Driver) Same(knob knobs.Knob, want, have knobs.Value) bool {
 	return s.same(want, have, h != nil && h.v2)
 }
 
-// Plain numbers, one a file.
+// The following knobs are plain numbers, one per file.
 
 func readNumber(c *cgroup, s *Spec) (knobs.Value, error) {
-	text, err := c.look(s.Files(c.in.v2)...)
+	text, err := c.readCached(s.Files(c.in.v2)...)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func writeNumber(c *cgroup, s *Spec, to knobs.Change) error {
 	return c.writeFirst(s.Files(c.in.v2), strconv.FormatInt(int64(n), 10))
 }
 
-// unreadable says that a file has a text that this package doesn't know.
+// unreadable returns an error for a file whose text this package can't parse.
 func (c *cgroup) unreadable(s *Spec, text string) error {
 	return fmt.Errorf("%s of %s shows %.60q, which this program can't read; the knob is left alone", s.Files(c.in.v2)[0], c.dir, text)
 }

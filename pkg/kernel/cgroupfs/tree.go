@@ -9,38 +9,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is the files of one hierarchy: the kernel's below a mount point, or a fake
-// (see the package fakekernel). Folders are named below the hierarchy's root, "."
-// is the root itself. Errors wrap a syscall.Errno.
+// Tree gives access to the files of one hierarchy: the kernel's below a mount point, or a fake
+// (see the package fakekernel). Folders are named relative to the hierarchy's root; "." is the
+// root itself. Errors wrap a syscall.Errno.
 type Tree interface {
 	Open(dir string) (Folder, error)
 	Mkdir(dir string) error
 	Remove(dir string) error
 	Close() error
-	String() string // where it is: "/sys/fs/cgroup/cpu"
+	String() string // where the hierarchy is: "/sys/fs/cgroup/cpu"
 }
 
-// Folder is an open cgroup: its path is walked once for all of its files.
+// Folder is an open cgroup, whose path is resolved once for all of its files.
 type Folder interface {
 	Open(file string) (File, error)
-	// Write sends a value in one write(2) and returns what that says, EINTR and
-	// EAGAIN too. It creates and truncates nothing.
+	// Write writes a value with one write(2) and returns its error, including EINTR and EAGAIN.
+	// It neither creates nor truncates a file.
 	Write(file, value string) error
 	Children() ([]string, error)
-	Childless() bool // surely no cgroup is below
+	Childless() bool // false means that there may be child cgroups
 	Close() error
 }
 
-// File is a cgroup file open for reading. Each read at 0 gives the present text;
-// it fails with ENODEV once the cgroup is removed, also where another was made in
-// its place.
+// File is a cgroup file open for reading. Each read at offset 0 returns the present text. It
+// fails with ENODEV once the cgroup is removed, even if another was created at the same path.
 type File interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// mounted is the kernel's own tree. A path is walked by os.Root, which nothing in
-// it can leave; the names of files are this package's own.
+// mounted is the kernel's own tree. os.Root resolves paths and confines them to the tree; file
+// names come from this package only.
 type mounted struct{ root *os.Root }
 
 func openMounted(point string) (Tree, error) {
@@ -64,9 +63,9 @@ func (m mounted) Open(dir string) (Folder, error) {
 	return &folder{f, int(f.Fd())}, nil
 }
 
-// folder uses plain system calls for its files: an os.File would be watched by the
-// runtime's poller, which takes two more calls to open, and on the EAGAIN of
-// memory.reclaim would wait for an event that never comes.
+// folder uses plain system calls for its files: the runtime's poller would watch an os.File,
+// which takes two more calls to open, and on the EAGAIN of memory.reclaim it would wait for an
+// event that never comes.
 type folder struct {
 	*os.File
 	fd int
@@ -80,9 +79,9 @@ func (d *folder) Open(file string) (File, error) {
 	return reader(fd), nil
 }
 
-// Write opens with O_NONBLOCK: from 6.16 on, lowering memory.max or memory.high
-// then doesn't make the writer reclaim (memory_max_write in mm/memcontrol.c); all
-// other files and kernels ignore it.
+// Write opens the file with O_NONBLOCK: from Linux 6.16 on, lowering memory.max or memory.high
+// then doesn't make the writer reclaim (memory_max_write in mm/memcontrol.c). All other files
+// and kernels ignore the flag.
 func (d *folder) Write(file, value string) error {
 	fd, err := d.openat(file, unix.O_WRONLY|unix.O_NONBLOCK)
 	if err != nil {
@@ -111,7 +110,7 @@ func (d *folder) openat(file string, flags int) (int, error) {
 }
 
 func (d *folder) Children() ([]string, error) {
-	// The handle may be shared, and a folder's read position is the handle's.
+	// The handle may be shared, and the read position of a folder belongs to the handle.
 	own, err := unix.Openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: ".", Err: err}
@@ -131,18 +130,18 @@ func (d *folder) Children() ([]string, error) {
 	return names, nil
 }
 
-// Childless: kernfs counts folders in the link count (kernfs_refresh_inode in
-// fs/kernfs/inode.c), 2 for none.
+// Childless reads the link count, in which kernfs counts folders (kernfs_refresh_inode in
+// fs/kernfs/inode.c); it is 2 without children.
 func (d *folder) Childless() bool {
 	var stat unix.Stat_t
 	return unix.Fstat(d.fd, &stat) == nil && stat.Nlink == 2
 }
 
-// reader is a file descriptor.
+// reader reads from a file descriptor.
 type reader int
 
-// ReadAt makes one call: less than asked for is no error, as the kernel hands out a
-// page at a time; nothing is the end.
+// ReadAt makes one system call. A short read is not an error, because the kernel returns at
+// most a page per read; an empty read is the end.
 func (r reader) ReadAt(p []byte, off int64) (int, error) {
 	for {
 		n, err := unix.Pread(int(r), p, off)

@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// The counters of a cgroup with those below it. Files stay open (see Forget) and are
-// read without allocation. Each fills in what it counts, not the time of the look.
-// Errors are ErrGone where the container has ended, ErrUnsupported where the kernel
-// or this cgroup doesn't count it.
+// The methods below read the counters of a cgroup and its descendants. They keep the files open
+// (see Forget) and don't allocate. Each fills in its counters but not the time of the reading.
+// The error is ErrGone if the container has ended, and ErrUnsupported if the kernel or this
+// cgroup doesn't have the counter.
 
-// CPU reads the time that a cgroup was on a CPU and, where quota isn't nil, what its
-// own quota did, in one file on v2 (cpu.stat). It reports whether the latter is
-// counted: without the cpu controller it isn't. Of a container with two levels (see Nest),
-// whose quotas are the same, it counts what either did: the one that throttles keeps the
-// other from running out.
+// CPU reads the CPU time of a cgroup and, if quota isn't nil, the throttling by its own quota;
+// on v2 both are in one file (cpu.stat). It reports whether throttling is counted, which needs
+// the cpu controller. For a container with two levels (see Nest), whose quotas are the same, it
+// adds the throttling of both: the level that throttles keeps the other from exhausting its
+// quota.
 func (d *Driver) CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (throttling bool, err error) {
 	throttling, err = d.ownCPU(dir, usage, quota)
 	if inner, _ := d.inner(dir); err == nil && throttling && inner != "" {
@@ -37,7 +37,8 @@ func (d *Driver) ownCPU(dir string, usage *observe.CPUCounters, quota *observe.T
 		if d.unified == nil {
 			return false, fmt.Errorf("%w: neither v1's cpuacct controller nor cgroup v2 is mounted", ErrUnsupported)
 		}
-		// v2 counts usage in every cgroup, the quota where the controller is.
+		// v2 counts usage in every cgroup, but throttling only where the cpu controller is
+		// enabled.
 		err = d.unified.with(dir, func(c *cgroup) error {
 			return c.scanFile("cpu.stat", func(b []byte) { throttling = parseCPUStat(b, usage, quota) })
 		})
@@ -52,7 +53,7 @@ func (d *Driver) ownCPU(dir string, usage *observe.CPUCounters, quota *observe.T
 	err = d.cpu.with(dir, func(c *cgroup) error {
 		return c.scanFile("cpu.stat", func(b []byte) { throttling = parseCPUStat(b, nil, quota) })
 	})
-	if errors.Is(err, ErrUnsupported) { // without CONFIG_CFS_BANDWIDTH
+	if errors.Is(err, ErrUnsupported) { // the kernel lacks CONFIG_CFS_BANDWIDTH
 		err = nil
 	}
 	return throttling, err
@@ -78,8 +79,8 @@ func parseCPUStat(text []byte, usage *observe.CPUCounters, quota *observe.Thrott
 	return throttling
 }
 
-// Stalls reads the pressure of a cgroup: v2's, which a machine with v1 controllers
-// often has beside them, or that of some vendors' v1 (in cpuacct).
+// Stalls reads the pressure (PSI) of a cgroup: from v2, which often exists beside v1
+// controllers, or from some vendors' v1 (in cpuacct).
 func (d *Driver) Stalls(dir string, into *observe.PressureTotals) error {
 	err := ErrUnsupported
 	for _, h := range [...]*hierarchy{d.unified, d.cpuacct} {
@@ -119,7 +120,7 @@ func (c *cgroup) stalls(into *observe.PressureTotals) error {
 	return nil
 }
 
-// MemoryUse reads a cgroup's memory, its page cache and what was reclaimed from it.
+// MemoryUse reads a cgroup's memory, its page cache and how much was reclaimed.
 func (d *Driver) MemoryUse(dir string, into *observe.ContainerMemoryCounters) error {
 	if d.memory == nil {
 		return fmt.Errorf("%w: the memory controller is not mounted", ErrUnsupported)
@@ -140,8 +141,9 @@ func (d *Driver) MemoryUse(dir string, into *observe.ContainerMemoryCounters) er
 	})
 }
 
-// parseMemoryStat reads memory.stat. v1's with "total_" count what is below too. Kinds
-// of refaults are apart since Linux 5.9, direct reclaim from kswapd's since 5.19.
+// parseMemoryStat reads memory.stat. On v1, the fields that start with "total_" include
+// descendants. The kernel separates anonymous from file refaults since Linux 5.9, and direct
+// reclaim from kswapd's since 5.19.
 func parseMemoryStat(text []byte, v1 bool, into *observe.ContainerMemoryCounters) {
 	current, kills := into.Current, into.OOMKills
 	*into = observe.ContainerMemoryCounters{Mono: into.Mono, Current: current, OOMKills: kills}
@@ -168,8 +170,8 @@ func parseMemoryStat(text []byte, v1 bool, into *observe.ContainerMemoryCounters
 	}
 }
 
-// IOBytes reads what a cgroup moved from and to block devices. A device on others
-// (dm, md) counts again what those count.
+// IOBytes reads how many bytes a cgroup has read from and written to block devices. Bytes on
+// stacked devices (dm, md) count on the underlying devices, too.
 func (d *Driver) IOBytes(dir string, into *observe.IOCounters) error {
 	if d.io == nil {
 		return fmt.Errorf("%w: the io controller is not mounted", ErrUnsupported)
@@ -179,19 +181,19 @@ func (d *Driver) IOBytes(dir string, into *observe.IOCounters) error {
 		if c.in.v2 {
 			names = []string{"io.stat"}
 		}
-		f, temporary, err := c.kept(names)
+		f, temporary, err := c.openCached(names)
 		if err != nil {
 			return err
 		}
 		if temporary {
-			defer f.Close() //nolint:errcheck // it was only read
+			defer f.Close() //nolint:errcheck // the file was opened for reading
 		}
 		return c.scan(f, func(b []byte) { into.Read, into.Written = parseIO(b) })
 	})
 }
 
-// parseIO adds up the devices of v2's "8:0 rbytes=1 wbytes=2 rios=3" or v1's
-// "8:0 Read 1" and "8:0 Write 2".
+// parseIO sums over the devices in v2's "8:0 rbytes=1 wbytes=2 rios=3" or v1's "8:0 Read 1" and
+// "8:0 Write 2".
 func parseIO(text []byte) (read, written int64) {
 	for len(text) > 0 {
 		line, rest, _ := bytes.Cut(text, []byte("\n"))
@@ -215,14 +217,14 @@ func parseIO(text []byte) (read, written int64) {
 	return read, written
 }
 
-// Threads hands over the threads of a cgroup alone, not of those below, by the IDs
-// of this process' PID namespace.
+// Threads calls take for each thread of a cgroup, without its descendants, with the thread's ID
+// in this process' PID namespace.
 func (d *Driver) Threads(dir string, take func(thread int)) error {
 	all := func(b []byte) {
 		for len(b) > 0 {
 			line, rest, _ := bytes.Cut(b, []byte("\n"))
 			b = rest
-			if id := count(line); id > 0 { // 0: outside of the namespace
+			if id := count(line); id > 0 { // 0: the thread is outside of the namespace
 				take(int(id))
 			}
 		}
@@ -233,12 +235,12 @@ func (d *Driver) Threads(dir string, take func(thread int)) error {
 	}
 	if err != nil && d.cpu != nil && !d.cpu.v2 {
 		err = d.cpu.with(dir, func(c *cgroup) error {
-			// Not kept open: see read.
+			// The file is not kept open, for the reason given at read.
 			f, err := c.folder.Open("tasks")
 			if err != nil {
 				return c.missing(err)
 			}
-			defer f.Close() //nolint:errcheck // it was only read
+			defer f.Close() //nolint:errcheck // the file was opened for reading
 			return c.scan(f, all)
 		})
 	}
