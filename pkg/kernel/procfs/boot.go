@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// BootID is the kernel's id of this boot, "" where it tells none.
+// BootID returns the kernel's ID of this boot, "" if it can't be read.
 func BootID(host fs.FS) string { return word(host, "proc/sys/kernel/random/boot_id") }
 
-// Release is the running kernel's, as "6.1.0-13-cloud-amd64"; a made-up machine has none.
+// Release returns the running kernel's release, such as "6.1.0-13-cloud-amd64"; it is "" for a
+// synthetic machine.
 func Release(host fs.FS) string { return word(host, "proc/sys/kernel/osrelease") }
 
 func word(host fs.FS, name string) string {

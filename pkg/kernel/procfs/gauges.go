@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Load is the mean number of tasks that ran, waited for a CPU or could not be
-// interrupted over the last minute (/proc/loadavg).
+// Load returns the mean number of tasks over the last minute that ran, waited for a CPU or were
+// in uninterruptible sleep (/proc/loadavg).
 func (f *FS) Load() (tasks float64, err error) {
 	text, err := f.read(&f.loadavg, nil)
 	if err != nil {
@@ -26,11 +26,12 @@ func parseLoad(text []byte) (float64, error) {
 	return tasks + float64(hundredths)/100, nil
 }
 
-// podFolders are where runtimes and the kubelet keep pods' data, below the root.
+// podFolders are the folders, below the root, in which runtimes and the kubelet keep pods'
+// data.
 var podFolders = [...]string{"var/lib/kubelet", "var/lib/containerd", "var/lib/containers", "var/log"}
 
-// Disk is how full the fullest file system is that holds pods' data, 0 to 1, as df
-// counts: of what unprivileged users may have.
+// Disk returns how full the fullest file system with pods' data is, 0 to 1. Like df, it counts
+// the space that unprivileged users may use.
 func (f *FS) Disk() (used float64, err error) {
 	err = ErrUnsupported
 	for _, folder := range f.disks {
@@ -45,7 +46,7 @@ func (f *FS) Disk() (used float64, err error) {
 	return used, err
 }
 
-// findDisks opens the folders anew: something may have been mounted there.
+// findDisks reopens the folders, because another file system may have been mounted there.
 func (f *FS) findDisks() {
 	f.forgetDisks()
 	for _, name := range podFolders {

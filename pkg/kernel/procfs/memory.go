@@ -12,17 +12,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// node is the files of a NUMA node.
+// node holds the files of a NUMA node.
 type node struct {
 	id              int
-	meminfo, vmstat file // vmstat's name is empty where it doesn't count direct reclaim
+	meminfo, vmstat file // vmstat's name is empty if it doesn't count direct reclaim
 }
 
 const nodesFolder = "sys/devices/system/node"
 
-// Memory reads /proc/meminfo and /proc/vmstat, and meminfo and vmstat of the NUMA
-// nodes that the last Discover found. Low stays as it is. Totals are without the pool
-// of huge pages: no pod can have it as ordinary memory, and MemAvailable never counts it.
+// Memory reads /proc/meminfo and /proc/vmstat, and the same files of the NUMA nodes that the
+// last Discover found. It doesn't change Low. Totals exclude the pool of huge pages: no pod can
+// use it as ordinary memory, and MemAvailable never includes it.
 func (f *FS) Memory(into *observe.MemoryCounters) error {
 	text, err := f.read(&f.meminfo, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func (f *FS) Memory(into *observe.MemoryCounters) error {
 		}
 		one := &into.Nodes[n.id]
 		if text, err = f.read(&n.meminfo, nil); err != nil {
-			if errors.Is(err, ErrUnsupported) { // its memory was taken away
+			if errors.Is(err, ErrUnsupported) { // the node's memory was removed
 				continue
 			}
 			return err
@@ -60,8 +60,8 @@ func (f *FS) Memory(into *observe.MemoryCounters) error {
 	return nil
 }
 
-// Discover looks for NUMA nodes and reads the zones' low watermarks in bytes. Both
-// change seldom, and /proc/zoneinfo has a paragraph for each CPU.
+// Discover finds the NUMA nodes and returns the sum of the zones' low watermarks in bytes. Both
+// change seldom, and /proc/zoneinfo is long: it has a paragraph for each CPU.
 func (f *FS) Discover() (low int64, err error) {
 	f.findDisks()
 	text, err := f.read(&f.zoneinfo, nil)
@@ -72,7 +72,7 @@ func (f *FS) Discover() (low int64, err error) {
 	f.forgetNodes()
 	folder, opened := f.root.Open(nodesFolder)
 	if opened != nil {
-		return low, err // without NUMA
+		return low, err // the machine has no NUMA nodes
 	}
 	defer folder.Close()
 	names, read := folder.Readdirnames(-1)
@@ -102,15 +102,15 @@ func (f *FS) forgetNodes() {
 	f.nodes = f.nodes[:0]
 }
 
-// hugePages is the pool of huge pages. A NUMA node's meminfo shows the number of those
-// of the default size alone, without that size.
+// hugePages is the size of the pool of huge pages. The meminfo of a NUMA node shows only the
+// number of huge pages of the default size, and not that size.
 type hugePages struct {
-	total int64 // bytes, of all sizes; 0 where the file doesn't show it (before Linux 4.16)
-	pages int64 // of the default size
-	size  int64 // of these, in bytes
+	total int64 // bytes, of all sizes; 0 if the file doesn't show it (before Linux 4.16)
+	pages int64 // number of huge pages of the default size
+	size  int64 // default size in bytes
 }
 
-// all is the pool in bytes.
+// all returns the size of the pool in bytes.
 func (h *hugePages) all(size int64) int64 {
 	if h.total > 0 || size <= 0 {
 		return h.total
@@ -118,8 +118,8 @@ func (h *hugePages) all(size int64) int64 {
 	return min(h.pages, math.MaxInt64/size) * size
 }
 
-// parseMeminfo reads "MemFree: 123 kB", also as a node's "Node 0 MemFree: 123 kB".
-// Before Linux 3.14 there is no MemAvailable.
+// parseMeminfo reads "MemFree: 123 kB", and a NUMA node's "Node 0 MemFree: 123 kB". Before
+// Linux 3.14 there is no MemAvailable.
 func parseMeminfo(text []byte, into *observe.MemoryCounters) (huge hugePages) {
 	into.Available, into.Cache = -1, 0
 	for len(text) > 0 {
@@ -131,7 +131,7 @@ func parseMeminfo(text []byte, into *observe.MemoryCounters) (huge hugePages) {
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		n, _ := number(value)
-		if string(name) == "HugePages_Total" { // a number of pages
+		if string(name) == "HugePages_Total" { // this line is a number of pages
 			huge.pages = n
 			continue
 		}
@@ -159,8 +159,8 @@ func parseMeminfo(text []byte, into *observe.MemoryCounters) (huge hugePages) {
 	return huge
 }
 
-// parseDirect is vmstat's count of pages that tasks scanned for reclaim themselves,
-// and whether there is one. Before Linux 4.8 there was one for each zone.
+// parseDirect returns vmstat's count of pages that tasks scanned in direct reclaim, and whether
+// vmstat has that count. Before Linux 4.8 there was a count for each zone.
 func parseDirect(text []byte) (scans int64, counted bool) {
 	for len(text) > 0 {
 		line, rest := cut(text)
@@ -173,7 +173,7 @@ func parseDirect(text []byte) (scans int64, counted bool) {
 	return scans, counted
 }
 
-// parseZoneinfo adds up the zones' low watermarks, in pages.
+// parseZoneinfo returns the sum of the zones' low watermarks, in pages.
 func parseZoneinfo(text []byte) (low int64) {
 	for len(text) > 0 {
 		line, rest := cut(text)

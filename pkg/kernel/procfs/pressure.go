@@ -4,8 +4,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// Pressure reads /proc/pressure (Linux 4.20). Some distributions switch it on by
-// psi=1 at boot alone.
+// Pressure reads /proc/pressure (Linux 4.20). Some distributions enable PSI only with psi=1 on
+// the kernel's command line.
 func (f *FS) Pressure(into *observe.PressureTotals) error {
 	for _, one := range [...]struct {
 		*file

@@ -1,5 +1,5 @@
-// Package procfs reads what a machine does from /proc and /sys/devices/system/node.
-// Files stay open and are read with pread, without allocation.
+// Package procfs reads measurements of a machine from /proc and /sys/devices/system/node. It
+// keeps files open and reads them with pread, without allocation.
 package procfs
 
 import (
@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported says that this kernel doesn't have a file, or has it switched off.
+// ErrUnsupported says that this kernel doesn't have a file, or that the feature is switched
+// off.
 var ErrUnsupported = errors.New("not supported here")
 
-// FS is the kernel's files below a root folder. It has one user.
+// FS reads the kernel's files below a root folder. It is not safe for concurrent use.
 type FS struct {
 	root *os.Root
-	proc *os.File // the folder
-	text []byte   // what was read last
+	proc *os.File // the folder /proc
+	text []byte   // buffer with the text of the last read
 
 	stat, meminfo, vmstat, zoneinfo, loadavg file
-	cpu, memory, io                          file // of pressure
+	cpu, memory, io                          file // the files in /proc/pressure
 	nodes                                    []node
 	disks                                    []*os.File // folders with pods' data
 }
 
-// file is a file that is opened when it is first read, and then stays open.
+// file is opened by its first read, and then stays open.
 type file struct {
 	name string
 	open *os.File
@@ -54,7 +55,7 @@ func Open(hostRoot string) (*FS, error) {
 	return f, nil
 }
 
-// Close gives the handles back.
+// Close closes all open files.
 func (f *FS) Close() error {
 	for _, one := range []*file{&f.stat, &f.meminfo, &f.vmstat, &f.zoneinfo, &f.loadavg, &f.cpu, &f.memory, &f.io} {
 		one.close()
@@ -71,8 +72,8 @@ func (one *file) close() {
 	}
 }
 
-// read returns the text of a file, which is lent until the next read. With until, it
-// may end after that.
+// read returns the text of a file, which is valid until the next read. If until isn't nil, the
+// text may end anywhere after its first occurrence.
 func (f *FS) read(one *file, until []byte) ([]byte, error) {
 	if one.open == nil {
 		open, err := f.root.Open(one.name)
@@ -87,7 +88,7 @@ func (f *FS) read(one *file, until []byte) ([]byte, error) {
 			one.close()
 			return nil, kind(err)
 		}
-		// The kernel makes the text anew for each read at 0, and hands out all that fits.
+		// The kernel generates the text for each read at offset 0, and returns as much as fits.
 		if n < len(f.text) || until != nil && bytes.Contains(f.text, until) {
 			return f.text[:n], nil
 		}
@@ -95,7 +96,8 @@ func (f *FS) read(one *file, until []byte) ([]byte, error) {
 	}
 }
 
-// kind marks what a kernel doesn't have. EOPNOTSUPP: PSI is built in and switched off.
+// kind returns ErrUnsupported for a feature that the kernel doesn't have. EOPNOTSUPP says that
+// PSI is built in but switched off.
 func kind(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
@@ -103,8 +105,8 @@ func kind(err error) error {
 	return err
 }
 
-// number is the number at the start of a text after blanks, at most the largest there
-// is, and what follows it.
+// number returns the number at the start of a text, after blanks and clamped to the largest
+// int64, and the rest of the text.
 func number(text []byte) (n int64, rest []byte) {
 	for len(text) > 0 && text[0] == ' ' {
 		text = text[1:]
@@ -120,7 +122,7 @@ func number(text []byte) (n int64, rest []byte) {
 	return n, text
 }
 
-// cut takes the first line off a text.
+// cut splits a text after its first line.
 func cut(text []byte) (line, rest []byte) {
 	line, rest, _ = bytes.Cut(text, []byte("\n"))
 	return line, rest

@@ -8,14 +8,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// tick is the unit of /proc/stat: USER_HZ is 100 wherever Linux runs containers.
+// tick is the unit of /proc/stat: USER_HZ is 100 on all platforms on which Linux runs
+// containers.
 const tick = 10 * time.Millisecond
 
-// mostCPUs bounds what a broken file can ask for; the kernel's own most is 8192.
+// mostCPUs limits the memory that a corrupt file can make CPUTimes allocate; the kernel's own
+// limit is 8192.
 const mostCPUs = 1 << 14
 
-// CPUTimes reads /proc/stat into the memory of an earlier reading. What follows the
-// CPUs there, a number for each interrupt, is not even copied.
+// CPUTimes reads /proc/stat and reuses the memory of an earlier reading. It stops before the
+// numbers of each interrupt, which follow the CPUs.
 func (f *FS) CPUTimes(into []observe.CPUTime) ([]observe.CPUTime, error) {
 	text, err := f.read(&f.stat, []byte("\nintr "))
 	if err != nil {
@@ -25,8 +27,8 @@ func (f *FS) CPUTimes(into []observe.CPUTime) ([]observe.CPUTime, error) {
 }
 
 // parseStat reads the lines "cpu7 user nice system idle iowait irq softirq steal guest
-// guest_nice", in ticks. Guests are in user and nice (account_guest_time). A CPU that
-// is offline has no line.
+// guest_nice", in ticks. Guest time is included in user and nice (account_guest_time). A CPU
+// that is offline has no line.
 func parseStat(text []byte, into []observe.CPUTime) []observe.CPUTime {
 	into = into[:0]
 	for len(text) > 0 {
@@ -38,7 +40,7 @@ func parseStat(text []byte, into []observe.CPUTime) []observe.CPUTime {
 		line = line[len("cpu"):]
 		id, fields := number(line)
 		if len(line) == 0 || line[0] == ' ' || len(fields) == len(line) || id >= mostCPUs {
-			continue // the sum
+			continue // this line is the sum of all CPUs
 		}
 		for int64(len(into)) <= id {
 			into = append(into, observe.CPUTime{})

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RunDelay is how long a thread was ready to run and did not, since its start: the
-// second number of /proc/<thread>/schedstat, which counts that thread alone (also
-// with schedstats off). ErrUnsupported where it has ended, or without
+// RunDelay returns how long a thread has been runnable without running since its start: the
+// second number of /proc/<thread>/schedstat, which is about that thread alone (and is counted
+// with schedstats off, too). It returns ErrUnsupported if the thread has ended, or without
 // CONFIG_SCHED_INFO.
 func (f *FS) RunDelay(thread int) (time.Duration, error) {
 	var memory [32]byte
@@ -20,15 +20,15 @@ func (f *FS) RunDelay(thread int) (time.Duration, error) {
 		return 0, kind(err)
 	}
 	n, err := unix.Pread(fd, f.text[:256], 0)
-	unix.Close(fd) //nolint:errcheck // it was only read
+	unix.Close(fd) //nolint:errcheck // the file was opened for reading
 	if err != nil {
 		return 0, kind(err)
 	}
 	return parseSchedstat(f.text[:n]), nil
 }
 
-// openat is unix.Openat below /proc for a name that ends with 0. That one copies its
-// string twice, for each of thousands of threads.
+// openat opens a file below /proc, like unix.Openat, but takes a name that ends with a 0 byte.
+// unix.Openat copies its string twice, which would happen for each of thousands of threads.
 func (f *FS) openat(name []byte) (int, error) {
 	for {
 		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT, f.proc.Fd(), uintptr(unsafe.Pointer(&name[0])), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0, 0, 0)
@@ -44,8 +44,8 @@ func (f *FS) openat(name []byte) (int, error) {
 	}
 }
 
-// parseSchedstat reads "running waiting slices", in ns (Documentation/scheduler/
-// sched-stats.rst).
+// parseSchedstat returns the second number of "running waiting slices", in ns
+// (Documentation/scheduler/ sched-stats.rst).
 func parseSchedstat(text []byte) time.Duration {
 	_, rest := number(text)
 	waiting, _ := number(rest)

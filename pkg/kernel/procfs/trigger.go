@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trigger is pressure of the whole machine that wakes: so much waiting in so long.
+// Trigger is a PSI trigger on the pressure of the whole machine: it fires when tasks have
+// waited for some time within a window.
 type Trigger struct {
 	Resource      string // "cpu", "memory" or "io"
-	Full          bool   // of all tasks at once, not of some
+	Full          bool   // count the time in which all tasks waited at once, instead of some task
 	Stall, Window time.Duration
 }
 
-// String is what the kernel takes: "some 150000 1000000".
+// String returns the trigger in the kernel's format: "some 150000 1000000".
 func (t Trigger) String() string {
 	who := "some"
 	if t.Full {
@@ -26,11 +27,12 @@ func (t Trigger) String() string {
 	return fmt.Sprintf("%s %d %d", who, t.Stall.Microseconds(), t.Window.Microseconds())
 }
 
-// step is what the window is a multiple of without CAP_SYS_RESOURCE (Linux 6.5,
+// step is the unit of the window for processes without CAP_SYS_RESOURCE (Linux 6.5,
 // psi_trigger_create).
 const step = 2 * time.Second
 
-// longer is a trigger for the same share of the next window that any process may have.
+// longer returns a trigger for the same share of the next longer window that any process may
+// use.
 func (t Trigger) longer() Trigger {
 	window := (t.Window + step - 1) / step * step
 	t.Stall = time.Duration(float64(t.Stall) * float64(window) / float64(t.Window))
@@ -38,14 +40,14 @@ func (t Trigger) longer() Trigger {
 	return t
 }
 
-// Watch is triggers in the kernel.
+// Watch is a set of triggers that the kernel has accepted.
 type Watch struct {
 	armed []Trigger
 	files []*os.File
 }
 
-// Arm sets triggers. The error says which the kernel refused; the watch has the others,
-// and is nil where there are none.
+// Arm registers triggers with the kernel. The error names those that the kernel refused; the
+// watch has the others, and is nil if there are none.
 func (f *FS) Arm(triggers ...Trigger) (*Watch, error) {
 	w := &Watch{}
 	var errs []error
@@ -69,7 +71,7 @@ func (f *FS) arm(t Trigger) (*os.File, Trigger, error) {
 		return nil, t, kind(err)
 	}
 	for _, as := range []Trigger{t, t.longer()} {
-		// With the 0 at its end, as psi_write cuts the last byte off.
+		// The text includes a final 0 byte, because psi_write drops the last byte.
 		if _, err = file.Write(append([]byte(as.String()), 0)); err == nil {
 			return file, as, nil
 		}
@@ -81,26 +83,26 @@ func (f *FS) arm(t Trigger) (*os.File, Trigger, error) {
 	return nil, t, kind(err)
 }
 
-// Armed are the triggers as the kernel has them.
+// Armed returns the triggers as registered with the kernel.
 func (w *Watch) Armed() []Trigger { return w.armed }
 
-// Run calls wake each time that a trigger fires, at most once in its window, until
-// the context ends. Then the triggers are gone.
+// Run calls wake each time a trigger fires, at most once per window, until the context ends. It
+// then removes the triggers.
 func (w *Watch) Run(ctx context.Context, wake func(Trigger)) error {
 	defer w.close()
 	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return fmt.Errorf("waiting for pressure: %w; it is noticed at the next look instead", err)
 	}
-	defer unix.Close(end) //nolint:errcheck // an event
+	defer unix.Close(end) //nolint:errcheck // closing an eventfd loses no data
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) //nolint:errcheck // it can't be full
+		unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) //nolint:errcheck // the counter of an eventfd can't overflow here
 		close(ended)
 	})
 	defer func() {
 		if !stop() {
-			<-ended // not after end is closed
+			<-ended // the goroutine must not write to end after it is closed
 		}
 	}()
 	fds := []unix.PollFd{{Fd: int32(end), Events: unix.POLLIN}}
@@ -114,7 +116,7 @@ func (w *Watch) Run(ctx context.Context, wake func(Trigger)) error {
 		for i := range w.files {
 			switch got := fds[i+1].Revents; {
 			case got&unix.POLLERR != 0:
-				fds[i+1].Fd = -1 // the kernel took the trigger away
+				fds[i+1].Fd = -1 // the kernel has removed the trigger
 			case got&unix.POLLPRI != 0:
 				wake(w.armed[i])
 			}
