@@ -12,7 +12,7 @@ import (
 	nrinet "github.com/containerd/nri/pkg/net"
 )
 
-// connection is a connection that tells of its end, whoever ends it.
+// connection is a connection whose end can be waited for, whichever side closes it.
 type connection struct {
 	net.Conn
 	gone chan struct{}
@@ -24,8 +24,8 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// dial connects to the runtime's socket, or takes the connection that it left
-// open for the pre-installed plugin.
+// dial connects to the runtime's socket, or uses the connection that a pre-installed plugin has
+// inherited.
 func (p *Plugin) dial(ctx context.Context) (*connection, error) {
 	conn, err := p.open(ctx)
 	if err != nil {

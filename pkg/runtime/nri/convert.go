@@ -51,12 +51,12 @@ func containerOf(c *api.Container) workload.Container {
 	return spec
 }
 
-// longestName is that of a DNS subdomain, which no name of Kubernetes exceeds.
+// longestName is the length limit of a DNS subdomain, which no Kubernetes name exceeds.
 const longestName = 253
 
-// nameOf is a name that may stand in logs, on terminals and in errors. Kubernetes'
-// names are taken as they are; the runtime takes any text from whoever may talk to
-// it. What is replaced is in no valid name, so that no namespace becomes another.
+// nameOf returns a name that is safe in logs, on terminals and in errors. It doesn't change
+// valid Kubernetes names; but the runtime accepts any text from its clients. The replacement
+// occurs in no valid name, so no name becomes that of another namespace.
 func nameOf(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -108,7 +108,7 @@ func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
 	return out
 }
 
-// resources is what adjustments and updates have in common.
+// resources has the setters that adjustments and updates have in common.
 type resources interface {
 	SetLinuxCPUSetCPUs(string)
 	SetLinuxCPUSetMems(string)
@@ -136,7 +136,7 @@ func write(s node.Settings, to resources) {
 	}
 }
 
-// carry writes a knob's value into the field that it goes into.
+// carry writes a knob's value into the corresponding field.
 func carry(k knobs.Knob, v knobs.Value, to resources) {
 	switch k.RuntimeField() {
 	case knobs.CPUsField:
@@ -180,11 +180,10 @@ func updateOf(u node.Update) *api.ContainerUpdate {
 	return out
 }
 
-// updater is the agent's way to the runtime outside any request.
+// updater sends the agent's updates to the runtime outside of requests.
 type updater struct{ stub stub.Stub }
 
-// Update sends one container's settings and returns when the runtime has applied
-// them.
+// Update sends one container's settings and returns when the runtime has applied them.
 func (u updater) Update(update node.Update) error {
 	failed, err := u.stub.UpdateContainers([]*api.ContainerUpdate{updateOf(update)})
 	if err == nil && len(failed) > 0 {

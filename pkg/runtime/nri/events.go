@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Synchronize hears of all pods and containers after each connection.
+// Synchronize receives all pods and containers after each connection.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Synchronize, time.Now())
 	known := make([]*workload.Pod, len(pods))
@@ -35,53 +35,52 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 	return adjustmentOf(adjustment), updatesOf(updates), nil
 }
 
-// PostCreateContainer comes after the runtime has made the container.
+// PostCreateContainer runs after the runtime has created the container.
 func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	defer p.agent.Latencies.Answered(latency.PostCreate, time.Now())
 	return p.agent.PostCreateContainer(c.GetId())
 }
 
-// StartContainer comes when the container's cgroup exists and its process waits
-// before exec.
+// StartContainer runs when the container's cgroup exists and its process waits before exec.
 func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
 	defer p.agent.Latencies.Answered(latency.Start, time.Now())
 	return p.agent.StartContainer(podOf(pod), containerOf(c))
 }
 
-// UpdateContainer comes before the runtime applies a change of resources.
+// UpdateContainer runs before the runtime applies a change of resources.
 func (p *Plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Update, time.Now())
 	updates, err := p.agent.UpdateContainer(podOf(pod), containerOf(c), resourcesOf(r))
 	return updatesOf(updates), err
 }
 
-// PostUpdateContainer comes after the runtime has applied a change.
+// PostUpdateContainer runs after the runtime has applied a change.
 func (p *Plugin) PostUpdateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	defer p.agent.Latencies.Answered(latency.PostUpdate, time.Now())
 	return p.agent.PostUpdateContainer(c.GetId())
 }
 
-// StopContainer comes after the container's end.
+// StopContainer runs after the container has ended.
 func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Stop, time.Now())
 	updates, err := p.agent.StopContainer(c.GetId())
 	return updatesOf(updates), err
 }
 
-// RemoveContainer may be the only event of a container that failed to be
-// created, and may carry nothing but its id.
+// RemoveContainer may be the only event for a container whose creation failed, and may have
+// only the container's ID.
 func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	defer p.agent.Latencies.Answered(latency.Remove, time.Now())
 	return p.agent.RemoveContainer(c.GetId())
 }
 
-// UpdatePodSandbox comes when the kubelet has resized a pod as a whole.
+// UpdatePodSandbox runs when the kubelet has resized a pod as a whole.
 func (p *Plugin) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, _, r *api.LinuxResources) error {
 	defer p.agent.Latencies.Answered(latency.UpdatePod, time.Now())
 	return p.agent.UpdatePod(pod.GetId(), resourcesOf(r))
 }
 
-// RemovePodSandbox is the last of a pod.
+// RemovePodSandbox is the last event of a pod.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.agent.Latencies.Answered(latency.RemovePod, time.Now())
 	return p.agent.RemovePod(pod.GetId())

@@ -1,6 +1,6 @@
-// Package nri is the edge to the container runtime: it registers with NRI,
-// turns the runtime's events into the agent's and its answers into adjustments
-// and updates, and connects again when the runtime goes away.
+// Package nri connects the agent to the container runtime. It registers with NRI, converts the
+// runtime's events for the agent and the agent's answers into adjustments and updates, and
+// reconnects when the runtime restarts.
 package nri
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Options say how to reach the runtime.
+// Options configure the connection to the runtime.
 type Options struct {
-	Socket     string // NRI socket; "" the default
-	Index      string // two digits; plugins are called in order of their index
+	Socket     string // NRI socket; "" for the default
+	Index      string // two digits; the runtime calls plugins in the order of their indexes
 	Name       string
-	FailClosed bool // a container does not start without the plugin's answer
-	// Configure makes the agent of a plugin that the runtime launched, from the
-	// configuration that the runtime hands over, and completes the options with
-	// what it says. An error refuses the plugin.
+	FailClosed bool // a container does not start if the plugin doesn't answer
+	// Configure creates the agent of a plugin that the runtime launched, from the configuration
+	// that the runtime passes on, and sets the options that the configuration contains. If it
+	// returns an error, the plugin doesn't register.
 	Configure func(text string, o *Options) (*agent.Agent, error)
 	Log       logrus.FieldLogger
 }
 
-// Check reports an index or a name that every runtime would refuse, again and again.
+// Check returns an error for an index or a name that every runtime would refuse.
 func (o *Options) Check() error {
 	return errors.Join(api.CheckPluginIndex(o.Index), api.CheckPluginName(o.Name))
 }
@@ -46,8 +46,8 @@ type Plugin struct {
 	policy api.FailurePolicy // sent with the answer to Configure
 }
 
-// session is the plugin on one connection, whose requests may still be answered when there
-// is another connection already.
+// session is the plugin on one connection. Requests of an old session may still be in progress
+// when the next connection exists.
 type session struct {
 	*Plugin
 	stub stub.Stub
@@ -56,7 +56,7 @@ type session struct {
 	ended       bool
 }
 
-// end waits for a request that configures the plugin, and refuses those that come later.
+// end waits for a request that is configuring the plugin, and refuses later ones.
 func (s *session) end() {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
@@ -66,16 +66,16 @@ func (s *session) end() {
 	}
 }
 
-// New makes the plugin for an agent; nil where Configure makes it.
+// New creates the plugin of an agent, which is nil if Configure is to create it.
 func New(a *agent.Agent, o Options) *Plugin { return &Plugin{Options: o, agent: a} }
 
-// PreInstalled reports whether the runtime has launched this process itself: the
-// connection is a file descriptor it has left open, and there is only that one.
+// PreInstalled reports whether the runtime has launched this process: the connection is then a
+// file descriptor that this process inherited, and there can be no other.
 func PreInstalled() bool { return os.Getenv(api.PluginSocketEnvVar) != "" }
 
-// Run connects and serves until the context ends, and connects again whenever
-// the runtime goes away. There is never more than one live connection: two would
-// conflict with each other on every field.
+// Run connects and serves until the context ends, and reconnects whenever the connection ends.
+// There is never more than one connection: NRI would treat two as plugins that conflict in
+// every field.
 func (p *Plugin) Run(ctx context.Context) error {
 	const first, most = 100 * time.Millisecond, 10 * time.Second
 	wait := first
@@ -83,7 +83,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 		began := time.Now()
 		err := p.serve(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the end was asked for
+			return nil //nolint:nilerr // the context has ended
 		}
 		if PreInstalled() {
 			return err
@@ -102,18 +102,18 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 }
 
-// serve is one connection, from registration to its end.
+// serve serves one connection, from registration to its end.
 func (p *Plugin) serve(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is left to lose
+	defer conn.Close() //nolint:errcheck // closing the connection loses no data
 	options := []stub.Option{
 		stub.WithLogger(stubLog{p.Log}), stub.WithConnection(conn), stub.WithOnClose(conn.end),
 		stub.WithFailurePolicy(&p.policy),
 	}
-	if !PreInstalled() { // then the runtime has told name and index
+	if !PreInstalled() { // otherwise the runtime has set the name and the index
 		options = append(options, stub.WithPluginIdx(p.Index), stub.WithPluginName(p.Name))
 	}
 	session := &session{Plugin: p}
@@ -123,7 +123,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 	}
 	session.stub = s
 	defer session.end()
-	// Start returns never, and holds the stub's lock, where the runtime goes away
+	// Start never returns, and holds the stub's lock, if the runtime ends the connection
 	// between registration and configuration (nri v0.12.5, stub.go).
 	started := make(chan error, 1)
 	go func() { started <- s.Start(ctx) }()
@@ -148,7 +148,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 
 var errGone = errors.New("the runtime closed the connection")
 
-// Configure chooses the events to be called for, by what the runtime knows.
+// Configure subscribes to the events that the runtime's version supports.
 func (s *session) Configure(_ context.Context, text, runtime, version string) (api.EventMask, error) {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
@@ -171,7 +171,7 @@ func (s *session) Configure(_ context.Context, text, runtime, version string) (a
 	return events(nriVersion), nil
 }
 
-// stubLog gives the stub's messages to our logger, one level down: they are many.
+// stubLog passes the stub's messages to our logger, one level lower because they are many.
 type stubLog struct{ logrus.FieldLogger }
 
 var _ nrilog.Logger = stubLog{}

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// events is the subscription for a runtime of that NRI version: each event costs
-// every pod a round trip, so only those that are used; and a runtime refuses a
+// events returns the events to subscribe to for a runtime of that NRI version. Each event costs
+// every pod a round trip, so Sluice subscribes only to those that it uses. A runtime refuses a
 // plugin that subscribes to events it does not know. Pod updates came with 0.10.
 func events(nriVersion string) api.EventMask {
 	var mask api.EventMask
@@ -21,8 +21,8 @@ func events(nriVersion string) api.EventMask {
 	return mask
 }
 
-// slowLaneShut says why unsolicited updates are unsafe with that NRI version:
-// up to 0.12.0 one that crosses another request can deadlock the whole runtime.
+// slowLaneShut says why unsolicited updates are unsafe with that NRI version: up to 0.12.0, one
+// that crosses another request can deadlock the whole runtime.
 func slowLaneShut(nriVersion string) string {
 	if atLeast(nriVersion, "v0.12.1") {
 		return ""
@@ -30,13 +30,14 @@ func slowLaneShut(nriVersion string) string {
 	return "the runtime's NRI " + known(nriVersion) + " can deadlock on unsolicited updates (0.12.1 and later do not)"
 }
 
-// known spells a version for people. Old runtimes tell none.
+// known formats a version for people. Old runtimes don't report theirs.
 func known(version string) string { return cmp.Or(version, "of unknown version") }
 
-// failsClosed reports whether that NRI version knows failure policies.
+// failsClosed reports whether that NRI version supports failure policies.
 func failsClosed(nriVersion string) bool { return atLeast(nriVersion, "v0.12.5") }
 
-// atLeast is false for a version that is not known.
+// atLeast reports whether a version is at least another; it returns false for an unknown
+// version.
 func atLeast(version, least string) bool {
 	return semver.IsValid(version) && semver.Compare(version, least) >= 0
 }
