@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// required are the controllers that Sluice uses, by their v2 names, with what is
-// lost without.
+// required lists the controllers that Sluice uses, by their v2 names, with what doesn't work
+// without each.
 var required = []struct {
 	name  string
 	level Level
@@ -52,7 +52,7 @@ func (n *node) cgroups() []Finding {
 	return append(findings, n.namespace(), n.driver(), n.partitions())
 }
 
-// podsCPUs warns where the cgroup of all pods lacks CPUs of the machine.
+// podsCPUs warns if the cgroup of all pods lacks CPUs of the machine.
 func (n *node) podsCPUs() []Finding {
 	m := n.hierarchy("cpuset")
 	if m == nil || n.machine == nil {
@@ -116,14 +116,14 @@ func (n *node) controller(name string, level Level, lost string, m *mount) Findi
 	return ok(name, m.String()+", enabled for pods")
 }
 
-// podsDirs are the kubelet's folder of pods below a hierarchy, by cgroup driver;
-// the longer ones are kind's and other kubelets' with a cgroupRoot.
+// podsDirs lists the folders of all pods below a hierarchy, by the kubelet's cgroup driver. The
+// longer paths are those of kind and of other kubelets with a cgroupRoot.
 var podsDirs = []struct{ dir, driver string }{
 	{"kubepods.slice", "systemd"}, {"kubelet.slice/kubelet-kubepods.slice", "systemd"},
 	{"kubepods", "cgroupfs"}, {"kubelet/kubepods", "cgroupfs"},
 }
 
-// podsDir is the folder of all pods, "" where there is none.
+// podsDir returns the folder of all pods, "" if there is none.
 func (n *node) podsDir(m *mount) string {
 	for _, p := range podsDirs {
 		if dir := path.Join(m.dir, p.dir); n.exists(dir) {
@@ -133,15 +133,15 @@ func (n *node) podsDir(m *mount) string {
 	return ""
 }
 
-// part reports whether a mount shows less than the whole tree. In a cgroup
-// namespace of its own the root is "/.." as often as that is deep; every v2
-// cgroup but the root has cgroup.type.
+// part reports whether a mount shows only a part of the tree. For a process in its own cgroup
+// namespace, the root has one "/.." for each level of the namespace; every v2 cgroup except the
+// root has the file cgroup.type.
 func (m *mount) part(n *node) bool {
 	return strings.Trim(m.root, "/.") != "" || m.v2() && n.exists(path.Join(m.dir, "cgroup.type"))
 }
 
-// namespace tells whether this process is in the host's cgroup namespace, whose
-// inode number is fixed (PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
+// namespace reports whether this process is in the host's cgroup namespace, whose inode number
+// is fixed (PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
 func (n *node) namespace() Finding {
 	switch link, err := fs.ReadLink(n.Host, "proc/self/ns/cgroup"); {
 	case err != nil:
@@ -183,7 +183,7 @@ func (n *node) partitions() Finding {
 	if m == nil || !m.v2() {
 		return ok(name, "not available (cgroup v2); Sluice does not need it")
 	}
-	has := func(file string) bool { // the root has no such file
+	has := func(file string) bool { // the root cgroup has no such file
 		found, err := fs.Glob(n.Host, path.Join(m.dir, "*", file))
 		return err == nil && len(found) > 0
 	}

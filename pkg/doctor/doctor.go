@@ -1,6 +1,6 @@
-// Package doctor examines a node: what of Sluice works here, by which of the
-// kernel's and the runtime's mechanisms, what stands in the way, and what to do
-// about it. It reads the host's files and what it is given, and writes nothing.
+// Package doctor examines a node: which features of Sluice work, which mechanisms of the kernel
+// and of the runtime they use, what prevents the others, and what to do about it. It reads the
+// host's files and the facts that it is given, and writes nothing.
 package doctor
 
 import (
@@ -21,25 +21,23 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Level is how much a finding matters.
+// Level is the severity of a finding.
 type Level uint8
 
-// The levels, the worst last.
+// The levels are in order of severity.
 const (
 	OK   Level = iota
-	Note       // something is not there, or done in another way than the best
-	Warn       // something works badly, or will
-	Fail       // it keeps Sluice from working
+	Note       // a feature is missing, or uses a mechanism that is not the best
+	Warn       // a feature works badly, or will
+	Fail       // Sluice can't work
 )
 
 var levelNames = [...]string{"ok", "note", "warn", "fail"}
 
 func (l Level) String() string { return levelNames[l] }
 
-// MarshalText writes the level's name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
-// UnmarshalText reads the level's name.
 func (l *Level) UnmarshalText(text []byte) error {
 	i := slices.Index(levelNames[:], string(text))
 	if i < 0 {
@@ -49,31 +47,31 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Area  string `json:"area"`
 	Name  string `json:"name"`
 	Level Level  `json:"level"`
 	What  string `json:"what"`
-	Do    string `json:"do,omitempty"` // never empty where something is wrong
-	// On are the cgroups on which Sluice sets it: "pod", "container".
+	Do    string `json:"do,omitempty"` // never empty if something is wrong
+	// On lists the kinds of cgroups on which Sluice sets the feature: "pod", "container".
 	On []string `json:"on,omitempty"`
 }
 
-// Knob is what probing found out about one kernel setting.
+// Knob is the result of probing one kernel setting.
 type Knob struct {
 	Name knobs.Knob `json:"knob"`
 	knobs.Feature
 }
 
-// Report is what was found out about a node.
+// Report holds all results for a node.
 type Report struct {
-	Level    Level     `json:"level"` // the worst of the findings'
+	Level    Level     `json:"level"` // the worst level of the findings
 	Findings []Finding `json:"findings"`
-	Knobs    []Knob    `json:"knobs,omitempty"` // empty where nothing could be probed
+	Knobs    []Knob    `json:"knobs,omitempty"` // empty if nothing could be probed
 }
 
-// Count is how many findings have the level.
+// Count returns the number of findings of a level.
 func (r *Report) Count(l Level) int {
 	n := 0
 	for i := range r.Findings {
@@ -84,8 +82,8 @@ func (r *Report) Count(l Level) int {
 	return n
 }
 
-// Verdict is an error where findings say that Sluice can't work, or strictly, that it works
-// badly.
+// Verdict returns an error if findings say that Sluice can't work or, with strict, that it
+// works badly.
 func (r *Report) Verdict(strict bool) error {
 	switch fails, warnings := r.Count(Fail), r.Count(Warn); {
 	case fails > 0:
@@ -96,42 +94,43 @@ func (r *Report) Verdict(strict bool) error {
 	return nil
 }
 
-// Facts are what an examination goes by.
+// Facts are the input of an examination.
 type Facts struct {
 	Host    fs.FS  // the host's root folder
 	Root    string // its path, "/" on the node itself
 	Arch    string // as GOARCH names it
-	Version string // Sluice's own
+	Version string // Sluice's version
 
-	Features    *knobs.Features // nil where nothing could be probed
+	Features    *knobs.Features // nil if nothing could be probed
 	FeaturesErr error
 
 	CoreSched    knobs.Support
-	CoreSchedWhy string // where it is not supported, or trying failed; "" beside Inconclusive: not tried
+	CoreSchedWhy string // the reason if it is not supported or the attempt failed; "" with Inconclusive: not tried
 
-	// Runtimes are what runtimes have told of themselves, by their sockets below the root.
+	// Runtimes holds what the runtimes reported about themselves, by the paths of their sockets
+	// below the root.
 	Runtimes map[string]*inspect.Facts
 
-	Status    *status.Status // nil where no plugin answers
+	Status    *status.Status // nil if no plugin answers
 	StatusErr error
 
-	Config     *config.Config // nil where it can't be read
+	Config     *config.Config // nil if it can't be read
 	ConfigErr  error
-	ConfigFile string // "" for the shipped defaults
+	ConfigFile string // "" for the built-in defaults
 	StateErr   error  // why the state folder can't be written
-	EvictErr   error  // why no pod can be evicted, where the configuration says by: cri
-	RuntimeErr error  // why the runtime folder can't be
+	EvictErr   error  // why no pod can be evicted, if the configuration has by: cri
+	RuntimeErr error  // why the runtime folder can't be written
 
-	Affinities map[irq.File]cpuset.Set // nil where they can't be read
+	Affinities map[irq.File]cpuset.Set // nil if they can't be read
 }
 
-// node is the facts with what several checks need of the host.
+// node holds the facts and data about the host that several checks use.
 type node struct {
 	*Facts
 	mounts     []mount
 	mountsErr  error
 	processes  []process
-	machine    *topology.Machine // nil where it can't be read
+	machine    *topology.Machine // nil if it can't be read
 	machineErr error
 	kubelet    kubelet
 	others     []peers.Neighbour

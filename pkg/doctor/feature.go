@@ -8,22 +8,22 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// mechanism is one way to have a feature: by all of its knobs.
+// mechanism is one implementation of a feature; it needs all of its knobs.
 type mechanism struct {
 	knobs []knobs.Knob
-	what  string // besides the files' names
+	what  string // description, in addition to the files' names
 	level Level
 	do    string
 }
 
-// feature is what a pod can ask for, with the ways to have it, best first.
+// feature is something that a pod can request, with its mechanisms in order of preference.
 type feature struct {
 	name string
 	ways []mechanism
-	none Finding // where none of them works
+	none Finding // the finding if no mechanism works
 }
 
-// on lists the kinds of cgroups that get one of the feature's knobs.
+// on lists the kinds of cgroups on which Sluice sets at least one of the feature's knobs.
 func (f *feature) on() (kinds []string) {
 	for _, kind := range []struct {
 		level knobs.Level
@@ -40,13 +40,13 @@ func (f *feature) on() (kinds []string) {
 
 func by(what string, knobs ...knobs.Knob) mechanism { return mechanism{knobs: knobs, what: what} }
 
-// instead is a way that is not the best.
+// instead returns a mechanism that is not the preferred one.
 func instead(do, what string, knobs ...knobs.Knob) mechanism {
 	return mechanism{knobs, what, Note, do}
 }
 
-// look finds the first way that works.
-func (n *node) look(f feature) Finding {
+// evaluate returns a finding about the first mechanism that works.
+func (n *node) evaluate(f feature) Finding {
 	var unclear []string
 	for _, way := range f.ways {
 		if !slices.ContainsFunc(way.knobs, func(k knobs.Knob) bool { return !n.Features.Has(k) }) {
@@ -67,7 +67,7 @@ func (n *node) look(f feature) Finding {
 	}
 	missing := f.none
 	missing.Name = f.name
-	for _, way := range f.ways { // what can be mended here is worth knowing
+	for _, way := range f.ways { // a cause that the user can remove goes into the finding
 		for _, k := range way.knobs {
 			if feature := &n.Features.Knobs[k]; feature.Cause != "" {
 				missing.Do = k.String() + ": " + feature.Why
@@ -77,7 +77,7 @@ func (n *node) look(f feature) Finding {
 	return missing
 }
 
-// files names the files of knobs, with the version of their hierarchy.
+// files lists the files of knobs, with the version of their hierarchy.
 func (n *node) files(knobs []knobs.Knob) string {
 	names := make([]string, len(knobs))
 	for i, k := range knobs {
@@ -90,7 +90,7 @@ func (n *node) files(knobs []knobs.Knob) string {
 	return strings.Join(names, ", ") + version
 }
 
-// probed reports whether anything is known of the features.
+// probed reports whether probing gave a result for any knob.
 func (n *node) probed() bool {
 	if n.Features == nil {
 		return false
@@ -103,15 +103,15 @@ func (n *node) probed() bool {
 	return false
 }
 
-// all looks for features, and says nothing where nothing could be probed:
-// cpuFeatures does.
+// all checks features. It returns nothing if nothing could be probed, which cpuFeatures
+// reports.
 func (n *node) all(features ...feature) []Finding {
 	if !n.probed() {
 		return nil
 	}
 	findings := make([]Finding, len(features))
 	for i, f := range features {
-		findings[i] = n.look(f)
+		findings[i] = n.evaluate(f)
 	}
 	return findings
 }
@@ -141,8 +141,8 @@ func (n *node) cpuFeatures() []Finding {
 			note("", "not available: containers are throttled at their limit", "Linux 5.14 brings it; Anolis OS and Alibaba Cloud Linux have it in 4.19 and 5.10")},
 		n.identity(),
 	)
-	if last := &findings[len(findings)-1]; last.Level > OK { // no vendor's mechanism takes its place
-		findings = append(findings, n.look(feature{"idle", []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", knobs.Idle)},
+	if last := &findings[len(findings)-1]; last.Level > OK { // no vendor's mechanism replaces it
+		findings = append(findings, n.evaluate(feature{"idle", []mechanism{by("BestEffort pods alone: the kubelet writes the weight of others", knobs.Idle)},
 			note("", "not available: batch pods have the lowest weight instead", "Linux 5.15 brings it")}))
 	}
 	return findings
@@ -208,7 +208,7 @@ func (n *node) memoryFeatures() []Finding {
 	)
 }
 
-// high is memory.high, which before Linux 5.9 was seen to stall its processes.
+// high checks memory.high, which has been seen to stall its processes before Linux 5.9.
 func (n *node) high() feature {
 	const soft = "memory above it is reclaimed only when the node is short"
 	f := feature{"high", []mechanism{
@@ -222,8 +222,8 @@ func (n *node) high() feature {
 	return f
 }
 
-// before reports whether a release is older than major.minor; one that can't be
-// read is not.
+// before reports whether a release is older than major.minor; it returns false for a release
+// that can't be parsed.
 func before(release string, major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(release, "%d.%d", &a, &b); err != nil {

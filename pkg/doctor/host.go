@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// text is a file without the white space around it; "" where it can't be read.
+// text returns the text of a file without surrounding white space; it is "" if the file can't
+// be read.
 func (n *node) text(name string) string {
 	data, err := fs.ReadFile(n.Host, name)
 	if err != nil {
@@ -20,7 +21,7 @@ func (n *node) exists(name string) bool {
 	return err == nil
 }
 
-// names lists a folder; nothing where it can't be read.
+// names lists the entries of a folder; it is empty if the folder can't be read.
 func (n *node) names(dir string) []string {
 	entries, err := fs.ReadDir(n.Host, dir)
 	if err != nil {
@@ -33,7 +34,7 @@ func (n *node) names(dir string) []string {
 	return names
 }
 
-// some lists the first of many.
+// some joins the first few items.
 func some(items []string) string {
 	const most = 5
 	if len(items) > most {

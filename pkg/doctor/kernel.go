@@ -28,7 +28,7 @@ func (n *node) release() Finding {
 	return ok("release", what)
 }
 
-// osName is PRETTY_NAME of os-release(5), "" where there is none.
+// osName returns PRETTY_NAME of os-release(5), "" if it is missing.
 func osName(osRelease string) string {
 	for line := range strings.Lines(osRelease) {
 		if value, ok := strings.CutPrefix(line, "PRETTY_NAME="); ok {
@@ -50,7 +50,7 @@ func (n *node) architecture() Finding {
 
 func (n *node) pressure() Finding {
 	const name = "pressure (PSI)"
-	// Where PSI is off, the files are absent, or in older kernels can't be read.
+	// If PSI is off, the files don't exist or, in older kernels, can't be read.
 	if n.text("proc/pressure/memory") != "" {
 		if n.controllerV2("memory") || n.unified() != nil {
 			return ok(name, "of the machine and of each cgroup")

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
 
-// kubeletConfig is what matters here of a KubeletConfiguration
-// (kubelet.config.k8s.io/v1beta1).
+// kubeletConfig has the fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that
+// affect Sluice.
 type kubeletConfig struct {
 	CPUManagerPolicy      string          `yaml:"cpuManagerPolicy"`
 	MemoryManagerPolicy   string          `yaml:"memoryManagerPolicy"`
@@ -28,11 +28,11 @@ type kubeletConfig struct {
 	} `yaml:"memorySwap"`
 }
 
-// kubelet is the node's kubelet as far as its files and flags tell.
+// kubelet describes the node's kubelet, from its files and flags.
 type kubelet struct {
 	found  bool
-	record string // where it keeps what it has granted, below the host's root
-	from   string // what the configuration was read from
+	record string // path of the record of its grants, below the host's root
+	from   string // source of the configuration
 	config kubeletConfig
 	err    error
 }
@@ -64,7 +64,7 @@ func parseKubelet(text []byte) (c kubeletConfig, err error) {
 	return c, err
 }
 
-// override applies the kubelet's flags, which win over its file.
+// override applies the kubelet's flags, which take precedence over its file.
 func (c *kubeletConfig) override(running *peers.Kubelet) {
 	for name, field := range map[string]*string{
 		"cpu-manager-policy": &c.CPUManagerPolicy, "memory-manager-policy": &c.MemoryManagerPolicy,
@@ -121,7 +121,7 @@ func (n *node) kubeletSettings() []Finding {
 	return append(findings, n.allocated())
 }
 
-// allocated tells whether the kubelet's record of what it has granted can be used.
+// allocated checks that the kubelet's record of its grants can be used.
 func (n *node) allocated() Finding {
 	const name = "granted requests"
 	file := "/" + n.kubelet.record
@@ -139,8 +139,8 @@ func (n *node) allocated() Finding {
 	return ok(name, file+": exact for "+humanize.Count(record.Pods(), "pod"))
 }
 
-// manager tells of one of the kubelet's managers. Its state file, by which it is
-// found, says what is in force; the configuration what will be.
+// manager checks one of the kubelet's managers. The manager's state file, by which it is
+// detected, shows the policy in force; the configuration shows the policy after a restart.
 func (n *node) manager(name string, kind peers.Kind, policy, off, key string) Finding {
 	for i := range n.others {
 		if f := &n.others[i]; f.Kind == kind {
@@ -153,7 +153,7 @@ func (n *node) manager(name string, kind peers.Kind, policy, off, key string) Fi
 	return warn(name, policy+" from the kubelet's next start on, by "+n.kubelet.from+"; it then writes sets that Sluice writes", "set "+key+": "+off)
 }
 
-// neighbours tells of other writers of the same files.
+// neighbours warns of other programs that write the same files.
 func (n *node) neighbours() []Finding {
 	var findings []Finding
 	for i := range n.others {
@@ -167,7 +167,7 @@ func (n *node) neighbours() []Finding {
 	if others := n.plugins(func(name string) bool { return !isSluice(name) }); len(others) > 0 {
 		findings = append(findings, note("NRI plugins", "pre-installed beside Sluice: "+some(others)+"; two plugins that set one field fail the container", "make sure that none of them sets CPU sets, CPU limits or memory limits of the same pods"))
 	}
-	balancer := slices.IndexFunc(n.processes, func(p process) bool { return p.name == "irqbalance" }) // a pod's too
+	balancer := slices.IndexFunc(n.processes, func(p process) bool { return p.name == "irqbalance" }) // matches an irqbalance in a pod, too
 	if balancer >= 0 && n.Config != nil && n.Config.Steer.IRQs {
 		findings = append(findings, note("irqbalance", fmt.Sprintf("runs (process %d) and undoes Sluice's interrupt steering", n.processes[balancer].id), "stop irqbalance, or keep steer: {irqs: false}"))
 	}

@@ -13,20 +13,20 @@ import (
 
 // mount is a mounted cgroup hierarchy or resctrl.
 type mount struct {
-	at          string // as the mount table names it
-	dir         string // below Host
+	at          string // path in the mount table
+	dir         string // path below Host
 	kind        string // "cgroup", "cgroup2", "resctrl"
-	root        string // the part of the hierarchy that is shown; "/" all
+	root        string // the part of the hierarchy that is visible; "/" is all of it
 	readOnly    bool
 	controllers []string
 	options     string
 }
 
-// v1Names are the controllers that Sluice uses, with their names on v1.
+// v1Names maps the controllers that Sluice uses to their names on v1.
 var v1Names = map[string]string{"cpuset": "cpuset", "cpu": "cpu", "memory": "memory", "io": "blkio", "net_cls": "net_cls"}
 
-// readMounts lists the mounts as this process sees them: proc's self is this
-// process in a host root of another place too.
+// readMounts lists the mounts as this process sees them: proc/self is this process even if the
+// host root is not "/".
 func (n *node) readMounts() ([]mount, error) {
 	text, err := fs.ReadFile(n.Host, "proc/self/mountinfo")
 	if err != nil {
@@ -46,7 +46,7 @@ func (n *node) readMounts() ([]mount, error) {
 			m.controllers = strings.Fields(n.text(path.Join(m.dir, "cgroup.controllers")))
 		}
 	}
-	if n.Root != "/" { // the host's before those of this container
+	if n.Root != "/" { // the host's mounts come before those of this container
 		slices.SortStableFunc(mounts, func(a, b mount) int {
 			return n.foreign(a) - n.foreign(b)
 		})
@@ -54,7 +54,7 @@ func (n *node) readMounts() ([]mount, error) {
 	return mounts, nil
 }
 
-// foreign is 1 for a mount outside of the host's root.
+// foreign returns 1 for a mount outside the host's root and 0 for any other, for sorting.
 func (n *node) foreign(m mount) int {
 	if strings.HasPrefix(m.at, n.Root+"/") {
 		return 0
@@ -92,7 +92,7 @@ func (m *mount) String() string {
 	return "v1 at " + m.at
 }
 
-// hierarchy is where a controller is, by its v2 name; nil where it is not.
+// hierarchy returns the mount of a controller, by its v2 name; it is nil if there is none.
 func (n *node) hierarchy(controller string) *mount {
 	for i := range n.mounts {
 		m := &n.mounts[i]
@@ -103,7 +103,7 @@ func (n *node) hierarchy(controller string) *mount {
 	return nil
 }
 
-// unified is the v2 hierarchy, with or without controllers; nil where there is none.
+// unified returns the v2 hierarchy, with or without controllers; it is nil if there is none.
 func (n *node) unified() *mount {
 	i := slices.IndexFunc(n.mounts, func(m mount) bool { return m.v2() })
 	if i < 0 {

@@ -9,20 +9,20 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// process is one that runs on the node.
+// process is a process on the node.
 type process struct {
 	id, parent int
-	name       string     // the kernel cuts it at 15 bytes
+	name       string     // the kernel truncates it to 15 bytes
 	allowed    cpuset.Set // CPUs that its first thread may run on
 
-	capabilities uint64 // that are in force; 0 where that isn't known
+	capabilities uint64 // effective capabilities; 0 if unknown
 }
 
 const kthreadd = 2 // the parent of all kernel threads
 
 func (p *process) kernel() bool { return p.id == kthreadd || p.parent == kthreadd }
 
-// readProcesses lists the processes; one that ends meanwhile is left out.
+// readProcesses lists the processes, without those that end meanwhile.
 func (n *node) readProcesses() []process {
 	var found []process
 	for _, name := range n.names("proc") {
@@ -62,8 +62,8 @@ func parseStatus(text string) (p process, ok bool) {
 	return p, p.name != ""
 }
 
-// named is the host's own first process of that name, nil where there is none. A
-// pod's doesn't count: whoever calls a process kubelet would have us read files.
+// named returns the host's first process with that name, nil if there is none. It ignores pods'
+// processes: otherwise any pod that names a process kubelet could make Sluice read files.
 func (n *node) named(name string) *process {
 	i := slices.IndexFunc(n.processes, func(p process) bool { return p.name == name && !n.inPod(&p, nil) })
 	if i < 0 {
@@ -72,14 +72,14 @@ func (n *node) named(name string) *process {
 	return &n.processes[i]
 }
 
-// arguments are a process' words.
+// arguments returns the words of a process' command line.
 func (n *node) arguments(p *process) []string {
 	text := n.text(path.Join("proc", strconv.Itoa(p.id), "cmdline"))
 	return strings.Split(strings.TrimRight(text, "\x00"), "\x00")
 }
 
-// inPod reports whether a process is in a pod's cgroup: below the kubelet's folder,
-// or beside a container that the plugin knows.
+// inPod reports whether a process is in a pod's cgroup: below the kubelet's folder of pods, or
+// beside a container that the plugin manages.
 func (n *node) inPod(p *process, parents []string) bool {
 	text := n.text(path.Join("proc", strconv.Itoa(p.id), "cgroup"))
 	return strings.Contains(text, "kubepods") || slices.ContainsFunc(parents, func(dir string) bool {

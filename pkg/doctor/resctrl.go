@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// resctrl tells of cache and memory-bandwidth allocation (RDT, AMD's QoS). The
-// kernel registers the file system only where processor and kernel have it
-// (resctrl_late_init, arch/x86/kernel/cpu/resctrl/core.c).
+// resctrl checks cache and memory-bandwidth allocation (RDT, AMD's QoS). The kernel registers
+// the file system only if both the processor and the kernel support it (resctrl_late_init,
+// arch/x86/kernel/cpu/resctrl/core.c).
 func (n *node) resctrl() []Finding {
 	const name = "resctrl"
 	const none = "cpusets by L3 domain still separate caches"
@@ -34,7 +34,7 @@ func (n *node) resctrl() []Finding {
 
 func (n *node) mounted(m *mount) []Finding {
 	var resources []string
-	classes := 0 // the fewest of any resource are those of all
+	classes := 0 // the resource with the fewest classes sets the number for all
 	for _, resource := range n.names(path.Join(m.dir, "info")) {
 		if !strings.HasPrefix(resource, "last_") {
 			resources = append(resources, resource)
@@ -58,8 +58,8 @@ func (n *node) mounted(m *mount) []Finding {
 	return findings
 }
 
-// rdtFlags are the processor's abilities to allocate and to watch cache and
-// memory bandwidth, as cpufeatures.h names them.
+// rdtFlags returns the processor's flags for allocating and monitoring cache and memory
+// bandwidth, as cpufeatures.h names them.
 func rdtFlags(cpuinfo string) []string {
 	known := []string{"cat_l3", "cat_l2", "cdp_l3", "cdp_l2", "mba", "smba", "cqm_occup_llc", "cqm_mbm_total", "cqm_mbm_local"}
 	for line := range strings.Lines(cpuinfo) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// runtimes are the known ones; the sockets are CRI's.
+// runtimes lists the supported runtimes; the sockets are those of the CRI.
 var runtimes = []struct {
 	name, process, socket, config, more, nri string
 }{
@@ -26,7 +26,8 @@ var runtimes = []struct {
 		"set disable = false in [plugins.'io.containerd.nri.v1.nri'] of its config.toml.tmpl, and restart k3s"},
 }
 
-// RuntimeSockets are where the known runtimes listen for CRI, below the host's root.
+// RuntimeSockets returns the usual paths of the supported runtimes' CRI sockets, below the
+// host's root.
 func RuntimeSockets() []string {
 	sockets := make([]string, len(runtimes))
 	for i := range runtimes {
@@ -38,9 +39,9 @@ func RuntimeSockets() []string {
 func (n *node) runtime() []Finding {
 	if s := n.Status; s != nil && s.Runtime.Connected {
 		findings := []Finding{ok("runtime", strings.TrimSpace(s.Runtime.Name+" "+s.Runtime.Version)+", connected")}
-		if len(n.Runtimes) == 1 { // with several there is no telling which of them it is
-			for _, told := range n.Runtimes {
-				findings = append(findings, handlers(told)...)
+		if len(n.Runtimes) == 1 { // of several runtimes, the plugin's could be any
+			for _, reported := range n.Runtimes {
+				findings = append(findings, handlers(reported)...)
 			}
 		}
 		return append(append(findings, n.capabilities()...), n.socket()...)
@@ -51,7 +52,7 @@ func (n *node) runtime() []Finding {
 	return n.offline()
 }
 
-// offline is what the node's files tell of the runtime.
+// offline checks the runtime by the node's files.
 func (n *node) offline() []Finding {
 	for i := range runtimes {
 		r := &runtimes[i]
@@ -68,50 +69,50 @@ func (n *node) offline() []Finding {
 	return []Finding{fail("runtime", "neither containerd nor CRI-O has a socket in its usual place", "install and start one of them, or run Sluice with --socket for a runtime elsewhere")}
 }
 
-// answers is what the runtime at a socket tells of itself.
+// answers checks the runtime at a socket by its own reports.
 func (n *node) answers(name, process, socket string) []Finding {
-	told := n.Runtimes[socket]
-	if told != nil && told.Name != "" {
-		what := fmt.Sprintf("%s %s at /%s, as %s reports", told.Name, told.Version, socket, told.From)
-		return append([]Finding{ok("runtime", what)}, handlers(told)...)
+	reported := n.Runtimes[socket]
+	if reported != nil && reported.Name != "" {
+		what := fmt.Sprintf("%s %s at /%s, as %s reports", reported.Name, reported.Version, socket, reported.From)
+		return append([]Finding{ok("runtime", what)}, handlers(reported)...)
 	}
 	what := name + " at /" + socket
 	if n.named(process) == nil {
 		what += "; its process is not seen"
 	}
-	if told != nil && len(told.Problems) > 0 {
-		return []Finding{warn("runtime", what+"; it does not answer: "+told.Problems[0].Error(), "see the log of "+name+"; what follows is from its files")}
+	if reported != nil && len(reported.Problems) > 0 {
+		return []Finding{warn("runtime", what+"; it does not answer: "+reported.Problems[0].Error(), "see the log of "+name+"; what follows is from its files")}
 	}
 	return []Finding{ok("runtime", what)}
 }
 
-// handlers is what a runtime tells of how it runs pods.
-func handlers(told *inspect.Facts) []Finding {
-	if len(told.Handlers) == 0 && told.Driver == "" {
+// handlers checks how a runtime runs pods.
+func handlers(reported *inspect.Facts) []Finding {
+	if len(reported.Handlers) == 0 && reported.Driver == "" {
 		return nil
 	}
 	what := "cgroup driver not reported"
-	if told.Driver != "" {
-		what = "cgroup driver " + told.Driver
+	if reported.Driver != "" {
+		what = "cgroup driver " + reported.Driver
 	}
-	if len(told.Handlers) > 0 {
-		what = some(told.Handlers) + "; " + what
+	if len(reported.Handlers) > 0 {
+		what = some(reported.Handlers) + "; " + what
 	}
 	return []Finding{ok("handlers", what+", as CRI reports")}
 }
 
-// nriState is whether NRI is on: by what the runtime tells, and by its files, since no
-// runtime tells whether a loaded NRI plugin is switched off.
-func (n *node) nriState(config, more, do string, told *inspect.Facts) []Finding {
+// nriState checks whether NRI is on, by the runtime's report and by its files: no runtime
+// reports whether a loaded NRI plugin is disabled.
+func (n *node) nriState(config, more, do string, reported *inspect.Facts) []Finding {
 	const by = ", as containerd's introspection service reports"
 	var found []Finding
 	loaded := ""
-	if told != nil {
-		switch told.NRI.State {
+	if reported != nil {
+		switch reported.NRI.State {
 		case inspect.Missing:
 			return []Finding{fail("NRI", "containerd has not loaded its NRI plugin"+by, "take io.containerd.nri.v1.nri out of disabled_plugins in its configuration; containerd before 1.7 has none. "+do)}
 		case inspect.Broken:
-			return []Finding{fail("NRI", "containerd's NRI plugin has failed: "+told.NRI.Why+by, "fix what it reports, and restart containerd")}
+			return []Finding{fail("NRI", "containerd's NRI plugin has failed: "+reported.NRI.Why+by, "fix what it reports, and restart containerd")}
 		case inspect.Loaded:
 			loaded = "; its plugin is loaded" + by
 		case inspect.Unknown:
@@ -135,7 +136,7 @@ func (n *node) nriState(config, more, do string, told *inspect.Facts) []Finding 
 	}
 }
 
-// nriSocket is where NRI's socket is, "" where it is not.
+// nriSocket returns the path of NRI's socket, "" if it doesn't exist.
 func (n *node) nriSocket() string {
 	for _, socket := range []string{"run/nri/nri.sock", "var/run/nri/nri.sock"} {
 		if n.exists(socket) {
@@ -145,7 +146,7 @@ func (n *node) nriSocket() string {
 	return ""
 }
 
-// socket warns of a socket that others than root can open.
+// socket warns of a socket that users other than root can open.
 func (n *node) socket() []Finding {
 	name := n.nriSocket()
 	folder, err := fs.Stat(n.Host, strings.TrimSuffix(name, "/nri.sock"))
@@ -159,8 +160,8 @@ func (n *node) socket() []Finding {
 	return []Finding{warn("NRI socket", "/"+name+" can be opened by users other than root, who can then control every container", "chmod 0700 /"+strings.TrimSuffix(name, "/nri.sock"))}
 }
 
-// capabilities tells what the connected runtime's NRI can do, by its version: the
-// runtime tells nothing else.
+// capabilities reports what the connected runtime's NRI supports, by its version: the runtime
+// reports nothing else.
 func (n *node) capabilities() []Finding {
 	r := &n.Status.Runtime
 	shown := r.NRIVersion
@@ -184,10 +185,10 @@ func (n *node) capabilities() []Finding {
 	return append(findings, note("slow lane", "shut: "+r.SlowLaneWhy, "no action needed: Sluice repairs within driftInterval what the runtime undoes; NRI 0.12.1 opens it"))
 }
 
-// runtimeConfig is what matters here of containerd's and CRI-O's configuration.
+// runtimeConfig has the fields of containerd's and CRI-O's configuration that affect Sluice.
 type runtimeConfig struct {
-	Imports  []string `toml:"imports"`          // of containerd: files and globs
-	Disabled []string `toml:"disabled_plugins"` // of containerd
+	Imports  []string `toml:"imports"`          // containerd's: files and globs
+	Disabled []string `toml:"disabled_plugins"` // containerd's
 	Plugins  struct {
 		NRI struct {
 			Disable *bool `toml:"disable"`
@@ -200,8 +201,7 @@ type runtimeConfig struct {
 	} `toml:"crio"`
 }
 
-// off reports whether a file switches NRI off; said is whether it says so or the
-// opposite.
+// off reports whether a file disables NRI; said reports whether the file has a setting for it.
 func (c *runtimeConfig) off() (off, said bool) {
 	switch {
 	case slices.Contains(c.Disabled, "io.containerd.nri.v1.nri"):
@@ -219,8 +219,8 @@ func parseRuntime(text []byte) (c runtimeConfig, err error) {
 	return c, err
 }
 
-// nriOff reports whether the runtime's files switch NRI off, and the one that
-// does; the last that says anything wins. A file that is not there says nothing.
+// nriOff reports whether the runtime's files disable NRI, and which file does. The last file
+// with a setting decides; a missing file has none.
 func (n *node) nriOff(config, more string) (off bool, file string, err error) {
 	names := append([]string{config}, n.glob(more)...)
 	for i := 0; i < len(names); i++ {
@@ -240,7 +240,7 @@ func (n *node) nriOff(config, more string) (off bool, file string, err error) {
 				pattern = path.Join("/", path.Dir(names[i]), pattern)
 			}
 			for _, name := range n.glob(strings.TrimPrefix(path.Clean(pattern), "/")) {
-				if !slices.Contains(names, name) { // containerd imports each once
+				if !slices.Contains(names, name) { // containerd imports each file once
 					names = append(names, name)
 				}
 			}

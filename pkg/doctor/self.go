@@ -15,7 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// self tells of Sluice: its files, the running plugin, what has gone wrong in it.
+// self checks Sluice: its files, the running plugin, and the errors that the plugin has
+// counted.
 func (n *node) self() []Finding {
 	findings := append(append(n.plugin(), n.configuration()...), n.rules()...)
 	if n.StateErr != nil {
@@ -37,7 +38,7 @@ func (n *node) self() []Finding {
 	return findings
 }
 
-// eviction tells whether pods can be evicted, where the configuration has that done.
+// eviction checks whether pods can be evicted, if the configuration asks for it.
 func (n *node) eviction() []Finding {
 	if n.Config == nil || n.Config.Control.Eviction.By != control.EvictCRI {
 		return nil
@@ -48,8 +49,9 @@ func (n *node) eviction() []Finding {
 	return []Finding{ok("eviction", "by cri, through the runtime's socket")}
 }
 
-// weightless warns of pods that request no CPU and are no batch work beside batch work: the
-// kernel ranks them with it. Static and critical pods, as kubeadm's kube-proxy, are so.
+// weightless warns of services that request no CPU and so run in the same cgroup as batch work,
+// with which the kernel ranks them. Examples are static and critical pods, such as kubeadm's
+// kube-proxy.
 func (n *node) weightless() []Finding {
 	if n.Status == nil {
 		return nil
@@ -100,7 +102,7 @@ func (n *node) plugin() []Finding {
 	return append(findings, note("mode", what, "see neighbours above; where it is by choice: set mode: on in the configuration and restart Sluice"))
 }
 
-// rights tells what the running plugin can't do for want of a capability.
+// rights warns of what the running plugin can't do because it lacks a capability.
 func (n *node) rights() []Finding {
 	const capSysResource = 24 // linux/capability.h
 	p := n.service()
@@ -130,7 +132,7 @@ func (n *node) configuration() []Finding {
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// rules warns of rules of the loop that do nothing on this kernel.
+// rules warns of rules of the control loop that have no effect on this kernel.
 func (n *node) rules() []Finding {
 	if n.Config == nil || !n.probed() || n.Features.Reclaim {
 		return nil
@@ -147,7 +149,7 @@ func (n *node) rules() []Finding {
 	return []Finding{warn("rules", "action reclaim of "+some(idle)+" does nothing here: the kernel has no memory.reclaim", "choose throttle or evict in control.rules; Linux 5.19 on cgroup v2 brings it")}
 }
 
-// service is a process that is sluice run; nil where there is none.
+// service returns the first process that is 'sluice run', nil if there is none.
 func (n *node) service() *process {
 	for i := range n.processes {
 		if p := &n.processes[i]; isSluice(p.name) && slices.Contains(n.arguments(p), "run") {
@@ -157,7 +159,7 @@ func (n *node) service() *process {
 	return nil
 }
 
-// preInstalled warns of a plugin that the runtime starts once and never again.
+// preInstalled warns of a plugin that the runtime starts only once.
 func (n *node) preInstalled() []Finding {
 	own := n.plugins(isSluice)
 	if len(own) == 0 {
@@ -171,7 +173,7 @@ func (n *node) preInstalled() []Finding {
 	return []Finding{warn(name, file+": the runtime starts it once and, if it ends, not again before its own restart", "prefer a service of its own: remove the file and run sluice as a systemd service")}
 }
 
-// counters tells what went wrong since the plugin's start.
+// counters reports the errors that the plugin has counted since its start.
 func (n *node) counters() []Finding {
 	c := &n.Status.Counters
 	var findings []Finding
@@ -205,8 +207,7 @@ func (n *node) counters() []Finding {
 	return findings
 }
 
-// mixers names the pods that keep the cgroup of BestEffort pods from being batch work's
-// alone.
+// mixers names the pods that are no batch work but run in the cgroup of BestEffort pods.
 func (n *node) mixers() string {
 	if n.Status.Loop == nil || len(n.Status.Loop.Batch.MixedPods) == 0 {
 		return ""
@@ -218,7 +219,7 @@ func (n *node) mixers() string {
 	return some(all) + " are"
 }
 
-// drifted names the containers that others changed most.
+// drifted names the containers whose settings other programs have changed most often.
 func (n *node) drifted() string {
 	all := slices.DeleteFunc(slices.Clone(n.Status.Containers), func(c status.Container) bool { return c.Drift == 0 })
 	slices.SortStableFunc(all, func(a, b status.Container) int { return b.Drift - a.Drift })
@@ -232,7 +233,7 @@ func (n *node) drifted() string {
 	return ": " + some(names)
 }
 
-// pinned tells what runs on pinned CPUs beside their container.
+// pinned reports processes that run on a container's pinned CPUs and don't belong to it.
 func (n *node) pinned() []Finding {
 	if n.Status == nil {
 		return nil
