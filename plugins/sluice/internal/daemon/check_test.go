@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// A configuration is judged by itself, on a machine, and on a node, where it is said.
+// Check examines a configuration by itself and, if they are given, on a machine and on a node.
 func TestCheckConfiguration(t *testing.T) {
 	t.Parallel()
 	m, err := synth.Machine("4 cores")

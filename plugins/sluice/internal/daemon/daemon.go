@@ -1,6 +1,6 @@
-// Package daemon is the plugin as a process: what 'sluice run' runs around the agent until
-// it is stopped. It opens the host, connects the agent to the runtime, serves the status,
-// follows hotplug and the configuration's file, and closes all of it at the end.
+// Package daemon is the plugin's process: what 'sluice run' runs around the agent until it is
+// stopped. It opens the host, connects the agent to the runtime, serves the status, handles
+// hotplug and changes of the configuration file, and closes everything at the end.
 package daemon
 
 import (
@@ -32,16 +32,16 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Options are what the command line says.
+// Options come from the command line.
 type Options struct {
-	Config       string // file; without one the defaults, or what the runtime hands over
-	Socket       string // of the runtime's NRI, "" for the usual one
-	Index, Name  string // as an NRI plugin
-	HostRoot     string // below which the host's /sys and /proc are
-	StateDir     string // the configuration's where it is ""
-	RuntimeDir   string // the configuration's where it is ""
-	StatusSocket string // the configuration's where it is ""
-	LogLevel     string // the configuration's where it is ""
+	Config       string // file; "" for the defaults, or for the configuration that the runtime passes on
+	Socket       string // the runtime's NRI socket, "" for the usual one
+	Index, Name  string // of the NRI plugin
+	HostRoot     string // folder with the host's /sys and /proc
+	StateDir     string // "" for the configuration's
+	RuntimeDir   string // "" for the configuration's
+	StatusSocket string // "" for the configuration's
+	LogLevel     string // "" for the configuration's
 	Build        status.Build
 }
 
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx) // the connection may end first
+	ctx, cancel := context.WithCancel(ctx) // the connection may end before the parent context
 	defer cancel()
 	if o.Config != "" {
 		s.watch(ctx, a, log, from)
@@ -74,28 +74,28 @@ func Run(ctx context.Context, o Options) error {
 	}).Run(ctx)
 }
 
-// service is what runs beside the connection to the runtime.
+// service is everything that runs beside the connection to the runtime.
 type service struct {
 	*Options
 	unlock  func()
 	own     *ownCPUs
 	host    *host.Host
-	sampler *sampler.Sampler // nil without a loop
-	flush   func()           // the log
-	acting  group            // the agent, and who asks it
-	writing group            // who writes down what the agent says; ends after it
+	sampler *sampler.Sampler // nil if there is no control loop
+	flush   func()           // writes the pending lines of the log
+	acting  group            // the agent and what sends it requests
+	writing group            // what writes the agent's records to disk; ends after acting
 
-	reclaimer   *reclaim.Runner                               // nil where the kernel can't reclaim on request
-	newFailsafe func(logrus.FieldLogger) controlloop.Failsafe // nil without a loop
+	reclaimer   *reclaim.Runner                               // nil if the kernel can't reclaim on request
+	newFailsafe func(logrus.FieldLogger) controlloop.Failsafe // nil if there is no control loop
 }
 
-// group is goroutines that end together.
+// group is a set of goroutines that end together.
 type group struct {
 	cancel  context.CancelFunc // nil before begin
 	running sync.WaitGroup
 }
 
-// begin makes the context of the group's goroutines.
+// begin returns the context of the group's goroutines.
 func (g *group) begin() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.cancel = cancel
@@ -110,8 +110,8 @@ func (g *group) end() {
 	g.running.Wait()
 }
 
-// configure starts the service with the configuration that the runtime hands to
-// a pre-installed plugin.
+// configure starts the service with the configuration that the runtime passes to a
+// pre-installed plugin.
 func (s *service) configure(text string, options *nri.Options) (*agent.Agent, error) {
 	cfg, err := config.Parse([]byte(text))
 	if err != nil {
@@ -125,8 +125,8 @@ func (s *service) configure(text string, options *nri.Options) (*agent.Agent, er
 	return a, nil
 }
 
-// start begins the agent's loop, the status socket and the watch for hotplug.
-// They outlive the connection: the loop answers until that is closed.
+// start starts the agent's loop, the status socket and the monitoring of hotplug. They outlive
+// the connection, because the loop must answer requests until the connection is closed.
 func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *logrus.Logger, error) {
 	log, err := newLog(cfg, s.LogLevel)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 			log.WithError(err).Info("Sluice begins on all CPUs, pinned ones too")
 		}
 	}
-	const patience = 3 * time.Second // less than the runtime has for a plugin's registration
+	const patience = 3 * time.Second // shorter than the runtime's timeout for a plugin's registration
 	if s.unlock, err = statedir.Lock(context.Background(), at.State, patience); err != nil {
 		return nil, nil, err
 	}
@@ -160,12 +160,12 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		return nil, nil, err
 	}
 	s.acting.running.Go(func() { a.Run(loop) })
-	s.acting.running.Go(func() { tellRuntimes(loop, s.HostRoot, log) })
+	s.acting.running.Go(func() { logRuntimes(loop, s.HostRoot, log) })
 	if s.reclaimer != nil {
 		s.acting.running.Go(func() { s.reclaimer.Run(loop) })
 	}
 	statusSocket := cmp.Or(s.StatusSocket, cfg.StatusSocket)
-	if h := newHerald(a, statusSocket, log); h != nil {
+	if h := newNotifier(a, statusSocket, log); h != nil {
 		s.acting.running.Go(func() { h.run(loop) })
 	}
 	s.acting.running.Go(func() {
@@ -200,10 +200,10 @@ func (s *service) stop() {
 	s.acting.end()
 	s.writing.end()
 	if s.sampler != nil {
-		s.sampler.Close() //nolint:errcheck // it was only read
+		s.sampler.Close() //nolint:errcheck // the sampler only reads
 	}
 	if s.host != nil {
-		s.host.Close() //nolint:errcheck // what was written is in the kernel
+		s.host.Close() //nolint:errcheck // all writes have reached the kernel
 	}
 	if s.unlock != nil {
 		s.unlock()
@@ -213,7 +213,7 @@ func (s *service) stop() {
 	}
 }
 
-// watch takes over what the file says from now on.
+// watch applies every later change of the configuration file.
 func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger, from status.Config) {
 	r := reloader{service: s, agent: a, log: log, file: from.File, seen: from.Hash}
 	hangup := make(chan os.Signal, 1)
@@ -225,8 +225,8 @@ func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger,
 	})
 }
 
-// fits tells where the configuration and the machine differ. Containers are placed
-// all the same: a pool without CPUs of its own shares with the rest.
+// fits warns of differences between the configuration and the machine. Containers are placed
+// nevertheless: a pool without its own CPUs shares the rest.
 func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger) {
 	for _, w := range cfg.Warnings() {
 		log.Warn(w)
@@ -289,7 +289,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	return agent.New(options), nil
 }
 
-// reclaimed is the kernel as the reclaimer sees it.
+// reclaimed adapts the driver to the interface of the reclaimer.
 type reclaimed struct{ *cgroupfs.Driver }
 
 func (r reclaimed) Observe(dir string) (reclaim.Observation, error) {

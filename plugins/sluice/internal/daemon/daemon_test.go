@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// openBelow are the files that this process has open below a folder.
+// openBelow returns the files below a folder that this process has open.
 func openBelow(t *testing.T, root string) (names []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")
@@ -36,7 +36,7 @@ func openBelow(t *testing.T, root string) (names []string) {
 	return names
 }
 
-// machine makes the files of a node of 4 cores below a folder.
+// machine creates the files of a node with 4 cores below a folder.
 func machine(t *testing.T, host string) {
 	t.Helper()
 	spec, err := synth.Parse("4 cores")
@@ -62,8 +62,8 @@ func machine(t *testing.T, host string) {
 	}
 }
 
-// What the service opens is closed when it has stopped: the host's trees, the triggers of
-// pressure, the journal, the audit trail, the log and the lock.
+// A stopped service has closed everything that it opened: the host's trees, the PSI triggers,
+// the journal, the audit trail, the log and the lock.
 func TestServiceClosesAll(t *testing.T) {
 	t.Parallel()
 	root, err := os.MkdirTemp("", "daemon") // the path of a socket is at most 107 bytes
@@ -96,7 +96,7 @@ func TestServiceClosesAll(t *testing.T) {
 	}
 }
 
-// The audit trail has what the agent decides at its end.
+// The audit trail includes the decisions that the agent takes while it stops.
 func TestAuditOutlivesTheAgent(t *testing.T) {
 	t.Parallel()
 	root, state := t.TempDir(), t.TempDir()
@@ -123,7 +123,7 @@ func TestAuditOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-// A plugin that the runtime has started ends with its connection, also where it watches a
+// A plugin that the runtime has started ends with its connection, even if it watches a
 // configuration file.
 func TestRunEndsWithTheConnection(t *testing.T) {
 	root, err := os.MkdirTemp("", "daemon") // the path of a socket is at most 107 bytes

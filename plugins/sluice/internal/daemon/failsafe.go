@@ -11,8 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
-// Failsafe carries the plan of the plugin with these folders out when the plugin, whose signs
-// of life come through a pipe, has ended without a successor, or is silent.
+// Failsafe executes the failsafe plan of the plugin with these folders when the plugin has
+// ended without a successor or has stopped sending heartbeats. The heartbeats arrive through a
+// pipe.
 func Failsafe(ctx context.Context, at statedir.Dirs, hostRoot string, pulse io.Reader) error {
 	beats := make(chan struct{})
 	go func() {
@@ -34,8 +35,8 @@ func Failsafe(ctx context.Context, at statedir.Dirs, hostRoot string, pulse io.R
 	return w.Watch(ctx)
 }
 
-// FailsafeNow carries the plan out at once, unless the plugin runs. After an end that went
-// well it does nothing, as that may be a restart.
+// FailsafeNow executes the plan at once, unless the plugin runs. If the plugin ended without an
+// error it does nothing, because that may be a restart.
 func FailsafeNow(at statedir.Dirs, hostRoot string, endedWell bool) error {
 	if endedWell {
 		return nil
@@ -46,7 +47,7 @@ func FailsafeNow(at statedir.Dirs, hostRoot string, endedWell bool) error {
 	return actFailsafe(at, hostRoot, "asked for by the command line")
 }
 
-// actFailsafe carries the plan out, and tells so in the log.
+// actFailsafe executes the plan and logs the result.
 func actFailsafe(at statedir.Dirs, hostRoot, why string) error {
 	acted, err := failsafe.Act(at.Runtime, hostRoot, why)
 	if acted.Changes == 0 && err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
-// The plan of a plugin that has ended is carried out where no other plugin holds the lock.
+// The failsafe executes the plan of a plugin that has ended, unless another plugin holds the lock.
 func TestFailsafe(t *testing.T) {
 	t.Parallel()
 	for _, successor := range []bool{false, true} {

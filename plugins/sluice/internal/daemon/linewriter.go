@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 )
 
-// lineWriter writes lines of the log in a goroutine of its own: who logs must not wait
-// for a disk that hangs or is frozen, nor for a journal on one. Where more lines wait
-// than fit, further ones are lost, and their number is told.
+// lineWriter writes log lines in its own goroutine: logging must not block on a disk that hangs
+// or is frozen, nor on a journald on such a disk. If the queue is full, it drops further lines
+// and logs their number.
 type lineWriter struct {
 	to    io.Writer
 	log   *logrus.Logger
@@ -24,11 +24,11 @@ type lineWriter struct {
 	done  chan struct{}
 }
 
-// waitingLines is how many lines may wait: seconds of a busy log.
+// waitingLines is the length of the queue: a few seconds of a busy log.
 const waitingLines = 4096
 
-// detach has a log written by a lineWriter. A terminal stays as it is: logrus writes
-// for people there.
+// detach makes a logger write through a lineWriter, unless it writes to a terminal, where
+// logrus uses its format for people.
 func detach(log *logrus.Logger) *lineWriter {
 	w := &lineWriter{to: log.Out, log: log, lines: make(chan []byte, waitingLines), done: make(chan struct{})}
 	go w.run()
@@ -46,7 +46,7 @@ func fdOf(file *os.File) int {
 	return int(file.Fd())
 }
 
-// Write takes a line. It never waits, and never fails.
+// Write queues a line. It never blocks and never fails.
 func (w *lineWriter) Write(line []byte) (int, error) {
 	select {
 	case w.lines <- append([]byte(nil), line...):
@@ -62,19 +62,19 @@ func (w *lineWriter) run() {
 		if line == nil {
 			return
 		}
-		w.to.Write(line) //nolint:errcheck // there is nowhere to tell it
+		w.to.Write(line) //nolint:errcheck // there is no other place to report the error
 		if n := w.lost.Swap(0); n > 0 {
 			e := logrus.NewEntry(w.log).WithField("lines", n)
 			e.Time, e.Level, e.Message = time.Now(), logrus.WarnLevel, "Lines of the log are lost: what takes them was too slow"
 			if text, err := w.log.Formatter.Format(e); err == nil {
-				w.to.Write(text) //nolint:errcheck // there is nowhere to tell it
+				w.to.Write(text) //nolint:errcheck // there is no other place to report the error
 			}
 		}
 	}
 }
 
-// flush writes what waits, unless that takes long, and closes the log's file. Nothing is
-// written after it.
+// flush writes the queued lines, but gives up after some time, and closes the log's file.
+// Nothing is written after it.
 func (w *lineWriter) flush() {
 	const patience = 2 * time.Second
 	timeout := time.NewTimer(patience)

@@ -11,7 +11,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// stuckWriter takes no line until it is let go.
+// stuckWriter blocks every write until it is released.
 type stuckWriter struct {
 	free chan struct{}
 	mu   sync.Mutex
@@ -25,8 +25,8 @@ func (w *stuckWriter) Write(line []byte) (int, error) {
 	return w.text.Write(line)
 }
 
-// Who logs doesn't wait for a disk that hangs. Lines come in order, and those that are
-// lost are counted.
+// Logging doesn't wait for a disk that hangs. Lines stay in order, and lost lines are
+// counted.
 func TestLogDoesNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

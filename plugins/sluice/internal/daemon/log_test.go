@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 )
 
-// One entry of the log is one line, whatever it names.
+// Each log entry is one line, whatever names it contains.
 func TestHostileLog(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
@@ -30,6 +30,6 @@ func TestHostileLog(t *testing.T) {
 	}
 }
 
-// evil is a name that nobody should be able to print: it sets a terminal's title,
-// clears it in 7 and in 8 bits, writes from right to left, and begins lines anew.
+// evil is a name that must never reach a terminal: it sets the title, clears the screen with
+// 7-bit and 8-bit sequences, switches to right-to-left text, and starts new lines.
 const evil = "team/\x1b]0;owned\a\x1b[2J\u009b2J\u202eweb\u2028\r\nroot/pod\t\x00/x\xff"

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// addLoop gives the agent what its control loop needs, unless that is off.
+// addLoop sets the agent's options for the control loop, unless that is off.
 func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *agent.Options) error {
 	c := &o.Config.Control
 	o.StateDir = at.State
@@ -57,7 +57,7 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	}
 	trail := audit.Open(at.State, o.Log)
 	s.writing.running.Go(func() { trail.Run(writing) })
-	o.Sampler, o.Wake, o.Audit = looking{seen}, wake, trail
+	o.Sampler, o.Wake, o.Audit = reportingSampler{seen}, wake, trail
 	s.newFailsafe = func(log logrus.FieldLogger) controlloop.Failsafe {
 		start := func() (io.WriteCloser, error) {
 			return failsafe.StartWatcher("failsafe", "--state-dir", at.State, "--runtime-dir", at.Runtime, "--host-root", s.HostRoot)
@@ -73,8 +73,8 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	return nil
 }
 
-// evictor is who ends pods by a configuration. That it can't is told now, not when a pod
-// has to go.
+// evictor returns what a configuration uses to evict pods. It warns of a setup that can't work
+// now, and not only when a pod has to be evicted.
 func (s *service) evictor(c *config.Config, log logrus.FieldLogger) controlloop.Evictor {
 	if c.Control.Eviction.By != control.EvictCRI {
 		return evict.Report{}
@@ -85,11 +85,11 @@ func (s *service) evictor(c *config.Config, log logrus.FieldLogger) controlloop.
 	return criEvictor{c.Control.Eviction.Socket, s.HostRoot}
 }
 
-// looking is a sampler whose failures the status tells.
-type looking struct{ *sampler.Sampler }
+// reportingSampler is a sampler that reports its failures as the status does.
+type reportingSampler struct{ *sampler.Sampler }
 
-// Failures are the kinds of failure that there were.
-func (l looking) Failures() []status.Failure {
+// Failures returns the number of failures of each kind.
+func (l reportingSampler) Failures() []status.Failure {
 	seen := l.Sampler.Failures()
 	all := make([]status.Failure, len(seen))
 	for i, f := range seen {
@@ -98,11 +98,10 @@ func (l looking) Failures() []status.Failure {
 	return all
 }
 
-// criEvictor stops pods through the runtime, whose socket it looks for each time: the
-// runtime may start after the plugin.
+// criEvictor stops pods through the runtime. It searches for the socket on each eviction,
+// because the runtime may start after the plugin.
 type criEvictor struct{ socket, root string }
 
-// Evict ends a pod.
 func (e criEvictor) Evict(ctx context.Context, pod evict.Pod) error {
 	socket, err := evict.Socket(e.root, e.socket)
 	if err != nil {
@@ -111,7 +110,7 @@ func (e criEvictor) Evict(ctx context.Context, pod evict.Pod) error {
 	return evict.CRI{Socket: socket}.Evict(ctx, pod)
 }
 
-// Evicts tells why no pod can be evicted on a node by a configuration that says so.
+// Evicts returns an error if the configuration asks for evictions that can't work on this node.
 func Evicts(c *config.Config, root string) error {
 	by := &c.Control.Eviction
 	if by.By != control.EvictCRI || by.Mode == control.Off || c.LoopMode() == control.Off {
@@ -121,8 +120,9 @@ func Evicts(c *config.Config, root string) error {
 	return err
 }
 
-// Check tells what is doubtful about a configuration, and what makes it unusable: by itself,
-// on a machine (nil for none), and on the node below hostRoot ("" for none).
+// Check returns warnings about a configuration, and the error that makes it unusable. It checks
+// the configuration by itself, on a machine (nil for none), and on the node below hostRoot (""
+// for none).
 func Check(c *config.Config, machine *topology.Machine, hostRoot string) (warnings []string, err error) {
 	warnings = c.Warnings()
 	if machine != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// metrics is the status socket's route for Prometheus. Where the configuration says so,
-// the same is served over TCP until the context ends.
+// metrics returns the status socket's route for Prometheus. If the configuration asks for it,
+// metrics also serves the same over TCP until the context ends.
 func (s *service) metrics(ctx context.Context, cfg *config.Metrics, source metrics.Source, log logrus.FieldLogger) statusapi.Route {
 	handler := metrics.Handler(source, cfg.Containers)
 	if cfg.Listen != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// node is what this node's kernel and hardware have to offer to pods.
+// node describes the features of this node's kernel and hardware that pods can use.
 func node(cfg *config.Config, driver *cgroupfs.Driver, machine *topology.Machine, host fs.FS, log logrus.FieldLogger) qos.Node {
 	n := qos.Node{
 		Memory:             machine.Memory(machine.MemoryNodes()),

@@ -14,18 +14,18 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// herald tells systemd how the service fares, as sd_notify(3) has it.
-type herald struct {
-	tell  func(state string)
-	every time.Duration // between two looks
-	// look says whether the service does its work, and how. It doesn't return while the
-	// agent's loop hangs: no sign of life follows then.
-	look    func() (works bool, how string)
-	answers func() error // whether the status socket does
+// notifier reports the service's state to systemd, as in sd_notify(3).
+type notifier struct {
+	notify func(state string)
+	every  time.Duration // interval between reports
+	// state reports whether the service does its work, and describes its state. It blocks while
+	// the agent's loop hangs, so that the watchdog gets no keep-alive then.
+	state   func() (works bool, how string)
+	answers func() error // checks that the status socket answers
 }
 
-// newHerald is nil where nobody listens: this is no service of systemd's.
-func newHerald(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *herald {
+// newNotifier returns nil if systemd doesn't run this process as a service of type notify.
+func newNotifier(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *notifier {
 	heard, err := daemon.SdNotify(false, "STATUS=Starting")
 	if err != nil {
 		log.WithError(err).Warn("The service's state can't be sent to systemd, which will restart Sluice")
@@ -33,14 +33,14 @@ func newHerald(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *her
 	if !heard {
 		return nil
 	}
-	h := &herald{
-		tell: func(state string) {
+	h := &notifier{
+		notify: func(state string) {
 			if _, err := daemon.SdNotify(false, state); err != nil {
 				log.WithError(err).Warn("The service's state can't be sent to systemd")
 			}
 		},
 		every:   time.Second,
-		look:    func() (bool, string) { return fares(a) },
+		state:   func() (bool, string) { return agentState(a) },
 		answers: func() error { _, err := statusapi.NewClient(statusSocket).Status(); return err },
 	}
 	if watchdog, err := daemon.SdWatchdogEnabled(false); err == nil && watchdog > 0 {
@@ -49,14 +49,14 @@ func newHerald(a *agent.Agent, statusSocket string, log logrus.FieldLogger) *her
 	return h
 }
 
-// run tells until the context ends.
-func (h *herald) run(ctx context.Context) {
+// run reports the state until the context ends.
+func (h *notifier) run(ctx context.Context) {
 	ticker := time.NewTicker(h.every)
 	defer ticker.Stop()
-	ready, told := false, ""
+	ready, sent := false, ""
 	for {
 		state := daemon.SdNotifyWatchdog
-		works, how := h.look()
+		works, how := h.state()
 		if works && !ready {
 			if err := h.answers(); err != nil {
 				how = err.Error()
@@ -65,23 +65,23 @@ func (h *herald) run(ctx context.Context) {
 				state += "\n" + daemon.SdNotifyReady
 			}
 		}
-		if how != told {
-			told = how
+		if how != sent {
+			sent = how
 			state += "\nSTATUS=" + strings.ReplaceAll(how, "\n", "; ")
 		}
-		h.tell(state)
+		h.notify(state)
 		select {
 		case <-ctx.Done():
-			h.tell(daemon.SdNotifyStopping)
+			h.notify(daemon.SdNotifyStopping)
 			return
 		case <-ticker.C:
 		}
 	}
 }
 
-// fares says how the agent fares: it does its work once the runtime has told it what
-// runs here.
-func fares(a *agent.Agent) (works bool, how string) {
+// agentState describes the agent's state. The agent works once the runtime has sent it the running
+// containers.
+func agentState(a *agent.Agent) (works bool, how string) {
 	p, err := a.Pulse()
 	switch {
 	case err != nil:

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A herald gives a sign of life with each look, says once that the service is ready,
-// and no sign while a look hangs.
+// A notifier sends a keep-alive with each report, reports once that the service is ready, and
+// sends no keep-alive while the agent's loop hangs.
 func TestHerald(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,10 +21,10 @@ func TestHerald(t *testing.T) {
 		var told []string
 		looks := make(chan look)
 		refused := errors.New("no answer")
-		h := herald{
-			tell:    func(state string) { told = append(told, state) },
+		h := notifier{
+			notify:  func(state string) { told = append(told, state) },
 			every:   time.Second,
-			look:    func() (bool, string) { l := <-looks; return l.works, l.how },
+			state:   func() (bool, string) { l := <-looks; return l.works, l.how },
 			answers: func() (err error) { err, refused = refused, nil; return err },
 		}
 		ctx, cancel := context.WithCancel(t.Context())

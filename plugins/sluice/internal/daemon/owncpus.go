@@ -10,24 +10,24 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ownCPUs keeps the CPUs that the plugin's own threads may use in a file of the runtime
-// folder, so that the next start begins there. A container that is made anew, as that of
-// a DaemonSet's update is, would else run on pinned CPUs until the plugin has connected
-// and been told of all containers.
+// ownCPUs records the CPUs that the plugin's own threads may use in a file of the runtime
+// folder, so that the next start uses them from the beginning. Otherwise a recreated container,
+// such as after the update of a DaemonSet, would run on pinned CPUs until the plugin has
+// connected and received all containers.
 type ownCPUs struct {
 	file   string
-	newest chan cpuset.Set // the one that is still to be written
+	newest chan cpuset.Set // the latest CPUs that are not written yet
 }
 
 func newOwnCPUs(runtimeDir string) *ownCPUs {
 	return &ownCPUs{file: filepath.Join(runtimeDir, "own-cpus"), newest: make(chan cpuset.Set, 1)}
 }
 
-// begin confines this process to the CPUs of the last run, where it is known.
+// begin confines this process to the CPUs of the last run, if they are recorded.
 func (o *ownCPUs) begin() error {
 	text, err := os.ReadFile(o.file)
 	if err != nil {
-		return nil //nolint:nilerr // there was no last run since the boot
+		return nil //nolint:nilerr // no earlier run since boot has recorded its CPUs
 	}
 	cpus, err := cpuset.Parse(string(text))
 	if err != nil || cpus.IsEmpty() {
@@ -36,8 +36,8 @@ func (o *ownCPUs) begin() error {
 	return confine(cpus)
 }
 
-// confine confines this process from now on. It is called by the agent's loop, which must
-// not wait for the file.
+// confine confines this process to these CPUs. The agent's loop calls it, so it doesn't wait
+// for the file to be written.
 func (o *ownCPUs) confine(cpus cpuset.Set) error {
 	err := confine(cpus)
 	select {
@@ -48,7 +48,7 @@ func (o *ownCPUs) confine(cpus cpuset.Set) error {
 	return err
 }
 
-// run writes the file until the context ends, and then what is still to be written.
+// run writes the file until the context ends, and then the last pending change.
 func (o *ownCPUs) run(ctx context.Context, log logrus.FieldLogger) {
 	for {
 		select {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// allowed is the CPUs that each thread of this process may run on.
+// allowed returns the CPUs that each thread of this process may run on.
 func allowed(t *testing.T) (lists []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/status")
@@ -31,7 +31,7 @@ func allowed(t *testing.T) (lists []string) {
 	return lists
 }
 
-// TestOwnCPUs: what one run was confined to, the next one begins with.
+// A run starts on the CPUs to which the previous run was confined.
 func TestOwnCPUs(t *testing.T) {
 	const asNext = "SLUICE_TEST_OWN_CPUS"
 	if folder := os.Getenv(asNext); folder != "" { // the next run

@@ -15,20 +15,20 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// reloader brings the plugin to what its file says.
+// reloader applies changes of the configuration file to the plugin.
 type reloader struct {
 	service *service
 	agent   *agent.Agent
 	log     *logrus.Logger
 	file    string
-	seen    string // hash of the text that was read last
+	seen    string // hash of the text read last
 }
 
-// reload reads the file, where it has changed or somebody asks.
+// reload reads the file and applies it if it has changed or if somebody asked for a reload.
 func (r *reloader) reload(asked bool) {
 	text, err := os.ReadFile(r.file)
 	if err != nil {
-		if r.seen == "" && !asked { // told once
+		if r.seen == "" && !asked { // log this only once
 			return
 		}
 		r.seen = ""
@@ -68,8 +68,8 @@ func (r *reloader) tell(err error) {
 	r.log.WithField("file", r.file).WithError(err).Error("Configuration refused; the one before stays in force")
 }
 
-// adapt changes what runs beside the agent's decisions to a configuration that it takes
-// over.
+// adapt returns a function that applies a new configuration to everything outside of the
+// agent's decisions.
 func (s *service) adapt(log *logrus.Logger) func(*config.Config, *agent.Options) {
 	return func(c *config.Config, o *agent.Options) {
 		if s.LogLevel == "" {
@@ -92,7 +92,7 @@ func hashOf(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// configured says where the configuration comes from.
+// configured describes where the configuration comes from.
 func configured(file string, text []byte) status.Config {
 	c := status.Config{File: file, LoadedAt: time.Now()}
 	if text != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Restore gives back what the plugin that kept its journal in these folders has changed on
-// the node whose /sys and /proc are below hostRoot. It waits some time for that plugin's end.
-// With dry it doesn't, and changes nothing. A report is there with an error too, unless the
+// Restore restores what the plugin with its journal in these folders has changed on the node
+// whose /sys and /proc are below hostRoot. It waits up to wait for that plugin to end. With dry
+// it neither waits nor changes anything. It returns a report also with an error, except if the
 // plugin runs.
 func Restore(ctx context.Context, at statedir.Dirs, hostRoot string, dry bool, wait time.Duration) (*status.Restored, error) {
 	if !dry {
@@ -67,7 +67,7 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 		return r, fmt.Errorf("reading the machine below %s: %w", hostRoot, err)
 	}
 	h := host.Open(hostRoot)
-	defer h.Close() //nolint:errcheck // what was written is in the kernel
+	defer h.Close() //nolint:errcheck // all writes have reached the kernel
 	if err := errors.Join(h.AffinitiesErr, h.WatermarksErr, unless(h.CgroupsErr, cgroupfs.ErrNoCgroups), unless(h.RDTErr, resctrl.ErrNone)); err != nil {
 		return r, err
 	}
@@ -79,7 +79,7 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 		all.RDT = h.RDT
 	}
 	var unknown error
-	if all.Managers, unknown = peers.Managers(node); unknown != nil { // both may be there
+	if all.Managers, unknown = peers.Managers(node); unknown != nil { // there can be both an error and managers
 		all.Managers = []peers.Neighbour{{Kind: peers.CPUManager}, {Kind: peers.MemoryManager}}
 	}
 	if all.Kernel != nil {
@@ -89,7 +89,7 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 	return r, errors.Join(err, unknown)
 }
 
-// unless is the error, but for one that is expected.
+// unless returns err, or nil if err is the expected error.
 func unless(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil

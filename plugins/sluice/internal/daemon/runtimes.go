@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
-// AskRuntimes asks the container runtimes below a host's root what they are, all at the
-// same time, and no longer than inspect.Timeout.
+// AskRuntimes queries the container runtimes below a host's root for their versions and
+// settings, concurrently, and for at most inspect.Timeout.
 func AskRuntimes(ctx context.Context, root string) map[string]*inspect.Facts {
-	told := map[string]*inspect.Facts{}
+	answers := map[string]*inspect.Facts{}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for _, socket := range doctor.RuntimeSockets() {
@@ -28,29 +28,29 @@ func AskRuntimes(ctx context.Context, root string) map[string]*inspect.Facts {
 			facts := inspect.Ask(ctx, path)
 			mu.Lock()
 			defer mu.Unlock()
-			told[socket] = facts
+			answers[socket] = facts
 		})
 	}
 	asking.Wait()
-	return told
+	return answers
 }
 
-// tellRuntimes logs once what the runtimes here tell of themselves. Nothing waits for it.
-func tellRuntimes(ctx context.Context, root string, log logrus.FieldLogger) {
-	for socket, told := range AskRuntimes(ctx, root) {
+// logRuntimes logs the answers of the runtimes once. Nothing waits for it.
+func logRuntimes(ctx context.Context, root string, log logrus.FieldLogger) {
+	for socket, facts := range AskRuntimes(ctx, root) {
 		log := log.WithField("socket", "/"+socket)
-		if !told.Answered() {
-			if len(told.Problems) > 0 && ctx.Err() == nil {
-				log.WithError(told.Problems[0]).Warn("A container runtime does not tell what it is; sluice doctor looks at its files")
+		if !facts.Answered() {
+			if len(facts.Problems) > 0 && ctx.Err() == nil {
+				log.WithError(facts.Problems[0]).Warn("A container runtime does not tell what it is; sluice doctor looks at its files")
 			}
 			continue
 		}
-		log = log.WithFields(logrus.Fields{"runtime": told.Name, "version": told.Version, "from": told.From, "handlers": told.Handlers, "cgroupDriver": told.Driver})
-		switch told.NRI.State {
+		log = log.WithFields(logrus.Fields{"runtime": facts.Name, "version": facts.Version, "from": facts.From, "handlers": facts.Handlers, "cgroupDriver": facts.Driver})
+		switch facts.NRI.State {
 		case inspect.Missing:
 			log.Warn("Container runtime: it has not loaded NRI, without which Sluice reaches no container; sluice doctor tells what to do")
 		case inspect.Broken:
-			log.WithField("problem", told.NRI.Why).Warn("Container runtime: its NRI plugin has failed, without which Sluice reaches no container; sluice doctor tells what to do")
+			log.WithField("problem", facts.NRI.Why).Warn("Container runtime: its NRI plugin has failed, without which Sluice reaches no container; sluice doctor tells what to do")
 		default:
 			log.Info("Container runtime")
 		}

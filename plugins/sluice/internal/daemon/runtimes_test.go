@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
-// A runtime that takes connections and says nothing is told of, and costs no more than the
-// timeout, after which nothing is left to wait for.
+// AskRuntimes reports a runtime that accepts connections and never answers. It waits no longer
+// than the timeout, and leaves no goroutine behind.
 func TestSilentRuntime(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -31,7 +31,7 @@ func TestSilentRuntime(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&text)
 	begun := time.Now()
-	tellRuntimes(t.Context(), root, log)
+	logRuntimes(t.Context(), root, log)
 	if took := time.Since(begun); took > 10*inspect.Timeout { // bounds a hang alone
 		t.Errorf("it took %v", took)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// protect keeps the kernel's OOM killer away from this process, as far as it may.
+// protect lowers this process' OOM score as far as permitted.
 func protect(log logrus.FieldLogger) {
 	const nearlyNever = "-998" // the kubelet's own value is -999
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(nearlyNever), 0); err != nil {
@@ -19,9 +19,10 @@ func protect(log logrus.FieldLogger) {
 	}
 }
 
-// collectSeldom trades memory for steady answers: with some 10 MiB live at 500
-// containers, Go's default would collect during one pod start in ten, which shows in
-// the 99th percentile (BenchmarkShared in test/bench). GOGC in the environment wins.
+// collectSeldom trades memory for steady response times: with some 10 MiB live at 500
+// containers, Go's default would run the garbage collector during one pod start in ten, which
+// shows in the 99th percentile (BenchmarkShared in test/bench). GOGC in the environment takes
+// precedence.
 func collectSeldom() {
 	const percent = 400
 	if os.Getenv("GOGC") == "" {
@@ -29,8 +30,7 @@ func collectSeldom() {
 	}
 }
 
-// confine keeps this process' own threads off pinned CPUs. Threads that come
-// later inherit it.
+// confine keeps this process' own threads off pinned CPUs. New threads inherit the affinity.
 func confine(cpus cpuset.Set) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {

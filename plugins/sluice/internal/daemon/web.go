@@ -13,7 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
-// serveWeb serves the node map until the context ends. Without it the node goes on.
+// serveWeb serves the node map until the context ends. If it fails, the plugin continues
+// without it.
 func serveWeb(ctx context.Context, cfg *config.Web, source statusapi.Reader, log logrus.FieldLogger) {
 	token, err := webToken(cfg)
 	if err == nil {

@@ -47,7 +47,7 @@ func TestServeWeb(t *testing.T) {
 	}
 }
 
-// What is wrong with the node map is told, and stops nothing.
+// A failure of the node map is logged and stops nothing else.
 func TestServeWebTells(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]config.Web{
@@ -77,7 +77,7 @@ func TestWebToken(t *testing.T) {
 	}
 }
 
-// calm is a plugin on a calm node.
+// calm is the status of a plugin on a node without problems.
 type calm struct{}
 
 func (calm) Status() (*status.Status, error) { return statustest.Calm(), nil }
