@@ -14,24 +14,25 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Groups are the groups by name and the processes that are known to
-// hold their cookies. It is for one goroutine.
+// Groups holds the groups by name, and the processes that are known to have their cookies. It
+// is not safe for concurrent use.
 type Groups struct {
 	prctl  prctl
 	groups map[string]*group
 }
 
-// group is a cookie. The kernel frees it with its last task and names it by a hash
-// of its address, so the name alone proves nothing once all holders have ended.
+// group is a cookie. The kernel frees a cookie with its last task and identifies it by a hash
+// of its address, so after all holders have ended the ID may belong to another cookie.
 type group struct {
 	cookie  uint64
-	holders map[int]bool // process ids
+	holders map[int]bool // process IDs
 }
 
-// New returns no groups. After a restart the first Join of each finds its cookie.
+// New returns an empty set of groups. After a restart, the first Join of each group finds its
+// existing cookie.
 func New() *Groups { return &Groups{kernel, map[string]*group{}} }
 
-// Supported reports whether this kernel and machine have core scheduling, and why
+// Supported reports whether this kernel and machine support core scheduling, and the reason if
 // not.
 func (g *Groups) Supported() (knobs.Support, string) {
 	_, err := g.own()
@@ -44,8 +45,8 @@ func (g *Groups) Supported() (knobs.Support, string) {
 	return knobs.Inconclusive, reason(err)
 }
 
-// Cookie returns the name of the cookie of a process' first thread, 0 where it has
-// none. Names are equal where cookies are, and change with a reboot.
+// Cookie returns the ID of the cookie of a process' first thread, 0 if it has none. IDs are
+// equal if the cookies are, and change with a reboot.
 func (g *Groups) Cookie(pid int) (uint64, error) {
 	id, err := g.cookie(pid)
 	if err != nil {
@@ -54,12 +55,12 @@ func (g *Groups) Cookie(pid int) (uint64, error) {
 	return id, nil
 }
 
-// Join gives the processes, with all of their threads, the cookie of the group, and
-// returns how many did not have it. It is that of a process that joined before and
-// still runs, else the one that one of these already has, else a new one. Threads
-// and children inherit it; what a runtime starts in a running container (exec)
-// doesn't, nor what was forked meanwhile: call it again with what is found then,
-// until it returns 0. An ended process is no error.
+// Join gives the group's cookie to all threads of the processes, and returns how many processes
+// did not have it. The cookie is that of a process that joined earlier and still runs;
+// otherwise one that one of these processes already has; otherwise a new one. Threads and
+// children inherit the cookie, but processes that a runtime starts in a running container
+// (exec) don't, and a concurrent fork can miss it: call Join with the processes found
+// afterwards until it returns 0. A process that has ended is no error.
 func (g *Groups) Join(name string, pids ...int) (moved int, err error) {
 	var errs []error
 	fail := func(pid int, err error) {
@@ -114,12 +115,12 @@ func (g *Groups) Join(name string, pids ...int) (moved int, err error) {
 	return moved, errors.Join(errs...)
 }
 
-// begin makes the group from the cookie that one of the processes already has, or
-// from a new one on the first that takes it. It returns how many took a new one.
+// begin creates the group from the cookie that one of the processes already has, or with a new
+// cookie on the first process that accepts it. It returns how many processes got a new cookie.
 func (g *Groups) begin(name string, pids []int, found map[int]uint64, fail func(int, error)) int {
 	taken := map[uint64]bool{0: true}
 	for other := range g.groups {
-		g.prune(other) // here, since this is where the groups become more
+		g.prune(other) // this is the only place where groups are added
 		if o := g.groups[other]; o != nil {
 			taken[o.cookie] = true
 		}
@@ -151,8 +152,8 @@ func (g *Groups) begin(name string, pids []int, found map[int]uint64, fail func(
 	return 0
 }
 
-// Leave takes the cookies away from processes with all of their threads. An ended
-// process is no error.
+// Leave removes the cookies from all threads of the processes. A process that has ended is no
+// error.
 func (g *Groups) Leave(pids ...int) error {
 	var errs []error
 	fail := func(pid int, err error) {
@@ -188,8 +189,8 @@ func (g *Groups) Leave(pids ...int) error {
 	return errors.Join(errs...)
 }
 
-// prune forgets the processes that ended or no longer have the group's cookie, and
-// a group without any.
+// prune forgets the processes that have ended or no longer have the group's cookie, and a group
+// without processes.
 func (g *Groups) prune(name string) {
 	of := g.groups[name]
 	if of == nil {
@@ -205,8 +206,8 @@ func (g *Groups) prune(name string) {
 	}
 }
 
-// carry gives the calling thread the group's cookie. What it got is compared
-// afterwards: a process id may have been given to another process.
+// carry gives the group's cookie to the calling thread. It compares the cookie afterwards,
+// because the process ID may have been reused.
 func (g *Groups) carry(of *group) bool {
 	for pid := range of.holders {
 		if g.prctl(unix.PR_SCHED_CORE_SHARE_FROM, pid, unix.PR_SCHED_CORE_SCOPE_THREAD, nil) != nil {
@@ -219,7 +220,7 @@ func (g *Groups) carry(of *group) bool {
 	return false
 }
 
-// cookie refuses process ids below 1: to the kernel 0 is the calling thread.
+// cookie rejects process IDs below 1: 0 means the calling thread to the kernel.
 func (g *Groups) cookie(pid int) (id uint64, err error) {
 	if pid < 1 {
 		return 0, unix.ERANGE
@@ -228,14 +229,13 @@ func (g *Groups) cookie(pid int) (id uint64, err error) {
 	return id, err
 }
 
-// own is the calling thread's cookie.
+// own returns the calling thread's cookie.
 func (g *Groups) own() (id uint64, err error) {
 	err = g.prctl(unix.PR_SCHED_CORE_GET, 0, unix.PR_SCHED_CORE_SCOPE_THREAD, &id)
 	return id, err
 }
 
-// reason says what an errno of sched_core_share_pid (kernel/sched/core_sched.c)
-// means here.
+// reason explains an errno of sched_core_share_pid (kernel/sched/core_sched.c).
 func reason(err error) string {
 	var errno syscall.Errno
 	errors.As(err, &errno)

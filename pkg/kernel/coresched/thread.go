@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prctl is prctl(PR_SCHED_CORE, cmd, pid, scope, id). SHARE_TO gives the cookie of
-// the calling thread, SHARE_FROM takes one for it, and pid 0 means it.
+// prctl calls prctl(PR_SCHED_CORE, cmd, pid, scope, id). SHARE_TO copies the calling thread's
+// cookie to pid, SHARE_FROM copies pid's cookie to the calling thread, and pid 0 is the calling
+// thread.
 type prctl func(cmd, pid, scope int, id *uint64) error
 
 func kernel(cmd, pid, scope int, id *uint64) error {
@@ -19,17 +20,17 @@ func kernel(cmd, pid, scope int, id *uint64) error {
 	return nil
 }
 
-// onThread runs f on a thread that ends after it, with the cookie that f gave it:
-// Go destroys the thread of a goroutine that exits locked to it, and clones no new
-// thread from a locked one (newm, runtime/proc.go), so that no other inherits it.
+// onThread runs f on a thread that ends afterwards, together with the cookie that f gave it. Go
+// destroys the thread of a goroutine that exits locked to it, and creates no new thread from a
+// locked one (newm, runtime/proc.go), so no other thread inherits the cookie.
 func onThread(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread alone would be parked for ever instead of destroyed.
-			// Held here, it can't be the one that runs f.
+			// Go would not destroy the main thread but park it forever. While this goroutine is
+			// locked to it, f can't run on it.
 			onThread(f)
 			runtime.UnlockOSThread()
 			return

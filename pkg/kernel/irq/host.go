@@ -19,13 +19,13 @@ const (
 	workqueueFile = "sys/devices/virtual/workqueue/cpumask"
 )
 
-// Host reads and writes the affinities of the machine below a root folder.
+// Host reads and writes the interrupt affinities of the machine below a root folder.
 type Host struct {
 	root *os.Root
 }
 
-// Open opens the folder that holds the host's /proc and /sys. It keeps a handle,
-// so that no link leads out of it.
+// Open opens the folder that holds the host's /proc and /sys. It keeps a handle, so that no
+// symbolic link leads outside.
 func Open(hostRoot string) (*Host, error) {
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {
@@ -34,11 +34,11 @@ func Open(hostRoot string) (*Host, error) {
 	return &Host{root: root}, nil
 }
 
-// Close closes the folders. What was written stays.
+// Close closes the folders. The affinities stay.
 func (h *Host) Close() error { return h.root.Close() }
 
-// path is the affinity's file, and whether that has Linux' list format; the
-// others have the mask format.
+// path returns the affinity's file; list reports whether it has Linux' list format instead of
+// the mask format.
 func (f File) path() (name string, list bool) {
 	switch f {
 	case Default:
@@ -49,8 +49,8 @@ func (f File) path() (name string, list bool) {
 	return path.Join(folder, string(f), "smp_affinity_list"), true
 }
 
-// Read returns all affinities. What the kernel has not, or takes away meanwhile,
-// is left out; the error is of what can't be read, beside all that can.
+// Read returns all affinities. It omits those that the kernel doesn't have or removes
+// meanwhile. The error is about files that can't be read; the result has all others.
 func (h *Host) Read() (map[File]cpuset.Set, error) {
 	dir, err := h.root.Open(folder)
 	if err != nil {
@@ -102,10 +102,10 @@ func (h *Host) read(f File) (cpuset.Set, error) {
 	return cpus, nil
 }
 
-// Write gives one file its affinity and reads it back. The error is ErrGone, or
-// names the file, the value and the kernel's reason: for interrupts that it
-// manages itself or that belong to one CPU this is EIO, in newer kernels EPERM
-// (write_irq_affinity, kernel/irq/proc.c).
+// Write writes an affinity to a file and reads it back. The error is ErrGone, or names the
+// file, the value and the kernel's reason. For interrupts that the kernel manages itself or
+// that are bound to one CPU, the errno is EIO, or EPERM in newer kernels (write_irq_affinity,
+// kernel/irq/proc.c).
 func (h *Host) Write(w Write) (cpuset.Set, error) {
 	name, list := w.File.path()
 	value := w.CPUs.Mask()
@@ -123,8 +123,8 @@ func (h *Host) Write(w Write) (cpuset.Set, error) {
 	return h.read(w.File)
 }
 
-// gone tells an interrupt that was freed from one that is refused: on a file that
-// was open by then, the first is EIO too (proc_reg_write, fs/proc/inode.c).
+// gone distinguishes an interrupt that was freed from one whose affinity can't change: if the
+// file was already open, the former is EIO as well (proc_reg_write, fs/proc/inode.c).
 func (h *Host) gone(name string, err error) error {
 	if _, stat := h.root.Stat(name); errors.Is(stat, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", name, ErrGone)
@@ -132,8 +132,8 @@ func (h *Host) gone(name string, err error) error {
 	return err
 }
 
-// Balancer returns the process id of a running irqbalance, "" where there is
-// none. It moves interrupts back every few seconds.
+// Balancer returns the process ID of a running irqbalance, "" if there is none. irqbalance
+// moves interrupts back every few seconds.
 func (h *Host) Balancer() string {
 	proc, err := h.root.Open("proc")
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package irq keeps interrupts and the kernel's unbound workqueues off CPUs, and
-// gives them back: which affinity each is to have is decided apart from the
-// reading and writing. No other package touches /proc/irq and the workqueues'
-// mask in /sys.
+// Package irq keeps interrupts and the kernel's unbound workqueues off CPUs, and restores their
+// original affinities. It separates the decision which affinity each should have from reading
+// and writing. No other package touches /proc/irq and the workqueues' mask in /sys.
 package irq
 
 import (
@@ -14,24 +13,24 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// File names one affinity: an interrupt's by its number.
+// File identifies an affinity; an interrupt's File is its number.
 type File string
 
-// The affinities that are no interrupt's own.
+// These affinities belong to no single interrupt.
 const (
-	Default    File = "default"    // what new interrupts get
-	Workqueues File = "workqueues" // where unbound work runs
+	Default    File = "default"    // the affinity of new interrupts
+	Workqueues File = "workqueues" // the affinity of unbound workqueues
 )
 
-// Desire is which online CPUs are to be left alone. Where a set is empty,
-// everything gets its original back.
+// Desire says which online CPUs to keep free. If a set is empty, the original affinities are
+// restored.
 type Desire struct {
-	IRQs       cpuset.Set // no interrupt's, where it has another choice
-	Workqueues cpuset.Set // no unbound work
+	IRQs       cpuset.Set // CPUs without interrupts, unless an interrupt can't run elsewhere
+	Workqueues cpuset.Set // CPUs without unbound workqueues
 	Online     cpuset.Set
 }
 
-// IsEmpty reports whether everything is to have its original.
+// IsEmpty reports whether all original affinities are to be restored.
 func (d *Desire) IsEmpty() bool { return d.IRQs.IsEmpty() && d.Workqueues.IsEmpty() }
 
 func (d *Desire) away(f File) cpuset.Set {
@@ -41,9 +40,9 @@ func (d *Desire) away(f File) cpuset.Set {
 	return d.IRQs
 }
 
-// target is an affinity without the CPUs to be left alone: the original's others,
-// or all others where none of those is online (the kernel refuses that), or the
-// original where there are no others.
+// target returns the affinity of a file that avoids the CPUs to be kept free: the original's
+// other CPUs; or all other CPUs if none of those is online, which the kernel refuses; or the
+// original if there are no other CPUs.
 func (d *Desire) target(f File, original cpuset.Set) cpuset.Set {
 	away := d.away(f)
 	for _, from := range []cpuset.Set{original, d.Online} {
@@ -54,28 +53,29 @@ func (d *Desire) target(f File, original cpuset.Set) cpuset.Set {
 	return original
 }
 
-// Affinity is what must be known of one file to give its original back. It is on
-// disk before the file is written, so the kernel may show either of the others.
+// Affinity is the record for restoring a file's original affinity. It is written to disk before
+// the file, so after a crash the kernel may show either Was or Now.
 type Affinity struct {
 	Original cpuset.Set `json:"original"`
-	Was      cpuset.Set `json:"was"` // before the last write
-	Now      cpuset.Set `json:"now"` // after it
+	Was      cpuset.Set `json:"was"` // before Sluice's last write
+	Now      cpuset.Set `json:"now"` // after Sluice's last write
 }
 
-// Kept are the files that are steered or watched. It is never changed in place.
+// Kept holds the records of all files that are steered or monitored. Its maps are never
+// modified after creation.
 type Kept map[File]Affinity
 
-// Write is one file's new affinity.
+// Write is a file's new affinity.
 type Write struct {
 	File File
 	CPUs cpuset.Set
 }
 
-// Plan returns what to keep, durably, and what to write then. An affinity that is
-// not as it was left is somebody else's newer one, and its original from now on;
-// but an unknown interrupt with the steered default was born with that, and would
-// have had the default's original. What is not found is forgotten if found is all
-// there is.
+// Plan returns the records to save durably and the writes to make then. If an affinity differs
+// from Sluice's last write, another program has changed it, and its value becomes the original.
+// The exception is an unknown interrupt with the steered default: it got that at its creation,
+// and its original is the default's original. With all, Plan forgets files that are not in
+// found.
 func Plan(found map[File]cpuset.Set, all bool, kept Kept, d Desire) (Kept, []Write) {
 	next := Kept{}
 	for f, k := range kept {
@@ -108,7 +108,8 @@ func Plan(found map[File]cpuset.Set, all bool, kept Kept, d Desire) (Kept, []Wri
 	return next, writes
 }
 
-// compare sorts the default first, so that new interrupts are right from then on.
+// compare sorts the default first, so that interrupts created from then on have the right
+// affinity.
 func compare(a, b File) int { return cmp.Or(cmp.Compare(a.order(), b.order()), cmp.Compare(a, b)) }
 
 func (f File) order() int {
@@ -119,17 +120,17 @@ func (f File) order() int {
 	return n
 }
 
-// ErrGone is the error of a file that is there no longer.
+// ErrGone says that a file no longer exists.
 var ErrGone = errors.New("gone")
 
-// Result is what became of a write.
+// Result is the outcome of a write.
 type Result struct {
 	File File
-	CPUs cpuset.Set // read back: some interrupt controllers narrow what they are given
+	CPUs cpuset.Set // the affinity read back: some interrupt controllers narrow it
 	Err  error      // ErrGone, or the kernel's refusal
 }
 
-// Settle returns what is still to be kept after the writes of a plan.
+// Settle returns the records that are still needed after the writes of a plan.
 func Settle(kept Kept, results []Result, d Desire) Kept {
 	next := maps.Clone(kept)
 	for _, r := range results {

@@ -14,34 +14,33 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Kernel is where the runner looks and reclaims. Both tell a cgroup that is gone by
-// cgroupfs.ErrGone.
+// Kernel is what the runner needs of cgroupfs. Both methods return cgroupfs.ErrGone for a
+// cgroup that no longer exists.
 type Kernel interface {
 	Observe(dir string) (Observation, error)
-	// Reclaim blocks until so much is reclaimed, and fails with EAGAIN if it was
-	// less (memory.reclaim, Linux 5.19).
+	// Reclaim blocks until the kernel has reclaimed that much, and fails with EAGAIN if it
+	// reclaimed less (memory.reclaim, Linux 5.19).
 	Reclaim(dir string, bytes knobs.Bytes) error
 }
 
-// Counters are what the runner has done since its start.
+// Counters count what the runner has done since its start.
 type Counters struct {
-	Reclaimed  knobs.Bytes // what the kernel gave in full; parts of shortfalls are not known
-	Steps      int         // that were asked for
-	Shortfalls int         // the kernel found less
-	Pauses     int         // begun, by pressure
-	Failures   int         // of looking or reclaiming
-	LastError  string      // "" if there never was one
+	Reclaimed  knobs.Bytes // full steps only: the amount of a shortfall is unknown
+	Steps      int         // attempted steps
+	Shortfalls int         // steps in which the kernel reclaimed less
+	Pauses     int         // pauses because of pressure
+	Failures   int         // failures to read or to reclaim
+	LastError  string      // "" if there was none
 }
 
-// Runner works through targets in a goroutine of its own: a step blocks for as long
-// as the kernel needs, and its time counts as memory pressure of Sluice, not of the
-// cgroup.
+// Runner reclaims for its targets in its own goroutine: a step blocks for as long as the kernel
+// needs, and its time counts as memory pressure of Sluice, not of the cgroup.
 type Runner struct {
 	kernel Kernel
 	wake   chan struct{}
 
 	mu       sync.Mutex
-	targets  map[string]Target // a map that is here belongs to Run
+	targets  map[string]Target // Run owns a map once it is here
 	counters Counters
 }
 
@@ -50,8 +49,8 @@ func New(kernel Kernel) *Runner {
 	return &Runner{kernel: kernel, wake: make(chan struct{}, 1)}
 }
 
-// Set replaces the targets, by the cgroup's path as in knobs.Object. It never blocks.
-// A cgroup whose target stays or changes goes on where it is.
+// Set replaces the targets, by the cgroup's path as in knobs.Object. It never blocks. Cgroups
+// that stay keep their state, also if their target changes.
 func (r *Runner) Set(targets map[string]Target) {
 	targets = maps.Clone(targets)
 	maps.DeleteFunc(targets, func(_ string, t Target) bool { return t == Target{} })
@@ -60,21 +59,21 @@ func (r *Runner) Set(targets map[string]Target) {
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is awake
+	default: // Run has a pending wake-up
 	}
 }
 
-// Counters returns what was done so far.
+// Counters returns the present counters.
 func (r *Runner) Counters() Counters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counters
 }
 
-// interval is between two looks at a cgroup that nothing is reclaimed from.
+// interval is the time between two readings of a cgroup that needs no reclaim.
 const interval = time.Second
 
-// Run works until the context ends, which it notices between two steps.
+// Run works until the context ends, which it checks between steps.
 func (r *Runner) Run(ctx context.Context) {
 	states := map[string]State{}
 	for {
@@ -83,7 +82,7 @@ func (r *Runner) Run(ctx context.Context) {
 		r.mu.Unlock()
 		maps.DeleteFunc(states, func(dir string, _ State) bool { _, kept := targets[dir]; return !kept })
 
-		var next <-chan time.Time // without targets there is nothing to wait for but others
+		var next <-chan time.Time // without targets it waits for Set alone
 		if len(targets) > 0 {
 			wait := interval
 			if r.pass(ctx, targets, states) {
@@ -100,7 +99,7 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
-// pass looks at every cgroup once and reports whether there is more to do soon.
+// pass checks every cgroup once and reports whether more reclaim is due soon.
 func (r *Runner) pass(ctx context.Context, targets map[string]Target, states map[string]State) (busy bool) {
 	for _, dir := range slices.Sorted(maps.Keys(targets)) {
 		if ctx.Err() != nil {
@@ -113,8 +112,8 @@ func (r *Runner) pass(ctx context.Context, targets map[string]Target, states map
 	return busy
 }
 
-// work looks at one cgroup and takes a step if it is due. One that is gone is no
-// target any more.
+// work checks one cgroup and takes a step if it is due. It drops the target of a cgroup that no
+// longer exists.
 func (r *Runner) work(dir string, targets map[string]Target, states map[string]State) (busy bool) {
 	seen, err := r.kernel.Observe(dir)
 	if err == nil && seen.Pressure < 0 {
@@ -156,12 +155,13 @@ func (r *Runner) reclaimed(dir string, bytes knobs.Bytes, err error) {
 	}
 }
 
-// short reports whether a part was reclaimed: EINTR is of a signal on the way.
+// short reports whether the kernel reclaimed less than requested: EINTR says that a signal
+// interrupted it.
 func short(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
 }
 
-// failed notes what went wrong; that a container has ended is not.
+// failed counts a failure, unless the container has ended.
 func (r *Runner) failed(dir, doing string, err error) {
 	if errors.Is(err, cgroupfs.ErrGone) {
 		return

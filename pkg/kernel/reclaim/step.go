@@ -1,7 +1,7 @@
-// Package reclaim does in user space what memory.wmark_ratio does on kernels that
-// have it: it takes memory back from a cgroup in the background before its limit is
-// reached, so that its own tasks need not stop for it, and holds its page cache at a
-// limit. It goes in bounded steps and leaves a cgroup under memory pressure alone.
+// Package reclaim does in user space what memory.wmark_ratio does on kernels that have it: it
+// reclaims memory of a cgroup in the background before its limit is reached, so that its tasks
+// need not reclaim directly, and it limits the cgroup's page cache. It reclaims in bounded
+// steps and pauses while a cgroup is under memory pressure.
 package reclaim
 
 import (
@@ -10,59 +10,59 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// Target is what a cgroup is kept at. The zero value asks for nothing.
+// Target says how much memory a cgroup may use. The zero value asks for nothing.
 type Target struct {
-	// Memory in use: from above StartAt it is reclaimed until it is Until; 0, 0
-	// never. They were computed from the limit that is seen first: where somebody
-	// changes that, they move in proportion.
+	// When memory in use exceeds StartAt, it is reclaimed down to Until; 0, 0 means never. Both
+	// were computed from the limit that the first Observation shows, and scale with it if
+	// another program changes it.
 	StartAt, Until knobs.Bytes
-	CacheMax       knobs.Bytes // page cache above it is reclaimed; 0 any
+	CacheMax       knobs.Bytes // page cache above this is reclaimed; 0 means no limit
 }
 
-// Observation is a cgroup's memory.
+// Observation is a measurement of a cgroup's memory.
 type Observation struct {
 	Current  knobs.Bytes // memory.current
-	Max      knobs.Bytes // memory.max; negative without limit
-	File     knobs.Bytes // memory.stat: active_file + inactive_file. "file" has tmpfs in it, which is no cache
-	Pressure float64     // memory.pressure: some avg10, in percent; negative where it is not known
+	Max      knobs.Bytes // memory.max; negative means no limit
+	File     knobs.Bytes // memory.stat: active_file + inactive_file, because "file" includes tmpfs
+	Pressure float64     // memory.pressure: some avg10, in percent; negative means unknown
 }
 
-// State is what one step leaves for the next; the zero value knows nothing.
+// State is the state between steps; the zero value is the initial state.
 type State struct {
 	target    Target
-	base      knobs.Bytes // the limit that the target was computed from; 0 or negative: not seen yet
-	limit     knobs.Bytes // seen last
-	memory    bool        // between the marks on the way down
+	base      knobs.Bytes // the limit from which the target was computed; 0 or negative: unknown
+	limit     knobs.Bytes // the limit in the last observation
+	memory    bool        // reclaiming from StartAt down to Until
 	cache     bool
 	paused    bool      // by pressure
-	notBefore time.Time // the next step
-	misses    int       // in a row
+	notBefore time.Time // time of the next step
+	misses    int       // shortfalls in a row
 }
 
-// The discipline is senpai's (github.com/facebookincubator/senpai): bounded steps,
-// a wait after each, longer after a failure, nothing at all under pressure.
+// These constants follow senpai (github.com/facebookincubator/senpai): bounded steps, a wait
+// after each, a longer wait after a failure, and no reclaim under pressure.
 const (
 	page = 4096
 
 	leastStep    = knobs.Bytes(64 << 20)
-	stepDivisor  = 100 // of the limit
-	cacheDivisor = 16  // the cache is reclaimed so far below its limit
+	stepDivisor  = 100 // a step is this fraction of the limit
+	cacheDivisor = 16  // the cache is reclaimed to this fraction below its limit
 
 	pausePressure  = 10.0
 	resumePressure = 5.0
 
-	spacing    = 100 * time.Millisecond // between steps
-	firstGrace = time.Second            // after a shortfall, doubled by each further one
+	spacing    = 100 * time.Millisecond // time between steps
+	firstGrace = time.Second            // wait after a shortfall; each further one doubles it
 	mostGrace  = time.Minute
 )
 
-// Paused reports whether pressure holds reclaim back.
+// Paused reports whether pressure pauses reclaim.
 func (s State) Paused() bool { return s.paused }
 
-// Step returns how much to reclaim now, in whole pages; 0 is nothing. From where
-// reclaim begins it goes on, step by step, until the lower mark; it never asks for
-// more than what lies above that. Where somebody has changed the limit it begins
-// anew from that. It does nothing where the pressure is not known.
+// Step returns how much to reclaim now, in whole pages; 0 means nothing. Once memory in use
+// exceeds StartAt, Step continues until Until is reached, and never asks for more than the
+// excess over that. If another program changes the limit, it starts over with the scaled
+// target. It does nothing while the pressure is unknown.
 func Step(t Target, s State, o Observation, now time.Time) (State, knobs.Bytes) {
 	if t != s.target {
 		s.target, s.base = t, 0
@@ -95,7 +95,7 @@ func Step(t Target, s State, o Observation, now time.Time) (State, knobs.Bytes) 
 	return s, excess
 }
 
-// scaled is a mark moved with the limit. Without a limit it stays where it is.
+// scaled returns a mark in proportion to the limit. Without a limit the mark doesn't change.
 func scaled(mark, limit, base knobs.Bytes) knobs.Bytes {
 	if limit <= 0 || limit == base {
 		return mark
@@ -107,8 +107,8 @@ func within(already bool, value, begin, until knobs.Bytes) bool {
 	return begin > 0 && (value > begin || already && value > until)
 }
 
-// After returns the state once the kernel has answered, a shortfall being less than
-// was asked for, or a failure.
+// After returns the state after the kernel's answer; a shortfall is a failure or less memory
+// than requested.
 func (s State) After(shortfall bool, now time.Time) State {
 	if !shortfall {
 		s.misses = 0

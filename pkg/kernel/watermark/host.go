@@ -21,8 +21,8 @@ type Host struct {
 	root *os.Root
 }
 
-// Open opens the folder that holds the host's /proc. It keeps a handle, so that no
-// link leads out of it.
+// Open opens the folder that holds the host's /proc. It keeps a handle, so that no symbolic
+// link leads outside.
 func Open(hostRoot string) (*Host, error) {
 	root, err := os.OpenRoot(hostRoot)
 	if err != nil {
@@ -31,10 +31,10 @@ func Open(hostRoot string) (*Host, error) {
 	return &Host{root}, nil
 }
 
-// Close gives the handle back.
+// Close closes the handle.
 func (h *Host) Close() error { return h.root.Close() }
 
-// Read returns the values in force; one that this kernel doesn't have is 0.
+// Read returns the values in force; a setting that this kernel doesn't have is 0.
 func (h *Host) Read() (Values, error) {
 	scale, scaleErr := h.read(scaleFile)
 	least, leastErr := h.read(minFile)
@@ -60,11 +60,12 @@ func parse(name, text string) (int64, error) {
 	return value, nil
 }
 
-// Write sets what differs from the values in force and returns those in force then.
+// Write writes the settings that differ from the values in force, and returns the values in
+// force afterwards.
 //
-// The kernel keeps a written min_free_kbytes as the user's: from then on khugepaged
-// and memory hotplug raise it and never lower it (user_min_free_kbytes). That stays
-// after a restore, until reboot.
+// The kernel treats a written min_free_kbytes as set by the user: from then on khugepaged and
+// memory hotplug raise it and never lower it (user_min_free_kbytes). This lasts beyond a
+// restore, until the next reboot.
 func (h *Host) Write(to Values) (Values, error) {
 	found, err := h.Read()
 	if err != nil {
@@ -78,15 +79,14 @@ func (h *Host) Write(to Values) (Values, error) {
 	return now, errors.Join(append(errs, err)...)
 }
 
-// setting is one file's value.
+// setting is the value of one file.
 type setting struct {
 	file      string
 	found, to int64
 }
 
-// settings are those to be written. A step is widened before min is raised, and
-// narrowed after it is lowered: so kswapd is at work before tasks have to reclaim
-// for themselves.
+// settings returns the values to write, in order. The step is widened before min is raised, and
+// narrowed after min is lowered, so that kswapd works before tasks have to reclaim directly.
 func settings(found, to Values) []setting {
 	all := []setting{{scaleFile, found.ScaleFactor, to.ScaleFactor}, {minFile, found.MinFreeKB, to.MinFreeKB}}
 	if to.ScaleFactor < found.ScaleFactor {

@@ -9,31 +9,30 @@
 // above it, a step being vm.watermark_scale_factor / 10000 of the zone.
 package watermark
 
-// Values are the two settings. 0 is one that this kernel doesn't have.
+// Values holds the two settings. A setting that this kernel doesn't have is 0.
 type Values struct {
 	ScaleFactor int64 `json:"scaleFactor"` // 0.01 % of memory; 10..1000, from Linux 5.18 10..3000
 	MinFreeKB   int64 `json:"minFreeKB"`   // KiB
 }
 
 const (
-	// Koordinator's SystemStrategy as shipped (pkg/util/sloconfig): 1 % of memory
-	// for min, 1.5 % for a step.
+	// These match Koordinator's default SystemStrategy (pkg/util/sloconfig): 1 % of memory for
+	// min, 1.5 % for a step.
 	minPerTenThousand  = 100
 	stepPerTenThousand = 150
 
-	// Bursts grow with memory, but not without end. kswapd works per NUMA node, and
-	// 4 GiB free per node is where the node counts as out of danger: two steps. min
-	// is taken from everybody for allocations that can't wait; more than this costs
-	// memory and gains no time (commit 795ae7a0de6b, "mm: scale kswapd watermarks in
-	// proportion to memory").
+	// Allocation bursts grow with memory, but not without bound. kswapd works per NUMA node,
+	// and a node with 4 GiB free, which is two steps, counts as out of danger. min is reserved
+	// from everybody for allocations that can't wait; more than this costs memory and gains no
+	// time (commit 795ae7a0de6b, "mm: scale kswapd watermarks in proportion to memory").
 	mostStep = 2 << 30 // bytes a node
 	mostMin  = 512 << 10
 
 	leastScale = 10 // the kernel's default
 )
 
-// For returns the values for a machine with that much memory, in bytes, on that many
-// NUMA nodes with memory. They are never below the original ones.
+// For returns the values for a machine with that much memory, in bytes, on that many NUMA nodes
+// with memory. They are never below the original values.
 func For(memory int64, nodes int, original Values) Values {
 	nodes64 := int64(max(nodes, 1))
 	step := min(memory/10000*stepPerTenThousand, nodes64*mostStep)
@@ -54,25 +53,25 @@ func raise(original, want int64) int64 {
 	return max(original, want)
 }
 
-// Kept is what must be known to give the originals back. It is to be on disk before
-// the kernel is written, so that the kernel may show either of the others.
+// Kept is the record for restoring the original values. It must be on disk before the kernel is
+// written, so after a crash the kernel may show either Was or Now.
 type Kept struct {
 	Original Values `json:"original"`
-	Was      Values `json:"was"` // before the last write
-	Now      Values `json:"now"` // after it
+	Was      Values `json:"was"` // before Sluice's last write
+	Now      Values `json:"now"` // after Sluice's last write
 }
 
-// Plan returns what to keep, durably, and what to write then. kept is the zero value
-// where nothing is. A value that is not as it was left is somebody else's later one,
-// and the original from now on.
+// Plan returns the record to save durably, whose Now are the values to write then. kept is the
+// zero value if there is no record. If a value differs from Sluice's last write, another
+// program has changed it, and its value becomes the original.
 func Plan(found Values, kept Kept, memory int64, nodes int) Kept {
 	next := Kept{Original: originals(found, kept), Was: found}
 	next.Now = For(memory, nodes, next.Original)
 	return next
 }
 
-// Restore returns what to write to leave: the originals, except where somebody else
-// has changed the value since.
+// Restore returns the values to write in order to leave: the originals, except for values that
+// another program has changed since.
 func Restore(found Values, kept Kept) Values { return originals(found, kept) }
 
 func originals(found Values, kept Kept) Values {
@@ -82,7 +81,7 @@ func originals(found Values, kept Kept) Values {
 	}
 }
 
-// original is the value without Sluice.
+// original returns the value of a setting without Sluice.
 func original(found, original, was, now int64) int64 {
 	if found == was || found == now {
 		return original
