@@ -15,33 +15,34 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// uidLabel is the kubelet's label on sandboxes (pkg/kubelet/types/labels.go).
+// uidLabel is the label that the kubelet sets on sandboxes (pkg/kubelet/types/labels.go).
 const uidLabel = "io.kubernetes.pod.uid"
 
-// DefaultTimeout is long for a busy runtime, and short of the loop giving up on the pod.
+// DefaultTimeout is ample for a busy runtime, and shorter than the time after which the control
+// loop gives up on the pod.
 const DefaultTimeout = 30 * time.Second
 
-// CRI ends pods by stopping their sandbox through the runtime's CRI socket. To
-// Kubernetes that is a crash: the kubelet starts the pod again unless its containers
-// are refused for a while.
+// CRI ends pods by stopping their sandbox through the runtime's CRI socket. To Kubernetes this
+// looks like a crash: the kubelet restarts the pod unless its containers are refused for a
+// while.
 type CRI struct {
 	Socket  string
-	Timeout time.Duration // for the runtime to end a pod, over its grace; 0 is DefaultTimeout
+	Timeout time.Duration // for the runtime to end a pod, in addition to its grace; 0 means DefaultTimeout
 }
 
-// Evict stops the pod's ready sandboxes, of which there is one, and with a grace its
-// containers before, who are asked to end. A pod without one has ended already, which
-// is no error.
+// Evict stops the pod's ready sandboxes, normally one. With a grace period, it first stops the
+// containers, which may then end by themselves. If the pod has no ready sandbox it has ended,
+// which is no error.
 func (c CRI) Evict(ctx context.Context, pod Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout()+pod.Grace)
 	defer cancel()
-	// A connection for each: one that is kept goes on failing for a second after the
-	// runtime is back (gRPC's backoff), and evictions are rare.
+	// Each eviction uses a new connection: after a restart of the runtime, an old one would
+	// keep failing for a second (gRPC's backoff), and evictions are rare.
 	conn, err := grpc.NewClient("unix://"+c.Socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return c.failed(pod, "connecting", err)
 	}
-	defer conn.Close() //nolint:errcheck // all answers are there
+	defer conn.Close() //nolint:errcheck // all answers have arrived
 	runtime := cri.NewRuntimeServiceClient(conn)
 	ready, err := ready(ctx, runtime, pod)
 	if err != nil {
@@ -62,8 +63,8 @@ func (c CRI) Evict(ctx context.Context, pod Pod) error {
 
 func (c CRI) timeout() time.Duration { return cmp.Or(c.Timeout, DefaultTimeout) }
 
-// ready lists the pod's ready sandboxes. The uid is compared once more, in the
-// kubelet's own field: what a runtime makes of a filter decides over no pod.
+// ready lists the pod's ready sandboxes. It compares the UID again in the kubelet's own field,
+// so that no pod is stopped because of the way in which a runtime interprets a filter.
 func ready(ctx context.Context, runtime cri.RuntimeServiceClient, pod Pod) ([]string, error) {
 	list, err := runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: &cri.PodSandboxFilter{
 		State:         &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY},
@@ -81,7 +82,7 @@ func ready(ctx context.Context, runtime cri.RuntimeServiceClient, pod Pod) ([]st
 	return ids, nil
 }
 
-// stopContainers ends the sandbox's containers, all at the same time.
+// stopContainers stops the sandbox's containers concurrently.
 func stopContainers(ctx context.Context, runtime cri.RuntimeServiceClient, sandbox string, grace time.Duration) error {
 	list, err := runtime.ListContainers(ctx, &cri.ListContainersRequest{Filter: &cri.ContainerFilter{
 		PodSandboxId: sandbox,
@@ -104,7 +105,7 @@ func stopContainers(ctx context.Context, runtime cri.RuntimeServiceClient, sandb
 	return errors.Join(errs...)
 }
 
-// seconds rounds up: 0 would kill at once.
+// seconds rounds up, because 0 would kill at once.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 func gone(err error) bool { return status.Code(err) == codes.NotFound }

@@ -1,5 +1,5 @@
-// Package evict ends pods for the control loop: it only tells, or stops the pod
-// through the runtime. Who has to go, and when, is decided in pkg/decide/control.
+// Package evict ends pods for the control loop: it either only reports them or stops the pod
+// through the runtime. pkg/decide/control decides which pod has to go, and when.
 package evict
 
 import (
@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Pod is a pod to end.
+// Pod identifies a pod to evict.
 type Pod struct {
 	UID   string
 	Ref   string        // "namespace/name"
-	Grace time.Duration // for its containers to end by themselves
+	Grace time.Duration // time for the containers to end by themselves
 }
 
-// Report ends nobody: that the pod would have to go is in the log and the audit trail
-// by the decision itself.
+// Report evicts no pods: the decision itself already records in the log and the audit trail
+// that the pod should be evicted.
 type Report struct{}
 
 // Evict does nothing.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// sockets are where runtimes listen for CRI, by the name that they give to NRI
-// plugins.
+// sockets returns the paths of a runtime's CRI socket, by the name that the runtime gives to
+// NRI plugins.
 func sockets(runtime string) []string {
 	containerd := []string{"run/containerd/containerd.sock", "run/k3s/containerd/containerd.sock", "run/k0s/containerd.sock", "var/snap/microk8s/common/run/containerd.sock"}
 	crio := []string{"run/crio/crio.sock"}
@@ -22,8 +22,8 @@ func sockets(runtime string) []string {
 	return append(containerd, crio...)
 }
 
-// Socket is the CRI socket to evict by: the given one, below the host's root or as it is, or
-// the only one in the usual places.
+// Socket returns the CRI socket to use for evictions: the given one, below the host's root or
+// as it is; otherwise the only one at the usual paths.
 func Socket(root, given string) (string, error) {
 	if given == "" {
 		return FindSocket(root, "")
@@ -36,7 +36,7 @@ func Socket(root, given string) (string, error) {
 	return "", fmt.Errorf("control.eviction.socket names %s, which is no socket, here or below %s; no pod can be evicted: %s", given, root, fix)
 }
 
-// fix is what makes a socket known.
+// fix says how to configure the socket.
 const fix = "name the kubelet's CRI socket in control.eviction.socket, and in a pod mount its folder below the host root (configs/kubernetes/sluice.yaml)"
 
 func isSocket(path string) bool {
@@ -44,9 +44,9 @@ func isSocket(path string) bool {
 	return err == nil && info.Mode().Type() == fs.ModeSocket
 }
 
-// FindSocket finds the CRI socket of the runtime, whose name is what it gives to NRI
-// plugins ("containerd", "cri-o"; "" is any), below the host's root. With several
-// there is no telling in which of them a pod is that isn't found: that is an error.
+// FindSocket returns the CRI socket of the runtime below the host's root. runtime is the name
+// that it gives to NRI plugins ("containerd", "cri-o"; "" matches any). If there are several
+// sockets it returns an error: if a pod is missing in one runtime, another may have it.
 func FindSocket(root, runtime string) (string, error) {
 	var found []string
 	for _, name := range sockets(runtime) {

@@ -1,6 +1,6 @@
-// Package inspect asks a container runtime about itself through its own socket:
-// containerd's version and introspection services, and the kubelet's interface (CRI) of
-// containerd and CRI-O. What a runtime doesn't answer stays unknown.
+// Package inspect queries a container runtime about itself through its socket: containerd's
+// version and introspection services, and the kubelet's interface (CRI) of containerd and
+// CRI-O. What a runtime doesn't answer stays unknown.
 package inspect
 
 import (
@@ -23,53 +23,54 @@ import (
 	"github.com/containerd/containerd/api/services/version/v1"
 )
 
-// Timeout bounds all questions to a runtime together.
+// Timeout limits the time for all queries to a runtime together.
 const Timeout = 2 * time.Second
 
-// The services that may answer.
+// The runtime may have any of these services.
 const (
 	versionService       = "containerd's version service"
 	introspectionService = "containerd's introspection service"
 	criService           = "CRI"
 )
 
-// Facts are what a runtime tells about itself. An empty field isn't known.
+// Facts is what a runtime reports about itself. An empty field is unknown.
 type Facts struct {
 	Name     string // "containerd", "cri-o"
 	Version  string
-	From     string   // the service that told name and version
-	NRI      NRI      // CRI-O tells nothing of it
-	Handlers []string // that pods' runtime classes may name; the default comes first
-	Driver   string   // of cgroups: "systemd", "cgroupfs"
-	Problems []error  // questions that had no answer
+	From     string   // the service that reported the name and the version
+	NRI      NRI      // unknown for CRI-O
+	Handlers []string // runtime handlers that RuntimeClasses may name; the default comes first
+	Driver   string   // cgroup driver: "systemd", "cgroupfs"
+	Problems []error  // queries that failed
 }
 
-// Answered reports whether the runtime answered anything at all.
+// Answered reports whether the runtime answered any query.
 func (f *Facts) Answered() bool { return f.Name != "" || f.NRI.State != Unknown || f.Driver != "" }
 
-// State is what containerd tells of its NRI plugin.
+// State is the state of containerd's NRI plugin.
 type State uint8
 
-// The states of the NRI plugin. containerd doesn't tell whether a loaded one is switched
-// off (disable = true): its configuration does.
+// containerd doesn't report whether a loaded NRI plugin is disabled (disable = true); that is
+// only in its configuration.
 const (
 	Unknown State = iota
 	Loaded
-	Missing // it is in disabled_plugins, or the runtime is older than NRI
-	Broken  // it failed to start
+	Missing // NRI is in disabled_plugins, or the runtime is older than NRI
+	Broken  // NRI failed to start
 )
 
-// NRI is what containerd tells of its NRI plugin.
+// NRI is what containerd reports about its NRI plugin.
 type NRI struct {
 	State State
-	Why   string            // where it is broken
+	Why   string            // the reason if State is Broken
 	Told  map[string]string // what the plugin exports; empty in containerd 1.7 to 2.4
 }
 
 // nriPlugin is the type of containerd's NRI plugin.
 const nriPlugin = "io.containerd.nri.v1"
 
-// Ask asks the runtime at a socket. It takes no longer than Timeout, whatever listens there.
+// Ask queries the runtime at a socket. It takes at most Timeout, whatever program listens
+// there.
 func Ask(ctx context.Context, socket string) *Facts {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -79,7 +80,7 @@ func Ask(ctx context.Context, socket string) *Facts {
 		f.Problems = append(f.Problems, err)
 		return f
 	}
-	defer conn.Close() //nolint:errcheck // all answers are there
+	defer conn.Close() //nolint:errcheck // all answers have arrived
 	q := asker{conn, f}
 	q.version(ctx)
 	q.cri(ctx)
@@ -96,8 +97,8 @@ type asker struct {
 	*Facts
 }
 
-// failed notes a question that had no answer. A service that the runtime doesn't have is
-// no problem: it says so at once.
+// failed records a failed query. A service that the runtime doesn't have is no failure: the
+// runtime answers Unimplemented.
 func (q *asker) failed(service string, err error) bool {
 	switch {
 	case err == nil:
@@ -115,7 +116,7 @@ func (q *asker) version(ctx context.Context) {
 	}
 }
 
-// plugins asks how containerd's NRI plugin fares.
+// plugins queries the state of containerd's NRI plugin.
 func (q *asker) plugins(ctx context.Context) {
 	client := introspection.NewIntrospectionClient(q.conn)
 	answer, err := client.Plugins(ctx, &introspection.PluginsRequest{})
@@ -137,7 +138,7 @@ func (q *asker) plugins(ctx context.Context) {
 	}
 }
 
-// cri asks as the kubelet does.
+// cri queries the runtime through the CRI.
 func (q *asker) cri(ctx context.Context) {
 	client := cri.NewRuntimeServiceClient(q.conn)
 	answer, err := client.Version(ctx, &cri.VersionRequest{})
@@ -155,8 +156,8 @@ func (q *asker) cri(ctx context.Context) {
 	}
 }
 
-// handlers lists what pods' runtime classes may name: CRI's own list where the runtime has
-// it (containerd 2.0, CRI-O 1.30), else that of containerd's configuration.
+// handlers lists the runtime handlers that RuntimeClasses may name: from the CRI if the runtime
+// reports them (containerd 2.0, CRI-O 1.30), otherwise from containerd's configuration.
 func (q *asker) handlers(s *cri.StatusResponse) {
 	const most = 64
 	for _, h := range s.GetRuntimeHandlers() {
@@ -188,7 +189,7 @@ func (q *asker) handlers(s *cri.StatusResponse) {
 	})
 }
 
-// config is what matters here of the configuration that containerd's CRI tells.
+// config has the fields that matter here of the configuration that containerd's CRI reports.
 type config struct {
 	Containerd struct {
 		Default  string              `json:"defaultRuntimeName"`
@@ -196,7 +197,7 @@ type config struct {
 	} `json:"containerd"`
 }
 
-// parseConfig reads the "config" of a verbose status; "" is none.
+// parseConfig reads the field "config" of a verbose status; the text may be "".
 func parseConfig(text string) (c config, err error) {
 	if text == "" {
 		return c, nil
@@ -205,7 +206,7 @@ func parseConfig(text string) (c config, err error) {
 	return c, err
 }
 
-// brief bounds a text that the runtime chose.
+// brief truncates a text from the runtime.
 func brief(text string) string {
 	const most = 200
 	if len(text) > most {
