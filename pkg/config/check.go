@@ -14,7 +14,7 @@ import (
 
 const maxPools = 16
 
-// check finds what is wrong in itself, on any machine.
+// check reports mistakes that don't depend on the machine.
 func (d *decoder) check(c *Config) {
 	if both := cpuset.Intersect(c.Reserved, c.System); !both.IsEmpty() {
 		d.fail("system", "CPUs %s are reserved too; a CPU is one or the other", both)
@@ -100,8 +100,8 @@ func (d *decoder) checkPools(c *Config) {
 	}
 }
 
-// dividing are the pools that divide the CPUs among them: all, but in overlap
-// mode the batch pool, which lies over the others.
+// dividing returns the pools that divide the CPUs among them: all pools, except that in overlap
+// mode the batch pool covers the others' CPUs.
 func (c *Config) dividing() []Pool {
 	if c.Pools.Mode == Overlap && len(c.Pools.List) > 1 {
 		return c.Pools.List[:len(c.Pools.List)-1]
@@ -147,7 +147,7 @@ func (d *decoder) checkRules(c *Config) {
 	}
 }
 
-// failedBelow reports whether there is a mistake in a key with that prefix.
+// failedBelow reports whether a key with that prefix has a mistake.
 func (d *decoder) failedBelow(prefix string) bool {
 	return slices.ContainsFunc(d.errs, func(e Error) bool { return strings.HasPrefix(e.Key, prefix) })
 }

@@ -1,6 +1,6 @@
-// Package config is the node's configuration, sluice.yaml: its shape, its
-// defaults, and a strict reader that reports every mistake in the file with its
-// line. configs/sluice.yaml documents each key.
+// Package config reads the node's configuration, sluice.yaml. It has the types, the defaults,
+// and a strict reader that reports every mistake in the file with its line. configs/sluice.yaml
+// documents each key.
 package config
 
 import (
@@ -62,8 +62,8 @@ type Log struct {
 	File   string    `yaml:"file"` // absolute path; "" is stderr
 }
 
-// Default is the configuration as shipped. It changes nothing for pods that ask
-// for nothing.
+// Default returns the configuration as shipped. It changes nothing for pods without requests to
+// Sluice.
 func Default() *Config {
 	c := &Config{
 		Mode:           On,
@@ -87,7 +87,7 @@ func Default() *Config {
 	return c
 }
 
-// completeRules tells the rules for pods what else the configuration has.
+// completeRules passes to the rules for pods what they need of the other keys.
 func (c *Config) completeRules() {
 	r := &c.Rules
 	r.Pools, r.DefaultPool, r.PoolSets = c.Pools.Names(), "", map[string]annotation.Set{}
@@ -104,8 +104,8 @@ func (c *Config) completeRules() {
 	r.RDTClasses, r.RDTPerPod = c.rdtClasses(), c.RDT.PerPod && c.RDT.Mode == RDTOn
 }
 
-// RunsInVM reports whether the pod's containers run in a machine of their own,
-// whose inside is not this node's to control.
+// RunsInVM reports whether the pod's containers run in a virtual machine, which this node can't
+// control from outside.
 func (c *Config) RunsInVM(pod *workload.Pod) bool {
 	return matchesAny(c.VMRuntimes, pod.RuntimeHandler)
 }

@@ -15,17 +15,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/suggest"
 )
 
-// decoder reads YAML into a Config by the struct's yaml tags. Unlike yaml.v3's
-// own strict mode it goes on after a mistake, knows the line and the path of
-// each value, and takes scalars by their text: "mode: on" and "reserved: 010"
-// are what they look like, not YAML 1.1's booleans and octal numbers.
+// decoder reads YAML into a Config by the struct's yaml tags. Unlike yaml.v3's strict mode, it
+// continues after a mistake, knows the line and the path of each value, and reads scalars
+// literally: "mode: on" and "reserved: 010" are not YAML 1.1's booleans and octal numbers.
 type decoder struct {
-	lines map[string]int // of each key that the file has, by its path: "pools.list[0].cpus"
+	lines map[string]int // the line of each key in the file, by its path: "pools.list[0].cpus"
 	errs  Errors
 }
 
-// fail records a mistake in the value at path, or in what holds it where the
-// file doesn't have it.
+// fail records a mistake in the value at path. If the file doesn't have that value, the mistake
+// gets the line of the nearest key that contains it.
 func (d *decoder) fail(path, format string, args ...any) {
 	line := d.lines[path]
 	for at := path; line == 0 && at != ""; line = d.lines[at] {
@@ -135,7 +134,7 @@ func (d *decoder) textMap(node *yaml.Node, into reflect.Value, path string) {
 	into.Set(reflect.ValueOf(texts))
 }
 
-// structMap reads a mapping of names to structs.
+// structMap reads a mapping from names to structs.
 func (d *decoder) structMap(node *yaml.Node, into reflect.Value, path string) {
 	if !d.is(node, yaml.MappingNode, "keys with values", path) {
 		return
@@ -178,12 +177,12 @@ func (d *decoder) mapping(node *yaml.Node, fields map[string]reflect.Value, path
 	}
 }
 
-// hint names the key that was probably meant, or all there are.
+// hint names the key that the user probably meant, or lists all keys.
 func hint(key string, fields map[string]reflect.Value) string {
 	return known(key, slices.Sorted(maps.Keys(fields)))
 }
 
-// known is hint of sorted names.
+// known does for sorted names what hint does for keys.
 func known(name string, names []string) string {
 	if near := suggest.To(name, names); near != "" {
 		return "; did you mean " + near + "?"
@@ -194,8 +193,8 @@ func known(name string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-// fields finds a struct's fields by the keys of their yaml tags, those of inline
-// structs among them.
+// fields returns a struct's fields by the keys of their yaml tags, including the fields of
+// inline structs.
 func fields(v reflect.Value) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	for i := range v.NumField() {

@@ -12,8 +12,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Document reads the one YAML document of a file; nil where it is empty. The error
-// is Errors.
+// Document reads the one YAML document of a file; it returns nil for an empty file. The error
+// has type Errors.
 func Document(data []byte) (*yaml.Node, error) {
 	reader := yaml.NewDecoder(bytes.NewReader(data))
 	var document, more yaml.Node
@@ -32,8 +32,8 @@ func Document(data []byte) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// ParseNode reads a configuration that is part of another document, whose lines its
-// mistakes name. The error is Errors.
+// ParseNode reads a configuration that is part of another document; mistakes have the lines of
+// that document. The error has type Errors.
 func ParseNode(node *yaml.Node) (*Config, error) {
 	c := Default()
 	d := decoder{lines: map[string]int{}}
@@ -48,12 +48,12 @@ func ParseNode(node *yaml.Node) (*Config, error) {
 	return c, nil
 }
 
-// Fail records a mistake in the value at a key: "pods[0].load.cpu".
+// Fail records a mistake in the value at a key such as "pods[0].load.cpu".
 type Fail func(key, format string, args ...any)
 
-// Decode reads a document of another kind as strictly as a configuration, into what
-// into points to, by its yaml tags; check then looks for what the types can't tell.
-// The error is Errors.
+// Decode reads a document of another kind into the value that into points to, by its yaml tags
+// and as strictly as a configuration. check then looks for mistakes that the types don't
+// exclude. The error has type Errors.
 func Decode(node *yaml.Node, into any, check func(Fail)) error {
 	d := decoder{lines: map[string]int{}}
 	d.value(node, reflect.ValueOf(into).Elem(), "")
@@ -61,7 +61,7 @@ func Decode(node *yaml.Node, into any, check func(Fail)) error {
 	return d.sorted()
 }
 
-// sorted is what was found, nil where that is nothing.
+// sorted returns the recorded mistakes in order, nil if there are none.
 func (d *decoder) sorted() error {
 	if len(d.errs) == 0 {
 		return nil

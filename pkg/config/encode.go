@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
-// YAML is the configuration with every key, as Parse reads it.
+// YAML returns the configuration with every key, in a form that Parse reads.
 func (c *Config) YAML() ([]byte, error) {
 	return yaml.Marshal(encode(reflect.ValueOf(c).Elem()))
 }
 
-// encode is the decoder's inverse: structs in the order of their fields, maps in that
-// of their keys.
+// encode is the inverse of decoder. Structs keep the order of their fields; maps are sorted by
+// their keys.
 func encode(v reflect.Value) *yaml.Node {
 	if text, ok := scalar(v); ok {
 		return scalarNode(text)
@@ -64,7 +64,7 @@ func appendFields(node *yaml.Node, v reflect.Value) {
 	}
 }
 
-// unset reports whether a value is one that no text stands for: it is left out.
+// unset reports whether a value has no representation as text, so that its key is omitted.
 func unset(v reflect.Value) bool {
 	switch v.Interface().(type) {
 	case Band, PoolSize, Cache, Bandwidth, annotation.OnInvalid, workload.Class:
@@ -82,8 +82,8 @@ func flowIf(flow bool) yaml.Style {
 	return 0
 }
 
-// scalarNode is a text that is read back as it is; the decoder takes scalars by their
-// text, so quotes are there for other readers.
+// scalarNode returns a node that is read back as this text. The decoder reads scalars
+// literally; the quotes are for other YAML readers.
 func scalarNode(text string) *yaml.Node {
 	node := &yaml.Node{}
 	node.SetString(text)
@@ -93,7 +93,7 @@ func scalarNode(text string) *yaml.Node {
 	return node
 }
 
-// scalar is a value's text, if it is one value.
+// scalar returns the text of a scalar value; ok is false for any other value.
 func scalar(v reflect.Value) (text string, ok bool) {
 	switch value := v.Interface().(type) {
 	case annotation.Given:
@@ -121,7 +121,7 @@ func scalar(v reflect.Value) (text string, ok bool) {
 	return "", false
 }
 
-// duration writes 5m for time's 5m0s.
+// duration formats 5m, where the package time has 5m0s.
 func duration(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -133,7 +133,7 @@ func duration(d time.Duration) string {
 	return text
 }
 
-// bytesText writes 2Gi for 2147483648.
+// bytesText formats 2147483648 as 2Gi.
 func bytesText(bytes int64) string {
 	for _, unit := range []struct {
 		suffix string
@@ -146,10 +146,10 @@ func bytesText(bytes int64) string {
 	return strconv.FormatInt(bytes, 10)
 }
 
-// MarshalText writes "30-50%".
+// MarshalText formats a band: "30-50%".
 func (b Band) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%d-%d%%", b.Low, b.High), nil }
 
-// MarshalText writes a size as UnmarshalText reads it.
+// MarshalText formats a size so that UnmarshalText reads it.
 func (s PoolSize) MarshalText() ([]byte, error) {
 	switch {
 	case s.Percent > 0:
@@ -162,10 +162,10 @@ func (s PoolSize) MarshalText() ([]byte, error) {
 	return s.Set.MarshalText()
 }
 
-// MarshalText writes "0-30%, 1=0x7f".
+// MarshalText formats a cache share: "0-30%, 1=0x7f".
 func (c Cache) MarshalText() ([]byte, error) { return byIDText(c.All, c.ByID), nil }
 
-// MarshalText writes "85%, 1=5000MBps".
+// MarshalText formats a bandwidth: "85%, 1=5000MBps".
 func (b Bandwidth) MarshalText() ([]byte, error) { return byIDText(b.All, b.ByID), nil }
 
 func byIDText[T interface {
@@ -183,11 +183,11 @@ func byIDText[T interface {
 	return []byte(strings.Join(parts, ", "))
 }
 
-// Value is the value of a key, as text.
+// Value is a key with its value as text.
 type Value struct{ Key, Text string }
 
-// Values are all keys of a configuration that have a value, in the order of
-// docs/config.md: "pools.list[0].name". Mappings for pods are one value a key.
+// Values returns all keys of a configuration that have a value, such as "pools.list[0].name",
+// in the order of docs/config.md. A mapping for pods is one value per key.
 func Values(c *Config) []Value {
 	var all []Value
 	flatten("", encode(reflect.ValueOf(c).Elem()), &all)
@@ -215,15 +215,15 @@ func flatten(path string, node *yaml.Node, into *[]Value) {
 	}
 }
 
-// Change is a key with another value; "" where it has none.
+// Change is a key whose value differs; "" means that the key has no value.
 type Change struct {
 	Key  string `json:"key"`
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Compare lists what differs between two configurations' values, by the order of the
-// new, a key that went where it was.
+// Compare returns the differences between the values of two configurations, in the order of the
+// new one. A removed key keeps its old place.
 func Compare(from, to []Value) []Change {
 	old := make(map[string]string, len(from))
 	for _, v := range from {
@@ -260,7 +260,7 @@ func Compare(from, to []Value) []Change {
 	return changes
 }
 
-// hidden stands for a secret.
+// hidden returns a placeholder for a secret.
 func hidden(text string) string {
 	if text == "" {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
-// given reads keys with values for pods. A value that is a mapping may be written
-// as one, without quotes.
+// given reads keys with values for pods. If a value is a mapping, it may be a YAML mapping
+// instead of a quoted text.
 func (d *decoder) given(node *yaml.Node, path string) annotation.Set {
 	set := annotation.Set{}
 	if !d.is(node, yaml.MappingNode, "keys with values", path) {
@@ -42,7 +42,7 @@ func (d *decoder) given(node *yaml.Node, path string) annotation.Set {
 	return set
 }
 
-// oneLine is a value's text: a scalar's own, a mapping's in YAML's flow style.
+// oneLine returns a value's text: that of a scalar, or a mapping in YAML's flow style.
 func oneLine(node *yaml.Node) (string, error) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -60,7 +60,7 @@ func oneLine(node *yaml.Node) (string, error) {
 	return "", fmt.Errorf("%s is no value", node.ShortTag())
 }
 
-// checkGiven finds keys that can't be given there, or not on this node.
+// checkGiven reports keys that are not allowed at this place or on this node.
 func (d *decoder) checkGiven(c *Config, at string, set annotation.Set, level annotation.Level, class workload.Class) {
 	for key, g := range set {
 		if err := c.CheckGiven(level, class, g); err != nil {

@@ -15,7 +15,6 @@ import (
 // Band is a range of percent: "30-50%".
 type Band struct{ Low, High int }
 
-// UnmarshalText reads a band.
 func (b *Band) UnmarshalText(text []byte) error {
 	wrong := errors.New("must be a range of percent like 30-50%")
 	low, high, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(string(text)), "%"), "-")
@@ -33,13 +32,13 @@ func (b *Band) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// poolsFollow reports whether the loop sets the sizes of the pools.
+// poolsFollow reports whether the control loop sets the sizes of the pools.
 func (c *Config) poolsFollow() bool {
 	return c.Pools.Mode == Exclusive && c.Mode == On && cmp.Or(c.Control.Pools.Mode, c.Control.Mode) == control.On
 }
 
-// PoolLaw is the pools' part of the loop's law. A pool that names no band has the one
-// that Meituan's LAR has for pools of its kind.
+// PoolLaw returns the control loop's configuration of the pools. A pool without a band gets the
+// one that Meituan's LAR uses for pools of its kind.
 func (c *Config) PoolLaw() []control.PoolConfig {
 	law := make([]control.PoolConfig, len(c.Pools.List))
 	for i, p := range c.Pools.List {
@@ -59,7 +58,7 @@ func (c *Config) PoolLaw() []control.PoolConfig {
 	return law
 }
 
-// checkLaw finds what is wrong with the loop.
+// checkLaw reports mistakes in the configuration of the control loop.
 func (d *decoder) checkLaw(c *Config) {
 	law := c.PoolLaw()
 	keys := map[string]string{"low": "band", "high": "band", "rcfMin": "rcf", "rcfMax": "rcf", "min": "min"}

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 )
 
-// UsualFile is where an installation has its configuration.
+// UsualFile is the path of the configuration in an installation.
 const UsualFile = "/etc/sluice/sluice.yaml"
 
-// FileOr is the given file, else the usual one below the host's root, or "" where that does
-// not exist.
+// FileOr returns the given file; otherwise the usual one below the host's root, or "" if that
+// does not exist.
 func FileOr(given, hostRoot string) string {
 	if given != "" {
 		return given
@@ -24,7 +24,7 @@ func FileOr(given, hostRoot string) string {
 	return usual
 }
 
-// Load reads a configuration file, and returns its text too. Without a file it is the
+// Load reads a configuration file, and returns its text, too. Without a file it returns the
 // configuration as shipped, which has no text.
 func Load(file string) (*Config, []byte, error) {
 	if file == "" {

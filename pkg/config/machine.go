@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Validate compares the configuration with the machine. One file may serve nodes
-// of several sizes: CPUs that this one hasn't got are a warning, a division that
+// Validate compares the configuration with the machine. One file may serve nodes of several
+// sizes, so CPUs that this machine doesn't have are only a warning. A division of CPUs that
 // can't work on it is an error, of type Errors.
 func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
 	var errs Errors
@@ -58,12 +58,12 @@ func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
 	return append(warnings, c.lawWarnings(free.Size())...), nil
 }
 
-// smallNode is the number of CPUs below which pools that are apart can hardly hold a
-// band: each has a core or two.
+// smallNode is the number of CPUs below which exclusive pools can hardly stay within a band,
+// because each has only a core or two.
 const smallNode = 8
 
-// lawWarnings tells what has no effect, or less than it seems, on so many CPUs that the
-// pools divide.
+// lawWarnings warns of settings of the control loop that have little or no effect if the pools
+// divide so few CPUs.
 func (c *Config) lawWarnings(free int) (warnings []string) {
 	if c.Pools.Mode == Overlap {
 		for i, p := range c.Pools.List {
@@ -86,7 +86,7 @@ func (c *Config) lawWarnings(free int) (warnings []string) {
 	return warnings
 }
 
-// wholeCores is percent of cpus, rounded up to whole cores.
+// wholeCores returns a percentage of cpus, rounded up to whole cores.
 func wholeCores(percent, cpus, threads int) int {
 	exact := percent * cpus
 	return (exact + 100*threads - 1) / (100 * threads) * threads

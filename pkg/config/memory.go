@@ -10,13 +10,13 @@ type Memory struct {
 // background (vm.min_free_kbytes, vm.watermark_scale_factor).
 type Watermark string
 
-// The answers. Auto raises the two by the size of the memory and never lowers them.
+// WatermarkAuto raises both values in proportion to the size of the memory, and never lowers
+// them.
 const (
 	WatermarkOff  Watermark = "off"
 	WatermarkAuto Watermark = "auto"
 )
 
-// UnmarshalText reads "off" or "auto".
 func (w *Watermark) UnmarshalText(text []byte) error {
 	return choose(w, text, WatermarkOff, WatermarkAuto)
 }

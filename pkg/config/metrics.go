@@ -20,7 +20,7 @@ func (d *decoder) checkMetrics(c *Config) {
 	}
 }
 
-// Warnings tells what is allowed and should be known, on any machine.
+// Warnings returns warnings about settings that are allowed but risky, on any machine.
 func (c *Config) Warnings() (warnings []string) {
 	if at, err := netip.ParseAddrPort(c.Metrics.Listen); err == nil && !at.Addr().IsLoopback() {
 		named := ""

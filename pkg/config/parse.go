@@ -7,7 +7,7 @@ import (
 
 // Error is one mistake in the file.
 type Error struct {
-	Line int    // 0 where it is in no line
+	Line int    // 0 if the mistake is in no line
 	Key  string // "pools.list[0].cpus"; "" for the file as a whole
 	Text string // what is wrong, and what is allowed
 }
@@ -23,7 +23,7 @@ func (e Error) Error() string {
 	return text
 }
 
-// Errors are all mistakes in the file, in the order of lines, then of keys.
+// Errors holds all mistakes in the file, sorted by line, then by key.
 type Errors []Error
 
 func (e Errors) Error() string {
@@ -34,8 +34,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Parse reads sluice.yaml over the defaults: what the file leaves out keeps its
-// default, and a list that it has replaces the default's. The error is Errors.
+// Parse reads sluice.yaml over the defaults: keys that the file omits keep their defaults, and
+// a list in the file replaces the default list. The error has type Errors.
 func Parse(data []byte) (*Config, error) {
 	node, err := Document(data)
 	if err != nil {
@@ -44,7 +44,7 @@ func Parse(data []byte) (*Config, error) {
 	return ParseNode(node)
 }
 
-// syntaxError takes the line out of yaml.v3's "yaml: line 3: text".
+// syntaxError extracts the line from yaml.v3's "yaml: line 3: text".
 func syntaxError(err error) Error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	var line int

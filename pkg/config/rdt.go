@@ -24,13 +24,11 @@ type RDT struct {
 // RDTMode is On, or Off: the resource groups are left alone.
 type RDTMode string
 
-// The RDT modes.
 const (
 	RDTOn  RDTMode = "on"
 	RDTOff RDTMode = "off"
 )
 
-// UnmarshalText reads "on" or "off".
 func (m *RDTMode) UnmarshalText(text []byte) error { return choose(m, text, RDTOn, RDTOff) }
 
 // RDTClass is what the containers of a class share among them.
@@ -56,8 +54,8 @@ type Cache struct {
 	ByID map[int]schemata.Range // of the caches with these ids, in place of All
 }
 
-// UnmarshalText reads "0-30%", "0x7f", or "0-30%, 1=0x7f" with other shares for
-// caches by their ids.
+// UnmarshalText reads "0-30%", "0x7f", or "0-30%, 1=0x7f", where some caches have other shares,
+// by their IDs.
 func (c *Cache) UnmarshalText(text []byte) error {
 	parsed, byID, err := byID(string(text), schemata.ParseRange)
 	*c = Cache{All: parsed, ByID: byID}
@@ -70,15 +68,15 @@ type Bandwidth struct {
 	ByID map[int]schemata.Bandwidth // of the L3 caches with these ids, in place of All
 }
 
-// UnmarshalText reads "85%", "5000MBps", or "85%, 1=5000MBps" with other shares
-// for caches by their ids.
+// UnmarshalText reads "85%", "5000MBps", or "85%, 1=5000MBps", where some caches have other
+// shares, by their IDs.
 func (b *Bandwidth) UnmarshalText(text []byte) error {
 	parsed, byID, err := byID(string(text), schemata.ParseBandwidth)
 	*b = Bandwidth{All: parsed, ByID: byID}
 	return err
 }
 
-// byID reads a share for all and shares for some, "ALL, ID=SHARE, ...".
+// byID reads a share for all and shares for some IDs: "ALL, ID=SHARE, ...".
 func byID[T any](text string, parse func(string) (T, error)) (all T, some map[int]T, err error) {
 	parts := strings.Split(text, ",")
 	for i, part := range parts {
@@ -141,7 +139,7 @@ func (d *decoder) checkRDT(c *Config) {
 	}
 }
 
-// checkRDTShare finds what can't be given together.
+// checkRDTShare reports settings that exclude each other.
 func (d *decoder) checkRDTShare(at string, share *RDTShare) {
 	for _, level := range share.levels() {
 		if level.both.some() && (level.code.some() || level.data.some()) {
@@ -153,8 +151,7 @@ func (d *decoder) checkRDTShare(at string, share *RDTShare) {
 	}
 }
 
-// checkApart finds where two partitions have ways in common. Code and data are of
-// one cache.
+// checkApart reports ways that two partitions have in common. Code and data share one cache.
 func (d *decoder) checkApart(c *Config, one, other string) {
 	if d.lines["rdt.partitions."+one] > d.lines["rdt.partitions."+other] {
 		one, other = other, one
@@ -170,8 +167,8 @@ func (d *decoder) checkApart(c *Config, one, other string) {
 	}
 }
 
-// overlap tells the first ranges of two partitions that have ways in common, "" where
-// none have. A cache of which neither gives a part is nobody's.
+// overlap describes the first ranges of two partitions that have ways in common; it returns ""
+// if none have. A cache for which neither partition has a share is no conflict.
 func overlap(one, other level) string {
 	ids := map[int]bool{schemata.All: true}
 	for _, c := range []Cache{one.both, one.code, one.data, other.both, other.code, other.data} {
@@ -196,7 +193,7 @@ func overlap(one, other level) string {
 	return ""
 }
 
-// level is what is said of a level of caches.
+// level is a partition's share of one level of caches.
 type level struct {
 	key              string
 	both, code, data Cache
@@ -206,7 +203,7 @@ func (s *RDTShare) levels() []level {
 	return []level{{"l3", s.L3, s.L3Code, s.L3Data}, {"l2", s.L2, s.L2Code, s.L2Data}}
 }
 
-// ranges are the parts of one cache.
+// ranges returns the shares of one cache.
 func (l *level) ranges(id int) []schemata.Range {
 	if l.code.some() {
 		return []schemata.Range{l.code.of(id), l.data.of(id)}
@@ -223,7 +220,7 @@ func (c *Cache) of(id int) schemata.Range {
 
 func (c *Cache) some() bool { return c.All != schemata.Range{} || len(c.ByID) > 0 }
 
-// rdtClasses are the names of the RDT classes.
+// rdtClasses returns the names of the RDT classes.
 func (c *Config) rdtClasses() []string {
 	names := make([]string, 0, len(c.RDT.Classes))
 	for name := range c.RDT.Classes {
@@ -233,7 +230,7 @@ func (c *Config) rdtClasses() []string {
 	return names
 }
 
-// List is the classes as pkg/kernel/resctrl takes them, by name.
+// List returns the classes in the form of pkg/kernel/resctrl, sorted by name.
 func (r *RDT) List() []schemata.Class {
 	classes := make([]schemata.Class, 0, len(r.Classes))
 	for _, name := range slices.Sorted(maps.Keys(r.Classes)) {
@@ -251,7 +248,7 @@ func (s *RDTShare) l3() map[int]schemata.Cache { return caches(s.L3, s.L3Code, s
 
 func (s *RDTShare) l2() map[int]schemata.Cache { return caches(s.L2, s.L2Code, s.L2Data) }
 
-// caches joins what is said of a level for both, for code and for data.
+// caches joins the shares of a level for both, for code and for data.
 func caches(both, code, data Cache) map[int]schemata.Cache {
 	joined := map[int]schemata.Cache{}
 	each := func(c Cache, set func(*schemata.Cache, schemata.Range)) {

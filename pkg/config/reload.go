@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
-// RestartKeys are the keys that a running plugin can't change, with the reason.
+// RestartKeys returns the keys that a running plugin can't change, with the reason.
 func RestartKeys() []RestartKey {
 	return []RestartKey{
 		{"failurePolicy", "passed to the runtime once, when the plugin registers", func(to, from *Config) { to.FailurePolicy = from.FailurePolicy }},
@@ -30,8 +30,9 @@ type RestartKey struct {
 	keep     func(to, from *Config)
 }
 
-// Running is the configuration as a plugin that runs with another can take it over: a
-// copy that has the other's values of the keys that take a restart, which are listed.
+// Running returns the configuration that a plugin running with another one can apply without a
+// restart: a copy with the other's values of the keys that need a restart. restart lists those
+// keys that differ.
 func (c *Config) Running(with *Config) (takes *Config, restart []string) {
 	kept := *c
 	for _, k := range RestartKeys() {
@@ -44,8 +45,7 @@ func (c *Config) Running(with *Config) (takes *Config, restart []string) {
 	return &kept, restart
 }
 
-// LoopMode is whether the loop does anything: On where a controller may act, Preview
-// where one decides, else Off.
+// LoopMode returns On if a controller may act, Preview if one only decides, and Off otherwise.
 func (c *Config) LoopMode() control.Mode {
 	loop := &c.Control
 	mode := control.Off

@@ -10,31 +10,30 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// settled is how long a file must have stayed as it is before it is read: an editor
-// writes in several steps.
+// settled is how long a file must be unchanged before it is read, because editors write in
+// several steps.
 const settled = 200 * time.Millisecond
 
-// Watcher has a file read again when it may have changed, and when somebody asks.
+// Watcher calls Read when a file may have changed, and on request.
 type Watcher struct {
 	File string
 	Asks <-chan os.Signal // SIGHUP
-	Read func(asked bool) // asked: by the signal
+	Read func(asked bool) // asked reports that the reason is the signal
 	Log  logrus.FieldLogger
 }
 
-// Run watches until the context ends. It watches the file's folder, not the file: an
-// editor puts another in its place, and so does a ConfigMap's volume with the folder
-// that the file is a link into.
+// Run watches until the context ends. It watches the file's folder, not the file: editors
+// replace the file, and a ConfigMap's volume replaces the folder that the file links into.
 func (w *Watcher) Run(ctx context.Context) {
 	var events chan fsnotify.Event
 	var errs chan error
 	if folder, err := w.open(); err != nil {
 		w.Log.WithError(err).Warn("The configuration is not watched: it is read again on SIGHUP alone")
 	} else {
-		defer folder.Close() //nolint:errcheck // it was only read
+		defer folder.Close() //nolint:errcheck // closing a watch loses no data
 		events, errs = folder.Events, folder.Errors
 	}
-	quiet := time.NewTimer(0) // it may have changed since it was read
+	quiet := time.NewTimer(0) // the file may have changed since it was read
 	defer quiet.Stop()
 	for {
 		select {
@@ -44,7 +43,7 @@ func (w *Watcher) Run(ctx context.Context) {
 			w.Read(true)
 		case <-events:
 			quiet.Reset(settled)
-		case err := <-errs: // events may be lost
+		case err := <-errs: // events may be missing
 			w.Log.WithError(err).Debug("Watching the configuration")
 			quiet.Reset(settled)
 		case <-quiet.C:
@@ -59,7 +58,7 @@ func (w *Watcher) open() (*fsnotify.Watcher, error) {
 		return nil, err
 	}
 	if err := folder.Add(filepath.Dir(w.File)); err != nil {
-		folder.Close() //nolint:errcheck // nothing was watched
+		folder.Close() //nolint:errcheck // there is no watch to lose
 		return nil, err
 	}
 	return folder, nil

@@ -22,10 +22,10 @@ type WebTLS struct {
 	Key  string `yaml:"key"`
 }
 
-// Plain reports whether what viewers send and see goes over a network unencrypted.
+// Plain reports whether the node map's traffic crosses a network unencrypted.
 func (w *Web) Plain() bool { return w.TLS.Cert == "" && !ownAddress(w.Listen) }
 
-// ownAddress reports whether only this machine reaches the address.
+// ownAddress reports whether the address is reachable only from this machine.
 func ownAddress(listen string) bool {
 	if path.IsAbs(listen) {
 		return true
@@ -67,8 +67,8 @@ func (d *decoder) checkWeb(w *Web) {
 	}
 }
 
-// addressAndPort reports whether a text is what can be listened on: names other than
-// localhost could lead anywhere by the time they are looked up.
+// addressAndPort reports whether one can listen on an address. It accepts no names except
+// localhost, because a name may later resolve to any address.
 func addressAndPort(listen string) bool {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -85,7 +85,8 @@ func addressAndPort(listen string) bool {
 	return err == nil
 }
 
-// BadWebToken tells why a token is none, "" where it is one. It does not repeat it.
+// BadWebToken says why a token is not acceptable, "" if it is. The text never contains the
+// token.
 func BadWebToken(token string) string {
 	const least, most = 16, 256
 	if len(token) < least || len(token) > most {
