@@ -10,22 +10,26 @@ import (
 // Mode says whether Sluice applies its decisions.
 type Mode string
 
+// These modes are supported.
 const (
 	On      Mode = "on"
 	Preview Mode = "preview" // decide, log and report, but change nothing
 )
 
+// UnmarshalText reads "on" or "preview".
 func (m *Mode) UnmarshalText(text []byte) error { return choose(m, text, On, Preview) }
 
 // Neighbours says what to do on a node where koordlet or katalyst-agent, which write the same
 // settings, runs.
 type Neighbours string
 
+// These reactions to a neighbour are supported.
 const (
 	NeighboursPreview Neighbours = "preview" // like Mode Preview while a neighbour is there
 	NeighboursIgnore  Neighbours = "ignore"  // ignore neighbours
 )
 
+// UnmarshalText reads "preview" or "ignore".
 func (n *Neighbours) UnmarshalText(text []byte) error {
 	return choose(n, text, NeighboursPreview, NeighboursIgnore)
 }
@@ -34,11 +38,13 @@ func (n *Neighbours) UnmarshalText(text []byte) error {
 // connected, if the runtime supports failure policies.
 type FailurePolicy string
 
+// These failure policies are supported.
 const (
 	FailOpen   FailurePolicy = "open"   // containers start unmanaged, and are placed later
 	FailClosed FailurePolicy = "closed" // containers fail
 )
 
+// UnmarshalText reads "open" or "closed".
 func (p *FailurePolicy) UnmarshalText(text []byte) error {
 	return choose(p, text, FailOpen, FailClosed)
 }
@@ -46,6 +52,7 @@ func (p *FailurePolicy) UnmarshalText(text []byte) error {
 // LogLevel is the least severe level that is logged: error, warn, info or debug.
 type LogLevel string
 
+// UnmarshalText reads a level.
 func (l *LogLevel) UnmarshalText(text []byte) error {
 	return choose(l, text, "error", "warn", "info", "debug")
 }
@@ -53,6 +60,7 @@ func (l *LogLevel) UnmarshalText(text []byte) error {
 // LogFormat is text or json.
 type LogFormat string
 
+// UnmarshalText reads a format.
 func (f *LogFormat) UnmarshalText(text []byte) error { return choose(f, text, "text", "json") }
 
 func choose[T ~string](into *T, text []byte, choices ...T) error {

@@ -15,6 +15,7 @@ import (
 // Band is a range of percent: "30-50%".
 type Band struct{ Low, High int }
 
+// UnmarshalText reads a band.
 func (b *Band) UnmarshalText(text []byte) error {
 	wrong := errors.New("must be a range of percent like 30-50%")
 	low, high, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(string(text)), "%"), "-")

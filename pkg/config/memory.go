@@ -17,6 +17,7 @@ const (
 	WatermarkAuto Watermark = "auto"
 )
 
+// UnmarshalText reads "off" or "auto".
 func (w *Watermark) UnmarshalText(text []byte) error {
 	return choose(w, text, WatermarkOff, WatermarkAuto)
 }

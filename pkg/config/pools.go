@@ -21,11 +21,13 @@ type Pools struct {
 // PoolMode says whether the batch pool shares CPUs with the others.
 type PoolMode string
 
+// These pool modes are supported.
 const (
 	Overlap   PoolMode = "overlap"
 	Exclusive PoolMode = "exclusive"
 )
 
+// UnmarshalText reads "overlap" or "exclusive".
 func (m *PoolMode) UnmarshalText(text []byte) error { return choose(m, text, Overlap, Exclusive) }
 
 // Pool is one pool. Without CPUs it is the rest, together with all others
@@ -45,6 +47,7 @@ type Pool struct {
 // allocated ("25%"), or a list ("0-3,8"; of one CPU: "4-4").
 type PoolSize placement.Size
 
+// UnmarshalText reads a size.
 func (s *PoolSize) UnmarshalText(text []byte) error {
 	value := strings.TrimSpace(string(text))
 	if percent, ok := strings.CutSuffix(value, "%"); ok {
@@ -72,6 +75,7 @@ func (s *PoolSize) UnmarshalText(text []byte) error {
 
 func (s PoolSize) isRest() bool { return s == PoolSize{} }
 
+// Names lists the pools' names.
 func (p *Pools) Names() []string {
 	names := make([]string, len(p.List))
 	for i := range p.List {

@@ -24,11 +24,13 @@ type RDT struct {
 // RDTMode is On, or Off: the resource groups are left alone.
 type RDTMode string
 
+// These modes of RDT are supported.
 const (
 	RDTOn  RDTMode = "on"
 	RDTOff RDTMode = "off"
 )
 
+// UnmarshalText reads "on" or "off".
 func (m *RDTMode) UnmarshalText(text []byte) error { return choose(m, text, RDTOn, RDTOff) }
 
 // RDTClass is what the containers of a class share among them.

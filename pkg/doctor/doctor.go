@@ -36,8 +36,10 @@ var levelNames = [...]string{"ok", "note", "warn", "fail"}
 
 func (l Level) String() string { return levelNames[l] }
 
+// MarshalText writes the level's name.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
+// UnmarshalText reads the level's name.
 func (l *Level) UnmarshalText(text []byte) error {
 	i := slices.Index(levelNames[:], string(text))
 	if i < 0 {
