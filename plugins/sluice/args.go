@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// flagsAlone is for commands that take no word beside their flags.
+// flagsAlone rejects arguments other than flags.
 func flagsAlone(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -17,7 +17,7 @@ func flagsAlone(c *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes flags alone, not %q", c.Name(), args[0])
 }
 
-// oneWord is for commands that take one, and nothing else beside their flags.
+// oneWord requires exactly one argument besides flags.
 func oneWord(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -58,7 +58,7 @@ Exit status: 0 the configuration is usable, 1 it is not.`,
 	return c
 }
 
-// mistakes lists what is wrong with a file, one mistake a line.
+// mistakes lists the mistakes in a file, one per line.
 func mistakes(c *cobra.Command, file string, err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	for _, line := range lines {
@@ -67,11 +67,11 @@ func mistakes(c *cobra.Command, file string, err error) error {
 	return fmt.Errorf("%s can't be used: it has %s", file, humanize.Count(len(lines), "mistake"))
 }
 
-// required marks flags that a command can't do without.
+// required marks flags as mandatory.
 func required(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		if err := c.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag is there
+			panic(err) // fails only for an unknown flag
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// completionTime is how long a shell waits for the plugin's names of pods.
+// completionTime limits how long a shell's completion waits for the plugin to list pods.
 const completionTime = 500 * time.Millisecond
 
-// completePods lists pods, and their containers where a pod is already named.
+// completePods lists pods, or the containers of a pod once its name is complete.
 func completePods(socket, begun string) []string {
 	ctx, stop := context.WithTimeout(context.Background(), completionTime)
 	defer stop()
@@ -26,8 +26,8 @@ func completePods(socket, begun string) []string {
 	return status.Complete(s.Containers, begun)
 }
 
-// completeAll completes what the commands themselves don't: files and folders by
-// the flags' names, words of a fixed set, and nothing where no file is meant.
+// completeAll sets the completion of all flags that have none: files and folders by the names
+// of the flags, the words of a fixed set, and nothing for other flags.
 func completeAll(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		completeAll(sub)
@@ -40,7 +40,7 @@ func completeAll(c *cobra.Command) {
 			return
 		}
 		if err := completeFlag(c, f.Name); err != nil {
-			panic(err) // the flag is there, and was not completed yet
+			panic(err) // fails only for an unknown flag or a second registration
 		}
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
-// newFailsafe is what the plugin starts beside itself, and systemd after its end.
+// newFailsafe is the command that the plugin starts as a second process, and that systemd runs
+// after the plugin's end.
 func newFailsafe() *cobra.Command {
 	state, runtime, hostRoot, now := "", "", "", false
 	c := &cobra.Command{

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// choice is a flag that takes one of a few words; the first is the default.
+// choice is a flag whose value is one of a few words; the first is the default.
 type choice struct {
 	value string
 	words []string
@@ -33,7 +33,7 @@ func (c *choice) Set(word string) error {
 	return nil
 }
 
-// outputFlag adds -o with its words, the default first.
+// outputFlag adds the flag -o with these words, the default first.
 func outputFlag(c *cobra.Command, words ...string) *choice {
 	output := &choice{value: words[0], words: words}
 	c.Flags().VarP(output, "output", "o", "output format")
@@ -41,13 +41,14 @@ func outputFlag(c *cobra.Command, words ...string) *choice {
 	return output
 }
 
-// complete lets the shell complete a flag of the command from what is begun of it.
+// complete sets the shell completion of a flag; words lists the candidates for what has been
+// typed.
 func complete(c *cobra.Command, flag string, words func(begun string) []string) {
 	err := c.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		return words(begun), cobra.ShellCompDirectiveNoFileComp
 	})
 	if err != nil {
-		panic(err) // the flag is there, and registered once
+		panic(err) // fails only for an unknown flag or a second registration
 	}
 }
 
@@ -55,7 +56,7 @@ func socketFlag(c *cobra.Command) *string {
 	return c.Flags().String("status-socket", status.DefaultSocket, "unix socket of the running plugin")
 }
 
-// machineFlags name a machine other than through the running plugin.
+// machineFlags select a machine other than that of the running plugin.
 type machineFlags struct {
 	hostRoot, text string
 }
@@ -68,7 +69,7 @@ func newMachineFlags(c *cobra.Command, hostRoot string) *machineFlags {
 	return m
 }
 
-// given reports whether a machine is named.
+// given reports whether the flags select a machine.
 func (m *machineFlags) given() bool { return m.hostRoot != "" || m.text != "" }
 
 func (m *machineFlags) read() (*topology.Machine, error) { return host.Machine(m.hostRoot, m.text) }

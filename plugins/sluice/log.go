@@ -53,7 +53,7 @@ the same direction are shown as one decision with its duration.`,
 	return c
 }
 
-// controllers are the names that decisions are made under.
+// controllers lists the names of the controllers that take decisions.
 func controllers() []string {
 	return []string{"batch", "burst", "cache", "demotion", "eviction", "interference", "failsafe", "memory", "noisy", "pools", "rules", "sell", "windows"}
 }

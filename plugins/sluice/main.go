@@ -1,5 +1,5 @@
-// Command sluice is an NRI plugin that places containers on CPUs and NUMA nodes,
-// and the command line that tells what it does and would do.
+// Command sluice is an NRI plugin that places containers on CPUs and NUMA nodes, and the
+// command line that reports what it does and would do.
 package main
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/render"
 )
 
-// The exit statuses; success is 0.
+// These are the exit statuses; success is 0.
 const (
 	exitFailure = 1
 	exitUsage   = 2
-	exitChanges = 3 // config diff: the file would change something
+	exitChanges = 3 // of config diff: the file would change something
 )
 
 func main() {
 	os.Exit(execute(arguments(os.Args[1:], nri.PreInstalled()), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// arguments are those of the command line; a runtime that launches the plugin
-// itself gives none and means run.
+// arguments returns the arguments of the command line. A runtime that launches the plugin
+// itself passes none, which means run.
 func arguments(args []string, preInstalled bool) []string {
 	if len(args) == 0 && preInstalled {
 		return []string{"run"}
@@ -36,8 +36,8 @@ func arguments(args []string, preInstalled bool) []string {
 	return args
 }
 
-// execute runs a command line and returns the exit status. What fails before a
-// command has begun is a fault of the command line.
+// execute runs a command line and returns the exit status. An error before a command has
+// started is a usage error.
 func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	began := false
 	root := newRoot()
@@ -55,7 +55,7 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetErr(errs)
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
-		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // without one, cobra helps with a shell that it doesn't know, and exits with 0
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } // otherwise cobra prints its help for an unknown shell, and exits with 0
 	}
 	command, err := root.ExecuteC()
 	if err == nil {
@@ -74,12 +74,12 @@ func execute(args []string, in io.Reader, out, errs io.Writer) int {
 	return exitUsage
 }
 
-// exitStatus is how a command ends that has said all itself.
+// exitStatus is the exit status of a command that has already printed its error.
 type exitStatus int
 
 func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
-// eachCommand visits the commands below one.
+// eachCommand visits all commands below one.
 func eachCommand(parent *cobra.Command, visit func(*cobra.Command)) {
 	for _, command := range parent.Commands() {
 		visit(command)

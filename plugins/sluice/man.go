@@ -17,13 +17,13 @@ func newMan() *cobra.Command {
 created if it does not exist. SOURCE_DATE_EPOCH sets the pages' date.`,
 		Example: `  sluice man /usr/local/share/man/man8
   sluice man . && man ./sluice-top.8`,
-		Hidden: true, // for packages
+		Hidden: true, // used to build packages
 		Args:   oneWord("one folder"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // for all to read
+			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // readable for all users
 				return err
 			}
 			c.Root().DisableAutoGenTag = true

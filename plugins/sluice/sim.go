@@ -106,13 +106,13 @@ func (o *simOptions) run(c *cobra.Command, args []string) error {
 	return simulation{name, s, policies, o.equal, o.svg, o.output}.run(c)
 }
 
-// simulation is policies to compare on a scenario, and how to show what comes of it.
+// simulation is a set of policies to compare on a scenario, and how to show the results.
 type simulation struct {
 	name     string
 	scenario *sim.Scenario
 	policies []sim.Policy
 	equal    bool
-	svg      string // file; "" none
+	svg      string // file; "" for none
 	output   *choice
 }
 
@@ -136,7 +136,7 @@ func (s simulation) run(c *cobra.Command) error {
 	return render.Sim(c.OutOrStdout(), s.name, s.scenario, results, s.equal)
 }
 
-// scenario is the text of the scenario, and what to call it.
+// scenario returns the text of the scenario and its name.
 func (o *simOptions) scenario(c *cobra.Command, args []string) (name string, text []byte, err error) {
 	if o.file == "" {
 		text, err = sim.Text(args[0])

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/top/live"
 )
 
-// orders are the words of --sort.
+// orders maps the values of --sort.
 var orders = map[string]top.Order{"cpu": top.ByCPU, "throttled": top.ByThrottled, "memory": top.ByMemory}
 
-// leastInterval bounds how often the plugin is asked.
+// leastInterval is the minimum time between two requests to the plugin.
 const leastInterval = 200 * time.Millisecond
 
 func newTop() *cobra.Command {

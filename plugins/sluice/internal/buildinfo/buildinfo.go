@@ -1,4 +1,4 @@
-// Package buildinfo tells which build of Sluice this program is.
+// Package buildinfo reports which build of Sluice this program is.
 package buildinfo
 
 import (
@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Build is what Go notes of a binary that it makes in a repository.
+// Build returns what Go records in a binary that it builds in a repository.
 func Build() status.Build {
 	info, _ := debug.ReadBuildInfo()
 	return of(info)
 }
 
-// Version is the module's version, which Go takes from the repository's tags; a
-// build outside of a repository has none.
+// Version returns the module's version, which Go derives from the repository's tags. A build
+// outside a repository has none.
 func Version() string { return Build().Version }
 
-// of reads what Go has noted, nil for nothing.
+// of converts Go's build information, which may be nil.
 func of(info *debug.BuildInfo) status.Build {
 	b := status.Build{Version: "(devel)", Go: runtime.Version()}
 	if info == nil {

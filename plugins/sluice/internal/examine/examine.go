@@ -1,4 +1,4 @@
-// Package examine collects the facts of a node that the doctor judges: its kernel, its
+// Package examine collects the facts about a node that the doctor examines: its kernel, its
 // container runtimes, the configuration and the running plugin.
 package examine
 
@@ -20,16 +20,16 @@ import (
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
-// Options say where to look.
+// Options say where to find the node's parts.
 type Options struct {
-	HostRoot string // below which the host's files are; "" is as the running plugin has it, or else /
-	Config   string // file; "" is the running plugin's, or else the usual one
-	Socket   string // of the running plugin; "" is the configuration's
-	Version  string // of this program
+	HostRoot string // folder with the host's files; "" for the running plugin's, otherwise /
+	Config   string // file; "" for the running plugin's, otherwise the usual one
+	Socket   string // the running plugin's status socket; "" for the configuration's
+	Version  string // the version of this program
 }
 
-// Node collects the facts of a node. It makes an empty cgroup for a moment, to find out what
-// the kernel has, and changes nothing else.
+// Node collects the facts about a node. To probe the kernel, it creates an empty cgroup for a
+// moment; it changes nothing else.
 func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	o.likeThePlugin()
 	root, err := filepath.Abs(o.HostRoot)
@@ -42,11 +42,11 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	f := &doctor.Facts{Host: os.DirFS(root), Root: root, Arch: runtime.GOARCH, Version: o.Version}
 	o.readConfig(f)
 	h := host.Open(root)
-	defer h.Close() //nolint:errcheck // nothing is left to lose
+	defer h.Close() //nolint:errcheck // closing the host loses no data
 	probe(f, h)
 	f.Runtimes = daemon.AskRuntimes(ctx, root)
 	if h.Affinities != nil {
-		f.Affinities, _ = h.Affinities.Read() // what can be read
+		f.Affinities, _ = h.Affinities.Read() // a partial result is fine
 	}
 	socket := cmp.Or(o.Socket, status.DefaultSocket)
 	if f.Config != nil {
@@ -62,9 +62,9 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	return f, nil
 }
 
-// likeThePlugin takes the host's root folder, where none is named, from the running plugin,
-// and with it its configuration. On the node itself a plugin in a pod answers too: its
-// folders are not there.
+// likeThePlugin takes the host's root folder from the running plugin if no option names one,
+// and the configuration with it. It checks that the plugin's folders exist here: on the node
+// itself, a plugin in a pod may answer, whose paths are those of the pod.
 func (o *Options) likeThePlugin() {
 	if o.HostRoot != "" {
 		return
@@ -95,7 +95,7 @@ func (o *Options) readConfig(f *doctor.Facts) {
 	}
 }
 
-// probe tries what the kernel has.
+// probe finds out what the kernel supports.
 func probe(f *doctor.Facts, h *host.Host) {
 	if h.Cgroups == nil {
 		f.FeaturesErr = h.CgroupsErr

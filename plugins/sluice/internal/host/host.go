@@ -1,6 +1,6 @@
-// Package host opens what Sluice reads and writes of a node's kernel: its cgroups with the
-// features that they have, resctrl, the affinities of interrupts and the watermarks of
-// memory. Each part may be missing; the caller decides what that means.
+// Package host opens the parts of a node's kernel that Sluice reads and writes: the cgroups and
+// their features, resctrl, the interrupt affinities and the memory watermarks. Any part may be
+// missing; the caller decides what that means.
 package host
 
 import (
@@ -20,10 +20,10 @@ import (
 // Host is a node's kernel. A part that could not be opened is nil, and its error says why.
 type Host struct {
 	Cgroups    *cgroupfs.Driver
-	CgroupsErr error // cgroupfs.ErrNoCgroups where there are none
+	CgroupsErr error // cgroupfs.ErrNoCgroups if there are none
 
 	RDT    *resctrl.Host
-	RDTErr error // resctrl.ErrNone where the machine has none
+	RDTErr error // resctrl.ErrNone if the machine has no RDT
 
 	Affinities    *irq.Host
 	AffinitiesErr error
@@ -42,7 +42,7 @@ func Open(root string) *Host {
 	return h
 }
 
-// Close closes all parts. What was written stays.
+// Close closes all parts. Values that were written stay.
 func (h *Host) Close() error {
 	var failed []error
 	if h.Cgroups != nil {
@@ -60,7 +60,8 @@ func (h *Host) Close() error {
 	return errors.Join(failed...)
 }
 
-// Machine is the made-up machine of a description, else the one below a host's root.
+// Machine returns the synthetic machine of a description or, without a description, the machine
+// below a host's root.
 func Machine(root, description string) (*topology.Machine, error) {
 	if description != "" {
 		return synth.Machine(description)

@@ -1,4 +1,4 @@
-// Package record writes down what a node does, as the control loop would see it, for
+// Package record records the measurements of a node, as the control loop would see them, for
 // 'sluice replay'.
 package record
 
@@ -17,26 +17,26 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// Options say what is recorded, and for how long.
+// Options say what to record, and for how long.
 type Options struct {
-	HostRoot string // below which the host's /sys and /proc are
-	Socket   string // of the running plugin, which knows the containers
+	HostRoot string // folder with the host's /sys and /proc
+	Socket   string // the status socket of the running plugin, which lists the containers
 	For      time.Duration
-	Interval time.Duration // between two samples
+	Interval time.Duration // time between two samples
 }
 
-// Node records until the time is over or the context ends.
+// Node records until the duration is over or the context ends.
 func Node(ctx context.Context, out io.Writer, o Options) error {
 	driver, err := cgroupfs.Open(o.HostRoot)
 	if err != nil {
 		return err
 	}
-	defer driver.Close() //nolint:errcheck // it was only read
+	defer driver.Close() //nolint:errcheck // the driver only read
 	looks, err := sampler.Open(o.HostRoot, driver, nil, sampler.Intervals{Fast: o.Interval, All: o.Interval, Slow: o.Interval})
 	if err != nil {
 		return err
 	}
-	defer looks.Close() //nolint:errcheck // it was only read
+	defer looks.Close() //nolint:errcheck // the sampler only read
 	r := recording{client: statusapi.NewClient(o.Socket), sampler: looks, recorder: sim.NewRecorder(out)}
 	ctx, cancel := context.WithTimeout(ctx, o.For)
 	defer cancel()
@@ -54,7 +54,7 @@ func Node(ctx context.Context, out io.Writer, o Options) error {
 	}
 }
 
-// ToFile records into a file that doesn't exist yet.
+// ToFile records into a new file. It fails if the file exists.
 func ToFile(ctx context.Context, file string, o Options) error {
 	to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -65,7 +65,7 @@ func ToFile(ctx context.Context, file string, o Options) error {
 	return errors.Join(err, buffered.Flush(), to.Close())
 }
 
-// recording looks at what the plugin knows, and writes what it does.
+// recording reads the containers from the plugin, and writes their measurements.
 type recording struct {
 	client   *statusapi.Client
 	sampler  *sampler.Sampler
@@ -98,7 +98,7 @@ func (r *recording) look(ctx context.Context) error {
 		}
 		r.known = append(r.known, known)
 	}
-	// What can't be read of a container that ends isn't in the look.
+	// A sample omits what can't be read of a container that is ending.
 	r.sampler.Sample(time.Now(), r.targets, &r.seen) //nolint:errcheck // see above
 	return r.recorder.Record(m, r.known, &r.seen)
 }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// private makes a folder that only its owner may use, or checks the one that is
-// there: whoever else may write in it could have root write elsewhere, by a link. The
-// key of the configuration names it.
+// private creates a folder that only its owner may use, or checks an existing one: a user who
+// can write to it could use a link to make root write elsewhere. key is the configuration key
+// of the folder, for errors.
 func private(dir, key string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -36,8 +36,8 @@ func private(dir, key string) error {
 	return nil
 }
 
-// Writable tells why nothing can be written into a folder, or into the nearest
-// above it that exists, where Sluice makes it.
+// Writable returns an error if Sluice can't write into a folder or, if that doesn't exist, into
+// the nearest existing parent, in which Sluice would create it.
 func Writable(dir string) error {
 	for {
 		err := unix.Access(dir, unix.W_OK)
@@ -53,9 +53,9 @@ func Writable(dir string) error {
 
 const lockFile = "lock"
 
-// Lock makes sure that only one sluice works with a state folder: two would register with
-// the runtime twice and conflict with each other on every field. It waits so long for
-// another one to end.
+// Lock ensures that only one sluice uses a state folder: two would register with the runtime
+// twice and conflict with each other in every field. It waits for another process to end for at
+// most patience.
 func Lock(ctx context.Context, stateDir string, patience time.Duration) (unlock func(), err error) {
 	if err := private(stateDir, "stateDir"); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
@@ -73,7 +73,7 @@ func Lock(ctx context.Context, stateDir string, patience time.Duration) (unlock 
 	return func() { file.Close() }, nil
 }
 
-// Locked reports whether a sluice works with a state folder.
+// Locked reports whether a running sluice uses a state folder.
 func Locked(stateDir string) bool {
 	file, err := os.Open(filepath.Join(stateDir, lockFile))
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package statedir is the two folders in which Sluice keeps what must outlive its process:
-// who may use them, which one sluice works with them, and the files in them that several
-// commands share.
+// Package statedir manages the two folders in which Sluice keeps what must outlive its process:
+// it checks their permissions, lets only one sluice use them, and knows the files in them that
+// several commands share.
 package statedir
 
 import (
@@ -20,17 +20,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// journalFile is the journal of original values, in the runtime folder.
+// journalFile is the name of the journal of original values in the runtime folder.
 const journalFile = "originals.jsonl"
 
 // Dirs are the folders in which Sluice keeps what must outlive its process.
 type Dirs struct {
-	State   string // for what must outlive the boot too: the lock, the audit trail, the batch switch
-	Runtime string // for the journal of original values and the failsafe's plan
+	State   string // survives a reboot: the lock, the audit trail, the batch switch
+	Runtime string // the journal of original values and the failsafe plan
 }
 
-// Named are the folders that flags name, else those of the configuration: of the file that
-// a flag names, or of the usual one.
+// Named returns the folders that flags name, otherwise those of the configuration, which is in
+// the file that a flag names or in the usual one.
 func Named(state, runtime, file, hostRoot string) (Dirs, error) {
 	if state != "" && file == "" {
 		return Dirs{state, cmp.Or(runtime, state)}, nil
@@ -42,13 +42,13 @@ func Named(state, runtime, file, hostRoot string) (Dirs, error) {
 	return Of(cfg, state, runtime), nil
 }
 
-// Of are the folders that flags name, else the configuration's. A state folder that a flag
-// names serves as the runtime folder too where no flag names one.
+// Of returns the folders that flags name, otherwise the configuration's. If a flag names only
+// the state folder, that is the runtime folder, too.
 func Of(cfg *config.Config, state, runtime string) Dirs {
 	return Dirs{cmp.Or(state, cfg.StateDir), cmp.Or(runtime, state, cfg.RuntimeDir)}
 }
 
-// PrepareRuntime makes the runtime folder, and warns where it is on a disk.
+// PrepareRuntime creates the runtime folder, and warns if it is on a disk.
 func (at Dirs) PrepareRuntime(log logrus.FieldLogger) error {
 	if err := private(at.Runtime, "runtimeDir"); err != nil {
 		return fmt.Errorf("runtime folder: %w", err)
@@ -63,8 +63,9 @@ func (at Dirs) PrepareRuntime(log logrus.FieldLogger) error {
 	return nil
 }
 
-// FailsafePlan is the plan that a failsafe may have carried out, where versions before
-// the runtime folder kept it too. What can't be read was not carried out.
+// FailsafePlan returns the changes of a failsafe plan that may have been executed. It also
+// reads the place where versions without a runtime folder kept the plan. A plan that can't be
+// read was not executed.
 func (at Dirs) FailsafePlan(boot string) []knobs.Change {
 	changes, _ := failsafe.Load(at.Runtime, boot)
 	if len(changes) == 0 {
@@ -73,18 +74,18 @@ func (at Dirs) FailsafePlan(boot string) []knobs.Change {
 	return changes
 }
 
-// ForgetFailsafe removes the failsafe's plan.
+// ForgetFailsafe removes the failsafe plan.
 func (at Dirs) ForgetFailsafe() error {
 	return errors.Join(failsafe.Forget(at.Runtime), failsafe.Forget(at.State))
 }
 
-// JournalFile is the journal of original values.
+// JournalFile returns the path of the journal of original values.
 func (at Dirs) JournalFile() string { return filepath.Join(at.Runtime, journalFile) }
 
-// FormerJournalFile is where versions before the runtime folder kept the journal.
+// FormerJournalFile returns the path of the journal of versions without a runtime folder.
 func (at Dirs) FormerJournalFile() string { return filepath.Join(at.State, journalFile) }
 
-// Journal reads the journal of original values. With dry no file is changed.
+// Journal reads the journal of original values. With dry it changes no file.
 func (at Dirs) Journal(boot string, dry bool) (*journal.Book, error) {
 	name, formerly := at.JournalFile(), at.FormerJournalFile()
 	book, err := journal.Read(name, boot)
@@ -99,7 +100,7 @@ func (at Dirs) Journal(boot string, dry bool) (*journal.Book, error) {
 	return book, errors.Join(err, book.TakeOver(formerly))
 }
 
-// Missing reports whether a folder is not there.
+// Missing reports whether a folder doesn't exist.
 func Missing(folder string) bool {
 	_, err := os.Stat(folder)
 	return errors.Is(err, fs.ErrNotExist)

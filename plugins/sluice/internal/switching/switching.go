@@ -1,5 +1,5 @@
-// Package switching is what 'sluice batch' does: it sets the switch of batch work, waits until
-// a running plugin has applied it, and does what the failsafe does where none applies it.
+// Package switching implements 'sluice batch': it sets the batch switch and waits until a
+// running plugin has applied it. If no plugin runs, it does what the failsafe does.
 package switching
 
 import (
@@ -21,16 +21,16 @@ import (
 
 // Options say where the switch is, and what to do with it.
 type Options struct {
-	Config, StateDir, RuntimeDir string // "": the usual file, and its folders
-	HostRoot                     string // below which the host's /sys and /proc are
-	Socket                       string // of the running plugin
-	Word                         string // on, off or auto; "" asks what is in force
-	Evict                        bool   // with off: the running batch pods too
+	Config, StateDir, RuntimeDir string // "" for the usual file, and its folders
+	HostRoot                     string // folder with the host's /sys and /proc
+	Socket                       string // status socket of the running plugin
+	Word                         string // on, off or auto; "" only reports what is in force
+	Evict                        bool   // with off: evict the running batch pods
 	For                          time.Duration
-	Wait                         time.Duration // at most, for the running plugin
+	Wait                         time.Duration // limit of the wait for the running plugin
 }
 
-// Check tells which options contradict each other.
+// Check returns an error for options that contradict each other.
 func (o *Options) Check() error {
 	switch {
 	case o.Evict && o.Word != "off":
@@ -43,7 +43,7 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Run sets the switch, or asks for it, and tells what is in force.
+// Run sets the switch, unless Word is "", and reports what is in force.
 func Run(ctx context.Context, o Options) (*batchswitch.Report, error) {
 	at, writes, err := o.folders()
 	if err != nil {
@@ -83,7 +83,7 @@ func Run(ctx context.Context, o Options) (*batchswitch.Report, error) {
 	return report, nil
 }
 
-// Verdict is an error where the switch is not, or only in part, in force.
+// Verdict returns an error if the switch is not, or only partly, in force.
 func (o *Options) Verdict(report *batchswitch.Report) error {
 	switch {
 	case len(report.Lacks) == 0:
@@ -94,8 +94,8 @@ func (o *Options) Verdict(report *batchswitch.Report) error {
 	return fmt.Errorf("batch %s is not in force as a whole", o.Word)
 }
 
-// folders are those that the options name, else the configuration's. By a configuration that
-// only previews, nothing is to be written.
+// folders returns the folders that the options name, otherwise the configuration's. writes is
+// false if the configuration is in preview mode, in which nothing may be written.
 func (o *Options) folders() (at statedir.Dirs, writes bool, err error) {
 	file := config.FileOr(o.Config, o.HostRoot)
 	if file == "" {
