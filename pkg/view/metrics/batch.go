@@ -24,7 +24,7 @@ func benefit() []metric {
 	}
 }
 
-// overDay is a number of the last 24 hours, once something is known of them.
+// overDay returns a number about the last 24 hours, if the forecast has any data about them.
 func overDay(value func(*status.Loop) float64) func(*scrape, *sink) {
 	return looked(func(l *status.Loop, out *sink) {
 		if l.Benefit.Day.KnownHours > 0 {

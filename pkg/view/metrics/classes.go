@@ -7,7 +7,7 @@ import (
 
 const classCount = workload.System + 1
 
-// class is what the containers of one class do together.
+// class sums the usage of all containers of a class.
 type class struct {
 	containers                 int
 	requested, used            workload.MilliCPU
@@ -16,7 +16,7 @@ type class struct {
 	waiting                    float64
 	raised, lowered, throttled int
 	worstThrottled             float64
-	pressure                   status.PressureUsage // the worst of each
+	pressure                   status.PressureUsage // the highest of all containers
 }
 
 func (k *class) add(c *status.Container) {

@@ -8,21 +8,21 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// named is a container with the labels that name it.
+// named is a container with its labels.
 type named struct {
 	*status.Container
 	labels []string // namespace, pod, container
 }
 
-// longest is what Kubernetes allows for a name.
+// longest is the maximum length of a Kubernetes name.
 const longest = 253
 
-// text makes a label value of what somebody else has written: valid UTF-8, not long.
+// text makes a label value of an untrusted text: it becomes valid UTF-8 and short.
 func text(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), longest)], "\uFFFD")
 }
 
-// labelsOf are the parts of "namespace/pod/container", or of "namespace/pod".
+// labelsOf splits "namespace/pod/container", or "namespace/pod".
 func labelsOf(ref string, parts int) []string {
 	labels := strings.SplitN(ref, "/", parts)
 	for i := range labels {
@@ -31,8 +31,8 @@ func labelsOf(ref string, parts int) []string {
 	return append(labels, make([]string, parts-len(labels))...)
 }
 
-// nameEach names containers, each name once: of a container and its replacement, which
-// have the same, the later.
+// nameEach assigns labels to containers, each set of labels once: a container and its
+// replacement have the same, and nameEach omits the older one.
 func nameEach(all []status.Container) []named {
 	list := make([]named, 0, len(all))
 	seen := make(map[string]bool, len(all))
@@ -121,7 +121,8 @@ func containers() []metric {
 	}
 }
 
-// eachPod puts each kind of wait of each LS pod; of pods with the same name the later.
+// eachPod puts a sample for each kind of wait of each LS pod; of pods with the same name it
+// uses the later.
 func eachPod(of func(*control.Disturbance) *control.Strain) func(*scrape, *sink) {
 	return looked(func(l *status.Loop, out *sink) {
 		seen := map[string]bool{}

@@ -21,7 +21,7 @@ func strains() [5]strain {
 	}
 }
 
-// overPods puts a number for each kind of wait, where there are pods at all.
+// overPods puts a number for each kind of wait, unless there are no pods.
 func overPods(of func([]control.Disturbance, strain) float64) func(*scrape, *sink) {
 	return looked(func(l *status.Loop, out *sink) {
 		if len(l.Disturbed) == 0 {

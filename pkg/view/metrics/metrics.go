@@ -1,5 +1,5 @@
-// Package metrics shows the plugin's state to Prometheus. It has no state of its own:
-// each scrape reads one status and makes all numbers from it.
+// Package metrics exports the plugin's state to Prometheus. It is stateless: each scrape reads
+// one status and computes all metrics from it.
 package metrics
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Source is where the numbers come from; the agent is one.
+// Source provides the status; the agent implements it.
 type Source interface {
 	Status() (*status.Status, error)
 }
 
-// Collector makes metrics of a status at each scrape. Its labels are bounded by the
-// configuration and by this program, unless it names containers and pods.
+// Collector computes metrics from a status at each scrape. The configuration and this program
+// bound its labels, unless it exports metrics of single containers and pods.
 type Collector struct {
 	source  Source
 	metrics []metric
@@ -31,8 +31,8 @@ type Collector struct {
 	names   bool
 }
 
-// New is the collector of a source; with names it also has metrics of single
-// containers and pods, so that there are as many series as these, times a dozen.
+// New returns the collector of a source. With names, it also exports metrics of single
+// containers and pods, about a dozen series for each.
 func New(source Source, names bool) *Collector {
 	c := &Collector{source: source, names: names}
 	for _, s := range sections() {
@@ -47,15 +47,15 @@ func New(source Source, names bool) *Collector {
 	return c
 }
 
-// Describe sends what there may be.
+// Describe sends the descriptions of all metrics.
 func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		out <- d
 	}
 }
 
-// Collect sends what there is. Where the plugin doesn't answer, the scrape fails: old
-// numbers would look like a calm node.
+// Collect sends the metrics. If the plugin doesn't answer, the scrape fails: old numbers would
+// look like a node without problems.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	s, err := c.source.Status()
 	if err != nil {
@@ -70,21 +70,21 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// most is how many scrapes are answered at once; more are refused.
+// most is the maximum number of concurrent scrapes; further ones are rejected.
 const most = 4
 
-// Handler answers scrapes in Prometheus' text format, or in OpenMetrics where the
-// scraper prefers it, with what the process itself uses besides.
+// Handler answers scrapes in Prometheus' text format, or in OpenMetrics if the scraper prefers
+// it. It adds the metrics of the process itself.
 func Handler(source Source, names bool) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(New(source, names), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: most})
 }
 
-// Path is where the metrics are, on the status socket and over TCP.
+// Path is the path of the metrics on the status socket and over TCP.
 const Path = "/metrics"
 
-// Serve answers scrapes at an address until the context ends.
+// Serve answers scrapes on an address until the context ends.
 func Serve(ctx context.Context, address string, handler http.Handler) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -54,7 +54,7 @@ func decisions() []metric {
 	}
 }
 
-// ofLoop is what a loop has also before it has looked.
+// ofLoop wraps samples of the control loop that exist before its first measurement.
 func ofLoop(samples func(*status.Loop, *sink)) func(*scrape, *sink) {
 	return func(s *scrape, out *sink) {
 		if s.Loop != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// section is what belongs together, for the documentation.
+// section is a group of related metrics, for the documentation.
 type section struct {
 	title   string
-	names   bool // it names containers and pods
+	names   bool // its metrics have labels of containers and pods
 	metrics []metric
 }
 
-// sections are all metrics, those that operators of mixed nodes ask for first.
+// sections lists all metrics. Those that matter most to operators of mixed nodes come first.
 func sections() []section {
 	return []section{
 		{title: "Interference", metrics: interference()},
@@ -36,7 +36,7 @@ func sections() []section {
 	}
 }
 
-// kind is a metric's type.
+// kind is the type of a metric.
 type kind uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 
 func (k kind) String() string { return [...]string{"gauge", "counter", "histogram"}[k] }
 
-// metric is one family: what it is, and its samples in a status.
+// metric is one metric family: its description, and a function for its samples in a status.
 type metric struct {
 	name, help string
 	kind       kind
@@ -55,12 +55,12 @@ type metric struct {
 	samples    func(*scrape, *sink)
 }
 
-// scrape is a status with what several metrics take from it.
+// scrape is a status with values that several metrics derive from it.
 type scrape struct {
 	*status.Status
-	loop    *status.Loop // nil before its first look, and without one
+	loop    *status.Loop // nil without a control loop, and before its first measurement
 	classes [classCount]class
-	named   []named // nil where none are to be named
+	named   []named // nil if containers are not exported
 }
 
 func look(s *status.Status, names bool) *scrape {
@@ -80,7 +80,7 @@ func look(s *status.Status, names bool) *scrape {
 	return seen
 }
 
-// looked are samples that are known once the loop has looked.
+// looked wraps samples that exist after the control loop's first measurement.
 func looked(samples func(*status.Loop, *sink)) func(*scrape, *sink) {
 	return func(s *scrape, out *sink) {
 		if s.loop != nil {
@@ -89,24 +89,24 @@ func looked(samples func(*status.Loop, *sink)) func(*scrape, *sink) {
 	}
 }
 
-// one is a metric's only sample.
+// one wraps the only sample of a metric.
 func one(value func(*status.Status) float64) func(*scrape, *sink) {
 	return func(s *scrape, out *sink) { out.put(value(s.Status)) }
 }
 
-// oneLooked is the same of the loop.
+// oneLooked wraps the only sample of a metric of the control loop.
 func oneLooked(value func(*status.Loop) float64) func(*scrape, *sink) {
 	return looked(func(l *status.Loop, out *sink) { out.put(value(l)) })
 }
 
-// sink takes the samples of one metric.
+// sink receives the samples of one metric.
 type sink struct {
 	out  chan<- prometheus.Metric
 	desc *prometheus.Desc
 	kind kind
 }
 
-// put sends a sample, unless it is no amount: none of the metrics is ever negative.
+// put sends a sample, unless it is negative or not finite: no metric is ever negative.
 func (s *sink) put(value float64, labels ...string) {
 	if math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// Batch writes what became of the batch switch, in 80 columns.
+// Batch writes the result of setting the batch switch, 80 columns wide.
 func Batch(w io.Writer, r *batchswitch.Report) error {
 	var out strings.Builder
 	rows := [][]string{{"switch", switchText(&r.Switch)}}
@@ -56,7 +56,7 @@ func switchText(s *status.Switch) string {
 	return text
 }
 
-// batchState is what batch work may do, and until when.
+// batchState says what batch work may do, and until when.
 func batchState(b *status.Batch) string {
 	text := map[status.BatchState]string{
 		status.BatchOpen:     "open",
@@ -75,7 +75,7 @@ func batchState(b *status.Batch) string {
 	return text
 }
 
-// budgetText is the CPU of batch work.
+// budgetText describes the CPU budget of batch work.
 func budgetText(b *status.Batch) string {
 	used := fmt.Sprintf("%s used, %s always", humanize.CPUs(b.Used), humanize.CPUs(b.Floor))
 	switch {
@@ -87,5 +87,5 @@ func budgetText(b *status.Batch) string {
 	return fmt.Sprintf("%s CPUs by %s; %s", humanize.CPUs(b.Budget), b.Mechanism, used)
 }
 
-// moment is a time for people: of today without its date.
+// moment formats a time for people, without the seconds.
 func moment(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }

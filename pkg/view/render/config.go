@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ConfigDiff writes what another configuration would change.
+// ConfigDiff writes what a new configuration would change.
 func ConfigDiff(to io.Writer, d *status.ConfigDiff) error {
 	var w strings.Builder
 	if len(d.Keys) == 0 {
@@ -70,7 +70,7 @@ func placeText(p status.Place) string {
 	return text
 }
 
-// ConfigSummary is a configuration in a line; machine may be nil.
+// ConfigSummary summarizes a configuration in one line; machine may be nil.
 func ConfigSummary(c *config.Config, machine *topology.Machine) string {
 	text := fmt.Sprintf("mode %s, pools %s (%s), reserved CPUs %s, system CPUs %s",
 		c.Mode, strings.Join(c.Pools.Names(), ", "), c.Pools.Mode, setOr(c.Reserved, "none"), setOr(c.System, "none"))

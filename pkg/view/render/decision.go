@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// Decision writes a decision in lines of at most 80 Columns, with the numbers that it
-// was made from where they are asked for.
+// Decision writes a decision in lines of at most 80 columns, with the numbers on which it is
+// based if numbers is set.
 func Decision(w io.Writer, e *audit.Entry, numbers bool) error {
 	_, err := io.WriteString(w, decisionText(e, numbers))
 	return err
@@ -43,8 +43,8 @@ func decisionText(e *audit.Entry, numbers bool) string {
 	return text.String()
 }
 
-// factsText lists the numbers that a decision was made from; of a movement those of its
-// first and of its last step, where they differ.
+// factsText lists the numbers on which a decision is based. For a decision of several steps it
+// lists those of the first and of the last step if they differ.
 func factsText(d *control.Decision) string {
 	facts := make([]string, len(d.Facts))
 	for i, f := range d.Facts {
@@ -59,7 +59,7 @@ func factsText(d *control.Decision) string {
 	return strings.Join(facts, ", ")
 }
 
-// factText is a fact's name and its value with its unit, which the end of the name tells.
+// factText returns a fact's name, and its value with the unit that the end of the name implies.
 func factText(f control.Fact) (name, value string) {
 	for _, unit := range []struct {
 		suffix string

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// Doctor writes a report on a node, in 80 columns.
+// Doctor writes a report on a node, 80 columns wide.
 func Doctor(w io.Writer, r *doctor.Report) error {
 	var out strings.Builder
 	out.WriteString(summaryOf(r) + "\n")
@@ -28,7 +28,7 @@ func Doctor(w io.Writer, r *doctor.Report) error {
 		if len(f.On) > 0 {
 			what += " [" + strings.Join(f.On, ", ") + "]"
 		}
-		// As wide in every area, so that the columns are.
+		// The names have the same width in every area, so that the columns align.
 		rows = append(rows, []string{fmt.Sprintf("%-4s", f.Level), fmt.Sprintf("%-*s", names, f.Name), what})
 		if f.Do != "" {
 			rows = append(rows, []string{"", "", "do: " + f.Do})

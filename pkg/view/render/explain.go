@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Explain writes all that is known of some containers, in 80 columns. The trail has
-// decisions about their pod from the audit trail; those of the status are added.
+// Explain writes everything that is known about some containers, 80 columns wide. trail has
+// decisions about their pod from the audit trail; Explain adds those in the status.
 func Explain(w io.Writer, s *status.Status, containers []status.Container, trail []audit.Entry) error {
 	var out strings.Builder
 	if s.Mode == status.ModePreview {
@@ -53,8 +53,8 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 	return flush(w, &out)
 }
 
-// kernelText lists what was set in the kernel, by which mechanism, and what this
-// node lacks of what was asked for.
+// kernelText lists the settings in the kernel with their mechanisms, and the requested settings
+// that this node doesn't support.
 func kernelText(out *strings.Builder, c *status.Container) {
 	if len(c.Settings) > 0 {
 		rows := [][]string{{"KERNEL FILE", "OF", "VALUE", "WHY"}}
@@ -100,7 +100,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 	table(out, "  ", Columns, rows)
 }
 
-// known is an amount in bytes; a negative one is not known.
+// known formats an amount in bytes; a negative amount is unknown.
 func known(bytes int64) string {
 	if bytes < 0 {
 		return "unknown"
@@ -127,7 +127,7 @@ func quotaText(unlimited bool) string {
 	return "as the kubelet set it"
 }
 
-// requestText is what a container requested, and where that is known from.
+// requestText describes what a container requested, and the source of that information.
 func requestText(c *status.Container) string {
 	text := c.Requested.String() + " CPU"
 	if c.RequestedMemoryBytes > 0 {
@@ -144,8 +144,8 @@ func requestText(c *status.Container) string {
 	return text
 }
 
-// quotaOf is a running container's quota: as Sluice has set it, for the container or for
-// its pod, or else as the kubelet did.
+// quotaOf describes a running container's quota: the one that Sluice has set, for the container
+// or for its pod, otherwise the kubelet's.
 func quotaOf(c *status.Container) string {
 	var set []string
 	for _, k := range c.Settings {
@@ -177,7 +177,7 @@ func driftOf(c *status.Container) string {
 	return humanize.Count(c.Drift, "change") + " by others repaired"
 }
 
-// reasons lists where each setting came from, and the warnings.
+// reasons lists the source of each setting, and the warnings.
 func reasons(out *strings.Builder, indent string, settings []workload.RequestKey, warnings []string) {
 	if len(settings) > 0 {
 		rows := [][]string{{"SETTING", "VALUE", "FROM"}}
@@ -195,7 +195,7 @@ func reasons(out *strings.Builder, indent string, settings []workload.RequestKey
 	}
 }
 
-// paragraph writes text folded at 80 columns.
+// paragraph writes text wrapped at 80 columns.
 func paragraph(out *strings.Builder, indent, text string) {
 	table(out, indent, Columns, [][]string{{text}})
 }

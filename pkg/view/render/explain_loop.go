@@ -10,11 +10,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// ExplainedDecisions is how many decisions about a pod Explain writes, the newest.
+// ExplainedDecisions is the number of decisions about a pod that Explain writes, the newest
+// ones.
 const ExplainedDecisions = 10
 
-// podLoopText is what the loop knows of a pod: who disturbs it, what a person could
-// do, and what was decided.
+// podLoopText writes what the control loop knows about a pod: which batch pods disturb it,
+// advice, and the decisions.
 func podLoopText(out *strings.Builder, l *status.Loop, pod string, trail []audit.Entry) {
 	if l == nil {
 		return
@@ -43,7 +44,7 @@ func podLoopText(out *strings.Builder, l *status.Loop, pod string, trail []audit
 	decisionsText(out, decided)
 }
 
-// disturbanceText tells what a pod waits for more than when no batch work runs.
+// disturbanceText says for which resources a pod waits longer than it does without batch work.
 func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	out.WriteString("\n")
 	rows := [][]string{{"DISTURBED IN", "CALM", "ABOVE IT NOW"}}

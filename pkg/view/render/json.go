@@ -10,14 +10,15 @@ import (
 	"unicode/utf16"
 )
 
-// JSON writes a value as indented JSON, which a terminal shows and does not act on.
+// JSON writes a value as indented JSON without characters that a terminal would interpret.
 func JSON(w io.Writer, value any) error { return writeIndented(w, value, "  ") }
 
-// JSONLine writes a value as a line of JSON, which a terminal shows and does not act on.
+// JSONLine writes a value as one line of JSON without characters that a terminal would
+// interpret.
 func JSONLine(w io.Writer, value any) error { return writeIndented(w, value, "") }
 
-// writeIndented escapes what can't be printed: encoding/json escapes the control
-// characters of ASCII alone.
+// writeIndented also escapes unprintable characters, of which encoding/json escapes only the
+// ASCII control characters.
 func writeIndented(w io.Writer, value any, indent string) error {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// How much of the loop the status shows where it is not wide.
+// These constants limit what the narrow status shows of the control loop.
 const (
 	decisionsShown = 3
 	adviceShown    = 5
 )
 
-// loopSection is the control loop for people; nothing where there is none.
+// loopSection describes the control loop for people; it writes nothing if there is none.
 func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 	l := s.Loop
 	if l == nil {
@@ -52,7 +52,7 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 	}
 }
 
-// loopRows is the loop in short.
+// loopRows summarizes the control loop.
 func loopRows(l *status.Loop) [][]string {
 	rows := [][]string{{"mode", loopMode(l)}}
 	if l.Problem != "" {
@@ -104,7 +104,7 @@ func loopRows(l *status.Loop) [][]string {
 	return rows
 }
 
-// loopMode is the loop's mode, with the controllers that have another.
+// loopMode returns the mode of the control loop, and the controllers with a different mode.
 func loopMode(l *status.Loop) string {
 	text := string(l.Mode)
 	if l.Mode == control.Preview {
@@ -165,7 +165,7 @@ func offerText(o *control.Offer) string {
 	return text
 }
 
-// sufferers are the pods that batch work keeps waiting.
+// sufferers lists the pods that batch work delays.
 func sufferers(all []control.Disturbance) []string {
 	var names []string
 	for i := range all {
@@ -176,8 +176,8 @@ func sufferers(all []control.Disturbance) []string {
 	return names
 }
 
-// loads is the pools' load, with a bar, in percent of their CPUs; and their CPUs in
-// percent of what their containers request (RCF).
+// loads lists each pool's load with a bar, in percent of its CPUs, and its CPUs in percent of
+// what its containers request (the requested-CPU fraction, RCF).
 func loads(s *status.Status) [][]string {
 	rows := [][]string{{"LOAD OF", "USED", "CPUS", "LOAD", "", "BAND", "RCF", "NOTE"}}
 	for i := range s.Pools {
@@ -217,14 +217,14 @@ func loadNote(l *status.PoolLoad) string {
 	return strings.Join(notes, ", ")
 }
 
-// meter is a share as a bar.
+// meter draws a share as a bar.
 func meter(share float64) string {
 	const length = 10
 	full := int(min(max(share, 0), 1)*length + 0.5)
 	return strings.Repeat("#", full) + strings.Repeat(".", length-full)
 }
 
-// decisionsText lists decisions as `sluice log` does.
+// decisionsText lists decisions in the format of `sluice log`.
 func decisionsText(out *strings.Builder, all []status.Decision) {
 	for i := range all {
 		entry := audit.Entry(all[i])
@@ -232,8 +232,8 @@ func decisionsText(out *strings.Builder, all []status.Decision) {
 	}
 }
 
-// podDecisions joins what the status and the trail have of a pod's decisions, the
-// oldest first.
+// podDecisions merges the decisions about a pod from the status and the audit trail, the oldest
+// first.
 func podDecisions(pod string, known []status.Decision, trail []audit.Entry) []status.Decision {
 	var all []status.Decision
 	for i := range known {
@@ -251,7 +251,7 @@ func podDecisions(pod string, known []status.Decision, trail []audit.Entry) []st
 	return slices.CompactFunc(all, func(a, b status.Decision) bool { return order(a, b) == 0 })
 }
 
-// usageRows is what a container does now, against what it requests and may.
+// usageRows describes a container's usage beside its requests and limits.
 func usageRows(c *status.Container) [][]string {
 	u := c.Usage
 	if u == nil {

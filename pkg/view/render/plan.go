@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Plan writes what pods would get, in 80 columns.
+// Plan writes what pods would get, 80 columns wide.
 func Plan(w io.Writer, plans []whatif.Plan) error {
 	var out strings.Builder
 	for i, p := range plans {

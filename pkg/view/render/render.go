@@ -1,7 +1,6 @@
-// Package render writes what Sluice knows as text for people and as JSON: one function
-// for each answer of the command line, from a value to a writer. Texts keep to 80 Columns
-// where they are not to be wide, and hold nothing that a terminal would act on, whatever
-// names pods bring.
+// Package render writes Sluice's answers as text for people and as JSON, with one function for
+// each kind of answer. Texts are 80 columns wide unless the caller asks for wide ones, and
+// contain nothing that a terminal would interpret, whatever names pods have.
 package render
 
 import (
@@ -9,7 +8,7 @@ import (
 	"strings"
 )
 
-// flush writes a text that is complete.
+// flush writes a complete text.
 func flush(w io.Writer, text *strings.Builder) error {
 	_, err := io.WriteString(w, text.String())
 	return err

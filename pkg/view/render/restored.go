@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// Restored writes what was, or would be, given back by the journal in a folder, which may
-// be missing.
+// Restored writes what was, or would be, restored from the journal in a folder; missing says
+// that the folder doesn't exist.
 func Restored(w io.Writer, r *status.Restored, dir string, missing bool) error {
 	var out strings.Builder
 	if len(r.Changes)+len(r.LeftAlone)+r.IRQs == 0 {
@@ -40,14 +40,14 @@ func Restored(w io.Writer, r *status.Restored, dir string, missing bool) error {
 	return flush(w, &out)
 }
 
-// NoDecisions writes that a state folder, which may be missing, holds no decision of
-// those that were asked for.
+// NoDecisions writes that a state folder has no matching decisions; missing says that the
+// folder doesn't exist.
 func NoDecisions(w io.Writer, dir string, missing bool) error {
 	_, err := fmt.Fprintf(w, "No such decision in %s%s.\n", dir, why(missing))
 	return err
 }
 
-// why explains an empty answer from a folder that is missing.
+// why explains an empty answer if the folder doesn't exist.
 func why(missing bool) string {
 	if missing {
 		return ", which is not there: the plugin has not run, or keeps its state elsewhere"

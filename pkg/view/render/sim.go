@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/sim"
 )
 
-// Sim writes the results of policies side by side. With equal they were made at an equal
-// rate of violations, and what the pools gain is added.
+// Sim writes the results of policies side by side. With equal, the policies ran at an equal
+// rate of violations, and Sim adds what the pools gain.
 func Sim(w io.Writer, name string, s *sim.Scenario, results []*sim.Result, equal bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %d CPUs, %s, seed %d\n", name, results[0].Series.NodeCPUs, s.Duration, s.Seed)
@@ -40,7 +40,7 @@ MOVES/H  containers given other CPUs, an hour
 	return flush(w, &b)
 }
 
-// gains tells what the pools gain against each other policy.
+// gains says what the pools gain against each other policy.
 func gains(results []*sim.Result, budget float64) string {
 	at := slices.IndexFunc(results, func(r *sim.Result) bool { return r.Policy == sim.Pools })
 	if at < 0 {
@@ -68,7 +68,7 @@ func percentTo(share float64, digits int) string {
 	return fmt.Sprintf("%.*f %%", digits, 100*share)
 }
 
-// Scenarios writes the scenarios by their names, with what each is about.
+// Scenarios writes the names of the scenarios, with their descriptions.
 func Scenarios(w io.Writer, names []string, all []*sim.Scenario) error {
 	var out strings.Builder
 	rows := make([][]string, len(names))

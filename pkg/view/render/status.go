@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// Status writes the plugin's state, in 80 columns where it is not to be wide.
+// Status writes the plugin's state, 80 columns wide unless wide is set.
 func Status(w io.Writer, s *status.Status, wide bool) error {
 	width := Columns
 	if wide {
@@ -39,7 +39,7 @@ func Status(w io.Writer, s *status.Status, wide bool) error {
 	return flush(w, &out)
 }
 
-// section is a table, or what is said where it has no rows.
+// section writes a table, or the text empty if it has no rows.
 func section(out *strings.Builder, width int, rows [][]string, empty string) {
 	out.WriteString("\n")
 	if len(rows) == 1 {
@@ -206,7 +206,7 @@ func more(c *status.Container, wide bool) []string {
 	return []string{c.Requested.String(), c.ID, cmp.Or(c.Cgroup, "-")}
 }
 
-// note is what a container's row has to say besides.
+// note returns the last column of a container's row.
 func note(c *status.Container) string {
 	var notes []string
 	if !c.Controlled {

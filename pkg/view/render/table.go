@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Columns is the width that text keeps to where it is not to be wide.
+// Columns is the width of text that is not wide.
 const Columns = 80
 
-// unlimited is the width of text that is to be wide.
+// unlimited is the width of wide text.
 const unlimited = 0
 
-// narrowest is how far a column is narrowed, at most, before its text folds.
+// narrowest is the smallest width to which a column shrinks before its text wraps.
 const narrowest = 6
 
-// table writes rows in aligned Columns, at most width wide. Text that does not fit
-// its column goes on below, so that nothing is lost and it can still be read out.
+// table writes rows in aligned columns, at most width wide. Text that does not fit its column
+// wraps, so that nothing is lost.
 func table(w *strings.Builder, indent string, width int, rows [][]string) {
 	for _, row := range rows {
 		for i := range row {
@@ -52,7 +52,8 @@ func table(w *strings.Builder, indent string, width int, rows [][]string) {
 	}
 }
 
-// Printable replaces what a terminal would act on: pods bring texts of their own.
+// Printable replaces characters that a terminal would interpret, because pods choose some
+// texts.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -77,7 +78,7 @@ func columnWidths(rows [][]string) []int {
 	return widths
 }
 
-// narrow takes from the widest column until all fit.
+// narrow shrinks the widest column until all columns fit.
 func narrow(widths []int, width int) {
 	total := len(gap) * (len(widths) - 1)
 	for _, n := range widths {
@@ -97,8 +98,8 @@ func narrow(widths []int, width int) {
 	}
 }
 
-// fold breaks text into lines of at most width characters: at a space, else after
-// a comma, slash or hyphen, else anywhere.
+// fold breaks text into lines of at most width characters: preferably at a space, otherwise
+// after a comma, slash or hyphen, otherwise anywhere.
 func fold(text string, width int) []string {
 	var lines []string
 	rest := []rune(text)
@@ -111,7 +112,7 @@ func fold(text string, width int) []string {
 }
 
 func breakAt(text []rune, width int) int {
-	for i := width; i > 0; i-- { // a space may be just beyond
+	for i := width; i > 0; i-- { // the space may be just beyond the width
 		if text[i] == ' ' {
 			return i + 1
 		}

@@ -5,7 +5,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// cpuList is a set with its size; the empty set is what empty says.
+// cpuList formats a set with its size; it returns empty for the empty set.
 func cpuList(cpus cpuset.Set, empty string) string {
 	if cpus.IsEmpty() {
 		return empty
@@ -13,7 +13,7 @@ func cpuList(cpus cpuset.Set, empty string) string {
 	return cpus.String() + " (" + humanize.Count(cpus.Size(), "CPU") + ")"
 }
 
-// setOr is a set in short; the empty set is what empty says.
+// setOr formats a set; it returns empty for the empty set.
 func setOr(set cpuset.Set, empty string) string {
 	if set.IsEmpty() {
 		return empty

@@ -18,16 +18,16 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Client asks a running plugin.
+// Client sends requests to a running plugin.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// answerTime is how long a client waits for an answer.
+// answerTime limits the time that a client waits for an answer.
 const answerTime = 10 * time.Second
 
-// NewClient asks the plugin behind that socket.
+// NewClient returns a client of the plugin that listens on that socket.
 func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: &http.Client{
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -36,22 +36,22 @@ func NewClient(socket string) *Client {
 	}}
 }
 
-// Status is the plugin's state.
+// Status returns the plugin's state.
 func (c *Client) Status() (*status.Status, error) { return c.StatusIn(context.Background()) }
 
-// StatusIn is the plugin's state, if it answers before the context ends.
+// StatusIn returns the plugin's state if it answers before the context ends.
 func (c *Client) StatusIn(ctx context.Context) (*status.Status, error) {
 	var s status.Status
 	return &s, c.do(ctx, http.MethodGet, "/v1/status", nil, &s)
 }
 
-// Machine is the machine as the plugin works with it.
+// Machine returns the machine as the plugin sees it.
 func (c *Client) Machine(ctx context.Context) (*topology.Machine, error) {
 	var m topology.Machine
 	return &m, c.do(ctx, http.MethodGet, "/v1/topology", nil, &m)
 }
 
-// WhatIf asks what a pod's containers would get.
+// WhatIf returns what a pod's containers would get.
 func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]status.Answer, error) {
 	body, err := json.Marshal(PlanRequest{Pod: pod, Containers: containers})
 	if err != nil {
@@ -62,15 +62,15 @@ func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]s
 	return answers, err
 }
 
-// Stream hands over the plugin's state, now and then each interval (at least 100 ms),
-// until the context ends, the plugin goes away or do fails. An interval in which do
-// has not returned is left out. What do is given is never changed afterwards.
+// Stream calls do with the plugin's state, now and then once per interval (at least 100 ms),
+// until the context ends, the connection ends or do fails. It skips intervals in which do has
+// not returned. A status that do has received never changes.
 func (c *Client) Stream(ctx context.Context, every time.Duration, do func(*status.Status) error) error {
 	body, err := c.open(ctx, http.MethodGet, "/v1/stream?interval="+url.QueryEscape(every.String()), nil)
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // nothing was written
+	defer body.Close() //nolint:errcheck // the body was only read
 	fields, lines := newFields(), json.NewDecoder(body)
 	told := &status.Status{}
 	for {
@@ -94,7 +94,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, into 
 	if err != nil {
 		return err
 	}
-	defer answer.Close() //nolint:errcheck // read to its end below
+	defer answer.Close() //nolint:errcheck // the body is read to its end below
 	data, err := io.ReadAll(answer)
 	if err != nil {
 		return err
@@ -111,14 +111,14 @@ func (c *Client) open(ctx context.Context, method, path string, body []byte) (io
 	response, err := c.http.Do(request)
 	if err != nil {
 		if transport, ok := errors.AsType[*url.Error](err); ok {
-			err = transport.Err // without the made-up address
+			err = transport.Err // omits the placeholder address
 		}
 		return nil, fmt.Errorf("no answer on %s (is sluice running, and are you root?): %w", c.socket, err)
 	}
 	if response.StatusCode == http.StatusOK {
 		return response.Body, nil
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
+	defer response.Body.Close() //nolint:errcheck // the body was only read
 	const enough = 64 << 10
 	text, err := io.ReadAll(io.LimitReader(response.Body, enough))
 	if err != nil {

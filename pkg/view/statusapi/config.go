@@ -9,10 +9,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// maxConfig bounds a configuration: the shipped one with all its comments is 20 KiB.
+// maxConfig limits the size of a configuration: the shipped one with all its comments has 20
+// KiB.
 const maxConfig = 1 << 20
 
-// ConfigRoute answers what a configuration would change: its text is the body.
+// ConfigRoute answers what a new configuration, whose text is the body, would change.
 func ConfigRoute(ask func(text []byte) (*status.ConfigDiff, error)) Route {
 	return Route{Pattern: "POST /v1/config", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxConfig))
@@ -21,14 +22,14 @@ func ConfigRoute(ask func(text []byte) (*status.ConfigDiff, error)) Route {
 			return
 		}
 		if err != nil {
-			return // the client has gone
+			return // the client has disconnected
 		}
 		diff, err := ask(text)
 		answer(w, diff, err)
 	})}
 }
 
-// ConfigDiff asks what a configuration would change on the node.
+// ConfigDiff returns what a configuration would change on the node.
 func (c *Client) ConfigDiff(ctx context.Context, text []byte) (*status.ConfigDiff, error) {
 	var d status.ConfigDiff
 	return &d, c.do(ctx, http.MethodPost, "/v1/config", text, &d)

@@ -7,21 +7,21 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// denialInterval is the least time between two log lines on users who were turned away: any
+// denialInterval is the minimum time between two log lines about rejected users, because any
 // user of the node can cause one.
 const denialInterval = time.Minute
 
-// DenialLog is a Refuser that logs who was turned away, at most once a minute.
+// DenialLog is a Refuser that logs rejected users, at most once a minute.
 type DenialLog struct {
 	log      logrus.FieldLogger
-	loggedAt atomic.Int64 // Unix time in ns; 0 never
+	loggedAt atomic.Int64 // Unix time in ns; 0 means never
 	unlogged atomic.Int64
 }
 
-// NewDenialLog makes a DenialLog that writes to log.
+// NewDenialLog returns a DenialLog that writes to log.
 func NewDenialLog(log logrus.FieldLogger) *DenialLog { return &DenialLog{log: log} }
 
-// Denied implements Refuser. It may be called by several goroutines at once.
+// Denied implements Refuser. It is safe for concurrent use.
 func (d *DenialLog) Denied(uid uint32) {
 	now, last := time.Now(), d.loggedAt.Load()
 	if now.Sub(time.Unix(0, last)) < denialInterval || !d.loggedAt.CompareAndSwap(last, now.UnixNano()) {

@@ -14,22 +14,22 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// fields turn two statuses into the JSON merge patch (RFC 7396) between them, and
-// back. In a patch containers are an object by their ids, so that one of them can be
-// changed or go alone; all other lists are replaced as a whole. The zero value of any
-// field may be left out, or null.
+// fields computes the JSON merge patch (RFC 7396) between two statuses, and applies it. In a
+// patch, containers are an object by their IDs, so that a patch can change or remove one of
+// them; all other lists are replaced as a whole. Zero values of all fields may be omitted, or
+// null.
 //
-// They compare values, not text: what has not changed is never encoded.
+// fields compares values, not text, so that unchanged values are never encoded.
 type fields struct{ of map[reflect.Type][]field }
 
-// field is one of a struct's.
+// field describes one field of a struct.
 type field struct {
-	name     string // in JSON
-	key      string // the same as it is written: "\"name\":"
+	name     string // its name in JSON
+	key      string // the quoted name with a colon: "\"name\":"
 	index    int
-	embedded bool // its fields are the struct's own
-	optional bool // left out of JSON where it is zero or empty
-	tree     bool // a struct or a pointer to one, changed field by field
+	embedded bool // its fields belong to the struct itself
+	optional bool // omitted from JSON if it is zero or empty
+	tree     bool // a struct or a pointer to one, which is compared field by field
 }
 
 func newFields() *fields { return &fields{of: map[reflect.Type][]field{}} }
@@ -62,7 +62,7 @@ func isTree(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !p.Implements(reflect.TypeFor[json.Marshaler]()) && !p.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
-// patch is what makes old into now.
+// patch returns the patch that changes old into now.
 func (f *fields) patch(old, now *status.Status) ([]byte, error) {
 	var into bytes.Buffer
 	into.WriteByte('{')
@@ -124,7 +124,7 @@ func (f *fields) containers(into *bytes.Buffer, old, now []status.Container) err
 	return nil
 }
 
-// changes writes a struct's members that differ, each with a comma.
+// changes writes the members of a struct that differ, each followed by a comma.
 func (f *fields) changes(into *bytes.Buffer, was, is reflect.Value) error {
 	for _, at := range f.list(is.Type()) {
 		was, is := was.Field(at.index), is.Field(at.index)
@@ -180,8 +180,8 @@ func (f *fields) change(into *bytes.Buffer, at field, was, is reflect.Value) (di
 	return true, whole(into, is)
 }
 
-// equal compares fields of two statuses; sets and times, which are most of their bytes,
-// without reflection.
+// equal compares the fields of two statuses; it compares sets and times, which are most of
+// their bytes, without reflection.
 func equal(a, b reflect.Value) bool {
 	switch x := a.Addr().Interface().(type) {
 	case *cpuset.Set:
@@ -205,7 +205,7 @@ func whole(into *bytes.Buffer, v reflect.Value) error {
 }
 
 func key(into *bytes.Buffer, name string) {
-	data, _ := json.Marshal(name) // a string always is JSON
+	data, _ := json.Marshal(name) // encoding a string never fails
 	into.Write(data)
 	into.WriteByte(':')
 }
@@ -218,8 +218,8 @@ func end(into *bytes.Buffer) {
 	into.WriteByte('}')
 }
 
-// merge is a status with a patch; the one before stays as it is, and shares with the
-// new one what has not changed.
+// merge returns a status with a patch applied. It doesn't change the old status, which shares
+// its unchanged parts with the new one.
 func (f *fields) merge(old *status.Status, patch []byte) (*status.Status, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(patch, &members); err != nil {
@@ -279,7 +279,7 @@ func (f *fields) mergeInto(v reflect.Value, patch []byte) error {
 	return f.set(v, members)
 }
 
-// set sets a struct's members; those that it doesn't know come from a newer plugin.
+// set sets a struct's members. It ignores unknown members, which come from a newer plugin.
 func (f *fields) set(v reflect.Value, members map[string]json.RawMessage) error {
 	for _, at := range f.list(v.Type()) {
 		to := v.Field(at.index)
@@ -307,7 +307,7 @@ func (f *fields) set(v reflect.Value, members map[string]json.RawMessage) error 
 		case at.tree:
 			err = f.mergeInto(to, value)
 		default:
-			to.SetZero() // a list of its own
+			to.SetZero() // the new list must not share memory with the old
 			err = json.Unmarshal(value, to.Addr().Interface())
 		}
 		if err != nil {

@@ -19,7 +19,7 @@ type Log struct {
 	Broken  int           `json:"broken"`  // Number of lines in the trail that cannot be read.
 }
 
-// The bounds of a Log.
+// These are the limits of a Log.
 const (
 	usualEntries = 500
 	mostEntries  = 5000
@@ -27,7 +27,7 @@ const (
 
 // LogRoute serves the audit trail in a folder.
 func LogRoute(trail fs.FS) Route {
-	reading := make(chan struct{}, 1) // the trail has up to 32 MiB: one reader at a time
+	reading := make(chan struct{}, 1) // only one reader at a time, because the trail has up to 32 MiB
 	return Route{"GET /v1/log", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		filter, limit, err := logQuery(r.URL.Query(), time.Now())
 		if err != nil {
@@ -45,7 +45,7 @@ func LogRoute(trail fs.FS) Route {
 	})}
 }
 
-// logQuery is what a query asks for.
+// logQuery parses a query.
 func logQuery(query url.Values, now time.Time) (f audit.Filter, limit int, err error) {
 	limit = usualEntries
 	for name := range query {
@@ -71,7 +71,7 @@ func logQuery(query url.Values, now time.Time) (f audit.Filter, limit int, err e
 	return f, limit, nil
 }
 
-// timeOf is a time as RFC 3339 writes it, or so long ago.
+// timeOf parses a time in RFC 3339's format, or a duration before now.
 func timeOf(text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
@@ -83,9 +83,9 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// readLog reads the newest entries, until the reader has gone.
+// readLog reads the newest entries, and stops when the client disconnects.
 func readLog(trail fs.FS, f audit.Filter, limit int, gone func() error) (*Log, error) {
-	var last []audit.Entry // a ring once it is full
+	var last []audit.Entry // a ring buffer once it is full
 	read := 0
 	broken, err := audit.Read(trail, f, func(e audit.Entry) error {
 		if len(last) < limit {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerKey is a connection's peer in the context of its requests.
+// peerKey is the context key of a connection's peer.
 type peerKey struct{}
 
-// peer is who connected: the effective user at that time (SO_PEERCRED).
+// peer is the effective user of the process that connected, at that time (SO_PEERCRED).
 type peer struct {
 	uid uint32
 	err error
@@ -45,12 +45,12 @@ func peerOf(conn net.Conn) (uid uint32, err error) {
 	return credentials.Uid, nil
 }
 
-// Refuser hears of the users whom the socket turns away.
+// Refuser is notified of users that the socket rejects.
 type Refuser interface {
 	Denied(uid uint32)
 }
 
-// admit lets root and this process' own user through.
+// admit accepts requests of root and of this process' own user.
 func admit(next http.Handler, source Source) http.Handler {
 	own := uint32(os.Geteuid())
 	refuser, _ := source.(Refuser)

@@ -1,5 +1,5 @@
-// Package statusapi serves the status over a unix socket: whole, as a stream of changes,
-// with answers to what a pod or another configuration would get. Client asks it.
+// Package statusapi serves the status over a unix socket: as a whole, as a stream of changes,
+// and with answers to what a pod or another configuration would get. Client is its client.
 package statusapi
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Reader is what a status is read from. Nobody changes a status that it has given:
-// several readers may have the same one.
+// Reader provides a status. Nobody may change a returned status, because several readers may
+// share it.
 type Reader interface {
 	Status() (*status.Status, error)
 	Machine() (*topology.Machine, error)
 }
 
-// Source is what the socket serves; the agent is one.
+// Source is what the socket serves; the agent implements it.
 type Source interface {
 	Reader
 	WhatIf(pod *workload.Pod, containers []workload.Container) ([]status.Answer, error)
@@ -38,25 +38,25 @@ type PlanRequest struct {
 	Containers []workload.Container `json:"containers"`
 }
 
-// The bounds of what a client may send, and of the time that it takes.
+// These constants limit the size of requests, and the time that they take.
 const (
-	maxBody   = 2 << 20 // a pod object in etcd is at most 1.5 MiB
+	maxBody   = 2 << 20 // a pod object in etcd has at most 1.5 MiB
 	maxHeader = 16 << 10
 	readTime  = 5 * time.Second
 	writeTime = 10 * time.Second
 	idleTime  = time.Minute
 )
 
-// Route is something else that the socket serves.
+// Route is an additional route that the socket serves.
 type Route struct {
-	Pattern string // of http.ServeMux: "GET /metrics"
+	Pattern string // as in http.ServeMux: "GET /metrics"
 	Handler http.Handler
 }
 
-// Serve answers on a unix socket, open to its owner alone, until the context
-// ends. A socket left over from an earlier run is replaced. Whoever connects must be
-// root or the user of this process, however open the socket has been made since; a
-// source that is a Refuser hears of all others.
+// Serve listens on a unix socket, open to its owner alone, until the context ends. It replaces
+// a socket that an earlier run has left. Clients must be root or the user of this process,
+// whatever the socket's mode has become since. If the source is a Refuser, Serve notifies it of
+// all other clients.
 func Serve(ctx context.Context, socket string, source Source, more ...Route) error {
 	listener, err := Listen(socket)
 	if err != nil {
@@ -75,9 +75,9 @@ func Serve(ctx context.Context, socket string, source Source, more ...Route) err
 	return os.Remove(socket)
 }
 
-// Listen makes a unix socket that is open to its owner alone, in the place of an older
-// one. It makes it in a folder of its own and then moves it to its place: nobody can
-// connect before its mode is set, however open the place is.
+// Listen creates a unix socket that is open to its owner alone, and replaces an existing one.
+// It creates the socket in a private folder and then moves it: nobody can connect before its
+// mode is set, whatever the permissions of the final folder.
 func Listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func Listen(socket string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(private) //nolint:errcheck // an empty folder may stay
+	defer os.RemoveAll(private) //nolint:errcheck // an empty folder does no harm
 	hidden := filepath.Join(private, "s")
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
@@ -99,7 +99,7 @@ func Listen(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Data answers GET /v1/status, /v1/stream and /v1/topology.
+// Data serves GET /v1/status, /v1/stream and /v1/topology.
 func Data(source Reader) *http.ServeMux {
 	mux := http.NewServeMux()
 	var last encoded
@@ -138,7 +138,7 @@ func handler(source Source, more ...Route) http.Handler {
 	return mux
 }
 
-// encoded is the last status as JSON, for readers who are given the same one.
+// encoded caches the last status as JSON, for clients that receive the same one.
 type encoded struct {
 	mu     sync.Mutex
 	status *status.Status
@@ -173,5 +173,5 @@ func send(w http.ResponseWriter, data []byte, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(data) //nolint:errcheck // the client has gone
+	w.Write(data) //nolint:errcheck // fails only if the client has disconnected
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// The bounds of a stream.
+// These are the limits of a stream.
 const (
 	leastInterval = 100 * time.Millisecond
 	usualInterval = time.Second
@@ -18,37 +18,37 @@ const (
 	mostFollowers = 32
 )
 
-// hub streams the status to its followers. One goroutine takes snapshots for all of
-// them, at the pace of the fastest, and none while there is no follower. It waits for
-// nobody: who is still busy with a line finds the newest snapshot when it is done, and
-// what changed since that line in one patch.
+// hub streams the status to its followers. One goroutine takes snapshots for all of them, at
+// the rate of the fastest, and none while there is no follower. It never waits for a slow
+// follower, which gets the newest snapshot after it has sent a line: one patch with all changes
+// since that line.
 type hub struct {
 	source Reader
 
 	mu        sync.Mutex
 	followers map[*follower]struct{}
 	running   bool
-	news      chan struct{} // somebody came or went
+	news      chan struct{} // a follower has joined or left
 
 	patching sync.Mutex
 	fields   *fields
-	nothing  *status.Status // what followers have at first
+	nothing  *status.Status // the status from which a follower's first patch starts
 	newest   *status.Status
-	patches  map[*status.Status][]byte // to newest
+	patches  map[*status.Status][]byte // patches to the newest snapshot
 }
 
 // follower is one stream.
 type follower struct {
 	every time.Duration
 	due   time.Time
-	next  chan *status.Status // the newest that it has not taken; closed at the end
+	next  chan *status.Status // the newest snapshot that it has not received; closed at the end
 }
 
 func newHub(source Reader) *hub {
 	return &hub{source: source, followers: map[*follower]struct{}{}, news: make(chan struct{}, 1), fields: newFields(), nothing: &status.Status{}}
 }
 
-// ServeHTTP streams until the client goes, or takes no line for ten seconds.
+// ServeHTTP streams until the client disconnects, or accepts no line for ten seconds.
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	every, err := intervalOf(r.URL.Query())
 	if err != nil {
@@ -100,7 +100,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// intervalOf is the least time between two lines that a query asks for.
+// intervalOf returns the minimum time between two lines that a query asks for.
 func intervalOf(query url.Values) (time.Duration, error) {
 	text := query.Get("interval")
 	if text == "" {
@@ -113,7 +113,7 @@ func intervalOf(query url.Values) (time.Duration, error) {
 	return every, nil
 }
 
-// patch is the line from one snapshot to another, made once for all who need it.
+// patch returns the line from one snapshot to another; all followers that need it share it.
 func (h *hub) patch(from, to *status.Status) ([]byte, error) {
 	h.patching.Lock()
 	defer h.patching.Unlock()
@@ -130,7 +130,7 @@ func (h *hub) patch(from, to *status.Status) ([]byte, error) {
 	return line, err
 }
 
-// join adds a follower; nil where there are too many.
+// join adds a follower; it returns nil if there are too many.
 func (h *hub) join(every time.Duration) *follower {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,7 +177,7 @@ func (h *hub) run() {
 	}
 }
 
-// wait is the time until the next snapshot; false where nobody follows any more.
+// wait returns the time until the next snapshot; some is false if there are no followers.
 func (h *hub) wait() (wait time.Duration, some bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,15 +194,15 @@ func (h *hub) wait() (wait time.Duration, some bool) {
 	return wait, some
 }
 
-// forget lets the last snapshot go.
+// forget releases the last snapshot.
 func (h *hub) forget() {
 	h.patching.Lock()
 	defer h.patching.Unlock()
 	h.newest, h.patches = nil, nil
 }
 
-// offer gives a snapshot to the followers whose time has come. Without one the plugin
-// is at its end, and so are they.
+// offer gives a snapshot to the followers that are due. An error means that the plugin is
+// stopping, so that the followers end, too.
 func (h *hub) offer(s *status.Status, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,9 +218,9 @@ func (h *hub) offer(s *status.Status, err error) {
 		}
 		f.due = now.Add(f.every)
 		select {
-		case <-f.next: // it was too slow for this one
+		case <-f.next: // the follower has not received the previous snapshot
 		default:
 		}
-		f.next <- s // nobody else sends
+		f.next <- s // never blocks, because there is no other sender
 	}
 }
