@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// containers is the table of them, in at most so many lines.
+// containers draws the table of containers in at most so many lines.
 func (f *frame) containers(most int) []string {
 	all := f.sorted()
 	if len(all) == 0 {
@@ -34,7 +34,7 @@ func (f *frame) containers(most int) []string {
 	return lines
 }
 
-// poolWidth is a pool's name beside a container.
+// poolWidth is the width of a pool's name beside a container.
 const poolWidth = 8
 
 func (f *frame) container(c *status.Container, disturbed bool) string {
@@ -62,7 +62,7 @@ func (f *frame) container(c *status.Container, disturbed bool) string {
 	return l.String()
 }
 
-// usage is what a container uses: of its CPU limit, or of its own CPUs.
+// usage shows a container's usage in relation to its CPU limit or its own CPUs.
 func (f *frame) usage(l *line, c *status.Container) {
 	u := c.Usage
 	if u == nil {
@@ -90,7 +90,7 @@ func (f *frame) usage(l *line, c *status.Container) {
 	l.put(strained(u.Pressure.CPUFraction), right(waits, 5))
 }
 
-// of is how much CPU a container may use, "" where nothing bounds it but its pool.
+// of returns how much CPU a container may use, "" if only its pool bounds it.
 func of(c *status.Container) string {
 	switch u := c.Usage; {
 	case c.Class.Pinned() && c.Pool == "":
@@ -110,7 +110,8 @@ func className(c workload.Class) string {
 	return c.String()
 }
 
-// sorted is the containers in their order: those with most first, and then by name.
+// sorted returns the containers in the chosen order: the highest values first, and then by
+// name.
 func (f *frame) sorted() []*status.Container {
 	all := make([]*status.Container, len(f.Status.Containers))
 	for i := range f.Status.Containers {
@@ -134,7 +135,7 @@ func (f *frame) sorted() []*status.Container {
 	return all
 }
 
-// disturbed is the pods that wait more than when they are alone, by batch work.
+// disturbed returns the pods that wait longer because of batch work than they do without it.
 func (f *frame) disturbed() map[string]bool {
 	pods := map[string]bool{}
 	if f.Status.Loop != nil {
@@ -147,5 +148,5 @@ func (f *frame) disturbed() map[string]bool {
 	return pods
 }
 
-// pod is the pod of "namespace/pod/container".
+// pod returns the pod of "namespace/pod/container".
 func pod(ref string) string { return ref[:max(0, strings.LastIndexByte(ref, '/'))] }

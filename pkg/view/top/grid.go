@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// form is how much of a CPU is drawn.
+// form says how to draw CPUs.
 type form struct {
-	load     bool   // a digit after the letter; else the letter is a capital where the CPU is busy
-	core, l3 string // between two cores, and between two L3 domains
-	joined   bool   // NUMA nodes go on on the same line
+	load     bool   // draw a digit after the letter; otherwise the letter of a busy CPU is a capital
+	core, l3 string // separators between two cores, and between two L3 domains
+	joined   bool   // NUMA nodes continue on the same line
 }
 
-// forms lists the forms, the roomiest first.
+// forms lists the forms, the widest first.
 func forms() []form {
 	return []form{
 		{load: true, core: " ", l3: " | "},
@@ -28,11 +28,10 @@ func forms() []form {
 	}
 }
 
-// busy is the load from which a CPU without a digit is a capital.
+// busy is the load from which a CPU without a digit gets a capital letter.
 const busy = 50
 
-// grid draws the CPUs by package, NUMA node, L3 domain and core, in the roomiest form
-// that fits.
+// grid draws the CPUs by package, NUMA node, L3 domain and core, in the widest form that fits.
 func (f *frame) grid(most int) []string {
 	all := owners(f.Status)
 	cpus := f.places()
@@ -54,7 +53,7 @@ func (f *frame) grid(most int) []string {
 	return append(legend, lines...)
 }
 
-// places are the CPUs in the order in which they are drawn.
+// places returns the CPUs in drawing order.
 func (f *frame) places() []topology.CPU {
 	var cpus []topology.CPU
 	if f.Machine != nil {
@@ -70,7 +69,7 @@ func (f *frame) places() []topology.CPU {
 	return cpus
 }
 
-// legend names the letters with their number of CPUs.
+// legend explains the letters, with their numbers of CPUs.
 func (f *frame) legend(all []owner, used form) []string {
 	items := []item{{title, "CPUS"}}
 	for i := range all {
@@ -90,7 +89,7 @@ func (f *frame) legend(all []owner, used form) []string {
 	return f.words(len("CPUS  "), append(items, item{plain, how}))
 }
 
-// longName is the most of a pool's name that is shown.
+// longName is the maximum length of a pool's name.
 const longName = 40
 
 // cells draws the CPUs in one form.
@@ -139,7 +138,7 @@ func (f *frame) cells(cpus []topology.CPU, all []owner, used form) []string {
 	return append(lines, l.String())
 }
 
-// ownersByCPU is the index of each CPU's owner.
+// ownersByCPU returns the index of each CPU's owner.
 func ownersByCPU(all []owner) []int {
 	of := make([]int, cpuset.Max)
 	for i := range of {
@@ -176,7 +175,7 @@ func (f *frame) labelWidth() int {
 	return width
 }
 
-// cell is one CPU.
+// cell draws one CPU.
 func (f *frame) cell(letter byte, cpu int, used form) string {
 	load, known := f.load(cpu)
 	switch {
@@ -188,7 +187,7 @@ func (f *frame) cell(letter byte, cpu int, used form) string {
 	return string(letter)
 }
 
-// digit is a load in tenths: '#' is 95 % and more, '.' not known.
+// digit returns a load in tenths: '#' is 95 % and more, '.' is unknown.
 func digit(load float64, known bool) byte {
 	switch {
 	case !known:
@@ -199,7 +198,7 @@ func digit(load float64, known bool) byte {
 	return '0' + byte(max(0, load)/10)
 }
 
-// load is a CPU's load in percent.
+// load returns a CPU's load in percent.
 func (f *frame) load(cpu int) (percent float64, known bool) {
 	if f.Status.Loop == nil || cpu >= len(f.Status.Loop.Node.CPULoadPercent) {
 		return 0, false

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// tone is what a text is, which a colour can repeat.
+// tone is the meaning of a text, which a colour can repeat.
 type tone int
 
 const (
@@ -15,16 +15,16 @@ const (
 	warn
 	bad
 	ownCores // CPUs of LSE containers
-	ownCPUs  // of LSR
+	ownCPUs  // CPUs of LSR containers
 	reserved
 	system
 	external
 	shared
-	firstPool // and those after it: a pool's own CPUs
+	firstPool // the first of the tones for pools' own CPUs
 )
 
-// sgr is a tone's colour (ECMA-48, select graphic rendition): the eight that every
-// terminal has, so that its own theme decides how they look.
+// sgr returns a tone's colour (ECMA-48, select graphic rendition). It uses the eight colours
+// that every terminal has, so that the terminal's theme determines their look.
 func (t tone) sgr() string {
 	switch t {
 	case plain:
@@ -54,13 +54,13 @@ func (t tone) sgr() string {
 	return pools[int(t-firstPool)%len(pools)]
 }
 
-// line is a line of a frame. What does not fit is cut.
+// line is a line of a frame. Text that does not fit is cut.
 type line struct {
-	left   int // columns
+	left   int // free columns
 	used   int
-	spaces int // put, and not yet written: none ends a line
+	spaces int // pending spaces, which are not written at the end of a line
 	colour bool
-	tone   tone // in force
+	tone   tone // the tone in force
 	text   strings.Builder
 }
 
@@ -106,7 +106,7 @@ func (l *line) String() string {
 	return l.text.String()
 }
 
-// words puts texts one after another, on as many lines as they take.
+// words puts texts one after another, on as many lines as they need.
 func (f *frame) words(indent int, items []item) []string {
 	l := f.line()
 	var lines []string
@@ -123,7 +123,7 @@ func (f *frame) words(indent int, items []item) []string {
 	return append(lines, l.String())
 }
 
-// fold puts a sentence on as many lines as it takes, at most most.
+// fold puts a sentence on as many lines as it needs, up to a maximum.
 func (f *frame) fold(t tone, text string, most int) []string {
 	var lines []string
 	for rest := safe(text); rest != "" && len(lines) < most; {
@@ -149,8 +149,8 @@ type item struct {
 	text string
 }
 
-// safe is text as ASCII that a terminal prints: all else is escaped as Go would. It
-// changes nothing in what it has made.
+// safe returns a text as printable ASCII, with all other characters escaped as in Go. Applied
+// to its own result it changes nothing.
 func safe(text string) string {
 	ok := true
 	for i := range len(text) {
@@ -171,8 +171,8 @@ func safe(text string) string {
 	return out.String()
 }
 
-// fit is text in exactly that many columns: what is in the middle goes first, as names
-// differ at their ends.
+// fit returns a text in exactly that many columns. It cuts the middle, because names differ at
+// their ends.
 func fit(text string, width int) string {
 	text, width = safe(text), max(0, width)
 	if len(text) > width {
@@ -185,12 +185,12 @@ func fit(text string, width int) string {
 	return text + strings.Repeat(" ", width-len(text))
 }
 
-// right is text at the right end of that many columns.
+// right returns a text aligned to the right in that many columns.
 func right(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-len(text))) + text
 }
 
-// bar is a share of 0 to 1 as a bar of that length, with a mark at each of the shares.
+// bar draws a share of 0 to 1 as a bar of that length, with marks at the given shares.
 func bar(share float64, length int, marks ...float64) string {
 	cells := []byte(strings.Repeat(".", length))
 	at := func(share float64) int { return int(min(max(share, 0), 1)*float64(length) + 0.5) }

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// notes is who is disturbed, what others keep changing, and advice: a line each.
+// notes lists disturbed pods, settings that other programs keep changing, and advice, one per
+// line.
 func (f *frame) notes() []string {
 	s := f.Status
 	var lines []string
@@ -40,8 +41,8 @@ func (f *frame) notes() []string {
 	return lines
 }
 
-// disturbance is what a pod waits for beyond what it waits when it is alone, and by
-// whom that may be.
+// disturbance says for which resources a pod waits longer than it does without batch work, and
+// which batch pods may cause it.
 func disturbance(d *control.Disturbance) string {
 	var parts []string
 	for _, part := range []struct {
@@ -61,7 +62,7 @@ func disturbance(d *control.Disturbance) string {
 	return strings.Join(parts, ", ") + "; perhaps by " + strings.Join(by, ", ")
 }
 
-// decisions is what was decided last, the newest first, under a header.
+// decisions lists the last decisions under a header, the newest first.
 func (f *frame) decisions() []string {
 	if f.Status.Loop == nil || len(f.Status.Loop.Decisions) == 0 {
 		return nil
@@ -84,7 +85,7 @@ func (f *frame) decisions() []string {
 	return lines
 }
 
-// help tells the keys and what the letters mean.
+// help explains the keys and the letters.
 func (f *frame) help() []string {
 	var lines []string
 	for _, text := range []string{

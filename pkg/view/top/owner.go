@@ -8,16 +8,16 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// owner is who has some of the CPUs.
+// owner is a container class or a pool that has some of the CPUs.
 type owner struct {
-	letter byte // small; no two owners have the same, but '?'
+	letter byte // lower case; no two owners have the same letter, except '?'
 	name   string
 	tone   tone
 	cpus   cpuset.Set
-	pool   int // in Status.Pools; -1 none, or several
+	pool   int // index in Status.Pools; -1 for none or several
 }
 
-// Letters of those that every node may have. Pools have those that are left.
+// These letters belong to the owners that every node may have. Pools use the remaining ones.
 const (
 	letterLSE      = 'e'
 	letterLSR      = 'r'
@@ -28,8 +28,8 @@ const (
 	letterNobody   = '-'
 )
 
-// owners divides the CPUs that are online: each has one owner. The last is nobody, who
-// may have none.
+// owners divides the online CPUs among owners, one for each CPU. The last owner stands for CPUs
+// without an owner, and may have none.
 func owners(s *status.Status) []owner {
 	m := &s.Machine
 	rest := m.Online
@@ -57,7 +57,7 @@ func owners(s *status.Status) []owner {
 	add(letterSystem, "system", system, m.System, -1)
 
 	free := letters()
-	for i := range s.Pools { // who shares a CPU may differ from one to the next
+	for i := range s.Pools { // the pools that share a CPU may differ from one CPU to the next
 		for cpus := cpuset.Intersect(s.Pools[i].CPUs, rest); !cpus.IsEmpty(); cpus = cpuset.Intersect(s.Pools[i].CPUs, rest) {
 			with, names := sharers(s.Pools, cpus)
 			if len(names) > 1 {
@@ -70,8 +70,8 @@ func owners(s *status.Status) []owner {
 	return append(all, owner{letterNobody, "nobody", plain, rest, -1})
 }
 
-// sharers names the pools that have the first of the CPUs, and those of the CPUs that
-// the same pools have, and no other.
+// sharers returns the names of the pools that have the first of the CPUs, and all of the CPUs
+// that exactly these pools have.
 func sharers(pools []status.Pool, cpus cpuset.Set) (cpuset.Set, []string) {
 	var names []string
 	first := cpus.First()
@@ -86,7 +86,7 @@ func sharers(pools []status.Pool, cpus cpuset.Set) (cpuset.Set, []string) {
 	return cpus, names
 }
 
-// alphabet is the letters that are not taken.
+// alphabet is the set of unused letters.
 type alphabet map[byte]bool
 
 func letters() alphabet {
@@ -97,7 +97,7 @@ func letters() alphabet {
 	return free
 }
 
-// take is the first letter of a name that is free, or else of the alphabet.
+// take returns the first unused letter of a name, otherwise of the alphabet.
 func (a alphabet) take(name string) byte {
 	for _, c := range []byte(strings.ToLower(name) + "abcdefghijklmnopqrstuvwxyz") {
 		if a[c] {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 )
 
-// pools is the pools with their load against their bands.
+// pools shows the pools' loads beside their bands.
 func (f *frame) pools() []string {
 	length := max(6, f.barLength()-rcfWidth-1)
 	l := f.line()
@@ -37,7 +37,7 @@ func (f *frame) pools() []string {
 	return lines
 }
 
-// The widths of a pool's name and of its RCF in the table.
+// These are the widths of a pool's name and of its RCF in the table.
 const (
 	nameWidth = 10
 	rcfWidth  = 5

@@ -1,10 +1,9 @@
-// Package top draws the running plugin as one frame of a terminal: the machine's CPUs
-// by owner with their load, pools with their bands, batch work, the heaviest
-// containers, what disturbs, advice and the last decisions.
+// Package top draws the running plugin's state as one frame of a terminal: the machine's CPUs
+// by owner with their load, the pools with their bands, batch work, the busiest containers,
+// disturbed pods, advice and the last decisions.
 //
-// A frame is ASCII: it needs no font and no locale, and what pods bring along is
-// escaped. Colours only repeat what letters say. Pure: the same input gives the same
-// frame.
+// A frame is ASCII, so it needs no font and no locale, and text from pods is escaped. Colours
+// only repeat what letters show. The package is pure: the same input gives the same frame.
 package top
 
 import (
@@ -15,36 +14,36 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Seen is what a frame is drawn from.
+// Seen is the input for a frame.
 type Seen struct {
 	Status  *status.Status    // nil: the plugin has not answered yet
-	Machine *topology.Machine // nil: not known
+	Machine *topology.Machine // nil: unknown
 }
 
-// Order is what containers are sorted by.
+// Order is the sort order of containers.
 type Order string
 
-// The orders.
+// These orders are supported.
 const (
 	ByCPU       Order = "CPU"
 	ByThrottled Order = "throttled"
 	ByMemory    Order = "memory"
 )
 
-// Options is how a frame is drawn.
+// Options say how to draw a frame.
 type Options struct {
-	Width   int    // of every line, at most
-	Height  int    // lines, at most; 0: as many as there are to tell
-	Colour  bool   // with the eight colours of any terminal
-	Sort    Order  // "": by CPU
-	First   int    // the container at the top, from 0
-	Problem string // why there is nothing newer; "" all is well
+	Width   int    // maximum width of every line
+	Height  int    // maximum number of lines; 0 for no limit
+	Colour  bool   // use the eight colours of any terminal
+	Sort    Order  // "" for CPU
+	First   int    // index of the container at the top
+	Problem string // why the status is out of date; "" if it is not
 	Paused  bool
-	Live    bool // the foot names the keys
-	Help    bool // what the keys and letters mean, in place of all but the head
+	Live    bool // show the keys in the last line
+	Help    bool // show the meaning of keys and letters below the head
 }
 
-// Render draws a frame: lines of at most Width columns, no newline at the end.
+// Render draws a frame: lines of at most Width columns, without a newline at the end.
 func Render(seen Seen, o Options) string {
 	f := frame{Options: o, Seen: seen}
 	lines := f.draw()
@@ -54,21 +53,22 @@ func Render(seen Seen, o Options) string {
 	return strings.Join(lines, "\n")
 }
 
-// Last is the greatest First that still shows more than a smaller one would.
+// Last returns the greatest First beyond which scrolling has no effect.
 func Last(seen Seen, o Options) int {
 	f := frame{Options: o, Seen: seen}
 	f.draw()
 	return f.last
 }
 
-// frame is one frame while it is drawn.
+// frame is a frame while it is drawn.
 type frame struct {
 	Options
 	Seen
 	last int
 }
 
-// The least and the most that parts of a frame get, in lines with their headers.
+// These are the minimum and maximum heights of parts of a frame, in lines including their
+// headers.
 const (
 	leastGrid       = 3
 	leastPools      = 4
@@ -116,7 +116,7 @@ func (f *frame) draw() []string {
 	return f.withFoot(lines)
 }
 
-// withFoot adds the foot where the last line of the terminal is.
+// withFoot adds the foot at the last line of the terminal.
 func (f *frame) withFoot(lines []string) []string {
 	foot := f.foot()
 	if f.Height > 0 && len(lines)+len(foot) > f.Height {
@@ -128,8 +128,8 @@ func (f *frame) withFoot(lines []string) []string {
 	return append(lines, foot...)
 }
 
-// share is parts of whole of the height, at least least; where the height has no
-// bound, neither has the share.
+// share returns parts of whole of the height, but at least least. If the height is unlimited,
+// so is the share.
 func (f *frame) share(whole, parts, least int) int {
 	if f.Height == 0 {
 		return unbounded
@@ -139,7 +139,7 @@ func (f *frame) share(whole, parts, least int) int {
 
 const unbounded = 1 << 20
 
-// clip leaves lines out beyond the most, and says how many.
+// clip omits lines beyond the maximum, and says how many.
 func clip(lines []string, most int, more func(int) string) []string {
 	if len(lines) <= most || most < 1 {
 		return lines[:min(len(lines), max(0, most))]

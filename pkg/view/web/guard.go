@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// sessionCookie holds what a login gives instead of the token, so that the token
-// itself stays out of the browser's store, and of the requests to other ports of the
-// same host, to which cookies go as well.
+// sessionCookie holds the result of a login instead of the token. That keeps the token out of
+// the browser's cookie store, and out of requests to other ports of the same host, which get
+// the cookies, too.
 const sessionCookie = "sluice-session"
 
-// policy lets the page load and do only what is part of it. Trusted types keep even a
-// mistake in its scripts from making elements out of text.
+// policy lets the page load and run only its own parts. Trusted types prevent even a bug in its
+// scripts from creating elements from text.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard lets viewers in.
+// guard authenticates viewers.
 type guard struct {
 	token   string
-	session string // of this process: it ends with it
+	session string // random for each process
 	secure  bool
 }
 
@@ -31,7 +31,7 @@ func newGuard(o Options) *guard {
 	return &guard{token: o.Token, session: rand.Text(), secure: o.Cert != ""}
 }
 
-// all is what counts for every request.
+// all applies the rules for every request.
 func (g *guard) all(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -42,9 +42,9 @@ func (g *guard) all(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		// A site of somebody else's may let its own name lead to this machine (DNS
-		// rebinding): the viewer's browser then takes the two for one site. Where a
-		// token is asked for it has none for that name.
+		// Another site may resolve its own name to this machine (DNS rebinding), so that the
+		// viewer's browser treats both as one site. If a token is required, the browser has
+		// none for that name.
 		if g.token == "" && !local(r.Host) {
 			http.Error(w, "the node map is at localhost, 127.0.0.1 or [::1]; by another name it answers where web.token or web.tokenFile is configured", http.StatusMisdirectedRequest)
 			return
@@ -53,7 +53,7 @@ func (g *guard) all(next http.Handler) http.Handler {
 	})
 }
 
-// local reports whether a Host header names this machine, whoever asks.
+// local reports whether a Host header names this machine.
 func local(host string) bool {
 	if name, port, err := net.SplitHostPort(host); err == nil && strings.Trim(port, "0123456789") == "" {
 		host = name
@@ -65,7 +65,7 @@ func local(host string) bool {
 	return err == nil && address.IsLoopback() && address.Zone() == ""
 }
 
-// allowed reports whether the viewer has shown the token.
+// allowed reports whether the viewer has presented the token.
 func (g *guard) allowed(r *http.Request) bool {
 	if g.token == "" {
 		return true
@@ -77,13 +77,13 @@ func (g *guard) allowed(r *http.Request) bool {
 	return err == nil && same(cookie.Value, g.session)
 }
 
-// same compares in a time that tells neither the text nor its length.
+// same compares texts in a time that reveals neither the text nor its length.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// page lets those in who may, and asks the others for the token.
+// page serves the page to authenticated viewers, and a login form to all others.
 func (g *guard) page(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.allowed(r) {
@@ -94,8 +94,8 @@ func (g *guard) page(next http.Handler) http.Handler {
 	})
 }
 
-// data answers only those who may. A page of another site couldn't read the answers,
-// but it could hold all streams in its visitors' names: browsers tell who asks.
+// data serves authenticated viewers only. A page of another site couldn't read the answers, but
+// its visitors' browsers could occupy all streams; browsers say which site sends a request.
 func (g *guard) data(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" {
@@ -111,11 +111,11 @@ func (g *guard) data(next http.Handler) http.Handler {
 	})
 }
 
-// maxLogin bounds a login form.
+// maxLogin limits the size of a login form.
 const maxLogin = 4 << 10
 
-// login takes the token from the form. Another site that sends the form would have to
-// know the token, so it needs no guard of its own.
+// login reads the token from the form. Another site that sends the form would have to know the
+// token, so the form needs no protection against that.
 func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if g.token == "" || !same(r.PostFormValue("token"), g.token) {

@@ -18,7 +18,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// Handler is the page, its data, and the guard before them.
+// Handler serves the page and its data behind the guard.
 func Handler(o Options, source statusapi.Reader) http.Handler {
 	g := newGuard(o)
 	mux := http.NewServeMux()
@@ -38,13 +38,13 @@ type file struct {
 	body      []byte
 }
 
-// files are the page's files by their names. They hold nothing of this node: anybody
-// may have them.
+// files returns the page's files by their names. They contain nothing about this node, so
+// anybody may read them.
 func files() map[string]file {
 	all := map[string]file{}
 	entries, err := fs.ReadDir(page, "page")
 	if err != nil {
-		panic(err) // the folder is part of the binary
+		panic(err) // fails only without the embedded folder
 	}
 	for _, entry := range entries {
 		body, err := fs.ReadFile(page, path.Join("page", entry.Name()))
@@ -57,8 +57,8 @@ func files() map[string]file {
 	return all
 }
 
-// kindOf is a file's type by its name. The system's table may have another for
-// scripts, which browsers then refuse.
+// kindOf returns a file's media type by its name. The system's table may have a different type
+// for scripts, which browsers then refuse.
 func kindOf(name string) string {
 	if path.Ext(name) == ".js" {
 		return "text/javascript; charset=utf-8"
@@ -69,21 +69,20 @@ func kindOf(name string) string {
 func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
-	h.Set("Cache-Control", "no-cache") // ask each time: the next build has other files
+	h.Set("Cache-Control", "no-cache") // revalidate each time: the next build has other files
 	h.Set("ETag", f.tag)
 	if r.Header.Get("If-None-Match") == f.tag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	w.Write(f.body) //nolint:errcheck // the viewer has gone
+	w.Write(f.body) //nolint:errcheck // fails only if the viewer has disconnected
 }
 
-// recentFor is how long a status counts as new. Streams take one a second, unless a
+// recentFor is the time for which a status is reused. Streams read one a second, unless a
 // viewer asks for more.
 const recentFor = 500 * time.Millisecond
 
-// recent gives the status that was read a moment ago, if one was: many viewers cost the
-// agent hardly more than one.
+// recent caches the last status, so that many viewers cost the agent hardly more than one.
 type recent struct {
 	statusapi.Reader
 
@@ -92,7 +91,7 @@ type recent struct {
 	last *status.Status
 }
 
-// Status is at most recentFor old.
+// Status returns a status that is at most recentFor old.
 func (c *recent) Status() (*status.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

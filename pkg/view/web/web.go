@@ -1,5 +1,5 @@
-// Package web is the node map: a page for a browser that shows the status and
-// changes nothing.
+// Package web serves the node map: a page for a browser that shows the status and changes
+// nothing.
 package web
 
 import (
@@ -20,17 +20,18 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// Options are where the page is, and for whom.
+// Options say where to serve the page, and to whom.
 type Options struct {
 	Listen    string // absolute path of a unix socket, or "address:port"
-	Token     string // that a viewer must have; "" is whoever reaches Listen by a name of this machine
-	Cert, Key string // PEM files; "" is plain HTTP
+	Token     string // the viewers' token; "" admits everybody who uses a name of this machine
+	Cert, Key string // PEM files; "" for plain HTTP
 }
 
-// maxConnections bounds what viewers, and those that never show a token, can hold open.
+// maxConnections limits the connections that viewers, and clients without a token, can hold
+// open.
 const maxConnections = 64
 
-// Serve answers until the context ends.
+// Serve serves the page until the context ends.
 func Serve(ctx context.Context, o Options, source statusapi.Reader) error {
 	if err := serve(ctx, o, source); err != nil {
 		return fmt.Errorf("node map on %s: %w", o.Listen, err)
@@ -38,16 +39,16 @@ func Serve(ctx context.Context, o Options, source statusapi.Reader) error {
 	return nil
 }
 
-// newServer bounds what a connection takes. A stream has deadlines of its own.
+// newServer limits the time of a connection. A stream has its own deadlines.
 func newServer(o Options, source statusapi.Reader) *http.Server {
 	return &http.Server{
 		Handler:           Handler(o, source),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
-		WriteTimeout:      30 * time.Second, // half a megabyte, through a slow tunnel
+		WriteTimeout:      30 * time.Second, // enough for half a megabyte through a slow tunnel
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          log.New(io.Discard, "", 0), // handshakes that strangers break off
+		ErrorLog:          log.New(io.Discard, "", 0), // omits handshakes that strangers break off
 	}
 }
 

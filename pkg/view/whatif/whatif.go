@@ -1,5 +1,5 @@
-// Package whatif answers what the pods of a manifest would get, before they exist: from the
-// running plugin, or on an empty machine by a configuration.
+// Package whatif answers what the pods of a manifest would get before they exist: from the
+// running plugin, or by a configuration on an empty machine.
 package whatif
 
 import (
@@ -27,19 +27,19 @@ type Plan struct {
 	Pod        string               `json:"pod"` // "namespace/name"
 	QoS        workload.QoS         `json:"qos"`
 	Answers    []status.Answer      `json:"answers"`
-	Containers []workload.Container `json:"-"` // as the kubelet would ask for them, by Answers
+	Containers []workload.Container `json:"-"` // as the kubelet would request them, in the order of Answers
 }
 
 // Planner answers what pods would get.
 type Planner interface {
-	// Memory is the node's capacity in bytes.
+	// Memory returns the node's capacity in bytes.
 	Memory() (int64, error)
 	// Plan answers for each of a pod's containers, in their order.
 	Plan(manifest.Pod) ([]status.Answer, error)
 }
 
-// Pods answers for all pods of a manifest, each as if it came next and alone. The
-// manifest's file is named in errors.
+// Pods answers for all pods of a manifest, each as if it were the only new pod. Errors name the
+// manifest's file.
 func Pods(p Planner, file string, text []byte) ([]Plan, error) {
 	memory, err := p.Memory()
 	if err != nil {
@@ -63,7 +63,8 @@ func Pods(p Planner, file string, text []byte) ([]Plan, error) {
 	return plans, nil
 }
 
-// OnEmpty plans on an empty machine by a configuration file; "" is the built-in one.
+// OnEmpty returns a planner for an empty machine with a configuration file; "" is the built-in
+// one.
 func OnEmpty(machine *topology.Machine, file string) (Planner, error) {
 	unusable := func(err error) error {
 		return fmt.Errorf("%s can't be used: %s", cmp.Or(file, "the built-in configuration"), strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -84,7 +85,7 @@ func OnEmpty(machine *topology.Machine, file string) (Planner, error) {
 	return Empty{Config: parsed, Machine: machine}, nil
 }
 
-// Refusals is an error where a container would be refused.
+// Refusals returns an error if a container would be refused.
 func Refusals(plans []Plan) error {
 	refused, total, first := 0, 0, ""
 	for _, p := range plans {
@@ -105,8 +106,8 @@ func Refusals(plans []Plan) error {
 	return fmt.Errorf("%d of %s would be refused, %s first", refused, humanize.Count(total, "container"), first)
 }
 
-// OCI is what the runtime's spec would hold for each container that is
-// not refused: the kubelet's values with Sluice's.
+// OCI returns what the runtime's spec would contain for each container that is not refused: the
+// kubelet's values with Sluice's changes.
 func OCI(plans []Plan) map[string]*specs.LinuxResources {
 	out := map[string]*specs.LinuxResources{}
 	for _, p := range plans {
@@ -138,7 +139,7 @@ func resources(r workload.Resources, a status.Answer) *specs.LinuxResources {
 // Live is a planner that asks the running plugin.
 type Live struct{ Client *statusapi.Client }
 
-// Memory is the capacity of the plugin's machine.
+// Memory returns the capacity of the plugin's machine.
 func (p Live) Memory() (int64, error) {
 	s, err := p.Client.Status()
 	if err != nil {
@@ -147,7 +148,7 @@ func (p Live) Memory() (int64, error) {
 	return s.Machine.MemoryBytes, nil
 }
 
-// Plan answers as the plugin does, with the containers that it has.
+// Plan returns the plugin's answers, which consider its present containers.
 func (p Live) Plan(pod manifest.Pod) ([]status.Answer, error) {
 	return p.Client.WhatIf(pod.Sandbox, pod.Containers)
 }
@@ -158,7 +159,7 @@ type Empty struct {
 	Machine *topology.Machine
 }
 
-// Memory is the capacity of the machine.
+// Memory returns the capacity of the machine.
 func (p Empty) Memory() (int64, error) { return p.Machine.Memory(p.Machine.MemoryNodes()), nil }
 
 // Plan answers by the configuration.

@@ -1,5 +1,5 @@
-// Package live shows frames of pkg/view/top on a terminal, one after the other, until it is
-// told to end: it asks the plugin, reads keys and redraws what has changed.
+// Package live shows frames of pkg/view/top on a terminal until it is told to end: it requests
+// the status from the plugin, reads keys and redraws what has changed.
 package live
 
 import (
@@ -13,11 +13,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/top"
 )
 
-// framesPerSecond bounds how soon a key shows; a look comes once a second.
+// framesPerSecond limits the delay until a key has an effect; the status is read once a second.
 const framesPerSecond = 10
 
-// Watch shows frames on the terminal until it is quit, interrupted, or the context ends.
-// Bubble Tea sends what has changed of a frame, without colours that the terminal lacks.
+// Watch shows frames on the terminal until the user quits or interrupts it, or the context
+// ends. Bubble Tea sends only the changes of a frame, without colours that the terminal doesn't
+// support.
 func Watch(ctx context.Context, from Source, interval time.Duration, show top.Options, options ...tea.ProgramOption) error {
 	show.Live = true
 	m := watching{interval: interval, show: show, look: func() tea.Msg {
@@ -27,32 +28,33 @@ func Watch(ctx context.Context, from Source, interval time.Duration, show top.Op
 	options = append([]tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond)}, options...)
 	_, err := tea.NewProgram(m, options...).Run()
 	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
-		return nil //nolint:nilerr // whoever ends it knows
+		return nil //nolint:nilerr // the caller has ended it
 	}
 	return err
 }
 
 // watching is the state of the view between two messages.
 type watching struct {
-	look     tea.Cmd // answers with looked
+	look     tea.Cmd // command that reads the status and returns looked
 	interval time.Duration
 	seen     top.Seen
 	show     top.Options
 }
 
-// looked is what a look found.
+// looked is the result of reading the status.
 type looked struct {
 	seen top.Seen
 	err  error
 }
 
-// due says that it is time to look again.
+// due says that it is time to read the status again.
 type due struct{}
 
-// Init looks at once.
+// Init reads the status at once.
 func (m watching) Init() tea.Cmd { return m.look }
 
-// Update takes a message in. One look follows another: none waits for a slow one.
+// Update handles a message. The next reading starts only after the previous one has ended, so a
+// slow plugin gets no further requests.
 func (m watching) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -73,7 +75,7 @@ func (m watching) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// take keeps what was seen last where there is no answer.
+// take stores a result; without an answer it keeps the previous status.
 func (m *watching) take(l looked) {
 	m.show.Problem = ""
 	if l.err != nil {
@@ -83,7 +85,7 @@ func (m *watching) take(l looked) {
 	m.seen = l.seen
 }
 
-// farScroll is how many containers a page key scrolls.
+// farScroll is the number of containers that a page key scrolls.
 const farScroll = 10
 
 func (m watching) key(key string) (tea.Model, tea.Cmd) {
@@ -116,7 +118,7 @@ func (m watching) key(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// scroll puts another container to the top.
+// scroll moves another container to the top.
 func (m *watching) scroll(first int) {
 	if !m.show.Help {
 		m.show.First = max(0, min(first, top.Last(m.seen, m.show)))

@@ -13,10 +13,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/top"
 )
 
-// usualWidth is that of text where no terminal and no COLUMNS say another.
+// usualWidth is the width of text if neither a terminal nor COLUMNS sets one.
 const usualWidth = 80
 
-// Show watches where out is a terminal that can move its cursor. Elsewhere, and with once, it
+// Show runs Watch if out is a terminal that can move its cursor. Otherwise, and with once, it
 // writes one frame as text.
 func Show(ctx context.Context, out io.Writer, from Source, interval time.Duration, once bool, show top.Options) error {
 	file, isFile := out.(*os.File)

@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Source is where the view looks.
+// Source provides what the view shows.
 type Source interface {
 	Look(context.Context) (top.Seen, error)
 }
 
-// patience is how long one look may take.
+// patience limits the time of one reading.
 const patience = 3 * time.Second
 
-// Look looks once, for no longer than three seconds.
+// Look reads once, for at most three seconds.
 func Look(ctx context.Context, from Source) (top.Seen, error) {
 	limited, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -30,16 +30,16 @@ func Look(ctx context.Context, from Source) (top.Seen, error) {
 	return seen, err
 }
 
-// FromSocket is the plugin that answers on a status socket.
+// FromSocket returns a Source for the plugin that listens on a status socket.
 func FromSocket(socket string) Source { return &plugin{client: statusapi.NewClient(socket)} }
 
-// plugin looks through the status socket.
+// plugin reads through the status socket.
 type plugin struct {
 	client  *statusapi.Client
-	machine *topology.Machine // as long as the same CPUs are online
+	machine *topology.Machine // valid as long as the same CPUs are online
 }
 
-// Look asks for the status, and for the machine where that has changed.
+// Look requests the status, and the machine if it has changed.
 func (p *plugin) Look(ctx context.Context) (top.Seen, error) {
 	now, err := p.client.StatusIn(ctx)
 	if err != nil {
