@@ -9,27 +9,25 @@ import (
 	"syscall"
 )
 
-// Place is where a container's threads belong.
+// Place says in which groups a container's threads belong.
 type Place struct {
-	Group string // a control group; "" the default
-	Watch string // the container's monitoring group in it, see Watch; "" none
+	Group string // a control group; "" for the default
+	Watch string // the container's monitoring group in it, see Watch; "" for none
 }
 
-// Assign puts a process' threads in their place. Children and threads that they
-// make later are there from the start, so once before a container's first
-// instruction is enough. ErrGone: the process has ended.
+// Assign moves a process' threads to their place. Children and threads that they create later
+// start there, so one call before a container's first instruction is enough. ErrGone says that
+// the process has ended.
 func (h *Host) Assign(to Place, pid int) error {
 	return h.AssignAll(to, func() ([]int, error) { return h.threads(pid) })
 }
 
-// passes bounds how often threads are listed. A thread still outside after them would
-// be of as many generations, each started between the listing and the move of the
-// one before; a container that starts threads all the time must not hold others up.
+// passes limits how often AssignAll lists threads. A container that creates threads all the
+// time must not delay others.
 const passes = 8
 
-// AssignAll puts all threads of a running container in their place. Threads lists
-// them; it is called again until it tells of none that is new, since one that was
-// started meanwhile by another not yet moved is still outside.
+// AssignAll moves all threads of a running container to their place. It calls threads until
+// that lists no new one, because a thread that has not been moved yet may have created another.
 func (h *Host) AssignAll(to Place, threads func() ([]int, error)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +74,7 @@ func (h *Host) move(group string, files []io.WriteCloser, tid int) error {
 	for _, file := range files {
 		_, err := io.WriteString(file, text)
 		if errors.Is(err, syscall.ESRCH) {
-			return nil // ended after it was listed
+			return nil // the thread has ended since it was listed
 		}
 		if err != nil {
 			return h.refused(group, "moving thread "+text, err)

@@ -8,24 +8,22 @@ import (
 	"syscall"
 )
 
-// The kinds of failure, by what a caller does about them.
+// These errors classify failures by how a caller should react.
 var (
-	// ErrNone: there is no resctrl here. Go on without.
+	// ErrNone says that there is no resctrl here. Go on without.
 	ErrNone = errors.New("no resctrl mount")
-	// ErrNoCLOSID: all control groups that the processor has are in use. Use a
-	// class' group.
+	// ErrNoCLOSID says that all control groups of the processor are in use. Use a class' group.
 	ErrNoCLOSID = errors.New("out of control groups (CLOSIDs)")
-	// ErrNoRMID: all that can be watched at once is in use, by groups. Go on
-	// without watching.
+	// ErrNoRMID says that groups use all RMIDs. Go on without monitoring.
 	ErrNoRMID = errors.New("out of monitoring groups (RMIDs)")
-	// ErrLimbo: what can be watched at once is in use, by removed groups whose
-	// data is still in the cache. Try again in a second or later.
+	// ErrLimbo says that removed groups still occupy RMIDs, because their data is in the cache.
+	// Try again after a second or later.
 	ErrLimbo = errors.New("removed groups still occupy the cache (RMIDs in limbo)")
-	// ErrNoSpace: no way of a cache is left for a new group, beside exclusive ones.
+	// ErrNoSpace says that exclusive groups leave no way of a cache for a new group.
 	ErrNoSpace = errors.New("exclusive groups have all of a cache")
-	// ErrNoGroup: the group is gone; somebody removed it. Set the classes up again.
+	// ErrNoGroup says that another program has removed the group. Set the classes up again.
 	ErrNoGroup = errors.New("the group is gone")
-	// ErrGone: the process has ended.
+	// ErrGone says that the process has ended.
 	ErrGone = errors.New("the process has ended")
 )
 
@@ -33,9 +31,9 @@ var (
 type Error struct {
 	Group  string // "" is the default group
 	Action string // "writing schemata \"L3:0=5\\n\""
-	Status string // info/last_cmd_status, "" where it tells nothing
+	Status string // info/last_cmd_status, "" if it is empty
 	Kind   error  // one of this package's errors; nil for any other failure
-	Err    error  // what the kernel said
+	Err    error  // the kernel's error
 }
 
 func (e *Error) Error() string {
@@ -71,7 +69,7 @@ func (e *Error) next() string {
 	return "the old state stays"
 }
 
-// Unwrap gives the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Kind == nil {
 		return []error{e.Err}

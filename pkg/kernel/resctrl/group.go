@@ -23,7 +23,7 @@ const (
 // goresctrl's, as in containerd's and CRI-O's RDT configuration.
 const DefaultClass = "system/default"
 
-// ClassGroup is the group of a class; it is also what a runtime takes as rdt.closid.
+// ClassGroup returns the group of a class, which runtimes also accept as rdt.closid.
 func ClassGroup(class string) string {
 	if class == DefaultClass {
 		return ""
@@ -31,7 +31,7 @@ func ClassGroup(class string) string {
 	return prefix + class
 }
 
-// PodGroup is the group of a pod's own.
+// PodGroup returns the name of a pod's own group.
 func PodGroup(uid string) string { return podPrefix + uid }
 
 // CheckClass reports why no group can have the class' name, nil if one can.
@@ -47,11 +47,11 @@ func CheckClass(name string) error {
 	return nil
 }
 
-// Group is a control group that is there for a class.
+// Group is the control group of a class.
 type Group struct {
 	Class   string
 	Name    string
-	Changed string // the schemata lines that were written, "" where all was right
+	Changed string // the schemata lines that were written, "" if none had to change
 }
 
 // Setup makes the classes' groups, or changes those that are there, and returns
@@ -133,7 +133,7 @@ func (h *Host) Own(uid string, share workload.RDTShare, maxMBps int) (string, er
 	return PodGroup(uid), lacking
 }
 
-// checkUID refuses what is no name of a folder: it would name another group.
+// checkUID rejects a UID that is no valid folder name, because it would name another group.
 func checkUID(uid string) error {
 	if uid == "" || len(uid) > 200 || strings.ContainsAny(uid, "/\n\x00") {
 		return fmt.Errorf("%.80q is no uid of a pod", uid)
@@ -156,8 +156,8 @@ func ownClass(uid string, share workload.RDTShare) (*schemata.Class, error) {
 	return c, nil
 }
 
-// Release removes a pod's own group. Processes that are left go to the default
-// group. One that isn't there is no error.
+// Release removes a pod's own group. The kernel moves remaining processes to the default group.
+// A missing group is no error.
 func (h *Host) Release(uid string) error {
 	if err := checkUID(uid); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (h *Host) removeBut(keep []string) error {
 	return errors.Join(errs...)
 }
 
-// own lists the groups that this package made.
+// own lists the groups that this package has created.
 func (h *Host) own() ([]string, error) {
 	names, err := h.tree.List(".")
 	if err != nil {
@@ -210,13 +210,12 @@ func (h *Host) own() ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }), nil
 }
 
-// Originals is what is to come back when Sluice goes. Keep it on disk from before
-// the first Setup.
+// Originals is what Restore restores. Save it to disk before the first Setup.
 type Originals struct {
 	Default string `json:"default"` // the default group's schemata
 }
 
-// Originals reads what there is now.
+// Originals reads the present values.
 func (h *Host) Originals() (Originals, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,8 +223,8 @@ func (h *Host) Originals() (Originals, error) {
 	return Originals{Default: s.String()}, err
 }
 
-// Restore removes the groups that this package made, whoever is in them, and gives
-// the default group back what it had; without a record, it keeps what it has.
+// Restore removes the groups that this package has created, even if they have tasks, and
+// restores the default group; without a record, the default group doesn't change.
 func (h *Host) Restore(o Originals) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package resctrl divides caches and memory bandwidth among groups of processes, by
-// the kernel's resctrl file system, and is the only package that touches it.
+// Package resctrl divides caches and memory bandwidth among groups of processes with the
+// kernel's resctrl file system. No other package touches it.
 //
-// A control group takes one of few CLOSIDs. All groups that this package makes
-// have names with its prefix, by which they are known after a restart; it changes
-// no other but the default group, where a class says so.
+// A control group takes one of a few CLOSIDs. The names of all groups that this package creates
+// start with its prefix, so that it recognizes them after a restart. It changes no other group
+// except the default one, if a class asks for that.
 package resctrl
 
 import (
@@ -24,13 +24,13 @@ const (
 	tasksFile    = "tasks"
 )
 
-// Host is the resctrl tree of a machine. It may be used concurrently.
+// Host is the resctrl tree of a machine. It is safe for concurrent use.
 type Host struct {
 	tree, proc Files
 	close      func() error
 	monitors   monitors
 
-	mu   sync.Mutex // one command at a time, for the status file speaks of the last
+	mu   sync.Mutex // one command at a time, because the status file is about the last one
 	info schemata.Info
 }
 
@@ -85,7 +85,7 @@ func New(tree, proc Files, mbps bool) (*Host, error) {
 	return h, nil
 }
 
-// Close gives back the handles. It changes nothing.
+// Close closes the handles. It changes nothing.
 func (h *Host) Close() error { return h.close() }
 
 // Info is what this machine can control and watch.
@@ -119,5 +119,5 @@ func (h *Host) write(group, lines string) error {
 	return h.refused(group, action, errors.Join(err, file.Close()))
 }
 
-// within is the path of a file of a group.
+// within returns the path of a group's file.
 func within(group, file string) string { return filepath.Join(group, file) }
