@@ -168,7 +168,7 @@ func (c *cgroup) release() {
 	c.in.all.open.Add(-int64(len(c.files)) - 1)
 }
 
-// kept opens the first of the names that exists and caches the file. temporary reports that the
+// openCached opens the first of the names that exists and caches the file. temporary reports that the
 // cache had no room, so that the caller must close the file.
 func (c *cgroup) openCached(names []string) (f File, temporary bool, err error) {
 	c.mu.RLock()

@@ -69,7 +69,7 @@ func (c *cgroup) read(file string) (string, error) {
 	return c.text(f)
 }
 
-// look returns the text of the first of the files that exists, without its last newline, and
+// readCached returns the text of the first of the files that exists, without its last newline, and
 // keeps the file open.
 func (c *cgroup) readCached(names ...string) (string, error) {
 	f, temporary, err := c.openCached(names)
