@@ -5,8 +5,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Lend lets batch work that overlaps the other pools run on those of these CPUs that belong to
-// LSR pins. CPUs that an LSR pin gives up are no longer lent.
+// Lend lets batch work that overlaps the other pools run on those of the given CPUs that
+// belong to LSR pins. CPUs that an LSR pin gives up are no longer lent.
 func (l *Ledger) Lend(cpus cpuset.Set) {
 	if lent := l.lendable(cpus); lent != l.lent {
 		l.lent = lent

@@ -10,7 +10,7 @@ import (
 // SetSizes sets the pools' sizes in CPUs in place of the configured ones. In exclusive mode it
 // sets those of all pools, and the last, the batch pool, gets what the others leave. In overlap
 // mode it sets that of the batch pool alone. A size that is 0 or missing stands for the
-// configured one, and no sizes at all restore all of these. If pins take so much that the sizes
+// configured one, and no sizes at all restore every configured size. If pins take so much that the sizes
 // don't fit, pools of lower priority get less, the batch pool first, and each has at least a
 // core; they get their sizes back with the CPUs.
 //

@@ -71,7 +71,7 @@ func (t *tuner) batch() {
 		quota         time.Duration
 		memory        int64
 		limited, held = true, true // whether each container has a quota, and whether each has a memory limit
-		cpu, mem      bool         // whether one of these comes from a grant
+		cpu, mem      bool         // whether a CPU value, and a memory value, comes from a grant
 	)
 	for i := range t.pod.Containers {
 		c := &t.pod.Containers[i]

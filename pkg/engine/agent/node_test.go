@@ -218,7 +218,7 @@ func (n *testNode) pod(name, class string, cpus int) {
 	if _, err := n.kernel.Read(parent, knobs.Quota); err != nil {
 		quota := knobs.CPUQuota{Quota: time.Duration(max(cpus, 0)) * 100 * time.Millisecond, Period: 100 * time.Millisecond}
 		if cpus == 0 {
-			quota = node.Unlimited
+			quota = knobs.UnlimitedQuota()
 		}
 		n.kernel.make(parent, cpuset.Set{}, cpuset.Set{}, quota)
 		n.originals[parent] = quota
@@ -301,7 +301,7 @@ func (n *testNode) runc(name string) {
 
 func quotaOf(r workload.Resources) knobs.CPUQuota {
 	if r.Quota <= 0 {
-		return node.Unlimited
+		return knobs.UnlimitedQuota()
 	}
 	return knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
 }

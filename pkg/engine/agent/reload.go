@@ -115,7 +115,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	a.cpusets.LiftAll()
 	a.completePins()
 	a.groups.Reconfigure(before, wrote)
-	a.leaveAll()
+	a.Reconciler.Retry() // what could not be given back before, such as in preview
 	a.podsettings.ReconcileAll(a.loop.Memory.Owns)
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
@@ -161,9 +161,4 @@ func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
 func (a *Agent) renewRequest(c *node.Container) {
 	_, c.Warnings = a.RequestBy(a.Config, c)
 	a.record.Renew(c)
-}
-
-// leaveAll retries giving back what could not be given back before, such as in preview.
-func (a *Agent) leaveAll() {
-	a.Reconciler.Retry()
 }

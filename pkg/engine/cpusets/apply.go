@@ -1,7 +1,7 @@
 // Package cpusets keeps containers on the CPUs and memory nodes that the ledger assigns to
 // them, and off those of other containers. It compares cgroups with the ledger, writes and
 // repairs them, and reads the kernel to confirm that containers have moved. It owns what it
-// knows of these cgroups (node.Container's Has, Touched, Drift, Contest and Foreign), and the
+// knows of containers' cgroups (node.Container's Has, Touched, Drift, Contest and Foreign), and the
 // lifted quotas of pods whose containers all have CPUs of their own. It writes through the
 // reconciler, in an order that never lets two sets overlap that must not.
 package cpusets
@@ -192,9 +192,9 @@ func Changes(c *node.Container, want placement.Assignment, all bool) []knobs.Cha
 	}
 	switch {
 	case want.Unlimited && (!c.Has.Unlimited || all):
-		set(knobs.Quota, nil, node.Unlimited)
+		set(knobs.Quota, nil, knobs.UnlimitedQuota())
 	case c.Has.Unlimited && !want.Unlimited && c.Quota.Quota > 0:
-		set(knobs.Quota, node.Unlimited, c.Quota)
+		set(knobs.Quota, knobs.UnlimitedQuota(), c.Quota)
 	}
 	return changes
 }

@@ -69,7 +69,7 @@ func (w *Writer) lift(pod knobs.Object) {
 		return
 	}
 	at := reconcile.Key{Path: pod.Path, Knob: knobs.Quota}
-	if w.Reconciler.Waits(at, node.Unlimited) {
+	if w.Reconciler.Waits(at, knobs.UnlimitedQuota()) {
 		return
 	}
 	underWay := w.Now().Before(w.resizing[pod.Path])
@@ -79,7 +79,7 @@ func (w *Writer) lift(pod knobs.Object) {
 	}
 	w.Journal.Keep(pod, knobs.Quota, found)
 	w.lifted[pod.Path] = pod
-	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: node.Unlimited, Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
+	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: knobs.UnlimitedQuota(), Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }
 
 // giveBack restores a pod's quota unless the kubelet has written one since.
@@ -90,7 +90,7 @@ func (w *Writer) giveBack(pod knobs.Object) {
 	}
 	now, err := w.Kernel.Read(pod.Path, knobs.Quota)
 	if err == nil && kept && now.(knobs.CPUQuota).Unlimited() {
-		_, err = w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: node.Unlimited, To: original, Why: "not all containers of the pod have CPUs of their own"}})
+		_, err = w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: knobs.UnlimitedQuota(), To: original, Why: "not all containers of the pod have CPUs of their own"}})
 	}
 	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
 		return

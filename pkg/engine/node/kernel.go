@@ -1,6 +1,7 @@
 package node
 
 import (
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -10,8 +11,7 @@ import (
 // Kernel reads and writes cgroups; see pkg/kernel/cgroupfs. It is nil on a host without
 // cgroups, where all settings go through the runtime.
 type Kernel interface {
-	Apply(changes []knobs.Change) error
-	Read(path string, knob knobs.Knob) (knobs.Value, error)
+	reconcile.Kernel
 	Populated(path string) (bool, error)
 	GiveBack(path string, cpus cpuset.Set) error
 	Processes(path string) ([]int, error)
@@ -21,15 +21,9 @@ type Kernel interface {
 	// Rejoin moves a cgroup's processes that hotplug has moved out of its cpuset back into it,
 	// and returns their number.
 	Rejoin(path string) (int, error)
-	// Same reports whether have is how the kernel shows the written value want, which it may
-	// round.
-	Same(knob knobs.Knob, want, have knobs.Value) bool
 	// Forget closes the files that are open for a cgroup.
 	Forget(path string)
 }
-
-// Unlimited is the quota that never throttles.
-var Unlimited = knobs.UnlimitedQuota()
 
 // PodObject describes a pod's own cgroup; ok is false if the cgroup is unknown.
 func PodObject(pod *workload.Pod) (o knobs.Object, ok bool) {

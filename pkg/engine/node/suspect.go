@@ -40,7 +40,7 @@ func (c *Container) inRecord(k knobs.Knob) knobs.Value {
 	case k == knobs.Mems && !c.Recorded.Mems.IsEmpty():
 		return knobs.CPUSet(c.Recorded.Mems)
 	case k == knobs.Quota && (c.Recorded.Unlimited || r.Quota < 0):
-		return Unlimited
+		return knobs.UnlimitedQuota()
 	case k.Recorded() && c.Recorded.Carried[k] != nil:
 		return c.Recorded.Carried[k]
 	case k == knobs.Quota && r.Quota > 0 && r.Period > 0:

@@ -132,7 +132,7 @@ func (s *Settings) podLimit(pod knobs.Object) knobs.CPUQuota {
 	if !kept {
 		var err error
 		if value, err = s.Kernel.Read(pod.Path, knobs.Quota); err != nil {
-			return node.Unlimited
+			return knobs.UnlimitedQuota()
 		}
 	}
 	return value.(knobs.CPUQuota)

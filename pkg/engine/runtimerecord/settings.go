@@ -215,7 +215,7 @@ func kubelets(c *node.Container, k knobs.Knob) knobs.Value {
 		if c.Quota.Finite() {
 			return c.Quota
 		}
-		return node.Unlimited
+		return knobs.UnlimitedQuota()
 	case knobs.MemoryLimitField:
 		if r.MemoryLimit > 0 {
 			return knobs.Bytes(r.MemoryLimit)
