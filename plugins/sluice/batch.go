@@ -32,6 +32,8 @@ The override is stored in the state folder and survives restarts. If no running
 plugin applies it in time, off does what the failsafe does: services get the CPU
 they request, and batch work its floor.
 
+The override changes nothing while control.mode is preview, the default.
+
 Exit status: 0 the override is fully in force, 1 it is not, or only in part.`,
 		Example: `  sluice batch
   sluice batch off --for 2h

@@ -69,8 +69,13 @@ func TestBatch(t *testing.T) {
 			exitFailure, "has not taken the switch over", `{"to":"on"}`},
 		"no loop": {"off", func(string) statusapi.Source { return plugin{status: statustest.Calm()} },
 			exitFailure, "loop none: control.mode is off", `{"to":"off"}`},
-		"nobody":          {"on", nil, exitFailure, "NOT DONE batch work stays as it is until a loop takes the switch over", `{"to":"on"}`},
-		"no plan":         {"off", nil, exitFailure, "NOT DONE the failsafe has no plan for this boot", `{"to":"off"}`},
+		"nobody":  {"on", nil, exitFailure, "NOT DONE batch work stays as it is until a loop takes the switch over", `{"to":"on"}`},
+		"no plan": {"off", nil, exitFailure, "NOT DONE the failsafe has no plan for this boot", `{"to":"off"}`},
+		"previewed": {"off", func(dir string) statusapi.Source {
+			return following{dir: dir, tell: func(l *status.Loop) {
+				l.Mode, l.Controllers = control.Preview, []status.Controller{{Name: "windows", Mode: control.Preview}, {Name: "batch", Mode: control.Preview}}
+			}}
+		}, exitFailure, "which changes nothing on this node: control.mode is preview; set it to on in sluice.yaml NOT DONE batch work keeps its CPUs", `{"to":"off"}`},
 		"ask":             {"", func(dir string) statusapi.Source { return following{dir: dir} }, 0, "switch auto: the configured windows count", ""},
 		"ask nobody":      {"", nil, exitFailure, "NOT DONE what is in force isn't known", ""},
 		"a word too many": {"off on", nil, exitUsage, "", ""},

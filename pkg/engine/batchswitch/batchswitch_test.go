@@ -113,6 +113,7 @@ func TestFollowAndJudge(t *testing.T) {
 		"another folder":           {answers{func(l *status.Loop) error { l.StateDir = "/other"; return unread(l) }}, false, LoopStuck, false, "state folder is /other"},
 		"batch in preview":         {answers{in("batch", control.Preview, follows)}, false, LoopFollows, false, "control.batch.mode is preview"},
 		"windows in preview":       {answers{in("windows", control.Preview, follows)}, false, LoopFollows, false, "new batch work still starts: control.mode is preview"},
+		"all in preview":           {answers{in("windows", control.Preview, in("batch", control.Preview, in("pools", control.Preview, follows)))}, false, LoopFollows, false, "the loop only previews"},
 		"pools apart":              {answers{apart}, false, LoopFollows, false, ""},
 		"pools apart, in preview":  {answers{in("pools", control.Preview, apart)}, false, LoopFollows, false, "control.pools.mode is preview"},
 		"pools on too few CPUs":    {answers{func(l *status.Loop) error { l.Batch.Unlimited = true; return apart(l) }}, false, LoopFollows, false, "too few to divide"},
@@ -155,5 +156,26 @@ func TestJudgeFloor(t *testing.T) {
 	r := Check(t.Context(), &answers{func(*status.Loop) error { return errors.New("no answer") }}, "/state", Setting{})
 	if r.Judge(false); !slices.Equal(r.Lacks, []string{"what is in force isn't known"}) {
 		t.Errorf("asked of nobody: %q", r.Lacks)
+	}
+}
+
+// The report says why the switch changes nothing, and how to change that.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]*status.Status{
+		"": {Mode: status.ModeOn, Why: "cpusets are the kubelet's"},
+		"mode is preview; set mode and control.mode to on in sluice.yaml": {Mode: status.ModePreview},
+		"koordlet: remove it": {Mode: status.ModePreview, Why: "koordlet: remove it"},
+	} {
+		s.Loop = &status.Loop{Controllers: []status.Controller{{Name: "windows", Mode: control.On}}}
+		var r Report
+		if r.note(s, "/state"); r.Preview != want {
+			t.Errorf("%q, want %q", r.Preview, want)
+		}
+	}
+	var r Report
+	r.note(&status.Status{Mode: status.ModeOn, Loop: &status.Loop{Mode: control.Preview}}, "/state")
+	if want := "control.mode is preview; set it to on in sluice.yaml"; r.Preview != want {
+		t.Errorf("%q, want %q", r.Preview, want)
 	}
 }

@@ -3,6 +3,7 @@ package batchswitch
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
@@ -12,11 +13,12 @@ import (
 
 // Report is what has become of the switch.
 type Report struct {
-	Switch status.Switch   `json:"switch"` // as the state folder has it
-	Loop   LoopAnswer      `json:"loop"`
-	Batch  *status.Batch   `json:"batch,omitempty"` // as the loop has it
-	Floor  *failsafe.Acted `json:"floor,omitempty"` // what the failsafe's plan did in the loop's place
-	Lacks  []string        `json:"lacks,omitempty"` // what isn't in force
+	Switch  status.Switch   `json:"switch"` // as the state folder has it
+	Loop    LoopAnswer      `json:"loop"`
+	Batch   *status.Batch   `json:"batch,omitempty"`   // as the loop has it
+	Floor   *failsafe.Acted `json:"floor,omitempty"`   // what the failsafe's plan did in the loop's place
+	Preview string          `json:"preview,omitempty"` // why the switch changes nothing on this node, and how to change that; absent if it does
+	Lacks   []string        `json:"lacks,omitempty"`   // what isn't in force
 
 	modes   map[string]control.Mode // of the loop's controllers, by their names
 	evictBy control.EvictBy
@@ -99,11 +101,26 @@ func (r *Report) note(s *status.Status, stateDir string) {
 		r.other = l.StateDir
 	}
 	const staleAfter = 5 // intervals
+	r.Preview = r.previews(s)
 	alive := !l.MeasuredAt.IsZero() && s.Time.Sub(l.MeasuredAt) <= max(staleAfter*l.Interval, time.Second)
 	has := &l.Batch.Switch
 	if alive && has.State == r.Switch.State && has.Evict == r.Switch.Evict && has.EndsAt.Equal(r.Switch.EndsAt) {
 		r.Loop = LoopFollows
 	}
+}
+
+// previews returns why the plugin decides what the switch says and carries out none of it, and
+// how to change that; "" if it carries out some of it.
+func (r *Report) previews(s *status.Status) string {
+	switch {
+	case s.Mode == status.ModePreview && s.Why != "":
+		return s.Why
+	case s.Mode == status.ModePreview:
+		return "mode is preview; set mode and control.mode to on in sluice.yaml"
+	case !slices.Contains([]control.Mode{r.modes["windows"], r.modes["batch"], r.modes["pools"]}, control.On):
+		return "control.mode is " + string(s.Loop.Mode) + "; set it to on in sluice.yaml"
+	}
+	return ""
 }
 
 // LeavesFloor reports whether nobody but the caller can squeeze batch work to its floor: a
@@ -127,11 +144,15 @@ func (r *Report) Judge(switched bool) {
 	}
 	off := switched && r.Switch.State == control.SwitchOff
 	switch {
+	case r.Loop == LoopFollows && off && r.Preview != "":
+		lack("batch work keeps its CPUs, new batch pods still start, and no pod is evicted: the loop only previews")
 	case r.Loop == LoopFollows && off:
 		r.judgeOff()
 	case r.Loop == LoopFollows:
 	case r.Floor == nil && r.Loop == LoopSilent && !switched:
 		lack("what is in force isn't known")
+	case r.Floor == nil && r.Loop == LoopSilent && r.Preview != "":
+		lack("batch work stays as it is: " + r.Preview)
 	case r.Floor == nil:
 		lack("batch work stays as it is until a loop takes the switch over")
 	case r.Floor.Problem != "":

@@ -20,12 +20,7 @@ func Batch(w io.Writer, r *batchswitch.Report) error {
 	if r.Batch != nil {
 		rows = append(rows, []string{"batch", batchState(r.Batch)}, []string{"CPU", budgetText(r.Batch)})
 	}
-	rows = append(rows, []string{"loop", map[batchswitch.LoopAnswer]string{
-		batchswitch.LoopFollows: "follows the switch",
-		batchswitch.LoopOff:     "none: control.mode is off; the switch counts once there is one",
-		batchswitch.LoopStuck:   "has not taken the switch over, though the plugin answers: 'sluice status' and its log say why",
-		batchswitch.LoopSilent:  "doesn't answer: the plugin is away or hangs; the switch counts when it is back",
-	}[r.Loop]})
+	rows = append(rows, []string{"loop", loopAnswer(r)})
 	if f := r.Floor; f != nil && f.Changes > 0 {
 		text := humanize.Count(f.Changes, "setting") + " written in the loop's place: services get what they request, batch work its floor; new batch work can still start"
 		if r.Loop == batchswitch.LoopStuck {
@@ -38,6 +33,19 @@ func Batch(w io.Writer, r *batchswitch.Report) error {
 	}
 	table(&out, "", Columns, rows)
 	return flush(w, &out)
+}
+
+// loopAnswer says what the running loop makes of the switch.
+func loopAnswer(r *batchswitch.Report) string {
+	if r.Loop == batchswitch.LoopFollows && r.Preview != "" {
+		return "only previews the switch, which changes nothing on this node: " + r.Preview
+	}
+	return map[batchswitch.LoopAnswer]string{
+		batchswitch.LoopFollows: "follows the switch",
+		batchswitch.LoopOff:     "none: control.mode is off; the switch counts once there is one",
+		batchswitch.LoopStuck:   "has not taken the switch over, though the plugin answers: 'sluice status' and its log say why",
+		batchswitch.LoopSilent:  "doesn't answer: the plugin is away or hangs; the switch counts when it is back",
+	}[r.Loop]
 }
 
 func switchText(s *status.Switch) string {

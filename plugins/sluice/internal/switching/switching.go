@@ -45,7 +45,7 @@ func (o *Options) Check() error {
 
 // Run sets the switch, unless Word is "", and reports what is in force.
 func Run(ctx context.Context, o Options) (*batchswitch.Report, error) {
-	at, writes, err := o.folders()
+	at, preview, err := o.folders()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,8 @@ func Run(ctx context.Context, o Options) (*batchswitch.Report, error) {
 		return nil, notWritten(at.State, err)
 	}
 	report := batchswitch.Follow(ctx, plugin, at.State, setting)
-	if setting.To == control.SwitchOff && writes && report.LeavesFloor() {
+	report.Preview = cmp.Or(report.Preview, preview)
+	if setting.To == control.SwitchOff && preview == "" && report.LeavesFloor() {
 		acted, err := failsafe.Act(at.Runtime, o.HostRoot, "batch was switched off by the command line, and no loop took it over")
 		if err != nil {
 			acted.Problem = err.Error()
@@ -94,23 +95,29 @@ func (o *Options) Verdict(report *batchswitch.Report) error {
 	return fmt.Errorf("batch %s is not in force as a whole", o.Word)
 }
 
-// folders returns the folders that the options name, otherwise the configuration's. writes is
-// false if the configuration is in preview mode, in which nothing may be written.
-func (o *Options) folders() (at statedir.Dirs, writes bool, err error) {
+// folders returns the folders that the options name, otherwise the configuration's. preview
+// says why nothing may be written by this configuration, and how to change that; "" if it may.
+func (o *Options) folders() (at statedir.Dirs, preview string, err error) {
 	file := config.FileOr(o.Config, o.HostRoot)
 	if file == "" {
-		return statedir.Of(config.Default(), o.StateDir, o.RuntimeDir), true, nil
+		return statedir.Of(config.Default(), o.StateDir, o.RuntimeDir), "", nil
 	}
 	cfg, _, err := config.Load(file)
 	if err != nil {
 		at, err = statedir.Named(o.StateDir, o.RuntimeDir, o.Config, o.HostRoot)
-		return at, err == nil, err
+		return at, "", err
 	}
 	l := &cfg.Control
 	on := slices.ContainsFunc([]control.Mode{l.Pools.Mode, l.Batch.Mode, l.Demotion.Mode}, func(own control.Mode) bool {
 		return cmp.Or(own, l.Mode) == control.On
 	})
-	return statedir.Of(cfg, o.StateDir, o.RuntimeDir), on && cfg.Mode == config.On, nil
+	switch {
+	case cfg.Mode != config.On:
+		preview = "mode is " + string(cfg.Mode) + "; set mode and control.mode to on in " + file
+	case !on:
+		preview = "control.mode is " + string(l.Mode) + "; set it to on in " + file
+	}
+	return statedir.Of(cfg, o.StateDir, o.RuntimeDir), preview, nil
 }
 
 func notWritten(dir string, err error) error {

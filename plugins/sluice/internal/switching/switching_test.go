@@ -152,7 +152,7 @@ func TestBatchOffInPreview(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := said(t, Options{Word: "off", Config: config, StateDir: dir, HostRoot: root, Socket: "/nonexistent"})
-	if wrote, unread := os.ReadFile(quota); err == nil || unread != nil || len(wrote) > 0 {
+	if wrote, unread := os.ReadFile(quota); err == nil || unread != nil || len(wrote) > 0 || !strings.Contains(text, "control.mode is preview; set it to on in "+config) {
 		t.Errorf("%v, quota %q, %v\n%s", err, wrote, unread, text)
 	}
 }
