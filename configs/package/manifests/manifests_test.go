@@ -80,8 +80,8 @@ func TestNoAPI(t *testing.T) {
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
 	c := one[*core.ConfigMap](t, plugin)
-	if _, err := config.Parse([]byte(c.Data["sluice.yaml"])); err != nil {
-		t.Error(err)
+	if cfg, err := config.Parse([]byte(c.Data["sluice.yaml"])); err != nil || cfg.Mode != config.Preview {
+		t.Errorf("%v; the manifest must start with step 1 of docs/install.md, mode: preview", err)
 	}
 	for _, v := range one[*apps.DaemonSet](t, plugin).Spec.Template.Spec.Volumes {
 		if v.ConfigMap != nil && v.ConfigMap.Name != c.Name {
