@@ -49,10 +49,10 @@ func (r *Reconciler) compare(c *Cgroup, atOnce bool) []knobs.Change {
 func (r *Reconciler) facts(c *Cgroup, s *Setting, have knobs.Value, now time.Time) facts {
 	at := Key{c.Path, s.Knob}
 	f := facts{
-		level: c.Level, setting: s.Setting, have: have, without: r.without(at, have), underWay: r.writer.underWay(at),
+		level: c.Level, setting: s.Setting, have: have, without: r.without(at, have), underWay: r.slow.underWay(at),
 		expected: s.expected, failed: s.problem != "", updating: r.Updating(c.Path), contested: s.contest.Waits(now),
 		v2:      r.Features.Knobs[knobs.Weight].V2,
-		refused: r.waiting(at, now), same: r.same,
+		refused: r.refusals.waiting(at, now), same: r.same,
 	}
 	f.entry, f.journaled = r.Journal.Entry(c.Path, s.Knob)
 	if c.Level == knobs.ContainerLevel {
@@ -130,49 +130,11 @@ func (r *Reconciler) noteDrift(c *Cgroup, s *Setting, have, want knobs.Value) {
 	}).Warn("A knob was changed by somebody else, repaired" + s.contest.Notice(r.Now()))
 }
 
-// restoreKnob returns the changes that give a knob its original value back.
-func (r *Reconciler) restoreKnob(o knobs.Object, k knobs.Knob) []knobs.Change {
-	at := Key{o.Path, k}
-	last, underWay := r.writer.abandon(at)
-	if last != nil { // a value that was never written must not stay recorded: the kernel's value would count as another program's
-		r.Journal.Wrote(o.Path, k, last)
-	}
-	if underWay {
-		r.unrestored[at] = o // restored when the kernel has answered
-		return nil
-	}
-	if comesWithIdle(r.Journal, o.Path, k) {
-		delete(r.unrestored, at)
-		return nil
-	}
-	if !r.MayWrite() {
-		if _, kept := r.Journal.Entry(o.Path, k); kept {
-			r.unrestored[at] = o
-		}
-		return nil
-	}
-	changes, _, err := giveBack(r.Kernel, r.Journal, o, k)
-	if err != nil && !errors.Is(err, cgroupfs.ErrGone) {
-		r.unrestored[at] = o
-		return nil
-	}
-	dropUnchanged(r.Journal, o.Path, k, changes)
-	delete(r.unrestored, at)
-	if len(changes) == 0 {
-		r.Accepted(at)
-	}
-	for i := range changes {
-		if at := KeyOf(&changes[i]); r.Setting(at) == nil {
-			r.unrestored[at] = o
-		}
-	}
-	return changes
-}
-
-// setProblem records why the kernel does not have a setting; "" if it has.
-func (r *Reconciler) setProblem(s *Setting, problem string) {
-	if s.problem != problem {
-		s.problem = problem
-		r.version++
+// CountRepair counts a repair of a value that another program may keep changing. The value need
+// not be one of the Reconciler's.
+func (r *Reconciler) CountRepair(b *Backoff) {
+	b.add(r.Now(), repairs())
+	if end := b.resetAt(); end.After(r.contestsEndAt) {
+		r.contestsEndAt = end
 	}
 }

@@ -21,112 +21,26 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sirupsen/logrus"
-
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
-	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
-
-// Kernel reads and writes cgroups; see pkg/kernel/cgroupfs.
-type Kernel interface {
-	Apply(changes []knobs.Change) error
-	Read(path string, knob knobs.Knob) (knobs.Value, error)
-	// Same reports whether have is how the kernel shows the written value want, which it may
-	// round.
-	Same(knob knobs.Knob, want, have knobs.Value) bool
-}
-
-// Options are a Reconciler's dependencies, and the questions that it asks of its owner.
-type Options struct {
-	Kernel   Kernel // unused while MayWrite returns false
-	Journal  *journal.Book
-	Features *knobs.Features
-	Log      logrus.FieldLogger
-	Now      func() time.Time
-
-	MayWrite      func() bool          // reports whether Sluice may write cgroups: they are Sluice's to set, and it is not in preview
-	DriftInterval func() time.Duration // the time between two passes
-
-	// Carried returns the value that the runtime would set a cgroup's knob to if it didn't set
-	// Sluice's value in its place; ok is false if the runtime doesn't set the knob for Sluice.
-	Carried func(at Key) (value knobs.Value, ok bool)
-	// Updating reports whether the runtime may be writing a cgroup for Sluice right now.
-	Updating func(path string) bool
-	// Starting reports whether no process of a cgroup has run yet, so that waiting a moment for
-	// its settings is worthwhile.
-	Starting func(path string) bool
-	// Suspect names the program that has probably changed a knob to the value found.
-	Suspect func(o knobs.Object, k knobs.Knob, found knobs.Value) string
-	// Failed is called for a write that the kernel refused after Write had returned.
-	Failed func(at Key)
-
-	// Blocking makes slow writes in the caller's goroutine, like all others.
-	Blocking bool
-	Spawn    func(work func())               // runs work in a goroutine
-	Post     func(name string, event func()) // runs an event in the Reconciler's goroutine
-	Panicked func()                          // counts a panic that was recovered from
-}
 
 // Reconciler keeps the kernel's knobs at the declared settings, and restores them when they are
 // no longer declared.
 type Reconciler struct {
-	Options
+	Writer
 	cgroups    map[string]*Cgroup   // those with settings, by path
 	pending    []*job               // work for the next Apply
 	queued     []knobs.Change       // changes that the next Apply writes without comparing them again
 	unrestored map[Key]knobs.Object // knobs whose originals have yet to be written
 	suspended  map[string]time.Time // UIDs of suspended pods, and when each suspension ends at the latest
-	refusals   map[Key]*refusal
-	writer     writer
-	unsaved    bool // the log already says that the journal can't be written
 
 	same          func(k knobs.Knob, want, have knobs.Value) bool // Options.Kernel's
 	version       uint64                                          // changes when the status of a pod's or a container's settings may have changed
 	contestsEndAt time.Time                                       // when no knob is contested any more, unless there is another repair
 	contested     bool                                            // a knob was contested at the last call of Version
 	drift         int
-	writeErrors   map[writeError]int
 }
-
-// Cgroup is a cgroup with declared settings.
-type Cgroup struct {
-	knobs.Object
-	pod      string // of the pod; "" for a cgroup above pods
-	settings []*Setting
-}
-
-// Pod is the UID of the pod whose cgroup this is, or which the container belongs to; "" for a
-// cgroup above pods.
-func (c *Cgroup) Pod() string { return c.pod }
-
-// Settings are the cgroup's declared settings. The caller must not change them.
-func (c *Cgroup) Settings() []*Setting { return c.settings }
-
-// find returns the cgroup's setting of a knob, or nil.
-func (c *Cgroup) find(k knobs.Knob) *Setting {
-	i := slices.IndexFunc(c.settings, func(s *Setting) bool { return s.Knob == k })
-	if i < 0 {
-		return nil
-	}
-	return c.settings[i]
-}
-
-// Setting is one declared setting of a cgroup, with the result of writing it.
-type Setting struct {
-	qos.Setting
-	expected bool        // a program that Sluice expects to write the knob may have written it: a difference is no drift
-	problem  string      // why the kernel doesn't have the setting; "" if it has
-	before   knobs.Value // what Sluice wrote before its last write; nil for nothing
-	drift    int         // number of repairs after changes by other programs
-	suspect  string      // the program that probably made the last such change
-	contest  Backoff
-	shown    knobs.Value // the value whose text the status cached; nil for none
-	text     string
-}
-
-// Problem is why the kernel doesn't have the setting; "" if it has.
-func (s *Setting) Problem() string { return s.problem }
 
 // job is the work of the next Apply on one cgroup.
 type job struct {
@@ -138,9 +52,9 @@ type job struct {
 // New makes a Reconciler without any declared cgroup.
 func New(o Options) *Reconciler {
 	r := &Reconciler{
-		Options: o, cgroups: map[string]*Cgroup{}, unrestored: map[Key]knobs.Object{}, suspended: map[string]time.Time{},
-		refusals: map[Key]*refusal{}, writer: newWriter(), writeErrors: map[writeError]int{},
+		Writer: newWriter(&o), cgroups: map[string]*Cgroup{}, unrestored: map[Key]knobs.Object{}, suspended: map[string]time.Time{},
 	}
+	r.slow.ended, r.before, r.ended = r.answered, r.wroteBefore, r.noteAnswer
 	if o.Kernel != nil {
 		r.same = o.Kernel.Same
 	}
@@ -173,7 +87,7 @@ type Size struct {
 
 // Size counts what the Reconciler keeps track of.
 func (r *Reconciler) Size() Size {
-	return Size{len(r.cgroups), len(r.unrestored), len(r.suspended), len(r.refusals), max(len(r.writer.writes), r.writer.running)}
+	return Size{len(r.cgroups), len(r.unrestored), len(r.suspended), len(r.refusals.values), max(len(r.slow.writes), r.slow.running)}
 }
 
 // Want declares all settings of a cgroup; pod is the UID of the pod that the cgroup belongs to.
@@ -272,7 +186,7 @@ func (r *Reconciler) Pass() {
 	now := r.Now()
 	var changes []knobs.Change
 	for at, o := range r.unrestored {
-		if known := r.refusals[at]; known != nil && known.wait.Waits(now) {
+		if r.refusals.waiting(at, now) != nil {
 			continue
 		}
 		changes = append(changes, r.restoreKnob(o, at.Knob)...)
@@ -376,9 +290,9 @@ func (r *Reconciler) ResumeOverdue() (pods []string) {
 
 // Forget stops tracking a cgroup that is gone.
 func (r *Reconciler) Forget(path string) {
-	r.forgetRefusals(path)
+	r.refusals.forget(path)
 	r.Journal.Forget(path)
-	r.writer.abandonAll(path)
+	r.slow.abandonAll(path)
 	delete(r.cgroups, path)
 	r.pending = slices.DeleteFunc(r.pending, func(j *job) bool { return j.Path == path })
 	r.queued = slices.DeleteFunc(r.queued, func(c knobs.Change) bool { return c.Object.Path == path })

@@ -375,12 +375,12 @@ func TestLetGoBehindAWrite(t *testing.T) {
 			r, finish := deferred(t)
 			r.weight("8:0 20")
 			finish()
-			r.writer.running = maxWriters - free
+			r.slow.running = maxWriters - free
 			r.weight("8:0 100")
 			r.weight("8:0 20")
 			r.weight("8:0 50")
 			r.want()
-			r.writer.running -= maxWriters - free
+			r.slow.running -= maxWriters - free
 			finish()
 			r.Pass()
 			finish()

@@ -15,6 +15,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
+// refusals are the values that the kernel has refused, and how many writes it has refused of
+// each kind.
+type refusals struct {
+	values map[Key]*refusal
+	counts map[writeError]int
+}
+
+func newRefusals() refusals {
+	return refusals{values: map[Key]*refusal{}, counts: map[writeError]int{}}
+}
+
 // refusal is a value that the kernel has refused.
 type refusal struct {
 	value  knobs.Value
@@ -25,15 +36,15 @@ type refusal struct {
 // longestWait is the longest delay before a refused value is tried again.
 const longestWait = 5 * time.Minute
 
-// refuse records that the kernel has refused a change, and reports whether the reason is new to
-// the log. Passes try again after one pass, two, four, and so on, up to longestWait; events try
-// again at once.
-func (r *Reconciler) refuse(c *knobs.Change, reason string) (news bool) {
-	at, now, pass := KeyOf(c), r.Now(), r.DriftInterval()
-	known := r.refusals[at]
+// add records that the kernel has refused a change, and reports whether the reason is new to
+// the log. Passes, which are the time pass apart, try again after one pass, two, four, and so
+// on, up to longestWait; events try again at once.
+func (r *refusals) add(c *knobs.Change, reason string, now time.Time, pass time.Duration) (news bool) {
+	at := KeyOf(c)
+	known := r.values[at]
 	if news = known == nil || known.logged != reason; news {
 		known = &refusal{value: c.To, logged: reason}
-		r.refusals[at] = known
+		r.values[at] = known
 	}
 	if !known.wait.Waits(now) {
 		// Subtract half a pass: the delay starts at a write within a pass, and must have ended
@@ -43,39 +54,27 @@ func (r *Reconciler) refuse(c *knobs.Change, reason string) (news bool) {
 	return news
 }
 
-// Waits reports whether the kernel has refused the value so recently that a pass must not try
-// it again yet.
-func (r *Reconciler) Waits(at Key, value knobs.Value) bool {
-	return value != nil && r.waiting(at, r.Now()) == value
-}
-
 // waiting returns the value of a knob that the kernel refused and that waits to be tried again,
 // or nil.
-func (r *Reconciler) waiting(at Key, now time.Time) knobs.Value {
-	if known := r.refusals[at]; known != nil && known.wait.Waits(now) {
+func (r *refusals) waiting(at Key, now time.Time) knobs.Value {
+	if known := r.values[at]; known != nil && known.wait.Waits(now) {
 		return known.value
 	}
 	return nil
 }
 
-// Refused reports whether the kernel has refused the last write of a knob.
-func (r *Reconciler) Refused(at Key) bool { return r.refusals[at] != nil }
-
-// Accepted records that the kernel has the declared value of a knob.
-func (r *Reconciler) Accepted(at Key) { delete(r.refusals, at) }
-
-// forgetRefusals drops the refusals of a cgroup.
-func (r *Reconciler) forgetRefusals(path string) {
-	maps.DeleteFunc(r.refusals, func(at Key, _ *refusal) bool { return at.Path == path })
+// forget drops the refusals of a cgroup.
+func (r *refusals) forget(path string) {
+	maps.DeleteFunc(r.values, func(at Key, _ *refusal) bool { return at.Path == path })
 }
 
 // writeError is a kind of write that the kernel refused. There are at most as many kinds as
 // knobs times errnos.
 type writeError struct{ knob, errno string }
 
-// CountError counts a write that the kernel refused, under the knob that the error names or, if
-// it names none, under the given name.
-func (r *Reconciler) CountError(err error, knob string) {
+// count counts a write that the kernel refused, under the knob that the error names or, if it
+// names none, under the given name.
+func (r *refusals) count(err error, knob string) {
 	at := writeError{knob, "other"}
 	if change, ok := errors.AsType[*cgroupfs.ChangeError](err); ok {
 		at.knob = change.Change.Knob.String()
@@ -83,13 +82,13 @@ func (r *Reconciler) CountError(err error, knob string) {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		at.errno = cmp.Or(unix.ErrnoName(errno), at.errno)
 	}
-	r.writeErrors[at]++
+	r.counts[at]++
 }
 
-// WriteErrors lists how many writes the kernel refused, by knob and errno, and the total.
-func (r *Reconciler) WriteErrors() (all []status.KnobErrors, total int) {
-	all = make([]status.KnobErrors, 0, len(r.writeErrors))
-	for at, n := range r.writeErrors {
+// list lists how many writes the kernel refused, by knob and errno, and the total.
+func (r *refusals) list() (all []status.KnobErrors, total int) {
+	all = make([]status.KnobErrors, 0, len(r.counts))
+	for at, n := range r.counts {
 		all = append(all, status.KnobErrors{Knob: at.knob, Errno: at.errno, Count: n})
 		total += n
 	}

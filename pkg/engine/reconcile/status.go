@@ -46,15 +46,6 @@ func (r *Reconciler) Version(contested bool) uint64 {
 // Drift counts the repairs of knobs that other programs have changed.
 func (r *Reconciler) Drift() int { return r.drift }
 
-// CountRepair counts a repair of a value that another program may keep changing. The value need
-// not be one of the Reconciler's.
-func (r *Reconciler) CountRepair(b *Backoff) {
-	b.add(r.Now(), repairs())
-	if end := b.resetAt(); end.After(r.contestsEndAt) {
-		r.contestsEndAt = end
-	}
-}
-
 // Quiet reports whether no knob can be contested now.
 func (r *Reconciler) Quiet() bool { return !r.Now().Before(r.contestsEndAt) }
 

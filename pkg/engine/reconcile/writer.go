@@ -1,289 +1,181 @@
 package reconcile
 
 import (
-	"cmp"
-	"fmt"
-	"runtime/debug"
+	"errors"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// writer makes the kernel writes that may take arbitrarily long: moving pages to other memory
-// nodes, reclaiming memory below a limit, and changes that freeze a disk's queue.
-//
-// Each write runs in a goroutine that reports its result to the Reconciler's goroutine, which
-// alone uses these fields. Writes to one knob of a cgroup run in the order in which they were
-// requested; of those that wait, only the last is made.
-type writer struct {
-	writes  map[Key]*writing
-	queue   []Key         // the writes that wait for a goroutine, the oldest first
-	running int           // number of goroutines
-	waited  time.Duration // how long the present event has waited for writes
-	stopped bool          // no further write may begin
+// Writer writes changes to the kernel: after the journal has their originals on disk, in a safe
+// order, and those that may take long in goroutines of their own. It remembers what the kernel
+// refused. It knows nothing of declared settings: it tells their owner what has become of the
+// writes that it made in goroutines.
+type Writer struct {
+	*Options
+	slow     slowWrites
+	refusals refusals
+	unsaved  bool // the log already says that the journal can't be written
+
+	before func(at Key) knobs.Value            // what Sluice had written to a knob before the change that it asks for now; nil for nothing
+	ended  func(c *slowWrite, failed Failures) // called with a write that the kernel has answered after Write had returned, unless another one to the knob follows
 }
 
-// writing is the state of the writes to one knob of a cgroup.
-type writing struct {
-	now, next *slowWrite // the write under way, and the one to make after it
-	since     time.Time
+func newWriter(o *Options) Writer {
+	return Writer{Options: o, slow: slowWrites{Options: o, writes: map[Key]*writing{}}, refusals: newRefusals()}
 }
-
-// slowWrite is the write of one value.
-type slowWrite struct {
-	knobs.Change
-	before knobs.Value // what Sluice had written before; nil for nothing
-	err    error
-	done   chan struct{} // closed when the kernel has answered
-}
-
-const (
-	// maxWriters bounds the goroutines, each of which may block a thread in the kernel. The
-	// settings of a container that is about to start don't wait for a free one.
-	maxWriters = 8
-	// startPatience is how long Write waits, in one event, for the settings of containers that
-	// are about to start. These writes are fast since the container uses nothing yet, and they
-	// apply from its first instruction, unless another program's actions delay the kernel.
-	startPatience = 50 * time.Millisecond
-	// longWrite is how long a write takes before the status shows it.
-	longWrite = time.Second
-)
-
-func newWriter() writer { return writer{writes: map[Key]*writing{}} }
 
 // BeginEvent resets the time that one event may wait for writes.
-func (r *Reconciler) BeginEvent() { r.writer.waited = 0 }
+func (w *Writer) BeginEvent() { w.slow.waited = 0 }
 
 // Stop prevents further writes from beginning after those that are under way.
-func (r *Reconciler) Stop() { r.writer.stopped = true }
+func (w *Writer) Stop() { w.slow.stopped = true }
 
 // UnderWay reports whether a write of a knob is under way or waits.
-func (r *Reconciler) UnderWay(at Key) bool { return r.writer.writes[at] != nil }
+func (w *Writer) UnderWay(at Key) bool { return w.slow.writes[at] != nil }
 
-// underWay returns the value that a knob has once all writes to it are made, or nil if there
-// are none.
-func (w *writer) underWay(at Key) knobs.Value {
-	s := w.writes[at]
-	switch {
-	case s == nil:
-		return nil
-	case s.next != nil:
-		return s.next.To
-	}
-	return s.now.To
+// SlowWrites lists the writes that have taken longer than a second, the longest first.
+func (w *Writer) SlowWrites() []status.SlowWrite { return w.slow.long() }
+
+// Waits reports whether the kernel has refused the value so recently that a pass must not try
+// it again yet.
+func (w *Writer) Waits(at Key, value knobs.Value) bool {
+	return value != nil && w.refusals.waiting(at, w.Now()) == value
 }
 
-// handOver starts the changes that may take long, and waits a moment for those of containers
+// Refused reports whether the kernel has refused the last write of a knob.
+func (w *Writer) Refused(at Key) bool { return w.refusals.values[at] != nil }
+
+// Accepted records that the kernel has the declared value of a knob.
+func (w *Writer) Accepted(at Key) { delete(w.refusals.values, at) }
+
+// CountError counts a write that the kernel refused, under the knob that the error names or, if
+// it names none, under the given name.
+func (w *Writer) CountError(err error, knob string) { w.refusals.count(err, knob) }
+
+// WriteErrors lists how many writes the kernel refused, by knob and errno, and the total.
+func (w *Writer) WriteErrors() (all []status.KnobErrors, total int) { return w.refusals.list() }
+
+// Write makes changes in a safe order, and those that may take long in other goroutines. A
+// missing cgroup is no failure: its container has ended, or has not started and is compared
+// when it does.
+func (w *Writer) Write(changes []knobs.Change) (Failures, error) {
+	changes, answered, errs := w.handOver(w.savable(changes))
+	if len(changes) > 0 {
+		errs = append(errs, cgroupfs.Refusals(w.Kernel.Apply(knobs.Order(changes)))...)
+	}
+	failed, refused := w.countRefusals(errs)
+	w.log(append(answered, changes...), failed, refused)
+	return failed, errors.Join(refused...)
+}
+
+// handOver begins the changes that may take long, and waits a moment for those of containers
 // that are about to start. It returns the changes that the caller has to make, those that the
 // kernel has answered, and its refusals.
-func (r *Reconciler) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
-	w := &r.writer
-	slow := func(c knobs.Change) bool { return c.MayTakeLong() || w.writes[KeyOf(&c)] != nil }
-	if r.Blocking || !slices.ContainsFunc(changes, slow) {
+func (w *Writer) handOver(changes []knobs.Change) (rest, answered []knobs.Change, refused []error) {
+	if w.Blocking || !slices.ContainsFunc(changes, w.slow.takes) {
 		return changes, nil, nil
 	}
 	var starting []*slowWrite
 	for _, c := range changes {
-		if !slow(c) {
+		if !w.slow.takes(c) {
 			rest = append(rest, c)
 			continue
 		}
-		urgent := r.Starting(c.Object.Path)
-		if job := r.enqueue(c, urgent); urgent {
+		urgent := w.Starting(c.Object.Path)
+		if job := w.slow.begin(c, w.before(KeyOf(&c)), urgent); urgent {
 			starting = append(starting, job)
 		}
 	}
-	for _, job := range r.awaitWrites(starting) {
-		r.finishWrite(KeyOf(&job.Change))
+	for _, job := range w.slow.await(starting) {
+		w.slow.finish(KeyOf(&job.Change))
 		answered = append(answered, job.Change)
 		refused = append(refused, cgroupfs.Refusals(job.err)...)
 	}
 	return rest, answered, refused
 }
 
-// enqueue adds a change; it replaces a waiting one to the same knob.
-func (r *Reconciler) enqueue(c knobs.Change, urgent bool) *slowWrite {
-	w, at := &r.writer, KeyOf(&c)
-	job := &slowWrite{Change: c, done: make(chan struct{})}
-	if s := r.Setting(at); s != nil {
-		job.before = s.before
-	}
-	s := w.writes[at]
-	if s == nil {
-		s = &writing{since: r.Now()}
-		w.writes[at] = s
-	}
-	if s.next != nil {
-		job.before = s.next.before
-	}
-	s.next = job
-	switch {
-	case s.now != nil || slices.Contains(w.queue, at):
-	case urgent || w.running < maxWriters:
-		r.beginWrite(at)
-	default:
-		w.queue = append(w.queue, at)
-	}
-	return job
-}
-
-// beginWrite starts the waiting write of a knob.
-func (r *Reconciler) beginWrite(at Key) {
-	w := &r.writer
-	s := w.writes[at]
-	job := s.next
-	s.now, s.next, s.since = job, nil, r.Now()
-	w.running++
-	r.Spawn(func() {
-		job.err = r.applyAlone(job.Change)
-		close(job.done)
-		r.Post("kernel write", func() {
-			w.running--
-			if s.now == job && w.writes[at] == s {
-				r.written(at, job)
-			}
-			for len(w.queue) > 0 && w.running < maxWriters {
-				next := w.queue[0]
-				w.queue = w.queue[1:]
-				if s := w.writes[next]; s != nil && s.now == nil && s.next != nil {
-					r.beginWrite(next)
-				}
-			}
-		})
-	})
-}
-
-// applyAlone makes one change, and turns a panic into an error.
-func (r *Reconciler) applyAlone(c knobs.Change) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.Log.Errorf("panic in a write to the kernel: %v\n%s", p, debug.Stack())
-			r.Post("kernel write", r.Panicked)
-			err = &cgroupfs.ChangeError{Change: c, Err: fmt.Errorf("sluice failed on it (a bug; the stack is in its log): %v", p)}
-		}
-	}()
-	return r.Kernel.Apply([]knobs.Change{c})
-}
-
-// awaitWrites waits for writes that have begun, for at most startPatience per event, and
-// returns those that the kernel has answered.
-func (r *Reconciler) awaitWrites(jobs []*slowWrite) (answered []*slowWrite) {
-	if len(jobs) == 0 {
-		return nil
-	}
-	began := time.Now()
-	timeout := time.NewTimer(startPatience - r.writer.waited)
-	defer timeout.Stop()
-	for _, job := range jobs {
-		select {
-		case <-job.done:
-			answered = append(answered, job)
-			continue
-		default:
-		}
-		select {
-		case <-job.done:
-			answered = append(answered, job)
-		case <-timeout.C:
-			r.writer.waited = startPatience
-			return answered
-		}
-	}
-	r.writer.waited += time.Since(began)
-	return answered
-}
-
-// finishWrite removes the write that has ended and, if another one to the knob waits, begins
-// it; more reports whether there was one.
-func (r *Reconciler) finishWrite(at Key) (more bool) {
-	s := r.writer.writes[at]
-	if s.now = nil; s.next != nil && !r.writer.stopped {
-		r.beginWrite(at)
-		return true
-	}
-	delete(r.writer.writes, at)
-	return false
-}
-
-// written handles the kernel's answer to a write that Write did not wait for.
-func (r *Reconciler) written(at Key, job *slowWrite) {
-	changes := []knobs.Change{job.Change}
-	failed, refused := r.countRefusals(cgroupfs.Refusals(job.err))
-	r.log(changes, failed, refused)
+// answered handles the kernel's answer to a write that Write did not wait for.
+func (w *Writer) answered(job *slowWrite) {
+	at := KeyOf(&job.Change)
+	failed, refused := w.countRefusals(cgroupfs.Refusals(job.err))
+	w.log([]knobs.Change{job.Change}, failed, refused)
 	if failed[at] != nil { // the kernel still has the value written before
-		if next := r.writer.writes[at].next; next != nil {
+		if next := w.slow.writes[at].next; next != nil {
 			next.before = job.before
 		} else if job.before != nil {
-			r.Journal.Wrote(at.Path, at.Knob, job.before)
+			w.Journal.Wrote(at.Path, at.Knob, job.before)
 		}
 	}
-	if r.finishWrite(at) {
+	if w.slow.finish(at) {
 		return
 	}
 	if failed[at] != nil {
-		r.Failed(at)
+		w.Failed(at)
 	}
-	original, _ := r.Journal.Kept(at.Path, at.Knob)
-	if o, leaving := r.unrestored[at]; leaving && job.To != original {
-		r.change(r.restoreKnob(o, at.Knob))
-		return
-	}
-	if s := r.Setting(at); s != nil {
-		s.before = job.before
-	}
-	r.noteResults(changes, failed)
+	w.ended(job, failed)
 }
 
-// abandon drops the waiting write of a knob, and reports whether another is under way. last is
-// the value that Sluice will have written last then; it is nil if no write was dropped, or
-// Sluice wrote nothing before it.
-func (w *writer) abandon(at Key) (last knobs.Value, underWay bool) {
-	s := w.writes[at]
-	if s == nil {
-		return nil, false
-	}
-	dropped := s.next
-	s.next = nil
-	if s.now == nil {
-		delete(w.writes, at)
-		w.queue = slices.DeleteFunc(w.queue, func(other Key) bool { return other == at })
-		return dropped.before, false
-	}
-	if dropped != nil {
-		last = s.now.To
-	}
-	return last, true
-}
-
-// abandonAll drops the waiting writes to a cgroup that is gone.
-func (w *writer) abandonAll(path string) {
-	for at := range w.writes {
-		if at.Path == path {
-			w.abandon(at)
+// countRefusals counts the changes that the kernel refused, and returns them by knob.
+func (w *Writer) countRefusals(errs []error) (failed Failures, refused []error) {
+	failed = Failures{}
+	for _, e := range errs {
+		if errors.Is(e, cgroupfs.ErrGone) {
+			continue
 		}
+		w.CountError(e, "other")
+		refused = append(refused, e)
+		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
+			failed[KeyOf(&change.Change)] = e
+		}
+	}
+	return failed, refused
+}
+
+// log logs each refusal once, however often the write is tried again.
+func (w *Writer) log(changes []knobs.Change, failed Failures, refused []error) {
+	for i := range changes {
+		if at := KeyOf(&changes[i]); failed[at] == nil {
+			w.Accepted(at)
+		}
+	}
+	for _, e := range refused {
+		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
+			if !w.refusals.add(&change.Change, e.Error(), w.Now(), w.DriftInterval()) {
+				continue
+			}
+		}
+		w.Log.WithError(e).Error("Kernel refused a setting; Sluice tries again, and logs the next error only when the reason changes")
 	}
 }
 
-// SlowWrites lists the writes that have taken longer than longWrite, the longest first.
-func (r *Reconciler) SlowWrites() []status.SlowWrite {
-	var all []status.SlowWrite
-	for at, s := range r.writer.writes {
-		job := s.now
-		if job == nil {
-			job = s.next
-		}
-		if took := r.Now().Sub(s.since); took >= longWrite {
-			all = append(all, status.SlowWrite{
-				Object: job.Object.Name, Knob: at.Knob.String(), To: job.To.String(), ElapsedSeconds: int64(took / time.Second), Waiting: s.now == nil,
-			})
+// Save writes the journal to disk, and reports whether that succeeded. Until it succeeds, Write
+// makes no changes other than of CPUs and memory nodes, whose originals need no journal: they
+// are always all.
+func (w *Writer) Save() bool {
+	err := w.Journal.Flush()
+	if err != nil && !w.unsaved {
+		w.Log.WithError(err).Error("Original values can't be written to disk: only CPUs and memory nodes are set until they can be")
+	}
+	w.unsaved = err != nil
+	return !w.unsaved
+}
+
+// Unsaved reports whether the last attempt to write the journal failed.
+func (w *Writer) Unsaved() bool { return w.unsaved }
+
+// savable drops the changes that must not be made while the journal can't be written.
+func (w *Writer) savable(changes []knobs.Change) []knobs.Change {
+	if w.Save() {
+		return changes
+	}
+	var safe []knobs.Change
+	for _, c := range changes {
+		if c.Knob.OriginalIsAll() {
+			safe = append(safe, c)
 		}
 	}
-	slices.SortFunc(all, func(x, y status.SlowWrite) int {
-		return cmp.Or(cmp.Compare(y.ElapsedSeconds, x.ElapsedSeconds), strings.Compare(x.Object, y.Object), strings.Compare(x.Knob, y.Knob))
-	})
-	return all
+	return safe
 }
