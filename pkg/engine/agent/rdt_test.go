@@ -176,9 +176,14 @@ func TestRDTExhausted(t *testing.T) {
 	withRDT(t, machine, rdtYAML, func(n *rdtNode) {
 		n.start("own", "LS", map[string]string{"node.koordinator.sh/resctrl": `{"llc":{"schemata":{"range":[20,80]}}}`})
 		n.isIn("own", "")
-		lacks := n.container("own").Lacks
-		if len(lacks) != 1 || !lacks[0].Missing || !strings.Contains(lacks[0].Text, "CLOSID") {
-			n.t.Errorf("lacks %+v", lacks)
+		for _, when := range []string{"after its start", "after its settings were declared again"} {
+			lacks := n.container("own").Lacks
+			if len(lacks) != 1 || !lacks[0].Missing || !strings.Contains(lacks[0].Text, "CLOSID") {
+				n.t.Errorf("%s it lacks %+v", when, lacks)
+			}
+			if err := n.agent.PostUpdateContainer("own"); err != nil {
+				n.t.Error(err)
+			}
 		}
 	})
 }

@@ -24,27 +24,18 @@ const (
 	coresState = "core-sched"
 )
 
-// joinCores puts processes of a container into its core-scheduling group, and reports whether
-// that succeeded.
-func (j *Joiner) joinCores(c *node.Container, group string, pids []int) bool {
+// joinCores puts processes of a container into its core-scheduling group.
+func (j *Joiner) joinCores(c *node.Container, group string, pids []int) error {
 	j.keepCores(c.Path)
 	_, err := j.cores.Join(group, pids...)
-	if err == nil {
-		return true
-	}
-	if !c.Lacks(coreSchedKey, err.Error()) {
-		c.Notes = append(c.Notes, qos.Note{Key: coreSchedKey, Text: err.Error()})
-		j.Log.WithField("container", c.Ref).WithError(err).Warn("Container shares cores with others")
-	}
-	return false
+	return err
 }
 
 // JoinedCores reports whether the processes of a container are in the core-scheduling group
 // that its request names, as far as Sluice knows. A container that has not started has no
 // process that could be outside of it.
 func (j *Joiner) JoinedCores(c *node.Container) bool {
-	return j.Authority().Cgroups && (!c.Started || len(c.Processes) > 0) &&
-		!slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == coreSchedKey })
+	return j.Authority().Cgroups && (!c.Started || len(c.Processes) > 0) && !c.Lacks(coreSchedKey)
 }
 
 // keepCores records in the journal that a cgroup's processes have a cookie. It writes the whole

@@ -7,8 +7,7 @@
 // container (kubectl exec) has another parent: it joins when the containers' processes are
 // looked at again.
 //
-// The package owns Container.Processes and Container.RDTGroup, and adds to Container.Notes
-// what failed.
+// The package owns Container.Processes, Container.RDTGroup and Container.Unjoined.
 package groups
 
 import (
@@ -48,11 +47,9 @@ func New(n *node.Node, cores Cores, host rdtgroup.Host, noRDT string) *Joiner {
 func (j *Joiner) Join(c *node.Container) {
 	may := j.Authority()
 	h, ok := j.Ledger.Holder(c.ID)
-	if !ok || !may.Cgroups || !c.Started || c.Uncontrolled {
-		return
-	}
-	cores := h.Request.CoreSched != "" && !qos.Missing(c.Notes, coreSchedKey)
-	if !cores && !may.RDT {
+	cores := ok && h.Request.CoreSched != "" && !qos.Missing(c.Notes, coreSchedKey)
+	if !ok || !may.Cgroups || !c.Started || c.Uncontrolled || !cores && !may.RDT {
+		c.Unjoined = nil
 		return
 	}
 	pids, joined := j.processes(c), c.Processes
@@ -61,14 +58,41 @@ func (j *Joiner) Join(c *node.Container) {
 	}
 	fresh := newcomers(pids, joined)
 	c.Processes = pids
-	if len(fresh) == 0 {
+	if len(fresh) == 0 { // the processes that could not join their core-scheduling group have ended
+		c.Unjoined = slices.DeleteFunc(c.Unjoined, func(n qos.Note) bool { return n.Key == coreSchedKey })
 		return
 	}
-	if !j.assign(c, h.Request.RDT, fresh) {
+	failed, done := j.assign(c, h.Request.RDT, fresh)
+	if !done {
 		c.Processes = joined
 	}
-	if cores && !j.joinCores(c, h.Request.CoreSched, fresh) {
-		c.Processes = joined
+	if cores {
+		if err := j.joinCores(c, h.Request.CoreSched, fresh); err != nil {
+			failed, c.Processes = append(failed, qos.Note{Key: coreSchedKey, Text: err.Error()}), joined
+		}
+	}
+	j.noteFailed(c, failed)
+}
+
+// noteFailed records all that failed when processes of a container joined, and logs what is new.
+func (j *Joiner) noteFailed(c *node.Container, failed []qos.Note) {
+	before := c.Unjoined
+	c.Unjoined = nil
+	for _, note := range failed {
+		if slices.Contains(c.Notes, note) || slices.Contains(c.Unjoined, note) {
+			continue
+		}
+		c.Unjoined = append(c.Unjoined, note)
+		if slices.Contains(before, note) {
+			continue
+		}
+		log := j.Log.WithField("container", c.Ref).WithField("reason", note.Text)
+		switch {
+		case note.Key == coreSchedKey:
+			log.Warn("Container shares cores with others")
+		case note.Missing:
+			log.Warn("Container is not in its RDT group")
+		}
 	}
 }
 

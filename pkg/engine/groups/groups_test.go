@@ -131,11 +131,45 @@ func TestRefusedJoin(t *testing.T) {
 	for range 2 {
 		n.Join(c)
 	}
-	if len(c.Notes) != 1 || len(n.logged.AllEntries()) != 1 || c.Processes != nil || n.JoinedCores(c) {
-		t.Errorf("notes %v, %d log entries, processes %v", c.Notes, len(n.logged.AllEntries()), c.Processes)
+	if len(c.Unjoined) != 1 || len(n.logged.AllEntries()) != 1 || c.Processes != nil || n.JoinedCores(c) {
+		t.Errorf("failures %v, %d log entries, processes %v", c.Unjoined, len(n.logged.AllEntries()), c.Processes)
 	}
-	if want := []int{100, 100}; !reflect.DeepEqual(n.cores.joined, want) {
+	n.cores.err = nil
+	n.Join(c)
+	if len(c.Unjoined) > 0 || !n.JoinedCores(c) {
+		t.Errorf("the processes have joined, and the failures are still %v", c.Unjoined)
+	}
+	if want := []int{100, 100, 100}; !reflect.DeepEqual(n.cores.joined, want) {
 		t.Errorf("%v were tried, want %v", n.cores.joined, want)
+	}
+}
+
+// The failure of a process that has ended, or of a group that is no longer asked for, is told of
+// no more.
+func TestOutdatedFailure(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*testNode, *node.Container){
+		"its process has ended": func(n *testNode, _ *node.Container) { n.kernel.pids = []int{100} },
+		"no group is asked for": func(n *testNode, c *node.Container) {
+			n.Ledger.PlaceShared(c.Identity(), workload.Request{Class: workload.LS}, "", time.Time{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			c := n.start("web", 100)
+			n.kernel.pids = []int{100}
+			n.Join(c)
+			n.kernel.pids, n.cores.err = []int{100, 101}, errors.New("the kernel refuses it")
+			n.Join(c)
+			if len(c.Unjoined) != 1 || n.JoinedCores(c) {
+				t.Fatalf("failures %v", c.Unjoined)
+			}
+			change(n, c)
+			if n.Join(c); len(c.Unjoined) > 0 {
+				t.Errorf("failures %v", c.Unjoined)
+			}
+		})
 	}
 }
 

@@ -60,26 +60,17 @@ func (j *Joiner) AtCreation(c *node.Container) string {
 	return resctrl.ClassGroup(h.Request.RDT.Class)
 }
 
-// assign puts processes of a container into its resctrl group, and reports whether all of that
-// succeeded.
-func (j *Joiner) assign(c *node.Container, request workload.RDT, pids []int) (done bool) {
+// assign puts processes of a container into its resctrl group. It returns what failed, and
+// whether the processes need no further attempt.
+func (j *Joiner) assign(c *node.Container, request workload.RDT, pids []int) (failed []qos.Note, done bool) {
 	if !j.Authority().RDT {
-		return true
+		return nil, true
 	}
-	group, notes, done := j.rdt.Assign(rdtgroup.Member{ContainerID: c.ID, PodUID: c.Pod.UID, RDT: request}, pids)
+	group, failed, done := j.rdt.Assign(rdtgroup.Member{ContainerID: c.ID, PodUID: c.Pod.UID, RDT: request}, pids)
 	if group != "" {
 		c.RDTGroup = group
 	}
-	for _, note := range notes {
-		if c.Lacks(note.Key, note.Text) {
-			continue
-		}
-		c.Notes = append(c.Notes, note)
-		if note.Missing {
-			j.Log.WithField("container", c.Ref).WithField("reason", note.Text).Warn("Container is not in its RDT group")
-		}
-	}
-	return done
+	return failed, done
 }
 
 // lacksRDT explains why this node has no resctrl group for a request that needs one.

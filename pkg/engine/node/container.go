@@ -57,10 +57,13 @@ type Container struct {
 	FailedUpdate FailedUpdate
 
 	// These fields are about its other settings.
-	Notes     []qos.Note // what it requests and this node lacks
-	Reclaim   qos.Reclaim
-	RDTGroup  string // the resctrl group that its processes joined; "" for none
-	Processes []int  // the processes that have joined its groups, in ascending order
+	Notes   []qos.Note // what it requests and this node lacks
+	Reclaim qos.Reclaim
+
+	// These fields are about the groups that its processes join.
+	RDTGroup  string     // the resctrl group that its processes joined; "" for none
+	Processes []int      // the processes that have joined its groups, in ascending order
+	Unjoined  []qos.Note // what failed when processes joined, none of it in Notes
 }
 
 // KeepQuota records the container's present quota as the one to restore after Sluice has lifted
@@ -119,9 +122,10 @@ type RefusedResize struct {
 	Repeats  int // further attempts since it was last logged
 }
 
-// Lacks reports whether Notes already has a note.
-func (c *Container) Lacks(key, text string) bool {
-	return slices.ContainsFunc(c.Notes, func(n qos.Note) bool { return n.Key == key && n.Text == text })
+// Lacks reports whether the container lacks anything that a key requests.
+func (c *Container) Lacks(key string) bool {
+	names := func(n qos.Note) bool { return n.Key == key }
+	return slices.ContainsFunc(c.Notes, names) || slices.ContainsFunc(c.Unjoined, names)
 }
 
 // FailedUpdate is the last update of the runtime's record that the runtime refused, with the

@@ -37,7 +37,7 @@ func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs
 	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.LedgerState() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // that depends on the guarantees to other containers
 		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) &&
-		slices.EqualFunc(p.Lacks, c.Notes, func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) })
+		sameLacks(p.Lacks, c)
 	if p.Container == nil || p.knobs != knobs || p.rdt != c.RDTGroup {
 		p.knobs, p.rdt = knobs, c.RDTGroup
 		if r.kernels = r.appendKernel(r.kernels[:0], c); !slices.Equal(p.kernel, r.kernels) {
@@ -79,12 +79,22 @@ func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs
 	return p.Container
 }
 
+// lacks lists what the container requests and does not have.
 func lacks(c *node.Container) []status.Lack {
 	var all []status.Lack
-	for _, n := range c.Notes {
-		all = append(all, status.Lack(n))
+	for _, notes := range [][]qos.Note{c.Notes, c.Unjoined} {
+		for _, n := range notes {
+			all = append(all, status.Lack(n))
+		}
 	}
 	return all
+}
+
+// sameLacks reports whether the list is what lacks would return.
+func sameLacks(list []status.Lack, c *node.Container) bool {
+	same := func(l status.Lack, n qos.Note) bool { return l == status.Lack(n) }
+	n := len(c.Notes)
+	return len(list) == n+len(c.Unjoined) && slices.EqualFunc(list[:n], c.Notes, same) && slices.EqualFunc(list[n:], c.Unjoined, same)
 }
 
 // appendKernel appends the settings that the container and its pod have in the kernel.

@@ -3,6 +3,8 @@
 // the control loop wants in addition, such as quotas of batch work and weights of services. It
 // records which of the loop's quotas and weights are in force, and which pods the kubelet is
 // resizing, whose quotas are suspended meanwhile.
+//
+// The package owns Container.Notes and Container.Reclaim.
 package podsettings
 
 import (

@@ -78,7 +78,7 @@ func (s *Settings) declarePod(pod *workload.Pod) {
 		p.Favour = s.inForce.LSWeights[colocation.Above(object.Path)]
 	}
 	for i, c := range members {
-		p.Containers[i] = s.Tunable(c)
+		p.Containers[i] = s.tunable(c)
 		p.Containers[i].Loop = s.inForce.Containers[c.ID]
 	}
 	settings := qos.For(&s.QoS, &p)
@@ -197,8 +197,18 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 	return groups
 }
 
-// Tunable describes a container for pkg/decide/qos.
-func (s *Settings) Tunable(c *node.Container) qos.Container {
+// Alone returns the settings that a container would have alone in its pod, with its request as
+// far as settings depend on it. It also notes what this node lacks for them.
+func (s *Settings) Alone(c *node.Container) (settings []qos.Setting, request workload.Request) {
+	pod := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{s.tunable(c)}}
+	all := qos.For(&s.QoS, &pod)
+	request = pod.Containers[0].Request
+	c.Notes = s.lacking(&request, all.Notes[0])
+	return all.Containers[0], request
+}
+
+// tunable describes a container for pkg/decide/qos.
+func (s *Settings) tunable(c *node.Container) qos.Container {
 	t := qos.Container{Quota: c.Quota, MemoryLimit: c.Resources.MemoryLimit}
 	if h, ok := s.Ledger.Holder(c.ID); ok {
 		t.Request, t.Own = h.Request, !h.CPUs.IsEmpty()

@@ -57,17 +57,14 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 }
 
 // Prepare decides which settings of a new, resized or reconfigured container the runtime sets.
-// It records what the runtime would set without Sluice, and what this node lacks. It returns an
-// error if the container requires what the node lacks.
+// It records what the runtime would set without Sluice. It returns an error if the container
+// requires what the node lacks.
 func (r *Recorder) Prepare(c *node.Container) error {
 	c.Carried = knobs.Values{}
 	if c.Uncontrolled {
 		return nil
 	}
-	alone := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{r.podsettings.Tunable(c)}}
-	settings := qos.For(&r.QoS, &alone)
-	request := &alone.Containers[0].Request
-	c.Notes = r.groups.Lacks(request, settings.Notes[0])
+	settings, request := r.podsettings.Alone(c)
 	if unmet := qos.Unmet(request.Required, c.Notes); len(unmet) > 0 && r.Authority().Writes {
 		return errors.New(strings.Join(unmet, "; "))
 	}
@@ -76,7 +73,7 @@ func (r *Recorder) Prepare(c *node.Container) error {
 	}
 	f := &r.QoS.Features
 	v2 := f.Knobs[knobs.CPUs].V2 && f.Knobs[knobs.Quota].V2 // runc takes a hybrid machine for v1
-	for _, s := range settings.Containers[0] {
+	for _, s := range settings {
 		if s.Knob == knobs.Quota && r.mayRefuseQuota() {
 			continue
 		}
