@@ -33,7 +33,7 @@ func (d *decoder) check(c *Config) {
 	d.globs("vmRuntimes", c.VMRuntimes)
 	d.between("reserveTimeout", c.ReserveTimeout, 10*time.Second, 24*time.Hour)
 	d.between("driftInterval", c.DriftInterval, 100*time.Millisecond, time.Hour)
-	d.between("slowLane.delay", c.SlowLane.Delay, 100*time.Millisecond, 10*time.Minute)
+	d.between("recordUpdates.delay", c.RecordUpdates.Delay, 100*time.Millisecond, 10*time.Minute)
 	d.absolute("stateDir", c.StateDir)
 	d.absolute("runtimeDir", c.RuntimeDir)
 	d.absolute("statusSocket", c.StatusSocket)

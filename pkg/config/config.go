@@ -31,7 +31,7 @@ type Config struct {
 	VMRuntimes     []string      `yaml:"vmRuntimes"`     // globs of runtime handlers whose pods are accounted, not controlled
 	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // age after which a grant that never started may be freed
 	DriftInterval  time.Duration `yaml:"driftInterval"`  // between two comparisons of the kernel's settings with the desired ones
-	SlowLane       SlowLane      `yaml:"slowLane"`
+	RecordUpdates  RecordUpdates `yaml:"recordUpdates"`
 	Steer          Steer         `yaml:"steer"`
 	StateDir       string        `yaml:"stateDir"`     // absolute path
 	RuntimeDir     string        `yaml:"runtimeDir"`   // absolute path, of a folder in memory
@@ -43,8 +43,8 @@ type Config struct {
 	Control control.Config `yaml:"control"`
 }
 
-// SlowLane brings the runtime's own records into agreement with the kernel.
-type SlowLane struct {
+// RecordUpdates brings the runtime's own records into agreement with the kernel.
+type RecordUpdates struct {
 	Enabled bool          `yaml:"enabled"`
 	Delay   time.Duration `yaml:"delay"` // after the last change of a container
 }
@@ -77,7 +77,7 @@ func Default() *Config {
 		VMRuntimes:     []string{"kata*"},
 		ReserveTimeout: 5 * time.Minute,
 		DriftInterval:  900 * time.Millisecond,
-		SlowLane:       SlowLane{Enabled: true, Delay: 2 * time.Second},
+		RecordUpdates:  RecordUpdates{Enabled: true, Delay: 2 * time.Second},
 		StateDir:       "/var/lib/sluice",
 		RuntimeDir:     "/run/sluice",
 		StatusSocket:   status.DefaultSocket,

@@ -168,7 +168,7 @@ classify:
   set: {class: BE, memory-nodes: 1, pool: gold}
 - *spark
 reserveTimeout: 1m30s
-slowLane: {enabled: false}
+recordUpdates: {enabled: false}
 log: {file: /x, level: warn}
 `))
 	if err != nil {
@@ -187,7 +187,7 @@ log: {file: /x, level: warn}
 	}
 	want.Classify = []annotation.Classification{spark, spark}
 	want.ReserveTimeout = 90 * time.Second
-	want.SlowLane.Enabled = false
+	want.RecordUpdates.Enabled = false
 	want.Log = Log{Level: "warn", Format: "text", File: "/x"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
@@ -221,7 +221,7 @@ func TestParseErrors(t *testing.T) {
 		"a YAML list of CPUs":     {"reserved: [0, 1]", "line 1: reserved: must be one value"},
 		"reserved and system":     {"reserved: 0-3\nsystem: 3-4", "line 2: system: CPUs 3 are reserved too"},
 		"a number of seconds":     {"reserveTimeout: 300", `line 1: reserveTimeout: "300": must be a duration like`},
-		"too long a time":         {"slowLane:\n  delay: 11m", "line 2: slowLane.delay: 11m0s: must be 100ms to 10m0s"},
+		"too long a time":         {"recordUpdates:\n  delay: 11m", "line 2: recordUpdates.delay: 11m0s: must be 100ms to 10m0s"},
 		"no boolean":              {"roundUp: on", `line 1: roundUp: "on": must be true or false`},
 		"no mapping":              {"log: info", "line 1: log: must be keys with values"},
 		"no list":                 {"vmRuntimes: kata", "line 1: vmRuntimes: must be a list"},

@@ -148,7 +148,7 @@ func nodes(t *testing.T) map[string]*Facts {
 	all["ubuntu-24.04"] = facts(ubuntu, mainlineV2())
 	all["ubuntu-24.04"].Status = &status.Status{
 		Version: "v0.2.0", Mode: "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", RecordUpdates: status.RecordUpdatesOn},
 		Machine: status.Machine{Online: cpuset.Range(0, 15)},
 	}
 
@@ -233,13 +233,13 @@ func troubled(t *testing.T) *Facts {
 	f.Features.Knobs[knobs.IOMax] = knobs.Feature{V2: true, File: "io.max", Why: "there is no disk in /sys/block to try it on"}
 	f.Status = &status.Status{
 		Version: "v0.1.0", Mode: "preview", Why: "koordlet is here",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "1.7.30", SlowLane: status.SlowLaneShut, SlowLaneWhy: "the runtime's NRI of unknown version can deadlock"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "1.7.30", RecordUpdates: status.RecordUpdatesOff, RecordUpdatesWhy: "the runtime's NRI of unknown version can deadlock"},
 		Machine: status.Machine{Online: cpuset.Range(0, 7), Pinned: cpuset.Of(2), External: cpuset.Of(4)},
 		Containers: []status.Container{
 			{Ref: "a/b/c", Drift: 3, Cgroup: "/other/pod2/c2"}, {Ref: "a/b/d"}, {Ref: "a/b/e", Drift: 7},
 		},
 		Neighbours: []peers.Neighbour{{Kind: peers.Koordlet}},
-		Counters:   status.Counters{Drift: 10, WriteErrors: 1, Panics: 2, SlowUpdates: 9, SlowFailures: 3},
+		Counters:   status.Counters{Drift: 10, WriteErrors: 1, Panics: 2, RecordUpdates: 9, RecordUpdateFailures: 3},
 	}
 	f.Affinities = map[irq.File]cpuset.Set{"1": cpuset.Range(0, 7), "9": cpuset.Of(0), irq.Default: cpuset.Range(0, 7)}
 	return f

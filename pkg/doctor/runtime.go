@@ -179,10 +179,10 @@ func (n *node) capabilities() []Finding {
 		capability("RDT class", "v0.11.0", "set before the container runs (rdt.closid)", "not carried by the runtime: Sluice moves the container's first process before it runs"),
 		capability("failure policy", "v0.12.5", "known: failurePolicy: closed works", "not known: containers that start while Sluice is away are not held back"),
 	}
-	if r.SlowLane == status.SlowLaneOpen {
-		return append(findings, ok("slow lane", "open: the runtime's own records are kept up to date"))
+	if r.RecordUpdates == status.RecordUpdatesOn {
+		return append(findings, ok("record updates", "on: Sluice keeps the runtime's own record of containers up to date"))
 	}
-	return append(findings, note("slow lane", "shut: "+r.SlowLaneWhy, "no action needed: Sluice repairs within driftInterval what the runtime undoes; NRI 0.12.1 opens it"))
+	return append(findings, note("record updates", "off: "+r.RecordUpdatesWhy, "no action needed: Sluice repairs within driftInterval what the runtime undoes; with NRI 0.12.1 it sends updates"))
 }
 
 // runtimeConfig has the fields of containerd's and CRI-O's configuration that affect Sluice.

@@ -195,8 +195,8 @@ func (n *node) counters() []Finding {
 	if mixers := n.mixers(); mixers != "" {
 		findings = append(findings, note("besteffort", mixers+" in the cgroup of BestEffort pods, but not batch work: batch pods there are limited one by one", "give such pods a request, or a class by a classify rule"))
 	}
-	if c.SlowFailures > 0 {
-		findings = append(findings, note("slow lane", fmt.Sprintf("%d of %d updates to the runtime failed", c.SlowFailures, c.SlowUpdates), "see Sluice's and the runtime's log; the kernel's settings are correct nevertheless"))
+	if c.RecordUpdateFailures > 0 {
+		findings = append(findings, note("record updates", fmt.Sprintf("the runtime refused %d of %d", c.RecordUpdateFailures, c.RecordUpdates), "see Sluice's and the runtime's log; the kernel's settings are correct nevertheless"))
 	}
 	if c.Drift > 0 {
 		findings = append(findings, note("drift", humanize.Count(c.Drift, "change")+" by others repaired"+n.drifted(), "sluice explain POD shows what it should have; see neighbours above for who else writes"))

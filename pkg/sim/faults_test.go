@@ -113,7 +113,7 @@ type rig struct {
 
 	beat   time.Duration // the loop's last
 	safe   []knobs.Change
-	carry  *failsafe.Acted
+	carry  *failsafe.Report
 	acted  int
 	frozen time.Time // zero: the clock goes
 	dying  bool
@@ -278,12 +278,12 @@ func (r *rig) bury(now time.Duration) {
 	r.died = nil
 }
 
-// Keep, Beat and Acted make the rig the agent's failsafe.
-func (r *rig) Keep(changes []knobs.Change) <-chan struct{} { r.safe = changes; return nil }
+// Replace, Beat and TakeReport make the rig the agent's failsafe.
+func (r *rig) Replace(changes []knobs.Change) <-chan struct{} { r.safe = changes; return nil }
 
 func (r *rig) Beat() { r.beat = time.Duration(r.now.Load()) }
 
-func (r *rig) Acted() (acted failsafe.Acted, ok bool) {
+func (r *rig) TakeReport() (acted failsafe.Report, ok bool) {
 	if r.carry == nil {
 		return acted, false
 	}
@@ -298,7 +298,7 @@ func (r *rig) watch(now time.Duration) {
 		return
 	}
 	r.acted++
-	r.carry = &failsafe.Acted{Time: r.time(), Why: "silence", Changes: len(r.safe)}
+	r.carry = &failsafe.Report{Time: r.time(), Why: "silence", Changes: len(r.safe)}
 	if err := failsafe.Carry(r.node.Kernel, r.safe); err != nil {
 		r.t.Errorf("seed %d: the failsafe's plan: %v", r.seed, err)
 	}

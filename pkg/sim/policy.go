@@ -60,7 +60,7 @@ func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tig
 	c := *s.Config
 	c.Pools.List = slices.Clone(c.Pools.List)
 	c.Mode = config.On
-	c.SlowLane.Enabled = false
+	c.RecordUpdates.Enabled = false
 	c.Control.Mode = control.Off
 	switch p {
 	case Static:

@@ -18,7 +18,7 @@ import (
 type Line struct {
 	Machine    *topology.Machine `json:"machine,omitempty"`
 	Containers []Recorded        `json:"containers,omitempty"`
-	Look       *observe.Snapshot `json:"look,omitempty"`
+	Snapshot   *observe.Snapshot `json:"snapshot,omitempty"`
 }
 
 // Recorded is a container of a recording.
@@ -57,7 +57,7 @@ func (r *Recorder) Record(m *topology.Machine, containers []Recorded, look *obse
 			return err
 		}
 	}
-	return r.to.Encode(Line{Look: look})
+	return r.to.Encode(Line{Snapshot: look})
 }
 
 // Recording is one that was read.
@@ -98,13 +98,13 @@ func ReadRecording(r io.Reader) (*Recording, error) {
 				out.Known = append(out.Known, c)
 			}
 		}
-		if line.Look == nil {
+		if line.Snapshot == nil {
 			continue
 		}
-		if n := len(out.Looks); n > 0 && !line.Look.Now.After(out.Looks[n-1].Now) {
+		if n := len(out.Looks); n > 0 && !line.Snapshot.Now.After(out.Looks[n-1].Now) {
 			continue // the clock went back
 		}
-		out.Looks = append(out.Looks, *line.Look)
+		out.Looks = append(out.Looks, *line.Snapshot)
 	}
 	switch err := lines.Err(); {
 	case err != nil:

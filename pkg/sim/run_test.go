@@ -200,7 +200,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := LoadRecording(strings.NewReader(file.String()+`{"look":{"now`), config.Default(), Service{Time: 2 * time.Millisecond, SLO: 20 * time.Millisecond})
+	s, err := LoadRecording(strings.NewReader(file.String()+`{"snapshot":{"now`), config.Default(), Service{Time: 2 * time.Millisecond, SLO: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,22 +57,22 @@ type Grants struct {
 
 // Runtime is the connection to the container runtime.
 type Runtime struct {
-	Connected   bool      `json:"connected"`             // Whether the plugin is connected to the runtime.
-	Name        string    `json:"name,omitempty"`        // Name of the runtime, for example "containerd"; absent before the first connection.
-	Version     string    `json:"version,omitempty"`     // Version of the runtime; absent before the first connection.
-	NRIVersion  string    `json:"nriVersion,omitempty"`  // Version of NRI that the runtime reports; absent if it reports none.
-	ChangedAt   time.Time `json:"changedAt"`             // Time at which the plugin was connected or disconnected.
-	SlowLane    SlowLane  `json:"slowLane"`              // Whether Sluice keeps the runtime's own record up to date.
-	SlowLaneWhy string    `json:"slowLaneWhy,omitempty"` // Why the slow lane is shut; absent while it is open.
+	Connected        bool          `json:"connected"`                  // Whether the plugin is connected to the runtime.
+	Name             string        `json:"name,omitempty"`             // Name of the runtime, for example "containerd"; absent before the first connection.
+	Version          string        `json:"version,omitempty"`          // Version of the runtime; absent before the first connection.
+	NRIVersion       string        `json:"nriVersion,omitempty"`       // Version of NRI that the runtime reports; absent if it reports none.
+	ChangedAt        time.Time     `json:"changedAt"`                  // Time at which the plugin was connected or disconnected.
+	RecordUpdates    RecordUpdates `json:"recordUpdates"`              // Whether Sluice sends the runtime updates of its own record of containers.
+	RecordUpdatesWhy string        `json:"recordUpdatesWhy,omitempty"` // Why no updates of the record are sent; absent while they are.
 }
 
-// SlowLane is whether Sluice sends the runtime updates of its own record of containers.
-type SlowLane string
+// RecordUpdates says whether Sluice sends the runtime updates of its own record of containers.
+type RecordUpdates string
 
-// The states of the slow lane.
+// These are the values of RecordUpdates.
 const (
-	SlowLaneOpen SlowLane = "open" // updates are sent
-	SlowLaneShut SlowLane = "shut" // none are sent
+	RecordUpdatesOn  RecordUpdates = "on"  // updates are sent
+	RecordUpdatesOff RecordUpdates = "off" // none are sent
 )
 
 // SlowWrite is a write that the kernel has not finished, because it moves pages or
@@ -182,20 +182,20 @@ type Lack struct {
 
 // Counters count since the plugin started.
 type Counters struct {
-	Placed         int `json:"placed"`         // Times a container was admitted, at its creation or at a start after its grant had been freed.
-	Refused        int `json:"refused"`        // Times Sluice failed a container's creation or start; each of the kubelet's attempts counts.
-	RanRefused     int `json:"ranRefused"`     // Containers that the runtime ran although Sluice refused their start.
-	Resized        int `json:"resized"`        // Resizes of containers' CPU or memory that were carried out.
-	ResizesRefused int `json:"resizesRefused"` // Resizes that were refused; repeated attempts at the same resize count once.
-	Drift          int `json:"drift"`          // Times another program's change of a setting was found and repaired.
-	Panics         int `json:"panics"`         // Panics (bugs), each of which failed one event, one step of the loop or one pass over the settings.
-	WriteErrors    int `json:"writeErrors"`    // Writes that the kernel refused; each attempt counts.
-	SlowUpdates    int `json:"slowUpdates"`    // Updates of the runtime's own record that were sent.
-	SlowFailures   int `json:"slowFailures"`   // Updates of the runtime's own record that the runtime refused.
-	Reconnects     int `json:"reconnects"`     // Connections to the runtime after the first.
-	GrantsCut      int `json:"grantsCut"`      // Containers whose annotation claimed more batch resources than the kubelet granted.
-	BatchKills     int `json:"batchKills"`     // Batch containers that the kernel killed at a memory limit of Sluice's while they might have held more; each is a bug.
-	ServiceKills   int `json:"serviceKills"`   // Services that the kernel killed at the limit of all pods while batch work held memory.
+	Placed               int `json:"placed"`               // Times a container was admitted, at its creation or at a start after its grant had been freed.
+	Refused              int `json:"refused"`              // Times Sluice failed a container's creation or start; each of the kubelet's attempts counts.
+	RanRefused           int `json:"ranRefused"`           // Containers that the runtime ran although Sluice refused their start.
+	Resized              int `json:"resized"`              // Resizes of containers' CPU or memory that were carried out.
+	ResizesRefused       int `json:"resizesRefused"`       // Resizes that were refused; repeated attempts at the same resize count once.
+	Drift                int `json:"drift"`                // Times another program's change of a setting was found and repaired.
+	Panics               int `json:"panics"`               // Panics (bugs), each of which failed one event, one step of the loop or one pass over the settings.
+	WriteErrors          int `json:"writeErrors"`          // Writes that the kernel refused; each attempt counts.
+	RecordUpdates        int `json:"recordUpdates"`        // Updates of the runtime's own record that were sent.
+	RecordUpdateFailures int `json:"recordUpdateFailures"` // Updates of the runtime's own record that the runtime refused.
+	Reconnects           int `json:"reconnects"`           // Connections to the runtime after the first.
+	GrantsCut            int `json:"grantsCut"`            // Containers whose annotation claimed more batch resources than the kubelet granted.
+	BatchKills           int `json:"batchKills"`           // Batch containers that the kernel killed at a memory limit of Sluice's while they might have held more; each is a bug.
+	ServiceKills         int `json:"serviceKills"`         // Services that the kernel killed at the limit of all pods while batch work held memory.
 }
 
 // Answer is what one container of a planned pod would get.

@@ -22,8 +22,8 @@ pods:
 
 const recordingJSON = `{"machine":MACHINE}
 {"containers":[{"id":"1","ref":"shop/web/main","class":"LS"}]}
-{"look":{"now":"2026-03-01T12:00:00Z","containers":[{"id":"1","cpu":{"at":"2026-03-01T12:00:00Z","over":1000000000,"milli":1000}}]}}
-{"look":{"now":"2026-03-01T12:00:20Z","containers":[{"id":"1","cpu":{"at":"2026-03-01T12:00:20Z","over":1000000000,"milli":1000}}]}}
+{"snapshot":{"now":"2026-03-01T12:00:00Z","containers":[{"id":"1","cpu":{"at":"2026-03-01T12:00:00Z","over":1000000000,"milli":1000}}]}}
+{"snapshot":{"now":"2026-03-01T12:00:20Z","containers":[{"id":"1","cpu":{"at":"2026-03-01T12:00:20Z","over":1000000000,"milli":1000}}]}}
 `
 
 func TestSim(t *testing.T) {

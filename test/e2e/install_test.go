@@ -26,7 +26,7 @@ func TestInstall(t *testing.T) {
 
 	node := install(t, rt, built(t, "sluice.deb"))
 	must(t, node.Start())
-	await(t, "a sign of life", func() bool { return node.Told("WATCHDOG=1") })
+	await(t, "a sign of life", func() bool { return node.Notified("WATCHDOG=1") })
 	out, err := node.Command(nil, "/usr/bin/sluice", "status")
 	must(t, err)
 	if !strings.Contains(out, "containerd") {
@@ -65,7 +65,7 @@ func upgrade(t *testing.T, rt *runtime.Runtime, node *runtime.Installed, pin *ru
 	was := node.PID()
 	must(t, node.Dpkg("--force-confold", "--install", another(t)))
 	must(t, node.Stop())
-	if !node.Told("STOPPING=1") {
+	if !node.Notified("STOPPING=1") {
 		t.Error("it has not told that it stops")
 	}
 	must(t, node.Start())

@@ -64,7 +64,7 @@ func loopSluice(t *testing.T, rt *runtime.Runtime, config string) *runtime.Sluic
 	s := startSluice(t, rt, runtime.SluiceOptions{Config: config, Quiet: true})
 	t.Cleanup(func() {
 		if t.Failed() {
-			told, err := s.Told()
+			told, err := s.DecisionText()
 			t.Logf("sluice log (%v):\n%s", err, told)
 		}
 		pids, err := s.Failsafes()

@@ -72,7 +72,7 @@ func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given 
 			}
 		}
 	}
-	told, err := s.Told()
+	told, err := s.DecisionText()
 	must(t, err)
 	for _, part := range []string{"node: squeeze, ", "node: grow, ", "batch: online work and the system use ", "capacity "} {
 		if !strings.Contains(told, part) {

@@ -65,7 +65,7 @@ func skip(t *testing.T, why error) {
 // start runs a runtime for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
-	options.Favoured = true
+	options.HighWeight = true
 	options.Crun = os.Getenv("SLUICE_CRUN") == "true"
 	if inGuest() {
 		options.Systemd = os.Getenv("SLUICE_SYSTEMD") == "true"

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
@@ -74,8 +75,8 @@ func (b *Bed) adopted(t *testing.T) (pods []*runtime.Pod, before, after runtime.
 			}
 		}
 		// Its updates repeat what the runtime has on record.
-		if s := b.status(t); s.Runtime.SlowLane == "open" && s.Counters.SlowUpdates < len(pods) {
-			return fmt.Errorf("the runtime was told of %d containers", s.Counters.SlowUpdates)
+		if s := b.status(t); s.Runtime.RecordUpdates == status.RecordUpdatesOn && s.Counters.RecordUpdates < len(pods) {
+			return fmt.Errorf("the runtime was told of %d containers", s.Counters.RecordUpdates)
 		}
 		return nil
 	})

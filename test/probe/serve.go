@@ -106,7 +106,7 @@ func (w *worker) run() {
 		if request.Drop {
 			drop(w.held)
 		}
-		if err := hold(w.held, int(request.Keep)<<10); err != nil {
+		if err := hold(w.held, int(request.DirtyKiB)<<10); err != nil {
 			return
 		}
 		w.work(request.Rounds)

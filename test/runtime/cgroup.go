@@ -56,14 +56,14 @@ func mounts() ([]mount, error) {
 // tree is the cgroup, of the same name in every hierarchy, that holds all of
 // one Runtime.
 type tree struct {
-	name     string
-	mounts   []mount
-	favoured bool // see Options
+	name       string
+	mounts     []mount
+	highWeight bool // see Options
 }
 
-// processes is the cgroup of containerd, its shims and the plugin. In v1 they
-// are in it only by the hierarchy of membership, which restrains nothing, and where
-// the tree is favoured by that of CPU time.
+// processes is the cgroup of containerd, its shims and the plugin. In cgroup v1 they are in it
+// in the hierarchy of membership, which limits nothing, and also in that of CPU time if the tree
+// has a high weight.
 func (t *tree) processes() string { return filepath.Join(t.name, "processes") }
 
 // membership is the hierarchy in which all processes of the tree are found.
@@ -71,7 +71,7 @@ func (t *tree) membership() mount { return t.of("pids") }
 
 func (t *tree) adopt(pid int) error {
 	err := t.membership().write(t.processes(), "cgroup.procs", strconv.Itoa(pid))
-	if t.favoured && !t.v2() {
+	if t.highWeight && !t.v2() {
 		err = errors.Join(err, t.of("cpu").write(t.processes(), "cgroup.procs", strconv.Itoa(pid)))
 	}
 	return err

@@ -167,7 +167,7 @@ func (i *Installed) Start() error {
 		return err
 	}
 	return i.service.await("the service to be ready", func() error {
-		if !i.Told("READY=1") {
+		if !i.Notified("READY=1") {
 			return errors.New("not yet")
 		}
 		return nil
@@ -196,8 +196,8 @@ func (i *Installed) PID() int { return i.service.cmd.Process.Pid }
 // Log is what the service logged since the first start.
 func (i *Installed) Log() string { return readLog(filepath.Join(i.rt.Dir, "service.log")) }
 
-// Told tells whether the service has told systemd so since it was last started.
-func (i *Installed) Told(state string) bool {
+// Notified reports whether the service has sent that state to systemd since its last start.
+func (i *Installed) Notified(state string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Contains(i.told, state)

@@ -29,10 +29,10 @@ type Options struct {
 	Tools      string // folder of the tools; "" is $SLUICE_TOOLS, else bin/tools of the repository
 	Crun       bool   // CRI-O's OCI runtime is crun, which nests cgroups, and not runc
 	Systemd    bool   // pods are slices and containers scopes of the machine's systemd, not plain cgroups
-	// Favoured gives the Runtime's cgroup 16 times the usual CPU weight, so that containers
+	// HighWeight gives the Runtime's cgroup 16 times the usual CPU weight, so that containers
 	// get CPU time beside whatever else a busy machine does. A benchmark's load comes from
 	// outside of that cgroup, and must compete on equal terms.
-	Favoured bool
+	HighWeight bool
 
 	PluginDir       string // pre-installed NRI plugins; "" is an empty folder
 	PluginConfigDir string // their configs; "" is an empty folder
@@ -136,7 +136,7 @@ func Start(options Options) (*Runtime, error) {
 		NRISocket: filepath.Join(dir, "nri", "nri.sock"),
 		options:   options,
 		tools:     tools,
-		tree:      tree{name: filepath.Base(dir), mounts: hierarchies, favoured: options.Favoured},
+		tree:      tree{name: filepath.Base(dir), mounts: hierarchies, highWeight: options.HighWeight},
 	}
 	if err := rt.setUp(); err != nil {
 		return nil, errors.Join(err, rt.Close())
@@ -152,12 +152,12 @@ func (rt *Runtime) setUp() error {
 	if rt.V2() {
 		file, unit = "cpu.weight", 100
 	}
-	if rt.V2() || rt.options.Favoured { // a node has the runtime and Sluice before pods, see configs/systemd
+	if rt.V2() || rt.options.HighWeight { // a node has the runtime and Sluice before pods, see configs/systemd
 		if err := rt.tree.write(rt.tree.processes(), file, strconv.Itoa(10*unit)); err != nil {
 			return err
 		}
 	}
-	if rt.options.Favoured {
+	if rt.options.HighWeight {
 		if err := rt.tree.write(rt.tree.name, file, strconv.Itoa(16*unit)); err != nil {
 			return err
 		}

@@ -175,8 +175,10 @@ func (s *Sluice) Decisions() ([]audit.Entry, error) {
 	}
 }
 
-// Told is what `sluice log` tells people.
-func (s *Sluice) Told() (string, error) { return s.Command("log", "--state-dir", s.StateDir, "--why") }
+// DecisionText returns the output of `sluice log --why`.
+func (s *Sluice) DecisionText() (string, error) {
+	return s.Command("log", "--state-dir", s.StateDir, "--why")
+}
 
 // Failsafes are the processes that watch the plugin, or did.
 func (s *Sluice) Failsafes() ([]int, error) {

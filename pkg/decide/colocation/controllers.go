@@ -28,7 +28,7 @@ type Controllers struct {
 	OverAsk      *control.OverAsk
 	Outgrown     *control.Outgrown
 	Benefit      *control.Benefit
-	Sell         *control.Sell
+	Offering     *control.Offering
 }
 
 // Settings are the parts of the configuration in force that the controllers need.
@@ -48,7 +48,7 @@ type Learned struct {
 }
 
 // Learned returns what the controllers keep over a restart.
-func (c *Controllers) Learned() Learned { return Learned{c.Benefit.Counts(), c.Sell.Peaks()} }
+func (c *Controllers) Learned() Learned { return Learned{c.Benefit.Counts(), c.Offering.Peaks()} }
 
 // NewControllers returns the controllers. The configuration must have been checked.
 func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
@@ -75,7 +75,7 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	c.OverAsk = control.NewOverAsk(cfg.Interval)
 	c.Outgrown = control.NewOutgrown(cfg.Interval)
 	c.Benefit = control.NewBenefit(cfg.Interval, kept.Benefit)
-	c.Sell = control.NewSell(cfg.Sell, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), MemoryBytes: int64(cfg.Memory.Reserve)}, cfg.Interval, kept.Peaks)
+	c.Offering = control.NewOffering(cfg.Offer, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), MemoryBytes: int64(cfg.Memory.Reserve)}, cfg.Interval, kept.Peaks)
 	return c, nil
 }
 
@@ -95,8 +95,8 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 	if reflect.DeepEqual(was.Windows, now.Windows) {
 		next.Windows = c.Windows
 	}
-	if same("", "", was.Sell, now.Sell) && was.Batch.Reserved == now.Batch.Reserved && was.Memory.Reserve == now.Memory.Reserve {
-		next.Sell = c.Sell
+	if same("", "", was.Offer, now.Offer) && was.Batch.Reserved == now.Batch.Reserved && was.Memory.Reserve == now.Memory.Reserve {
+		next.Offering = c.Offering
 	}
 	if same(was.Cache.Mode, now.Cache.Mode, was.Cache, now.Cache) && sameRDT {
 		next.Cache = c.Cache

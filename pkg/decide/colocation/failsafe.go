@@ -37,7 +37,7 @@ type QuotaSetting struct {
 	Pod      string      // UID; "" for a cgroup above the pods
 	Value    knobs.Value // value that Sluice has set
 	Original knobs.Value // value before Sluice set any
-	Kept     bool        // whether the journal has the original value
+	Recorded bool        // whether the journal has the original value
 }
 
 // Plan returns the changes.
@@ -87,7 +87,7 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 		change := knobs.Change{Object: q.Object, Knob: knobs.Quota, From: q.Original}
 		bounded := f.bounded(q)
 		switch {
-		case f.below(q) && (q.Kept || !bounded):
+		case f.below(q) && (q.Recorded || !bounded):
 			// The change is needed even if the quota is at the floor now, since it may be
 			// higher when the plan is carried out.
 			to := least
@@ -95,7 +95,7 @@ func (f *Failsafe) planQuotas(changes []knobs.Change) []knobs.Change {
 				to = has
 			}
 			change.To, change.Why = to, FloorWhy
-		case raised[q.Path] && q.Kept:
+		case raised[q.Path] && q.Recorded:
 			change.To, change.Why = q.Original, serviceWhy
 		default:
 			continue

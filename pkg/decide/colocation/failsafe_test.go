@@ -52,7 +52,7 @@ func TestFailsafeQuotas(t *testing.T) {
 	web, job, low := running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE), running("low/a", "burstable", workload.BE)
 	original := quotaOf(300_000)
 	quota := func(level knobs.Level, path, pod string, has knobs.CPUQuota, kept bool) QuotaSetting {
-		return QuotaSetting{Object: knobs.Object{Path: path, Level: level}, Pod: pod, Value: has, Original: original, Kept: kept}
+		return QuotaSetting{Object: knobs.Object{Path: path, Level: level}, Pod: pod, Value: has, Original: original, Recorded: kept}
 	}
 	half := Quota(500) // a floor of 1000, for a cgroup and a pod
 	for name, c := range map[string]struct {

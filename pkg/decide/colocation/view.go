@@ -124,7 +124,7 @@ func (v *NodeView) HasBatch() bool {
 func (v *NodeView) HeldOutside(cgroup string) (bytes int64) {
 	for other, held := range v.Held {
 		if other != cgroup {
-			bytes += held.Kept()
+			bytes += held.NonCache()
 		}
 	}
 	return bytes

@@ -129,7 +129,7 @@ func podsByCgroup(inv *Inventory) map[string]*podCgroup {
 // LSWeights decides by how much the CPU weights of everything but batch work are raised below
 // each parent. The zero value raises none.
 type LSWeights struct {
-	raises map[string]*qos.Favour // by path of the parent
+	raises map[string]*qos.LSWeight // by path of the parent
 }
 
 // Parents lists the parents below which weights are raised or might be. Step needs the room
@@ -148,12 +148,12 @@ func (w *LSWeights) Parents(siblings map[string]*Siblings) (parents []string) {
 // the largest percentage that the kernel allows below each of the Parents.
 func (w *LSWeights) Step(now time.Time, most int, siblings map[string]*Siblings, room map[string]int, want CPUDesired) {
 	if w.raises == nil {
-		w.raises = map[string]*qos.Favour{}
+		w.raises = map[string]*qos.LSWeight{}
 	}
 	clear(want.LSWeights)
 	for _, parent := range w.Parents(siblings) {
 		if w.raises[parent] == nil {
-			w.raises[parent] = &qos.Favour{}
+			w.raises[parent] = &qos.LSWeight{}
 		}
 		if percent := w.raises[parent].Step(now, most, room[parent], siblings[parent].Batch); percent > 100 {
 			want.LSWeights[parent] = percent

@@ -16,7 +16,7 @@ type Config struct {
 	Cache        CacheConfig        `yaml:"cache"`
 	Eviction     EvictionConfig     `yaml:"eviction"`
 	Interference InterferenceConfig `yaml:"interference"`
-	Sell         SellConfig         `yaml:"sell"`
+	Offer        OfferConfig        `yaml:"offer"`
 	Rules        []Rule             `yaml:"rules"`
 	Windows      []Window           `yaml:"windows"`
 }
@@ -36,7 +36,7 @@ func DefaultConfig() Config {
 		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, Never: []string{"kube-system"}},
 		Interference: InterferenceConfig{},
-		Sell:         SellConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: SellByUsage},
+		Offer:        OfferConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: OfferMemoryByUsage},
 		Rules:        []Rule{},
 		Windows:      []Window{},
 	}
@@ -164,25 +164,25 @@ type InterferenceConfig struct {
 	Mode Mode `yaml:"mode"`
 }
 
-// SellBy is what counts of the memory of others than BE.
-type SellBy string
+// OfferMemoryBy is what counts of the memory of others than BE.
+type OfferMemoryBy string
 
 // What may count.
 const (
-	SellByUsage   SellBy = "usage"
-	SellByRequest SellBy = "request"
+	OfferMemoryByUsage   OfferMemoryBy = "usage"
+	OfferMemoryByRequest OfferMemoryBy = "request"
 )
 
 // UnmarshalText reads "usage" or "request".
-func (b *SellBy) UnmarshalText(text []byte) error {
-	return choose(b, text, SellByUsage, SellByRequest)
+func (b *OfferMemoryBy) UnmarshalText(text []byte) error {
+	return choose(b, text, OfferMemoryByUsage, OfferMemoryByRequest)
 }
 
-// SellConfig is what the node offers to batch work.
-type SellConfig struct {
-	CPUMarginPercent    int    `yaml:"cpuMarginPercent"`    // of the node, not sold
-	MemoryMarginPercent int    `yaml:"memoryMarginPercent"` // of the node
-	MemoryBy            SellBy `yaml:"memoryBy"`
+// OfferConfig is what the node offers to batch work.
+type OfferConfig struct {
+	CPUMarginPercent    int           `yaml:"cpuMarginPercent"`    // of the node, not sold
+	MemoryMarginPercent int           `yaml:"memoryMarginPercent"` // of the node
+	MemoryBy            OfferMemoryBy `yaml:"memoryBy"`
 }
 
 // RuleAction is what a rule does.

@@ -91,8 +91,8 @@ func (h *Held) Sum(o Held) {
 	h.Current, h.Cache, h.Anon, h.At = h.Current+o.Current, h.Cache+o.Cache, h.Anon+o.Anon, older(h.At, o.At)
 }
 
-// Kept returns the memory that the kernel can't free by dropping page cache.
-func (h *Held) Kept() int64 { return h.Current - h.Cache }
+// NonCache returns the memory that the kernel can't free by dropping page cache.
+func (h *Held) NonCache() int64 { return h.Current - h.Cache }
 
 // Pool is one pool of CPUs.
 type Pool struct {
@@ -162,7 +162,7 @@ type Decision struct {
 	// is the value before the first step, while Why and Facts belong to the last step.
 	Steps      int       `json:"steps,omitempty"`      // Number of steps in one direction that this decision joins; absent for a single change.
 	LastStepAt time.Time `json:"lastStepAt,omitzero"`  // Time of the latest step; absent for a single step.
-	Going      bool      `json:"going,omitempty"`      // Whether further steps may follow.
+	Ongoing    bool      `json:"ongoing,omitempty"`    // Whether further steps may follow.
 	FirstFacts []Fact    `json:"firstFacts,omitempty"` // Measurements at the first step; absent for a single step.
 
 	Moves string `json:"-"` // name of the value that this decision moves by a step; "" for a single change

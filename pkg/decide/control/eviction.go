@@ -87,9 +87,9 @@ type RefusedPod struct {
 
 // EvictionCounts count evictions since the process started.
 type EvictionCounts struct {
-	Evicted int // pods that the evictor ended
-	Failed  int
-	Told    int // evictions that were only reported, by configuration or in preview
+	Evicted  int // pods that the evictor ended
+	Failed   int
+	Reported int // evictions that were only reported, by configuration or in preview
 }
 
 // leaving is a pod whose eviction has begun.
@@ -165,7 +165,7 @@ func (e *Eviction) Done(uid string, err error, now time.Time) {
 func (e *Eviction) ended(l *leaving, now time.Time) {
 	l.done, l.at = true, now
 	if e.reportOnly {
-		e.counts.Told++
+		e.counts.Reported++
 	} else {
 		e.counts.Evicted++
 	}

@@ -310,7 +310,7 @@ func TestEvictionOnlyTells(t *testing.T) {
 				told += len(decisions)
 				refused = refused || !got.Refuse.Until.IsZero()
 			}
-			if told != 3 || e.Counts() != (EvictionCounts{Told: 2}) || refused != (name == "preview") {
+			if told != 3 || e.Counts() != (EvictionCounts{Reported: 2}) || refused != (name == "preview") {
 				t.Errorf("%d decisions, %+v, refused: %v", told, e.Counts(), refused)
 			}
 		})

@@ -66,7 +66,7 @@ func drawLimits(t *rapid.T) Config {
 	cfg.Burst.MaxPercent, cfg.Demotion.StepPercent = percent(100, 10000), percent(1, 90)
 	cfg.Memory.SafePercent, cfg.Memory.HeadroomPercent, cfg.Memory.Reserve = percent(1, 67), percent(1, 50), Bytes(percent(0, math.MaxInt/1000))
 	cfg.Eviction.SatisfactionPercent = percent(0, 100)
-	cfg.Sell.CPUMarginPercent, cfg.Sell.MemoryMarginPercent = percent(0, 100), percent(0, 100)
+	cfg.Offer.CPUMarginPercent, cfg.Offer.MemoryMarginPercent = percent(0, 100), percent(0, 100)
 	return cfg
 }
 
@@ -77,7 +77,7 @@ func TestExtremes(t *testing.T) {
 		cfg := drawLimits(t)
 		law := []PoolConfig{{Name: "critical", Low: 1, High: 2, RCFMin: 1000, RCFMax: 1000, Min: mostCPUs}, {Name: "online", Low: 99, High: 100, Memory: 1}, {Name: "batch", Low: 1, High: 100, Min: mostCPUs, Memory: 1}}
 		pools, batch, burst, demotion := NewPools(cfg.Pools, law, time.Second), NewBatch(cfg.Batch, time.Second), NewBurst(cfg.Burst, time.Second), NewDemotion(cfg.Demotion, time.Second)
-		memory, eviction, sell := NewMemory(cfg.Memory, law, time.Second), NewEviction(cfg.Eviction, On, time.Second), NewSell(cfg.Sell, Amount{}, time.Second, Peaks{})
+		memory, eviction, offering := NewMemory(cfg.Memory, law, time.Second), NewEviction(cfg.Eviction, On, time.Second), NewOffering(cfg.Offer, Amount{}, time.Second, Peaks{})
 		interference, cache := NewInterference(time.Second), NewCache(CacheConfig{Class: "be", TrafficPercent: 1, MaxMBps: 1, MinPercent: 1, StepPercent: 100}, time.Second)
 		now := stageNow()
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
@@ -128,7 +128,7 @@ func TestExtremes(t *testing.T) {
 			if e, _ := eviction.Step(v, batch.now, requests); e.Evict != nil && v.Pods[e.Evict.UID[0]-'a'].Class != workload.BE && v.Pods[e.Evict.UID[0]-'a'].Allow&workload.EvictPod == 0 {
 				t.Fatalf("evicts %+v", e.Evict)
 			}
-			if o, _ := sell.Step(v, nil); o.ShortTerm.CPU < 0 || o.ShortTerm.MemoryBytes < 0 || o.LongTerm.CPU < 0 || o.LongTerm.MemoryBytes < 0 {
+			if o, _ := offering.Step(v, nil); o.ShortTerm.CPU < 0 || o.ShortTerm.MemoryBytes < 0 || o.LongTerm.CPU < 0 || o.LongTerm.MemoryBytes < 0 {
 				t.Fatalf("offer %+v", o)
 			}
 			now = now.Add(rapid.SampledFrom([]time.Duration{0, tick, time.Second, time.Second, time.Second, -time.Hour, 60 * 365 * 24 * time.Hour}).Draw(t, "time"))

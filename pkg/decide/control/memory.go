@@ -205,7 +205,7 @@ func (m *Memory) sumBatch(v *View) {
 // learn updates the growth of online memory.
 func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	at := v.Node.Memory.At
-	online := max(0, m.sum.total-m.sum.available-m.sum.batch.Kept())
+	online := max(0, m.sum.total-m.sum.available-m.sum.batch.NonCache())
 	took := at.Sub(m.seen)
 	switch {
 	case m.seen.IsZero() || !steady || took < 0:
@@ -237,7 +237,7 @@ func (m *Memory) aim(v *View) {
 		}
 	}
 	m.calm = max(calm, leastBatch)
-	m.desired.Room, m.desired.Known = goal-s.batch.Kept()-v.Granted, s.known
+	m.desired.Room, m.desired.Known = goal-s.batch.NonCache()-v.Granted, s.known
 	m.desired.Online, m.desired.Held, m.desired.Headroom = m.online, s.batch.Current, headroom
 	m.desired.Goal = max(goal, leastBatch)
 }
@@ -248,7 +248,7 @@ func (m *Memory) limit(v *View, steady bool) {
 	s, d := &m.sum, &m.desired
 	before, goal := d.BatchLimit, d.Goal
 	dead := bytesPart(s.total, limitDead)
-	kept := s.batch.Kept()
+	kept := s.batch.NonCache()
 	low := max(goal-dead, leastBatch)
 	if v.Granted > 0 {
 		low = max(low, kept+v.Granted+slack)

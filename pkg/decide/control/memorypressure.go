@@ -299,7 +299,7 @@ func (m *Memory) sayEvict(v *View, why evictCause) string {
 // start ends before then and does no harm.
 func (m *Memory) outrun(mark int64) bool {
 	s := &m.sum
-	kept := s.batch.Kept()
+	kept := s.batch.NonCache()
 	if !s.known || m.rising < float64(mib) || kept <= m.desired.Goal {
 		return false
 	}

@@ -10,8 +10,8 @@ import (
 // movementRest is the time without a change of the value that ends a movement.
 const movementRest = 10 * time.Second
 
-// Told is a decision as it is reported, with its time and its controller's mode.
-type Told struct {
+// ReportedDecision is a decision as it is reported, with its time and its controller's mode.
+type ReportedDecision struct {
 	Time time.Time
 	Mode Mode
 	Decision
@@ -23,42 +23,42 @@ type Told struct {
 // mode changes.
 type Movements struct {
 	open  []movement
-	ended []Told
+	ended []ReportedDecision
 }
 
 type movement struct {
-	told  Told
-	value string // name of the value, as in Decision.Moves
-	why   string // reason of its first step
-	last  time.Time
+	reported ReportedDecision
+	value    string // name of the value, as in Decision.Moves
+	why      string // reason of its first step
+	last     time.Time
 }
 
 // Add adds a decision. It returns the movements that end with it, and the decision to report: a
 // step of a movement is reported together with all earlier steps and the time of the first. The
 // list is valid until the next call.
-func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Told, told Told) {
+func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []ReportedDecision, told ReportedDecision) {
 	m.ended = m.ended[:0]
-	told = Told{now, mode, *d}
+	told = ReportedDecision{now, mode, *d}
 	if d.Moves == "" {
 		return nil, told
 	}
 	at := slices.IndexFunc(m.open, func(o movement) bool {
-		return o.told.Controller == d.Controller && o.told.Object == d.Object && o.value == d.Moves
+		return o.reported.Controller == d.Controller && o.reported.Object == d.Object && o.value == d.Moves
 	})
 	if at >= 0 {
-		if o := &m.open[at]; o.told.Action != d.Action || o.told.Mode != mode || o.rests(now) {
+		if o := &m.open[at]; o.reported.Action != d.Action || o.reported.Mode != mode || o.rests(now) {
 			m.end(o)
 			m.open = slices.Delete(m.open, at, at+1)
 			at = -1
 		}
 	}
 	if at < 0 {
-		told.Steps, told.Going = 1, true
-		m.open = append(m.open, movement{told: told, value: d.Moves, why: d.Why, last: now})
+		told.Steps, told.Ongoing = 1, true
+		m.open = append(m.open, movement{reported: told, value: d.Moves, why: d.Why, last: now})
 		return m.ended, told
 	}
 	o := &m.open[at]
-	t := &o.told
+	t := &o.reported
 	if t.Steps++; t.Steps == 2 {
 		t.FirstFacts = t.Facts
 	}
@@ -72,7 +72,7 @@ func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Told, to
 
 // Rest ends and returns the movements that have rested, or all. The list is valid until the
 // next call.
-func (m *Movements) Rest(now time.Time, all bool) (ended []Told) {
+func (m *Movements) Rest(now time.Time, all bool) (ended []ReportedDecision) {
 	m.ended = m.ended[:0]
 	m.open = slices.DeleteFunc(m.open, func(o movement) bool {
 		if !all && !o.rests(now) {
@@ -92,8 +92,8 @@ func (o *movement) rests(now time.Time) bool {
 }
 
 func (m *Movements) end(o *movement) {
-	o.told.Going = false
-	m.ended = append(m.ended, o.told)
+	o.reported.Ongoing = false
+	m.ended = append(m.ended, o.reported)
 }
 
 // amounts matches what may differ between two sentences that give the same reason.
@@ -120,11 +120,11 @@ func (d *Decision) Change() string {
 }
 
 // Change describes the change as Decision.Change does, and adds the time that a movement took.
-func (t *Told) Change() string {
+func (t *ReportedDecision) Change() string {
 	text := t.Decision.Change()
 	if t.Steps > 1 {
 		text += " over " + t.Over().String()
-		if t.Going {
+		if t.Ongoing {
 			text += " so far"
 		}
 	}
@@ -132,7 +132,7 @@ func (t *Told) Change() string {
 }
 
 // Over returns the time from a movement's first to its last step.
-func (t *Told) Over() time.Duration {
+func (t *ReportedDecision) Over() time.Duration {
 	if t.LastStepAt.IsZero() {
 		return 0
 	}

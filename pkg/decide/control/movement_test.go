@@ -64,8 +64,8 @@ func TestMovements(t *testing.T) {
 		}, "narrow cache, 70 in 2 steps over 1s: ; narrow bandwidth, 90: ; narrow cache, 90: "},
 	} {
 		var m Movements
-		var all []Told
-		put := func(d Told) {
+		var all []ReportedDecision
+		put := func(d ReportedDecision) {
 			for i := range all {
 				if o := &all[i]; o.Time.Equal(d.Time) && o.Mode == d.Mode && o.Object == d.Object && o.Action == d.Action {
 					*o = d
@@ -81,8 +81,8 @@ func TestMovements(t *testing.T) {
 			for _, d := range ended {
 				put(d)
 			}
-			if told.Going != (s.d.Moves != "") {
-				t.Errorf("%s: after %v it is going: %v", name, s.at, told.Going)
+			if told.Ongoing != (s.d.Moves != "") {
+				t.Errorf("%s: after %v it is going: %v", name, s.at, told.Ongoing)
 			}
 			put(told)
 		}
@@ -98,7 +98,7 @@ func TestMovements(t *testing.T) {
 		}
 		var texts []string
 		for i := range all {
-			if all[i].Going {
+			if all[i].Ongoing {
 				t.Errorf("%s: %s has not ended", name, all[i].Change())
 			}
 			texts = append(texts, all[i].Change()+": "+all[i].Why)
@@ -120,7 +120,7 @@ func TestFactsOfAMovement(t *testing.T) {
 	if told.FirstFacts[0].Value != 1.5 || told.Facts[0].Value != 3 || told.Change() != "squeeze, 3000 to 1000 in 3 steps over 2s so far" {
 		t.Errorf("%+v", told)
 	}
-	if all := m.Rest(now, true); len(all) != 1 || all[0].Going {
+	if all := m.Rest(now, true); len(all) != 1 || all[0].Ongoing {
 		t.Errorf("%+v", all)
 	}
 }

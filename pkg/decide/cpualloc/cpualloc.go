@@ -42,44 +42,44 @@ type Preference struct {
 	SMT  workload.SMTPolicy
 	L3   workload.L3Policy
 	Near cpuset.Set // CPUs local to a device; empty for none
-	Keep cpuset.Set // CPUs that the container has and keeps; the others are chosen to fit with them
+	Held cpuset.Set // CPUs that the container has and keeps; the others are chosen to fit with them
 }
 
-// Take returns n CPUs out of free and p.Keep, including all of p.Keep. CPUs that are not online
+// Take returns n CPUs out of free and p.Held, including all of p.Held. CPUs that are not online
 // on the machine are ignored. The error is a *ShortageError if more free CPUs would help, and
 // an *ImpossibleError if not.
 func (a *Allocator) Take(free cpuset.Set, n int, p Preference) (cpuset.Set, error) {
-	p.Keep = cpuset.Intersect(p.Keep, a.machine.Online)
-	kept := p.Keep.Size()
+	p.Held = cpuset.Intersect(p.Held, a.machine.Online)
+	kept := p.Held.Size()
 	if n < 1 || n < kept {
-		return cpuset.Set{}, &ImpossibleError{Asked: n, Preference: p, Reason: belowKept(n, kept)}
+		return cpuset.Set{}, &ImpossibleError{Requested: n, Preference: p, Reason: belowKept(n, kept)}
 	}
-	free = cpuset.Difference(cpuset.Intersect(free, a.machine.Online), p.Keep)
+	free = cpuset.Difference(cpuset.Intersect(free, a.machine.Online), p.Held)
 	add, ok := a.choose(&request{Preference: p, free: free, n: n - kept})
 	if !ok {
 		return cpuset.Set{}, a.refusal(free.Size(), n, p)
 	}
-	return cpuset.Union(p.Keep, add), nil
+	return cpuset.Union(p.Held, add), nil
 }
 
 // Shrink returns the n CPUs out of held that a container should keep. It takes the best by the
 // package's objective, and among equal domains those of which the container holds most, so that
-// its memory and cache stay. It ignores p.Keep. With workload.SMTOnePerCore the other threads
+// its memory and cache stay. It ignores p.Held. With workload.SMTOnePerCore the other threads
 // of held cores need not be held.
 func (a *Allocator) Shrink(held cpuset.Set, n int, p Preference) (cpuset.Set, error) {
 	held = cpuset.Intersect(held, a.machine.Online)
-	p.Keep = cpuset.Set{}
+	p.Held = cpuset.Set{}
 	if n < 1 || n > held.Size() {
-		return cpuset.Set{}, &ImpossibleError{Asked: n, Preference: p, Reason: outsideHeld(n, held.Size())}
+		return cpuset.Set{}, &ImpossibleError{Requested: n, Preference: p, Reason: outsideHeld(n, held.Size())}
 	}
 	kept, ok := a.choose(&request{Preference: p, free: held, n: n, shrink: true})
 	if !ok {
-		return cpuset.Set{}, &ImpossibleError{Asked: n, Preference: p, Reason: "the CPUs held, " + held.String() + ", have no such part"}
+		return cpuset.Set{}, &ImpossibleError{Requested: n, Preference: p, Reason: "the CPUs held, " + held.String() + ", have no such part"}
 	}
 	return kept, nil
 }
 
-// request is the input of one search: n CPUs out of free, which contains none of Keep.
+// request is the input of one search: n CPUs out of free, which contains none of Held.
 type request struct {
 	Preference
 	free   cpuset.Set
@@ -101,7 +101,7 @@ func (a *Allocator) choose(r *request) (cpuset.Set, bool) {
 	}
 	all := s.result
 	for _, kind := range a.kinds {
-		if !r.Keep.SubsetOf(kind) {
+		if !r.Held.SubsetOf(kind) {
 			continue
 		}
 		s.request.free = cpuset.Intersect(r.free, kind)

@@ -17,7 +17,7 @@ type centre struct {
 // the most promising first.
 func (s *search) findCentres(count int) {
 	s.centres = s.centres[:0]
-	if !s.Keep.IsEmpty() || s.flat {
+	if !s.Held.IsEmpty() || s.flat {
 		s.centres = append(s.centres, centre{})
 		return
 	}

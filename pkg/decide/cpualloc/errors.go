@@ -12,18 +12,18 @@ import (
 // ShortageError says that too few suitable CPUs are free now. The same request can succeed once
 // others give some back.
 type ShortageError struct {
-	Asked      int // number of CPUs, including those already held
-	Held       int // number of CPUs already held (Preference.Keep)
+	Requested  int // number of CPUs, including those already held
+	Held       int // number of CPUs already held (Preference.Held)
 	Free       int // number of free CPUs, suitable or not
 	Preference Preference
 }
 
 func (e *ShortageError) Error() string {
-	need := asked(e.Asked, &e.Preference) + " needed"
+	need := asked(e.Requested, &e.Preference) + " needed"
 	if e.Held > 0 {
-		need = fmt.Sprintf("%d more for %s needed", e.Asked-e.Held, asked(e.Asked, &e.Preference))
+		need = fmt.Sprintf("%d more for %s needed", e.Requested-e.Held, asked(e.Requested, &e.Preference))
 	}
-	if e.Free < e.Asked-e.Held {
+	if e.Free < e.Requested-e.Held {
 		return fmt.Sprintf("%s, %d free", need, e.Free)
 	}
 	return fmt.Sprintf("%s, %d free but not so that they fit: %s, or wait until neighbours end", need, e.Free, relax(&e.Preference))
@@ -32,33 +32,33 @@ func (e *ShortageError) Error() string {
 // ImpossibleError says that the machine can't satisfy the request even if all of its CPUs are
 // free.
 type ImpossibleError struct {
-	Asked      int
+	Requested  int
 	Preference Preference
 	Reason     string
 }
 
 func (e *ImpossibleError) Error() string {
-	return asked(e.Asked, &e.Preference) + ": " + e.Reason
+	return asked(e.Requested, &e.Preference) + ": " + e.Reason
 }
 
 // refusal returns a shortage or an impossible error, after trying the request with every CPU of
 // the machine free.
 func (a *Allocator) refusal(free, n int, p Preference) error {
-	held := p.Keep.Size()
-	all := cpuset.Difference(a.machine.Online, p.Keep)
+	held := p.Held.Size()
+	all := cpuset.Difference(a.machine.Online, p.Held)
 	if _, ok := a.choose(&request{Preference: p, free: all, n: n - held}); ok {
-		return &ShortageError{Asked: n, Held: held, Free: free, Preference: p}
+		return &ShortageError{Requested: n, Held: held, Free: free, Preference: p}
 	}
 	if p.SMT == workload.SMTFullCore && a.threads > 1 && n%a.threads != 0 {
-		return &ImpossibleError{Asked: n, Preference: p, Reason: fmt.Sprintf(
+		return &ImpossibleError{Requested: n, Preference: p, Reason: fmt.Sprintf(
 			"this machine's cores have %d threads each; ask for a multiple of %d, or use smt any", a.threads, a.threads)}
 	}
 	reason := fmt.Sprintf("this machine has %d CPUs in %d cores and %d NUMA nodes",
 		a.machine.Online.Size(), len(a.machine.Cores), len(a.nodes))
 	if held > 0 {
-		reason += fmt.Sprintf(", and CPUs %v are to be kept", p.Keep)
+		reason += fmt.Sprintf(", and CPUs %v are to be kept", p.Held)
 	}
-	return &ImpossibleError{Asked: n, Preference: p, Reason: reason + "; ask for fewer, or " + relax(&p)}
+	return &ImpossibleError{Requested: n, Preference: p, Reason: reason + "; ask for fewer, or " + relax(&p)}
 }
 
 // asked describes the request: "6 CPUs in one NUMA node as full cores".

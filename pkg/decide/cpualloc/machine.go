@@ -195,7 +195,7 @@ func (s *search) fewestNodes() (count, least int) {
 		left -= s.sizes[i]
 		count++
 	}
-	if !s.Keep.IsEmpty() {
+	if !s.Held.IsEmpty() {
 		least = 0
 	}
 	return count, least

@@ -199,30 +199,30 @@ func TestTakeAgainstEverySubset(t *testing.T) {
 		p := drawPreference(t, m)
 		free := drawSubset(t, m.Online, "free")
 		if rapid.Bool().Draw(t, "grow") {
-			p.Keep = drawSubset(t, free, "keep")
+			p.Held = drawSubset(t, free, "keep")
 			if rapid.Bool().Draw(t, "keep is not free") {
-				free = cpuset.Difference(free, p.Keep)
+				free = cpuset.Difference(free, p.Held)
 			}
 		}
-		n := rapid.IntRange(max(1, p.Keep.Size()), max(1, cpuset.Union(free, p.Keep).Size())+1).Draw(t, "n")
+		n := rapid.IntRange(max(1, p.Held.Size()), max(1, cpuset.Union(free, p.Held).Size())+1).Draw(t, "n")
 		a, o := New(m), newOracle(m)
 
 		got, err := a.Take(free, n, p)
-		freeMask, keep := maskOf(cpuset.Difference(free, p.Keep)), maskOf(p.Keep)
+		freeMask, keep := maskOf(cpuset.Difference(free, p.Held)), maskOf(p.Held)
 		best, possible := o.best(freeMask, keep, n, &p)
 		if (err == nil) != possible {
 			t.Fatalf("got %v, %v; possible: %v", got, err, possible)
 		}
 		if err != nil {
-			_, ever := o.best(maskOf(cpuset.Difference(m.Online, p.Keep)), keep, n, &p)
+			_, ever := o.best(maskOf(cpuset.Difference(m.Online, p.Held)), keep, n, &p)
 			var shortage *ShortageError
 			if errors.As(err, &shortage) != ever {
 				t.Fatalf("%v (%T); possible with all CPUs free: %v", err, err, ever)
 			}
 			return
 		}
-		if got.Size() != n || !p.Keep.SubsetOf(got) || !got.SubsetOf(cpuset.Union(free, p.Keep)) {
-			t.Fatalf("%d of %v and %v: got %v", n, free, p.Keep, got)
+		if got.Size() != n || !p.Held.SubsetOf(got) || !got.SubsetOf(cpuset.Union(free, p.Held)) {
+			t.Fatalf("%d of %v and %v: got %v", n, free, p.Held, got)
 		}
 		if !o.allowed(maskOf(got), freeMask, keep, &p) {
 			t.Fatalf("%v breaks the policies", got)

@@ -117,7 +117,7 @@ func (s *search) oneLeaf() (best int, least cost) {
 // kept.
 func (s *search) leastSplits() cost {
 	switch {
-	case !s.Keep.IsEmpty() || s.threads < 2 || s.shrink:
+	case !s.Held.IsEmpty() || s.threads < 2 || s.shrink:
 		return cost{}
 	case s.SMT == workload.SMTOnePerCore:
 		return cost{hi: uint64(s.n)}
@@ -220,7 +220,7 @@ func (s *search) count() {
 	for cpu := range s.request.free.All() {
 		s.free[s.coreOf[cpu]]++
 	}
-	for cpu := range s.Keep.All() {
+	for cpu := range s.Held.All() {
 		s.kept[s.coreOf[cpu]]++
 	}
 	hasNear := !s.Near.IsEmpty()

@@ -30,7 +30,7 @@ func TestTake(t *testing.T) {
 	fullCore := Preference{SMT: workload.SMTFullCore}
 	onePerCore := Preference{SMT: workload.SMTOnePerCore}
 	l3Spread := Preference{L3: workload.L3Spread}
-	keep := func(list string) Preference { return Preference{Keep: set(list)} }
+	keep := func(list string) Preference { return Preference{Held: set(list)} }
 	near := func(list string) Preference { return Preference{Near: set(list)} }
 	for _, test := range []struct {
 		name    string
@@ -61,11 +61,11 @@ func TestTake(t *testing.T) {
 		{"spread: remainder on the lowest", noSMT, "0-7", 3, spread, "0-1,4"},
 		{"spread: remainder near", noSMT, "0-7", 3, Preference{NUMA: workload.NUMASpread, Near: set("5")}, "0,4-5"},
 		{"spread as far as free CPUs go", noSMT, "0,4-7", 4, spread, "0,4-6"},
-		{"spread with kept ones", noSMT, "2-7", 4, Preference{NUMA: workload.NUMASpread, Keep: set("0-1")}, "0-1,4-5"},
+		{"spread with kept ones", noSMT, "2-7", 4, Preference{NUMA: workload.NUMASpread, Held: set("0-1")}, "0-1,4-5"},
 		{"spread full cores", twoNodes, "0-15", 4, Preference{NUMA: workload.NUMASpread, SMT: workload.SMTFullCore}, "0,4,8,12"},
 		{"spread packed within nodes", amd, "0-31", 8, spread, "0,4,8,12,16,20,24,28"},
 		{"L3 spread", amd, "0-31", 4, l3Spread, "0,2,16,18"},
-		{"L3 spread with kept ones", twoL3s, "2-7", 4, Preference{L3: workload.L3Spread, Keep: set("0-1")}, "0-1,4-5"},
+		{"L3 spread with kept ones", twoL3s, "2-7", 4, Preference{L3: workload.L3Spread, Held: set("0-1")}, "0-1,4-5"},
 		{"full cores", uma, "0-2,4-7", 4, fullCore, "0-1,4-5"},
 		{"full cores over nodes", twoNodes, "0-1,4,8-9,12-15", 6, fullCore, "0-1,4,8-9,12"},
 		{"full cores of four threads", power, "0-15", 4, fullCore, "0,4,8,12"},
@@ -221,11 +221,11 @@ func TestRefusals(t *testing.T) {
 			"2 CPUs as full cores needed, 4 free but not so that they fit: use smt any, or wait until neighbours end"},
 		{"more than cores", uma, "0-7", 5, Preference{SMT: workload.SMTOnePerCore}, false,
 			"5 CPUs with one thread per core: this machine has 8 CPUs in 4 cores and 1 NUMA nodes; ask for fewer, or use smt any"},
-		{"less than kept", uma, "0-7", 1, Preference{Keep: set("0-1")}, false,
+		{"less than kept", uma, "0-7", 1, Preference{Held: set("0-1")}, false,
 			"1 CPU: 2 are to be kept already; shrink the set instead"},
-		{"kept on two nodes", noSMT, "0-7", 4, Preference{NUMA: workload.NUMASingle, Keep: set("0,4")}, false,
+		{"kept on two nodes", noSMT, "0-7", 4, Preference{NUMA: workload.NUMASingle, Held: set("0,4")}, false,
 			"4 CPUs in one NUMA node: this machine has 8 CPUs in 8 cores and 2 NUMA nodes, and CPUs 0,4 are to be kept; ask for fewer, or use numa prefer"},
-		{"kept node is full", noSMT, "4-7", 2, Preference{NUMA: workload.NUMASingle, Keep: set("0")}, true,
+		{"kept node is full", noSMT, "4-7", 2, Preference{NUMA: workload.NUMASingle, Held: set("0")}, true,
 			"1 more for 2 CPUs in one NUMA node needed, 4 free but not so that they fit: use numa prefer, or wait until neighbours end"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestRefusals(t *testing.T) {
 
 func TestTakeIgnoresCPUsThatAreOffline(t *testing.T) {
 	t.Parallel()
-	got, err := New(uma).Take(set("7,100"), 2, Preference{Keep: set("3,200")})
+	got, err := New(uma).Take(set("7,100"), 2, Preference{Held: set("3,200")})
 	if want := set("3,7"); err != nil || got != want {
 		t.Errorf("got %v (%v), want %v", got, err, want)
 	}

@@ -90,7 +90,7 @@ func TestRunningMemoryIsNotNarrowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain.Hold("db", now)
-	pinned, err := plain.Reconfigured(config, map[string]Asked{"db": {Request: workload.Request{Class: workload.LSR, CPUs: 2}}})
+	pinned, err := plain.Reconfigured(config, map[string]RevisedRequest{"db": {Request: workload.Request{Class: workload.LSR, CPUs: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,7 @@ func (l *Ledger) forbiddenFor(h, other *Holder) cpuset.Set {
 // names, and CPUs of sized pools, unless the result would be worse without them.
 func (l *Ledger) choose(h *Holder, free, keep, avoid cpuset.Set) (cpuset.Set, error) {
 	p := l.preference(h.Request)
-	p.Keep = keep
+	p.Held = keep
 	best, err := l.alloc.Take(free, h.Request.CPUs, p)
 	if err != nil {
 		return best, l.shortage(h, free, err)

@@ -112,7 +112,7 @@ func (l *Ledger) near(before, free cpuset.Set, n int) cpuset.Set {
 	if kept.Size() >= n {
 		chosen, err = l.alloc.Shrink(kept, n, cpualloc.Preference{})
 	} else {
-		chosen, err = l.alloc.Take(free, n, cpualloc.Preference{Keep: kept})
+		chosen, err = l.alloc.Take(free, n, cpualloc.Preference{Held: kept})
 	}
 	if err != nil { // fewer than n CPUs are free
 		return free

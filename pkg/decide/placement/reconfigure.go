@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Asked is what a container asks for under another configuration.
-type Asked struct {
+// RevisedRequest is what a container asks for under another configuration.
+type RevisedRequest struct {
 	Request workload.Request
 	Shares  string // why it gets no CPUs of its own although it asks for them; "" if it may
 }
@@ -19,7 +19,7 @@ type Asked struct {
 // can't keep its CPUs is an error: no container moves because of a configuration. A container
 // that asks for CPUs of its own only now gets them if there are any, and shares otherwise. The
 // ledger itself does not change.
-func (l *Ledger) Reconfigured(config Config, asked map[string]Asked) (*Ledger, error) {
+func (l *Ledger) Reconfigured(config Config, asked map[string]RevisedRequest) (*Ledger, error) {
 	n := &Ledger{config: config, external: l.external, barred: l.barred, holders: map[string]*Holder{}, version: l.version}
 	n.use(l.machine)
 	n.inherit(l)
@@ -53,7 +53,7 @@ func (l *Ledger) inherit(from *Ledger) {
 
 // enterHolders enters the holders of another ledger: first the pins on their CPUs, then the containers
 // that share, and then those that need CPUs of their own.
-func (l *Ledger) enterHolders(holders []*Holder, asked map[string]Asked) error {
+func (l *Ledger) enterHolders(holders []*Holder, asked map[string]RevisedRequest) error {
 	var unplaced, resized []*Holder
 	had := map[string]cpuset.Set{} // memory nodes of the unplaced containers
 	for _, old := range holders {

@@ -80,7 +80,7 @@ func (l *Ledger) divide(previous []cpuset.Set) bool {
 	}
 	for i, n := range sizes {
 		if have := l.pools[i]; have.Size() < n {
-			grown, err := l.alloc.Take(free, n, cpualloc.Preference{Keep: have})
+			grown, err := l.alloc.Take(free, n, cpualloc.Preference{Held: have})
 			if err != nil { // n is the number of free CPUs
 				grown = cpuset.Union(have, free)
 			}

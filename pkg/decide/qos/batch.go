@@ -125,7 +125,7 @@ func (t *tuner) weight() {
 	for i := range t.pod.Containers {
 		percent = max(percent, t.pod.Containers[i].Request.Weight)
 	}
-	favour := max(t.pod.Favour, 100)
+	scale := max(t.pod.WeightPercent, 100)
 	switch {
 	case t.idle: // the kernel refuses a weight
 		for i := range t.pod.Containers {
@@ -135,37 +135,37 @@ func (t *tuner) weight() {
 		}
 	case t.lowest:
 		t.setPod(knobs.Weight, knobs.MinShares, "cpu-identity -1 by the lowest weight")
-	case t.shares == 0 && (percent == 0 || percent == 100) && favour == 100:
+	case t.shares == 0 && (percent == 0 || percent == 100) && scale == 100:
 	case !t.has(knobs.Weight):
 		for i := range t.pod.Containers {
 			t.missing(i, weightKey, "cpu.weight and cpu.shares are not there: the CPU controller is not mounted")
 		}
 	case t.shares > 0 && percent > 0:
 		shares := knobs.Shares(percentOf(int64(t.shares), percent))
-		t.favoured(Setting{Value: min(max(shares, knobs.MinShares), knobs.MaxShares), Why: "batch resources by the weight of its pool"}, favour)
+		t.weightScaled(Setting{Value: min(max(shares, knobs.MinShares), knobs.MaxShares), Why: "batch resources by the weight of its pool"}, scale)
 	case t.shares > 0:
-		t.favoured(Setting{Value: t.shares, Why: "sum of its containers' batch resources"}, favour)
+		t.weightScaled(Setting{Value: t.shares, Why: "sum of its containers' batch resources"}, scale)
 	case percent > 0:
-		t.favoured(Setting{Percent: percent, Why: "weight of its pool"}, favour)
+		t.weightScaled(Setting{Percent: percent, Why: "weight of its pool"}, scale)
 	default:
-		t.favoured(Setting{Percent: 100}, favour)
+		t.weightScaled(Setting{Percent: 100}, scale)
 	}
 }
 
-// favoured sets the pod's weight, raised above that of batch work if batch work competes with
+// weightScaled sets the pod's weight, raised above that of batch work if batch work competes with
 // it.
-func (t *tuner) favoured(s Setting, percent int) {
+func (t *tuner) weightScaled(s Setting, percent int) {
 	s.Knob = knobs.Weight
 	switch {
 	case percent == 100:
 	case s.Why == "":
-		s.Favour, s.Why = percent, FavourWhy
+		s.ScalePercent, s.Why = percent, LSWeightWhy
 	default:
-		s.Favour, s.Why = percent, s.Why+", "+FavourWhy
+		s.ScalePercent, s.Why = percent, s.Why+", "+LSWeightWhy
 	}
 	t.Pod = append(t.Pod, s)
 }
 
-// FavourWhy is the reason given for the larger weight of pods that are not batch work, and of
+// LSWeightWhy is the reason given for the larger weight of pods that are not batch work, and of
 // the cgroups that hold them.
-const FavourWhy = "ahead of batch work, which gets what is left"
+const LSWeightWhy = "ahead of batch work, which gets what is left"

@@ -32,9 +32,9 @@ type Pod struct {
 	Quota      knobs.CPUQuota // the kubelet's quota of the pod's cgroup; the sum of the containers' if it is zero or unlimited
 	Containers []Container
 
-	Loop    Loop // loop's quota for the pod's cgroup
-	Ceiling Loop // loop's quota for the cgroups above the pod
-	Favour  int  // CPU weight in percent of the usual one; 0 for no change
+	Loop          Loop // loop's quota for the pod's cgroup
+	Ceiling       Loop // loop's quota for the cgroups above the pod
+	WeightPercent int  // CPU weight in percent of the usual one; 0 for no change
 }
 
 // Container is a container with the kubelet's limits.
@@ -52,9 +52,9 @@ type Setting struct {
 	Value knobs.Value
 	// Percent replaces Value by a percentage of the value that the cgroup has without Sluice.
 	// It is for Weight only.
-	Percent int
-	Favour  int    // percentage of the result of Value or Percent, for Weight only; 0 stands for 100
-	Why     string // "cpu-burst 100 % of 2 CPUs"
+	Percent      int
+	ScalePercent int    // percentage of the result of Value or Percent, for Weight only; 0 stands for 100
+	Why          string // "cpu-burst 100 % of 2 CPUs"
 }
 
 // Settings are the settings of a pod. No cgroup has two settings of one knob, nor both Idle 1

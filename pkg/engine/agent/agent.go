@@ -134,7 +134,7 @@ func (a *Agent) Run(ctx context.Context) {
 	a.load()
 	a.setNeighbours(peers.Detect(a.Host)) // before any write: next to koordlet, Sluice writes nothing
 	a.Grants.Follow(grantrecord.Find(a.Host))
-	a.Grants.Look(node.GrantWaitAll)
+	a.Grants.Refresh(node.GrantWaitAll)
 	a.FindMemory()
 	a.raiseWatermarks()
 	a.groups.SetUp()

@@ -28,13 +28,13 @@ import (
 // and throttles, and every knob there is.
 const (
 	usualKnobs = `
-slowLane: {enabled: false}
+recordUpdates: {enabled: false}
 classes:
   LS: {cpu-burst: 100%, weight: 200%, memory-qos: {highPercent: 80}, io: {weight: 200}}
   BE: {cpu-identity: -1, memory-qos: {highPercent: 20}, io: {weight: 20}}
 `
 	benchKnobs = `
-slowLane: {enabled: false}
+recordUpdates: {enabled: false}
 pools: {mode: exclusive, list: [{name: online}, {name: batch, cpus: 1}]}
 classes:
   LS: {cpu-burst: 100%, weight: 200%, memory-qos: {highPercent: 80}, io: {weight: 200, readBPS: 900Mi, writeBPS: 100Mi, readIOPS: 90000, writeIOPS: 10000}}

@@ -13,7 +13,7 @@ func TestConfigDiff(t *testing.T) {
 		n.run("pin", "LSR", 2)
 		n.run("job", "BE", 0)
 		before := n.dump()
-		const next = "pools: {list: [{name: critical}, {name: online}, {name: batch, cpus: 2}]}\nlog: {format: json}\nslowLane: {enabled: false}\n"
+		const next = "pools: {list: [{name: critical}, {name: online}, {name: batch, cpus: 2}]}\nlog: {format: json}\nrecordUpdates: {enabled: false}\n"
 		d, err := n.agent.ConfigDiff([]byte(next))
 		if err != nil || d.Problem != "" || strings.Join(d.Restart, " ") != "log.format" {
 			t.Fatalf("%+v, %v", d, err)
@@ -32,7 +32,7 @@ func TestConfigDiff(t *testing.T) {
 		if after := n.dump(); after != before {
 			t.Errorf("before\n%s\nafter\n%s", before, after)
 		}
-		mustReload(t, n.agent, strings.TrimSuffix(next, "slowLane: {enabled: false}\n"))
+		mustReload(t, n.agent, strings.TrimSuffix(next, "recordUpdates: {enabled: false}\n"))
 		if got := n.cpus("job"); got != d.Containers[0].To.CPUs.String() {
 			t.Errorf("job is on %s, was to be on %s", got, d.Containers[0].To.CPUs)
 		}

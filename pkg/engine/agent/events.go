@@ -269,7 +269,7 @@ func (a *Agent) start(c *node.Container) error {
 	a.loop.BoundBeforeStart()
 	a.loop.Update()
 	a.loop.Memory.Start(c.ID)
-	a.Lives++
+	a.LifecycleChanges++
 	a.podsettings.Reconcile(c.Pod)
 	a.groups.Join(c)
 	a.cpusets.ReadForeign(c)
@@ -302,7 +302,7 @@ func (a *Agent) stopped(id string) {
 	}
 	a.release(id)
 	if ok {
-		a.Lives++
+		a.LifecycleChanges++
 		a.podsettings.Unclaim(c)
 		a.cpusets.LiftQuota(c.Pod)
 		a.podsettings.Reconcile(c.Pod)

@@ -7,7 +7,7 @@ import (
 // regrantAll updates all containers to the grants in the kubelet's record. A pin whose number
 // of CPUs changes waits for the runtime's update, which comes with the resize.
 func (a *Agent) regrantAll() {
-	if !a.Grants.News() {
+	if !a.Grants.TakeChanged() {
 		return
 	}
 	pods := map[string]*workload.Pod{}

@@ -52,10 +52,10 @@ func (a *Agent) recall(c, before *node.Container) {
 		c.Touched, c.Quota, c.Drift, c.Contest = before.Touched, before.Quota, before.Drift, before.Contest
 		return
 	}
-	if _, ok := a.Journal.Kept(c.Path, knobs.CPUs); ok {
+	if _, ok := a.Journal.Original(c.Path, knobs.CPUs); ok {
 		c.Touched = true
 	}
-	if quota, ok := a.Journal.Kept(c.Path, knobs.Quota); ok {
+	if quota, ok := a.Journal.Original(c.Path, knobs.Quota); ok {
 		c.Quota = quota.(knobs.CPUQuota)
 	}
 }

@@ -181,7 +181,7 @@ func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
 // launch starts the plugin and connects it.
 func (h *knobNode) launch(text string) {
 	h.t.Helper()
-	c, err := config.Parse([]byte("slowLane: {enabled: false}\n" + text))
+	c, err := config.Parse([]byte("recordUpdates: {enabled: false}\n" + text))
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func differences(want, got map[string]string) string {
 
 func noFeatures(n *qos.Node) { n.Features = knobs.Features{} }
 
-func readBook(t testingT, file string) *journal.Book {
+func readBook(t testingT, file string) *journal.Journal {
 	t.Helper()
 	book, err := journal.Read(file, "")
 	if err != nil {

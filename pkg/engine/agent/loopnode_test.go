@@ -74,10 +74,10 @@ type fakeFailsafe struct {
 	plan  []knobs.Change
 	kept  int
 	beats int
-	acted *failsafe.Acted
+	acted *failsafe.Report
 }
 
-func (l *fakeFailsafe) Keep(changes []knobs.Change) <-chan struct{} {
+func (l *fakeFailsafe) Replace(changes []knobs.Change) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plan, l.kept = changes, l.kept+1
@@ -90,11 +90,11 @@ func (l *fakeFailsafe) Beat() {
 	l.beats++
 }
 
-func (l *fakeFailsafe) Acted() (failsafe.Acted, bool) {
+func (l *fakeFailsafe) TakeReport() (failsafe.Report, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.acted == nil {
-		return failsafe.Acted{}, false
+		return failsafe.Report{}, false
 	}
 	a := *l.acted
 	l.acted = nil
@@ -106,7 +106,7 @@ func (l *fakeFailsafe) act(h *loopNode) {
 	h.t.Helper()
 	l.mu.Lock()
 	changes := slices.Clone(l.plan)
-	l.acted = &failsafe.Acted{Time: time.Now(), Why: "the plugin has given no sign of life for 5s", Changes: len(changes)}
+	l.acted = &failsafe.Report{Time: time.Now(), Why: "the plugin has given no sign of life for 5s", Changes: len(changes)}
 	l.mu.Unlock()
 	if err := failsafe.Carry(h.spy.Driver, changes); err != nil {
 		h.t.Errorf("the failsafe's plan: %v", err)

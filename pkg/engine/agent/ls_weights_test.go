@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-const favouring = "control: {mode: on, batch: {by: quota}}\nauthorize: [{features: [system, identity], namespaces: [\"*\"]}]\n"
+const raisedLS = "control: {mode: on, batch: {by: quota}}\nauthorize: [{features: [system, identity], namespaces: [\"*\"]}]\n"
 
 // weightOf is the weight that the kernel compares.
 func (h *loopNode) weightOf(dir string) int64 {
@@ -51,7 +51,7 @@ func (h *loopNode) expectTimes(before map[string]int64, factor int64, dirs ...st
 // multiple of the kubelet's weight beside batch work, also at once after the kubelet has
 // written it anew, and the kubelet's own when the plugin is gone.
 func TestFavourKeepsProportions(t *testing.T) {
-	onLoops(t, knobSetup{config: favouring}, func(t *testing.T, h *loopNode) {
+	onLoops(t, knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		class := func(class string) map[string]string { return map[string]string{"class.sluice.dev": class} }
 		vm := ask{name: "vm/c", milli: 2000}
 		h.podOf(&vm).RuntimeHandler = "kata-qemu"
@@ -122,7 +122,7 @@ func TestFavourKeepsProportions(t *testing.T) {
 			t.Errorf("%d drifts:\n%s", s.Counters.Drift, h.log.text.String())
 		}
 		h.spy.took()
-		h.restart(favouring)
+		h.restart(raisedLS)
 		h.steps(2 * time.Second)
 		if n := h.spy.took(); n > 8 { // what every restart asserts: pins and quotas
 			t.Errorf("%d writes after a restart", n)
@@ -167,7 +167,7 @@ func TestFavourOfRandomSiblings(t *testing.T) {
 		t.Run(fmt.Sprint("v2 ", v2), func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
-				var f qos.Favour
+				var f qos.LSWeight
 				now := time.Unix(1e9, 0)
 				most := rapid.SampledFrom([]int{150, 400, 1600, 10000}).Draw(t, "most")
 				unit := func(s knobs.Shares) float64 {
@@ -204,7 +204,7 @@ func TestFavourOfRandomSiblings(t *testing.T) {
 // TestFavourWritesLittle: pods that come and go beside the same batch work don't have the
 // others' weights written.
 func TestFavourWritesLittle(t *testing.T) {
-	onLoop(t, fakekernel.MainlineV1(), knobSetup{config: favouring}, func(t *testing.T, h *loopNode) {
+	onLoop(t, fakekernel.MainlineV1(), knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		h.run(batch("job/c"))
 		for i := range 20 {
 			h.run(service(fmt.Sprintf("web%d/c", i), 500))

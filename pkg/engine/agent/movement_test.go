@@ -39,7 +39,7 @@ func TestOneDecisionForAMovement(t *testing.T) {
 				h.steps(100 * time.Millisecond)
 				if i == 35 {
 					all := loop().Decisions
-					if d := all[len(all)-1]; d.Action != "squeeze" || !d.Going || d.Steps < 2 {
+					if d := all[len(all)-1]; d.Action != "squeeze" || !d.Ongoing || d.Steps < 2 {
 						t.Errorf("a movement under way is told as %+v", d)
 					}
 				}
@@ -49,7 +49,7 @@ func TestOneDecisionForAMovement(t *testing.T) {
 		}
 		told := 0
 		for _, d := range loop().Decisions {
-			if d.Controller == "batch" && d.Going {
+			if d.Controller == "batch" && d.Ongoing {
 				t.Errorf("it rests, and is told as going: %+v", d)
 			}
 			if d.Controller == "batch" && d.Steps > 1 {
@@ -83,7 +83,7 @@ func TestMemoryLimitWalks(t *testing.T) {
 		if n := h.audit.has("memory", "lower"); n != 2 {
 			t.Errorf("%d lines in the trail", n)
 		}
-		if d := h.audit.last("memory", "lower"); d.Steps < 5 || d.Going || d.From == d.To {
+		if d := h.audit.last("memory", "lower"); d.Steps < 5 || d.Ongoing || d.From == d.To {
 			t.Errorf("%+v", d)
 		}
 	})

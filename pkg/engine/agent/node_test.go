@@ -59,7 +59,7 @@ type testNode struct {
 	stop        func()
 }
 
-// fakeRuntime is the slow lane's other end. An update waits until the test lets
+// fakeRuntime receives the updates of the runtime's record. An update waits until the test lets
 // it through.
 type fakeRuntime struct {
 	mu      sync.Mutex

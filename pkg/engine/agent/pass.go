@@ -34,7 +34,7 @@ func (a *Agent) pass() {
 		}
 	}
 	a.findRunningRefused()
-	a.Grants.Look(0)
+	a.Grants.Refresh(0)
 	a.regrantAll()
 	a.completePins()
 	a.cpusets.ApplyDue()

@@ -231,7 +231,7 @@ func TestPanic(t *testing.T) {
 // TestRefusalIsToldOnce: a setting that the kernel refuses is tried again ever
 // less often, and logged when it begins, and when it begins anew.
 func TestRefusalIsToldOnce(t *testing.T) {
-	inBubble(t, setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}, func(t *testing.T, n *testNode) {
+	inBubble(t, setup{config: func(c *config.Config) { c.RecordUpdates.Enabled = false }}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		fail := func() int {
 			n.kernel.refusing(func(knobs.Change) error { return errors.New("busy") })

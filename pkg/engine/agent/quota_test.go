@@ -87,7 +87,7 @@ func TestOriginalOnDiskFirst(t *testing.T) {
 		n.pass()
 		n.expectQuota(shopPod, "unlimited")
 		for _, path := range []string{shopPod, n.specs["shop/db"].CgroupsPath} {
-			if was, ok := readBook(t, s.originals).Kept(path, knobs.Quota); !ok || was != knobs.Value(finite(2)) {
+			if was, ok := readBook(t, s.originals).Original(path, knobs.Quota); !ok || was != knobs.Value(finite(2)) {
 				t.Errorf("the quota kept of %s is %v", path, was)
 			}
 		}

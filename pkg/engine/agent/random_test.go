@@ -79,7 +79,7 @@ func TestRandomEvents(t *testing.T) {
 		division := divisions[rapid.IntRange(0, len(divisions)-1).Draw(t, "division")]
 		n := newNode(t, setup{config: func(c *config.Config) {
 			withPools(division)(c)
-			c.SlowLane.Enabled = false // its updates come from the test
+			c.RecordUpdates.Enabled = false // its updates come from the test
 		}})
 		defer n.stop()
 		n.connect("")

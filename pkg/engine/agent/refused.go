@@ -50,7 +50,7 @@ func (a *Agent) runsRefused(c *node.Container) {
 	}
 	a.Ledger.Hold(c.ID, a.Now())
 	a.cpusets.TakeOver(c)
-	a.Lives++
+	a.LifecycleChanges++
 	a.completePins()
 	a.cpusets.TryApply()
 	a.cpusets.LiftQuota(c.Pod)

@@ -150,7 +150,7 @@ func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []strin
 
 // ledgerBy makes a ledger with the present containers under another configuration.
 func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
-	asked := make(map[string]placement.Asked, len(a.Order))
+	asked := make(map[string]placement.RevisedRequest, len(a.Order))
 	for _, c := range a.Order {
 		asked[c.ID], _ = a.RequestBy(cfg, c)
 	}

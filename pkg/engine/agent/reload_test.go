@@ -16,7 +16,7 @@ import (
 // reload takes over a configuration; the error tells of a broken file too, as the
 // plugin's log would.
 func reload(a *Agent, text string) ([]string, error) {
-	c, err := config.Parse([]byte("slowLane: {enabled: false}\n" + text))
+	c, err := config.Parse([]byte("recordUpdates: {enabled: false}\n" + text))
 	if err != nil {
 		a.RefuseConfig(text, err)
 		return nil, err

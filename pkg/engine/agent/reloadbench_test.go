@@ -13,7 +13,7 @@ func BenchmarkReload500(b *testing.B) {
 	const (
 		full = usualKnobs
 		half = `
-slowLane: {enabled: false}
+recordUpdates: {enabled: false}
 classes:
   LS: {cpu-burst: 100%, weight: 150%, memory-qos: {highPercent: 80}, io: {weight: 200}}
 `

@@ -69,7 +69,7 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
 		return nil
 	}
-	a.Grants.Look(node.GrantWait) // the kubelet has written its record before it sends the resize
+	a.Grants.Refresh(node.GrantWait) // the kubelet has written its record before it sends the resize
 	old, done := c.Resources, false
 	c.Resources = old.With(change)
 	defer func() {
@@ -94,7 +94,7 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 	a.dropFreed(freed)
 	c.KeepQuota()
 	if c.Touched {
-		a.cpusets.Keep(c)
+		a.cpusets.RecordOriginals(c)
 	}
 	a.completePins() // the CPUs that the container returned may complete another pin
 	if c.Resources != old {

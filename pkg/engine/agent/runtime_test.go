@@ -132,7 +132,7 @@ func TestFailedUpdates(t *testing.T) {
 		if got := n.runtime.sent(); len(got) != maxAttempts {
 			t.Errorf("%d attempts", len(got))
 		}
-		if got := n.status().Counters.SlowFailures; got != maxAttempts {
+		if got := n.status().Counters.RecordUpdateFailures; got != maxAttempts {
 			t.Errorf("%d failures counted", got)
 		}
 		n.runtime.err = nil
@@ -151,7 +151,7 @@ func TestNoUpdates(t *testing.T) {
 	}{
 		"old NRI":    {connect: func(n *testNode) { n.connect("NRI is old") }},
 		"no runtime": {connect: func(n *testNode) { n.agent.Disconnected() }},
-		"config":     {setup: setup{config: func(c *config.Config) { c.SlowLane.Enabled = false }}},
+		"config":     {setup: setup{config: func(c *config.Config) { c.RecordUpdates.Enabled = false }}},
 		"preview":    {setup: setup{config: func(c *config.Config) { c.Mode = config.Preview }}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 				a.restore(before)
 			}
 		}()
-		a.Grants.Look(node.GrantWaitAll)
+		a.Grants.Refresh(node.GrantWaitAll)
 		ledger, known := a.Ledger, a.Containers
 		a.Ledger = ledger.Anew()
 		a.Inventory = node.NewInventory(len(specs), len(pods), a.Changes)

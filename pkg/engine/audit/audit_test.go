@@ -145,7 +145,7 @@ func TestMovementsAreJoined(t *testing.T) {
 	trail := Open(dir, logrus.New())
 	step := func(object string, steps int, seconds time.Duration) *control.Decision {
 		d := decision("batch", object)
-		if d.Steps, d.Going = steps, steps == 1; steps > 1 {
+		if d.Steps, d.Ongoing = steps, steps == 1; steps > 1 {
 			d.LastStepAt, d.To = noon.Add(seconds*time.Second), "whole"
 		}
 		return d
@@ -176,7 +176,7 @@ func TestJoinerIsBounded(t *testing.T) {
 	handed := 0
 	j := joiner{do: func(Entry) error { handed++; return nil }}
 	for range 3 * mostWaiting {
-		if err := j.add(Entry{Time: noon, Decision: control.Decision{Going: true, Steps: 1}}); err != nil {
+		if err := j.add(Entry{Time: noon, Decision: control.Decision{Ongoing: true, Steps: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}

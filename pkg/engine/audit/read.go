@@ -97,7 +97,7 @@ func (j *joiner) add(e Entry) error {
 // hand hands over entries until the first waits for its end, and no more than most wait.
 func (j *joiner) hand(most int) error {
 	n := 0
-	for ; n < len(j.waiting) && (!j.waiting[n].Going || len(j.waiting)-n > most); n++ {
+	for ; n < len(j.waiting) && (!j.waiting[n].Ongoing || len(j.waiting)-n > most); n++ {
 		if err := j.do(j.waiting[n]); err != nil {
 			return err
 		}

@@ -141,7 +141,7 @@ func TestFollowAndJudge(t *testing.T) {
 // What the failsafe did in the loop's place is told with what it could not do.
 func TestJudgeFloor(t *testing.T) {
 	t.Parallel()
-	for want, floor := range map[string]failsafe.Acted{
+	for want, floor := range map[string]failsafe.Report{
 		"":                                       {Changes: 1},
 		"the failsafe has no plan for this boot": {},
 		"not all of the floor could be set: no":  {Changes: 1, Problem: "no"},

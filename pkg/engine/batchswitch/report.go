@@ -16,7 +16,7 @@ type Report struct {
 	Switch  status.Switch   `json:"switch"` // as the state folder has it
 	Loop    LoopAnswer      `json:"loop"`
 	Batch   *status.Batch   `json:"batch,omitempty"`   // as the loop has it
-	Floor   *failsafe.Acted `json:"floor,omitempty"`   // what the failsafe's plan did in the loop's place
+	Floor   *failsafe.Report `json:"floor,omitempty"`   // what the failsafe's plan did in the loop's place
 	Preview string          `json:"preview,omitempty"` // why the switch changes nothing on this node, and how to change that; absent if it does
 	Lacks   []string        `json:"lacks,omitempty"`   // what isn't in force
 
@@ -36,13 +36,13 @@ const (
 	LoopSilent  LoopAnswer = "silent"  // no plugin answers
 )
 
-// Asker asks the running plugin for its status: statusapi.Client.
-type Asker interface {
+// StatusReader reads the status of the running plugin, as statusapi.Client does.
+type StatusReader interface {
 	StatusIn(ctx context.Context) (*status.Status, error)
 }
 
 // Check asks the plugin once what it makes of a state folder's switch, within the context.
-func Check(ctx context.Context, plugin Asker, stateDir string, s Setting) *Report {
+func Check(ctx context.Context, plugin StatusReader, stateDir string, s Setting) *Report {
 	r := &Report{Switch: s.Status(), Loop: LoopSilent}
 	r.ask(ctx, plugin, stateDir)
 	return r
@@ -50,7 +50,7 @@ func Check(ctx context.Context, plugin Asker, stateDir string, s Setting) *Repor
 
 // Follow asks the plugin until its loop follows a state folder's switch or there turns out
 // to be no loop, or until the context ends.
-func Follow(ctx context.Context, plugin Asker, stateDir string, s Setting) *Report {
+func Follow(ctx context.Context, plugin StatusReader, stateDir string, s Setting) *Report {
 	const pause = 50 * time.Millisecond
 	r := &Report{Switch: s.Status(), Loop: LoopSilent}
 	for {
@@ -72,7 +72,7 @@ func (s Setting) Status() status.Switch {
 }
 
 // ask asks once. An answer that has not come when the context ends leaves the one before.
-func (r *Report) ask(ctx context.Context, plugin Asker, stateDir string) {
+func (r *Report) ask(ctx context.Context, plugin StatusReader, stateDir string) {
 	s, err := plugin.StatusIn(ctx)
 	switch {
 	case err == nil:

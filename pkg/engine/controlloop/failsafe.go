@@ -30,7 +30,7 @@ type planInputs struct {
 }
 
 func (l *Loop) planInputs() planInputs {
-	return planInputs{l.LedgerState(), l.Settings.Version(), l.Lives}
+	return planInputs{l.LedgerState(), l.Settings.Version(), l.LifecycleChanges}
 }
 
 // afterFailsafe logs and undoes what the failsafe did. It must run before the loop compares the
@@ -39,7 +39,7 @@ func (l *Loop) afterFailsafe() bool {
 	if l.Failsafe == nil || !l.Authority().Writes {
 		return false
 	}
-	acted, ok := l.Failsafe.Acted()
+	acted, ok := l.Failsafe.TakeReport()
 	if ok {
 		l.Decisions.Add(l.View.Now, control.On, []control.Decision{{
 			Controller: "failsafe", Object: "node", Action: "act", To: strconv.Itoa(acted.Changes) + " settings", Why: acted.Why + ", at " + acted.Time.Local().Format(time.DateTime) + problemText(acted.Problem),
@@ -65,7 +65,7 @@ func (l *Loop) refreshFailsafePlan() {
 // right after the reply leaves no stale plan.
 func (l *Loop) UpdateFailsafePlan() {
 	s := &l.failsafePlan
-	if l.Failsafe == nil || !s.kept || s.of.lives == l.Lives && s.shared == l.Ledger.Shared() || !l.Authority().Writes {
+	if l.Failsafe == nil || !s.kept || s.of.lives == l.LifecycleChanges && s.shared == l.Ledger.Shared() || !l.Authority().Writes {
 		return
 	}
 	if written := l.WriteFailsafePlan(); written != nil {
@@ -95,7 +95,7 @@ func (l *Loop) WriteFailsafePlan() (written <-chan struct{}) {
 		return nil
 	}
 	s.plan, s.kept = changes, true
-	return l.Failsafe.Keep(slices.Clone(changes))
+	return l.Failsafe.Replace(slices.Clone(changes))
 }
 
 // undoFailsafe writes the loop's settings over those of the failsafe. These repairs don't count
@@ -104,7 +104,7 @@ func (l *Loop) undoFailsafe() {
 	l.CPUSets.Resync()
 	for t := range l.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
-			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.Favour > 0 {
+			if k.Knob == knobs.Quota || k.Knob == knobs.Weight && k.ScalePercent > 0 {
 				l.Reconciler.Expect(t.Path, k.Knob)
 			}
 		}
@@ -131,8 +131,8 @@ func (l *Loop) planFailsafe() []knobs.Change {
 	for t := range l.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
 			if k.Knob == knobs.Quota {
-				original, kept := l.Journal.Kept(t.Path, knobs.Quota)
-				f.Quotas = append(f.Quotas, colocation.QuotaSetting{Object: t.Object, Pod: t.Pod(), Value: k.Value, Original: original, Kept: kept})
+				original, kept := l.Journal.Original(t.Path, knobs.Quota)
+				f.Quotas = append(f.Quotas, colocation.QuotaSetting{Object: t.Object, Pod: t.Pod(), Value: k.Value, Original: original, Recorded: kept})
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (l *Loop) failsafeFloor(shared cpuset.Set) cpuset.Set {
 func (l *Loop) failsafeWeights(changes []knobs.Change) []knobs.Change {
 	for t := range l.Reconciler.Cgroups() {
 		for _, k := range t.Settings() {
-			if k.Knob != knobs.Weight || k.Favour == 0 {
+			if k.Knob != knobs.Weight || k.ScalePercent == 0 {
 				continue
 			}
 			e, kept := l.Journal.Entry(t.Path, knobs.Weight)
@@ -164,9 +164,9 @@ func (l *Loop) failsafeWeights(changes []knobs.Change) []knobs.Change {
 				continue
 			}
 			without := k.Setting
-			without.Favour = 100
+			without.ScalePercent = 100
 			to := reconcile.Target(&without, e.Value, l.QoS.Features.Knobs[knobs.Weight].V2)
-			changes = append(changes, knobs.Change{Object: t.Object, Knob: knobs.Weight, From: to, To: to, Why: "the loop is gone: the weight without its favour"})
+			changes = append(changes, knobs.Change{Object: t.Object, Knob: knobs.Weight, From: to, To: to, Why: "the loop is gone: the weight that LS pods have without batch work"})
 		}
 	}
 	return changes

@@ -31,14 +31,14 @@ import (
 // Failsafe gives services back what they request when this process is gone; see
 // pkg/engine/failsafe. None of its methods waits.
 type Failsafe interface {
-	// Keep replaces the plan: the changes to make when this process is gone. The channel is
+	// Replace replaces the plan: the changes to make when this process is gone. The channel is
 	// closed when the plan was written or could not be; a nil channel means that it is written
 	// already.
-	Keep(changes []knobs.Change) (written <-chan struct{})
+	Replace(changes []knobs.Change) (written <-chan struct{})
 	// Beat reports that this process is alive.
 	Beat()
-	// Acted reports, once, what the failsafe did.
-	Acted() (failsafe.Acted, bool)
+	// TakeReport reports, once, what the failsafe did.
+	TakeReport() (failsafe.Report, bool)
 }
 
 // Options are the host's facilities that the loop needs.

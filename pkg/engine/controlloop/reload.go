@@ -78,7 +78,7 @@ func (l *Loop) GiveBack(next *config.Config) {
 	}
 	if l.Failsafe != nil {
 		l.failsafePlan = failsafePlan{}
-		l.Failsafe.Keep(nil)
+		l.Failsafe.Replace(nil)
 	}
 }
 
@@ -145,8 +145,8 @@ func (l *Loop) learned() (kept colocation.Learned) {
 // saveLearned writes what the controllers have learned to the journal.
 func (l *Loop) saveLearned() {
 	kept := l.Controllers.Learned()
-	l.Journal.KeepState(benefitState, kept.Benefit) //nolint:errcheck // the next save tries again
-	l.Journal.KeepState(peaksState, kept.Peaks)     //nolint:errcheck // the next save tries again
+	l.Journal.SaveState(benefitState, kept.Benefit) //nolint:errcheck // the next save tries again
+	l.Journal.SaveState(peaksState, kept.Peaks)     //nolint:errcheck // the next save tries again
 }
 
 // saveRegularly calls saveLearned every five minutes.

@@ -37,7 +37,7 @@ func (l *Loop) Status() *status.Loop {
 		s.Problem = ""
 		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
 		n := l.Controllers.Eviction.Counts()
-		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Reported = n.Evicted, n.Failed, n.Told
+		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Reported = n.Evicted, n.Failed, n.Reported
 	}
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
 	s.Disturbed = slices.Clone(l.disturbed)

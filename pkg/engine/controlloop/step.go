@@ -187,7 +187,7 @@ func (l *Loop) stepAdvisors(v *control.View) {
 	if l.Authority().Foreign { // next to a neighbour that sets CPUs, pins are refused
 		clear(l.free)
 	}
-	l.offer, decided = c.Sell.Step(v, l.free)
+	l.offer, decided = c.Offering.Step(v, l.free)
 	l.Decisions.Add(l.View.Now, control.Preview, decided)
 	l.saveRegularly()
 }

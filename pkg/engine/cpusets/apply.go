@@ -103,7 +103,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 // Touch records that Sluice sets the container's CPUs or memory nodes from now on.
 func (w *Writer) Touch(c *node.Container) {
 	c.Touched = true
-	w.Keep(c)
+	w.RecordOriginals(c)
 }
 
 // TakeOver makes the next Apply compare a running container with its assignment, even if the
@@ -128,20 +128,20 @@ func (w *Writer) Resync() {
 	w.TryApply()
 }
 
-// Keep records a container's originals in the journal before the first write: all of its pod's
+// RecordOriginals records a container's originals in the journal before the first write: all of its pod's
 // CPUs and memory nodes, and the kubelet's quota.
-func (w *Writer) Keep(c *node.Container) {
+func (w *Writer) RecordOriginals(c *node.Container) {
 	if c.Path == "" {
 		return
 	}
 	all := knobs.CPUSet{}
-	w.Journal.Keep(c.Object(), knobs.CPUs, all)
+	w.Journal.Record(c.Object(), knobs.CPUs, all)
 	want, _ := w.Ledger.Assignment(c.ID)
 	if !want.Mems.IsEmpty() {
-		w.Journal.Keep(c.Object(), knobs.Mems, all)
+		w.Journal.Record(c.Object(), knobs.Mems, all)
 	}
 	if want.Unlimited && c.Quota.Quota > 0 {
-		w.Journal.Keep(c.Object(), knobs.Quota, c.Quota)
+		w.Journal.Record(c.Object(), knobs.Quota, c.Quota)
 	}
 }
 

@@ -73,18 +73,18 @@ func (w *Writer) lift(pod knobs.Object) {
 		return
 	}
 	underWay := w.Now().Before(w.resizing[pod.Path])
-	if original, kept := w.Journal.Kept(pod.Path, knobs.Quota); kept && original == value && !w.Reconciler.Refused(at) && !underWay {
+	if original, kept := w.Journal.Original(pod.Path, knobs.Quota); kept && original == value && !w.Reconciler.Refused(at) && !underWay {
 		w.Counters.Drift++
 		w.Log.WithField("pod", pod.Name).WithField("found", found.String()).Warn("The lifted quota of a pod was put back by somebody else, likely the kubelet: lifted again")
 	}
-	w.Journal.Keep(pod, knobs.Quota, found)
+	w.Journal.Record(pod, knobs.Quota, found)
 	w.lifted[pod.Path] = pod
 	w.Reconciler.Write([]knobs.Change{{Object: pod, Knob: knobs.Quota, From: found, To: knobs.UnlimitedQuota(), Why: "all containers of the pod have CPUs of their own"}}) //nolint:errcheck // it logs and is tried again
 }
 
 // giveBack restores a pod's quota unless the kubelet has written one since.
 func (w *Writer) giveBack(pod knobs.Object) {
-	original, kept := w.Journal.Kept(pod.Path, knobs.Quota)
+	original, kept := w.Journal.Original(pod.Path, knobs.Quota)
 	if kept && w.Reconciler.Waits(reconcile.Key{Path: pod.Path, Knob: knobs.Quota}, original) {
 		return
 	}

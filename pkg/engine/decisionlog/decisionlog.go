@@ -72,7 +72,7 @@ func (l *Log) EndResting(now time.Time) { l.end(l.movements.Rest(now, false)) }
 func (l *Log) EndAll(now time.Time) { l.end(l.movements.Rest(now, true)) }
 
 // end takes movements that have ended, and enters those of more than one step as a whole.
-func (l *Log) end(ended []control.Told) {
+func (l *Log) end(ended []control.ReportedDecision) {
 	for i := range ended {
 		l.update(status.Decision(ended[i]))
 		if ended[i].Steps > 1 {
@@ -98,7 +98,7 @@ func (l *Log) update(d status.Decision) {
 }
 
 // enter enters a decision in the log and in the audit trail.
-func (l *Log) enter(d *control.Told) {
+func (l *Log) enter(d *control.ReportedDecision) {
 	if l.audit != nil {
 		l.audit.Record(d.Time, d.Mode, &d.Decision)
 	}

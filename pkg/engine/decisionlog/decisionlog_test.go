@@ -43,7 +43,7 @@ func TestMovementIsOneDecision(t *testing.T) {
 		t.Helper()
 		recent := l.Recent()
 		last, ok := l.Last("batch")
-		if len(recent) != 1 || recent[0].Steps != 3 || recent[0].To != "6" || recent[0].Going != going || !ok || !reflect.DeepEqual(last, recent[0]) {
+		if len(recent) != 1 || recent[0].Steps != 3 || recent[0].To != "6" || recent[0].Ongoing != going || !ok || !reflect.DeepEqual(last, recent[0]) {
 			t.Errorf("remembered %+v, last %+v", recent, last)
 		}
 	}
@@ -99,7 +99,7 @@ func TestRememberedAreBounded(t *testing.T) {
 	if len(recent) != remembered || recent[0].To != "0" || recent[remembered-1].To != fmt.Sprint(remembered-1) {
 		t.Errorf("%d are remembered, from %+v to %+v", len(recent), recent[0], recent[len(recent)-1])
 	}
-	if last, _ := l.Last("batch"); last.To != "7" || last.Going {
+	if last, _ := l.Last("batch"); last.To != "7" || last.Ongoing {
 		t.Errorf("the last decision on the budget is %+v", last)
 	}
 	if len(audit) != remembered+2 || audit[len(audit)-1] != "on squeeze 7 in 2" {

@@ -45,19 +45,19 @@ func Carry(kernel Kernel, changes []knobs.Change) error {
 
 // Act carries out the plan of this boot in the directory dir, on the node whose /sys and /proc
 // are below hostRoot, and leaves a report for the plugin; see Note.
-func Act(dir, hostRoot, why string) (Acted, error) {
+func Act(dir, hostRoot, why string) (Report, error) {
 	changes, err := Load(dir, procfs.BootID(os.DirFS(hostRoot)))
 	if len(changes) == 0 && err == nil {
-		return Acted{Time: time.Now(), Why: why}, nil
+		return Report{Time: time.Now(), Why: why}, nil
 	}
 	if len(changes) > 0 {
 		err = errors.Join(err, carryOn(hostRoot, changes))
 	}
-	acted := Acted{Time: time.Now(), Why: why, Changes: len(changes)}
+	acted := Report{Time: time.Now(), Why: why, Changes: len(changes)}
 	if err != nil {
 		acted.Problem = err.Error()
 	}
-	return acted, errors.Join(err, Note(dir, acted))
+	return acted, errors.Join(err, SaveReport(dir, acted))
 }
 
 func carryOn(hostRoot string, changes []knobs.Change) error {

@@ -61,17 +61,17 @@ func TestBrokenPlan(t *testing.T) {
 func TestNote(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, ok := Noted(dir); ok {
+	if _, ok := TakeReport(dir); ok {
 		t.Error("word of what nobody did")
 	}
-	want := Acted{Time: time.Unix(5, 0).UTC(), Why: "why", Changes: 3}
-	if err := Note(dir, want); err != nil {
+	want := Report{Time: time.Unix(5, 0).UTC(), Why: "why", Changes: 3}
+	if err := SaveReport(dir, want); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := Noted(dir); !ok || got != want {
+	if got, ok := TakeReport(dir); !ok || got != want {
 		t.Errorf("%+v, %v", got, ok)
 	}
-	if _, ok := Noted(dir); ok {
+	if _, ok := TakeReport(dir); ok {
 		t.Error("told twice")
 	}
 }

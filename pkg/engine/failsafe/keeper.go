@@ -40,8 +40,8 @@ func NewKeeper(dir, boot string, start func() (io.WriteCloser, error), log logru
 	return &Keeper{dir: dir, boot: boot, start: start, log: log, beats: make(chan struct{}, 1), plans: make(chan pendingPlan, 1)}
 }
 
-// Keep replaces the plan. It never waits.
-func (k *Keeper) Keep(changes []knobs.Change) (written <-chan struct{}) {
+// Replace replaces the plan. It never waits.
+func (k *Keeper) Replace(changes []knobs.Change) (written <-chan struct{}) {
 	select {
 	case old := <-k.plans:
 		close(old.written)
@@ -81,8 +81,8 @@ func (k *Keeper) Beat() {
 	}
 }
 
-// Acted reports, once, what the failsafe did.
-func (k *Keeper) Acted() (Acted, bool) { return Noted(k.dir) }
+// TakeReport reports, once, what the failsafe did.
+func (k *Keeper) TakeReport() (Report, bool) { return TakeReport(k.dir) }
 
 // restartInterval is the time between two starts of the watcher's process.
 const restartInterval = 10 * time.Second

@@ -56,7 +56,7 @@ func TestStalePlan(t *testing.T) {
 func TestKeepTellsWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(t.TempDir(), "boot", nil, logrus.New())
-	first, second := k.Keep(nil), k.Keep(nil)
+	first, second := k.Replace(nil), k.Replace(nil)
 	for i, written := range []<-chan struct{}{first, second} {
 		if i == 1 {
 			p := <-k.plans
@@ -137,7 +137,7 @@ func TestKeeperWritesTheLastPlan(t *testing.T) {
 	cancel()
 	for i := range 10 {
 		want := []knobs.Change{{Object: knobs.Object{Path: "/a", Name: "a"}, Knob: knobs.Weight, To: knobs.Shares(100 + i), Why: "LS"}}
-		written := k.Keep(want)
+		written := k.Replace(want)
 		k.Run(ctx)
 		select {
 		case <-written:

@@ -125,19 +125,19 @@ func parseEntry(text []byte) (knobs.Change, error) {
 	return knobs.Change{Object: knobs.Object{Path: e.Path, Name: e.Name, Level: e.Level}, Knob: e.Knob, From: from, To: to, Why: e.Why}, nil
 }
 
-// Acted is the failsafe's report of what it did, for the next plugin.
-type Acted struct {
+// Report is the failsafe's report of what it did, for the next plugin.
+type Report struct {
 	Time    time.Time `json:"time"`
 	Why     string    `json:"why"`
 	Changes int       `json:"changes"`
 	Problem string    `json:"problem,omitempty"`
 }
 
-// Note writes the report of what the failsafe did.
-func Note(dir string, a Acted) error { return write(dir, actedFile, a) }
+// SaveReport writes the report of what the failsafe did.
+func SaveReport(dir string, a Report) error { return write(dir, actedFile, a) }
 
-// Noted reads and removes that report; ok is false if there is none.
-func Noted(dir string) (a Acted, ok bool) {
+// TakeReport reads and removes that report; ok is false if there is none.
+func TakeReport(dir string) (a Report, ok bool) {
 	name := filepath.Join(dir, actedFile)
 	data, err := os.ReadFile(name)
 	if err != nil || json.Unmarshal(data, &a) != nil {

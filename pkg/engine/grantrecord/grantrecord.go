@@ -34,7 +34,7 @@ type Watcher struct {
 	record  *grants.Record // nil if there is no record in a known format
 	read    identity       // identifies the file that was read last
 	problem string         // why there is no record although there is a file
-	news    bool           // the record has changed since the last call of News
+	news    bool           // the record has changed since the last call of TakeChanged
 	reading chan outcome   // receives the result of a read; nil if none is under way
 }
 
@@ -47,9 +47,9 @@ func New(host fs.FS, inline bool, log logrus.FieldLogger) *Watcher {
 // Follow sets the record's path below the host's root.
 func (w *Watcher) Follow(file string) { w.file = file }
 
-// Look reads the record, and waits for the result no longer than wait. A later Look handles the
+// Refresh reads the record, and waits for the result no longer than wait. A later Refresh handles the
 // result of a slower read.
-func (w *Watcher) Look(wait time.Duration) {
+func (w *Watcher) Refresh(wait time.Duration) {
 	if w.inline {
 		w.take(readRecord(w.host, w.file, w.read))
 		return
@@ -106,8 +106,8 @@ func (w *Watcher) Of(podUID, container string) workload.Granted {
 	return w.record.Of(podUID, container)
 }
 
-// News reports whether the record has changed since the last call.
-func (w *Watcher) News() bool {
+// TakeChanged reports whether the record has changed since the last call.
+func (w *Watcher) TakeChanged() bool {
 	news := w.news
 	w.news = false
 	return news

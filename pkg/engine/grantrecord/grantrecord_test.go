@@ -58,8 +58,8 @@ func TestHungDisk(t *testing.T) {
 		d := &disk{}
 		w := New(d, false, log)
 		w.Follow(file)
-		w.Look(time.Second)
-		if w.Known() || w.News() {
+		w.Refresh(time.Second)
+		if w.Known() || w.TakeChanged() {
 			t.Error("there is a record without a file")
 		}
 		d.write(granting(2))
@@ -67,7 +67,7 @@ func TestHungDisk(t *testing.T) {
 		d.hang(hangs)
 		began := time.Now()
 		for range 3 {
-			w.Look(50 * time.Millisecond)
+			w.Refresh(50 * time.Millisecond)
 		}
 		if took := time.Since(began); took > 150*time.Millisecond {
 			t.Errorf("three looks at a disk that hangs took %s", took)
@@ -78,13 +78,13 @@ func TestHungDisk(t *testing.T) {
 		close(hangs)
 		d.hang(nil)
 		synctest.Wait()
-		w.Look(0)
-		if got := w.Of("u", "c"); !w.News() || w.News() || got.CPU != 2000 {
+		w.Refresh(0)
+		if got := w.Of("u", "c"); !w.TakeChanged() || w.TakeChanged() || got.CPU != 2000 {
 			t.Errorf("granted %+v", got)
 		}
 		time.Sleep(time.Second) // the file has another time
 		d.write(granting(3))
-		if w.Look(50 * time.Millisecond); w.Of("u", "c").CPU != 3000 {
+		if w.Refresh(50 * time.Millisecond); w.Of("u", "c").CPU != 3000 {
 			t.Errorf("granted %+v after a resize", w.Of("u", "c"))
 		}
 	})
@@ -98,13 +98,13 @@ func TestProblemIsLoggedOnce(t *testing.T) {
 	w.Follow(file)
 	for i := range 3 {
 		d.files = fstest.MapFS{file: &fstest.MapFile{Data: []byte("nonsense"), ModTime: time.Unix(int64(i), 0)}}
-		w.Look(0)
+		w.Refresh(0)
 	}
 	if s := w.Status(); w.Known() || s.Problem == "" || len(hook.AllEntries()) != 1 {
 		t.Errorf("status %+v, %d log entries", s, len(hook.AllEntries()))
 	}
 	d.write(granting(1))
-	if w.Look(0); !w.Known() || w.Status().Problem != "" || w.Status().Pods != 1 {
+	if w.Refresh(0); !w.Known() || w.Status().Problem != "" || w.Status().Pods != 1 {
 		t.Errorf("status %+v", w.Status())
 	}
 }

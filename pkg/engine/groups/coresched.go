@@ -45,7 +45,7 @@ func (j *Joiner) keepCores(path string) {
 	_, err := j.Journal.State(coresState, &paths)
 	if err == nil && !slices.Contains(paths, path) {
 		paths = slices.DeleteFunc(paths, func(path string) bool { return j.ByPath[path] == nil })
-		err = j.Journal.KeepState(coresState, append(paths, path))
+		err = j.Journal.SaveState(coresState, append(paths, path))
 	}
 	if err != nil {
 		j.Log.WithError(err).Error("Core-scheduling groups can't be noted: sluice restore won't end them")
@@ -66,7 +66,7 @@ func (j *Joiner) lacksCores(r *workload.Request) (note qos.Note, lacks bool) {
 
 // RestoreCores removes the processes of the cgroups that a journal lists from their
 // core-scheduling groups, and then drops those cgroups from the journal.
-func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error }, book *journal.Book) error {
+func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error }, book *journal.Journal) error {
 	var paths []string
 	if has, err := book.State(coresState, &paths); err != nil || !has {
 		return err
@@ -80,5 +80,5 @@ func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error 
 			return err
 		}
 	}
-	return book.KeepState(coresState, nil)
+	return book.SaveState(coresState, nil)
 }

@@ -30,8 +30,8 @@ type Entry struct {
 	Wrote  knobs.Value // what Sluice wrote last; nil if it has recorded no write
 }
 
-// Book is a journal in memory, with its file. It is for use by one goroutine.
-type Book struct {
+// Journal is a journal in memory, with its file. It is for use by one goroutine.
+type Journal struct {
 	name           string // of the file; "" keeps the journal in memory alone
 	boot           string
 	file           *os.File
@@ -60,8 +60,8 @@ type line struct {
 
 // Open reads the journal of this boot; with the name "" the journal has no file. A line that
 // can't be read costs only its own value: the error names the first such line, and the returned
-// Book is usable nevertheless.
-func Open(name, boot string) (*Book, error) {
+// Journal is usable nevertheless.
+func Open(name, boot string) (*Journal, error) {
 	b, err := Read(name, boot)
 	if name != "" {
 		err = errors.Join(err, b.rewrite())
@@ -70,8 +70,8 @@ func Open(name, boot string) (*Book, error) {
 }
 
 // Read is like Open, but does not change the file until the first Flush.
-func Read(name, boot string) (*Book, error) {
-	b := &Book{name: name, boot: boot, values: map[string]map[knobs.Knob]Entry{}, others: map[string]json.RawMessage{}, unknownLines: map[string]map[string]line{}, changes: map[knobs.Level]uint64{}}
+func Read(name, boot string) (*Journal, error) {
+	b := &Journal{name: name, boot: boot, values: map[string]map[knobs.Knob]Entry{}, others: map[string]json.RawMessage{}, unknownLines: map[string]map[string]line{}, changes: map[knobs.Level]uint64{}}
 	if name == "" {
 		return b, nil
 	}
@@ -84,7 +84,7 @@ func Read(name, boot string) (*Book, error) {
 
 // TakeOver adds the entries of another file of this boot that b doesn't have, writes them, and
 // then removes that file. A missing file has no entries.
-func (b *Book) TakeOver(name string) error {
+func (b *Journal) TakeOver(name string) error {
 	old, err := Read(name, b.boot)
 	b.Add(old)
 	if failed := b.Flush(); failed != nil {
@@ -96,9 +96,9 @@ func (b *Book) TakeOver(name string) error {
 	return err
 }
 
-// Add adds the entries of another Book that b doesn't have. If both have an original of the
+// Add adds the entries of another Journal that b doesn't have. If both have an original of the
 // same knob, the one in b stays.
-func (b *Book) Add(other *Book) {
+func (b *Journal) Add(other *Journal) {
 	for _, e := range other.All() {
 		if _, ok := b.values[e.Object.Path][e.Knob]; !ok {
 			b.add(e)
@@ -119,7 +119,7 @@ func (b *Book) Add(other *Book) {
 	}
 }
 
-func (b *Book) replay(data []byte) error {
+func (b *Journal) replay(data []byte) error {
 	var first error
 	number := 0
 	for text := range bytes.Lines(data) {
@@ -139,7 +139,7 @@ func (b *Book) replay(data []byte) error {
 // gone.
 var errOtherBoot = errors.New("written in an earlier boot")
 
-func (b *Book) read(text []byte, header bool) error {
+func (b *Journal) read(text []byte, header bool) error {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (b *Book) read(text []byte, header bool) error {
 	return nil
 }
 
-func (b *Book) add(e Entry) {
+func (b *Journal) add(e Entry) {
 	entries := b.values[e.Object.Path]
 	if entries == nil {
 		entries = map[knobs.Knob]Entry{}
@@ -198,7 +198,7 @@ func (b *Book) add(e Entry) {
 	b.changes[e.Object.Level]++
 }
 
-func (b *Book) remove(path string, knob knobs.Knob) {
+func (b *Journal) remove(path string, knob knobs.Knob) {
 	b.changes[b.values[path][knob].Object.Level]++
 	delete(b.values[path], knob)
 	if len(b.values[path]) == 0 {
@@ -207,7 +207,7 @@ func (b *Book) remove(path string, knob knobs.Knob) {
 }
 
 // putUnknown records a line about a knob that only another version knows.
-func (b *Book) putUnknown(l line) {
+func (b *Journal) putUnknown(l line) {
 	switch was := b.unknownLines[l.Path][l.Knob]; {
 	case l.Value == nil && l.Wrote == nil:
 		delete(b.unknownLines[l.Path], l.Knob)
@@ -225,7 +225,7 @@ func (b *Book) putUnknown(l line) {
 }
 
 // allUnknown lists the lines about knobs that only other versions know, by path and name.
-func (b *Book) allUnknown() []line {
+func (b *Journal) allUnknown() []line {
 	var all []line
 	for _, path := range slices.Sorted(maps.Keys(b.unknownLines)) {
 		for _, name := range slices.Sorted(maps.Keys(b.unknownLines[path])) {
@@ -235,7 +235,7 @@ func (b *Book) allUnknown() []line {
 	return all
 }
 
-func (b *Book) removeAll(path string) {
+func (b *Journal) removeAll(path string) {
 	delete(b.unknownLines, path)
 	for _, e := range b.values[path] {
 		b.changes[e.Object.Level]++
@@ -243,7 +243,7 @@ func (b *Book) removeAll(path string) {
 	delete(b.values, path)
 }
 
-func (b *Book) put(name string, state json.RawMessage) {
+func (b *Journal) put(name string, state json.RawMessage) {
 	if len(state) == 0 || string(state) == "null" {
 		delete(b.others, name)
 		return
@@ -251,9 +251,9 @@ func (b *Book) put(name string, state json.RawMessage) {
 	b.others[name] = slices.Clone(state)
 }
 
-// Keep records a knob's original value, in place of an earlier one. The next Flush writes it to
+// Record records a knob's original value, in place of an earlier one. The next Flush writes it to
 // disk.
-func (b *Book) Keep(o knobs.Object, knob knobs.Knob, value knobs.Value) {
+func (b *Journal) Record(o knobs.Object, knob knobs.Knob, value knobs.Value) {
 	e := Entry{Object: o, Knob: knob, Value: value}
 	if now, ok := b.values[o.Path][knob]; ok && now.Value == value {
 		return
@@ -262,8 +262,8 @@ func (b *Book) Keep(o knobs.Object, knob knobs.Knob, value knobs.Value) {
 	b.write(e.line())
 }
 
-// Wrote records the value that Sluice is about to write to a knob whose original is recorded.
-func (b *Book) Wrote(path string, knob knobs.Knob, value knobs.Value) {
+// RecordWrite records the value that Sluice is about to write to a knob whose original is recorded.
+func (b *Journal) RecordWrite(path string, knob knobs.Knob, value knobs.Value) {
 	e, ok := b.values[path][knob]
 	if !ok || e.Wrote == value {
 		return
@@ -284,23 +284,23 @@ func (e Entry) line() line {
 	return l
 }
 
-// Kept returns the recorded original of a knob, and whether there is one.
-func (b *Book) Kept(path string, knob knobs.Knob) (knobs.Value, bool) {
+// Original returns the recorded original of a knob, and whether there is one.
+func (b *Journal) Original(path string, knob knobs.Knob) (knobs.Value, bool) {
 	e, ok := b.values[path][knob]
 	return e.Value, ok
 }
 
 // Entry returns the entry of a knob, and whether there is one.
-func (b *Book) Entry(path string, knob knobs.Knob) (Entry, bool) {
+func (b *Journal) Entry(path string, knob knobs.Knob) (Entry, bool) {
 	e, ok := b.values[path][knob]
 	return e, ok
 }
 
 // Version changes whenever an entry of a cgroup at that level changes.
-func (b *Book) Version(level knobs.Level) uint64 { return b.changes[level] }
+func (b *Journal) Version(level knobs.Level) uint64 { return b.changes[level] }
 
 // Drop removes the entry of a knob whose original has been restored.
-func (b *Book) Drop(path string, knob knobs.Knob) {
+func (b *Journal) Drop(path string, knob knobs.Knob) {
 	if _, ok := b.values[path][knob]; ok {
 		b.remove(path, knob)
 		b.write(line{Path: path, Knob: knob.String()})
@@ -308,7 +308,7 @@ func (b *Book) Drop(path string, knob knobs.Knob) {
 }
 
 // Forget removes all entries of a cgroup that is gone.
-func (b *Book) Forget(path string) {
+func (b *Journal) Forget(path string) {
 	if len(b.values[path]) > 0 || len(b.unknownLines[path]) > 0 {
 		b.removeAll(path)
 		b.write(line{Path: path})
@@ -316,7 +316,7 @@ func (b *Book) Forget(path string) {
 }
 
 // All lists the entries by path and knob.
-func (b *Book) All() []Entry {
+func (b *Journal) All() []Entry {
 	var all []Entry
 	for _, path := range slices.Sorted(maps.Keys(b.values)) {
 		knobs := slices.SortedFunc(maps.Values(b.values[path]), func(x, y Entry) int { return cmp.Compare(x.Knob, y.Knob) })
@@ -325,8 +325,8 @@ func (b *Book) All() []Entry {
 	return all
 }
 
-// KeepState records state that is not a knob's original, under a name; nil removes it.
-func (b *Book) KeepState(name string, state any) error {
+// SaveState records state that is not a knob's original, under a name; nil removes it.
+func (b *Journal) SaveState(name string, state any) error {
 	raw, err := json.Marshal(state)
 	if err != nil {
 		return err
@@ -336,8 +336,8 @@ func (b *Book) KeepState(name string, state any) error {
 	return nil
 }
 
-// State reads what KeepState recorded under a name; ok is false if there is nothing.
-func (b *Book) State(name string, into any) (ok bool, err error) {
+// State reads what SaveState recorded under a name; ok is false if there is nothing.
+func (b *Journal) State(name string, into any) (ok bool, err error) {
 	raw, ok := b.others[name]
 	if !ok {
 		return false, nil
@@ -345,7 +345,7 @@ func (b *Book) State(name string, into any) (ok bool, err error) {
 	return true, json.Unmarshal(raw, into)
 }
 
-func (b *Book) write(l line) {
+func (b *Journal) write(l line) {
 	if b.name == "" {
 		return
 	}
@@ -358,7 +358,7 @@ func (b *Book) write(l line) {
 
 // Flush appends the new lines to the file in one write. After an error the caller must not
 // write to the kernel anything that was recorded since the last Flush.
-func (b *Book) Flush() error {
+func (b *Journal) Flush() error {
 	if b.pending.Len() == 0 {
 		return nil
 	}
@@ -377,7 +377,7 @@ func (b *Book) Flush() error {
 	return nil
 }
 
-func (b *Book) size() int {
+func (b *Journal) size() int {
 	n := len(b.others)
 	for _, entries := range b.values {
 		n += len(entries)
@@ -389,7 +389,7 @@ func (b *Book) size() int {
 }
 
 // rewrite writes all entries to a new file, which replaces the old one.
-func (b *Book) rewrite() error {
+func (b *Journal) rewrite() error {
 	tmp, err := os.CreateTemp(filepath.Dir(b.name), ".originals-*")
 	if err != nil {
 		return fmt.Errorf("keeping original values: %w", err)
@@ -423,7 +423,7 @@ func (b *Book) rewrite() error {
 }
 
 // Close closes the file.
-func (b *Book) Close() error {
+func (b *Journal) Close() error {
 	err := b.Flush()
 	if b.file != nil {
 		err = errors.Join(err, b.file.Close())

@@ -165,7 +165,7 @@ func (l *Limiter) finish(j *job, failed map[string]bool, err error) {
 func (l *Limiter) keepLower(c *limitChange) {
 	have, err := l.Kernel.Read(c.Object.Path, knobs.MemoryMax)
 	if err == nil && l.Kernel.Same(knobs.MemoryMax, c.To, have) {
-		l.Journal.Wrote(c.Object.Path, knobs.MemoryMax, c.To)
+		l.Journal.RecordWrite(c.Object.Path, knobs.MemoryMax, c.To)
 		l.limits[c.Object.Path] = c.To.(knobs.Bytes)
 	}
 }

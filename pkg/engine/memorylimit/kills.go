@@ -74,7 +74,7 @@ func (l *Limiter) watchKills(goal int64) {
 		l.Counters.BatchKills += int(n)
 		l.Log.WithField("cgroup", cgroup).Warnf("The kernel killed in a batch cgroup at its memory limit of %s, while batch work might hold %s there: the limit should have been higher", control.MemoryText(limit), control.MemoryText(may))
 	}
-	held := l.view.BatchMemory.Kept()
+	held := l.view.BatchMemory.NonCache()
 	if all == 0 || l.host.Use == nil || held <= colocation.LeastStart {
 		return
 	}

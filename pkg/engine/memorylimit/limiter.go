@@ -145,8 +145,8 @@ func (l *Limiter) limitable() (all []limited) {
 	var kept int64
 	for i := range all {
 		held := l.view.Held[all[i].Path]
-		all[i].held, all[i].others = held.Current, -held.Kept()
-		kept += held.Kept()
+		all[i].held, all[i].others = held.Current, -held.NonCache()
+		kept += held.NonCache()
 	}
 	for i := range all {
 		all[i].others += kept
@@ -164,7 +164,7 @@ func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok
 	}
 	e, kept := l.Journal.Entry(c.Path, knobs.MemoryMax)
 	if !kept || e.Wrote != nil && !l.isKnown(&e, have) {
-		l.Journal.Keep(c.Object, knobs.MemoryMax, have)
+		l.Journal.Record(c.Object, knobs.MemoryMax, have)
 		e, _ = l.Journal.Entry(c.Path, knobs.MemoryMax)
 	}
 	limit = max(limit, l.leastLimit(c.Path))
@@ -175,7 +175,7 @@ func (l *Limiter) limitOf(c *limited, limit knobs.Bytes) (change limitChange, ok
 	if l.Kernel.Same(knobs.MemoryMax, limit, have) {
 		return limitChange{}, false
 	}
-	l.Journal.Wrote(c.Path, knobs.MemoryMax, limit)
+	l.Journal.RecordWrite(c.Path, knobs.MemoryMax, limit)
 	return limitChange{knobs.Change{Object: c.Object, Knob: knobs.MemoryMax, From: have, To: limit, Why: "what others leave"}, e.Wrote}, true
 }
 
@@ -192,7 +192,7 @@ func (l *Limiter) isKnown(e *journal.Entry, have knobs.Value) bool {
 // undo records that a limit could not be set: the kernel still has the previous one.
 func (l *Limiter) undo(c *limitChange) {
 	if before, ok := c.before.(knobs.Bytes); ok {
-		l.Journal.Wrote(c.Object.Path, knobs.MemoryMax, before)
+		l.Journal.RecordWrite(c.Object.Path, knobs.MemoryMax, before)
 		l.limits[c.Object.Path] = before
 		return
 	}

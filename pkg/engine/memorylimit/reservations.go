@@ -38,7 +38,7 @@ func (l *Limiter) freed() int64 {
 	for cgroup, held := range l.view.Held {
 		var use observe.ContainerMemoryCounters
 		if l.host.Use(cgroup, &use) == nil {
-			freed += max(0, held.Kept()-(use.Current-use.ActiveFile-use.InactiveFile))
+			freed += max(0, held.NonCache()-(use.Current-use.ActiveFile-use.InactiveFile))
 		}
 	}
 	return freed

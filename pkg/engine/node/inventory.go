@@ -18,8 +18,8 @@ type Inventory struct {
 	// Changes counts the changes of the inventory. Code that caches something derived from the
 	// inventory stores the count and compares it.
 	Changes uint64
-	// Lives counts the containers that have started, ended, or begun to be resized.
-	Lives uint64
+	// LifecycleChanges counts the containers that have started, ended, or begun to be resized.
+	LifecycleChanges uint64
 }
 
 // NewInventory makes an empty inventory with capacity for these numbers of containers and pods.

@@ -36,7 +36,7 @@ type Node struct {
 	Clock  func() time.Time // nil: the system's clock
 
 	Ledger     *placement.Ledger     // the containers' CPUs and memory nodes
-	Journal    *journal.Book         // the originals of the kernel's knobs
+	Journal    *journal.Journal      // the originals of the kernel's knobs
 	Reconciler *reconcile.Reconciler // writes the settings of cgroups
 	Grants     *grantrecord.Watcher  // the kubelet's record of its grants
 	Neighbours []peers.Neighbour     // other agents that set what Sluice sets

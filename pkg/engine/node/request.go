@@ -46,7 +46,7 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 
 // RequestBy reads a container's request by a configuration that need not be in force, as if the
 // container was running already: a request that would be refused becomes one for shared CPUs.
-func (n *Node) RequestBy(cfg *config.Config, c *Container) (asked placement.Asked, warnings []string) {
+func (n *Node) RequestBy(cfg *config.Config, c *Container) (asked placement.RevisedRequest, warnings []string) {
 	twin := *c
 	twin.Warnings = nil
 	r, err := n.Request(cfg, &twin)
@@ -113,7 +113,7 @@ func (n *Node) Granted(c *Container) workload.Granted {
 // no need to read the file for a known pod.
 func (n *Node) AwaitGrant(c *Container) {
 	if !n.Granted(c).Pod {
-		n.Grants.Look(GrantWait)
+		n.Grants.Refresh(GrantWait)
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *Settings) declarePod(pod *workload.Pod) {
 		Ceiling: s.roomFor(s.inForce.BatchCgroups[colocation.Above(object.Path)], members),
 	}
 	if rank, _ := colocation.RankOf(s.requestsOf(pod)); rank == colocation.RankService {
-		p.Favour = s.inForce.LSWeights[colocation.Above(object.Path)]
+		p.WeightPercent = s.inForce.LSWeights[colocation.Above(object.Path)]
 	}
 	for i, c := range members {
 		p.Containers[i] = s.tunable(c)
@@ -128,7 +128,7 @@ func (s *Settings) keepRoom(pod knobs.Object, settings []qos.Setting) {
 
 // podLimit is the quota that the kubelet gave the pod's own cgroup; unlimited if it gave none.
 func (s *Settings) podLimit(pod knobs.Object) knobs.CPUQuota {
-	value, kept := s.Journal.Kept(pod.Path, knobs.Quota)
+	value, kept := s.Journal.Original(pod.Path, knobs.Quota)
 	if !kept {
 		var err error
 		if value, err = s.Kernel.Read(pod.Path, knobs.Quota); err != nil {
@@ -191,7 +191,7 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 			if at < 0 {
 				at, groups = len(groups), append(groups, qos.Group{Path: service.Path})
 			}
-			groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Weight, Percent: 100, Favour: percent, Why: qos.FavourWhy})
+			groups[at].Settings = append(groups[at].Settings, qos.Setting{Knob: knobs.Weight, Percent: 100, ScalePercent: percent, Why: qos.LSWeightWhy})
 		}
 	}
 	return groups

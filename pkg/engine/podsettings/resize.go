@@ -32,7 +32,7 @@ func (s *Settings) Suspend(pod *workload.Pod, writing bool) {
 // suspendQuotas removes the loop's quotas from a pod that the kubelet is resizing, since they
 // could make the kernel refuse it. The loop sets them again after the resize.
 func (s *Settings) suspendQuotas(pod *workload.Pod, writing bool) {
-	s.Lives++
+	s.LifecycleChanges++
 	s.resized[pod.UID] = podResize{s.Now().Add(ResizeTime), writing}
 	_, found := s.inForce.Pods[pod.UID]
 	s.unclaimPod(pod.UID)
@@ -162,16 +162,16 @@ func (s *Settings) NoteQuota(pod *workload.Pod, r workload.Resources) {
 	if !ok || !kept || e.Wrote == nil || r.Quota <= 0 || r.Period == 0 {
 		return
 	}
-	s.Journal.Keep(o, knobs.Quota, knobs.MicroQuota(r.Quota, r.Period))
-	s.Journal.Wrote(o.Path, knobs.Quota, e.Wrote)
+	s.Journal.Record(o, knobs.Quota, knobs.MicroQuota(r.Quota, r.Period))
+	s.Journal.RecordWrite(o.Path, knobs.Quota, e.Wrote)
 }
 
 // NoteWeight records the weight that the kubelet has given a pod as the original. In the
 // kernel's files it can't be distinguished from Sluice's when both are equal.
 func (s *Settings) NoteWeight(pod *workload.Pod, shares knobs.Shares) {
 	o, ok := node.PodObject(pod)
-	if _, kept := s.Journal.Kept(o.Path, knobs.Weight); ok && kept && shares > 0 {
-		s.Journal.Keep(o, knobs.Weight, shares)
+	if _, kept := s.Journal.Original(o.Path, knobs.Weight); ok && kept && shares > 0 {
+		s.Journal.Record(o, knobs.Weight, shares)
 	}
 }
 

@@ -47,7 +47,7 @@ type Layout struct {
 // methods.
 type Groups struct {
 	host    Host
-	journal *journal.Book
+	journal *journal.Journal
 	log     logrus.FieldLogger
 	drifted func() // called when another program has changed a class
 
@@ -58,7 +58,7 @@ type Groups struct {
 }
 
 // New makes Groups. It calls drifted for each repair of a class that another program changed.
-func New(host Host, book *journal.Book, drifted func(), log logrus.FieldLogger) *Groups {
+func New(host Host, book *journal.Journal, drifted func(), log logrus.FieldLogger) *Groups {
 	return &Groups{host: host, journal: book, drifted: drifted, log: log, pods: map[string]bool{}}
 }
 
@@ -101,7 +101,7 @@ func (g *Groups) keep() error {
 	}
 	o, err := g.host.Originals()
 	if err == nil {
-		err = g.journal.KeepState(state, o)
+		err = g.journal.SaveState(state, o)
 	}
 	if err == nil {
 		err = g.journal.Flush()
@@ -219,7 +219,7 @@ func (g *Groups) LeavePod(uid string) {
 }
 
 // Restore restores resctrl's original state from a journal, and removes it from the journal.
-func Restore(host Host, book *journal.Book) error {
+func Restore(host Host, book *journal.Journal) error {
 	var o resctrl.Originals
 	if has, err := book.State(state, &o); err != nil || !has {
 		return err
@@ -227,5 +227,5 @@ func Restore(host Host, book *journal.Book) error {
 	if err := host.Restore(o); err != nil {
 		return err
 	}
-	return book.KeepState(state, nil)
+	return book.SaveState(state, nil)
 }

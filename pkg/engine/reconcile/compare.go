@@ -78,7 +78,7 @@ func (r *Reconciler) without(at Key, found knobs.Value) knobs.Value {
 // perform carries out a decision except for the write, which it returns.
 func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decision) (change knobs.Change, ok bool) {
 	if d.original != nil {
-		r.Journal.Keep(c.Object, s.Knob, d.original)
+		r.Journal.Record(c.Object, s.Knob, d.original)
 	}
 	if d.journalWeight {
 		r.journalWeight(c.Object)
@@ -90,7 +90,7 @@ func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decisio
 		s.expected = false
 		r.setProblem(s, "")
 		r.Accepted(Key{c.Path, s.Knob})
-		r.Journal.Wrote(c.Path, s.Knob, d.want) // an earlier run may have written it, or the runtime for Sluice
+		r.Journal.RecordWrite(c.Path, s.Knob, d.want) // an earlier run may have written it, or the runtime for Sluice
 	case write:
 		if d.drift {
 			r.noteDrift(c, s, have, d.want)
@@ -98,7 +98,7 @@ func (r *Reconciler) perform(c *Cgroup, s *Setting, have knobs.Value, d *decisio
 		s.expected = false
 		e, _ := r.Journal.Entry(c.Path, s.Knob)
 		s.before = e.Wrote
-		r.Journal.Wrote(c.Path, s.Knob, d.want)
+		r.Journal.RecordWrite(c.Path, s.Knob, d.want)
 		return knobs.Change{Object: c.Object, Knob: s.Knob, From: d.from, To: d.want, Why: s.Why}, true
 	case wait:
 	}
@@ -114,7 +114,7 @@ func (r *Reconciler) journalWeight(o knobs.Object) {
 		r.Journal.Drop(o.Path, knobs.Weight)
 	}
 	if err == nil {
-		r.Journal.Keep(o, knobs.Weight, weight)
+		r.Journal.Record(o, knobs.Weight, weight)
 	}
 }
 

@@ -139,7 +139,7 @@ func owned(k knobs.Knob, original knobs.Value) bool {
 // Target is the value that a setting gives a cgroup whose value before Sluice was original. A
 // setting may be a weight in percent of the original.
 func Target(s *qos.Setting, original knobs.Value, v2 bool) knobs.Value {
-	if s.Percent == 0 && s.Favour == 0 {
+	if s.Percent == 0 && s.ScalePercent == 0 {
 		return s.Value
 	}
 	shares, _ := s.Value.(knobs.Shares)
@@ -147,8 +147,8 @@ func Target(s *qos.Setting, original knobs.Value, v2 bool) knobs.Value {
 		shares, _ = original.(knobs.Shares)
 		shares = cgroupfs.Scale(shares, s.Percent, v2)
 	}
-	if s.Favour > 0 {
-		shares = cgroupfs.Scale(shares, s.Favour, v2)
+	if s.ScalePercent > 0 {
+		shares = cgroupfs.Scale(shares, s.ScalePercent, v2)
 	}
 	return shares
 }

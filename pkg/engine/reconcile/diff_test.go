@@ -139,8 +139,8 @@ func TestTarget(t *testing.T) {
 	}{
 		"a value":                           {qos.Setting{Knob: knobs.Weight, Value: knobs.Shares(300)}, 1000, knobs.Shares(300)},
 		"a percentage of the original":      {qos.Setting{Knob: knobs.Weight, Percent: 50}, 1000, knobs.Shares(500)},
-		"a value, raised":                   {qos.Setting{Knob: knobs.Weight, Value: knobs.Shares(300), Favour: 200}, 1000, knobs.Shares(600)},
-		"a percentage, raised":              {qos.Setting{Knob: knobs.Weight, Percent: 50, Favour: 300}, 1000, knobs.Shares(1500)},
+		"a value, raised":                   {qos.Setting{Knob: knobs.Weight, Value: knobs.Shares(300), ScalePercent: 200}, 1000, knobs.Shares(600)},
+		"a percentage, raised":              {qos.Setting{Knob: knobs.Weight, Percent: 50, ScalePercent: 300}, 1000, knobs.Shares(1500)},
 		"no less than the kernel's minimum": {qos.Setting{Knob: knobs.Weight, Percent: 1}, 2, knobs.Shares(2)},
 	} {
 		if got := Target(&test.setting, test.original, false); got != test.want {

@@ -12,7 +12,7 @@ import (
 // Options are a Reconciler's dependencies, and the questions that it asks of its owner.
 type Options struct {
 	Kernel   Kernel // unused while MayWrite returns false
-	Journal  *journal.Book
+	Journal  *journal.Journal
 	Features *knobs.Features
 	Log      logrus.FieldLogger
 	Now      func() time.Time

@@ -260,7 +260,7 @@ func (r *Reconciler) Suspend(pod string, until time.Time) {
 				if e, ok := r.Journal.Entry(c.Path, s.Knob); ok && e.Wrote != nil {
 					changes = append(changes, knobs.Change{Object: c.Object, Knob: s.Knob, From: e.Wrote, To: e.Value, Why: why})
 				}
-				if weight, ok := r.Journal.Kept(c.Path, knobs.Weight); ok && s.Knob == knobs.Idle {
+				if weight, ok := r.Journal.Original(c.Path, knobs.Weight); ok && s.Knob == knobs.Idle {
 					changes = append(changes, knobs.Change{Object: c.Object, Knob: knobs.Weight, To: weight, Why: why})
 				}
 				s.expected = true

@@ -12,7 +12,7 @@ func (r *Reconciler) restoreKnob(o knobs.Object, k knobs.Knob) []knobs.Change {
 	at := Key{o.Path, k}
 	last, underWay := r.slow.abandon(at)
 	if last != nil { // a value that was never written must not stay recorded: the kernel's value would count as another program's
-		r.Journal.Wrote(o.Path, k, last)
+		r.Journal.RecordWrite(o.Path, k, last)
 	}
 	if underWay {
 		r.unrestored[at] = o // restored when the kernel has answered

@@ -12,7 +12,7 @@ import (
 
 // AfterFailsafe records in the journal, as written by Sluice, those changes of the failsafe's
 // plan that the kernel shows. Otherwise they would count as another program's.
-func AfterFailsafe(kernel Kernel, book *journal.Book, plan []knobs.Change) {
+func AfterFailsafe(kernel Kernel, book *journal.Journal, plan []knobs.Change) {
 	for i := range plan {
 		c := &plan[i]
 		e, kept := book.Entry(c.Object.Path, c.Knob)
@@ -20,7 +20,7 @@ func AfterFailsafe(kernel Kernel, book *journal.Book, plan []knobs.Change) {
 			continue
 		}
 		if have, err := kernel.Read(c.Object.Path, c.Knob); err == nil && kernel.Same(c.Knob, c.To, have) {
-			book.Wrote(c.Object.Path, c.Knob, c.To)
+			book.RecordWrite(c.Object.Path, c.Knob, c.To)
 		}
 	}
 }
@@ -35,7 +35,7 @@ type Restored struct {
 // may be running. foreign reports whether an entry's knob belongs to another program now. What
 // the kernel refuses stays in the journal, and the error says why. With dry, Restore changes
 // neither the kernel nor the journal.
-func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) bool, dry bool) (r Restored, err error) {
+func Restore(kernel Kernel, book *journal.Journal, foreign func(*journal.Entry) bool, dry bool) (r Restored, err error) {
 	var errs []error
 	for _, e := range book.All() {
 		name := fmt.Sprintf("%s of %s", e.Knob, e.Object.Name)
@@ -86,7 +86,7 @@ func Restore(kernel Kernel, book *journal.Book, foreign func(*journal.Entry) boo
 // giveBack returns the changes that restore a knob's original value. If the kernel no longer
 // shows what Sluice wrote, another program has written a newer value, which stays. The end of
 // idle also restores the weight that the journal has for it.
-func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
+func giveBack(kernel Kernel, book *journal.Journal, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
 	e, kept := book.Entry(o.Path, k)
 	if !kept {
 		return nil, false, nil
@@ -124,14 +124,14 @@ func giveBack(kernel Kernel, book *journal.Book, o knobs.Object, k knobs.Knob) (
 }
 
 // comesWithIdle reports whether a knob is a weight that the end of idle restores.
-func comesWithIdle(book *journal.Book, path string, k knobs.Knob) bool {
-	_, idle := book.Kept(path, knobs.Idle)
+func comesWithIdle(book *journal.Journal, path string, k knobs.Knob) bool {
+	_, idle := book.Original(path, knobs.Idle)
 	return idle && k == knobs.Weight
 }
 
 // dropUnchanged drops a knob, and the weight that the end of idle restores, from the journal if
 // restoring it takes no change.
-func dropUnchanged(book *journal.Book, path string, k knobs.Knob, changes []knobs.Change) {
+func dropUnchanged(book *journal.Journal, path string, k knobs.Knob, changes []knobs.Change) {
 	all := []knobs.Knob{k}
 	if k == knobs.Idle {
 		all = append(all, knobs.Weight)

@@ -33,8 +33,8 @@ func TestAfterFailsafe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		book.Keep(box, knobs.Quota, unlimited)
-		book.Wrote(box.Path, knobs.Quota, cpus(2))
+		book.Record(box, knobs.Quota, unlimited)
+		book.RecordWrite(box.Path, knobs.Quota, cpus(2))
 		AfterFailsafe(shows{value: shown}, book, floor)
 		if e, _ := book.Entry(box.Path, knobs.Quota); e.Wrote != knobs.Value(want) || e.Value != knobs.Value(unlimited) {
 			t.Errorf("shown %s: wrote %v, original %v", shown, e.Wrote, e.Value)

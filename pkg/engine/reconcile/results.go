@@ -35,7 +35,7 @@ func (r *Reconciler) noteResults(changes []knobs.Change, failed Failures) {
 		}
 		r.setProblem(s, problem)
 		if e, _ := r.Journal.Entry(at.Path, at.Knob); s.problem != "" && s.before != nil && e.Wrote == changes[i].To {
-			r.Journal.Wrote(at.Path, at.Knob, s.before)
+			r.Journal.RecordWrite(at.Path, at.Knob, s.before)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func (r *Reconciler) noteResults(changes []knobs.Change, failed Failures) {
 // it is no longer wanted.
 func (r *Reconciler) noteAnswer(job *slowWrite, failed Failures) {
 	at := KeyOf(&job.Change)
-	original, _ := r.Journal.Kept(at.Path, at.Knob)
+	original, _ := r.Journal.Original(at.Path, at.Knob)
 	if o, leaving := r.unrestored[at]; leaving && job.To != original {
 		r.change(r.restoreKnob(o, at.Knob))
 		return

@@ -106,7 +106,7 @@ func (w *Writer) answered(job *slowWrite) {
 		if next := w.slow.writes[at].next; next != nil {
 			next.before = job.before
 		} else if job.before != nil {
-			w.Journal.Wrote(at.Path, at.Knob, job.before)
+			w.Journal.RecordWrite(at.Path, at.Knob, job.before)
 		}
 	}
 	if w.slow.finish(at) {

@@ -58,13 +58,13 @@ func (h *Host) kubelets(e *journal.Entry) bool {
 // Run gives back all that the journal keeps, while no plugin runs. What failed stays
 // in the journal, and the error says why. With dry, neither the host nor the journal is
 // changed.
-func Run(host *Host, book *journal.Book, dry bool) (r Result, err error) {
+func Run(host *Host, book *journal.Journal, dry bool) (r Result, err error) {
 	var errs []error
 	if host.Kernel != nil {
 		cgroups, err := reconcile.Restore(host.Kernel, book, host.kubelets, dry)
 		r.Changes, r.Newer, errs = cgroups.Changes, cgroups.Newer, []error{err}
 	}
-	kept, err := steering.Kept(book)
+	kept, err := steering.Originals(book)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("the original CPUs of IRQs: %w", err))
 	}

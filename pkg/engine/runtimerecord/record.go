@@ -9,7 +9,7 @@
 // has been given as its own, or has a quota or weight that was changed since. This is prevented,
 // or made good, as follows:
 //
-//   - An update is sent only when nothing has changed on the node for slowLane.delay, and only
+//   - An update is sent only when nothing has changed on the node for recordUpdates.delay, and only
 //     one at a time.
 //   - Until the runtime answers, a new pin avoids the CPUs that the update names if others serve
 //     as well, a growing pin doesn't take them (InFlight), and a pin that has them doesn't start
@@ -49,7 +49,7 @@ type Recorder struct {
 	answered chan struct{} // closed when the runtime has answered the pending update; nil if there is none
 	timer    *time.Timer   // fires when the Recorder next compares the record
 
-	quietAt  time.Time // when nothing will have changed for slowLane.delay
+	quietAt  time.Time // when nothing will have changed for recordUpdates.delay
 	steadyAt time.Time // when the pools' sizes will have been the same for steadyPools
 
 	replied node.LedgerState // the ledger's state that the runtime's record has; zero if unknown
@@ -97,15 +97,15 @@ func (r *Recorder) Reconfigure() {
 	if r.runtime == nil {
 		return
 	}
-	r.Runtime.SlowLane, r.Runtime.SlowLaneWhy = status.SlowLaneOpen, r.whyNone()
-	if r.Runtime.SlowLaneWhy != "" {
-		r.Runtime.SlowLane = status.SlowLaneShut
+	r.Runtime.RecordUpdates, r.Runtime.RecordUpdatesWhy = status.RecordUpdatesOn, r.whyOff()
+	if r.Runtime.RecordUpdatesWhy != "" {
+		r.Runtime.RecordUpdates = status.RecordUpdatesOff
 	}
 }
 
-// whyNone explains why the connected runtime is sent no updates; "" if it is sent some.
-func (r *Recorder) whyNone() string {
-	if !r.Config.SlowLane.Enabled {
+// whyOff explains why the connected runtime is sent no updates; "" if it is sent some.
+func (r *Recorder) whyOff() string {
+	if !r.Config.RecordUpdates.Enabled {
 		return switchedOff
 	}
 	return r.unsafe
@@ -119,9 +119,9 @@ func (r *Recorder) Synchronize() (undo func()) {
 	return func() { r.connection = before }
 }
 
-// Postpone delays updates until slowLane.delay from now, because something has changed.
+// Postpone delays updates until recordUpdates.delay from now, because something has changed.
 func (r *Recorder) Postpone() {
-	delay := r.Config.SlowLane.Delay
+	delay := r.Config.RecordUpdates.Delay
 	r.quietAt = r.Now().Add(delay)
 	if r.timer != nil {
 		r.timer.Stop()
@@ -169,10 +169,10 @@ func (r *Recorder) Updating(path string) bool {
 }
 
 // Update sends the update of one container whose record is out of date, if nothing has changed
-// for slowLane.delay. The answer triggers the next update.
+// for recordUpdates.delay. The answer triggers the next update.
 func (r *Recorder) Update() {
 	now := r.Now()
-	if r.runtime == nil || !r.listed || r.pending != nil || r.whyNone() != "" || !r.Authority().Writes || now.Before(r.quietAt) {
+	if r.runtime == nil || !r.listed || r.pending != nil || r.whyOff() != "" || !r.Authority().Writes || now.Before(r.quietAt) {
 		return
 	}
 	for _, c := range r.Order {
@@ -205,7 +205,7 @@ func (r *Recorder) Update() {
 func (r *Recorder) Send(c *node.Container, set node.Settings) {
 	update := node.Update{ContainerID: c.ID, Settings: set}
 	r.pending, r.answered = &update, make(chan struct{})
-	r.Counters.SlowUpdates++
+	r.Counters.RecordUpdates++
 	runtime := r.runtime
 	r.Spawn(func() {
 		err := runtime.Update(update)
@@ -229,7 +229,7 @@ func (r *Recorder) acknowledge(update *node.Update, err error) {
 	}
 	if err != nil {
 		fail(c, update.Settings)
-		r.Counters.SlowFailures++
+		r.Counters.RecordUpdateFailures++
 		r.Log.WithField("container", c.Ref).WithError(err).Debug("Runtime did not take the record of a container")
 	} else {
 		c.Recorded, c.FailedUpdate = update.Settings, node.FailedUpdate{}

@@ -40,8 +40,8 @@ func (r *Recorder) recallOriginals(c *node.Container) {
 		case now == e.Wrote:
 			set(e.Value)
 		case !r.Kernel.Same(k, now, e.Value):
-			r.Journal.Keep(e.Object, k, now)
-			r.Journal.Wrote(c.Path, k, e.Wrote)
+			r.Journal.Record(e.Object, k, now)
+			r.Journal.RecordWrite(c.Path, k, e.Wrote)
 		}
 	}
 	has := &c.Resources

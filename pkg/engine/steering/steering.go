@@ -30,23 +30,23 @@ type Affinities interface {
 // and written outside of that goroutine.
 type Steerer struct {
 	affinities Affinities
-	journal    *journal.Book
+	journal    *journal.Journal
 	aside      func(work, then func())
 	log        logrus.FieldLogger
 
-	busy     bool       // a change is under way
-	kept     irq.Kept   // original affinities; replaced, never changed in place
-	done     irq.Desire // the affinities that were last written to the kernel
-	skipped  int        // number of affinities that the kernel refused in that change
-	unsaved  bool       // the log already says that the originals can't be written to disk
-	refused  bool       // the log already says that the kernel refuses some
-	balanced bool       // the log already says that irqbalance runs
+	busy     bool          // a change is under way
+	kept     irq.Originals // original affinities; replaced, never changed in place
+	done     irq.Desire    // the affinities that were last written to the kernel
+	skipped  int           // number of affinities that the kernel refused in that change
+	unsaved  bool          // the log already says that the originals can't be written to disk
+	refused  bool          // the log already says that the kernel refuses some
+	balanced bool          // the log already says that irqbalance runs
 }
 
 // New makes a Steerer, with the originals that an earlier run left in the journal. aside runs
 // work outside of the goroutine that owns the journal, and then in it. Without affinities (nil)
 // the Steerer does nothing.
-func New(affinities Affinities, book *journal.Book, aside func(work, then func()), log logrus.FieldLogger) *Steerer {
+func New(affinities Affinities, book *journal.Journal, aside func(work, then func()), log logrus.FieldLogger) *Steerer {
 	s := &Steerer{affinities: affinities, journal: book, aside: aside, log: log}
 	if _, err := book.State(State, &s.kept); err != nil {
 		log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")
@@ -70,7 +70,7 @@ func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 		s.done = want
 		return
 	}
-	var next irq.Kept
+	var next irq.Originals
 	var writes []irq.Write
 	var err error
 	var balancer string
@@ -104,9 +104,9 @@ func (s *Steerer) begin(work, then func()) {
 }
 
 // write carries out a plan. It writes nothing unless the originals are on disk.
-func (s *Steerer) write(want irq.Desire, kept irq.Kept, writes []irq.Write) {
+func (s *Steerer) write(want irq.Desire, kept irq.Originals, writes []irq.Write) {
 	s.kept = kept
-	err := Keep(s.journal, kept)
+	err := SaveOriginals(s.journal, kept)
 	if err == nil {
 		err = s.journal.Flush()
 	}
@@ -122,8 +122,8 @@ func (s *Steerer) write(want irq.Desire, kept irq.Kept, writes []irq.Write) {
 	s.begin(func() {
 		results, _ = write(s.affinities, writes)
 	}, func() {
-		s.kept, s.done = irq.Settle(kept, results, want), want
-		if err := Keep(s.journal, s.kept); err != nil {
+		s.kept, s.done = irq.AfterWrites(kept, results, want), want
+		if err := SaveOriginals(s.journal, s.kept); err != nil {
 			s.log.WithError(err).Error("The original CPUs of IRQs can't be noted")
 		}
 		s.report(results)
@@ -160,24 +160,24 @@ func (s *Steerer) report(results []irq.Result) {
 	log.WithFields(logrus.Fields{"irqs": s.done.IRQs.String(), "workqueues": s.done.Workqueues.String()}).Info("IRQs and workqueues steered off LSE containers' CPUs")
 }
 
-// Kept reads the original affinities from a journal.
-func Kept(book *journal.Book) (kept irq.Kept, err error) {
+// Originals reads the original affinities from a journal.
+func Originals(book *journal.Journal) (kept irq.Originals, err error) {
 	_, err = book.State(State, &kept)
 	return kept, err
 }
 
-// Keep records the original affinities in the journal; it removes the record if there are none.
-func Keep(book *journal.Book, kept irq.Kept) error {
+// SaveOriginals records the original affinities in the journal; it removes the record if there are none.
+func SaveOriginals(book *journal.Journal, kept irq.Originals) error {
 	if len(kept) == 0 {
-		return book.KeepState(State, nil)
+		return book.SaveState(State, nil)
 	}
-	return book.KeepState(State, kept)
+	return book.SaveState(State, kept)
 }
 
 // Restore restores all original affinities. No plugin may be running. Those that the kernel
 // refuses stay in the journal, and the error names them.
-func Restore(affinities Affinities, online cpuset.Set, book *journal.Book) error {
-	kept, err := Kept(book)
+func Restore(affinities Affinities, online cpuset.Set, book *journal.Journal) error {
+	kept, err := Originals(book)
 	if err != nil || len(kept) == 0 {
 		return err
 	}
@@ -185,7 +185,7 @@ func Restore(affinities Affinities, online cpuset.Set, book *journal.Book) error
 	want := irq.Desire{Online: online}
 	kept, writes := irq.Plan(found, err == nil, kept, want)
 	results, failed := write(affinities, writes)
-	return errors.Join(err, failed, Keep(book, irq.Settle(kept, results, want)))
+	return errors.Join(err, failed, SaveOriginals(book, irq.AfterWrites(kept, results, want)))
 }
 
 func write(affinities Affinities, writes []irq.Write) (results []irq.Result, failed error) {

@@ -38,7 +38,7 @@ func newAffinities() *affinities {
 	return &affinities{files: map[irq.File]cpuset.Set{irq.Default: all, "1": all, "3": all}}
 }
 
-func open(t *testing.T, file string) *journal.Book {
+func open(t *testing.T, file string) *journal.Journal {
 	t.Helper()
 	book, err := journal.Open(file, "boot")
 	if err != nil {
@@ -49,7 +49,7 @@ func open(t *testing.T, file string) *journal.Book {
 }
 
 // steerer runs what is slow when the test says so.
-func steerer(kernel *affinities, book *journal.Book) (s *Steerer, run func()) {
+func steerer(kernel *affinities, book *journal.Journal) (s *Steerer, run func()) {
 	log, _ := logtest.NewNullLogger()
 	var waiting []func()
 	s = New(kernel, book, func(work, then func()) { waiting = append(waiting, work, then) }, log)
@@ -107,13 +107,13 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	book = open(t, file)
-	if kept, err := Kept(book); err != nil || kept["1"].Original != all {
+	if kept, err := Originals(book); err != nil || kept["1"].Original != all {
 		t.Fatalf("kept %v, %v", kept, err)
 	}
 	if err := Restore(kernel, all, book); err != nil || kernel.files["1"] != all || kernel.files[irq.Default] != all {
 		t.Errorf("files %v, %v", kernel.files, err)
 	}
-	if kept, err := Kept(book); err != nil || len(kept) > 0 {
+	if kept, err := Originals(book); err != nil || len(kept) > 0 {
 		t.Errorf("still kept: %v, %v", kept, err)
 	}
 }

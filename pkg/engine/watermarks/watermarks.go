@@ -21,12 +21,12 @@ type Host interface {
 // Keeper sets the node's watermarks. The goroutine that owns the journal calls its methods.
 type Keeper struct {
 	host    Host
-	journal *journal.Book
+	journal *journal.Journal
 	log     logrus.FieldLogger
 }
 
 // New makes a Keeper; without a host (nil) it does nothing.
-func New(host Host, book *journal.Book, log logrus.FieldLogger) *Keeper {
+func New(host Host, book *journal.Journal, log logrus.FieldLogger) *Keeper {
 	return &Keeper{host, book, log}
 }
 
@@ -49,12 +49,12 @@ func (k *Keeper) raise(memory int64, nodes int) (now watermark.Values, err error
 	if err != nil {
 		return now, err
 	}
-	var kept watermark.Kept
+	var kept watermark.Originals
 	if _, err := k.journal.State(state, &kept); err != nil {
 		k.log.WithError(err).Warn("The original memory watermarks are lost: those found are taken for them")
 	}
 	kept = watermark.Plan(found, kept, memory, nodes)
-	if err := k.journal.KeepState(state, kept); err != nil {
+	if err := k.journal.SaveState(state, kept); err != nil {
 		return now, err
 	}
 	if err := k.journal.Flush(); err != nil {
@@ -74,8 +74,8 @@ func (k *Keeper) Restore() {
 }
 
 // Restore restores the originals that a journal has, and removes them from it.
-func Restore(host Host, book *journal.Book) error {
-	var kept watermark.Kept
+func Restore(host Host, book *journal.Journal) error {
+	var kept watermark.Originals
 	if has, err := book.State(state, &kept); err != nil || !has {
 		return err
 	}
@@ -86,5 +86,5 @@ func Restore(host Host, book *journal.Book) error {
 	if err != nil {
 		return err
 	}
-	return book.KeepState(state, nil)
+	return book.SaveState(state, nil)
 }

@@ -61,9 +61,9 @@ type Affinity struct {
 	Now      cpuset.Set `json:"now"` // after Sluice's last write
 }
 
-// Kept holds the records of all files that are steered or monitored. Its maps are never
+// Originals holds the records of all files that are steered or monitored. Its maps are never
 // modified after creation.
-type Kept map[File]Affinity
+type Originals map[File]Affinity
 
 // Write is a file's new affinity.
 type Write struct {
@@ -76,8 +76,8 @@ type Write struct {
 // The exception is an unknown interrupt with the steered default: it got that at its creation,
 // and its original is the default's original. With all, Plan forgets files that are not in
 // found.
-func Plan(found map[File]cpuset.Set, all bool, kept Kept, d Desire) (Kept, []Write) {
-	next := Kept{}
+func Plan(found map[File]cpuset.Set, all bool, kept Originals, d Desire) (Originals, []Write) {
+	next := Originals{}
 	for f, k := range kept {
 		if _, ok := found[f]; !ok && !all {
 			next[f] = k
@@ -130,8 +130,8 @@ type Result struct {
 	Err  error      // ErrGone, or the kernel's refusal
 }
 
-// Settle returns the records that are still needed after the writes of a plan.
-func Settle(kept Kept, results []Result, d Desire) Kept {
+// AfterWrites returns the records that are still needed after the writes of a plan.
+func AfterWrites(kept Originals, results []Result, d Desire) Originals {
 	next := maps.Clone(kept)
 	for _, r := range results {
 		switch {

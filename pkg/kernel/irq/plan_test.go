@@ -41,7 +41,7 @@ func (k *kernel) write(w Write) (cpuset.Set, error) {
 
 // pass carries out at most the given number of writes; with all of them done, it
 // settles.
-func (k *kernel) pass(kept Kept, d Desire, most int) Kept {
+func (k *kernel) pass(kept Originals, d Desire, most int) Originals {
 	kept, writes := Plan(maps.Clone(k.files), true, kept, d)
 	var results []Result
 	for i, w := range writes {
@@ -51,7 +51,7 @@ func (k *kernel) pass(kept Kept, d Desire, most int) Kept {
 		cpus, err := k.write(w)
 		results = append(results, Result{w.File, cpus, err})
 	}
-	return Settle(kept, results, d)
+	return AfterWrites(kept, results, d)
 }
 
 const unbroken = 1 << 20
@@ -84,7 +84,7 @@ func TestPlan(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, kept, got := map[File]cpuset.Set{}, Kept{}, map[File]string{}
+			found, kept, got := map[File]cpuset.Set{}, Originals{}, map[File]string{}
 			for f, cpus := range test.found {
 				found[f] = list(cpus)
 			}
@@ -126,7 +126,7 @@ func TestEachKindHasItsOwnCPUs(t *testing.T) {
 
 func TestWhatCouldNotBeReadStaysKept(t *testing.T) {
 	t.Parallel()
-	kept := Kept{"1": {list("0-3"), list("0-3"), list("0-1")}}
+	kept := Originals{"1": {list("0-3"), list("0-3"), list("0-1")}}
 	if next, _ := Plan(nil, false, kept, Desire{}); !reflect.DeepEqual(next, kept) {
 		t.Errorf("kept %v", next)
 	}
@@ -163,8 +163,8 @@ func TestRefusedRestoreIsKept(t *testing.T) {
 
 func TestGoneIsNotKept(t *testing.T) {
 	t.Parallel()
-	kept := Kept{"1": {list("0-3"), list("0-3"), list("0-1")}}
-	if next := Settle(kept, []Result{{File: "1", Err: fmt.Errorf("1: %w", ErrGone)}}, Desire{IRQs: list("2")}); len(next) > 0 || len(kept) == 0 {
+	kept := Originals{"1": {list("0-3"), list("0-3"), list("0-1")}}
+	if next := AfterWrites(kept, []Result{{File: "1", Err: fmt.Errorf("1: %w", ErrGone)}}, Desire{IRQs: list("2")}); len(next) > 0 || len(kept) == 0 {
 		t.Errorf("kept %v of %v", next, kept)
 	}
 }
@@ -191,7 +191,7 @@ func TestEveryOriginalComesBack(t *testing.T) {
 			set(f, affinity())
 			k.managed[f] = n%3 == 0
 		}
-		var kept Kept
+		var kept Originals
 		d := Desire{Online: k.online}
 		t.Repeat(map[string]func(*rapid.T){
 			"desire": func(*rapid.T) {

@@ -53,9 +53,9 @@ func raise(original, want int64) int64 {
 	return max(original, want)
 }
 
-// Kept is the record for restoring the original values. It must be on disk before the kernel is
+// Originals is the record for restoring the original values. It must be on disk before the kernel is
 // written, so after a crash the kernel may show either Was or Now.
-type Kept struct {
+type Originals struct {
 	Original Values `json:"original"`
 	Was      Values `json:"was"` // before Sluice's last write
 	Now      Values `json:"now"` // after Sluice's last write
@@ -64,17 +64,17 @@ type Kept struct {
 // Plan returns the record to save durably, whose Now are the values to write then. kept is the
 // zero value if there is no record. If a value differs from Sluice's last write, another
 // program has changed it, and its value becomes the original.
-func Plan(found Values, kept Kept, memory int64, nodes int) Kept {
-	next := Kept{Original: originals(found, kept), Was: found}
+func Plan(found Values, kept Originals, memory int64, nodes int) Originals {
+	next := Originals{Original: originals(found, kept), Was: found}
 	next.Now = For(memory, nodes, next.Original)
 	return next
 }
 
 // Restore returns the values to write in order to leave: the originals, except for values that
 // another program has changed since.
-func Restore(found Values, kept Kept) Values { return originals(found, kept) }
+func Restore(found Values, kept Originals) Values { return originals(found, kept) }
 
-func originals(found Values, kept Kept) Values {
+func originals(found Values, kept Originals) Values {
 	return Values{
 		ScaleFactor: original(found.ScaleFactor, kept.Original.ScaleFactor, kept.Was.ScaleFactor, kept.Now.ScaleFactor),
 		MinFreeKB:   original(found.MinFreeKB, kept.Original.MinFreeKB, kept.Was.MinFreeKB, kept.Now.MinFreeKB),

@@ -62,13 +62,13 @@ func TestForStaysInBounds(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	first := Plan(Values{10, 67584}, Kept{}, 24*gib, 1)
-	if want := (Kept{Values{10, 67584}, Values{10, 67584}, Values{150, 251658}}); first != want {
+	first := Plan(Values{10, 67584}, Originals{}, 24*gib, 1)
+	if want := (Originals{Values{10, 67584}, Values{10, 67584}, Values{150, 251658}}); first != want {
 		t.Fatalf("%+v, want %+v", first, want)
 	}
 	for name, test := range map[string]struct {
 		found   Values
-		kept    Kept
+		kept    Originals
 		memory  int64
 		now     Values
 		restore Values // of what was kept before
@@ -98,7 +98,7 @@ func TestTheOriginalComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kernel := Values{rapid.Int64Range(10, 300).Draw(t, "scale"), rapid.Int64Range(128, 1<<20).Draw(t, "min")}
 		want, memory, nodes := kernel, 24*gib, 1
-		var kept Kept
+		var kept Originals
 		t.Repeat(map[string]func(*rapid.T){
 			"plan": func(t *rapid.T) {
 				kept = Plan(kernel, kept, memory, nodes)

@@ -61,9 +61,9 @@ const (
 
 // NRI is what containerd reports about its NRI plugin.
 type NRI struct {
-	State State
-	Why   string            // the reason if State is Broken
-	Told  map[string]string // what the plugin exports; empty in containerd 1.7 to 2.4
+	State   State
+	Why     string            // the reason if State is Broken
+	Exports map[string]string // what the plugin exports; empty in containerd 1.7 to 2.4
 }
 
 // nriPlugin is the type of containerd's NRI plugin.
@@ -132,7 +132,7 @@ func (q *asker) plugins(ctx context.Context) {
 		if p.GetType() != nriPlugin {
 			continue
 		}
-		if q.NRI = (NRI{State: Loaded, Told: p.GetExports()}); p.GetInitErr() != nil {
+		if q.NRI = (NRI{State: Loaded, Exports: p.GetExports()}); p.GetInitErr() != nil {
 			q.NRI.State, q.NRI.Why = Broken, brief(p.GetInitErr().GetMessage())
 		}
 	}

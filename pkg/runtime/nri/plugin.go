@@ -167,7 +167,7 @@ func (s *session) Configure(_ context.Context, text, runtime, version string) (a
 	if s.FailClosed && !failsClosed(nriVersion) {
 		s.Log.Warnf("failurePolicy: closed has no effect: the runtime's NRI %s goes on without a plugin, 0.12.5 is the first that need not. Require the plugin in the runtime's NRI validator instead (containerd: required_plugins; CRI-O from 1.34 on: nri_validator_required_plugins)", known(nriVersion))
 	}
-	s.agent.Connected(updater{s.stub}, status.Runtime{Name: runtime, Version: version, NRIVersion: nriVersion}, slowLaneShut(nriVersion))
+	s.agent.Connected(updater{s.stub}, status.Runtime{Name: runtime, Version: version, NRIVersion: nriVersion}, updatesUnsafe(nriVersion))
 	return events(nriVersion), nil
 }
 

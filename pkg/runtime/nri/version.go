@@ -21,9 +21,9 @@ func events(nriVersion string) api.EventMask {
 	return mask
 }
 
-// slowLaneShut says why unsolicited updates are unsafe with that NRI version: up to 0.12.0, one
+// updatesUnsafe says why unsolicited updates are unsafe with that NRI version: up to 0.12.0, one
 // that crosses another request can deadlock the whole runtime.
-func slowLaneShut(nriVersion string) string {
+func updatesUnsafe(nriVersion string) string {
 	if atLeast(nriVersion, "v0.12.1") {
 		return ""
 	}

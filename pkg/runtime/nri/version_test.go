@@ -10,9 +10,9 @@ import (
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		version             string
-		slowLane, failsOpen bool
-		shut                string
+		version            string
+		updates, failsOpen bool
+		unsafe             string
 	}{
 		{"", false, true, "NRI of unknown version can deadlock"},
 		{"v0.8.0", false, true, "NRI v0.8.0 can deadlock"},
@@ -25,9 +25,9 @@ func TestVersions(t *testing.T) {
 	} {
 		t.Run(c.version, func(t *testing.T) {
 			t.Parallel()
-			shut := slowLaneShut(c.version)
-			if (shut == "") != c.slowLane || !strings.Contains(shut, c.shut) {
-				t.Errorf("the slow lane is shut by %q, want %q", shut, c.shut)
+			unsafe := updatesUnsafe(c.version)
+			if (unsafe == "") != c.updates || !strings.Contains(unsafe, c.unsafe) {
+				t.Errorf("updates are unsafe because %q, want %q", unsafe, c.unsafe)
 			}
 			if got := failsClosed(c.version); got == c.failsOpen {
 				t.Errorf("it can fail closed: %t", got)
@@ -40,7 +40,7 @@ func TestVersions(t *testing.T) {
 // not know costs the connection.
 func TestSubscription(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]struct{ podUpdates, slowLane bool }{
+	for version, want := range map[string]struct{ podUpdates, recordUpdates bool }{
 		"":              {false, false},
 		"unknown":       {false, false},
 		"v0.6.1":        {false, false},
@@ -70,8 +70,8 @@ func TestSubscription(t *testing.T) {
 				t.Errorf("NRI %q: %s costs a round trip and is not used", version, event)
 			}
 		}
-		if got := slowLaneShut(version) == ""; got != want.slowLane {
-			t.Errorf("NRI %q: slow lane open %v", version, got)
+		if got := updatesUnsafe(version) == ""; got != want.recordUpdates {
+			t.Errorf("NRI %q: updates of the record are safe: %v", version, got)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func Calm() *status.Status {
 		Version: "v0.1.0",
 		Time:    now,
 		Mode:    "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", ChangedAt: now.Add(-75 * time.Minute), SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", ChangedAt: now.Add(-75 * time.Minute), RecordUpdates: status.RecordUpdatesOn},
 		Machine: status.Machine{
 			Online: list("0-31"), Packages: 1, Nodes: 2, L3s: 4, Cores: 16, MemoryBytes: 64 << 30,
 			Pinned: list("4-7,20-23"), Reserved: list("0"),
@@ -85,7 +85,7 @@ func Troubled() *status.Status {
 		Response: "Sluice starts in preview: it decides and reports, and writes nothing", Fix: "keep koordlet off this node"}}
 	s.Config.Problem = "it does not fit this machine: system: CPU 99 is not online"
 	s.Contested = []string{"cpu.burst of data/db-0/proxy"}
-	s.Counters = status.Counters{Placed: 1, Panics: 1, WriteErrors: 2, SlowUpdates: 9, SlowFailures: 3, Reconnects: 1}
+	s.Counters = status.Counters{Placed: 1, Panics: 1, WriteErrors: 2, RecordUpdates: 9, RecordUpdateFailures: 3, Reconnects: 1}
 	return s
 }
 

@@ -29,7 +29,7 @@ func full() *status.Status {
 		Schema: status.Schema, Version: "v1.2.3", Build: status.Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 		StartedAt: at.Add(-time.Hour), Time: at, Mode: "on",
 		Config:  status.Config{File: "/etc/sluice/sluice.yaml", Hash: "0123456789abcdef", LoadedAt: at.Add(-time.Minute), Reloads: 4, Refused: 1, Problem: "line 1: no"},
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", RecordUpdates: status.RecordUpdatesOn},
 		Machine: status.Machine{Online: cpuset.Range(0, 15), Offline: cpuset.Of(16), Pinned: cpuset.Range(4, 5), Reserved: cpuset.Of(0)},
 		Pools: []status.Pool{
 			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, RCFRatio: 1.5, Load: &status.PoolLoad{
@@ -50,7 +50,7 @@ func full() *status.Status {
 			}),
 		},
 		Contested: []string{"cpu.burst of shop/db-0/main"},
-		Counters:  status.Counters{Placed: 12, Refused: 2, Resized: 3, Drift: 5, Panics: 1, WriteErrors: 7, SlowUpdates: 9, SlowFailures: 1, Reconnects: 2},
+		Counters:  status.Counters{Placed: 12, Refused: 2, Resized: 3, Drift: 5, Panics: 1, WriteErrors: 7, RecordUpdates: 9, RecordUpdateFailures: 1, Reconnects: 2},
 		Features:  []status.Feature{{Name: "cpu.burst", State: "supported"}, {Name: "cpu.idle", State: "unsupported"}, {Name: "io.cost", State: "inconclusive"}},
 		Handlers:  []status.Handler{{Event: "CreateContainer", Counts: counts, Sum: 3 * time.Second}},
 		Errors:    []status.KnobErrors{{Knob: "cpu.quota", Errno: "EINVAL", Count: 7}},

@@ -129,8 +129,8 @@ func runtime() []metric {
 		{"sluice_runtime_reconnects_total", "Connections to the runtime after the first.", counter, nil, count(func(c *status.Counters) int { return c.Reconnects })},
 		{"sluice_grants_cut_total", "Containers that claimed more than the kubelet granted.", counter, nil, count(func(c *status.Counters) int { return c.GrantsCut })},
 		{"sluice_handler_duration_seconds", "Time for which the runtime waited for an answer.", histogram, []string{"event"}, latencies},
-		{"sluice_runtime_updates_total", "Updates of the runtime's own record of a container.", counter, nil, count(func(c *status.Counters) int { return c.SlowUpdates })},
-		{"sluice_runtime_update_failures_total", "Updates of its own record that the runtime refused.", counter, nil, count(func(c *status.Counters) int { return c.SlowFailures })},
+		{"sluice_runtime_updates_total", "Updates of the runtime's own record of a container.", counter, nil, count(func(c *status.Counters) int { return c.RecordUpdates })},
+		{"sluice_runtime_update_failures_total", "Updates of its own record that the runtime refused.", counter, nil, count(func(c *status.Counters) int { return c.RecordUpdateFailures })},
 	}
 }
 

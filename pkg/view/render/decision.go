@@ -19,7 +19,7 @@ func Decision(w io.Writer, e *audit.Entry, numbers bool) error {
 }
 
 func decisionText(e *audit.Entry, numbers bool) string {
-	told := control.Told(*e)
+	told := control.ReportedDecision(*e)
 	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + told.Change()
 	if e.Mode != "on" {
 		head += " (" + string(e.Mode) + ")"

@@ -55,7 +55,7 @@ func overview(s *status.Status) [][]string {
 		{"version", s.Version},
 		{"mode", modeText(s)},
 		{"runtime", runtimeText(s)},
-		{"slow lane", laneText(&s.Runtime)},
+		{"record updates", recordUpdatesText(&s.Runtime)},
 		{"machine", fmt.Sprintf("%s, %s, %d L3, %s, %s, %s", cpuList(m.Online, "no CPU"), humanize.Count(m.Cores, "core"),
 			m.L3s, humanize.Count(m.Nodes, "NUMA node"), humanize.Count(m.Packages, "package"), humanize.Bytes(m.MemoryBytes))},
 	}
@@ -108,14 +108,14 @@ func modeText(s *status.Status) string {
 	return text
 }
 
-func laneText(r *status.Runtime) string {
+func recordUpdatesText(r *status.Runtime) string {
 	switch {
-	case r.SlowLane == "":
-		return "shut: no runtime is connected"
-	case r.SlowLaneWhy != "":
-		return string(r.SlowLane) + ": " + r.SlowLaneWhy
+	case r.RecordUpdates == "":
+		return "off: no runtime is connected"
+	case r.RecordUpdatesWhy != "":
+		return string(r.RecordUpdates) + ": " + r.RecordUpdatesWhy
 	}
-	return string(r.SlowLane)
+	return string(r.RecordUpdates)
 }
 
 func runtimeText(s *status.Status) string {
@@ -150,8 +150,8 @@ func errorsText(c *status.Counters) string {
 	if c.WriteErrors > 0 {
 		parts = append(parts, humanize.Count(c.WriteErrors, "kernel write")+" failed")
 	}
-	if c.SlowFailures > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s to the runtime failed", c.SlowFailures, humanize.Count(c.SlowUpdates, "update")))
+	if c.RecordUpdateFailures > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s of the runtime's record refused", c.RecordUpdateFailures, humanize.Count(c.RecordUpdates, "update")))
 	}
 	if c.Panics > 0 {
 		parts = append(parts, humanize.Count(c.Panics, "panic")+": bugs in Sluice, with their stacks in its log")

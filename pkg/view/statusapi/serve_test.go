@@ -28,7 +28,7 @@ func TestStatusOverTheSocket(t *testing.T) {
 	t.Parallel()
 	told := &status.Status{
 		Version: "1", Time: time.Unix(1, 0).UTC(), Mode: "on",
-		Runtime: status.Runtime{Connected: true, ChangedAt: time.Unix(2, 0).UTC(), SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, ChangedAt: time.Unix(2, 0).UTC(), RecordUpdates: status.RecordUpdatesOn},
 		Machine: status.Machine{Online: cpuset.Range(0, 3), Pinned: cpuset.Of(1, 2)},
 		Pools:   []status.Pool{{Name: "online", CPUs: cpuset.Of(0, 3), Containers: 1, Requested: 500}},
 		Containers: []status.Container{

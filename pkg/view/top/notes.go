@@ -74,7 +74,7 @@ func (f *frame) decisions() []string {
 	for _, d := range slices.Backward(all[max(0, len(all)-mostDecisions):]) {
 		l := f.line()
 		l.put(plain, d.Time.Format(time.TimeOnly)+" ")
-		told := control.Told(d)
+		told := control.ReportedDecision(d)
 		if d.Mode != control.On {
 			l.put(warn, "("+string(d.Mode)+") ")
 		}

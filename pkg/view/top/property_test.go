@@ -81,7 +81,7 @@ func TestAnyFrameKeepsToTheTerminal(t *testing.T) {
 	colours := regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	control := regexp.MustCompile(`[^ -~\n]`)
 	rapid.Check(t, func(t *rapid.T) {
-		seen := Seen{Status: drawStatus(t)}
+		seen := State{Status: drawStatus(t)}
 		if rapid.Bool().Draw(t, "machine") {
 			seen.Machine = m
 		}
@@ -137,7 +137,7 @@ func TestEveryCPUIsDrawnOnce(t *testing.T) {
 		seen := scene(t, text, 6)
 		for _, used := range forms() {
 			for _, width := range []int{20, 31, 80, 200} {
-				f := frame{Options: Options{Width: width}, Seen: seen}
+				f := frame{Options: Options{Width: width}, State: seen}
 				drawn := 0
 				for _, line := range f.cells(f.places(), owners(seen.Status), used) {
 					drawn += len(regexp.MustCompile(`[a-zA-Z-]`).FindAllString(regexp.MustCompile(`P\d N\d`).ReplaceAllString(line, ""), -1))
@@ -151,7 +151,7 @@ func TestEveryCPUIsDrawnOnce(t *testing.T) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	for name, seen := range map[string]Seen{"64 CPUs 12 containers": scene(b, middle, 12), "512 CPUs 500 containers": scene(b, large, 500)} {
+	for name, seen := range map[string]State{"64 CPUs 12 containers": scene(b, middle, 12), "512 CPUs 500 containers": scene(b, large, 500)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -55,13 +55,13 @@ const (
 
 // scene is a node with everything: pins, pools apart with bands, batch work that is
 // squeezed, a disturbed pod, advice and decisions.
-func scene(t testing.TB, text string, containers int) Seen {
+func scene(t testing.TB, text string, containers int) State {
 	t.Helper()
 	m := machine(t, text)
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &status.Status{
 		Version: "v0.4.0", Time: now, Mode: "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", ChangedAt: now.Add(-75 * time.Minute), SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", ChangedAt: now.Add(-75 * time.Minute), RecordUpdates: status.RecordUpdatesOn},
 		Machine: status.Machine{Online: m.Online, Offline: m.Offline, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores), MemoryBytes: 256 << 30},
 	}
 	lse, lsr := divide(s, m)
@@ -105,7 +105,7 @@ func scene(t testing.TB, text string, containers int) Seen {
 	if containers > 2 {
 		s.Containers[2].Ref = "data/db-0/main"
 	}
-	return Seen{Status: s, Machine: m}
+	return State{Status: s, Machine: m}
 }
 
 // divide gives the machine's CPUs to pins, the system and pools.

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Seen is the input for a frame.
-type Seen struct {
+// State is the input for a frame.
+type State struct {
 	Status  *status.Status    // nil: the plugin has not answered yet
 	Machine *topology.Machine // nil: unknown
 }
@@ -44,8 +44,8 @@ type Options struct {
 }
 
 // Render draws a frame: lines of at most Width columns, without a newline at the end.
-func Render(seen Seen, o Options) string {
-	f := frame{Options: o, Seen: seen}
+func Render(seen State, o Options) string {
+	f := frame{Options: o, State: seen}
 	lines := f.draw()
 	if o.Height > 0 && len(lines) > o.Height {
 		lines = lines[:o.Height]
@@ -54,8 +54,8 @@ func Render(seen Seen, o Options) string {
 }
 
 // Last returns the greatest First beyond which scrolling has no effect.
-func Last(seen Seen, o Options) int {
-	f := frame{Options: o, Seen: seen}
+func Last(seen State, o Options) int {
+	f := frame{Options: o, State: seen}
 	f.draw()
 	return f.last
 }
@@ -63,7 +63,7 @@ func Last(seen Seen, o Options) int {
 // frame is a frame while it is drawn.
 type frame struct {
 	Options
-	Seen
+	State
 	last int
 }
 

@@ -14,7 +14,7 @@ import (
 
 func TestFrames(t *testing.T) {
 	t.Parallel()
-	for name, seen := range map[string]Seen{"small": scene(t, small, 3), "middle": scene(t, middle, 12), "large": scene(t, large, 500)} {
+	for name, seen := range map[string]State{"small": scene(t, small, 3), "middle": scene(t, middle, 12), "large": scene(t, large, 500)} {
 		for _, size := range [][2]int{{80, 24}, {120, 40}, {200, 50}} {
 			text := Render(seen, Options{Width: size[0], Height: size[1], Live: true})
 			golden(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), text)
@@ -28,7 +28,7 @@ func TestFrames(t *testing.T) {
 func TestOtherFrames(t *testing.T) {
 	t.Parallel()
 	at := Options{Width: 80, Height: 24, Live: true}
-	golden(t, "waiting", Render(Seen{}, with(at, func(o *Options) {
+	golden(t, "waiting", Render(State{}, with(at, func(o *Options) {
 		o.Problem = "no answer on /run/sluice/status.sock (is sluice running, and are you root?): dial unix /run/sluice/status.sock: connect: no such file or directory"
 	})))
 	gone := scene(t, middle, 12)
@@ -48,7 +48,7 @@ func TestOtherFrames(t *testing.T) {
 	}
 	bare.Status.Containers[0].Usage, bare.Status.Containers[1].Usage = nil, nil
 	golden(t, "no-loop", Render(bare, at))
-	golden(t, "new", Render(Seen{Status: &status.Status{Version: "v0.1.0", Mode: "on"}}, at))
+	golden(t, "new", Render(State{Status: &status.Status{Version: "v0.1.0", Mode: "on"}}, at))
 }
 
 func with(o Options, change func(*Options)) Options {

@@ -92,7 +92,7 @@ func (b *bed) send(ctx context.Context, s slice, meanwhile func(begin int64) err
 	go func() { watched <- load.First(func() error { return meanwhile(begin) }) }()
 	result, err = client.Run(load.Load{
 		Begin: begin, Due: due, Patience: s.patience,
-		Request: wire.Request{Rounds: b.rounds, Keep: s.keep},
+		Request: wire.Request{Rounds: b.rounds, DirtyKiB: s.keep},
 	})
 	return due, result, errors.Join(err, <-watched)
 }

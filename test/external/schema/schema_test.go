@@ -45,8 +45,8 @@ func bounds() map[string][2]string {
 		"control.cache.stepPercent":            {"1", ""},
 		"control.cache.maxMBps":                {"0", ""},
 		"control.eviction.satisfactionPercent": {"0", "100"},
-		"control.sell.cpuMarginPercent":        {"0", "100"},
-		"control.sell.memoryMarginPercent":     {"0", "100"},
+		"control.offer.cpuMarginPercent":       {"0", "100"},
+		"control.offer.memoryMarginPercent":    {"0", "100"},
 		"rdt.maxMBps":                          {"0", ""},
 	}
 }

@@ -64,7 +64,7 @@ func (n *node) Status() (*status.Status, error) {
 	kept := all / 128 // for nobody
 	s := &status.Status{
 		Schema: status.Schema, Version: fmt.Sprintf("test-%d", n.asked), Time: now, StartedAt: now.Add(-time.Hour), Mode: "on",
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "2.4.0", NRIVersion: "0.12.5", ChangedAt: now.Add(-time.Hour), SlowLane: "open"},
+		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "2.4.0", NRIVersion: "0.12.5", ChangedAt: now.Add(-time.Hour), RecordUpdates: status.RecordUpdatesOn},
 		Machine: status.Machine{
 			Online: m.Online, Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
 			MemoryBytes: m.Memory(m.MemoryNodes()), Reserved: span(0, kept),

@@ -13,10 +13,10 @@ func Socket(podCgroup string) string { return "@sluice-" + path.Base(podCgroup) 
 
 // Request asks the service for work.
 type Request struct {
-	Seq    uint32
-	Rounds uint32 // of work
-	Keep   uint32 // KiB of memory to take, write to and hold
-	Drop   bool   // give all held memory back first
+	Seq      uint32
+	Rounds   uint32 // of work
+	DirtyKiB uint32 // KiB of memory to take, write to and hold
+	Drop     bool   // give all held memory back first
 }
 
 // RequestSize is the length of a request's packet.
@@ -28,7 +28,7 @@ func (r Request) Put(b *[RequestSize]byte) {
 	if r.Drop {
 		drop = 1
 	}
-	for i, v := range [...]uint32{r.Seq, r.Rounds, r.Keep, drop} {
+	for i, v := range [...]uint32{r.Seq, r.Rounds, r.DirtyKiB, drop} {
 		binary.LittleEndian.PutUint32(b[4*i:], v)
 	}
 }

@@ -22,7 +22,7 @@ control:
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			told, err := s.Told()
+			told, err := s.DecisionText()
 			t.Logf("sluice log (%v):\n%s\nsluice's log ends:\n%s", err, tail(told, 80), tail(s.Log(), 80))
 		}
 	})

@@ -22,7 +22,7 @@ const framesPerSecond = 10
 func Watch(ctx context.Context, from Source, interval time.Duration, show top.Options, options ...tea.ProgramOption) error {
 	show.Live = true
 	m := watching{interval: interval, show: show, look: func() tea.Msg {
-		seen, err := Look(ctx, from)
+		seen, err := Read(ctx, from)
 		return looked{seen, err}
 	}}
 	options = append([]tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond)}, options...)
@@ -37,13 +37,13 @@ func Watch(ctx context.Context, from Source, interval time.Duration, show top.Op
 type watching struct {
 	look     tea.Cmd // command that reads the status and returns looked
 	interval time.Duration
-	seen     top.Seen
+	seen     top.State
 	show     top.Options
 }
 
 // looked is the result of reading the status.
 type looked struct {
-	seen top.Seen
+	seen top.State
 	err  error
 }
 

@@ -88,27 +88,27 @@ func TestTopFindsThePluginAgain(t *testing.T) {
 	if text, cmd := step(looked{err: errors.New("no answer")}); !strings.Contains(text, "waiting") || !strings.Contains(text, "no answer") || cmd == nil {
 		t.Errorf("%v\n%s", cmd, text)
 	}
-	here, _ := step(looked{seen: top.Seen{Status: statustest.Looped()}})
+	here, _ := step(looked{seen: top.State{Status: statustest.Looped()}})
 	if !strings.Contains(here, "data/db-0/proxy") || strings.Contains(here, "NOT ANSWERING") {
 		t.Error(here)
 	}
 	if text, _ := step(looked{err: errors.New("no answer")}); !strings.Contains(text, "NOT ANSWERING: no answer") || !strings.Contains(text, "is of 12:00:00") || !strings.Contains(text, "data/db-0/proxy") {
 		t.Error(text)
 	}
-	if text, _ := step(looked{seen: top.Seen{Status: statustest.Looped()}}); text != here {
+	if text, _ := step(looked{seen: top.State{Status: statustest.Looped()}}); text != here {
 		t.Error(text)
 	}
 	// What a pause missed is not shown after it, but what is then.
 	m = press(m, "p")
 	paused := m.View().Content
-	if text, cmd := step(looked{seen: top.Seen{Status: statustest.Calm()}}); text != paused || cmd == nil {
+	if text, cmd := step(looked{seen: top.State{Status: statustest.Calm()}}); text != paused || cmd == nil {
 		t.Error(text)
 	}
 	if _, cmd := step(due{}); cmd == nil {
 		t.Error("a pause ends the looking")
 	}
 	m = press(m, "p")
-	if text, _ := step(looked{seen: top.Seen{Status: statustest.Calm()}}); strings.Contains(text, "BATCH") {
+	if text, _ := step(looked{seen: top.State{Status: statustest.Calm()}}); strings.Contains(text, "BATCH") {
 		t.Error(text)
 	}
 }
@@ -137,7 +137,7 @@ type moving struct {
 	n     int
 }
 
-func (m *moving) Look(ctx context.Context) (top.Seen, error) {
+func (m *moving) Read(ctx context.Context) (top.State, error) {
 	s := statustest.Looped()
 	m.n++
 	s.Time = s.Time.Add(time.Duration(m.n) * time.Second)
@@ -149,7 +149,7 @@ func (m *moving) Look(ctx context.Context) (top.Seen, error) {
 	case m.asked <- m.n:
 	case <-ctx.Done():
 	}
-	return top.Seen{Status: s}, nil
+	return top.State{Status: s}, nil
 }
 
 // watched runs the view on a made-up terminal until it was looked at so often, and
@@ -241,8 +241,8 @@ func TestTopFollowsHotplug(t *testing.T) {
 	go func() { ended <- statusapi.Serve(ctx, filepath.Join(dir, "s"), n) }()
 	defer func() { stop(); <-ended }()
 	from := FromSocket(filepath.Join(dir, "s"))
-	first, err := Look(t.Context(), from)
-	for ; err != nil && t.Context().Err() == nil; first, err = Look(t.Context(), from) {
+	first, err := Read(t.Context(), from)
+	for ; err != nil && t.Context().Err() == nil; first, err = Read(t.Context(), from) {
 		select {
 		case err := <-ended:
 			t.Fatal(err)
@@ -252,14 +252,14 @@ func TestTopFollowsHotplug(t *testing.T) {
 	if first.Machine == nil || first.Machine.Online != s.Machine.Online {
 		t.Fatalf("%v: %+v", err, first)
 	}
-	again, err := Look(t.Context(), from)
+	again, err := Read(t.Context(), from)
 	if err != nil || again.Machine != first.Machine {
 		t.Errorf("%v: the machine is asked for each time", err)
 	}
 	fewer := *s
 	fewer.Machine.Online.Remove(31)
 	n.status = &fewer
-	if changed, err := Look(t.Context(), from); err != nil || changed.Machine == first.Machine {
+	if changed, err := Read(t.Context(), from); err != nil || changed.Machine == first.Machine {
 		t.Errorf("%v: the machine is not asked for again", err)
 	}
 }

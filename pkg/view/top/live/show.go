@@ -25,7 +25,7 @@ func Show(ctx context.Context, out io.Writer, from Source, interval time.Duratio
 	if !once && canMove {
 		return Watch(ctx, from, interval, show)
 	}
-	seen, err := Look(ctx, from)
+	seen, err := Read(ctx, from)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 // still is a node that looks the same each time.
 type still struct{ err error }
 
-func (s still) Look(context.Context) (top.Seen, error) {
-	return top.Seen{Status: statustest.Looped()}, s.err
+func (s still) Read(context.Context) (top.State, error) {
+	return top.State{Status: statustest.Looped()}, s.err
 }
 
 // What is no terminal gets one frame as text, as wide as COLUMNS says.
@@ -28,7 +28,7 @@ func TestShowsOneFrame(t *testing.T) {
 			if err := Show(t.Context(), &out, still{}, time.Second, once, top.Options{}); err != nil {
 				t.Error(err)
 			}
-			want.WriteString(top.Render(top.Seen{Status: statustest.Looped()}, top.Options{Width: width}) + "\n")
+			want.WriteString(top.Render(top.State{Status: statustest.Looped()}, top.Options{Width: width}) + "\n")
 			if out.String() != want.String() || strings.Contains(out.String(), "\x1b[") {
 				t.Errorf("COLUMNS=%q: it shows\n%s", columns, out.String())
 			}

@@ -13,17 +13,17 @@ import (
 
 // Source provides what the view shows.
 type Source interface {
-	Look(context.Context) (top.Seen, error)
+	Read(context.Context) (top.State, error)
 }
 
 // patience limits the time of one reading.
 const patience = 3 * time.Second
 
-// Look reads once, for at most three seconds.
-func Look(ctx context.Context, from Source) (top.Seen, error) {
+// Read reads once, for at most three seconds.
+func Read(ctx context.Context, from Source) (top.State, error) {
 	limited, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	seen, err := from.Look(limited)
+	seen, err := from.Read(limited)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the plugin has not answered for %v: %w", patience, err)
 	}
@@ -39,17 +39,17 @@ type plugin struct {
 	machine *topology.Machine // valid as long as the same CPUs are online
 }
 
-// Look requests the status, and the machine if it has changed.
-func (p *plugin) Look(ctx context.Context) (top.Seen, error) {
+// Read requests the status, and the machine if it has changed.
+func (p *plugin) Read(ctx context.Context) (top.State, error) {
 	now, err := p.client.StatusIn(ctx)
 	if err != nil {
-		return top.Seen{}, err
+		return top.State{}, err
 	}
 	if p.machine == nil || p.machine.Online != now.Machine.Online {
 		if p.machine, err = p.client.Machine(ctx); err != nil {
 			p.machine = nil
-			return top.Seen{}, err
+			return top.State{}, err
 		}
 	}
-	return top.Seen{Status: now, Machine: p.machine}, nil
+	return top.State{Status: now, Machine: p.machine}, nil
 }

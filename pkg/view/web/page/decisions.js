@@ -21,7 +21,7 @@ function groupsOf(decisions) {
 }
 
 const change = (d) => [d.from, d.to].filter(Boolean).map((text) => plain(text)).join(' → ');
-const took = (d) => (d.steps > 1 ? `${d.steps} steps in ${ago(Date.parse(d.lastStepAt) - d.at)}${d.going ? ' so far' : ''}` : '');
+const took = (d) => (d.steps > 1 ? `${d.steps} steps in ${ago(Date.parse(d.lastStepAt) - d.at)}${d.ongoing ? ' so far' : ''}` : '');
 const latest = (d) => (d.steps > 1 ? Date.parse(d.lastStepAt) : d.at);
 
 export class Decisions {
@@ -82,6 +82,6 @@ export class Decisions {
   // #open lists the single decisions of a group while it is open.
   #open(item) {
     if (!item.firstChild.open) return;
-    item.singles.show(item.all.slice(-opened).toReversed(), (d) => [d.key, d.steps, d.going].join('\n')); // made anew at each step
+    item.singles.show(item.all.slice(-opened).toReversed(), (d) => [d.key, d.steps, d.ongoing].join('\n')); // made anew at each step
   }
 }

@@ -56,7 +56,7 @@ function head(s) {
   if (s.why) note(s.why);
   if (!runtime.connected) note('The runtime is not connected.');
   if (s.config?.problem) note('The newest configuration is not in force: ', s.config.problem);
-  if (runtime.slowLaneWhy) note('The container runtime\u2019s own record is not updated: ', runtime.slowLaneWhy);
+  if (runtime.recordUpdatesWhy) note('The container runtime\u2019s own record is not updated: ', runtime.recordUpdatesWhy);
   for (const text of s.contested ?? []) note('Another program keeps changing this setting, so Sluice waits longer before each repair: ', text);
   const measured = Date.parse(s.loop?.measuredAt);
   if (s.at - measured > Math.max(stale, (3 * s.loop?.intervalNanos) / 1e6)) note(`The control loop last measured at ${stamp(measured, s.at)}: loads and uses are as old as that.`);

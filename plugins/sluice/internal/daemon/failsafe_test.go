@@ -38,14 +38,14 @@ func TestFailsafe(t *testing.T) {
 				alive.Write([]byte("."))
 				time.Sleep(failsafe.Silence / 2)
 			}
-			if _, acted := failsafe.Noted(dir); acted {
+			if _, acted := failsafe.TakeReport(dir); acted {
 				t.Error("it acts beside a living plugin")
 			}
 			alive.Close()
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
-			if _, acted := failsafe.Noted(dir); acted == successor {
+			if _, acted := failsafe.TakeReport(dir); acted == successor {
 				t.Errorf("with a successor (%v) it acts: %v", successor, acted)
 			}
 			if err := FailsafeNow(at, root, false); successor != (err != nil && strings.Contains(err.Error(), "a plugin runs")) {

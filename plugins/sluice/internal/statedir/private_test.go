@@ -31,7 +31,7 @@ func TestStateIsPrivate(t *testing.T) {
 	for what, err := range map[string]error{
 		"originals": keepOne(dir),
 		"plan":      failsafe.Save(dir, "boot", nil),
-		"word":      failsafe.Note(dir, failsafe.Acted{}),
+		"word":      failsafe.SaveReport(dir, failsafe.Report{}),
 		"switch":    batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff}),
 	} {
 		if err != nil {
@@ -51,7 +51,7 @@ func keepOne(dir string) error {
 	if err != nil {
 		return err
 	}
-	book.Keep(knobs.Object{Path: "/a"}, knobs.CPUs, knobs.CPUSet{})
+	book.Record(knobs.Object{Path: "/a"}, knobs.CPUs, knobs.CPUSet{})
 	return book.Close()
 }
 

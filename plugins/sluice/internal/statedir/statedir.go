@@ -86,7 +86,7 @@ func (at Dirs) JournalFile() string { return filepath.Join(at.Runtime, journalFi
 func (at Dirs) FormerJournalFile() string { return filepath.Join(at.State, journalFile) }
 
 // Journal reads the journal of original values. With dry it changes no file.
-func (at Dirs) Journal(boot string, dry bool) (*journal.Book, error) {
+func (at Dirs) Journal(boot string, dry bool) (*journal.Journal, error) {
 	name, formerly := at.JournalFile(), at.FormerJournalFile()
 	book, err := journal.Read(name, boot)
 	if name == formerly {

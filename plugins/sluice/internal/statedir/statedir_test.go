@@ -68,8 +68,8 @@ func TestJournalIsTakenOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		book.Keep(object(path), knobs.Weight, shares)
-		if err := errors.Join(book.KeepState("s"+path, shares), book.Close()); err != nil {
+		book.Record(object(path), knobs.Weight, shares)
+		if err := errors.Join(book.SaveState("s"+path, shares), book.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestJournalIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]knobs.Shares{"/a": 1, "/b": 3} {
-			if value, _ := book.Kept(path, knobs.Weight); value != knobs.Value(want) {
+			if value, _ := book.Original(path, knobs.Weight); value != knobs.Value(want) {
 				t.Errorf("dry %t: %s had %v, want %v", dry, path, value, want)
 			}
 			var state knobs.Shares

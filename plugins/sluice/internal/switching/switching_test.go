@@ -136,7 +136,7 @@ func TestBatchOffWithoutTheLoop(t *testing.T) {
 			if wrote, unread := os.ReadFile(quota); (err == nil) != test.whole || !strings.Contains(text, test.want) || unread != nil || string(wrote) != test.quota {
 				t.Errorf("%v, quota %q, %v\n%s", err, wrote, unread, text)
 			}
-			if _, acted := failsafe.Noted(dir); acted != (test.quota != "") {
+			if _, acted := failsafe.TakeReport(dir); acted != (test.quota != "") {
 				t.Errorf("word of it is left: %v", acted)
 			}
 		})

@@ -37,44 +37,44 @@ func shop() *scene {
 	return s
 }
 
-func TestSell(t *testing.T) {
+func TestOffering(t *testing.T) {
 	t.Parallel()
 	gib := func(n int64) int64 { return n * testGiB }
 	for name, test := range map[string]struct {
 		set      func(s *scene)
-		by       SellBy
+		by       OfferMemoryBy
 		reserved Amount
 		want     Amount
 	}{
-		"by usage":                           {nil, SellByUsage, Amount{}, Amount{60000 - 16000 - 8000 - 4000, gib(65 - 10 - 2)}},
-		"memory by request":                  {nil, SellByRequest, Amount{}, Amount{32000, gib(65 - 40 - 2)}},
-		"a reserve that is not used":         {nil, SellByUsage, Amount{6000, gib(5)}, Amount{30000, gib(65 - 10 - 5)}},
-		"a reserve that is used":             {nil, SellByUsage, Amount{1000, gib(1)}, Amount{32000, gib(53)}},
-		"reserved CPUs":                      {func(s *scene) { s.Allocatable, s.Shared = 90000, 74000 }, SellByUsage, Amount{}, Amount{26000, gib(53)}},
-		"an idle pin":                        {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage = 0, 29000 }, SellByUsage, Amount{}, Amount{32000, gib(53)}},
-		"a pin that is lent":                 {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage, s.Lent = 0, 29000, 8000 }, SellByUsage, Amount{}, Amount{40000, gib(53)}},
-		"a pin that shares for want of CPUs": {func(s *scene) { s.at("pin").Apart, s.Shared = false, 92000 }, SellByUsage, Amount{}, Amount{60000 - 8000 - 8000 - 4000 - 4000, gib(53)}},
-		"a new service":                      {func(s *scene) { s.at("web").Created = s.Now }, SellByUsage, Amount{}, Amount{60000 - 16000 - 30000 - 4000, gib(65 - 35 - 2)}},
-		"a service that uses more than it asks from the start": {func(s *scene) { s.at("web").Created, s.at("web").Request = s.Now, 1000 }, SellByUsage, Amount{}, Amount{32000, gib(65 - 35 - 2)}},
-		"a service a minute old":                               {func(s *scene) { s.at("web").Created = s.Now.Add(-time.Minute) }, SellByUsage, Amount{}, Amount{32000, gib(53)}},
-		"nothing left":                                         {func(s *scene) { s.at("web").CPU.Usage, s.Node.CPU.Usage = 60000, 85000 }, SellByUsage, Amount{}, Amount{0, gib(53)}},
-		"closed":                                               {func(s *scene) { s.Batch.Closed = true }, SellByUsage, Amount{}, Amount{}},
+		"by usage":                           {nil, OfferMemoryByUsage, Amount{}, Amount{60000 - 16000 - 8000 - 4000, gib(65 - 10 - 2)}},
+		"memory by request":                  {nil, OfferMemoryByRequest, Amount{}, Amount{32000, gib(65 - 40 - 2)}},
+		"a reserve that is not used":         {nil, OfferMemoryByUsage, Amount{6000, gib(5)}, Amount{30000, gib(65 - 10 - 5)}},
+		"a reserve that is used":             {nil, OfferMemoryByUsage, Amount{1000, gib(1)}, Amount{32000, gib(53)}},
+		"reserved CPUs":                      {func(s *scene) { s.Allocatable, s.Shared = 90000, 74000 }, OfferMemoryByUsage, Amount{}, Amount{26000, gib(53)}},
+		"an idle pin":                        {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage = 0, 29000 }, OfferMemoryByUsage, Amount{}, Amount{32000, gib(53)}},
+		"a pin that is lent":                 {func(s *scene) { s.at("pin").CPU.Usage, s.Node.CPU.Usage, s.Lent = 0, 29000, 8000 }, OfferMemoryByUsage, Amount{}, Amount{40000, gib(53)}},
+		"a pin that shares for want of CPUs": {func(s *scene) { s.at("pin").Apart, s.Shared = false, 92000 }, OfferMemoryByUsage, Amount{}, Amount{60000 - 8000 - 8000 - 4000 - 4000, gib(53)}},
+		"a new service":                      {func(s *scene) { s.at("web").Created = s.Now }, OfferMemoryByUsage, Amount{}, Amount{60000 - 16000 - 30000 - 4000, gib(65 - 35 - 2)}},
+		"a service that uses more than it asks from the start": {func(s *scene) { s.at("web").Created, s.at("web").Request = s.Now, 1000 }, OfferMemoryByUsage, Amount{}, Amount{32000, gib(65 - 35 - 2)}},
+		"a service a minute old":                               {func(s *scene) { s.at("web").Created = s.Now.Add(-time.Minute) }, OfferMemoryByUsage, Amount{}, Amount{32000, gib(53)}},
+		"nothing left":                                         {func(s *scene) { s.at("web").CPU.Usage, s.Node.CPU.Usage = 60000, 85000 }, OfferMemoryByUsage, Amount{}, Amount{0, gib(53)}},
+		"closed":                                               {func(s *scene) { s.Batch.Closed = true }, OfferMemoryByUsage, Amount{}, Amount{}},
 	} {
 		s := shop()
 		if test.set != nil {
 			test.set(s)
 		}
-		cfg := DefaultConfig().Sell
+		cfg := DefaultConfig().Offer
 		cfg.MemoryBy = test.by
-		offer, decisions := NewSell(cfg, test.reserved, time.Second, Peaks{}).Step(s.second(), []int{3, 4})
+		offer, decisions := NewOffering(cfg, test.reserved, time.Second, Peaks{}).Step(s.second(), []int{3, 4})
 		if offer.ShortTerm != test.want || !offer.Known || !slices.Equal(offer.FreeCPUs, []int{3, 4}) || len(decisions) != 1 {
 			t.Errorf("%s: %+v, want %+v; %v", name, offer, test.want, decisions)
 		}
 	}
 }
 
-func newSell(peaks Peaks) *Sell {
-	return NewSell(DefaultConfig().Sell, Amount{}, time.Second, peaks)
+func newOffering(peaks Peaks) *Offering {
+	return NewOffering(DefaultConfig().Offer, Amount{}, time.Second, peaks)
 }
 
 func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
@@ -83,7 +83,7 @@ func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	s.second()
 	// Its usage is the system's then, for all that is known.
 	s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
-	offer, _ := newSell(Peaks{}).Step(&s.View, nil)
+	offer, _ := newOffering(Peaks{}).Step(&s.View, nil)
 	if want := (Amount{60000 - 30000 - 16000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.ShortTerm != want {
 		t.Errorf("%+v, want %+v", offer.ShortTerm, want)
 	}
@@ -92,27 +92,27 @@ func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 func TestSellLongLived(t *testing.T) {
 	t.Parallel()
 	s := shop()
-	sell := newSell(Peaks{})
-	offer, _ := sell.Step(s.second(), nil)
+	offering := newOffering(Peaks{})
+	offer, _ := offering.Step(s.second(), nil)
 	// Nothing is known of an hour: requests of 46 CPUs and 40 GiB.
 	if want := (Amount{14000, 25 * testGiB}); offer.LongTerm != want || offer.PeakHours != 0 {
 		t.Errorf("at first %+v, want %+v", offer, want)
 	}
 	for range 1800 {
-		sell.Step(s.second(), nil)
+		offering.Step(s.second(), nil)
 	}
 	s.at("web").CPU.Usage, s.Node.CPU.Usage = 18000, s.Node.CPU.Usage+10000
 	for range 900 { // a peak of 34 CPUs, and 4 of the system
-		sell.Step(s.second(), nil)
+		offering.Step(s.second(), nil)
 	}
 	s.at("web").CPU.Usage, s.Node.CPU.Usage = 8000, s.Node.CPU.Usage-10000
 	for range 1800 {
-		offer, _ = sell.Step(s.second(), nil)
+		offer, _ = offering.Step(s.second(), nil)
 	}
 	if offer.PeakHours != 1 || offer.LongTerm.CPU < 22000 || offer.LongTerm.CPU > 22010 || offer.ShortTerm.CPU != 32000 {
 		t.Errorf("after a peak %+v, want 22 CPUs long-lived and 32 short-lived", offer)
 	}
-	text, err := json.Marshal(sell.Peaks())
+	text, err := json.Marshal(offering.Peaks())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func TestSellLongLived(t *testing.T) {
 	if err := json.Unmarshal(text, &kept); err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := newSell(kept).Step(s.second(), nil); again.LongTerm != offer.LongTerm || again.PeakHours != 1 {
+	if again, _ := newOffering(kept).Step(s.second(), nil); again.LongTerm != offer.LongTerm || again.PeakHours != 1 {
 		t.Errorf("after a restart %+v, before %+v", again, offer)
 	}
 	s.Now = s.Now.Add(25 * time.Hour)
-	if again, _ := newSell(kept).Step(s.second(), nil); again.PeakHours != 0 {
+	if again, _ := newOffering(kept).Step(s.second(), nil); again.PeakHours != 0 {
 		t.Errorf("a day later %+v", again)
 	}
 }
@@ -132,25 +132,25 @@ func TestSellLongLived(t *testing.T) {
 func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	t.Parallel()
 	s := shop()
-	sell := newSell(Peaks{})
-	sell.Step(s.second(), nil)
+	offering := newOffering(Peaks{})
+	offering.Step(s.second(), nil)
 	move := func(usage workload.MilliCPU) {
 		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
 		s.at("web").CPU.Usage = usage
 	}
 	move(11000) // by 9 % of 32
 	for i := range 299 {
-		if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 0 || offer.ShortTerm.CPU != 32000 {
+		if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 0 || offer.ShortTerm.CPU != 32000 {
 			t.Fatalf("after %d s: %+v, %v", i, offer, decisions)
 		}
 	}
-	if offer, decisions := sell.Step(s.second(), nil); len(decisions) != 1 || offer.ShortTerm.CPU < 29000 || offer.ShortTerm.CPU > 29050 {
+	if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 1 || offer.ShortTerm.CPU < 29000 || offer.ShortTerm.CPU > 29050 {
 		t.Errorf("after five minutes: %+v, %v", offer, decisions)
 	}
 	move(41000) // to nothing, a tenth of which the mean has after some seconds
 	seconds := 0
 	for decisions := []Decision(nil); len(decisions) == 0 && seconds < 300; seconds++ {
-		_, decisions = sell.Step(s.second(), nil)
+		_, decisions = offering.Step(s.second(), nil)
 	}
 	if seconds < 5 || seconds > 10 {
 		t.Errorf("a large change is told after %d s", seconds)
@@ -162,13 +162,13 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 func TestSellTellsAMovementOnce(t *testing.T) {
 	t.Parallel()
 	s := shop()
-	sell := newSell(Peaks{})
+	offering := newOffering(Peaks{})
 	var told Movements
 	decided := 0
 	step := func(usage workload.MilliCPU) (news int) {
 		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
 		s.at("web").CPU.Usage = usage
-		_, decisions := sell.Step(s.second(), nil)
+		_, decisions := offering.Step(s.second(), nil)
 		for i := range decisions {
 			decided++
 			if _, d := told.Add(s.Now, On, &decisions[i]); d.Steps == 1 {
@@ -196,35 +196,35 @@ func TestSellTellsAMovementOnce(t *testing.T) {
 func TestSellUnseen(t *testing.T) {
 	t.Parallel()
 	s := shop()
-	sell := newSell(Peaks{})
-	before, _ := sell.Step(s.second(), nil)
+	offering := newOffering(Peaks{})
+	before, _ := offering.Step(s.second(), nil)
 	for range 299 {
-		if offer, decisions := sell.Step(s.blind(), nil); offer.ShortTerm != before.ShortTerm || len(decisions) != 0 {
+		if offer, decisions := offering.Step(s.blind(), nil); offer.ShortTerm != before.ShortTerm || len(decisions) != 0 {
 			t.Fatalf("%+v, %v", offer, decisions)
 		}
 	}
 	for range 5 {
-		before, _ = sell.Step(s.blind(), nil)
+		before, _ = offering.Step(s.blind(), nil)
 	}
 	if before.Known || before.ShortTerm != (Amount{}) {
 		t.Errorf("after five minutes without a look: %+v", before)
 	}
-	if offer, decisions := sell.Step(s.second(), nil); !offer.Known || len(decisions) != 1 {
+	if offer, decisions := offering.Step(s.second(), nil); !offer.Known || len(decisions) != 1 {
 		t.Errorf("seen again: %+v, %v", offer, decisions)
 	}
 }
 
 func TestSellCheck(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultConfig().Sell
+	cfg := DefaultConfig().Offer
 	if p := cfg.Check(); len(p) != 0 {
 		t.Errorf("problems of the shipped config: %v", p)
 	}
-	if p := (&SellConfig{CPUMarginPercent: -1, MemoryMarginPercent: 101}).Check(); len(p) != 2 {
+	if p := (&OfferConfig{CPUMarginPercent: -1, MemoryMarginPercent: 101}).Check(); len(p) != 2 {
 		t.Errorf("problems %v", p)
 	}
-	var by SellBy
-	if err := by.UnmarshalText([]byte("request")); err != nil || by != SellByRequest {
+	var by OfferMemoryBy
+	if err := by.UnmarshalText([]byte("request")); err != nil || by != OfferMemoryByRequest {
 		t.Errorf("%q, %v", by, err)
 	}
 	if err := by.UnmarshalText([]byte("limit")); err == nil || err.Error() != "must be usage or request" {
@@ -238,12 +238,12 @@ func TestSellProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := shop()
-		sell := newSell(Peaks{})
+		offering := newOffering(Peaks{})
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s.at("web").CPU.Usage = workload.MilliCPU(rapid.IntRange(0, 100000).Draw(t, "web"))
 			s.Node.CPU.Usage = workload.MilliCPU(rapid.IntRange(0, 100000).Draw(t, "node"))
 			s.at("pin").Container.Memory.WorkingSet = rapid.Int64Range(0, 100*testGiB).Draw(t, "memory")
-			offer, _ := sell.Step(s.pass(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds"))*time.Second), nil)
+			offer, _ := offering.Step(s.pass(time.Duration(rapid.IntRange(0, 600).Draw(t, "seconds"))*time.Second), nil)
 			for _, a := range []Amount{offer.ShortTerm, offer.LongTerm} {
 				if a.CPU < 0 || a.CPU > 60000 || a.MemoryBytes < 0 || a.MemoryBytes > 65*testGiB {
 					t.Fatalf("offer %+v", offer)
@@ -257,11 +257,11 @@ func TestSellProperties(t *testing.T) {
 }
 
 func TestSellAllocs(t *testing.T) {
-	sell := newSell(Peaks{})
-	stepsWithout(t, fiveHundred(), func(v *View) { sell.Step(v, nil) })
+	offering := newOffering(Peaks{})
+	stepsWithout(t, fiveHundred(), func(v *View) { offering.Step(v, nil) })
 }
 
-func BenchmarkSell(b *testing.B) {
-	sell := newSell(Peaks{})
-	benchSteps(b, func(v *View) { sell.Step(v, nil) })
+func BenchmarkOffering(b *testing.B) {
+	offering := newOffering(Peaks{})
+	benchSteps(b, func(v *View) { offering.Step(v, nil) })
 }

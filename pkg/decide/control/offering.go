@@ -40,21 +40,21 @@ const (
 	oneHour    = time.Hour
 )
 
-// Sell computes what the node can offer to batch work (Koordinator's batch resources): capacity
+// Offering computes what the node can offer to batch work (Koordinator's batch resources): capacity
 // × (1 − margin) − what others use − the larger of the system's usage and its reserve. CPUs on
 // which batch work never runs (pins) count as used even while they are idle. Those of an idle
 // pin that are lent to batch work count as free in the short-term offer. LSE containers and
 // containers without measurements count with their request. A new container counts at least
 // with its request, since it uses little before it begins its work.
-type Sell struct {
-	cfg      SellConfig
+type Offering struct {
+	cfg      OfferConfig
 	reserved Amount
 	interval time.Duration
 	watch    stopwatch
 	demand   demandMean
 	peaks    Peaks
 	offer    Offer
-	told     bool
+	reported bool
 	age      time.Duration // age of the offer
 	unseen   time.Duration // time since the node's usage was last known
 }
@@ -65,25 +65,25 @@ type demandMean struct {
 	set         bool
 }
 
-// NewSell returns the controller of the offer, which is computed once per interval. The system
+// NewOffering returns the controller of the offer, which is computed once per interval. The system
 // keeps reserved even if it uses less. The peaks are those of an earlier run, or the zero
 // value.
-func NewSell(cfg SellConfig, reserved Amount, interval time.Duration, peaks Peaks) *Sell {
-	return &Sell{cfg: cfg, reserved: reserved, interval: interval, peaks: peaks}
+func NewOffering(cfg OfferConfig, reserved Amount, interval time.Duration, peaks Peaks) *Offering {
+	return &Offering{cfg: cfg, reserved: reserved, interval: interval, peaks: peaks}
 }
 
 // Check returns the values that are out of range.
-func (c *SellConfig) Check() []Problem {
+func (c *OfferConfig) Check() []Problem {
 	p := checkPercent(nil, "cpuMarginPercent", c.CPUMarginPercent, 0, 100)
 	return checkPercent(p, "memoryMarginPercent", c.MemoryMarginPercent, 0, 100)
 }
 
 // Peaks returns the peaks to save for a restart.
-func (s *Sell) Peaks() Peaks { return s.peaks }
+func (s *Offering) Peaks() Peaks { return s.peaks }
 
 // Step returns the offer. It copies free into it: the most CPUs that one new pin would get, by
 // NUMA node.
-func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
+func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.age += passed
 	now, seen := s.presentDemand(v)
@@ -95,16 +95,16 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 	s.unseen += passed
 	if seen {
 		s.unseen = 0
-	} else if s.told && s.unseen < offerTime {
+	} else if s.reported && s.unseen < offerTime {
 		return s.offer, nil
 	}
 	next := s.compute(v, seen)
-	if s.told && next.Known == s.offer.Known && next.Why == s.offer.Why && !offersDiffer(&next, &s.offer) && s.age < offerTime {
+	if s.reported && next.Known == s.offer.Known && next.Why == s.offer.Why && !offersDiffer(&next, &s.offer) && s.age < offerTime {
 		return s.offer, nil
 	}
-	before, first := s.offer, !s.told
+	before, first := s.offer, !s.reported
 	next.FreeCPUs = free
-	s.offer, s.told, s.age = next, true, 0
+	s.offer, s.reported, s.age = next, true, 0
 	if !first && next.ShortTerm == before.ShortTerm && next.LongTerm == before.LongTerm && next.Why == before.Why {
 		return s.offer, nil
 	}
@@ -115,7 +115,7 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 			inCPUs(s.demand.amount().CPU), inGiB(s.demand.memory))
 	}
 	d := Decision{
-		Controller: "sell", Object: "node", Action: "offer", To: next.text(), Why: why, Moves: "offer",
+		Controller: "offer", Object: "node", Action: "offer", To: next.text(), Why: why, Moves: "offer",
 		Facts: []Fact{
 			{"short_cpus", float64(next.ShortTerm.CPU) / 1000}, {"short_memory_bytes", float64(next.ShortTerm.MemoryBytes)},
 			{"long_cpus", float64(next.LongTerm.CPU) / 1000}, {"long_memory_bytes", float64(next.LongTerm.MemoryBytes)}, {"peak_hours", float64(next.PeakHours)},
@@ -128,7 +128,7 @@ func (s *Sell) Step(v *View, free []int) (Offer, []Decision) {
 }
 
 // compute returns the offer from the present measurements.
-func (s *Sell) compute(v *View, seen bool) Offer {
+func (s *Offering) compute(v *View, seen bool) Offer {
 	switch {
 	case !seen || !s.demand.set:
 		return Offer{Why: "the node's usage is not known: nothing is offered"}
@@ -152,7 +152,7 @@ func (s *Sell) compute(v *View, seen bool) Offer {
 }
 
 // presentDemand returns the demand of the system and of all pods but BE.
-func (s *Sell) presentDemand(v *View) (now Amount, ok bool) {
+func (s *Offering) presentDemand(v *View) (now Amount, ok bool) {
 	if !known(v.Now, v.Node.CPU.At, s.interval) || !known(v.Now, v.Node.Memory.At, s.interval) || v.MemoryTotal <= 0 {
 		return Amount{}, false
 	}
@@ -175,7 +175,7 @@ func (s *Sell) presentDemand(v *View) (now Amount, ok bool) {
 		if hasCPU && c.Class != workload.LSE {
 			use.CPU = c.CPU.Usage
 		}
-		if hasMemory && s.cfg.MemoryBy != SellByRequest && c.Class != workload.LSE {
+		if hasMemory && s.cfg.MemoryBy != OfferMemoryByRequest && c.Class != workload.LSE {
 			use.MemoryBytes = m.WorkingSet
 		}
 		if v.Now.Sub(c.Created) < youngTime {
@@ -190,7 +190,7 @@ func (s *Sell) presentDemand(v *View) (now Amount, ok bool) {
 }
 
 // requested returns the requests of all pods but BE, with the system's reserve.
-func (s *Sell) requested(v *View) Amount {
+func (s *Offering) requested(v *View) Amount {
 	all := s.reserve(v).plus(Amount{CPU: apart(v)})
 	for i := range v.Containers {
 		c := &v.Containers[i]
@@ -210,7 +210,7 @@ func apart(v *View) workload.MilliCPU { return max(0, v.Allocatable-v.Shared) }
 
 // reserve returns what the system keeps: the configured reserve, and the CPUs that no container
 // gets.
-func (s *Sell) reserve(v *View) Amount {
+func (s *Offering) reserve(v *View) Amount {
 	return Amount{max(s.reserved.CPU, capacityOf(v)-v.Allocatable), s.reserved.MemoryBytes}
 }
 

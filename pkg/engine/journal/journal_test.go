@@ -18,7 +18,7 @@ func object(path string) knobs.Object {
 	return knobs.Object{Path: path, Name: "shop" + path, Level: knobs.ContainerLevel}
 }
 
-func open(t testing.TB, file, boot string) *Book {
+func open(t testing.TB, file, boot string) *Journal {
 	t.Helper()
 	b, err := Open(file, boot)
 	if err != nil {
@@ -31,14 +31,14 @@ func TestOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "originals")
 	b := open(t, file, "boot")
-	b.Keep(object("/a"), knobs.Burst, knobs.CPUBurst(5000))
-	b.Wrote("/a", knobs.Burst, knobs.CPUBurst(9000))
-	b.Keep(object("/a"), knobs.Idle, knobs.Number(0))
-	b.Keep(object("/b"), knobs.Idle, knobs.Number(0))
-	b.Keep(object("/c"), knobs.Idle, knobs.Number(0))
+	b.Record(object("/a"), knobs.Burst, knobs.CPUBurst(5000))
+	b.RecordWrite("/a", knobs.Burst, knobs.CPUBurst(9000))
+	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
+	b.Record(object("/b"), knobs.Idle, knobs.Number(0))
+	b.Record(object("/c"), knobs.Idle, knobs.Number(0))
 	b.Drop("/a", knobs.Idle)
 	b.Forget("/b")
-	if err := b.KeepState("irqs", map[string]string{"1": "0-3"}); err != nil {
+	if err := b.SaveState("irqs", map[string]string{"1": "0-3"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Flush(); err != nil { // and no Close: the process is killed
@@ -64,7 +64,7 @@ func TestEndsWithTheBoot(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "originals")
 	b := open(t, file, "one")
-	b.Keep(object("/a"), knobs.Idle, knobs.Number(0))
+	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestFolderComesLater(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error without a folder")
 	}
-	b.Keep(object("/a"), knobs.Idle, knobs.Number(0))
+	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	if err := b.Flush(); err == nil {
 		t.Fatal("flushed to nowhere")
 	}
@@ -165,12 +165,12 @@ func TestFileFollows(t *testing.T) {
 			n := value(a.knob, rapid.IntRange(0, 3).Draw(t, "n"))
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0, 1:
-				b.Keep(object(a.path), a.knob, n)
+				b.Record(object(a.path), a.knob, n)
 				if old, ok := model[a]; !ok || old.Value != n {
 					model[a] = Entry{Object: object(a.path), Knob: a.knob, Value: n}
 				}
 			case 2:
-				b.Wrote(a.path, a.knob, n)
+				b.RecordWrite(a.path, a.knob, n)
 				if e, ok := model[a]; ok {
 					e.Wrote = n
 					model[a] = e
@@ -206,7 +206,7 @@ func TestStaysShort(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "originals")
 	b := open(t, file, "b")
 	for i := range 20_000 {
-		b.Keep(object("/a"), knobs.Idle, knobs.Number(i%2))
+		b.Record(object("/a"), knobs.Idle, knobs.Number(i%2))
 		if err := b.Flush(); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestSettingsOfAnotherVersion(t *testing.T) {
 	if all := b.All(); len(all) > 0 {
 		t.Errorf("it lists %v, which it can't give back", all)
 	}
-	b.Keep(object("/a"), knobs.Idle, knobs.Number(0))
+	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	b.Forget("/c")
 	for range 2 { // as it was opened, and once more from the file that it has written
 		if err := b.Close(); err != nil {
@@ -293,7 +293,7 @@ func BenchmarkKeep(b *testing.B) {
 		for b.Loop() {
 			n++
 			for k := knobs.Burst; k < knobs.Burst+6; k++ {
-				book.Keep(object("/a"), k, knobs.Number(n))
+				book.Record(object("/a"), k, knobs.Number(n))
 			}
 			if err := book.Flush(); err != nil {
 				b.Fatal(err)
@@ -327,13 +327,13 @@ func TestCompactionByBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := b.KeepState("large", strings.Repeat("x", kept)); err != nil {
+			if err := b.SaveState("large", strings.Repeat("x", kept)); err != nil {
 				t.Fatal(err)
 			}
 			made, before := 0, os.FileInfo(nil)
 			const states = 900 // fewer than lead to a new file by their number
 			for i := range states {
-				if err := errors.Join(b.KeepState("cores", strings.Repeat("y", 32<<10+i)), b.Flush()); err != nil {
+				if err := errors.Join(b.SaveState("cores", strings.Repeat("y", 32<<10+i)), b.Flush()); err != nil {
 					t.Fatal(err)
 				}
 				info, err := os.Stat(file)
