@@ -2,18 +2,18 @@ package runtime
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // Cgroup is a cgroup of the runtime's tree.
 type Cgroup struct {
 	Path string // below each controller's root
 
-	tree *tree
+	tree *host.Tree
 }
 
 // Class makes the cgroup of a QoS class if it isn't there; that of Guaranteed pods
@@ -23,28 +23,28 @@ func (rt *Runtime) Class(qos workload.QoS) (Cgroup, error) {
 	if qos != workload.Guaranteed {
 		c.Path = filepath.Join(c.Path, strings.ToLower(qos.String()))
 	}
-	return c, rt.tree.create(c.Path)
+	return c, rt.tree.Create(c.Path)
 }
 
 // Where is the path of a file of the cgroup: "cpu.shares".
-func (c Cgroup) Where(name string) (string, error) { return c.tree.find(c.Path, name) }
+func (c Cgroup) Where(name string) (string, error) { return c.tree.Find(c.Path, name) }
 
 // File reads a file of the cgroup, trimmed.
-func (c Cgroup) File(name string) (string, error) { return c.tree.read(c.Path, name) }
+func (c Cgroup) File(name string) (string, error) { return c.tree.Read(c.Path, name) }
 
 // WriteFile writes a file of the cgroup, as the kubelet or another agent would.
-func (c Cgroup) WriteFile(name, value string) error { return c.tree.write(c.Path, name, value) }
+func (c Cgroup) WriteFile(name, value string) error { return c.tree.Write(c.Path, name, value) }
 
 // Freeze stops the pod's processes where they are, or lets them go on.
 func (p *Pod) Freeze(frozen bool) error {
 	file, states := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}
-	if p.rt.tree.of("freezer").v2 {
+	if p.rt.tree.Of("freezer").V2 {
 		file, states = "cgroup.freeze", map[bool]string{true: "1", false: "0"}
 	}
 	if err := p.WriteFile(file, states[frozen]); err != nil {
 		return err
 	}
-	return poll("pod "+p.spec.Name+" to be "+states[frozen], func() error {
+	return host.Poll("pod "+p.spec.Name+" to be "+states[frozen], func() error {
 		state, err := p.File(file)
 		if err == nil && state != states[frozen] {
 			err = fmt.Errorf("it is %s", state)
@@ -57,25 +57,10 @@ func (p *Pod) Freeze(frozen bool) error {
 func (p *Pod) Sandbox() Cgroup { return Cgroup{filepath.Join(p.Cgroup, p.rt.scope(p.ID)), &p.rt.tree} }
 
 // Where is the path of a file of the pod's own cgroup.
-func (p *Pod) Where(name string) (string, error) { return p.rt.tree.find(p.Cgroup, name) }
+func (p *Pod) Where(name string) (string, error) { return p.rt.tree.Find(p.Cgroup, name) }
 
 // Where is the path of a file of the container's cgroup.
-func (c *Container) Where(name string) (string, error) { return c.pod.rt.tree.find(c.Cgroup, name) }
+func (c *Container) Where(name string) (string, error) { return c.pod.rt.tree.Find(c.Cgroup, name) }
 
 // PIDs lists the container's processes.
-func (c *Container) PIDs() ([]int, error) { return c.pod.rt.tree.pids(c.Cgroup) }
-
-// thaw lets every frozen process in the cgroup and below it go on: cgroup v1 keeps
-// even SIGKILL from a frozen one.
-func (t *tree) thaw(cgroup string) error {
-	m := t.of("freezer")
-	if m.v2 {
-		return nil
-	}
-	for _, dir := range below(m.path(cgroup)) {
-		if err := os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0); err != nil && !gone(err) {
-			return err
-		}
-	}
-	return nil
-}
+func (c *Container) PIDs() ([]int, error) { return c.pod.rt.tree.PIDs(c.Cgroup) }

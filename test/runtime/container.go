@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/probe/sight"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -77,7 +78,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	if spec.RuncFails != "" {
 		config.Envs = append(config.Envs, &cri.KeyValue{Key: "RUNC_FAILS", Value: []byte(spec.RuncFails)})
 	}
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	created, err := p.rt.cri.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: p.ID, Config: config, SandboxConfig: p.config})
 	if err != nil {
@@ -98,7 +99,7 @@ func NodeMemory() (int64, error) {
 
 // Start starts the container.
 func (c *Container) Start() error {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	_, err := c.pod.rt.cri.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.ID})
 	return err
@@ -107,12 +108,12 @@ func (c *Container) Start() error {
 // Stop ends the container through the runtime, and waits until the runtime doesn't tell
 // any more that it runs: see removeContainer.
 func (c *Container) Stop() error {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	if _, err := c.pod.rt.cri.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.ID, Timeout: 10}); err != nil {
 		return err
 	}
-	return poll("the end of "+c.spec.Name, func() error {
+	return host.Poll("the end of "+c.spec.Name, func() error {
 		state, err := c.State()
 		if err == nil && state == cri.ContainerState_CONTAINER_RUNNING {
 			err = errors.New("it is still running")
@@ -123,11 +124,11 @@ func (c *Container) Stop() error {
 
 // Kill kills the container's processes behind the runtime's back, which may not
 // have noticed when it returns.
-func (c *Container) Kill() error { return c.pod.rt.tree.killAll(c.Cgroup) }
+func (c *Container) Kill() error { return c.pod.rt.tree.KillAll(c.Cgroup) }
 
 // Signal sends the container's processes a signal, behind the runtime's back.
 func (c *Container) Signal(signal syscall.Signal) error {
-	pids, err := c.pod.rt.tree.pids(c.Cgroup)
+	pids, err := c.pod.rt.tree.PIDs(c.Cgroup)
 	if err == nil && len(pids) == 0 {
 		err = fmt.Errorf("%s has no process", c.spec.Name)
 	}
@@ -138,7 +139,7 @@ func (c *Container) Signal(signal syscall.Signal) error {
 }
 
 // CPUTime is the CPU time that the container has used.
-func (c *Container) CPUTime() (time.Duration, error) { return c.pod.rt.tree.cpuTime(c.Cgroup) }
+func (c *Container) CPUTime() (time.Duration, error) { return c.pod.rt.tree.CPUTime(c.Cgroup) }
 
 // Crash kills the container's processes behind the runtime's back and waits
 // until the runtime has noticed.
@@ -151,7 +152,7 @@ func (c *Container) Crash() error {
 
 // Await waits until the runtime reports the state.
 func (c *Container) Await(state cri.ContainerState) error {
-	return poll(c.spec.Name+" to be "+state.String(), func() error {
+	return host.Poll(c.spec.Name+" to be "+state.String(), func() error {
 		got, err := c.State()
 		if err == nil && got != state {
 			err = fmt.Errorf("it is %s", got)
@@ -162,7 +163,7 @@ func (c *Container) Await(state cri.ContainerState) error {
 
 // State is what the runtime reports.
 func (c *Container) State() (cri.ContainerState, error) {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	response, err := c.pod.rt.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID})
 	return response.GetStatus().GetState(), err
@@ -170,7 +171,7 @@ func (c *Container) State() (cri.ContainerState, error) {
 
 // Recorded is the resources that the runtime has on record; 1.7 keeps none.
 func (c *Container) Recorded() (*cri.LinuxContainerResources, error) {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	response, err := c.pod.rt.cri.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID})
 	return response.GetStatus().GetResources().GetLinux(), err
@@ -184,8 +185,8 @@ func (c *Container) Remove() error { return c.pod.rt.removeContainer(c.ID) }
 // removal fails in between. The kubelet tries again, too.
 func (rt *Runtime) removeContainer(id string) error {
 	var err error
-	_ = poll("the end of container "+id, func() error {
-		ctx, cancel := callContext()
+	_ = host.Poll("the end of container "+id, func() error {
+		ctx, cancel := host.CallContext()
 		defer cancel()
 		_, err = rt.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: id})
 		if err != nil && strings.Contains(err.Error(), "container is still running") {
@@ -199,7 +200,7 @@ func (rt *Runtime) removeContainer(id string) error {
 // Update sends the resources through the runtime as they are, as the kubelet's
 // CPU manager does with a cpuset alone.
 func (c *Container) Update(resources *cri.LinuxContainerResources) error {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	_, err := c.pod.rt.cri.UpdateContainerResources(ctx, &cri.UpdateContainerResourcesRequest{ContainerId: c.ID, Linux: resources})
 	return err
@@ -236,7 +237,7 @@ func (c *Container) Resize(to Resources) error {
 		return err
 	}
 	p.spec, c.spec.Resources = after, to
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	_, err = p.rt.cri.UpdatePodSandboxResources(ctx, &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: p.ID, Resources: sandboxResources(end), Overhead: &cri.LinuxContainerResources{}})
 	if status.Code(err) == codes.Unimplemented { // containerd 1.7; the kubelet lets it pass, too
@@ -263,7 +264,7 @@ func larger(a, b Resources) Resources {
 // First waits for what the container's program saw right after exec.
 func (c *Container) First() (sight.First, error) {
 	var first sight.First
-	err := poll("the first line of "+c.spec.Name, func() error {
+	err := host.Poll("the first line of "+c.spec.Name, func() error {
 		text, err := os.ReadFile(c.log)
 		if err != nil {
 			return err
@@ -286,7 +287,7 @@ func (c *Container) First() (sight.First, error) {
 // nests them.
 func (c *Container) processes() string {
 	inner := filepath.Join(c.Cgroup, nested)
-	if _, err := c.pod.rt.tree.find(inner, "cgroup.procs"); err == nil {
+	if _, err := c.pod.rt.tree.Find(inner, "cgroup.procs"); err == nil {
 		return inner
 	}
 	return c.Cgroup
@@ -302,10 +303,10 @@ func (c *Container) CPUs() (cpuset.Set, error) { return c.set("cpuset.cpus") }
 func (c *Container) Mems() (cpuset.Set, error) { return c.set("cpuset.mems") }
 
 func (c *Container) set(file string) (cpuset.Set, error) {
-	if c.pod.rt.tree.v2() {
+	if c.pod.rt.tree.V2() {
 		file += ".effective"
 	}
-	text, err := c.pod.rt.tree.read(c.processes(), file)
+	text, err := c.pod.rt.tree.Read(c.processes(), file)
 	if err != nil {
 		return cpuset.Set{}, err
 	}
@@ -315,22 +316,22 @@ func (c *Container) set(file string) (cpuset.Set, error) {
 // File reads a file of the container's own cgroup, trimmed: "cpu.cfs_quota_us". A limit
 // that this hasn't is that of the cgroup with its processes: crun puts it there alone.
 func (c *Container) File(name string) (string, error) {
-	text, err := c.pod.rt.tree.read(c.Cgroup, name)
+	text, err := c.pod.rt.tree.Read(c.Cgroup, name)
 	if err == nil && strings.HasPrefix(text, "max") {
-		return c.pod.rt.tree.read(c.processes(), name)
+		return c.pod.rt.tree.Read(c.processes(), name)
 	}
 	return text, err
 }
 
 // WriteFile writes a file of the container's cgroup, as another agent on the node would.
 func (c *Container) WriteFile(name, value string) error {
-	return c.pod.rt.tree.write(c.Cgroup, name, value)
+	return c.pod.rt.tree.Write(c.Cgroup, name, value)
 }
 
 // Allowed is the union of what the scheduler lets the container's threads use,
 // from their /proc/.../status.
 func (c *Container) Allowed() (cpus, mems cpuset.Set, err error) {
-	pids, err := c.pod.rt.tree.pids(c.Cgroup)
+	pids, err := c.pod.rt.tree.PIDs(c.Cgroup)
 	if err != nil {
 		return cpus, mems, err
 	}
@@ -344,7 +345,7 @@ func (c *Container) Allowed() (cpus, mems cpuset.Set, err error) {
 		}
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if gone(err) || errors.Is(err, syscall.ESRCH) {
+			if host.Gone(err) || errors.Is(err, syscall.ESRCH) {
 				continue
 			}
 			if err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // Dump is the text of every file that can be set, by its path.
@@ -17,8 +19,8 @@ type Dump map[string]string
 // that Sluice knows.
 func (rt *Runtime) Dump() (Dump, error) {
 	d := Dump{}
-	for _, m := range rt.tree.mounts {
-		for dir := filepath.Dir(rt.tree.name); ; dir = filepath.Dir(dir) {
+	for _, m := range rt.tree.Mounts {
+		for dir := filepath.Dir(rt.tree.Name); ; dir = filepath.Dir(dir) {
 			if err := d.folder(m, dir); err != nil {
 				return nil, err
 			}
@@ -26,7 +28,7 @@ func (rt *Runtime) Dump() (Dump, error) {
 				break
 			}
 		}
-		if err := d.below(m, rt.tree.name); err != nil {
+		if err := d.below(m, rt.tree.Name); err != nil {
 			return nil, err
 		}
 		if rt.options.Systemd { // the pods are beside the rest
@@ -35,7 +37,7 @@ func (rt *Runtime) Dump() (Dump, error) {
 			}
 		}
 	}
-	pids, err := rt.tree.pids(rt.kubepods())
+	pids, err := rt.tree.PIDs(rt.kubepods())
 	if err != nil {
 		return nil, err
 	}
@@ -51,9 +53,9 @@ func (rt *Runtime) Dump() (Dump, error) {
 // classes' cgroups, without the pods.
 func (rt *Runtime) ClassSettings() (Dump, error) {
 	d := Dump{}
-	for _, m := range rt.tree.mounts {
+	for _, m := range rt.tree.Mounts {
 		for _, dir := range []string{rt.kubepods(), rt.class("burstable"), rt.class("besteffort")} {
-			if err := d.folder(m, dir); err != nil && !gone(err) {
+			if err := d.folder(m, dir); err != nil && !host.Gone(err) {
 				return nil, err
 			}
 		}
@@ -62,15 +64,15 @@ func (rt *Runtime) ClassSettings() (Dump, error) {
 }
 
 // Settings reads every cgroup file below kubepods that can be set.
-func (rt *Runtime) Settings() (Dump, error) { return rt.tree.settings(rt.kubepods()) }
+func (rt *Runtime) Settings() (Dump, error) { return settings(&rt.tree, rt.kubepods()) }
 
 // Settings reads every file that can be set of the pod's own cgroup and of those
 // in it.
-func (p *Pod) Settings() (Dump, error) { return p.rt.tree.settings(p.Cgroup) }
+func (p *Pod) Settings() (Dump, error) { return settings(&p.rt.tree, p.Cgroup) }
 
-func (t *tree) settings(cgroup string) (Dump, error) {
+func settings(t *host.Tree, cgroup string) (Dump, error) {
 	d := Dump{}
-	for _, m := range t.mounts {
+	for _, m := range t.Mounts {
 		if err := d.below(m, cgroup); err != nil {
 			return nil, err
 		}
@@ -109,9 +111,9 @@ func (d Dump) Differences(later Dump) []string {
 	return all
 }
 
-func (d Dump) below(m mount, cgroup string) error {
-	for _, dir := range below(m.path(cgroup)) {
-		relative, err := filepath.Rel(m.dir, dir)
+func (d Dump) below(m host.Mount, cgroup string) error {
+	for _, dir := range host.Below(m.Path(cgroup)) {
+		relative, err := filepath.Rel(m.Dir, dir)
 		if err != nil {
 			return err
 		}
@@ -123,8 +125,8 @@ func (d Dump) below(m mount, cgroup string) error {
 }
 
 // folder reads the files of one cgroup.
-func (d Dump) folder(m mount, cgroup string) error {
-	files, err := os.ReadDir(m.path(cgroup))
+func (d Dump) folder(m host.Mount, cgroup string) error {
+	files, err := os.ReadDir(m.Path(cgroup))
 	if err != nil {
 		return err
 	}
@@ -133,10 +135,10 @@ func (d Dump) folder(m mount, cgroup string) error {
 		if err != nil || !isSetting(info) {
 			continue
 		}
-		path := m.path(cgroup, file.Name())
+		path := m.Path(cgroup, file.Name())
 		// v2 takes no empty set for a cgroup that has had one: what counts is what
 		// it amounts to.
-		if m.v2 && (file.Name() == "cpuset.cpus" || file.Name() == "cpuset.mems") {
+		if m.V2 && (file.Name() == "cpuset.cpus" || file.Name() == "cpuset.mems") {
 			path += ".effective"
 		}
 		d.file(path)

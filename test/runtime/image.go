@@ -13,6 +13,8 @@ import (
 	goruntime "runtime"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // importImage gives containerd an image with the probe alone, which as a pod's
@@ -36,8 +38,8 @@ func (rt *Runtime) importImage() error {
 		return fmt.Errorf("ctr images import: %w: %s", err, out)
 	}
 	// CRI learns of the image through an event; a pod before that would pull it.
-	return rt.process.await("CRI to know the image "+image, func() error {
-		ctx, cancel := callContext()
+	return rt.process.Await("CRI to know the image "+image, func() error {
+		ctx, cancel := host.CallContext()
 		defer cancel()
 		status, err := rt.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
 		if err == nil && status.GetImage() == nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // Installed is a node into which Sluice is installed, and on which its service runs as
@@ -27,7 +28,7 @@ type Installed struct {
 	StatusSocket string
 
 	rt      *Runtime
-	service *process
+	service *host.Process
 	notices net.PacketConn
 	mu      sync.Mutex
 	told    []string // to systemd, since the last start
@@ -163,10 +164,10 @@ func (i *Installed) Start() error {
 	i.mu.Unlock()
 	words := i.entering(append([]string{"chroot", i.Root}, command...)...)
 	env := append(os.Environ(), "NOTIFY_SOCKET=/run/notify", "WATCHDOG_USEC=20000000")
-	if i.service, err = i.rt.tree.start(filepath.Join(i.rt.Dir, "service.log"), env, words[0], words[1:]...); err != nil {
+	if i.service, err = i.rt.tree.Start(filepath.Join(i.rt.Dir, "service.log"), env, words[0], words[1:]...); err != nil {
 		return err
 	}
-	return i.service.await("the service to be ready", func() error {
+	return i.service.Await("the service to be ready", func() error {
 		if !i.Notified("READY=1") {
 			return errors.New("not yet")
 		}
@@ -176,7 +177,7 @@ func (i *Installed) Start() error {
 
 // Stop ends the service as systemd does, which runs ExecStopPost after it.
 func (i *Installed) Stop() error {
-	if err := i.service.end(syscall.SIGTERM); err != nil {
+	if err := i.service.End(syscall.SIGTERM); err != nil {
 		return err
 	}
 	command, err := i.Unit("ExecStopPost")
@@ -188,13 +189,13 @@ func (i *Installed) Stop() error {
 }
 
 // Running tells whether the service was started and has not ended.
-func (i *Installed) Running() bool { return i.service != nil && !i.service.exited() }
+func (i *Installed) Running() bool { return i.service != nil && !i.service.Exited() }
 
 // PID is that of the service last started.
-func (i *Installed) PID() int { return i.service.cmd.Process.Pid }
+func (i *Installed) PID() int { return i.service.PID() }
 
 // Log is what the service logged since the first start.
-func (i *Installed) Log() string { return readLog(filepath.Join(i.rt.Dir, "service.log")) }
+func (i *Installed) Log() string { return host.ReadLog(filepath.Join(i.rt.Dir, "service.log")) }
 
 // Notified reports whether the service has sent that state to systemd since its last start.
 func (i *Installed) Notified(state string) bool {

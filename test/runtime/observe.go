@@ -10,6 +10,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -17,19 +18,19 @@ import (
 // below kubepods that has a process, by the id of the container or, for a pod's pause, of
 // the sandbox.
 func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
-	controller := rt.tree.of("cpuset")
+	controller := rt.tree.Of("cpuset")
 	file := "cpuset.cpus"
-	if controller.v2 {
+	if controller.V2 {
 		file = "cpuset.cpus.effective"
 	}
 	sets := map[string]cpuset.Set{}
-	for _, dir := range below(controller.path(rt.kubepods())) {
+	for _, dir := range host.Below(controller.Path(rt.kubepods())) {
 		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if gone(err) || err == nil && len(procs) == 0 {
+		if host.Gone(err) || err == nil && len(procs) == 0 {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, file))
-		if gone(err) {
+		if host.Gone(err) {
 			continue
 		}
 		if err != nil {
@@ -56,8 +57,8 @@ func Own(file string) string {
 // than in the one of their processes, but for limits that the outer one hasn't.
 func (rt *Runtime) Uneven() ([]string, error) {
 	var uneven []string
-	m := rt.tree.of("cpuset")
-	for _, dir := range below(m.path(rt.kubepods())) {
+	m := rt.tree.Of("cpuset")
+	for _, dir := range host.Below(m.Path(rt.kubepods())) {
 		if filepath.Base(dir) != nested {
 			continue
 		}
@@ -65,7 +66,7 @@ func (rt *Runtime) Uneven() ([]string, error) {
 			inner, err := os.ReadFile(filepath.Join(dir, file))
 			outer, outerErr := os.ReadFile(filepath.Join(filepath.Dir(dir), file))
 			switch {
-			case gone(err) || gone(outerErr):
+			case host.Gone(err) || host.Gone(outerErr):
 			case err != nil || outerErr != nil:
 				return nil, errors.Join(err, outerErr)
 			case strings.HasPrefix(string(outer), "max"):
@@ -79,7 +80,7 @@ func (rt *Runtime) Uneven() ([]string, error) {
 
 // Sandboxes lists the ids of all pods that the runtime knows.
 func (rt *Runtime) Sandboxes() (map[string]bool, error) {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	list, err := rt.cri.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
 	ids := map[string]bool{}
@@ -103,8 +104,8 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 	for id := range ids {
 		errs = append(errs, rt.removePod(id))
 	}
-	for _, dir := range below(rt.tree.of("cpu").path(rt.kubepods())) {
-		cgroup, err := filepath.Rel(rt.tree.of("cpu").dir, dir)
+	for _, dir := range host.Below(rt.tree.Of("cpu").Path(rt.kubepods())) {
+		cgroup, err := filepath.Rel(rt.tree.Of("cpu").Dir, dir)
 		if err != nil {
 			return err
 		}
@@ -116,24 +117,24 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 		case strings.HasPrefix(name, "pod"):
 			// A CRI-O that is killed while it creates a container leaves its "runc init". The
 			// kubelet ends what is in the cgroup of a pod that is gone.
-			errs = append(errs, rt.tree.killAll("/"+cgroup), rt.tree.remove("/"+cgroup))
+			errs = append(errs, rt.tree.KillAll("/"+cgroup), rt.tree.Remove("/"+cgroup))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // PodsFile reads a file of the cgroup that holds all pods, trimmed.
-func (rt *Runtime) PodsFile(name string) (string, error) { return rt.tree.read(rt.kubepods(), name) }
+func (rt *Runtime) PodsFile(name string) (string, error) { return rt.tree.Read(rt.kubepods(), name) }
 
 // WritePodsFile writes a file of the cgroup that holds all pods, as the kubelet does to
 // enforce the node's allocatable.
 func (rt *Runtime) WritePodsFile(name, value string) error {
-	return rt.tree.write(rt.kubepods(), name, value)
+	return rt.tree.Write(rt.kubepods(), name, value)
 }
 
 // ClassFile reads a file of the cgroup of a QoS class ("besteffort"), trimmed.
 func (rt *Runtime) ClassFile(class, name string) (string, error) {
-	return rt.tree.read(rt.class(class), name)
+	return rt.tree.Read(rt.class(class), name)
 }
 
 // PodsCgroup is the cgroup that holds all pods, below each controller's root.

@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // PodSpec is a pod's manifest. Its QoS class and its cgroup's limits follow from
@@ -94,7 +95,7 @@ func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 	if err := os.MkdirAll(pod.config.GetLogDirectory(), 0o700); err != nil {
 		return nil, err
 	}
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	sandbox, err := rt.cri.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: pod.config, RuntimeHandler: spec.Handler})
 	if err != nil {
@@ -117,7 +118,7 @@ func (p *Pod) createCgroup() error {
 	if p.rt.options.Systemd {
 		return systemctl("start", filepath.Base(p.Cgroup))
 	}
-	return p.rt.tree.create(p.Cgroup)
+	return p.rt.tree.Create(p.Cgroup)
 }
 
 // uuid is a random UUID in the API server's spelling.
@@ -162,9 +163,9 @@ func (p *Pod) limit(r Resources) error {
 		}
 		return strconv.FormatInt(value, 10)
 	}
-	write := func(file, value string) error { return p.rt.tree.write(p.Cgroup, file, value) }
+	write := func(file, value string) error { return p.rt.tree.Write(p.Cgroup, file, value) }
 	share := shares(r.CPURequest)
-	if p.rt.tree.v2() {
+	if p.rt.tree.V2() {
 		return errors.Join(
 			write("cpu.weight", strconv.FormatInt(weight(share), 10)),
 			write("cpu.max", fmt.Sprintf("%s %d", limit(quota(r.CPULimit), "max"), period)),
@@ -190,19 +191,19 @@ func (p *Pod) Container(name string) *Container {
 }
 
 // File reads a file of the pod's own cgroup, trimmed: "cpu.cfs_quota_us".
-func (p *Pod) File(name string) (string, error) { return p.rt.tree.read(p.Cgroup, name) }
+func (p *Pod) File(name string) (string, error) { return p.rt.tree.Read(p.Cgroup, name) }
 
 // ClassFile reads a file of the cgroup above the pod's, trimmed.
 func (p *Pod) ClassFile(name string) (string, error) {
-	return p.rt.tree.read(filepath.Dir(p.Cgroup), name)
+	return p.rt.tree.Read(filepath.Dir(p.Cgroup), name)
 }
 
 // WriteFile writes a file of the pod's own cgroup, as another agent on the node would.
-func (p *Pod) WriteFile(name, value string) error { return p.rt.tree.write(p.Cgroup, name, value) }
+func (p *Pod) WriteFile(name, value string) error { return p.rt.tree.Write(p.Cgroup, name, value) }
 
 // Stop stops the sandbox and with it all containers.
 func (p *Pod) Stop() error {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	_, err := p.rt.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: p.ID})
 	return err
@@ -217,9 +218,9 @@ func (p *Pod) Remove() error {
 		return systemctl("stop", filepath.Base(p.Cgroup))
 	}
 	if p.spec.Slices {
-		return p.rt.tree.remove(p.slices()[0])
+		return p.rt.tree.Remove(p.slices()[0])
 	}
-	return p.rt.tree.remove(p.Cgroup)
+	return p.rt.tree.Remove(p.Cgroup)
 }
 
 // removePod does as the kubelet's garbage collector: the containers go before
@@ -227,7 +228,7 @@ func (p *Pod) Remove() error {
 // 2.4.2 where an NRI plugin connects meanwhile: both calls take the same lock for
 // reading, and the connection waits for it in between.
 func (rt *Runtime) removePod(id string) error {
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	if _, err := rt.cri.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id}); err != nil {
 		return err

@@ -5,10 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -62,26 +62,11 @@ func (rt *Runtime) quietStat() (string, error) {
 // podsCPU is the CPU time that the cgroup of all pods has used: 0 before there is one,
 // and again once systemd has removed it with the last pod.
 func (rt *Runtime) podsCPU() (time.Duration, error) {
-	used, err := rt.tree.cpuTime(rt.kubepods())
-	if gone(err) {
+	used, err := rt.tree.CPUTime(rt.kubepods())
+	if host.Gone(err) {
 		return 0, nil
 	}
 	return used, err
-}
-
-// cpuTime is the CPU time that a cgroup has used.
-func (t *tree) cpuTime(cgroup string) (time.Duration, error) {
-	file, unit := "cpuacct.usage", time.Nanosecond
-	if t.v2() {
-		file, unit = "cpu.stat", time.Microsecond
-	}
-	text, err := t.read(cgroup, file)
-	if err != nil {
-		return 0, err
-	}
-	line, _, _ := strings.Cut(text, "\n")
-	n, err := strconv.ParseInt(strings.TrimPrefix(line, "usage_usec "), 10, 64)
-	return time.Duration(n) * unit, err
 }
 
 func (q *quiet) run(rt *Runtime) error {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // pullImage serves the image from a registry on the loopback interface, which ends
@@ -54,7 +56,7 @@ func (rt *Runtime) pullImage() error {
 	if err := rt.Restart(); err != nil {
 		return err
 	}
-	ctx, cancel := callContext()
+	ctx, cancel := host.CallContext()
 	defer cancel()
 	if _, err := rt.images.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: image}}); err != nil {
 		return fmt.Errorf("pulling %s from the test's registry: %w", image, err)

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // Options says what to start. The zero value is containerd 2 with the
@@ -47,9 +49,8 @@ type Options struct {
 const Broken = "broken"
 
 const (
-	image       = "localhost/sluice/probe:1"
-	namePrefix  = "sluicetest-"
-	callTimeout = 5 * time.Minute // for one call or condition, also on an emulated machine
+	image      = "localhost/sluice/probe:1"
+	namePrefix = "sluicetest-"
 )
 
 // Runtime is a running containerd or CRI-O.
@@ -59,8 +60,8 @@ type Runtime struct {
 
 	options Options
 	tools   tools
-	tree    tree
-	process *process
+	tree    host.Tree
+	process *host.Process
 	conn    *grpc.ClientConn
 	cri     cri.RuntimeServiceClient
 	images  cri.ImageServiceClient
@@ -103,11 +104,11 @@ func Unavailable(options Options) error {
 			return fmt.Errorf("%s is missing: run make tools, or set SLUICE_TOOLS to the folder that has it", path)
 		}
 	}
-	probe := tree{name: fmt.Sprintf("%s%d-available", namePrefix, os.Getpid())}
-	if probe.mounts, err = mounts(); err != nil {
+	probe := host.Tree{Name: fmt.Sprintf("%s%d-available", namePrefix, os.Getpid())}
+	if probe.Mounts, err = host.Mounts(); err != nil {
 		return err
 	}
-	if err := errors.Join(probe.create(probe.name), probe.remove(probe.name)); err != nil {
+	if err := errors.Join(probe.Create(probe.Name), probe.Remove(probe.Name)); err != nil {
 		return fmt.Errorf("cgroups can't be created here: %w", err)
 	}
 	return nil
@@ -120,7 +121,7 @@ func Start(options Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	hierarchies, err := mounts()
+	hierarchies, err := host.Mounts()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func Start(options Options) (*Runtime, error) {
 		NRISocket: filepath.Join(dir, "nri", "nri.sock"),
 		options:   options,
 		tools:     tools,
-		tree:      tree{name: filepath.Base(dir), mounts: hierarchies, highWeight: options.HighWeight},
+		tree:      host.Tree{Name: filepath.Base(dir), Mounts: hierarchies, HighWeight: options.HighWeight},
 	}
 	if err := rt.setUp(); err != nil {
 		return nil, errors.Join(err, rt.Close())
@@ -145,7 +146,7 @@ func Start(options Options) (*Runtime, error) {
 }
 
 func (rt *Runtime) setUp() error {
-	if err := rt.tree.create(rt.tree.processes()); err != nil {
+	if err := rt.tree.Create(rt.tree.Processes()); err != nil {
 		return err
 	}
 	file, unit := "cpu.shares", 1024
@@ -153,12 +154,12 @@ func (rt *Runtime) setUp() error {
 		file, unit = "cpu.weight", 100
 	}
 	if rt.V2() || rt.options.HighWeight { // a node has the runtime and Sluice before pods, see configs/systemd
-		if err := rt.tree.write(rt.tree.processes(), file, strconv.Itoa(10*unit)); err != nil {
+		if err := rt.tree.Write(rt.tree.Processes(), file, strconv.Itoa(10*unit)); err != nil {
 			return err
 		}
 	}
 	if rt.options.HighWeight {
-		if err := rt.tree.write(rt.tree.name, file, strconv.Itoa(16*unit)); err != nil {
+		if err := rt.tree.Write(rt.tree.Name, file, strconv.Itoa(16*unit)); err != nil {
 			return err
 		}
 	}
@@ -185,13 +186,13 @@ func (rt *Runtime) setUp() error {
 }
 
 // Kill ends the runtime as a crash would. Containers keep running.
-func (rt *Runtime) Kill() error { return rt.process.kill() }
+func (rt *Runtime) Kill() error { return rt.process.Kill() }
 
 // Restart starts the runtime on the state that it left, ending a running one
 // first as a crash would.
 func (rt *Runtime) Restart() error {
 	if rt.process != nil {
-		if err := rt.process.kill(); err != nil {
+		if err := rt.process.Kill(); err != nil {
 			return err
 		}
 	}
@@ -200,12 +201,12 @@ func (rt *Runtime) Restart() error {
 		env, words = rt.crioCommand()
 	}
 	var err error
-	rt.process, err = rt.tree.start(rt.logPath(), env, words[0], words[1:]...)
+	rt.process, err = rt.tree.Start(rt.logPath(), env, words[0], words[1:]...)
 	if err != nil {
 		return err
 	}
-	return rt.process.await("the runtime to answer on "+rt.socket(), func() error {
-		ctx, cancel := callContext()
+	return rt.process.Await("the runtime to answer on "+rt.socket(), func() error {
+		ctx, cancel := host.CallContext()
 		defer cancel()
 		status, err := rt.cri.Status(ctx, &cri.StatusRequest{})
 		if err != nil {
@@ -239,17 +240,17 @@ func (rt *Runtime) Close() error {
 }
 
 // Log is what the runtime logged so far.
-func (rt *Runtime) Log() string { return readLog(rt.logPath()) }
+func (rt *Runtime) Log() string { return host.ReadLog(rt.logPath()) }
 
 // V2 tells whether pods' knobs are cgroup v2's.
-func (rt *Runtime) V2() bool { return rt.tree.v2() }
+func (rt *Runtime) V2() bool { return rt.tree.V2() }
 
 // Systemd tells whether pods are slices of the machine's systemd.
 func (rt *Runtime) Systemd() bool { return rt.options.Systemd }
 
 // CgroupRoot is the cgroup above the runtime's kubepods, below each
 // controller's root: "/sluicetest-...".
-func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.name }
+func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.Name }
 
 // kubepods is the cgroup of all pods.
 func (rt *Runtime) kubepods() string {

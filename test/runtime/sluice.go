@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // SluiceOptions says how to run the plugin.
@@ -40,7 +41,7 @@ type Sluice struct {
 	rt      *Runtime
 	options SluiceOptions
 	dir     string
-	process *process
+	process *host.Process
 }
 
 // synchronized is in the line that the plugin logs once it has answered the
@@ -117,7 +118,7 @@ func (s *Sluice) Launch() error {
 		program, args = s.rt.tools.of("", "probe"), append([]string{"under", stat, program}, args...)
 	}
 	var err error
-	s.process, err = s.rt.tree.start(s.logPath(), os.Environ(), program, args...)
+	s.process, err = s.rt.tree.Start(s.logPath(), os.Environ(), program, args...)
 	return err
 }
 
@@ -136,7 +137,7 @@ func (s *Sluice) Restart() error {
 }
 
 // AwaitLog waits until the plugin has logged the text since it was last started.
-func (s *Sluice) AwaitLog(text string) error { return s.process.awaitLine(text) }
+func (s *Sluice) AwaitLog(text string) error { return s.process.AwaitLine(text) }
 
 // Synchronizations counts how often the plugin has answered Synchronize since its
 // first start: once for each connection.
@@ -182,7 +183,7 @@ func (s *Sluice) DecisionText() (string, error) {
 
 // Failsafes are the processes that watch the plugin, or did.
 func (s *Sluice) Failsafes() ([]int, error) {
-	pids, err := s.rt.tree.pids(s.rt.tree.processes())
+	pids, err := s.rt.tree.PIDs(s.rt.tree.Processes())
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +195,7 @@ func (s *Sluice) Failsafes() ([]int, error) {
 }
 
 // Signal sends the plugin a signal.
-func (s *Sluice) Signal(signal syscall.Signal) error { return s.process.cmd.Process.Signal(signal) }
+func (s *Sluice) Signal(signal syscall.Signal) error { return s.process.Signal(signal) }
 
 // Command runs the binary's command line and returns what it prints.
 func (s *Sluice) Command(args ...string) (string, error) {
@@ -206,15 +207,15 @@ func (s *Sluice) Command(args ...string) (string, error) {
 }
 
 // Kill ends the plugin as a crash would.
-func (s *Sluice) Kill() error { return s.process.kill() }
+func (s *Sluice) Kill() error { return s.process.Kill() }
 
 // Stop ends the plugin as systemd would.
-func (s *Sluice) Stop() error { return s.process.end(syscall.SIGTERM) }
+func (s *Sluice) Stop() error { return s.process.End(syscall.SIGTERM) }
 
 // Wait waits until the plugin has ended by itself and returns its exit status.
 func (s *Sluice) Wait() (int, error) {
-	err := poll(s.options.Name+" to end", func() error {
-		if !s.process.exited() {
+	err := host.Poll(s.options.Name+" to end", func() error {
+		if !s.process.Exited() {
 			return fmt.Errorf("process %d runs", s.PID())
 		}
 		return nil
@@ -222,13 +223,13 @@ func (s *Sluice) Wait() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.process.cmd.ProcessState.ExitCode(), nil
+	return s.process.ExitCode(), nil
 }
 
 // PID is the process id of the plugin last started.
-func (s *Sluice) PID() int { return s.process.cmd.Process.Pid }
+func (s *Sluice) PID() int { return s.process.PID() }
 
 // Log is what the plugin logged since its first start.
-func (s *Sluice) Log() string { return readLog(s.logPath()) }
+func (s *Sluice) Log() string { return host.ReadLog(s.logPath()) }
 
 func (s *Sluice) logPath() string { return filepath.Join(s.dir, "log") }

@@ -5,21 +5,20 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/sluice-dev/sluice/test/host"
 )
 
 // sweep removes the trees and folders of Runtimes whose test process is gone: it
 // was killed, or the test binary's timeout ended it, before Close.
-func sweep(hierarchies []mount) error {
+func sweep(hierarchies []host.Mount) error {
 	var errs []error
 	left := make(map[string]bool)
 	for _, m := range hierarchies {
-		paths, _ := filepath.Glob(m.path(namePrefix + "*"))
+		paths, _ := filepath.Glob(m.Path(namePrefix + "*"))
 		for _, path := range paths {
 			left[filepath.Base(path)] = true
 		}
@@ -34,16 +33,16 @@ func sweep(hierarchies []mount) error {
 		if err != nil || !errors.Is(syscall.Kill(owner, 0), syscall.ESRCH) {
 			continue
 		}
-		errs = append(errs, clean(&tree{name: name, mounts: hierarchies}, filepath.Join(os.TempDir(), name)))
+		errs = append(errs, clean(&host.Tree{Name: name, Mounts: hierarchies}, filepath.Join(os.TempDir(), name)))
 	}
 	return errors.Join(errs...)
 }
 
 // clean ends the tree's processes and removes its cgroups, its folder and what
 // is mounted there. Where something fails, the folder stays, for a look at it.
-func clean(t *tree, dir string) error {
+func clean(t *host.Tree, dir string) error {
 	sockets := shimSockets(dir)
-	if err := errors.Join(t.thaw(t.name), t.killAll(t.name), t.remove(t.name), unmountBelow(dir)); err != nil {
+	if err := errors.Join(t.Thaw(t.Name), t.KillAll(t.Name), t.Remove(t.Name), host.UnmountBelow(dir)); err != nil {
 		return err
 	}
 	for _, socket := range sockets {
@@ -52,30 +51,6 @@ func clean(t *tree, dir string) error {
 		}
 	}
 	return os.RemoveAll(dir)
-}
-
-// unmountBelow unmounts everything in the folder, the deepest first.
-func unmountBelow(dir string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	var points []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			points = append(points, fields[4])
-		}
-	}
-	slices.Reverse(points)
-	var errs []error
-	for _, point := range points {
-		err := unix.Unmount(point, unix.MNT_DETACH)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			continue // another test process has swept it
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // shimSockets lists the sockets of the shims that still run: they lie outside

@@ -13,7 +13,7 @@ import (
 // all those above it, where the kubelet's cgroup root is rt's own:
 // "root.slice/root-kubepods.slice/root-kubepods-burstable.slice/...".
 func (rt *Runtime) slices(parts ...string) []string {
-	name := strings.ReplaceAll(rt.tree.name, "-", "")
+	name := strings.ReplaceAll(rt.tree.Name, "-", "")
 	dirs := []string{"/" + name + ".slice"}
 	for _, part := range append([]string{"kubepods"}, parts...) {
 		name += "-" + part
