@@ -10,11 +10,16 @@ TOOLS := bin/tools
 FUZZTIME := 20000x
 IMAGE := localhost/sluice/sluice:latest
 
+# The minor version of Kubernetes that kube-test runs: test/kube/programs has a module for each.
+export KUBERNETES ?= 1.36
+KUBE := bin/kube/$(KUBERNETES)
+
 # Debian packages: curl, jq and openssl for the documentation's commands; a C compiler
-# for the race detector and runc; QEMU for the virtual machines, which find their kernel
+# for the race detector and runc, which in Kubernetes' pods needs seccomp; busybox for
+# these pods; QEMU for the virtual machines, which find their kernel
 # and systemd through apt's lists and download them; a browser for the node map's tests
 # (350 MB on disk, 15 s), and npm, where there is none, for what checks its accessibility.
-PACKAGES := curl jq openssl gcc libc6-dev qemu-system-x86 chromium $(if $(shell command -v npm),,npm)
+PACKAGES := curl jq openssl gcc libc6-dev libseccomp-dev busybox-static qemu-system-x86 chromium $(if $(shell command -v npm),,npm)
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
@@ -35,7 +40,7 @@ UNIT_TIMEOUT := 40m
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report
 flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when run again: /'
 
-.PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools runtime probe clean
+.PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools kube-tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,8 +74,8 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 	$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(UNIT)
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
-test: packages lint vuln sbom unit fuzz web-test e2e vm-test ## everything, on a fresh machine
-	@$(call flaky,bin/flaky-e2e.txt bin/flaky-vm.txt)
+test: packages lint vuln sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
+	@$(call flaky,bin/flaky-e2e.txt bin/flaky-kube.txt bin/flaky-vm.txt)
 
 unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(UNIT)
@@ -98,6 +103,12 @@ e2e: build tools deb image ## real containerd, real containers, the documentatio
 	@$(call flaky,bin/flaky-e2e.txt)
 	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
+kube-test: build kube-tools $(GOTESTSUM) ## a real Kubernetes: API server and controllers (root; KUBERNETES=1.34, 1.36 or 1.37)
+	@rm -f bin/flaky-kube.txt
+	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
+		--packages ./... -- -p 1 -count=1 -timeout 30m
+	@$(call flaky,bin/flaky-kube.txt)
+
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd
 	@rm -f bin/flaky-vm.txt
 	$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=bin/flaky-vm.txt --packages ./test/vm -- -count=1 -timeout 120m
@@ -120,7 +131,7 @@ bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kuberne
 # functions so that vet can tell.
 lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
 	$(TOOLS)/golangci-lint run
-	for module in configs/package test/external; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
+	for module in configs/package test/external test/kube; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
 	go vet -unusedresult -unusedresult.funcs=$(CPUSET).Union,$(CPUSET).Intersect,$(CPUSET).Difference,$(CPUSET).IntersectSize,$(CPUSET).Of,$(CPUSET).Range ./...
 
 # Without the database, which is on the Internet (VULNDB names a copy, as
@@ -170,6 +181,16 @@ $(TOOLS)/1.7/containerd: test/tools17/go.mod test/tools17/go.sum
 # machine; without seccomp, so that it needs no library.
 $(TOOLS)/runc: test/tools/go.mod test/tools/go.sum
 	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'netgo osusergo' -ldflags '-linkmode external -extldflags -static' -o ../../$@ github.com/opencontainers/runc
+	@touch $@
+
+kube-tools: $(KUBE)/kubelet ## Kubernetes' programs, cached in bin/kube: the first time takes 10 minutes of two CPUs
+
+# The version is what the API server and the kubelet tell of themselves.
+$(KUBE)/kubelet: test/kube/programs/$(KUBERNETES)/go.mod test/kube/programs/$(KUBERNETES)/go.sum
+	cd test/kube/programs/$(KUBERNETES) && version=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) && set_=-X\ k8s.io/component-base/version.git && \
+		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $${set_}Version=$$version $${set_}Major=1 $${set_}Minor=$(KUBERNETES:1.%=%) $${set_}TreeState=clean" \
+		-o ../../../../$(KUBE)/ go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet}
+	mv $(KUBE)/server $(KUBE)/etcd
 	@touch $@
 
 $(TOOLS)/gotestsum: test/tools/go.mod test/tools/go.sum
