@@ -15,12 +15,12 @@ import (
 
 // Config is sluice.yaml.
 type Config struct {
-	Mode          Mode          `yaml:"mode"`
-	Neighbours    Neighbours    `yaml:"neighbours"`
-	FailurePolicy FailurePolicy `yaml:"failurePolicy"`
+	Mode          Mode          `yaml:"mode"`          // On changes the node; preview decides, logs and reports, but changes nothing.
+	Neighbours    Neighbours    `yaml:"neighbours"`    // What to do beside koordlet or katalyst-agent: only preview, or ignore them.
+	FailurePolicy FailurePolicy `yaml:"failurePolicy"` // What happens to containers that start while Sluice is not running: open lets them run, closed fails them (NRI 0.12.5).
 
-	Reserved cpuset.Set `yaml:"reserved"` // CPUs that no container gets
-	System   cpuset.Set `yaml:"system"`   // CPUs of class SYSTEM; empty: SYSTEM shares with LS
+	Reserved cpuset.Set `yaml:"reserved"` // CPUs that no container gets, for example 0-1,64-65.
+	System   cpuset.Set `yaml:"system"`   // CPUs for class SYSTEM; by default SYSTEM shares those of LS.
 	Pools    Pools      `yaml:"pools"`
 
 	annotation.Rules `yaml:",inline"`
@@ -28,14 +28,14 @@ type Config struct {
 	RDT    RDT    `yaml:"rdt"`
 	Memory Memory `yaml:"memory"`
 
-	VMRuntimes     []string      `yaml:"vmRuntimes"`     // globs of runtime handlers whose pods are accounted, not controlled
-	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // age after which a grant that never started may be freed
-	DriftInterval  time.Duration `yaml:"driftInterval"`  // between two comparisons of the kernel's settings with the desired ones
+	VMRuntimes     []string      `yaml:"vmRuntimes"`     // Patterns of the runtime handlers of virtual machines, which Sluice counts but does not place.
+	ReserveTimeout time.Duration `yaml:"reserveTimeout"` // How long a container may hold CPUs before it starts.
+	DriftInterval  time.Duration `yaml:"driftInterval"`  // Time between two comparisons of all settings with the kernel.
 	RecordUpdates  RecordUpdates `yaml:"recordUpdates"`
 	Steer          Steer         `yaml:"steer"`
-	StateDir       string        `yaml:"stateDir"`     // absolute path
-	RuntimeDir     string        `yaml:"runtimeDir"`   // absolute path, of a folder in memory
-	StatusSocket   string        `yaml:"statusSocket"` // absolute path
+	StateDir       string        `yaml:"stateDir"`     // Folder of the audit trail and the batch switch.
+	RuntimeDir     string        `yaml:"runtimeDir"`   // Folder on tmpfs for original values and the failsafe's plan.
+	StatusSocket   string        `yaml:"statusSocket"` // Path of the socket for sluice commands.
 	Metrics        Metrics       `yaml:"metrics"`
 	Web            Web           `yaml:"web"`
 	Log            Log           `yaml:"log"`
@@ -45,21 +45,21 @@ type Config struct {
 
 // RecordUpdates brings the runtime's own records into agreement with the kernel.
 type RecordUpdates struct {
-	Enabled bool          `yaml:"enabled"`
-	Delay   time.Duration `yaml:"delay"` // after the last change of a container
+	Enabled bool          `yaml:"enabled"` // Update the runtime's own record of containers as well.
+	Delay   time.Duration `yaml:"delay"`   // Delay of that update after the last change of a container.
 }
 
 // Steer keeps the CPUs of LSE containers free of what is not in a container.
 type Steer struct {
-	IRQs       bool `yaml:"irqs"`       // interrupts
-	Workqueues bool `yaml:"workqueues"` // the kernel's unbound work
+	IRQs       bool `yaml:"irqs"`       // Keep interrupts off the CPUs of LSE containers; irqbalance must exclude them.
+	Workqueues bool `yaml:"workqueues"` // Keep the kernel's work queues off them as well.
 }
 
 // Log is where and how the plugin logs.
 type Log struct {
-	Level  LogLevel  `yaml:"level"`
-	Format LogFormat `yaml:"format"`
-	File   string    `yaml:"file"` // absolute path; "" is stderr
+	Level  LogLevel  `yaml:"level"`  // Least level of messages: error, warn, info or debug.
+	Format LogFormat `yaml:"format"` // Format of messages: text or json.
+	File   string    `yaml:"file"`   // Absolute path of the log; without it, standard error.
 }
 
 // Default returns the configuration as shipped. It changes nothing for pods without requests to

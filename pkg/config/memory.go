@@ -2,8 +2,8 @@ package config
 
 // Memory is what is done for memory beside single containers.
 type Memory struct {
-	GlobalWatermark    Watermark `yaml:"globalWatermark"`
-	BEPageCachePercent int       `yaml:"bePageCachePercent"` // of a BE container's memory limit, or of the node's memory where it has none; 0 is no limit
+	GlobalWatermark    Watermark `yaml:"globalWatermark"`    // With auto, background reclaim starts earlier (vm.min_free_kbytes, vm.watermark_scale_factor).
+	BEPageCachePercent int       `yaml:"bePageCachePercent"` // Most page cache of BE containers, in percent of their memory limit, or of the node's memory if they have none; 0 is no limit.
 }
 
 // Watermark says whether the kernel begins earlier to free memory in the

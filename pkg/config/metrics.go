@@ -7,8 +7,8 @@ import (
 
 // Metrics is where and what a Prometheus finds besides the status socket.
 type Metrics struct {
-	Listen     string `yaml:"listen"`     // IP address and port; "" is none
-	Containers bool   `yaml:"containers"` // name containers and pods
+	Listen     string `yaml:"listen"`     // IP address and port that serve metrics over TCP, for example 127.0.0.1:9745.
+	Containers bool   `yaml:"containers"` // Also export single containers and pods.
 }
 
 func (d *decoder) checkMetrics(c *Config) {

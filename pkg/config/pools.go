@@ -14,7 +14,7 @@ import (
 
 // Pools divide the shared CPUs.
 type Pools struct {
-	Mode PoolMode `yaml:"mode"`
+	Mode PoolMode `yaml:"mode"` // With overlap, the batch pool covers all others; with exclusive, all but one pool need a size, or control.pools must be on.
 	List []Pool   `yaml:"list"` // in order of priority, the highest first; the last is the batch pool
 }
 
@@ -33,14 +33,14 @@ func (m *PoolMode) UnmarshalText(text []byte) error { return choose(m, text, Ove
 // Pool is one pool. Without CPUs it is the rest, together with all others
 // without.
 type Pool struct {
-	Name string         `yaml:"name"`
-	CPUs PoolSize       `yaml:"cpus"`
-	Set  annotation.Set `yaml:"set"` // what it gives to its containers
+	Name string         `yaml:"name"` // Name of the pool. Pools are listed by descending priority; the last is the batch pool. Default: critical, online and batch.
+	CPUs PoolSize       `yaml:"cpus"` // Size in whole cores: a count (4), a share (25%) or a list (8-15). Pools without a size share the rest.
+	Set  annotation.Set `yaml:"set"`  // Annotation keys for its containers: cpu-identity, weight, rdt-class, io, oom-score, net-class. Pods that name the pool then need authorization.
 
-	Band   Band          `yaml:"band"`   // its load, in percent of its CPUs, that the loop holds
-	RCF    Band          `yaml:"rcf"`    // its CPUs, in percent of what its containers request
-	Min    int           `yaml:"min"`    // CPUs that it always has
-	Memory control.Bytes `yaml:"memory"` // limit of all its containers together
+	Band   Band          `yaml:"band"`   // Load, in percent of its CPUs, within which the pool keeps its size in mode exclusive. Default: 30-50% for critical, 50-80% for the last pool, 45-60% for others.
+	RCF    Band          `yaml:"rcf"`    // RCF (requested-CPU fraction) in mode exclusive: its least and most CPUs, in percent of what its containers request, for example 50-100%. Default: no bounds.
+	Min    int           `yaml:"min"`    // Its least CPUs in mode exclusive. Default: 1.
+	Memory control.Bytes `yaml:"memory"` // Most memory of its containers together: those that allow it give page cache back from 95 % of it, and are evicted from 98 %; for the last pool, it limits batch work.
 }
 
 // PoolSize is a pool's size: a count ("4"), a share of the CPUs that can be

@@ -13,12 +13,12 @@ import (
 // RDT is cache and memory bandwidth, by Intel's name; AMD and Arm have the same.
 // Without classes, PerPod and Monitor nothing is done.
 type RDT struct {
-	Mode       RDTMode             `yaml:"mode"`
-	Partitions map[string]RDTShare `yaml:"partitions"` // apart from each other, for classes to divide
-	Classes    map[string]RDTClass `yaml:"classes"`
-	PerPod     bool                `yaml:"perPod"`  // pods that ask for a share of their own get a group of their own
-	Monitor    bool                `yaml:"monitor"` // count cache occupancy and bandwidth of each container
-	MaxMBps    int                 `yaml:"maxMBps"` // bandwidth of one socket, for percentages where the machine counts in amounts; 0 unknown
+	Mode       RDTMode             `yaml:"mode"`       // Off leaves cache and memory bandwidth alone.
+	Partitions map[string]RDTShare `yaml:"partitions"` // Shares by name, for classes to divide.
+	Classes    map[string]RDTClass `yaml:"classes"`    // Shares by name, for the annotation rdt-class.
+	PerPod     bool                `yaml:"perPod"`     // Pods may ask for a share of their own.
+	Monitor    bool                `yaml:"monitor"`    // Measure the cache occupancy and memory bandwidth of each container.
+	MaxMBps    int                 `yaml:"maxMBps"`    // Memory bandwidth of the CPUs of one L3 cache, for percentages if the machine counts in amounts (AMD, mba_MBps); 0 is unknown.
 }
 
 // RDTMode is On, or Off: the resource groups are left alone.

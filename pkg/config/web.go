@@ -10,16 +10,16 @@ import (
 
 // Web is the node map, a page for a browser.
 type Web struct {
-	Listen    string `yaml:"listen"`    // absolute path of a unix socket, or "address:port"; "" is off
-	Token     string `yaml:"token"`     // what viewers must know
-	TokenFile string `yaml:"tokenFile"` // absolute path of a file that holds the token, instead
+	Listen    string `yaml:"listen"`    // Address of the node map: a port, for example 127.0.0.1:8437, or the path of a unix socket.
+	Token     string `yaml:"token"`     // Token of viewers; required if other machines reach the address.
+	TokenFile string `yaml:"tokenFile"` // Absolute path of a file with the token.
 	TLS       WebTLS `yaml:"tls"`
 }
 
 // WebTLS are absolute paths of PEM files; "" is plain HTTP.
 type WebTLS struct {
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
+	Cert string `yaml:"cert"` // Path of a PEM certificate; without it, plain HTTP.
+	Key  string `yaml:"key"`  // Path of the certificate's key.
 }
 
 // Plain reports whether the node map's traffic crosses a network unencrypted.

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 )
 
-var update = flag.Bool("update", false, "write docs/commands.md anew")
+var update = flag.Bool("update", false, "write docs/commands.md, and the keys of docs/config.md, anew")
 
 // helps reads the help of every command below one, by its words after "sluice".
 func helps(words string) (map[string]string, error) {

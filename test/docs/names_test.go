@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/annotation"
 	"github.com/sluice-dev/sluice/test/docs/markdown"
@@ -31,61 +31,84 @@ func find(t *testing.T, name string) markdown.Page {
 	return markdown.Page{}
 }
 
-// docs/config.md has every key with its default, and no other.
+// docs/config.md has every key with its default, and with the comment on its field in the
+// source as its meaning.
 func TestConfigKeys(t *testing.T) {
 	t.Parallel()
-	keys := map[string]reflect.Value{}
-	collect(keys, "", reflect.ValueOf(config.Default()).Elem())
-	page := find(t, filepath.Join("docs", "config.md"))
-	for _, row := range page.Rows("key") {
-		key := markdown.Spans(row[0])[0]
-		value, known := keys[key]
-		if !known {
-			t.Errorf("%s is no key", key)
-			continue
-		}
-		delete(keys, key)
-		if want, ok := scalar(value); ok && !slices.Equal(markdown.Spans(row[1]), want) {
-			t.Errorf("%s: the default is %q, the page says %s", key, want, row[1])
-		}
+	defaults := map[string]string{}
+	for _, v := range config.Values(config.Default()) {
+		defaults[v.Key] = v.Text
 	}
-	for key := range maps.Keys(keys) {
-		t.Errorf("%s is missing", key)
+	comments := readSource(t, "pkg/config", "pkg/decide/control", "pkg/workload/annotation").comments
+	var rows strings.Builder
+	rows.WriteString("\n| key | default | meaning |\n|---|---|---|\n")
+	for _, k := range collect(nil, "", reflect.ValueOf(config.Default()).Elem()) {
+		meaning := comments[k.field]
+		if !sentence.MatchString(meaning) {
+			t.Errorf("%s: the comment on %s must be a sentence that makes sense alone, not %q", k.name, k.field, meaning)
+		}
+		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", k.name, k.defaultText(defaults), bars(meaning))
+	}
+	const begin, end = "<!-- keys, made by go test ./test/docs -run TestConfigKeys -update -->\n", "\n<!-- /keys -->\n"
+	const name = "docs/config.md"
+	text := string(read(t, name))
+	before, rest, begins := strings.Cut(text, begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s lacks its marks", name)
+	}
+	switch want := before + begin + rows.String() + end + after; {
+	case want == text:
+	case *update:
+		if err := os.WriteFile(filepath.Join(root, name), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s differs from the source; write it anew with: go test ./test/docs -run TestConfigKeys -update", name)
 	}
 }
 
-// collect lists the keys below a value: "a.b", "list[].name".
-func collect(keys map[string]reflect.Value, prefix string, v reflect.Value) {
+// configKey is a key of sluice.yaml.
+type configKey struct {
+	name  string // "pools.list[].name"
+	field string // "config.Pool.Name"
+	value reflect.Value
+}
+
+// defaultText is the key's default as the page shows it; "" if only its meaning can say it.
+func (k *configKey) defaultText(defaults map[string]string) string {
+	_, isMode := reflect.TypeAssert[control.Mode](k.value)
+	switch text := defaults[k.name]; {
+	case strings.Contains(k.name, "[]"), k.value.Kind() == reflect.Map && k.value.Len() > 0:
+		return ""
+	case text != "":
+		return "`" + text + "`"
+	case isMode:
+		return "`control.mode`"
+	}
+	return "none"
+}
+
+// collect lists the keys below a value.
+func collect(keys []configKey, prefix string, v reflect.Value) []configKey {
 	for i := range v.NumField() {
-		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		of := v.Type().Field(i)
+		name, options, _ := strings.Cut(of.Tag.Get("yaml"), ",")
 		field, key := v.Field(i), prefix+name
 		_, isText := reflect.TypeAssert[encoding.TextUnmarshaler](field.Addr())
 		switch {
 		case name == "-":
 		case options == "inline":
-			collect(keys, prefix, field)
+			keys = collect(keys, prefix, field)
 		case field.Kind() == reflect.Struct && !isText:
-			collect(keys, key+".", field)
+			keys = collect(keys, key+".", field)
 		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
-			collect(keys, key+"[].", reflect.New(field.Type().Elem()).Elem())
+			keys = collect(keys, key+"[].", reflect.New(field.Type().Elem()).Elem())
 		default:
-			keys[key] = field
+			keys = append(keys, configKey{key, v.Type().String() + "." + of.Name, field})
 		}
 	}
-}
-
-// scalar is a default as the page writes it; lists and rules are told in words.
-func scalar(v reflect.Value) (code []string, ok bool) {
-	switch x := v.Interface().(type) {
-	case time.Duration:
-		return []string{regexp.MustCompile(`m0s$`).ReplaceAllString(x.String(), "m")}, true
-	case bool:
-		return []string{fmt.Sprint(x)}, true
-	}
-	if text := fmt.Sprint(v.Interface()); (v.Kind() == reflect.String || v.Kind() == reflect.Uint8) && text != "" {
-		return []string{text}, v.CanSet() && text != "Unclassified"
-	}
-	return nil, false
+	return keys
 }
 
 // docs/annotations.md has every annotation key, and every example of a value is valid.

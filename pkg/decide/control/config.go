@@ -4,9 +4,9 @@ import "time"
 
 // Config is the loop's part of sluice.yaml. Percentages are whole numbers.
 type Config struct {
-	Mode         Mode          `yaml:"mode"`         // of every controller that has none of its own
-	FastInterval time.Duration `yaml:"fastInterval"` // of the pools' and the batch budget's steps
-	Interval     time.Duration `yaml:"interval"`     // of all others
+	Mode         Mode          `yaml:"mode"`         // Mode of windows, of the switch, and of each controller without a mode of its own.
+	FastInterval time.Duration `yaml:"fastInterval"` // Time between two measurements, and between two steps of pools and batch.
+	Interval     time.Duration `yaml:"interval"`     // Time between two steps of the other controllers.
 
 	Pools        PoolsConfig        `yaml:"pools"`
 	Batch        BatchConfig        `yaml:"batch"`
@@ -44,15 +44,15 @@ func DefaultConfig() Config {
 
 // PoolsConfig is the law of pools that are apart (pools.mode: exclusive).
 type PoolsConfig struct {
-	Mode          Mode          `yaml:"mode"`
-	SlowWindow    time.Duration `yaml:"slowWindow"`  // whose maximum is the slow signal
-	ShrinkAfter   int           `yaml:"shrinkAfter"` // measurements below the band
-	ShrinkPause   time.Duration `yaml:"shrinkPause"` // since the pool's last change
-	NewPodTime    time.Duration `yaml:"newPodTime"`  // for which a new pod counts at its request
-	GrowCPUs      int           `yaml:"growCPUs"`    // at most the larger of the two in a step
-	GrowPercent   int           `yaml:"growPercent"` // of the pool
-	ShrinkCPUs    int           `yaml:"shrinkCPUs"`
-	ShrinkPercent int           `yaml:"shrinkPercent"`
+	Mode          Mode          `yaml:"mode"`          // Mode of the pools' sizes, with pools.mode: exclusive.
+	SlowWindow    time.Duration `yaml:"slowWindow"`    // Time whose highest load decides whether a pool shrinks.
+	ShrinkAfter   int           `yaml:"shrinkAfter"`   // Measurements below the band before a pool shrinks.
+	ShrinkPause   time.Duration `yaml:"shrinkPause"`   // Least time since the pool's last change before it shrinks.
+	NewPodTime    time.Duration `yaml:"newPodTime"`    // Time for which new containers count with their requests.
+	GrowCPUs      int           `yaml:"growCPUs"`      // Most CPUs that a step adds.
+	GrowPercent   int           `yaml:"growPercent"`   // Most that a step adds, in percent of the pool, if that is more.
+	ShrinkCPUs    int           `yaml:"shrinkCPUs"`    // Most CPUs that a step removes.
+	ShrinkPercent int           `yaml:"shrinkPercent"` // Most that a step removes, in percent of the pool, if that is more.
 }
 
 // PoolConfig is one pool's own part of the law; see pools.list.
@@ -83,54 +83,54 @@ func (m *Mechanism) UnmarshalText(text []byte) error {
 // BatchConfig is the budget of batch work on CPUs that it shares with the online
 // pools (pools.mode: overlap).
 type BatchConfig struct {
-	Mode             Mode      `yaml:"mode"`
-	By               Mechanism `yaml:"by"`
-	ThresholdPercent int       `yaml:"thresholdPercent"` // of the node that all may use together; 0: 97 where batch yields at once (idle class, group identity), else 65
-	FloorPercent     int       `yaml:"floorPercent"`     // of the node that batch always has
-	FloorCPUs        int       `yaml:"floorCPUs"`        // the least cpuset; by quota it is 20 ms in 100 ms
-	GrowPercent      int       `yaml:"growPercent"`      // of the node, at most in a step
-	Reserved         CPUs      `yaml:"reserved"`         // kept for the system where it uses less
-	LendLSR          bool      `yaml:"lendLSR"`          // batch work runs on the CPUs of idle LSR pins too
-	OnlineWeight     int       `yaml:"onlineWeight"`     // CPU weight of LS pods and of what holds them, in percent of the kubelet's, while batch work runs; 100 or less leaves it
+	Mode             Mode      `yaml:"mode"`             // Mode of batch work's CPU budget, with pools.mode: overlap.
+	By               Mechanism `yaml:"by"`               // How the budget is enforced: auto, quota, cpuset or both.
+	ThresholdPercent int       `yaml:"thresholdPercent"` // CPU that all work may use, in percent of the node; 0 is 97 if all batch work yields at once, else 65.
+	FloorPercent     int       `yaml:"floorPercent"`     // CPU that batch work always has, in percent of the node; at least a fifth of a CPU.
+	FloorCPUs        int       `yaml:"floorCPUs"`        // Smallest CPU set of the batch pool.
+	GrowPercent      int       `yaml:"growPercent"`      // Most growth of the budget in a step, in percent of the node.
+	Reserved         CPUs      `yaml:"reserved"`         // CPU kept for processes outside of pods, for example 500m.
+	LendLSR          bool      `yaml:"lendLSR"`          // Batch work also uses the CPUs of idle LSR pins.
+	OnlineWeight     int       `yaml:"onlineWeight"`     // Highest CPU weight of everything beside batch work, in percent of the kubelet's; 100 or less leaves the weights alone.
 }
 
 // BurstConfig is the automatic raise of CPU limits.
 type BurstConfig struct {
-	Mode            Mode          `yaml:"mode"`
-	All             bool          `yaml:"all"`             // LS containers that don't ask for it too, where they have a CPU limit
-	MaxPercent      int           `yaml:"maxPercent"`      // of the limit
-	CoolingPercent  int           `yaml:"coolingPercent"`  // load of the share pool above which nothing is raised
-	OverloadPercent int           `yaml:"overloadPercent"` // and above which limits go back
-	CalmAfter       time.Duration `yaml:"calmAfter"`       // without throttling, the limit walks back
+	Mode            Mode          `yaml:"mode"`            // Mode of raised CPU limits.
+	All             bool          `yaml:"all"`             // Also raise the limits of LS containers that do not ask for it.
+	MaxPercent      int           `yaml:"maxPercent"`      // Highest raised limit, in percent of the container's own.
+	CoolingPercent  int           `yaml:"coolingPercent"`  // No limit is raised while the CPUs of LS are busier than this, in percent.
+	OverloadPercent int           `yaml:"overloadPercent"` // Limits go back while the CPUs of LS are busier than this, in percent.
+	CalmAfter       time.Duration `yaml:"calmAfter"`       // Time without throttling after which a limit goes back.
 }
 
 // DemotionConfig takes CPU from the heaviest containers of lower pools when an
 // overloaded pool has nothing left to take.
 type DemotionConfig struct {
-	Mode        Mode `yaml:"mode"`
-	StepPercent int  `yaml:"stepPercent"`
-	CalmAfter   int  `yaml:"calmAfter"` // steps of Interval
+	Mode        Mode `yaml:"mode"`        // Mode of lowered CPU limits.
+	StepPercent int  `yaml:"stepPercent"` // Step, in percent of the current limit.
+	CalmAfter   int  `yaml:"calmAfter"`   // Steps without a shortage before limits go back.
 }
 
 // MemoryConfig is the memory of batch work.
 type MemoryConfig struct {
-	Mode               Mode  `yaml:"mode"`
-	SafePercent        int   `yaml:"safePercent"`        // of the node's memory that all may use together; below EvictPercent
-	Reserve            Bytes `yaml:"reserve"`            // kept free besides
-	HeadroomPercent    int   `yaml:"headroomPercent"`    // of the node's memory: at most so much is kept free before online's growth
-	EvictPercent       int   `yaml:"evictPercent"`       // of the node's memory in use, above which batch is evicted
-	EvictMarginPercent int   `yaml:"evictMarginPercent"` // until so much below
+	Mode               Mode  `yaml:"mode"`               // Mode of batch work's memory.
+	SafePercent        int   `yaml:"safePercent"`        // Memory that all work may use, in percent of the node's; must be below evictPercent.
+	Reserve            Bytes `yaml:"reserve"`            // Memory kept free in addition, for example 2Gi.
+	HeadroomPercent    int   `yaml:"headroomPercent"`    // Most memory kept free for the growth of others, in percent of the node's.
+	EvictPercent       int   `yaml:"evictPercent"`       // Use of the node's memory above which batch work is evicted, in percent.
+	EvictMarginPercent int   `yaml:"evictMarginPercent"` // Eviction ends when use is lower by this much, in percent.
 }
 
 // CacheConfig narrows the cache and bandwidth of batch work where LS shows contention.
 type CacheConfig struct {
-	Mode           Mode          `yaml:"mode"`
-	Class          string        `yaml:"class"`          // the RDT class of batch work; "" none
-	TrafficPercent int           `yaml:"trafficPercent"` // memory traffic of LS for each CPU second, above its calm
-	MaxMBps        int           `yaml:"maxMBps"`        // bandwidth of the node near which it narrows; 0 unknown
-	MinPercent     int           `yaml:"minPercent"`
-	StepPercent    int           `yaml:"stepPercent"`
-	CalmAfter      time.Duration `yaml:"calmAfter"`
+	Mode           Mode          `yaml:"mode"`           // Mode of batch work's cache and memory bandwidth.
+	Class          string        `yaml:"class"`          // RDT class of batch work, which this controller needs.
+	TrafficPercent int           `yaml:"trafficPercent"` // Cache that a pod lost to batch work, and memory traffic that it gained, before batch work gets less.
+	MaxMBps        int           `yaml:"maxMBps"`        // Memory bandwidth of the node; 0 does not narrow it.
+	MinPercent     int           `yaml:"minPercent"`     // Least share, in percent of the class's own.
+	StepPercent    int           `yaml:"stepPercent"`    // Step, in percent of the class's own share.
+	CalmAfter      time.Duration `yaml:"calmAfter"`      // Time without contention that returns a step.
 }
 
 // EvictBy is who carries evictions out.
@@ -147,21 +147,21 @@ func (b *EvictBy) UnmarshalText(text []byte) error { return choose(b, text, Evic
 
 // EvictionConfig is the last resort.
 type EvictionConfig struct {
-	Mode                Mode          `yaml:"mode"`
-	By                  EvictBy       `yaml:"by"`
-	Socket              string        `yaml:"socket"`              // the runtime's CRI socket, an absolute path; "": the usual places
-	CPUPause            time.Duration `yaml:"cpuPause"`            // between two evictions for CPU, load or disk
-	MemoryPause         time.Duration `yaml:"memoryPause"`         // and for memory
-	CoolDown            time.Duration `yaml:"coolDown"`            // after one, in which the node takes no new BE
-	RefuseNew           bool          `yaml:"refuseNew"`           // fail the creation of BE containers in that time
-	SatisfactionPercent int           `yaml:"satisfactionPercent"` // BE's CPU granted of requested, below which it is evicted; 0 never
-	SatisfactionWindow  time.Duration `yaml:"satisfactionWindow"`  // for which it has to be so
-	Never               []string      `yaml:"never"`               // globs of namespaces whose pods are never evicted, nor batch work by default
+	Mode                Mode          `yaml:"mode"`                // Mode of evictions, the last resort.
+	By                  EvictBy       `yaml:"by"`                  // Who evicts: report only logs; cri stops the pod through the runtime.
+	Socket              string        `yaml:"socket"`              // Path of the runtime's CRI socket; by default the usual ones.
+	CPUPause            time.Duration `yaml:"cpuPause"`            // Time between two evictions for CPU or disk.
+	MemoryPause         time.Duration `yaml:"memoryPause"`         // Time between two evictions for memory.
+	CoolDown            time.Duration `yaml:"coolDown"`            // Time for which an evicted pod may not start again.
+	RefuseNew           bool          `yaml:"refuseNew"`           // Refuse all new batch work in that time.
+	SatisfactionPercent int           `yaml:"satisfactionPercent"` // Evict batch work that gets less of the CPU it requests, in percent; 0 is never.
+	SatisfactionWindow  time.Duration `yaml:"satisfactionWindow"`  // Time for which it must get less.
+	Never               []string      `yaml:"never"`               // Patterns of namespaces whose pods are never evicted, nor batch work by default.
 }
 
 // InterferenceConfig measures what LS suffers from BE.
 type InterferenceConfig struct {
-	Mode Mode `yaml:"mode"`
+	Mode Mode `yaml:"mode"` // Mode of reporting how long LS pods wait; off only measures.
 }
 
 // OfferMemoryBy is what counts of the memory of others than BE.
@@ -180,9 +180,9 @@ func (b *OfferMemoryBy) UnmarshalText(text []byte) error {
 
 // OfferConfig is what the node offers to batch work.
 type OfferConfig struct {
-	CPUMarginPercent    int           `yaml:"cpuMarginPercent"`    // of the node, not sold
-	MemoryMarginPercent int           `yaml:"memoryMarginPercent"` // of the node
-	MemoryBy            OfferMemoryBy `yaml:"memoryBy"`
+	CPUMarginPercent    int           `yaml:"cpuMarginPercent"`    // CPU that is not offered, in percent of the node's.
+	MemoryMarginPercent int           `yaml:"memoryMarginPercent"` // Memory that is not offered, in percent of the node's.
+	MemoryBy            OfferMemoryBy `yaml:"memoryBy"`            // How the memory of others counts: by usage or by request.
 }
 
 // RuleAction is what a rule does.
@@ -203,26 +203,26 @@ func (a *RuleAction) UnmarshalText(text []byte) error {
 
 // Rule is a rule of one's own.
 type Rule struct {
-	Name         string        `yaml:"name"`
-	Metric       string        `yaml:"metric"`       // see RuleMetrics
-	Watermark    int           `yaml:"watermark"`    // in the metric's unit, percent
-	TriggerAfter int           `yaml:"triggerAfter"` // samples in a row above; 0: 1
-	RestoreAfter int           `yaml:"restoreAfter"` // samples in a row not above, once it has triggered; 0: 1
-	Action       RuleAction    `yaml:"action"`
-	StepPercent  int           `yaml:"stepPercent"`  // throttle: of the CPU limit; reclaim: of the container's memory
-	FloorPercent int           `yaml:"floorPercent"` // throttle: of the CPU limit, and never below the request
-	Grace        time.Duration `yaml:"grace"`        // evict: for the pod to end by itself
-	CoolDown     time.Duration `yaml:"coolDown"`     // between two steps of the action; refuse: after the rule was restored
-	Mode         Mode          `yaml:"mode"`
+	Name         string        `yaml:"name"`         // Name of the rule in decisions.
+	Metric       string        `yaml:"metric"`       // Metric that the rule watches.
+	Watermark    int           `yaml:"watermark"`    // Value above which the rule acts, in percent.
+	TriggerAfter int           `yaml:"triggerAfter"` // Samples above the watermark before it acts. Default: 1.
+	RestoreAfter int           `yaml:"restoreAfter"` // Samples below the watermark before it ends. Default: 1.
+	Action       RuleAction    `yaml:"action"`       // What it does: refuse, throttle, reclaim or evict.
+	StepPercent  int           `yaml:"stepPercent"`  // Step, in percent of the CPU limit (throttle) or of the container's memory (reclaim).
+	FloorPercent int           `yaml:"floorPercent"` // Lowest CPU limit by throttle, in percent of the container's own; never below the request.
+	Grace        time.Duration `yaml:"grace"`        // Time for an evicted pod to exit by itself.
+	CoolDown     time.Duration `yaml:"coolDown"`     // Time between two steps; for refuse, time after its end.
+	Mode         Mode          `yaml:"mode"`         // Mode of the rule. Default: that of the loop.
 }
 
 // Window closes or squeezes batch work by time of day.
 type Window struct {
-	From    string            `yaml:"from"`    // "09:30", local time
-	To      string            `yaml:"to"`      // "24:00" at most; not after From: on the next day
-	Days    []string          `yaml:"days"`    // "mon", on which it begins; none: every day
-	Labels  map[string]string `yaml:"labels"`  // globs: only while such an LS pod runs
-	Grace   time.Duration     `yaml:"grace"`   // before From, in which no new BE starts
-	Evict   bool              `yaml:"evict"`   // what still runs at From
-	Percent int               `yaml:"percent"` // of its CPUs that batch keeps, and new BE may start; 0: its floor alone, and no new BE
+	From    string            `yaml:"from"`    // Start as a time of day of the node, for example "09:30".
+	To      string            `yaml:"to"`      // End, at most "24:00"; if not after from, on the next day.
+	Days    []string          `yaml:"days"`    // Days on which it starts: mon to sun. Default: all.
+	Labels  map[string]string `yaml:"labels"`  // Labels with patterns of their values: the window needs such an LS pod to run.
+	Grace   time.Duration     `yaml:"grace"`   // Time before the window in which no batch work starts.
+	Evict   bool              `yaml:"evict"`   // Evict batch pods when the window starts.
+	Percent int               `yaml:"percent"` // Part of its CPU that batch work keeps, in percent; 0 is its floor, and no batch pod starts.
 }

@@ -36,11 +36,11 @@ func Give(name, value string) (Given, error) {
 // Classes holds the values that the configuration gives to the containers of each class.
 // Anything else takes precedence over them.
 type Classes struct {
-	LSE    Set `yaml:"LSE"`
-	LSR    Set `yaml:"LSR"`
-	LS     Set `yaml:"LS"`
-	BE     Set `yaml:"BE"`
-	System Set `yaml:"SYSTEM"`
+	LSE    Set `yaml:"LSE"`    // Keys for containers of class LSE. Default: CPU priority 2, memory request protected.
+	LSR    Set `yaml:"LSR"`    // Keys for containers of class LSR. Default: as LSE.
+	LS     Set `yaml:"LS"`     // Keys for containers of class LS.
+	BE     Set `yaml:"BE"`     // Keys for containers of class BE. Default: CPU priority -1, early reclaim.
+	System Set `yaml:"SYSTEM"` // Keys for containers of class SYSTEM.
 }
 
 // Of returns the values for a class.

@@ -28,8 +28,8 @@ import (
 
 // Rules are the node's rules for what pods say.
 type Rules struct {
-	OnInvalid OnInvalid        `yaml:"onInvalid"`
-	RoundUp   bool             `yaml:"roundUp"`
+	OnInvalid OnInvalid        `yaml:"onInvalid"` // What a bad value does: reject fails the container; ignore drops the value with a warning.
+	RoundUp   bool             `yaml:"roundUp"`   // Pin whole CPUs for requests of a fraction, if the pod has the feature roundUp.
 	Defaults  Defaults         `yaml:"defaults"`
 	Classify  []Classification `yaml:"classify"`
 	Authorize []Authorization  `yaml:"authorize"`
@@ -112,9 +112,9 @@ func (o *OnInvalid) UnmarshalText(text []byte) error {
 // classifies, by the pod's Kubernetes QoS class. Unclassified is LS, as is a pod
 // outside of the kubelet's tree.
 type Defaults struct {
-	Guaranteed workload.Class `yaml:"guaranteed"`
-	Burstable  workload.Class `yaml:"burstable"`
-	BestEffort workload.Class `yaml:"besteffort"`
+	Guaranteed workload.Class `yaml:"guaranteed"` // Class of Guaranteed pods that nothing else classifies.
+	Burstable  workload.Class `yaml:"burstable"`  // Class of Burstable pods that nothing else classifies.
+	BestEffort workload.Class `yaml:"besteffort"` // Class of BestEffort pods that nothing else classifies, except pods that are never evicted.
 }
 
 // spared says why a container's pod is never evicted, and not batch work by default; ""
@@ -150,9 +150,9 @@ func (d *Defaults) of(qos workload.QoS) (class workload.Class, source string) {
 // Match selects pods. Each list or map that is not empty must match; patterns
 // are globs (*, ?, [a-z]).
 type Match struct {
-	Namespaces      []string          `yaml:"namespaces"`
-	Labels          map[string]string `yaml:"labels"` // each label must be there, its value matching
-	RuntimeHandlers []string          `yaml:"runtimeHandlers"`
+	Namespaces      []string          `yaml:"namespaces"`      // Patterns of namespaces. A rule applies to the pods that match all that it names.
+	Labels          map[string]string `yaml:"labels"`          // Labels with patterns of their values.
+	RuntimeHandlers []string          `yaml:"runtimeHandlers"` // Patterns of runtime handlers.
 }
 
 func (m *Match) matches(pod *workload.Pod) bool {
@@ -175,7 +175,7 @@ func (m *Match) matches(pod *workload.Pod) bool {
 // annotated them, for what neither they nor a dialect say themselves.
 type Classification struct {
 	Match `yaml:",inline"`
-	Set   Set `yaml:"set"`
+	Set   Set `yaml:"set"` // Annotation keys without .sluice.dev, and the keys of classes.
 }
 
 // Feature is something beyond the grant, for which a pod needs authorization.
@@ -211,9 +211,9 @@ func (f *Feature) UnmarshalText(text []byte) error {
 // Authorization allows features to pods by namespace and labels. Labels alone
 // are only as good as the control over who may set them.
 type Authorization struct {
-	Features   []Feature         `yaml:"features"`
-	Namespaces []string          `yaml:"namespaces"`
-	Labels     map[string]string `yaml:"labels"`
+	Features   []Feature         `yaml:"features"`   // Features that matching pods may use. Default: system for kube-system.
+	Namespaces []string          `yaml:"namespaces"` // Patterns of namespaces; "*" is all pods.
+	Labels     map[string]string `yaml:"labels"`     // Labels with patterns of their values; safe only if you control who sets them.
 }
 
 // authorized reports whether some rule allows feature to the pod. A rule without
@@ -234,8 +234,8 @@ func (r *Rules) authorized(pod *workload.Pod, feature Feature) bool {
 
 // Dialects switches on the annotations of other systems.
 type Dialects struct {
-	Koordinator bool `yaml:"koordinator"`
-	Katalyst    bool `yaml:"katalyst"`
+	Koordinator bool `yaml:"koordinator"` // Read Koordinator's labels and annotations.
+	Katalyst    bool `yaml:"katalyst"`    // Read Katalyst's annotations.
 }
 
 func anyGlob(patterns []string, text string) bool {
