@@ -93,6 +93,7 @@ func exempt() map[string][]string {
 	return map[string][]string{
 		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // parses annotation values that are YAML mappings
 		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // parses pod manifests
+		"pkg/workload/convert":    {"gopkg.in/yaml.v3"},              // edits pod manifests
 		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // wraps the library
 		"pkg/view/top":            {path.Join(module, "pkg/status")}, // for its types
 		"pkg/view/render": { // for the types of what it writes

@@ -100,7 +100,7 @@ Exit status: 0 success, 1 failure, 2 invalid command line.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newFailsafe(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), newVersion())
+	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newConvert(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newFailsafe(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), newVersion())
 	completeAll(root)
 	return root
 }

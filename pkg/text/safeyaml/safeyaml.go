@@ -4,7 +4,10 @@
 package safeyaml
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 
 	"gopkg.in/yaml.v3"
 )
@@ -20,6 +23,39 @@ func Decode(node *yaml.Node, into any) (err error) {
 func Unmarshal(text []byte, into any) (err error) {
 	defer refuse(&err, 1)
 	return yaml.Unmarshal(text, into)
+}
+
+// Documents returns the documents of a stream.
+func Documents(text []byte) (documents []*yaml.Node, err error) {
+	defer refuse(&err, 1)
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, &document)
+	}
+}
+
+// Encode writes documents as a stream, indented by two spaces.
+func Encode(documents []*yaml.Node) (text []byte, err error) {
+	defer refuse(&err, 1)
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	const indent = 2
+	encoder.SetIndent(indent)
+	for _, document := range documents {
+		if err := encoder.Encode(document); err != nil {
+			return nil, err
+		}
+	}
+	err = encoder.Close()
+	return out.Bytes(), err
 }
 
 // refuse makes an error of a panic; it is deferred.

@@ -36,6 +36,20 @@ func TestAsTheLibrary(t *testing.T) {
 	}
 }
 
+func TestDocumentsComeBack(t *testing.T) {
+	const text = "# first\na: [1, {b: c}] # one\n---\nd:\n  - e\n"
+	documents, err := Documents([]byte(text))
+	if err != nil || len(documents) != 2 {
+		t.Fatalf("%d documents, %v", len(documents), err)
+	}
+	if got, err := Encode(documents); err != nil || string(got) != text {
+		t.Errorf("%v, got\n%s", err, got)
+	}
+	if _, err := Documents([]byte("a: [\n")); err == nil {
+		t.Error("an open list was taken")
+	}
+}
+
 func FuzzUnmarshal(f *testing.F) {
 	f.Add(panics)
 	f.Add("&a {b: *a}")
@@ -47,5 +61,8 @@ func FuzzUnmarshal(f *testing.F) {
 		_ = Unmarshal([]byte(text), &structured)
 		var anything any
 		_ = Unmarshal([]byte(text), &anything)
+		if documents, err := Documents([]byte(text)); err == nil {
+			_, _ = Encode(documents)
+		}
 	})
 }
