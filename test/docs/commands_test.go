@@ -162,8 +162,8 @@ func TestAnnotationsAreKnown(t *testing.T) {
 	for name, text := range texts {
 		for _, m := range regexp.MustCompile(`([\w.-]+)\.sluice\.dev(?:/([\w-]+))?`).FindAllStringSubmatch(text, -1) {
 			found++
-			if (m[1] == "batch" || m[1] == "mid") && (m[2] == "cpu" || m[2] == "memory") {
-				continue // an extended resource
+			if offer := strings.TrimPrefix(m[1], "requests."); (offer == "batch" || offer == "mid") && (m[2] == "cpu" || m[2] == "memory") {
+				continue // an extended resource, or a quota of one
 			}
 			if !slices.Contains(annotation.Keys(), m[1]) || m[2] != "" && m[2] != "pod" && m[2] != "container" {
 				t.Errorf("%s: %s is no annotation that Sluice reads", name, m[0])
