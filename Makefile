@@ -13,6 +13,7 @@ IMAGE := localhost/sluice/sluice:latest
 # The minor version of Kubernetes that kube-test runs: test/kube/programs has a module for each.
 export KUBERNETES ?= 1.36
 KUBE := bin/kube/$(KUBERNETES)
+KUBE_NODE := bin/kube/node
 
 # Debian packages: curl, jq and openssl for the documentation's commands; a C compiler
 # for the race detector and runc, which in Kubernetes' pods needs seccomp; busybox for
@@ -22,6 +23,7 @@ KUBE := bin/kube/$(KUBERNETES)
 PACKAGES := curl jq openssl gcc libc6-dev libseccomp-dev busybox-static qemu-system-x86 chromium $(if $(shell command -v npm),,npm)
 
 CONTAINERD_TAGS := no_btrfs no_devmapper no_zfs netgo osusergo
+RUNC_LDFLAGS := -linkmode external -extldflags -static
 CPUSET := github.com/sluice-dev/sluice/topology/cpuset
 GOTESTSUM := $(TOOLS)/gotestsum
 
@@ -103,7 +105,7 @@ e2e: build tools deb image ## real containerd, real containers, the documentatio
 	@$(call flaky,bin/flaky-e2e.txt)
 	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
-kube-test: build kube-tools $(GOTESTSUM) ## a real Kubernetes: API server and controllers (root; KUBERNETES=1.34, 1.36 or 1.37)
+kube-test: runtime kube-tools image $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
 	@rm -f bin/flaky-kube.txt
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
 		--packages ./... -- -p 1 -count=1 -timeout 30m
@@ -180,10 +182,10 @@ $(TOOLS)/1.7/containerd: test/tools17/go.mod test/tools17/go.sum
 # runc needs C to enter namespaces; static, so that it runs in the virtual
 # machine; without seccomp, so that it needs no library.
 $(TOOLS)/runc: test/tools/go.mod test/tools/go.sum
-	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'netgo osusergo' -ldflags '-linkmode external -extldflags -static' -o ../../$@ github.com/opencontainers/runc
+	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
 	@touch $@
 
-kube-tools: $(KUBE)/kubelet ## Kubernetes' programs, cached in bin/kube: the first time takes 10 minutes of two CPUs
+kube-tools: $(KUBE)/kubelet $(KUBE_NODE)/cni/bridge $(KUBE_NODE)/runc ## Kubernetes' programs, cached in bin/kube: the first time takes 10 minutes of two CPUs
 
 # The version is what the API server and the kubelet tell of themselves.
 $(KUBE)/kubelet: test/kube/programs/$(KUBERNETES)/go.mod test/kube/programs/$(KUBERNETES)/go.sum
@@ -191,6 +193,15 @@ $(KUBE)/kubelet: test/kube/programs/$(KUBERNETES)/go.mod test/kube/programs/$(KU
 		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $${set_}Version=$$version $${set_}Major=1 $${set_}Minor=$(KUBERNETES:1.%=%) $${set_}TreeState=clean" \
 		-o ../../../../$(KUBE)/ go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet}
 	mv $(KUBE)/server $(KUBE)/etcd
+	@touch $@
+
+$(KUBE_NODE)/cni/bridge: test/kube/programs/cni/go.mod test/kube/programs/cni/go.sum
+	cd test/kube/programs/cni && CGO_ENABLED=0 go build -trimpath -o ../../../../$(@D)/ github.com/containernetworking/plugins/plugins/{ipam/host-local,main/bridge,main/loopback}
+	@touch $@
+
+# Kubernetes' pods ask for the runtime's default seccomp profile.
+$(KUBE_NODE)/runc: test/tools/go.mod test/tools/go.sum
+	cd test/tools && CGO_ENABLED=1 go build -trimpath -tags 'seccomp netgo osusergo' -ldflags '$(RUNC_LDFLAGS)' -o ../../$@ github.com/opencontainers/runc
 	@touch $@
 
 $(TOOLS)/gotestsum: test/tools/go.mod test/tools/go.sum

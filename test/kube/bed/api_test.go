@@ -2,7 +2,6 @@ package bed_test
 
 import (
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -118,39 +117,4 @@ spec:
 		}
 		return err
 	})
-}
-
-// A test program that is killed has no time to clean up: its keeper does so.
-func TestAKilledTestLeavesNothing(t *testing.T) {
-	if os.Getenv("BED_VICTIM") != "" {
-		c := bed.API(t)
-		os.Stdout.WriteString(c.Dir + "\n")
-		select {}
-	}
-	victim := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
-	victim.Env = append(os.Environ(), "BED_VICTIM=yes")
-	out, err := victim.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := victim.Start(); err != nil {
-		t.Fatal(err)
-	}
-	dir := readLine(t, out)
-	if _, err := os.Stat(dir); err != nil {
-		t.Fatalf("the bed's folder %q: %v", dir, err)
-	}
-	if err := victim.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	victim.Wait()
-	bed.Await(t, dir+" to go", func() error {
-		if _, err := os.Stat(dir); err == nil {
-			return bed.ErrNotYet
-		}
-		return nil
-	})
-	if left := remains(t, dir); len(left) > 0 {
-		t.Errorf("it left %q", left)
-	}
 }

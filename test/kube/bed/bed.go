@@ -51,6 +51,7 @@ type Cluster struct {
 	etcdURL   string
 	url       string
 	admin     *rest.Config
+	nodes     int // that were added
 }
 
 // API starts etcd and kube-apiserver, with further flags of the latter. Its users are

@@ -1,7 +1,6 @@
 package bed
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -25,7 +24,7 @@ func (c *Cluster) describeEtcd() (*Service, error) {
 		return nil, err
 	}
 	clients, peers := fmt.Sprintf("http://127.0.0.1:%d", client), fmt.Sprintf("http://127.0.0.1:%d", peer)
-	c.Etcd = c.service("etcd", func() error { return answers(&http.Client{Timeout: time.Second}, clients+"/health") },
+	c.Etcd = c.service("etcd", func() error { return answers(httpClient(), clients+"/health") },
 		filepath.Join(c.programs, "etcd"), "--name", "bed", "--data-dir", filepath.Join(c.Dir, "etcd"),
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "bed="+peers,
@@ -135,9 +134,11 @@ func (c *Cluster) program(name, user string, flags ...string) (*Service, error) 
 	return c.service(name, func() error { return answers(client, fmt.Sprintf("https://127.0.0.1:%d/healthz", port)) }, command...), nil
 }
 
+func httpClient() *http.Client { return &http.Client{Timeout: 5 * time.Second} }
+
 // answers tells why the address doesn't answer that all is well, nil where it does.
 func answers(client *http.Client, url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := timeout(5 * time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

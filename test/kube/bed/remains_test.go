@@ -53,3 +53,20 @@ func remains(t *testing.T, dir string) []string {
 	}
 	return left
 }
+
+// settings are the machine's values of what a kubelet, containerd and CNI's plugins set.
+func settings(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range []string{
+		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward", "fs/inotify/max_user_instances",
+	} {
+		text, err := os.ReadFile(filepath.Join("/proc/sys", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(name + " = " + string(text))
+	}
+	return all.String()
+}
