@@ -14,13 +14,19 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/pelletier/go-toml/v2"
+	"gopkg.in/yaml.v3"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, name))
+	return readFile(t, filepath.Join(root, name))
+}
+
+func readFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +168,58 @@ func TestExamples(t *testing.T) {
 		}
 		if a := answers[0]; a.Class != want[name].class || a.CPUs.Size() != want[name].cpus {
 			t.Errorf("%s is %s on CPUs %s, want %s on %d", name, a.Class, a.CPUs, want[name].class, want[name].cpus)
+		}
+	}
+}
+
+// Each sed of a block for a cluster changes every file that it names, into YAML.
+func TestEditsOfManifests(t *testing.T) {
+	t.Parallel()
+	edits := 0
+	for _, p := range pages(t) {
+		for _, b := range p.Blocks {
+			for line := range strings.Lines(b.Text) {
+				if b.Kind == "sh cluster" && strings.HasPrefix(line, "sed ") {
+					edits++
+					checkEdit(t, p.Name, line)
+				}
+			}
+		}
+	}
+	if edits < 3 {
+		t.Errorf("only %d edits found", edits)
+	}
+}
+
+// checkEdit executes a line of a page that edits files of configs, up to kubectl, in a copy.
+func checkEdit(t *testing.T, page, line string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "configs"), os.DirFS(filepath.Join(root, "configs"))); err != nil {
+		t.Fatal(err)
+	}
+	command, _, _ := strings.Cut(line, " | kubectl ")
+	cmd := exec.Command("bash", "-euc", command)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %s: %v", page, command, err)
+	}
+	for word := range strings.FieldsSeq(command) {
+		if !strings.HasPrefix(word, "configs/") {
+			continue
+		}
+		edited := string(out)
+		if len(out) == 0 {
+			edited = string(readFile(t, filepath.Join(dir, word)))
+		}
+		if edited == string(read(t, word)) {
+			t.Errorf("%s: %s changes nothing in %s", page, command, word)
+		}
+		for document := range strings.SplitSeq(edited, "\n---\n") {
+			if err := yaml.Unmarshal([]byte(document), new(map[string]any)); err != nil {
+				t.Errorf("%s: %s makes of %s: %v", page, command, word, err)
+			}
 		}
 	}
 }
