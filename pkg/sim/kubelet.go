@@ -186,7 +186,7 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 	var reply node.Adjustment
 	if k.agent != nil {
 		var err error
-		if reply, _, err = k.agent.CreateContainer(in.sandbox, spec); err != nil {
+		if reply, _, err = k.agent.CreateContainer(context.Background(), in.sandbox, spec); err != nil {
 			k.refused++
 			k.retry(in, now)
 			if podMade {
@@ -205,7 +205,7 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 	spec.PID = 1000 + len(k.instances)*in.made + slices.Index(k.instances, in)
 	spec.State = workload.Created
 	if k.agent != nil {
-		if err := k.agent.StartContainer(in.sandbox, spec); err != nil {
+		if err := k.agent.StartContainer(context.Background(), in.sandbox, spec); err != nil {
 			k.refused++
 			k.agent.RemoveContainer(spec.ID) //nolint:errcheck // only a closed agent fails it
 			k.node.rmdir(path)
@@ -332,7 +332,7 @@ func (k *kubelet) end(in *instance) {
 	k.node.containers = slices.DeleteFunc(k.node.containers, func(o *container) bool { return o == c })
 	k.node.run(c.path, 0)
 	if k.agent != nil {
-		k.agent.StopContainer(c.id) //nolint:errcheck // only a closed agent fails it
+		k.agent.StopContainer(context.Background(), c.id) //nolint:errcheck // only a closed agent fails it
 	}
 	k.node.rmdir(c.path)
 	if k.agent != nil {

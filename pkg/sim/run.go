@@ -107,7 +107,8 @@ func (s *simulation) manage() error {
 	loop, stop := context.WithCancel(context.Background())
 	go func() { defer close(done); s.agent.Run(loop) }()
 	s.leave = func() { stop(); <-done }
-	_, err := s.agent.Synchronize(s.kubelet.runs())
+	pods, containers := s.kubelet.runs()
+	_, err := s.agent.Synchronize(context.Background(), pods, containers)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -27,15 +28,15 @@ func BenchmarkDecision(b *testing.B) {
 			for b.Loop() {
 				c := containerNumber(size.containers)
 				began := time.Now()
-				if _, _, err := a.CreateContainer(pod, c); err != nil {
+				if _, _, err := a.CreateContainer(context.Background(), pod, c); err != nil {
 					b.Fatal(err)
 				}
 				created := time.Now()
-				if err := a.StartContainer(pod, c); err != nil {
+				if err := a.StartContainer(context.Background(), pod, c); err != nil {
 					b.Fatal(err)
 				}
 				started := time.Now()
-				if _, err := a.StopContainer(c.ID); err != nil {
+				if _, err := a.StopContainer(context.Background(), c.ID); err != nil {
 					b.Fatal(err)
 				}
 				took = append(took, created.Sub(began), started.Sub(created), time.Since(started))
@@ -65,7 +66,7 @@ func newAgent(b *testing.B, machine string, containers int) *agent.Agent {
 		c.State = workload.Running
 		specs = append(specs, c)
 	}
-	if _, err := a.Synchronize(pods, specs); err != nil {
+	if _, err := a.Synchronize(context.Background(), pods, specs); err != nil {
 		b.Fatal(err)
 	}
 	return a

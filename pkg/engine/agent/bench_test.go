@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -161,7 +162,7 @@ func (h *bed) sync(class workload.Class) {
 	for len(h.ran) > 0 {
 		<-h.ran
 	}
-	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
+	if _, err := h.Synchronize(context.Background(), h.pods, slices.Clone(h.specs)); err != nil {
 		h.b.Fatal(err)
 	}
 	<-h.ran                             // Synchronize
@@ -232,12 +233,12 @@ func BenchmarkStartContainer(b *testing.B) {
 			var ours, plain []time.Duration
 			b.ResetTimer()
 			for i := 0; b.Loop(); i++ {
-				if _, _, err := h.CreateContainer(pod, spec); err != nil {
+				if _, _, err := h.CreateContainer(context.Background(), pod, spec); err != nil {
 					b.Fatal(err)
 				}
 				h.driver.changes = nil
 				began := time.Now()
-				err := h.StartContainer(pod, spec)
+				err := h.StartContainer(context.Background(), pod, spec)
 				ours = append(ours, time.Since(began))
 				if err != nil {
 					b.Fatal(err)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,9 +17,10 @@ import (
 
 // CreateContainer decides what a new container gets. When it returns, the kernel has moved the
 // other containers off the new one's CPUs; updates lists those that only the runtime can move.
-// On an error the container is not created, and the ledger is as it was before.
-func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (reply node.Adjustment, updates []node.Update, err error) {
-	err = a.events.Do("CreateContainer", func() error {
+// On an error the container is not created, and the ledger is as it was before. That includes
+// the end of the context, after which nobody reads the answer.
+func (a *Agent) CreateContainer(ctx context.Context, pod *workload.Pod, spec workload.Container) (reply node.Adjustment, updates []node.Update, err error) {
+	err = a.events.DoWithin(ctx, "CreateContainer", func() error {
 		a.noteChange()
 		a.Ledger.Release(spec.ID)
 		c := a.Track(pod, spec)
@@ -52,6 +54,10 @@ func (a *Agent) CreateContainer(pod *workload.Pod, spec workload.Container) (rep
 		a.podsettings.ReweighNow()
 		a.podsettings.Reconcile(c.Pod)
 		updates = a.record.Updates(c.ID)
+		if err := a.unread(ctx, "CreateContainer", c); err != nil {
+			a.stopped(c.ID)
+			return err
+		}
 		return nil
 	})
 	return reply, updates, err
@@ -222,9 +228,11 @@ func (a *Agent) dropFreed(ids []string) {
 
 // StartContainer turns the container's reserved grant into a held one and writes all of its
 // settings again: its cgroup exists now, and its process waits before the first instruction.
-func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error {
-	a.awaitAnswer(spec.ID)
-	return a.events.Do("StartContainer", func() error {
+// Where nobody reads the answer, the container may run or not, so its grant stays until the
+// runtime reports its end or its cgroup is empty.
+func (a *Agent) StartContainer(ctx context.Context, pod *workload.Pod, spec workload.Container) error {
+	a.awaitAnswer(ctx, spec.ID)
+	return a.events.DoWithin(ctx, "StartContainer", func() error {
 		c, ok := a.Containers[spec.ID]
 		if !ok {
 			c = a.Track(pod, spec)
@@ -240,7 +248,7 @@ func (a *Agent) StartContainer(pod *workload.Pod, spec workload.Container) error
 		}
 		c.Refused = node.RefusedStart{}
 		a.noteChange()
-		return nil
+		return a.unread(ctx, "StartContainer", c)
 	})
 }
 
@@ -276,12 +284,13 @@ func (a *Agent) start(c *node.Container) error {
 	return nil
 }
 
-// StopContainer releases the grant of a container that has ended.
-func (a *Agent) StopContainer(id string) (updates []node.Update, err error) {
+// StopContainer releases the grant of a container that has ended, even if nobody waits for the
+// answer any more.
+func (a *Agent) StopContainer(ctx context.Context, id string) (updates []node.Update, err error) {
 	err = a.events.Do("StopContainer", func() error {
 		a.stopped(id)
 		updates = a.record.Updates("")
-		return nil
+		return a.unread(ctx, "StopContainer", nil)
 	})
 	return updates, err
 }

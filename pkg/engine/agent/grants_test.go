@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func TestShortageFrees(t *testing.T) {
 			n.pod("new", "LSR", 5)
 			spec := *n.specs["new"]
 			spec.ID = "again"
-			if _, _, err := n.agent.CreateContainer(n.podOf("old"), spec); err != nil {
+			if _, _, err := n.agent.CreateContainer(context.Background(), n.podOf("old"), spec); err != nil {
 				t.Errorf("its predecessor, which never started, does not make way: %v", err)
 			}
 		})

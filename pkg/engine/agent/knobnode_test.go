@@ -213,7 +213,7 @@ func (h *knobNode) synchronize() {
 	for _, s := range h.specs {
 		specs = append(specs, s.Container)
 	}
-	if _, err := h.agent.Synchronize(pods, specs); err != nil {
+	if _, err := h.agent.Synchronize(context.Background(), pods, specs); err != nil {
 		h.t.Errorf("synchronize: %v", err)
 	}
 	synctest.Wait()

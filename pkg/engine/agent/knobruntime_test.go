@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"path"
 	"slices"
@@ -160,7 +161,7 @@ func (h *knobNode) create(a ask) error {
 		s.Resources.Quota, s.Resources.Period = int64(a.milli)*100, 100000
 	}
 	h.specs[a.name] = s
-	set, updates, err := h.agent.CreateContainer(&pod, s.Container)
+	set, updates, err := h.agent.CreateContainer(context.Background(), &pod, s.Container)
 	if err != nil {
 		delete(h.specs, a.name)
 		return err
@@ -193,7 +194,7 @@ func (h *knobNode) begin(name string) {
 	}
 	s.State, s.PID = workload.Running, int(h.made)+1000
 	pod := *h.podOfName(name)
-	if err := h.agent.StartContainer(&pod, s.Container); err != nil {
+	if err := h.agent.StartContainer(context.Background(), &pod, s.Container); err != nil {
 		h.t.Errorf("start %s: %v", name, err)
 	}
 }
@@ -215,7 +216,7 @@ func (h *knobNode) end(name string) {
 		h.Rmdir(s.CgroupsPath)
 	}
 	delete(h.specs, name)
-	if _, err := h.agent.StopContainer(name); err != nil {
+	if _, err := h.agent.StopContainer(context.Background(), name); err != nil {
 		h.t.Errorf("stop: %v", err)
 	}
 }
@@ -236,7 +237,7 @@ func (h *knobNode) tryAnnounce(name string, milli int) ([]node.Update, error) {
 	s := h.specs[name]
 	change := workload.Resources{Quota: int64(milli) * 100, Period: 100000, Shares: uint64(milli) * 1024 / 1000}
 	pod := *h.podOfName(name)
-	updates, err := h.agent.UpdateContainer(&pod, s.Container, change)
+	updates, err := h.agent.UpdateContainer(context.Background(), &pod, s.Container, change)
 	if err == nil {
 		s.Resources = s.Resources.With(change)
 	}
@@ -280,7 +281,7 @@ func (h *knobNode) resizePod(name string, to int) {
 	h.t.Helper()
 	pod := h.podOfName(name)
 	h.kubelet(pod.CgroupParent, to)
-	if err := h.agent.UpdatePod(pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000, Quota: int64(to) * 100, Period: 100000}); err != nil {
+	if err := h.agent.UpdatePod(context.Background(), pod.ID, workload.Resources{Shares: uint64(to) * 1024 / 1000, Quota: int64(to) * 100, Period: 100000}); err != nil {
 		h.t.Errorf("update pod: %v", err)
 	}
 }

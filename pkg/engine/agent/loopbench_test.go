@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func BenchmarkTick(b *testing.B) {
 			for i, p := range h.pods {
 				p.Annotations = map[string]string{"class.sluice.dev": []string{"LS", "BE"}[i%2]}
 			}
-			if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
+			if _, err := h.Synchronize(context.Background(), h.pods, slices.Clone(h.specs)); err != nil {
 				b.Fatal(err)
 			}
 			now := time.Now()

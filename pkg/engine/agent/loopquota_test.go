@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestBurstDuringAResize(t *testing.T) {
 		h.expectQuota(c, 1)
 		h.expectQuota(pod, 2)
 		h.kubelet(pod, 1000)
-		if err := h.agent.UpdatePod("sandbox-web", workload.Resources{Shares: 1024, Quota: 100000, Period: 100000}); err != nil {
+		if err := h.agent.UpdatePod(context.Background(), "sandbox-web", workload.Resources{Shares: 1024, Quota: 100000, Period: 100000}); err != nil {
 			t.Fatal(err)
 		}
 		h.steps(time.Second)

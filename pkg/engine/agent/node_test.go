@@ -249,7 +249,7 @@ func (n *testNode) create(name, class string, cpus int) error {
 func (n *testNode) ask(name, class string, cpus int) error {
 	n.pod(name, class, cpus)
 	s := n.specs[name]
-	set, updates, err := n.agent.CreateContainer(n.podOf(name), *s)
+	set, updates, err := n.agent.CreateContainer(context.Background(), n.podOf(name), *s)
 	if err != nil {
 		delete(n.specs, name)
 		return err
@@ -278,13 +278,13 @@ func adjust(s *workload.Container, set node.Settings) {
 func (n *testNode) begin(name string) error {
 	s := n.specs[name]
 	n.runc(name)
-	err := n.agent.StartContainer(n.podOf(name), *s)
+	err := n.agent.StartContainer(context.Background(), n.podOf(name), *s)
 	if err == nil || n.runsRefused {
 		return err
 	}
 	n.kernel.remove(s.CgroupsPath)
 	s.State = workload.Created
-	updates, stopped := n.agent.StopContainer(name)
+	updates, stopped := n.agent.StopContainer(context.Background(), name)
 	for _, u := range updates {
 		n.apply(u)
 	}
@@ -342,7 +342,7 @@ func (n *testNode) apply(u node.Update) {
 func (n *testNode) update(name string, cpus int) error {
 	change := workload.Resources{Quota: int64(cpus) * 100_000, Period: 100_000, Shares: uint64(cpus) * 1024}
 	s := n.specs[name]
-	updates, err := n.agent.UpdateContainer(n.podOf(name), *s, change)
+	updates, err := n.agent.UpdateContainer(context.Background(), n.podOf(name), *s, change)
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (n *testNode) update(name string, cpus int) error {
 func (n *testNode) end(name string) {
 	n.kernel.remove(n.specs[name].CgroupsPath)
 	delete(n.specs, name)
-	updates, err := n.agent.StopContainer(name)
+	updates, err := n.agent.StopContainer(context.Background(), name)
 	if err != nil {
 		n.t.Errorf("stop %s: %v", name, err)
 	}
@@ -367,7 +367,8 @@ func (n *testNode) end(name string) {
 }
 
 func (n *testNode) synchronize() {
-	updates, err := n.agent.Synchronize(n.all())
+	pods, specs := n.all()
+	updates, err := n.agent.Synchronize(context.Background(), pods, specs)
 	if err != nil {
 		n.t.Errorf("synchronize: %v", err)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -34,7 +35,7 @@ func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // i
 					spec := n.specs[fmt.Sprintf("%s/c%d", name, c)]
 					pod := *n.pods[name]
 					pod.Annotations = map[string]string{domain + "/x": strings.Repeat("x", each)} // decoded anew for each event
-					if _, _, err := n.agent.CreateContainer(&pod, *spec); err != nil {
+					if _, _, err := n.agent.CreateContainer(context.Background(), &pod, *spec); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -131,7 +132,7 @@ func TestRDTUsage(t *testing.T) {
 func TestRDTAdjustment(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML, func(n *rdtNode) {
 		n.pod("batch", "BE", 0)
-		reply, _, err := n.agent.CreateContainer(n.podOf("batch"), *n.specs["batch"])
+		reply, _, err := n.agent.CreateContainer(context.Background(), n.podOf("batch"), *n.specs["batch"])
 		if err != nil || reply.RDTGroup != "sluice-be" {
 			n.t.Errorf("group %q, %v", reply.RDTGroup, err)
 		}

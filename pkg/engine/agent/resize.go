@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -14,9 +15,10 @@ import (
 )
 
 // UpdateContainer answers a change of the container's resources with the updates that the
-// runtime must make. A resize that can't be granted fails, and the old grant stays in force.
-func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []node.Update, err error) {
-	err = a.events.Do("UpdateContainer", func() error {
+// runtime must make. A resize that can't be granted, or whose answer nobody reads, fails, and
+// the old grant stays in force.
+func (a *Agent) UpdateContainer(ctx context.Context, pod *workload.Pod, spec workload.Container, change workload.Resources) (updates []node.Update, err error) {
+	err = a.events.DoWithin(ctx, "UpdateContainer", func() error {
 		c, ok := a.Containers[spec.ID]
 		if !ok {
 			c = a.found(pod, spec, nil)
@@ -24,7 +26,10 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 			a.cpusets.Claim([]*node.Container{c})
 		}
 		a.cpusets.AwaitResize(pod, podsettings.ResizeTime)
-		if err := a.resize(c, change); err != nil {
+		if err := a.resize(ctx, c, change); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
 			a.refuseResize(c, change, err)
 			if a.Authority().Writes {
 				return c.Failed("resize of ", err)
@@ -35,7 +40,7 @@ func (a *Agent) UpdateContainer(pod *workload.Pod, spec workload.Container, chan
 		a.podsettings.Suspend(c.Pod, true)
 		updates = append(a.record.Updates(c.ID), a.ownUpdate(c)...)
 		a.noteChange()
-		return nil
+		return a.unread(ctx, "UpdateContainer", c)
 	})
 	return updates, err
 }
@@ -64,7 +69,7 @@ func (a *Agent) refuseResize(c *node.Container, change workload.Resources, err e
 
 // resize updates the ledger, and then the other containers, to the container's new resources.
 // On an error the ledger is as it was before.
-func (a *Agent) resize(c *node.Container, change workload.Resources) error {
+func (a *Agent) resize(ctx context.Context, c *node.Container, change workload.Resources) error {
 	h, ok := a.Ledger.Holder(c.ID)
 	if !ok || change.Shares == 0 && change.Quota == 0 && change.MemoryLimit == 0 {
 		return nil
@@ -88,6 +93,9 @@ func (a *Agent) resize(c *node.Container, change workload.Resources) error {
 		}
 	}()
 	if err := a.carryOut(c, h.CPUs, as); err != nil {
+		return err
+	}
+	if err := a.unread(ctx, "UpdateContainer", c); err != nil {
 		return err
 	}
 	done = true
@@ -169,8 +177,8 @@ func (a *Agent) PostUpdateContainer(id string) error {
 // pod's own cgroup, so UpdatePod lifts it again if Sluice had lifted it before. Updates of the
 // pod's containers may follow, so it gives back the settings that could make the kernel refuse
 // them until the next pass.
-func (a *Agent) UpdatePod(podID string, change workload.Resources) error {
-	return a.events.Do("UpdatePodSandbox", func() error {
+func (a *Agent) UpdatePod(ctx context.Context, podID string, change workload.Resources) error {
+	return a.events.DoWithin(ctx, "UpdatePodSandbox", func() error {
 		var pod *workload.Pod
 		for _, c := range a.Order {
 			if c.PodID == podID {

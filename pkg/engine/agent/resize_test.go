@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -194,7 +195,7 @@ func TestLeaving(t *testing.T) {
 		if got := n.kernel.took(); len(got) > 0 {
 			t.Errorf("wrote %s", strings.Join(got, ", "))
 		}
-		if _, _, err := n.agent.CreateContainer(n.podOf("web"), *n.specs["web"]); !errors.Is(err, eventloop.ErrClosed) {
+		if _, _, err := n.agent.CreateContainer(context.Background(), n.podOf("web"), *n.specs["web"]); !errors.Is(err, eventloop.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -68,7 +69,7 @@ func TestResizeNeverEnds(t *testing.T) {
 		// A second container makes the pod be set anew, by what the kernel shows.
 		h.run(ask{name: "web/b", milli: 500})
 		h.pass()
-		if err := h.agent.UpdatePod("sandbox-web", workload.Resources{Shares: 2048}); err != nil {
+		if err := h.agent.UpdatePod(context.Background(), "sandbox-web", workload.Resources{Shares: 2048}); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "0" {

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -37,8 +39,27 @@ func (a *Agent) noteChange() {
 // waits behind the start can't be answered, and then the start fails.
 const acknowledgeTime = 50 * time.Millisecond
 
+// unread returns an error if the runtime has given up on an event of a container, or of all if
+// c is nil: it reads no answer, and has not made the updates in it. The context of an event ends
+// with the runtime's deadline (2 s unless configured) and with the connection. After a deadline
+// the runtime ends the connection too (nri v0.12.5, handleRequestError of
+// pkg/adaptation/plugin.go), so that Synchronize corrects what else was assumed, unless it was
+// the kubelet's deadline: then the runtime fails the kubelet's request.
+func (a *Agent) unread(ctx context.Context, event string, c *node.Container) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	a.record.Unread()
+	log := a.Log.WithField("event", event)
+	if c != nil {
+		log = log.WithField("container", c.Ref)
+	}
+	log.WithError(ctx.Err()).Warn("The runtime gave up on an event before Sluice had an answer; a container that was being created or resized is as it was before")
+	return fmt.Errorf("sluice: the runtime gave up on %s before there was an answer: %w", event, ctx.Err())
+}
+
 // awaitAnswer waits up to acknowledgeTime for the answers to updates that name a pin's CPUs.
-func (a *Agent) awaitAnswer(pin string) {
+func (a *Agent) awaitAnswer(ctx context.Context, pin string) {
 	var answered <-chan struct{}
 	a.events.Do("acknowledgement", func() error { //nolint:errcheck // if the agent has ended, the start fails by itself
 		answered = a.record.Awaited(pin)
@@ -49,6 +70,7 @@ func (a *Agent) awaitAnswer(pin string) {
 	}
 	select {
 	case <-answered:
+	case <-ctx.Done():
 	case <-time.After(acknowledgeTime):
 	}
 }

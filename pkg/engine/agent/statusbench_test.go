@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -22,7 +23,7 @@ func BenchmarkStatus500(b *testing.B) {
 	for i, p := range h.pods {
 		p.Annotations = map[string]string{"class.sluice.dev": []string{"LS", "BE"}[i%2]}
 	}
-	if _, err := h.Synchronize(h.pods, slices.Clone(h.specs)); err != nil {
+	if _, err := h.Synchronize(context.Background(), h.pods, slices.Clone(h.specs)); err != nil {
 		b.Fatal(err)
 	}
 	now := time.Now()

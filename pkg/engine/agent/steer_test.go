@@ -102,7 +102,7 @@ var lsePod = workload.Pod{
 
 func (s *steered) synchronize() {
 	s.t.Helper()
-	if _, err := s.Synchronize(nil, nil); err != nil {
+	if _, err := s.Synchronize(context.Background(), nil, nil); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -110,7 +110,7 @@ func (s *steered) synchronize() {
 // pin creates an LSE container of two CPUs, which are CPUs of one core.
 func (s *steered) pin(id string) cpuset.Set {
 	s.t.Helper()
-	reply, _, err := s.CreateContainer(&lsePod, workload.Container{ID: id, PodID: "p", Name: id, Resources: workload.Resources{Quota: 200000, Period: 100000}})
+	reply, _, err := s.CreateContainer(context.Background(), &lsePod, workload.Container{ID: id, PodID: "p", Name: id, Resources: workload.Resources{Quota: 200000, Period: 100000}})
 	if err != nil || reply.CPUs.Size() != 2 {
 		s.t.Fatalf("pinned to %s, %v", reply.CPUs, err)
 	}
@@ -119,7 +119,7 @@ func (s *steered) pin(id string) cpuset.Set {
 
 func (s *steered) unpin(id string) {
 	s.t.Helper()
-	if _, err := s.StopContainer(id); err != nil {
+	if _, err := s.StopContainer(context.Background(), id); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -226,7 +226,7 @@ func TestSteeringByConfig(t *testing.T) {
 				s := steeredAgent(t, newAffinities(), "", yaml)
 				defer s.stop()
 				s.synchronize()
-				if _, _, err := s.CreateContainer(&lsePod, workload.Container{ID: "a", PodID: "p", Name: "a", Resources: workload.Resources{Quota: 200000, Period: 100000}}); err != nil {
+				if _, _, err := s.CreateContainer(context.Background(), &lsePod, workload.Container{ID: "a", PodID: "p", Name: "a", Resources: workload.Resources{Quota: 200000, Period: 100000}}); err != nil {
 					t.Fatal(err)
 				}
 				s.passes()
@@ -260,7 +260,7 @@ func TestOnlyLSEIsSteered(t *testing.T) {
 		s.synchronize()
 		pod := lsePod
 		pod.Annotations = map[string]string{"class.sluice.dev": "LSR"}
-		if _, _, err := s.CreateContainer(&pod, workload.Container{ID: "a", PodID: "p", Name: "a", Resources: workload.Resources{Quota: 200000, Period: 100000}}); err != nil {
+		if _, _, err := s.CreateContainer(context.Background(), &pod, workload.Container{ID: "a", PodID: "p", Name: "a", Resources: workload.Resources{Quota: 200000, Period: 100000}}); err != nil {
 			t.Fatal(err)
 		}
 		s.passes()

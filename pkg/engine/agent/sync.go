@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -16,8 +17,11 @@ import (
 // Synchronize rebuilds the ledger from what the runtime and the kernel report. A pin stays on
 // the CPUs that the kernel reports if they are valid. Pins that were created while the plugin
 // wasn't connected are placed now, after all other containers have left their CPUs.
-func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (updates []node.Update, err error) {
-	err = a.events.Do("Synchronize", func() error {
+//
+// Once it has begun it stays in force even if nobody reads the answer: it is what the runtime
+// and the kernel have.
+func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []workload.Container) (updates []node.Update, err error) {
+	err = a.events.DoWithin(ctx, "Synchronize", func() error {
 		before, done := a.beforeSync(), false
 		defer func() {
 			if !done {
@@ -73,7 +77,7 @@ func (a *Agent) Synchronize(pods []*workload.Pod, specs []workload.Container) (u
 		a.cpusets.LiftAll()
 		a.noteChange()
 		a.Log.WithField("containers", len(a.Order)).WithField("pinned", a.Ledger.Pinned().String()).Info("Plugin synchronized with the runtime")
-		return nil
+		return a.unread(ctx, "Synchronize", nil)
 	})
 	return updates, err
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -223,7 +224,7 @@ func TestSynchronizePanics(t *testing.T) {
 		was := n.dump()
 		n.kernel.refusing(func(knobs.Change) error { panic("boom") })
 		pods, specs := n.all()
-		if _, err := n.agent.Synchronize(pods, specs); err == nil {
+		if _, err := n.agent.Synchronize(context.Background(), pods, specs); err == nil {
 			t.Error("no error")
 		}
 		n.kernel.refusing(nil)
@@ -313,7 +314,8 @@ func TestPanicLeavesTheInventory(t *testing.T) {
 		byPath, sandboxes := maps.Clone(a.ByPath), maps.Clone(a.Sandboxes)
 		n.kernel.refusing(func(knobs.Change) error { panic("a bug") })
 		n.kernel.change(n.specs["web"].CgroupsPath, func(g *group) { g.cpus = n.kernel.online })
-		if _, err := a.Synchronize(n.all()); err == nil {
+		pods, specs := n.all()
+		if _, err := a.Synchronize(context.Background(), pods, specs); err == nil {
 			t.Fatal("nothing has failed")
 		}
 		n.kernel.refusing(nil)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"testing"
 
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
@@ -18,7 +19,7 @@ func TestSystemdRewrites(t *testing.T) {
 		c := workload.Container{ID: "a", PodID: pod.ID, Name: "a", CgroupsPath: "kubepods-podweb.slice:cri-containerd:a", Resources: workload.Resources{
 			Shares: 1024, Quota: 100000, Period: 100000, MemoryLimit: 64 * mebi,
 		}}
-		if _, _, err := h.agent.CreateContainer(pod, c); err != nil {
+		if _, _, err := h.agent.CreateContainer(context.Background(), pod, c); err != nil {
 			t.Fatal(err)
 		}
 		h.Mkdir(slice)
@@ -27,7 +28,7 @@ func TestSystemdRewrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.State, c.PID = workload.Running, 1000
-		if err := h.agent.StartContainer(pod, c); err != nil {
+		if err := h.agent.StartContainer(context.Background(), pod, c); err != nil {
 			t.Fatal(err)
 		}
 		files := []struct{ name, want, systemd string }{
@@ -41,7 +42,7 @@ func TestSystemdRewrites(t *testing.T) {
 					t.Fatalf("%s is %s after %d updates, want %s", file.name, got, round, file.want)
 				}
 			}
-			if _, err := h.agent.UpdateContainer(pod, c, workload.Resources{Quota: 100000, Period: 100000}); err != nil {
+			if _, err := h.agent.UpdateContainer(context.Background(), pod, c, workload.Resources{Quota: 100000, Period: 100000}); err != nil {
 				t.Fatal(err)
 			}
 			for _, file := range files {

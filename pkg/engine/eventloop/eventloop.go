@@ -90,24 +90,46 @@ func (l *Loop) Spawn(work func()) {
 
 // Do runs an event and waits for it. A panic fails that event alone.
 func (l *Loop) Do(name string, event func() error) error {
-	return l.Query(name, func() error {
+	return l.DoWithin(context.Background(), name, event)
+}
+
+// DoWithin is Do for an event that must not begin once the context has ended, since nobody
+// waits for its result any more. If it has begun, DoWithin waits for its end.
+func (l *Loop) DoWithin(ctx context.Context, name string, event func() error) error {
+	return l.wait(ctx, name, func() error {
 		l.moves++
 		return event()
 	})
 }
 
 // Query is Do for an event that changes nothing.
-func (l *Loop) Query(name string, event func() error) (err error) {
+func (l *Loop) Query(name string, event func() error) error {
+	return l.wait(context.Background(), name, event)
+}
+
+func (l *Loop) wait(ctx context.Context, name string, event func() error) (err error) {
 	done := make(chan struct{})
 	run := func() {
 		defer close(done)
-		err = l.run(name, event)
+		if err = ctx.Err(); err == nil {
+			err = l.run(name, event)
+		} else {
+			err = notBegun(name, err)
+		}
 	}
-	if !l.Submit(run) {
+	select {
+	case l.events <- run:
+	case <-l.closed:
 		return ErrClosed
+	case <-ctx.Done():
+		return notBegun(name, ctx.Err())
 	}
 	<-done
 	return err
+}
+
+func notBegun(name string, why error) error {
+	return fmt.Errorf("sluice has not begun %s, because the caller gave up before earlier events had ended: %w", name, why)
 }
 
 // Submit runs a function in the loop without hooks, and reports whether the loop has accepted

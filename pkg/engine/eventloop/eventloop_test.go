@@ -92,3 +92,31 @@ func TestStop(t *testing.T) {
 		t.Errorf("%d events may have changed something", l.Moves())
 	}
 }
+
+// An event does not begin once its caller has given up, whether that happens before the loop
+// has accepted it or after.
+func TestDoWithin(t *testing.T) {
+	t.Parallel()
+	l, stop := start(t, quiet())
+	release, busy := make(chan struct{}), make(chan struct{})
+	go l.Do("busy", func() error { close(busy); <-release; return nil })
+	<-busy
+	ctx, cancel := context.WithCancel(t.Context())
+	result, ran := make(chan error, 1), false
+	go func() { result <- l.DoWithin(ctx, "late", func() error { ran = true; return nil }) }()
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "late") {
+		t.Errorf("%v", err)
+	}
+	close(release)
+	if err := l.DoWithin(ctx, "late", func() error { ran = true; return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if err := l.DoWithin(t.Context(), "in time", func() error { return nil }); err != nil {
+		t.Errorf("%v", err)
+	}
+	stop()
+	if ran {
+		t.Error("an event has begun that nobody waits for")
+	}
+}

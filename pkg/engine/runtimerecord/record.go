@@ -27,6 +27,7 @@ package runtimerecord
 import (
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
@@ -53,6 +54,14 @@ type Recorder struct {
 	steadyAt time.Time // when the pools' sizes will have been the same for steadyPools
 
 	replied node.LedgerState // the ledger's state that the runtime's record has; zero if unknown
+	before  []replaced       // what the last call of Updates replaced
+}
+
+// replaced is what a container had, and what the runtime's record had of it, before an update.
+type replaced struct {
+	*node.Container
+	has      placement.Assignment
+	recorded node.Settings
 }
 
 // connection is the state that ends with a connection to the runtime.

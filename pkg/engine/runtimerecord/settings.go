@@ -153,6 +153,8 @@ func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settin
 // other containers whose cgroups Sluice can't write. It leaves out the container with the ID
 // skip.
 func (r *Recorder) Updates(skip string) []node.Update {
+	clear(r.before)
+	r.before = r.before[:0]
 	now := r.LedgerState()
 	if r.replied == now || !r.Authority().Cpusets {
 		return nil
@@ -164,11 +166,21 @@ func (r *Recorder) Updates(skip string) []node.Update {
 		if !ok || c.ID == skip || c.Uncontrolled || r.Reaches(c) || len(cpusets.Changes(c, want, false)) == 0 {
 			continue
 		}
+		r.before = append(r.before, replaced{c, c.Has, c.Recorded})
 		r.cpusets.Touch(c)
 		c.Has = want
 		updates = append(updates, node.Update{ContainerID: c.ID, Settings: r.Reply(c, want)})
 	}
 	return updates
+}
+
+// Unread records that the runtime has not read the answer with the last list of Updates, so that
+// the next one lists them again.
+func (r *Recorder) Unread() {
+	for _, b := range r.before {
+		b.Has, b.Recorded = b.has, b.recorded
+	}
+	r.replied = node.LedgerState{}
 }
 
 // settings converts an assignment to the runtime's terms. A container that once had a cpuset is

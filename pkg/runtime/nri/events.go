@@ -11,7 +11,7 @@ import (
 )
 
 // Synchronize receives all pods and containers after each connection.
-func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Synchronize, time.Now())
 	known := make([]*workload.Pod, len(pods))
 	for i, pod := range pods {
@@ -21,14 +21,14 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	for i, c := range containers {
 		specs[i] = containerOf(c)
 	}
-	updates, err := p.agent.Synchronize(known, specs)
+	updates, err := p.agent.Synchronize(ctx, known, specs)
 	return updatesOf(updates), err
 }
 
 // CreateContainer adjusts a container before it exists.
-func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Create, time.Now())
-	adjustment, updates, err := p.agent.CreateContainer(podOf(pod), containerOf(c))
+	adjustment, updates, err := p.agent.CreateContainer(ctx, podOf(pod), containerOf(c))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,15 +42,15 @@ func (p *Plugin) PostCreateContainer(_ context.Context, _ *api.PodSandbox, c *ap
 }
 
 // StartContainer runs when the container's cgroup exists and its process waits before exec.
-func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+func (p *Plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	defer p.agent.Latencies.Answered(latency.Start, time.Now())
-	return p.agent.StartContainer(podOf(pod), containerOf(c))
+	return p.agent.StartContainer(ctx, podOf(pod), containerOf(c))
 }
 
 // UpdateContainer runs before the runtime applies a change of resources.
-func (p *Plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+func (p *Plugin) UpdateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Update, time.Now())
-	updates, err := p.agent.UpdateContainer(podOf(pod), containerOf(c), resourcesOf(r))
+	updates, err := p.agent.UpdateContainer(ctx, podOf(pod), containerOf(c), resourcesOf(r))
 	return updatesOf(updates), err
 }
 
@@ -61,9 +61,9 @@ func (p *Plugin) PostUpdateContainer(_ context.Context, _ *api.PodSandbox, c *ap
 }
 
 // StopContainer runs after the container has ended.
-func (p *Plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+func (p *Plugin) StopContainer(ctx context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.agent.Latencies.Answered(latency.Stop, time.Now())
-	updates, err := p.agent.StopContainer(c.GetId())
+	updates, err := p.agent.StopContainer(ctx, c.GetId())
 	return updatesOf(updates), err
 }
 
@@ -75,9 +75,9 @@ func (p *Plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 }
 
 // UpdatePodSandbox runs when the kubelet has resized a pod as a whole.
-func (p *Plugin) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, _, r *api.LinuxResources) error {
+func (p *Plugin) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, _, r *api.LinuxResources) error {
 	defer p.agent.Latencies.Answered(latency.UpdatePod, time.Now())
-	return p.agent.UpdatePod(pod.GetId(), resourcesOf(r))
+	return p.agent.UpdatePod(ctx, pod.GetId(), resourcesOf(r))
 }
 
 // RemovePodSandbox is the last event of a pod.

@@ -30,15 +30,20 @@ const patience = time.Minute
 // plugin runs the plugin against a socket until the test ends.
 func plugin(t *testing.T, socket string) *agent.Agent {
 	t.Helper()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	return pluginOf(t, socket, agent.Options{Log: log})
+}
+
+// pluginOf is plugin with the options of its agent.
+func pluginOf(t *testing.T, socket string, o agent.Options) *agent.Agent {
+	t.Helper()
 	m, err := synth.Machine("8 cores")
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	a := agent.New(agent.Options{
-		Config: config.Default(), Machine: m, Host: fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}, Log: log,
-	})
+	o.Config, o.Machine, o.Host = config.Default(), m, fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}
+	a, log := agent.New(o), o.Log
 	ctx, stop := context.WithCancel(context.Background())
 	loop, stopLoop := context.WithCancel(context.Background())
 	done, result := make(chan struct{}), make(chan error, 1)
