@@ -40,7 +40,7 @@ func TestTrail(t *testing.T) {
 		trail.Record(noon.Add(time.Duration(i)*time.Minute), control.On, d)
 	}
 	cancel()
-	trail.Run(ctx) // writes what waits
+	trail.Run(ctx) // writes the waiting entries
 	for name, test := range map[string]struct {
 		Filter
 		want string
@@ -62,7 +62,7 @@ func TestTrail(t *testing.T) {
 	}
 }
 
-// A disk that takes nothing costs entries, and the loop no time.
+// A disk that accepts no writes costs entries, but never delays the loop.
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
@@ -72,7 +72,7 @@ func TestDiskFails(t *testing.T) {
 	log := logrus.New()
 	var text strings.Builder
 	log.SetOutput(&text)
-	trail := Open(file, log) // a file where the folder should be
+	trail := Open(file, log) // a file in the place of the folder
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range waiting + 10 {
@@ -84,7 +84,8 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// No file grows beyond its size; lumberjack removes the oldest in its own time.
+// No file exceeds its maximum size. lumberjack removes the oldest file at a time of its own
+// choosing.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -111,7 +112,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A crash, or a full disk, cuts the last line off.
+// A crash or a full disk truncates the last line.
 func TestBrokenLines(t *testing.T) {
 	t.Parallel()
 	dir := fstest.MapFS{
@@ -137,8 +138,8 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// A movement is handed over once, as a whole, at the time of its first step; one whose
-// end isn't in the trail by its first step.
+// Read returns a movement once, as a whole, at the time of its first step. If its end is not in
+// the trail, Read returns its first step.
 func TestMovementsAreJoined(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -170,7 +171,7 @@ func TestMovementsAreJoined(t *testing.T) {
 	}
 }
 
-// A first step whose end never comes holds back a bounded number of entries.
+// A first step without an end holds back only a bounded number of entries.
 func TestJoinerIsBounded(t *testing.T) {
 	t.Parallel()
 	handed := 0

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// Filter chooses entries; its zero value takes all.
+// Filter selects entries. The zero value selects all.
 type Filter struct {
 	Since      time.Time
-	Object     string // a pod "namespace/name" with its containers, or an object by its whole name
+	Object     string // "namespace/name" of a pod, which includes its containers, or the whole name of another object
 	Controller string
 }
 
-// Takes reports whether the filter takes an entry.
+// Takes reports whether the filter selects an entry.
 func (f Filter) Takes(e *Entry) bool {
 	return (!e.Time.Before(f.Since) || !e.LastStepAt.Before(f.Since)) && (f.Controller == "" || e.Controller == f.Controller) && (f.Object == "" || f.Names(e.Object))
 }
 
-// Names reports whether an object of decisions, as "container a/b/c", is the filter's.
+// Names reports whether the filter selects an object of decisions, for example "container a/b/c".
 func (f Filter) Names(name string) bool {
 	for _, kind := range []string{"container ", "pod ", "pool "} {
 		name = strings.TrimPrefix(name, kind)
@@ -33,9 +33,9 @@ func (f Filter) Names(name string) bool {
 	return name == f.Object || strings.HasPrefix(name, f.Object+"/")
 }
 
-// Read hands over the entries in a folder's trail that the filter takes, the oldest
-// first, until do fails. A movement is handed over once, as a whole. What was cut off by a
-// crash is left out, and counted.
+// Read calls do with the selected entries of a folder's trail, the oldest first, until do fails.
+// It passes a movement once, as a whole. It returns the number of lines that could not be read,
+// for example because a crash truncated them.
 func Read(dir fs.FS, f Filter, do func(Entry) error) (broken int, err error) {
 	names, err := files(dir)
 	if err != nil {
@@ -55,11 +55,11 @@ func Read(dir fs.FS, f Filter, do func(Entry) error) (broken int, err error) {
 	return broken, j.hand(0)
 }
 
-// Last returns the newest entries in a folder's trail that the filter takes, at most n, the
-// oldest first. A trail that can't be read to its end yields what comes before.
+// Last returns the newest selected entries of a folder's trail, at most n, the oldest first. If
+// the trail can't be read to its end, it returns the entries before the error.
 func Last(dir fs.FS, f Filter, n int) []Entry {
 	var last []Entry
-	Read(dir, f, func(e Entry) error { //nolint:errcheck // see above
+	Read(dir, f, func(e Entry) error { //nolint:errcheck // the documentation of Last covers errors
 		if len(last) == n {
 			last = append(last[:0], last[1:]...)
 		}
@@ -69,15 +69,16 @@ func Last(dir fs.FS, f Filter, n int) []Entry {
 	return last
 }
 
-// joiner puts the line that tells of a movement as a whole in the place of the line that
-// told of its first step. That one waits for it, with all that follow.
+// joiner replaces the entry of a movement's first step by the entry of the whole movement, which
+// is written when the movement has ended. The first step waits for it, and so do all entries after
+// the first step.
 type joiner struct {
 	waiting []Entry
 	do      func(Entry) error
 }
 
-// mostWaiting is how many entries wait: the first of a movement that had no second
-// step, or that a crash ended, waits in vain.
+// mostWaiting bounds the number of waiting entries. Without a bound, the first step of a movement
+// without a second step, or of one that a crash ended, would wait forever.
 const mostWaiting = 1000
 
 func (j *joiner) add(e Entry) error {
@@ -94,7 +95,8 @@ func (j *joiner) add(e Entry) error {
 	return j.hand(mostWaiting)
 }
 
-// hand hands over entries until the first waits for its end, and no more than most wait.
+// hand passes entries on until the first one is a step that still waits for its end, or until at
+// most that many wait.
 func (j *joiner) hand(most int) error {
 	n := 0
 	for ; n < len(j.waiting) && (!j.waiting[n].Ongoing || len(j.waiting)-n > most); n++ {
@@ -106,8 +108,8 @@ func (j *joiner) hand(most int) error {
 	return nil
 }
 
-// files are the trail's, the oldest first: lumberjack puts the time of its end into
-// the name of a full one.
+// files lists the files of the trail, the oldest first. lumberjack adds the time of its end to the
+// name of a full file.
 func files(dir fs.FS) ([]string, error) {
 	ext := path.Ext(fileName)
 	names, err := fs.Glob(dir, strings.TrimSuffix(fileName, ext)+"-*"+ext)
@@ -121,8 +123,8 @@ func files(dir fs.FS) ([]string, error) {
 	return names, nil
 }
 
-// ended is about when a file was full; the far future where its name doesn't tell. A
-// minute covers entries that waited for the disk.
+// ended returns about when a file was full, or the far future if its name doesn't say. It adds a
+// minute for entries that waited for the disk.
 func ended(name string) time.Time {
 	ext := path.Ext(fileName)
 	at, err := time.Parse("2006-01-02T15-04-05.000", strings.TrimSuffix(strings.TrimPrefix(name, strings.TrimSuffix(fileName, ext)+"-"), ext))
@@ -132,13 +134,13 @@ func ended(name string) time.Time {
 	return at.Add(time.Minute)
 }
 
-// longest is the longest line that is read; no decision is near it.
+// longest is the maximum length in bytes of a line; decisions are much shorter.
 const longest = 1 << 20
 
 func readFile(dir fs.FS, name string, f *Filter, do func(Entry) error) (broken int, err error) {
 	file, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // rotated away in between
+		return 0, nil // rotated away since the folder was listed
 	}
 	if err != nil {
 		return 0, err

@@ -1,5 +1,6 @@
-// Package audit keeps what the loop decided, with the numbers that it was decided
-// from, in files of JSON lines: bounded, rotating, for `sluice log` and `explain`.
+// Package audit stores the control loop's decisions, with the measurements behind them, in files
+// of JSON lines. The files rotate and are bounded in size; `sluice log` and `sluice explain` read
+// them.
 package audit
 
 import (
@@ -24,15 +25,15 @@ type Entry struct {
 
 const (
 	fileName = "audit.jsonl"
-	waiting  = 1024 // entries that may wait for the disk
+	waiting  = 1024 // maximum number of entries that wait for the disk
 
-	// The trail's size on disk: fileMB times one file more than backups.
+	// The trail takes at most fileMB × (backups + 1) MB on disk.
 	fileMB  = 8
 	backups = 3
 )
 
-// Trail writes decisions to disk in a goroutine of its own. A disk that is slow or
-// full costs entries, never the loop's time.
+// Trail writes decisions to disk in its own goroutine. If the disk is slow or full, entries are
+// lost, but the loop is never delayed.
 type Trail struct {
 	entries chan Entry
 	dropped atomic.Int64
@@ -40,7 +41,7 @@ type Trail struct {
 	log     logrus.FieldLogger
 }
 
-// Open makes the trail in a folder; Run writes it.
+// Open makes a Trail for a folder. Run writes the files.
 func Open(dir string, log logrus.FieldLogger) *Trail {
 	return &Trail{
 		entries: make(chan Entry, waiting),
@@ -49,7 +50,7 @@ func Open(dir string, log logrus.FieldLogger) *Trail {
 	}
 }
 
-// Record takes a decision. It never waits.
+// Record queues a decision. It never waits.
 func (t *Trail) Record(at time.Time, mode control.Mode, d *control.Decision) {
 	select {
 	case t.entries <- Entry{at, mode, *d}:
@@ -58,12 +59,13 @@ func (t *Trail) Record(at time.Time, mode control.Mode, d *control.Decision) {
 	}
 }
 
-// Dropped is how many decisions found no room, or no disk, since the start.
+// Dropped returns the number of decisions that were lost since the start, because the queue was
+// full or a write failed.
 func (t *Trail) Dropped() int { return int(t.dropped.Load()) }
 
-// Run writes until the context ends, then what is still waiting.
+// Run writes entries until the context ends, and then those that still wait.
 func (t *Trail) Run(ctx context.Context) {
-	defer t.out.Close() //nolint:errcheck // each entry was written
+	defer t.out.Close() //nolint:errcheck // every entry has been written already
 	told := false
 	write := func(e Entry) {
 		line, err := json.Marshal(e)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// What was written is read again as it was.
+// Read returns what Write has written.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// answers is a plugin that gives one answer after the other, and the last again and again.
+// answers is a plugin that gives one answer after the other, and then repeats the last.
 type answers []func(*status.Loop) error
 
 func (a *answers) StatusIn(ctx context.Context) (*status.Status, error) {
@@ -75,7 +75,7 @@ func (a *answers) StatusIn(ctx context.Context) (*status.Status, error) {
 	return s, errors.Join(err, ctx.Err())
 }
 
-// What a loop may answer, and what is said to be missing then.
+// The report lists what is not in force yet, for each answer that a loop can give.
 func TestFollowAndJudge(t *testing.T) {
 	t.Parallel()
 	follows := func(l *status.Loop) error { l.Batch.Switch.State = "off"; return nil }
@@ -99,7 +99,7 @@ func TestFollowAndJudge(t *testing.T) {
 		plugin  answers
 		evict   bool
 		want    LoopAnswer
-		floor   bool // it is left to the command
+		floor   bool // the command has to squeeze batch work
 		missing string
 	}{
 		"at once":                  {answers{follows}, false, LoopFollows, false, ""},
@@ -138,7 +138,7 @@ func TestFollowAndJudge(t *testing.T) {
 	}
 }
 
-// What the failsafe did in the loop's place is told with what it could not do.
+// The report says what the failsafe did in the loop's place, and what it could not do.
 func TestJudgeFloor(t *testing.T) {
 	t.Parallel()
 	for want, floor := range map[string]failsafe.Report{

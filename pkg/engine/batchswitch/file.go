@@ -1,6 +1,6 @@
-// Package batchswitch is the switch by which a person turns a node's batch work off and
-// on: the file in the state folder that 'sluice batch' writes and the control loop reads,
-// and the check of what has become of it.
+// Package batchswitch is the switch with which an operator turns a node's batch work off and on.
+// `sluice batch` writes it to a file in the state folder, the control loop reads the file, and
+// this package checks whether the loop follows it.
 package batchswitch
 
 import (
@@ -15,11 +15,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
-// File is the name of the switch in the state folder. It is a file, so that batch work can
-// be switched while the plugin is away or in trouble.
+// File is the name of the switch in the state folder. Since it is a file, batch work can be
+// switched even if the plugin is stopped or does not answer.
 const File = "batch.json"
 
-// Setting is what the switch says. The zero value leaves batch work to the configuration.
+// Setting is the state of the switch. With the zero value, the configuration decides about batch
+// work.
 type Setting struct {
 	To    control.SwitchState `json:"to,omitempty"`
 	Evict bool                `json:"evict,omitempty"`
@@ -39,7 +40,7 @@ func Write(stateDir string, s Setting) error {
 	return os.Rename(name+".new", name)
 }
 
-// Read returns what the switch in a state folder says, the zero value where there is none.
+// Read returns the switch of a state folder, or the zero value if there is none.
 func Read(stateDir string) (Setting, error) {
 	data, err := os.ReadFile(filepath.Join(stateDir, File))
 	if errors.Is(err, fs.ErrNotExist) {

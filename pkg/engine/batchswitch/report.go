@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Report is what has become of the switch.
+// Report says whether the switch is in force.
 type Report struct {
 	Switch  status.Switch   `json:"switch"` // as the state folder has it
 	Loop    LoopAnswer      `json:"loop"`
@@ -20,19 +20,19 @@ type Report struct {
 	Preview string          `json:"preview,omitempty"` // why the switch changes nothing on this node, and how to change that; absent if it does
 	Lacks   []string        `json:"lacks,omitempty"`   // what isn't in force
 
-	modes   map[string]control.Mode // of the loop's controllers, by their names
+	modes   map[string]control.Mode // modes of the loop's controllers, by their names
 	evictBy control.EvictBy
-	other   string // the running plugin's state folder, where it isn't the switch's
+	other   string // state folder of the running plugin if it is not the switch's; "" otherwise
 }
 
-// LoopAnswer is what the running loop makes of the switch.
+// LoopAnswer says whether the running loop follows the switch.
 type LoopAnswer string
 
-// The answers of the running loop.
+// These are the answers of a loop.
 const (
 	LoopFollows LoopAnswer = "follows" // it has read the switch as it is
-	LoopOff     LoopAnswer = "off"     // the plugin answers, and has no loop
-	LoopStuck   LoopAnswer = "stuck"   // the plugin answers, but its loop has not read the switch
+	LoopOff     LoopAnswer = "off"     // the plugin answers and has no loop
+	LoopStuck   LoopAnswer = "stuck"   // the plugin answers but its loop has not read the switch
 	LoopSilent  LoopAnswer = "silent"  // no plugin answers
 )
 
@@ -41,15 +41,15 @@ type StatusReader interface {
 	StatusIn(ctx context.Context) (*status.Status, error)
 }
 
-// Check asks the plugin once what it makes of a state folder's switch, within the context.
+// Check asks the plugin once, within the context, whether it follows the switch of a state folder.
 func Check(ctx context.Context, plugin StatusReader, stateDir string, s Setting) *Report {
 	r := &Report{Switch: s.Status(), Loop: LoopSilent}
 	r.ask(ctx, plugin, stateDir)
 	return r
 }
 
-// Follow asks the plugin until its loop follows a state folder's switch or there turns out
-// to be no loop, or until the context ends.
+// Follow asks the plugin repeatedly, until its loop follows the switch of a state folder, until
+// the plugin answers that it has no loop, or until the context ends.
 func Follow(ctx context.Context, plugin StatusReader, stateDir string, s Setting) *Report {
 	const pause = 50 * time.Millisecond
 	r := &Report{Switch: s.Status(), Loop: LoopSilent}
@@ -66,12 +66,12 @@ func Follow(ctx context.Context, plugin StatusReader, stateDir string, s Setting
 	}
 }
 
-// Status is the switch as the status has it.
+// Status returns the switch in the form of the status.
 func (s Setting) Status() status.Switch {
 	return status.Switch{State: s.To, Evict: s.Evict, EndsAt: s.Until}
 }
 
-// ask asks once. An answer that has not come when the context ends leaves the one before.
+// ask asks the plugin once. If no answer comes before the context ends, the previous answer stays.
 func (r *Report) ask(ctx context.Context, plugin StatusReader, stateDir string) {
 	s, err := plugin.StatusIn(ctx)
 	switch {
@@ -82,7 +82,7 @@ func (r *Report) ask(ctx context.Context, plugin StatusReader, stateDir string) 
 	}
 }
 
-// note takes over what the plugin's status says about the loop.
+// note enters what the plugin's status says about the loop.
 func (r *Report) note(s *status.Status, stateDir string) {
 	r.Loop = LoopOff
 	l := s.Loop
@@ -135,7 +135,7 @@ func (r *Report) LeavesFloor() bool {
 	return false
 }
 
-// Judge fills Lacks with what the switch says and is not in force. switched tells that the
+// Judge fills Lacks with what the switch demands and is not in force. switched says that the
 // switch was set just now.
 func (r *Report) Judge(switched bool) {
 	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
@@ -165,7 +165,7 @@ func (r *Report) Judge(switched bool) {
 	}
 }
 
-// judgeOff adds what a loop that follows the switch leaves undone.
+// judgeOff adds what is still missing although the loop follows the switch.
 func (r *Report) judgeOff() {
 	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
 	if mode := r.modes["windows"]; mode != control.On {

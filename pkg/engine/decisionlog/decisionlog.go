@@ -1,5 +1,5 @@
-// Package decisionlog remembers what the control loop has decided, for the status, and enters
-// each decision in the plugin's log and in the audit trail.
+// Package decisionlog stores the control loop's decisions for the status, and writes each decision
+// to the plugin's log and to the audit trail.
 package decisionlog
 
 import (
@@ -13,36 +13,38 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// remembered is the number of decisions in the status; the audit trail has them all.
+// remembered is the maximum number of decisions in the status. The audit trail has all decisions.
 const remembered = 100
 
-// Audit keeps decisions with their reasons; see pkg/engine/audit. It must not block.
+// Audit stores decisions with their reasons; see pkg/engine/audit. Its methods must not block.
 type Audit interface {
 	Record(at time.Time, mode control.Mode, d *control.Decision)
-	// Dropped is the number of decisions that are lost.
+	// Dropped returns the number of lost decisions.
 	Dropped() int
 }
 
-// Log is what has been decided since the plugin started. Steps that move one value the same
-// way are one decision, a movement: the first step enters it in the log and in the audit
-// trail, and so does its end, with all its steps; meanwhile the status shows it as it is.
+// Log holds the decisions since the plugin started. Steps that move one value in the same
+// direction are one decision, a movement. Its first step is written to the log and the audit
+// trail, and so is its end, with the number of its steps. Until then the status shows its present
+// state.
 type Log struct {
 	audit Audit
 	log   logrus.FieldLogger
 
 	movements control.Movements
-	decisions []status.Decision // the last ones, the newest at the end
+	decisions []status.Decision // the newest is at the end
 	counts    map[status.Decided]int
-	last      map[string]status.Decision // by controller
+	last      map[string]status.Decision // last decision by controller
 }
 
-// New makes an empty Log. Without an audit trail (nil) decisions go to the log alone.
+// New makes an empty Log. If audit is nil, decisions are written to the log only.
 func New(audit Audit, log logrus.FieldLogger) *Log {
 	return &Log{audit: audit, log: log, counts: map[status.Decided]int{}, last: map[string]status.Decision{}}
 }
 
-// Add takes what a controller decided in a mode. It leaves out what a controller decides that
-// is off: such a controller steps because others need what it measures.
+// Add enters the decisions of a controller that runs in a mode. It ignores the decisions of a
+// controller that is off: such a controller takes its steps only because others need its
+// measurements.
 func (l *Log) Add(now time.Time, mode control.Mode, decided []control.Decision) {
 	if mode == control.Off {
 		return
@@ -65,13 +67,13 @@ func (l *Log) Add(now time.Time, mode control.Mode, decided []control.Decision) 
 	}
 }
 
-// EndResting ends the movements whose value has come to rest.
+// EndResting ends the movements whose value has stopped changing.
 func (l *Log) EndResting(now time.Time) { l.end(l.movements.Rest(now, false)) }
 
 // EndAll ends all movements.
 func (l *Log) EndAll(now time.Time) { l.end(l.movements.Rest(now, true)) }
 
-// end takes movements that have ended, and enters those of more than one step as a whole.
+// end enters movements that have ended. Those with more than one step are entered as a whole.
 func (l *Log) end(ended []control.ReportedDecision) {
 	for i := range ended {
 		l.update(status.Decision(ended[i]))
@@ -81,7 +83,7 @@ func (l *Log) end(ended []control.ReportedDecision) {
 	}
 }
 
-// update replaces what was remembered of a movement by what is known of it now.
+// update replaces the remembered state of a movement by its present state.
 func (l *Log) update(d status.Decision) {
 	same := func(o *status.Decision) bool {
 		return o.Time.Equal(d.Time) && o.Controller == d.Controller && o.Object == d.Object && o.Action == d.Action
@@ -97,7 +99,7 @@ func (l *Log) update(d status.Decision) {
 	}
 }
 
-// enter enters a decision in the log and in the audit trail.
+// enter writes a decision to the log and to the audit trail.
 func (l *Log) enter(d *control.ReportedDecision) {
 	if l.audit != nil {
 		l.audit.Record(d.Time, d.Mode, &d.Decision)
@@ -113,16 +115,16 @@ func (l *Log) enter(d *control.ReportedDecision) {
 	l.log.WithFields(fields).Log(level, "Decided: "+d.Action)
 }
 
-// Recent is a copy of the last decisions, the newest at the end.
+// Recent returns a copy of the remembered decisions, the newest at the end.
 func (l *Log) Recent() []status.Decision { return slices.Clone(l.decisions) }
 
-// Last is a controller's last decision; ok is false before its first one.
+// Last returns the last decision of a controller; ok is false before the first one.
 func (l *Log) Last(controller string) (d status.Decision, ok bool) {
 	d, ok = l.last[controller]
 	return d, ok
 }
 
-// Counts are the numbers of decisions by their kinds, in a fixed order.
+// Counts returns the numbers of decisions by kind, in a fixed order.
 func (l *Log) Counts() []status.Count {
 	counts := make([]status.Count, 0, len(l.counts))
 	for what, n := range l.counts {
@@ -134,7 +136,7 @@ func (l *Log) Counts() []status.Count {
 	return counts
 }
 
-// Dropped is the number of decisions that the audit trail has lost.
+// Dropped returns the number of decisions that the audit trail has lost.
 func (l *Log) Dropped() int {
 	if l.audit == nil {
 		return 0

@@ -23,7 +23,7 @@ func (t *trail) Record(_ time.Time, mode control.Mode, d *control.Decision) {
 
 func (t *trail) Dropped() int { return 3 }
 
-// begin is when the tests begin.
+// begin is the time at which the tests begin.
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // squeeze is a step of a movement of the batch budget.
@@ -68,8 +68,8 @@ func TestMovementIsOneDecision(t *testing.T) {
 	}
 }
 
-// A controller that is off decides nothing; one in preview stays out of the log at its usual
-// level.
+// A controller that is off makes no decisions. Those of a controller in preview are below the
+// log's usual level.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	log, hook := logtest.NewNullLogger()
@@ -93,7 +93,7 @@ func TestRememberedAreBounded(t *testing.T) {
 	for i := range remembered {
 		l.Add(begin, control.On, []control.Decision{{Controller: "rules", Action: "act", To: fmt.Sprint(i)}})
 	}
-	l.Add(begin.Add(time.Second), control.On, squeeze("7")) // its first step is not remembered any more
+	l.Add(begin.Add(time.Second), control.On, squeeze("7")) // its first step is no longer remembered
 	l.EndAll(begin.Add(2 * time.Second))
 	recent := l.Recent()
 	if len(recent) != remembered || recent[0].To != "0" || recent[remembered-1].To != fmt.Sprint(remembered-1) {

@@ -1,5 +1,5 @@
-// Package latency counts how long the plugin takes to answer the runtime's requests, in
-// histograms by the kind of request.
+// Package latency measures how long the plugin takes to answer the runtime's requests, in a
+// histogram for each kind of request.
 package latency
 
 import (
@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Event is a kind of request of the runtime's.
+// Event is a kind of request from the runtime.
 type Event int
 
-// The events.
+// These are the kinds of requests.
 const (
 	Synchronize Event = iota
 	Create
@@ -25,7 +25,7 @@ const (
 	UpdatePod
 	RemovePod
 
-	kinds // how many there are
+	kinds // number of kinds
 )
 
 var eventNames = [...]string{
@@ -33,19 +33,19 @@ var eventNames = [...]string{
 	"StopContainer", "RemoveContainer", "UpdatePodSandbox", "RemovePodSandbox",
 }
 
-// String is the event's name in NRI.
+// String returns the event's name in NRI.
 func (e Event) String() string { return eventNames[e] }
 
-// Histograms count the answers to each kind of event by how long they took. Their methods may be
-// called by several goroutines at once; they neither wait nor allocate.
+// Histograms count the answers to each kind of event by the time that they took. Goroutines may
+// call the methods concurrently; the methods neither wait nor allocate.
 type Histograms struct {
 	bounds []time.Duration
 	of     *[kinds]histogram
 }
 
 type histogram struct {
-	counts []atomic.Uint64 // by bounds, and one above all
-	sum    atomic.Int64    // ns
+	counts []atomic.Uint64 // one per bound, and one for all longer times
+	sum    atomic.Int64    // in nanoseconds
 }
 
 // New makes empty histograms.
@@ -57,7 +57,7 @@ func New() Histograms {
 	return h
 }
 
-// Answered counts an event that came at the time began and has its answer now.
+// Answered counts an event that arrived at the time began and has just been answered.
 func (h *Histograms) Answered(e Event, began time.Time) {
 	took := time.Since(began)
 	at := 0
@@ -68,7 +68,7 @@ func (h *Histograms) Answered(e Event, began time.Time) {
 	h.of[e].sum.Add(int64(took))
 }
 
-// Status is what was counted so far, for each event.
+// Status returns the counts since the start, for each kind of event.
 func (h *Histograms) Status() []status.Handler {
 	all := make([]status.Handler, kinds)
 	counts := make([]uint64, int(kinds)*(len(h.bounds)+1))

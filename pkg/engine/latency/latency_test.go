@@ -33,7 +33,7 @@ func TestHistograms(t *testing.T) {
 	}
 }
 
-func TestAnsweredDoesNotAllocate(t *testing.T) { // not parallel: it counts for the process
+func TestAnsweredDoesNotAllocate(t *testing.T) { // not parallel, because it counts the allocations of the process
 	h, now := New(), time.Now()
 	if got := testing.AllocsPerRun(100, func() { h.Answered(Start, now) }); got > 0 {
 		t.Errorf("%v allocations", got)

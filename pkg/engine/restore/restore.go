@@ -1,5 +1,5 @@
-// Package restore gives back all that Sluice has written on a node, by the journal, while no
-// plugin runs.
+// Package restore restores everything that Sluice has written on a node, from the journal, while
+// no plugin runs.
 package restore
 
 import (
@@ -21,14 +21,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Result is what Run has done, in words: one line a setting.
+// Result says what Run has done.
 type Result struct {
-	Changes []knobs.Change // given back
-	Newer   []string       // left alone: somebody else has changed it since
-	IRQs    int            // affinities given back
+	Changes []knobs.Change // restored settings
+	Newer   []string       // settings that stay as they are, because another program has changed them since; one sentence each
+	IRQs    int            // number of restored affinities
 }
 
-// Host is all that Run writes; what is nil is not there.
+// Host is what Run writes to. A nil field is absent on this node.
 type Host struct {
 	Kernel     node.Kernel
 	Affinities steering.Affinities
@@ -36,12 +36,12 @@ type Host struct {
 	RDT        rdtgroup.Host
 	Cores      interface{ Leave(pids ...int) error }
 	Online     cpuset.Set
-	Managers   []peers.Neighbour // the kubelet's static managers, which write some of the sets now
+	Managers   []peers.Neighbour // the kubelet's static managers, which now write some of the sets
 }
 
-// kubelets reports whether a CPU or memory node set is the kubelet's now: its static CPU
-// manager writes the CPUs of every container, its memory manager the nodes of Guaranteed
-// pods' containers.
+// kubelets reports whether the kubelet now owns a set of CPUs or memory nodes. Its static CPU
+// manager writes the CPUs of every container, and its memory manager the memory nodes of
+// containers in Guaranteed pods.
 func (h *Host) kubelets(e *journal.Entry) bool {
 	return slices.ContainsFunc(h.Managers, func(n peers.Neighbour) bool {
 		switch n.Kind {
@@ -55,9 +55,8 @@ func (h *Host) kubelets(e *journal.Entry) bool {
 	})
 }
 
-// Run gives back all that the journal keeps, while no plugin runs. What failed stays
-// in the journal, and the error says why. With dry, neither the host nor the journal is
-// changed.
+// Run restores everything that the journal records. Settings that could not be restored stay in
+// the journal, and the error names them. With dry, neither the host nor the journal changes.
 func Run(host *Host, book *journal.Journal, dry bool) (r Result, err error) {
 	var errs []error
 	if host.Kernel != nil {

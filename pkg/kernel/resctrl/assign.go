@@ -43,7 +43,7 @@ func (h *Host) AssignAll(to Place, threads func() ([]int, error)) error {
 		if err != nil {
 			return failed(to.Group, "opening "+name, err)
 		}
-		defer func() { _ = file.Close() }() // each write has told its error
+		defer func() { _ = file.Close() }() // each write has returned its own error
 		files = append(files, file)
 	}
 	done := map[int]bool{}
@@ -54,7 +54,7 @@ func (h *Host) AssignAll(to Place, threads func() ([]int, error)) error {
 		}
 		before := len(done)
 		for _, tid := range list {
-			if done[tid] || tid <= 0 { // the kernel takes 0 for the writer itself
+			if done[tid] || tid <= 0 { // for the kernel 0 stands for the writer itself
 				continue
 			}
 			done[tid] = true

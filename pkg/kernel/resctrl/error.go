@@ -77,9 +77,9 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// refused explains a command that the kernel refused: it tells more in its status
-// file. The caller holds the lock, so that this is of the command, unless another
-// program came in between.
+// refused explains a command that the kernel refused, by the text of its status file. The caller
+// holds the lock, so that the text belongs to this command, unless another program has run one in
+// between.
 func (h *Host) refused(group, action string, err error) error {
 	if err == nil {
 		return nil
@@ -92,14 +92,15 @@ func (h *Host) refused(group, action string, err error) error {
 	return &Error{Group: group, Action: action, Status: status, Kind: kind(err, status), Err: err}
 }
 
-// failed explains what isn't a command, rmdir among it: the status is of another.
+// failed explains the failure of an operation that is not a command and so leaves the status file
+// alone, for example rmdir.
 func failed(group, action string, err error) error {
 	return &Error{Group: group, Action: action, Kind: kind(err, ""), Err: err}
 }
 
-// kind tells errors apart. ENOSPC has three meanings, which only the status tells
-// (rdtgroup_mkdir_ctrl_mon, fs/resctrl/rdtgroup.c); without it control groups are
-// the scarcest.
+// kind classifies an error. ENOSPC has three meanings, which only the status distinguishes
+// (rdtgroup_mkdir_ctrl_mon, fs/resctrl/rdtgroup.c); without a status, control groups are the
+// likeliest to be used up.
 func kind(err error, status string) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):

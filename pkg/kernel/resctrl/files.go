@@ -5,16 +5,16 @@ import (
 	"os"
 )
 
-// Files is a tree of files as the kernel shows it. Errors carry the kernel's errno.
+// Files is a tree of files as the kernel shows it. Its errors contain the kernel's errno.
 type Files interface {
 	Read(name string) (string, error)
-	Writer(name string) (io.WriteCloser, error) // of a file that is there; each Write is one write(2)
+	Writer(name string) (io.WriteCloser, error) // the file must exist; each Write is one write(2)
 	Mkdir(name string) error
 	Rmdir(name string) error
-	List(name string) ([]string, error) // the folder's entries, in any order
+	List(name string) ([]string, error) // names of the folder's entries in any order
 }
 
-// folder is Files below a folder of this machine; no name leads out of it.
+// folder implements Files on a folder of this machine. No name leads out of it.
 type folder struct{ root *os.Root }
 
 func (f folder) Read(name string) (string, error) {

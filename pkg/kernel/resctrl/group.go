@@ -12,15 +12,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The names of the groups that this package makes.
+// These are the names of the groups that this package makes.
 const (
 	prefix    = "sluice-"
 	podPrefix = prefix + "pod-"
 )
 
-// DefaultClass is the class whose group is the default one, with everything that is
-// in no other: system daemons, the kubelet and pods without a class. The name is
-// goresctrl's, as in containerd's and CRI-O's RDT configuration.
+// DefaultClass is the class of the default group, which holds everything that is in no other
+// group: system daemons, the kubelet, and pods without a class. goresctrl uses the same name, for
+// example in the RDT configuration of containerd and CRI-O.
 const DefaultClass = "system/default"
 
 // ClassGroup returns the group of a class, which runtimes also accept as rdt.closid.
@@ -34,7 +34,7 @@ func ClassGroup(class string) string {
 // PodGroup returns the name of a pod's own group.
 func PodGroup(uid string) string { return podPrefix + uid }
 
-// CheckClass reports why no group can have the class' name, nil if one can.
+// CheckClass returns an error if no group can have the name of the class.
 func CheckClass(name string) error {
 	switch {
 	case name == DefaultClass:
@@ -54,14 +54,13 @@ type Group struct {
 	Changed string // the schemata lines that were written, "" if none had to change
 }
 
-// Setup makes the classes' groups, or changes those that are there, and returns
-// them. What fails doesn't stop the rest: a class that wants what this machine
-// lacks goes without that, one for which there is no CLOSID without a group. Of a
-// group found, what its class doesn't give is opened; of one just made, it is left
-// as the kernel makes it, which spares exclusive groups. MaxMBps is the memory
-// bandwidth of one cache id, 0 unknown.
+// Setup makes the classes' groups or changes those that exist, and returns them. A failure doesn't
+// stop the rest: a class that asks for something that this machine lacks has its group without it,
+// and a class for which there is no CLOSID has no group. In an existing group, Setup removes the
+// limits that the class doesn't set. A new group keeps the kernel's initial values there, which
+// leave exclusive groups alone. maxMBps is the memory bandwidth of one cache id, 0 if unknown.
 //
-// Done again, it repairs what others changed.
+// A further call repairs what other programs have changed.
 func (h *Host) Setup(classes []schemata.Class, maxMBps int) ([]Group, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +82,7 @@ func (h *Host) Setup(classes []schemata.Class, maxMBps int) ([]Group, error) {
 	return groups, errors.Join(errs...)
 }
 
-// ensure makes a group, or changes the one that is there, and returns what it wrote.
+// ensure makes a group or changes the existing one, and returns what it wrote.
 func (h *Host) ensure(group string, want schemata.Schemata) (changed string, err error) {
 	found := true
 	if group != "" {
@@ -104,15 +103,15 @@ func (h *Host) ensure(group string, want schemata.Schemata) (changed string, err
 		err = h.write(group, changed)
 	}
 	if err != nil && !found {
-		err = errors.Join(err, h.remove(group)) // a CLOSID is too dear for a group that doesn't do what it says
+		err = errors.Join(err, h.remove(group)) // CLOSIDs are scarce, so a group that doesn't do what its class asks for is removed
 	}
 	return changed, err
 }
 
-// Own makes a group of a pod's own, or changes the one that is there. It returns the
-// group's name, "" where there is none: on ErrNoCLOSID and others use a class' group,
-// on ErrLimbo until the next try. An error beside a name tells what of the share
-// this machine lacks.
+// Own makes a pod's own group or changes the existing one, and returns the group's name. The name
+// is "" if there is no group: after ErrLimbo try again later, and after any other error, such as
+// ErrNoCLOSID, use the group of a class. An error beside a name says which part of the share this
+// machine lacks.
 func (h *Host) Own(uid string, share workload.RDTShare, maxMBps int) (string, error) {
 	c, err := ownClass(uid, share)
 	if err != nil {
@@ -174,8 +173,7 @@ func (h *Host) remove(group string) error {
 	return nil
 }
 
-// Prune removes the groups of pods that are not among the live, and those of
-// classes that are not among the classes.
+// Prune removes the groups of pods and of classes that are not in the lists.
 func (h *Host) Prune(livePods, classes []string) error {
 	keep := make([]string, 0, len(livePods)+len(classes))
 	for _, uid := range livePods {
@@ -210,12 +208,12 @@ func (h *Host) own() ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }), nil
 }
 
-// Originals is what Restore restores. Save it to disk before the first Setup.
+// Originals is the record for Restore. Save it to disk before the first Setup.
 type Originals struct {
 	Default string `json:"default"` // the default group's schemata
 }
 
-// Originals reads the present values.
+// Originals returns the present values.
 func (h *Host) Originals() (Originals, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

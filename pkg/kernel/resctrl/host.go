@@ -30,7 +30,7 @@ type Host struct {
 	close      func() error
 	monitors   monitors
 
-	mu   sync.Mutex // one command at a time, because the status file is about the last one
+	mu   sync.Mutex // held for a whole command, because the status file describes only the last one
 	info schemata.Info
 }
 
@@ -67,8 +67,8 @@ func Open(hostRoot string) (*Host, error) {
 	return h, nil
 }
 
-// New is Open for given trees, of resctrl and of /proc. Mbps is the mount option
-// mba_MBps. Such a host watches nothing.
+// New returns a Host for trees of resctrl and /proc; mbps says whether resctrl is mounted with
+// mba_MBps. Such a host can't monitor.
 func New(tree, proc Files, mbps bool) (*Host, error) {
 	h := &Host{tree: tree, proc: proc, close: func() error { return nil }}
 	root, err := h.read("")
@@ -88,7 +88,7 @@ func New(tree, proc Files, mbps bool) (*Host, error) {
 // Close closes the handles. It changes nothing.
 func (h *Host) Close() error { return h.close() }
 
-// Info is what this machine can control and watch.
+// Info returns what this machine can control and monitor.
 func (h *Host) Info() schemata.Info { return h.info }
 
 // read returns a group's schemata.
@@ -104,8 +104,8 @@ func (h *Host) read(group string) (schemata.Schemata, error) {
 	return s, nil
 }
 
-// write gives a group new lines, in one write: the kernel checks all of them before it
-// applies one (rdtgroup_schemata_write, fs/resctrl/ctrlmondata.c).
+// write writes lines to a group's schemata file in one write: the kernel checks all lines before
+// it applies any (rdtgroup_schemata_write, fs/resctrl/ctrlmondata.c).
 func (h *Host) write(group, lines string) error {
 	if lines == "" {
 		return nil

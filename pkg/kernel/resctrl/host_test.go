@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// bed is a machine with its host.
+// bed is a fake machine with its Host.
 type bed struct {
 	*fake.Kernel
 	*Host
@@ -30,7 +30,7 @@ func machine(t testing.TB, m fake.Machine) *bed {
 	return b
 }
 
-// restart forgets all that isn't in the kernel.
+// restart replaces the Host, so that only the kernel's state remains.
 func (b *bed) restart() {
 	b.t.Helper()
 	h, err := New(b.Kernel, fake.Proc{Kernel: b.Kernel}, false)
@@ -147,8 +147,8 @@ func TestSetupMBps(t *testing.T) {
 	b.want("sluice-b", "L3:0=7ff;1=7ff\nMB:0=10000;1=10000\n")
 }
 
-// Whatever the class, the kernel takes what is written, keeps it as written, and
-// needs no second write.
+// For every class, the kernel accepts and keeps what is written, and a second Setup writes
+// nothing.
 func TestKernelTakesAll(t *testing.T) {
 	t.Parallel()
 	machines := []fake.Machine{fake.Intel(), fake.CDP(), fake.Haswell(), fake.AMD()}
@@ -177,7 +177,7 @@ func TestKernelTakesAll(t *testing.T) {
 	})
 }
 
-// Groups of others stay as they are, whatever we set up, prune and restore.
+// Setup, Prune and Restore leave the groups of other programs as they are.
 func TestOthersGroups(t *testing.T) {
 	t.Parallel()
 	b := machine(t, fake.Intel())
@@ -195,7 +195,7 @@ func TestOthersGroups(t *testing.T) {
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	b := machine(t, fake.Intel())
-	b.must(b.Write("schemata", "L3:0=1f\n")) // the administrator's
+	b.must(b.Write("schemata", "L3:0=1f\n")) // written by the administrator
 	b.Start(10, 10, 11)
 	originals, err := b.Originals()
 	b.must(err)
@@ -215,7 +215,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A class that no longer gives a resource opens it in the group that is there.
+// If a class no longer limits a resource, Setup removes the limit from the existing group.
 func TestSetupOpens(t *testing.T) {
 	t.Parallel()
 	b := machine(t, fake.Intel())
@@ -239,7 +239,8 @@ func TestSetupRepairs(t *testing.T) {
 	b.want("sluice-BE", "L3:0=f;1=f\nMB:0=90;1=90\n")
 }
 
-// The default group has ways that no exclusive group has, and so has a new one.
+// exclusive returns a bed in which an exclusive group leaves other ways to the default group and
+// to new groups.
 func exclusive(t *testing.T) *bed {
 	b := machine(t, fake.Intel())
 	b.must(b.Write("schemata", "L3:0=f;1=f\n"))
@@ -252,7 +253,7 @@ func exclusive(t *testing.T) *bed {
 func TestExclusive(t *testing.T) {
 	t.Parallel()
 	b := exclusive(t)
-	b.setup(0, []schemata.Class{{Name: "LS", MB: mb(50)}}) // which gives no cache
+	b.setup(0, []schemata.Class{{Name: "LS", MB: mb(50)}}) // the class doesn't limit the cache
 	b.want("sluice-LS", "L3:0=f;1=f\nMB:0=50;1=50\n")
 	groups, err := b.Setup([]schemata.Class{{Name: "BE", L3: l3(0, 50)}}, 0)
 	if groups != nil {
@@ -263,7 +264,7 @@ func TestExclusive(t *testing.T) {
 			t.Errorf("%v doesn't say %q", err, word)
 		}
 	}
-	b.wantGroups("sluice-LS", "theirs") // no CLOSID for a group that doesn't do what it says
+	b.wantGroups("sluice-LS", "theirs") // no CLOSID is spent on a group that doesn't do what its class asks for
 }
 
 func TestErrors(t *testing.T) {
@@ -336,7 +337,7 @@ func TestOwn(t *testing.T) {
 			t.Errorf("uid %q is released", uid)
 		}
 	}
-	b.must(b.Rmdir("theirs")) // it is still there
+	b.must(b.Rmdir("theirs")) // the other program's group still exists
 	b.must(b.Rmdir("sluice-pod-a"))
 	small := machine(t, fake.Haswell())
 	if group, err := small.Own("uid", workload.RDTShare{Bandwidth: 20}, 0); group != "" || err == nil {
@@ -349,7 +350,7 @@ func TestOwn(t *testing.T) {
 	small.want("sluice-pod-uid", "L3:0=f\n")
 	intel := machine(t, fake.Intel())
 	_, err = intel.Own("uid", workload.RDTShare{Bandwidth: 20}, 0)
-	intel.must(err) // without a word on AMD's SMBA
+	intel.must(err) // the machine has no SMBA, which is AMD's, and no error says so
 }
 
 func TestCheckClass(t *testing.T) {

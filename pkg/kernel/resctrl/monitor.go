@@ -16,31 +16,31 @@ import (
 
 const (
 	monGroups   = "mon_groups"
-	watchPrefix = prefix // of monitoring groups; runc names its own by the container's id alone
+	watchPrefix = prefix // prefix of monitoring groups; runc names its own by the container's ID alone
 )
 
-// monitors is what we use of goresctrl's monitor.Manager: the life of monitoring
-// groups and their counters. Its AssignPID is not used: it moves one thread, reads
-// the threads of every group for it, and expects the kernel to move a task into
-// another control group by its monitoring group, which it refuses.
+// monitors is the part of goresctrl's monitor.Manager that manages monitoring groups and reads
+// their counters. Its AssignPID is not used: it moves one thread and reads the threads of every
+// group for that, and it expects the kernel to move a task to another control group through its
+// monitoring group, which the kernel refuses.
 type monitors interface {
 	EnsureGroup(key, class string) (*monitor.Group, error)
 	ReadCounters(key string) ([]monitor.Reading, error)
 	Remove(key string) error
-	Reconcile(live []string) error // leaves alone those that List tells
+	Reconcile(live []string) error // keeps the groups that List returns
 	List() []string
 }
 
 func newMonitors(root string) (monitors, error) {
-	monitor.SetLogger(slog.New(slog.DiscardHandler)) // its errors are returned as well
+	monitor.SetLogger(slog.New(slog.DiscardHandler)) // errors are returned, too
 	return monitor.New(monitor.Options{ResctrlRoot: root, KeyValidator: func(key string) bool {
 		return strings.HasPrefix(key, watchPrefix) && monitor.DefaultKeyValidator(key)
 	}})
 }
 
-// Watch makes a container's monitoring group in a control group, or finds the one
-// that is there. Then Assign the container with it. A container that changes its
-// control group is unwatched first: its counters begin anew.
+// Watch makes a container's monitoring group in a control group if there is none yet. The caller
+// then assigns the container to it. Call Unwatch before a container changes its control group; its
+// counters then start again from 0.
 func (h *Host) Watch(group, container string) error {
 	if h.monitors == nil || h.info.RMIDs == 0 {
 		return fmt.Errorf("watching container %s: %w: this machine's resctrl doesn't count", container, errors.ErrUnsupported)
@@ -54,8 +54,8 @@ func (h *Host) Watch(group, container string) error {
 	return h.refused(group, "watching container "+container, err)
 }
 
-// Usage reads a watched container's counters, by cache id; others have none. Bandwidth is the
-// difference of two readings; one that fell was a counter that began anew.
+// Usage returns the counters of a watched container by cache id, or none for other containers.
+// Bandwidth is the difference of two readings; a counter that fell has started again from 0.
 func (h *Host) Usage(container string) ([]observe.L3, error) {
 	if h.monitors == nil {
 		return nil, nil
@@ -68,7 +68,7 @@ func (h *Host) Usage(container string) ([]observe.L3, error) {
 		return nil, fmt.Errorf("reading what container %s uses: %w", container, err)
 	}
 	var all []observe.L3
-	for _, r := range readings { // sorted by folder, so by cache id
+	for _, r := range readings { // sorted by folder, and therefore by cache id
 		digits, ok := strings.CutPrefix(r.Domain, "mon_L3_")
 		id, err := strconv.Atoi(digits)
 		if !ok || err != nil {
@@ -90,8 +90,8 @@ func (h *Host) Usage(container string) ([]observe.L3, error) {
 	return all, nil
 }
 
-// Unwatch removes a container's monitoring group; its threads stay in the control
-// group. One that isn't there is no error.
+// Unwatch removes a container's monitoring group; its threads stay in the control group. A missing
+// group is no error.
 func (h *Host) Unwatch(container string) error {
 	if h.monitors == nil {
 		return nil
@@ -104,8 +104,8 @@ func (h *Host) Unwatch(container string) error {
 	return nil
 }
 
-// PruneWatches removes the monitoring groups of containers that are not among the
-// live, in any control group.
+// PruneWatches removes the monitoring groups of all containers that are not in the list, in every
+// control group.
 func (h *Host) PruneWatches(live []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

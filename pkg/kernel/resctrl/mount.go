@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// usual is where resctrl is mounted.
+// usual is the path at which resctrl is mounted by convention.
 const usual = "/sys/fs/resctrl"
 
-// findMount returns the host's resctrl mount as this process reaches it, and
-// whether bandwidth is in MiB/s there.
+// findMount returns the path at which this process reaches the host's resctrl mount, and whether
+// the mount counts bandwidth in MiB/s.
 func findMount(hostRoot string) (point string, mbps bool, err error) {
 	text, err := os.ReadFile(filepath.Join(hostRoot, "proc/self/mountinfo"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -23,8 +23,8 @@ func findMount(hostRoot string) (point string, mbps bool, err error) {
 	if !ok {
 		return "", false, fmt.Errorf("%w below %s: %s", ErrNone, hostRoot, whyNone(hostRoot))
 	}
-	// /proc/self/mountinfo speaks of this process' mount namespace: a path outside
-	// hostRoot is the host's, seen there at the same place.
+	// /proc/self/mountinfo shows this process' mount namespace. A path outside of hostRoot is the
+	// host's own, and hostRoot has it at the same path.
 	if rel, err := filepath.Rel(hostRoot, point); err != nil || !filepath.IsLocal(rel) {
 		point = filepath.Join(hostRoot, point)
 	}
@@ -39,7 +39,7 @@ func whyNone(hostRoot string) string {
 	return "the processor or the kernel doesn't have it"
 }
 
-// parseMountinfo finds resctrl in /proc/<pid>/mountinfo (proc(5)).
+// parseMountinfo finds resctrl in the text of /proc/<pid>/mountinfo (proc(5)).
 func parseMountinfo(text string) (point string, mbps, ok bool) {
 	for line := range strings.Lines(text) {
 		before, after, _ := strings.Cut(line, " - ")

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 )
 
-// Classes divide their partition on every kind of machine, and none leaves it, even
-// where its own share can't be had.
+// On every kind of machine classes share their partition and none leaves it, even if a class can't
+// have its own share.
 func TestSetupPartitions(t *testing.T) {
 	t.Parallel()
 	jobs := schemata.Partition{Name: "jobs", L3: l3(0, 40), MB: mb(80)}
@@ -67,7 +67,7 @@ func TestSetupPartitions(t *testing.T) {
 	}
 }
 
-// A class that is put into a partition leaves what it had outside.
+// A class that is moved into a partition gives up what it had outside of it.
 func TestIntoPartition(t *testing.T) {
 	t.Parallel()
 	b := machine(t, fake.Intel())

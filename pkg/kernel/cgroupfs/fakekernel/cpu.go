@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-const maxRuntime = 1<<44 - 1 // µs: max_cfs_runtime in kernel/sched/core.c
+const maxRuntime = 1<<44 - 1 // max_cfs_runtime of kernel/sched/core.c in µs
 
 func (f Flavour) cpuFiles(all map[string]file) {
 	if f.Idle {
@@ -65,7 +65,7 @@ var burstFile = file{
 	},
 }
 
-// burstAfterQuota is what is left of the burst where a quota is written.
+// burstAfterQuota returns the burst that a write of the quota leaves.
 func (g *group) burstAfterQuota() int64 {
 	switch k := g.in.kernel; {
 	case k.ZeroBurst:
@@ -76,7 +76,7 @@ func (g *group) burstAfterQuota() int64 {
 	return g.burst
 }
 
-// bandwidth is tg_set_cfs_bandwidth in kernel/sched/core.c.
+// bandwidth implements tg_set_cfs_bandwidth of kernel/sched/core.c.
 func (g *group) bandwidth(quota, period, burst int64) error {
 	switch {
 	case quota >= 0 && quota < 1000, quota > maxRuntime, period < 1000, period > 1000000:
@@ -94,7 +94,8 @@ func (g *group) bandwidth(quota, period, burst int64) error {
 	return nil
 }
 
-// schedulable: on v1 no ratio is above its parent's (tg_cfs_schedulable_down).
+// schedulable implements the rule of cgroup v1 that no group's ratio of quota to period exceeds
+// that of its parent (tg_cfs_schedulable_down).
 func (g *group) schedulable(parent float64) bool {
 	ratio := parent
 	if g.quota >= 0 {
@@ -112,7 +113,7 @@ func (g *group) schedulable(parent float64) bool {
 	return true
 }
 
-// storeMax is cpu.max: "<quota|max>[ <period>]".
+// storeMax writes cpu.max: "<quota|max>[ <period>]".
 func storeMax(g *group, text string) error {
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
@@ -133,7 +134,7 @@ func storeMax(g *group, text string) error {
 	return g.bandwidth(quota, period, g.burstAfterQuota())
 }
 
-// setShares is sched_group_set_shares: EINVAL for an idle group.
+// setShares implements sched_group_set_shares, which returns EINVAL for an idle group.
 func (g *group) setShares(at *int64, n int64) error {
 	if at == &g.shares && g.idle == 1 {
 		return syscall.EINVAL
@@ -155,8 +156,8 @@ func sharesFile(at func(*group) *int64) file {
 	}
 }
 
-// storeIdle is sched_group_set_idle: the weight of an idle group is
-// WEIGHT_IDLEPRIO, and that of one that no longer is, the default.
+// storeIdle implements sched_group_set_idle. An idle group has the weight WEIGHT_IDLEPRIO; a group
+// that stops being idle gets the default weight.
 func storeIdle(g *group, text string) error {
 	n, err := number(text)
 	if err != nil || n < 0 || n > 1 {
@@ -186,7 +187,7 @@ func storeWeight(g *group, text string) error {
 	return g.setShares(&g.shares, (int64(n)*1024+50)/100)
 }
 
-// identityFiles are the vendors' CPU priorities.
+// identityFiles adds the files of the vendors' CPU priorities.
 func (f Flavour) identityFiles(all map[string]file) {
 	off := func(name string) func(*group, int64) error {
 		return func(g *group, _ int64) error {

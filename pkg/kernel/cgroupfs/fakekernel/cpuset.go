@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// procs is the file of a cgroup's processes.
+// procs is the file that lists a cgroup's processes.
 const procs = "cgroup.procs"
 
-// core are the files of every hierarchy.
+// core adds the files that every hierarchy has.
 func (f Flavour) core(all map[string]file, controllers []string) {
 	list := func(g *group) string {
 		var lines []string
@@ -63,8 +63,8 @@ func (f Flavour) cpusetFiles(all map[string]file) {
 	}
 }
 
-// parseSet is bitmap_parselist: ERANGE above the possible CPUs, EINVAL for any
-// other nonsense and for what is possible and not there.
+// parseSet implements bitmap_parselist. It returns ERANGE for numbers above the possible CPUs, and
+// EINVAL for CPUs that are possible but absent and for anything else that is no list.
 func parseSet(text string, most cpuset.Set, name string) (cpuset.Set, error) {
 	set, err := cpuset.Parse(text)
 	switch {
@@ -78,7 +78,8 @@ func parseSet(text string, most cpuset.Set, name string) (cpuset.Set, error) {
 	return set, syscall.EINVAL
 }
 
-// set1 is validate_change of v1: used sets stay filled, children inside of parents.
+// set1 implements validate_change of cgroup v1: the set of a cgroup with processes must not be
+// empty, and children's sets are subsets of their parent's.
 func (g *group) set1(at func(*group) *cpuset.Set, set cpuset.Set) error {
 	children := slices.Collect(func(yield func(*group) bool) {
 		for _, child := range g.children {
@@ -101,7 +102,8 @@ func (g *group) set1(at func(*group) *cpuset.Set, set cpuset.Set) error {
 	return nil
 }
 
-// set2 takes any set; one in use stays filled (before 7).
+// set2 accepts any set, except that the set of a cgroup with processes must not become empty
+// (before 7.0).
 func (g *group) set2(at func(*group) *cpuset.Set, set cpuset.Set) error {
 	if set.IsEmpty() && len(g.pids) > 0 && !at(g).IsEmpty() {
 		return syscall.ENOSPC
@@ -110,7 +112,7 @@ func (g *group) set2(at func(*group) *cpuset.Set, set cpuset.Set) error {
 	return nil
 }
 
-// effective is what v2 follows.
+// effective returns the effective set of cgroup v2.
 func (g *group) effective(at func(*group) *cpuset.Set) cpuset.Set {
 	if g.parent == nil {
 		return *at(g)
@@ -122,8 +124,8 @@ func (g *group) effective(at func(*group) *cpuset.Set) cpuset.Set {
 	return above
 }
 
-// attach moves a process here from where it is in this hierarchy. A v1 cpuset
-// without CPUs or memory nodes takes none (cpuset_can_attach).
+// attach moves a process into this cgroup of the hierarchy. A v1 cpuset without CPUs or memory
+// nodes accepts no process (cpuset_can_attach).
 func (g *group) attach(text string) error {
 	pid, err := strconv.Atoi(text)
 	if err != nil {
@@ -147,14 +149,14 @@ func (g *group) attach(text string) error {
 	return nil
 }
 
-// takesNone reports whether the group is a v1 cpuset that no process can be in.
+// takesNone reports whether the group is a v1 cpuset that accepts no process.
 func (g *group) takesNone() bool {
 	return !g.in.kernel.V2 && g.in.name == "cpuset" && (g.cpus.IsEmpty() || g.mems.IsEmpty())
 }
 
-// unplugged takes CPUs that went offline out of a v1 cpuset and of those below it, as
-// hotplug_update_tasks_legacy does. The processes of one that has none left move to
-// the nearest ancestor that has some (remove_tasks_in_empty_cpuset), and never back.
+// unplugged removes CPUs that went offline from a v1 cpuset and from those below it, as
+// hotplug_update_tasks_legacy does. If a cpuset has none left, its processes move to the nearest
+// ancestor that has some (remove_tasks_in_empty_cpuset), and never return.
 func (g *group) unplugged(online cpuset.Set) {
 	g.cpus = cpuset.Intersect(g.cpus, online)
 	for _, child := range g.children {

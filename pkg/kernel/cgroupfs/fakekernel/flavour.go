@@ -1,47 +1,45 @@
 package fakekernel
 
-// Flavour is what a kernel is built with.
+// Flavour says which kernel to imitate.
 type Flavour struct {
 	Name string
 	V2   bool
 
-	BurstOverQuota bool // the vendors' older patch
-	DivideBurst    bool // v2 before 6.10: writing cpu.max divides the burst by 1000
-	ZeroBurst      bool // some 4.19 of vendors: writing the quota does away with the burst
-	Idle           bool // cpu.idle, 5.15
-	Reclaim        bool // memory.reclaim, 5.19
+	BurstOverQuota bool // the vendors' older patch, which allows a burst above the quota
+	DivideBurst    bool // cgroup v2 before 6.10: a write of cpu.max divides the burst by 1000
+	ZeroBurst      bool // some vendors' 4.19: a write of the quota sets the burst to 0
+	Idle           bool // cpu.idle, from 5.15
+	Reclaim        bool // memory.reclaim, from 5.19
 
 	BVT       bool // Anolis: cpu.bvt_warp_ns
-	Identity  bool // newer Anolis: cpu.identity and cpu.priority in its place
-	Memory    bool // Anolis: watermarks, priorities, page cache; v2's amounts on v1
+	Identity  bool // newer Anolis: cpu.identity and cpu.priority, in place of cpu.bvt_warp_ns
+	Memory    bool // Anolis: watermarks, priorities and page cache limits; also v2's memory amounts on v1
 	QoSLevel  bool // openEuler: cpu.qos_level and memory.qos_level
-	NoWayBack bool // openEuler 5.10: cpu.qos_level stays -1
-	RUE       bool // TencentOS: cgroup.priority and what goes with it
-	CFQ       bool // before 5.0: blkio.weight with its own default
-	IOCost    bool // v2: io.weight; without it io.bfq.weight
+	NoWayBack bool // openEuler 5.10: a cpu.qos_level of -1 can't be raised again
+	RUE       bool // TencentOS: cgroup.priority and the files that depend on it
+	CFQ       bool // before 5.0: blkio.weight with a default of its own
+	IOCost    bool // cgroup v2: io.weight; false stands for io.bfq.weight
 }
-
-// The flavours.
 
 // MainlineV1 is a recent mainline kernel booted with cgroup v1.
 func MainlineV1() Flavour { return Flavour{Name: "mainline v1", Idle: true} }
 
-// MainlineV2 is a recent mainline kernel.
+// MainlineV2 is a recent mainline kernel with cgroup v2.
 func MainlineV2() Flavour {
 	return Flavour{Name: "mainline v2", V2: true, Idle: true, Reclaim: true, IOCost: true}
 }
 
-// OldMainlineV2 is 6.1.
+// OldMainlineV2 is mainline 6.1 with cgroup v2.
 func OldMainlineV2() Flavour {
 	return Flavour{Name: "mainline v2 before 6.10", V2: true, Idle: true, Reclaim: true, DivideBurst: true}
 }
 
-// AnolisV1 is Alibaba Cloud Linux 3, the usual way.
+// AnolisV1 is Alibaba Cloud Linux 3 with cgroup v1, its default.
 func AnolisV1() Flavour {
 	return Flavour{Name: "Anolis v1", BurstOverQuota: true, BVT: true, Memory: true}
 }
 
-// OldAnolisV1 is Alibaba Cloud Linux 2 on 4.19.
+// OldAnolisV1 is Alibaba Cloud Linux 2, with kernel 4.19.
 func OldAnolisV1() Flavour {
 	return Flavour{Name: "Anolis 4.19 v1", BurstOverQuota: true, ZeroBurst: true, BVT: true, Memory: true, CFQ: true}
 }
@@ -56,24 +54,24 @@ func NewAnolisV2() Flavour {
 	return Flavour{Name: "Anolis 23 v2", V2: true, DivideBurst: true, Idle: true, Identity: true, Memory: true, Reclaim: true, IOCost: true}
 }
 
-// OpenEuler is 22.03 on 5.10.
+// OpenEuler is openEuler 22.03, with kernel 5.10.
 func OpenEuler() Flavour {
 	return Flavour{Name: "openEuler v1", BurstOverQuota: true, QoSLevel: true, NoWayBack: true}
 }
 
-// TencentOS is OpenCloudOS or TencentOS 4 with RUE.
+// TencentOS is OpenCloudOS or TencentOS 4, with RUE.
 func TencentOS() Flavour {
 	return Flavour{Name: "TencentOS v1", BurstOverQuota: true, Idle: true, RUE: true}
 }
 
-// Flavours are all of them.
+// Flavours lists all of them.
 func Flavours() []Flavour {
 	return []Flavour{
 		MainlineV1(), MainlineV2(), OldMainlineV2(), AnolisV1(), OldAnolisV1(), AnolisV2(), NewAnolisV2(), OpenEuler(), TencentOS(),
 	}
 }
 
-// The vendors' switches, below the host's root.
+// These are the vendors' switches, as paths below the host's root.
 const (
 	IdentitySwitch  = "proc/sys/kernel/sched_group_identity_enabled"
 	CPUQoSSwitch    = "proc/sys/kernel/cpu_qos"
@@ -105,7 +103,7 @@ func (f Flavour) defaultWeight() int64 {
 	return 100
 }
 
-// files are those of a hierarchy with these controllers.
+// files returns the files of a hierarchy with these controllers.
 func (f Flavour) files(controllers []string) map[string]file {
 	all := map[string]file{}
 	f.core(all, controllers)

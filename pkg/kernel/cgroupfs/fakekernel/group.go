@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// The machine.
+// These constants describe the machine.
 const (
 	CPUs  = 8
 	Nodes = 2
 	page  = 4096
 )
 
-// none is "no limit": of a quota in µs, or of memory.
+// none stands for the absence of a limit, both for a quota in µs and for memory.
 const none = -1
 
 // group is a cgroup with the values of its files in the kernel's units.
@@ -25,11 +25,11 @@ type group struct {
 	parent   *group
 	children map[string]*group
 	dead     bool
-	pids     []int // of the processes in it
+	pids     []int // of the processes in this cgroup
 
-	cpus, mems cpuset.Set // v2: as configured
+	cpus, mems cpuset.Set // in cgroup v2 the configured sets
 
-	quota, period, burst int64 // µs
+	quota, period, burst int64 // in µs
 	shares, btShares     int64
 	idle                 int64
 	bvt, identity        int64
@@ -38,7 +38,7 @@ type group struct {
 	offline              int64
 
 	usage, cache             int64
-	limit, swap, soft        int64 // none: no limit
+	limit, swap, soft        int64 // in bytes; none for no limit
 	minimum, low, high       int64
 	oomGroup                 int64
 	wmarkRatio, wmarkScale   int64
@@ -51,7 +51,7 @@ type group struct {
 	classID    int64
 	weight     int64
 	weights    map[string]int64
-	throttling map[string][4]uint64 // rbps, wbps, riops, wiops; 0 none
+	throttling map[string][4]uint64 // rbps, wbps, riops and wiops by device; 0 for no limit
 
 	counters Counters
 }
@@ -64,14 +64,14 @@ func newGroup(t *tree, parent *group) *group {
 		weight: t.kernel.defaultWeight(), weights: map[string]int64{}, throttling: map[string][4]uint64{},
 	}
 	if parent != nil {
-		// Inherited when made.
+		// The kernel copies these values from the parent at creation.
 		g.qos, g.cgroupPriority, g.memQoS = parent.qos, parent.cgroupPriority, parent.memQoS
 		g.minAdj, g.classID = parent.minAdj, parent.classID
 	}
 	return g
 }
 
-// die is the end of a cgroup: files that are open fail from now on.
+// die ends a cgroup. Accesses to its open files fail from now on.
 func (g *group) die() {
 	g.dead = true
 	for _, child := range g.children {
@@ -79,7 +79,8 @@ func (g *group) die() {
 	}
 }
 
-// all calls do with a cgroup and those below it, until it says no.
+// all calls do with a cgroup and all below it until do returns false, and reports whether it never
+// did.
 func (g *group) all(do func(*group) bool) bool {
 	if !do(g) {
 		return false
@@ -92,11 +93,11 @@ func (g *group) all(do func(*group) bool) bool {
 	return true
 }
 
-// file is how a file is shown and stored.
+// file describes how a file is shown and stored.
 type file struct {
-	root  bool // the root has it too
+	root  bool // the root cgroup has the file, too
 	show  func(*group) string
-	store func(*group, string) error // nil: read-only
+	store func(*group, string) error // nil for a read-only file
 }
 
 func (g *group) has(name string) bool {
@@ -117,7 +118,7 @@ func (g *group) read(name string) (string, error) {
 	return g.in.files[name].show(g) + "\n", nil
 }
 
-// write stores a value. A write of nothing does nothing (cgroup_file_write).
+// write stores a value. An empty write has no effect (cgroup_file_write).
 func (g *group) write(name, value string) error {
 	switch {
 	case !g.has(name):
@@ -134,8 +135,8 @@ func (g *group) write(name, value string) error {
 	return err
 }
 
-// number reads the kernel's s64; it takes no surrounding blanks, which write has
-// cut off already where a trailing newline is fine.
+// number parses an s64 as the kernel does. It accepts no surrounding blanks; write has already
+// removed a trailing newline if the file allows one.
 func number(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 0, 64)
 	if err != nil {
@@ -144,7 +145,7 @@ func number(text string) (int64, error) {
 	return n, nil
 }
 
-// plain is a file with one number in a range.
+// plain returns a file that holds one number in a range.
 func plain(at func(*group) *int64, low, high int64, also ...func(*group, int64) error) file {
 	return file{
 		show: func(g *group) string { return strconv.FormatInt(*at(g), 10) },

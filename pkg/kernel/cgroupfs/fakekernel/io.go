@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// disks are the whole block devices.
+// disks lists the whole block devices of the machine.
 func disks() []string { return []string{"8:0", "8:16"} }
 
 func (f Flavour) ioFiles(all map[string]file) {
@@ -33,8 +33,8 @@ func (f Flavour) ioFiles(all map[string]file) {
 	}
 }
 
-// device takes the device off the front of a line: EINVAL for nonsense, ENODEV for
-// what is no whole disk.
+// device splits the device off the front of a line. It returns EINVAL if the line names none, and
+// ENODEV if the device is not a whole disk.
 func device(line string) (dev, rest string, err error) {
 	dev, rest, _ = strings.Cut(line, " ")
 	if major, minor, ok := strings.Cut(dev, ":"); !ok || !digits(major) || !digits(minor) {
@@ -51,7 +51,7 @@ func digits(text string) bool {
 	return err == nil
 }
 
-// lines joins a line for each disk that has one.
+// lines joins the lines of all disks that have one.
 func lines(line func(dev string) string) string {
 	var all []string
 	for _, dev := range disks() {
@@ -73,7 +73,8 @@ func showThrottle(i int) func(*group) string {
 	}
 }
 
-// storeThrottle is tg_set_conf: 0 is no limit, and the operations are cut to 32 bits.
+// storeThrottle implements tg_set_conf: 0 removes the limit, and operations per second are
+// truncated to 32 bits.
 func storeThrottle(i int) func(*group, string) error {
 	return func(g *group, text string) error {
 		dev, rest, err := device(text)
@@ -115,7 +116,7 @@ func showMax(g *group) string {
 	})
 }
 
-// storeIOMax is tg_set_limit: one device a write.
+// storeIOMax implements tg_set_limit, which accepts one device per write.
 func storeIOMax(g *group, text string) error {
 	dev, rest, err := device(text)
 	if err != nil {
@@ -140,9 +141,9 @@ func storeIOMax(g *group, text string) error {
 	return nil
 }
 
-// weightFile is a weight; with devices, their lines are in the same file.
-// ioc_weight_write takes "default" before a number, bfq_io_set_weight a bare number
-// alone; beyond the range, the one says EINVAL, the other ERANGE.
+// weightFile returns a file with a weight; with devices, it also has a line for each device.
+// ioc_weight_write accepts "default" before the number, bfq_io_set_weight only the number. Out of
+// range, the first returns EINVAL and the second ERANGE.
 func weightFile(devices bool, low, high int64, cost bool) file {
 	beyond := syscall.ERANGE
 	if cost {

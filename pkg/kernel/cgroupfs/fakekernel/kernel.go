@@ -1,8 +1,8 @@
-// Package fakekernel is a cgroup tree in memory that takes and refuses what a
-// kernel does: mainline's, or a vendor's with files that no test machine has. It
-// stands below a cgroupfs.Driver in tests. What mainline v1 does is compared with
-// this machine's own kernel in its tests; the vendors' rules come from their
-// documents and sources, and their errnos for a switch that is off are assumed.
+// Package fakekernel is a cgroup tree in memory for tests. It accepts and refuses what a kernel
+// does: mainline's, or a vendor's with files that no test machine has. It lies below a
+// cgroupfs.Driver. The package's tests compare its mainline v1 with the kernel of the test
+// machine. The vendors' rules come from their documentation and sources; the errors while one of
+// their switches is off are assumptions.
 package fakekernel
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Kernel is a machine's cgroups. It may be used concurrently.
+// Kernel holds a machine's cgroups. It is safe for concurrent use.
 type Kernel struct {
 	Flavour
 
@@ -39,8 +39,8 @@ type tree struct {
 	root        *group
 }
 
-// New is a freshly booted kernel with 8 CPUs and two memory nodes, whose vendor's
-// switches are on.
+// New returns a freshly booted kernel with 8 CPUs and two memory nodes. All vendor switches are
+// on.
 func New(f Flavour) *Kernel {
 	k := &Kernel{Flavour: f, host: fstest.MapFS{"sys/block/sda/dev": {Data: []byte("8:0\n")}, "sys/block/sdb/dev": {Data: []byte("8:16\n")}}}
 	for _, gate := range f.gates() {
@@ -63,7 +63,7 @@ func (k *Kernel) mount(name string, controllers ...string) {
 	k.trees = append(k.trees, t)
 }
 
-// Driver opens the kernel's cgroups.
+// Driver opens the cgroups with the product's driver.
 func (k *Kernel) Driver() (*cgroupfs.Driver, error) {
 	var mounts []cgroupfs.Mount
 	for _, t := range k.trees {
@@ -72,21 +72,21 @@ func (k *Kernel) Driver() (*cgroupfs.Driver, error) {
 	return cgroupfs.OpenTrees(hostFS{k}, mounts...)
 }
 
-// Switch sets one of the vendor's switches, as "proc/sys/kernel/cpu_qos".
+// Switch sets one of the vendor's switches, for example "proc/sys/kernel/cpu_qos".
 func (k *Kernel) Switch(name, value string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.host[name] = &fstest.MapFile{Data: []byte(value + "\n")}
 }
 
-// on reports whether a switch is on; one that isn't there doesn't stand in the way.
+// on reports whether a switch is on. A switch that this kernel lacks counts as on.
 func (k *Kernel) on(name string) bool {
 	f := k.host[name]
 	return f == nil || strings.TrimSpace(string(f.Data)) == "1"
 }
 
-// Mkdir makes a cgroup, with those above it, in every hierarchy. As a runtime
-// does, it gives new v1 cgroups their parent's CPUs and memory nodes.
+// Mkdir makes a cgroup and its missing parents in every hierarchy. As a runtime does, it copies
+// the parent's CPUs and memory nodes into a new v1 cpuset.
 func (k *Kernel) Mkdir(dir string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,7 +105,7 @@ func (k *Kernel) Mkdir(dir string) {
 	}
 }
 
-// Rmdir removes a cgroup with those below it from every hierarchy.
+// Rmdir removes a cgroup and those below it from every hierarchy.
 func (k *Kernel) Rmdir(dir string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,8 +117,8 @@ func (k *Kernel) Rmdir(dir string) {
 	}
 }
 
-// Populate puts that many new processes into a cgroup of every hierarchy, in place of
-// those that are there; it fails where a v1 cpuset is empty.
+// Populate replaces the processes of a cgroup by that many new ones, in every hierarchy. It fails
+// if a v1 cpuset is empty.
 func (k *Kernel) Populate(dir string, processes int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,7 +140,7 @@ func (k *Kernel) Populate(dir string, processes int) error {
 	return nil
 }
 
-// Plug leaves only these CPUs of the machine online.
+// Plug takes all CPUs but these offline.
 func (k *Kernel) Plug(online cpuset.Set) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +152,7 @@ func (k *Kernel) Plug(online cpuset.Set) {
 	}
 }
 
-// Use sets how much memory a cgroup uses, of it as page cache.
+// Use sets how much memory in bytes a cgroup uses, and how much of it is page cache.
 func (k *Kernel) Use(dir string, bytes, cache int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -163,7 +163,7 @@ func (k *Kernel) Use(dir string, bytes, cache int64) {
 	}
 }
 
-// WriteFile writes a file of a cgroup as an outsider would.
+// WriteFile writes a file of a cgroup as another program would.
 func (k *Kernel) WriteFile(dir, name, value string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -196,7 +196,7 @@ func (k *Kernel) ReadFile(dir, name string) (string, error) {
 	return "", syscall.ENOENT
 }
 
-// Dump is the text of every file, by "hierarchy/path/file".
+// Dump returns the text of every file, by "hierarchy/path/file".
 func (k *Kernel) Dump() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -218,7 +218,7 @@ func (g *group) dump(at string, all map[string]string) {
 	}
 }
 
-// Writes counts the writes that the kernel took so far.
+// Writes returns the number of writes that the kernel has accepted.
 func (k *Kernel) Writes() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -238,7 +238,7 @@ func (t *tree) at(dir string) *group {
 	return g
 }
 
-// hostFS is what of /proc and /sys the driver looks at.
+// hostFS is the part of /proc and /sys that the driver reads.
 type hostFS struct{ *Kernel }
 
 func (h hostFS) Open(name string) (fs.File, error) {
@@ -247,7 +247,7 @@ func (h hostFS) Open(name string) (fs.File, error) {
 	return maps.Clone(h.host).Open(name)
 }
 
-// Glob and ReadFile are those of the map.
+// Glob and ReadFile implement the interfaces of io/fs on the map.
 func (h hostFS) Glob(pattern string) ([]string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

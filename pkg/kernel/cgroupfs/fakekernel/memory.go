@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// unlimited1 is PAGE_COUNTER_MAX in bytes.
+// unlimited1 is v1's value for no limit: PAGE_COUNTER_MAX in bytes.
 const unlimited1 = 9223372036854771712
 
-// amount is memparse and page_counter_memparse: K, M and G, whole pages, rounded
-// down; word is "no limit".
+// amount implements memparse and page_counter_memparse: it accepts the suffixes K, M and G and
+// rounds down to whole pages; word stands for no limit.
 func amount(text, word string) (int64, error) {
 	if text == word {
 		return none, nil
@@ -30,7 +30,7 @@ func amount(text, word string) (int64, error) {
 	return int64(n) * unit / page * page, nil
 }
 
-// show1 shows an amount as v1's files do, show2 as v2's.
+// show1 formats an amount as the files of cgroup v1 do; show2 does so for cgroup v2.
 func show1(n int64) string {
 	if n < 0 {
 		n = unlimited1
@@ -49,7 +49,7 @@ func shown(show func(int64) string, at func(*group) *int64) func(*group) string 
 	return func(g *group) string { return show(*at(g)) }
 }
 
-// within reports a <= b of limits.
+// within reports whether limit a is at most limit b.
 func within(a, b int64) bool { return b < 0 || a >= 0 && a <= b }
 
 func (f Flavour) memoryFiles(all map[string]file) {
@@ -62,7 +62,7 @@ func (f Flavour) memoryFiles(all map[string]file) {
 		}
 		all["memory.oom.group"] = plain(func(g *group) *int64 { return &g.oomGroup }, 0, 1)
 	}
-	// A quarter of the cache is tmpfs, which is among what is anonymous on the lists.
+	// A quarter of the cache is tmpfs, which the kernel counts in the lists of anonymous pages.
 	stat := "cache %c\nrss %r\ntotal_cache %c\ntotal_rss %r\ntotal_inactive_file %h\ntotal_active_file %q\ntotal_workingset_refault_anon 0\ntotal_workingset_refault_file %f"
 	if f.V2 {
 		stat = "anon %r\nfile %c\nshmem %q\ninactive_file %h\nactive_file %q\nworkingset_refault_anon 0\nworkingset_refault_file %f\npgscan_direct %d"
@@ -103,8 +103,9 @@ func store2(at func(*group) *int64) func(*group, string) error {
 	}
 }
 
-// storeLimit1 is mem_cgroup_resize_max of v1: not above the limit with swap, not
-// below what can't be reclaimed, which here is all but the page cache.
+// storeLimit1 implements mem_cgroup_resize_max of cgroup v1: the limit can't exceed the limit with
+// swap, nor fall below the memory that can't be reclaimed, which here is everything but page
+// cache.
 func storeLimit1(g *group, text string) error {
 	n, err := amount(text, "-1")
 	switch {
@@ -135,7 +136,8 @@ func storeSwap1(g *group, text string) error {
 	return nil
 }
 
-// reclaim takes page cache, and says EAGAIN where that is less than was asked for.
+// reclaim implements memory.reclaim: it frees page cache, and returns EAGAIN if there is less of
+// it than requested.
 func reclaim(g *group, text string) error {
 	n, err := amount(text, "")
 	if err != nil {
@@ -150,7 +152,7 @@ func reclaim(g *group, text string) error {
 	return nil
 }
 
-// vendorMemory are the vendors' files.
+// vendorMemory adds the vendors' files.
 func (f Flavour) vendorMemory(all map[string]file) {
 	if f.Memory {
 		all["memory.wmark_ratio"] = plain(func(g *group) *int64 { return &g.wmarkRatio }, 0, 100)
@@ -188,7 +190,7 @@ func (f Flavour) vendorMemory(all map[string]file) {
 	}
 }
 
-// effectiveMinAdj is the highest of a cgroup's and those above it that aren't 0.
+// effectiveMinAdj returns the highest value that is not 0 of a cgroup and its ancestors.
 func (g *group) effectiveMinAdj() int64 {
 	if g.minAdj == 0 {
 		return 0

@@ -16,7 +16,7 @@ func failed(op, name string, err error) error {
 // String names the hierarchy.
 func (t *tree) String() string { return "a fake " + t.name + " hierarchy of " + t.kernel.Name }
 
-// Close does nothing: a kernel may have several drivers.
+// Close does nothing, because a kernel can have several drivers.
 func (t *tree) Close() error { return nil }
 
 // Open opens a cgroup.
@@ -33,7 +33,7 @@ func (t *tree) Open(dir string) (cgroupfs.Folder, error) {
 	return folder{g}, nil
 }
 
-// Mkdir makes a cgroup as the kernel does: a v1 cpuset starts empty.
+// Mkdir makes a cgroup as the kernel does: a new v1 cpuset is empty.
 func (t *tree) Mkdir(dir string) error {
 	t.kernel.mu.Lock()
 	defer t.kernel.mu.Unlock()
@@ -48,7 +48,7 @@ func (t *tree) Mkdir(dir string) error {
 	return nil
 }
 
-// Remove removes a cgroup that has nothing in it.
+// Remove removes a cgroup that is empty.
 func (t *tree) Remove(dir string) error {
 	t.kernel.mu.Lock()
 	defer t.kernel.mu.Unlock()

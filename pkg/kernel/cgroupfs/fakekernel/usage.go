@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Counters are what a cgroup did, with those below it, in the kernel's units.
+// Counters holds what a cgroup and those below it have used, in the kernel's units.
 type Counters struct {
-	CPU                int64 // ns
+	CPU                int64 // in nanoseconds
 	Periods, Throttled int64
-	ThrottledTime      int64 // ns
+	ThrottledTime      int64 // in nanoseconds
 	Refaults           int64
-	DirectScans        int64 // v2
+	DirectScans        int64 // cgroup v2 only
 	OOMKills           int64
-	Read, Written      int64    // bytes
-	Stalls             [5]int64 // µs: CPU, memory some and full, I/O some and full
+	Read, Written      int64    // in bytes
+	Stalls             [5]int64 // in µs: CPU, memory some and full, I/O some and full
 	Threads            []int
 }
 
-// Count sets what a cgroup did.
+// Count sets the counters of a cgroup.
 func (k *Kernel) Count(dir string, c Counters) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -29,7 +29,7 @@ func (k *Kernel) Count(dir string, c Counters) {
 	}
 }
 
-// usageFiles are those that count. Pressure is v2's alone.
+// usageFiles adds the files with counters. Only cgroup v2 has those of pressure.
 func (f Flavour) usageFiles(all map[string]file, controller string) {
 	show := func(text func(c *Counters) string) file {
 		return file{root: true, show: func(g *group) string { return text(&g.counters) }}

@@ -1,7 +1,6 @@
-// Package fake is resctrl in memory, for tests: a tree of files that takes and
-// refuses what the kernel takes and refuses, with the same errno and the same text in
-// info/last_cmd_status. The rules are those of fs/resctrl/ctrlmondata.c and
-// fs/resctrl/rdtgroup.c (6.16).
+// Package fake is a resctrl tree in memory for tests. It accepts and refuses what the kernel does,
+// with the same errno and the same text in info/last_cmd_status, by the rules of
+// fs/resctrl/ctrlmondata.c and fs/resctrl/rdtgroup.c (6.16).
 package fake
 
 import (
@@ -10,36 +9,36 @@ import (
 	"sync"
 )
 
-// Cache is a cache that can be divided.
+// Cache describes a cache that can be divided.
 type Cache struct {
 	IDs       []int
 	Mask      uint64
 	MinBits   int
 	Sparse    bool
-	Shareable uint64 // ways that other hardware uses
-	CDP       bool   // code and data apart
+	Shareable uint64 // ways that other hardware uses as well
+	CDP       bool   // with code and data prioritization
 }
 
-// Bandwidth is memory bandwidth that can be limited.
+// Bandwidth describes memory bandwidth that can be limited.
 type Bandwidth struct {
 	IDs            []int
 	Min, Max, Gran uint64
-	Linear         bool // Intel's; AMD's isn't
-	MBps           bool // mount option mba_MBps
+	Linear         bool // true on Intel, false on AMD
+	MBps           bool // mounted with the option mba_MBps
 }
 
-// Machine is the hardware.
+// Machine describes the hardware.
 type Machine struct {
 	L2, L3   *Cache
 	MB, SMBA *Bandwidth
 	CLOSIDs  int
-	RMIDs    int      // 0: can't watch
-	Events   []string // of each L3 cache
+	RMIDs    int      // 0 if the machine can't monitor
+	Events   []string // monitoring events of each L3 cache
 }
 
 func events() []string { return []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} }
 
-// Intel is a two-socket Xeon: 11 ways, bandwidth in percent.
+// Intel returns a two-socket Xeon: caches of 11 ways, and bandwidth in percent.
 func Intel() Machine {
 	ids := []int{0, 1}
 	return Machine{
@@ -49,8 +48,8 @@ func Intel() Machine {
 	}
 }
 
-// CDP is a Xeon whose L3 is mounted with code and data apart, which halves the
-// CLOSIDs, and that can divide L2 as well.
+// CDP returns a Xeon whose L3 is mounted with code and data prioritization, which halves the
+// number of CLOSIDs. It can divide L2 as well.
 func CDP() Machine {
 	m := Intel()
 	m.L3.CDP, m.CLOSIDs = true, 4
@@ -58,12 +57,13 @@ func CDP() Machine {
 	return m
 }
 
-// Haswell needs two ways in a row and can't limit bandwidth.
+// Haswell returns a machine whose masks need at least two adjacent ways, and which can't limit
+// bandwidth.
 func Haswell() Machine {
 	return Machine{L3: &Cache{IDs: []int{0}, Mask: 0xfffff, MinBits: 2}, CLOSIDs: 4}
 }
 
-// AMD is an EPYC: a cache for each complex, with gaps in the ids, masks with gaps,
+// AMD returns an EPYC: one cache per core complex, gaps in the cache ids and allowed in masks,
 // bandwidth in 1/8 GB/s, and slow memory.
 func AMD() Machine {
 	ids := []int{0, 1, 4, 12}
@@ -75,14 +75,14 @@ func AMD() Machine {
 	}
 }
 
-// MBps is Intel with the mount option mba_MBps.
+// MBps returns Intel mounted with the option mba_MBps.
 func MBps() Machine {
 	m := Intel()
 	m.MB.MBps = true
 	return m
 }
 
-// schema is a line of schemata files.
+// schema describes a line of schemata files.
 type schema struct {
 	name      string
 	cache     *Cache
@@ -120,7 +120,7 @@ func (m *Machine) schemas() []schema {
 	return all
 }
 
-// most is what a group has that isn't limited.
+// most returns the bandwidth of a group without a limit.
 func (b *Bandwidth) most() uint64 {
 	if b.MBps {
 		return 1<<32 - 1
@@ -128,31 +128,31 @@ func (b *Bandwidth) most() uint64 {
 	return b.Max
 }
 
-// Kernel is a mounted resctrl, with the processes of the machine. It may be used
-// concurrently. Its methods named as those of resctrl.Files are these.
+// Kernel is a mounted resctrl with the processes of the machine. It is safe for concurrent use and
+// implements resctrl.Files.
 type Kernel struct {
 	machine Machine
 
 	mu     sync.Mutex
-	groups map[string]*group // "" is the default
-	tasks  map[int]task      // by thread
-	procs  map[int][]int     // threads of a process
-	limbo  int               // RMIDs of removed groups, not free yet
-	dirty  bool              // removing a group leaves its RMID in limbo
+	groups map[string]*group // by name; "" is the default group
+	tasks  map[int]task      // by thread ID
+	procs  map[int][]int     // thread IDs by process ID
+	limbo  int               // RMIDs of removed groups that are not free yet
+	dirty  bool              // a removed group leaves its RMID in limbo
 	status string
-	writes []string // what was written to schemata files: "group: L3:0=f\n"
+	writes []string // each write to a schemata file, for example "group: L3:0=f\n"
 }
 
-// task is where a thread is.
+// task says which groups a thread is in.
 type task struct{ group, watch string }
 
 type group struct {
 	exclusive bool
 	values    map[string]map[int]uint64
-	watches   map[string]map[string]string // counters of each monitoring group: "mon_L3_00/llc_occupancy"
+	watches   map[string]map[string]string // counters of each monitoring group, by name, for example "mon_L3_00/llc_occupancy"
 }
 
-// New mounts resctrl.
+// New returns a machine with resctrl mounted.
 func New(m Machine) *Kernel {
 	k := &Kernel{machine: m, groups: map[string]*group{}, tasks: map[int]task{}, procs: map[int][]int{}}
 	root := &group{values: map[string]map[int]uint64{}, watches: map[string]map[string]string{}}
@@ -170,7 +170,7 @@ func New(m Machine) *Kernel {
 	return k
 }
 
-// Start lets a process run with threads, in the default group.
+// Start adds a process with these threads to the default group.
 func (k *Kernel) Start(pid int, tids ...int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -180,7 +180,7 @@ func (k *Kernel) Start(pid int, tids ...int) {
 	}
 }
 
-// Clone lets a thread start another, which is where its parent is.
+// Clone adds a thread to a process, in the groups of the thread that created it.
 func (k *Kernel) Clone(pid, parent, tid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,8 +188,7 @@ func (k *Kernel) Clone(pid, parent, tid int) {
 	k.tasks[tid] = k.tasks[parent]
 }
 
-// End ends threads. Their process still lists them, as one does that was read
-// before.
+// End ends threads. Their process still lists them, as a list does that was read before.
 func (k *Kernel) End(tids ...int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -198,14 +197,14 @@ func (k *Kernel) End(tids ...int) {
 	}
 }
 
-// Of tells the group and monitoring group of a thread.
+// Of returns the group and the monitoring group of a thread.
 func (k *Kernel) Of(tid int) (group, watch string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.tasks[tid].group, k.tasks[tid].watch
 }
 
-// Groups lists the control groups, without the default.
+// Groups lists the control groups except the default one.
 func (k *Kernel) Groups() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -213,7 +212,7 @@ func (k *Kernel) Groups() []string {
 	return names[1:]
 }
 
-// Limbo lets removed groups' data stay in the cache, so that their RMIDs are not free.
+// Limbo says whether data of removed groups stays in the cache, so that their RMIDs are not free.
 func (k *Kernel) Limbo(stay bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -222,7 +221,7 @@ func (k *Kernel) Limbo(stay bool) {
 	}
 }
 
-// Count sets a counter of a monitoring group: its text as the kernel would show it,
+// Count sets a counter of a monitoring group to the text that the kernel would show, for example
 // "4096" or "Unavailable".
 func (k *Kernel) Count(group, watch, counter, text string) {
 	k.mu.Lock()
@@ -230,8 +229,8 @@ func (k *Kernel) Count(group, watch, counter, text string) {
 	k.groups[group].watches[watch][counter] = text
 }
 
-// Writes lists what was written to schemata files, "group: L3:0=f\n", right or
-// wrong, and forgets it.
+// Writes returns and forgets what was written to schemata files, accepted or not, for example
+// "group: L3:0=f\n".
 func (k *Kernel) Writes() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

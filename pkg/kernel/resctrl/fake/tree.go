@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// place takes a path apart: group, monitoring group and what is left.
+// place splits a path into the group, the monitoring group and the rest.
 func place(name string) (group, watch, rest string) {
 	name = path.Clean(name)
 	if name == "." {
@@ -29,7 +29,7 @@ func place(name string) (group, watch, rest string) {
 	return group, watch, more
 }
 
-// find returns the group of a path, nil where it doesn't exist.
+// find returns the group of a path, or nil if it doesn't exist.
 func (k *Kernel) find(name string) (g *group, watch, rest string) {
 	in, watch, rest := place(name)
 	g = k.groups[in]
@@ -115,7 +115,7 @@ func flag(b bool) string {
 	return "0"
 }
 
-// show pads resource names as the kernel does (show_doms).
+// show pads the names of resources as the kernel does (show_doms).
 func (k *Kernel) show(g *group) string {
 	var text strings.Builder
 	for _, s := range k.machine.schemas() {
@@ -133,7 +133,7 @@ func (k *Kernel) show(g *group) string {
 	return text.String()
 }
 
-// Mkdir makes a control group, or a monitoring group in a folder mon_groups.
+// Mkdir makes a control group, or a monitoring group if the path is in a folder mon_groups.
 func (k *Kernel) Mkdir(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +182,7 @@ func (k *Kernel) Mkdir(name string) error {
 	return nil
 }
 
-// rmid takes what watches a group (alloc_rmid, fs/resctrl/monitor.c).
+// rmid takes an RMID for a new group (alloc_rmid, fs/resctrl/monitor.c).
 func (k *Kernel) rmid() error {
 	used := k.limbo
 	for _, g := range k.groups {
@@ -198,8 +198,8 @@ func (k *Kernel) rmid() error {
 	return syscall.ENOSPC
 }
 
-// begin is what a new group gets: what is shared or unused (__init_one_rdt_domain),
-// and bandwidth without limit.
+// begin returns a new group with what the kernel gives it: the ways that are shared or unused
+// (__init_one_rdt_domain), and bandwidth without a limit.
 func (k *Kernel) begin() (*group, error) {
 	g := &group{values: map[string]map[int]uint64{}, watches: map[string]map[string]string{}}
 	for _, s := range k.machine.schemas() {
@@ -220,8 +220,8 @@ func (k *Kernel) begin() (*group, error) {
 	return g, nil
 }
 
-// Rmdir removes a group; its threads go to its parent. The status stays that of the
-// command before (rdtgroup_rmdir doesn't clear it).
+// Rmdir removes a group; its threads move to its parent. As in the kernel, the status remains that
+// of the previous command, because rdtgroup_rmdir doesn't clear it.
 func (k *Kernel) Rmdir(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -253,7 +253,7 @@ func (k *Kernel) Rmdir(name string) error {
 	return nil
 }
 
-// List returns what is in a folder: of resctrl, as far as the product looks.
+// List returns the entries of a folder, for the folders that the product reads.
 func (k *Kernel) List(name string) ([]string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -325,10 +325,10 @@ func (k *Kernel) listInfo(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Proc is the machine's /proc, as far as it lists threads.
+// Proc is the machine's /proc, with the lists of threads only.
 type Proc struct{ *Kernel }
 
-// List lists the threads in "pid/task".
+// List returns the threads in the folder "pid/task".
 func (p Proc) List(name string) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -37,7 +37,7 @@ func (k *Kernel) Write(name, text string) error {
 	return syscall.ENOENT
 }
 
-// move is rdtgroup_tasks_write, in the form before 6.7 with one thread a write.
+// move implements rdtgroup_tasks_write of kernels before 6.7, which accept one thread per write.
 func (k *Kernel) move(in, watch, text string) error {
 	tid, err := strconv.Atoi(strings.TrimSpace(text))
 	switch {
@@ -61,11 +61,11 @@ func (k *Kernel) move(in, watch, text string) error {
 	return nil
 }
 
-// schemata is rdtgroup_schemata_write: nothing applies unless all lines are right,
-// but for mba_MBps, which applies as it is read.
+// schemata implements rdtgroup_schemata_write: nothing applies unless all lines are valid, except
+// with mba_MBps, where each value applies as soon as it is parsed.
 func (k *Kernel) schemata(g *group, text string) error {
 	if !strings.HasSuffix(text, "\n") {
-		return syscall.EINVAL // and the status stays that of the command before
+		return syscall.EINVAL // the status remains that of the previous command
 	}
 	k.status = ""
 	staged := map[string]map[int]uint64{}
@@ -111,7 +111,7 @@ func (k *Kernel) line(g *group, s schema, list string, staged map[int]uint64) bo
 			return false
 		}
 		if !slices.Contains(s.ids(), id) {
-			return false // without a word
+			return false // without a text in the status
 		}
 		if _, twice := staged[id]; twice {
 			k.status = fmt.Sprintf("Duplicate domain %d\n", id)
@@ -134,7 +134,7 @@ func (k *Kernel) line(g *group, s schema, list string, staged map[int]uint64) bo
 	return true
 }
 
-// bandwidth is bw_validate.
+// bandwidth implements bw_validate.
 func (k *Kernel) bandwidth(_ *group, s schema, _ int, text string) (uint64, bool) {
 	b := s.bandwidth
 	v, err := strconv.ParseUint(text, 10, 32)
@@ -151,7 +151,7 @@ func (k *Kernel) bandwidth(_ *group, s schema, _ int, text string) (uint64, bool
 	return (v + b.Gran - 1) / b.Gran * b.Gran, true
 }
 
-// mask is cbm_validate, and what parse_cbm checks besides.
+// mask implements cbm_validate, and the other checks of parse_cbm.
 func (k *Kernel) mask(g *group, s schema, id int, text string) (uint64, bool) {
 	c := s.cache
 	v, err := strconv.ParseUint(strings.TrimPrefix(text, "0x"), 16, 64)
@@ -174,8 +174,8 @@ func (k *Kernel) mask(g *group, s schema, id int, text string) (uint64, bool) {
 	return 0, false
 }
 
-// taken is the ways that other groups have, the exclusive ones' or all; with code
-// and data apart, both count.
+// taken returns the ways that other groups have, or only exclusive ones. With code and data
+// prioritization the masks of both count.
 func (k *Kernel) taken(s schema, id int, but *group, exclusive bool) uint64 {
 	var mask uint64
 	for _, g := range k.groups {
@@ -191,7 +191,7 @@ func (k *Kernel) taken(s schema, id int, but *group, exclusive bool) uint64 {
 	return mask
 }
 
-// mode is rdtgroup_mode_write.
+// mode implements rdtgroup_mode_write.
 func (k *Kernel) mode(g *group, text string) error {
 	k.status = ""
 	switch text {
@@ -214,7 +214,7 @@ func (k *Kernel) mode(g *group, text string) error {
 	return syscall.EINVAL
 }
 
-// firstRun is the lowest ones in a row, or all where gaps are allowed.
+// firstRun returns the lowest run of adjacent ones, or the whole mask if gaps are allowed.
 func firstRun(mask uint64, sparse bool) uint64 {
 	if mask == 0 || sparse {
 		return mask
@@ -225,7 +225,7 @@ func firstRun(mask uint64, sparse bool) uint64 {
 
 func ones(mask uint64) int { return bits.OnesCount64(mask) }
 
-// Writer opens a file.
+// Writer opens a file for writing.
 func (k *Kernel) Writer(name string) (io.WriteCloser, error) {
 	_, err := k.Read(name)
 	return file{k, name}, err

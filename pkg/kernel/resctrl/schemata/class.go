@@ -1,8 +1,7 @@
-// Package schemata computes what a resctrl group may use of caches and memory
-// bandwidth: from shares in percent, masks and rates to the lines of its schemata
-// file, in the units and under the rules of this machine. Pure.
+// Package schemata computes the lines of a resctrl group's schemata file from shares in percent,
+// masks and rates, in the units and by the rules of the machine. The package is pure.
 //
-// The rules are those of Documentation/filesystems/resctrl.rst.
+// The rules come from Documentation/filesystems/resctrl.rst.
 package schemata
 
 import (
@@ -12,36 +11,37 @@ import (
 	"strings"
 )
 
-// All is, as a cache id, each cache that isn't named itself.
+// All is a cache id that stands for every cache without an entry of its own.
 const All = -1
 
-// Class is a class of service: what its containers share.
+// Class is a class of service. Its containers share one group.
 type Class struct {
 	Name      string
-	Partition Partition         // what the shares below are parts of, but for SMBA
-	L2, L3    map[int]Cache     // by cache id, or All; a cache of neither is theirs in full
-	MB, SMBA  map[int]Bandwidth // memory bandwidth by cache id, or All; SMBA is AMD's, to slow (CXL) memory
+	Partition Partition         // the machine's part to which the shares below refer, except for SMBA
+	L2, L3    map[int]Cache     // by cache id, or All; caches without an entry are used in full
+	MB, SMBA  map[int]Bandwidth // memory bandwidth by cache id, or All; SMBA is AMD's limit for slow (CXL) memory
 }
 
-// Partition is what several classes divide among them and never leave. The zero
-// value is the whole machine.
+// Partition is a part of the machine that several classes divide and never leave. The zero value
+// is the whole machine.
 type Partition struct {
 	Name   string
-	L2, L3 map[int]Cache     // ways in a row, by cache id, or All
-	MB     map[int]Bandwidth // the most that each of its classes can have
+	L2, L3 map[int]Cache     // adjacent ways, by cache id, or All
+	MB     map[int]Bandwidth // upper bound for each of its classes, by cache id, or All
 }
 
 // Cache is a share of a cache.
 type Cache struct {
-	Range // of the whole cache
-	// With code and data prioritization, in place of the above. Both or none.
+	Range // share of the whole cache
+	// Code and Data replace the share above with code and data prioritization. Either both or none
+	// are set.
 	Code, Data Range
 }
 
 // Range is a part of a cache's ways. The zero value is all of them.
 type Range struct {
-	From, To int    // percent of the ways: from below, to below
-	Mask     uint64 // where not 0: these ways, in place of a percentage
+	From, To int    // percentages of the ways: from From up to, but not including, To
+	Mask     uint64 // these ways in place of a percentage; 0 for none
 }
 
 func (r Range) String() string {
@@ -54,8 +54,8 @@ func (r Range) String() string {
 	return fmt.Sprintf("%d-%d%%", r.From, r.To)
 }
 
-// Overlaps reports whether two parts of a cache may have a way in common. Of a mask
-// and a percentage only the machine could tell, so they do.
+// Overlaps reports whether two ranges of a cache may have a way in common. It returns true for a
+// mask and a percentage, because the answer depends on the machine.
 func (r Range) Overlaps(other Range) bool {
 	all := Range{}
 	switch {
@@ -69,7 +69,7 @@ func (r Range) Overlaps(other Range) bool {
 	return max(r.From, other.From) < min(r.To, other.To)
 }
 
-// ParseRange reads "0-30%", "30%" (the lowest 30 percent) or a mask "0x7f".
+// ParseRange parses "0-30%", "30%" (the lowest 30 percent) or a mask such as "0x7f".
 func ParseRange(text string) (Range, error) {
 	if digits, ok := strings.CutPrefix(text, "0x"); ok {
 		mask, err := strconv.ParseUint(digits, 16, 32)
@@ -91,20 +91,19 @@ func ParseRange(text string) (Range, error) {
 	return Range{From: int(low), To: int(high)}, nil
 }
 
-// Bandwidth is a limit on memory bandwidth, in one of two units. The zero value is
-// no limit.
+// Bandwidth is a limit on memory bandwidth, as a percentage or a rate. The zero value is no limit.
 type Bandwidth struct {
 	Percent int
-	// MBps is megabytes per second as the kernel counts them: in mode mba_MBps the
-	// number is the kernel's own (2^20 bytes), on AMD it is 10^6 bytes.
+	// MBps is megabytes per second in the kernel's definition: with mba_MBps the kernel's own
+	// number (2^20 bytes), on AMD 10^6 bytes.
 	MBps int
 }
 
-// Unlimited reports whether it limits nothing.
+// Unlimited reports whether there is no limit.
 func (b Bandwidth) Unlimited() bool { return b == Bandwidth{} || b.Percent >= 100 }
 
-// of is a limit in a partition that has b: its percentage is one of b's. An amount
-// stays as it is.
+// of returns the limit within a partition whose limit is b: a percentage refers to b, a rate stays
+// as it is.
 func (b Bandwidth) of(limit Bandwidth) Bandwidth {
 	switch {
 	case b.Unlimited() || limit.MBps != 0 || limit.Percent < 0:
@@ -127,7 +126,7 @@ func (b Bandwidth) String() string {
 	return strconv.Itoa(b.Percent) + "%"
 }
 
-// ParseBandwidth reads "85%" or "5000MBps".
+// ParseBandwidth parses "85%" or "5000MBps".
 func ParseBandwidth(text string) (Bandwidth, error) {
 	if digits, ok := strings.CutSuffix(text, "%"); ok {
 		if percent, err := strconv.ParseUint(digits, 10, 8); err == nil && percent >= 1 && percent <= 100 {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Resource is the name of a line of a schemata file.
+// Resource is a resource's name in a schemata file.
 type Resource string
 
-// The resources. With code and data prioritization (mount options cdp, cdpl2), the
-// latter two of a cache are there in place of the first.
+// These are the resources. With code and data prioritization (mount options cdp and cdpl2), a
+// cache's code and data resources replace the first.
 const (
 	L2     Resource = "L2"
 	L2Code Resource = "L2CODE"
@@ -30,60 +30,60 @@ func Caches() []Resource { return []Resource{L2, L2Code, L2Data, L3, L3Code, L3D
 // Bandwidths lists the resources that are memory bandwidth.
 func Bandwidths() []Resource { return []Resource{MB, SMBA} }
 
-// Info is what this machine can control and watch.
+// Info describes what a machine can control and monitor.
 type Info struct {
 	Caches     map[Resource]CacheInfo
 	Bandwidths map[Resource]BandwidthInfo
-	CLOSIDs    int      // control groups at once, the default group counted
-	RMIDs      int      // groups watched at once; 0 where nothing can be
-	Events     []string // what can be read of a group: llc_occupancy, mbm_total_bytes
+	CLOSIDs    int      // maximum number of control groups, including the default group
+	RMIDs      int      // maximum number of monitoring groups; 0 if the machine can't monitor
+	Events     []string // monitoring events of a group, for example llc_occupancy and mbm_total_bytes
 }
 
-// CacheInfo is a kind of cache.
+// CacheInfo describes a kind of cache.
 type CacheInfo struct {
-	Mask      uint64 // all ways: the lowest bits
-	MinBits   int    // ways that a group must have in a row
-	Sparse    bool   // gaps in a mask are allowed
+	Mask      uint64 // all ways, as a mask of the lowest bits
+	MinBits   int    // minimum number of adjacent ways of a group
+	Sparse    bool   // a mask may have gaps
 	Shareable uint64 // ways that other hardware uses as well
-	IDs       []int  // cache ids, sorted; may have gaps
+	IDs       []int  // sorted cache ids, which may have gaps
 }
 
-// BandwidthInfo is a kind of memory bandwidth.
+// BandwidthInfo describes a kind of memory bandwidth.
 type BandwidthInfo struct {
 	Unit Unit
 	Min  uint64
-	Gran uint64 // the kernel rounds up to a multiple of it
-	Max  uint64 // no limit
+	Gran uint64 // the kernel rounds up to a multiple of this
+	Max  uint64 // value for no limit
 	IDs  []int
 }
 
-// Unit is what a bandwidth is counted in.
+// Unit is the unit of a bandwidth.
 type Unit uint8
 
-// The units.
+// These are the units.
 const (
-	Percent    Unit = iota // Intel, and MPAM
-	MiBps                  // mount option mba_MBps
-	EighthGBps             // AMD: 1/8 GB/s
+	Percent    Unit = iota // Intel and MPAM
+	MiBps                  // with the mount option mba_MBps
+	EighthGBps             // AMD: multiples of 1/8 GB/s
 )
 
 var unitNames = [...]string{"percent", "MiB/s", "1/8 GB/s"}
 
 func (u Unit) String() string { return unitNames[u] }
 
-// MarshalText writes the unit's name.
+// MarshalText returns the unit's name.
 func (u Unit) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// The maxima: MBA_MAX_MBPS of fs/resctrl/internal.h, and that of AMD's
-// processors until Zen 4 (MAX_MBA_BW_AMD, 5.x), which info/ doesn't tell.
+// The maxima are MBA_MAX_MBPS of fs/resctrl/internal.h and, for AMD's processors until Zen 4,
+// MAX_MBA_BW_AMD (5.x), which info/ doesn't show.
 const (
 	maxMiBps      = 1<<32 - 1
 	maxEighthGBps = 2048
 )
 
-// ParseInfo reads the info folder by way of read, which returns a file's text, and
-// whether it is there: "L3/cbm_mask". Schemata is the default group's and mbps is
-// whether the mount has mba_MBps, which no file tells.
+// ParseInfo parses the files of the info folder. read returns a file's text, for example that of
+// "L3/cbm_mask", and whether the file exists. root is the default group's schemata, and mbps says
+// whether resctrl is mounted with mba_MBps, which no file in info shows.
 func ParseInfo(read func(file string) (string, bool), root Schemata, mbps bool) (Info, error) {
 	info := Info{Caches: map[Resource]CacheInfo{}, Bandwidths: map[Resource]BandwidthInfo{}}
 	f := fields{read: read}
@@ -111,8 +111,8 @@ func ParseInfo(read func(file string) (string, bool), root Schemata, mbps bool) 
 		case r == MB && mbps:
 			b.Unit, b.Max = MiBps, maxMiBps
 		case f.must(dir+"delay_linear", 10) == 0:
-			// AMD's is not linear (__rdt_get_mem_config_amd), and the kernel
-			// refuses Intel's that is not (bw_validate).
+			// AMD's bandwidth is not linear (__rdt_get_mem_config_amd), and the kernel refuses
+			// limits where Intel's is not (bw_validate).
 			b.Unit, b.Max = EighthGBps, maxEighthGBps
 			for _, v := range root[r] {
 				b.Max = max(b.Max, v)
@@ -128,7 +128,7 @@ func ParseInfo(read func(file string) (string, bool), root Schemata, mbps bool) 
 	return info, f.err
 }
 
-// fields reads numbers; the first that fails is the error.
+// fields parses numbers and keeps the first error.
 type fields struct {
 	read func(string) (string, bool)
 	err  error
@@ -147,7 +147,7 @@ func (f *fields) must(file string, base int) uint64 {
 	return f.number(file, text, base)
 }
 
-// may reads a file that older kernels don't have: sparse_masks came with 6.7.
+// may parses a file that older kernels lack: sparse_masks exists since 6.7.
 func (f *fields) may(file string, base int) uint64 {
 	text, ok := f.read(file)
 	if !ok {

@@ -2,8 +2,8 @@ package schemata
 
 import "math/bits"
 
-// Narrow is a class with a part of each share that it is given, in percent: of the ways
-// of a cache, from the lowest up and at least one, and of memory bandwidth.
+// Narrow returns a class whose shares are percentages of those of c: of the ways of a cache, the
+// lowest and at least one, and of memory bandwidth.
 func Narrow(c Class, cache, bandwidth int) Class {
 	c.L2, c.L3 = narrowCaches(c.L2, cache), narrowCaches(c.L3, cache)
 	c.MB, c.SMBA = narrowBandwidths(c.MB, bandwidth), narrowBandwidths(c.SMBA, bandwidth)
@@ -23,7 +23,7 @@ func narrowCaches(shares map[int]Cache, percent int) map[int]Cache {
 	return narrow
 }
 
-// lowest is that part of a range, from its low end.
+// lowest returns a percentage of a range, from its lower end.
 func (r Range) lowest(percent int) Range {
 	if r.Mask == 0 {
 		if r.To == 0 {
@@ -48,7 +48,7 @@ func narrowBandwidths(shares map[int]Bandwidth, percent int) map[int]Bandwidth {
 	return narrow
 }
 
-// part is that share of an amount, at least 1 where there is one.
+// part returns a percentage of an amount, at least 1 unless the amount is 0.
 func part(n, percent int) int {
 	if n == 0 {
 		return 0

@@ -37,7 +37,7 @@ func orEmpty(m map[int]Cache) map[int]Cache {
 	return m
 }
 
-// What is narrowed lies in what it was, in one piece, and is never nothing.
+// A narrowed share is a non-empty run of adjacent ways within the original share.
 func TestNarrowStaysInside(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -104,9 +104,9 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// Partitions that don't overlap have no way in common and leave none of those they
-// divide; their classes never leave them, and get masks that the kernel takes. A
-// partition of everything changes nothing.
+// Partitions that don't overlap have no way in common and leave no way unused. Their classes never
+// leave them, and get masks that the kernel accepts. A partition of the whole machine changes
+// nothing.
 func TestPartitionsContain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -156,7 +156,7 @@ func TestPartitionsContain(t *testing.T) {
 	})
 }
 
-// Classes of a partition that meet neither overlap nor leave a gap in it.
+// Adjacent classes of a partition neither overlap nor leave a gap in it.
 func TestRangesTileAPartition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Resolve computes what a class' group gets on this machine: each resource that the
-// class gives, for each cache. The error joins what can't be had; the rest is
-// returned beside it; of what can't be had in a partition, all that the partition
-// has. MaxMBps is the machine's memory bandwidth for one cache
-// id, which no kernel tells: 0 unknown.
+// Resolve computes what the group of a class gets on this machine: each resource that the class
+// limits, for each cache. The error joins what the machine can't provide; the other values are
+// returned beside it. A class in a partition gets all of the partition in place of what can't be
+// provided. maxMBps is the machine's memory bandwidth for one cache id, which no kernel file
+// shows; 0 if unknown.
 func (info *Info) Resolve(c *Class, maxMBps int) (Schemata, error) {
 	s := Schemata{}
 	var errs []error
@@ -32,7 +32,7 @@ func (info *Info) Resolve(c *Class, maxMBps int) (Schemata, error) {
 	return s, errors.Join(errs...)
 }
 
-// Unlimited is everything of everything.
+// Unlimited returns the schemata of a group without limits.
 func (info *Info) Unlimited() Schemata {
 	s := Schemata{}
 	for r, c := range info.Caches {
@@ -125,8 +125,8 @@ func (info *Info) bandwidths(s Schemata, want, within map[int]Bandwidth, r Resou
 	return err
 }
 
-// each computes the values of a resource, or none of them, from what a class has
-// and its partition. A cache that neither is named nor falls under All has all.
+// each computes the values of a resource for all caches, or none, from the shares of a class and
+// of its partition. A cache without an entry of its own or under All is unlimited.
 func each[T any](s Schemata, r Resource, ids []int, want, within map[int]T, value func(share, partition T) (uint64, error)) error {
 	values := map[int]uint64{}
 	for _, id := range ids {
@@ -147,7 +147,7 @@ func each[T any](s Schemata, r Resource, ids []int, want, within map[int]T, valu
 	return nil
 }
 
-// at is the share of one cache.
+// at returns the share of one cache.
 func at[T any](shares map[int]T, id int) T {
 	if share, ok := shares[id]; ok {
 		return share
@@ -155,9 +155,9 @@ func at[T any](shares map[int]T, id int) T {
 	return shares[All]
 }
 
-// MaskOf is the ways of a part of the cache. Percentages become the mask
-// (1<<ceil(ways×to)) − (1<<ceil(ways×from)), so that neighbouring ranges neither
-// overlap nor leave a gap, widened to as many ways as a group must have.
+// MaskOf returns a range's mask of ways. A percentage becomes the mask (1<<ceil(ways×to)) −
+// (1<<ceil(ways×from)), so that adjacent ranges neither overlap nor leave a gap, widened to the
+// minimum number of ways of a group.
 func (c CacheInfo) MaskOf(r Range) (uint64, error) {
 	if r.Mask != 0 {
 		return r.Mask, c.check(r.Mask)
@@ -176,18 +176,18 @@ func (c CacheInfo) MaskOf(r Range) (uint64, error) {
 	return 1<<to - 1<<from, nil
 }
 
-// ways is where a percentage of the ways begins and ends.
+// ways returns the first way of a percentage and the first one behind it.
 func (c CacheInfo) ways(r Range) (from, to int) {
 	ways := bits.Len64(c.Mask)
 	ceil := func(percent int) int { return (ways*percent + 99) / 100 }
 	return ceil(r.From), ceil(r.To)
 }
 
-// least is how many ways a group must have.
+// least returns the minimum number of ways of a group.
 func (c CacheInfo) least() int { return max(1, c.MinBits) }
 
-// partition is the ways of a partition, which are in a row on any processor, as a
-// part of them is again.
+// partition returns the mask of a partition, whose ways must be adjacent on every processor,
+// because a part of it must be as well.
 func (c CacheInfo) partition(r Range) (uint64, error) {
 	if mask := r.Mask >> bits.TrailingZeros64(r.Mask); mask&(mask+1) != 0 {
 		return 0, fmt.Errorf("its partition's mask %#x has a gap: give ways in a row", r.Mask)
@@ -199,15 +199,15 @@ func (c CacheInfo) partition(r Range) (uint64, error) {
 	return mask, nil
 }
 
-// holds reports whether a part need not be widened, so that parts which don't
-// overlap have no way in common.
+// holds reports whether a range need not be widened. Ranges that don't overlap then have no way in
+// common.
 func (c CacheInfo) holds(r Range) bool {
 	from, to := c.ways(r)
 	return r.To == 0 || to-from >= c.least()
 }
 
-// maskIn is MaskOf for a class in a partition that has these ways: percentages are of
-// them, a mask is the cache's.
+// maskIn returns a class' mask in a partition with these ways: percentages refer to the partition,
+// a mask to the cache.
 func (c CacheInfo) maskIn(partition uint64, r Range) (uint64, error) {
 	if r.Mask != 0 {
 		if r.Mask&^partition != 0 {
@@ -235,7 +235,7 @@ func (c CacheInfo) check(mask uint64) error {
 	return nil
 }
 
-// valueIn is Value for a class in a partition, which it never exceeds.
+// valueIn returns a class' limit in a partition, which it never exceeds; see Value.
 func (b BandwidthInfo) valueIn(partition, limit Bandwidth, maxMBps int) (uint64, error) {
 	v, err := b.Value(partition.of(limit), maxMBps)
 	if err != nil || limit.MBps == 0 || partition.Unlimited() {
@@ -245,9 +245,9 @@ func (b BandwidthInfo) valueIn(partition, limit Bandwidth, maxMBps int) (uint64,
 	return min(v, most), err
 }
 
-// Value is a limit in this machine's unit, rounded up as the kernel does (bw_validate,
-// fs/resctrl/ctrlmondata.c). A percentage where the kernel counts in rates, and a
-// rate where it counts in percent, take the machine's bandwidth.
+// Value returns a limit in this machine's unit, rounded up as the kernel does (bw_validate,
+// fs/resctrl/ctrlmondata.c). It needs maxMBps to convert a percentage if the kernel counts in
+// rates, and a rate if it counts in percent.
 func (b BandwidthInfo) Value(limit Bandwidth, maxMBps int) (uint64, error) {
 	if limit.Unlimited() {
 		return b.Max, nil

@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// Schemata is what a group may use: for each resource, by cache id, a mask of ways or
-// a bandwidth.
+// Schemata holds what a group may use: for each resource, by cache id, a mask of ways or a
+// bandwidth.
 type Schemata map[Resource]map[int]uint64
 
-// base is how the kernel writes a resource's values.
+// base returns the number base in which the kernel writes a resource's values; ok is false for an
+// unknown resource.
 func (r Resource) base() (int, bool) {
 	switch {
 	case slices.Contains(Caches(), r):
@@ -23,8 +24,7 @@ func (r Resource) base() (int, bool) {
 	return 0, false
 }
 
-// Parse reads a schemata file. Resources that this package doesn't know are left
-// out.
+// Parse parses a schemata file. It skips unknown resources.
 func Parse(text string) (Schemata, error) {
 	s := Schemata{}
 	for line := range strings.Lines(text) {
@@ -58,7 +58,7 @@ func Parse(text string) (Schemata, error) {
 	return s, nil
 }
 
-// String is the text to write: a line for each resource, sorted, each with its end.
+// String returns the text to write: a line for each resource, sorted by name.
 func (s Schemata) String() string {
 	var text strings.Builder
 	for _, r := range slices.Sorted(maps.Keys(s)) {
@@ -77,8 +77,8 @@ func (s Schemata) String() string {
 
 func (s Schemata) ids(r Resource) []int { return slices.Sorted(maps.Keys(s[r])) }
 
-// Beyond is the part of s that differs from now, with the resources that both have
-// in common; caches that now hasn't are offline.
+// Beyond returns the values of s that differ from now, for resources that both have. It skips
+// caches that now lacks, because they are offline.
 func (s Schemata) Beyond(now Schemata) Schemata {
 	diff := Schemata{}
 	for r, values := range s {

@@ -54,8 +54,7 @@ func says(err error, text string) bool {
 	return strings.Contains(err.Error(), text)
 }
 
-// Parts of a cache that meet neither overlap nor leave a gap, and each mask is one
-// that the kernel takes.
+// Adjacent ranges of a cache neither overlap nor leave a gap, and the kernel accepts every mask.
 func TestRangesTile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,7 +84,7 @@ func TestBandwidth(t *testing.T) {
 	tests := map[string]struct {
 		info BandwidthInfo
 		want Bandwidth
-		most int // MB/s of the machine
+		most int // the machine's bandwidth in MB/s
 		out  uint64
 		err  string
 	}{
@@ -170,7 +169,7 @@ func TestResolve(t *testing.T) {
 
 func TestParseInfo(t *testing.T) {
 	t.Parallel()
-	// A kernel before 6.7, without sparse_masks.
+	// These are the files of a kernel before 6.7, without sparse_masks.
 	files := map[string]string{
 		"L3/num_closids": "16\n", "L3/cbm_mask": "7ff\n", "L3/min_cbm_bits": "1\n", "L3/shareable_bits": "600\n",
 		"MB/num_closids": "8\n", "MB/min_bandwidth": "10\n", "MB/bandwidth_gran": "10\n", "MB/delay_linear": "1\n",
