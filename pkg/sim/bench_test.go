@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A day of a node takes 24 times what is told here. The floor is the node alone,
-// without an agent.
+// A node's day takes 24 times the reported time. The floor is the node's model alone, without an
+// agent.
 func BenchmarkHour(b *testing.B) {
 	for _, p := range Policies() {
 		b.Run(string(p), func(b *testing.B) {

@@ -7,33 +7,33 @@ import (
 	"sync"
 )
 
-// Compare runs a scenario under policies, all with the load that it tells.
+// Compare runs a scenario under policies, all with the load of the scenario.
 func Compare(ctx context.Context, s *Scenario, policies []Policy) ([]*Result, error) {
 	return each(policies, func(p Policy) (*Result, error) { return Run(ctx, s, p, 1) })
 }
 
-// CompareEqual runs a scenario under policies, each as full as it can be with services
-// late no more than the scenario's budget: so utilization is compared at an equal
-// violation rate. Where batch work is what varies, a policy that has a setting for how
-// full the node may be is tried with other values of it (fixed pools, the batch
-// budget's threshold, the online pools' bands); where that is not enough, and under
-// all others, the load of the pods that s.Vary names is scaled, batch up to what the
-// scenario tells, online work up to maxOnline times that. All is found by bisection,
-// since more of either means more violations; a policy that violates the budget even
-// without that load is told without it.
+// CompareEqual runs a scenario under policies, each with the node as full as possible while
+// services are late for no more than the scenario's budget. So it compares utilization at an equal
+// rate of violations. If batch work varies, CompareEqual first tries other values of the policy's
+// setting for how full the node may be: the sizes of fixed pools, the batch budget's threshold,
+// the online pools' bands. If that is not enough, and for all other policies, it scales the load
+// of the pods that s.Vary names: batch work up to the scenario's load, online work up to maxOnline
+// times that. It finds the values by bisection, since more load or a fuller node means more
+// violations. The result of a policy that violates the budget even without that load has none of
+// it.
 func CompareEqual(ctx context.Context, s *Scenario, policies []Policy) ([]*Result, error) {
 	return each(policies, func(p Policy) (*Result, error) { return fullest(ctx, s, p) })
 }
 
 const (
 	maxOnline = 4
-	least     = 0.4 // tight
+	least     = 0.4 // lowest value of tight
 	most      = 1.5
 	halvings  = 5
 )
 
 func fullest(ctx context.Context, s *Scenario, p Policy) (*Result, error) {
-	done := map[trial]*Result{} // nil: late
+	done := map[trial]*Result{} // nil if services were late
 	try := func(load, tight float64) (*Result, error) {
 		t := trial{p, load, tight, float64(s.Budget)}
 		r, known := done[t]
@@ -63,8 +63,9 @@ func fullest(ctx context.Context, s *Scenario, p Policy) (*Result, error) {
 	case p == Unmanaged:
 		tries = append(tries, func() (*Result, error) { return load(1, 1) })
 	default:
-		// Pools that are to be far emptier than the node is starve those below them: the
-		// emptiest may be as late as the fullest. So down from the usual setting, by tenths.
+		// Pools that are kept far emptier than the node leave those below them too few CPUs, so
+		// the emptiest pools can cause as many violations as the fullest. The search therefore
+		// goes down from the usual setting in steps of a tenth.
 		emptiest.tight = least
 		tries = append(tries, func() (*Result, error) { return tight(1, most) })
 		for at := 9; at >= 10*least; at-- {
@@ -83,7 +84,7 @@ func fullest(ctx context.Context, s *Scenario, p Policy) (*Result, error) {
 	return run(ctx, s, emptiest)
 }
 
-// bisect finds the highest value that has a result; nil where even the lowest has none.
+// bisect returns the result of the highest value that has one, or nil if even the lowest has none.
 func bisect(low, high float64, try func(float64) (*Result, error)) (*Result, error) {
 	if best, err := try(high); best != nil || err != nil {
 		return best, err
@@ -101,8 +102,8 @@ func bisect(low, high float64, try func(float64) (*Result, error)) (*Result, err
 	return best, err
 }
 
-// each does something for policies, as many at a time as there are CPUs. Runs share
-// nothing, so their order changes nothing.
+// each calls run for the policies, as many at a time as there are CPUs. Runs share nothing, so
+// their order has no effect.
 func each(policies []Policy, run func(Policy) (*Result, error)) ([]*Result, error) {
 	results, errs := make([]*Result, len(policies)), make([]error, len(policies))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))

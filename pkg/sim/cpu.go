@@ -5,11 +5,10 @@ import (
 	"math/bits"
 )
 
-// patience is how many seconds of work wait at most; the rest is given up by those
-// who sent it.
+// patience is the maximum backlog in seconds of work. Clients give up the rest.
 const patience = 10.0
 
-// runCPUs divides the CPU time of one step.
+// runCPUs divides the CPU time of one step among the containers.
 func (n *simNode) runCPUs() {
 	dt := n.step.Seconds()
 	n.refill(dt)
@@ -21,7 +20,7 @@ func (n *simNode) runCPUs() {
 		}
 		c.asked = work / c.speed
 		if !c.isService() {
-			c.asked = work // threads that are always busy: a slower CPU does less
+			c.asked = work // a hog's threads are always busy and do less on a slower CPU
 		}
 		if c.Load.Threads > 0 {
 			c.asked = min(c.asked, float64(c.Load.Threads))
@@ -36,14 +35,15 @@ func (n *simNode) runCPUs() {
 	n.contend()
 }
 
-// refill sets the limits of this step: the quota, and what the burst has saved.
+// refill sets the limits of this step: the quota, and the time that the burst has saved.
 func (n *simNode) refill(dt float64) {
 	for i, g := range n.groups {
 		n.sharer.entities[i].limit = n.bandwidths[i].quota + g.saved/dt
 	}
 }
 
-// drain takes from what bursts have saved, or adds to it.
+// drain subtracts what containers used above their quota from the saved burst, or adds what they
+// left.
 func (n *simNode) drain(dt float64) {
 	all := n.sharer.entities
 	for i := len(all) - 1; i > 0; i-- {
@@ -60,7 +60,7 @@ func (n *simNode) drain(dt float64) {
 	}
 }
 
-// account notes what a container did in the step.
+// account records what a container did in the step.
 func (n *simNode) account(c *container, dt float64) {
 	e := &n.sharer.entities[c.entity]
 	p := &n.sharer.parts[e.part]
@@ -92,14 +92,14 @@ func (n *simNode) account(c *container, dt float64) {
 	c.waiting += c.got * q.blocked
 }
 
-// spots is how many CPUs the scheduler tries for one that is idle when a task wakes,
-// as far as it matters here (select_idle_cpu gives up on a busy machine).
+// spots is the number of CPUs on which the scheduler looks for an idle one when a task wakes (on a
+// busy machine select_idle_cpu looks at few).
 const spots = 8
 
-// blocked is the chance that a task of c that wakes finds no idle CPU and is not let
-// in at once by who runs there: SCHED_IDLE gives way, and so does a container of
-// little weight, in proportion (assumed; hogs of weight 1 beside a service cost no
-// measurable p99, hogs of its own weight cost up to a slice: design/testing.md).
+// blocked returns the probability that a waking task of c finds no idle CPU and does not preempt
+// the running task. SCHED_IDLE tasks are preempted at once, and so are containers with a small
+// weight, in proportion to it. This is an assumption: in measurements (design/testing.md) hogs of
+// weight 1 beside a service added nothing to its p99, and hogs of its own weight up to one slice.
 func (n *simNode) blocked(c *container) float64 {
 	e := &n.sharer.entities[c.entity]
 	p := &n.sharer.parts[e.part]
@@ -108,7 +108,7 @@ func (n *simNode) blocked(c *container) float64 {
 		cpus += p.cells[bits.TrailingZeros64(m)].cpus
 	}
 	full := math.Pow(1-p.idle(e.cells)/cpus, min(spots, cpus))
-	if full < 0.01 { // below what the 99th percentile shows
+	if full < 0.01 { // too rare to show in the 99th percentile
 		return 0
 	}
 	others := 0.0
@@ -123,8 +123,8 @@ func (n *simNode) blocked(c *container) float64 {
 	return full * min(1, others/cpus)
 }
 
-// speedOf is how fast a container's work goes now, of 1: by its CPUs' siblings, as
-// they were busy in the step before, and by the memory's traffic.
+// speedOf returns the speed of a container's work, 1 being full speed. It depends on how busy the
+// sibling threads were in the previous step, and on memory traffic.
 func (n *simNode) speedOf(c *container) float64 {
 	e := &n.sharer.entities[c.entity]
 	sum, cpus := 0.0, 0.0
@@ -139,10 +139,10 @@ func (n *simNode) speedOf(c *container) float64 {
 	return smt / (1 + float64(c.Sensitivity)*(n.slowdown-1))
 }
 
-// siblings is the share of a cell's busy threads whose sibling is busy too. Inside a
-// cell the scheduler fills idle cores first (select_idle_core). How slow a thread is
-// beside a busy sibling, hardware.smt, is assumed to be 62 %: two threads of a core
-// then do 1.24 times the work of one, in the middle of what vendors tell.
+// siblings returns the fraction of a cell's busy threads whose sibling is busy as well. Within a
+// cell the scheduler fills idle cores first (select_idle_core). The speed of a thread beside a
+// busy sibling, hardware.smt, is assumed to be 62 %: two threads of a core then do 1.24 times the
+// work of one, which is in the middle of vendors' figures.
 func (n *simNode) siblings(part, at int) float64 {
 	s, here := &n.shape[part], &n.sharer.parts[part].cells[at]
 	sum := 0.0
@@ -158,9 +158,9 @@ func (n *simNode) siblings(part, at int) float64 {
 	return sum / here.cpus
 }
 
-// contend computes the slowdown by memory traffic for the next step: none up to 60 %
-// of the bandwidth, then growing evenly, to twice the time at all of it (assumed:
-// loaded latency curves bend there and about double before the end).
+// contend computes the slowdown by memory traffic for the next step: none up to 60 % of the
+// bandwidth, then growing linearly to twice the time at full bandwidth. This is an assumption:
+// published curves of loaded latency bend there and about double before the end.
 func (n *simNode) contend() {
 	n.slowdown = 1
 	if n.hardware.Bandwidth == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// stress is services whose load the test draws, beside batch work that takes all it can
-// get. Together the services request less than half of the node.
+// stress has services whose load the test draws, beside batch work that takes all it can get.
+// Together the services request less than half of the node.
 const stress = `
 machine: 8 cores 2 threads memory 32G
 duration: 1h
@@ -33,26 +33,26 @@ config:
   control: {pools: {slowWindow: 3s, shrinkPause: 500ms, newPodTime: 2s}}
 `
 
-// The load rises, all services at once, when batch work has had their CPUs for a while.
-// The fault begins within a second of it.
+// All services' load rises at once, after batch work has had their CPUs for a while. The fault
+// begins within a second of that.
 const (
 	calm     = 8 * time.Second
 	rise     = 16 * time.Second
-	recovery = 6 * time.Second  // of changing load, after the fault
-	settling = 10 * time.Second // of little load, at the end
+	recovery = 6 * time.Second  // changing load after the fault
+	settling = 10 * time.Second // little load at the end
 )
 
-// fault is something that goes wrong for a while.
+// fault is a temporary failure.
 type fault struct {
 	name    string
 	lasts   time.Duration
-	blurs   func(r *rig, s *observe.Snapshot) // what the loop sees
-	freezes bool                              // its clock
-	deadly  bool                              // containers end between its decisions and their writes
-	silent  bool                              // it does nothing
-	gone    bool                              // there is no plugin
+	blurs   func(r *rig, s *observe.Snapshot) // changes what the loop measures
+	freezes bool                              // the plugin's clock stands still
+	deadly  bool                              // containers end between the loop's decisions and its writes
+	silent  bool                              // the plugin hangs
+	gone    bool                              // the plugin has ended
 	forever bool
-	acts    int // of the failsafe
+	acts    int // expected number of times that the failsafe acts
 }
 
 func faults() []fault {
@@ -69,8 +69,8 @@ func faults() []fault {
 	}
 }
 
-// blind is for how long from its begin on nobody sees what services want: until the loop
-// does again, or the failsafe has acted.
+// blind returns for how long after the fault's begin nobody sees what services want: until the
+// loop sees it again or the failsafe has acted.
 func (f *fault) blind() time.Duration {
 	if f.silent || f.gone {
 		return min(f.lasts, failsafe.Silence) + step
@@ -78,9 +78,9 @@ func (f *fault) blind() time.Duration {
 	return 0
 }
 
-// TestServicesHaveWhatTheyRequest: whatever goes wrong, a service has the CPU that it
-// wants, up to its request, at all times but for a tick, and what is set when the fault
-// is over is right.
+// TestServicesHaveWhatTheyRequest checks that during and after every fault a service has the CPU
+// that it wants, up to its request, except for one tick, and that all settings are right once the
+// fault is over.
 func TestServicesHaveWhatTheyRequest(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults() {
@@ -109,16 +109,16 @@ type rig struct {
 	t          *testing.T
 	seed       uint64
 	rng        *rand.Rand
-	begin, end time.Duration // of the fault
+	begin, end time.Duration // begin and end of the fault
 
-	beat   time.Duration // the loop's last
+	beat   time.Duration // time of the loop's last heartbeat
 	safe   []knobs.Change
 	carry  *failsafe.Report
 	acted  int
-	frozen time.Time // zero: the clock goes
+	frozen time.Time // time at which the clock stands; zero while it runs
 	dying  bool
 	died   []*container
-	short  map[*container]time.Duration // for how long it has had too little
+	short  map[*container]time.Duration // how long each container has had too little
 }
 
 func newRig(t *testing.T, f *fault, mode config.PoolMode, seed uint64) *rig {
@@ -142,7 +142,7 @@ func newRig(t *testing.T, f *fault, mode config.PoolMode, seed uint64) *rig {
 	return r
 }
 
-// load is a service's: between nothing and half as much again as it requests.
+// load returns a service's random load, between nothing and 1.5 times its request.
 func (r *rig) load(request Cores, until time.Duration) Load {
 	level := func(at time.Duration, levels ...Percent) Step {
 		return Step{At: at, Load: levels[r.rng.IntN(len(levels))]}
@@ -154,7 +154,7 @@ func (r *rig) load(request Cores, until time.Duration) Load {
 	return Load{Curve: Steps, CPU: request, Steps: append(steps, Step{At: until, Load: 0.02}), Noise: 0.1, Threads: 16}
 }
 
-// clock is the plugin's.
+// clock returns the time of the plugin's clock.
 func (r *rig) clock() time.Time {
 	if !r.frozen.IsZero() {
 		return r.frozen
@@ -181,7 +181,7 @@ func (r *rig) play() {
 		changed := r.advance(now)
 		r.check(now)
 		looks := r.agent != nil && (!active || !r.silent)
-		if looks && now+step < r.Duration { // what the last step is to show was decided
+		if looks && now+step < r.Duration { // the last step shows the effect of earlier decisions only
 			r.dying = r.deadly && active
 			r.steer(now+step, changed, active)
 			r.dying = false
@@ -195,11 +195,11 @@ func (r *rig) start() {
 	if err := r.manage(); err != nil {
 		r.t.Fatal(err)
 	}
-	synctest.Wait() // until it has looked at what it found
+	synctest.Wait() // until the agent has processed the containers that it found
 	r.sampler.follow(r.agent.Targets())
 }
 
-// steer is simulation.steer, with the fault between.
+// steer does what simulation.steer does, with the fault in effect.
 func (r *rig) steer(now time.Duration, changed, active bool) {
 	at := r.time()
 	r.sampler.note(at)
@@ -219,7 +219,7 @@ func (r *rig) steer(now time.Duration, changed, active bool) {
 	}
 }
 
-// lose takes some of what was seen, or all.
+// lose removes some or all measurements from a snapshot.
 func (r *rig) lose(s *observe.Snapshot) {
 	if r.rng.IntN(5) == 0 {
 		*s = observe.Snapshot{Now: s.Now}
@@ -231,7 +231,7 @@ func (r *rig) lose(s *observe.Snapshot) {
 	s.Containers = slices.DeleteFunc(s.Containers, func(observe.Container) bool { return r.rng.IntN(3) == 0 })
 }
 
-// hold sets the times of a snapshot to the one at which the clock stands.
+// hold sets the times of a snapshot to that of the stopped clock.
 func (r *rig) hold(s *observe.Snapshot) {
 	held := func(at *time.Time) {
 		if at.After(r.frozen) {
@@ -250,7 +250,7 @@ func (r *rig) hold(s *observe.Snapshot) {
 	}
 }
 
-// mortal is a kernel whose containers may end before a write to them.
+// mortal is a kernel in which containers can end just before a write to them.
 type mortal struct {
 	*Kernel
 	rig *rig
@@ -268,7 +268,7 @@ func (k mortal) Apply(changes []knobs.Change) error {
 	return k.Kernel.Apply(changes)
 }
 
-// bury has the kubelet see who has died; it makes them anew.
+// bury makes the kubelet notice the ended containers; it creates them again.
 func (r *rig) bury(now time.Duration) {
 	for _, c := range r.died {
 		r.node.mkdir(c.path)
@@ -278,7 +278,7 @@ func (r *rig) bury(now time.Duration) {
 	r.died = nil
 }
 
-// Replace, Beat and TakeReport make the rig the agent's failsafe.
+// Replace, Beat and TakeReport implement the agent's failsafe.
 func (r *rig) Replace(changes []knobs.Change) <-chan struct{} { r.safe = changes; return nil }
 
 func (r *rig) Beat() { r.beat = time.Duration(r.now.Load()) }
@@ -291,8 +291,8 @@ func (r *rig) TakeReport() (acted failsafe.Report, ok bool) {
 	return acted, true
 }
 
-// watch carries the failsafe's plan out after its time of silence, once: at a plugin
-// that has ended it waits for a successor for as long.
+// watch carries out the failsafe's plan once, after its time of silence. If the plugin has ended,
+// it waits as long for a successor.
 func (r *rig) watch(now time.Duration) {
 	if now != r.beat+failsafe.Silence {
 		return
@@ -304,9 +304,9 @@ func (r *rig) watch(now time.Duration) {
 	}
 }
 
-// check is the promise.
+// check fails the test if a service has less CPU than it may expect.
 func (r *rig) check(now time.Duration) {
-	allowed := step // in which the load is seen
+	allowed := step // one step passes before the load is measured
 	if now >= r.begin && now <= r.begin+r.blind() {
 		allowed += r.blind()
 	}
@@ -323,7 +323,7 @@ func (r *rig) check(now time.Duration) {
 	}
 }
 
-// right checks what is set in the end, while services have little to do.
+// right checks the settings at the end, while services have little to do.
 func (r *rig) right() {
 	if r.acted != r.acts {
 		r.t.Errorf("seed %d: the failsafe acted %d times, want %d", r.seed, r.acted, r.acts)
@@ -374,7 +374,7 @@ func (r *rig) right() {
 	}
 }
 
-// values lists what is set in all cgroups.
+// values lists the settings of all cgroups.
 func (r *rig) values() string {
 	var all []string
 	for path, g := range r.node.Kernel.groups {

@@ -12,34 +12,34 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Kernel is the cgroups of the simulated node: mainline Linux 6.10 or later, cgroup
-// v2 alone, by value rather than by text. Its rules are those of the files that the
-// agent writes; a wrong value is refused as the kernel would.
+// Kernel holds the cgroups of the simulated node as values rather than texts. It behaves as
+// mainline Linux 6.10 or later with cgroup v2 alone, and refuses wrong values of the files that
+// the agent writes as the kernel would.
 type Kernel struct {
 	mu      sync.Mutex // the agent's goroutine writes, the node's reads
 	online  cpuset.Set
 	nodes   cpuset.Set
 	groups  map[string]*group
-	version uint64 // changes with each write, cgroup and process
+	version uint64 // changes with each write, and whenever a cgroup or process comes or goes
 
-	// Moves counts changes of running containers' CPUs.
+	// moves counts changes of running containers' CPUs.
 	moves Moves
 }
 
-// Moves is how much the CPUs of running containers changed.
+// Moves counts changes of running containers' CPUs.
 type Moves struct {
-	Containers int // sets written that were not the same before
-	CPUs       int // CPUs that a set gained; containers that move together count once
+	Containers int // number of writes that changed a container's set
+	CPUs       int // CPUs that sets gained; containers that move together count once
 }
 
 // group is one cgroup.
 type group struct {
 	path     string
 	parent   *group
-	children []*group // by age
+	children []*group // the oldest first
 	values   knobs.Values
-	pid      int     // of its process; 0 none
-	saved    float64 // CPU seconds that a burst may take
+	pid      int     // of the cgroup's process; 0 for none
+	saved    float64 // CPU seconds that a burst may use
 }
 
 func newKernel(m *topology.Machine) *Kernel {
@@ -48,7 +48,7 @@ func newKernel(m *topology.Machine) *Kernel {
 	return k
 }
 
-// mainline lists the knobs of mainline's cgroup v2 that are modelled.
+// mainline lists the modelled knobs of mainline's cgroup v2.
 func mainline() []knobs.Knob {
 	return []knobs.Knob{
 		knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle,
@@ -56,7 +56,7 @@ func mainline() []knobs.Knob {
 	}
 }
 
-// features is what the agent finds by probing.
+// features returns what the agent's probes find.
 func features() knobs.Features {
 	f := knobs.Features{Reclaim: true}
 	for knob := range knobs.Knobs {
@@ -69,7 +69,7 @@ func features() knobs.Features {
 	return f
 }
 
-// mkdir makes a cgroup, with those above it.
+// mkdir makes a cgroup and its missing parents.
 func (k *Kernel) mkdir(dir string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -88,7 +88,7 @@ func (k *Kernel) make(dir string) *group {
 	return g
 }
 
-// rmdir removes a cgroup with all below it.
+// rmdir removes a cgroup and all below it.
 func (k *Kernel) rmdir(dir string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,12 +116,12 @@ func (k *Kernel) run(dir string, pid int) {
 	k.version++
 }
 
-// set writes values as the kubelet and the runtime do; one that the kernel refuses is
-// left as it was.
+// set writes values as the kubelet and the runtime do. A value that the kernel refuses leaves the
+// knob as it was.
 func (k *Kernel) set(dir string, values map[knobs.Knob]knobs.Value) {
 	for knob := range knobs.Knobs {
 		if v := values[knob]; v != nil {
-			k.Apply([]knobs.Change{{Object: knobs.Object{Path: dir, Name: dir}, Knob: knob, To: v}}) //nolint:errcheck // as the comment says
+			k.Apply([]knobs.Change{{Object: knobs.Object{Path: dir, Name: dir}, Knob: knob, To: v}}) //nolint:errcheck // refused values have no effect, as documented above
 		}
 	}
 }
@@ -155,14 +155,14 @@ func (k *Kernel) Apply(changes []knobs.Change) error {
 	return nil
 }
 
-// refusals are the changes that were refused.
+// refusals are the errors of the changes that were refused.
 type refusals []error
 
 func (r refusals) Error() string {
 	return fmt.Sprintf("%d changes refused, the first: %v", len(r), r[0])
 }
 
-// Unwrap gives each.
+// Unwrap returns the single errors.
 func (r refusals) Unwrap() []error { return r }
 
 type move struct{ from, to cpuset.Set }
@@ -211,7 +211,7 @@ func (k *Kernel) write(g *group, knob knobs.Knob, to knobs.Value) error {
 	return nil
 }
 
-// value is a knob's, the default where it was never written.
+// value returns the value of a knob, or its default if it was never written.
 func (g *group) value(knob knobs.Knob) knobs.Value {
 	if v := g.values[knob]; v != nil {
 		return v
@@ -219,7 +219,7 @@ func (g *group) value(knob knobs.Knob) knobs.Value {
 	return defaults[knob]
 }
 
-// defaults are the knobs' values in a new cgroup.
+// defaults holds the knobs' values of a new cgroup.
 var defaults = func() (all knobs.Values) {
 	for knob := range knobs.Knobs {
 		all[knob] = cgroupfs.Describe(knob).Default
@@ -234,7 +234,7 @@ func (g *group) quota() knobs.CPUQuota {
 	return knobs.UnlimitedQuota()
 }
 
-// bytes is an amount of memory; Max where there is none.
+// bytes returns an amount of memory, the largest int64 for no limit.
 func (g *group) bytes(knob knobs.Knob) int64 {
 	if b, ok := g.values[knob].(knobs.Bytes); ok {
 		return int64(b)
@@ -243,8 +243,8 @@ func (g *group) bytes(knob knobs.Knob) int64 {
 	return int64(b)
 }
 
-// effective is a cpuset as the tasks follow it (cpuset.cpus.effective): the parent's
-// where it is empty or has none of it.
+// effective returns the cpuset that the tasks follow (cpuset.cpus.effective): the parent's if the
+// cgroup's own is empty or has no CPU of the parent's.
 func (k *Kernel) effective(g *group, knob knobs.Knob) cpuset.Set {
 	if g.parent == nil {
 		if knob == knobs.Mems {
@@ -260,7 +260,7 @@ func (k *Kernel) effective(g *group, knob knobs.Knob) cpuset.Set {
 	return up
 }
 
-// Read reads a knob; an empty set shows what is effective.
+// Read reads a knob. For an empty set it returns the effective one.
 func (k *Kernel) Read(dir string, knob knobs.Knob) (knobs.Value, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -278,13 +278,13 @@ func (k *Kernel) Read(dir string, knob knobs.Knob) (knobs.Value, error) {
 	return v, nil
 }
 
-// Populated reports whether there is a process in the cgroup.
+// Populated reports whether the cgroup has a process.
 func (k *Kernel) Populated(dir string) (bool, error) {
 	pids, err := k.Processes(dir)
 	return len(pids) > 0, err
 }
 
-// Processes lists those of one cgroup.
+// Processes lists the processes of one cgroup.
 func (k *Kernel) Processes(dir string) ([]int, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -298,17 +298,17 @@ func (k *Kernel) Processes(dir string) ([]int, error) {
 	}
 }
 
-// GiveBack has nothing to do: v2's effective sets follow by themselves.
+// GiveBack does nothing, because effective sets of cgroup v2 change by themselves.
 func (k *Kernel) GiveBack(string, cpuset.Set) error { return nil }
 
-// Nest has nothing to find: the simulated runtime nests no cgroups.
+// Nest does nothing, because the simulated runtime nests no cgroups.
 func (k *Kernel) Nest(string) {}
 
-// Rejoin has nothing to do either: on v2 no process leaves its cpuset.
+// Rejoin does nothing, because in cgroup v2 no process leaves its cpuset.
 func (k *Kernel) Rejoin(string) (int, error) { return 0, nil }
 
-// Same compares values, which are kept as they were written.
+// Same compares values, which this kernel stores as they were written.
 func (k *Kernel) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
 
-// Forget has nothing to do: nothing is held open.
+// Forget does nothing, because this kernel keeps no files open.
 func (k *Kernel) Forget(string) {}

@@ -87,7 +87,7 @@ func TestEffectiveSets(t *testing.T) {
 	}
 }
 
-// Containers that move together move their CPUs once.
+// Moves counts the CPUs of containers that move together once.
 func TestMovesAreCounted(t *testing.T) {
 	t.Parallel()
 	k := testKernel(t)

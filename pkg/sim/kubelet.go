@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// instance is one pod of the scenario, from its creation to its end.
+// instance is one pod of the scenario.
 type instance struct {
 	*Pod
 	name       string
@@ -31,24 +31,24 @@ type instance struct {
 	class      workload.Class
 	pool       string
 	start, end time.Duration
-	late       time.Duration // behind the first of its kind
-	scale      float64       // of its load
+	late       time.Duration // how much later it starts than the first of its kind
+	scale      float64       // factor of its load
 
 	running *container
-	made    int           // containers that it has had
-	next    time.Duration // when it is tried again
-	pause   time.Duration // the last wait before that
+	made    int           // number of containers that it has had
+	next    time.Duration // time of the next attempt to start it
+	pause   time.Duration // wait before that attempt
 	total   totals
 }
 
-// The kubelet's waits before it tries a container again (MaxContainerBackOff and
+// These are the kubelet's waits before it tries a container again (MaxContainerBackOff and
 // backOffPeriod in pkg/kubelet).
 const (
 	firstPause = 10 * time.Second
 	lastPause  = 5 * time.Minute
 )
 
-// instances makes the pods of a scenario as the kubelet would tell the runtime.
+// instances returns the pods of a scenario as the kubelet would describe them to the runtime.
 func instances(s *Scenario, m *topology.Machine, vary float64) ([]*instance, error) {
 	memory := m.Memory(m.MemoryNodes())
 	var all []*instance
@@ -85,7 +85,7 @@ func instances(s *Scenario, m *topology.Machine, vary float64) ([]*instance, err
 	return all, nil
 }
 
-// manifest fills in what pkg/workload/manifest makes of the pod.
+// manifest adds what pkg/workload/manifest derives from the pod.
 func (in *instance) manifest(memory int64) error {
 	resources := func(r Resources) map[string]string {
 		out := map[string]string{}
@@ -117,14 +117,14 @@ func (in *instance) manifest(memory int64) error {
 	return nil
 }
 
-// kubelet starts and ends pods on the node, and tells the agent, where there is one.
+// kubelet starts and ends pods on the node, and informs the agent if there is one.
 type kubelet struct {
 	node      *simNode
 	agent     *agent.Agent
 	scenario  *Scenario
 	instances []*instance
-	kills     int // for lack of memory
-	refused   int // containers that the agent refused
+	kills     int // containers that were killed for lack of memory
+	refused   int // number of starts that the agent refused
 	evictions int
 	evictor   evictor
 }
@@ -139,7 +139,7 @@ func (k *kubelet) setUp() {
 	k.weigh()
 }
 
-// weigh gives the burstable class the sum of its pods' requests, as the kubelet does
+// weigh gives the Burstable class the sum of its pods' requests, as the kubelet does
 // (pkg/kubelet/cm/qos_container_manager_linux.go).
 func (k *kubelet) weigh() {
 	sum := 0.0
@@ -151,12 +151,12 @@ func (k *kubelet) weigh() {
 	k.node.set("/kubepods/burstable", map[knobs.Knob]knobs.Value{knobs.Weight: shares(sum)})
 }
 
-// shares is MilliCPUToShares of pkg/kubelet/cm.
+// shares converts CPUs as MilliCPUToShares of pkg/kubelet/cm does.
 func shares(cpus float64) knobs.Shares {
 	return min(max(knobs.Shares(cpus*1024), knobs.MinShares), knobs.MaxShares)
 }
 
-// sync ends and starts what is due, and reports whether anything changed.
+// sync ends and starts the pods that are due, and reports whether anything changed.
 func (k *kubelet) sync(now time.Duration) (changed bool) {
 	for _, in := range k.instances {
 		switch {
@@ -207,7 +207,7 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 	if k.agent != nil {
 		if err := k.agent.StartContainer(context.Background(), in.sandbox, spec); err != nil {
 			k.refused++
-			k.agent.RemoveContainer(spec.ID) //nolint:errcheck // only a closed agent fails it
+			k.agent.RemoveContainer(spec.ID) //nolint:errcheck // only a closed agent returns an error
 			k.node.rmdir(path)
 			k.retry(in, now)
 			return
@@ -221,7 +221,7 @@ func (k *kubelet) begin(in *instance, now time.Duration) {
 	k.node.containers = append(k.node.containers, in.running)
 }
 
-// runs lists what the runtime would tell a plugin that connects.
+// runs lists what the runtime would report to a plugin that connects.
 func (k *kubelet) runs() (pods []*workload.Pod, containers []workload.Container) {
 	for _, in := range k.instances {
 		if in.running != nil {
@@ -233,7 +233,7 @@ func (k *kubelet) runs() (pods []*workload.Pod, containers []workload.Container)
 	return pods, containers
 }
 
-// podCgroup makes the pod's own cgroup, and reports whether it was not there.
+// podCgroup makes the pod's own cgroup, and reports whether it is new.
 func (k *kubelet) podCgroup(in *instance) bool {
 	dir := in.sandbox.CgroupParent
 	if _, err := k.node.Read(dir, knobs.Weight); err == nil {
@@ -244,7 +244,7 @@ func (k *kubelet) podCgroup(in *instance) bool {
 	return true
 }
 
-// settings are the kernel's for OCI resources.
+// settings returns the kernel's settings for OCI resources.
 func settings(r workload.Resources) map[knobs.Knob]knobs.Value {
 	out := map[knobs.Knob]knobs.Value{knobs.Weight: knobs.Shares(r.Shares)}
 	if r.Quota > 0 {
@@ -256,7 +256,7 @@ func settings(r workload.Resources) map[knobs.Knob]knobs.Value {
 	return out
 }
 
-// adjusted are those that the agent's reply changes.
+// adjusted returns the settings that the agent's reply changes.
 func adjusted(a node.Adjustment) map[knobs.Knob]knobs.Value {
 	out := map[knobs.Knob]knobs.Value{}
 	for k, v := range a.Carried {
@@ -276,27 +276,27 @@ func adjusted(a node.Adjustment) map[knobs.Knob]knobs.Value {
 	return out
 }
 
-// retry waits before the next attempt, twice as long each time.
+// retry delays the next attempt, twice as long each time.
 func (k *kubelet) retry(in *instance, now time.Duration) {
 	in.pause = min(max(firstPause, 2*in.pause), lastPause)
 	in.next = now + in.pause
 }
 
-// kill is the kernel's OOM killer: the container ends and is made anew later.
+// kill does what the kernel's OOM killer does. The container ends, and the kubelet creates it
+// again later.
 func (k *kubelet) kill(c *container, now time.Duration) {
 	k.kills++
 	k.end(c.pod)
 	k.retry(c.pod, now)
 }
 
-// evictor takes the agent's evictions until the kubelet carries them out, after the
-// step.
+// evictor collects the agent's evictions, which the kubelet carries out after the step.
 type evictor struct {
 	mu   sync.Mutex
 	uids []string
 }
 
-// Evict notes a pod that has to go.
+// Evict records a pod to evict.
 func (e *evictor) Evict(_ context.Context, pod evict.Pod) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -304,8 +304,8 @@ func (e *evictor) Evict(_ context.Context, pod evict.Pod) error {
 	return nil
 }
 
-// evict ends the pods that have to go. The kubelet makes them anew, once they are no
-// longer refused.
+// evict ends the recorded pods. The kubelet creates them again as soon as the agent no longer
+// refuses them.
 func (k *kubelet) evict(now time.Duration) (changed bool) {
 	k.evictor.mu.Lock()
 	uids := slices.Clone(k.evictor.uids)
@@ -322,7 +322,7 @@ func (k *kubelet) evict(now time.Duration) (changed bool) {
 	return changed
 }
 
-// end takes a pod's container away.
+// end removes a pod's container.
 func (k *kubelet) end(in *instance) {
 	c := in.running
 	if c == nil {
@@ -332,10 +332,10 @@ func (k *kubelet) end(in *instance) {
 	k.node.containers = slices.DeleteFunc(k.node.containers, func(o *container) bool { return o == c })
 	k.node.run(c.path, 0)
 	if k.agent != nil {
-		k.agent.StopContainer(context.Background(), c.id) //nolint:errcheck // only a closed agent fails it
+		k.agent.StopContainer(context.Background(), c.id) //nolint:errcheck // only a closed agent returns an error
 	}
 	k.node.rmdir(c.path)
 	if k.agent != nil {
-		k.agent.RemoveContainer(c.id) //nolint:errcheck // only a closed agent fails it
+		k.agent.RemoveContainer(c.id) //nolint:errcheck // only a closed agent returns an error
 	}
 }

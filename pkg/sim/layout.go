@@ -9,20 +9,20 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// shape is the CPUs of a part's cells, and how their cores' threads lie.
+// shape describes the CPUs of a part's cells and the siblings of their threads.
 type shape struct {
 	cells  []cpuset.Set
-	inside []float64 // CPUs whose sibling is in the same cell
-	across [][]link  // and in others
+	inside []float64 // number of CPUs whose sibling is in the same cell, by cell
+	across [][]link  // CPUs whose sibling is in another cell, by cell
 }
 
-// link is CPUs whose siblings are in another cell.
+// link is a number of CPUs whose siblings are in another cell.
 type link struct {
 	part, cell int
 	cpus       float64
 }
 
-// arrange makes the sharer's picture of the cgroups, where they have changed.
+// arrange builds the sharer's input from the cgroups if they have changed.
 func (n *simNode) arrange() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,11 +43,11 @@ func (n *simNode) arrange() {
 	n.limitMemory()
 }
 
-// bandwidth is a cgroup's CFS bandwidth in this run of steps.
+// bandwidth is a cgroup's CFS bandwidth, valid until the cgroups change.
 type bandwidth struct {
-	quota   float64 // CPUs; +Inf unlimited
-	seconds float64 // of quota in a step
-	burst   float64 // seconds
+	quota   float64 // in CPUs; +Inf if unlimited
+	seconds float64 // seconds of quota per step
+	burst   float64 // in seconds
 }
 
 func (n *simNode) limitCPU() {
@@ -63,7 +63,7 @@ func (n *simNode) limitCPU() {
 	}
 }
 
-// enter adds a cgroup that has processes, and those below it.
+// enter adds a cgroup that has processes and those below it.
 func (n *simNode) enter(g *group, parent int, containers map[string]*container) (populated bool) {
 	at := len(n.sharer.entities)
 	e := entity{parent: parent, weight: g.weight(), limit: math.Inf(1)}
@@ -82,11 +82,12 @@ func (n *simNode) enter(g *group, parent int, containers map[string]*container) 
 	return populated
 }
 
-// idleWeight is WEIGHT_IDLEPRIO beside the 1024 of weight 100 (kernel/sched/sched.h).
+// idleWeight is cpu.weight of WEIGHT_IDLEPRIO, whose scale has 1024 for weight 100
+// (kernel/sched/sched.h).
 const idleWeight = 3.0 / 1024 * 100
 
-// weight is cpu.weight for what is held as shares, by the conversion of runc 1.3 and
-// later (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+// weight converts the group's shares to cpu.weight as runc 1.3 and later do
+// (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
 func (g *group) weight() float64 {
 	if g.value(knobs.Idle) == knobs.Number(1) {
 		return idleWeight
@@ -95,11 +96,10 @@ func (g *group) weight() float64 {
 	return max(1, math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// divideCPUs finds the parts of the machine that containers share, and the cells in
-// them.
+// divideCPUs finds the parts of the machine that containers share and the cells of each part.
 func (n *simNode) divideCPUs() {
 	var sets []cpuset.Set
-	var wholes []cpuset.Set // of sets that meet
+	var wholes []cpuset.Set // unions of overlapping sets
 	for i := range n.sharer.entities {
 		if !n.sharer.entities[i].leaf {
 			continue
@@ -135,7 +135,7 @@ func (n *simNode) divideCPUs() {
 	n.pair()
 }
 
-// merge adds a set to disjoint ones, joined with those that it meets.
+// merge adds a set to disjoint sets, and joins it with those that it overlaps.
 func merge(all []cpuset.Set, set cpuset.Set) []cpuset.Set {
 	apart := all[:0]
 	for _, s := range all {
@@ -148,11 +148,11 @@ func merge(all []cpuset.Set, set cpuset.Set) []cpuset.Set {
 	return append(apart, set)
 }
 
-// maxCells is how many cells a part may have. CPUs beyond are left idle: sets that
-// meet in so many ways don't come from pools.
+// maxCells is the maximum number of cells of a part. Further CPUs stay idle; pools never overlap
+// in so many ways.
 const maxCells = 64
 
-// cells divides CPUs by the sets that they are in.
+// cells divides CPUs by the sets that contain them.
 func cells(whole cpuset.Set, sets []cpuset.Set) []cpuset.Set {
 	all := []cpuset.Set{whole}
 	for _, set := range sets {
@@ -166,8 +166,8 @@ func cells(whole cpuset.Set, sets []cpuset.Set) []cpuset.Set {
 	return all
 }
 
-// pair counts which cells the siblings of a cell's CPUs are in. More than two threads
-// a core count as pairs.
+// pair counts which cells the siblings of a cell's CPUs are in. More than two threads per core
+// count as pairs.
 func (n *simNode) pair() {
 	for i := range n.shape {
 		s := &n.shape[i]
@@ -205,7 +205,7 @@ func (n *simNode) link(s *shape, c, sibling int) {
 	}
 }
 
-// weigh computes each container's part of the node by weight.
+// weigh computes each container's share of the node by weight.
 func (n *simNode) weigh(containers map[string]*container) {
 	all := n.sharer.entities
 	sums := make([]float64, len(all))

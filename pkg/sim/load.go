@@ -8,31 +8,30 @@ import (
 	"time"
 )
 
-// source is the load of one container as it goes on.
+// source computes the load of one container over time.
 type source struct {
 	Load
 	rng   *rand.Rand
-	slow  float64       // noise that lasts
-	next  time.Duration // the next burst, or the end of the present one
+	slow  float64       // the slowly changing noise
+	next  time.Duration // begin of the next burst, or end of the present one
 	burst bool
-	level float64 // without noise, as of the last look
+	level float64 // load without noise when the curve was last read
 	until time.Duration
 }
 
-// newSource draws from the seed and the container's name alone, so that another pod
-// in the file changes nothing for this one.
+// newSource seeds the random numbers by the seed and the container's name only, so that another
+// pod in the file doesn't change this one.
 func newSource(l Load, seed int, name string) *source {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return &source{Load: l, rng: rand.New(rand.NewPCG(uint64(seed), h.Sum64())), next: -1}
 }
 
-// lookEvery is how often a curve is looked at; between, only the noise moves.
+// lookEvery is the time between two readings of a curve. Between them only the noise changes.
 const lookEvery = time.Second
 
-// at is what is wanted at a time since the start of the scenario, in CPUs of work;
-// since is the same from the pod's own start, clock the time of day. Times don't go
-// back.
+// at returns the work that is wanted at a time since the start of the scenario, in CPUs. since is
+// the time since the pod's own start, and clock the time of day. Times must not decrease.
 func (s *source) at(since, clock, step time.Duration) float64 {
 	if since >= s.until {
 		s.until = since.Truncate(lookEvery) + lookEvery
@@ -41,8 +40,8 @@ func (s *source) at(since, clock, step time.Duration) float64 {
 	if s.Noise == 0 {
 		return s.level
 	}
-	// Two kinds of noise, half of the variance each: one of this step alone, and one
-	// that fades over ten seconds (an autoregressive process of order one).
+	// There are two kinds of noise with half of the variance each: one is independent in each
+	// step, the other fades over ten seconds (an autoregressive process of order one).
 	const fades = 10 * time.Second
 	keep := math.Exp(-float64(step) / float64(fades))
 	s.slow = keep*s.slow + math.Sqrt(1-keep*keep)*s.rng.NormFloat64()
@@ -76,7 +75,8 @@ func (s *source) curve(since, clock time.Duration) float64 {
 
 const day = 24 * time.Hour
 
-// tide is 0 far from the peaks and 1 at one: raised cosines by the time of day.
+// tide returns the height of a sine load: 1 at a peak, 0 far from all of them, a raised cosine in
+// between.
 func (s *source) tide(clock time.Duration) float64 {
 	peaks, width := s.Peaks, s.Width
 	if len(peaks) == 0 {
@@ -99,7 +99,8 @@ func (s *source) tide(clock time.Duration) float64 {
 	return height
 }
 
-// bursting draws the time to the next burst when one ends.
+// bursting reports whether a burst is in progress. It draws the time to the next burst when one
+// ends.
 func (s *source) bursting(since time.Duration) bool {
 	if s.next < 0 {
 		s.next = s.pause()
@@ -119,7 +120,8 @@ func (s *source) pause() time.Duration {
 	return max(lookEvery, time.Duration(s.rng.ExpFloat64()*float64(s.Every-s.For)))
 }
 
-// between is straight from one point to the next, and level before and after.
+// between interpolates linearly between points, and is constant before the first and after the
+// last.
 func between(points []point, at time.Duration) float64 {
 	i := sort.Search(len(points), func(i int) bool { return points[i].at >= at })
 	switch i {

@@ -12,21 +12,21 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// memory is the node's.
+// memory is the node's memory.
 type memory struct {
 	total, system    int64
-	low, high, least int64   // free memory: the zones' watermarks, summed
-	free             int64   // now
-	direct           float64 // pages a second that tasks reclaimed themselves
-	awake            bool    // background reclaim goes on
+	low, high, least int64   // watermarks of free memory, summed over the zones
+	free             int64   // free memory now
+	direct           float64 // pages per second that tasks reclaimed directly
+	awake            bool    // background reclaim is in progress
 }
 
 // held is the memory of one container.
 type held struct {
 	anon, cache int64
-	direct      float64 // pages a second
+	direct      float64 // pages per second that it reclaimed directly
 	refaults    float64
-	stall       float64 // seconds that one of its tasks waited for memory, in this step
+	stall       float64 // seconds in this step in which one of its tasks waited for memory
 	oomKills    int64
 }
 
@@ -34,10 +34,9 @@ func (h *held) all() int64 { return h.anon + h.cache }
 
 const page = 4096
 
-// init sets the watermarks as Linux does: calculate_min_free_kbytes, √(16 × KiB) of
-// 128 KiB to 256 MiB, and the others a quarter of that or 0.1 % of the memory apart
-// (__setup_per_zone_wmarks, in mm/page_alloc.c). The system itself holds 2 %
-// (assumed).
+// init sets the watermarks as Linux does: calculate_min_free_kbytes gives √(16 × KiB), within 128
+// KiB to 256 MiB; the other watermarks lie a quarter of that or 0.1 % of the memory apart
+// (__setup_per_zone_wmarks in mm/page_alloc.c). The system itself holds 2 % (an assumption).
 func (m *memory) init(machine *topology.Machine) {
 	m.total = machine.Memory(machine.MemoryNodes())
 	m.system = m.total / 50
@@ -48,15 +47,15 @@ func (m *memory) init(machine *topology.Machine) {
 	m.free = m.total - m.system
 }
 
-// returning is the share of dropped page cache that is soon read again (assumed).
+// returning is the fraction of dropped page cache that is soon read again (an assumption).
 const returning = 0.25
 
-// stalled is what direct reclaim costs a task that meets it, at the 99th percentile
-// (assumed; measured ones are 1 to 100 ms).
+// stalled is the 99th percentile in seconds of what direct reclaim costs a task (an assumption;
+// measured values are 1 to 100 ms).
 const stalled = 10e-3
 
-// runMemory moves each container's memory towards what it wants, and returns those
-// that the kernel kills for it.
+// runMemory moves each container's memory towards what it wants, and returns the containers that
+// the kernel kills for it.
 func (n *simNode) runMemory(now time.Duration) (killed []*container) {
 	m := &n.memory
 	m.free = m.total - m.system
@@ -82,15 +81,15 @@ func (n *simNode) runMemory(now time.Duration) (killed []*container) {
 	return killed
 }
 
-// grow gives a container the memory that it wants now, and returns who is killed for
-// it at a limit.
+// grow gives a container the memory that it wants now, and returns the container that is killed
+// for it at a limit.
 func (n *simNode) grow(c *container, now time.Duration) (victim *container) {
 	h, spec := &c.held, &c.Memory
 	dt := n.step.Seconds()
 	speed := int64(float64(spec.Speed) * dt)
 	load := 1.0
 	if top := float64(c.Load.CPU); top > 0 {
-		load = min(1, c.load.level*c.pod.scale/top) // a heap doesn't follow the noise
+		load = min(1, c.load.level*c.pod.scale/top) // the heap ignores the noise
 	}
 	want := int64(float64(spec.Anon)*(float64(spec.Low)+(1-float64(spec.Low))*load)) + int64(float64(spec.Leak)*(now-c.since).Hours())
 	more := min(want-h.anon, speed)
@@ -107,7 +106,7 @@ func (n *simNode) grow(c *container, now time.Duration) (victim *container) {
 		if l.held+more > l.hard {
 			return n.worst(l.under)
 		}
-		if room := l.high - l.held; more > room { // throttled until there is room (mem_cgroup_handle_over_high)
+		if room := l.high - l.held; more > room { // the kernel throttles the task until there is room (mem_cgroup_handle_over_high)
 			more = min(more, max(0, room)+page)
 			h.stall = stalled
 		}
@@ -122,15 +121,16 @@ func (n *simNode) grow(c *container, now time.Duration) (victim *container) {
 	return nil
 }
 
-// ceiling is a cgroup's memory.high and memory.max, and what is in it.
+// ceiling holds the memory.high and memory.max of a cgroup, and the memory of the containers in
+// it.
 type ceiling struct {
 	high, hard int64
 	held       int64
 	under      []*container
 }
 
-// limitMemory finds the ceilings that each container is under, and its protection.
-// The kernel is locked.
+// limitMemory finds the ceilings and the protection of each container. The caller holds the
+// kernel's lock.
 func (n *simNode) limitMemory() {
 	n.ceilings = n.ceilings[:0]
 	of := map[*group]*ceiling{}
@@ -160,7 +160,7 @@ func orMost(bytes int64) int64 {
 	return bytes
 }
 
-// count sums up what is under each ceiling.
+// count sums the containers' memory by ceiling.
 func (n *simNode) count() {
 	for _, l := range n.ceilings {
 		l.held = 0
@@ -172,8 +172,8 @@ func (n *simNode) count() {
 	}
 }
 
-// room is how much more a container may have by memory.high and memory.max, its own
-// and those above it; below 0 it has too much.
+// room returns how many more bytes a container may have by the memory.high and memory.max of its
+// own and its parents' cgroups; a negative number means that it has too much.
 func (c *container) room() (high, hard int64) {
 	high, hard = math.MaxInt64, math.MaxInt64
 	for _, l := range c.ceilings {
@@ -182,7 +182,7 @@ func (c *container) room() (high, hard int64) {
 	return high, hard
 }
 
-// add is memory that a container got, or gave back.
+// add adds memory to a container, or removes it if negative.
 func (n *simNode) add(c *container, anon, cache int64) {
 	c.held.anon += anon
 	c.held.cache += cache
@@ -192,7 +192,7 @@ func (n *simNode) add(c *container, anon, cache int64) {
 	}
 }
 
-// squeeze drops page cache of those under a ceiling, as much of each one's.
+// squeeze drops page cache of the containers below a ceiling, in equal proportion.
 func (n *simNode) squeeze(l *ceiling, bytes int64, dt float64) {
 	sum := int64(0)
 	for _, c := range l.under {
@@ -207,13 +207,13 @@ func (n *simNode) squeeze(l *ceiling, bytes int64, dt float64) {
 	}
 }
 
-// drop takes page cache from a container.
+// drop frees page cache of a container.
 func (n *simNode) drop(c *container, bytes int64, dt float64) {
 	n.add(c, 0, -bytes)
 	c.held.refaults += returning * float64(bytes) / page / dt
 }
 
-// reclaimFrom is memory.reclaim of a cgroup. It takes no time.
+// reclaimFrom implements memory.reclaim of a cgroup. It takes no virtual time.
 func (n *simNode) reclaimFrom(path string, bytes knobs.Bytes) error {
 	left := int64(bytes)
 	for _, c := range n.containers {
@@ -229,7 +229,7 @@ func (n *simNode) reclaimFrom(path string, bytes knobs.Bytes) error {
 	return nil
 }
 
-// allocate takes free memory. Below the lowest watermark the task reclaims first
+// allocate takes free memory. Below the lowest watermark, the task has to reclaim memory itself
 // (direct reclaim), and waits for it.
 func (n *simNode) allocate(c *container, bytes int64, dt float64) {
 	m := &n.memory
@@ -243,8 +243,8 @@ func (n *simNode) allocate(c *container, bytes int64, dt float64) {
 	m.direct += float64(got) / page / dt
 }
 
-// reclaim is background reclaim: it wakes below the low watermark and goes on to the
-// high one (kswapd).
+// reclaim implements background reclaim (kswapd): it begins below the low watermark and ends at
+// the high one.
 func (n *simNode) reclaim() {
 	m := &n.memory
 	m.awake = m.free < m.low || m.awake && m.free < m.high
@@ -253,8 +253,8 @@ func (n *simNode) reclaim() {
 	}
 }
 
-// take drops page cache of all containers, in proportion to what each has above its
-// protection; only where nobody has more, of what memory.low protects.
+// take drops page cache of all containers, in proportion to what each has above its protection. If
+// nobody has any above it, it drops what memory.low protects.
 func (n *simNode) take(bytes int64) (got int64) {
 	for _, protected := range []func(*container) int64{(*container).protectedLow, (*container).protectedMin} {
 		sum := int64(0)
@@ -277,7 +277,7 @@ func (n *simNode) take(bytes int64) (got int64) {
 	return got
 }
 
-// loose is the page cache of a container that may be dropped.
+// loose returns the page cache of a container that may be dropped.
 func (c *container) loose(protected func(*container) int64) int64 {
 	return max(0, min(c.held.cache, c.held.all()-protected(c)))
 }
@@ -286,8 +286,8 @@ func (c *container) protectedLow() int64 { return max(c.low, c.least) }
 
 func (c *container) protectedMin() int64 { return c.least }
 
-// worst is whom the OOM killer takes of some: the highest of memory in thousandths of
-// the node's, and the score (oom_badness, in mm/oom_kill.c).
+// worst returns the container that the OOM killer chooses: the one with the highest sum of its
+// memory in thousandths of the node's and its score (oom_badness in mm/oom_kill.c).
 func (n *simNode) worst(of []*container) *container {
 	var worst *container
 	most := math.Inf(-1)

@@ -7,56 +7,55 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// simNode is the simulated machine: it gives the containers CPU and memory, step by
-// step.
+// simNode is the simulated machine. It gives the containers CPU and memory step by step.
 type simNode struct {
 	*Kernel
 	machine  *topology.Machine
 	hardware Hardware
 	step     time.Duration
 
-	containers []*container // that run, by age
+	containers []*container // running containers, the oldest first
 	sharer     sharer
-	shape      []shape  // of the sharer's parts
-	groups     []*group // of the sharer's entities
-	arranged   uint64   // the kernel's version then
+	shape      []shape  // by part of the sharer
+	groups     []*group // by entity of the sharer
+	arranged   uint64   // the kernel's version when the sharer's input was built
 	memory     memory
 	ceilings   []*ceiling
-	bandwidths []bandwidth // of the sharer's entities
-	slowdown   float64     // by memory traffic, of work that is wholly sensitive
+	bandwidths []bandwidth // by entity of the sharer
+	slowdown   float64     // of work that depends on memory only, by memory traffic
 }
 
-// container is one that runs, and what it does.
+// container is a running container.
 type container struct {
 	*Pod
 	id, ref string
-	spec    workload.Container // as the runtime would tell it
+	spec    workload.Container // as the runtime reports it
 	pod     *instance
 	path    string
 	class   workload.Class
-	score   int // for the OOM killer
+	score   int // the OOM killer's score
 	load    *source
 	since   time.Duration
-	entity  int // in the sharer; 0 not yet
+	entity  int // index in the sharer; 0 before it is entered
 
-	offered float64 // CPUs of work that come, at full speed
-	backlog float64 // CPU seconds of work that wait
-	asked   float64 // CPUs that it would use, were they given
+	offered float64 // arriving work, in CPUs at full speed
+	backlog float64 // waiting work in CPU seconds
+	asked   float64 // CPUs that it would use if it got them
 	got     float64 // CPUs that it used
-	done    float64 // CPU seconds of work in this step
-	lost    float64 // CPU seconds of work that nobody waits for any more
+	done    float64 // CPU seconds of work done in this step
+	lost    float64 // CPU seconds of work that clients gave up
 	speed   float64
-	weight  float64 // as a part of the node's, if all wanted
+	weight  float64 // its share of the node's weight if all containers wanted CPU
 	idle    bool    // by SCHED_IDLE
-	waiting float64 // threads that could run and don't
+	waiting float64 // threads that are runnable but not running
 
-	throttled bool // by its own quota or one above
+	throttled bool // by its own quota or one above it
 	held      held
 	ceilings  []*ceiling
-	least     int64   // memory.min
-	low       int64   // memory.low
-	p99       float64 // seconds; of services
-	sums      sums    // for the sampler
+	least     int64   // memory.min in bytes
+	low       int64   // memory.low in bytes
+	p99       float64 // in seconds; of services only
+	sums      sums    // input of the sampler
 }
 
 func newNode(m *topology.Machine, hardware Hardware, step time.Duration) *simNode {
@@ -65,13 +64,13 @@ func newNode(m *topology.Machine, hardware Hardware, step time.Duration) *simNod
 	return n
 }
 
-// isService reports whether its answers are timed.
+// isService reports whether its response times count.
 func (c *container) isService() bool { return c.Service.Time > 0 }
 
-// violates reports whether the service was slower than its SLO in this step.
+// violates reports whether the service exceeded its SLO in this step.
 func (c *container) violates() bool { return c.p99 > c.Service.SLO.Seconds() }
 
-// advance is one step, that ends at a time since the start of the scenario.
+// advance runs one step, which ends at the time now since the start of the scenario.
 func (n *simNode) advance(now, clock time.Duration) (killed []*container) {
 	n.arrange()
 	for _, c := range n.containers {

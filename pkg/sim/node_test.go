@@ -40,8 +40,8 @@ func (n *simNode) start(name string, p Pod, values map[knobs.Knob]knobs.Value) *
 
 func hungry(cpus float64) Pod { return Pod{Load: Load{Curve: Constant, CPU: Cores(cpus)}} }
 
-// CPU time is conserved, and nobody uses more than its quota with its burst, its CPUs
-// or its wish, whatever the cgroups say.
+// CPU time is conserved: whatever the cgroups say, no container uses more than its quota and
+// burst, its CPUs or its demand allow.
 func TestNodeConservesCPUTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -95,7 +95,7 @@ func TestNodeConservesCPUTime(t *testing.T) {
 	})
 }
 
-// What comes is done, waits, or was given up: nothing is lost and nothing is made.
+// Work is conserved: what arrives is done, waits, or was given up.
 func TestNodeConservesWork(t *testing.T) {
 	t.Parallel()
 	n := testNode(t, "2 cores 2 threads")
@@ -113,7 +113,7 @@ func TestNodeConservesWork(t *testing.T) {
 	}
 }
 
-// A busy sibling slows a thread; idle cores are filled first.
+// A busy sibling slows a thread down, and idle cores are filled first.
 func TestSiblings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ load, want float64 }{{2, 1}, {4, 1}, {8, 0.62}, {6, 1 - 0.38*4/6}} {
@@ -126,7 +126,7 @@ func TestSiblings(t *testing.T) {
 			t.Errorf("%g of 8 threads busy: speed %g, want %g", test.load, c.speed, test.want)
 		}
 	}
-	n := testNode(t, "4 cores 2 threads") // siblings are 0 and 4
+	n := testNode(t, "4 cores 2 threads") // the siblings are CPUs 0 and 4
 	a := n.start("a", hungry(4), map[knobs.Knob]knobs.Value{knobs.CPUs: set("0-3")})
 	n.start("b", hungry(2), map[knobs.Knob]knobs.Value{knobs.CPUs: set("4-7")})
 	for i := range 3 {
@@ -153,7 +153,7 @@ func TestMemoryTraffic(t *testing.T) {
 	}
 }
 
-// The response time grows with load and blocking and shrinks with servers and speed.
+// The response time grows with load and blocking, and falls with servers and speed.
 func TestLatencyIsMonotone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,7 +196,7 @@ func TestMemory(t *testing.T) {
 		pods          []Pod
 		first         map[knobs.Knob]knobs.Value
 		killed        bool
-		direct, grown bool // some met direct reclaim; the first has its heap
+		direct, grown bool // a container met direct reclaim; the first container's heap is complete
 	}{
 		{"all fits", []Pod{memory(2*gi, 2*gi), memory(gi, 0)}, nil, false, false, true},
 		{"page cache gives way", []Pod{memory(2*gi, 0), memory(0, 100*gi)}, nil, false, false, true},

@@ -8,36 +8,36 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// sampler tells the agent what the node does, as a real one would see it: batch at
-// each step, the others each second, all as averages since the look before.
+// sampler provides the agent with measurements at the rate of the real one: batch containers at
+// each step, all others each second, as means since the previous measurement.
 type sampler struct {
 	node     *simNode
 	snapshot observe.Snapshot
 	targets  []target
 }
 
-// target is a container that the agent wants to see.
+// target is a container that the agent measures.
 type target struct {
 	*container
 	fast bool
 }
 
-// sums is what a container did since it was last told.
+// sums accumulates what a container did since its last measurement.
 type sums struct {
-	since                time.Time // of the CPU usage
-	cpu                  float64   // seconds
-	slowSince            time.Time // of all below
+	since                time.Time // begin of the CPU time
+	cpu                  float64   // in seconds
+	slowSince            time.Time // begin of the counters below
 	periods, throttled   int64
 	missing              float64 // CPU seconds that the quota withheld
-	waited, some, memory float64 // seconds
-	direct, refaults     float64 // pages
+	waited, some, memory float64 // in seconds
+	direct, refaults     float64 // in pages
 	told                 observe.Container
 }
 
-// slowly is how often all but the CPU usage of batch is told.
+// slowly is the interval of all measurements except the CPU usage of batch work.
 const slowly = time.Second
 
-// follow takes the agent's list of whom to look at.
+// follow sets the containers to measure.
 func (s *sampler) follow(targets []observe.Target) {
 	byID := make(map[string]*container, len(s.node.containers))
 	for _, c := range s.node.containers {
@@ -51,7 +51,7 @@ func (s *sampler) follow(targets []observe.Target) {
 	}
 }
 
-// note adds up a step that ended now.
+// note adds a step that has just ended.
 func (s *sampler) note(now time.Time) {
 	dt := s.node.step.Seconds()
 	for _, c := range s.node.containers {
@@ -76,7 +76,7 @@ func (s *sampler) note(now time.Time) {
 	}
 }
 
-// look is a snapshot of the targets. It is lent until the next look.
+// look returns a snapshot of the targets, which is valid until the next call.
 func (s *sampler) look(now time.Time) *observe.Snapshot {
 	v := &s.snapshot
 	v.Now = now
@@ -159,9 +159,9 @@ func (s *sampler) lookAtMemory(now time.Time) {
 		v.Anon += c.held.anon
 		v.Cache += c.held.cache
 	}
-	v.Available = max(0, m.free-m.low) + v.Cache - min(v.Cache/2, m.low) // si_mem_available
+	v.Available = max(0, m.free-m.low) + v.Cache - min(v.Cache/2, m.low) // as si_mem_available
 	v.Nodes = v.Nodes[:0]
-	for i := range s.node.machine.Nodes { // memory is spread evenly
+	for i := range s.node.machine.Nodes { // memory is spread evenly over the nodes
 		node := &s.node.machine.Nodes[i]
 		part := float64(node.MemoryBytes) / float64(m.total)
 		for len(v.Nodes) <= node.ID {

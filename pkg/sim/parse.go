@@ -13,13 +13,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// Bounds of a scenario: beyond them a run takes hours.
+// These are the bounds of a scenario. Beyond them a run takes hours.
 const (
 	maxDuration = 366 * 24 * time.Hour
 	maxPods     = 2000
 )
 
-// Parse reads a scenario. The error is config.Errors: all mistakes with their lines.
+// Parse parses a scenario. The error is a config.Errors with all mistakes and their lines.
 func Parse(data []byte) (*Scenario, error) {
 	node, err := config.Document(data)
 	if err != nil {
@@ -46,11 +46,11 @@ func Parse(data []byte) (*Scenario, error) {
 }
 
 func errorsOf(err error) config.Errors {
-	errs, _ := err.(config.Errors) //nolint:errorlint // it is never wrapped
+	errs, _ := err.(config.Errors) //nolint:errorlint // Parse never returns it wrapped
 	return errs
 }
 
-// cut takes a key out of a mapping.
+// cut removes a key from a mapping and returns its value.
 func cut(node *yaml.Node, key string) *yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		return nil
@@ -65,7 +65,7 @@ func cut(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// check finds what the types can't tell.
+// check finds mistakes that the types don't exclude.
 func (s *Scenario) check(fail config.Fail) {
 	if s.Machine == "" {
 		fail("machine", "is missing: it describes the node, as in \"1 packages 4 cores 2 threads\"")
@@ -179,14 +179,14 @@ func (l *Load) check(at string, fail config.Fail) {
 	}
 }
 
-// point is a load at a time.
+// point is the load at a time.
 type point struct {
 	at  time.Duration
 	cpu float64
 }
 
-// parseTrace reads lines of seconds since the start and CPUs. A first line that is no
-// number is a heading.
+// parseTrace parses lines of seconds since the start and CPUs. It skips a first line that is no
+// number as a heading.
 func parseTrace(text string) ([]point, error) {
 	var points []point
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {

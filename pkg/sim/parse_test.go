@@ -82,7 +82,7 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// Bursts take their share of time, and noise leaves the mean.
+// Bursts take their share of time, and noise doesn't change the mean.
 func TestRandomLoads(t *testing.T) {
 	t.Parallel()
 	for name, l := range map[string]Load{

@@ -13,21 +13,21 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Policy is a way to run the node.
+// Policy is a way to manage the node.
 type Policy string
 
-// The policies.
+// These are the policies.
 const (
-	Unmanaged   Policy = "unmanaged"   // Kubernetes alone: weights and quotas
-	Static      Policy = "static"      // pools apart, of fixed sizes
+	Unmanaged   Policy = "unmanaged"   // Kubernetes alone, with weights and quotas
+	Static      Policy = "static"      // exclusive pools of fixed sizes
 	Suppression Policy = "suppression" // pools overlap, batch has its budget
-	Pools       Policy = "pools"       // pools apart, the whole loop
+	Pools       Policy = "pools"       // exclusive pools with the whole loop
 )
 
-// Policies lists them in the order in which they are told.
+// Policies lists them in the order of the output.
 func Policies() []Policy { return []Policy{Unmanaged, Static, Suppression, Pools} }
 
-// PolicyNames are the words for them.
+// PolicyNames lists their names.
 func PolicyNames() []string {
 	var names []string
 	for _, p := range Policies() {
@@ -36,10 +36,10 @@ func PolicyNames() []string {
 	return names
 }
 
-// UnmarshalText reads the name of a policy.
+// UnmarshalText parses the name of a policy.
 func (p *Policy) UnmarshalText(text []byte) error { return choose(p, text, Policies()...) }
 
-// ParsePolicies reads names of policies; none are all policies.
+// ParsePolicies parses names of policies; no names stand for all policies.
 func ParsePolicies(names []string) ([]Policy, error) {
 	if len(names) == 0 {
 		return Policies(), nil
@@ -53,9 +53,9 @@ func ParsePolicies(names []string) ([]Policy, error) {
 	return policies, nil
 }
 
-// configure is the scenario's configuration under the policy. tight, of 1 as usual,
-// is how full it lets the node be: it multiplies the fill of fixed pools, the batch
-// budget's threshold, the online pools' bands.
+// configure returns the scenario's configuration under the policy. tight says how full the node
+// may be; 1 is the usual setting. It multiplies the fill of fixed pools, the batch budget's
+// threshold, and the online pools' bands.
 func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tight float64) *config.Config {
 	c := *s.Config
 	c.Pools.List = slices.Clone(c.Pools.List)
@@ -86,21 +86,21 @@ func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tig
 	return &c
 }
 
-// usualThreshold is the batch budget's, in percent of the node.
+// usualThreshold is the batch budget's usual threshold, in percent of the node.
 const usualThreshold = 65
 
-// scale multiplies a percentage, within what a configuration may say.
+// scale multiplies a percentage, within the range that a configuration allows.
 func scale(percent int, by float64) int {
 	return min(max(int(math.Round(float64(percent)*by)), 1), 99)
 }
 
-// filled is how full a fixed pool is at the peak of its load: the upper edge of the
-// online pools' band.
+// filled is how full a fixed pool is at the peak of its load: the upper edge of the online pools'
+// band.
 const filled = 0.6
 
-// sizePools gives each pool before the last what the peak of its load takes, known
-// beforehand: the best fixed sizes that a person could choose. Without batch work the
-// last of them shares the rest. Pools that nobody uses have none.
+// sizePools gives each pool except the last the CPUs that the peak of its load takes, which it
+// knows beforehand: these are the best fixed sizes that a person could choose. Without batch work,
+// the last of these pools shares the remaining CPUs. Unused pools get none.
 func sizePools(c *config.Config, s *Scenario, m *topology.Machine, all []*instance, filled float64) {
 	core := m.ThreadsPerCore()
 	usual := s.Config.Policy()
@@ -109,8 +109,8 @@ func sizePools(c *config.Config, s *Scenario, m *topology.Machine, all []*instan
 		return !used && p.Name != usual.DefaultPool() && p.Name != usual.BatchPool()
 	})
 	batch := slices.ContainsFunc(all, func(in *instance) bool { return in.class == workload.BE })
-	perCPU := filled // work that a CPU does then
-	if core > 1 {    // whose sibling is busy a part of its time, see siblings
+	perCPU := filled // work that a CPU does at that fill
+	if core > 1 {    // its sibling is busy part of the time, see siblings
 		perCPU *= 1 - (1-float64(s.Hardware.SMT))*max(0, 2*filled-1)/filled
 	}
 	sized := len(c.Pools.List) - 1
@@ -127,7 +127,7 @@ func sizePools(c *config.Config, s *Scenario, m *topology.Machine, all []*instan
 	}
 }
 
-// peak is the most CPUs that a pool's containers want together, noise left out.
+// peak returns the most CPUs that a pool's containers want together, without noise.
 func peak(s *Scenario, all []*instance, pool string) float64 {
 	var sources []*source
 	var of []*instance
@@ -152,7 +152,7 @@ func peak(s *Scenario, all []*instance, pool string) float64 {
 	return most
 }
 
-// clock is the time of day.
+// clock returns the time of day.
 func (s *Scenario) clock(now time.Duration) time.Duration {
 	start := time.Time(s.Start)
 	return time.Duration(start.Hour())*time.Hour + time.Duration(start.Minute())*time.Minute + time.Duration(start.Second())*time.Second + now

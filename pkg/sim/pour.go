@@ -4,16 +4,16 @@ import (
 	"sort"
 )
 
-// branch is a group with those of its children that are in a part.
+// branch is a group with its children in a part.
 type branch struct {
 	entity int
 	weight float64 // of the group in the part
-	kids   []int   // by what they want for their weight, the least first
+	kids   []int   // sorted by demand divided by weight, the lowest first
 }
 
-// spreadWeights divides a group's weight among the parts that its children run in, by
-// their weights there (calc_group_shares in kernel/sched/fair.c, which counts those that
-// want to run; here all count).
+// spreadWeights divides a group's weight among the parts that its children run in, by the
+// children's weights there (calc_group_shares in kernel/sched/fair.c counts those that want to
+// run; here all count).
 func (s *sharer) spreadWeights() {
 	weights := make([][]float64, len(s.parts)) // by part and entity
 	for at := range weights {
@@ -41,8 +41,8 @@ func (s *sharer) spreadWeights() {
 	}
 }
 
-// pour is fill for a part whose containers may all use all of its CPUs, which most
-// are: then each group divides what it has among its children, from the root down.
+// pour does the same as fill, for a part in which every container may use every CPU, as in most
+// parts. Each group then divides what it has among its children, from the root down.
 func (s *sharer) pour(p *part) {
 	for i := len(p.branches) - 1; i >= 0; i-- {
 		b := &p.branches[i]
@@ -62,7 +62,7 @@ func (s *sharer) pour(p *part) {
 	}
 }
 
-// pending is what an entity wants in the part at hand.
+// pending returns what an entity wants in the present part.
 func (e *entity) pending() float64 {
 	if e.leaf {
 		return e.want
@@ -70,8 +70,8 @@ func (e *entity) pending() float64 {
 	return e.sum
 }
 
-// split divides what a group has among its children by weight; those that want less
-// than their share leave the rest to the others.
+// split divides what a group has among its children by weight. Children that want less than their
+// share leave the rest to the others.
 func (s *sharer) split(b *branch, give, could float64) {
 	s.sort(b.kids)
 	left, weight := give, 0.0
@@ -97,8 +97,8 @@ func (s *sharer) split(b *branch, give, could float64) {
 	}
 }
 
-// level is what each unit of weight would get of a group's CPUs, if the child at this
-// place wanted all of them.
+// level returns what each unit of weight would get of a group's CPUs if the child at this place
+// wanted all of them.
 func (s *sharer) level(kids []int, at int, cpus, weight float64) float64 {
 	me := &s.entities[kids[at]]
 	level := func(satisfied int) float64 {
@@ -111,7 +111,7 @@ func (s *sharer) level(kids []int, at int, cpus, weight float64) float64 {
 	n := sort.Search(len(kids), func(n int) bool {
 		next := n
 		if n == at {
-			next++ // it is no other; the level is the same without it
+			next++ // skips the child itself, because the level is the same without it
 		}
 		if next == len(kids) {
 			return true
@@ -122,7 +122,7 @@ func (s *sharer) level(kids []int, at int, cpus, weight float64) float64 {
 	return level(n)
 }
 
-// sort is by insertion: from step to step little changes.
+// sort is an insertion sort, because the order changes little from step to step.
 func (s *sharer) sort(kids []int) {
 	for i := 1; i < len(kids); i++ {
 		moving := kids[i]

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Line is one line of a recording, which is JSON lines: the machine first; the
-// containers whenever they are others; then what they do, look by look.
+// Line is one line of a recording, which consists of JSON lines: first the machine; then the
+// containers, again after each change; between them the measurements.
 type Line struct {
 	Machine    *topology.Machine `json:"machine,omitempty"`
 	Containers []Recorded        `json:"containers,omitempty"`
@@ -28,8 +28,8 @@ type Recorded struct {
 	Class       workload.Class    `json:"class"`
 	Pool        string            `json:"pool,omitempty"`
 	Request     workload.MilliCPU `json:"requestMilliCPU,omitempty"`
-	Limit       workload.MilliCPU `json:"limitMilliCPU,omitempty"`    // 0 none
-	Memory      int64             `json:"memoryRequest,omitempty"`    // bytes
+	Limit       workload.MilliCPU `json:"limitMilliCPU,omitempty"`    // 0 for none
+	Memory      int64             `json:"memoryRequest,omitempty"`    // in bytes
 	MemoryLimit int64             `json:"memoryLimitBytes,omitempty"` // 0 none
 }
 
@@ -40,10 +40,10 @@ type Recorder struct {
 	containers []Recorded
 }
 
-// NewRecorder records to a writer.
+// NewRecorder makes a Recorder that writes to w.
 func NewRecorder(w io.Writer) *Recorder { return &Recorder{to: json.NewEncoder(w)} }
 
-// Record writes one look, and before it what has changed since the last one.
+// Record writes one snapshot, preceded by what has changed since the last one.
 func (r *Recorder) Record(m *topology.Machine, containers []Recorded, look *observe.Snapshot) error {
 	if !r.begun {
 		if err := r.to.Encode(Line{Machine: m}); err != nil {
@@ -60,18 +60,18 @@ func (r *Recorder) Record(m *topology.Machine, containers []Recorded, look *obse
 	return r.to.Encode(Line{Snapshot: look})
 }
 
-// Recording is one that was read.
+// Recording is a parsed recording.
 type Recording struct {
 	Machine *topology.Machine
 	Looks   []observe.Snapshot
-	Known   []Recorded // each container once, in the order in which they came
+	Known   []Recorded // each container once, in the order of their appearance
 }
 
-// maxLine is how long a line of a recording may be.
+// maxLine is the maximum length in bytes of a line.
 const maxLine = 64 << 20
 
-// ReadRecording reads a recording. An unfinished last line, as of a recorder that was
-// killed, is left out; an error names the line.
+// ReadRecording parses a recording. It ignores an incomplete last line, which a recorder leaves
+// when it is killed. The error names the line.
 func ReadRecording(r io.Reader) (*Recording, error) {
 	out := &Recording{}
 	known := map[string]bool{}

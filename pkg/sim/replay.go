@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// Replay makes a scenario of a recording: the same machine, and containers that want
-// what the recorded ones used, under another configuration. Each is a pod of its own.
+// Replay turns a recording into a scenario with the same machine, whose containers want what the
+// recorded ones used, under another configuration. Each container is a pod of its own.
 //
-// What a container wanted and did not get can't be known: where its quota or others
-// held it back, its use is raised by the share of time in which it waited. Its memory
-// follows its load between the least and the most that was seen. How a service
-// answers is not recorded, so all online containers are taken to be of one kind.
+// What a container wanted but did not get can't be known. If its quota or other containers held it
+// back, its usage is raised by the fraction of time in which it waited. Its memory follows its
+// load between the lowest and the highest recorded amount. Response times are not recorded, so all
+// online containers are assumed to be services of the same kind.
 func Replay(r *Recording, cfg *config.Config, s Service) (*Scenario, error) {
 	first, last := r.Looks[0].Now, r.Looks[len(r.Looks)-1].Now
 	out := &Scenario{machine: r.Machine, Config: cfg}
@@ -44,7 +44,7 @@ func Replay(r *Recording, cfg *config.Config, s Service) (*Scenario, error) {
 	return out, nil
 }
 
-// pod is a recorded container; nil where it was never looked at.
+// pod returns a recorded container as a pod, or nil if it was never measured.
 func (r *Recording) pod(c Recorded, s Service) *Pod {
 	start := r.Looks[0].Now
 	p := &Pod{
@@ -98,7 +98,7 @@ func (r *Recording) pod(c Recorded, s Service) *Pod {
 	return p
 }
 
-// within keeps a request to its limit; 0 is none.
+// within lowers a request to its limit; 0 stands for no limit.
 func within[T Cores | Bytes](request, limit T) T {
 	if limit > 0 {
 		return min(request, limit)
@@ -111,12 +111,12 @@ func prefix(id string) string { return id[:min(len(id), 8)] }
 // noFiles is a host without /proc and /sys.
 type noFiles struct{}
 
-// Open finds nothing.
+// Open finds no file.
 func (noFiles) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// LoadRecording reads a recording and makes a scenario of it.
+// LoadRecording reads a recording and turns it into a scenario; see Replay.
 func LoadRecording(r io.Reader, cfg *config.Config, s Service) (*Scenario, error) {
 	recording, err := ReadRecording(r)
 	if err != nil {
@@ -125,7 +125,7 @@ func LoadRecording(r io.Reader, cfg *config.Config, s Service) (*Scenario, error
 	return Replay(recording, cfg, s)
 }
 
-// read is the scenario's machine, and the host that the agent sees.
+// read returns the scenario's machine and the host that the agent sees.
 func (s *Scenario) read() (*topology.Machine, fs.FS, error) {
 	if s.machine != nil {
 		return s.machine, noFiles{}, nil

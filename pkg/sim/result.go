@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Result is what a run came to. Shares are of 1.
+// Result is the outcome of a run. Fractions are between 0 and 1.
 type Result struct {
 	Policy               Policy  `json:"policy"`
-	LoadRatio            float64 `json:"loadRatio"`           // factor of the pods that vary
+	LoadRatio            float64 `json:"loadRatio"`           // factor of the load of the pods that vary
 	TightRatio           float64 `json:"tightRatio"`          // factor of how full the policy lets the node be
 	UtilizationFraction  float64 `json:"utilizationFraction"` // CPU time used of the node's
-	LateFraction         float64 `json:"lateFraction"`        // of the services' time over their SLO
-	BatchCPUs            float64 `json:"batchCPUs"`           // CPUs of batch work done, on average, as of CPUs that run at full speed
+	LateFraction         float64 `json:"lateFraction"`        // fraction of the services' time in which they exceeded their SLO
+	BatchCPUs            float64 `json:"batchCPUs"`           // mean batch work done, in CPUs at full speed
 	BatchServedFraction  float64 `json:"batchServedFraction"` // CPU time that batch got, of what it wanted
-	OnlineCPUs           float64 `json:"onlineCPUs"`          // CPUs of online work done, on average
-	CPUMovesPerHour      float64 `json:"cpuMovesPerHour"`     // CPUs that pools and pins gained, an hour
-	MovesPerHour         float64 `json:"movesPerHour"`        // containers given other CPUs, an hour
+	OnlineCPUs           float64 `json:"onlineCPUs"`          // mean online work done, in CPUs at full speed
+	CPUMovesPerHour      float64 `json:"cpuMovesPerHour"`     // CPUs that pools and pins gained per hour
+	MovesPerHour         float64 `json:"movesPerHour"`        // changes of containers' CPUs per hour
 	Evictions            int     `json:"evictions"`
 	OOMKills             int     `json:"oomKills"`             //
 	Refused              int     `json:"refused"`              // containers that the plugin refused
-	ThrottledFraction    float64 `json:"throttledFraction"`    // of the online containers' time, by a quota
+	ThrottledFraction    float64 `json:"throttledFraction"`    // fraction of the online containers' time in which a quota throttled them
 	DirectStallsFraction float64 `json:"directStallsFraction"` // of the services' time, in direct reclaim or throttled by memory.high
 
 	Services  []ServiceResult `json:"services"`
@@ -28,24 +28,24 @@ type Result struct {
 	Series    Series          `json:"series"`
 }
 
-// ServiceResult is one service.
+// ServiceResult is the outcome of one service.
 type ServiceResult struct {
 	Name             string  `json:"name"`
 	LateFraction     float64 `json:"lateFraction"`
 	UnservedFraction float64 `json:"unservedFraction"` // of its work, given up after waiting long
 }
 
-// Series is the pools over time.
+// Series describes the pools over time.
 type Series struct {
 	NodeCPUs     int           `json:"nodeCPUs"`
 	StartsAt     time.Time     `json:"startsAt"`
 	Step         time.Duration `json:"stepNanos"` // nanoseconds, between two points
 	Pools        []PoolSeries  `json:"pools"`
 	LateFraction []float64     `json:"lateFraction"` // share of the services' time over their SLO
-	Overlap      bool          `json:"overlap"`      // pools share CPUs
+	Overlap      bool          `json:"overlap"`      // the pools share CPUs
 }
 
-// PoolSeries is one pool over time.
+// PoolSeries describes one pool over time.
 type PoolSeries struct {
 	Name            string    `json:"name"`
 	BandLowPercent  int       `json:"bandLowPercent"` // the band, in percent of its CPUs; 0, 0 none
@@ -55,21 +55,21 @@ type PoolSeries struct {
 	WantedCPUs      []float64 `json:"wantedCPUs"`
 }
 
-// totals is what a pod came to.
+// totals sums the steps of a pod.
 type totals struct {
 	steps, late, throttled, stalled int
 	cpu, asked, work, wanted, lost  float64
 }
 
-// pointCount is how many points a series has.
+// pointCount is the number of points of a series.
 const pointCount = 480
 
-// report gathers a run's result.
+// report collects a run's result.
 type report struct {
 	trial     trial
 	steps     int
-	late      int // steps of services over their SLO
-	spare     int // and how many may be
+	late      int // steps of services above their SLO
+	spare     int // maximum of late without exceeding the budget
 	busy      float64
 	decisions map[string]int
 	series    Series
@@ -77,7 +77,7 @@ type report struct {
 	bucket    bucket
 }
 
-// bucket is what one point of the series is made of.
+// bucket sums the steps of one point of the series.
 type bucket struct {
 	steps, services, late int
 	usage, wants          []float64 // by pool
@@ -92,7 +92,7 @@ func (r *report) init(s *simulation, t trial) {
 	}
 	r.series.Pools = append(r.series.Pools, PoolSeries{Name: "pinned"})
 	r.bucket = bucket{usage: make([]float64, len(r.series.Pools)), wants: make([]float64, len(r.series.Pools))}
-	services := time.Duration(0) // their time
+	services := time.Duration(0) // sum of the services' times
 	for _, in := range s.kubelet.instances {
 		if in.Service.Time > 0 {
 			services += max(0, min(in.end, s.Duration)-in.start)
@@ -101,10 +101,10 @@ func (r *report) init(s *simulation, t trial) {
 	r.spare = int(t.budget*float64(services/s.node.step)) + len(s.kubelet.instances)
 }
 
-// over reports whether the budget of lateness is used up, whatever comes.
+// over reports whether the run has already exceeded the budget.
 func (r *report) over() bool { return r.late > r.spare }
 
-// pool is a pod's in the series.
+// pool returns the index of a pod's pool in the series.
 func (r *report) pool(in *instance) int {
 	if in.class.Pinned() {
 		return len(r.series.Pools) - 1
@@ -112,7 +112,7 @@ func (r *report) pool(in *instance) int {
 	return max(0, slices.IndexFunc(r.series.Pools, func(p PoolSeries) bool { return p.Name == in.pool }))
 }
 
-// note adds up a step that began at a time.
+// note adds a step that began at the time now.
 func (r *report) note(s *simulation, now time.Duration) {
 	dt := s.node.step.Seconds()
 	r.steps++
@@ -157,7 +157,7 @@ func one(b bool) int {
 	return 0
 }
 
-// point ends a bucket.
+// point ends a bucket and adds its point to the series.
 func (r *report) point(s *simulation) {
 	b, v := &r.bucket, &r.series
 	v.LateFraction = append(v.LateFraction, ratio(float64(b.late), float64(b.services)))
@@ -172,7 +172,8 @@ func (r *report) point(s *simulation) {
 	b.steps, b.services, b.late = 0, 0, 0
 }
 
-// sizes are the pools' CPUs now; without an agent the last pool's are the node's.
+// sizes returns the pools' present numbers of CPUs; without an agent the last pool has all of the
+// node's.
 func (r *report) sizes(s *simulation) []float64 {
 	sizes := make([]float64, len(r.series.Pools))
 	r.series.Overlap = true
@@ -197,7 +198,7 @@ func (r *report) sizes(s *simulation) []float64 {
 	return sizes
 }
 
-// ratio is a of b, 0 where there is none.
+// ratio returns a / b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0

@@ -31,21 +31,21 @@ type simulation struct {
 	kubelet *kubelet
 	sampler *sampler
 	options agent.Options
-	agent   *agent.Agent // nil under Unmanaged
+	agent   *agent.Agent // nil with Unmanaged
 	leave   func()       // ends the agent
-	now     atomic.Int64 // since the scenario's start; the agent's clock reads it
+	now     atomic.Int64 // nanoseconds since the scenario's start; the agent's clock reads it
 	report  report
 }
 
-// trial is how a scenario is run.
+// trial is one way to run a scenario.
 type trial struct {
 	policy Policy
 	vary   float64 // factor of the load of the pods that vary
 	tight  float64 // factor of how full the policy lets the node be; see configure
-	budget float64 // of the services' time over their SLO: beyond it the run ends, without a result
+	budget float64 // maximum fraction of the services' time above their SLO; a run that exceeds it ends without a result
 }
 
-// always lets a run go to its end.
+// always is a budget that no run exceeds.
 const always = 1
 
 // Run runs a scenario under a policy, with the load of the pods that s.Vary names
@@ -99,7 +99,7 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	return sim, nil
 }
 
-// manage starts an agent, and tells it what runs.
+// manage starts an agent and reports the running containers to it.
 func (s *simulation) manage() error {
 	s.agent = agent.New(s.options)
 	s.kubelet.agent = s.agent
@@ -112,7 +112,7 @@ func (s *simulation) manage() error {
 	return err
 }
 
-// readMachine reads a machine in topology/synth's words.
+// readMachine parses a machine in the notation of topology/synth.
 func readMachine(text string) (*topology.Machine, fs.FS, error) {
 	spec, err := synth.Parse(text)
 	if err != nil {
@@ -123,7 +123,7 @@ func readMachine(text string) (*topology.Machine, fs.FS, error) {
 	return m, host, err
 }
 
-// time is the scenario's, for the agent.
+// time returns the scenario's time, for the agent.
 func (s *simulation) time() time.Time { return time.Time(s.Start).Add(time.Duration(s.now.Load())) }
 
 func (s *simulation) run(ctx context.Context) (*Result, error) {
@@ -143,10 +143,10 @@ func (s *simulation) run(ctx context.Context) (*Result, error) {
 	return s.report.result(s), nil
 }
 
-// errLate ends a run whose services are late for more than the budget.
+// errLate ends a run that exceeds its budget.
 var errLate = errors.New("services are late for more than the budget")
 
-// advance lets a step pass on the node, and reports whether what runs has changed.
+// advance runs one step on the node, and reports whether the running containers have changed.
 func (s *simulation) advance(now time.Duration) (changed bool) {
 	s.now.Store(int64(now))
 	changed = s.kubelet.sync(now)
@@ -159,7 +159,7 @@ func (s *simulation) advance(now time.Duration) (changed bool) {
 	return changed || len(killed) > 0
 }
 
-// steer lets the agent see what was, and act.
+// steer passes the measurements to the agent and lets it act.
 func (s *simulation) steer(now time.Duration, changed bool) {
 	at, step := s.time(), s.node.step
 	s.sampler.note(at)
@@ -175,11 +175,11 @@ func (s *simulation) steer(now time.Duration, changed bool) {
 	}
 }
 
-// Dropped is part of the agent's audit: the report loses nothing.
+// Dropped implements decisionlog.Audit: the report loses nothing.
 func (r *report) Dropped() int { return 0 }
 
-// Record counts a decision; it is the agent's audit. A movement that has ended was
-// counted at its first step.
+// Record implements decisionlog.Audit and counts a decision. A movement counts at its first step,
+// not again at its end.
 func (r *report) Record(_ time.Time, _ control.Mode, d *control.Decision) {
 	if d.Steps > 1 {
 		return
@@ -187,5 +187,5 @@ func (r *report) Record(_ time.Time, _ control.Mode, d *control.Decision) {
 	r.decisions[d.Controller+" "+d.Action]++
 }
 
-// online reports whether the pod is one that batch work must not slow down.
+// online reports whether batch work must not slow the pod down.
 func (in *instance) online() bool { return in.class != workload.BE }

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// brief is a service whose load rises and falls, beside batch.
+// brief has a service whose load rises and falls, beside batch work.
 const brief = `
 about: a test
 machine: 8 cores 2 threads memory 32G
@@ -61,7 +61,7 @@ func asJSON(t *testing.T, value any) string {
 	return string(text) + "\n"
 }
 
-// Policies without a controller: what they come to changes only with the model.
+// The results of policies without a controller change only with the model.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	results, err := Compare(t.Context(), parsed(t, brief), []Policy{Unmanaged, Static})
@@ -104,8 +104,8 @@ func TestSameSeedSameOutput(t *testing.T) {
 	}
 }
 
-// Batch is what it costs: alone the services keep their SLO, and at an equal rate of
-// violations no policy has more than is allowed.
+// Batch work causes all violations: without it the services keep their SLO, and at an equal rate
+// of violations no policy exceeds the budget.
 func TestEqualViolations(t *testing.T) {
 	t.Parallel()
 	s := parsed(t, brief)
@@ -175,7 +175,7 @@ func TestSVGIsWellFormed(t *testing.T) {
 	}
 }
 
-// A recording that is replayed does what was recorded.
+// A replayed recording has the usage that was recorded.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	m, err := synth.Machine("8 cores memory 32G")

@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// entity is a cgroup as the CPU scheduler sees it: a group of others, or a container.
+// entity is a cgroup as the CPU scheduler sees it: a container, or a group of entities.
 type entity struct {
-	parent int     // in the list, before this one; -1 for the root
-	weight float64 // beside its siblings
-	here   float64 // of it in the part at hand
-	limit  float64 // CPUs by quota; +Inf none
+	parent int     // index of the parent, which comes earlier in the list; -1 for the root
+	weight float64 // relative to its siblings
+	here   float64 // the part of its weight that counts in the present part
+	limit  float64 // quota in CPUs; +Inf for none
 	leaf   bool
-	part   int     // of a container: in the sharer's parts
-	cells  uint64  // of a container: where it may run, of its part's
-	want   float64 // CPUs that it would use alone; of a group the sum; divide cuts it to the limit
+	part   int     // of a container: index of its part
+	cells  uint64  // of a container: mask of the cells of its part on which it may run
+	want   float64 // CPUs that it would use alone, which divide reduces to the limit; of a group the sum
 	got    float64
 
-	// could is, of a container, the CPUs that it would get if it wanted all.
+	// could is the number of CPUs that a container would get if it wanted all.
 	could float64
 
-	// Of the part at hand.
+	// The following fields refer to the present part.
 	sum, give    float64 // what a group's containers want; what it has
-	rate, active float64 // of the present round; weight of the children that still want
+	rate, active float64 // of the present round; active is the weight of the children that still want more
 	wants        bool
 }
 
-// cell is CPUs on which the same containers may run.
+// cell is a set of CPUs on which the same containers may run.
 type cell struct {
 	cpus float64
 	used float64
@@ -35,41 +35,41 @@ type cell struct {
 
 func (c *cell) idle() float64 { return max(0, c.cpus-c.used) }
 
-// sharer divides CPU time as the fair scheduler does: by weight from the root down,
-// each container within its want, its quotas and its CPUs, and what one leaves goes
-// to the others (max-min fairness by progressive filling). CPUs are fluid: a
-// container with enough threads uses any part of them.
+// sharer divides CPU time as the fair scheduler does: by weight from the root down, each container
+// within its demand, its quotas and its CPUs. What one leaves goes to the others (max-min fairness
+// by progressive filling). CPU time is a fluid: a container with enough threads can use any
+// fraction of its CPUs.
 //
-// A group's quota bounds what its containers want before CPUs are divided: what one
-// of them can't get for lack of CPUs is not given to its siblings.
+// A group's quota limits what its containers want before CPUs are divided. What one of them then
+// can't get for lack of CPUs is not given to its siblings.
 type sharer struct {
 	entities []entity
 	parts    []part
 
-	wants, weights []float64 // of children before each one, in split
+	wants, weights []float64 // sums over the children before each one, for split
 }
 
-// part is some cells, at most 64, and the containers that run there and nowhere else,
-// so that parts don't compete.
+// part is a set of at most 64 cells with the containers that run there and nowhere else, so that
+// parts don't compete.
 type part struct {
 	cells  []cell
 	leaves []int
-	groups []int // above the leaves, parents first
+	groups []int // groups above the containers, parents first
 
 	branches []branch // the groups with their children
 	unions   []union
 }
 
-// union is some cells that containers together may be bound to. By Hall's theorem the
-// containers' amounts fit if and only if, for each union of their sets, those that
-// run nowhere else fit in it.
+// union is a set of cells to which containers together are bound. By Hall's theorem the
+// containers' amounts fit if and only if, for each union of their sets, those that run nowhere
+// else fit in it.
 type union struct {
 	cells uint64
 	cpus  float64
 }
 
-// arrange completes the parts, whose cells are there. It is called when sets, weights
-// or containers change.
+// arrange completes the parts, whose cells are already set. Call it when sets, weights or
+// containers change.
 func (s *sharer) arrange() {
 	for at := range s.parts {
 		s.arrangePart(at)
@@ -77,8 +77,8 @@ func (s *sharer) arrange() {
 	s.spreadWeights()
 }
 
-// maxUnions bounds the work for sets that meet in many ways. Beyond it some unions
-// are not looked at and their CPUs may be handed out twice; pools never come near.
+// maxUnions bounds the work for sets that overlap in many ways. Beyond it, some unions are ignored
+// and their CPUs may be given out twice; pools never come near.
 const maxUnions = 4096
 
 func (s *sharer) arrangePart(at int) {
@@ -131,7 +131,7 @@ func (p *part) unite(cells uint64) {
 	p.unions = append(p.unions, u)
 }
 
-// divide sets each container's got and could from the wants.
+// divide computes got and could of each container from want.
 func (s *sharer) divide() {
 	s.bound()
 	for i := range s.parts {
@@ -153,7 +153,7 @@ func (s *sharer) divide() {
 	}
 }
 
-// bound keeps wants within quotas, from the containers up.
+// bound limits demand by the quotas, from the containers up.
 func (s *sharer) bound() {
 	for i := range s.entities {
 		e := &s.entities[i]
@@ -176,8 +176,7 @@ func (s *sharer) bound() {
 	}
 }
 
-// tighten divides a limit by weight among the children of a group that want more
-// together.
+// tighten divides a limit by weight among the children of a group that want more together.
 func (s *sharer) tighten(group int, limit float64) {
 	var children []int
 	weights := 0.0
@@ -197,7 +196,7 @@ func (s *sharer) tighten(group int, limit float64) {
 		}
 		return 0
 	})
-	for _, i := range children { // those that want least by weight first
+	for _, i := range children { // those with the lowest demand by weight come first
 		e := &s.entities[i]
 		if share := limit * e.weight / weights; e.want > share {
 			e.want = share
@@ -210,11 +209,10 @@ func (s *sharer) tighten(group int, limit float64) {
 	}
 }
 
-// epsilon is an amount of CPUs that is none.
+// epsilon is the number of CPUs below which an amount counts as none.
 const epsilon = 1e-9
 
-// fits gives everyone what it wants where the CPUs suffice, and reports whether they
-// do.
+// fits gives all containers what they want if the CPUs suffice, and reports whether they do.
 func (s *sharer) fits(p *part) bool {
 	for i := range p.unions {
 		u := &p.unions[i]
@@ -235,7 +233,7 @@ func (s *sharer) fits(p *part) bool {
 	return true
 }
 
-// fill raises all that want more, each at its rate, until each has what it wants or
+// fill raises all containers that want more, each at its own rate, until each has what it wants or
 // its CPUs are used up.
 func (s *sharer) fill(p *part) {
 	for _, l := range p.leaves {
@@ -258,9 +256,9 @@ func (s *sharer) fill(p *part) {
 	}
 }
 
-// rates computes what each container gets of each unit of CPU that is handed out, and
-// for one that wants no more what it would get if it did. It reports whether anyone
-// wants more.
+// rates computes what each container gets of each unit of CPU that is given out. For one that
+// wants no more, it computes what it would get if it did. It reports whether any container wants
+// more.
 func (s *sharer) rates(p *part) bool {
 	for _, g := range p.groups {
 		s.entities[g].active, s.entities[g].wants = 0, false
@@ -312,7 +310,7 @@ func (s *sharer) rate(i int) {
 	e.rate = up.rate * e.here / all
 }
 
-// step is how far all can rise until the first one stops.
+// step returns how far all containers can rise until the first one stops.
 func (s *sharer) step(p *part) float64 {
 	step := math.Inf(1)
 	for _, l := range p.leaves {
@@ -329,7 +327,7 @@ func (s *sharer) step(p *part) float64 {
 	return step
 }
 
-// room is what is left of a union, and how fast those that are bound to it rise.
+// room returns the unused CPUs of a union, and how fast the containers that are bound to it rise.
 func (s *sharer) room(p *part, u *union) (room, rate float64) {
 	room = u.cpus
 	for _, l := range p.leaves {
@@ -345,7 +343,7 @@ func (s *sharer) room(p *part, u *union) (room, rate float64) {
 	return room, rate
 }
 
-// exhaust ends the rise of those whose CPUs are used up.
+// exhaust stops the containers whose CPUs are used up.
 func (s *sharer) exhaust(p *part) {
 	for i := range p.unions {
 		u := &p.unions[i]
@@ -361,7 +359,7 @@ func (s *sharer) exhaust(p *part) {
 	}
 }
 
-// place spreads what each got over its cells, evenly by what is free there, those
+// place spreads what each container got over its cells, in proportion to what is free there, those
 // with the fewest cells first, as the load balancer would.
 func (s *sharer) place(p *part) {
 	most := 1
@@ -389,7 +387,7 @@ func (p *part) spread(e *entity) {
 	}
 }
 
-// idle is what is left of some cells.
+// idle returns the unused CPUs of some cells.
 func (p *part) idle(cells uint64) float64 {
 	sum := 0.0
 	for ; cells != 0; cells &= cells - 1 {

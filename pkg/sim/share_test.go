@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// tree is a root with a sharer's entities below it.
+// tree returns a root with a sharer's entities below it.
 func tree(cells []float64, entities ...entity) *sharer {
 	s := &sharer{entities: append([]entity{{parent: -1, weight: 1, limit: math.Inf(1)}}, entities...)}
 	p := part{}
@@ -61,7 +61,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A group whose containers run on different CPUs weighs on each as much as it has there.
+// A group whose containers run on different CPUs has on each the weight of the containers there.
 func TestGroupApart(t *testing.T) {
 	t.Parallel()
 	s := tree([]float64{8}, groupOf(0, 12, math.Inf(1)), leafOf(1, 2, 9, 1), leafOf(1, 1, 9, 1), leafOf(0, 4, 9, 1))
@@ -76,7 +76,7 @@ func TestGroupApart(t *testing.T) {
 	}
 }
 
-// What a satisfied container would get if it wanted all.
+// could is what a satisfied container would get if it wanted all.
 func TestCould(t *testing.T) {
 	t.Parallel()
 	s := tree([]float64{8}, leafOf(0, 3, 1, 1), leafOf(0, 1, 20, 1))
@@ -86,7 +86,7 @@ func TestCould(t *testing.T) {
 	}
 }
 
-// drawTree makes up to three groups with containers on up to four cells.
+// drawTree draws up to three groups with containers on up to four cells.
 func drawTree(t *rapid.T) *sharer {
 	n := rapid.IntRange(1, 4).Draw(t, "cells")
 	var cells []float64
@@ -118,8 +118,8 @@ func wants(s *sharer) []float64 {
 
 const slack = 1e-5
 
-// No CPU is used twice, nobody gets more than it wants or its quotas allow, and none
-// that wants more leaves CPUs idle that it may use.
+// No CPU is used twice, no container gets more than it wants or its quotas allow, and none that
+// wants more leaves a CPU idle that it may use.
 func TestShareRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -169,8 +169,8 @@ func TestShareRules(t *testing.T) {
 	})
 }
 
-// Of two containers alike but for their weights, the heavier gets no less; and one
-// that wants more gets no less than before.
+// Of two containers that differ only in weight, the heavier gets no less. A container that wants
+// more gets no less than before.
 func TestShareIsMonotone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -201,7 +201,8 @@ func TestShareIsMonotone(t *testing.T) {
 	})
 }
 
-// Dividing from the root down is progressive filling, where all may use all CPUs.
+// If all containers may use all CPUs, dividing from the root down gives the same as progressive
+// filling.
 func TestPourIsFill(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -229,7 +230,7 @@ func TestPourIsFill(t *testing.T) {
 	})
 }
 
-// What a container could have is what it has when it wants all.
+// could equals what a container gets when it wants all.
 func TestCouldIsWhatWantingAllGives(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,11 +12,11 @@ import (
 //go:embed scenarios/*.yaml
 var shipped embed.FS
 
-// Shipped lists the names of the scenarios that the program brings.
+// Shipped lists the names of the scenarios in the program.
 func Shipped() []string {
 	files, err := fs.Glob(shipped, "scenarios/*.yaml")
 	if err != nil {
-		panic(err) // the pattern is well formed
+		panic(err) // the pattern is valid
 	}
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -26,7 +26,7 @@ func Shipped() []string {
 	return names
 }
 
-// Text is a shipped scenario's file.
+// Text returns the file of a shipped scenario.
 func Text(name string) ([]byte, error) {
 	if !slices.Contains(Shipped(), name) {
 		return nil, fmt.Errorf("no scenario named %.80q comes with sluice: there are %s; name a file with -f", name, strings.Join(Shipped(), ", "))
@@ -34,7 +34,7 @@ func Text(name string) ([]byte, error) {
 	return shipped.ReadFile("scenarios/" + name + ".yaml")
 }
 
-// ShippedScenarios are the scenarios that the program brings, with their names.
+// ShippedScenarios returns the names and the scenarios in the program.
 func ShippedScenarios() (names []string, all []*Scenario, err error) {
 	names = Shipped()
 	all = make([]*Scenario, len(names))

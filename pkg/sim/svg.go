@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// The drawing's measures, in its own units.
+// These are the drawing's measures in its own units.
 const (
 	svgWidth    = 960.0
 	svgLeft     = 48.0
 	svgRight    = 16.0
-	panelTop    = 30.0 // of the panel's title
+	panelTop    = 30.0 // height of the panel's title
 	panelHeight = 180.0
 	lateHeight  = 6.0
-	panelBottom = 34.0 // of the axis
+	panelBottom = 34.0 // height of the axis
 	legendTop   = 30.0
 )
 
-// svgStyle follows the reader's light or dark setting. Colours are of classes, not
-// variables, which viewers outside of a browser don't know (librsvg, Inkscape).
+// svgStyle follows the reader's light or dark setting. Colours belong to classes rather than
+// variables, because viewers other than browsers don't support those (librsvg, Inkscape).
 const svgStyle = `text{font:12px system-ui,sans-serif;fill:#1f2328}
 .title{font-weight:600}.faint{fill:#656d76}.paper{fill:#fff}
 .grid{stroke:#d8dee4;stroke-width:1}
@@ -33,21 +33,21 @@ const svgStyle = `text{font:12px system-ui,sans-serif;fill:#1f2328}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#8d96a0}.paper{fill:#0d1117}.grid{stroke:#30363d}.late{fill:#f85149}
 .p0{color:#a371f7}.p1{color:#4493f8}.p2{color:#f0883e}.p3{color:#3fb950}.p4{color:#8d96a0}}`
 
-// colours is how many colours the style has for pools.
+// colours is the number of the style's colours for pools.
 const colours = 5
 
-// Draw writes the drawing of runs into a file.
+// Draw writes the drawing of runs to a file.
 func Draw(file, title string, results []*Result) error {
 	var drawing bytes.Buffer
 	if err := SVG(&drawing, title, results); err != nil {
 		return err
 	}
-	return os.WriteFile(file, drawing.Bytes(), 0o644) //nolint:gosec // a drawing for all to see
+	return os.WriteFile(file, drawing.Bytes(), 0o644) //nolint:gosec // anybody may read the drawing
 }
 
-// SVG draws the pools of runs over time, one below the other: the sizes stacked, in
-// each its band and its usage; where pools share their CPUs, their usage stacked. A
-// red strip below tells when services were over their SLO.
+// SVG draws the pools of runs over time, one run below the other. It stacks the pools' sizes, and
+// in each shows its band and its usage; if pools share their CPUs, it stacks their usage. A red
+// strip below shows when services exceeded their SLO.
 func SVG(w io.Writer, title string, results []*Result) error {
 	var b strings.Builder
 	panel := panelTop + panelHeight + lateHeight + panelBottom
@@ -68,7 +68,7 @@ func escape(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
 }
 
-// legend names the pools that any run has used.
+// legend lists the pools that any run has used.
 func legend(b *strings.Builder, results []*Result) {
 	x, seen := svgLeft, map[string]bool{}
 	for _, r := range results {
@@ -85,7 +85,7 @@ func legend(b *strings.Builder, results []*Result) {
 	fmt.Fprintf(b, `<rect x="%g" y="10" width="12" height="12" class="late"/><text x="%g" y="20">over the SLO</text>`+"\n", x, x+17)
 }
 
-// drawn reports whether there is anything of a pool to see.
+// drawn reports whether the pool has anything to draw.
 func (p *PoolSeries) drawn() bool {
 	for i := range p.SizeCPUs {
 		if p.SizeCPUs[i] > 0 || p.UsedCPUs[i] > 0 {
@@ -95,7 +95,7 @@ func (p *PoolSeries) drawn() bool {
 	return false
 }
 
-// colour is a pool's: the last two are always the batch pool and the pins.
+// colour returns the colour of a pool; the last two pools are always the batch pool and the pins.
 func (s *Series) colour(pool int) int {
 	switch n := len(s.Pools); pool {
 	case n - 1:
@@ -128,7 +128,7 @@ func (d drawing) panel(r *Result) {
 		svgWidth-svgRight, d.top-8, 100*r.UtilizationFraction, 100*r.LateFraction, r.CPUMovesPerHour)
 	d.grid()
 	base := make([]float64, len(d.series.LateFraction))
-	for at := len(d.series.Pools) - 2; at >= 0; at-- { // batch below, the highest priority above
+	for at := len(d.series.Pools) - 2; at >= 0; at-- { // batch work at the bottom, the highest priority on top
 		d.pool(at, base)
 	}
 	d.pool(len(d.series.Pools)-1, base)
@@ -170,7 +170,7 @@ func (d drawing) pool(at int, base []float64) {
 	}
 }
 
-// area fills what is between two values, in steps.
+// area fills the space between two values, in steps.
 func (d drawing) area(class string, base []float64, at func(int) (low, high float64)) {
 	fmt.Fprintf(d, `<path class="%s" d="M`, class)
 	for i := range base {
@@ -188,7 +188,7 @@ func (d drawing) area(class string, base []float64, at func(int) (low, high floa
 	d.WriteString("Z\"/>\n")
 }
 
-// grid draws the axes: CPUs, and the time of day.
+// grid draws the axes: CPUs and the time of day.
 func (d drawing) grid() {
 	for i := range 5 {
 		cpus := float64(d.series.NodeCPUs) * float64(i) / 4

@@ -14,7 +14,7 @@ import (
 // Cores is an amount of CPU.
 type Cores float64
 
-// UnmarshalText reads a Kubernetes amount: "2.5", "500m".
+// UnmarshalText parses a Kubernetes amount such as "2.5" or "500m".
 func (c *Cores) UnmarshalText(text []byte) error {
 	const most = 1 << 20
 	q, err := quantity.Parse(string(text))
@@ -28,10 +28,10 @@ func (c *Cores) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Bytes is an amount of memory, or a speed per second.
+// Bytes is an amount of memory in bytes, or a rate in bytes per second.
 type Bytes int64
 
-// UnmarshalText reads a Kubernetes amount: "4Gi".
+// UnmarshalText parses a Kubernetes amount such as "4Gi".
 func (b *Bytes) UnmarshalText(text []byte) error {
 	const most = 1 << 50
 	q, err := quantity.Parse(string(text))
@@ -45,10 +45,10 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Percent is a share; 1 is 100 %.
+// Percent is a fraction; 1 is 100 %.
 type Percent float64
 
-// UnmarshalText reads "25%", "0.1%".
+// UnmarshalText parses a percentage such as "25%" or "0.1%".
 func (p *Percent) UnmarshalText(text []byte) error {
 	const most = 100000
 	number, ok := strings.CutSuffix(strings.TrimSpace(string(text)), "%")
@@ -63,7 +63,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 // Hour is a time of day.
 type Hour time.Duration
 
-// UnmarshalText reads "09:30".
+// UnmarshalText parses a time such as "09:30".
 func (h *Hour) UnmarshalText(text []byte) error {
 	at, err := time.Parse("15:04", string(text))
 	if err != nil {
@@ -73,10 +73,10 @@ func (h *Hour) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Time is a date with its time.
+// Time is a date with a time of day.
 type Time time.Time
 
-// UnmarshalText reads RFC 3339.
+// UnmarshalText parses RFC 3339.
 func (t *Time) UnmarshalText(text []byte) error {
 	at, err := time.Parse(time.RFC3339, string(text))
 	if err != nil || at.Year() < 1971 || at.Year() > 2200 {
@@ -86,12 +86,12 @@ func (t *Time) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalText reads the name of a curve.
+// UnmarshalText parses the name of a curve.
 func (c *Curve) UnmarshalText(text []byte) error {
 	return choose(c, text, Constant, Sine, Steps, Bursts, Trace)
 }
 
-// UnmarshalText reads "batch" or "online".
+// UnmarshalText parses "batch" or "online".
 func (v *Vary) UnmarshalText(text []byte) error { return choose(v, text, VaryBatch, VaryOnline) }
 
 func choose[T ~string](into *T, text []byte, choices ...T) error {
