@@ -21,7 +21,7 @@ import (
 
 const shipped = "../../configs/sluice.yaml"
 
-// given makes what the config gives of keys and values that are valid.
+// given returns the Set that a configuration makes of valid keys and values.
 func given(keysAndValues ...string) annotation.Set {
 	set := annotation.Set{}
 	for i := 0; i < len(keysAndValues); i += 2 {
@@ -51,8 +51,8 @@ func TestShippedFileIsTheDefault(t *testing.T) {
 	}
 }
 
-// Every key of Config stands in the shipped file at its own place, and every key of what
-// is in lists in an example.
+// The shipped file has every key of Config at its own place, and every key of list entries in an
+// example.
 func TestShippedFileIsComplete(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(shipped)
@@ -92,8 +92,7 @@ func TestShippedFileIsComplete(t *testing.T) {
 	walk(all, "")
 }
 
-// Each example in the shipped file is valid in the place of the default before
-// it, and changes something.
+// Each example in the shipped file is valid in place of the default above it, and differs from it.
 func TestShippedExamples(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(shipped)
@@ -206,7 +205,7 @@ func TestDefaultPolicyIsThePolicysDefault(t *testing.T) {
 	}
 }
 
-// Each want is the whole error: all mistakes, in the order of lines.
+// want is the whole error, with all mistakes in the order of their lines.
 func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
@@ -277,7 +276,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// In overlap mode the batch pool lies over the others, whatever they have.
+// In overlap mode the batch pool covers the other pools, whatever CPUs they have.
 func TestBatchPoolOverlaps(t *testing.T) {
 	t.Parallel()
 	if _, err := Parse([]byte("pools: {list: [{name: a, cpus: 0-3}, {name: b, cpus: 50%}, {name: c, cpus: 0-7}]}")); err != nil {

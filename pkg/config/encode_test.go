@@ -29,7 +29,8 @@ control:
   windows: [{from: "09:30", to: "17:00", days: [mon], grace: 90m}]
 `
 
-// What YAML writes is read back as it was, and written so again.
+// Parsing what YAML has written gives the same configuration, and YAML writes that in the same
+// way.
 func TestYAML(t *testing.T) {
 	t.Parallel()
 	shippedText, err := os.ReadFile(shipped)
@@ -102,7 +103,7 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// The page lists the keys that take a restart.
+// docs/config.md lists the keys whose change takes a restart.
 func TestRestartKeysAreDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/config.md")
@@ -134,7 +135,7 @@ func TestLoopMode(t *testing.T) {
 	}
 }
 
-// A difference tells that the token is another, and neither.
+// Compare says that the token differs, without either token.
 func TestCompareHidesTheToken(t *testing.T) {
 	t.Parallel()
 	from, to := Default(), Default()

@@ -60,7 +60,7 @@ memory: {globalWatermark: auto, bePageCachePercent: 20}
 	}
 }
 
-// Installing Sluice changes nothing for pods that ask for nothing.
+// By default, Sluice changes nothing for pods that ask for nothing.
 func TestDefaultAsksForNothing(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []string{"/kubepods/pod1", "/kubepods/burstable/pod1", "/kubepods/besteffort/pod1", "/system.slice/x", ""} {
@@ -72,7 +72,7 @@ func TestDefaultAsksForNothing(t *testing.T) {
 	}
 }
 
-// Without a group of their own to give, rdt off gives pods none.
+// With rdt off, pods get no group.
 func TestRDTOff(t *testing.T) {
 	t.Parallel()
 	c, err := Parse([]byte("rdt: {mode: off, perPod: true, classes: {be: {}}}\nclasses: {BE: {rdt-class: be}}"))
@@ -81,7 +81,7 @@ func TestRDTOff(t *testing.T) {
 	}
 }
 
-// Each want is the whole error: all mistakes, in the order of lines.
+// want is the whole error, with all mistakes in the order of their lines.
 func TestKnobErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
@@ -140,7 +140,7 @@ func TestKnobErrors(t *testing.T) {
 	}
 }
 
-// What is read of a share is in its range.
+// The parsed percentages are in the range of a share.
 func FuzzShares(f *testing.F) {
 	for _, text := range []string{"0-30%", "0x7f", "0-30%, 1=0x7f", "85%", "5000MBps", "85%,0=1%", "=", ",", "0x", "1=2=3"} {
 		f.Add(text)

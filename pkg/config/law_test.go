@@ -90,7 +90,7 @@ control:
 	}
 }
 
-// A controller's mode as shipped is the loop's.
+// The default mode of a controller is that of the loop.
 func TestDefaultMode(t *testing.T) {
 	t.Parallel()
 	if got, want := parsed(t, "control: {burst: {mode: on}}\n").Control.Burst.Mode, control.On; got != want {
@@ -101,8 +101,8 @@ func TestDefaultMode(t *testing.T) {
 	}
 }
 
-// The loop may set the sizes of pools that are apart; where it only tells, they need
-// their own.
+// The loop can set the sizes of exclusive pools. If it is off or in preview, the configuration has
+// to.
 func TestPoolsWithoutSizes(t *testing.T) {
 	t.Parallel()
 	const exclusive = "pools: {mode: exclusive, list: [{name: a}, {name: b, cpus: 2}, {name: c}]}\n"
@@ -132,7 +132,7 @@ func TestPoolsWithoutSizes(t *testing.T) {
 	}
 }
 
-// Each want is the whole error, or its beginning where it ends in "...".
+// want is the whole error, or its beginning if want ends in "...".
 func TestLawErrors(t *testing.T) {
 	t.Parallel()
 	const rule = "control:\n  rules:\n  - name: a\n    metric: node.cpu\n    watermark: 80\n    "

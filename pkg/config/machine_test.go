@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// machine has CPUs 0 to 7, two threads a core, and 8 and 9, which are offline.
+// machine has CPUs 0 to 7 with two threads per core, and CPUs 8 and 9, which are offline.
 func machine() *topology.Machine {
 	m := topology.Machine{Online: cpuset.Range(0, 7), Offline: cpuset.Range(8, 9)}
 	for cpu := range 8 {

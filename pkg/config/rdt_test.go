@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/resctrl/schemata"
 )
 
-// Each want is the whole error, "" where there is none.
+// want is the whole error, or "" for none.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{

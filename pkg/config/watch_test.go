@@ -10,7 +10,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// What editors and ConfigMaps do to a file is noticed, and read when it is over.
+// Watch notices what editors and ConfigMaps do to a file, and reports it once the change is
+// complete.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -23,7 +24,7 @@ func TestWatch(t *testing.T) {
 	write := func(name, text string) { must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
 	config := filepath.Join(dir, "sluice.yaml")
 
-	// A ConfigMap's volume: sluice.yaml → ..data/sluice.yaml, ..data → a folder.
+	// This is the volume of a ConfigMap: sluice.yaml → ..data/sluice.yaml, ..data → a folder.
 	must(os.Mkdir(filepath.Join(dir, "..1"), 0o700))
 	write("..1/sluice.yaml", "first")
 	must(os.Symlink("..1", filepath.Join(dir, "..data")))
@@ -68,11 +69,11 @@ func TestWatch(t *testing.T) {
 	must(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	next("second", false)
 
-	// An editor: a new file in the place of the old.
+	// One kind of editor replaces the file by a new one.
 	write("sluice.yaml.swp", "third")
 	must(os.Rename(filepath.Join(dir, "sluice.yaml.swp"), config))
 	next("third", false)
-	// Another: the old one is moved away, and a new one is written in pieces.
+	// Another kind moves the old file away and writes the new one in pieces.
 	must(os.Rename(config, config+"~"))
 	file, err := os.Create(config)
 	must(err)
@@ -82,7 +83,7 @@ func TestWatch(t *testing.T) {
 	}
 	must(file.Close())
 	next("fourth", false)
-	// In place.
+	// A third kind writes the file in place.
 	write("sluice.yaml", "fifth")
 	next("fifth", false)
 	must(os.Remove(config))
@@ -91,7 +92,7 @@ func TestWatch(t *testing.T) {
 	next("none", true)
 }
 
-// A folder that can't be watched leaves the signal.
+// If a folder can't be watched, the signal still works.
 func TestWatchWithoutFolder(t *testing.T) {
 	t.Parallel()
 	log := logrus.New()

@@ -7,7 +7,7 @@ import (
 
 func TestWeb(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{ // "" is valid
+	for text, want := range map[string]string{ // "" if the text is valid
 		`{}`:                             "",
 		`{listen: /run/sluice/web.sock}`: "",
 		`{listen: "127.0.0.1:8437"}`:     "",
@@ -46,7 +46,7 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// A mistake in a token does not tell it: errors go to logs.
+// An error about a token doesn't contain it, because errors are written to logs.
 func TestWebTokenIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, token := range []string{"secret", "secret with white space"} {

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/runtime/inspect"
 )
 
-// TestWhatRuntimesTell: what the runtime itself tells comes before what its files say.
+// TestWhatRuntimesTell checks that the runtime's answers take precedence over its configuration
+// files.
 func TestWhatRuntimesTell(t *testing.T) {
 	t.Parallel()
 	const socket = "run/containerd/containerd.sock"

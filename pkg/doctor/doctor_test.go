@@ -67,7 +67,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// helpful checks that every finding names itself, and what to do where it is not ok.
+// helpful checks that every finding has a name, and advice if it is not ok.
 func helpful(t *testing.T, r *Report) {
 	t.Helper()
 	worst := OK
@@ -102,7 +102,7 @@ func TestReportAsJSON(t *testing.T) {
 	}
 }
 
-// The machine that runs the tests is a node too.
+// The machine that runs the tests is examined, too.
 func TestThisMachine(t *testing.T) {
 	t.Parallel()
 	r := Examine(&Facts{Host: os.DirFS("/"), Root: "/", Arch: "amd64", Config: config.Default()})
@@ -112,8 +112,8 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// A pod may call its processes as it likes: none is taken for the node's kubelet, and
-// no file read that it names.
+// Whatever a pod calls its processes, none is taken for the node's kubelet, and no file that they
+// name is read.
 func TestPodsAreNotTheKubelet(t *testing.T) {
 	t.Parallel()
 	for cgroup, want := range map[string]string{
@@ -135,7 +135,7 @@ func TestPodsAreNotTheKubelet(t *testing.T) {
 	}
 }
 
-// A host's root in another place has the mounts of this container beside its own.
+// If the host's root is mounted elsewhere, its mounts are listed beside those of this container.
 func TestRootElsewhere(t *testing.T) {
 	t.Parallel()
 	files := v2()
@@ -194,7 +194,7 @@ func TestFlag(t *testing.T) {
 	}
 }
 
-// TestEvictionThatCannotWork: it is warned of before a pod has to go.
+// TestEvictionThatCannotWork checks that the doctor warns before a pod has to be evicted.
 func TestEvictionThatCannotWork(t *testing.T) {
 	t.Parallel()
 	f := facts(host(t, "2 cores"), baseV1(nil))
@@ -221,7 +221,7 @@ func TestEvictionThatCannotWork(t *testing.T) {
 	}
 }
 
-// TestPodsHaveFewerCPUs: CPUs that no container can have are told.
+// TestPodsHaveFewerCPUs checks that the doctor names CPUs that no container can have.
 func TestPodsHaveFewerCPUs(t *testing.T) {
 	t.Parallel()
 	for allowed, want := range map[string]string{"2-3": "lacks CPUs 0-1", "0-3": "", "": ""} {
@@ -247,8 +247,8 @@ func TestPodsHaveFewerCPUs(t *testing.T) {
 	}
 }
 
-// TestBestEffortServices: what requests no CPU and is no batch work is named, where there is
-// batch work.
+// TestBestEffortServices checks that the doctor names pods that request no CPU and are no batch
+// work, if there is batch work.
 func TestBestEffortServices(t *testing.T) {
 	t.Parallel()
 	container := func(ref, class, qos string) status.Container {
@@ -278,7 +278,8 @@ func TestBestEffortServices(t *testing.T) {
 	}
 }
 
-// TestRights: a plugin that lacks CAP_SYS_RESOURCE works, and what it lacks is told.
+// TestRights checks that a plugin without CAP_SYS_RESOURCE works, and that the doctor says what
+// doesn't work without it.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	for capabilities, want := range map[string]int{"0000000000080002": 1, "0000000001080002": 0, "": 0} {
@@ -294,7 +295,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// A rule that reclaims is warned of where the kernel can't.
+// The doctor warns of a rule that reclaims memory on a kernel that can't.
 func TestRulesThatDoNothing(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Facts){

@@ -31,12 +31,11 @@ func FuzzParseStatus(f *testing.F) {
 	})
 }
 
-// What the files of a kubelet and a runtime say never keeps the rest from being
-// examined.
+// Whatever the files of a kubelet or a runtime contain, all other checks are made.
 func FuzzFiles(f *testing.F) {
 	f.Add("cpuManagerPolicy: static\nfeatureGates: {MemoryQoS: true}\n", "--config=/x\x00--feature-gates=MemoryQoS=true", "imports = ['*']\n", "flags : rdt_a mba\n")
 	f.Add("featureGates: 3", "--config\x00\x00", "plugins = 3", "PRETTY_NAME='x")
-	machine := host(f, "2 cores") // without one, reading it waits for it
+	machine := host(f, "2 cores") // the fuzzed files are added to those of this machine
 	f.Fuzz(func(t *testing.T, kubelet, args, runtime, other string) {
 		h := maps.Clone(machine)
 		for name, text := range (texts{

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// texts are files of a host by name.
+// texts are files of a host, by path.
 type texts map[string]string
 
-// host is a machine with these files.
+// host returns a machine with these files.
 func host(t testing.TB, machine string, files ...texts) fstest.MapFS {
 	t.Helper()
 	spec, err := synth.Parse(machine)
@@ -48,7 +48,7 @@ func host(t testing.TB, machine string, files ...texts) fstest.MapFS {
 
 const hostNamespace = "cgroup:[4026531835]"
 
-// namespaced gives a host this process' cgroup namespace.
+// namespaced gives a host the cgroup namespace of this process.
 func namespaced(h fstest.MapFS, link string) fstest.MapFS {
 	h["proc/self/ns/cgroup"] = &fstest.MapFile{Data: []byte(link), Mode: fs.ModeSymlink | 0o777}
 	return h
@@ -58,7 +58,7 @@ func kernelOf(release, os string) texts {
 	return texts{"proc/sys/kernel/osrelease": release + "\n", "etc/os-release": "NAME=x\nPRETTY_NAME=\"" + os + "\"\n", "proc/swaps": "Filename Type Size Used Priority\n"}
 }
 
-// v2 has all controllers on cgroup v2, with pods by the systemd driver.
+// v2 has all controllers in cgroup v2, with pods placed by the systemd driver.
 func v2() texts {
 	const controllers = "cpuset cpu io memory pids\n"
 	return texts{
@@ -73,7 +73,7 @@ func v2() texts {
 	}
 }
 
-// v1 has all controllers on cgroup v1, with pods by the cgroupfs driver.
+// v1 has all controllers in cgroup v1, with pods placed by the cgroupfs driver.
 func v1() texts {
 	files := texts{"proc/self/mountinfo": "31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n"}
 	for i, c := range []string{"cpuset", "cpu,cpuacct", "memory", "blkio", "net_cls"} {
@@ -98,7 +98,7 @@ func kubeletFiles(config string, args string) texts {
 	return files
 }
 
-// has is a kernel with these knobs' files.
+// has returns the features of a kernel with these knobs' files.
 func has(onV2 bool, files map[knobs.Knob]string) *knobs.Features {
 	var f knobs.Features
 	for k := range knobs.Knobs {
@@ -135,7 +135,7 @@ func facts(h fs.FS, f *knobs.Features) *Facts {
 	return &Facts{Host: h, Root: "/", Arch: "amd64", Version: "v0.2.0", Features: f, CoreSched: knobs.Supported, Config: config.Default()}
 }
 
-// nodes are kernels and distributions, and what goes wrong on them.
+// nodes returns kernels and distributions, and their problems.
 func nodes(t *testing.T) map[string]*Facts {
 	t.Helper()
 	all := map[string]*Facts{}
@@ -194,7 +194,8 @@ func nodes(t *testing.T) map[string]*Facts {
 		"sys/fs/resctrl/info/last_cmd_status": "ok\n",
 	}), hostNamespace), baseV1(map[knobs.Knob]string{knobs.CgroupPriority: "cgroup.priority", knobs.CPUOffline: "cpu.offline", knobs.PageCacheMax: "memory.pagecache.max_ratio"}))
 
-	// A pod of its own namespaces, on arm64, with a narrow mount and no rights.
+	// This pod has namespaces of its own on arm64, a mount of only a part of /sys/fs/cgroup, and
+	// no privileges.
 	pod := facts(namespaced(host(t, "2 cores", kernelOf("6.6.0", "Alpine Linux v3.20"), texts{
 		"proc/self/mountinfo":                  "29 23 0:26 /../../pod1 /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n",
 		"sys/fs/cgroup/cgroup.controllers":     "cpuset cpu memory\n",
@@ -214,7 +215,7 @@ func nodes(t *testing.T) map[string]*Facts {
 	return all
 }
 
-// troubled is a plugin that has met a lot.
+// troubled returns a plugin with many problems.
 func troubled(t *testing.T) *Facts {
 	t.Helper()
 	f := facts(namespaced(host(t, "8 cores isolated 6-7", kernelOf("6.12.0", "Fedora Linux 42"), v2(), containerd(), texts{

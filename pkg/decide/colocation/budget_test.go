@@ -49,7 +49,7 @@ func TestDivideBudget(t *testing.T) {
 	}
 }
 
-// What a claim used decides how much of its part it needs: the others get the rest.
+// A claim that uses less than its share by weight keeps what it uses, and the others get the rest.
 func TestDivideBudgetByDemand(t *testing.T) {
 	t.Parallel()
 	var v NodeView
@@ -61,7 +61,7 @@ func TestDivideBudgetByDemand(t *testing.T) {
 	if got := amounts(want.Pods); got["busy"] != 2000 || got["idle"] != 2000 {
 		t.Errorf("both may grow: %v", got)
 	}
-	v.Container("idle/a").Request = 8000 // by its weight it would get most of all
+	v.Container("idle/a").Request = 8000 // its weight alone would give it the most
 	d.Divide(&v, &Budget{Amount: 4000}, NewCPUDesired(), want)
 	if got := amounts(want.Pods); got["busy"] != 2000 || got["idle"] != 2000 {
 		t.Errorf("idle gets no more than it can use at once: %v", got)

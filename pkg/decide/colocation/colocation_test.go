@@ -13,8 +13,8 @@ import (
 
 var start = time.Unix(1000, 0)
 
-// running is a started container of class and of the kubelet's cgroup ("besteffort",
-// "burstable", or "" for Guaranteed pods). The name is "pod/container".
+// running returns a started container named "pod/container" of a class, in the kubelet's cgroup
+// "besteffort" or "burstable", or "" for a Guaranteed pod.
 func running(name, cgroup string, class workload.Class) Container {
 	pod, _, _ := strings.Cut(name, "/")
 	above := strings.TrimSuffix("/kubepods/"+cgroup, "/")
@@ -26,7 +26,7 @@ func running(name, cgroup string, class workload.Class) Container {
 	}
 }
 
-// inventory is a node of 8 CPUs in one pool.
+// inventory returns the inventory of a node with 8 CPUs in one pool.
 func inventory(containers ...Container) *Inventory {
 	return &Inventory{
 		Containers: containers, Pools: []placement.PoolCPUs{{Name: "all", CPUs: cpus(0, 8)}},
@@ -41,7 +41,7 @@ func cpus(first, end int) (set cpuset.Set) {
 	return set
 }
 
-// uses is a sample of a container or cgroup that uses this much CPU and memory.
+// uses returns a sample of a container or cgroup with that usage of CPU and memory.
 func uses(id string, cpu workload.MilliCPU, memory int64) observe.Container {
 	return observe.Container{
 		ID:  id,

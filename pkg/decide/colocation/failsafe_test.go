@@ -54,11 +54,11 @@ func TestFailsafeQuotas(t *testing.T) {
 	quota := func(level knobs.Level, path, pod string, has knobs.CPUQuota, kept bool) QuotaSetting {
 		return QuotaSetting{Object: knobs.Object{Path: path, Level: level}, Pod: pod, Value: has, Original: original, Recorded: kept}
 	}
-	half := Quota(500) // a floor of 1000, for a cgroup and a pod
+	half := Quota(500) // half of the floor of 1000, for a cgroup and a pod
 	for name, c := range map[string]struct {
 		set  QuotaSetting
 		v1   bool
-		want knobs.Value // nil: left alone
+		want knobs.Value // nil if the plan leaves the value alone
 	}{
 		"a batch cgroup":                          {quota(knobs.ClassLevel, job.Above, "", Quota(4000), true), false, half},
 		"a batch cgroup that has less":            {quota(knobs.ClassLevel, job.Above, "", Quota(100), true), false, half},

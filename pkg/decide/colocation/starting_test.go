@@ -48,7 +48,7 @@ func TestReservations(t *testing.T) {
 		}
 	}
 	check("nothing reserved", start, 0)
-	r.Started(start, "job/a") // for which nothing was reserved
+	r.Started(start, "job/a") // nothing was reserved for it
 	check("nothing reserved", start, 0)
 	r.Reserve(start, "job/a", job.Above, job.PodPath, 1000)
 	if r.Admitted != 1000 {
@@ -86,7 +86,7 @@ func TestRefusals(t *testing.T) {
 		refusals Refusals
 		now      time.Time
 		want     Refusal
-		text     string // of the error
+		text     string // text of the error
 	}{
 		"none":                   {Refusals{}, start, Refusal{}, ""},
 		"batch goes without new": {Refusals{Batch: control.BatchState{Squeeze: true}}, start, Refusal{}, ""},

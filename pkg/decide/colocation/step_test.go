@@ -40,8 +40,8 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// busyNode is a node with a service, a batch container with a limit and a rule that
-// triggers for each action.
+// busyNode returns a node with a service, a batch container with a limit, and for each action a
+// rule that triggers.
 func busyNode(t *testing.T) (*NodeView, *Settings, Controllers) {
 	t.Helper()
 	job := running("job/a", "besteffort", workload.BE)
@@ -61,7 +61,7 @@ func busyNode(t *testing.T) (*NodeView, *Settings, Controllers) {
 	return v, s, c
 }
 
-// sample enters a sample of a busy node, so many seconds after the start.
+// sample enters a sample of a busy node that many seconds after the start.
 func sample(v *NodeView, second int) {
 	now := start.Add(time.Duration(second) * time.Second)
 	s := &observe.Snapshot{
@@ -78,10 +78,10 @@ func TestStep(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change            func(*Settings, *Inputs)
-		quota             workload.MilliCPU // of the batch container; 0: its own
+		quota             workload.MilliCPU // of the batch container; 0 if it has no quota of the loop's
 		refuses, evicts   bool
 		memory, decisions bool
-		failed            int // evictions
+		failed            int // number of evictions that failed
 	}{
 		"on":                   {func(*Settings, *Inputs) {}, 1000, true, true, true, true, 0},
 		"nobody evicts":        {func(_ *Settings, in *Inputs) { in.Evicts = false }, 1000, true, false, true, true, 1},
@@ -121,7 +121,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A controller stays where its part of the configuration does.
+// Renew keeps a controller whose part of the configuration has not changed.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	always := []string{"Interference", "Noisy", "OverAsk", "Outgrown", "Benefit"}

@@ -28,7 +28,7 @@ func TestSetInventory(t *testing.T) {
 
 	var v NodeView
 	v.SetInventory(inventory(web, job, late, pin, sidecar, created))
-	v.SetInventory(inventory(web, job, late, pin, sidecar, created)) // which reuses all slices
+	v.SetInventory(inventory(web, job, late, pin, sidecar, created)) // the second call reuses all slices
 	var refs []string
 	for i := range v.Containers {
 		c := &v.Containers[i]
@@ -112,7 +112,7 @@ func TestObserveBatchWork(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		sample []observe.Container
-		use    workload.MilliCPU // 0: not known
+		use    workload.MilliCPU // 0 if it is not known
 		held   int64
 	}{
 		"all is known":                     {whole, 800, 5 << 30},
@@ -134,7 +134,7 @@ func TestObserveBatchWork(t *testing.T) {
 	}
 }
 
-// This test isn't parallel: the allocations of others would be counted.
+// This test isn't parallel, because it would count the allocations of other tests.
 func TestObserveAllocatesNothing(t *testing.T) {
 	var v NodeView
 	v.SetInventory(inventory(running("web/a", "burstable", workload.LS), running("job/a", "besteffort", workload.BE)))
@@ -144,7 +144,7 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The kubelet's limit of all pods is reached before the machine runs short.
+// The view uses the limit of all pods if it is reached before the machine's memory is used up.
 func TestObserveLimitOfAllPods(t *testing.T) {
 	t.Parallel()
 	node := observe.Node{Memory: observe.NodeMemory{At: start, Total: 16 << 30, Available: 6 << 30, Free: 5 << 30}}

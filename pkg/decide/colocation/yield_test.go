@@ -23,7 +23,7 @@ func TestYielding(t *testing.T) {
 	for name, c := range map[string]struct {
 		yielding Yielding
 		pod      BatchPod
-		want     string // "": it yields
+		want     string // "" if batch work yields
 		beside   int
 	}{
 		"in the idle class":              {alone, job, "", 0},

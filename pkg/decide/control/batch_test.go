@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// busy is a node of so many CPUs, with containers by class and use.
+// busy returns a node with that many CPUs and that usage, with containers by class and usage.
 func busy(capacity, node float64, containers ...Container) *View {
 	v := &View{Now: start, ThreadsPerCore: 1}
 	v.Capacity = workload.MilliCPU(capacity * 1000)
@@ -27,7 +27,7 @@ func using(class workload.Class, load float64) Container {
 	return Container{Class: class, Container: observe.Container{CPU: observe.ContainerCPU{At: start, Usage: workload.MilliCPU(load * 1000)}}}
 }
 
-// at moves the view's time, its measurements with it.
+// at moves the view and its measurements to a time.
 func at(v *View, now time.Time) *View {
 	v.Now, v.Node.CPU.At = now, now
 	for i := range v.Containers {
@@ -77,11 +77,11 @@ func TestBatchBudget(t *testing.T) {
 	}
 }
 
-// TestBatchSteps has 80 CPUs, and a budget of 20 to get to.
+// TestBatchSteps checks the steps on a node of 80 CPUs towards a budget of 20.
 func TestBatchSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		from, want workload.MilliCPU // 0: unlimited
+		from, want workload.MilliCPU // 0 for unlimited
 	}{{10000, 18000}, {19000, 20000}, {24000, 20000}, {19800, 19800}, {20300, 20300}, {0, 20000}} {
 		b := NewBatch(BatchConfig{ThresholdPercent: 65, GrowPercent: 10}, time.Second)
 		b.now, b.limited = c.from, c.from > 0
@@ -93,8 +93,9 @@ func TestBatchSteps(t *testing.T) {
 	}
 }
 
-// TestBatchThatYields: online work that comes and goes squeezes no batch work that
-// leaves its CPUs at once; a load that stays does, and one that goes gives it back.
+// TestBatchThatYields checks batch work that the kernel preempts at once: online work of short
+// duration does not lower its budget, a lasting load does, and the budget returns when that load
+// ends.
 func TestBatchThatYields(t *testing.T) {
 	t.Parallel()
 	b := NewBatch(BatchConfig{GrowPercent: 10}, time.Second)
@@ -120,11 +121,11 @@ func TestBatchThatYields(t *testing.T) {
 	}
 }
 
-// TestBatchIsExact: the node's figure comes in ticks, the pods' doesn't. Batch has all
-// that is left in truth, and falls at once when pods use more.
+// TestBatchIsExact checks the budget although the node's usage is counted in clock ticks and that
+// of pods is not: batch work gets all that is really left, and less at once when pods use more.
 func TestBatchIsExact(t *testing.T) {
 	t.Parallel()
-	const left = 13000 - 4000 - 1000 // 65 % of 20 CPUs, LS pods and the system
+	const left = 13000 - 4000 - 1000 // 65 % of 20 CPUs, less the usage of LS pods and of the system
 	b := NewBatch(BatchConfig{GrowPercent: 10}, time.Second)
 	r := rand.New(rand.NewPCG(1, 2))
 	now := start
@@ -150,7 +151,7 @@ func TestBatchIsExact(t *testing.T) {
 	}
 }
 
-// TestBatchCase follows a budget through a night and its faults.
+// TestBatchCase follows a budget through a night with failures.
 func TestBatchCase(t *testing.T) {
 	t.Parallel()
 	b := NewBatch(BatchConfig{ThresholdPercent: 70, GrowPercent: 10}, time.Second)
@@ -192,7 +193,7 @@ func TestBatchCase(t *testing.T) {
 			t.Fatalf("%s: %+v, told %v; want %s, %s", c.what, got, told, c.want, c.action)
 		}
 	}
-	v.Now = now.Add(4 * time.Second) // no measurement since: requests count
+	v.Now = now.Add(4 * time.Second) // no newer measurement, so requests count
 	if got, told := b.Step(v); got.Amount != 2000 || told[0].Action != "squeeze" || !b.lost {
 		t.Errorf("stale: %+v, told %v", got, told)
 	}
@@ -208,11 +209,11 @@ func TestBatchCase(t *testing.T) {
 	}
 }
 
-// On a busy node every other measurement may come too late: that is one loss.
+// On a busy node every other measurement may be too late. That counts as one loss of measurements.
 func TestLateMeasurementsAreOneLoss(t *testing.T) {
 	t.Parallel()
 	b := NewBatch(BatchConfig{ThresholdPercent: 60, GrowPercent: 100, FloorPercent: 10}, 100*time.Millisecond)
-	v := busy(2, 2, using(workload.LS, 2), using(workload.BE, 0)) // batch has its floor by usage and by requests
+	v := busy(2, 2, using(workload.LS, 2), using(workload.BE, 0)) // batch work has its floor by usage as well as by requests
 	v.Containers[0].Request = 2000
 	var actions []string
 	step := func(measured bool) {
@@ -242,9 +243,9 @@ func TestLateMeasurementsAreOneLoss(t *testing.T) {
 	}
 }
 
-// TestBudgetNeverPasses: batch and all others together never have more than the
-// threshold by what was just measured, but for the floor and changes left out; and a
-// budget doesn't grow faster than it may.
+// TestBudgetNeverPasses checks that batch work and all others together never have more than the
+// threshold by the latest measurement, except for the floor and for changes too small to make, and
+// that the budget grows no faster than allowed.
 func TestBudgetNeverPasses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -280,14 +281,14 @@ func TestBudgetNeverPasses(t *testing.T) {
 	})
 }
 
-// TestFewSqueezes counts changes under noise.
+// TestFewSqueezes counts the changes of the budget under a noisy load.
 func TestFewSqueezes(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	b := NewBatch(DefaultConfig().Batch, time.Second)
 	v := busy(64, 0, using(workload.LS, 0))
 	changes, given, left := 0, 0., 0.
-	const steps = 36000 // an hour
+	const steps = 36000 // steps in an hour
 	for range steps {
 		load := workload.MilliCPU(16000 * (1 + .2*(2*r.Float64()-1)))
 		v.Containers[0].CPU.Usage, v.Node.CPU.Usage = load, load

@@ -33,7 +33,7 @@ func TestBenefit(t *testing.T) {
 	if len(r.ByHour) != 2 || r.ByHour[0].StartsAt.Hour() != 12 || !near(r.ByHour[0].UtilizationFraction, 0.75) {
 		t.Errorf("by hour %+v", r.ByHour)
 	}
-	// A restart counts on.
+	// The counters continue after a restart.
 	text, err := json.Marshal(b.Counts())
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestBenefit(t *testing.T) {
 	if got := again.Report(s.Now); got.CPUHours != r.CPUHours || got.Day != r.Day {
 		t.Errorf("after a restart %+v, before %+v", got, r)
 	}
-	// What is older than a day is forgotten, but for the sums.
+	// Only the sums remain of hours more than a day old.
 	s.pass(24 * time.Hour)
 	if got := b.Report(s.Now); got.CPUHours != r.CPUHours || got.Day != (Day{}) || got.SatisfactionFraction != 1 {
 		t.Errorf("a day later %+v", got)
@@ -61,7 +61,7 @@ func TestBenefitBlindAndClockJumps(t *testing.T) {
 	s.Node.CPU.Usage = 8000
 	b := NewBenefit(time.Second, BenefitCounts{})
 	b.Step(s.second(), Given{})
-	b.Step(s.pass(240*time.Hour), Given{}) // three seconds at most
+	b.Step(s.pass(240*time.Hour), Given{}) // at most three seconds count
 	b.Step(s.pass(-240*time.Hour), Given{})
 	if got := b.Counts().CPUHours * 3600; math.Abs(got-24) > 1e-6 {
 		t.Errorf("%v CPU-seconds, want 24", got)
@@ -74,7 +74,7 @@ func TestBenefitBlindAndClockJumps(t *testing.T) {
 	}
 }
 
-// Utilization lies between the least and the most that was seen, whatever the time.
+// The mean utilization lies between the lowest and the highest measured one, whatever the times.
 func TestBenefitProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,8 @@ import (
 
 func newBurst() *Burst { return NewBurst(DefaultConfig().Burst, time.Second) }
 
-// The table of docs/control.md, CPU burst: 16 cores, node 10, LSR request 8.
+// The numbers are those of the table on CPU burst in docs/control.md: 16 cores, node usage 10, LSR
+// request 8.
 func TestShareLoad(t *testing.T) {
 	t.Parallel()
 	for lsr, want := range map[workload.MilliCPU]string{7000: "idle", 6250: "cooling", 5000: "overload"} {
@@ -53,7 +54,7 @@ func TestShareLoadTakesNothingUnknownForIdle(t *testing.T) {
 	}
 }
 
-// quotaOf is a container's quota, 0 where it has its limit.
+// quotaOf returns a container's quota, or 0 if it has its limit.
 func quotaOf(quotas []Quota, id string) workload.MilliCPU {
 	for _, q := range quotas {
 		if q.ID == id {
@@ -63,7 +64,7 @@ func quotaOf(quotas []Quota, id string) workload.MilliCPU {
 	return 0
 }
 
-// throttled is a node of 16 CPUs with an LS container that is throttled at its limit.
+// throttled returns a node of 16 CPUs with an LS container that is throttled at its limit.
 func throttled(limit workload.MilliCPU) (*scene, *Container) {
 	s := newScene(16)
 	c := s.run("web", workload.LS, limit/4, limit)
@@ -111,7 +112,7 @@ func TestBurst(t *testing.T) {
 		"no limit":                   {func(c *Container) { c.Limit = 0 }, []step{{4000, 3, false, 9, 0}}},
 		"BE":                         {func(c *Container) { c.Class = workload.BE }, []step{{4000, 3, false, 9, 0}}},
 		"for two seconds at most, at twice the limit": {func(c *Container) { c.Burst.QuotaPercent, c.Burst.QuotaPeriod, c.CPU.Usage = 200, 2*time.Second, 2000 }, []step{
-			// The bucket holds 200; the first step has no time to count.
+			// The bucket holds 200 and starts full; the first step measures no time.
 			{4000, 3, false, 1, 1200}, {4000, 3, false, 1, 1440}, {4000, 3, false, 1, 1152}, {4000, 3, false, 1, 0}, {4000, 3, false, 9, 0},
 		}},
 	} {
@@ -137,12 +138,12 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// A resize begins at the new limit: what was raised of the old says nothing of it.
+// After a resize, bursting starts at the new limit; what was learned of the old limit is dropped.
 func TestBurstAfterAResize(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		limit  workload.MilliCPU
-		action string // of the step that sees it
+		action string // of the step in which the resize is noticed
 		next   workload.MilliCPU
 	}{
 		"lower":               {500, "lower", 600},
@@ -193,7 +194,7 @@ func TestBurstBucketFills(t *testing.T) {
 	if quotas, _ := b.Step(s.second()); quotaOf(quotas, "web") != 0 {
 		t.Fatalf("quotas %v after the bucket is empty", quotas)
 	}
-	c.CPU.Usage = 800 // neither used nor saved
+	c.CPU.Usage = 800 // the container neither uses nor saves burst
 	for range 30 {
 		if quotas, _ := b.Step(s.second()); quotaOf(quotas, "web") != 0 {
 			t.Fatalf("quotas %v at 80 %% of the limit", quotas)
@@ -214,7 +215,7 @@ func TestBurstTells(t *testing.T) {
 		decisions[0].Why != "it was throttled in 3 of 10 periods, and the CPUs that LS shares are only 25 % busy" {
 		t.Errorf("decisions %+v", decisions)
 	}
-	// A clock that goes back, or far forward, is no time that passes.
+	// A clock that goes back or far forward does not count as elapsed time.
 	s.at("web").CPU.Throttled = 0
 	for _, jump := range []time.Duration{-time.Hour, 24 * time.Hour} {
 		if quotas, decisions := b.Step(s.pass(jump)); quotaOf(quotas, "web") != 2400 || decisions != nil {
@@ -266,8 +267,8 @@ func TestBurstCheck(t *testing.T) {
 	}
 }
 
-// Whatever happens, a quota lies between the limit and the maximum, moves by one step
-// at a time, is not raised in overload, and is told of.
+// A quota always lies between the limit and the maximum, changes one step at a time, does not rise
+// in overload, and each change is reported.
 func TestBurstProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -327,8 +328,8 @@ func BenchmarkBurst(b *testing.B) {
 	benchSteps(b, func(v *View) { c.Step(v) })
 }
 
-// A steady demand above the limit is throttled for some seconds an hour, and the
-// container walks back each time all the same.
+// A steady demand above the limit is throttled for some seconds per hour. Even so, the container's
+// quota returns to its limit each time.
 func TestBurstWithSteadyDemand(t *testing.T) {
 	t.Parallel()
 	s, c := throttled(1000)

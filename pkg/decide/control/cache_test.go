@@ -15,8 +15,8 @@ func sliced(maxMBps int) *Cache {
 	return NewCache(cfg, time.Second)
 }
 
-// cacheScene is a service that was alone for a minute, holding 20 MB of cache and moving
-// 100 MB for each CPU second, beside batch work that has just begun.
+// cacheScene has a service that was alone for a minute, holding 20 MB of cache and moving 100 MB
+// per CPU second, beside batch work that has just begun.
 type cacheScene struct {
 	*scene
 	web, job *Container
@@ -35,7 +35,8 @@ func newCacheScene(a *Cache) *cacheScene {
 	return s
 }
 
-// serve has the service hold so much, and move so many percent more for its work.
+// serve sets the cache that the service holds in MB, and how many percent more memory traffic it
+// causes for its work.
 func (s *cacheScene) serve(holds, more float64) {
 	s.web.Cache.Occupancy = int64(holds)
 	s.web.Cache.Bandwidth = 100e6 * float64(s.web.CPU.Usage) / 1000 * (1 + more/100)
@@ -45,10 +46,10 @@ func TestCache(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		seconds   int
-		holds     float64 // MB of cache, the service
-		more      float64 // percent of memory traffic
-		batch     float64 // MB of cache, batch work
-		bandwidth float64 // MB/s, batch work
+		holds     float64 // the service's cache in MB
+		more      float64 // the service's additional memory traffic in percent
+		batch     float64 // batch work's cache in MB
+		bandwidth float64 // batch work's bandwidth in MB/s
 		want      CacheShare
 	}
 	for name, test := range map[string]struct {
@@ -83,8 +84,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestCacheHeedsNoPressure: that a service waits for a CPU or for memory says nothing about
-// caches.
+// TestCacheHeedsNoPressure checks that waits for a CPU or for memory do not count as contention
+// for the cache.
 func TestCacheHeedsNoPressure(t *testing.T) {
 	t.Parallel()
 	a := sliced(10000)
@@ -126,8 +127,8 @@ func TestCacheTells(t *testing.T) {
 	}
 }
 
-// TestCacheCantTell: where nothing is counted, or no service was seen alone, the slice stays
-// and the reason is told.
+// TestCacheCantTell checks that without counters, or before a service was measured alone, the
+// share stays as it is and the controller says why.
 func TestCacheCantTell(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -196,14 +197,14 @@ func TestCacheProperties(t *testing.T) {
 			}
 			before = now
 		}
-		// Each of the two narrows once in 20 s at most, and widens no more often.
+		// Cache and bandwidth each narrow at most once in 20 s, and widen no more often.
 		if most := 4 * (steps/20 + 1); moves > most {
 			t.Fatalf("%d moves in %d s, at most %d were expected", moves, steps, most)
 		}
 	})
 }
 
-// Contention that comes back at 80 % is tried again more and more seldom.
+// If contention returns at 80 %, the controller tries 80 % again at growing intervals.
 func TestCacheSettles(t *testing.T) {
 	t.Parallel()
 	a := sliced(0)

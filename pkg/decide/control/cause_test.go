@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Evictions and demotions say in a word what they are counted by.
+// Evictions and demotions have a one-word cause for counting.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	s := newStage(29*gib, 20*gib, actor{uid: "be", class: workload.BE, anon: 10 << 10, cache: 10 << 10})
@@ -34,7 +34,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// What this run counts begins at nothing, whatever was kept.
+// The counters of this run begin at 0, whatever an earlier run saved.
 func TestBenefitOfThisRun(t *testing.T) {
 	t.Parallel()
 	b := NewBenefit(time.Second, BenefitCounts{CPUHours: 5, GiBHours: 7})

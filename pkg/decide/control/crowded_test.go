@@ -10,7 +10,7 @@ import (
 
 var shippedLaw = []PoolConfig{{Name: "critical", Low: 30, High: 50}, {Name: "online", Low: 45, High: 60}, {Name: "batch", Low: 50, High: 80}}
 
-// measurePools is what pools that share their CPUs use, from their containers.
+// measurePools computes the usage of pools that share their CPUs from their containers.
 func (s *scene) measurePools() {
 	for i := range s.Pools {
 		s.Pools[i].Usage, s.Pools[i].At, s.Pools[i].Empty = 0, s.Now, true
@@ -52,10 +52,10 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// TestDemotionWhereAllShare: services that share their CPUs with all others crowd each
-// other. The one that allows it and is furthest above its request loses a tenth a second
-// down to its request, batch work is neither demoted nor given what that one loses, and
-// after the rush all is given back.
+// TestDemotionWhereAllShare checks services that compete because they share their CPUs with all
+// others. The one that permits demotion and is furthest above its request loses a tenth per second
+// until it is at its request. Batch work is not demoted, nor does it get what the demoted one
+// loses. After the rush, all limits are restored.
 func TestDemotionWhereAllShare(t *testing.T) {
 	t.Parallel()
 	const floor = 800
@@ -95,7 +95,7 @@ func TestDemotionWhereAllShare(t *testing.T) {
 			t.Fatalf("second %d: demoted %v", second, got)
 		}
 	}
-	// Web uses 6.5 CPUs, report 3.1: all together 60 % of 16.
+	// web uses 6.5 CPUs and report 3.1, together 60 % of 16.
 	if q := quotaOf(quotas, "report"); q < 2000 || q > 3200 {
 		t.Errorf("report is left with %s CPUs", q)
 	}

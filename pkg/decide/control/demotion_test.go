@@ -12,7 +12,7 @@ import (
 
 func newDemotion() *Demotion { return NewDemotion(DefaultConfig().Demotion, time.Second) }
 
-// heavy is a node with LS that allows to be demoted, and two BE pods, each above its
+// heavy returns a node with an LS pod that permits demotion and two BE pods, each above its
 // request.
 func heavy() *scene {
 	s := newScene(16)
@@ -89,7 +89,7 @@ func TestDemotionCutsAndRestores(t *testing.T) {
 	if quota, decisions = step(1, Shortage{Pool: 0, Missing: 100}); quota != 3240 || decisions[0].From != "3.6 CPUs" {
 		t.Errorf("the second cut: %s, %+v", quota, decisions)
 	}
-	// What a cut frees counts before it is seen.
+	// What a demotion frees counts before it is measured.
 	if quotas, decisions := d.Step(s.blind(), []Shortage{{Pool: 0, Missing: 100}}); quotaOf(quotas, "large") != 3240 || len(decisions) != 0 && decisions[0].Object == "ns/large/main" {
 		t.Errorf("without a new look: %v, %v", quotas, decisions)
 	}
@@ -164,8 +164,8 @@ func TestDemotionOfWhatHasALimit(t *testing.T) {
 	}
 }
 
-// A demoted container keeps its request, one that may not be demoted keeps all, none of
-// a pool above the short one is touched, and calm gives all back.
+// A demoted container keeps at least its request. Containers that don't permit demotion, and those
+// of pools above the short one, keep everything. When load is low again, all limits are restored.
 func TestDemotionProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -215,7 +215,7 @@ func TestDemotionProperties(t *testing.T) {
 	})
 }
 
-// A load that stays is tried again more and more seldom.
+// While the load stays high, the controller tries to return limits at growing intervals.
 func TestDemotionSettles(t *testing.T) {
 	t.Parallel()
 	s := heavy()
@@ -283,7 +283,7 @@ func TestNoisy(t *testing.T) {
 	if advice, told := step(1); len(advice) != 0 || told != 1 {
 		t.Errorf("calm for 120 s: %v, told %d times", advice, told)
 	}
-	c.RunDelay.Waiting, c.Limit = 3.9, 4000 // of a limit of 4: 5.9 of 6
+	c.RunDelay.Waiting, c.Limit = 3.9, 4000 // of a limit of 4; the demand is 5.9 of 6
 	if advice, _ := step(9); len(advice) != 0 {
 		t.Errorf("within 1.5 of its limit: %v", advice)
 	}

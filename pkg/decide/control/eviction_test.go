@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// newEviction is one that acts.
+// newEviction returns an Eviction in mode on.
 func newEviction() *Eviction {
 	cfg := DefaultConfig().Eviction
 	cfg.By = EvictCRI
@@ -83,12 +83,12 @@ func TestEvictionOrder(t *testing.T) {
 	}
 }
 
-// two waits: between evictions, and for new BE after one.
+// There are two waits: between evictions, and after one before new BE pods start.
 func TestEvictionWaits(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		request EvictRequest
-		want    time.Duration // between two
+		want    time.Duration // wait between two evictions
 	}{
 		"CPU":    {EvictRequest{Resource: ResourceCPU}, 20 * time.Second},
 		"memory": {EvictRequest{Resource: ResourceMemory}, 4 * time.Second},
@@ -134,8 +134,8 @@ func TestEvictionWaits(t *testing.T) {
 	}
 }
 
-// While one is carried out, and until its memory is seen to be back, no other goes
-// for what it will give.
+// While an eviction is in progress, and until its memory is measured as free, no other pod is
+// evicted for the same need.
 func TestEvictionAssumesItsEffect(t *testing.T) {
 	t.Parallel()
 	e := newEviction()
@@ -151,7 +151,7 @@ func TestEvictionAssumesItsEffect(t *testing.T) {
 	if got := step(2500); got != "a" {
 		t.Fatalf("takes %q", got)
 	}
-	for range 10 { // it is asked to go, and doesn't answer
+	for range 10 { // the eviction is requested and not answered
 		if got := step(9999); got != "" {
 			t.Fatalf("takes %q while a is on its way", got)
 		}
@@ -235,9 +235,8 @@ func TestEvictionWithoutAnswerOrEffect(t *testing.T) {
 	}
 }
 
-// TestEvictionOfWhatTheKubeletKeeps: the kubelet keeps an evicted pod and makes
-// containers for it that never start. It isn't evicted again, and what it held counts as
-// given back.
+// TestEvictionOfWhatTheKubeletKeeps checks an evicted pod for which the kubelet creates new
+// containers that never start. The pod is not evicted again, and its memory counts as freed.
 func TestEvictionOfWhatTheKubeletKeeps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -269,8 +268,8 @@ func TestEvictionOfWhatTheKubeletKeeps(t *testing.T) {
 	}
 }
 
-// TestEvictionRefusesAtOnce: while a pod has its grace, the kubelet would start each of
-// its containers again that has ended.
+// TestEvictionRefusesAtOnce checks that new containers are refused during a pod's grace period, in
+// which the kubelet would restart each of its containers that has ended.
 func TestEvictionRefusesAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEviction()
@@ -278,7 +277,7 @@ func TestEvictionRefusesAtOnce(t *testing.T) {
 	e.Step(&s.View, 0, nil)
 	request := shortOf(ResourceMemory, gib)
 	request[0].Grace = 10 * time.Minute
-	for range 300 { // longer than the cool-down, within the grace
+	for range 300 { // longer than the cool-down, but within the grace period
 		got, _ := e.Step(s.tick(), 0, request)
 		if len(got.Refuse.Pods) != 1 || got.Refuse.Pods[0].UID != "a" || !got.Refuse.Pods[0].Until.After(s.Now) ||
 			!strings.Contains(got.Refuse.Pods[0].Why, "is being evicted: there is too little") {
@@ -291,7 +290,7 @@ func TestEvictionRefusesAtOnce(t *testing.T) {
 	}
 }
 
-// In preview, and by report, nobody answers: each pod is told of once.
+// In preview, or by report, nobody answers the request; each pod is reported once.
 func TestEvictionOnlyTells(t *testing.T) {
 	t.Parallel()
 	cri := DefaultConfig().Eviction
@@ -323,7 +322,7 @@ func TestEvictionBySatisfaction(t *testing.T) {
 	cfg.By, cfg.SatisfactionPercent = EvictCRI, 60
 	for name, test := range map[string]struct {
 		granted, used, request workload.MilliCPU
-		after                  int // seconds; 0 never
+		after                  int // in seconds; 0 for never
 	}{
 		"half, all of it used": {granted: 2000, used: 950, request: 2000, after: 61},
 		"half, not used":       {granted: 2000, used: 900, request: 2000},

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// No pod goes that may not, nor twice at a time, and never on a jump of the clock.
+// No pod is evicted that may not be, twice at the same time, or because the clock jumps.
 func TestEvictionProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

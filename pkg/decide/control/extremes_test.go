@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// drawExtreme is a view with figures that no node should have: no CPUs, no memory, more
-// than anybody sells, shares that are none, times that don't fit.
+// drawExtreme draws a view with values that no node should have: no CPUs, no memory, huge amounts,
+// fractions outside of 0 to 1, inconsistent times.
 func drawExtreme(t *rapid.T, now time.Time) *View {
 	amount := func(name string) workload.MilliCPU {
 		return rapid.SampledFrom([]workload.MilliCPU{0, 1, 999, 8000, 8192000, 1 << 40}).Draw(t, name)
@@ -56,7 +56,7 @@ func drawExtreme(t *rapid.T, now time.Time) *View {
 	return v
 }
 
-// drawLimits is a configuration at the ends of what is allowed.
+// drawLimits draws a configuration of the smallest and largest valid values.
 func drawLimits(t *rapid.T) Config {
 	cfg := DefaultConfig()
 	percent := func(least, most int) int { return rapid.SampledFrom([]int{least, most}).Draw(t, "percent") }
@@ -70,7 +70,7 @@ func drawLimits(t *rapid.T) Config {
 	return cfg
 }
 
-// TestExtremes: whatever is measured, no controller panics, and none wants what can't be.
+// TestExtremes checks that no measurement makes a controller panic or want something impossible.
 func TestExtremes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// shared is a node with a web server and three BE pods that don't run yet.
+// shared returns a node with a web server, and with three BE pods that don't use CPU yet.
 func shared() (s *scene, web *Container) {
 	s = newScene(16)
 	s.run("web", workload.LS, 2000, 0)
@@ -32,13 +32,13 @@ func TestInterference(t *testing.T) {
 		}
 		return web, decisions
 	}
-	// Alone, it waits a fifth of its time: usage 2, waiting 0.5.
+	// Alone, the server waits a fifth of its time: usage 2, waiting 0.5.
 	web.RunDelay.Waiting, web.Pressure.CPU = 0.5, 0.1
 	v, decisions := step(100)
 	if !v.Learned || math.Abs(v.Calm.RunDelayFraction-0.2) > 1e-9 || v.Excess != (Strain{}) || len(decisions) != 0 {
 		t.Fatalf("alone: %+v, %v", v, decisions)
 	}
-	// BE comes, and it waits half of its time.
+	// With BE work, it waits half of its time.
 	s.at("large").CPU.Usage, s.at("small").CPU.Usage = 6000, 2000
 	web.RunDelay.Waiting = 2
 	v, decisions = step(60)
@@ -51,11 +51,11 @@ func TestInterference(t *testing.T) {
 	if len(v.Suspects) != 2 || v.Suspects[0].Ref != "ns/large" || v.Suspects[0].UsageFraction != 0.75 {
 		t.Errorf("suspects %+v", v.Suspects)
 	}
-	// Unseen, all stays.
+	// Without measurements the result stays as it is.
 	if disturbed, decisions := f.Step(s.blind()); len(disturbed) != 1 || len(decisions) != 0 {
 		t.Errorf("unseen: %v, %v", disturbed, decisions)
 	}
-	// BE goes.
+	// The BE work ends.
 	s.at("large").CPU.Usage, s.at("small").CPU.Usage, web.RunDelay.Waiting = 0, 0, 0.5
 	v, decisions = step(60)
 	if v.Excess.RunDelayFraction > 0.01 || len(decisions) != 1 || decisions[0].Action != "calm" || len(v.Suspects) != 0 {
@@ -88,7 +88,7 @@ func TestInterferenceOfOwnMaking(t *testing.T) {
 	s, web := shared()
 	f := NewInterference(time.Second)
 	for i := range 600 {
-		web.CPU.Periods, web.CPU.Throttled = 10, int64(i%10) // also alone
+		web.CPU.Periods, web.CPU.Throttled = 10, int64(i%10) // the container is throttled while it is alone, too
 		s.at("large").CPU.Usage = 0
 		if i >= 300 {
 			s.at("large").CPU.Usage = 6000
@@ -102,8 +102,8 @@ func TestInterferenceOfOwnMaking(t *testing.T) {
 	}
 }
 
-// The baseline stays within what was seen, and the excess is no more than what BE can
-// have done.
+// The baseline stays between the lowest and the highest measured value, and the excess is at most
+// what BE work can have caused.
 func TestInterferenceProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

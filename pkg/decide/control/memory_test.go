@@ -14,14 +14,14 @@ func newMemory() *Memory { return NewMemory(DefaultConfig().Memory, nil, time.Se
 
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
-	// 100 GiB, 65 % safe, 1 % headroom at the least.
+	// The node has 100 GiB, of which 65 % may be used and at least 1 % is headroom.
 	for name, test := range map[string]struct {
-		available int64 // GiB
-		be        int64 // MiB
+		available int64 // in GiB
+		be        int64 // in MiB
 		cache     int64
 		reserve   Bytes
 		pool      int64
-		want      int64 // MiB
+		want      int64 // in MiB
 	}{
 		"an idle node":                    {available: 100, want: 64 << 10},
 		"online has 20 GiB":               {available: 80, want: 44 << 10},
@@ -48,8 +48,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// Online grows by a gigabyte a second into what BE holds as cache: the limit follows,
-// and BE is asked for memory before it is lowered.
+// Online work grows by 1 GiB/s into memory that BE holds as cache. The limit follows, and memory
+// is reclaimed from BE before the limit falls.
 func TestMemoryFollowsOnline(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -69,7 +69,7 @@ func TestMemoryFollowsOnline(t *testing.T) {
 			if r.ID != "be" || r.Until != be.Current-r.Bytes || r.Bytes > 5*gib {
 				t.Fatalf("asks for %+v", r)
 			}
-			s.Node.Memory.Free += r.Bytes // all of it cache
+			s.Node.Memory.Free += r.Bytes // all of it is cache
 			be.Current -= r.Bytes
 			be.Cache -= r.Bytes
 		}
@@ -84,14 +84,14 @@ func TestMemoryFollowsOnline(t *testing.T) {
 	if !reclaimed || before.Headroom != 3*gib && before.Headroom < 2*gib {
 		t.Errorf("headroom is %s after a growth of 1 GiB a second; reclaimed: %v", MemoryText(before.Headroom), reclaimed)
 	}
-	// 50 GiB of online's, and 3 of headroom: that many are left of 65.
+	// Online work holds 50 GiB and 3 GiB are headroom, so 12 of 65 GiB are left.
 	if want := 65*gib - 50*gib - before.Headroom; before.Goal != want || before.BatchLimit > want+2*gib {
 		t.Errorf("goal %s, limit %s, want %s", MemoryText(before.Goal), MemoryText(before.BatchLimit), MemoryText(want))
 	}
 }
 
-// The limit rises to the goal at once where batch may soon need that: it holds nearly its
-// limit, or a container starts. It falls no lower than what such a container was granted.
+// The limit rises to the goal at once if batch work may soon need it, because it holds nearly its
+// limit or because a container starts. It does not fall below what such a container was granted.
 func TestMemoryRaisesAtOnce(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -116,7 +116,7 @@ func TestMemoryRaisesAtOnce(t *testing.T) {
 	for range 3 {
 		m.Step(s.tick())
 	}
-	s.Granted = 8 * gib // another starts
+	s.Granted = 8 * gib // another container starts
 	if got, _ = m.Step(s.tick()); got.BatchLimit < s.Granted {
 		t.Errorf("%s for a container that starts with %s", MemoryText(got.BatchLimit), MemoryText(s.Granted))
 	}
@@ -130,8 +130,8 @@ func TestMemoryRaisesAtOnce(t *testing.T) {
 	}
 }
 
-// What batch doesn't need soon comes back after a calm minute, by a tenth of the node a
-// step.
+// Memory that batch work does not need soon returns after a minute of low demand, in steps of a
+// tenth of the node.
 func TestMemoryRaises(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -159,8 +159,8 @@ func TestMemoryRaises(t *testing.T) {
 	}
 }
 
-// Online's heap goes up and down by 3 % of the node, and slowly up besides: the limit
-// follows in few steps, and little of it is told.
+// The heap of online work oscillates by 3 % of the node and grows slowly. The limit follows in few
+// steps, and few of them are reported.
 func TestMemoryMovesInFewSteps(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -183,8 +183,8 @@ func TestMemoryMovesInFewSteps(t *testing.T) {
 	}
 }
 
-// A single look that disagrees is not growth: BE and the node are read one after the
-// other.
+// A single deviating measurement does not count as growth, because BE and the node are read one
+// after the other.
 func TestMemoryGrowthNeedsTwoLooks(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -258,8 +258,8 @@ func TestMemoryStale(t *testing.T) {
 	}
 }
 
-// Whatever happens: a limit that goes down stays over what BE holds, and moves in
-// bounded steps; who is asked has what is asked for; nobody is evicted without need.
+// A falling limit stays above what BE holds and moves in bounded steps; memory is reclaimed only
+// from containers that have it; nobody is evicted without need.
 func TestMemoryProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -322,7 +322,7 @@ func TestMemoryProperties(t *testing.T) {
 func TestMemoryAllocs(t *testing.T) {
 	m := newMemory()
 	noAllocs(t, crowd(), func(v *View) []Decision { _, d := m.Step(v); return d })
-	// Nor where the node stays short, and there is nothing to be done about it.
+	// The same holds if the node stays short of memory and nothing can be done about it.
 	m, s := newMemory(), newStage(25*gib, 20*gib)
 	noAllocs(t, s, func(v *View) []Decision { _, d := m.Step(v); return d })
 }

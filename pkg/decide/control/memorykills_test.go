@@ -8,13 +8,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// memcg is what the kernel does with the memory of a node: the cgroup of all pods with a
-// limit, and in it services, and batch work with the limit that the controller sets.
+// memcg models what the kernel does with a node's memory. The cgroup of all pods has a limit; it
+// contains services, and batch work with the limit that the controller sets.
 type memcg struct {
 	*loop
 	*testing.T
-	services map[string]int64 // bytes of each, none of them cache
-	goal     int64            // of the controller's last step
+	services map[string]int64 // in bytes, none of them cache
+	goal     int64            // goal of the controller's last step
 	random   *rand.Rand
 	killed   int
 	refused  int
@@ -27,9 +27,8 @@ func (k *memcg) used() (used int64) {
 	return used
 }
 
-// batch lets a batch pod take memory as page faults do, a small amount after another:
-// where its cgroup's limit is reached the kernel drops page cache below it, and where none
-// is left it kills.
+// batch lets a batch pod allocate memory in small amounts, as page faults do. At the limit of its
+// cgroup the kernel drops page cache below it, and if none is left it kills the pod.
 func (k *memcg) batch(uid string, anon, cache int64) {
 	at := k.find(uid)
 	for anon+cache > 0 && at >= 0 {
@@ -38,7 +37,7 @@ func (k *memcg) batch(uid string, anon, cache int64) {
 		anon -= step
 		m.Anon += step
 		m.Current += step
-		if held, _ := k.held(); held < k.limit { // the page cache fills what is left
+		if held, _ := k.held(); held < k.limit { // page cache fills the rest of the limit
 			filled := min(cache, 16*mib, k.limit-held)
 			m.Cache += filled
 			m.Current += filled
@@ -47,8 +46,8 @@ func (k *memcg) batch(uid string, anon, cache int64) {
 		k.reclaim(k.limit)
 		if held, _ := k.held(); held > k.limit {
 			k.killed++
-			// What the invariant forbids: the limit was below what batch might hold, by more
-			// than the limit's own steps, when the controller looked last, and still is.
+			// The invariant is violated if the limit was more than its own step below what batch
+			// work might hold when the controller last measured, and still is.
 			free := bytesPart(k.MemoryTotal, DefaultConfig().Memory.SafePercent) - k.used() - bytesPart(k.MemoryTotal, DefaultConfig().Memory.HeadroomPercent)
 			if may := min(k.goal, free) - 2*bytesPart(k.MemoryTotal, limitDead); k.limit < may {
 				k.Fatalf("%s was killed at a limit of %s, and batch may hold %s: services use %s of %s", uid, MemoryText(k.limit), MemoryText(may), MemoryText(k.used()), MemoryText(k.MemoryTotal))
@@ -68,7 +67,7 @@ func (k *memcg) find(uid string) int {
 	return -1
 }
 
-// reclaim drops batch's page cache down to a limit.
+// reclaim drops page cache of batch work down to a limit.
 func (k *memcg) reclaim(limit int64) {
 	held, _ := k.held()
 	for i := range k.Containers {
@@ -80,8 +79,8 @@ func (k *memcg) reclaim(limit int64) {
 	}
 }
 
-// serve lets a service have so much memory. Where the node has none left for it, batch's
-// cache goes; where that isn't enough, it would be killed for what batch holds.
+// serve sets the memory of a service. If the node has no free memory, page cache of batch work is
+// dropped; if that is not enough, the service would be killed for memory that batch work holds.
 func (k *memcg) serve(name string, bytes int64) {
 	before := k.services[name]
 	k.services[name] = bytes
@@ -91,7 +90,7 @@ func (k *memcg) serve(name string, bytes int64) {
 	}
 }
 
-// second lets the controllers step, and carries out what they want.
+// second runs one step of the controllers and carries out its result.
 func (k *memcg) second() {
 	held, cache := k.held()
 	k.Node.Memory.Free = k.MemoryTotal - k.used() - held
@@ -114,7 +113,7 @@ func (k *memcg) second() {
 		requests = append(requests, *got.Evict)
 	}
 	desired, _ := k.eviction.Step(&k.View, 0, requests)
-	if desired.Evict != nil { // the runtime is fast
+	if desired.Evict != nil { // the runtime evicts at once
 		k.remove(desired.Evict.UID)
 		k.eviction.Done(desired.Evict.UID, nil, k.Now)
 		k.evicted++
@@ -122,9 +121,9 @@ func (k *memcg) second() {
 	k.Granted = 0
 }
 
-// TestMemoryKills: services and batch pods come, grow, crash and leave at random. No
-// batch pod is killed by its limit while batch may hold more, none that starts within
-// what it was granted, and no service for what batch holds.
+// TestMemoryKills lets services and batch pods come, grow, crash and leave at random. The kernel
+// kills no batch pod at its limit while batch work may hold more, no batch pod that starts within
+// its grant, and no service for memory that batch work holds.
 func TestMemoryKills(t *testing.T) {
 	t.Parallel()
 	killed, evicted, refused := 0, 0, 0
@@ -148,8 +147,9 @@ func TestMemoryKills(t *testing.T) {
 	}
 }
 
-// act lets a service and a batch pod do something. Services grow by up to a twenty-fifth
-// of the node a second: faster growth needs a faster evictor than a runtime.
+// act lets one service and one batch pod do something at random. Services grow by at most a
+// twenty-fifth of the node per second, because faster growth takes faster evictions than a runtime
+// can do.
 func (k *memcg) act() {
 	name := fmt.Sprintf("service-%d", k.random.IntN(3))
 	if k.random.IntN(40) == 0 {

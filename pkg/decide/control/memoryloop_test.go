@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// loop is a node whose batch work takes all the memory that it may have, with Memory
-// and Eviction on it.
+// loop is a node whose batch work takes all the memory that it may have, with the controllers
+// Memory and Eviction.
 type loop struct {
 	*stage
 	memory   *Memory
@@ -18,12 +18,12 @@ type loop struct {
 	online  int64
 	limit   int64
 	leaving string
-	closed  bool // takes no new pods
+	closed  bool // no new pods start
 	evicted int
-	next    int // number of the next pod
+	next    int // index of the next pod
 }
 
-const podSize = 4 << 10 // MiB that a pod takes, so much of it anonymous
+const podSize = 4 << 10 // size of a pod in MiB
 
 func newLoop(managed bool) *loop {
 	l := &loop{stage: newStage(0, 0), online: 20 * gib, limit: 1 << 60}
@@ -33,8 +33,8 @@ func newLoop(managed bool) *loop {
 	return l
 }
 
-// second lets a second pass: batch grows by so much at most, online to so much. It
-// returns how much of online's demand could not be had.
+// second runs one second in which batch work grows by at most grow and online work to at most
+// online. It returns how much of the online demand could not be met.
 func (l *loop) second(grow, online int64, cachePercent int) (short int64) {
 	if l.leaving != "" {
 		l.remove(l.leaving)
@@ -46,7 +46,7 @@ func (l *loop) second(grow, online int64, cachePercent int) (short int64) {
 	short = max(0, online+held-cache-l.MemoryTotal)
 	l.online = online - short
 	free := l.MemoryTotal - l.online - held
-	if free < 0 { // online's direct reclaim, or kswapd, drops batch's cache
+	if free < 0 { // direct reclaim by online work, or kswapd, drops page cache of batch work
 		for i := range l.Containers {
 			m := &l.Containers[i].Container.Memory
 			take := min(m.Cache, -free)
@@ -94,8 +94,8 @@ func (l *loop) held() (held, cache int64) {
 	return held, cache
 }
 
-// grow adds batch work where there is room, in the box and on the node: new pods, and
-// where none may start what is there grows.
+// grow adds batch work if the batch cgroup and the node have room: new pods, or more memory of
+// existing ones if no pod may start.
 func (l *loop) grow(most int64, cachePercent int) {
 	held, _ := l.held()
 	for most = min(most, l.limit-held, l.MemoryTotal-l.online-held); most >= 64*mib; most -= podSize * mib {
@@ -113,19 +113,19 @@ func (l *loop) grow(most int64, cachePercent int) {
 	}
 }
 
-// Online grows from 20 to 60 GiB of 100, at a rate, into a node that batch has filled
-// as far as it may. It gets its memory; without the loop it doesn't.
+// Online work grows from 20 to 60 of 100 GiB at a given rate, on a node that batch work has filled
+// as far as it may. With the loop online work gets its memory, without it it doesn't.
 func TestMemoryTakeBack(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		rate    int64 // MiB a second
-		cache   int   // percent of batch's memory
-		evicted int   // at most
-		short   int64 // at most
+		rate    int64 // in MiB per second
+		cache   int   // percentage of cache in batch work's memory
+		evicted int   // maximum
+		short   int64 // maximum in bytes
 	}{
 		{100, 60, 10, 0}, {1000, 60, 8, 0}, {4000, 60, 8, 0}, {20000, 60, 8, 0},
 		{100, 0, 20, 0}, {1000, 0, 11, 0}, {4000, 0, 10, 0},
-		{10000, 0, 10, 2 * gib}, // a tenth of the node a second, from pods of which one goes in two seconds
+		{10000, 0, 10, 2 * gib}, // a tenth of the node per second, with one eviction in two seconds
 	} {
 		t.Run(fmt.Sprintf("%d MiB a second, %d%% cache", test.rate, test.cache), func(t *testing.T) {
 			t.Parallel()
@@ -153,7 +153,7 @@ func TestMemoryTakeBack(t *testing.T) {
 	}
 }
 
-// With the load as it is, the limit moves seldom, however it trembles.
+// Under a constant load with noise the limit changes seldom.
 func TestMemoryIsCalmUnderNoise(t *testing.T) {
 	t.Parallel()
 	m := newMemory()

@@ -28,8 +28,8 @@ func TestCriticalMark(t *testing.T) {
 	}
 }
 
-// evictsAfter steps until the controller asks for an eviction, and returns after how
-// many seconds and why; 0 where it never does.
+// evictsAfter runs steps until the controller asks for an eviction, and returns after how many
+// seconds and why, or 0 if it never does.
 func evictsAfter(m *Memory, s *stage, change func(*stage)) (seconds int, request EvictRequest, asked int64) {
 	m.Step(&s.View)
 	for i := range 30 {
@@ -51,12 +51,12 @@ func TestMemoryPressure(t *testing.T) {
 	t.Parallel()
 	be := actor{uid: "be", class: workload.BE, anon: 10 << 10, cache: 10 << 10}
 	for name, test := range map[string]struct {
-		available, free int64 // GiB
+		available, free int64 // in GiB
 		direct          float64
 		actors          []actor
 		change          func(*stage)
-		evictPercent    int // 0 as shipped
-		after           int // 0 never
+		evictPercent    int // 0 for the default
+		after           int // in seconds; 0 for never
 		need            int64
 		why             string
 		reclaims        bool
@@ -95,13 +95,13 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
-// Where the kernel takes nothing from a single container, nothing is asked for that the
-// box's limit can't do.
+// If the kernel can't reclaim from a single container, the controller only asks for reclaim that
+// the batch cgroup's limit can do.
 func TestMemoryWithoutReclaim(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		available, free int64
-		batch           int64 // MiB
+		batch           int64 // in MiB
 		reclaims        bool
 	}{
 		"over its goal":           {40, 20, 40 << 10, true},
@@ -116,7 +116,7 @@ func TestMemoryWithoutReclaim(t *testing.T) {
 	}
 }
 
-// The node's eviction goes on to the margin below its mark.
+// Evictions for the node's memory continue until it is below the threshold by the margin.
 func TestMemoryEvictsToTheMargin(t *testing.T) {
 	t.Parallel()
 	m, s := newMemory(), newStage(29*gib, 20*gib)
@@ -194,8 +194,8 @@ func TestMemoryOfPools(t *testing.T) {
 	}
 }
 
-// A node whose page cache fills its memory takes BE's in steps far apart, and none
-// where that is all the same to it.
+// On a node whose page cache fills the memory, reclaim from BE takes place in steps at long
+// intervals, and not at all if it has no effect.
 func TestMemoryRests(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -215,7 +215,7 @@ func TestMemoryRests(t *testing.T) {
 	}
 }
 
-// What a look that is older than the reclaim shows is no answer to it.
+// A measurement that is older than the reclaim does not count as its result.
 func TestMemoryWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	m := newMemory()
@@ -239,8 +239,8 @@ func TestMemoryWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
-// BE's largest cache first, what isn't cache last, and each wait doubles while
-// nothing comes back.
+// BE's largest cache is reclaimed first, and memory that isn't cache last. Each wait doubles while
+// nothing is reclaimed.
 func TestMemoryReclaimOrder(t *testing.T) {
 	t.Parallel()
 	m := newMemory()

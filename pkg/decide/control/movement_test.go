@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// budgetStep is a step of batch's budget, in milli-CPU.
+// budgetStep returns a step of the batch budget, in thousandths of a CPU.
 func budgetStep(from, to int, why string) *Decision {
 	d := &Decision{Controller: "batch", Object: "node", Action: "grow", Why: why, Moves: "budget", Facts: []Fact{{"others_cpus", float64(4000-to) / 1000}}}
 	if to < from {
@@ -28,7 +28,7 @@ func TestMovements(t *testing.T) {
 	other := &Decision{Controller: "batch", Object: "node", Action: "stale", Why: "unknown"}
 	for name, test := range map[string]struct {
 		steps []step
-		want  string // what is told at the end, the oldest first
+		want  string // what is reported at the end, the oldest first
 	}{
 		"one way": {[]step{
 			{0, On, budgetStep(3000, 2500, "others use 1 CPU")},
@@ -109,7 +109,7 @@ func TestMovements(t *testing.T) {
 	}
 }
 
-// The facts of a movement are those of its first and of its last step.
+// A movement has the facts of its first and of its last step.
 func TestFactsOfAMovement(t *testing.T) {
 	t.Parallel()
 	var m Movements
@@ -125,7 +125,7 @@ func TestFactsOfAMovement(t *testing.T) {
 	}
 }
 
-// The amounts of an eviction name their unit, so that they can be printed for people.
+// The names of an eviction's facts contain their unit, so that they can be printed for people.
 func TestEvictionFactsNameTheirUnit(t *testing.T) {
 	t.Parallel()
 	for resource, want := range map[Resource]Fact{

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// shop is a node of 100 CPUs and 100 GiB, 16 of them pins'; LS uses 8 CPUs, others than BE
-// 10 GiB together, and the system 4 CPUs and 2 GiB.
+// shop returns a node of 100 CPUs and 100 GiB, of which pins hold 16 CPUs. LS uses 8 CPUs,
+// everything but BE together 10 GiB, and the system 4 CPUs and 2 GiB.
 func shop() *scene {
 	s := newScene(100)
 	s.MemoryTotal, s.Shared = 100*testGiB, 84000
@@ -77,11 +77,11 @@ func newOffering(peaks Peaks) *Offering {
 	return NewOffering(DefaultConfig().Offer, Amount{}, time.Second, peaks)
 }
 
-func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
+func TestOfferCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	s.second()
-	// Its usage is the system's then, for all that is known.
+	// Without its measurement, the server's usage counts as the system's.
 	s.at("web").CPU.At, s.at("web").Container.Memory.At = time.Time{}, time.Time{}
 	offer, _ := newOffering(Peaks{}).Step(&s.View, nil)
 	if want := (Amount{60000 - 30000 - 16000 - 12000, (65 - 30 - 5 - 7) * testGiB}); offer.ShortTerm != want {
@@ -89,12 +89,12 @@ func TestSellCountsWhatIsNotSeenAtItsRequest(t *testing.T) {
 	}
 }
 
-func TestSellLongLived(t *testing.T) {
+func TestOfferLongLived(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
 	offer, _ := offering.Step(s.second(), nil)
-	// Nothing is known of an hour: requests of 46 CPUs and 40 GiB.
+	// Without a whole measured hour, requests of 46 CPUs and 40 GiB count.
 	if want := (Amount{14000, 25 * testGiB}); offer.LongTerm != want || offer.PeakHours != 0 {
 		t.Errorf("at first %+v, want %+v", offer, want)
 	}
@@ -129,7 +129,7 @@ func TestSellLongLived(t *testing.T) {
 	}
 }
 
-func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
+func TestOfferReportsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
@@ -138,7 +138,7 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 		s.Node.CPU.Usage += usage - s.at("web").CPU.Usage
 		s.at("web").CPU.Usage = usage
 	}
-	move(11000) // by 9 % of 32
+	move(11000) // a change by 9 % of 32
 	for i := range 299 {
 		if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 0 || offer.ShortTerm.CPU != 32000 {
 			t.Fatalf("after %d s: %+v, %v", i, offer, decisions)
@@ -147,7 +147,7 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	if offer, decisions := offering.Step(s.second(), nil); len(decisions) != 1 || offer.ShortTerm.CPU < 29000 || offer.ShortTerm.CPU > 29050 {
 		t.Errorf("after five minutes: %+v, %v", offer, decisions)
 	}
-	move(41000) // to nothing, a tenth of which the mean has after some seconds
+	move(41000) // to nothing; the mean has a tenth of the change after some seconds
 	seconds := 0
 	for decisions := []Decision(nil); len(decisions) == 0 && seconds < 300; seconds++ {
 		_, decisions = offering.Step(s.second(), nil)
@@ -157,9 +157,9 @@ func TestSellTellsLargeChangesAtOnceAndSmallOnesLater(t *testing.T) {
 	}
 }
 
-// TestSellTellsAMovementOnce: an offer that follows a load is one decision, and one that
-// changes by less than is shown of it is none.
-func TestSellTellsAMovementOnce(t *testing.T) {
+// TestOfferIsOneMovement checks that an offer which follows a load is one decision, and that a
+// change too small to be displayed is none.
+func TestOfferIsOneMovement(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
@@ -182,7 +182,7 @@ func TestSellTellsAMovementOnce(t *testing.T) {
 	for second := range 200 {
 		news += step(8000 + 200*workload.MilliCPU(second))
 	}
-	if decided < 10 || news*2 > decided { // steps that are 10 s apart are told one by one
+	if decided < 10 || news*2 > decided { // steps that are 10 s apart are reported one by one
 		t.Errorf("one rising load was told as %d movements, of %d decisions", news, decided)
 	}
 	for range 600 {
@@ -193,7 +193,7 @@ func TestSellTellsAMovementOnce(t *testing.T) {
 	}
 }
 
-func TestSellUnseen(t *testing.T) {
+func TestOfferUnseen(t *testing.T) {
 	t.Parallel()
 	s := shop()
 	offering := newOffering(Peaks{})
@@ -214,7 +214,7 @@ func TestSellUnseen(t *testing.T) {
 	}
 }
 
-func TestSellCheck(t *testing.T) {
+func TestOfferCheck(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig().Offer
 	if p := cfg.Check(); len(p) != 0 {
@@ -232,9 +232,9 @@ func TestSellCheck(t *testing.T) {
 	}
 }
 
-// What is sold is never more than the node without its margin, never less than
-// nothing, and the long-lived part no more than the short-lived once hours are known.
-func TestSellProperties(t *testing.T) {
+// The offer is between 0 and the node less its margin, and the long-term offer is at most the
+// short-term offer once whole hours have been measured.
+func TestOfferProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := shop()
@@ -256,7 +256,7 @@ func TestSellProperties(t *testing.T) {
 	})
 }
 
-func TestSellAllocs(t *testing.T) {
+func TestOfferAllocs(t *testing.T) {
 	offering := newOffering(Peaks{})
 	stepsWithout(t, fiveHundred(), func(v *View) { offering.Step(v, nil) })
 }

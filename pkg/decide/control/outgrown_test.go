@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// loads gives the scene's pools what they use, known now.
+// loads sets the usage of the scene's pools, measured now.
 func (s *scene) loads(usage ...workload.MilliCPU) *View {
 	v := s.pass(time.Minute)
 	for i := range v.Pools {
@@ -50,14 +50,14 @@ func TestOutgrown(t *testing.T) {
 func TestOutgrownHolds(t *testing.T) {
 	t.Parallel()
 	s, o := newScene(16), NewOutgrown(time.Minute)
-	for i := range 120 { // 21 % for half an hour, 19 %, then 10 %
+	for i := range 120 { // 21 % for half an hour, then 19 %, then 10 %
 		use := []workload.MilliCPU{2100, 1900, 1900, 1000}[i/30]
 		advice := o.Step(s.loads(use, 10000-use, 5000))
 		if at := i % 30; i < 90 && at > 5 && len(advice) != 1 || i == 119 && len(advice) > 0 {
 			t.Fatalf("minute %d: %v", i, advice)
 		}
 	}
-	for range 10 { // pools that nobody has measured for long say nothing new
+	for range 10 { // pools without a recent measurement change nothing
 		if advice := o.Step(s.pass(time.Hour)); len(advice) > 0 {
 			t.Errorf("stale: %v", advice)
 		}

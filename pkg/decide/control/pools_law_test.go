@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// drawBench is a random node with random pools.
+// drawBench draws a random node with random pools.
 func drawBench(t *rapid.T) *bench {
 	bands := [][2]int{{30, 50}, {45, 60}, {50, 80}, {10, 90}, {40, 45}}
 	n := rapid.IntRange(2, 5).Draw(t, "pools")
@@ -37,8 +37,8 @@ func drawBench(t *rapid.T) *bench {
 	return b
 }
 
-// TestLaw checks the flow rules while anything happens to a node: load, requests,
-// CPUs, measurements that fail, time that passes.
+// TestLaw checks the rules of the pools' sizes under random changes of load, requests, CPUs and
+// measurements over time.
 func TestLaw(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,8 +122,8 @@ func checkLaw(t *rapid.T, b *bench, before []Pool, sizes []int, total int) {
 	}
 }
 
-// checkCap: once use has been observed, no pool is over its cap, and the cap is that
-// of rule 4.
+// checkCap checks that no pool exceeds its maximum once its usage has been measured, and that the
+// maximum is that of rule 4.
 func checkCap(t *rapid.T, b *bench, i, size int) {
 	s, cfg := &b.pools.state[i], &b.pools.pools[i]
 	watched := !s.adopted.IsZero() && b.pools.last.Sub(s.adopted) > b.pools.cfg.SlowWindow
@@ -138,8 +138,8 @@ func checkCap(t *rapid.T, b *bench, i, size int) {
 	}
 }
 
-// checkRelief: a pool that is still over its band has all that it may have, or that
-// the pools below can give in this step.
+// checkRelief checks that a pool that is still over its band has all that it may have, or all that
+// lower pools can give in this step.
 func checkRelief(t *rapid.T, b *bench, i, before int) {
 	p := b.pools
 	s := &p.state[i]
@@ -162,7 +162,7 @@ func checkRelief(t *rapid.T, b *bench, i, before int) {
 	}
 }
 
-// TestBandMovesNothing changes loads within their bands.
+// TestBandMovesNothing varies loads within their bands.
 func TestBandMovesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -180,7 +180,7 @@ func TestBandMovesNothing(t *testing.T) {
 	})
 }
 
-// TestFewMoves counts changes of sizes over hours of load that goes up and down.
+// TestFewMoves counts changes of sizes over hours of varying load.
 func TestFewMoves(t *testing.T) {
 	t.Parallel()
 	wave := func(period time.Duration, low, high float64) func(time.Duration, *rand.Rand) float64 {
@@ -196,7 +196,7 @@ func TestFewMoves(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		load func(time.Duration, *rand.Rand) float64
-		most int // moves of an hour, of both pools together, after the first
+		most int // maximum number of moves of both pools per hour, after the first hour
 	}{
 		"noise of a tenth":         {noise(10, .1), 0},
 		"noise of a half":          {noise(10, .5), 6},
@@ -230,7 +230,7 @@ func TestFewMoves(t *testing.T) {
 	}
 }
 
-// TestShort overloads a pool until nothing is left to take, and calms it.
+// TestShort overloads a pool until it can take no more CPUs, and then removes the load.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{24, 64, 0})
@@ -251,7 +251,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestSmall has a load that no whole number of CPUs holds in its band.
+// TestSmall has a load that is within the band for no whole number of CPUs.
 func TestSmall(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{4, 4, 8}, []int{8, 8, 0})

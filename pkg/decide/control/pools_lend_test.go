@@ -10,8 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestEmptyBatchPool: while no batch work is there the others have its CPUs, by their
-// sizes, and move for no load that these hold; when it comes it has them at once.
+// TestEmptyBatchPool checks that the other pools share the batch pool's CPUs, in proportion to
+// their sizes, while it is empty; that they do not change for a load which they hold with these
+// CPUs; and that batch work has its CPUs at once when it comes.
 func TestEmptyBatchPool(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{64, 64, 0})
@@ -19,7 +20,7 @@ func TestEmptyBatchPool(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		empty    bool
-		critical bool // is empty
+		critical bool // the critical pool is empty
 		n        int
 		load     []workload.MilliCPU
 		after    time.Duration
@@ -48,8 +49,8 @@ func TestEmptyBatchPool(t *testing.T) {
 	}
 }
 
-// TestLending: whatever is lent, each pool has what the law gives it or more, the last
-// its minimum, and together they have all.
+// TestLending checks that while CPUs are lent each pool has at least the CPUs that the rules give
+// it, the last at least its minimum, and all pools together all CPUs.
 func TestLending(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

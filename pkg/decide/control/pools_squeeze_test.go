@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestSqueezedPools: windows and the switch take the batch pool's CPUs in the same
-// step, and it has them back in the step in which they end.
+// TestSqueezedPools checks that time windows and the batch switch shrink the batch pool in the
+// same step, and that it grows again in the step in which they end.
 func TestSqueezedPools(t *testing.T) {
 	t.Parallel()
 	off := BatchState{Closed: true, Squeeze: true, Why: "batch is switched off"}
@@ -21,9 +21,9 @@ func TestSqueezedPools(t *testing.T) {
 		state   BatchState
 		threads int
 		load    []workload.MilliCPU
-		want    string // in the step, and three minutes later
+		want    string // sizes in the step and three minutes later
 		later   string
-		why     string // of the first decision
+		why     string // reason of the first decision
 	}{
 		"off":               {off, 1, cpuLoads(6, 10, 99), "[15 47 2]", "[15 47 2]", "batch is switched off: its pool keeps its minimum, and pool online has the others"},
 		"a part":            {part, 1, cpuLoads(6, 10, 99), "[15 40 9]", "[15 40 9]", "window 09:30-11:30 leaves batch 30% of its CPUs: its pool keeps 30% of its CPUs or its minimum"},
@@ -61,8 +61,8 @@ func TestSqueezedPools(t *testing.T) {
 	}
 }
 
-// TestSqueezeProperties: a squeeze takes from the last pool alone and down to its part
-// or its minimum, and each other pool has what the law gives it at the least.
+// TestSqueezeProperties checks that a squeeze takes CPUs from the last pool only, down to its part
+// or its minimum, and that every other pool has at least what the rules give it.
 func TestSqueezeProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

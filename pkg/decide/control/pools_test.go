@@ -21,13 +21,13 @@ func shipped() []PoolConfig {
 	}
 }
 
-// bench is a node of pools: what they want to use, and what they have.
+// bench is a node of pools with their demand and their sizes.
 type bench struct {
 	pools *Pools
 	view  View
-	load  []workload.MilliCPU // that they want to use
+	load  []workload.MilliCPU // demand of each pool
 	told  []Decision
-	moves int // sizes of pools above the last that changed
+	moves int // changes of sizes of pools above the last
 }
 
 func newBench(pools []PoolConfig, sizes []int, requests []int) *bench {
@@ -40,7 +40,7 @@ func newBench(pools []PoolConfig, sizes []int, requests []int) *bench {
 	return b
 }
 
-// step measures and decides, and then lets time pass.
+// step measures, decides, and then lets the given time pass.
 func (b *bench) step(gone time.Duration) []int {
 	for i := range b.load {
 		p := &b.view.Pools[i]
@@ -96,12 +96,12 @@ func cpuLoads(loads ...float64) []workload.MilliCPU {
 	return all
 }
 
-// TestPoolSizes has a node settle, and then its load step.
+// TestPoolSizes changes the load of a node at rest and checks the sizes.
 func TestPoolSizes(t *testing.T) {
 	t.Parallel()
 	type change struct {
 		load  []workload.MilliCPU
-		after time.Duration // 0: the step itself
+		after time.Duration // 0 for the step itself
 		want  string
 	}
 	calm := cpuLoads(6, 10, 20)
@@ -158,7 +158,7 @@ func TestPoolSizes(t *testing.T) {
 	}
 }
 
-// TestStalePools loses sight of a node that has settled far below its requests.
+// TestStalePools stops the measurements of a node that uses far less than its requests.
 func TestStalePools(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{24, 32, 0})
@@ -187,8 +187,8 @@ func TestStalePools(t *testing.T) {
 	}
 }
 
-// TestOnePoolStale: a pool whose load is unknown gives nothing to those above, and
-// takes of the last alone.
+// TestOnePoolStale checks that a pool without recent measurements gives no CPUs to higher pools,
+// and takes CPUs from the last pool only.
 func TestOnePoolStale(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{64, 22, 0})
@@ -206,7 +206,7 @@ func TestOnePoolStale(t *testing.T) {
 	}
 }
 
-// TestPoolsAtTheStart: no measurement yet is no reason to change what was found.
+// TestPoolsAtTheStart checks that the sizes found at the start stay until the first measurement.
 func TestPoolsAtTheStart(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{24, 32, 0})
@@ -217,8 +217,8 @@ func TestPoolsAtTheStart(t *testing.T) {
 	}
 }
 
-// TestClockJumps: no size changes with the clock alone, and nothing shrinks for a
-// window afterwards.
+// TestClockJumps checks that a jump of the clock alone changes no size, and that no pool shrinks
+// for a window after it.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	for _, jump := range []time.Duration{-24 * time.Hour, -time.Millisecond - tick, 10 * time.Second, 24 * time.Hour} {
@@ -233,7 +233,7 @@ func TestClockJumps(t *testing.T) {
 			t.Errorf("jump of %s: sizes %s in the end", jump, got)
 		}
 	}
-	// A clock that is set for the first time: the product of load and time doesn't overflow.
+	// When the clock is set for the first time, the product of load and time must not overflow.
 	b := newBench(shipped(), []int{40, 20, 29}, []int{64, 64, 0})
 	b.load = cpuLoads(20, 10, 5)
 	b.run(time.Minute, tick)
@@ -252,7 +252,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestMachineChanges takes CPUs away, as pins and hotplug do, and gives them back.
+// TestMachineChanges removes CPUs, as pins and hotplug do, and returns them.
 func TestMachineChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{24, 32, 0})
@@ -271,7 +271,7 @@ func TestMachineChanges(t *testing.T) {
 	}
 }
 
-// TestNewContainersCount starts a container in a pool that has settled low.
+// TestNewContainersCount starts a container in a pool that has shrunk below its requests.
 func TestNewContainersCount(t *testing.T) {
 	t.Parallel()
 	b := newBench(shipped(), []int{15, 20, 29}, []int{24, 32, 0})
@@ -282,7 +282,7 @@ func TestNewContainersCount(t *testing.T) {
 	for range 3 {
 		b.step(tick)
 	}
-	if got := b.view.Pools[1].Size; got != 30 { // 10 more: its load is in the band then
+	if got := b.view.Pools[1].Size; got != 30 { // 10 CPUs more bring its load into the band
 		t.Errorf("with a new container of 8 CPUs the pool has %d", got)
 	}
 	b.load[1] = 15000

@@ -25,7 +25,7 @@ func newRules(t testing.TB, rules ...Rule) *Rules {
 	return r
 }
 
-// at sets the node's CPU usage, in percent.
+// at sets the node's CPU usage in percent.
 func (s *stage) at(percent int) *View {
 	s.Node.CPU.Usage = workload.MilliCPU(percent) * 100
 	return s.tick()
@@ -40,10 +40,10 @@ func TestRuleTriggersAndRestores(t *testing.T) {
 		refuses bool
 		tells   string
 	}{
-		{81, false, ""}, {81, false, ""}, {80, false, ""}, // not in a row
+		{81, false, ""}, {81, false, ""}, {80, false, ""}, // not three measurements in a row
 		{81, false, ""}, {99, false, ""}, {81, true, "trigger"}, {81, true, ""},
 		{50, true, ""}, {81, true, ""}, {50, true, ""},
-		{50, true, "restore"}, {50, true, ""}, {50, false, ""}, // cool-down
+		{50, true, "restore"}, {50, true, ""}, {50, false, ""}, // after the cool-down
 		{50, false, ""}, {81, false, ""},
 	} {
 		got, decisions := r.Step(s.at(step.percent))
@@ -55,7 +55,7 @@ func TestRuleTriggersAndRestores(t *testing.T) {
 			t.Errorf("step %d: refuses %q, tells %+v", i, got.Refuse, decisions)
 		}
 	}
-	// Looks that show nothing new count neither way.
+	// Repeated measurements count neither for nor against the rule.
 	s.at(99)
 	for range 5 {
 		r.Step(&s.View)
@@ -93,7 +93,7 @@ func TestRuleThrottle(t *testing.T) {
 	step(90, "floor 0.409, request 0.7, unlimited 0.819, permits 0.409")
 	step(90, "floor 0.4, request 0.7, unlimited 0.8, permits 0.4")
 	s.remove("permits")
-	s.Containers[0].Limit = 300 // somebody resized it
+	s.Containers[0].Limit = 300 // another program has resized it
 	step(10, "request 0.84, unlimited 0.96")
 	step(10, "unlimited 1.152")
 	for range 3 {
@@ -101,7 +101,7 @@ func TestRuleThrottle(t *testing.T) {
 	}
 	step(10, "")
 	s.Containers[0].Limit, s.Containers[2].CPU.Usage = leastQuota, 120
-	step(90, "request 0.8, unlimited 0.1") // which keep a lock no longer than they must
+	step(90, "request 0.8, unlimited 0.1") // the limits stay high enough that a container which holds a lock makes progress
 	s.Containers[0].Limit, s.Containers[2].CPU.Usage = 300, 2000
 	for range 9 {
 		r.Step(s.at(10))
@@ -140,8 +140,8 @@ func TestRuleReclaimsAndEvicts(t *testing.T) {
 	}
 }
 
-// TestRuleThatCannotReclaim: where the kernel takes nothing back from a container the
-// rule says so once each time that it triggers, and asks for nothing.
+// TestRuleThatCannotReclaim checks that, if the kernel can't reclaim memory from a container, the
+// rule says so once each time it triggers and asks for nothing.
 func TestRuleThatCannotReclaim(t *testing.T) {
 	t.Parallel()
 	r := newRules(t, Rule{Name: "cache", Metric: "node.cpu", Watermark: 80, Action: RuleReclaim, StepPercent: 10})
@@ -199,9 +199,9 @@ func TestRuleMetrics(t *testing.T) {
 	}
 }
 
-// A container that never starts, or that runs in a virtual machine, hides nothing: rules
-// on batch work and on its pool trigger all the same. An idle one, which is looked at
-// more seldom, keeps neither figure from being known.
+// A container that never starts or runs in a virtual machine does not hide the usage of batch work
+// or of its pool from rules. An idle container, which is measured less often, does not make either
+// unknown.
 func TestRulesWithoutFiguresOfOne(t *testing.T) {
 	t.Parallel()
 	s := newStage(60*gib, 40*gib, actor{uid: "be", class: workload.BE, anon: 50 << 10, cpu: 5000},
@@ -245,8 +245,8 @@ func TestNewRules(t *testing.T) {
 	}
 }
 
-// However the load moves: a limit stays between floor and limit, moves only after
-// the rule says so, and all of it comes back in the end.
+// However the load varies, a limit stays between floor and original, changes only after the rule
+// has triggered, and returns to its original in the end.
 func TestRulesProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -315,7 +315,7 @@ func TestCheckRules(t *testing.T) {
 	}
 }
 
-// problemsAre checks that there is one problem that says so; "" is none.
+// problemsAre checks that there is exactly one problem with that text; "" stands for none.
 func problemsAre(t *testing.T, got []Problem, want string) {
 	t.Helper()
 	if want == "" && len(got) > 0 || want != "" && (len(got) != 1 || !strings.Contains(got[0].Key+" "+got[0].Text, want)) {

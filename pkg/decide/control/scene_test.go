@@ -10,10 +10,10 @@ import (
 
 const testGiB = int64(1) << 30
 
-// scene is a node for controllers to look at, second by second.
+// scene is a node whose measurements a test sets second by second.
 type scene struct{ View }
 
-// newScene is an empty node, with a critical, an online and a batch pool.
+// newScene returns an empty node with the pools critical, online and batch.
 func newScene(cpus int) *scene {
 	s := &scene{}
 	s.Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -28,7 +28,7 @@ func newScene(cpus int) *scene {
 	return s
 }
 
-// run adds a pod with one container, which uses its request.
+// run adds a pod with one container whose usage is its request.
 func (s *scene) run(name string, class workload.Class, request, limit workload.MilliCPU) *Container {
 	pool := map[workload.Class]int{workload.LS: 1, workload.BE: 2}[class]
 	if class.Pinned() || class == workload.System {
@@ -44,7 +44,7 @@ func (s *scene) run(name string, class workload.Class, request, limit workload.M
 	return c
 }
 
-// gone takes the newest pod away.
+// gone removes the newest pod.
 func (s *scene) gone() {
 	s.Pods, s.Containers = s.Pods[:len(s.Pods)-1], s.Containers[:len(s.Containers)-1]
 }
@@ -58,7 +58,7 @@ func (s *scene) at(name string) *Container {
 	panic("no container " + name)
 }
 
-// pass lets time pass; all is looked at again.
+// pass lets time pass and then measures everything again.
 func (s *scene) pass(d time.Duration) *View {
 	s.Now = s.Now.Add(d)
 	s.Node.CPU.At, s.Node.CPU.Interval, s.Node.Memory.At, s.Node.Pressure.At = s.Now, d, s.Now, s.Now
@@ -70,16 +70,16 @@ func (s *scene) pass(d time.Duration) *View {
 	return &s.View
 }
 
-// second is one step.
+// second runs one second.
 func (s *scene) second() *View { return s.pass(time.Second) }
 
-// blind lets a second pass in which nothing is looked at.
+// blind runs one second without measurements.
 func (s *scene) blind() *View {
 	s.Now = s.Now.Add(time.Second)
 	return &s.View
 }
 
-// fiveHundred is a node with 500 containers.
+// fiveHundred returns a node with 500 containers.
 func fiveHundred() *scene {
 	s := newScene(64)
 	s.Node.CPU.Usage = 30000
@@ -93,7 +93,7 @@ func fiveHundred() *scene {
 	return s
 }
 
-// stepsWithout checks that a step which changes nothing allocates nothing.
+// stepsWithout checks that steps without changes allocate no memory.
 func stepsWithout(t *testing.T, s *scene, step func(v *View)) {
 	t.Helper()
 	for range 200 {
@@ -104,7 +104,7 @@ func stepsWithout(t *testing.T, s *scene, step func(v *View)) {
 	}
 }
 
-// benchSteps steps a controller with 500 containers.
+// benchSteps measures steps of a controller with 500 containers.
 func benchSteps(b *testing.B, step func(v *View)) {
 	b.Helper()
 	s := fiveHundred()
@@ -115,5 +115,5 @@ func benchSteps(b *testing.B, step func(v *View)) {
 	}
 }
 
-// BenchmarkNothing is what the benchmarks of controllers have beside the controller.
+// BenchmarkNothing measures what the other benchmarks spend outside of the controller.
 func BenchmarkNothing(b *testing.B) { benchSteps(b, func(*View) {}) }

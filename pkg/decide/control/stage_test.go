@@ -10,18 +10,18 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// stage is a node that a test moves. Each pod has one container.
+// stage is a node whose pods a test controls. Each pod has one container.
 type stage struct{ View }
 
-// actor is a pod on it.
+// actor is a pod of a stage.
 type actor struct {
 	uid      string
 	class    workload.Class
 	order    int
-	priority int // Koordinator's class
+	priority int // priority class in Koordinator's scheme
 	never    bool
 	allow    workload.Actions
-	anon     int64 // MiB
+	anon     int64 // in MiB
 	cache    int64
 	cpu      workload.MilliCPU
 	request  workload.MilliCPU
@@ -31,8 +31,8 @@ type actor struct {
 
 func stageNow() time.Time { return time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC) }
 
-// newStage is a node with 10 CPUs and 100 GiB, of which so many are available and
-// free, with actors.
+// newStage returns a node with 10 CPUs, 100 GiB, that much available and free memory, and these
+// pods.
 func newStage(available, free int64, actors ...actor) *stage {
 	s := &stage{View{Now: stageNow(), MemoryTotal: 100 * gib, Allocatable: 10000, Shared: 10000,
 		CPUs: make([]observe.CPU, 10), Pools: []Pool{{Name: "critical"}, {Name: "online"}, {Name: "batch"}}}}
@@ -58,7 +58,7 @@ func (s *stage) add(a actor) {
 	s.Containers = append(s.Containers, c)
 }
 
-// remove takes a pod away, with its memory.
+// remove removes a pod and its memory.
 func (s *stage) remove(uid string) {
 	i := slices.IndexFunc(s.Pods, func(p Pod) bool { return p.UID == uid })
 	m := s.Containers[i].Container.Memory
@@ -71,7 +71,7 @@ func (s *stage) remove(uid string) {
 	}
 }
 
-// measure makes every figure one of now.
+// measure makes all measurements current.
 func (s *stage) measure() {
 	n := &s.Node
 	n.Memory.At, n.CPU.At, n.Pressure.At, n.Load.At, n.Disk.At = s.Now, s.Now, s.Now, s.Now, s.Now
@@ -84,14 +84,14 @@ func (s *stage) measure() {
 	}
 }
 
-// tick lets a second pass.
+// tick runs one second.
 func (s *stage) tick() *View {
 	s.Now = s.Now.Add(time.Second)
 	s.measure()
 	return &s.View
 }
 
-// crowd is a node with 500 containers, half of them BE.
+// crowd returns a node with 500 containers, half of them BE.
 func crowd() *stage {
 	s := newStage(60*gib, 40*gib)
 	for i := range 500 {
@@ -105,7 +105,7 @@ func crowd() *stage {
 	return s
 }
 
-// noAllocs checks that steps with nothing new need no memory, and tell nothing.
+// noAllocs checks that steps without changes allocate no memory and make no decisions.
 func noAllocs(t *testing.T, s *stage, step func(*View) []Decision) {
 	t.Helper()
 	for range 200 {
@@ -117,7 +117,7 @@ func noAllocs(t *testing.T, s *stage, step func(*View) []Decision) {
 	}
 }
 
-// BenchmarkStage is what the benchmarks of controllers spend on the node itself.
+// BenchmarkStage measures what the benchmarks of controllers spend on the stage itself.
 func BenchmarkStage(b *testing.B) {
 	s := crowd()
 	b.ReportAllocs()

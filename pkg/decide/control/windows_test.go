@@ -44,7 +44,7 @@ func TestWindows(t *testing.T) {
 		windows []Window
 		at      string // 2026-03-06 is a Friday
 		want    string
-		next    string // "" none
+		next    string // "" for none
 	}{
 		"before the grace":      {"Europe/Berlin", []Window{day}, "2026-03-06 08:29:59 +0100", "open", "2026-03-06 08:30:00 +0100"},
 		"in the grace":          {"Europe/Berlin", []Window{day}, "2026-03-06 08:30:00 +0100", "take no new", "2026-03-06 09:00:00 +0100"},
@@ -61,13 +61,13 @@ func TestWindows(t *testing.T) {
 		"all day long":          {"UTC", []Window{{From: "00:00", To: "24:00"}}, "2026-03-06 12:00:00 +0000", "close", "2026-03-07 00:00:00 +0000"},
 		"none":                  {"UTC", nil, "2026-03-06 12:00:00 +0000", "open", ""},
 
-		// 2026-03-29, 02:00 to 03:00 doesn't come in Berlin.
+		// On 2026-03-29 the time from 02:00 to 03:00 does not exist in Berlin.
 		"begins in the gap: at its end":   {"Europe/Berlin", []Window{{From: "02:30", To: "05:00"}}, "2026-03-29 03:00:00 +0200", "close", "2026-03-29 05:00:00 +0200"},
 		"and not before":                  {"Europe/Berlin", []Window{{From: "02:30", To: "05:00"}}, "2026-03-29 01:59:59 +0100", "open", "2026-03-29 03:00:00 +0200"},
 		"ends in the gap: at it":          {"Europe/Berlin", []Window{{From: "01:00", To: "02:30"}}, "2026-03-29 03:00:00 +0200", "open", "2026-03-30 01:00:00 +0200"},
 		"all in the gap: not on that day": {"Europe/Berlin", []Window{{From: "02:10", To: "02:50"}}, "2026-03-29 01:00:00 +0100", "open", "2026-03-30 02:10:00 +0200"},
 		"over the gap":                    {"Europe/Berlin", []Window{{From: "01:00", To: "04:00"}}, "2026-03-29 03:30:00 +0200", "close", "2026-03-29 04:00:00 +0200"},
-		// 2026-10-25, 02:00 to 03:00 comes twice.
+		// On 2026-10-25 the time from 02:00 to 03:00 occurs twice in Berlin.
 		"begins at the first of two":          {"Europe/Berlin", []Window{{From: "02:30", To: "05:00"}}, "2026-10-25 02:30:00 +0200", "close", "2026-10-25 05:00:00 +0100"},
 		"stays when the clock goes back":      {"Europe/Berlin", []Window{{From: "02:30", To: "05:00"}}, "2026-10-25 02:10:00 +0100", "close", "2026-10-25 05:00:00 +0100"},
 		"ends at the second of two":           {"Europe/Berlin", []Window{{From: "01:00", To: "02:30"}}, "2026-10-25 02:29:59 +0100", "close", "2026-10-25 02:30:00 +0100"},
@@ -126,7 +126,7 @@ func TestSwitch(t *testing.T) {
 	step(Switch{}, "close", evening, false)
 	step(Switch{To: SwitchOn}, "open", time.Time{}, true)
 	step(Switch{To: SwitchOff, Until: until}, "close", until, true)
-	step(Switch{To: SwitchOff, Until: until, Evict: true}, "close", evening, true) // it is until
+	step(Switch{To: SwitchOff, Until: until, Evict: true}, "close", evening, true) // until the time of the switch
 	step(Switch{To: SwitchOff, Evict: true}, "evict", time.Time{}, true)
 	step(Switch{To: SwitchOn, Until: s.Now}, "close", evening, true)
 	var to SwitchState
@@ -135,7 +135,7 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// A window evicts only where time goes on evenly; the switch at once.
+// A window evicts only if the clock has not jumped; the switch evicts at once.
 func TestWindowsEvictOnSteadyTime(t *testing.T) {
 	t.Parallel()
 	w := newWindows(t, "UTC", Window{From: "09:00", To: "18:00", Evict: true})
@@ -160,8 +160,8 @@ func TestWindowsEvictOnSteadyTime(t *testing.T) {
 	}
 }
 
-// But for the hours around a change of the clocks, a window is open exactly while they
-// show a time in it.
+// Except for the hours around a change to or from summer time, a window is open exactly while the
+// clock shows a time in it.
 func TestWindowsProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -188,7 +188,8 @@ func TestWindowsProperties(t *testing.T) {
 			if to <= from {
 				inside = clock >= from || clock < to
 			}
-			// An hour that comes twice, or not, is open from its first to its last.
+			// A window in an hour that occurs twice, or not at all, is open from its first begin
+			// to its last end.
 			_, earlier := v.Now.Add(-2 * time.Hour).In(zone).Zone()
 			_, later := v.Now.Add(2 * time.Hour).In(zone).Zone()
 			if state.Closed != inside && earlier == later {

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// What a decision changes is told in as many digits as show the change.
+// Old and new value of a decision have as many digits as it takes to see the difference.
 func TestCPUsApart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -7,13 +7,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// place is where one CPU lies: numbers that are unique on the whole machine.
+// place describes the location of one CPU by numbers that are unique on the whole machine.
 type place struct {
 	core, l3, die, node, pkg int
 	kind                     topology.CoreKind
 }
 
-// build makes a machine of CPUs 0, 1, 2, ...
+// build returns a machine of the CPUs 0, 1, 2, ...
 func build(places []place, distance func(a, b int) int) *topology.Machine {
 	group := func(of func(place) int) []cpuset.Set {
 		var sets []cpuset.Set
@@ -58,10 +58,10 @@ func build(places []place, distance func(a, b int) int) *topology.Machine {
 	return topology.New(m)
 }
 
-// shape is a regular machine. CPUs are numbered as on servers: first one thread
-// of every core, then the second threads.
+// shape describes a regular machine. CPUs are numbered as on servers: first one thread of every
+// core, then the second threads.
 type shape struct {
-	packages, nodes, l3s, cores, threads int // nodes in a package, L3s in a node, cores in an L3
+	packages, nodes, l3s, cores, threads int // nodes per package, L3s per node, cores per L3
 }
 
 func (s shape) machine() *topology.Machine {
@@ -82,7 +82,7 @@ func (s shape) machine() *topology.Machine {
 	})
 }
 
-// subNUMA is one package with one L3 over all its nodes.
+// subNUMA returns one package whose nodes share one L3.
 func subNUMA(packages, nodes, cores, threads int) *topology.Machine {
 	var first []place
 	for core := range packages * nodes * cores {
@@ -92,8 +92,8 @@ func subNUMA(packages, nodes, cores, threads int) *topology.Machine {
 	return build(slices.Repeat(first, threads), flat)
 }
 
-// hybrid has performance cores with two adjacent threads, then efficiency
-// cores, all under one L3.
+// hybrid returns performance cores with two adjacent threads, followed by efficiency cores, all
+// with one L3.
 func hybrid(performance, efficiency int) *topology.Machine {
 	var places []place
 	for core := range performance {

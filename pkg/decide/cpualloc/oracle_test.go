@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// mask is a set of CPUs 0 to 31.
+// mask is a set of the CPUs 0 to 31.
 type mask uint32
 
 func maskOf(s cpuset.Set) mask {
@@ -52,8 +52,8 @@ func newOracle(m *topology.Machine) *oracle {
 	return &o
 }
 
-// score is the exact part of the objective: nodes, L3 domains, kinds, split
-// cores.
+// score is the part of the objective that the oracle compares exactly: nodes, L3 domains, core
+// kinds, split cores.
 type score [4]int
 
 func (s score) compare(t score) int {
@@ -91,8 +91,8 @@ func (o *oracle) score(chosen mask, p *Preference) score {
 	return s
 }
 
-// allowed says whether the policies permit taking chosen; keeping what one has
-// always is.
+// allowed reports whether the policies permit taking chosen. CPUs that the container already has
+// are always permitted.
 func (o *oracle) allowed(chosen, free, keep mask, p *Preference) bool {
 	if p.NUMA == workload.NUMASingle {
 		nodes := 0
@@ -118,7 +118,7 @@ func (o *oracle) allowed(chosen, free, keep mask, p *Preference) bool {
 	return true
 }
 
-// best is the best score of any choice; false where none is allowed.
+// best returns the best score of any choice; ok is false if none is allowed.
 func (o *oracle) best(free, keep mask, n int, p *Preference) (score, bool) {
 	var least score
 	found := false
@@ -134,8 +134,8 @@ func (o *oracle) best(free, keep mask, n int, p *Preference) (score, bool) {
 	}
 }
 
-// drawMachine makes a machine of at most about 14 CPUs: L3 domains in nodes or
-// nodes in L3 domains, cores of differing numbers of threads.
+// drawMachine draws a machine of at most about 14 CPUs, with L3 domains inside of nodes or nodes
+// inside of L3 domains, and cores with different numbers of threads.
 func drawMachine(t *rapid.T) *topology.Machine {
 	cpus := rapid.IntRange(1, 14).Draw(t, "cpus")
 	threads := rapid.SampledFrom([]int{1, 2, 2, 2, 4}).Draw(t, "threads")
@@ -190,8 +190,8 @@ func drawPreference(t *rapid.T, m *topology.Machine) Preference {
 	return p
 }
 
-// Take is as good as trying every subset, and refuses only what no subset
-// gives.
+// Take finds a choice as good as the best of all subsets, and refuses only if no subset is
+// allowed.
 func TestTakeAgainstEverySubset(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -240,7 +240,7 @@ func TestTakeAgainstEverySubset(t *testing.T) {
 	})
 }
 
-// Shrink is as good as trying every subset.
+// Shrink finds a choice as good as the best of all subsets.
 func TestShrinkAgainstEverySubset(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -270,8 +270,7 @@ func TestShrinkAgainstEverySubset(t *testing.T) {
 	})
 }
 
-// Spreading over nodes: no node has two more than another that has a free CPU
-// left.
+// With NUMA spread, no node has two CPUs more than another that still has a free one.
 func TestSpreadIsEven(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -296,8 +295,8 @@ func TestSpreadIsEven(t *testing.T) {
 	})
 }
 
-// Where nodes and L3 domains cross, the choice is still valid, refused only
-// where it is impossible, and on the fewest nodes.
+// If nodes and L3 domains cross, the choice is valid and on the fewest nodes, and Take refuses
+// only what is impossible.
 func TestTakeWhereDomainsCross(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

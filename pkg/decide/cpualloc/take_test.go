@@ -133,7 +133,7 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// Eight packages in a ring of two hops: the two nodes must be neighbours.
+// With eight packages in a ring of two hops, the two chosen nodes must be neighbours.
 func TestTakeCloseNodes(t *testing.T) {
 	t.Parallel()
 	var places []place
@@ -161,7 +161,7 @@ func TestTakeCloseNodes(t *testing.T) {
 	}
 }
 
-// Nodes of two CPUs at equal distances: the die or package decides.
+// Among nodes of two CPUs at equal distances, the die or package decides.
 func TestTakeOneDieOnePackage(t *testing.T) {
 	t.Parallel()
 	var dies, packages []place
@@ -179,7 +179,7 @@ func TestTakeOneDieOnePackage(t *testing.T) {
 	}
 }
 
-// By count two nodes of four have enough for seven, but whole cores add up only
+// By their number, the CPUs of two of four nodes are enough for seven, but whole cores only add up
 // with the third node's single thread.
 func TestTakeFullCoresThatDoNotAddUp(t *testing.T) {
 	t.Parallel()

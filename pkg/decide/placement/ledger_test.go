@@ -34,9 +34,9 @@ func who(name string) Identity {
 	return Identity{ID: name, Pod: "pod-" + name, Container: "c", Ref: "default/" + name + "/c"}
 }
 
-// TestInvariants does random things to a ledger and checks after each that the
-// invariants of the design hold: pins are disjoint, allocatable and whole; pools
-// keep their due; nobody has an empty set; a refusal changes nothing.
+// TestInvariants runs random operations on a ledger and checks the invariants of the design after
+// each: pins are disjoint, allocatable and whole; pools keep the CPUs that they are due; no set is
+// empty; a refusal changes nothing.
 func TestInvariants(t *testing.T) {
 	t.Parallel()
 	machines := []*topology.Machine{machine(t, small), machine(t, flat), machine(t, "1 packages 2 nodes 4 cores 2 threads l3 2 cores")}
@@ -132,15 +132,15 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// TestMend takes a CPU of a pin away: what is left stays where it can. The machine's
-// cores are 0 and 8, 1 and 9, and so on.
+// TestMend removes CPUs from the machine and checks that a pin's other CPUs stay if they can. The
+// machine's cores are 0 and 8, 1 and 9, and so on.
 func TestMend(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		request workload.Request
-		has     cpuset.Set // before
+		has     cpuset.Set // its CPUs before
 		gone    cpuset.Set
-		taken   cpuset.Set // by another pin
+		taken   cpuset.Set // CPUs of another pin
 		want    cpuset.Set
 	}{
 		"what is left stays":                {workload.Request{Class: workload.LSR, CPUs: 3}, cpuset.Of(0, 1, 8), cpuset.Of(1), cpuset.Set{}, cpuset.Of(0, 8, 9)},
@@ -191,7 +191,7 @@ func drawRequest(t *rapid.T) workload.Request {
 	return r
 }
 
-// without is the machine with some CPUs offline.
+// without returns the machine with some CPUs offline.
 func without(m *topology.Machine, gone cpuset.Set) *topology.Machine {
 	left := *m
 	left.Online = cpuset.Difference(m.Online, gone)
@@ -259,7 +259,7 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 	}
 	for _, h := range l.Holders() {
 		as, _ := l.Assignment(h.ID)
-		own, theirs := l.Shared(), pins // what all may have, and what none but its holder
+		own, theirs := l.Shared(), pins // CPUs that all containers may have, and CPUs of pins
 		if h.Request.Class == workload.BE {
 			own, theirs = cpuset.Union(own, l.Lent()), cpuset.Difference(pins, l.Lent())
 		}

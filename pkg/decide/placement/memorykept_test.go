@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// local asks for memory that is near its CPUs.
+// local requests memory from the NUMA nodes of its CPUs.
 func local(class workload.Class, cpus int) workload.Request {
 	return workload.Request{Class: class, CPUs: cpus, MemoryNodes: workload.MemoryNodes{Policy: workload.MemoryLocal}}
 }
 
-// No node is taken from a container that runs: not when its pool moves, nor when a pin
-// is resized, found, mended or comes with another configuration. One that has not
-// started follows its CPUs.
+// A running container loses no memory node: not when its pool moves, nor when a pin is resized,
+// found at the start, mended, or reconfigured. The nodes of a container that has not started
+// follow its CPUs.
 func TestRunningMemoryIsNotNarrowed(t *testing.T) {
 	t.Parallel()
 	m, err := synth.Machine("2 nodes 4 cores memory 8G")

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// What Pinnable promises Place grants, and not a CPU more: on machines with pins of all
-// kinds, services with requests, and CPUs of the system's and of another manager's.
+// Place grants exactly as many CPUs as Pinnable returns and no more, on machines with pins of all
+// kinds, services with requests, system CPUs and CPUs of another manager.
 func TestPinnable(t *testing.T) {
 	t.Parallel()
 	machines := []*topology.Machine{machine(t, small), machine(t, flat), machine(t, "1 packages 2 nodes 4 cores 2 threads l3 2 cores")}
@@ -28,7 +28,7 @@ func TestPinnable(t *testing.T) {
 			l.SetExternal(cpuset.Of(2, 3))
 		}
 		for i := range rapid.IntRange(0, 8).Draw(t, "containers") {
-			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) // some are refused
+			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) // Place refuses some of them
 		}
 		got := l.Pinnable(nil)
 		var want []int
@@ -41,8 +41,8 @@ func TestPinnable(t *testing.T) {
 	})
 }
 
-// mostOn asks Place for the most CPUs of a node: for each CPU alone, and then for ever
-// more of those that it grants.
+// mostOn finds the largest number of a node's CPUs that Place grants. It tries each CPU alone, and
+// then adds CPUs to those that Place grants.
 func mostOn(l *Ledger, node cpuset.Set) int {
 	grants := func(cpus cpuset.Set) bool {
 		r := workload.Request{Class: workload.LSR, CPUs: cpus.Size(), CPUSet: cpus, Milli: workload.MilliCPU(cpus.Size()) * 1000}

@@ -27,14 +27,14 @@ func place(t testing.TB, l *Ledger, name string, r workload.Request) Assignment 
 	return as
 }
 
-// TestMemoryNodes: CPUs 0-3 are on node 0, 4-7 on node 1 and so on; each node has
-// 8 GiB unless the machine says otherwise.
+// TestMemoryNodes has the CPUs 0-3 on node 0, 4-7 on node 1 and so on. Each node has 8 GiB unless
+// the machine says otherwise.
 func TestMemoryNodes(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	for name, c := range map[string]struct {
 		machine string
-		before  int64 // guarantee of a pin that is there already, on node 0
+		before  int64 // memory guarantee of an existing pin on node 0
 		request workload.MemoryNodes
 		memory  int64
 		want    string
@@ -119,8 +119,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// TestPoolsMoveLittle: a pool that keeps its size keeps its CPUs when pins come
-// and go elsewhere, and Undo puts everything back.
+// TestPoolsMoveLittle checks that a pool of unchanged size keeps its CPUs when pins come and go
+// elsewhere, and that Undo restores everything.
 func TestPoolsMoveLittle(t *testing.T) {
 	t.Parallel()
 	l := New(Config{Pools: []Pool{{Name: "critical", Size: Size{Count: 2}}, {Name: "online"}, {Name: "batch"}}}, machine(t, flat))
@@ -229,8 +229,8 @@ func TestShortage(t *testing.T) {
 	place(t, l, "x", pinned(workload.LSR, 1))
 }
 
-// TestAvoid: CPUs that an update on its way names are taken only where others do
-// not serve, and never by a pin that runs.
+// TestAvoid checks that CPUs of a pending update are taken only if no others are suitable, and
+// never by a running pin.
 func TestAvoid(t *testing.T) {
 	t.Parallel()
 	l := New(Default(), machine(t, flat))

@@ -21,8 +21,8 @@ func mustPlace(t *testing.T, l *Ledger, name string, r workload.Request) Assignm
 	return as
 }
 
-// TestStaleByReplacement has a container that never started make way for the
-// next of its name, which is not in the ledger yet.
+// TestStaleByReplacement checks that a container that never started gives up its CPUs to the next
+// one of its name, which is not in the ledger yet.
 func TestStaleByReplacement(t *testing.T) {
 	t.Parallel()
 	l := New(Default(), machine(t, flat))
@@ -44,8 +44,8 @@ func TestStaleByReplacement(t *testing.T) {
 	}
 }
 
-// TestPinsGoWhereTheirMemoryIs binds a pin's memory to a node: its CPUs are
-// there too.
+// TestPinsGoWhereTheirMemoryIs checks that a pin whose memory is bound to a node gets its CPUs
+// from that node.
 func TestPinsGoWhereTheirMemoryIs(t *testing.T) {
 	t.Parallel()
 	m := machine(t, small)
@@ -57,8 +57,8 @@ func TestPinsGoWhereTheirMemoryIs(t *testing.T) {
 	}
 }
 
-// TestSizedPoolsKeepTheirCPUs pins CPUs where a pool without a size has room:
-// pools with a size, batch in exclusive mode among them, stay where they are.
+// TestSizedPoolsKeepTheirCPUs checks that pools with a size, including the batch pool in exclusive
+// mode, keep their CPUs when pins fit into a pool without a size.
 func TestSizedPoolsKeepTheirCPUs(t *testing.T) {
 	t.Parallel()
 	pools := []Pool{{Name: "critical", Size: Size{Count: 2}}, {Name: "online"}, {Name: "batch", Size: Size{Count: 2}}}
@@ -72,8 +72,8 @@ func TestSizedPoolsKeepTheirCPUs(t *testing.T) {
 	}
 }
 
-// TestBatchOverlapsThePoolsWithoutSize keeps a sized batch pool off the online
-// pools that have a size, while there is room elsewhere.
+// TestBatchOverlapsThePoolsWithoutSize checks that a batch pool with a size avoids the CPUs of
+// online pools with a size while there is room elsewhere.
 func TestBatchOverlapsThePoolsWithoutSize(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

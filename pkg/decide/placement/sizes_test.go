@@ -26,8 +26,8 @@ func sizesOf(l *Ledger) []int {
 	return sizes
 }
 
-// TestSetSizes steps through what a loop and pins do to sizes. "all" is every pool on
-// all shared CPUs.
+// TestSetSizes sets sizes as a loop does, beside pins. "all" stands for pools that all have all
+// shared CPUs.
 func TestSetSizes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -73,9 +73,8 @@ func TestSetSizes(t *testing.T) {
 	}
 }
 
-// TestSizesMoveLittle sets random sizes beside random pins: a pool never loses a CPU
-// while it keeps its size or grows, but to a pin, and never gains one while it
-// shrinks.
+// TestSizesMoveLittle sets random sizes beside random pins. A pool whose size stays or grows loses
+// CPUs only to pins, and one that shrinks gains none.
 func TestSizesMoveLittle(t *testing.T) {
 	t.Parallel()
 	names := []string{small, flat, "1 packages 2 nodes 4 cores 2 threads l3 2 cores", "2 packages 8 cores 2 threads"}
@@ -120,7 +119,8 @@ func TestSizesMoveLittle(t *testing.T) {
 	})
 }
 
-// TestPinsSpareThePoolsAboveBatch pins CPUs while the loop's sizes stand.
+// TestPinsSpareThePoolsAboveBatch checks that pins take CPUs of the batch pool first while the
+// loop's sizes hold.
 func TestPinsSpareThePoolsAboveBatch(t *testing.T) {
 	t.Parallel()
 	l := New(exclusive(), machine(t, flat))
@@ -134,8 +134,8 @@ func TestPinsSpareThePoolsAboveBatch(t *testing.T) {
 	}
 }
 
-// TestFoundSizesStay restarts on a node whose pools a loop had sized: without a loop
-// the config's sizes come back.
+// TestFoundSizesStay restarts on a node whose pools a loop has sized. Without a loop, the
+// configuration's sizes return.
 func TestFoundSizesStay(t *testing.T) {
 	t.Parallel()
 	for _, follow := range []bool{true, false} {
@@ -163,7 +163,7 @@ func TestFoundSizesStay(t *testing.T) {
 	}
 }
 
-// TestFoundBatchStays is the same of a batch pool that overlaps.
+// TestFoundBatchStays restarts on a node with a batch pool that overlaps the others.
 func TestFoundBatchStays(t *testing.T) {
 	t.Parallel()
 	config := Default()
@@ -180,8 +180,8 @@ func TestFoundBatchStays(t *testing.T) {
 	}
 }
 
-// TestLawAndLedger has the law of the pools decide for a ledger in which pins come and
-// go: the ledger's sizes are those decided, in each step.
+// TestLawAndLedger lets the pools' controller decide sizes for a ledger in which pins come and go,
+// and checks that the ledger has these sizes after each step.
 func TestLawAndLedger(t *testing.T) {
 	t.Parallel()
 	machines := map[string]*topology.Machine{small: machine(t, small), flat: machine(t, flat)}
@@ -217,7 +217,8 @@ func TestLawAndLedger(t *testing.T) {
 	})
 }
 
-// BenchmarkSetSizes has a pool grow and shrink by four CPUs, beside dividing all anew.
+// BenchmarkSetSizes compares a pool that grows and shrinks by four CPUs with a new division of all
+// CPUs.
 func BenchmarkSetSizes(b *testing.B) {
 	for _, text := range []string{"2 packages 2 nodes 16 cores 2 threads", "2 packages 4 nodes 32 cores 2 threads l3 8 cores"} {
 		m := machine(b, text)

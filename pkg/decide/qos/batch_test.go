@@ -50,7 +50,7 @@ func TestPodBatch(t *testing.T) {
 	pooled := Container{Request: workload.Request{Tuning: workload.Tuning{Weight: 150}}}
 	for name, test := range map[string]struct {
 		containers []Container
-		want       string // weight, quota, memory of the pod
+		want       string // weight, quota and memory of the pod
 		quota      knobs.CPUQuota
 	}{
 		"sums":                 {[]Container{grant(1000, gib), grant(333, gib)}, "1364 133300 100000 2147483648", knobs.CPUQuota{}},
@@ -77,8 +77,8 @@ func TestIO(t *testing.T) {
 	for name, test := range map[string]struct {
 		node  *Node
 		ask   []workload.IO
-		want  string // the first container's weight and throttles, the pod's weight
-		notes string // of the first container
+		want  string // the first container's weight and throttles, and the pod's weight
+		notes string // notes of the first container
 	}{
 		"nothing":                {mainline2(), []workload.IO{{}}, "||", ""},
 		"a weight":               {mainline2(), []workload.IO{{Weight: some(200)}}, "default 200||default 200", ""},

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestEveryClassOnEveryKernel compares what a pod of two containers gets, by
-// class and kernel, with testdata/settings.golden: a table to be read.
+// TestEveryClassOnEveryKernel compares the settings of a pod of two containers, for each class and
+// kernel, with the table in testdata/settings.golden.
 func TestEveryClassOnEveryKernel(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

@@ -12,7 +12,7 @@ const (
 	gib = 1 << 30
 )
 
-// kernel is a node of 64 GiB and two disks with a kernel's knobs.
+// kernel returns a node of 64 GiB and two disks whose kernel has these knobs.
 func kernel(release string, has ...knobs.Knob) *Node {
 	n := &Node{Memory: 64 * gib, Disks: []string{"8:0", "8:16"}, DiskNames: map[string]string{"/dev/sda": "8:0"}, Release: release}
 	for _, k := range append(has, knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Weight, knobs.MemoryMax, knobs.IOMax, knobs.IOWeight) {
@@ -64,7 +64,7 @@ func tencentOS() *Node {
 	return kernel("5.4.119-19.0009.44", knobs.CgroupPriority, knobs.BTShares, knobs.CPUOffline, knobs.PageCacheMax, knobs.SoftLimit, knobs.NetClass)
 }
 
-// nodes are the kernels, by what they are called in tests.
+// nodes returns the kernels by their names in tests.
 func nodes() map[string]*Node {
 	return map[string]*Node{
 		"mainline v1": mainline1(), "mainline v2": mainline2(), "mainline v2 5.4": oldMainline2(),
@@ -72,7 +72,7 @@ func nodes() map[string]*Node {
 	}
 }
 
-// full asks for all that a container of a class may ask for.
+// full requests everything that a container of a class may have.
 func full(class workload.Class) workload.Tuning {
 	some := workload.Some[int]
 	switch class {
@@ -100,8 +100,8 @@ func limit(cpus float64) knobs.CPUQuota {
 	return knobs.CPUQuota{Quota: time.Duration(cpus * float64(period)), Period: period}
 }
 
-// pod is a pod of n equal containers of a class with 2 CPUs and 1 GiB of 2 GiB
-// requested, by the kubelet's rules of its QoS.
+// pod returns a pod of n equal containers of a class. Each requests 2 CPUs and 1 of 2 GiB, and the
+// pod's QoS follows the kubelet's rules.
 func pod(class workload.Class, n int) *Pod {
 	p := &Pod{QoS: workload.Burstable}
 	c := Container{Request: workload.Request{Class: class, Memory: gib, Tuning: full(class)}, Quota: limit(2), MemoryLimit: 2 * gib}

@@ -15,7 +15,7 @@ func TestLoop(t *testing.T) {
 	for name, test := range map[string]struct {
 		node *Node
 		pod  Pod
-		want string // quota of the first container, of the pod
+		want string // quota of the first container and of the pod
 	}{
 		"nothing":                 {mainline2(), Pod{Quota: limit(2), Containers: []Container{{Quota: limit(2)}}}, "|"},
 		"raised with its pod":     {mainline1(), Pod{Quota: limit(3), Containers: []Container{{Quota: limit(2), Loop: by(4)}, {Quota: limit(1)}}}, "400000 100000|500000 100000"},
@@ -41,7 +41,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// A static burst never stands above a quota that the loop has lowered.
+// A static burst never exceeds a quota that the loop has lowered.
 func TestLoopKeepsBurstsBelowQuotas(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -19,7 +19,7 @@ func TestMemory(t *testing.T) {
 		class          workload.Class
 		request, limit int64
 		ask            workload.MemoryQoS
-		want           string // min, low, high, soft limit
+		want           string // min, low, high and soft limit
 		notes          string
 	}{
 		"min and low":             {mainline2(), workload.LS, 100 * mib, 0, workload.MemoryQoS{MinPercent: some(50), LowPercent: some(100)}, "52428800 104857600  ", ""},
@@ -95,7 +95,7 @@ func TestPodMemory(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		containers []Container
-		want       string // ratio, priority, use_priority_oom of the pod
+		want       string // ratio, priority and use_priority_oom of the pod
 	}{
 		"agreed":    {[]Container{container(some(95), some(3)), container(some(95), some(7))}, "95 7 1"},
 		"disagreed": {[]Container{container(some(95), some(0)), container(some(90), workload.Optional[int]{})}, " 0 1"},

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// No cgroup gets two values of one knob, idle and a weight, a knob that the kernel
-// lacks, or one that isn't for its level: no container is ever idle.
+// No cgroup gets two values of one knob, both idle and a weight, a knob that the kernel lacks, or
+// one of another level; no container is ever idle.
 func TestSettingsAgree(t *testing.T) {
 	t.Parallel()
 	kernels := nodes()

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// value is what a cgroup gets for a knob, as text; "" nothing.
+// value returns the value of a knob as text, or "" if it is not set.
 func value(settings []Setting, k knobs.Knob) string {
 	s, ok := Find(settings, k)
 	switch {
@@ -23,7 +23,8 @@ func value(settings []Setting, k knobs.Knob) string {
 	return knobs.FormatValue(s.Value)
 }
 
-// keys are a container's notes: "cpu-burst", and "cpu-burst!" where it is missing.
+// keys returns the keys of a container's notes, such as "cpu-burst", or "cpu-burst!" if the kernel
+// lacks it.
 func keys(notes []Note) string {
 	var keys []string
 	for _, n := range notes {
@@ -56,8 +57,8 @@ func TestBurst(t *testing.T) {
 	for name, test := range map[string]struct {
 		node *Node
 		pod  Pod
-		want string // container bursts and the pod's
-		note string // of all containers
+		want string // the containers' bursts and the pod's
+		note string // notes of all containers
 	}{
 		"acceptance, vendor":       {anolis(), Pod{Containers: []Container{container(workload.LS, 1000, limit(5)), container(workload.LS, 1000, limit(3))}}, "5000000 3000000 8000000", ""},
 		"acceptance, mainline":     {mainline2(), Pod{Containers: []Container{container(workload.LS, 1000, limit(5)), container(workload.LS, 1000, limit(3))}}, "500000 300000 800000", ""},
@@ -111,8 +112,8 @@ func TestIdentity(t *testing.T) {
 		qos   workload.QoS
 		asked []int
 		knob  knobs.Knob
-		want  string // containers' values and the pod's
-		notes string // of all containers
+		want  string // the containers' values and the pod's
+		notes string // notes of all containers
 	}{
 		"bvt":                                 {anolis(), workload.BestEffort, []int{-1}, knobs.BVT, "-1 -1", ""},
 		"bvt, normal":                         {anolis(), workload.Burstable, []int{0}, knobs.BVT, "0 0", ""},
@@ -168,8 +169,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TencentOS' offline groups have shares among themselves, which a pod above them
-// has no use for.
+// The offline groups of TencentOS have weights relative to each other, which are useless for the
+// pod above them.
 func TestOfflineShares(t *testing.T) {
 	t.Parallel()
 	low := Container{Request: workload.Request{Tuning: workload.Tuning{Identity: workload.Some(-1), Batch: workload.Batch{CPURequest: milli(500)}}}}
@@ -234,8 +235,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// An LS pod of two containers that asks for everything; "nothing" is the same pod
-// asking for nothing, which most do.
+// The pod is LS and has two containers. It requests everything, or nothing, as most pods do.
 func BenchmarkFor(b *testing.B) {
 	nothing := pod(workload.LS, 2)
 	for i := range nothing.Containers {

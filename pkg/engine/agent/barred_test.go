@@ -6,12 +6,12 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestPodsHaveFewerCPUs: where the cgroup of all pods lacks CPUs (systemd's AllowedCPUs=),
-// pins get others, and containers that share have no set of their own.
+// TestPodsHaveFewerCPUs checks that pins use no CPUs that the cgroup of all pods lacks (systemd's
+// AllowedCPUs=), and that containers that share CPUs get no set of their own.
 func TestPodsHaveFewerCPUs(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.Mkdir("/kubepods")
-		if !h.V2 { // a v1 set holds those below it
+		if !h.V2 { // in v1 a set contains those of the cgroups below it
 			h.put("/kubepods/burstable", "cpuset.cpus", "2-7")
 			h.put("/kubepods/besteffort", "cpuset.cpus", "2-7")
 		}

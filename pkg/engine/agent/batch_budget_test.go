@@ -21,7 +21,8 @@ func granted(name string) ask {
 	return ask{name: name, qos: "besteffort", annotations: map[string]string{"node.koordinator.sh/extended-resource-spec": beGrants, "class.sluice.dev": "BE"}}
 }
 
-// TestPreviewOfTheLoop: a busy node with all controllers in preview.
+// TestPreviewOfTheLoop checks that nothing is written on a busy node with all controllers in
+// preview.
 func TestPreviewOfTheLoop(t *testing.T) {
 	onLoops(t, knobSetup{config: "control: {mode: preview, burst: {all: true}}\n" + apart}, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 2000), batch("job/c"), ask{name: "low/c", qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}})
@@ -44,15 +45,15 @@ func TestPreviewOfTheLoop(t *testing.T) {
 	})
 }
 
-// TestBox: the besteffort cgroup follows what LS leaves, with containers in it that
-// have quotas of their own, and others that come while it is squeezed.
+// TestBox checks that the quota of the besteffort cgroup follows what LS leaves. The cgroup has
+// containers with quotas of their own, and others start while it is squeezed.
 func TestBox(t *testing.T) {
 	onLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		asks := []ask{service("web/c", 6000), batch("job/c"), granted("big/c")}
 		h.run(asks...)
 		h.uses["web/c"] = 1
 		h.steps(4 * time.Second)
-		h.expectQuota(bestBox, 4.2) // 65 % of 8, less 1
+		h.expectQuota(bestBox, 4.2) // 65 % of 8 CPUs, less 1
 		h.expectQuota(bestBox+"/pod-big/c", 2)
 		h.uses["web/c"] = 4.7
 		h.steps(100 * time.Millisecond)
@@ -64,7 +65,7 @@ func TestBox(t *testing.T) {
 			h.expectQuota(bestBox+"/pod-job", -1)
 		}
 		late := []ask{granted("late/c"), batch("more/c")}
-		for _, a := range late { // the box shrinks between the two
+		for _, a := range late { // the quota of the besteffort cgroup falls between their starts
 			if err := h.create(a); err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +92,7 @@ func TestBox(t *testing.T) {
 	})
 }
 
-// TestLooksAtBoxes: one look for all batch pods of a box.
+// TestLooksAtBoxes checks that one reading of the besteffort cgroup covers all batch pods in it.
 func TestLooksAtBoxes(t *testing.T) {
 	onBothLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 2000), batch("job/c"), ask{name: "low/c", qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}})
@@ -111,7 +112,7 @@ func TestLooksAtBoxes(t *testing.T) {
 		if use := h.agent.loop.View.PodsUse; use.Usage != 3000 || !use.At.Equal(time.Now()) {
 			t.Errorf("pods use %+v", use)
 		}
-		// Without word of the box the sum of the containers counts.
+		// Without a measurement of the besteffort cgroup, the sum of its containers counts.
 		s := h.snapshot()
 		s.Containers = s.Containers[1:]
 		h.agent.Tick(s)
@@ -121,8 +122,8 @@ func TestLooksAtBoxes(t *testing.T) {
 	})
 }
 
-// TestPodsOutsideOfBoxes: Burstable pods that are batch by their label have quotas of
-// their own, by weight, and give them back.
+// TestPodsOutsideOfBoxes checks that Burstable pods which are batch work by their label get quotas
+// of their own, by weight, and that these are removed in the end.
 func TestPodsOutsideOfBoxes(t *testing.T) {
 	onLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		low := func(name string, milli int) ask {
@@ -162,7 +163,7 @@ func TestPodsOutsideOfBoxes(t *testing.T) {
 	})
 }
 
-// TestMixedBox: an LS pod among BestEffort pods opens the box before it starts.
+// TestMixedBox checks that the besteffort cgroup loses its quota before an LS pod starts in it.
 func TestMixedBox(t *testing.T) {
 	onLoops(t, knobSetup{config: byQuota}, func(_ *testing.T, h *loopNode) {
 		asks := []ask{service("web/c", 6000), batch("job/c")}
@@ -188,8 +189,8 @@ func TestMixedBox(t *testing.T) {
 	})
 }
 
-// TestFloorOfEachPod: however many batch pods share the floor, each runs for 10 ms at a
-// time, as the failsafe's plan has it too.
+// TestFloorOfEachPod checks that each batch pod can run for 10 ms at a time, however many share
+// the floor, also in the failsafe's plan.
 func TestFloorOfEachPod(t *testing.T) {
 	onBothLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		const pods = 40
@@ -226,8 +227,8 @@ func TestFloorOfEachPod(t *testing.T) {
 	})
 }
 
-// TestNeverStarted: a batch container that was created and never starts hides neither
-// what the others hold nor what they use.
+// TestNeverStarted checks that a batch container that never starts does not hide what the others
+// hold and use.
 func TestNeverStarted(t *testing.T) {
 	const rule = "control: {mode: preview, memory: {mode: on}, rules: [{name: cpu, metric: batch.cpu, watermark: 10, triggerAfter: 3, restoreAfter: 3, action: refuse, mode: on}]}\n"
 	onBothLoops(t, knobSetup{config: rule}, func(t *testing.T, h *loopNode) {
@@ -247,7 +248,8 @@ func TestNeverStarted(t *testing.T) {
 	})
 }
 
-// TestRestartInSqueeze: what the kernel has stays until the loop has decided.
+// TestRestartInSqueeze checks that after a restart the kernel's values stay until the loop has
+// decided.
 func TestRestartInSqueeze(t *testing.T) {
 	onLoops(t, knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		low := ask{name: "low/c", qos: "burstable", milli: 2000, annotations: map[string]string{"class.sluice.dev": "BE"}}
@@ -288,7 +290,8 @@ func TestRestartInSqueeze(t *testing.T) {
 	})
 }
 
-// TestJournalStaysSmall: a budget that changes all the time is no growing file.
+// TestJournalStaysSmall checks that the journal does not grow while the budget changes all the
+// time.
 func TestJournalStaysSmall(t *testing.T) {
 	onV2Loop(t, byQuota, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 6000), batch("job/c"))

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// BenchmarkPassRefused is a pass over 500 containers of which the kernel refuses
-// two settings each: CPUs that the pod hasn't, and a burst above the quota. The
-// baseline is BenchmarkPass, where all is right.
+// BenchmarkPassRefused measures a pass over 500 containers for each of which the kernel refuses
+// two settings: CPUs that the pod lacks, and a burst above the quota. The baseline is
+// BenchmarkPass, in which no setting is wrong.
 func BenchmarkPassRefused(b *testing.B) {
 	h := newBed(b, benchKnobs, 500)
 	for _, c := range h.Order {

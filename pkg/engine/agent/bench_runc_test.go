@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-dev/sluice/test/bench/cgroups"
 )
 
-// BenchmarkRuncUpdate is the baseline of BenchmarkClassChange: what a runtime does
-// for each container that it is told to update, without the runtime's own daemon and
-// locks. Its unit is one container; 500 of them follow one another.
+// BenchmarkRuncUpdate is the baseline of BenchmarkClassChange: what a runtime does to update a
+// container, without the runtime's own daemon and locks. One operation is one container; the
+// benchmark updates 500 in turn.
 func BenchmarkRuncUpdate(b *testing.B) {
 	runc, err := filepath.Abs("../../../bin/tools/runc")
 	if err != nil {
@@ -61,7 +61,7 @@ func BenchmarkRuncUpdate(b *testing.B) {
 	b.ReportMetric(float64(500*took[len(took)/2].Microseconds())/1000, "ms/500")
 }
 
-// runtimeRoot is runc with a state of its own.
+// runtimeRoot runs runc with a state folder of its own.
 type runtimeRoot struct {
 	b          *testing.B
 	runc, root string
@@ -76,7 +76,7 @@ func (r *runtimeRoot) do(args ...string) {
 	}
 }
 
-// create makes a container that waits before its first instruction.
+// create makes a container that stops before its first instruction.
 func (r *runtimeRoot) create(id, cgroup string) {
 	r.b.Helper()
 	bundle := filepath.Join(r.root, id)
@@ -95,7 +95,7 @@ func (r *runtimeRoot) create(id, cgroup string) {
 		},
 	})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(bundle, "rootfs/nothing"), nil, 0o700) // it never runs
+		err = os.WriteFile(filepath.Join(bundle, "rootfs/nothing"), nil, 0o700) // the program never runs
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(bundle, "config.json"), spec, 0o600)

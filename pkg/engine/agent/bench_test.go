@@ -25,8 +25,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// Two nodes on cgroup v1 of a mainline kernel: what a class changes without a place
-// and throttles, and every knob there is.
+// These are the configurations of two nodes with cgroup v1 of a mainline kernel: usualKnobs sets no
+// I/O throttles, benchKnobs sets every knob.
 const (
 	usualKnobs = `
 recordUpdates: {enabled: false}
@@ -43,7 +43,7 @@ classes:
 `
 )
 
-// bed is an agent on cgroups of this host's kernel, two containers a pod.
+// bed is an agent that works on cgroups of this host's kernel, with two containers per pod.
 type bed struct {
 	*Agent
 	b      *testing.B
@@ -51,10 +51,10 @@ type bed struct {
 	driver *recorder
 	pods   []*workload.Pod
 	specs  []workload.Container
-	ran    chan struct{} // one for each event that the loop has done
+	ran    chan struct{} // receives one value for each event that the loop has processed
 }
 
-// recorder is the kernel, and what was done to it.
+// recorder is a kernel that records the changes.
 type recorder struct {
 	*cgroupfs.Driver
 	changes []knobs.Change
@@ -93,7 +93,7 @@ func newBed(b *testing.B, text string, containers int) *bed {
 	}
 	has := qos.Node{Features: features, Memory: machine.Memory(machine.MemoryNodes())}
 	for _, number := range disks {
-		has.Disks = []string{number} // one, as machines differ in how many they have
+		has.Disks = []string{number} // only one, because machines have different numbers of disks
 	}
 	cfg, err := config.Parse([]byte(text))
 	if err != nil {
@@ -115,7 +115,7 @@ func newBed(b *testing.B, text string, containers int) *bed {
 	return h
 }
 
-// serve is Run without the clock.
+// serve runs the event loop without the timers of Run.
 func (h *bed) serve() {
 	after := h.events.After
 	h.events.After = func() {
@@ -128,7 +128,7 @@ func (h *bed) serve() {
 	h.events.Run(h.b.Context(), nil, nil)
 }
 
-// add makes a container's cgroup, and its pod's, as the kubelet and a runtime do.
+// add makes the cgroups of a container and its pod, as the kubelet and a runtime do.
 func (h *bed) add(i int) (*workload.Pod, workload.Container) {
 	if i%2 == 0 {
 		uid := fmt.Sprintf("uid-%d", i/2)
@@ -152,8 +152,8 @@ func (h *bed) add(i int) (*workload.Pod, workload.Container) {
 	return p, c
 }
 
-// sync is a new connection, where all containers are of that class, and returns
-// when all are set.
+// sync synchronizes the agent with all containers in that class, and returns when all settings are
+// written.
 func (h *bed) sync(class workload.Class) {
 	h.b.Helper()
 	for _, p := range h.pods {
@@ -166,17 +166,17 @@ func (h *bed) sync(class workload.Class) {
 		h.b.Fatal(err)
 	}
 	<-h.ran                             // Synchronize
-	<-h.ran                             // what it posts: reconcileAll
-	h.cpusets.RejoinUntil = time.Time{} // a pass as it is once the first ones are over
+	<-h.ran                             // the event reconcileAll, which Synchronize posts
+	h.cpusets.RejoinUntil = time.Time{} // measures a pass as it is long after the start
 }
 
-// refused is how many writes the kernel has refused.
+// refused returns the number of writes that the kernel has refused.
 func (h *bed) refused() int {
 	_, all := h.Reconciler.WriteErrors()
 	return h.Counters.WriteErrors + all
 }
 
-// dirs are the cgroups that have settings.
+// dirs lists the cgroups that have settings.
 func (h *bed) dirs() []string {
 	var dirs []string
 	for c := range h.Reconciler.Cgroups() {
@@ -202,7 +202,7 @@ func (h *bed) reset(changes []knobs.Change) {
 	}
 }
 
-// knobs counts the settings that are wanted, and fails where the kernel lacks one.
+// knobs counts the settings, and fails if the kernel lacks a knob.
 func (h *bed) knobs() (n int) {
 	h.b.Helper()
 	for t := range h.Reconciler.Cgroups() {
@@ -216,10 +216,9 @@ func (h *bed) knobs() (n int) {
 	return n
 }
 
-// BenchmarkStartContainer is the whole of StartContainer for an LS container with
-// every knob: what its pod and it are to have, a look at what they have, the journal
-// of originals, and the writes. Beside it, in turns, the same texts written to the
-// same files by their paths.
+// BenchmarkStartContainer measures StartContainer for an LS container with every knob: the
+// computation of the settings, reading the present values, the journal of originals, and the
+// writes. In turns with it, it writes the same texts to the same files by their paths.
 func BenchmarkStartContainer(b *testing.B) {
 	for _, others := range []int{0, 500} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
@@ -267,7 +266,7 @@ func BenchmarkStartContainer(b *testing.B) {
 	}
 }
 
-// compare gives the quantiles of two that took turns, and their ratio.
+// compare reports the quantiles of two series of times, and their ratio.
 func compare(b *testing.B, what string, ours, plain []time.Duration) {
 	slices.Sort(ours)
 	slices.Sort(plain)
@@ -279,10 +278,10 @@ func compare(b *testing.B, what string, ours, plain []time.Duration) {
 	}
 }
 
-// BenchmarkClassChange turns 500 containers from LS to BE and back: the whole of a
-// new connection whose pods have another class, the part of it that is knobs.Order
-// and the driver, and, in turns, the same texts written to the same files by their
-// paths. Both directions are one operation of two changes.
+// BenchmarkClassChange changes 500 containers from LS to BE and back. It measures the whole of a
+// new connection with pods of another class, and the part of knobs.Order and the driver; in turns
+// with these it writes the same texts to the same files by their paths. One operation consists of
+// both directions.
 func BenchmarkClassChange(b *testing.B) {
 	b.Run("usual", func(b *testing.B) { classChange(b, usualKnobs) })
 	b.Run("every", func(b *testing.B) { classChange(b, benchKnobs) })
@@ -296,7 +295,7 @@ func classChange(b *testing.B, text string) {
 	var whole, lane, plain []time.Duration
 	writes := map[workload.Class][]cgroups.Setting{}
 	count := 0
-	for _, class := range classes { // once to know the files
+	for _, class := range classes { // a first round reads the files
 		h.sync(class)
 		h.knobs()
 		now := h.tree.Dump(dirs...)
@@ -344,9 +343,8 @@ func classChange(b *testing.B, text string) {
 	}
 }
 
-// BenchmarkPass is what the clock does at each driftInterval, for 500 containers and their
-// 250 pods with every knob, and the baseline: the same files opened, read and closed
-// by their paths.
+// BenchmarkPass measures what happens every driftInterval for 500 containers in 250 pods with
+// every knob. The baseline opens, reads and closes the same files by their paths.
 func BenchmarkPass(b *testing.B) {
 	b.Run("usual", func(b *testing.B) { pass(b, usualKnobs) })
 	b.Run("every", func(b *testing.B) { pass(b, benchKnobs) })
@@ -365,7 +363,7 @@ func pass(b *testing.B, text string) {
 		}
 	}
 	if text == benchKnobs {
-		settings += len(h.Order) // CPUs
+		settings += len(h.Order) // one for the container's CPUs
 	}
 	b.Run("agent", func(b *testing.B) {
 		used := processor(b)
@@ -395,7 +393,7 @@ func pass(b *testing.B, text string) {
 	}
 }
 
-// processor is the CPU time of this process.
+// processor returns the CPU time of this process.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

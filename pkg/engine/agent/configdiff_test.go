@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// What a file would change is what it then changes, and asking changes nothing.
+// ConfigDiff reports exactly what a reload then changes, and changes nothing itself.
 func TestConfigDiff(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("pin", "LSR", 2)

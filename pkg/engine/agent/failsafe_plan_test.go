@@ -14,12 +14,12 @@ import (
 
 const poolsOn = "control: {mode: on}\n" + apart
 
-// set is the container's CPUs in the kernel.
+// set returns the container's CPUs in the kernel.
 func (h *loopNode) set(name string) cpuset.Set {
 	h.t.Helper()
 	v, err := h.spy.Read(h.specs[name].CgroupsPath, knobs.CPUs)
 	if err != nil {
-		return cpuset.Set{} // it is gone
+		return cpuset.Set{} // the container has ended
 	}
 	if set := cpuset.Set(v.(knobs.CPUSet)); !set.IsEmpty() {
 		return set
@@ -27,7 +27,7 @@ func (h *loopNode) set(name string) cpuset.Set {
 	return cpuset.Range(0, fakekernel.CPUs-1)
 }
 
-// exclusive fails where a pin's CPUs are in another container's set.
+// exclusive fails the test if another container's set has CPUs of a pin.
 func (h *loopNode) exclusive() {
 	h.t.Helper()
 	s, err := h.agent.Status()
@@ -46,8 +46,8 @@ func (h *loopNode) exclusive() {
 	}
 }
 
-// TestPoolsFollow: pools that are apart follow the load, with pins that come and go,
-// keep their sizes over a restart, and take a change of the machine.
+// TestPoolsFollow checks that exclusive pools follow the load while pins come and go, keep their
+// sizes over a restart, and follow changes of the machine.
 func TestPoolsFollow(t *testing.T) {
 	onLoops(t, knobSetup{config: poolsOn}, func(t *testing.T, h *loopNode) {
 		asks := []ask{service("web/c", 4000), service("idle/c", 1000), batch("job/c")}
@@ -97,7 +97,7 @@ func TestPoolsFollow(t *testing.T) {
 	})
 }
 
-// TestLoopHotplug: the pools follow a machine that loses CPUs.
+// TestLoopHotplug checks the pools' sizes on a machine that loses CPUs.
 func TestLoopHotplug(t *testing.T) {
 	onV2Loop(t, poolsOn, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 4000), batch("job/c"))
@@ -119,13 +119,13 @@ func TestLoopHotplug(t *testing.T) {
 	})
 }
 
-// onV2Loop is onLoop for mainline's cgroup v2.
+// onV2Loop runs onLoop for mainline's cgroup v2.
 func onV2Loop(t *testing.T, text string, test func(t *testing.T, h *loopNode)) {
 	t.Helper()
 	onLoop(t, fakekernel.MainlineV2(), knobSetup{config: text}, test)
 }
 
-// TestBatchBySet: the batch pool in overlap mode, over a restart.
+// TestBatchBySet checks the batch pool in overlap mode, over a restart.
 func TestBatchBySet(t *testing.T) {
 	const text = "control: {mode: on, batch: {by: cpuset, thresholdPercent: 65}}\n"
 	onLoops(t, knobSetup{config: text}, func(t *testing.T, h *loopNode) {
@@ -156,8 +156,8 @@ func TestBatchBySet(t *testing.T) {
 	})
 }
 
-// TestFailsafe: what is kept for the time without a loop is right at any moment, no
-// kernel refuses any of it, and the loop takes back what it did, and says so.
+// TestFailsafe checks that the failsafe's plan is right at any time, that the kernel accepts all
+// of it, and that the loop reverts and reports what the failsafe did.
 func TestFailsafe(t *testing.T) {
 	for name, text := range map[string]string{"pools": poolsOn, "quota": byQuota, "both": "control: {mode: on, batch: {by: both, thresholdPercent: 65}}\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestFailsafe(t *testing.T) {
 				h.run(ask{name: "pin/c", milli: 2000, memory: 64, annotations: map[string]string{"class.sluice.dev": "LSR"}})
 				pin := h.set("pin/c")
 				before := h.spy.refused
-				h.life.act(h) // without a tick since
+				h.life.act(h) // no tick since the plan was made
 				if h.set("pin/c") != pin || len(h.spy.refused) != len(before) {
 					t.Errorf("the pin went from %s to %s", pin, h.set("pin/c"))
 				}
@@ -213,8 +213,8 @@ func TestFailsafe(t *testing.T) {
 	}
 }
 
-// TestLoopFaults: without measurements, with a clock that stands still or jumps, and after
-// a panic the loop takes nothing from services, and goes on.
+// TestLoopFaults checks that the loop takes nothing from services without measurements, while the
+// clock stands still or jumps, and after a panic, and that it continues afterwards.
 func TestLoopFaults(t *testing.T) {
 	onBothLoops(t, knobSetup{config: poolsOn}, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 4000), batch("job/c"))
@@ -256,7 +256,7 @@ func TestLoopFaults(t *testing.T) {
 	})
 }
 
-// inPanic lets the loop fail for some ticks.
+// inPanic makes the loop panic for some ticks.
 func (h *loopNode) inPanic(ticks int) {
 	var made colocation.Controllers
 	h.loop(func() { made, h.agent.loop.Controllers = h.agent.loop.Controllers, colocation.Controllers{} })
@@ -272,8 +272,8 @@ func (h *loopNode) inPanic(ticks int) {
 	}
 }
 
-// TestFailsafeAfterGivingBack: a plan from before batch work ended gives its box no quota
-// that nobody would take back.
+// TestFailsafeAfterGivingBack checks that the plan made before batch work ended sets no quota on
+// its cgroup that nothing would remove.
 func TestFailsafeAfterGivingBack(t *testing.T) {
 	onBothLoops(t, knobSetup{config: byQuota}, func(_ *testing.T, h *loopNode) {
 		h.run(batch("crunch/c"))

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// The loop writes no file of a disk: one that hangs or is frozen would hold up every
-// pod. What it keeps goes through pkg/engine/journal, in the runtime folder, and to the
-// failsafe, the audit trail and the log, which have goroutines of their own.
+// The event loop writes no file on a disk, because a disk that hangs or is frozen would delay
+// every pod. It writes to pkg/engine/journal, in the runtime folder, and passes data to the
+// failsafe, the audit trail and the log, which have their own goroutines.
 func TestLoopWritesNoFile(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("*.go")
@@ -33,7 +33,7 @@ func TestLoopWritesNoFile(t *testing.T) {
 	}
 }
 
-// fileWrites are the places in a source that change files by package os.
+// fileWrites returns the places in a source at which package os changes files.
 func fileWrites(t *testing.T, name string, source any) (found []token.Position) {
 	t.Helper()
 	writes := []string{"Chmod", "Create", "CreateTemp", "Mkdir", "MkdirAll", "MkdirTemp", "OpenFile", "Remove", "RemoveAll", "Rename", "Symlink", "Truncate", "WriteFile"}

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestStatusTellsTheKubeletsCPUs: where the kubelet's static CPU manager sets cpusets, the
-// status has what the kernel has, not what Sluice would give.
+// TestStatusTellsTheKubeletsCPUs checks that the status shows the kernel's CPUs, not those of
+// Sluice's ledger, if the kubelet's static CPU manager sets cpusets.
 func TestStatusTellsTheKubeletsCPUs(t *testing.T) {
 	inBubble(t, setup{host: host(static)}, func(t *testing.T, n *testNode) {
 		n.run("guaranteed", "LS", 2)
@@ -29,8 +29,8 @@ func TestStatusTellsTheKubeletsCPUs(t *testing.T) {
 	})
 }
 
-// TestMachinesMemory: the status has one amount, which the kernel told last. The pool of
-// huge pages belongs to it, though the loop doesn't count it.
+// TestMachinesMemory checks that the status has one amount of memory, the latest of the kernel. It
+// includes the pool of huge pages, which the loop doesn't count.
 func TestMachinesMemory(t *testing.T) {
 	onBothLoops(t, knobSetup{config: "control: {mode: on}\n"}, func(t *testing.T, h *loopNode) {
 		for _, total := range []int64{8 << 30, 7 << 30} {
@@ -43,9 +43,9 @@ func TestMachinesMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryBeforeTheFirstLook: containers that run already are measured by /proc/meminfo, as
-// the kubelet scores them by it. A hypervisor may have added memory that no file of a NUMA
-// node counts.
+// TestMemoryBeforeTheFirstLook checks that containers which already run are compared with the
+// memory in /proc/meminfo, which the kubelet uses for their scores. A hypervisor may have added
+// memory that is in no file of a NUMA node.
 func TestMemoryBeforeTheFirstLook(t *testing.T) {
 	files := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: 1048576 kB\n")}}
 	inBubble(t, setup{host: host(files)}, func(t *testing.T, n *testNode) {
@@ -55,7 +55,7 @@ func TestMemoryBeforeTheFirstLook(t *testing.T) {
 	})
 }
 
-// TestReconnections are connections after the first.
+// TestReconnections checks the count of connections after the first.
 func TestReconnections(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		before := n.status().Counters.Reconnects

@@ -11,18 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FIFREEZE and FITHAW of include/uapi/linux/fs.h, which golang.org/x/sys doesn't have.
+// These are FIFREEZE and FITHAW of include/uapi/linux/fs.h, which golang.org/x/sys lacks.
 const (
 	fiFreeze = 0xc0045877
 	fiThaw   = 0xc0045878
 )
 
-// frozenFor is how long the disk stays frozen: a backup's snapshot takes as long.
+// frozenFor is how long the disk stays frozen, which is about as long as a backup's snapshot
+// takes.
 const frozenFor = 3 * time.Second
 
-// TestFrozenDisk freezes a real file system, as a guest agent does for a snapshot. With
-// the journal on it, every start waits until it thaws; with the journal in memory, while
-// the state folder is frozen, none does.
+// TestFrozenDisk freezes a real file system, as a guest agent does for a snapshot. If it has the
+// journal, every start waits until it thaws; if it has the state folder and the journal is in
+// memory, no start waits.
 func TestFrozenDisk(t *testing.T) {
 	disk := loopDisk(t)
 	memory, err := os.MkdirTemp("/dev/shm", "sluice-")
@@ -59,7 +60,7 @@ func TestFrozenDisk(t *testing.T) {
 	}
 }
 
-// loopDisk is a folder on an ext4 of its own.
+// loopDisk returns a folder on an ext4 file system of its own.
 func loopDisk(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -85,7 +86,7 @@ func loopDisk(t *testing.T) string {
 	return dir
 }
 
-// freeze freezes a file system, and thaws it after frozenFor.
+// freeze freezes a file system and thaws it after frozenFor.
 func freeze(t *testing.T, dir string) (thawed <-chan struct{}) {
 	t.Helper()
 	folder, err := os.Open(dir)

@@ -18,13 +18,13 @@ import (
 
 const recordFile = "var/lib/kubelet/allocated_pods_state"
 
-// kubelet is a host with the kubelet's record of what it has granted.
+// kubelet is a host with the kubelet's record of granted resources.
 type kubelet struct {
 	mu      sync.Mutex
-	entries map[string]string // by pod: its containers, as JSON
-	text    string            // in place of a record of entries; "" none
-	writes  int               // of the file; 0: it isn't there
-	hangs   chan struct{}     // reads wait for it; nil: they don't
+	entries map[string]string // the pod's containers as JSON, by pod
+	text    string            // written in place of the entries; "" for none
+	writes  int               // number of writes of the file; 0 if it doesn't exist
+	hangs   chan struct{}     // blocks reads until it is closed; nil if reads don't block
 }
 
 func (k *kubelet) Open(name string) (fs.File, error) {
@@ -55,8 +55,8 @@ func (k *kubelet) file() string {
 	return `{"data":` + string(data) + `,"checksum":1}`
 }
 
-// grant writes what a container was granted, as the kubelet does when it admits or
-// resizes its pod: "cpu=2,memory=1Gi".
+// grant records what a container was granted, as the kubelet does when it admits or resizes a pod,
+// for example "cpu=2,memory=1Gi".
 func (k *kubelet) grant(name, amounts string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,7 +75,7 @@ func (k *kubelet) grant(name, amounts string) {
 	k.writes++
 }
 
-// write has the file be some text, or again the record where it is "".
+// write replaces the file by a text, or by the record if the text is "".
 func (k *kubelet) write(text string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +83,7 @@ func (k *kubelet) write(text string) {
 	k.writes++
 }
 
-// hang lets reads wait until the answer is called.
+// hang blocks reads until answer is called.
 func (k *kubelet) hang() (answer func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,12 +97,12 @@ func (k *kubelet) hang() (answer func()) {
 	}
 }
 
-// beside is a setup of a node with that kubelet.
+// beside returns the setup of a node with that kubelet.
 func (k *kubelet) beside(config string) knobSetup {
 	return knobSetup{config: config, options: func(_ *knobNode, o *Options) { o.Host = k }}
 }
 
-// onKubelets is onBothLoops with a kubelet that keeps a record.
+// onKubelets runs onBothLoops with a kubelet that keeps a record.
 func onKubelets(t *testing.T, config string, test func(t *testing.T, h *loopNode, k *kubelet)) {
 	t.Helper()
 	t.Parallel()
@@ -114,7 +114,7 @@ func onKubelets(t *testing.T, config string, test func(t *testing.T, h *loopNode
 	}
 }
 
-// passes lets a pass read the record, and the next one take it over.
+// passes lets one pass read the record and the next one use it.
 func (h *loopNode) passes() {
 	for range 2 {
 		time.Sleep(h.agent.Config.DriftInterval)
@@ -144,9 +144,8 @@ func (h *loopNode) expectRequest(name string, cpu workload.MilliCPU, memory int6
 	}
 }
 
-// A batch pod has, from its first instruction on, the weight, the quota and the memory
-// limit of what the kubelet has granted it of the node's batch resources; the loop
-// counts that as its request.
+// From its first instruction on, a batch pod has the weight, the quota and the memory limit of the
+// batch resources that the kubelet has granted. The loop counts them as its request.
 func TestBatchHasItsGrant(t *testing.T) {
 	onKubelets(t, byQuota, func(t *testing.T, h *loopNode, k *kubelet) {
 		k.grant("job/c", "batch.sluice.dev/cpu=2000,batch.sluice.dev/memory=1Gi")
@@ -165,14 +164,14 @@ func TestBatchHasItsGrant(t *testing.T) {
 		if batchRequests != 2000 || s.Grants.Pods != 2 || s.Grants.File != "/"+recordFile || s.Grants.Problem != "" {
 			t.Errorf("batch requests %d; %+v", batchRequests, s.Grants)
 		}
-		if h.V2 { // where memory.reclaim serves for the watermark and the page cache's bound
+		if h.V2 { // memory.reclaim replaces the watermark and the limit of page cache
 			var reclaim qos.Reclaim
 			h.agent.events.Query("test", func() error { reclaim = h.agent.Containers[h.specs["job/c"].ID].Reclaim; return nil })
 			if reclaim.StartAt < 900*mebi || reclaim.StartAt > 1000*mebi || reclaim.CacheMax != 512*mebi {
 				t.Errorf("of a grant of 1 GiB it is reclaimed %+v", reclaim)
 			}
 		}
-		// A pod of which the record is late gets its grant all the same.
+		// A pod gets its grant even if the record is read late.
 		answer := k.hang()
 		k.grant("late/c", "batch.sluice.dev/cpu=1000,batch.sluice.dev/memory=512Mi")
 		began := time.Now()
@@ -188,8 +187,8 @@ func TestBatchHasItsGrant(t *testing.T) {
 	})
 }
 
-// Requests that the runtime isn't told follow the record, also where the resize of a
-// running pod changes nothing else. A pin's CPUs follow the runtime's update.
+// Requests that the runtime doesn't report follow the record, also if the resize of a running pod
+// changes nothing else. A pin's CPUs follow the runtime's update.
 func TestRequestsFollowTheRecord(t *testing.T) {
 	onKubelets(t, "", func(t *testing.T, h *loopNode, k *kubelet) {
 		k.grant("web/c", "cpu=1500m,memory=1Gi")
@@ -207,8 +206,8 @@ func TestRequestsFollowTheRecord(t *testing.T) {
 	})
 }
 
-// Of an annotation that claims more than the record grants, the record counts; it is
-// told once.
+// If an annotation claims more than the record grants, the record counts, and the difference is
+// reported once.
 func TestForgedGrantIsCut(t *testing.T) {
 	onKubelets(t, byQuota, func(t *testing.T, h *loopNode, k *kubelet) {
 		forged := batch("job/c")
@@ -220,7 +219,7 @@ func TestForgedGrantIsCut(t *testing.T) {
 		h.expectRequest("job/c", 500, 1<<30, workload.FromKubelet)
 		h.expectQuota(bestBox+"/pod-job/c", 0.5)
 		s, _ := h.agent.Status()
-		if s.Counters.GrantsCut != 1 || h.log.count("Grant cut") != 2 { // once in each run
+		if s.Counters.GrantsCut != 1 || h.log.count("Grant cut") != 2 { // once per run
 			t.Errorf("%d cut, log:\n%s", s.Counters.GrantsCut, h.log.text.String())
 		}
 		if len(s.Containers) != 2 || !strings.Contains(fmt.Sprint(s.Containers), "claims CPU 64") {
@@ -229,7 +228,7 @@ func TestForgedGrantIsCut(t *testing.T) {
 	})
 }
 
-// A record that isn't understood is told once, and annotations count then.
+// A record in an unknown format is reported once, and annotations count instead.
 func TestRecordNotUnderstood(t *testing.T) {
 	onKubelets(t, byQuota, func(t *testing.T, h *loopNode, k *kubelet) {
 		k.grant("job/c", "batch.sluice.dev/cpu=500")
@@ -252,14 +251,14 @@ func TestRecordNotUnderstood(t *testing.T) {
 	})
 }
 
-// Batch pods that have no cgroup of their own together share the budget by what they
-// were granted, whether Koordinator's annotation says it or the record.
+// Batch pods that have no common cgroup share the budget in proportion to their grants, from
+// Koordinator's annotation or from the record.
 func TestGrantsDivideTheBudget(t *testing.T) {
 	onKubelets(t, byQuota, func(t *testing.T, h *loopNode, k *kubelet) {
 		large, small := batch("large/c"), batch("small/c")
 		large.annotations["node.koordinator.sh/extended-resource-spec"] = `{"containers":{"c":{"requests":{"kubernetes.io/batch-cpu":"7000"}}}}`
 		k.grant("small/c", "kubernetes.io/batch-cpu=1000")
-		agent := ask{name: "agent/c", qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "LS"}} // so that there is no box
+		agent := ask{name: "agent/c", qos: "besteffort", annotations: map[string]string{"class.sluice.dev": "LS"}} // an LS pod in the besteffort cgroup, so that the cgroup gets no quota
 		h.run(service("web/c", 2000), agent, large, small)
 		h.uses["web/c"], h.uses["large/c"], h.uses["small/c"] = 2, 5, 1
 		h.steps(5 * time.Second)
@@ -270,8 +269,8 @@ func TestGrantsDivideTheBudget(t *testing.T) {
 	})
 }
 
-// TestPlanByAManifest: what a pod would get counts the requests of its manifest where the
-// kubelet keeps a record, and else as little as the runtime would be told.
+// TestPlanByAManifest checks that the plan uses the requests of the manifest if the kubelet keeps
+// a record, and otherwise only what the runtime would report.
 func TestPlanByAManifest(t *testing.T) {
 	onKubelets(t, byQuota, func(t *testing.T, h *loopNode, k *kubelet) {
 		pod := &workload.Pod{ID: "plan", UID: "plan", Namespace: "default", Name: "job", CgroupParent: "/kubepods/besteffort/podplan", Annotations: map[string]string{"class.sluice.dev": "BE"}}

@@ -32,7 +32,7 @@ func TestRemoveByIDAlone(t *testing.T) {
 		if err := n.create("db", "LSR", 2); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // it may come twice
+		for range 2 { // the event may come twice
 			if err := n.agent.RemoveContainer("db"); err != nil {
 				t.Fatal(err)
 			}
@@ -44,8 +44,8 @@ func TestRemoveByIDAlone(t *testing.T) {
 	})
 }
 
-// TestShortageFrees: 5 of 8 CPUs are someone's; another 5 are there if that one's
-// grant is worth nothing any more.
+// TestShortageFrees checks a request for 5 of 8 CPUs while another container has 5: it succeeds
+// only if the other's grant is no longer valid.
 func TestShortageFrees(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(n *testNode)
@@ -120,7 +120,8 @@ func TestLateStartOfFreed(t *testing.T) {
 	})
 }
 
-// TestEndedIsFreedByThePass: the Stop of a container that ended may never come.
+// TestEndedIsFreedByThePass checks that a container's CPUs are freed even if its StopContainer
+// event never comes.
 func TestEndedIsFreedByThePass(t *testing.T) {
 	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -132,7 +133,8 @@ func TestEndedIsFreedByThePass(t *testing.T) {
 	})
 }
 
-// TestWithoutCgroups: everything goes through the replies, each container once.
+// TestWithoutCgroups checks that without cgroups all settings are in the replies, once for each
+// container.
 func TestWithoutCgroups(t *testing.T) {
 	inBubble(t, setup{noKernel: true}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -142,7 +144,7 @@ func TestWithoutCgroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.expect(map[string]string{"web": "3-7", "db": "0-2"})
-		if err := n.agent.RemoveContainer("db"); err != nil { // it has no reply
+		if err := n.agent.RemoveContainer("db"); err != nil { // RemoveContainer has no reply
 			t.Fatal(err)
 		}
 		n.expect(map[string]string{"web": "3-7"})

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// plug leaves only these CPUs of the machine online.
+// plug takes all CPUs but these offline.
 func (n *testNode) plug(online cpuset.Set) {
 	n.t.Helper()
 	text := n.text
@@ -60,8 +60,8 @@ func TestPinDegradedAndWholeAgain(t *testing.T) {
 	})
 }
 
-// TestMendWaitsForEvacuation: a pin that lacks CPUs gets none that another
-// container does not leave.
+// TestMendWaitsForEvacuation checks that a pin which lost CPUs gets none that another container
+// still uses.
 func TestMendWaitsForEvacuation(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores"}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -78,8 +78,8 @@ func TestMendWaitsForEvacuation(t *testing.T) {
 	})
 }
 
-// TestMovingPinLeavesFirst: half a core is no place for LSE, so it moves; others get
-// what was left of its core only after it has.
+// TestMovingPinLeavesFirst checks that an LSE pin moves when it loses half of a core, and that
+// others get the rest of that core only after the pin has left it.
 func TestMovingPinLeavesFirst(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores 2 threads"}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -97,8 +97,8 @@ func TestMovingPinLeavesFirst(t *testing.T) {
 	})
 }
 
-// TestUnplugAllOfAPin: on cgroup v1 the kernel takes the processes of a pin that has
-// lost its last CPU out of its cpuset; on v2 they stay.
+// TestUnplugAllOfAPin checks a pin whose last CPU goes offline: on cgroup v1 the kernel moves its
+// processes to another cpuset, on v2 they stay.
 func TestUnplugAllOfAPin(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(ask{name: "web/c", milli: 1000}, ask{name: "db/c", milli: 1000, annotations: map[string]string{"class.sluice.dev": "LSR"}})

@@ -14,26 +14,26 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// fakeKernel is a cgroup v1 tree in memory: the empty set means all that the
-// parent has, which is all that is online, and CPUs that go are not given back.
+// fakeKernel is a cgroup v1 tree in memory. An empty set stands for the parent's set, which is all
+// CPUs online. CPUs that went offline do not return to sets.
 type fakeKernel struct {
 	mu     sync.Mutex
 	online cpuset.Set
 	nodes  cpuset.Set
 	groups map[string]*group
-	refuse func(knobs.Change) error // errors to inject; may panic
+	refuse func(knobs.Change) error // returns errors to inject; may panic
 	writes []string
-	pids   []int // the processes of every cgroup
+	pids   []int // process IDs in every cgroup
 }
 
 type group struct {
 	cpus, mems cpuset.Set
 	quota      knobs.CPUQuota
 	others     map[knobs.Knob]knobs.Value
-	empty      bool // no process in it
+	empty      bool // the cgroup has no process
 }
 
-// value is a setting that was never written as the kernel first shows it.
+// value returns what the kernel shows for a knob that was never written.
 func (g *group) value(knob knobs.Knob) knobs.Value {
 	if v, ok := g.others[knob]; ok {
 		return v
@@ -63,10 +63,10 @@ func (k *fakeKernel) Processes(string) ([]int, error) {
 	return slices.Clone(k.pids), nil
 }
 
-// Nest has nothing to find.
+// Nest does nothing, because there are no nested cgroups.
 func (*fakeKernel) Nest(string) {}
 
-// Rejoin has nothing to do: processes are in no other cgroup than their container's.
+// Rejoin does nothing, because processes stay in their container's cgroup.
 func (*fakeKernel) Rejoin(string) (int, error) { return 0, nil }
 
 func (k *fakeKernel) Apply(changes []knobs.Change) error {
@@ -154,7 +154,7 @@ func (k *fakeKernel) GiveBack(dir string, cpus cpuset.Set) error {
 	return nil
 }
 
-// make makes a cgroup; the empty set is all.
+// make makes a cgroup; an empty set stands for all.
 func (k *fakeKernel) make(path string, cpus, mems cpuset.Set, quota knobs.CPUQuota) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,7 +167,7 @@ func (k *fakeKernel) make(path string, cpus, mems cpuset.Set, quota knobs.CPUQuo
 	k.groups[path] = &group{cpus: cpus, mems: mems, quota: quota}
 }
 
-// change is another writer, or a runtime's update.
+// change acts as another writer or as an update by the runtime.
 func (k *fakeKernel) change(path string, how func(*group)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -198,7 +198,7 @@ func (k *fakeKernel) refusing(refuse func(knobs.Change) error) {
 	k.refuse = refuse
 }
 
-// took returns what was written since the last call.
+// took returns the writes since the last call.
 func (k *fakeKernel) took() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

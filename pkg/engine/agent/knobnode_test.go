@@ -30,19 +30,19 @@ import (
 
 const mebi = 1 << 20
 
-// knobNode is a node with a fake kernel of some flavour below the real cgroup driver,
-// where the test plays kubelet and runtime.
+// knobNode is a node with a fake kernel below the real cgroup driver. The test plays kubelet and
+// runtime.
 type knobNode struct {
 	*fakekernel.Kernel
 	t     testingT
 	spy   *spy
 	o     Options
-	text  string // of the config
+	text  string // text of the configuration
 	agent *Agent
 	stop  func()
 	log   logText
 
-	inner string // the cgroup that the runtime makes below each container's; "" none
+	inner string // name of the cgroup that the runtime makes below each container's; "" for none
 	pods  map[string]*workload.Pod
 	specs map[string]*spec // by "pod/container"
 	made  int64
@@ -55,17 +55,17 @@ type spec struct {
 	score   workload.Optional[int]
 }
 
-// ask is a container as the kubelet makes it.
+// ask describes a container as the kubelet creates it.
 type ask struct {
 	name        string // "pod/container"
-	qos         string // "besteffort", "burstable"; "" guaranteed
-	milli       int    // request and limit
-	pod         int    // the pod's; 0 is milli
-	memory      int64  // MiB
+	qos         string // "besteffort", "burstable", or "" for Guaranteed
+	milli       int    // request and limit in thousandths of a CPU
+	pod         int    // of the whole pod; 0 for the same as milli
+	memory      int64  // in MiB
 	annotations map[string]string
 }
 
-// spy is the driver, with refusals to inject and those of the kernel kept.
+// spy wraps the driver. It injects refusals and records those of the kernel.
 type spy struct {
 	*cgroupfs.Driver
 	mu      sync.Mutex
@@ -102,7 +102,7 @@ func (s *spy) refusing(refuse func(knobs.Change) error) {
 	s.refuse = refuse
 }
 
-// took is how many changes were tried since the last call.
+// took returns how many changes were tried since the last call.
 func (s *spy) took() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *spy) took() int {
 	return n
 }
 
-// knobSetup is what a knobNode is made with.
+// knobSetup says how to make a knobNode.
 type knobSetup struct {
 	config    string // YAML
 	originals string
@@ -119,7 +119,7 @@ type knobSetup struct {
 	options   func(*knobNode, *Options)
 }
 
-// onFlavours runs a test on every kernel, each in virtual time and with a journal.
+// onFlavours runs a test for every kernel, in virtual time and with a journal.
 func onFlavours(t *testing.T, s knobSetup, test func(t *testing.T, h *knobNode)) {
 	t.Helper()
 	t.Parallel()
@@ -178,7 +178,7 @@ func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
 	return h
 }
 
-// launch starts the plugin and connects it.
+// launch starts the plugin and connects it to the runtime.
 func (h *knobNode) launch(text string) {
 	h.t.Helper()
 	c, err := config.Parse([]byte("recordUpdates: {enabled: false}\n" + text))
@@ -195,7 +195,7 @@ func (h *knobNode) launch(text string) {
 	h.synchronize()
 }
 
-// restart is a crash: the kernel's state and the journal are all that stays.
+// restart simulates a crash: only the kernel's state and the journal remain.
 func (h *knobNode) restart(config string) {
 	h.stop()
 	h.launch(config)
@@ -226,7 +226,7 @@ func (h *knobNode) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// status of one container.
+// container returns the status of one container.
 func (h *knobNode) container(name string) status.Container {
 	h.t.Helper()
 	s, err := h.agent.Status()
