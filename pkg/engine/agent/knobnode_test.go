@@ -240,9 +240,9 @@ func (h *knobNode) container(name string) status.Container {
 	return s.Containers[i]
 }
 
-// state is the kernel's files. A v2 cpuset that was set once can't be emptied.
+// state returns the text of the kernel's files. A v2 cpuset that was set once can't be emptied.
 func (h *knobNode) state() map[string]string {
-	synctest.Wait() // what may take long is written outside of the loop
+	synctest.Wait() // writes that may take long are made outside of the event loop
 	all := h.Dump()
 	for file, text := range all {
 		all[file] = strings.TrimSpace(text)
@@ -253,7 +253,7 @@ func (h *knobNode) state() map[string]string {
 	return all
 }
 
-// differences of two states, a line each.
+// differences lists the differences of two states, one per line.
 func differences(want, got map[string]string) string {
 	var text strings.Builder
 	for _, file := range slices.Sorted(maps.Keys(want)) {

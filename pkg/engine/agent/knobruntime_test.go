@@ -38,7 +38,7 @@ func (h *knobNode) podOf(a *ask) *workload.Pod {
 	return h.pods[name]
 }
 
-// kubelet writes a pod's own cgroup.
+// kubelet writes the files of a pod's own cgroup.
 func (h *knobNode) kubelet(dir string, milli int) {
 	h.t.Helper()
 	h.weight(dir, int64(milli)*1024/1000)
@@ -67,7 +67,7 @@ func (h *knobNode) quota(dir string, micros int64) {
 	h.put(dir, "cpu.max", text)
 }
 
-// put writes a file as the kubelet or the runtime does, who must not be refused.
+// put writes a file as the kubelet or the runtime. The write must succeed.
 func (h *knobNode) put(dir, file, value string) {
 	h.t.Helper()
 	if err := h.WriteFile(dir, file, value); err != nil {
@@ -75,9 +75,9 @@ func (h *knobNode) put(dir, file, value string) {
 	}
 }
 
-// get is the text of the first of the files that is there.
+// get returns the text of the first of the files that exists.
 func (h *knobNode) get(dir string, files ...string) string {
-	synctest.Wait() // what may take long is written outside of the loop
+	synctest.Wait() // writes that may take long are made outside of the event loop
 	for _, file := range files {
 		if text, err := h.ReadFile(dir, file); err == nil {
 			return text
@@ -86,7 +86,7 @@ func (h *knobNode) get(dir string, files ...string) string {
 	return "-"
 }
 
-// levels are the container's cgroup and the one that the runtime makes below it.
+// levels returns the container's cgroup, and the one that the runtime makes below it, if any.
 func (h *knobNode) levels(s *spec) []string {
 	if h.inner == "" {
 		return []string{s.CgroupsPath}
@@ -94,7 +94,7 @@ func (h *knobNode) levels(s *spec) []string {
 	return []string{s.CgroupsPath, path.Join(s.CgroupsPath, h.inner)}
 }
 
-// runc writes a container's record to its cgroup, and crun to both levels of it.
+// runc writes a container's record to its cgroup as runc does, or to both levels as crun does.
 func (h *knobNode) runc(s *spec) {
 	h.t.Helper()
 	for _, dir := range h.levels(s) {
@@ -221,7 +221,7 @@ func (h *knobNode) end(name string) {
 	}
 }
 
-// announce is a resize up to where the runtime writes.
+// announce runs a resize up to the point at which the runtime writes.
 func (h *knobNode) announce(name string, milli int) (updates []node.Update) {
 	h.t.Helper()
 	updates, err := h.tryAnnounce(name, milli)
@@ -231,7 +231,7 @@ func (h *knobNode) announce(name string, milli int) (updates []node.Update) {
 	return updates
 }
 
-// tryAnnounce announces a resize that Sluice may refuse.
+// tryAnnounce is announce for a resize that Sluice may refuse.
 func (h *knobNode) tryAnnounce(name string, milli int) ([]node.Update, error) {
 	h.t.Helper()
 	s := h.specs[name]
@@ -244,8 +244,8 @@ func (h *knobNode) tryAnnounce(name string, milli int) ([]node.Update, error) {
 	return updates, err
 }
 
-// resize is the kubelet's, of a pod of one container: it grows the pod first, and
-// shrinks it last.
+// resize runs the kubelet's resize of a pod of one container. It grows the pod before the
+// container, and shrinks it after.
 func (h *knobNode) resize(name string, from, to int) {
 	h.t.Helper()
 	if err := h.tryResize(name, from, to); err != nil {
@@ -253,7 +253,8 @@ func (h *knobNode) resize(name string, from, to int) {
 	}
 }
 
-// tryResize is a resize that Sluice may refuse. A pod that was to grow has grown by then.
+// tryResize is resize for one that Sluice may refuse. If the pod was to grow, it has grown by
+// then.
 func (h *knobNode) tryResize(name string, from, to int) error {
 	h.t.Helper()
 	if to > from {
@@ -276,7 +277,7 @@ func (h *knobNode) tryResize(name string, from, to int) error {
 	return nil
 }
 
-// resizePod is the kubelet's resize of the pod's own cgroup.
+// resizePod writes the pod's own cgroup as the kubelet does in a resize.
 func (h *knobNode) resizePod(name string, to int) {
 	h.t.Helper()
 	pod := h.podOfName(name)

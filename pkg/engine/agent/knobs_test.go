@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// everyKnob is a config that gives keys no annotation can.
+// everyKnob configures the keys that have no annotation.
 const everyKnob = `
 memory: {bePageCachePercent: 50}
 authorize: [{features: [identity, oomScore, ioWeight, pool], namespaces: ["*"]}]
@@ -28,7 +28,7 @@ classes:
   BE: {cpu-identity: -1, memory-qos: {wmarkRatio: 95, wmarkScale: 20, wmarkMinAdj: 50}, oom-score: 900, net-class: "10:1", io: {weight: 10}}
 `
 
-// everyPod asks for all that there is.
+// everyPod returns pods that request every knob.
 func everyPod() []ask {
 	batch := `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"500"},"limits":{"kubernetes.io/batch-cpu":"1000","kubernetes.io/batch-memory":"256Mi"}},"b":{"limits":{"kubernetes.io/batch-cpu":"2000","kubernetes.io/batch-memory":"1Gi"}}}}`
 	koordinator := map[string]string{"node.koordinator.sh/extended-resource-spec": batch, "class.sluice.dev": "BE"}
@@ -51,7 +51,7 @@ func everyPod() []ask {
 	}
 }
 
-// bare is what the same node looks like without Sluice.
+// bare returns the state of the same node without Sluice.
 func bare(t testingT, f fakekernel.Flavour, do func(h *knobNode)) map[string]string {
 	h := newKnobNode(t, f, knobSetup{config: everyKnob + "mode: preview\n"})
 	defer h.stop()
@@ -60,8 +60,8 @@ func bare(t testingT, f fakekernel.Flavour, do func(h *knobNode)) map[string]str
 	return h.state()
 }
 
-// TestEveryKnob compares what each kernel gets of all that can be asked for with
-// what it has without Sluice, and what containers are told that it lacks.
+// TestEveryKnob compares the state of each kernel after requests for every knob with its state
+// without Sluice, and checks which missing knobs containers are warned of.
 func TestEveryKnob(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		f := h.Flavour
@@ -106,7 +106,7 @@ func TestEveryKnob(t *testing.T) {
 	})
 }
 
-// calm checks that nobody refused or repaired anything.
+// calm checks that no write was refused and no drift repaired.
 func (h *knobNode) calm(t testingT) {
 	t.Helper()
 	s, err := h.agent.Status()
@@ -138,8 +138,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestRestoreEveryKnob gives all back after a crash: the kernel is as if Sluice had
-// not been there.
+// TestRestoreEveryKnob checks that after a crash Restore returns the kernel to its state without
+// Sluice.
 func TestRestoreEveryKnob(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		f, file := h.Flavour, h.o.Originals
@@ -169,8 +169,8 @@ func TestRestoreEveryKnob(t *testing.T) {
 	})
 }
 
-// TestRestoreBesideStaticManagers: sets that the kubelet's static managers write now are
-// left alone, all else is given back.
+// TestRestoreBesideStaticManagers checks that Restore leaves sets alone that the kubelet's static
+// managers now write, and restores everything else.
 func TestRestoreBesideStaticManagers(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		file := h.o.Originals
@@ -208,7 +208,7 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 	})
 }
 
-// crash ends the plugin without a last word to its journal.
+// crash ends the plugin without writing to its journal.
 func (h *knobNode) crash(t testingT, journal string) {
 	t.Helper()
 	was, err := os.ReadFile(journal)
@@ -221,7 +221,7 @@ func (h *knobNode) crash(t testingT, journal string) {
 	}
 }
 
-// TestRequired: a container that can't do without fails where it would be without.
+// TestRequired checks that a container which requires a knob fails if the kernel lacks it.
 func TestRequired(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		err := h.create(ask{name: "web/a", milli: 1000, memory: 64, annotations: map[string]string{

@@ -9,9 +9,9 @@ import (
 
 const lending = "control: {mode: on, batch: {by: quota, lendLSR: true}}\n"
 
-// TestLendLSR: batch work alone runs on the CPUs of an LSR pin that is idle, never on an LSE
-// pin's, and is off them with the first look at which the pin runs; when the plugin is gone the
-// pin has its CPUs for itself.
+// TestLendLSR checks that only batch work runs on the CPUs of an idle LSR pin, never on those of
+// an LSE pin, that it leaves them with the first measurement that shows the pin running, and that
+// the pin has its CPUs for itself once the plugin is gone.
 func TestLendLSR(t *testing.T) {
 	onBothLoops(t, knobSetup{config: lending}, func(t *testing.T, h *loopNode) {
 		pin := func(name, class string) ask {
@@ -48,7 +48,7 @@ func TestLendLSR(t *testing.T) {
 		h.steps(6 * time.Second)
 		want("idle again", lent)
 
-		// Blind is not idle.
+		// A pin without measurements does not count as idle.
 		h.blind = true
 		h.steps(time.Second)
 		want("nothing is measured", others)
@@ -67,7 +67,7 @@ func TestLendLSR(t *testing.T) {
 		h.steps(12 * time.Second)
 		want("idle after it", lent)
 
-		// A service takes the place of the pin.
+		// A service takes the pin's CPUs.
 		h.end("lsr/c")
 		if h.set("web/c") != h.set("job/c") {
 			t.Errorf("web on %s, job on %s", h.set("web/c"), h.set("job/c"))
@@ -78,8 +78,8 @@ func TestLendLSR(t *testing.T) {
 	})
 }
 
-// TestLendsOnlyWhatYields: nothing is lent as shipped, nor while batch work doesn't yield at
-// once.
+// TestLendsOnlyWhatYields checks that nothing is lent by default, nor while the kernel doesn't
+// preempt batch work at once.
 func TestLendsOnlyWhatYields(t *testing.T) {
 	for name, test := range map[string]struct {
 		config string

@@ -12,8 +12,8 @@ import (
 
 const loopKnobs = usualKnobs + "control: {mode: on, memory: {mode: preview}, burst: {all: true}, batch: {by: quota, thresholdPercent: 65}}\n"
 
-// BenchmarkTick is a tick of the loop that changes nothing, beside 500 containers: the
-// fast one, and the one in ten that steps all controllers.
+// BenchmarkTick measures ticks of the loop without changes, with 500 containers: the fast one, and
+// the one in ten that steps all controllers.
 func BenchmarkTick(b *testing.B) {
 	for _, test := range []struct {
 		name  string

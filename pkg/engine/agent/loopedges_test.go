@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestBatchBesideAService: a container of batch work in a service's pod doesn't have that
-// evicted or throttled.
+// TestBatchBesideAService checks that a service is neither evicted nor throttled because a
+// container of its pod is batch work.
 func TestBatchBesideAService(t *testing.T) {
 	onV2Loop(t, "control: {mode: preview}\n", func(t *testing.T, h *loopNode) {
 		side := service("web/side", 100)
@@ -35,15 +35,15 @@ func TestBatchBesideAService(t *testing.T) {
 	})
 }
 
-// TestRulesThatReclaimSlowly: while the kernel reclaims, what a rule asks for again and
-// again comes down to the last of it.
+// TestRulesThatReclaimSlowly checks that, while the kernel reclaims, only the latest of a rule's
+// repeated requests is kept.
 func TestRulesThatReclaimSlowly(t *testing.T) {
 	var mu sync.Mutex
 	var taken knobs.Bytes
 	var answers chan struct{}
 	s := knobSetup{config: "control: {mode: preview, rules: [{name: r, mode: on, metric: node.cpu, watermark: 10, action: reclaim, stepPercent: 10}]}\n"}
 	s.options = func(_ *knobNode, o *Options) {
-		answers = make(chan struct{}) // of the bubble
+		answers = make(chan struct{}) // made in the synctest bubble
 		o.Memory.Reclaim = func(_ string, bytes knobs.Bytes) error {
 			<-answers
 			mu.Lock()
@@ -69,7 +69,7 @@ func TestRulesThatReclaimSlowly(t *testing.T) {
 	})
 }
 
-// TestEvictionsOverAReload: what was counted of evictions stays where their configuration
+// TestEvictionsOverAReload checks that the counts of evictions stay when their configuration
 // changes.
 func TestEvictionsOverAReload(t *testing.T) {
 	dir := t.TempDir()
@@ -101,8 +101,8 @@ func TestEvictionsOverAReload(t *testing.T) {
 	})
 }
 
-// TestTicksThatComeEarly: where all steps are as fast, none is left out for a tick that
-// comes a little before its time.
+// TestTicksThatComeEarly checks that no step is left out because a tick comes a little early, if
+// the fast interval is also that of all steps.
 func TestTicksThatComeEarly(t *testing.T) {
 	onV2Loop(t, "control: {mode: on, fastInterval: 1s, batch: {mode: off}}\n", func(t *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000))
@@ -117,8 +117,8 @@ func TestTicksThatComeEarly(t *testing.T) {
 	})
 }
 
-// TestSwitchInPreview: where windows and the switch are in preview, evictions that are on
-// end nobody for them.
+// TestSwitchInPreview checks that windows and the switch in preview cause no evictions, although
+// evictions are on.
 func TestSwitchInPreview(t *testing.T) {
 	dir := t.TempDir()
 	evictor := &fakeEvictor{}
@@ -136,8 +136,8 @@ func TestSwitchInPreview(t *testing.T) {
 	})
 }
 
-// TestDemotionBesidePoolsInPreview: where pools only tell, nothing was taken that could
-// have been, and nobody is demoted for what they lack.
+// TestDemotionBesidePoolsInPreview checks that nobody is demoted for a pool's lack of CPUs while
+// the pools' controller is in preview, because CPUs may still be free to take.
 func TestDemotionBesidePoolsInPreview(t *testing.T) {
 	t.Parallel()
 	for mode, demotes := range map[string]bool{"preview": false, "on": true} {
@@ -145,8 +145,8 @@ func TestDemotionBesidePoolsInPreview(t *testing.T) {
 	}
 }
 
-// TestDemotionWherePoolsShare: services crowd each other on CPUs that all share, and one of
-// them has allowed to be demoted: it alone is.
+// TestDemotionWherePoolsShare checks that of services which compete for CPUs that all share only
+// the one that permits demotion is demoted.
 func TestDemotionWherePoolsShare(t *testing.T) {
 	t.Parallel()
 	for allow, demotes := range map[string]bool{"demote": true, "throttle": false} {
@@ -182,8 +182,8 @@ func testDemotionBeside(t *testing.T, mode string, demotes bool) {
 	})
 }
 
-// TestCacheCantTell: a control of the cache that nobody counts anything for says so, and one
-// that isn't configured says nothing.
+// TestCacheCantTell checks that the cache controller says why it can't work without counters, and
+// says nothing if it isn't configured.
 func TestCacheCantTell(t *testing.T) {
 	t.Parallel()
 	for configured, says := range map[string]bool{"control: {mode: on}\n": false, "rdt: {classes: {be: {l3: 0-30%}}}\ncontrol: {mode: on, cache: {class: be}}\n": true} {

@@ -23,19 +23,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// loopNode is a node of 8 CPUs whose loop the test drives.
+// loopNode is a node of 8 CPUs whose loop the test steps.
 type loopNode struct {
 	*knobNode
 	audit *trail
 	life  *fakeFailsafe
 
-	uses      map[string]float64 // CPUs, by container
+	uses      map[string]float64 // CPUs used, by container
 	system    float64
 	throttled map[string]bool
 	memory    observe.NodeMemory
-	holds     map[string]int64 // bytes, by container
-	blind     bool             // nothing is measured
-	frozen    time.Time        // the clock stands still; zero: it goes
+	holds     map[string]int64 // bytes held, by container
+	blind     bool             // there are no measurements
+	frozen    time.Time        // time at which the clock stands; zero while it runs
 }
 
 // trail is the audit trail of a test.
@@ -57,7 +57,7 @@ func (r *trail) Record(_ time.Time, mode control.Mode, d *control.Decision) {
 	r.by[mode]++
 }
 
-// has counts the decisions of a controller, of one action; "" any.
+// has counts the decisions of a controller with an action, or with any if action is "".
 func (r *trail) has(controller, action string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *fakeFailsafe) TakeReport() (failsafe.Report, bool) {
 	return a, true
 }
 
-// act carries the plan out, as the failsafe's process does.
+// act carries the plan out as the failsafe's process does.
 func (l *fakeFailsafe) act(h *loopNode) {
 	h.t.Helper()
 	l.mu.Lock()
@@ -113,7 +113,7 @@ func (l *fakeFailsafe) act(h *loopNode) {
 	}
 }
 
-// withLoop adds what a loop needs to a setup.
+// withLoop adds to a setup what a loop needs.
 func withLoop(s knobSetup, h **loopNode) knobSetup {
 	more := s.options
 	s.options = func(n *knobNode, o *Options) {
@@ -158,7 +158,7 @@ func onLoop(t *testing.T, f fakekernel.Flavour, s knobSetup, test func(t *testin
 	})
 }
 
-// onBothLoops is onLoops for mainline alone.
+// onBothLoops runs a test of the loop on mainline kernels only, with cgroup v1 and v2.
 func onBothLoops(t *testing.T, s knobSetup, test func(t *testing.T, h *loopNode)) {
 	t.Helper()
 	t.Parallel()
@@ -171,7 +171,7 @@ func mainlines() []fakekernel.Flavour {
 	return []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()}
 }
 
-// snapshot is what a sampler would see now.
+// snapshot returns what a sampler would measure now.
 func (h *loopNode) snapshot() *observe.Snapshot {
 	now := time.Now()
 	if !h.frozen.IsZero() {
@@ -229,7 +229,7 @@ func (h *loopNode) tick() {
 	synctest.Wait()
 }
 
-// steps lets time go by, with a look each 100 ms.
+// steps lets time pass, with a measurement every 100 ms.
 func (h *loopNode) steps(d time.Duration) {
 	for range int(d / (100 * time.Millisecond)) {
 		time.Sleep(100 * time.Millisecond)
@@ -237,7 +237,7 @@ func (h *loopNode) steps(d time.Duration) {
 	}
 }
 
-// quotaOf is the quota of a cgroup in CPUs; -1 unlimited.
+// quotaOf returns the quota of a cgroup in CPUs, or -1 if it is unlimited.
 func (h *loopNode) quotaOf(dir string) float64 {
 	h.t.Helper()
 	v, err := h.spy.Read(dir, knobs.Quota)
@@ -257,8 +257,8 @@ func (h *loopNode) expectQuota(dir string, want float64) {
 	}
 }
 
-// giveBack ends the plugin and restores; the kernel is then as on a node without
-// Sluice on which the same was done.
+// giveBack ends the plugin, restores everything, and checks that the kernel is in the state of a
+// node without Sluice on which the same was done.
 func (h *loopNode) giveBack(do func(h *knobNode)) {
 	h.t.Helper()
 	want := bare(h.t, h.Flavour, do)
@@ -288,7 +288,7 @@ func loopOf(cpus float64) qos.Loop {
 
 func dirFS(dir string) fs.FS { return os.DirFS(dir) }
 
-// meet lets a neighbour's processes appear on a host, leave lets them go.
+// meet adds the files of another agent's processes to a host; leave removes them.
 func meet(t *testing.T, dir string, files fstest.MapFS) {
 	t.Helper()
 	if err := os.CopyFS(dir, files); err != nil {

@@ -20,8 +20,8 @@ func bursting(name string, milli int) ask {
 	return a
 }
 
-// TestBurstOfTheLoop: a throttled container's quota rises with its pod's, comes back
-// with the load of the node, and stays what the kubelet makes it after a resize.
+// TestBurstOfTheLoop checks that the quota of a throttled container rises together with its pod's,
+// falls again when the node is busy, and after a resize is the kubelet's.
 func TestBurstOfTheLoop(t *testing.T) {
 	onLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
 		static := service("static/c", 1000)
@@ -38,7 +38,8 @@ func TestBurstOfTheLoop(t *testing.T) {
 				t.Errorf("%s has %v CPUs, its container %v", pod, h.quotaOf(pod), h.quotaOf(pod+"/c"))
 			}
 		}
-		// A resize in the middle: nobody's write is refused, and the loop begins anew.
+		// A resize at that moment causes no refused write, and the loop starts again from the new
+		// quota.
 		h.resize("web/c", 1000, 3000)
 		h.expectQuota("/kubepods/pod-web", 3)
 		h.expectQuota("/kubepods/pod-web/c", 3)
@@ -72,8 +73,8 @@ func TestBurstOfTheLoop(t *testing.T) {
 	})
 }
 
-// TestBurstDuringAResize: the loop waits for the kubelet, which writes the pod last where
-// it shrinks, and for the runtime; for 10 s where that is the end of it.
+// TestBurstDuringAResize checks that the loop waits for the kubelet, which shrinks the pod last,
+// and for the runtime, and for at most 10 s if the resize never ends.
 func TestBurstDuringAResize(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 2000))
@@ -82,7 +83,7 @@ func TestBurstDuringAResize(t *testing.T) {
 		h.steps(time.Second)
 		h.expectQuota(c, 2.4)
 		for _, answers := range []bool{true, false} {
-			h.announce("web/c", 2000) // of its memory, say
+			h.announce("web/c", 2000) // a resize of something else, such as memory
 			h.steps(3 * time.Second)
 			h.expectQuota(c, 2)
 			if answers {
@@ -114,7 +115,7 @@ func TestBurstDuringAResize(t *testing.T) {
 	})
 }
 
-// written is the end of the runtime's update.
+// written ends the runtime's update.
 func (h *loopNode) written(name string) {
 	h.t.Helper()
 	if err := h.agent.PostUpdateContainer(name); err != nil {
@@ -122,8 +123,8 @@ func (h *loopNode) written(name string) {
 	}
 }
 
-// TestBurstOfAPod: where a container's static burst has the pod's quota end before its
-// own, it is throttled all the same.
+// TestBurstOfAPod checks that a container counts as throttled if its static burst makes the pod's
+// quota run out before its own.
 func TestBurstOfAPod(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000), service("other/c", 1000))
@@ -138,7 +139,7 @@ func TestBurstOfAPod(t *testing.T) {
 	})
 }
 
-// TestResizeToWhatTheLoopWrote: the kubelet's new quota is the loop's by chance.
+// TestResizeToWhatTheLoopWrote checks a resize to a quota that happens to be the loop's.
 func TestResizeToWhatTheLoopWrote(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(_ *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000))
@@ -155,7 +156,7 @@ func TestResizeToWhatTheLoopWrote(t *testing.T) {
 	})
 }
 
-// TestLowestWish: of several quotas that controllers want the lowest counts.
+// TestLowestWish checks that the lowest of several wanted quotas is set.
 func TestLowestWish(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(_ *testing.T, h *loopNode) {
 		h.run(service("web/c", 1000))
@@ -171,8 +172,8 @@ func TestLowestWish(t *testing.T) {
 	})
 }
 
-// TestRefusedQuotaOfTheLoop: what the kernel refuses once is tried by the next pass, and told
-// once; one that dies between decision and write is no error.
+// TestRefusedQuotaOfTheLoop checks that a refused quota is tried again by the next pass and logged
+// once, and that a container's end between decision and write is no error.
 func TestRefusedQuotaOfTheLoop(t *testing.T) {
 	onBothLoops(t, knobSetup{config: bursts}, func(t *testing.T, h *loopNode) {
 		h.run(bursting("web/c", 1000), bursting("dying/c", 1000))
@@ -197,8 +198,8 @@ func TestRefusedQuotaOfTheLoop(t *testing.T) {
 	})
 }
 
-// TestLoopBesideANeighbour: in preview for a neighbour's sake nothing is written, and
-// afterwards the kernel follows again.
+// TestLoopBesideANeighbour checks that nothing is written while another agent keeps the loop in
+// preview, and that the kernel follows the loop again afterwards.
 func TestLoopBesideANeighbour(t *testing.T) {
 	dir := hostDir(t, nil)
 	s := knobSetup{config: "control: {mode: on, batch: {by: quota, thresholdPercent: 65}}\n"}

@@ -25,7 +25,7 @@ func (lossy) Record(time.Time, control.Mode, *control.Decision) {}
 
 func (lossy) Dropped() int { return 3 }
 
-// looping is a node whose loop is stepped by the test.
+// looping returns a node whose loop the test steps.
 func looping(t *testing.T, set func(*config.Config)) (n *testNode, now *time.Time) {
 	t.Helper()
 	n = newNode(t, setup{})
@@ -50,7 +50,7 @@ func looping(t *testing.T, set func(*config.Config)) (n *testNode, now *time.Tim
 	return n, now
 }
 
-// seen is what a sampler would have seen now.
+// seen returns what a sampler would measure now.
 func seen(now time.Time, ids ...string) *observe.Snapshot {
 	s := &observe.Snapshot{Now: now, CPUs: make([]observe.CPU, 8)}
 	s.Node.CPU = observe.NodeCPU{At: now, Interval: time.Second, Usage: 3000}
@@ -139,7 +139,7 @@ func TestLoopStatus(t *testing.T) {
 	}
 }
 
-// What was told stays as it was while the loop goes on.
+// A status that was handed out does not change while the loop continues.
 func TestLoopStatusIsACopy(t *testing.T) {
 	t.Parallel()
 	n, now := looping(t, func(*config.Config) {})
@@ -156,7 +156,7 @@ func TestLoopStatusIsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	go func() { // under the race detector, whoever shares memory is found
+	go func() { // the race detector reports shared memory
 		defer close(done)
 		for range 20 {
 			json.Marshal(s)

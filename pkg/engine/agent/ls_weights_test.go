@@ -19,7 +19,7 @@ import (
 
 const raisedLS = "control: {mode: on, batch: {by: quota}}\nauthorize: [{features: [system, identity], namespaces: [\"*\"]}]\n"
 
-// weightOf is the weight that the kernel compares.
+// weightOf returns the weight that the kernel uses.
 func (h *loopNode) weightOf(dir string) int64 {
 	h.t.Helper()
 	n, err := strconv.ParseInt(strings.TrimSpace(h.get(dir, "cpu.shares", "cpu.weight")), 10, 64)
@@ -37,7 +37,7 @@ func (h *loopNode) weights(dirs []string) map[string]int64 {
 	return all
 }
 
-// expectTimes fails where a cgroup hasn't that many times the weight that it had.
+// expectTimes fails the test if a cgroup's weight is not the given multiple of what it was.
 func (h *loopNode) expectTimes(before map[string]int64, factor int64, dirs ...string) {
 	h.t.Helper()
 	for _, dir := range dirs {
@@ -47,16 +47,16 @@ func (h *loopNode) expectTimes(before map[string]int64, factor int64, dirs ...st
 	}
 }
 
-// TestFavourKeepsProportions: whatever isn't batch, and large or small, has the same
-// multiple of the kubelet's weight beside batch work, also at once after the kubelet has
-// written it anew, and the kubelet's own when the plugin is gone.
+// TestFavourKeepsProportions checks that beside batch work everything else, large or small, has
+// the same multiple of the kubelet's weight, also right after the kubelet has written it again,
+// and that it has the kubelet's own once the plugin is gone.
 func TestFavourKeepsProportions(t *testing.T) {
 	onLoops(t, knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		class := func(class string) map[string]string { return map[string]string{"class.sluice.dev": class} }
 		vm := ask{name: "vm/c", milli: 2000}
 		h.podOf(&vm).RuntimeHandler = "kata-qemu"
 		asks := []ask{
-			{name: "pin/c", milli: 1000, memory: 64, annotations: class("LSR")}, // while there is room
+			{name: "pin/c", milli: 1000, memory: 64, annotations: class("LSR")}, // while the largest weight permits it
 			service("large/c", 64000), service("small/c", 50), vm,
 			{name: "sys/c", milli: 2000, annotations: class("SYSTEM")},
 			{name: "middle/c", qos: "burstable", milli: 16000, annotations: class("LS")},
@@ -73,8 +73,8 @@ func TestFavourKeepsProportions(t *testing.T) {
 		h.steps(2 * time.Second)
 		h.expectTimes(before, 1, top...)
 
-		// 64 CPUs have room for four times their weight, so that all have that; nothing is
-		// batch below burstable.
+		// With 64 CPUs the kernel's largest weight permits a multiple of four, so all have that.
+		// No pod of the burstable cgroup is batch work.
 		h.run(batch("job/c"))
 		h.expectTimes(before, 4, top...)
 		h.expectTimes(before, 1, below...)
@@ -83,7 +83,7 @@ func TestFavourKeepsProportions(t *testing.T) {
 		h.run(low)
 		h.expectTimes(before, 16, below...)
 
-		// The kubelet writes its class's weight, and makes more of it.
+		// The kubelet writes a higher weight of its class.
 		h.weight(inBurstable, 30*1024)
 		before[inBurstable] = h.weightOf(inBurstable)
 		h.steps(100 * time.Millisecond)
@@ -99,7 +99,8 @@ func TestFavourKeepsProportions(t *testing.T) {
 		h.steps(15 * time.Second)
 		h.expectTimes(before, 4, top...)
 
-		// A pod that leaves no room: at once, before it runs. Its end is none at once.
+		// A pod too large for any multiple ends it at once, before it runs. When the pod ends, the
+		// multiple returns later.
 		if err := h.create(service("huge/c", 250000)); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func TestFavourKeepsProportions(t *testing.T) {
 		h.spy.took()
 		h.restart(raisedLS)
 		h.steps(2 * time.Second)
-		if n := h.spy.took(); n > 8 { // what every restart asserts: pins and quotas
+		if n := h.spy.took(); n > 8 { // a restart always writes pins and quotas
 			t.Errorf("%d writes after a restart", n)
 		}
 		h.expectTimes(before, 4, top...)
@@ -150,7 +151,7 @@ func TestFavourKeepsProportions(t *testing.T) {
 	})
 }
 
-// least is the lowest weight.
+// least returns the lowest weight.
 func (h *loopNode) least() int64 {
 	if h.V2 {
 		return 1
@@ -158,9 +159,8 @@ func (h *loopNode) least() int64 {
 	return 2
 }
 
-// TestFavourOfRandomSiblings: whatever comes and goes beside batch work, the weights of any
-// two siblings that aren't batch are to each other as the kubelet made them, within
-// rounding.
+// TestFavourOfRandomSiblings checks that, whatever runs beside batch work, the weights of any two
+// siblings that aren't batch work keep the kubelet's ratio, up to rounding.
 func TestFavourOfRandomSiblings(t *testing.T) {
 	t.Parallel()
 	for _, v2 := range []bool{false, true} {
@@ -201,8 +201,8 @@ func TestFavourOfRandomSiblings(t *testing.T) {
 	}
 }
 
-// TestFavourWritesLittle: pods that come and go beside the same batch work don't have the
-// others' weights written.
+// TestFavourWritesLittle checks that pods which come and go beside the same batch work don't cause
+// writes of other pods' weights.
 func TestFavourWritesLittle(t *testing.T) {
 	onLoop(t, fakekernel.MainlineV1(), knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		h.run(batch("job/c"))
@@ -226,7 +226,7 @@ func TestFavourWritesLittle(t *testing.T) {
 			h.end(name)
 			h.steps(3 * time.Second)
 		}
-		if writes > 2*rounds+5 { // its own at its start and at its end
+		if writes > 2*rounds+5 { // each pod's own weight at its start and its end
 			t.Errorf("%d weights written in %d rounds", writes, rounds)
 		}
 	})

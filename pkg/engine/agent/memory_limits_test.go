@@ -22,7 +22,7 @@ import (
 
 const memoryOn = "control: {mode: preview, memory: {mode: on}}\n"
 
-// hold sets what a container holds, half of it page cache.
+// hold sets the memory of a container, half of which is page cache.
 func (h *loopNode) hold(name string, bytes int64) {
 	h.t.Helper()
 	h.holds[name] = bytes
@@ -30,7 +30,7 @@ func (h *loopNode) hold(name string, bytes int64) {
 	h.Use(bestBox, bytes, bytes/2)
 }
 
-// limit is the box's memory limit, -1 none.
+// limit returns the memory limit of the batch cgroup, or -1 for none.
 func (h *loopNode) limit() knobs.Bytes {
 	h.t.Helper()
 	v, err := h.spy.Read(bestBox, knobs.MemoryMax)
@@ -40,8 +40,8 @@ func (h *loopNode) limit() knobs.Bytes {
 	return v.(knobs.Bytes)
 }
 
-// TestMemoryOfAllPods: a limit of all pods that is nearer than the machine's memory is
-// what batch work and the others share.
+// TestMemoryOfAllPods checks that batch work and the others share a limit of all pods that is
+// lower than the machine's memory.
 func TestMemoryOfAllPods(t *testing.T) {
 	onBothLoops(t, knobSetup{config: memoryOn}, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 2000), batch("job/c"))
@@ -63,8 +63,8 @@ func TestMemoryOfAllPods(t *testing.T) {
 	})
 }
 
-// TestMemoryPress: the box's limit follows what online leaves, is kept over a restart,
-// opens for a box that is none any more, and is given back.
+// TestMemoryPress checks that the batch cgroup's limit follows what online work leaves, stays over
+// a restart, is removed when another pod starts in the cgroup, and is restored in the end.
 func TestMemoryPress(t *testing.T) {
 	onLoops(t, knobSetup{config: memoryOn}, func(t *testing.T, h *loopNode) {
 		asks := []ask{service("web/c", 2000), batch("job/c")}
@@ -75,7 +75,7 @@ func TestMemoryPress(t *testing.T) {
 		if high < 1<<30 {
 			t.Errorf("limit %s", high)
 		}
-		for range 10 { // online grows
+		for range 10 { // online work grows
 			h.memory.Available -= 400 << 20
 			h.steps(3 * time.Second)
 		}
@@ -110,8 +110,8 @@ func TestMemoryPress(t *testing.T) {
 	})
 }
 
-// TestSlowReclaim: no event waits for a kernel that reclaims, no limit goes below what
-// is in use, and a failure is told once.
+// TestSlowReclaim checks that no event waits for a kernel that reclaims memory, that no limit is
+// set below the memory in use, and that a failure is reported once.
 func TestSlowReclaim(t *testing.T) {
 	var mu sync.Mutex
 	release := map[string]chan error{}
@@ -128,7 +128,7 @@ func TestSlowReclaim(t *testing.T) {
 		h.hold("job/c", 3<<30)
 		h.memory.Available = 3 << 30
 		h.steps(5 * time.Second)
-		h.run(service("late/c", 1000)) // not held up
+		h.run(service("late/c", 1000)) // its start does not wait
 		h.memory.Available = 1 << 30
 		h.steps(2 * time.Second)
 		mu.Lock()
@@ -153,7 +153,7 @@ func TestSlowReclaim(t *testing.T) {
 	})
 }
 
-// fakeEvictor ends pods as a test says.
+// fakeEvictor evicts pods when the test says so.
 type fakeEvictor struct {
 	mu    sync.Mutex
 	asked []string
@@ -173,8 +173,8 @@ func (e *fakeEvictor) Evict(ctx context.Context, pod evict.Pod) error {
 	return err
 }
 
-// TestSwitchOff: the switch closes the node to batch work, squeezes what runs and,
-// where asked to, evicts it; a broken file changes nothing.
+// TestSwitchOff checks that the switch refuses new batch work, squeezes what runs and evicts it if
+// requested, and that a broken file changes nothing.
 func TestSwitchOff(t *testing.T) {
 	dir := t.TempDir()
 	evictor := &fakeEvictor{err: errors.New("the runtime says no")}
@@ -237,8 +237,8 @@ func TestSwitchOff(t *testing.T) {
 	})
 }
 
-// TestSwitchOffApart: where pools are apart the switch gives the batch pool's CPUs to the
-// one above it, and back.
+// TestSwitchOffApart checks that with exclusive pools the switch moves the batch pool's CPUs to
+// the pool above it, and back.
 func TestSwitchOffApart(t *testing.T) {
 	dir := t.TempDir()
 	s := knobSetup{config: poolsOn, options: func(_ *knobNode, o *Options) { o.StateDir = dir }}

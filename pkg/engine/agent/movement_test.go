@@ -9,9 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// TestOneDecisionForAMovement: a load that swings is told once for each way that the
-// budget goes, in the log, the audit trail, the status and the counts, and is seen from
-// its first step on.
+// TestOneDecisionForAMovement checks that an oscillating load is reported once per direction of
+// the budget in the log, the audit trail, the status and the counts, from its first step on.
 func TestOneDecisionForAMovement(t *testing.T) {
 	onBothLoops(t, knobSetup{config: "control: {mode: on, memory: {mode: off}}\n"}, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 4000), batch("job/c"))
@@ -34,7 +33,7 @@ func TestOneDecisionForAMovement(t *testing.T) {
 		const swings = 3
 		for range swings {
 			h.uses["web/c"] = 0.1
-			for i := range 40 { // up for 4 s: 40 steps
+			for i := range 40 { // rises for 4 s, in 40 steps
 				h.uses["web/c"] += 0.1
 				h.steps(100 * time.Millisecond)
 				if i == 35 {
@@ -68,8 +67,8 @@ func TestOneDecisionForAMovement(t *testing.T) {
 	})
 }
 
-// TestMemoryLimitWalks: a limit that goes down step by step is told twice: at its first
-// step and as a whole.
+// TestMemoryLimitWalks checks that a limit which falls step by step is reported twice: at its
+// first step, and as a whole.
 func TestMemoryLimitWalks(t *testing.T) {
 	onBothLoops(t, knobSetup{config: "control: {mode: on, batch: {mode: off}}\n"}, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 1000), batch("job/c"))
@@ -89,7 +88,7 @@ func TestMemoryLimitWalks(t *testing.T) {
 	})
 }
 
-// last is the last decision of a controller with that action.
+// last returns a controller's last decision with that action.
 func (r *trail) last(controller, action string) (last control.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

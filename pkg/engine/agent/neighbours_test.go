@@ -21,7 +21,7 @@ func host(more fstest.MapFS) fstest.MapFS {
 	return all
 }
 
-// hostDir is a host whose files a test can change.
+// hostDir returns a host whose files a test can change.
 func hostDir(t *testing.T, files fstest.MapFS) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func TestKoordletMeansPreview(t *testing.T) {
 	})
 }
 
-// TestNeighbourGoes: what was decided in preview is carried out when it ends.
+// TestNeighbourGoes checks that what was decided in preview is carried out when the preview ends.
 func TestNeighbourGoes(t *testing.T) {
 	dir := hostDir(t, other)
 	inBubble(t, setup{host: os.DirFS(dir)}, func(t *testing.T, n *testNode) {
@@ -98,7 +98,8 @@ func TestNeighbourGoes(t *testing.T) {
 	})
 }
 
-// TestUnreadableNeighbour: one that can't be read any more is still there.
+// TestUnreadableNeighbour checks that an agent which can't be read any more still counts as
+// present.
 func TestUnreadableNeighbour(t *testing.T) {
 	dir := hostDir(t, static)
 	inBubble(t, setup{host: os.DirFS(dir)}, func(t *testing.T, n *testNode) {
@@ -112,7 +113,8 @@ func TestUnreadableNeighbour(t *testing.T) {
 	})
 }
 
-// TestKubeletsMemoryManager: memory nodes are its own to write.
+// TestKubeletsMemoryManager checks that Sluice does not write memory nodes beside the kubelet's
+// memory manager.
 func TestKubeletsMemoryManager(t *testing.T) {
 	memory := fstest.MapFS{"var/lib/kubelet/memory_manager_state": file(`{"policyName":"Static","machineState":{},"entries":{},"checksum":1}`)}
 	for name, c := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 )
 
-// TestNestedCgroup is a runtime as crun, which puts processes into a cgroup below the
-// container's, and writes the spec's values to both.
+// TestNestedCgroup imitates a runtime such as crun, which puts processes into a cgroup below the
+// container's and writes the spec's values to both.
 func TestNestedCgroup(t *testing.T) {
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2(), fakekernel.OldMainlineV2()} {
 		t.Run(f.Name, func(t *testing.T) {

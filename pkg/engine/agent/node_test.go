@@ -29,10 +29,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// twoNodes has 8 CPUs in 8 cores, 0-3 on node 0 and 4-7 on node 1.
+// twoNodes is a machine of 8 cores with one thread each, CPUs 0-3 on node 0 and 4-7 on node 1.
 const twoNodes = "2 nodes 4 cores memory 8G"
 
-// testingT is what a *testing.T and a *rapid.T have in common.
+// testingT is the common part of *testing.T and *rapid.T.
 type testingT interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -40,9 +40,9 @@ type testingT interface {
 	Fatal(args ...any)
 }
 
-// testNode is a machine with a runtime on it, played by the test.
+// testNode is a machine whose runtime the test plays.
 type testNode struct {
-	text    string // the machine with all its CPUs, in synth's words
+	text    string // the machine with all its CPUs in the notation of synth
 	log     logText
 	t       testingT
 	agent   *Agent
@@ -54,18 +54,18 @@ type testNode struct {
 	made    int64
 
 	originals map[string]knobs.CPUQuota // of pods' own cgroups
-	// runsRefused: the runtime only logs it when a plugin fails a start.
+	// runsRefused says that the runtime only logs it when a plugin fails a start.
 	runsRefused bool
 	stop        func()
 }
 
-// fakeRuntime receives the updates of the runtime's record. An update waits until the test lets
-// it through.
+// fakeRuntime receives the updates of the runtime's record. An update waits until the test answers
+// it.
 type fakeRuntime struct {
 	mu      sync.Mutex
 	got     []node.Update
 	err     error
-	answers chan struct{} // nil: at once
+	answers chan struct{} // nil if updates are answered at once
 	apply   func(node.Update)
 }
 
@@ -85,7 +85,7 @@ func (r *fakeRuntime) Update(u node.Update) error {
 	return r.err
 }
 
-// hold lets updates wait until answer.
+// hold makes updates wait for answer.
 func (r *fakeRuntime) hold() { r.answers = make(chan struct{}) }
 
 func (r *fakeRuntime) answer() {
@@ -117,7 +117,7 @@ type setup struct {
 	marks     watermarks.Host
 }
 
-// withPools sets the pools' division.
+// withPools sets the configuration of the pools.
 func withPools(p placement.Config) func(*config.Config) {
 	return func(c *config.Config) {
 		c.Reserved, c.System, c.Pools = p.Reserved, p.System, config.Pools{}
@@ -164,7 +164,7 @@ func newNode(t testingT, s setup) *testNode {
 	return n
 }
 
-// launch starts the plugin, again after stop.
+// launch starts the plugin, also again after stop.
 func (n *testNode) launch(s setup) {
 	if s.host == nil {
 		s.host = fstest.MapFS{"proc": &fstest.MapFile{Mode: fs.ModeDir}}
@@ -194,8 +194,8 @@ func (n *testNode) launch(s setup) {
 
 func (n *testNode) connect(shut string) { n.agent.Connected(n.runtime, status.Runtime{}, shut) }
 
-// pod makes a pod of one container: "LSR 2" of 2 CPUs, or a class alone. The name
-// before a slash is the pod's where several containers share it.
+// pod makes a pod of one container: "LSR 2" with 2 CPUs, or only a class. Containers whose names
+// have the same part before a slash are in the same pod.
 func (n *testNode) pod(name, class string, cpus int) {
 	podName, container, ok := strings.Cut(name, "/")
 	if !ok {
@@ -236,8 +236,8 @@ func (n *testNode) podOf(name string) *workload.Pod {
 	return &copied
 }
 
-// create is the runtime's part up to the start: the spec is adjusted, and there is no
-// cgroup yet, as with containerd.
+// create is what the runtime does before the start. The spec is adjusted; as with containerd,
+// there is no cgroup yet.
 func (n *testNode) create(name, class string, cpus int) error {
 	if err := n.ask(name, class, cpus); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (n *testNode) create(name, class string, cpus int) error {
 	return n.agent.PostCreateContainer(name)
 }
 
-// ask is the runtime's request alone: what follows may fail.
+// ask sends only the runtime's request; the steps after it may fail.
 func (n *testNode) ask(name, class string, cpus int) error {
 	n.pod(name, class, cpus)
 	s := n.specs[name]
@@ -273,8 +273,8 @@ func adjust(s *workload.Container, set node.Settings) {
 	}
 }
 
-// begin makes the cgroup from the spec, as runc create does, and starts the
-// container. containerd ends one that a plugin fails; CRI-O runs it all the same.
+// begin makes the cgroup from the spec, as runc create does, and starts the container. If the
+// plugin refuses the start, containerd ends the container, while CRI-O runs it.
 func (n *testNode) begin(name string) error {
 	s := n.specs[name]
 	n.runc(name)
@@ -306,7 +306,7 @@ func quotaOf(r workload.Resources) knobs.CPUQuota {
 	return knobs.CPUQuota{Quota: time.Duration(r.Quota) * time.Microsecond, Period: time.Duration(r.Period) * time.Microsecond}
 }
 
-// run creates and starts.
+// run creates and starts a container.
 func (n *testNode) run(name, class string, cpus int) {
 	n.t.Helper()
 	if err := n.create(name, class, cpus); err != nil {
@@ -317,8 +317,8 @@ func (n *testNode) run(name, class string, cpus int) {
 	}
 }
 
-// apply is what a runtime update does: the record, and all recorded values to the
-// cgroup.
+// apply does what a runtime's update does: it changes the record and writes all recorded values to
+// the cgroup.
 func (n *testNode) apply(u node.Update) {
 	s := n.specs[u.ContainerID]
 	if s == nil {
@@ -338,7 +338,7 @@ func (n *testNode) apply(u node.Update) {
 	})
 }
 
-// update is a resize by the kubelet.
+// update runs the kubelet's resize.
 func (n *testNode) update(name string, cpus int) error {
 	change := workload.Resources{Quota: int64(cpus) * 100_000, Period: 100_000, Shares: uint64(cpus) * 1024}
 	s := n.specs[name]
@@ -377,7 +377,7 @@ func (n *testNode) synchronize() {
 	}
 }
 
-// all is what the runtime has.
+// all returns the pods and containers of the runtime.
 func (n *testNode) all() (pods []*workload.Pod, specs []workload.Container) {
 	for _, p := range n.pods {
 		copied := *p
@@ -389,7 +389,7 @@ func (n *testNode) all() (pods []*workload.Pod, specs []workload.Container) {
 	return pods, specs
 }
 
-// cpus is what the kernel shows; "all" for every CPU.
+// cpus returns the CPUs that the kernel shows; "all" for every CPU.
 func (n *testNode) cpus(name string) string {
 	v, err := n.kernel.Read(n.specs[name].CgroupsPath, knobs.CPUs)
 	if err != nil {
@@ -426,7 +426,7 @@ func (n *testNode) container(name string) status.Container {
 	return all[i]
 }
 
-// dump is the ledger and the kernel, to be compared before and after.
+// dump returns the ledger and the kernel's state as text, for comparisons.
 func (n *testNode) dump() string {
 	synctest.Wait()
 	s := n.status()
@@ -437,7 +437,7 @@ func (n *testNode) dump() string {
 	return text + n.kernel.String()
 }
 
-// expect compares what the kernel shows of several containers.
+// expect compares the CPUs that the kernel shows for several containers.
 func (n *testNode) expect(want map[string]string) {
 	n.t.Helper()
 	for name, cpus := range want {
@@ -447,7 +447,7 @@ func (n *testNode) expect(want map[string]string) {
 	}
 }
 
-// pass lets one drift interval go by.
+// pass waits for one drift interval.
 func (n *testNode) pass() { n.sleep(n.agent.Config.DriftInterval) }
 
 func (n *testNode) sleep(d time.Duration) {

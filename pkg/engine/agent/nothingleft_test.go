@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestSharedParent: a cgroup that several pods are in is no pod's own.
+// TestSharedParent checks that a cgroup with several pods in it is not taken for a pod's own.
 func TestSharedParent(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(burstPod())
@@ -23,7 +23,7 @@ func TestSharedParent(t *testing.T) {
 	})
 }
 
-// TestNothingLeft: when all pods are gone, so is all that was known of them.
+// TestNothingLeft checks that the agent keeps nothing of pods that are gone.
 func TestNothingLeft(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		h.run(everyPod()...)
@@ -43,7 +43,7 @@ func (h *knobNode) nothingLeft(t testingT) {
 		a := h.agent
 		stuck := 0
 		if h.NoWayBack {
-			stuck = 100 // pods can't get their cpu.qos_level back
+			stuck = 100 // a pod's cpu.qos_level can't be restored on openEuler 5.10
 		}
 		if left := a.Reconciler.Size(); left.Cgroups+left.Suspended > 0 || left.Leaving+left.Refusals+len(a.Journal.All()) > stuck {
 			t.Errorf("left: %+v, book %v", left, a.Journal.All())

@@ -35,8 +35,8 @@ func TestPinEvacuatesBeforeItIsCreated(t *testing.T) {
 	})
 }
 
-// TestEvacuationFailure: a pin whose CPUs can't be cleared leaves no trace, not
-// even in pools that had to move for it.
+// TestEvacuationFailure checks that a pin whose CPUs other containers can't leave changes nothing,
+// not even in pools that had to move for it.
 func TestEvacuationFailure(t *testing.T) {
 	pools := placement.Config{Pools: []placement.Pool{{Name: "critical", Size: placement.Size{Count: 2}}, {Name: "online"}, {Name: "batch"}}}
 	inBubble(t, setup{config: withPools(pools)}, func(t *testing.T, n *testNode) {
@@ -62,8 +62,8 @@ func TestEvacuationFailure(t *testing.T) {
 	})
 }
 
-// TestHalfFailedMove: where one setting of a container was written and another
-// refused, the rollback goes from what the kernel shows.
+// TestHalfFailedMove checks that if one setting of a container is written and another refused, the
+// rollback starts from what the kernel shows.
 func TestHalfFailedMove(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("web", "LS", 1)
@@ -85,7 +85,7 @@ func TestHalfFailedMove(t *testing.T) {
 				t.Fatalf("%s: placed", name)
 			}
 			n.kernel.remove("/kubepods/pod-db")
-			if name == "panic" { // how far the writes came is seen by the pass
+			if name == "panic" { // the pass finds out which writes were made
 				n.pass()
 			}
 			if after := n.dump(); after != before {
@@ -95,8 +95,8 @@ func TestHalfFailedMove(t *testing.T) {
 	})
 }
 
-// TestUnrelatedFailure: a container that can't be given more CPUs stands in no
-// pin's way.
+// TestUnrelatedFailure checks that a container which can't be given more CPUs does not prevent a
+// pin.
 func TestUnrelatedFailure(t *testing.T) {
 	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -122,8 +122,8 @@ func TestStartReasserts(t *testing.T) {
 	})
 }
 
-// TestStartOfUnknown: a container whose creation the plugin missed gets all of its
-// settings when it starts.
+// TestStartOfUnknown checks that a container whose creation the plugin missed gets all of its
+// settings at its start.
 func TestStartOfUnknown(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("db", "LSR", 2)
@@ -137,7 +137,7 @@ func TestStartOfUnknown(t *testing.T) {
 	})
 }
 
-// TestStartFails where the kernel does not take the container's settings.
+// TestStartFails checks starts for which the kernel refuses the container's settings.
 func TestStartFails(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -200,7 +200,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestPanic: a panic fails its request alone and leaves the state as it was.
+// TestPanic checks that a panic fails only its own request and leaves the state as it was.
 func TestPanic(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -228,8 +228,8 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// TestRefusalIsToldOnce: a setting that the kernel refuses is tried again ever
-// less often, and logged when it begins, and when it begins anew.
+// TestRefusalIsToldOnce checks that a setting which the kernel refuses is tried again at growing
+// intervals, and logged only when the refusals begin or begin again.
 func TestRefusalIsToldOnce(t *testing.T) {
 	inBubble(t, setup{config: func(c *config.Config) { c.RecordUpdates.Enabled = false }}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)

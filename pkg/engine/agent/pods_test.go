@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// heap is what is in use after a collection.
+// heap returns the bytes in use after a garbage collection.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -17,9 +17,9 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Annotations that nobody asks for cost no memory, and those that somebody asks for cost
-// it once for each pod, however many containers it has.
-func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
+// Annotations that no rule uses take no memory, and others take it once per pod, however many
+// containers it has.
+func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // measures the heap of the process
 	const pods, containers, each = 20, 50, 250 << 10
 	for _, domain := range []string{"example.com", "koordinator.sh"} {
 		t.Run(domain, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // i
 					n.pod(fmt.Sprintf("%s/c%d", name, c), "", 0)
 					spec := n.specs[fmt.Sprintf("%s/c%d", name, c)]
 					pod := *n.pods[name]
-					pod.Annotations = map[string]string{domain + "/x": strings.Repeat("x", each)} // decoded anew for each event
+					pod.Annotations = map[string]string{domain + "/x": strings.Repeat("x", each)} // decoded again for each event
 					if _, _, err := n.agent.CreateContainer(context.Background(), &pod, *spec); err != nil {
 						t.Fatal(err)
 					}

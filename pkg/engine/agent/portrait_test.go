@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// reader reads the status again and again.
+// reader reads the status repeatedly.
 type reader struct {
 	last *status.Status
-	text string // of last
+	text string // text of last
 }
 
-// read checks that a status is as if nothing was kept from those before, and that the
-// last is still what it was.
+// read checks that a status equals one that is computed without the previous ones, and that the
+// previous status has not changed.
 func (r *reader) read(t testingT, a *Agent) {
 	t.Helper()
 	if again := textOf(t, r.last); again != r.text {
@@ -51,7 +51,7 @@ func textOf(t testingT, s *status.Status) string {
 	return string(text)
 }
 
-// What the kernel refuses, and who is fought with, comes into the status and goes again.
+// The status shows what the kernel refuses and who contests a setting, for as long as it lasts.
 func TestStatusOfTrouble(t *testing.T) {
 	onFlavour(t, fakekernel.MainlineV2(), knobSetup{}, func(t *testing.T, h *knobNode) {
 		var seen reader

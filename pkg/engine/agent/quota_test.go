@@ -46,8 +46,8 @@ func TestPodQuota(t *testing.T) {
 	})
 }
 
-// TestKubeletsQuotaStands: what the kubelet wrote after Sluice is not overwritten
-// with what there was before.
+// TestKubeletsQuotaStands checks that the original does not replace what the kubelet has written
+// after Sluice.
 func TestKubeletsQuotaStands(t *testing.T) {
 	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
@@ -58,7 +58,7 @@ func TestKubeletsQuotaStands(t *testing.T) {
 	})
 }
 
-// TestQuotaGivenBackLater where the kernel refuses it at first.
+// TestQuotaGivenBackLater checks a quota that the kernel refuses to restore at first.
 func TestQuotaGivenBackLater(t *testing.T) {
 	inBubble(t, setup{}, func(_ *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
@@ -74,7 +74,7 @@ func TestQuotaGivenBackLater(t *testing.T) {
 	})
 }
 
-// TestOriginalOnDiskFirst: no file, no lifted quota.
+// TestOriginalOnDiskFirst checks that no quota is lifted unless the journal's file can be written.
 func TestOriginalOnDiskFirst(t *testing.T) {
 	s := setup{originals: filepath.Join(t.TempDir(), "missing", "originals")}
 	inBubble(t, s, func(t *testing.T, n *testNode) {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// bubbles checks a property, each time in a bubble of its own.
+// bubbles checks a property with each input in a synctest bubble of its own.
 func bubbles(t *testing.T, property func(*rapid.T)) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var failure any
@@ -25,7 +25,7 @@ func bubbles(t *testing.T, property func(*rapid.T)) {
 			defer func() { failure = recover() }()
 			property(rt)
 		})
-		// rapid tells failures apart by where they were raised.
+		// rapid distinguishes failures by the place that raised them.
 		switch kind := fmt.Sprintf("%T", failure); kind {
 		case "<nil>":
 		case "rapid.invalidData":
@@ -39,12 +39,12 @@ func bubbles(t *testing.T, property func(*rapid.T)) {
 // running reports whether the container was started.
 func (n *testNode) running(name string) bool { return n.specs[name].State == workload.Running }
 
-// loop does something in the agent's loop.
+// loop runs a function in the agent's event loop.
 func (n *testNode) loop(do func()) {
 	n.agent.events.Do("test", func() error { do(); return nil })
 }
 
-// noOverlap checks the kernel's sets of running containers against the pins.
+// noOverlap compares the kernel's sets of running containers with the pins.
 func (n *testNode) noOverlap(t *rapid.T) {
 	containers := n.status().Containers
 	n.kernel.mu.Lock()
@@ -63,11 +63,10 @@ func (n *testNode) noOverlap(t *rapid.T) {
 	}
 }
 
-// TestRandomEvents does random things to a node. After each, no running
-// container's cpuset in the kernel has a CPU of a started pin; in the end, with all
-// containers gone, nothing is left of them. Updates of the runtime land late and
-// are acknowledged before the next event, as are the repairs: while they are under
-// way CPUs may be shared for the moment.
+// TestRandomEvents runs random events on a node. After each, no running container's cpuset in the
+// kernel has a CPU of another started pin; when all containers are gone, nothing of them is left.
+// The runtime's updates take effect late, and are answered before the next event, as are the
+// repairs: until then CPUs may be shared for a moment.
 func TestRandomEvents(t *testing.T) {
 	t.Parallel()
 	divisions := []placement.Config{
@@ -79,7 +78,7 @@ func TestRandomEvents(t *testing.T) {
 		division := divisions[rapid.IntRange(0, len(divisions)-1).Draw(t, "division")]
 		n := newNode(t, setup{config: func(c *config.Config) {
 			withPools(division)(c)
-			c.RecordUpdates.Enabled = false // its updates come from the test
+			c.RecordUpdates.Enabled = false // the test sends the updates
 		}})
 		defer n.stop()
 		n.connect("")
@@ -104,10 +103,10 @@ func TestRandomEvents(t *testing.T) {
 				cpus := rapid.IntRange(1, 4).Draw(t, "cpus")
 				name := fmt.Sprintf("p%d/c%d", made/2, made)
 				n.pod(name, class, cpus)
-				n.agent.events.Do("catch up", func() error { n.agent.cpusets.Apply(""); return nil }) // what a pass would try later, this event tries too
+				n.agent.events.Do("catch up", func() error { n.agent.cpusets.Apply(""); return nil }) // tries at once what a pass would try later
 				before := n.dump()
 				if err := n.ask(name, class, cpus); err == nil {
-					if rapid.Bool().Draw(t, "made") { // else the runtime has failed to make it, and tells nobody
+					if rapid.Bool().Draw(t, "made") { // otherwise the runtime has failed to create it, and reports that to nobody
 						n.agent.PostCreateContainer(name)
 					}
 				} else {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// drawAsk draws a container that asks for some knobs.
+// drawAsk draws a container that requests some knobs.
 func drawAsk(t *rapid.T, name, qos string) ask {
 	a := ask{name: name, qos: qos, annotations: map[string]string{}}
 	if qos != "besteffort" {
@@ -45,9 +45,9 @@ func maybe(t *rapid.T, annotations map[string]string, key string, values ...stri
 	}
 }
 
-// TestRandomKnobs does random things to a node with Sluice and to one without. In
-// the end, and after a crash, Restore leaves no difference; nobody's write was
-// refused on the way, and what pods are gone from left nothing behind.
+// TestRandomKnobs runs random events on a node with Sluice and on one without. In the end, and
+// after a crash, Restore removes all differences. No write of kubelet or runtime is refused, and
+// nothing is left of pods that are gone.
 func TestRandomKnobs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -112,7 +112,7 @@ func TestRandomKnobs(t *testing.T) {
 					milli[name] = to
 				} else if !strings.Contains(err.Error(), "CPUs of its own would leave") {
 					t.Errorf("update %s: %v", name, err)
-				} else { // the pins have no room, and the pod has grown
+				} else { // the pins leave no room, and the pod has grown already
 					without.resizePod(name, to)
 				}
 			},

@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestRandomLoop does random things to a node whose loop acts. After each, pins are
-// exclusive, the pools divide all shared CPUs, no service has a quota below its limit,
-// and the kernel has refused nothing; in the end Restore leaves no difference.
+// TestRandomLoop runs random events on a node whose loop acts. After each, pins are exclusive, the
+// pools divide all shared CPUs, no service has a quota below its limit, and the kernel has refused
+// nothing. In the end, Restore removes all differences.
 func TestRandomLoop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -138,7 +138,7 @@ func TestRandomLoop(t *testing.T) {
 	})
 }
 
-// right checks what holds at any moment.
+// right checks what must hold at any time.
 func (h *loopNode) right(t testingT, apart bool, milli map[string]int) {
 	h.exclusive()
 	h.loop(func() {

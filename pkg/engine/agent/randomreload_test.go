@@ -20,8 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// drawConfig draws a configuration that changes what containers get, but not where the
-// pools lie.
+// drawConfig draws a configuration that changes what containers get, but not the pools' CPUs.
 func drawConfig(t *rapid.T) string {
 	line := func(label string, lines ...string) string { return rapid.SampledFrom(append(lines, "")).Draw(t, label) }
 	return "authorize: [{features: [identity, oomScore, ioWeight, pool], namespaces: [\"*\"]}]\n" +
@@ -36,9 +35,9 @@ func drawConfig(t *rapid.T) string {
 		line("classify", "classify: [{namespaces: [default], set: {cpu-identity: 1}}]\n")
 }
 
-// TestRandomReloads does random things to a node whose configuration is reloaded, and to
-// one that is started anew with each. Both have the same in their kernels after each
-// reload, and no pin has moved.
+// TestRandomReloads runs random events on a node whose configuration is reloaded, and on one that
+// is restarted with each configuration. After each reload both kernels have the same state, and no
+// pin has moved.
 func TestRandomReloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +120,7 @@ func TestRandomReloads(t *testing.T) {
 	})
 }
 
-// cached gives a node what its plugin reads of the configuration.
+// cached sets on a node what its plugin derives from the configuration.
 func cached(text string) func(*qos.Node) {
 	return func(n *qos.Node) {
 		n.BEPageCachePercent = 0
@@ -131,7 +130,7 @@ func cached(text string) func(*qos.Node) {
 	}
 }
 
-// pins are the CPUs of containers with CPUs of their own, by name.
+// pins returns the CPUs of containers with CPUs of their own, by name.
 func (h *knobNode) pins() map[string]cpuset.Set {
 	h.t.Helper()
 	s, err := h.agent.Status()
@@ -147,7 +146,7 @@ func (h *knobNode) pins() map[string]cpuset.Set {
 	return pins
 }
 
-// churnConfigs are configurations of every kind that a node goes through.
+// churnConfigs returns configurations of every kind that a node may have.
 func churnConfigs() []string {
 	return []string{
 		"control: {mode: on}\n" + apart,
@@ -162,15 +161,15 @@ func churnConfigs() []string {
 	}
 }
 
-// brokenConfigs can't be used at all, or not on this node.
+// brokenConfigs returns configurations that are invalid, or impossible on this node.
 func brokenConfigs() []string {
 	return []string{"mode: of\n", "reserved: 0-7\n", "pools: {list: []}\n", "control: {mode: on, memory: {safePercent: 90}}\n", "reserved: [\n", "pools: {mode: exclusive, list: [{name: a, cpus: 9}, {name: b}]}\n"}
 }
 
-// TestReloadUnderChurn reloads a hundred times, every second time a broken file, while
-// containers come, are resized and go and the load changes. No invariant breaks, no pin
-// moves, and in the end the node is as one that is started with the last configuration:
-// a start changes nothing, and what Restore gives back is all that there was.
+// TestReloadUnderChurn reloads the configuration a hundred times, every second time a broken file,
+// while containers come, are resized and go and the load changes. No invariant breaks and no pin
+// moves. In the end, the node equals one that is started with the last configuration: a restart
+// changes nothing, and Restore returns the kernel to its state without Sluice.
 func TestReloadUnderChurn(t *testing.T) {
 	t.Parallel()
 	for i, f := range fakekernel.Flavours() {
@@ -183,7 +182,8 @@ func TestReloadUnderChurn(t *testing.T) {
 	}
 }
 
-// dice choose, the same each time: a run of a hundred reloads is too long for rapid.
+// dice makes the same random choices in each run; a run of a hundred reloads is too long for
+// rapid.
 type dice struct{ *rand.Rand }
 
 func oneOf[T any](d dice, all []T) T { return all[d.IntN(len(all))] }
@@ -226,7 +226,7 @@ func churn(t *testing.T, d dice, f fakekernel.Flavour, journal string) {
 		case 2:
 			for _, name := range names {
 				if strings.HasPrefix(h.text, "mode: preview") {
-					break // bursts that are left stand in its way, as after a stop
+					break // remaining bursts prevent it, as they do after a stop
 				}
 				if from := milli[name]; from > 0 {
 					to := 3000 - from
@@ -252,11 +252,11 @@ func churn(t *testing.T, d dice, f fakekernel.Flavour, journal string) {
 			}
 			refused++
 		} else if text := oneOf(d, churnConfigs()); h.reload(text) != nil {
-			refused++ // it would have moved a pin
+			refused++ // the reload would have moved a pin
 		}
 		reloads++
 		if strings.HasPrefix(h.text, "mode: preview") || strings.HasPrefix(before, "mode: preview") {
-			previews++ // what is created meanwhile is nobody's to place
+			previews++ // no container that is created in preview is placed
 		} else if now := h.pins(); !maps.Equal(now, pins) {
 			t.Fatalf("%s\npins were on %v and are on %v", h.text, pins, now)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// rdtNode is a node with resctrl, whose containers' processes are threads there.
+// rdtNode is a node with resctrl. The threads of its containers' processes are in groups.
 type rdtNode struct {
 	*testNode
 	t      *testing.T
@@ -63,7 +63,7 @@ func withRDT(t *testing.T, m fake.Machine, yaml string, test func(n *rdtNode)) {
 	})
 }
 
-// start runs a container of two threads, its first process.
+// start runs a container whose first process has two threads.
 func (n *rdtNode) start(name, class string, annotations map[string]string) {
 	n.t.Helper()
 	n.pod(name, class, 0)
@@ -112,7 +112,7 @@ func TestRDTClass(t *testing.T) {
 	})
 }
 
-// What resctrl counts comes from the look at the container.
+// The counters of resctrl are part of the container's measurement.
 func TestRDTUsage(t *testing.T) {
 	withRDT(t, fake.Intel(), "rdt: {monitor: true}\n", func(n *rdtNode) {
 		n.start("web", "LS", nil)
@@ -169,11 +169,10 @@ func TestRDTOfAPod(t *testing.T) {
 	})
 }
 
-// Where the processor has no group left, the container runs all the same, and is
-// told so.
+// If the processor has no control group left, the container runs without one and has a warning.
 func TestRDTExhausted(t *testing.T) {
 	machine := fake.Intel()
-	machine.CLOSIDs = 3 // the default's and two classes'
+	machine.CLOSIDs = 3 // of the default group and of two classes
 	withRDT(t, machine, rdtYAML, func(n *rdtNode) {
 		n.start("own", "LS", map[string]string{"node.koordinator.sh/resctrl": `{"llc":{"schemata":{"range":[20,80]}}}`})
 		n.isIn("own", "")
@@ -230,7 +229,7 @@ func TestRDTAfterRestart(t *testing.T) {
 	})
 }
 
-// The loop narrows batch work's class, which is no drift, and gives it back.
+// The loop narrows the class of batch work, which does not count as drift, and restores it.
 func TestRDTNarrows(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML+"control: {cache: {mode: on, class: be}}\n", func(n *rdtNode) {
 		full, latency := n.schemata("sluice-be"), n.schemata("sluice-latency")
@@ -258,7 +257,7 @@ func TestRDTNarrows(t *testing.T) {
 	})
 }
 
-// Koordlet comes and goes: what Sluice had made before is still Sluice's.
+// When koordlet comes and goes, the groups that Sluice had made still count as Sluice's.
 func TestRDTGroupsOutliveALossOfAuthority(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML, func(n *rdtNode) {
 		n.start("own", "LS", map[string]string{"node.koordinator.sh/resctrl": `{"llc":{"schemata":{"range":[20,80]}}}`})

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// runtimesThatRunRefused are played with a runtime that tells its name, and with one
-// whose behaviour alone tells what it does.
+// runtimesThatRunRefused runs a test with CRI-O, which is known to run refused containers, and
+// with a runtime that is only found out by its behaviour.
 func runtimesThatRunRefused(t *testing.T, s setup, test func(t *testing.T, n *testNode)) {
 	for _, name := range []string{"cri-o", "another"} {
 		t.Run(name, func(t *testing.T) {
@@ -24,9 +24,9 @@ func runtimesThatRunRefused(t *testing.T, s setup, test func(t *testing.T, n *te
 	}
 }
 
-// TestRefusedStartRuns: where the runtime runs a container whose start was refused, it
-// shares, its CPUs are nobody's own before it has left them, and it is told of. It gets
-// CPUs of its own as soon as the others leave them.
+// TestRefusedStartRuns checks that a container which runs although its start was refused shares
+// CPUs, that nobody gets these as its own before the container has left them, and that the status
+// has a warning. The container gets its own CPUs as soon as others leave them.
 func TestRefusedStartRuns(t *testing.T) {
 	runtimesThatRunRefused(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -67,7 +67,7 @@ func TestRefusedStartRuns(t *testing.T) {
 	})
 }
 
-// apart fails where the kernel shows others on the pin's CPUs.
+// apart fails the test if the kernel's sets of others have CPUs of the pin.
 func (n *testNode) apart(pin string, others ...string) {
 	n.t.Helper()
 	cpus, err := cpuset.Parse(n.cpus(pin))
@@ -85,8 +85,8 @@ func (n *testNode) apart(pin string, others ...string) {
 	}
 }
 
-// TestRefusedStartWithoutGrant: two pins were created while the plugin was away, and
-// only one can have CPUs of its own.
+// TestRefusedStartWithoutGrant checks two pins that were created while the plugin was away, of
+// which only one can have CPUs of its own.
 func TestRefusedStartWithoutGrant(t *testing.T) {
 	runtimesThatRunRefused(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.pod("one", "LSR", 2)
@@ -97,7 +97,7 @@ func TestRefusedStartWithoutGrant(t *testing.T) {
 		if err := n.begin("two"); err == nil {
 			t.Fatal("started without CPUs of its own")
 		}
-		if n.status().Runtime.Name == "cri-o" { // at once: it is about to run
+		if n.status().Runtime.Name == "cri-o" { // at once, because the container is about to run
 			n.expect(map[string]string{"one": "0-1", "two": "2-3"})
 		}
 		n.sleep(2 * refusalTime)
@@ -108,8 +108,8 @@ func TestRefusedStartWithoutGrant(t *testing.T) {
 	})
 }
 
-// TestRefusedStartStops: containerd ends a container whose start was refused, and
-// nothing of it stays.
+// TestRefusedStartStops checks that nothing is left of a container which containerd ended because
+// its start was refused.
 func TestRefusedStartStops(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.agent.Connected(n.runtime, status.Runtime{Name: "containerd"}, "")
@@ -130,8 +130,8 @@ func TestRefusedStartStops(t *testing.T) {
 	})
 }
 
-// TestFailedCreateIsFreed: no event tells that the runtime failed to make a container
-// that was granted CPUs; one that it has made keeps them, started or not.
+// TestFailedCreateIsFreed checks that CPUs are freed if the runtime failed to create their
+// container, which no event reports. A container that was created keeps its CPUs, started or not.
 func TestFailedCreateIsFreed(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		t.Run(fmt.Sprintf("made %t", made), func(t *testing.T) {
@@ -156,9 +156,9 @@ func TestFailedCreateIsFreed(t *testing.T) {
 	}
 }
 
-// TestRefusedKeepsFailedCreate: the grant of a container that was never made goes only to
-// a request that succeeds. One that is refused all the same, or that the kernel doesn't
-// let through, leaves it as it was.
+// TestRefusedKeepsFailedCreate checks that the grant of a container that was never created goes
+// only to a request that succeeds. A request that is refused, or fails in the kernel, leaves the
+// grant as it was.
 func TestRefusedKeepsFailedCreate(t *testing.T) {
 	for name, request := range map[string]func(n *testNode, cpus int) error{
 		"create": func(n *testNode, cpus int) error { return n.create("db", "LSR", cpus) },
@@ -168,7 +168,7 @@ func TestRefusedKeepsFailedCreate(t *testing.T) {
 			inBubble(t, setup{machine: "8 cores"}, func(t *testing.T, n *testNode) {
 				n.run("web", "LS", 1)
 				n.run("small", "LSR", 1)
-				n.pod("db", "LSR", 6) // the kubelet makes the pod's cgroup, whatever becomes of the container
+				n.pod("db", "LSR", 6) // the kubelet makes the pod's cgroup even if the container is never created
 				delete(n.specs, "db")
 				if err := n.ask("failed", "LSR", 4); err != nil {
 					t.Fatal(err)

@@ -13,8 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// reload takes over a configuration; the error tells of a broken file too, as the
-// plugin's log would.
+// reload applies a configuration. Like the plugin's log, the error also reports a broken file.
 func reload(a *Agent, text string) ([]string, error) {
 	c, err := config.Parse([]byte("recordUpdates: {enabled: false}\n" + text))
 	if err != nil {
@@ -33,7 +32,7 @@ func (h *knobNode) reload(text string) error {
 	return err
 }
 
-// mustReload fails the test where the configuration is refused.
+// mustReload fails the test if the configuration is refused.
 func mustReload(t *testing.T, a *Agent, text string) (restart []string) {
 	t.Helper()
 	restart, err := reload(a, text)
@@ -57,11 +56,11 @@ func TestReloadPools(t *testing.T) {
 			t.Errorf("pin %s, web %s, job %s", n.cpus("pin"), web, job)
 		}
 		n.kernel.took()
-		mustReload(t, n.agent, sized+"driftInterval: 2s\n") // nothing about pools
+		mustReload(t, n.agent, sized+"driftInterval: 2s\n") // changes no pool
 		if wrote := n.kernel.took(); len(wrote) > 0 {
 			t.Errorf("the same pools: wrote %v", wrote)
 		}
-		// A pool that keeps its size keeps its CPUs, wherever it stands in the list.
+		// A pool of unchanged size keeps its CPUs, whatever its place in the list.
 		mustReload(t, n.agent, "pools: {mode: exclusive, list: [{name: first, cpus: 1}, {name: critical, cpus: 1}, {name: online}, {name: batch, cpus: 2}]}\n")
 		if n.cpus("job") != job || n.cpus("pin") != "0-1" {
 			t.Errorf("job was on %s and is on %s", job, n.cpus("job"))
@@ -102,7 +101,7 @@ func TestReloadRefused(t *testing.T) {
 	})
 }
 
-// Keys that take a restart keep their values, and all others count.
+// Keys that take effect after a restart keep their values, while all others change.
 func TestReloadTakesARestart(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		restart := mustReload(t, n.agent, "stateDir: /elsewhere\nlog: {format: json}\nreserved: \"7\"\n")
@@ -115,8 +114,8 @@ func TestReloadTakesARestart(t *testing.T) {
 	})
 }
 
-// What a class gives comes and goes with the configuration, of what runs already; in
-// preview nothing is written, and what was missed is done at its end.
+// The settings of a class change with the configuration for running containers, too. In preview
+// nothing is written; when it ends, the missed changes are made.
 func TestReloadKnobs(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		asks := everyPod()
@@ -153,7 +152,7 @@ func TestReloadKnobs(t *testing.T) {
 	})
 }
 
-// What the loop has set goes with its mode.
+// When the loop is switched off, its settings are removed.
 func TestReloadEndsTheLoop(t *testing.T) {
 	for name, next := range map[string]string{
 		"loop": "control: {mode: preview}\n", "node": "mode: preview\n" + byQuota, "controllers": "control: {mode: on, batch: {mode: off}, burst: {mode: preview}, demotion: {mode: preview}, memory: {mode: off}}\n",
@@ -194,7 +193,7 @@ func TestReloadEndsTheLoop(t *testing.T) {
 	}
 }
 
-// A controller whose part of the file stays goes on with what it has learned.
+// A controller whose part of the file is unchanged keeps what it has learned.
 func TestReloadKeepsWhatWasLearned(t *testing.T) {
 	onLoop(t, fakekernel.MainlineV2(), knobSetup{config: byQuota}, func(t *testing.T, h *loopNode) {
 		t.Helper()
@@ -217,7 +216,7 @@ func TestReloadKeepsWhatWasLearned(t *testing.T) {
 	})
 }
 
-// Processes follow their class from group to group, and groups that nobody names go.
+// Processes move to the group of their new class, and groups without a class are removed.
 func TestReloadRDT(t *testing.T) {
 	withRDT(t, fake.Intel(), rdtYAML, func(n *rdtNode) {
 		n.start("job", "BE", nil)

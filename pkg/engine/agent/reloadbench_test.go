@@ -6,9 +6,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 )
 
-// BenchmarkReload500 is a configuration that is taken over beside 500 LS containers with
-// knobs: the same again, and one that changes a weight of all of them and of their pods.
-// All other events wait meanwhile.
+// BenchmarkReload500 measures reloads beside 500 LS containers with knobs: one without changes,
+// and one that changes a weight of all containers and pods. All other events wait for a reload.
 func BenchmarkReload500(b *testing.B) {
 	const (
 		full = usualKnobs

@@ -13,7 +13,7 @@ import (
 
 const allBatch = "defaults: {besteffort: BE}\n" + memoryOn
 
-// limitPods limits what all pods together may hold.
+// limitPods sets the memory limit of all pods.
 func (h *loopNode) limitPods(bytes knobs.Bytes) {
 	h.t.Helper()
 	if err := h.spy.Apply([]knobs.Change{{Object: knobs.Object{Path: "/kubepods"}, Knob: knobs.MemoryMax, To: bytes}}); err != nil {
@@ -21,7 +21,7 @@ func (h *loopNode) limitPods(bytes knobs.Bytes) {
 	}
 }
 
-// limitOn is the memory limit of a cgroup, -1 none.
+// limitOn returns the memory limit of a cgroup, or -1 for none.
 func (h *loopNode) limitOn(dir string) knobs.Bytes {
 	h.t.Helper()
 	v, err := h.spy.Read(dir, knobs.MemoryMax)
@@ -31,8 +31,8 @@ func (h *loopNode) limitOn(dir string) knobs.Bytes {
 	return v.(knobs.Bytes)
 }
 
-// TestMemoryLimitStays: where BestEffort pods are batch work, its limit is in force while
-// none runs, follows services, and holds for one that returns.
+// TestMemoryLimitStays checks that if BestEffort pods are batch work, the cgroup's limit is in
+// force even while none runs, follows services, and holds for a pod that returns.
 func TestMemoryLimitStays(t *testing.T) {
 	onBothLoops(t, knobSetup{config: allBatch}, func(t *testing.T, h *loopNode) {
 		h.limitPods(4 << 30)
@@ -68,7 +68,7 @@ func TestMemoryLimitStays(t *testing.T) {
 	})
 }
 
-// TestFirstMemoryLimit: the first limit is by what all pods may hold, also where that is
+// TestFirstMemoryLimit checks that the first limit respects the limit of all pods, even if that is
 // known a moment later than the machine's memory.
 func TestFirstMemoryLimit(t *testing.T) {
 	onV2Loop(t, memoryOn, func(t *testing.T, h *loopNode) {
@@ -93,8 +93,8 @@ func TestFirstMemoryLimit(t *testing.T) {
 	})
 }
 
-// TestMemoryToStart: before its first instruction a batch container finds a limit in which
-// it can hold what it was granted, or it is refused.
+// TestMemoryToStart checks that before its first instruction a batch container has a limit in
+// which it can hold what it was granted, or else is refused.
 func TestMemoryToStart(t *testing.T) {
 	onBothLoops(t, knobSetup{config: allBatch}, func(t *testing.T, h *loopNode) {
 		grants := func(mib int) map[string]string {
@@ -103,7 +103,7 @@ func TestMemoryToStart(t *testing.T) {
 		}
 		h.limitPods(4 << 30)
 		h.run(service("web/c", 2000))
-		h.holds["web/c"] = 3 << 30 // half of it page cache: about 900 MiB are left
+		h.holds["web/c"] = 3 << 30 // half of it is page cache, so about 900 MiB are left
 		h.steps(3 * time.Second)
 		if err := h.create(ask{name: "large/c", qos: "besteffort", annotations: grants(2048)}); err == nil || !strings.Contains(err.Error(), "no batch container starts on this node now that needs 2.0 GiB of memory: batch work may hold") {
 			t.Errorf("got %v, want a refusal", err)
@@ -132,9 +132,9 @@ func TestMemoryToStart(t *testing.T) {
 	})
 }
 
-// TestMemoryOfMixedBox: beside a pod that isn't batch work each batch pod has a limit of
-// its own, with room for all that the others don't hold; status names that pod, and all
-// is given back.
+// TestMemoryOfMixedBox checks that beside a pod that isn't batch work each batch pod has a limit
+// of its own, with room for everything that the others don't hold, that the status names the other
+// pod, and that all limits are restored.
 func TestMemoryOfMixedBox(t *testing.T) {
 	onBothLoops(t, knobSetup{config: allBatch}, func(t *testing.T, h *loopNode) {
 		const a, b = bestBox + "/pod-a", bestBox + "/pod-b"
@@ -176,8 +176,8 @@ func TestMemoryOfMixedBox(t *testing.T) {
 	})
 }
 
-// TestForbiddenKills: a kill at a limit that was too low, or of a service while batch work
-// holds memory, is counted and told; one at a limit that was right isn't.
+// TestForbiddenKills checks that kills at a limit that was too low, and kills of services while
+// batch work holds memory, are counted and reported, and kills at a limit that was right are not.
 func TestForbiddenKills(t *testing.T) {
 	ooms := map[string]int64{}
 	s := knobSetup{config: allBatch, options: func(_ *knobNode, o *Options) {

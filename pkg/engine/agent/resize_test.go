@@ -32,8 +32,8 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// TestResizeFails: a resize that is refused, or that the kernel stops, leaves
-// ledger and kernel as they were.
+// TestResizeFails checks that a resize which Sluice or the kernel refuses leaves ledger and kernel
+// as they were.
 func TestResizeFails(t *testing.T) {
 	refuse := func(names ...string) func(knobs.Change) error {
 		return func(c knobs.Change) error {
@@ -78,7 +78,8 @@ func TestResizeFails(t *testing.T) {
 	}
 }
 
-// TestShrinkNobodyTakes: a pin shrinks also where nobody can take what it leaves.
+// TestShrinkNobodyTakes checks that a pin can shrink even if nobody can take the CPUs that it
+// leaves.
 func TestShrinkNobodyTakes(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -91,8 +92,8 @@ func TestShrinkNobodyTakes(t *testing.T) {
 	})
 }
 
-// TestUpdateOfSharing: the answer names the container's own CPUs, whatever the
-// kubelet asked for.
+// TestUpdateOfSharing checks that the answer has the container's own CPUs, whatever the kubelet
+// requested.
 func TestUpdateOfSharing(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -114,8 +115,8 @@ func TestUpdateOfSharing(t *testing.T) {
 	})
 }
 
-// TestUpdateOfUnknown: a running container that the plugin missed is taken up, and
-// stays held.
+// TestUpdateOfUnknown checks that a running container which the plugin missed is entered, and
+// keeps its CPUs.
 func TestUpdateOfUnknown(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -134,7 +135,7 @@ func TestUpdateOfUnknown(t *testing.T) {
 	})
 }
 
-// TestQuotaAfterResize: a pin that loses its CPUs has the quota of its last size.
+// TestQuotaAfterResize checks that a pin which loses its CPUs has the quota of its last size.
 func TestQuotaAfterResize(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("other", "LSR", 1)
@@ -184,7 +185,7 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-// TestLeaving: an end of the plugin changes nothing.
+// TestLeaving checks that the end of the plugin changes nothing.
 func TestLeaving(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -201,7 +202,8 @@ func TestLeaving(t *testing.T) {
 	})
 }
 
-// A container in a cgroup that somebody has limited has all that it can have.
+// A container below a cgroup that somebody has limited has all CPUs that it can have, and that is
+// no drift.
 func TestLimitedAboveIsNoDrift(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("web", "LS", 1)

@@ -22,8 +22,8 @@ import (
 
 var burstFile = []string{"cpu.max.burst", "cpu.cfs_burst_us"}
 
-// TestResizeWithBurst: no write of the kubelet or of the runtime is refused, and
-// burst follows.
+// TestResizeWithBurst checks that no write of the kubelet or the runtime is refused in a resize,
+// and that the burst follows.
 func TestResizeWithBurst(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(ask{name: "web/a", milli: 1000, annotations: map[string]string{"cpu-burst.sluice.dev": "100%", "class.sluice.dev": "LS"}})
@@ -50,8 +50,8 @@ func TestResizeWithBurst(t *testing.T) {
 
 func itoa(n int) string { return knobs.Number(n).String() }
 
-// TestResizeNeverEnds: what was given back for a resize that failed, or of whose
-// end nobody tells, is set again a second after it was given up.
+// TestResizeNeverEnds checks that settings which were taken back for a resize that fails, or whose
+// end nobody reports, are set again one second after it was given up.
 func TestResizeNeverEnds(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(ask{name: "web/a", milli: 1000, annotations: map[string]string{"cpu-burst.sluice.dev": "100%", "class.sluice.dev": "LS"}})
@@ -66,7 +66,8 @@ func TestResizeNeverEnds(t *testing.T) {
 			}
 			h.specs["web/a"].Resources.Quota = 100000
 		}
-		// A second container makes the pod be set anew, by what the kernel shows.
+		// The second container makes Sluice compute the pod's settings again, from what the kernel
+		// shows.
 		h.run(ask{name: "web/b", milli: 500})
 		h.pass()
 		if err := h.agent.UpdatePod(context.Background(), "sandbox-web", workload.Resources{Shares: 2048}); err != nil {
@@ -83,8 +84,8 @@ func TestResizeNeverEnds(t *testing.T) {
 	})
 }
 
-// TestResizeOfIdle: a container of an idle pod can be resized, and the weight that
-// comes is the one that it has after.
+// TestResizeOfIdle checks that a container of an idle pod can be resized, and that the new weight
+// is in force when the pod is no longer idle.
 func TestResizeOfIdle(t *testing.T) {
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
 		t.Run(f.Name, func(t *testing.T) {
@@ -123,13 +124,13 @@ func TestResizeOfIdle(t *testing.T) {
 	}
 }
 
-// burstPod is a pod with a burst.
+// burstPod returns a pod with a burst.
 func burstPod() ask {
 	return ask{name: "web/a", milli: 1000, annotations: map[string]string{"cpu-burst.sluice.dev": "50%", "class.sluice.dev": "LS"}}
 }
 
-// TestEveryKnobDrifts: an outsider's change of any knob is repaired by the next pass, and
-// counted once.
+// TestEveryKnobDrifts checks that the next pass repairs any knob that another program has changed,
+// and counts it once.
 func TestEveryKnobDrifts(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		h.run(everyPod()...)
@@ -141,10 +142,10 @@ func TestEveryKnobDrifts(t *testing.T) {
 				for _, k := range tuned.Settings() {
 					e, _ := h.agent.Journal.Entry(tuned.Path, k.Knob)
 					if k.Percent > 0 || h.NoWayBack && k.Knob == knobs.CPUQoS {
-						continue // follows the newer weight; can't go back
+						continue // it follows the newer weight and can't return to the old one
 					}
 					if k.Knob == knobs.CgroupPriority || k.Knob == knobs.CPUQoS {
-						continue // the pod's own can't be above its containers'
+						continue // the pod's own value can't exceed its containers'
 					}
 					if err := h.spy.Driver.Apply([]knobs.Change{{Object: tuned.Object, Knob: k.Knob, To: e.Value}}); err != nil {
 						t.Fatal(err)
@@ -176,8 +177,8 @@ func TestEveryKnobDrifts(t *testing.T) {
 	})
 }
 
-// TestFight: a setting that somebody keeps changing is repaired ever less often,
-// and at once again after a calm time.
+// TestFight checks that a setting which another program keeps changing is repaired at growing
+// intervals, and at once again after a time without changes.
 func TestFight(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(burstPod())
@@ -229,7 +230,7 @@ func (h *knobNode) loop(do func()) {
 	h.agent.events.Do("test", func() error { do(); return nil })
 }
 
-// TestNoJournal: without a place for originals nothing but cpusets is written.
+// TestNoJournal checks that without a journal Sluice writes nothing but cpusets.
 func TestNoJournal(t *testing.T) {
 	for _, f := range fakekernel.Flavours() {
 		t.Run(f.Name, func(t *testing.T) {
@@ -256,7 +257,8 @@ func TestNoJournal(t *testing.T) {
 	}
 }
 
-// TestNothingWritten in preview, and on a node of which nothing is known.
+// TestNothingWritten checks that nothing is written in preview, or on a node of which nothing is
+// known.
 func TestNothingWritten(t *testing.T) {
 	unknown := knobSetup{config: everyKnob}
 	unknown.node = noFeatures
@@ -290,8 +292,8 @@ func TestNothingWritten(t *testing.T) {
 	}
 }
 
-// TestRefusedStays: what the kernel does not take back stays in the book, and is
-// given back by the next try.
+// TestRefusedStays checks that a value which the kernel refuses to restore stays in the journal,
+// and that the next Restore restores it.
 func TestRefusedStays(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(burstPod(), ask{name: "web/b", milli: 1000})
@@ -328,7 +330,7 @@ func TestRefusedStays(t *testing.T) {
 	})
 }
 
-// TestNewerStays: what somebody else has written since is left alone by Restore.
+// TestNewerStays checks that Restore leaves newer values of other programs alone.
 func TestNewerStays(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(burstPod())
@@ -342,8 +344,8 @@ func TestNewerStays(t *testing.T) {
 	})
 }
 
-// TestChangedConfig: a restart with another config gives back what is not wanted
-// any more, sets what is wanted otherwise, and takes neither for somebody else's.
+// TestChangedConfig checks that a restart with another configuration restores settings that are no
+// longer wanted and changes others, and takes neither for another program's.
 func TestChangedConfig(t *testing.T) {
 	first := "classes: {LS: {cpu-burst: 50%, weight: 200%, memory-qos: {lowPercent: 50}}}\n"
 	onFlavours(t, knobSetup{config: first}, func(t *testing.T, h *knobNode) {
@@ -378,8 +380,8 @@ func TestChangedConfig(t *testing.T) {
 	})
 }
 
-// TestRestartKeepsEveryKnob: originals survive, and what the runtime's record holds
-// of Sluice's own is not taken for the kubelet's.
+// TestRestartKeepsEveryKnob checks that originals survive a restart, and that values of Sluice's
+// in the runtime's record are not taken for the kubelet's.
 func TestRestartKeepsEveryKnob(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		h.run(everyPod()...)

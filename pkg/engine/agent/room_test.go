@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPodKeepsRoom: a pod is charged for what an ended container left in it.
+// TestPodKeepsRoom checks that a pod's limit leaves room for memory that an ended container left
+// in it.
 func TestPodKeepsRoom(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		batch := `{"containers":{"a":{"limits":{"kubernetes.io/batch-memory":"1Gi"}},"b":{"limits":{"kubernetes.io/batch-memory":"2Gi"}}}}`
@@ -26,8 +27,8 @@ func TestPodKeepsRoom(t *testing.T) {
 	})
 }
 
-// TestResizeLetsNoOtherIn: another container of the pod starts between the kubelet's
-// word of a resize and its writes.
+// TestResizeLetsNoOtherIn starts another container of the pod between the kubelet's announcement
+// of a resize and its writes.
 func TestResizeLetsNoOtherIn(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		burst := map[string]string{"cpu-burst.sluice.dev": "100%", "class.sluice.dev": "LS"}

@@ -59,10 +59,10 @@ func TestOneUpdateAtATime(t *testing.T) {
 	})
 }
 
-// TestLateUpdate: an update that names CPUs which a pin got meanwhile lands after
-// the evacuation.
+// TestLateUpdate checks an update with CPUs that a pin has been given since: it takes effect after
+// other containers have left them.
 func TestLateUpdate(t *testing.T) {
-	// late brings the node to where web's update of CPUs 1-7 is under way.
+	// late brings the node to the point at which an update of web to CPUs 1-7 is pending.
 	late := func(n *testNode) {
 		n.runtime.hold()
 		n.run("web", "LS", 1)
@@ -121,7 +121,7 @@ func TestLateUpdate(t *testing.T) {
 	})
 }
 
-// An update that the runtime refuses is sent three times, until something else is wanted.
+// An update that the runtime refuses is sent three times, and again only when it has changed.
 func TestFailedUpdates(t *testing.T) {
 	const maxAttempts = 3
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
@@ -180,7 +180,7 @@ func TestDisconnectInFlight(t *testing.T) {
 		n.connect("")
 		n.synchronize()
 		n.run("db", "LSR", 2)
-		n.runtime.answer() // the old one lands now
+		n.runtime.answer() // the old update takes effect now
 		n.pass()
 		n.expect(map[string]string{"web": "3-7", "db": "1-2"})
 		n.sleep(5 * time.Second)
@@ -190,8 +190,8 @@ func TestDisconnectInFlight(t *testing.T) {
 	})
 }
 
-// TestNoUpdateOverQuota: the runtime's record of a pin that lost its CPUs says
-// unlimited; an update would write that.
+// TestNoUpdateOverQuota checks that a pin which lost its CPUs is sent no update, because the
+// runtime's record has no limit for it and the runtime would write that.
 func TestNoUpdateOverQuota(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("db", "LSR", 2)

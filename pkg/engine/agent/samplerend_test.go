@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// closing is a sampler whose files are closed while it looks.
+// closing is a sampler whose files are closed during a measurement.
 type closing struct{ stop context.CancelFunc }
 
 func (c closing) Sample(time.Time, []observe.Target, *observe.Snapshot) (time.Duration, error) {
@@ -21,8 +21,9 @@ func (c closing) Sample(time.Time, []observe.Target, *observe.Snapshot) (time.Du
 
 func (closing) Failures() []status.Failure { return nil }
 
-// TestEndUnderALook: a look that the plugin's end has cut short counts for nothing. The
-// node's usage would be unknown, batch work would be squeezed to its floor, and stay so.
+// TestEndUnderALook checks that a measurement which the plugin's end interrupts is ignored.
+// Otherwise the node's usage would count as unknown, and batch work would be squeezed to its floor
+// and remain there.
 func TestEndUnderALook(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		ctx, stop := context.WithCancel(t.Context())

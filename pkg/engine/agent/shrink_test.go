@@ -2,8 +2,8 @@ package agent
 
 import "testing"
 
-// TestShrinkIsNoDrift: the kubelet writes the weight of a pod that shrinks after
-// the last that Sluice hears of the resize.
+// TestShrinkIsNoDrift checks the weight of a shrinking pod, which the kubelet writes after the
+// last event of the resize that Sluice receives.
 func TestShrinkIsNoDrift(t *testing.T) {
 	onFlavours(t, knobSetup{}, func(t *testing.T, h *knobNode) {
 		h.run(ask{name: "low/a", qos: "burstable", milli: 900, annotations: map[string]string{"class.sluice.dev": "BE"}})

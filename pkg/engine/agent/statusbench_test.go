@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// BenchmarkStatus500 is a snapshot with 500 containers, all of which have knobs and
-// are seen by the loop: where they do something else, where the knob of one has changed
-// since the last, where all of them were moved, and the first one. Beside it what is done
-// outside of the loop: to make it whole, and JSON of it; and a snapshot that is shared.
+// BenchmarkStatus500 measures snapshots with 500 containers that all have knobs and measurements:
+// after new measurements, after a change of one container's knob, after all containers have moved,
+// and the first one. It also measures what is done outside of the event loop, completing the
+// snapshot and encoding it as JSON, and a snapshot that is shared.
 func BenchmarkStatus500(b *testing.B) {
 	h := newBed(b, loopKnobs, 0)
 	for i := range 500 {

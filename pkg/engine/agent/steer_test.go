@@ -30,7 +30,7 @@ type affinities struct {
 	files         map[irq.File]cpuset.Set
 	reads, writes int
 	balancer      string
-	before        func(irq.Write) // runs before each write
+	before        func(irq.Write) // called before each write
 }
 
 func newAffinities() *affinities {
@@ -107,7 +107,7 @@ func (s *steered) synchronize() {
 	}
 }
 
-// pin creates an LSE container of two CPUs, which are CPUs of one core.
+// pin creates an LSE container with the two CPUs of one core.
 func (s *steered) pin(id string) cpuset.Set {
 	s.t.Helper()
 	reply, _, err := s.CreateContainer(context.Background(), &lsePod, workload.Container{ID: id, PodID: "p", Name: id, Resources: workload.Resources{Quota: 200000, Period: 100000}})
@@ -124,13 +124,13 @@ func (s *steered) unpin(id string) {
 	}
 }
 
-// passes lets the clock run for some periodic passes.
+// passes waits for some periodic passes.
 func (s *steered) passes() {
 	time.Sleep(3*s.Config.DriftInterval + time.Millisecond)
 	synctest.Wait()
 }
 
-// want compares the files that can be steered and what status tells of them.
+// want checks the files that can be steered, and the status.
 func (s *steered) want(irqs, workqueues cpuset.Set, told status.Steering) {
 	s.t.Helper()
 	s.kernel.mu.Lock()
@@ -215,7 +215,7 @@ func TestSteering(t *testing.T) {
 func TestSteeringByConfig(t *testing.T) {
 	t.Parallel()
 	for yaml, want := range map[string]struct{ irqs, workqueues, writes bool }{
-		"":                            {}, // off as shipped
+		"":                            {}, // off by default
 		"mode: preview\n" + steerBoth: {},
 		"steer: {irqs: true}":         {irqs: true, writes: true},
 		"steer: {workqueues: true}":   {workqueues: true, writes: true},
@@ -251,7 +251,7 @@ func TestSteeringByConfig(t *testing.T) {
 	}
 }
 
-// LSR shares its cores' interrupts; only LSE is kept free of them.
+// LSR shares its cores' interrupts with others; only LSE is kept free of them.
 func TestOnlyLSEIsSteered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,8 +268,8 @@ func TestOnlyLSEIsSteered(t *testing.T) {
 	})
 }
 
-// An earlier run's changes are undone where steering is off now, but not before
-// the containers are known.
+// If steering is off, the changes of an earlier run are restored, but only after the runtime has
+// listed the containers.
 func TestSteeringOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

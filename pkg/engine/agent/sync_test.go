@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// restart ends the plugin and starts it anew.
+// restart ends the plugin and starts it again.
 func (n *testNode) restart(s setup) {
 	n.stop()
 	n.kernel.took()
@@ -64,7 +64,7 @@ func TestRestartMovesNobody(t *testing.T) {
 					if got := n.kernel.took(); got != nil {
 						t.Errorf("the second Synchronize wrote %v", got)
 					}
-					// What is found is watched as what was made.
+					// Containers found at the start are supervised like those created later.
 					n.kernel.change("/kubepods/pod-two/two", func(g *group) { g.cpus = n.kernel.online })
 					n.kernel.change("/kubepods/pod-web/web", func(g *group) { g.cpus = n.kernel.online })
 					n.pass()
@@ -83,8 +83,8 @@ func TestRestartMovesNobody(t *testing.T) {
 	}
 }
 
-// TestUnlimitedShares: a container without a limit of its own is none that Sluice
-// has lifted the quota of.
+// TestUnlimitedShares checks that a container without a limit of its own does not count as one
+// whose quota Sluice has lifted.
 func TestUnlimitedShares(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.pod("free", "", 0)
@@ -104,7 +104,7 @@ func TestCreatedWhileAway(t *testing.T) {
 		n.stop()
 		n.pod("two", "LSR", 2)
 		n.runc("two")
-		n.pod("late", "LSR", 1) // created, not started
+		n.pod("late", "LSR", 1) // created but not started
 		n.pod("ls", "LS", 1)
 		n.runc("ls")
 		n.pod("odd", "LSR", 1)
@@ -128,9 +128,9 @@ func TestCreatedWhileAway(t *testing.T) {
 	})
 }
 
-// TestRunningBeforeReserved: a container that never started and whose grant was
-// freed still names its old CPUs in its spec. It doesn't get them back from the pin
-// that runs there now, nor does it start without any.
+// TestRunningBeforeReserved checks a container that never started and whose grant was freed. Its
+// spec still has its old CPUs, but it does not get them back from the pin that runs there now, nor
+// does it start without CPUs of its own.
 func TestRunningBeforeReserved(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		if err := n.create("stale", "LSE", 2); err != nil {
@@ -148,8 +148,8 @@ func TestRunningBeforeReserved(t *testing.T) {
 	})
 }
 
-// TestSharedIsNotOwn: a pin that has to share is not taken to hold the shared set,
-// though it has as many CPUs as the pin asks for.
+// TestSharedIsNotOwn checks that a pin which has to share is not taken for the holder of the
+// shared set, although that has as many CPUs as the pin requests.
 func TestSharedIsNotOwn(t *testing.T) {
 	pools := placement.Config{Pools: []placement.Pool{{Name: "critical", Size: placement.Size{Count: 1}}, {Name: "online"}, {Name: "batch"}}}
 	s := setup{machine: "4 cores", config: withPools(pools)}
@@ -165,7 +165,7 @@ func TestSharedIsNotOwn(t *testing.T) {
 	})
 }
 
-// TestDegradedKeepsItsCPUs: a restart takes nothing from a pin that lacks some.
+// TestDegradedKeepsItsCPUs checks that a restart takes no CPUs from a pin that already lacks some.
 func TestDegradedKeepsItsCPUs(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores"}, func(_ *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -178,8 +178,8 @@ func TestDegradedKeepsItsCPUs(t *testing.T) {
 	})
 }
 
-// TestBeforeSynchronize: nothing is given back before the runtime has told what
-// runs.
+// TestBeforeSynchronize checks that nothing is restored before the runtime has listed its
+// containers.
 func TestBeforeSynchronize(t *testing.T) {
 	s := setup{originals: filepath.Join(t.TempDir(), "originals")}
 	inBubble(t, s, func(t *testing.T, n *testNode) {
@@ -199,8 +199,8 @@ func TestBeforeSynchronize(t *testing.T) {
 	})
 }
 
-// TestReconnectKeepsOriginals: what a container had is known beyond the end of a
-// connection, without a file too.
+// TestReconnectKeepsOriginals checks that originals survive the end of a connection, also without
+// a journal file.
 func TestReconnectKeepsOriginals(t *testing.T) {
 	inBubble(t, setup{machine: "4 cores"}, func(t *testing.T, n *testNode) {
 		n.run("other", "LSR", 1)
@@ -238,7 +238,7 @@ func TestPreviewWritesNothing(t *testing.T) {
 	inBubble(t, setup{config: func(c *config.Config) { c.Mode = config.Preview }}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
-		n.run("huge", "LSR", 100) // would be refused
+		n.run("huge", "LSR", 100) // such a request would be refused now
 		if got := n.container("db").CPUs.String(); got != "0-1" {
 			t.Errorf("decided %s", got)
 		}
@@ -285,7 +285,7 @@ func TestFoundOOMScore(t *testing.T) {
 	}
 }
 
-// A connection that tells what runs leaves nothing of what ended before it.
+// After Synchronize, nothing is left of containers that ended before it.
 func TestSynchronizeForgetsWhatEnded(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -302,7 +302,7 @@ func TestSynchronizeForgetsWhatEnded(t *testing.T) {
 	})
 }
 
-// A panic in Synchronize leaves all as it was: the same containers, by id, by cgroup and
+// A panic in Synchronize leaves the inventory as it was: the same containers by ID, by cgroup and
 // by pod.
 func TestPanicLeavesTheInventory(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
@@ -331,8 +331,8 @@ func TestPanicLeavesTheInventory(t *testing.T) {
 	})
 }
 
-// An update that was due on an earlier connection isn't sent on the next before that has
-// told what runs.
+// An update that was due on an earlier connection is sent on the next one only after the runtime
+// has listed its containers.
 func TestNoUpdateBeforeSynchronize(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)

@@ -8,8 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestSystemdRewrites: with each update systemd gives a scope the kernel's defaults
-// of what it knows nothing of. That is repaired every time, and counts as nobody's.
+// TestSystemdRewrites checks that the kernel's defaults, which systemd writes to a scope with each
+// update for settings that it doesn't know, are repaired every time and do not count as another
+// program's change.
 func TestSystemdRewrites(t *testing.T) {
 	onFlavour(t, fakekernel.MainlineV2(), knobSetup{}, func(t *testing.T, h *knobNode) {
 		const slice, scope = "/kubepods.slice/kubepods-podweb.slice", "/kubepods.slice/kubepods-podweb.slice/cri-containerd-a.scope"

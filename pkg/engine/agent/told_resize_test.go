@@ -7,8 +7,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 )
 
-// TestRefusedResizeIsToldOnce: the kubelet asks each half second for as long as the spec
-// says so, and writes the pod's own quota before each attempt.
+// TestRefusedResizeIsToldOnce checks that a refused resize is reported once, although the kubelet
+// tries it each half second while the spec demands it, and writes the pod's own quota before each
+// attempt.
 func TestRefusedResizeIsToldOnce(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("shop/db", "LSR", 2)
@@ -69,13 +70,13 @@ func TestRefusedResizeIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestResizesAreCounted: all that were carried out, not those of pins alone.
+// TestResizesAreCounted checks that all resizes count, not only those of pins.
 func TestResizesAreCounted(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
 		n.run("db", "LSR", 2)
 		for name, cpus := range map[string]int{"web": 2, "db": 3} {
-			for range 2 { // the second asks for nothing new
+			for range 2 { // the second resize changes nothing
 				if err := n.update(name, cpus); err != nil {
 					t.Fatal(err)
 				}

@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// Readers share a snapshot until something happens: what they have seen happen is in
-// what they read then.
+// Readers share a snapshot until something happens. A snapshot that is read after an event
+// includes it.
 func TestSnapshotIsShared(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
-		synctest.Wait() // for what the connection has posted
+		synctest.Wait() // waits for the events that the connection has posted
 		first, second := n.status(), n.status()
 		if first != second {
 			t.Error("two readers at once have a snapshot each")
@@ -80,7 +80,7 @@ func TestFeaturesAndBuild(t *testing.T) {
 	}
 }
 
-// logText is what the agent has logged.
+// logText holds what the agent has logged.
 type logText struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// marks are a kernel's watermarks.
+// marks holds a kernel's watermarks.
 type marks struct {
 	mu  sync.Mutex
 	now watermark.Values

@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// hangingKernel takes a minute over the writes that a test chooses. They have their
-// effect at once, as the kernel's have; late has it at the end.
+// hangingKernel takes a minute for the writes that a test chooses. As in the kernel, they take
+// effect at once; with late, they do at the end.
 type hangingKernel struct {
 	node.Kernel
 	mu    sync.Mutex
@@ -56,14 +56,14 @@ func (k *hangingKernel) Apply(changes []knobs.Change) error {
 	return errors.Join(errs...)
 }
 
-// waits are the writes that have hung since the last call of hanging.
+// waits returns the writes that have hung since the last call of hanging.
 func (k *hangingKernel) waits() []knobs.Change {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.hung)
 }
 
-// slow reports whether a write is of a knob whose writes may last as long as the kernel likes.
+// slow reports whether the knob of a write is one for which the kernel may take long.
 func slow(c knobs.Change) bool {
 	switch c.Knob {
 	case knobs.Mems, knobs.MemoryMax, knobs.MemoryHigh, knobs.PageCache, knobs.PageCacheMax, knobs.IOWeight, knobs.IOMax:
@@ -72,17 +72,17 @@ func slow(c knobs.Change) bool {
 	return false
 }
 
-// answerTime is the longest that another pod may wait for its creation or its start.
+// answerTime is how long another pod's creation or start may wait.
 const answerTime = 100 * time.Millisecond
 
-// asking is a pod that asks for what may take long to write.
+// asking returns a pod that requests settings which may take long to write.
 func asking(name string) ask {
 	return ask{name: name, qos: "burstable", milli: 1000, memory: 512, annotations: map[string]string{
 		"memory-qos.sluice.dev": "{highPercent: 50}", "io.sluice.dev": "{weight: 50, readBPS: 1000000}", "memory-nodes.sluice.dev": "0",
 	}}
 }
 
-// disturb is somebody else's writes of what may take long to put right.
+// disturb writes values as another program would whose repair may take long.
 func (h *knobNode) disturb(pod string) {
 	dir := "/kubepods/burstable/pod-" + pod + "/c"
 	h.put(dir, "cpuset.mems", "0-1")
@@ -91,8 +91,8 @@ func (h *knobNode) disturb(pod string) {
 	}
 }
 
-// While a write hangs that any event has led to, other pods are created and started at
-// once. What is written at last is what was wanted last.
+// While a write of any event hangs, other pods are created and started at once. The last write is
+// the last value that was wanted.
 func TestNothingWaitsForTheKernel(t *testing.T) {
 	t.Parallel()
 	const with = "classes: {LS: {memory-qos: {highPercent: 40}, io: {weight: 70}}}\n"
@@ -179,8 +179,8 @@ func TestNothingWaitsForTheKernel(t *testing.T) {
 	}
 }
 
-// watchLane asks the loop again and again, until it is called: it returns how long the
-// loop took to answer at most.
+// watchLane queries the event loop until stop is called, which returns the longest time that an
+// answer took.
 func watchLane(a *Agent) (stop func() time.Duration) {
 	end, longest := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {
@@ -203,7 +203,7 @@ func watchLane(a *Agent) (stop func() time.Duration) {
 	return func() time.Duration { close(end); return <-longest }
 }
 
-// settingsOf are the settings of a cgroup, for a loop that is idle.
+// settingsOf returns the settings of a cgroup. The event loop must be idle.
 func settingsOf(a *Agent, path string) []*reconcile.Setting {
 	if c := a.Reconciler.Cgroup(path); c != nil {
 		return c.Settings()
@@ -211,7 +211,7 @@ func settingsOf(a *Agent, path string) []*reconcile.Setting {
 	return nil
 }
 
-// onHangingKernel runs a test with one running pod, whose pages move for a minute.
+// onHangingKernel runs a test with one running pod whose pages take a minute to move.
 func onHangingKernel(t *testing.T, test func(t *testing.T, h *knobNode, kernel *hangingKernel)) {
 	t.Helper()
 	var kernel *hangingKernel
@@ -222,8 +222,8 @@ func onHangingKernel(t *testing.T, test func(t *testing.T, h *knobNode, kernel *
 	onFlavour(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *knobNode) { test(t, h, kernel) })
 }
 
-// Status tells of a write that lasts, and no drift is seen in it. Values follow each
-// other in order, one at a time, and those in between are left out.
+// The status shows a slow write, which does not count as drift. Values are written in order, one
+// at a time, and intermediate ones are skipped.
 func TestWritesKeepTheirOrder(t *testing.T) {
 	onHangingKernel(t, func(t *testing.T, h *knobNode, kernel *hangingKernel) {
 		h.run(asking("victim/c"))
@@ -256,8 +256,8 @@ func TestWritesKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// A write that the kernel refuses in the end is tried again, and leaves the record of
-// what the kernel has.
+// A write that the kernel refuses in the end is tried again, and the journal has what the kernel
+// has.
 func TestSlowWriteFails(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		n.run("web", "LS", 1)
@@ -288,7 +288,7 @@ func TestSlowWriteFails(t *testing.T) {
 	})
 }
 
-// What is let go while it is being written is given back after it, and a cgroup that
+// A setting that is released while it is being written is restored after the write. A cgroup that
 // ends meanwhile leaves nothing behind.
 func TestLetGoDuringAWrite(t *testing.T) {
 	onHangingKernel(t, func(t *testing.T, h *knobNode, kernel *hangingKernel) {
@@ -319,7 +319,7 @@ func TestLetGoDuringAWrite(t *testing.T) {
 	})
 }
 
-// The plugin's end waits for the kernel, and closes the journal after it.
+// The plugin's end waits for the kernel, and then closes the journal.
 func TestEndWaitsForTheKernel(t *testing.T) {
 	onHangingKernel(t, func(t *testing.T, h *knobNode, kernel *hangingKernel) {
 		h.run(asking("victim/c"))
@@ -336,7 +336,7 @@ func TestEndWaitsForTheKernel(t *testing.T) {
 		if h.log.count("is still under way") != 1 {
 			t.Error("nothing tells why")
 		}
-		time.Sleep(hangs) // what the kernel has in hand ends
+		time.Sleep(hangs) // the pending writes end
 		book := readBook(t, h.o.Originals)
 		if e, kept := book.Entry("/kubepods/burstable/pod-victim/c", knobs.MemoryHigh); !kept || e.Value != cgroupfs.Describe(knobs.MemoryHigh).Default {
 			t.Errorf("the journal has %+v", e)
@@ -346,7 +346,7 @@ func TestEndWaitsForTheKernel(t *testing.T) {
 	})
 }
 
-// Events that are posted run in their order.
+// Posted events run in their order.
 func TestPostsKeepTheirOrder(t *testing.T) {
 	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
 		var order []int

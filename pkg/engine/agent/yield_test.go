@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// TestWhoDoesNotYield: batch work may use nearly all of the node where the kernel has it yield
-// at once; where one pod of it doesn't, the status and the decision name that pod.
+// TestWhoDoesNotYield checks that batch work may use nearly all of the node if the kernel preempts
+// all of it at once. If not, the status and the decision name the pod that it doesn't preempt.
 func TestWhoDoesNotYield(t *testing.T) {
 	t.Parallel()
 	class := func(class string) map[string]string { return map[string]string{"class.sluice.dev": class} }
@@ -25,7 +25,7 @@ func TestWhoDoesNotYield(t *testing.T) {
 		machine string
 		asks    []ask
 		noCores error
-		stays   string // in the reason; "" all yield
+		stays   string // part of the reason; "" if all yield
 	}{
 		"besteffort alone":                  {onlyWeights, "", []ask{service("web/c", 2000), batch("job/c")}, nil, ""},
 		"no weight":                         {"control: {mode: on, batch: {by: quota, onlineWeight: 100}}", "", []ask{service("web/c", 2000), batch("job/c")}, nil, "pod ns/job has no less weight than usual beside others (control.batch.onlineWeight)"},
@@ -75,7 +75,7 @@ func TestWhoDoesNotYield(t *testing.T) {
 	}
 }
 
-// oneMachine has core scheduling, or the kernel's error for all of it.
+// oneMachine implements core scheduling, or returns the kernel's error for all of it.
 type oneMachine struct{ err error }
 
 func (c *oneMachine) Supported() (knobs.Support, string) {

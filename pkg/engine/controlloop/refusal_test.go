@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestStatusTellsWhoMayStart: the status says that new batch work is refused exactly where
-// it is, with the same reason.
+// TestStatusTellsWhoMayStart checks that the status reports a refusal of new batch work exactly
+// when there is one, with the same reason.
 func TestStatusTellsWhoMayStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		set func(l *Loop)
-		why string // "": it may start
+		why string // "" if the pod may start
 	}{
 		"open":         {func(*Loop) {}, ""},
 		"switched off": {func(l *Loop) { l.batchSwitch = control.Switch{To: control.SwitchOff} }, "batch is switched off"},

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// start runs a loop until the test ends it.
+// start runs a Loop until the test ends it.
 func start(t *testing.T, h Hooks) (l *Loop, stop func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -41,7 +41,7 @@ func TestPostedEventsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// A panic fails its event alone, and the hook after events is left out.
+// A panic fails only its own event, and the hook after events is skipped.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	h := quiet()
@@ -67,7 +67,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// Stop waits for what was spawned, and runs what that has posted; later events are refused.
+// Stop waits for spawned goroutines and runs the events that they have posted. It refuses later
+// events.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	l, stop := start(t, quiet())

@@ -45,7 +45,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// What can't be read costs itself alone.
+// An entry that can't be read costs only itself.
 func TestBrokenPlan(t *testing.T) {
 	t.Parallel()
 	got, err := parse([]byte(`{"boot":"b","changes":[{"name":"x","knob":"cpuset.cpus","to":"a-b"},{"name":"y","knob":"cpu.idle","to":"1"}]}`), "b")
@@ -85,9 +85,9 @@ func TestWatch(t *testing.T) {
 	const stalled, gone = "the plugin has given no sign of life for 5s", "the plugin has ended, and none came in its place"
 	for name, test := range map[string]struct {
 		play      func(beats chan<- struct{})
-		successor time.Duration // when it comes
-		fails     int           // of the first acts
-		lingers   time.Duration // for which the plugin that ends looks like another
+		successor time.Duration // when a successor comes
+		fails     int           // number of first attempts that fail
+		lingers   time.Duration // how long the ending plugin is taken for a successor
 		want      []act
 	}{
 		"ends":               {play: func(chan<- struct{}) {}, want: []act{{5 * time.Second, gone}}},

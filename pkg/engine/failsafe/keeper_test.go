@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// A plan that can't be written leaves none in force, and is written with a later beat.
+// If a plan can't be written, the old one is removed, and a later heartbeat writes the new one.
 func TestStalePlan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func TestStalePlan(t *testing.T) {
 		return []knobs.Change{{Object: knobs.Object{Path: "/a", Name: "a"}, Knob: knobs.CPUs, To: knobs.CPUSet(cpuset.MustParse(cpus)), Why: "LS"}}
 	}
 	k.save(&pendingPlan{changes: change("0-7")})
-	// A folder in the place of the temporary file: nothing can be written there.
+	// A folder with the name of the temporary file makes writes fail.
 	block := filepath.Join(dir, "failsafe.json.new")
 	if err := os.Mkdir(block, 0o700); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestStalePlan(t *testing.T) {
 	}
 }
 
-// Who keeps a plan may wait until it is written, or replaced by a newer one.
+// The channel of Replace is closed when the plan has been written or replaced by a newer one.
 func TestKeepTellsWhenItIsWritten(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(t.TempDir(), "boot", nil, logrus.New())
@@ -71,7 +71,7 @@ func TestKeepTellsWhenItIsWritten(t *testing.T) {
 	}
 }
 
-// process is a watcher's process that dies after it has taken so many signs of life.
+// process is a watcher's process that dies after it has received that many heartbeats.
 type process struct {
 	lives  int
 	closed bool
@@ -87,8 +87,8 @@ func (p *process) Write(beat []byte) (int, error) {
 
 func (p *process) Close() error { p.closed = true; return nil }
 
-// A watcher that has died is started again, though not more often than every ten seconds,
-// and the last one is let go at the end.
+// A watcher that has died is started again, at most every ten seconds, and the last one is closed
+// at the end.
 func TestKeeperStartsTheWatcherAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestKeeperStartsTheWatcherAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); k.Run(ctx) }()
-		for range 24 { // two are taken, the third finds the process dead
+		for range 24 { // it receives two, and the third finds it dead
 			synctest.Wait()
 			k.Beat()
 			time.Sleep(time.Second)
@@ -127,8 +127,8 @@ func TestKeeperStartsTheWatcherAgain(t *testing.T) {
 	})
 }
 
-// The plan that was handed over last is on disk at the end: an older one may give services
-// the CPUs of a pin that came since.
+// At the end, the latest plan is on disk, because an older one may give services the CPUs of a
+// newer pin.
 func TestKeeperWritesTheLastPlan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

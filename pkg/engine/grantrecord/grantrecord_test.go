@@ -14,11 +14,11 @@ import (
 
 const file = "var/lib/kubelet/allocated_pods_state"
 
-// disk is a host's file system, which may hang.
+// disk is a host's file system that may hang.
 type disk struct {
 	mu    sync.Mutex
 	files fstest.MapFS
-	hangs chan struct{} // reads wait for it; nil: they don't
+	hangs chan struct{} // blocks reads until it is closed; nil if reads don't block
 }
 
 func (d *disk) Open(name string) (fs.File, error) {
@@ -33,7 +33,7 @@ func (d *disk) Open(name string) (fs.File, error) {
 	return d.files.Open(name)
 }
 
-// write renames a new file over the old one.
+// write replaces the file by a new one.
 func (d *disk) write(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -46,7 +46,7 @@ func (d *disk) hang(hangs chan struct{}) {
 	d.hangs = hangs
 }
 
-// granting is a record in which one container has so many CPUs.
+// granting returns a record that grants one container that many CPUs.
 func granting(cpus int) string {
 	return fmt.Sprintf(`{"data":"{\"entries\":{\"u\":{\"ContainerResources\":{\"c\":{\"requests\":{\"cpu\":\"%d\"}}}}}}","checksum":1}`, cpus)
 }
@@ -82,7 +82,7 @@ func TestHungDisk(t *testing.T) {
 		if got := w.Of("u", "c"); !w.TakeChanged() || w.TakeChanged() || got.CPU != 2000 {
 			t.Errorf("granted %+v", got)
 		}
-		time.Sleep(time.Second) // the file has another time
+		time.Sleep(time.Second) // the file's time changes
 		d.write(granting(3))
 		if w.Refresh(50 * time.Millisecond); w.Of("u", "c").CPU != 3000 {
 			t.Errorf("granted %+v after a resize", w.Of("u", "c"))

@@ -21,7 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// kernel knows nothing of cgroups but their processes.
+// kernel has nothing of cgroups but their processes.
 type kernel struct {
 	node.Kernel
 	pids []int
@@ -31,10 +31,10 @@ func (k *kernel) Processes(string) ([]int, error) { return slices.Clone(k.pids),
 
 func (k *kernel) Forget(string) {}
 
-// cores notes who joined and who left.
+// cores records who joined and who left.
 type cores struct {
 	joined, left []int
-	err          error // of the next joins
+	err          error // error of the next joins
 }
 
 func (c *cores) Supported() (knobs.Support, string) { return knobs.Supported, "" }
@@ -78,7 +78,7 @@ func newNode(t *testing.T) *testNode {
 	return &testNode{New(n, c, nil, "this machine has no RDT"), k, c, logged}
 }
 
-// start tracks a running container that asks for a core-scheduling group.
+// start adds a running container that requests a core-scheduling group.
 func (n *testNode) start(name string, pid int) *node.Container {
 	spec := workload.Container{ID: name, PodID: name, Name: "c", CgroupsPath: "/kubepods/pod-" + name + "/" + name, State: workload.Running, PID: pid}
 	c := n.Track(&workload.Pod{ID: name, UID: name, Namespace: "ns", Name: name, CgroupParent: "/kubepods/pod-" + name}, spec)
@@ -86,8 +86,8 @@ func (n *testNode) start(name string, pid int) *node.Container {
 	return c
 }
 
-// A process ID outlives its process: once the container's processes are known, the ID that the
-// runtime told of its first one may be another's.
+// A process ID may be reused. Once the container's processes are known, the ID of the first
+// process that the runtime reported no longer counts.
 func TestOldProcessIDsJoinNothing(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -101,7 +101,7 @@ func TestOldProcessIDsJoinNothing(t *testing.T) {
 	}
 }
 
-// What the runtime starts in a running container joins within ten passes.
+// Processes that the runtime starts in a running container join within ten passes.
 func TestPassLooksForNewProcesses(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -122,7 +122,7 @@ func TestPassLooksForNewProcesses(t *testing.T) {
 	}
 }
 
-// A container whose processes can't join is told of once, and they are tried again.
+// A container whose processes can't join is reported once, and they are tried again.
 func TestRefusedJoin(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -195,7 +195,7 @@ func TestJournalOfCores(t *testing.T) {
 		t.Errorf("error %v, want that of the kernel", err)
 	}
 	n.cores.left, n.cores.err = nil, nil
-	for range 2 { // the second one finds nothing left to do
+	for range 2 { // the second call has nothing left to do
 		if err := RestoreCores(n.kernel, n.cores, n.Journal); err != nil {
 			t.Error(err)
 		}
@@ -205,8 +205,8 @@ func TestJournalOfCores(t *testing.T) {
 	}
 }
 
-// A container with very many processes doesn't hold up the loop: "each with each" is what
-// comparing each with each takes.
+// A container with very many processes doesn't delay the event loop. "each with each" is the time
+// of comparing every process with every other.
 func BenchmarkNewcomers(b *testing.B) {
 	pids := make([]int, 30000)
 	for i := range pids {

@@ -41,14 +41,14 @@ func TestOutlivesTheProcess(t *testing.T) {
 	if err := b.SaveState("irqs", map[string]string{"1": "0-3"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Flush(); err != nil { // and no Close: the process is killed
+	if err := b.Flush(); err != nil { // there is no Close, because the process is killed
 		t.Fatal(err)
 	}
 	want := []Entry{
 		{object("/a"), knobs.Burst, knobs.CPUBurst(5000), knobs.CPUBurst(9000)},
 		{object("/c"), knobs.Idle, knobs.Number(0), nil},
 	}
-	for range 2 { // the second opens what the first has rewritten
+	for range 2 { // the second round opens what the first one has rewritten
 		again := open(t, file, "boot")
 		if got := again.All(); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
@@ -133,8 +133,7 @@ func TestFolderComesLater(t *testing.T) {
 	}
 }
 
-// The file says what the memory says after every Flush, whatever was noted, and
-// stays short.
+// After every Flush the file has the same entries as the memory, and stays short.
 func TestFileFollows(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -216,8 +215,8 @@ func TestStaysShort(t *testing.T) {
 	}
 }
 
-// A version that doesn't know a setting leaves it to the one that does: after a downgrade
-// and an upgrade the original is still there.
+// A version that doesn't know a setting keeps its line: after a downgrade and an upgrade the
+// original is still there.
 func TestSettingsOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "originals")
@@ -241,7 +240,7 @@ func TestSettingsOfAnotherVersion(t *testing.T) {
 	}
 	b.Record(object("/a"), knobs.Idle, knobs.Number(0))
 	b.Forget("/c")
-	for range 2 { // as it was opened, and once more from the file that it has written
+	for range 2 { // as opened, and again from the rewritten file
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -284,8 +283,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// BenchmarkKeep is what a container's start pays for six originals, beside the
-// write alone.
+// BenchmarkKeep measures the six originals of a container's start, and the write alone.
 func BenchmarkKeep(b *testing.B) {
 	b.Run("book", func(b *testing.B) {
 		book := open(b, filepath.Join(b.TempDir(), "originals"), "b")
@@ -315,8 +313,8 @@ func BenchmarkKeep(b *testing.B) {
 	})
 }
 
-// A journal that long states are written to is made anew before it is large, and not
-// each time where what is kept is large itself.
+// A journal with long states is rewritten before it is large, but not each time if the entries
+// themselves are large.
 func TestCompactionByBytes(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]int{"little is kept": 0, "much is kept": 2 << 20} {
@@ -331,7 +329,7 @@ func TestCompactionByBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			made, before := 0, os.FileInfo(nil)
-			const states = 900 // fewer than lead to a new file by their number
+			const states = 900 // too few to rewrite the file because of their number
 			for i := range states {
 				if err := errors.Join(b.SaveState("cores", strings.Repeat("y", 32<<10+i)), b.Flush()); err != nil {
 					t.Fatal(err)

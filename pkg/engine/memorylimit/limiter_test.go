@@ -31,7 +31,7 @@ const (
 )
 
 // rig is a Limiter on a kernel in memory, with a container that is being created in a batch
-// cgroup. The test decides when a job's work is done.
+// cgroup. The test decides when a job runs.
 type rig struct {
 	*Limiter
 	t      *testing.T
@@ -39,11 +39,11 @@ type rig struct {
 	driver *cgroupfs.Driver
 	view   *colocation.NodeView
 	log    *logtest.Hook
-	work   []func() // of jobs that wait to be done
-	events []func() // posted by their work
+	work   []func() // work of waiting jobs
+	events []func() // events posted by the work
 }
 
-// lateKernel has a job write after something else has happened.
+// lateKernel runs a function before a job's write.
 type lateKernel struct {
 	*cgroupfs.Driver
 	first func()
@@ -97,13 +97,13 @@ func newRig(t *testing.T, f fakekernel.Flavour) *rig {
 	return r
 }
 
-// want has the controller allow batch work so many bytes.
+// want makes the controller allow batch work that many bytes.
 func (r *rig) want(bytes int64) {
 	d := control.MemoryDesired{Known: true, BatchLimit: bytes, Goal: bytes, Room: bytes}
 	r.Apply(&colocation.Desired{Memory: &d, ActsMemory: true})
 }
 
-// start has the container created and started.
+// start creates and starts the container.
 func (r *rig) start() {
 	r.t.Helper()
 	c, request := r.Containers["a"], &workload.Request{Class: workload.BE}
@@ -114,7 +114,7 @@ func (r *rig) start() {
 	r.Start("a")
 }
 
-// finishJob does the work of the job that waits, and what follows from it.
+// finishJob runs the waiting job and the events that it posts.
 func (r *rig) finishJob() {
 	r.t.Helper()
 	if len(r.work) != 1 || !r.IsBusy() {
@@ -128,7 +128,7 @@ func (r *rig) finishJob() {
 	r.events = nil
 }
 
-// expect compares the limit in the kernel, and what the Limiter says of it; -1 is none.
+// expect compares the kernel's limit and the Limiter's report of it; -1 is none.
 func (r *rig) expect(when string, want knobs.Bytes) {
 	r.t.Helper()
 	have, err := r.driver.Read(group, knobs.MemoryMax)
@@ -150,8 +150,8 @@ func (r *rig) expect(when string, want knobs.Bytes) {
 	}
 }
 
-// A container finds room to start though a job that lowers the limit was begun before it, and
-// is done after it.
+// A container finds room to start although a job that lowers the limit began before its start and
+// ends after it.
 func TestStartWhileAJobRuns(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
@@ -162,7 +162,7 @@ func TestStartWhileAJobRuns(t *testing.T) {
 			r.want(2048 * mib)
 			r.finishJob()
 			r.expect("at first", 2048*mib)
-			r.want(600 * mib) // its work waits
+			r.want(600 * mib) // the job is waiting
 			r.start()
 			if owed := r.Owed(); owed != colocation.LeastStart {
 				t.Errorf("%d bytes are owed, want %d", owed, colocation.LeastStart)
@@ -181,8 +181,7 @@ func TestStartWhileAJobRuns(t *testing.T) {
 	}
 }
 
-// The limit is raised again where a job lowers it right after it was raised for a container
-// that starts.
+// The limit is raised again if a job lowers it right after it was raised for a starting container.
 func TestStartBeforeAJobWrites(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakekernel.MainlineV2())
@@ -195,14 +194,14 @@ func TestStartBeforeAJobWrites(t *testing.T) {
 	r.expect("after the job", (512+128)*mib)
 }
 
-// On cgroup v2 a limit below what is in use is not set, since the kernel would kill; the first
-// limit that can't be set leaves nothing behind.
+// On cgroup v2, a limit below the memory in use is not set, because the kernel would kill
+// containers. If the first limit can't be set, nothing is left behind.
 func TestLimitBelowUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakekernel.MainlineV2())
 	r.kernel.Use(group, 100*mib, 0)
 	r.want(256 * mib)
-	r.kernel.Use(group, 300*mib, 0) // before the work is done
+	r.kernel.Use(group, 300*mib, 0) // before the job runs
 	r.finishJob()
 	r.expect("it holds more", -1)
 	r.want(256 * mib)
@@ -210,7 +209,7 @@ func TestLimitBelowUse(t *testing.T) {
 	r.expect("the next step", 300*mib)
 }
 
-// A limit of an earlier run is kept while one is wanted, and given back when none is.
+// A limit of an earlier run stays while one is wanted, and is restored when none is.
 func TestInheritAndRelease(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakekernel.MainlineV2())
@@ -228,7 +227,7 @@ func TestInheritAndRelease(t *testing.T) {
 	r.expect("released", -1)
 }
 
-// A request to reclaim that fails is logged once, until it works again.
+// A request to reclaim that fails is logged once, and again after a success.
 func TestFailedReclaimIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakekernel.MainlineV2())

@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// What the loop gives a cgroup on v1 leaves room for what is about to start in it.
+// On cgroup v1, the quota that the loop gives a cgroup leaves room for a container that is about
+// to start in it.
 func TestRoomForStarts(t *testing.T) {
 	t.Parallel()
 	milli := func(n int) knobs.CPUQuota {

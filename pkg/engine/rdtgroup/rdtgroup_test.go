@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// machine is a node with resctrl, its groups, and how often a class was repaired.
+// machine is a node with resctrl, its groups, and the number of repairs of a class.
 type machine struct {
 	*Groups
 	kernel  *fake.Kernel
@@ -71,7 +71,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// A group that somebody removed is made again for the next container.
+// A group that another program has removed is made again for the next container.
 func TestVanishedGroup(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

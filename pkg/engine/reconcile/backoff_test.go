@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestBackoff: who writes once a minute is repaired at once for ever, who
-// writes every second is waited for longer and longer.
+// TestBackoff checks that a change once a minute is always repaired at once, and that changes
+// every second are repaired at growing intervals.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(0, 0)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// memory is a kernel whose cgroups have numbers alone.
+// memory is a kernel whose cgroups have numbers only.
 type memory struct {
 	values map[Key]knobs.Value
 	denied map[Key]bool
@@ -45,7 +45,7 @@ func (k *memory) Read(path string, knob knobs.Knob) (knobs.Value, error) {
 
 func (*memory) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
 
-// rig is a Reconciler on a kernel in memory, with the time in the test's hand.
+// rig is a Reconciler on a kernel in memory, whose time the test sets.
 type rig struct {
 	*Reconciler
 	*memory
@@ -96,8 +96,8 @@ func (r *rig) expect(t *testing.T, k knobs.Knob, want knobs.Value) {
 
 func number(k knobs.Knob, n knobs.Number) qos.Setting { return qos.Setting{Knob: k, Value: n} }
 
-// Nothing is written before Apply, nothing twice, and what is not wanted any more has its
-// original value again, of which the journal keeps nothing then.
+// Nothing is written before Apply, and nothing twice. A setting that is no longer wanted is
+// restored, and the journal drops it.
 func TestDeclareAndLetGo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -117,7 +117,7 @@ func TestDeclareAndLetGo(t *testing.T) {
 	}
 }
 
-// A setting that is declared again before Apply is not given back.
+// A setting that is declared again before Apply is not restored.
 func TestWantedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -130,7 +130,7 @@ func TestWantedAgain(t *testing.T) {
 	}
 }
 
-// Drift is repaired at once for some times, and with a delay afterwards.
+// Drift is repaired at once some times, and then with a delay.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -155,8 +155,8 @@ func TestDrift(t *testing.T) {
 	r.expect(t, knobs.Burst, knobs.Number(20))
 }
 
-// During a resize, bursts and idle are as they were before Sluice, with the weight that came
-// before idle. What the kubelet writes meanwhile is no drift, and the weight is the original.
+// During a resize, bursts and idle have their original values, with the weight from before idle.
+// What the kubelet writes meanwhile is no drift, and its weight becomes the original.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -197,8 +197,7 @@ func TestSuspensionEndsByTime(t *testing.T) {
 	r.expect(t, knobs.Burst, knobs.Number(20))
 }
 
-// A value that the kernel refuses is tried again less and less often by passes, and at once
-// where it is declared again.
+// Passes try a refused value again at growing intervals; declaring it again tries it at once.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -229,7 +228,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// What can't be in the journal first is not written, but for CPUs and memory nodes.
+// A value that can't be entered in the journal first is not written, except for CPUs and memory
+// nodes.
 func TestNothingIsWrittenBeforeTheJournal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -255,7 +255,7 @@ func TestNothingIsWrittenBeforeTheJournal(t *testing.T) {
 	r.expect(t, knobs.Burst, knobs.Number(20))
 }
 
-// Of a cgroup that is gone nothing is kept, and nothing is done any more.
+// The Reconciler keeps nothing of a cgroup that is gone, and writes nothing to it.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -270,7 +270,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Recheck finds what somebody else has changed, and leaves the write to Apply.
+// Recheck finds changes by other programs, and Apply writes the repairs.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -296,7 +296,7 @@ func TestRecheck(t *testing.T) {
 	r.expect(t, knobs.Burst, knobs.Number(5))
 }
 
-// In preview nothing is written. What an earlier run has set is given back when that ends.
+// In preview nothing is written. The settings of an earlier run are restored when it ends.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -330,7 +330,7 @@ func TestRestoreDry(t *testing.T) {
 	r.expect(t, knobs.Burst, knobs.Number(0))
 }
 
-// deferred is a rig whose slow writes are made when the test says so.
+// deferred returns a rig whose slow writes the test finishes.
 func deferred(t *testing.T) (r *rig, finish func()) {
 	t.Helper()
 	r = newRig(t)
@@ -356,7 +356,7 @@ func (r *rig) weight(text string) {
 	r.want(qos.Setting{Knob: knobs.IOWeight, Value: knobs.PerDevice(text)})
 }
 
-// untouched fails where anything of Sluice is left.
+// untouched fails the test if a setting of Sluice is left.
 func (r *rig) untouched(t *testing.T) {
 	t.Helper()
 	r.expect(t, knobs.IOWeight, knobs.PerDevice(""))
@@ -365,8 +365,8 @@ func (r *rig) untouched(t *testing.T) {
 	}
 }
 
-// A write may be under way, and another wait behind it, when a setting is let go: the one
-// that waits is never made, and the value of the other is Sluice's own, not a newer one.
+// When a setting is released, one write may be in progress and another waiting. The waiting one is
+// never made, and the value of the other counts as Sluice's, not as a newer one.
 func TestLetGoBehindAWrite(t *testing.T) {
 	t.Parallel()
 	for name, free := range map[string]int{"under way": maxWriters, "waiting": 0} {
@@ -389,8 +389,8 @@ func TestLetGoBehindAWrite(t *testing.T) {
 	}
 }
 
-// The write that is under way when a setting is let go may fail: what was written before it
-// is Sluice's own, and is given back too.
+// The write in progress when a setting is released may fail. What was written before it counts as
+// Sluice's, and is restored, too.
 func TestLetGoBehindAFailure(t *testing.T) {
 	t.Parallel()
 	r, finish := deferred(t)
@@ -403,7 +403,7 @@ func TestLetGoBehindAFailure(t *testing.T) {
 	finish()
 	r.expect(t, knobs.IOWeight, knobs.PerDevice("8:0 20"))
 	delete(r.denied, at)
-	r.now = r.now.Add(time.Hour) // whatever the back-off
+	r.now = r.now.Add(time.Hour) // longer than any back-off
 	r.Pass()
 	finish()
 	r.untouched(t)

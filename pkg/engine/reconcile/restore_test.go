@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// shows is a kernel in which each setting has one value.
+// shows is a kernel in which every setting has the same value.
 type shows struct {
 	Kernel
 	value knobs.Value
@@ -18,8 +18,8 @@ func (k shows) Read(string, knobs.Knob) (knobs.Value, error) { return k.value, n
 
 func (shows) Same(_ knobs.Knob, want, have knobs.Value) bool { return want == have }
 
-// What the failsafe has written in Sluice's place counts as Sluice's, so that it can be
-// given back; what somebody else has written doesn't.
+// What the failsafe has written counts as Sluice's, so that it can be restored; what other
+// programs have written doesn't.
 func TestAfterFailsafe(t *testing.T) {
 	t.Parallel()
 	cpus := func(n int) knobs.CPUQuota {

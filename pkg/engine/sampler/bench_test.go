@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-dev/sluice/test/bench/cgroups"
 )
 
-// bench is a sampler of this host with containers of its own: a tenth of them is fast,
-// a fifth is LS and has a process.
+// bench is a sampler of this host with its own containers: a tenth of them is measured at the fast
+// interval, a fifth is LS with a process.
 type bench struct {
 	*Sampler
 	targets []observe.Target
-	files   [3][]string // what is read fast, of all, and slow
+	files   [3][]string // read at the fast interval, of all containers, and at the slow interval
 	into    observe.Snapshot
 }
 
@@ -47,7 +47,7 @@ func newBench(tb testing.TB, n int) *bench {
 		tree.Make(dir)
 		t := observe.Target{ID: fmt.Sprintf("%064d", i), Path: tree.Below(dir), Fast: i%10 == 0, LS: i%5 == 0}
 		unified := filepath.Join("/sys/fs/cgroup/unified", t.Path)
-		os.MkdirAll(unified, 0o755) // without it there is no pressure
+		os.MkdirAll(unified, 0o755) // there is no pressure without it
 		if t.LS {
 			process(tb, append(tree.Files(dir, "tasks"), "/sys/fs/cgroup/cpu"+t.Path+"/tasks", unified+"/cgroup.procs"))
 		}
@@ -75,7 +75,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// process starts a process in cgroups and ends it with the test.
+// process starts a process in cgroups and ends it when the test ends.
 func process(tb testing.TB, files []string) {
 	tb.Helper()
 	cmd := exec.Command("sleep", "600")
@@ -87,7 +87,7 @@ func process(tb testing.TB, files []string) {
 		cmd.Wait()
 	})
 	for _, file := range files {
-		os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0) // which of them there are differs
+		os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0) // hosts have different hierarchies
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *bench) sample(tb testing.TB) time.Duration {
 	return next
 }
 
-// A look at containers of this host's own kernel allocates nothing.
+// Measuring containers of this host's kernel allocates no memory.
 func TestALookAllocatesNothing(t *testing.T) {
 	withoutRace(t)
 	r := newBench(t, 20)
@@ -116,8 +116,8 @@ func TestALookAllocatesNothing(t *testing.T) {
 	}
 }
 
-// withoutRace skips a test of allocations: with the race detector, a sync.Pool drops
-// some of what it is given.
+// withoutRace skips a test of allocations under the race detector, with which a sync.Pool drops
+// some of its items.
 func withoutRace(t *testing.T) {
 	t.Helper()
 	info, _ := debug.ReadBuildInfo()
@@ -144,13 +144,14 @@ func BenchmarkSample(b *testing.B) {
 	run("EverythingReadFile", func() { readAll(b, r.files[0]); readAll(b, r.files[1]); readAll(b, r.files[2]) })
 }
 
-// The sampler as shipped: the share of a core that it takes, and its longest look.
+// BenchmarkLoop measures the CPU time and the longest measurement of the sampler with default
+// intervals.
 func BenchmarkLoop(b *testing.B) {
 	r := newBench(b, 500)
 	r.loop(b, func(int) { r.sample(b) })
 }
 
-// The same files at the same intervals, by their paths.
+// BenchmarkLoopReadFile reads the same files at the same intervals by their paths.
 func BenchmarkLoopReadFile(b *testing.B) {
 	r := newBench(b, 500)
 	slow := r.files[2]
@@ -164,7 +165,7 @@ func BenchmarkLoopReadFile(b *testing.B) {
 	})
 }
 
-// loop looks at the shipped interval for 20 s.
+// loop measures at the default interval for 20 s.
 func (r *bench) loop(b *testing.B, look func(i int)) {
 	var used, longest time.Duration
 	looks := 0

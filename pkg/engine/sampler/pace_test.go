@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestIdleContainersRest: one that does nothing is looked at each four seconds in the end,
-// and each second again after it was seen to do something.
+// TestIdleContainersRest checks that the interval for an idle container grows to four seconds, and
+// returns to one second once it is found to do something.
 func TestIdleContainersRest(t *testing.T) {
 	in(t, func(b *bed) {
 		targets := b.containers(1)
@@ -102,7 +102,7 @@ func TestAnIdleNodeIsLookedAtSeldom(t *testing.T) {
 		for range 5 {
 			look(b.next, 0)
 		}
-		look(b.next, 60) // busy again
+		look(b.next, 60) // it is busy again
 		if want := []time.Duration{fast, 2 * fast, 4 * fast, 8 * fast, time.Second, time.Second, fast}; !slices.Equal(waits, want) {
 			b.t.Errorf("waits are %v, want %v", waits, want)
 		}

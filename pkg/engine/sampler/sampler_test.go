@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// bed is a sampler of made-up files and cgroups, whose time is made up too.
+// bed is a sampler of made-up files and cgroups in virtual time.
 type bed struct {
 	*Sampler
 	t      *testing.T
@@ -27,12 +27,12 @@ type bed struct {
 	next   time.Duration
 }
 
-// reads counts what is read of containers.
+// reads counts the reads of containers' files.
 type reads struct {
 	Cgroups
 	cpu, slow int
-	fail      error  // of memory
-	meanwhile func() // while memory is read; nil nothing
+	fail      error  // error of memory reads
+	meanwhile func() // called while memory is read; may be nil
 }
 
 func (r *reads) CPU(dir string, usage *observe.CPUCounters, quota *observe.ThrottlingCounters) (bool, error) {
@@ -51,12 +51,12 @@ func (r *reads) MemoryUse(dir string, into *observe.ContainerMemoryCounters) err
 	return r.Cgroups.MemoryUse(dir, into)
 }
 
-// watched are the containers that resctrl counts.
+// watched holds the counters of containers that resctrl monitors.
 type watched map[string][]observe.L3
 
 func (w watched) Usage(container string) ([]observe.L3, error) { return w[container], nil }
 
-// in runs a test where time is made up.
+// in runs a test in virtual time.
 func in(t *testing.T, test func(b *bed)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,8 @@ func (b *bed) put(name, text string) {
 	}
 }
 
-// busy sets what each of 4 CPUs was busy since boot; it was idle otherwise.
+// busy sets the time that each of 4 CPUs was busy since boot, in hundredths of a second; it was
+// idle otherwise.
 func (b *bed) busy(time100 int) {
 	var text strings.Builder
 	now := int(time.Since(b.start) / (10 * time.Millisecond))
@@ -106,7 +107,7 @@ func (b *bed) pressure(total int) {
 	}
 }
 
-// containers makes that many of them, and their targets.
+// containers makes n containers and returns their targets.
 func (b *bed) containers(n int) []observe.Target {
 	var all []observe.Target
 	for i := range n {
@@ -117,7 +118,7 @@ func (b *bed) containers(n int) []observe.Target {
 	return all
 }
 
-// sample waits and looks.
+// sample waits and then measures.
 func (b *bed) sample(after time.Duration, targets []observe.Target) error {
 	time.Sleep(after)
 	var err error
@@ -162,7 +163,7 @@ func TestThrottling(t *testing.T) {
 	in(t, func(b *bed) {
 		targets := b.containers(1)
 		seen := func(c fakekernel.Counters) observe.ContainerCPU {
-			c.CPU = int64(time.Since(b.start)) // one that is never idle
+			c.CPU = int64(time.Since(b.start)) // a container that is never idle
 			b.kernel.Count("/pods/c0", c)
 			b.sample(time.Second, targets)
 			return b.into.Containers[0].CPU
@@ -196,7 +197,7 @@ func TestRunDelay(t *testing.T) {
 			return b.into.Containers[0].RunDelay, b.into.Containers[1].RunDelay
 		}
 		seen(100, 10, 11)
-		if ls, be := seen(101, 10, 11, 999999); ls.Waiting != 103 || !be.At.IsZero() { // the third is new
+		if ls, be := seen(101, 10, 11, 999999); ls.Waiting != 103 || !be.At.IsZero() { // the third container is new
 			b.t.Errorf("the delays are %+v and %+v", ls, be)
 		}
 		many := make([]int, mostThreads+1)
@@ -318,7 +319,7 @@ func TestNoCgroups(t *testing.T) {
 
 var _ Cgroups = (*cgroupfs.Driver)(nil)
 
-// A look that hangs in the kernel keeps its files when the plugin ends.
+// A measurement that hangs in the kernel keeps its files open when the plugin ends.
 func TestCloseDuringALook(t *testing.T) {
 	in(t, func(b *bed) {
 		closed := make(chan error)

@@ -48,7 +48,7 @@ func open(t *testing.T, file string) *journal.Journal {
 	return book
 }
 
-// steerer runs what is slow when the test says so.
+// steerer returns a Steerer whose slow work the test runs.
 func steerer(kernel *affinities, book *journal.Journal) (s *Steerer, run func()) {
 	log, _ := logtest.NewNullLogger()
 	var waiting []func()
@@ -62,7 +62,7 @@ func steerer(kernel *affinities, book *journal.Journal) (s *Steerer, run func())
 	}
 }
 
-// Another agent that sets affinities may appear while the files are read.
+// Another agent that sets affinities may appear while the files are being read.
 func TestNothingIsWrittenOnceForbidden(t *testing.T) {
 	t.Parallel()
 	kernel := newAffinities()

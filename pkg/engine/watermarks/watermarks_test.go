@@ -29,7 +29,7 @@ var usual = watermark.Values{ScaleFactor: 10, MinFreeKB: 1000}
 func keeper(t *testing.T, h *host, file string) (*Keeper, *logtest.Hook) {
 	t.Helper()
 	book, err := journal.Open(file, "boot")
-	if book == nil { // where the file's folder is missing there is a book, and an error
+	if book == nil { // if the file's folder is missing, Open returns a journal and an error
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { book.Close() })

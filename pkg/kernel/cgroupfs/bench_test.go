@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// nested makes a container's cgroup as deep as Kubernetes' systemd driver does.
+// nested makes a container's cgroup as deep as with Kubernetes' systemd driver.
 func nested(b *testing.B) (*v1, string) {
 	k := twoCPUs(b)
 	k.child("kubepods-burstable.slice", "0-1")
@@ -27,7 +27,7 @@ func BenchmarkApplySet(b *testing.B) {
 	}
 }
 
-// The same file, written by its whole path.
+// BenchmarkWriteFile writes the same file by its whole path.
 func BenchmarkWriteFile(b *testing.B) {
 	k, dir := nested(b)
 	file := k.cpuset.tree.String() + dir + "/cpuset.cpus"
@@ -50,7 +50,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// The same file, read by its whole path.
+// BenchmarkReadFile reads the same file by its whole path.
 func BenchmarkReadFile(b *testing.B) {
 	k, dir := nested(b)
 	file := k.cpuset.tree.String() + dir + "/cpuset.cpus"
@@ -77,7 +77,7 @@ func BenchmarkReadKnob(b *testing.B) {
 				}
 			}
 		})
-		// The baseline: the same files opened, read and closed by their paths.
+		// The baseline opens, reads and closes the same files by their paths.
 		b.Run(knob.String()+"/plain", func(b *testing.B) {
 			files := k.filesOf(dir, knob)
 			b.ReportAllocs()
@@ -92,7 +92,7 @@ func BenchmarkReadKnob(b *testing.B) {
 	}
 }
 
-// filesOf are the files that reading a knob looks at.
+// filesOf returns the files that reading a knob reads.
 func (k *v1) filesOf(dir string, knob knobs.Knob) []string {
 	s, h, err := k.at(knob)
 	if err != nil {
@@ -112,7 +112,7 @@ func (k *v1) filesOf(dir string, knob knobs.Knob) []string {
 	return files
 }
 
-// nestedAll is nested in every hierarchy.
+// nestedAll does the same as nested in every hierarchy.
 func nestedAll(b *testing.B) (*v1, string) {
 	k, dir := nested(b)
 	for _, h := range k.trees {
@@ -131,7 +131,7 @@ func nestedAll(b *testing.B) (*v1, string) {
 	return k, dir
 }
 
-// lsContainer is all that an LS container gets on mainline v1.
+// lsContainer returns all changes for an LS container on mainline v1.
 func lsContainer(b *testing.B, dir string, flip int64) []knobs.Change {
 	b.Helper()
 	return []knobs.Change{
@@ -159,7 +159,7 @@ func BenchmarkApplyLSContainer(b *testing.B) {
 	}
 }
 
-// The baseline: the same values to the same files by their paths.
+// BenchmarkWriteLSContainer writes the same values to the same files by their paths.
 func BenchmarkWriteLSContainer(b *testing.B) {
 	k, dir := nestedAll(b)
 	type write struct{ file, text string }

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// The real kernel's files that are kept open: closed with their cgroup, bounded,
-// and never of another cgroup than is at the path.
+// Open files of the real kernel are closed with their cgroup, bounded in number, and never those
+// of a former cgroup with the same path.
 func TestV1KeptOpen(t *testing.T) {
 	t.Parallel()
 	k := realV1(t)
@@ -38,7 +38,7 @@ func TestV1KeptOpen(t *testing.T) {
 	}
 	k.remove(dir)
 	k.child("ctr", "")
-	k.apply(dir, knobs.Weight, knobs.Shares(2048)) // through a folder that is removed
+	k.apply(dir, knobs.Weight, knobs.Shares(2048)) // through a folder that has been removed
 	if v := k.value(dir, knobs.Weight); v != knobs.Shares(2048) {
 		t.Errorf("the weight is %v", v)
 	}
@@ -78,7 +78,7 @@ func (k *v1) value(dir string, knob knobs.Knob) knobs.Value {
 	return v
 }
 
-// Each knob that this host's kernel has on v1: written, read, put back.
+// Each knob of this host's v1 kernel can be written, read and restored.
 func TestV1Knobs(t *testing.T) {
 	t.Parallel()
 	probed := realV1(t)

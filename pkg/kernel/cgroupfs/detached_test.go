@@ -14,12 +14,12 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// migrating is a cpuset hierarchy of v2 whose writes last until the pages of another
-// cgroup have moved: they have their effect at once, or, where it is locked, at the end.
+// migrating is a cpuset hierarchy of v2 whose writes last until the pages of another cgroup have
+// moved. They take effect at once or, if locked is set, at the end.
 type migrating struct {
 	mu     sync.Mutex
 	texts  map[string]string
-	moved  chan struct{} // nil: nothing moves
+	moved  chan struct{} // nil if no pages move
 	locked bool
 }
 
@@ -46,7 +46,7 @@ func (m *migrating) Write(file, value string) error {
 	return nil
 }
 
-// liveFile shows the text of the moment.
+// liveFile shows the text at the time of the read.
 type liveFile struct {
 	m    *migrating
 	name string
@@ -59,7 +59,7 @@ func (f liveFile) ReadAt(p []byte, off int64) (int, error) {
 	return strings.NewReader(f.m.texts[f.name]+"\n").ReadAt(p, off)
 }
 
-// A tree and a folder have an Open each.
+// A tree and a folder each have a method Open, so they need different types here.
 type (
 	treeOf   struct{ *migrating }
 	folderOf struct{ *migrating }
@@ -68,8 +68,8 @@ type (
 func (t treeOf) Open(string) (cgroupfs.Folder, error)      { return folderOf(t), nil }
 func (f folderOf) Open(name string) (cgroupfs.File, error) { return liveFile{f.migrating, name}, nil }
 
-// While pages move, CPUs are written as quickly as ever, and a write that the kernel
-// doesn't get to is given up, and none is made behind it.
+// While pages move, CPUs are written as quickly as usual. A write that the kernel doesn't begin is
+// given up, and no other is started behind it.
 func TestCPUsDontWaitForPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestOpen(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		files map[string]string
-		want  string // with ROOT for the tree; "" is ErrNoCgroups
+		want  string // ROOT stands for the tree; "" for ErrNoCgroups
 	}{
 		"v2 without /proc": {
 			map[string]string{"sys/fs/cgroup/cgroup.controllers": "cpuset cpu io"},

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// A cgroup that is made again under the same path is another one.
+// A cgroup that is made again with the same path is another one.
 func TestReadOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {
@@ -32,7 +32,7 @@ func TestReadOfAnother(t *testing.T) {
 		}
 		m.Rmdir(ctr)
 		m.Mkdir(ctr)
-		m.apply(set(ctr, knobs.Weight, knobs.Shares(512))) // through a folder that is out of date
+		m.apply(set(ctr, knobs.Weight, knobs.Shares(512))) // through a folder that has been replaced
 		m.Forget(ctr)
 		m.Forget("/never/seen")
 		if v := m.read(ctr, knobs.Weight); !m.Same(knobs.Weight, knobs.Shares(512), v) {
@@ -41,7 +41,7 @@ func TestReadOfAnother(t *testing.T) {
 	}
 }
 
-// Readers, writers and the end of cgroups meet.
+// Reads, writes and the removal of cgroups may happen concurrently.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	m := boot(t, fakekernel.MainlineV2())

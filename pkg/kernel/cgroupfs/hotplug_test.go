@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestHotplug takes all CPUs of a container offline, and gives it others.
+// TestHotplug takes all CPUs of a container offline and gives it others.
 func TestHotplug(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {

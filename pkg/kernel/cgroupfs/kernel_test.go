@@ -17,15 +17,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// v1 is this machine's own kernel with a cgroup of the test's own in each v1
-// hierarchy.
+// v1 is this machine's kernel, with a cgroup of the test in each v1 hierarchy.
 type v1 struct {
 	*Driver
 	t   testing.TB
 	dir string // "/sluice-test-..."
 }
 
-// realV1 skips the test where the kernel, the mounts or the rights don't allow it.
+// realV1 skips the test if the kernel, the mounts or missing privileges don't permit it.
 func realV1(t testing.TB) *v1 {
 	t.Helper()
 	d, err := Open("/")
@@ -56,7 +55,7 @@ func realV1(t testing.TB) *v1 {
 	return k
 }
 
-// twoCPUs skips the test on a machine without CPUs 0 and 1.
+// twoCPUs is realV1 for a test that needs the CPUs 0 and 1.
 func twoCPUs(t testing.TB) *v1 {
 	t.Helper()
 	k := realV1(t)
@@ -67,7 +66,7 @@ func twoCPUs(t testing.TB) *v1 {
 	return k
 }
 
-// child makes a cgroup below the test's own with that set of CPUs.
+// child makes a cgroup with that set of CPUs below the test's own.
 func (k *v1) child(name, cpus string) string {
 	k.t.Helper()
 	dir := k.dir + "/" + name
@@ -83,8 +82,8 @@ func (k *v1) child(name, cpus string) string {
 	return dir
 }
 
-// remove removes a cgroup and those below, of which a process that has just
-// ended may hold one for a moment.
+// remove removes a cgroup and those below it. A process that has just ended may keep one of them
+// for a moment.
 func (k *v1) remove(dir string) {
 	for _, h := range k.trees {
 		c, err := h.open(dir)
@@ -112,7 +111,7 @@ func (k *v1) remove(dir string) {
 	}
 }
 
-// wholeDisk is the number of a disk of this machine.
+// wholeDisk returns the number of a disk of this machine.
 func wholeDisk(t testing.TB) string {
 	t.Helper()
 	names, err := filepath.Glob("/sys/block/*/dev")
@@ -155,8 +154,8 @@ func (k *v1) want(dir, cpus string) {
 	}
 }
 
-// waits is the variable that makes this test program wait for the end of its
-// input, as a process for a cgroup: a bare machine has no other program.
+// waits is an environment variable that makes this test program wait for the end of its input. So
+// it serves as a process for cgroups on machines without any other program.
 const waits = "SLUICE_TEST_WAITS"
 
 func TestMain(m *testing.M) {
@@ -167,8 +166,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process starts a process in a cgroup of the cpuset and the cpu hierarchy; the
-// returned function ends it.
+// process starts a process in a cgroup of the cpuset and cpu hierarchies; end ends it.
 func (k *v1) process(dir string) (pid int, end func()) {
 	k.t.Helper()
 	cmd := exec.Command("/proc/self/exe")

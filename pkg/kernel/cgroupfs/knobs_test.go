@@ -18,7 +18,7 @@ const (
 	ms  = time.Millisecond
 )
 
-// machine is a fake kernel with one container, and its driver.
+// machine is a fake kernel with one container and its driver.
 type machine struct {
 	*fakekernel.Kernel
 	*cgroupfs.Driver
@@ -62,7 +62,7 @@ func (m machine) read(dir string, knob knobs.Knob) knobs.Value {
 	return v
 }
 
-// shows checks a file's text.
+// shows checks the text of a file.
 func (m machine) shows(dir, file, want string) {
 	m.t.Helper()
 	if got, err := m.ReadFile(dir, file); err != nil || got != want {
@@ -70,7 +70,7 @@ func (m machine) shows(dir, file, want string) {
 	}
 }
 
-// values are some of each knob that every kernel with the knob takes.
+// values returns some values that every kernel with the knob accepts.
 func values(knob knobs.Knob) []knobs.Value {
 	numbers := func(all ...knobs.Number) []knobs.Value {
 		var out []knobs.Value
@@ -125,7 +125,7 @@ func values(knob knobs.Knob) []knobs.Value {
 	return numbers(1, 0)
 }
 
-// Each knob of each kernel takes its values, shows them, and can be put back so
+// Each kernel accepts and shows the values of each of its knobs, and each knob can be restored so
 // that every file is as it was.
 func TestKnobs(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		flavour fakekernel.Flavour
-		off     string // a switch
+		off     string // a vendor's switch
 		has     []knobs.Knob
 		hasNot  []knobs.Knob
 		over    bool
@@ -214,7 +214,7 @@ func TestProbe(t *testing.T) {
 			if test.off != "" {
 				m.Switch(test.off, "0")
 			}
-			m.Mkdir("/sluice-probe-4000000000") // its process has ended
+			m.Mkdir("/sluice-probe-4000000000") // the process of that probe has ended
 			before := m.Dump()
 			f, err := m.Probe()
 			if err != nil {
@@ -249,7 +249,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// To try group identity is to use it.
+// A kernel that crashes with group identity can't be probed, because a probe would use it.
 func TestProbeOnKernelsThatCrash(t *testing.T) {
 	t.Parallel()
 	for _, flavour := range []fakekernel.Flavour{fakekernel.OldAnolisV1(), fakekernel.NewAnolisV2()} {

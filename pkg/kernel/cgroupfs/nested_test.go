@@ -11,12 +11,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestNested: what crun's inner cgroup has counts as much as what its scope has.
+// TestNested checks that values of the inner cgroup that crun makes count as much as those of its
+// scope.
 func TestNested(t *testing.T) {
 	t.Parallel()
 	const inner = ctr + "/container"
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2(), fakekernel.OldMainlineV2()} {
-		for _, looked := range []bool{true, false} { // sluice restore and the failsafe have not looked before
+		for _, looked := range []bool{true, false} { // `sluice restore` and the failsafe have not called Nest before
 			m := boot(t, f)
 			m.Mkdir(inner)
 			if err := m.Populate(inner, 1); err != nil {
@@ -28,7 +29,7 @@ func TestNested(t *testing.T) {
 			quota := func(n int) knobs.CPUQuota {
 				return knobs.CPUQuota{Quota: time.Duration(n) * 100 * ms, Period: 100 * ms}
 			}
-			for file, text := range limitFiles(f) { // a runtime that limits the outer level as well
+			for file, text := range limitFiles(f) { // as a runtime does that limits the outer level, too
 				if err := m.WriteFile(ctr, file, text); err != nil {
 					t.Fatal(err)
 				}
@@ -38,7 +39,7 @@ func TestNested(t *testing.T) {
 				value knobs.Value
 			}{
 				{knobs.CPUs, knobs.CPUSet(cpuset.Of(4, 5))},
-				{knobs.CPUs, knobs.CPUSet(cpuset.Of(1))}, // disjoint
+				{knobs.CPUs, knobs.CPUSet(cpuset.Of(1))}, // disjoint from the set before
 				{knobs.CPUs, knobs.CPUSet(cpuset.Range(0, 6))},
 				{knobs.Quota, quota(2)},
 				{knobs.Quota, quota(1)},
@@ -54,7 +55,7 @@ func TestNested(t *testing.T) {
 					}
 				}
 			}
-			// What differs below shows above.
+			// Read returns a value of the inner cgroup that differs.
 			m.apply(set(pod, knobs.CPUs, knobs.CPUSet{}))
 			if err := m.WriteFile(inner, "cpuset.cpus", "2"); err != nil {
 				t.Fatal(err)
@@ -62,7 +63,8 @@ func TestNested(t *testing.T) {
 			if have := m.read(ctr, knobs.CPUs); have != knobs.Value(knobs.CPUSet(cpuset.Of(2))) {
 				t.Errorf("%s: the container shows %s, and its processes have 2", f.Name, have)
 			}
-			// And so does what differs above, whether it is less or more than what is below.
+			// Read also returns a value of the outer cgroup that differs, whether it is higher or
+			// lower.
 			m.apply(set(ctr, knobs.CPUs, knobs.CPUSet(cpuset.Of(4, 5))), set(ctr, knobs.Quota, quota(2)))
 			for knob, other := range map[knobs.Knob]struct {
 				file, text string
@@ -90,8 +92,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestNestedThrottling: the inner quota throttles as much as the outer one, and only one
-// of them at a time.
+// TestNestedThrottling checks that throttling by the inner quota counts as much as by the outer
+// one; only one of them throttles at a time.
 func TestNestedThrottling(t *testing.T) {
 	t.Parallel()
 	const inner = ctr + "/container"
@@ -113,8 +115,8 @@ func TestNestedThrottling(t *testing.T) {
 	}
 }
 
-// TestNotNested: cgroups that a container has made beside its own processes, or several,
-// are its own business.
+// TestNotNested checks that cgroups which a container has made beside its own processes, or
+// several of them, are left alone.
 func TestNotNested(t *testing.T) {
 	t.Parallel()
 	for name, nest := range map[string]func(m machine) error{
@@ -134,7 +136,7 @@ func TestNotNested(t *testing.T) {
 	}
 }
 
-// limitFiles are the files of a flavour that limit to 5 CPUs, and 512 MiB.
+// limitFiles returns the files of a flavour that limit a cgroup to 5 CPUs and 512 MiB.
 func limitFiles(f fakekernel.Flavour) map[string]string {
 	if f.V2 {
 		return map[string]string{"cpu.max": "500000 100000", "memory.max": "536870912"}
@@ -142,8 +144,8 @@ func limitFiles(f fakekernel.Flavour) map[string]string {
 	return map[string]string{"cpu.cfs_quota_us": "500000", "memory.limit_in_bytes": "536870912"}
 }
 
-// TestNestedWithoutOuterLimit: a limit that the runtime has put below alone is set there
-// alone, since the runtime's next one comes there alone.
+// TestNestedWithoutOuterLimit checks that a limit which the runtime has set only on the inner
+// cgroup is changed only there, because the runtime's next limit is written only there.
 func TestNestedWithoutOuterLimit(t *testing.T) {
 	t.Parallel()
 	const inner = ctr + "/container"
@@ -171,7 +173,7 @@ func TestNestedWithoutOuterLimit(t *testing.T) {
 	}
 	have(knobs.Quota, one)
 	have(knobs.MemoryMax, knobs.Bytes(64<<20))
-	have(knobs.MemoryMin, knobs.Bytes(0)) // the outer level protects nothing
+	have(knobs.MemoryMin, knobs.Bytes(0)) // the outer cgroup has no protection
 	m.apply(
 		set(ctr, knobs.Quota, two), set(ctr, knobs.Quota, one),
 		set(ctr, knobs.MemoryMax, knobs.Bytes(32<<20)), set(ctr, knobs.MemoryMax, knobs.Bytes(64<<20)),
@@ -180,13 +182,14 @@ func TestNestedWithoutOuterLimit(t *testing.T) {
 	m.shows(ctr, "cpu.max", "max 100000")
 	m.shows(ctr, "memory.max", "max")
 	m.shows(ctr, "memory.min", "67108864")
-	write("cpu.max", "200000 100000") // the runtime's update
+	write("cpu.max", "200000 100000") // an update by the runtime
 	write("memory.max", "134217728")
 	have(knobs.Quota, two)
 	have(knobs.MemoryMax, knobs.Bytes(128<<20))
 }
 
-// TestNestedUnasked: of sets that nobody has asked for, what the processes may use shows.
+// TestNestedUnasked checks that for sets which nobody has requested Read returns what the
+// processes may use.
 func TestNestedUnasked(t *testing.T) {
 	t.Parallel()
 	const inner = ctr + "/container"

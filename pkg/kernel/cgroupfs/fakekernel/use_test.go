@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 )
 
-// What memory and processes do.
+// TestUse checks memory and processes of the fake kernel.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	k := fakekernel.New(fakekernel.MainlineV1())
