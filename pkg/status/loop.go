@@ -97,9 +97,10 @@ type Batch struct {
 
 // Switch is the override by `sluice batch` that the loop has read.
 type Switch struct {
-	State  control.SwitchState `json:"state"`           // State that was asked for: "auto", "on" or "off".
-	Evict  bool                `json:"evict,omitempty"` // Whether running batch pods are to be evicted.
-	EndsAt time.Time           `json:"endsAt,omitzero"` // Time at which the override ends; absent if it has no end.
+	State   control.SwitchState `json:"state"`             // State that was asked for: "auto", "on" or "off".
+	Evict   bool                `json:"evict,omitempty"`   // Whether running batch pods are to be evicted.
+	EndsAt  time.Time           `json:"endsAt,omitzero"`   // Time at which the override ends; absent if it has no end.
+	Problem string              `json:"problem,omitempty"` // Why this may not be what the switch's file says now, such as a disk that does not answer; absent if it is.
 }
 
 // BatchCgroup is one cgroup whose CPU or memory the loop limits for batch work.

@@ -1,14 +1,20 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 )
 
 // These are FIFREEZE and FITHAW of include/uapi/linux/fs.h, which golang.org/x/sys lacks.
@@ -57,6 +63,53 @@ func TestFrozenDisk(t *testing.T) {
 			}
 			<-thawed
 		})
+	}
+}
+
+// TestFrozenSwitch: while the disk with the batch switch does not answer, starts wait a moment
+// for it once, and what it said last holds. A named pipe that nobody writes to is a file whose
+// reads hang.
+func TestFrozenSwitch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, hung := filepath.Join(dir, batchswitch.File), filepath.Join(dir, "hung")
+	n := newNode(t, setup{stateDir: dir, config: func(c *config.Config) { c.Mode, c.Control.Mode = config.On, control.On }})
+	defer n.stop()
+	n.connect("")
+	n.synchronize()
+	n.run("first", "BE", 0)
+	if err := errors.Join(unix.Mkfifo(hung, 0o600), os.Link(hung, file)); err != nil {
+		t.Fatal(err)
+	}
+	problem := func() (text string) {
+		n.loop(func() { text = n.agent.loop.BatchStatus().Switch.Problem })
+		return text
+	}
+	began := time.Now()
+	n.run("second", "BE", 0)
+	n.run("third", "BE", 0)
+	if took := time.Since(began); took > frozenFor/2 {
+		t.Errorf("the starts took %s", took)
+	}
+	if text, told := problem(), n.log.count("batch switch can't be read"); !strings.Contains(text, "has not answered") || told != 1 {
+		t.Errorf("the status says %q, and the log tells it %d times", text, told)
+	}
+	if err := batchswitch.Write(dir, batchswitch.Setting{To: control.SwitchOff}); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(hung, os.O_WRONLY, 0) // whoever reads it finds it empty
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe.Close()
+	for deadline := time.Now().Add(time.Minute); problem() != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the switch is not read again")
+		}
+		n.create("refused", "BE", 0) // reads the switch
+	}
+	if err := n.create("last", "BE", 0); err == nil || !strings.Contains(err.Error(), "switched off") {
+		t.Errorf("switched off, a start answers %v", err)
 	}
 }
 

@@ -115,6 +115,7 @@ type setup struct {
 	noKernel  bool
 	rdt       rdtgroup.Host
 	marks     watermarks.Host
+	stateDir  string
 }
 
 // withPools sets the configuration of the pools.
@@ -175,7 +176,7 @@ func (n *testNode) launch(s setup) {
 	}
 	log := logrus.New()
 	log.SetOutput(&n.log)
-	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, Log: log}
+	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, StateDir: s.stateDir, Log: log}
 	if s.rdt != nil {
 		o.RDT = s.rdt
 	}

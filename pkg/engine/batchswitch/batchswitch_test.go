@@ -106,6 +106,7 @@ func TestFollowAndJudge(t *testing.T) {
 		"later":                    {answers{away, unread, follows}, false, LoopFollows, false, ""},
 		"no loop":                  {answers{none}, false, LoopOff, false, "batch work stays as it is"},
 		"never read":               {answers{unread}, false, LoopStuck, true, "batch work stays as it is"},
+		"disk hangs":               {answers{func(l *status.Loop) error { l.Batch.Switch.Problem = "it hangs"; return unread(l) }}, false, LoopStuck, true, "the plugin can't read the switch: it hangs"},
 		"never read, in preview":   {answers{in("batch", control.Preview, in("pools", control.Preview, unread))}, false, LoopStuck, false, "batch work stays as it is"},
 		"stands still":             {answers{still}, false, LoopStuck, true, "batch work stays as it is"},
 		"away":                     {answers{away}, false, LoopSilent, true, "batch work stays as it is"},

@@ -13,16 +13,17 @@ import (
 
 // Report says whether the switch is in force.
 type Report struct {
-	Switch  status.Switch   `json:"switch"` // as the state folder has it
-	Loop    LoopAnswer      `json:"loop"`
-	Batch   *status.Batch   `json:"batch,omitempty"`   // as the loop has it
+	Switch  status.Switch    `json:"switch"` // as the state folder has it
+	Loop    LoopAnswer       `json:"loop"`
+	Batch   *status.Batch    `json:"batch,omitempty"`   // as the loop has it
 	Floor   *failsafe.Report `json:"floor,omitempty"`   // what the failsafe's plan did in the loop's place
-	Preview string          `json:"preview,omitempty"` // why the switch changes nothing on this node, and how to change that; absent if it does
-	Lacks   []string        `json:"lacks,omitempty"`   // what isn't in force
+	Preview string           `json:"preview,omitempty"` // why the switch changes nothing on this node, and how to change that; absent if it does
+	Lacks   []string         `json:"lacks,omitempty"`   // what isn't in force
 
 	modes   map[string]control.Mode // modes of the loop's controllers, by their names
 	evictBy control.EvictBy
 	other   string // state folder of the running plugin if it is not the switch's; "" otherwise
+	unread  string // why the running plugin can't read the switch
 }
 
 // LoopAnswer says whether the running loop follows the switch.
@@ -104,6 +105,7 @@ func (r *Report) note(s *status.Status, stateDir string) {
 	r.Preview = r.previews(s)
 	alive := !l.MeasuredAt.IsZero() && s.Time.Sub(l.MeasuredAt) <= max(staleAfter*l.Interval, time.Second)
 	has := &l.Batch.Switch
+	r.unread = has.Problem
 	if alive && has.State == r.Switch.State && has.Evict == r.Switch.Evict && has.EndsAt.Equal(r.Switch.EndsAt) {
 		r.Loop = LoopFollows
 	}
@@ -139,6 +141,9 @@ func (r *Report) LeavesFloor() bool {
 // switch was set just now.
 func (r *Report) Judge(switched bool) {
 	lack := func(text string) { r.Lacks = append(r.Lacks, text) }
+	if r.Loop == LoopStuck && r.unread != "" {
+		lack("the plugin can't read the switch: " + r.unread)
+	}
 	if r.other != "" {
 		lack("the running plugin's state folder is " + r.other + ": name it with --state-dir")
 	}

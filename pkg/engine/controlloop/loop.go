@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
@@ -97,8 +98,9 @@ type Loop struct {
 	refusal     control.Refusal
 	ruleRefuses string
 
-	batchSwitch   control.Switch
-	switchProblem string
+	switchReader  *batchswitch.Reader // nil without a state folder
+	batchSwitch   control.Switch      // by the last read that succeeded
+	switchProblem string              // why batchSwitch may be out of date; "" if it is what the file says
 
 	disturbed     []control.Disturbance
 	advice        []control.Advice
@@ -112,6 +114,13 @@ type Loop struct {
 // New makes a loop that has made no step. The end of the context cancels an eviction.
 func New(ctx context.Context, n *node.Node, parts Parts, memory memorylimit.Host, o Options) *Loop {
 	l := &Loop{Node: n, Parts: parts, Options: o, ctx: ctx, dividedBudget: notDivided}
+	if o.StateDir != "" {
+		spawn := n.Spawn
+		if n.Clock != nil {
+			spawn = nil // in virtual time nothing blocks
+		}
+		l.switchReader = batchswitch.NewReader(func() (batchswitch.Setting, error) { return batchswitch.Read(o.StateDir) }, spawn)
+	}
 	l.Memory = memorylimit.New(n, memory, &l.View, parts.Settings.IsResizing)
 	return l
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -77,15 +76,23 @@ func (l *Loop) noBatch(now time.Time) colocation.Refusal {
 
 // readSwitch reads the batch switch. If that fails, the switch stays as it was.
 func (l *Loop) readSwitch() control.Switch {
-	if l.StateDir != "" {
-		s, err := batchswitch.Read(l.StateDir)
-		switch {
-		case err == nil:
-			l.batchSwitch, l.switchProblem = control.Switch(s), ""
-		case err.Error() != l.switchProblem:
-			l.switchProblem = err.Error()
-			l.Log.WithError(err).Error("The batch switch can't be read; what it said before counts")
-		}
+	if l.switchReader == nil {
+		return l.batchSwitch
+	}
+	s, err := l.switchReader.Read(l.Now())
+	l.batchSwitch = control.Switch(s)
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	if problem == l.switchProblem {
+		return l.batchSwitch
+	}
+	l.switchProblem = problem
+	if err != nil {
+		l.Log.WithError(err).Error("The batch switch can't be read; what it said before counts")
+	} else {
+		l.Log.Info("The batch switch can be read again")
 	}
 	return l.batchSwitch
 }

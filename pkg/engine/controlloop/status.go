@@ -96,7 +96,7 @@ func (l *Loop) BatchStatus() status.Batch {
 	state, budget := &l.View.Batch, &l.budget
 	s := status.Batch{
 		State: batchWord(state), Why: state.Why, KeptPercent: state.Percent,
-		Switch:    status.Switch{State: l.batchSwitch.To, Evict: l.batchSwitch.Evict, EndsAt: l.batchSwitch.Until},
+		Switch:    status.Switch{State: l.batchSwitch.To, Evict: l.batchSwitch.Evict, EndsAt: l.batchSwitch.Until, Problem: l.switchProblem},
 		Mechanism: status.ByPools,
 	}
 	if l.begun {

@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) (*batchswitch.Report, error) {
 	if o.For > 0 {
 		setting.Until = time.Now().Add(o.For).Round(0)
 	}
-	if err := batchswitch.Write(at.State, setting); err != nil {
+	if err := within(max(o.Wait, time.Second), func() error { return batchswitch.Write(at.State, setting) }); err != nil {
 		return nil, notWritten(at.State, err)
 	}
 	report := batchswitch.Follow(ctx, plugin, at.State, setting)
@@ -120,9 +120,27 @@ func (o *Options) folders() (at statedir.Dirs, preview string, err error) {
 	return statedir.Of(cfg, o.StateDir, o.RuntimeDir), preview, nil
 }
 
+// errHangs is the error for a disk that does not answer.
+var errHangs = errors.New("the disk does not answer")
+
+// within waits for a write up to the given time. The kernel lets the process end only when the
+// write has ended, but the person is told why.
+func within(wait time.Duration, write func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- write() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(wait):
+		return errHangs
+	}
+}
+
 func notWritten(dir string, err error) error {
 	next := "nothing is switched"
 	switch {
+	case errors.Is(err, errHangs):
+		next += "; thaw or repair the disk (fsfreeze -u), until when this command can't end, or configure a window under control.windows"
 	case errors.Is(err, fs.ErrPermission):
 		next += "; are you root?"
 	case errors.Is(err, fs.ErrNotExist):

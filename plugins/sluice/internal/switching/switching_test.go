@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
@@ -166,6 +168,24 @@ func TestBatchOffFails(t *testing.T) {
 	report, err := Run(t.Context(), Options{Word: "off", StateDir: dir, HostRoot: root, Socket: "/nonexistent"})
 	if err != nil || report.Floor == nil || report.Floor.Problem == "" || report.Loop != batchswitch.LoopSilent || len(report.Lacks) != 1 {
 		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// A disk that does not answer is told of. A named pipe that nobody reads is a file whose writes
+// hang.
+func TestDiskHangs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, batchswitch.File+".new")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), Options{Word: "off", StateDir: dir, HostRoot: dir, Socket: "/nonexistent"})
+	if err == nil || !strings.Contains(err.Error(), dir+": the disk does not answer: nothing is switched") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.ReadFile(pipe); err != nil { // lets the write end
+		t.Error(err)
 	}
 }
 
