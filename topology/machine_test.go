@@ -23,7 +23,7 @@ func machine(t *testing.T, text string) *topology.Machine {
 	return m
 }
 
-// Every exported field, down to those of each list's first element, changes what Equal says.
+// Every exported field, down to those of each list's first element, changes the result of Equal.
 func TestEqual(t *testing.T) {
 	t.Parallel()
 	if !machine(t, everything).Equal(machine(t, everything)) {
@@ -125,7 +125,7 @@ func TestLookups(t *testing.T) {
 			t.Errorf("CPU %d found", id)
 		}
 	}
-	// Core 3 comes late: its first thread is offline, and its second is 19.
+	// Core 3 comes last, because its first thread is offline and its second is CPU 19.
 	cpu, ok := m.CPU(21)
 	if !ok || cpu.ID != 21 || cpu.Core != 4 || cpu.L3 != 1 || cpu.Node != 1 || cpu.Die != 1 || cpu.Package != 0 {
 		t.Errorf("CPU 21 = %+v, %v", cpu, ok)

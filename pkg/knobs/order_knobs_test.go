@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// scenario reads changes from lines such as "/pod/a cpu.burst 100000 -> 0"; "?" is
-// an unknown old value. The level follows from the depth.
+// scenario parses changes such as "/pod/a cpu.burst 100000 -> 0"; "?" stands for an unknown old
+// value. The depth of the path determines the level.
 func scenario(t interface{ Fatalf(string, ...any) }, lines string) []Change {
 	var changes []Change
 	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
@@ -216,8 +216,7 @@ func TestOrderOfKnobs(t *testing.T) {
 	}
 }
 
-// tree is a kernel with the rules of one cgroup v1 tree: what it has by path and
-// knob.
+// tree holds values by path and knob, with the rules of a cgroup v1 tree.
 type tree map[string]*[Knobs]Value
 
 func newTree() tree {
@@ -233,7 +232,7 @@ func newTree() tree {
 	return t
 }
 
-// refusal is why the tree is impossible, or not safe; "" where it is well.
+// refusal says why the tree is impossible or unsafe; "" if it is neither.
 func (t tree) refusal() string {
 	for p, has := range t {
 		quota, burst := has[Quota].(CPUQuota), has[Burst].(CPUBurst)
@@ -271,7 +270,7 @@ func sortedBytes(b []Bytes) bool {
 	return true
 }
 
-// write is what the kernel says to one write.
+// write returns the kernel's error for one write, or "".
 func (t tree) write(c Change) string {
 	has, parent := t[c.Object.Path], t[path.Dir(c.Object.Path)]
 	if c.Knob == Weight && has[Idle] == Number(1) {
@@ -334,8 +333,8 @@ func drawTree(t *rapid.T, label string) tree {
 	return drawn
 }
 
-// Between any two states that the kernel allows, Order's way has no refusal, also
-// where the old burst or idle isn't known.
+// Between any two states that the kernel allows, no change in Order's order is refused, even if
+// the old burst or idle isn't known.
 func TestOrderIsNeverRefused(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -346,7 +345,7 @@ func TestOrderIsNeverRefused(t *testing.T) {
 		var changes []Change
 		for p := range now {
 			for k := range Knobs {
-				// A weight is lost when idle ends, and can't be written while it is on.
+				// The weight is lost when idle ends, and can't be written while idle is on.
 				weight := k == Weight && want[p][Idle] == Number(0)
 				burst := k == Burst && now[p][Quota] != want[p][Quota]
 				if from, to := now[p][k], want[p][k]; to != nil && (from != to && k != Weight || weight || burst) {
@@ -376,7 +375,7 @@ func TestOrderIsNeverRefused(t *testing.T) {
 	})
 }
 
-// A resize of 250 pods of two containers, with every burst in force.
+// BenchmarkOrderBursts orders a resize of 250 pods of two containers with all bursts in force.
 func BenchmarkOrderBursts(b *testing.B) {
 	var changes []Change
 	for i := range 250 {

@@ -99,8 +99,7 @@ func names(changes []Change) []string {
 	return names
 }
 
-// Where any order at all keeps every CPU with one holder at a time, so does
-// Order's.
+// If any order gives every CPU to one holder at a time, so does Order's.
 func TestOrderFindsAnOrderWithoutOverlap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,7 +115,8 @@ func TestOrderFindsAnOrderWithoutOverlap(t *testing.T) {
 		}
 		var changes []Change
 		for i := range n {
-			// A CPU of its own keeps each set from being empty, which means "all".
+			// A CPU of its own keeps each set from being empty, since an empty set stands for all
+			// CPUs.
 			from[i].Add(8 + i)
 			to[i].Add(8 + i)
 			changes = append(changes, cpus(string(rune('a'+i)), ContainerLevel, CPUSet(from[i]), CPUSet(to[i])))
@@ -136,7 +136,7 @@ func sameMembers(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// overlaps carries the changes out and looks for two holders of a CPU.
+// overlaps makes the changes and reports whether a CPU ever has two holders.
 func overlaps(changes []Change) bool {
 	has := map[string]cpuset.Set{}
 	for _, c := range changes {
@@ -155,7 +155,7 @@ func overlaps(changes []Change) bool {
 	return false
 }
 
-// allOverlap reports whether every permutation of changes[from:] overlaps.
+// allOverlap reports whether every permutation of changes[from:] gives a CPU two holders.
 func allOverlap(changes []Change, from int) bool {
 	if from == len(changes) {
 		return overlaps(changes)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Each knob has every property that can't be left out, and a name of its own.
+// Each knob has every required property, and a unique name.
 func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
 	name := regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)+$`)
@@ -38,7 +38,7 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// Properties that build on each other agree.
+// Properties that depend on each other agree.
 func TestTableIsConsistent(t *testing.T) {
 	t.Parallel()
 	for k := range Knobs {
@@ -61,7 +61,7 @@ func TestTableIsConsistent(t *testing.T) {
 	}
 }
 
-// A knob takes the values of its own kind, and those of no other.
+// A knob accepts values of its own kind only.
 func TestKnobsTakeTheirOwnValues(t *testing.T) {
 	t.Parallel()
 	all := []Value{CPUSet{}, CPUQuota{}, CPUBurst(0), Shares(0), Bytes(0), Number(0), PerDevice("")}

@@ -16,7 +16,7 @@ func TestValueText(t *testing.T) {
 		knob Knob
 		text string
 		want Value
-		back string // canonical text; "" as text
+		back string // canonical text; "" if it is the same
 	}{
 		{CPUs, "0-3,8", set("0-3,8"), ""},
 		{CPUs, "all", CPUSet{}, ""},
@@ -87,7 +87,7 @@ func TestKnobNames(t *testing.T) {
 	}
 }
 
-// Every value that a knob may have survives the way to disk.
+// Formatting and parsing returns every value that a knob may have.
 func TestValuesSurviveText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -181,7 +181,7 @@ func TestSuspect(t *testing.T) {
 	ctr, pod, class := Object{Level: ContainerLevel}, Object{Level: PodLevel}, Object{Level: ClassLevel}
 	for name, test := range map[string]struct {
 		drift Drift
-		want  string // how the sentence begins
+		want  string // beginning of the error
 	}{
 		"a runtime update": {Drift{Object: ctr, Knob: Weight, Found: Shares(512), Recorded: Shares(512)},
 			"the runtime (an update): "},

@@ -13,11 +13,11 @@ const second = time.Second
 
 func start() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// looks is a meter that is shown one reading after another.
+// looks is a meter that reads a series of readings.
 type looks struct {
 	meter Meter
 	into  Snapshot
-	wall  time.Duration // that the wall clock was set by
+	wall  time.Duration // by how much the wall clock was set
 }
 
 func (l *looks) at(mono time.Duration, r Reading) *Snapshot {
@@ -26,7 +26,8 @@ func (l *looks) at(mono time.Duration, r Reading) *Snapshot {
 	return &l.into
 }
 
-// cpus is each CPU's busy time; it is idle otherwise, and offline where negative.
+// cpus returns readings of each CPU's busy time. Its remaining time is idle; a CPU with a negative
+// number is offline.
 func cpus(mono time.Duration, busy ...time.Duration) NodeCPUTimes {
 	n := NodeCPUTimes{Mono: mono}
 	for _, b := range busy {
@@ -57,7 +58,7 @@ func TestNodeCPU(t *testing.T) {
 	if s.CPUs[1].Known || !s.CPUs[0].Known || s.Node.CPU.Usage != 0 {
 		t.Errorf("with an offline CPU: %+v", s)
 	}
-	s = l.at(4*second, Reading{CPU: cpus(4*second, 2*second, second)}) // and comes back
+	s = l.at(4*second, Reading{CPU: cpus(4*second, 2*second, second)}) // CPU 1 is online again
 	if s.CPUs[1].Known || s.Node.CPU.Usage != 1000 {
 		t.Errorf("one look after it is back: %+v", s)
 	}
@@ -113,7 +114,7 @@ func TestContainerCPU(t *testing.T) {
 	if c := look(2*second, used("a", 2*second, 5500*time.Millisecond)); c[0].CPU.Usage != 500 {
 		t.Errorf("no time later it is %+v", c[0].CPU)
 	}
-	// Between two readings of it, and with others coming, it stays as it is.
+	// Between two readings of the container, its values stay, while others are read.
 	if c := look(2500*time.Millisecond, ContainerReading{ID: "b"}, ContainerReading{ID: "a"}); c[1].ID != "a" || c[1].CPU.Usage != 500 || !c[1].CPU.At.Equal(start().Add(2*second)) {
 		t.Errorf("without a reading it is %+v", c)
 	}
@@ -178,7 +179,7 @@ func TestAllParts(t *testing.T) {
 	if mem.Direct != 7 || !slices.Equal(mem.Nodes, []NUMANode{{60, 10, 20, 3}, {}}) || mem.Low != 5 || mem.Cache != 40 {
 		t.Errorf("memory is %+v", mem)
 	}
-	// All counters go back.
+	// All counters decrease.
 	s = l.at(3*second, reading(3*second, 0))
 	if c := s.Containers[0]; !c.Pressure.At.IsZero() || !c.CPU.StatAt.IsZero() || !c.RunDelay.At.IsZero() || !c.IO.At.IsZero() || c.Memory.Refaults != 0 || c.Cache.Bandwidth != 0 || c.Memory.Current != 100 {
 		t.Errorf("after a reset: %+v", c)
@@ -234,7 +235,7 @@ func TestReadingsOfThousandContainersAllocateNothing(t *testing.T) {
 func TestDelays(t *testing.T) {
 	t.Parallel()
 	var d Delays
-	look := func(threads ...int) time.Duration { // id, seconds, ...
+	look := func(threads ...int) time.Duration { // pairs of ID and seconds
 		d.Begin()
 		for i := 0; i < len(threads); i += 2 {
 			d.Add(threads[i], time.Duration(threads[i+1])*second)
@@ -247,9 +248,9 @@ func TestDelays(t *testing.T) {
 	}{
 		{[]int{10, 5, 11, 1}, 0},
 		{[]int{10, 6, 11, 1}, 1},
-		{[]int{10, 6, 12, 3, 11, 2}, 5}, // a new one
-		{[]int{11, 4}, 7},               // others ended
-		{[]int{11, 1}, 8},               // another with its ID
+		{[]int{10, 6, 12, 3, 11, 2}, 5}, // thread 12 is new
+		{[]int{11, 4}, 7},               // the other threads ended
+		{[]int{11, 1}, 8},               // another thread has the same ID
 		{nil, 8},
 		{[]int{11, 1}, 9},
 	} {

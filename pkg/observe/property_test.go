@@ -15,8 +15,8 @@ func durations(most time.Duration) *rapid.Generator[time.Duration] {
 	return rapid.Map(rapid.Int64Range(0, int64(most)), func(n int64) time.Duration { return time.Duration(n) })
 }
 
-// randomReading counts anything at all: counters that jump back and forth, missing
-// parts, CPUs and containers that come and go.
+// randomReading draws any reading: counters that jump back and forth, missing parts, CPUs and
+// containers that come and go.
 func randomReading(t *rapid.T, mono time.Duration) Reading {
 	r := Reading{Mono: mono, Wall: start().Add(durations(time.Hour).Draw(t, "wall"))}
 	some := func() time.Duration {
@@ -46,7 +46,7 @@ func randomReading(t *rapid.T, mono time.Duration) Reading {
 	return r
 }
 
-// nonNegative walks a snapshot for numbers below 0 and those that are none.
+// nonNegative returns an error if a snapshot has a number that is negative or NaN.
 func nonNegative(v reflect.Value) error {
 	switch v.Kind() {
 	case reflect.Float64:
@@ -114,7 +114,7 @@ func TestNoReadingGivesAbsurdRates(t *testing.T) {
 	})
 }
 
-// recorded fails where a snapshot isn't the same after a recording.
+// recorded fails the test if a snapshot changes when it is recorded and read.
 func recorded(t *rapid.T, s Snapshot) {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 )
 
-// files is a host's root folder with these files.
+// files returns a host's root folder with these files.
 func files(texts map[string]string) fstest.MapFS {
 	host := fstest.MapFS{"proc/1/comm": {Data: []byte("systemd\n")}}
 	for name, text := range texts {
@@ -26,7 +26,7 @@ func TestFindKubelet(t *testing.T) {
 		files map[string]string
 		root  string
 		pid   int
-		bad   string // a part of the error
+		bad   string // part of the error
 	}{
 		"none":        {nil, "var/lib/kubelet", 0, ""},
 		"by default":  {map[string]string{"proc/9/comm": "kubelet\n", "proc/9/cmdline": "/usr/bin/kubelet\x00", "var/lib/kubelet/config.yaml": ""}, "var/lib/kubelet", 9, ""},
@@ -56,8 +56,8 @@ func TestFindKubelet(t *testing.T) {
 	}
 }
 
-// TestManagersElsewhere: the static managers are found in the kubelet's own root
-// folder, and an old file in the default one says nothing.
+// TestManagersElsewhere checks that the static managers are found in the kubelet's configured root
+// folder, and that an old file in the default one has no effect.
 func TestManagersElsewhere(t *testing.T) {
 	t.Parallel()
 	host := files(map[string]string{

@@ -22,7 +22,7 @@ func TestDetect(t *testing.T) {
 	tests := map[string]struct {
 		files map[string]string
 		want  []Kind
-		bad   string // a part of the error
+		bad   string // part of the error
 	}{
 		"an empty node": {nil, nil, ""},
 		"managers off": {map[string]string{

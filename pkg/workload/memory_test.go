@@ -41,7 +41,7 @@ func TestMemoryRequest(t *testing.T) {
 	}
 }
 
-// The bound is never above what was asked for, and less than one step below it.
+// The inferred request is at most the original, and less than one step below it.
 func TestMemoryRequestInvertsTheKubelet(t *testing.T) {
 	t.Parallel()
 	pod := &Pod{CgroupParent: "/kubepods/burstable/pod1"}

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestQoS: by the name of the pod's cgroup, as both of the kubelet's drivers give
-// it, also below a cgroup root of the kubelet's as kind has it.
+// TestQoS finds the QoS class by the name of the pod's cgroup, as both drivers of the kubelet make
+// it, also below a cgroup root as in kind.
 func TestQoS(t *testing.T) {
 	t.Parallel()
 	for parent, want := range map[string]workload.QoS{

@@ -14,11 +14,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// following is a plugin whose loop reads the state folder's switch.
+// following is a plugin whose loop reads the switch in the state folder.
 type following struct {
 	plugin
 	dir   string
-	asked chan struct{} // with room for one; nil: the switch is followed from the first
+	asked chan struct{} // receives requests, with room for one; nil if the switch is followed at once
 	tell  func(*status.Loop)
 }
 
@@ -44,17 +44,17 @@ func (p following) Status() (*status.Status, error) {
 	return s, nil
 }
 
-// What the command says and writes by what a loop answers; pkg/engine/batchswitch tests each
-// of its answers.
+// The command reports, and writes if necessary, what follows from a loop's answer.
+// pkg/engine/batchswitch tests each answer.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	silence := func(l *status.Loop) { l.MeasuredAt = l.MeasuredAt.Add(-time.Hour) }
 	for name, test := range map[string]struct {
 		args   string
-		plugin func(dir string) statusapi.Source // nil: none answers
+		plugin func(dir string) statusapi.Source // nil if no plugin answers
 		exit   int
-		want   string // in the output, in one line
-		said   string // the file; "" is none
+		want   string // part of the output, on one line
+		said   string // text of the file; "" for none
 	}{
 		"off": {"off", func(dir string) statusapi.Source { return following{dir: dir, asked: make(chan struct{}, 1)} },
 			0, "loop follows the switch", `{"to":"off"}`},
@@ -110,7 +110,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// The folder can't be written, or the file in it not be read.
+// The folder can't be written, or its file can't be read.
 func TestBatchFolder(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{

@@ -38,7 +38,7 @@ func TestExitStatus(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		exit int
-		want string // in the output, or in the errors where exit is not 0
+		want string // part of the output, or of the errors if exit is not 0
 	}{
 		{"", 0, "Available Commands"},
 		{"--help", 0, "Exit status"},
@@ -148,7 +148,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The plugin and an empty machine of the same kind answer alike.
+// A running plugin without containers and a machine of the same kind give the same answer.
 func TestPlanLive(t *testing.T) {
 	t.Parallel()
 	s := statustest.Calm()

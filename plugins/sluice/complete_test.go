@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
 
-// everyCommand lists the commands that are below one, and it.
+// everyCommand lists a command and all commands below it.
 func everyCommand(c *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{c}
 	for _, sub := range c.Commands() {
@@ -24,7 +24,8 @@ func everyCommand(c *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// Where nothing else is completed, a shell offers files: only where files are meant.
+// A shell offers files unless a flag completes something else, so each flag with a value says what
+// it completes: words, files or folders.
 func TestEveryFlagCompletes(t *testing.T) {
 	t.Parallel()
 	for _, c := range everyCommand(newRoot()) {

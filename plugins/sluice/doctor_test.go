@@ -18,7 +18,7 @@ func TestDoctorOfANode(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "etc", "sluice"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Below a file, so that neither this machine's socket nor its folder is asked.
+	// A path below a file can't exist, so neither this machine's socket nor its folder is used.
 	blocked := filepath.Join(root, "file")
 	text := "statusSocket: " + blocked + "/s\nstateDir: " + blocked + "/d\n"
 	for name, text := range map[string]string{config.UsualFile: text, "file": ""} {
@@ -56,7 +56,8 @@ func TestDoctorOfANode(t *testing.T) {
 	}
 }
 
-// TestCheckOfEviction: a configuration whose evictions can't work on a node is warned of.
+// TestCheckOfEviction checks that a configuration whose evictions can't work on a node gets a
+// warning.
 func TestCheckOfEviction(t *testing.T) {
 	t.Parallel()
 	root := madeUpHost(t)

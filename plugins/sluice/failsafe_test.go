@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
-// ExecStopPost leaves an end that went well to the failsafe's process: it may be a
-// restart.
+// After a successful end, ExecStopPost leaves the plan to the failsafe's process, because it may
+// be a restart.
 func TestFailsafeAfterStop(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := statedir.Lock(t.Context(), dir, time.Second)

@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
 )
 
-// evil is a name that nobody should be able to print: it sets a terminal's title,
-// clears it in 7 and in 8 bits, writes from right to left, and begins lines anew.
+// evil is a name that must not reach a terminal: it sets the title, clears the screen with 7-bit
+// and 8-bit sequences, switches to right-to-left text, and starts new lines.
 const evil = "team/\x1b]0;owned\a\x1b[2J\u009b2J\u202eweb\u2028\r\nroot/pod\t\x00/x\xff"
 
-// checkPrintable fails where a terminal would act on a text.
+// checkPrintable fails the test if a terminal would interpret part of a text.
 func checkPrintable(t *testing.T, what, text string) {
 	t.Helper()
 	if !strings.Contains(text, "owned") {
@@ -26,7 +26,7 @@ func checkPrintable(t *testing.T, what, text string) {
 	}
 }
 
-// A shell takes what completion offers as it is typed.
+// A shell inserts completions into the command line as they are.
 func TestHostileCompletion(t *testing.T) {
 	t.Parallel()
 	s := statustest.Calm()

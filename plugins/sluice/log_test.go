@@ -97,7 +97,7 @@ func TestLogCompletes(t *testing.T) {
 	}
 }
 
-// Explain has the trail's decisions and the plugin's own, each once.
+// Explain shows the trail's decisions and the plugin's, each once.
 func TestExplainReadsTheTrail(t *testing.T) {
 	t.Parallel()
 	s := statustest.Looped()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A configuration that shows metrics to others is usable, and the reader is told.
+// A configuration that serves metrics to other hosts is valid, and the output says that it does.
 func TestCheckWarnsOfOpenMetrics(t *testing.T) {
 	t.Parallel()
 	for listen, warns := range map[string]bool{"127.0.0.1:9745": false, "0.0.0.0:9745": true} {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// madeUpHost writes a machine's tree that has no cgroups, and returns its root.
+// madeUpHost writes a machine's tree without cgroups and returns its root.
 func madeUpHost(t *testing.T) string {
 	t.Helper()
 	spec, err := synth.Parse("4 cores")
@@ -40,7 +40,7 @@ func TestRestoreNothing(t *testing.T) {
 	}
 }
 
-// Who doesn't name the folder means the one of the configuration that is installed.
+// Without a flag, the folder is that of the installed configuration.
 func TestRestoreByTheUsualConfiguration(t *testing.T) {
 	t.Parallel()
 	host, state := madeUpHost(t), t.TempDir()
@@ -75,7 +75,7 @@ func TestRestoreOfABadJournal(t *testing.T) {
 	}
 }
 
-// A plugin that runs would set everything again.
+// Restore refuses to run beside a plugin, which would set everything again.
 func TestRestoreBesideThePlugin(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
@@ -104,8 +104,8 @@ func TestRestoreNothingAsData(t *testing.T) {
 	}
 }
 
-// TestRestoreWaitsAndStays: as a container of a DaemonSet it waits for the plugin's end,
-// gives all back, lets a plugin start again, and goes on running.
+// TestRestoreWaitsAndStays checks the container of a DaemonSet: it waits for the plugin's end,
+// restores everything, lets a plugin start again, and continues to run.
 func TestRestoreWaitsAndStays(t *testing.T) {
 	t.Parallel()
 	state, root := t.TempDir(), madeUpHost(t)

@@ -45,7 +45,7 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
-// result is what a command line did.
+// result is the result of a command line.
 type result struct {
 	exit      int
 	out, errs string
@@ -58,7 +58,7 @@ func run(t *testing.T, in string, args ...string) result {
 	return result{exit, out.String(), errs.String()}
 }
 
-// plugin is a running plugin as far as its socket tells.
+// plugin is a running plugin with as much as its socket shows.
 type plugin struct {
 	status  *status.Status
 	planner whatif.Empty
@@ -77,7 +77,7 @@ func (p plugin) WhatIf(pod *workload.Pod, containers []workload.Container) ([]st
 	return p.planner.Plan(manifest.Pod{Sandbox: pod, Containers: containers})
 }
 
-// silent is a plugin of another version, which answers nothing that is known.
+// silent is a plugin of another version, which answers no known request.
 type silent struct{ plugin }
 
 func (silent) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }

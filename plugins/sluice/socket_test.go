@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 )
 
-// The status socket is for its owner alone.
+// Only the owner may use the status socket.
 func TestSocketIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "sluice")

@@ -135,12 +135,12 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// oracle is the slow, obviously right set.
+// oracle is a slow, obviously right set.
 type oracle map[int]bool
 
 func (o oracle) set() Set { return Of(slices.Collect(maps.Keys(o))...) }
 
-// list is Linux' list format, one number at a time.
+// list returns Linux' list format, built one number at a time.
 func (o oracle) list() string {
 	var parts []string
 	for cpu := 0; cpu < Max; cpu++ {

@@ -55,7 +55,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A device's node is not the start of "node 0 memory 4G".
+	// "node" of a device is not the start of "node 0 memory 4G".
 	if len(m.Devices) != 2 || m.Devices[0].Node != 1 || m.Devices[1].Node != -1 {
 		t.Errorf("devices %+v", m.Devices)
 	}

@@ -32,7 +32,7 @@ func TestDeviceAddress(t *testing.T) {
 	for _, test := range []struct {
 		block        bool
 		major, minor int64
-		want         string // "" for ErrNotPCI
+		want         string // "" stands for ErrNotPCI
 	}{
 		{false, 226, 0, "0000:00:02.0"},
 		{true, 252, 0, "0000:00:04.0"},

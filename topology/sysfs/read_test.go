@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/sysfs"
 )
 
-// tree is a machine's tree, on disk where there are changes: the content of each file whose
-// name ends so, or of a new file; "-" removes.
+// tree returns a machine's tree, on disk if there are changes. A change replaces the content of
+// each file whose name ends so, or adds a file; "-" removes files.
 func tree(t testing.TB, text string, changes map[string]string) fs.FS {
 	t.Helper()
 	spec, err := synth.Parse(text)
@@ -218,8 +218,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// hotplug takes CPU 1 away after that many opened files; with flap it then
-// comes and goes with each.
+// hotplug takes CPU 1 offline after that many opened files; with flap, CPU 1 then comes and goes
+// with each further file.
 type hotplug struct {
 	with, without fs.FS
 	left          int
@@ -256,7 +256,7 @@ func TestReadDuringHotplug(t *testing.T) {
 				t.Fatalf("CPU 1 away after %d files: a mixture: %v", left, sets(m))
 			}
 			if h.left > 0 {
-				break // the read ended before
+				break // the read ended earlier
 			}
 		}
 		_, err = sysfs.Read(&hotplug{with: with, without: without, flap: true})
@@ -266,7 +266,7 @@ func TestReadDuringHotplug(t *testing.T) {
 	})
 }
 
-// drawText draws a machine that can be built.
+// drawText draws the text of a machine that can be built.
 func drawText(t *rapid.T) string {
 	small := rapid.IntRange(1, 4)
 	packages, nodes, cores, threads := small.Draw(t, "packages"), small.Draw(t, "nodes"), small.Draw(t, "cores"), small.Draw(t, "threads")
@@ -296,7 +296,7 @@ func drawText(t *rapid.T) string {
 	return text
 }
 
-// Whatever the machine, each level divides its online CPUs, and CPUs know where they are.
+// On every machine, each level divides its online CPUs, and each CPU knows its location.
 func TestLevelsPartition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

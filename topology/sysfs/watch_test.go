@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// root is a smallest machine on disk; topology/synth can't be imported here.
+// root writes a minimal machine to disk, because topology/synth can't be imported here.
 func root(t *testing.T, online string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,8 @@ func write(t *testing.T, dir, name, value string) {
 	}
 }
 
-// watching runs watch over dir in a bubble; told returns what it told since the last call.
+// watching runs watch for dir in a synctest bubble. told returns the reported machines since the
+// last call.
 func watching(t *testing.T, dir string, last *topology.Machine, test func(events chan struct{}, told func() string)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -142,7 +143,7 @@ func TestWatchErrors(t *testing.T) {
 	})
 }
 
-// A read is tried again although no file that the poll looks at has changed.
+// A failed read is tried again although no file of the poll has changed.
 func TestWatchTriesAgain(t *testing.T) {
 	t.Parallel()
 	dir := root(t, "0-3")
@@ -158,7 +159,7 @@ func TestWatchTriesAgain(t *testing.T) {
 	})
 }
 
-// The real listener ends with its context, whether netlink can be had or not.
+// The real listener ends with its context, whether netlink is available or not.
 func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// TestOOMs has the real kernel kill at the limit of a cgroup: that is counted there and,
-// as the kernel gives notice downwards, not in the cgroup above.
+// TestOOMs makes the real kernel kill a process at a cgroup's limit. The kill counts in that
+// cgroup and not in the one above, because the kernel passes notifications downwards.
 func TestOOMs(t *testing.T) {
 	k := realV1(t)
 	if k.memory == nil || k.memory.v2 {
@@ -35,7 +35,7 @@ func TestOOMs(t *testing.T) {
 		t.Fatalf("before anything was killed %d and %d", above, own)
 	}
 	procs := filepath.Join(k.memory.tree.(mounted).root.Name(), dir, "cgroup.procs")
-	// tail keeps the last line of what it reads, which has no end here.
+	// tail has to store the last line of its input, which never ends here.
 	out, err := exec.Command("/bin/sh", "-c", "echo $$ > "+procs+" && exec tail /dev/zero").CombinedOutput()
 	if err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Fatalf("the kernel kills nobody: %v\n%s", err, out)

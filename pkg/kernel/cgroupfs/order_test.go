@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// A wrong order fails as it does on a real kernel, the right one doesn't.
+// Changes in the wrong order fail as on a real kernel, and in the right order they succeed.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	quota := func(quota time.Duration) knobs.CPUQuota { return knobs.CPUQuota{Quota: quota, Period: 100 * ms} }
@@ -26,7 +26,7 @@ func TestOrder(t *testing.T) {
 		name    string
 		flavour fakekernel.Flavour
 		first   []change
-		wrong   []change // the first of them fails, on its own
+		wrong   []change // the first of them fails on its own
 		right   []change
 	}{
 		{"lower the quota below the burst", fakekernel.MainlineV1(),
@@ -97,7 +97,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Writing the quota leaves the burst, on kernels where it doesn't by itself.
+// Writing the quota keeps the burst, also on kernels that would change it.
 func TestQuotaKeepsTheBurst(t *testing.T) {
 	t.Parallel()
 	for _, f := range fakekernel.Flavours() {
@@ -115,7 +115,7 @@ func TestQuotaKeepsTheBurst(t *testing.T) {
 	}
 }
 
-// The limit of memory and swap together moves with that of memory.
+// The limit of memory with swap changes together with that of memory.
 func TestMemoryAndSwap(t *testing.T) {
 	t.Parallel()
 	m := boot(t, fakekernel.MainlineV1())

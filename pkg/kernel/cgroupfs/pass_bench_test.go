@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// BenchmarkPass reads nine knobs (13 files) of 500 containers, as the agent does each
-// second: with room for all, with room for some, and by their paths.
+// BenchmarkPass reads nine knobs (13 files) of 500 containers, as the agent does in each pass:
+// with room for all files in the cache, with room for some, and by their paths.
 func BenchmarkPass(b *testing.B) {
 	k := realV1(b)
 	read := []knobs.Knob{knobs.CPUs, knobs.Mems, knobs.Quota, knobs.Burst, knobs.Weight, knobs.Idle, knobs.MemoryMax, knobs.SoftLimit, knobs.IOMax}

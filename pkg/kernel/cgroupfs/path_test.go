@@ -93,7 +93,7 @@ func FuzzPodPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) { checkPath(t, in, PodPath, false) })
 }
 
-// checkPath: whatever resolves is a clean absolute path, and names itself.
+// checkPath checks that a resolved path is clean and absolute, and resolves to itself.
 func checkPath(t *testing.T, in string, resolve func(string) (string, error), container bool) {
 	got, err := resolve(in)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 )
 
-// A container that makes cgroups without end is given up on.
+// Reading gives up on a container that makes very many cgroups.
 func TestManyNestedCgroups(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fakekernel.Flavour{fakekernel.MainlineV1(), fakekernel.MainlineV2()} {

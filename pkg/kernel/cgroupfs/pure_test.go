@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// pretend is a driver with nothing mounted but the version of cpu and io.
+// pretend returns a driver without hierarchies, which only knows the cgroup version of cpu and io.
 func pretend(v2 bool) *Driver {
 	h := &hierarchy{v2: v2}
 	return &Driver{cpu: h, io: h, memory: h, cpuset: h, netCls: h}
@@ -58,9 +58,9 @@ func TestSame(t *testing.T) {
 		want, have knobs.Value
 		v1, v2     bool
 	}{
-		{knobs.Weight, knobs.Shares(1024), knobs.Shares(1010), false, true}, // both weight 39
+		{knobs.Weight, knobs.Shares(1024), knobs.Shares(1010), false, true}, // both are weight 39
 		{knobs.Weight, knobs.Shares(1024), knobs.Shares(2), false, false},
-		{knobs.Weight, knobs.Shares(2), knobs.Shares(0), false, false}, // idle
+		{knobs.Weight, knobs.Shares(2), knobs.Shares(0), false, false}, // idle groups
 		{knobs.Weight, knobs.Shares(2), knobs.Shares(3), false, true},
 		{knobs.Weight, knobs.Shares(2), knobs.Number(2), false, false},
 		{knobs.Weight, knobs.Shares(2), nil, false, false},
@@ -100,7 +100,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// The descriptions are complete.
+// The table of the knobs' files is complete.
 func TestSpecs(t *testing.T) {
 	t.Parallel()
 	for knob := range knobs.Knobs {

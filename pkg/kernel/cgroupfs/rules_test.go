@@ -14,12 +14,12 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// step writes a file of a cgroup and looks what comes out.
+// step writes a file of a cgroup and says what must follow.
 type step struct {
 	dir, file, value string
-	errno            syscall.Errno // 0: taken
-	shows            string        // what the file shows then; "" isn't looked at
-	also             string        // "file=text": another file of the cgroup
+	errno            syscall.Errno // 0 for a write that succeeds
+	shows            string        // text of the file afterwards; "" for any
+	also             string        // "file=text" of another file of the cgroup
 }
 
 type rule struct {
@@ -27,8 +27,8 @@ type rule struct {
 	steps []step
 }
 
-// v1Rules hold on mainline v1: the fake and this machine's own kernel are both
-// tried with them. The cgroups are p and p/c.
+// v1Rules are the rules of mainline v1, for the fake and for this machine's kernel. The cgroups
+// are p and p/c.
 func v1Rules() []rule {
 	const (
 		quota, period, burst = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us"
@@ -102,7 +102,7 @@ func v1Rules() []rule {
 	}
 }
 
-// kernel is the fake or the real one.
+// kernel is the fake or the real kernel.
 type kernel interface {
 	WriteFile(dir, file, value string) error
 	ReadFile(dir, file string) (string, error)
@@ -144,8 +144,7 @@ func TestV1Rules(t *testing.T) {
 	}
 }
 
-// host is this machine's kernel, with its hierarchy, or v1's hierarchies, mounted
-// below /sys/fs/cgroup.
+// host is this machine's kernel with its hierarchies below /sys/fs/cgroup.
 type host struct{ v2 bool }
 
 func controllerOf(file string) string {
@@ -175,7 +174,7 @@ func (h host) ReadFile(dir, file string) (string, error) {
 	return strings.TrimSuffix(string(text), "\n"), err
 }
 
-// mkdir makes cgroups like Kernel.Mkdir does, for one rule.
+// mkdir makes cgroups as Kernel.Mkdir does, for one rule.
 func (h host) mkdir(t *testing.T, controller string, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -260,7 +259,7 @@ func playReal(t *testing.T, k host, rules []rule) {
 	}
 }
 
-// hasCPUs reports whether the machine has the CPUs that the rules name.
+// hasCPUs reports whether the machine has the CPUs of the rules.
 func hasCPUs(k host) bool {
 	file, need := "cpuset.cpus", cpuset.Range(0, 1)
 	if k.v2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// What is read again and again allocates nothing. The v2 tree is plain files.
+// Repeated reads allocate no memory. The v2 tree consists of plain files.
 func TestUsageAllocatesNothing(t *testing.T) {
 	withoutRace(t)
 	k := realV1(t)
@@ -59,8 +59,8 @@ func TestUsageAllocatesNothing(t *testing.T) {
 	}
 }
 
-// withoutRace skips a test of allocations: with the race detector, a sync.Pool drops
-// some of what it is given.
+// withoutRace skips a test of allocations under the race detector, with which a sync.Pool drops
+// some of its items.
 func withoutRace(t *testing.T) {
 	t.Helper()
 	info, _ := debug.ReadBuildInfo()
@@ -69,7 +69,7 @@ func withoutRace(t *testing.T) {
 	}
 }
 
-// A process that runs in a real cgroup is counted there.
+// The usage of a process in a real cgroup is counted.
 func TestRealUsage(t *testing.T) {
 	t.Parallel()
 	k := realV1(t)

@@ -29,7 +29,7 @@ func TestV1SetReachesTheProcess(t *testing.T) {
 	if !strings.Contains(string(status), "Cpus_allowed_list:\t1\n") {
 		t.Errorf("the process may not run on CPU 1 alone:\n%s", status)
 	}
-	k.put(dir, knobs.CPUs, "") // all that the parent has
+	k.put(dir, knobs.CPUs, "") // sets all of the parent's CPUs
 	k.want(dir, "0-1")
 }
 
@@ -37,7 +37,7 @@ func TestV1NestedCgroupsFollow(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                 string
-		parent, child, grand string // sets at first; "" is a cgroup just made, with no set yet
+		parent, child, grand string // initial sets; "" for a new cgroup, which has none
 		to                   string
 		wantChild, wantGrand string
 	}{
@@ -204,8 +204,8 @@ func TestV1GoneAndUnsupported(t *testing.T) {
 	}
 }
 
-// A pod's new set takes from its containers what they must give up, and gives
-// them nothing: the CPUs may be another's.
+// A pod's new set removes from its containers the CPUs that it lacks, and gives them none, because
+// the new CPUs may be another container's.
 func TestV1PodsContainersDontFollow(t *testing.T) {
 	t.Parallel()
 	k := twoCPUs(t)
@@ -222,7 +222,7 @@ func TestV1PodsContainersDontFollow(t *testing.T) {
 	}
 }
 
-// The container can grow only after its pod, which comes later in the list.
+// The container can grow only after its pod, which is later in the list.
 func TestV1ApplyTriesOnceMore(t *testing.T) {
 	t.Parallel()
 	k := twoCPUs(t)
@@ -240,7 +240,7 @@ func TestV1ApplyTriesOnceMore(t *testing.T) {
 func TestV1ParentWithNothing(t *testing.T) {
 	t.Parallel()
 	k := twoCPUs(t)
-	k.child("new", "") // a v1 cgroup just made has no CPUs
+	k.child("new", "") // a new v1 cgroup has no CPUs
 	dir := k.child("new/ctr", "")
 	if err := k.Apply([]knobs.Change{change(dir, knobs.CPUs, set(""))}); !errors.Is(err, ErrEmpty) {
 		t.Errorf("all of a parent that has nothing: %v, want ErrEmpty", err)
@@ -269,8 +269,8 @@ func TestV1Populated(t *testing.T) {
 	check(k.dir+"/gone", false)
 }
 
-// TestV1GiveBack makes the tree look as hotplug leaves it: a CPU that is online is
-// missing from the cgroups above a container.
+// TestV1GiveBack makes the tree as hotplug leaves it: an online CPU is missing from the cgroups
+// above a container.
 func TestV1GiveBack(t *testing.T) {
 	t.Parallel()
 	k := twoCPUs(t)
@@ -280,7 +280,7 @@ func TestV1GiveBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.want(pod, "0-1")
-	k.want(pod+"/ctr", "0") // the container's own set is its owner's
+	k.want(pod+"/ctr", "0") // the container's own set belongs to its owner
 	if err := k.GiveBack(pod+"/gone", cpuset.Of(1)); err != nil {
 		t.Errorf("a cgroup that is gone: %v", err)
 	}
@@ -290,8 +290,8 @@ func TestV1GiveBack(t *testing.T) {
 	k.want(pod, "0-1")
 }
 
-// TestV1Rejoin has processes where the kernel leaves them when their cpuset has lost
-// its last CPU: in an ancestor's, and in their own cgroup of every other hierarchy.
+// TestV1Rejoin has processes where the kernel puts them when their cpuset has lost its last CPU:
+// in an ancestor's cpuset, but still in their own cgroup of every other hierarchy.
 func TestV1Rejoin(t *testing.T) {
 	t.Parallel()
 	k := realV1(t)

@@ -14,9 +14,9 @@ import (
 
 const ctr = "/kubepods/pod1/ctr"
 
-// fakeV2 is a v2 tree of plain files with one container in it. Like the kernel's,
-// a file isn't truncated by a write; unlike the kernel's, what was in it stays:
-// a file that a test writes starts empty.
+// fakeV2 is a v2 tree of plain files with one container. As in the kernel, a write doesn't
+// truncate a file. Unlike in the kernel, the rest of the old text stays, so a file that a test
+// writes starts empty.
 func fakeV2(t *testing.T, files map[string]string) (*Driver, string) {
 	t.Helper()
 	all := map[string]string{"sys/fs/cgroup/cgroup.controllers": "cpuset cpu\n", "sys/fs/cgroup" + ctr + "/cgroup.procs": ""}
@@ -73,7 +73,7 @@ func TestV2ApplyGoesOn(t *testing.T) {
 	d, dir := fakeV2(t, map[string]string{ctr + "/cpu.max": "", ctr + "/cpuset.cpus.effective": "0"})
 	err := d.Apply([]knobs.Change{
 		change("/kubepods/gone", knobs.CPUs, set("0")),
-		change(ctr, knobs.CPUs, set("0")), // no such file: the controller isn't enabled
+		change(ctr, knobs.CPUs, set("0")), // there is no such file, because the controller isn't enabled
 		change(ctr, knobs.CPUs, knobs.CPUQuota{Quota: -1}),
 		change(ctr, knobs.Quota, knobs.CPUQuota{Quota: -1}),
 	})
@@ -174,8 +174,8 @@ func FuzzParseQuota(f *testing.F) {
 	})
 }
 
-// realV2 is this machine's own v2 kernel with a cgroup of the test's own and a pod
-// in it, whose children get the controllers.
+// realV2 is this machine's v2 kernel, with a cgroup of the test and in that a pod whose children
+// have the controllers.
 func realV2(t *testing.T, controllers string) *v1 {
 	t.Helper()
 	d, err := Open("/")
@@ -202,8 +202,8 @@ func realV2(t *testing.T, controllers string) *v1 {
 	return k
 }
 
-// The knobs of this machine's own v2 kernel: written, read and put back, in the
-// orders that it takes.
+// Each knob of this machine's v2 kernel can be written, read and restored, in the orders that the
+// kernel accepts.
 func TestV2KernelKnobs(t *testing.T) {
 	k := realV2(t, "+cpu +memory +io")
 	dir := k.dir + "/pod/ctr"
@@ -277,7 +277,7 @@ func TestV2KernelKnobs(t *testing.T) {
 	}
 }
 
-// The kernel's own v2 cpusets, where the machine has them (see test/vm).
+// TestV2Kernel uses the kernel's v2 cpusets, if the machine has them (see test/vm).
 func TestV2Kernel(t *testing.T) {
 	k := realV2(t, "+cpuset +cpu")
 	d, h := k.Driver, k.cpuset
@@ -290,7 +290,7 @@ func TestV2Kernel(t *testing.T) {
 		t.Skip("SKIPPED, the machine has no CPUs 0 and 1")
 	}
 	k.put(pod, knobs.CPUs, "0-1")
-	k.want(ctr, "0-1") // unset: the parent's
+	k.want(ctr, "0-1") // not set, so it shows the parent's
 	if yes, err := d.Populated(pod); yes || err != nil {
 		t.Errorf("populated with no process: %v, %v", yes, err)
 	}
@@ -304,7 +304,7 @@ func TestV2Kernel(t *testing.T) {
 	if got := k.get(ctr, knobs.Mems); got != "0" {
 		t.Errorf("memory nodes are %s, want 0", got)
 	}
-	k.put(ctr, knobs.CPUs, "") // in use: kernels before 7 say ENOSPC
+	k.put(ctr, knobs.CPUs, "") // the cgroup has processes: kernels before 7.0 return ENOSPC
 	k.want(ctr, "0-1")
 
 	k.put(pod, knobs.CPUs, "0")

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs/fakekernel"
 )
 
-// v2Rules hold on mainline v2, old and new.
+// v2Rules are the rules of mainline v2, old and new.
 func v2Rules() []rule {
 	const (
 		quota, burst, weight, idle = "cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle"
@@ -56,7 +56,7 @@ func TestVendorAndV2Rules(t *testing.T) {
 		rules   []rule
 	}{
 		{fakekernel.MainlineV2(), append(v2Rules(), []rule{
-			{"io.weight of a device", []step{ // EOPNOTSUPP where its io.cost.qos is not enabled
+			{"io.weight of a device", []step{ // EOPNOTSUPP if io.cost.qos of the device is not enabled
 				{"p", "io.weight", "DISK 50", 0, "default 100\nDISK 50", ""}, {"p", "io.weight", "DISK 10001", invalid, "", ""}, {"p", "io.weight", "DISK default", 0, "default 100", ""},
 			}},
 			{"burst and quota", []step{

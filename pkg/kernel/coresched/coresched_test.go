@@ -38,13 +38,13 @@ func TestJoin(t *testing.T) {
 	join(t, g, 1, "ns/b", 21, 20)
 	f.want(t, map[int]uint64{10: 1, 11: 1, 12: 1, 20: 2, 21: 2})
 
-	// The cookie outlives the process that it was made on.
+	// The cookie outlives the process that it was created on.
 	delete(f.processes, 10)
 	f.processes[13] = 0
 	join(t, g, 1, "ns/a", 13)
 	f.want(t, map[int]uint64{11: 1, 12: 1, 13: 1})
 
-	// A process of another group is moved, not its group.
+	// A process of another group is moved alone, without its group.
 	join(t, g, 1, "ns/b", 13)
 	f.want(t, map[int]uint64{11: 1, 12: 1, 13: 2, 20: 2})
 }
@@ -100,19 +100,19 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// A cookie's and a process' number both come back for something else.
+// The numbers of cookies and processes are reused.
 func TestNumbersAreReused(t *testing.T) {
 	t.Parallel()
 	f, g := newFake(10, 20)
 	join(t, g, 1, "ns/a", 10)
 	delete(f.processes, 10)
-	join(t, g, 1, "ns/b", 20) // has cookie 1 now
+	join(t, g, 1, "ns/b", 20) // it now has cookie 1
 	f.processes[10], f.processes[11] = 1, 0
 	join(t, g, 1, "ns/a", 11)
 	f.want(t, map[int]uint64{20: 1, 11: 2})
 }
 
-// Right after boot nobody has joined, and everybody does later.
+// Right after boot nobody has joined a group, and later everybody does.
 func TestCookiesWithoutNames(t *testing.T) {
 	t.Parallel()
 	f, g := newFake(10, 11)
@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Where Sluice itself has a cookie it has none to give to who leaves.
+// If Sluice itself has a cookie, it can't clear the cookie of processes that leave.
 func TestLeaveWithACookieOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	f, _ := newFake(10)
@@ -167,7 +167,7 @@ func TestLeaveWithACookieOfOnesOwn(t *testing.T) {
 	f.want(t, map[int]uint64{10: 5})
 }
 
-// No thread that had a cookie stays, and the main thread never has one.
+// No thread that had a cookie remains, and the main thread never has one.
 func TestThreadsEnd(t *testing.T) {
 	t.Parallel()
 	f, g := newFake(10, 11)
@@ -175,7 +175,7 @@ func TestThreadsEnd(t *testing.T) {
 	if err := g.Leave(10); err != nil {
 		t.Error(err)
 	}
-	if _, ok := f.threads[os.Getpid()]; ok || len(f.threads) != 1 { // shares from nobody in Leave
+	if _, ok := f.threads[os.Getpid()]; ok || len(f.threads) != 1 { // Leave copies the cookie of no process
 		t.Errorf("threads %v took a cookie", f.threads)
 	}
 	for tid := range f.threads {
@@ -206,14 +206,14 @@ func TestNeverOnTheMainThread(t *testing.T) {
 	all.Wait()
 }
 
-// Who has joined a group and runs has the group's cookie, and nobody of another
-// group has it, whatever ends, forks, restarts or comes back under an old number.
+// A running process that has joined a group has the group's cookie, and no process of another
+// group has it, whatever ends, forks, restarts or reuses a number.
 func TestGroupsStayTogetherAndApart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f, g := newFake()
 		names := []string{"ns/a", "ns/b", "ns/c"}
-		member := map[int]string{} // who joined and runs
+		member := map[int]string{} // group of each process that has joined and runs
 		of := func(name string) (pids []int) {
 			for pid, in := range member {
 				if in == name {
@@ -251,7 +251,7 @@ func TestGroupsStayTogetherAndApart(t *testing.T) {
 				if in := member[p]; in != "" && in != name {
 					t.Skip("a process stays in its group")
 				}
-				// The container's other processes come with it, as they are found.
+				// The container's other processes join too, as they are found.
 				if _, err := g.Join(name, append(of(name), p)...); err != nil {
 					t.Fatal(err)
 				}

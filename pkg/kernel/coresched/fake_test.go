@@ -9,16 +9,16 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// fake is core scheduling as the kernel does it, for made-up processes and for the
-// real threads that call it.
+// fake does what the kernel's core scheduling does, for made-up processes and for the real threads
+// that call it.
 type fake struct {
 	mu        sync.Mutex
-	fails     error          // of every call
-	forbidden map[int]bool   // processes that can't be reached: EPERM
-	processes map[int]uint64 // cookies
-	threads   map[int]uint64 // of this process, by thread id
-	shares    int            // calls that changed a cookie
-	nameless  bool           // right after boot
+	fails     error          // error of every call
+	forbidden map[int]bool   // processes for which calls return EPERM
+	processes map[int]uint64 // cookies by process
+	threads   map[int]uint64 // cookies of this process' threads, by thread ID
+	shares    int            // number of calls that changed a cookie
+	nameless  bool           // as right after boot
 }
 
 func newFake(pids ...int) (*fake, *Groups) {
@@ -29,7 +29,7 @@ func newFake(pids ...int) (*fake, *Groups) {
 	return f, f.fresh()
 }
 
-// fresh is what a restarted Sluice has.
+// fresh returns the Groups of a restarted Sluice.
 func (f *fake) fresh() *Groups { return &Groups{f.prctl, map[string]*group{}} }
 
 func (f *fake) prctl(cmd, pid, scope int, id *uint64) error {
@@ -66,8 +66,8 @@ func (f *fake) prctl(cmd, pid, scope int, id *uint64) error {
 	return nil
 }
 
-// free is the least cookie that nobody holds, so that ids come back as soon as they
-// can. Threads of this process are taken to have ended.
+// free returns the lowest cookie that nobody has, so that numbers are reused as soon as possible.
+// It assumes that threads of this process have ended.
 func (f *fake) free() uint64 {
 	used := map[uint64]bool{0: true}
 	for _, cookie := range f.processes {

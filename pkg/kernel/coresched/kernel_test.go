@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// child makes this binary a process that, for each line it reads, starts a thread
-// and a process and prints the ids of both.
+// child is an environment variable that turns this binary into a process which starts a thread and
+// a process for each line that it reads, and prints the IDs of both.
 const child = "SLUICE_CORESCHED_CHILD"
 
 func TestMain(m *testing.M) {
@@ -83,7 +83,7 @@ func start(t *testing.T) *process {
 	return p
 }
 
-// fork lets the process start a thread and a process.
+// fork makes the process start a thread and a process.
 func (p *process) fork(t *testing.T) (tid, pid int) {
 	t.Helper()
 	fmt.Fprintln(p.in)
@@ -94,7 +94,7 @@ func (p *process) fork(t *testing.T) (tid, pid int) {
 	return tid, pid
 }
 
-// tasks are the threads of a process.
+// tasks lists the threads of a process.
 func tasks(t *testing.T, pid int) []int {
 	t.Helper()
 	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
@@ -125,9 +125,8 @@ func same(t *testing.T, g *Groups, pids ...int) uint64 {
 	return want
 }
 
-// TestRealKernel needs a machine with SMT and a kernel with core scheduling. It also
-// runs in a guest of test/vm, which has the first, and says there whether that kernel has
-// the second.
+// TestRealKernel needs a machine with SMT and a kernel with core scheduling. It also runs in a
+// guest of test/vm with SMT, where its output says whether the guest's kernel has core scheduling.
 func TestRealKernel(t *testing.T) {
 	g := New()
 	if support, why := g.Supported(); support != knobs.Supported {
@@ -149,8 +148,8 @@ func TestRealKernel(t *testing.T) {
 		t.Error("a later child has not inherited the cookie")
 	}
 
-	// A restart finds the cookie on any member, and the child without its parents
-	// keeps it alive.
+	// After a restart, Groups finds the cookie on any member, and a child keeps it alive without
+	// its parents.
 	g = New()
 	join(t, g, 1, "ns/a", d.pid, b.pid)
 	if same(t, g, a.pid, b.pid, d.pid) != first {
@@ -167,12 +166,12 @@ func TestRealKernel(t *testing.T) {
 	if id, err := g.Cookie(unix.Getpid()); id != 0 || err != nil {
 		t.Errorf("the main thread has cookie %#x, %v", id, err)
 	}
-	if _, err := g.Join("ns/a", 1<<22+1); err != nil { // above every pid_max
+	if _, err := g.Join("ns/a", 1<<22+1); err != nil { // above any pid_max
 		t.Errorf("an ended process: %v", err)
 	}
 }
 
-// Refusals are of the kinds that reason knows.
+// Each refusal is of a kind that reason knows.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	g := New()

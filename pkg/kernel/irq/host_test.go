@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// tree is a host's root folder with these files.
+// tree returns the root folder of a host with these files.
 func tree(t testing.TB, files map[string]string) (*Host, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -39,7 +39,7 @@ func TestReadAndWrite(t *testing.T) {
 		"proc/irq/0/smp_affinity_list":          "0-1,32\n",
 		"proc/irq/24/smp_affinity_list":         "3\n",
 		"proc/irq/24/eth0/x":                    "",
-		"proc/irq/25/node":                      "0\n", // its affinity vanished
+		"proc/irq/25/node":                      "0\n", // its affinity file vanished
 		"proc/irq/default_smp_affinity":         "1,0000000f\n",
 		"sys/devices/virtual/workqueue/cpumask": "ff\n",
 	})
@@ -106,7 +106,7 @@ func TestBalancer(t *testing.T) {
 	}
 }
 
-// On the real kernel every affinity is written with the value it has.
+// On the real kernel, the test writes to every affinity the value that it has.
 func TestKernel(t *testing.T) {
 	t.Parallel()
 	h, err := Open("/")

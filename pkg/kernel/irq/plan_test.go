@@ -15,12 +15,12 @@ import (
 
 var list = cpuset.MustParse
 
-// kernel answers writes as write_irq_affinity in kernel/irq/proc.c does.
+// kernel answers writes as write_irq_affinity of kernel/irq/proc.c does.
 type kernel struct {
 	online  cpuset.Set
 	files   map[File]cpuset.Set
 	managed map[File]bool
-	narrow  map[File]bool // by an interrupt controller that uses the first CPU alone
+	narrow  map[File]bool // files whose interrupt controller uses only the first CPU
 }
 
 func (k *kernel) write(w Write) (cpuset.Set, error) {
@@ -39,8 +39,8 @@ func (k *kernel) write(w Write) (cpuset.Set, error) {
 	return k.files[w.File], nil
 }
 
-// pass carries out at most the given number of writes; with all of them done, it
-// settles.
+// pass carries out at most the given number of writes, and AfterWrites follows if all of them were
+// made.
 func (k *kernel) pass(kept Originals, d Desire, most int) Originals {
 	kept, writes := Plan(maps.Clone(k.files), true, kept, d)
 	var results []Result
@@ -61,9 +61,9 @@ func TestPlan(t *testing.T) {
 	const online = "0-7"
 	tests := map[string]struct {
 		found map[File]string
-		kept  map[File][3]string // original, was, now
+		kept  map[File][3]string // original, was and now
 		away  string
-		want  map[File]string // writes
+		want  map[File]string // expected writes
 	}{
 		"nothing to keep free":           {map[File]string{"1": "0-7", Default: "0-7"}, nil, "", nil},
 		"away from some":                 {map[File]string{"1": "0-7", Default: "0-7"}, nil, "2-3", map[File]string{"1": "0-1,4-7", Default: "0-1,4-7"}},
@@ -148,7 +148,7 @@ func TestNarrowedAffinityIsNotSomebodyElses(t *testing.T) {
 	}
 }
 
-// A restore that the kernel refuses is tried again by the next plan.
+// The next plan tries a restore again that the kernel has refused.
 func TestRefusedRestoreIsKept(t *testing.T) {
 	t.Parallel()
 	k := &kernel{online: list("0-3"), files: map[File]cpuset.Set{"1": list("0-3")}}
@@ -169,12 +169,12 @@ func TestGoneIsNotKept(t *testing.T) {
 	}
 }
 
-// Whatever happens in between, a last desire of nothing gives every file what it
-// would have without Sluice.
+// Whatever happens before, a desire for nothing gives every file the affinity that it would have
+// without Sluice.
 func TestEveryOriginalComesBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		const cpus = 8 // 6 and 7 are offline
+		const cpus = 8 // CPUs 6 and 7 are offline
 		subset := func(least int, label string) cpuset.Set {
 			return cpuset.Of(rapid.SliceOfNDistinct(rapid.IntRange(0, cpus-1), least, cpus, rapid.ID).Draw(t, label)...)
 		}
@@ -216,7 +216,7 @@ func TestEveryOriginalComesBack(t *testing.T) {
 				f := rapid.SampledFrom([]File{"1", "2", "4", Default, Workqueues}).Draw(t, "file")
 				to := affinity()
 				if _, ok := k.files[f]; !ok || to == kept[f].Now || to == kept[f].Was || to == kept[Default].Now {
-					return // not to be told from Sluice's own
+					return // it can't be distinguished from Sluice's own value
 				}
 				set(f, to)
 			},

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// host is a root folder with these files.
+// host returns a root folder with these files.
 func host(t testing.TB, files map[string]string) (*FS, string) {
 	t.Helper()
 	root := t.TempDir()
@@ -118,14 +118,14 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestHugePages: the pool of huge pages is no memory that pods can have, on the node and
-// on each NUMA node. Before Linux 4.16 /proc/meminfo doesn't sum up all sizes.
+// TestHugePages checks that the pool of huge pages is subtracted from the memory for pods, on the
+// node and on each NUMA node. Before Linux 4.16 /proc/meminfo lacks the sum over all page sizes.
 func TestHugePages(t *testing.T) {
 	t.Parallel()
 	const node = "MemTotal: 100000 kB\nMemFree: 25000 kB\nMemAvailable: 24000 kB\n"
 	const pages = "HugePages_Total:      30\nHugePages_Free:       10\nHugepagesize:       2048 kB\n"
 	f, root := host(t, map[string]string{
-		"proc/meminfo":                 node + pages + "Hugetlb:           71440 kB\n", // with pages of 10 MiB
+		"proc/meminfo":                 node + pages + "Hugetlb:           71440 kB\n", // including pages of 10 MiB
 		"proc/vmstat":                  "pgscan_direct 7\n",
 		"proc/zoneinfo":                zoneinfo,
 		nodesFolder + "/node0/meminfo": "Node 0 MemTotal: 100000 kB\nNode 0 MemFree: 25000 kB\nNode 0 HugePages_Total:    30\n",
@@ -179,7 +179,7 @@ func TestLongFile(t *testing.T) {
 	}
 }
 
-// This machine's own files.
+// TestReal reads the files of this machine.
 func TestReal(t *testing.T) {
 	f, err := Open("/")
 	if err != nil {
@@ -227,8 +227,8 @@ func TestRealTrigger(t *testing.T) {
 		t.Skipf("SKIPPED: %v", err)
 	}
 	defer f.Close()
-	// The least that fires: 1 ms of waiting. The window is too short for a process
-	// without CAP_SYS_RESOURCE, which gets the shortest that it may have.
+	// The trigger fires at the shortest possible stall, 1 ms. A process without CAP_SYS_RESOURCE
+	// can't have a window this short, and gets the shortest allowed one.
 	w, err := f.Arm(Trigger{Resource: "cpu", Stall: time.Millisecond, Window: time.Second}, Trigger{Resource: "none", Stall: 1, Window: time.Second})
 	if w == nil {
 		t.Skipf("SKIPPED, the kernel takes no triggers: %v", err)

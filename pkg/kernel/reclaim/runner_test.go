@@ -16,15 +16,15 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// fake is cgroups with memory that can be reclaimed down to a floor.
+// fake is a set of cgroups whose memory can be reclaimed down to a floor.
 type fake struct {
 	mu      sync.Mutex
 	cgroups map[string]Observation
 	floor   map[string]knobs.Bytes
-	fails   error         // of each look
-	takes   time.Duration // each reclaim
+	fails   error         // error of each observation
+	takes   time.Duration // duration of each reclaim
 	looks   int
-	most    knobs.Bytes // asked for at once
+	most    knobs.Bytes // largest amount of one request
 }
 
 func (f *fake) Observe(dir string) (Observation, error) {
@@ -57,7 +57,7 @@ func (f *fake) Reclaim(dir string, bytes knobs.Bytes) error {
 	return nil
 }
 
-// change changes a cgroup, as its tasks do.
+// change changes a cgroup as its tasks would.
 func (f *fake) change(dir string, o Observation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f *fake) current(dir string) knobs.Bytes {
 	return f.cgroups[dir].Current
 }
 
-// running is a runner in a bubble, until the test ends.
+// running returns a Runner that runs in a synctest bubble until the test ends.
 func running(t *testing.T, f *fake) *Runner {
 	t.Helper()
 	if f.cgroups == nil {
@@ -119,7 +119,8 @@ func TestRunnerHoldsTheMark(t *testing.T) {
 		if f.most != 100*mib {
 			t.Errorf("%d bytes at once", f.most)
 		}
-		// Done in twenty steps, and quiet then: a look a second, none at what is gone.
+		// After twenty steps nothing is left to do: there is one observation per second, and none
+		// of cgroups that are gone.
 		if c.Steps != 20 {
 			t.Errorf("%d steps", c.Steps)
 		}
@@ -166,14 +167,15 @@ func TestRunnerWaitsAfterShortfalls(t *testing.T) {
 		f.change("/a", Observation{Current: gib, Max: gib})
 		r.Set(map[string]Target{"/a": {StartAt: gib / 2, Until: gib / 3}})
 		pass(10 * time.Minute)
-		// After 0, 1, 3, 7, 15, 31, 63 s and then each minute, as it falls on the looks.
+		// Attempts follow after 0, 1, 3, 7, 15, 31 and 63 s, and then each minute, at the next
+		// observation.
 		if c := r.Counters(); c.Shortfalls != c.Steps || c.Steps < 14 || c.Steps > 16 || c.Reclaimed > 0 || c.LastError != "" {
 			t.Errorf("%+v", c)
 		}
 		if looks := f.looked(); looks != 601 {
 			t.Errorf("%d looks", looks)
 		}
-		// A cgroup that was no target meanwhile begins anew.
+		// A cgroup that was no target for a while starts from the beginning.
 		steps := r.Counters().Steps
 		r.Set(nil)
 		synctest.Wait()
@@ -206,8 +208,7 @@ func TestRunnerFailures(t *testing.T) {
 	})
 }
 
-// A step that takes long blocks neither Set nor Counters, and ends the runner's
-// life when it is done.
+// A step that takes long blocks neither Set nor Counters. The Runner ends when the step is done.
 func TestRunnerBlocksNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

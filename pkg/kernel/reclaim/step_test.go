@@ -16,8 +16,8 @@ const (
 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// look is one observation of a row, some time after the one before, and the step
-// that it is to lead to.
+// look is one of a series of observations, some time after the previous one, and the expected
+// step.
 type look struct {
 	after    time.Duration
 	current  knobs.Bytes
@@ -25,14 +25,14 @@ type look struct {
 	cache    knobs.Bytes
 	pressure float64
 	want     knobs.Bytes
-	short    bool // the kernel finds less
+	short    bool // the kernel reclaims less than requested
 }
 
 func TestStep(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
 	const limit = 10240 * mib
-	ninety := Target{StartAt: 9216 * mib, Until: 8704 * mib} // 90 %, and 5 % below
+	ninety := Target{StartAt: 9216 * mib, Until: 8704 * mib} // start at 90 %, and stop 5 % below
 	for name, test := range map[string]struct {
 		target Target
 		looks  []look
@@ -115,7 +115,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A new target is meant for the limit that is there then.
+// A new target refers to the limit in force at that time.
 func TestTargetChanges(t *testing.T) {
 	t.Parallel()
 	state, now := State{}, start()
@@ -147,8 +147,8 @@ func TestGraceHasAnEnd(t *testing.T) {
 	}
 }
 
-// Whatever is seen: no step is larger than its bound or goes below the mark it works
-// towards, none comes under pressure or too early, and calm follows.
+// Whatever is observed, no step exceeds its bound or the distance to its target, none is made
+// under pressure or too early, and in the end there are none.
 func TestStepStaysInBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -107,7 +107,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// On the real kernel each value is written as it is.
+// On the real kernel, the test writes the values that it finds.
 func TestKernel(t *testing.T) {
 	t.Parallel()
 	h, err := Open("/")

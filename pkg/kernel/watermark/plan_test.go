@@ -13,7 +13,7 @@ const (
 
 func TestFor(t *testing.T) {
 	t.Parallel()
-	const mib = 1024 // KiB
+	const mib = 1024 // in KiB
 	kernel := Values{10, 66 * mib}
 	for name, test := range map[string]struct {
 		memory   int64
@@ -71,7 +71,7 @@ func TestPlan(t *testing.T) {
 		kept    Originals
 		memory  int64
 		now     Values
-		restore Values // of what was kept before
+		restore Values // after a restore with the earlier record
 	}{
 		"as it was left":                     {Values{150, 251658}, first, 24 * gib, Values{150, 251658}, Values{10, 67584}},
 		"ended before it was written":        {Values{10, 67584}, first, 24 * gib, Values{150, 251658}, Values{10, 67584}},
@@ -92,7 +92,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Whatever happens in between, leaving gives back what the last other writer set.
+// Whatever happens in between, Restore returns the values that the last other writer has set.
 func TestTheOriginalComesBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

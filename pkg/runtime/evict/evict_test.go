@@ -18,15 +18,14 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fake is a runtime's CRI service. Its lists ignore filters, as one might that is
-// newer or older than expected.
+// fake is a runtime's CRI service. Its lists ignore filters, as an older or newer service might.
 type fake struct {
 	cri.UnimplementedRuntimeServiceServer
 	sandboxes  []*cri.PodSandbox
 	containers []*cri.Container
 	listFails  error
 	stopFails  error
-	hangs      bool // StopPodSandbox
+	hangs      bool // StopPodSandbox hangs
 
 	mu    sync.Mutex
 	calls []string
@@ -60,7 +59,7 @@ func (f *fake) StopContainer(_ context.Context, r *cri.StopContainerRequest) (*c
 func (f *fake) StopPodSandbox(ctx context.Context, r *cri.StopPodSandboxRequest) (*cri.StopPodSandboxResponse, error) {
 	f.call("sandbox " + r.GetPodSandboxId())
 	if f.hangs {
-		<-ctx.Done() // it may end here before it does for who asked
+		<-ctx.Done() // the context may end here earlier than for the caller
 		return nil, ctx.Err()
 	}
 	return &cri.StopPodSandboxResponse{}, f.stopFails
@@ -70,7 +69,7 @@ func sandbox(id, uid string, state cri.PodSandboxState) *cri.PodSandbox {
 	return &cri.PodSandbox{Id: id, Metadata: &cri.PodSandboxMetadata{Uid: uid}, State: state}
 }
 
-// serve serves the fake on a socket, whose path has to be short (unix(7)).
+// serve serves the fake on a socket with a short path, as unix(7) demands.
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "evict")
@@ -99,7 +98,7 @@ func TestCRI(t *testing.T) {
 		grace   time.Duration
 		timeout time.Duration
 		calls   string
-		err     string // what it says; "" none
+		err     string // the error; "" for none
 	}{
 		"the ready sandbox of the uid": {fake: &fake{sandboxes: mine}, calls: "sandbox a"},
 		"none is there":                {fake: &fake{sandboxes: mine[2:]}},
@@ -179,11 +178,11 @@ func TestFindSocket(t *testing.T) {
 	find("cri-o", "run/crio/crio.sock")
 
 	for given, want := range map[string]string{
-		"/run/crio/crio.sock":                     "run/crio/crio.sock", // below the host's root
-		filepath.Join(root, "run/crio/crio.sock"): "run/crio/crio.sock", // as it is
+		"/run/crio/crio.sock":                     "run/crio/crio.sock", // found below the host's root
+		filepath.Join(root, "run/crio/crio.sock"): "run/crio/crio.sock", // found as given
 		"/run/crio":      "",
 		"/run/none.sock": "",
-		"":               "", // there are two
+		"":               "", // there are two sockets
 	} {
 		got, err := Socket(root, given)
 		if (err == nil) != (want != "") || want != "" && got != filepath.Join(root, want) || err != nil && !strings.Contains(err.Error(), "control.eviction.socket") {

@@ -17,7 +17,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fake is a runtime with the services that a test gives it.
+// fake is a runtime with the services that a test chooses.
 type fake struct {
 	cri.UnimplementedRuntimeServiceServer
 	version.UnimplementedVersionServer
@@ -25,7 +25,7 @@ type fake struct {
 	name    string
 	status  *cri.StatusResponse
 	plugins []*introspection.Plugin
-	hangs   bool // in Status
+	hangs   bool // Status hangs
 	fails   error
 }
 
@@ -57,7 +57,7 @@ func (f *fake) Plugins(context.Context, *introspection.PluginsRequest) (*introsp
 	return &introspection.PluginsResponse{Plugins: f.plugins}, f.fails
 }
 
-// listen is a socket in a folder of its own.
+// listen listens on a socket in a folder of its own.
 func listen(t *testing.T) (net.Listener, string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -143,11 +143,11 @@ func text(f *Facts) string {
 	return s
 }
 
-// What is no runtime, or one that hangs, costs no more than the timeout, and what was told
-// before stays.
+// A socket without a runtime, or with one that hangs, takes no longer than the timeout, and
+// answers received before count.
 func TestAskInVain(t *testing.T) {
 	t.Parallel()
-	const patience = 30 * time.Second // bounds a hang alone
+	const patience = 30 * time.Second // only bounds the time if Ask hangs
 	garbage, socket := listen(t)
 	go func() {
 		for {

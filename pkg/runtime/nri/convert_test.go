@@ -91,8 +91,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestSettings: what is not set is not in the message, since the runtime would
-// take an empty value for no change, or another plugin's for a conflict.
+// TestSettings checks that messages contain only what is set: a runtime would ignore an empty
+// value, and another plugin's value would conflict with it.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	cpus, mems := cpuset.Of(0, 1, 2, 5), cpuset.Of(1)
@@ -140,7 +140,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Every knob that has a field in the runtime's messages gets there, and no other does.
+// Every knob with a field in the runtime's messages is written to it, and no other knob is.
 func TestKnobsInMessages(t *testing.T) {
 	t.Parallel()
 	for k := range knobs.Knobs {
@@ -160,8 +160,8 @@ func TestKnobsInMessages(t *testing.T) {
 	}
 }
 
-// What Kubernetes takes for a name stays as it is; all else can be printed, is
-// bounded, and is no other valid name.
+// Names that Kubernetes accepts stay as they are. All others become printable and bounded, and
+// equal no other valid name.
 func FuzzName(f *testing.F) {
 	for _, name := range []string{"kube-system", "web-0.db_1", "", "kube-system\n", "\x1b]0;x\a", "\u202ea", "\xff", "\u009b2J", strings.Repeat("é", 300)} {
 		f.Add(name)

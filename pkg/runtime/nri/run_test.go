@@ -24,7 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// patience bounds the wait for something that happens at once on an idle machine.
+// patience limits waits for events that happen at once on an idle machine.
 const patience = time.Minute
 
 // plugin runs the plugin against a socket until the test ends.
@@ -93,7 +93,7 @@ func pin() *api.CreateContainerRequest {
 	}
 }
 
-// listen is a runtime, without containers, that listens on runtime.sock in a folder.
+// listen starts a runtime without containers that listens on runtime.sock in a folder.
 func listen(t *testing.T, dir string) *adaptation.Adaptation {
 	t.Helper()
 	r, err := adaptation.New("test", "1", func(ctx context.Context, all adaptation.SyncCB) error {
@@ -111,8 +111,8 @@ func listen(t *testing.T, dir string) *adaptation.Adaptation {
 	return r
 }
 
-// TestReconnect: the connection breaks and is made again, and there is never a
-// second one beside it: two would conflict with each other in each reply.
+// TestReconnect checks that a broken connection is replaced, and that there are never two at a
+// time, because their replies would conflict with each other.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -139,8 +139,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestEndWhileConfiguring: a plugin that is stopped while the runtime configures it ends
-// after that, so that all that it has started is known.
+// TestEndWhileConfiguring checks that a plugin which is stopped while the runtime configures it
+// ends only after that, when everything that it has started is known.
 func TestEndWhileConfiguring(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -181,8 +181,8 @@ func TestEndWhileConfiguring(t *testing.T) {
 	}
 }
 
-// TestRuntimeDiesWhileRegistering: the plugin tries again where the runtime went
-// away after it had registered and before it was configured.
+// TestRuntimeDiesWhileRegistering checks that the plugin tries again if the runtime ends after the
+// registration and before the configuration.
 func TestRuntimeDiesWhileRegistering(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "nri.sock")
@@ -214,13 +214,13 @@ func TestRuntimeDiesWhileRegistering(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("no registration")
 		}
-		// A graceful shutdown lets the reply out first.
+		// A graceful shutdown sends the pending reply first.
 		server.Shutdown(context.Background())
 		mux.Close()
 	}
 }
 
-// dying is a runtime that goes away after a registration.
+// dying is a runtime that ends after a registration.
 type dying struct {
 	api.RuntimeService
 	registered chan struct{}
@@ -231,7 +231,7 @@ func (d *dying) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*ap
 	return &api.Empty{}, nil
 }
 
-// TestPreInstalled: the runtime has left a connection open, and there is no other.
+// TestPreInstalled uses a connection that the runtime has left open, and no other.
 func TestPreInstalled(t *testing.T) {
 	ends := socketPair(t)
 	t.Setenv(api.PluginSocketEnvVar, ends.number)

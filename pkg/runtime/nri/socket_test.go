@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// line stands between the plugin and the runtime, and can be cut.
+// line forwards connections between the plugin and the runtime, and can be cut.
 type line struct {
 	mu         sync.Mutex
 	open       []net.Conn
@@ -68,7 +68,7 @@ func (w *line) cut() {
 
 type pair struct {
 	runtime net.Conn
-	number  string // the plugin's file descriptor
+	number  string // number of the plugin's file descriptor
 }
 
 func socketPair(t *testing.T) pair {

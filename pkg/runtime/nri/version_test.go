@@ -36,8 +36,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestSubscription: an event costs every pod a round trip, and one the runtime does
-// not know costs the connection.
+// TestSubscription checks the subscribed events: each one costs every pod a round trip, and an
+// event that the runtime doesn't know ends the connection.
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]struct{ podUpdates, recordUpdates bool }{

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// check compares what a function writes of its arguments with what people are to read.
+// check compares the text of a function for each of its arguments with the expected one.
 func check[A comparable](t *testing.T, write func(A) string, want map[A]string) {
 	t.Helper()
 	for arg, text := range want {

@@ -41,7 +41,7 @@ func TestValueRoundsUp(t *testing.T) {
 	}
 }
 
-// Any number of milliunits is read back whichever way it is written.
+// Every number of milliunits is parsed correctly in all of its notations.
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 1: "1", 1500: "1500", 1024: "1Ki", 3 << 20: "3Mi", 2 << 30: "2Gi", 1<<30 + 512<<20: "1536Mi", 1 << 60: "1Ei", -2048: "-2Ki"} {

@@ -7,7 +7,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// panics makes the library panic: "hash of unhashable type".
+// panics is YAML that makes the library panic with "hash of unhashable type".
 const panics = "{<<: {? {a: b} : c}}"
 
 func TestPanicIsAnError(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A scrape of a node with 500 containers, beside one of a collector with a single
-// metric. The making of the status is not in it: pkg/engine/agent measures that.
+// BenchmarkScrape500 measures a scrape of a node with 500 containers, and one of a collector with
+// a single metric. It does not include making the status, which pkg/engine/agent measures.
 func BenchmarkScrape500(b *testing.B) {
 	source := fixed{s: busy(500)}
 	least := prometheus.NewRegistry()

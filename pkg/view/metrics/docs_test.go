@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// docs/metrics.md has the table.
+// docs/metrics.md contains the table.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	const file, from, to = "../../../docs/metrics.md", "<!-- made by go test ./pkg/view/metrics -update -->\n", "<!-- end -->\n"

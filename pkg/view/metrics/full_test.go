@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// fixed is a source that always answers the same.
+// fixed is a source that always gives the same answer.
 type fixed struct {
 	s   *status.Status
 	err error
@@ -20,7 +20,7 @@ func (f fixed) Status() (*status.Status, error) { return f.s, f.err }
 
 func now() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// full is a status with everything in it, so that each metric has a sample.
+// full returns a status with all of its parts, so that each metric has a sample.
 func full() *status.Status {
 	at := now()
 	counts := make([]uint64, len(status.LatencyBounds())+1)
@@ -98,7 +98,7 @@ func fullLoop(at time.Time) *status.Loop {
 	}
 }
 
-// busy is the full status on a node with that many containers.
+// busy returns the full status with that many containers.
 func busy(containers int) *status.Status {
 	s := full()
 	like := s.Containers[0]

@@ -40,7 +40,7 @@ func gather(t testing.TB, s *status.Status, names bool) map[string]*dto.MetricFa
 	return all
 }
 
-// listing is the table as text: each name with type, labels and help.
+// listing returns the table as text: each name with type, labels and help.
 func listing() string {
 	var b strings.Builder
 	for _, s := range sections() {
@@ -74,8 +74,7 @@ func TestNames(t *testing.T) {
 	golden(t, "testdata/metrics.txt", listing())
 }
 
-// A full status shows each metric of the table with its type, help and labels, and no
-// other.
+// The metrics of a full status are those of the table, with type, help and labels.
 func TestExpositionIsTheTable(t *testing.T) {
 	t.Parallel()
 	families := gather(t, full(), true)
@@ -117,7 +116,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// sample is one value of a family, by its labels: "evicted", "shop,db-0,main".
+// sample returns one value of a family by its labels, for example "evicted" or "shop,db-0,main".
 func sample(families map[string]*dto.MetricFamily, name, labels string) (float64, bool) {
 	f := families[name]
 	for _, m := range f.GetMetric() {
@@ -136,7 +135,7 @@ func TestValues(t *testing.T) {
 	t.Parallel()
 	families := gather(t, full(), true)
 	for _, want := range []struct {
-		name, labels string // values in the order of the labels' names
+		name, labels string // label values in the order of the labels' names
 		value        float64
 	}{
 		{"sluice_interference_worst_ratio", "cpu", 0.12},
@@ -188,8 +187,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Without names no label tells of a pod, and the number of series does not grow with
-// the containers.
+// Without names, no label identifies a pod, and the number of series does not depend on the number
+// of containers.
 func TestCardinality(t *testing.T) {
 	t.Parallel()
 	series := func(n int, names bool) int {
@@ -215,7 +214,7 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// What is not known is not told, and least as a zero.
+// An unknown value has no sample, in particular none of 0.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	s := &status.Status{Pools: []status.Pool{{Name: "online", Load: &status.PoolLoad{}}}, Containers: []status.Container{{Ref: "a/b/c", Class: workload.LS}}}
@@ -275,7 +274,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// A plugin that doesn't answer fails the scrape, so that up is 0.
+// If the plugin doesn't answer, the scrape fails, so that `up` is 0.
 func TestNoStatus(t *testing.T) {
 	t.Parallel()
 	answer := httptest.NewRecorder()

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Whatever a status says, a scrape is answered, and with amounts.
+// Every status can be scraped, and every sample is a number.
 func TestAnyStatus(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

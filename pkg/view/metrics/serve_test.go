@@ -38,7 +38,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// ask asks until there is an answer: the server begins when it begins.
+// ask repeats a request until there is an answer, because the server may not have started yet.
 func ask(t *testing.T, address, path string) (int, string) {
 	t.Helper()
 	for t.Context().Err() == nil {

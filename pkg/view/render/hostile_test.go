@@ -19,12 +19,12 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// evil is a name that nobody should be able to print: it sets a terminal's title,
-// clears it in 7 and in 8 bits, writes from right to left, and begins lines anew.
+// evil is a name that must not reach a terminal: it sets the title, clears the screen with 7-bit
+// and 8-bit sequences, switches to right-to-left text, and starts new lines.
 const evil = "team/\x1b]0;owned\a\x1b[2J\u009b2J\u202eweb\u2028\r\nroot/pod\t\x00/x\xff"
 
-// poison sets all texts below a value, in as many elements as there are to be, and
-// leaves what is already set.
+// poison sets all empty texts below a value, and gives lists and maps the expected number of
+// elements.
 func poison(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.String:
@@ -75,7 +75,7 @@ func poisoned[T any](t *testing.T) *T {
 	return value
 }
 
-// checkPrintable fails where a terminal would act on a text.
+// checkPrintable fails the test if a terminal would interpret part of a text.
 func checkPrintable(t *testing.T, what, text string) {
 	t.Helper()
 	if !strings.Contains(text, "owned") {
@@ -88,7 +88,8 @@ func checkPrintable(t *testing.T, what, text string) {
 	}
 }
 
-// Each text of the status, those that are added later too, is shown as it may be.
+// Every text of the status, including fields that are added later, is displayed without control
+// characters.
 func TestHostileStatus(t *testing.T) {
 	t.Parallel()
 	s := poisoned[status.Status](t)

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// text is what a function of this package writes.
+// text returns the output of a function of this package.
 func text(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var out strings.Builder
@@ -95,7 +95,7 @@ spec: {containers: [{name: ` + long + `, resources: {limits: {cpu: 32, memory: 1
 	checkWidth(t, text(t, func(w io.Writer) error { return Plan(w, plans) }))
 }
 
-// Explain's quota is the one in the kernel: the loop's, where the loop has set it.
+// Explain shows the kernel's quota, which may be the loop's.
 func TestExplainedQuota(t *testing.T) {
 	t.Parallel()
 	quota := status.Setting{Level: "pod", Knob: knobs.Quota.String(), Value: "0.2 CPUs"}
@@ -112,7 +112,7 @@ func TestExplainedQuota(t *testing.T) {
 	}
 }
 
-// examined is a report with a bit of everything.
+// examined returns a report with findings of every kind.
 func examined() *doctor.Report {
 	return &doctor.Report{Level: doctor.Fail, Findings: []doctor.Finding{
 		{Area: "kernel", Name: "release", What: "Linux 6.8.0-45-generic, Ubuntu 24.04 LTS"},
@@ -134,7 +134,7 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// The numbers of a decision are printed with their units, for people.
+// A decision's facts are displayed with units that people use.
 func TestFactsText(t *testing.T) {
 	t.Parallel()
 	d := control.Decision{

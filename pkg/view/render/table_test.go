@@ -27,7 +27,7 @@ func TestTable(t *testing.T) {
 
 func withoutSpaces(text string) string { return strings.ReplaceAll(text, " ", "") }
 
-// Folding loses nothing but spaces, and no line is too long.
+// Fold removes nothing but spaces, and no line is too long.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,7 +45,8 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// A table of a few columns keeps to 80 whatever is in it, and holds all of it.
+// A table of few columns has at most 80 columns of text, whatever it contains, and shows all of
+// it.
 func TestTableKeepsToItsWidth(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

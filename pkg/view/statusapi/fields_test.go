@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// fill gives a value anything that its type can have.
+// fill gives a value random contents of its type.
 func fill(t *rapid.T, v reflect.Value) {
 	switch v.Interface().(type) {
 	case time.Time:
@@ -73,7 +73,7 @@ func fill(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// anyStatus is a status with up to three containers of five.
+// anyStatus draws a status with up to three of five containers.
 func anyStatus(t *rapid.T) *status.Status {
 	var s status.Status
 	fill(t, reflect.ValueOf(&s).Elem())
@@ -97,7 +97,7 @@ func text(t *rapid.T, value any) string {
 	return string(data)
 }
 
-// bare is JSON without what is zero, empty or null: it may be left out.
+// bare returns JSON without values that are zero, empty or null, since they may be omitted.
 func bare(value any) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -131,7 +131,7 @@ func bare(value any) any {
 	return value
 }
 
-// applied is RFC 7396's own algorithm.
+// applied implements the algorithm of RFC 7396.
 func applied(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -151,8 +151,8 @@ func applied(target, patch any) any {
 	return into
 }
 
-// Who applies patches has what the plugin has: our client, and any other that knows
-// RFC 7396.
+// A client that applies the patches has the plugin's status: both this package's client and any
+// other that follows RFC 7396.
 func TestPatchesAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -202,7 +202,7 @@ func TestPatchesAddUp(t *testing.T) {
 	})
 }
 
-// What has not changed is not told.
+// A patch contains only what has changed.
 func TestPatchIsSmall(t *testing.T) {
 	t.Parallel()
 	old, now := crowd(3), crowd(3)
@@ -236,7 +236,7 @@ func TestPatchIsSmall(t *testing.T) {
 	}
 }
 
-// crowd is a status with so many containers of a usual kind.
+// crowd returns a status with that many ordinary containers.
 func crowd(containers int) *status.Status {
 	s := &status.Status{
 		Schema: status.Schema, Version: "v1", Mode: "on", Machine: status.Machine{Online: cpuset.Range(0, 511)},
@@ -259,7 +259,7 @@ func crowd(containers int) *status.Status {
 	return s
 }
 
-// later is the same crowd a second on, with other figures for each.
+// later returns the same status one second later, with other numbers for each container.
 func later(s *status.Status, seconds int) *status.Status {
 	now := *s
 	now.Time = time.Unix(int64(seconds), 0).UTC()
@@ -280,8 +280,8 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// BenchmarkPatch500 is a line of the stream with 500 containers, each of which has
-// used something else than a second before; beside it the whole status as JSON.
+// BenchmarkPatch500 measures a line of the stream with 500 containers whose usage has changed
+// within a second, and the whole status as JSON.
 func BenchmarkPatch500(b *testing.B) {
 	old := crowd(500)
 	b.Run("patch", func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 )
 
-// trail is ten decisions, one a minute from noon on.
+// trail holds ten decisions, one a minute from noon on.
 func trail() fstest.MapFS {
 	var text strings.Builder
 	for i := range 10 {
@@ -72,7 +72,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A folder without a trail has an empty one.
+// The log of a folder without a trail is empty.
 func TestNoLog(t *testing.T) {
 	t.Parallel()
 	l, err := readLog(fstest.MapFS{}, audit.Filter{}, 5, func() error { return nil })

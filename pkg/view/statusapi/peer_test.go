@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// guarded is a source that hears of who was turned away.
+// guarded is a source that records rejected clients.
 type guarded struct {
 	source
 	denied atomic.Int64
@@ -28,10 +28,10 @@ type guarded struct {
 
 func (g *guarded) Denied(uid uint32) { g.denied.Store(int64(uid)) }
 
-// serve serves until the test's end, and returns when clients can connect.
+// serve serves until the test ends. It returns when clients can connect.
 func serve(t *testing.T, s Source, more ...Route) (socket string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "status") // the test's own folder may have too long a name
+	dir, err := os.MkdirTemp("", "status") // the path of the test's own folder may be too long
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func dialAs(t *testing.T, uid int, socket string) net.Conn {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // the thread is never unlocked, so it ends with the goroutine
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
 			done <- result{nil, errno}
 			return
@@ -94,7 +94,8 @@ func dialAs(t *testing.T, uid int, socket string) net.Conn {
 	return r.Conn
 }
 
-// The socket's mode keeps others out; where somebody has opened it, their user does.
+// The socket's mode excludes other users; if somebody has opened it to all, the check of the peer
+// does.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -127,7 +128,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// Nobody can hold a connection without asking, or send without end.
+// A client can neither keep a connection without a request, nor send without end.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, source{&status.Status{}})
@@ -151,8 +152,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A stream over the socket: the whole at first, then what changes, until its reader
-// has enough.
+// A stream over the socket contains the whole status and then its changes, until the reader stops.
 func TestClientStream(t *testing.T) {
 	t.Parallel()
 	c := &clock{size: 3}

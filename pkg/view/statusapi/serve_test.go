@@ -23,7 +23,7 @@ func (s source) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, er
 	return nil, nil
 }
 
-// What the plugin tells is what its client reads.
+// The client receives exactly the status that the plugin sends.
 func TestStatusOverTheSocket(t *testing.T) {
 	t.Parallel()
 	told := &status.Status{

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// clock is a source that tells the time, and counts who asks.
+// clock is a source whose status has the time, and which counts the requests.
 type clock struct {
 	source
 	asked atomic.Int64
@@ -54,7 +54,7 @@ func TestHub(t *testing.T) {
 			t.Errorf("%d snapshots in a second for two followers", n)
 		}
 		h.leave(fast)
-		time.Sleep(10 * time.Second) // nobody takes what comes
+		time.Sleep(10 * time.Second) // the client reads nothing
 		synctest.Wait()
 		if got := at(slow); got < 10*time.Second {
 			t.Errorf("who takes one late has that of %v, not the newest", got)
@@ -99,7 +99,7 @@ func TestTooManyFollowers(t *testing.T) {
 	})
 }
 
-// pipes is a listener in memory, for a server in virtual time.
+// pipes is a listener in memory for a server in virtual time.
 type pipes struct {
 	calls chan net.Conn
 	once  sync.Once
@@ -127,7 +127,7 @@ func (p *pipes) dial(t *testing.T, request string) net.Conn {
 	return ours
 }
 
-// A client that takes nothing is dropped after a while, and holds up nobody.
+// A client that reads nothing is dropped after a while, and delays nobody.
 func TestStalledClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// drawStatus is any status, of a plugin that may be wrong about everything.
+// drawStatus draws any status, also of a plugin with wrong values everywhere.
 func drawStatus(t *rapid.T) *status.Status {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\x1b[2J\x1b]0;owned\a", "a/b/c", strings.Repeat("long/", 60), "\u202e中\u0301"}))
 	share := rapid.OneOf(rapid.Float64Range(-1, 2), rapid.SampledFrom([]float64{0, 1, 1e300, -1e300, math.NaN(), math.Inf(1)}))
@@ -72,9 +72,8 @@ func drawStatus(t *rapid.T) *status.Status {
 	return s
 }
 
-// Whatever the status says, no line is wider and no frame is higher than the terminal,
-// nothing but ASCII and the frame's own colours reaches it, and without colours the same
-// is told.
+// For every status, no line is wider and no frame higher than the terminal, the output contains
+// only ASCII and the frame's own colours, and without colours it contains the same text.
 func TestAnyFrameKeepsToTheTerminal(t *testing.T) {
 	t.Parallel()
 	m := machine(t, middle)
@@ -110,7 +109,7 @@ func TestAnyFrameKeepsToTheTerminal(t *testing.T) {
 	})
 }
 
-// Every CPU that is online has one owner.
+// Every online CPU has exactly one owner.
 func TestOwnersDivideTheMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -130,7 +129,7 @@ func TestOwnersDivideTheMachine(t *testing.T) {
 	})
 }
 
-// Each form draws each CPU once, wherever the lines break.
+// Each form of the display shows each CPU once, wherever the lines break.
 func TestEveryCPUIsDrawnOnce(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{small, middle, large, "4 packages 2 nodes 3 cores 2 threads"} {

@@ -46,15 +46,15 @@ func machine(t testing.TB, text string) *topology.Machine {
 	return m
 }
 
-// The machines of the frames that are kept.
+// These are the machines of the golden frames.
 const (
 	small  = "2 cores"
 	middle = "2 packages 2 nodes 8 cores 2 threads"
 	large  = "2 packages 4 nodes 32 cores 2 threads l3 8 cores"
 )
 
-// scene is a node with everything: pins, pools apart with bands, batch work that is
-// squeezed, a disturbed pod, advice and decisions.
+// scene returns a node with everything: pins, exclusive pools with bands, squeezed batch work, a
+// disturbed pod, advice and decisions.
 func scene(t testing.TB, text string, containers int) State {
 	t.Helper()
 	m := machine(t, text)
@@ -108,7 +108,7 @@ func scene(t testing.TB, text string, containers int) State {
 	return State{Status: s, Machine: m}
 }
 
-// divide gives the machine's CPUs to pins, the system and pools.
+// divide assigns the machine's CPUs to pins, the system and pools.
 func divide(s *status.Status, m *topology.Machine) (lse, lsr cpuset.Set) {
 	if len(m.Cores) < 8 {
 		s.Pools = []status.Pool{{Name: "critical", CPUs: m.Online}, {Name: "online", CPUs: m.Online}, {Name: "batch", CPUs: m.Online}}

@@ -56,7 +56,7 @@ func with(o Options, change func(*Options)) Options {
 	return o
 }
 
-// The page shows what is drawn.
+// docs/top.md shows a golden frame.
 func TestThePageShowsAFrame(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join("..", "..", "..", "docs", "top.md")
@@ -78,7 +78,7 @@ func TestThePageShowsAFrame(t *testing.T) {
 	}
 }
 
-// Pools that overlap are one owner, and each set of them is another.
+// Pools that overlap are displayed as one owner; each combination of pools is an owner of its own.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	s := &status.Status{
@@ -130,7 +130,7 @@ func TestSafe(t *testing.T) {
 	}
 }
 
-// Going up again takes as many keys as going down did.
+// Scrolling up takes as many keys as scrolling down did.
 func TestLast(t *testing.T) {
 	t.Parallel()
 	seen, at := scene(t, large, 500), Options{Width: 80, Height: 24}

@@ -23,7 +23,7 @@ import (
 
 const token = "0123456789abcdef"
 
-// plugin answers, and counts how often it was asked.
+// plugin answers and counts the requests.
 type plugin struct {
 	asked *atomic.Int64
 	err   error
@@ -65,7 +65,7 @@ func read(t *testing.T, r *http.Response) string {
 	return string(data)
 }
 
-// logIn is the cookie that the form gives.
+// logIn returns the cookie that the login form sets.
 func logIn(t *testing.T, h http.Handler, with string) (*http.Response, string) {
 	t.Helper()
 	form := url.Values{"token": {with}}.Encode()
@@ -81,7 +81,7 @@ func logIn(t *testing.T, h http.Handler, with string) (*http.Response, string) {
 	return r, c.Name + "=" + c.Value
 }
 
-// Who gets an answer, by what they show and the name by which they ask.
+// Requests are answered or rejected by their token and by their Host header.
 func TestWhoIsLetIn(t *testing.T) {
 	t.Parallel()
 	guarded := Handler(Options{Token: token}, plugin{})
@@ -192,7 +192,7 @@ func TestData(t *testing.T) {
 	}
 }
 
-// Many viewers cost the agent no more than one that asks twice a second.
+// Many viewers cause no more requests to the agent than one that asks twice a second.
 func TestViewersShareAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,8 +213,7 @@ func TestViewersShareAnswers(t *testing.T) {
 	})
 }
 
-// The page is small, whole, and has nothing from elsewhere; nothing in it makes markup
-// out of text.
+// The page is small and complete, loads nothing from elsewhere, and never turns text into markup.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	const most = 100 << 10
@@ -250,7 +249,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// The page's bounds of latencies are those by which the plugin counts.
+// The page's bounds of latencies are the plugin's.
 func TestLatencyBounds(t *testing.T) {
 	t.Parallel()
 	var bounds []string

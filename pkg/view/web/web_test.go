@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// start serves until the test ends, and returns the error at the end.
+// start serves until the test ends. stop returns the server's error.
 func start(t *testing.T, o Options) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -33,7 +33,7 @@ func start(t *testing.T, o Options) (stop func() error) {
 	}
 }
 
-// get waits for an answer.
+// get repeats a request until it is answered.
 func get(t *testing.T, client *http.Client, address string) *http.Response {
 	t.Helper()
 	for {
@@ -118,10 +118,10 @@ func (c calls) Accept() (net.Conn, error) {
 	}
 	return nil, net.ErrClosed
 }
-func (c calls) Close() error   { close(c); return nil } // the server does it once
+func (c calls) Close() error   { close(c); return nil } // the server calls it once
 func (c calls) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-// A stream goes on when the time of other answers is over.
+// A stream continues after the deadline of other answers.
 func TestStreamOutlastsDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// certificate makes one for this machine.
+// certificate makes a certificate for this machine.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -34,7 +34,7 @@ func TestPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		class, side, runtime string
-		refused              string // "" where none is
+		refused              string // "" if the pod is not refused
 		warning              string
 	}{
 		"all placed":           {"LSE", "2", "", "", ""},
@@ -65,7 +65,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// mute is a plugin of another version, which answers for no container.
+// mute is a plugin of another version that answers for no container.
 type mute struct{ Empty }
 
 func (mute) Plan(manifest.Pod) ([]status.Answer, error) { return nil, nil }
@@ -78,7 +78,7 @@ func TestPodsOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// Of a refused container the runtime's spec holds nothing; that of a pin has no quota.
+// The OCI spec of a refused container has no settings, and that of a pin no quota.
 func TestOCI(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("CLASS", "LSE", "SIDE", "500m", "RUNTIME", "").Replace(twoContainers)

@@ -9,17 +9,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// setting is a value that a pod may write, and who may.
+// setting is a value that a pod may request, and the authorization for it.
 type setting struct {
 	value  string
-	with   string           // a further annotation that it needs, "KEY=VALUE"
-	needs  Feature          // "" for none
-	only   []workload.Class // the classes in which it needs the feature; none: in all
-	never  []workload.Class // the classes to which it is refused, whatever is authorized
-	beyond bool             // refused to all: more than the grant, or unknown to the node
+	with   string           // a further required annotation, "KEY=VALUE"
+	needs  Feature          // required feature; "" for none
+	only   []workload.Class // classes in which it needs the feature; all if empty
+	never  []workload.Class // classes to which it is refused, whatever is authorized
+	beyond bool             // refused to all, because it exceeds the grant or the node lacks it
 }
 
-// settings has a row for each key and for each kind of value that counts as more. A
+// settings returns rows for each key and for each kind of value that needs more authorization. A
 // key without a row fails the matrix.
 func settings() map[key][]setting {
 	be := []workload.Class{workload.BE}
@@ -58,8 +58,8 @@ func settings() map[key][]setting {
 	}
 }
 
-// nodeRules are rules with a namespace for each feature, named as it, in which it
-// alone is authorized; namespace "all" has all of them, by two rules.
+// nodeRules returns rules with a namespace per feature, of the feature's name, in which only that
+// feature is authorized. In the namespace "all" two rules authorize all features.
 func nodeRules() Rules {
 	r := rules()
 	r.DefaultPool = "online"
@@ -76,26 +76,26 @@ func nodeRules() Rules {
 	r.Authorize = append(r.Authorize,
 		Authorization{Features: all[:half], Namespaces: []string{"all"}},
 		Authorization{Features: all[half:], Namespaces: []string{"all"}},
-		Authorization{Features: all}, // without namespaces and labels it allows nothing
+		Authorization{Features: all}, // without namespaces and labels it authorizes nothing
 		Authorization{Features: all, Namespaces: []string{"all"}, Labels: map[string]string{"no": "pod has it"}})
 	return r
 }
 
-// namespaces are those of nodeRules, and some that only look like them.
+// namespaces returns those of nodeRules, and some with similar names.
 func namespaces() []string {
 	return append(Features(), "all", "none", "", "ALL", "all\n", "all/all", "*")
 }
 
 var classes = []workload.Class{workload.LSE, workload.LSR, workload.LS, workload.BE, workload.System}
 
-// Every class, namespace and setting: a pod gets what its namespace may have, and
-// the refusal of the rest names the feature and the namespace.
+// In every class and namespace, a pod gets the settings that its namespace may have. The refusal
+// of another names the feature and the namespace.
 func TestAuthorizationMatrix(t *testing.T) {
 	t.Parallel()
 	rules, matrix := nodeRules(), settings()
 	asked := map[Feature]bool{RoundUpCPUs: true} // see TestRoundUpIsAuthorized
 	for k := range ownKeys {
-		if k == grantKey { // counts in BestEffort pods alone: see TestGrant
+		if k == grantKey { // counts in BestEffort pods only: see TestGrant
 			continue
 		}
 		if len(matrix[k]) == 0 {
@@ -153,8 +153,7 @@ func checkRow(t *testing.T, rules *Rules, k key, row setting, class workload.Cla
 	}
 }
 
-// What only the configuration gives is refused to pods of every class, wherever they
-// are.
+// Settings that only the configuration may give are refused to pods of every class and namespace.
 func TestGivenKeysAreNotForPods(t *testing.T) {
 	t.Parallel()
 	rules := nodeRules()
@@ -174,8 +173,8 @@ func TestGivenKeysAreNotForPods(t *testing.T) {
 	}
 }
 
-// What dialects ask for needs the same authorization. What starts without it is
-// warned of.
+// The labels and annotations of dialects need the same authorization. A pod that starts without a
+// setting gets a warning.
 func TestDialectsAreAuthorized(t *testing.T) {
 	t.Parallel()
 	rules := nodeRules()
@@ -184,7 +183,7 @@ func TestDialectsAreAuthorized(t *testing.T) {
 		says  []string
 		needs Feature
 		key   key
-		fails bool // the pod doesn't start without
+		fails bool // the pod doesn't start without the setting
 	}{
 		{[]string{qosClass + "SYSTEM"}, SystemClass, classKey, true},
 		{[]string{level + "system_cores"}, SystemClass, classKey, true},

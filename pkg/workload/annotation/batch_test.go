@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// What a batch container may count on: by the kubelet's record where that knows it,
-// else by what an annotation says, which counts for BE alone.
+// The grant of a batch container comes from the kubelet's record if that has it, and otherwise
+// from an annotation, which counts for BE only.
 func TestGrant(t *testing.T) {
 	t.Parallel()
 	const own = "grant.sluice.dev="
@@ -25,8 +25,8 @@ func TestGrant(t *testing.T) {
 		qos     workload.QoS
 		says    string
 		granted workload.Granted
-		want    string // CPU, memory, memory limit, and from where
-		text    string // of the only warning, or of the error where want is "refused"
+		want    string // CPU, memory, memory limit, and the source
+		text    string // part of the only warning, or of the error if want is "refused"
 		cut     bool
 	}{
 		"nothing":                        {"BE", workload.BestEffort, "", workload.Granted{}, "0 0 0 inferred", "", false},
@@ -90,8 +90,8 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// The weights that the kubelet gives end at 256 CPUs, and steps of the OOM score are
-// 0.1 % of the node's memory: the record has both exactly.
+// CPU weights set by the kubelet end at 256 CPUs, and OOM scores have steps of 0.1 % of the node's
+// memory. The record has both exactly.
 func TestRecordedRequestsAreExact(t *testing.T) {
 	t.Parallel()
 	rules := rules()
@@ -105,13 +105,14 @@ func TestRecordedRequestsAreExact(t *testing.T) {
 	if got, _, err := rules.Request(facts, p, c); err != nil || got.Milli != 300000 || got.Memory != 300<<20 {
 		t.Errorf("by the record %d, %d, %v", got.Milli, got.Memory, err)
 	}
-	// A Guaranteed pod has what was carried out, also while a resize is only granted.
+	// A Guaranteed pod has the resources in force, also while a resize is granted but not carried
+	// out.
 	p, c = pod(workload.Guaranteed, 4000, "class.sluice.dev=LSR")
 	facts.Granted = workload.Granted{Pod: true, Container: true, CPU: 6000, Memory: 3 * gib}
 	if got, _, err := rules.Request(facts, p, c); err != nil || got.CPUs != 4 || got.Memory != 2*gib {
 		t.Errorf("while a resize is under way %d CPUs, %d, %v", got.CPUs, got.Memory, err)
 	}
-	// Unless its requests are the pod's, of which the runtime is told the whole.
+	// The exception is a pod with pod-level requests, of which the runtime reports the total.
 	facts.Granted.PodLevel, facts.Granted.CPU = true, 2000
 	if got, _, err := rules.Request(facts, p, c); err != nil || got.CPUs != 2 || got.Memory != 3*gib {
 		t.Errorf("of a pod's own requests %d CPUs, %d, %v", got.CPUs, got.Memory, err)

@@ -7,7 +7,7 @@ import (
 )
 
 func BenchmarkRequest(b *testing.B) {
-	// What the kubelet and a service mesh write on a pod that knows nothing of Sluice.
+	// These are annotations of the kubelet and of a service mesh on a pod that doesn't use Sluice.
 	mesh := []string{"kubernetes.io/config.seen=2026-11-21T00:00:00Z", "prometheus.io/scrape=true", "prometheus.io/port=9090", "sidecar.istio.io/status={}", "label pod-template-hash=5d4f", "label app.kubernetes.io/name=web"}
 	for name, says := range map[string][]string{
 		"plain": mesh,

@@ -12,8 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// checkGrant fails where a request is more than the container was granted, or is
-// not one that a policy can serve.
+// checkGrant fails the test if a request exceeds the container's grant, or can't be carried out.
 func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload.Pod, c *workload.Container, threads int, granted workload.Granted) {
 	got, warnings, err := rules.Request(Facts{ThreadsPerCore: threads, Memory: 64 * gib, Granted: granted}, p, c)
 	for _, w := range warnings {
@@ -65,8 +64,8 @@ func checkGrant(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 	checkKnobs(t, rules, p, c, &got)
 }
 
-// checkKnobs fails where a request's knobs are more than was granted, or out of
-// the kernel's ranges. Rules that give knobs give none above the shipped ones.
+// checkKnobs fails the test if a request's knobs exceed the grant or the kernel's ranges. The
+// configured rules give no knobs above the default ones.
 func checkKnobs(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload.Pod, c *workload.Container, got *workload.Request) {
 	knobs := &got.Tuning
 	can := func(f Feature) bool { return rules.authorized(p, f) }
@@ -124,7 +123,7 @@ func checkKnobs(t interface{ Fatalf(string, ...any) }, rules *Rules, p *workload
 	}
 }
 
-// Values that are near to something valid reach further than random ones.
+// Values close to valid ones reach further than random ones.
 var (
 	someKeys   = append(keyNames[:], "clas", "", "x.y")
 	someScopes = []string{"", "", "", "/pod", "/container.app", "/container.other", "/x"}
@@ -162,7 +161,7 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 		if rapid.Bool().Draw(t, "classified") {
 			name := rapid.SampledFrom(keyNames[:placementKeys]).Draw(t, "set")
 			g, err := Give(name, rapid.SampledFrom(someValues).Draw(t, "to"))
-			if err == nil && g.Text != "SYSTEM" && g.Text != "node" { // what the config gives needs no authorization
+			if err == nil && g.Text != "SYSTEM" && g.Text != "node" { // the configuration's settings need no authorization
 				rules.Classify = []Classification{{Set: given("smt", "full-core")}}
 				rules.Classify[0].Set[name] = g
 			}
@@ -187,7 +186,7 @@ func TestTheGrantIsNeverExceeded(t *testing.T) {
 	})
 }
 
-// someGranted is what a kubelet's record may say.
+// someGranted draws an entry of the kubelet's record.
 func someGranted(t *rapid.T) workload.Granted {
 	g := workload.Granted{Pod: rapid.Bool().Draw(t, "recorded")}
 	if !g.Pod {
@@ -220,8 +219,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// Each text of Koordinator and Katalyst that is read asks for no more than the
-// grant, whatever it is.
+// No label or annotation of Koordinator or Katalyst requests more than the grant, whatever its
+// text is.
 func FuzzDialects(f *testing.F) {
 	names := []string{koordBurst, koordCPU, koordMemory, koordIO, koordResctrl, koordExtended, koordOOM, koordOOMs, koordEvictRank, koordSpec, koordStatus, katalystCPU, katalystMemory}
 	for i := 0; i < len(someDialect); i += 2 {
@@ -238,8 +237,7 @@ func FuzzDialects(f *testing.F) {
 	})
 }
 
-// A value that is taken can be taken again, and to the same effect in the
-// kernel's spelling.
+// An accepted value, written in the kernel's notation, is accepted again with the same effect.
 func FuzzValue(f *testing.F) {
 	for k := range givenKeys {
 		for _, value := range someValues {
@@ -248,7 +246,7 @@ func FuzzValue(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n uint8, value string) {
 		k := key(n) % givenKeys
-		if len(value) > maxLength { // is not read
+		if len(value) > maxLength { // such a value is not parsed
 			return
 		}
 		var req workload.Request

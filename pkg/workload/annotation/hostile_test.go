@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// readNames are the labels and annotations whose values are read, with the own ones
-// for each scope.
+// readNames returns the labels and annotations whose values are parsed, with the project's own
+// ones for each scope.
 func readNames() (annotations, labels []string) {
 	for _, k := range Keys() {
 		for _, scope := range []string{"", "/pod", "/container.app"} {
@@ -22,8 +22,8 @@ func readNames() (annotations, labels []string) {
 	return annotations, []string{koordQoS, koordPriority, koordCores, koordCorePlan, koordEvict}
 }
 
-// hostileValues are what a pod may write where nobody would: large, deep, bombs, and
-// what a terminal, a log or a page acts on.
+// hostileValues are values that an attacker may write: large, deeply nested, expanding, and with
+// characters that terminals, logs or pages interpret.
 func hostileValues() map[string]string {
 	bomb := "a: &a [x,x]\n"
 	for c := 'b'; c < 'z'; c++ {
@@ -55,11 +55,11 @@ func hostileValues() map[string]string {
 	}
 }
 
-// Whatever a pod writes, the answer is bounded, can be printed, and names the value's
-// size where that is the fault.
+// For every value, the answer is bounded and printable, and names the size if the value is too
+// long.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
-	const most = 2048 // of one message
+	const most = 2048 // maximum length of one message
 	annotations, labels := readNames()
 	for name, value := range hostileValues() {
 		for i, key := range append(annotations, labels...) {
@@ -75,7 +75,7 @@ func TestHostileValues(t *testing.T) {
 				_, warnings, err := r.Request(Facts{ThreadsPerCore: 2, Memory: 64 * gib}, p, c)
 				var texts []string
 				if err != nil {
-					texts = append(texts, strings.Split(err.Error(), "\n")...) // errors.Join
+					texts = append(texts, strings.Split(err.Error(), "\n")...) // of errors.Join
 				}
 				for _, w := range warnings {
 					texts = append(texts, w.Text)
@@ -88,7 +88,7 @@ func TestHostileValues(t *testing.T) {
 						t.Errorf("%s in %s: the message is %d bytes long: %.300q", name, key, len(text), text)
 					}
 				}
-				tooLong := len(value) > maxLength && i < len(annotations) && key != katalystQoS // a word that is compared
+				tooLong := len(value) > maxLength && i < len(annotations) && key != katalystQoS // a value that is only compared with words
 				if tooLong && !strings.Contains(strings.Join(texts, "\n"), "at most 4096 are read") {
 					t.Errorf("%s in %s: %.300q", name, key, texts)
 				}
@@ -97,7 +97,7 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// A pod with thousands of keys costs one look at each, and a bounded answer.
+// A pod with thousands of keys costs one check of each, and gets a bounded answer.
 func TestManyKeys(t *testing.T) {
 	t.Parallel()
 	for form, fails := range map[string]bool{

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The kubelet knows of no resources of a pod on reclaimed ones; where it does, they
-// are the grant.
+// Koordinator's annotation of batch resources counts for a pod without requests of its own. If the
+// pod has requests, these are its grant.
 func TestBatchResources(t *testing.T) {
 	t.Parallel()
 	const key = koordExtended + "="
@@ -21,7 +21,7 @@ func TestBatchResources(t *testing.T) {
 		milli int64
 		says  string
 		want  string
-		text  string // of the warning, or of the error where want is "refused"
+		text  string // part of the warning, or of the error if want is "refused"
 	}{
 		"a batch pod":            {workload.BestEffort, 0, both(`"1000"`, `"1Gi"`), "shares=1000 quota=1000 limit=1073741824", ""},
 		"numbers":                {workload.BestEffort, 0, both("1500", "1048576"), "shares=1500 quota=1500 limit=1048576", ""},

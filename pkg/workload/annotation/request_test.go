@@ -12,15 +12,15 @@ import (
 
 const gib = 1 << 30
 
-// rules are the shipped rules with some pools.
+// rules returns the default rules with some pools.
 func rules() Rules {
 	r := DefaultRules()
 	r.Pools = []string{"critical", "online", "batch"}
 	return r
 }
 
-// pod makes a pod in namespace team and a container "app" in it. Each line of
-// says is "KEY=VALUE" for an annotation, or "label KEY=VALUE".
+// pod returns a pod in namespace team with a container "app". Each of says is "KEY=VALUE" for an
+// annotation, or "label KEY=VALUE".
 func pod(qos workload.QoS, milli int64, says ...string) (*workload.Pod, *workload.Container) {
 	p := &workload.Pod{
 		Namespace: "team", Name: "web", RuntimeHandler: "runc",
@@ -54,7 +54,7 @@ func pod(qos workload.QoS, milli int64, says ...string) (*workload.Pod, *workloa
 	return p, c
 }
 
-// show writes what differs from an empty request.
+// show describes what differs from an empty request.
 func show(r workload.Request) string {
 	out := r.Class.String()
 	add := func(set bool, format string, args ...any) {
@@ -85,9 +85,9 @@ const (
 	memoryEnh = "katalyst.kubewharf.io/memory_enhancement="
 )
 
-// Each case is a container of a Guaranteed pod on a node of two threads a core,
-// requesting 4 CPUs unless milli says otherwise. A want of "" is an error; text
-// holds parts of the error, or of the only warning where there is a want.
+// Each case is a container of a Guaranteed pod that requests 4 CPUs, unless milli says otherwise,
+// on a node with two threads per core. An empty want stands for an error; text contains parts of
+// the error, or of the only warning if there is a want.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	authorizeAll := func(r *Rules) {
@@ -104,7 +104,7 @@ func TestRequest(t *testing.T) {
 	}{
 		"nothing said": {want: "LS"},
 
-		// Scopes of own annotations.
+		// The scopes of annotations
 		"for the container":      {says: []string{"class.sluice.dev=BE", "class.sluice.dev/pod=BE", "class.sluice.dev/container.app=LSR"}, want: "LSR cpus=4"},
 		"for the pod":            {says: []string{"class.sluice.dev=BE", "class.sluice.dev/pod=LSR"}, want: "LSR cpus=4"},
 		"for another container":  {says: []string{"class.sluice.dev/container.sidecar=LSR"}, want: "LS"},
@@ -133,7 +133,7 @@ func TestRequest(t *testing.T) {
 		}, want: "SYSTEM"},
 		"SYSTEM, nowhere named": {says: []string{"class.sluice.dev=SYSTEM"}, rules: func(r *Rules) { r.Authorize = []Authorization{{Features: []Feature{SystemClass}}} }, text: []string{"authorize"}},
 
-		// Every placement key.
+		// Every key of placement
 		"all of a pin": {says: []string{"class.sluice.dev=LSR", "cpus.sluice.dev=2", "cpuset.sluice.dev=8,10", "numa.sluice.dev=single", "smt.sluice.dev=one-per-core",
 			"l3.sluice.dev=spread", "near.sluice.dev=3B:00.0", "memory-nodes.sluice.dev=0-1", "exclusive.sluice.dev=core", "exclusive-group.sluice.dev=db"},
 			want: "LSR cpus=2 cpuset=8,10 numa=single smt=one-per-core l3=spread near=0000:3b:00.0 exclusive=core group=team/db mems=0-1"},
@@ -158,7 +158,7 @@ func TestRequest(t *testing.T) {
 		"a pool of SYSTEM":       {says: []string{"namespace=kube-system", "class.sluice.dev=SYSTEM", "pool.sluice.dev=critical"}, want: "SYSTEM", text: []string{"no effect on class SYSTEM"}},
 		"several things at once": {says: []string{"class.sluice.dev=LSR", "numa.sluice.dev=no", "l3.sluice.dev=no"}, text: []string{"numa.sluice.dev", "l3.sluice.dev"}},
 
-		// The grant.
+		// The limits of the grant
 		"fewer than requested":       {says: []string{"class.sluice.dev=LSR", "cpus.sluice.dev=3"}, want: "LSR cpus=3"},
 		"more than requested":        {says: []string{"class.sluice.dev=LSR", "cpus.sluice.dev=5"}, text: []string{"cpus.sluice.dev", `"5"`, "request of 4000m, 4", "request more"}},
 		"more, ignored":              {says: []string{"class.sluice.dev=LSR", "cpus.sluice.dev=5"}, rules: ignore, want: "LSR cpus=4", text: []string{"(ignored)"}},
@@ -192,7 +192,7 @@ func TestRequest(t *testing.T) {
 		"rounding up, not switched":  {milli: 2500, says: []string{"class.sluice.dev=LSR"}, rules: authorizeAll, text: []string{"2500m"}},
 		"more than a machine's CPUs": {says: []string{"class.sluice.dev=LSR", "cpus.sluice.dev=5000"}, text: []string{"a whole number of CPUs"}},
 
-		// Koordinator.
+		// Koordinator's labels and annotations
 		"Koordinator's class":         {says: []string{qosClass + "LSR"}, want: "LSR cpus=4"},
 		"Koordinator's SYSTEM":        {says: []string{qosClass + "SYSTEM"}, text: []string{"label koordinator.sh/qosClass", "authorize"}},
 		"Koordinator's other class":   {says: []string{qosClass + "lsr"}, want: "LS", text: []string{"label koordinator.sh/qosClass", "(ignored)"}},
@@ -220,7 +220,7 @@ func TestRequest(t *testing.T) {
 		"another exclusive policy":    {says: []string{qosClass + "LSR", spec + `{"preferredCPUExclusivePolicy":"Rack"}`}, want: "LSR cpus=4", text: []string{"PCPULevel"}},
 		"Koordinator is switched off": {says: []string{qosClass + "LSR"}, rules: func(r *Rules) { r.Dialects.Koordinator = false }, want: "LS"},
 
-		// Katalyst.
+		// Katalyst's annotations
 		"dedicated":                 {says: []string{level + "dedicated_cores"}, want: "LSE cpus=4"},
 		"dedicated on one node":     {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_binding":"true"}`}, want: "LSE cpus=4 numa=single"},
 		"dedicated alone on it":     {says: []string{level + "dedicated_cores", memoryEnh + `{"numa_binding":true,"numa_exclusive":"true"}`}, rules: authorizeAll, want: "LSE cpus=4 numa=single exclusive=node group=katalyst"},
@@ -236,7 +236,7 @@ func TestRequest(t *testing.T) {
 		"not an object":             {says: []string{cpuEnh + "batch"}, text: []string{"cpu_enhancement", "JSON object"}},
 		"Katalyst is switched off":  {says: []string{level + "gold_cores"}, rules: func(r *Rules) { r.Dialects.Katalyst = false }, want: "LS"},
 
-		// Precedence.
+		// Precedence of the sources
 		"own before Koordinator":      {says: []string{"class.sluice.dev=LS", qosClass + "BE"}, want: "LS", text: []string{`label koordinator.sh/qosClass asks for class "BE", but annotation class.sluice.dev for "LS"`}},
 		"Koordinator before Katalyst": {says: []string{qosClass + "BE", level + "shared_cores"}, want: "BE", text: []string{`qos_level asks for class "LS"`}},
 		"all agree":                   {says: []string{"class.sluice.dev=BE", qosClass + "BE", level + "reclaimed_cores"}, want: "BE"},
@@ -284,7 +284,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// given makes what the config gives of keys and values that are valid.
+// given returns the Set that a configuration makes of valid keys and values.
 func given(keysAndValues ...string) Set {
 	set := Set{}
 	for i := 0; i < len(keysAndValues); i += 2 {
@@ -311,7 +311,7 @@ func contains(t *testing.T, text string, parts []string) {
 	}
 }
 
-// The runtime tells no request beyond 256 CPUs of a pod that isn't Guaranteed.
+// For a pod that isn't Guaranteed, the runtime reports no requests above 256 CPUs.
 func TestRequestBeyondShares(t *testing.T) {
 	t.Parallel()
 	rules := rules()
@@ -368,7 +368,7 @@ func TestSettingsSayWhereFrom(t *testing.T) {
 	}
 }
 
-// Many unknown keys make one message of bounded length, always the same.
+// Many unknown keys result in one message of bounded length that is always the same.
 func TestUnknownKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	rules := rules()
@@ -384,7 +384,7 @@ func TestUnknownKeysAreBounded(t *testing.T) {
 	contains(t, first.Error(), []string{"x0000", "x0004", "995 more"})
 }
 
-// A bad count is one mistake, not also a class without a count.
+// An invalid count is one mistake, and not also a class without a count.
 func TestOneMistakeOneError(t *testing.T) {
 	t.Parallel()
 	rules := rules()

@@ -74,7 +74,7 @@ func TestDefaultsAndGuarantees(t *testing.T) {
 	}
 }
 
-// The zero rules are safe ones.
+// The zero value of Rules is safe.
 func TestZeroRules(t *testing.T) {
 	t.Parallel()
 	var rules Rules
@@ -92,8 +92,8 @@ func TestZeroRules(t *testing.T) {
 	}
 }
 
-// TestDebugContainer: an ephemeral container requests nothing and can't be annotated, so it
-// starts beside pins, whatever they are annotated with.
+// TestDebugContainer checks that an ephemeral container starts in a pod with pins, whatever the
+// annotations say: it requests nothing and can't have annotations.
 func TestDebugContainer(t *testing.T) {
 	t.Parallel()
 	for _, says := range [][]string{

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// TestSpared: who keeps the node going is never evicted, and no batch work by default.
+// TestSpared checks that pods which keep the node running are never evicted, and are not batch
+// work by default.
 func TestSpared(t *testing.T) {
 	t.Parallel()
 	const static, critical = "kubernetes.io/config.source=file", "node-critical"
@@ -17,7 +18,7 @@ func TestSpared(t *testing.T) {
 		cdi    bool
 		class  workload.Class
 		never  bool
-		source string // a part of where the class comes from
+		source string // part of the class's source
 	}{
 		"a pod of a user":              {class: workload.BE, source: "config defaults.besteffort"},
 		"a static pod":                 {says: []string{static}, class: workload.LS, never: true, source: "the pod is static"},

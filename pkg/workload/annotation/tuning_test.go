@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// spell writes what a request asks for beside its place.
+// spell describes what a request contains besides the placement.
 func spell(t *workload.Tuning) string {
 	var out []string
 	add := func(set bool, format string, args ...any) {
@@ -44,7 +44,7 @@ func spell(t *workload.Tuning) string {
 	return strings.Join(out, " ")
 }
 
-// spellIO writes I/O as an annotation may say it.
+// spellIO formats I/O settings as an annotation.
 func spellIO(io *workload.IO) string {
 	one := func(weight workload.Optional[int], l workload.IOLimits) []string {
 		var out []string
@@ -77,9 +77,9 @@ const (
 	lsrMemory = "memory={minPercent: 100, wmarkMinAdj: -25}"
 )
 
-// Each case is an LS container of a Guaranteed pod that requests 4 CPUs, unless it
-// says otherwise. A want of "refused" is an error; text holds parts of the error,
-// or of the only warning where there is a want.
+// Each case is an LS container of a Guaranteed pod that requests 4 CPUs, unless it says otherwise.
+// The want "refused" stands for an error; text contains parts of the error, or of the only warning
+// if there is a want.
 func TestTuning(t *testing.T) {
 	t.Parallel()
 	authorizeAll := func(r *Rules) {
@@ -106,13 +106,13 @@ func TestTuning(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  []string
 		rules func(*Rules)
-		qos   workload.QoS // Guaranteed where not said
+		qos   workload.QoS // Guaranteed if not set
 		want  string
 		text  []string
 	}{
 		"nothing": {},
 
-		// Burst.
+		// Burst
 		"burst":               {says: []string{"cpu-burst" + own + "100%"}, want: "burst=100%"},
 		"a large burst":       {says: []string{"cpu-burst" + own + "10000%"}, want: "burst=10000%"},
 		"burst, automatic":    {says: []string{"cpu-burst" + own + "auto"}, want: "burst=100% raise=0%/0s"},
@@ -144,7 +144,7 @@ func TestTuning(t *testing.T) {
 		"its bad percentage":  {says: []string{cpuEnh + `{"cpu_burst_policy":"static","cpu_burst_percent":"much"}`}, want: "refused", text: []string{"cpu_burst_percent", `"much"`}},
 		"its reclaimed burst": {says: []string{reclaimed, cpuEnh + `{"cpu_burst_policy":"static"}`}, want: "identity=-1 " + beMemory, text: []string{"no effect on class BE"}},
 
-		// Identity.
+		// Identity
 		"identity below":           {says: []string{"cpu-identity" + own + "-1"}, want: "identity=-1"},
 		"identity of the class":    {says: []string{"cpu-identity" + own + "0"}, want: "identity=0"},
 		"identity above":           {says: []string{"cpu-identity" + own + "1"}, want: "refused", text: []string{"above the 0", "namespace team", `"identity"`}},
@@ -163,7 +163,7 @@ func TestTuning(t *testing.T) {
 		"own before its identity":  {says: []string{"cpu-identity" + own + "0", koordCPU + `={"groupIdentity":-1}`}, want: "identity=0", text: []string{"the latter counts"}},
 		"its own domain's neighbo": {says: []string{"xkoordinator.sh/cpuQOS={"}},
 
-		// Core scheduling.
+		// Core scheduling
 		"a group":               {says: []string{"core-sched" + own + "pay"}, want: "core=team/pay"},
 		"a group of its class":  {rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }, want: "core=ls"},
 		"own before its class'": {says: []string{"core-sched" + own + "ls"}, rules: func(r *Rules) { r.Classes.LS = given("core-sched", "ls") }, want: "core=team/ls"},
@@ -174,7 +174,7 @@ func TestTuning(t *testing.T) {
 		"its exclusive":         {says: []string{"label " + koordCorePlan + "=exclusive"}, want: "core=team/uid-1"},
 		"its other policy for":  {says: []string{"label " + koordCores + "=x", "label " + koordCorePlan + "=odd"}, want: "core=team/x", text: []string{`"odd"`}},
 
-		// Memory.
+		// Memory
 		"all of memory": {says: []string{"memory-qos" + own + "{minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true}"},
 			want: "memory={minPercent: 50, lowPercent: 100, highPercent: 80, wmarkRatio: 95, wmarkScale: 1000, wmarkMinAdj: -25, priority: 0, oomGroup: true}"},
 		"memory in JSON":           {says: []string{"memory-qos" + own + `{"lowPercent": 80}`}, want: "memory={lowPercent: 80}"},
@@ -212,7 +212,7 @@ func TestTuning(t *testing.T) {
 		"its rank beyond":          {says: []string{memoryEnh + `{"oom_priority":"301"}`}, want: "refused", text: []string{"oom_priority", `"301"`}},
 		"its dear rank":            {says: []string{memoryEnh + `{"oom_priority":"200"}`}, text: []string{"priority 9", "(ignored)"}},
 
-		// RDT.
+		// RDT
 		"an RDT class":           {says: []string{"rdt-class" + own + "be"}, rules: rdt, want: "rdt=be"},
 		"no RDT class":           {says: []string{"rdt-class" + own + "bee"}, rules: rdt, want: "refused", text: []string{"which has be, ls"}},
 		"no RDT at all":          {says: []string{"rdt-class" + own + "be"}, want: "refused", text: []string{"has none", "rdt.classes"}},
@@ -232,7 +232,7 @@ func TestTuning(t *testing.T) {
 		"RDT is a name":          {says: []string{"rdt-class" + own + "../x"}, want: "refused", text: []string{"1 to 63 letters"}},
 		"a class of the classes": {says: []string{"class" + own + "BE", "rdt-class" + own + "be"}, rules: rdt, want: "identity=-1 " + beMemory + " rdt=be"},
 
-		// I/O.
+		// I/O
 		"all of I/O": {says: []string{"io" + own + `{weight: 50, readBPS: 10Mi, writeBPS: 1G, readIOPS: 1k, writeIOPS: 200, devices: {/dev/sda: {writeBPS: 1Mi}, "8:0": {weight: 10}}}`},
 			want: `io={weight: 50, readBPS: 10485760, writeBPS: 1000000000, readIOPS: 1000, writeIOPS: 200, devices: {"/dev/sda": {writeBPS: 1048576}, "8:0": {weight: 10}}}`},
 		"I/O above":                {says: []string{"io" + own + "{weight: 101}"}, want: "refused", text: []string{"weight 101 is above the 100", `"ioWeight"`}},
@@ -263,7 +263,7 @@ func TestTuning(t *testing.T) {
 		"its bad device":           {says: []string{io + `{"blocks":[{"name":"sda"}]}`}, want: "refused", text: []string{"no block device"}},
 		"its bad weight":           {says: []string{io + `{"blocks":[{"name":"/dev/sda","ioCfg":{"ioWeightPercent":101}}]}`}, want: "refused", text: []string{"ioWeightPercent must be 1 to 100"}},
 
-		// OOM score.
+		// OOM score
 		"a score above":          {says: []string{koordOOM + "=100"}, want: "oom=100"},
 		"a score below":          {says: []string{koordOOM + "=-998"}, text: []string{"below the kubelet's -997", `"oomScore"`, "(ignored)"}},
 		"a score below, allowed": {says: []string{koordOOM + "=-998"}, rules: authorizeAll, want: "oom=-998"},
@@ -272,7 +272,7 @@ func TestTuning(t *testing.T) {
 		"a score of the others":  {says: []string{koordOOM + "=100", koordOOMs + `={"other":300}`}, want: "oom=100"},
 		"a score's own key":      {says: []string{"oom-score" + own + "-1000"}, want: "refused", text: []string{"not a key that a pod may say"}},
 
-		// For the loop.
+		// Settings of the control loop
 		"the former priority":      {says: []string{"priority" + own + "-5"}, want: "refused", text: []string{"is not a key any more", "Write the number as evict instead"}},
 		"Koordinator's priority":   {says: []string{"label " + koordPriority + "=koord-mid"}, want: "class=7000"},
 		"its batch":                {says: []string{"label " + koordPriority + "=koord-batch"}, want: "identity=-1 " + beMemory + " class=5000"},
@@ -299,7 +299,7 @@ func TestTuning(t *testing.T) {
 		"its always":               {says: []string{"label " + koordEvict + "=true"}},
 		"priority of a later band": {says: []string{"label " + koordPriority + "=koord-gold"}},
 
-		// The config.
+		// Settings of the configuration
 		"class LSR":                  {says: []string{"class" + own + "LSR"}, want: "identity=2 " + lsrMemory},
 		"class BE":                   {says: []string{"class" + own + "BE"}, want: "identity=-1 " + beMemory},
 		"SYSTEM":                     {says: []string{"namespace=kube-system", "class" + own + "SYSTEM"}},
@@ -351,7 +351,7 @@ func TestTuning(t *testing.T) {
 	}
 }
 
-// Knobs say where they are from, each part of memory-qos by its source.
+// Each knob names its source, and each part of memory-qos its own.
 func TestKnobsSayWhereFrom(t *testing.T) {
 	t.Parallel()
 	rules := rules()
@@ -373,7 +373,7 @@ func TestKnobsSayWhereFrom(t *testing.T) {
 	}
 }
 
-// A mapping that is made to be slow to read is not.
+// A mapping that is designed to be slow to parse is refused.
 func TestMappingsAreBounded(t *testing.T) {
 	t.Parallel()
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"

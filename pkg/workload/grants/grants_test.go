@@ -11,7 +11,7 @@ import (
 
 const gib = 1 << 30
 
-// file is a checkpoint as the kubelet writes it: JSON in JSON.
+// file returns a checkpoint as the kubelet writes it: JSON within JSON.
 func file(version, data string) []byte {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -23,7 +23,7 @@ func file(version, data string) []byte {
 	return []byte(`{` + version + `"data":` + string(text) + `,"checksum":1178570812}`)
 }
 
-// entry is pod u with these containers, in the words of Kubernetes 1.36.
+// entry returns pod u with these containers in the format of Kubernetes 1.36.
 func entry(containers, level string) string {
 	return `{"entries":{"u":{"ContainerResources":{` + containers + `},"PodLevelResources":` + level + `}}}`
 }
@@ -98,7 +98,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// What isn't understood is an error, and never a record of which a part is missing.
+// A record that can't be understood is an error, and never a record in which a part is missing.
 func TestNotUnderstood(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -155,7 +155,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A full node: 250 pods of 4 containers.
+// BenchmarkParse parses the record of a full node: 250 pods of 4 containers.
 func BenchmarkParse(b *testing.B) {
 	pods := make([]string, 250)
 	for i := range pods {

@@ -10,7 +10,7 @@ import (
 
 const gib = 1 << 30
 
-// pod is a manifest with those containers.
+// pod returns a manifest with these containers.
 func pod(containers string) string {
 	return "kind: Pod\nmetadata: {name: p}\nspec:\n  containers: [" + containers + "]\n"
 }
@@ -65,7 +65,7 @@ func TestContainerResources(t *testing.T) {
 	}
 }
 
-// What workload infers from the kubelet's values is what the manifest said.
+// Requests inferred from the kubelet's values equal those of the manifest.
 func TestRequestsComeBack(t *testing.T) {
 	t.Parallel()
 	for resources, want := range map[string]workload.MilliCPU{
@@ -152,8 +152,8 @@ spec:
 	}
 }
 
-// TestGrantOfAManifest: what a batch pod requests of the node's extended resources, and a pod
-// as a whole, is its grant.
+// TestGrantOfAManifest checks that the grant is what a batch pod requests of the node's extended
+// resources, and what a pod requests at pod level.
 func TestGrantOfAManifest(t *testing.T) {
 	t.Parallel()
 	grant := func(manifest string) []workload.Granted {

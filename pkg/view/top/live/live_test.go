@@ -71,8 +71,8 @@ func TestTopKeys(t *testing.T) {
 	}
 }
 
-// A plugin that goes away is told while the last that it said is still there, and one
-// that comes back is shown again.
+// When the plugin stops answering, the view says so and still shows the last status. When it
+// answers again, the view shows the new one.
 func TestTopFindsThePluginAgain(t *testing.T) {
 	t.Parallel()
 	m := watching{interval: time.Second, look: func() tea.Msg { return nil }}
@@ -98,7 +98,7 @@ func TestTopFindsThePluginAgain(t *testing.T) {
 	if text, _ := step(looked{seen: top.State{Status: statustest.Looped()}}); text != here {
 		t.Error(text)
 	}
-	// What a pause missed is not shown after it, but what is then.
+	// After a pause, the view shows the present status and none of the missed ones.
 	m = press(m, "p")
 	paused := m.View().Content
 	if text, cmd := step(looked{seen: top.State{Status: statustest.Calm()}}); text != paused || cmd == nil {
@@ -113,7 +113,7 @@ func TestTopFindsThePluginAgain(t *testing.T) {
 	}
 }
 
-// screen is a terminal's end of the line.
+// screen is a terminal that stores what it receives.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -131,9 +131,9 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// moving is a node on which the load of every CPU changes with each look.
+// moving is a node on which the load of every CPU changes with each reading.
 type moving struct {
-	asked chan int // told how often it was looked at
+	asked chan int // receives the number of readings
 	n     int
 }
 
@@ -152,8 +152,8 @@ func (m *moving) Read(ctx context.Context) (top.State, error) {
 	return top.State{Status: s}, nil
 }
 
-// watched runs the view on a made-up terminal until it was looked at so often, and
-// returns all bytes that were sent to it.
+// watched runs the view on a made-up terminal for that many readings, and returns all bytes that
+// were sent to it.
 func watched(t *testing.T, looks int, show top.Options, env ...string) string {
 	t.Helper()
 	keys, typed := io.Pipe()
@@ -181,7 +181,7 @@ func watched(t *testing.T, looks int, show top.Options, env ...string) string {
 	}
 }
 
-// Over a slow line only what changed is sent.
+// On a slow line, only changes are sent.
 func TestTopSendsWhatChanged(t *testing.T) {
 	t.Parallel()
 	one, many := watched(t, 1, top.Options{Colour: true}, "TERM=xterm-256color"), watched(t, 6, top.Options{Colour: true}, "TERM=xterm-256color")
@@ -195,11 +195,11 @@ func TestTopSendsWhatChanged(t *testing.T) {
 	}
 }
 
-// Where NO_COLOR forbids them, and on terminals that have none.
+// There are no colours if NO_COLOR forbids them or the terminal has none.
 func TestTopWithoutColour(t *testing.T) {
 	t.Parallel()
 	colour := regexp.MustCompile(`\x1b\[[0-9;]*3[0-9][0-9;]*m`)
-	forced := []string{"TERM=xterm-256color", "CLICOLOR_FORCE=1"} // as this terminal is none
+	forced := []string{"TERM=xterm-256color", "CLICOLOR_FORCE=1"} // because the test's output is no terminal
 	for _, text := range []string{watched(t, 1, top.Options{}, forced...), watched(t, 1, top.Options{Colour: true}, "TERM=vt100")} {
 		if colour.MatchString(text) || !strings.Contains(text, "data/db-0") {
 			t.Errorf("%q", text)
@@ -222,7 +222,7 @@ func (n *node) Machine() (*topology.Machine, error) { return n.machine, nil }
 
 func (*node) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
 
-// A machine that has other CPUs online is asked for again.
+// When other CPUs are online, the view requests the machine again.
 func TestTopFollowsHotplug(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "live") // the path of a socket is at most 107 bytes

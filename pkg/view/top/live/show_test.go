@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/top"
 )
 
-// still is a node that looks the same each time.
+// still is a node that is the same in each reading.
 type still struct{ err error }
 
 func (s still) Read(context.Context) (top.State, error) {
 	return top.State{Status: statustest.Looped()}, s.err
 }
 
-// What is no terminal gets one frame as text, as wide as COLUMNS says.
+// If the output is no terminal, it is one frame of text with the width of COLUMNS.
 func TestShowsOneFrame(t *testing.T) {
 	for columns, width := range map[string]int{"": usualWidth, "120": 120, "none": usualWidth, "-5": usualWidth} {
 		t.Setenv("COLUMNS", columns)

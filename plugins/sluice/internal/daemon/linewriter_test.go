@@ -38,7 +38,7 @@ func TestLogDoesNotWait(t *testing.T) {
 		const more = 10
 		for i := range waitingLines + 1 + more {
 			fmt.Fprintf(w, "line %d\n", i)
-			synctest.Wait() // the first is in hand, and the others wait
+			synctest.Wait() // the first line is being written and the others wait
 		}
 		if took := time.Since(began); took > 0 {
 			t.Errorf("it took %s", took)

@@ -49,12 +49,12 @@ func TestHerald(t *testing.T) {
 			}
 		}
 		told = nil
-		time.Sleep(time.Minute) // of the test's own clock
+		time.Sleep(time.Minute) // in virtual time
 		if told != nil {
 			t.Errorf("it tells %q while the look hangs", told)
 		}
 		cancel()
-		for runs := true; runs; { // the clock may have been quicker than the end
+		for runs := true; runs; { // the timer may have fired before the end
 			select {
 			case looks <- look{true, "connected"}:
 			case <-ended:

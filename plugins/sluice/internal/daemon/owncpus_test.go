@@ -34,7 +34,7 @@ func allowed(t *testing.T) (lists []string) {
 // A run starts on the CPUs to which the previous run was confined.
 func TestOwnCPUs(t *testing.T) {
 	const asNext = "SLUICE_TEST_OWN_CPUS"
-	if folder := os.Getenv(asNext); folder != "" { // the next run
+	if folder := os.Getenv(asNext); folder != "" { // this process is the next run
 		if err := newOwnCPUs(folder).begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestOwnCPUs(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { own.run(ctx, logrus.New()); close(done) }()
-	if err := own.confine(may); err != nil { // as it is: other tests run in this process
+	if err := own.confine(may); err != nil { // keeps the CPUs as they are, because other tests run in this process
 		t.Error(err)
 	}
 	one := cpuset.Of(may.First())
@@ -78,7 +78,7 @@ func TestOwnCPUs(t *testing.T) {
 	}
 	stop()
 	<-done
-	for range 10 { // the last that is known is kept, also at the end
+	for range 10 { // the last known CPUs are kept, also at the end
 		own.newest <- one
 		if err := os.Remove(own.file); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/topology"
 )
 
-// plugin answers with a status, and nothing else.
+// plugin answers with a status and to no other request.
 type plugin struct{ status *status.Status }
 
 func (p plugin) Status() (*status.Status, error) { return p.status, nil }
@@ -55,8 +55,8 @@ func serve(t *testing.T, s *status.Status) (socket string) {
 	}
 }
 
-// TestInThePod: in the plugin's container the host and the configuration are found by
-// the running plugin; elsewhere its folders aren't there.
+// TestInThePod checks that in the plugin's container the host and the configuration are found
+// through the running plugin, since its folders exist nowhere else.
 func TestInThePod(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -85,7 +85,7 @@ func TestInThePod(t *testing.T) {
 	}
 }
 
-// Of a root without anything, each fact is there or says why it is not.
+// For an empty root, each fact is present or says why it is not.
 func TestNodeOfNothing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// openFiles are the files that this process has open below a folder.
+// openFiles lists the files below a folder that this process has open.
 func openFiles(t *testing.T, root string) (names []string) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")

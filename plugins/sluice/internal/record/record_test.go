@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// plugin is a running plugin on a calm node.
+// plugin is a running plugin on a node without problems.
 type plugin struct{}
 
 func (plugin) Status() (*status.Status, error) { return statustest.Calm(), nil }
@@ -29,7 +29,7 @@ func (plugin) Machine() (*topology.Machine, error) { return synth.Machine("2 nod
 
 func (plugin) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
 
-// lines calls then after so many lines.
+// lines calls then after that many lines.
 type lines struct {
 	io.Writer
 	left int
@@ -43,7 +43,7 @@ func (l *lines) Write(text []byte) (int, error) {
 	return l.Writer.Write(text)
 }
 
-// What is recorded can be read again: a sample each interval, on the plugin's machine.
+// A recording can be read again; it has one sample per interval, on the plugin's machine.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	root, err := os.MkdirTemp("", "record") // the path of a socket is at most 107 bytes

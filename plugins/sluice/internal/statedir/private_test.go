@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// All that is kept is for its owner alone, whoever is to read it later.
+// All files are readable by their owner only, even if another user may enter the folder later.
 func TestStateIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
@@ -55,7 +55,7 @@ func keepOne(dir string) error {
 	return book.Close()
 }
 
-// checkPrivate checks that a folder holds these files and is closed to others.
+// checkPrivate checks that a folder contains these files and is closed to other users.
 func checkPrivate(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {

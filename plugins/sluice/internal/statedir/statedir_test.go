@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
-// A flag names a folder before the configuration does. --state-dir alone names both.
+// A flag's folder takes precedence over the configuration's. --state-dir alone sets both folders.
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
@@ -37,7 +37,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// A runtime folder that can't be made or written is said so, with its key.
+// The error about a runtime folder that can't be made or written names its key.
 func TestRuntimeFolderUnusable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -56,8 +56,8 @@ func TestRuntimeFolderUnusable(t *testing.T) {
 	}
 }
 
-// The journal of a version that kept it in the state folder is read, by a look and by
-// an upgrade, and is gone after the upgrade.
+// A journal that an earlier version kept in the state folder is read by commands and by an
+// upgrade, and removed by the upgrade.
 func TestJournalIsTakenOver(t *testing.T) {
 	t.Parallel()
 	at := Dirs{t.TempDir(), t.TempDir()}

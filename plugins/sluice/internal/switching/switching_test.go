@@ -33,7 +33,7 @@ func (plugin) Machine() (*topology.Machine, error) { return nil, errors.New("not
 
 func (plugin) WhatIf(*workload.Pod, []workload.Container) ([]status.Answer, error) { return nil, nil }
 
-// hanging is a plugin that is stopped: its socket takes a connection, and that is all.
+// hanging is a stopped plugin, whose socket accepts a connection and never answers.
 type hanging struct {
 	plugin
 	goOn chan struct{}
@@ -70,7 +70,7 @@ func serve(t *testing.T, p statusapi.Source) string {
 	}
 }
 
-// said is what the command prints, in one line, and the error that it ends with.
+// said returns the command's output on one line, and its error.
 func said(t *testing.T, o Options) (string, error) {
 	t.Helper()
 	report, err := Run(t.Context(), o)
@@ -84,7 +84,7 @@ func said(t *testing.T, o Options) (string, error) {
 	return strings.Join(strings.Fields(text.String()), " "), o.Verdict(report)
 }
 
-// floored is a host with a batch box, and a state folder with the failsafe's plan.
+// floored returns a host with a batch cgroup, and a state folder with the failsafe's plan.
 func floored(t *testing.T) (dir, root, quota string) {
 	t.Helper()
 	dir, root = t.TempDir(), t.TempDir()
@@ -108,7 +108,7 @@ func floored(t *testing.T) (dir, root, quota string) {
 	return dir, root, quota
 }
 
-// Where no loop follows, off is carried out all the same.
+// If no loop follows the switch, the command squeezes batch work itself.
 func TestBatchOffWithoutTheLoop(t *testing.T) {
 	t.Parallel()
 	still := statustest.Looped()
@@ -130,7 +130,7 @@ func TestBatchOffWithoutTheLoop(t *testing.T) {
 			t.Parallel()
 			dir, root, quota := floored(t)
 			wait := 10 * time.Millisecond
-			if name == "stands still" { // for the first answer
+			if name == "stands still" { // waits for the first answer
 				wait = 5 * time.Second
 			}
 			o := Options{Word: test.word, Evict: test.evict, StateDir: dir, HostRoot: root, Socket: test.socket, Wait: wait}
@@ -145,7 +145,7 @@ func TestBatchOffWithoutTheLoop(t *testing.T) {
 	}
 }
 
-// By a configuration that only previews, nothing is written.
+// With a configuration in preview, nothing is written.
 func TestBatchOffInPreview(t *testing.T) {
 	t.Parallel()
 	dir, root, quota := floored(t)
@@ -189,7 +189,7 @@ func TestDiskHangs(t *testing.T) {
 	}
 }
 
-// Words and flags that contradict each other are refused.
+// Arguments and flags that contradict each other are refused.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{Evict: true}, {Word: "on", Evict: true}, {For: time.Hour}, {Word: "auto", For: time.Hour}, {Word: "off", For: -time.Hour}} {
