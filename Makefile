@@ -42,7 +42,7 @@ UNIT_TIMEOUT := 40m
 RERUN = --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report
 flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when run again: /'
 
-.PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix lint vuln sbom demo demo-placement test packages tools kube-tools runtime probe clean
+.PHONY: help build man deb image release release-check check unit fuzz web-test web-screenshots e2e kube-test vm-test bench bench-mix lint vuln sbom manifests demo demo-placement test packages tools kube-tools runtime probe clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,12 +79,13 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 test: packages lint vuln sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
 	@$(call flaky,bin/flaky-e2e.txt bin/flaky-kube.txt bin/flaky-vm.txt)
 
-unit: $(TOOLS)/gotestsum ## what needs no root and no runtime, with the race detector
+unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, with the race detector
 	$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(UNIT)
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -race -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 	go test -run '^$$' -bench . -skip Loop -benchtime 1x -timeout $(UNIT_TIMEOUT) ./test/bench >/dev/null # each short benchmark still works
 	cd test/promql && go test -count=1 ./... # a module of its own; what it reads is outside, where go has no eye on it
-	cd configs/package && go test ./... # and so is this
+	cd configs/package && go test -count=1 ./... # and so is this
+	cd test/helm && go test -count=1 ./... # and this
 
 fuzz: ## every fuzz target for some seconds (FUZZTIME)
 	@{ grep -rHoE '^func Fuzz\w+' --include='*_test.go' . || true; } | sed 's/func //' | while IFS=: read -r file target; do \
@@ -133,7 +134,7 @@ bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kuberne
 # functions so that vet can tell.
 lint: $(TOOLS)/golangci-lint ## golangci-lint and vet
 	$(TOOLS)/golangci-lint run
-	for module in configs/package test/external test/kube; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
+	for module in configs/package test/external test/helm test/kube; do (cd $$module && ../../$(TOOLS)/golangci-lint run --config ../../.golangci.yml); done
 	go vet -unusedresult -unusedresult.funcs=$(CPUSET).Union,$(CPUSET).Intersect,$(CPUSET).Difference,$(CPUSET).IntersectSize,$(CPUSET).Of,$(CPUSET).Range ./...
 
 # Without the database, which is on the Internet (VULNDB names a copy, as
@@ -146,6 +147,9 @@ vuln: $(TOOLS)/govulncheck ## govulncheck: vulnerabilities in what the binary ca
 
 sbom: build ## bin/sluice.cdx.json: the modules in the binary, with their licences
 	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json
+
+manifests: $(TOOLS)/helm ## render configs/kubernetes and the chart's golden files from the chart
+	go test -C test/helm -count=1 -run 'TestRenders|TestManifests' . -update
 
 # What building prints is in bin/demo.log.
 demo: ## a service beside batch work: alone, with Kubernetes' shares, with Sluice (root)
@@ -210,6 +214,10 @@ $(TOOLS)/gotestsum: test/tools/go.mod test/tools/go.sum
 
 $(TOOLS)/nfpm: configs/package/go.mod configs/package/go.sum
 	cd configs/package && CGO_ENABLED=0 go build -trimpath -o ../../$@ github.com/goreleaser/nfpm/v2/cmd/nfpm
+	@touch $@
+
+$(TOOLS)/helm: test/helm/go.mod test/helm/go.sum
+	cd test/helm && CGO_ENABLED=0 go build -trimpath -o ../../$@ helm.sh/helm/v4/cmd/helm
 	@touch $@
 
 $(TOOLS)/golangci-lint: test/lint/go.mod test/lint/go.sum

@@ -72,7 +72,7 @@ func TestRequirements(t *testing.T) {
 // The modules that require the product's know what its packages import now.
 func TestModulesAreTidy(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"test/external", "test/kube", "configs/package"} {
+	for _, dir := range []string{"test/external", "test/helm", "test/kube", "configs/package"} {
 		cmd := exec.Command("go", "list", "-mod=readonly", "-deps", "-test", "./...")
 		cmd.Dir = filepath.Join("..", dir)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -86,10 +86,10 @@ func TestFlagsAndCommands(t *testing.T) {
 	t.Parallel()
 	help := strings.Join(slices.Collect(maps.Values(commands)), "\n")
 	named := regexp.MustCompile("(?:^|[\\s`(])(--[a-z][a-z-]+)")
-	curl := regexp.MustCompile("(?m)^curl .*$") // has flags of its own
+	others := regexp.MustCompile("(?m)^(?:curl|helm|kubectl) .*$") // have flags of their own
 	found := 0
 	for _, p := range pages(t) {
-		for _, m := range named.FindAllStringSubmatch(curl.ReplaceAllString(p.Text, ""), -1) {
+		for _, m := range named.FindAllStringSubmatch(others.ReplaceAllString(p.Text, ""), -1) {
 			found++
 			if !strings.Contains(help, m[1]+" ") {
 				t.Errorf("%s: no command of sluice has the flag %s", p.Name, m[1])

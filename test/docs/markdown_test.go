@@ -9,6 +9,7 @@
 //	sh node...     runs in test/docs/node; here its syntax, flags and files are checked
 //	yaml           a pod, which must be placed, or a configuration
 //	yaml refused   a pod that is refused with the text block after it
+//	yaml values    values of the chart, which test/helm renders
 //	toml           a runtime's configuration
 //	http           a request to the status socket; a json block right after it is the answer
 //	json           has fields of the answer, with values of the same kind

@@ -70,7 +70,7 @@ func TestBlocks(t *testing.T) {
 					"sh": runs, "sh agent": runsBesideAgent, "sh make": makes, "sh bench": benchmarks,
 					"sh node": wouldRun, "sh node bare": wouldRun, "sh node foreground": wouldRun,
 					"sh cluster": wouldRun, "sh remote": wouldRun,
-					"yaml": accepted, "yaml refused": refused, "toml": isTOML,
+					"yaml": accepted, "yaml values": func(*testing.T, markdown.Block) {}, "yaml refused": refused, "toml": isTOML,
 					"text": func(*testing.T, markdown.Block) {}, "http": isRequest, "json": isJSON,
 				}[b.Kind]
 				if !ok {

@@ -4,6 +4,7 @@ package manifests
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,7 +25,12 @@ const plugin, restore = "sluice.yaml", "restore.yaml"
 // objects are those of the manifest, in their order.
 func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
-	text, err := os.ReadFile("../../../configs/kubernetes/" + file)
+	return decode(t, filepath.Join("../../../configs/kubernetes", file))
+}
+
+func decode(t *testing.T, file string) []runtime.Object {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +42,10 @@ func objects(t *testing.T, file string) []runtime.Object {
 	}
 	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	var all []runtime.Object
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(strings.TrimPrefix(string(text), "---\n"), "\n---\n") {
+		if strings.Contains(document, "apiVersion: monitoring.coreos.com/") {
+			continue // of the Prometheus operator, whose types are elsewhere
+		}
 		object, _, err := strict.Decode([]byte(document), nil, nil)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, document)
@@ -44,6 +53,20 @@ func objects(t *testing.T, file string) []runtime.Object {
 		all = append(all, object)
 	}
 	return all
+}
+
+// What the chart renders is of the API's types too.
+func TestChart(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../../test/helm/testdata/*.golden.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("golden files are %q, %v", files, err)
+	}
+	for _, file := range files {
+		if all := decode(t, file); len(all) < 2 {
+			t.Errorf("%s has %d objects", file, len(all))
+		}
+	}
 }
 
 func one[T runtime.Object](t *testing.T, file string) T {
@@ -151,16 +174,16 @@ func TestLeastPrivilege(t *testing.T) {
 func TestSockets(t *testing.T) {
 	t.Parallel()
 	pod := one[*apps.DaemonSet](t, plugin).Spec.Template.Spec
-	for name, path := range map[string]string{"containerd": "/run/containerd", "crio": "/run/crio"} {
-		v := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == name })
-		m := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.Name == name })
+	for _, path := range []string{"/run/containerd", "/run/crio"} {
+		v := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.HostPath != nil && v.HostPath.Path == path })
+		m := slices.IndexFunc(pod.Containers[0].VolumeMounts, func(m core.VolumeMount) bool { return m.MountPath == "/host"+path })
 		if v < 0 || m < 0 {
 			t.Errorf("%s is not mounted", path)
 			continue
 		}
-		from, to := pod.Volumes[v].HostPath, pod.Containers[0].VolumeMounts[m]
-		if from.Path != path || *from.Type != core.HostPathDirectoryOrCreate || to.MountPath != "/host"+path || to.MountPropagation == nil || *to.MountPropagation != core.MountPropagationHostToContainer {
-			t.Errorf("%s: %+v, %+v", name, from, to)
+		from, to := pod.Volumes[v], pod.Containers[0].VolumeMounts[m]
+		if from.Name != to.Name || *from.HostPath.Type != core.HostPathDirectoryOrCreate || to.MountPropagation == nil || *to.MountPropagation != core.MountPropagationHostToContainer {
+			t.Errorf("%s: %+v, %+v", path, from, to)
 		}
 	}
 }

@@ -1,0 +1,183 @@
+{{- define "sluice.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* sluice.labels are those of every object. */}}
+{{- define "sluice.labels" -}}
+app.kubernetes.io/name: sluice
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/*
+sluice.selector are the labels by which a DaemonSet knows its pods. A group's DaemonSet keeps them
+in every mode, because they can't change: so its pods are replaced, node after node.
+*/}}
+{{- define "sluice.selector" -}}
+{{ include "sluice.labels" .root }}
+app.kubernetes.io/component: node{{ .group.suffix }}
+{{- end -}}
+
+{{/* sluice.account are the fields of a pod's spec that keep it from the API. */}}
+{{- define "sluice.account" -}}
+serviceAccountName: {{ .Release.Name }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+priorityClassName: {{ .Values.priorityClassName }}
+{{- end -}}
+
+{{- define "sluice.security" -}}
+runAsUser: 0 # cgroup files are root's
+readOnlyRootFilesystem: true
+allowPrivilegeEscalation: false
+seccompProfile: {type: RuntimeDefault}
+capabilities:
+  drop: [ALL]
+  # Why each: configs/systemd/sluice.service. Not SYS_RESOURCE: where the runtime
+  # itself lacks it, as in nested clusters, the container could not start. Without
+  # it pressure wakes the loop after up to 2 s.
+  add: [DAC_OVERRIDE, SYS_PTRACE]
+{{- end -}}
+
+{{/* sluice.mounts are those of the plugin and of restore. */}}
+{{- define "sluice.mounts" -}}
+- {name: state, mountPath: /var/lib/sluice}
+- {name: run, mountPath: /run/sluice}
+- {name: sys, mountPath: /host/sys, mountPropagation: HostToContainer}
+- {name: proc, mountPath: /host/proc}
+- {name: kubelet, mountPath: /host{{ .kubeletDir }}, readOnly: true}
+{{- end -}}
+
+{{- define "sluice.volumes" -}}
+# The audit trail and the batch switch.
+- name: state
+  hostPath: {path: /var/lib/sluice, type: DirectoryOrCreate}
+# The original values of what Sluice has changed, in the node's memory: they must
+# outlive the pod. The status socket, for sluice on the node itself.
+- name: run
+  hostPath: {path: /run/sluice, type: DirectoryOrCreate}
+# Cgroups, the machine, workqueues; resctrl, where it is mounted.
+- name: sys
+  hostPath: {path: /sys, type: Directory}
+# The load; /proc/sys/vm (globalWatermark) and /proc/irq (steer) are written.
+- name: proc
+  hostPath: {path: /proc, type: Directory}
+# The kubelet's record of what pods requested, and whether its own CPU manager pins CPUs.
+# Also the file system of node.disk.
+- name: kubelet
+  hostPath: {path: {{ .kubeletDir }}, type: Directory}
+{{- end -}}
+
+{{/* sluice.restore is the spec of a pod that gives its node back. */}}
+{{- define "sluice.restore" -}}
+{{ include "sluice.account" .root }}
+{{ include "sluice.nodes" .group }}
+terminationGracePeriodSeconds: 5
+hostPID: true # core-scheduling cookies are taken from processes
+# It waits for the plugin to end, and gives all back. If that fails, the kubelet runs
+# it again.
+initContainers:
+- name: restore
+  image: {{ include "sluice.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args: [restore, --host-root, /host, --wait, 5m]
+  resources:
+    requests: {cpu: 100m, memory: 32Mi}
+    limits: {memory: 128Mi}
+  securityContext:
+    {{- include "sluice.security" . | nindent 4 }}
+  volumeMounts:
+  {{- include "sluice.mounts" .group | nindent 2 }}
+# It runs once more, which finds nothing to give back, and stays: a DaemonSet's
+# container that ends is started again.
+containers:
+- name: done
+  image: {{ include "sluice.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args: [restore, --host-root, /host, --stay]
+  resources:
+    requests: {cpu: 100m, memory: 32Mi}
+    limits: {memory: 128Mi}
+  securityContext:
+    {{- include "sluice.security" . | nindent 4 }}
+  volumeMounts:
+  {{- include "sluice.mounts" .group | nindent 2 }}
+volumes:
+{{ include "sluice.volumes" .group }}
+{{- end -}}
+
+{{/* sluice.plugin is the spec of a pod with the plugin. */}}
+{{- define "sluice.plugin" -}}
+{{ include "sluice.account" .root }}
+{{ include "sluice.nodes" .group }}
+terminationGracePeriodSeconds: 10
+{{- if .group.hostPID }}
+# The kernel lists a container's processes by the reader's own numbers: without
+# it core-sched and RDT would find none.
+hostPID: true
+{{- end }}
+containers:
+- name: sluice
+  image: {{ include "sluice.image" .root }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host]
+  {{- with .group.goMemoryLimit }}
+  env:
+  - {name: GOMEMLIMIT, value: {{ . }}}
+  {{- end }}
+  resources:
+    {{- toYaml .group.resources | nindent 4 }}
+  securityContext:
+    {{- include "sluice.security" . | nindent 4 }}
+  {{- with .root.Values.metrics.listen }}
+  ports:
+  - {name: metrics, containerPort: {{ regexFind "[0-9]+$" . }}}
+  {{- end }}
+  startupProbe: # does the plugin answer on its status socket?
+    exec: {command: [/usr/bin/sluice, status]}
+    periodSeconds: 2
+    timeoutSeconds: 5
+    failureThreshold: 30
+  readinessProbe:
+    exec: {command: [/usr/bin/sluice, status]}
+    periodSeconds: 30
+    timeoutSeconds: 10
+  livenessProbe:
+    exec: {command: [/usr/bin/sluice, status]}
+    periodSeconds: 30
+    timeoutSeconds: 10
+    failureThreshold: 3
+  volumeMounts:
+  - {name: config, mountPath: /etc/sluice, readOnly: true}
+  - {name: nri, mountPath: /var/run/nri}
+  {{- include "sluice.mounts" .group | nindent 2 }}
+  {{- if .group.runtimeDirs }}
+  # Propagated: a container's root file system, mounted below, must not stay here
+  # after the container's end.
+  {{- end }}
+  {{- range $i, $dir := .group.runtimeDirs }}
+  - {name: runtime-{{ $i }}, mountPath: /host{{ $dir }}, readOnly: true, mountPropagation: HostToContainer}
+  {{- end }}
+volumes:
+- name: config
+  configMap: {name: {{ include "sluice.config" . }}}
+# The folder, not the socket: the runtime makes that anew when it restarts.
+- name: nri
+  hostPath: {path: /var/run/nri, type: Directory}
+{{ include "sluice.volumes" .group }}
+{{- if .group.runtimeDirs }}
+# The runtime's CRI socket, for control.eviction with by: cri. The folder, not the
+# socket, as above; where the runtime is another one, the folder is made and stays empty.
+{{- end }}
+{{- range $i, $dir := .group.runtimeDirs }}
+- name: runtime-{{ $i }}
+  hostPath: {path: {{ $dir }}, type: DirectoryOrCreate}
+{{- end }}
+{{- end -}}
