@@ -69,10 +69,28 @@ func (c *converter) kept(owner *yaml.Node) string {
 			return "annotation " + key + " gives a container the class " + strconv.Quote(value)
 		}
 	}
+	if hasHugePages(owner) {
+		return "it has huge pages, which Kubernetes takes only beside CPU or memory"
+	}
 	if hasAlias(owner) {
 		return "it has YAML anchors or aliases, which stand for several places at once; write them out"
 	}
 	return ""
+}
+
+// hasHugePages reports whether a container has huge pages. Their request must equal their limit.
+func hasHugePages(owner *yaml.Node) bool {
+	for _, list := range []string{"containers", "initContainers"} {
+		for _, container := range sequence(at(owner, "spec", list)) {
+			limits := at(container, "resources", "limits")
+			for i := 0; limits != nil && i+1 < len(limits.Content); i += 2 {
+				if strings.HasPrefix(limits.Content[i].Value, "hugepages-") {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // pod converts the pod whose metadata and spec are in owner, and reports whether that changed anything.
