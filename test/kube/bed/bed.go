@@ -14,7 +14,7 @@
 // folder, and all of it is gone after the test, also where the test program was killed.
 // Beds of several test programs run beside each other, and beside another cluster's node.
 //
-// Where a test fails, it names the folder that keeps the programs' logs.
+// Where a test fails, it names the folder that keeps the logs of programs and containers.
 package bed
 
 import (
@@ -37,7 +37,7 @@ import (
 // Cluster is a control plane, with the nodes that were added.
 type Cluster struct {
 	Dir  string // every file but the logs; it is gone after the test
-	Logs string // a log for each program; it stays after a test that failed
+	Logs string // of programs and, in a folder for each node, of containers; they stay after a test that failed
 
 	Etcd, APIServer *Service
 	// ControllerManager and Scheduler are nil until StartControllers or Node.
@@ -120,7 +120,7 @@ func (c *Cluster) close(t testing.TB, keeper *keeper) {
 		t.Error(err)
 	}
 	if t.Failed() {
-		t.Logf("the logs of Kubernetes' programs are in %s", c.Logs)
+		t.Logf("the logs of programs and containers are in %s", c.Logs)
 	} else if err := os.RemoveAll(c.Logs); err != nil {
 		t.Error(err)
 	}

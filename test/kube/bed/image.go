@@ -41,7 +41,11 @@ func (n *Node) ImportPrograms(t testing.TB, image string, programs ...string) {
 // until the kubelet can use the one with that name.
 func (n *Node) Import(t testing.TB, archive, image string) {
 	t.Helper()
-	if err := n.importArchive(archive, image); err != nil {
+	path, err := filepath.Abs(archive)
+	if err == nil {
+		err = n.importArchive(path, image)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

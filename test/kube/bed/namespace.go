@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stateDirs are the folders that each node has for itself, on disk. What else is in
-// /var/lib is not there for the node's programs.
+// stateDirs are the folders of /var/lib that a node has, on disk. What else the machine has
+// there is hidden from the node's programs.
 func stateDirs() []string {
-	return []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/sluice", "/var/lib/cni", "/var/log"}
+	return []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/sluice", "/var/lib/cni"}
 }
 
 // sysctls are those that the kubelet sets (setupKernelTunables in its container manager)
@@ -30,10 +30,10 @@ func sysctls() []string {
 // work as they are and the machine keeps its own. It was started in that namespace, prints
 // a line when all is mounted, and stays until it is killed.
 func holdNode(args []string) error {
-	if len(args) != 1 {
-		return errors.New("the argument is the node's folder")
+	if len(args) != 2 {
+		return errors.New("the arguments are the node's folder and that for /var/log")
 	}
-	if err := mountNode(args[0]); err != nil {
+	if err := mountNode(args[0], args[1]); err != nil {
 		return err
 	}
 	fmt.Println("mounted")
@@ -41,15 +41,7 @@ func holdNode(args []string) error {
 	return err
 }
 
-func mountNode(dir string) error {
-	var sources []string // paths below /var/lib are hidden soon: files are opened before
-	for _, path := range append(stateDirs(), "/sysctl") {
-		source := filepath.Join(dir, filepath.Base(path))
-		if err := os.MkdirAll(source, 0o755); err != nil {
-			return err
-		}
-		sources = append(sources, source)
-	}
+func mountNode(dir, logs string) error {
 	for _, target := range []string{"/run", "/var/lib"} {
 		if err := unix.Mount("tmpfs", target, "tmpfs", 0, "mode=0755"); err != nil {
 			return fmt.Errorf("mounting a tmpfs on %s: %w", target, err)
@@ -60,13 +52,15 @@ func mountNode(dir string) error {
 			return err
 		}
 	}
-	for i, target := range stateDirs() {
-		if err := os.MkdirAll(target, 0o755); err != nil {
+	for _, target := range stateDirs() {
+		source := filepath.Join(dir, filepath.Base(target))
+		if err := errors.Join(os.MkdirAll(source, 0o755), os.Mkdir(target, 0o755), bind(source, target)); err != nil {
 			return err
 		}
-		if err := bind(sources[i], target); err != nil {
-			return err
-		}
+	}
+	err := errors.Join(os.MkdirAll(logs, 0o755), bind(logs, "/var/log"), os.Mkdir(filepath.Join(dir, "sysctl"), 0o755))
+	if err != nil {
+		return err
 	}
 	for i, name := range sysctls() {
 		target := filepath.Join("/proc/sys", name)

@@ -59,7 +59,7 @@ func (c *Cluster) Node(t testing.TB, name string, kubelet ...string) *Node {
 	if err := n.setUp(strings.Join(kubelet, "\n")); err != nil {
 		t.Fatalf("node %s: %v", name, err)
 	}
-	Await(t, "node "+name+" to be ready", func() error { return c.nodeReady(t.Context(), t, name) })
+	Await(t, "node "+name+" to be ready", func() error { return c.nodeReady(t, name) })
 	return n
 }
 
@@ -89,7 +89,7 @@ func (n *Node) setUp(kubelet string) error {
 
 // hold starts the process that holds the node's mount namespace.
 func (n *Node) hold() error {
-	cmd := again("node", n.dir)
+	cmd := again("node", n.dir, filepath.Join(n.cluster.Logs, n.Name))
 	cmd.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS // Go makes its mounts private
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -178,20 +178,33 @@ func (c *Cluster) searchPath() string {
 }
 
 // nodeReady tells why no pod can run on the node yet, nil when one can.
-func (c *Cluster) nodeReady(ctx context.Context, t testing.TB, name string) error {
-	node, err := c.Client(t).CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+func (c *Cluster) nodeReady(t testing.TB, name string) error {
+	node, err := c.Client(t).CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err == nil && len(node.Spec.Taints) > 0 {
+		err = fmt.Errorf("it has the taint %s", node.Spec.Taints[0].Key)
+	}
+	return errors.Join(err, c.Reported(t, name, metav1.Time{}))
+}
+
+// Reported tells why the kubelet has not reported its node ready since that time, nil
+// where it has. A kubelet that starts reports once its pods are known to it again.
+func (c *Cluster) Reported(t testing.TB, node string, since metav1.Time) error {
+	got, err := c.Client(t).CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if len(node.Spec.Taints) > 0 {
-		return fmt.Errorf("it has the taint %s", node.Spec.Taints[0].Key)
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+	for _, condition := range got.Status.Conditions {
+		switch {
+		case condition.Type != corev1.NodeReady:
+		case condition.Status != corev1.ConditionTrue:
 			return errors.New(condition.Message)
+		case condition.LastHeartbeatTime.Before(&since):
+			return ErrNotYet
+		default:
+			return nil
 		}
 	}
-	return nil
+	return ErrNotYet
 }
 
 func timeout(d time.Duration) (context.Context, context.CancelFunc) {

@@ -76,18 +76,7 @@ func TestNodes(t *testing.T) {
 	n1.Containerd.Start(t)
 	n1.Kubelet.Start(t)
 	restarted := metav1.Now()
-	bed.Await(t, "the kubelet to report again", func() error {
-		node, err := c.Client(t).CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && !condition.LastHeartbeatTime.Before(&restarted) {
-				return nil
-			}
-		}
-		return bed.ErrNotYet
-	})
+	bed.Await(t, "the kubelet to report again", func() error { return c.Reported(t, "n1", restarted) })
 	after := c.AwaitReady(t, "default", "on-n1")
 	if after.Status.ContainerStatuses[0].ContainerID != pods["n1"].Status.ContainerStatuses[0].ContainerID {
 		t.Errorf("the container is another one after restarts of the kubelet and containerd: %s", bed.Trouble(after))
