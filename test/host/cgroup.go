@@ -131,7 +131,13 @@ func (m Mount) delegate(cgroup string) error {
 	if !m.V2 {
 		return nil
 	}
-	for _, controller := range []string{"cpu", "cpuset", "memory", "io", "pids"} {
+	wanted := []string{"cpu", "cpuset", "memory", "io", "pids"}
+	if slices.Contains(m.Controllers, "memory") {
+		// A kubelet on cgroup v2 takes no root without it, where the machine has it
+		// (cgroupV2impl.Validate). A hybrid machine's unified hierarchy stays as it is.
+		wanted = append(wanted, "hugetlb")
+	}
+	for _, controller := range wanted {
 		if slices.Contains(m.Controllers, controller) {
 			if err := m.write(cgroup, "cgroup.subtree_control", "+"+controller); err != nil {
 				return err

@@ -17,6 +17,7 @@ func (n *Node) network() string {
 // containerd is its configuration. A process without CAP_SYS_RESOURCE, as in a container
 // without privileges, may not lower OOM scores: restrict_oom_score_adj.
 func (n *Node) containerd() string {
+	_, node, _ := n.cluster.folders()
 	return fmt.Sprintf(`version = 3
 [plugins.'io.containerd.cri.v1.runtime']
   enable_selinux = false
@@ -28,7 +29,7 @@ func (n *Node) containerd() string {
   snapshotter = %q
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = %q
-`, filepath.Join(filepath.Dir(n.cluster.programs), "node", "cni"), filepath.Join(n.dir, "net.d"), snapshotter, Image)
+`, filepath.Join(node, "cni"), filepath.Join(n.dir, "net.d"), snapshotter, Image)
 }
 
 // kubelet is its configuration. It evicts no pods for the machine's full disk, and removes

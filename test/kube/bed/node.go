@@ -64,6 +64,9 @@ func (c *Cluster) Node(t testing.TB, name string, kubelet ...string) *Node {
 }
 
 func (n *Node) setUp(kubelet string) error {
+	if err := n.cluster.missing(); err != nil {
+		return err
+	}
 	address, err := n.cluster.slot.bridge(n.number)
 	if err != nil {
 		return err
@@ -171,10 +174,31 @@ func (n *Node) Path(path string) string {
 	return filepath.Join("/proc", strconv.Itoa(n.holder), "root", path)
 }
 
+// folders have the node's programs: Kubernetes', runc with CNI's plugins, and containerd's.
+func (c *Cluster) folders() (kubernetes, node, containerd string) {
+	kube := filepath.Dir(c.programs)
+	return c.programs, filepath.Join(kube, "node"), filepath.Join(filepath.Dir(kube), "tools", "2")
+}
+
+// missing tells which of the node's programs is not there. One of the machine's own would
+// otherwise run in its place.
+func (c *Cluster) missing() error {
+	kubernetes, node, containerd := c.folders()
+	for _, file := range []string{
+		filepath.Join(kubernetes, "kubelet"), filepath.Join(node, "runc"), filepath.Join(node, "cni", "bridge"),
+		filepath.Join(containerd, "containerd"), filepath.Join(containerd, "containerd-shim-runc-v2"), filepath.Join(containerd, "ctr"), busybox,
+	} {
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("run make packages runtime kube-tools: %w", err)
+		}
+	}
+	return nil
+}
+
 // searchPath has the node's programs first.
 func (c *Cluster) searchPath() string {
-	bin := filepath.Dir(filepath.Dir(c.programs))
-	return strings.Join([]string{c.programs, filepath.Join(bin, "kube", "node"), filepath.Join(bin, "tools", "2"), os.Getenv("PATH")}, ":")
+	kubernetes, node, containerd := c.folders()
+	return strings.Join([]string{kubernetes, node, containerd, os.Getenv("PATH")}, ":")
 }
 
 // nodeReady tells why no pod can run on the node yet, nil when one can.
