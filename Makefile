@@ -106,7 +106,7 @@ e2e: build tools deb image ## real containerd, real containers, the documentatio
 	@$(call flaky,bin/flaky-e2e.txt)
 	go test -run '^$$' -bench . -benchtime 1x -timeout 10m ./pkg/engine/agent >/dev/null # each benchmark on real cgroups still works
 
-kube-test: runtime kube-tools image $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
+kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
 	@rm -f bin/flaky-kube.txt
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
 		--packages ./... -- -p 1 -count=1 -timeout 30m

@@ -1,0 +1,234 @@
+package chart
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sluice-dev/sluice/test/kube/bed"
+)
+
+const (
+	root  = "../../../"
+	nodes = 3
+)
+
+func TestMain(m *testing.M) { os.Exit(bed.Main(m)) }
+
+// stand is a control plane with nodes that are objects alone, and the chart.
+type stand struct {
+	*testing.T
+	client     kubernetes.Interface
+	kubeconfig string
+	kubelets   *kubelets
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	c := bed.API(t)
+	c.StartControllers(t)
+	s := &stand{T: t, client: c.Client(t), kubeconfig: c.Kubeconfig(t, "helm", c.Admin())}
+	for i := range nodes {
+		name := fmt.Sprint("n", i)
+		c.Apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Node
+metadata: {name: %s, labels: {kubernetes.io/os: linux, kubernetes.io/hostname: %[1]s}}
+`, name))
+		status := `{"status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "9"}, "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]}}`
+		if _, err := s.client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Namespace(t, namespace, map[string]string{"pod-security.kubernetes.io/enforce": "privileged"})
+	s.kubelets = &kubelets{client: s.client}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.kubelets.run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	return s
+}
+
+// helm runs a command with values, and returns its error with what it printed.
+func (s *stand) helm(values string, args ...string) error {
+	s.Helper()
+	home := s.TempDir()
+	args = append(args, "--namespace", namespace)
+	if values != "" {
+		file := filepath.Join(home, "values.yaml")
+		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+			s.Fatal(err)
+		}
+		args = append(args, "--values", file)
+	}
+	cmd := exec.CommandContext(s.Context(), root+"bin/tools/helm", args...)
+	cmd.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG="+s.kubeconfig)
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	s.Logf("helm %s took %s", args[0], time.Since(began).Round(100*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func (s *stand) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// waits waits until each node has exactly the ready pod of the DaemonSet that it should have,
+// by the nodes' order: its label component.
+func (s *stand) waits(what string, want ...string) {
+	s.Helper()
+	bed.Await(s.T, what, func() error {
+		pods, err := s.client.CoreV1().Pods(namespace).List(s.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		got := make([]string, nodes)
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if p.Spec.NodeName == "" || !isReady(p) || p.DeletionTimestamp != nil {
+				return fmt.Errorf("pod %s is not ready", p.Name)
+			}
+			var n int
+			if _, err := fmt.Sscanf(p.Spec.NodeName, "n%d", &n); err != nil {
+				return err
+			}
+			got[n] += p.Labels["app.kubernetes.io/component"]
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("the nodes have the pods %q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
+// reset begins to count nodes without a ready plugin. Pods with another ConfigMap than the good
+// one, if there is one, do not get ready.
+func (s *stand) reset(good string) {
+	s.kubelets.mu.Lock()
+	defer s.kubelets.mu.Unlock()
+	s.kubelets.unready, s.kubelets.good = 0, good
+}
+
+func (s *stand) unready() int {
+	s.kubelets.mu.Lock()
+	defer s.kubelets.mu.Unlock()
+	if s.kubelets.failed != nil {
+		s.Error(s.kubelets.failed)
+	}
+	return s.kubelets.unready
+}
+
+// config is the configuration of the DaemonSet's pods.
+func (s *stand) config(set string) string {
+	s.Helper()
+	d, err := s.client.AppsV1().DaemonSets(namespace).Get(s.Context(), set, metav1.GetOptions{})
+	s.must(err)
+	i := slices.IndexFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil })
+	c, err := s.client.CoreV1().ConfigMaps(namespace).Get(s.Context(), d.Spec.Template.Spec.Volumes[i].ConfigMap.Name, metav1.GetOptions{})
+	s.must(err)
+	return c.Data["sluice.yaml"]
+}
+
+// rolledOut reports whether a DaemonSet's pods are all new and available, as kubectl does.
+func rolledOut(d *appsv1.DaemonSet) bool {
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberAvailable == d.Status.DesiredNumberScheduled
+}
+
+// TestLifecycle installs the chart, changes its configuration, moves one node to another
+// group, rolls back, and uninstalls.
+func TestLifecycle(t *testing.T) {
+	s := newStand(t)
+	const chart = root + "configs/helm/sluice"
+	s.must(s.helm("", "install", "sluice", chart, "--wait"))
+	s.waits("the plugin on each node", "node", "node", "node")
+
+	s.reset("")
+	s.must(s.helm("config: 'control: {mode: preview}'", "upgrade", "sluice", chart, "--wait"))
+	s.waits("the plugin on each node", "node", "node", "node")
+	if !strings.Contains(s.config("sluice"), "control: {mode: preview}") {
+		t.Error("the pods have the configuration from before the upgrade")
+	}
+	if n := s.unready(); n != 1 {
+		t.Errorf("%d nodes were without Sluice at once during the upgrade, want 1", n)
+	}
+
+	const groups = "nodeGroups: [{name: leaving, nodeSelector: {kubernetes.io/hostname: n1}, mode: restore}]"
+	s.must(s.helm(groups, "upgrade", "sluice", chart, "--wait"))
+	s.waits("one node to be given back", "node", "node-leaving", "node")
+
+	s.must(s.helm("", "rollback", "sluice", "2", "--wait"))
+	s.waits("the plugin on each node", "node", "node", "node")
+	if !strings.Contains(s.config("sluice"), "control: {mode: preview}") {
+		t.Error("the rollback did not bring the configuration of revision 2 back")
+	}
+
+	s.must(s.helm("", "uninstall", "sluice"))
+	s.waits("each node to be given back", "uninstall", "uninstall", "uninstall")
+	s.leavesNothing()
+}
+
+// leavesNothing checks that the uninstallation leaves what gives the nodes back, and that the
+// end of the namespace leaves nothing.
+func (s *stand) leavesNothing() {
+	s.Helper()
+	sets, err := s.client.AppsV1().DaemonSets(namespace).List(s.Context(), metav1.ListOptions{})
+	s.must(err)
+	if len(sets.Items) != 1 || !rolledOut(&sets.Items[0]) {
+		s.Errorf("%d DaemonSets are left", len(sets.Items))
+	}
+	maps, err := s.client.CoreV1().ConfigMaps(namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sluice"})
+	s.must(err)
+	roles, err := s.client.RbacV1().ClusterRoles().List(s.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sluice"})
+	s.must(err)
+	if len(maps.Items)+len(roles.Items) > 0 {
+		s.Errorf("left are the ConfigMaps %v and the ClusterRoles %v", maps.Items, roles.Items)
+	}
+	s.must(s.client.CoreV1().Namespaces().Delete(s.Context(), namespace, metav1.DeleteOptions{}))
+	bed.Await(s.T, "the namespace to go", func() error {
+		if _, err := s.client.CoreV1().Namespaces().Get(s.Context(), namespace, metav1.GetOptions{}); err == nil {
+			return bed.ErrNotYet
+		}
+		return nil
+	})
+}
+
+// A configuration with which a pod does not get ready reaches one node alone, and a rollback
+// brings that one back.
+func TestABadConfigurationStopsAtOneNode(t *testing.T) {
+	s := newStand(t)
+	const chart = root + "configs/helm/sluice"
+	s.must(s.helm("", "install", "sluice", chart, "--wait"))
+	before := s.config("sluice")
+	d, err := s.client.AppsV1().DaemonSets(namespace).Get(t.Context(), "sluice", metav1.GetOptions{})
+	s.must(err)
+	s.reset(d.Spec.Template.Spec.Volumes[0].ConfigMap.Name)
+	if err := s.helm("config: 'contrl: {}'", "upgrade", "sluice", chart, "--wait", "--timeout", "10s"); err == nil {
+		t.Error("helm upgrade succeeds though a pod does not get ready")
+	}
+	if n := s.unready(); n != 1 {
+		t.Errorf("%d nodes were without Sluice at once, want 1", n)
+	}
+	s.must(s.helm("", "rollback", "sluice", "1", "--wait"))
+	s.waits("the plugin on each node", "node", "node", "node")
+	if s.config("sluice") != before {
+		t.Error("the rollback did not bring the configuration back")
+	}
+}
