@@ -62,6 +62,8 @@ const (
 // Sampler reads the counters of a node. Sample must not be called concurrently with itself;
 // other goroutines may call Refresh and Failures.
 type Sampler struct {
+	Now func() time.Time // the time by which it decides what is due, set before the first sample; nil: the system's monotonic clock
+
 	host    *procfs.FS
 	cgroups Cgroups // nil: containers are not read
 	rdt     RDT     // nil: RDT's counters are not read
@@ -149,7 +151,12 @@ func (s *Sampler) Watch(ctx context.Context, wake func(procfs.Trigger)) error {
 }
 
 // mono is the time since Open on the monotonic clock. It is never 0.
-func (s *Sampler) mono() time.Duration { return time.Since(s.start) + 1 }
+func (s *Sampler) mono() time.Duration {
+	if s.Now != nil {
+		return s.Now().Sub(s.start) + 1
+	}
+	return time.Since(s.start) + 1
+}
 
 // Sample reads the counters of the node and of the targets that are due, and fills a snapshot,
 // whose memory it reuses. It forgets targets that are no longer in the list. Counters that
