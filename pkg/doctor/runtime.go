@@ -202,7 +202,7 @@ type runtimeConfig struct {
 }
 
 // off reports whether a file disables NRI; said reports whether the file has a setting for it.
-func (c *runtimeConfig) off() (off, said bool) {
+func (c *runtimeConfig) off() (off, set bool) {
 	switch {
 	case slices.Contains(c.Disabled, "io.containerd.nri.v1.nri"):
 		return true, true
@@ -232,7 +232,7 @@ func (n *node) nriOff(config, more string) (off bool, file string, err error) {
 		if err != nil {
 			return false, names[i], err
 		}
-		if now, said := c.off(); said {
+		if now, set := c.off(); set {
 			off, file = now, names[i]
 		}
 		for _, pattern := range c.Imports {

@@ -18,14 +18,14 @@ func (n *simNode) runCPUs() {
 		if c.isService() {
 			work += c.backlog / dt
 		}
-		c.asked = work / c.speed
+		c.demand = work / c.speed
 		if !c.isService() {
-			c.asked = work // a hog's threads are always busy and do less on a slower CPU
+			c.demand = work // a hog's threads are always busy and do less on a slower CPU
 		}
 		if c.Load.Threads > 0 {
-			c.asked = min(c.asked, float64(c.Load.Threads))
+			c.demand = min(c.demand, float64(c.Load.Threads))
 		}
-		n.sharer.entities[c.entity].want = c.asked
+		n.sharer.entities[c.entity].want = c.demand
 	}
 	n.sharer.divide()
 	n.drain(dt)
@@ -66,12 +66,12 @@ func (n *simNode) account(c *container, dt float64) {
 	p := &n.sharer.parts[e.part]
 	c.got = e.got
 	c.done = e.got * c.speed * dt
-	c.throttled = c.asked > e.limit+epsilon
+	c.throttled = c.demand > e.limit+epsilon
 	for up := e.parent; up >= 0 && !c.throttled; up = n.sharer.entities[up].parent {
 		at := &n.sharer.entities[up]
-		c.throttled = at.limit < math.Inf(1) && at.got >= at.limit-1e-6 && c.asked > e.got+epsilon
+		c.throttled = at.limit < math.Inf(1) && at.got >= at.limit-1e-6 && c.demand > e.got+epsilon
 	}
-	c.waiting = max(0, c.asked-c.got)
+	c.waiting = max(0, c.demand-c.got)
 	if !c.isService() {
 		return
 	}

@@ -206,7 +206,7 @@ func (r *rig) steer(now time.Duration, changed, active bool) {
 	if changed || now%slowly < step {
 		r.sampler.follow(r.agent.Targets())
 	}
-	look := r.sampler.look(at)
+	look := r.sampler.measure(at)
 	if active && r.blurs != nil {
 		r.blurs(r, look)
 	}
@@ -311,7 +311,7 @@ func (r *rig) check(now time.Duration) {
 		allowed += r.blind()
 	}
 	for _, c := range r.node.containers {
-		need := min(c.asked, float64(c.Requests.CPU))
+		need := min(c.demand, float64(c.Requests.CPU))
 		if !c.pod.online() || c.got >= 0.97*need-0.005 {
 			delete(r.short, c)
 			continue

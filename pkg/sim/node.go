@@ -40,7 +40,7 @@ type container struct {
 
 	offered float64 // arriving work, in CPUs at full speed
 	backlog float64 // waiting work in CPU seconds
-	asked   float64 // CPUs that it would use if it got them
+	demand  float64 // CPUs that it would use if it got them
 	got     float64 // CPUs that it used
 	done    float64 // CPU seconds of work done in this step
 	lost    float64 // CPU seconds of work that clients gave up

@@ -77,8 +77,8 @@ func TestNodeConservesCPUTime(t *testing.T) {
 			sum := 0.0
 			for _, c := range n.containers {
 				set := n.effective(n.Kernel.groups[c.path], knobs.CPUs)
-				if c.got > float64(set.Size())+slack || c.got > c.asked+slack || c.got < 0 {
-					t.Fatalf("%s used %g CPUs of the %d in %s, and wanted %g", c.id, c.got, set.Size(), set, c.asked)
+				if c.got > float64(set.Size())+slack || c.got > c.demand+slack || c.got < 0 {
+					t.Fatalf("%s used %g CPUs of the %d in %s, and wanted %g", c.id, c.got, set.Size(), set, c.demand)
 				}
 				used[c] += c.got * step.Seconds()
 				sum += c.got

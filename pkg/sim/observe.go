@@ -31,7 +31,7 @@ type sums struct {
 	missing              float64 // CPU seconds that the quota withheld
 	waited, some, memory float64 // in seconds
 	direct, refaults     float64 // in pages
-	told                 observe.Container
+	reading              observe.Container
 }
 
 // slowly is the interval of all measurements except the CPU usage of batch work.
@@ -58,14 +58,14 @@ func (s *sampler) note(now time.Time) {
 		sum := &c.sums
 		if sum.since.IsZero() {
 			sum.since, sum.slowSince = now.Add(-s.node.step), now.Add(-s.node.step)
-			sum.told.ID = c.id
+			sum.reading.ID = c.id
 		}
 		sum.cpu += c.got * dt
 		if !math.IsInf(s.node.sharer.entities[c.entity].limit, 1) {
 			sum.periods++
-			if limit := s.node.sharer.entities[c.entity].limit; c.asked > limit {
+			if limit := s.node.sharer.entities[c.entity].limit; c.demand > limit {
 				sum.throttled++
-				sum.missing += (c.asked - limit) * dt
+				sum.missing += (c.demand - limit) * dt
 			}
 		}
 		sum.waited += c.waiting * dt
@@ -76,8 +76,8 @@ func (s *sampler) note(now time.Time) {
 	}
 }
 
-// look returns a snapshot of the targets, which is valid until the next call.
-func (s *sampler) look(now time.Time) *observe.Snapshot {
+// measure returns a snapshot of the targets, which is valid until the next call.
+func (s *sampler) measure(now time.Time) *observe.Snapshot {
 	v := &s.snapshot
 	v.Now = now
 	s.lookAtCPUs(now)
@@ -95,21 +95,21 @@ func (s *sampler) look(now time.Time) *observe.Snapshot {
 		if slow {
 			sum.tellRest(now, t.container)
 		}
-		v.Containers = append(v.Containers, sum.told)
+		v.Containers = append(v.Containers, sum.reading)
 	}
 	return v
 }
 
 func (sum *sums) tellUsage(now time.Time) {
 	over := now.Sub(sum.since)
-	t := &sum.told.CPU
+	t := &sum.reading.CPU
 	t.At, t.Interval, t.Usage = now, over, milli(sum.cpu/over.Seconds())
 	sum.since, sum.cpu = now, 0
 }
 
 func (sum *sums) tellRest(now time.Time, c *container) {
 	over := now.Sub(sum.slowSince).Seconds()
-	t := &sum.told
+	t := &sum.reading
 	t.CPU.StatAt, t.CPU.Periods, t.CPU.Throttled = time.Time{}, sum.periods, sum.throttled
 	if sum.periods > 0 {
 		t.CPU.StatAt = now
@@ -122,7 +122,7 @@ func (sum *sums) tellRest(now time.Time, c *container) {
 		At: now, Current: h.all(), WorkingSet: h.anon + h.cache/2, Anon: h.anon, Cache: h.cache,
 		Refaults: sum.refaults / over, Direct: sum.direct / over, OOMKills: h.oomKills,
 	}
-	*sum = sums{since: sum.since, cpu: sum.cpu, slowSince: now, told: sum.told}
+	*sum = sums{since: sum.since, cpu: sum.cpu, slowSince: now, reading: sum.reading}
 }
 
 func (s *sampler) lookAtCPUs(now time.Time) {

@@ -44,7 +44,7 @@ type Recorder struct {
 func NewRecorder(w io.Writer) *Recorder { return &Recorder{to: json.NewEncoder(w)} }
 
 // Record writes one snapshot, preceded by what has changed since the last one.
-func (r *Recorder) Record(m *topology.Machine, containers []Recorded, look *observe.Snapshot) error {
+func (r *Recorder) Record(m *topology.Machine, containers []Recorded, snapshot *observe.Snapshot) error {
 	if !r.begun {
 		if err := r.to.Encode(Line{Machine: m}); err != nil {
 			return err
@@ -57,14 +57,14 @@ func (r *Recorder) Record(m *topology.Machine, containers []Recorded, look *obse
 			return err
 		}
 	}
-	return r.to.Encode(Line{Snapshot: look})
+	return r.to.Encode(Line{Snapshot: snapshot})
 }
 
 // Recording is a parsed recording.
 type Recording struct {
-	Machine *topology.Machine
-	Looks   []observe.Snapshot
-	Known   []Recorded // each container once, in the order of their appearance
+	Machine   *topology.Machine
+	Snapshots []observe.Snapshot
+	Known     []Recorded // each container once, in the order of their appearance
 }
 
 // maxLine is the maximum length in bytes of a line.
@@ -101,17 +101,17 @@ func ReadRecording(r io.Reader) (*Recording, error) {
 		if line.Snapshot == nil {
 			continue
 		}
-		if n := len(out.Looks); n > 0 && !line.Snapshot.Now.After(out.Looks[n-1].Now) {
+		if n := len(out.Snapshots); n > 0 && !line.Snapshot.Now.After(out.Snapshots[n-1].Now) {
 			continue // the clock went back
 		}
-		out.Looks = append(out.Looks, *line.Snapshot)
+		out.Snapshots = append(out.Snapshots, *line.Snapshot)
 	}
 	switch err := lines.Err(); {
 	case err != nil:
 		return nil, fmt.Errorf("line %d can't be read: %w", number+1, err)
 	case out.Machine == nil:
 		return nil, errors.Join(errors.New("there is no machine in it: a recording begins with one (see sluice record)"), broken)
-	case len(out.Looks) < 2:
+	case len(out.Snapshots) < 2:
 		return nil, errors.Join(errors.New("there are fewer than two looks in it"), broken)
 	}
 	return out, nil

@@ -22,7 +22,7 @@ import (
 // load between the lowest and the highest recorded amount. Response times are not recorded, so all
 // online containers are assumed to be services of the same kind.
 func Replay(r *Recording, cfg *config.Config, s Service) (*Scenario, error) {
-	first, last := r.Looks[0].Now, r.Looks[len(r.Looks)-1].Now
+	first, last := r.Snapshots[0].Now, r.Snapshots[len(r.Snapshots)-1].Now
 	out := &Scenario{machine: r.Machine, Config: cfg}
 	out.defaults()
 	out.About = "a recording"
@@ -46,7 +46,7 @@ func Replay(r *Recording, cfg *config.Config, s Service) (*Scenario, error) {
 
 // pod returns a recorded container as a pod, or nil if it was never measured.
 func (r *Recording) pod(c Recorded, s Service) *Pod {
-	start := r.Looks[0].Now
+	start := r.Snapshots[0].Now
 	p := &Pod{
 		Name:        strings.NewReplacer("/", ".", "_", "-").Replace(c.Ref) + "." + prefix(c.ID),
 		Annotations: map[string]string{},
@@ -66,13 +66,13 @@ func (r *Recording) pod(c Recorded, s Service) *Pod {
 	}
 	least, most := int64(math.MaxInt64), int64(0)
 	seen := time.Duration(-1)
-	for i := range r.Looks {
-		for j := range r.Looks[i].Containers {
-			o := &r.Looks[i].Containers[j]
+	for i := range r.Snapshots {
+		for j := range r.Snapshots[i].Containers {
+			o := &r.Snapshots[i].Containers[j]
 			if o.ID != c.ID || o.CPU.At.IsZero() {
 				continue
 			}
-			at := r.Looks[i].Now.Sub(start)
+			at := r.Snapshots[i].Now.Sub(start)
 			if seen < 0 {
 				p.Start = at
 			}
@@ -88,7 +88,7 @@ func (r *Recording) pod(c Recorded, s Service) *Pod {
 	if seen < 0 {
 		return nil
 	}
-	if end := r.Looks[len(r.Looks)-1].Now.Sub(start); seen < end {
+	if end := r.Snapshots[len(r.Snapshots)-1].Now.Sub(start); seen < end {
 		p.End = max(seen, p.Start+time.Second)
 	}
 	p.Memory.Anon, p.Memory.Low, p.Memory.Speed = Bytes(most), 1, 1<<30

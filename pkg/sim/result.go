@@ -58,7 +58,7 @@ type PoolSeries struct {
 // totals sums the steps of a pod.
 type totals struct {
 	steps, late, throttled, stalled int
-	cpu, asked, work, wanted, lost  float64
+	cpu, demand, work, wanted, lost float64
 }
 
 // pointCount is the number of points of a series.
@@ -131,7 +131,7 @@ func (r *report) note(s *simulation, now time.Duration) {
 			late = late && c.violates()
 			r.busy += c.got * dt
 			t.cpu += c.got * dt
-			t.asked += c.asked * dt
+			t.demand += c.demand * dt
 			t.work += c.done
 			t.wanted += c.offered * dt
 			t.lost += c.lost
@@ -139,7 +139,7 @@ func (r *report) note(s *simulation, now time.Duration) {
 			t.stalled += one(c.held.stall > 0)
 			at := r.pool(in)
 			r.bucket.usage[at] += c.got
-			r.bucket.wants[at] += c.asked
+			r.bucket.wants[at] += c.demand
 		}
 		t.late += one(late)
 		r.late += one(late)
@@ -216,7 +216,7 @@ func (r *report) result(s *simulation) *Result {
 		Evictions:           s.kubelet.evictions,
 	}
 	var services, late, stalled, online, throttled int
-	var batch, asked float64
+	var batch, demand float64
 	for _, in := range s.kubelet.instances {
 		t := &in.total
 		if in.online() {
@@ -226,7 +226,7 @@ func (r *report) result(s *simulation) *Result {
 		} else {
 			out.BatchCPUs += t.work / seconds
 			batch += t.cpu
-			asked += t.asked
+			demand += t.demand
 		}
 		if in.Service.Time > 0 {
 			services += t.steps
@@ -238,6 +238,6 @@ func (r *report) result(s *simulation) *Result {
 	out.LateFraction = ratio(float64(late), float64(services))
 	out.DirectStallsFraction = ratio(float64(stalled), float64(services))
 	out.ThrottledFraction = ratio(float64(throttled), float64(online))
-	out.BatchServedFraction = ratio(batch, asked)
+	out.BatchServedFraction = ratio(batch, demand)
 	return out
 }

@@ -166,7 +166,7 @@ func (s *simulation) steer(now time.Duration, changed bool) {
 	if changed || now%slowly < step {
 		s.sampler.follow(s.agent.Targets())
 	}
-	s.agent.Tick(s.sampler.look(at))
+	s.agent.Tick(s.sampler.measure(at))
 	if s.kubelet.evict(now) {
 		s.sampler.follow(s.agent.Targets())
 	}

@@ -8,18 +8,18 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Ask reads what a container asks for, with warnings, or says why it is refused.
-type Ask func(*workload.Container) (workload.Request, []string, error)
+// ParseRequest reads what a container asks for, with warnings, or says why it is refused.
+type ParseRequest func(*workload.Container) (workload.Request, []string, error)
 
 // WhatIf answers what a pod's containers would get, one after another, by entering
 // them into the ledger: give it a clone. A container that is Stopped is an init
 // container: it gives back its CPUs before the next one starts.
-func WhatIf(ledger *placement.Ledger, pod *workload.Pod, containers []workload.Container, ask Ask, now time.Time) []Answer {
+func WhatIf(ledger *placement.Ledger, pod *workload.Pod, containers []workload.Container, parse ParseRequest, now time.Time) []Answer {
 	answers := make([]Answer, len(containers))
 	for i := range containers {
 		c := &containers[i]
 		ref := workload.Ref(pod, c)
-		r, warnings, err := ask(c)
+		r, warnings, err := parse(c)
 		answers[i] = Answer{Ref: ref, Class: r.Class, Keys: r.Keys, Warnings: warnings}
 		var as placement.Assignment
 		if err == nil {

@@ -27,7 +27,7 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	if total := s.Node.Memory.Total; total > 0 { // from the same file as the available memory
 		v.MemoryTotal, v.MachineMemory = total, total+s.Node.Memory.HugePages
 	}
-	seen := 0 // number of batch cgroups in the sample
+	sample := 0 // number of batch cgroups in the sample
 	v.BatchUse, v.PodsUse = control.Use{At: s.Now}, control.Use{}
 	clear(v.Held)
 	var pods *observe.ContainerMemory
@@ -40,7 +40,7 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 		} else if dir, ok := strings.CutPrefix(c.ID, BatchCgroupTarget); ok {
 			v.hold(dir, &c.Memory)
 			if v.BatchCgroups.Holds(dir) {
-				seen++
+				sample++
 				v.BatchUse.Add(&c.CPU)
 			}
 		} else if c.ID == AllPodsTarget {
@@ -49,7 +49,7 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 		}
 	}
 	v.observeAllPods(pods, int64(allPodsLimit))
-	v.sumBatch(seen)
+	v.sumBatch(sample)
 	v.observePools()
 }
 
@@ -97,14 +97,14 @@ func (v *NodeView) hold(cgroup string, m *observe.ContainerMemory) {
 // throttling by a pod's quota to those of its containers that their own quota throttled less
 // often: where burst lets a container exceed its own quota, the pod's quota is the one that
 // throttles it.
-func (v *NodeView) observePod(uid string, seen *observe.Container) {
+func (v *NodeView) observePod(uid string, sample *observe.Container) {
 	at, ok := v.pods[uid]
 	if !ok {
 		return
 	}
-	p, pod := &v.Pods[at], &seen.CPU
+	p, pod := &v.Pods[at], &sample.CPU
 	if p.Class == workload.BE {
-		v.hold(v.Members[p.First].PodPath, &seen.Memory)
+		v.hold(v.Members[p.First].PodPath, &sample.Memory)
 	}
 	if pod.StatAt.IsZero() {
 		return
@@ -144,9 +144,9 @@ func (v *NodeView) observeAllPods(pods *observe.ContainerMemory, limit int64) {
 
 // sumBatch adds up the CPU and memory of batch work, in its cgroups and outside of them. A sum
 // is unknown while one of its parts is. The number of batch cgroups in the sample is seen.
-func (v *NodeView) sumBatch(seen int) {
+func (v *NodeView) sumBatch(sample int) {
 	b := &v.BatchCgroups
-	if len(b.Dirs) == 0 || seen != len(b.Dirs) {
+	if len(b.Dirs) == 0 || sample != len(b.Dirs) {
 		v.BatchUse = control.Use{}
 	}
 	v.BatchMemory = control.Held{At: v.Now}

@@ -36,18 +36,18 @@ const (
 // is based on the most CPU that was free in settleTime. The quota bounds what batch work may
 // use over time, and the scheduler decides who runs now.
 type Batch struct {
-	cfg     BatchConfig
-	limited bool
-	now     workload.MilliCPU // budget; meaningful only if limited is set
-	used    window            // usage of everything but batch work
-	free    window            // CPU that this usage leaves on the node
-	system  float64           // usage outside of pods in milli-CPU, a mean over systemTime
-	stale   time.Duration     // age from which a measurement is not used
-	began   time.Time
-	last    time.Time // time of the previous step
-	seen    bool      // whether the node's usage has ever been known
-	lost    bool      // whether the node's usage was unknown at the last step
-	outage  outage    // loss of the node's usage as it is reported
+	cfg       BatchConfig
+	limited   bool
+	now       workload.MilliCPU // budget; meaningful only if limited is set
+	used      window            // usage of everything but batch work
+	free      window            // CPU that this usage leaves on the node
+	system    float64           // usage outside of pods in milli-CPU, a mean over systemTime
+	stale     time.Duration     // age from which a measurement is not used
+	began     time.Time
+	last      time.Time // time of the previous step
+	everKnown bool      // whether the node's usage has ever been known
+	lost      bool      // whether the node's usage was unknown at the last step
+	outage    outage    // loss of the node's usage as it is reported
 }
 
 // Budget is the CPU that all batch work together may use.
@@ -76,7 +76,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	}
 	b.last = v.Now
 	known := recent(v.Now, v.Node.CPU.At, b.stale)
-	if b.seen = b.seen || known; !b.seen && v.Now.Sub(b.began) <= b.stale {
+	if b.everKnown = b.everKnown || known; !b.everKnown && v.Now.Sub(b.began) <= b.stale {
 		return Budget{Hold: true}, nil
 	}
 	use := b.measure(v, known, since)
@@ -93,7 +93,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	}
 	b.set(v, b.wants(v, others), b.wants(v, peak), mayGrow)
 	b.lost = !known
-	if news := b.outage.observe(v.Now, b.lost); b.now == had && b.limited == wasLimited && !news {
+	if changed := b.outage.observe(v.Now, b.lost); b.now == had && b.limited == wasLimited && !changed {
 		return b.budget(v), nil
 	}
 	return b.budget(v), b.decision(v, &use, had, wasLimited)
@@ -110,16 +110,16 @@ func (b *Batch) measure(v *View, known bool, since time.Duration) batchUse {
 	use := batchUse{node: v.Node.CPU.Usage}
 	for i := range v.Containers {
 		c := &v.Containers[i]
-		switch seen := known && recent(v.Now, c.CPU.At, max(b.stale, staleAfter*c.CPU.Interval)); {
+		switch measured := known && recent(v.Now, c.CPU.At, max(b.stale, staleAfter*c.CPU.Interval)); {
 		case c.Class == workload.BE:
-			if seen {
+			if measured {
 				use.batch += c.CPU.Usage
 			}
 		case c.Class.Pinned() && c.Pool < 0: // the container has CPUs of its own
-			if seen {
+			if measured {
 				use.pinned += c.CPU.Usage
 			}
-		case seen:
+		case measured:
 			use.online += c.CPU.Usage
 		default:
 			use.online += max(c.Request, c.CPU.Usage)

@@ -33,15 +33,15 @@ type BenefitCounts struct {
 // BenefitHour holds the counters of one hour. Each mean comes with the seconds for which it was
 // measured.
 type BenefitHour struct {
-	Hour        int64   `json:"hour"` // since the epoch
-	CPUHours    float64 `json:"cpuHours"`
-	GiBHours    float64 `json:"gibHours"`
-	Utilization float64 `json:"utilization"` // mean share of the node's CPUs in use, 0 to 1
-	Seconds     float64 `json:"seconds"`
-	Granted     float64 `json:"granted"` // mean share of the requested CPUs that BE pods could use, 0 to 1
-	Asked       float64 `json:"asked"`   // seconds in which BE pods requested CPU
-	Squeezes    int     `json:"squeezes"`
-	Kills       int     `json:"kills"`
+	Hour             int64   `json:"hour"` // since the epoch
+	CPUHours         float64 `json:"cpuHours"`
+	GiBHours         float64 `json:"gibHours"`
+	Utilization      float64 `json:"utilization"` // mean share of the node's CPUs in use, 0 to 1
+	Seconds          float64 `json:"seconds"`
+	Granted          float64 `json:"granted"` // mean share of the requested CPUs that BE pods could use, 0 to 1
+	RequestedSeconds float64 `json:"asked"`   // seconds in which BE pods requested CPU
+	Squeezes         int     `json:"squeezes"`
+	Kills            int     `json:"kills"`
 }
 
 // BenefitReport summarizes what batch work used, in total and in the last 24 hours.
@@ -115,7 +115,7 @@ func (b *Benefit) Step(v *View, given Given) {
 		}
 	}
 	if requested > 0 {
-		enterMean(&h.Granted, &h.Asked, min(1, float64(given.CPU)/float64(requested)), passed.Seconds())
+		enterMean(&h.Granted, &h.RequestedSeconds, min(1, float64(given.CPU)/float64(requested)), passed.Seconds())
 	}
 }
 
@@ -129,7 +129,7 @@ func enterMean(mean, seconds *float64, now, passed float64) {
 func (b *Benefit) Report(now time.Time) BenefitReport {
 	r := BenefitReport{CPUHours: b.counts.CPUHours, GiBHours: b.counts.GiBHours, SatisfactionFraction: 1}
 	r.RunCPUHours, r.RunGiBHours = b.counts.CPUHours-b.keptCPU, b.counts.GiBHours-b.keptGiB
-	var seconds, granted, asked float64
+	var seconds, granted, requested float64
 	this := hourOf(now)
 	for hour := this - 23; hour <= this; hour++ {
 		h := &b.counts.Hours[hourIndex(hour)]
@@ -142,8 +142,8 @@ func (b *Benefit) Report(now time.Time) BenefitReport {
 		r.Day.Evicted += h.Kills
 		r.Day.UtilizationFraction += h.Utilization * h.Seconds
 		seconds += h.Seconds
-		granted += h.Granted * h.Asked
-		asked += h.Asked
+		granted += h.Granted * h.RequestedSeconds
+		requested += h.RequestedSeconds
 		if h.Seconds > 0 {
 			r.ByHour = append(r.ByHour, Hour{time.Unix(hour*3600, 0).UTC(), h.Utilization})
 		}
@@ -152,8 +152,8 @@ func (b *Benefit) Report(now time.Time) BenefitReport {
 		r.Day.UtilizationFraction /= seconds
 	}
 	r.Day.KnownHours = seconds / 3600
-	if asked > 0 {
-		r.SatisfactionFraction = granted / asked
+	if requested > 0 {
+		r.SatisfactionFraction = granted / requested
 	}
 	return r
 }

@@ -99,8 +99,8 @@ func (b *Burst) advise(v *View, c *Container, s *burstState, passed time.Duratio
 	if m.reported && share < busyTo {
 		m.reported = false
 	}
-	tell := !m.reported && share > busyFrom
-	if tell || m.reported && m.limit != c.Limit {
+	begins := !m.reported && share > busyFrom
+	if begins || m.reported && m.limit != c.Limit {
 		m.reported, m.limit = true, c.Limit
 		fits := workload.MilliCPU(math.Ceil(m.usage/busyFrom/100)) * 100
 		m.text = fmt.Sprintf("burst can't help: it is %s busy on average with a limit of %s CPUs; its usage of %s suggests a limit of %s",
@@ -109,7 +109,7 @@ func (b *Burst) advise(v *View, c *Container, s *burstState, passed time.Duratio
 	if m.reported {
 		b.advice = append(b.advice, Advice{c.Ref, m.text})
 	}
-	if !tell {
+	if !begins {
 		return nil
 	}
 	return &Decision{

@@ -74,18 +74,18 @@ func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	}
 	mark := float64(a.cfg.TrafficPercent) / 100
 	passed := a.watch.lap(v.Now, a.interval)
-	seen := a.llc.measure(v, passed, mark)
-	a.blind = seen.blind(a.cfg.MaxMBps > 0)
+	reading := a.llc.measure(v, passed, mark)
+	a.blind = reading.blind(a.cfg.MaxMBps > 0)
 	taken, flow := noNews, noNews
 	switch {
-	case seen.rise > mark:
+	case reading.rise > mark:
 		taken = isHigh
-	case seen.counted && seen.rise < mark/2:
+	case reading.counted && reading.rise < mark/2:
 		taken = isCalm
 	}
-	if a.cfg.MaxMBps > 0 && seen.measured {
-		switch percent := seen.all / float64(a.cfg.MaxMBps) * 100; {
-		case percent >= bandwidthNear && seen.batch*100 >= seen.all*batchPart:
+	if a.cfg.MaxMBps > 0 && reading.measured {
+		switch percent := reading.all / float64(a.cfg.MaxMBps) * 100; {
+		case percent >= bandwidthNear && reading.batch*100 >= reading.all*batchPart:
 			flow = isHigh
 		case percent < bandwidthCalm:
 			flow = isCalm
@@ -94,12 +94,12 @@ func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 	ways, wide := a.ways.next(&a.cfg, taken, passed), a.flow.next(&a.cfg, flow, passed)
 	var decisions []Decision
 	if ways != a.ways.percent {
-		decisions = a.decide(decisions, "cache", a.ways.percent, ways, &seen,
-			fmt.Sprintf("%s holds less of the cache than when BE is away, BE holds what it lost, and it fetches %s more from memory for each second that it runs, over %d %%", seen.ref, inPercent(seen.rise), a.cfg.TrafficPercent))
+		decisions = a.decide(decisions, "cache", a.ways.percent, ways, &reading,
+			fmt.Sprintf("%s holds less of the cache than when BE is away, BE holds what it lost, and it fetches %s more from memory for each second that it runs, over %d %%", reading.ref, inPercent(reading.rise), a.cfg.TrafficPercent))
 	}
 	if wide != a.flow.percent {
-		decisions = a.decide(decisions, "bandwidth", a.flow.percent, wide, &seen,
-			fmt.Sprintf("containers use %.0f of the %d MB/s that the node's memory can do, BE %.0f of them", seen.all, a.cfg.MaxMBps, seen.batch))
+		decisions = a.decide(decisions, "bandwidth", a.flow.percent, wide, &reading,
+			fmt.Sprintf("containers use %.0f of the %d MB/s that the node's memory can do, BE %.0f of them", reading.all, a.cfg.MaxMBps, reading.batch))
 	}
 	a.ways.percent, a.flow.percent = ways, wide
 	return CacheShare{ways, wide}, decisions
@@ -108,7 +108,7 @@ func (a *Cache) Step(v *View) (CacheShare, []Decision) {
 // Blind returns why contention can't be measured; it is empty if it can be.
 func (a *Cache) Blind() string { return a.blind }
 
-func (s *llcSeen) blind(bandwidth bool) string {
+func (s *llcReading) blind(bandwidth bool) string {
 	switch {
 	case !s.measured:
 		return "can't tell contention: no container's cache and memory traffic are counted (rdt.monitor is off, or this machine doesn't count them)"
@@ -120,7 +120,7 @@ func (s *llcSeen) blind(bandwidth bool) string {
 	return ""
 }
 
-func (a *Cache) decide(decisions []Decision, what string, from, to int, seen *llcSeen, why string) []Decision {
+func (a *Cache) decide(decisions []Decision, what string, from, to int, reading *llcReading, why string) []Decision {
 	action := "narrow "
 	if from < to {
 		action, why = "widen ", "LS has shown no contention for long enough"
@@ -128,14 +128,14 @@ func (a *Cache) decide(decisions []Decision, what string, from, to int, seen *ll
 	return append(decisions, Decision{
 		Controller: "cache", Object: "class " + a.cfg.Class, Action: action + what,
 		From: fmt.Sprintf("%d %% of its share", from), To: fmt.Sprintf("%d %% of its share", to), Why: why, Moves: what,
-		Facts: []Fact{{"rise", seen.rise}, {"bandwidth_mbps", seen.all}, {"be_bandwidth_mbps", seen.batch}},
+		Facts: []Fact{{"rise", reading.rise}, {"bandwidth_mbps", reading.all}, {"be_bandwidth_mbps", reading.batch}},
 	})
 }
 
 // next returns the percentage after this step.
-func (n *narrowed) next(cfg *CacheConfig, seen contention, passed time.Duration) int {
+func (n *narrowed) next(cfg *CacheConfig, reading contention, passed time.Duration) int {
 	n.waited = min(n.waited+passed, narrowPause)
-	switch seen {
+	switch reading {
 	case isHigh:
 		n.calm = 0
 		n.trouble()

@@ -74,7 +74,7 @@ type suffering struct {
 	calm, excess Strain
 	learned      [strains]time.Duration
 	met          [strains]bool
-	told         [strains]bool
+	reported     [strains]bool
 }
 
 // NewInterference returns the measurement of interference. Step must be called once per
@@ -97,10 +97,10 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 			continue
 		}
 		s := f.pods.at(p.UID)
-		now, seen := strainOf(v, p, f.interval)
+		now, measured := strainOf(v, p, f.interval)
 		if sure {
 			for part := range strains {
-				s.enter(part, *now.part(part), seen[part], light, passed)
+				s.enter(part, *now.part(part), measured[part], light, passed)
 			}
 		}
 		one := Disturbance{Pod: i, Ref: p.Ref, Calm: s.calm, Excess: s.excess, Learned: true}
@@ -111,14 +111,14 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 				one.Learned = false
 			}
 			name, r := strainName(part)
-			if excess := *s.excess.part(part); s.told[part] && excess < excessTo {
-				s.told[part] = false
+			if excess := *s.excess.part(part); s.reported[part] && excess < excessTo {
+				s.reported[part] = false
 				decisions = append(decisions, f.reportEnd(p, name, *s.calm.part(part), excess))
-			} else if !s.told[part] && excess > Suffers {
-				s.told[part] = true
+			} else if !s.reported[part] && excess > Suffers {
+				s.reported[part] = true
 				decisions = append(decisions, f.reportSuffering(v, p, s, part, used))
 			}
-			if s.told[part] && one.Suspects == nil {
+			if s.reported[part] && one.Suspects == nil {
 				one.Suspects = f.users[r].most()
 			}
 		}
@@ -132,8 +132,8 @@ func (f *Interference) Step(v *View) ([]Disturbance, []Decision) {
 
 // enter adds a measurement to the baseline, or to the excess above it. It changes nothing if
 // there is no measurement.
-func (s *suffering) enter(part int, now float64, seen, light bool, passed time.Duration) {
-	if !seen {
+func (s *suffering) enter(part int, now float64, measured, light bool, passed time.Duration) {
+	if !measured {
 		return
 	}
 	calm, excess := s.calm.part(part), s.excess.part(part)
@@ -158,7 +158,7 @@ func (s *suffering) enter(part int, now float64, seen, light bool, passed time.D
 }
 
 // strainOf returns how much the pod waits now, and which parts are known.
-func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, seen [strains]bool) {
+func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, measured [strains]bool) {
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]
 		every := max(interval, c.CPU.Interval)
@@ -180,10 +180,10 @@ func strainOf(v *View, p *Pod, interval time.Duration) (worst Strain, seen [stra
 		}
 		for part := range strains {
 			if has[part] {
-				seen[part] = true
+				measured[part] = true
 				*worst.part(part) = max(*worst.part(part), values[part])
 			}
 		}
 	}
-	return worst, seen
+	return worst, measured
 }

@@ -19,9 +19,9 @@ type Lend struct {
 // lentPin is the state of one pin.
 type lentPin struct {
 	patience
-	since time.Time // begin of the time in which the pin has been quiet; zero if it is not
-	lent  bool
-	seen  bool // whether the pin exists at this step
+	since   time.Time // begin of the time in which the pin has been quiet; zero if it is not
+	lent    bool
+	present bool // whether the pin exists at this step
 }
 
 const (
@@ -56,7 +56,7 @@ func (l *Lend) Step(v *View, allowed bool) (lent []string, decided []Decision) {
 			p = &lentPin{}
 			l.pins[c.ID] = p
 		}
-		p.seen = true
+		p.present = true
 		had := p.lent
 		why := p.step(v.Now, c, l.stale, allowed && batch)
 		if p.lent {
@@ -75,10 +75,10 @@ func (l *Lend) Step(v *View, allowed bool) (lent []string, decided []Decision) {
 		decided = append(decided, d)
 	}
 	for id, p := range l.pins {
-		if !p.seen {
+		if !p.present {
 			delete(l.pins, id)
 		}
-		p.seen = false
+		p.present = false
 	}
 	return l.idle, decided
 }

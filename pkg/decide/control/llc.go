@@ -29,8 +29,8 @@ type llcPod struct {
 	rise               float64 // mean rise of the traffic over excessTime while batch work holds what the pod lost
 }
 
-// llcSeen is the result of one step for all pods.
-type llcSeen struct {
+// llcReading is the result of one step for all pods.
+type llcReading struct {
 	counted, learned bool // whether some service's cache is counted, and whether such a service ran alone before
 	ref              string
 	rise             float64 // largest rise of all pods
@@ -38,7 +38,7 @@ type llcSeen struct {
 	measured         bool
 }
 
-func (l *llc) measure(v *View, passed time.Duration, mark float64) (seen llcSeen) {
+func (l *llc) measure(v *View, passed time.Duration, mark float64) (reading llcReading) {
 	var held, used float64
 	sure := true
 	for i := range v.Containers {
@@ -51,10 +51,10 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (seen llcSeen
 		if !known(v.Now, c.Cache.At, max(l.interval, c.CPU.Interval)) {
 			continue
 		}
-		seen.measured = true
-		seen.all += c.Cache.Bandwidth / 1e6
+		reading.measured = true
+		reading.all += c.Cache.Bandwidth / 1e6
 		if batch {
-			seen.batch += c.Cache.Bandwidth / 1e6
+			reading.batch += c.Cache.Bandwidth / 1e6
 			held += float64(c.Cache.Occupancy)
 		}
 	}
@@ -70,14 +70,14 @@ func (l *llc) measure(v *View, passed time.Duration, mark float64) (seen llcSeen
 		if runs && sure {
 			s.enter(occupancy, traffic, held, mark, light, passed)
 		}
-		seen.counted = seen.counted || runs
-		seen.learned = seen.learned || s.learned >= learnTime
-		if s.rise > seen.rise {
-			seen.ref, seen.rise = p.Ref, s.rise
+		reading.counted = reading.counted || runs
+		reading.learned = reading.learned || s.learned >= learnTime
+		if s.rise > reading.rise {
+			reading.ref, reading.rise = p.Ref, s.rise
 		}
 	}
 	l.pods.end()
-	return seen
+	return reading
 }
 
 // of returns the pod's cache occupancy in bytes and its memory traffic in bytes per CPU second.

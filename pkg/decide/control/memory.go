@@ -47,21 +47,21 @@ type Memory struct {
 	pools []PoolConfig
 	pace  pace
 
-	sum      memorySum
-	seen     time.Time // time of the node's figures in sum
-	online   int64     // online memory at that time
-	agreed   int64     // the lower of the last two values of online
-	growth   float64   // in bytes a second, decaying
-	calm     int64     // the lowest goal of the last minute
-	high     window    // maximum of online and headroom in MiB: memory that batch work can't keep
-	rising   float64   // short mean of the growth in bytes a second
-	rose     bool      // whether online grew at the last measurement
-	giving   float64   // bytes a second that batch work freed on request
-	asked    bool      // memory was requested, and the result is not measured yet
-	stale    bool      // stale figures have been reported
-	blind    int       // consecutive steps without figures of some BE container
-	release  releasing
-	pressing pressing
+	sum        memorySum
+	measuredAt time.Time // time of the node's figures in sum
+	online     int64     // online memory at that time
+	agreed     int64     // the lower of the last two values of online
+	growth     float64   // in bytes a second, decaying
+	calm       int64     // the lowest goal of the last minute
+	high       window    // maximum of online and headroom in MiB: memory that batch work can't keep
+	rising     float64   // short mean of the growth in bytes a second
+	rose       bool      // whether online grew at the last measurement
+	giving     float64   // bytes a second that batch work freed on request
+	requested  bool      // memory was requested, and the result is not measured yet
+	stale      bool      // stale figures have been reported
+	blind      int       // consecutive steps without figures of some BE container
+	release    releasing
+	pressing   pressing
 
 	candidates  []donor
 	desired     MemoryDesired
@@ -136,13 +136,13 @@ func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 	since, steady := m.pace.next(v.Now)
 	if !known(v.Now, v.Node.Memory.At, m.pace.interval) || v.MemoryTotal <= 0 {
 		m.tellStale(v)
-		return m.desired, m.told()
+		return m.desired, m.report()
 	}
 	m.stale = false
 	m.sumBatch(v)
 	m.learn(v, since, steady)
 	if !steady {
-		m.asked = false
+		m.requested = false
 	}
 	m.aim(v)
 	m.reportBlind()
@@ -150,10 +150,10 @@ func (m *Memory) Step(v *View) (MemoryDesired, []Decision) {
 		m.press(v)
 	}
 	m.limit(v, steady)
-	return m.desired, m.told()
+	return m.desired, m.report()
 }
 
-func (m *Memory) told() []Decision {
+func (m *Memory) report() []Decision {
 	if len(m.decisions) == 0 {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (m *Memory) tellStale(v *View) {
 	if m.stale {
 		return
 	}
-	m.stale, m.asked = true, false
+	m.stale, m.requested = true, false
 	m.decisions = append(m.decisions, Decision{Controller: "memory", Object: "node", Action: "hold",
 		To: MemoryText(m.desired.BatchLimit), Why: "the node's memory isn't known, or its figures are older than " +
 			(staleAfter * m.pace.interval).String() + ": batch keeps the limit that it has, and nothing is taken back",
@@ -206,9 +206,9 @@ func (m *Memory) sumBatch(v *View) {
 func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	at := v.Node.Memory.At
 	online := max(0, m.sum.total-m.sum.available-m.sum.batch.NonCache())
-	took := at.Sub(m.seen)
+	took := at.Sub(m.measuredAt)
 	switch {
-	case m.seen.IsZero() || !steady || took < 0:
+	case m.measuredAt.IsZero() || !steady || took < 0:
 		m.agreed, m.rising, m.rose = online, 0, false
 	case took > 0:
 		settled := min(online, m.online)
@@ -220,7 +220,7 @@ func (m *Memory) learn(v *View, since time.Duration, steady bool) {
 	if steady && since < growthHalfLife {
 		m.growth -= m.growth * since.Seconds() / growthHalfLife.Seconds() * 0.693 // ln 2
 	}
-	m.seen, m.online = at, online
+	m.measuredAt, m.online = at, online
 }
 
 // aim computes the goal.

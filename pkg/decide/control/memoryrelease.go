@@ -18,7 +18,7 @@ const leastCache = 32 * mib
 type releasing struct {
 	reported  bool      // this shortage has been reported
 	idle      time.Time // begin of the time in which no memory is wanted
-	asked     int64     // memory requested in the last step
+	requested int64     // memory requested in the last step
 	held      int64     // memory of batch work at the last step
 	at        time.Time
 	misses    int // consecutive steps that freed little
@@ -51,18 +51,18 @@ type wanted struct {
 // measureRelease computes what the last step freed, once all figures are newer than it.
 func (m *Memory) measureRelease(now time.Time) {
 	r := &m.release
-	if r.asked == 0 || !m.sum.batch.At.After(r.at) {
+	if r.requested == 0 || !m.sum.batch.At.After(r.at) {
 		return
 	}
 	gave := max(r.held-m.sum.batch.Current, 0)
 	m.giving = (m.giving + float64(gave)/max(now.Sub(r.at), m.pace.interval).Seconds()) / 2
-	if gave >= r.asked/4 {
+	if gave >= r.requested/4 {
 		r.misses = 0
 	} else {
 		r.misses = min(r.misses+1, mostMisses)
 		r.notBefore = now.Add(time.Second << (r.misses - 1))
 	}
-	r.asked, m.asked = 0, false
+	r.requested, m.requested = 0, false
 }
 
 // distribute divides the amount over the containers: BE first, among them the one with the
@@ -72,7 +72,7 @@ func (m *Memory) distribute(v *View, w wanted) {
 	r := &m.release
 	m.measureRelease(v.Now)
 	if w.bytes <= 0 {
-		r.asked, m.asked = 0, false
+		r.requested, m.requested = 0, false
 		if r.idle.IsZero() {
 			r.idle = v.Now
 		}
@@ -82,7 +82,7 @@ func (m *Memory) distribute(v *View, w wanted) {
 		r.reported = false
 	}
 	r.idle = time.Time{}
-	if m.asked || v.Now.Before(r.notBefore) && !w.pressing || w.resting && waiting(r.at, v.Now, restTime) {
+	if m.requested || v.Now.Before(r.notBefore) && !w.pressing || w.resting && waiting(r.at, v.Now, restTime) {
 		return
 	}
 	m.gather(v, w.pool)
@@ -91,11 +91,11 @@ func (m *Memory) distribute(v *View, w wanted) {
 	if left > 0 && !w.cacheOnly {
 		left = m.takeRest(v, left)
 	}
-	m.asked = step > left
-	if !m.asked {
+	m.requested = step > left
+	if !m.requested {
 		return
 	}
-	r.asked, r.held, r.at = step-left, m.sum.batch.Current, v.Now
+	r.requested, r.held, r.at = step-left, m.sum.batch.Current, v.Now
 	if r.reported {
 		return
 	}
@@ -143,7 +143,7 @@ func (m *Memory) takeCache(v *View, left int64) int64 {
 		if bytes < mib {
 			continue
 		}
-		m.ask(v, c.container, bytes)
+		m.reclaimFrom(v, c.container, bytes)
 		left -= bytes
 	}
 	return left
@@ -157,14 +157,14 @@ func (m *Memory) takeRest(v *View, left int64) int64 {
 		if bytes < mib || v.Containers[c.container].Class != workload.BE {
 			continue
 		}
-		m.ask(v, c.container, bytes)
+		m.reclaimFrom(v, c.container, bytes)
 		left -= bytes
 	}
 	return left
 }
 
-// ask adds to the memory that is to be reclaimed from the container.
-func (m *Memory) ask(v *View, container int, bytes int64) {
+// reclaimFrom adds to the memory that is to be reclaimed from the container.
+func (m *Memory) reclaimFrom(v *View, container int, bytes int64) {
 	c := &v.Containers[container]
 	for i := range m.desired.Reclaim {
 		if r := &m.desired.Reclaim[i]; r.ID == c.ID {

@@ -36,11 +36,11 @@ type movement struct {
 // Add adds a decision. It returns the movements that end with it, and the decision to report: a
 // step of a movement is reported together with all earlier steps and the time of the first. The
 // list is valid until the next call.
-func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []ReportedDecision, told ReportedDecision) {
+func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []ReportedDecision, reported ReportedDecision) {
 	m.ended = m.ended[:0]
-	told = ReportedDecision{now, mode, *d}
+	reported = ReportedDecision{now, mode, *d}
 	if d.Moves == "" {
-		return nil, told
+		return nil, reported
 	}
 	at := slices.IndexFunc(m.open, func(o movement) bool {
 		return o.reported.Controller == d.Controller && o.reported.Object == d.Object && o.value == d.Moves
@@ -53,9 +53,9 @@ func (m *Movements) Add(now time.Time, mode Mode, d *Decision) (ended []Reported
 		}
 	}
 	if at < 0 {
-		told.Steps, told.Ongoing = 1, true
-		m.open = append(m.open, movement{reported: told, value: d.Moves, why: d.Why, last: now})
-		return m.ended, told
+		reported.Steps, reported.Ongoing = 1, true
+		m.open = append(m.open, movement{reported: reported, value: d.Moves, why: d.Why, last: now})
+		return m.ended, reported
 	}
 	o := &m.open[at]
 	t := &o.reported

@@ -46,25 +46,25 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 			continue
 		}
 		s := n.pods.at(p.UID)
-		runnable, asked, at := runnable(v, p, n.interval)
+		runnable, requested, at := runnable(v, p, n.interval)
 		switch {
-		case at.IsZero() || asked == 0:
-		case runnable*100 <= asked*noisyPercent:
+		case at.IsZero() || requested == 0:
+		case runnable*100 <= requested*noisyPercent:
 			s.steps, s.calm = 0, s.calm+passed
 			if s.text != "" && s.calm >= noisyCalm {
 				s.text = ""
 				decisions = append(decisions, Decision{
-					Controller: "noisy", Object: p.Ref, Action: "calm", Why: fmt.Sprintf("its tasks fit into the %s CPUs that it asked for again, for %v", inCPUs(asked), noisyCalm),
-					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"asked_cpus", float64(asked) / 1000}},
+					Controller: "noisy", Object: p.Ref, Action: "calm", Why: fmt.Sprintf("its tasks fit into the %s CPUs that it asked for again, for %v", inCPUs(requested), noisyCalm),
+					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"requested_cpus", float64(requested) / 1000}},
 				})
 			}
 		case !at.Equal(s.at):
 			s.steps, s.calm = s.steps+1, 0
 			if s.text == "" && s.steps >= noisySteps {
-				s.text = fmt.Sprintf("it has work for %s CPUs and asked for %s: pods beside it wait for it; a pool of its own (pool.sluice.dev) would keep it apart", inCPUs(runnable), inCPUs(asked))
+				s.text = fmt.Sprintf("it has work for %s CPUs and asked for %s: pods beside it wait for it; a pool of its own (pool.sluice.dev) would keep it apart", inCPUs(runnable), inCPUs(requested))
 				decisions = append(decisions, Decision{
 					Controller: "noisy", Object: p.Ref, Action: "advise", Why: s.text,
-					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"asked_cpus", float64(asked) / 1000}},
+					Facts: []Fact{{"runnable_cpus", float64(runnable) / 1000}, {"requested_cpus", float64(requested) / 1000}},
 				})
 			}
 		}
@@ -80,7 +80,7 @@ func (n *Noisy) Step(v *View) ([]Advice, []Decision) {
 // runnable returns how many tasks of a pod are running or ready to run on average, in
 // thousandths, and how many CPUs it asked for: its limits, or its requests if it has none. The
 // time is that of the oldest measurement; it is zero if one is unknown.
-func runnable(v *View, p *Pod, interval time.Duration) (runnable, asked workload.MilliCPU, at time.Time) {
+func runnable(v *View, p *Pod, interval time.Duration) (runnable, requested workload.MilliCPU, at time.Time) {
 	for i := range v.Containers[p.First : p.First+p.Count] {
 		c := &v.Containers[p.First+i]
 		if c.Pool < 0 {
@@ -91,13 +91,13 @@ func runnable(v *View, p *Pod, interval time.Duration) (runnable, asked workload
 		}
 		runnable += c.CPU.Usage + workload.MilliCPU(c.RunDelay.Waiting*1000)
 		if c.Limit > 0 {
-			asked += c.Limit
+			requested += c.Limit
 		} else {
-			asked += c.Request
+			requested += c.Request
 		}
 		if at.IsZero() || c.RunDelay.At.Before(at) {
 			at = c.RunDelay.At
 		}
 	}
-	return runnable, asked, at
+	return runnable, requested, at
 }

@@ -47,16 +47,16 @@ const (
 // containers without measurements count with their request. A new container counts at least
 // with its request, since it uses little before it begins its work.
 type Offering struct {
-	cfg      OfferConfig
-	reserved Amount
-	interval time.Duration
-	watch    stopwatch
-	demand   demandMean
-	peaks    Peaks
-	offer    Offer
-	reported bool
-	age      time.Duration // age of the offer
-	unseen   time.Duration // time since the node's usage was last known
+	cfg        OfferConfig
+	reserved   Amount
+	interval   time.Duration
+	watch      stopwatch
+	demand     demandMean
+	peaks      Peaks
+	offer      Offer
+	reported   bool
+	age        time.Duration // age of the offer
+	unmeasured time.Duration // time since the node's usage was last known
 }
 
 // demandMean is the exponential mean of other users' demand, including the system's.
@@ -86,19 +86,19 @@ func (s *Offering) Peaks() Peaks { return s.peaks }
 func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.age += passed
-	now, seen := s.presentDemand(v)
-	if seen {
+	now, measured := s.presentDemand(v)
+	if measured {
 		s.demand.enter(now, passed)
 		s.peaks.enter(v.Now, s.demand.amount(), passed)
 	}
 	s.offer.FreeCPUs = free
-	s.unseen += passed
-	if seen {
-		s.unseen = 0
-	} else if s.reported && s.unseen < offerTime {
+	s.unmeasured += passed
+	if measured {
+		s.unmeasured = 0
+	} else if s.reported && s.unmeasured < offerTime {
 		return s.offer, nil
 	}
-	next := s.compute(v, seen)
+	next := s.compute(v, measured)
 	if s.reported && next.Known == s.offer.Known && next.Why == s.offer.Why && !offersDiffer(&next, &s.offer) && s.age < offerTime {
 		return s.offer, nil
 	}
@@ -128,9 +128,9 @@ func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 }
 
 // compute returns the offer from the present measurements.
-func (s *Offering) compute(v *View, seen bool) Offer {
+func (s *Offering) compute(v *View, measured bool) Offer {
 	switch {
-	case !seen || !s.demand.set:
+	case !measured || !s.demand.set:
 		return Offer{Why: "the node's usage is not known: nothing is offered"}
 	case v.Batch.Closed:
 		return Offer{Known: true, Why: "the node takes no batch work: " + v.Batch.Why}

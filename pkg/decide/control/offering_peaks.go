@@ -9,8 +9,8 @@ type Peaks struct {
 
 // Peak is the highest demand in an hour.
 type Peak struct {
-	Hour int64         `json:"hour"` // since the epoch
-	Seen time.Duration `json:"seen"` // measured part of the hour
+	Hour     int64         `json:"hour"` // since the epoch
+	Measured time.Duration `json:"seen"` // measured part of the hour
 	Amount
 }
 
@@ -22,21 +22,21 @@ func (p *Peaks) enter(now time.Time, demand Amount, passed time.Duration) {
 		*at = Peak{Hour: hour}
 	}
 	at.Amount = at.most(demand)
-	at.Seen += passed
+	at.Measured += passed
 }
 
 // most returns the highest of the known peaks and the number of hours that they cover, rounded
 // down. With 0 hours, too little is known.
 func (p *Peaks) most(now time.Time) (peak Amount, hours int) {
-	var seen time.Duration
+	var measured time.Duration
 	hour := hourOf(now)
 	for i := range p.Hours {
-		if at := &p.Hours[i]; at.Seen > 0 && at.Hour <= hour && at.Hour > hour-24 {
+		if at := &p.Hours[i]; at.Measured > 0 && at.Hour <= hour && at.Hour > hour-24 {
 			peak = peak.most(at.Amount)
-			seen += at.Seen
+			measured += at.Measured
 		}
 	}
-	return peak, int(seen / oneHour)
+	return peak, int(measured / oneHour)
 }
 
 func hourOf(now time.Time) int64 { return floorDiv(now.Unix(), 3600) }

@@ -3,9 +3,9 @@ package control
 // perID holds one state per container or pod. A state that is not requested between begin and
 // end belongs to something that is gone, and end drops it.
 type perID[T any] struct {
-	of    map[string]*perIDEntry[T]
-	round uint64
-	asked int
+	of      map[string]*perIDEntry[T]
+	round   uint64
+	visited int
 }
 
 type perIDEntry[T any] struct {
@@ -13,7 +13,7 @@ type perIDEntry[T any] struct {
 	round uint64
 }
 
-func (k *perID[T]) begin() { k.round, k.asked = k.round+1, 0 }
+func (k *perID[T]) begin() { k.round, k.visited = k.round+1, 0 }
 
 // at returns the state of id, which is new and zero if there was none.
 func (k *perID[T]) at(id string) *T {
@@ -27,7 +27,7 @@ func (k *perID[T]) at(id string) *T {
 	}
 	if e.round != k.round {
 		e.round = k.round
-		k.asked++
+		k.visited++
 	}
 	return &e.state
 }
@@ -44,14 +44,14 @@ func (k *perID[T]) find(id string) *T {
 func (k *perID[T]) drop(id string) {
 	if e := k.of[id]; e != nil {
 		if e.round == k.round {
-			k.asked--
+			k.visited--
 		}
 		delete(k.of, id)
 	}
 }
 
 func (k *perID[T]) end() {
-	if k.asked == len(k.of) {
+	if k.visited == len(k.of) {
 		return
 	}
 	for id, e := range k.of {

@@ -223,13 +223,13 @@ func (p *Pools) observe(v *View) {
 	p.enter(v)
 	mixed := p.total == 0 && overlap(v)
 	for i := range p.state {
-		s, seen := &p.state[i], &v.Pools[i]
-		s.request.add(v.Now, seen.Request)
-		if s.adopted.IsZero() && seen.Request > 0 {
+		s, pool := &p.state[i], &v.Pools[i]
+		s.request.add(v.Now, pool.Request)
+		if s.adopted.IsZero() && pool.Request > 0 {
 			s.adopted = v.Now
 		}
-		s.known = recent(v.Now, seen.At, p.stale)
-		s.fresh = s.known && !seen.At.Equal(s.at)
+		s.known = recent(v.Now, pool.At, p.stale)
+		s.fresh = s.known && !pool.At.Equal(s.at)
 		// Measurements may take a while to arrive after the start.
 		s.lost = !s.known && (s.lost || s.measured || v.Now.Sub(p.began) > p.stale)
 		if !s.known {
@@ -239,13 +239,13 @@ func (p *Pools) observe(v *View) {
 			continue
 		}
 		s.measured = true
-		s.pressure = workload.MilliCPU(min(max(seen.Pressure, 0), 1) * perMille)
-		usage := seen.Usage
+		s.pressure = workload.MilliCPU(min(max(pool.Pressure, 0), 1) * perMille)
+		usage := pool.Usage
 		if mixed && i < len(p.state)-1 {
 			usage, s.pressure = s.own, 0
 		}
 		if s.fresh {
-			s.smooth(usage, seen.At)
+			s.smooth(usage, pool.At)
 		}
 		s.fast = max(usage, s.average)
 		if s.fast >= workload.MilliCPU(p.sizeOf(i)*10*nearFull) {

@@ -10,7 +10,7 @@ import (
 // decisions returns the decisions of the step. The pools had divided CPUs together before it, and
 // squeezed is set if the last pool is or was squeezed.
 func (p *Pools) decisions(v *View, divided int, squeezed bool) []Decision {
-	var told []Decision
+	var decisions []Decision
 	for i := range p.state {
 		s := &p.state[i]
 		if size := p.sizeOf(i); size != s.had {
@@ -21,22 +21,22 @@ func (p *Pools) decisions(v *View, divided int, squeezed bool) []Decision {
 			if d.Moves = "size"; size < s.had {
 				d.Action = "shrink"
 			}
-			told = append(told, d)
+			decisions = append(decisions, d)
 		}
 		if s.outage.observe(v.Now, s.lost) {
 			d := p.decision(v, i, "stale", "", "", p.whyLost(i))
 			if !s.outage.on {
 				d = p.decision(v, i, "fresh", "", "", "its load is known again: "+cpus(s.fast)+" CPUs")
 			}
-			told = append(told, d)
+			decisions = append(decisions, d)
 		}
 		if i == len(p.state)-1 {
 			break
 		}
-		told = p.reportShort(v, i, told)
-		told = p.reportSmall(v, i, told)
+		decisions = p.reportShort(v, i, decisions)
+		decisions = p.reportSmall(v, i, decisions)
 	}
-	return told
+	return decisions
 }
 
 func (p *Pools) whyLost(i int) string {
@@ -48,7 +48,7 @@ func (p *Pools) whyLost(i int) string {
 
 // reportShort reports a pool as short once, and the end of the shortage when it has been over for
 // a while.
-func (p *Pools) reportShort(v *View, i int, told []Decision) []Decision {
+func (p *Pools) reportShort(v *View, i int, decisions []Decision) []Decision {
 	s, missing := &p.state[i], p.sizes.Short[i]
 	switch {
 	case missing > 0:
@@ -58,19 +58,19 @@ func (p *Pools) reportShort(v *View, i int, told []Decision) []Decision {
 			if s.size >= s.cap {
 				reason = "it may have no more (its requests, or what it was found to use)"
 			}
-			told = append(told, p.decision(v, i, "short", "", humanize.Count(missing, "CPU")+" short",
+			decisions = append(decisions, p.decision(v, i, "short", "", humanize.Count(missing, "CPU")+" short",
 				fmt.Sprintf("its load of %s CPUs is %s of %d, over %d%%, and %s", cpus(s.fast), share(s.fast, s.capacity()), s.size, p.pools[i].High, reason)))
 		}
 	case s.reportedShort && v.Now.Sub(s.shortAt) >= p.cfg.ShrinkPause:
 		s.reportedShort = false
-		told = append(told, p.decision(v, i, "enough", "", "", fmt.Sprintf("its load of %s CPUs is %s of %d", cpus(s.fast), share(s.fast, s.capacity()), s.size)))
+		decisions = append(decisions, p.decision(v, i, "enough", "", "", fmt.Sprintf("its load of %s CPUs is %s of %d", cpus(s.fast), share(s.fast, s.capacity()), s.size)))
 	}
-	return told
+	return decisions
 }
 
 // reportSmall marks a pool whose load is so low that no size in whole cores has it in the band,
 // because load/high and load/low are less than a core apart.
-func (p *Pools) reportSmall(v *View, i int, told []Decision) []Decision {
+func (p *Pools) reportSmall(v *View, i int, decisions []Decision) []Decision {
 	s, cfg := &p.state[i], &p.pools[i]
 	bound := workload.MilliCPU(p.core * 10 * cfg.Low * cfg.High / max(cfg.High-cfg.Low, 1))
 	small := p.sizes.Small[i]
@@ -89,9 +89,9 @@ func (p *Pools) reportSmall(v *View, i int, told []Decision) []Decision {
 				d.Why = "its load is not known any more"
 			}
 		}
-		told = append(told, d)
+		decisions = append(decisions, d)
 	}
-	return told
+	return decisions
 }
 
 func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision {

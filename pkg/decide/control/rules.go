@@ -40,7 +40,7 @@ type Throttle struct {
 type rule struct {
 	Rule
 	metric    metric
-	seen      time.Time // time of the last sample
+	sampledAt time.Time // time of the last sample
 	value     float64
 	above     int // consecutive samples above the watermark
 	below     int
@@ -121,10 +121,10 @@ func (r *Rules) Step(v *View) (RulesDesired, []Decision) {
 // sample evaluates a rule's metric if there is a new measurement.
 func (r *Rules) sample(v *View, rule *rule) {
 	value, at, ok := rule.metric.value(v, r.interval, r.pools)
-	if !ok || at.Equal(rule.seen) {
+	if !ok || at.Equal(rule.sampledAt) {
 		return
 	}
-	rule.seen, rule.value = at, value
+	rule.sampledAt, rule.value = at, value
 	if value > float64(rule.Watermark) {
 		rule.above, rule.below = rule.above+1, 0
 	} else {
@@ -133,19 +133,19 @@ func (r *Rules) sample(v *View, rule *rule) {
 	switch {
 	case !rule.triggered && rule.above >= rule.TriggerAfter:
 		rule.triggered, rule.acted = true, time.Time{}
-		rule.why = "rule " + rule.Name + " found " + rule.says()
+		rule.why = "rule " + rule.Name + " found " + rule.condition()
 		action, does := "trigger", "the rule does "+string(rule.Action)
 		if rule.Action == RuleReclaim && v.NoReclaim {
 			action, does = "refused", "the rule does nothing: this kernel takes no memory back from a container (Linux 5.19 on cgroup v2 does); action throttle or evict would work"
 		}
-		r.tell(rule, action, fmt.Sprintf("%s, %d samples in a row: %s", rule.says(), rule.above, does))
+		r.report(rule, action, fmt.Sprintf("%s, %d samples in a row: %s", rule.condition(), rule.above, does))
 	case rule.triggered && rule.below >= rule.RestoreAfter:
 		rule.triggered, rule.acted, rule.restored = false, time.Time{}, v.Now
-		r.tell(rule, "restore", fmt.Sprintf("%s, %d samples in a row: the rule ends", rule.says(), rule.below))
+		r.report(rule, "restore", fmt.Sprintf("%s, %d samples in a row: the rule ends", rule.condition(), rule.below))
 	}
 }
 
-func (rule *rule) says() string {
+func (rule *rule) condition() string {
 	side := "not over"
 	if rule.value > float64(rule.Watermark) {
 		side = "over"
@@ -153,7 +153,7 @@ func (rule *rule) says() string {
 	return fmt.Sprintf("%s at %.1f%%, %s %d%%", rule.Metric, rule.value, side, rule.Watermark)
 }
 
-func (r *Rules) tell(rule *rule, action, why string) {
+func (r *Rules) report(rule *rule, action, why string) {
 	r.decisions = append(r.decisions, Decision{Controller: "rules", Object: "rule " + rule.Name, Action: action, Why: why,
 		Facts: []Fact{{rule.Metric, rule.value}, {"watermark", float64(rule.Watermark)}}})
 }
@@ -204,7 +204,7 @@ func (r *Rules) throttle(v *View, index int) {
 		if !down {
 			action, way = "raise", "raised"
 		}
-		r.tell(rule, action, fmt.Sprintf("%s: the CPU limits of %d containers are %s by %d%%", rule.says(), moved, way, rule.StepPercent))
+		r.report(rule, action, fmt.Sprintf("%s: the CPU limits of %d containers are %s by %d%%", rule.condition(), moved, way, rule.StepPercent))
 	}
 }
 
@@ -253,7 +253,7 @@ func (r *Rules) limitsWanted(v *View) {
 
 // reclaim requests a part of the memory of each container that permits it.
 func (r *Rules) reclaim(v *View, rule *rule) {
-	asked := 0
+	requested := 0
 	for i := range v.Containers {
 		c := &v.Containers[i]
 		bytes := bytesPart(c.Container.Memory.Current, rule.StepPercent)
@@ -261,10 +261,10 @@ func (r *Rules) reclaim(v *View, rule *rule) {
 			continue
 		}
 		r.desired.Reclaim = append(r.desired.Reclaim, Reclaim{ID: c.ID, Bytes: bytes, Until: c.Container.Memory.Current - bytes})
-		asked++
+		requested++
 	}
-	if asked > 0 {
-		r.tell(rule, "reclaim", fmt.Sprintf("%s: %d containers are asked for %d%% of their memory", rule.says(), asked, rule.StepPercent))
+	if requested > 0 {
+		r.report(rule, "reclaim", fmt.Sprintf("%s: %d containers are asked for %d%% of their memory", rule.condition(), requested, rule.StepPercent))
 	}
 }
 

@@ -184,7 +184,7 @@ func newFigures(now time.Time) figures { return figures{now: now, oldest: now, k
 // add adds the time of one container's figure. The CPU time of an idle container is read less
 // often, so that its own interval counts.
 func (f *figures) add(m *metric, c *Container, interval time.Duration) {
-	at := m.seen(c)
+	at := m.sampledAt(c)
 	switch m.kind {
 	case metricBatchCPU:
 		interval = max(interval, c.CPU.Interval)
@@ -213,8 +213,8 @@ func older(a, b time.Time) time.Time {
 	return a
 }
 
-// seen returns when the container's part of the metric was measured.
-func (m *metric) seen(c *Container) time.Time {
+// sampledAt returns when the container's part of the metric was measured.
+func (m *metric) sampledAt(c *Container) time.Time {
 	switch m.kind {
 	case metricBatchMemory, metricPoolMemoryUse:
 		return c.Container.Memory.At

@@ -19,9 +19,9 @@ type ShortageError struct {
 }
 
 func (e *ShortageError) Error() string {
-	need := asked(e.Requested, &e.Preference) + " needed"
+	need := describe(e.Requested, &e.Preference) + " needed"
 	if e.Held > 0 {
-		need = fmt.Sprintf("%d more for %s needed", e.Requested-e.Held, asked(e.Requested, &e.Preference))
+		need = fmt.Sprintf("%d more for %s needed", e.Requested-e.Held, describe(e.Requested, &e.Preference))
 	}
 	if e.Free < e.Requested-e.Held {
 		return fmt.Sprintf("%s, %d free", need, e.Free)
@@ -38,7 +38,7 @@ type ImpossibleError struct {
 }
 
 func (e *ImpossibleError) Error() string {
-	return asked(e.Requested, &e.Preference) + ": " + e.Reason
+	return describe(e.Requested, &e.Preference) + ": " + e.Reason
 }
 
 // refusal returns a shortage or an impossible error, after trying the request with every CPU of
@@ -61,8 +61,8 @@ func (a *Allocator) refusal(free, n int, p Preference) error {
 	return &ImpossibleError{Requested: n, Preference: p, Reason: reason + "; ask for fewer, or " + relax(&p)}
 }
 
-// asked describes the request: "6 CPUs in one NUMA node as full cores".
-func asked(n int, p *Preference) string {
+// describe describes the request: "6 CPUs in one NUMA node as full cores".
+func describe(n int, p *Preference) string {
 	text := humanize.Count(n, "CPU")
 	switch p.NUMA {
 	case workload.NUMASingle:

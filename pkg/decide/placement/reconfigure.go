@@ -19,12 +19,12 @@ type RevisedRequest struct {
 // can't keep its CPUs is an error: no container moves because of a configuration. A container
 // that asks for CPUs of its own only now gets them if there are any, and shares otherwise. The
 // ledger itself does not change.
-func (l *Ledger) Reconfigured(config Config, asked map[string]RevisedRequest) (*Ledger, error) {
+func (l *Ledger) Reconfigured(config Config, revised map[string]RevisedRequest) (*Ledger, error) {
 	n := &Ledger{config: config, external: l.external, barred: l.barred, holders: map[string]*Holder{}, version: l.version}
 	n.use(l.machine)
 	n.inherit(l)
 	var err error
-	n.Together(func() { err = n.enterHolders(l.Holders(), asked) })
+	n.Together(func() { err = n.enterHolders(l.Holders(), revised) })
 	return n, err
 }
 
@@ -53,11 +53,11 @@ func (l *Ledger) inherit(from *Ledger) {
 
 // enterHolders enters the holders of another ledger: first the pins on their CPUs, then the containers
 // that share, and then those that need CPUs of their own.
-func (l *Ledger) enterHolders(holders []*Holder, asked map[string]RevisedRequest) error {
+func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedRequest) error {
 	var unplaced, resized []*Holder
 	had := map[string]cpuset.Set{} // memory nodes of the unplaced containers
 	for _, old := range holders {
-		a := asked[old.ID]
+		a := revised[old.ID]
 		h := *old
 		h.Request, h.Blocked = withDefaults(a.Request), cpuset.Set{}
 		if h.Request.SMT == workload.SMTOnePerCore {
@@ -79,7 +79,7 @@ func (l *Ledger) enterHolders(holders []*Holder, asked map[string]RevisedRequest
 		if _, entered := l.holders[old.ID]; entered {
 			continue
 		}
-		a := asked[old.ID]
+		a := revised[old.ID]
 		h := newHolder(Identity{ID: old.ID, Pod: old.Pod, Container: old.Container, Ref: old.Ref}, a.Request, old.Since)
 		h.State = old.State
 		if h.Request.Class.Pinned() {
@@ -101,7 +101,7 @@ func (l *Ledger) enterHolders(holders []*Holder, asked map[string]RevisedRequest
 		l.holders[h.ID] = h
 	}
 	for _, old := range resized {
-		if _, err := l.Resize(old.ID, asked[old.ID].Request, cpuset.Set{}); err != nil {
+		if _, err := l.Resize(old.ID, revised[old.ID].Request, cpuset.Set{}); err != nil {
 			h := l.holders[old.ID]
 			h.Short = fmt.Sprintf("has %d of %d CPUs: %v", h.CPUs.Size(), h.Request.CPUs, err)
 		}

@@ -100,16 +100,16 @@ func (l *Ledger) fitted() []int {
 		return nil
 	}
 	sizes := slices.Clone(l.sizes)
-	rests, asked := 0, 0
+	rests, requested := 0, 0
 	for i, p := range l.config.Pools {
 		if sizes[i] == 0 {
 			sizes[i] = max(l.count(p.Size), p.Size.Set.Size())
 		}
-		if asked += sizes[i]; sizes[i] == 0 {
+		if requested += sizes[i]; sizes[i] == 0 {
 			rests++
 		}
 	}
-	rest := max(left-asked, 0) / max(rests, 1) / core * core
+	rest := max(left-requested, 0) / max(rests, 1) / core * core
 	for i := range last {
 		if sizes[i] == 0 {
 			sizes[i] = rest

@@ -54,13 +54,13 @@ func (n *Node) identityCrashes() bool { return knobs.GroupIdentityCrashes(n.Rele
 // these, since the containers of a pod compete within it. A container that asks for none counts
 // as normal.
 func (t *tuner) identity() {
-	highest, asked := -1, false
+	highest, requested := -1, false
 	for i := range t.pod.Containers {
 		id := t.pod.Containers[i].Request.Identity
-		asked = asked || id.Set
+		requested = requested || id.Set
 		highest = max(highest, clampIdentity(id))
 	}
-	if !asked {
+	if !requested {
 		return
 	}
 	mechanisms := t.node.mechanisms()

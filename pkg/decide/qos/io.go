@@ -40,10 +40,10 @@ type device struct {
 }
 
 // devices returns the disks that a container names.
-func (t *tuner) devices(i int, asked []workload.DeviceIO) []device {
+func (t *tuner) devices(i int, requested []workload.DeviceIO) []device {
 	var found []device
-	for j := range asked {
-		name := asked[j].Device
+	for j := range requested {
+		name := requested[j].Device
 		number, known := t.node.DiskNames[name]
 		if !known {
 			number = name
@@ -53,26 +53,26 @@ func (t *tuner) devices(i int, asked []workload.DeviceIO) []device {
 			t.missing(i, ioKey, name+" is no disk of this node (its disks: "+strings.Join(t.node.Disks, ", ")+"): what is asked for it is left out")
 			continue
 		}
-		found = append(found, device{d, &asked[j]})
+		found = append(found, device{d, &requested[j]})
 	}
 	return found
 }
 
 // ioWeights returns the weights that a container asks for, and whether it asks for any.
-func ioWeights(io *workload.IO, devices []device) (w knobs.Weights, asked bool) {
+func ioWeights(io *workload.IO, devices []device) (w knobs.Weights, requested bool) {
 	w.Default = knobs.DefaultIOWeight
 	if io.Weight.Set {
-		w.Default, asked = clampWeight(io.Weight.Value), true
+		w.Default, requested = clampWeight(io.Weight.Value), true
 	}
 	for _, d := range devices {
 		if d.Weight.Set {
 			if w.Devices == nil {
 				w.Devices = map[knobs.Device]int{}
 			}
-			w.Devices[d.Device], asked = clampWeight(d.Weight.Value), true
+			w.Devices[d.Device], requested = clampWeight(d.Weight.Value), true
 		}
 	}
-	return w, asked
+	return w, requested
 }
 
 func clampWeight(weight int) int { return max(1, min(10000, weight)) }

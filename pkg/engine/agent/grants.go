@@ -17,11 +17,11 @@ func (a *Agent) regrantAll() {
 			continue
 		}
 		c.Allocated = a.Granted(c)
-		asked, _ := a.RequestBy(a.Config, c)
-		if asked.Shares != "" || asked.Request.Class.Pinned() && asked.Request.CPUs != h.Request.CPUs {
+		revised, _ := a.RequestBy(a.Config, c)
+		if revised.Shares != "" || revised.Request.Class.Pinned() && revised.Request.CPUs != h.Request.CPUs {
 			continue
 		}
-		if _, err := a.Ledger.Resize(c.ID, asked.Request, a.record.InFlight(c.ID)); err != nil {
+		if _, err := a.Ledger.Resize(c.ID, revised.Request, a.record.InFlight(c.ID)); err != nil {
 			a.Log.WithField("container", c.Ref).WithError(err).Warn("What the kubelet has granted can't be taken over, the old grant stands")
 			continue
 		}

@@ -18,22 +18,22 @@ import (
 
 // load opens the journal. A line that is lost or corrupt costs only its own value.
 func (a *Agent) load() {
-	book, err := journal.Open(a.options.Originals, procfs.BootID(a.Host))
+	j, err := journal.Open(a.options.Originals, procfs.BootID(a.Host))
 	if err != nil {
 		a.Log.WithError(err).Warn("Original values not read in full: what an earlier run changed may not be given back")
 	}
-	a.Journal = book
+	a.Journal = j
 	a.Reconciler = a.newReconciler()
 	if a.options.Formerly != "" && a.options.Formerly != a.options.Originals {
-		if err := book.TakeOver(a.options.Formerly); err != nil {
+		if err := j.TakeOver(a.options.Formerly); err != nil {
 			a.Log.WithError(err).Warn("Original values of an earlier version not taken over in full: what it changed may not be given back")
 		}
 	}
 	if a.Kernel != nil {
-		reconcile.AfterFailsafe(a.Kernel, book, a.options.FailsafePlan)
+		reconcile.AfterFailsafe(a.Kernel, j, a.options.FailsafePlan)
 	}
-	a.steering = steering.New(a.options.Affinities, book, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
-	a.watermarks = watermarks.New(a.options.Watermarks, book, a.Log)
+	a.steering = steering.New(a.options.Affinities, j, func(work, then func()) { a.Aside("steer", work, then) }, a.Log)
+	a.watermarks = watermarks.New(a.options.Watermarks, j, a.Log)
 	a.groups = groups.New(a.Node, a.options.Cores, a.options.RDT, a.options.NoRDT)
 	a.cpusets = cpusets.New(a.Node)
 	a.podsettings = podsettings.New(a.Node, a.groups.Lacks, a.options.Memory.Reclaim == nil)

@@ -266,7 +266,7 @@ func differences(want, got map[string]string) string {
 
 func noFeatures(n *qos.Node) { n.Features = knobs.Features{} }
 
-func readBook(t testingT, file string) *journal.Journal {
+func readJournal(t testingT, file string) *journal.Journal {
 	t.Helper()
 	book, err := journal.Read(file, "")
 	if err != nil {

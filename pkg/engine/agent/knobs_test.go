@@ -145,13 +145,13 @@ func TestRestoreEveryKnob(t *testing.T) {
 		f, file := h.Flavour, h.o.Originals
 		h.run(everyPod()...)
 		h.pass()
-		book := readBook(t, file)
+		book := readJournal(t, file)
 		set := h.state()
 		if dry, err := restore.Run(&restore.Host{Kernel: h.spy}, book, true); err != nil || len(dry.Changes) == 0 || differences(set, h.state()) != "" {
 			t.Errorf("dry: %d changes, %v, %s", len(dry.Changes), err, differences(set, h.state()))
 		}
 		h.crash(t, file)
-		r, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, file), false)
+		r, err := restore.Run(&restore.Host{Kernel: h.spy}, readJournal(t, file), false)
 		stays := f.NoWayBack && err != nil && strings.Contains(err.Error(), "cpu.qos_level")
 		if err != nil && !stays || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
@@ -163,7 +163,7 @@ func TestRestoreEveryKnob(t *testing.T) {
 		if len(diff) > 0 {
 			t.Errorf("not as before:\n%s", strings.Join(diff, "\n"))
 		}
-		if left := readBook(t, file).All(); len(left) > 0 && !stays {
+		if left := readJournal(t, file).All(); len(left) > 0 && !stays {
 			t.Errorf("the book still has %v", left)
 		}
 	})
@@ -177,7 +177,7 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 		h.run(everyPod()...)
 		h.pass()
 		h.crash(t, file)
-		all := readBook(t, file).All()
+		all := readJournal(t, file).All()
 		read := func() map[reconcile.Key]string {
 			sets := map[reconcile.Key]string{}
 			for _, e := range all {
@@ -193,14 +193,14 @@ func TestRestoreBesideStaticManagers(t *testing.T) {
 		}
 		before := read()
 		host := &restore.Host{Kernel: h.spy, Managers: []peers.Neighbour{{Kind: peers.CPUManager}}}
-		r, err := restore.Run(host, readBook(t, file), false)
+		r, err := restore.Run(host, readJournal(t, file), false)
 		if err != nil && !h.NoWayBack {
 			t.Error(err)
 		}
 		if after := read(); len(before) == 0 || !maps.Equal(before, after) || len(r.Newer) != len(before) {
 			t.Errorf("CPU sets were %v and are %v; left alone: %v", before, after, r.Newer)
 		}
-		for _, e := range readBook(t, file).All() {
+		for _, e := range readJournal(t, file).All() {
 			if _, kept := before[reconcile.Key{Path: e.Object.Path, Knob: e.Knob}]; !kept && !h.NoWayBack {
 				t.Errorf("%s of %s is not given back", e.Knob, e.Object.Name)
 			}

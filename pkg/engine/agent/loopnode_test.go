@@ -263,7 +263,7 @@ func (h *loopNode) giveBack(do func(h *knobNode)) {
 	h.t.Helper()
 	want := bare(h.t, h.Flavour, do)
 	h.stop()
-	book := readBook(h.t, h.o.Originals)
+	book := readJournal(h.t, h.o.Originals)
 	if r, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
 		h.t.Errorf("newer %v, %v", r.Newer, err)
 	}

@@ -44,7 +44,7 @@ func TestNestedCgroup(t *testing.T) {
 				h.sleep(time.Second)
 				both("without the pin", all)
 				h.stop()
-				if _, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, h.o.Originals), false); err != nil {
+				if _, err := restore.Run(&restore.Host{Kernel: h.spy}, readJournal(t, h.o.Originals), false); err != nil {
 					t.Error(err)
 				}
 				if got := h.get(inner, "cpu.max.burst", "cpu.cfs_burst_us"); got != "0" {

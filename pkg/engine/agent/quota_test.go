@@ -87,7 +87,7 @@ func TestOriginalOnDiskFirst(t *testing.T) {
 		n.pass()
 		n.expectQuota(shopPod, "unlimited")
 		for _, path := range []string{shopPod, n.specs["shop/db"].CgroupsPath} {
-			if was, ok := readBook(t, s.originals).Original(path, knobs.Quota); !ok || was != knobs.Value(finite(2)) {
+			if was, ok := readJournal(t, s.originals).Original(path, knobs.Quota); !ok || was != knobs.Value(finite(2)) {
 				t.Errorf("the quota kept of %s is %v", path, was)
 			}
 		}
@@ -118,7 +118,7 @@ func TestBadOriginals(t *testing.T) {
 		if n.log.count("not read in full") != 1 {
 			t.Error("nobody is told that the originals are lost")
 		}
-		if len(readBook(t, s.originals).All()) == 0 {
+		if len(readJournal(t, s.originals).All()) == 0 {
 			t.Error("the file was not replaced")
 		}
 	})

@@ -164,7 +164,7 @@ func TestRandomKnobs(t *testing.T) {
 			with.nothingLeft(t)
 		}
 		with.crash(t, journal)
-		book := readBook(t, journal)
+		book := readJournal(t, journal)
 		if r, err := restore.Run(&restore.Host{Kernel: with.spy}, book, false); err != nil || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
 		}

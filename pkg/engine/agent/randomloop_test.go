@@ -123,7 +123,7 @@ func TestRandomLoop(t *testing.T) {
 		h.sleep(20 * time.Minute)
 		without.pass()
 		h.stop()
-		book := readBook(t, journal)
+		book := readJournal(t, journal)
 		if r, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
 			t.Errorf("newer %v, %v", r.Newer, err)
 		}

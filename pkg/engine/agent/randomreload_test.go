@@ -284,7 +284,7 @@ func churn(t *testing.T, d dice, f fakekernel.Flavour, journal string) {
 		t.Fatalf("a start with the same configuration changed\n%s", diff)
 	}
 	h.stop()
-	book := readBook(t, journal)
+	book := readJournal(t, journal)
 	if r, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err != nil || len(r.Newer) > 0 {
 		t.Errorf("newer %v, %v", r.Newer, err)
 	}

@@ -205,7 +205,7 @@ func TestRDTRestored(t *testing.T) {
 		n.start("batch", "BE", nil)
 		n.stop()
 		defer n.launch(n.setup)
-		book := readBook(n.t, n.setup.originals)
+		book := readJournal(n.t, n.setup.originals)
 		if _, err := restore.Run(&restore.Host{RDT: n.host}, book, false); err != nil {
 			n.t.Fatal(err)
 		}

@@ -150,11 +150,11 @@ func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []strin
 
 // ledgerBy makes a ledger with the present containers under another configuration.
 func (a *Agent) ledgerBy(cfg *config.Config) (*placement.Ledger, error) {
-	asked := make(map[string]placement.RevisedRequest, len(a.Order))
+	revised := make(map[string]placement.RevisedRequest, len(a.Order))
 	for _, c := range a.Order {
-		asked[c.ID], _ = a.RequestBy(cfg, c)
+		revised[c.ID], _ = a.RequestBy(cfg, c)
 	}
-	return a.Ledger.Reconfigured(cfg.Policy(), asked)
+	return a.Ledger.Reconfigured(cfg.Policy(), revised)
 }
 
 // renewRequest reads a container's request again, by the configuration in force.

@@ -311,18 +311,18 @@ func TestRefusedStays(t *testing.T) {
 		}
 		journal := h.o.Originals
 		h.crash(t, journal)
-		book := readBook(t, journal)
+		book := readJournal(t, journal)
 		if _, err := restore.Run(&restore.Host{Kernel: h.spy}, book, false); err == nil {
 			t.Error("all given back")
 		}
 		h.spy.refusing(nil)
-		if _, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, journal), false); err != nil {
+		if _, err := restore.Run(&restore.Host{Kernel: h.spy}, readJournal(t, journal), false); err != nil {
 			t.Error(err)
 		}
 		if got := h.get("/kubepods/pod-web", burstFile...); got != "0" {
 			t.Errorf("burst %s in the end", got)
 		}
-		if left := readBook(t, journal).All(); len(left) > 0 {
+		if left := readJournal(t, journal).All(); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
 		h.launch("")
@@ -337,7 +337,7 @@ func TestNewerStays(t *testing.T) {
 		h.pass()
 		h.crash(t, h.o.Originals)
 		h.put("/kubepods/pod-web/a", h.burst(), "7000")
-		r, err := restore.Run(&restore.Host{Kernel: h.spy}, readBook(t, h.o.Originals), false)
+		r, err := restore.Run(&restore.Host{Kernel: h.spy}, readJournal(t, h.o.Originals), false)
 		if err != nil || len(r.Newer) != 1 || h.get("/kubepods/pod-web/a", burstFile...) != "7000" || h.get("/kubepods/pod-web", burstFile...) != "0" {
 			t.Errorf("%+v %v", r, err)
 		}
@@ -386,7 +386,7 @@ func TestRestartKeepsEveryKnob(t *testing.T) {
 	onFlavours(t, knobSetup{config: everyKnob}, func(t *testing.T, h *knobNode) {
 		h.run(everyPod()...)
 		h.pass()
-		set, book := h.state(), readBook(t, h.o.Originals).All()
+		set, book := h.state(), readJournal(t, h.o.Originals).All()
 		for range 2 {
 			h.restart(everyKnob)
 			h.synchronize()
@@ -394,7 +394,7 @@ func TestRestartKeepsEveryKnob(t *testing.T) {
 			if diff := differences(set, h.state()); diff != "" {
 				t.Error(diff)
 			}
-			again := readBook(t, h.o.Originals).All()
+			again := readJournal(t, h.o.Originals).All()
 			for i := range book {
 				if i >= len(again) || book[i] != again[i] {
 					t.Errorf("kept %v, now %d entries", book[i], len(again))

@@ -60,8 +60,8 @@ func (a *Agent) Machine() (m *topology.Machine, err error) {
 // another. It changes nothing.
 func (a *Agent) WhatIf(pod *workload.Pod, specs []workload.Container) (answers []status.Answer, err error) {
 	err = a.events.Query("plan", func() error {
-		ask := func(spec *workload.Container) (workload.Request, []string, error) { return a.readRequest(pod, spec) }
-		answers = status.WhatIf(a.Ledger.Clone(), pod, specs, ask, a.Now())
+		read := func(spec *workload.Container) (workload.Request, []string, error) { return a.readRequest(pod, spec) }
+		answers = status.WhatIf(a.Ledger.Clone(), pod, specs, read, a.Now())
 		return nil
 	})
 	return answers, err

@@ -165,7 +165,7 @@ func TestSteering(t *testing.T) {
 		kernel.balancer = "17"
 		kernel.before = func(w irq.Write) {
 			var state irq.Originals
-			_, err := readBook(t, file).State(steering.State, &state)
+			_, err := readJournal(t, file).State(steering.State, &state)
 			if k := state[w.File]; err != nil || k.Original != cpuset.MustParse("0-7") || k.Now != w.CPUs {
 				t.Errorf("%s is written, but kept is %+v, %v", w.File, k, err)
 			}
@@ -206,7 +206,7 @@ func TestSteering(t *testing.T) {
 				t.Errorf("%d lines with %q, want %d", got, text, want)
 			}
 		}
-		if has, err := readBook(t, file).State(steering.State, &irq.Originals{}); has || err != nil {
+		if has, err := readJournal(t, file).State(steering.State, &irq.Originals{}); has || err != nil {
 			t.Errorf("the originals are still kept: %v", err)
 		}
 	})

@@ -186,14 +186,14 @@ func TestBeforeSynchronize(t *testing.T) {
 		n.run("db", "LSR", 2)
 		n.sleep(5 * time.Second)
 		before := n.kernel.String()
-		saved := readBook(t, s.originals).All()
+		saved := readJournal(t, s.originals).All()
 		n.stop()
 		n.launch(s)
 		n.sleep(time.Minute)
 		if after := n.kernel.String(); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
-		if now := readBook(t, s.originals).All(); len(saved) == 0 || !slices.Equal(now, saved) {
+		if now := readJournal(t, s.originals).All(); len(saved) == 0 || !slices.Equal(now, saved) {
 			t.Errorf("the originals were %v, are %v", saved, now)
 		}
 	})

@@ -311,7 +311,7 @@ func TestLetGoDuringAWrite(t *testing.T) {
 		if left := h.agent.Reconciler.Size(); left.Leaving+left.Writes > 0 {
 			t.Errorf("left: %+v", left)
 		}
-		for _, e := range readBook(t, h.o.Originals).All() {
+		for _, e := range readJournal(t, h.o.Originals).All() {
 			if e.Object.Path == "/kubepods/burstable/pod-gone/c" || e.Knob == knobs.MemoryHigh {
 				t.Errorf("the journal keeps %+v", e)
 			}
@@ -337,7 +337,7 @@ func TestEndWaitsForTheKernel(t *testing.T) {
 			t.Error("nothing tells why")
 		}
 		time.Sleep(hangs) // the pending writes end
-		book := readBook(t, h.o.Originals)
+		book := readJournal(t, h.o.Originals)
 		if e, kept := book.Entry("/kubepods/burstable/pod-victim/c", knobs.MemoryHigh); !kept || e.Value != cgroupfs.Describe(knobs.MemoryHigh).Default {
 			t.Errorf("the journal has %+v", e)
 		}

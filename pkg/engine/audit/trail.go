@@ -66,19 +66,19 @@ func (t *Trail) Dropped() int { return int(t.dropped.Load()) }
 // Run writes entries until the context ends, and then those that still wait.
 func (t *Trail) Run(ctx context.Context) {
 	defer t.out.Close() //nolint:errcheck // every entry has been written already
-	told := false
+	logged := false
 	write := func(e Entry) {
 		line, err := json.Marshal(e)
 		if err == nil {
 			_, err = t.out.Write(append(line, '\n'))
 		}
 		if err == nil {
-			told = false
+			logged = false
 			return
 		}
 		t.dropped.Add(1)
-		if !told {
-			told = true
+		if !logged {
+			logged = true
 			t.log.WithError(err).Error("Decisions can't be written to the audit trail: they are lost, and sluice status counts them")
 		}
 	}

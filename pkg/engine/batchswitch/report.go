@@ -45,7 +45,7 @@ type StatusReader interface {
 // Check asks the plugin once, within the context, whether it follows the switch of a state folder.
 func Check(ctx context.Context, plugin StatusReader, stateDir string, s Setting) *Report {
 	r := &Report{Switch: s.Status(), Loop: LoopSilent}
-	r.ask(ctx, plugin, stateDir)
+	r.query(ctx, plugin, stateDir)
 	return r
 }
 
@@ -55,7 +55,7 @@ func Follow(ctx context.Context, plugin StatusReader, stateDir string, s Setting
 	const pause = 50 * time.Millisecond
 	r := &Report{Switch: s.Status(), Loop: LoopSilent}
 	for {
-		r.ask(ctx, plugin, stateDir)
+		r.query(ctx, plugin, stateDir)
 		if r.Loop == LoopFollows || r.Loop == LoopOff {
 			return r
 		}
@@ -72,8 +72,8 @@ func (s Setting) Status() status.Switch {
 	return status.Switch{State: s.To, Evict: s.Evict, EndsAt: s.Until}
 }
 
-// ask asks the plugin once. If no answer comes before the context ends, the previous answer stays.
-func (r *Report) ask(ctx context.Context, plugin StatusReader, stateDir string) {
+// query asks the plugin once. If no answer comes before the context ends, the previous answer stays.
+func (r *Report) query(ctx context.Context, plugin StatusReader, stateDir string) {
 	s, err := plugin.StatusIn(ctx)
 	switch {
 	case err == nil:

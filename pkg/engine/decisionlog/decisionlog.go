@@ -50,9 +50,9 @@ func (l *Log) Add(now time.Time, mode control.Mode, decided []control.Decision) 
 		return
 	}
 	for i := range decided {
-		ended, told := l.movements.Add(now, mode, &decided[i])
+		ended, reported := l.movements.Add(now, mode, &decided[i])
 		l.end(ended)
-		d := status.Decision(told)
+		d := status.Decision(reported)
 		l.last[d.Controller] = d
 		if d.Steps > 1 {
 			l.update(d)
@@ -63,7 +63,7 @@ func (l *Log) Add(now time.Time, mode control.Mode, decided []control.Decision) 
 		}
 		l.decisions = append(l.decisions, d)
 		l.counts[status.Decided{Controller: d.Controller, Action: d.Action, Cause: d.Cause, Mode: mode}]++
-		l.enter(&told)
+		l.enter(&reported)
 	}
 }
 

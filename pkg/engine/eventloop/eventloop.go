@@ -33,7 +33,7 @@ type Loop struct {
 
 	mu     sync.Mutex
 	posted []posted
-	news   chan struct{} // has capacity for one value
+	wake   chan struct{} // has capacity for one value
 }
 
 type posted struct {
@@ -43,7 +43,7 @@ type posted struct {
 
 // New makes a loop, which Run runs.
 func New(h Hooks) *Loop {
-	return &Loop{Hooks: h, events: make(chan func()), closed: make(chan struct{}), news: make(chan struct{}, 1)}
+	return &Loop{Hooks: h, events: make(chan func()), closed: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
 // Run runs events until the context ends, and pass whenever the ticker asks for it.
@@ -54,7 +54,7 @@ func (l *Loop) Run(ctx context.Context, ticker <-chan time.Time, pass func()) {
 			return
 		case event := <-l.events:
 			event()
-		case <-l.news:
+		case <-l.wake:
 			l.RunPosted()
 		case <-ticker:
 			pass()
@@ -150,7 +150,7 @@ func (l *Loop) Post(name string, event func()) {
 	l.posted = append(l.posted, posted{name, event})
 	l.mu.Unlock()
 	select {
-	case l.news <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }

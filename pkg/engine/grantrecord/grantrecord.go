@@ -34,7 +34,7 @@ type Watcher struct {
 	record  *grants.Record // nil if there is no record in a known format
 	read    identity       // identifies the file that was read last
 	problem string         // why there is no record although there is a file
-	news    bool           // the record has changed since the last call of TakeChanged
+	changed bool           // the record has changed since the last call of TakeChanged
 	reading chan outcome   // receives the result of a read; nil if none is under way
 }
 
@@ -95,7 +95,7 @@ func (w *Watcher) take(o outcome) {
 	case o.record != nil && w.record == nil:
 		w.log.WithField("pods", o.record.Pods()).Info("Requests of pods are those that the kubelet has granted, by /" + w.file)
 	}
-	w.record, w.read, w.problem, w.news = o.record, o.read, o.problem, true
+	w.record, w.read, w.problem, w.changed = o.record, o.read, o.problem, true
 }
 
 // Known reports whether there is a record in a known format.
@@ -108,9 +108,9 @@ func (w *Watcher) Of(podUID, container string) workload.Granted {
 
 // TakeChanged reports whether the record has changed since the last call.
 func (w *Watcher) TakeChanged() bool {
-	news := w.news
-	w.news = false
-	return news
+	changed := w.changed
+	w.changed = false
+	return changed
 }
 
 // Status reports the source of the kubelet's grants.

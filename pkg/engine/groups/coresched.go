@@ -66,9 +66,9 @@ func (j *Joiner) lacksCores(r *workload.Request) (note qos.Note, lacks bool) {
 
 // RestoreCores removes the processes of the cgroups that a journal lists from their
 // core-scheduling groups, and then drops those cgroups from the journal.
-func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error }, book *journal.Journal) error {
+func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error }, j *journal.Journal) error {
 	var paths []string
-	if has, err := book.State(coresState, &paths); err != nil || !has {
+	if has, err := j.State(coresState, &paths); err != nil || !has {
 		return err
 	}
 	for _, path := range paths {
@@ -80,5 +80,5 @@ func RestoreCores(kernel node.Kernel, cores interface{ Leave(pids ...int) error 
 			return err
 		}
 	}
-	return book.SaveState(coresState, nil)
+	return j.SaveState(coresState, nil)
 }

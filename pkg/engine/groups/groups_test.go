@@ -62,7 +62,7 @@ func newNode(t *testing.T) *testNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := journal.Open("", "")
+	j, err := journal.Open("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +72,9 @@ func newNode(t *testing.T) *testNode {
 	k, c := &kernel{}, &cores{}
 	n := &node.Node{
 		Inventory: node.NewInventory(0, 0, 0), Config: cfg, Kernel: k, Log: logrus.FieldLogger(log),
-		Ledger: placement.New(cfg.Policy(), machine), Journal: book,
+		Ledger: placement.New(cfg.Policy(), machine), Journal: j,
 	}
-	n.Reconciler = reconcile.New(reconcile.Options{Journal: book})
+	n.Reconciler = reconcile.New(reconcile.Options{Journal: j})
 	return &testNode{New(n, c, nil, "this machine has no RDT"), k, c, logged}
 }
 

@@ -286,14 +286,14 @@ func FuzzRead(f *testing.F) {
 // BenchmarkKeep measures the six originals of a container's start, and the write alone.
 func BenchmarkKeep(b *testing.B) {
 	b.Run("book", func(b *testing.B) {
-		book := open(b, filepath.Join(b.TempDir(), "originals"), "b")
+		j := open(b, filepath.Join(b.TempDir(), "originals"), "b")
 		n := 0
 		for b.Loop() {
 			n++
 			for k := knobs.Burst; k < knobs.Burst+6; k++ {
-				book.Record(object("/a"), k, knobs.Number(n))
+				j.Record(object("/a"), k, knobs.Number(n))
 			}
-			if err := book.Flush(); err != nil {
+			if err := j.Flush(); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 // killWatch detects OOM kills that the memory limits should prevent.
 type killWatch struct {
-	seen     map[string]int64 // OOM kills at the limit of each cgroup
+	counted  map[string]int64 // OOM kills at the limit of each cgroup
 	services map[string]int64 // OOM kills in services' containers, by ID, when all pods together last reached their limit
 	ended    struct {         // numbers of containers that ended since the last check
 		batch, services int
@@ -41,11 +41,11 @@ func (l *Limiter) oomsSince(cgroup string) int64 {
 	if err != nil {
 		return 0
 	}
-	before, known := k.seen[cgroup]
-	if k.seen == nil {
-		k.seen = map[string]int64{}
+	before, known := k.counted[cgroup]
+	if k.counted == nil {
+		k.counted = map[string]int64{}
 	}
-	k.seen[cgroup] = now
+	k.counted[cgroup] = now
 	if !known {
 		return 0
 	}

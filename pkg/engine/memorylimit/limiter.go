@@ -233,7 +233,7 @@ func (l *Limiter) releaseAllBut(stay []limited) {
 	for _, cgroup := range slices.Sorted(maps.Keys(l.limits)) {
 		if !slices.ContainsFunc(stay, func(c limited) bool { return c.Path == cgroup }) {
 			delete(l.limits, cgroup)
-			delete(l.kills.seen, cgroup)
+			delete(l.kills.counted, cgroup)
 			if e, kept := l.Journal.Entry(cgroup, knobs.MemoryMax); kept {
 				l.Reconciler.Release(e.Object, knobs.MemoryMax)
 			}

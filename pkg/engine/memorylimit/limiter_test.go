@@ -70,18 +70,18 @@ func newRig(t *testing.T, f fakekernel.Flavour) *rig {
 	must(err)
 	cfg, err := config.Parse([]byte("control: {mode: on}\n"))
 	must(err)
-	book, err := journal.Open(filepath.Join(t.TempDir(), "journal"), "boot")
+	j, err := journal.Open(filepath.Join(t.TempDir(), "journal"), "boot")
 	must(err)
-	t.Cleanup(func() { book.Close() })
+	t.Cleanup(func() { j.Close() })
 	log, hook := logtest.NewNullLogger()
 	r.log = hook
 	n := &node.Node{
-		Inventory: node.NewInventory(0, 0, 0), Config: cfg, Kernel: r.driver, QoS: qos.Node{Features: features}, Log: log, Journal: book,
+		Inventory: node.NewInventory(0, 0, 0), Config: cfg, Kernel: r.driver, QoS: qos.Node{Features: features}, Log: log, Journal: j,
 		Spawn: func(work func()) { r.work = append(r.work, work) },
 		Post:  func(_ string, event func()) { r.events = append(r.events, event) },
 	}
 	n.Reconciler = reconcile.New(reconcile.Options{
-		Kernel: r.driver, Journal: book, Features: &n.QoS.Features, Log: log, Now: n.Now,
+		Kernel: r.driver, Journal: j, Features: &n.QoS.Features, Log: log, Now: n.Now,
 		MayWrite: func() bool { return true }, DriftInterval: func() time.Duration { return time.Hour },
 		Carried:  func(reconcile.Key) (knobs.Value, bool) { return nil, false },
 		Updating: func(string) bool { return false }, Starting: func(string) bool { return false },

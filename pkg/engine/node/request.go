@@ -46,7 +46,7 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 
 // RequestBy reads a container's request by a configuration that need not be in force, as if the
 // container was running already: a request that would be refused becomes one for shared CPUs.
-func (n *Node) RequestBy(cfg *config.Config, c *Container) (asked placement.RevisedRequest, warnings []string) {
+func (n *Node) RequestBy(cfg *config.Config, c *Container) (revised placement.RevisedRequest, warnings []string) {
 	twin := *c
 	twin.Warnings = nil
 	r, err := n.Request(cfg, &twin)
@@ -54,11 +54,11 @@ func (n *Node) RequestBy(cfg *config.Config, c *Container) (asked placement.Revi
 		twin.Warnings = append(twin.Warnings, err.Error())
 		r = n.Sharing(&twin)
 	}
-	asked.Request = r
+	revised.Request = r
 	if err := n.MayPin(&twin, r); err != nil {
-		asked.Shares = err.Error()
+		revised.Shares = err.Error()
 	}
-	return asked, twin.Warnings
+	return revised, twin.Warnings
 }
 
 // Sharing is the request for shared CPUs of a container whose own request can't be met.

@@ -58,8 +58,8 @@ type Groups struct {
 }
 
 // New makes Groups. It calls drifted for each repair of a class that another program changed.
-func New(host Host, book *journal.Journal, drifted func(), log logrus.FieldLogger) *Groups {
-	return &Groups{host: host, journal: book, drifted: drifted, log: log, pods: map[string]bool{}}
+func New(host Host, j *journal.Journal, drifted func(), log logrus.FieldLogger) *Groups {
+	return &Groups{host: host, journal: j, drifted: drifted, log: log, pods: map[string]bool{}}
 }
 
 // Setup makes the classes' groups once the journal has the original state on disk, and repairs
@@ -219,13 +219,13 @@ func (g *Groups) LeavePod(uid string) {
 }
 
 // Restore restores resctrl's original state from a journal, and removes it from the journal.
-func Restore(host Host, book *journal.Journal) error {
+func Restore(host Host, j *journal.Journal) error {
 	var o resctrl.Originals
-	if has, err := book.State(state, &o); err != nil || !has {
+	if has, err := j.State(state, &o); err != nil || !has {
 		return err
 	}
 	if err := host.Restore(o); err != nil {
 		return err
 	}
-	return book.SaveState(state, nil)
+	return j.SaveState(state, nil)
 }

@@ -27,13 +27,13 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := journal.Open("", "boot")
+	j, err := journal.Open("", "boot")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log, _ := logtest.NewNullLogger()
 	m := &machine{kernel: kernel}
-	m.Groups = New(host, book, func() { m.drifted++ }, log)
+	m.Groups = New(host, j, func() { m.drifted++ }, log)
 	return m
 }
 

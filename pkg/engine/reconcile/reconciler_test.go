@@ -59,14 +59,14 @@ const podUID = "uid"
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{memory: &memory{values: map[Key]knobs.Value{}, denied: map[Key]bool{}}, now: time.Unix(1e9, 0), file: filepath.Join(t.TempDir(), "journal")}
-	book, err := journal.Open(r.file, "boot")
+	j, err := journal.Open(r.file, "boot")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	r.Reconciler = New(Options{
-		Kernel: r.memory, Journal: book, Features: &knobs.Features{}, Log: log,
+		Kernel: r.memory, Journal: j, Features: &knobs.Features{}, Log: log,
 		Now:           func() time.Time { return r.now },
 		MayWrite:      func() bool { return true },
 		DriftInterval: func() time.Duration { return time.Second },

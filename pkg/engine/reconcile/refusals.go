@@ -39,10 +39,10 @@ const longestWait = 5 * time.Minute
 // add records that the kernel has refused a change, and reports whether the reason is new to
 // the log. Passes, which are the time pass apart, try again after one pass, two, four, and so
 // on, up to longestWait; events try again at once.
-func (r *refusals) add(c *knobs.Change, reason string, now time.Time, pass time.Duration) (news bool) {
+func (r *refusals) add(c *knobs.Change, reason string, now time.Time, pass time.Duration) (isNew bool) {
 	at := KeyOf(c)
 	known := r.values[at]
-	if news = known == nil || known.logged != reason; news {
+	if isNew = known == nil || known.logged != reason; isNew {
 		known = &refusal{value: c.To, logged: reason}
 		r.values[at] = known
 	}
@@ -51,7 +51,7 @@ func (r *refusals) add(c *knobs.Change, reason string, now time.Time, pass time.
 		// when a later pass comes to the same cgroup.
 		known.wait.add(now.Add(-pass/2), policy{atOnce: 1, first: pass, longest: longestWait})
 	}
-	return news
+	return isNew
 }
 
 // waiting returns the value of a knob that the kernel refused and that waits to be tried again,

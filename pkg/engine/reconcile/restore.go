@@ -12,15 +12,15 @@ import (
 
 // AfterFailsafe records in the journal, as written by Sluice, those changes of the failsafe's
 // plan that the kernel shows. Otherwise they would count as another program's.
-func AfterFailsafe(kernel Kernel, book *journal.Journal, plan []knobs.Change) {
+func AfterFailsafe(kernel Kernel, j *journal.Journal, plan []knobs.Change) {
 	for i := range plan {
 		c := &plan[i]
-		e, kept := book.Entry(c.Object.Path, c.Knob)
+		e, kept := j.Entry(c.Object.Path, c.Knob)
 		if !kept || e.Wrote == nil {
 			continue
 		}
 		if have, err := kernel.Read(c.Object.Path, c.Knob); err == nil && kernel.Same(c.Knob, c.To, have) {
-			book.RecordWrite(c.Object.Path, c.Knob, c.To)
+			j.RecordWrite(c.Object.Path, c.Knob, c.To)
 		}
 	}
 }
@@ -35,22 +35,22 @@ type Restored struct {
 // may be running. foreign reports whether an entry's knob belongs to another program now. What
 // the kernel refuses stays in the journal, and the error says why. With dry, Restore changes
 // neither the kernel nor the journal.
-func Restore(kernel Kernel, book *journal.Journal, foreign func(*journal.Entry) bool, dry bool) (r Restored, err error) {
+func Restore(kernel Kernel, j *journal.Journal, foreign func(*journal.Entry) bool, dry bool) (r Restored, err error) {
 	var errs []error
-	for _, e := range book.All() {
+	for _, e := range j.All() {
 		name := fmt.Sprintf("%s of %s", e.Knob, e.Object.Name)
 		switch {
-		case comesWithIdle(book, e.Object.Path, e.Knob):
+		case comesWithIdle(j, e.Object.Path, e.Knob):
 			continue
 		case foreign(&e):
 			r.Newer = append(r.Newer, name)
 			continue
 		}
-		changes, newer, err := giveBack(kernel, book, e.Object, e.Knob)
+		changes, newer, err := giveBack(kernel, j, e.Object, e.Knob)
 		switch {
 		case errors.Is(err, cgroupfs.ErrGone):
 			if !dry {
-				book.Forget(e.Object.Path)
+				j.Forget(e.Object.Path)
 			}
 			continue
 		case err != nil:
@@ -58,7 +58,7 @@ func Restore(kernel Kernel, book *journal.Journal, foreign func(*journal.Entry) 
 			continue
 		}
 		if !dry {
-			dropUnchanged(book, e.Object.Path, e.Knob, changes)
+			dropUnchanged(j, e.Object.Path, e.Knob, changes)
 		}
 		if newer {
 			r.Newer = append(r.Newer, name)
@@ -77,17 +77,17 @@ func Restore(kernel Kernel, book *journal.Journal, foreign func(*journal.Entry) 
 	}
 	for i := range r.Changes {
 		if at := KeyOf(&r.Changes[i]); refused[at] == nil {
-			book.Drop(at.Path, at.Knob)
+			j.Drop(at.Path, at.Knob)
 		}
 	}
-	return r, errors.Join(append(errs, book.Flush())...)
+	return r, errors.Join(append(errs, j.Flush())...)
 }
 
 // giveBack returns the changes that restore a knob's original value. If the kernel no longer
 // shows what Sluice wrote, another program has written a newer value, which stays. The end of
 // idle also restores the weight that the journal has for it.
-func giveBack(kernel Kernel, book *journal.Journal, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
-	e, kept := book.Entry(o.Path, k)
+func giveBack(kernel Kernel, j *journal.Journal, o knobs.Object, k knobs.Knob) (changes []knobs.Change, newer bool, err error) {
+	e, kept := j.Entry(o.Path, k)
 	if !kept {
 		return nil, false, nil
 	}
@@ -117,28 +117,28 @@ func giveBack(kernel Kernel, book *journal.Journal, o knobs.Object, k knobs.Knob
 		newer = !same && e.Wrote != nil
 	}
 	if k == knobs.Idle && have == knobs.Value(knobs.Number(0)) {
-		weight, _, err := giveBack(kernel, book, o, knobs.Weight)
+		weight, _, err := giveBack(kernel, j, o, knobs.Weight)
 		return append(changes, weight...), newer, err
 	}
 	return changes, newer, nil
 }
 
 // comesWithIdle reports whether a knob is a weight that the end of idle restores.
-func comesWithIdle(book *journal.Journal, path string, k knobs.Knob) bool {
-	_, idle := book.Original(path, knobs.Idle)
+func comesWithIdle(j *journal.Journal, path string, k knobs.Knob) bool {
+	_, idle := j.Original(path, knobs.Idle)
 	return idle && k == knobs.Weight
 }
 
 // dropUnchanged drops a knob, and the weight that the end of idle restores, from the journal if
 // restoring it takes no change.
-func dropUnchanged(book *journal.Journal, path string, k knobs.Knob, changes []knobs.Change) {
+func dropUnchanged(j *journal.Journal, path string, k knobs.Knob, changes []knobs.Change) {
 	all := []knobs.Knob{k}
 	if k == knobs.Idle {
 		all = append(all, knobs.Weight)
 	}
 	for _, k := range all {
 		if !slices.ContainsFunc(changes, func(c knobs.Change) bool { return c.Knob == k }) {
-			book.Drop(path, k)
+			j.Drop(path, k)
 		}
 	}
 }

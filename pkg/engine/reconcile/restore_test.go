@@ -29,17 +29,17 @@ func TestAfterFailsafe(t *testing.T) {
 	box := knobs.Object{Path: "/kubepods/besteffort", Name: "besteffort", Level: knobs.ClassLevel}
 	floor := []knobs.Change{{Object: box, Knob: knobs.Quota, To: cpus(1)}, {Object: knobs.Object{Path: "/other"}, Knob: knobs.Quota, To: cpus(1)}}
 	for shown, want := range map[knobs.CPUQuota]knobs.CPUQuota{cpus(1): cpus(1), cpus(3): cpus(2)} {
-		book, err := journal.Open("", "boot")
+		j, err := journal.Open("", "boot")
 		if err != nil {
 			t.Fatal(err)
 		}
-		book.Record(box, knobs.Quota, unlimited)
-		book.RecordWrite(box.Path, knobs.Quota, cpus(2))
-		AfterFailsafe(shows{value: shown}, book, floor)
-		if e, _ := book.Entry(box.Path, knobs.Quota); e.Wrote != knobs.Value(want) || e.Value != knobs.Value(unlimited) {
+		j.Record(box, knobs.Quota, unlimited)
+		j.RecordWrite(box.Path, knobs.Quota, cpus(2))
+		AfterFailsafe(shows{value: shown}, j, floor)
+		if e, _ := j.Entry(box.Path, knobs.Quota); e.Wrote != knobs.Value(want) || e.Value != knobs.Value(unlimited) {
 			t.Errorf("shown %s: wrote %v, original %v", shown, e.Wrote, e.Value)
 		}
-		if _, kept := book.Entry("/other", knobs.Quota); kept {
+		if _, kept := j.Entry("/other", knobs.Quota); kept {
 			t.Error("what Sluice never set is in the book")
 		}
 	}

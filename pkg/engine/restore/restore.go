@@ -57,32 +57,32 @@ func (h *Host) kubelets(e *journal.Entry) bool {
 
 // Run restores everything that the journal records. Settings that could not be restored stay in
 // the journal, and the error names them. With dry, neither the host nor the journal changes.
-func Run(host *Host, book *journal.Journal, dry bool) (r Result, err error) {
+func Run(host *Host, j *journal.Journal, dry bool) (r Result, err error) {
 	var errs []error
 	if host.Kernel != nil {
-		cgroups, err := reconcile.Restore(host.Kernel, book, host.kubelets, dry)
+		cgroups, err := reconcile.Restore(host.Kernel, j, host.kubelets, dry)
 		r.Changes, r.Newer, errs = cgroups.Changes, cgroups.Newer, []error{err}
 	}
-	kept, err := steering.Originals(book)
+	originals, err := steering.Originals(j)
 	if err != nil {
 		errs = append(errs, fmt.Errorf("the original CPUs of IRQs: %w", err))
 	}
-	r.IRQs = len(kept)
+	r.IRQs = len(originals)
 	if dry {
 		return r, errors.Join(errs...)
 	}
-	if host.Affinities != nil && len(kept) > 0 {
-		errs = append(errs, steering.Restore(host.Affinities, host.Online, book))
+	if host.Affinities != nil && len(originals) > 0 {
+		errs = append(errs, steering.Restore(host.Affinities, host.Online, j))
 	}
 	if host.Watermarks != nil {
-		errs = append(errs, watermarks.Restore(host.Watermarks, book))
+		errs = append(errs, watermarks.Restore(host.Watermarks, j))
 	}
 	if host.RDT != nil {
-		errs = append(errs, rdtgroup.Restore(host.RDT, book))
+		errs = append(errs, rdtgroup.Restore(host.RDT, j))
 	}
 	if host.Kernel != nil && host.Cores != nil {
-		errs = append(errs, groups.RestoreCores(host.Kernel, host.Cores, book))
+		errs = append(errs, groups.RestoreCores(host.Kernel, host.Cores, j))
 	}
-	errs = append(errs, book.Flush())
+	errs = append(errs, j.Flush())
 	return r, errors.Join(errs...)
 }

@@ -34,21 +34,21 @@ type Steerer struct {
 	aside      func(work, then func())
 	log        logrus.FieldLogger
 
-	busy     bool          // a change is under way
-	kept     irq.Originals // original affinities; replaced, never changed in place
-	done     irq.Desire    // the affinities that were last written to the kernel
-	skipped  int           // number of affinities that the kernel refused in that change
-	unsaved  bool          // the log already says that the originals can't be written to disk
-	refused  bool          // the log already says that the kernel refuses some
-	balanced bool          // the log already says that irqbalance runs
+	busy      bool          // a change is under way
+	originals irq.Originals // original affinities; replaced, never changed in place
+	done      irq.Desire    // the affinities that were last written to the kernel
+	skipped   int           // number of affinities that the kernel refused in that change
+	unsaved   bool          // the log already says that the originals can't be written to disk
+	refused   bool          // the log already says that the kernel refuses some
+	balanced  bool          // the log already says that irqbalance runs
 }
 
 // New makes a Steerer, with the originals that an earlier run left in the journal. aside runs
 // work outside of the goroutine that owns the journal, and then in it. Without affinities (nil)
 // the Steerer does nothing.
-func New(affinities Affinities, book *journal.Journal, aside func(work, then func()), log logrus.FieldLogger) *Steerer {
-	s := &Steerer{affinities: affinities, journal: book, aside: aside, log: log}
-	if _, err := book.State(State, &s.kept); err != nil {
+func New(affinities Affinities, j *journal.Journal, aside func(work, then func()), log logrus.FieldLogger) *Steerer {
+	s := &Steerer{affinities: affinities, journal: j, aside: aside, log: log}
+	if _, err := j.State(State, &s.originals); err != nil {
 		log.WithError(err).Warn("The original CPUs of IRQs are lost: they can't be given back")
 	}
 	return s
@@ -66,7 +66,7 @@ func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 	if s.affinities == nil || s.busy || want == s.done || !allowed() {
 		return
 	}
-	if want.IsEmpty() && len(s.kept) == 0 {
+	if want.IsEmpty() && len(s.originals) == 0 {
 		s.done = want
 		return
 	}
@@ -74,11 +74,11 @@ func (s *Steerer) Steer(want irq.Desire, allowed func() bool) {
 	var writes []irq.Write
 	var err error
 	var balancer string
-	kept := s.kept
+	originals := s.originals
 	s.begin(func() {
 		var found map[irq.File]cpuset.Set
 		found, err = s.affinities.Read()
-		next, writes = irq.Plan(found, err == nil, kept, want)
+		next, writes = irq.Plan(found, err == nil, originals, want)
 		balancer = s.affinities.Balancer()
 	}, func() {
 		if err != nil {
@@ -104,9 +104,9 @@ func (s *Steerer) begin(work, then func()) {
 }
 
 // write carries out a plan. It writes nothing unless the originals are on disk.
-func (s *Steerer) write(want irq.Desire, kept irq.Originals, writes []irq.Write) {
-	s.kept = kept
-	err := SaveOriginals(s.journal, kept)
+func (s *Steerer) write(want irq.Desire, originals irq.Originals, writes []irq.Write) {
+	s.originals = originals
+	err := SaveOriginals(s.journal, originals)
 	if err == nil {
 		err = s.journal.Flush()
 	}
@@ -122,8 +122,8 @@ func (s *Steerer) write(want irq.Desire, kept irq.Originals, writes []irq.Write)
 	s.begin(func() {
 		results, _ = write(s.affinities, writes)
 	}, func() {
-		s.kept, s.done = irq.AfterWrites(kept, results, want), want
-		if err := SaveOriginals(s.journal, s.kept); err != nil {
+		s.originals, s.done = irq.AfterWrites(originals, results, want), want
+		if err := SaveOriginals(s.journal, s.originals); err != nil {
 			s.log.WithError(err).Error("The original CPUs of IRQs can't be noted")
 		}
 		s.report(results)
@@ -161,31 +161,31 @@ func (s *Steerer) report(results []irq.Result) {
 }
 
 // Originals reads the original affinities from a journal.
-func Originals(book *journal.Journal) (kept irq.Originals, err error) {
-	_, err = book.State(State, &kept)
-	return kept, err
+func Originals(j *journal.Journal) (originals irq.Originals, err error) {
+	_, err = j.State(State, &originals)
+	return originals, err
 }
 
 // SaveOriginals records the original affinities in the journal; it removes the record if there are none.
-func SaveOriginals(book *journal.Journal, kept irq.Originals) error {
-	if len(kept) == 0 {
-		return book.SaveState(State, nil)
+func SaveOriginals(j *journal.Journal, originals irq.Originals) error {
+	if len(originals) == 0 {
+		return j.SaveState(State, nil)
 	}
-	return book.SaveState(State, kept)
+	return j.SaveState(State, originals)
 }
 
 // Restore restores all original affinities. No plugin may be running. Those that the kernel
 // refuses stay in the journal, and the error names them.
-func Restore(affinities Affinities, online cpuset.Set, book *journal.Journal) error {
-	kept, err := Originals(book)
-	if err != nil || len(kept) == 0 {
+func Restore(affinities Affinities, online cpuset.Set, j *journal.Journal) error {
+	originals, err := Originals(j)
+	if err != nil || len(originals) == 0 {
 		return err
 	}
 	found, err := affinities.Read()
 	want := irq.Desire{Online: online}
-	kept, writes := irq.Plan(found, err == nil, kept, want)
+	originals, writes := irq.Plan(found, err == nil, originals, want)
 	results, failed := write(affinities, writes)
-	return errors.Join(err, failed, SaveOriginals(book, irq.AfterWrites(kept, results, want)))
+	return errors.Join(err, failed, SaveOriginals(j, irq.AfterWrites(originals, results, want)))
 }
 
 func write(affinities Affinities, writes []irq.Write) (results []irq.Result, failed error) {

@@ -40,19 +40,19 @@ func newAffinities() *affinities {
 
 func open(t *testing.T, file string) *journal.Journal {
 	t.Helper()
-	book, err := journal.Open(file, "boot")
+	j, err := journal.Open(file, "boot")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { book.Close() })
-	return book
+	t.Cleanup(func() { j.Close() })
+	return j
 }
 
 // steerer returns a Steerer whose slow work the test runs.
-func steerer(kernel *affinities, book *journal.Journal) (s *Steerer, run func()) {
+func steerer(kernel *affinities, j *journal.Journal) (s *Steerer, run func()) {
 	log, _ := logtest.NewNullLogger()
 	var waiting []func()
-	s = New(kernel, book, func(work, then func()) { waiting = append(waiting, work, then) }, log)
+	s = New(kernel, j, func(work, then func()) { waiting = append(waiting, work, then) }, log)
 	return s, func() {
 		for len(waiting) > 0 {
 			next := waiting[0]
@@ -99,21 +99,21 @@ func TestOneChangeAtATime(t *testing.T) {
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "originals")
-	kernel, book := newAffinities(), open(t, file)
-	s, run := steerer(kernel, book)
+	kernel, j := newAffinities(), open(t, file)
+	s, run := steerer(kernel, j)
 	s.Steer(irq.Desire{IRQs: cpuset.Of(2), Online: all}, func() bool { return true })
 	run()
-	if err := book.Close(); err != nil {
+	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	book = open(t, file)
-	if kept, err := Originals(book); err != nil || kept["1"].Original != all {
-		t.Fatalf("kept %v, %v", kept, err)
+	j = open(t, file)
+	if originals, err := Originals(j); err != nil || originals["1"].Original != all {
+		t.Fatalf("kept %v, %v", originals, err)
 	}
-	if err := Restore(kernel, all, book); err != nil || kernel.files["1"] != all || kernel.files[irq.Default] != all {
+	if err := Restore(kernel, all, j); err != nil || kernel.files["1"] != all || kernel.files[irq.Default] != all {
 		t.Errorf("files %v, %v", kernel.files, err)
 	}
-	if kept, err := Originals(book); err != nil || len(kept) > 0 {
-		t.Errorf("still kept: %v, %v", kept, err)
+	if originals, err := Originals(j); err != nil || len(originals) > 0 {
+		t.Errorf("still kept: %v, %v", originals, err)
 	}
 }

@@ -26,8 +26,8 @@ type Keeper struct {
 }
 
 // New makes a Keeper; without a host (nil) it does nothing.
-func New(host Host, book *journal.Journal, log logrus.FieldLogger) *Keeper {
-	return &Keeper{host, book, log}
+func New(host Host, j *journal.Journal, log logrus.FieldLogger) *Keeper {
+	return &Keeper{host, j, log}
 }
 
 // Raise sets the watermarks for a node with that many bytes of memory and NUMA nodes. It writes
@@ -49,18 +49,18 @@ func (k *Keeper) raise(memory int64, nodes int) (now watermark.Values, err error
 	if err != nil {
 		return now, err
 	}
-	var kept watermark.Originals
-	if _, err := k.journal.State(state, &kept); err != nil {
+	var originals watermark.Originals
+	if _, err := k.journal.State(state, &originals); err != nil {
 		k.log.WithError(err).Warn("The original memory watermarks are lost: those found are taken for them")
 	}
-	kept = watermark.Plan(found, kept, memory, nodes)
-	if err := k.journal.SaveState(state, kept); err != nil {
+	originals = watermark.Plan(found, originals, memory, nodes)
+	if err := k.journal.SaveState(state, originals); err != nil {
 		return now, err
 	}
 	if err := k.journal.Flush(); err != nil {
 		return now, err
 	}
-	return k.host.Write(kept.Now)
+	return k.host.Write(originals.Now)
 }
 
 // Restore restores the originals, if there are any.
@@ -74,17 +74,17 @@ func (k *Keeper) Restore() {
 }
 
 // Restore restores the originals that a journal has, and removes them from it.
-func Restore(host Host, book *journal.Journal) error {
-	var kept watermark.Originals
-	if has, err := book.State(state, &kept); err != nil || !has {
+func Restore(host Host, j *journal.Journal) error {
+	var originals watermark.Originals
+	if has, err := j.State(state, &originals); err != nil || !has {
 		return err
 	}
 	found, err := host.Read()
 	if err == nil {
-		_, err = host.Write(watermark.Restore(found, kept))
+		_, err = host.Write(watermark.Restore(found, originals))
 	}
 	if err != nil {
 		return err
 	}
-	return book.SaveState(state, nil)
+	return j.SaveState(state, nil)
 }

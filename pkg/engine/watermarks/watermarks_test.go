@@ -28,13 +28,13 @@ var usual = watermark.Values{ScaleFactor: 10, MinFreeKB: 1000}
 
 func keeper(t *testing.T, h *host, file string) (*Keeper, *logtest.Hook) {
 	t.Helper()
-	book, err := journal.Open(file, "boot")
-	if book == nil { // if the file's folder is missing, Open returns a journal and an error
+	j, err := journal.Open(file, "boot")
+	if j == nil { // if the file's folder is missing, Open returns a journal and an error
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { book.Close() })
+	t.Cleanup(func() { j.Close() })
 	log, hook := logtest.NewNullLogger()
-	return New(h, book, log), hook
+	return New(h, j, log), hook
 }
 
 func TestRaiseAndRestore(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 // innerLevels records the inner level of each container, by the container's cgroup; "" means
 // that it has none.
 type innerLevels struct {
-	mu    sync.RWMutex
-	inner map[string]string
-	asked map[string]map[knobs.Knob]knobs.Value // the last values that Apply was given for both levels, by the container's cgroup
+	mu      sync.RWMutex
+	inner   map[string]string
+	applied map[string]map[knobs.Knob]knobs.Value // the last values that Apply was given for both levels, by the container's cgroup
 }
 
 // Nest finds out whether the runtime has put the container's processes into a cgroup below the
@@ -58,11 +58,11 @@ func (d *Driver) Nest(dir string) {
 
 // inner returns a container's inner level, "" if it has none; looked reports whether Nest has
 // checked.
-func (d *Driver) inner(dir string) (inner string, looked bool) {
+func (d *Driver) inner(dir string) (inner string, known bool) {
 	d.levels.mu.RLock()
 	defer d.levels.mu.RUnlock()
-	inner, looked = d.levels.inner[dir]
-	return inner, looked
+	inner, known = d.levels.inner[dir]
+	return inner, known
 }
 
 // innerOf returns the inner level of the container that a change is for. It calls Nest first if
@@ -71,8 +71,8 @@ func (d *Driver) innerOf(o knobs.Object) string {
 	if o.Level != knobs.ContainerLevel {
 		return ""
 	}
-	inner, looked := d.inner(o.Path)
-	if !looked {
+	inner, known := d.inner(o.Path)
+	if !known {
 		d.Nest(o.Path)
 		inner, _ = d.inner(o.Path)
 	}
@@ -84,7 +84,7 @@ func (d *Driver) unnest(dir string) {
 	inner, _ := d.inner(dir)
 	d.levels.mu.Lock()
 	delete(d.levels.inner, dir)
-	delete(d.levels.asked, dir)
+	delete(d.levels.applied, dir)
 	d.levels.mu.Unlock()
 	if inner != "" {
 		d.Forget(inner)
@@ -97,7 +97,7 @@ func (d *Driver) unnest(dir string) {
 // limit to an outer level that has none.
 func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string) error {
 	write := func(dir string) error { return h.with(dir, func(in *cgroup) error { return s.write(in, s, c) }) }
-	if unlimited(s.Default) && d.levels.askedOf(c.Object.Path, c.Knob) == nil {
+	if unlimited(s.Default) && d.levels.appliedTo(c.Object.Path, c.Knob) == nil {
 		free := false
 		err := h.with(c.Object.Path, func(in *cgroup) error {
 			has, err := s.read(in, s)
@@ -108,7 +108,7 @@ func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string
 			return errors.Join(err, write(inner))
 		}
 	}
-	d.levels.ask(c)
+	d.levels.note(c)
 	err := write(c.Object.Path)
 	if errors.Is(err, ErrGone) {
 		return err
@@ -124,25 +124,25 @@ func (d *Driver) applyNested(h *hierarchy, s *Spec, c knobs.Change, inner string
 	return err
 }
 
-// ask records the value that Apply was given for both levels of a container.
-func (l *innerLevels) ask(c knobs.Change) {
+// note records the value that Apply was given for both levels of a container.
+func (l *innerLevels) note(c knobs.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked == nil {
-		l.asked = map[string]map[knobs.Knob]knobs.Value{}
+	if l.applied == nil {
+		l.applied = map[string]map[knobs.Knob]knobs.Value{}
 	}
-	if l.asked[c.Object.Path] == nil {
-		l.asked[c.Object.Path] = map[knobs.Knob]knobs.Value{}
+	if l.applied[c.Object.Path] == nil {
+		l.applied[c.Object.Path] = map[knobs.Knob]knobs.Value{}
 	}
-	l.asked[c.Object.Path][c.Knob] = c.To
+	l.applied[c.Object.Path][c.Knob] = c.To
 }
 
-// askedOf returns the last value that Apply was given for both levels of a container, nil if
+// appliedTo returns the last value that Apply was given for both levels of a container, nil if
 // there was none.
-func (l *innerLevels) askedOf(dir string, knob knobs.Knob) knobs.Value {
+func (l *innerLevels) appliedTo(dir string, knob knobs.Knob) knobs.Value {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.asked[dir][knob]
+	return l.applied[dir][knob]
 }
 
 // readNested returns the value that a container has on both levels, where v is the value of the
@@ -158,11 +158,11 @@ func (d *Driver) readNested(h *hierarchy, s *Spec, dir string, knob knobs.Knob, 
 	if err != nil || d.Same(knob, v, below) {
 		return v
 	}
-	asked := d.levels.askedOf(dir, knob)
-	if asked == knobs.Value(knobs.CPUSet{}) { // the empty set means the parent's whole set, and can't be compared
-		asked = nil
+	applied := d.levels.appliedTo(dir, knob)
+	if applied == knobs.Value(knobs.CPUSet{}) { // the empty set means the parent's whole set, and can't be compared
+		applied = nil
 	}
-	if asked != nil && !d.Same(knob, asked, v) || asked == nil && lower(v, below) {
+	if applied != nil && !d.Same(knob, applied, v) || applied == nil && lower(v, below) {
 		return v
 	}
 	return below

@@ -76,22 +76,22 @@ type Write struct {
 // The exception is an unknown interrupt with the steered default: it got that at its creation,
 // and its original is the default's original. With all, Plan forgets files that are not in
 // found.
-func Plan(found map[File]cpuset.Set, all bool, kept Originals, d Desire) (Originals, []Write) {
+func Plan(found map[File]cpuset.Set, all bool, originals Originals, d Desire) (Originals, []Write) {
 	next := Originals{}
-	for f, k := range kept {
+	for f, k := range originals {
 		if _, ok := found[f]; !ok && !all {
 			next[f] = k
 		}
 	}
 	var writes []Write
-	born := kept[Default]
+	born := originals[Default]
 	if found[Default] != born.Now {
 		born = Affinity{}
 	}
 	for _, f := range slices.SortedFunc(maps.Keys(found), compare) {
 		now := found[f]
 		original := now
-		if k, ok := kept[f]; ok && (now == k.Was || now == k.Now) {
+		if k, ok := originals[f]; ok && (now == k.Was || now == k.Now) {
 			original = k.Original
 		} else if f != Workqueues && now == born.Now {
 			original = born.Original
@@ -131,8 +131,8 @@ type Result struct {
 }
 
 // AfterWrites returns the records that are still needed after the writes of a plan.
-func AfterWrites(kept Originals, results []Result, d Desire) Originals {
-	next := maps.Clone(kept)
+func AfterWrites(originals Originals, results []Result, d Desire) Originals {
+	next := maps.Clone(originals)
 	for _, r := range results {
 		switch {
 		case errors.Is(r.Err, ErrGone), r.Err == nil && d.away(r.File).IsEmpty():

@@ -64,20 +64,20 @@ type Originals struct {
 // Plan returns the record to save durably, whose Now are the values to write then. kept is the
 // zero value if there is no record. If a value differs from Sluice's last write, another
 // program has changed it, and its value becomes the original.
-func Plan(found Values, kept Originals, memory int64, nodes int) Originals {
-	next := Originals{Original: originals(found, kept), Was: found}
+func Plan(found Values, record Originals, memory int64, nodes int) Originals {
+	next := Originals{Original: originals(found, record), Was: found}
 	next.Now = For(memory, nodes, next.Original)
 	return next
 }
 
 // Restore returns the values to write in order to leave: the originals, except for values that
 // another program has changed since.
-func Restore(found Values, kept Originals) Values { return originals(found, kept) }
+func Restore(found Values, record Originals) Values { return originals(found, record) }
 
-func originals(found Values, kept Originals) Values {
+func originals(found Values, record Originals) Values {
 	return Values{
-		ScaleFactor: original(found.ScaleFactor, kept.Original.ScaleFactor, kept.Was.ScaleFactor, kept.Now.ScaleFactor),
-		MinFreeKB:   original(found.MinFreeKB, kept.Original.MinFreeKB, kept.Was.MinFreeKB, kept.Now.MinFreeKB),
+		ScaleFactor: original(found.ScaleFactor, record.Original.ScaleFactor, record.Was.ScaleFactor, record.Now.ScaleFactor),
+		MinFreeKB:   original(found.MinFreeKB, record.Original.MinFreeKB, record.Was.MinFreeKB, record.Now.MinFreeKB),
 	}
 }
 

@@ -26,7 +26,7 @@ func benefit() []metric {
 
 // overDay returns a number about the last 24 hours, if the forecast has any data about them.
 func overDay(value func(*status.Loop) float64) func(*scrape, *sink) {
-	return looked(func(l *status.Loop, out *sink) {
+	return loopSamples(func(l *status.Loop, out *sink) {
 		if l.Benefit.Day.KnownHours > 0 {
 			out.put(value(l))
 		}
@@ -45,21 +45,21 @@ func batchHealth() []metric {
 		{"sluice_batch_sellable_known", "1 if the offer to batch work is known.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Offer.Known) })},
 		{"sluice_batch_sellable_cpus", "CPUs offered to batch work in total: short is above what others use now, long above their peak of 24 hours.", gauge, lifetime,
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(cpus(l.Offer.ShortTerm.CPU), "short")
 					out.put(cpus(l.Offer.LongTerm.CPU), "long")
 				}
 			})},
 		{"sluice_batch_sellable_memory_bytes", "Memory offered to batch work in total, by lifetime as sluice_batch_sellable_cpus.", gauge, lifetime,
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				if l.Offer.Known {
 					out.put(float64(l.Offer.ShortTerm.MemoryBytes), "short")
 					out.put(float64(l.Offer.LongTerm.MemoryBytes), "long")
 				}
 			})},
 		{"sluice_pinnable_cpus", "Most CPUs that one new LSR container would get on the NUMA node.", gauge, []string{"numa_node"},
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				for node, n := range l.Offer.FreeCPUs {
 					out.put(float64(n), strconv.Itoa(node))
 				}
@@ -70,7 +70,7 @@ func batchHealth() []metric {
 func batchBudget() []metric {
 	return []metric{
 		{"sluice_batch_state", "1 for batch work's state in force.", gauge, []string{"state"},
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				for _, word := range []status.BatchState{status.BatchOpen, status.BatchNoNew, status.BatchSqueezed, status.BatchClosed, status.BatchEvicting} {
 					out.put(truth(l.Batch.State == word), string(word))
 				}
@@ -78,7 +78,7 @@ func batchBudget() []metric {
 		{"sluice_batch_unlimited", "1 if batch work may use all CPUs that it shares.", gauge, nil,
 			oneLooked(func(l *status.Loop) float64 { return truth(l.Batch.Unlimited) })},
 		{"sluice_batch_budget_cpus", "CPUs that all batch work together may use; absent if unlimited.", gauge, nil,
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				if l.Batch.Known && !l.Batch.Unlimited {
 					out.put(cpus(l.Batch.Budget))
 				}
@@ -106,7 +106,7 @@ func batchMemory() []metric {
 		return oneLooked(func(l *status.Loop) float64 { return float64(of(&l.Memory)) })
 	}
 	limits := func(of func(*status.BatchMemory) int64) func(*scrape, *sink) {
-		return looked(func(l *status.Loop, out *sink) {
+		return loopSamples(func(l *status.Loop, out *sink) {
 			if limit := of(&l.Memory); limit > 0 {
 				out.put(float64(limit))
 			}

@@ -124,7 +124,7 @@ func containers() []metric {
 // eachPod puts a sample for each kind of wait of each LS pod; of pods with the same name it
 // uses the later.
 func eachPod(of func(*control.Disturbance) *control.Strain) func(*scrape, *sink) {
-	return looked(func(l *status.Loop, out *sink) {
+	return loopSamples(func(l *status.Loop, out *sink) {
 		seen := map[string]bool{}
 		for i := range slices.Backward(l.Disturbed) {
 			labels := labelsOf(l.Disturbed[i].Ref, 2)

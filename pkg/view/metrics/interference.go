@@ -23,7 +23,7 @@ func strains() [5]strain {
 
 // overPods puts a number for each kind of wait, unless there are no pods.
 func overPods(of func([]control.Disturbance, strain) float64) func(*scrape, *sink) {
-	return looked(func(l *status.Loop, out *sink) {
+	return loopSamples(func(l *status.Loop, out *sink) {
 		if len(l.Disturbed) == 0 {
 			return
 		}
@@ -62,7 +62,7 @@ func interference() []metric {
 				return mean(pods, func(d *control.Disturbance) float64 { return kind.of(&d.Calm) })
 			})},
 		{"sluice_interference_suffering_pods", "LS pods that wait over 10 % of their time beyond their baseline.", gauge, kind,
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				for _, kind := range strains() {
 					n := 0
 					for i := range l.Disturbed {

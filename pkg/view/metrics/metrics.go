@@ -62,11 +62,11 @@ func (c *Collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(c.descs[0], fmt.Errorf("no status of the plugin: %w", err))
 		return
 	}
-	seen := look(s, c.names)
+	input := newScrape(s, c.names)
 	to := sink{out: out}
 	for i := range c.metrics {
 		to.desc, to.kind = c.descs[i], c.metrics[i].kind
-		c.metrics[i].samples(seen, &to)
+		c.metrics[i].samples(input, &to)
 	}
 }
 

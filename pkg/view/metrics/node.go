@@ -7,14 +7,14 @@ import (
 
 func node() []metric {
 	ofCPU := func(value func(*status.NodeUsage) float64) func(*scrape, *sink) {
-		return looked(func(l *status.Loop, out *sink) {
+		return loopSamples(func(l *status.Loop, out *sink) {
 			if !l.Node.CPU.MeasuredAt.IsZero() {
 				out.put(value(&l.Node))
 			}
 		})
 	}
 	ofMemory := func(value func(*status.NodeMemory) float64) func(*scrape, *sink) {
-		return looked(func(l *status.Loop, out *sink) {
+		return loopSamples(func(l *status.Loop, out *sink) {
 			if m := &l.Node.Memory; !m.MeasuredAt.IsZero() {
 				out.put(value(m))
 			}
@@ -36,7 +36,7 @@ func node() []metric {
 		{"sluice_node_steal_cpus", "CPU time that a hypervisor withheld, in CPUs.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.StealCPUs })},
 		{"sluice_node_runnable_tasks", "Load average of one minute.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.LoadAverage })},
 		{"sluice_node_pressure_ratio", "Share of time in which some task of the node waited (PSI).", gauge, []string{resourceLabel},
-			looked(func(l *status.Loop, out *sink) { putPressure(out, &l.Node.Pressure) })},
+			loopSamples(func(l *status.Loop, out *sink) { putPressure(out, &l.Node.Pressure) })},
 		{"sluice_node_memory_total_bytes", "Memory of the node, or the limit of all pods together if lower.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.TotalBytes) })},
 		{"sluice_node_memory_available_bytes", "Memory available without swapping.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.AvailableBytes) })},
 		{"sluice_node_memory_free_bytes", "Memory that nothing uses.", gauge, nil, ofMemory(func(m *status.NodeMemory) float64 { return float64(m.FreeBytes) })},

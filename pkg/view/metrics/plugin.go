@@ -10,7 +10,7 @@ import (
 func decisions() []metric {
 	return []metric{
 		{"sluice_decisions_total", "Decisions of the loop, counted at their first step. The cause is that of an eviction, or for a demotion the pool that lacked CPUs.", counter, []string{"controller", "action", "cause", "mode"},
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				sums := map[status.Decided]int{}
 				for i := range l.Counts {
 					d := l.Counts[i].Decided
@@ -22,7 +22,7 @@ func decisions() []metric {
 				}
 			})},
 		{"sluice_evictions_total", "Pods chosen for eviction: evicted, failed, or only reported.", counter, []string{"result"},
-			looked(func(l *status.Loop, out *sink) {
+			loopSamples(func(l *status.Loop, out *sink) {
 				out.put(float64(l.Evictions.Evicted), "evicted")
 				out.put(float64(l.Evictions.Failed), "failed")
 				out.put(float64(l.Evictions.Reported), "told")

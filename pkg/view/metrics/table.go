@@ -63,25 +63,25 @@ type scrape struct {
 	named   []named // nil if containers are not exported
 }
 
-func look(s *status.Status, names bool) *scrape {
-	seen := &scrape{Status: s}
+func newScrape(s *status.Status, names bool) *scrape {
+	input := &scrape{Status: s}
 	if s.Loop != nil && !s.Loop.MeasuredAt.IsZero() {
-		seen.loop = s.Loop
+		input.loop = s.Loop
 	}
 	for i := range s.Containers {
 		c := &s.Containers[i]
-		if int(c.Class) < len(seen.classes) {
-			seen.classes[c.Class].add(c)
+		if int(c.Class) < len(input.classes) {
+			input.classes[c.Class].add(c)
 		}
 	}
 	if names {
-		seen.named = nameEach(s.Containers)
+		input.named = nameEach(s.Containers)
 	}
-	return seen
+	return input
 }
 
-// looked wraps samples that exist after the control loop's first measurement.
-func looked(samples func(*status.Loop, *sink)) func(*scrape, *sink) {
+// loopSamples wraps samples that exist after the control loop's first measurement.
+func loopSamples(samples func(*status.Loop, *sink)) func(*scrape, *sink) {
 	return func(s *scrape, out *sink) {
 		if s.loop != nil {
 			samples(s.loop, out)
@@ -96,7 +96,7 @@ func one(value func(*status.Status) float64) func(*scrape, *sink) {
 
 // oneLooked wraps the only sample of a metric of the control loop.
 func oneLooked(value func(*status.Loop) float64) func(*scrape, *sink) {
-	return looked(func(l *status.Loop, out *sink) { out.put(value(l)) })
+	return loopSamples(func(l *status.Loop, out *sink) { out.put(value(l)) })
 }
 
 // sink receives the samples of one metric.

@@ -19,8 +19,8 @@ func Decision(w io.Writer, e *audit.Entry, numbers bool) error {
 }
 
 func decisionText(e *audit.Entry, numbers bool) string {
-	told := control.ReportedDecision(*e)
-	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + told.Change()
+	reported := control.ReportedDecision(*e)
+	head := e.Time.Local().Format(time.DateTime) + "  " + e.Object + ": " + reported.Change()
 	if e.Mode != "on" {
 		head += " (" + string(e.Mode) + ")"
 	}

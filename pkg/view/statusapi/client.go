@@ -72,16 +72,16 @@ func (c *Client) Stream(ctx context.Context, every time.Duration, do func(*statu
 	}
 	defer body.Close() //nolint:errcheck // the body was only read
 	fields, lines := newFields(), json.NewDecoder(body)
-	told := &status.Status{}
+	current := &status.Status{}
 	for {
 		var patch json.RawMessage
 		if err := lines.Decode(&patch); err != nil {
 			return fmt.Errorf("the stream of %s ended: %w", c.socket, cmp.Or(ctx.Err(), err))
 		}
-		if told, err = fields.merge(told, patch); err != nil {
+		if current, err = fields.merge(current, patch); err != nil {
 			return fmt.Errorf("the stream of %s: %w", c.socket, err)
 		}
-		if err := do(told); err != nil {
+		if err := do(current); err != nil {
 			return err
 		}
 	}

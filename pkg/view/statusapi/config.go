@@ -14,7 +14,7 @@ import (
 const maxConfig = 1 << 20
 
 // ConfigRoute answers what a new configuration, whose text is the body, would change.
-func ConfigRoute(ask func(text []byte) (*status.ConfigDiff, error)) Route {
+func ConfigRoute(compare func(text []byte) (*status.ConfigDiff, error)) Route {
 	return Route{Pattern: "POST /v1/config", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxConfig))
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -24,7 +24,7 @@ func ConfigRoute(ask func(text []byte) (*status.ConfigDiff, error)) Route {
 		if err != nil {
 			return // the client has disconnected
 		}
-		diff, err := ask(text)
+		diff, err := compare(text)
 		answer(w, diff, err)
 	})}
 }

@@ -28,6 +28,6 @@ func (d *DenialLog) Denied(uid uint32) {
 		d.unlogged.Add(1)
 		return
 	}
-	d.log.WithField("user", uid).WithField("untold", d.unlogged.Swap(0)).
+	d.log.WithField("user", uid).WithField("unlogged", d.unlogged.Swap(0)).
 		Warn("Status refused: only root and sluice's own user may ask; is the socket's mode still 0600, and its folder's 0700?")
 }

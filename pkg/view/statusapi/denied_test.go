@@ -21,7 +21,7 @@ func TestDenialLog(t *testing.T) {
 		}
 		time.Sleep(denialInterval)
 		d.Denied(1001)
-		if last := logged.LastEntry(); len(logged.AllEntries()) != 2 || last.Data["user"] != uint32(1001) || last.Data["untold"] != int64(999) {
+		if last := logged.LastEntry(); len(logged.AllEntries()) != 2 || last.Data["user"] != uint32(1001) || last.Data["unlogged"] != int64(999) {
 			t.Errorf("%d lines, the last one with %v", len(logged.AllEntries()), last.Data)
 		}
 	})

@@ -28,7 +28,7 @@ type hub struct {
 	mu        sync.Mutex
 	followers map[*follower]struct{}
 	running   bool
-	news      chan struct{} // a follower has joined or left
+	changed   chan struct{} // a follower has joined or left
 
 	patching sync.Mutex
 	fields   *fields
@@ -45,7 +45,7 @@ type follower struct {
 }
 
 func newHub(source Reader) *hub {
-	return &hub{source: source, followers: map[*follower]struct{}{}, news: make(chan struct{}, 1), fields: newFields(), nothing: &status.Status{}}
+	return &hub{source: source, followers: map[*follower]struct{}{}, changed: make(chan struct{}, 1), fields: newFields(), nothing: &status.Status{}}
 }
 
 // ServeHTTP streams until the client disconnects, or accepts no line for ten seconds.
@@ -143,7 +143,7 @@ func (h *hub) join(every time.Duration) *follower {
 		h.running = true
 		go h.run()
 	}
-	h.tell()
+	h.notify()
 	return f
 }
 
@@ -151,12 +151,12 @@ func (h *hub) leave(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.followers, f)
-	h.tell()
+	h.notify()
 }
 
-func (h *hub) tell() {
+func (h *hub) notify() {
 	select {
-	case h.news <- struct{}{}:
+	case h.changed <- struct{}{}:
 	default:
 	}
 }
@@ -168,7 +168,7 @@ func (h *hub) run() {
 			return
 		}
 		select {
-		case <-h.news:
+		case <-h.changed:
 			continue
 		case <-time.After(wait):
 		}

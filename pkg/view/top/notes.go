@@ -74,11 +74,11 @@ func (f *frame) decisions() []string {
 	for _, d := range slices.Backward(all[max(0, len(all)-mostDecisions):]) {
 		l := f.line()
 		l.put(plain, d.Time.Format(time.TimeOnly)+" ")
-		told := control.ReportedDecision(d)
+		reported := control.ReportedDecision(d)
 		if d.Mode != control.On {
 			l.put(warn, "("+string(d.Mode)+") ")
 		}
-		l.put(title, d.Object+": "+told.Change())
+		l.put(title, d.Object+": "+reported.Change())
 		l.put(plain, ": "+d.Why)
 		lines = append(lines, l.String())
 	}

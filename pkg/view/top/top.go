@@ -44,8 +44,8 @@ type Options struct {
 }
 
 // Render draws a frame: lines of at most Width columns, without a newline at the end.
-func Render(seen State, o Options) string {
-	f := frame{Options: o, State: seen}
+func Render(state State, o Options) string {
+	f := frame{Options: o, State: state}
 	lines := f.draw()
 	if o.Height > 0 && len(lines) > o.Height {
 		lines = lines[:o.Height]
@@ -54,8 +54,8 @@ func Render(seen State, o Options) string {
 }
 
 // Last returns the greatest First beyond which scrolling has no effect.
-func Last(seen State, o Options) int {
-	f := frame{Options: o, State: seen}
+func Last(state State, o Options) int {
+	f := frame{Options: o, State: state}
 	f.draw()
 	return f.last
 }
@@ -101,17 +101,17 @@ func (f *frame) draw() []string {
 		room -= granted
 		return granted
 	}
-	told, last := grant(min(len(notes), few)), 0
+	shown, last := grant(min(len(notes), few)), 0
 	if room >= leastDecisions {
 		last = grant(min(len(decisions), max(few, leastDecisions)))
 	}
 	held += grant(len(f.Status.Containers) + 1 - held)
-	told += grant(len(notes) - told)
+	shown += grant(len(notes) - shown)
 	if last > 0 {
 		last += grant(len(decisions) - last)
 	}
 	lines = append(lines, f.containers(held)...)
-	lines = append(lines, clip(notes, told, f.more)...)
+	lines = append(lines, clip(notes, shown, f.more)...)
 	lines = append(lines, decisions[:last]...)
 	return f.withFoot(lines)
 }

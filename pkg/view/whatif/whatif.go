@@ -164,11 +164,11 @@ func (p Empty) Memory() (int64, error) { return p.Machine.Memory(p.Machine.Memor
 
 // Plan answers by the configuration.
 func (p Empty) Plan(pod manifest.Pod) ([]status.Answer, error) {
-	ask := func(c *workload.Container) (workload.Request, []string, error) { return p.ask(pod.Sandbox, c) }
-	return status.WhatIf(placement.New(p.Config.Policy(), p.Machine), pod.Sandbox, pod.Containers, ask, time.Now()), nil
+	parse := func(c *workload.Container) (workload.Request, []string, error) { return p.parse(pod.Sandbox, c) }
+	return status.WhatIf(placement.New(p.Config.Policy(), p.Machine), pod.Sandbox, pod.Containers, parse, time.Now()), nil
 }
 
-func (p Empty) ask(pod *workload.Pod, c *workload.Container) (workload.Request, []string, error) {
+func (p Empty) parse(pod *workload.Pod, c *workload.Container) (workload.Request, []string, error) {
 	memory, _ := p.Memory()
 	facts := annotation.Facts{ThreadsPerCore: p.Machine.ThreadsPerCore(), Memory: memory, Granted: c.Granted}
 	r, found, err := p.Config.Request(facts, pod, c)

@@ -13,7 +13,7 @@ import (
 // grant reads grant.sluice.dev, in which the admission webhook records what a pod's containers
 // were granted of the node's batch resources.
 func (r *reader) grant(text, source string) {
-	a := ask{key: batchKey, value: text, source: source, origin: ownAnnotation}
+	a := candidate{key: batchKey, value: text, source: source, origin: ownAnnotation}
 	if len(text) > maxLength {
 		r.refuse(&a, tooLong(len(text)))
 		return
@@ -115,7 +115,7 @@ func (r *reader) batch() {
 	}
 	r.req.Keys = r.req.Keys[:settings]
 	if *b != (workload.Batch{}) {
-		r.record(&ask{key: batchKey, value: spellBatch(b), source: source})
+		r.record(&candidate{key: batchKey, value: spellBatch(b), source: source})
 	}
 }
 
@@ -138,7 +138,7 @@ func atMost[T workload.MilliCPU | int64](o workload.Optional[T], most T) workloa
 }
 
 // cut warns of an annotation that claims more than the kubelet has granted.
-func (r *reader) cut(said *ask, b *workload.Batch, cpu workload.MilliCPU, memory int64) {
+func (r *reader) cut(said *candidate, b *workload.Batch, cpu workload.MilliCPU, memory int64) {
 	if said == nil || b.CPURequest.Value <= cpu && b.MemoryRequest.Value <= memory {
 		return
 	}

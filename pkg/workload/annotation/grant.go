@@ -9,32 +9,32 @@ import (
 
 var errNeverBE = errors.New("never is not for class BE, which is evicted first; give a number to say which BE goes before which")
 
-// allow returns why the container may not have what an ask demands.
-func (r *reader) allow(said *workload.Request, a *ask) error {
+// allow returns why the container may not have what a candidate demands.
+func (r *reader) allow(requested *workload.Request, a *candidate) error {
 	switch a.key {
 	case classKey:
-		if said.Class == workload.System {
+		if requested.Class == workload.System {
 			return r.authorize(SystemClass, a)
 		}
 	case poolKey:
-		if err := r.rules.knowsPool(said.Pool); err != nil {
+		if err := r.rules.knowsPool(requested.Pool); err != nil {
 			return err
 		}
-		if len(r.rules.PoolSets[said.Pool]) > 0 && said.Pool != r.rules.defaultPool(r.req.Class) {
+		if len(r.rules.PoolSets[requested.Pool]) > 0 && requested.Pool != r.rules.defaultPool(r.req.Class) {
 			return r.more(OtherPool, a, "gives its containers keys of its own")
 		}
 	case cpusetKey:
-		if size := said.CPUSet.Size(); r.req.CPUs > 0 && size != r.req.CPUs {
+		if size := requested.CPUSet.Size(); r.req.CPUs > 0 && size != r.req.CPUs {
 			return fmt.Errorf("these are %d CPUs, and %d are asked for; name as many, or leave cpus.sluice.dev out", size, r.req.CPUs)
 		}
-		return r.withinGrant(said.CPUSet.Size())
+		return r.withinGrant(requested.CPUSet.Size())
 	case cpusKey:
-		if size := r.req.CPUSet.Size(); size > 0 && size != said.CPUs {
+		if size := r.req.CPUSet.Size(); size > 0 && size != requested.CPUs {
 			return fmt.Errorf("the CPUs chosen are %s, which is %d; leave this key out, or name as many", r.req.CPUSet, size)
 		}
-		return r.withinGrant(said.CPUs)
+		return r.withinGrant(requested.CPUs)
 	case exclusiveKey:
-		if said.Exclusive == workload.ExclusiveNode {
+		if requested.Exclusive == workload.ExclusiveNode {
 			return r.authorize(ExclusiveNUMA, a)
 		}
 	case memoryNodesKey:
@@ -42,23 +42,23 @@ func (r *reader) allow(said *workload.Request, a *ask) error {
 			return errors.New("binds the memory of LSE and LSR only, whose CPUs are near it")
 		}
 	case allowKey:
-		if r.req.Class == workload.BE && said.Allow.Value != everyAction {
+		if r.req.Class == workload.BE && requested.Allow.Value != everyAction {
 			return errors.New("class BE may be throttled, demoted, reclaimed and evicted, so that it can have what others leave; leave this key out, or take class LS")
 		}
 	case evictKey:
-		if r.req.Class == workload.BE && said.Evict.Never {
+		if r.req.Class == workload.BE && requested.Evict.Never {
 			return errNeverBE
 		}
 	}
 	if a.origin != config && a.key >= placementKeys {
-		return r.allowMore(said, a)
+		return r.allowMore(requested, a)
 	}
 	return nil
 }
 
 // allowMore refuses a setting that favours the container over others more than the node's
 // configuration does.
-func (r *reader) allowMore(said *workload.Request, a *ask) error {
+func (r *reader) allowMore(requested *workload.Request, a *candidate) error {
 	switch a.key {
 	case cpuIdentityKey:
 		most := 0
@@ -68,26 +68,26 @@ func (r *reader) allowMore(said *workload.Request, a *ask) error {
 		if g := r.given(a.key); g != nil {
 			most = g.Identity.Value
 		}
-		if said.Identity.Value > most {
+		if requested.Identity.Value > most {
 			return r.more(HighIdentity, a, fmt.Sprintf("is above the %d that this node gives to the container's class", most))
 		}
 	case memoryQoSKey:
-		return r.allowMemory(&said.Tuning.Memory, a)
+		return r.allowMemory(&requested.Tuning.Memory, a)
 	case rdtClassKey:
-		if said.RDT.Class != "" {
-			if err := r.rules.knowsRDT(said.RDT.Class); err != nil {
+		if requested.RDT.Class != "" {
+			if err := r.rules.knowsRDT(requested.RDT.Class); err != nil {
 				return err
 			}
 		} else if !r.rules.RDTPerPod {
 			return errors.New("asks for a group of the pod's own, and the node's config allows none: rdt.perPod is false")
 		}
-		if g := r.given(a.key); g != nil && g.RDT != said.RDT {
+		if g := r.given(a.key); g != nil && g.RDT != requested.RDT {
 			return r.more(OtherRDT, a, "is not RDT class "+g.RDT.Class+", which this node gives to the container's class")
 		}
 	case ioKey:
-		return r.allowIO(&said.IO, a)
+		return r.allowIO(&requested.IO, a)
 	case oomScoreKey:
-		if said.OOMScore.Value < r.container.OOMScoreAdj {
+		if requested.OOMScore.Value < r.container.OOMScoreAdj {
 			return r.more(OOMScore, a, fmt.Sprintf("is below the kubelet's %d", r.container.OOMScoreAdj))
 		}
 	}
@@ -96,23 +96,23 @@ func (r *reader) allowMore(said *workload.Request, a *ask) error {
 
 // allowIO refuses a heavier weight than the configuration gives. Since the pod's io replaces
 // the configured one as a whole, it also refuses limits that are missing in it or higher.
-func (r *reader) allowIO(said *workload.IO, a *ask) error {
+func (r *reader) allowIO(requested *workload.IO, a *candidate) error {
 	var given workload.IO
 	if g := r.given(a.key); g != nil {
 		given = g.IO
 	}
 	const usual = 100
-	most, heaviest := usual, said.Weight.Value
+	most, heaviest := usual, requested.Weight.Value
 	if given.Weight.Set {
 		most = given.Weight.Value
-		if !said.Weight.Set {
+		if !requested.Weight.Set {
 			heaviest = usual
 		}
 	}
-	more := looser(given.Limits, said.Limits) || len(given.Devices) > 0
-	for i := range said.Devices {
-		heaviest = max(heaviest, said.Devices[i].Weight.Value)
-		more = more || looser(given.Limits, said.Devices[i].Limits)
+	more := looser(given.Limits, requested.Limits) || len(given.Devices) > 0
+	for i := range requested.Devices {
+		heaviest = max(heaviest, requested.Devices[i].Weight.Value)
+		more = more || looser(given.Limits, requested.Devices[i].Limits)
 	}
 	switch {
 	case heaviest > most:
@@ -124,25 +124,25 @@ func (r *reader) allowIO(said *workload.IO, a *ask) error {
 }
 
 // looser reports whether limits allow more than the given ones in some respect.
-func looser(given, said workload.IOLimits) bool {
-	above := func(given, said int64) bool { return given > 0 && (said == 0 || said > given) }
-	return above(given.ReadBPS, said.ReadBPS) || above(given.WriteBPS, said.WriteBPS) ||
-		above(given.ReadIOPS, said.ReadIOPS) || above(given.WriteIOPS, said.WriteIOPS)
+func looser(given, requested workload.IOLimits) bool {
+	above := func(given, requested int64) bool { return given > 0 && (requested == 0 || requested > given) }
+	return above(given.ReadBPS, requested.ReadBPS) || above(given.WriteBPS, requested.WriteBPS) ||
+		above(given.ReadIOPS, requested.ReadIOPS) || above(given.WriteIOPS, requested.WriteIOPS)
 }
 
 // allowMemory refuses settings by which the container would be killed or reclaimed later than
 // the configuration says.
-func (r *reader) allowMemory(said *workload.MemoryQoS, a *ask) error {
+func (r *reader) allowMemory(requested *workload.MemoryQoS, a *candidate) error {
 	var given workload.MemoryQoS
-	for i := range r.asks {
-		if g := &r.asks[i]; g.key == memoryQoSKey && g.origin == config {
+	for i := range r.candidates {
+		if g := &r.candidates[i]; g.key == memoryQoSKey && g.origin == config {
 			fillMemory(&given, &g.parsed.Tuning.Memory)
 		}
 	}
-	if most := given.Priority.Value; said.Priority.Value > most {
-		return r.more(OOMScore, a, fmt.Sprintf("priority %d is above the %d that this node gives to the container's class", said.Priority.Value, most))
+	if most := given.Priority.Value; requested.Priority.Value > most {
+		return r.more(OOMScore, a, fmt.Sprintf("priority %d is above the %d that this node gives to the container's class", requested.Priority.Value, most))
 	}
-	if r.req.Class == workload.BE && said.WmarkMinAdj.Value < min(0, given.WmarkMinAdj.Value) {
+	if r.req.Class == workload.BE && requested.WmarkMinAdj.Value < min(0, given.WmarkMinAdj.Value) {
 		return r.more(OOMScore, a, "wmarkMinAdj below 0 lets a BE container use the memory that the kernel keeps for others")
 	}
 	return nil
@@ -150,8 +150,8 @@ func (r *reader) allowMemory(said *workload.MemoryQoS, a *ask) error {
 
 // given returns the configured value of a key for the container, or nil.
 func (r *reader) given(k key) *workload.Request {
-	for i := range r.asks {
-		if a := &r.asks[i]; a.key == k && a.origin == config {
+	for i := range r.candidates {
+		if a := &r.candidates[i]; a.key == k && a.origin == config {
 			return a.parsed
 		}
 	}
@@ -160,7 +160,7 @@ func (r *reader) given(k key) *workload.Request {
 
 // authorize refuses a feature to which the pod has no right. Configured values need no
 // authorization.
-func (r *reader) authorize(f Feature, a *ask) error {
+func (r *reader) authorize(f Feature, a *candidate) error {
 	if a.origin == config || r.rules.authorized(r.pod, f) {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (r *reader) authorize(f Feature, a *ask) error {
 
 // more applies authorize to a value that exceeds the configured one, and says so in the error.
 // A pod with a dialect's annotation starts without the value.
-func (r *reader) more(f Feature, a *ask, text string) error {
+func (r *reader) more(f Feature, a *candidate, text string) error {
 	err := r.authorize(f, a)
 	if err != nil {
 		a.soft = a.soft || a.dialect()

@@ -34,8 +34,8 @@ func (w Warning) String() string { return w.Text }
 // refuse rejects a value. The container fails, unless the value is a preference or the node
 // ignores invalid values; then the key is ignored. The result reports whether the container
 // fails.
-func (r *reader) refuse(a *ask, reason string) bool {
-	invalid := &Invalid{Container: workload.Ref(r.pod, r.container), Source: a.source, Value: cmp.Or(a.said, a.value), Reason: clip(reason)}
+func (r *reader) refuse(a *candidate, reason string) bool {
+	invalid := &Invalid{Container: workload.Ref(r.pod, r.container), Source: a.source, Value: cmp.Or(a.podText, a.value), Reason: clip(reason)}
 	if a.soft || a.origin == config || r.rules.OnInvalid == Ignore {
 		r.warnings = append(r.warnings, Warning{Source: a.source, Text: invalid.Error() + " (ignored)"})
 		return false

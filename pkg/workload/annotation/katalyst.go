@@ -23,7 +23,7 @@ const (
 // katalyst collects the requests of a pod written for Katalyst.
 func (r *reader) katalyst() {
 	if level := r.pod.Annotations[katalystQoS]; level != "" {
-		a := ask{key: classKey, said: level, source: "annotation " + katalystQoS, origin: katalyst}
+		a := candidate{key: classKey, podText: level, source: "annotation " + katalystQoS, origin: katalyst}
 		switch level {
 		case "dedicated_cores":
 			a.value = "LSE"
@@ -35,7 +35,7 @@ func (r *reader) katalyst() {
 			a.value = "SYSTEM"
 		}
 		if a.value != "" {
-			r.ask(a)
+			r.propose(a)
 		} else {
 			r.refuse(&a, "must be dedicated_cores, shared_cores, reclaimed_cores or system_cores")
 		}
@@ -50,7 +50,7 @@ func (r *reader) katalyst() {
 			// Katalyst makes a pool of any name. A node without a pool of that name serves the
 			// pod from the default pool.
 			if cpu.Pool != "" {
-				r.ask(ask{key: poolKey, value: cpu.Pool, source: fromKatalystCPU, origin: katalyst, soft: true})
+				r.propose(candidate{key: poolKey, value: cpu.Pool, source: fromKatalystCPU, origin: katalyst, soft: true})
 			}
 			r.katalystBurst(cpu.Burst, string(cpu.Percent))
 		}
@@ -69,10 +69,10 @@ func (r *reader) katalyst() {
 		if !bool(memory.Binding) {
 			return
 		}
-		r.ask(ask{key: numaKey, value: "single", said: "numa_binding", source: fromKatalystMemory, origin: katalyst})
+		r.propose(candidate{key: numaKey, value: "single", podText: "numa_binding", source: fromKatalystMemory, origin: katalyst})
 		if bool(memory.Exclusive) {
-			r.ask(ask{key: exclusiveKey, value: "node", said: "numa_exclusive", source: fromKatalystMemory, origin: katalyst})
-			r.ask(ask{key: exclusiveGroupKey, value: "katalyst", source: fromKatalystMemory, origin: katalyst})
+			r.propose(candidate{key: exclusiveKey, value: "node", podText: "numa_exclusive", source: fromKatalystMemory, origin: katalyst})
+			r.propose(candidate{key: exclusiveGroupKey, value: "katalyst", source: fromKatalystMemory, origin: katalyst})
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 // katalystBurst reads the burst. Katalyst's default policy changes nothing on the node, and its
 // default percentage is 100.
 func (r *reader) katalystBurst(policy, percent string) {
-	a := ask{key: cpuBurstKey, said: policy, source: fromKatalystCPU, origin: katalyst}
+	a := candidate{key: cpuBurstKey, podText: policy, source: fromKatalystCPU, origin: katalyst}
 	switch policy {
 	case "", "default":
 		return
@@ -107,7 +107,7 @@ func (r *reader) katalystBurst(policy, percent string) {
 	case "static":
 		n, err := strconv.ParseFloat(cmp.Or(percent, "100"), 64)
 		if err != nil || n < 0 || n > maxBurst {
-			r.refuse(&ask{source: fromKatalystCPU, value: percent}, fmt.Sprintf("cpu_burst_percent must be a number, 0 to %d", maxBurst))
+			r.refuse(&candidate{source: fromKatalystCPU, value: percent}, fmt.Sprintf("cpu_burst_percent must be a number, 0 to %d", maxBurst))
 			return
 		}
 		if a.value = strconv.Itoa(int(n)) + "%"; n < 1 {
@@ -118,7 +118,7 @@ func (r *reader) katalystBurst(policy, percent string) {
 		r.refuse(&a, "is not a cpu_burst_policy that Sluice knows: closed, default, static or dynamic")
 		return
 	}
-	r.ask(a)
+	r.propose(a)
 }
 
 // katalystPriority reads oom_priority: -300 is none, and other values are -100 to 300, of which
@@ -130,7 +130,7 @@ func (r *reader) katalystPriority(text string) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || (n < least || n > most) && n != none {
-		r.refuse(&ask{source: fromKatalystMemory, value: text}, fmt.Sprintf("oom_priority must be a whole number, %d to %d, or %d for none", least, most, none))
+		r.refuse(&candidate{source: fromKatalystMemory, value: text}, fmt.Sprintf("oom_priority must be a whole number, %d to %d, or %d for none", least, most, none))
 		return
 	}
 	if n != none {

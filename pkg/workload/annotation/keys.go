@@ -109,7 +109,7 @@ func (k key) inPool() bool {
 	return false
 }
 
-// origin is the source of an ask. The origins are in order of precedence.
+// origin is the source of a candidate. The origins are in order of precedence.
 type origin uint8
 
 const (
@@ -119,16 +119,16 @@ const (
 	config
 )
 
-// ask is a value for one key of the container from one source.
-type ask struct {
-	key    key
-	value  string
-	parsed *workload.Request // parsed value, if it was parsed before
-	said   string            // the pod's own text, if value is the translation of a dialect's
-	source string            // "annotation cpus.sluice.dev/pod", for messages
-	origin origin
-	single bool // applies to this container only, not to its pod
-	soft   bool // a preference: if it can't be met, it is ignored with a warning
+// candidate is a value for one key of the container from one source.
+type candidate struct {
+	key     key
+	value   string
+	parsed  *workload.Request // parsed value, if it was parsed before
+	podText string            // the pod's own text, if value is the translation of a dialect's
+	source  string            // "annotation cpus.sluice.dev/pod", for messages
+	origin  origin
+	single  bool // applies to this container only, not to its pod
+	soft    bool // a preference: if it can't be met, it is ignored with a warning
 }
 
-func (a *ask) dialect() bool { return a.origin == koordinator || a.origin == katalyst }
+func (a *candidate) dialect() bool { return a.origin == koordinator || a.origin == katalyst }

@@ -29,23 +29,23 @@ func (r *reader) koordinatorResctrl(text, source string) {
 		r.warn(source, "has a schemataPerCache, which Sluice doesn't read: the share of all caches counts")
 	}
 	var own workload.RDTShare
-	var said [2]string
+	var parts [2]string
 	if span := c.LLC.All.Range; len(span) > 0 {
 		if len(span) != 2 || span[0] < 0 || span[0] >= span[1] || span[1] > 100 {
-			r.refuse(&ask{source: source, value: fmt.Sprint(span)}, "llc range must be two percentages, the first below the second, like [20, 80]")
+			r.refuse(&candidate{source: source, value: fmt.Sprint(span)}, "llc range must be two percentages, the first below the second, like [20, 80]")
 			return
 		}
 		own.CacheFrom, own.CacheTo = int(span[0]), int(span[1])
-		said[0] = fmt.Sprintf("L3 %d-%d%%", own.CacheFrom, own.CacheTo)
+		parts[0] = fmt.Sprintf("L3 %d-%d%%", own.CacheFrom, own.CacheTo)
 	}
 	if !r.inRange(source, "mb percent", c.MB.All.Percent, 1, 100) {
 		return
 	}
 	if own.Bandwidth = or(c.MB.All.Percent, 0); own.Bandwidth > 0 {
-		said[1] = fmt.Sprintf("MB %d%%", own.Bandwidth)
+		parts[1] = fmt.Sprintf("MB %d%%", own.Bandwidth)
 	}
 	if own != (workload.RDTShare{}) {
-		r.add(ask{key: rdtClassKey, value: describe(said[:]...), parsed: &workload.Request{Tuning: workload.Tuning{RDT: workload.RDT{Own: own}}},
+		r.add(candidate{key: rdtClassKey, value: describe(parts[:]...), parsed: &workload.Request{Tuning: workload.Tuning{RDT: workload.RDT{Own: own}}},
 			source: source, origin: koordinator, soft: true})
 	}
 }
@@ -118,7 +118,7 @@ func (r *reader) batchAmount(source string, list map[string]json.RawMessage, res
 			err = fmt.Errorf("must be at most %d", int64(maxBatch))
 		}
 		if err != nil {
-			r.refuse(&ask{source: source, value: text}, name+" "+err.Error())
+			r.refuse(&candidate{source: source, value: text}, name+" "+err.Error())
 			return 0, false
 		}
 		return amount.Value(), true

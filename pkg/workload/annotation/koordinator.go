@@ -43,9 +43,9 @@ func (r *reader) koordinator() {
 func (r *reader) koordinatorClass() {
 	priority := r.pod.Labels[koordPriority]
 	if class := r.pod.Labels[koordQoS]; class != "" {
-		a := ask{key: classKey, value: class, source: "label " + koordQoS, origin: koordinator}
+		a := candidate{key: classKey, value: class, source: "label " + koordQoS, origin: koordinator}
 		if _, err := workload.ParseClass(class); err == nil {
-			r.ask(a)
+			r.propose(a)
 		} else {
 			a.soft = true
 			r.refuse(&a, "is not a class; the classes are LSE, LSR, LS, BE and SYSTEM")
@@ -53,7 +53,7 @@ func (r *reader) koordinatorClass() {
 	} else if priority == "koord-batch" || priority == "koord-free" {
 		// Pods of these priorities run on reclaimed resources, and Koordinator's webhook makes
 		// them BE.
-		r.ask(ask{key: classKey, value: "BE", said: priority, source: "label " + koordPriority, origin: koordinator})
+		r.propose(candidate{key: classKey, value: "BE", podText: priority, source: "label " + koordPriority, origin: koordinator})
 	}
 	// The lowest priority of each band is listed.
 	for _, band := range [...]struct {
@@ -81,20 +81,20 @@ func (r *reader) koordinatorSpec(text string) {
 	if bind == "" || bind == "Default" {
 		bind, soft = spec.Preferred, true
 	}
-	smt := ask{key: smtKey, said: bind, source: fromKoordSpec, origin: koordinator, soft: soft}
+	smt := candidate{key: smtKey, podText: bind, source: fromKoordSpec, origin: koordinator, soft: soft}
 	switch bind {
 	case "", "Default":
 	case "FullPCPUs":
 		smt.value = "full-core"
-		r.ask(smt)
+		r.propose(smt)
 	case "SpreadByPCPUs":
 		smt.value = "one-per-core"
-		r.ask(smt)
+		r.propose(smt)
 	default:
 		smt.soft = true
 		r.refuse(&smt, "is not a CPU bind policy that Sluice knows: FullPCPUs or SpreadByPCPUs")
 	}
-	exclusive := ask{key: exclusiveKey, said: spec.Exclusive, source: fromKoordSpec, origin: koordinator, soft: true}
+	exclusive := candidate{key: exclusiveKey, podText: spec.Exclusive, source: fromKoordSpec, origin: koordinator, soft: true}
 	switch spec.Exclusive {
 	case "", "None":
 		return
@@ -106,8 +106,8 @@ func (r *reader) koordinatorSpec(text string) {
 		r.refuse(&exclusive, "is not a CPU exclusive policy that Sluice knows: PCPULevel or NUMANodeLevel")
 		return
 	}
-	r.ask(exclusive)
-	r.ask(ask{key: exclusiveGroupKey, value: "koordinator.sh", source: fromKoordSpec, origin: koordinator, soft: true})
+	r.propose(exclusive)
+	r.propose(candidate{key: exclusiveGroupKey, value: "koordinator.sh", source: fromKoordSpec, origin: koordinator, soft: true})
 }
 
 // koordinatorStatus reads resource-status, the scheduler's choice for the whole pod. Its CPUs
@@ -124,25 +124,25 @@ func (r *reader) koordinatorStatus(text string) {
 		return
 	}
 	if status.CPUSet != "" {
-		r.ask(ask{key: cpusetKey, value: status.CPUSet, source: fromKoordStatus, origin: koordinator, soft: true})
+		r.propose(candidate{key: cpusetKey, value: status.CPUSet, source: fromKoordStatus, origin: koordinator, soft: true})
 		return
 	}
 	var nodes cpuset.Set
 	for _, n := range status.Nodes {
 		if n.Node < 0 || n.Node >= cpuset.Max {
-			r.refuse(&ask{source: fromKoordStatus, value: strconv.Itoa(n.Node), soft: true}, fmt.Sprintf("is not a NUMA node's number, 0 to %d", cpuset.Max-1))
+			r.refuse(&candidate{source: fromKoordStatus, value: strconv.Itoa(n.Node), soft: true}, fmt.Sprintf("is not a NUMA node's number, 0 to %d", cpuset.Max-1))
 			return
 		}
 		nodes.Add(n.Node)
 	}
 	if !nodes.IsEmpty() {
-		r.ask(ask{key: memoryNodesKey, value: nodes.String(), source: fromKoordStatus, origin: koordinator, soft: true})
+		r.propose(candidate{key: memoryNodesKey, value: nodes.String(), source: fromKoordStatus, origin: koordinator, soft: true})
 	}
 }
 
 // json parses a dialect's JSON object, and refuses one that is malformed.
 func (r *reader) json(source, text string, into any) bool {
-	a := ask{source: source, value: text}
+	a := candidate{source: source, value: text}
 	if len(text) > maxLength {
 		r.refuse(&a, tooLong(len(text)))
 		return false

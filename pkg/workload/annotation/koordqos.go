@@ -45,30 +45,30 @@ func (r *reader) koordinatorKnobs() {
 // koordinatorLabels collects the labels other than the class.
 func (r *reader) koordinatorLabels() {
 	if r.pod.Labels[koordEvict] == "false" {
-		r.ask(ask{key: evictKey, value: "never", said: "false", source: "label " + koordEvict, origin: koordinator, soft: true})
+		r.propose(candidate{key: evictKey, value: "never", podText: "false", source: "label " + koordEvict, origin: koordinator, soft: true})
 	}
 	group, grouped := r.pod.Labels[koordCores]
-	cores := ask{key: coreSchedKey, value: group, said: group, source: "label " + koordCores, origin: koordinator}
+	cores := candidate{key: coreSchedKey, value: group, podText: group, source: "label " + koordCores, origin: koordinator}
 	switch policy := r.pod.Labels[koordCorePlan]; policy {
 	case "":
 		if group == "0" { // in older versions this stands for none
 			cores.value, cores.parsed = "off", &workload.Request{}
 		}
 	case "none":
-		cores.value, cores.said, cores.source, cores.parsed, grouped = "off", policy, "label "+koordCorePlan, &workload.Request{}, true
+		cores.value, cores.podText, cores.source, cores.parsed, grouped = "off", policy, "label "+koordCorePlan, &workload.Request{}, true
 	case "exclusive":
-		cores.value, cores.said, cores.source, grouped = r.pod.UID, policy, "label "+koordCorePlan, true
+		cores.value, cores.podText, cores.source, grouped = r.pod.UID, policy, "label "+koordCorePlan, true
 	default:
-		r.refuse(&ask{source: "label " + koordCorePlan, value: policy, soft: true}, "is not a policy that Sluice knows: none or exclusive")
+		r.refuse(&candidate{source: "label " + koordCorePlan, value: policy, soft: true}, "is not a policy that Sluice knows: none or exclusive")
 	}
 	if grouped {
-		r.ask(cores)
+		r.propose(cores)
 	}
 }
 
-// tuning adds an ask that a dialect expresses in its own form.
+// tuning adds a candidate that a dialect expresses in its own form.
 func (r *reader) tuning(k key, value string, t workload.Tuning, source string, from origin) {
-	r.ask(ask{key: k, value: value, parsed: &workload.Request{Tuning: t}, source: source, origin: from})
+	r.propose(candidate{key: k, value: value, parsed: &workload.Request{Tuning: t}, source: source, origin: from})
 }
 
 // inRange refuses a dialect's number that is out of its range.
@@ -76,7 +76,7 @@ func (r *reader) inRange(source, name string, n *int64, least, most int64) bool 
 	if n == nil || *n >= least && *n <= most {
 		return true
 	}
-	r.refuse(&ask{source: source, value: strconv.FormatInt(*n, 10)}, fmt.Sprintf("%s must be %d to %d", name, least, most))
+	r.refuse(&candidate{source: source, value: strconv.FormatInt(*n, 10)}, fmt.Sprintf("%s must be %d to %d", name, least, most))
 	return false
 }
 
@@ -121,7 +121,7 @@ func (r *reader) koordinatorBurst(text, source string) {
 		burst = raise
 		burst.Percent = static.Percent
 	default:
-		r.refuse(&ask{source: source, value: b.Policy, soft: true}, "is not a policy that Sluice knows: none, cpuBurstOnly, cfsQuotaBurstOnly or auto")
+		r.refuse(&candidate{source: source, value: b.Policy, soft: true}, "is not a policy that Sluice knows: none, cpuBurstOnly, cfsQuotaBurstOnly or auto")
 		return
 	}
 	var percent, auto string
@@ -198,7 +198,7 @@ func (r *reader) koordinatorMemory(text, source string) {
 		}
 		fillMemory(&m, &recommended)
 	default:
-		r.refuse(&ask{source: source, value: q.Policy, soft: true}, "is not a policy that Sluice knows: default, none or auto")
+		r.refuse(&candidate{source: source, value: q.Policy, soft: true}, "is not a policy that Sluice knows: default, none or auto")
 		return
 	}
 	if text := spellMemory(&m); text != "{}" {
@@ -208,7 +208,7 @@ func (r *reader) koordinatorMemory(text, source string) {
 
 // spellMemory formats a value in the form that parseMemoryQoS reads.
 func spellMemory(m *workload.MemoryQoS) string {
-	var said []string
+	var parts []string
 	for _, f := range [...]struct {
 		name string
 		n    workload.Optional[int]
@@ -217,23 +217,23 @@ func spellMemory(m *workload.MemoryQoS) string {
 		{"wmarkRatio", m.WmarkRatio}, {"wmarkScale", m.WmarkScale}, {"wmarkMinAdj", m.WmarkMinAdj}, {"priority", m.Priority},
 	} {
 		if f.n.Set {
-			said = append(said, f.name+": "+strconv.Itoa(f.n.Value))
+			parts = append(parts, f.name+": "+strconv.Itoa(f.n.Value))
 		}
 	}
 	if m.OOMGroup.Set {
-		said = append(said, "oomGroup: "+strconv.FormatBool(m.OOMGroup.Value))
+		parts = append(parts, "oomGroup: "+strconv.FormatBool(m.OOMGroup.Value))
 	}
-	return "{" + strings.Join(said, ", ") + "}"
+	return "{" + strings.Join(parts, ", ") + "}"
 }
 
 // koordinatorOOM reads the score of the containers that the other annotation does not name.
 func (r *reader) koordinatorOOM(text, source string) {
-	for i := range r.asks {
-		if r.asks[i].source == "annotation "+koordOOMs {
+	for i := range r.candidates {
+		if r.candidates[i].source == "annotation "+koordOOMs {
 			return
 		}
 	}
-	r.ask(ask{key: oomScoreKey, value: strings.TrimSpace(text), source: source, origin: koordinator})
+	r.propose(candidate{key: oomScoreKey, value: strings.TrimSpace(text), source: source, origin: koordinator})
 }
 
 // koordinatorOOMs reads the scores by container, which take precedence over the pod's.
@@ -243,13 +243,13 @@ func (r *reader) koordinatorOOMs(text, source string) {
 		return
 	}
 	if n, ok := scores[r.container.Name]; ok {
-		r.ask(ask{key: oomScoreKey, value: strconv.FormatInt(n, 10), source: source, origin: koordinator})
+		r.propose(candidate{key: oomScoreKey, value: strconv.FormatInt(n, 10), source: source, origin: koordinator})
 	}
 }
 
 func (r *reader) koordinatorEvict(text, source string) {
 	if r.pod.Labels[koordEvict] != "false" {
-		r.ask(ask{key: evictKey, value: strings.TrimSpace(text), source: source, origin: koordinator, soft: true})
+		r.propose(candidate{key: evictKey, value: strings.TrimSpace(text), source: source, origin: koordinator, soft: true})
 	}
 }
 
@@ -271,18 +271,18 @@ func (r *reader) koordinatorIO(text, source string) {
 		return
 	}
 	var out workload.IO
-	told := false
+	warned := false
 	for i := range q.Blocks {
 		b := &q.Blocks[i]
 		if b.Type != "" && b.Type != "device" {
-			if !told {
+			if !warned {
 				r.warn(source, "names the "+quote(b.Type)+" "+quote(b.Name)+", and Sluice reads only devices")
 			}
-			told = true
+			warned = true
 			continue
 		}
 		if err := checkDevice(b.Name); err != nil {
-			r.refuse(&ask{source: source, value: b.Name}, err.Error())
+			r.refuse(&candidate{source: source, value: b.Name}, err.Error())
 			return
 		}
 		if !r.inRange(source, "readIOPS", b.IO.ReadIOPS, 0, maxIOPS) || !r.inRange(source, "writeIOPS", b.IO.WriteIOPS, 0, maxIOPS) ||

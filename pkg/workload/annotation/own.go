@@ -21,7 +21,7 @@ func (r *reader) own() {
 		rank        uint8
 	}
 	var unknownNames []string
-	asked := false
+	chosen := false
 	for name, value := range r.pod.Annotations {
 		base, scope, scoped := strings.Cut(name, "/")
 		if !within(base, domain) {
@@ -46,11 +46,11 @@ func (r *reader) own() {
 		}
 		if f := &found[k]; rank > f.rank {
 			f.name, f.value, f.rank = name, value, rank
-			asked = true
+			chosen = true
 		}
 	}
 	r.unknown(unknownNames)
-	if !asked {
+	if !chosen {
 		return
 	}
 	for k := range found {
@@ -60,7 +60,7 @@ func (r *reader) own() {
 		case key(k) == grantKey:
 			r.grant(f.value, "annotation "+f.name)
 		default:
-			r.ask(ask{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation, single: f.rank == forOne})
+			r.propose(candidate{key: key(k), value: strings.TrimSpace(f.value), source: "annotation " + f.name, origin: ownAnnotation, single: f.rank == forOne})
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (r *reader) unknown(names []string) {
 	for _, name := range names {
 		base, scope, _ := strings.Cut(name, "/")
 		short := strings.TrimSuffix(strings.TrimSuffix(base, domain), ".")
-		a := ask{source: "annotation " + quote(name), value: r.pod.Annotations[name]}
+		a := candidate{source: "annotation " + quote(name), value: r.pod.Annotations[name]}
 		if k, known := keyOf(short); known && k < ownKeys {
 			r.refuse(&a, "is not a key that Sluice knows: after the slash comes pod or container.NAME"+more)
 			continue

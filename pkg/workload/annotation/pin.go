@@ -32,7 +32,7 @@ func (r *reader) pin() bool {
 		return false
 	}
 	if !named {
-		r.record(&ask{key: cpusKey, value: strconv.Itoa(r.req.CPUs), source: "the CPU request"})
+		r.record(&candidate{key: cpusKey, value: strconv.Itoa(r.req.CPUs), source: "the CPU request"})
 	}
 	r.resolve(numaKey)
 	r.resolve(l3Key)
@@ -42,9 +42,9 @@ func (r *reader) pin() bool {
 }
 
 func (r *reader) bestOrigin(k key) origin {
-	for i := range r.asks {
-		if r.asks[i].key == k {
-			return r.asks[i].origin
+	for i := range r.candidates {
+		if r.candidates[i].key == k {
+			return r.candidates[i].origin
 		}
 	}
 	return config + 1
@@ -52,7 +52,7 @@ func (r *reader) bestOrigin(k key) origin {
 
 // fillCores checks that a pin of whole cores has CPUs for whole cores. Otherwise it refuses the
 // smt key if that asks for whole cores, and else the class.
-func (r *reader) fillCores(smt *ask) bool {
+func (r *reader) fillCores(smt *candidate) bool {
 	threads := r.threads()
 	if r.req.CPUs%threads == 0 {
 		return true
@@ -150,8 +150,8 @@ func (r *reader) exclusive() {
 		}
 		return
 	}
-	for i := range r.asks {
-		if a := &r.asks[i]; a.key == exclusiveGroupKey && a.origin == ownAnnotation {
+	for i := range r.candidates {
+		if a := &r.candidates[i]; a.key == exclusiveGroupKey && a.origin == ownAnnotation {
 			r.warn(a.source, "has no effect without exclusive.sluice.dev")
 		}
 	}

@@ -38,12 +38,12 @@ type reader struct {
 
 	inKoordinator, inKatalyst bool // the pod has annotations of this dialect
 
-	asks     []ask // in order of precedence
-	exact    bool  // whether req.Milli is the whole request
-	class    ask   // the ask that set the class
-	req      workload.Request
-	warnings []Warning
-	problems []error
+	candidates []candidate // in order of precedence
+	exact      bool        // whether req.Milli is the whole request
+	class      candidate   // the candidate that set the class
+	req        workload.Request
+	warnings   []Warning
+	problems   []error
 }
 
 func (r *reader) gather() {
@@ -65,7 +65,7 @@ func (r *reader) gather() {
 	}
 }
 
-func (r *reader) ask(a ask) {
+func (r *reader) propose(a candidate) {
 	if len(a.value) > maxLength {
 		r.refuse(&a, tooLong(len(a.value)))
 		return
@@ -73,17 +73,17 @@ func (r *reader) ask(a ask) {
 	r.add(a)
 }
 
-func (r *reader) add(a ask) {
-	if r.asks == nil { // most containers ask for nothing
-		r.asks = make([]ask, 0, 8)
+func (r *reader) add(a candidate) {
+	if r.candidates == nil { // most containers ask for nothing
+		r.candidates = make([]candidate, 0, 8)
 	}
-	r.asks = append(r.asks, a)
+	r.candidates = append(r.candidates, a)
 }
 
-// give adds the asks of a part of the configuration.
+// give adds the candidates of a part of the configuration.
 func (r *reader) give(set Set, source string) {
 	for _, g := range set {
-		r.add(ask{key: g.key, value: g.Text, parsed: g.parsed, source: source, origin: config})
+		r.add(candidate{key: g.key, value: g.Text, parsed: g.parsed, source: source, origin: config})
 	}
 }
 
@@ -93,17 +93,17 @@ func (r *reader) read() {
 	} else {
 		var source string
 		r.req.Class, source = r.byDefault()
-		r.class = ask{key: classKey, value: r.req.Class.String(), source: source, origin: config}
+		r.class = candidate{key: classKey, value: r.req.Class.String(), source: source, origin: config}
 		r.record(&r.class)
 	}
 	if r.req.Class.Pinned() && r.mayShare() {
 		r.warn(r.class.source, fmt.Sprintf("is for the pod's containers that request CPUs, and this one requests none (as those of kubectl debug do): it is LS. To have it pinned, request CPUs; to say so for it alone, %s", r.asLS()))
 		r.share()
 	}
-	asked := len(r.asks)
+	before := len(r.candidates)
 	r.poolAndClass()
 	if r.req.Class.Pinned() && !r.pin() {
-		r.asks = r.asks[:asked]
+		r.candidates = r.candidates[:before]
 		r.share()
 		r.poolAndClass()
 	} else {
@@ -113,7 +113,7 @@ func (r *reader) read() {
 	r.tune()
 	if why := r.rules.spared(r.pod, r.container); why != "" && !r.req.Evict.Never {
 		r.req.Evict.Never = true
-		r.record(&ask{key: evictKey, value: "never", source: why})
+		r.record(&candidate{key: evictKey, value: "never", source: why})
 	}
 }
 
@@ -132,7 +132,7 @@ func (r *reader) byDefault() (class workload.Class, source string) {
 	return class, source
 }
 
-// poolAndClass reads the pool and adds the asks of pool and class.
+// poolAndClass reads the pool and adds the candidates of pool and class.
 func (r *reader) poolAndClass() {
 	if class := r.req.Class; class == workload.LS || class == workload.BE {
 		r.resolve(poolKey)
@@ -151,12 +151,12 @@ func (r *reader) poolAndClass() {
 
 // tune reads the keys that do not place the container.
 func (r *reader) tune() {
-	var asked uint32
-	for i := range r.asks {
-		asked |= 1 << r.asks[i].key
+	var before uint32
+	for i := range r.candidates {
+		before |= 1 << r.candidates[i].key
 	}
 	for k := placementKeys; int(k) < len(keyNames); k++ {
-		if asked>>k&1 == 1 && k != batchKey && k.appliesTo(r.req.Class) {
+		if before>>k&1 == 1 && k != batchKey && k.appliesTo(r.req.Class) {
 			r.resolve(k)
 		}
 	}
@@ -168,8 +168,8 @@ func (r *reader) tune() {
 // passOver warns of keys that have no meaning for the container's class. A classify rule may
 // have keys for several classes.
 func (r *reader) passOver() {
-	for i := range r.asks {
-		if a := &r.asks[i]; a.origin != config && !a.key.appliesTo(r.req.Class) {
+	for i := range r.candidates {
+		if a := &r.candidates[i]; a.origin != config && !a.key.appliesTo(r.req.Class) {
 			r.warn(a.source, "has no effect on class "+r.req.Class.String())
 		}
 	}
@@ -187,38 +187,38 @@ func (r *reader) mayShare() bool {
 // share makes a container LS that can't be pinned.
 func (r *reader) share() {
 	r.req = workload.Request{Class: workload.LS, Milli: r.req.Milli, Memory: r.req.Memory, From: r.req.From}
-	r.record(&ask{key: classKey, value: "LS", source: r.class.source + ", which can't be pinned"})
+	r.record(&candidate{key: classKey, value: "LS", source: r.class.source + ", which can't be pinned"})
 }
 
-// resolve puts the first valid value of a key into the request and returns its ask, or nil if
-// there is none. Each field of memory-qos is separate, so that later asks set the fields that
+// resolve puts the first valid value of a key into the request and returns its candidate, or nil if
+// there is none. Each field of memory-qos is separate, so that later candidates set the fields that
 // earlier ones omit.
-func (r *reader) resolve(k key) *ask {
-	var won *ask
-	for i := range r.asks {
-		a := &r.asks[i]
+func (r *reader) resolve(k key) *candidate {
+	var won *candidate
+	for i := range r.candidates {
+		a := &r.candidates[i]
 		switch {
 		case a.key != k:
 		case won == nil || k == memoryQoSKey:
-			said := a.parsed
+			requested := a.parsed
 			var err error
-			if said == nil {
-				said = &workload.Request{}
-				err = set(said, k, a.value)
+			if requested == nil {
+				requested = &workload.Request{}
+				err = set(requested, k, a.value)
 			}
 			if err == nil {
-				err = r.allow(said, a)
+				err = r.allow(requested, a)
 			}
 			if err != nil {
 				r.refuse(a, err.Error())
 				continue
 			}
 			before := r.req.Tuning.Memory
-			k.fill(&r.req, said)
-			if k == coreSchedKey && said.CoreSched != "" {
-				r.req.CoreSched = said.CoreSched
+			k.fill(&r.req, requested)
+			if k == coreSchedKey && requested.CoreSched != "" {
+				r.req.CoreSched = requested.CoreSched
 				if a.origin != config {
-					r.req.CoreSched = r.ofNamespace(said.CoreSched)
+					r.req.CoreSched = r.ofNamespace(requested.CoreSched)
 				}
 			}
 			if won == nil || r.req.Tuning.Memory != before {
@@ -238,6 +238,6 @@ func (r *reader) resolve(k key) *ask {
 // so that no pod joins a group of another namespace or of the configuration.
 func (r *reader) ofNamespace(group string) string { return r.pod.Namespace + "/" + group }
 
-func (r *reader) record(a *ask) {
+func (r *reader) record(a *candidate) {
 	r.req.Keys = append(r.req.Keys, workload.RequestKey{Key: a.key.String(), Value: a.value, Source: a.source})
 }

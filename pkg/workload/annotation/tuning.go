@@ -222,11 +222,11 @@ func parseEvict(value string) (workload.Evict, error) {
 
 // describe formats the meaning of a dialect's value in terms of Sluice's own keys.
 func describe(parts ...string) string {
-	var said []string
+	var shown []string
 	for _, part := range parts {
 		if part != "" {
-			said = append(said, part)
+			shown = append(shown, part)
 		}
 	}
-	return cmp.Or(strings.Join(said, ", "), "off")
+	return cmp.Or(strings.Join(shown, ", "), "off")
 }

@@ -21,9 +21,9 @@ const framesPerSecond = 10
 // support.
 func Watch(ctx context.Context, from Source, interval time.Duration, show top.Options, options ...tea.ProgramOption) error {
 	show.Live = true
-	m := watching{interval: interval, show: show, look: func() tea.Msg {
-		seen, err := Read(ctx, from)
-		return looked{seen, err}
+	m := watching{interval: interval, show: show, read: func() tea.Msg {
+		state, err := Read(ctx, from)
+		return reading{state, err}
 	}}
 	options = append([]tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond)}, options...)
 	_, err := tea.NewProgram(m, options...).Run()
@@ -35,23 +35,23 @@ func Watch(ctx context.Context, from Source, interval time.Duration, show top.Op
 
 // watching is the state of the view between two messages.
 type watching struct {
-	look     tea.Cmd // command that reads the status and returns looked
+	read     tea.Cmd // command that reads the status and returns looked
 	interval time.Duration
-	seen     top.State
+	state    top.State
 	show     top.Options
 }
 
-// looked is the result of reading the status.
-type looked struct {
-	seen top.State
-	err  error
+// reading is the result of reading the status.
+type reading struct {
+	state top.State
+	err   error
 }
 
 // due says that it is time to read the status again.
 type due struct{}
 
 // Init reads the status at once.
-func (m watching) Init() tea.Cmd { return m.look }
+func (m watching) Init() tea.Cmd { return m.read }
 
 // Update handles a message. The next reading starts only after the previous one has ended, so a
 // slow plugin gets no further requests.
@@ -59,7 +59,7 @@ func (m watching) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.show.Width, m.show.Height = msg.Width, msg.Height
-	case looked:
+	case reading:
 		if !m.show.Paused {
 			m.take(msg)
 		}
@@ -68,7 +68,7 @@ func (m watching) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.show.Paused {
 			return m, tea.Tick(m.interval, func(time.Time) tea.Msg { return due{} })
 		}
-		return m, m.look
+		return m, m.read
 	case tea.KeyPressMsg:
 		return m.key(msg.String())
 	}
@@ -76,13 +76,13 @@ func (m watching) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // take stores a result; without an answer it keeps the previous status.
-func (m *watching) take(l looked) {
+func (m *watching) take(l reading) {
 	m.show.Problem = ""
 	if l.err != nil {
 		m.show.Problem = l.err.Error()
 		return
 	}
-	m.seen = l.seen
+	m.state = l.state
 }
 
 // farScroll is the number of containers that a page key scrolls.
@@ -121,7 +121,7 @@ func (m watching) key(key string) (tea.Model, tea.Cmd) {
 // scroll moves another container to the top.
 func (m *watching) scroll(first int) {
 	if !m.show.Help {
-		m.show.First = max(0, min(first, top.Last(m.seen, m.show)))
+		m.show.First = max(0, min(first, top.Last(m.state, m.show)))
 	}
 }
 
@@ -129,7 +129,7 @@ func (m *watching) scroll(first int) {
 func (m watching) View() tea.View {
 	v := tea.NewView("")
 	if m.show.Width > 0 {
-		v.Content = top.Render(m.seen, m.show)
+		v.Content = top.Render(m.state, m.show)
 	}
 	v.AltScreen = true
 	return v

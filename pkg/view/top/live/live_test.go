@@ -40,8 +40,8 @@ func TestTopKeys(t *testing.T) {
 	for range 100 {
 		s.Containers = append(s.Containers, s.Containers...)[:min(100, 2*len(s.Containers))]
 	}
-	m.seen.Status = s
-	last := top.Last(m.seen, m.show)
+	m.state.Status = s
+	last := top.Last(m.state, m.show)
 	for keys, want := range map[string]top.Options{
 		"":                   {},
 		"down j down k up":   {First: 1},
@@ -75,7 +75,7 @@ func TestTopKeys(t *testing.T) {
 // answers again, the view shows the new one.
 func TestTopFindsThePluginAgain(t *testing.T) {
 	t.Parallel()
-	m := watching{interval: time.Second, look: func() tea.Msg { return nil }}
+	m := watching{interval: time.Second, read: func() tea.Msg { return nil }}
 	step := func(msg tea.Msg) (string, tea.Cmd) {
 		next, cmd := m.Update(msg)
 		m = next.(watching)
@@ -85,30 +85,30 @@ func TestTopFindsThePluginAgain(t *testing.T) {
 		t.Errorf("before its size is known: %s", text)
 	}
 	step(tea.WindowSizeMsg{Width: 80, Height: 24})
-	if text, cmd := step(looked{err: errors.New("no answer")}); !strings.Contains(text, "waiting") || !strings.Contains(text, "no answer") || cmd == nil {
+	if text, cmd := step(reading{err: errors.New("no answer")}); !strings.Contains(text, "waiting") || !strings.Contains(text, "no answer") || cmd == nil {
 		t.Errorf("%v\n%s", cmd, text)
 	}
-	here, _ := step(looked{seen: top.State{Status: statustest.Looped()}})
+	here, _ := step(reading{state: top.State{Status: statustest.Looped()}})
 	if !strings.Contains(here, "data/db-0/proxy") || strings.Contains(here, "NOT ANSWERING") {
 		t.Error(here)
 	}
-	if text, _ := step(looked{err: errors.New("no answer")}); !strings.Contains(text, "NOT ANSWERING: no answer") || !strings.Contains(text, "is of 12:00:00") || !strings.Contains(text, "data/db-0/proxy") {
+	if text, _ := step(reading{err: errors.New("no answer")}); !strings.Contains(text, "NOT ANSWERING: no answer") || !strings.Contains(text, "is of 12:00:00") || !strings.Contains(text, "data/db-0/proxy") {
 		t.Error(text)
 	}
-	if text, _ := step(looked{seen: top.State{Status: statustest.Looped()}}); text != here {
+	if text, _ := step(reading{state: top.State{Status: statustest.Looped()}}); text != here {
 		t.Error(text)
 	}
 	// After a pause, the view shows the present status and none of the missed ones.
 	m = press(m, "p")
 	paused := m.View().Content
-	if text, cmd := step(looked{seen: top.State{Status: statustest.Calm()}}); text != paused || cmd == nil {
+	if text, cmd := step(reading{state: top.State{Status: statustest.Calm()}}); text != paused || cmd == nil {
 		t.Error(text)
 	}
 	if _, cmd := step(due{}); cmd == nil {
 		t.Error("a pause ends the looking")
 	}
 	m = press(m, "p")
-	if text, _ := step(looked{seen: top.State{Status: statustest.Calm()}}); strings.Contains(text, "BATCH") {
+	if text, _ := step(reading{state: top.State{Status: statustest.Calm()}}); strings.Contains(text, "BATCH") {
 		t.Error(text)
 	}
 }

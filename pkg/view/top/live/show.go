@@ -25,7 +25,7 @@ func Show(ctx context.Context, out io.Writer, from Source, interval time.Duratio
 	if !once && canMove {
 		return Watch(ctx, from, interval, show)
 	}
-	seen, err := Read(ctx, from)
+	state, err := Read(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -37,6 +37,6 @@ func Show(ctx context.Context, out io.Writer, from Source, interval time.Duratio
 			show.Width = width
 		}
 	}
-	_, err = fmt.Fprintln(out, top.Render(seen, show))
+	_, err = fmt.Fprintln(out, top.Render(state, show))
 	return err
 }

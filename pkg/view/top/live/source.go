@@ -23,11 +23,11 @@ const patience = 3 * time.Second
 func Read(ctx context.Context, from Source) (top.State, error) {
 	limited, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	seen, err := from.Read(limited)
+	state, err := from.Read(limited)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("the plugin has not answered for %v: %w", patience, err)
 	}
-	return seen, err
+	return state, err
 }
 
 // FromSocket returns a Source for the plugin that listens on a status socket.

@@ -215,7 +215,7 @@ func (s *service) stop() {
 
 // watch applies every later change of the configuration file.
 func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger, from status.Config) {
-	r := reloader{service: s, agent: a, log: log, file: from.File, seen: from.Hash}
+	r := reloader{service: s, agent: a, log: log, file: from.File, hash: from.Hash}
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	w := config.Watcher{File: from.File, Asks: hangup, Read: r.reload, Log: log}

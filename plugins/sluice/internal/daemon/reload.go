@@ -21,25 +21,25 @@ type reloader struct {
 	agent   *agent.Agent
 	log     *logrus.Logger
 	file    string
-	seen    string // hash of the text read last
+	hash    string // hash of the text read last
 }
 
 // reload reads the file and applies it if it has changed or if somebody asked for a reload.
-func (r *reloader) reload(asked bool) {
+func (r *reloader) reload(signalled bool) {
 	text, err := os.ReadFile(r.file)
 	if err != nil {
-		if r.seen == "" && !asked { // log this only once
+		if r.hash == "" && !signalled { // log this only once
 			return
 		}
-		r.seen = ""
+		r.hash = ""
 		r.refuse("", fmt.Errorf("%w; the configuration before stays in force", err))
 		return
 	}
 	hash := hashOf(text)
-	if hash == r.seen && !asked {
+	if hash == r.hash && !signalled {
 		return
 	}
-	r.seen = hash
+	r.hash = hash
 	cfg, err := config.Parse(text)
 	if err != nil {
 		r.refuse(hash, err)
@@ -47,7 +47,7 @@ func (r *reloader) reload(asked bool) {
 	}
 	restart, err := r.agent.Reconfigure(agent.Reload{Config: cfg, Hash: hash, Adapt: r.service.adapt(r.log)})
 	if err != nil {
-		r.tell(err)
+		r.report(err)
 		return
 	}
 	log := r.log.WithField("file", r.file)
@@ -61,10 +61,10 @@ func (r *reloader) reload(asked bool) {
 
 func (r *reloader) refuse(hash string, err error) {
 	r.agent.RefuseConfig(hash, err)
-	r.tell(err)
+	r.report(err)
 }
 
-func (r *reloader) tell(err error) {
+func (r *reloader) report(err error) {
 	r.log.WithField("file", r.file).WithError(err).Error("Configuration refused; the one before stays in force")
 }
 

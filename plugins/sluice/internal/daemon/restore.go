@@ -55,10 +55,10 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 			return r, fmt.Errorf("the failsafe of the plugin that was stopped would undo what is given back: %w", err)
 		}
 	}
-	book, bad := at.Journal(procfs.BootID(node), dry)
+	j, bad := at.Journal(procfs.BootID(node), dry)
 	defer func() {
 		if !dry {
-			err = errors.Join(err, book.Close())
+			err = errors.Join(err, j.Close())
 		}
 		err = errors.Join(bad, err)
 	}()
@@ -83,9 +83,9 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 		all.Managers = []peers.Neighbour{{Kind: peers.CPUManager}, {Kind: peers.MemoryManager}}
 	}
 	if all.Kernel != nil {
-		reconcile.AfterFailsafe(h.Cgroups, book, plan)
+		reconcile.AfterFailsafe(h.Cgroups, j, plan)
 	}
-	r, err = restore.Run(&all, book, dry)
+	r, err = restore.Run(&all, j, dry)
 	return r, errors.Join(err, unknown)
 }
 

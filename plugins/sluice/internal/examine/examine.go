@@ -54,7 +54,7 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)
 		f.EvictErr = daemon.Evicts(f.Config, root)
 	}
-	if s, err := ask(socket); err == nil {
+	if s, err := readStatus(socket); err == nil {
 		f.Status = s
 	} else {
 		f.StatusErr = err
@@ -70,7 +70,7 @@ func (o *Options) likeThePlugin() {
 		return
 	}
 	o.HostRoot = "/"
-	s, err := ask(cmp.Or(o.Socket, status.DefaultSocket))
+	s, err := readStatus(cmp.Or(o.Socket, status.DefaultSocket))
 	if err != nil || s.Build.HostRoot == "" || s.Build.HostRoot == "/" {
 		return
 	}
@@ -106,4 +106,4 @@ func probe(f *doctor.Facts, h *host.Host) {
 	f.CoreSched, f.CoreSchedWhy = coresched.New().Supported()
 }
 
-func ask(socket string) (*status.Status, error) { return statusapi.NewClient(socket).Status() }
+func readStatus(socket string) (*status.Status, error) { return statusapi.NewClient(socket).Status() }

@@ -32,18 +32,18 @@ func Node(ctx context.Context, out io.Writer, o Options) error {
 		return err
 	}
 	defer driver.Close() //nolint:errcheck // the driver only read
-	looks, err := sampler.Open(o.HostRoot, driver, nil, sampler.Intervals{Fast: o.Interval, All: o.Interval, Slow: o.Interval})
+	reader, err := sampler.Open(o.HostRoot, driver, nil, sampler.Intervals{Fast: o.Interval, All: o.Interval, Slow: o.Interval})
 	if err != nil {
 		return err
 	}
-	defer looks.Close() //nolint:errcheck // the sampler only read
-	r := recording{client: statusapi.NewClient(o.Socket), sampler: looks, recorder: sim.NewRecorder(out)}
+	defer reader.Close() //nolint:errcheck // the sampler only read
+	r := recording{client: statusapi.NewClient(o.Socket), sampler: reader, recorder: sim.NewRecorder(out)}
 	ctx, cancel := context.WithTimeout(ctx, o.For)
 	defer cancel()
 	next := time.NewTicker(o.Interval)
 	defer next.Stop()
 	for {
-		if err := r.look(ctx); err != nil && ctx.Err() == nil {
+		if err := r.sample(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		select {
@@ -71,12 +71,12 @@ type recording struct {
 	sampler  *sampler.Sampler
 	recorder *sim.Recorder
 
-	targets []observe.Target
-	known   []sim.Recorded
-	seen    observe.Snapshot
+	targets  []observe.Target
+	known    []sim.Recorded
+	snapshot observe.Snapshot
 }
 
-func (r *recording) look(ctx context.Context) error {
+func (r *recording) sample(ctx context.Context) error {
 	s, err := r.client.StatusIn(ctx)
 	if err != nil {
 		return err
@@ -99,6 +99,6 @@ func (r *recording) look(ctx context.Context) error {
 		r.known = append(r.known, known)
 	}
 	// A sample omits what can't be read of a container that is ending.
-	r.sampler.Sample(time.Now(), r.targets, &r.seen) //nolint:errcheck // see above
-	return r.recorder.Record(m, r.known, &r.seen)
+	r.sampler.Sample(time.Now(), r.targets, &r.snapshot) //nolint:errcheck // see above
+	return r.recorder.Record(m, r.known, &r.snapshot)
 }

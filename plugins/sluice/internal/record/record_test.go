@@ -81,7 +81,7 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	recorded, err := sim.ReadRecording(&out)
-	if err != nil || recorded.Machine.Online.Size() != 32 || len(recorded.Looks) == 0 {
+	if err != nil || recorded.Machine.Online.Size() != 32 || len(recorded.Snapshots) == 0 {
 		t.Errorf("%+v, %v", recorded, err)
 	}
 	file := filepath.Join(root, "recording.jsonl")

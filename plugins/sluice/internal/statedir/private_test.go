@@ -47,12 +47,12 @@ func TestStateIsPrivate(t *testing.T) {
 }
 
 func keepOne(dir string) error {
-	book, err := journal.Open(filepath.Join(dir, journalFile), "boot")
+	j, err := journal.Open(filepath.Join(dir, journalFile), "boot")
 	if err != nil {
 		return err
 	}
-	book.Record(knobs.Object{Path: "/a"}, knobs.CPUs, knobs.CPUSet{})
-	return book.Close()
+	j.Record(knobs.Object{Path: "/a"}, knobs.CPUs, knobs.CPUSet{})
+	return j.Close()
 }
 
 // checkPrivate checks that a folder contains these files and is closed to other users.

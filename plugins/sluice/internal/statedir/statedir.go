@@ -88,16 +88,16 @@ func (at Dirs) FormerJournalFile() string { return filepath.Join(at.State, journ
 // Journal reads the journal of original values. With dry it changes no file.
 func (at Dirs) Journal(boot string, dry bool) (*journal.Journal, error) {
 	name, formerly := at.JournalFile(), at.FormerJournalFile()
-	book, err := journal.Read(name, boot)
+	j, err := journal.Read(name, boot)
 	if name == formerly {
-		return book, err
+		return j, err
 	}
 	if dry {
 		old, bad := journal.Read(formerly, boot)
-		book.Add(old)
-		return book, errors.Join(err, bad)
+		j.Add(old)
+		return j, errors.Join(err, bad)
 	}
-	return book, errors.Join(err, book.TakeOver(formerly))
+	return j, errors.Join(err, j.TakeOver(formerly))
 }
 
 // Missing reports whether a folder doesn't exist.

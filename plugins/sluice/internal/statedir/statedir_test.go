@@ -64,12 +64,12 @@ func TestJournalIsTakenOver(t *testing.T) {
 	object := func(path string) knobs.Object { return knobs.Object{Path: path, Name: path, Level: knobs.PodLevel} }
 	keep := func(dir, path string, shares knobs.Shares) {
 		t.Helper()
-		book, err := journal.Open(filepath.Join(dir, journalFile), "boot")
+		j, err := journal.Open(filepath.Join(dir, journalFile), "boot")
 		if err != nil {
 			t.Fatal(err)
 		}
-		book.Record(object(path), knobs.Weight, shares)
-		if err := errors.Join(book.SaveState("s"+path, shares), book.Close()); err != nil {
+		j.Record(object(path), knobs.Weight, shares)
+		if err := errors.Join(j.SaveState("s"+path, shares), j.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,16 +77,16 @@ func TestJournalIsTakenOver(t *testing.T) {
 	keep(at.State, "/b", 2)
 	keep(at.Runtime, "/b", 3)
 	for _, dry := range []bool{true, false, false} {
-		book, err := at.Journal("boot", dry)
+		j, err := at.Journal("boot", dry)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]knobs.Shares{"/a": 1, "/b": 3} {
-			if value, _ := book.Original(path, knobs.Weight); value != knobs.Value(want) {
+			if value, _ := j.Original(path, knobs.Weight); value != knobs.Value(want) {
 				t.Errorf("dry %t: %s had %v, want %v", dry, path, value, want)
 			}
 			var state knobs.Shares
-			if ok, err := book.State("s"+path, &state); !ok || err != nil || state != want {
+			if ok, err := j.State("s"+path, &state); !ok || err != nil || state != want {
 				t.Errorf("dry %t: state %v, %v", dry, state, err)
 			}
 		}
@@ -94,7 +94,7 @@ func TestJournalIsTakenOver(t *testing.T) {
 			t.Errorf("dry %t: the old file: %v", dry, err)
 		}
 		if !dry {
-			if err := book.Close(); err != nil {
+			if err := j.Close(); err != nil {
 				t.Error(err)
 			}
 		}
