@@ -1,4 +1,4 @@
-// Package configs holds what is shipped beside the program.
+// Package configs holds the files that are shipped beside the program.
 package configs
 
 import _ "embed"

@@ -1,4 +1,4 @@
-// Package test holds what is checked of the whole module.
+// Package test checks properties of the whole module.
 package test
 
 import (
@@ -19,14 +19,14 @@ import (
 
 const module = "github.com/sluice-dev/sluice"
 
-// storey is a layer of the code: folders, and the storeys whose packages they import.
+// storey is a layer of the code: its folders, and the storeys that its packages may import.
 type storey struct {
 	name    string
 	folders []string
-	imports []string // names of storeys; a storey always imports itself
+	imports []string // names of storeys; a storey may always import itself
 }
 
-// storeys lists all storeys, as docs/design.md has them.
+// storeys lists all storeys, as in docs/design.md.
 func storeys() []storey {
 	vocabulary := []string{"machine", "words", "vocabulary"}
 	model := append(slices.Clone(vocabulary), "decide", "kernel", "runtime, called", "model")
@@ -45,7 +45,7 @@ func storeys() []storey {
 	}
 }
 
-// storeyOf finds the storey of a package.
+// storeyOf returns the storey of a package.
 func storeyOf(pkg string) (storey, bool) {
 	all := storeys()
 	i := slices.IndexFunc(all, func(s storey) bool { return within(pkg, s.folders) })
@@ -55,18 +55,18 @@ func storeyOf(pkg string) (storey, bool) {
 	return all[i], true
 }
 
-// shell lists the packages of topology and pkg that touch the world, with what
-// they wrap. All others are pure: they decide, and the shell acts.
+// shell lists the packages of topology and pkg that do I/O. All others are pure: they decide, and
+// the shell acts.
 func shell() []string {
 	return []string{
-		"topology/sysfs", "topology/synth", // synth writes its machines, and reads them as sysfs does
+		"topology/sysfs", "topology/synth", // synth writes its machines and reads them in the same way as sysfs
 		"pkg/peers", "pkg/kernel", "pkg/runtime", "pkg/config", "pkg/status", "pkg/engine",
 		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/view/top/live", "pkg/doctor", "pkg/sim",
 	}
 }
 
-// forbidden lists the standard packages, with what is below them, that a pure
-// package doesn't import.
+// forbidden lists the standard packages that a pure package must not import. Packages below them
+// are forbidden, too.
 func forbidden() []string {
 	return []string{"os", "syscall", "net", "log", "plugin", "unsafe", "C", "crypto/rand", "math/rand", "internal"}
 }
@@ -76,7 +76,7 @@ func clock() []string {
 	return []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
 }
 
-// owners lists the kernel's trees that one package alone may name, below the root.
+// owners lists the kernel's trees, as paths below the root, that only one package may name.
 func owners() map[string]string {
 	return map[string]string{
 		"sys/fs/cgroup":                 "pkg/kernel/cgroupfs",
@@ -88,22 +88,22 @@ func owners() map[string]string {
 	}
 }
 
-// exempt lists the imports that a pure package has nevertheless, and why.
+// exempt lists forbidden imports of pure packages with their reasons.
 func exempt() map[string][]string {
 	return map[string][]string{
-		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // parses annotation values that are YAML mappings
+		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // parses annotation values that are YAML
 		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // parses pod manifests
 		"pkg/workload/convert":    {"gopkg.in/yaml.v3"},              // edits pod manifests
 		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // wraps the library
-		"pkg/view/top":            {path.Join(module, "pkg/status")}, // for its types
-		"pkg/view/render": { // for the types of what it writes
+		"pkg/view/top":            {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/view/render": { // imports them for the types that it formats
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),
 			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/view/whatif"),
 		},
 	}
 }
 
-// source is one Go file of the product, tests left out.
+// source is one Go file of the product, without tests.
 type source struct {
 	pkg  string // folder below the module's root
 	file *ast.File
@@ -154,7 +154,7 @@ func within(name string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") })
 }
 
-// impurity tells why a pure package must not import the path, "" where it may.
+// impurity says why a pure package must not import the path, or "" if it may.
 func impurity(pkg, imported string) string {
 	if slices.Contains(exempt()[pkg], imported) {
 		return ""
@@ -188,7 +188,7 @@ func TestStoreysImportWhatIsBelowThem(t *testing.T) {
 	}
 }
 
-// misplaced tells why a storey must not import the path, "" where it may.
+// misplaced says why a storey must not import the path, or "" if it may.
 func misplaced(own storey, imported string) string {
 	pkg, inModule := strings.CutPrefix(imported, module+"/")
 	if !inModule {
@@ -204,7 +204,7 @@ func misplaced(own storey, imported string) string {
 	return ""
 }
 
-// A folder that was renamed or removed must not stay in a list, where it would guard nothing.
+// A folder that was renamed or removed must not stay in a list, where it would protect nothing.
 func TestListsNameFoldersThatExist(t *testing.T) {
 	t.Parallel()
 	names := shell()
@@ -290,7 +290,7 @@ func TestKernelTreesHaveOneOwner(t *testing.T) {
 	}
 }
 
-// The checks above find nothing in a clean tree: these are what they must find.
+// In a clean tree the checks above find nothing. They must find each of these.
 func TestTheChecksFind(t *testing.T) {
 	t.Parallel()
 	for _, imported := range []string{

@@ -35,7 +35,7 @@ func served() []reflect.Type {
 	}
 }
 
-// unitless lists the fields whose numbers need no unit in their names, and why.
+// unitless lists the fields whose numbers need no unit in their names, with the reason.
 func unitless() map[string]string {
 	return map[string]string{
 		"status.Usage.waitingThreads":  "a mean number of threads",
@@ -55,15 +55,15 @@ func units() map[string][]reflect.Type {
 		"Seconds":   {reflect.TypeFor[int64](), number},
 		"Hours":     {number, count},
 		"CPUs":      {number, count},
-		"Fraction":  {number}, // of one
-		"Ratio":     {number}, // which may exceed one
+		"Fraction":  {number}, // of 1
+		"Ratio":     {number}, // may exceed 1
 		"Percent":   {number, count},
 		"PerSecond": {number},
 		"PerHour":   {number},
 	}
 }
 
-// unitOf is the ending of a name that is a unit; "" for none.
+// unitOf returns the ending of a name that is a unit; "" for none.
 func unitOf(name string) string {
 	for unit := range units() {
 		if strings.HasSuffix(name, unit) || strings.EqualFold(name, unit) {
@@ -73,13 +73,13 @@ func unitOf(name string) string {
 	return ""
 }
 
-// synonyms lists the names that are not used, with the one name for what they mean.
+// synonyms lists names that are not used, with the name that is used in their place.
 func synonyms() map[string]string {
 	return map[string]string{"reason": "why", "error": "problem", "n": "count", "setting": "knob", "since": "changedAt", "until": "endsAt"}
 }
 
-// TestServedNames: a name in the JSON tells the number's unit, as docs/compatibility.md
-// promises, and what is meant has one name everywhere.
+// TestServedNames checks that names of numbers in the JSON contain the unit, as
+// docs/compatibility.md promises, and that nothing has two names.
 func TestServedNames(t *testing.T) {
 	t.Parallel()
 	exceptions := unitless()
@@ -115,8 +115,8 @@ func TestServedNames(t *testing.T) {
 	}
 }
 
-// TestServedNamesInGo: the names of the status' fields in Go are those of the JSON, but
-// for a unit that the field's type has already.
+// TestServedNamesInGo checks that the names of the status' fields in Go are those of the JSON,
+// except for units that the field's type implies.
 func TestServedNamesInGo(t *testing.T) {
 	t.Parallel()
 	for at, f := range servedFields(t) {
@@ -134,8 +134,8 @@ func TestServedNamesInGo(t *testing.T) {
 	}
 }
 
-// servedFields lists the fields of all served types and of the types within them, by their
-// names in Go and in JSON: "status.Pool.rcfRatio".
+// servedFields returns the fields of all served types, and of the types within them, by their
+// names in Go and JSON: "status.Pool.rcfRatio".
 func servedFields(t *testing.T) map[string]reflect.StructField {
 	t.Helper()
 	all := map[string]reflect.StructField{}
@@ -167,7 +167,7 @@ func servedFields(t *testing.T) map[string]reflect.StructField {
 	return all
 }
 
-// element is the type of a field's value, or of a list's elements.
+// element returns the type of a field's value, or of a list's elements.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && !isText(t) {
 		t = t.Elem()

@@ -47,7 +47,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// sizes are the machines, with the containers that are there.
+// sizes lists the machines and their numbers of containers.
 var sizes = []struct {
 	cpus, containers int
 	machine          string
@@ -62,8 +62,8 @@ type side struct {
 	*protocol.Runtime
 	plugin *protocol.Plugin
 	pod    *api.PodSandbox
-	total  []time.Duration // of calls as the runtime sees them
-	took   []time.Duration // of the plugin's answers alone
+	total  []time.Duration // duration of each call as seen by the runtime
+	took   []time.Duration // duration of the plugin's answers alone
 }
 
 func newSide(b *testing.B, containers int, annotations map[string]string, qos string) *side {
@@ -105,8 +105,7 @@ func (s *side) launch(b *testing.B, machine string) {
 	s.plugin = s.Sluice(b, sluice, s.Host(b, machine), "")
 }
 
-// life is a container's create, start, stop and remove. The removal is not
-// measured.
+// life runs a container's create, start, stop and remove. The removal is not measured.
 func (s *side) life(b *testing.B, q protocol.Requests) {
 	began := time.Now()
 	c, err := s.Create(s.pod, "measured", q)
@@ -129,7 +128,7 @@ func (s *side) life(b *testing.B, q protocol.Requests) {
 	s.took = s.took[:measured]
 }
 
-// BenchmarkShared is the life of a container that shares.
+// BenchmarkShared measures the life of a container that shares CPUs.
 func BenchmarkShared(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("cpus=%d/containers=%d", size.cpus, size.containers), func(b *testing.B) {
@@ -140,8 +139,8 @@ func BenchmarkShared(b *testing.B) {
 	}
 }
 
-// BenchmarkPin is the creation of an LSE container, whose CPUs all others leave,
-// and what each of them adds.
+// BenchmarkPin measures the creation of an LSE container, whose CPUs all others leave, and what
+// each of the others adds.
 func BenchmarkPin(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("cpus=%d/evacuates=%d", size.cpus, size.containers), func(b *testing.B) {
@@ -175,7 +174,7 @@ func compare(b *testing.B, machine string, containers int, q protocol.Requests, 
 	return floor, ours
 }
 
-// creates is the first of each life's three calls.
+// creates returns the first of each life's three calls.
 func creates(took []time.Duration) (first []time.Duration) {
 	for i := 0; i < len(took); i += 3 {
 		first = append(first, took[i])
@@ -183,7 +182,7 @@ func creates(took []time.Duration) (first []time.Duration) {
 	return first
 }
 
-// report gives the quantiles in microseconds and their ratios to the floor's.
+// report reports the quantiles in microseconds and their ratios to those of the floor.
 func report(b *testing.B, what string, floor, ours []time.Duration) {
 	slices.Sort(floor)
 	slices.Sort(ours)
@@ -199,8 +198,8 @@ func quantile[T any](sorted []T, percent int) T {
 	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
 }
 
-// BenchmarkSynchronize is a plugin's connection to a runtime with 10,000
-// containers, from the process' start on.
+// BenchmarkSynchronize measures the connection of a plugin to a runtime with 10,000 containers,
+// from the start of its process.
 func BenchmarkSynchronize(b *testing.B) {
 	r := protocol.New(b)
 	var took []time.Duration
@@ -240,8 +239,8 @@ func BenchmarkSynchronize(b *testing.B) {
 	b.ReportMetric(float64((quantile(ours, 50) - quantile(floor, 50)).Milliseconds()), "beyond-ms")
 }
 
-// BenchmarkMemory is what the processes hold with 500 containers, after a life
-// of 100 more.
+// BenchmarkMemory measures the memory of the processes with 500 containers, after the lives of 100
+// more.
 func BenchmarkMemory(b *testing.B) {
 	for _, who := range []struct{ name, machine string }{{"noop", ""}, {"sluice", sizes[2].machine}} {
 		s := newSide(b, 500, nil, "burstable")
@@ -254,7 +253,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// resident is a process' VmRSS in KiB.
+// resident returns a process' VmRSS in KiB.
 func resident(b *testing.B, pid int) (kib int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

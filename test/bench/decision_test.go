@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// BenchmarkDecision is the agent alone, without NRI: create, start and stop of a
-// container that shares.
+// BenchmarkDecision measures the agent without NRI: create, start and stop of a container that
+// shares CPUs.
 func BenchmarkDecision(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("cpus=%d/containers=%d", size.cpus, size.containers), func(b *testing.B) {

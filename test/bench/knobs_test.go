@@ -19,12 +19,12 @@ classes:
   LS: {cpu-burst: 100%, weight: 200%, memory-qos: {highPercent: 80}, io: {weight: 200, readBPS: 900Mi, writeBPS: 100Mi, readIOPS: 90000, writeIOPS: 10000}}
 `
 
-// BenchmarkKnobs is what the process holds and uses with 500 containers in 250 pods
-// that have every knob in this host's own cgroups, all compared at each driftInterval: its
-// memory, and its CPU time over five seconds in which nothing happens.
+// BenchmarkKnobs measures the process with 500 containers in 250 pods that have every knob in
+// cgroups of this host and are compared at each driftInterval: its memory, and its CPU time over
+// five seconds without events.
 func BenchmarkKnobs(b *testing.B) {
 	s := newSide(b, 0, nil, "burstable")
-	host := s.Host(b, fmt.Sprintf("%d cores", runtime.NumCPU())) // CPUs that this host's cpusets take
+	host := s.Host(b, fmt.Sprintf("%d cores", runtime.NumCPU())) // CPUs that this host's cpusets accept
 	tree := cgroups.New(b, host)
 	pods := map[string]bool{}
 	for i := range 250 {
@@ -84,8 +84,8 @@ func settled(b *testing.B, tree *cgroups.Tree, pods map[string]bool) {
 	}
 }
 
-// processor is the CPU time that a process' threads have used: the first number of
-// schedstat, in nanoseconds.
+// processor returns the CPU time of a process' threads: the sum of the first number of schedstat,
+// in nanoseconds.
 func processor(b *testing.B, pid int) (used time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

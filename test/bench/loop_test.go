@@ -14,9 +14,10 @@ import (
 	"github.com/sluice-dev/sluice/test/protocol"
 )
 
-// BenchmarkLoop is what the process uses and holds with 500 containers in 250 pods,
-// a fifth of them batch work (BestEffort pods), in this host's own cgroups: without the control loop,
-// with it in preview as shipped, and with it on. CPU time is over ten seconds.
+// BenchmarkLoop measures CPU time and memory of the process with 500 containers in 250 pods, of
+// which a fifth is batch work (BestEffort pods), in cgroups of this host: without the control
+// loop, with it in preview, which is the default, and with it on. The CPU time is that of ten
+// seconds.
 func BenchmarkLoop(b *testing.B) {
 	for _, mode := range []string{"off", "preview", "on"} {
 		b.Run(mode, func(b *testing.B) {
@@ -47,7 +48,7 @@ func BenchmarkLoop(b *testing.B) {
 				b.Fatal(err)
 			}
 			s.plugin = s.Sluice(b, sluice, host, config)
-			time.Sleep(15 * time.Second) // each container is looked at whole, and decided on
+			time.Sleep(15 * time.Second) // until each container has been measured completely and decided on
 			for b.Loop() {
 				began, used := time.Now(), processor(b, s.plugin.PID())
 				time.Sleep(10 * time.Second)
@@ -60,7 +61,7 @@ func BenchmarkLoop(b *testing.B) {
 	}
 }
 
-// bind lets a folder show another one until the benchmark's end.
+// bind makes a folder show another one until the benchmark ends.
 func bind(b *testing.B, what, where string) {
 	b.Helper()
 	if err := os.MkdirAll(where, 0o755); err != nil {

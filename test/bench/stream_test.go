@@ -12,14 +12,14 @@ import (
 	"github.com/sluice-dev/sluice/test/protocol"
 )
 
-// BenchmarkStreams is the life of a container beside 500 others, while ten clients follow
-// the status each second, or as often as they may. Beside it, call by call in turns, runs
-// a second plugin that nobody asks.
+// BenchmarkStreams measures the life of a container beside 500 others, while ten clients follow
+// the status each second, or as often as they may. In turns with it, call by call, it measures a
+// second plugin without clients.
 //
-// A single percentile says little: two plugins that nobody asks differ as much. So there
-// are many short rounds (-benchtime 40x), the kinds in turns. Of each kind the median of
-// all rounds is reported, and of the ratio to the plugin that nobody asks also the
-// quartiles; "none", where nobody asks the first one either, is what chance alone does.
+// A single percentile means little, because two plugins without clients differ as much. So there
+// are many short rounds (-benchtime 40x) of each kind in turns. For each kind, the benchmark
+// reports the median of all rounds, and of the ratio to the plugin without clients also the
+// quartiles. "none", in which the first plugin has no clients either, shows the effect of chance.
 func BenchmarkStreams(b *testing.B) {
 	const containers, clients, warm, lives = 500, 10, 50, 300
 	alone, watched := newSide(b, containers, nil, "burstable"), newSide(b, containers, nil, "burstable")
@@ -54,7 +54,7 @@ func BenchmarkStreams(b *testing.B) {
 	}
 }
 
-// inTurns lets each side live through containers, in turns; took is of these alone.
+// inTurns runs lives of containers on each side in turns; took then holds only their times.
 func inTurns(b *testing.B, lives int, sides ...*side) {
 	for _, s := range sides {
 		s.total, s.took = nil, nil
@@ -64,14 +64,14 @@ func inTurns(b *testing.B, lives int, sides ...*side) {
 		for _, s := range sides {
 			s.life(b, protocol.Requests{CPU: 100, Memory: 64 << 20})
 		}
-		time.Sleep(time.Millisecond) // spread over some snapshots
+		time.Sleep(time.Millisecond) // spreads the lives over some snapshots
 	}
 }
 
-// rounds are the percentiles of the answers in each of some rounds.
+// rounds holds the percentiles of the answers in each round.
 type rounds struct {
-	took   map[int][]time.Duration // of the watched plugin
-	ratios map[int][]float64       // to the one that nobody asks
+	took   map[int][]time.Duration // of the plugin with clients
+	ratios map[int][]float64       // ratios to the plugin without clients
 }
 
 func newRounds() *rounds {
@@ -88,7 +88,7 @@ func (r *rounds) add(alone, watched []time.Duration) {
 	}
 }
 
-// report gives the medians over the rounds, and the quartiles of the ratios.
+// report reports the medians over the rounds and the quartiles of the ratios.
 func (r *rounds) report(b *testing.B, kind string) {
 	for percent, took := range r.took {
 		ratios := r.ratios[percent]
@@ -101,8 +101,8 @@ func (r *rounds) report(b *testing.B, kind string) {
 	}
 }
 
-// follow reads a stream until it is closed, and does nothing with it: the client's own
-// work is not to be measured.
+// follow reads a stream until it is closed and ignores what it reads, because the client's own
+// work is not measured.
 func follow(b *testing.B, socket, interval string) io.Closer {
 	b.Helper()
 	conn, err := net.Dial("unix", socket)

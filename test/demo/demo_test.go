@@ -27,7 +27,7 @@ func synthetic(t *testing.T) node {
 	return n
 }
 
-// The whole demo on the made-up machine: 16 cores of two threads on two nodes.
+// TestPerform runs the whole demo on the made-up machine: 16 cores of two threads on two nodes.
 func TestPerform(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -1,10 +1,10 @@
-// Command demo shows what Sluice does: it runs the same pods without and with the
-// plugin and prints what their containers see. Everything it starts is private,
-// and is removed at the end.
+// Command demo shows what Sluice does. It runs the same pods without and with the plugin and
+// prints what their containers see. Everything that it starts is private, and is removed at the
+// end.
 //
-// The runtime is a real containerd. Where there can be none, or with -synthetic,
-// it is the NRI module's own runtime in this process, on a made-up machine of two
-// sockets, with the same plugin process.
+// The runtime is a real containerd. If there can be none, or with -synthetic, it is the NRI
+// module's runtime in this process, on a made-up machine of two sockets, with the same plugin
+// process.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 }
 
 func run(synthetic bool, binary string) (err error) {
-	// A second Ctrl-C ends the demo at once; the next one removes what is left.
+	// A second Ctrl-C ends the demo at once; the next demo removes what is left.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -61,7 +61,7 @@ func run(synthetic bool, binary string) (err error) {
 	return err
 }
 
-// begin starts the node that the demo plays on.
+// begin starts the node that the demo runs on.
 func begin(synthetic bool, binary string) (node, error) {
 	if !synthetic {
 		why := errors.Join(twoCores(), runtime.Unavailable(runtime.Options{}))
@@ -75,7 +75,7 @@ func begin(synthetic bool, binary string) (node, error) {
 	return startSynthetic(binary)
 }
 
-// twoCores tells why a pin has no place on this machine, nil where it has.
+// twoCores says why a pin doesn't fit on this machine, or returns nil if it does.
 func twoCores() error {
 	m, err := sysfs.Read(os.DirFS("/"))
 	if err == nil && len(m.Cores) < 2 {

@@ -12,28 +12,28 @@ import (
 // node is a machine with a container runtime.
 type node interface {
 	machine() *topology.Machine
-	// seen is the heading of what run returns.
+	// seen returns the heading of run's results.
 	seen() string
-	// run runs a pod and returns what its container saw first. A pod whose
-	// container was refused is there, too, until it is removed.
+	// run runs a pod and returns what its container saw first. A pod whose container was refused
+	// exists as well, until it is removed.
 	run(pod) (first, error)
-	// cpus is where the pod's container may run now.
+	// cpus returns the CPUs on which the pod's container may run now.
 	cpus(name string) (cpuset.Set, error)
 	remove(name string) error
 	startSluice() error
-	// command is the command line of the running plugin.
+	// command returns a command line of the running plugin.
 	command(ctx context.Context, args ...string) *exec.Cmd
 	close() error
 }
 
-// pod is a pod of one container, main.
+// pod is a pod with the single container main.
 type pod struct {
 	name, namespace string
 	class           workload.Class
-	annotated       bool // the class is said in an annotation; else it is the default
-	guaranteed      bool // limits are the requests
+	annotated       bool // the class is in an annotation; otherwise it is the default
+	guaranteed      bool // limits equal requests
 	cpu             workload.MilliCPU
-	memory          int64 // bytes
+	memory          int64 // in bytes
 }
 
 const classKey = "class.sluice.dev"
@@ -48,7 +48,7 @@ func (p pod) annotations() map[string]string {
 // first is what a container sees at its first instruction.
 type first struct {
 	cpus, nodes cpuset.Set
-	limit       workload.MilliCPU // by its CFS quota; unlimited without one
+	limit       workload.MilliCPU // from its CFS quota; unlimited without one
 }
 
 // unlimited is the limit of a container without a quota.

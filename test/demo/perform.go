@@ -12,9 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// pods are the demo's, in the order in which they run. All but the last are there
-// together; the last comes when the other pins have gone, so that two CPUs
-// suffice.
+// pods returns the demo's pods in the order in which they run. All but the last exist at the same
+// time; the last one comes when the other pins are gone, so that two CPUs suffice.
 func pods(m *topology.Machine) []pod {
 	const mib = 1 << 20
 	threads := m.ThreadsPerCore()
@@ -35,11 +34,11 @@ func pods(m *topology.Machine) []pod {
 // round is what was seen in one run of all pods.
 type round struct {
 	first   map[string]first
-	beside  map[string]cpuset.Set // of the pods before lse, while that runs
+	beside  map[string]cpuset.Set // CPUs of the pods before lse, while lse runs
 	refused map[string]error
 }
 
-// perform plays the pods without and with Sluice and prints both.
+// perform runs the pods without and with Sluice and prints both results.
 func perform(ctx context.Context, n node, out io.Writer) error {
 	m := n.machine()
 	all := pods(m)
@@ -73,7 +72,7 @@ func perform(ctx context.Context, n node, out io.Writer) error {
 	return cleared(ctx, n, all)
 }
 
-// play runs the pods; the last of them and those that share are left running.
+// play runs the pods. The last pod and those that share CPUs keep running.
 func play(ctx context.Context, n node, all []pod) (round, error) {
 	r := round{first: map[string]first{}, beside: map[string]cpuset.Set{}, refused: map[string]error{}}
 	last := len(all) - 1
@@ -120,7 +119,7 @@ func cleared(ctx context.Context, n node, all []pod) error {
 	return nil
 }
 
-// ask runs the command line against the plugin, for all to see.
+// ask runs a command line against the plugin and shows it.
 func ask(ctx context.Context, n node, args []string, out io.Writer) error {
 	fmt.Fprintf(out, "\n$ sluice %s\n", strings.Join(args, " "))
 	cmd := n.command(ctx, args...)

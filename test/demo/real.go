@@ -69,8 +69,7 @@ func (n *realNode) run(p pod) (first, error) {
 	return first{cpus: saw.CPUs, nodes: saw.Mems, limit: limit}, err
 }
 
-// limitOf is the CPU limit by the cgroup files that the container saw, of either
-// version.
+// limitOf returns the CPU limit in the cgroup files that the container saw, of either version.
 func limitOf(saw sight.First) (workload.MilliCPU, error) {
 	text, ok := saw.Files["cpu.max"]
 	if !ok {

@@ -20,7 +20,7 @@ import (
 
 const madeUp = "2 packages 8 cores 2 threads"
 
-// syntheticNode is the protocol tests' runtime, whose containers are records.
+// syntheticNode is the runtime of the protocol tests, whose containers are records.
 type syntheticNode struct {
 	binary     string
 	host       *topology.Machine
@@ -115,7 +115,7 @@ func (n *syntheticNode) command(ctx context.Context, args ...string) *exec.Cmd {
 
 func (n *syntheticNode) close() error { return n.scope.end() }
 
-// scope stands in for the test that the protocol tests' runtime ends with.
+// scope replaces the test whose end stops the protocol tests' runtime.
 type scope struct {
 	testing.TB
 	cleanups []func()
@@ -136,7 +136,7 @@ func (*scope) Fatal(args ...any) { panic(failed{fmt.Sprint(args...)}) }
 
 func (*scope) Fatalf(format string, args ...any) { panic(failed{fmt.Sprintf(format, args...)}) }
 
-// try runs what may end in Fatal.
+// try runs a function that may call Fatal.
 func (s *scope) try(f func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// firstTable is what each container saw first.
+// firstTable returns what each container saw first.
 func firstTable(all []pod, without, with round) string {
 	var out strings.Builder
 	out.WriteString("\t\t\tWITHOUT SLUICE\t\t\tWITH SLUICE\t\t\n")
@@ -42,7 +42,7 @@ func cpus(n workload.MilliCPU) string {
 	return n.String() + " CPUs"
 }
 
-// besideTable is where the others might run while the LSE pod did.
+// besideTable returns where the others could run while the LSE pod ran.
 func besideTable(all []pod, without, with round) string {
 	var out strings.Builder
 	out.WriteString("POD\tWITHOUT SLUICE\tWITH SLUICE\n")
@@ -54,7 +54,7 @@ func besideTable(all []pod, without, with round) string {
 	return "Where the containers before it might run while lse ran:\n\n" + aligned(out.String())
 }
 
-// refusals are the messages that the kubelet would put into the pods' events.
+// refusals returns the messages that the kubelet would write to the pods' events.
 func refusals(all []pod, r round) string {
 	var out strings.Builder
 	for _, p := range all {
@@ -68,7 +68,7 @@ func refusals(all []pod, r round) string {
 	return out.String()
 }
 
-// folded breaks text at spaces into lines of at most width, where it can.
+// folded breaks text at spaces into lines of at most width, if possible.
 func folded(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {
@@ -85,11 +85,11 @@ func folded(text string, width int) []string {
 	return lines
 }
 
-// aligned puts the cells between tabs into columns.
+// aligned arranges cells that are separated by tabs in columns.
 func aligned(text string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	_, _ = w.Write([]byte(text)) // a Builder takes everything
+	_, _ = w.Write([]byte(text)) // a Builder never fails
 	_ = w.Flush()
 	lines := strings.Split(out.String(), "\n")
 	for i, line := range lines {
@@ -98,12 +98,12 @@ func aligned(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// refusal is a container that the plugin turned down, in its own words.
+// refusal is the plugin's message about a container that it refused.
 type refusal struct{ text string }
 
 func (r refusal) Error() string { return r.text }
 
-// refusalOf is the plugin's refusal in an error, nil where it is another error.
+// refusalOf returns the plugin's refusal in an error, or nil for another error.
 func refusalOf(err error) error {
 	const says = "sluice: container "
 	if err == nil {

@@ -18,19 +18,18 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// metricsAddress is the one that the documentation names.
+// metricsAddress is the address in the documentation.
 const metricsAddress = "127.0.0.1:9745"
 
-// runsBesideAgent runs a block with a sluice in the places that the documentation
-// names, or rather in places of its own that stand for these.
+// runsBesideAgent runs a block beside a sluice whose paths and addresses replace those of the
+// documentation.
 func runsBesideAgent(t *testing.T, b markdown.Block) {
 	socket, address := startAgent(t)
 	b.Text = strings.NewReplacer(status.DefaultSocket, socket, metricsAddress, address).Replace(b.Text)
 	runs(t, b)
 }
 
-// startAgent starts a sluice on a made-up machine, without a runtime; it ends with
-// the test.
+// startAgent starts a sluice on a made-up machine without a runtime. It ends with the test.
 func startAgent(t *testing.T) (socket, address string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +77,7 @@ func startAgent(t *testing.T) (socket, address string) {
 	return socket, address
 }
 
-// freeAddress is an address that nobody listens on.
+// freeAddress returns an address on which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +88,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The alerts' runbooks name commands that there are.
+// The commands in the alerts' runbooks exist.
 func TestRunbooks(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -104,7 +103,7 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// docs/metrics.md says when to react to each alert that is shipped.
+// docs/metrics.md says when to react to each shipped alert.
 func TestAlertsAreListed(t *testing.T) {
 	t.Parallel()
 	var shipped, listed []string

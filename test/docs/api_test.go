@@ -44,7 +44,7 @@ func isJSON(t *testing.T, b markdown.Block) {
 	}
 }
 
-// values reads so many JSON values, or all.
+// values reads at most that many JSON values.
 func values(t *testing.T, r io.Reader, most int) (all []any) {
 	t.Helper()
 	for in := json.NewDecoder(r); len(all) < most; {
@@ -65,8 +65,7 @@ func values(t *testing.T, r io.Reader, most int) (all []any) {
 const decisions = `{"time":"2026-05-01T12:00:00Z","mode":"on","controller":"pools","object":"pool online","action":"grow","from":"2 CPUs","to":"4 CPUs","why":"load 80 %","facts":[{"name":"usage_cpus","value":1.6}]}
 `
 
-// A plugin answers each request of docs/api.md, with at least the fields that are
-// shown.
+// A plugin answers each request of docs/api.md, with at least the fields that are shown.
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	r := protocol.New(t)
@@ -123,10 +122,10 @@ func TestAPI(t *testing.T) {
 	}
 }
 
-// anyID stands for a container's id.
+// anyID stands for a container's ID.
 const anyID = "4f6a…"
 
-// lacks names what is shown and is not there, or is of another kind.
+// lacks names what the documentation shows and the answer lacks, or has with another kind.
 func lacks(got, shown any) string {
 	switch want := shown.(type) {
 	case map[string]any:
@@ -166,8 +165,8 @@ func lacks(got, shown any) string {
 	return ""
 }
 
-// docs/api.md has a table for each part of a status, made from the comments in the
-// source: go test ./test/docs -run APIFields -update-fields
+// docs/api.md has a table for each part of a status, generated from the comments in the source by:
+// go test ./test/docs -run APIFields -update-fields
 func TestAPIFields(t *testing.T) {
 	t.Parallel()
 	const begin, end = "<!-- fields -->\n", "<!-- /fields -->\n"
@@ -200,7 +199,7 @@ func TestAPIFields(t *testing.T) {
 	}
 }
 
-// table writes a struct's fields, and returns the structs that they are of.
+// table writes a struct's fields and returns the structs among their types.
 func table(t *testing.T, into *bytes.Buffer, of reflect.Type, source source) (more []reflect.Type) {
 	name := of.Name()
 	fmt.Fprintf(into, "\n### %s\n\n%s\n\n| field | is | |\n|---|---|---|\n", name, source.comments[of.String()])
@@ -231,13 +230,13 @@ func table(t *testing.T, into *bytes.Buffer, of reflect.Type, source source) (mo
 	return more
 }
 
-// sentence is a field's comment that begins and ends as a sentence does.
+// sentence matches a field's comment that begins and ends as a sentence does.
 var sentence = regexp.MustCompile(`^[A-Z].+\.$`)
 
-// alternatives is a comment that lists all values of a field.
+// alternatives matches a comment that lists all values of a field.
 var alternatives = regexp.MustCompile(`: "[^"]+"(, "[^"]+")* (\(.*\) )?or "[^"]+"`)
 
-// kindOf is a type as JSON has it; constants are the values of enumerations.
+// kindOf describes a type as JSON shows it; constants are the values of enumerations.
 func kindOf(t reflect.Type, constants map[string][]string) (kind string, parts []reflect.Type) {
 	_, isText := reflect.TypeAssert[encoding.TextMarshaler](reflect.New(t))
 	switch {
@@ -267,10 +266,10 @@ func kindOf(t reflect.Type, constants map[string][]string) (kind string, parts [
 	}
 }
 
-// source is what the source says about types.
+// source holds comments and constants from the source.
 type source struct {
-	comments  map[string]string   // on types and fields: "status.Pool", "status.Pool.Name"
-	constants map[string][]string // of types that are text: "status.Level"
+	comments  map[string]string   // comments on types and fields: "status.Pool", "status.Pool.Name"
+	constants map[string][]string // constants of types that are text: "status.Level"
 }
 
 func readSource(t *testing.T, dirs ...string) source {
@@ -296,7 +295,7 @@ func readSource(t *testing.T, dirs ...string) source {
 	return s
 }
 
-// read takes over the declarations of a package's types and constants.
+// read adds the declarations of a package's types and constants.
 func (s source) read(pkg string, decl *ast.GenDecl) {
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {

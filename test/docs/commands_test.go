@@ -32,7 +32,7 @@ func helps(words string) (map[string]string, error) {
 		if all[path], errs, err = shell("sluice "+path+" --help", ""); err != nil {
 			return nil, fmt.Errorf("sluice %s --help: %w: %s", path, err, errs)
 		}
-		if name == "help" { // it completes every command
+		if name == "help" { // help accepts every command's name
 			continue
 		}
 		below, err := helps(path)
@@ -44,7 +44,7 @@ func helps(words string) (map[string]string, error) {
 	return all, nil
 }
 
-// checkLine checks each command of sluice in a line of a shell.
+// checkLine checks each sluice command in a line of a shell.
 func checkLine(t *testing.T, line string) {
 	t.Helper()
 	line, _, _ = strings.Cut(line, " #")
@@ -81,7 +81,7 @@ func checkCommand(t *testing.T, words []string) {
 	}
 }
 
-// Every flag and every command of sluice that is named exists.
+// Every flag and command of sluice that the documentation names exists.
 func TestFlagsAndCommands(t *testing.T) {
 	t.Parallel()
 	help := strings.Join(slices.Collect(maps.Values(commands)), "\n")
@@ -134,8 +134,8 @@ func TestCommandsAreInBlocks(t *testing.T) {
 	}
 }
 
-// Every annotation that a page or a file of configs names is one that the parser
-// knows; but for those that are shown to be refused.
+// The parser knows every annotation that a page or a file of configs names, except for those that
+// are shown as refused.
 func TestAnnotationsAreKnown(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{}
@@ -175,7 +175,7 @@ func TestAnnotationsAreKnown(t *testing.T) {
 	}
 }
 
-// docs/commands.md has every command with every flag, as --help tells them.
+// docs/commands.md has every command with every flag, as in --help.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
 	const name = "docs/commands.md"
@@ -224,5 +224,5 @@ func commandsPage() string {
 	return out.String()
 }
 
-// bars lets text with bars stand in a table.
+// bars escapes bars in text for a table.
 func bars(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

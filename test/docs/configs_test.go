@@ -42,7 +42,7 @@ func readTOML(t *testing.T, data []byte) map[string]any {
 	return file
 }
 
-// below follows keys into a file; nil where they lead nowhere.
+// below follows keys into a file; it returns nil if they don't exist.
 func below(file map[string]any, keys ...string) map[string]any {
 	for _, key := range keys {
 		file, _ = file[key].(map[string]any)
@@ -114,7 +114,7 @@ func TestCRIOFile(t *testing.T) {
 	}
 }
 
-// The unit starts commands that there are, and systemd understands all of it.
+// The unit starts commands that exist, and systemd understands all of it.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	const unit = "configs/systemd/sluice.service"
@@ -137,7 +137,7 @@ func TestUnit(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	const most = 35 // in tenths: 0 is harmless, 100 may do all
+	const most = 35 // in tenths: 0 is harmless, 100 may do everything
 	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", fmt.Sprint("--threshold=", most), filepath.Join(root, unit)).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -149,7 +149,7 @@ func TestExamples(t *testing.T) {
 	t.Parallel()
 	want := map[string]struct {
 		class workload.Class
-		cpus  int // 0: all
+		cpus  int // 0 for all
 	}{
 		"lse": {workload.LSE, 4}, "lsr": {workload.LSR, 3}, "ls": {workload.LS, 0}, "be": {workload.BE, 0},
 		"system": {workload.System, 0}, "koordinator": {workload.LSR, 4}, "katalyst": {workload.LSE, 4},

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// riddles are phrases that point at something the reader has to guess, or that hide who
-// acts. A sentence without them names the thing or the actor instead.
+// riddles matches phrases whose referent the reader has to guess, or which hide who acts. A
+// sentence without them names the thing or the actor.
 var riddles = regexp.MustCompile(`(?i)\b(?:of these\b|likewise|nothing (?:must|need|is to) be done|the same, |now and then|told\b|untold|in vain\b|so (?:is|are|does|do|has|have) (?:the|its|all|that|what|who)\b)`)
 
 // findRiddles lists the riddles in a text, each with the words around it.
@@ -28,8 +28,8 @@ func findRiddles(text string) (found []string) {
 	return found
 }
 
-// Documents, shipped files, help texts, log messages and errors say what they mean: no
-// phrase in them has to be guessed.
+// Documents, shipped files, help texts, log messages and errors contain no phrase whose meaning
+// has to be guessed.
 func TestNoRiddles(t *testing.T) {
 	t.Parallel()
 	report := func(where, text string) {

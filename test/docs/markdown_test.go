@@ -69,7 +69,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The findings that docs/doctor.md shows are what doctor finds on such a node.
+// The findings in docs/doctor.md are those of the doctor on such a node.
 func TestDoctorPage(t *testing.T) {
 	t.Parallel()
 	words := func(text string) string {

@@ -31,8 +31,8 @@ func find(t *testing.T, name string) markdown.Page {
 	return markdown.Page{}
 }
 
-// docs/config.md has every key with its default, and with the comment on its field in the
-// source as its meaning.
+// docs/config.md has every key with its default, and with the comment on its field in the source
+// as its meaning.
 func TestConfigKeys(t *testing.T) {
 	t.Parallel()
 	defaults := map[string]string{}
@@ -75,7 +75,7 @@ type configKey struct {
 	value reflect.Value
 }
 
-// defaultText is the key's default as the page shows it; "" if only its meaning can say it.
+// defaultText returns the key's default as the page shows it; "" if only the meaning can say it.
 func (k *configKey) defaultText(defaults map[string]string) string {
 	_, isMode := reflect.TypeAssert[control.Mode](k.value)
 	switch text := defaults[k.name]; {
@@ -123,7 +123,7 @@ func TestAnnotationKeys(t *testing.T) {
 		named = append(named, key)
 		for _, value := range markdown.Spans(row[1]) {
 			err := rules.CheckSetting(key, value)
-			if key == "grant" { // which is a pod's alone
+			if key == "grant" { // only pods have it
 				pod := &workload.Pod{Annotations: map[string]string{"grant.sluice.dev": value}}
 				_, _, err = rules.Request(annotation.Facts{}, pod, &workload.Container{Name: "main"})
 			}
@@ -137,8 +137,7 @@ func TestAnnotationKeys(t *testing.T) {
 	}
 }
 
-// docs/config.md has every key that only the configuration may give, with valid
-// examples.
+// docs/config.md has every key that only the configuration may set, with valid examples.
 func TestGivenKeys(t *testing.T) {
 	t.Parallel()
 	rules := config.Default().Rules
@@ -176,7 +175,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// docs/design.md lists every package of the product, and names tests that exist.
+// docs/design.md lists every package of the product, and the tests that it names exist.
 func TestPackagesAndTests(t *testing.T) {
 	t.Parallel()
 	p := find(t, filepath.Join("docs", "design.md"))

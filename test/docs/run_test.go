@@ -18,13 +18,13 @@ import (
 	"github.com/sluice-dev/sluice/test/docs/markdown"
 )
 
-// madeUp is the machine for which the pods of the documentation are planned.
+// madeUp is the machine for which the documentation's pods are planned.
 const madeUp = "2 packages 8 cores 2 threads"
 
-// TestMain sets these.
+// TestMain sets these variables.
 var (
-	binDir   string            // the folder of a sluice built for this test
-	commands map[string]string // the help of each of its commands, by the words after "sluice"
+	binDir   string            // folder of a sluice built for this test
+	commands map[string]string // help of each of its commands, by the words after "sluice"
 )
 
 func TestMain(m *testing.M) {
@@ -105,8 +105,7 @@ func makes(t *testing.T, b markdown.Block) {
 	}
 }
 
-// benchmarks checks a block of go test: each of the names is that of a benchmark in one
-// of the packages.
+// benchmarks checks a block of go test: each name is that of a benchmark in one of the packages.
 func benchmarks(t *testing.T, b markdown.Block) {
 	command := regexp.MustCompile(`^go test -run '\^\$' -bench '?([\w|]+)'?(?: -benchtime \d+x)?((?: \./[\w/]+)+)\n$`)
 	for line := range strings.Lines(b.Text) {
@@ -162,7 +161,7 @@ func refused(t *testing.T, b markdown.Block) {
 	}
 }
 
-// planned is what the pod of a manifest would get.
+// planned returns what the pods of a manifest would get.
 func planned(t *testing.T, manifest string) []status.Answer {
 	t.Helper()
 	out, errs, _ := shell(`sluice plan -o json -f - --machine "`+madeUp+`"`, manifest)

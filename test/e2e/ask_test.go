@@ -9,7 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestAsk: real containerds tell what they are, whether NRI is loaded, and what runs pods.
+// TestAsk checks what real containerds report about themselves, about NRI, and about what runs
+// pods.
 func TestAsk(t *testing.T) {
 	for _, version := range []string{"2", "1.7"} {
 		t.Run("containerd "+version, func(t *testing.T) {

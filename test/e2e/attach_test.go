@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestPreInstalled has the runtime launch the plugin from its plugin folder, with
-// its config from there too, also when the runtime starts again after a crash.
+// TestPreInstalled lets the runtime start the plugin from its plugin folder, with its
+// configuration there, also when the runtime starts again after a crash.
 func TestPreInstalled(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {
@@ -43,9 +43,9 @@ func TestPreInstalled(t *testing.T) {
 	}
 }
 
-// TestFailurePolicy has the runtime go on without a plugin that wants requests to
-// fail in its absence: containerd 2.4 with NRI 0.12.3 doesn't know the policy,
-// and Sluice says so. The runtime's own validator can require the plugin.
+// TestFailurePolicy checks a plugin that wants requests to fail in its absence, which containerd
+// 2.4 with NRI 0.12.3 doesn't support: the runtime continues, and Sluice says so. The runtime's
+// own validator can require the plugin.
 func TestFailurePolicy(t *testing.T) {
 	rt := start(t, runtime.Options{Config: `
 [plugins.'io.containerd.nri.v1.nri'.default_validator]
@@ -69,8 +69,8 @@ func TestFailurePolicy(t *testing.T) {
 	}
 }
 
-// TestUntouched installs Sluice as it is shipped, beside pods that ask for
-// nothing: no file of theirs says anything else than without it.
+// TestUntouched installs Sluice with the shipped configuration beside pods that ask for nothing.
+// No file of theirs differs from what it is without Sluice.
 func TestUntouched(t *testing.T) {
 	for _, version := range newest {
 		t.Run(nameOf(version), func(t *testing.T) { testUntouched(t, start(t, runtime.Options{Containerd: version})) })

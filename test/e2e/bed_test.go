@@ -14,10 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestBed proves the ground that the other tests stand on, without Sluice: a pod
-// of each QoS class starts on all CPUs, with the kubelet's numbers in its
-// cgroup; an update moves it; a runc that fails is told; a crash and a restart
-// of containerd leave containers alone.
+// TestBed tests the bed of the other tests without Sluice: a pod of each QoS class starts on all
+// CPUs, with the kubelet's numbers in its cgroup; an update moves it; a failing runc is reported;
+// containers survive a crash and a restart of containerd.
 func TestBed(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {
@@ -39,7 +38,7 @@ func testQoS(t *testing.T, rt *runtime.Runtime) {
 	for _, c := range []struct {
 		resources runtime.Resources
 		qos       workload.QoS
-		milli     workload.MilliCPU // inferred by Sluice
+		milli     workload.MilliCPU // as Sluice infers it
 	}{
 		{runtime.Whole(1500, 64*mib), workload.Guaranteed, 1500},
 		{runtime.Resources{CPURequest: 250, MemoryLimit: 64 * mib}, workload.Burstable, 250},
@@ -147,8 +146,8 @@ func testRestart(t *testing.T, rt *runtime.Runtime) {
 	must(t, pod.Remove())
 }
 
-// testPlugin runs a script in the plugin's place: what is proved is that each
-// start, kill and stop is waited for.
+// testPlugin runs a script as the plugin, and checks that start, kill and stop wait for their
+// effects.
 func testPlugin(t *testing.T, rt *runtime.Runtime) {
 	script := filepath.Join(t.TempDir(), "sluice")
 	must(t, os.WriteFile(script, []byte(`#!/bin/sh

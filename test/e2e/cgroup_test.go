@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// limit is the CPU limit that a cgroup's files tell, of either version; -1 is none.
+// limit returns the CPU limit in a cgroup's files, of either version, or -1 for none.
 func limit(t *testing.T, file func(string) (string, error)) workload.MilliCPU {
 	t.Helper()
 	milli, err := limitOf(file)
@@ -47,8 +47,8 @@ func number(t *testing.T, text string) int64 {
 	return n
 }
 
-// inferred is the request that Sluice infers from the numbers that a container
-// sees in its cgroup v1: those that the runtime was told.
+// inferred returns the request that Sluice infers from the numbers in a container's cgroup v1,
+// which are those that the runtime was given.
 func inferred(t *testing.T, pod workload.Pod, files map[string]string) workload.MilliCPU {
 	t.Helper()
 	milli, exact := workload.CPURequest(&pod, workload.Resources{

@@ -15,9 +15,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestCrashes kills the plugin, the runtime, and both at once while pods come and
-// go, and starts them again. Then everything is where it has to be, no CPU is
-// lost, and a pin has not moved.
+// TestCrashes kills the plugin, the runtime, and both at once while pods come and go, and starts
+// them again. Afterwards everything is in its place, no CPU is lost, and no pin has moved.
 func TestCrashes(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	s := startSluice(t, rt, runtime.SluiceOptions{})
@@ -41,7 +40,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// victim is what a crash takes.
+// victim is what a crash kills.
 type victim struct {
 	name               string
 	sluice, containerd bool
@@ -80,8 +79,8 @@ func (v victim) crash(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	}
 }
 
-// elsewhere moves a pin while the plugin is away to a CPU that the plugin would
-// not choose: if it is there later, then it has not been placed anew.
+// elsewhere moves a pin, while the plugin is away, to a CPU that the plugin would not choose. If
+// the pin is still there later, it was not placed again.
 func elsewhere(t *testing.T, s *runtime.Sluice, pin *runtime.Container) cpuset.Set {
 	t.Helper()
 	cpu := cpuset.Of(cpuset.Difference(online(t), alone(t, pin)).Last())
@@ -92,14 +91,14 @@ func elsewhere(t *testing.T, s *runtime.Sluice, pin *runtime.Container) cpuset.S
 	return cpu
 }
 
-// churn is pods of all classes that come and go in several goroutines.
+// churn runs pods of all classes that come and go in several goroutines.
 type churn struct {
 	rt      *runtime.Runtime
-	moment  chan struct{} // closed in the middle, at random
-	back    chan struct{} // to be closed when what was killed then runs again
+	moment  chan struct{} // closed at a random time in the middle
+	back    chan struct{} // to be closed when what was killed runs again
 	workers sync.WaitGroup
 	steps   atomic.Int64
-	at      int64 // the step of the moment
+	at      int64 // number of the step at which moment is closed
 	mu      sync.Mutex
 	errs    []error
 }
@@ -112,7 +111,7 @@ func startChurn(rt *runtime.Runtime) *churn {
 			for p := range pods {
 				c.pod(fmt.Sprintf("churn-%d-%d", w, p), []string{"LS", "BE", "LSR", "SYSTEM", "LSE"}[(w+p)%5])
 			}
-			for c.steps.Load() < c.at { // failed pods take fewer steps
+			for c.steps.Load() < c.at { // pods that failed take fewer steps
 				c.step(nil)
 			}
 		})
@@ -120,8 +119,8 @@ func startChurn(rt *runtime.Runtime) *churn {
 	return c
 }
 
-// step counts what was done and keeps what failed. Without a runtime there is
-// nothing to do.
+// step counts a step and records its error. It reports false if there is no runtime to continue
+// with.
 func (c *churn) step(err error) (ok bool) {
 	if c.steps.Add(1) == c.at {
 		close(c.moment)
@@ -137,7 +136,7 @@ func (c *churn) step(err error) (ok bool) {
 	return err == nil
 }
 
-// pod is one pod's life, as far as it goes.
+// pod runs one pod's life, as far as it goes.
 func (c *churn) pod(name, class string) {
 	resources := runtime.Resources{CPURequest: 10, CPULimit: 200}
 	if class == "LSE" || class == "LSR" {
@@ -148,7 +147,7 @@ func (c *churn) pod(name, class string) {
 	if !c.step(err) {
 		return
 	}
-	for range 2 { // the second replaces the first
+	for range 2 { // the second container replaces the first
 		container, err := pod.Create(spec.Containers[0])
 		if !c.step(err) || !c.step(container.Start()) {
 			break
@@ -163,7 +162,7 @@ func (c *churn) pod(name, class string) {
 	c.step(pod.Remove())
 }
 
-// wait waits for the pods' end and returns what failed.
+// wait waits until all pods have ended, and returns their errors.
 func (c *churn) wait() []error {
 	c.workers.Wait()
 	return c.errs

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestEvict ends pods through the runtime's CRI socket: the one that is meant, with
-// all its containers, and once.
+// TestEvict evicts pods through the runtime's CRI socket: exactly the named one, with all its
+// containers, and once.
 func TestEvict(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {

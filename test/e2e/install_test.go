@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestInstall is a node's life with Sluice's package: install, run the service by its
-// unit, upgrade it under a pinned container, and purge it. Nothing moves by the upgrade,
-// and after the purge every setting is as before the installation.
+// TestInstall runs through a node's life with Sluice's package: install, run the service by its
+// unit, upgrade it under a pinned container, and purge it. The upgrade moves nothing, and after
+// the purge every setting is as before the installation.
 func TestInstall(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	run(t, rt, classed("online", "LS", runtime.Resources{CPURequest: 250}))
@@ -35,7 +35,8 @@ func TestInstall(t *testing.T) {
 	pin, cpu := pinOf(t, rt, "pin", "LSR")
 	upgrade(t, rt, node, pin, cpu)
 
-	// The service is stopped first: Sluice itself would give back the CPUs of a pod that goes.
+	// The service is stopped first, because Sluice itself would restore the CPUs of a pod that
+	// ends.
 	must(t, node.Stop())
 	must(t, pin.Remove())
 	changed, err := rt.Dump()
@@ -54,8 +55,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// upgrade installs another build and restarts the service, as dpkg and systemd do
-// together: the pin keeps its CPU, and no setting changes.
+// upgrade installs another build and restarts the service, as dpkg and systemd do together. The
+// pin keeps its CPU, and no setting changes.
 func upgrade(t *testing.T, rt *runtime.Runtime, node *runtime.Installed, pin *runtime.Pod, cpu cpuset.Set) {
 	t.Helper()
 	must(t, os.WriteFile(filepath.Join(node.Root, "etc/sluice/sluice.yaml"), []byte("log: {level: debug}\n"), 0o644))
@@ -139,7 +140,7 @@ func files(t *testing.T, root string, dirs ...string) []string {
 	return all
 }
 
-// built is a file that make deb or make image has built.
+// built returns the path of a file that make deb or make image has built.
 func built(t *testing.T, name string) string {
 	t.Helper()
 	file, err := filepath.Abs(filepath.Join("../../bin", name))
@@ -150,7 +151,7 @@ func built(t *testing.T, name string) string {
 	return file
 }
 
-// another is the package of another build, of a later version.
+// another returns the package of another build, of a later version.
 func another(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,7 +168,7 @@ func another(t *testing.T) string {
 	return file
 }
 
-// TestImage has containerd run the image that make image builds.
+// TestImage lets containerd run the image that make image builds.
 func TestImage(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	_, err := rt.Ctr("images", "import", "--local", "--snapshotter", "native", built(t, "sluice-image.tar"))
@@ -177,7 +178,7 @@ func TestImage(t *testing.T) {
 	out, err := rt.Ctr("run", "--rm", "--snapshotter", "native", "--runc-binary", runc, "--cgroup", rt.CgroupRoot()+"/image",
 		"localhost/sluice/sluice:latest", "image", "/usr/bin/sluice", "version")
 	must(t, err)
-	if want, err := exec.Command(built(t, "sluice"), "version").Output(); err != nil || !strings.HasSuffix(out, string(want)) { // after ctr's own warnings
+	if want, err := exec.Command(built(t, "sluice"), "version").Output(); err != nil || !strings.HasSuffix(out, string(want)) { // ctr prints warnings before it
 		t.Errorf("sluice version prints %q, want %q (%v)", out, want, err)
 	}
 }

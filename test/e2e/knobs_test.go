@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestKnobs has every knob on both runtimes: at the first instruction, through
-// resizes, against other writers, and given back at the end.
+// TestKnobs checks every knob on both runtimes: at the first instruction, through resizes, beside
+// other writers, and restored at the end.
 func TestKnobs(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {

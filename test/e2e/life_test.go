@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestLife has what happens to containers between their creation and their end,
-// on both runtimes, with one plugin that lives through all of it.
+// TestLife checks what can happen to containers between their creation and their end, on both
+// runtimes, with one plugin that runs all the time.
 func TestLife(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {
@@ -85,7 +85,7 @@ func testStopped(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	if changed := before.Differences(settings()); len(changed) > 0 {
 		t.Errorf("starting again changed %q", changed)
 	}
-	must(t, pinPod.Container("c").Resize(runtime.Whole(1000, 96*mib))) // the kubelet's rewrite brings the quota back
+	must(t, pinPod.Container("c").Resize(runtime.Whole(1000, 96*mib))) // the kubelet's write restores the quota
 	await(t, "the pod's quota is lifted again", func() bool { return limit(t, pinPod.File) < 0 })
 }
 
@@ -96,8 +96,8 @@ func testFailedCreate(t *testing.T, rt *runtime.Runtime, _ *runtime.Sluice) {
 	must(t, err)
 	fails := spec.Containers[0]
 	fails.RuncFails = "create"
-	// containerd calls runc create at the start; CRI-O does at the creation, and then has
-	// no container to be removed.
+	// containerd calls runc create at the start; CRI-O does so at the creation, so a failure there
+	// leaves no container to remove.
 	failed := func() *runtime.Container {
 		c, err := pod.Create(fails)
 		if err == nil {
@@ -120,7 +120,7 @@ func testFailedCreate(t *testing.T, rt *runtime.Runtime, _ *runtime.Sluice) {
 	if c := failed(); c != nil {
 		must(t, c.Remove())
 	}
-	// Where no event tells of the failure, the CPU is free a few seconds later.
+	// If no event reports the failure, the CPU is free some seconds later.
 	other, err := rt.RunPod(classed("other", "LSR", runtime.Whole(1000, 64*mib)))
 	must(t, err)
 	await(t, "another pod has the CPU", func() bool {
@@ -135,8 +135,8 @@ func testFailedCreate(t *testing.T, rt *runtime.Runtime, _ *runtime.Sluice) {
 	must(t, other.Remove())
 }
 
-// testRefusedStart has two pins that were created while the plugin was away, and only
-// one of them can have a CPU of its own. containerd ends the other one; CRI-O runs it.
+// testRefusedStart creates two pins while the plugin is away, of which only one can have a CPU of
+// its own. containerd ends the other one; CRI-O runs it.
 func testRefusedStart(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	must(t, s.Kill())
 	var pins []*runtime.Container
@@ -151,7 +151,7 @@ func testRefusedStart(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	refused := pins[0].Start()
 	if refused == nil {
 		refused = pins[1].Start()
-	} else { // containerd 1.7 doesn't say which was created first: either may have the CPU
+	} else { // containerd 1.7 doesn't report which was created first, so either may have the CPU
 		slices.Reverse(pins)
 		must(t, pins[0].Start())
 	}

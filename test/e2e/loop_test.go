@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestLoop has the control loop on real containers with real load, of which the node
-// that it sees has no other: budgets by quota and by CPU set that follow a service,
-// preview, automatic burst, memory, evictions, and what is left when the plugin is gone.
-// The guests of test/vm run it on cgroup v2, with both drivers.
+// TestLoop runs the control loop on real containers with real load, which is all the load of the
+// node that it sees. It checks budgets by quota and by CPU set that follow a service, preview,
+// automatic burst, memory, evictions, and what is left when the plugin is gone. The guests of
+// test/vm run it on cgroup v2 with both drivers.
 func TestLoop(t *testing.T) { testLoop(t, start(t, runtime.Options{})) }
 
-// TestLoopCRIO is TestLoop on CRI-O.
+// TestLoopCRIO runs TestLoop on CRI-O.
 func TestLoopCRIO(t *testing.T) { testLoop(t, start(t, runtime.Options{Containerd: runtime.CRIO})) }
 
 func testLoop(t *testing.T, rt *runtime.Runtime) {
@@ -49,16 +49,16 @@ func testLoop(t *testing.T, rt *runtime.Runtime) {
 	}
 }
 
-// batchFloor is the least that batch work has by quota.
+// batchFloor is the floor of batch work by quota, in thousandths of a CPU.
 const batchFloor = 200
 
-// squeeze is a config in which the online work and batch may use six tenths of the
-// node together, so that half of one CPU of load is seen by any means.
+// squeeze returns a configuration in which online and batch work together may use six tenths of
+// the node, so that a load of half a CPU has an effect by any mechanism.
 func squeeze(mode control.Mode, by control.Mechanism) string {
 	return fmt.Sprintf("control: {mode: %s, batch: {by: %s, thresholdPercent: 60, growPercent: 100, floorCPUs: 1, onlineWeight: 100}}", mode, by)
 }
 
-// loopSluice runs the plugin. At the end it and its failsafe are gone.
+// loopSluice runs the plugin. When the test ends, it and its failsafe have ended.
 func loopSluice(t *testing.T, rt *runtime.Runtime, config string) *runtime.Sluice {
 	t.Helper()
 	s := startSluice(t, rt, runtime.SluiceOptions{Config: config, Quiet: true})
@@ -73,14 +73,14 @@ func loopSluice(t *testing.T, rt *runtime.Runtime, config string) *runtime.Sluic
 		_, err = s.Restore()
 		must(t, err)
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended
 		}
 	})
 	return s
 }
 
-// sound checks what holds after every test of the loop: no panic, no failed write, and
-// no complaint in the log.
+// sound checks what must hold after every test of the loop: no panic, no failed write, and no
+// warning in the log.
 func sound(t *testing.T, s *runtime.Sluice) {
 	t.Helper()
 	st := statusOf(t, s)
@@ -94,20 +94,20 @@ func sound(t *testing.T, s *runtime.Sluice) {
 	}
 }
 
-// expected tells what is right in a guest. On an emulated machine on a busy host the
-// failsafe acts where the plugin had no CPU for as long as it waits, and the plugin looks
-// at a pod between the kubelet's steps of one resize. The plugin connects again where the
-// runtime doesn't register it within the 5 s of NRI's stub. With the systemd driver
-// systemd writes files that Sluice repairs.
+// expected reports whether a message is expected in a guest. On an emulated machine on a busy
+// host, the failsafe acts when the plugin had no CPU for as long as it waits, and the plugin sees
+// a pod between the kubelet's steps of one resize. The plugin reconnects if the runtime doesn't
+// register it within the 5 s of NRI's stub. With the systemd driver, systemd writes files that
+// Sluice repairs.
 func expected(told string) bool {
 	return inGuest() && slices.ContainsFunc([]string{silence, "No connection to the runtime's NRI socket", `suspect="the kubelet: `, `suspect="systemd: `},
 		func(known string) bool { return strings.Contains(told, known) })
 }
 
-// silence is the failsafe's reason where the plugin is there and does nothing.
+// silence is the failsafe's reason if the plugin runs and does nothing.
 const silence = "no sign of life for 5s"
 
-// service is a running LS container that makes load when told to.
+// service runs an LS container that causes load when the test says so.
 func service(t *testing.T, rt *runtime.Runtime, name string, r runtime.Resources) *runtime.Pod {
 	t.Helper()
 	spec := classed(name, "LS", r)
@@ -123,8 +123,8 @@ func load(t *testing.T, pod *runtime.Pod) {
 	must(t, pod.Container("c").Signal(syscall.SIGUSR1))
 }
 
-// unload ends a load that has begun: two signals that wait together reach the threads of a
-// throttled process in any order, and the load would go on.
+// unload ends a load that has begun. Of two pending signals, the threads of a throttled process
+// may receive the second one first, and the load would continue.
 func unload(t *testing.T, pod *runtime.Pod) {
 	t.Helper()
 	used := func() time.Duration {
@@ -137,7 +137,7 @@ func unload(t *testing.T, pod *runtime.Pod) {
 	must(t, pod.Container("c").Signal(syscall.SIGUSR2))
 }
 
-// hog is a running BE container that takes all CPUs it gets.
+// hog runs a BE container that uses all CPUs that it gets.
 func hog(t *testing.T, rt *runtime.Runtime, name string) *runtime.Pod {
 	t.Helper()
 	spec := classed(name, "BE", runtime.Resources{})
@@ -145,13 +145,13 @@ func hog(t *testing.T, rt *runtime.Runtime, name string) *runtime.Pod {
 	return run(t, rt, spec)
 }
 
-// boxed is the CPU that the cgroup of BestEffort pods may use; -1 is all.
+// boxed returns the CPU that the cgroup of BestEffort pods may use, or -1 for all.
 func boxed(t *testing.T, pod *runtime.Pod) workload.MilliCPU {
 	t.Helper()
 	return limit(t, pod.ClassFile)
 }
 
-// decided are the loop's decisions of a controller that did that.
+// decided returns the decisions of a controller with that action.
 func decided(t *testing.T, s *runtime.Sluice, controller, action string) (found []audit.Entry) {
 	t.Helper()
 	all, err := s.Decisions()
@@ -164,7 +164,7 @@ func decided(t *testing.T, s *runtime.Sluice, controller, action string) (found 
 	return found
 }
 
-// unchanged compares what can be set in a pod with before.
+// unchanged compares the settings of a pod with earlier ones.
 func unchanged(t *testing.T, what string, pod *runtime.Pod, before runtime.Dump) {
 	t.Helper()
 	now, err := pod.Settings()

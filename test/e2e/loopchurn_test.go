@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testLoopChurn has batch containers come and go, some of which end by themselves,
-// while the budget moves: one that ends between a decision and its write is no error.
+// testLoopChurn starts and ends batch containers, some of which end by themselves, while the
+// budget changes. A container that ends between a decision and its write is no error.
 func testLoopChurn(t *testing.T, rt *runtime.Runtime) {
 	const workers, pods = 3, 5
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 1000})
@@ -31,7 +31,7 @@ func testLoopChurn(t *testing.T, rt *runtime.Runtime) {
 					{Name: "short", Args: []string{"exit=0"}},
 					{Name: "hog", Args: []string{"burn"}},
 				}
-				if i%2 == 1 { // outside of the box
+				if i%2 == 1 { // outside of the batch cgroup
 					spec.Containers[1].Resources = runtime.Resources{CPURequest: 100, CPULimit: 500}
 				}
 				pod, err := rt.Run(spec)
@@ -63,7 +63,7 @@ func testLoopChurn(t *testing.T, rt *runtime.Runtime) {
 	must(t, err)
 	sandboxes, err := rt.Sandboxes()
 	must(t, err)
-	maps.DeleteFunc(left, func(id string, _ cpuset.Set) bool { return sandboxes[id] }) // CRI-O needs no pause
+	maps.DeleteFunc(left, func(id string, _ cpuset.Set) bool { return sandboxes[id] }) // CRI-O needs no pause container
 	if len(left) != 1 {
 		t.Errorf("containers are left: %v", left)
 	}

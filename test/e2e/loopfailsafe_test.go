@@ -17,9 +17,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testFailsafe kills the plugin, and stops it for a while: then batch work has its
-// floor, services what they request, and a pin its CPU. A plugin that comes back goes
-// on, and says what was done meanwhile.
+// testFailsafe kills the plugin, and stops it for a while. Batch work then has its floor, services
+// what they request, and a pin its CPU. A plugin that comes back continues, and reports what was
+// done meanwhile.
 func testFailsafe(t *testing.T, rt *runtime.Runtime) {
 	ls := service(t, rt, "online", runtime.Resources{CPURequest: 500, CPULimit: 2000})
 	batch := hog(t, rt, "batch")
@@ -32,7 +32,7 @@ func testFailsafe(t *testing.T, rt *runtime.Runtime) {
 	must(t, err)
 	safe := func(what string, since time.Time) {
 		t.Helper()
-		await(t, what+": the failsafe has acted", func() bool { // its word, not the floor, which the loop may have set itself
+		await(t, what+": the failsafe has acted", func() bool { // waits for its report rather than for the floor, which the loop may have set itself
 			_, err := os.Stat(filepath.Join(s.RuntimeDir, "failsafe-acted.json"))
 			return err == nil
 		})
@@ -45,7 +45,7 @@ func testFailsafe(t *testing.T, rt *runtime.Runtime) {
 		}
 		isOn(t, pinPod.Container("c"), cpu)
 	}
-	acts := 0 // that were told before
+	acts := 0 // number of actions reported before
 	tells := func(why string) {
 		t.Helper()
 		await(t, "the loop tells what the failsafe did", func() bool {
@@ -77,9 +77,9 @@ func testFailsafe(t *testing.T, rt *runtime.Runtime) {
 	}
 }
 
-// testRestartInSqueeze kills the plugin under load and starts it again, at once:
-// batch's box is never wider than before, the service's files stay, and the old
-// failsafe ends without a deed.
+// testRestartInSqueeze kills the plugin under load and starts it again at once. The batch cgroup
+// never has more CPU than before, the service's files stay, and the old failsafe ends without
+// acting.
 func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 1000, CPULimit: 2000})
 	batch := hog(t, rt, "batch")
@@ -127,8 +127,8 @@ func testRestartInSqueeze(t *testing.T, rt *runtime.Runtime) {
 	sound(t, s)
 }
 
-// watch looks at an amount of CPU all the while, until it is asked for the different
-// values it had, in order.
+// watch samples an amount of CPU until the returned function is called, which returns the
+// different values in order.
 func watch(read func() (workload.MilliCPU, error)) func() ([]workload.MilliCPU, error) {
 	var seen []workload.MilliCPU
 	var failed error
@@ -154,7 +154,7 @@ func watch(read func() (workload.MilliCPU, error)) func() ([]workload.MilliCPU, 
 	}
 }
 
-// watchBox watches the quota of batch's box; none is a thousand CPUs.
+// watchBox watches the quota of the batch cgroup; a thousand CPUs stand for none.
 func watchBox(batch *runtime.Pod) func() ([]workload.MilliCPU, error) {
 	return watch(func() (workload.MilliCPU, error) {
 		now, err := limitOf(batch.ClassFile)

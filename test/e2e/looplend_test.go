@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testLend lends the CPU of an idle LSR pin to batch work, which is off it soon after the pin
-// begins to run. It tells how long that takes, and for how long the pin's threads waited for
-// their CPU in the first half second, beside steps of the same load before which nothing was
+// testLend lends the CPU of an idle LSR pin to batch work, which leaves it soon after the pin
+// begins to run. The test logs how long that takes, and how long the pin's threads waited for
+// their CPU in the first half second, beside the same for steps of load before which nothing was
 // lent.
 func testLend(t *testing.T, rt *runtime.Runtime) {
 	besteffort := hog(t, rt, "batch")
@@ -35,8 +35,8 @@ func testLend(t *testing.T, rt *runtime.Runtime) {
 		must(t, err)
 		return cpus
 	}
-	// step begins the pin's load, and tells when batch work had left its CPU and how long the
-	// pin's threads waited.
+	// step starts the pin's load. It returns when batch work had left the pin's CPU and how long
+	// the pin's threads waited.
 	step := func() (left, waited time.Duration) {
 		before := delay(t, pin)
 		began := time.Now()
@@ -55,7 +55,7 @@ func testLend(t *testing.T, rt *runtime.Runtime) {
 	}
 	for round := range 2 {
 		await(t, "the idle pin's CPU is lent", func() bool { return on().Overlaps(own) })
-		time.Sleep(time.Second) // batch work uses it
+		time.Sleep(time.Second) // batch work uses it meanwhile
 		left, waited := step()
 		t.Logf("round %d, lent: batch work was off the pin's CPU %s after the load began, the pin waited %s of 500 ms", round+1, left.Round(time.Millisecond), waited.Round(10*time.Microsecond))
 		isOn(t, job, shared)
@@ -71,7 +71,7 @@ func testLend(t *testing.T, rt *runtime.Runtime) {
 	sound(t, s)
 }
 
-// delay is how long a container's threads have waited for a CPU so far.
+// delay returns how long a container's threads have waited for a CPU.
 func delay(t *testing.T, c *runtime.Container) (sum time.Duration) {
 	t.Helper()
 	pids, err := c.PIDs()

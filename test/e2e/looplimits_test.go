@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// testAutomaticBurst has a throttled container's limit raised, with its pod's, and
-// brought back when it is calm. A resize in the middle succeeds and holds.
+// testAutomaticBurst checks that the limit of a throttled container and its pod rises, and falls
+// again when the container is no longer throttled. A resize meanwhile succeeds and stays.
 func testAutomaticBurst(t *testing.T, rt *runtime.Runtime) {
 	const asked, resized = 100, 150
 	s := loopSluice(t, rt, "control: {mode: on, burst: {calmAfter: 1s}}")
@@ -49,7 +49,7 @@ func testAutomaticBurst(t *testing.T, rt *runtime.Runtime) {
 	load(t, online)
 	await(t, "the limit is raised again", raised(asked))
 	must(t, c.Resize(runtime.Whole(resized, 64*mib)))
-	if container, pod := limits(); container < resized || container > resized*3 || pod < container { // it may have been raised meanwhile, by the configuration's 300 % at most
+	if container, pod := limits(); container < resized || container > resized*3 || pod < container { // it may have been raised again, to at most the configuration's 300 %
 		t.Errorf("after a resize to %d milli the container's limit is %d and the pod's %d", resized, container, pod)
 	}
 	if got := entry(t, s, c).Requested; got != resized {
@@ -60,19 +60,20 @@ func testAutomaticBurst(t *testing.T, rt *runtime.Runtime) {
 	sound(t, s)
 }
 
-// evictable is a BE pod outside of kube-system, whose pods are never evicted by default.
+// evictable returns a BE pod outside of kube-system, whose pods are never evicted by default.
 func evictable(name string) runtime.PodSpec {
 	spec := classed(name, "BE", runtime.Resources{})
 	spec.Namespace = "default"
 	return spec
 }
 
-// testEviction has batch work leave a node whose memory is in use, and stay away.
+// testEviction checks that batch work is evicted from a node whose memory is in use, and does not
+// start there again.
 func testEviction(t *testing.T, rt *runtime.Runtime) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 100})
 	spec := evictable("batch")
 	spec.Containers[0].Args = []string{"touch=300", "first", "sleep"}
-	batch := run(t, rt, spec) // before the plugin, which might evict it while it is made
+	batch := run(t, rt, spec) // before the plugin starts, which might evict it during its creation
 	_, err := batch.Container("c").First()
 	must(t, err)
 	s := loopSluice(t, rt, `control:
@@ -105,7 +106,7 @@ func testEviction(t *testing.T, rt *runtime.Runtime) {
 	}
 }
 
-// testRecording records a busy node and plays it back.
+// testRecording records a busy node and replays the recording.
 func testRecording(t *testing.T, rt *runtime.Runtime) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 500})
 	hog(t, rt, "batch")
@@ -126,7 +127,7 @@ func testRecording(t *testing.T, rt *runtime.Runtime) {
 	}
 }
 
-// testSwitch switches batch off and on again by the file that `sluice batch` writes.
+// testSwitch switches batch work off and on by the file that `sluice batch` writes.
 func testSwitch(t *testing.T, rt *runtime.Runtime) {
 	batch := hog(t, rt, "batch")
 	s := loopSluice(t, rt, squeeze(control.On, control.ByQuota))

@@ -13,14 +13,13 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// testMemory has services leave batch work as good as no memory: what it has in the page
-// cache is taken back, its limit follows, and no process is killed for it. At the end all
-// is given back.
+// testMemory has services that leave batch work nearly no memory: its page cache is reclaimed, its
+// limit follows, and no process is killed for it. In the end everything is restored.
 func testMemory(t *testing.T, rt *runtime.Runtime) {
 	const cached = 200 * mib
 	spec := classed("batch", "BE", runtime.Resources{})
 	fill := "fill"
-	if inGuest() { // its root is in memory
+	if inGuest() { // a guest's root file system is in memory
 		fill, spec.Containers[0].Disk = "cache", "/dev/vda"
 	}
 	spec.Containers[0].Args = []string{fmt.Sprintf("%s=%d", fill, cached/mib), "first", "sleep"}
@@ -28,7 +27,7 @@ func testMemory(t *testing.T, rt *runtime.Runtime) {
 	c := batch.Container("c")
 	_, err := c.First()
 	must(t, err)
-	if held := memory(t, c.File, "memory.current", "memory.usage_in_bytes"); held < cached*9/10 { // a few pages may be charged to others, or not yet
+	if held := memory(t, c.File, "memory.current", "memory.usage_in_bytes"); held < cached*9/10 { // some pages may be charged to others, or not yet charged
 		t.Fatalf("batch holds %d bytes: there is nothing to take back", held)
 	}
 	before, err := rt.Dump()
@@ -54,8 +53,8 @@ func testMemory(t *testing.T, rt *runtime.Runtime) {
 	restores(t, rt, s, before)
 }
 
-// memory is a number of bytes in a file of cgroup v2 or, where there is none, of v1; "max"
-// is more than any.
+// memory returns a number of bytes in a file of cgroup v2 or, if it doesn't exist, of v1; "max" is
+// larger than any number.
 func memory(t *testing.T, file func(string) (string, error), v2, v1 string) int64 {
 	t.Helper()
 	text, err := either(file, v2, v1)

@@ -23,8 +23,8 @@ func testSqueezeByCPUSet(t *testing.T, rt *runtime.Runtime) {
 	})
 }
 
-// testSqueeze has batch work give way to a service's load, and take back what the
-// service leaves; the service's own files stay. At the end all is given back.
+// testSqueeze checks that batch work gives up CPU for a service's load and gets back what the
+// service leaves, and that the service's own files stay. In the end everything is restored.
 func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given func(*testing.T, *runtime.Pod) workload.MilliCPU) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 1000, CPULimit: 2000})
 	batch := hog(t, rt, "batch")
@@ -36,7 +36,7 @@ func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given 
 
 	calm := workload.MilliCPU(1200)
 	if by == control.ByCPUSet {
-		calm = 2000 // in whole CPUs
+		calm = 2000 // a number of whole CPUs
 	}
 	isCalm := func() bool { now := given(t, batch); return now > calm-150 && now <= calm }
 	await(t, "batch has what a calm service leaves", isCalm)
@@ -44,13 +44,13 @@ func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given 
 	load(t, online)
 	givesWay := func() bool {
 		now := given(t, batch)
-		if now > 0 { // else it has no limit
+		if now > 0 { // the container has no limit otherwise
 			least = min(least, now)
 		}
 		return now > 0 && now <= calm-300
 	}
 	await(t, "batch gives way", givesWay)
-	if rt.Systemd() && by == control.ByQuota { // it writes its own idea of the slices then
+	if rt.Systemd() && by == control.ByQuota { // systemd then writes its own values to the slices
 		must(t, rt.DaemonReload())
 		await(t, "what systemd has undone is repaired, and told", func() bool {
 			return strings.Contains(s.Log(), `setting=cpu.quota suspect="systemd: `) && givesWay()
@@ -83,8 +83,8 @@ func testSqueeze(t *testing.T, rt *runtime.Runtime, by control.Mechanism, given 
 	restores(t, rt, s, before)
 }
 
-// restores ends the plugin and gives back what it has changed: all is as it was, also
-// when the failsafe has ended.
+// restores ends the plugin and restores what it has changed: everything is as it was, also after
+// the failsafe has ended.
 func restores(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, before runtime.Dump) {
 	t.Helper()
 	must(t, s.Stop())
@@ -113,7 +113,7 @@ func noFailsafe(t *testing.T, s *runtime.Sluice) {
 	})
 }
 
-// testPreview has the loop decide all the while, and write nothing.
+// testPreview checks that the loop decides all the time and writes nothing.
 func testPreview(t *testing.T, rt *runtime.Runtime) {
 	online := service(t, rt, "online", runtime.Resources{CPURequest: 100, CPULimit: 1000})
 	hog(t, rt, "batch")

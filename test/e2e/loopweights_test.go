@@ -13,12 +13,12 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// testWeights runs pods of 16, 64 and 250 requested CPUs, one of class SYSTEM, one whose
-// runtime handler is a virtual machine's, and the kubelet's cgroup of Burstable pods beside
-// batch work, all of them busy while their CPU time is counted, and stopped otherwise: with
-// 2 shares of so many, runc itself takes minutes. What isn't batch keeps its proportions
-// while weights are raised, and is given CPU time by them; what remains after the plugin's
-// end is the kubelet's.
+// testWeights runs pods that request 16, 64 and 250 CPUs, one of class SYSTEM, one with the
+// runtime handler of a virtual machine, and the kubelet's cgroup of Burstable pods beside batch
+// work. All of them are busy while their CPU time is measured, and stopped otherwise, because with
+// 2 shares of so many runc itself takes minutes. Everything that isn't batch work keeps its
+// proportions while weights are raised, and gets CPU time in these proportions. After the plugin's
+// end, the weights are the kubelet's.
 func testWeights(t *testing.T, rt *runtime.Runtime) {
 	const mem = 64 * mib
 	type sibling struct {
@@ -30,7 +30,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 	must(t, err)
 	besteffort, err := rt.Class(workload.BestEffort)
 	must(t, err)
-	must(t, besteffort.WriteFile("cpu.shares", "2")) // as the kubelet does
+	must(t, besteffort.WriteFile("cpu.shares", "2")) // the kubelet's value
 	for _, round := range []struct {
 		name   string
 		factor int64
@@ -103,8 +103,8 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 				if weight(name) != factor*due[name] {
 					t.Errorf("%s has %d shares, want %d times %d", name, weight(name), factor, due[name])
 				}
-				// The kernel divides two CPUs between many groups by averages of some 100 ms: what
-				// this is to find is a sixteenth in place of the whole.
+				// The kernel divides two CPUs between many groups by averages over some 100 ms, so
+				// this only distinguishes a sixteenth from the whole.
 				if name != "batch" && got[name]*sum*4 < due[name]*total {
 					t.Errorf("%s is due %.1f %% of the CPU time and has %.1f %%", name, percent(due[name], sum), percent(got[name], total))
 				}
@@ -112,7 +112,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 			must(t, w.Flush())
 			t.Logf("of %s of CPU time:\n%s", time.Duration(total).Round(10*time.Millisecond), table.String())
 
-			sound(t, s) // later the log has the failsafe's warning, which is due
+			sound(t, s) // checked now, because the failsafe's expected warning follows
 			must(t, s.Kill())
 			await(t, "the failsafe gives the weights back", func() bool {
 				for name := range files {
@@ -135,7 +135,7 @@ func testWeights(t *testing.T, rt *runtime.Runtime) {
 // weighed is how long siblings compete.
 const weighed = 8 * time.Second
 
-// count is what a file of a cgroup holds.
+// count returns the number in a file of a cgroup.
 func count(t *testing.T, file func(string) (string, error), name string) int64 {
 	t.Helper()
 	text, err := file(name)

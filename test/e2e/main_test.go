@@ -1,6 +1,6 @@
-// Package e2e runs Sluice against a real containerd, and a real CRI-O where there is one,
-// with real containers. Its tests run one after the other; where the machine can't carry
-// them they are skipped, and the last lines say how many and why.
+// Package e2e runs Sluice on a real containerd, and on a real CRI-O if there is one, with real
+// containers. Its tests run one after the other. Tests that the machine can't run are skipped, and
+// the last lines of the output say how many and why.
 package e2e
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// skipped counts tests by why they were skipped. Tests run one after the other.
+// skipped counts skipped tests by reason. Tests run one after the other.
 var skipped = map[string]int{}
 
 func TestMain(m *testing.M) {
@@ -27,11 +27,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// inGuest tells whether these tests run in a guest of test/vm: emulated, with cgroup v2
-// alone, and with the systemd driver where systemd runs it.
+// inGuest reports whether the tests run in a guest of test/vm, which is emulated, has cgroup v2
+// alone, and uses the systemd driver if systemd runs it.
 func inGuest() bool { return os.Getenv("SLUICE_VM") != "" }
 
-// patience is how long a condition may take to come true.
+// patience is how long to wait for a condition.
 func patience() time.Duration {
 	if inGuest() {
 		return 3 * time.Minute
@@ -39,15 +39,15 @@ func patience() time.Duration {
 	return time.Minute
 }
 
-// runtimes are the runtimes that a test is for which has all of them, as
-// runtime.Options.Containerd names them.
+// runtimes lists the runtimes for tests that need all of them, by the names in
+// runtime.Options.Containerd.
 var runtimes = []string{"2", "1.7", runtime.CRIO}
 
-// newest are the newest of each: what differs between containerd's versions is not
-// what such a test is about.
+// newest lists the newest version of each runtime, for tests that don't depend on the differences
+// between containerd's versions.
 var newest = []string{"2", runtime.CRIO}
 
-// nameOf is a runtime for people.
+// nameOf returns a runtime's name for people.
 func nameOf(version string) string {
 	if version == runtime.CRIO {
 		return "CRI-O"
@@ -55,7 +55,7 @@ func nameOf(version string) string {
 	return "containerd " + version
 }
 
-// skip skips a test that this machine can't carry.
+// skip skips a test that this machine can't run.
 func skip(t *testing.T, why error) {
 	t.Helper()
 	skipped[why.Error()]++
@@ -74,7 +74,7 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	}
 	if err := runtime.Unavailable(options); err != nil {
 		if inGuest() {
-			t.Fatal(err) // all that a guest needs is in it
+			t.Fatal(err) // a guest contains everything that the tests need
 		}
 		skip(t, err)
 	}
@@ -93,7 +93,7 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	return rt
 }
 
-// complaints are the lines of a log that are more than information.
+// complaints returns the lines of a log above the level of information.
 func complaints(log string) string {
 	var found strings.Builder
 	for line := range strings.Lines(log) {
@@ -114,14 +114,14 @@ func startSluice(t *testing.T, rt *runtime.Runtime, options runtime.SluiceOption
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("sluice's log:\n%s", s.Log())
-			_ = s.Kill() // the next test runs its own
+			_ = s.Kill() // the next test starts its own
 		}
 	})
 	return s
 }
 
-// run runs a pod with its containers started. If the test fails the next one finds no
-// trace of it.
+// run runs a pod and starts its containers. It is removed when the test ends, also after a
+// failure.
 func run(t *testing.T, rt *runtime.Runtime, spec runtime.PodSpec) *runtime.Pod {
 	t.Helper()
 	pod, err := rt.Run(spec)

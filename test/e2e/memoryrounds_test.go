@@ -19,12 +19,11 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestMemoryRounds has services and batch pods grow, leave, crash and return at random on
-// a node whose pods may hold 4 GiB together, and asks the kernel's log who was killed and
-// at whose limit. No batch container may be killed at the limit that Sluice sets while
-// batch work might hold more, and no service while batch work holds memory. By default it
-// makes the same few rounds each time; SLUICE_MEMORY_ROUNDS and SLUICE_MEMORY_SEED say how
-// many, and which.
+// TestMemoryRounds lets services and batch pods grow, end, crash and return at random on a node
+// whose pods may hold 4 GiB together, and reads in the kernel's log who was killed and at whose
+// limit. The kernel must kill no batch container at Sluice's limit while batch work may hold more,
+// and no service while batch work holds memory. By default it runs the same few rounds each time;
+// SLUICE_MEMORY_ROUNDS and SLUICE_MEMORY_SEED set their number and the random choices.
 func TestMemoryRounds(t *testing.T) {
 	number := func(name string, usual int64) int64 {
 		if text := os.Getenv(name); text != "" {
@@ -39,7 +38,7 @@ func TestMemoryRounds(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	m := &memoryRounds{t: t, rt: rt, random: rand.New(rand.NewPCG(uint64(seed), 0)), services: map[string]*runtime.Pod{}, batch: map[string]*runtime.Pod{}}
 	kernelLog(t, m.kernelSays)
-	warm := run(t, rt, m.pod("warm", "BE", "exit=0")) // the kubelet makes the cgroups of the classes
+	warm := run(t, rt, m.pod("warm", "BE", "exit=0")) // makes the kubelet's cgroups of the classes
 	must(t, rt.WritePodsFile(m.file("memory.limit_in_bytes", "memory.max"), strconv.FormatInt(allPods, 10)))
 	must(t, warm.Remove())
 	m.watch()
@@ -65,12 +64,12 @@ control:
 const (
 	allPods  = 4 << 30
 	lookEach = 20 * time.Millisecond
-	// late is how long Sluice may take to see what has changed: two of its intervals, and
-	// as much again on a busy machine.
+	// late is how long Sluice may take to notice a change: two of its intervals, and as much again
+	// on a busy machine.
 	late = 4 * time.Second
 )
 
-// memoryRounds is a node with services and batch work in random motion.
+// memoryRounds is a node with services and batch work that come and go at random.
 type memoryRounds struct {
 	t        *testing.T
 	rt       *runtime.Runtime
@@ -86,22 +85,22 @@ type memoryRounds struct {
 	refused, evicted, crashed, allowed int
 }
 
-// memoryLook is what the node's cgroups show at one moment, in bytes.
+// memoryLook is what the node's cgroups show at one time, in bytes.
 type memoryLook struct {
 	at           time.Time
-	online, held int64 // what services and batch work hold and can't give back
-	limit        int64 // of batch work
+	online, held int64 // memory of services and of batch work that is not page cache
+	limit        int64 // limit of batch work
 }
 
-// may is what batch work may hold at the least, beside that much of services: 65 %, with
-// the largest headroom.
+// may returns the memory that batch work may hold at least beside that much of services: 65 %,
+// less the largest headroom.
 func (l *memoryLook) may() int64 { return allPods*65/100 - l.online - allPods/10 }
 
 func (m *memoryRounds) pod(name, class string, args ...string) runtime.PodSpec {
 	spec := classed(name, class, runtime.Resources{})
-	// Pods of kube-system are never evicted by default.
+	// Pods in kube-system are never evicted by default.
 	spec.Namespace = "default"
-	if class == "LS" { // by its OOM score the kernel takes it before a small batch pod
+	if class == "LS" { // its OOM score makes the kernel kill it before a small batch pod
 		spec.Containers[0].Resources = runtime.Resources{CPURequest: 200, MemoryRequest: 600 << 20, MemoryLimit: 1400 << 20}
 	}
 	spec.Containers[0].Args = args
@@ -115,7 +114,7 @@ func (m *memoryRounds) file(v1, v2 string) string {
 	return v2
 }
 
-// watch looks at the node until the test's end.
+// watch samples the node until the test ends.
 func (m *memoryRounds) watch() {
 	limit, usage := m.file("memory.limit_in_bytes", "memory.max"), m.file("memory.usage_in_bytes", "memory.current")
 	prefix := ""
@@ -162,7 +161,7 @@ func (m *memoryRounds) watch() {
 	m.t.Cleanup(func() { close(done); <-ended })
 }
 
-// last is the looks of the last time.
+// last returns the samples of the last period d.
 func (m *memoryRounds) last(d time.Duration) []memoryLook {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -171,7 +170,7 @@ func (m *memoryRounds) last(d time.Duration) []memoryLook {
 	return slices.Clone(m.looks[at:])
 }
 
-// kernelSays takes a line of the kernel's log.
+// kernelSays processes a line of the kernel's log.
 func (m *memoryRounds) kernelSays(line string) {
 	if !strings.Contains(line, "oom-kill:") || !strings.Contains(line, m.rt.PodsCgroup()) {
 		return
@@ -205,7 +204,7 @@ func (m *memoryRounds) kernelSays(line string) {
 	}
 }
 
-// act is a round.
+// act runs a round.
 func (m *memoryRounds) act() {
 	name := fmt.Sprintf("service-%d", m.random.IntN(3))
 	switch pod := m.services[name]; {
@@ -224,12 +223,12 @@ func (m *memoryRounds) act() {
 	case m.random.IntN(2) == 0:
 		m.crash(name, pod)
 	}
-	time.Sleep(time.Duration(m.random.IntN(1500)) * time.Millisecond) // the load's own time, not a wait for anything
+	time.Sleep(time.Duration(m.random.IntN(1500)) * time.Millisecond) // a random time of the load, which waits for nothing
 }
 
-// serve starts a service that grows, and measures how much longer it takes than alone.
+// serve starts a service that grows, and measures how much longer that takes than alone.
 func (m *memoryRounds) serve(name string) {
-	const rate = 256 // MiB a second, of the probe's ramp
+	const rate = 256 // rate of the probe's ramp in MiB per second
 	size := 200 + m.random.IntN(1000)
 	pod := run(m.t, m.rt, m.pod(name, "LS", "first", fmt.Sprintf("ramp=%d", size), "sleep"))
 	m.services[name] = pod
@@ -248,14 +247,13 @@ func (m *memoryRounds) serve(name string) {
 		return n >= int64(size)<<20
 	})
 	m.waits = append(m.waits, max(0, time.Since(began)-time.Duration(size)*time.Second/rate))
-	if m.random.IntN(8) == 0 { // crashes
+	if m.random.IntN(8) == 0 { // the service crashes
 		must(m.t, pod.Container("c").Crash())
 		m.leave(name, pod)
 	}
 }
 
-// leave ends a service, and measures how long what it held is nobody's: until batch work
-// may have it.
+// leave ends a service, and measures how long it takes until batch work may have its memory.
 func (m *memoryRounds) leave(name string, pod *runtime.Pod) {
 	must(m.t, pod.Remove())
 	delete(m.services, name)
@@ -266,13 +264,13 @@ func (m *memoryRounds) leave(name string, pod *runtime.Pod) {
 			return false
 		}
 		l := &looks[len(looks)-1]
-		const step = allPods / 40                              // the limit follows in steps of 2 %, in whole MiB
-		return l.limit+step >= min(l.may(), l.held+allPods/10) // what it finds at once
+		const step = allPods / 40                              // the limit follows in steps of 2 % and in whole MiB
+		return l.limit+step >= min(l.may(), l.held+allPods/10) // the memory that it gets at once
 	})
 	m.idle = append(m.idle, time.Since(began))
 }
 
-// begin starts a batch pod that takes memory as fast as it can.
+// begin starts a batch pod that allocates memory as fast as it can.
 func (m *memoryRounds) begin(name string) {
 	pod, err := m.rt.RunPod(m.pod(name, "BE"))
 	must(m.t, err)
@@ -280,7 +278,7 @@ func (m *memoryRounds) begin(name string) {
 	m.start(name, pod)
 }
 
-// crash ends a batch container, and starts it again.
+// crash ends a batch container and starts it again.
 func (m *memoryRounds) crash(name string, pod *runtime.Pod) {
 	if c := pod.Container("c"); c != nil {
 		if state, err := c.State(); err == nil && state == cri.ContainerState_CONTAINER_RUNNING {
@@ -330,14 +328,14 @@ func (m *memoryRounds) report() {
 	m.t.Logf("%d batch containers were refused, %d were evicted before, %d crashed, %d were killed where they might not hold more", m.refused, m.evicted, m.crashed, m.allowed)
 }
 
-// kernelLog hands over the kernel's log, from now to the end of the test.
+// kernelLog passes on the lines of the kernel's log from now until the test ends.
 func kernelLog(t *testing.T, take func(line string)) {
 	t.Helper()
 	fd, err := syscall.Open("/dev/kmsg", syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		skip(t, fmt.Errorf("the kernel's log can't be read: %w", err))
 	}
-	_, err = syscall.Seek(fd, 0, 2) // the end
+	_, err = syscall.Seek(fd, 0, 2) // the end of the log
 	must(t, err)
 	log := os.NewFile(uintptr(fd), "/dev/kmsg")
 	ended := make(chan struct{})

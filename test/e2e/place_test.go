@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// classed is a pod of one container that says its class.
+// classed returns a pod of one container with a class.
 func classed(name, class string, r runtime.Resources) runtime.PodSpec {
 	return runtime.PodSpec{
 		Name: name, Namespace: "kube-system", Annotations: map[string]string{"class.sluice.dev": class},
@@ -15,9 +15,9 @@ func classed(name, class string, r runtime.Resources) runtime.PodSpec {
 	}
 }
 
-// TestPlacement has containers of all classes on a real containerd, and reads what
-// each sees at its first instruction. This machine may have two CPUs only, so at
-// most one pin at a time.
+// TestPlacement runs containers of all classes on a real containerd, and reads what each sees at
+// its first instruction. The machine may have only two CPUs, so there is at most one pin at a
+// time.
 func TestPlacement(t *testing.T) {
 	for _, version := range runtimes {
 		t.Run(nameOf(version), func(t *testing.T) {
@@ -66,7 +66,7 @@ func testPin(t *testing.T, rt *runtime.Runtime, class string) {
 		defer after.Remove()
 		c := after.Container("c")
 		sees(t, c, rest)
-		others["later "+shared] = c // its runtime was told of the rest alone
+		others["later "+shared] = c // the runtime's reply had only the remaining CPUs
 	}
 
 	must(t, pod.Remove())

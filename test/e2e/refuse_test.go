@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// refused tries to create the pod's container and returns why it was refused. A
-// refusal leaves no trace in the plugin or in other containers.
+// refused tries to create the pod's container and returns why it was refused. The refusal must
+// change nothing in the plugin or in other containers.
 func refused(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, spec runtime.PodSpec) string {
 	t.Helper()
 	pod, err := rt.RunPod(spec)
@@ -72,7 +72,7 @@ func testInvalid(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	}
 }
 
-// says checks that a message has all parts.
+// says checks that a message contains all parts.
 func says(t *testing.T, message string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

@@ -11,10 +11,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestReload puts files in the place of the plugin's configuration, as editors do,
-// every second one broken, while containers come, are resized and go. The pin stays
-// where it is, what classes give comes and goes, and in the end a restart changes
-// nothing.
+// TestReload replaces the plugin's configuration as editors do, every second time by a broken
+// file, while containers come, are resized and go. The pin stays where it is, the settings of
+// classes come and go, and in the end a restart changes nothing.
 func TestReload(t *testing.T) {
 	for _, version := range newest {
 		t.Run(nameOf(version), func(t *testing.T) { testReload(t, start(t, runtime.Options{Containerd: version})) })
@@ -22,7 +21,7 @@ func TestReload(t *testing.T) {
 }
 
 func testReload(t *testing.T, rt *runtime.Runtime) {
-	must(t, run(t, rt, classed("first", "LS", runtime.Resources{})).Remove()) // its class's cgroups stay
+	must(t, run(t, rt, classed("first", "LS", runtime.Resources{})).Remove()) // leaves the cgroups of its class behind
 	before, err := rt.ClassSettings()
 	must(t, err)
 	s := startSluice(t, rt, runtime.SluiceOptions{})
@@ -88,7 +87,7 @@ func testReload(t *testing.T, rt *runtime.Runtime) {
 	}
 }
 
-// replace puts another file in the configuration's place.
+// replace replaces the configuration by another file.
 func replace(t *testing.T, s *runtime.Sluice, text string) {
 	t.Helper()
 	next := s.ConfigFile() + ".new"
@@ -96,7 +95,7 @@ func replace(t *testing.T, s *runtime.Sluice, text string) {
 	must(t, os.Rename(next, s.ConfigFile()))
 }
 
-// share is a container's CPU weight, by the file that this kernel has.
+// share returns a container's CPU weight from the file that this kernel has.
 func share(t *testing.T, c *runtime.Container) int64 {
 	t.Helper()
 	text, err := c.File("cpu.shares")

@@ -57,6 +57,6 @@ func testResizedLSR(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 		says(t, err.Error(), append(c.says, "resize of container kube-system/pin/c")...)
 		stands()
 	}
-	must(t, pin.Resize(runtime.Whole(1000, 96*mib))) // memory alone: the update names the quota, too
+	must(t, pin.Resize(runtime.Whole(1000, 96*mib))) // a resize of memory alone, whose update contains the quota, too
 	stands()
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestSession is what somebody does who tries Sluice on a node: install it, look, run
-// pods of each class, make a mistake in the configuration and correct it, switch batch
-// work off and on, and uninstall, which leaves every setting as it was.
+// TestSession does what somebody does who tries Sluice on a node: install it, look around, run
+// pods of each class, make a mistake in the configuration and correct it, switch batch work off
+// and on, and uninstall, which leaves every setting as it was.
 func TestSession(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	run(t, rt, classed("web", "LS", runtime.Resources{CPURequest: 250}))
@@ -31,7 +31,7 @@ func TestSession(t *testing.T) {
 		}
 		return out
 	}
-	// Whether it fails depends on the machine.
+	// The doctor's exit code depends on the machine.
 	doctor, _ := node.Command(nil, "/usr/bin/sluice", "doctor")
 	says(t, doctor, "cgroup", "PSI", "RUNTIME")
 	must(t, node.Start())
@@ -50,7 +50,7 @@ func TestSession(t *testing.T) {
 		return st
 	}
 	const file = "/etc/sluice/sluice.yaml"
-	configure := func(text string) { // as an editor does
+	configure := func(text string) { // writes the configuration as an editor does
 		t.Helper()
 		next := filepath.Join(node.Root, file+".new")
 		must(t, os.WriteFile(next, []byte(text), 0o644))

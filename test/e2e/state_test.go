@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// statusOf is what the plugin tells about itself.
+// statusOf returns the plugin's status.
 func statusOf(t *testing.T, s *runtime.Sluice) *status.Status {
 	t.Helper()
 	st, err := s.Status()
@@ -17,7 +17,7 @@ func statusOf(t *testing.T, s *runtime.Sluice) *status.Status {
 	return st
 }
 
-// entry is what the plugin tells about a container.
+// entry returns the status of a container.
 func entry(t *testing.T, s *runtime.Sluice, c *runtime.Container) status.Container {
 	t.Helper()
 	st := statusOf(t, s)
@@ -30,10 +30,9 @@ func entry(t *testing.T, s *runtime.Sluice, c *runtime.Container) status.Contain
 	return status.Container{}
 }
 
-// consistent compares, at a quiet moment, what the plugin tells with what the
-// kernel shows: each container is where it is said to be, all that run are known,
-// on the CPUs of a pin there is nobody else, and both levels of a nested container have
-// the same limits.
+// consistent compares the plugin's status with the kernel when nothing is happening: each
+// container has the CPUs that the status shows, all running containers are listed, nobody else is
+// on a pin's CPUs, and both levels of nested containers have the same limits.
 func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	t.Helper()
 	st := statusOf(t, s)
@@ -41,7 +40,7 @@ func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 	must(t, err)
 	sandboxes, err := rt.Sandboxes()
 	must(t, err)
-	maps.DeleteFunc(kernel, func(id string, _ cpuset.Set) bool { return sandboxes[id] }) // their pauses do nothing
+	maps.DeleteFunc(kernel, func(id string, _ cpuset.Set) bool { return sandboxes[id] }) // pause containers do nothing
 	told := map[string]bool{}
 	for _, c := range st.Containers {
 		told[c.ID] = true
@@ -57,7 +56,7 @@ func consistent(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice) {
 			t.Errorf("%s %s is on CPUs %s, and told to be on %s", c.Class, c.Ref, has, want)
 		}
 		if !c.Class.Pinned() || !c.Unlimited {
-			continue // it shares
+			continue // the container shares CPUs
 		}
 		for id, other := range kernel {
 			if id != c.ID && other.Overlaps(has) {
@@ -86,8 +85,7 @@ func even(t *testing.T, rt *runtime.Runtime) {
 	}
 }
 
-// empties removes all pods but one and checks that the plugin forgets them and
-// gives back their CPUs.
+// empties removes all pods but one, and checks that the plugin forgets them and frees their CPUs.
 func empties(t *testing.T, rt *runtime.Runtime, s *runtime.Sluice, but ...*runtime.Pod) {
 	t.Helper()
 	must(t, rt.RemoveAll(but...))
@@ -104,7 +102,7 @@ func pinOf(t *testing.T, rt *runtime.Runtime, name, class string) (*runtime.Pod,
 	return pod, alone(t, pod.Container("c"))
 }
 
-// alone is the one CPU that a pin has.
+// alone returns the single CPU of a pin.
 func alone(t *testing.T, c *runtime.Container) cpuset.Set {
 	t.Helper()
 	cpus, err := c.CPUs()

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount is one cgroup hierarchy. On a v1 or hybrid machine there are several.
+// Mount is a cgroup hierarchy. A machine with v1, or a hybrid one, has several.
 type Mount struct {
 	Dir         string
 	V2          bool
-	Controllers []string // v1: those of the mount; v2: those that are not taken by v1
+	Controllers []string // in v1 the controllers of the mount; in v2 those that no v1 hierarchy has
 }
 
 // Mounts reads the cgroup hierarchies from /proc/self/mountinfo, see proc(5).
@@ -56,20 +56,19 @@ func Mounts() ([]Mount, error) {
 	return all, nil
 }
 
-// Tree is the cgroup, of the same name in every hierarchy, that holds all
-// that a test takes.
+// Tree is a cgroup of the same name in every hierarchy that holds everything of a test.
 type Tree struct {
 	Name       string
 	Mounts     []Mount
-	HighWeight bool // see Options
+	HighWeight bool // see Options of package runtime
 }
 
-// Processes is the cgroup of containerd, its shims and the plugin. In cgroup v1 they are in it
-// in the hierarchy of membership, which limits nothing, and also in that of CPU time if the tree
-// has a high weight.
+// Processes returns the cgroup of containerd, its shims and the plugin. In cgroup v1, they are in
+// it in the hierarchy of membership, which limits nothing, and also in that of CPU time if the
+// tree has a high weight.
 func (t *Tree) Processes() string { return filepath.Join(t.Name, "processes") }
 
-// membership is the hierarchy in which all processes of the tree are found.
+// membership returns the hierarchy in which all processes of the tree are found.
 func (t *Tree) membership() Mount { return t.Of("pids") }
 
 // Adopt moves a process into the cgroup for processes.
@@ -81,8 +80,8 @@ func (t *Tree) Adopt(pid int) error {
 	return err
 }
 
-// Create makes the cgroup in every hierarchy, with its parents. In v1 a new
-// cpuset is empty and can hold nobody: it gets its parent's values.
+// Create makes the cgroup and its parents in every hierarchy. In v1, a new cpuset is empty and
+// accepts no process, so it gets its parent's values.
 func (t *Tree) Create(path string) error {
 	for _, m := range t.Mounts {
 		var parent string
@@ -105,7 +104,7 @@ func (t *Tree) Create(path string) error {
 	return nil
 }
 
-// Path is that of a file or cgroup of the hierarchy.
+// Path returns the path of a file or cgroup of the hierarchy.
 func (m Mount) Path(elements ...string) string {
 	return filepath.Join(append([]string{m.Dir}, elements...)...)
 }
@@ -126,7 +125,7 @@ func (m Mount) inherit(parent, child, file string) error {
 	return m.write(child, file, strings.TrimSpace(string(value)))
 }
 
-// delegate gives a v2 cgroup's children the controllers that pods use.
+// delegate enables the controllers that pods use for a v2 cgroup's children.
 func (m Mount) delegate(cgroup string) error {
 	if !m.V2 {
 		return nil
@@ -147,8 +146,8 @@ func (m Mount) delegate(cgroup string) error {
 	return nil
 }
 
-// Find is the hierarchy and path of a cgroup's file: v1's under its
-// controller, v2's otherwise (pressure of a hybrid machine).
+// Find returns the hierarchy and path of a cgroup's file: that of its controller in v1, or else
+// v2's (pressure on a hybrid machine).
 func (t *Tree) Find(cgroup, file string) (string, error) {
 	controller, _, _ := strings.Cut(file, ".")
 	for _, v2 := range []bool{false, true} {
@@ -164,7 +163,7 @@ func (t *Tree) Find(cgroup, file string) (string, error) {
 	return "", fmt.Errorf("cgroup %s has no file %s: %w", cgroup, file, fs.ErrNotExist)
 }
 
-// Read is a file of the cgroup, trimmed.
+// Read returns the text of a file of the cgroup without surrounding blanks.
 func (t *Tree) Read(cgroup, file string) (string, error) {
 	path, err := t.Find(cgroup, file)
 	if err != nil {
@@ -186,10 +185,10 @@ func (t *Tree) Write(cgroup, file, value string) error {
 	return nil
 }
 
-// V2 tells whether cpu and cpuset are in the unified hierarchy.
+// V2 reports whether cpu and cpuset are in the unified hierarchy.
 func (t *Tree) V2() bool { return t.Of("cpuset").V2 }
 
-// Of is the hierarchy that has the controller.
+// Of returns the hierarchy that has the controller.
 func (t *Tree) Of(controller string) Mount {
 	for _, m := range t.Mounts {
 		if slices.Contains(m.Controllers, controller) {
@@ -257,8 +256,8 @@ func (t *Tree) Remove(cgroup string) error {
 	})
 }
 
-// Below lists the folder and all folders in it, parents first; none where it
-// doesn't exist or goes away meanwhile.
+// Below lists the folder and all folders in it, parents first, or nothing if it doesn't exist or
+// is removed meanwhile.
 func Below(root string) []string {
 	var dirs []string
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -270,13 +269,13 @@ func Below(root string) []string {
 	return dirs
 }
 
-// Gone tells whether the error says that a cgroup, or a file of one, is not there any more.
+// Gone reports whether the error says that a cgroup, or a file of one, no longer exists.
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)
 }
 
-// Thaw lets every frozen process in the cgroup and below it go on: cgroup v1 keeps
-// even SIGKILL from a frozen one.
+// Thaw lets every frozen process in the cgroup and below it continue. cgroup v1 delays even
+// SIGKILL for a frozen one.
 func (t *Tree) Thaw(cgroup string) error {
 	m := t.Of("freezer")
 	if m.V2 {
@@ -290,7 +289,7 @@ func (t *Tree) Thaw(cgroup string) error {
 	return nil
 }
 
-// CPUTime is the CPU time that a cgroup has used.
+// CPUTime returns the CPU time that a cgroup has used.
 func (t *Tree) CPUTime(cgroup string) (time.Duration, error) {
 	file, unit := "cpuacct.usage", time.Nanosecond
 	if t.V2() {
@@ -305,7 +304,7 @@ func (t *Tree) CPUTime(cgroup string) (time.Duration, error) {
 	return time.Duration(n) * unit, err
 }
 
-// UnmountBelow unmounts everything in the folder, the deepest first.
+// UnmountBelow unmounts everything in the folder, the deepest mount first.
 func UnmountBelow(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -322,7 +321,7 @@ func UnmountBelow(dir string) error {
 	for _, point := range points {
 		err := unix.Unmount(point, unix.MNT_DETACH)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			continue // another test process has swept it
+			continue // another test process has removed it
 		}
 		errs = append(errs, err)
 	}

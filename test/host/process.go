@@ -1,4 +1,4 @@
-// Package host has what tests take of their machine, and give back: cgroups in every
+// Package host provides what tests use of their machine and then remove: cgroups in every
 // hierarchy, processes in them, and mounts.
 package host
 
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Timeout is the time for one call or condition, also on an emulated machine.
+// Timeout is the maximum time for one call or condition, also on an emulated machine.
 const Timeout = 5 * time.Minute
 
 // Process is a child with a log file.
@@ -24,8 +24,8 @@ type Process struct {
 	done chan struct{} // closed when the process has been waited for
 }
 
-// Start runs a program in the tree, its output added to the log file. The
-// program's own folder comes first in its PATH: containerd finds its shim there.
+// Start runs a program in the tree and appends its output to the log file. The program's folder
+// comes first in its PATH, because containerd finds its shim there.
 func (t *Tree) Start(log string, env []string, path string, args ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -53,10 +53,10 @@ func (t *Tree) Start(log string, env []string, path string, args ...string) (*Pr
 	return p, nil
 }
 
-// PID is the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// ExitCode is that of the process, -1 while it runs and where a signal ended it.
+// ExitCode returns the exit code, or -1 while the process runs and if a signal ended it.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
 // Signal sends the process a signal.
@@ -78,7 +78,7 @@ func (p *Process) End(signal syscall.Signal) error {
 	}
 }
 
-// Exited tells whether the process has ended.
+// Exited reports whether the process has ended.
 func (p *Process) Exited() bool {
 	select {
 	case <-p.done:
@@ -88,8 +88,7 @@ func (p *Process) Exited() bool {
 	}
 }
 
-// Await polls until the condition holds; it gives up when the process has ended
-// without it.
+// Await polls until the condition holds. It gives up if the process ends.
 func (p *Process) Await(what string, condition func() error) error {
 	err := Poll(what, func() error {
 		exited := p.Exited()
@@ -115,7 +114,7 @@ func (p *Process) AwaitLine(text string) error {
 	})
 }
 
-// Output is what this process wrote, without its predecessors' part of the log.
+// Output returns what this process wrote, without its predecessors' part of the log.
 func (p *Process) Output() string {
 	log := ReadLog(p.log)
 	return log[min(p.from, len(log)):]
@@ -123,7 +122,7 @@ func (p *Process) Output() string {
 
 var errExited = errors.New("the process has ended")
 
-// Poll waits until the condition holds, for as long as Timeout.
+// Poll waits until the condition holds, for at most Timeout.
 func Poll(what string, condition func() error) error {
 	deadline := time.Now().Add(Timeout)
 	for {
@@ -138,12 +137,12 @@ func Poll(what string, condition func() error) error {
 	}
 }
 
-// CallContext is a context that ends after Timeout.
+// CallContext returns a context that ends after Timeout.
 func CallContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), Timeout)
 }
 
-// ReadLog is the text of a log file, or why it can not be read.
+// ReadLog returns the text of a log file, or why it can't be read.
 func ReadLog(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package knobs tests every knob on a real kernel: the same tables on cgroup v1,
-// where a test of test/e2e gives the bed, and on cgroup v2, in the guest of
-// test/vm.
+// Package knobs tests every knob on a real kernel, with the same tables on cgroup v1, where a test
+// of test/e2e provides the bed, and on cgroup v2, in the guest of test/vm.
 package knobs
 
 import (
@@ -20,24 +19,24 @@ import (
 
 const (
 	mib  = 1 << 20
-	pass = 900 * time.Millisecond // driftInterval as shipped
+	pass = 900 * time.Millisecond // the default driftInterval
 
 	patience = 3 * time.Minute // for a condition, also on an emulated machine on a busy host
 )
 
-// Bed is what the tests stand on.
+// Bed is the runtime and the plugin of the tests.
 type Bed struct {
 	RT     *runtime.Runtime
 	Sluice *runtime.Sluice // nil for tests that start it themselves
 }
 
-// pin is what the smallest LSE container asks for: a core's CPUs.
+// pin returns the resources of the smallest LSE container: the CPUs of one core.
 func pin(t *testing.T) runtime.Resources {
 	t.Helper()
 	return runtime.Whole(workload.MilliCPU(1000*threads(t)), 64*mib)
 }
 
-// threads is the threads of a core.
+// threads returns the number of threads per core.
 func threads(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
@@ -47,8 +46,8 @@ func threads(t *testing.T) int {
 	return siblings.Size()
 }
 
-// pod is a pod of one container "c" with the annotations, given as key, value,
-// and so on. It may say SYSTEM.
+// pod returns a pod of one container "c" with the annotations, given as key, value, and so on. It
+// may be of class SYSTEM.
 func pod(name string, r runtime.Resources, annotations ...string) runtime.PodSpec {
 	spec := runtime.PodSpec{
 		Name: strings.Map(dashes, name), Namespace: "kube-system", Annotations: map[string]string{},
@@ -60,7 +59,7 @@ func pod(name string, r runtime.Resources, annotations ...string) runtime.PodSpe
 	return spec
 }
 
-// dashes makes a test's name one of a pod.
+// dashes turns a test's name into that of a pod.
 func dashes(r rune) rune {
 	switch {
 	case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
@@ -76,7 +75,7 @@ func (b *Bed) run(t *testing.T, spec runtime.PodSpec) *runtime.Pod {
 	pod, err := b.RT.RunPod(spec)
 	must(t, err)
 	t.Cleanup(func() {
-		if t.Failed() { // the next test finds no trace of it
+		if t.Failed() { // removes it for the next test
 			_ = pod.Remove()
 		}
 	})
@@ -88,19 +87,19 @@ func (b *Bed) run(t *testing.T, spec runtime.PodSpec) *runtime.Pod {
 	return pod
 }
 
-// status is what the plugin tells about itself.
+// status returns the plugin's status.
 func (b *Bed) status(t *testing.T) *status.Status {
 	t.Helper()
 	var s *status.Status
-	await(t, func() (err error) { // it serves the runtime first
+	await(t, func() (err error) { // it serves the runtime before the socket
 		s, err = b.Sluice.Status()
 		return err
 	})
 	return s
 }
 
-// disks are the numbers of the machine's disks, in their order by number: what
-// has a device behind it, which ram, zram and loop devices have not.
+// disks returns the numbers of the machine's disks, sorted. Disks have a device, unlike ram, zram
+// and loop devices.
 func disks(t *testing.T) []string {
 	t.Helper()
 	devices, err := filepath.Glob("/sys/block/*/device")
@@ -115,7 +114,7 @@ func disks(t *testing.T) []string {
 	return numbers
 }
 
-// await waits until the condition holds, and fails with what it said last.
+// await waits until the condition returns nil, and fails with its last error.
 func await(t *testing.T, condition func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -129,10 +128,10 @@ func await(t *testing.T, condition func() error) {
 	}
 }
 
-// is reports whether a file says what is wanted, where "a|b" is either.
+// is reports whether a file has the wanted text; "a|b" stands for either.
 func is(got, want string) bool { return slices.Contains(strings.Split(want, "|"), got) }
 
-// says is an error where the file of a cgroup does not say what is wanted.
+// says returns an error if the file of a cgroup does not have the wanted text.
 func says(file func(string) (string, error), name, want string) error {
 	got, err := file(name)
 	if err == nil && !is(got, want) {

@@ -13,9 +13,9 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// Drift has another writer put every file that Sluice has set back to what it
-// said before: at once all those of one name. Each is repaired, once, and counted.
-// How long it took is told and not judged: the machine may be busy.
+// Drift writes back the old text of every file that Sluice has set, as another writer would: all
+// files of one name at once. Each is repaired once, and counted. The duration is logged and not
+// checked, because the machine may be busy.
 func Drift(t *testing.T, b *Bed) {
 	pods, before, after := b.adopted(t)
 	repairs := b.status(t).Counters.Drift
@@ -26,7 +26,7 @@ func Drift(t *testing.T, b *Bed) {
 		}
 	}
 	written, within, longest := 0, 0, time.Duration(0)
-	settings := map[string]bool{} // those of both levels of a nested container are one
+	settings := map[string]bool{} // those of both levels of a nested container count as one
 	for _, name := range slices.Sorted(maps.Keys(rounds)) {
 		began, files := time.Now(), rounds[name]
 		for _, file := range files {
@@ -65,8 +65,8 @@ func Drift(t *testing.T, b *Bed) {
 	b.ends(t, pods)
 }
 
-// follows tells files whose text the kernel derives from that of another: v2's
-// nice of a weight, and the weight of a group that is idle, which can't be written.
+// follows reports whether the kernel derives the file's text from that of another: v2's nice value
+// from a weight, and the weight of an idle group, which can't be written.
 func follows(file string) bool {
 	name := filepath.Base(file)
 	if name == "cpu.weight.nice" {
@@ -76,16 +76,16 @@ func follows(file string) bool {
 	return (name == "cpu.shares" || name == "cpu.weight") && err == nil && strings.TrimSpace(string(idle)) == "1"
 }
 
-// put writes what a dump says of a file.
+// put writes a file's text as in a dump.
 func put(file, text string) error {
 	file = strings.TrimSuffix(file, ".effective")
 	name := filepath.Base(file)
 	if name == "io.bfq.weight" {
-		text = strings.TrimPrefix(text, "default ") // a device to it
+		text = strings.TrimPrefix(text, "default ") // the number of a device follows it
 	}
 	lines := strings.Split(text, "\n")
 	if strings.HasPrefix(name, "io.") || strings.HasPrefix(name, "blkio.") {
-		// What a device's line says goes by a line of its own, of no limit.
+		// A device's line is removed by a line of its own without limits.
 		now, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -111,8 +111,8 @@ func put(file, text string) error {
 	return nil
 }
 
-// fight has another writer take back a container's burst as often as it is
-// repaired, until Sluice leaves it be for a while, and says so.
+// fight takes back a container's burst as often as it is repaired, as another writer would, until
+// Sluice pauses its repairs and says so.
 func (b *Bed) fight(t *testing.T) {
 	file, mine := "cpu.cfs_burst_us", "0"
 	if b.RT.V2() {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// Bursts has a container work now and then for longer than its quota lets it:
-// the kernel counts that it could.
+// Bursts runs a container that now and then works for longer than its quota permits. The kernel's
+// counters show that it could.
 func Bursts(t *testing.T, b *Bed) {
 	spec := pod("bursting", limited(200, 200), class, "LS", burst, "100%")
 	spec.Containers[0].Args = []string{"first", "pulse=100"}
@@ -26,9 +26,8 @@ func Bursts(t *testing.T, b *Bed) {
 	must(t, bursting.Remove())
 }
 
-// Reclaim has a batch container fill its limit with page cache: what is above its
-// watermark is reclaimed, on a kernel without watermarks by Sluice. cgroup v1 has
-// nothing to do it by.
+// Reclaim lets a batch container fill its limit with page cache. What exceeds its watermark is
+// reclaimed, by Sluice on a kernel without watermarks. cgroup v1 offers no way to do so.
 func Reclaim(t *testing.T, b *Bed) {
 	const limit, ratio, read = 256 * mib, 50, 200
 	spec := pod("caching", runtime.Resources{CPURequest: 100, MemoryLimit: limit}, class, "BE", memoryQoS, fmt.Sprintf("{wmarkRatio: %d}", ratio))
@@ -53,7 +52,7 @@ func Reclaim(t *testing.T, b *Bed) {
 	must(t, caching.Remove())
 }
 
-// stat is a number of a file of names and numbers; 0 where it has no such name.
+// stat returns a number from a file of names and numbers, or 0 without that name.
 func stat(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if key, value, _ := strings.Cut(strings.TrimSpace(line), " "); key == name {
@@ -63,7 +62,7 @@ func stat(text, name string) int64 {
 	return 0
 }
 
-// bytes is a number in a file; -1 where it is none.
+// bytes returns the number in a file, or -1 if it has none.
 func bytes(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -10,11 +10,10 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// files is what the files of a cgroup say.
+// files holds the texts of a cgroup's files.
 type files map[string]string
 
-// seen is the files by who has them: a container by its name, podLevel or
-// classLevel.
+// seen holds the files by their owner: a container's name, podLevel or classLevel.
 type seen map[string]files
 
 const (
@@ -22,18 +21,17 @@ const (
 	classLevel = "class"
 )
 
-// row is a pod, and what the kernel shows at the first instruction of its last
-// container. What a version of cgroups has no file for is left out of its column.
+// row is a pod, and what the kernel shows at the first instruction of its last container. A file
+// that a version of cgroups lacks is missing in its column.
 type row struct {
 	name     string
 	spec     runtime.PodSpec
 	v1, v2   seen
-	oomScore int // of the last container; 0 is not looked at
+	oomScore int // of the last container; 0 if it isn't checked
 }
 
-// First runs the table of every knob, or the named rows of it: what each container
-// has at its first instruction, and that a pod's end leaves its class's cgroup as it
-// was.
+// First runs the table of every knob, or the named rows of it. It checks what each container has
+// at its first instruction, and that the end of a pod leaves its class' cgroup as it was.
 func First(t *testing.T, b *Bed, names ...string) {
 	rows := b.rows(t)
 	if len(names) > 0 {
@@ -89,8 +87,8 @@ func (r row) run(t *testing.T, b *Bed) {
 	})
 }
 
-// ranks puts what ranks a nested container among others in the place of what it sees, which
-// is the cgroup below: of its siblings that one has none.
+// ranks replaces the weights that a nested container sees, which are those of its inner cgroup, by
+// those that rank it among its siblings.
 func ranks(c *runtime.Container, files files) error {
 	for _, file := range []string{"cpu.weight", "cpu.idle", "io.weight", "io.bfq.weight", "io.max"} {
 		text, err := c.File(file)
@@ -113,8 +111,8 @@ func check(t *testing.T, level string, got, want files) {
 	}
 }
 
-// Missing has what this kernel lacks: a container that asks for it runs and is
-// told of it, one that can't do without fails.
+// Missing requests what this kernel lacks: a container that asks for it runs and gets a warning,
+// and one that requires it fails.
 func Missing(t *testing.T, b *Bed) {
 	for key, value := range map[string]string{"core-sched": "group"} {
 		t.Run(key, func(t *testing.T) {

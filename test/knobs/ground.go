@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// Ground proves, without Sluice, what the other tests stand on: the container's
-// first program sees its pod's cgroup and the one above as the host does, the
-// kernel takes every value of the tables, a dump shows each of them, and they can
-// be put back.
+// Ground checks the assumptions of the other tests without Sluice: the container's first program
+// sees its pod's cgroup and the one above it as the host does, the kernel accepts every value of
+// the tables, a dump shows each of them, and they can be restored.
 func Ground(t *testing.T, b *Bed) {
 	pod := b.run(t, pod("ground", limited(500, 1000)))
 	c := pod.Container("c")
@@ -51,7 +50,7 @@ func Ground(t *testing.T, b *Bed) {
 	must(t, pod.Remove())
 }
 
-// values is one of each kind of file, that a container doesn't have by itself.
+// values returns a value for each kind of file, which a container doesn't have by itself.
 func (b *Bed) values(t *testing.T) map[string]string {
 	t.Helper()
 	numbers := disks(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// Reload has systemd, which owns the cgroups, do what makes it write them: read
-// its units again, set a property of a pod's slice, as the kubelet does, and start
-// another pod's. What it undoes is repaired.
+// Reload makes systemd, which owns the cgroups, do what makes it write them: read its units again,
+// set a property of a pod's slice, as the kubelet does, and start another pod's. Sluice repairs
+// what that undoes.
 func Reload(t *testing.T, b *Bed) {
 	pods, before, after := b.adopted(t)
 	mine := after.Changed(before)
@@ -59,7 +59,7 @@ func Reload(t *testing.T, b *Bed) {
 	b.ends(t, pods)
 }
 
-// bases is the files' names without their folders, each once.
+// bases returns the files' names without their folders, each once.
 func bases(files []string) []string {
 	var names []string
 	for _, file := range files {

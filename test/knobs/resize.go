@@ -12,9 +12,9 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// Resize sends updates up and down through the runtime, twenty to a container with
-// a burst and twenty to one of an idle pod, with the pod's own cgroup written as
-// the kubelet does: none fails, and after each all values are right.
+// Resize sends updates up and down through the runtime, twenty to a container with a burst and
+// twenty to one of an idle pod, and writes the pod's own cgroup as the kubelet does. None fails,
+// and after each all values are right.
 func Resize(t *testing.T, b *Bed) {
 	errors := b.status(t).Counters.WriteErrors
 	for _, test := range []struct {
@@ -32,7 +32,7 @@ func Resize(t *testing.T, b *Bed) {
 	}
 }
 
-// limits is n CPU limits, up and down.
+// limits returns n CPU limits, up and down.
 func limits(n int) []workload.MilliCPU {
 	limits := make([]workload.MilliCPU, n)
 	for i := range limits {
@@ -41,7 +41,7 @@ func limits(n int) []workload.MilliCPU {
 	return limits
 }
 
-// resizeBurst has a container with a burst of its whole quota, beside another.
+// resizeBurst resizes a container with a burst of its whole quota, beside another container.
 func resizeBurst(t *testing.T, b *Bed) {
 	spec := beside(pod("resize-burst", limited(100, 1000), class, "LS", burst, "100%"), limited(100, 500))
 	pod := b.run(t, spec)
@@ -68,9 +68,8 @@ func (b *Bed) quotaAndBurst(file func(string) (string, error), quota, burst work
 	return errors.Join(says(file, "cpu.cfs_quota_us", fmt.Sprint(int64(quota*100))), says(file, "cpu.cfs_burst_us", fmt.Sprint(int64(burst*100))))
 }
 
-// updateIdle has a pod whose cgroup is idle, twenty times. Nobody resizes a
-// BestEffort pod, but each update, of the CPU manager's for one, writes the
-// container's weight.
+// updateIdle updates a container of a pod whose cgroup is idle, twenty times. Nobody resizes a
+// BestEffort pod, but each update, such as the CPU manager's, writes the container's weight.
 func updateIdle(t *testing.T, b *Bed) {
 	pod := b.run(t, pod("update-idle", runtime.Resources{}, class, "BE"))
 	for i := range limits(20) {
@@ -85,8 +84,8 @@ func updateIdle(t *testing.T, b *Bed) {
 	must(t, pod.Remove())
 }
 
-// resizeLowest has a pod of the lowest identity with requests, whose weight the
-// kubelet writes, and a burst.
+// resizeLowest resizes a pod of the lowest identity with requests, whose weight the kubelet
+// writes, and with a burst.
 func resizeLowest(t *testing.T, b *Bed) {
 	pod := b.run(t, pod("resize-lowest", limited(100, 1000), class, "LS", identity, "-1", burst, "100%"))
 	for i, limit := range limits(8) {
@@ -104,7 +103,7 @@ func resizeLowest(t *testing.T, b *Bed) {
 	must(t, pod.Remove())
 }
 
-// contains is an error where the text lacks a part.
+// contains returns an error if the text lacks a part.
 func contains(text string, parts ...string) error {
 	for _, part := range parts {
 		if !strings.Contains(text, part) {

@@ -15,13 +15,13 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// every is pods that ask for every knob that mainline kernels have.
+// every returns pods that request every knob of mainline kernels.
 func every(t *testing.T) []runtime.PodSpec {
 	batch := rowNamed(t, dialectRows(), "Koordinator batch").spec
 	return []runtime.PodSpec{
 		pod("every-ls", runtime.Whole(500, 64*mib), class, "LS", burst, "100%",
 			memoryQoS, "{minPercent: 50, lowPercent: 100, oomGroup: true}", io, "{weight: 50, readBPS: 10Mi, writeIOPS: 100}"),
-		// Its request isn't told, so that memory.high depends on the limit alone: this
+		// The runtime isn't told its request, so memory.high depends on the limit alone. This
 		// machine's memory may grow between two starts of Sluice.
 		pod("every-high", runtime.Resources{CPURequest: 100, CPULimit: 300, MemoryLimit: 64 * mib}, class, "LS", burst, "50%", memoryQoS, "{highPercent: 80}"),
 		pod("every-lsr", pin(t), class, "LSR"),
@@ -31,7 +31,7 @@ func every(t *testing.T) []runtime.PodSpec {
 	}
 }
 
-// touched lists the files of which every has one at least that Sluice sets.
+// touched lists the names of files that Sluice sets at least once for the pods of every.
 func (b *Bed) touched() []string {
 	if b.RT.V2() {
 		return []string{
@@ -46,8 +46,8 @@ func (b *Bed) touched() []string {
 	}
 }
 
-// adopted has Sluice adopt running pods that ask for everything, and returns what
-// all files said before and say then.
+// adopted starts Sluice beside running pods that request everything, and returns the texts of all
+// files before and after.
 func (b *Bed) adopted(t *testing.T) (pods []*runtime.Pod, before, after runtime.Dump) {
 	t.Helper()
 	for _, spec := range every(t) {
@@ -74,7 +74,7 @@ func (b *Bed) adopted(t *testing.T) (pods []*runtime.Pod, before, after runtime.
 				return fmt.Errorf("no cgroup's %s was changed; changed: %q", file, before.Differences(after))
 			}
 		}
-		// Its updates repeat what the runtime has on record.
+		// The updates of the record repeat what the runtime has recorded.
 		if s := b.status(t); s.Runtime.RecordUpdates == status.RecordUpdatesOn && s.Counters.RecordUpdates < len(pods) {
 			return fmt.Errorf("the runtime was told of %d containers", s.Counters.RecordUpdates)
 		}
@@ -101,9 +101,9 @@ func (b *Bed) settled(t *testing.T) runtime.Dump {
 	return last
 }
 
-// Restore adopts pods that ask for everything, ends, and gives back: every file
-// of the cgroup trees is as it was. The same after crashes, which lose no original
-// value and change nothing.
+// Restore starts Sluice beside pods that request everything, ends it, and restores: every file of
+// the cgroup trees is as it was. The same holds after crashes, which lose no original value and
+// change nothing.
 func Restore(t *testing.T, b *Bed) {
 	pods, before, after := b.adopted(t)
 	t.Logf("%d files were changed of %d", len(before.Differences(after)), len(before))
@@ -125,8 +125,8 @@ func Restore(t *testing.T, b *Bed) {
 	b.ends(t, pods)
 }
 
-// shippedRestore is the command line with which configs/kubernetes/restore.yaml gives a
-// node back, for the node's own root folder.
+// shippedRestore returns the command line with which configs/kubernetes/restore.yaml restores a
+// node, for the node's own root folder.
 func shippedRestore(t *testing.T) []string {
 	t.Helper()
 	file, err := os.Open("../../configs/kubernetes/restore.yaml")
@@ -158,7 +158,7 @@ func shippedRestore(t *testing.T) []string {
 	}
 }
 
-// ends removes the pods, and ends the plugin.
+// ends removes the pods and ends the plugin.
 func (b *Bed) ends(t *testing.T, pods []*runtime.Pod) {
 	t.Helper()
 	for _, pod := range pods {

@@ -18,7 +18,7 @@ const (
 	koordClass = "koordinator.sh/qosClass"
 )
 
-// limited is a Burstable container's share with a CPU limit.
+// limited returns a Burstable container's resources with a CPU limit.
 func limited(request, limit workload.MilliCPU) runtime.Resources {
 	return runtime.Resources{CPURequest: request, CPULimit: limit}
 }
@@ -26,37 +26,38 @@ func limited(request, limit workload.MilliCPU) runtime.Resources {
 // steps is a memory request in thousandths of the node's memory.
 const steps = 10
 
-// part is a Burstable container's share with a memory limit above its request,
-// and perhaps one of CPU.
+// part returns a Burstable container's resources with a memory limit above its request, and a CPU
+// limit if given.
 func part(t *testing.T, cpu workload.MilliCPU) runtime.Resources {
 	t.Helper()
 	memory, err := runtime.NodeMemory()
 	must(t, err)
-	// In the middle of a step: a virtual machine's memory may change by some percent.
+	// The request lies in the middle of a step, because a virtual machine's memory may change by
+	// some percent.
 	request := memory*steps/1000 + memory/2000
 	return runtime.Resources{CPURequest: 100, CPULimit: cpu, MemoryRequest: request, MemoryLimit: (request + 64*mib) / 4096 * 4096}
 }
 
-// labelled is the pod with a label in its class's place.
+// labelled returns the pod with a label in place of its class.
 func labelled(p runtime.PodSpec, key, value string) runtime.PodSpec {
 	p.Labels = map[string]string{key: value}
 	return p
 }
 
-// sliced is the pod in a cgroup named as with the systemd driver. Without systemd
-// its containers' are not where their scopes would be: only the pod's is looked at.
+// sliced returns the pod in a cgroup named as with the systemd driver. Without systemd, its
+// containers are not where their scopes would be, so only the pod's cgroup is checked.
 func sliced(p runtime.PodSpec) runtime.PodSpec {
 	p.Slices = true
 	return p
 }
 
-// beside is the pod with a second container "d".
+// beside returns the pod with a second container "d".
 func beside(p runtime.PodSpec, r runtime.Resources) runtime.PodSpec {
 	p.Containers = append(p.Containers, runtime.ContainerSpec{Name: "d", Resources: r})
 	return p
 }
 
-// rows is the table: knobs, by classes, by levels.
+// rows returns the table: knobs by classes, by levels.
 func (b *Bed) rows(t *testing.T) []row {
 	rows := classRows(t)
 	rows = append(rows, burstRows()...)
@@ -65,7 +66,7 @@ func (b *Bed) rows(t *testing.T) []row {
 	return append(rows, dialectRows()...)
 }
 
-// bursts is what the levels say of bursts, in µs.
+// bursts returns the expected bursts by level, in µs.
 func bursts(name string, levels map[string]int) seen {
 	s := seen{}
 	for level, burst := range levels {
@@ -74,17 +75,17 @@ func bursts(name string, levels map[string]int) seen {
 	return s
 }
 
-// burstRow has the same bursts under both names.
+// burstRow expects the same bursts in the files of both versions.
 func burstRow(name string, spec runtime.PodSpec, levels map[string]int) row {
 	return row{name: name, spec: spec, v1: bursts("cpu.cfs_burst_us", levels), v2: bursts("cpu.max.burst", levels)}
 }
 
-// alike is the same files on both versions.
+// alike expects the same files on both versions.
 func alike(name string, spec runtime.PodSpec, s seen) row {
 	return row{name: name, spec: spec, v1: s, v2: s}
 }
 
-// plain is the settings of one that asks for nothing beside its class.
+// plain returns the settings of a container that requests nothing besides its class.
 func plain(v1 bool, idle string, containerWeight string) seen {
 	burst, weight := "cpu.max.burst", "cpu.weight"
 	if v1 {
@@ -97,8 +98,8 @@ func plain(v1 bool, idle string, containerWeight string) seen {
 	}
 }
 
-// classRows: what a class alone does. Only BE is ranked, by its pod's own cgroup;
-// the container's weight stays the kubelet's.
+// classRows has the settings of a class alone. Only BE is ranked, by its pod's own cgroup; the
+// container's weight stays the kubelet's.
 func classRows(t *testing.T) []row {
 	pinned, pinnedV2 := "1024", "39|100"
 	if threads(t) == 2 {
@@ -114,7 +115,7 @@ func classRows(t *testing.T) []row {
 		idleClass("BE", "1", runtime.Resources{}, "2", "1"),
 		idleClass("SYSTEM", "0", limited(500, 1000), "512", "20|59"),
 		{
-			name: "BE with requests", // the kubelet writes this pod's weight, which idle would refuse
+			name: "BE with requests", // the kubelet writes this pod's weight, which the kernel would refuse for an idle cgroup
 			spec: pod("be-requests", limited(500, 1000), class, "BE"),
 			v1:   seen{podLevel: {"cpu.idle": "0", "cpu.shares": "2"}, "c": {"cpu.idle": "0"}},
 			v2:   seen{podLevel: {"cpu.idle": "0", "cpu.weight": "1"}, "c": {"cpu.idle": "0"}},
@@ -123,8 +124,8 @@ func classRows(t *testing.T) []row {
 	}
 }
 
-// burstRows: percent of the quota, at most the quota on a mainline kernel; the
-// pod has the sum.
+// burstRows has bursts in percent of the quota, limited to the quota on a mainline kernel; the pod
+// has the sum.
 func burstRows() []row {
 	return []row{
 		burstRow("burst 50 %", pod("burst-50", limited(500, 1000), class, "LS", burst, "50%"), map[string]int{"c": 50000, podLevel: 50000, classLevel: 0}),
@@ -138,13 +139,14 @@ func burstRows() []row {
 	}
 }
 
-// memoryRows: v1 has a limit and a soft limit, v2 has all; the sums are above.
+// memoryRows has a limit and a soft limit on v1 and all settings on v2, with the sums in the
+// cgroups above.
 func (b *Bed) memoryRows(t *testing.T) []row {
 	whole := runtime.Whole(200, 128*mib)
 	text := func(n int64) string { return strconv.FormatInt(n, 10) }
 	burstable := part(t, 0)
 	limit := burstable.MemoryLimit
-	// The kubelet's score tells the request in steps of the node's memory.
+	// The kubelet's score contains the request in steps of the node's memory.
 	request, _ := workload.MemoryRequest(&workload.Pod{CgroupParent: "/kubepods/burstable/pod"},
 		&workload.Container{OOMScoreAdj: 1000 - steps}, b.status(t).Machine.MemoryBytes)
 	high := text((request + (limit-request)*80/100) / 4096 * 4096)
@@ -182,7 +184,7 @@ func (b *Bed) memoryRows(t *testing.T) []row {
 	}
 }
 
-// ioRows: each disk is throttled that no device's own line names.
+// ioRows has throttles for each disk without a line of its own.
 func ioRows(t *testing.T) []row {
 	var read, write, iops, all string
 	for i, disk := range disks(t) {
@@ -213,8 +215,8 @@ func ioRows(t *testing.T) []row {
 	}
 }
 
-// dialectRows: pods of Koordinator's and Katalyst's get what their own node agents
-// would give them.
+// dialectRows has pods of Koordinator and Katalyst, which get what their own node agents would
+// set.
 func dialectRows() []row {
 	be := func(name string, annotations ...string) runtime.PodSpec {
 		return labelled(pod(name, runtime.Resources{}, annotations...), koordClass, "BE")
@@ -227,7 +229,7 @@ func dialectRows() []row {
 		alike("Koordinator BE", be("koord-be"), idle),
 		alike("Katalyst reclaimed_cores", pod("katalyst", runtime.Resources{}, "katalyst.kubewharf.io/qos_level", "reclaimed_cores"), idle),
 		{
-			name: "Koordinator batch", // idle, the pod's cgroup has no weight of its own
+			name: "Koordinator batch", // the pod's idle cgroup has no weight of its own
 			spec: be("koord-batch", "node.koordinator.sh/extended-resource-spec", batch),
 			v1: seen{
 				"c":      {"cpu.shares": "1024", "cpu.cfs_quota_us": "100000", "memory.limit_in_bytes": "67108864"},

@@ -1,5 +1,5 @@
-// Command image writes an image with one static binary as an OCI archive, which
-// `ctr images import`, podman and skopeo read. The same binary makes the same archive.
+// Command image writes an image with one static binary as an OCI archive, which `ctr images
+// import`, podman and skopeo read. The same binary results in the same archive.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// what is in the image, and how it is called.
+// what describes the image: its contents and its name.
 type what struct {
 	binary, name, version, revision, arch string
 }
@@ -54,7 +54,7 @@ func write(w what, out string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a folder in /tmp may stay
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover folder in /tmp does no harm
 	if err := w.layOut(image, dir); err != nil {
 		return err
 	}
@@ -63,11 +63,11 @@ func write(w what, out string) error {
 		return err
 	}
 	fmt.Println(w.name, digest)
-	return os.WriteFile(out, archive, 0o644) //nolint:gosec // an image is no secret
+	return os.WriteFile(out, archive, 0o644) //nolint:gosec // anybody may read an image
 }
 
-// image has one layer with one file. Its user is nobody, which is enough for all
-// commands but those that read and write cgroups: the DaemonSet makes it root.
+// image returns an image of one layer with one file. Its user is nobody, which suffices for all
+// commands except those that read and write cgroups; the DaemonSet makes it root.
 func (w what) image() (v1.Image, error) {
 	layer, err := w.layer()
 	if err != nil {
@@ -100,7 +100,7 @@ func (w what) image() (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// layer has the binary in /usr/bin, without a time.
+// layer returns a layer with the binary in /usr/bin and without timestamps.
 func (w what) layer() (v1.Layer, error) {
 	binary, err := os.ReadFile(w.binary)
 	if err != nil {
@@ -128,7 +128,7 @@ func (w what) layer() (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// layOut writes the image as a folder, under its name.
+// layOut writes the image as a folder in OCI layout, under its name.
 func (w what) layOut(image v1.Image, dir string) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
@@ -140,7 +140,7 @@ func (w what) layOut(image v1.Image, dir string) error {
 	}), layout.WithPlatform(v1.Platform{OS: "linux", Architecture: w.arch}))
 }
 
-// archived is a folder as a tar archive, in the order of its names and without times.
+// archived returns a folder as a tar archive, sorted by name and without timestamps.
 func archived(dir string) ([]byte, error) {
 	var out bytes.Buffer
 	t := tar.NewWriter(&out)
@@ -148,7 +148,7 @@ func archived(dir string) ([]byte, error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		data, err := os.ReadFile(name) //nolint:gosec // a folder of the image, made by whoever builds it
+		data, err := os.ReadFile(name) //nolint:gosec // a folder of the image that this process has made
 		if err != nil {
 			return err
 		}

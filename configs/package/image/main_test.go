@@ -20,7 +20,7 @@ func example(t *testing.T) what {
 	return what{binary: binary, name: "localhost/sluice/sluice:v1", version: "v1", revision: "abc", arch: "amd64"}
 }
 
-// The same binary makes the same archive, byte for byte.
+// The same binary results in the same archive, byte for byte.
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	var archives [][]byte
@@ -40,7 +40,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// The image has the binary, no shell and no other file, and its user is nobody.
+// The image contains the binary, no shell and no other file, and its user is nobody.
 func TestContents(t *testing.T) {
 	t.Parallel()
 	image, err := example(t).image()

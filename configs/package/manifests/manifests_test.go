@@ -1,5 +1,5 @@
-// Package manifests checks the Kubernetes manifests against the API's own types, as
-// an API server that validates strictly would: an unknown or doubled key is an error.
+// Package manifests checks the Kubernetes manifests against the API's types as strictly as an API
+// server can: unknown and duplicate keys are errors.
 package manifests
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const plugin, restore = "sluice.yaml", "restore.yaml"
 
-// objects are those of the manifest, in their order.
+// objects returns the objects of a manifest in their order.
 func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
 	return decode(t, filepath.Join("../../../configs/kubernetes", file))
@@ -80,7 +80,7 @@ func one[T runtime.Object](t *testing.T, file string) T {
 	panic("unreachable")
 }
 
-// Nothing talks to the API: there is no role, and no token in the pod.
+// No pod talks to the API: there is no role, and the pods have no token.
 func TestNoAPI(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]int{plugin: 4, restore: 3} {
@@ -113,8 +113,8 @@ func TestConfigMap(t *testing.T) {
 	}
 }
 
-// TestOwnClass: the plugin's own pod is of class SYSTEM and weighs more than it requests,
-// by the configuration beside it.
+// TestOwnClass checks that the plugin's own pod is of class SYSTEM and has a higher weight than
+// its request gives, by the configuration beside it.
 func TestOwnClass(t *testing.T) {
 	t.Parallel()
 	set := one[*apps.DaemonSet](t, plugin)
@@ -129,7 +129,7 @@ func TestOwnClass(t *testing.T) {
 	}
 }
 
-// The pods can do no more than the service, and each mount has its volume. They start
+// The pods have no more privileges than the service, and each mount has its volume. They can start
 // where CAP_SYS_RESOURCE can't be given.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
@@ -169,8 +169,8 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// TestSockets: the runtime's CRI socket is where Sluice looks for it, the folder need not be
-// there, and what is mounted below it leaves the pod with the host's own unmount.
+// TestSockets checks that the runtime's CRI socket is where Sluice looks for it, that its folder
+// may be missing, and that an unmount on the host also takes effect in the pod.
 func TestSockets(t *testing.T) {
 	t.Parallel()
 	pod := one[*apps.DaemonSet](t, plugin).Spec.Template.Spec
@@ -188,7 +188,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// TestRestoreIsOfThePlugin: it runs the plugin's image with what the plugin has kept.
+// TestRestoreIsOfThePlugin checks that the restore runs the plugin's image on the plugin's files.
 func TestRestoreIsOfThePlugin(t *testing.T) {
 	t.Parallel()
 	running, restoring := one[*apps.DaemonSet](t, plugin).Spec.Template.Spec, one[*apps.DaemonSet](t, restore).Spec.Template.Spec

@@ -1,5 +1,5 @@
-// Package cgroups gives benchmarks a part of this host's own cgroup tree, with a
-// host root in which that part is the whole tree.
+// Package cgroups gives benchmarks a part of this host's cgroup tree, and a host root in which
+// that part is the whole tree.
 package cgroups
 
 import (
@@ -14,18 +14,16 @@ import (
 	"testing"
 )
 
-// Tree is a cgroup of its own in each of cgroup v1's hierarchies, with what is
-// made below it.
+// Tree is a cgroup in each hierarchy of cgroup v1, with those below it.
 type Tree struct {
 	tb    testing.TB
-	roots []string // one in each hierarchy
+	roots []string // the tree's cgroup in each hierarchy
 }
 
 func controllers() []string { return []string{"cpuset", "cpu", "cpuacct", "memory", "blkio"} }
 
-// New makes a tree and links it into host, a folder for --host-root. It skips the
-// benchmark where the rights or cgroup v1 are not there, and removes the tree at its
-// end.
+// New makes a tree and links it into host, a folder for --host-root. It skips the benchmark
+// without the privileges or cgroup v1, and removes the tree when the benchmark ends.
 func New(tb testing.TB, host string) *Tree {
 	tb.Helper()
 	t := &Tree{tb: tb}
@@ -47,7 +45,7 @@ func New(tb testing.TB, host string) *Tree {
 			tb.Fatal(err)
 		}
 	}
-	if err := os.Symlink("/sys/block", filepath.Join(host, "sys/block")); err != nil { // what throttles are probed on
+	if err := os.Symlink("/sys/block", filepath.Join(host, "sys/block")); err != nil { // the throttles' probe needs a disk
 		tb.Fatal(err)
 	}
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -57,14 +55,14 @@ func New(tb testing.TB, host string) *Tree {
 		}
 		t.Write("/", file, string(all))
 	}
-	t.Write("/", "cgroup.clone_children", "1") // cpuset: cgroups below begin with all CPUs
+	t.Write("/", "cgroup.clone_children", "1") // a new cgroup of the cpuset hierarchy gets all CPUs
 	return t
 }
 
-// Below is a cgroup of the tree as this host names it.
+// Below returns the path of a cgroup of the tree on this host.
 func (t *Tree) Below(dir string) string { return filepath.Join("/", filepath.Base(t.roots[0]), dir) }
 
-// Make makes a cgroup in each hierarchy, with those above it.
+// Make makes a cgroup and its missing parents in each hierarchy.
 func (t *Tree) Make(dir string) {
 	t.tb.Helper()
 	for _, root := range t.roots {
@@ -74,7 +72,7 @@ func (t *Tree) Make(dir string) {
 	}
 }
 
-// Write writes a file of a cgroup, as the kubelet or a runtime would.
+// Write writes a file of a cgroup as the kubelet or a runtime would.
 func (t *Tree) Write(dir, file, text string) {
 	t.tb.Helper()
 	files := t.Files(dir, file)
@@ -86,7 +84,7 @@ func (t *Tree) Write(dir, file, text string) {
 	}
 }
 
-// Files are those of the named files that a cgroup has, by their whole paths.
+// Files returns the whole paths of those of the named files that a cgroup has.
 func (t *Tree) Files(dir string, names ...string) []string {
 	var files []string
 	for _, name := range names {
@@ -101,14 +99,14 @@ func (t *Tree) Files(dir string, names ...string) []string {
 	return files
 }
 
-// Setting is the text of a file by its whole path.
+// Setting is the text of a file with its whole path.
 type Setting struct {
 	File string
 	Text []byte
 }
 
-// Dump reads all settings of cgroups: files that can be read and written, and don't
-// count or list something.
+// Dump reads all settings of cgroups: files that can be read and written and are no counters or
+// lists.
 func (t *Tree) Dump(dirs ...string) []Setting {
 	t.tb.Helper()
 	var all []Setting
@@ -137,7 +135,7 @@ func counts(file string) bool {
 	return file == "tasks" || file == "cgroup.procs" || strings.Contains(file, "usage") || strings.Contains(file, "failcnt")
 }
 
-// Changed are the settings of after whose text is another than in before.
+// Changed returns the settings of after whose text differs from that in before.
 func Changed(before, after []Setting) []Setting {
 	old := make(map[string][]byte, len(before))
 	for _, s := range before {
@@ -146,7 +144,7 @@ func Changed(before, after []Setting) []Setting {
 	return slices.DeleteFunc(slices.Clone(after), func(s Setting) bool { return bytes.Equal(s.Text, old[s.File]) })
 }
 
-// Write writes settings one after another, each file by its path.
+// Write writes settings one after another, by the files' paths.
 func Write(settings []Setting) error {
 	for _, s := range settings {
 		if err := os.WriteFile(s.File, s.Text, 0); err != nil {
@@ -156,7 +154,7 @@ func Write(settings []Setting) error {
 	return nil
 }
 
-// remove removes the tree, also from hierarchies that a runtime has put it into.
+// remove removes the tree, also from hierarchies into which a runtime has put it.
 func (t *Tree) remove() {
 	if len(t.roots) == 0 {
 		return

@@ -16,27 +16,27 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// bed is a node with a service and hogs, which are frozen while nobody asks for
-// their load: settings can change from one slice to the next.
+// bed is a node with a service and hogs. Hogs are frozen except while a slice needs their load, so
+// settings can change between slices.
 type bed struct {
 	rt        *runtime.Runtime
-	binary    string // sluice
+	binary    string // path of sluice
 	online    runtime.Cgroup
-	batch     runtime.Cgroup // the kubelet's cgroup of BestEffort pods: the batch box
+	batch     runtime.Cgroup // the kubelet's cgroup of BestEffort pods, which is the batch cgroup
 	service   *runtime.Pod
 	resources runtime.Resources // of the service
 	hogs      map[hogKey]*runtime.Pod
-	rounds    uint32 // of work for a request
+	rounds    uint32 // of work per request
 	cpus      int
 }
 
-// place is where a hog's pod runs.
+// place says where a hog's pod runs.
 type place string
 
 const (
 	nowhere   place = ""
 	beside    place = "beside" // Burstable, with the weight of the service
-	batchPods place = "batch"  // BestEffort
+	batchPods place = "batch"  // as a BestEffort pod
 )
 
 type hogKey struct {
@@ -44,12 +44,12 @@ type hogKey struct {
 	place place
 }
 
-// request is the service's CPU request, and that of a hog beside it.
+// request is the CPU request of the service, and of a hog beside it.
 const request workload.MilliCPU = 1000
 
 const workers = 4
 
-// hogArgs is what the probe does for each kind of hog.
+// hogArgs returns the probe's arguments for each kind of hog.
 func hogArgs(kind string, threads int) (string, error) {
 	verb, known := map[string]string{"cpu": "spin", "memory": "stream", "cache": "files"}[kind]
 	if !known {
@@ -58,10 +58,10 @@ func hogArgs(kind string, threads int) (string, error) {
 	return fmt.Sprintf("%s=%d", verb, threads), nil
 }
 
-// newBed starts the runtime, the service, and hogs of the kinds.
+// newBed starts the runtime, the service, and hogs of these kinds.
 func newBed(ctx context.Context, o options, service runtime.Resources, kinds []string) (b *bed, err error) {
 	b = &bed{binary: o.sluice, resources: service, hogs: map[hogKey]*runtime.Pod{}, cpus: goruntime.NumCPU()}
-	// A machine that is busy or emulated may take seconds over what else takes milliseconds.
+	// On a machine that is busy or emulated, steps may take seconds in place of milliseconds.
 	if b.rt, err = runtime.Start(runtime.Options{RegistrationTimeout: time.Minute, RequestTimeout: time.Minute}); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 	if b.batch, err = b.rt.Class(workload.BestEffort); err != nil {
 		return nil, err
 	}
-	// setCPUCgroupConfig of the kubelet's pkg/kubelet/cm/qos_container_manager_linux.go.
+	// As setCPUCgroupConfig of the kubelet's pkg/kubelet/cm/qos_container_manager_linux.go.
 	if err := errors.Join(setShares(b.online, int(request)*1024/1000), setShares(b.batch, 2)); err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func newBed(ctx context.Context, o options, service runtime.Resources, kinds []s
 	return b, b.calibrate(ctx, o)
 }
 
-// setShares sets the CPU shares of cgroup v1, or the weight that the kubelet makes of them
-// on v2 (CPUSharesToCPUWeight of its pkg/kubelet/cm/helpers_linux.go).
+// setShares sets CPU shares of cgroup v1, or on v2 the weight to which the kubelet converts them
+// (CPUSharesToCPUWeight of its pkg/kubelet/cm/helpers_linux.go).
 func setShares(c runtime.Cgroup, shares int) error {
 	if _, err := c.Where("cpu.weight"); err == nil {
 		return c.WriteFile("cpu.weight", strconv.Itoa(1+(shares-2)*9999/262142))
@@ -115,8 +115,8 @@ func setShares(c runtime.Cgroup, shares int) error {
 	return c.WriteFile("cpu.shares", strconv.Itoa(shares))
 }
 
-// calibrate finds the rounds of work that cost a request its CPU time: one after
-// another first, then under load, where each request meets cold caches.
+// calibrate finds the number of rounds that cost a request its CPU time: first with one request
+// after another, then under load, when requests meet cold caches.
 func (b *bed) calibrate(ctx context.Context, o options) error {
 	client, err := b.dial(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *bed) calibrate(ctx context.Context, o options) error {
 	return nil
 }
 
-// serve runs the service.
+// serve starts the service.
 func (b *bed) serve() (err error) {
 	b.service, err = b.run("service", fmt.Sprintf("serve=%d", workers), b.resources)
 	return err
@@ -150,7 +150,7 @@ func (b *bed) run(name, args string, resources runtime.Resources) (*runtime.Pod,
 	return b.rt.Run(runtime.PodSpec{Name: name, Containers: []runtime.ContainerSpec{{Name: "c", Args: []string{args}, Resources: resources}}})
 }
 
-// settleHog lets a new hog take its memory and count a little, then freezes it.
+// settleHog lets a new hog allocate its memory and count for a moment, and then freezes it.
 func (b *bed) settleHog(ctx context.Context, pod *runtime.Pod) error {
 	path, err := work(pod)
 	if err != nil {
@@ -166,7 +166,7 @@ func (b *bed) settleHog(ctx context.Context, pod *runtime.Pod) error {
 	return errors.Join(err, pod.Freeze(true))
 }
 
-// dial connects to the service once it listens.
+// dial connects to the service as soon as it listens.
 func (b *bed) dial(ctx context.Context) (client *load.Client, err error) {
 	err = await(ctx, "the service to listen", func() error {
 		var err error
@@ -176,7 +176,7 @@ func (b *bed) dial(ctx context.Context) (client *load.Client, err error) {
 	return client, err
 }
 
-// work is a hog's file of counters.
+// work returns the path of a hog's file of counters.
 func work(pod *runtime.Pod) (string, error) {
 	pids, err := pod.Container("c").PIDs()
 	if err != nil {
@@ -188,7 +188,7 @@ func work(pod *runtime.Pod) (string, error) {
 	return filepath.Join("/proc", strconv.Itoa(pids[0]), "root", wire.Counters), nil
 }
 
-// counters are the files to sample while the hog runs; nil for none.
+// counters returns the files to sample while the hog runs, which may be nil.
 func (b *bed) counters(hog *runtime.Pod) (c counters, err error) {
 	kubepods, err := b.rt.Class(workload.Guaranteed)
 	if err != nil {
@@ -201,7 +201,7 @@ func (b *bed) counters(hog *runtime.Pod) (c counters, err error) {
 		return c, err
 	}
 	c.pressure, err = b.service.Where("cpu.pressure")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without PSI has none
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a kernel without PSI lacks the file
 		return c, err
 	}
 	err = nil
@@ -211,7 +211,7 @@ func (b *bed) counters(hog *runtime.Pod) (c counters, err error) {
 	return c, err
 }
 
-// usageFile is the file with a cgroup's CPU time: cgroup v1's or v2's.
+// usageFile returns the path of the file with a cgroup's CPU time, of cgroup v1 or v2.
 func usageFile(where func(string) (string, error)) (string, error) {
 	path, err := where("cpuacct.usage")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,11 +18,11 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// demoHog is the demo's batch work: threads that take all CPU time that they get.
+// demoHog is the demo's batch work: threads that use all CPU time that they get.
 const demoHog = "cpu"
 
-// demoLoad changes every second, so that what suits batch work in one second is too much in
-// the next.
+// demoLoad changes every second, so that the amount of batch work that suits one second is too
+// much in the next.
 func demoLoad() demand { return demand{10, 60} }
 
 // stage is one of the demo's measurements.
@@ -42,8 +42,8 @@ func stages(o options) []stage {
 	}
 }
 
-// demo measures each setting once, for some seconds, and draws the results. Where enter isn't
-// nil, Sluice and the load then go on until a line can be read from it.
+// demo measures each setting once for some seconds and draws the results. If enter isn't nil,
+// Sluice and the load then continue until a line can be read from it.
 func demo(ctx context.Context, o options, out io.Writer, enter io.Reader) (err error) {
 	if err := runtime.Unavailable(runtime.Options{}); err != nil {
 		return fmt.Errorf("%w\n`make demo-placement` shows how Sluice places pods, on a simulated machine and without root", err)

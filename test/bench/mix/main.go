@@ -1,6 +1,6 @@
-// Mix measures what a latency-sensitive service feels of batch work on its node,
-// and what batch work gets: on a private containerd, alone, unmanaged, under
-// Kubernetes' own shares and under Sluice, interleaved in one run.
+// Mix measures how batch work on a node affects a latency-sensitive service, and what the batch
+// work gets. It runs a private containerd and compares the service alone, unmanaged, with
+// Kubernetes' own shares, and with Sluice, interleaved in one run.
 package main
 
 import (
@@ -23,36 +23,36 @@ import (
 
 // options say what to measure and for how long.
 type options struct {
-	sluice           string // the binary
-	config           string // of Sluice
+	sluice           string // path of the binary
+	config           string // Sluice's configuration
 	settings         []string
 	levels           []demand
 	hogs             []string
 	repeat           int
 	slice, settle    time.Duration
-	patience         time.Duration // for answers after a slice
-	work             time.Duration // of a request
-	maxOther         float64       // CPUs
-	maxLate          time.Duration // of the generator, at its p99
+	patience         time.Duration // time to wait for answers after a slice
+	work             time.Duration // CPU time of a request
+	maxOther         float64       // maximum CPUs of other programs
+	maxLate          time.Duration // maximum delay of the generator, at its p99
 	seed             uint64
 	parts            []string
-	steps, slowSteps int // of load, for the reaction
+	steps, slowSteps int // numbers of load steps, for the reaction
 	memoryRepeat     int
-	growTime         time.Duration // of the service's memory
-	out              string        // path of the results, without ending
+	growTime         time.Duration // duration of the growth of the service's memory
+	out              string        // path of the results, without extension
 	demo             bool
 	progress         func(format string, args ...any)
 }
 
 func main() {
-	// Threads of the load generator that wake never wait for a turn in Go's own
-	// scheduler or its garbage collector.
+	// Threads of the load generator must not wait for Go's scheduler or garbage collector when
+	// they wake.
 	goruntime.GOMAXPROCS(16)
 	debug.SetGCPercent(-1)
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(ctx, stop) // a second signal ends it at once
+		context.AfterFunc(ctx, stop) // a second signal ends the process at once
 		if o.demo {
 			err = demo(ctx, o, os.Stdout, terminal())
 		} else {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// mechanism is one thing that can be done in the kernel for the service, by hand,
-// beside the kubelet's shares: what the loop's own mechanism is chosen from.
+// mechanism is a setting of the kernel, made by hand beside the kubelet's shares. The comparison
+// of mechanisms shows which one the loop should use.
 type mechanism struct {
 	name  string
 	enter func(*bed, demand) (func() error, error)
@@ -40,7 +40,7 @@ func mechanisms() []mechanism {
 			return func() error { return errors.Join(slices(), idle()) }, nil
 		}},
 	}
-	for _, shares := range []int{16384, 262144} { // 16 times the service's, and cgroup v1's largest
+	for _, shares := range []int{16384, 262144} { // 16 times the service's, and the maximum of cgroup v1
 		name := fmt.Sprintf("shares-%d", shares)
 		all = append(all,
 			mechanism{name, func(b *bed, _ demand) (func() error, error) { return apply(b.shares(shares)) }},
@@ -69,7 +69,7 @@ func mechanisms() []mechanism {
 
 func (b *bed) idleBox() []write { return []write{{b.batch, "cpu.idle", "1"}} }
 
-// shares gives the service, and the class that it is in, that many.
+// shares gives the service and its class that many shares.
 func (b *bed) shares(n int) []write {
 	text := strconv.Itoa(n)
 	return []write{{b.online, "cpu.shares", text}, {b.service, "cpu.shares", text}}
@@ -85,8 +85,8 @@ func (b *bed) idlePods() []write {
 	return writes
 }
 
-// oneCPU leaves the batch pods the last CPU. cgroup v1 wants the children's sets
-// smaller before their parent's.
+// oneCPU leaves the last CPU to the batch pods. In cgroup v1, the children's sets must shrink
+// before their parent's.
 func (b *bed) oneCPU() []write {
 	last := strconv.Itoa(b.cpus - 1)
 	var writes []write
@@ -100,8 +100,8 @@ func (b *bed) oneCPU() []write {
 	return append(writes, write{b.batch, "cpuset.cpus", last})
 }
 
-// quota is the budget of control.md that a loop would give: what the threshold
-// leaves beside the service's highest load.
+// quota is the loop's budget of docs/control.md: what the threshold leaves beside the service's
+// highest load.
 func (b *bed) quota(d demand, threshold int, period time.Duration) []write {
 	budget := time.Duration(max(threshold-d.high, 5)) * period * time.Duration(b.cpus) / 100
 	return []write{
@@ -110,9 +110,9 @@ func (b *bed) quota(d demand, threshold int, period time.Duration) []write {
 	}
 }
 
-// slices asks the scheduler for turns of that length for the service's threads
-// (sched_setattr(2), runtime of SCHED_OTHER, Linux 6.12), so that a thread that
-// wakes goes before one with longer turns.
+// slices requests scheduler slices of that length for the service's threads (sched_setattr(2),
+// runtime of SCHED_OTHER, Linux 6.12), so that a thread that wakes takes precedence over one with
+// longer slices.
 func (b *bed) slices(length time.Duration) (func() error, error) {
 	return func() error { return setSlices(b.service, 0) }, setSlices(b.service, length)
 }

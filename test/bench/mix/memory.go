@@ -19,29 +19,29 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// The node of the memory part is the limit of kubepods, as the kubelet enforces a
-// node's allocatable memory: the machine itself never runs short.
+// In the memory part, the node's memory is the limit of kubepods, as the kubelet sets it for
+// allocatable memory. The machine itself never runs short.
 const (
 	mib           = 1 << 20
 	nodeMemory    = 2048 * mib
-	serviceMemory = 1792 * mib // its request and limit
-	growth        = 1280 * mib // of the service, after batch has taken its memory
-	growLoad      = 30         // percent of the node's CPUs
-	batchMemory   = 1024 * mib // taken at once
+	serviceMemory = 1792 * mib // request and limit
+	growth        = 1280 * mib // of the service, after batch work has taken its memory
+	growLoad      = 30         // in percent of the node's CPUs
+	batchMemory   = 1024 * mib // allocated at once
 )
 
-// Without swap, memory that isn't page cache comes back by an eviction alone.
+// Without swap, only an eviction frees memory that isn't page cache.
 const memoryConfig = `
 defaults: {besteffort: BE}
 control: {mode: on, eviction: {by: cri, socket: $CRI}}`
 
-// holding is how batch holds its memory: the probe's verb for so many MiB.
+// holding says how batch work holds its memory: verb is the probe's command for an amount in MiB.
 type holding struct{ name, verb string }
 
 func holdings() []holding { return []holding{{"anonymous", "touch"}, {"page cache", "fill"}} }
 
-// takeBacks measures the service's growth, alone and into memory that batch holds,
-// in each setting.
+// takeBacks measures in each setting how the service's memory grows, alone and into memory that
+// batch work holds.
 func takeBacks(ctx context.Context, o options) (out []report.Memory, err error) {
 	all, err := settings(o.settings, memoryConfig)
 	if err != nil {
@@ -147,7 +147,7 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 		}
 		return err
 	})
-	if err != nil { // a kernel that ran out of memory has killed the service
+	if err != nil { // the kernel has killed the service for lack of memory
 		if ended := b.ended(ctx); ended != nil {
 			return got, errors.Join(err, ended)
 		}
@@ -166,7 +166,7 @@ func (b *bed) takeBack(ctx context.Context, o options, s setting, h holding, nod
 	return got, err
 }
 
-// shrunk waits until the service has given back what it took the last time.
+// shrunk waits until the service has freed the memory of the previous growth.
 func (b *bed) shrunk(ctx context.Context) error {
 	path, err := b.service.Where("memory.usage_in_bytes")
 	if err != nil {
@@ -208,11 +208,11 @@ func (b *bed) hold(h holding) (*runtime.Pod, memoryFile, error) {
 	return pod, memoryFile(path), nil
 }
 
-// memorySample is what the kernel has counted so far.
+// memorySample holds the kernel's counters at one time.
 type memorySample struct {
-	used            int64         // bytes, of all pods
-	failures, kills int64         // at the node's limit; by the kernel, of any process
-	reclaiming      time.Duration // that some thread of the service waited for memory
+	used            int64         // in bytes, of all pods
+	failures, kills int64         // failed allocations at the node's limit, and kills of any process by the kernel
+	reclaiming      time.Duration // time in which a thread of the service waited for memory
 }
 
 func (b *bed) memory(node runtime.Cgroup) (s memorySample, err error) {
@@ -242,11 +242,11 @@ func (b *bed) memory(node runtime.Cgroup) (s memorySample, err error) {
 	return s, err
 }
 
-// memoryFile is a path of memory.usage_in_bytes.
+// memoryFile is the path of a memory.usage_in_bytes.
 type memoryFile string
 
-// freed is how long it takes from begin until so much less is used; 0 if it isn't
-// by the deadline. Where the cgroup is gone, all is free.
+// freed returns how long after begin the usage was that much lower, or 0 if it wasn't by the
+// deadline. If the cgroup is gone, all memory is free.
 func (f memoryFile) freed(begin, deadline, by int64) (time.Duration, error) {
 	load.SleepUntil(begin)
 	first, err := number(string(f))

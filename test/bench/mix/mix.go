@@ -15,11 +15,11 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// demand is the service's load: CPU in percent of the node, constant or in steps
-// between the two.
+// demand is the service's CPU load in percent of the node, constant or alternating between the
+// two.
 type demand struct{ low, high int }
 
-// parseDemand reads "30" or "10-60".
+// parseDemand parses "30" or "10-60".
 func parseDemand(text string) (demand, error) {
 	low, high, steps := strings.Cut(text, "-")
 	if !steps {
@@ -43,7 +43,7 @@ func (d demand) String() string {
 	return fmt.Sprintf("%d-%d", d.low, d.high)
 }
 
-// stepTime is how long each load of a demand in steps lasts.
+// stepTime is how long each load of an alternating demand lasts.
 const stepTime = time.Second
 
 func (d demand) phases(o options, cpus int) []load.Phase {
@@ -54,15 +54,15 @@ func (d demand) phases(o options, cpus int) []load.Phase {
 	return append([]load.Phase{settle}, load.Steps(rate(d.low), rate(d.high), stepTime, o.slice)...)
 }
 
-// cell is what the comparison measures again and again.
+// cell is a combination that the comparison measures repeatedly.
 type cell struct {
 	demand  demand
 	hog     string
 	setting setting
 }
 
-// cells are all combinations. Without a hog its kind makes no difference; and each
-// hog runs once without the service, for what it could do.
+// cells returns all combinations. Without a hog, its kind makes no difference. Each hog also runs
+// once without the service, to measure what it could do.
 func cells(o options, all []setting) []cell {
 	var out []cell
 	for _, s := range all {
@@ -82,17 +82,17 @@ func cells(o options, all []setting) []cell {
 	return out
 }
 
-// tally is what a cell's slices gave.
+// tally holds the results of a cell's slices.
 type tally struct {
 	cell    cell
 	dropped int
 	all     []outcome
 }
 
-// compare measures every cell o.repeat times, each time in another order, with the
-// same arrivals for the cells of one load. A slice in which strangers took CPU, or
-// the generator itself was late as on a virtual machine that stood still, is
-// thrown away and measured again. When it is interrupted, it tells what it has.
+// compare measures every cell o.repeat times, each time in another order. Cells of one load have
+// the same arrivals. A slice is discarded and repeated if other programs used CPU, or if the
+// generator itself was late, as on a paused virtual machine. If it is interrupted, compare reports
+// what it has.
 func compare(ctx context.Context, o options, all []setting) (out []report.Cell, err error) {
 	b, err := newBed(ctx, o, runtime.Resources{CPURequest: request, MemoryRequest: 256 * mib}, o.hogs)
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *bed) add(ctx context.Context, o options, t *tally, seed uint64, where s
 		o.progress("%s %-5s %-6s %-12s p99 %8s, busy %.2f, steal %.3f, other %.2f CPUs", where, t.cell.demand, t.cell.hog, t.cell.setting.name,
 			load.Quantile(got.latency, 0.99).Round(time.Microsecond), got.usage.Busy, got.usage.Steal, got.usage.Other)
 		late := load.Quantile(got.late, 0.99)
-		// Files are written back by the kernel's threads, which are nobody's.
+		// Kernel threads write files back, and their CPU time is charged to no cgroup.
 		if late <= o.maxLate && (got.usage.Other <= o.maxOther || t.cell.hog == "cache") {
 			t.all = append(t.all, got)
 			return nil
@@ -142,8 +142,8 @@ func (b *bed) add(ctx context.Context, o options, t *tally, seed uint64, where s
 	return nil
 }
 
-// quiet waits until the node, with all hogs frozen, is idle but for so many CPUs;
-// at most a minute.
+// quiet waits for at most a minute until the node, with all hogs frozen, uses at most that many
+// CPUs.
 func (b *bed) quiet(ctx context.Context, most float64) {
 	files, err := b.counters(nil)
 	if err != nil {

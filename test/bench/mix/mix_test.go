@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestSmoke runs every part on real containers, with slices too short to tell
-// anything: whether the harness works. It is run by `make e2e`.
+// TestSmoke runs every part on real containers, with slices too short for any conclusion, to test
+// the harness. `make e2e` runs it.
 func TestSmoke(t *testing.T) {
 	if err := runtime.Unavailable(runtime.Options{}); err != nil {
 		t.Skipf("SKIPPED: %v", err)
@@ -42,7 +42,7 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range r.Cells {
-		// On a busy machine batch beside the service may get nothing in so short a time.
+		// On a busy machine, batch work beside the service may get nothing in so short a time.
 		if c.Slices != 1 || c.Setting != report.HogAlone && c.Requests == 0 || c.Setting == report.HogAlone && c.Work == 0 {
 			t.Errorf("load %s, hog %q, %s: nothing was measured: %+v", c.Level, c.Hog, c.Setting, c)
 		}
@@ -55,8 +55,8 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// TestDemo runs the demo on real containers, with slices too short to tell anything, until
-// its page has answered and the input ends. It is run by `make e2e`.
+// TestDemo runs the demo on real containers, with slices too short for any conclusion, until its
+// page has answered and the input ends. `make e2e` runs it.
 func TestDemo(t *testing.T) {
 	if err := runtime.Unavailable(runtime.Options{}); err != nil {
 		t.Skipf("SKIPPED: %v", err)
@@ -101,8 +101,8 @@ func TestFirstBelow(t *testing.T) {
 		by       float64
 		want     int64
 	}{
-		{5, 40, 0.25, 20},  // 1.8 is not enough less than 2
-		{15, 40, 0.25, 20}, // from 1.8
+		{5, 40, 0.25, 20},  // 1.8 is not enough below 2
+		{15, 40, 0.25, 20}, // measured from 1.8
 		{15, 40, 1, 30},
 		{15, 25, 1, 0}, // too late
 		{35, 40, 0.25, 0},

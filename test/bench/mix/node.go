@@ -14,28 +14,28 @@ import (
 	"github.com/sluice-dev/sluice/test/probe/wire"
 )
 
-// sample is what the counters say at a moment.
+// sample holds the counters at one time.
 type sample struct {
-	at            int64 // of load.Now
+	at            int64 // as load.Now
 	idle, steal   time.Duration
 	pods, service time.Duration // CPU time of kubepods and of the service
 	own           time.Duration // CPU time of this process
-	work          uint64        // of the hog
-	stalled       time.Duration // some thread of the service waited for a CPU
+	work          uint64        // done by the hog
+	stalled       time.Duration // time in which a thread of the service waited for a CPU
 }
 
-// usage is what happened between two samples.
+// usage is the difference of two samples.
 type usage struct {
 	CPUs    float64 `json:"-"`
-	Busy    float64 `json:"busy"`    // share of the node, not idle and not stolen
-	Steal   float64 `json:"steal"`   // share of the node that the hypervisor took
+	Busy    float64 `json:"busy"`    // fraction of the node that is neither idle nor stolen
+	Steal   float64 `json:"steal"`   // fraction of the node that the hypervisor took
 	Service float64 `json:"service"` // CPUs
 	Batch   float64 `json:"batch"`   // CPUs of all other containers
-	Other   float64 `json:"other"`   // CPUs of nobody of this benchmark: the kernel, the runtime, Sluice, strangers
+	Other   float64 `json:"other"`   // CPUs of everything outside of this benchmark: the kernel, the runtime, Sluice, other programs
 	Work    float64 `json:"work"`    // of the hog, per second
 }
 
-// jiffy is the unit of /proc/stat for user space (USER_HZ).
+// jiffy is the unit of /proc/stat in user space (USER_HZ).
 const jiffy = 10 * time.Millisecond
 
 // counters are the files that a sample is read from.
@@ -50,7 +50,7 @@ func (c counters) read() (sample, error) {
 	if err != nil {
 		return s, err
 	}
-	// proc_stat(5): user nice system idle iowait irq softirq steal ...
+	// The fields of proc_stat(5) are: user nice system idle iowait irq softirq steal ...
 	first, _, _ := strings.Cut(string(stat), "\n")
 	fields := strings.Fields(first)
 	if len(fields) < 9 {
@@ -78,7 +78,7 @@ func (c counters) read() (sample, error) {
 	return s, err
 }
 
-// count is the hog's work so far.
+// count returns the work that the hog has done.
 func (c counters) count() (uint64, error) {
 	text, err := os.ReadFile(c.work)
 	return wire.Count(text), err
@@ -92,7 +92,7 @@ func number(path string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// cpuTime reads nanoseconds from cgroup v1's cpuacct.usage, or usage_usec from v2's cpu.stat.
+// cpuTime reads nanoseconds from cpuacct.usage of cgroup v1, or usage_usec of cpu.stat of v2.
 func cpuTime(path string, to *time.Duration) error {
 	if filepath.Base(path) == "cpuacct.usage" {
 		n, err := number(path)
@@ -113,8 +113,8 @@ func cpuTime(path string, to *time.Duration) error {
 	return fmt.Errorf("%s has no usage_usec", path)
 }
 
-// stalled reads the total of the line "some" of a pressure file. A kernel without
-// PSI has no such file, or can't read it if PSI was switched off at boot.
+// stalled reads the total of the line "some" of a pressure file. The file is missing in a kernel
+// without PSI, and can't be read if PSI was switched off at boot.
 func stalled(path string, to *time.Duration) error {
 	if path == "" {
 		return nil

@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// pace is the rhythm of load steps: calm so long that batch has back what it can, and
-// up to a second more, so that steps meet a loop at any moment of its interval, then busy.
+// pace is the rhythm of load steps. The load is low until batch work has got back what it can,
+// plus a random time of up to a second, so that steps hit the loop at any moment of its interval;
+// then it is high.
 type pace struct {
 	name       string
 	config     string
@@ -26,8 +27,9 @@ type pace struct {
 	calm, busy time.Duration
 }
 
-// Batch gets back in one step what it gave, so that the next load step takes it again. With
-// a threshold of its own the budget follows the load also where batch work yields at once.
+// Batch work gets back in one step what it gave, so that the next load step takes it again. With a
+// threshold of its own, the budget follows the load even if the kernel preempts batch work at
+// once.
 const (
 	reactionConfig = `
 defaults: {besteffort: BE}
@@ -57,8 +59,8 @@ func reactions(ctx context.Context, o options) (out []report.Reaction, err error
 	return out, nil
 }
 
-// react lets the service's load step up while a CPU hog runs, and looks each
-// millisecond at what the kernel lets the hog have.
+// react steps the service's load up while a CPU hog runs, and samples each millisecond how much
+// CPU the kernel allows the hog.
 func (b *bed) react(ctx context.Context, o options, p pace) (r report.Reaction, err error) {
 	const low, high = 10, 60
 	r = report.Reaction{Setting: p.name, Steps: p.steps}
@@ -99,7 +101,8 @@ func (b *bed) react(ctx context.Context, o options, p pace) (r report.Reaction, 
 	var took []time.Duration
 	for _, step := range steps {
 		from := begin + int64(step)
-		// A quarter of the step, so that the loop's answer to noise doesn't count.
+		// The quota must fall by a quarter of the step, so that the loop's response to noise
+		// doesn't count.
 		if squeezed, ok := firstBelow(seen, from, from+int64(p.busy), float64(high-low)/100*float64(b.cpus)/4); ok {
 			took = append(took, time.Duration(squeezed-from))
 		} else {
@@ -110,13 +113,13 @@ func (b *bed) react(ctx context.Context, o options, p pace) (r report.Reaction, 
 	return r, nil
 }
 
-// grant is what batch may use since a moment, in CPUs.
+// grant is the CPU that batch work may use from a time on.
 type grant struct {
-	at   int64 // of load.Now
+	at   int64 // as load.Now
 	cpus float64
 }
 
-// firstBelow is when batch first had so much less than at the beginning.
+// firstBelow returns when batch work first had that much less than at the beginning.
 func firstBelow(seen []grant, from, to int64, by float64) (int64, bool) {
 	var before float64
 	for _, g := range seen {
@@ -130,8 +133,7 @@ func firstBelow(seen []grant, from, to int64, by float64) (int64, bool) {
 	return 0, false
 }
 
-// limits are the open files that limit a pod's CPUs, of its own cgroups and of the
-// batch box.
+// limits holds the open files that limit a pod's CPUs, of its own cgroups and of the batch cgroup.
 type limits struct {
 	groups []limit
 	cpus   int
@@ -139,7 +141,7 @@ type limits struct {
 
 type limit struct{ quota, period, cpus *os.File }
 
-// limits opens the files of the box and of all below it that are the pod's.
+// limits opens the files of the batch cgroup and of the pod's cgroups.
 func (b *bed) limits(pod string) (l limits, err error) {
 	l.cpus = b.cpus
 	roots := map[string]string{}
@@ -172,7 +174,7 @@ func (b *bed) limits(pod string) (l limits, err error) {
 	return l, nil
 }
 
-// watch looks each millisecond and notes each change, until that time of load.Now.
+// watch samples each millisecond and records each change, until that time of load.Now.
 func (l limits) watch(until int64) ([]grant, error) {
 	var seen []grant
 	for next := load.Now(); next < until; next += int64(time.Millisecond) {

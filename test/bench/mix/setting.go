@@ -11,17 +11,17 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// setting is one way to run the node.
+// setting is one way to manage the node.
 type setting struct {
 	name  string
 	hog   place
-	enter func(*bed, demand) (leave func() error, err error) // nil: nothing to do
+	enter func(*bed, demand) (leave func() error, err error) // nil if there is nothing to set
 }
 
 //go:embed sluice.yaml
 var defaultConfig string
 
-// settings are those with the names, of the comparison or of the mechanisms.
+// settings returns the named settings of the comparison or of the mechanisms.
 func settings(names []string, config string) ([]setting, error) {
 	known := []setting{
 		{name: report.Alone},
@@ -48,7 +48,8 @@ func settings(names []string, config string) ([]setting, error) {
 	return chosen, nil
 }
 
-// manage runs Sluice. $CRI in the configuration is the runtime's socket. Leaving gives back all that it changed.
+// manage runs Sluice. $CRI in the configuration stands for the runtime's socket. leave restores
+// everything that Sluice changed.
 func (b *bed) manage(config string) (func() error, error) {
 	before, err := b.rt.ClassSettings()
 	if err != nil {
@@ -79,13 +80,13 @@ type write struct {
 	file, text string
 }
 
-// cgroup is what a write goes to.
+// cgroup is what a write writes to.
 type cgroup interface {
 	File(name string) (string, error)
 	WriteFile(name, text string) error
 }
 
-// apply writes the files. What it returns writes the old texts back, the last first.
+// apply writes the files. The returned function writes the old texts back, in reverse order.
 func apply(writes []write) (func() error, error) {
 	var done []write
 	undo := func() error {

@@ -13,22 +13,22 @@ import (
 
 // slice is one measurement: a load on the service while a hog runs.
 type slice struct {
-	phases   []load.Phase  // one after another; the first of them is not counted
-	seed     uint64        // of the arrivals
-	hog      *runtime.Pod  // nil: none
-	patience time.Duration // for answers at the end
-	keep     uint32        // KiB of memory that each request takes and holds
+	phases   []load.Phase  // in sequence; the first one is not counted
+	seed     uint64        // seed of the arrivals
+	hog      *runtime.Pod  // nil for none
+	patience time.Duration // time to wait for answers at the end
+	keep     uint32        // KiB of memory that each request allocates and keeps
 }
 
-// outcome is what a slice gave.
+// outcome is the result of a slice.
 type outcome struct {
 	latency, late, wait []time.Duration
 	lost                int
 	usage               usage
-	stalled             float64 // share of the time that some thread of the service waited for a CPU
+	stalled             float64 // fraction of the time in which a thread of the service waited for a CPU
 }
 
-// settleTime is the first phase.
+// settleTime returns the duration of the first phase.
 func (s slice) settleTime() time.Duration { return s.phases[0].For }
 
 func (s slice) whole() time.Duration {
@@ -71,8 +71,8 @@ func (b *bed) measure(ctx context.Context, s slice) (o outcome, err error) {
 	return o, nil
 }
 
-// send sends the slice's requests while its hog runs, and calls meanwhile on a
-// thread of load.First with the time that they count from.
+// send sends the slice's requests while its hog runs. On a thread of load.First, it calls
+// meanwhile with the time at which the schedule begins.
 func (b *bed) send(ctx context.Context, s slice, meanwhile func(begin int64) error) (due []time.Duration, result *load.Result, err error) {
 	client, err := b.dial(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *bed) send(ctx context.Context, s slice, meanwhile func(begin int64) err
 		}
 		defer func() { err = errors.Join(err, s.hog.Freeze(true)) }()
 	}
-	goruntime.GC() // there is none of its own, see main
+	goruntime.GC() // the garbage collector is off otherwise, see main
 	due = load.Schedule(s.phases, s.seed)
 	begin := load.Now() + int64(20*time.Millisecond)
 	watched := make(chan error, 1)

@@ -1,5 +1,5 @@
-// Noop is an NRI plugin that does nothing, as the floor of sluice's benchmarks:
-// it subscribes to the same events and answers each with nothing.
+// Noop is an NRI plugin that does nothing: the floor of the plugin's benchmarks. It subscribes to
+// the same events and answers each with nothing.
 package main
 
 import (

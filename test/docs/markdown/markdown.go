@@ -1,4 +1,4 @@
-// Package markdown reads the documentation for its tests: pages, and what is in them.
+// Package markdown parses pages of the documentation for its tests.
 package markdown
 
 import (
@@ -13,21 +13,21 @@ import (
 
 // Page is a file of the documentation.
 type Page struct {
-	Name   string // below the repository's root
+	Name   string // path below the repository's root
 	Text   string
-	Prose  string // without fenced blocks
+	Prose  string // text without fenced blocks
 	Blocks []Block
 }
 
 // Block is a fenced block.
 type Block struct {
-	Kind string // the words behind the fence; the first is the language
+	Kind string // words behind the fence; the first is the language
 	Line int
 	Text string
-	Next string // the text block right after it, "" where there is none
+	Next string // the text block right after it, "" if there is none
 }
 
-// Pages are all pages of the repository.
+// Pages returns all pages of the repository.
 func Pages(root string) ([]Page, error) {
 	var all []Page
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func Pages(root string) ([]Page, error) {
 	return all, err
 }
 
-// Parse reads the text of a page.
+// Parse parses the text of a page.
 func Parse(name, text string) (Page, error) {
 	p := Page{Name: name, Text: text}
 	var open *Block
@@ -97,8 +97,8 @@ func Spans(text string) []string {
 	return spans
 }
 
-// Rows lists a page's table rows as cells, those below a header that begins with
-// one of the given cells.
+// Rows lists a page's table rows as cells, from tables whose header begins with one of the given
+// cells.
 func (p *Page) Rows(headers ...string) [][]string {
 	var rows [][]string
 	under := false
@@ -122,7 +122,7 @@ func (p *Page) Rows(headers ...string) [][]string {
 	return rows
 }
 
-// Anchors are a page's headings as GitHub links them.
+// Anchors returns the anchors that GitHub gives a page's headings.
 func (p *Page) Anchors() []string {
 	var all []string
 	for line := range strings.Lines(p.Prose) {

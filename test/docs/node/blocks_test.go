@@ -33,11 +33,10 @@ import (
 
 const root = "../../.."
 
-// ownMounts is set in the environment of a process that has mounts of its own.
+// ownMounts is an environment variable of a process that has its own mounts.
 const ownMounts = "SLUICE_OWN_MOUNTS"
 
-// TestMain becomes, as the same process, one that has mounts of its own: that takes a
-// process of one thread.
+// TestMain replaces its process by one with its own mounts, which takes a process of one thread.
 func TestMain(m *testing.M) {
 	if os.Getenv(ownMounts) == "" && runtime.Unavailable(runtime.Options{}) == nil {
 		words := append([]string{"unshare", "--mount", "--propagation", "private", "--"}, os.Args...)
@@ -47,8 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// usual is the node's configuration: the loop acts, so that the switch of batch work is
-// in force at once.
+// usual is the node's configuration. The loop acts, so that the batch switch is in force at once.
 const usual = "control: {mode: on, eviction: {by: cri}}\n"
 
 func TestBlocks(t *testing.T) {
@@ -58,7 +56,7 @@ func TestBlocks(t *testing.T) {
 	for _, p := range pages {
 		config := usual
 		for _, b := range p.Blocks {
-			if strings.HasPrefix(b.Text, "web:") { // what is below is about a node with the page
+			if strings.HasPrefix(b.Text, "web:") { // the rest needs a node with the web page
 				config = b.Text
 			}
 			kind, ok := strings.CutPrefix(b.Kind, "sh node")
@@ -88,14 +86,14 @@ func TestBlocks(t *testing.T) {
 	n.bare(t)
 }
 
-// patience is for one block.
+// patience is the maximum duration of one block.
 const patience = 2 * time.Minute
 
-// execute runs a block, which must succeed and print what is shown. Once it has logged
-// the text until, if any, it is interrupted.
+// execute runs a block, which must succeed and print what is shown. If until is not empty, the
+// block is interrupted as soon as it has logged that text.
 func (n *node) execute(t *testing.T, b markdown.Block, until string) {
 	t.Helper()
-	// In files, for processes that a block leaves running keep them open.
+	// The output goes to files, because processes that a block leaves running keep it open.
 	dir := t.TempDir()
 	out, err := os.Create(filepath.Join(dir, "out"))
 	must(t, err)

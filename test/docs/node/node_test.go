@@ -27,11 +27,11 @@ type node struct {
 	rt      *runtime.Runtime
 	service *runtime.Installed
 	ctr     string // folder of containerd's programs
-	dir     string // where the blocks are executed
+	dir     string // folder in which blocks are executed
 	layers  string
-	config  string // of the service, "" where that is not the package's
+	config  string // the service's configuration; "" for the package's
 
-	mu sync.Mutex // one systemctl at a time
+	mu sync.Mutex // held while one systemctl runs
 }
 
 const (
@@ -41,7 +41,7 @@ const (
 
 func client() *statusapi.Client { return statusapi.NewClient(status.DefaultSocket) }
 
-// begin makes a node of this machine, with a containerd that has a pod of each kind.
+// begin makes this machine a node, with a containerd that has a pod of each kind.
 func begin(t *testing.T) *node {
 	t.Helper()
 	options := runtime.Options{PluginDir: plugins, PluginConfigDir: "/etc/nri/conf.d"}
@@ -79,7 +79,7 @@ func begin(t *testing.T) *node {
 	server := &http.Server{Handler: n}
 	go server.Serve(listener)
 	t.Cleanup(func() { must(t, server.Close()) })
-	must(t, os.MkdirAll("/run/systemd/system", 0o755)) // by which the package's scripts know systemd
+	must(t, os.MkdirAll("/run/systemd/system", 0o755)) // the package's scripts recognize systemd by it
 	must(t, os.MkdirAll("/run/containerd", 0o711))
 	must(t, os.Symlink(n.rt.Socket(), "/run/containerd/containerd.sock"))
 	for name, class := range map[string]string{"db": "LSR", "web": "LS", "crunch": "BE"} {
@@ -93,10 +93,10 @@ func begin(t *testing.T) *node {
 	return n
 }
 
-// written are the folders that the blocks write to.
+// written returns the folders that the blocks write to.
 func written() []string { return []string{"/etc", "/usr", "/var", "/opt"} }
 
-// layer puts an empty layer over each folder, that takes all that is written from now on.
+// layer mounts an empty layer over each folder, which receives all writes from now on.
 func (n *node) layer() error {
 	if err := unix.Mount("sluice-docs", n.layers, "tmpfs", 0, "mode=755"); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (n *node) layer() error {
 		}
 	}
 	return errors.Join(
-		os.RemoveAll("/var/lib/sluice"), // of a Sluice of this machine's own, under the layer: nothing there is the test's to give back
+		os.RemoveAll("/var/lib/sluice"), // files of this machine's own Sluice, hidden by the layer, which the test must not restore
 		os.WriteFile("/usr/bin/systemctl", []byte(systemctl), 0o755),
 		os.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost node-1\n"), 0o644),
 	)
@@ -126,7 +126,7 @@ func (n *node) unlayer() error {
 	return errors.Join(errs...)
 }
 
-// bare takes Sluice off the node, in whatever state, and gives back what it changed.
+// bare removes Sluice from the node, whatever its state, and restores what it changed.
 func (n *node) bare(t *testing.T) {
 	t.Helper()
 	must(t, n.systemctl("stop", "sluice"))
@@ -143,7 +143,7 @@ func (n *node) bare(t *testing.T) {
 	n.config = ""
 }
 
-// runs has the service of the package run with the configuration.
+// runs makes the package's service run with the configuration.
 func (n *node) runs(t *testing.T, config string) {
 	t.Helper()
 	if _, err := client().Status(); err == nil && n.config == config {
@@ -155,13 +155,13 @@ func (n *node) runs(t *testing.T, config string) {
 	}
 	must(t, os.WriteFile("/etc/sluice/sluice.yaml", []byte(config), 0o644))
 	n.config = config
-	if strings.Contains(config, "tokenFile") { // the page tells how to make it, and then starts Sluice
+	if strings.Contains(config, "tokenFile") { // the page says how to make the token, and then starts Sluice
 		return
 	}
 	must(t, n.systemctl("restart", "sluice"))
 }
 
-// systemctl is the program of that name: the test does what it is told.
+// These constants belong to the program systemctl, which passes its arguments to the test.
 const (
 	systemctlSocket = "/run/systemctl.sock"
 	systemctl       = `#!/bin/sh
@@ -180,7 +180,7 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// systemctl does what systemd does with a verb, flags and a unit.
+// systemctl does what systemd does for a verb, flags and a unit.
 func (n *node) systemctl(words ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// reference is the kubelet's packed algorithm (pkg/kubelet/cm/cpumanager,
-// takeByTopologyNUMAPacked) in its plain form on its own map-based set: whole
-// NUMA nodes, whole packages' worth, whole L3s, whole cores, then single CPUs,
-// each time from the domain with the fewest free CPUs.
+// reference is a plain form of the kubelet's packed algorithm (pkg/kubelet/cm/cpumanager,
+// takeByTopologyNUMAPacked) on the kubelet's map-based set: it takes whole NUMA nodes, the CPUs of
+// whole packages, whole L3s, whole cores, and then single CPUs, each time from the domain with the
+// fewest free CPUs.
 type reference struct {
 	levels [][]kubeset.CPUSet // nodes, L3 domains, cores
 	online kubeset.CPUSet
@@ -51,7 +51,7 @@ func (r *reference) take(free kubeset.CPUSet, n int) kubeset.CPUSet {
 	if result.Size() == n {
 		return result
 	}
-	type ranked struct{ node, l3, core, cpu int } // free CPUs of its domains
+	type ranked struct{ node, l3, core, cpu int } // numbers of free CPUs in its domains
 	var rank []ranked
 	left := make([]map[int]int, len(r.levels))
 	for i, domains := range r.levels {
@@ -76,8 +76,8 @@ func (r *reference) take(free kubeset.CPUSet, n int) kubeset.CPUSet {
 	return result.Union(kubeset.New(rest...))
 }
 
-// server has 64 CPUs in a node from 256 CPUs on, two threads per core and an
-// L3 domain per 8 cores.
+// server returns a machine with nodes of 64 CPUs from 256 CPUs on, two threads per core and an L3
+// domain per 8 cores.
 func server(b *testing.B, cpus int) *topology.Machine {
 	b.Helper()
 	m, err := synth.Machine(map[int]string{
@@ -92,8 +92,7 @@ func server(b *testing.B, cpus int) *topology.Machine {
 	return m
 }
 
-// fragmented is what is left when about four in ten CPUs are taken, here and
-// there.
+// fragmented returns the free CPUs when about four of ten are taken at random.
 func fragmented(m *topology.Machine) cpuset.Set {
 	free := m.Online
 	state := uint32(1)
@@ -147,7 +146,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A machine filled pin by pin, one CPU each; an operation is one pin.
+// BenchmarkFill fills a machine with pins of one CPU. One operation is one pin.
 func BenchmarkFill(b *testing.B) {
 	for _, cpus := range []int{256, 1024} {
 		m := server(b, cpus)

@@ -1,4 +1,4 @@
-// Package compare measures the product beside what others use for the same.
+// Package compare measures the product beside other software with the same purpose.
 package compare
 
 import (
@@ -10,9 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Each operation stands beside the same one of k8s.io/utils/cpuset, on sets of
-// whole cores as they are handed out: every other core of a machine whose
-// siblings are n and n+size/2.
+// BenchmarkSet measures each operation beside that of k8s.io/utils/cpuset, on sets of whole cores
+// as pins have them: every other core of a machine whose siblings are n and n+size/2.
 func BenchmarkSet(b *testing.B) {
 	for _, size := range []int{16, 256, 1024} {
 		var s, t cpuset.Set

@@ -1,5 +1,5 @@
-// Package resctrl tests the product's resctrl package by system calls, on a fake kernel's
-// tree that FUSE mounts.
+// Package resctrl tests the product's resctrl package through system calls, on the fake kernel's
+// tree mounted with FUSE.
 package resctrl
 
 import (
@@ -24,8 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 )
 
-// node serves the fake through FUSE, so that the product and goresctrl meet it by
-// system calls.
+// node serves the fake through FUSE, so that the product and goresctrl use system calls.
 type node struct {
 	fusefs.Inode
 	tree *fake.Kernel
@@ -100,7 +99,7 @@ func (f *file) Setattr(context.Context, fusefs.FileHandle, *fuse.SetAttrIn, *fus
 	return 0 // truncating changes nothing
 }
 
-// bed is the product on a fake kernel.
+// bed runs the product on a fake kernel.
 type bed struct {
 	*fake.Kernel
 	*resctrl.Host
@@ -114,7 +113,7 @@ func (b *bed) must(err error) {
 	}
 }
 
-// setUp makes the group of the BE class.
+// setUp makes the group of class BE.
 func (b *bed) setUp() {
 	b.t.Helper()
 	_, err := b.Setup([]schemata.Class{be()}, 0)
@@ -145,7 +144,7 @@ func (b *bed) wantIn(group string, tids ...int) {
 	}
 }
 
-// mounted is a host root with a resctrl mount.
+// mounted returns a host root with a resctrl mount.
 func mounted(t testing.TB, m fake.Machine) (b *bed, root string) {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); err != nil || os.Getuid() != 0 {
@@ -187,7 +186,7 @@ func (b *bed) reopen(root string) {
 	b.t.Cleanup(func() { h.Close() })
 }
 
-// run lets a process have threads, in the kernel and in /proc.
+// run adds a process with threads, in the kernel and in /proc.
 func (b *bed) run(root string, pid int, tids ...int) {
 	b.t.Helper()
 	b.Start(pid, tids...)
@@ -227,7 +226,7 @@ func TestWatch(t *testing.T) {
 	b, root := mounted(t, fake.Intel())
 	b.run(root, 5, 5, 6)
 	b.setUp()
-	b.must(b.Mkdir("mon_groups/c1")) // runc's
+	b.must(b.Mkdir("mon_groups/c1")) // a monitoring group of runc's
 	b.must(b.Watch("sluice-BE", "c1"))
 	b.must(b.Assign(resctrl.Place{Group: "sluice-BE", Watch: "c1"}, 5))
 	if group, watch := b.Of(6); group != "sluice-BE" || watch != "sluice-c1" {
@@ -245,7 +244,7 @@ func TestWatch(t *testing.T) {
 	}
 	usage()
 
-	b.reopen(root) // and find it
+	b.reopen(root) // finds the group
 	b.must(b.Watch("sluice-BE", "c1"))
 	b.must(b.Watch("sluice-BE", "c1"))
 	usage()
@@ -257,7 +256,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("what was pruned is still watched: %v, %v", all, err)
 	}
 	b.reopen(root)
-	b.must(b.PruneWatches(nil)) // found, and nobody's
+	b.must(b.PruneWatches(nil)) // found, and of no container
 	if group, watch := b.Of(6); group != "sluice-BE" || watch != "" {
 		t.Errorf("after the watch, thread 6 is in %q, %q", group, watch)
 	}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run has the binary built once for all scenarios.
+// run builds the binary once for all scenarios.
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sluice")
 	if err != nil {
@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-var binary string // sluice, set by TestMain
+var binary string // path of sluice, set by TestMain
 
 func TestScenarios(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/test/protocol"
 )
 
-// changes prints each container whose record is not as it was printed last.
+// changes prints each container whose record has changed since it was last printed.
 func (s *scenario) changes(out *strings.Builder) {
 	for _, c := range s.Containers() {
 		if now := line(c); c.Live() && now != s.shown[c.Label] {
@@ -18,8 +18,8 @@ func (s *scenario) changes(out *strings.Builder) {
 	}
 }
 
-// line is what a container has: its CPUs, its memory nodes where they are
-// restricted, its quota where it has one.
+// line describes a container: its CPUs, its memory nodes if they are restricted, and its quota if
+// it has one.
 func line(c *protocol.Container) string {
 	cpu := c.Linux.Resources.Cpu
 	text := "cpus " + orAll(cpu.Cpus)
@@ -42,7 +42,7 @@ func orAll(list string) string {
 	return list
 }
 
-// check verifies the invariants while sluice is there.
+// check checks the invariants while sluice runs.
 func (s *scenario) check() error {
 	if s.plugin == nil {
 		return nil

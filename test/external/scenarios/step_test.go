@@ -16,15 +16,15 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// scenario is one file's runtime and plugin.
+// scenario holds the runtime and the plugin of one file.
 type scenario struct {
 	*protocol.Runtime
-	host, config string // folder and file
+	host, config string // folder of the machine, and configuration file
 	online       cpuset.Set
-	plugin       *protocol.Plugin // nil while it is away
+	plugin       *protocol.Plugin // nil while it does not run
 	pods         map[string]*api.PodSandbox
 	containers   map[string]*protocol.Container // by label
-	shown        map[string]string              // what was printed last of each
+	shown        map[string]string              // last printed line of each container
 }
 
 func newScenario(t *testing.T) *scenario {
@@ -63,7 +63,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *scenario) perform(t *testing.T, d *datadriven.TestData, out *strings.Builder) error {
-	var about string // what the directive is about
+	var about string // object of the directive
 	if len(d.CmdArgs) > 0 {
 		about = d.CmdArgs[0].Key
 	}
@@ -202,7 +202,7 @@ func requestsOf(t *testing.T, d *datadriven.TestData) protocol.Requests {
 	return q
 }
 
-// milli reads an amount of CPU as Kubernetes writes it: "500m" or "4".
+// milli parses a Kubernetes amount of CPU such as "500m" or "4".
 func milli(text string) (int64, error) {
 	if m, ok := strings.CutSuffix(text, "m"); ok {
 		return strconv.ParseInt(m, 10, 64)

@@ -22,10 +22,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
-// patience is for a machine with other things to do.
+// patience allows for a busy machine.
 const patience = time.Minute
 
-// openBrowser starts Chromium; the context ends with the test.
+// openBrowser starts Chromium, which ends with the test.
 func openBrowser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -34,14 +34,14 @@ func openBrowser(t *testing.T) context.Context {
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WindowSize(1600, 1200), chromedp.UserDataDir(t.TempDir()))
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium's own has no use for root
+		options = append(options, chromedp.NoSandbox) // Chromium's sandbox doesn't work as root
 	}
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil { // and wait: it writes its folder to the end
+		if err := chromedp.Cancel(ctx); err != nil { // waits, because Chromium writes to its folder until it ends
 			t.Logf("closing the browser: %v", err)
 		}
 	})
@@ -60,11 +60,11 @@ type site struct {
 	server  *http.Server
 
 	mu      sync.Mutex
-	asked   map[string]int // how often, by path
-	streams int            // that are open
+	asked   map[string]int // number of requests by path
+	streams int            // number of open streams
 }
 
-// serve shows a node at an address of this machine.
+// serve serves a node's page at an address of this machine.
 func serve(t *testing.T, n *node, o web.Options) string {
 	t.Helper()
 	return newSite(t, n, o).url()
@@ -80,7 +80,7 @@ func newSite(t *testing.T, n *node, o web.Options) *site {
 
 func (s *site) url() string { return "http://" + s.address }
 
-// start serves as a plugin that has just begun, at the address of the one before.
+// start serves as a plugin that has just started, at the address of the previous one.
 func (s *site) start() {
 	s.Helper()
 	listener, err := net.Listen("tcp", s.address)
@@ -97,10 +97,10 @@ func (s *site) start() {
 	go server.Serve(listener)
 }
 
-// stop ends the plugin, and whatever is connected to it.
+// stop ends the plugin and all connections to it.
 func (s *site) stop() { s.server.Close() }
 
-// count counts a request; it returns what to call at its end.
+// count counts a request. Call end when it ends.
 func (s *site) count(path string) (end func()) {
 	open := map[string]int{"/v1/stream": 1}[path]
 	s.mu.Lock()
@@ -114,7 +114,7 @@ func (s *site) count(path string) (end func()) {
 	}
 }
 
-// follows waits until so many streams are open.
+// follows waits until that many streams are open.
 func (s *site) follows(want int) {
 	s.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -130,7 +130,7 @@ func (s *site) follows(want int) {
 	}
 }
 
-// wasAsked compares how often a path was asked for.
+// wasAsked compares how often a path was requested.
 func (s *site) wasAsked(path string, want int) {
 	s.Helper()
 	s.mu.Lock()
@@ -140,18 +140,18 @@ func (s *site) wasAsked(path string, want int) {
 	}
 }
 
-// tab is a page in the browser, with whatever went wrong in it.
+// tab is a page in the browser with its errors.
 type tab struct {
 	*testing.T
 	ctx context.Context //nolint:containedctx // chromedp's handle of the tab
 
 	mu     sync.Mutex
 	wrongs []string
-	expect []string // parts of what may go wrong
+	expect []string // parts of expected errors
 }
 
-// open opens a page. When the test ends, nothing else may have gone wrong in it than
-// what has one of the expected texts, and nothing may have been asked of another host.
+// open opens a page. When the test ends, the page must have had no errors but expected ones, and
+// must have requested nothing from another host.
 func open(t *testing.T, browser context.Context, address string, expected ...string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -214,13 +214,14 @@ func (p *tab) do(actions ...chromedp.Action) {
 	}
 }
 
-// eval evaluates an expression, or waits for what it promises, into what into points to.
+// eval evaluates an expression or awaits its promise, and stores the result in what into points
+// to.
 func (p *tab) eval(expression string, into any) {
 	p.Helper()
 	p.do(chromedp.Evaluate(expression, into, func(e *runtime.EvaluateParams) *runtime.EvaluateParams { return e.WithAwaitPromise(true) }))
 }
 
-// text is an expression's value as a text.
+// text returns an expression's value as text.
 func (p *tab) text(expression string) string {
 	p.Helper()
 	var text string
@@ -228,7 +229,7 @@ func (p *tab) text(expression string) string {
 	return text
 }
 
-// until waits for a condition, also while the page goes from one address to another.
+// until waits for a condition, also while the page changes its address.
 func (p *tab) until(condition string) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
@@ -254,14 +255,14 @@ func (p *tab) want(expression, want string) {
 	}
 }
 
-// expects lets that go wrong from now on.
+// expects accepts errors with these parts from now on.
 func (p *tab) expects(parts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expect = parts
 }
 
-// axe lists what axe-core finds; nothing where there is none.
+// axe lists the findings of axe-core, or nothing without axe-core.
 func (p *tab) axe() (found []string) {
 	p.Helper()
 	axe, err := os.ReadFile(axeFile)

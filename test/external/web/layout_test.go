@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
-// box is an element's place in the window.
+// box returns an element's position in the window.
 func (p *tab) box(selector string) (box struct{ Left, Top, Right, Bottom, Width, Height float64 }) {
 	p.Helper()
 	p.eval(fmt.Sprintf(`(({ left, top, right, bottom, width, height }) => ({ left, top, right, bottom, width, height }))(document.querySelector('%s').getBoundingClientRect())`, selector), &box)
@@ -30,7 +30,7 @@ func openSized(t *testing.T, browser context.Context, machine string, containers
 	return p
 }
 
-// Few CPUs fill the width of the map, say their loads, and have the containers right
+// A few CPUs fill the width of the map, show their loads as numbers, and have the containers right
 // below them.
 func testSmallMachines(t *testing.T, browser context.Context) {
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func testSmallMachines(t *testing.T, browser context.Context) {
 	}
 }
 
-// The whole map of 512 CPUs is on the first screen.
+// The whole map of 512 CPUs fits on the first screen.
 func testLargeMachine(t *testing.T, browser context.Context) {
 	p := openSized(t, browser, bigMachine, bigCount, 1360, 900)
 	if grid := p.box("#map"); grid.Bottom > 900 {
@@ -77,7 +77,7 @@ func testLargeMachine(t *testing.T, browser context.Context) {
 	}
 }
 
-// A telephone scrolls downwards alone; a container that is picked is in sight.
+// On a telephone the page only scrolls vertically, and a selected container is visible.
 func testPhone(t *testing.T, browser context.Context) {
 	for _, machine := range []string{"8 cores 2 threads", bigMachine} {
 		p := openSized(t, browser, machine, 60, 390, 844)

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
-// What else the plugin tells is behind a line each, and opens by keyboard.
+// Everything else in the status is behind one line each, which the keyboard can open.
 func testMore(t *testing.T, browser context.Context) {
 	n, err := newNode("4 cores", 5)
 	if err != nil {

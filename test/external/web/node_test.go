@@ -19,18 +19,18 @@ import (
 // bigMachine has 512 CPUs.
 const bigMachine = "2 packages 4 nodes 32 cores 2 threads l3 8 cores memory 192G numbering adjacent"
 
-// node is a made-up node that goes on from one status to the next.
+// node is a made-up node that moves on from one status to the next.
 type node struct {
 	machine *topology.Machine
-	count   int // containers
+	count   int // number of containers
 
 	mu     sync.Mutex
 	asked  int
-	change func(*status.Status) // made to each, last
-	err    error                // instead of an answer
+	change func(*status.Status) // applied to each status at the end
+	err    error                // returned in place of an answer
 }
 
-// changes sets what is made to each status from now on.
+// changes sets the change that is applied to each status from now on.
 func (n *node) changes(change func(*status.Status)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +50,7 @@ func newNode(text string, containers int) (*node, error) {
 
 func (n *node) Machine() (*topology.Machine, error) { return n.machine, nil }
 
-// Status tells in its version how often it was asked.
+// Status returns in its version how often it was requested.
 func (n *node) Status() (*status.Status, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,7 +61,7 @@ func (n *node) Status() (*status.Status, error) {
 	now := time.Now()
 	m := n.machine
 	all := m.Online.Size()
-	kept := all / 128 // for nobody
+	kept := all / 128 // CPUs that belong to nobody
 	s := &status.Status{
 		Schema: status.Schema, Version: fmt.Sprintf("test-%d", n.asked), Time: now, StartedAt: now.Add(-time.Hour), Mode: "on",
 		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "2.4.0", NRIVersion: "0.12.5", ChangedAt: now.Add(-time.Hour), RecordUpdates: status.RecordUpdatesOn},
@@ -101,7 +101,7 @@ func (n *node) Status() (*status.Status, error) {
 	return s, nil
 }
 
-// span is the CPUs from the first up to the end, without it.
+// span returns the CPUs from first to end, without end.
 func span(first, end int) cpuset.Set {
 	if first >= end {
 		return cpuset.Set{}
@@ -109,7 +109,7 @@ func span(first, end int) cpuset.Set {
 	return cpuset.Range(first, end-1)
 }
 
-// wave goes up and down between 0 and 1, for each phase at another time.
+// wave oscillates between 0 and 1, with a shift for each phase.
 func (n *node) wave(phase int) float64 {
 	return (1 + math.Sin(float64(n.asked)/3+float64(phase))) / 2
 }
@@ -122,7 +122,7 @@ func (n *node) pool(name string, cpus cpuset.Set, low, high, phase int) status.P
 	}}
 }
 
-// containers adds them, and returns what is pinned.
+// containers adds the containers and returns the pinned CPUs.
 func (n *node) containers(s *status.Status, online cpuset.Set, now time.Time) cpuset.Set {
 	var pinned cpuset.Set
 	next := online.First()
@@ -203,7 +203,7 @@ func (n *node) loop(now time.Time) *status.Loop {
 	return l
 }
 
-// loads is the load of each CPU in percent, by its number.
+// loads returns the load of each CPU in percent, by its number.
 func (n *node) loads() []float64 {
 	loads := make([]float64, n.machine.Online.Size())
 	for i := range loads {
@@ -212,7 +212,7 @@ func (n *node) loads() []float64 {
 	return loads
 }
 
-// handler has these counts, the others are 0.
+// handler returns counts of answers; missing ones are 0.
 func handler(event string, counts ...uint64) status.Handler {
 	all := make([]uint64, len(status.LatencyBounds())+1)
 	copy(all, counts)

@@ -26,7 +26,7 @@ func smallSite(t *testing.T, containers int) *site {
 	return newSite(t, n, web.Options{})
 }
 
-// What changes on the node changes on the page, through one connection.
+// Changes of the node change the page through one connection.
 func testPatches(t *testing.T, browser context.Context) {
 	s := smallSite(t, 5)
 	p := open(t, browser, s.url())
@@ -37,7 +37,7 @@ func testPatches(t *testing.T, browser context.Context) {
 	before := p.text(names)
 	last := before[strings.LastIndex(before, " ")+1:]
 
-	s.node.changes(func(now *status.Status) { // one goes, one comes, one changes
+	s.node.changes(func(now *status.Status) { // one container goes, one comes, one changes
 		for i := range now.Containers {
 			if now.Containers[i].Ref == last {
 				now.Containers[i].Ref, now.Containers[i].ID = "a/new/one", "new"
@@ -65,10 +65,10 @@ func testPatches(t *testing.T, browser context.Context) {
 	s.wasAsked("/v1/status", 0)
 }
 
-// The examples of RFC 7396, and what they leave out.
+// testMerge runs the examples of RFC 7396, and cases that they leave out.
 func testMerge(t *testing.T, browser context.Context) {
 	p := open(t, browser, smallSite(t, 0).url())
-	for _, c := range [][3]string{ // a document, a patch, what they make
+	for _, c := range [][3]string{ // document, patch and result
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
 		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
 		{`{"a":"b"}`, `{"a":null}`, `{}`},
@@ -101,7 +101,7 @@ func testMerge(t *testing.T, browser context.Context) {
 	p.want(`({}).b`, "undefined")
 }
 
-// The plugin goes away, and another comes: the page says so, and follows it.
+// When the plugin ends and another one starts, the page says so and follows the new one.
 func testConnectionLost(t *testing.T, browser context.Context) {
 	s := smallSite(t, 5)
 	p := open(t, browser, s.url())
@@ -117,8 +117,8 @@ func testConnectionLost(t *testing.T, browser context.Context) {
 	p.want(`document.documentElement.classList.contains('silent')`, "true")
 	p.want(`document.title`, "No connection · Sluice: the node map")
 	p.want(`document.querySelector('#shown').textContent.endsWith(', last seen')`, "true")
-	p.want(`document.querySelectorAll('#table tbody tr').length`, "5") // what was there stays
-	p.until(again + ` === 'Trying again in 2 s.'`)                     // the second time
+	p.want(`document.querySelectorAll('#table tbody tr').length`, "5") // the containers stay on the page
+	p.until(again + ` === 'Trying again in 2 s.'`)                     // the second attempt
 	p.want(state+`.includes(': the plugin does not answer (Failed to fetch). What you see is from ')`, "true")
 	p.want(state+`.startsWith('`+said+`')`, "true")
 	for _, violation := range p.axe() {
@@ -133,12 +133,12 @@ func testConnectionLost(t *testing.T, browser context.Context) {
 	p.want(`document.documentElement.classList.contains('silent')`, "false")
 	p.want(`document.title`, "Sluice: the node map")
 	p.want(`document.querySelector('#shown').textContent.endsWith(', live')`, "true")
-	p.want(`window.same.isConnected`, "true") // the machine is the same
+	p.want(`window.same.isConnected`, "true") // the map was not drawn again, because the machine is the same
 	shown := `document.querySelector('#plugin').textContent`
-	p.until(shown + ` !== '` + p.text(shown) + `'`) // it goes on
+	p.until(shown + ` !== '` + p.text(shown) + `'`) // the time continues
 }
 
-// A page that nobody sees is not connected.
+// A hidden page is not connected.
 func testHidden(t *testing.T, browser context.Context) {
 	s := smallSite(t, 3)
 	p := open(t, browser, s.url())
@@ -159,7 +159,7 @@ func testHidden(t *testing.T, browser context.Context) {
 	p.want(state, "")
 }
 
-// The viewer beyond the last that may follow is told so, and has its turn later.
+// A viewer above the limit is told so, and is connected later.
 func testTooManyViewers(t *testing.T, browser context.Context) {
 	s := smallSite(t, 3)
 	others, leave := context.WithCancel(t.Context())

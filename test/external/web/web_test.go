@@ -65,7 +65,7 @@ func TestPage(t *testing.T) {
 	t.Run("banner", func(t *testing.T) { testBanner(t, browser) })
 }
 
-// A node with 512 CPUs and 500 containers: the figures are printed.
+// testSpeed logs the times of a node with 512 CPUs and 500 containers.
 func testSpeed(t *testing.T, browser context.Context) {
 	p := open(t, browser, serve(t, bigNode(t), web.Options{}))
 	p.drawn()
@@ -91,13 +91,13 @@ func testSpeed(t *testing.T, browser context.Context) {
 	slices.Sort(ms)
 	t.Logf("512 CPUs, 500 containers: first paint after %.0f ms, first data seen within %.0f ms, %.0f bytes of files; %d updates of %.1f to %.1f ms, median %.1f; each takes %.0f ms of a CPU with layout and painting",
 		first.Paint, first.Drawn, first.Bytes, len(ms), ms[0], ms[len(ms)-1], ms[len(ms)/2], work)
-	const sane = 2000 // ms: a page that takes longer can't be used at all
+	const sane = 2000 // in ms; a slower page is unusable
 	if len(ms) < updates || ms[len(ms)/2] > sane {
 		t.Errorf("updates take %v ms", ms)
 	}
 }
 
-// axe-core finds nothing, in light and dark, with everything open.
+// axe-core finds nothing in light and dark, with everything open.
 func testAccessibility(t *testing.T, browser context.Context) {
 	if _, err := os.Stat(axeFile); err != nil {
 		t.Skip("SKIPPED: accessibility is not tested: there is no axe-core (make web-test gets it)")
@@ -110,7 +110,7 @@ func testAccessibility(t *testing.T, browser context.Context) {
 	for _, c := range []struct {
 		scheme string
 		node   *node
-	}{{"light", bigNode(t)}, {"dark", small}} { // the big one takes axe several seconds
+	}{{"light", bigNode(t)}, {"dark", small}} { // the large page takes axe several seconds
 		p = open(t, browser, serve(t, c.node, web.Options{}))
 		p.do(emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: c.scheme}}))
 		p.drawn()
@@ -121,7 +121,7 @@ func testAccessibility(t *testing.T, browser context.Context) {
 		}
 	}
 	p.want(`getComputedStyle(document.body).backgroundColor`, "rgb(18, 22, 27)")
-	for _, want := range []string{"dark", "light", "system"} { // as the button goes round
+	for _, want := range []string{"dark", "light", "system"} { // the order of the button
 		p.do(chromedp.Click("#theme", chromedp.ByQuery))
 		p.want(`document.documentElement.dataset.theme`, want)
 		ground := map[string]string{"light": "rgb(244, 246, 248)"}[want]
@@ -132,7 +132,7 @@ func testAccessibility(t *testing.T, browser context.Context) {
 	}
 }
 
-// Everything can be reached and done by keyboard.
+// Everything can be reached and operated by keyboard.
 func testKeyboard(t *testing.T, browser context.Context) {
 	p := open(t, browser, serve(t, bigNode(t), web.Options{}))
 	p.drawn()
@@ -166,7 +166,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 	press(kb.ArrowLeft)
 	p.want(focus, "1")
 	press(kb.End)
-	p.want(focus, "15") // of the L3
+	p.want(focus, "15") // the next CPU of the L3
 	press(kb.Home, kb.ArrowDown)
 	p.want(`document.activeElement.getBoundingClientRect().top > document.querySelector('[data-cpu="0"]').getBoundingClientRect().top`, "true")
 	press(kb.ArrowUp)
@@ -175,7 +175,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 		t.Errorf("a screen reader hears %q", label)
 	}
 	p.want(`[...document.querySelectorAll('[role=gridcell]')].filter((c) => c.tabIndex === 0).length`, "1")
-	press(kb.ArrowLeft) // there is none: it stays
+	press(kb.ArrowLeft) // there is none, so the focus stays
 	p.want(focus, "0")
 	press(kb.Enter)
 	p.want(`document.querySelector('#filter').value`, "cpu:0")
@@ -199,7 +199,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 	p.want(`Boolean(document.activeElement.dataset.id)`, "true")
 }
 
-// What was a moment ago can be looked at while time goes on.
+// The recent past can be viewed while time continues.
 func testLookingBack(t *testing.T, browser context.Context) {
 	p := open(t, browser, serve(t, bigNode(t), web.Options{}))
 	p.drawn()
@@ -215,9 +215,9 @@ func testLookingBack(t *testing.T, browser context.Context) {
 		t.Errorf("at the beginning there are as many decisions as later: %s", now)
 	}
 	p.eval(`window.end = document.querySelector('#at').max`, nil)
-	p.until(`document.querySelector('#at').max > window.end`) // it goes on
+	p.until(`document.querySelector('#at').max > window.end`) // time continues
 	p.want(asked, "1")
-	for range 4 { // a second each
+	for range 4 { // one second each
 		p.do(chromedp.KeyEvent(kb.ArrowRight))
 	}
 	p.until(asked + ` > 1`)
@@ -227,7 +227,7 @@ func testLookingBack(t *testing.T, browser context.Context) {
 	p.want(`document.querySelector('#said').textContent !== ''`, "true")
 }
 
-// Whatever a pod is called is text.
+// The page shows any pod name as text.
 func testHostileNames(t *testing.T, browser context.Context) {
 	n, err := newNode("4 cores", 12)
 	if err != nil {
@@ -272,7 +272,7 @@ func testHostileNames(t *testing.T, browser context.Context) {
 		p.want(`document.querySelector('#details').hidden`, "false")
 	}
 	p.until(`document.querySelector('#plugin').textContent.startsWith('test-3')`)
-	p.want(`document.querySelectorAll('script, style, img, iframe, object, svg').length`, "2") // its own script and time line
+	p.want(`document.querySelectorAll('script, style, img, iframe, object, svg').length`, "2") // the page's own script and time line
 	p.want(`/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/.test(document.body.innerText)`, "false")
 	for _, where := range []string{`'#table tbody button'`, `'#disturbed tbody th'`, `'#advice td'`, `'#features td'`, `'#handlers th'`, `'#errors td'`} {
 		names := p.text(`[...document.querySelectorAll(` + where + `)].map((b) => b.textContent).join('|')`)
@@ -285,7 +285,7 @@ func testHostileNames(t *testing.T, browser context.Context) {
 	p.want(`document.documentElement.scrollWidth <= window.innerWidth`, "true")
 }
 
-// A plugin without the loop, and one that fails for a while.
+// testWithoutLoop shows a plugin without the loop, and one that fails for a while.
 func testWithoutLoop(t *testing.T, browser context.Context) {
 	n, err := newNode("2 packages 4 cores memory-nodes 1 64G offline 7", 0)
 	if err != nil {
@@ -293,7 +293,7 @@ func testWithoutLoop(t *testing.T, browser context.Context) {
 	}
 	n.change = func(s *status.Status) {
 		s.Loop, s.Pools[0].Load, s.Containers = nil, nil, nil
-		s.Runtime, s.Features, s.Handlers, s.Errors = status.Runtime{}, nil, nil, nil // a stream leaves out what is zero
+		s.Runtime, s.Features, s.Handlers, s.Errors = status.Runtime{}, nil, nil, nil // a stream omits zero values
 	}
 	p := open(t, browser, serve(t, n, web.Options{}))
 	p.until(`document.querySelectorAll('[role=gridcell]').length === 7`)
@@ -309,7 +309,7 @@ func testWithoutLoop(t *testing.T, browser context.Context) {
 	n.fail(errors.New("sluice is shutting down"))
 	p.until(state + `.includes(': sluice is shutting down. ')`)
 	p.want(state+`.startsWith('Connection lost at ')`, "true")
-	p.want(`document.querySelectorAll('[role=gridcell]').length`, "7") // what was there stays
+	p.want(`document.querySelectorAll('[role=gridcell]').length`, "7") // the CPUs stay on the page
 	n.fail(nil)
 	p.until(state + ` === ''`)
 }
@@ -331,10 +331,10 @@ func testToken(t *testing.T, browser context.Context) {
 	}
 	p.do(chromedp.SendKeys("#token", token+kb.Enter, chromedp.ByQuery))
 	p.until(`location.pathname === '/' && document.querySelectorAll('#table tbody tr').length === 3`)
-	p.want(`document.cookie`, "") // scripts don't see it
+	p.want(`document.cookie`, "") // scripts can't read it
 }
 
-// TestScreenshots writes the pictures of docs/web.md: make web-screenshots.
+// TestScreenshots writes the pictures of docs/web.md for: make web-screenshots.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("SLUICE_SCREENSHOTS")
 	if folder == "" {

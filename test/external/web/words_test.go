@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// openChanged opens the page of a node with 4 CPUs and that change in each status.
+// openChanged opens the page of a node with 4 CPUs, whose every status has that change.
 func openChanged(t *testing.T, browser context.Context, containers int, change func(*status.Status)) *tab {
 	t.Helper()
 	n, err := newNode("4 cores", containers)
@@ -30,8 +30,7 @@ func openChanged(t *testing.T, browser context.Context, containers int, change f
 	return p
 }
 
-// Classes, notes, and figures of pools are told in words, and each word that needs it
-// is explained.
+// Classes, notes and figures of pools are words, and the page explains each word that needs it.
 func testWords(t *testing.T, browser context.Context) {
 	p := openChanged(t, browser, 6, func(s *status.Status) {
 		s.Pools[1].RCFRatio = 0.43
@@ -70,7 +69,7 @@ func testWords(t *testing.T, browser context.Context) {
 	p.want(filter, "class:BE")
 	p.want(found, "2 of 6")
 	p.want(`document.querySelector('#kinds [aria-pressed=true]').textContent`, "BE: batch work 2")
-	press("LSR: CPUs of its own 1") // in place of the other class
+	press("LSR: CPUs of its own 1") // selects it in place of the other class
 	press("setting not in force 1")
 	p.want(filter, "class:lsr is:problem")
 	p.want(found, "1 of 6")
@@ -91,8 +90,7 @@ func testWords(t *testing.T, browser context.Context) {
 	}
 }
 
-// Decisions of one controller about one object are one line, which opens to the single
-// ones.
+// Decisions of one controller about one object are one line, which opens to show the single ones.
 func testDecisions(t *testing.T, browser context.Context) {
 	now := time.Now().Truncate(time.Second)
 	const squeezes = 20
@@ -132,7 +130,7 @@ func testDecisions(t *testing.T, browser context.Context) {
 	p.want(single+`[0].innerText`, clock(now.Add(-time.Second))+" squeeze, 21 CPUs → 20 CPUs\n\nreason 19 CPUs")
 	p.want(single+`[19].innerText`, clock(now.Add(-20*time.Second))+" squeeze, 40 CPUs → 39 CPUs\n\nreason 0 CPUs")
 
-	// What is looked at stays where it is, and open; what comes joins it.
+	// An open line stays where it is and open, and new decisions join it.
 	first := `document.querySelector('#decisions > ol > li')`
 	p.eval(`window.same = `+first, nil)
 	n.changes(func(s *status.Status) {
@@ -147,7 +145,7 @@ func testDecisions(t *testing.T, browser context.Context) {
 	p.want(`window.same.isConnected && window.same.querySelector('details').open`, "true")
 }
 
-// Where there is nothing, the page says what there would be.
+// An empty part of the page says what it would show.
 func testEmpty(t *testing.T, browser context.Context) {
 	p := openChanged(t, browser, 0, func(s *status.Status) {
 		s.Pools, s.Loop.Decisions, s.Loop.MeasuredAt = nil, nil, s.Time.Add(-time.Minute)
@@ -163,8 +161,7 @@ func testEmpty(t *testing.T, browser context.Context) {
 	}
 }
 
-// Times have their zone, and are told in UTC if the viewer wants it, as long as the
-// browser remembers.
+// Times show their zone. If the viewer chooses UTC, the browser remembers it.
 func testTimeZones(t *testing.T, browser context.Context) {
 	s := smallSite(t, 3)
 	p := open(t, browser, s.url())
@@ -185,7 +182,7 @@ func testTimeZones(t *testing.T, browser context.Context) {
 	}
 }
 
-// Whoever looks at the past sees so wherever the page is scrolled.
+// A page that shows the past says so at every scroll position.
 func testBanner(t *testing.T, browser context.Context) {
 	p := open(t, browser, serve(t, bigNode(t), web.Options{}))
 	p.drawn()

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/view/web"
 )
 
-// What an update touches follows what has changed, not what there is: here the container
-// that uses most becomes the one that uses least, of 500.
+// The number of changed elements depends on what has changed, not on the size of the page. Here,
+// the container that uses most of 500 becomes the one that uses least.
 func testTouched(t *testing.T, browser context.Context) {
 	n := bigNode(t)
 	var calm *status.Status
@@ -23,7 +23,7 @@ func testTouched(t *testing.T, browser context.Context) {
 			calm = s
 			return
 		}
-		calm.Containers = slices.Clone(calm.Containers) // earlier ones may still be read
+		calm.Containers = slices.Clone(calm.Containers) // earlier statuses may still be read
 		most := slices.MaxFunc(calm.Containers, func(a, b status.Container) int { return int(a.Usage.CPU.Usage - b.Usage.CPU.Usage) })
 		for i := range calm.Containers {
 			if calm.Containers[i].ID == most.ID {
@@ -33,7 +33,7 @@ func testTouched(t *testing.T, browser context.Context) {
 			}
 		}
 		s.Containers, s.Pools, s.Loop = calm.Containers, calm.Pools, calm.Loop
-		s.Time = s.Time.Add(10 * time.Second * time.Duration(n.asked)) // so that the rows are put in order each time
+		s.Time = s.Time.Add(10 * time.Second * time.Duration(n.asked)) // so that the rows are sorted each time
 	})
 	p := open(t, browser, serve(t, n, web.Options{}))
 	p.drawn()
@@ -50,13 +50,14 @@ func testTouched(t *testing.T, browser context.Context) {
 	if p.text(first) == before {
 		t.Errorf("%s is still the first", before)
 	}
-	const most = 12 // the time's, two texts, and the row's: out, in, and its figure
+	const most = 12 // two texts of the time; of the row its removal, its insertion and its figure
 	if slices.Max(touched) > most {
 		t.Errorf("updates with a change of one container touch %d things in the page, at most %d are meant", touched, most)
 	}
 }
 
-// work is the time that the page's thread has worked, whatever else the machine does.
+// work returns the CPU time of the page's thread, which doesn't depend on what else the machine
+// does.
 func (p *tab) work() (seconds float64) {
 	p.Helper()
 	p.do(performance.Enable().WithTimeDomain(performance.EnableTimeDomainThreadTicks), chromedp.ActionFunc(func(ctx context.Context) error {

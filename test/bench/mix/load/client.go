@@ -43,8 +43,8 @@ func (c *Client) Ask(r wire.Request) (wire.Answer, error) {
 	return c.receive()
 }
 
-// Calibrate finds the rounds of work that take so long on an idle machine: the
-// median of some requests.
+// Calibrate returns the number of rounds of work that take the given time on an idle machine, as
+// the median of some requests.
 func (c *Client) Calibrate(work time.Duration) (uint32, error) {
 	const tries, rounds = 101, 2000
 	var took []time.Duration
@@ -85,19 +85,19 @@ func (c *Client) receive() (wire.Answer, error) {
 	}
 }
 
-// Load is what to send.
+// Load is a series of requests.
 type Load struct {
-	Begin    int64           // of Now: what Due counts from
-	Due      []time.Duration // since the start, in order
-	Request  wire.Request    // Seq is the number in Due
-	Patience time.Duration   // to wait for answers after the last was due
+	Begin    int64           // origin of Due, as a time of Now
+	Due      []time.Duration // since Begin, in ascending order
+	Request  wire.Request    // Run sets Seq to the index in Due
+	Patience time.Duration   // time to wait for answers after the last request was due
 }
 
-// Result is what came of each request of a load.
+// Result holds the outcome of each request of a load.
 type Result struct {
-	Latency []time.Duration // from when it was due until its answer was here; at least, if it never came
-	Late    []time.Duration // from when it was due until it was sent: the generator's own fault
-	Wait    []time.Duration // from sending until a worker took it
+	Latency []time.Duration // from the due time to the answer, or a lower bound if there was none
+	Late    []time.Duration // from the due time to the sending: the generator's own delay
+	Wait    []time.Duration // from the sending until a worker took the request
 	Lost    int             // requests without an answer in time
 }
 
@@ -143,7 +143,7 @@ func (c *Client) Run(l Load) (*Result, error) {
 	return r, nil
 }
 
-// collect stores when each answer came, until all are here or the time is over.
+// collect stores when each answer came, until all have come or the time is over.
 func (c *Client) collect(taken, done []int64, deadline int64) error {
 	for range done {
 		left := max(deadline-Now(), int64(time.Millisecond))

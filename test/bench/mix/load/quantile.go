@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Quantile is the smallest sample that the share q of all samples doesn't exceed;
-// 0 without samples. It sorts the samples.
+// Quantile returns the smallest sample that is at least as large as the fraction q of all samples,
+// or 0 without samples. It sorts the samples.
 func Quantile(samples []time.Duration, q float64) time.Duration {
 	if len(samples) == 0 {
 		return 0

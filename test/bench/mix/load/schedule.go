@@ -1,5 +1,5 @@
-// Package load asks the probe's service for work on a schedule that doesn't wait
-// for answers (open loop), and counts each latency from when its request was due.
+// Package load sends requests to the probe's service on a schedule that doesn't wait for answers
+// (open loop), and measures each latency from the time at which its request was due.
 package load
 
 import (
@@ -9,12 +9,12 @@ import (
 
 // Phase is a time of constant load.
 type Phase struct {
-	Rate float64 // requests per second
+	Rate float64 // in requests per second
 	For  time.Duration
 }
 
-// Schedule is when requests are due, in time since the start: random arrivals
-// (Poisson), the same for the same seed.
+// Schedule returns when requests are due, since the start. Arrivals are random (Poisson), and
+// equal for equal seeds.
 func Schedule(phases []Phase, seed uint64) []time.Duration {
 	random := rand.New(rand.NewPCG(seed, 0))
 	var due []time.Duration
@@ -33,7 +33,7 @@ func Schedule(phases []Phase, seed uint64) []time.Duration {
 	return due
 }
 
-// Steps alternates between two rates, each for that long, within the whole.
+// Steps alternates between two rates of the given duration each, for the whole time.
 func Steps(low, high float64, each, whole time.Duration) []Phase {
 	var phases []Phase
 	for at, rate := time.Duration(0), low; at < whole; at += each {

@@ -10,19 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is CLOCK_MONOTONIC in nanoseconds, which every process reads alike.
+// Now returns CLOCK_MONOTONIC in nanoseconds, which is the same in every process.
 func Now() int64 {
 	var t unix.Timespec
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&t)), 0)
 	return t.Nano()
 }
 
-// First runs f on a thread that goes before all others of the machine (SCHED_FIFO),
-// so that what is measured is the service's lateness and not the measurer's.
+// First runs f on a thread that takes precedence over all others of the machine (SCHED_FIFO), so
+// that the measured delays are the service's and not the generator's.
 func First(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread ends with f, and nothing else runs so early.
+		// The thread is never unlocked, so it ends with f and nothing else runs with this
+		// priority.
 		runtime.LockOSThread()
 		attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 		if err := unix.SchedSetAttr(0, attr, 0); err != nil {
@@ -34,12 +35,12 @@ func First(f func() error) error {
 	return <-done
 }
 
-// spin is how long before its time a thread stops sleeping and watches the clock.
+// spin is how long before its time a thread stops sleeping and polls the clock.
 const spin = 50 * time.Microsecond
 
-// SleepUntil returns at that time of Now, on a thread of First within microseconds.
-// The thread keeps its place among Go's running ones, so that it doesn't wait for
-// one when it wakes.
+// SleepUntil returns at that time of Now, within microseconds on a thread of First. The thread
+// remains one of Go's running threads, so that it doesn't have to wait for the scheduler when it
+// wakes.
 func SleepUntil(at int64) {
 	if wake := at - int64(spin); wake > Now() {
 		t := unix.NsecToTimespec(wake)

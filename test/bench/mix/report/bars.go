@@ -17,9 +17,9 @@ type bar struct {
 	text  string
 }
 
-// Bars draws the service's latencies and batch work's throughput at one load beside one kind
-// of hog, for a terminal: a group of bars for each figure, with a bar for each setting that
-// was measured. Each group has its own scale.
+// Bars draws, for a terminal, the service's latencies and batch work's throughput at one load
+// beside one kind of hog: a group of bars for each figure, with a bar for each measured setting.
+// Each group has its own scale.
 func (r *Report) Bars(level, hog string) string {
 	labels := []struct{ setting, hog, label string }{
 		{Alone, "", "alone"},
@@ -63,7 +63,7 @@ func (r *Report) Bars(level, hog string) string {
 	return out.String()
 }
 
-// figure is a latency with the digits that matter.
+// figure formats a latency with its significant digits.
 func figure(d time.Duration) string {
 	milliseconds := float64(d) / float64(time.Millisecond)
 	switch {
@@ -75,7 +75,7 @@ func figure(d time.Duration) string {
 	return fmt.Sprintf("%.2f ms", milliseconds)
 }
 
-// draw makes a line of each bar. A value that isn't zero has at least an eighth of a column.
+// draw draws each bar as a line. A value that isn't zero has at least an eighth of a column.
 func draw(bars []bar) string {
 	var most float64
 	var widest int

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The settings that are judged.
+// These are the settings that are judged.
 const (
 	Alone      = "alone"
 	Again      = "alone again"
@@ -17,9 +17,8 @@ const (
 	SlowLoop   = "sluice, 1 s" // with an interval of a second
 )
 
-// Leavings fills in what share of the service's leavings each hog got: its work,
-// in what it does on the whole node times the share of the node that is idle when
-// the service is alone.
+// Leavings computes for each hog its fraction of what the service leaves: its work, divided by its
+// work on the whole node times the fraction of the node that is idle when the service is alone.
 func (r *Report) Leavings() {
 	for i := range r.Cells {
 		c := &r.Cells[i]
@@ -31,14 +30,14 @@ func (r *Report) Leavings() {
 	}
 }
 
-// Goal is a line of the issue.
+// Goal is a goal and whether it was reached.
 type Goal struct {
-	Of      string // what was measured
+	Of      string // measured value
 	Text    string
 	Reached bool
 }
 
-// Goals judges Sluice.
+// Goals judges the results of Sluice.
 func (r *Report) Goals() []Goal {
 	return slices.Concat(r.mixGoals(), r.memoryGoals(), r.reactionGoals())
 }

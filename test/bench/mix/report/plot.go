@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Sizes of the plot in pixels.
+// These are the sizes of the plot in pixels.
 const (
 	rowHeight   = 16
 	labelWidth  = 240
@@ -19,9 +19,8 @@ const (
 	margin      = 20
 )
 
-// Plot is an SVG: for each load and hog a line for each setting, from its p50 over
-// its p99 to its p99.9 on a logarithmic scale of milliseconds, and a bar for what
-// batch got.
+// Plot returns an SVG. For each load and hog it has a line for each setting, from its p50 over its
+// p99 to its p99.9 on a logarithmic scale in milliseconds, and a bar for what batch work got.
 func (r *Report) Plot() string {
 	scale := newScale(r.Cells)
 	var body strings.Builder
@@ -50,7 +49,7 @@ func (r *Report) Plot() string {
 	return out.String()
 }
 
-// group is the cells of one load beside one hog, with those of the service alone.
+// group holds the cells of one load beside one hog, and those of the service alone.
 type group struct {
 	level, hog string
 	cells      []Cell

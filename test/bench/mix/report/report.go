@@ -1,10 +1,10 @@
-// Package report is what the benchmark found, as JSON, as a table and as a plot, and
-// its judgement by the goals.
+// Package report presents the benchmark's results as JSON, as a table and as a plot, and judges
+// them by the goals.
 package report
 
 import "time"
 
-// Report is one run.
+// Report holds the results of one run.
 type Report struct {
 	Machine   Machine
 	Run       Run
@@ -13,74 +13,75 @@ type Report struct {
 	Reactions []Reaction
 }
 
-// Machine is where it ran.
+// Machine describes the machine of the run.
 type Machine struct {
 	CPUs   int
 	Model  string
 	Kernel string
-	Memory int64 // bytes
+	Memory int64 // in bytes
 }
 
-// Run is how it ran.
+// Run describes the run's parameters.
 type Run struct {
 	At       time.Time
 	Work     time.Duration // CPU time of a request on the idle machine
 	Slice    time.Duration
-	Settle   time.Duration // before each slice, not counted
+	Settle   time.Duration // time before each slice that is not counted
 	Repeat   int
-	MaxOther float64       // CPUs of strangers, above which a slice was thrown away
-	MaxLate  time.Duration // of the generator at its p99, likewise
-	Config   string        // of Sluice
+	MaxOther float64       // CPUs of other programs above which a slice is discarded
+	MaxLate  time.Duration // delay of the generator at its p99 above which a slice is discarded
+	Config   string        // Sluice's configuration
 }
 
-// Cell is one setting at one load beside one kind of hog, over all its slices.
+// Cell holds the results of one setting at one load beside one kind of hog, over all of its
+// slices.
 type Cell struct {
-	Level   string // of the service, in percent of the node
-	Hog     string // "" where none runs
+	Level   string // load of the service in percent of the node
+	Hog     string // "" if there is none
 	Setting string
 
-	Slices, Dropped int // counted; thrown away, see Run
+	Slices, Dropped int // counted and discarded slices, see Run
 	Requests, Lost  int
 
-	P50, P99, P999  time.Duration // latency from when a request was due, of all slices together
-	P99s            Spread        // the slices' own p99
-	Wait99          time.Duration // until a thread of the service ran
-	Late99          time.Duration // the generator's own
-	Busy, Steal     float64       // share of the node
-	Service, Batch  float64       // CPUs
-	Other           float64       // CPUs of all else: kernel, runtime, Sluice, strangers
+	P50, P99, P999  time.Duration // latency from the due time, over all slices
+	P99s            Spread        // p99 of the single slices
+	Wait99          time.Duration // p99 of the time until a thread of the service ran
+	Late99          time.Duration // p99 of the generator's delay
+	Busy, Steal     float64       // fractions of the node
+	Service, Batch  float64       // in CPUs
+	Other           float64       // CPUs of everything else: kernel, runtime, Sluice, other programs
 	Work            float64       // of the hog, per second
-	Stalled         float64       // share of the time that a thread of the service waited for a CPU (PSI some)
-	BatchOfLeavings float64       // the hog's work in what it would do on what the service leaves, 0 where not known
+	Stalled         float64       // fraction of the time in which a thread of the service waited for a CPU (PSI some)
+	BatchOfLeavings float64       // the hog's work divided by what it could do on what the service leaves; 0 if unknown
 }
 
-// Spread is the least, the median and the largest.
+// Spread holds the minimum, the median and the maximum.
 type Spread struct{ Low, Median, High time.Duration }
 
-// Memory is one setting of the take-back of memory.
+// Memory holds the results of one setting of the memory part.
 type Memory struct {
 	Setting string
-	Holds   string // what batch holds: "anonymous" or "page cache", "" without batch
+	Holds   string // "anonymous" or "page cache"; "" without batch work
 
 	Repetitions        int
-	P50, P99, P999     time.Duration // of the service's requests while its memory grows
+	P50, P99, P999     time.Duration // latency of the service's requests while its memory grows
 	Lost               int
-	Reclaiming         Spread        // time that some thread of the service waited for memory (PSI some), per repetition
-	FreedP50, FreedP99 time.Duration // from the demand until batch has given back what is missing
-	NotFreed           int           // repetitions in which it never had
-	Failures           int64         // how often an allocation met the box's limit (failcnt)
-	Kills              int64         // by the kernel, for memory
-	ServiceKills       int           // of these, the service
+	Reclaiming         Spread        // time in which a thread of the service waited for memory (PSI some), per repetition
+	FreedP50, FreedP99 time.Duration // from the demand until batch work has freed what is missing
+	NotFreed           int           // repetitions in which it never did
+	Failures           int64         // number of allocations that met the batch cgroup's limit (failcnt)
+	Kills              int64         // kills by the kernel for lack of memory
+	ServiceKills       int           // kills of the service
 }
 
-// Reaction is how soon the kernel shows that batch was squeezed after a load step.
+// Reaction is the time from a load step until the kernel shows that batch work was squeezed.
 type Reaction struct {
 	Setting       string
 	Steps, Missed int
 	P50, P99, Max time.Duration
 }
 
-// Find is the cell, false where it was not measured.
+// Find returns a cell; ok is false if it was not measured.
 func (r *Report) Find(level, hog, setting string) (Cell, bool) {
 	for _, c := range r.Cells {
 		if c.Level == level && c.Hog == hog && c.Setting == setting {

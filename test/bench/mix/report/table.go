@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Table is the report for people: latencies in ms, shares in percent, CPU time in CPUs.
+// Table returns the report for people: latencies in ms, fractions in percent, CPU time in CPUs.
 func (r *Report) Table() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s, %d CPUs, %.0f GiB, Linux %s; requests of %s, slices of %s after %s, %d times; Sluice's config:\n%s\n",
@@ -46,7 +46,7 @@ func (r *Report) Table() string {
 	return out.String()
 }
 
-// percent is a share of one.
+// percent is a fraction that is printed in percent.
 type percent float64
 
 func grid(out *strings.Builder, header string, rows int, row func(int) []any) {
@@ -58,7 +58,7 @@ func grid(out *strings.Builder, header string, rows int, row func(int) []any) {
 		}
 		fmt.Fprintln(t)
 	}
-	_ = t.Flush() // into memory
+	_ = t.Flush() // writes to memory
 	out.WriteByte('\n')
 }
 
