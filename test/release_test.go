@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A release is refused before anything is built unless the commit is clean and has the tag.
+// A release fails before anything is built unless the commit is clean and has the tag.
 func TestReleaseRefuses(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../configs/package/release.sh")
@@ -44,7 +44,7 @@ func TestReleaseRefuses(t *testing.T) {
 		release(version, "name the tag of this commit")
 	}
 	release("v0.2.0", "no tag v0.2.0")
-	release("v0.1.0", "no tag v0.1.0") // it is on another commit
+	release("v0.1.0", "no tag v0.1.0") // the tag is on another commit
 	git("tag", "v0.2.0")
 	if err := os.WriteFile(filepath.Join(repository, "forgotten.go"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// requirements lists the modules that the product's go.mod may require directly, each with
-// its reason. A module that only tests need belongs into test/external, a module of its own.
+// requirements lists the modules that the product's go.mod may require directly, each with its
+// reason. Modules for tests alone belong in the module test/external.
 func requirements() map[string]string {
 	return map[string]string{
 		"charm.land/bubbletea/v2":                   "sluice top: the terminal's screen",
@@ -69,7 +69,7 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// The modules that require the product's know what its packages import now.
+// The other modules are tidy with respect to what the product's packages import now.
 func TestModulesAreTidy(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{"test/external", "test/helm", "test/kube", "configs/package"} {

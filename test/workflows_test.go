@@ -11,7 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// workflow is what the test needs of a workflow of GitHub Actions.
+// workflow is the part of a GitHub Actions workflow that the test needs.
 type workflow struct {
 	Jobs map[string]struct {
 		Strategy struct {
@@ -25,7 +25,7 @@ type workflow struct {
 	} `yaml:"jobs"`
 }
 
-// The workflows run targets that the Makefile has.
+// The targets that the workflows run exist in the Makefile.
 func TestWorkflows(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../Makefile")
@@ -73,7 +73,7 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// The forms for issues are YAML with what GitHub requires of them.
+// The forms for issues are YAML with everything that GitHub requires.
 func TestIssueForms(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"bug", "feature"} {

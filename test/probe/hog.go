@@ -47,7 +47,7 @@ func shared(path string, size int) ([]byte, error) {
 	return memory, errors.Join(err, file.Close())
 }
 
-// spin counts rounds of 4096 multiplications, some microseconds each.
+// spin counts rounds of 4096 multiplications, which take some microseconds each.
 func spin(_ int, done *atomic.Uint64) error {
 	for x := uint64(1); ; done.Add(1) {
 		x = multiply(x)
@@ -62,8 +62,7 @@ func multiply(x uint64) uint64 {
 	return x
 }
 
-// stream counts MiB that were read and written of a buffer larger than usual
-// caches of the last level.
+// stream counts the MiB read from and written to a buffer larger than usual last-level caches.
 func stream(_ int, done *atomic.Uint64) error {
 	const size = 96 << 20
 	buffer, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -78,7 +77,7 @@ func stream(_ int, done *atomic.Uint64) error {
 	}
 }
 
-// files counts MiB that were written to a file of its own and read from it again.
+// files counts the MiB that were written to a file of the thread's own and read again.
 func files(thread int, done *atomic.Uint64) error {
 	const size = 64
 	file, err := os.OpenFile(fmt.Sprintf("/file%d", thread), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
@@ -99,15 +98,16 @@ func files(thread int, done *atomic.Uint64) error {
 			}
 			done.Add(1)
 		}
-		// Dropped before it is all written back: this is about the page cache, not the disk.
+		// The file is truncated before all of it is written back, because the hog uses the page
+		// cache rather than the disk.
 		if err := file.Truncate(0); err != nil {
 			return err
 		}
 	}
 }
 
-// fill leaves that many bytes in the page cache, clean, so that they can be
-// reclaimed without waiting for the disk.
+// fill leaves that many bytes of clean page cache, which can be reclaimed without waiting for the
+// disk.
 func fill(size int64) error {
 	file, err := os.OpenFile("/filled", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {

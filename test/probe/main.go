@@ -45,7 +45,7 @@ func main() {
 	}
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
-	orders := make(chan os.Signal, 8) // from the first line on, that whoever has read it may give one
+	orders := make(chan os.Signal, 8) // set up before the first line is printed, because whoever reads it may send a signal
 	signal.Notify(orders, syscall.SIGUSR1, syscall.SIGUSR2)
 	for _, arg := range os.Args[1:] {
 		if err := run(arg, term, orders); err != nil {
@@ -116,8 +116,8 @@ func run(arg string, term, orders <-chan os.Signal) error {
 	return nil
 }
 
-// touch leaves the memory mapped until this process ends. It takes at least so long for
-// each MiB.
+// touch allocates memory that remains mapped until this process ends. Each MiB takes at least that
+// long.
 func touch(size int, each time.Duration) error {
 	began := time.Now()
 	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANONYMOUS)
@@ -130,11 +130,11 @@ func touch(size int, each time.Duration) error {
 	return err
 }
 
-// cache leaves what it has read in the page cache, charged to this process' cgroup. The
-// disk stays open: with the last who has it open the kernel drops all that it cached of a
-// block device (blkdev_flush_mapping).
+// cache leaves what it has read in the page cache, charged to this process' cgroup. The disk stays
+// open, because the kernel drops the page cache of a block device when the last process closes it
+// (blkdev_flush_mapping).
 func cache(size int64) error {
-	disk, err := unix.Open("/dev/disk", unix.O_RDONLY|unix.O_CLOEXEC, 0) // an os.File would be closed once it is garbage
+	disk, err := unix.Open("/dev/disk", unix.O_RDONLY|unix.O_CLOEXEC, 0) // the garbage collector would close an os.File
 	if err != nil {
 		return err
 	}

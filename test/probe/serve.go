@@ -14,13 +14,13 @@ import (
 	"github.com/sluice-dev/sluice/test/probe/wire"
 )
 
-// workingSet is the memory that a worker walks through: about what a core's own
-// caches hold, so that a neighbour that empties them is felt.
+// workingSet is the memory in bytes that a worker walks through. It is about as large as a core's
+// own caches, so that a neighbour that evicts them has an effect.
 const workingSet = 1 << 20
 
-// serve answers requests with that many threads until SIGTERM. Each thread waits
-// in the kernel by itself, as in a server in C: Go's own scheduler stays out of
-// the measured time. All read from the same queue, so none waits while one is idle.
+// serve answers requests with that many threads until SIGTERM. Each thread waits in the kernel by
+// itself, as in a server written in C, so that Go's scheduler is not part of the measured time.
+// All threads read from one queue, so no request waits while a thread is idle.
 func serve(workers int, term <-chan os.Signal) error {
 	runtime.GOMAXPROCS(workers + 4)
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -69,7 +69,7 @@ func converse(conn, workers int) {
 	}
 }
 
-// block is memory that a request asked to hold.
+// block is memory that a request wants held.
 type block struct {
 	memory []byte
 	next   *block
@@ -117,7 +117,7 @@ func (w *worker) run() {
 	}
 }
 
-// work is 64 dependent loads from the working set for each round.
+// work makes 64 dependent loads from the working set per round.
 func (w *worker) work(rounds uint32) {
 	at := w.sum
 	for range rounds {

@@ -9,7 +9,7 @@ import (
 // toggle keeps one CPU busy from each SIGUSR1 to the next SIGUSR2, until SIGTERM.
 func toggle(term, orders <-chan os.Signal) {
 	busy := false
-	var rest *atomic.Bool // of the load that runs
+	var rest *atomic.Bool // ends the present load
 	for {
 		select {
 		case <-term:

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// under runs a program that finds a file in place of /proc/stat, in a mount namespace of
-// its own. It returns only where that fails.
+// under runs a program that finds a file in place of /proc/stat, in its own mount namespace. It
+// returns only on failure.
 func under(stat string, command []string) error {
-	runtime.LockOSThread() // a namespace is a thread's
+	runtime.LockOSThread() // a namespace belongs to a thread
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("leaving the mount namespace: %w", err)
 	}

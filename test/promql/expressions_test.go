@@ -1,5 +1,5 @@
-// Package promql checks that the dashboard, the alerts and the documentation ask for
-// metrics that there are, by Prometheus' own parser.
+// Package promql checks with Prometheus' own parser that the metrics in the dashboard, the alerts
+// and the documentation exist.
 package promql
 
 import (
@@ -16,9 +16,9 @@ import (
 
 const root = "../../"
 
-// exposed are the labels of each series that a scrape of a full status finds without
-// names of pods, with those that Prometheus adds. The tests of pkg/view/metrics compare the
-// file with a real exposition.
+// exposed returns the labels of each series in a scrape of a full status without names of pods,
+// including those that Prometheus adds. The tests of pkg/view/metrics compare the file with a real
+// exposition.
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
 	series := map[string][]string{"up": {"job", "instance"}, "process_cpu_seconds_total": {"job", "instance"}}
@@ -44,8 +44,8 @@ func exposed(t *testing.T) map[string][]string {
 	return series
 }
 
-// problems of an expression: that it is none, or names what is not exposed. labels are
-// those that its result may have.
+// problems reports what is wrong with an expression: a syntax error, or names that are not
+// exposed. labels are those that its result may have.
 func problems(series map[string][]string, text string) (labels, found []string) {
 	text = regexp.MustCompile(`\$__(rate_interval|interval|range)\b`).ReplaceAllString(text, "5m")
 	expression, err := parser.ParseExpr(text)
@@ -94,7 +94,7 @@ func problems(series map[string][]string, text string) (labels, found []string) 
 	return labels, found
 }
 
-// templates are the labels that a legend or an annotation names.
+// templates returns the labels in a legend or an annotation.
 func templates(pattern, text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -112,7 +112,7 @@ func readFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// panel is a part of a Grafana dashboard.
+// panel is part of a Grafana dashboard.
 type panel struct {
 	ID      int    `json:"id"`
 	Type    string `json:"type"`
@@ -241,7 +241,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// The expressions of docs/metrics.md are checked as well.
+// The expressions in docs/metrics.md are checked as well.
 func TestDocsExpressions(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(string(readFile(t, "docs/metrics.md")), "| question | expression |\n")
@@ -265,7 +265,7 @@ func TestDocsExpressions(t *testing.T) {
 	}
 }
 
-// What the checks above must find.
+// The checks above must find each of these.
 func TestProblemsAreFound(t *testing.T) {
 	t.Parallel()
 	series := exposed(t)

@@ -25,8 +25,8 @@ func (r *Runtime) RunPod(p Pod) (*api.PodSandbox, error) {
 	return pod, nil
 }
 
-// Create creates a container. A container that a plugin refuses is not in the
-// record, and no other event follows.
+// Create creates a container. A container that a plugin refuses is not in the record, and no other
+// event follows.
 func (r *Runtime) Create(pod *api.PodSandbox, name string, q Requests) (*Container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *Runtime) Create(pod *api.PodSandbox, name string, q Requests) (*Contain
 	return c, nil
 }
 
-// label tells containers of the same name in one pod apart.
+// label distinguishes containers of the same name in one pod.
 func (r *Runtime) label(pod *api.PodSandbox, name string) string {
 	label := pod.Name + "/" + name
 	for n := 2; slices.ContainsFunc(r.containers, func(c *Container) bool { return c.Label == label }); n++ {
@@ -65,7 +65,7 @@ func (r *Runtime) label(pod *api.PodSandbox, name string) string {
 	return label
 }
 
-// Start starts a container; one that a plugin fails is stopped.
+// Start starts a container. If a plugin fails it, the container is stopped.
 func (r *Runtime) Start(c *Container) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Runtime) Update(c *Container, q Requests) error {
 	return told(r.nri.PostUpdateContainer(context.Background(), &api.PostUpdateContainerRequest{Pod: c.Pod, Container: c.Container}))
 }
 
-// Exit ends a container without any event, as one that ends by itself.
+// Exit ends a container without any event, like one that ends by itself.
 func (r *Runtime) Exit(c *Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,8 @@ func (r *Runtime) Remove(c *Container) error {
 	return told(r.nri.RemoveContainer(context.Background(), &api.RemoveContainerRequest{Pod: c.Pod, Container: c.Container}))
 }
 
-// FailedCreate is a container whose creation fails in the runtime after the
-// plugin has granted it: no event comes but a removal that tells the id alone.
+// FailedCreate creates a container whose creation fails in the runtime after the plugin has
+// granted it. The only event is a removal, which only has the ID.
 func (r *Runtime) FailedCreate(c *Container) error {
 	r.Discard(c)
 	r.mu.Lock()
@@ -153,7 +153,7 @@ func (r *Runtime) RemovePod(pod *api.PodSandbox) error {
 	return told(r.nri.RemovePodSandbox(context.Background(), &api.RemovePodSandboxRequest{Pod: pod}))
 }
 
-// Containers is a copy of the record, the oldest first.
+// Containers returns a copy of the record, the oldest first.
 func (r *Runtime) Containers() []*Container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,8 +164,7 @@ func (r *Runtime) Containers() []*Container {
 	return all
 }
 
-// told is an error as the pod's events would show it, without the transport's
-// words.
+// told returns an error as the pod's events would show it, without the words of the transport.
 func told(err error) error {
 	if s, ok := status.FromError(err); ok && err != nil {
 		return errors.New(s.Message())

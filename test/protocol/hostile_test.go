@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// TestHostileAnnotations gives every key every value that a hostile pod might
-// try. Nothing may crash the plugin, hold up the next container or leak; what is
-// refused names pod, container, key and value.
+// TestHostileAnnotations gives every key every value that an attacker might try. No value may
+// crash the plugin, delay the next container or leak. A refusal names pod, container, key and
+// value.
 func TestHostileAnnotations(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -85,7 +85,7 @@ func hostile() map[string]string {
 	}
 }
 
-// billionLaughs is YAML whose aliases grow to 10^9 items.
+// billionLaughs returns YAML whose aliases expand to 10^9 items.
 func billionLaughs() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [lol,lol,lol,lol,lol,lol,lol,lol,lol,lol]\n")

@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// CPUs is the container's cpuset by the record; empty: all.
+// CPUs returns the container's cpuset in the record; an empty set stands for all.
 func (c *Container) CPUs() (cpuset.Set, error) {
 	return cpuset.Parse(c.Linux.Resources.Cpu.Cpus)
 }
 
-// Pinned reports whether the plugin has given the container CPUs of its own: it
-// has lifted its quota.
+// Pinned reports whether the plugin has given the container CPUs of its own, which it shows by
+// lifting its quota.
 func (c *Container) Pinned() bool {
 	return c.Linux.Resources.Cpu.GetQuota().GetValue() < 0
 }
@@ -25,13 +25,11 @@ func (c *Container) Pinned() bool {
 // Live reports whether the container has not ended.
 func (c *Container) Live() bool { return c.State != api.ContainerState_CONTAINER_STOPPED }
 
-// inVM reports whether the container runs in a machine of its own, where sluice
-// sets nothing.
+// inVM reports whether the container runs in a virtual machine, where sluice sets nothing.
 func (c *Container) inVM() bool { return strings.HasPrefix(c.Pod.RuntimeHandler, "kata") }
 
-// Check verifies by the runtime's record alone what must hold after every
-// event: a pin's CPUs are in no other container's set, nobody's set is empty or
-// offline, and pins leave CPUs to the others.
+// Check checks, from the runtime's record alone, what must hold after every event: a pin's CPUs
+// are in no other container's set, no set is empty or offline, and pins leave CPUs to the others.
 func (r *Runtime) Check(online cpuset.Set) error {
 	var errs []error
 	var pinned cpuset.Set
@@ -69,9 +67,9 @@ func (r *Runtime) Check(online cpuset.Set) error {
 	return errors.Join(errs...)
 }
 
-// CheckStatus verifies that the plugin's ledger and the runtime's record agree:
-// on which containers there are, and on what each has. A container that shares
-// may have less than its due until an event whose reply can carry more.
+// CheckStatus checks that the plugin's ledger and the runtime's record have the same containers
+// with the same CPUs. A container that shares may have fewer CPUs in the record until an event
+// whose reply can change it.
 func (r *Runtime) CheckStatus(s *status.Status) error {
 	var errs []error
 	known := map[string]status.Container{}

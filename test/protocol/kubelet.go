@@ -7,23 +7,23 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// Pod is a pod as a user writes it.
+// Pod is a pod as a user describes it.
 type Pod struct {
-	Namespace, Name     string // namespace "default" where empty
-	QoS                 string // "guaranteed", "burstable" (where empty) or "besteffort"
+	Namespace, Name     string // "default" if empty
+	QoS                 string // "guaranteed", "burstable" (the default) or "besteffort"
 	Labels, Annotations map[string]string
 	RuntimeHandler      string
 }
 
-// Requests are a container's resource requests and limits.
+// Requests holds a container's resource requests and limits.
 type Requests struct {
-	CPU     int64 // milli-CPU
-	Limit   int64 // milli-CPU; in Guaranteed pods the request
-	Memory  int64 // bytes; in Guaranteed pods the limit too
+	CPU     int64 // in thousandths of a CPU
+	Limit   int64 // in thousandths of a CPU; in Guaranteed pods the request counts
+	Memory  int64 // in bytes; in Guaranteed pods also the limit
 	Devices []*api.LinuxDevice
 }
 
-// sandbox is the pod as the runtime is told it.
+// sandbox returns the pod as the runtime describes it to plugins.
 func (p Pod) sandbox(serial int) *api.PodSandbox {
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", serial)
 	namespace := p.Namespace
@@ -52,10 +52,10 @@ func isGuaranteed(pod *api.PodSandbox) bool {
 	return strings.HasPrefix(pod.Linux.CgroupParent, "/kubepods/pod")
 }
 
-// resources is the kubelet's arithmetic, from
+// resources does the kubelet's arithmetic of
 // pkg/kubelet/kuberuntime/kuberuntime_container_linux.go in Kubernetes.
 func (r Requests) resources(guaranteed bool) *api.LinuxResources {
-	const period = 100000 // µs
+	const period = 100000 // in µs
 	limit, memory := r.Limit, int64(0)
 	if guaranteed {
 		limit, memory = r.CPU, r.Memory
@@ -73,7 +73,7 @@ func (r Requests) resources(guaranteed bool) *api.LinuxResources {
 	return out
 }
 
-// oomScoreAdj is the kubelet's, from pkg/kubelet/qos/policy.go in Kubernetes.
+// oomScoreAdj computes the kubelet's value, as pkg/kubelet/qos/policy.go in Kubernetes does.
 func (r Requests) oomScoreAdj(pod *api.PodSandbox, capacity int64) int {
 	switch {
 	case isGuaranteed(pod):

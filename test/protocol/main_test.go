@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var sluice string // the binary, set by TestMain
+var sluice string // path of the binary, set by TestMain
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))

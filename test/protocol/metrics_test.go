@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A scrape of a plugin with pods, two of the same name and one with a hostile one, by
-// their names.
+// TestMetricsOfPods scrapes a plugin with metrics by pod names, with two pods of the same name and
+// one with a hostile name.
 func TestMetricsOfPods(t *testing.T) {
 	t.Parallel()
 	r := New(t)

@@ -46,7 +46,7 @@ func (n *node) pod(p Pod) *api.PodSandbox {
 	return pod
 }
 
-// pins is a pod whose containers get CPUs of their own.
+// pins makes a pod whose containers get CPUs of their own.
 func (n *node) pins(name string) *api.PodSandbox {
 	n.t.Helper()
 	return n.pod(Pod{Name: name, QoS: "guaranteed", Annotations: map[string]string{"class.sluice.dev": "LSR"}})
@@ -68,7 +68,7 @@ func (n *node) ok(err error) {
 	}
 }
 
-// state checks the invariants and returns what sluice says.
+// state checks the invariants and returns sluice's status.
 func (n *node) state() *status.Status {
 	n.t.Helper()
 	s, err := n.plugin.Status()
@@ -101,8 +101,8 @@ func TestStopTwice(t *testing.T) {
 	n.wantPinned("")
 }
 
-// TestStopAfterReplacement has the old container's Stop come after the
-// replacement's Create, and then after its Start: it frees the old CPUs alone.
+// TestStopAfterReplacement checks that the old container's Stop frees only the old CPUs when it
+// comes after the replacement's Create, or after its Start.
 func TestStopAfterReplacement(t *testing.T) {
 	t.Parallel()
 	for _, started := range []bool{false, true} {
@@ -124,8 +124,8 @@ func TestStopAfterReplacement(t *testing.T) {
 	}
 }
 
-// TestStartWithoutCreate starts containers that sluice has not seen created: it
-// was away, and the runtime has kept its record from the synchronization.
+// TestStartWithoutCreate starts containers whose creation sluice has missed: it was away, and the
+// runtime has kept its record from the synchronization.
 func TestStartWithoutCreate(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -140,7 +140,7 @@ func TestStartWithoutCreate(t *testing.T) {
 	n.wantPinned("")
 }
 
-// unseen is a created container that no plugin was told of.
+// unseen returns a created container that no plugin was informed of.
 func (n *node) unseen(pod *api.PodSandbox, name string) *Container {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,8 +153,8 @@ func (n *node) unseen(pod *api.PodSandbox, name string) *Container {
 	return c
 }
 
-// TestUnknownContainers has events for containers and pods that sluice has never
-// heard of, by their ids alone.
+// TestUnknownContainers sends events with only the IDs of containers and pods that sluice has
+// never heard of.
 func TestUnknownContainers(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -182,8 +182,8 @@ func TestUnknownContainers(t *testing.T) {
 	n.wantPinned("")
 }
 
-// TestSameID creates a container twice by one id: the second takes the place of
-// the first, and nothing is held twice.
+// TestSameID creates a container twice with one ID: the second replaces the first, and no CPU is
+// held twice.
 func TestSameID(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -199,7 +199,7 @@ func TestSameID(t *testing.T) {
 	}
 }
 
-// TestSameNames has pods and containers of the same names with other ids.
+// TestSameNames creates pods and containers with equal names and different IDs.
 func TestSameNames(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -212,8 +212,8 @@ func TestSameNames(t *testing.T) {
 	n.wantPinned("0,2")
 }
 
-// TestFailedCreates grants and then fails in the runtime, many times over: the
-// removal tells only the id, or never comes. No CPU leaks.
+// TestFailedCreates lets creations fail in the runtime after the grant, many times. The removal
+// has only the ID, or never comes. No CPU is lost.
 func TestFailedCreates(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -224,7 +224,7 @@ func TestFailedCreates(t *testing.T) {
 		n.ok(n.FailedCreate(c))
 	}
 	n.wantPinned("")
-	for range 20 { // the kubelet tries again, and no event tells of the failures
+	for range 20 { // the kubelet tries again, and no event reports the failures
 		c, err := n.Create(pod, "main", Requests{CPU: 3000})
 		n.ok(err)
 		n.Exit(c)
@@ -253,7 +253,7 @@ func TestRefusalLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// placement is everything that sluice holds and every record, as text.
+// placement returns everything that sluice holds, and every record, as text.
 func (n *node) placement() string {
 	var text strings.Builder
 	s := n.state()
@@ -270,7 +270,7 @@ func (n *node) placement() string {
 	return text.String()
 }
 
-// TestKilledBetweenCreateAndStart has the plugin die after the grant.
+// TestKilledBetweenCreateAndStart kills the plugin after the grant.
 func TestKilledBetweenCreateAndStart(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -285,8 +285,8 @@ func TestKilledBetweenCreateAndStart(t *testing.T) {
 	}
 }
 
-// TestKilledMidChurn kills the plugin at any moment of a churn, and pins that
-// were there before stay where they were.
+// TestKilledMidChurn kills the plugin at random times of a churn, and checks that earlier pins
+// stay where they were.
 func TestKilledMidChurn(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -317,8 +317,8 @@ func TestKilledMidChurn(t *testing.T) {
 	}
 }
 
-// TestHangs has the plugin stop answering: the runtime drops it and goes on, and
-// it comes back and puts everything right by itself.
+// TestHangs stops the plugin's process: the runtime drops the plugin and continues. The plugin
+// then reconnects and repairs everything by itself.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -329,7 +329,7 @@ func TestHangs(t *testing.T) {
 		n.ok(err)
 		stopped = strings.Contains(string(stat), ") T ")
 	}
-	c := n.run(pod, "main", 2000) // after the runtime's 2 s
+	c := n.run(pod, "main", 2000) // takes the runtime's timeout of 2 s
 	n.mu.Lock()
 	pinned := c.Pinned()
 	n.mu.Unlock()
@@ -341,8 +341,8 @@ func TestHangs(t *testing.T) {
 	n.wantPinned("0-1")
 }
 
-// TestSecondSluice starts another on the same state folder: it is refused, and
-// the first goes on.
+// TestSecondSluice starts a second one with the same state folder. It refuses to start, and the
+// first continues.
 func TestSecondSluice(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)

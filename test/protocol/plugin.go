@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/synth"
 )
 
-// Build compiles a main package of the product's module into dir, also for the tests of
-// another module that requires the product's.
+// Build compiles a main package of the product's module into dir. Tests of another module that
+// requires the product's can use it, too.
 func Build(dir, pkg string) (binary string, err error) {
 	const module = "github.com/sluice-dev/sluice"
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
@@ -54,7 +54,7 @@ func (r *Runtime) Host(t testing.TB, machine string) string {
 	return root
 }
 
-// Plugin is a plugin process.
+// Plugin is the process of a plugin.
 type Plugin struct {
 	Log    *Log
 	cmd    *exec.Cmd
@@ -62,8 +62,8 @@ type Plugin struct {
 	status string
 }
 
-// Sluice starts sluice on a host's tree, with a configuration file ("" for
-// none), and waits until it takes part.
+// Sluice starts sluice on a host's tree with a configuration file ("" for none), and waits until
+// it is synchronized.
 func (r *Runtime) Sluice(t testing.TB, binary, host, config string) *Plugin {
 	t.Helper()
 	p, err := r.Launch(t, binary, r.SluiceFlags(host, config)...)
@@ -71,7 +71,7 @@ func (r *Runtime) Sluice(t testing.TB, binary, host, config string) *Plugin {
 		t.Fatalf("%v; its log:\n%s", err, p.Log)
 	}
 	p.status = filepath.Join(r.Dir, "status.sock")
-	for p.Alive() { // the status socket comes beside the connection
+	for p.Alive() { // the status socket may appear later than the connection
 		if _, err := p.Status(); err == nil {
 			return p
 		}
@@ -81,7 +81,7 @@ func (r *Runtime) Sluice(t testing.TB, binary, host, config string) *Plugin {
 	return nil
 }
 
-// SluiceFlags are the arguments of a sluice that is this runtime's.
+// SluiceFlags returns the arguments of a sluice for this runtime.
 func (r *Runtime) SluiceFlags(host, config string) []string {
 	flags := []string{"run", "--socket", r.Socket, "--host-root", host,
 		"--state-dir", filepath.Join(r.Dir, "state"), "--status-socket", filepath.Join(r.Dir, "status.sock")}
@@ -91,13 +91,13 @@ func (r *Runtime) SluiceFlags(host, config string) []string {
 	return flags
 }
 
-// Launch starts a plugin and waits until it takes part. It ends with the test.
+// Launch starts a plugin and waits until it is synchronized. The plugin ends with the test.
 func (r *Runtime) Launch(t testing.TB, binary string, args ...string) (*Plugin, error) {
 	p := Spawn(t, binary, args...)
 	return p, r.awaitSync(p.gone)
 }
 
-// Spawn starts a plugin and does not wait for it. It ends with the test.
+// Spawn starts a plugin and does not wait for it. The plugin ends with the test.
 func Spawn(t testing.TB, binary string, args ...string) *Plugin {
 	p := &Plugin{Log: &Log{}, cmd: exec.Command(binary, args...), gone: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
@@ -126,7 +126,7 @@ func (p *Plugin) end(with syscall.Signal) {
 // Signal sends the plugin's process a signal.
 func (p *Plugin) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// PID is the plugin's process.
+// PID returns the ID of the plugin's process.
 func (p *Plugin) PID() int { return p.cmd.Process.Pid }
 
 // Alive reports whether the plugin's process still runs.
@@ -142,13 +142,13 @@ func (p *Plugin) Alive() bool {
 // Wait waits for the plugin to end by itself.
 func (p *Plugin) Wait() { <-p.gone }
 
-// ExitCode is the plugin's, once it has ended.
+// ExitCode returns the exit code after the plugin has ended.
 func (p *Plugin) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// Status asks sluice for its state.
+// Status returns sluice's status.
 func (p *Plugin) Status() (*status.Status, error) { return statusapi.NewClient(p.status).Status() }
 
-// Log is what a plugin has written to its standard output and error.
+// Log holds what a plugin has written to its standard output and error.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -1,7 +1,7 @@
-// Package protocol is the container runtime's side of NRI, for tests: it listens
-// on a real NRI socket, keeps a record of pods and containers as containerd
-// does, and drives a real plugin process. There are no cgroups: what a container
-// has is what the plugin's adjustments and updates have made of its record.
+// Package protocol implements the container runtime's side of NRI for tests. It listens on a real
+// NRI socket, keeps a record of pods and containers as containerd does, and drives a real plugin
+// process. There are no cgroups: a container has what the plugin's adjustments and updates have
+// put into its record.
 package protocol
 
 import (
@@ -21,17 +21,17 @@ import (
 
 // Runtime is a container runtime with an NRI socket.
 type Runtime struct {
-	Dir    string // its own temporary folder, short enough for sockets
+	Dir    string // temporary folder, with a path short enough for sockets
 	Socket string
-	Memory int64 // bytes of the node, for oom_score_adj; 16 GiB where not set
-	// Latency hears how long a plugin took to answer. Set it before Launch.
+	Memory int64 // the node's memory in bytes, for oom_score_adj; 16 GiB if not set
+	// Latency is called with the time that a plugin took to answer. Set it before Launch.
 	Latency func(plugin, operation string, took time.Duration)
 
 	nri    *adaptation.Adaptation
 	synced chan error
 
-	// As in containerd, one request, synchronization or unsolicited update at a
-	// time.
+	// mu makes the runtime process one request, synchronization or unsolicited update at a time,
+	// as containerd does.
 	mu         sync.Mutex
 	pods       []*api.PodSandbox
 	containers []*Container
@@ -40,18 +40,18 @@ type Runtime struct {
 
 // Container is a container in the runtime's record.
 type Container struct {
-	*api.Container // its resources are what the container has
+	*api.Container // the container's resources are its spec's
 
 	Pod   *api.PodSandbox
-	Label string // "pod/name", and "#2" for the second of that name
+	Label string // "pod/name", with "#2" for the second of that name
 }
 
 // New starts a runtime that ends with the test.
 func New(t testing.TB) *Runtime {
 	t.Helper()
 	quiet()
-	// A machine's tree is tens of thousands of files: in memory, where there is
-	// room. t.TempDir's names are too long for a socket.
+	// A machine's tree has tens of thousands of files, so it is in memory if possible. The names
+	// of t.TempDir are too long for a socket.
 	dir, err := os.MkdirTemp("/dev/shm", "nri")
 	if err != nil {
 		dir, err = os.MkdirTemp("", "nri")
@@ -69,7 +69,7 @@ func New(t testing.TB) *Runtime {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-r.synced // of the pre-installed plugins, of which there are none
+	<-r.synced // waits for the pre-installed plugins, of which there are none
 	t.Cleanup(func() {
 		r.nri.Stop()
 		if err := os.RemoveAll(dir); err != nil {
@@ -79,7 +79,7 @@ func New(t testing.TB) *Runtime {
 	return r
 }
 
-// quiet silences the NRI module's own log, which is one for the whole process.
+// quiet disables the log of the NRI module, which is global to the process.
 var quiet = sync.OnceFunc(func() { nrilog.Set(silence{}) })
 
 type silence struct{}
@@ -89,8 +89,8 @@ func (silence) Infof(context.Context, string, ...any)  {}
 func (silence) Warnf(context.Context, string, ...any)  {}
 func (silence) Errorf(context.Context, string, ...any) {}
 
-// synchronize tells a plugin that has just connected of all pods and of the
-// containers that have not ended, and applies its updates.
+// synchronize sends a plugin that has just connected all pods and the containers that have not
+// ended, and applies its updates.
 func (r *Runtime) synchronize(ctx context.Context, tell adaptation.SyncCB) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,11 +115,11 @@ func (r *Runtime) unsolicited(_ context.Context, updates []*api.ContainerUpdate)
 	return nil, r.apply(updates)
 }
 
-// awaitSync waits until one more plugin has been synchronized and takes part.
+// awaitSync waits until one more plugin is synchronized.
 func (r *Runtime) awaitSync(gone <-chan struct{}) error {
 	select {
 	case err := <-r.synced:
-		// The plugin takes part once its synchronization is finished.
+		// The plugin is active once its synchronization has ended.
 		r.nri.BlockPluginSync().Unblock()
 		return err
 	case <-gone:
@@ -129,8 +129,7 @@ func (r *Runtime) awaitSync(gone <-chan struct{}) error {
 	}
 }
 
-// apply brings updates into the record. Like containerd it ignores containers
-// that it does not know.
+// apply applies updates to the record. Like containerd it ignores unknown containers.
 func (r *Runtime) apply(updates []*api.ContainerUpdate) error {
 	for _, u := range updates {
 		for _, c := range r.containers {
@@ -144,7 +143,7 @@ func (r *Runtime) apply(updates []*api.ContainerUpdate) error {
 	return nil
 }
 
-// set brings resources into the container's record: what is not named stays.
+// set changes the resources in the container's record; what r doesn't set stays.
 func (c *Container) set(r *api.LinuxResources) error {
 	has := c.Linux.Resources
 	if cpu := r.GetCpu(); cpu != nil {
@@ -173,7 +172,7 @@ func (c *Container) set(r *api.LinuxResources) error {
 	return nil
 }
 
-// latencies are the runtime's metrics of its plugins.
+// latencies implements the runtime's metrics of its plugins.
 type latencies struct{ *Runtime }
 
 func (l latencies) RecordPluginLatency(plugin, operation string, took time.Duration) {

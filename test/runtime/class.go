@@ -11,13 +11,13 @@ import (
 
 // Cgroup is a cgroup of the runtime's tree.
 type Cgroup struct {
-	Path string // below each controller's root
+	Path string // path below each controller's root
 
 	tree *host.Tree
 }
 
-// Class makes the cgroup of a QoS class if it isn't there; that of Guaranteed pods
-// is kubepods itself.
+// Class makes the cgroup of a QoS class if it doesn't exist. The cgroup of Guaranteed pods is
+// kubepods itself.
 func (rt *Runtime) Class(qos workload.QoS) (Cgroup, error) {
 	c := Cgroup{Path: rt.kubepods(), tree: &rt.tree}
 	if qos != workload.Guaranteed {
@@ -26,16 +26,16 @@ func (rt *Runtime) Class(qos workload.QoS) (Cgroup, error) {
 	return c, rt.tree.Create(c.Path)
 }
 
-// Where is the path of a file of the cgroup: "cpu.shares".
+// Where returns the path of a file of the cgroup, for example "cpu.shares".
 func (c Cgroup) Where(name string) (string, error) { return c.tree.Find(c.Path, name) }
 
-// File reads a file of the cgroup, trimmed.
+// File returns the text of a file of the cgroup without surrounding blanks.
 func (c Cgroup) File(name string) (string, error) { return c.tree.Read(c.Path, name) }
 
 // WriteFile writes a file of the cgroup, as the kubelet or another agent would.
 func (c Cgroup) WriteFile(name, value string) error { return c.tree.Write(c.Path, name, value) }
 
-// Freeze stops the pod's processes where they are, or lets them go on.
+// Freeze stops the pod's processes, or lets them continue.
 func (p *Pod) Freeze(frozen bool) error {
 	file, states := "freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}
 	if p.rt.tree.Of("freezer").V2 {
@@ -53,13 +53,13 @@ func (p *Pod) Freeze(frozen bool) error {
 	})
 }
 
-// Sandbox is the cgroup of the pod's pause.
+// Sandbox returns the cgroup of the pod's pause container.
 func (p *Pod) Sandbox() Cgroup { return Cgroup{filepath.Join(p.Cgroup, p.rt.scope(p.ID)), &p.rt.tree} }
 
-// Where is the path of a file of the pod's own cgroup.
+// Where returns the path of a file of the pod's own cgroup.
 func (p *Pod) Where(name string) (string, error) { return p.rt.tree.Find(p.Cgroup, name) }
 
-// Where is the path of a file of the container's cgroup.
+// Where returns the path of a file of the container's cgroup.
 func (c *Container) Where(name string) (string, error) { return c.pod.rt.tree.Find(c.Cgroup, name) }
 
 // PIDs lists the container's processes.

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// config is containerd's configuration, of both versions. Negative OOM scores
-// need CAP_SYS_RESOURCE, so they are restricted; the native snapshotter works
-// on every file system, and the image is one small file.
+// config is the configuration of both versions of containerd. Negative OOM scores need
+// CAP_SYS_RESOURCE, so they are restricted. The native snapshotter works on every file system; the
+// image is one small file.
 const config = `
 root = "{{.Dir}}/root"
 state = "{{.Dir}}/state"
@@ -55,8 +55,8 @@ disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.in
   Root = "{{.Dir}}/runc"
 `
 
-// brokenRunc is runc with one verb failing, for the containers whose environment
-// says which. The container's id is the last argument of each verb.
+// brokenRunc is a runc of which one verb fails for containers whose environment names that verb.
+// The container's ID is the last argument of each verb.
 const brokenRunc = `#!/bin/sh
 for arg; do
 	case "$arg" in

@@ -20,28 +20,28 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// ContainerSpec is a container of a pod's manifest.
+// ContainerSpec describes a container of a pod's manifest.
 type ContainerSpec struct {
 	Name        string
 	Resources   Resources
-	Args        []string // of the probe; none is "first", "sleep"
+	Args        []string // arguments of the probe; "first", "sleep" if empty
 	Annotations map[string]string
-	Disk        string // a block device of the host, which the container may read as /dev/disk
-	RuncFails   string // "create", "start" or "update": the verb that fails, in a pod with handler Broken
+	Disk        string // path of a block device of the host that the container may read as /dev/disk
+	RuncFails   string // "create", "start" or "update": the verb that fails in a pod with handler Broken
 }
 
 // Container is a container that was created.
 type Container struct {
 	ID     string
-	Cgroup string // below each controller's root
+	Cgroup string // path below each controller's root
 
 	pod  *Pod
 	spec ContainerSpec
 	log  string
 }
 
-// Create creates a container of the pod. A second one of the same name is the
-// next attempt, as after a crash.
+// Create creates a container of the pod. A second one of the same name is the next attempt, as
+// after a crash.
 func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	attempt := 0
 	for _, c := range p.containers {
@@ -90,7 +90,7 @@ func (p *Pod) Create(spec ContainerSpec) (*Container, error) {
 	return c, nil
 }
 
-// NodeMemory is MemTotal in bytes.
+// NodeMemory returns MemTotal in bytes.
 func NodeMemory() (int64, error) {
 	var info syscall.Sysinfo_t
 	err := syscall.Sysinfo(&info)
@@ -105,8 +105,8 @@ func (c *Container) Start() error {
 	return err
 }
 
-// Stop ends the container through the runtime, and waits until the runtime doesn't tell
-// any more that it runs: see removeContainer.
+// Stop ends the container through the runtime, and waits until the runtime no longer reports it as
+// running: see removeContainer.
 func (c *Container) Stop() error {
 	ctx, cancel := host.CallContext()
 	defer cancel()
@@ -122,11 +122,11 @@ func (c *Container) Stop() error {
 	})
 }
 
-// Kill kills the container's processes behind the runtime's back, which may not
-// have noticed when it returns.
+// Kill kills the container's processes without the runtime, which may not have noticed when Kill
+// returns.
 func (c *Container) Kill() error { return c.pod.rt.tree.KillAll(c.Cgroup) }
 
-// Signal sends the container's processes a signal, behind the runtime's back.
+// Signal sends the container's processes a signal without the runtime.
 func (c *Container) Signal(signal syscall.Signal) error {
 	pids, err := c.pod.rt.tree.PIDs(c.Cgroup)
 	if err == nil && len(pids) == 0 {
@@ -138,11 +138,11 @@ func (c *Container) Signal(signal syscall.Signal) error {
 	return err
 }
 
-// CPUTime is the CPU time that the container has used.
+// CPUTime returns the CPU time that the container has used.
 func (c *Container) CPUTime() (time.Duration, error) { return c.pod.rt.tree.CPUTime(c.Cgroup) }
 
-// Crash kills the container's processes behind the runtime's back and waits
-// until the runtime has noticed.
+// Crash kills the container's processes without the runtime, and waits until the runtime has
+// noticed.
 func (c *Container) Crash() error {
 	if err := c.Kill(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (c *Container) Await(state cri.ContainerState) error {
 	})
 }
 
-// State is what the runtime reports.
+// State returns what the runtime reports.
 func (c *Container) State() (cri.ContainerState, error) {
 	ctx, cancel := host.CallContext()
 	defer cancel()
@@ -169,7 +169,7 @@ func (c *Container) State() (cri.ContainerState, error) {
 	return response.GetStatus().GetState(), err
 }
 
-// Recorded is the resources that the runtime has on record; 1.7 keeps none.
+// Recorded returns the resources in the runtime's record; containerd 1.7 has none.
 func (c *Container) Recorded() (*cri.LinuxContainerResources, error) {
 	ctx, cancel := host.CallContext()
 	defer cancel()
@@ -180,9 +180,9 @@ func (c *Container) Recorded() (*cri.LinuxContainerResources, error) {
 // Remove removes the container, stopping it first if it runs.
 func (c *Container) Remove() error { return c.pod.rt.removeContainer(c.ID) }
 
-// removeContainer removes a container, stopping it first if it runs. containerd's stop
-// returns as soon as the task is gone, which may be before its exit is on record: a
-// removal fails in between. The kubelet tries again, too.
+// removeContainer removes a container, stopping it first if it runs. containerd's stop returns as
+// soon as the task is gone, which may be before its exit is recorded, and until then a removal
+// fails. Like the kubelet, removeContainer tries again.
 func (rt *Runtime) removeContainer(id string) error {
 	var err error
 	_ = host.Poll("the end of container "+id, func() error {
@@ -197,8 +197,8 @@ func (rt *Runtime) removeContainer(id string) error {
 	return err
 }
 
-// Update sends the resources through the runtime as they are, as the kubelet's
-// CPU manager does with a cpuset alone.
+// Update sends the resources through the runtime as they are, as the kubelet's CPU manager does
+// with a cpuset alone.
 func (c *Container) Update(resources *cri.LinuxContainerResources) error {
 	ctx, cancel := host.CallContext()
 	defer cancel()
@@ -206,8 +206,8 @@ func (c *Container) Update(resources *cri.LinuxContainerResources) error {
 	return err
 }
 
-// Resize is the kubelet's in-place resize: what grows begins with the pod's
-// cgroup, what shrinks ends with it. The runtime's record of the pod comes last.
+// Resize does what the kubelet's in-place resize does: it grows the pod's cgroup first, or shrinks
+// it last, and then updates the runtime's record of the pod.
 func (c *Container) Resize(to Resources) error {
 	p := c.pod
 	memory, err := NodeMemory()
@@ -240,13 +240,13 @@ func (c *Container) Resize(to Resources) error {
 	ctx, cancel := host.CallContext()
 	defer cancel()
 	_, err = p.rt.cri.UpdatePodSandboxResources(ctx, &cri.UpdatePodSandboxResourcesRequest{PodSandboxId: p.ID, Resources: sandboxResources(end), Overhead: &cri.LinuxContainerResources{}})
-	if status.Code(err) == codes.Unimplemented { // containerd 1.7; the kubelet lets it pass, too
+	if status.Code(err) == codes.Unimplemented { // containerd 1.7; the kubelet ignores the error, too
 		return nil
 	}
 	return err
 }
 
-// larger is the resources that hold both; no limit is the largest.
+// larger returns resources that are as large as both; no limit is the largest.
 func larger(a, b Resources) Resources {
 	out := Resources{
 		CPURequest: max(a.CPURequest, b.CPURequest), CPULimit: max(a.CPULimit, b.CPULimit),
@@ -261,7 +261,8 @@ func larger(a, b Resources) Resources {
 	return out
 }
 
-// First waits for what the container's program saw right after exec.
+// First waits for the container's program to report what it saw right after exec, and returns
+// that.
 func (c *Container) First() (sight.First, error) {
 	var first sight.First
 	err := host.Poll("the first line of "+c.spec.Name, func() error {
@@ -273,7 +274,7 @@ func (c *Container) First() (sight.First, error) {
 		if !ended {
 			return errors.New("not there yet")
 		}
-		// CRI's log format: time, stream, F for a full line, text.
+		// CRI's log format is: time, stream, F for a full line, text.
 		fields := strings.SplitN(line, " ", 4)
 		if len(fields) != 4 {
 			return fmt.Errorf("log line %q is not in CRI's format", line)
@@ -283,8 +284,8 @@ func (c *Container) First() (sight.First, error) {
 	return first, err
 }
 
-// processes is the cgroup that has the container's processes: below its own where crun
-// nests them.
+// processes returns the cgroup of the container's processes, which is below its own if crun nests
+// cgroups.
 func (c *Container) processes() string {
 	inner := filepath.Join(c.Cgroup, nested)
 	if _, err := c.pod.rt.tree.Find(inner, "cgroup.procs"); err == nil {
@@ -293,13 +294,13 @@ func (c *Container) processes() string {
 	return c.Cgroup
 }
 
-// Nested tells whether the container's processes are in a cgroup below its own.
+// Nested reports whether the container's processes are in a cgroup below its own.
 func (c *Container) Nested() bool { return c.processes() != c.Cgroup }
 
-// CPUs is the container's cpuset as the kernel applies it.
+// CPUs returns the container's cpuset as the kernel applies it.
 func (c *Container) CPUs() (cpuset.Set, error) { return c.set("cpuset.cpus") }
 
-// Mems is the container's memory nodes as the kernel applies them.
+// Mems returns the container's memory nodes as the kernel applies them.
 func (c *Container) Mems() (cpuset.Set, error) { return c.set("cpuset.mems") }
 
 func (c *Container) set(file string) (cpuset.Set, error) {
@@ -313,8 +314,9 @@ func (c *Container) set(file string) (cpuset.Set, error) {
 	return cpuset.Parse(text)
 }
 
-// File reads a file of the container's own cgroup, trimmed: "cpu.cfs_quota_us". A limit
-// that this hasn't is that of the cgroup with its processes: crun puts it there alone.
+// File returns the text of a file of the container's own cgroup without surrounding blanks, for
+// example "cpu.cfs_quota_us". If that has no limit, File reads the cgroup of its processes,
+// because crun sets some limits only there.
 func (c *Container) File(name string) (string, error) {
 	text, err := c.pod.rt.tree.Read(c.Cgroup, name)
 	if err == nil && strings.HasPrefix(text, "max") {
@@ -328,8 +330,8 @@ func (c *Container) WriteFile(name, value string) error {
 	return c.pod.rt.tree.Write(c.Cgroup, name, value)
 }
 
-// Allowed is the union of what the scheduler lets the container's threads use,
-// from their /proc/.../status.
+// Allowed returns the union of the CPUs and memory nodes that the scheduler allows the container's
+// threads, from their /proc/.../status.
 func (c *Container) Allowed() (cpus, mems cpuset.Set, err error) {
 	pids, err := c.pod.rt.tree.PIDs(c.Cgroup)
 	if err != nil {

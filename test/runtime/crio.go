@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// CRIO is CRI-O as Options.Containerd.
+// CRIO stands for CRI-O in Options.Containerd.
 const CRIO = "crio"
 
-// crioVariable names the folder that has CRI-O: crio, pinns and conmon, and crun for
-// Options.Crun.
+// crioVariable is the environment variable with CRI-O's folder: crio, pinns and conmon, and crun
+// for Options.Crun.
 const crioVariable = "SLUICE_CRIO"
 
-// crioPrefix begins the names of CRI-O's cgroups.
+// crioPrefix is the prefix of the names of CRI-O's cgroups.
 const crioPrefix = "crio-"
 
 func (o Options) crio() bool { return o.Containerd == CRIO }
 
-// TakesSlices tells whether pods' cgroups may be named as systemd's slices. CRI-O refuses
-// such names with the cgroupfs driver.
+// TakesSlices reports whether pods' cgroups may be named like systemd's slices. CRI-O refuses such
+// names with the cgroupfs driver.
 func (rt *Runtime) TakesSlices() bool { return rt.options.Systemd || !rt.options.crio() }
 
-// crioTool is a program of CRI-O's folder.
+// crioTool returns the path of a program in CRI-O's folder.
 func crioTool(name string) string { return filepath.Join(os.Getenv(crioVariable), name) }
 
-// CRIOPrograms are the paths of CRI-O's programs, with crun's where that is to be its OCI
-// runtime, or why there are none.
+// CRIOPrograms returns the paths of CRI-O's programs, including crun if that is the OCI runtime,
+// or an error that says what is missing.
 func CRIOPrograms(crun bool) ([]string, error) {
 	if os.Getenv(crioVariable) == "" {
 		return nil, errors.New("no registry that every machine reaches has CRI-O itself: its tests run where " + crioVariable + " names a folder with one (the programs crio, pinns and conmon)")
@@ -47,8 +47,8 @@ func CRIOPrograms(crun bool) ([]string, error) {
 	return programs, nil
 }
 
-// crioConfig is CRI-O's main configuration. All paths are the test's own; the vfs
-// storage driver works on every file system.
+// crioConfig is CRI-O's main configuration. All paths are the test's own. The vfs storage driver
+// works on every file system.
 const crioConfig = `
 [crio]
 root = "{{.Dir}}/root"
@@ -93,7 +93,7 @@ monitor_cgroup = "{{$.Monitor}}"
 {{- end}}
 `
 
-// crioDropIn is about NRI, as the file that is shipped.
+// crioDropIn configures NRI as the shipped file does.
 const crioDropIn = `
 [crio.nri]
 enable_nri = true
@@ -105,12 +105,12 @@ nri_plugin_registration_timeout = "{{.Registration}}"
 nri_plugin_request_timeout = "{{.Request}}"
 `
 
-// crioRunc is the OCI runtime as CRI-O calls it. Its words are the program, the
-// runtime's folder, "broken" where the verb that the container's environment names is to
-// fail, and the version to put into the bundle, "" for none.
+// crioRunc is the OCI runtime as CRI-O calls it. Its arguments are the program, the runtime's
+// folder, "broken" if the verb in the container's environment has to fail, and the version to
+// write into the bundle, "" for none.
 //
-// Negative OOM scores need CAP_SYS_RESOURCE, and CRI-O has no switch to restrict them as
-// containerd has: they are taken out of the bundle, after NRI has seen them.
+// Negative OOM scores need CAP_SYS_RESOURCE. Unlike containerd, CRI-O has no option to restrict
+// them, so the script removes them from the bundle after NRI has seen them.
 const crioRunc = `#!/bin/sh
 next= bundle= verb=
 for arg; do
@@ -133,8 +133,8 @@ fi
 exec "%[1]s" "$@"
 `
 
-// crunSpec is the newest version of the OCI specification that crun 1.8 takes; CRI-O
-// writes newer ones.
+// crunSpec is the newest version of the OCI specification that crun 1.8 accepts; CRI-O writes
+// newer ones.
 const crunSpec = "1.0.2"
 
 func (rt *Runtime) writeCRIO() error {
@@ -183,7 +183,8 @@ func (rt *Runtime) writeCRIO() error {
 	)
 }
 
-// crioCommand starts CRI-O, with a registry configuration of the test's own.
+// crioCommand returns the command line that starts CRI-O with a registry configuration of the
+// test.
 func (rt *Runtime) crioCommand() (env, words []string) {
 	env = append(os.Environ(), "CONTAINER_REGISTRIES_CONF="+filepath.Join(rt.Dir, "registries.conf"), "CONTAINER_REGISTRIES_CONF_DIR="+filepath.Join(rt.Dir, "registries.conf.d"))
 	return env, []string{crioTool("crio"), "--config", filepath.Join(rt.Dir, "crio.conf"), "--config-dir", filepath.Join(rt.Dir, "crio.conf.d")}

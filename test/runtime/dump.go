@@ -11,12 +11,11 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// Dump is the text of every file that can be set, by its path.
+// Dump holds the text of every file that can be set, by its path.
 type Dump map[string]string
 
-// Dump reads every file that can be set of the runtime's cgroups and of those
-// above, up to the root; the OOM scores of the pods' processes; and the sysctls
-// that Sluice knows.
+// Dump reads every file that can be set in the runtime's cgroups and in those above, up to the
+// root; the OOM scores of the pods' processes; and the sysctls that Sluice knows.
 func (rt *Runtime) Dump() (Dump, error) {
 	d := Dump{}
 	for _, m := range rt.tree.Mounts {
@@ -31,7 +30,7 @@ func (rt *Runtime) Dump() (Dump, error) {
 		if err := d.below(m, rt.tree.Name); err != nil {
 			return nil, err
 		}
-		if rt.options.Systemd { // the pods are beside the rest
+		if rt.options.Systemd { // the pods' cgroups are not below the runtime's
 			if err := d.below(m, rt.kubepods()); err != nil {
 				return nil, err
 			}
@@ -49,8 +48,8 @@ func (rt *Runtime) Dump() (Dump, error) {
 	return d, nil
 }
 
-// ClassSettings reads every file that can be set of kubepods and of its QoS
-// classes' cgroups, without the pods.
+// ClassSettings reads every file that can be set in kubepods and in its QoS classes' cgroups,
+// without the pods.
 func (rt *Runtime) ClassSettings() (Dump, error) {
 	d := Dump{}
 	for _, m := range rt.tree.Mounts {
@@ -66,8 +65,7 @@ func (rt *Runtime) ClassSettings() (Dump, error) {
 // Settings reads every cgroup file below kubepods that can be set.
 func (rt *Runtime) Settings() (Dump, error) { return settings(&rt.tree, rt.kubepods()) }
 
-// Settings reads every file that can be set of the pod's own cgroup and of those
-// in it.
+// Settings reads every file that can be set in the pod's own cgroup and in those below it.
 func (p *Pod) Settings() (Dump, error) { return settings(&p.rt.tree, p.Cgroup) }
 
 func settings(t *host.Tree, cgroup string) (Dump, error) {
@@ -80,7 +78,7 @@ func settings(t *host.Tree, cgroup string) (Dump, error) {
 	return d, nil
 }
 
-// Changed lists the files that are in both dumps and say different things.
+// Changed lists the files that are in both dumps with different texts.
 func (d Dump) Changed(other Dump) []string {
 	var files []string
 	for file, text := range d {
@@ -92,7 +90,7 @@ func (d Dump) Changed(other Dump) []string {
 	return files
 }
 
-// Differences lists the files of which a later dump says something else.
+// Differences lists the files whose text differs in a later dump.
 func (d Dump) Differences(later Dump) []string {
 	var all []string
 	for file, was := range d {
@@ -136,8 +134,7 @@ func (d Dump) folder(m host.Mount, cgroup string) error {
 			continue
 		}
 		path := m.Path(cgroup, file.Name())
-		// v2 takes no empty set for a cgroup that has had one: what counts is what
-		// it amounts to.
+		// v2 accepts no empty set for a cgroup that has had one, so the effective set counts.
 		if m.V2 && (file.Name() == "cpuset.cpus" || file.Name() == "cpuset.mems") {
 			path += ".effective"
 		}
@@ -146,15 +143,15 @@ func (d Dump) folder(m host.Mount, cgroup string) error {
 	return nil
 }
 
-// file leaves out what can't be read here (kmem, rt).
+// file reads a file, unless it can't be read here (kmem, rt).
 func (d Dump) file(path string) {
 	if text, err := os.ReadFile(path); err == nil {
 		d[path] = strings.TrimSpace(string(text))
 	}
 }
 
-// isSetting tells files that hold a setting from those that can be written to
-// reset what they count, and from the lists of members.
+// isSetting distinguishes files that hold a setting from those that a write resets, and from lists
+// of members.
 func isSetting(file fs.FileInfo) bool {
 	if file.IsDir() || file.Mode()&0o600 != 0o600 {
 		return false

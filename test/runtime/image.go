@@ -17,8 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// importImage gives containerd an image with the probe alone, which as a pod's
-// sandbox sleeps.
+// importImage gives containerd an image that contains only the probe, which sleeps as a pod's
+// sandbox.
 func (rt *Runtime) importImage() error {
 	probe, err := os.ReadFile(rt.tools.of("", "probe"))
 	if err != nil {
@@ -37,7 +37,7 @@ func (rt *Runtime) importImage() error {
 	if out, err := ctr.CombinedOutput(); err != nil {
 		return fmt.Errorf("ctr images import: %w: %s", err, out)
 	}
-	// CRI learns of the image through an event; a pod before that would pull it.
+	// CRI is informed of the image by an event; a pod before that would pull the image.
 	return rt.process.Await("CRI to know the image "+image, func() error {
 		ctx, cancel := host.CallContext()
 		defer cancel()
@@ -49,7 +49,7 @@ func (rt *Runtime) importImage() error {
 	})
 }
 
-// dockerArchive is the format of `docker save`, with one layer.
+// dockerArchive returns an image in the format of `docker save`, with one layer.
 func dockerArchive(probe []byte) ([]byte, error) {
 	layer, err := tarOf(file{"probe", probe})
 	if err != nil {
@@ -68,7 +68,7 @@ func dockerArchive(probe []byte) ([]byte, error) {
 	return tarOf(file{"config.json", config}, file{"layer.tar", layer}, file{"manifest.json", manifest})
 }
 
-// imageConfig is the configuration of an image with that layer.
+// imageConfig returns the configuration of an image with that layer.
 func imageConfig(layer []byte) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"architecture": goruntime.GOARCH,

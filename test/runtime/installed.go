@@ -19,10 +19,9 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// Installed is a node into which Sluice is installed, and on which its service runs as
-// systemd would run it: by the unit's own command lines, with this machine's /proc and
-// /sys, and the runtime's NRI socket where it is by default. It is a root folder of its
-// own, or the machine itself.
+// Installed is a node on which Sluice is installed, and on which its service runs as with systemd:
+// by the unit's command lines, with this machine's /proc and /sys, and the runtime's NRI socket at
+// its default path. It is a root folder of its own, or the machine itself.
 type Installed struct {
 	Root         string
 	StatusSocket string
@@ -31,10 +30,10 @@ type Installed struct {
 	service *host.Process
 	notices net.PacketConn
 	mu      sync.Mutex
-	told    []string // to systemd, since the last start
+	told    []string // states sent to systemd since the last start
 }
 
-// NewInstalled makes a root with nothing but a shell for the package's scripts.
+// NewInstalled makes a root that only contains a shell for the package's scripts.
 func (rt *Runtime) NewInstalled() (*Installed, error) {
 	i := &Installed{rt: rt, Root: filepath.Join(rt.Dir, "node")}
 	i.StatusSocket = i.path("/run/sluice/status.sock")
@@ -54,7 +53,7 @@ func (rt *Runtime) NewInstalled() (*Installed, error) {
 	return i, i.listen()
 }
 
-// Here is the machine itself, for a process that has mounts of its own over all that an
+// Here returns the machine itself, for a process with its own mounts over everything that an
 // installation and the service write to.
 func (rt *Runtime) Here() (*Installed, error) {
 	i := &Installed{rt: rt, Root: here, StatusSocket: status.DefaultSocket}
@@ -96,7 +95,7 @@ func (i *Installed) copyProgram(program string) error {
 	return nil
 }
 
-// enter mounts what a node has, and ends with its command.
+// enter mounts what a node has, and then runs a command.
 const enter = `set -e
 mount --rbind /proc "$0/proc"
 mount --rbind /sys "$0/sys"
@@ -104,7 +103,7 @@ mount --bind "$1" "$0/run/nri"
 shift
 exec "$@"`
 
-// entering are the words that run others with the node's mounts.
+// entering returns the command line that runs another one with the node's mounts.
 func (i *Installed) entering(words ...string) []string {
 	if i.Root == here {
 		return words
@@ -123,7 +122,7 @@ func (i *Installed) Dpkg(args ...string) error {
 	return nil
 }
 
-// Command runs an installed program and returns what it prints.
+// Command runs an installed program and returns its output.
 func (i *Installed) Command(env []string, words ...string) (string, error) {
 	all := i.entering(append([]string{"chroot", i.Root}, words...)...)
 	cmd := exec.Command(all[0], all[1:]...)
@@ -135,8 +134,8 @@ func (i *Installed) Command(env []string, words ...string) (string, error) {
 	return string(out), err
 }
 
-// Unit is the value of a key in the installed unit, in words. As for systemd, the
-// administrator's counts before the package's.
+// Unit returns the value of a key in the installed unit, split into words. As in systemd, the
+// administrator's unit takes precedence over the package's.
 func (i *Installed) Unit(key string) ([]string, error) {
 	text, err := os.ReadFile(i.path("etc/systemd/system/sluice.service"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +152,7 @@ func (i *Installed) Unit(key string) ([]string, error) {
 	return nil, fmt.Errorf("the unit has no %s", key)
 }
 
-// Start starts the service and waits until it says that it is ready.
+// Start starts the service and waits until it reports that it is ready.
 func (i *Installed) Start() error {
 	command, err := i.Unit("ExecStart")
 	if err != nil {
@@ -175,7 +174,7 @@ func (i *Installed) Start() error {
 	})
 }
 
-// Stop ends the service as systemd does, which runs ExecStopPost after it.
+// Stop ends the service as systemd does, which then runs ExecStopPost.
 func (i *Installed) Stop() error {
 	if err := i.service.End(syscall.SIGTERM); err != nil {
 		return err
@@ -188,13 +187,13 @@ func (i *Installed) Stop() error {
 	return err
 }
 
-// Running tells whether the service was started and has not ended.
+// Running reports whether the service was started and has not ended.
 func (i *Installed) Running() bool { return i.service != nil && !i.service.Exited() }
 
-// PID is that of the service last started.
+// PID returns the process ID of the last started service.
 func (i *Installed) PID() int { return i.service.PID() }
 
-// Log is what the service logged since the first start.
+// Log returns what the service has logged since the first start.
 func (i *Installed) Log() string { return host.ReadLog(filepath.Join(i.rt.Dir, "service.log")) }
 
 // Notified reports whether the service has sent that state to systemd since its last start.
@@ -204,7 +203,7 @@ func (i *Installed) Notified(state string) bool {
 	return slices.Contains(i.told, state)
 }
 
-// listen takes what the service tells systemd.
+// listen receives what the service sends to systemd.
 func (i *Installed) listen() (err error) {
 	if i.notices, err = net.ListenPacket("unixgram", i.path("run/notify")); err == nil {
 		go i.hear()
@@ -224,10 +223,10 @@ func (i *Installed) hear() {
 	}
 }
 
-// Close ends what listens; the rest goes with the runtime.
+// Close closes the socket; the rest is removed with the runtime.
 func (i *Installed) Close() error { return i.notices.Close() }
 
-// Ctr runs containerd's own command line.
+// Ctr runs containerd's command line tool.
 func (rt *Runtime) Ctr(args ...string) (string, error) {
 	out, err := exec.Command(rt.tools.of(rt.options.Containerd, "ctr"), append([]string{"--address", rt.socket(), "--namespace", "k8s.io"}, args...)...).CombinedOutput()
 	if err != nil {

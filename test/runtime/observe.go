@@ -14,9 +14,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// CPUSets is the kernel's word on who may run where: the cpuset of each cgroup
-// below kubepods that has a process, by the id of the container or, for a pod's pause, of
-// the sandbox.
+// CPUSets returns the kernel's cpuset of each cgroup below kubepods with a process, by the ID of
+// the container or, for a pod's pause container, of the sandbox.
 func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
 	controller := rt.tree.Of("cpuset")
 	file := "cpuset.cpus"
@@ -43,7 +42,7 @@ func (rt *Runtime) CPUSets() (map[string]cpuset.Set, error) {
 	return sets, nil
 }
 
-// Own is a container's own file for that of the nested cgroup with its processes, and any
+// Own returns a container's own file for that of the nested cgroup with its processes, and any
 // other file itself.
 func Own(file string) string {
 	dir, name := filepath.Split(file)
@@ -53,8 +52,8 @@ func Own(file string) string {
 	return file
 }
 
-// Uneven lists what nested containers have otherwise in the outer of their two cgroups
-// than in the one of their processes, but for limits that the outer one hasn't.
+// Uneven lists the settings of nested containers that differ between their outer cgroup and the
+// one with their processes, except for limits that the outer one lacks.
 func (rt *Runtime) Uneven() ([]string, error) {
 	var uneven []string
 	m := rt.tree.Of("cpuset")
@@ -78,7 +77,7 @@ func (rt *Runtime) Uneven() ([]string, error) {
 	return uneven, nil
 }
 
-// Sandboxes lists the ids of all pods that the runtime knows.
+// Sandboxes lists the IDs of all pods that the runtime knows.
 func (rt *Runtime) Sandboxes() (map[string]bool, error) {
 	ctx, cancel := host.CallContext()
 	defer cancel()
@@ -90,7 +89,7 @@ func (rt *Runtime) Sandboxes() (map[string]bool, error) {
 	return ids, err
 }
 
-// RemoveAll removes every pod but those given, also such whose creation was
+// RemoveAll removes all pods except the given ones, including those whose creation was
 // interrupted, with their cgroups.
 func (rt *Runtime) RemoveAll(but ...*Pod) error {
 	ids, err := rt.Sandboxes()
@@ -115,27 +114,29 @@ func (rt *Runtime) RemoveAll(but ...*Pod) error {
 		case rt.options.Systemd && strings.HasSuffix(name, ".slice") && strings.Contains(name, "-pod"):
 			errs = append(errs, systemctl("stop", name))
 		case strings.HasPrefix(name, "pod"):
-			// A CRI-O that is killed while it creates a container leaves its "runc init". The
-			// kubelet ends what is in the cgroup of a pod that is gone.
+			// A CRI-O that is killed while it creates a container leaves "runc init" behind. The
+			// kubelet ends all processes in the cgroup of a pod that is gone.
 			errs = append(errs, rt.tree.KillAll("/"+cgroup), rt.tree.Remove("/"+cgroup))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// PodsFile reads a file of the cgroup that holds all pods, trimmed.
+// PodsFile returns the text of a file of the cgroup that holds all pods, without surrounding
+// blanks.
 func (rt *Runtime) PodsFile(name string) (string, error) { return rt.tree.Read(rt.kubepods(), name) }
 
-// WritePodsFile writes a file of the cgroup that holds all pods, as the kubelet does to
-// enforce the node's allocatable.
+// WritePodsFile writes a file of the cgroup that holds all pods, as the kubelet does to enforce
+// the node's allocatable resources.
 func (rt *Runtime) WritePodsFile(name, value string) error {
 	return rt.tree.Write(rt.kubepods(), name, value)
 }
 
-// ClassFile reads a file of the cgroup of a QoS class ("besteffort"), trimmed.
+// ClassFile returns the text of a file of the cgroup of a QoS class ("besteffort") without
+// surrounding blanks.
 func (rt *Runtime) ClassFile(class, name string) (string, error) {
 	return rt.tree.Read(rt.class(class), name)
 }
 
-// PodsCgroup is the cgroup that holds all pods, below each controller's root.
+// PodsCgroup returns the path of the cgroup that holds all pods, below each controller's root.
 func (rt *Runtime) PodsCgroup() string { return "/" + strings.TrimPrefix(rt.kubepods(), "/") }

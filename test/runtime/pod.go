@@ -17,24 +17,24 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// PodSpec is a pod's manifest. Its QoS class and its cgroup's limits follow from
-// the containers, as in the kubelet.
+// PodSpec is a pod's manifest. Its QoS class and its cgroup's limits follow from the containers,
+// as in the kubelet.
 type PodSpec struct {
 	Name        string
-	Namespace   string // "" is "default"
+	Namespace   string // "" for "default"
 	Annotations map[string]string
 	Labels      map[string]string
-	Handler     string // runtime handler; "" is runc, Broken fails where a container says so
+	Handler     string // runtime handler; "" for runc, Broken for one that fails if a container says so
 	Slices      bool   // the pod's cgroup is named as with the systemd driver
 	Containers  []ContainerSpec
 }
 
 // Pod is a pod that runs.
 type Pod struct {
-	ID     string // of the sandbox
+	ID     string // ID of the sandbox
 	UID    string
 	QoS    workload.QoS
-	Cgroup string // below each controller's root
+	Cgroup string // path below each controller's root
 
 	rt         *Runtime
 	spec       PodSpec
@@ -42,8 +42,7 @@ type Pod struct {
 	containers []*Container
 }
 
-// Run runs a pod with all its containers started. Where one doesn't start the pod is
-// removed.
+// Run runs a pod and starts all its containers. If one doesn't start, the pod is removed.
 func (rt *Runtime) Run(spec PodSpec) (*Pod, error) {
 	pod, err := rt.RunPod(spec)
 	if err != nil {
@@ -61,7 +60,7 @@ func (rt *Runtime) Run(spec PodSpec) (*Pod, error) {
 	return pod, nil
 }
 
-// RunPod makes the pod's cgroup and runs its sandbox, without containers.
+// RunPod makes the pod's cgroup and runs its sandbox without containers.
 func (rt *Runtime) RunPod(spec PodSpec) (*Pod, error) {
 	if spec.Namespace == "" {
 		spec.Namespace = "default"
@@ -121,15 +120,15 @@ func (p *Pod) createCgroup() error {
 	return p.rt.tree.Create(p.Cgroup)
 }
 
-// uuid is a random UUID in the API server's spelling.
+// uuid returns a random UUID in the API server's notation.
 func uuid() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, see its documentation
+	_, _ = rand.Read(b[:]) // never fails, according to its documentation
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// namespaces are the kubelet's defaults with the host's network, which needs no CNI.
+// namespaces returns the kubelet's defaults with the host's network, which needs no CNI.
 func namespaces() *cri.NamespaceOption {
 	return &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
 }
@@ -142,7 +141,7 @@ func (p *Pod) labels() map[string]string {
 	}
 }
 
-// sandboxResources is calculateSandboxResources of the kubelet.
+// sandboxResources does what the kubelet's calculateSandboxResources does.
 func sandboxResources(r Resources) *cri.LinuxContainerResources {
 	return &cri.LinuxContainerResources{
 		CpuShares:          shares(r.CPURequest),
@@ -152,7 +151,7 @@ func sandboxResources(r Resources) *cri.LinuxContainerResources {
 	}
 }
 
-// limit writes the pod's own cgroup as the kubelet does; an absent limit is unlimited.
+// limit writes the pod's own cgroup as the kubelet does. An absent limit is unlimited.
 func (p *Pod) limit(r Resources) error {
 	if p.rt.options.Systemd {
 		return p.limitSlice(r)
@@ -180,7 +179,7 @@ func (p *Pod) limit(r Resources) error {
 	)
 }
 
-// Container is the youngest container of that name, nil where there is none.
+// Container returns the newest container of that name, or nil if there is none.
 func (p *Pod) Container(name string) *Container {
 	for _, c := range slices.Backward(p.containers) {
 		if c.spec.Name == name {
@@ -190,10 +189,11 @@ func (p *Pod) Container(name string) *Container {
 	return nil
 }
 
-// File reads a file of the pod's own cgroup, trimmed: "cpu.cfs_quota_us".
+// File returns the text of a file of the pod's own cgroup without surrounding blanks, for example
+// "cpu.cfs_quota_us".
 func (p *Pod) File(name string) (string, error) { return p.rt.tree.Read(p.Cgroup, name) }
 
-// ClassFile reads a file of the cgroup above the pod's, trimmed.
+// ClassFile returns the text of a file of the cgroup above the pod's without surrounding blanks.
 func (p *Pod) ClassFile(name string) (string, error) {
 	return p.rt.tree.Read(filepath.Dir(p.Cgroup), name)
 }
@@ -223,10 +223,10 @@ func (p *Pod) Remove() error {
 	return p.rt.tree.Remove(p.Cgroup)
 }
 
-// removePod does as the kubelet's garbage collector: the containers go before
-// their sandbox. Left to RemovePodSandbox, their removal deadlocks containerd
-// 2.4.2 where an NRI plugin connects meanwhile: both calls take the same lock for
-// reading, and the connection waits for it in between.
+// removePod removes the containers before their sandbox, as the kubelet's garbage collector does.
+// If RemovePodSandbox removed them, containerd 2.4.2 would deadlock when an NRI plugin connects
+// meanwhile: both calls take the same lock for reading, and the connection waits for it in
+// between.
 func (rt *Runtime) removePod(id string) error {
 	ctx, cancel := host.CallContext()
 	defer cancel()

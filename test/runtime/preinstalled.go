@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Preinstall makes folders of pre-installed plugins and their configs in dir,
-// with sluice of that index and config in them: the runtime launches it by
-// itself.
+// Preinstall makes folders of pre-installed plugins and their configurations in dir. They contain
+// sluice with that index and configuration, which the runtime starts by itself.
 func (o Options) Preinstall(dir, index, config string) (Options, error) {
 	tools, err := o.tools()
 	if err != nil {

@@ -12,15 +12,14 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// quiet is a /proc/stat of a machine that does the runtime's work and nothing else, so
-// that what the control loop decides does not hang on what else this machine does
-// while a test runs.
+// quiet is a /proc/stat of a machine that runs nothing but the runtime's pods, so that the control
+// loop's decisions do not depend on what else this machine does during a test.
 type quiet struct {
 	file  *os.File
 	began time.Time
-	cpus  []int         // that are online
-	last  time.Duration // that the cgroup of all pods showed
-	used  time.Duration // by pods since then, also by those of an earlier such cgroup
+	cpus  []int         // CPUs that are online
+	last  time.Duration // CPU time that the cgroup of all pods showed last
+	used  time.Duration // CPU time of pods since then, including that of earlier cgroups of all pods
 	end   chan struct{}
 	ended chan error
 }
@@ -28,7 +27,7 @@ type quiet struct {
 // userTick is the unit of /proc/stat.
 const userTick = 10 * time.Millisecond
 
-// quietStat is the path of the file, which is written from the first call on.
+// quietStat returns the path of the file, which is updated from the first call on.
 func (rt *Runtime) quietStat() (string, error) {
 	path := filepath.Join(rt.Dir, "stat")
 	if rt.quiet != nil {
@@ -59,8 +58,8 @@ func (rt *Runtime) quietStat() (string, error) {
 	return path, nil
 }
 
-// podsCPU is the CPU time that the cgroup of all pods has used: 0 before there is one,
-// and again once systemd has removed it with the last pod.
+// podsCPU returns the CPU time that the cgroup of all pods has used: 0 before it exists, and again
+// after systemd has removed it with the last pod.
 func (rt *Runtime) podsCPU() (time.Duration, error) {
 	used, err := rt.tree.CPUTime(rt.kubepods())
 	if host.Gone(err) {
@@ -84,9 +83,8 @@ func (q *quiet) run(rt *Runtime) error {
 	}
 }
 
-// write writes the file at once and in place, its numbers ever as long as before. The
-// pods' time is shown as if all CPUs had an equal part of it: cgroup v2 doesn't tell
-// which CPU it was spent on.
+// write writes the file at once and in place; its numbers keep their lengths. It divides the pods'
+// time equally among all CPUs, because cgroup v2 doesn't say on which CPU it was spent.
 func (q *quiet) write(rt *Runtime) error {
 	now, err := rt.podsCPU()
 	if err != nil {

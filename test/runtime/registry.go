@@ -17,9 +17,8 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// pullImage serves the image from a registry on the loopback interface, which ends
-// with the pull, and starts CRI-O with that: CRI can't import an image, and CRI-O has no
-// client as ctr.
+// pullImage serves the image from a registry on the loopback interface during the pull, and starts
+// CRI-O with that registry. CRI can't import an image, and CRI-O has no client like ctr.
 func (rt *Runtime) pullImage() error {
 	probe, err := os.ReadFile(rt.tools.of("", "probe"))
 	if err != nil {
@@ -66,7 +65,7 @@ func (rt *Runtime) pullImage() error {
 
 const manifestType = "application/vnd.oci.image.manifest.v1+json"
 
-// registryImage is the image as a registry has it: its blobs by digest, and its manifest.
+// registryImage returns the image as a registry stores it: its blobs by digest, and its manifest.
 func registryImage(probe []byte) (blobs map[string][]byte, manifest []byte, err error) {
 	layer, err := tarOf(file{"probe", probe})
 	if err != nil {

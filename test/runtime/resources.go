@@ -6,19 +6,19 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Resources are a container's requests and limits as in a pod's manifest; zero
-// is absent. As in the API server, an absent request is the limit.
+// Resources holds a container's requests and limits as in a pod's manifest; zero stands for
+// absent. As in the API server, an absent request is the limit.
 type Resources struct {
 	CPURequest, CPULimit       workload.MilliCPU
-	MemoryRequest, MemoryLimit int64 // bytes
+	MemoryRequest, MemoryLimit int64 // in bytes
 }
 
-// Whole is a Guaranteed container's share: request and limit alike.
+// Whole returns the resources of a Guaranteed container, whose request equals its limit.
 func Whole(cpu workload.MilliCPU, memory int64) Resources {
 	return Resources{CPURequest: cpu, CPULimit: cpu, MemoryRequest: memory, MemoryLimit: memory}
 }
 
-const period = 100000 // µs, the kubelet's default
+const period = 100000 // in µs, the kubelet's default
 
 func (r Resources) defaulted() Resources {
 	if r.CPURequest == 0 {
@@ -30,12 +30,12 @@ func (r Resources) defaulted() Resources {
 	return r
 }
 
-// shares is MilliCPUToShares of the kubelet's pkg/kubelet/cm/helpers_linux.go.
+// shares does what MilliCPUToShares of the kubelet's pkg/kubelet/cm/helpers_linux.go does.
 func shares(milli workload.MilliCPU) int64 {
 	return min(max(int64(milli)*1024/1000, 2), 262144)
 }
 
-// quota is MilliCPUToQuota of the same file: µs in each period, 0 without a limit.
+// quota does what MilliCPUToQuota of the same file does: µs per period, or 0 without a limit.
 func quota(milli workload.MilliCPU) int64 {
 	if milli == 0 {
 		return 0
@@ -43,10 +43,10 @@ func quota(milli workload.MilliCPU) int64 {
 	return max(int64(milli)*period/1000, 1000)
 }
 
-// weight is cgroup v2's cpu.weight for shares, as KEP-2254 maps it.
+// weight returns cgroup v2's cpu.weight for shares, by the mapping of KEP-2254.
 func weight(shares int64) int64 { return 1 + (shares-2)*9999/262142 }
 
-// linux is what the kubelet sends for a container, see generateLinuxContainerResources.
+// linux returns what the kubelet sends for a container, see generateLinuxContainerResources.
 func (r Resources) linux(qos workload.QoS, nodeMemory int64) *cri.LinuxContainerResources {
 	r = r.defaulted()
 	return &cri.LinuxContainerResources{
@@ -58,7 +58,7 @@ func (r Resources) linux(qos workload.QoS, nodeMemory int64) *cri.LinuxContainer
 	}
 }
 
-// oomScoreAdj is GetContainerOOMScoreAdjust of the kubelet's pkg/kubelet/qos.
+// oomScoreAdj does what GetContainerOOMScoreAdjust of the kubelet's pkg/kubelet/qos does.
 func oomScoreAdj(r Resources, qos workload.QoS, nodeMemory int64) int64 {
 	switch qos {
 	case workload.Guaranteed:
@@ -88,8 +88,8 @@ func qosOf(containers []ContainerSpec) workload.QoS {
 	}
 }
 
-// total is a pod's resources, as ResourceConfigForPod of the kubelet sums them:
-// a limit counts only where every container has one.
+// total returns a pod's resources, summed as the kubelet's ResourceConfigForPod does: a limit
+// counts only if every container has one.
 func total(containers []ContainerSpec) Resources {
 	var sum Resources
 	allCPU, allMemory := true, true

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// The numbers are the kubelet's for the same manifests.
+// The numbers equal the kubelet's for the same manifests.
 func TestKubeletNumbers(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

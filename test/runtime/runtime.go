@@ -1,10 +1,9 @@
-// Package runtime is a private, real containerd or CRI-O for tests and for the demo: CRI
-// and NRI on sockets of its own, pods in cgroups as the kubelet makes them, and
-// the sluice binary beside it.
+// Package runtime runs a private, real containerd or CRI-O for tests and for the demo, with its
+// own sockets of CRI and NRI, pods in cgroups as the kubelet makes them, and the sluice binary
+// beside it.
 //
-// Everything that a Runtime starts lives in one cgroup tree and one temporary
-// folder; Close ends and removes both, whatever state they are in. What a killed
-// test left behind is removed by the next Start.
+// Everything that a Runtime starts is in one cgroup tree and one temporary folder. Close ends and
+// removes both, whatever their state. The next Start removes what a killed test has left behind.
 package runtime
 
 import (
@@ -27,25 +26,24 @@ import (
 // Options says what to start. The zero value is containerd 2 with the
 // repository's own tools.
 type Options struct {
-	Containerd string // its version, "2" (the default) or "1.7", or CRIO
-	Tools      string // folder of the tools; "" is $SLUICE_TOOLS, else bin/tools of the repository
-	Crun       bool   // CRI-O's OCI runtime is crun, which nests cgroups, and not runc
-	Systemd    bool   // pods are slices and containers scopes of the machine's systemd, not plain cgroups
+	Containerd string // version, "2" (the default) or "1.7", or CRIO
+	Tools      string // folder of the tools; "" for $SLUICE_TOOLS, or else bin/tools of the repository
+	Crun       bool   // use crun, which nests cgroups, as CRI-O's OCI runtime in place of runc
+	Systemd    bool   // pods are slices and containers scopes of the machine's systemd rather than plain cgroups
 	// HighWeight gives the Runtime's cgroup 16 times the usual CPU weight, so that containers
 	// get CPU time beside whatever else a busy machine does. A benchmark's load comes from
 	// outside of that cgroup, and must compete on equal terms.
 	HighWeight bool
 
-	PluginDir       string // pre-installed NRI plugins; "" is an empty folder
-	PluginConfigDir string // their configs; "" is an empty folder
-	// NRI timeouts; 0 is 30 s each, so that a busy machine fails no test.
+	PluginDir       string // folder of pre-installed NRI plugins; "" for an empty one
+	PluginConfigDir string // folder of their configurations; "" for an empty one
+	// The NRI timeouts; 0 stands for 30 s each, so that a busy machine fails no test.
 	RegistrationTimeout, RequestTimeout time.Duration
 
-	Config string // TOML, added to the end of containerd's config
+	Config string // TOML that is appended to containerd's configuration
 }
 
-// Broken is the runtime handler whose runc fails the container verb that
-// ContainerSpec.RuncFails names.
+// Broken is the runtime handler whose runc fails the verb in ContainerSpec.RuncFails.
 const Broken = "broken"
 
 const (
@@ -55,7 +53,7 @@ const (
 
 // Runtime is a running containerd or CRI-O.
 type Runtime struct {
-	Dir       string // everything on disk
+	Dir       string // folder of all files
 	NRISocket string
 
 	options Options
@@ -65,7 +63,7 @@ type Runtime struct {
 	conn    *grpc.ClientConn
 	cri     cri.RuntimeServiceClient
 	images  cri.ImageServiceClient
-	quiet   *quiet // nil until a plugin asks for it
+	quiet   *quiet // nil until a plugin needs it
 }
 
 func (o Options) withDefaults() Options {
@@ -81,7 +79,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Unavailable tells why Start can't work on this machine, nil where it can.
+// Unavailable says why Start can't work on this machine, or returns nil if it can.
 func Unavailable(options Options) error {
 	options = options.withDefaults()
 	if os.Geteuid() != 0 {
@@ -153,7 +151,7 @@ func (rt *Runtime) setUp() error {
 	if rt.V2() {
 		file, unit = "cpu.weight", 100
 	}
-	if rt.V2() || rt.options.HighWeight { // a node has the runtime and Sluice before pods, see configs/systemd
+	if rt.V2() || rt.options.HighWeight { // gives the runtime and Sluice precedence over pods, see configs/systemd
 		if err := rt.tree.Write(rt.tree.Processes(), file, strconv.Itoa(10*unit)); err != nil {
 			return err
 		}
@@ -185,11 +183,10 @@ func (rt *Runtime) setUp() error {
 	return bringImage()
 }
 
-// Kill ends the runtime as a crash would. Containers keep running.
+// Kill ends the runtime as a crash would. Containers continue to run.
 func (rt *Runtime) Kill() error { return rt.process.Kill() }
 
-// Restart starts the runtime on the state that it left, ending a running one
-// first as a crash would.
+// Restart starts the runtime with its old state. If it runs, it is killed first.
 func (rt *Runtime) Restart() error {
 	if rt.process != nil {
 		if err := rt.process.Kill(); err != nil {
@@ -239,20 +236,20 @@ func (rt *Runtime) Close() error {
 	return nil
 }
 
-// Log is what the runtime logged so far.
+// Log returns what the runtime has logged.
 func (rt *Runtime) Log() string { return host.ReadLog(rt.logPath()) }
 
-// V2 tells whether pods' knobs are cgroup v2's.
+// V2 reports whether pods' knobs are those of cgroup v2.
 func (rt *Runtime) V2() bool { return rt.tree.V2() }
 
-// Systemd tells whether pods are slices of the machine's systemd.
+// Systemd reports whether pods are slices of the machine's systemd.
 func (rt *Runtime) Systemd() bool { return rt.options.Systemd }
 
-// CgroupRoot is the cgroup above the runtime's kubepods, below each
-// controller's root: "/sluicetest-...".
+// CgroupRoot returns the path of the cgroup above the runtime's kubepods, below each controller's
+// root: "/sluicetest-...".
 func (rt *Runtime) CgroupRoot() string { return "/" + rt.tree.Name }
 
-// kubepods is the cgroup of all pods.
+// kubepods returns the path of the cgroup of all pods.
 func (rt *Runtime) kubepods() string {
 	if rt.options.Systemd {
 		return filepath.Join(rt.slices()...)
@@ -260,7 +257,7 @@ func (rt *Runtime) kubepods() string {
 	return filepath.Join(rt.CgroupRoot(), "kubepods")
 }
 
-// class is the cgroup of a QoS class's pods, "burstable" or "besteffort".
+// class returns the path of the cgroup of a QoS class, "burstable" or "besteffort".
 func (rt *Runtime) class(name string) string {
 	if rt.options.Systemd {
 		return filepath.Join(rt.slices(name)...)
@@ -268,7 +265,7 @@ func (rt *Runtime) class(name string) string {
 	return filepath.Join(rt.kubepods(), name)
 }
 
-// Socket is that of the CRI.
+// Socket returns the path of the CRI socket.
 func (rt *Runtime) Socket() string { return rt.socket() }
 
 func (rt *Runtime) socket() string  { return filepath.Join(rt.Dir, "containerd.sock") }
@@ -288,13 +285,13 @@ func (o Options) tools() (tools, error) {
 	return tools(filepath.Join(root, "bin", "tools")), err
 }
 
-// of is the path of a tool; containerd's own are in a folder per version.
+// of returns the path of a tool; containerd's own are in a folder per version.
 func (t tools) of(version, name string) string { return filepath.Join(string(t), version, name) }
 
-// sluice is the plugin, which is built beside the tools.
+// sluice returns the path of the plugin, which is built beside the tools.
 func (t tools) sluice() string { return filepath.Join(filepath.Dir(string(t)), "sluice") }
 
-// repository is the folder of the module that the working directory is in.
+// repository returns the folder of the module that contains the working directory.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

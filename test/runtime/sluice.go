@@ -20,9 +20,9 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// SluiceOptions says how to run the plugin.
+// SluiceOptions say how to run the plugin.
 type SluiceOptions struct {
-	Binary string   // "" is bin/sluice of the repository, beside the tools
+	Binary string   // "" for bin/sluice of the repository, beside the tools
 	Config string   // text of sluice.yaml
 	Name   string   // "" is "sluice"
 	Index  string   // "" is "10"
@@ -122,8 +122,8 @@ func (s *Sluice) Launch() error {
 	return err
 }
 
-// Restart kills the plugin if it runs, starts it on the same state, and returns
-// when it is synchronized.
+// Restart kills the plugin if it runs, starts it with the same state, and returns when it is
+// synchronized.
 func (s *Sluice) Restart() error {
 	if s.process != nil {
 		if err := s.Kill(); err != nil {
@@ -139,26 +139,26 @@ func (s *Sluice) Restart() error {
 // AwaitLog waits until the plugin has logged the text since it was last started.
 func (s *Sluice) AwaitLog(text string) error { return s.process.AwaitLine(text) }
 
-// Synchronizations counts how often the plugin has answered Synchronize since its
-// first start: once for each connection.
+// Synchronizations returns how often the plugin has answered Synchronize since its first start,
+// which is once per connection.
 func (s *Sluice) Synchronizations() int { return strings.Count(s.Log(), synchronized) }
 
-// Status is what the plugin tells about itself.
+// Status returns the plugin's status.
 func (s *Sluice) Status() (*status.Status, error) {
 	return statusapi.NewClient(s.StatusSocket).Status()
 }
 
-// Explain is what `sluice explain` tells of a pod or container.
+// Explain returns the output of `sluice explain` for a pod or container.
 func (s *Sluice) Explain(name string) (string, error) {
 	return s.Command("explain", name, "--status-socket", s.StatusSocket)
 }
 
-// Restore gives back what the plugin, which has ended, has changed.
+// Restore restores what the plugin, which must have ended, has changed.
 func (s *Sluice) Restore() (string, error) {
 	return s.Command("restore", "--config", s.ConfigFile(), "--state-dir", s.StateDir, "--runtime-dir", s.RuntimeDir)
 }
 
-// Decisions are what the plugin's control loop decided, in the order of time.
+// Decisions returns the control loop's decisions in the order of time.
 func (s *Sluice) Decisions() ([]audit.Entry, error) {
 	out, err := s.Command("log", "--state-dir", s.StateDir, "-o", "json")
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *Sluice) DecisionText() (string, error) {
 	return s.Command("log", "--state-dir", s.StateDir, "--why")
 }
 
-// Failsafes are the processes that watch the plugin, or did.
+// Failsafes returns the IDs of the processes that watch the plugin, or did.
 func (s *Sluice) Failsafes() ([]int, error) {
 	pids, err := s.rt.tree.PIDs(s.rt.tree.Processes())
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *Sluice) Failsafes() ([]int, error) {
 // Signal sends the plugin a signal.
 func (s *Sluice) Signal(signal syscall.Signal) error { return s.process.Signal(signal) }
 
-// Command runs the binary's command line and returns what it prints.
+// Command runs the binary's command line and returns its output.
 func (s *Sluice) Command(args ...string) (string, error) {
 	out, err := exec.Command(s.options.Binary, args...).CombinedOutput()
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Sluice) Kill() error { return s.process.Kill() }
 // Stop ends the plugin as systemd would.
 func (s *Sluice) Stop() error { return s.process.End(syscall.SIGTERM) }
 
-// Wait waits until the plugin has ended by itself and returns its exit status.
+// Wait waits until the plugin has ended by itself, and returns its exit status.
 func (s *Sluice) Wait() (int, error) {
 	err := host.Poll(s.options.Name+" to end", func() error {
 		if !s.process.Exited() {
@@ -226,10 +226,10 @@ func (s *Sluice) Wait() (int, error) {
 	return s.process.ExitCode(), nil
 }
 
-// PID is the process id of the plugin last started.
+// PID returns the process ID of the last started plugin.
 func (s *Sluice) PID() int { return s.process.PID() }
 
-// Log is what the plugin logged since its first start.
+// Log returns what the plugin has logged since its first start.
 func (s *Sluice) Log() string { return host.ReadLog(s.logPath()) }
 
 func (s *Sluice) logPath() string { return filepath.Join(s.dir, "log") }

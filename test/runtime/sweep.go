@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/test/host"
 )
 
-// sweep removes the trees and folders of Runtimes whose test process is gone: it
-// was killed, or the test binary's timeout ended it, before Close.
+// sweep removes the trees and folders of Runtimes whose test process ended before Close, because
+// it was killed or reached the test binary's timeout.
 func sweep(hierarchies []host.Mount) error {
 	var errs []error
 	left := make(map[string]bool)
@@ -38,8 +38,8 @@ func sweep(hierarchies []host.Mount) error {
 	return errors.Join(errs...)
 }
 
-// clean ends the tree's processes and removes its cgroups, its folder and what
-// is mounted there. Where something fails, the folder stays, for a look at it.
+// clean ends the tree's processes and removes its cgroups, its folder and what is mounted there.
+// After a failure the folder stays for inspection.
 func clean(t *host.Tree, dir string) error {
 	sockets := shimSockets(dir)
 	if err := errors.Join(t.Thaw(t.Name), t.KillAll(t.Name), t.Remove(t.Name), host.UnmountBelow(dir)); err != nil {
@@ -53,9 +53,9 @@ func clean(t *host.Tree, dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// shimSockets lists the sockets of the shims that still run: they lie outside
-// the runtime's own folders, and a killed shim leaves its socket. containerd 2
-// keeps the address in bootstrap.json of the bundle, 1.7 in the file address.
+// shimSockets lists the sockets of the shims that still run. They are outside of the runtime's own
+// folders, and a killed shim leaves its socket behind. containerd 2 stores the address in the
+// bundle's bootstrap.json, 1.7 in the file address.
 func shimSockets(dir string) []string {
 	var sockets []string
 	add := func(address string) {

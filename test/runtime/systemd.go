@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// slices are the folders of a pod's cgroup with the systemd driver, each named with
-// all those above it, where the kubelet's cgroup root is rt's own:
+// slices returns the folders of a pod's cgroup with the systemd driver if the kubelet's cgroup
+// root is rt's own. Each is named with all those above it:
 // "root.slice/root-kubepods.slice/root-kubepods-burstable.slice/...".
 func (rt *Runtime) slices(parts ...string) []string {
 	name := strings.ReplaceAll(rt.tree.Name, "-", "")
@@ -22,8 +22,8 @@ func (rt *Runtime) slices(parts ...string) []string {
 	return dirs
 }
 
-// slices are the folders of the pod's cgroup with the systemd driver. A Guaranteed pod's is beside
-// those of the other classes.
+// slices returns the folders of the pod's cgroup with the systemd driver. That of a Guaranteed pod
+// is beside those of the other classes.
 func (p *Pod) slices() []string {
 	name := "pod" + strings.ReplaceAll(p.UID, "-", "_")
 	if p.QoS == workload.Guaranteed {
@@ -32,13 +32,13 @@ func (p *Pod) slices() []string {
 	return p.rt.slices(strings.ToLower(p.QoS.String()), name)
 }
 
-// containerdPrefix begins the names of containerd's scopes.
+// containerdPrefix is the prefix of the names of containerd's scopes.
 const containerdPrefix = "cri-containerd-"
 
-// nested is the cgroup in its scope into which crun puts a container's processes.
+// nested is the name of the cgroup in its scope into which crun puts a container's processes.
 const nested = "container"
 
-// scope is the name of a container's cgroup in its pod's.
+// scope returns the name of a container's cgroup in its pod's.
 func (rt *Runtime) scope(id string) string {
 	prefix := containerdPrefix
 	if rt.options.crio() {
@@ -53,7 +53,7 @@ func (rt *Runtime) scope(id string) string {
 	return id
 }
 
-// idOf is the id of the container, or sandbox, whose processes are in the cgroup.
+// idOf returns the ID of the container or sandbox whose processes are in the cgroup.
 func idOf(cgroup string) string {
 	name := filepath.Base(cgroup)
 	if name == nested {
@@ -66,8 +66,8 @@ func idOf(cgroup string) string {
 	return name
 }
 
-// limitSlice sets what the kubelet sets of a pod's slice, see genV2ResourcesProperties
-// of opencontainers/cgroups' systemd/v2.go.
+// limitSlice sets the properties that the kubelet sets on a pod's slice, see
+// genV2ResourcesProperties of opencontainers/cgroups' systemd/v2.go.
 func (p *Pod) limitSlice(r Resources) error {
 	quota, memory := "", "infinity"
 	if r.CPULimit > 0 {
@@ -80,7 +80,7 @@ func (p *Pod) limitSlice(r Resources) error {
 		fmt.Sprintf("CPUWeight=%d", weight(shares(r.CPURequest))), "CPUQuota="+quota, "MemoryMax="+memory, "TasksAccounting=true", "IOAccounting=true")
 }
 
-// DaemonReload has the machine's systemd read its units again.
+// DaemonReload makes the machine's systemd read its units again.
 func (rt *Runtime) DaemonReload() error { return systemctl("daemon-reload") }
 
 func systemctl(args ...string) error {
@@ -90,8 +90,8 @@ func systemctl(args ...string) error {
 	return nil
 }
 
-// SetTasksMax sets a property of the pod's slice, as the kubelet does where a node
-// limits a pod's processes.
+// SetTasksMax sets a property of the pod's slice, as the kubelet does if a node limits a pod's
+// processes.
 func (p *Pod) SetTasksMax(n int) error {
 	return systemctl("set-property", "--runtime", filepath.Base(p.Cgroup), fmt.Sprintf("TasksMax=%d", n))
 }

@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// allowed are licences, by their SPDX names, that ask for no more than their notice.
+// allowed lists the SPDX names of licences that demand no more than their notice.
 func allowed() []string {
 	return []string{"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause", "ISC"}
 }
@@ -85,7 +85,7 @@ func component(path, version string, licences []string) cyclonedx.Component {
 	return cyclonedx.Component{BOMRef: purl, PackageURL: purl, Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: version, Licenses: &choices}
 }
 
-// folders finds the modules' folders in Go's module cache.
+// folders returns the modules' folders in Go's module cache.
 func folders(modules []*debug.Module) (map[string]string, error) {
 	args := []string{"mod", "download", "-json"}
 	for _, m := range modules {
@@ -112,7 +112,7 @@ func folders(modules []*debug.Module) (map[string]string, error) {
 	}
 }
 
-// licences are those of the texts in a module's folder.
+// licences returns the licences of the texts in a module's folder.
 func licences(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

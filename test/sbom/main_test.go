@@ -11,7 +11,7 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-// Each module in the binary is in its bill, in its version and with a licence.
+// The bill lists each module in the binary with its version and licence.
 func TestEveryModuleIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

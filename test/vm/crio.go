@@ -11,11 +11,11 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// crioFolder is where the guest has CRI-O's own programs.
+// crioFolder is the folder of CRI-O's own programs in the guest.
 const crioFolder = "bin/crio"
 
-// crioFiles is CRI-O, what it and the tests' runc wrapper call, and all their libraries,
-// by their path in the guest.
+// crioFiles returns CRI-O, the programs that it and the tests' wrapper of runc call, and all their
+// libraries, by their paths in the guest.
 func (g guest) crioFiles() (map[string]string, error) {
 	files := map[string]string{}
 	programs, err := runtime.CRIOPrograms(g.crun)
@@ -26,7 +26,7 @@ func (g guest) crioFiles() (map[string]string, error) {
 		files[program] = filepath.Join(crioFolder, filepath.Base(program))
 	}
 	tools := []string{"sh", "sed", "grep", "sleep", "nsenter"}
-	if g.crun { // it asks systemd by D-Bus, which runc needs no daemon for
+	if g.crun { // crun talks to systemd by D-Bus; runc needs no daemon for that
 		tools = append(tools, "dbus-daemon")
 		for name, to := range map[string]string{"dbus.conf": "etc", "dbus.service": "etc/systemd/system", "dbus.socket": "etc/systemd/system"} {
 			files[name] = filepath.Join(to, name)
@@ -52,7 +52,7 @@ func (g guest) crioFiles() (map[string]string, error) {
 	return files, nil
 }
 
-// librariesOf is the shared libraries that a program needs, with its loader.
+// librariesOf returns the shared libraries of a program, including the loader.
 func librariesOf(program string) ([]string, error) {
 	file, err := elf.Open(program)
 	if err != nil {
@@ -67,7 +67,7 @@ func librariesOf(program string) ([]string, error) {
 		return nil, fmt.Errorf("ldd %s: %w", program, err)
 	}
 	var libraries []string
-	for line := range strings.Lines(string(out)) { // "name => path (address)", or "path (address)"
+	for line := range strings.Lines(string(out)) { // "name => path (address)" or "path (address)"
 		if strings.Contains(line, "not found") {
 			return nil, fmt.Errorf("%s needs %s", program, strings.TrimSpace(line))
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLibrariesOf: what a program needs comes with it, the loader too.
+// TestLibrariesOf checks that all libraries of a program are found, including the loader.
 func TestLibrariesOf(t *testing.T) {
 	t.Parallel()
 	libraries, err := librariesOf("/bin/sh")

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// event is one of `go doc test2json`.
+// event is one of the events of `go doc test2json`.
 type event struct {
 	Action, Test, Output string
 }
 
-// events are what the guest's tests do, read as they do it. The guest's tests run
-// one after the other, so that an event belongs to the test begun last.
+// events reads the events of the guest's tests while they run. The tests run one after the other,
+// so an event belongs to the last started test.
 type events struct {
 	decoder *json.Decoder
-	began   time.Time // of the first test, zero where none ran
-	ran     []string  // the tests, by their names in the guest
-	passed  bool      // the whole run
+	began   time.Time // of the first test; zero if none ran
+	ran     []string  // names of the tests in the guest
+	passed  bool      // the whole run passed
 }
 
 // convert starts `go tool test2json` on the output of tests.
@@ -36,7 +36,7 @@ func convert(output io.Reader) (*events, *exec.Cmd, error) {
 	return &events{decoder: json.NewDecoder(out)}, cmd, cmd.Start()
 }
 
-// replay makes the tests of the guest below the named one, "" for all, subtests of t.
+// replay makes the guest's tests below the named one, or all for "", subtests of t.
 func (e *events) replay(t *testing.T, name string) {
 	for {
 		var next event
@@ -76,7 +76,7 @@ func (e *events) replay(t *testing.T, name string) {
 	}
 }
 
-// framing tells a line of the testing package, which go test prints by itself.
+// framing reports whether a line is one of the testing package's, which go test prints by itself.
 func framing(line string) bool {
 	line = strings.TrimSpace(line)
 	return strings.HasPrefix(line, "=== ") || strings.HasPrefix(line, "--- ") || line == "PASS" || line == "FAIL"

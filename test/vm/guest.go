@@ -1,8 +1,7 @@
-// Package vm runs the tests of test/vm/guest on a kernel of their own: a QEMU
-// guest with cgroup v2 alone, several sockets and NUMA nodes, SMT, containerd,
-// runc and Sluice. In smaller guests it runs some of test/e2e, also on CRI-O where there
-// is one. The emulation shows
-// placement and plumbing, not speed.
+// Package vm runs the tests of test/vm/guest on a kernel of their own: a QEMU guest with cgroup v2
+// alone, several sockets and NUMA nodes, SMT, containerd, runc and Sluice. In smaller guests it
+// runs some of test/e2e, also on CRI-O if there is one. Under emulation, the tests check placement
+// and interfaces, but no speed.
 package vm
 
 import (
@@ -22,18 +21,18 @@ import (
 	"syscall"
 )
 
-// guest is what a boot needs.
+// guest is what it takes to boot one.
 type guest struct {
 	share
 	repository string
-	tools      string // what make tools builds
+	tools      string // folder of what make tools builds
 	topology   topology
-	churn      int // creations in the guest's test of that name
-	hold       int // MiB that containers hold whose pages move or are reclaimed
+	churn      int // number of creations in the guest's test of that name
+	hold       int // MiB held by containers whose pages move or are reclaimed
 }
 
-// dir holds the kernel, systemd, what is built for the guests, and each one's
-// first root, disk and console's log.
+// dir is the folder of the kernel, systemd, what is built for the guests, and each guest's first
+// root, disk and console log.
 func (g guest) dir() string               { return filepath.Join(g.repository, "bin", "vm") }
 func (g guest) kernel() string            { return filepath.Join(g.dir(), "vmlinuz") }
 func (g guest) module(name string) string { return filepath.Join(g.dir(), name+".ko") }
@@ -44,17 +43,17 @@ func (g guest) consoleLog() string        { return filepath.Join(g.dir(), g.gues
 
 const qemu = "qemu-system-x86_64"
 
-// diskSize is more than a container of the tests may cache.
+// diskSize is larger than what a container of the tests may cache.
 func (g guest) diskSize() int64 { return int64(max(512, g.hold)) << 20 }
 
-// modules are those of the kernel's that the guest loads, in an order that serves
-// their dependencies: a disk behind PCI, and the scheduler that has weights.
+// modules lists the kernel's modules that the guest loads, in the order of their dependencies: a
+// disk on PCI, and the I/O scheduler that has weights.
 func modules() []string {
 	return []string{"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "bfq"}
 }
 
-// unavailable tells why no guest can boot here, nil where it can. What isn't there
-// yet of the kernel, its modules and systemd is downloaded.
+// unavailable says why no guest can boot here, or returns nil if one can. It downloads what is
+// missing of the kernel, its modules and systemd.
 func (g guest) unavailable() error {
 	if _, err := exec.LookPath(qemu); err != nil {
 		return fmt.Errorf("%s is missing: apt-get install qemu-system-x86", qemu)
@@ -84,8 +83,8 @@ func (g guest) unavailable() error {
 	return nil
 }
 
-// binaries are the programs of the host that go into the guest, by their path
-// there: the layout of the repository's bin.
+// binaries returns the host's programs for the guest by their paths there, which are those of the
+// repository's bin.
 func (g guest) binaries() map[string]string {
 	files := map[string]string{filepath.Join(g.repository, "bin", "sluice"): "bin/sluice"}
 	names := []string{"runc", "probe"}
@@ -98,8 +97,8 @@ func (g guest) binaries() map[string]string {
 	return files
 }
 
-// systemdFiles is systemd and what it needs, and what the documentation installs Sluice
-// from and gives a node back with, by their path in the guest.
+// systemdFiles returns systemd with what it needs, and the files with which the documentation
+// installs Sluice and restores a node, by their paths in the guest.
 func (g guest) systemdFiles() (map[string]string, error) {
 	entries, err := os.ReadDir(g.systemdDir())
 	files := map[string]string{
@@ -145,7 +144,7 @@ func (g guest) build() error {
 	return nil
 }
 
-// built is the path of what build builds.
+// built returns the path of what build builds.
 func (g guest) built(name string) string { return filepath.Join(g.dir(), name) }
 
 // prepare makes the guest's first root and its empty disk.
@@ -169,7 +168,7 @@ func (g guest) prepare() error {
 		if err != nil {
 			return err
 		}
-		there := slices.Collect(maps.Values(files)) // systemd brings libraries, and a shell
+		there := slices.Collect(maps.Values(files)) // systemd brings libraries and a shell
 		maps.DeleteFunc(more, func(_, to string) bool { return slices.Contains(there, to) })
 		maps.Copy(files, more)
 	}
@@ -188,7 +187,7 @@ func (g guest) prepare() error {
 	return errors.Join(pack(w, files), w.Flush(), out.Close())
 }
 
-// pack writes the guest's root: the files and what is expected of /etc.
+// pack writes the guest's root: the files, and what programs expect in /etc.
 func pack(w io.Writer, files map[string]string) error {
 	a := &archive{w: w}
 	a.mkdir("root")
@@ -199,7 +198,7 @@ func pack(w io.Writer, files map[string]string) error {
 		"etc/hostname":    "vm\n",
 		"etc/passwd":      "root:x:0:0:root:/:/bin/sh\n",
 		"etc/group":       "root:x:0:\n",
-		"etc/machine-id":  "00000000000000000000000000000001\n", // without one, systemd takes this for its first boot
+		"etc/machine-id":  "00000000000000000000000000000001\n", // without it, systemd takes this for the first boot
 	} {
 		a.mkdir(path.Dir(name))
 		a.add(name, regular|0o644, []byte(text))
@@ -215,8 +214,8 @@ func pack(w io.Writer, files map[string]string) error {
 	return a.close()
 }
 
-// command is the QEMU that boots the guest with the arguments for its tests. The
-// tests' output is the command's standard output; the console goes to a file.
+// command returns the QEMU command that boots the guest with the arguments for its tests. Its
+// standard output is that of the tests; the console's output goes to a file.
 func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 	folder := ""
 	if g.crio {
@@ -224,17 +223,18 @@ func (g guest) command(ctx context.Context, tests ...string) *exec.Cmd {
 	}
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		// thread=multi is no faster and crashes one guest in four.
+		// With thread=multi it is no faster, and one guest in four crashes.
 		"-machine", "q35", "-accel", "tcg,thread=single", "-cpu", "max,vendor=GenuineIntel,la57=off,cx16=off",
 		"-kernel", g.kernel(), "-initrd", g.initramfs(),
-		// What follows "--" are arguments of init, and an unknown word with "=" is its environment.
+		// Words after "--" are arguments of init. An unknown word with "=" is an environment
+		// variable of init.
 		"-append", fmt.Sprintf("console=ttyS0 loglevel=4 panic=-1 mitigations=off nokaslr SLUICE_VM=%s SLUICE_CHURN=%d SLUICE_HOLD=%d SLUICE_SYSTEMD=%t SLUICE_TESTS=%s SLUICE_CRIO=%s SLUICE_CRUN=%t SLUICE_MODULES=%s -- %s",
 			g.topology, g.churn, g.hold, g.systemd, g.binary(), folder, g.crun, strings.Join(modules(), ","), strings.Join(tests, " ")),
 		"-drive", "file=" + g.disk() + ",format=raw,if=virtio",
 		"-serial", "file:" + g.consoleLog(), "-serial", "stdio",
 	}
 	cmd := exec.CommandContext(ctx, qemu, append(args, g.topology.flags()...)...)
-	// The guest doesn't outlive a test process that is killed.
+	// The guest ends with the test process, even if that is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }

@@ -5,25 +5,24 @@ import (
 	"strings"
 )
 
-// share is one of the guests, of which as many run at the same time as the host has
-// CPUs, and its part of a package's tests: a test with all its subtests, or one
-// subtest of TestSluice.
+// share is one of the guests, of which as many run at the same time as the host has CPUs, with its
+// part of a package's tests: a test with all its subtests, or one subtest of TestSluice.
 type share struct {
 	guest   string
-	systemd bool     // is its first process
-	e2e     bool     // the tests are some of test/e2e, not those of test/vm/guest
-	crio    bool     // the runtime is CRI-O; where there is none the guest is skipped
-	crun    bool     // its OCI runtime is crun, which nests cgroups where systemd makes them, not runc
-	machine topology // the zero value is the one that TOPO names
+	systemd bool     // systemd is the first process
+	e2e     bool     // the tests are some of test/e2e rather than of test/vm/guest
+	crio    bool     // the runtime is CRI-O; the guest is skipped if there is none
+	crun    bool     // the OCI runtime is crun, which nests cgroups under systemd, rather than runc
+	machine topology // the zero value stands for the machine in TOPO
 	tests   []string
 }
 
-// small is a machine of two CPUs that share no core, for which the tests of test/e2e are
-// made. Two are also emulated faster than 16.
+// small is a machine of two CPUs on different cores, for which the tests of test/e2e are made. Two
+// CPUs are also emulated faster than 16.
 func small() topology { return topology{sockets: 1, dies: 1, cores: 2, threads: 1} }
 
-// shares are all guests. The tests of test/vm/guest are dealt out so that both of theirs
-// end at about the same time.
+// shares returns all guests. The tests of test/vm/guest are divided so that both of its guests end
+// at about the same time.
 func shares() []share {
 	return []share{
 		{guest: "pins", tests: []string{
@@ -51,7 +50,7 @@ func shares() []share {
 			"TestSluice/reclaim",
 			"TestSluice/partition",
 		}},
-		// Two nodes are enough to move pages between, and fewer CPUs are emulated faster.
+		// Two nodes suffice for moving pages, and fewer CPUs are emulated faster.
 		{guest: "slow", machine: topology{sockets: 2, dies: 1, cores: 1, threads: 2}, tests: []string{
 			"TestDemo",
 			"TestSluice/moving_pages",
@@ -65,7 +64,8 @@ func shares() []share {
 	}
 }
 
-// loop is what of the control loop depends on the kernel's cgroup version and driver.
+// loop lists the tests of the control loop that depend on the kernel's cgroup version and the
+// driver.
 func loop() []string { return loopOf("TestLoop") }
 
 func loopOf(test string) []string {
@@ -79,7 +79,7 @@ func loopOf(test string) []string {
 	}
 }
 
-// crio is the tests on CRI-O.
+// crio lists the tests on CRI-O.
 func crio() []string {
 	return append([]string{
 		"TestBed/CRI-O",
@@ -93,7 +93,7 @@ func crio() []string {
 	}, loopOf("TestLoopCRIO")...)
 }
 
-// binary is the program of the guest's tests.
+// binary returns the path of the guest's test program.
 func (s share) binary() string {
 	if s.e2e {
 		return "e2e.test"
@@ -101,8 +101,8 @@ func (s share) binary() string {
 	return "guest.test"
 }
 
-// selection is the test binary's flag that leaves a guest its own share. A test of
-// test/vm/guest that is in no share runs everywhere, and is found out by that.
+// selection returns the test binary's flag that selects a guest's share. A test of test/vm/guest
+// that is in no share runs in every guest, which makes the test below fail.
 func (s share) selection() string {
 	if s.e2e {
 		var patterns []string
@@ -114,10 +114,10 @@ func (s share) selection() string {
 	return "-test.skip=" + s.skip()
 }
 
-// pattern is what selects a test, and no other, by the testing package's flags.
+// pattern returns the testing package's pattern of exactly one test.
 func pattern(test string) string { return "^" + strings.ReplaceAll(test, "/", "$/^") + "$" }
 
-// skip is the pattern of all tests of test/vm/guest that are another guest's.
+// skip returns the pattern of all tests of test/vm/guest that belong to other guests.
 func (s share) skip() string {
 	var patterns []string
 	for _, other := range shares() {
@@ -126,7 +126,7 @@ func (s share) skip() string {
 		}
 		for _, test := range other.tests {
 			if top, _, _ := strings.Cut(test, "/"); !s.has(top) {
-				test = top // it prepares for its subtests
+				test = top // runs the preparation for its subtests
 			}
 			if other.guest != s.guest && !slices.Contains(patterns, pattern(test)) {
 				patterns = append(patterns, pattern(test))
@@ -136,7 +136,7 @@ func (s share) skip() string {
 	return strings.Join(patterns, "|")
 }
 
-// has tells whether a test that ran belongs to the share: it, one above it or one
+// has reports whether a test that ran belongs to the share, because it, a test above it or one
 // below it is listed.
 func (s share) has(test string) bool {
 	return slices.ContainsFunc(s.tests, func(listed string) bool {

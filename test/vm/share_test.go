@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// own is the shares of test/vm/guest's tests.
+// own returns the shares with tests of test/vm/guest.
 func own() []share {
 	return slices.DeleteFunc(shares(), func(s share) bool { return s.e2e })
 }
 
-// TestShares: no test is in two guests' shares, nor is one below another's.
+// TestShares checks that no test is in the shares of two guests, and none below another's.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for _, s := range own() {
@@ -27,7 +27,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestShareSkips: each guest's pattern names all that is others', and no more.
+// TestShareSkips checks that each guest's pattern matches exactly the tests of others.
 func TestShareSkips(t *testing.T) {
 	t.Parallel()
 	for _, s := range own() {
@@ -57,7 +57,7 @@ func TestShareHas(t *testing.T) {
 	}
 }
 
-// TestShareOfOthersTests: the pattern selects the listed subtests, and no other.
+// TestShareOfOthersTests checks that the pattern selects exactly the listed subtests.
 func TestShareOfOthersTests(t *testing.T) {
 	t.Parallel()
 	s := share{e2e: true, tests: []string{"TestA/one", "TestB/two_more"}}

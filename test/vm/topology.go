@@ -2,20 +2,20 @@ package vm
 
 import "fmt"
 
-// topology is the guest's machine: every die is a NUMA node.
+// topology describes the guest's machine, in which every die is a NUMA node.
 type topology struct {
-	sockets, dies, cores, threads int // dies in a socket, cores in a die, threads of a core
-	memory                        int // MiB of a node, 0 the usual
+	sockets, dies, cores, threads int // dies per socket, cores per die, threads per core
+	memory                        int // MiB per node; 0 for the default
 }
 
-// parseTopology reads "2x2x2": sockets, dies in each, cores in each of those, which have
-// two threads.
+// parseTopology parses "2x2x2": sockets, dies per socket, and cores per die, which have two
+// threads.
 func parseTopology(text string) (topology, error) {
 	t := topology{threads: 2}
 	if n, err := fmt.Sscanf(text+".", "%dx%dx%d.", &t.sockets, &t.dies, &t.cores); n != 3 || err != nil || min(t.sockets, t.dies, t.cores) < 1 {
 		return t, fmt.Errorf("TOPO=%q is not sockets x dies x cores, as in 2x2x2", text)
 	}
-	// QEMU's q35 without an IOMMU addresses 255 CPUs.
+	// QEMU's q35 without an IOMMU supports 255 CPUs.
 	if cpus := t.cpus(); cpus > 255 {
 		return t, fmt.Errorf("TOPO=%q has %d CPUs, more than QEMU's 255", text, cpus)
 	}
@@ -25,7 +25,8 @@ func parseTopology(text string) (topology, error) {
 func (t topology) nodes() int { return t.sockets * t.dies }
 func (t topology) cpus() int  { return t.nodes() * t.cores * t.threads }
 
-// memoryPerNode is in MiB. A guest of one node has its root folder in that node's memory.
+// memoryPerNode returns the MiB per node. A guest with one node has its root folder in that node's
+// memory.
 func (t topology) memoryPerNode() int {
 	switch {
 	case t.memory > 0:
@@ -36,8 +37,8 @@ func (t topology) memoryPerNode() int {
 	return 1024
 }
 
-// flags are QEMU's. Distances are 10 within a node, 12 within a socket and 21
-// between sockets.
+// flags returns QEMU's flags. Distances are 10 within a node, 12 within a socket and 21 between
+// sockets.
 func (t topology) flags() []string {
 	flags := []string{
 		"-m", fmt.Sprintf("%dM", t.nodes()*t.memoryPerNode()),
@@ -50,7 +51,7 @@ func (t topology) flags() []string {
 	}
 	for node := range t.nodes() {
 		cpus := fmt.Sprintf("cpu,node-id=%d,socket-id=%d", node, node/t.dies)
-		if t.dies > 1 { // QEMU refuses the id of the only die
+		if t.dies > 1 { // QEMU refuses the ID of an only die
 			cpus += fmt.Sprintf(",die-id=%d", node%t.dies)
 		}
 		flags = append(flags, "-numa", cpus)

@@ -17,11 +17,11 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestGuest boots the guests, as many at once as there are CPUs, and reports each of
-// their tests as a subtest, as they happen. -run TestGuest/pins boots that guest alone,
-// and -run TestGuest/pins/TestX runs only TestX there; TOPO is the machine of those that
-// have none of their own, CHURN how many containers the churn creates, at about 2 s each,
-// and HOLD how many MiB the containers hold whose pages move or are reclaimed.
+// TestGuest boots the guests, as many at once as there are CPUs, and reports each of their tests
+// as a subtest while they run. -run TestGuest/pins boots that guest alone, and -run
+// TestGuest/pins/TestX runs only TestX there. TOPO is the machine of guests without one of their
+// own, CHURN the number of containers that the churn creates, at about 2 s each, and HOLD the MiB
+// of the containers whose pages move or are reclaimed.
 func TestGuest(t *testing.T) {
 	machine, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
 	if err != nil {
@@ -76,8 +76,8 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// patience is the longest that a guest may take, unless go test's timeout is
-// shorter. Most of it is the churn.
+// patience is the maximum time for a guest, unless go test's timeout is shorter. The churn takes
+// most of it.
 const patience = 50 * time.Minute
 
 func run(t *testing.T, g guest) {
@@ -87,11 +87,11 @@ func run(t *testing.T, g guest) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	// The tests give up first, showing where they hang.
+	// The tests have a shorter timeout, so that they show where they hang.
 	args := []string{"-test.v=test2json", fmt.Sprintf("-test.timeout=%s", limit*3/4), g.selection()}
 	_, below, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
 	_, selection, selected := strings.Cut(below, "/")
-	if selected { // the last flag counts
+	if selected { // the last flag takes effect
 		args = append(args, "-test.run="+selection)
 	}
 	if err := g.prepare(); err != nil {
@@ -136,7 +136,8 @@ func run(t *testing.T, g guest) {
 	}
 	for _, test := range g.tests {
 		if !selected && !slices.Contains(events.ran, test) {
-			// A subtest's failure, since a failed test runs again alone: see RERUN in the Makefile.
+			// The failure is a subtest's, because a failed test runs again alone: see RERUN in the
+			// Makefile.
 			t.Run(test, func(t *testing.T) { t.Error("this test, of the guest's share, did not run") })
 		}
 	}

@@ -1,5 +1,5 @@
-// Package sight is what a process sees of its own placement, for the probe that
-// is the first program of a test's container, and for the test that reads it.
+// Package sight describes what a process sees of its own placement, for the probe, which is the
+// first program of a test's container, and for the test that reads its output.
 package sight
 
 import (
@@ -21,22 +21,21 @@ type First struct {
 	Cgroup   string     `json:"cgroup"`   // /proc/self/cgroup
 	OOMScore int        `json:"oomScore"` // /proc/self/oom_score_adj
 
-	// The cgroup files that can be read, by name: of the container's own cgroup,
-	// of the pod's, and of the one above.
+	// Files holds the readable cgroup files by name: of the container's own cgroup, of the pod's,
+	// and of the one above.
 	Files map[string]string `json:"files"`
 	Pod   map[string]string `json:"pod"`
 	Class map[string]string `json:"class"`
 }
 
-// A container sees no cgroup above its own. The host's hierarchies are mounted
-// for it in Host, and PodVariable in its environment names its pod's cgroup there.
+// A container sees no cgroup above its own. Therefore the host's hierarchies are mounted for it in
+// Host, and PodVariable in its environment has the path of its pod's cgroup there.
 const (
 	Host        = "/host/cgroup"
 	PodVariable = "POD_CGROUP"
 )
 
-// files lists cgroup v1's names and cgroup v2's; those of the other version
-// don't exist and are left out.
+// files lists the names of cgroup v1 and v2; files that don't exist are skipped.
 func files() []string {
 	return []string{
 		"cpuset.cpus", "cpuset.mems", "cpuset.cpus.effective", "cpuset.mems.effective",
@@ -51,7 +50,7 @@ func files() []string {
 	}
 }
 
-// Read reads what this process sees.
+// Read returns what this process sees.
 func Read() (First, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -76,8 +75,8 @@ func Read() (First, error) {
 	return first, err
 }
 
-// read reads the files of a cgroup below where the hierarchies are mounted: v2's
-// at root, or v1's in folders named after their controllers.
+// read reads the files of a cgroup, in the v2 hierarchy mounted at root or in v1 hierarchies in
+// folders named after their controllers.
 func read(root, cgroup string) map[string]string {
 	values := make(map[string]string)
 	for _, name := range files() {
@@ -91,8 +90,8 @@ func read(root, cgroup string) map[string]string {
 	return values
 }
 
-// Allowed reads the CPUs and memory nodes that a thread may use from the text
-// of its /proc/.../status.
+// Allowed parses the CPUs and memory nodes that a thread may use from the text of its
+// /proc/.../status.
 func Allowed(status string) (cpus, mems cpuset.Set, err error) {
 	if cpus, err = list(status, "Cpus_allowed_list"); err != nil {
 		return cpuset.Set{}, cpuset.Set{}, err

@@ -1,5 +1,5 @@
-// Package wire is what the probe and the benchmark that drives it say to each
-// other: the requests and answers of the service, and the counters of the hogs.
+// Package wire defines the messages between the probe and the benchmark that drives it: requests
+// and answers of the service, and the counters of the hogs.
 package wire
 
 import (
@@ -7,16 +7,16 @@ import (
 	"path"
 )
 
-// Socket is the abstract address of the service in the pod with that cgroup, of
-// type SOCK_SEQPACKET: containers on the host's network share its abstract names.
+// Socket returns the abstract address of the service in the pod with that cgroup, of type
+// SOCK_SEQPACKET. Containers on the host's network share its abstract names.
 func Socket(podCgroup string) string { return "@sluice-" + path.Base(podCgroup) }
 
 // Request asks the service for work.
 type Request struct {
 	Seq      uint32
-	Rounds   uint32 // of work
-	DirtyKiB uint32 // KiB of memory to take, write to and hold
-	Drop     bool   // give all held memory back first
+	Rounds   uint32 // rounds of work
+	DirtyKiB uint32 // KiB of memory to allocate, write to and hold
+	Drop     bool   // free all held memory first
 }
 
 // RequestSize is the length of a request's packet.
@@ -33,14 +33,14 @@ func (r Request) Put(b *[RequestSize]byte) {
 	}
 }
 
-// ParseRequest reads a packet.
+// ParseRequest parses a packet.
 func ParseRequest(b *[RequestSize]byte) Request {
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 	return Request{word(0), word(1), word(2), word(3) != 0}
 }
 
-// Answer is the service's reply. The times are of CLOCK_MONOTONIC, in
-// nanoseconds: when a worker took the request, and when it was done.
+// Answer is the service's reply. Its times are of CLOCK_MONOTONIC, in nanoseconds: when a worker
+// took the request, and when it was done.
 type Answer struct {
 	Seq         uint32
 	Taken, Done int64
@@ -56,7 +56,7 @@ func (a Answer) Put(b *[AnswerSize]byte) {
 	binary.LittleEndian.PutUint64(b[12:], uint64(a.Done))
 }
 
-// ParseAnswer reads a packet.
+// ParseAnswer parses a packet.
 func ParseAnswer(b *[AnswerSize]byte) Answer {
 	return Answer{
 		Seq:   binary.LittleEndian.Uint32(b[0:]),
@@ -65,16 +65,16 @@ func ParseAnswer(b *[AnswerSize]byte) Answer {
 	}
 }
 
-// Counters is a hog's file, in the root folder of its container: what each of its
-// threads has done so far, a little-endian number of 8 bytes at the start of each
-// slot. It is shared memory, so that it can be read also while the hog is frozen.
+// These constants describe a hog's file of counters in the root folder of its container. It has a
+// slot for each thread, which begins with what the thread has done, a little-endian number of 8
+// bytes. It is shared memory and can be read even while the hog is frozen.
 const (
 	Counters    = "/counters"
-	CounterSlot = 64 // bytes, a cache line
+	CounterSlot = 64 // in bytes, a cache line
 	MaxThreads  = 64
 )
 
-// Count adds up a counters file.
+// Count returns the sum of a file of counters.
 func Count(text []byte) uint64 {
 	var sum uint64
 	for len(text) >= CounterSlot {

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// churn creates, starts, resizes, ends and replaces containers of all classes in
-// a random order, under the eyes of a sampler.
+// churn creates, starts, resizes, ends and replaces containers of all classes in random order
+// while a sampler runs.
 type churn struct {
 	*node
 	rand *rand.Rand
@@ -31,7 +31,7 @@ type churnPod struct {
 // slot is a container of a pod's manifest.
 type slot struct {
 	ask
-	c       *runtime.Container // nil before it is created and after its end
+	c       *runtime.Container // nil before its creation and after its end
 	started bool
 }
 
@@ -42,8 +42,8 @@ func (n *node) churn(seed uint64) *churn {
 	return &churn{node: n, rand: rand.New(rand.NewPCG(seed, 0)), eyes: n.sample()}
 }
 
-// testChurn is the acceptance test: never a pin's CPU in another container's set.
-// SLUICE_CHURN is the number of creations.
+// testChurn is the acceptance test: a pin's CPU is never in another container's set. SLUICE_CHURN
+// is the number of creations.
 func testChurn(n *node) {
 	creations, err := strconv.Atoi(os.Getenv("SLUICE_CHURN"))
 	must(n.t, err)
@@ -67,7 +67,7 @@ func testCrashes(n *node) {
 		before := c.pins()
 		if crash%2 == 0 {
 			must(n.t, n.sluice.Kill())
-			c.endOne() // what ends while the plugin is away is given back when it returns
+			c.endOne() // the CPUs of a container that ends while the plugin is away are freed when it returns
 			must(n.t, n.sluice.Restart())
 		} else {
 			n.restartRuntime()
@@ -82,7 +82,7 @@ func testCrashes(n *node) {
 	c.end()
 }
 
-// end proves that plugin and kernel agree, and removes everything.
+// end checks that plugin and kernel agree, and removes everything.
 func (c *churn) end() {
 	c.consistent()
 	c.t.Logf("%d creations, %d of them started, %d pins; %d resizes; %d refused", c.created, c.started, c.pinned, c.resized, c.refused)
@@ -140,7 +140,7 @@ func (c *churn) create(p *churnPod, s *slot) {
 	created, err := p.Create(runtime.ContainerSpec{Name: s.name, Resources: s.resources()})
 	if c.refusal(s, err) {
 		s.c = nil
-		c.endOne() // makes room for the next
+		c.endOne() // makes room for the next one
 		return
 	}
 	s.c = created
@@ -171,7 +171,7 @@ func (c *churn) start(s *slot) {
 	}
 }
 
-// refusal tells a pin that finds no CPUs from a failure.
+// refusal distinguishes a pin that finds no CPUs from a failure.
 func (c *churn) refusal(s *slot, err error) bool {
 	c.t.Helper()
 	if err == nil {
@@ -188,7 +188,7 @@ func (c *churn) resize(s *slot) {
 	to := s.ask
 	switch s.class {
 	case "LSE":
-		to.cpus = 6 - s.cpus // 2 or 4
+		to.cpus = 6 - s.cpus // 2 or 4 CPUs
 	case "LSR":
 		to.cpus = 1 + c.rand.IntN(3)
 	default:
@@ -240,7 +240,7 @@ func (c *churn) running() (all []*slot) {
 	return all
 }
 
-// pins is the CPUs of the pins that run, by container id.
+// pins returns the CPUs of running pins, by container ID.
 func (c *churn) pins() map[string]cpuset.Set {
 	pins := map[string]cpuset.Set{}
 	for _, s := range c.running() {

@@ -8,9 +8,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestExclusivePools has pools that are apart follow their load: the online pool takes
-// CPUs from batch work when a service is busy, and gives them back when it has ended.
-// Both are whole cores all the while, and no CPU is in two pools.
+// TestExclusivePools checks that exclusive pools follow their load: the online pool takes CPUs
+// from batch work while a service is busy, and returns them afterwards. Both have whole cores all
+// the time, and no CPU is in two pools.
 func TestExclusivePools(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	s, err := rt.StartSluice(runtime.SluiceOptions{Config: `
@@ -45,7 +45,7 @@ control:
 	}
 	apart := func(what string) (online, be int) {
 		t.Helper()
-		await(t, func() error { // they are read one after the other
+		await(t, func() error { // the two sets are read one after the other
 			one, other := cpus(calm), cpus(batch)
 			if one.Overlaps(other) || !wholeCores(one) || !wholeCores(other) {
 				return fmt.Errorf("%s: services are on CPUs %s, batch work on %s", what, one, other)
@@ -77,7 +77,7 @@ control:
 		t.Errorf("batch work has %d CPUs under load, as against %d", left, given)
 	}
 	must(t, busy.Remove())
-	await(t, func() error { // they come back step by step
+	await(t, func() error { // the CPUs return step by step
 		if back := cpus(batch).Size(); back < given-2 {
 			return fmt.Errorf("batch work has %d CPUs after load, as against %d", back, given)
 		}

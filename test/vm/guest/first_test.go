@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testFirstInstruction has pins of all shapes beside LS, BE and SYSTEM containers
-// and reads what each sees at its first instruction.
+// testFirstInstruction runs pins of all shapes beside LS, BE and SYSTEM containers, and checks
+// what each sees at its first instruction.
 func testFirstInstruction(n *node) {
 	t := n.t
 	all := online(t, "cpu")
@@ -25,7 +25,7 @@ func testFirstInstruction(n *node) {
 	tests := []struct {
 		ask
 		nodes int
-		cores int // how many the CPUs touch; 0 any
+		cores int // number of cores that the CPUs are on; 0 for any
 	}{
 		{ask{name: "lse-2", class: "LSE", cpus: 2}, 1, 1},
 		{ask{name: "lse-4", class: "LSE", cpus: 4}, 1, 2},
@@ -84,8 +84,8 @@ func testFirstInstruction(n *node) {
 	must(t, shared.Remove())
 }
 
-// testPages proves that a pin's memory is where its CPUs are, and that a guarantee
-// beyond one node adds the nearest.
+// testPages checks that a pin's memory is on the nodes of its CPUs, and that a guarantee beyond
+// one node adds the nearest node.
 func testPages(n *node) {
 	touch := []string{"touch=64", "first", "sleep"}
 	tests := []struct {
@@ -131,7 +131,7 @@ func distance(t *testing.T, from, to int) int {
 	return d
 }
 
-// pagesOf is the container's anonymous memory by node, from memory.numa_stat.
+// pagesOf returns the container's anonymous memory by node, from memory.numa_stat.
 func pagesOf(t *testing.T, c *runtime.Container) map[int]int64 {
 	t.Helper()
 	text, err := c.File("memory.numa_stat")

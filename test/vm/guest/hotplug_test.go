@@ -12,8 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testHotplug takes CPUs away from LS, which is busy on them, and from pins, and
-// gives them back.
+// testHotplug takes CPUs offline that a busy LS container or pins use, and then online again.
 func testHotplug(n *node) {
 	t := n.t
 	all := online(t, "cpu")
@@ -111,7 +110,7 @@ func (n *node) plug(cpu int, on bool) {
 	file, value := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/online", cpu), "1"
 	if !on {
 		value = "0"
-		t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0) }) // for the next test, if this one fails
+		t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0) }) // for the next test if this one fails
 	}
 	must(t, os.WriteFile(file, []byte(value), 0))
 	began, want := time.Now(), online(t, "cpu")
@@ -124,8 +123,7 @@ func (n *node) plug(cpu int, on bool) {
 	t.Logf("CPU %d online=%s: known and settled %.0f ms later", cpu, value, time.Since(began).Seconds()*1000)
 }
 
-// testMemoryHotplug takes a block of memory away from the node of a busy pin, and
-// gives it back.
+// testMemoryHotplug takes a block of memory of a busy pin's node offline, and then online again.
 func testMemoryHotplug(n *node) {
 	t := n.t
 	a := ask{name: "pin", class: "LSR", cpus: 1, args: []string{"touch=64", "first", "burn"}}
@@ -163,15 +161,15 @@ func testMemoryHotplug(n *node) {
 	must(t, pod.Remove())
 }
 
-// offlineBlock takes the first block of a node's memory that can go offline, and
-// returns its file; "" where none can.
+// offlineBlock takes the first possible block of a node's memory offline and returns its file, or
+// "" if there is none.
 func offlineBlock(t *testing.T, node int) string {
 	t.Helper()
 	blocks, err := filepath.Glob(nodeFile(node, "memory*/online"))
 	must(t, err)
 	for _, file := range blocks {
 		if os.WriteFile(file, []byte("0"), 0) == nil {
-			t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0) }) // for the next test, if this one fails
+			t.Cleanup(func() { _ = os.WriteFile(file, []byte("1"), 0) }) // for the next test if this one fails
 			return file
 		}
 	}

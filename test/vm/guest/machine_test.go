@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestMachine proves what the other tests rely on: the sockets, nodes and threads
-// that the host asked for, and cgroup v2 alone with its controllers.
+// TestMachine checks the assumptions of the other tests: the sockets, nodes and threads that the
+// host has asked for, and cgroup v2 alone with its controllers.
 func TestMachine(t *testing.T) {
 	var sockets, dies, cores int
 	if _, err := fmt.Sscanf(os.Getenv("SLUICE_VM"), "%dx%dx%d", &sockets, &dies, &cores); err != nil {

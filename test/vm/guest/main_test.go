@@ -1,5 +1,5 @@
-// Package guest is the tests that run in the guest of test/vm, one after the
-// other, as root, on a machine of their own.
+// Package guest holds the tests that run in the guest of test/vm, one after the other, as root, on
+// a machine of their own.
 package guest
 
 import (
@@ -31,8 +31,8 @@ func TestCgroupfs(t *testing.T) {
 	}
 }
 
-// TestCoreScheduling runs the tests of pkg/kernel/coresched that are about the kernel's own
-// part. They say why where this kernel has none.
+// TestCoreScheduling runs the tests of pkg/kernel/coresched that need the kernel's support. Their
+// output says so if this kernel has none.
 func TestCoreScheduling(t *testing.T) {
 	out, err := exec.Command("/coresched.test", "-test.run=^(TestRealKernel|TestRefusal)$", "-test.v").CombinedOutput()
 	switch text := string(out); {
@@ -45,7 +45,7 @@ func TestCoreScheduling(t *testing.T) {
 	}
 }
 
-// TestDemo runs the demo, whose figures come from other files on cgroup v2 than on v1.
+// TestDemo runs the demo, which reads other files with cgroup v2 than with v1.
 func TestDemo(t *testing.T) {
 	out, err := exec.Command("/mix.test", "-test.run=^TestDemo$", "-test.v").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestDemo") {
@@ -56,7 +56,8 @@ func TestDemo(t *testing.T) {
 // start runs a containerd for the test and shows its log if the test fails.
 func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	t.Helper()
-	// Emulated, and perhaps on a busy host: what takes milliseconds may take seconds.
+	// In an emulated guest, and perhaps on a busy host, steps may take seconds in place of
+	// milliseconds.
 	options.RegistrationTimeout, options.RequestTimeout = time.Minute, time.Minute
 	must(t, runtime.Unavailable(options))
 	rt, err := runtime.Start(options)
@@ -70,7 +71,7 @@ func start(t *testing.T, options runtime.Options) *runtime.Runtime {
 	return rt
 }
 
-// nodesOf is the NUMA nodes that CPUs belong to.
+// nodesOf returns the NUMA nodes of CPUs.
 func nodesOf(t *testing.T, cpus cpuset.Set) cpuset.Set {
 	t.Helper()
 	var nodes cpuset.Set
@@ -82,10 +83,10 @@ func nodesOf(t *testing.T, cpus cpuset.Set) cpuset.Set {
 	return nodes
 }
 
-// patience is for a condition, also where the host is busy.
+// patience is how long to wait for a condition, also on a busy host.
 const patience = 3 * time.Minute
 
-// await waits until the condition holds, and fails with what it said last.
+// await waits until the condition returns nil, and fails with its last error.
 func await(t *testing.T, condition func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
@@ -99,7 +100,7 @@ func await(t *testing.T, condition func() error) {
 	}
 }
 
-// online is which CPUs ("cpu") or NUMA nodes ("node") are online.
+// online returns which CPUs ("cpu") or NUMA nodes ("node") are online.
 func online(t *testing.T, kind string) cpuset.Set {
 	t.Helper()
 	return set(t, filepath.Join("/sys/devices/system", kind, "online"))

@@ -9,9 +9,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// testPartition has the administrator make a cpuset partition of what holds the
-// pods, without the CPUs of the first core: pins lie in it, the others share the
-// rest of it, and its end gives them all CPUs again.
+// testPartition makes a cpuset partition of the cgroup above the pods, without the CPUs of the
+// first core, as an administrator might. Pins then lie in it, the others share the rest of it, and
+// after its end they have all CPUs again.
 func testPartition(n *node) {
 	t := n.t
 	all := online(t, "cpu")
@@ -50,7 +50,7 @@ func testPartition(n *node) {
 	must(t, pins.Remove())
 	n.awaitCPUs(c, cpuset.Difference(all, outside))
 	before := n.status().Counters.Drift
-	time.Sleep(3 * time.Second) // of passes
+	time.Sleep(3 * time.Second) // several passes
 	if drift := n.status().Counters.Drift - before; drift > 0 {
 		t.Errorf("the partition counts as %d changes by others", drift)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestPlacement proves the ground, without Sluice: a container that is given the
-// last NUMA node before it starts sees nothing else from its first instruction
-// on, and its limits are in cgroup v2's files.
+// TestPlacement checks an assumption of the other tests, without Sluice: a container that is given
+// the last NUMA node before its start sees nothing else from its first instruction on, and its
+// limits are in the files of cgroup v2.
 func TestPlacement(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	spec := runtime.ContainerSpec{Name: "c", Resources: runtime.Whole(1500, 64<<20)}

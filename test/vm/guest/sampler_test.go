@@ -13,18 +13,18 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// sampler reads all containers' cpusets all the while and notes what breaks the
-// invariants. A container counts from exec of its own program, which the kernel
-// shows as its command line, until that process has ended. A pin's CPUs are those
-// that it had both before and after the other container's set was read.
+// sampler reads all containers' cpusets all the time and records violations of the invariants. A
+// container counts from the exec of its own program, which the kernel shows as its command line,
+// until that process has ended. A pin's CPUs are those that it had both before and after the other
+// container's set was read.
 type sampler struct {
 	kubepods string        // folder of the pods' cgroups
-	log      func() string // the plugin's
+	log      func() string // returns the plugin's log
 	stop     chan struct{}
 	done     chan struct{}
 
 	mu   sync.Mutex
-	pins map[string]workload.Class // by container id
+	pins map[string]workload.Class // by container ID
 
 	state      map[string]processState // by folder
 	passes     int
@@ -50,21 +50,21 @@ func (n *node) sample() *sampler {
 				took := time.Since(began)
 				s.longest = max(s.longest, took)
 				s.passes++
-				time.Sleep(3 * took) // all emulated CPUs are one of the host's: three quarters are for the rest
+				time.Sleep(3 * took) // all emulated CPUs share one of the host's, so three quarters of its time are for the rest
 			}
 		}
 	}()
 	return s
 }
 
-// pin names a container that has CPUs of its own.
+// pin adds a container that has CPUs of its own.
 func (s *sampler) pin(id string, class workload.Class) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pins[id] = class
 }
 
-// end stops the sampler and reports what it saw.
+// end stops the sampler and reports the violations.
 func (s *sampler) end(n *node) {
 	close(s.stop)
 	<-s.done
@@ -123,12 +123,12 @@ func (s *sampler) note(format string, args ...any) {
 type processState int
 
 const (
-	nothing processState = iota // or the runtime's own, before exec
+	nothing processState = iota // or the runtime's own process, before exec
 	executing
 	sandbox
 )
 
-// runs reports whether the container's program has been executing at some time.
+// runs reports whether the container's program was executing at any time.
 func (s *sampler) runs(dir string) bool {
 	if s.state[dir] == nothing {
 		s.state[dir] = process(dir)
@@ -136,7 +136,7 @@ func (s *sampler) runs(dir string) bool {
 	return s.state[dir] == executing
 }
 
-// process tells what runs in a container's cgroup.
+// process says what runs in a container's cgroup.
 func process(dir string) processState {
 	procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for pid := range strings.FieldsSeq(string(procs)) {
@@ -151,7 +151,7 @@ func process(dir string) processState {
 	return nothing
 }
 
-// effective reads a cgroup's CPUs; not ok where it has gone.
+// effective returns a cgroup's CPUs; ok is false if the cgroup is gone.
 func effective(dir string) (cpus cpuset.Set, ok bool) {
 	text, err := os.ReadFile(filepath.Join(dir, "cpuset.cpus.effective"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// held is how many MiB the containers hold whose pages move or are reclaimed.
+// held returns how many MiB the containers hold whose pages move or are reclaimed.
 func held(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("SLUICE_HOLD"))
@@ -26,12 +26,11 @@ func held(t *testing.T) int {
 	return n
 }
 
-// testMovingPages has the pages of a container moved to another memory node: by hand,
-// which is the kernel's part, and by Sluice, which puts right what somebody else did to
-// a pin. Sluice's answers wait for neither. What the runtime does besides may, in the
-// kernel: it moves a container's first process into its cgroup, which waits for all pages
-// that move and holds the lock of all cgroups meanwhile (cpuset_post_attach in
-// kernel/cgroup/cpuset.c).
+// testMovingPages moves the pages of a container to another memory node: by hand, which measures
+// the kernel's part, and through Sluice, which repairs what another program did to a pin. Sluice's
+// answers must not wait for either. The runtime's other work may wait in the kernel: moving a
+// container's first process into its cgroup waits for all moving pages, and holds the lock of all
+// cgroups meanwhile (cpuset_post_attach in kernel/cgroup/cpuset.c).
 func testMovingPages(n *node) {
 	t, size := n.t, held(n.t)
 	home, away := roomiest(t)
@@ -54,7 +53,7 @@ func testMovingPages(n *node) {
 	c = pod.Container("c")
 	must(t, has(c, "cpuset.mems", strconv.Itoa(home)))
 	bySluice := n.others(&slowWrite{
-		before: func() error { // Sluice sees it when nothing moves any more
+		before: func() error { // Sluice notices it when no pages move any more
 			return errors.Join(n.sluice.Signal(syscall.SIGSTOP), c.WriteFile("cpuset.mems", strconv.Itoa(away)), n.sluice.Signal(syscall.SIGCONT))
 		},
 		begun: func() error { return has(c, "cpuset.mems", strconv.Itoa(home)) },
@@ -64,9 +63,8 @@ func testMovingPages(n *node) {
 	compare(t, quiet, byHand, bySluice)
 }
 
-// testReclaimingLimit has memory.high lowered below what a container has in the page
-// cache: by hand, and by Sluice, whose configuration changes. Before Linux 6.16 the write
-// reclaims it.
+// testReclaimingLimit lowers memory.high below a container's page cache: by hand, and through a
+// change of Sluice's configuration. Before Linux 6.16 the writer reclaims the page cache.
 func testReclaimingLimit(n *node) {
 	t, size := n.t, held(n.t)
 	const request = 64 * mib
@@ -117,22 +115,22 @@ func testReclaimingLimit(n *node) {
 	compare(t, quiet, byHand, bySluice)
 }
 
-// slowWrite is a write that the kernel may take long over. It has begun once the file
-// has the new value, and ended once the kernel has done what it is for.
+// slowWrite is a write for which the kernel may take long. It has begun once the file has the new
+// value, and ended once the kernel has done its work.
 type slowWrite struct {
-	before       func() error // nil nothing
-	make         func() error // nil where Sluice makes it by itself
+	before       func() error // nil for nothing
+	make         func() error // nil if Sluice makes it by itself
 	begun, ended func() error
 }
 
-// waits are how long what happened beside a write took.
+// waits holds how long other operations took beside a write.
 type waits struct {
-	write         time.Duration // the kernel's work for it
-	create, start time.Duration // the longest of other pods' containers
+	write         time.Duration // the kernel's work for the write
+	create, start time.Duration // the longest operations on other pods' containers
 	first         time.Duration // the first creation, before any process is moved
-	answer        time.Duration // Sluice's longest to the runtime, rounded up
-	answers       []string      // by event, in all
-	cpus, move    time.Duration // by hand: a write of cpuset.cpus, a process into another cgroup
+	answer        time.Duration // Sluice's longest answer to the runtime, rounded up
+	answers       []string      // by event, in total
+	cpus, move    time.Duration // by hand: a write of cpuset.cpus, and moving a process to another cgroup
 }
 
 func (w waits) String() string {
@@ -141,8 +139,8 @@ func (w waits) String() string {
 		round(w.write), round(w.first), round(w.create), round(w.start), w.answer, strings.Join(w.answers, ", "), round(w.cpus), round(w.move))
 }
 
-// others creates and starts containers of another pod while the kernel is busy with the
-// write, nil for nothing. Some are created while the runtime waits in a start.
+// others creates and starts containers of another pod while the kernel is busy with the write,
+// which may be nil. Some are created while the runtime waits in a start.
 func (n *node) others(slow *slowWrite) (w waits) {
 	t := n.t
 	var asks []ask
@@ -185,9 +183,9 @@ func (n *node) others(slow *slowWrite) (w waits) {
 	return w
 }
 
-// run creates a pod's containers and starts the first while the others are created. A
-// process is moved by hand only once the first is created: from then on the kernel may let
-// creations wait, too.
+// run creates a pod's containers and starts the first one while the others are created. A process
+// is moved by hand only after the first creation, because from then on the kernel may delay
+// creations, too.
 func run(pod *runtime.Pod, asks []ask, w *waits, by *hand) error {
 	results := make(chan error, 2)
 	for i, a := range asks {
@@ -208,9 +206,9 @@ func run(pod *runtime.Pod, asks []ask, w *waits, by *hand) error {
 	return errors.Join(<-results, <-results)
 }
 
-// compare tells what others waited for, and fails where Sluice's answers waited for its
-// write: one that does takes as long as the kernel. What else takes time, as a busy host
-// does, takes it as well while somebody else writes.
+// compare logs the times, and fails if Sluice's answers waited for its write, because then they
+// take as long as the kernel. Other delays, such as those of a busy host, occur during a write by
+// hand as well.
 func compare(t *testing.T, quiet, byHand, bySluice waits) {
 	t.Helper()
 	t.Logf("nothing is written: %s", quiet)
@@ -239,13 +237,13 @@ func (n *node) hold(spec runtime.ContainerSpec, keys ...string) *runtime.Pod {
 	return running
 }
 
-// configure puts a configuration in the place of Sluice's, which soon takes it over.
+// configure replaces Sluice's configuration, which Sluice then reloads.
 func (n *node) configure(text string) error {
 	next := n.sluice.ConfigFile() + ".new"
 	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, n.sluice.ConfigFile()))
 }
 
-// hand is somebody who does to cgroups of their own what a runtime does.
+// hand does with cgroups of its own what a runtime does.
 type hand struct {
 	dir string
 	cmd *exec.Cmd
@@ -274,7 +272,7 @@ func (by *hand) end() {
 	_ = os.Remove(by.dir)
 }
 
-// timed notes the longest time that something takes.
+// timed runs a function and keeps the longest time that one took.
 func timed(longest *time.Duration, do func() error) error {
 	began := time.Now()
 	err := do()
@@ -282,7 +280,7 @@ func timed(longest *time.Duration, do func() error) error {
 	return err
 }
 
-// slowest is the bound that holds for all answers to creations and starts since before.
+// slowest returns the bound of the slowest answer to creations and starts since before.
 func slowest(before, now []status.Handler) time.Duration {
 	bounds, longest := status.LatencyBounds(), 0
 	for i, h := range now {
@@ -293,12 +291,12 @@ func slowest(before, now []status.Handler) time.Duration {
 		}
 	}
 	if longest == len(bounds) {
-		return time.Hour // beyond all bounds
+		return time.Hour // above all bounds
 	}
 	return bounds[longest]
 }
 
-// has is an error where a container's file doesn't have the text.
+// has returns an error if a container's file doesn't have the text.
 func has(c *runtime.Container, file, want string) error {
 	got, err := c.File(file)
 	if err == nil && got != want {
@@ -307,7 +305,7 @@ func has(c *runtime.Container, file, want string) error {
 	return err
 }
 
-// number is what a container's file says, in bytes.
+// number returns the number of bytes in a container's file.
 func number(t *testing.T, c *runtime.Container, file string) int64 {
 	t.Helper()
 	text, err := c.File(file)
@@ -317,8 +315,8 @@ func number(t *testing.T, c *runtime.Container, file string) int64 {
 	return n
 }
 
-// left is an error while more than a twentieth of the container's memory is on a node:
-// the kernel leaves pages there that are in use elsewhere too.
+// left returns an error while more than a twentieth of the container's memory is on a node. The
+// kernel leaves pages there that are also in use elsewhere.
 func left(t *testing.T, c *runtime.Container, node, size int) error {
 	if here := pagesOf(t, c)[node]; here > int64(size)*mib/20 {
 		return fmt.Errorf("node %d has %d MiB of the container", node, here/mib)
@@ -326,7 +324,7 @@ func left(t *testing.T, c *runtime.Container, node, size int) error {
 	return nil
 }
 
-// roomiest are the two memory nodes that have the most free.
+// roomiest returns the two memory nodes with the most free memory.
 func roomiest(t *testing.T) (first, second int) {
 	t.Helper()
 	free := map[int]int{}

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestSluice runs the plugin with a real containerd: starting both takes too long
-// here to do it for each test. Every test removes its pods.
+// TestSluice runs the plugin with a real containerd once for all of its tests, because starting
+// both takes long here. Every test removes its pods.
 func TestSluice(t *testing.T) {
 	rt := start(t, runtime.Options{})
 	b := &knobs.Bed{RT: rt}
@@ -51,7 +51,7 @@ func withSluice(t *testing.T, b *knobs.Bed, tests []sluiceTest) {
 		t.Run(test.name, func(t *testing.T) {
 			n := &node{t: t, rt: b.RT, sluice: sluice}
 			t.Cleanup(func() {
-				if t.Failed() { // the next test finds no trace of this one
+				if t.Failed() { // removes everything for the next test
 					t.Logf("sluice's log ends:\n%s", tail(sluice.Log(), 80))
 					must(t, b.RT.RemoveAll())
 				}
@@ -71,16 +71,16 @@ type node struct {
 	sluice *runtime.Sluice
 }
 
-// with is the node for a subtest.
+// with returns the node for a subtest.
 func (n *node) with(t *testing.T) *node { return &node{t: t, rt: n.rt, sluice: n.sluice} }
 
-// ask is a container of a pod.
+// ask describes a container of a pod.
 type ask struct {
 	name, class string
-	cpus        int      // of a pin
-	keys        []string // annotations: a key without its domain, its value, ...
-	memory      int64    // bytes; 0 is a default
-	args        []string // of the probe
+	cpus        int      // number of CPUs of a pin
+	keys        []string // annotations: a key without its domain, its value, and so on
+	memory      int64    // in bytes; 0 for the default
+	args        []string // arguments of the probe
 }
 
 func (a ask) resources() runtime.Resources {
@@ -93,7 +93,7 @@ func (a ask) resources() runtime.Resources {
 	return runtime.Whole(milli(a.cpus), a.memory)
 }
 
-// pod runs a pod without containers; start starts those it was asked for.
+// pod runs a pod without containers; start starts the requested ones.
 func (n *node) pod(asks ...ask) *runtime.Pod {
 	n.t.Helper()
 	spec := runtime.PodSpec{Name: "p", Namespace: "kube-system", Annotations: map[string]string{}}
@@ -114,7 +114,7 @@ func (n *node) start(pod *runtime.Pod, a ask) *runtime.Container {
 	c, err := pod.Create(runtime.ContainerSpec{Name: a.name, Resources: a.resources(), Args: a.args})
 	must(n.t, err)
 	n.t.Cleanup(func() {
-		if n.t.Failed() { // the tests after it still use the pod
+		if n.t.Failed() { // later tests still use the pod
 			_ = c.Remove()
 		}
 	})
@@ -128,7 +128,7 @@ func (n *node) stop(c *runtime.Container) {
 	must(n.t, c.Remove())
 }
 
-// cpus is the container's CPUs as the kernel applies them.
+// cpus returns the container's CPUs as the kernel applies them.
 func (n *node) cpus(c *runtime.Container) cpuset.Set {
 	n.t.Helper()
 	cpus, err := c.CPUs()
@@ -136,7 +136,7 @@ func (n *node) cpus(c *runtime.Container) cpuset.Set {
 	return cpus
 }
 
-// awaitCPUs waits until the container has the CPUs, by the kernel.
+// awaitCPUs waits until the kernel shows that the container has the CPUs.
 func (n *node) awaitCPUs(c *runtime.Container, want cpuset.Set) {
 	n.t.Helper()
 	await(n.t, func() error {
@@ -154,7 +154,7 @@ func (n *node) status() *status.Status {
 	return s
 }
 
-// statusOf is what the plugin tells of a container.
+// statusOf returns the plugin's status of a container.
 func (n *node) statusOf(c *runtime.Container) status.Container {
 	n.t.Helper()
 	for _, entry := range n.status().Containers {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// TestSystemd runs the plugin where real systemd makes the cgroups: pods are its
-// slices, containers its scopes, and it has opinions about what is in them.
+// TestSystemd runs the plugin where real systemd makes the cgroups: pods are its slices,
+// containers its scopes, and it writes to both.
 func TestSystemd(t *testing.T) {
 	if first := read(t, "/proc/1/comm"); first != "systemd" {
 		t.Fatalf("the guest's first process is %s, not systemd", first)
@@ -29,8 +29,8 @@ func TestSystemd(t *testing.T) {
 	})
 }
 
-// testScopes has a pin, in a slice and a scope, take its CPUs from others, and give
-// them back; systemd reads its units again in between.
+// testScopes checks that a pin in a slice and a scope takes its CPUs from others and returns them,
+// while systemd reads its units again.
 func testScopes(n *node) {
 	t := n.t
 	all := online(t, "cpu")

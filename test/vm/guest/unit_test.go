@@ -16,22 +16,22 @@ import (
 	"github.com/sluice-dev/sluice/test/runtime"
 )
 
-// TestUnit has systemd run the service, with all that the unit forbids it: it still
-// pins, raises the node's watermarks and is woken by pressure. systemd starts it again
-// when it is killed, and when it hangs. (Debian's kernel has no core scheduling.) It is
-// installed, started again and removed by the commands of docs/install.md.
+// TestUnit lets systemd run the service with all restrictions of the unit: it can still pin, raise
+// the node's watermarks and be woken by pressure. systemd restarts it when it is killed and when
+// it hangs. (Debian's kernel has no core scheduling.) The commands of docs/install.md install,
+// restart and remove it.
 func TestUnit(t *testing.T) {
 	rt := start(t, runtime.Options{Systemd: true})
 	prepareUnit(t, rt)
 	before := watermarks(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			_ = exec.Command("systemctl", "stop", "sluice").Run() // it may be removed
+			_ = exec.Command("systemctl", "stop", "sluice").Run() // it may have been removed already
 			t.Logf("the service's log ends:\n%s", tail(read(t, unitLog), 60))
 		}
 	})
 	documented(t, "sluice check -f /etc/sluice/sluice.yaml --host-root /")
-	systemctl(t, "stop", "sluice") // else it takes the file over while its own is replaced
+	systemctl(t, "stop", "sluice") // otherwise it would use the file that is being replaced
 	must(t, os.WriteFile("/etc/sluice/sluice.yaml", []byte("control: {mode: on}\nmemory: {globalWatermark: auto}\nlog: {level: debug}\n"), 0o644))
 	documented(t, "systemctl restart sluice")
 	if text := systemctl(t, "show", "--property=StatusText", "sluice"); !strings.Contains(text, "Connected to containerd") {
@@ -85,7 +85,7 @@ func TestUnit(t *testing.T) {
 	must(t, pods.Remove())
 }
 
-// documented executes the block of docs/install.md that has the line.
+// documented executes the block of docs/install.md that contains the line.
 func documented(t *testing.T, line string) {
 	t.Helper()
 	page, err := markdown.Parse("docs/install.md", read(t, "/docs/install.md"))
@@ -108,8 +108,8 @@ func documented(t *testing.T, line string) {
 
 const unitLog = "/run/sluice-unit.log"
 
-// prepareUnit makes the guest a node for the unit: what it is called after, a log
-// without a journal, and the runtime's socket where it is by default.
+// prepareUnit makes the guest a node for the unit: with a host name, a log without a journal, and
+// the runtime's socket at its default path.
 func prepareUnit(t *testing.T, rt *runtime.Runtime) {
 	t.Helper()
 	for file, text := range map[string]string{

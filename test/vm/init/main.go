@@ -1,6 +1,6 @@
-// Init is the guest's first process: it makes a node out of a bare kernel, runs
-// the guest's tests with its own arguments, and powers off. In a guest of systemd's
-// it becomes systemd in between, which runs it again, as a service, for the tests.
+// Init is the guest's first process. It prepares a bare kernel as a node, runs the guest's tests
+// with its own arguments, and powers off. In a guest with systemd it becomes systemd in between,
+// which runs it again as a service for the tests.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// results is the serial port that only the tests write to; the kernel's messages
-// and this program's go to the console.
+// results is the serial port for the tests' output; the kernel's messages and this program's go to
+// the console.
 const results = "/dev/ttyS1"
 
 func main() {
@@ -60,8 +60,8 @@ func run() error {
 	return test(os.Args)
 }
 
-// serve runs the tests in systemd's service, with what the kernel would have given
-// its first process: systemd keeps it for itself.
+// serve runs the tests in systemd's service, with the environment that the kernel gave its first
+// process and that systemd doesn't pass on.
 func serve() error {
 	line, err := os.ReadFile("/proc/cmdline")
 	if err != nil {
@@ -78,8 +78,8 @@ func serve() error {
 	return test(args)
 }
 
-// leaveInitramfs makes the root a mount that has a parent: pivot_root(2), which
-// runc uses, refuses the kernel's first root, but not a bind mount on top of it.
+// leaveInitramfs makes the root a mount with a parent. pivot_root(2), which runc uses, refuses the
+// kernel's first root, but accepts a bind mount on top of it.
 func leaveInitramfs() error {
 	if err := unix.Mount("/", "/root", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("binding the root: %w", err)
@@ -114,12 +114,12 @@ func mountAll() error {
 			return fmt.Errorf("mounting %s on %s: %w", m.kind, m.dir, err)
 		}
 	}
-	// As systemd leaves it on a real node: what containers mount is seen everywhere.
+	// As with systemd on a real node, mounts of containers are visible everywhere.
 	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// loadModules loads the modules that SLUICE_MODULES names, in its order, and has the
-// disk scheduled by bfq.
+// loadModules loads the modules in SLUICE_MODULES in their order, and selects the I/O scheduler
+// bfq for the disk.
 func loadModules() error {
 	for name := range strings.SplitSeq(os.Getenv("SLUICE_MODULES"), ",") {
 		file, err := os.Open("/lib/modules/" + name + ".ko")
@@ -148,20 +148,19 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 }
 
-// test runs the tests with those of the arguments that are theirs, and reaps every
-// orphan until they end.
+// test runs the tests with their part of the arguments, and reaps every orphan until they end.
 func test(args []string) (err error) {
 	port, err := os.OpenFile(results, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	// The last close of a serial port waits until it has sent everything.
+	// The last close of a serial port waits until everything has been sent.
 	defer func() { err = errors.Join(err, port.Close()) }()
-	// A kernel parameter that the kernel itself ignores (nokaslr) is an argument, too.
+	// A kernel parameter that the kernel itself ignores (nokaslr) is an argument of init, too.
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "-test.") })
 	args = slices.Insert(args, 0, "/"+os.Getenv("SLUICE_TESTS"))
-	// The emulated CPUs take turns on one of the host's: Go programs that spin on
-	// 16 of them, looking for work, would take most of it.
+	// The emulated CPUs take turns on one of the host's. Go programs that spin on 16 of them in
+	// search of work would take most of its time.
 	env := append(os.Environ(), "PATH=/bin", "HOME=/", "SLUICE_TOOLS=/bin/tools", "GOMAXPROCS=2", "GOGC=400")
 	pid, err := syscall.ForkExec(args[0], args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, port.Fd(), port.Fd()}})
 	if err != nil {
@@ -180,8 +179,8 @@ func test(args []string) (err error) {
 			continue
 		}
 		if status != 0 {
-			// The word by which test2json on the host tells a failed run, also one
-			// that failed after its last test.
+			// test2json on the host recognizes a failed run by this text, also one that failed
+			// after its last test.
 			_, err = fmt.Fprintf(port, "exit status %d\nFAIL\n", status.ExitStatus())
 		}
 		return err
