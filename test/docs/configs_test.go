@@ -186,8 +186,8 @@ func TestEditsOfManifests(t *testing.T) {
 			}
 		}
 	}
-	if edits < 3 {
-		t.Errorf("only %d edits found", edits)
+	if edits == 0 {
+		t.Error("no edits found")
 	}
 }
 
