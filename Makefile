@@ -47,8 +47,8 @@ flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## bin/sluice, static
-	CGO_ENABLED=0 go build -trimpath -o bin/sluice ./plugins/sluice
+build: ## bin/sluice and bin/sluice-kube, static
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./plugins/...
 
 man: build ## manual pages in bin/man
 	bin/sluice man bin/man
@@ -63,7 +63,7 @@ deb: build $(TOOLS)/nfpm ## bin/sluice.deb, the Debian package
 		$(TOOLS)/nfpm package --config configs/package/nfpm.yaml --packager deb --target bin/sluice.deb
 
 image: build ## bin/sluice-image.tar, an OCI archive: IMAGE names it
-	$(SET_VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -o ../../bin/sluice-image.tar -name $(IMAGE) \
+	$(SET_VERSION); cd configs/package && go run ./image -binary ../../bin/sluice -kube ../../bin/sluice-kube -o ../../bin/sluice-image.tar -name $(IMAGE) \
 		-version "$$VERSION" -revision "$$(git rev-parse HEAD)" -arch "$$(go env GOARCH)"
 
 release: $(TOOLS)/nfpm ## what is published for the tag VERSION of this commit, in bin/release
@@ -145,8 +145,8 @@ vuln: $(TOOLS)/govulncheck ## govulncheck: vulnerabilities in what the binary ca
 		echo 'SKIPPED: nothing is known of vulnerabilities: the database is not reachable (VULNDB=file:///... names a copy)'; \
 	else exit $$status; fi
 
-sbom: build ## bin/sluice.cdx.json: the modules in the binary, with their licences
-	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json
+sbom: build ## bin/sluice.cdx.json and bin/sluice-kube.cdx.json: the modules in the binaries, with their licences
+	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json && go run . ../../bin/sluice-kube ../../bin/sluice-kube.cdx.json
 
 manifests: $(TOOLS)/helm ## render configs/kubernetes and the chart's golden files from the chart
 	go test -C test/helm -count=1 -run 'TestRenders|TestManifests' . -update

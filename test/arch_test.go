@@ -41,6 +41,8 @@ func storeys() []storey {
 		{"model", []string{"pkg/status", "pkg/config"}, append(slices.Clone(vocabulary), "decide", "kernel")},
 		{"engine", []string{"pkg/engine"}, model},
 		{"runtime, calling", []string{"pkg/runtime/nri"}, edges},
+		{"cluster", []string{"pkg/cluster"}, model},
+		{"API server", []string{"pkg/kube"}, append(slices.Clone(vocabulary), "model", "cluster")},
 		{"edges for people", []string{"pkg/view", "pkg/doctor", "pkg/sim"}, edges},
 	}
 }
@@ -61,7 +63,7 @@ func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines and reads them in the same way as sysfs
 		"pkg/peers", "pkg/kernel", "pkg/runtime", "pkg/config", "pkg/status", "pkg/engine",
-		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/view/top/live", "pkg/doctor", "pkg/sim",
+		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/view/top/live", "pkg/doctor", "pkg/sim", "pkg/kube",
 	}
 }
 
@@ -96,6 +98,9 @@ func exempt() map[string][]string {
 		"pkg/workload/convert":    {"gopkg.in/yaml.v3"},              // edits pod manifests
 		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // wraps the library
 		"pkg/view/top":            {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/cluster/selling": { // imports them for their types only
+			path.Join(module, "pkg/status"), path.Join(module, "pkg/peers"),
+		},
 		"pkg/view/render": { // imports them for the types that it formats
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),
 			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/view/whatif"),

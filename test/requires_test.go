@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/mod/modfile"
@@ -36,6 +37,11 @@ func requirements() map[string]string {
 		"google.golang.org/protobuf":                "answers of containerd's introspection",
 		"gopkg.in/natefinch/lumberjack.v2":          "rotation of the log file",
 		"gopkg.in/yaml.v3":                          "sluice.yaml, and annotations that are mappings",
+		"golang.org/x/sync":                         "sluice-kube: its goroutines end together",
+		"k8s.io/api":                                "sluice-kube: types of nodes, pods and events",
+		"k8s.io/apimachinery":                       "sluice-kube: their encoding, and errors of the API server",
+		"k8s.io/client-go":                          "sluice-kube: watches and patches",
+		"k8s.io/component-helpers":                  "sluice-kube: what a pod requests, as the scheduler counts it",
 		"k8s.io/cri-api":                            "CRI",
 		"github.com/containerd/ttrpc":               "tests of the NRI connection; a dependency of nri in any case",
 		"github.com/prometheus/client_model":        "tests that read metrics; a dependency of client_golang in any case",
@@ -77,6 +83,22 @@ func TestModulesAreTidy(t *testing.T) {
 		cmd.Dir = filepath.Join("..", dir)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("run go mod tidy in %s: %v\n%.2000s", dir, err, out)
+		}
+	}
+}
+
+// The plugin needs neither the API server's client nor the memory that it costs.
+func TestThePluginHasNoClientOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for program, wants := range map[string]bool{"sluice": false, "sluice-kube": true} {
+		out, err := exec.Command("go", "list", "-deps", "../plugins/"+program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, module := range []string{"k8s.io/client-go/", "k8s.io/api/", "k8s.io/apimachinery/"} {
+			if has := strings.Contains(string(out), "\n"+module); has != wants {
+				t.Errorf("%s imports packages of %s: %t, want %t", program, module, has, wants)
+			}
 		}
 	}
 }

@@ -24,6 +24,8 @@ host=$(go env GOHOSTARCH)
 for arch in "$host" amd64 arm64; do
 	binary=$dir/sluice-$version-linux-$arch
 	[ -e "$binary" ] || GOARCH=$arch go build -trimpath -buildvcs=true -o "$binary" ./plugins/sluice
+	kube=$dir/sluice-kube-$version-linux-$arch
+	[ -e "$kube" ] || GOARCH=$arch go build -trimpath -buildvcs=true -o "$kube" ./plugins/sluice-kube
 done
 says=$("$dir/sluice-$version-linux-$host" version)
 [[ $says == "sluice $version,"* ]] || fail "the binary says '$says', not $version: is another tag on this commit?"
@@ -35,9 +37,10 @@ for arch in amd64 arm64; do
 		SLUICE=$dir/$name GOARCH=$arch bin/tools/nfpm package --config configs/package/nfpm.yaml \
 			--packager $packager --target "$dir/$name.$packager" >/dev/null
 	done
-	(cd configs/package && go run ./image -binary "$dir/$name" -o "$dir/$name-image.tar" -arch $arch \
+	(cd configs/package && go run ./image -binary "$dir/$name" -kube "$dir/sluice-kube-$version-linux-$arch" -o "$dir/$name-image.tar" -arch $arch \
 		-name "localhost/sluice/sluice:$version" -version "$version" -revision "$(git rev-parse HEAD)")
-	(cd test/sbom && go run . "$dir/$name" "$dir/$name.cdx.json")
+	(cd test/sbom && go run . "$dir/$name" "$dir/$name.cdx.json" &&
+		go run . "$dir/sluice-kube-$version-linux-$arch" "$dir/sluice-kube-$version-linux-$arch.cdx.json")
 done
 (cd "$dir" && sha256sum sluice-* >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
 echo "release: $version is in $dir:"

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/view/render"
-	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
+	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/examine"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
+	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
 )
 
 func newMan() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
-	"github.com/sluice-dev/sluice/plugins/sluice/internal/buildinfo"
+	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 )
 

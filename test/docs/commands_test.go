@@ -17,9 +17,9 @@ import (
 var update = flag.Bool("update", false, "write docs/commands.md, and the keys of docs/config.md, anew")
 
 // helps reads the help of every command below one, by its words after "sluice".
-func helps(words string) (map[string]string, error) {
+func helps(program, words string) (map[string]string, error) {
 	all := map[string]string{}
-	out, errs, err := shell(`sluice __complete `+words+` ""`, "")
+	out, errs, err := shell(program+` __complete `+words+` ""`, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, errs)
 	}
@@ -29,13 +29,13 @@ func helps(words string) (map[string]string, error) {
 			continue
 		}
 		path := strings.TrimSpace(words + " " + name)
-		if all[path], errs, err = shell("sluice "+path+" --help", ""); err != nil {
-			return nil, fmt.Errorf("sluice %s --help: %w: %s", path, err, errs)
+		if all[path], errs, err = shell(program+" "+path+" --help", ""); err != nil {
+			return nil, fmt.Errorf("%s %s --help: %w: %s", program, path, err, errs)
 		}
 		if name == "help" { // help accepts every command's name
 			continue
 		}
-		below, err := helps(path)
+		below, err := helps(program, path)
 		if err != nil {
 			return nil, err
 		}
@@ -53,15 +53,20 @@ func checkLine(t *testing.T, line string) {
 		for len(words) > 0 && slices.Contains([]string{"if", "then", "sudo", "!"}, words[0]) {
 			words = words[1:]
 		}
-		if len(words) > 1 && filepath.Base(words[0]) == "sluice" {
-			checkCommand(t, words[1:])
+		switch {
+		case len(words) < 2:
+		case filepath.Base(words[0]) == "sluice":
+			checkCommand(t, commands, words)
+		case filepath.Base(words[0]) == "sluice-kube":
+			checkCommand(t, kubeCommands, words)
 		}
 	}
 }
 
-// checkCommand checks the words after "sluice": the command and its flags.
-func checkCommand(t *testing.T, words []string) {
+// checkCommand checks the words after the program's name: the command and its flags.
+func checkCommand(t *testing.T, commands map[string]string, words []string) {
 	t.Helper()
+	program, words := filepath.Base(words[0]), words[1:]
 	path := ""
 	for _, word := range words {
 		longer := strings.TrimSpace(path + " " + word)
@@ -71,12 +76,12 @@ func checkCommand(t *testing.T, words []string) {
 		path = longer
 	}
 	if path == "" && !strings.HasPrefix(words[0], "-") {
-		t.Errorf("sluice has no command %q", words[0])
+		t.Errorf("%s has no command %q", program, words[0])
 		return
 	}
 	for _, word := range words {
 		if name := regexp.MustCompile(`^--?[a-z-]+`).FindString(word); name != "" && !regexp.MustCompile(`(?m)^ +(-\w, )?`+name+`\b`).MatchString(commands[path]) {
-			t.Errorf("sluice %s has no flag %s", path, name)
+			t.Errorf("%s %s has no flag %s", program, path, name)
 		}
 	}
 }
@@ -84,7 +89,7 @@ func checkCommand(t *testing.T, words []string) {
 // Every flag and command of sluice that the documentation names exists.
 func TestFlagsAndCommands(t *testing.T) {
 	t.Parallel()
-	help := strings.Join(slices.Collect(maps.Values(commands)), "\n")
+	help := strings.Join(slices.Concat(slices.Collect(maps.Values(commands)), slices.Collect(maps.Values(kubeCommands))), "\n")
 	named := regexp.MustCompile("(?:^|[\\s`(])(--[a-z][a-z-]+)")
 	others := regexp.MustCompile("(?m)^(?:curl|helm|kubectl) .*$") // have flags of their own
 	found := 0
@@ -92,11 +97,11 @@ func TestFlagsAndCommands(t *testing.T) {
 		for _, m := range named.FindAllStringSubmatch(others.ReplaceAllString(p.Text, ""), -1) {
 			found++
 			if !strings.Contains(help, m[1]+" ") {
-				t.Errorf("%s: no command of sluice has the flag %s", p.Name, m[1])
+				t.Errorf("%s: no command has the flag %s", p.Name, m[1])
 			}
 		}
 		for _, code := range p.Code() {
-			if strings.HasPrefix(code, "sluice ") {
+			if strings.HasPrefix(code, "sluice ") || strings.HasPrefix(code, "sluice-kube ") {
 				checkLine(t, code)
 			}
 		}
@@ -109,7 +114,11 @@ func TestFlagsAndCommands(t *testing.T) {
 // What --help shows as examples are commands that exist, with flags that exist.
 func TestExamplesOfHelp(t *testing.T) {
 	t.Parallel()
-	for path, help := range commands {
+	both := maps.Clone(commands)
+	for path, help := range kubeCommands {
+		both[path+" of sluice-kube"] = help
+	}
+	for path, help := range both {
 		_, rest, _ := strings.Cut(help, "\nExamples:\n")
 		examples, _, _ := strings.Cut(rest, "\n\n")
 		for line := range strings.Lines(examples) {
@@ -160,7 +169,7 @@ func TestAnnotationsAreKnown(t *testing.T) {
 	}
 	found := 0
 	for name, text := range texts {
-		for _, m := range regexp.MustCompile(`([\w.-]+)\.sluice\.dev(?:/([\w-]+))?`).FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`(?:OutOf)?([\w.-]+)\.sluice\.dev(?:/([\w-]+))?`).FindAllStringSubmatch(text, -1) {
 			found++
 			if offer := strings.TrimPrefix(m[1], "requests."); (offer == "batch" || offer == "mid") && (m[2] == "cpu" || m[2] == "memory") {
 				continue // an extended resource, or a quota of one
@@ -194,35 +203,43 @@ func TestCommandsPage(t *testing.T) {
 func commandsPage() string {
 	var out strings.Builder
 	out.WriteString("# Commands\n\nEvery command and flag, generated from `--help`, which also has examples. Every command\naccepts `-h` and `--help`.\n")
-	flags := regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[\w-]+)(?: ([^\s]+))?\s{2,}(.+)$`)
 	for _, path := range slices.Sorted(maps.Keys(commands)) {
-		if first, _, _ := strings.Cut(path, " "); first == "help" {
-			continue
-		}
-		help := commands[path]
-		what, rest, _ := strings.Cut(help, "\nUsage:\n")
-		usage, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
-		what, _, _ = strings.Cut(what, "\n\n")
-		fmt.Fprintf(&out, "\n## sluice %s\n\n`%s`\n\n%s\n", path, strings.TrimSpace(usage), strings.TrimSpace(what))
-		rows := flags.FindAllStringSubmatch(help, -1)
-		rows = slices.DeleteFunc(rows, func(row []string) bool { return row[2] == "--help" })
-		if len(rows) == 0 {
-			continue
-		}
-		out.WriteString("\n| flag | meaning |\n|---|---|\n")
-		for _, row := range rows {
-			span := row[2]
-			if row[3] != "" {
-				span += " " + row[3]
-			}
-			if row[1] != "" {
-				span = row[1] + ", " + span
-			}
-			fmt.Fprintf(&out, "| `%s` | %s |\n", bars(span), bars(row[4]))
-		}
+		writeCommand(&out, "sluice "+path, commands[path])
+	}
+	for _, path := range slices.Sorted(maps.Keys(kubeCommands)) {
+		writeCommand(&out, "sluice-kube "+path, kubeCommands[path])
 	}
 	return out.String()
 }
 
-// bars escapes bars in text for a table.
+// writeCommand writes a command's section.
+func writeCommand(out *strings.Builder, command, help string) {
+	words := strings.Fields(command)
+	if words[1] == "help" || words[0] != "sluice" && words[1] == "completion" {
+		return
+	}
+	what, rest, _ := strings.Cut(help, "\nUsage:\n")
+	usage, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+	what, _, _ = strings.Cut(what, "\n\n")
+	fmt.Fprintf(out, "\n## %s\n\n`%s`\n\n%s\n", command, strings.TrimSpace(usage), strings.TrimSpace(what))
+	flags := regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[\w-]+)(?: ([^\s]+))?\s{2,}(.+)$`)
+	rows := flags.FindAllStringSubmatch(help, -1)
+	rows = slices.DeleteFunc(rows, func(row []string) bool { return row[2] == "--help" })
+	if len(rows) == 0 {
+		return
+	}
+	out.WriteString("\n| flag | meaning |\n|---|---|\n")
+	for _, row := range rows {
+		span := row[2]
+		if row[3] != "" {
+			span += " " + row[3]
+		}
+		if row[1] != "" {
+			span = row[1] + ", " + span
+		}
+		fmt.Fprintf(out, "| `%s` | %s |\n", bars(span), bars(row[4]))
+	}
+}
+
+// bars lets text with bars stand in a table.
 func bars(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -118,15 +118,15 @@ func TestCRIOFile(t *testing.T) {
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	const unit = "configs/systemd/sluice.service"
-	commands := 0
+	found := 0
 	for line := range strings.Lines(string(read(t, unit))) {
 		if _, command, ok := strings.Cut(line, "=/usr/bin/sluice "); ok {
-			checkCommand(t, strings.Fields(command))
-			commands++
+			checkCommand(t, commands, append([]string{"sluice"}, strings.Fields(command)...))
+			found++
 		}
 	}
-	if commands != 2 {
-		t.Errorf("the unit runs sluice by %d commands, want ExecStart and ExecStopPost", commands)
+	if found != 2 {
+		t.Errorf("the unit runs sluice by %d commands, want ExecStart and ExecStopPost", found)
 	}
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skipf("SKIPPED: not read by systemd itself: %v", err)

@@ -23,8 +23,9 @@ const madeUp = "2 packages 8 cores 2 threads"
 
 // TestMain sets these variables.
 var (
-	binDir   string            // folder of a sluice built for this test
-	commands map[string]string // help of each of its commands, by the words after "sluice"
+	binDir       string            // the folder of the programs built for this test
+	commands     map[string]string // the help of each command of sluice, by the words after "sluice"
+	kubeCommands map[string]string // of sluice-kube
 )
 
 func TestMain(m *testing.M) {
@@ -35,14 +36,18 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", "-o", filepath.Join(dir, "sluice"), "./plugins/sluice")
+		build := exec.Command("go", "build", "-o", dir+"/", "./plugins/...")
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v: %s\n", err, out)
 			return 1
 		}
 		binDir = dir
-		if commands, err = helps(""); err != nil {
+		commands, err = helps("sluice", "")
+		if err == nil {
+			kubeCommands, err = helps("sluice-kube", "")
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -1,5 +1,5 @@
-// Command image writes an image with one static binary as an OCI archive, which `ctr images
-// import`, podman and skopeo read. The same binary results in the same archive.
+// Command image writes an image with two static binaries as an OCI archive, which
+// `ctr images import`, podman and skopeo read. The same binaries make the same archive.
 package main
 
 import (
@@ -22,12 +22,13 @@ import (
 
 // what describes the image: its contents and its name.
 type what struct {
-	binary, name, version, revision, arch string
+	binary, kube, name, version, revision, arch string
 }
 
 func main() {
 	var w what
 	flag.StringVar(&w.binary, "binary", "bin/sluice", "static `file`")
+	flag.StringVar(&w.kube, "kube", "bin/sluice-kube", "static `file` of sluice-kube")
 	flag.StringVar(&w.name, "name", "", "the image's name, with its tag")
 	flag.StringVar(&w.version, "version", "", "of the binary")
 	flag.StringVar(&w.revision, "revision", "", "of the source")
@@ -66,8 +67,8 @@ func write(w what, out string) error {
 	return os.WriteFile(out, archive, 0o644) //nolint:gosec // anybody may read an image
 }
 
-// image returns an image of one layer with one file. Its user is nobody, which suffices for all
-// commands except those that read and write cgroups; the DaemonSet makes it root.
+// image has one layer with two files. Its user is nobody, which is enough for all
+// commands but those that read and write cgroups: the DaemonSet makes it root.
 func (w what) image() (v1.Image, error) {
 	layer, err := w.layer()
 	if err != nil {
@@ -100,25 +101,27 @@ func (w what) image() (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// layer returns a layer with the binary in /usr/bin and without timestamps.
+// layer has the binaries in /usr/bin, without a time.
 func (w what) layer() (v1.Layer, error) {
-	binary, err := os.ReadFile(w.binary)
-	if err != nil {
-		return nil, err
-	}
 	var files bytes.Buffer
 	t := tar.NewWriter(&files)
-	for _, header := range []*tar.Header{
-		{Typeflag: tar.TypeDir, Name: "usr/", Mode: 0o755},
-		{Typeflag: tar.TypeDir, Name: "usr/bin/", Mode: 0o755},
-		{Typeflag: tar.TypeReg, Name: "usr/bin/sluice", Mode: 0o755, Size: int64(len(binary))},
-	} {
-		if err := t.WriteHeader(header); err != nil {
+	for _, folder := range []string{"usr/", "usr/bin/"} {
+		if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := t.Write(binary); err != nil {
-		return nil, err
+	for _, program := range []struct{ name, file string }{{"sluice", w.binary}, {"sluice-kube", w.kube}} {
+		binary, err := os.ReadFile(program.file)
+		if err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/" + program.name, Mode: 0o755, Size: int64(len(binary))}
+		if err := t.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := t.Write(binary); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.Close(); err != nil {
 		return nil, err

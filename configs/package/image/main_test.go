@@ -17,7 +17,7 @@ func example(t *testing.T) what {
 	if err := os.WriteFile(binary, []byte("a static binary"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return what{binary: binary, name: "localhost/sluice/sluice:v1", version: "v1", revision: "abc", arch: "amd64"}
+	return what{binary: binary, kube: binary, name: "localhost/sluice/sluice:v1", version: "v1", revision: "abc", arch: "amd64"}
 }
 
 // The same binary results in the same archive, byte for byte.
@@ -40,7 +40,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// The image contains the binary, no shell and no other file, and its user is nobody.
+// The image has the binaries, no shell and no other file, and its user is nobody.
 func TestContents(t *testing.T) {
 	t.Parallel()
 	image, err := example(t).image()
@@ -69,7 +69,7 @@ func TestContents(t *testing.T) {
 			t.Errorf("%s is of user %d, mode %o, time %s", header.Name, header.Uid, header.Mode, header.ModTime)
 		}
 	}
-	if want := []string{"usr/", "usr/bin/", "usr/bin/sluice"}; !slices.Equal(names, want) {
+	if want := []string{"usr/", "usr/bin/", "usr/bin/sluice", "usr/bin/sluice-kube"}; !slices.Equal(names, want) {
 		t.Errorf("files are %q, want %q", names, want)
 	}
 	config, err := image.ConfigFile()

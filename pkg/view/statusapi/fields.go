@@ -20,7 +20,10 @@ import (
 // null.
 //
 // fields compares values, not text, so that unchanged values are never encoded.
-type fields struct{ of map[reflect.Type][]field }
+type fields struct {
+	of      map[reflect.Type][]field
+	without string // a member that merge leaves out; "" for none
+}
 
 // field describes one field of a struct.
 type field struct {
@@ -225,6 +228,7 @@ func (f *fields) merge(old *status.Status, patch []byte) (*status.Status, error)
 	if err := json.Unmarshal(patch, &members); err != nil {
 		return nil, err
 	}
+	delete(members, f.without)
 	now := *old
 	if containers, ok := members["containers"]; ok {
 		delete(members, "containers")

@@ -1,0 +1,144 @@
+package selling
+
+import "time"
+
+// plan is what is to be published, and how soon.
+type plan struct {
+	amounts map[Kind]int64
+	due     bool          // something is to be published
+	urgent  bool          // not to be delayed for what is calm
+	closing bool          // not to be delayed at all
+	next    time.Duration // time at which a slow change is due; 0 if there is none
+}
+
+// plan compares what is published with what is offered and bound.
+func (s *Seller) plan(in *Input) plan {
+	if s.phase == aside {
+		return plan{}
+	}
+	p := plan{amounts: make(map[Kind]int64, len(s.names))}
+	var offer, want Amounts
+	if s.phase == open || s.phase == fresh {
+		offer = sold(in)
+	}
+	admitted, bound := sums(in.Pods)
+	for kind := range s.names {
+		has, found := in.Object.Amounts[kind]
+		// A pod that the kubelet has not admitted yet may have been bound by hand, beyond what
+		// is sold: it keeps what is published from falling, but raises nothing.
+		least := max(admitted[kind], min(bound[kind], has))
+		want[kind] = max(offer[kind], least)
+		switch {
+		case !found:
+			p.amounts[kind], p.due, p.urgent = want[kind], true, true
+		default:
+			p.amounts[kind] = max(least, s.amount(in, &p, kind, has, want[kind]))
+		}
+		if has < admitted[kind] {
+			p.due, p.urgent = true, true
+		}
+	}
+	if p.due { // small falls that would wait come along
+		for kind, amount := range p.amounts {
+			p.amounts[kind] = min(amount, want[kind])
+		}
+	}
+	return p
+}
+
+// sold is what the node offers in all. The long-term offer comes first: what pods have bought
+// of it is not for sale as batch.
+func sold(in *Input) Amounts {
+	o := in.Report.Offer
+	_, bound := sums(in.Pods)
+	return Amounts{
+		BatchCPU: max(0, o[BatchCPU]-bound[MidCPU]), BatchMemory: max(0, o[BatchMemory]-bound[MidMemory]),
+		MidCPU: min(o[MidCPU], o[BatchCPU]), MidMemory: min(o[MidMemory], o[BatchMemory]),
+	}
+}
+
+// sums returns what the pods that the kubelet has admitted request, and all pods.
+func sums(pods []Pod) (admitted, bound Amounts) {
+	for i := range pods {
+		for kind, amount := range pods[i].Requests {
+			bound[kind] = min(bound[kind]+amount, Most)
+			if pods[i].Admitted {
+				admitted[kind] = min(admitted[kind]+amount, Most)
+			}
+		}
+	}
+	return admitted, bound
+}
+
+// amount returns what to publish of one kind, and notes in the plan how soon.
+func (s *Seller) amount(in *Input, p *plan, kind Kind, has, want int64) int64 {
+	d := &s.slow[kind]
+	switch {
+	case want == has:
+		*d = drift{}
+		return has
+	case s.phase == fresh:
+		p.due, p.urgent = true, p.urgent || want < has
+		return want
+	case s.phase != open && want < has:
+		p.due, p.urgent, p.closing = true, true, p.closing || in.Leaving || saysOpen(in.Object)
+		return want
+	case want < has && (has-want)*smallFall >= has:
+		*d = drift{}
+		p.due, p.urgent = true, true
+		return want
+	}
+	if up := want > has; d.since == 0 || d.from != has || d.up != up {
+		*d = drift{from: has, up: up, since: in.Now, lowest: want}
+	}
+	d.lowest = min(d.lowest, want)
+	if at := d.since + s.hold; in.Now < at {
+		if p.next == 0 || at < p.next {
+			p.next = at
+		}
+		return has
+	}
+	p.due = true
+	if d.up {
+		return d.lowest
+	}
+	return want
+}
+
+// saysOpen reports whether the node object says that batch work may come.
+func saysOpen(o *Object) bool {
+	is := o.Found[BatchOpen]
+	return is != nil && is.True
+}
+
+// wait returns how long a plan has to wait for earlier publications.
+func (s *Seller) wait(in *Input, p *plan) time.Duration {
+	switch {
+	case p.closing || in.Leaving:
+		return 0
+	case p.urgent:
+		return max(0, s.due-Interval-in.Now)
+	}
+	return max(0, s.due+s.pause-in.Now)
+}
+
+// spend counts a publication.
+func (s *Seller) spend(in *Input) {
+	s.due = min(max(s.due, in.Now)+Interval, in.Now+2*Interval)
+	s.pause = time.Duration(in.Jitter * float64(Interval) / 2)
+	s.hold = holdFor(in)
+}
+
+// again is when time alone changes the result.
+func (s *Seller) again(in *Input, p *plan, wait time.Duration) time.Duration {
+	at := in.Now + Interval
+	for _, t := range []time.Duration{p.next, s.since + s.hold, in.Heard + Stall, in.Heard + Silence} {
+		if t > in.Now {
+			at = min(at, t)
+		}
+	}
+	if p.due {
+		at = min(at, in.Now+wait)
+	}
+	return at
+}

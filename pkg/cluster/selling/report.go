@@ -1,0 +1,161 @@
+package selling
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/peers"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// Report is what the node's plugin says of the offer.
+type Report struct {
+	MeasuredAt   time.Time     // time of the loop's latest measurement, by the node's clock
+	Stall        time.Duration // a loop that does not measure for so long has stalled
+	Connected    bool          // to the container runtime
+	Offer        Amounts
+	NotActing    *Reason // why the loop does not act on batch work; nil if it does
+	Closed       *Reason // why nothing is sold; nil if the offer is
+	Shortcomings *Reason // what is wrong although the loop acts; nil if nothing is
+}
+
+// Reason is why a condition of the node is as it is.
+type Reason struct {
+	Word string // reason of the condition, in CamelCase
+	Text string // message of the condition
+}
+
+// These are the reasons of the conditions.
+const (
+	Preview             = "Preview"
+	LoopOff             = "LoopOff"
+	LoopStalled         = "LoopStalled"
+	PluginSilent        = "PluginSilent"
+	RuntimeDisconnected = "RuntimeDisconnected"
+	StaticCPUManager    = "StaticCPUManager"
+	ConfigRefused       = "ConfigRefused"
+	Stopping            = "Stopping"
+
+	Window         = "Window"
+	Switch         = "Switch"
+	CoolDown       = "CoolDown"
+	Rule           = "Rule"
+	OfferUnknown   = "OfferUnknown"
+	NotReady       = "NotReady"
+	Reopening      = "Reopening"
+	OtherPublisher = "OtherPublisher"
+
+	Acting  = "Acting"
+	Selling = "Selling"
+)
+
+// NewReport reads a status. It fails if the status contains an amount that no node can have;
+// such a status counts for nothing.
+func NewReport(s *status.Status) (*Report, error) {
+	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s)}
+	loop := s.Loop
+	if loop == nil {
+		return r, nil
+	}
+	r.MeasuredAt = loop.MeasuredAt
+	r.Closed, r.Stall = whyClosed(loop), max(Stall, 3*loop.Interval)
+	short, long := loop.Offer.ShortTerm, loop.Offer.LongTerm
+	r.Offer = Amounts{BatchCPU: int64(short.CPU), BatchMemory: short.MemoryBytes, MidCPU: int64(long.CPU), MidMemory: long.MemoryBytes}
+	for kind, amount := range r.Offer {
+		if amount < 0 || amount > Most {
+			return nil, fmt.Errorf("the status has loop.offer with an amount of %d: amounts are from 0 to %d; restart sluice, and report a bug if the amount comes back", amount, Most)
+		}
+		r.Offer[kind] = amount
+	}
+	if b := &loop.Batch; b.State == status.BatchSqueezed && b.KeptPercent >= 0 && b.KeptPercent < 100 {
+		r.Offer[BatchCPU] = r.Offer[BatchCPU] * int64(b.KeptPercent) / 100
+	}
+	return r, nil
+}
+
+// notActing returns why nobody bounds batch work on the node.
+func notActing(s *status.Status) *Reason {
+	loop := s.Loop
+	switch {
+	case s.Mode == status.ModePreview:
+		return &Reason{Preview, "The plugin is in preview and changes nothing: " + sentence(s.Why, "set mode: on in sluice.yaml")}
+	case loop == nil:
+		return &Reason{LoopOff, "The plugin runs without a control loop: set control.mode: on in sluice.yaml."}
+	case loop.Problem != "":
+		return &Reason{LoopOff, "The control loop does not run: " + sentence(loop.Problem, "")}
+	}
+	// Batch work's CPU is bounded by the controller "batch", or by "pools" if pools are exclusive.
+	// The other one is off.
+	cpu := firstOn(modeOf(loop, "batch"), modeOf(loop, "pools"))
+	for _, c := range []struct {
+		name string
+		mode control.Mode
+	}{{"batch", cpu}, {"memory", modeOf(loop, "memory")}} {
+		switch c.mode {
+		case control.On:
+		case control.Preview:
+			return &Reason{Preview, fmt.Sprintf("The controller %s of the control loop is in preview: set control.%s.mode: on in sluice.yaml.", c.name, c.name)}
+		default:
+			return &Reason{LoopOff, fmt.Sprintf("The controller %s of the control loop is off: set control.%s.mode: on in sluice.yaml.", c.name, c.name)}
+		}
+	}
+	return nil
+}
+
+// sentence ends a text with one period.
+func sentence(text, otherwise string) string {
+	return strings.TrimRight(cmp.Or(text, otherwise), ".") + "."
+}
+
+// firstOn returns the first mode that is not off.
+func firstOn(modes ...control.Mode) control.Mode {
+	for _, m := range modes {
+		if m != control.Off && m != "" {
+			return m
+		}
+	}
+	return control.Off
+}
+
+func modeOf(loop *status.Loop, name string) control.Mode {
+	i := slices.IndexFunc(loop.Controllers, func(c status.Controller) bool { return c.Name == name })
+	if i < 0 {
+		return control.Off
+	}
+	return loop.Controllers[i].Mode
+}
+
+// whyClosed returns why a loop that acts sells nothing now.
+func whyClosed(loop *status.Loop) *Reason {
+	b := &loop.Batch
+	shut := b.State == status.BatchNoNew || b.State == status.BatchClosed || b.State == status.BatchEvicting
+	switch {
+	case b.Switch.State == control.SwitchOff && (shut || loop.Refusal != nil && loop.Refusal.NewBatch):
+		return &Reason{Switch, "Batch work is switched off by 'sluice batch off'; 'sluice batch auto' ends it."}
+	case shut:
+		return &Reason{Window, "A time window of sluice.yaml keeps batch work away: " + sentence(b.Why, "it will end by itself")}
+	case loop.Refusal != nil && loop.Refusal.NewBatch && !loop.Refusal.EndsAt.IsZero():
+		return &Reason{CoolDown, "No batch work starts after an eviction for some time: " + sentence(loop.Refusal.Why, "the status gives no reason")}
+	case loop.Refusal != nil && loop.Refusal.NewBatch:
+		return &Reason{Rule, "A rule of sluice.yaml keeps batch work away: " + sentence(loop.Refusal.Why, "the status gives no reason")}
+	case !loop.Offer.Known:
+		return &Reason{OfferUnknown, "The node's offer is not known: " + sentence(loop.Offer.Why, "it has not been measured yet")}
+	}
+	return nil
+}
+
+// shortcomings returns what is wrong on a node whose loop acts.
+func shortcomings(s *status.Status) *Reason {
+	i := slices.IndexFunc(s.Neighbours, func(n peers.Neighbour) bool { return n.Kind == peers.CPUManager })
+	switch {
+	case s.Config.Problem != "":
+		return &Reason{ConfigRefused, "The newest sluice.yaml is not in force, the one before it is: " + sentence(s.Config.Problem, "")}
+	case i >= 0:
+		return &Reason{StaticCPUManager, "The kubelet's static CPU manager sets CPUs, so that LSE and LSR pods are refused: " + sentence(s.Neighbours[i].Fix, "")}
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+// Package kube is what talks to the Kubernetes API server: it follows a node and its pods, and
+// publishes what the node sells. It is the only package that uses client-go, which costs
+// memory: the plugin must not import it.
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Manager is the field manager of what is published.
+const Manager = "sluice-kube"
+
+// requestTime limits a request that is not a watch.
+const requestTime = 10 * time.Second
+
+// Client talks to the API server about one node.
+type Client struct {
+	rest rest.Interface
+	node string
+}
+
+// NewClient returns a client for a node. A kubeconfig of "" means that this is a pod, which has
+// a token and the address of the API server.
+func NewClient(kubeconfig, node, version string) (*Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the API server's address and the credential: %w (in a pod, mount a token of its service account; elsewhere use --kubeconfig)", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.UserAgent = Manager + "/" + version
+	config.QPS, config.Burst = 20, 40
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{rest: client, node: node}, nil
+}
+
+// apply lets the node's status have what the manifest says of Sluice's fields, and nothing
+// else of them: a server-side apply, which owns each field beside those of the kubelet. force
+// takes fields from other owners.
+func (c *Client) apply(ctx context.Context, status *applied, force bool) (*corev1.Node, error) {
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	request := c.rest.Patch(types.ApplyPatchType).Resource("nodes").Name(status.Metadata.Name).SubResource("status").Param("fieldManager", Manager)
+	if force {
+		request.Param("force", "true")
+	}
+	var node corev1.Node
+	return &node, request.Body(body).Do(ctx).Into(&node)
+}
+
+// applied is the manifest of a server-side apply.
+type applied struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Metadata   appliedName   `json:"metadata"`
+	Status     appliedStatus `json:"status,omitzero"`
+}
+
+type appliedName struct {
+	Name string `json:"name"`
+	UID  string `json:"uid,omitempty"` // the node that was meant, not one made anew
+}
+
+type appliedStatus struct {
+	Capacity    map[string]string      `json:"capacity,omitempty"`
+	Allocatable map[string]string      `json:"allocatable,omitempty"`
+	Conditions  []corev1.NodeCondition `json:"conditions,omitempty"`
+}
+
+func newApplied(name, uid string) *applied {
+	return &applied{APIVersion: "v1", Kind: "Node", Metadata: appliedName{Name: name, UID: uid}}
+}
+
+// Withdraw removes all that Sluice has published on a node: its resources and its conditions.
+// Running pods with these resources stay: the kubelet does not check what the node lacks.
+func (c *Client) Withdraw(ctx context.Context, node string) error {
+	_, err := c.apply(ctx, newApplied(node, ""), false)
+	return err
+}
+
+// Nodes lists the names of all nodes.
+func (c *Client) Nodes(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var nodes corev1.NodeList
+	if err := c.rest.Get().Resource("nodes").Do(ctx).Into(&nodes); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range nodes.Items {
+		names = append(names, nodes.Items[i].Name)
+	}
+	return names, nil
+}

@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/selling"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+// These bound how often a failed publication is tried again.
+const (
+	leastBackoff = time.Second
+	mostBackoff  = time.Minute
+	leavingTime  = 5 * time.Second // for the last publication
+)
+
+// Publisher publishes what the node sells.
+type Publisher struct {
+	client *Client
+	log    logrus.FieldLogger
+	events *Events
+	pods   *Pods
+	node   *node
+	names  map[selling.Kind]string
+	seller *selling.Seller
+	start  time.Time
+	wake   chan struct{}
+	// Published is called after each attempt, for metrics.
+	Published func(Attempt)
+
+	mu        sync.Mutex
+	report    *selling.Report
+	heard     time.Duration
+	connected bool
+
+	backoff time.Duration
+	retry   time.Duration // earliest time of the next attempt
+}
+
+// Attempt is the result of one publication.
+type Attempt struct {
+	Amounts map[string]int64 // by resource; what the node has now
+	Err     error
+}
+
+// NewPublisher returns a publisher. It publishes while Run runs.
+func NewPublisher(client *Client, dialect selling.Dialect, events *Events, log logrus.FieldLogger) *Publisher {
+	p := &Publisher{
+		client: client, log: log, events: events, names: dialect.Names(), seller: selling.NewSeller(dialect),
+		start: time.Now().Add(-time.Second), // the time 0 means never
+		wake:  make(chan struct{}, 1), Published: func(Attempt) {},
+	}
+	p.pods = client.Pods(p.names, p.awake)
+	p.node = client.newNode(p.names, p.awake)
+	return p
+}
+
+// Pods returns the pods that the publisher follows.
+func (p *Publisher) Pods() *Pods { return p.pods }
+
+func (p *Publisher) awake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Heard notes what the node's plugin reports. A status that cannot be true is an error, and
+// changes nothing.
+func (p *Publisher) Heard(s *status.Status) error {
+	report, err := selling.NewReport(s)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.report, p.heard, p.connected = report, time.Since(p.start), true
+	p.mu.Unlock()
+	p.awake()
+	return nil
+}
+
+// Lost notes that the plugin is away.
+func (p *Publisher) Lost() {
+	p.mu.Lock()
+	p.connected = false
+	p.mu.Unlock()
+	p.awake()
+}
+
+// Run follows the node and its pods, and publishes until the context ends. Then it publishes
+// once more, that nothing is sold.
+func (p *Publisher) Run(ctx context.Context) {
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	followers.Go(func() { p.pods.Run(ctx.Done()) })
+	followers.Go(func() { p.node.controller.Run(ctx.Done()) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			p.leave()
+			return
+		case <-p.wake:
+		case <-timer.C:
+		}
+		timer.Reset(max(p.step(ctx, false), time.Millisecond))
+	}
+}
+
+// leave publishes that nothing is sold.
+func (p *Publisher) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), leavingTime)
+	defer cancel()
+	p.retry = 0
+	p.step(ctx, true)
+}
+
+// step publishes what is due, and returns the time until the next step.
+func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
+	now := time.Since(p.start)
+	if now < p.retry {
+		return p.retry - now
+	}
+	if !p.pods.Synced() {
+		return time.Second
+	}
+	object, from := p.node.object()
+	p.mu.Lock()
+	in := selling.Input{
+		Now: now, Report: p.report, Heard: p.heard, Connected: p.connected,
+		Object: object, Leaving: leaving, Jitter: rand.Float64(),
+	}
+	p.mu.Unlock()
+	in.Pods = p.pods.Requests(p.refused)
+	out := p.seller.Step(&in)
+	if out.Publish != nil {
+		p.publish(ctx, out.Publish, object, from)
+		return time.Millisecond
+	}
+	return out.Again - now
+}
+
+// refused tells of a pod whose amounts cannot be.
+func (p *Publisher) refused(pod *corev1.Pod, err error) {
+	p.events.Pod(pod, corev1.EventTypeWarning, "InvalidBatchRequest", err.Error())
+}
+
+// publish lets the node object have a publication.
+func (p *Publisher) publish(ctx context.Context, what *selling.Publication, object *selling.Object, from *corev1.Node) {
+	manifest := p.manifest(what, from)
+	answer, err := p.client.apply(ctx, manifest, false)
+	if err != nil && onlyKubelet(err) {
+		answer, err = p.client.apply(ctx, manifest, true)
+	}
+	attempt := Attempt{Amounts: p.named(object.Amounts), Err: err}
+	if err == nil {
+		p.backoff, p.retry = 0, 0
+		p.node.patch(answer)
+		attempt.Amounts = p.named(what.Amounts)
+		p.tell(what, object)
+	} else {
+		p.backoff = min(max(2*p.backoff, leastBackoff), mostBackoff)
+		p.retry = time.Since(p.start) + p.backoff + time.Duration(rand.Float64()*float64(p.backoff)/2)
+		p.log.WithError(explain(err, p.client.node)).WithField("retry_in", (p.retry - time.Since(p.start)).Round(time.Millisecond).String()).Warn("Publishing failed")
+	}
+	p.Published(attempt)
+}
+
+// manifest is the node's status as it is to be of Sluice.
+func (p *Publisher) manifest(what *selling.Publication, from *corev1.Node) *applied {
+	m := newApplied(from.Name, string(from.UID))
+	if what.Amounts != nil {
+		m.Status.Capacity = map[string]string{}
+		for name, amount := range p.named(what.Amounts) {
+			m.Status.Capacity[name] = strconv.FormatInt(amount, 10)
+		}
+		m.Status.Allocatable = m.Status.Capacity
+	}
+	for _, c := range what.Conditions {
+		m.Status.Conditions = append(m.Status.Conditions, condition(c, from.Status.Conditions))
+	}
+	return m
+}
+
+// condition is a condition that keeps the time of its last change if its status stays.
+func condition(c selling.Condition, old []corev1.NodeCondition) corev1.NodeCondition {
+	now := metav1.Now()
+	is := corev1.NodeCondition{
+		Type: corev1.NodeConditionType(c.Type), Status: corev1.ConditionFalse, Reason: c.Word, Message: c.Text,
+		LastTransitionTime: now, LastHeartbeatTime: now,
+	}
+	if c.True {
+		is.Status = corev1.ConditionTrue
+	}
+	for _, was := range old {
+		if was.Type == is.Type && was.Status == is.Status {
+			is.LastTransitionTime = was.LastTransitionTime
+		}
+	}
+	return is
+}
+
+func (p *Publisher) named(amounts map[selling.Kind]int64) map[string]int64 {
+	named := make(map[string]int64, len(amounts))
+	for kind, amount := range amounts {
+		named[p.names[kind]] = amount
+	}
+	return named
+}
+
+// tell logs a publication, and tells of another publisher in an event.
+func (p *Publisher) tell(what *selling.Publication, object *selling.Object) {
+	fields := logrus.Fields{}
+	for name, amount := range p.named(what.Amounts) {
+		fields[name] = amount
+	}
+	for _, c := range what.Conditions {
+		fields[c.Type] = c.Word
+	}
+	p.log.WithFields(fields).Info("Published")
+	if object.Other != nil {
+		for _, c := range what.Conditions {
+			if c.Word == selling.OtherPublisher {
+				p.events.Node(corev1.EventTypeWarning, "SluiceStepsAside", c.Text)
+			}
+		}
+	}
+}
+
+// onlyKubelet reports whether an apply failed because the kubelet owns what is applied.
+func onlyKubelet(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsConflict(err) || status.Status().Details == nil {
+		return false
+	}
+	found := false
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict || !strings.Contains(cause.Message, `conflict with "`+kubelet+`"`) {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// explain says what to do about an answer of the API server.
+func explain(err error, node string) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("node %s: %w (allow the service account to patch nodes/status, as the chart's ClusterRole does)", node, err)
+	case apierrors.IsInvalid(err):
+		return fmt.Errorf("node %s: %w (an admission policy refuses it: see the policy that its text names)", node, err)
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("node %s: %w (another program owns the fields, or the node was made anew)", node, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("node %s: %w (--node-name is to be the node's name in Kubernetes)", node, err)
+	}
+	return fmt.Errorf("node %s: %w", node, err)
+}

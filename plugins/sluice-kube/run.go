@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/selling"
+	"github.com/sluice-dev/sluice/pkg/kube"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
+)
+
+// options are the flags of run.
+type options struct {
+	node, socket, resources, kubeconfig, metrics, logLevel string
+}
+
+func newRun() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Publish what this node sells, until stopped",
+		Long: `Read the plugin's status from its socket, and publish the offer to batch work in
+the capacity and allocatable of this node, with the conditions SluiceReady and
+SluiceBatchOpen. At its end nothing more is sold than what pods have.`,
+		Example: `  # in a pod, with NODE_NAME from the field spec.nodeName
+  sluice-kube run
+
+  # with Koordinator's names of resources
+  sluice-kube run --resources koordinator
+
+  # outside of a pod
+  sluice-kube run --node-name worker-1 --kubeconfig admin.conf --socket /run/sluice/status.sock`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	nodeFlag(cmd, &o.node)
+	f.StringVar(&o.socket, "socket", "/run/sluice-kube/kube.sock", "unix socket on which the plugin serves its status")
+	f.StringVar(&o.resources, "resources", string(selling.Sluice), "names of the resources: sluice, koordinator or katalyst")
+	kubeconfigFlag(cmd, &o.kubeconfig)
+	f.StringVar(&o.metrics, "metrics-listen", "", "address of the metrics, as :9101 (default: none)")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func nodeFlag(c *cobra.Command, node *string) {
+	c.Flags().StringVar(node, "node-name", os.Getenv("NODE_NAME"), "name of the node in Kubernetes (default: the environment's NODE_NAME)")
+}
+
+func kubeconfigFlag(c *cobra.Command, kubeconfig *string) {
+	c.Flags().StringVar(kubeconfig, "kubeconfig", "", "kubeconfig `file` (default: the service account of this pod)")
+}
+
+// errNoNode says how to name the node.
+var errNoNode = errors.New("the node has no name: give --node-name, or set NODE_NAME from the pod's field spec.nodeName")
+
+func run(ctx context.Context, o options) error {
+	if o.node == "" {
+		return errNoNode
+	}
+	dialect, err := selling.ParseDialect(o.resources)
+	if err != nil {
+		return errors.New("--resources: " + err.Error())
+	}
+	level, err := logrus.ParseLevel(o.logLevel)
+	if err != nil {
+		return errors.New("--log-level: use debug, info, warn or error")
+	}
+	log := logrus.New()
+	log.SetLevel(level)
+	client, err := kube.NewClient(o.kubeconfig, o.node, buildinfo.Version())
+	if err != nil {
+		return err
+	}
+	events := client.Events(log)
+	publisher := kube.NewPublisher(client, dialect, events, log)
+	work, ctx := errgroup.WithContext(ctx)
+	if o.metrics != "" {
+		metrics := newMetrics()
+		publisher.Published = metrics.published
+		work.Go(func() error { return metrics.serve(ctx, o.metrics) })
+	}
+	work.Go(func() error { events.Run(ctx); return nil })
+	work.Go(func() error { publisher.Run(ctx); return nil })
+	work.Go(func() error { follow(ctx, o.socket, publisher, log); return nil })
+	log.WithFields(logrus.Fields{"node": o.node, "resources": dialect, "version": buildinfo.Version()}).Info("Started")
+	return work.Wait()
+}
+
+// These are the times of the plugin's status.
+const (
+	statusInterval = 500 * time.Millisecond
+	reconnectPause = time.Second
+)
+
+// follow hands the plugin's status to the publisher, and connects again when the plugin was
+// away. It logs once that the plugin is away, and once that it cannot be understood.
+func follow(ctx context.Context, socket string, publisher *kube.Publisher, log logrus.FieldLogger) {
+	told := ""
+	tell := func(err error) {
+		if err.Error() != told && ctx.Err() == nil {
+			told = err.Error()
+			log.WithError(err).Warn("The plugin's status is not known")
+		}
+	}
+	for ctx.Err() == nil {
+		err := statusapi.NewClient(socket).StreamNode(ctx, statusInterval, func(s *status.Status) error {
+			if err := publisher.Heard(s); err != nil {
+				tell(err)
+				return nil
+			}
+			told = ""
+			return nil
+		})
+		publisher.Lost()
+		tell(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(reconnectPause):
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-dev/sluice/pkg/kube"
+	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
+)
+
+func newUninstall() *cobra.Command {
+	var node, kubeconfig string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove what was published on this node, or on all nodes",
+		Long: `Remove from nodes what sluice-kube has published: resources and conditions.
+Running pods with these resources stay. Stop 'sluice-kube run' before, or it
+publishes again.`,
+		Example: `  # this node, in a pod with NODE_NAME
+  sluice-kube uninstall
+
+  # all nodes, with an administrator's kubeconfig
+  sluice-kube uninstall --all-nodes --kubeconfig admin.conf`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if node == "" && !all {
+				return errNoNode
+			}
+			client, err := kube.NewClient(kubeconfig, node, buildinfo.Version())
+			if err != nil {
+				return err
+			}
+			nodes := []string{node}
+			if all {
+				if nodes, err = client.Nodes(c.Context()); err != nil {
+					return fmt.Errorf("the list of nodes: %w", err)
+				}
+			}
+			return withdraw(c, client, nodes)
+		},
+	}
+	nodeFlag(cmd, &node)
+	kubeconfigFlag(cmd, &kubeconfig)
+	cmd.Flags().BoolVar(&all, "all-nodes", false, "all nodes of the cluster")
+	return cmd
+}
+
+// withdraw goes on with the other nodes where one fails.
+func withdraw(c *cobra.Command, client *kube.Client, nodes []string) error {
+	var errs []error
+	for _, name := range nodes {
+		err := client.Withdraw(c.Context(), name)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return err
+		case err != nil:
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		default:
+			fmt.Fprintf(c.OutOrStdout(), "node %s: nothing of Sluice is published\n", name)
+		}
+	}
+	return errors.Join(errs...)
+}
