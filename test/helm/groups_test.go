@@ -69,7 +69,7 @@ func TestGroupsDoNotOverlap(t *testing.T) {
 			t.Fatal(err)
 		}
 		sets := map[string]podSpec{}
-		for _, o := range objects(t, render(t, "sluice", "sluice", "--values", file)) {
+		for _, o := range objects(t, render(t, "sluice", "sluice", "--no-hooks", "--values", file)) {
 			if o.Kind == "DaemonSet" {
 				sets[o.Metadata.Name] = o.Spec.Template.Spec
 			}

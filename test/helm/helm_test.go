@@ -127,8 +127,8 @@ func TestLint(t *testing.T) {
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
-		"sluice":         {"--set", "configRollout=reload"},
-		"sluice-restore": {"--set", "mode=restore,maxUnavailable=100%"},
+		"sluice":         {"--no-hooks", "--set", "configRollout=reload"},
+		"sluice-restore": {"--no-hooks", "--set", "mode=restore,maxUnavailable=100%"},
 	} {
 		const mark = "# What follows is rendered by \"make manifests\" from configs/helm/sluice.\n"
 		file := root + "configs/kubernetes/" + strings.TrimPrefix(name, "sluice-") + ".yaml"

@@ -37,7 +37,8 @@ nodes that no group takes. Each has
 
 {{/* sluice.nodes are the fields of a pod's spec that choose the group's nodes. */}}
 {{- define "sluice.nodes" -}}
-nodeSelector: {{ merge (dict) .nodeSelector (dict "kubernetes.io/os" "linux") | toJson }}
+nodeSelector: {kubernetes.io/os: {{ get .nodeSelector "kubernetes.io/os" | default "linux" }}
+  {{- range $key, $value := omit .nodeSelector "kubernetes.io/os" }}, {{ $key }}: {{ quote $value }}{{ end }}}
 {{- with .tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}

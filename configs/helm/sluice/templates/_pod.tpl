@@ -19,9 +19,8 @@ in every mode, because they can't change: so its pods are replaced, node after n
 app.kubernetes.io/component: node{{ .group.suffix }}
 {{- end -}}
 
-{{/* sluice.account are the fields of a pod's spec that keep it from the API. */}}
+{{/* sluice.account are fields that the specs of all pods have. None gets a token by itself. */}}
 {{- define "sluice.account" -}}
-serviceAccountName: {{ .Release.Name }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with .Values.image.pullSecrets }}
@@ -77,6 +76,7 @@ capabilities:
 
 {{/* sluice.restore is the spec of a pod that gives its node back. */}}
 {{- define "sluice.restore" -}}
+serviceAccountName: {{ .account | default .root.Release.Name }}
 {{ include "sluice.account" .root }}
 {{ include "sluice.nodes" .group }}
 terminationGracePeriodSeconds: 5
@@ -115,6 +115,7 @@ volumes:
 
 {{/* sluice.plugin is the spec of a pod with the plugin. */}}
 {{- define "sluice.plugin" -}}
+serviceAccountName: {{ .root.Release.Name }}
 {{ include "sluice.account" .root }}
 {{ include "sluice.nodes" .group }}
 terminationGracePeriodSeconds: 10
