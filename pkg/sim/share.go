@@ -145,7 +145,7 @@ func (s *sharer) divide() {
 		switch {
 		case s.fits(p):
 		case len(p.unions) == 1:
-			s.pour(p)
+			s.fillFromRoot(p)
 		default:
 			s.fill(p)
 		}

@@ -203,7 +203,7 @@ func TestShareIsMonotone(t *testing.T) {
 
 // If all containers may use all CPUs, dividing from the root down gives the same as progressive
 // filling.
-func TestPourIsFill(t *testing.T) {
+func TestFillFromRootIsFill(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawTree(t)
@@ -216,7 +216,7 @@ func TestPourIsFill(t *testing.T) {
 		if s.fits(p) {
 			t.Skip("all have what they want")
 		}
-		s.pour(p)
+		s.fillFromRoot(p)
 		poured := slices.Clone(s.entities)
 		for i := range s.entities {
 			s.entities[i].got, s.entities[i].could = 0, 0

@@ -138,7 +138,7 @@ type EvictBy string
 
 // The evictors.
 const (
-	EvictReport EvictBy = "report" // tell, and do nothing
+	EvictReport EvictBy = "report" // only report the eviction
 	EvictCRI    EvictBy = "cri"    // stop the pod through the runtime
 )
 

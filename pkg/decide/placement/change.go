@@ -139,7 +139,7 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 
 // Mend tries to complete a pin that has fewer CPUs than it asked for. It uses none of the CPUs
 // in held. If the pin's present CPUs can't be part of a complete pin, as one thread of a core
-// can't for LSE, the pin moves, and Left must be called afterwards.
+// can't for LSE, the pin moves, and EndMove must be called afterwards.
 func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 	old, ok := l.holders[id]
 	if !ok || !old.Request.Class.Pinned() || old.CPUs.Size() >= old.Request.CPUs {
@@ -161,16 +161,16 @@ func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 	return true
 }
 
-// Left ends a pin's move and frees the CPUs that the pin had before.
-func (l *Ledger) Left(id string) {
+// EndMove ends a pin's move and frees the CPUs that the pin had before.
+func (l *Ledger) EndMove(id string) {
 	if h, ok := l.holders[id]; ok && !h.Leaving.IsEmpty() {
 		h.Leaving = cpuset.Set{}
 		l.layout()
 	}
 }
 
-// Lacking lists the pins that have fewer CPUs than they asked for, the oldest first.
-func (l *Ledger) Lacking() []string {
+// ShortPins lists the pins that have fewer CPUs than they asked for, the oldest first.
+func (l *Ledger) ShortPins() []string {
 	var lacking []*Holder
 	for _, h := range l.holders {
 		if h.Request.Class.Pinned() && h.CPUs.Size() < h.Request.CPUs {

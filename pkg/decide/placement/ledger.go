@@ -30,7 +30,7 @@ type Ledger struct {
 	pools    []cpuset.Set // CPUs of config.Pools[i]
 	sizes    []int        // sizes set by the control loop, by pool; 0 is the configured size, nil that no sizes are set
 	version  uint64       // number of layouts so far
-	entering bool         // layouts are postponed until the end of Together
+	entering bool         // layouts are postponed until the end of DivideOnce
 	last     entry        // what Undo takes back
 }
 
@@ -46,7 +46,7 @@ type Holder struct {
 
 	CPUs    cpuset.Set // pinned CPUs; empty for LS, BE, SYSTEM and a pin that could not be placed
 	Blocked cpuset.Set // siblings that no other pin may take (one-per-core)
-	Leaving cpuset.Set // CPUs from which a pin moves away; nobody else gets them before Left is called
+	Leaving cpuset.Set // CPUs from which a pin moves away; nobody else gets them before EndMove is called
 	Mems    cpuset.Set // memory nodes; empty for all
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 }
@@ -99,16 +99,16 @@ func New(config Config, machine *topology.Machine) *Ledger {
 	return l
 }
 
-// Anew returns a ledger without containers whose pools keep their present CPUs.
-func (l *Ledger) Anew() *Ledger {
+// WithoutContainers returns a ledger without containers whose pools keep their present CPUs.
+func (l *Ledger) WithoutContainers() *Ledger {
 	n := New(l.config, l.machine)
 	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
 	return n
 }
 
-// Together calls enter and divides the pools once afterwards. If they were divided after each
+// DivideOnce calls enter and divides the pools once afterwards. If they were divided after each
 // pin, they would grow into CPUs that the next pin has, and lose their place.
-func (l *Ledger) Together(enter func()) {
+func (l *Ledger) DivideOnce(enter func()) {
 	l.entering = true
 	defer func() {
 		l.entering = false

@@ -113,8 +113,8 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("version %d after %d: pools were %v, are %v", l.Version(), version, before, l.Pools())
 				}
 				twin := l.Clone()
-				if twin.SetSizes(nil); !slices.Equal(l.Sizes(), l.Anew().Sizes()) {
-					t.Fatal("sizes don't outlive Clone and Anew")
+				if twin.SetSizes(nil); !slices.Equal(l.Sizes(), l.WithoutContainers().Sizes()) {
+					t.Fatal("sizes don't outlive Clone and WithoutContainers")
 				}
 			},
 			"lend": func(t *rapid.T) {
@@ -123,9 +123,9 @@ func TestInvariants(t *testing.T) {
 			"hotplug": func(t *rapid.T) {
 				gone := cpuset.Of(rapid.SliceOfN(rapid.IntRange(1, m.Online.Last()), 0, 3).Draw(t, "gone")...)
 				l.SetMachine(without(m, gone))
-				for _, id := range l.Lacking() {
+				for _, id := range l.ShortPins() {
 					l.Mend(id, cpuset.Set{})
-					l.Left(id)
+					l.EndMove(id)
 				}
 			},
 		})
@@ -163,7 +163,7 @@ func TestMend(t *testing.T) {
 			if h, _ := l.Holder("pin"); whole && l.Shared().Overlaps(cpuset.Difference(cpuset.Intersect(test.has, l.machine.Online), h.CPUs)) {
 				t.Errorf("shared CPUs %s have some that the pin has not left yet", l.Shared())
 			}
-			l.Left("pin")
+			l.EndMove("pin")
 			if h, _ := l.Holder("pin"); l.Shared().Overlaps(h.CPUs) || !cpuset.Difference(l.allocatable(), l.Pinned()).SubsetOf(l.Shared()) {
 				t.Errorf("after the move %s are shared, the pin has %s", l.Shared(), h.CPUs)
 			}

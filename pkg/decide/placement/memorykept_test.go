@@ -60,7 +60,7 @@ func TestRunningMemoryIsNotNarrowed(t *testing.T) {
 	}
 
 	found := New(config, m)
-	found.Together(func() {
+	found.DivideOnce(func() {
 		found.Adopt(Identity{ID: "pin"}, local(workload.LSR, 2), cpuset.Range(0, 1), cpuset.Set{}, now)
 		if _, err := found.Place(Identity{ID: "late"}, local(workload.LSR, 2), cpuset.Set{}, now); err != nil {
 			t.Error(err)

@@ -24,7 +24,7 @@ func (l *Ledger) Reconfigured(config Config, revised map[string]RevisedRequest) 
 	n.use(l.machine)
 	n.inherit(l)
 	var err error
-	n.Together(func() { err = n.enterHolders(l.Holders(), revised) })
+	n.DivideOnce(func() { err = n.enterHolders(l.Holders(), revised) })
 	return n, err
 }
 

@@ -145,7 +145,7 @@ func TestFoundSizesStay(t *testing.T) {
 		ran := New(config, m)
 		ran.SetSizes([]int{1, 3, 4})
 		l := New(config, m)
-		l.Together(func() {
+		l.DivideOnce(func() {
 			for i, p := range ran.Pools() {
 				class := workload.LS
 				if i == 2 {

@@ -133,7 +133,7 @@ func (a *Agent) release(id string) {
 // completePins gives pins that lack CPUs the missing ones, where those are free now and all
 // other containers can be moved off them.
 func (a *Agent) completePins() {
-	for _, id := range a.Ledger.Lacking() {
+	for _, id := range a.Ledger.ShortPins() {
 		c := a.Containers[id]
 		h, _ := a.Ledger.Holder(id)
 		if c == nil || a.MayPin(c, h.Request) != nil || !a.Ledger.Mend(id, a.record.InFlight(id)) {
@@ -146,7 +146,7 @@ func (a *Agent) completePins() {
 		if err != nil {
 			a.Ledger.Undo()
 		}
-		a.Ledger.Left(id)
+		a.Ledger.EndMove(id)
 		a.cpusets.TryApply()
 	}
 }

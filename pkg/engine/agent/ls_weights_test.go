@@ -47,10 +47,10 @@ func (h *loopNode) expectTimes(before map[string]int64, factor int64, dirs ...st
 	}
 }
 
-// TestFavourKeepsProportions checks that beside batch work everything else, large or small, has
+// TestLSWeightsKeepProportions checks that beside batch work everything else, large or small, has
 // the same multiple of the kubelet's weight, also right after the kubelet has written it again,
 // and that it has the kubelet's own once the plugin is gone.
-func TestFavourKeepsProportions(t *testing.T) {
+func TestLSWeightsKeepProportions(t *testing.T) {
 	onLoops(t, knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		class := func(class string) map[string]string { return map[string]string{"class.sluice.dev": class} }
 		vm := ask{name: "vm/c", milli: 2000}
@@ -159,9 +159,9 @@ func (h *loopNode) least() int64 {
 	return 2
 }
 
-// TestFavourOfRandomSiblings checks that, whatever runs beside batch work, the weights of any two
+// TestLSWeightsOfRandomSiblings checks that, whatever runs beside batch work, the weights of any two
 // siblings that aren't batch work keep the kubelet's ratio, up to rounding.
-func TestFavourOfRandomSiblings(t *testing.T) {
+func TestLSWeightsOfRandomSiblings(t *testing.T) {
 	t.Parallel()
 	for _, v2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("v2 ", v2), func(t *testing.T) {
@@ -201,9 +201,9 @@ func TestFavourOfRandomSiblings(t *testing.T) {
 	}
 }
 
-// TestFavourWritesLittle checks that pods which come and go beside the same batch work don't cause
+// TestLSWeightsWriteLittle checks that pods which come and go beside the same batch work don't cause
 // writes of other pods' weights.
-func TestFavourWritesLittle(t *testing.T) {
+func TestLSWeightsWriteLittle(t *testing.T) {
 	onLoop(t, fakekernel.MainlineV1(), knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		h.run(batch("job/c"))
 		for i := range 20 {

@@ -30,7 +30,7 @@ func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []w
 		}()
 		a.Grants.Refresh(node.GrantWaitAll)
 		ledger, known := a.Ledger, a.Containers
-		a.Ledger = ledger.Anew()
+		a.Ledger = ledger.WithoutContainers()
 		a.Inventory = node.NewInventory(len(specs), len(pods), a.Changes)
 		undo := a.record.Synchronize()
 		defer func() {
@@ -53,7 +53,7 @@ func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []w
 				}
 			}
 		}
-		a.Ledger.Together(func() {
+		a.Ledger.DivideOnce(func() {
 			a.Ledger.SetExternal(a.External())
 			a.FindBarred()
 			a.adopt(a.Order)

@@ -53,7 +53,7 @@ func TestStalePlan(t *testing.T) {
 }
 
 // The channel of Replace is closed when the plan has been written or replaced by a newer one.
-func TestKeepTellsWhenItIsWritten(t *testing.T) {
+func TestReplaceReportsTheWrite(t *testing.T) {
 	t.Parallel()
 	k := NewKeeper(t.TempDir(), "boot", nil, logrus.New())
 	first, second := k.Replace(nil), k.Replace(nil)

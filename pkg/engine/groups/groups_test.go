@@ -144,8 +144,8 @@ func TestRefusedJoin(t *testing.T) {
 	}
 }
 
-// The failure of a process that has ended, or of a group that is no longer asked for, is told of
-// no more.
+// The status drops the failure of a process that has ended, or of a group that nobody requests any
+// more.
 func TestOutdatedFailure(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testNode, *node.Container){

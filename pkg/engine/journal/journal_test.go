@@ -283,8 +283,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// BenchmarkKeep measures the six originals of a container's start, and the write alone.
-func BenchmarkKeep(b *testing.B) {
+// BenchmarkRecord measures the six originals of a container's start, and the write alone.
+func BenchmarkRecord(b *testing.B) {
 	b.Run("book", func(b *testing.B) {
 		j := open(b, filepath.Join(b.TempDir(), "originals"), "b")
 		n := 0

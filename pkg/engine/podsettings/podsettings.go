@@ -17,7 +17,7 @@ import (
 // Settings declares the settings of all pods.
 type Settings struct {
 	*node.Node
-	lacking   Lacking
+	lacking   MissingFeatures
 	noReclaim bool
 
 	// Want is the CPU quotas and weights that the control loop wants; Enforce puts them in
@@ -35,9 +35,9 @@ type Settings struct {
 	inventory  colocation.Inventory // reused by each Collect
 }
 
-// Lacking appends to notes the features, other than cgroup files, that a request needs and this
+// MissingFeatures appends to notes the features, other than cgroup files, that a request needs and this
 // node lacks.
-type Lacking func(r *workload.Request, notes []qos.Note) []qos.Note
+type MissingFeatures func(r *workload.Request, notes []qos.Note) []qos.Note
 
 // inputs are the versions of the data that a list of cgroups was made from.
 type inputs struct {
@@ -47,7 +47,7 @@ type inputs struct {
 
 // New makes the settings of a node without pods. noReclaim reports that the kernel can't
 // reclaim memory on request.
-func New(n *node.Node, lacking Lacking, noReclaim bool) *Settings {
+func New(n *node.Node, lacking MissingFeatures, noReclaim bool) *Settings {
 	return &Settings{
 		Node: n, lacking: lacking, noReclaim: noReclaim,
 		Want: colocation.NewCPUDesired(), inForce: colocation.NewCPUDesired(), resized: map[string]podResize{},

@@ -100,7 +100,7 @@ func (r *bench) sample(tb testing.TB) time.Duration {
 }
 
 // Measuring containers of this host's kernel allocates no memory.
-func TestALookAllocatesNothing(t *testing.T) {
+func TestSampleAllocatesNothing(t *testing.T) {
 	withoutRace(t)
 	r := newBench(t, 20)
 	for name, prepare := range map[string]func(){

@@ -34,7 +34,7 @@ func newScenario(t *testing.T) *scenario {
 	}
 }
 
-// step carries out one directive and tells what it changed:
+// step carries out one directive and returns what it changed:
 //
 //	machine                   the input is a machine of topology/synth; the first step
 //	config                    the input is sluice.yaml, before sluice starts

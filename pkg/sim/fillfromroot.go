@@ -41,9 +41,9 @@ func (s *sharer) spreadWeights() {
 	}
 }
 
-// pour does the same as fill, for a part in which every container may use every CPU, as in most
+// fillFromRoot does the same as fill, for a part in which every container may use every CPU, as in most
 // parts. Each group then divides what it has among its children, from the root down.
-func (s *sharer) pour(p *part) {
+func (s *sharer) fillFromRoot(p *part) {
 	for i := len(p.branches) - 1; i >= 0; i-- {
 		b := &p.branches[i]
 		sum := 0.0
