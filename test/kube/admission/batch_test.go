@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -104,6 +105,96 @@ func TestMissingParameters(t *testing.T) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}
+}
+
+// TestBrokenParameters: a ConfigMap without its keys stops batch pods alone.
+func TestBrokenParameters(t *testing.T) {
+	cluster := start(t)
+	client := cluster.Client(t)
+	install(t, cluster, batchCPU, batchMemory)
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "sluice-admission", Namespace: "sluice"}}
+	if _, err := client.CoreV1().ConfigMaps("sluice").Update(t.Context(), broken, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bed.Await(t, "batch pods are refused", func() error {
+		_, err := create(t, client, pod("etl", "p", limits("cpu", "1", "memory", "1Gi")), true)
+		switch {
+		case err == nil:
+			return bed.ErrNotYet
+		case !strings.Contains(err.Error(), "sluice-batch-namespaces"):
+			return err
+		}
+		return nil
+	})
+	service := pod("etl", "p", limits("cpu", "1", "memory", "1Gi"))
+	service.Annotations["class.sluice.dev"] = "LS"
+	for _, p := range []*corev1.Pod{service, pod("default", "p", limits("cpu", "1", "memory", "1Gi"))} {
+		if _, err := create(t, client, p, true); err != nil {
+			t.Errorf("a service in %s: %v", p.Namespace, err)
+		}
+	}
+}
+
+// TestDebugContainer: a batch pod takes an ephemeral container, which requests nothing, and stays as it is.
+func TestDebugContainer(t *testing.T) {
+	cluster := start(t)
+	client := cluster.Client(t)
+	install(t, cluster, batchCPU, batchMemory)
+	cluster.Apply(t, policy(t, "annotations.yaml")+"---\n"+policy(t, "pinned.yaml"))
+	made, err := create(t, client, pod("etl", "p", limits("cpu", "1", "memory", "1Gi")), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := made.DeepCopy()
+	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "x"}}}
+	got, err := client.CoreV1().Pods("etl").UpdateEphemeralContainers(t.Context(), "p", changed, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Spec.EphemeralContainers) != 1 || got.Annotations["grant.sluice.dev"] != made.Annotations["grant.sluice.dev"] {
+		t.Errorf("got %s", show(got))
+	}
+}
+
+// TestCost prints what admission costs the API server: CPU time per pod, without the policies and with them. The bound
+// is for a busy machine; it is there for a policy that costs ten times as much.
+func TestCost(t *testing.T) {
+	cluster := start(t)
+	client := cluster.Client(t)
+	large := pod("etl", "p", limits("cpu", "1", "memory", "1Gi"))
+	for i := range 15 {
+		c := large.Spec.Containers[0]
+		c.Name = fmt.Sprintf("c%d", i)
+		large.Spec.Containers = append(large.Spec.Containers, c)
+	}
+	measure := func(when string) {
+		for _, what := range []struct {
+			name string
+			pod  *corev1.Pod
+			most time.Duration
+		}{
+			{"a service", pod("default", "p", limits("cpu", "1", "memory", "1Gi")), 40 * time.Millisecond},
+			{"a batch pod", pod("etl", "p", limits("cpu", "1", "memory", "1Gi")), 60 * time.Millisecond},
+			{"a batch pod of 16 containers", large, 200 * time.Millisecond},
+		} {
+			const rounds = 100
+			before := cpuTime(t, cluster)
+			for range rounds {
+				if _, err := create(t, client, what.pod, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			used := (cpuTime(t, cluster) - before) / rounds
+			t.Logf("%s, %s: %v of CPU time", when, what.name, used)
+			if used > what.most {
+				t.Errorf("%s, %s costs %v of CPU time, and at most %v were expected", when, what.name, used, what.most)
+			}
+		}
+	}
+	measure("without policies")
+	install(t, cluster, batchCPU, batchMemory)
+	cluster.Apply(t, policy(t, "annotations.yaml")+"---\n"+policy(t, "pinned.yaml"))
+	measure("with policies")
 }
 
 // TestQuota: a quota of the batch resources counts the pods that the policy has made.

@@ -365,7 +365,7 @@ func TestEvictionsOfOwnPods(t *testing.T) {
 	if err := evict(own, "on-a", nil); err == nil || !strings.Contains(err.Error(), "must have the label sluice.dev/evicted-by: agent") {
 		t.Errorf("without the label: %v", err)
 	}
-	if err := evict(clientOf(t, unbound(t, cluster)), "on-a", byAgent); err == nil || !strings.Contains(err.Error(), "this token names no node") {
+	if err := evict(clientOf(t, unbound(t, cluster)), "on-a", byAgent); err == nil || !strings.Contains(err.Error(), "sluice-own-") {
 		t.Errorf("a token of no pod: %v", err)
 	}
 	for who, by := range map[string]struct {
