@@ -37,7 +37,7 @@ func storeys() []storey {
 		{"vocabulary", []string{"pkg/workload", "pkg/observe", "pkg/knobs", "pkg/peers"}, vocabulary},
 		{"decide", []string{"pkg/decide"}, vocabulary},
 		{"kernel", []string{"pkg/kernel"}, vocabulary},
-		{"runtime, called", []string{"pkg/runtime/evict", "pkg/runtime/inspect"}, vocabulary},
+		{"runtime, called", []string{"pkg/runtime/evict", "pkg/runtime/inspect", "pkg/runtime/kubelink"}, vocabulary},
 		{"model", []string{"pkg/status", "pkg/config"}, append(slices.Clone(vocabulary), "decide", "kernel")},
 		{"engine", []string{"pkg/engine"}, model},
 		{"runtime, calling", []string{"pkg/runtime/nri"}, edges},
@@ -63,7 +63,7 @@ func shell() []string {
 	return []string{
 		"topology/sysfs", "topology/synth", // synth writes its machines and reads them in the same way as sysfs
 		"pkg/peers", "pkg/kernel", "pkg/runtime", "pkg/config", "pkg/status", "pkg/engine",
-		"pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/view/top/live", "pkg/doctor", "pkg/sim", "pkg/kube",
+		"pkg/view/kubesocket", "pkg/view/metrics", "pkg/view/statusapi", "pkg/view/web", "pkg/view/whatif", "pkg/view/top/live", "pkg/doctor", "pkg/sim", "pkg/kube",
 	}
 }
 

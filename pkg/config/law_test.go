@@ -165,7 +165,7 @@ func TestLawErrors(t *testing.T) {
 		"given, then evicted":   {"control:\n  memory:\n    safePercent: 68", "line 3: control.memory.safePercent: 68: must be below 68, which is evictPercent less evictMarginPercent: batch would be given memory that it is evicted for"},
 		"an unknown class":      {"rdt: {classes: {jobs: {}}}\ncontrol:\n  cache:\n    class: job", `line 4: control.cache.class: "job": is not under rdt.classes; did you mean jobs?`},
 		"a class without any":   {"control: {cache: {class: be}}", `line 1: control.cache.class: "be": is not under rdt.classes, which has none`},
-		"an evictor":            {"control:\n  eviction:\n    by: api", `line 3: control.eviction.by: "api": must be report or cri`},
+		"an evictor":            {"control:\n  eviction:\n    by: api", `line 3: control.eviction.by: "api": must be report, cri or kubernetes`},
 		"a relative socket":     {"control:\n  eviction:\n    socket: x.sock", `line 3: control.eviction.socket: "x.sock": must be an absolute path, or empty to look in the usual places`},
 		"a pause":               {"control:\n  eviction:\n    cpuPause: 0s", "line 3: control.eviction.cpuPause: 0s: must be 1s to 1h0m0s"},
 		"a margin":              {"control:\n  offer:\n    cpuMarginPercent: -1", "line 3: control.offer.cpuMarginPercent: -1: must be 0 to 100..."},

@@ -206,8 +206,15 @@ func TestEvictionThatCannotWork(t *testing.T) {
 		{control.EvictReport, nil, nil},
 		{control.EvictCRI, nil, []Level{OK}},
 		{control.EvictCRI, errors.New("no CRI socket"), []Level{Warn}},
+		{control.EvictKubernetes, nil, []Level{OK}},
+		{control.EvictKubernetes, errors.New("no CRI socket"), []Level{Warn}},
+		{control.EvictKubernetes, errors.New("no CRI socket"), []Level{Warn, Warn}},
 	} {
 		f.Config.Control.Eviction.By, f.EvictErr = test.by, test.err
+		f.Status = nil
+		if len(test.want) == 2 {
+			f.Status = &status.Status{Loop: &status.Loop{Evictions: status.Evictions{Problem: "nobody took it: no CRI socket either"}}}
+		}
 		var got []Level
 		for _, finding := range (&node{Facts: f}).eviction() {
 			got = append(got, finding.Level)

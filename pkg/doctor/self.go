@@ -40,13 +40,32 @@ func (n *node) self() []Finding {
 
 // eviction checks whether pods can be evicted, if the configuration asks for it.
 func (n *node) eviction() []Finding {
-	if n.Config == nil || n.Config.Control.Eviction.By != control.EvictCRI {
+	if n.Config == nil || n.Config.Control.Eviction.By == control.EvictReport {
 		return nil
+	}
+	if n.Config.Control.Eviction.By == control.EvictKubernetes {
+		return n.evictionByKubernetes()
 	}
 	if n.EvictErr != nil {
 		return []Finding{warn("eviction", "by cri, which does not work here: "+n.EvictErr.Error(), "name the runtime's CRI socket in control.eviction.socket; in a pod, mount its folder below the host root")}
 	}
 	return []Finding{ok("eviction", "by cri, through the runtime's socket")}
+}
+
+// evictionByKubernetes checks whether sluice-kube is there, and the runtime's socket as the last
+// resort.
+func (n *node) evictionByKubernetes() []Finding {
+	var findings []Finding
+	if n.Status != nil && n.Status.Loop != nil && n.Status.Loop.Evictions.Problem != "" {
+		findings = append(findings, warn("eviction", "by kubernetes, which does not work now: "+n.Status.Loop.Evictions.Problem, "start sluice run with --kube-socket, and sluice-kube beside it; its log says why it does not connect"))
+	}
+	if n.EvictErr != nil {
+		findings = append(findings, warn("eviction", "by kubernetes without its last resort, so that the kernel kills where memory is critical and no pod can be evicted in time: "+n.EvictErr.Error(), "name the runtime's CRI socket in control.eviction.socket; in a pod, mount its folder below the host root"))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, ok("eviction", "by kubernetes, and at critical memory through the runtime's socket"))
+	}
+	return findings
 }
 
 // weightless warns of services that request no CPU and so run in the same cgroup as batch work,

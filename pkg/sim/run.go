@@ -93,7 +93,7 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 		Node:  qos.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
 		Clock: sim.time, Audit: &sim.report, Memory: memorylimit.Host{Reclaim: sim.node.reclaimFrom},
 	}
-	if cfg.Control.Eviction.By == control.EvictCRI {
+	if cfg.Control.Eviction.By != control.EvictReport {
 		sim.options.Evictor = &sim.kubelet.evictor
 	}
 	return sim, nil

@@ -130,10 +130,17 @@ type Refusal struct {
 
 // Evictions count since the plugin started.
 type Evictions struct {
-	By       control.EvictBy `json:"by"`       // Way of eviction.
+	By       control.EvictBy `json:"by"`       // Way of eviction: report, cri or kubernetes.
 	Evicted  int             `json:"evicted"`  // Number of pods evicted.
-	Failed   int             `json:"failed"`   // Number of evictions that the runtime refused.
+	Failed   int             `json:"failed"`   // Number of evictions that failed.
+	Refused  int             `json:"refused"`  // Number of evictions that the cluster forbade for the moment, for example by a disruption budget.
 	Reported int             `json:"reported"` // Number of evictions that were only reported, by eviction.by or in preview.
+
+	// Time until which the node wants no new batch work, because it evicts or has evicted a pod;
+	// absent outside of a cool-down. It is set before the eviction begins.
+	CoolDownEndsAt time.Time `json:"coolDownEndsAt,omitzero"`
+	CoolDownWhy    string    `json:"coolDownWhy,omitempty"` // Reason for the cool-down; absent outside of one.
+	Problem        string    `json:"problem,omitempty"`     // Why no pod can be evicted now; absent if pods can be.
 }
 
 // PoolLoad is a pool's load and the size that the loop wants for it.

@@ -149,14 +149,14 @@ func (c *Controllers) stepEviction(v *NodeView, in *Inputs, d *Desired, requests
 	victim := desired.Evict
 	if !in.Acts(own) {
 		if victim != nil {
-			c.Eviction.Done(victim.UID, errPreview, v.Now)
+			c.Eviction.Done(victim.UID, victim.By, errPreview, v.Now)
 		}
 		return
 	}
 	d.Refusal = desired.Refuse
 	d.Refusal.Pods = slices.Clone(desired.Refuse.Pods)
 	if victim != nil && !in.Evicts {
-		c.Eviction.Done(victim.UID, errNoEvictor, v.Now)
+		c.Eviction.Done(victim.UID, victim.By, errNoEvictor, v.Now)
 		victim = nil
 	}
 	d.Evict = victim

@@ -34,7 +34,7 @@ func DefaultConfig() Config {
 		Demotion:     DemotionConfig{StepPercent: 10, CalmAfter: 3},
 		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10},
 		Cache:        CacheConfig{TrafficPercent: 20, MinPercent: 10, StepPercent: 10, CalmAfter: 30 * time.Second},
-		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, Never: []string{"kube-system"}},
+		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, MaxPerHour: 30, MaxPerOwnerPerHour: 10, Never: []string{"kube-system"}},
 		Interference: InterferenceConfig{},
 		Offer:        OfferConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: OfferMemoryByUsage},
 		Rules:        []Rule{},
@@ -138,17 +138,20 @@ type EvictBy string
 
 // The evictors.
 const (
-	EvictReport EvictBy = "report" // only report the eviction
-	EvictCRI    EvictBy = "cri"    // stop the pod through the runtime
+	EvictReport     EvictBy = "report"     // only report the eviction
+	EvictCRI        EvictBy = "cri"        // stop the pod through the runtime
+	EvictKubernetes EvictBy = "kubernetes" // order the eviction from sluice-kube, which asks the API server
 )
 
-// UnmarshalText reads "report" or "cri".
-func (b *EvictBy) UnmarshalText(text []byte) error { return choose(b, text, EvictReport, EvictCRI) }
+// UnmarshalText reads "report", "cri" or "kubernetes".
+func (b *EvictBy) UnmarshalText(text []byte) error {
+	return choose(b, text, EvictReport, EvictCRI, EvictKubernetes)
+}
 
 // EvictionConfig is the last resort.
 type EvictionConfig struct {
 	Mode                Mode          `yaml:"mode"`                // Mode of evictions, the last resort.
-	By                  EvictBy       `yaml:"by"`                  // Who evicts: report only logs; cri stops the pod through the runtime.
+	By                  EvictBy       `yaml:"by"`                  // Who evicts: report only logs; cri stops the pod through the runtime; kubernetes asks the API server.
 	Socket              string        `yaml:"socket"`              // Path of the runtime's CRI socket; by default the usual ones.
 	CPUPause            time.Duration `yaml:"cpuPause"`            // Time between two evictions for CPU or disk.
 	MemoryPause         time.Duration `yaml:"memoryPause"`         // Time between two evictions for memory.
@@ -156,6 +159,8 @@ type EvictionConfig struct {
 	RefuseNew           bool          `yaml:"refuseNew"`           // Refuse all new batch work in that time.
 	SatisfactionPercent int           `yaml:"satisfactionPercent"` // Evict batch work that gets less of the CPU it requests, in percent; 0 is never.
 	SatisfactionWindow  time.Duration `yaml:"satisfactionWindow"`  // Time for which it must get less.
+	MaxPerHour          int           `yaml:"maxPerHour"`          // Most evictions on the node within an hour, except at critical memory, by a window or by the switch; 0 sets no bound.
+	MaxPerOwnerPerHour  int           `yaml:"maxPerOwnerPerHour"`  // The same for the pods of one owner, such as a Job.
 	Never               []string      `yaml:"never"`               // Patterns of namespaces whose pods are never evicted, nor batch work by default.
 }
 

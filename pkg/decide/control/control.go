@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 )
 
 // View is a controller's input: the containers that run, their requests and their usage. It is
@@ -38,6 +39,13 @@ type View struct {
 	Pools      []Pool      // in descending priority; the last is the batch pool
 	Pods       []Pod       // in the order of their containers
 	Containers []Container // grouped by pod, the oldest pod first
+
+	// APIPods is what the API knows of the node's pods, by UID, and Stuck the pods that could not
+	// start, from sluice-kube and from the node. HasCRI is set if pods can be ended through the
+	// runtime's CRI socket. None of these is modified by a controller.
+	APIPods map[string]evictorder.Pod
+	Stuck   []StuckPod
+	HasCRI  bool
 
 	Batch BatchState // what time windows and the batch switch allow; decided before the other controllers step
 

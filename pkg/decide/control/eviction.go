@@ -21,6 +21,10 @@ type Eviction struct {
 	last           [resources]time.Time // last eviction for each resource
 	leaving        []leaving
 	refused        []RefusedPod
+	budget         evictionBudget
+	lastResort     lastResort
+	awaySince      time.Time // nobody was there to carry out an eviction at this time; zero if somebody was
+	lastStuck      time.Time // last eviction of a pod that could not start
 	evicted        time.Time // time of the last eviction
 	why            string
 	lowSince       time.Time // start of the time in which BE pods got too little CPU
@@ -54,7 +58,8 @@ type EvictRequest struct {
 	BEOnly   bool                   // evicts no other pods, even if they permit it
 	Need     int64                  // amount that would be enough, in bytes, thousandths of a CPU or bytes a second; 0 if unknown
 	Grace    time.Duration          // time for the pod to end by itself
-	All      bool                   // includes pods that use next to nothing of the resource, because all batch work must end
+	Urgent   bool                   // without an eviction the kernel is about to kill a process
+	All      bool                   // the operator wants all batch work to end: no bound on evictions counts, and pods go that use next to nothing of the resource
 	Pause    time.Duration          // least time since the last eviction for this resource; 0 as configured, negative for none
 }
 
@@ -63,6 +68,8 @@ type Victim struct {
 	UID, Ref string
 	Why      string
 	Grace    time.Duration
+	By       EvictBy   // who carries it out
+	CoolDown time.Time // no new BE pods start until then; zero if the eviction begins no cool-down
 }
 
 // EvictionDesired is what Eviction wants. Its slices and Evict are valid until the next step.
@@ -89,25 +96,32 @@ type RefusedPod struct {
 type EvictionCounts struct {
 	Evicted  int // pods that the evictor ended
 	Failed   int
+	Refused  int // evictions that the cluster forbade for the moment
 	Reported int // evictions that were only reported, by configuration or in preview
 }
 
-// leaving is a pod whose eviction has begun.
+// leaving is a pod whose eviction has begun. A pod that is evicted as the last resort has two
+// entries: by the API server and by the runtime.
 type leaving struct {
 	uid, ref string
 	why      string
+	owner    string // "" if unknown
+	by       EvictBy
 	resource Resource
 	amount   int64 // amount of the resource that its end will free
 	at       time.Time
 	grace    time.Duration
+	stuck    bool // the pod could not start, so that its eviction frees nothing and begins no cool-down
+	unbound  bool // the eviction does not count towards the bounds per hour
 	done     bool // the evictor has reported its end
 	failed   bool // the eviction failed, and is not tried again before failureWait has passed
 }
 
 const (
-	answerTimeout = 2 * time.Minute // for the evictor to answer after the grace period
-	effectTimeout = time.Minute     // for the pod to disappear after the evictor has ended it
-	failureWait   = time.Minute     // before a failed eviction is tried again
+	answerTimeout = 2 * time.Minute  // for the evictor to answer after the grace period
+	effectTimeout = time.Minute      // for the pod to disappear after the evictor has ended it
+	failureWait   = time.Minute      // before a failed eviction is tried again
+	awayWait      = 10 * time.Second // before the next eviction is tried while nobody can carry one out
 )
 
 // NewEviction returns the controller. The mode is the one in force.
@@ -131,10 +145,14 @@ func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequ
 	}
 	e.requests = append(e.requests, requests...)
 	e.satisfaction(v, granted, steady)
+	e.budget.prune(v.Now)
+	e.lastResort.observe(v.Now, e.requests)
 
 	desired := EvictionDesired{}
 	if steady {
-		desired.Evict = e.choose(v)
+		if desired.Evict = e.choose(v); desired.Evict == nil {
+			desired.Evict = e.freeStuck(v)
+		}
 	}
 	if len(e.requests) == 0 {
 		e.nobodyReported = false
@@ -144,126 +162,6 @@ func (e *Eviction) Step(v *View, granted workload.MilliCPU, requests []EvictRequ
 		return desired, nil
 	}
 	return desired, e.decisions
-}
-
-// Done reports the result of the pod's eviction. It may be called between steps.
-func (e *Eviction) Done(uid string, err error, now time.Time) {
-	for i := range e.leaving {
-		l := &e.leaving[i]
-		if l.uid != uid || l.done || l.failed {
-			continue
-		}
-		if err != nil {
-			e.fail(l, err.Error(), now)
-			return
-		}
-		e.ended(l, now)
-		return
-	}
-}
-
-func (e *Eviction) ended(l *leaving, now time.Time) {
-	l.done, l.at = true, now
-	if e.reportOnly {
-		e.counts.Reported++
-	} else {
-		e.counts.Evicted++
-	}
-	if e.cfg.By == EvictReport {
-		return // nothing was evicted, so no cool-down begins
-	}
-	e.evicted, e.why = now, "pod "+l.ref+" was evicted: "+l.why
-	e.refused = append(e.refused, RefusedPod{l.uid, now.Add(e.cfg.CoolDown), "the pod was evicted and is paused: " + l.why})
-}
-
-func (e *Eviction) fail(l *leaving, why string, now time.Time) {
-	l.failed, l.at, l.amount = true, now, 0
-	e.counts.Failed++
-	e.pending = append(e.pending, Decision{Controller: "eviction", Object: l.ref, Action: "failed",
-		Why: fmt.Sprintf("the eviction failed and counts for nothing: %s; the pod is not tried again for %v, others may be", why, failureWait)})
-}
-
-// dropEnded removes pods that are gone and evictions whose result never came.
-func (e *Eviction) dropEnded(v *View) {
-	now, kept := v.Now, e.leaving[:0]
-	for i := range e.leaving {
-		l := e.leaving[i]
-		age, there := now.Sub(l.at), podIsHere(v, l.uid)
-		if l.done && !e.reportOnly {
-			// The kubelet keeps the pod and creates containers for it again and again, of which
-			// none starts. The pod's resources have been freed.
-			there = there && holds(v, l.uid, l.resource)
-		}
-		wait := effectTimeout
-		if e.reportOnly {
-			wait = e.cfg.CoolDown
-		}
-		switch {
-		case l.failed && (age >= failureWait || !there):
-			continue
-		case l.done && !there:
-			continue
-		case l.done && age >= wait:
-			if !e.reportOnly {
-				e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: l.ref, Action: "still there",
-					Why: fmt.Sprintf("the evictor ended the pod %v ago, and it runs; its use counts again", wait)})
-			}
-			continue
-		case !l.done && !l.failed && age >= answerTimeout+l.grace:
-			e.fail(&l, fmt.Sprintf("the evictor gave no answer within %v", answerTimeout+l.grace), now)
-			e.decisions = append(e.decisions, e.pending...)
-			e.pending = e.pending[:0]
-		}
-		kept = append(kept, l)
-	}
-	clear(e.leaving[len(kept):])
-	e.leaving = kept
-	refused := e.refused[:0]
-	for _, r := range e.refused {
-		if left := r.Until.Sub(now); left > 0 && left <= e.cfg.CoolDown {
-			refused = append(refused, r)
-		}
-	}
-	e.refused = refused
-}
-
-// underWay reports whether an eviction for the resource is being carried out.
-func (e *Eviction) underWay(of Resource) bool {
-	for i := range e.leaving {
-		if l := &e.leaving[i]; l.resource == of && !l.done && !l.failed {
-			return true
-		}
-	}
-	return false
-}
-
-// assumed returns how much the pods that are being evicted and still run will free.
-func (e *Eviction) assumed(of Resource) int64 {
-	var sum int64
-	for i := range e.leaving {
-		if l := &e.leaving[i]; l.resource == of {
-			sum += l.amount
-		}
-	}
-	return sum
-}
-
-func (e *Eviction) isLeaving(uid string) bool {
-	for i := range e.leaving {
-		if e.leaving[i].uid == uid {
-			return true
-		}
-	}
-	return false
-}
-
-func podIsHere(v *View, uid string) bool {
-	for i := range v.Pods {
-		if v.Pods[i].UID == uid {
-			return true
-		}
-	}
-	return false
 }
 
 func (e *Eviction) pause(r *EvictRequest) time.Duration {
@@ -289,7 +187,7 @@ func (e *Eviction) refusal(now time.Time) Refusal {
 		return r
 	}
 	for i := range e.leaving {
-		if l := &e.leaving[i]; !l.done && !l.failed {
+		if l := &e.leaving[i]; !l.done && !l.failed && !l.stuck {
 			r.Until, r.Why = l.at.Add(e.cfg.CoolDown), "pod "+l.ref+" is being evicted: "+l.why
 		}
 	}
@@ -302,7 +200,7 @@ func (e *Eviction) refusal(now time.Time) Refusal {
 func (e *Eviction) refusedAndLeaving() []RefusedPod {
 	e.refusing = append(e.refusing[:0], e.refused...)
 	for i := range e.leaving {
-		if l := &e.leaving[i]; !l.done && !l.failed {
+		if l := &e.leaving[i]; !l.done && !l.failed && !l.stuck {
 			e.refusing = append(e.refusing, RefusedPod{l.uid, l.at.Add(l.grace + e.cfg.CoolDown), "the pod is being evicted: " + l.why})
 		}
 	}

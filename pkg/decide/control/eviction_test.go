@@ -111,7 +111,7 @@ func TestEvictionWaits(t *testing.T) {
 					continue
 				}
 				at = append(at, s.Now)
-				e.Done(got.Evict.UID, nil, s.Now)
+				e.Done(got.Evict.UID, EvictCRI, nil, s.Now)
 				s.remove(got.Evict.UID)
 			}
 			if len(at) != 2 || at[1].Sub(at[0]) != test.want {
@@ -156,7 +156,7 @@ func TestEvictionAssumesItsEffect(t *testing.T) {
 			t.Fatalf("takes %q while a is on its way", got)
 		}
 	}
-	e.Done("a", nil, s.Now)
+	e.Done("a", EvictCRI, nil, s.Now)
 	for range 10 {
 		if got := step(2500); got != "" {
 			t.Fatalf("takes %q though a gives enough", got)
@@ -165,7 +165,7 @@ func TestEvictionAssumesItsEffect(t *testing.T) {
 	if got := step(3500); got != "b" {
 		t.Fatalf("takes %q, a gives 3000 MiB of 3500", got)
 	}
-	e.Done("b", nil, s.Now)
+	e.Done("b", EvictCRI, nil, s.Now)
 	s.remove("a")
 	s.remove("b")
 	if got := step(3500); got != "" {
@@ -182,7 +182,7 @@ func TestEvictionFails(t *testing.T) {
 	if got.Evict == nil || got.Refuse.Until.IsZero() {
 		t.Fatalf("got %+v", got)
 	}
-	e.Done("a", errors.New("the shim is dead"), s.Now)
+	e.Done("a", EvictCRI, errors.New("the shim is dead"), s.Now)
 	got, decisions := e.Step(s.tick(), 0, shortOf(ResourceMemory, gib))
 	if !got.Refuse.Until.IsZero() || len(got.Refuse.Pods) > 0 || got.Evict != nil {
 		t.Errorf("one that failed counts: %+v", got)
@@ -194,7 +194,7 @@ func TestEvictionFails(t *testing.T) {
 	for range 62 {
 		if got, _ = e.Step(s.tick(), 0, shortOf(ResourceMemory, gib)); got.Evict != nil {
 			taken = append(taken, got.Evict.UID)
-			e.Done(got.Evict.UID, errors.New("the shim is dead"), s.Now)
+			e.Done(got.Evict.UID, EvictCRI, errors.New("the shim is dead"), s.Now)
 		}
 	}
 	if strings.Join(taken, " ") != "b a" {
@@ -203,7 +203,7 @@ func TestEvictionFails(t *testing.T) {
 	if e.Counts() != (EvictionCounts{Failed: 3}) {
 		t.Errorf("counts %+v", e.Counts())
 	}
-	e.Done("nobody", nil, s.Now)
+	e.Done("nobody", EvictCRI, nil, s.Now)
 }
 
 func TestEvictionWithoutAnswerOrEffect(t *testing.T) {
@@ -229,7 +229,7 @@ func TestEvictionWithoutAnswerOrEffect(t *testing.T) {
 	if got.Evict == nil {
 		t.Fatal("it isn't tried again")
 	}
-	e.Done("a", nil, s.Now)
+	e.Done("a", EvictCRI, nil, s.Now)
 	if got := run(60); len(got) != 1 || got[0] != "still there" {
 		t.Errorf("without effect: %v", got)
 	}
@@ -253,7 +253,7 @@ func TestEvictionOfWhatTheKubeletKeeps(t *testing.T) {
 			if got.Evict == nil {
 				t.Fatal("nobody is evicted")
 			}
-			e.Done("a", nil, s.Now)
+			e.Done("a", EvictCRI, nil, s.Now)
 			s.Containers[0].Container.Memory, s.Containers[0].CPU.Usage = observe.ContainerMemory{}, 0
 			for range 200 {
 				got, decisions := e.Step(s.tick(), 0, test.request)
@@ -284,7 +284,7 @@ func TestEvictionRefusesAtOnce(t *testing.T) {
 			t.Fatalf("refuses %+v", got.Refuse)
 		}
 	}
-	e.Done("a", errors.New("the runtime is away"), s.Now)
+	e.Done("a", EvictCRI, errors.New("the runtime is away"), s.Now)
 	if got, _ := e.Step(s.tick(), 0, nil); len(got.Refuse.Pods) != 0 {
 		t.Errorf("it goes on running, and is refused: %+v", got.Refuse)
 	}
@@ -365,7 +365,7 @@ func TestEvictionBySwitch(t *testing.T) {
 		if got.Evict == nil || got.Evict.Why != "batch is switched off" {
 			t.Fatalf("got %+v", got)
 		}
-		e.Done(got.Evict.UID, nil, s.Now)
+		e.Done(got.Evict.UID, EvictCRI, nil, s.Now)
 		s.remove(got.Evict.UID)
 	}
 	if len(s.Pods) != 1 || s.Pods[0].UID != "ls" {

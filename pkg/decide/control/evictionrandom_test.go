@@ -49,11 +49,11 @@ func TestEvictionProperties(t *testing.T) {
 			for _, uid := range slices.Sorted(maps.Keys(under)) {
 				switch rapid.IntRange(0, 3).Draw(t, "answer") {
 				case 0:
-					e.Done(uid, nil, s.Now)
+					e.Done(uid, EvictCRI, nil, s.Now)
 					s.remove(uid)
 					delete(under, uid)
 				case 1:
-					e.Done(uid, errors.New("no"), s.Now)
+					e.Done(uid, EvictCRI, errors.New("no"), s.Now)
 					delete(under, uid)
 				}
 			}

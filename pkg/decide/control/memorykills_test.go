@@ -115,7 +115,7 @@ func (k *memcg) second() {
 	desired, _ := k.eviction.Step(&k.View, 0, requests)
 	if desired.Evict != nil { // the runtime evicts at once
 		k.remove(desired.Evict.UID)
-		k.eviction.Done(desired.Evict.UID, nil, k.Now)
+		k.eviction.Done(desired.Evict.UID, EvictCRI, nil, k.Now)
 		k.evicted++
 	}
 	k.Granted = 0

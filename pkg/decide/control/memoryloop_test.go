@@ -38,7 +38,7 @@ func newLoop(managed bool) *loop {
 func (l *loop) second(grow, online int64, cachePercent int) (short int64) {
 	if l.leaving != "" {
 		l.remove(l.leaving)
-		l.eviction.Done(l.leaving, nil, l.Now)
+		l.eviction.Done(l.leaving, EvictCRI, nil, l.Now)
 		l.leaving, l.evicted = "", l.evicted+1
 	}
 	l.grow(grow, cachePercent)

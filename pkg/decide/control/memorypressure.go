@@ -262,7 +262,7 @@ func (m *Memory) mustEvict(v *View) (evictCause, EvictRequest) {
 	mark, urgent := m.mark(v), urgentPause*m.pace.interval
 	switch {
 	case p.critical > 1 && (s.available < mark || s.direct > 0 && !m.requested):
-		return evictCritical, EvictRequest{Need: max(mark-s.available, mib), Pause: urgent}
+		return evictCritical, EvictRequest{Need: max(mark-s.available, mib), Pause: urgent, Urgent: true}
 	case p.node:
 		return evictNode, EvictRequest{Need: s.total - s.available - bytesPart(s.total, m.cfg.EvictPercent-m.cfg.EvictMarginPercent)}
 	case m.outrun(mark):

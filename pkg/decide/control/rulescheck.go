@@ -39,7 +39,15 @@ func (c *EvictionConfig) Check() []Problem {
 	p.duration("coolDown", c.CoolDown, time.Second, 24*time.Hour)
 	p.duration("satisfactionWindow", c.SatisfactionWindow, time.Second, 24*time.Hour)
 	p.percent("satisfactionPercent", c.SatisfactionPercent, 0, 100)
+	p.evictions("maxPerHour", c.MaxPerHour)
+	p.evictions("maxPerOwnerPerHour", c.MaxPerOwnerPerHour)
 	return p
+}
+
+func (p *problems) evictions(key string, value int) {
+	if value < 0 || value > 10_000 {
+		p.add(key, "%d: must be 0 to 10000 evictions an hour; 0 sets no bound", value)
+	}
 }
 
 // CheckRules returns what is wrong with the rules on a node with these pools. Keys have the

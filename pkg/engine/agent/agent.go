@@ -29,6 +29,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -55,13 +56,16 @@ type Options struct {
 	Log        logrus.FieldLogger
 
 	// These fields are for the control loop.
-	Sampler      Sampler              // nil switches the control loop off
-	Wake         <-chan struct{}      // asks for a sample before the next one is due; may be nil
-	Audit        decisionlog.Audit    // records the loop's decisions; nil discards them
-	Failsafe     controlloop.Failsafe // nil without one
-	FailsafePlan []knobs.Change       // the plan that an earlier failsafe may have carried out before this start
-	Evictor      controlloop.Evictor  // nil: evictions are only reported
-	StateDir     string               // directory of the batch switch's file; "" switches the batch switch off
+	Sampler        Sampler                          // nil switches the control loop off
+	Wake           <-chan struct{}                  // asks for a sample before the next one is due; may be nil
+	Audit          decisionlog.Audit                // records the loop's decisions; nil discards them
+	Failsafe       controlloop.Failsafe             // nil without one
+	FailsafePlan   []knobs.Change                   // the plan that an earlier failsafe may have carried out before this start
+	Evictor        controlloop.Evictor              // nil: evictions are only reported
+	LastResort     controlloop.Evictor              // ends pods through the runtime where Evictor asks the API server; nil without
+	EvictorProblem func() string                    // why no pod can be evicted now, "" if pods can be; may be nil
+	APIPods        func() map[string]evictorder.Pod // what the API knows of the node's pods; nil without sluice-kube
+	StateDir       string                           // directory of the batch switch's file; "" switches the batch switch off
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent
 	// starts no tickers: the caller calls Tick and Pass.

@@ -69,8 +69,13 @@ func (a *Agent) admit(c *node.Container) error {
 	r, err := a.Request(a.Config, c)
 	if err != nil {
 		r = a.Sharing(c)
-	} else if err = errors.Join(a.MayPin(c, r), a.loop.MayStart(c, &r)); err == nil {
-		err = a.place(c, r)
+	} else {
+		if err = errors.Join(a.MayPin(c, r), a.loop.MayStart(c, &r)); err == nil {
+			err = a.place(c, r)
+		}
+		if a.Authority().Writes {
+			a.loop.Admitted(c, &r, err)
+		}
 	}
 	if err == nil || a.Authority().Writes {
 		return err

@@ -21,7 +21,10 @@ type Sampler interface {
 
 // loopOptions lists the host's facilities that the control loop needs.
 func (a *Agent) loopOptions() controlloop.Options {
-	o := controlloop.Options{Failsafe: a.options.Failsafe, Evictor: a.options.Evictor, StateDir: a.options.StateDir}
+	o := controlloop.Options{
+		Failsafe: a.options.Failsafe, StateDir: a.options.StateDir,
+		Evictor: a.options.Evictor, LastResort: a.options.LastResort, EvictorProblem: a.options.EvictorProblem, APIPods: a.options.APIPods,
+	}
 	if a.options.Sampler != nil {
 		o.Failures = a.options.Sampler.Failures
 	}

@@ -190,7 +190,7 @@ func (r *Report) judgeOff() {
 	case r.Batch.Mechanism == status.ByPools && r.Batch.Unlimited:
 		lack("batch work keeps its CPUs: they are too few to divide between pools; pools.mode overlap bounds it")
 	}
-	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy != control.EvictCRI) {
+	if mode := r.modes["eviction"]; r.Switch.Evict && (mode != control.On || r.evictBy == control.EvictReport) {
 		lack("evictions are reported and not carried out: control.eviction.mode is " + string(mode) + ", by " + string(r.evictBy))
 	}
 }

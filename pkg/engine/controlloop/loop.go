@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 )
 
 // Failsafe gives services back what they request when this process is gone; see
@@ -46,7 +47,13 @@ type Failsafe interface {
 type Options struct {
 	Failsafe Failsafe // nil: there is no failsafe
 	Evictor  Evictor  // nil: evictions are only reported
-	StateDir string   // directory of the batch switch's file; "" switches the batch switch off
+	// LastResort ends pods through the runtime where Evictor asks the API server; nil without.
+	LastResort Evictor
+	// EvictorProblem tells why no pod can be evicted now; "" if pods can be. It may be nil.
+	EvictorProblem func() string
+	// APIPods returns what the API knows of the node's pods, by UID; nil without sluice-kube.
+	APIPods  func() map[string]evictorder.Pod
+	StateDir string // directory of the batch switch's file; "" switches the batch switch off
 	// Failures counts the failed samples, by kind; nil if nothing is sampled.
 	Failures func() []status.Failure
 }
@@ -96,6 +103,7 @@ type Loop struct {
 	short       []control.Shortage
 	budget      control.Budget
 	refusal     control.Refusal
+	stuck       stuckPods
 	ruleRefuses string
 
 	switchReader  *batchswitch.Reader // nil without a state folder

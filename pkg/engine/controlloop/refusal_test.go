@@ -63,3 +63,20 @@ func TestStatusTellsWhoMayStart(t *testing.T) {
 		})
 	}
 }
+
+// TestStatusShowsTheCoolDown: what is sold can fall before the eviction begins, also where the
+// node itself refuses no new batch work.
+func TestStatusShowsTheCoolDown(t *testing.T) {
+	cfg := config.Default()
+	cfg.Mode, cfg.Control.Mode, cfg.Control.Eviction.By = config.On, control.On, control.EvictKubernetes
+	n := &node.Node{Config: cfg}
+	l := New(t.Context(), n, Parts{Settings: podsettings.New(n, nil, false)}, memorylimit.Host{}, Options{EvictorProblem: func() string { return "nobody is there" }})
+	if e := l.evictionStatus(); !e.CoolDownEndsAt.IsZero() || e.Problem != "nobody is there" {
+		t.Errorf("without an eviction: %+v", e)
+	}
+	until := l.Now().Add(time.Minute)
+	l.refusal = control.Refusal{Until: until, Why: "pod ns/p is being evicted"}
+	if e := l.evictionStatus(); e.CoolDownEndsAt != until || e.CoolDownWhy != "pod ns/p is being evicted" {
+		t.Errorf("while a pod is evicted: %+v", e)
+	}
+}

@@ -12,7 +12,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// Evictor ends pods; see pkg/runtime/evict. It blocks until the pod has ended.
+// Evictor ends pods; see pkg/runtime/evict. It blocks until the pod has ended or the API server
+// has accepted the eviction.
 type Evictor interface {
 	Evict(ctx context.Context, pod evict.Pod) error
 }
@@ -25,11 +26,15 @@ func (l *Loop) evict(victim control.Victim) {
 	ctx, cancel := context.WithTimeout(l.ctx, victim.Grace+evictionTime)
 	var err error
 	evictor := l.Evictor // a reload may replace it
+	if victim.By == control.EvictCRI && l.LastResort != nil {
+		evictor = l.LastResort
+	}
+	pod := evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace, Why: victim.Why, DecidedAt: l.Now(), CoolDown: victim.CoolDown}
 	l.Aside("evicted", func() {
 		defer cancel()
-		err = evictor.Evict(ctx, evict.Pod{UID: victim.UID, Ref: victim.Ref, Grace: victim.Grace})
+		err = evictor.Evict(ctx, pod)
 	}, func() {
-		l.Controllers.Eviction.Done(victim.UID, err, l.Now())
+		l.Controllers.Eviction.Done(victim.UID, victim.By, err, l.Now())
 		if err != nil {
 			l.Log.WithField("pod", victim.Ref).WithError(err).Warn("Pod could not be evicted; it counts for nothing, and another may be chosen")
 		}
@@ -46,6 +51,11 @@ func (l *Loop) givenCPU() workload.MilliCPU {
 		return b.Amount
 	}
 	return workload.MilliCPU(v.Pools[len(v.Pools)-1].Size) * 1000
+}
+
+// Admitted records whether a container may start, so that a pod that never may is evicted.
+func (l *Loop) Admitted(c *node.Container, r *workload.Request, err error) {
+	l.stuck.admitted(c, r, err, l.Now())
 }
 
 // MayStart refuses batch work while the node accepts none, and pods that were evicted a short

@@ -27,7 +27,7 @@ func (l *Loop) Status() *status.Loop {
 		Memory: l.Memory.Status(),
 		Offer:  l.offer, Advice: slices.Clone(l.advice),
 		Refusal:   l.refusalStatus(),
-		Evictions: status.Evictions{By: cfg.Eviction.By},
+		Evictions: l.evictionStatus(),
 		Decisions: l.Decisions.Recent(),
 		Counts:    l.Decisions.Counts(),
 
@@ -36,8 +36,6 @@ func (l *Loop) Status() *status.Loop {
 	if l.begun {
 		s.Problem = ""
 		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
-		n := l.Controllers.Eviction.Counts()
-		s.Evictions.Evicted, s.Evictions.Failed, s.Evictions.Reported = n.Evicted, n.Failed, n.Reported
 	}
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
 	s.Disturbed = slices.Clone(l.disturbed)
@@ -47,6 +45,21 @@ func (l *Loop) Status() *status.Loop {
 	s.Controllers = l.ControllerStatus()
 	if l.Failures != nil {
 		s.Failures = l.Failures()
+	}
+	return s
+}
+
+func (l *Loop) evictionStatus() status.Evictions {
+	s := status.Evictions{By: l.Config.Control.Eviction.By}
+	if l.begun {
+		n := l.Controllers.Eviction.Counts()
+		s.Evicted, s.Failed, s.Refused, s.Reported = n.Evicted, n.Failed, n.Refused, n.Reported
+	}
+	if l.Now().Before(l.refusal.Until) {
+		s.CoolDownEndsAt, s.CoolDownWhy = l.refusal.Until, l.refusal.Why
+	}
+	if l.EvictorProblem != nil {
+		s.Problem = l.EvictorProblem()
 	}
 	return s
 }

@@ -33,6 +33,10 @@ func (l *Loop) step(all bool) {
 		return
 	}
 
+	l.View.Stuck, l.View.HasCRI, l.View.APIPods = l.stuck.list(l.View.Now), l.LastResort != nil, nil
+	if l.APIPods != nil {
+		l.View.APIPods = l.APIPods()
+	}
 	in.Short, in.Given, in.Owed, in.Resizing = l.short, l.givenCPU(), l.Memory.Owed(), l.Settings.Resizing()
 	l.perform(c.Step(&l.View, &in, l.Settings.Want))
 	l.stepAdvisors(&l.View.View)

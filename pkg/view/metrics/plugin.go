@@ -21,10 +21,11 @@ func decisions() []metric {
 					out.put(float64(n), d.Controller, d.Action, d.Cause, string(d.Mode))
 				}
 			})},
-		{"sluice_evictions_total", "Pods chosen for eviction: evicted, failed, or only reported.", counter, []string{"result"},
+		{"sluice_evictions_total", "Pods chosen for eviction: evicted, failed, refused by the cluster for the moment, or only reported.", counter, []string{"result"},
 			loopSamples(func(l *status.Loop, out *sink) {
 				out.put(float64(l.Evictions.Evicted), "evicted")
 				out.put(float64(l.Evictions.Failed), "failed")
+				out.put(float64(l.Evictions.Refused), "refused")
 				out.put(float64(l.Evictions.Reported), "told")
 			})},
 		{"sluice_controller_mode", "1 for the controller's mode in force.", gauge, []string{"controller", "mode"},

@@ -79,8 +79,8 @@ func loopRows(l *status.Loop) [][]string {
 	if r := l.Refusal; r != nil {
 		rows = append(rows, []string{"refused", refusalText(r)})
 	}
-	if e := &l.Evictions; e.Evicted+e.Failed+e.Reported > 0 {
-		rows = append(rows, []string{"evictions", fmt.Sprintf("%d done, %d failed, %d only reported (by %s)", e.Evicted, e.Failed, e.Reported, e.By)})
+	if e := &l.Evictions; e.Evicted+e.Failed+e.Refused+e.Reported > 0 || e.Problem != "" {
+		rows = append(rows, []string{"evictions", evictionsText(e)})
 	}
 	rows = append(rows, []string{"offer", offerText(&l.Offer)})
 	if d := &l.Benefit.Day; d.KnownHours > 0 {
@@ -286,4 +286,15 @@ func orNone(there bool, text string) string {
 		return text
 	}
 	return "none"
+}
+
+func evictionsText(e *status.Evictions) string {
+	text := fmt.Sprintf("%d done, %d failed, %d only reported (by %s)", e.Evicted, e.Failed, e.Reported, e.By)
+	if e.Refused > 0 {
+		text += fmt.Sprintf(", %d forbidden by the cluster for the moment", e.Refused)
+	}
+	if e.Problem != "" {
+		text += "; none can be carried out now: " + e.Problem
+	}
+	return text
 }

@@ -7,6 +7,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,13 +53,12 @@ type Refuser interface {
 	Denied(uid uint32)
 }
 
-// admit accepts requests of root and of this process' own user.
-func admit(next http.Handler, source Source) http.Handler {
+// admit accepts requests of root, of this process' own user, and of the users of the admission.
+func admit(next http.Handler, a *Admission) http.Handler {
 	own := uint32(os.Geteuid())
-	refuser, _ := source.(Refuser)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, _ := r.Context().Value(peerKey{}).(peer)
-		if p.err == nil && (p.uid == 0 || p.uid == own) {
+		if p.err == nil && (p.uid == 0 || p.uid == own || slices.Contains(a.More, p.uid)) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -65,9 +67,18 @@ func admit(next http.Handler, source Source) http.Handler {
 			http.Error(w, "the user behind this connection is unknown: "+p.err.Error(), http.StatusForbidden)
 			return
 		}
-		if refuser != nil {
-			refuser.Denied(p.uid)
+		if a.Refuser != nil {
+			a.Refuser.Denied(p.uid)
 		}
-		http.Error(w, fmt.Sprintf("user %d may not ask: be root, or user %d as sluice is", p.uid, own), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("user %d may not ask: be root, or user %s", p.uid, usersOf(own, a.More)), http.StatusForbidden)
 	})
+}
+
+// usersOf lists the users who may ask besides root.
+func usersOf(own uint32, more []uint32) string {
+	users := []string{fmt.Sprintf("%d as sluice is", own)}
+	for _, uid := range more {
+		users = append(users, strconv.FormatUint(uint64(uid), 10))
+	}
+	return strings.Join(users, ", or ")
 }

@@ -53,6 +53,13 @@ type Route struct {
 	Handler http.Handler
 }
 
+// Admission says who may use a socket besides root and this process' own user, and how.
+type Admission struct {
+	More    []uint32 // users
+	Refuser Refuser  // is notified of all other users; may be nil
+	MaxBody int64    // size of a request's body, in bytes
+}
+
 // Serve listens on a unix socket, open to its owner alone, until the context ends. It replaces
 // a socket that an earlier run has left. Clients must be root or the user of this process,
 // whatever the socket's mode has become since. If the source is a Refuser, Serve notifies it of
@@ -62,24 +69,40 @@ func Serve(ctx context.Context, socket string, source Source, more ...Route) err
 	if err != nil {
 		return fmt.Errorf("status socket: %w", err)
 	}
+	refuser, _ := source.(Refuser)
+	if err := ServeOn(ctx, listener, handler(source, more...), Admission{Refuser: refuser, MaxBody: maxBody}); err != nil {
+		return fmt.Errorf("status socket: %w", err)
+	}
+	return os.Remove(socket)
+}
+
+// ServeOn serves the admitted clients of a unix socket until the context ends.
+func ServeOn(ctx context.Context, listener net.Listener, h http.Handler, a Admission) error {
 	server := &http.Server{
-		Handler: admit(http.MaxBytesHandler(handler(source, more...), maxBody), source), ConnContext: withPeer,
+		Handler: admit(http.MaxBytesHandler(h, a.MaxBody), &a), ConnContext: withPeer,
 		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 	}
 	defer context.AfterFunc(ctx, func() {
 		server.Close() //nolint:errcheck // the process ends
 	})()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("status socket: %w", err)
+		return err
 	}
-	return os.Remove(socket)
+	return nil
 }
 
 // Listen creates a unix socket that is open to its owner alone, and replaces an existing one.
-// It creates the socket in a private folder and then moves it: nobody can connect before its
-// mode is set, whatever the permissions of the final folder.
-func Listen(socket string) (net.Listener, error) {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+func Listen(socket string) (net.Listener, error) { return listen(socket, 0o700, 0o600) }
+
+// ListenGroup creates a unix socket that is open to its owner and to the group of its folder,
+// and replaces an existing one. The folder must pass its group on (setgid), as the kubelet
+// makes a volume with fsGroup.
+func ListenGroup(socket string) (net.Listener, error) { return listen(socket, 0o750, 0o660) }
+
+// listen creates the socket in a private folder and then moves it: nobody can connect before
+// its mode is set, whatever the permissions of the final folder.
+func listen(socket string, folder, mode os.FileMode) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), folder); err != nil {
 		return nil, err
 	}
 	private, err := os.MkdirTemp(filepath.Dir(socket), ".")
@@ -93,7 +116,7 @@ func Listen(socket string) (net.Listener, error) {
 		return nil, err
 	}
 	listener.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(hidden, 0o600), os.Rename(hidden, socket)); err != nil {
+	if err := errors.Join(os.Chmod(hidden, mode), os.Rename(hidden, socket)); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
@@ -112,7 +135,7 @@ func Data(source Reader) *http.ServeMux {
 		data, err := last.of(s)
 		send(w, data, err)
 	})
-	mux.Handle("GET /v1/stream", newHub(source))
+	mux.Handle("GET /v1/stream", Stream(source))
 	mux.HandleFunc("GET /v1/topology", func(w http.ResponseWriter, _ *http.Request) {
 		m, err := source.Machine()
 		answer(w, m, err)

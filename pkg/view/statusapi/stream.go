@@ -44,6 +44,10 @@ type follower struct {
 	next  chan *status.Status // the newest snapshot that it has not received; closed at the end
 }
 
+// Stream serves the status as a stream of JSON lines, of which each is a merge patch of the
+// status before it.
+func Stream(source Reader) http.Handler { return newHub(source) }
+
 func newHub(source Reader) *hub {
 	return &hub{source: source, followers: map[*follower]struct{}{}, changed: make(chan struct{}, 1), fields: newFields(), nothing: &status.Status{}}
 }

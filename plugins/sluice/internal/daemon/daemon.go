@@ -23,8 +23,10 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
+	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/kubesocket"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
@@ -41,6 +43,8 @@ type Options struct {
 	StateDir     string // "" for the configuration's
 	RuntimeDir   string // "" for the configuration's
 	StatusSocket string // "" for the configuration's
+	KubeSocket   string // unix socket for sluice-kube; "" for none
+	KubeUID      uint32 // user of sluice-kube, who may connect besides root
 	LogLevel     string // "" for the configuration's
 	Build        status.Build
 }
@@ -48,7 +52,7 @@ type Options struct {
 // Run runs the plugin until the context ends.
 func Run(ctx context.Context, o Options) error {
 	collectSeldom()
-	s := service{Options: &o}
+	s := service{Options: &o, link: kubelink.New()}
 	defer s.stop()
 	if nri.PreInstalled() && o.Config == "" {
 		return nri.New(nil, nri.Options{Configure: s.configure, Log: logrus.New()}).Run(ctx)
@@ -81,6 +85,7 @@ type service struct {
 	own     *ownCPUs
 	host    *host.Host
 	sampler *sampler.Sampler // nil if there is no control loop
+	link    *kubelink.Link   // to sluice-kube
 	flush   func()           // writes the pending lines of the log
 	acting  group            // the agent and what sends it requests
 	writing group            // what writes the agent's records to disk; ends after acting
@@ -181,6 +186,14 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 			log.WithError(err).Error("No status socket: sluice status, explain and plan have no answer")
 		}
 	})
+	if s.KubeSocket != "" {
+		s.acting.running.Go(func() {
+			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Refuser: statusapi.NewDenialLog(log)}
+			if err := kubesocket.Serve(loop, o, a, s.link); err != nil {
+				log.WithError(err).Error("No socket for sluice-kube: nothing is sold, and no pod is evicted by kubernetes")
+			}
+		})
+	}
 	if cfg.Web.Listen != "" {
 		s.acting.running.Go(func() { serveWeb(loop, &cfg.Web, a, log) })
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/failsafe"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/procfs"
-	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 	"github.com/sluice-dev/sluice/topology"
@@ -69,20 +68,8 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 	if o.Config.LoopActs() {
 		o.Failsafe = s.newFailsafe(o.Log)
 	}
-	o.Evictor = s.evictor(o.Config, o.Log)
+	s.addEvictors(o.Config, o, o.Log)
 	return nil
-}
-
-// evictor returns what a configuration uses to evict pods. It warns of a setup that can't work
-// now, and not only when a pod has to be evicted.
-func (s *service) evictor(c *config.Config, log logrus.FieldLogger) controlloop.Evictor {
-	if c.Control.Eviction.By != control.EvictCRI {
-		return evict.Report{}
-	}
-	if err := Evicts(c, s.HostRoot); err != nil {
-		log.WithError(err).Warn("control.eviction is by: cri, which does not work here now; the socket is looked for again when a pod has to go")
-	}
-	return criEvictor{c.Control.Eviction.Socket, s.HostRoot}
 }
 
 // reportingSampler is a sampler that reports its failures as the status does.
@@ -98,28 +85,6 @@ func (l reportingSampler) Failures() []status.Failure {
 	return all
 }
 
-// criEvictor stops pods through the runtime. It searches for the socket on each eviction,
-// because the runtime may start after the plugin.
-type criEvictor struct{ socket, root string }
-
-func (e criEvictor) Evict(ctx context.Context, pod evict.Pod) error {
-	socket, err := evict.Socket(e.root, e.socket)
-	if err != nil {
-		return err
-	}
-	return evict.CRI{Socket: socket}.Evict(ctx, pod)
-}
-
-// Evicts returns an error if the configuration asks for evictions that can't work on this node.
-func Evicts(c *config.Config, root string) error {
-	by := &c.Control.Eviction
-	if by.By != control.EvictCRI || by.Mode == control.Off || c.LoopMode() == control.Off {
-		return nil
-	}
-	_, err := evict.Socket(root, by.Socket)
-	return err
-}
-
 // Check returns warnings about a configuration, and the error that makes it unusable. It checks
 // the configuration by itself, on a machine (nil for none), and on the node below hostRoot (""
 // for none).
@@ -132,7 +97,7 @@ func Check(c *config.Config, machine *topology.Machine, hostRoot string) (warnin
 	}
 	if hostRoot != "" {
 		if err := Evicts(c, hostRoot); err != nil {
-			warnings = append(warnings, "control.eviction is by: cri, which does not work on this node: "+err.Error())
+			warnings = append(warnings, unevictable(c, err))
 		}
 	}
 	return warnings, err

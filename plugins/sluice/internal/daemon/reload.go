@@ -80,7 +80,7 @@ func (s *service) adapt(log *logrus.Logger) func(*config.Config, *agent.Options)
 		if o.Sampler == nil {
 			return
 		}
-		o.Evictor = s.evictor(c, log)
+		s.addEvictors(c, o, log)
 		if o.Failsafe == nil && c.LoopActs() {
 			o.Failsafe = s.newFailsafe(log)
 		}

@@ -1,0 +1,62 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// budgetWindow is the time over which evictions are bounded.
+const budgetWindow = time.Hour
+
+// evictionBudget holds the evictions of the last hour that count towards the configured bounds.
+type evictionBudget struct{ evictions []pastEviction }
+
+type pastEviction struct {
+	at    time.Time
+	owner string
+}
+
+func (b *evictionBudget) add(now time.Time, owner string) {
+	b.evictions = append(b.evictions, pastEviction{now, owner})
+}
+
+// prune drops evictions older than an hour. Evictions that a clock which went back places in the
+// future count as of now, so that they neither vanish nor count for longer.
+func (b *evictionBudget) prune(now time.Time) {
+	b.evictions = slices.DeleteFunc(b.evictions, func(p pastEviction) bool { return now.Sub(p.at) >= budgetWindow })
+	for i := range b.evictions {
+		if p := &b.evictions[i]; p.at.After(now) {
+			p.at = now
+		}
+	}
+}
+
+func (b *evictionBudget) of(owner string) int {
+	n := 0
+	for i := range b.evictions {
+		if b.evictions[i].owner == owner {
+			n++
+		}
+	}
+	return n
+}
+
+// isUnbound reports whether the bounds per hour leave the request out: where the kernel is about
+// to kill, and where the operator wants all batch work to end.
+func (r *EvictRequest) isUnbound() bool { return r.Urgent || r.All }
+
+// overBudget returns why the node's bound forbids an eviction for the request; "" if it doesn't.
+func (e *Eviction) overBudget(r *EvictRequest) string {
+	if most := e.cfg.MaxPerHour; most > 0 && !r.isUnbound() && len(e.budget.evictions) >= most {
+		return fmt.Sprintf("%d pods were evicted within the last hour, the most that control.eviction.maxPerHour allows", len(e.budget.evictions))
+	}
+	return ""
+}
+
+// ownerOverBudget reports whether the bound of the pod's owner forbids its eviction for the
+// request.
+func (e *Eviction) ownerOverBudget(owner string, r *EvictRequest) bool {
+	most := e.cfg.MaxPerOwnerPerHour
+	return most > 0 && owner != "" && !r.isUnbound() && e.budget.of(owner) >= most
+}
