@@ -60,12 +60,12 @@ func Mounts() ([]Mount, error) {
 type Tree struct {
 	Name       string
 	Mounts     []Mount
-	HighWeight bool // see Options of package runtime
+	HighWeight bool // 16 times the usual CPU weight
 }
 
-// Processes returns the cgroup of containerd, its shims and the plugin. In cgroup v1, they are in
-// it in the hierarchy of membership, which limits nothing, and also in that of CPU time if the
-// tree has a high weight.
+// Processes is the cgroup of the programs that a test starts, such as containerd with its shims
+// and the plugin. In cgroup v1 they are in it in the hierarchy of membership, which limits
+// nothing, and also in that of CPU time if the tree has a high weight.
 func (t *Tree) Processes() string { return filepath.Join(t.Name, "processes") }
 
 // membership returns the hierarchy in which all processes of the tree are found.
