@@ -44,6 +44,7 @@ type Publisher struct {
 	report    *selling.Report
 	heard     time.Duration
 	connected bool
+	coolDown  coolDown
 
 	backoff time.Duration
 	retry   time.Duration // earliest time of the next attempt
@@ -140,9 +141,10 @@ func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
 	object, from := p.node.object()
 	p.mu.Lock()
 	in := selling.Input{
-		Now: now, Report: p.report, Heard: p.heard, Connected: p.connected,
+		Now: now, Report: p.coolDown.apply(p.report, time.Now()), Heard: p.heard, Connected: p.connected,
 		Object: object, Leaving: leaving, Jitter: rand.Float64(),
 	}
+	waits := p.coolDown.settled // made before the input, which so has the cool-down
 	p.mu.Unlock()
 	in.Pods = p.pods.Requests(p.refused)
 	out := p.seller.Step(&in)
@@ -150,6 +152,7 @@ func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
 		p.publish(ctx, out.Publish, object, from)
 		return time.Millisecond
 	}
+	p.settle(waits)
 	return out.Again - now
 }
 

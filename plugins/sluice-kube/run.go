@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 	"github.com/sluice-dev/sluice/pkg/kube"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/view/kubesocket"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
 )
@@ -90,6 +91,9 @@ func run(ctx context.Context, o options) error {
 	}
 	work.Go(func() error { events.Run(ctx); return nil })
 	work.Go(func() error { publisher.Run(ctx); return nil })
+	evictor := kube.NewEvictor(client, kubesocket.NewClient(o.socket), publisher.Pods(), events, log)
+	evictor.CoolDown = publisher.CoolDown
+	work.Go(func() error { evictor.Run(ctx); return nil })
 	work.Go(func() error { follow(ctx, o.socket, publisher, log); return nil })
 	log.WithFields(logrus.Fields{"node": o.node, "resources": dialect, "version": buildinfo.Version()}).Info("Started")
 	return work.Wait()

@@ -8,6 +8,7 @@ replace github.com/sluice-dev/sluice => ../..
 
 require (
 	github.com/google/go-containerregistry v0.21.3
+	github.com/sirupsen/logrus v1.10.2
 	github.com/sluice-dev/sluice v0.0.0-00010101000000-000000000000
 	github.com/vishvananda/netlink v1.3.1
 	google.golang.org/grpc v1.83.2
@@ -25,11 +26,12 @@ require (
 	github.com/moby/spdystream v0.5.1 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
-	github.com/sirupsen/logrus v1.10.2 // indirect
+	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/vbatts/tar-split v0.12.2 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
+	k8s.io/component-helpers v0.37.2 // indirect
 	k8s.io/streaming v0.37.2 // indirect
 )
 

@@ -138,6 +138,8 @@ func whyClosed(loop *status.Loop) *Reason {
 		return &Reason{Switch, "Batch work is switched off by 'sluice batch off'; 'sluice batch auto' ends it."}
 	case shut:
 		return &Reason{Window, "A time window of sluice.yaml keeps batch work away: " + sentence(b.Why, "it will end by itself")}
+	case !loop.Evictions.CoolDownEndsAt.IsZero():
+		return &Reason{CoolDown, "No batch work is wanted during an eviction and for some time after it: " + sentence(loop.Evictions.CoolDownWhy, "the status gives no reason")}
 	case loop.Refusal != nil && loop.Refusal.NewBatch && !loop.Refusal.EndsAt.IsZero():
 		return &Reason{CoolDown, "No batch work starts after an eviction for some time: " + sentence(loop.Refusal.Why, "the status gives no reason")}
 	case loop.Refusal != nil && loop.Refusal.NewBatch:

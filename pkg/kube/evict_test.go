@@ -1,0 +1,153 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
+)
+
+// apiServer replies to evictions in turn, and then always as the last time. A real API server
+// can't be made to be overloaded for one request.
+type apiServer struct {
+	mu      sync.Mutex
+	replies []func(http.ResponseWriter)
+	asked   int
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/ns/pods/p/eviction") {
+		http.NotFound(w, r)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	reply := a.replies[min(a.asked, len(a.replies)-1)]
+	a.asked++
+	reply(w)
+}
+
+func (a *apiServer) requests() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.asked
+}
+
+func says(code int, header, body string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
+		if header != "" {
+			w.Header().Set("Retry-After", header)
+		}
+		w.WriteHeader(code)
+		fmt.Fprint(w, body)
+	}
+}
+
+const success = `{"kind":"Status","apiVersion":"v1","status":"Success"}`
+
+// plugin gives its orders out once, and keeps the answers.
+type plugin struct {
+	orders  []evictorder.Order
+	mu      sync.Mutex
+	answers []evictorder.Answer
+}
+
+func (p *plugin) Orders(ctx context.Context, connected func(), do func(evictorder.Order), _ func(error)) error {
+	connected()
+	for _, o := range p.orders {
+		do(o)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (p *plugin) Answer(_ context.Context, _ string, a evictorder.Answer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers = append(p.answers, a)
+	return nil
+}
+
+func (*plugin) SetPods(context.Context, []evictorder.Pod) error { return nil }
+
+func (p *plugin) answered() []evictorder.Answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers
+}
+
+func TestEvictorAndAnOverloadedServer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		replies  []func(http.ResponseWriter)
+		deadline time.Duration
+		requests int
+		want     evictorder.Outcome // "" for no answer: the node has given up at the deadline, too
+		reason   string
+	}{
+		"overloaded, then it evicts": {
+			[]func(http.ResponseWriter){says(429, "1", "too many requests"), says(503, "", "no etcd"), says(201, "", success)}, time.Minute, 3, evictorder.Evicted, ""},
+		"a budget that is not counted yet, with a Retry-After": {
+			[]func(http.ResponseWriter){says(429, "10", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod.","details":{"retryAfterSeconds":10,"causes":[{"reason":"DisruptionBudget","message":"web is still being processed"}]}}`)},
+			time.Minute, 1, evictorder.Refused, "web is still being processed"},
+		"nonsense":  {[]func(http.ResponseWriter){says(418, "", "<html>")}, time.Minute, 1, evictorder.Failed, "418"},
+		"dead":      {[]func(http.ResponseWriter){says(500, "", "")}, 500 * time.Millisecond, 2, "", ""}, // at 0 and 200 ms
+		"forbidden": {[]func(http.ResponseWriter){says(403, "", "no")}, time.Minute, 1, evictorder.Failed, "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := &apiServer{replies: test.replies}
+			server := httptest.NewServer(api)
+			t.Cleanup(server.Close)
+			file := filepath.Join(t.TempDir(), "kubeconfig")
+			config := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
+			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			client, err := NewClient(file, "n1", "test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := logrus.New()
+			log.SetOutput(t.Output())
+			o := evictorder.Order{ID: "a-1", UID: "u", Namespace: "ns", Name: "p", GraceSeconds: 1, DecidedAt: time.Now(), Deadline: time.Now().Add(test.deadline)}
+			node := &plugin{orders: []evictorder.Order{o, o}} // again, as after a reconnection
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			running.Go(func() {
+				NewEvictor(client, node, client.Pods(nil, func() {}), client.Events(log), log).Run(ctx)
+			})
+			t.Cleanup(func() { cancel(); running.Wait() })
+			if test.want == "" {
+				time.Sleep(test.deadline + 200*time.Millisecond)
+				if got := node.answered(); len(got) > 0 {
+					t.Errorf("answers %+v after the deadline", got)
+				}
+			} else {
+				for limit := time.Now().Add(30 * time.Second); len(node.answered()) == 0; time.Sleep(time.Millisecond) {
+					if time.Now().After(limit) {
+						t.Fatal("no answer")
+					}
+				}
+				got := node.answered()[0]
+				if got.Outcome != test.want || !strings.Contains(got.Reason, test.reason) {
+					t.Errorf("answers %+v, want %s: %s", got, test.want, test.reason)
+				}
+			}
+			if n := api.requests(); n != test.requests {
+				t.Errorf("%d requests, want %d", n, test.requests)
+			}
+		})
+	}
+}
