@@ -17,7 +17,7 @@ import (
 // lists, and mappings that are given as a whole, are values.
 func flatten(key string, value any, into map[string]string) {
 	below, ok := value.(map[string]any)
-	if whole := slices.Contains([]string{"resources"}, key); !ok || whole || len(below) == 0 {
+	if whole := slices.Contains([]string{"resources", "kube.podResources"}, key); !ok || whole || len(below) == 0 {
 		text, _ := json.Marshal(value)
 		if s, isText := value.(string); isText && s != "" {
 			text = []byte(s)

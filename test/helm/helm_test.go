@@ -4,6 +4,7 @@ package helm
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -23,15 +24,16 @@ const (
 
 var update = flag.Bool("update", false, "write the golden files and the manifests anew")
 
-func sluice() string {
+// programs is the folder with sluice and sluice-kube.
+func programs() string {
 	return filepath.Join(os.TempDir(), fmt.Sprint("sluice-helm-test-", os.Getpid()))
 }
 
-// TestMain builds sluice, for "sluice check".
+// TestMain builds the programs of the image.
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		defer os.Remove(sluice())
-		build := exec.Command("go", "build", "-o", sluice(), "./plugins/sluice")
+		defer os.RemoveAll(programs())
+		build := exec.Command("go", "build", "-o", programs()+"/", "./plugins/sluice", "./plugins/sluice-kube")
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v: %s\n", err, out)
@@ -59,15 +61,31 @@ func helm(t *testing.T, args ...string) (out, errs string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// render is what helm template prints, without the names of the templates.
-func render(t *testing.T, release, namespace string, args ...string) string {
+// template is what helm template prints, without the names of the templates: the policies, which
+// are files of configs/kubernetes, and the rest.
+func template(t *testing.T, chart, release, namespace string, args ...string) (rest, policies string) {
 	t.Helper()
 	out, errs, err := helm(t, append([]string{"template", release, chart, "--namespace", namespace}, args...)...)
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs)
 	}
-	out = regexp.MustCompile(`(?m)^# Source: .*\n`).ReplaceAllString(out, "")
-	return regexp.MustCompile(`\n+---\n`).ReplaceAllString(out, "\n---\n")
+	for document := range strings.SplitSeq("\n"+out, "\n---\n") {
+		source, text, _ := strings.Cut(document, "\n")
+		switch text = "---\n" + strings.TrimRight(text, "\n") + "\n"; {
+		case source == "":
+		case strings.HasSuffix(source, "/policies.yaml"):
+			policies += text
+		default:
+			rest += text
+		}
+	}
+	return rest, policies
+}
+
+func render(t *testing.T, release, namespace string, args ...string) string {
+	t.Helper()
+	rest, _ := template(t, chart, release, namespace, args...)
+	return rest
 }
 
 // cases are the golden renders, by name.
@@ -116,7 +134,7 @@ func TestLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		out, errs, err := helm(t, "lint", "--strict", "--quiet", chart, "--values", file)
+		out, errs, err := helm(t, "lint", "--strict", "--quiet", "--kube-version", "1.34.0", chart, "--values", file)
 		if err != nil || strings.Contains(out, "[") {
 			t.Errorf("%s: %v\n%s%s", file, err, out, errs)
 		}
@@ -168,12 +186,37 @@ func checkConfigurations(t *testing.T, where, text string) int {
 		if err := os.WriteFile(file, []byte(o.Data["sluice.yaml"]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command(sluice(), "check", "-f", file).CombinedOutput(); err != nil {
+		if out, err := exec.Command(filepath.Join(programs(), "sluice"), "check", "-f", file).CombinedOutput(); err != nil {
 			t.Errorf("%s, %s: %v: %s\n%s", where, o.Metadata.Name, err, out, o.Data["sluice.yaml"])
 		}
 		checked++
 	}
 	return checked
+}
+
+// Each container runs a command with flags that there are.
+func TestCommandLines(t *testing.T) {
+	t.Parallel()
+	containers := regexp.MustCompile(`(?m)^ +(?:command: \[/usr/bin/([a-z-]+)\]\n +)?args: \[(.*)\]$`)
+	seen := map[string]bool{}
+	for name, text := range cases(t) {
+		for _, m := range containers.FindAllStringSubmatch(text, -1) {
+			program, words := cmp.Or(m[1], "sluice"), strings.Split(m[2], ", ")
+			seen[program+" "+words[0]] = true
+			help, err := exec.Command(filepath.Join(programs(), program), words[0], "--help").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, word := range words[1:] {
+				if strings.HasPrefix(word, "--") && !strings.Contains(string(help), " "+word+" ") {
+					t.Errorf("%s: %s %s has no flag %s", name, program, words[0], word)
+				}
+			}
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("the containers run only %v", seen)
+	}
 }
 
 // object has the parts of a rendered object that the tests look at.
@@ -228,12 +271,7 @@ func TestPackage(t *testing.T) {
 	}
 	packed := filepath.Join(dir, "sluice-0.0.0.tgz")
 	for name, want := range cases(t) {
-		out, errs, err := helm(t, "template", "sluice", packed, "--namespace", "sluice", "--values", "testdata/"+name+".values.yaml")
-		if err != nil {
-			t.Fatalf("%v: %s", err, errs)
-		}
-		out = regexp.MustCompile(`(?m)^# Source: .*\n`).ReplaceAllString(out, "")
-		if out = regexp.MustCompile(`\n+---\n`).ReplaceAllString(out, "\n---\n"); out != want {
+		if out, _ := template(t, packed, "sluice", "sluice", "--values", "testdata/"+name+".values.yaml"); out != want {
 			t.Errorf("%s: the packaged chart renders something else:\n%s", name, out)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
@@ -39,7 +38,7 @@ func decode(t *testing.T, file string) []runtime.Object {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, batch.AddToScheme, rbac.AddToScheme, admission.AddToScheme, scheduling.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, apps.AddToScheme, batch.AddToScheme, rbac.AddToScheme, scheduling.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -70,6 +69,41 @@ func TestChart(t *testing.T) {
 		if all := decode(t, file); len(all) < 2 {
 			t.Errorf("%s has %d objects", file, len(all))
 		}
+	}
+}
+
+// sluice-kube has the only token, nothing of the host but the folder with the socket, and no privilege.
+func TestKubeIsUnprivileged(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, object := range decode(t, "../../../test/helm/testdata/kube.golden.yaml") {
+		set, ok := object.(*apps.DaemonSet)
+		if !ok {
+			continue
+		}
+		pod := set.Spec.Template.Spec
+		token := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Projected != nil })
+		if !strings.HasPrefix(set.Name, "sluice-kube") {
+			if token >= 0 || *pod.AutomountServiceAccountToken {
+				t.Errorf("%s has a token", set.Name)
+			}
+			continue
+		}
+		found++
+		var folders []string
+		for _, v := range pod.Volumes {
+			if v.HostPath != nil {
+				folders = append(folders, v.HostPath.Path)
+			}
+		}
+		s, c := pod.SecurityContext, pod.Containers[0].SecurityContext
+		if pod.HostPID || pod.HostNetwork || pod.HostIPC || token < 0 || !slices.Equal(folders, []string{"/run/sluice-kube"}) || *s.RunAsUser == 0 || !*s.RunAsNonRoot ||
+			!*c.ReadOnlyRootFilesystem || *c.AllowPrivilegeEscalation || !slices.Equal(c.Capabilities.Drop, []core.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
+			t.Errorf("%s: %+v %+v, folders %q of the host", set.Name, s, c, folders)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d DaemonSets of sluice-kube, want one for each of the 2 groups that run Sluice", found)
 	}
 }
 

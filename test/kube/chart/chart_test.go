@@ -2,6 +2,7 @@ package chart
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +14,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -31,6 +35,7 @@ func TestMain(m *testing.M) { os.Exit(bed.Main(m)) }
 type stand struct {
 	*testing.T
 	client     kubernetes.Interface
+	cluster    *bed.Cluster
 	kubeconfig string
 	kubelets   *kubelets
 }
@@ -39,7 +44,7 @@ func newStand(t *testing.T) *stand {
 	t.Helper()
 	c := bed.API(t)
 	c.StartControllers(t)
-	s := &stand{T: t, client: c.Client(t), kubeconfig: c.Kubeconfig(t, "helm", c.Admin())}
+	s := &stand{T: t, cluster: c, client: c.Client(t), kubeconfig: c.Kubeconfig(t, "helm", c.Admin())}
 	for i := range nodes {
 		name := fmt.Sprint("n", i)
 		c.Apply(t, fmt.Sprintf(`
@@ -196,10 +201,11 @@ func (s *stand) leavesNothing() {
 	}
 	maps, err := s.client.CoreV1().ConfigMaps(namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sluice"})
 	s.must(err)
-	roles, err := s.client.RbacV1().ClusterRoles().List(s.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sluice"})
-	s.must(err)
-	if len(maps.Items)+len(roles.Items) > 0 {
-		s.Errorf("left are the ConfigMaps %v and the ClusterRoles %v", maps.Items, roles.Items)
+	if len(maps.Items) > 0 {
+		s.Errorf("%d ConfigMaps are left, the first %s", len(maps.Items), maps.Items[0].Name)
+	}
+	for _, name := range s.clusterWide() {
+		s.Errorf("%s is left", name)
 	}
 	s.must(s.client.CoreV1().Namespaces().Delete(s.Context(), namespace, metav1.DeleteOptions{}))
 	bed.Await(s.T, "the namespace to go", func() error {
@@ -208,6 +214,78 @@ func (s *stand) leavesNothing() {
 		}
 		return nil
 	})
+}
+
+// clusterWide lists Sluice's objects that are in no namespace.
+func (s *stand) clusterWide() []string {
+	s.Helper()
+	var names []string
+	note := func(list runtime.Object, err error) {
+		s.Helper()
+		s.must(err)
+		s.must(meta.EachListItem(list, func(o runtime.Object) error {
+			if a, err := meta.Accessor(o); err == nil && strings.HasPrefix(a.GetName(), "sluice") {
+				names = append(names, fmt.Sprintf("%T %s", o, a.GetName()))
+			}
+			return nil
+		}))
+	}
+	ctx, all := s.Context(), metav1.ListOptions{}
+	roles, err := s.client.RbacV1().ClusterRoles().List(ctx, all)
+	note(roles, err)
+	bindings, err := s.client.RbacV1().ClusterRoleBindings().List(ctx, all)
+	note(bindings, err)
+	policies, err := s.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, all)
+	note(policies, err)
+	bound, err := s.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, all)
+	note(bound, err)
+	classes, err := s.client.SchedulingV1().PriorityClasses().List(ctx, all)
+	note(classes, err)
+	if bed.Version() != "1.34" { // where the API is beta
+		mutating, err := s.client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(ctx, all)
+		note(mutating, err)
+	}
+	return names
+}
+
+// TestKube installs all that the chart can install. The token of sluice-kube's pod reaches the
+// pod's node, and no other.
+func TestKube(t *testing.T) {
+	s := newStand(t)
+	const chart = root + "configs/helm/sluice"
+	values := "{kube: {enabled: true, resources: koordinator}, policies: {batch: true, services: true}}"
+	if bed.Version() == "1.34" {
+		values = strings.Replace(values, "services: true", "services: true, mutatingVersion: v1beta1", 1)
+	}
+	s.must(s.helm(values, "install", "sluice", chart, "--wait"))
+	if names := s.clusterWide(); len(names) < 12 {
+		t.Errorf("only these objects are in no namespace: %q", names)
+	}
+	pods, err := s.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=kube"})
+	s.must(err)
+	if len(pods.Items) != nodes {
+		t.Fatalf("%d pods of sluice-kube, want %d", len(pods.Items), nodes)
+	}
+	own := pods.Items[0].Spec.NodeName
+	agent, err := kubernetes.NewForConfig(s.cluster.PodToken(t, &pods.Items[0]))
+	s.must(err)
+	patch := []byte(`{"status": {"capacity": {"kubernetes.io/batch-cpu": "1000"}}}`)
+	bed.Await(t, "the policy to be in force", func() error {
+		_, err := agent.CoreV1().Nodes().Patch(t.Context(), map[bool]string{true: "n1", false: "n0"}[own == "n0"], types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		if err == nil || !strings.Contains(err.Error(), "may not change node") {
+			return fmt.Errorf("a patch of another node is not refused by the policy: %w", errors.Join(err, bed.ErrNotYet))
+		}
+		return nil
+	})
+	if _, err := agent.CoreV1().Nodes().Patch(t.Context(), own, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Errorf("the own node: %v", err)
+	}
+	if _, err := agent.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the agent lists secrets: %v, want forbidden", err)
+	}
+	s.must(s.helm("", "uninstall", "sluice"))
+	s.waits("each node to be given back", "uninstall", "uninstall", "uninstall")
+	s.leavesNothing()
 }
 
 // A configuration with which a pod does not get ready reaches one node alone, and a rollback

@@ -17,7 +17,8 @@ import (
 
 const namespace = "sluice"
 
-// kubelets stand for those of all nodes: they say that pods run, and remove deleted ones.
+// kubelets stand for those of all nodes: they say that pods run,
+// and that the Job of the uninstallation has succeeded, and remove deleted pods.
 type kubelets struct {
 	client kubernetes.Interface
 
@@ -80,6 +81,10 @@ func (k *kubelets) sync(ctx context.Context, p *corev1.Pod) error {
 		return k.client.CoreV1().Pods(namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 	case isReady(p) || k.isBroken(p):
 		return nil
+	}
+	if p.Labels["app.kubernetes.io/component"] == "uninstall-kube" {
+		_, err := k.client.CoreV1().Pods(namespace).Patch(ctx, p.Name, types.MergePatchType, []byte(`{"status": {"phase": "Succeeded"}}`), metav1.PatchOptions{}, "status")
+		return err
 	}
 	status := `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "` + time.Now().UTC().Format(time.RFC3339) + `"}]}}`
 	_, err := k.client.CoreV1().Pods(namespace).Patch(ctx, p.Name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")

@@ -128,7 +128,7 @@ containers:
 - name: sluice
   image: {{ include "sluice.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host]
+  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock{{ end }}]
   {{- with .group.goMemoryLimit }}
   env:
   - {name: GOMEMLIMIT, value: {{ . }}}
@@ -136,6 +136,9 @@ containers:
   resources:
     {{- toYaml .group.resources | nindent 4 }}
   securityContext:
+    {{- if .root.Values.kube.enabled }}
+    runAsGroup: 65532 # of the socket, which it then makes for sluice-kube
+    {{- end }}
     {{- include "sluice.security" . | nindent 4 }}
   {{- with .root.Values.metrics.listen }}
   ports:
@@ -159,6 +162,9 @@ containers:
   - {name: config, mountPath: /etc/sluice, readOnly: true}
   - {name: nri, mountPath: /var/run/nri}
   {{- include "sluice.mounts" .group | nindent 2 }}
+  {{- if .root.Values.kube.enabled }}
+  - {name: kube, mountPath: /run/sluice-kube}
+  {{- end }}
   {{- if .group.runtimeDirs }}
   # Propagated: a container's root file system, mounted below, must not stay here
   # after the container's end.
@@ -173,6 +179,11 @@ volumes:
 - name: nri
   hostPath: {path: /var/run/nri, type: Directory}
 {{ include "sluice.volumes" .group }}
+{{- if .root.Values.kube.enabled }}
+# The socket for sluice-kube, which is in a pod of its own.
+- name: kube
+  hostPath: {path: /run/sluice-kube, type: DirectoryOrCreate}
+{{- end }}
 {{- if .group.runtimeDirs }}
 # The runtime's CRI socket, for control.eviction with by: cri. The folder, not the
 # socket, as above; where the runtime is another one, the folder is made and stays empty.
