@@ -199,11 +199,11 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 
 // Alone returns the settings that a container would have alone in its pod, with its request as
 // far as settings depend on it. It also notes what this node lacks for them.
-func (s *Settings) Alone(c *node.Container) (settings []qos.Setting, request workload.Request) {
+func (s *Settings) Alone(c *node.Container) (settings []qos.Setting, request *workload.Request) {
 	pod := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{s.tunable(c)}}
 	all := qos.For(&s.QoS, &pod)
-	request = pod.Containers[0].Request
-	c.Notes = s.lacking(&request, all.Notes[0])
+	request = &pod.Containers[0].Request
+	c.Notes = s.lacking(request, all.Notes[0])
 	return all.Containers[0], request
 }
 
