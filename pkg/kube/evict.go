@@ -158,12 +158,16 @@ func (e *Evictor) evict(ctx context.Context, o *evictorder.Order) evictorder.Ans
 	}
 }
 
+// evictedBy is the label by which the admission policies find an eviction that they bound to its node: see
+// configs/kubernetes/policies/own-node.yaml.
+const evictedBy = "sluice.dev/evicted-by"
+
 // evict requests one eviction, of the pod with the order's UID alone.
 func (c *Client) evict(ctx context.Context, o *evictorder.Order) eviction.Reply {
 	uid := types.UID(o.UID)
 	body, err := json.Marshal(&policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
-		ObjectMeta:    metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: map[string]string{evictedBy: "agent"}},
 		DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &o.GraceSeconds, Preconditions: &metav1.Preconditions{UID: &uid}},
 	})
 	if err != nil {
