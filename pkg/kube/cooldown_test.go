@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/selling"
+)
+
+func TestCoolDownClosesTheReport(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	c := coolDown{until: now.Add(time.Minute), why: "memory is short"}
+	open, closed := &selling.Report{}, &selling.Report{Closed: &selling.Reason{Word: selling.Window}}
+	if got := c.apply(open, now); got.Closed == nil || got.Closed.Word != selling.CoolDown || open.Closed != nil {
+		t.Errorf("in the cool-down: %+v; the report itself: %+v", got.Closed, open.Closed)
+	}
+	if got := c.apply(open, c.until); got.Closed != nil {
+		t.Errorf("after the cool-down: %+v", got.Closed)
+	}
+	if got := c.apply(closed, now); got.Closed.Word != selling.Window {
+		t.Errorf("another reason is replaced: %+v", got.Closed)
+	}
+	if c.apply(nil, now) != nil {
+		t.Error("a report that is not known yet became one")
+	}
+}
+
+// An eviction waits until nothing is left to publish, and not for a publication that began
+// before the cool-down, nor beyond its time.
+func TestCoolDownWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &Publisher{wake: make(chan struct{}, 1)}
+		done := make(chan struct{})
+		began := time.Now()
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			p.CoolDown(ctx, began.Add(time.Hour), "memory is short")
+			close(done)
+		}()
+		synctest.Wait()
+		p.settle(nil) // a step that began before
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Fatal("it does not wait for its own publication")
+		default:
+		}
+		p.settle(p.coolDown.settled)
+		<-done
+		if time.Since(began) != 0 {
+			t.Errorf("it waits for %v", time.Since(began))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		p.CoolDown(ctx, began.Add(time.Minute), "an earlier end")
+		if time.Since(began) != closeTime || p.coolDown.until != began.Add(time.Hour) {
+			t.Errorf("it waits for %v, until %v", time.Since(began), p.coolDown.until)
+		}
+	})
+}
