@@ -35,8 +35,8 @@ func (c *cgroup) writeCPUs(file string, want cpuset.Set) error {
 	c.uses.Add(1)
 	all.detached.Add(1)
 	go func() {
-		defer c.release()
 		defer all.detached.Add(-1)
+		defer c.release()
 		done <- c.write(file, want.String())
 	}()
 	timer := time.NewTimer(usualWrite)
