@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
@@ -57,8 +58,13 @@ func (c *Client) Answer(ctx context.Context, id string, a evictorder.Answer) err
 	return c.send(ctx, http.MethodPost, EvictionsPath+"/"+id, a)
 }
 
-// SetPods tells the plugin what the API knows of the node's pods.
+// SetPods tells the plugin what the API knows of the node's pods. It clips their owners, so that
+// no author of a pod makes the list too long for the others.
 func (c *Client) SetPods(ctx context.Context, pods []evictorder.Pod) error {
+	pods = slices.Clone(pods)
+	for i := range pods {
+		pods[i].Owner = evictorder.ClipOwner(pods[i].Owner)
+	}
 	return c.send(ctx, http.MethodPut, PodsPath, pods)
 }
 

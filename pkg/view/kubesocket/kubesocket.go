@@ -13,6 +13,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
@@ -25,8 +27,8 @@ const (
 )
 
 const (
-	// maxBody is enough for evictorder.MaxPods pods.
-	maxBody   = 4 << 20
+	// maxBody is enough for evictorder.MaxPods pods of 1 KiB; a usual one has less than 200 bytes.
+	maxBody   = 2 << 20
 	writeTime = 10 * time.Second
 )
 
@@ -35,6 +37,7 @@ type Options struct {
 	Path    string
 	UID     uint32 // user who may connect besides root and this process' own user
 	Refuser statusapi.Refuser
+	Log     logrus.FieldLogger
 }
 
 // Serve serves the socket until the context ends.
@@ -43,13 +46,14 @@ func Serve(ctx context.Context, o Options, source statusapi.Reader, link *kubeli
 	if err != nil {
 		return fmt.Errorf("socket for sluice-kube: %w", err)
 	}
-	if err := statusapi.ServeOn(ctx, listener, handler(source, link), statusapi.Admission{More: []uint32{o.UID}, Refuser: o.Refuser, MaxBody: maxBody}); err != nil {
+	admission := statusapi.Admission{More: []uint32{o.UID}, Refuser: o.Refuser, MaxBody: maxBody}
+	if err := statusapi.ServeOn(ctx, listener, handler(source, link, o.Log), admission); err != nil {
 		return fmt.Errorf("socket for sluice-kube: %w", err)
 	}
 	return os.Remove(o.Path)
 }
 
-func handler(source statusapi.Reader, link *kubelink.Link) http.Handler {
+func handler(source statusapi.Reader, link *kubelink.Link, log logrus.FieldLogger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/stream", statusapi.Stream(source))
 	mux.HandleFunc("GET "+EvictionsPath, func(w http.ResponseWriter, r *http.Request) { stream(w, r, link) })
@@ -67,18 +71,7 @@ func handler(source statusapi.Reader, link *kubelink.Link) http.Handler {
 			http.Error(w, fmt.Sprintf("no order %.80q waits for an answer: it was answered, or is past its deadline", id), http.StatusNotFound)
 		}
 	})
-	mux.HandleFunc("PUT "+PodsPath, func(w http.ResponseWriter, r *http.Request) {
-		body, ok := read(w, r, maxBody)
-		if !ok {
-			return
-		}
-		pods, err := evictorder.DecodePods(body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		link.SetPods(pods)
-	})
+	mux.Handle("PUT "+PodsPath, &podsRoute{link: link, log: log})
 	return mux
 }
 

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	logtest "github.com/sirupsen/logrus/hooks/test"
+
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
@@ -44,7 +46,8 @@ func serve(t *testing.T, link *kubelink.Link, group int) (socket string, client 
 	socket = filepath.Join(dir, "kube.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	go func() { served <- Serve(ctx, Options{Path: socket, UID: 65532}, source{}, link) }()
+	log, _ := logtest.NewNullLogger()
+	go func() { served <- Serve(ctx, Options{Path: socket, UID: 65532, Log: log}, source{}, link) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -124,6 +127,7 @@ func TestOrderOverTheSocket(t *testing.T) {
 		"a large answer":     {"POST", EvictionsPath + "/x", strings.Repeat(" ", evictorder.MaxMessage+1), "at most 16384 bytes", 413},
 		"pods":               {"PUT", PodsPath, `[{"uid":"a","owner":"Job ns/j","priority":5}]`, "", 200},
 		"pods that are none": {"PUT", PodsPath, `{}`, "JSON list", 400},
+		"too many pods":      {"PUT", PodsPath, "[" + strings.Repeat(" ", maxBody) + "]", "at most 2097152 bytes", 413},
 		"another route":      {"GET", "/v1/status", "", "not found", 404},
 	} {
 		if code, text := send(t, client, test.method, test.path, test.body); code != test.code || !strings.Contains(text, test.want) {
@@ -201,7 +205,8 @@ func TestStalledClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := kubelink.New()
 		p := &pipes{calls: make(chan net.Conn), done: make(chan struct{})}
-		server := &http.Server{Handler: handler(source{}, link)}
+		log, _ := logtest.NewNullLogger()
+		server := &http.Server{Handler: handler(source{}, link, log)}
 		go server.Serve(p)
 		client := p.connect(t)
 		if _, err := http.ReadResponse(bufio.NewReaderSize(client, 16), nil); err != nil { // reads nothing after it

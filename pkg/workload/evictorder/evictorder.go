@@ -4,9 +4,11 @@
 package evictorder
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +64,9 @@ type Pod struct {
 	Priority int32  `json:"priority"` // spec.priority; 0 if unset
 }
 
+// IsOfDaemonSet reports whether a DaemonSet owns the pod. Its successor starts on the same node.
+func (p Pod) IsOfDaemonSet() bool { return strings.HasPrefix(p.Owner, "DaemonSet ") }
+
 // CriticalPriority is the lowest priority of pods that the cluster cannot do without
 // (SystemCriticalPriority in pkg/apis/scheduling/types.go of Kubernetes).
 const CriticalPriority int32 = 2_000_000_000
@@ -75,6 +80,8 @@ const (
 	maxName = 253 // of a Kubernetes object (RFC 1123 subdomain)
 	maxUID  = 128
 	maxText = 2000
+	// maxOwner bounds an owner in bytes.
+	maxOwner = 400
 )
 
 // DecodeOrder reads an order and checks it.
@@ -129,27 +136,47 @@ func DecodeAnswer(data []byte) (a Answer, err error) {
 	return a, nil
 }
 
-// DecodePods reads what the API knows of the node's pods, and returns it by UID.
-func DecodePods(data []byte) (map[string]Pod, error) {
-	var list []Pod
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("pods are a JSON list of objects with uid, owner and priority: %w", err)
+// DecodePods reads a JSON list of what the API knows of the node's pods, one pod at a time, and
+// returns it by UID. An owner that is too long is clipped. wrong is called for each pod that is
+// left out because it breaks a rule of its own: the author of one pod must not hide the others.
+// The whole list is refused if it is no JSON, has more than MaxPods entries or cannot be read.
+func DecodePods(list io.Reader, wrong func(error)) (map[string]Pod, error) {
+	decoder := json.NewDecoder(list)
+	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
+		return nil, notPods(err)
 	}
-	if len(list) > MaxPods {
-		return nil, fmt.Errorf("pods: the list has %d pods, at most %d are allowed", len(list), MaxPods)
-	}
-	pods := make(map[string]Pod, len(list))
-	for i := range list {
-		p := &list[i]
+	pods := map[string]Pod{}
+	for i := 0; decoder.More(); i++ {
+		if i == MaxPods {
+			return nil, fmt.Errorf("pods: the list has more than %d pods, the most that is allowed", MaxPods)
+		}
+		var p Pod
+		err := decoder.Decode(&p)
+		if _, ofPod := errors.AsType[*json.UnmarshalTypeError](err); ofPod {
+			wrong(fmt.Errorf("pods[%d]: a pod is an object with uid, owner and priority (32 bits): %s", i, Clip(err.Error())))
+			continue
+		}
+		if err != nil {
+			return nil, notPods(err)
+		}
 		if !isName(p.UID, maxUID) {
-			return nil, fmt.Errorf("pods[%d]: uid %q: it must be 1 to %d letters, digits, '-', '_' or '.'", i, clip(p.UID), maxUID)
+			wrong(fmt.Errorf("pods[%d]: uid %q: it must be 1 to %d letters, digits, '-', '_' or '.'", i, clip(p.UID), maxUID))
+			continue
 		}
-		if len(p.Owner) > maxText {
-			return nil, fmt.Errorf("pods[%d]: owner has %d bytes, at most %d are allowed", i, len(p.Owner), maxText)
-		}
-		pods[p.UID] = *p
+		p.Owner = ClipOwner(p.Owner)
+		pods[p.UID] = p
+	}
+	if _, err := decoder.Token(); err != nil { // the list's end
+		return nil, notPods(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, notPods(errors.Join(errors.New("something follows the list"), err))
 	}
 	return pods, nil
+}
+
+func notPods(err error) error {
+	return fmt.Errorf("pods are a JSON list of objects with uid, owner and priority: %w", cmp.Or(err, errors.New("this is no list")))
 }
 
 // SplitRef splits "namespace/name".
@@ -162,20 +189,24 @@ func SplitRef(ref string) (namespace, name string, err error) {
 }
 
 // Clip shortens a text from elsewhere to what a message may hold.
-func Clip(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText-3], "") + "..."
-}
+func Clip(text string) string { return shorten(text, maxText) }
+
+// ClipOwner shortens an owner to what a list of pods may hold. Kubernetes bounds the kind and the
+// name in a pod's ownerReferences by nothing but the size of the pod, and the pod's author writes
+// them; real ones have at most 381 bytes (63 of a kind, 63 of a namespace, 253 of a name).
+func ClipOwner(owner string) string { return shorten(owner, maxOwner) }
 
 // clip shortens a wrong value for an error.
-func clip(text string) string {
-	const most = 64
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "..."
+func clip(text string) string { return shorten(text, 64) }
+
+// shorten cuts a text at a rune's boundary to that many bytes, of which the last say that it was
+// cut.
+func shorten(text string, most int) string {
+	const cut = "..."
+	if len(text) <= most {
+		return text
 	}
-	return text
+	return strings.ToValidUTF8(text[:most-len(cut)], "") + cut
 }
 
 func isName(text string, most int) bool {

@@ -1,7 +1,11 @@
 package evictorder
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,19 +81,61 @@ func TestDecodeAnswer(t *testing.T) {
 
 func TestDecodePods(t *testing.T) {
 	t.Parallel()
-	got, err := DecodePods([]byte(`[{"uid":"a","owner":"Job b/c","priority":-5},{"uid":"b"}]`))
-	if err != nil || len(got) != 2 || got["a"] != (Pod{"a", "Job b/c", -5}) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	for text, want := range map[string]string{
-		`{}`:                           "JSON list",
-		`[{"uid":""}]`:                 `pods[0]: uid ""`,
-		`[{"uid":"a","priority":3e9}]`: "JSON list",
-		`[{"uid":"a","owner":"` + strings.Repeat("x", 3000) + `"}]`:    "owner has 3000 bytes",
-		`[` + strings.Repeat(`{"uid":"a"},`, MaxPods) + `{"uid":"a"}]`: "has 2001 pods",
+	const wrongUID, wrongForm = "it must be 1 to 128 letters", "a pod is an object with uid, owner and priority"
+	owner := strings.Repeat("ü", 3000)
+	for text, test := range map[string]struct {
+		want  map[string]Pod
+		wrong []string
+		err   string // "" if the list is right
+	}{
+		`[]`: {want: map[string]Pod{}},
+		`[{"uid":"a","owner":"Job b/c","priority":-5},{"uid":"b"}]`:    {want: map[string]Pod{"a": {"a", "Job b/c", -5}, "b": {UID: "b"}}},
+		`[{"uid":"a","owner":"` + owner + `"},{"uid":"b"}]`:            {want: map[string]Pod{"a": {UID: "a", Owner: owner[:396] + "..."}, "b": {UID: "b"}}},
+		`[{"uid":""},{"uid":"b"},{"uid":"../x"}]`:                      {want: map[string]Pod{"b": {UID: "b"}}, wrong: []string{wrongUID, wrongUID}},
+		`[{"uid":"a","priority":3e9},0,[[]],null,{"uid":"b"}]`:         {want: map[string]Pod{"b": {UID: "b"}}, wrong: []string{wrongForm, wrongForm, wrongForm, wrongUID}},
+		`[` + strings.Repeat(`{"uid":"a"},`, MaxPods) + `{"uid":"a"}]`: {err: "more than 2000 pods"},
+		`{}`:             {err: "this is no list"},
+		`7`:              {err: "this is no list"},
+		``:               {err: "EOF"},
+		`[{"uid":"a"}`:   {err: "EOF"},
+		`[{"uid":"a"},]`: {err: "invalid character"},
+		`[{"uid":"a"]`:   {err: "invalid character"},
+		`[] []`:          {err: "something follows the list"},
 	} {
-		if _, err := DecodePods([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.60s: %v, want %q", text, err, want)
+		var wrong []error
+		got, err := DecodePods(strings.NewReader(text), func(err error) { wrong = append(wrong, err) })
+		if !maps.Equal(got, test.want) || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%.60s: got %+v, %v; want %+v, %q", text, got, err, test.want, test.err)
+		}
+		if !slices.EqualFunc(wrong, test.wrong, func(err error, want string) bool { return strings.Contains(err.Error(), want) }) {
+			t.Errorf("%.60s: left out for %v, want %q", text, wrong, test.wrong)
+		}
+	}
+}
+
+// A list that is as large as the socket lets it be costs no more memory than a small multiple of
+// its bytes, whatever it says.
+func TestDecodePodsMemory(t *testing.T) {
+	const size = 2 << 20
+	for name, test := range map[string]struct {
+		list string
+		most uint64 // in bytes
+	}{
+		"numbers":        {"[" + strings.Repeat("0,", size/2) + "0]", 2 << 20},
+		"empty objects":  {"[" + strings.Repeat("{},", size/3) + "{}]", 2 << 20},
+		"one long owner": {`[{"uid":"a","owner":"` + strings.Repeat("x", size) + `"}]`, 8 * size},
+		"a nested list":  {"[[" + strings.Repeat("0,", size/2) + "0]]", 6 * size},
+		"a long number":  {`[{"uid":"a","priority":1` + strings.Repeat("0", size) + `}]`, 16 * size},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		pods, err := DecodePods(strings.NewReader(test.list), func(error) {})
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > test.most {
+			t.Errorf("%s: %d bytes were allocated, want at most %d", name, used, test.most)
+		}
+		if len(pods["a"].Owner) > maxOwner {
+			t.Errorf("%s: an owner of %d bytes, %v", name, len(pods["a"].Owner), err)
 		}
 	}
 }
@@ -118,8 +164,14 @@ func FuzzDecode(f *testing.F) {
 		if a, err := DecodeAnswer(data); err == nil && len(a.Reason) > maxText {
 			t.Errorf("a reason of %d bytes", len(a.Reason))
 		}
-		if pods, err := DecodePods(data); err == nil && len(pods) > MaxPods {
+		pods, _ := DecodePods(bytes.NewReader(data), func(error) {})
+		if len(pods) > MaxPods {
 			t.Errorf("%d pods", len(pods))
+		}
+		for uid, p := range pods {
+			if p.UID != uid || !isName(uid, maxUID) || len(p.Owner) > maxOwner {
+				t.Errorf("pod %q: %+v", uid, p)
+			}
 		}
 	})
 }

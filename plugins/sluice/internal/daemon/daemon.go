@@ -188,7 +188,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	})
 	if s.KubeSocket != "" {
 		s.acting.running.Go(func() {
-			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Refuser: statusapi.NewDenialLog(log)}
+			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Refuser: statusapi.NewDenialLog(log), Log: log}
 			if err := kubesocket.Serve(loop, o, a, s.link); err != nil {
 				log.WithError(err).Error("No socket for sluice-kube: nothing is sold, and no pod is evicted by kubernetes")
 			}
