@@ -30,6 +30,8 @@ const (
 	// maxBody is enough for evictorder.MaxPods pods of 1 KiB; a usual one has less than 200 bytes.
 	maxBody   = 2 << 20
 	writeTime = 10 * time.Second
+	// maxConnections bounds the connections: sluice-kube has two streams and some requests.
+	maxConnections = 16
 )
 
 // Options say where the socket is, and who may use it.
@@ -46,7 +48,7 @@ func Serve(ctx context.Context, o Options, source statusapi.Reader, link *kubeli
 	if err != nil {
 		return fmt.Errorf("socket for sluice-kube: %w", err)
 	}
-	admission := statusapi.Admission{More: []uint32{o.UID}, Refuser: o.Refuser, MaxBody: maxBody}
+	admission := statusapi.Admission{More: []uint32{o.UID}, Refuser: o.Refuser, MaxBody: maxBody, MaxConnections: maxConnections}
 	if err := statusapi.ServeOn(ctx, listener, handler(source, link, o.Log), admission); err != nil {
 		return fmt.Errorf("socket for sluice-kube: %w", err)
 	}

@@ -2,6 +2,7 @@ package kubesocket
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,6 +65,48 @@ func TestOneListAtATime(t *testing.T) {
 	}
 	if w := put(t, h, strings.NewReader(`[{"uid":"b"}]`)); w.Code != http.StatusOK || link.Pods()["b"].UID != "b" {
 		t.Errorf("a later list gets %d, and the pods are %v", w.Code, link.Pods())
+	}
+}
+
+// Of many connections the socket serves sixteen, and closes the others. When they end, others
+// take their place.
+func TestConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	socket, client := serve(t, kubelink.New(), -1)
+	var open []net.Conn
+	for range maxConnections + 10 {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		open = append(open, conn)
+	}
+	served := 0
+	for _, conn := range open {
+		_, err := io.WriteString(conn, "GET /v1/stream HTTP/1.1\r\nHost: sluice\r\n\r\n")
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1))
+		}
+		if err == nil {
+			served++
+		}
+	}
+	if served != maxConnections {
+		t.Errorf("of %d connections, %d are served, want %d", len(open), served, maxConnections)
+	}
+	for _, conn := range open {
+		conn.Close()
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		response, err := client.Get("http://sluice/v1/stream")
+		if err == nil {
+			response.Body.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 

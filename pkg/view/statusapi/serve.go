@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -58,6 +59,9 @@ type Admission struct {
 	More    []uint32 // users
 	Refuser Refuser  // is notified of all other users; may be nil
 	MaxBody int64    // size of a request's body, in bytes
+	// MaxConnections bounds the connections that are open at a time; 0 sets no bound. The
+	// server closes further ones at once.
+	MaxConnections int
 }
 
 // Serve listens on a unix socket, open to its owner alone, until the context ends. It replaces
@@ -82,6 +86,9 @@ func ServeOn(ctx context.Context, listener net.Listener, h http.Handler, a Admis
 		Handler: admit(http.MaxBytesHandler(h, a.MaxBody), &a), ConnContext: withPeer,
 		ReadHeaderTimeout: readTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 	}
+	if a.MaxConnections > 0 {
+		server.ConnState = limitConnections(int64(a.MaxConnections))
+	}
 	defer context.AfterFunc(ctx, func() {
 		server.Close() //nolint:errcheck // the process ends
 	})()
@@ -89,6 +96,23 @@ func ServeOn(ctx context.Context, listener net.Listener, h http.Handler, a Admis
 		return err
 	}
 	return nil
+}
+
+// limitConnections closes each connection that is one too many. http.Server calls it once for a
+// new connection, before anything is read from it, and once when it has ended. A limiting
+// listener, as that of golang.org/x/net/netutil, would hide the socket that tells the peer.
+func limitConnections(most int64) func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(conn net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > most {
+				conn.Close() //nolint:errcheck // the server finds it closed, and ends it
+			}
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
 }
 
 // Listen creates a unix socket that is open to its owner alone, and replaces an existing one.
