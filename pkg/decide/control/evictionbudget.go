@@ -32,24 +32,31 @@ func (b *evictionBudget) prune(now time.Time) {
 	}
 }
 
-func (b *evictionBudget) of(owner string) int {
+// isUnbound reports whether the bounds per hour leave the request out: where the kernel is about
+// to kill, and where the operator wants all batch work to end.
+func (r *EvictRequest) isUnbound() bool { return r.Urgent || r.All }
+
+// spent returns how many evictions count towards the bounds: those of the last hour, and those
+// under way. It counts those of one owner's pods, or of all pods if the owner is "".
+func (e *Eviction) spent(owner string) int {
 	n := 0
-	for i := range b.evictions {
-		if b.evictions[i].owner == owner {
+	for i := range e.budget.evictions {
+		if p := &e.budget.evictions[i]; owner == "" || p.owner == owner {
+			n++
+		}
+	}
+	for i := range e.leaving {
+		if l := &e.leaving[i]; !l.unbound && !l.done && !l.failed && (owner == "" || l.owner == owner) {
 			n++
 		}
 	}
 	return n
 }
 
-// isUnbound reports whether the bounds per hour leave the request out: where the kernel is about
-// to kill, and where the operator wants all batch work to end.
-func (r *EvictRequest) isUnbound() bool { return r.Urgent || r.All }
-
 // overBudget returns why the node's bound forbids an eviction for the request; "" if it doesn't.
 func (e *Eviction) overBudget(r *EvictRequest) string {
-	if most := e.cfg.MaxPerHour; most > 0 && !r.isUnbound() && len(e.budget.evictions) >= most {
-		return fmt.Sprintf("%d pods were evicted within the last hour, the most that control.eviction.maxPerHour allows", len(e.budget.evictions))
+	if most := e.cfg.MaxPerHour; most > 0 && !r.isUnbound() && e.spent("") >= most {
+		return fmt.Sprintf("%d pods were evicted within the last hour or are being evicted, the most that control.eviction.maxPerHour allows", e.spent(""))
 	}
 	return ""
 }
@@ -58,5 +65,5 @@ func (e *Eviction) overBudget(r *EvictRequest) string {
 // request.
 func (e *Eviction) ownerOverBudget(owner string, r *EvictRequest) bool {
 	most := e.cfg.MaxPerOwnerPerHour
-	return most > 0 && owner != "" && !r.isUnbound() && e.budget.of(owner) >= most
+	return most > 0 && owner != "" && !r.isUnbound() && e.spent(owner) >= most
 }

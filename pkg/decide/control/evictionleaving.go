@@ -49,7 +49,7 @@ func (e *Eviction) ended(l *leaving, now time.Time) {
 	} else {
 		e.counts.Evicted++
 	}
-	if !l.unbound && !l.stuck {
+	if !l.unbound {
 		e.budget.add(now, l.owner)
 	}
 	if e.cfg.By == EvictReport || l.stuck {

@@ -9,10 +9,10 @@ import (
 // StuckPod is a pod of which the node refuses to start a container.
 type StuckPod struct {
 	UID, Ref    string
-	Pinned      bool // it asks for CPUs of its own
-	Never       bool // it must not be evicted
-	Since, Last time.Time
-	Why         string // reason of the last refusal
+	Pinned      bool      // it asks for CPUs of its own
+	Never       bool      // it must not be evicted
+	Since, Last time.Time // of the first and the last refusal
+	Why         string    // reason of the last refusal
 }
 
 // A pod that cannot start here is evicted so that the scheduler can place it elsewhere.
@@ -24,29 +24,49 @@ const (
 )
 
 // freeStuck returns a pod that cannot start on this node, to be evicted by the API server; nil
-// if there is none.
+// if there is none. Such evictions count towards the bounds per hour, since a successor may be
+// placed on this node again.
 func (e *Eviction) freeStuck(v *View) *Victim {
 	if e.cfg.By != EvictKubernetes || e.reportOnly || e.away(v.Now) || waiting(e.lastStuck, v.Now, stuckPause) {
 		return nil
 	}
+	request := EvictRequest{Cause: "stuck"}
+	if e.overBudget(&request) != "" {
+		return nil
+	}
 	for i := range v.Stuck {
 		p := &v.Stuck[i]
-		wait := stuckBatch
-		if p.Pinned {
-			wait = stuckPin
-		}
-		if p.Never || e.isCritical(v, p.UID) || v.Now.Sub(p.Since) < wait || !recent(v.Now, p.Last, stuckFresh) ||
-			p.Pinned && podIsHere(v, p.UID) || e.isTried(p.UID, EvictKubernetes) {
+		owner := v.APIPods[p.UID].Owner
+		if !p.isStuck(v.Now) || !e.canStartElsewhere(v, p) || e.isTried(p.UID, EvictKubernetes) || e.ownerOverBudget(owner, &request) {
 			continue
 		}
 		e.lastStuck = v.Now
 		why := fmt.Sprintf("the node has refused to start it for %v: %s", v.Now.Sub(p.Since).Round(time.Second), p.Why)
-		e.leaving = append(e.leaving, leaving{uid: p.UID, ref: p.Ref, why: why, by: EvictKubernetes, resource: ResourceCPU, at: v.Now, stuck: true})
+		e.leaving = append(e.leaving, leaving{uid: p.UID, ref: p.Ref, why: why, owner: owner, by: EvictKubernetes, resource: ResourceCPU, at: v.Now, stuck: true})
 		e.victim = Victim{UID: p.UID, Ref: p.Ref, Why: why, By: EvictKubernetes}
-		e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID, Cause: "stuck", Why: why})
+		e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "evict", To: p.UID, Cause: request.Cause, Why: why})
 		return &e.victim
 	}
 	return nil
+}
+
+// canStartElsewhere reports whether the pod may be evicted, so that its successor starts on
+// another node. No pod goes of which a container runs, none that a DaemonSet would start on this
+// node again, and none of which the API has told nothing: a DaemonSet may own it.
+func (e *Eviction) canStartElsewhere(v *View, p *StuckPod) bool {
+	api, known := v.APIPods[p.UID]
+	return known && !api.IsOfDaemonSet() && !p.Never && !e.isCritical(v, p.UID) && !podIsHere(v, p.UID)
+}
+
+// isStuck reports whether the node has refused the pod for so long that it should be evicted. One
+// refusal says little, as the kubelet's next try may succeed: the refusals must have gone on for
+// half of the wait.
+func (p *StuckPod) isStuck(now time.Time) bool {
+	wait := stuckBatch
+	if p.Pinned {
+		wait = stuckPin
+	}
+	return now.Sub(p.Since) >= wait && p.Last.Sub(p.Since) >= wait/2 && recent(now, p.Last, stuckFresh)
 }
 
 // freed reports whether the eviction of a pod that could not start can be forgotten: the kubelet

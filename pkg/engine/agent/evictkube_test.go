@@ -59,6 +59,7 @@ func TestStuckBatchIsEvicted(t *testing.T) {
 	s.options = func(_ *knobNode, o *Options) {
 		api = &fakeEvictor{}
 		o.Evictor = api
+		o.APIPods = func() map[string]evictorder.Pod { return map[string]evictorder.Pod{"job": {UID: "job"}} }
 	}
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
 		h.run(service("web/c", 2000))
