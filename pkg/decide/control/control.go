@@ -6,7 +6,6 @@
 //
 // A controller remembers what it wants and reads the node's settings only at its first step. So
 // it decides the same in preview, where nothing is written.
-// only when it begins: so it decides the same in preview, where nothing is written.
 package control
 
 import (
