@@ -49,7 +49,7 @@ func (c *Client) Events(log logrus.FieldLogger) *Events {
 }
 
 // Pod tells something of a pod.
-func (e *Events) Pod(pod *corev1.Pod, kind, reason, message string) {
+func (e *Events) Pod(pod *Pod, kind, reason, message string) {
 	e.tell(corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, kind, reason, message)
 }
 

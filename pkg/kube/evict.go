@@ -105,7 +105,7 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 	log := e.log.WithFields(logrus.Fields{"pod": o.Namespace + "/" + o.Name, "outcome": a.Outcome, "reason": a.Reason, "after": time.Since(o.DecidedAt).Round(time.Millisecond)})
 	log.Info("Eviction: " + o.Why)
 	if a.Outcome == evictorder.Evicted {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.UID)}}
+		pod := &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: types.UID(o.UID)}}
 		e.events.Pod(pod, corev1.EventTypeWarning, "EvictedBySluice", "Evicted by Sluice from node "+e.client.node+": "+o.Why)
 	}
 	e.answer(ctx, &o, a)
@@ -137,7 +137,7 @@ func (e *Evictor) known(uid string) eviction.Known {
 	k := eviction.Known{Synced: e.pods.Synced()}
 	for _, pod := range e.pods.All() {
 		if string(pod.UID) == uid {
-			k.Found, k.Ending, k.Priority = true, pod.DeletionTimestamp != nil, priority(pod)
+			k.Found, k.Ending, k.Priority = true, pod.DeletionTimestamp != nil, pod.Priority
 		}
 	}
 	return k
@@ -245,7 +245,7 @@ func (e *Evictor) apiPods() []evictorder.Pod {
 		if len(pods) == evictorder.MaxPods {
 			break
 		}
-		pods = append(pods, evictorder.Pod{UID: string(pod.UID), Owner: owner(pod), Priority: priority(pod)})
+		pods = append(pods, evictorder.Pod{UID: string(pod.UID), Owner: pod.Owner, Priority: pod.Priority})
 	}
 	slices.SortFunc(pods, func(a, b evictorder.Pod) int {
 		if a.UID < b.UID {
@@ -254,21 +254,6 @@ func (e *Evictor) apiPods() []evictorder.Pod {
 		return 1
 	})
 	return pods
-}
-
-// owner names the pod's controller, as "Job batch/report"; "" if it has none.
-func owner(pod *corev1.Pod) string {
-	if c := metav1.GetControllerOf(pod); c != nil {
-		return c.Kind + " " + pod.Namespace + "/" + c.Name
-	}
-	return ""
-}
-
-func priority(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 // pause waits, but not beyond the end of the context.

@@ -47,11 +47,7 @@ func TestRequested(t *testing.T) {
 			container("9223372036854775807", ""), container("9223372036854775807", ""), container("2", ""),
 		}}, 0, false},
 	} {
-		trimmed, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: test.spec})
-		if err != nil {
-			t.Fatal(err)
-		}
-		amounts, err := requested(trimmed.(*corev1.Pod), selling.Sluice.Names())
+		amounts, err := requested(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: test.spec}, selling.Sluice.Names())
 		if (err == nil) != test.ok || err == nil && amounts[selling.BatchCPU] != test.want {
 			t.Errorf("%s: %v, %v, want %d", name, amounts, err, test.want)
 		}
@@ -192,7 +188,7 @@ func TestEventsAreBounded(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	e := (&Client{node: "n1"}).Events(log)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: strings.Repeat("x", 253), UID: "1"}}
+	pod := &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: strings.Repeat("x", 253), UID: "1"}}
 	for range 100 {
 		e.Pod(pod, corev1.EventTypeWarning, "R", strings.Repeat("ä", 1000))
 	}
@@ -210,7 +206,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	for i := range 10 * eventKeys {
 		e.due(eventKey{"many", strings.Repeat("r", i)}, now)
-		e.Pod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}}, "", strings.Repeat("r", i), "")
+		e.Pod(&Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}}, "", strings.Repeat("r", i), "")
 	}
 	if len(e.last) > eventKeys || len(e.queue) > eventQueue {
 		t.Errorf("%d keys and %d events are kept", len(e.last), len(e.queue))

@@ -2,16 +2,31 @@ package kube
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 )
+
+// Pod is what Sluice keeps of a pod of the node. It takes less than 2 KiB whatever the pod has: a
+// pod may have 1.3 MB of owner references, labels and containers, and a node may have hundreds of
+// pods.
+type Pod struct {
+	metav1.ObjectMeta        // name, namespace, UID, resource version and deletion
+	Owner             string // its controller, as "Job batch/report"; "" if it has none
+	Priority          int32  // spec.priority; 0 if unset
+	Admitted          bool   // by the kubelet
+
+	requests selling.Amounts
+	wrong    error // names an amount that cannot be; nil if there is none
+}
 
 // Pods are the pods of the node that have not ended, with what Sluice needs of them.
 type Pods struct {
@@ -33,7 +48,7 @@ func (c *Client) Pods(names map[selling.Kind]string, changed func()) *Pods {
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(c.rest, "pods", metav1.NamespaceAll, which),
 		ObjectType:    &corev1.Pod{},
-		Transform:     trimPod,
+		Transform:     func(object any) (any, error) { return p.trim(object), nil },
 		Handler: tell(func() {
 			p.changes.Add(1)
 			changed()
@@ -49,10 +64,10 @@ func (p *Pods) Run(stop <-chan struct{}) { p.controller.Run(stop) }
 func (p *Pods) Synced() bool { return p.controller.HasSynced() }
 
 // All returns the pods. They must not be changed.
-func (p *Pods) All() []*corev1.Pod {
-	var all []*corev1.Pod
+func (p *Pods) All() []*Pod {
+	var all []*Pod
 	for _, object := range p.store.List() {
-		if pod, ok := object.(*corev1.Pod); ok {
+		if pod, ok := object.(*Pod); ok {
 			all = append(all, pod)
 		}
 	}
@@ -61,20 +76,19 @@ func (p *Pods) All() []*corev1.Pod {
 
 // Requests returns what the pods request of the resources that are sold. Pods with an amount
 // that cannot be are left out: refused is called for each. One goroutine alone may call it.
-func (p *Pods) Requests(refused func(*corev1.Pod, error)) []selling.Pod {
+func (p *Pods) Requests(refused func(*Pod, error)) []selling.Pod {
 	changes := p.changes.Load()
 	if changes == p.known {
 		return p.requests
 	}
 	var all []selling.Pod
 	for _, pod := range p.All() {
-		amounts, err := requested(pod, p.names)
-		if err != nil {
-			refused(pod, err)
+		if pod.wrong != nil {
+			refused(pod, pod.wrong)
 			continue
 		}
-		if amounts != (selling.Amounts{}) {
-			all = append(all, selling.Pod{Requests: amounts, Admitted: pod.Status.StartTime != nil || pod.Status.Phase == corev1.PodRunning})
+		if pod.requests != (selling.Amounts{}) {
+			all = append(all, selling.Pod{Requests: pod.requests, Admitted: pod.Admitted})
 		}
 	}
 	p.known, p.requests = changes, all
@@ -99,33 +113,40 @@ func requested(pod *corev1.Pod, names map[selling.Kind]string) (selling.Amounts,
 	return amounts, nil
 }
 
-// trimPod keeps what Sluice reads of a pod.
-func trimPod(object any) (any, error) {
+// trim keeps what Sluice reads of a pod. What it has trimmed before stays as it is.
+func (p *Pods) trim(object any) any {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return object, nil
+		return object
 	}
-	return &corev1.Pod{
+	trimmed := &Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			DeletionTimestamp: pod.DeletionTimestamp, OwnerReferences: pod.OwnerReferences,
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 		},
-		Spec: corev1.PodSpec{
-			NodeName: pod.Spec.NodeName, Overhead: pod.Spec.Overhead, Resources: pod.Spec.Resources,
-			Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName,
-			InitContainers: trimContainers(pod.Spec.InitContainers), Containers: trimContainers(pod.Spec.Containers),
-		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase, StartTime: pod.Status.StartTime, QOSClass: pod.Status.QOSClass},
-	}, nil
+		Owner:    owner(pod),
+		Admitted: pod.Status.StartTime != nil || pod.Status.Phase == corev1.PodRunning,
+	}
+	if pod.Spec.Priority != nil {
+		trimmed.Priority = *pod.Spec.Priority
+	}
+	trimmed.requests, trimmed.wrong = requested(pod, p.names)
+	return trimmed
 }
 
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	trimmed := make([]corev1.Container, 0, len(containers))
-	for i := range containers {
-		c := &containers[i]
-		trimmed = append(trimmed, corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests}})
+// owner names the pod's controller. The API server does not bound the lengths of its kind and name.
+func owner(pod *corev1.Pod) string {
+	c := metav1.GetControllerOf(pod)
+	if c == nil {
+		return ""
 	}
-	return trimmed
+	return clip(c.Kind, validation.DNS1035LabelMaxLength) + " " + pod.Namespace + "/" + clip(c.Name, validation.DNS1123SubdomainMaxLength)
+}
+
+// clip returns a copy of the first bytes of a text, without a part of a character at the end. A
+// plain slice would keep all of the text in memory.
+func clip(text string, most int) string {
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
 // tell calls a function after each change of a store.

@@ -157,7 +157,7 @@ func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
 }
 
 // refused tells of a pod whose amounts cannot be.
-func (p *Publisher) refused(pod *corev1.Pod, err error) {
+func (p *Publisher) refused(pod *Pod, err error) {
 	p.events.Pod(pod, corev1.EventTypeWarning, "InvalidBatchRequest", err.Error())
 }
 
