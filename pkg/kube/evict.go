@@ -96,7 +96,8 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 		e.answer(ctx, &o, *was)
 		return
 	}
-	a, answered := eviction.Before(&o, e.known(o.UID), time.Now())
+	now := time.Now()
+	a, answered := eviction.Before(&o, e.known(o.UID, now), now)
 	if !answered {
 		e.closeSale(ctx, &o)
 		a = e.evict(ctx, &o)
@@ -133,11 +134,12 @@ func (e *Evictor) remember(id string, a evictorder.Answer) {
 }
 
 // known returns what the watched pods tell of a pod.
-func (e *Evictor) known(uid string) eviction.Known {
+func (e *Evictor) known(uid string, now time.Time) eviction.Known {
 	k := eviction.Known{Synced: e.pods.Synced()}
 	for _, pod := range e.pods.All() {
 		if string(pod.UID) == uid {
-			k.Found, k.Ending, k.Priority = true, pod.DeletionTimestamp != nil, pod.Priority
+			k.Found, k.Priority = true, pod.Priority
+			k.EndsIn, k.Ending = pod.endsIn(now)
 		}
 	}
 	return k

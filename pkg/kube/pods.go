@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,26 @@ type Pod struct {
 
 	requests selling.Amounts
 	wrong    error // names an amount that cannot be; nil if there is none
+}
+
+// grace is the grace period of a pod that is ending; 0 if the API server does not say.
+func (p *Pod) grace() time.Duration {
+	if p.DeletionGracePeriodSeconds == nil {
+		return 0
+	}
+	return time.Duration(min(max(*p.DeletionGracePeriodSeconds, 0), int64(longestGrace/time.Second))) * time.Second
+}
+
+// longestGrace bounds grace periods, so that they do not overflow.
+const longestGrace = 10000 * time.Hour
+
+// endsIn returns what is left of the grace period, and whether the pod is ending. The end is a
+// time of the API server's clock: where that clock is ahead, the grace period bounds what is left.
+func (p *Pod) endsIn(now time.Time) (left time.Duration, ending bool) {
+	if p.DeletionTimestamp == nil {
+		return 0, false
+	}
+	return min(p.grace(), max(0, p.DeletionTimestamp.Sub(now))), true
 }
 
 // Pods are the pods of the node that have not ended, with what Sluice needs of them.

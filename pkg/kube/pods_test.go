@@ -2,9 +2,11 @@ package kube
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,5 +72,30 @@ func TestPodsKeepLittle(t *testing.T) {
 	}
 	if len(pod.Owner) > 63+253+64 || !strings.HasPrefix(pod.Owner, "ää") || !strings.HasSuffix(pod.Owner, " ns/9-"+strings.Repeat("n", 200)) {
 		t.Errorf("the owner is %q", pod.Owner)
+	}
+}
+
+func TestEndsIn(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(d)} }
+	seconds := func(n int64) *int64 { return &n }
+	for name, test := range map[string]struct {
+		meta   metav1.ObjectMeta
+		want   time.Duration
+		ending bool
+	}{
+		"it is not ending":          {metav1.ObjectMeta{}, 0, false},
+		"a day":                     {metav1.ObjectMeta{DeletionTimestamp: in(23 * time.Hour), DeletionGracePeriodSeconds: seconds(86400)}, 23 * time.Hour, true},
+		"overdue":                   {metav1.ObjectMeta{DeletionTimestamp: in(-time.Hour), DeletionGracePeriodSeconds: seconds(30)}, 0, true},
+		"a clock that is ahead":     {metav1.ObjectMeta{DeletionTimestamp: in(time.Hour), DeletionGracePeriodSeconds: seconds(30)}, 30 * time.Second, true},
+		"a period that overflows":   {metav1.ObjectMeta{DeletionTimestamp: in(time.Hour), DeletionGracePeriodSeconds: seconds(math.MaxInt64)}, time.Hour, true},
+		"no period":                 {metav1.ObjectMeta{DeletionTimestamp: in(time.Hour)}, 0, true},
+		"a period that is negative": {metav1.ObjectMeta{DeletionTimestamp: in(time.Hour), DeletionGracePeriodSeconds: seconds(-1)}, 0, true},
+	} {
+		pod := (&Pods{}).trim(&corev1.Pod{ObjectMeta: test.meta}).(*Pod)
+		if got, ending := pod.endsIn(now); got != test.want || ending != test.ending {
+			t.Errorf("%s: %v, %v; want %v, %v", name, got, ending, test.want, test.ending)
+		}
 	}
 }

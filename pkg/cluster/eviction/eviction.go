@@ -12,21 +12,24 @@ import (
 
 // Known is what the watched pods of the node tell of the pod that an order names.
 type Known struct {
-	Synced   bool // all pods of the node are known
-	Found    bool // there is a pod of that UID
-	Ending   bool // it is being deleted
+	Synced   bool          // all pods of the node are known
+	Found    bool          // there is a pod of that UID
+	Ending   bool          // it is being deleted
+	EndsIn   time.Duration // what is left of the grace period of a pod that is ending
 	Priority int32
 }
 
 // Before decides whether an order needs the API server. Otherwise it returns the answer. A pod
-// that is ending was evicted before, perhaps by this program before a restart. It also keeps an
-// order for a pod that was replaced from the API server, which would count it against the
+// that ends as soon as the order wants was evicted before, perhaps by this program before a
+// restart. One that may take longer, as its owner has deleted it with a grace period of a day,
+// needs the API server, which shortens the grace period of a pod that is ending. Before also keeps
+// an order for a pod that was replaced from the API server, which would count it against the
 // disruption budget before it compares the UID (pkg/registry/core/pod/storage/eviction.go).
 func Before(o *evictorder.Order, k Known, now time.Time) (a evictorder.Answer, answered bool) {
 	switch {
 	case !now.Before(o.Deadline):
 		return failed("the order reached sluice-kube after its deadline"), true
-	case k.Found && k.Ending:
+	case k.Found && k.Ending && k.EndsIn <= time.Duration(o.GraceSeconds)*time.Second:
 		return evictorder.Answer{Outcome: evictorder.Evicted}, true
 	case k.Found && k.Priority >= evictorder.CriticalPriority:
 		return failed("the pod has a priority of the cluster's own, %d: such pods are not evicted", k.Priority), true

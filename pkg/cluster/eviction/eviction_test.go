@@ -10,7 +10,7 @@ import (
 func TestBefore(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
-	o := &evictorder.Order{UID: "u", Deadline: now.Add(time.Second)}
+	o := &evictorder.Order{UID: "u", GraceSeconds: 5, Deadline: now.Add(time.Second)}
 	for name, test := range map[string]struct {
 		known Known
 		at    time.Time
@@ -19,7 +19,9 @@ func TestBefore(t *testing.T) {
 		"a pod of the node":         {Known{Synced: true, Found: true}, now, ""},
 		"pods are not known yet":    {Known{}, now, ""},
 		"found before all is known": {Known{Found: true}, now, ""},
-		"it is ending already":      {Known{Found: true, Ending: true}, now, evictorder.Evicted},
+		"it is ending already":      {Known{Found: true, Ending: true, EndsIn: 5 * time.Second}, now, evictorder.Evicted},
+		"it ends later":             {Known{Found: true, Ending: true, EndsIn: 6 * time.Second}, now, ""},
+		"the cluster's own, later":  {Known{Found: true, Ending: true, EndsIn: time.Hour, Priority: evictorder.CriticalPriority}, now, evictorder.Failed},
 		"it is gone":                {Known{Synced: true}, now, evictorder.Gone},
 		"the cluster's own":         {Known{Synced: true, Found: true, Priority: evictorder.CriticalPriority}, now, evictorder.Failed},
 		"past the deadline":         {Known{Synced: true, Found: true}, now.Add(time.Second), evictorder.Failed},
