@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,41 @@ type coolDown struct {
 	until   time.Time
 	why     string
 	settled chan struct{} // closed once the publisher has nothing more to publish; nil if nobody waits
+	// evicted has the pods that orders of this cool-down name, by UID, and when they count again:
+	// a zero time until the pod is ending.
+	evicted map[string]time.Time
+}
+
+// These bound for how long an evicted pod does not count in what is published. A kubelet that is
+// away does not end it, and fails other pods at its return if there is no room for this one.
+const (
+	shortGrace  = 30 * time.Second // pods with a longer grace period always count
+	overdue     = 5 * time.Second  // after its grace period the kubelet kills a pod, and removes it
+	evictedMost = 256              // pods that are remembered
+)
+
+// mark returns the pods with a mark on those that have been evicted by an order and end soon.
+func (c *coolDown) mark(pods []selling.Pod, now time.Time) []selling.Pod {
+	if !now.Before(c.until) {
+		c.evicted = nil
+	}
+	if len(c.evicted) == 0 {
+		return pods
+	}
+	marked := slices.Clone(pods) // the others are kept for the next step
+	for i := range marked {
+		pod := &marked[i]
+		counts, ordered := c.evicted[pod.UID]
+		if !ordered || !pod.Ending || pod.Grace > shortGrace {
+			continue
+		}
+		if counts.IsZero() {
+			counts = now.Add(pod.Grace + overdue)
+			c.evicted[pod.UID] = counts
+		}
+		pod.Evicted = now.Before(counts)
+	}
+	return marked
 }
 
 // apply returns the report as it is to be understood now.
@@ -26,12 +62,19 @@ func (c *coolDown) apply(r *selling.Report, now time.Time) *selling.Report {
 	return &closed
 }
 
-// CoolDown closes the sale until then, and waits until that is published or the context ends.
-// Otherwise the scheduler could bind the successor of an evicted pod to this node again.
-func (p *Publisher) CoolDown(ctx context.Context, until time.Time, why string) {
+// CoolDown closes the sale for a time because a pod is evicted, and waits until that is published
+// or the context ends. Otherwise the scheduler could bind the successor of the pod to this node.
+func (p *Publisher) CoolDown(ctx context.Context, uid string, length time.Duration, why string) {
+	until := time.Now().Add(length)
 	p.mu.Lock()
 	if until.After(p.coolDown.until) {
 		p.coolDown.until, p.coolDown.why = until, why
+	}
+	if p.coolDown.evicted == nil {
+		p.coolDown.evicted = map[string]time.Time{}
+	}
+	if _, known := p.coolDown.evicted[uid]; !known && len(p.coolDown.evicted) < evictedMost {
+		p.coolDown.evicted[uid] = time.Time{}
 	}
 	if p.coolDown.settled == nil {
 		p.coolDown.settled = make(chan struct{})

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ func TestCoolDownWaits(t *testing.T) {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			p.CoolDown(ctx, began.Add(time.Hour), "memory is short")
+			p.CoolDown(ctx, "u", time.Hour, "memory is short")
 			close(done)
 		}()
 		synctest.Wait()
@@ -57,9 +58,46 @@ func TestCoolDownWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		p.CoolDown(ctx, began.Add(time.Minute), "an earlier end")
+		p.CoolDown(ctx, "u", time.Minute, "an earlier end")
 		if time.Since(began) != closeTime || p.coolDown.until != began.Add(time.Hour) {
 			t.Errorf("it waits for %v, until %v", time.Since(began), p.coolDown.until)
 		}
 	})
+}
+
+// A pod that an order evicts does not count while it ends, if that is soon.
+func TestEvictedPods(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	ending := func(uid string, grace time.Duration) selling.Pod {
+		return selling.Pod{UID: uid, Ending: true, Grace: grace}
+	}
+	pods := []selling.Pod{
+		{UID: "evicted, and not ending yet"}, ending("evicted", shortGrace), ending("evicted, and slow", shortGrace+time.Second), ending("of its owner", time.Second),
+	}
+	c := coolDown{until: now.Add(time.Hour), evicted: map[string]time.Time{pods[0].UID: {}, pods[1].UID: {}, pods[2].UID: {}}}
+	check := func(when string, at time.Time, want ...string) {
+		t.Helper()
+		var got []string
+		for _, pod := range c.mark(pods, at) {
+			if pod.Evicted {
+				got = append(got, pod.UID)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q are marked, want %q", when, got, want)
+		}
+	}
+	check("at first", now, "evicted")
+	check("while it ends", now.Add(shortGrace+overdue-1), "evicted")
+	check("a kubelet that does not end it", now.Add(shortGrace+overdue))
+	if pods[1].Evicted {
+		t.Error("the mark is on the pods that are kept")
+	}
+	pods[0] = ending(pods[0].UID, time.Second)
+	check("another begins to end", now.Add(time.Minute), pods[0].UID)
+	check("after the cool-down", c.until)
+	if c.evicted != nil {
+		t.Error("the pods of a cool-down that is over are kept")
+	}
 }

@@ -42,9 +42,10 @@ type Evictor struct {
 	pods   *Pods
 	events *Events
 	log    logrus.FieldLogger
-	// CoolDown is called before an eviction that begins a cool-down, so that nothing is sold to
-	// the pod's successor. It may wait until the context ends; nil does nothing.
-	CoolDown func(ctx context.Context, until time.Time, why string)
+	// CoolDown is called before the eviction of the pod with a UID that begins a cool-down of a
+	// length, so that nothing is sold to the pod's successor. It may wait until the context ends;
+	// nil does nothing.
+	CoolDown func(ctx context.Context, uid string, length time.Duration, why string)
 
 	mu       sync.Mutex
 	orders   map[string]*evictorder.Answer // by ID; nil while the order is carried out
@@ -114,12 +115,13 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 
 // closeSale closes the sale for the order's cool-down, and waits for that for a short time.
 func (e *Evictor) closeSale(ctx context.Context, o *evictorder.Order) {
-	if e.CoolDown == nil || o.CoolDownUntil.IsZero() {
+	length := eviction.CoolDown(o, time.Now())
+	if e.CoolDown == nil || length == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	e.CoolDown(ctx, o.CoolDownUntil, o.Why)
+	e.CoolDown(ctx, o.UID, length, o.Why)
 }
 
 func (e *Evictor) remember(id string, a evictorder.Answer) {

@@ -109,7 +109,10 @@ func (p *Pods) Requests(refused func(*Pod, error)) []selling.Pod {
 			continue
 		}
 		if pod.requests != (selling.Amounts{}) {
-			all = append(all, selling.Pod{Requests: pod.requests, Admitted: pod.Admitted})
+			all = append(all, selling.Pod{
+				UID: string(pod.UID), Requests: pod.requests, Admitted: pod.Admitted,
+				Ending: pod.DeletionTimestamp != nil, Grace: pod.grace(),
+			})
 		}
 	}
 	p.known, p.requests = changes, all

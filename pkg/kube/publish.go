@@ -131,7 +131,8 @@ func (p *Publisher) leave() {
 
 // step publishes what is due, and returns the time until the next step.
 func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
-	now := time.Since(p.start)
+	at := time.Now()
+	now := at.Sub(p.start)
 	if now < p.retry {
 		return p.retry - now
 	}
@@ -139,14 +140,14 @@ func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
 		return time.Second
 	}
 	object, from := p.node.object()
+	pods := p.pods.Requests(p.refused)
 	p.mu.Lock()
 	in := selling.Input{
-		Now: now, Report: p.coolDown.apply(p.report, time.Now()), Heard: p.heard, Connected: p.connected,
-		Object: object, Leaving: leaving, Jitter: rand.Float64(),
+		Now: now, Report: p.coolDown.apply(p.report, at), Heard: p.heard, Connected: p.connected,
+		Pods: p.coolDown.mark(pods, at), Object: object, Leaving: leaving, Jitter: rand.Float64(),
 	}
 	waits := p.coolDown.settled // made before the input, which so has the cool-down
 	p.mu.Unlock()
-	in.Pods = p.pods.Requests(p.refused)
 	out := p.seller.Step(&in)
 	if out.Publish != nil {
 		p.publish(ctx, out.Publish, object, from)

@@ -39,6 +39,20 @@ func Before(o *evictorder.Order, k Known, now time.Time) (a evictorder.Answer, a
 	return a, false
 }
 
+// mostCoolDown bounds the cool-down of an order. It only has to last until the plugin's status has
+// the cool-down, which may be longer.
+const mostCoolDown = time.Hour
+
+// CoolDown returns how long the cool-down of an order lasts from now on; 0 if there is none. The
+// order has its end by the wall clock, which may jump: a later comparison with that clock could
+// end the cool-down early, or extend it by years.
+func CoolDown(o *evictorder.Order, now time.Time) time.Duration {
+	if o.CoolDownUntil.IsZero() {
+		return 0
+	}
+	return min(max(0, o.CoolDownUntil.Sub(now)), mostCoolDown)
+}
+
 // Reply is the API server's reply to an eviction.
 type Reply struct {
 	Code       int    // HTTP status, of the reply or in its body; 0 without a reply

@@ -32,6 +32,24 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+func TestCoolDown(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		until time.Time
+		want  time.Duration
+	}{
+		"none":         {time.Time{}, 0},
+		"five minutes": {now.Add(5 * time.Minute), 5 * time.Minute},
+		"over":         {now.Add(-time.Second), 0},
+		"centuries":    {time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), time.Hour},
+	} {
+		if got := CoolDown(&evictorder.Order{CoolDownUntil: test.until}, now); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

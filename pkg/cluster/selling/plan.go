@@ -18,10 +18,11 @@ func (s *Seller) plan(in *Input) plan {
 	}
 	p := plan{amounts: make(map[Kind]int64, len(s.names))}
 	var offer, want Amounts
-	if s.phase == open || s.phase == fresh {
+	sells := s.phase == open || s.phase == fresh
+	if sells {
 		offer = sold(in)
 	}
-	admitted, bound := sums(in.Pods)
+	admitted, bound := sums(in.Pods, sells)
 	for kind := range s.names {
 		has, found := in.Object.Amounts[kind]
 		// A pod that the kubelet has not admitted yet may have been bound by hand, beyond what
@@ -50,16 +51,26 @@ func (s *Seller) plan(in *Input) plan {
 // of it is not for sale as batch.
 func sold(in *Input) Amounts {
 	o := in.Report.Offer
-	_, bound := sums(in.Pods)
+	_, bound := sums(in.Pods, true)
 	return Amounts{
 		BatchCPU: max(0, o[BatchCPU]-bound[MidCPU]), BatchMemory: max(0, o[BatchMemory]-bound[MidMemory]),
 		MidCPU: min(o[MidCPU], o[BatchCPU]), MidMemory: min(o[MidMemory], o[BatchMemory]),
 	}
 }
 
-// sums returns what the pods that the kubelet has admitted request, and all pods.
-func sums(pods []Pod) (admitted, bound Amounts) {
+// sums returns what the pods that the kubelet has admitted request, and all pods. Pods that end by
+// an order count if evicted is true.
+//
+// A closed node does not count them: the scheduler counts a pod until it has ended, and would
+// bind a pod that waits for the room before anybody could publish that the room is gone. A
+// kubelet that starts again in that time admits pods by their age (HandlePodAdditions in
+// pkg/kubelet/kubelet.go), and so fails the pod that ends anyway, or a younger batch pod in its
+// place. That is rare, and costs what an eviction costs; a successor would come after each one.
+func sums(pods []Pod, evicted bool) (admitted, bound Amounts) {
 	for i := range pods {
+		if pods[i].Evicted && !evicted {
+			continue
+		}
 		for kind, amount := range pods[i].Requests {
 			bound[kind] = min(bound[kind]+amount, Most)
 			if pods[i].Admitted {
@@ -81,7 +92,8 @@ func (s *Seller) amount(in *Input, p *plan, kind Kind, has, want int64) int64 {
 		p.due, p.urgent = true, p.urgent || want < has
 		return want
 	case s.phase != open && want < has:
-		p.due, p.urgent, p.closing = true, true, p.closing || in.Leaving || saysOpen(in.Object)
+		// The scheduler may bind a pod that waits for room as soon as another one has ended.
+		p.due, p.urgent, p.closing = true, true, true
 		return want
 	case want < has && (has-want)*smallFall >= has:
 		*d = drift{}

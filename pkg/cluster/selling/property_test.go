@@ -16,6 +16,8 @@ func TestSellerProperties(t *testing.T) {
 		w := newWorld(offers(4000))
 		var sent []time.Duration
 		was := w.seller
+		var told []Pod             // the pods at the latest publication
+		var object *Object         // what it made
 		behind := time.Duration(0) // since when a large fall is not on the node, although it could be
 		for range rapid.IntRange(20, 200).Draw(t, "steps") {
 			change(t, w)
@@ -26,8 +28,17 @@ func TestSellerProperties(t *testing.T) {
 			out := w.step()
 			if out.Publish != nil {
 				checkPublication(t, w, before, out.Publish)
-				if !w.away && (w.word() == Selling || !saysOpen(before)) {
+				switch {
+				case w.away:
+				case w.word() == Selling || !saysOpen(before) && !falls(before, out.Publish):
 					sent = append(sent, w.in.Now)
+				case !saysOpen(before):
+					if slices.Equal(told, w.in.Pods) && object == before {
+						t.Fatalf("at %v it published a fall again, although no pod has ended: %+v", w.in.Now, out.Publish)
+					}
+				}
+				if !w.away {
+					told, object = slices.Clone(w.in.Pods), w.in.Object
 				}
 			}
 			if out.Again <= w.in.Now && !w.away && out.Publish == nil {
@@ -39,6 +50,16 @@ func TestSellerProperties(t *testing.T) {
 	})
 }
 
+// falls reports whether a publication lowers an amount.
+func falls(before *Object, p *Publication) bool {
+	for kind, amount := range p.Amounts {
+		if amount < before.Amounts[kind] {
+			return true
+		}
+	}
+	return false
+}
+
 // change lets some time pass, and something happen.
 func change(t *rapid.T, w *world) {
 	w.in.Now += rapid.SampledFrom([]time.Duration{0, 100 * time.Millisecond, time.Second, 7 * time.Second, 40 * time.Second, 4 * time.Minute}).Draw(t, "passes")
@@ -47,7 +68,7 @@ func change(t *rapid.T, w *world) {
 		w.report(*w.in.Report)
 	}
 	r := *w.in.Report
-	switch rapid.IntRange(0, 11).Draw(t, "event") {
+	switch rapid.IntRange(0, 12).Draw(t, "event") {
 	case 0, 1, 2, 3:
 		r.Offer = offers(rapid.Int64Range(0, 10000).Draw(t, "offer")).Offer
 	case 4:
@@ -70,6 +91,11 @@ func change(t *rapid.T, w *world) {
 		other := *w.in.Object
 		other.Other = rapid.SampledFrom([]*Publisher{nil, nil, {"x", "batch.sluice.dev/cpu"}}).Draw(t, "other")
 		w.in.Object = &other
+	case 12:
+		if n := len(w.in.Pods); n > 0 {
+			w.in.Pods = slices.Clone(w.in.Pods)
+			w.in.Pods[n-1].Evicted = !w.in.Pods[n-1].Evicted
+		}
 	}
 	w.in.Report = &r
 }
@@ -87,6 +113,9 @@ func checkPublication(t *rapid.T, w *world, before *Object, p *Publication) {
 	for kind, amount := range p.Amounts {
 		var running, bound int64
 		for _, pod := range w.in.Pods {
+			if pod.Evicted && !open.True {
+				continue
+			}
 			bound += pod.Requests[kind]
 			if pod.Admitted {
 				running += pod.Requests[kind]
@@ -108,7 +137,7 @@ func checkPublication(t *rapid.T, w *world, before *Object, p *Publication) {
 }
 
 // checkRate checks that any window of publications has at most two more than one in Interval.
-// Those that close are not among them.
+// Those that close are not among them, nor falls of a closed node, which follow pods that end.
 func checkRate(t *rapid.T, sent []time.Duration) {
 	for i, from := range sent {
 		for j := i; j < len(sent); j++ {

@@ -31,8 +31,12 @@ type Input struct {
 
 // Pod is a pod that is bound to the node.
 type Pod struct {
+	UID      string
 	Requests Amounts
-	Admitted bool // by the kubelet, which counts the pod from then on
+	Admitted bool          // by the kubelet, which counts the pod from then on
+	Ending   bool          // it is being deleted
+	Grace    time.Duration // grace period of a pod that is ending
+	Evicted  bool          // it ends soon, by an order that began the cool-down
 }
 
 // Object is what the node object has.
@@ -119,7 +123,9 @@ func NewSeller(d Dialect) *Seller { return &Seller{names: d.Names()} }
 // running pods have; everything else waits. Publications that are not urgent are at least
 // Interval apart. An urgent one may come earlier if it is the only one so: there are at most
 // 2 + t/Interval of both together in any time t. To close is always possible at once, and
-// happens at most once in Hold.
+// happens at most once in Hold. A fall of a closed node is always possible at once, too: it
+// happens at most twice per pod, when the pod begins to end and when it ends, which costs the API
+// server more requests of the kubelet.
 func (s *Seller) Step(in *Input) Output {
 	if in.Object == nil {
 		return Output{Again: in.Now + Interval}

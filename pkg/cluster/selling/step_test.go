@@ -153,6 +153,37 @@ func TestSelling(t *testing.T) {
 			w.in.Pods = nil
 			w.run(time.Second)
 		}, 0, Window, 3},
+		"and each end at once": {func(w *world) {
+			w.in.Pods = []Pod{podOf(1500, true), podOf(100, true), podOf(50, true), podOf(25, true)}
+			w.step()
+			w.in.Report.Closed = &Reason{CoolDown, "an eviction"}
+			w.step()
+			for range 3 {
+				w.in.Pods = w.in.Pods[1:]
+				w.step()
+			}
+		}, 25, CoolDown, 5},
+		"an evicted pod leaves no room for its successor": {func(w *world) {
+			w.in.Pods = []Pod{podOf(1500, true), podOf(100, true)}
+			w.step()
+			w.in.Report.Closed = &Reason{CoolDown, "an eviction"}
+			w.step()
+			w.in.Pods[0].Evicted = true
+			w.step()
+		}, 100, CoolDown, 3},
+		"and has its room again if it does not end": {func(w *world) {
+			w.in.Pods = []Pod{podOf(1500, true), podOf(100, true)}
+			w.in.Report.Closed = &Reason{CoolDown, "an eviction"}
+			w.in.Pods[0].Evicted = true
+			w.step()
+			w.in.Pods[0].Evicted = false
+			w.step()
+		}, 1600, CoolDown, 2},
+		"an evicted pod counts while the node sells": {func(w *world) {
+			w.in.Pods = []Pod{podOf(5000, true)}
+			w.in.Pods[0].Evicted = true
+			w.step()
+		}, 5000, Selling, 1},
 		"reopening waits": {func(w *world) {
 			w.step()
 			w.in.Report.Closed = &Reason{Window, "a window"}
