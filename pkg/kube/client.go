@@ -7,9 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,17 +103,53 @@ func (c *Client) Withdraw(ctx context.Context, node string) error {
 	return err
 }
 
+// These are how nodes are listed: in pages, and without what is not needed of a node, of which the
+// status alone may have 100 KB.
+const (
+	nodesPage    = 100
+	metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+)
+
 // Nodes lists the names of all nodes.
 func (c *Client) Nodes(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	var names []string
+	for next := ""; ; {
+		page, err := c.nodesAfter(ctx, next)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			names = append(names, page.Items[i].Name)
+		}
+		if page.Continue == "" {
+			return names, nil
+		}
+		if page.Continue == next {
+			return nil, fmt.Errorf("the API server repeats a page after %d names: try again", len(names))
+		}
+		next = page.Continue
+	}
+}
+
+// nodesAfter returns one page of the nodes; "" is before the first.
+func (c *Client) nodesAfter(ctx context.Context, next string) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	var nodes corev1.NodeList
-	if err := c.rest.Get().Resource("nodes").Do(ctx).Into(&nodes); err != nil {
+	request := c.rest.Get().Resource("nodes").Param("limit", strconv.Itoa(nodesPage)).SetHeader("Accept", metadataOnly)
+	if next != "" {
+		request.Param("continue", next)
+	}
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil { // it has what the API server says, which the error of Raw lacks
 		return nil, err
 	}
-	var names []string
-	for i := range nodes.Items {
-		names = append(names, nodes.Items[i].Name)
+	body, err := result.Raw()
+	if err != nil {
+		return nil, err
 	}
-	return names, nil
+	var page metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(body, &page); err != nil {
+		return nil, fmt.Errorf("the API server's list of nodes is not the JSON that was asked for: %w", err)
+	}
+	return &page, nil
 }

@@ -43,6 +43,23 @@ func (a *apiServer) requests() int {
 	return a.asked
 }
 
+// clientOf returns a client of an API server that answers so.
+func clientOf(t *testing.T, api http.Handler) *Client {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	config := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client, err := NewClient(file, "n1", "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 func says(code int, header, body string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/json")
@@ -108,17 +125,7 @@ func TestEvictorAndAnOverloadedServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			api := &apiServer{replies: test.replies}
-			server := httptest.NewServer(api)
-			t.Cleanup(server.Close)
-			file := filepath.Join(t.TempDir(), "kubeconfig")
-			config := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
-			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			client, err := NewClient(file, "n1", "test")
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := clientOf(t, api)
 			log := logrus.New()
 			log.SetOutput(t.Output())
 			o := evictorder.Order{ID: "a-1", UID: "u", Namespace: "ns", Name: "p", GraceSeconds: 1, DecidedAt: time.Now(), Deadline: time.Now().Add(test.deadline)}
