@@ -93,7 +93,9 @@ func (s *Seller) amount(in *Input, p *plan, kind Kind, has, want int64) int64 {
 		return want
 	case s.phase != open && want < has:
 		// The scheduler may bind a pod that waits for room as soon as another one has ended.
-		p.due, p.urgent, p.closing = true, true, true
+		// What was published last and is not on the node was refused or changed, and is not free.
+		free := in.Leaving || saysOpen(in.Object) || s.last == nil || s.last[kind] != want
+		p.due, p.urgent, p.closing = true, true, p.closing || free
 		return want
 	case want < has && (has-want)*smallFall >= has:
 		*d = drift{}

@@ -84,8 +84,9 @@ type Seller struct {
 	since time.Duration // start of the phase, if it is opening
 	hold  time.Duration // how long what may wait waits now
 
-	due   time.Duration // time at which Interval has passed for each publication
-	pause time.Duration // further wait of what is not urgent
+	due   time.Duration  // time at which Interval has passed for each publication
+	pause time.Duration  // further wait of what is not urgent
+	last  map[Kind]int64 // amounts of the latest publication
 
 	slow       [kinds]drift
 	measuredAt time.Time     // of the loop, by the node's clock
@@ -149,6 +150,7 @@ func (s *Seller) Step(in *Input) Output {
 		return Output{Again: s.again(in, &plan, wait)}
 	}
 	s.spend(in)
+	s.last = plan.amounts
 	return Output{Publish: &Publication{Amounts: plan.amounts, Conditions: conditions}, Again: in.Now + time.Second}
 }
 

@@ -297,6 +297,29 @@ func TestSelling(t *testing.T) {
 	}
 }
 
+// An admission webhook that takes each publication and keeps the amounts must not be asked again
+// and again.
+func TestAmountsThatDoNotFall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(offers(4000))
+	w.step()
+	w.in.Report.Closed = &Reason{Window, "a window"}
+	w.step()
+	w.in.Object.Amounts = map[Kind]int64{BatchCPU: 4000, BatchMemory: 4000 << 20, MidCPU: 2000, MidMemory: 2000 << 20}
+	const seconds = 100
+	n := 0
+	for range seconds * 10 {
+		w.in.Now += time.Second / 10
+		w.report(*w.in.Report)
+		if w.seller.Step(&w.in).Publish != nil {
+			n++
+		}
+	}
+	if most := 2 + seconds*int(time.Second)/int(Interval); n < 2 || n > most {
+		t.Errorf("%d publications in %d s, want 2 to %d", n, seconds, most)
+	}
+}
+
 // The first minutes of a node: nothing is published before the plugin has reported.
 func TestNothingIsPublishedBlindly(t *testing.T) {
 	t.Parallel()
