@@ -23,7 +23,8 @@ import (
 const (
 	leastBackoff = time.Second
 	mostBackoff  = time.Minute
-	leavingTime  = 5 * time.Second // for the last publication
+	leavingTime  = 5 * time.Second        // for the last publications
+	leavingPause = 200 * time.Millisecond // between them
 )
 
 // Publisher publishes what the node sells.
@@ -48,6 +49,7 @@ type Publisher struct {
 
 	backoff time.Duration
 	retry   time.Duration // earliest time of the next attempt
+	closing bool          // the latest step was to close the node
 }
 
 // Attempt is the result of one publication.
@@ -117,44 +119,66 @@ func (p *Publisher) Run(ctx context.Context) {
 		case <-p.wake:
 		case <-timer.C:
 		}
-		timer.Reset(max(p.step(ctx, false), time.Millisecond))
+		again, _ := p.step(ctx, false)
+		timer.Reset(max(again, time.Millisecond))
 	}
 }
 
-// leave publishes that nothing is sold.
+// leave publishes that nothing is sold. It tries until that is on the node, or its time is over:
+// a node that stays open sells what nobody watches.
 func (p *Publisher) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leavingTime)
 	defer cancel()
-	p.retry = 0
-	p.step(ctx, true)
+	for ctx.Err() == nil {
+		p.retry = 0
+		if _, settled := p.step(ctx, true); settled {
+			return
+		}
+		pause(ctx, leavingPause)
+	}
 }
 
-// step publishes what is due, and returns the time until the next step.
-func (p *Publisher) step(ctx context.Context, leaving bool) time.Duration {
+// step publishes what is due. It returns the time until the next step, and whether nothing had to
+// be published.
+func (p *Publisher) step(ctx context.Context, leaving bool) (again time.Duration, settled bool) {
 	at := time.Now()
 	now := at.Sub(p.start)
-	if now < p.retry {
-		return p.retry - now
-	}
-	if !p.pods.Synced() {
-		return time.Second
+	blind := !p.pods.Synced()
+	if blind && now < selling.Silence {
+		return time.Second, leaving // the pods are followed no more
 	}
 	object, from := p.node.object()
 	pods := p.pods.Requests(p.refused)
+	if blind {
+		pods = nil
+	}
 	p.mu.Lock()
 	in := selling.Input{
 		Now: now, Report: p.coolDown.apply(p.report, at), Heard: p.heard, Connected: p.connected,
-		Pods: p.coolDown.mark(pods, at), Object: object, Leaving: leaving, Jitter: rand.Float64(),
+		Pods: p.coolDown.mark(pods, at), PodsBlind: blind, Object: object, Leaving: leaving, Jitter: rand.Float64(),
 	}
 	waits := p.coolDown.settled // made before the input, which so has the cool-down
 	p.mu.Unlock()
+	if p.held(&in) {
+		return p.retry - now, false
+	}
 	out := p.seller.Step(&in)
 	if out.Publish != nil {
 		p.publish(ctx, out.Publish, object, from)
-		return time.Millisecond
+		return time.Millisecond, false
 	}
 	p.settle(waits)
-	return out.Again - now
+	return out.Again - now, true
+}
+
+// held reports whether an attempt has to wait because others have failed. The first attempt to
+// close the node does not wait: the API server may be back, and until the node is closed the
+// scheduler goes by the offer.
+func (p *Publisher) held(in *selling.Input) bool {
+	closes := p.seller.Closes(in)
+	tried := p.closing
+	p.closing = closes
+	return in.Now < p.retry && (tried || !closes)
 }
 
 // refused tells of a pod whose amounts cannot be.

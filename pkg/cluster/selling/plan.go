@@ -16,6 +16,13 @@ func (s *Seller) plan(in *Input) plan {
 	if s.phase == aside {
 		return plan{}
 	}
+	// Amounts below what unknown pods have could fail them, and amounts that stay could be bought.
+	// Without the resource nothing can be bought, and the kubelet admits what runs: it does not
+	// check resources that the node lacks (removeMissingExtendedResources in
+	// pkg/kubelet/lifecycle/predicate.go).
+	if in.PodsBlind {
+		return plan{due: len(in.Object.Amounts) > 0, urgent: true, closing: saysOpen(in.Object)}
+	}
 	p := plan{amounts: make(map[Kind]int64, len(s.names))}
 	var offer, want Amounts
 	sells := s.phase == open || s.phase == fresh

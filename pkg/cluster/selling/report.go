@@ -39,6 +39,7 @@ const (
 	StaticCPUManager    = "StaticCPUManager"
 	ConfigRefused       = "ConfigRefused"
 	Stopping            = "Stopping"
+	PodsUnknown         = "PodsUnknown"
 
 	Window         = "Window"
 	Switch         = "Switch"

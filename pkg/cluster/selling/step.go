@@ -24,6 +24,7 @@ type Input struct {
 	Heard     time.Duration // time of the latest report; 0 before the first
 	Connected bool          // to the plugin, which has reported since
 	Pods      []Pod         // bound to the node, and not ended
+	PodsBlind bool          // the pods have not been known for Silence; Pods is empty then
 	Object    *Object       // the node object; nil if there is none, or it is not known
 	Leaving   bool          // this process is about to end
 	Jitter    float64       // random, 0 to 1, so that nodes do not publish at the same time
@@ -182,6 +183,8 @@ func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 	switch {
 	case in.Leaving:
 		ready.Reason = Reason{Stopping, "sluice-kube is stopping, and sells nothing until it is back."}
+	case in.PodsBlind:
+		ready.Reason = Reason{PodsUnknown, fmt.Sprintf("sluice-kube has not been able to read the node's pods for %v: allow its service account to list and watch pods, as the chart's ClusterRole does, and see its log.", Silence)}
 	case silent >= Silence || in.Connected && silent >= Stall:
 		ready.Reason = Reason{PluginSilent, fmt.Sprintf("sluice has not reported for more than %v: see whether its container runs.", min(silent, Silence).Truncate(Stall))}
 	case r == nil:
@@ -236,6 +239,16 @@ func first(o *Object) phase {
 		return open
 	}
 	return closed
+}
+
+// Closes reports whether the node object says that batch work may come, although nothing may be
+// sold now. To publish that is worth an attempt while others wait.
+func (s *Seller) Closes(in *Input) bool {
+	if in.Object == nil || in.Object.Other != nil || !saysOpen(in.Object) {
+		return false
+	}
+	_, shut, _ := s.judge(in)
+	return shut != nil
 }
 
 // batchOpen returns the condition BatchOpen.

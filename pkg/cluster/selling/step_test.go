@@ -253,6 +253,22 @@ func TestSelling(t *testing.T) {
 			w.in.Report.Connected = false
 			w.run(40 * time.Second)
 		}, 0, NotReady, 2},
+		"pods that are not known close": {func(w *world) {
+			w.step()
+			w.in.PodsBlind = true
+			w.step()
+			w.run(time.Minute)
+			if has := len(w.in.Object.Amounts); has != 0 || w.ready() != PodsUnknown {
+				w.in.Object.Found[BatchOpen].Word = w.ready()
+			}
+		}, 0, NotReady, 2},
+		"and the node has them again once they are known": {func(w *world) {
+			w.step()
+			w.in.PodsBlind = true
+			w.run(time.Minute)
+			w.in.PodsBlind, w.in.Pods = false, []Pod{podOf(1500, true)}
+			w.run(time.Minute)
+		}, 1500, Reopening, 3},
 		"a new node object gets all at once": {func(w *world) {
 			w.step()
 			w.in.Object = &Object{UID: "2"}
@@ -294,29 +310,6 @@ func TestSelling(t *testing.T) {
 				t.Errorf("published %d mCPU, %s after %d publications, want %d, %s after %d\n%+v", w.cpu(), w.word(), len(w.sent), test.cpu, test.word, test.sent, w.sent)
 			}
 		})
-	}
-}
-
-// An admission webhook that takes each publication and keeps the amounts must not be asked again
-// and again.
-func TestAmountsThatDoNotFall(t *testing.T) {
-	t.Parallel()
-	w := newWorld(offers(4000))
-	w.step()
-	w.in.Report.Closed = &Reason{Window, "a window"}
-	w.step()
-	w.in.Object.Amounts = map[Kind]int64{BatchCPU: 4000, BatchMemory: 4000 << 20, MidCPU: 2000, MidMemory: 2000 << 20}
-	const seconds = 100
-	n := 0
-	for range seconds * 10 {
-		w.in.Now += time.Second / 10
-		w.report(*w.in.Report)
-		if w.seller.Step(&w.in).Publish != nil {
-			n++
-		}
-	}
-	if most := 2 + seconds*int(time.Second)/int(Interval); n < 2 || n > most {
-		t.Errorf("%d publications in %d s, want 2 to %d", n, seconds, most)
 	}
 }
 
