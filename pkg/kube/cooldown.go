@@ -24,7 +24,7 @@ type coolDown struct {
 // away does not end it, and fails other pods at its return if there is no room for this one.
 const (
 	shortGrace  = 30 * time.Second // pods with a longer grace period always count
-	overdue     = 5 * time.Second  // after its grace period the kubelet kills a pod, and removes it
+	overdue     = 15 * time.Second // the kubelet kills a pod after its grace period, and then removes what it had
 	evictedMost = 256              // pods that are remembered
 )
 

@@ -102,8 +102,8 @@ func (p *Publisher) Lost() {
 	p.awake()
 }
 
-// Run follows the node and its pods, and publishes until the context ends. Then it publishes
-// once more, that nothing is sold.
+// Run follows the node and its pods, and publishes until the context ends. Then it publishes that
+// nothing is sold.
 func (p *Publisher) Run(ctx context.Context) {
 	var followers sync.WaitGroup
 	defer followers.Wait()

@@ -272,6 +272,22 @@ func TestEvictions(t *testing.T) {
 		s.direct(t, old, successor)
 	})
 
+	t.Run("a pod that takes a day to end ends at once", func(t *testing.T) {
+		pod, day := s.pod("slow", "slow"), int64(86400)
+		if err := s.client.CoreV1().Pods("batch").Delete(t.Context(), "slow", metav1.DeleteOptions{GracePeriodSeconds: &day}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // until sluice-kube knows that it is ending
+		if err := s.evict(pod, time.Minute); err != nil {
+			t.Error(err)
+		}
+		now, err := s.client.CoreV1().Pods("batch").Get(t.Context(), "slow", metav1.GetOptions{})
+		if err != nil || *now.DeletionGracePeriodSeconds != 1 {
+			t.Errorf("its grace period is %d s, want 1: %v", *now.DeletionGracePeriodSeconds, err)
+		}
+		s.remove("slow")
+	})
+
 	t.Run("100 evictions under churn", func(t *testing.T) { s.churn(t) })
 
 	t.Run("sluice-kube is killed between order and answer", func(t *testing.T) {

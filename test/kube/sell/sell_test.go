@@ -283,8 +283,8 @@ func TestAway(t *testing.T) {
 	t.Logf("a plugin that is away closed the node after %v", (20*time.Second + s.await(0, "False NotReady")).Round(time.Second))
 
 	s.program.stop(t)
-	out, err := exec.Command("../../../bin/sluice-kube", "uninstall", "--node-name", nodeName, "--kubeconfig", s.kubeconfig).CombinedOutput()
-	if err != nil {
+	out, err := exec.Command("../../../bin/sluice-kube", "uninstall", "--all-nodes", "--kubeconfig", s.kubeconfig).CombinedOutput()
+	if err != nil || string(out) != "node n1: nothing of Sluice is published\n" {
 		t.Fatalf("%v: %s", err, out)
 	}
 	node := s.node()
