@@ -86,6 +86,9 @@ func TestRefusedAsByTheNode(t *testing.T) {
 		"every kind of key":     {"{cpu-burst.sluice.dev: '50%', evict.sluice.dev/pod: '3', io.sluice.dev/container.main: '{weight: 20}'}", half, false},
 		"unknown key":           {"{xyzzy.sluice.dev: a}", half, true},
 		"unknown key, scoped":   {"{xyzzy.sluice.dev/pod: a}", half, true},
+		"unknown key, empty":    {"{xyzzy.sluice.dev: ''}", half, true},
+		"unknown scope, empty":  {"{class.sluice.dev/main: ''}", half, true},
+		"empty class":           {"{class.sluice.dev: ''}", half, true},
 		"key of config":         {"{weight.sluice.dev: '3'}", half, true},
 		"unknown scope":         {"{class.sluice.dev/main: LS}", half, true},
 		"unknown class":         {"{class.sluice.dev: gold}", half, true},
@@ -146,6 +149,11 @@ func TestPinnedPods(t *testing.T) {
 	koordinator, katalyst := pod("default", "p", whole), pod("default", "p", whole)
 	koordinator.Labels = map[string]string{"koordinator.sh/qosClass": "LSR"}
 	katalyst.Annotations["katalyst.kubewharf.io/qos_level"] = "dedicated_cores"
+	both := func(p *corev1.Pod, key, class string) *corev1.Pod {
+		p = p.DeepCopy()
+		p.Annotations[key] = class
+		return p
+	}
 	level := lsr("db", corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}})
 	level.Spec.Resources = &whole
 	idle := lsr("db", whole)
@@ -154,18 +162,126 @@ func TestPinnedPods(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"its namespace":     {lsr("db", whole), ""},
-		"another namespace": {lsr("default", whole), `annotation class.sluice.dev = "LSR": is not allowed in namespace default; pinnedNamespaces in ConfigMap sluice/sluice-admission lists those that may have CPUs of their own`},
-		"Koordinator's":     {koordinator, `label koordinator.sh/qosClass = "LSR": is not allowed in namespace default`},
-		"Katalyst's":        {katalyst, `annotation katalyst.kubewharf.io/qos_level = "dedicated_cores": is not allowed in namespace default`},
-		"memory burstable":  {lsr("db", burstable), "pod db/p: class LSR is for Guaranteed pods"},
-		"no memory":         {lsr("db", limits("cpu", "1")), "pod db/p: class LSR is for Guaranteed pods"},
-		"pod-level":         {level, ""},
-		"a container more":  {idle, "pod db/p: class LSR is for Guaranteed pods"},
-		"no class":          {pod("default", "p", burstable), ""},
+		"its namespace":       {lsr("db", whole), ""},
+		"another namespace":   {lsr("default", whole), `annotation class.sluice.dev = "LSR": is not allowed in namespace default; pinnedNamespaces in ConfigMap sluice/sluice-admission lists those that may have CPUs of their own`},
+		"Koordinator's":       {koordinator, `label koordinator.sh/qosClass = "LSR": is not allowed in namespace default`},
+		"Koordinator's, LS":   {both(koordinator, "class.sluice.dev", "LS"), ""},
+		"Koordinator's, BE":   {both(koordinator, "class.sluice.dev/pod", "BE"), ""},
+		"Koordinator's, part": {both(koordinator, "class.sluice.dev/container.main", "LS"), ""},
+		"Koordinator's, none": {both(koordinator, "class.sluice.dev/container.other", "LS"), `label koordinator.sh/qosClass = "LSR": is not allowed in namespace default`},
+		"Koordinator's, LSE":  {both(koordinator, "class.sluice.dev", "LSE"), `annotation class.sluice.dev = "LSE": is not allowed in namespace default`},
+		"Katalyst's, LS":      {both(katalyst, "class.sluice.dev", "LS"), ""},
+		"Katalyst's":          {katalyst, `annotation katalyst.kubewharf.io/qos_level = "dedicated_cores": is not allowed in namespace default`},
+		"memory burstable":    {lsr("db", burstable), "pod db/p: class LSR is for Guaranteed pods"},
+		"no memory":           {lsr("db", limits("cpu", "1")), "pod db/p: class LSR is for Guaranteed pods"},
+		"pod-level":           {level, ""},
+		"a container more":    {idle, "pod db/p: class LSR is for Guaranteed pods"},
+		"no class":            {pod("default", "p", burstable), ""},
 	} {
 		if _, err := create(t, client, test.pod, true); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestChangedClasses: a pod that has not started yet gets no class that the policy would have refused at its creation,
+// and pods whose class stays the same can be changed.
+func TestChangedClasses(t *testing.T) {
+	cluster := start(t)
+	cluster.Namespace(t, "db", nil)
+	client := cluster.Client(t)
+	gated := func(namespace, name string, labels, annotations map[string]string) *corev1.Pod {
+		p := pod(namespace, name, limits("cpu", "1", "memory", "1Gi"))
+		p.Labels, p.Annotations = labels, annotations
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+		return p
+	}
+	words := map[string]string{}
+	for _, p := range []*corev1.Pod{
+		gated("default", "plain", words, words), gated("db", "plain", words, words),
+		gated("default", "part", words, map[string]string{"class.sluice.dev": "LSR", "class.sluice.dev/container.main": "LS"}),
+		gated("default", "over", map[string]string{"koordinator.sh/qosClass": "LSR"}, map[string]string{"class.sluice.dev": "LS"}),
+		gated("default", "old", words, map[string]string{"class.sluice.dev": "LSR"}),
+	} {
+		if _, err := create(t, client, p, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.Apply(t, strings.Replace(policy(t, "parameters.yaml"), `pinnedNamespaces: "*"`, `pinnedNamespaces: db`, 1)+"---\n"+policy(t, "pinned.yaml"))
+	change := func(namespace, name string, edit func(*corev1.Pod)) error {
+		p, err := client.CoreV1().Pods(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		edit(p)
+		_, err = client.CoreV1().Pods(namespace).Update(t.Context(), p, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	annotate := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations[key] = value }
+	}
+	drop := func(key string) func(*corev1.Pod) { return func(p *corev1.Pod) { delete(p.Annotations, key) } }
+	label := func(key, value string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Labels[key] = value } }
+	const where = " is not allowed in namespace default"
+	bed.Await(t, "the policy acts", func() error {
+		switch err := change("default", "plain", annotate("class.sluice.dev", "LSR")); {
+		case err == nil:
+			return bed.ErrNotYet
+		case !strings.Contains(err.Error(), where):
+			return err
+		}
+		return nil
+	})
+	for name, test := range map[string]struct {
+		namespace, pod string
+		edit           func(*corev1.Pod)
+		want           string
+	}{
+		"LSE":                    {"default", "plain", annotate("class.sluice.dev", "LSE"), `annotation class.sluice.dev = "LSE":` + where},
+		"LSE of the pod":         {"default", "plain", annotate("class.sluice.dev/pod", "LSE"), `annotation class.sluice.dev/pod = "LSE":` + where},
+		"LSR of a container":     {"default", "plain", annotate("class.sluice.dev/container.main", "LSR"), `annotation class.sluice.dev/container.main = "LSR":` + where},
+		"Koordinator's label":    {"default", "plain", label("koordinator.sh/qosClass", "LSR"), `label koordinator.sh/qosClass = "LSR":` + where},
+		"Katalyst's annotation":  {"default", "plain", annotate("katalyst.kubewharf.io/qos_level", "dedicated_cores"), `annotation katalyst.kubewharf.io/qos_level = "dedicated_cores":` + where},
+		"a container's class":    {"default", "part", drop("class.sluice.dev/container.main"), `annotation class.sluice.dev = "LSR":` + where},
+		"what was over a label":  {"default", "over", drop("class.sluice.dev"), `label koordinator.sh/qosClass = "LSR":` + where},
+		"another pinned class":   {"default", "old", annotate("class.sluice.dev", "LSE"), `annotation class.sluice.dev = "LSE":` + where},
+		"a class of services":    {"default", "plain", annotate("class.sluice.dev", "LS"), ""},
+		"no pinned class":        {"default", "old", drop("class.sluice.dev"), ""},
+		"in its namespace":       {"db", "plain", annotate("class.sluice.dev", "LSR"), ""},
+		"another annotation":     {"default", "old", annotate("example.com/a", "b"), ""},
+		"another label":          {"default", "old", label("a", "b"), ""},
+		"the end of the waiting": {"default", "old", func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }, ""},
+	} {
+		if err := change(test.namespace, test.pod, test.edit); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestStaticPods: the node runs the file of a static pod whatever a policy says of its copy.
+func TestStaticPods(t *testing.T) {
+	cluster := start(t)
+	cluster.Apply(t, strings.Replace(policy(t, "parameters.yaml"), `pinnedNamespaces: "*"`, `pinnedNamespaces: db`, 1)+"---\n"+policy(t, "annotations.yaml")+"---\n"+policy(t, "pinned.yaml"))
+	client := cluster.Client(t)
+	for key, value := range map[string]string{"class.sluice.dev": "LSR", "xyzzy.sluice.dev": "a"} {
+		p := pod("default", "p", limits("cpu", "1", "memory", "1Gi"))
+		p.Annotations[key] = value
+		bed.Await(t, "the policy of "+key+" acts", func() error {
+			if _, err := create(t, client, p, true); err == nil {
+				return bed.ErrNotYet
+			}
+			return nil
+		})
+		p.Annotations["kubernetes.io/config.mirror"] = "abc"
+		p.Spec.NodeName = "a"
+		if _, err := create(t, client, p, true); err != nil {
+			t.Errorf("the copy of a static pod with %s: %v", key, err)
 		}
 	}
 }
@@ -228,8 +344,11 @@ func TestObjectsThatExist(t *testing.T) {
 		edit func(template *corev1.PodTemplateSpec, labels map[string]string)
 		want string
 	}{
-		"a label":       {func(_ *corev1.PodTemplateSpec, labels map[string]string) { labels["a"] = "b" }, ""},
-		"another key":   {func(p *corev1.PodTemplateSpec, _ map[string]string) { p.Annotations["plugh.sluice.dev"] = "a" }, `annotation "plugh.sluice.dev"`},
+		"a label": {func(_ *corev1.PodTemplateSpec, labels map[string]string) { labels["a"] = "b" }, ""},
+		"another key": {func(p *corev1.PodTemplateSpec, _ map[string]string) {
+			p.Spec.Containers[0].Resources = limits("cpu", "1", "memory", "1Gi")
+			p.Annotations["plugh.sluice.dev"] = ""
+		}, `annotation "plugh.sluice.dev"`},
 		"another image": {func(p *corev1.PodTemplateSpec, _ map[string]string) { p.Spec.Containers[0].Image = "y" }, "LSR pins whole CPUs"},
 		"put right": {func(p *corev1.PodTemplateSpec, _ map[string]string) {
 			p.Spec.Containers[0].Resources = limits("cpu", "1", "memory", "1Gi")
