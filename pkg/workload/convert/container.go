@@ -85,11 +85,11 @@ func (c *container) move(t *Target) string {
 	if q, err := quantity.Parse(c.memory); err == nil && int64(q) == c.bytes*1000 {
 		bytes = c.memory // as it was written
 	}
-	if limits == nil || limits.Kind != yaml.MappingNode {
+	if !isMapping(limits) {
 		limits = child(resources, "limits")
 	}
 	for _, list := range []*yaml.Node{requests, limits} {
-		if list == nil || list.Kind != yaml.MappingNode {
+		if !isMapping(list) {
 			continue
 		}
 		replace(list, "cpu", t.CPU, c.milli, milli)

@@ -8,7 +8,7 @@ import (
 
 // index returns the position of a key in a mapping; -1 if it is missing, or the node is no mapping.
 func index(mapping *yaml.Node, key string) int {
-	if mapping == nil || mapping.Kind != yaml.MappingNode {
+	if !isMapping(mapping) {
 		return -1
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -18,6 +18,8 @@ func index(mapping *yaml.Node, key string) int {
 	}
 	return -1
 }
+
+func isMapping(node *yaml.Node) bool { return node != nil && node.Kind == yaml.MappingNode }
 
 // at returns the value at a path of keys; nil if it is missing.
 func at(node *yaml.Node, path ...string) *yaml.Node {

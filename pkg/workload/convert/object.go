@@ -26,7 +26,7 @@ func (c *converter) object(o *yaml.Node) bool {
 			c.note(o, name, "is left as it is: only Kubernetes' own kinds are converted; the admission policies convert the pods that its controller creates")
 		}
 		return false
-	case at(owner, "spec") == nil || at(owner, "spec").Kind != yaml.MappingNode:
+	case !isMapping(at(owner, "spec")):
 		c.note(o, name, "is left as it is: it has no pod")
 		return false
 	}

@@ -26,39 +26,42 @@ const (
 	maxAnnotation       = 4096 // bytes that the node reads of an annotation
 )
 
-// class returns the class that a pod names; "" if it names none. The sources have the node's precedence.
-func class(metadata *yaml.Node) string {
+// class returns the class that a pod names, and whether it names one. A key of Sluice names one even if its value
+// is empty. The sources have the node's precedence.
+func class(metadata *yaml.Node) (string, bool) {
 	annotations, labels := at(metadata, "annotations"), at(metadata, "labels")
 	for _, key := range []string{classOfPodKey, classKey} {
 		if index(annotations, key) >= 0 {
-			return strings.TrimSpace(text(annotations, key))
+			return strings.TrimSpace(text(annotations, key)), true
 		}
 	}
 	if named := text(labels, koordinatorClass); named != "" {
-		return named
+		return named, true
 	}
 	if priority := text(labels, koordinatorPriority); priority == "koord-batch" || priority == "koord-free" {
-		return batchClass
+		return batchClass, true
 	}
 	level := text(annotations, katalystClass)
 	if level == "reclaimed_cores" {
-		return batchClass
+		return batchClass, true
 	}
-	return level
+	return level, level != ""
 }
 
 // kept returns why a pod stays as it is; "" if it is to be converted.
 func (c *converter) kept(owner *yaml.Node) string {
 	metadata := at(owner, "metadata")
-	switch named := class(metadata); {
-	case named == "" && !c.batch:
+	switch name, named := class(metadata); {
+	case !named && !c.batch:
 		return "it names no class; annotate class.sluice.dev: BE, or convert all such pods with --batch"
-	case named != "" && named != batchClass:
-		return "its class is " + strconv.Quote(named)
+	case named && name != batchClass:
+		return "its class is " + strconv.Quote(name)
 	case index(at(metadata, "annotations"), staticPodKey) >= 0:
 		return "it is the copy of a static pod, which must equal the file on its node"
-	case at(owner, "spec", "resources") != nil:
+	case isMapping(at(owner, "spec", "resources")):
 		return "its resources are those of the pod as a whole, where Kubernetes knows no batch resources; give its containers their own"
+	case text(owner, "spec", "os", "name") == "windows", text(owner, "spec", "nodeSelector", "kubernetes.io/os") == "windows":
+		return "it runs on Windows, whose nodes have no batch resources"
 	case strings.HasPrefix(text(owner, "spec", "priorityClassName"), "system-"):
 		return "its priority is that of the system"
 	}
