@@ -96,6 +96,9 @@ func TestPolicyParameters(t *testing.T) {
 		if !strings.Contains(text, target.CPU) || !strings.Contains(text, target.Memory) {
 			t.Errorf("parameters.yaml doesn't name the resources of %s", scheme)
 		}
+		if kept := strings.Join(target.KeptPriorityClasses, " "); !strings.Contains(text, kept) {
+			t.Errorf("parameters.yaml doesn't name the priority classes that pods of %s keep: %s", scheme, kept)
+		}
 		if !slices.Contains(ours, target.CPU) || !slices.Contains(ours, target.Memory) {
 			t.Errorf("own-node.yaml doesn't let the agent publish the resources of %s", scheme)
 		}

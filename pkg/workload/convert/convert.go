@@ -28,6 +28,7 @@ func For(scheme string) Target {
 	switch scheme {
 	case "koordinator":
 		t.CPU, t.Memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+		t.KeptPriorityClasses = append(t.KeptPriorityClasses, "koord-batch", "koord-free")
 	case "katalyst":
 		t.CPU, t.Memory = "resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory"
 	}

@@ -18,10 +18,7 @@ import (
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
-const (
-	batchCPU    = "batch.sluice.dev/cpu"
-	batchMemory = "batch.sluice.dev/memory"
-)
+const batchCPU = "batch.sluice.dev/cpu"
 
 // injector is another policy, as of a service mesh: it adds a container after the batch policy has run.
 const injector = `
@@ -53,7 +50,7 @@ spec: {policyName: zz-mesh}
 func TestAnotherPolicyAddsAContainer(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	mesh := injector
 	if beta() {
 		mesh = strings.ReplaceAll(mesh, "k8s.io/v1\n", "k8s.io/v1beta1\n")
@@ -83,7 +80,7 @@ func TestAnotherPolicyAddsAContainer(t *testing.T) {
 func TestMissingParameters(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	if err := client.CoreV1().ConfigMaps("sluice").Delete(t.Context(), "sluice-admission", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +108,7 @@ func TestMissingParameters(t *testing.T) {
 func TestBrokenParameters(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "sluice-admission", Namespace: "sluice"}}
 	if _, err := client.CoreV1().ConfigMaps("sluice").Update(t.Context(), broken, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -139,7 +136,7 @@ func TestBrokenParameters(t *testing.T) {
 func TestDebugContainer(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	cluster.Apply(t, policy(t, "annotations.yaml")+"---\n"+policy(t, "pinned.yaml"))
 	made, err := create(t, client, pod("etl", "p", limits("cpu", "1", "memory", "1Gi")), false)
 	if err != nil {
@@ -192,7 +189,7 @@ func TestCost(t *testing.T) {
 		}
 	}
 	measure("without policies")
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	cluster.Apply(t, policy(t, "annotations.yaml")+"---\n"+policy(t, "pinned.yaml"))
 	measure("with policies")
 }
@@ -201,7 +198,7 @@ func TestCost(t *testing.T) {
 func TestQuota(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	hard := corev1.ResourceList{"requests." + batchCPU: resource.MustParse("1500")}
 	quota, err := client.CoreV1().ResourceQuotas("etl").Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "batch"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
@@ -232,7 +229,7 @@ func TestQuota(t *testing.T) {
 func TestControllersMakeBatchPods(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	cluster.StartControllers(t)
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "w"}}, Spec: pod("etl", "", limits("cpu", "1", "memory", "1Gi")).Spec}
 	replicas := int32(2)
@@ -270,7 +267,7 @@ func TestControllersMakeBatchPods(t *testing.T) {
 func TestForgedGrants(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	install(t, cluster, batchCPU, batchMemory)
+	install(t, cluster, "sluice")
 	cluster.Apply(t, policy(t, "annotations.yaml"))
 	p := pod("etl", "p", limits("cpu", "1", "memory", "1Gi"))
 	const forged = `{"main":{"cpu":"64","memory":"1Ti"}}`

@@ -120,12 +120,25 @@ func accept(t *testing.T, client kubernetes.Interface, manifest, namespace strin
 	return made
 }
 
+// koordinatorPriorities are the priority classes of Koordinator's batch pods, as its chart has them.
+const koordinatorPriorities = `
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: koord-batch}
+value: 5000
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: koord-free}
+value: 3000
+`
+
 // TestCases compares what the policies make of a pod with what the API server, without policies, makes of the pod
 // that "sluice convert" wrote. What the latter wrote, the policies leave as it is.
 func TestCases(t *testing.T) {
 	cluster := start(t)
 	client := cluster.Client(t)
-	cluster.Apply(t, policy(t, "priorities.yaml"))
+	cluster.Apply(t, policy(t, "priorities.yaml")+"---\n"+koordinatorPriorities)
 	all := cases(t)
 	converted := map[string]string{}
 	want := map[string][]*corev1.Pod{}
@@ -145,8 +158,7 @@ func TestCases(t *testing.T) {
 		schemes[c.Resources] = append(schemes[c.Resources], c)
 	}
 	for _, scheme := range slices.Sorted(maps.Keys(schemes)) {
-		target := convert.For(scheme)
-		install(t, cluster, target.CPU, target.Memory)
+		install(t, cluster, scheme)
 		for _, c := range schemes[scheme] {
 			t.Run("policies/"+c.Name, func(t *testing.T) {
 				compare(t, accept(t, client, c.Manifest, c.namespace()), want[c.Name])

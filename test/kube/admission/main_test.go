@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sluice-dev/sluice/pkg/workload/convert"
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
@@ -47,12 +48,13 @@ func start(t *testing.T) *bed.Cluster {
 	return cluster
 }
 
-// parameters are the parameters as shipped, but for the names of the batch resources.
-func parameters(t *testing.T, cpu, memory string) string {
+// parameters are the parameters as shipped, but for what depends on the names of the batch resources.
+func parameters(t *testing.T, target convert.Target) string {
 	t.Helper()
 	text := policy(t, "parameters.yaml")
-	text = strings.Replace(text, "\n  cpu: batch.sluice.dev/cpu\n", "\n  cpu: "+cpu+"\n", 1)
-	return strings.Replace(text, "\n  memory: batch.sluice.dev/memory\n", "\n  memory: "+memory+"\n", 1)
+	text = strings.Replace(text, "\n  cpu: batch.sluice.dev/cpu\n", "\n  cpu: "+target.CPU+"\n", 1)
+	text = strings.Replace(text, "\n  keptPriorityClasses: sluice-batch-high\n", "\n  keptPriorityClasses: "+strings.Join(target.KeptPriorityClasses, " ")+"\n", 1)
+	return strings.Replace(text, "\n  memory: batch.sluice.dev/memory\n", "\n  memory: "+target.Memory+"\n", 1)
 }
 
 // pod makes a pod of one container with these resources.
@@ -77,18 +79,19 @@ func create(t *testing.T, client kubernetes.Interface, p *corev1.Pod, dryRun boo
 	return client.CoreV1().Pods(p.Namespace).Create(t.Context(), p, options)
 }
 
-// install applies the batch policy and waits until it acts, with these resources.
-func install(t *testing.T, cluster *bed.Cluster, cpu, memory string) {
+// install applies the batch policy and waits until it acts, with the resources of a scheme.
+func install(t *testing.T, cluster *bed.Cluster, scheme string) {
 	t.Helper()
-	cluster.Apply(t, policy(t, "priorities.yaml")+"---\n"+parameters(t, cpu, memory)+"---\n"+policy(t, "batch-pods.yaml"))
+	target := convert.For(scheme)
+	cluster.Apply(t, policy(t, "priorities.yaml")+"---\n"+parameters(t, target)+"---\n"+policy(t, "batch-pods.yaml"))
 	client := cluster.Client(t)
-	bed.Await(t, "the batch policy acts with "+cpu, func() error {
+	bed.Await(t, "the batch policy acts with "+target.CPU, func() error {
 		got, err := create(t, client, pod("etl", "probe", limits("cpu", "1", "memory", "1Gi")), true)
 		if err != nil {
 			return err
 		}
 		requests := got.Spec.Containers[0].Resources.Requests
-		if _, ok := requests[corev1.ResourceName(cpu)]; !ok {
+		if _, ok := requests[corev1.ResourceName(target.CPU)]; !ok {
 			return fmt.Errorf("it requests %v", requests)
 		}
 		return nil
