@@ -97,8 +97,7 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 		e.answer(ctx, &o, *was)
 		return
 	}
-	now := time.Now()
-	a, answered := eviction.Before(&o, e.known(o.UID, now), now)
+	a, answered := e.before(&o)
 	if !answered {
 		e.closeSale(ctx, &o)
 		a = e.evict(ctx, &o)
@@ -135,6 +134,12 @@ func (e *Evictor) remember(id string, a evictorder.Answer) {
 	}
 }
 
+// before answers an order that needs no request, by what is known of the pod now.
+func (e *Evictor) before(o *evictorder.Order) (a evictorder.Answer, answered bool) {
+	now := time.Now()
+	return eviction.Before(o, e.known(o.UID, now), now)
+}
+
 // known returns what the watched pods tell of a pod.
 func (e *Evictor) known(uid string, now time.Time) eviction.Known {
 	k := eviction.Known{Synced: e.pods.Synced()}
@@ -158,6 +163,9 @@ func (e *Evictor) evict(ctx context.Context, o *evictorder.Order) evictorder.Ans
 		pause(ctx, wait)
 		if ctx.Err() != nil {
 			return evictorder.Answer{Outcome: evictorder.Failed, Reason: evictorder.Clip("the API server did not evict the pod in time: " + reply.Message)}
+		}
+		if a, answered = e.before(o); answered {
+			return a
 		}
 	}
 }

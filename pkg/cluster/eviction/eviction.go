@@ -63,9 +63,11 @@ type Reply struct {
 
 // The HTTP statuses of replies (RFC 9110, section 15).
 const (
+	forbidden       = 403
 	notFound        = 404
 	requestTimeout  = 408
 	conflict        = 409
+	unprocessable   = 422
 	tooManyRequests = 429
 	serverError     = 500 // and above
 )
@@ -80,6 +82,14 @@ const (
 // 500 though trying again can't help.
 const severalBudgets = "more than one PodDisruptionBudget"
 
+// isLate reports whether the policy sluice-own-pods of configs/kubernetes/policies/own-node.yaml refused an eviction
+// because the API server's copy of the pods has another pod of that name, or no pod at all. Either the copy or the
+// order is late, and the next answer tells: the copy has the pod, or the watched pods of the node do not.
+func isLate(r *Reply) bool {
+	return (r.Code == forbidden || r.Code == unprocessable) && strings.Contains(r.Message, "sluice-own-pods") &&
+		(strings.Contains(r.Message, "of UID ") || strings.Contains(r.Message, "no params found"))
+}
+
 // After decides what a reply means. Either answered is true, or the eviction has to be requested
 // again after wait. attempts counts the requests, including this one.
 func After(r *Reply, attempts int) (a evictorder.Answer, wait time.Duration, answered bool) {
@@ -92,7 +102,7 @@ func After(r *Reply, attempts int) (a evictorder.Answer, wait time.Duration, ans
 		return gone("the pod was replaced by another of its name: %s", r.Message), 0, true
 	case r.Budget, strings.Contains(r.Message, severalBudgets):
 		return evictorder.Answer{Outcome: evictorder.Refused, Reason: evictorder.Clip(r.Message)}, 0, true
-	case r.Code == 0, r.Code == tooManyRequests, r.Code == conflict, r.Code == requestTimeout, r.Code >= serverError:
+	case isLate(r), r.Code == 0, r.Code == tooManyRequests, r.Code == conflict, r.Code == requestTimeout, r.Code >= serverError:
 		return a, max(backoff(attempts), r.RetryAfter), false
 	}
 	return failed("the API server replies %d: %s", r.Code, r.Message), 0, true

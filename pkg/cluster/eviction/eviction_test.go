@@ -58,20 +58,23 @@ func TestAfter(t *testing.T) {
 		want     evictorder.Outcome // "" tries again
 		wait     time.Duration
 	}{
-		"created":                  {Reply{Code: 201}, 1, evictorder.Evicted, 0},
-		"not found":                {Reply{Code: 404, Message: `pods "p" not found`}, 1, evictorder.Gone, 0},
-		"another UID":              {Reply{Code: 409, Message: "the UID in the precondition (a) does not match the UID in record (b)"}, 1, evictorder.Gone, 0},
-		"another conflict":         {Reply{Code: 409, Message: "the object has been modified"}, 1, "", 200 * time.Millisecond},
-		"a budget":                 {Reply{Code: 429, Budget: true, Message: "Cannot evict pod as it would violate the pod's disruption budget."}, 1, evictorder.Refused, 0},
-		"a budget not counted yet": {Reply{Code: 429, Budget: true, RetryAfter: 10 * time.Second}, 1, evictorder.Refused, 0},
-		"two budgets":              {Reply{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, 1, evictorder.Refused, 0},
-		"a busy API server":        {Reply{Code: 429, RetryAfter: 3 * time.Second}, 1, "", 3 * time.Second},
-		"an internal error":        {Reply{Code: 500, Message: "etcd"}, 2, "", 400 * time.Millisecond},
-		"unavailable for long":     {Reply{Code: 503}, 1000, "", 5 * time.Second},
-		"a timeout":                {Reply{Code: 504}, 1, "", 200 * time.Millisecond},
-		"no reply":                 {Reply{Message: "connection refused"}, 3, "", 800 * time.Millisecond},
-		"forbidden":                {Reply{Code: 403, Message: "RBAC"}, 1, evictorder.Failed, 0},
-		"invalid":                  {Reply{Code: 422}, 1, evictorder.Failed, 0},
+		"created":                   {Reply{Code: 201}, 1, evictorder.Evicted, 0},
+		"not found":                 {Reply{Code: 404, Message: `pods "p" not found`}, 1, evictorder.Gone, 0},
+		"another UID":               {Reply{Code: 409, Message: "the UID in the precondition (a) does not match the UID in record (b)"}, 1, evictorder.Gone, 0},
+		"another conflict":          {Reply{Code: 409, Message: "the object has been modified"}, 1, "", 200 * time.Millisecond},
+		"a budget":                  {Reply{Code: 429, Budget: true, Message: "Cannot evict pod as it would violate the pod's disruption budget."}, 1, evictorder.Refused, 0},
+		"a budget not counted yet":  {Reply{Code: 429, Budget: true, RetryAfter: 10 * time.Second}, 1, evictorder.Refused, 0},
+		"two budgets":               {Reply{Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, 1, evictorder.Refused, 0},
+		"a busy API server":         {Reply{Code: 429, RetryAfter: 3 * time.Second}, 1, "", 3 * time.Second},
+		"an internal error":         {Reply{Code: 500, Message: "etcd"}, 2, "", 400 * time.Millisecond},
+		"unavailable for long":      {Reply{Code: 503}, 1000, "", 5 * time.Second},
+		"a timeout":                 {Reply{Code: 504}, 1, "", 200 * time.Millisecond},
+		"no reply":                  {Reply{Message: "connection refused"}, 3, "", 800 * time.Millisecond},
+		"the policy's copy is late": {Reply{Code: 422, Message: "ValidatingAdmissionPolicy 'sluice-own-pods' with binding 'sluice-own-pods' denied request: the API server has pod p of UID a, which the eviction must name in deleteOptions.preconditions.uid"}, 1, "", 200 * time.Millisecond},
+		"the policy has no copy":    {Reply{Code: 403, Message: "ValidatingAdmissionPolicy 'sluice-own-pods' with binding 'sluice-own-pods' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"}, 2, "", 400 * time.Millisecond},
+		"another node's pod":        {Reply{Code: 422, Message: "ValidatingAdmissionPolicy 'sluice-own-pods' with binding 'sluice-own-pods' denied request: the agent of node a may not evict pod p, which is on node b"}, 1, evictorder.Failed, 0},
+		"forbidden":                 {Reply{Code: 403, Message: "RBAC"}, 1, evictorder.Failed, 0},
+		"invalid":                   {Reply{Code: 422}, 1, evictorder.Failed, 0},
 	} {
 		got, wait, answered := After(&test.reply, test.attempts)
 		if got.Outcome != test.want || answered != (test.want != "") || wait != test.wait {

@@ -1,20 +1,14 @@
 package admission
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -314,87 +308,4 @@ func TestPolicyNamesEveryField(t *testing.T) {
 			t.Errorf("own-node.yaml doesn't say whether the agent may change status.%s", name)
 		}
 	}
-}
-
-// TestEvictionsOfOwnPods: the token of node A evicts pods of node A alone, also beside many others.
-func TestEvictionsOfOwnPods(t *testing.T) {
-	cluster, token := agent(t)
-	admin := cluster.Client(t)
-	const others = 300
-	for i := range others {
-		p := pod("etl", fmt.Sprintf("other-%d", i), corev1.ResourceRequirements{})
-		p.Spec.NodeName = "b"
-		if _, err := create(t, admin, p, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, node := range map[string]string{"on-a": "a", "on-b": "b", "waiting": ""} {
-		p := pod("etl", name, corev1.ResourceRequirements{})
-		p.Spec.NodeName = node
-		if _, err := create(t, admin, p, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	evict := func(client kubernetes.Interface, name string, labels map[string]string) error {
-		return client.CoreV1().Pods("etl").EvictV1(context.Background(), &policyv1.Eviction{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "etl", Labels: labels}, DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}})
-	}
-	byAgent := map[string]string{"sluice.dev/evicted-by": "agent"}
-	own := clientOf(t, token)
-	bed.Await(t, "the policy of the own pods acts", func() error {
-		if err := evict(own, "on-b", byAgent); err == nil {
-			return bed.ErrNotYet
-		}
-		return nil
-	})
-	for name, want := range map[string]string{
-		"on-a":    "",
-		"on-b":    "the agent of node a may not evict pod on-b, which is on node b",
-		"waiting": "the agent of node a may not evict pod waiting, which is on no node",
-	} {
-		if err := evict(own, name, byAgent); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
-		if err := evict(admin, name, nil); err != nil {
-			t.Errorf("%s by an administrator: %v", name, err)
-		}
-	}
-	if err := evict(own, "missing", byAgent); !apierrors.IsNotFound(err) {
-		t.Errorf("a pod that is not there: %v", err)
-	}
-	if err := evict(own, "on-a", nil); err == nil || !strings.Contains(err.Error(), "must have the label sluice.dev/evicted-by: agent") {
-		t.Errorf("without the label: %v", err)
-	}
-	if err := evict(clientOf(t, unbound(t, cluster)), "on-a", byAgent); err == nil || !strings.Contains(err.Error(), "sluice-own-") {
-		t.Errorf("a token of no pod: %v", err)
-	}
-	for who, by := range map[string]struct {
-		client kubernetes.Interface
-		labels map[string]string
-	}{"agent": {own, byAgent}, "administrator": {admin, nil}} {
-		begin, used := time.Now(), cpuTime(t, cluster)
-		const rounds = 20
-		for range rounds {
-			if err := evict(by.client, "on-a", by.labels); err != nil {
-				t.Fatal(err)
-			}
-		}
-		t.Logf("an eviction by the %s in a namespace of %d pods: %v, of which %v are CPU time of the API server", who, others+3, time.Since(begin)/rounds, (cpuTime(t, cluster)-used)/rounds)
-	}
-}
-
-// cpuTime is the CPU time that the API server has used: utime and stime of /proc/PID/stat, in hundredths of a second.
-func cpuTime(t *testing.T, cluster *bed.Cluster) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cluster.APIServer.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var user, system time.Duration
-	_, after, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(after)
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		t.Fatal(err)
-	}
-	return (user + system) * 10 * time.Millisecond
 }
