@@ -226,7 +226,10 @@ type object struct {
 	Data     map[string]string
 	Spec     struct {
 		Groups   []any
-		Template struct{ Spec podSpec }
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     podSpec
+		}
 	}
 }
 

@@ -45,8 +45,7 @@ func newStand(t *testing.T) *stand {
 	c := bed.API(t)
 	c.StartControllers(t)
 	s := &stand{T: t, cluster: c, client: c.Client(t), kubeconfig: c.Kubeconfig(t, "helm", c.Admin())}
-	for i := range nodes {
-		name := fmt.Sprint("n", i)
+	for _, name := range nodeNames() {
 		c.Apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Node
@@ -58,12 +57,32 @@ metadata: {name: %s, labels: {kubernetes.io/os: linux, kubernetes.io/hostname: %
 		}
 	}
 	c.Namespace(t, namespace, map[string]string{"pod-security.kubernetes.io/enforce": "privileged"})
-	s.kubelets = &kubelets{client: s.client}
+	s.kubelets = &kubelets{client: s.client, withdraw: s.withdraw}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); s.kubelets.run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
 	return s
+}
+
+func nodeNames() []string {
+	names := make([]string, nodes)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+	}
+	return names
+}
+
+// withdraw runs the program of the Job's pod, with the pod's rights.
+func (s *stand) withdraw(p *corev1.Pod) error {
+	file := s.cluster.Kubeconfig(s.T, p.Name, s.cluster.PodToken(s.T, p))
+	main := p.Spec.Containers[0]
+	args := append(slices.Clone(main.Args), "--kubeconfig", file)
+	out, err := exec.CommandContext(s.Context(), root+"bin/"+filepath.Base(main.Command[0]), args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%q on %s: %w: %s", args, p.Spec.NodeName, err, out)
+	}
+	return nil
 }
 
 // helm runs a command with values, and returns its error with what it printed.

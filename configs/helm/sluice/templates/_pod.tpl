@@ -32,6 +32,16 @@ imagePullSecrets:
 priorityClassName: {{ .Values.priorityClassName }}
 {{- end -}}
 
+{{/* sluice.token is the volume with a token of the pod's account. */}}
+{{- define "sluice.token" -}}
+- name: token
+  projected:
+    sources:
+    - serviceAccountToken: {path: token, expirationSeconds: 3600}
+    - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+    - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+{{- end -}}
+
 {{- define "sluice.security" -}}
 runAsUser: 0 # cgroup files are root's
 readOnlyRootFilesystem: true

@@ -1,0 +1,115 @@
+package chart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sluice-dev/sluice/test/kube/bed"
+)
+
+const offer corev1.ResourceName = "batch.sluice.dev/cpu"
+
+// publish lets each node have what sluice-kube would publish.
+func (s *stand) publish() {
+	s.Helper()
+	force := true
+	for _, name := range nodeNames() {
+		what := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": %q}, "status": {"capacity": {%q: "1000"}, "allocatable": {%[2]q: "1000"}}}`, name, offer)
+		_, err := s.client.CoreV1().Nodes().Patch(s.Context(), name, types.ApplyPatchType, []byte(what), metav1.PatchOptions{FieldManager: "sluice-kube", Force: &force}, "status")
+		s.must(err)
+	}
+}
+
+// publishing is how many nodes have an offer.
+func (s *stand) publishing() int {
+	s.Helper()
+	list, err := s.client.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	s.must(err)
+	n := 0
+	for i := range list.Items {
+		_, capacity := list.Items[i].Status.Capacity[offer]
+		_, allocatable := list.Items[i].Status.Allocatable[offer]
+		if capacity || allocatable {
+			n++
+		}
+	}
+	return n
+}
+
+// taint gives each node a taint that keeps pods off, and lets one node die, which has the most room.
+func (s *stand) taint(dead string) {
+	s.Helper()
+	s.kubelets.mu.Lock()
+	s.kubelets.dead = dead
+	s.kubelets.mu.Unlock()
+	ctx, all := s.Context(), s.client.CoreV1().Nodes()
+	status := `{"status": {"allocatable": {"cpu": "64", "memory": "64Gi"}, "conditions": [{"type": "Ready", "status": "False", "reason": "Test"}]}}`
+	_, err := all.Patch(ctx, dead, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	s.must(err)
+	for _, name := range nodeNames() {
+		_, err := all.Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"spec": {"taints": [{"key": "dedicated", "value": "test", "effect": "NoSchedule"}]}}`), metav1.PatchOptions{})
+		s.must(err)
+	}
+	bed.Await(s.T, "Kubernetes to see that the node is dead", func() error {
+		node, err := all.Get(ctx, dead, metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
+			err = bed.ErrNotYet
+		}
+		return err
+	})
+}
+
+// What sluice-kube has published goes with the upgrade that turns it off, and with the
+// uninstallation also after a rollback to a revision without it. The Job runs on tainted nodes, and
+// not on one that does not respond.
+func TestWithdrawal(t *testing.T) {
+	s := newStand(t)
+	const chart = root + "configs/helm/sluice"
+	release := "sluice-" + strings.Repeat("r", 46) // as long as Helm allows
+	s.taint("n0")
+	expect := func(when string, published, jobs int) {
+		t.Helper()
+		if n := s.publishing(); n != published {
+			t.Errorf("%s %d nodes publish something, want %d", when, n, published)
+		}
+		s.kubelets.mu.Lock()
+		defer s.kubelets.mu.Unlock()
+		if len(s.kubelets.jobs) != jobs || slices.Contains(s.kubelets.jobs, "n0") {
+			t.Errorf("%s the Job's pods have run on %q, want %d, and none on n0", when, s.kubelets.jobs, jobs)
+		}
+		if s.kubelets.failed != nil {
+			t.Error(s.kubelets.failed)
+		}
+	}
+	s.must(s.helm("", "install", release, chart, "--wait"))
+	s.must(s.helm("kube: {enabled: true}", "upgrade", release, chart, "--wait"))
+	s.publish()
+	expect("with sluice-kube", nodes, 0)
+	s.must(s.helm("kube: {enabled: false}", "upgrade", release, chart, "--wait"))
+	expect("after the upgrade that turns sluice-kube off", 0, 1)
+	for _, name := range s.clusterWide() {
+		t.Errorf("%s is left after the upgrade that turns sluice-kube off", name)
+	}
+	s.must(s.helm("kube: {enabled: false}", "upgrade", release, chart, "--wait"))
+	expect("after another upgrade", 0, 1)
+
+	s.must(s.helm("kube: {enabled: true}", "upgrade", release, chart, "--wait"))
+	s.publish()
+	s.must(s.helm("", "rollback", release, "1", "--wait"))
+	s.must(s.helm("", "uninstall", release))
+	expect("after the uninstallation", 0, 2)
+	for _, name := range s.clusterWide() {
+		t.Errorf("%s is left after the uninstallation", name)
+	}
+	jobs, err := s.client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
+	s.must(err)
+	for i := range jobs.Items {
+		t.Errorf("Job %s is left after the uninstallation", jobs.Items[i].Name)
+	}
+}
