@@ -102,3 +102,31 @@ func TestGroupsDoNotOverlap(t *testing.T) {
 		}
 	}
 }
+
+// sluice-kube is on a node as long as a pod of Sluice is: also while the node is given back, where it
+// closes the sale and lets what batch pods free go.
+func TestKubeIsWhereverSluiceIs(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	for mode, want := range map[string][]string{
+		"on":      {"sluice", "sluice-a", "sluice-kube", "sluice-kube-a"},
+		"preview": {"sluice", "sluice-a", "sluice-kube", "sluice-kube-a"},
+		"restore": {"sluice", "sluice-a", "sluice-kube", "sluice-kube-a"},
+		"off":     {"sluice", "sluice-kube"},
+	} {
+		values := fmt.Sprintf("{kube: {enabled: true}, nodeGroups: [{name: a, nodeSelector: {a: b}, mode: %q}]}", mode)
+		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, o := range objects(t, render(t, "sluice", "sluice", "--no-hooks", "--values", file)) {
+			if o.Kind == "DaemonSet" {
+				got = append(got, o.Metadata.Name)
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("with a group in mode %s the DaemonSets are %q, want %q", mode, got, want)
+		}
+	}
+}
