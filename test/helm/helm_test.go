@@ -219,6 +219,29 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
+// The plugin's socket admits the user and the group with which the pods of sluice-kube run, and the
+// flag has the same user as its default.
+func TestKubeUser(t *testing.T) {
+	t.Parallel()
+	text := cases(t)["kube"]
+	users := regexp.MustCompile(`(?:--kube-uid, "|runAsGroup: |runAsUser: )([1-9][0-9]*)`).FindAllStringSubmatch(text, -1)
+	if len(users) < 8 {
+		t.Fatalf("only these users and groups were found: %q", users)
+	}
+	for _, m := range users {
+		if m[1] != users[0][1] {
+			t.Errorf("%s differs from %s", m[0], users[0][1])
+		}
+	}
+	help, err := exec.Command(filepath.Join(programs(), "sluice"), "run", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "(default " + users[0][1] + ")"; !strings.Contains(string(help), want) {
+		t.Errorf("no flag of sluice run has %s, the user of sluice-kube in the chart", want)
+	}
+}
+
 // object has the parts of a rendered object that the tests look at.
 type object struct {
 	Kind     string

@@ -30,24 +30,22 @@ type source struct{}
 func (source) Status() (*status.Status, error)     { return &status.Status{Version: "v7"}, nil }
 func (source) Machine() (*topology.Machine, error) { return nil, nil } //nolint:nilnil // not asked for
 
-// serve serves a socket in a folder with that group until the test's end.
-func serve(t *testing.T, link *kubelink.Link, group int) (socket string, client *http.Client) {
+// serve serves a socket in a folder with that group and mode until the test's end; -1 is no other group.
+func serve(t *testing.T, link *kubelink.Link, group int, mode os.FileMode) (socket string, client *http.Client) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kube") // the test's own folder may have too long a name
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if group >= 0 {
-		if err := errors.Join(os.Chown(dir, -1, group), os.Chmod(dir, 0o770|os.ModeSetgid)); err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(os.Chown(dir, -1, group), os.Chmod(dir, mode)); err != nil {
+		t.Fatal(err)
 	}
 	socket = filepath.Join(dir, "kube.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
 	log, _ := logtest.NewNullLogger()
-	go func() { served <- Serve(ctx, Options{Path: socket, UID: 65532, Log: log}, source{}, link) }()
+	go func() { served <- Serve(ctx, Options{Path: socket, UID: 65527, Log: log}, source{}, link) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -87,7 +85,7 @@ func send(t *testing.T, client *http.Client, method, path, body string) (code in
 func TestOrderOverTheSocket(t *testing.T) {
 	t.Parallel()
 	link := kubelink.New()
-	_, client := serve(t, link, -1)
+	_, client := serve(t, link, -1, 0o700)
 	response, err := client.Get("http://sluice/v1/evictions")
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +143,8 @@ func TestSocketIsOfTheFoldersGroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: a folder of another group can be made by root alone")
 	}
-	const group = 65532
-	socket, client := serve(t, kubelink.New(), group)
+	const group = 65527
+	socket, client := serve(t, kubelink.New(), group, 0o770|os.ModeSetgid)
 	info, err := os.Stat(socket)
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +165,22 @@ func TestSocketIsOfTheFoldersGroup(t *testing.T) {
 	var first status.Status
 	if err != nil || json.Unmarshal(line, &first) != nil || first.Version != "v7" {
 		t.Errorf("the status stream begins with %s, %v", line, err)
+	}
+}
+
+// The kubelet makes the folder without setgid. Then the socket is of the process's own group.
+func TestSocketIsOfTheProcessGroup(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: a folder of another group can be made by root alone")
+	}
+	socket, _ := serve(t, kubelink.New(), 65527, 0o755)
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gid := info.Sys().(*syscall.Stat_t).Gid; info.Mode().Perm() != 0o660 || int(gid) != os.Getegid() {
+		t.Errorf("mode %v, group %d, want -rw-rw---- and group %d", info.Mode(), gid, os.Getegid())
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func TestOneHostilePodHidesNoOther(t *testing.T) {
 	t.Parallel()
 	link := kubelink.New()
-	socket, _ := serve(t, link, -1)
+	socket, _ := serve(t, link, -1, 0o700)
 	pods := []evictorder.Pod{{UID: "hostile", Owner: strings.Repeat("<", 3<<20) + " ns/x"}, {UID: "other", Owner: "Job ns/j", Priority: 7}}
 	if err := NewClient(socket).SetPods(t.Context(), pods); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestOneListAtATime(t *testing.T) {
 // take their place.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	socket, client := serve(t, kubelink.New(), -1)
+	socket, client := serve(t, kubelink.New(), -1, 0o700)
 	var open []net.Conn
 	for range maxConnections + 10 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)

@@ -118,9 +118,10 @@ func limitConnections(most int64) func(net.Conn, http.ConnState) {
 // Listen creates a unix socket that is open to its owner alone, and replaces an existing one.
 func Listen(socket string) (net.Listener, error) { return listen(socket, 0o700, 0o600) }
 
-// ListenGroup creates a unix socket that is open to its owner and to the group of its folder,
-// and replaces an existing one. The folder must pass its group on (setgid), as the kubelet
-// makes a volume with fsGroup.
+// ListenGroup creates a unix socket that is open to its owner and its group, and replaces an
+// existing one. The group is that of the folder if this passes it on (setgid), and otherwise this
+// process's own: the kubelet makes a hostPath folder as root's and without setgid, so that the
+// chart runs the plugin's container with the group of sluice-kube (runAsGroup).
 func ListenGroup(socket string) (net.Listener, error) { return listen(socket, 0o750, 0o660) }
 
 // listen creates the socket in a private folder and then moves it: nobody can connect before

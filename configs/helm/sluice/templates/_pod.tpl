@@ -32,6 +32,12 @@ imagePullSecrets:
 priorityClassName: {{ .Values.priorityClassName }}
 {{- end -}}
 
+{{/*
+sluice.kubeUser is the user and the group of sluice-kube. The plugin's socket admits this user, so
+it is no user that many images have, as 65532 is, and none that systemd or Debian give to anybody.
+*/}}
+{{- define "sluice.kubeUser" -}}65527{{- end -}}
+
 {{/* sluice.token is the volume with a token of the pod's account. */}}
 {{- define "sluice.token" -}}
 - name: token
@@ -138,7 +144,7 @@ containers:
 - name: sluice
   image: {{ include "sluice.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock{{ end }}]
+  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ end }}]
   {{- with .group.goMemoryLimit }}
   env:
   - {name: GOMEMLIMIT, value: {{ . }}}
@@ -147,7 +153,7 @@ containers:
     {{- toYaml .group.resources | nindent 4 }}
   securityContext:
     {{- if .root.Values.kube.enabled }}
-    runAsGroup: 65532 # of the socket, which it then makes for sluice-kube
+    runAsGroup: {{ include "sluice.kubeUser" .root }} # of the socket, which it then makes for sluice-kube
     {{- end }}
     {{- include "sluice.security" . | nindent 4 }}
   {{- with .root.Values.metrics.listen }}
