@@ -213,11 +213,13 @@ func TestLifecycle(t *testing.T) {
 // end of the namespace leaves nothing.
 func (s *stand) leavesNothing() {
 	s.Helper()
-	sets, err := s.client.AppsV1().DaemonSets(namespace).List(s.Context(), metav1.ListOptions{})
-	s.must(err)
-	if len(sets.Items) != 1 || !rolledOut(&sets.Items[0]) {
-		s.Errorf("%d DaemonSets are left", len(sets.Items))
-	}
+	bed.Await(s.T, "the DaemonSet that gives nodes back to be rolled out, alone", func() error {
+		sets, err := s.client.AppsV1().DaemonSets(namespace).List(s.Context(), metav1.ListOptions{})
+		if err == nil && (len(sets.Items) != 1 || !rolledOut(&sets.Items[0])) {
+			err = bed.ErrNotYet
+		}
+		return err
+	})
 	maps, err := s.client.CoreV1().ConfigMaps(namespace).List(s.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=sluice"})
 	s.must(err)
 	if len(maps.Items) > 0 {
