@@ -97,10 +97,11 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 		e.answer(ctx, &o, *was)
 		return
 	}
-	a, answered := e.before(&o)
+	came := time.Now()
+	a, answered := e.before(&o, came)
 	if !answered {
 		e.closeSale(ctx, &o)
-		a = e.evict(ctx, &o)
+		a = e.evict(ctx, &o, came)
 	}
 	e.remember(o.ID, a)
 	log := e.log.WithFields(logrus.Fields{"pod": o.Namespace + "/" + o.Name, "outcome": a.Outcome, "reason": a.Reason, "after": time.Since(o.DecidedAt).Round(time.Millisecond)})
@@ -134,10 +135,10 @@ func (e *Evictor) remember(id string, a evictorder.Answer) {
 	}
 }
 
-// before answers an order that needs no request, by what is known of the pod now.
-func (e *Evictor) before(o *evictorder.Order) (a evictorder.Answer, answered bool) {
-	now := time.Now()
-	return eviction.Before(o, e.known(o.UID, now), now)
+// before answers an order that needs no request, by what is known of the pod now. The order's deadline is compared
+// with the time at which the order came: from then on the context ends it, whose clock does not jump.
+func (e *Evictor) before(o *evictorder.Order, came time.Time) (a evictorder.Answer, answered bool) {
+	return eviction.Before(o, e.known(o.UID, time.Now()), came)
 }
 
 // known returns what the watched pods tell of a pod.
@@ -153,7 +154,7 @@ func (e *Evictor) known(uid string, now time.Time) eviction.Known {
 }
 
 // evict requests the eviction until there is a result or the context ends.
-func (e *Evictor) evict(ctx context.Context, o *evictorder.Order) evictorder.Answer {
+func (e *Evictor) evict(ctx context.Context, o *evictorder.Order, came time.Time) evictorder.Answer {
 	for attempts := 1; ; attempts++ {
 		reply := e.client.evict(ctx, o)
 		a, wait, answered := eviction.After(&reply, attempts)
@@ -164,7 +165,7 @@ func (e *Evictor) evict(ctx context.Context, o *evictorder.Order) evictorder.Ans
 		if ctx.Err() != nil {
 			return evictorder.Answer{Outcome: evictorder.Failed, Reason: evictorder.Clip("the API server did not evict the pod in time: " + reply.Message)}
 		}
-		if a, answered = e.before(o); answered {
+		if a, answered = e.before(o, came); answered {
 			return a
 		}
 	}

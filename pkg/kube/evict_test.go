@@ -158,3 +158,18 @@ func TestEvictorAndAnOverloadedServer(t *testing.T) {
 		})
 	}
 }
+
+// TestEvictorAndAClockThatJumps: the clock is past the order's deadline, and the context, which has another clock, is not.
+func TestEvictorAndAClockThatJumps(t *testing.T) {
+	t.Parallel()
+	api := &apiServer{replies: []func(http.ResponseWriter){says(503, "", "no etcd"), says(201, "", success)}}
+	client := clientOf(t, api)
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	came := time.Now().Add(-time.Hour)
+	o := evictorder.Order{ID: "a-1", UID: "u", Namespace: "ns", Name: "p", Deadline: came.Add(time.Minute)}
+	e := NewEvictor(client, &plugin{}, client.Pods(nil, func() {}), client.Events(log), log)
+	if a := e.evict(t.Context(), &o, came); a.Outcome != evictorder.Evicted || api.requests() != 2 {
+		t.Errorf("%d requests, and the answer %+v", api.requests(), a)
+	}
+}
