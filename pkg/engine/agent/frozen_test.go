@@ -91,6 +91,9 @@ func TestFrozenSwitch(t *testing.T) {
 	if took := time.Since(began); took > frozenFor/2 {
 		t.Errorf("the starts took %s", took)
 	}
+	for deadline := began.Add(time.Minute); problem() == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		n.create("again", "BE", 0) // reads the switch
+	}
 	if text, told := problem(), n.log.count("batch switch can't be read"); !strings.Contains(text, "has not answered") || told != 1 {
 		t.Errorf("the status says %q, and the log tells it %d times", text, told)
 	}

@@ -13,6 +13,7 @@ type Reader struct {
 
 	said    Setting   // by the last read that succeeded
 	saidAt  time.Time // when that read began; zero if none has succeeded
+	err     error     // of the last read that ended
 	reading *reading  // the read under way, or nil
 }
 
@@ -28,6 +29,14 @@ type reading struct {
 // hangs. The runtime's requests wait as long at most.
 const readTime = 50 * time.Millisecond
 
+// firstReadTime is how long Read waits while nothing is known of the switch yet. The runtime drops
+// a plugin that takes 2 s for a request.
+const firstReadTime = time.Second
+
+// hangTime is how long a read takes on a disk that hangs. On a busy node, a read that takes less
+// only waits for a CPU.
+const hangTime = 2 * time.Second
+
 // NewReader makes a Reader. read reads the file, as Read does for a folder; spawn runs work in a
 // goroutine, and a Reader without it (nil) reads in the caller's, for virtual time, in which
 // nothing blocks.
@@ -35,20 +44,25 @@ func NewReader(read func() (Setting, error), spawn func(work func())) *Reader {
 	return &Reader{read: read, spawn: spawn}
 }
 
-// Read returns what the switch says at the present time. If the file can't be read, or the disk
-// does not answer within readTime, it returns what the switch said last, and an error that is
-// the same until the cause changes. Later calls do not wait for that disk again, and take over
-// what it answers.
+// Read returns what the switch says at the present time. If the disk does not answer within
+// readTime, it returns what it returned last, and once the disk has not answered for hangTime, an
+// error that is the same until the cause changes. If the file can't be read, it returns the error
+// with what the switch said last. Later calls do not wait for the same read again, and take over
+// its result.
 func (r *Reader) Read(now time.Time) (Setting, error) {
 	if r.reading != nil {
 		if !r.ended(0) {
-			return r.said, r.hangs()
+			return r.said, r.pending(now)
 		}
 		r.take() //nolint:errcheck // the file is read again: it may have changed since that read began
 	}
 	r.begin(now)
-	if !r.ended(readTime) {
-		return r.said, r.hangs()
+	wait := readTime
+	if r.saidAt.IsZero() {
+		wait = firstReadTime
+	}
+	if !r.ended(wait) {
+		return r.said, r.pending(now)
 	}
 	return r.take()
 }
@@ -92,15 +106,17 @@ func (r *Reader) ended(wait time.Duration) bool {
 func (r *Reader) take() (Setting, error) {
 	reading := r.reading
 	r.reading = nil
-	if reading.err != nil {
-		return r.said, reading.err
+	if r.err = reading.err; r.err == nil {
+		r.said, r.saidAt = reading.said, reading.began
 	}
-	r.said, r.saidAt = reading.said, reading.began
-	return r.said, nil
+	return r.said, r.err
 }
 
-// hangs is the error while the disk does not answer.
-func (r *Reader) hangs() error {
+// pending is the error while the disk does not answer.
+func (r *Reader) pending(now time.Time) error {
+	if now.Sub(r.reading.began) < hangTime && !r.saidAt.IsZero() {
+		return r.err
+	}
 	since := r.reading.began.UTC().Format(time.RFC3339)
 	if r.saidAt.IsZero() {
 		return fmt.Errorf("%s: the disk has not answered since %s, and the switch was never read before: thaw or repair the disk of the state folder", File, since)

@@ -85,7 +85,11 @@ func TestReader(t *testing.T) {
 		read(on, "", 0)
 		d.hang()
 		time.Sleep(time.Minute)
-		first := read(on, "last read at 2000-01-01T00:00:00Z", readTime)
+		read(on, "", readTime)
+		time.Sleep(hangTime - readTime - time.Nanosecond)
+		read(on, "", 0)
+		time.Sleep(time.Nanosecond)
+		first := read(on, "last read at 2000-01-01T00:00:00Z", 0)
 		for range 3 {
 			time.Sleep(time.Minute)
 			if again := read(on, "has not answered since 2000-01-01T00:01:00Z", 0); again.Error() != first.Error() {
@@ -101,7 +105,9 @@ func TestReader(t *testing.T) {
 		d.set(off, errors.New("no permission"))
 		read(off, "no permission", 0)
 		d.hang()
-		read(off, "last read", readTime)
+		read(off, "no permission", readTime)
+		time.Sleep(hangTime)
+		read(off, "last read", 0)
 		d.thaw()
 		read(off, "no permission", 0)
 		d.set(off, nil)
