@@ -99,7 +99,9 @@ func newStand(t *testing.T, c *bed.Cluster) *stand {
 	s.socket = filepath.Join(dir, "kube.sock")
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	go func() { served <- kubesocket.Serve(ctx, kubesocket.Options{Path: s.socket, Log: logrus.New()}, source{}, s.link) }()
+	go func() {
+		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: s.socket, Log: logrus.New()}, source{}, s.link)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
