@@ -45,7 +45,7 @@ type Object struct {
 	UID     string
 	Amounts map[Kind]int64        // in both capacity and allocatable; absent if they differ or there is none
 	Found   map[string]*Condition // Sluice's conditions by type
-	Other   *Publisher            // somebody else who publishes a resource of these names; nil if there is nobody
+	Other   *Publisher            // another program that publishes one of the seller's resources; nil if there is none
 }
 
 // Publisher is another program that publishes one of the resources.

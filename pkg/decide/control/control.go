@@ -41,7 +41,7 @@ type View struct {
 
 	// APIPods is what the API knows of the node's pods, by UID, and Stuck the pods that could not
 	// start, from sluice-kube and from the node. HasCRI is set if pods can be ended through the
-	// runtime's CRI socket. None of these is modified by a controller.
+	// runtime's CRI socket. Controllers read all three and change none.
 	APIPods map[string]evictorder.Pod
 	Stuck   []StuckPod
 	HasCRI  bool

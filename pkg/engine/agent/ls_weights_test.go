@@ -49,7 +49,7 @@ func (h *loopNode) expectTimes(before map[string]int64, factor int64, dirs ...st
 
 // TestLSWeightsKeepProportions checks that beside batch work everything else, large or small, has
 // the same multiple of the kubelet's weight, also right after the kubelet has written it again,
-// and that it has the kubelet's own once the plugin is gone.
+// and that all of it has the kubelet's own weight once the plugin is gone.
 func TestLSWeightsKeepProportions(t *testing.T) {
 	onLoops(t, knobSetup{config: raisedLS}, func(t *testing.T, h *loopNode) {
 		class := func(class string) map[string]string { return map[string]string{"class.sluice.dev": class} }

@@ -24,9 +24,9 @@ type Audit interface {
 }
 
 // Log holds the decisions since the plugin started. Steps that move one value in the same
-// direction are one decision, a movement. Its first step is written to the log and the audit
-// trail, and so is its end, with the number of its steps. Until then the status shows its present
-// state.
+// direction are one decision, a movement. The log and the audit
+// trail get its first step, and a summary with the number of steps when it ends. Until it ends,
+// the status shows its present state.
 type Log struct {
 	audit Audit
 	log   logrus.FieldLogger

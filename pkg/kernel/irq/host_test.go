@@ -106,7 +106,7 @@ func TestBalancer(t *testing.T) {
 	}
 }
 
-// On the real kernel, the test writes to every affinity the value that it has.
+// TestKernel rewrites every affinity of the real kernel with its present value.
 func TestKernel(t *testing.T) {
 	t.Parallel()
 	h, err := Open("/")

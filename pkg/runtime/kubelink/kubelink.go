@@ -121,7 +121,7 @@ func (l *Link) Pods() map[string]evictorder.Pod {
 // Session is one connection of sluice-kube.
 type Session struct {
 	link *Link
-	sent int           // number of the newest order that it has got
+	sent int           // number of the newest order sent over this connection
 	news chan struct{} // there may be an order to send
 	over chan struct{} // closed when a newer connection has taken its place
 }

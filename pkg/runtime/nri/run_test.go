@@ -140,7 +140,7 @@ func TestReconnect(t *testing.T) {
 }
 
 // TestEndWhileConfiguring checks that a plugin which is stopped while the runtime configures it
-// ends only after that, when everything that it has started is known.
+// ends only after Configure has returned, so that all that Configure has started is ended too.
 func TestEndWhileConfiguring(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
