@@ -89,7 +89,7 @@ type memoryRounds struct {
 type memoryLook struct {
 	at           time.Time
 	online, held int64 // memory of services and of batch work that is not page cache
-	limit        int64 // limit of batch work
+	limit        int64 // limit of batch work; 0 for none
 }
 
 // may returns the memory that batch work may hold at least beside that much of services: 65 %,
@@ -264,8 +264,9 @@ func (m *memoryRounds) leave(name string, pod *runtime.Pod) {
 			return false
 		}
 		l := &looks[len(looks)-1]
-		const step = allPods / 40                              // the limit follows in steps of 2 % and in whole MiB
-		return l.limit+step >= min(l.may(), l.held+allPods/10) // the memory that it gets at once
+		const step = allPods / 40 // the limit follows in steps of 2 % and in whole MiB
+		// Without any pod, Sluice sets no limit. Otherwise batch work gets a tenth more than it holds at once.
+		return l.limit == 0 || l.limit+step >= min(l.may(), l.held+allPods/10)
 	})
 	m.idle = append(m.idle, time.Since(began))
 }
