@@ -226,13 +226,23 @@ func (e *Evictor) answer(ctx context.Context, o *evictorder.Order, a evictorder.
 	}
 }
 
-// report tells the plugin what the API knows of the node's pods, when that has changed.
+// report tells the plugin what the API knows of the node's pods, when that has changed. It logs
+// once why the plugin does not take them.
 func (e *Evictor) report(ctx context.Context) {
+	said := ""
 	for ctx.Err() == nil {
-		if pods := e.apiPods(); e.pods.Synced() && !e.isTold(pods) && e.node.SetPods(ctx, pods) == nil {
-			e.mu.Lock()
-			e.told = pods
-			e.mu.Unlock()
+		if pods := e.apiPods(); e.pods.Synced() && !e.isTold(pods) {
+			err := e.node.SetPods(ctx, pods)
+			switch {
+			case err == nil:
+				said = ""
+				e.mu.Lock()
+				e.told = pods
+				e.mu.Unlock()
+			case err.Error() != said && ctx.Err() == nil:
+				said = err.Error()
+				e.log.WithError(err).WithField("pods", len(pods)).Warn("The plugin does not take the list of the node's pods: it does not know their owners and priorities")
+			}
 		}
 		pause(ctx, podsInterval)
 	}

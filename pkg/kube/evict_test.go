@@ -2,17 +2,22 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	logtest "github.com/sirupsen/logrus/hooks/test"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 )
@@ -172,4 +177,46 @@ func TestEvictorAndAClockThatJumps(t *testing.T) {
 	if a := e.evict(t.Context(), &o, came); a.Outcome != evictorder.Evicted || api.requests() != 2 {
 		t.Errorf("%d requests, and the answer %+v", api.requests(), a)
 	}
+}
+
+// synced follows no pods, and knows that there are none.
+type synced struct{ cache.Controller }
+
+func (synced) HasSynced() bool { return true }
+
+// refusing is a plugin that refuses the list of pods with each of the errors in turn, and then takes it.
+type refusing struct {
+	plugin
+	errs []error
+}
+
+func (r *refusing) SetPods(context.Context, []evictorder.Pod) error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	err := r.errs[0]
+	r.errs = r.errs[1:]
+	return err
+}
+
+// TestTheListOfPodsIsRefused: each reason is logged once, until the plugin has taken the list.
+func TestTheListOfPodsIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		long, away := errors.New("the body is too long"), errors.New("no such socket")
+		node := &refusing{errs: []error{long, long, away, away}}
+		log, logged := logtest.NewNullLogger()
+		e := NewEvictor(nil, node, &Pods{store: cache.NewStore(cache.MetaNamespaceKeyFunc), controller: synced{}}, nil, log)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		e.report(ctx)
+		var got []error
+		for _, entry := range logged.AllEntries() {
+			err, _ := entry.Data[logrus.ErrorKey].(error)
+			got = append(got, err)
+		}
+		if !slices.Equal(got, []error{long, away}) || len(node.errs) > 0 {
+			t.Errorf("logs %q, and %d refusals are left", got, len(node.errs))
+		}
+	})
 }
