@@ -25,6 +25,7 @@ type Eviction struct {
 	lastResort     lastResort
 	awaySince      time.Time // nobody was there to carry out an eviction at this time; zero if somebody was
 	lastStuck      time.Time // last eviction of a pod that could not start
+	heldBack       []string  // UIDs of pods that cannot start, of which it has been reported that a bound keeps them
 	evicted        time.Time // time of the last eviction
 	why            string
 	lowSince       time.Time // start of the time in which BE pods got too little CPU

@@ -61,9 +61,11 @@ func (e *Eviction) overBudget(r *EvictRequest) string {
 	return ""
 }
 
-// ownerOverBudget reports whether the bound of the pod's owner forbids its eviction for the
-// request.
-func (e *Eviction) ownerOverBudget(owner string, r *EvictRequest) bool {
-	most := e.cfg.MaxPerOwnerPerHour
-	return most > 0 && owner != "" && !r.isUnbound() && e.spent(owner) >= most
+// ownerOverBudget returns why the bound of the pod's owner forbids the pod's eviction for the
+// request; "" if it doesn't.
+func (e *Eviction) ownerOverBudget(owner string, r *EvictRequest) string {
+	if most := e.cfg.MaxPerOwnerPerHour; most > 0 && owner != "" && !r.isUnbound() && e.spent(owner) >= most {
+		return fmt.Sprintf("control.eviction.maxPerOwnerPerHour is %d, and as many pods of %s were evicted within the last hour or are being evicted", most, owner)
+	}
+	return ""
 }

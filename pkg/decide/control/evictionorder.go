@@ -131,7 +131,7 @@ func (e *Eviction) first(v *View, r *EvictRequest, by EvictBy) (pod, candidates 
 			continue
 		}
 		api := v.APIPods[p.UID]
-		if e.ownerOverBudget(api.Owner, r) {
+		if e.ownerOverBudget(api.Owner, r) != "" {
 			continue
 		}
 		candidates++

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -30,14 +31,16 @@ func (e *Eviction) freeStuck(v *View) *Victim {
 	if e.cfg.By != EvictKubernetes || e.reportOnly || e.away(v.Now) || waiting(e.lastStuck, v.Now, stuckPause) {
 		return nil
 	}
+	e.heldBack = slices.DeleteFunc(e.heldBack, func(uid string) bool { return stuckIndex(v.Stuck, uid) < 0 })
 	request := EvictRequest{Cause: "stuck"}
-	if e.overBudget(&request) != "" {
-		return nil
-	}
 	for i := range v.Stuck {
 		p := &v.Stuck[i]
 		owner := v.APIPods[p.UID].Owner
-		if !p.isStuck(v.Now) || !e.canStartElsewhere(v, p) || e.isTried(p.UID, EvictKubernetes) || e.ownerOverBudget(owner, &request) {
+		if !p.isStuck(v.Now) || !e.canStartElsewhere(v, p) || e.isTried(p.UID, EvictKubernetes) {
+			continue
+		}
+		if over := cmp.Or(e.overBudget(&request), e.ownerOverBudget(owner, &request)); over != "" {
+			e.holdBack(p, over)
 			continue
 		}
 		e.lastStuck = v.Now
@@ -48,6 +51,16 @@ func (e *Eviction) freeStuck(v *View) *Victim {
 		return &e.victim
 	}
 	return nil
+}
+
+// holdBack says once why a pod that cannot start stays here: a bound per hour forbids its eviction.
+func (e *Eviction) holdBack(p *StuckPod, over string) {
+	if slices.Contains(e.heldBack, p.UID) {
+		return
+	}
+	e.heldBack = append(e.heldBack, p.UID)
+	e.decisions = append(e.decisions, Decision{Controller: "eviction", Object: p.Ref, Action: "stays",
+		Why: fmt.Sprintf("the pod could start elsewhere, but is not evicted yet: %s; the node refuses to start it: %s", over, p.Why)})
 }
 
 // canStartElsewhere reports whether the pod may be evicted, so that its successor starts on
@@ -72,7 +85,7 @@ func (p *StuckPod) isStuck(now time.Time) bool {
 // freed reports whether the eviction of a pod that could not start can be forgotten: the kubelet
 // has stopped trying to start the pod, or it is time to evict the pod again.
 func freed(v *View, l *leaving) bool {
-	i := slices.IndexFunc(v.Stuck, func(p StuckPod) bool { return p.UID == l.uid })
+	i := stuckIndex(v.Stuck, l.uid)
 	switch {
 	case i < 0:
 		return true
@@ -80,4 +93,9 @@ func freed(v *View, l *leaving) bool {
 		return v.Now.Sub(l.at) >= failureWait
 	}
 	return v.Stuck[i].Last.Sub(l.at) >= effectTimeout
+}
+
+// stuckIndex returns the index of the pod with that UID; -1 if it is not among the pods.
+func stuckIndex(pods []StuckPod, uid string) int {
+	return slices.IndexFunc(pods, func(p StuckPod) bool { return p.UID == uid })
 }

@@ -114,6 +114,55 @@ func TestEvictionOfStuckPodsIsNotRepeated(t *testing.T) {
 	}
 }
 
+// A pod that a bound per hour keeps is told of once, with the bound and why the pod cannot start,
+// and evicted when the hour is over.
+func TestEvictionOfStuckPodsSaysWhatKeepsThem(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		node, owner int
+		want        string
+	}{
+		"the node's bound":  {node: 1, want: "maxPerHour"},
+		"the owner's bound": {owner: 1, want: "control.eviction.maxPerOwnerPerHour is 1, and as many pods of Job ns/j were evicted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := byKubernetes(func(c *EvictionConfig) { c.MaxPerHour, c.MaxPerOwnerPerHour = test.node, test.owner })
+			s := newStage(60*gib, 40*gib)
+			s.APIPods = map[string]evictorder.Pod{"a": {UID: "a", Owner: "Job ns/j"}, "b": {UID: "b", Owner: "Job ns/j"}}
+			began := s.Now
+			var evicted []string
+			told := map[string]int{}
+			for range 3700 {
+				s.tick()
+				s.Stuck = nil
+				for _, uid := range []string{"a", "b"} {
+					if !slices.Contains(evicted, uid) {
+						s.Stuck = append(s.Stuck, StuckPod{UID: uid, Ref: "ns/" + uid, Why: "no room", Since: began, Last: s.Now})
+					}
+				}
+				got, decisions := e.Step(&s.View, 0, nil)
+				for _, d := range decisions {
+					if d.Action != "stays" {
+						continue
+					}
+					told[d.Object]++
+					if !strings.Contains(d.Why, test.want) || !strings.Contains(d.Why, "no room") || len(evicted) != 1 {
+						t.Errorf("after %v: %s", evicted, d.Why)
+					}
+				}
+				if got.Evict != nil {
+					evicted = append(evicted, got.Evict.UID)
+					e.Done(got.Evict.UID, got.Evict.By, nil, s.Now)
+				}
+			}
+			if len(told) != 1 || told["ns/b"] != 1 || !slices.Equal(evicted, []string{"a", "b"}) {
+				t.Errorf("told of %v, and evicted %v", told, evicted)
+			}
+		})
+	}
+}
+
 // Where each evicted pod has a successor on the same node that is refused as well, the bounds per
 // hour hold for the node and for each owner, whatever the API server answers, and when.
 func TestEvictionOfStuckPodsIsBounded(t *testing.T) {
