@@ -19,25 +19,12 @@ import (
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
-// agentRole lets the agent do everything, so that what is refused is refused by the policies.
-const agentRole = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: sluice-kube, namespace: sluice}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: too-much}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: sluice-kube, namespace: sluice}]
-`
-
-// agent starts an API server with the nodes a and b, and returns it with the token of the agent on node a.
+// agent starts an API server with the nodes a and b, and returns it with the token of the agent on node a. RBAC allows
+// the agent everything, so that what is refused is refused by the policies.
 func agent(t *testing.T) (*bed.Cluster, *rest.Config) {
 	t.Helper()
 	cluster := start(t)
 	client := cluster.Client(t)
-	cluster.Apply(t, agentRole+"---\n"+policy(t, "own-node.yaml"))
 	for _, name := range []string{"a", "b"} {
 		node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "1"}}}, metav1.CreateOptions{})
 		if err != nil {
@@ -53,13 +40,7 @@ func agent(t *testing.T) (*bed.Cluster, *rest.Config) {
 			t.Fatal(err)
 		}
 	}
-	p := pod("sluice", "agent", corev1.ResourceRequirements{})
-	p.Spec.NodeName, p.Spec.ServiceAccountName = "a", "sluice-kube"
-	made, err := create(t, client, p, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := cluster.PodToken(t, made)
+	token := cluster.Agent(t, "a", bed.Everything)
 	bed.Await(t, "the policy of the own node acts", func() error {
 		if err := change(t, token, "b", "merge", "status", func(n *corev1.Node) { n.Status.Capacity["batch.sluice.dev/cpu"] = one() }); err == nil {
 			return bed.ErrNotYet

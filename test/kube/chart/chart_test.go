@@ -10,14 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -34,17 +30,16 @@ func TestMain(m *testing.M) { os.Exit(bed.Main(m)) }
 // stand is a control plane with nodes that are objects alone, and the chart.
 type stand struct {
 	*testing.T
-	client     kubernetes.Interface
-	cluster    *bed.Cluster
-	kubeconfig string
-	kubelets   *kubelets
+	client   kubernetes.Interface
+	cluster  *bed.Cluster
+	kubelets *kubelets
 }
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
 	c := bed.API(t)
 	c.StartControllers(t)
-	s := &stand{T: t, cluster: c, client: c.Client(t), kubeconfig: c.Kubeconfig(t, "helm", c.Admin())}
+	s := &stand{T: t, cluster: c, client: c.Client(t)}
 	for _, name := range nodeNames() {
 		c.Apply(t, fmt.Sprintf(`
 apiVersion: v1
@@ -85,27 +80,9 @@ func (s *stand) withdraw(p *corev1.Pod) error {
 	return nil
 }
 
-// helm runs a command with values, and returns its error with what it printed.
 func (s *stand) helm(values string, args ...string) error {
 	s.Helper()
-	home := s.TempDir()
-	args = append(args, "--namespace", namespace)
-	if values != "" {
-		file := filepath.Join(home, "values.yaml")
-		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-			s.Fatal(err)
-		}
-		args = append(args, "--values", file)
-	}
-	cmd := exec.CommandContext(s.Context(), root+"bin/tools/helm", args...)
-	cmd.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG="+s.kubeconfig)
-	began := time.Now()
-	out, err := cmd.CombinedOutput()
-	s.Logf("helm %s took %s", args[0], time.Since(began).Round(100*time.Millisecond))
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
+	return s.cluster.Helm(s.T, namespace, values, args...)
 }
 
 func (s *stand) must(err error) {
@@ -127,7 +104,7 @@ func (s *stand) waits(what string, want ...string) {
 		got := make([]string, nodes)
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			if p.Spec.NodeName == "" || !isReady(p) || p.DeletionTimestamp != nil {
+			if p.Spec.NodeName == "" || !bed.Ready(p) || p.DeletionTimestamp != nil {
 				return fmt.Errorf("pod %s is not ready", p.Name)
 			}
 			var n int
@@ -171,21 +148,15 @@ func (s *stand) config(set string) string {
 	return c.Data["sluice.yaml"]
 }
 
-// rolledOut reports whether a DaemonSet's pods are all new and available, as kubectl does.
-func rolledOut(d *appsv1.DaemonSet) bool {
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberAvailable == d.Status.DesiredNumberScheduled
-}
-
 // TestLifecycle installs the chart, changes its configuration, moves one node to another
 // group, rolls back, and uninstalls.
 func TestLifecycle(t *testing.T) {
 	s := newStand(t)
-	const chart = root + "configs/helm/sluice"
-	s.must(s.helm("", "install", "sluice", chart, "--wait"))
+	s.must(s.helm("", "install", "sluice", "CHART", "--wait"))
 	s.waits("the plugin on each node", "node", "node", "node")
 
 	s.reset("")
-	s.must(s.helm("config: 'control: {mode: preview}'", "upgrade", "sluice", chart, "--wait"))
+	s.must(s.helm("config: 'control: {mode: preview}'", "upgrade", "sluice", "CHART", "--wait"))
 	s.waits("the plugin on each node", "node", "node", "node")
 	if !strings.Contains(s.config("sluice"), "control: {mode: preview}") {
 		t.Error("the pods have the configuration from before the upgrade")
@@ -195,7 +166,7 @@ func TestLifecycle(t *testing.T) {
 	}
 
 	const groups = "nodeGroups: [{name: leaving, nodeSelector: {kubernetes.io/hostname: n1}, mode: restore}]"
-	s.must(s.helm(groups, "upgrade", "sluice", chart, "--wait"))
+	s.must(s.helm(groups, "upgrade", "sluice", "CHART", "--wait"))
 	s.waits("one node to be given back", "node", "node-leaving", "node")
 
 	s.must(s.helm("", "rollback", "sluice", "2", "--wait"))
@@ -215,7 +186,7 @@ func (s *stand) leavesNothing() {
 	s.Helper()
 	bed.Await(s.T, "the DaemonSet that gives nodes back to be rolled out, alone", func() error {
 		sets, err := s.client.AppsV1().DaemonSets(namespace).List(s.Context(), metav1.ListOptions{})
-		if err == nil && (len(sets.Items) != 1 || !rolledOut(&sets.Items[0])) {
+		if err == nil && (len(sets.Items) != 1 || !bed.RolledOut(&sets.Items[0])) {
 			err = bed.ErrNotYet
 		}
 		return err
@@ -225,7 +196,7 @@ func (s *stand) leavesNothing() {
 	if len(maps.Items) > 0 {
 		s.Errorf("%d ConfigMaps are left, the first %s", len(maps.Items), maps.Items[0].Name)
 	}
-	for _, name := range s.clusterWide() {
+	for _, name := range s.cluster.Unscoped(s.T, "sluice") {
 		s.Errorf("%s is left", name)
 	}
 	s.must(s.client.CoreV1().Namespaces().Delete(s.Context(), namespace, metav1.DeleteOptions{}))
@@ -237,49 +208,16 @@ func (s *stand) leavesNothing() {
 	})
 }
 
-// clusterWide lists Sluice's objects that are in no namespace.
-func (s *stand) clusterWide() []string {
-	s.Helper()
-	var names []string
-	note := func(list runtime.Object, err error) {
-		s.Helper()
-		s.must(err)
-		s.must(meta.EachListItem(list, func(o runtime.Object) error {
-			if a, err := meta.Accessor(o); err == nil && strings.HasPrefix(a.GetName(), "sluice") {
-				names = append(names, fmt.Sprintf("%T %s", o, a.GetName()))
-			}
-			return nil
-		}))
-	}
-	ctx, all := s.Context(), metav1.ListOptions{}
-	roles, err := s.client.RbacV1().ClusterRoles().List(ctx, all)
-	note(roles, err)
-	bindings, err := s.client.RbacV1().ClusterRoleBindings().List(ctx, all)
-	note(bindings, err)
-	policies, err := s.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, all)
-	note(policies, err)
-	bound, err := s.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, all)
-	note(bound, err)
-	classes, err := s.client.SchedulingV1().PriorityClasses().List(ctx, all)
-	note(classes, err)
-	if bed.Version() != "1.34" { // where the API is beta
-		mutating, err := s.client.AdmissionregistrationV1().MutatingAdmissionPolicies().List(ctx, all)
-		note(mutating, err)
-	}
-	return names
-}
-
 // TestKube installs all that the chart can install. The token of sluice-kube's pod reaches the
 // pod's node, and no other.
 func TestKube(t *testing.T) {
 	s := newStand(t)
-	const chart = root + "configs/helm/sluice"
 	values := "{kube: {enabled: true, resources: koordinator}, policies: {batch: true, services: true}}"
 	if bed.Version() == "1.34" {
 		values = strings.Replace(values, "services: true", "services: true, mutatingVersion: v1beta1", 1)
 	}
-	s.must(s.helm(values, "install", "sluice", chart, "--wait"))
-	if names := s.clusterWide(); len(names) < 12 {
+	s.must(s.helm(values, "install", "sluice", "CHART", "--wait"))
+	if names := s.cluster.Unscoped(s.T, "sluice"); len(names) < 12 {
 		t.Errorf("only these objects are in no namespace: %q", names)
 	}
 	pods, err := s.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=kube"})
@@ -313,13 +251,12 @@ func TestKube(t *testing.T) {
 // brings that one back.
 func TestABadConfigurationStopsAtOneNode(t *testing.T) {
 	s := newStand(t)
-	const chart = root + "configs/helm/sluice"
-	s.must(s.helm("", "install", "sluice", chart, "--wait"))
+	s.must(s.helm("", "install", "sluice", "CHART", "--wait"))
 	before := s.config("sluice")
 	d, err := s.client.AppsV1().DaemonSets(namespace).Get(t.Context(), "sluice", metav1.GetOptions{})
 	s.must(err)
 	s.reset(d.Spec.Template.Spec.Volumes[0].ConfigMap.Name)
-	if err := s.helm("config: 'contrl: {}'", "upgrade", "sluice", chart, "--wait", "--timeout", "10s"); err == nil {
+	if err := s.helm("config: 'contrl: {}'", "upgrade", "sluice", "CHART", "--wait", "--timeout", "10s"); err == nil {
 		t.Error("helm upgrade succeeds though a pod does not get ready")
 	}
 	if n := s.unready(); n != 1 {

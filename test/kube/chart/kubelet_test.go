@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
 const namespace = "sluice"
@@ -91,7 +93,7 @@ func (k *kubelets) step(ctx context.Context) error {
 func (k *kubelets) look(pods []corev1.Pod) {
 	ready := 0
 	for i := range pods {
-		if isPlugin(&pods[i]) && isReady(&pods[i]) && pods[i].DeletionTimestamp == nil {
+		if isPlugin(&pods[i]) && bed.Ready(&pods[i]) && pods[i].DeletionTimestamp == nil {
 			ready++
 		}
 	}
@@ -111,7 +113,7 @@ func (k *kubelets) sync(ctx context.Context, p *corev1.Pod) error {
 	case p.DeletionTimestamp != nil:
 		now := int64(0)
 		return k.client.CoreV1().Pods(namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
-	case isReady(p) || k.isBroken(p) || p.Status.Phase == corev1.PodSucceeded:
+	case bed.Ready(p) || k.isBroken(p) || p.Status.Phase == corev1.PodSucceeded:
 		return nil
 	}
 	if p.Labels["app.kubernetes.io/component"] == "withdraw" {
@@ -142,13 +144,4 @@ func (k *kubelets) isBroken(p *corev1.Pod) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.good != "" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name != k.good })
-}
-
-func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -70,7 +70,6 @@ func (s *stand) taint(dead string) {
 // not on one that does not respond.
 func TestWithdrawal(t *testing.T) {
 	s := newStand(t)
-	const chart = root + "configs/helm/sluice"
 	release := "sluice-" + strings.Repeat("r", 46) // as long as Helm allows
 	s.taint("n0")
 	expect := func(when string, published, jobs int) {
@@ -87,24 +86,24 @@ func TestWithdrawal(t *testing.T) {
 			t.Error(s.kubelets.failed)
 		}
 	}
-	s.must(s.helm("", "install", release, chart, "--wait"))
-	s.must(s.helm("kube: {enabled: true}", "upgrade", release, chart, "--wait"))
+	s.must(s.helm("", "install", release, "CHART", "--wait"))
+	s.must(s.helm("kube: {enabled: true}", "upgrade", release, "CHART", "--wait"))
 	s.publish()
 	expect("with sluice-kube", nodes, 0)
-	s.must(s.helm("kube: {enabled: false}", "upgrade", release, chart, "--wait"))
+	s.must(s.helm("kube: {enabled: false}", "upgrade", release, "CHART", "--wait"))
 	expect("after the upgrade that turns sluice-kube off", 0, 1)
-	for _, name := range s.clusterWide() {
+	for _, name := range s.cluster.Unscoped(s.T, "sluice") {
 		t.Errorf("%s is left after the upgrade that turns sluice-kube off", name)
 	}
-	s.must(s.helm("kube: {enabled: false}", "upgrade", release, chart, "--wait"))
+	s.must(s.helm("kube: {enabled: false}", "upgrade", release, "CHART", "--wait"))
 	expect("after another upgrade", 0, 1)
 
-	s.must(s.helm("kube: {enabled: true}", "upgrade", release, chart, "--wait"))
+	s.must(s.helm("kube: {enabled: true}", "upgrade", release, "CHART", "--wait"))
 	s.publish()
 	s.must(s.helm("", "rollback", release, "1", "--wait"))
 	s.must(s.helm("", "uninstall", release))
 	expect("after the uninstallation", 0, 2)
-	for _, name := range s.clusterWide() {
+	for _, name := range s.cluster.Unscoped(s.T, "sluice") {
 		t.Errorf("%s is left after the uninstallation", name)
 	}
 	jobs, err := s.client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})

@@ -41,32 +41,6 @@ type source struct{}
 func (source) Status() (*status.Status, error)     { return &status.Status{}, nil }
 func (source) Machine() (*topology.Machine, error) { return &topology.Machine{}, nil }
 
-// agent is sluice-kube's account, with a pod on the node. RBAC allows it everything, so that the admission policies
-// alone bound its evictions to the node.
-const agent = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: sluice-kube, namespace: sluice}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: sluice-kube}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, name: sluice-kube, namespace: sluice}]
----
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: sluice, namespace: sluice}
-spec:
-  serviceAccountName: sluice-kube
-  nodeName: n1
-  containers: [{name: main, image: none}]
-`
-
 // stand is an API server with a node, the plugin's side of the socket, and sluice-kube's.
 type stand struct {
 	*testing.T
@@ -80,17 +54,8 @@ func newStand(t *testing.T, c *bed.Cluster) *stand {
 	t.Helper()
 	s := &stand{T: t, client: c.Client(t), link: kubelink.New()}
 	c.Namespace(t, "batch", nil)
-	c.Namespace(t, "sluice", nil)
-	policy, err := os.ReadFile("../../../configs/kubernetes/policies/own-node.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Apply(t, string(policy)+"---"+agent)
-	pod, err := s.client.CoreV1().Pods("sluice").Get(t.Context(), "sluice", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.kubeconfig = c.Kubeconfig(t, "evict", c.PodToken(t, pod))
+	// RBAC allows the agent everything, so that the admission policies alone bound its evictions to the node.
+	s.kubeconfig = c.Kubeconfig(t, "evict", c.Agent(t, "n1", bed.Everything))
 	dir, err := os.MkdirTemp("", "evict") // a socket's path has to be short
 	if err != nil {
 		t.Fatal(err)

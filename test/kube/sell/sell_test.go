@@ -29,45 +29,6 @@ const (
 	memory   = "batch.sluice.dev/memory"
 )
 
-// rights are all that the service account of sluice-kube needs. The policies of own-node.yaml bound
-// them to its node.
-const rights = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: sluice}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: sluice-kube, namespace: sluice}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: sluice-kube}
-rules:
-- {apiGroups: [""], resources: [nodes], verbs: [list, watch]}
-- {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
-- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
-- {apiGroups: [""], resources: [events], verbs: [create]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: sluice-kube}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sluice-kube}
-subjects: [{kind: ServiceAccount, name: sluice-kube, namespace: sluice}]
----
-apiVersion: v1
-kind: Node
-metadata: {name: n1}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: sluice, namespace: sluice}
-spec:
-  serviceAccountName: sluice-kube
-  nodeName: n1
-  containers: [{name: main, image: none}]
-`
-
 // stand is an API server with a node, its plugin, and what a test does with them.
 type stand struct {
 	*testing.T
@@ -82,17 +43,7 @@ func newStand(t *testing.T) *stand {
 	t.Helper()
 	c := bed.API(t)
 	s := &stand{T: t, cluster: c, client: c.Client(t), plugin: startPlugin(t)}
-	policy, err := os.ReadFile("../../../configs/kubernetes/policies/own-node.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Apply(t, string(policy))
-	c.Apply(t, rights)
-	pod, err := s.client.CoreV1().Pods("sluice").Get(t.Context(), "sluice", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.kubeconfig = c.Kubeconfig(t, "sluice", c.PodToken(t, pod))
+	s.kubeconfig = c.Kubeconfig(t, "sluice", c.Agent(t, nodeName, bed.AgentRules))
 	s.plugin.offer(4000)
 	return s
 }
