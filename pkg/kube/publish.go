@@ -46,6 +46,7 @@ type Publisher struct {
 	heard     time.Duration
 	connected bool
 	coolDown  coolDown
+	cut       cutGrants
 
 	backoff time.Duration
 	retry   time.Duration // earliest time of the next attempt
@@ -89,6 +90,7 @@ func (p *Publisher) Heard(s *status.Status) error {
 	}
 	p.mu.Lock()
 	p.report, p.heard, p.connected = report, time.Since(p.start), true
+	p.cut = p.cut.tell(s, p.events)
 	p.mu.Unlock()
 	p.awake()
 	return nil

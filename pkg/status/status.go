@@ -135,6 +135,7 @@ type Container struct {
 	Why                  string                 `json:"why"`                      // Why the container has these CPUs.
 	Keys                 []workload.RequestKey  `json:"keys,omitempty"`           // Keys that shaped the container's request; absent if there are none.
 	Warnings             []string               `json:"warnings,omitempty"`       // Warnings about what the container asks for; absent if there are none.
+	GrantCut             string                 `json:"grantCut,omitempty"`       // The warning about an annotation that claims more batch resources than the kubelet granted; absent if there is none.
 	Cgroup               string                 `json:"cgroup,omitempty"`         // Path of the container's cgroup below the cgroup root; absent if it is unknown.
 	Drift                int                    `json:"drift"`                    // Number of times Sluice repaired another program's change of the container's CPUs or memory nodes.
 	Settings             []Setting              `json:"settings,omitempty"`       // Values that Sluice wants for knobs of the container and its pod other than CPUs and memory nodes; absent if there are none.

@@ -36,7 +36,7 @@ type Container struct {
 
 	// These fields are about its request.
 	Allocated workload.Granted // what the kubelet has granted, by its record when the request was last read
-	Cut       bool             // the log has reported that the request exceeds the kubelet's grant
+	Cut       string           // how an annotation exceeds the kubelet's grant, which the log has reported; "" if none does
 	Scored    bool             // it ran before this connection, so its OOM score may be Sluice's
 	Warnings  []string
 	Unresized RefusedResize

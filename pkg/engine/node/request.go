@@ -121,8 +121,8 @@ func (n *Node) AwaitGrant(c *Container) {
 // granted.
 func (n *Node) noteCut(c *Container, warnings []annotation.Warning) {
 	for _, w := range warnings {
-		if known := n.Containers[c.ID]; w.Cut && known != nil && !known.Cut {
-			known.Cut, c.Cut = true, true
+		if known := n.Containers[c.ID]; w.Cut && known != nil && known.Cut == "" {
+			known.Cut, c.Cut = w.Text, w.Text
 			n.Counters.GrantsCut++
 			n.Log.WithFields(logrus.Fields{"container": c.Ref, "source": w.Source}).Warn("Grant cut: " + w.Text)
 		}
