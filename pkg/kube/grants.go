@@ -10,27 +10,25 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// cutGrants are the IDs of the containers with an annotation that claims more batch resources than the kubelet granted.
-type cutGrants map[string]bool
+// cutGrants are those of the latest status.
+type cutGrants map[status.CutGrant]bool
 
-// tell sends an event about the pod of each such container of a status that was not in the status before, and returns
-// those of this status.
-func (g cutGrants) tell(s *status.Status, events *Events) cutGrants {
+// tell sends an event about the pod of each cut grant that the latest status did not have, and returns those of this one.
+func (g cutGrants) tell(cut []status.CutGrant, events *Events) cutGrants {
 	var now cutGrants
-	for i := range s.Containers {
-		c := &s.Containers[i]
-		namespace, rest, _ := strings.Cut(c.Ref, "/")
+	for _, c := range cut {
+		namespace, rest, _ := strings.Cut(c.Container, "/")
 		name, _, ok := strings.Cut(rest, "/")
-		if c.GrantCut == "" || !ok {
+		if !ok {
 			continue
 		}
 		if now == nil {
 			now = cutGrants{}
 		}
-		now[c.ID] = true
-		if !g[c.ID] {
+		now[c] = true
+		if !g[c] {
 			pod := &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(c.PodUID)}}
-			events.Pod(pod, corev1.EventTypeWarning, "GrantCut", c.GrantCut)
+			events.Pod(pod, corev1.EventTypeWarning, "GrantCut", c.Why)
 		}
 	}
 	return now

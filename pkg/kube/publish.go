@@ -90,7 +90,7 @@ func (p *Publisher) Heard(s *status.Status) error {
 	}
 	p.mu.Lock()
 	p.report, p.heard, p.connected = report, time.Since(p.start), true
-	p.cut = p.cut.tell(s, p.events)
+	p.cut = p.cut.tell(s.Grants.Cut, p.events)
 	p.mu.Unlock()
 	p.awake()
 	return nil

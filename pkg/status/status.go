@@ -50,9 +50,17 @@ const (
 
 // Grants is the source of pods' requests.
 type Grants struct {
-	File    string `json:"file,omitempty"`    // Path of the kubelet's record of granted resources; absent if the plugin does not know it.
-	Pods    int    `json:"pods,omitempty"`    // Number of pods in the record; absent if zero.
-	Problem string `json:"problem,omitempty"` // Why the record cannot be read or understood; absent if it can.
+	File    string     `json:"file,omitempty"`    // Path of the kubelet's record of granted resources; absent if the plugin does not know it.
+	Pods    int        `json:"pods,omitempty"`    // Number of pods in the record; absent if zero.
+	Problem string     `json:"problem,omitempty"` // Why the record cannot be read or understood; absent if it can.
+	Cut     []CutGrant `json:"cut,omitempty"`     // Containers with an annotation that claims more batch resources than the kubelet granted; absent if there are none.
+}
+
+// CutGrant is a container with an annotation that claims more batch resources than the kubelet granted.
+type CutGrant struct {
+	Container string `json:"container"` // Container as "namespace/pod/container".
+	PodUID    string `json:"podUID"`    // UID of the pod in Kubernetes.
+	Why       string `json:"why"`       // What the annotation claims, and what the container gets.
 }
 
 // Runtime is the connection to the container runtime.
@@ -135,7 +143,6 @@ type Container struct {
 	Why                  string                 `json:"why"`                      // Why the container has these CPUs.
 	Keys                 []workload.RequestKey  `json:"keys,omitempty"`           // Keys that shaped the container's request; absent if there are none.
 	Warnings             []string               `json:"warnings,omitempty"`       // Warnings about what the container asks for; absent if there are none.
-	GrantCut             string                 `json:"grantCut,omitempty"`       // The warning about an annotation that claims more batch resources than the kubelet granted; absent if there is none.
 	Cgroup               string                 `json:"cgroup,omitempty"`         // Path of the container's cgroup below the cgroup root; absent if it is unknown.
 	Drift                int                    `json:"drift"`                    // Number of times Sluice repaired another program's change of the container's CPUs or memory nodes.
 	Settings             []Setting              `json:"settings,omitempty"`       // Values that Sluice wants for knobs of the container and its pod other than CPUs and memory nodes; absent if there are none.

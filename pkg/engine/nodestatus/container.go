@@ -36,7 +36,7 @@ func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs
 	controlled := !c.Uncontrolled && !r.Authority().Foreign
 	same := p.Container != nil && p.holder == h && p.State == h.State && p.short == h.Short && p.ledger == r.LedgerState() &&
 		h.Request.MemoryNodes.Policy != workload.MemoryLocal && // that depends on the guarantees to other containers
-		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) && p.GrantCut == c.Cut &&
+		p.foreign == c.Foreign && p.Controlled == controlled && p.Drift == c.Drift && slices.Equal(p.Warnings, c.Warnings) &&
 		sameLacks(p.Lacks, c)
 	if p.Container == nil || p.knobs != knobs || p.rdt != c.RDTGroup {
 		p.knobs, p.rdt = knobs, c.RDTGroup
@@ -70,7 +70,6 @@ func (r *Reporter) updateContainer(c *node.Container, h *placement.Holder, knobs
 		Why:                  as.Why,
 		Keys:                 h.Request.Keys, // made once and never changed
 		Warnings:             slices.Clone(c.Warnings),
-		GrantCut:             c.Cut,
 		Cgroup:               c.Path,
 		Drift:                c.Drift,
 		Settings:             p.kernel,

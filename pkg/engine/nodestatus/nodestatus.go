@@ -110,6 +110,9 @@ func (r *Reporter) Draft() *Draft {
 			one := containerUsage{Container: r.updateContainer(c, h, knobs)}
 			one.usage, one.cache, one.used = r.from.Loop.Usage(c.ID)
 			seen = append(seen, one)
+			if c.Cut != "" {
+				s.Grants.Cut = append(s.Grants.Cut, status.CutGrant{Container: h.Ref, PodUID: h.Pod, Why: c.Cut})
+			}
 		}
 	}
 	return &Draft{made: s, seen: seen}
