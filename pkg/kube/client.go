@@ -82,8 +82,9 @@ type applied struct {
 }
 
 type appliedName struct {
-	Name string `json:"name"`
-	UID  string `json:"uid,omitempty"` // the node that was meant, not one made anew
+	Name        string            `json:"name"`
+	UID         string            `json:"uid,omitempty"` // the node that was meant, not one made anew
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 type appliedStatus struct {
@@ -96,7 +97,7 @@ func newApplied(name, uid string) *applied {
 	return &applied{APIVersion: "v1", Kind: "Node", Metadata: appliedName{Name: name, UID: uid}}
 }
 
-// Withdraw removes all that Sluice has published on a node: its resources and its conditions.
+// Withdraw removes all that Sluice has published on a node: its resources, its conditions and its report.
 // Running pods with these resources stay: the kubelet does not check what the node lacks.
 func (c *Client) Withdraw(ctx context.Context, node string) error {
 	_, err := c.apply(ctx, newApplied(node, ""), false)

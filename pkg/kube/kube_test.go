@@ -14,7 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	resources "k8s.io/component-helpers/resource"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 )
 
@@ -24,6 +27,10 @@ func container(milli string, restarts corev1.ContainerRestartPolicy) corev1.Cont
 		c.RestartPolicy = &restarts
 	}
 	return c
+}
+
+func requests(pod *corev1.Pod) (selling.Amounts, error) {
+	return requested(pod, resources.PodRequests(pod, resources.PodResourcesOptions{}), selling.Sluice.Names())
 }
 
 // A pod counts as the scheduler and the kubelet count it: the larger of its containers with its
@@ -47,7 +54,7 @@ func TestRequested(t *testing.T) {
 			container("9223372036854775807", ""), container("9223372036854775807", ""), container("2", ""),
 		}}, 0, false},
 	} {
-		amounts, err := requested(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: test.spec}, selling.Sluice.Names())
+		amounts, err := requests(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: test.spec})
 		if (err == nil) != test.ok || err == nil && amounts[selling.BatchCPU] != test.want {
 			t.Errorf("%s: %v, %v, want %d", name, amounts, err, test.want)
 		}
@@ -144,12 +151,59 @@ func TestNodeObject(t *testing.T) {
 	}
 }
 
-func TestOnlyKubelet(t *testing.T) {
+// What somebody has written instead of a report is not kept, and is no report.
+func TestReportOfNodeObject(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"": false, "x": false, `{"schema":9}`: false, `{"schema":1}`: true, `{"schema":1,"x":"` + strings.Repeat("x", 1<<20) + `"}`: false,
+	} {
+		n := &node{names: selling.Sluice.Names(), changed: func() {}}
+		o := nodeWith("5", "100", "100")
+		o.Annotations = map[string]string{nodereport.Annotation: text, "other": "x"}
+		n.saw(n.trim(o))
+		seen, trimmed := n.object()
+		if (seen.Report != nil) != want || len(trimmed.Annotations[nodereport.Annotation]) > nodereport.MaxBytes || trimmed.Annotations["other"] != "" {
+			t.Errorf("%.60s: the report is %+v", text, seen.Report)
+		}
+	}
+}
+
+// CPU and memory of admitted pods are added up, and cannot overflow.
+func TestOrdinary(t *testing.T) {
+	t.Parallel()
+	p := &Pods{store: cache.NewStore(cache.MetaNamespaceKeyFunc), known: -1}
+	for i, amounts := range [][2]string{{"500m", "1Gi"}, {"2", "3Gi"}, {"-1", "-1"}, {"9E", "9E"}} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: amounts[0]}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(amounts[0]), "memory": resource.MustParse(amounts[1])}},
+		}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		if i == 3 {
+			pod.Status.Phase = corev1.PodPending
+		}
+		if err := p.store.Add(p.trim(pod)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want nodereport.Amount) {
+		t.Helper()
+		p.changes.Add(1)
+		if _, got := p.Requests(func(*Pod, error) {}); got != want {
+			t.Errorf("the pods request %+v, want %+v", got, want)
+		}
+	}
+	check(nodereport.Amount{MilliCPU: 2500, MemoryBytes: 4 << 30})
+	for _, object := range p.store.List() {
+		object.(*Pod).Admitted = true
+	}
+	check(nodereport.Amount{MilliCPU: selling.Most, MemoryBytes: selling.Most})
+}
+
+func TestYields(t *testing.T) {
 	t.Parallel()
 	conflict := func(messages ...string) error {
 		var causes []metav1.StatusCause
 		for _, m := range messages {
-			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Message: m})
+			field, message, _ := strings.Cut(m, ": ")
+			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldManagerConflict, Field: field, Message: message})
 		}
 		return apierrors.NewApplyConflict(causes, "x")
 	}
@@ -160,11 +214,13 @@ func TestOnlyKubelet(t *testing.T) {
 		"another error": {errors.New("x"), false},
 		"no conflict":   {apierrors.NewUnauthorized("x"), false},
 		"no causes":     {conflict(), false},
-		"the kubelet":   {conflict(`conflict with "kubelet" using v1`), true},
-		"both":          {conflict(`conflict with "kubelet" using v1`, `conflict with "x" using v1`), false},
-		"a namesake":    {conflict(`conflict with "kubelet-x" using v1`), false},
+		"the kubelet":   {conflict(`.status.capacity.cpu: conflict with "kubelet" using v1`), true},
+		"both":          {conflict(`.status.capacity.cpu: conflict with "kubelet" using v1`, `.status.capacity.cpu: conflict with "x" using v1`), false},
+		"a namesake":    {conflict(`.status.capacity.cpu: conflict with "kubelet-x" using v1`), false},
+		"the report":    {conflict(reportField + `: conflict with "x" using v1`), true},
+		"report and x":  {conflict(reportField+`: conflict with "x" using v1`, `.status.capacity.cpu: conflict with "x" using v1`), false},
 	} {
-		if got := onlyKubelet(test.err); got != test.want {
+		if got := yields(test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
@@ -241,7 +297,7 @@ func FuzzRequested(f *testing.F) {
 			}
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"batch.sluice.dev/cpu": quantity}}})
 		}
-		amounts, err := requested(&pod, selling.Sluice.Names())
+		amounts, err := requests(&pod)
 		if n := amounts[selling.BatchCPU]; err == nil && (n < 0 || n > selling.Most || n == math.MaxInt64) {
 			t.Errorf("%s and %s are %d", a, b, n)
 		}

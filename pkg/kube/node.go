@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 )
 
@@ -27,8 +28,9 @@ type node struct {
 	controller cache.Controller
 
 	mu      sync.Mutex
-	now     *corev1.Node // trimmed; nil if there is none
-	patched time.Time    // when it was last changed by Sluice
+	now     *corev1.Node       // trimmed; nil if there is none
+	report  *nodereport.Report // what it says of itself; nil if that cannot be read
+	patched time.Time          // when it was last changed by Sluice
 }
 
 // newNode follows the node object while its controller runs.
@@ -54,6 +56,9 @@ func (n *node) trim(object any) any {
 		return object
 	}
 	trimmed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion}}
+	if text := full.Annotations[nodereport.Annotation]; text != "" && len(text) <= nodereport.MaxBytes {
+		trimmed.Annotations = map[string]string{nodereport.Annotation: text}
+	}
 	for _, list := range []struct {
 		from corev1.ResourceList
 		to   *corev1.ResourceList
@@ -89,10 +94,16 @@ func (n *node) saw(object any) {
 	}
 	n.mu.Lock()
 	if n.now == nil || version(seen) >= version(n.now) || time.Since(n.patched) > lag {
-		n.now = seen
+		n.set(seen)
 	}
 	n.mu.Unlock()
 	n.changed()
+}
+
+// set notes a trimmed node object. The caller has locked mu.
+func (n *node) set(seen *corev1.Node) {
+	n.now = seen
+	n.report, _ = nodereport.Parse(seen.Annotations[nodereport.Annotation]) // what cannot be read is written anew
 }
 
 // patch notes the answer to an own patch.
@@ -100,7 +111,8 @@ func (n *node) patch(answer *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if seen, ok := n.trim(answer).(*corev1.Node); ok && (n.now == nil || version(seen) >= version(n.now)) {
-		n.now, n.patched = seen, time.Now()
+		n.set(seen)
+		n.patched = time.Now()
 	}
 }
 
@@ -131,7 +143,7 @@ func (n *node) object() (*selling.Object, *corev1.Node) {
 	if n.now == nil {
 		return nil, nil
 	}
-	o := &selling.Object{UID: string(n.now.UID), Amounts: map[selling.Kind]int64{}, Found: map[string]*selling.Condition{}}
+	o := &selling.Object{UID: string(n.now.UID), Amounts: map[selling.Kind]int64{}, Found: map[string]*selling.Condition{}, Report: n.report}
 	for kind, name := range n.names {
 		capacity, has := n.now.Status.Capacity[corev1.ResourceName(name)]
 		allocatable := n.now.Status.Allocatable[corev1.ResourceName(name)]

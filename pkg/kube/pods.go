@@ -7,12 +7,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 )
 
@@ -26,7 +28,8 @@ type Pod struct {
 	Admitted          bool   // by the kubelet
 
 	requests selling.Amounts
-	wrong    error // names an amount that cannot be; nil if there is none
+	wrong    error             // names an amount that cannot be; nil if there is none
+	ordinary nodereport.Amount // CPU and memory that it requests
 }
 
 // grace is the grace period of a pod that is ending; 0 if the API server does not say.
@@ -56,8 +59,9 @@ type Pods struct {
 	names      map[selling.Kind]string
 	changes    atomic.Int64
 
-	known    int64 // number of changes that requests knows
+	known    int64 // number of changes that the rest knows
 	requests []selling.Pod
+	ordinary nodereport.Amount // of all pods that the kubelet has admitted
 }
 
 // Pods returns the pods of the node. They are followed while Run runs; changed is called after
@@ -95,15 +99,21 @@ func (p *Pods) All() []*Pod {
 	return all
 }
 
-// Requests returns what the pods request of the resources that are sold. Pods with an amount
-// that cannot be are left out: refused is called for each. One goroutine alone may call it.
-func (p *Pods) Requests(refused func(*Pod, error)) []selling.Pod {
+// Requests returns what the pods request of the resources that are sold, and the CPU and memory
+// that all pods request which the kubelet has admitted. Pods with an amount that cannot be are left
+// out of the former: refused is called for each. One goroutine alone may call it.
+func (p *Pods) Requests(refused func(*Pod, error)) ([]selling.Pod, nodereport.Amount) {
 	changes := p.changes.Load()
 	if changes == p.known {
-		return p.requests
+		return p.requests, p.ordinary
 	}
 	var all []selling.Pod
+	var ordinary nodereport.Amount
 	for _, pod := range p.All() {
+		if pod.Admitted {
+			ordinary.MilliCPU = min(ordinary.MilliCPU+pod.ordinary.MilliCPU, selling.Most)
+			ordinary.MemoryBytes = min(ordinary.MemoryBytes+pod.ordinary.MemoryBytes, selling.Most)
+		}
 		if pod.wrong != nil {
 			refused(pod, pod.wrong)
 			continue
@@ -115,15 +125,35 @@ func (p *Pods) Requests(refused func(*Pod, error)) []selling.Pod {
 			})
 		}
 	}
-	p.known, p.requests = changes, all
-	return all
+	p.known, p.requests, p.ordinary = changes, all, ordinary
+	return all, ordinary
 }
 
-// requested returns what a pod requests of the resources that are sold, as the scheduler and
-// the kubelet count it.
-func requested(pod *corev1.Pod, names map[selling.Kind]string) (selling.Amounts, error) {
+// ordinary is the CPU and the memory among requests. What is beyond all nodes is bounded: it is for
+// people to read.
+func ordinary(requests corev1.ResourceList) nodereport.Amount {
+	cpu, memory := requests.Cpu(), requests.Memory()
+	return nodereport.Amount{
+		MilliCPU:    bounded(cpu, cpu.MilliValue(), selling.Most/1000),
+		MemoryBytes: bounded(memory, memory.Value(), selling.Most),
+	}
+}
+
+// bounded is the value of a quantity, which overflows far above most.
+func bounded(q *quantity.Quantity, value, most int64) int64 {
+	switch {
+	case q.Sign() < 0:
+		return 0
+	case q.CmpInt64(most) > 0:
+		return selling.Most
+	}
+	return value
+}
+
+// requested returns what a pod requests of the resources that are sold. Its requests are those that
+// the scheduler and the kubelet count.
+func requested(pod *corev1.Pod, requests corev1.ResourceList, names map[selling.Kind]string) (selling.Amounts, error) {
 	var amounts selling.Amounts
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	for kind, name := range names {
 		quantity, ok := requests[corev1.ResourceName(name)]
 		if !ok {
@@ -154,7 +184,9 @@ func (p *Pods) trim(object any) any {
 	if pod.Spec.Priority != nil {
 		trimmed.Priority = *pod.Spec.Priority
 	}
-	trimmed.requests, trimmed.wrong = requested(pod, p.names)
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	trimmed.ordinary = ordinary(requests)
+	trimmed.requests, trimmed.wrong = requested(pod, requests, p.names)
 	return trimmed
 }
 

@@ -62,7 +62,7 @@ func TestPodsKeepLittle(t *testing.T) {
 		t.Errorf("%d bytes are kept of a pod, want 2 KiB at most", kept)
 	}
 	p.changes.Add(1)
-	requests := p.Requests(func(_ *Pod, err error) { t.Error(err) })
+	requests, _ := p.Requests(func(_ *Pod, err error) { t.Error(err) })
 	if len(requests) != pods || requests[0].Requests[selling.BatchCPU] != 2000 {
 		t.Errorf("%d pods request something, the first %+v", len(requests), requests[0])
 	}

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 	"github.com/sluice-dev/sluice/pkg/status"
 )
@@ -150,14 +151,14 @@ func (p *Publisher) step(ctx context.Context, leaving bool) (again time.Duration
 		return time.Second, leaving // the pods are followed no more
 	}
 	object, from := p.node.object()
-	pods := p.pods.Requests(p.refused)
+	pods, requested := p.pods.Requests(p.refused)
 	if blind {
 		pods = nil
 	}
 	p.mu.Lock()
 	in := selling.Input{
 		Now: now, Report: p.coolDown.apply(p.report, at), Heard: p.heard, Connected: p.connected,
-		Pods: p.coolDown.mark(pods, at), PodsBlind: blind, Object: object, Leaving: leaving, Jitter: rand.Float64(),
+		Pods: p.coolDown.mark(pods, at), PodsBlind: blind, Requested: requested, Object: object, Leaving: leaving, Jitter: rand.Float64(),
 	}
 	waits := p.coolDown.settled // made before the input, which so has the cool-down
 	p.mu.Unlock()
@@ -191,9 +192,11 @@ func (p *Publisher) refused(pod *Pod, err error) {
 // publish lets the node object have a publication.
 func (p *Publisher) publish(ctx context.Context, what *selling.Publication, object *selling.Object, from *corev1.Node) {
 	manifest := p.manifest(what, from)
-	answer, err := p.client.apply(ctx, manifest, false)
-	if err != nil && onlyKubelet(err) {
-		answer, err = p.client.apply(ctx, manifest, true)
+	answer, err := p.apply(ctx, manifest)
+	if err != nil && refuses(err) && manifest.Metadata.Annotations != nil {
+		p.log.WithError(explain(err, p.client.node)).Warn("Publishing failed: trying again without the report of the node")
+		manifest.Metadata.Annotations = nil
+		answer, err = p.apply(ctx, manifest)
 	}
 	attempt := Attempt{Amounts: p.named(object.Amounts), Err: err}
 	if err == nil {
@@ -209,6 +212,16 @@ func (p *Publisher) publish(ctx context.Context, what *selling.Publication, obje
 	p.Published(attempt)
 }
 
+// apply lets the node object have the manifest. Where only the kubelet, or somebody who has written
+// the node's report, stands against that, it takes the fields from them.
+func (p *Publisher) apply(ctx context.Context, manifest *applied) (*corev1.Node, error) {
+	answer, err := p.client.apply(ctx, manifest, false)
+	if err != nil && yields(err) {
+		return p.client.apply(ctx, manifest, true)
+	}
+	return answer, err
+}
+
 // manifest is the node's status as it is to be of Sluice.
 func (p *Publisher) manifest(what *selling.Publication, from *corev1.Node) *applied {
 	m := newApplied(from.Name, string(from.UID))
@@ -221,6 +234,14 @@ func (p *Publisher) manifest(what *selling.Publication, from *corev1.Node) *appl
 	}
 	for _, c := range what.Conditions {
 		m.Status.Conditions = append(m.Status.Conditions, condition(c, from.Status.Conditions))
+	}
+	if what.Report != nil {
+		text, err := what.Report.Text()
+		if err != nil { // a time that JSON does not have: the clock of the node is far off
+			p.log.WithError(err).Warn("The report of the node cannot be written")
+			return m
+		}
+		m.Metadata.Annotations = map[string]string{nodereport.Annotation: text}
 	}
 	return m
 }
@@ -270,15 +291,24 @@ func (p *Publisher) tell(what *selling.Publication, object *selling.Object) {
 	}
 }
 
-// onlyKubelet reports whether an apply failed because the kubelet owns what is applied.
-func onlyKubelet(err error) bool {
+// reportField is the field of the node's report, as conflicts name it.
+const reportField = ".metadata.annotations." + nodereport.Annotation
+
+// refuses reports whether the API server refuses what was applied, and will again. Then it may be
+// the node's report alone that it refuses: annotations are full, or a policy is against it.
+func refuses(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
+
+// yields reports whether an apply failed only because the kubelet owns what is applied, or because
+// somebody else has written the node's report.
+func yields(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsConflict(err) || status.Status().Details == nil {
 		return false
 	}
 	found := false
 	for _, cause := range status.Status().Details.Causes {
-		if cause.Type != metav1.CauseTypeFieldManagerConflict || !strings.Contains(cause.Message, `conflict with "`+kubelet+`"`) {
+		theirs := !strings.Contains(cause.Message, `conflict with "`+kubelet+`"`) && cause.Field != reportField
+		if cause.Type != metav1.CauseTypeFieldManagerConflict || theirs {
 			return false
 		}
 		found = true

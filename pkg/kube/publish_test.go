@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 )
 
@@ -21,6 +22,7 @@ type nodeServer struct {
 	mu       sync.Mutex
 	failures int
 	asked    int
+	status   int         // of the answer to a node with a report; 0: it is taken
 	node     corev1.Node // of the latest success
 }
 
@@ -33,11 +35,16 @@ func (n *nodeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	n.node = corev1.Node{}
-	if err := json.NewDecoder(r.Body).Decode(&n.node); err != nil {
+	var node corev1.Node
+	if err := json.NewDecoder(r.Body).Decode(&node); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	if n.status != 0 && node.Annotations[nodereport.Annotation] != "" {
+		w.WriteHeader(n.status)
+		return
+	}
+	n.node = node
 	n.node.ResourceVersion = strconv.Itoa(100 + n.asked)
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(&n.node)
@@ -99,6 +106,25 @@ func TestLeave(t *testing.T) {
 	p.leave()
 	if got := server.reason(selling.BatchOpen); got != selling.Stopping || server.requests() != 3 {
 		t.Errorf("the node has %q after %d requests, want %s after 3", got, server.requests(), selling.Stopping)
+	}
+}
+
+// An API server that refuses the node's report still gets the amounts.
+func TestReportIsRefused(t *testing.T) {
+	t.Parallel()
+	for status, requests := range map[int]int{0: 1, http.StatusForbidden: 2, http.StatusUnprocessableEntity: 2, http.StatusServiceUnavailable: 1} {
+		p, server := openNode(t, true)
+		server.status = status
+		p.coolDown.until = time.Now().Add(time.Hour)
+		p.step(t.Context(), false)
+		reason := selling.CoolDown
+		if status == http.StatusServiceUnavailable {
+			reason = ""
+		}
+		_, has := server.node.Annotations[nodereport.Annotation]
+		if server.requests() != requests || server.reason(selling.BatchOpen) != reason || has != (status == 0) {
+			t.Errorf("status %d: the node has %q and the annotations %q after %d requests", status, server.reason(selling.BatchOpen), server.node.Annotations, server.requests())
+		}
 	}
 }
 

@@ -17,9 +17,9 @@ func newUninstall() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove what was published on this node, or on all nodes",
-		Long: `Remove from nodes what sluice-kube has published: resources and conditions.
-Running pods with these resources stay. Stop 'sluice-kube run' before, or it
-publishes again.`,
+		Long: `Remove from nodes what sluice-kube has published: resources, conditions and the
+report. Running pods with these resources stay. Stop 'sluice-kube run' before, or
+it publishes again.`,
 		Example: `  # this node, in a pod with NODE_NAME
   sluice-kube uninstall
 

@@ -5,6 +5,8 @@ package selling
 import (
 	"fmt"
 	"slices"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 )
 
 // Kind is one of the amounts that a node sells.
@@ -24,7 +26,7 @@ type Amounts [kinds]int64
 
 // Most is the largest amount that is believed, of one kind: 4.5 trillion CPUs, or 4 PiB. Sums
 // of a node's pods cannot overflow with it.
-const Most int64 = 1 << 52
+const Most = nodereport.MaxAmount
 
 // Dialect is whose names the resources have.
 type Dialect string

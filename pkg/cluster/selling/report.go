@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -18,9 +19,11 @@ type Report struct {
 	Stall        time.Duration // a loop that does not measure for so long has stalled
 	Connected    bool          // to the container runtime
 	Offer        Amounts
-	NotActing    *Reason // why the loop does not act on batch work; nil if it does
-	Closed       *Reason // why nothing is sold; nil if the offer is
-	Shortcomings *Reason // what is wrong although the loop acts; nil if nothing is
+	Known        bool               // whether Offer is
+	Used         *nodereport.Amount // by the node now; nil if it is not known
+	NotActing    *Reason            // why the loop does not act on batch work; nil if it does
+	Closed       *Reason            // why nothing is sold; nil if the offer is
+	Shortcomings *Reason            // what is wrong although the loop acts; nil if nothing is
 }
 
 // Reason is why a condition of the node is as it is.
@@ -72,10 +75,20 @@ func NewReport(s *status.Status) (*Report, error) {
 		}
 		r.Offer[kind] = amount
 	}
+	r.Known, r.Used = loop.Offer.Known, used(&loop.Node)
 	if b := &loop.Batch; b.State == status.BatchSqueezed && b.KeptPercent >= 0 && b.KeptPercent < 100 {
 		r.Offer[BatchCPU] = r.Offer[BatchCPU] * int64(b.KeptPercent) / 100
 	}
 	return r, nil
+}
+
+// used returns what a node uses; nil if that has not been measured, or no node can use it.
+func used(n *status.NodeUsage) *nodereport.Amount {
+	u := &nodereport.Amount{MilliCPU: int64(n.CPU.Usage), MemoryBytes: n.Memory.TotalBytes - n.Memory.AvailableBytes}
+	if n.CPU.MeasuredAt.IsZero() || n.Memory.MeasuredAt.IsZero() || min(u.MilliCPU, u.MemoryBytes) < 0 || max(u.MilliCPU, u.MemoryBytes) > Most {
+		return nil
+	}
+	return u
 }
 
 // notActing returns why nobody bounds batch work on the node.

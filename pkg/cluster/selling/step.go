@@ -3,6 +3,8 @@ package selling
 import (
 	"fmt"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 )
 
 // These are the times of publications.
@@ -20,14 +22,15 @@ const smallFall = 10
 // that does not jump.
 type Input struct {
 	Now       time.Duration
-	Report    *Report       // latest report of the node's plugin; nil before the first
-	Heard     time.Duration // time of the latest report; 0 before the first
-	Connected bool          // to the plugin, which has reported since
-	Pods      []Pod         // bound to the node, and not ended
-	PodsBlind bool          // the pods have not been known for Silence; Pods is empty then
-	Object    *Object       // the node object; nil if there is none, or it is not known
-	Leaving   bool          // this process is about to end
-	Jitter    float64       // random, 0 to 1, so that nodes do not publish at the same time
+	Report    *Report           // latest report of the node's plugin; nil before the first
+	Heard     time.Duration     // time of the latest report; 0 before the first
+	Connected bool              // to the plugin, which has reported since
+	Pods      []Pod             // bound to the node, and not ended
+	PodsBlind bool              // the pods have not been known for Silence; Pods is empty then
+	Requested nodereport.Amount // CPU and memory that the pods request which the kubelet has admitted
+	Object    *Object           // the node object; nil if there is none, or it is not known
+	Leaving   bool              // this process is about to end
+	Jitter    float64           // random, 0 to 1, so that nodes do not publish at the same time
 }
 
 // Pod is a pod that is bound to the node.
@@ -46,6 +49,7 @@ type Object struct {
 	Amounts map[Kind]int64        // in both capacity and allocatable; absent if they differ or there is none
 	Found   map[string]*Condition // Sluice's conditions by type
 	Other   *Publisher            // another program that publishes one of the seller's resources; nil if there is none
+	Report  *nodereport.Report    // what the node says of itself; nil if it says nothing that can be read
 }
 
 // Publisher is another program that publishes one of the resources.
@@ -55,6 +59,7 @@ type Publisher struct{ Manager, Resource string }
 type Publication struct {
 	Amounts    map[Kind]int64 // nil if none are to be there
 	Conditions []Condition
+	Report     *nodereport.Report // nil if the node is to say nothing
 }
 
 // Condition is a condition of the node.
@@ -90,6 +95,7 @@ type Seller struct {
 	last  map[Kind]int64 // amounts of the latest publication
 
 	slow       [kinds]drift
+	reports    reports
 	measuredAt time.Time     // of the loop, by the node's clock
 	moved      time.Duration // time at which measuredAt was seen to change
 	linked     time.Duration // time at which the plugin was seen to be connected to the container runtime
@@ -143,7 +149,8 @@ func (s *Seller) Step(in *Input) Output {
 	plan := s.plan(in)
 	var conditions []Condition
 	conditions = append(conditions, ready, s.batchOpen(in, shut))
-	if differ(in.Object, conditions) {
+	report := s.report(in)
+	if differ(in.Object, conditions) || s.reports.due(in, report) {
 		plan.due = true
 	}
 	wait := s.wait(in, &plan)
@@ -152,7 +159,8 @@ func (s *Seller) Step(in *Input) Output {
 	}
 	s.spend(in)
 	s.last = plan.amounts
-	return Output{Publish: &Publication{Amounts: plan.amounts, Conditions: conditions}, Again: in.Now + time.Second}
+	s.reports.spend(in, report)
+	return Output{Publish: &Publication{Amounts: plan.amounts, Conditions: conditions, Report: report}, Again: in.Now + time.Second}
 }
 
 // begin forgets what was before a node object.
@@ -179,14 +187,13 @@ func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 	if r != nil && (s.linked == 0 || r.Connected) {
 		s.linked = in.Heard
 	}
-	silent := in.Now - in.Heard
 	switch {
 	case in.Leaving:
 		ready.Reason = Reason{Stopping, "sluice-kube is stopping, and sells nothing until it is back."}
 	case in.PodsBlind:
 		ready.Reason = Reason{PodsUnknown, fmt.Sprintf("sluice-kube has not been able to read the node's pods for %v: allow its service account to list and watch pods, as the chart's ClusterRole does, and see its log.", Silence)}
-	case silent >= Silence || in.Connected && silent >= Stall:
-		ready.Reason = Reason{PluginSilent, fmt.Sprintf("sluice has not reported for more than %v: see whether its container runs.", min(silent, Silence).Truncate(Stall))}
+	case in.silent():
+		ready.Reason = Reason{PluginSilent, fmt.Sprintf("sluice has not reported for more than %v: see whether its container runs.", min(in.Now-in.Heard, Silence).Truncate(Stall))}
 	case r == nil:
 		return ready, nil, false
 	case r.NotActing != nil:
@@ -206,6 +213,12 @@ func (s *Seller) judge(in *Input) (ready Condition, shut *Reason, known bool) {
 		return ready, &ready.Reason, true
 	}
 	return ready, &Reason{NotReady, ready.Text}, true
+}
+
+// silent reports whether the plugin has not reported for too long.
+func (in *Input) silent() bool {
+	silent := in.Now - in.Heard
+	return silent >= Silence || in.Connected && silent >= Stall
 }
 
 // enter changes the phase.

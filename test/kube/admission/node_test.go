@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
@@ -26,7 +27,8 @@ func agent(t *testing.T) (*bed.Cluster, *rest.Config) {
 	cluster := start(t)
 	client := cluster.Client(t)
 	for _, name := range []string{"a", "b"} {
-		node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "1"}}}, metav1.CreateOptions{})
+		meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "1"}, Annotations: map[string]string{"example.com/owner": "x"}}
+		node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: meta}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,8 +156,8 @@ func condition(name corev1.NodeConditionType, status corev1.ConditionStatus) fun
 	}
 }
 
-func annotation(name string) func(*corev1.Node) {
-	return func(n *corev1.Node) { n.Annotations = map[string]string{name: "x"} }
+func annotation(name, value string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Annotations[name] = value }
 }
 
 // allowed are the changes of its own node's status that the agent may make.
@@ -171,30 +173,34 @@ func allowed() map[string]func(*corev1.Node) {
 		},
 		"its condition":   condition("SluiceReady", corev1.ConditionTrue),
 		"a new condition": condition("SluiceBatchOpen", corev1.ConditionTrue),
-		"its annotation":  annotation("offer.sluice.dev"),
+		"its report":      annotation(nodereport.Annotation, "x"),
+		"a long report":   annotation(nodereport.Annotation, strings.Repeat("x", nodereport.MaxBytes)),
 	}
 }
 
 // refused are the changes of a node's status that it may not make.
 func refused() map[string]func(*corev1.Node) {
 	return map[string]func(*corev1.Node){
-		"cpu":                  set("cpu", "64"),
-		"memory":               set("memory", "1Ti"),
-		"pods":                 set("pods", "1000"),
-		"another resource":     set("nvidia.com/gpu", "8"),
-		"a name that is alike": set("batch.sluice.dev/gpu", "8"),
-		"capacity alone":       func(n *corev1.Node) { n.Status.Capacity["cpu"] = one() },
-		"no cpu":               func(n *corev1.Node) { delete(n.Status.Allocatable, "cpu") },
-		"condition Ready":      condition(corev1.NodeReady, corev1.ConditionFalse),
-		"another condition":    condition("DiskPressure", corev1.ConditionTrue),
-		"no condition Ready":   func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[1:] },
-		"label":                func(n *corev1.Node) { n.Labels["zone"] = "2" },
-		"new label":            func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" },
-		"our label":            func(n *corev1.Node) { n.Labels["class.sluice.dev"] = "x" },
-		"annotation":           annotation("volumes.kubernetes.io/controller-managed-attach-detach"),
-		"annotation alike":     annotation("notsluice.dev/offer"),
-		"annotation's name":    annotation("example.com/sluice.dev"),
-		"finalizer":            func(n *corev1.Node) { n.Finalizers = []string{"example.com/stay"} },
+		"cpu":                     set("cpu", "64"),
+		"memory":                  set("memory", "1Ti"),
+		"pods":                    set("pods", "1000"),
+		"another resource":        set("nvidia.com/gpu", "8"),
+		"a name that is alike":    set("batch.sluice.dev/gpu", "8"),
+		"capacity alone":          func(n *corev1.Node) { n.Status.Capacity["cpu"] = one() },
+		"no cpu":                  func(n *corev1.Node) { delete(n.Status.Allocatable, "cpu") },
+		"condition Ready":         condition(corev1.NodeReady, corev1.ConditionFalse),
+		"another condition":       condition("DiskPressure", corev1.ConditionTrue),
+		"no condition Ready":      func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[1:] },
+		"label":                   func(n *corev1.Node) { n.Labels["zone"] = "2" },
+		"new label":               func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" },
+		"our label":               func(n *corev1.Node) { n.Labels["class.sluice.dev"] = "x" },
+		"annotation":              annotation("volumes.kubernetes.io/controller-managed-attach-detach", "x"),
+		"our annotation":          annotation("class.sluice.dev", "x"),
+		"annotation alike":        annotation("sluice.dev/node-reports", "x"),
+		"annotation's name":       annotation("example.com/sluice.dev", "x"),
+		"too long a report":       annotation(nodereport.Annotation, strings.Repeat("x", nodereport.MaxBytes+1)),
+		"no annotation of others": func(n *corev1.Node) { n.Annotations = nil },
+		"finalizer":               func(n *corev1.Node) { n.Finalizers = []string{"example.com/stay"} },
 		"owner": func(n *corev1.Node) {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "agent", UID: "1"}}
 		},
@@ -236,7 +242,7 @@ func TestTokenOfANode(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*corev1.Node){
 		"label":         func(n *corev1.Node) { n.Labels["zone"] = "2" },
-		"annotation":    annotation("offer.sluice.dev"),
+		"annotation":    annotation(nodereport.Annotation, "x"),
 		"unschedulable": func(n *corev1.Node) { n.Spec.Unschedulable = true },
 		"taint":         func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: "NoExecute"}} },
 	} {
