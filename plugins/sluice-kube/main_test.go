@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 // What is given wrongly is said with the flag, its value and the fix, and nothing starts.
@@ -20,14 +22,14 @@ func TestWrongFlags(t *testing.T) {
 		exit int
 		says string
 	}{
-		{"run", exitFailure, "--node-name"},
-		{"uninstall", exitFailure, "--node-name"},
-		{"run --node-name n --resources volcano", exitFailure, "koordinator"},
-		{"run --node-name n --log-level loud", exitFailure, "--log-level"},
-		{"run --node-name n --kubeconfig " + broken, exitFailure, "--kubeconfig"},
-		{"run --node-name n", exitFailure, "mount a token"},
-		{"run n", exitUsage, "sluice-kube run --help"},
-		{"publish", exitUsage, "publish"},
+		{"run", cli.ExitFailure, "--node-name"},
+		{"uninstall", cli.ExitFailure, "--node-name"},
+		{"run --node-name n --resources volcano", cli.ExitFailure, "koordinator"},
+		{"run --node-name n --log-level loud", cli.ExitFailure, "--log-level"},
+		{"run --node-name n --kubeconfig " + broken, cli.ExitFailure, "--kubeconfig"},
+		{"run --node-name n", cli.ExitFailure, "mount a token"},
+		{"run n", cli.ExitUsage, "sluice-kube run --help"},
+		{"publish", cli.ExitUsage, "publish"},
 		{"version", 0, ""},
 	} {
 		var out, errs bytes.Buffer

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/switching"
 )
 
@@ -65,15 +67,15 @@ Exit status: 0 the override is fully in force, 1 it is not, or only in part.`,
 	f.DurationVar(&o.For, "for", 0, "with on and off: end the override after this `duration`, e.g. 2h")
 	f.DurationVar(&o.Wait, "wait", 5*time.Second, "wait at most this `duration` for the running plugin to apply it")
 	socket := socketFlag(c)
-	output := outputFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		o.Socket = *socket
 		report, err := switching.Run(c.Context(), o)
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
-			err = render.JSON(c.OutOrStdout(), report)
+		if output.String() == "json" {
+			err = terminal.JSON(c.OutOrStdout(), report)
 		} else {
 			err = render.Batch(c.OutOrStdout(), report)
 		}

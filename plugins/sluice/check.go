@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -25,7 +26,7 @@ Exit status: 0 the configuration is usable, 1 it is not.`,
 		Example: `  sluice check -f /etc/sluice/sluice.yaml
   sluice check -f sluice.yaml --host-root /
   sluice check -f sluice.yaml --machine "2 packages 16 cores 2 threads"`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
 	file := c.Flags().StringP("file", "f", "", "configuration `file`; - is standard input")
 	required(c, "file")

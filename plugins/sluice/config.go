@@ -8,8 +8,10 @@ import (
 
 	"github.com/sluice-dev/sluice/configs"
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newConfig() *cobra.Command {
@@ -43,7 +45,7 @@ answer, 2 invalid command line, 3 something would change.`,
   sluice config diff - -o json < sluice.yaml`,
 		Args: oneWord("one file; - is standard input"),
 	}
-	output := outputFlag(c, "table", "json")
+	output := cli.OutputFlag(c, "table", "json")
 	socket := socketFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		text, err := readInput(c, args[0])
@@ -59,13 +61,13 @@ answer, 2 invalid command line, 3 something would change.`,
 			return err
 		case diff.Problem != "":
 			return fmt.Errorf("%s would be refused: %s", args[0], diff.Problem)
-		case output.value == "json":
-			err = render.JSON(c.OutOrStdout(), diff)
+		case output.String() == "json":
+			err = terminal.JSON(c.OutOrStdout(), diff)
 		default:
 			err = render.ConfigDiff(c.OutOrStdout(), diff)
 		}
 		if err == nil && len(diff.Keys) > 0 {
-			return exitStatus(exitChanges)
+			return cli.ExitStatus(exitChanges)
 		}
 		return err
 	}
@@ -80,7 +82,7 @@ func newConfigShow() *cobra.Command {
 their default values. Without -f, print the default configuration.`,
 		Example: `  sluice config show
   sluice config show -f /etc/sluice/sluice.yaml`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
 	file := c.Flags().StringP("file", "f", "", "configuration `file`; - is standard input")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -111,7 +113,7 @@ func newConfigSchema() *cobra.Command {
 		Long: `Print the JSON schema of sluice.yaml. Editors use it to complete keys and mark
 mistakes. 'sluice check' also finds mistakes that a schema cannot express.`,
 		Example: `  sluice config schema > sluice.schema.json`,
-		Args:    flagsAlone,
+		Args:    cli.FlagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			schema := configs.Schema()
 			if len(schema) == 0 {

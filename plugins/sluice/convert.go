@@ -5,8 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/workload/convert"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newConvert() *cobra.Command {
@@ -25,25 +26,23 @@ Exit status: 0 success, 1 the manifest can't be read.`,
 		Example: `  sluice convert -f job.yaml > batch-job.yaml
   sluice convert -f job.yaml --batch | kubectl apply -f -
   sluice convert -f - --resources koordinator < job.yaml`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
 	file := c.Flags().StringP("file", "f", "", "manifest `file`; - is standard input")
 	required(c, "file")
 	batch := c.Flags().Bool("batch", false, "also convert pods that name no class, as in a namespace with the label sluice.dev/batch=true")
-	resources := &choice{value: convert.Schemes()[0], words: convert.Schemes()}
-	c.Flags().Var(resources, "resources", "whose names the batch resources have")
-	complete(c, "resources", func(string) []string { return resources.words })
+	resources := cli.ChoiceFlag(c, "resources", "", "whose names the batch resources have", convert.Schemes()...)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		text, err := readInput(c, *file)
 		if err != nil {
 			return err
 		}
-		out, notes, err := convert.Manifest(text, convert.For(resources.value), *batch)
+		out, notes, err := convert.Manifest(text, convert.For(resources.String()), *batch)
 		if err != nil {
 			return fmt.Errorf("%s: %w", *file, err)
 		}
 		for _, note := range notes {
-			fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", *file, render.Printable(note.String()))
+			fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", *file, terminal.Printable(note.String()))
 		}
 		_, err = c.OutOrStdout().Write(out)
 		return err

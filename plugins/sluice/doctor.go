@@ -7,8 +7,10 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/doctor"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/examine"
 )
 
@@ -36,10 +38,10 @@ counts as well.`,
   sluice doctor --strict >/dev/null || echo "look at this node"
   sluice doctor -o json | jq '.findings[] | select(.level != "ok")'
   sluice doctor --host-root /host --config /host/etc/sluice/sluice.yaml`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
 	o := examine.Options{Version: buildinfo.Version()}
-	output := outputFlag(c, "table", "json")
+	output := cli.OutputFlag(c, "table", "json")
 	f := c.Flags()
 	f.StringVar(&o.HostRoot, "host-root", "", "`folder` that holds the host's sys, proc, etc, run and var (default: the running plugin's if it exists here, else /)")
 	f.StringVarP(&o.Config, "config", "c", "", "configuration `file` (default "+config.UsualFile+", if it exists)")
@@ -51,8 +53,8 @@ counts as well.`,
 			return err
 		}
 		report := doctor.Examine(facts)
-		if output.value == "json" {
-			err = render.JSON(c.OutOrStdout(), report)
+		if output.String() == "json" {
+			err = terminal.JSON(c.OutOrStdout(), report)
 		} else {
 			err = render.Doctor(c.OutOrStdout(), &report)
 		}

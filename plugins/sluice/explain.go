@@ -7,7 +7,9 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newExplain() *cobra.Command {
@@ -27,7 +29,7 @@ them.`,
   sluice explain 4f1c2a9 -o json`,
 		Args: oneWord("the name of one pod or container"),
 	}
-	output := outputFlag(c, "text", "json")
+	output := cli.OutputFlag(c, "text", "json")
 	socket := socketFlag(c)
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -44,8 +46,8 @@ them.`,
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
-			return render.JSON(c.OutOrStdout(), found)
+		if output.String() == "json" {
+			return terminal.JSON(c.OutOrStdout(), found)
 		}
 		var trail []audit.Entry
 		if s.Loop != nil && s.Loop.StateDir != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
@@ -29,7 +30,7 @@ to act without the 5 seconds' delay. After a clean exit (systemd sets
 SERVICE_RESULT=success) --now does nothing, because it may be a restart; the
 process that the plugin started then decides.`,
 		Example: `  sluice failsafe --now`,
-		Args:    flagsAlone,
+		Args:    cli.FlagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			usual := config.Default()
 			at := statedir.Dirs{State: cmp.Or(state, usual.StateDir), Runtime: cmp.Or(runtime, state, usual.RuntimeDir)}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,43 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
 	"github.com/sluice-dev/sluice/topology"
 )
-
-// choice is a flag whose value is one of a few words; the first is the default.
-type choice struct {
-	value string
-	words []string
-}
-
-func (c *choice) String() string { return c.value }
-
-func (c *choice) Type() string { return strings.Join(c.words, "|") }
-
-func (c *choice) Set(word string) error {
-	if !slices.Contains(c.words, word) {
-		return errors.New("must be " + strings.Join(c.words[:len(c.words)-1], ", ") + " or " + c.words[len(c.words)-1])
-	}
-	c.value = word
-	return nil
-}
-
-// outputFlag adds the flag -o with these words, the default first.
-func outputFlag(c *cobra.Command, words ...string) *choice {
-	output := &choice{value: words[0], words: words}
-	c.Flags().VarP(output, "output", "o", "output format")
-	complete(c, "output", func(string) []string { return words })
-	return output
-}
-
-// complete sets the shell completion of a flag; words lists the candidates for what has been
-// typed.
-func complete(c *cobra.Command, flag string, words func(begun string) []string) {
-	err := c.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return words(begun), cobra.ShellCompDirectiveNoFileComp
-	})
-	if err != nil {
-		panic(err) // fails only for an unknown flag or a second registration
-	}
-}
 
 func socketFlag(c *cobra.Command) *string {
 	return c.Flags().String("status-socket", status.DefaultSocket, "unix socket of the running plugin")

@@ -10,7 +10,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
 
@@ -21,7 +23,7 @@ type logOptions struct {
 	object           string
 	controller       string
 	why              bool
-	output           *choice
+	output           *cli.Choice
 }
 
 func newLogCommand() *cobra.Command {
@@ -36,7 +38,7 @@ the same direction are shown as one decision with its duration.`,
 		Example: `  sluice log --since 10m
   sluice log --pod data/db-0 --why
   sluice log --controller pools -o json`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
@@ -46,10 +48,10 @@ the same direction are shown as one decision with its duration.`,
 	f.StringVar(&o.object, "pod", "", "only decisions about this pod, container or pool, e.g. `namespace/name`")
 	f.StringVar(&o.controller, "controller", "", "only decisions of this controller, e.g. pools or eviction")
 	f.BoolVar(&o.why, "why", false, "show the measurements that each decision was based on")
-	o.output = outputFlag(c, "text", "json")
+	o.output = cli.OutputFlag(c, "text", "json")
 	socket := socketFlag(c)
-	complete(c, "controller", func(string) []string { return controllers() })
-	complete(c, "pod", func(begun string) []string { return completePods(*socket, begun) })
+	cli.Complete(c, "controller", func(string) []string { return controllers() })
+	cli.Complete(c, "pod", func(begun string) []string { return completePods(*socket, begun) })
 	return c
 }
 
@@ -71,8 +73,8 @@ func (o *logOptions) run(c *cobra.Command) error {
 	found := false
 	broken, err := audit.Read(os.DirFS(dir), filter, func(e audit.Entry) error {
 		found = true
-		if o.output.value == "json" {
-			return render.JSONLine(out, e)
+		if o.output.String() == "json" {
+			return terminal.JSONLine(out, e)
 		}
 		return render.Decision(out, &e, o.why)
 	})
@@ -82,7 +84,7 @@ func (o *logOptions) run(c *cobra.Command) error {
 	if broken > 0 {
 		fmt.Fprintf(c.ErrOrStderr(), "%s of the trail left out, which can't be read\n", humanize.Count(broken, "line"))
 	}
-	if !found && o.output.value == "text" {
+	if !found && o.output.String() == "text" {
 		return render.NoDecisions(out, dir, statedir.Missing(dir))
 	}
 	return nil

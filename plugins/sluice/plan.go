@@ -6,9 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newPlan() *cobra.Command {
@@ -28,9 +30,9 @@ Exit status: 0 all containers can be placed, 1 at least one would be refused.`,
   kubectl get pod db-0 -o yaml | sluice plan -f -
   sluice plan -f pod.yaml --machine "2 packages 16 cores" -c sluice.yaml
   sluice plan -f pod.yaml -o oci`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
-	output := outputFlag(c, "table", "json", "oci")
+	output := cli.OutputFlag(c, "table", "json", "oci")
 	socket := socketFlag(c)
 	file := c.Flags().StringP("file", "f", "", "manifest `file`; - is standard input")
 	configFile := c.Flags().StringP("config", "c", "", "configuration `file`, only with --machine or --host-root (default: the built-in one)")
@@ -61,11 +63,11 @@ Exit status: 0 all containers can be placed, 1 at least one would be refused.`,
 		if err != nil {
 			return err
 		}
-		switch output.value {
+		switch output.String() {
 		case "json":
-			err = render.JSON(c.OutOrStdout(), plans)
+			err = terminal.JSON(c.OutOrStdout(), plans)
 		case "oci":
-			err = render.JSON(c.OutOrStdout(), whatif.OCI(plans))
+			err = terminal.JSON(c.OutOrStdout(), whatif.OCI(plans))
 		default:
 			err = render.Plan(c.OutOrStdout(), plans)
 		}

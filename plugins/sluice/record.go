@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/record"
 )
 
@@ -27,7 +28,7 @@ compressed.`,
 		Example: `  sluice record -f recording.jsonl --for 24h --interval 5s
   sluice record -f - --for 10m | gzip > recording.jsonl.gz
   sluice replay -f recording.jsonl`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
 	f := c.Flags()
 	file := ""

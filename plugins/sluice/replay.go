@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newReplay() *cobra.Command {
@@ -28,9 +29,9 @@ to the share of time it waited.`,
 		Example: `  sluice replay -f recording.jsonl
   sluice replay -f recording.jsonl -c sluice.yaml --svg pools.svg
   sluice replay -f recording.jsonl --service 5ms --slo 60ms`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
-	output := outputFlag(c, "table", "json")
+	output := cli.OutputFlag(c, "table", "json")
 	f := c.Flags()
 	file := f.StringP("file", "f", "", "recording `file`; - is standard input")
 	configFile := f.StringP("config", "c", "", "configuration `file` (default: the built-in one)")

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 )
@@ -39,7 +41,7 @@ containers must not exit.`,
 
   # in a pod, once the plugin's DaemonSet is being removed
   sluice restore --host-root /host --wait 5m`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
 	o := restoreOptions{}
 	f := c.Flags()
@@ -50,12 +52,12 @@ containers must not exit.`,
 	f.BoolVar(&o.dry, "dry-run", false, "show what would be restored, and change nothing")
 	f.DurationVar(&o.wait, "wait", 3*time.Second, "how long to wait for the plugin to exit")
 	stay := f.Bool("stay", false, "when everything is restored, wait for a signal before exiting")
-	output := outputFlag(c, "table", "json")
+	output := cli.OutputFlag(c, "table", "json")
 	c.MarkFlagsMutuallyExclusive("dry-run", "stay")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if err := o.run(ctx, c.OutOrStdout(), output.value == "json"); err != nil {
+		if err := o.run(ctx, c.OutOrStdout(), output.String() == "json"); err != nil {
 			return err
 		}
 		if *stay {
@@ -83,7 +85,7 @@ func (o *restoreOptions) run(ctx context.Context, out io.Writer, asJSON bool) er
 		return err
 	}
 	if asJSON {
-		return errors.Join(err, render.JSON(out, report))
+		return errors.Join(err, terminal.JSON(out, report))
 	}
 	return errors.Join(err, render.Restored(out, report, at.Runtime, statedir.Missing(at.Runtime)))
 }

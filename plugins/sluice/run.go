@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
 	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
 )
 
@@ -29,7 +30,7 @@ their settings, and the next start takes over from there.`,
 
   # change nothing, only log: set mode: preview in the configuration
   sluice run --config preview.yaml --log-level debug`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 		PreRunE: func(*cobra.Command, []string) error {
 			return (&nri.Options{Index: o.Index, Name: o.Name}).Check()
 		},

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 // simOptions are the flags of `sluice sim`.
@@ -23,7 +25,7 @@ type simOptions struct {
 	list     bool
 	seed     int
 	svg      string
-	output   *choice
+	output   *cli.Choice
 }
 
 func newSim() *cobra.Command {
@@ -75,7 +77,7 @@ the model and its assumptions.`,
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios")
 	f.IntVar(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.svg, "svg", "", "draw the pools over time into this `file`")
-	o.output = outputFlag(c, "table", "json")
+	o.output = cli.OutputFlag(c, "table", "json")
 	c.RunE = o.run
 	return c
 }
@@ -113,7 +115,7 @@ type simulation struct {
 	policies []sim.Policy
 	equal    bool
 	svg      string // file; "" for none
-	output   *choice
+	output   *cli.Choice
 }
 
 func (s simulation) run(c *cobra.Command) error {
@@ -130,8 +132,8 @@ func (s simulation) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if s.output.value == "json" {
-		return render.JSON(c.OutOrStdout(), results)
+	if s.output.String() == "json" {
+		return terminal.JSON(c.OutOrStdout(), results)
 	}
 	return render.Sim(c.OutOrStdout(), s.name, s.scenario, results, s.equal)
 }

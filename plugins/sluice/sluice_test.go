@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -141,7 +141,7 @@ func file(t *testing.T, name, text string) string {
 func checkWidth(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.SplitSeq(text, "\n") {
-		if n := utf8.RuneCountInString(line); n > render.Columns {
+		if n := utf8.RuneCountInString(line); n > terminal.Columns {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newStatus() *cobra.Command {
@@ -19,19 +21,19 @@ and every container with its CPUs.
   sluice status -o wide
   sluice status -o json | jq .counters
   sluice status -o json | jq .loop.batch`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
-	output := outputFlag(c, "table", "wide", "json")
+	output := cli.OutputFlag(c, "table", "wide", "json")
 	socket := socketFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		s, err := readStatus(*socket)
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
-			return render.JSON(c.OutOrStdout(), s)
+		if output.String() == "json" {
+			return terminal.JSON(c.OutOrStdout(), s)
 		}
-		return render.Status(c.OutOrStdout(), s, output.value == "wide")
+		return render.Status(c.OutOrStdout(), s, output.String() == "wide")
 	}
 	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/view/top"
 	"github.com/sluice-dev/sluice/pkg/view/top/live"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 // orders maps the values of --sort.
@@ -36,7 +37,7 @@ p pauses; ? explains the letters; q quits.`,
   sluice top --interval 5s
   sluice top --once --sort memory
   NO_COLOR=1 sluice top`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 		PreRunE: func(*cobra.Command, []string) error {
 			if interval < leastInterval {
 				return fmt.Errorf("--interval %v: it must be at least %v", interval, leastInterval)
@@ -47,12 +48,10 @@ p pauses; ? explains the letters; q quits.`,
 	f := c.Flags()
 	f.DurationVar(&interval, "interval", time.Second, "time between two refreshes, at least "+leastInterval.String())
 	f.BoolVar(&once, "once", false, "print one frame as text, with all containers, and exit")
-	sort := &choice{value: "cpu", words: []string{"cpu", "throttled", "memory"}}
-	f.Var(sort, "sort", "order of the containers")
-	complete(c, "sort", func(string) []string { return sort.words })
+	sort := cli.ChoiceFlag(c, "sort", "", "order of the containers", "cpu", "throttled", "memory")
 	socket := socketFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		show := top.Options{Sort: orders[sort.value]}
+		show := top.Options{Sort: orders[sort.String()]}
 		return live.Show(c.Context(), c.OutOrStdout(), live.FromSocket(*socket), interval, once, show)
 	}
 	return c

@@ -3,7 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-dev/sluice/pkg/view/render"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
+	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
 
 func newTopology() *cobra.Command {
@@ -20,17 +21,17 @@ two threads have adjacent numbers.`,
 		Example: `  sluice topology
   sluice topology -o json
   sluice topology --machine "2 packages 2 nodes 8 cores 2 threads"`,
-		Args: flagsAlone,
+		Args: cli.FlagsAlone,
 	}
-	output := outputFlag(c, "tree", "json")
+	output := cli.OutputFlag(c, "tree", "json")
 	from := newMachineFlags(c, "/")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		m, err := from.read()
 		if err != nil {
 			return err
 		}
-		if output.value == "json" {
-			return render.JSON(c.OutOrStdout(), m)
+		if output.String() == "json" {
+			return terminal.JSON(c.OutOrStdout(), m)
 		}
 		return m.Tree(c.OutOrStdout())
 	}

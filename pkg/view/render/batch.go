@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // Batch writes the result of setting the batch switch, 80 columns wide.
@@ -31,7 +32,7 @@ func Batch(w io.Writer, r *batchswitch.Report) error {
 	for _, lack := range r.Lacks {
 		rows = append(rows, []string{"NOT DONE", lack})
 	}
-	table(&out, "", Columns, rows)
+	terminal.Table(&out, "", terminal.Columns, rows)
 	return flush(w, &out)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -26,9 +27,9 @@ func ConfigDiff(to io.Writer, d *status.ConfigDiff) error {
 		return rows
 	}
 	w.WriteString("Keys\n")
-	table(&w, "  ", Columns, keyRows(d.Keys))
+	terminal.Table(&w, "  ", terminal.Columns, keyRows(d.Keys))
 	if len(d.Restart) > 0 {
-		fmt.Fprintf(&w, "Only after a restart of Sluice: %s\n", Printable(strings.Join(d.Restart, ", ")))
+		fmt.Fprintf(&w, "Only after a restart of Sluice: %s\n", terminal.Printable(strings.Join(d.Restart, ", ")))
 	}
 	if len(d.Pools) > 0 {
 		w.WriteString("Pools\n")
@@ -36,24 +37,24 @@ func ConfigDiff(to io.Writer, d *status.ConfigDiff) error {
 		for _, p := range d.Pools {
 			rows = append(rows, []string{p.Name, setOr(p.From, "none"), "→", setOr(p.To, "none")})
 		}
-		table(&w, "  ", Columns, rows)
+		terminal.Table(&w, "  ", terminal.Columns, rows)
 	}
 	if len(d.Containers) > 0 {
 		w.WriteString("Containers\n")
 	}
 	for i := range d.Containers {
 		c := &d.Containers[i]
-		fmt.Fprintf(&w, "  %s\n", Printable(c.Ref))
+		fmt.Fprintf(&w, "  %s\n", terminal.Printable(c.Ref))
 		if c.From != c.To {
-			table(&w, "    ", Columns, [][]string{{placeText(c.From), "→", placeText(c.To)}})
+			terminal.Table(&w, "    ", terminal.Columns, [][]string{{placeText(c.From), "→", placeText(c.To)}})
 		}
-		table(&w, "    ", Columns, keyRows(c.Keys))
+		terminal.Table(&w, "    ", terminal.Columns, keyRows(c.Keys))
 		if c.Problem != "" {
-			table(&w, "    ", Columns, [][]string{{"!", c.Problem}})
+			terminal.Table(&w, "    ", terminal.Columns, [][]string{{"!", c.Problem}})
 		}
 	}
 	for _, warning := range d.Warnings {
-		fmt.Fprintf(&w, "Warning: %s\n", Printable(warning))
+		fmt.Fprintf(&w, "Warning: %s\n", terminal.Printable(warning))
 	}
 	return flush(to, &w)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // Decision writes a decision in lines of at most 80 columns, with the numbers on which it is
@@ -26,17 +27,17 @@ func decisionText(e *audit.Entry, numbers bool) string {
 	}
 	var text strings.Builder
 	const indent = "    "
-	for i, line := range fold(Printable(head), Columns-len(indent)) {
+	for i, line := range terminal.Fold(terminal.Printable(head), terminal.Columns-len(indent)) {
 		if i > 0 {
 			text.WriteString(indent)
 		}
 		text.WriteString(line + "\n")
 	}
-	for _, line := range fold(Printable(e.Controller+": "+e.Why), Columns-len(indent)) {
+	for _, line := range terminal.Fold(terminal.Printable(e.Controller+": "+e.Why), terminal.Columns-len(indent)) {
 		text.WriteString(indent + line + "\n")
 	}
 	if numbers && len(e.Facts) > 0 {
-		for _, line := range fold(Printable(factsText(&e.Decision)), Columns-len(indent)) {
+		for _, line := range terminal.Fold(terminal.Printable(factsText(&e.Decision)), terminal.Columns-len(indent)) {
 			text.WriteString(indent + line + "\n")
 		}
 	}

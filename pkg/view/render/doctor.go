@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/doctor"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // Doctor writes a report on a node, 80 columns wide.
@@ -21,7 +22,7 @@ func Doctor(w io.Writer, r *doctor.Report) error {
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		if i == 0 || f.Area != r.Findings[i-1].Area {
-			out.WriteString("\n" + strings.ToUpper(Printable(f.Area)) + "\n")
+			out.WriteString("\n" + strings.ToUpper(terminal.Printable(f.Area)) + "\n")
 			rows = nil
 		}
 		what := f.What
@@ -34,7 +35,7 @@ func Doctor(w io.Writer, r *doctor.Report) error {
 			rows = append(rows, []string{"", "", "do: " + f.Do})
 		}
 		if i == len(r.Findings)-1 || f.Area != r.Findings[i+1].Area {
-			table(&out, "  ", Columns, rows)
+			terminal.Table(&out, "  ", terminal.Columns, rows)
 		}
 	}
 	return flush(w, &out)

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -43,7 +44,7 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 			{"cgroup", cmp.Or(c.Cgroup, "unknown")},
 			{"id", c.ID},
 		}
-		table(&out, "  ", Columns, slices.Insert(rows, 7, usageRows(c)...))
+		terminal.Table(&out, "  ", terminal.Columns, slices.Insert(rows, 7, usageRows(c)...))
 		kernelText(&out, c)
 		reasons(&out, "  ", c.Keys, c.Warnings)
 	}
@@ -75,7 +76,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 			rows = append(rows, []string{cmp.Or(k.File, k.Knob), string(k.Level), k.Value, why})
 		}
 		out.WriteString("\n")
-		table(out, "  ", Columns, rows)
+		terminal.Table(out, "  ", terminal.Columns, rows)
 	}
 	if len(c.Cache) > 0 {
 		rows := [][]string{{"L3 CACHE", "IN USE", "MEMORY TRAFFIC", "OF IT LOCAL"}}
@@ -83,7 +84,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 			rows = append(rows, []string{strconv.Itoa(u.ID), known(u.OccupancyBytes), known(u.TotalBytes), known(u.LocalBytes)})
 		}
 		out.WriteString("\n")
-		table(out, "  ", Columns, rows)
+		terminal.Table(out, "  ", terminal.Columns, rows)
 	}
 	if len(c.Lacks) == 0 {
 		return
@@ -97,7 +98,7 @@ func kernelText(out *strings.Builder, c *status.Container) {
 		rows = append(rows, []string{l.Key, text})
 	}
 	out.WriteString("\n")
-	table(out, "  ", Columns, rows)
+	terminal.Table(out, "  ", terminal.Columns, rows)
 }
 
 // known formats an amount in bytes; a negative amount is unknown.
@@ -185,17 +186,17 @@ func reasons(out *strings.Builder, indent string, settings []workload.RequestKey
 			rows = append(rows, []string{s.Key, s.Value, s.Source})
 		}
 		out.WriteString("\n")
-		table(out, indent, Columns, rows)
+		terminal.Table(out, indent, terminal.Columns, rows)
 	}
 	if len(warnings) > 0 {
 		out.WriteString("\n")
 	}
 	for _, w := range warnings {
-		table(out, indent, Columns, [][]string{{"warning", w}})
+		terminal.Table(out, indent, terminal.Columns, [][]string{{"warning", w}})
 	}
 }
 
 // paragraph writes text wrapped at 80 columns.
 func paragraph(out *strings.Builder, indent, text string) {
-	table(out, indent, Columns, [][]string{{text}})
+	terminal.Table(out, indent, terminal.Columns, [][]string{{text}})
 }

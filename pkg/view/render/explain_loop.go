@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // ExplainedDecisions is the number of decisions about a pod that Explain writes, the newest
@@ -33,7 +34,7 @@ func podLoopText(out *strings.Builder, l *status.Loop, pod string, trail []audit
 	}
 	if len(rows) > 1 {
 		out.WriteString("\n")
-		table(out, "", Columns, rows)
+		terminal.Table(out, "", terminal.Columns, rows)
 	}
 	decided := podDecisions(pod, l.Decisions, trail)
 	if len(decided) == 0 {
@@ -64,7 +65,7 @@ func disturbanceText(out *strings.Builder, d *control.Disturbance) {
 	}
 	switch {
 	case len(rows) > 1:
-		table(out, "", Columns, rows)
+		terminal.Table(out, "", terminal.Columns, rows)
 	default:
 		out.WriteString("Nothing disturbs it.\n")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -113,7 +114,7 @@ func TestHostileStatus(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	if err := JSON(&out, s); err != nil {
+	if err := terminal.JSON(&out, s); err != nil {
 		t.Fatal(err)
 	}
 	checkPrintable(t, "JSON", out.String())

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // These constants limit what the narrow status shows of the control loop.
@@ -24,15 +25,15 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 	if l == nil {
 		return
 	}
-	width, decisions, advices := Columns, decisionsShown, adviceShown
+	width, decisions, advices := terminal.Columns, decisionsShown, adviceShown
 	if wide {
-		width, decisions, advices = unlimited, len(l.Decisions), len(l.Advice)
+		width, decisions, advices = terminal.Unlimited, len(l.Decisions), len(l.Advice)
 	}
 	out.WriteString("\nLOOP\n")
-	table(out, "", width, loopRows(l))
+	terminal.Table(out, "", width, loopRows(l))
 	if rows := loads(s); len(rows) > 1 {
 		out.WriteString("\n")
-		table(out, "", width, rows)
+		terminal.Table(out, "", width, rows)
 	}
 	if last := l.Decisions[max(0, len(l.Decisions)-decisions):]; len(last) > 0 {
 		out.WriteString("\nDECIDED LAST ('sluice log --why' tells more)\n")
@@ -46,7 +47,7 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 	for _, a := range l.Advice[:min(advices, len(l.Advice))] {
 		rows = append(rows, []string{a.Object, a.Text})
 	}
-	table(out, "", width, rows)
+	terminal.Table(out, "", width, rows)
 	if more := len(l.Advice) - advices; more > 0 {
 		fmt.Fprintf(out, "and %d more: sluice status -o wide\n", more)
 	}

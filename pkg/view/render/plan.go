@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -26,9 +27,9 @@ func Plan(w io.Writer, plans []whatif.Plan) error {
 			out.WriteString("\n")
 			paragraph(&out, "  ", name)
 			if a.Problem != "" {
-				table(&out, "    ", Columns, [][]string{{"refused", a.Problem}})
+				terminal.Table(&out, "    ", terminal.Columns, [][]string{{"refused", a.Problem}})
 			} else {
-				table(&out, "    ", Columns, [][]string{
+				terminal.Table(&out, "    ", terminal.Columns, [][]string{
 					{"class", a.Class.String()},
 					{"CPUs", cpusText(a.CPUs)},
 					{"memory", memsText(a.Mems)},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -186,4 +188,15 @@ func TestDecision(t *testing.T) {
 	})
 	checkWidth(t, log)
 	golden(t, "log", log)
+}
+
+func checkWidth(t interface{ Errorf(string, ...any) }, text string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if n := utf8.RuneCountInString(line); n > terminal.Columns {
+			t.Errorf("%d columns: %s", n, line)
+		}
+		if strings.ContainsRune(line, '\x1b') {
+			t.Errorf("an escape in: %q", line)
+		}
+	}
 }

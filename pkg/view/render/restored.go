@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // Restored writes what was, or would be, restored from the journal in a folder; missing says
@@ -22,7 +23,7 @@ func Restored(w io.Writer, r *status.Restored, dir string, missing bool) error {
 		for _, c := range r.Changes {
 			rows = append(rows, []string{c.Where, c.Knob, c.From, c.To})
 		}
-		table(&out, "", Columns, rows)
+		terminal.Table(&out, "", terminal.Columns, rows)
 		out.WriteString("\n")
 	}
 	verb := "given back"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // Sim writes the results of policies side by side. With equal, the policies ran at an equal
@@ -26,7 +27,7 @@ func Sim(w io.Writer, name string, s *sim.Scenario, results []*sim.Result, equal
 			fmt.Sprint(r.Evictions), fmt.Sprint(r.OOMKills), percentTo(r.ThrottledFraction, 2),
 		})
 	}
-	table(&b, "", unlimited, rows)
+	terminal.Table(&b, "", terminal.Unlimited, rows)
 	b.WriteString(`
 LOAD     of the pods that vary     TIGHT    factor of how full the policy fills
 BUSY     CPU time of the node's    LATE     services over their SLO
@@ -75,6 +76,6 @@ func Scenarios(w io.Writer, names []string, all []*sim.Scenario) error {
 	for i, name := range names {
 		rows[i] = []string{name, all[i].About}
 	}
-	table(&out, "", Columns, rows)
+	terminal.Table(&out, "", terminal.Columns, rows)
 	return flush(w, &out)
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
+	"github.com/sluice-dev/sluice/pkg/text/terminal"
 )
 
 // Status writes the plugin's state, 80 columns wide unless wide is set.
 func Status(w io.Writer, s *status.Status, wide bool) error {
-	width := Columns
+	width := terminal.Columns
 	if wide {
-		width = unlimited
+		width = terminal.Unlimited
 	}
 	var out strings.Builder
-	table(&out, "", width, overview(s))
+	terminal.Table(&out, "", width, overview(s))
 	section(&out, width, pools(s), "There are no pools yet.")
 	loopSection(&out, s, wide)
 
@@ -46,7 +47,7 @@ func section(out *strings.Builder, width int, rows [][]string, empty string) {
 		out.WriteString(empty + "\n")
 		return
 	}
-	table(out, "", width, rows)
+	terminal.Table(out, "", width, rows)
 }
 
 func overview(s *status.Status) [][]string {

@@ -1,4 +1,6 @@
-package render
+// Package terminal formats text for a terminal: tables that keep to a width, lines, and JSON, all of
+// them without characters that a terminal would interpret.
+package terminal
 
 import (
 	"strings"
@@ -9,29 +11,29 @@ import (
 // Columns is the width of text that is not wide.
 const Columns = 80
 
-// unlimited is the width of wide text.
-const unlimited = 0
+// Unlimited is the width of wide text.
+const Unlimited = 0
 
 // narrowest is the smallest width to which a column shrinks before its text wraps.
 const narrowest = 6
 
-// table writes rows in aligned columns, at most width wide. Text that does not fit its column
+// Table writes rows in aligned columns, at most width wide. Text that does not fit its column
 // wraps, so that nothing is lost.
-func table(w *strings.Builder, indent string, width int, rows [][]string) {
+func Table(w *strings.Builder, indent string, width int, rows [][]string) {
 	for _, row := range rows {
 		for i := range row {
 			row[i] = Printable(row[i])
 		}
 	}
 	widths := columnWidths(rows)
-	if width != unlimited {
+	if width != Unlimited {
 		narrow(widths, width-len(indent))
 	}
 	for _, row := range rows {
 		cells := make([][]string, len(row))
 		height := 1
 		for i, text := range row {
-			cells[i] = fold(text, widths[i])
+			cells[i] = Fold(text, widths[i])
 			height = max(height, len(cells[i]))
 		}
 		for y := range height {
@@ -98,9 +100,9 @@ func narrow(widths []int, width int) {
 	}
 }
 
-// fold breaks text into lines of at most width characters: preferably at a space, otherwise
+// Fold breaks text into lines of at most width characters: preferably at a space, otherwise
 // after a comma, slash or hyphen, otherwise anywhere.
-func fold(text string, width int) []string {
+func Fold(text string, width int) []string {
 	var lines []string
 	rest := []rune(text)
 	for len(rest) > width {

@@ -1,4 +1,4 @@
-package render
+package terminal
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	table(&out, "  ", 32, [][]string{
+	Table(&out, "  ", 32, [][]string{
 		{"NAME", "CPUS", "NOTE"},
 		{"a", "0-3", ""},
 		{"namespace/pod", "0,2,4,6,8,10", "two words\x1b[2J"},
@@ -33,7 +33,7 @@ func TestFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.RuneFrom([]rune("ab ,-/é")), 0, 60, -1).Draw(t, "text")
 		width := rapid.IntRange(1, 20).Draw(t, "width")
-		lines := fold(text, width)
+		lines := Fold(text, width)
 		for _, line := range lines {
 			if utf8.RuneCountInString(line) > width {
 				t.Fatalf("%q is longer than %d", line, width)
@@ -60,21 +60,14 @@ func TestTableKeepsToItsWidth(t *testing.T) {
 			}
 		}
 		var out strings.Builder
-		table(&out, "    ", Columns, rows)
+		Table(&out, "    ", Columns, rows)
 		if got := strings.Count(out.String(), "a") + strings.Count(out.String(), "/"); got != letters {
 			t.Fatalf("%d of %d letters in\n%s", got, letters, out.String())
 		}
-		checkWidth(t, out.String())
+		for line := range strings.SplitSeq(out.String(), "\n") {
+			if utf8.RuneCountInString(line) > Columns || strings.ContainsRune(line, '\x1b') {
+				t.Fatalf("the line %q is too long or has an escape", line)
+			}
+		}
 	})
-}
-
-func checkWidth(t interface{ Errorf(string, ...any) }, text string) {
-	for line := range strings.SplitSeq(text, "\n") {
-		if n := utf8.RuneCountInString(line); n > Columns {
-			t.Errorf("%d columns: %s", n, line)
-		}
-		if strings.ContainsRune(line, '\x1b') {
-			t.Errorf("an escape in: %q", line)
-		}
-	}
 }
