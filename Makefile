@@ -47,7 +47,7 @@ flaky = { grep -hs . $(1) || true; } | sed 's/^/FLAKY: failed first, passed when
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## bin/sluice and bin/sluice-kube, static
+build: ## bin/sluice, bin/sluice-kube and bin/kubectl-sluice, static
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./plugins/...
 
 man: build ## manual pages in bin/man

@@ -30,7 +30,7 @@ type storey struct {
 func storeys() []storey {
 	vocabulary := []string{"machine", "words", "vocabulary"}
 	model := append(slices.Clone(vocabulary), "decide", "kernel", "runtime, called", "model")
-	edges := append(slices.Clone(model), "engine")
+	edges := append(slices.Clone(model), "engine", "cluster")
 	return []storey{
 		{"words", []string{"pkg/text"}, nil},
 		{"machine", []string{"topology"}, []string{"words"}},

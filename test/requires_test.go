@@ -40,7 +40,7 @@ func requirements() map[string]string {
 		"golang.org/x/sync":                         "sluice-kube: its goroutines end together",
 		"k8s.io/api":                                "sluice-kube: types of nodes, pods and events",
 		"k8s.io/apimachinery":                       "sluice-kube: their encoding, and errors of the API server",
-		"k8s.io/client-go":                          "sluice-kube: watches and patches",
+		"k8s.io/client-go":                          "sluice-kube: watches and patches; kubectl sluice: lists",
 		"k8s.io/component-helpers":                  "sluice-kube: what a pod requests, as the scheduler counts it",
 		"k8s.io/cri-api":                            "CRI",
 		"github.com/containerd/ttrpc":               "tests of the NRI connection; a dependency of nri in any case",
@@ -90,7 +90,7 @@ func TestModulesAreTidy(t *testing.T) {
 // The plugin needs neither the API server's client nor the memory that it costs.
 func TestThePluginHasNoClientOfTheAPIServer(t *testing.T) {
 	t.Parallel()
-	for program, wants := range map[string]bool{"sluice": false, "sluice-kube": true} {
+	for program, wants := range map[string]bool{"sluice": false, "sluice-kube": true, "kubectl-sluice": true} {
 		out, err := exec.Command("go", "list", "-deps", "../plugins/"+program).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -38,6 +38,15 @@ func NewClient(kubeconfig, node, version string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the API server's address and the credential: %w (in a pod, mount a token of its service account; elsewhere use --kubeconfig)", err)
 	}
+	client, err := newREST(config, Manager+"/"+version)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{rest: client, node: node}, nil
+}
+
+// newREST returns a client of the core API for a program, whose name and version agent has.
+func newREST(config *rest.Config, agent string) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -46,13 +55,9 @@ func NewClient(kubeconfig, node, version string) (*Client, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.UserAgent = Manager + "/" + version
+	config.UserAgent = agent
 	config.QPS, config.Burst = 20, 40
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{rest: client, node: node}, nil
+	return rest.RESTClientFor(config)
 }
 
 // apply lets the node's status have what the manifest says of Sluice's fields, and nothing
@@ -114,22 +119,17 @@ const (
 // Nodes lists the names of all nodes.
 func (c *Client) Nodes(ctx context.Context) ([]string, error) {
 	var names []string
-	for next := ""; ; {
-		page, err := c.nodesAfter(ctx, next)
+	err := eachPage(func(after string) (string, error) {
+		page, err := c.nodesAfter(ctx, after)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		for i := range page.Items {
 			names = append(names, page.Items[i].Name)
 		}
-		if page.Continue == "" {
-			return names, nil
-		}
-		if page.Continue == next {
-			return nil, fmt.Errorf("the API server repeats a page after %d names: try again", len(names))
-		}
-		next = page.Continue
-	}
+		return page.Continue, nil
+	})
+	return names, err
 }
 
 // nodesAfter returns one page of the nodes; "" is before the first.

@@ -59,6 +59,8 @@ func checkLine(t *testing.T, line string) {
 			checkCommand(t, commands, words)
 		case filepath.Base(words[0]) == "sluice-kube":
 			checkCommand(t, kubeCommands, words)
+		case words[0] == "kubectl" && words[1] == "sluice" && len(words) > 2:
+			checkCommand(t, kubectlCommands, words[1:])
 		}
 	}
 }
@@ -89,7 +91,7 @@ func checkCommand(t *testing.T, commands map[string]string, words []string) {
 // Every flag and command of sluice that the documentation names exists.
 func TestFlagsAndCommands(t *testing.T) {
 	t.Parallel()
-	help := strings.Join(slices.Concat(slices.Collect(maps.Values(commands)), slices.Collect(maps.Values(kubeCommands))), "\n")
+	help := strings.Join(slices.Concat(slices.Collect(maps.Values(commands)), slices.Collect(maps.Values(kubeCommands)), slices.Collect(maps.Values(kubectlCommands))), "\n")
 	named := regexp.MustCompile("(?:^|[\\s`(])(--[a-z][a-z-]+)")
 	others := regexp.MustCompile("(?m)^(?:curl|helm|kubectl) .*$") // have flags of their own
 	found := 0
@@ -101,7 +103,7 @@ func TestFlagsAndCommands(t *testing.T) {
 			}
 		}
 		for _, code := range p.Code() {
-			if strings.HasPrefix(code, "sluice ") || strings.HasPrefix(code, "sluice-kube ") {
+			if strings.HasPrefix(code, "sluice ") || strings.HasPrefix(code, "sluice-kube ") || strings.HasPrefix(code, "kubectl sluice ") {
 				checkLine(t, code)
 			}
 		}
@@ -114,15 +116,18 @@ func TestFlagsAndCommands(t *testing.T) {
 // What --help shows as examples are commands that exist, with flags that exist.
 func TestExamplesOfHelp(t *testing.T) {
 	t.Parallel()
-	both := maps.Clone(commands)
+	all := maps.Clone(commands)
 	for path, help := range kubeCommands {
-		both[path+" of sluice-kube"] = help
+		all[path+" of sluice-kube"] = help
 	}
-	for path, help := range both {
+	for path, help := range kubectlCommands {
+		all[path+" of kubectl sluice"] = help
+	}
+	for path, help := range all {
 		_, rest, _ := strings.Cut(help, "\nExamples:\n")
 		examples, _, _ := strings.Cut(rest, "\n\n")
 		for line := range strings.Lines(examples) {
-			if strings.HasPrefix(strings.TrimSpace(line), "sluice") {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "sluice") || strings.HasPrefix(line, "kubectl sluice") {
 				checkLine(t, line)
 			}
 		}
@@ -209,13 +214,16 @@ func commandsPage() string {
 	for _, path := range slices.Sorted(maps.Keys(kubeCommands)) {
 		writeCommand(&out, "sluice-kube "+path, kubeCommands[path])
 	}
+	for _, path := range slices.Sorted(maps.Keys(kubectlCommands)) {
+		writeCommand(&out, "kubectl sluice "+path, kubectlCommands[path])
+	}
 	return out.String()
 }
 
 // writeCommand writes a command's section.
 func writeCommand(out *strings.Builder, command, help string) {
-	words := strings.Fields(command)
-	if words[1] == "help" || words[0] != "sluice" && words[1] == "completion" {
+	words := strings.Fields(strings.TrimPrefix(command, "kubectl "))
+	if words[1] == "help" || words[1] == "completion" && !strings.HasPrefix(command, "sluice ") {
 		return
 	}
 	what, rest, _ := strings.Cut(help, "\nUsage:\n")

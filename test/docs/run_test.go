@@ -23,9 +23,10 @@ const madeUp = "2 packages 8 cores 2 threads"
 
 // TestMain sets these variables.
 var (
-	binDir       string            // the folder of the programs built for this test
-	commands     map[string]string // the help of each command of sluice, by the words after "sluice"
-	kubeCommands map[string]string // of sluice-kube
+	binDir          string            // the folder of the programs built for this test
+	commands        map[string]string // the help of each command of sluice, by the words after "sluice"
+	kubeCommands    map[string]string // of sluice-kube
+	kubectlCommands map[string]string // of kubectl sluice
 )
 
 func TestMain(m *testing.M) {
@@ -46,6 +47,9 @@ func TestMain(m *testing.M) {
 		commands, err = helps("sluice", "")
 		if err == nil {
 			kubeCommands, err = helps("sluice-kube", "")
+		}
+		if err == nil {
+			kubectlCommands, err = helps("kubectl-sluice", "")
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,157 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/fleet"
+	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
+	"github.com/sluice-dev/sluice/pkg/cluster/selling"
+)
+
+// fleetTime limits a request of a Fleet: nodes come in pages of some megabytes, also over slow
+// connections.
+const fleetTime = time.Minute
+
+// fleetPage is how many objects a page has.
+const fleetPage = 250
+
+// Fleet reads what the nodes of a cluster say of themselves, with the rights of a user, who needs to
+// list nodes and pods.
+type Fleet struct{ rest rest.Interface }
+
+// NewFleet returns a client with the settings of a kubeconfig, as kubectl finds it: in file if that
+// is not "", else by the variable KUBECONFIG, else in the home folder. A name of "" is its current
+// context.
+func NewFleet(file, name, version string) (*Fleet, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = file
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig: %w (name another with --kubeconfig or --context)", err)
+	}
+	client, err := newREST(config, "kubectl-sluice/"+version)
+	if err != nil {
+		return nil, err
+	}
+	return &Fleet{client}, nil
+}
+
+// Nodes returns the nodes whose labels a selector matches, in kubectl's notation; "" matches all.
+func (f *Fleet) Nodes(ctx context.Context, selector string) ([]fleet.Node, error) {
+	if _, err := labels.Parse(selector); err != nil {
+		return nil, fmt.Errorf("the selector %q is none: %w (write it as for 'kubectl get nodes -l')", selector, err)
+	}
+	var all []fleet.Node
+	err := eachPage(func(after string) (string, error) {
+		var page corev1.NodeList
+		err := f.page(ctx, "nodes", selector, after).Into(&page)
+		for i := range page.Items {
+			all = append(all, fleetNode(&page.Items[i]))
+		}
+		return page.Continue, err
+	})
+	return all, listing("nodes", err)
+}
+
+// Pods returns the pods of Sluice in all namespaces.
+func (f *Fleet) Pods(ctx context.Context) ([]fleet.Pod, error) {
+	var all []fleet.Pod
+	err := eachPage(func(after string) (string, error) {
+		var page corev1.PodList
+		err := f.page(ctx, "pods", "app.kubernetes.io/name=sluice", after).Into(&page)
+		for i := range page.Items {
+			all = append(all, fleetPod(&page.Items[i]))
+		}
+		return page.Continue, err
+	})
+	return all, listing("pods", err)
+}
+
+func (f *Fleet) page(ctx context.Context, resource, selector, after string) rest.Result {
+	ctx, cancel := context.WithTimeout(ctx, fleetTime)
+	defer cancel()
+	request := f.rest.Get().Resource(resource).Param("limit", strconv.Itoa(fleetPage))
+	if selector != "" {
+		request.Param("labelSelector", selector)
+	}
+	if after != "" {
+		request.Param("continue", after)
+	}
+	return request.Do(ctx)
+}
+
+// listing says what to do about a list that the API server does not give.
+func listing(resource string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("the list of %s: %w (ask for the right to list %s in the whole cluster, as the ClusterRole view and a rule for nodes give it)", resource, err, resource)
+	case apierrors.IsResourceExpired(err):
+		return fmt.Errorf("the list of %s: %w (it took too long: try again)", resource, err)
+	}
+	return fmt.Errorf("the list of %s: %w", resource, err)
+}
+
+// errRepeats is of an API server whose pages do not end.
+var errRepeats = errors.New("the API server repeats a page: try again")
+
+// eachPage reads the pages of a list. read returns the mark of the page after the one that it has
+// read after a mark; "" is before the first page and after the last.
+func eachPage(read func(after string) (string, error)) error {
+	for after := ""; ; {
+		next, err := read(after)
+		switch {
+		case err != nil:
+			return err
+		case next == "":
+			return nil
+		case next == after:
+			return errRepeats
+		}
+		after = next
+	}
+}
+
+func fleetNode(node *corev1.Node) fleet.Node {
+	is := fleet.Node{
+		Name: node.Name, Labels: node.Labels, Capacity: ordinary(node.Status.Capacity),
+		Report: node.Annotations[nodereport.Annotation], Conditions: map[string]fleet.Condition{},
+	}
+	for _, c := range node.Status.Conditions {
+		switch c.Type {
+		case corev1.NodeReady, selling.Ready, selling.BatchOpen:
+			is.Conditions[string(c.Type)] = fleet.Condition{True: c.Status == corev1.ConditionTrue, Reason: c.Reason, Text: c.Message, Since: c.LastTransitionTime.Time}
+		}
+	}
+	return is
+}
+
+func fleetPod(pod *corev1.Pod) fleet.Pod {
+	is := fleet.Pod{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Component: pod.Labels["app.kubernetes.io/component"], Why: pod.Status.Message}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			is.Ready = c.Status == corev1.ConditionTrue
+			is.Why = c.Message
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil:
+			is.Why = c.State.Waiting.Reason
+		case c.State.Terminated != nil:
+			is.Why = c.State.Terminated.Reason
+		}
+	}
+	return is
+}
