@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/protocol"
 )
 
@@ -248,22 +249,17 @@ func BenchmarkMemory(b *testing.B) {
 		for range 100 {
 			s.life(b, protocol.Requests{CPU: 100})
 		}
-		b.ReportMetric(float64(resident(b, s.plugin.PID()))/1024, who.name+"-MiB")
+		b.ReportMetric(measure(b, 0, s.plugin.PID())[0].MiB(), who.name+"-MiB")
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// resident returns a process' VmRSS in KiB.
-func resident(b *testing.B, pid int) (kib int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// measure returns what processes need in this time.
+func measure(b *testing.B, length time.Duration, pids ...int) []host.Use {
+	b.Helper()
+	uses, err := host.Measure(length, pids...)
 	if err != nil {
 		b.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
-			return kib
-		}
-	}
-	b.Fatal("no VmRSS")
-	return 0
+	return uses
 }

@@ -52,12 +52,10 @@ func BenchmarkKnobs(b *testing.B) {
 	s.plugin = s.Sluice(b, sluice, host, config)
 	settled(b, tree, pods)
 	for b.Loop() {
-		began, used := time.Now(), processor(b, s.plugin.PID())
-		time.Sleep(5 * time.Second)
-		share := float64(processor(b, s.plugin.PID())-used) / float64(time.Since(began))
-		b.ReportMetric(100*share, "cpu-%")
+		use := measure(b, 5*time.Second, s.plugin.PID())[0]
+		b.ReportMetric(100*use.CPUs, "cpu-%")
+		b.ReportMetric(use.MiB(), "MiB")
 	}
-	b.ReportMetric(float64(resident(b, s.plugin.PID()))/1024, "MiB")
 	b.ReportMetric(0, "ns/op")
 }
 
@@ -82,26 +80,4 @@ func settled(b *testing.B, tree *cgroups.Tree, pods map[string]bool) {
 			b.Fatalf("%d of %d pods have no burst after 10 seconds", missing, len(pods))
 		}
 	}
-}
-
-// processor returns the CPU time of a process' threads: the sum of the first number of schedstat,
-// in nanoseconds.
-func processor(b *testing.B, pid int) (used time.Duration) {
-	b.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, file := range threads {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended
-		}
-		var nanos int64
-		if _, err := fmt.Sscan(string(text), &nanos); err != nil {
-			b.Fatal(err)
-		}
-		used += time.Duration(nanos)
-	}
-	return used
 }

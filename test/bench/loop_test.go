@@ -22,27 +22,7 @@ func BenchmarkLoop(b *testing.B) {
 	for _, mode := range []string{"off", "preview", "on"} {
 		b.Run(mode, func(b *testing.B) {
 			s := newSide(b, 0, nil, "burstable")
-			host := s.Host(b, fmt.Sprintf("%d cores", runtime.NumCPU()))
-			tree := cgroups.New(b, host)
-			bind(b, "/proc", filepath.Join(host, "proc"))
-			for i := range 250 {
-				pod := protocol.Pod{Name: fmt.Sprintf("loop-%d", i)}
-				requests := protocol.Requests{CPU: 500, Limit: 1000, Memory: 64 << 20}
-				if i%5 == 0 {
-					pod.QoS, pod.Annotations, requests = "besteffort", map[string]string{"class.sluice.dev": "BE"}, protocol.Requests{}
-				}
-				sandbox, err := s.RunPod(pod)
-				if err != nil {
-					b.Fatal(err)
-				}
-				for j := range 2 {
-					c, err := s.Run(sandbox, fmt.Sprintf("c%d", j), requests)
-					if err != nil {
-						b.Fatal(err)
-					}
-					tree.Make(c.Linux.CgroupsPath)
-				}
-			}
+			host := s.busy(b, 250, 2)
 			config := filepath.Join(b.TempDir(), "sluice.yaml")
 			if err := os.WriteFile(config, fmt.Appendf(nil, "control: {mode: %s}\n", mode), 0o600); err != nil {
 				b.Fatal(err)
@@ -50,15 +30,41 @@ func BenchmarkLoop(b *testing.B) {
 			s.plugin = s.Sluice(b, sluice, host, config)
 			time.Sleep(15 * time.Second) // until each container has been measured completely and decided on
 			for b.Loop() {
-				began, used := time.Now(), processor(b, s.plugin.PID())
-				time.Sleep(10 * time.Second)
-				share := float64(processor(b, s.plugin.PID())-used) / float64(time.Since(began))
-				b.ReportMetric(100*share, "cpu-%")
+				use := measure(b, 10*time.Second, s.plugin.PID())[0]
+				b.ReportMetric(100*use.CPUs, "cpu-%")
+				b.ReportMetric(use.MiB(), "MiB")
 			}
-			b.ReportMetric(float64(resident(b, s.plugin.PID()))/1024, "MiB")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// busy lets the side have pods, of which a fifth is batch work, with some containers each in cgroups
+// of this host. It returns the host's root.
+func (s *side) busy(b *testing.B, pods, each int) (host string) {
+	b.Helper()
+	host = s.Host(b, fmt.Sprintf("%d cores", runtime.NumCPU()))
+	tree := cgroups.New(b, host)
+	bind(b, "/proc", filepath.Join(host, "proc"))
+	for i := range pods {
+		pod := protocol.Pod{Name: fmt.Sprintf("loop-%d", i)}
+		requests := protocol.Requests{CPU: 500, Limit: 1000, Memory: 64 << 20}
+		if i%5 == 0 {
+			pod.QoS, pod.Annotations, requests = "besteffort", map[string]string{"class.sluice.dev": "BE"}, protocol.Requests{}
+		}
+		sandbox, err := s.RunPod(pod)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for j := range each {
+			c, err := s.Run(sandbox, fmt.Sprintf("c%d", j), requests)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tree.Make(c.Linux.CgroupsPath)
+		}
+	}
+	return host
 }
 
 // bind makes a folder show another one until the benchmark ends.

@@ -51,7 +51,7 @@ func BenchmarkVirtualLoop(b *testing.B) {
 			b.ReportMetric(float64(n.bytes)/float64(n.steps), "B/tick")
 			b.ReportMetric(float64(n.kernel.Writes()-n.written)/hours, "writes/h")
 			b.ReportMetric((float64(heap())-float64(n.fakes))/(1<<20), "heap-MiB")
-			b.ReportMetric(float64(resident(b, os.Getpid()))/1024, "rss-MiB")
+			b.ReportMetric(measure(b, 0, os.Getpid())[0].MiB(), "rss-MiB")
 			b.ReportMetric(0, "ns/op")
 		})
 	}

@@ -63,6 +63,16 @@ func Looped() *status.Status {
 	return s
 }
 
+// Selling is the calm node with a loop that acts, has measured at this time, and offers 7 CPUs to batch work.
+func Selling(now time.Time) *status.Status {
+	s := Looped()
+	l := s.Loop
+	s.Time, l.MeasuredAt = now, now
+	l.Controllers = []status.Controller{{Name: "batch", Mode: control.On}, {Name: "memory", Mode: control.On}}
+	l.Batch.State, l.Batch.Why, l.Batch.Switch, l.Refusal = status.BatchOpen, "", status.Switch{}, nil
+	return s
+}
+
 // HugeLoop is the huge node with the longest texts of a loop.
 func HugeLoop() *status.Status {
 	s := Huge()

@@ -27,7 +27,7 @@ func controllers() []string { return []string{"cpuset", "cpu", "cpuacct", "memor
 func New(tb testing.TB, host string) *Tree {
 	tb.Helper()
 	t := &Tree{tb: tb}
-	name := fmt.Sprintf("sluice-bench-%d-%s", os.Getpid(), strings.ReplaceAll(tb.Name(), "/", "-"))
+	name := strings.ReplaceAll(fmt.Sprintf("sluice-bench-%d-%s-%s", os.Getpid(), tb.Name(), filepath.Base(filepath.Dir(host))), "/", "-")
 	links := filepath.Join(host, "sys/fs/cgroup")
 	if err := os.MkdirAll(links, 0o755); err != nil {
 		tb.Fatal(err)

@@ -21,10 +21,9 @@ const AgentRules = `
 - {apiGroups: [""], resources: [events], verbs: [create]}
 `
 
-// Agent makes the account sluice-kube in the namespace "sluice", with these RBAC rules for the whole cluster, the
-// policies that bound it to its node, the node's object, and a pod of the account on the node. It returns the
-// configuration of a client with the pod's token.
-func (c *Cluster) Agent(t testing.TB, node, rules string) *rest.Config {
+// AgentAccount makes the account sluice-kube in the namespace "sluice", with these RBAC rules for the whole cluster, and
+// the policies that bound it to its node.
+func (c *Cluster) AgentAccount(t testing.TB, rules string) {
 	t.Helper()
 	root, err := repository()
 	if err != nil {
@@ -54,6 +53,15 @@ metadata: {name: sluice-kube}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sluice-kube}
 subjects: [{kind: ServiceAccount, name: sluice-kube, namespace: sluice}]
 ---
+%s`, rules, policies))
+}
+
+// Agent makes that account, the node's object, and a pod of the account on the node. It returns the configuration of a
+// client with the pod's token.
+func (c *Cluster) Agent(t testing.TB, node, rules string) *rest.Config {
+	t.Helper()
+	c.AgentAccount(t, rules)
+	c.Apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Node
 metadata: {name: %s}
@@ -63,10 +71,9 @@ kind: Pod
 metadata: {name: sluice-kube, namespace: sluice}
 spec:
   serviceAccountName: sluice-kube
-  nodeName: %[2]s
+  nodeName: %[1]s
   containers: [{name: main, image: none}]
----
-%s`, rules, node, policies))
+`, node))
 	pod, err := c.Client(t).CoreV1().Pods("sluice").Get(t.Context(), "sluice-kube", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -89,13 +89,8 @@ func (s *stand) sell() {
 }
 
 func offering() *status.Status {
-	now := statustest.Looped()
-	now.Time = time.Now()
-	l := now.Loop
-	l.MeasuredAt = now.Time
-	l.Controllers = []status.Controller{{Name: "batch", Mode: control.On}, {Name: "memory", Mode: control.On}}
-	l.Batch.State, l.Batch.Why, l.Batch.Switch, l.Refusal = status.BatchOpen, "", status.Switch{}, nil
-	l.Offer = control.Offer{Known: true, ShortTerm: control.Amount{CPU: 4000, MemoryBytes: 4 << 30}}
+	now := statustest.Selling(time.Now())
+	now.Loop.Offer = control.Offer{Known: true, ShortTerm: control.Amount{CPU: 4000, MemoryBytes: 4 << 30}}
 	return now
 }
 

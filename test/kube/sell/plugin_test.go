@@ -3,7 +3,6 @@ package sell_test
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -55,12 +54,7 @@ func (p *plugin) serve(t *testing.T) {
 
 // Status returns the node as it was made, at this time.
 func (p *plugin) Status() (*status.Status, error) {
-	s := statustest.Looped()
-	s.Time = time.Now()
-	l := s.Loop
-	l.MeasuredAt = s.Time
-	l.Controllers = []status.Controller{{Name: "batch", Mode: control.On}, {Name: "memory", Mode: control.On}}
-	l.Batch.State, l.Batch.Why, l.Batch.Switch, l.Refusal = status.BatchOpen, "", status.Switch{}, nil
+	s := statustest.Selling(time.Now())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.change(s)
@@ -160,36 +154,4 @@ func (p *program) publications(t *testing.T) int {
 	}
 	t.Fatal("the metrics lack the number of publications")
 	return 0
-}
-
-// resident is the memory that the program has, in KiB.
-func (p *program) resident(t *testing.T) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var kib int
-	for line := range strings.Lines(string(text)) {
-		fmt.Sscanf(line, "VmRSS: %d kB", &kib)
-	}
-	return kib
-}
-
-// cpu is the time that the program has run.
-func (p *program) cpu(t *testing.T) time.Duration {
-	t.Helper()
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.Process.Pid))
-	if err != nil || len(tasks) == 0 {
-		t.Fatalf("%d tasks: %v", len(tasks), err)
-	}
-	var sum time.Duration
-	for _, task := range tasks {
-		if text, err := os.ReadFile(task); err == nil { // a task may have ended
-			var nanos int64
-			fmt.Sscan(string(text), &nanos)
-			sum += time.Duration(nanos)
-		}
-	}
-	return sum
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
@@ -338,14 +339,16 @@ func TestCosts(t *testing.T) {
 	s.start()
 	s.await(7000, selling)
 	time.Sleep(5 * time.Second)
-	before := s.program.cpu(t)
-	time.Sleep(measured)
-	share := float64(s.program.cpu(t)-before) / float64(measured) * 100
-	t.Logf("with %d pods sluice-kube has %.1f MiB resident and needs %.2f %% of a CPU", pods, float64(s.program.resident(t))/1024, share)
+	use, err := host.Measure(measured, s.program.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	share, mib := use[0].CPUs*100, use[0].MiB()
+	t.Logf("with %d pods sluice-kube has %.1f MiB resident and needs %.2f %% of a CPU", pods, mib, share)
 	if share > 0.3 {
 		t.Errorf("it needs %.2f %% of a CPU, want at most 0.3 %%", share)
 	}
-	if kib := s.program.resident(t); kib > 40<<10 {
-		t.Errorf("%d KiB are resident, want at most 40 MiB", kib)
+	if mib > 40 {
+		t.Errorf("%.1f MiB are resident, want at most 40 MiB", mib)
 	}
 }
