@@ -116,7 +116,7 @@ func follow(ctx context.Context, socket string, publisher *kube.Publisher, log l
 		}
 	}
 	for ctx.Err() == nil {
-		err := statusapi.NewClient(socket).StreamNode(ctx, statusInterval, func(s *status.Status) error {
+		err := statusapi.NewClient(socket).Stream(ctx, statusInterval, func(s *status.Status) error {
 			if err := publisher.Heard(s); err != nil {
 				tell(err)
 				return nil

@@ -66,24 +66,13 @@ func (c *Client) WhatIf(pod *workload.Pod, containers []workload.Container) ([]s
 // until the context ends, the connection ends or do fails. It skips intervals in which do has
 // not returned. A status that do has received never changes.
 func (c *Client) Stream(ctx context.Context, every time.Duration, do func(*status.Status) error) error {
-	return c.stream(ctx, every, newFields(), do)
-}
-
-// StreamNode is Stream without the containers, which are most of the work on a full node.
-func (c *Client) StreamNode(ctx context.Context, every time.Duration, do func(*status.Status) error) error {
-	fields := newFields()
-	fields.without = "containers"
-	return c.stream(ctx, every, fields, do)
-}
-
-func (c *Client) stream(ctx context.Context, every time.Duration, fields *fields, do func(*status.Status) error) error {
 	body, err := c.open(ctx, http.MethodGet, "/v1/stream?interval="+url.QueryEscape(every.String()), nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close() //nolint:errcheck // the body was only read
 	lines := json.NewDecoder(body)
-	current := &status.Status{}
+	fields, current := newFields(), &status.Status{}
 	for {
 		var patch json.RawMessage
 		if err := lines.Decode(&patch); err != nil {

@@ -21,8 +21,7 @@ import (
 //
 // fields compares values, not text, so that unchanged values are never encoded.
 type fields struct {
-	of      map[reflect.Type][]field
-	without string // a member that merge leaves out; "" for none
+	of map[reflect.Type][]field
 }
 
 // field describes one field of a struct.
@@ -228,7 +227,6 @@ func (f *fields) merge(old *status.Status, patch []byte) (*status.Status, error)
 	if err := json.Unmarshal(patch, &members); err != nil {
 		return nil, err
 	}
-	delete(members, f.without)
 	now := *old
 	if containers, ok := members["containers"]; ok {
 		delete(members, "containers")

@@ -152,22 +152,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A node's stream has the status without the containers.
-func TestClientStreamNode(t *testing.T) {
-	t.Parallel()
-	enough := errors.New("enough")
-	client := NewClient(serve(t, &clock{size: 3}))
-	err := client.StreamNode(t.Context(), 100*time.Millisecond, func(s *status.Status) error {
-		if len(s.Containers) > 0 || s.Time.IsZero() {
-			t.Errorf("the status has %d containers at %v", len(s.Containers), s.Time)
-		}
-		return enough
-	})
-	if !errors.Is(err, enough) {
-		t.Error(err)
-	}
-}
-
 // A stream over the socket contains the whole status and then its changes, until the reader stops.
 func TestClientStream(t *testing.T) {
 	t.Parallel()

@@ -15,10 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/status/statustest"
-	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/pkg/view/kubesocket"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology"
 )
@@ -26,7 +29,7 @@ import (
 // plugin serves a made-up status, which a test changes, on a socket.
 type plugin struct {
 	socket string
-	server *http.Server
+	stop   func()
 
 	mu     sync.Mutex
 	change func(*status.Status)
@@ -36,20 +39,25 @@ func startPlugin(t *testing.T) *plugin {
 	t.Helper()
 	p := &plugin{socket: filepath.Join(t.TempDir(), "kube.sock"), change: func(*status.Status) {}}
 	p.serve(t)
-	t.Cleanup(func() { p.server.Close() })
+	t.Cleanup(func() { p.stop() })
 	return p
 }
 
 func (p *plugin) serve(t *testing.T) {
 	t.Helper()
-	os.Remove(p.socket)
-	listener, err := net.Listen("unix", p.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: statusapi.Data(p), ReadHeaderTimeout: time.Second}
-	p.server = server
-	go server.Serve(listener)
+	log := logrus.New()
+	log.SetOutput(t.Output())
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.socket, Log: log}, p, kubelink.New())
+	}()
+	p.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Status returns the node as it was made, at this time.

@@ -227,7 +227,7 @@ func TestAway(t *testing.T) {
 	s.start()
 	s.await(1000, selling)
 
-	s.plugin.server.Close()
+	s.plugin.stop()
 	time.Sleep(20 * time.Second)
 	if open := reason(s.node(), "SluiceBatchOpen"); open != selling {
 		t.Errorf("after 20 s without the plugin the node says %q", open)
