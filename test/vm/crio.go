@@ -23,13 +23,13 @@ func (g guest) crioFiles() (map[string]string, error) {
 		return nil, err
 	}
 	for _, program := range programs {
-		files[program] = filepath.Join(crioFolder, filepath.Base(program))
+		files[filepath.Join(crioFolder, filepath.Base(program))] = program
 	}
 	tools := []string{"sh", "sed", "grep", "sleep", "nsenter"}
 	if g.crun { // crun talks to systemd by D-Bus; runc needs no daemon for that
 		tools = append(tools, "dbus-daemon")
 		for name, to := range map[string]string{"dbus.conf": "etc", "dbus.service": "etc/systemd/system", "dbus.socket": "etc/systemd/system"} {
-			files[name] = filepath.Join(to, name)
+			files[filepath.Join(to, name)] = name
 		}
 	}
 	for _, name := range tools {
@@ -38,7 +38,7 @@ func (g guest) crioFiles() (map[string]string, error) {
 			return nil, err
 		}
 		programs = append(programs, program)
-		files[program] = "bin/" + name
+		files["bin/"+name] = program
 	}
 	for _, program := range programs {
 		libraries, err := librariesOf(program)
@@ -46,7 +46,7 @@ func (g guest) crioFiles() (map[string]string, error) {
 			return nil, err
 		}
 		for _, library := range libraries {
-			files[library] = strings.TrimPrefix(library, "/")
+			files[strings.TrimPrefix(library, "/")] = library
 		}
 	}
 	return files, nil

@@ -3,23 +3,25 @@ package vm
 import (
 	"slices"
 	"strings"
+
+	"github.com/sluice-dev/sluice/test/vm/boot"
 )
 
 // share is one of the guests, of which as many run at the same time as the host has CPUs, with its
 // part of a package's tests: a test with all its subtests, or one subtest of TestSluice.
 type share struct {
 	guest   string
-	systemd bool     // systemd is the first process
-	e2e     bool     // the tests are some of test/e2e rather than of test/vm/guest
-	crio    bool     // the runtime is CRI-O; the guest is skipped if there is none
-	crun    bool     // the OCI runtime is crun, which nests cgroups under systemd, rather than runc
-	machine topology // the zero value stands for the machine in TOPO
+	systemd bool          // systemd is the first process
+	e2e     bool          // the tests are some of test/e2e rather than of test/vm/guest
+	crio    bool          // the runtime is CRI-O; the guest is skipped if there is none
+	crun    bool          // the OCI runtime is crun, which nests cgroups under systemd, rather than runc
+	machine boot.Topology // the zero value stands for the machine in TOPO
 	tests   []string
 }
 
 // small is a machine of two CPUs on different cores, for which the tests of test/e2e are made. Two
 // CPUs are also emulated faster than 16.
-func small() topology { return topology{sockets: 1, dies: 1, cores: 2, threads: 1} }
+func small() boot.Topology { return boot.Topology{Sockets: 1, Dies: 1, Cores: 2, Threads: 1} }
 
 // shares returns all guests. The tests of test/vm/guest are divided so that both of its guests end
 // at about the same time.
@@ -51,7 +53,7 @@ func shares() []share {
 			"TestSluice/partition",
 		}},
 		// Two nodes suffice for moving pages, and fewer CPUs are emulated faster.
-		{guest: "slow", machine: topology{sockets: 2, dies: 1, cores: 1, threads: 2}, tests: []string{
+		{guest: "slow", machine: boot.Topology{Sockets: 2, Dies: 1, Cores: 1, Threads: 2}, tests: []string{
 			"TestDemo",
 			"TestSluice/moving_pages",
 			"TestSluice/reclaiming_limit",

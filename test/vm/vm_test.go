@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/test/runtime"
+	"github.com/sluice-dev/sluice/test/vm/boot"
 )
 
 // TestGuest boots the guests, as many at once as there are CPUs, and reports each of their tests
@@ -23,7 +24,7 @@ import (
 // own, CHURN the number of containers that the churn creates, at about 2 s each, and HOLD the MiB
 // of the containers whose pages move or are reclaimed.
 func TestGuest(t *testing.T) {
-	machine, err := parseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
+	machine, err := boot.ParseTopology(cmp.Or(os.Getenv("TOPO"), "2x2x2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +56,11 @@ func TestGuest(t *testing.T) {
 	for _, share := range shares() {
 		one := g
 		one.share = share
-		if share.machine != (topology{}) {
+		if share.machine != (boot.Topology{}) {
 			one.topology = share.machine
 		}
 		if hold > 512 {
-			one.topology.memory = max(one.topology.memoryPerNode(), hold+1024)
+			one.topology.Memory = max(one.topology.MemoryPerNode(), hold+1024)
 		}
 		t.Run(one.guest, func(t *testing.T) {
 			t.Parallel()

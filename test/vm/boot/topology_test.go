@@ -1,4 +1,4 @@
-package vm
+package boot
 
 import (
 	"slices"
@@ -7,18 +7,18 @@ import (
 
 func TestParseTopology(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]topology{
-		"2x2x2":  {sockets: 2, dies: 2, cores: 2, threads: 2},
-		"1x1x1":  {sockets: 1, dies: 1, cores: 1, threads: 2},
-		"2x4x15": {sockets: 2, dies: 4, cores: 15, threads: 2},
+	for text, want := range map[string]Topology{
+		"2x2x2":  {Sockets: 2, Dies: 2, Cores: 2, Threads: 2},
+		"1x1x1":  {Sockets: 1, Dies: 1, Cores: 1, Threads: 2},
+		"2x4x15": {Sockets: 2, Dies: 4, Cores: 15, Threads: 2},
 	} {
-		got, err := parseTopology(text)
+		got, err := ParseTopology(text)
 		if err != nil || got != want || got.String() != text {
 			t.Errorf("%s is read as %v (%v)", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "2x2", "2x2x2x2", "2x2x2 ", "0x1x1", "2x-1x2", "axbxc", "2x8x8"} {
-		if got, err := parseTopology(text); err == nil {
+		if got, err := ParseTopology(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
 	}
@@ -26,7 +26,7 @@ func TestParseTopology(t *testing.T) {
 
 func TestTopologyFlags(t *testing.T) {
 	t.Parallel()
-	got := topology{sockets: 1, dies: 2, cores: 4, threads: 2}.flags()
+	got := Topology{Sockets: 1, Dies: 2, Cores: 4, Threads: 2}.flags()
 	want := []string{
 		"-m", "2048M",
 		"-smp", "16,sockets=1,dies=2,cores=4,threads=2",
@@ -39,7 +39,7 @@ func TestTopologyFlags(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("flags are\n%q, want\n%q", got, want)
 	}
-	got = topology{sockets: 2, dies: 1, cores: 1, threads: 1}.flags()
+	got = Topology{Sockets: 2, Dies: 1, Cores: 1, Threads: 1}.flags()
 	want = []string{
 		"-numa", "cpu,node-id=0,socket-id=0",
 		"-numa", "cpu,node-id=1,socket-id=1",

@@ -1,8 +1,12 @@
-package vm
+package boot
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -59,3 +63,42 @@ func (a *archive) write(data []byte) {
 
 // padding returns the bytes up to a multiple of four.
 func padding(n int) string { return strings.Repeat("\x00", -n&3) }
+
+// WriteRoot writes the archive of a guest's first root to a file: the host's files by their paths in
+// the guest, all executable; the texts; and what every program expects in /etc.
+func WriteRoot(archive string, files, texts map[string]string) error {
+	out, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(out)
+	return errors.Join(pack(w, files, texts), w.Flush(), out.Close())
+}
+
+func pack(w io.Writer, files, texts map[string]string) error {
+	a := &archive{w: w}
+	a.mkdir("root")
+	a.mkdir("var/tmp")
+	all := map[string]string{
+		"etc/hosts":       "127.0.0.1 localhost\n",
+		"etc/resolv.conf": "",
+		"etc/hostname":    "vm\n",
+		"etc/passwd":      "root:x:0:0:root:/:/bin/sh\n",
+		"etc/group":       "root:x:0:\n",
+		"etc/machine-id":  "00000000000000000000000000000001\n", // without it, systemd takes this for the first boot
+	}
+	maps.Copy(all, texts)
+	for name, text := range all {
+		a.mkdir(path.Dir(name))
+		a.add(name, regular|0o644, []byte(text))
+	}
+	for to, from := range files {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		a.mkdir(path.Dir(to))
+		a.add(to, regular|0o755, content)
+	}
+	return a.close()
+}
