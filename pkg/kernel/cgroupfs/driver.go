@@ -57,14 +57,22 @@ func Open(hostRoot string) (*Driver, error) {
 		return nil, fmt.Errorf("finding the cgroup mounts: %w", err)
 	}
 	var mounts []Mount
+	var part error // of the last mount that shows only a part of a v2 tree
 	for _, m := range found {
 		mount, err := openMount(m)
-		if err != nil {
+		switch {
+		case errors.Is(err, errPart):
+			part = err
+		case err != nil:
 			return nil, errors.Join(err, closeAll(mounts))
-		}
-		if mount.Tree != nil {
+		case mount.Tree != nil:
 			mounts = append(mounts, mount)
 		}
+	}
+	// A container has a mount of its own part, also below the runtime's folder if that is mounted
+	// into it. The host's mount, which shows all, counts instead.
+	if part != nil && !slices.ContainsFunc(mounts, func(m Mount) bool { return m.V2 }) {
+		return nil, errors.Join(part, closeAll(mounts))
 	}
 	d, err := OpenTrees(os.DirFS(hostRoot), mounts...)
 	if errors.Is(err, ErrNoCgroups) {
@@ -73,8 +81,11 @@ func Open(hostRoot string) (*Driver, error) {
 	return d, err
 }
 
+var errPart = errors.New("only a part of the cgroup tree")
+
 // openMount opens a hierarchy. The returned Mount has no Tree if the hierarchy doesn't exist or
-// has no controller that Sluice uses.
+// has no controller that Sluice uses. The error is errPart if the mount shows only a part of a v2
+// hierarchy with such a controller.
 func openMount(m mount) (Mount, error) {
 	if m.v2 {
 		text, err := os.ReadFile(filepath.Join(m.point, "cgroup.controllers"))
@@ -87,7 +98,7 @@ func openMount(m mount) (Mount, error) {
 			if !slices.Contains(m.controllers, "cpuset") && !slices.Contains(m.controllers, "cpu") {
 				return Mount{}, nil
 			}
-			return Mount{}, fmt.Errorf("%s shows only a part of the cgroup tree: run in the host's cgroup namespace, or mount the host's /sys/fs/cgroup", m.point)
+			return Mount{}, fmt.Errorf("%s shows %w: run in the host's cgroup namespace, or mount the host's /sys/fs/cgroup", m.point, errPart)
 		}
 	} else if !slices.ContainsFunc(m.controllers, managed) {
 		return Mount{}, nil

@@ -53,6 +53,19 @@ func TestOpen(t *testing.T) {
 			},
 			"cpuset v2 at ROOT/my cg, cpu v2 at ROOT/my cg",
 		},
+		// As in the DaemonSet's pod, which has its own cgroup at its root file system below the
+		// runtime's folder, and the host's cgroups below its host root.
+		"a container's own part beside the whole": {
+			map[string]string{
+				"run/containerd/rootfs/sys/fs/cgroup/cgroup.controllers": "cpuset cpu",
+				"run/containerd/rootfs/sys/fs/cgroup/cgroup.type":        "domain",
+				"sys/fs/cgroup/cgroup.controllers":                       "cpuset cpu",
+				"proc/self/mountinfo": "31 23 0:1 / /run/containerd/rootfs/sys/fs/cgroup ro - cgroup2 cgroup rw\n" +
+					"32 23 0:1 /../../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" +
+					"33 23 0:1 / /run/containerd/rootfs/sys/fs/cgroup ro - cgroup2 cgroup rw\n",
+			},
+			"cpuset v2 at ROOT/sys/fs/cgroup, cpu v2 at ROOT/sys/fs/cgroup",
+		},
 		"only cpu": {
 			map[string]string{"sys/fs/cgroup/cgroup.controllers": "cpu"},
 			"cpuset not mounted, cpu v2 at ROOT/sys/fs/cgroup",
