@@ -32,6 +32,8 @@ const (
 	closeTime      = 200 * time.Millisecond // for the publication that nothing is sold
 	nodePause      = time.Second            // before the next connection to the plugin, and the next try to answer it
 	podsInterval   = 5 * time.Second        // between two reports of the pods
+	syncTime       = time.Second            // for the first list of the pods
+	syncPoll       = 10 * time.Millisecond  // between two looks whether it has come
 	rememberedMost = 256                    // answers that are kept for orders that come again
 )
 
@@ -98,6 +100,7 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 		return
 	}
 	came := time.Now()
+	e.awaitPods(ctx)
 	a, answered := e.before(&o, came)
 	if !answered {
 		e.closeSale(ctx, &o)
@@ -111,6 +114,16 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 		e.events.Pod(pod, corev1.EventTypeWarning, "EvictedBySluice", "Evicted by Sluice from node "+e.client.node+": "+o.Why)
 	}
 	e.answer(ctx, &o, a)
+}
+
+// awaitPods waits until the pods are known, for a short time: a process that was killed before it answered may have
+// evicted the pod already, and its successor would evict it again.
+func (e *Evictor) awaitPods(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, syncTime)
+	defer cancel()
+	for !e.pods.Synced() && ctx.Err() == nil {
+		pause(ctx, syncPoll)
+	}
 }
 
 // closeSale closes the sale for the order's cool-down, and waits for that for a short time.

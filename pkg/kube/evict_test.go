@@ -17,6 +17,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
@@ -138,7 +139,7 @@ func TestEvictorAndAnOverloadedServer(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			var running sync.WaitGroup
 			running.Go(func() {
-				NewEvictor(client, node, client.Pods(nil, func() {}), client.Events(log), log).Run(ctx)
+				NewEvictor(client, node, known(t, &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}), client.Events(log), log).Run(ctx)
 			})
 			t.Cleanup(func() { cancel(); running.Wait() })
 			if test.want == "" {
@@ -179,10 +180,57 @@ func TestEvictorAndAClockThatJumps(t *testing.T) {
 	}
 }
 
-// synced follows no pods, and knows that there are none.
-type synced struct{ cache.Controller }
+// synced follows no pods: it knows them from that time on.
+type synced struct {
+	cache.Controller
+	at time.Time
+}
 
-func (synced) HasSynced() bool { return true }
+func (s synced) HasSynced() bool { return !time.Now().Before(s.at) }
+
+// known is one pod, which is known.
+func known(t *testing.T, pod *Pod) *Pods {
+	t.Helper()
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	if err := store.Add(pod); err != nil {
+		t.Fatal(err)
+	}
+	return &Pods{store: store, controller: synced{}}
+}
+
+// A process that was killed may have evicted the pod: its successor waits until it knows the pods, but not for long.
+func TestEvictorWaitsForThePods(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		after    time.Duration
+		requests int
+	}{
+		"the pods come late":   {200 * time.Millisecond, 0},
+		"the pods do not come": {time.Hour, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := &apiServer{replies: []func(http.ResponseWriter){says(201, "", success)}}
+			client := clientOf(t, api)
+			now, grace := metav1.Now(), int64(1)
+			ending := &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", DeletionTimestamp: &now, DeletionGracePeriodSeconds: &grace}}
+			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+			pods := &Pods{store: store, controller: synced{at: time.Now().Add(test.after)}}
+			time.AfterFunc(test.after/2, func() {
+				if err := store.Add(ending); err != nil {
+					t.Error(err)
+				}
+			})
+			log, _ := logtest.NewNullLogger()
+			node := &plugin{}
+			o := evictorder.Order{ID: "a-1", UID: "u", Namespace: "ns", Name: "p", GraceSeconds: 1, DecidedAt: time.Now(), Deadline: time.Now().Add(time.Minute)}
+			NewEvictor(client, node, pods, client.Events(log), log).carryOut(t.Context(), o)
+			if got := node.answered(); len(got) != 1 || got[0].Outcome != evictorder.Evicted || api.requests() != test.requests {
+				t.Errorf("%d requests, want %d; answers %+v", api.requests(), test.requests, got)
+			}
+		})
+	}
+}
 
 // refusing is a plugin that refuses the list of pods with each of the errors in turn, and then takes it.
 type refusing struct {
