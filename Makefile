@@ -124,7 +124,7 @@ bench: ## benchmarks of all packages
 	go test -run '^$$' -bench Streams -benchtime 40x ./test/bench
 	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
 	go test -run '^$$' -bench Knobs -benchtime 4x ./test/bench
-	go test -run '^$$' -bench Loop -benchtime 1x ./test/bench
+	go test -run '^$$' -bench Loop -benchtime 1x -timeout 30m ./test/bench
 
 bench-mix: build tools ## a service beside batch work: alone, unmanaged, Kubernetes, Sluice (root; FLAGS="-h")
 	go build -trimpath -o bin/mix ./test/bench/mix
