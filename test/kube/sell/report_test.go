@@ -1,13 +1,16 @@
 package sell_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/fleet"
 	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -76,5 +79,70 @@ func TestNodeReport(t *testing.T) {
 	}
 	if node := s.node(); node.Annotations[nodereport.Annotation] != "" || len(node.Status.Capacity) > 0 {
 		t.Errorf("after uninstall the node has %v and %v", node.Annotations, node.Status.Capacity)
+	}
+}
+
+// operator may list nodes and pods, and do nothing else. The pod is that of the chart's group "web".
+const operator = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: operator}
+rules: [{apiGroups: [""], resources: [nodes, pods], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: operator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: operator}
+subjects: [{kind: User, name: operator, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: sluice-kube-web, namespace: default, labels: {app.kubernetes.io/name: sluice, app.kubernetes.io/component: kube-web}}
+spec:
+  nodeName: n1
+  containers: [{name: main, image: none}]
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2}
+`
+
+// summary is what kubectl sluice report says to the operator.
+func (s *stand) summary(kubeconfig string) *fleet.Summary {
+	s.Helper()
+	out, err := exec.CommandContext(s.Context(), "../../../bin/kubectl-sluice", "report", "-o", "json", "--kubeconfig", kubeconfig).CombinedOutput()
+	if err != nil {
+		s.Fatalf("report: %v\n%s", err, out)
+	}
+	var all fleet.Summary
+	if err := json.Unmarshal(out, &all); err != nil {
+		s.Fatal(err)
+	}
+	return &all
+}
+
+// An operator who may list nodes and pods sees what the cluster could sell, and which nodes say
+// nothing, whatever somebody writes into a node's annotation.
+func TestReportCommand(t *testing.T) {
+	s := newStand(t)
+	s.preview(4000)
+	s.cluster.Apply(t, operator)
+	s.patchStatus("pods", "sluice-kube-web", types.MergePatchType, "kubelet", `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`)
+	kubeconfig := s.cluster.Kubeconfig(t, "operator", s.cluster.User(t, "operator"))
+	if all := s.summary(kubeconfig); all.Total.Reporting != 0 || all.Nodes[0].State != fleet.NothingReported || all.Nodes[1].State != fleet.NotInstalled {
+		t.Errorf("before sluice-kube the nodes are %+v", all.Nodes)
+	}
+	s.start()
+	s.report("the offer", func(r *nodereport.Report) bool { return r.Sellable != nil })
+	all := s.summary(kubeconfig)
+	if all.Total.Nodes != 2 || all.Total.Reporting != 1 || all.Total.Sellable.ShortTerm.MilliCPU != 4000 || all.Nodes[0].State != "Preview" ||
+		len(all.Groups) != 2 || all.Groups[0].Name != "web" || !strings.Contains(all.Next, "4 CPUs") {
+		t.Errorf("the report is %+v", all)
+	}
+	for _, garbage := range []string{"garbage", strings.Repeat("{", 200<<10)} {
+		s.patchStatus("nodes", nodeName, types.MergePatchType, "somebody", fmt.Sprintf(`{"metadata": {"annotations": {%q: %q}}}`, nodereport.Annotation, garbage))
+		if all := s.summary(kubeconfig); all.Nodes[0].State != fleet.Unreadable || all.Total.Reporting != 0 || all.Total.Nodes != 2 {
+			t.Errorf("with %.20s the report is %+v", garbage, all)
+		}
 	}
 }
