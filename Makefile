@@ -145,8 +145,8 @@ vuln: $(TOOLS)/govulncheck ## govulncheck: vulnerabilities in what the binary ca
 		echo 'SKIPPED: nothing is known of vulnerabilities: the database is not reachable (VULNDB=file:///... names a copy)'; \
 	else exit $$status; fi
 
-sbom: build ## bin/sluice.cdx.json and bin/sluice-kube.cdx.json: the modules in the binaries, with their licences
-	cd test/sbom && go test . && go run . ../../bin/sluice ../../bin/sluice.cdx.json && go run . ../../bin/sluice-kube ../../bin/sluice-kube.cdx.json
+sbom: build ## bin/*.cdx.json: the modules in each binary, with their licences
+	cd test/sbom && go test . && for program in sluice sluice-kube kubectl-sluice; do go run . ../../bin/$$program ../../bin/$$program.cdx.json; done
 
 manifests: $(TOOLS)/helm ## render configs/kubernetes and the chart's golden files from the chart
 	go test -C test/helm -count=1 -run 'TestRenders|TestManifests' . -update

@@ -21,4 +21,7 @@ diff "$dir"/{first,second}/bin/release/SHA256SUMS || {
 for want in linux-amd64 linux-arm64 linux-{amd64,arm64}{.deb,.rpm,-image.tar,.cdx.json}; do
 	[ -s "$dir/first/bin/release/sluice-v0.0.0-test-$want" ] || { echo "release-check: there is no $want" >&2; exit 1; }
 done
+for want in {linux,darwin}-{amd64,arm64}{,.cdx.json} windows-{amd64,arm64}{.exe,.cdx.json}; do
+	[ -s "$dir/first/bin/release/kubectl-sluice-v0.0.0-test-$want" ] || { echo "release-check: there is no kubectl-sluice for $want" >&2; exit 1; }
+done
 echo 'release-check: the release is complete, and the same both times.'

@@ -42,6 +42,15 @@ for arch in amd64 arm64; do
 	(cd test/sbom && go run . "$dir/$name" "$dir/$name.cdx.json" &&
 		go run . "$dir/sluice-kube-$version-linux-$arch" "$dir/sluice-kube-$version-linux-$arch.cdx.json")
 done
-(cd "$dir" && sha256sum sluice-* >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+# For operators' machines.
+for os in linux darwin windows; do
+	for arch in amd64 arm64; do
+		kubectl=$dir/kubectl-sluice-$version-$os-$arch
+		suffix=$([ $os != windows ] || echo .exe)
+		GOOS=$os GOARCH=$arch go build -trimpath -buildvcs=true -o "$kubectl$suffix" ./plugins/kubectl-sluice
+		(cd test/sbom && go run . "$kubectl$suffix" "$kubectl.cdx.json")
+	done
+done
+(cd "$dir" && sha256sum kubectl-sluice-* sluice-* >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
 echo "release: $version is in $dir:"
 ls -1 "$dir"
