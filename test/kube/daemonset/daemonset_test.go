@@ -1,5 +1,5 @@
-// Package daemonset tests the shipped manifests on a Kubernetes of two nodes: installation,
-// pods of the classes, restarts, and removal.
+// Package daemonset tests the shipped manifests and the chart on a Kubernetes of two nodes: installation, pods of the
+// classes, batch pods that buy what the nodes sell, upgrades, restarts, and removal.
 package daemonset
 
 import (
@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,13 +28,36 @@ const (
 	image = "localhost/sluice/sluice:latest"
 )
 
-// The steps are those of docs/install.md, "Switch it on step by step".
-func TestDaemonSet(t *testing.T) {
+// TestNodes needs one cluster for both ways to install Sluice: its start takes longer than most steps.
+func TestNodes(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("SKIPPED: a container with CPUs of its own needs a second CPU for all others")
 	}
-	s := install(t)
-	pods := s.start(t)
+	c := bed.API(t)
+	s := session{c, c.Node(t, "n1"), c.Node(t, "n2")}
+	for _, n := range []*bed.Node{s.n1, s.n2} {
+		n.Import(t, filepath.Join(root, "bin", "sluice-image.tar"), image)
+	}
+	t.Run("manifests", s.manifests)
+	t.Run("chart", s.chart)
+}
+
+// session is a cluster with two nodes.
+type session struct {
+	*bed.Cluster
+	n1, n2 *bed.Node
+}
+
+// manifests takes the steps of docs/install.md, "Switch it on step by step", with the shipped manifests.
+func (s session) manifests(t *testing.T) {
+	for _, node := range []string{"n1", "n2"} {
+		s.sell(t, node, `"1000"`, `"1Gi"`)
+	}
+	began := time.Now()
+	s.Apply(t, manifest(t, "sluice.yaml"))
+	s.awaitDaemonSet(t, "sluice", "sluice")
+	t.Logf("the DaemonSet is ready on both nodes %s after its manifest was applied", time.Since(began).Round(time.Millisecond))
+	pods := s.start(t, workloads())
 	kubelets := s.all(t, pods)
 	if kubelets["be"].cpus != kubelets["ls"].cpus || kubelets["lsr"].cpus != kubelets["elsewhere"].cpus {
 		t.Errorf("in preview, containers have CPUs of their own: %+v", kubelets)
@@ -43,39 +65,24 @@ func TestDaemonSet(t *testing.T) {
 
 	s.configure(t, "mode: on")
 	s.stop(t, pods)
-	pods = s.start(t)
+	pods = s.start(t, workloads())
 	placed := s.all(t, pods)
 	t.Run("pods have their settings", func(t *testing.T) { checkPlaced(t, placed, kubelets) })
 	t.Run("the kubelet's restart changes nothing", func(t *testing.T) { s.restartKubelet(t, pods, placed) })
 	t.Run("the loop limits batch work", s.loop)
 	t.Run("removal and restore.yaml leave nothing", func(t *testing.T) { s.remove(t, pods, kubelets) })
-}
 
-// session is a cluster with two nodes and the shipped DaemonSet.
-type session struct {
-	*bed.Cluster
-	n1, n2 *bed.Node
-}
-
-// install applies the shipped manifest as it is.
-func install(t *testing.T) session {
-	c := bed.API(t)
-	s := session{c, c.Node(t, "n1"), c.Node(t, "n2")}
-	for _, n := range []*bed.Node{s.n1, s.n2} {
-		s.sell(t, n.Name)
-		n.Import(t, filepath.Join(root, "bin", "sluice-image.tar"), image)
+	s.Delete(t, manifest(t, "restore.yaml"))
+	s.stop(t, pods)
+	for _, node := range []string{"n1", "n2"} {
+		s.sell(t, node, "null", "null")
 	}
-	began := time.Now()
-	c.Apply(t, manifest(t, "sluice.yaml"))
-	s.awaitDaemonSet(t, "sluice")
-	t.Logf("the DaemonSet is ready on both nodes %s after its manifest was applied", time.Since(began).Round(time.Millisecond))
-	return s
 }
 
-// sell gives the node batch resources, as Koordinator's manager does.
-func (s session) sell(t *testing.T, node string) {
+// sell gives the node batch resources, as Koordinator's manager does. The amounts are JSON; null removes one.
+func (s session) sell(t *testing.T, node, cpu, memory string) {
 	t.Helper()
-	amounts := `{"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}`
+	amounts := fmt.Sprintf(`{"kubernetes.io/batch-cpu": %s, "kubernetes.io/batch-memory": %s}`, cpu, memory)
 	patch := fmt.Sprintf(`{"status": {"capacity": %s, "allocatable": %s}}`, amounts, amounts)
 	if _, err := s.Client(t).CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
@@ -137,23 +144,19 @@ func (s session) node(pod *corev1.Pod) *bed.Node {
 	return s.n2
 }
 
-// awaitDaemonSet waits until the DaemonSet, whose namespace has its name, is ready on both nodes.
-func (s session) awaitDaemonSet(t *testing.T, name string) {
+// awaitDaemonSet waits until the DaemonSet is ready on both nodes.
+func (s session) awaitDaemonSet(t *testing.T, namespace, name string) {
 	t.Helper()
 	bed.Await(t, "DaemonSet "+name+" to be ready on both nodes", func() error {
-		set, err := s.Client(t).AppsV1().DaemonSets(name).Get(t.Context(), name, metav1.GetOptions{})
+		set, err := s.Client(t).AppsV1().DaemonSets(namespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if !rolledOut(set) {
-			return fmt.Errorf("%d of 2: %s", set.Status.NumberReady, s.trouble(t, name))
+		if !bed.RolledOut(set) {
+			return fmt.Errorf("%d of 2: %s", set.Status.NumberReady, s.trouble(t, namespace))
 		}
 		return nil
 	})
-}
-
-func rolledOut(set *appsv1.DaemonSet) bool {
-	return set.Status.ObservedGeneration == set.Generation && set.Status.UpdatedNumberScheduled == 2 && set.Status.NumberReady == 2
 }
 
 // trouble tells what the namespace's pods wait for.
@@ -169,47 +172,62 @@ func (s session) trouble(t *testing.T, namespace string) string {
 	return strings.Join(all, "\n")
 }
 
-// workloads are pods on n1: with a CPU of its own, of the default class, and batch work as
-// Koordinator writes it. n2 has one of the default class.
+// workloads are the services, and batch work as Koordinator writes it, on n1.
 func workloads() string {
-	var all strings.Builder
-	for _, pod := range []struct{ name, node, metadata, resources string }{
-		{"lsr", "n1", `annotations: {class.sluice.dev: LSR}`, `{requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}`},
-		{"ls", "n1", ``, `{requests: {cpu: 250m}}`},
-		{"be", "n1", `labels: {koordinator.sh/qosClass: BE}, annotations: {node.koordinator.sh/extended-resource-spec: '{"containers": {"main": {"limits": {"kubernetes.io/batch-cpu": "300", "kubernetes.io/batch-memory": "64Mi"}, "requests": {"kubernetes.io/batch-cpu": "300", "kubernetes.io/batch-memory": "64Mi"}}}}'}`,
-			`{requests: {kubernetes.io/batch-cpu: 300, kubernetes.io/batch-memory: 64Mi}, limits: {kubernetes.io/batch-cpu: 300, kubernetes.io/batch-memory: 64Mi}}`},
-		{"elsewhere", "n2", ``, `{requests: {cpu: 250m}}`},
-	} {
-		fmt.Fprintf(&all, `
+	return services() + koordinator("be", "nodeName: n1", 300)
+}
+
+// services are pods on n1 with a CPU of its own and of the default class, and one of the default class on n2.
+func services() string {
+	return pod("lsr", `annotations: {class.sluice.dev: LSR}`, "nodeName: n1", `{requests: {cpu: 1, memory: 64Mi}, limits: {cpu: 1, memory: 64Mi}}`, "sleep infinity") +
+		pod("ls", ``, "nodeName: n1", `{requests: {cpu: 250m}}`, "sleep infinity") +
+		pod("elsewhere", ``, "nodeName: n2", `{requests: {cpu: 250m}}`, "sleep infinity")
+}
+
+// koordinator is a batch pod as Koordinator's webhook leaves it, with thousandths of a CPU and 64 MiB.
+func koordinator(name, where string, milli int) string {
+	amounts := fmt.Sprintf(`{"kubernetes.io/batch-cpu": "%d", "kubernetes.io/batch-memory": "64Mi"}`, milli)
+	both := fmt.Sprintf(`{"limits": %s, "requests": %[1]s}`, amounts)
+	metadata := `labels: {koordinator.sh/qosClass: BE}, annotations: {node.koordinator.sh/extended-resource-spec: '{"containers": {"main": ` + both + `}}'}`
+	return pod(name, metadata, where, both, "sleep infinity")
+}
+
+// pod is a pod of one container that runs a script. The field where binds it to a node, or lets the scheduler choose.
+func pod(name, metadata, where, resources, script string) string {
+	return fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, %s}
 spec:
-  nodeName: %s
+  %s
   terminationGracePeriodSeconds: 1
   containers:
-  - {name: main, image: %q, resources: %s}
----`, pod.name, pod.metadata, pod.node, bed.Image, pod.resources)
-	}
-	return all.String()
+  - {name: main, image: %q, command: [sh, -c, %q], resources: %s}
+---`, name, metadata, where, bed.Image, script, resources)
 }
 
-// start starts the workloads, by name.
-func (s session) start(t *testing.T) map[string]*corev1.Pod {
+// start starts the pods of the manifests, and returns them by name.
+func (s session) start(t *testing.T, manifests string) map[string]*corev1.Pod {
 	t.Helper()
 	pods := map[string]*corev1.Pod{}
-	for _, object := range s.Apply(t, workloads()) {
+	for _, object := range s.Apply(t, manifests) {
 		pods[object.GetName()] = s.AwaitReady(t, "default", object.GetName())
 	}
 	return pods
 }
 
+// stop deletes the pods, and waits for their end.
 func (s session) stop(t *testing.T, pods map[string]*corev1.Pod) {
 	t.Helper()
-	s.Delete(t, workloads())
+	api := s.Client(t).CoreV1().Pods("default")
+	for name := range pods {
+		if err := api.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name := range pods {
 		bed.Await(t, "pod "+name+" to go", func() error {
-			_, err := s.Client(t).CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+			_, err := api.Get(t.Context(), name, metav1.GetOptions{})
 			return gone(err)
 		})
 	}
@@ -274,14 +292,20 @@ func (s session) restartKubelet(t *testing.T, pods map[string]*corev1.Pod, befor
 	s.n1.Kubelet.Start(t)
 	restarted := metav1.Now()
 	bed.Await(t, "the kubelet to report on its pods", func() error { return s.Reported(t, "n1", restarted) })
+	s.keep(t, pods)
+	if after := s.all(t, pods); !maps.Equal(after, before) {
+		t.Errorf("the settings were %+v and are %+v", before, after)
+	}
+}
+
+// keep checks that the pods still have their containers.
+func (s session) keep(t *testing.T, pods map[string]*corev1.Pod) {
+	t.Helper()
 	for name, pod := range pods {
 		now := s.AwaitReady(t, "default", name)
 		if now.UID != pod.UID || now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
 			t.Errorf("pod %s has another container: %s", name, bed.Trouble(now))
 		}
-	}
-	if after := s.all(t, pods); !maps.Equal(after, before) {
-		t.Errorf("the settings were %+v and are %+v", before, after)
 	}
 }
 
@@ -319,7 +343,7 @@ func (s session) remove(t *testing.T, pods map[string]*corev1.Pod, kubelets map[
 	})
 	began := time.Now()
 	s.Apply(t, manifest(t, "restore.yaml"))
-	s.awaitDaemonSet(t, "sluice-restore")
+	s.awaitDaemonSet(t, "sluice-restore", "sluice-restore")
 	t.Logf("both nodes are restored %s after restore.yaml was applied", time.Since(began).Round(time.Millisecond))
 	if after := s.all(t, pods); !maps.Equal(after, kubelets) {
 		t.Errorf("the settings are %+v, want the kubelet's own %+v", after, kubelets)
