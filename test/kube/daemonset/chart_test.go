@@ -63,6 +63,7 @@ func (s session) chart(t *testing.T) {
 		s.granted(t, batch["koordinator"])
 	})
 	t.Run("forged grants and amounts give nothing", s.forged)
+	t.Run("a Job does not count an eviction", func(t *testing.T) { s.eviction(t, "kubernetes.io/batch-cpu", byKubernetes) })
 
 	t.Run("a busy service squeezes batch work", s.squeeze)
 
@@ -80,6 +81,9 @@ func (s session) chart(t *testing.T) {
 		manifest := katalyst()
 		s.granted(t, s.start(t, manifest)["katalyst"])
 		s.Delete(t, manifest)
+	})
+	t.Run("a Job does not count a stop through the runtime", func(t *testing.T) {
+		s.eviction(t, "resource.katalyst.kubewharf.io/reclaimed_millicpu", byCRI)
 	})
 	t.Run("a rollback brings the first configuration back", func(t *testing.T) {
 		s.helm(t, "", "rollback", "sluice", "1", "--wait", "--timeout", "3m")
