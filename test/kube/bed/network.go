@@ -13,10 +13,13 @@ import (
 
 // bridge makes the slot's network interface with that number, which has the first address
 // of its network, and returns the address. A bridge needs no driver beyond what the pods'
-// network needs, and serves its addresses without ports.
+// network needs, and serves its addresses without ports. It has a hardware address of its own: the
+// kernel gives other bridges that of one of their ports, which changes as pods come and go, and the
+// pods' connections then stand still until they look the address up again.
 func (s slot) bridge(number int) (net.IP, error) {
 	address := s.address(number, 1)
-	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: s.link(number)}}
+	hardware := append(net.HardwareAddr{0x02, 0}, address.To4()...) // 02 marks addresses that nobody else assigns
+	link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: s.link(number), HardwareAddr: hardware}}
 	if err := netlink.LinkAdd(link); err != nil {
 		return nil, fmt.Errorf("adding the bridge %s: %w", link.Name, err)
 	}
