@@ -14,8 +14,7 @@ func TestPodsForbidden(t *testing.T) {
 	s := newStand(t)
 	s.start()
 	s.await(4000, selling)
-	s.program.Process.Kill()
-	s.program.Wait()
+	s.program.Kill()
 	roles := s.client.RbacV1().ClusterRoles()
 	role, err := roles.Get(t.Context(), "sluice-kube", metav1.GetOptions{})
 	if err != nil {

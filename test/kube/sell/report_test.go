@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/test/kube/bed"
+	"github.com/sluice-dev/sluice/test/kube/standin"
 )
 
 // report waits until the node has a report that fits.
@@ -34,10 +35,8 @@ func (s *stand) report(what string, fits func(*nodereport.Report) bool) *noderep
 
 // preview lets the plugin be in preview, and offer this much.
 func (s *stand) preview(milli int64) {
-	s.plugin.offer(milli)
-	change := s.plugin.change
-	s.plugin.set(func(st *status.Status) {
-		change(st)
+	s.plugin.Set(func(st *status.Status) {
+		standin.Offers(st, milli)
 		st.Mode = status.ModePreview
 	})
 }
@@ -59,18 +58,18 @@ func TestNodeReport(t *testing.T) {
 	}
 
 	s.patchStatus("nodes", nodeName, types.MergePatchType, "somebody", fmt.Sprintf(`{"metadata": {"annotations": {%q: "garbage"}}}`, nodereport.Annotation))
-	before := s.program.publications(t)
-	s.plugin.set(func(st *status.Status) {
+	before := s.program.Publications(t)
+	s.plugin.Set(func(st *status.Status) {
 		st.Loop.Offer = control.Offer{Known: true, ShortTerm: control.Amount{CPU: 3000, MemoryBytes: 3000 << 20}}
 		st.Loop.Evictions.CoolDownEndsAt, st.Loop.Evictions.CoolDownWhy = time.Now().Add(time.Hour), "a test"
 	})
 	s.await(0, "False CoolDown")
 	s.report("a report instead of garbage", func(*nodereport.Report) bool { return true })
-	if n := s.program.publications(t) - before; n != 1 {
+	if n := s.program.Publications(t) - before; n != 1 {
 		t.Errorf("it took %d publications, want 1", n)
 	}
 
-	s.program.stop(t)
+	s.program.Stop(t)
 	if got := s.node().Annotations[nodereport.Annotation]; got == "" {
 		t.Error("the report is gone when sluice-kube stops")
 	}

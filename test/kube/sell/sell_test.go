@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/test/host"
 	"github.com/sluice-dev/sluice/test/kube/bed"
+	"github.com/sluice-dev/sluice/test/kube/standin"
 )
 
 func TestMain(m *testing.M) { os.Exit(bed.Main(m)) }
@@ -35,23 +35,23 @@ type stand struct {
 	*testing.T
 	cluster    *bed.Cluster
 	client     kubernetes.Interface
-	plugin     *plugin
+	plugin     *standin.Plugin
 	kubeconfig string
-	program    *program
+	program    *standin.Program
 }
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
 	c := bed.API(t)
-	s := &stand{T: t, cluster: c, client: c.Client(t), plugin: startPlugin(t)}
+	s := &stand{T: t, cluster: c, client: c.Client(t), plugin: standin.Start(t)}
 	s.kubeconfig = c.Kubeconfig(t, "sluice", c.Agent(t, nodeName, bed.AgentRules))
-	s.plugin.offer(4000)
+	s.plugin.Offer(4000)
 	return s
 }
 
 func (s *stand) start() {
 	s.Helper()
-	s.program = run(s.T, nodeName, s.kubeconfig, s.plugin.socket)
+	s.program = standin.Run(s.T, nodeName, s.kubeconfig, s.plugin.Socket)
 }
 
 func (s *stand) node() *corev1.Node {
@@ -144,7 +144,7 @@ func TestSelling(t *testing.T) {
 
 	t.Run("a fall is on the node within a second", func(t *testing.T) {
 		s.T = t
-		s.plugin.offer(3000)
+		s.plugin.Offer(3000)
 		took := s.await(3000, selling)
 		t.Logf("a fall was on the node after %v", took.Round(time.Millisecond))
 		if took > time.Second {
@@ -156,7 +156,7 @@ func TestSelling(t *testing.T) {
 		s.T = t
 		s.patchStatus("nodes", nodeName, types.StrategicMergePatchType, "kubelet",
 			`{"status": {"capacity": {"cpu": "8", "pods": "110"}, "allocatable": {"cpu": "7", "pods": "110"}, "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}`)
-		s.plugin.offer(2000)
+		s.plugin.Offer(2000)
 		s.await(2000, selling)
 		node := s.node()
 		if c, a := node.Status.Capacity.Cpu().Value(), node.Status.Allocatable.Cpu().Value(); c != 8 || a != 7 || reason(node, "Ready") != "True KubeletReady" {
@@ -167,7 +167,7 @@ func TestSelling(t *testing.T) {
 	t.Run("nothing falls below what running pods have", func(t *testing.T) {
 		s.T = t
 		s.pod("runs", cpu, "1500", true)
-		s.plugin.offer(100)
+		s.plugin.Offer(100)
 		s.await(1500, selling)
 	})
 
@@ -190,9 +190,7 @@ func TestSelling(t *testing.T) {
 
 	t.Run("closing is at once, and exactly what is bound", func(t *testing.T) {
 		s.T = t
-		s.plugin.set(func(s *status.Status) {
-			s.Loop.Batch.State, s.Loop.Batch.Switch.State = status.BatchClosed, control.SwitchOff
-		})
+		s.plugin.SwitchOff(100)
 		s.await(1500, "False Switch")
 		if n := has(s.node(), memory); n != 0 {
 			t.Errorf("closed, the node sells %d bytes", n)
@@ -216,25 +214,24 @@ func TestAway(t *testing.T) {
 	s.start()
 	s.await(4000, selling)
 
-	s.program.stop(t)
+	s.program.Stop(t)
 	s.await(0, "False Stopping")
 	s.start()
 	s.await(4000, selling)
 
-	s.program.Process.Kill()
-	s.program.Wait()
-	s.plugin.offer(1000)
+	s.program.Kill()
+	s.plugin.Offer(1000)
 	s.start()
 	s.await(1000, selling)
 
-	s.plugin.stop()
+	s.plugin.Close()
 	time.Sleep(20 * time.Second)
 	if open := reason(s.node(), "SluiceBatchOpen"); open != selling {
 		t.Errorf("after 20 s without the plugin the node says %q", open)
 	}
 	t.Logf("a plugin that is away closed the node after %v", (20*time.Second + s.await(0, "False NotReady")).Round(time.Second))
 
-	s.program.stop(t)
+	s.program.Stop(t)
 	out, err := exec.Command("../../../bin/sluice-kube", "uninstall", "--all-nodes", "--kubeconfig", s.kubeconfig).CombinedOutput()
 	if err != nil || string(out) != "node n1: nothing of Sluice is published\n" {
 		t.Fatalf("%v: %s", err, out)
@@ -255,17 +252,17 @@ func TestAPIServerAway(t *testing.T) {
 	s := newStand(t)
 	s.start()
 	s.await(4000, selling)
-	before := s.program.publications(t)
+	before := s.program.Publications(t)
 	s.cluster.APIServer.Kill(t)
 	for milli := int64(3500); milli > 500; milli -= 500 {
-		s.plugin.offer(milli)
+		s.plugin.Offer(milli)
 		time.Sleep(2 * time.Second)
 	}
-	s.plugin.offer(500)
+	s.plugin.Offer(500)
 	s.cluster.APIServer.Start(t)
 	t.Logf("the offer was on the node %v after the API server's return", s.await(500, selling).Round(time.Millisecond))
 	time.Sleep(3 * time.Second)
-	if n := s.program.publications(t) - before; n != 1 {
+	if n := s.program.Publications(t) - before; n != 1 {
 		t.Errorf("there were %d publications, want 1", n)
 	}
 }
@@ -277,7 +274,7 @@ func TestOtherPublisher(t *testing.T) {
 	s.await(4000, selling)
 	s.patchStatus("nodes", nodeName, types.MergePatchType, "koord-manager", `{"status": {"capacity": {"batch.sluice.dev/cpu": "7"}, "allocatable": {"batch.sluice.dev/cpu": "7"}}}`)
 	s.await(7, "False OtherPublisher")
-	s.plugin.offer(1000)
+	s.plugin.Offer(1000)
 	time.Sleep(3 * time.Second)
 	if node := s.node(); has(node, cpu) != 7 || has(node, memory) != -1 {
 		t.Errorf("beside another publisher the node has %v", node.Status.Capacity)
@@ -300,7 +297,7 @@ func TestDialects(t *testing.T) {
 		"koordinator": {"kubernetes.io/batch-cpu", "kubernetes.io/batch-memory", "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"},
 		"katalyst":    {"resource.katalyst.kubewharf.io/reclaimed_millicpu", "resource.katalyst.kubewharf.io/reclaimed_memory"},
 	} {
-		s.program = run(t, nodeName, s.kubeconfig, s.plugin.socket, "--resources", dialect)
+		s.program = standin.Run(t, nodeName, s.kubeconfig, s.plugin.Socket, "--resources", dialect)
 		bed.Await(t, dialect, func() error {
 			node := s.node()
 			if has(node, names[0]) != 4000 || has(node, names[1]) != 4000<<20 {
@@ -311,7 +308,7 @@ func TestDialects(t *testing.T) {
 		if node := s.node(); len(node.Status.Capacity) != len(names) {
 			t.Errorf("%s: the node has %v, want %q alone", dialect, node.Status.Capacity, names)
 		}
-		s.program.stop(t)
+		s.program.Stop(t)
 	}
 }
 
@@ -323,7 +320,7 @@ func TestCosts(t *testing.T) {
 	for i := range pods {
 		s.pod(fmt.Sprintf("p%d", i), cpu, "10", true)
 	}
-	s.plugin.set(func(st *status.Status) {
+	s.plugin.Set(func(st *status.Status) {
 		one := st.Containers[1]
 		st.Containers = nil
 		for i := range pods {
