@@ -159,6 +159,14 @@ func (n *Node) Command(program string, args ...string) *exec.Cmd {
 	return exec.Command("/usr/bin/nsenter", append(words, args...)...)
 }
 
+// Program starts a program in the node's mount namespace. It ends with the bed at the latest.
+func (n *Node) Program(t testing.TB, path string, args ...string) *Service {
+	t.Helper()
+	s := n.cluster.service(filepath.Base(path)+"-"+n.Name, func() error { return nil }, n.Command(path, args...).Args...)
+	s.Start(t)
+	return s
+}
+
 // Run runs a program in the node's mount namespace and returns what it prints.
 func (n *Node) Run(t testing.TB, program string, args ...string) string {
 	t.Helper()

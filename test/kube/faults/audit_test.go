@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ func audited(t *testing.T, rule string) (log string, flags []string) {
 
 // request is an entry of the API server's audit log.
 type request struct {
+	StageTimestamp metav1.MicroTime
 	RequestObject  policyv1.Eviction
 	ResponseStatus metav1.Status
 }
@@ -45,4 +47,15 @@ func requests(t *testing.T, log string) (all []request) {
 		all = append(all, r)
 	}
 	return all
+}
+
+// patches is how many requests of an audit log were accepted from that time on.
+func patches(t *testing.T, log string, from time.Time) (n int) {
+	t.Helper()
+	for _, r := range requests(t, log) {
+		if r.ResponseStatus.Code == 200 && !r.StageTimestamp.Time.Before(from) {
+			n++
+		}
+	}
+	return n
 }

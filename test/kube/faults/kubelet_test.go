@@ -1,5 +1,5 @@
-// Package faults tests what batch pods and what the node sells survive: restarts of a real kubelet, and
-// a sluice-kube that is killed again and again.
+// Package faults tests what batch pods and what the node sells survive: restarts of a real kubelet, an API server that
+// is away, and a sluice-kube that is killed again and again.
 package faults
 
 import (
