@@ -195,7 +195,7 @@ kube-tools: $(KUBE)/kubelet $(KUBE_NODE)/cni/bridge $(KUBE_NODE)/runc ## Kuberne
 $(KUBE)/kubelet: test/kube/programs/$(KUBERNETES)/go.mod test/kube/programs/$(KUBERNETES)/go.sum
 	cd test/kube/programs/$(KUBERNETES) && version=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes) && set_=-X\ k8s.io/component-base/version.git && \
 		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $${set_}Version=$$version $${set_}Major=1 $${set_}Minor=$(KUBERNETES:1.%=%) $${set_}TreeState=clean" \
-		-o ../../../../$(KUBE)/ go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet}
+		-o ../../../../$(KUBE)/ go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl,kubelet}
 	mv $(KUBE)/server $(KUBE)/etcd
 	@touch $@
 

@@ -20,7 +20,7 @@ own=$(cd /tmp && go mod download -json "k8s.io/kubernetes@$version" | sed -nE 's
 	echo "require k8s.io/kubernetes $version"
 	echo
 	echo "tool ("
-	printf '\tk8s.io/kubernetes/cmd/%s\n' kube-apiserver kube-controller-manager kube-scheduler kubelet
+	printf '\tk8s.io/kubernetes/cmd/%s\n' kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet
 	printf '\tgo.etcd.io/etcd/server/v3\n'
 	echo ")"
 	echo
