@@ -19,7 +19,8 @@
 //
 //	sh make        CI itself is make test: the Makefile has these targets
 //	sh bench       takes minutes of a quiet machine: the packages have these benchmarks
-//	sh cluster     needs a Kubernetes cluster: as of sh node
+//	sh cluster     needs a Kubernetes cluster, where test/kube/firstday runs those of
+//	               docs/first-day.md: as of sh node
 //	sh remote      for another machine than the node: as of sh node
 package docs
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,16 @@ func (n *Node) CgroupFile(t testing.TB, cgroup, file string) string {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// CPUTime is the CPU time that a cgroup has used.
+func (n *Node) CPUTime(t testing.TB, cgroup string) time.Duration {
+	t.Helper()
+	used, err := n.cluster.tree.CPUTime(cgroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
 }
 
 // V2 tells whether the machine has cpu and cpuset in cgroup v2.
