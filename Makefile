@@ -109,7 +109,7 @@ e2e: build tools deb image ## real containerd, real containers, the documentatio
 kube-test: runtime kube-tools image $(TOOLS)/helm $(GOTESTSUM) ## a real Kubernetes with two nodes (root; KUBERNETES=1.34, 1.36 or 1.37)
 	@rm -f bin/flaky-kube.txt
 	cd test/kube && ../../$(GOTESTSUM) --hide-summary output --format standard-verbose $(RERUN)=../../bin/flaky-kube.txt --rerun-fails-run-root-test \
-		--packages ./... -- -p 1 -count=1 -timeout 30m
+		--packages ./... -- -p 2 -count=1 -timeout 30m
 	@$(call flaky,bin/flaky-kube.txt)
 
 vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as many at once as CPUs, some of systemd

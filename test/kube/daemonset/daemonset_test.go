@@ -34,8 +34,10 @@ func TestNodes(t *testing.T) {
 		t.Skip("SKIPPED: a container with CPUs of its own needs a second CPU for all others")
 	}
 	c := bed.API(t)
+	c.HighWeight(t)
 	s := session{c, c.Node(t, "n1"), c.Node(t, "n2")}
 	for _, n := range []*bed.Node{s.n1, s.n2} {
+		n.OwnLoad(t) // a node that counts the machine's other programs has nothing to sell
 		n.Import(t, filepath.Join(root, "bin", "sluice-image.tar"), image)
 	}
 	t.Run("manifests", s.manifests)

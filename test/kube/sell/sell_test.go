@@ -252,7 +252,13 @@ func TestAPIServerAway(t *testing.T) {
 	s := newStand(t)
 	s.start()
 	s.await(4000, selling)
-	before := s.program.Publications(t)
+	var before int
+	bed.Await(t, "the publication to be counted", func() error {
+		if before = s.program.Publications(t); before == 0 {
+			return bed.ErrNotYet
+		}
+		return nil
+	})
 	s.cluster.APIServer.Kill(t)
 	for milli := int64(3500); milli > 500; milli -= 500 {
 		s.plugin.Offer(milli)
