@@ -77,7 +77,7 @@ func TestFirstDay(t *testing.T) {
 	d := newDay(t)
 	d.run("kubectl create namespace shop")
 	d.run("kubectl create namespace sluice")
-	d.run("kubectl wait node --all")
+	d.reports(d.run("kubectl wait node --all"))
 	d.sells("in preview", nothing)
 	d.run("helm upgrade")
 	d.sells("once it is on", something)
@@ -89,6 +89,16 @@ func TestFirstDay(t *testing.T) {
 	d.memoryIsShort()
 	d.switchedOff()
 	d.close()
+}
+
+// reports checks what kubectl sluice reports of nodes in preview.
+func (d *day) reports(out string) {
+	d.Helper()
+	for _, want := range []string{d.n1.Name, d.n2.Name, "Preview", "Next:"} {
+		if !strings.Contains(out, want) {
+			d.Errorf("the report does not say %q", want)
+		}
+	}
 }
 
 func nothing(milli, bytes int64) bool   { return milli == 0 && bytes == 0 }

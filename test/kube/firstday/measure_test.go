@@ -107,14 +107,16 @@ func sameContainer(a, b corev1.Pod) bool {
 func (d *day) memoryIsShort() {
 	d.Helper()
 	d.run("kubectl -n etl patch job crunch")
-	bed.Await(d, "the Job to have 8 pods", func() error {
-		if pods := d.pods("etl"); len(pods) != 8 {
-			return fmt.Errorf("it has %d", len(pods))
+	bed.Await(d, "8 pods of the Job to run", func() error {
+		if n := len(d.running("")); n != 8 {
+			return fmt.Errorf("%d run", n)
 		}
 		return nil
 	})
 	before := d.running("")
-	d.Logf("of 8 pods, %d run on n1", len(d.running("n1")))
+	if n := len(d.running(d.n1.Name)); n == 0 || n == 8 {
+		d.Errorf("of 8 pods, %d run on node %s, want some on each node", n, d.n1.Name)
+	}
 	d.run("kubectl -n shop scale deployment cache --replicas=1")
 	h := d.follow(before)
 	d.measured("from the eviction of "+h.victim+", with 5 s of grace, to the start of "+h.successor.Name+" on node "+h.successor.Spec.NodeName, h.took, 140*time.Second)
