@@ -205,6 +205,7 @@ func (p *Publisher) publish(ctx context.Context, what *selling.Publication, obje
 		attempt.Amounts = p.named(what.Amounts)
 		p.tell(what, object)
 	} else {
+		p.seller.Failed()
 		p.backoff = min(max(2*p.backoff, leastBackoff), mostBackoff)
 		p.retry = time.Since(p.start) + p.backoff + time.Duration(rand.Float64()*float64(p.backoff)/2)
 		p.log.WithError(explain(err, p.client.node)).WithField("retry_in", (p.retry - time.Since(p.start)).Round(time.Millisecond).String()).Warn("Publishing failed")
@@ -295,8 +296,11 @@ func (p *Publisher) tell(what *selling.Publication, object *selling.Object) {
 const reportField = ".metadata.annotations." + nodereport.Annotation
 
 // refuses reports whether the API server refuses what was applied, and will again. Then it may be
-// the node's report alone that it refuses: annotations are full, or a policy is against it.
-func refuses(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) }
+// the node's report alone that it refuses: annotations are full, or a policy is against it, or a
+// webhook, which the API server reports as 400 unless the webhook names another code.
+func refuses(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+}
 
 // yields reports whether an apply failed only because the kubelet owns what is applied, or because
 // somebody else has written the node's report.

@@ -112,7 +112,7 @@ func TestLeave(t *testing.T) {
 // An API server that refuses the node's report still gets the amounts.
 func TestReportIsRefused(t *testing.T) {
 	t.Parallel()
-	for status, requests := range map[int]int{0: 1, http.StatusForbidden: 2, http.StatusUnprocessableEntity: 2, http.StatusServiceUnavailable: 1} {
+	for status, requests := range map[int]int{0: 1, http.StatusForbidden: 2, http.StatusUnprocessableEntity: 2, http.StatusBadRequest: 2, http.StatusServiceUnavailable: 1} {
 		p, server := openNode(t, true)
 		server.status = status
 		p.coolDown.until = time.Now().Add(time.Hour)

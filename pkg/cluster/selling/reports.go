@@ -12,11 +12,17 @@ const ReportHold = 10 * time.Minute
 
 // reports is what the seller knows of the reports that it has published.
 type reports struct {
+	reportTimes
+	before reportTimes // those without the latest report, which may fail
+
+	used, short, long mean
+}
+
+// reportTimes are when reports were published.
+type reportTimes struct {
 	at       time.Duration // of the latest; 0 before the first
 	complete time.Duration // of the latest that said what could be sold; 0 before the first
 	hold     time.Duration
-
-	used, short, long mean
 }
 
 // due reports whether a report is to be published, even alone. The first one that says what could
@@ -32,11 +38,16 @@ func (r *reports) due(in *Input, is *nodereport.Report) bool {
 	return last == 0 || in.Now-last >= r.hold
 }
 
+// Failed says that the node object did not get the latest publication: its report is due as before.
+func (s *Seller) Failed() { s.reports.reportTimes = s.reports.before }
+
 // spend notes a publication.
 func (r *reports) spend(in *Input, is *nodereport.Report) {
 	if is == nil {
+		r.before = r.reportTimes
 		return
 	}
+	r.before = r.reportTimes
 	r.at, r.hold = in.Now, ReportHold+time.Duration(in.Jitter*float64(ReportHold)/5)
 	if is.Sellable != nil {
 		r.complete = in.Now

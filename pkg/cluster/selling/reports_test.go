@@ -104,6 +104,24 @@ func TestFirstReport(t *testing.T) {
 	}
 }
 
+// A report that the node object did not get is due at the next attempt.
+func TestFailedReport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(measured(4000, 1500))
+	w.in.Report.Known = false
+	w.run(time.Minute)
+	w.in.Report.Known = true
+	for attempt := range 3 {
+		w.in.Now += 2 * Interval
+		w.in.Heard, w.in.Report.MeasuredAt = w.in.Now, time.Unix(1, int64(w.in.Now))
+		out := w.seller.Step(&w.in)
+		if out.Publish == nil || out.Publish.Report.Sellable == nil {
+			t.Fatalf("attempt %d publishes %+v", attempt, out.Publish)
+		}
+		w.seller.Failed()
+	}
+}
+
 // What somebody else has written is replaced, and not more often than the node's own numbers.
 func TestReportIsRepaired(t *testing.T) {
 	t.Parallel()
