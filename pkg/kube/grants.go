@@ -13,23 +13,24 @@ import (
 // cutGrants are those of the latest status.
 type cutGrants map[status.CutGrant]bool
 
-// tell sends an event about the pod of each cut grant that the latest status did not have, and returns those of this one.
+// tell sends an event about each cut grant that the latest status did not have, and returns those of this one that an
+// event tells of: one that was dropped comes again.
 func (g cutGrants) tell(cut []status.CutGrant, events *Events) cutGrants {
 	var now cutGrants
 	for _, c := range cut {
 		namespace, rest, _ := strings.Cut(c.Container, "/")
-		name, _, ok := strings.Cut(rest, "/")
+		name, container, ok := strings.Cut(rest, "/")
 		if !ok {
+			continue
+		}
+		pod := &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(c.PodUID)}}
+		if !g[c] && !events.Container(pod, container, corev1.EventTypeWarning, "GrantCut", c.Why) {
 			continue
 		}
 		if now == nil {
 			now = cutGrants{}
 		}
 		now[c] = true
-		if !g[c] {
-			pod := &Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(c.PodUID)}}
-			events.Pod(pod, corev1.EventTypeWarning, "GrantCut", c.Why)
-		}
 	}
 	return now
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	resources "k8s.io/component-helpers/resource"
 
@@ -257,15 +259,20 @@ func TestEventsAreBounded(t *testing.T) {
 		t.Errorf("the event is %+v", first)
 	}
 	now := time.Now()
-	if n, ok := e.due(eventKey{"1", "R"}, now.Add(eventPause+time.Second)); !ok || n != 100 {
+	if n, ok := e.due(eventKey{reason: "R", uid: "1"}, now.Add(eventPause+time.Second)); !ok || n != 100 {
 		t.Errorf("after ten minutes: %d, %t, want 100", n, ok)
 	}
 	for i := range 10 * eventKeys {
-		e.due(eventKey{"many", strings.Repeat("r", i)}, now)
-		e.Pod(&Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}}, "", strings.Repeat("r", i), "")
+		e.Pod(&Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i))}}, "", "Flood", "")
 	}
-	if len(e.last) > eventKeys || len(e.queue) > eventQueue {
+	if len(e.last) > eventKeys+2 || len(e.queue) != eventQueue {
 		t.Errorf("%d keys and %d events are kept", len(e.last), len(e.queue))
+	}
+	for range eventQueue {
+		<-e.queue
+	}
+	if e.Container(pod, "main", "", "R", "x"); len(e.queue) != 1 {
+		t.Error("pods of one reason keep back another one's event")
 	}
 }
 
