@@ -25,8 +25,14 @@ const fleetTime = time.Minute
 // fleetPage is how many objects a page has.
 const fleetPage = 250
 
+// These bound what is kept of a condition's reason and message, which a kubelet may write at any length.
+const (
+	wordBytes = 64
+	textBytes = 300
+)
+
 // Fleet reads what the nodes of a cluster say of themselves, with the rights of a user, who needs to
-// list nodes and pods.
+// list nodes, and the pods in Sluice's namespace.
 type Fleet struct{ rest rest.Interface }
 
 // NewFleet returns a client with the settings of a kubeconfig, as kubectl finds it: in file if that
@@ -49,12 +55,12 @@ func NewFleet(file, name, version string) (*Fleet, error) {
 // Nodes returns the nodes whose labels a selector matches, in kubectl's notation; "" matches all.
 func (f *Fleet) Nodes(ctx context.Context, selector string) ([]fleet.Node, error) {
 	if _, err := labels.Parse(selector); err != nil {
-		return nil, fmt.Errorf("the selector %q is none: %w (write it as for 'kubectl get nodes -l')", selector, err)
+		return nil, fmt.Errorf("the selector %q is not valid: %w (write it as for 'kubectl get nodes -l')", selector, err)
 	}
 	var all []fleet.Node
 	err := eachPage(func(after string) (string, error) {
 		var page corev1.NodeList
-		err := f.page(ctx, "nodes", selector, after).Into(&page)
+		err := f.page(ctx, "", "nodes", selector, after).Into(&page)
 		for i := range page.Items {
 			all = append(all, fleetNode(&page.Items[i]))
 		}
@@ -63,24 +69,24 @@ func (f *Fleet) Nodes(ctx context.Context, selector string) ([]fleet.Node, error
 	return all, listing("nodes", err)
 }
 
-// Pods returns the pods of Sluice in all namespaces.
-func (f *Fleet) Pods(ctx context.Context) ([]fleet.Pod, error) {
+// Pods returns the pods of Sluice in a namespace. Others' pods may have the same labels.
+func (f *Fleet) Pods(ctx context.Context, namespace string) ([]fleet.Pod, error) {
 	var all []fleet.Pod
 	err := eachPage(func(after string) (string, error) {
 		var page corev1.PodList
-		err := f.page(ctx, "pods", "app.kubernetes.io/name=sluice", after).Into(&page)
+		err := f.page(ctx, namespace, "pods", "app.kubernetes.io/name=sluice", after).Into(&page)
 		for i := range page.Items {
 			all = append(all, fleetPod(&page.Items[i]))
 		}
 		return page.Continue, err
 	})
-	return all, listing("pods", err)
+	return all, listing("pods in namespace "+namespace, err)
 }
 
-func (f *Fleet) page(ctx context.Context, resource, selector, after string) rest.Result {
+func (f *Fleet) page(ctx context.Context, namespace, resource, selector, after string) rest.Result {
 	ctx, cancel := context.WithTimeout(ctx, fleetTime)
 	defer cancel()
-	request := f.rest.Get().Resource(resource).Param("limit", strconv.Itoa(fleetPage))
+	request := f.rest.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Param("limit", strconv.Itoa(fleetPage))
 	if selector != "" {
 		request.Param("labelSelector", selector)
 	}
@@ -91,16 +97,16 @@ func (f *Fleet) page(ctx context.Context, resource, selector, after string) rest
 }
 
 // listing says what to do about a list that the API server does not give.
-func listing(resource string, err error) error {
+func listing(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("the list of %s: %w (ask for the right to list %s in the whole cluster, as the ClusterRole view and a rule for nodes give it)", resource, err, resource)
+		return fmt.Errorf("the list of %s: %w (ask for the right to list %s)", what, err, what)
 	case apierrors.IsResourceExpired(err):
-		return fmt.Errorf("the list of %s: %w (it took too long: try again)", resource, err)
+		return fmt.Errorf("the list of %s: %w (it took too long: try again)", what, err)
 	}
-	return fmt.Errorf("the list of %s: %w", resource, err)
+	return fmt.Errorf("the list of %s: %w", what, err)
 }
 
 // errRepeats is of an API server whose pages do not end.
@@ -131,7 +137,7 @@ func fleetNode(node *corev1.Node) fleet.Node {
 	for _, c := range node.Status.Conditions {
 		switch c.Type {
 		case corev1.NodeReady, selling.Ready, selling.BatchOpen:
-			is.Conditions[string(c.Type)] = fleet.Condition{True: c.Status == corev1.ConditionTrue, Reason: c.Reason, Text: c.Message, Since: c.LastTransitionTime.Time}
+			is.Conditions[string(c.Type)] = fleet.Condition{True: c.Status == corev1.ConditionTrue, Reason: shorten(c.Reason, wordBytes), Text: shorten(c.Message, textBytes), Since: c.LastTransitionTime.Time}
 		}
 	}
 	return is
@@ -153,5 +159,6 @@ func fleetPod(pod *corev1.Pod) fleet.Pod {
 			is.Why = c.State.Terminated.Reason
 		}
 	}
+	is.Why = shorten(is.Why, textBytes)
 	return is
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func newReport(to *cluster) *cobra.Command {
-	var selector, by string
+	var selector, by, namespace string
 	var nodes bool
 	c := &cobra.Command{
 		Use:   "report",
@@ -22,7 +22,7 @@ and what could be sold to batch work, now and for long. Nodes in preview count:
 they sell nothing, and say what they could sell. For nodes that do not sell, it
 shows the reason.
 
-It needs the rights to list nodes and pods.`,
+It needs the rights to list nodes, and pods in Sluice's namespace.`,
 		Example: `  kubectl sluice report
   kubectl sluice report --nodes -l node-role.kubernetes.io/worker
   kubectl sluice report --by topology.kubernetes.io/zone
@@ -32,6 +32,7 @@ It needs the rights to list nodes and pods.`,
 	f := c.Flags()
 	f.StringVarP(&selector, "selector", "l", "", "labels of the nodes, as for kubectl get (default: all nodes)")
 	f.StringVar(&by, "by", "", "group the nodes by this `label` (default: the node groups of the chart)")
+	f.StringVarP(&namespace, "namespace", "n", "sluice", "`namespace` of Sluice")
 	f.BoolVar(&nodes, "nodes", false, "show each node")
 	output := cli.OutputFlag(c, "table", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -43,7 +44,7 @@ It needs the rights to list nodes and pods.`,
 		if err != nil {
 			return err
 		}
-		pods, err := client.Pods(c.Context())
+		pods, err := client.Pods(c.Context(), namespace)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -26,15 +27,16 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// api is an API server with nodes and pods, which it lists in pages of two.
+// api is an API server with nodes and pods, which it lists in pages.
 type api struct {
+	page      int // length of a page; 2 if it is 0
 	nodes     []corev1.Node
 	pods      []corev1.Pod
 	forbidden string // the resource that the user may not list
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resource := strings.TrimPrefix(r.URL.Path, "/api/v1/")
+	resource := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "namespaces/sluice/")
 	w.Header().Set("Content-Type", "application/json")
 	if resource == a.forbidden {
 		w.WriteHeader(http.StatusForbidden)
@@ -49,10 +51,11 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	from, _ := strconv.Atoi(r.FormValue("continue"))
 	page := metav1.ListMeta{}
 	cut := func(all int) (int, int) {
-		if from+2 < all {
-			page.Continue = strconv.Itoa(from + 2)
+		to := from + cmp.Or(a.page, 2)
+		if to < all {
+			page.Continue = strconv.Itoa(to)
 		}
-		return min(from, all), min(from+2, all)
+		return min(from, all), min(to, all)
 	}
 	switch resource {
 	case "nodes":
@@ -65,6 +68,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i, j := cut(len(matching))
 		json.NewEncoder(w).Encode(corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, ListMeta: page, Items: matching[i:j]})
 	case "pods":
+		if !strings.Contains(r.URL.Path, "/namespaces/") {
+			w.WriteHeader(http.StatusForbidden) // only those of one namespace
+			return
+		}
 		i, j := cut(len(a.pods))
 		json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: page, Items: a.pods[i:j]})
 	default:
@@ -198,6 +205,12 @@ func TestReport(t *testing.T) {
 	}
 	golden(t, "first-day", first)
 	golden(t, "first-day-json", first, "-o", "json", "--context", "c")
+
+	large := &api{page: 500}
+	for i := range 2000 {
+		large.add(fmt.Sprintf("n%04d", i), "", report(14, 14), sells(), "node", "kube")
+	}
+	golden(t, "large", large)
 
 	none := &api{}
 	none.add("n1", "", "", nil)

@@ -70,15 +70,15 @@ func TestNext(t *testing.T) {
 		pods  []Pod
 	}{
 		"No node matches": {nil, nil},
-		"helm install":    {[]Node{{Name: "a"}, {Name: "b"}}, nil},
+		"Install Sluice":  {[]Node{{Name: "a"}, {Name: "b"}}, nil},
 		"helm upgrade sluice configs/helm/sluice -n ns":   {[]Node{{Name: "s"}}, []Pod{{Namespace: "ns", Node: "s", Component: "node"}}},
 		"Find out why node s is in state NothingReported": {[]Node{{Name: "s"}, previewed}, []Pod{kube, {Node: "p", Component: "kube", Ready: true}}},
-		"No node says what it could sell":                 {[]Node{unknown}, nil},
+		"No node says what it could sell":                 {[]Node{unknown}, []Pod{{Node: "u", Component: "kube", Ready: true}}},
 		"the nodes could sell 3 CPUs and 0 B: to begin":   {[]Node{previewed}, nil},
 		"Nothing is sold now, although":                   {[]Node{off}, nil},
-		"1 node of 2 sell":                                {[]Node{seller, previewed}, nil},
+		"1 of 2 nodes sells":                              {[]Node{seller, previewed}, nil},
 		"Batch work can have 2 CPUs":                      {[]Node{seller}, nil},
-		"Nothing: 1 node of 1 sell":                       {[]Node{open(node("s", reportOf(2000, 500), selling.Acting))}, nil},
+		"Nothing to do: 1 of 1 node sells":                {[]Node{open(node("s", reportOf(2000, 500), selling.Acting))}, nil},
 	} {
 		if got := Summarize(test.nodes, test.pods, "").Next; !strings.Contains(got, says) {
 			t.Errorf("it says %q, want %q", got, says)

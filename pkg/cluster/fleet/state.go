@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
@@ -23,8 +24,8 @@ const (
 	NothingReported = "NothingReported" // sluice-kube runs, and there is no report
 )
 
-// judge returns what a node says, and its state. Where no pod of sluice-kube was found in the whole
-// cluster, it may run outside of pods, and what it has published is believed.
+// judge returns what a node says, and its state. Where no pod of sluice-kube was found in the
+// namespace, it may run outside of pods, and what it has published is believed.
 func judge(node *Node, pods []Pod, published bool) NodeReport {
 	is := NodeReport{Name: node.Name, Capacity: node.Capacity}
 	state := func(word, why string) NodeReport {
@@ -36,11 +37,11 @@ func judge(node *Node, pods []Pod, published bool) NodeReport {
 	switch {
 	case known && !ready.True:
 		is.Since = ready.Since
-		return state(NodeNotReady, "The node is not ready: "+cmp.Or(ready.Text, ready.Reason, "it gives no reason")+".")
+		return state(NodeNotReady, "The node is not ready: "+strings.TrimRight(cmp.Or(ready.Text, ready.Reason, "it gives no reason"), ".")+".")
 	case kube != nil && !kube.Ready:
 		return state(NotRunning, fmt.Sprintf("Pod %s/%s does not run: %s.", kube.Namespace, kube.Name, cmp.Or(kube.Why, "it gives no reason")))
 	case node.Report == "" && kube == nil && plugin == nil:
-		return state(NotInstalled, "No pod of Sluice is on the node.")
+		return state(NotInstalled, "No pod of Sluice is on the node (--namespace names Sluice's namespace).")
 	case node.Report == "" && kube == nil:
 		return state(NoSluiceKube, "Sluice is on the node without sluice-kube, which tells the cluster what the node could sell: set kube.enabled among the chart's values.")
 	case kube == nil && published:
@@ -100,8 +101,8 @@ func next(s *Summary, pods []Pod) string {
 	switch {
 	case t.Nodes == 0:
 		return "No node matches: see the labels of all nodes with 'kubectl get nodes --show-labels'."
-	case states[NotInstalled] == t.Nodes:
-		return "Install Sluice in preview, which changes nothing: helm install sluice configs/helm/sluice -n sluice --set kube.enabled=true"
+	case len(pods) == 0 && t.Reporting == 0:
+		return "Install Sluice in preview, which changes nothing, with kube.enabled: docs/chart.md has the commands. If it is installed, name its namespace with --namespace."
 	case states[NoSluiceKube] > 0 && t.Reporting == 0:
 		return fmt.Sprintf("Let sluice-kube tell what the nodes could sell: helm upgrade sluice configs/helm/sluice -n %s --reuse-values --set kube.enabled=true", namespace)
 	case broken != nil:
@@ -113,11 +114,19 @@ func next(s *Summary, pods []Pod) string {
 	case t.Selling == 0:
 		return fmt.Sprintf("Nothing is sold now, although the nodes could sell %s: see the states of the nodes above.", could)
 	case states[selling.Preview] > 0:
-		return fmt.Sprintf("%s of %d sell: set mode: on and control.mode: on for the %d that are in preview.", humanize.Count(t.Selling, "node"), t.Nodes, states[selling.Preview])
+		return fmt.Sprintf("%d of %s %s: set mode: on and control.mode: on for the %d that are in preview.", t.Selling, humanize.Count(t.Nodes, "node"), sell(t.Selling), states[selling.Preview])
 	case t.Bound == (nodereport.Offers{}):
-		return fmt.Sprintf("Batch work can have %s, and has nothing: let the pods of a namespace request it with 'kubectl label namespace NAMESPACE sluice.dev/batch=true'.", could)
+		return fmt.Sprintf("Batch work can have %s, and has nothing: install the chart with policies.batch, and let the pods of a namespace request it with 'kubectl label namespace NAMESPACE sluice.dev/batch=true'.", could)
 	}
-	return fmt.Sprintf("Nothing: %s of %d sell %s to batch work.", humanize.Count(t.Selling, "node"), t.Nodes, could)
+	return fmt.Sprintf("Nothing to do: %d of %s %s %s to batch work.", t.Selling, humanize.Count(t.Nodes, "node"), sell(t.Selling), could)
+}
+
+// sell is the verb after a number of nodes.
+func sell(nodes int) string {
+	if nodes == 1 {
+		return "sells"
+	}
+	return "sell"
 }
 
 // firstOf returns the first node in the first of these states that a node has; nil if none has one.

@@ -19,7 +19,8 @@ const Schema = 1
 // These bound what is believed.
 const (
 	// MaxBytes is the length of the longest annotation that is read. A report takes less than a
-	// third of it. The policy of configs/kubernetes/policies/own-node.yaml refuses longer ones.
+	// third of it. The policy of configs/kubernetes/policies/own-node.yaml refuses more characters than
+	// that; a report has one byte for each.
 	MaxBytes = 2048
 	// MaxAmount is the largest amount: 4.5 trillion CPUs, or 4 PiB.
 	MaxAmount int64 = 1 << 52

@@ -20,7 +20,7 @@ import (
 // Summary writes the groups, or each node if nodes is set, and why nodes do not sell.
 func Summary(w io.Writer, s *fleet.Summary, nodes bool, now time.Time) error {
 	var out strings.Builder
-	for i, unit := range units() {
+	for i, unit := range units(s) {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
@@ -32,7 +32,7 @@ func Summary(w io.Writer, s *fleet.Summary, nodes bool, now time.Time) error {
 		terminal.Table(&out, "  ", terminal.Columns, alignRight(rows))
 	}
 	out.WriteString("\nNOW and FOR LONG: what could be sold, whether it is sold or not. BOUND: batch\n" +
-		"resources that pods have of it. Amounts are those of the nodes that report.\n")
+		"resources that pods already request. Amounts are those of the nodes that report.\n")
 	rows := stateRows(s)
 	if nodes {
 		rows = whyRows(s, now)
@@ -58,9 +58,15 @@ type unit struct {
 	text  func(nodereport.Amount) string
 }
 
-func units() []unit {
+// units are those of a summary: a thousand CPUs and more need no tenths, which would take the table's room.
+func units(s *fleet.Summary) []unit {
+	const thousand = 1000 * 1000
+	cpus := func(a nodereport.Amount) string { return humanize.AlignedCPUs(a.MilliCPU) }
+	if s.Total.Capacity.MilliCPU >= thousand {
+		cpus = func(a nodereport.Amount) string { return strconv.FormatInt((a.MilliCPU+500)/1000, 10) }
+	}
 	return []unit{
-		{"CPU, in CPUs", func(a nodereport.Amount) string { return humanize.AlignedCPUs(a.MilliCPU) }},
+		{"CPU, in CPUs", cpus},
 		{"Memory", func(a nodereport.Amount) string { return humanize.ShortBytes(a.MemoryBytes) }},
 	}
 }

@@ -86,12 +86,23 @@ const operator = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: operator}
-rules: [{apiGroups: [""], resources: [nodes, pods], verbs: [list]}]
+rules: [{apiGroups: [""], resources: [nodes], verbs: [list]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: operator}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: operator}
+subjects: [{kind: User, name: operator, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: operator, namespace: default}
+rules: [{apiGroups: [""], resources: [pods], verbs: [list]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: operator, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: operator}
 subjects: [{kind: User, name: operator, apiGroup: rbac.authorization.k8s.io}]
 ---
 apiVersion: v1
@@ -109,7 +120,7 @@ metadata: {name: n2}
 // summary is what kubectl sluice report says to the operator.
 func (s *stand) summary(kubeconfig string) *fleet.Summary {
 	s.Helper()
-	out, err := exec.CommandContext(s.Context(), "../../../bin/kubectl-sluice", "report", "-o", "json", "--kubeconfig", kubeconfig).CombinedOutput()
+	out, err := exec.CommandContext(s.Context(), "../../../bin/kubectl-sluice", "report", "-o", "json", "--namespace", "default", "--kubeconfig", kubeconfig).CombinedOutput()
 	if err != nil {
 		s.Fatalf("report: %v\n%s", err, out)
 	}
@@ -120,7 +131,7 @@ func (s *stand) summary(kubeconfig string) *fleet.Summary {
 	return &all
 }
 
-// An operator who may list nodes and pods sees what the cluster could sell, and which nodes say
+// An operator who may list nodes, and the pods of one namespace, sees what the cluster could sell, and which nodes say
 // nothing, whatever somebody writes into a node's annotation.
 func TestReportCommand(t *testing.T) {
 	s := newStand(t)
