@@ -97,10 +97,17 @@ func (s *stand) faults() []fault {
 		{"the device plugins' folder is emptied", func() { kubelet.Stop(s); s.empty(); kubelet.Start(s) }},
 		{"the node object is made anew", func() {
 			kubelet.Stop(s)
+			// Kubernetes deletes the pods of a node that is away for 40 s, which a kubelet on a busy machine needs to start.
+			s.cluster.ControllerManager.Freeze(s)
+			defer s.cluster.ControllerManager.Thaw(s)
 			if err := s.client.CoreV1().Nodes().Delete(context.Background(), nodeName, metav1.DeleteOptions{}); err != nil {
 				s.Fatal(err)
 			}
 			kubelet.Start(s)
+			bed.Await(s, "the kubelet to register its node", func() error {
+				_, err := s.client.CoreV1().Nodes().Get(context.Background(), nodeName, metav1.GetOptions{})
+				return err
+			})
 		}},
 	}
 }
