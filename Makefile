@@ -7,7 +7,7 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 
 TOOLS := bin/tools
-FUZZTIME := 20000x
+FUZZTIME := 10000x
 IMAGE := localhost/sluice/sluice:latest
 
 # The minor version of Kubernetes that kube-test runs: test/kube/programs has a module for each.

@@ -23,12 +23,12 @@ const (
 	probe = "localhost/sluice/probe:1"
 )
 
-// outage is how long the API server is away: a minute, or what the variable SLUICE_OUTAGE says, as "5m".
+// outage is how long the API server is away: what the variable SLUICE_OUTAGE says, as "5m".
 func outage(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("SLUICE_OUTAGE")
 	if text == "" {
-		return time.Minute
+		t.Skip("SKIPPED: it takes two minutes more than SLUICE_OUTAGE, which is not set")
 	}
 	length, err := time.ParseDuration(text)
 	if err != nil {
