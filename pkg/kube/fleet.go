@@ -112,8 +112,8 @@ func listing(what string, err error) error {
 // errRepeats is of an API server whose pages do not end.
 var errRepeats = errors.New("the API server repeats a page: try again")
 
-// eachPage reads the pages of a list. read returns the mark of the page after the one that it has
-// read after a mark; "" is before the first page and after the last.
+// eachPage reads all pages of a list. It passes the API server's "continue" token to read, "" for the
+// first page. read returns the token of the next page, "" after the last.
 func eachPage(read func(after string) (string, error)) error {
 	for after := ""; ; {
 		next, err := read(after)

@@ -129,7 +129,8 @@ func sell(nodes int) string {
 	return "sell"
 }
 
-// firstOf returns the first node in the first of these states that a node has; nil if none has one.
+// firstOf returns the first node of the first listed state that has nodes. It returns nil if no listed
+// state has any.
 func firstOf(nodes map[string]*NodeReport, states ...string) *NodeReport {
 	for _, state := range states {
 		if nodes[state] != nil {

@@ -10,7 +10,7 @@ import (
 // and up to a fifth longer. A report comes along with every other publication.
 const ReportHold = 10 * time.Minute
 
-// reports is what the seller knows of the reports that it has published.
+// reports holds when the seller published reports, and the means that they contain.
 type reports struct {
 	reportTimes
 	before reportTimes // those without the latest report, which may fail

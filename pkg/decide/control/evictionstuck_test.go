@@ -114,8 +114,8 @@ func TestEvictionOfStuckPodsIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A pod that a bound per hour keeps is told of once, with the bound and why the pod cannot start,
-// and evicted when the hour is over.
+// If a bound per hour keeps a stuck pod on the node, one decision names the bound and why the pod
+// cannot start. The pod is evicted when the hour is over.
 func TestEvictionOfStuckPodsSaysWhatKeepsThem(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
