@@ -103,7 +103,6 @@ func (e *Evictor) carryOut(ctx context.Context, o evictorder.Order) {
 	e.awaitPods(ctx)
 	a, answered := e.before(&o, came)
 	if !answered {
-		e.closeSale(ctx, &o)
 		a = e.evict(ctx, &o, came)
 	}
 	e.remember(o.ID, a)
@@ -166,11 +165,30 @@ func (e *Evictor) known(uid string, now time.Time) eviction.Known {
 	return k
 }
 
-// evict requests the eviction until there is a result or the context ends.
+// evict evicts the pod of an order. A pod that is not among those of the node is looked for first: it may be gone, and
+// the watch may be late.
 func (e *Evictor) evict(ctx context.Context, o *evictorder.Order, came time.Time) evictorder.Answer {
+	if e.known(o.UID, time.Now()).Missing() {
+		if a := e.request(ctx, o, came, lookOnly); a.Outcome != evictorder.Evicted {
+			return a
+		}
+	}
+	e.closeSale(ctx, o)
+	return e.request(ctx, o, came, really)
+}
+
+// How an eviction is requested. A dry run counts against no disruption budget: the API server would count a request for
+// a pod that was replaced, because it compares the UID later (pkg/registry/core/pod/storage/eviction.go).
+var (
+	really   []string
+	lookOnly = []string{metav1.DryRunAll}
+)
+
+// request requests the eviction until there is a result or the context ends.
+func (e *Evictor) request(ctx context.Context, o *evictorder.Order, came time.Time, dryRun []string) evictorder.Answer {
 	for attempts := 1; ; attempts++ {
-		reply := e.client.evict(ctx, o)
-		a, wait, answered := eviction.After(&reply, attempts)
+		reply := e.client.evict(ctx, o, dryRun)
+		a, wait, answered := eviction.After(&reply, e.known(o.UID, time.Now()), attempts)
 		if answered {
 			return a
 		}
@@ -189,12 +207,12 @@ func (e *Evictor) evict(ctx context.Context, o *evictorder.Order, came time.Time
 const evictedBy = "sluice.dev/evicted-by"
 
 // evict requests one eviction, of the pod with the order's UID alone.
-func (c *Client) evict(ctx context.Context, o *evictorder.Order) eviction.Reply {
+func (c *Client) evict(ctx context.Context, o *evictorder.Order, dryRun []string) eviction.Reply {
 	uid := types.UID(o.UID)
 	body, err := json.Marshal(&policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
 		ObjectMeta:    metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, Labels: map[string]string{evictedBy: "agent"}},
-		DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &o.GraceSeconds, Preconditions: &metav1.Preconditions{UID: &uid}},
+		DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &o.GraceSeconds, Preconditions: &metav1.Preconditions{UID: &uid}, DryRun: dryRun},
 	})
 	if err != nil {
 		return eviction.Reply{Code: 400, Message: err.Error()}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 	logtest "github.com/sirupsen/logrus/hooks/test"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -177,6 +179,48 @@ func TestEvictorAndAClockThatJumps(t *testing.T) {
 	e := NewEvictor(client, &plugin{}, client.Pods(nil, func() {}), client.Events(log), log)
 	if a := e.evict(t.Context(), &o, came); a.Outcome != evictorder.Evicted || api.requests() != 2 {
 		t.Errorf("%d requests, and the answer %+v", api.requests(), a)
+	}
+}
+
+// TestEvictorAndALateWatch: a pod that the watch does not have is looked for by a dry run, and evicted if it is there.
+func TestEvictorAndALateWatch(t *testing.T) {
+	t.Parallel()
+	const dry, real = "dry run", "eviction"
+	created, missing := says(201, "", success), says(404, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"pods \"p\" not found"}`)
+	for name, test := range map[string]struct {
+		replies []func(http.ResponseWriter)
+		want    evictorder.Outcome
+		did     []string
+	}{
+		"the pod is gone":     {[]func(http.ResponseWriter){missing}, evictorder.Gone, []string{dry}},
+		"the pod is there":    {[]func(http.ResponseWriter){says(503, "", "no etcd"), created, created}, evictorder.Evicted, []string{dry, dry, "cool-down", real}},
+		"it ends in between":  {[]func(http.ResponseWriter){created, missing}, evictorder.Gone, []string{dry, "cool-down", real}},
+		"its budget is spent": {[]func(http.ResponseWriter){says(429, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod.","details":{"causes":[{"reason":"DisruptionBudget","message":"web needs 1"}]}}`)}, evictorder.Refused, []string{dry}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var did []string
+			api := &apiServer{replies: test.replies}
+			client := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var asked policyv1.Eviction
+				if err := json.NewDecoder(r.Body).Decode(&asked); err == nil && strings.HasSuffix(r.URL.Path, "/eviction") {
+					if did = append(did, real); len(asked.DeleteOptions.DryRun) > 0 {
+						did[len(did)-1] = dry
+					}
+				}
+				api.ServeHTTP(w, r)
+			}))
+			log, _ := logtest.NewNullLogger()
+			node := &plugin{}
+			e := NewEvictor(client, node, &Pods{store: cache.NewStore(cache.MetaNamespaceKeyFunc), controller: synced{}}, client.Events(log), log)
+			e.CoolDown = func(context.Context, string, time.Duration, string) { did = append(did, "cool-down") }
+			now := time.Now()
+			o := evictorder.Order{ID: "a-1", UID: "u", Namespace: "ns", Name: "p", DecidedAt: now, Deadline: now.Add(time.Minute), CoolDownUntil: now.Add(time.Minute)}
+			e.carryOut(t.Context(), o)
+			if got := node.answered(); len(got) != 1 || got[0].Outcome != test.want || !slices.Equal(did, test.did) {
+				t.Errorf("did %q, want %q; answers %+v, want %s", did, test.did, got, test.want)
+			}
+		})
 	}
 }
 

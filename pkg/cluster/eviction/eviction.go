@@ -19,12 +19,13 @@ type Known struct {
 	Priority int32
 }
 
+// Missing reports whether the pod is not among those of the node. It is gone, unless the watch is late.
+func (k Known) Missing() bool { return k.Synced && !k.Found }
+
 // Before decides whether an order needs the API server. Otherwise it returns the answer. A pod
 // that ends as soon as the order wants was evicted before, perhaps by this program before a
 // restart. One that may take longer, as its owner has deleted it with a grace period of a day,
-// needs the API server, which shortens the grace period of a pod that is ending. Before also keeps
-// an order for a pod that was replaced from the API server, which would count it against the
-// disruption budget before it compares the UID (pkg/registry/core/pod/storage/eviction.go).
+// needs the API server, which shortens the grace period of a pod that is ending.
 func Before(o *evictorder.Order, k Known, now time.Time) (a evictorder.Answer, answered bool) {
 	switch {
 	case !now.Before(o.Deadline):
@@ -33,8 +34,6 @@ func Before(o *evictorder.Order, k Known, now time.Time) (a evictorder.Answer, a
 		return evictorder.Answer{Outcome: evictorder.Evicted}, true
 	case k.Found && k.Priority >= evictorder.CriticalPriority:
 		return failed("the pod has a priority of the cluster's own, %d: such pods are not evicted", k.Priority), true
-	case k.Synced && !k.Found:
-		return gone("no pod with UID %s is on this node any more", o.UID), true
 	}
 	return a, false
 }
@@ -84,7 +83,7 @@ const severalBudgets = "more than one PodDisruptionBudget"
 
 // isLate reports whether the policy sluice-own-pods of configs/kubernetes/policies/own-node.yaml refused an eviction
 // because the API server's copy of the pods has another pod of that name, or no pod at all. Either the copy or the
-// order is late, and the next answer tells: the copy has the pod, or the watched pods of the node do not.
+// order is late: the pod is gone if the watched pods of the node do not have it either.
 func isLate(r *Reply) bool {
 	return (r.Code == forbidden || r.Code == unprocessable) && strings.Contains(r.Message, "sluice-own-pods") &&
 		(strings.Contains(r.Message, "of UID ") || strings.Contains(r.Message, "no params found"))
@@ -92,7 +91,7 @@ func isLate(r *Reply) bool {
 
 // After decides what a reply means. Either answered is true, or the eviction has to be requested
 // again after wait. attempts counts the requests, including this one.
-func After(r *Reply, attempts int) (a evictorder.Answer, wait time.Duration, answered bool) {
+func After(r *Reply, k Known, attempts int) (a evictorder.Answer, wait time.Duration, answered bool) {
 	switch {
 	case r.Code >= 200 && r.Code < 300:
 		return evictorder.Answer{Outcome: evictorder.Evicted}, 0, true
@@ -102,6 +101,8 @@ func After(r *Reply, attempts int) (a evictorder.Answer, wait time.Duration, ans
 		return gone("the pod was replaced by another of its name: %s", r.Message), 0, true
 	case r.Budget, strings.Contains(r.Message, severalBudgets):
 		return evictorder.Answer{Outcome: evictorder.Refused, Reason: evictorder.Clip(r.Message)}, 0, true
+	case isLate(r) && k.Missing():
+		return gone("neither the API server nor the node has this pod: %s", r.Message), 0, true
 	case isLate(r), r.Code == 0, r.Code == tooManyRequests, r.Code == conflict, r.Code == requestTimeout, r.Code >= serverError:
 		return a, max(backoff(attempts), r.RetryAfter), false
 	}

@@ -28,7 +28,7 @@ func late(t *testing.T, err error, words string) {
 		t.Fatalf("got %v, want %q", err, words)
 	}
 	reply := eviction.Reply{Code: int(status.Status().Code), Message: status.Status().Message}
-	if a, wait, answered := eviction.After(&reply, 1); answered || wait == 0 {
+	if a, wait, answered := eviction.After(&reply, eviction.Known{Synced: true, Found: true}, 1); answered || wait == 0 {
 		t.Errorf("sluice-kube answers %+v to %+v, and does not try again", a, reply)
 	}
 }

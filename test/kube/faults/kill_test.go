@@ -83,7 +83,7 @@ func (w *world) checkEvictions(audit string) {
 	w.Helper()
 	accepted := map[types.UID]int{}
 	for _, r := range requests(w.T, audit) {
-		if o := r.RequestObject.DeleteOptions; r.ResponseStatus.Code == 201 && o != nil && o.Preconditions != nil {
+		if o := r.RequestObject.DeleteOptions; r.ResponseStatus.Code == 201 && o != nil && o.Preconditions != nil && len(o.DryRun) == 0 {
 			accepted[*o.Preconditions.UID]++
 		}
 	}
