@@ -108,6 +108,7 @@ const (
 	starting phase = iota // has not seen the node object yet
 	fresh                 // publishes all at once: nothing is there, or what a predecessor left at its end
 	closed                // publishes what is bound
+	preview               // publishes what is bound, and has sold nothing since the plugin was in preview
 	opening               // could sell, and waits
 	open                  // publishes the offer
 	aside                 // leaves the names to another publisher
@@ -131,7 +132,7 @@ func NewSeller(d Dialect) *Seller { return &Seller{names: d.Names()} }
 // running pods have; everything else waits. Publications that are not urgent are at least
 // Interval apart. An urgent one may come earlier if it is the only one so: there are at most
 // 2 + t/Interval of both together in any time t. To close is always possible at once, and
-// happens at most once in Hold. A fall of a closed node is always possible at once, too: it
+// happens at most once in Hold, and each time that somebody puts the node in preview. A fall of a closed node is always possible at once, too: it
 // happens at most twice per pod, when the pod begins to end and when it ends, which costs the API
 // server more requests of the kubelet.
 func (s *Seller) Step(in *Input) Output {
@@ -145,7 +146,7 @@ func (s *Seller) Step(in *Input) Output {
 	if !known {
 		return Output{Again: min(in.Heard+Silence, in.Now+Interval)}
 	}
-	s.enter(in, shut)
+	s.enter(in, shut, ready.Word == Preview)
 	plan := s.plan(in)
 	var conditions []Condition
 	conditions = append(conditions, ready, s.batchOpen(in, shut))
@@ -221,8 +222,8 @@ func (in *Input) silent() bool {
 	return silent >= Silence || in.Connected && silent >= Stall
 }
 
-// enter changes the phase.
-func (s *Seller) enter(in *Input, shut *Reason) {
+// enter changes the phase. Whoever ends the preview of a node has decided that it sells: no short calm has opened it.
+func (s *Seller) enter(in *Input, shut *Reason, previews bool) {
 	switch {
 	case in.Object.Other != nil:
 		s.phase = aside
@@ -233,8 +234,12 @@ func (s *Seller) enter(in *Input, shut *Reason) {
 	}
 	switch {
 	case s.phase == aside:
+	case shut != nil && (previews || s.phase == preview):
+		s.phase = preview
 	case shut != nil:
 		s.phase = closed
+	case s.phase == preview:
+		s.phase = fresh
 	case s.phase == closed:
 		s.phase, s.since, s.hold = opening, in.Now, holdFor(in)
 	case s.phase == opening && in.Now-s.since >= s.hold:

@@ -199,6 +199,18 @@ func TestSelling(t *testing.T) {
 			w.run(Hold + 5*time.Second)
 		}, 4000, Selling, 4},
 		"preview closes":  {func(w *world) { w.in.Report.NotActing = &Reason{Preview, "x"}; w.step() }, 0, NotReady, 1},
+		"the end of a preview opens at once, when the plugin has started again and measured": {func(w *world) {
+			w.in.Report.NotActing = &Reason{Preview, "x"}
+			w.run(time.Minute)
+			w.in.Connected = false
+			w.in.Now += Silence
+			w.step()
+			w.in.Connected, w.in.Report = true, offers(4000)
+			w.in.Report.Closed = &Reason{OfferUnknown, "not measured yet"}
+			w.run(time.Minute)
+			w.in.Report = offers(4000)
+			w.run(2 * Interval)
+		}, 4000, Selling, 4},
 		"stopping closes": {func(w *world) { w.step(); w.in.Leaving = true; w.step() }, 0, Stopping, 2},
 		"a successor opens at once": {func(w *world) {
 			w.step()
