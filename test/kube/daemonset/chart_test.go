@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sluice-dev/sluice/pkg/engine/journal"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
@@ -93,7 +91,7 @@ func (s session) chart(t *testing.T) {
 	})
 	t.Run("an upgrade without sluice-kube removes what it has published", func(t *testing.T) {
 		s.helm(t, values("{enabled: false}", "cri"), "upgrade", "sluice", "CHART", "--wait", "--timeout", "3m")
-		s.withdrawn(t)
+		none(t, s.Leftovers(t))
 		stay(t)
 	})
 	t.Run("the uninstallation leaves nothing", func(t *testing.T) {
@@ -106,8 +104,7 @@ func (s session) chart(t *testing.T) {
 			t.Errorf("BestEffort pods keep the quota %s", quota)
 		}
 		s.deleteNamespace(t)
-		s.withdrawn(t)
-		s.noFiles(t)
+		none(t, slices.Concat(s.Leftovers(t), s.n1.Leftovers(t), s.n2.Leftovers(t)))
 	})
 }
 
@@ -207,32 +204,6 @@ func (s session) lack(t *testing.T, prefix string) {
 	}
 }
 
-// withdrawn checks that nothing of sluice-kube is left in the cluster.
-func (s session) withdrawn(t *testing.T) {
-	t.Helper()
-	s.lack(t, "kubernetes.io/")
-	nodes, err := s.Client(t).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		for _, c := range node.Status.Conditions {
-			if strings.HasPrefix(string(c.Type), "Sluice") {
-				t.Errorf("node %s has the condition %s", node.Name, c.Type)
-			}
-		}
-		for _, entry := range node.ManagedFields {
-			if strings.HasPrefix(entry.Manager, "sluice") {
-				t.Errorf("node %s has fields of %s", node.Name, entry.Manager)
-			}
-		}
-	}
-	for _, name := range s.Unscoped(t, "sluice") {
-		t.Errorf("%s is left", name)
-	}
-}
-
 // watchPlugins follows the plugin's pods until the returned function is called, which tells for how many nodes none was
 // ready at once.
 func (s session) watchPlugins(t *testing.T) (most func() int) {
@@ -271,29 +242,9 @@ func (s session) deleteNamespace(t *testing.T) {
 	})
 }
 
-// noFiles checks that Sluice's folders for what runs have no sockets, and nothing but a journal without settings and the
-// list of its own CPUs. A reboot empties them.
-func (s session) noFiles(t *testing.T) {
+func none(t *testing.T, left []string) {
 	t.Helper()
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []*bed.Node{s.n1, s.n2} {
-		for _, dir := range []string{"/run/sluice", "/run/sluice-kube"} {
-			files, err := os.ReadDir(n.Path(dir))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, file := range files {
-				if name := file.Name(); dir != "/run/sluice" || name != "originals.jsonl" && name != "own-cpus" {
-					t.Errorf("node %s has %s", n.Name, filepath.Join(dir, name))
-				}
-			}
-		}
-		left, err := journal.Read(n.Path("/run/sluice/originals.jsonl"), strings.TrimSpace(string(boot)))
-		if err != nil || len(left.All()) > 0 {
-			t.Errorf("the journal of node %s still has %v: %v", n.Name, left.All(), err)
-		}
+	for _, name := range left {
+		t.Errorf("%s is left", name)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,7 @@ func machineMemory(t *testing.T) int64 {
 func TestFirstDay(t *testing.T) {
 	d := newDay(t)
 	d.run("kubectl create namespace shop")
+	kubelets := d.settings()
 	d.run("kubectl create namespace sluice")
 	d.reports(d.run("kubectl wait node --all"))
 	d.sells("in preview", nothing)
@@ -88,6 +90,7 @@ func TestFirstDay(t *testing.T) {
 	d.loadDoubles(running)
 	d.memoryIsShort()
 	d.switchedOff()
+	d.uninstalled(kubelets)
 	d.close()
 }
 
@@ -191,5 +194,43 @@ func (d *day) switchedOff() {
 			}
 			return nil
 		})
+	}
+}
+
+// settings are what the kernel has of the nodes' cgroups that Sluice changes, and of those of web's first pod.
+func (d *day) settings() map[string]string {
+	d.Helper()
+	web := slices.MinFunc(d.pods("shop"), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	all := map[string]string{}
+	for _, n := range d.nodes() {
+		files := []string{"cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes"}
+		if n.V2() {
+			files = []string{"cpu.weight", "cpu.max", "cpu.idle", "memory.max", "memory.high"}
+		}
+		cgroups := []string{filepath.Join(n.CgroupRoot, "kubepods", "besteffort")}
+		if n == d.n1 {
+			container := n.Cgroup(d, &web, "main")
+			cgroups = append(cgroups, container, filepath.Dir(container))
+		}
+		for _, cgroup := range cgroups {
+			for _, file := range files {
+				all[filepath.Join(cgroup, file)] = n.CgroupFile(d, cgroup, file)
+			}
+		}
+	}
+	return all
+}
+
+// uninstalled checks that nothing is left of Sluice, and that the kernel has again what the kubelet set.
+func (d *day) uninstalled(kubelets map[string]string) {
+	d.Helper()
+	d.run("kubectl delete namespace etl")
+	for _, left := range slices.Concat(d.cluster.Leftovers(d), d.n1.Leftovers(d), d.n2.Leftovers(d)) {
+		d.Errorf("%s is left", left)
+	}
+	for file, now := range d.settings() {
+		if now != kubelets[file] {
+			d.Errorf("%s is %s, and was %s before Sluice came", file, now, kubelets[file])
+		}
 	}
 }
