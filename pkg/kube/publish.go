@@ -60,10 +60,10 @@ type Attempt struct {
 	Err     error
 }
 
-// NewPublisher returns a publisher. It publishes while Run runs.
-func NewPublisher(client *Client, dialect selling.Dialect, events *Events, log logrus.FieldLogger) *Publisher {
+// NewPublisher returns a publisher of resources with these names. It publishes while Run runs.
+func NewPublisher(client *Client, names map[selling.Kind]string, events *Events, log logrus.FieldLogger) *Publisher {
 	p := &Publisher{
-		client: client, log: log, events: events, names: dialect.Names(), seller: selling.NewSeller(dialect),
+		client: client, log: log, events: events, names: names, seller: selling.NewSeller(names),
 		start: time.Now().Add(-time.Second), // the time 0 means never
 		wake:  make(chan struct{}, 1), Published: func(Attempt) {},
 	}

@@ -71,7 +71,7 @@ func openNode(t *testing.T, synced bool) (*Publisher, *nodeServer) {
 	log := logrus.New()
 	log.SetOutput(t.Output())
 	client := clientOf(t, server)
-	p := NewPublisher(client, selling.Sluice, client.Events(log), log)
+	p := NewPublisher(client, selling.Sluice.Names(), client.Events(log), log)
 	p.start = p.start.Add(-time.Hour)
 	p.pods.controller = followed{synced: synced}
 	node := nodeWith("5", "4000", "4000")

@@ -21,6 +21,7 @@ import (
 // options are the flags of run.
 type options struct {
 	node, socket, resources, kubeconfig, metrics, logLevel string
+	pins                                                   bool
 }
 
 func newRun() *cobra.Command {
@@ -30,7 +31,10 @@ func newRun() *cobra.Command {
 		Short: "Publish what this node sells, until stopped",
 		Long: `Read the plugin's status from its socket, and publish the offer to batch work in
 the capacity and allocatable of this node, with the conditions SluiceReady and
-SluiceBatchOpen. At its end nothing more is sold than what pods have.`,
+SluiceBatchOpen. At its end nothing more is sold than what pods have.
+
+With --pins, publish also how many CPUs containers can have for themselves, so that
+a pod of class LSE or LSR waits until a node has them.`,
 		Example: `  # in a pod, with NODE_NAME from the field spec.nodeName
   sluice-kube run
 
@@ -46,6 +50,7 @@ SluiceBatchOpen. At its end nothing more is sold than what pods have.`,
 	nodeFlag(cmd, &o.node)
 	f.StringVar(&o.socket, "socket", "/run/sluice-kube/kube.sock", "unix socket on which the plugin serves its status")
 	f.StringVar(&o.resources, "resources", string(selling.Sluice), "names of the resources: sluice, koordinator or katalyst")
+	f.BoolVar(&o.pins, "pins", false, "publish also "+selling.PinnableCPU+", the CPUs that LSE and LSR containers can have")
 	kubeconfigFlag(cmd, &o.kubeconfig)
 	f.StringVar(&o.metrics, "metrics-listen", "", "address of the metrics, as :9101 (default: none)")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -82,7 +87,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	events := client.Events(log)
-	publisher := kube.NewPublisher(client, dialect, events, log)
+	names := dialect.Names()
+	if o.pins {
+		names[selling.Pins] = selling.PinnableCPU
+	}
+	publisher := kube.NewPublisher(client, names, events, log)
 	work, ctx := errgroup.WithContext(ctx)
 	if o.metrics != "" {
 		metrics := newMetrics()

@@ -42,8 +42,8 @@ func TestPolicies(t *testing.T) {
 	if out, errs, err := helm(t, "package", chart, "--destination", dir); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
-	all := files(t, "own-node", "priorities", "batch-pods", "annotations", "pinned", "parameters")
-	values := []string{"--set", "kube.enabled=true,policies.batch=true,policies.services=true"}
+	all := files(t, "own-node", "pins", "priorities", "batch-pods", "annotations", "pinned", "parameters")
+	values := []string{"--set", "kube.enabled=true,kube.pins=true,policies.batch=true,policies.services=true"}
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -74,7 +74,7 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("with another name and namespace the policies are\n%s", got)
 	}
 	_, got = template(t, chart, "sluice", "sluice", append(values, "--set", "policies.mutatingVersion=v1beta1")...)
-	if n := strings.Count(got, "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingAdmissionPolicy"); n != 3 {
-		t.Errorf("%d mutating policies and bindings are v1beta1, want 3", n)
+	if n := strings.Count(got, "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingAdmissionPolicy"); n != 5 {
+		t.Errorf("%d mutating policies and bindings are v1beta1, want 5", n)
 	}
 }

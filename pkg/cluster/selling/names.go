@@ -12,12 +12,13 @@ import (
 // Kind is one of the amounts that a node sells.
 type Kind int
 
-// These are the kinds. CPU is in thousandths of a CPU, memory in bytes.
+// These are the kinds. CPU is in thousandths of a CPU unless whole CPUs are named, memory in bytes.
 const (
 	BatchCPU    Kind = iota // from the short-term offer
 	BatchMemory             // from the short-term offer
 	MidCPU                  // from the long-term offer
 	MidMemory               // from the long-term offer
+	Pins                    // whole CPUs for containers with CPUs of their own
 	kinds
 )
 
@@ -49,7 +50,10 @@ func ParseDialect(name string) (Dialect, error) {
 	return "", fmt.Errorf("there are no resource names of %q: use sluice, koordinator or katalyst", name)
 }
 
-// Names returns the names of the resources by kind. A kind without a name is not sold.
+// PinnableCPU is the resource of the kind Pins, in every dialect.
+const PinnableCPU = "sluice.dev/pinnable-cpu"
+
+// Names returns the names of the batch resources by kind. A kind without a name is not sold.
 //
 // Koordinator's are those of its apis/extension/resource.go, Katalyst's those of
 // consts.ReclaimedResourceMilliCPU and ReclaimedResourceMemory in katalyst-api. All of them

@@ -35,6 +35,9 @@ func (s *Seller) plan(in *Input) plan {
 		// A pod that the kubelet has not admitted yet may have been bound by hand, beyond what
 		// is sold: it keeps what is published from falling, but raises nothing.
 		least := max(admitted[kind], min(bound[kind], has))
+		if kind == Pins {
+			offer[kind] = s.pins(in)
+		}
 		want[kind] = max(offer[kind], least)
 		switch {
 		case !found:
@@ -63,6 +66,20 @@ func sold(in *Input) Amounts {
 		BatchCPU: max(0, o[BatchCPU]-bound[MidCPU]), BatchMemory: max(0, o[BatchMemory]-bound[MidMemory]),
 		MidCPU: min(o[MidCPU], o[BatchCPU]), MidMemory: min(o[MidMemory], o[BatchMemory]),
 	}
+}
+
+// pins is how many CPUs pods can request as pins: those that the node would give to new pins, and those
+// that pods have which request them. A pod without its pin yet is among the former. It does not depend on
+// batch work: a node that sells nothing has pins, also without a control loop.
+func (s *Seller) pins(in *Input) int64 {
+	if in.Report == nil || in.Leaving || in.silent() || in.Heard-s.linked >= Silence {
+		return 0
+	}
+	all := in.Report.Pinnable
+	for i := range in.Pods {
+		all += min(in.Report.Held[in.Pods[i].UID], in.Pods[i].Requests[Pins])
+	}
+	return min(all, Most)
 }
 
 // sums returns what the pods that the kubelet has admitted request, and all pods. Pods that end by
@@ -95,7 +112,7 @@ func (s *Seller) amount(in *Input, p *plan, kind Kind, has, want int64) int64 {
 	case want == has:
 		*d = drift{}
 		return has
-	case s.phase == fresh:
+	case s.phase == fresh, kind == Pins:
 		p.due, p.urgent = true, p.urgent || want < has
 		return want
 	case s.phase != open && want < has:

@@ -14,6 +14,7 @@ func TestSellerProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(offers(4000))
+		w.seller = NewSeller(withPins())
 		var sent []time.Duration
 		was := w.seller
 		var told []Pod             // the pods at the latest publication
@@ -50,10 +51,10 @@ func TestSellerProperties(t *testing.T) {
 	})
 }
 
-// falls reports whether a publication lowers an amount.
+// falls reports whether a publication lowers an amount of batch resources.
 func falls(before *Object, p *Publication) bool {
 	for kind, amount := range p.Amounts {
-		if amount < before.Amounts[kind] {
+		if kind != Pins && amount < before.Amounts[kind] {
 			return true
 		}
 	}
@@ -68,7 +69,7 @@ func change(t *rapid.T, w *world) {
 		w.report(*w.in.Report)
 	}
 	r := *w.in.Report
-	switch rapid.IntRange(0, 12).Draw(t, "event") {
+	switch rapid.IntRange(0, 13).Draw(t, "event") {
 	case 0, 1, 2, 3:
 		r.Offer = offers(rapid.Int64Range(0, 10000).Draw(t, "offer")).Offer
 	case 4:
@@ -86,7 +87,7 @@ func change(t *rapid.T, w *world) {
 	case 9:
 		w.in.Object = &Object{UID: rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "uid")}
 	case 10:
-		w.seller = NewSeller(Sluice)
+		w.seller = NewSeller(withPins())
 	case 11:
 		other := *w.in.Object
 		other.Other = rapid.SampledFrom([]*Publisher{nil, nil, {"x", "batch.sluice.dev/cpu"}}).Draw(t, "other")
@@ -96,6 +97,8 @@ func change(t *rapid.T, w *world) {
 			w.in.Pods = slices.Clone(w.in.Pods)
 			w.in.Pods[n-1].Evicted = !w.in.Pods[n-1].Evicted
 		}
+	case 13:
+		r.Pinnable = rapid.Int64Range(0, 8).Draw(t, "pinnable")
 	}
 	w.in.Report = &r
 }
@@ -122,6 +125,9 @@ func checkPublication(t *rapid.T, w *world, before *Object, p *Publication) {
 			}
 		}
 		least := max(running, min(bound, before.Amounts[kind]))
+		if kind == Pins && amount <= max(w.in.Report.Pinnable, least) {
+			continue // also sold where batch work is not
+		}
 		switch {
 		case amount < least:
 			t.Fatalf("kind %d: %d is below %d, which is bound", kind, amount, least)

@@ -24,6 +24,8 @@ type Report struct {
 	NotActing    *Reason            // why the loop does not act on batch work; nil if it does
 	Closed       *Reason            // why nothing is sold; nil if the offer is
 	Shortcomings *Reason            // what is wrong although the loop acts; nil if nothing is
+	Pinnable     int64              // CPUs that new pins could get together
+	Held         map[string]int64   // CPUs that pods have for themselves, by UID of the pod
 }
 
 // Reason is why a condition of the node is as it is.
@@ -60,7 +62,10 @@ const (
 // NewReport reads a status. It fails if the status contains an amount that no node can have;
 // such a status counts for nothing.
 func NewReport(s *status.Status) (*Report, error) {
-	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s)}
+	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s), Held: held(s)}
+	if r.Pinnable = int64(s.Machine.PinnableCPUs); r.Pinnable < 0 || r.Pinnable > Most {
+		return nil, fmt.Errorf("the status has machine.pinnableCPUs of %d: amounts are from 0 to %d; restart sluice, and report a bug if the amount comes back", r.Pinnable, Most)
+	}
 	loop := s.Loop
 	if loop == nil {
 		return r, nil
@@ -80,6 +85,17 @@ func NewReport(s *status.Status) (*Report, error) {
 		r.Offer[BatchCPU] = r.Offer[BatchCPU] * int64(b.KeptPercent) / 100
 	}
 	return r, nil
+}
+
+// held returns the CPUs that pods have for themselves, by UID.
+func held(s *status.Status) map[string]int64 {
+	cpus := map[string]int64{}
+	for i := range s.Containers {
+		if c := &s.Containers[i]; c.Pool == "" {
+			cpus[c.PodUID] += int64(c.CPUs.Size())
+		}
+	}
+	return cpus
 }
 
 // used returns what a node uses; nil if that has not been measured, or no node can use it.

@@ -122,8 +122,8 @@ type drift struct {
 	lowest int64 // of what could have been published since
 }
 
-// NewSeller returns a seller of resources with the names of a dialect.
-func NewSeller(d Dialect) *Seller { return &Seller{names: d.Names()} }
+// NewSeller returns a seller of resources with these names by kind.
+func NewSeller(names map[Kind]string) *Seller { return &Seller{names: names} }
 
 // Step decides what the node object is to have now. The caller publishes it, and shows the
 // result in Object at the next step.

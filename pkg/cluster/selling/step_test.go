@@ -26,7 +26,7 @@ func offers(milli int64) *Report {
 }
 
 func newWorld(report *Report) *world {
-	w := &world{seller: NewSeller(Sluice)}
+	w := &world{seller: NewSeller(Sluice.Names())}
 	w.in = Input{Now: time.Second, Heard: time.Second, Connected: true, Report: report, Object: &Object{UID: "1"}}
 	return w
 }
@@ -198,7 +198,7 @@ func TestSelling(t *testing.T) {
 			w.in.Report = offers(4000)
 			w.run(Hold + 5*time.Second)
 		}, 4000, Selling, 4},
-		"preview closes":  {func(w *world) { w.in.Report.NotActing = &Reason{Preview, "x"}; w.step() }, 0, NotReady, 1},
+		"preview closes": {func(w *world) { w.in.Report.NotActing = &Reason{Preview, "x"}; w.step() }, 0, NotReady, 1},
 		"the end of a preview opens at once, when the plugin has started again and measured": {func(w *world) {
 			w.in.Report.NotActing = &Reason{Preview, "x"}
 			w.run(time.Minute)
@@ -216,12 +216,12 @@ func TestSelling(t *testing.T) {
 			w.step()
 			w.in.Leaving = true
 			w.step()
-			w.seller, w.in.Leaving = NewSeller(Sluice), false
+			w.seller, w.in.Leaving = NewSeller(Sluice.Names()), false
 			w.run(20 * time.Second)
 		}, 4000, Selling, 3},
 		"a successor of a crash goes on": {func(w *world) {
 			w.step()
-			w.seller = NewSeller(Sluice)
+			w.seller = NewSeller(Sluice.Names())
 			w.in.Report = offers(9000)
 			w.run(time.Minute)
 		}, 4000, Selling, 1},
@@ -229,7 +229,7 @@ func TestSelling(t *testing.T) {
 			w.step()
 			w.in.Report.Closed = &Reason{Window, "a window"}
 			w.run(time.Minute)
-			w.seller, w.in.Report = NewSeller(Sluice), offers(4000)
+			w.seller, w.in.Report = NewSeller(Sluice.Names()), offers(4000)
 			w.run(time.Minute)
 		}, 0, Reopening, 3},
 		"silence closes after 30 s": {func(w *world) {

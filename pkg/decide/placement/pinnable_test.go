@@ -38,6 +38,9 @@ func TestPinnable(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("promised %v, Place grants %v of\n%s", got, want, describe(l))
 		}
+		if got, want := l.PinnableTogether(), mostOn(l, m.Online); got != want {
+			t.Fatalf("promised %d in all, Place grants %d of\n%s", got, want, describe(l))
+		}
 	})
 }
 

@@ -150,12 +150,16 @@ func (d *Draft) Status() *status.Status {
 
 func (r *Reporter) machine() status.Machine {
 	m := r.Ledger.Machine()
+	pinnable := 0
+	if r.Authority().Cpusets {
+		pinnable = r.Ledger.PinnableTogether()
+	}
 	return status.Machine{
 		Online: m.Online, Offline: m.Offline,
 		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
 		MemoryBytes: r.Memory(),
-		Pinned:      r.Ledger.Pinned(),
-		Reserved:    r.Config.Reserved, System: r.Config.System,
+		Pinned:      r.Ledger.Pinned(), PinnableCPUs: pinnable,
+		Reserved: r.Config.Reserved, System: r.Config.System,
 		External: cpuset.Union(r.External(), r.Barred()),
 		Steering: r.from.Steering(),
 	}

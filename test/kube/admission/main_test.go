@@ -27,7 +27,7 @@ func policy(t *testing.T, name string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if beta() && name == "batch-pods.yaml" {
+	if beta() && (name == "batch-pods.yaml" || name == "pins.yaml") {
 		return strings.ReplaceAll(string(text), "admissionregistration.k8s.io/v1\n", "admissionregistration.k8s.io/v1beta1\n")
 	}
 	return string(text)

@@ -63,7 +63,7 @@ func (s *stand) sell() {
 		s.Fatal(err)
 	}
 	events := client.Events(log)
-	publisher := kube.NewPublisher(client, selling.Sluice, events, log)
+	publisher := kube.NewPublisher(client, selling.Sluice.Names(), events, log)
 	evictor := kube.NewEvictor(client, s.kube(), publisher.Pods(), events, log)
 	evictor.CoolDown = publisher.CoolDown
 	ctx, cancel := context.WithCancel(context.Background())
