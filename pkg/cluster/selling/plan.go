@@ -41,6 +41,7 @@ func (s *Seller) plan(in *Input) plan {
 		want[kind] = max(offer[kind], least)
 		switch {
 		case !found:
+			s.slow[kind] = drift{}
 			p.amounts[kind], p.due, p.urgent = want[kind], true, true
 		default:
 			p.amounts[kind] = max(least, s.amount(in, &p, kind, has, want[kind]))
@@ -49,12 +50,20 @@ func (s *Seller) plan(in *Input) plan {
 			p.due, p.urgent = true, true
 		}
 	}
-	if p.due { // small falls that would wait come along
+	if p.due { // what would wait comes along
 		for kind, amount := range p.amounts {
-			p.amounts[kind] = min(amount, want[kind])
+			p.amounts[kind] = max(min(amount, want[kind]), s.lasted(in, kind))
 		}
 	}
 	return p
+}
+
+// lasted returns the amount to which a kind may rise with a publication for something else; 0 if it may not.
+func (s *Seller) lasted(in *Input, kind Kind) int64 {
+	if d := &s.slow[kind]; s.phase == open && d.up && in.Now >= d.since+s.hold {
+		return d.lowest
+	}
+	return 0
 }
 
 // sold is what the node offers in all. The long-term offer comes first: what pods have bought
@@ -121,7 +130,7 @@ func (s *Seller) amount(in *Input, p *plan, kind Kind, has, want int64) int64 {
 		free := in.Leaving || saysOpen(in.Object) || s.last == nil || s.last[kind] != want
 		p.due, p.urgent, p.closing = true, true, p.closing || free
 		return want
-	case want < has && (has-want)*smallFall >= has:
+	case want < has && (has-want)*smallChange >= has:
 		*d = drift{}
 		p.due, p.urgent = true, true
 		return want
@@ -130,7 +139,11 @@ func (s *Seller) amount(in *Input, p *plan, kind Kind, has, want int64) int64 {
 		*d = drift{from: has, up: up, since: in.Now, lowest: want}
 	}
 	d.lowest = min(d.lowest, want)
-	if at := d.since + s.hold; in.Now < at {
+	hold := s.hold
+	if d.up && (d.lowest-has)*smallChange < has {
+		hold *= 2 // memory wanders by some percent all the time, and CPU at other times
+	}
+	if at := d.since + hold; in.Now < at {
 		if p.next == 0 || at < p.next {
 			p.next = at
 		}

@@ -162,7 +162,7 @@ func checkFall(t *rapid.T, w *world, behind time.Duration) time.Duration {
 		bound += pod.Requests[BatchCPU]
 	}
 	want := max(w.in.Report.Offer[BatchCPU], bound)
-	if w.away || !found || w.in.Object.Other != nil || (has-want)*smallFall < has || has == want {
+	if w.away || !found || w.in.Object.Other != nil || (has-want)*smallChange < has || has == want {
 		return 0
 	}
 	if behind == 0 {

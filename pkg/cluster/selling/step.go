@@ -15,8 +15,9 @@ const (
 	Interval = 10 * time.Second // between two publications
 )
 
-// A fall of less than one part in smallFall of what is published may wait.
-const smallFall = 10
+// A change of less than one part in smallChange of what is published may wait: a fall for Hold, and a rise for another
+// publication after Hold, but no longer than twice as long.
+const smallChange = 10
 
 // Input is what a step decides by. All times are since the start of the process, by a clock
 // that does not jump.

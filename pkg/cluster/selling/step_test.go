@@ -123,6 +123,30 @@ func TestSelling(t *testing.T) {
 			w.in.Report = offers(9000)
 			w.run(Hold - time.Minute)
 		}, 5000, Selling, 2},
+		"a rise of less than a tenth waits": {func(w *world) {
+			w.step()
+			w.in.Report = offers(4399)
+			w.run(2*Hold - 5*time.Second)
+		}, 4000, Selling, 1},
+		"for ten minutes": {func(w *world) {
+			w.step()
+			w.in.Report = offers(4399)
+			w.run(2*Hold + 5*time.Second)
+		}, 4399, Selling, 2},
+		"or five if there is another reason to publish": {func(w *world) {
+			w.step()
+			w.in.Report = offers(4399)
+			w.run(Hold + 5*time.Second)
+			w.in.Report.Offer[BatchMemory] = 0
+			w.run(time.Second)
+		}, 4399, Selling, 2},
+		"and not before": {func(w *world) {
+			w.step()
+			w.in.Report = offers(4399)
+			w.run(Hold - 5*time.Second)
+			w.in.Report.Offer[BatchMemory] = 0
+			w.run(time.Second)
+		}, 4000, Selling, 2},
 		"what is bound stays": {func(w *world) {
 			w.in.Pods = []Pod{podOf(1500, true), podOf(500, true)}
 			w.step()
@@ -238,7 +262,7 @@ func TestSelling(t *testing.T) {
 			w.in.Now += Silence
 			w.step()
 		}, 0, NotReady, 2},
-		"and not before": {func(w *world) {
+		"and does not before": {func(w *world) {
 			w.step()
 			w.in.Connected = false
 			w.in.Now += Silence - 1
@@ -344,8 +368,8 @@ func TestNothingIsPublishedBlindly(t *testing.T) {
 	}
 }
 
-// Nodes in calm publish seldom: the API server of 5,000 nodes sees at most 10 a second. The
-// offers wander by 5 % around a load of the day, as a mean of one minute does.
+// Nodes in calm publish seldom: the API server of 5,000 nodes sees at most 10 a second. CPU and
+// memory wander on their own, as means of one minute do: by 5 % of the offer, and by 1 %.
 func TestCalmNodesPublishSeldom(t *testing.T) {
 	t.Parallel()
 	const nodes, hours = 20, 2
@@ -356,10 +380,14 @@ func TestCalmNodesPublishSeldom(t *testing.T) {
 			w.in.Report.NotActing = notActing
 			w.in.Jitter = random.Float64()
 			w.step()
-			noise := 0.0
+			cpu, memory := 0.0, 0.0
 			for range int(hours * time.Hour / time.Second) {
-				noise = noise*0.983 + random.NormFloat64()*0.05*0.18 // of one minute, with a deviation of 5 %
-				w.in.Report = measured(int64(40000*(1+noise)), int64(20000*(1-2*noise)))
+				cpu = cpu*0.983 + random.NormFloat64()*0.05*0.18         // of one minute, with a deviation of 5 %
+				memory = memory*0.9994 + random.NormFloat64()*0.01*0.034 // of half an hour
+				w.in.Report = measured(int64(40000*(1+cpu)), int64(20000*(1-2*cpu)))
+				for _, kind := range []Kind{BatchMemory, MidMemory} {
+					w.in.Report.Offer[kind] = int64(float64(40000<<20) * (1 + memory))
+				}
 				w.in.Report.NotActing = notActing
 				w.run(time.Second)
 			}
