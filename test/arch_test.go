@@ -98,6 +98,7 @@ func exempt() map[string][]string {
 		"pkg/workload/convert":    {"gopkg.in/yaml.v3"},              // edits pod manifests
 		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // wraps the library
 		"pkg/view/top":            {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/cluster/fleet":       {path.Join(module, "pkg/status")}, // imports it for its types only
 		"pkg/cluster/selling": { // imports them for their types only
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/peers"),
 		},

@@ -31,9 +31,13 @@ const (
 	textBytes = 300
 )
 
-// Fleet reads what the nodes of a cluster say of themselves, with the rights of a user, who needs to
-// list nodes, and the pods in Sluice's namespace.
-type Fleet struct{ rest rest.Interface }
+// Fleet reads what the nodes of a cluster say of themselves, and runs commands in their pods of Sluice,
+// with the rights of a user.
+type Fleet struct {
+	Namespace string // namespace of the kubeconfig's context
+	rest      rest.Interface
+	config    *rest.Config
+}
 
 // NewFleet returns a client with the settings of a kubeconfig, as kubectl finds it: in file if that
 // is not "", else by the variable KUBECONFIG, else in the home folder. A name of "" is its current
@@ -41,15 +45,20 @@ type Fleet struct{ rest rest.Interface }
 func NewFleet(file, name, version string) (*Fleet, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	settings := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name})
+	config, err := settings.ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig: %w (name another with --kubeconfig or --context)", err)
+	}
+	namespace, _, err := settings.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig's namespace: %w (name another with --kubeconfig or --context)", err)
 	}
 	client, err := newREST(config, "kubectl-sluice/"+version)
 	if err != nil {
 		return nil, err
 	}
-	return &Fleet{client}, nil
+	return &Fleet{Namespace: namespace, rest: client, config: config}, nil
 }
 
 // Nodes returns the nodes whose labels a selector matches, in kubectl's notation; "" matches all.

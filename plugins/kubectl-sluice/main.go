@@ -27,8 +27,9 @@ func execute(ctx context.Context, args []string, out, errs io.Writer) int {
 		Use:         "kubectl-sluice",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sluice"},
 		Short:       "Show what Sluice does on the nodes of a cluster",
-		Long: `kubectl sluice shows what Sluice does on the nodes of a cluster. It reads the API
-server alone, by your kubeconfig and with your rights, and asks no node.
+		Long: `kubectl sluice shows what Sluice does on the nodes of a cluster, by your kubeconfig
+and with your rights. 'report' reads the API server alone; the others also run
+commands in Sluice's pods, as kubectl exec does.
 
 Exit status: 0 success, 1 failure, 2 invalid command line.`,
 	}
@@ -36,7 +37,7 @@ Exit status: 0 success, 1 failure, 2 invalid command line.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&to.kubeconfig, "kubeconfig", "", "kubeconfig `file` (default: as kubectl)")
 	flags.StringVar(&to.context, "context", "", "context of the kubeconfig (default: the current one)")
-	root.AddCommand(newReport(to), cli.NewVersion("kubectl sluice"))
+	root.AddCommand(newReport(to), newTop(to), newExplain(to), newLog(to), cli.NewVersion("kubectl sluice"))
 	return cli.Execute(ctx, root, args, cli.Streams{In: os.Stdin, Out: out, Errs: errs})
 }
 

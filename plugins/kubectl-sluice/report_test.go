@@ -9,9 +9,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -32,11 +34,18 @@ type api struct {
 	page      int // length of a page; 2 if it is 0
 	nodes     []corev1.Node
 	pods      []corev1.Pod
-	forbidden string // the resource that the user may not list
+	forbidden string // the resource that the user may not list; "exec" to run no command
+	runs      runs   // what commands print
+
+	mutex   sync.Mutex
+	refused []string // requests to run a command
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resource := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "namespaces/sluice/")
+	if a.one(w, r) {
+		return
+	}
+	resource := path.Base(r.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
 	if resource == a.forbidden {
 		w.WriteHeader(http.StatusForbidden)
@@ -72,8 +81,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusForbidden) // only those of one namespace
 			return
 		}
-		i, j := cut(len(a.pods))
-		json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: page, Items: a.pods[i:j]})
+		ours := a.pods
+		if !strings.Contains(r.URL.Path, "/namespaces/sluice/") {
+			ours = nil
+		}
+		i, j := cut(len(ours))
+		json.NewEncoder(w).Encode(corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: page, Items: ours[i:j]})
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -257,7 +270,7 @@ func TestReportFails(t *testing.T) {
 		"report --kubeconfig " + pods.kubeconfig(t):     {cli.ExitFailure, "the right to list pods"},
 		"report n1":      {cli.ExitUsage, "kubectl sluice report --help"},
 		"report -o yaml": {cli.ExitUsage, "must be table or json"},
-		"top":            {cli.ExitUsage, "kubectl sluice: unknown command"},
+		"stop":           {cli.ExitUsage, "kubectl sluice: unknown command"},
 	} {
 		var out, errs bytes.Buffer
 		if exit := execute(t.Context(), strings.Fields(args), &out, &errs); exit != test.exit || !strings.Contains(errs.String(), test.says) || out.Len() > 0 {

@@ -41,13 +41,7 @@ func Summary(w io.Writer, s *fleet.Summary, nodes bool, now time.Time) error {
 		out.WriteString("\nNodes that do not sell\n")
 		terminal.Table(&out, "  ", terminal.Columns, rows)
 	}
-	out.WriteString("\nNext: ")
-	for i, line := range terminal.Fold(terminal.Printable(s.Next), terminal.Columns-len("Next: ")) {
-		if i > 0 {
-			out.WriteString("      ")
-		}
-		out.WriteString(line + "\n")
-	}
+	write(&out, "Next: ", s.Next)
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -155,8 +149,11 @@ func whyRows(s *fleet.Summary, now time.Time) [][]string {
 }
 
 // alignRight pads all columns but the first on their left.
-func alignRight(rows [][]string) [][]string {
-	for column := 1; column < len(rows[0]); column++ {
+func alignRight(rows [][]string) [][]string { return alignRightFrom(1, rows) }
+
+// alignRightFrom pads a column and all behind it on their left.
+func alignRightFrom(first int, rows [][]string) [][]string {
+	for column := first; column < len(rows[0]); column++ {
 		width := 0
 		for _, row := range rows {
 			width = max(width, utf8.RuneCountInString(row[column]))
