@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/signal"
 
@@ -18,11 +17,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(execute(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Errs: os.Stderr}))
 }
 
 // execute runs a command line and returns the exit status.
-func execute(ctx context.Context, args []string, out, errs io.Writer) int {
+func execute(ctx context.Context, args []string, streams cli.Streams) int {
 	root := &cobra.Command{
 		Use:         "kubectl-sluice",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sluice"},
@@ -37,8 +36,8 @@ Exit status: 0 success, 1 failure, 2 invalid command line.`,
 	flags := root.PersistentFlags()
 	flags.StringVar(&to.kubeconfig, "kubeconfig", "", "kubeconfig `file` (default: as kubectl)")
 	flags.StringVar(&to.context, "context", "", "context of the kubeconfig (default: the current one)")
-	root.AddCommand(newReport(to), newTop(to), newExplain(to), newLog(to), cli.NewVersion("kubectl sluice"))
-	return cli.Execute(ctx, root, args, cli.Streams{In: os.Stdin, Out: out, Errs: errs})
+	root.AddCommand(newReport(to), newTop(to), newExplain(to), newLog(to), newDoctor(to), newBatch(to), cli.NewVersion("kubectl sluice"))
+	return cli.Execute(ctx, root, args, streams)
 }
 
 // cluster is which cluster a command is about.

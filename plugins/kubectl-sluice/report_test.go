@@ -36,9 +36,11 @@ type api struct {
 	pods      []corev1.Pod
 	forbidden string // the resource that the user may not list; "exec" to run no command
 	runs      runs   // what commands print
+	in        string // what the user types
 
 	mutex   sync.Mutex
 	refused []string // requests to run a command
+	ran     []string // commands that ran, with their nodes
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -184,7 +186,7 @@ func everything() *api {
 func golden(t *testing.T, name string, a *api, args ...string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if exit := execute(t.Context(), append([]string{"report", "--kubeconfig", a.kubeconfig(t)}, args...), &out, &errs); exit != 0 {
+	if exit := execute(t.Context(), append([]string{"report", "--kubeconfig", a.kubeconfig(t)}, args...), cli.Streams{Out: &out, Errs: &errs}); exit != 0 {
 		t.Fatalf("%s: exit status %d, %s", name, exit, errs.String())
 	}
 	file := filepath.Join("testdata", name+".golden")
@@ -273,7 +275,7 @@ func TestReportFails(t *testing.T) {
 		"stop":           {cli.ExitUsage, "kubectl sluice: unknown command"},
 	} {
 		var out, errs bytes.Buffer
-		if exit := execute(t.Context(), strings.Fields(args), &out, &errs); exit != test.exit || !strings.Contains(errs.String(), test.says) || out.Len() > 0 {
+		if exit := execute(t.Context(), strings.Fields(args), cli.Streams{Out: &out, Errs: &errs}); exit != test.exit || !strings.Contains(errs.String(), test.says) || out.Len() > 0 {
 			t.Errorf("%s: exit status %d, %q", args, exit, errs.String())
 		}
 	}
