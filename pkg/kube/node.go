@@ -55,7 +55,7 @@ func (n *node) trim(object any) any {
 	if !ok {
 		return object
 	}
-	trimmed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion}}
+	trimmed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Labels: full.Labels}}
 	if text := full.Annotations[nodereport.Annotation]; text != "" && len(text) <= nodereport.MaxBytes {
 		trimmed.Annotations = map[string]string{nodereport.Annotation: text}
 	}
@@ -158,6 +158,16 @@ func (n *node) object() (*selling.Object, *corev1.Node) {
 	}
 	o.Other = publisher(n.now.ManagedFields, n.names)
 	return o, n.now
+}
+
+// labels returns the node's labels, and whether the node object is known. They must not be changed.
+func (n *node) labels() (labels map[string]string, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now == nil {
+		return nil, false
+	}
+	return n.now.Labels, true
 }
 
 // publisher returns another program that publishes one of the resources, the first by its name;

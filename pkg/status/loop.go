@@ -81,6 +81,7 @@ type Batch struct {
 	KeptPercent      int               `json:"keptPercent,omitempty"`      // Part of its budget that batch work keeps while the state is "squeezed", in percent.
 	NextChangeAt     time.Time         `json:"nextChangeAt,omitzero"`      // Time of the next change by a window or by the end of an override; absent if there is none.
 	Switch           Switch            `json:"switch"`                     // Override by `sluice batch`.
+	FleetSwitch      *Switch           `json:"fleetSwitch,omitempty"`      // Override by the fleet's switch, the ConfigMap sluice-switch; absent if the plugin serves no socket for sluice-kube.
 	Mechanism        Mechanism         `json:"mechanism"`                  // Mechanism that bounds the CPU of batch work.
 	Known            bool              `json:"known"`                      // Whether the budget is known.
 	Unlimited        bool              `json:"unlimited"`                  // Whether batch work may use all CPUs that it shares.
@@ -95,12 +96,12 @@ type Batch struct {
 	MixedPods        []string          `json:"mixedPods,omitempty"`        // Pods ("namespace/name") of other classes in a cgroup that would otherwise hold only batch work; absent if there are none.
 }
 
-// Switch is the override by `sluice batch` that the loop has read.
+// Switch is an override for batch work that the loop has read: by `sluice batch`, or by the fleet's switch.
 type Switch struct {
 	State   control.SwitchState `json:"state"`             // State that was asked for: "auto", "on" or "off".
 	Evict   bool                `json:"evict,omitempty"`   // Whether running batch pods are to be evicted.
 	EndsAt  time.Time           `json:"endsAt,omitzero"`   // Time at which the override ends; absent if it has no end.
-	Problem string              `json:"problem,omitempty"` // Why this may not be what the switch's file says now, such as a disk that does not answer; absent if it is.
+	Problem string              `json:"problem,omitempty"` // Why this may not be what the switch says now, such as a disk that does not answer or a ConfigMap with a mistake; absent if it is.
 }
 
 // BatchCgroup is one cgroup whose CPU or memory the loop limits for batch work.

@@ -20,8 +20,8 @@ import (
 
 // options are the flags of run.
 type options struct {
-	node, socket, resources, kubeconfig, metrics, logLevel string
-	pins                                                   bool
+	node, namespace, socket, resources, kubeconfig, metrics, logLevel string
+	pins                                                              bool
 }
 
 func newRun() *cobra.Command {
@@ -31,7 +31,8 @@ func newRun() *cobra.Command {
 		Short: "Publish what this node sells, until stopped",
 		Long: `Read the plugin's status from its socket, and publish the offer to batch work in
 the capacity and allocatable of this node, with the conditions SluiceReady and
-SluiceBatchOpen. At its end nothing more is sold than what pods have.
+SluiceBatchOpen. At its end nothing more is sold than what pods have. Hand the
+plugin what the fleet's switch, the ConfigMap sluice-switch, says for this node.
 
 With --pins, publish also how many CPUs containers can have for themselves, so that
 a pod of class LSE or LSR waits until a node has them.`,
@@ -48,6 +49,7 @@ a pod of class LSE or LSR waits until a node has them.`,
 	}
 	f := cmd.Flags()
 	nodeFlag(cmd, &o.node)
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the ConfigMap sluice-switch, the fleet's switch (default: the environment's POD_NAMESPACE; without any, there is no such switch)")
 	f.StringVar(&o.socket, "socket", "/run/sluice-kube/kube.sock", "unix socket on which the plugin serves its status")
 	f.StringVar(&o.resources, "resources", string(selling.Sluice), "names of the resources: sluice, koordinator or katalyst")
 	f.BoolVar(&o.pins, "pins", false, "publish also "+selling.PinnableCPU+", the CPUs that LSE and LSR containers can have")
@@ -100,9 +102,14 @@ func run(ctx context.Context, o options) error {
 	}
 	work.Go(func() error { events.Run(ctx); return nil })
 	work.Go(func() error { publisher.Run(ctx); return nil })
-	evictor := kube.NewEvictor(client, kubesocket.NewClient(o.socket), publisher.Pods(), events, log)
+	plugin := kubesocket.NewClient(o.socket)
+	evictor := kube.NewEvictor(client, plugin, publisher.Pods(), events, log)
 	evictor.CoolDown = publisher.CoolDown
 	work.Go(func() error { evictor.Run(ctx); return nil })
+	if o.namespace != "" {
+		fleet := publisher.Switch(o.namespace, plugin)
+		work.Go(func() error { fleet.Run(ctx); return nil })
+	}
 	work.Go(func() error { follow(ctx, o.socket, publisher, log); return nil })
 	log.WithFields(logrus.Fields{"node": o.node, "resources": dialect, "version": buildinfo.Version()}).Info("Started")
 	return work.Wait()

@@ -65,6 +65,14 @@ func TestBatch(t *testing.T) {
 		"another folder": {"on", func(dir string) statusapi.Source {
 			return following{dir: dir, tell: func(l *status.Loop) { l.StateDir = "/var/lib/other" }}
 		}, exitFailure, "state folder is /var/lib/other: name it with --state-dir", `{"to":"on"}`},
+		"on, and the fleet is off": {"on", func(dir string) statusapi.Source {
+			return following{dir: dir, tell: func(l *status.Loop) { l.Batch.FleetSwitch = &status.Switch{State: control.SwitchOff, Evict: true} }}
+		}, exitFailure, "fleet the fleet's switch is off, with eviction batch open CPU", `{"to":"on"}`},
+		"off, and the fleet is on": {"off", func(dir string) statusapi.Source {
+			return following{dir: dir, tell: func(l *status.Loop) {
+				l.Batch.FleetSwitch = &status.Switch{State: control.SwitchOn, Problem: "the key batch is missing"}
+			}}
+		}, 0, "the fleet's switch is on; it stays so: the key batch is missing", `{"to":"off"}`},
 		"a loop that stands still": {"on", func(dir string) statusapi.Source { return following{dir: dir, tell: silence} },
 			exitFailure, "has not taken the switch over", `{"to":"on"}`},
 		"no loop": {"off", func(string) statusapi.Source { return plugin{status: statustest.Calm()} },

@@ -164,6 +164,8 @@ func whyClosed(loop *status.Loop) *Reason {
 	b := &loop.Batch
 	shut := b.State == status.BatchNoNew || b.State == status.BatchClosed || b.State == status.BatchEvicting
 	switch {
+	case fleetIsOff(b, loop.MeasuredAt) && (shut || loop.Refusal != nil && loop.Refusal.NewBatch):
+		return &Reason{Switch, "Batch work is switched off by the fleet's switch, the ConfigMap sluice-switch."}
 	case b.Switch.State == control.SwitchOff && (shut || loop.Refusal != nil && loop.Refusal.NewBatch):
 		return &Reason{Switch, "Batch work is switched off by 'sluice batch off'; 'sluice batch auto' ends it."}
 	case shut:
@@ -180,12 +182,20 @@ func whyClosed(loop *status.Loop) *Reason {
 	return nil
 }
 
+// fleetIsOff reports whether the fleet's switch keeps batch work away.
+func fleetIsOff(b *status.Batch, now time.Time) bool {
+	fleet := b.FleetSwitch
+	return fleet != nil && fleet.State == control.SwitchOff && (fleet.EndsAt.IsZero() || now.Before(fleet.EndsAt))
+}
+
 // shortcomings returns what is wrong on a node whose loop acts.
 func shortcomings(s *status.Status) *Reason {
 	i := slices.IndexFunc(s.Neighbours, func(n peers.Neighbour) bool { return n.Kind == peers.CPUManager })
 	switch {
 	case s.Config.Problem != "":
 		return &Reason{ConfigRefused, "The newest sluice.yaml is not in force, the one before it is: " + sentence(s.Config.Problem, "")}
+	case s.Loop != nil && s.Loop.Batch.FleetSwitch != nil && s.Loop.Batch.FleetSwitch.Problem != "":
+		return &Reason{ConfigRefused, "The fleet's switch stays as it was: " + sentence(s.Loop.Batch.FleetSwitch.Problem, "")}
 	case i >= 0:
 		return &Reason{StaticCPUManager, "The kubelet's static CPU manager sets CPUs, so that LSE and LSR pods are refused: " + sentence(s.Neighbours[i].Fix, "")}
 	}

@@ -46,6 +46,15 @@ func TestReport(t *testing.T) {
 		"switched off": {func(s *status.Status) {
 			s.Loop.Batch.State, s.Loop.Batch.Switch.State = status.BatchClosed, control.SwitchOff
 		}, "", Switch, "", 4000},
+		"the fleet is switched off": {func(s *status.Status) {
+			s.Loop.Batch.State, s.Loop.Batch.FleetSwitch = status.BatchClosed, &status.Switch{State: control.SwitchOff}
+		}, "", Switch, "", 4000},
+		"the fleet was switched off until earlier": {func(s *status.Status) {
+			s.Loop.Batch.State, s.Loop.Batch.FleetSwitch = status.BatchClosed, &status.Switch{State: control.SwitchOff, EndsAt: s.Loop.MeasuredAt}
+		}, "", Window, "", 4000},
+		"a fleet's switch with a mistake": {func(s *status.Status) {
+			s.Loop.Batch.FleetSwitch = &status.Switch{Problem: "ConfigMap sluice-switch: the key batch is missing"}
+		}, "", "", ConfigRefused, 4000},
 		"a window":             {func(s *status.Status) { s.Loop.Batch.State = status.BatchNoNew }, "", Window, "", 4000},
 		"a window that evicts": {func(s *status.Status) { s.Loop.Batch.State = status.BatchEvicting }, "", Window, "", 4000},
 		"a window that squeezes": {func(s *status.Status) {

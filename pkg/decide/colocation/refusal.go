@@ -9,10 +9,10 @@ import (
 
 // Refusals are the reasons in force why batch work must not start on the node.
 type Refusals struct {
-	SwitchedOff bool               // the operator has switched batch work off
-	Batch       control.BatchState // from the time windows and the switch, at the loop's last step
-	Rule        string             // why a configured rule refuses batch work; "" if none does
-	Eviction    control.Refusal    // after an eviction
+	Switch   control.Switch     // that is in force
+	Batch    control.BatchState // from the time windows and the switch, at the loop's last step
+	Rule     string             // why a configured rule refuses batch work; "" if none does
+	Eviction control.Refusal    // after an eviction
 }
 
 // Refusal says why no batch work may start on the node. The zero value allows it.
@@ -25,7 +25,9 @@ type Refusal struct {
 // NewBatch returns whether batch work may start, and if not, why and until when.
 func (r *Refusals) NewBatch(now time.Time) Refusal {
 	switch {
-	case r.SwitchedOff:
+	case r.Switch.To == control.SwitchOff && r.Switch.Fleet:
+		return Refusal{NewBatch: true, Why: "batch is switched off by the fleet's switch (the ConfigMap sluice-switch ends it)"}
+	case r.Switch.To == control.SwitchOff:
 		return Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}
 	case r.Batch.Closed:
 		return Refusal{NewBatch: true, Why: r.Batch.Why}

@@ -90,7 +90,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"none":                   {Refusals{}, start, Refusal{}, ""},
 		"batch goes without new": {Refusals{Batch: control.BatchState{Squeeze: true}}, start, Refusal{}, ""},
-		"switched off":           {Refusals{SwitchedOff: true, Rule: "a rule"}, start, Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}, "no batch work starts on this node now: batch is switched off"},
+		"switched off":           {Refusals{Switch: control.Switch{To: control.SwitchOff}, Rule: "a rule"}, start, Refusal{NewBatch: true, Why: "batch is switched off (sluice batch on ends it)"}, "no batch work starts on this node now: batch is switched off"},
 		"closed":                 {Refusals{Batch: control.BatchState{Closed: true, Why: "the window"}, Rule: "a rule"}, start, Refusal{NewBatch: true, Why: "the window"}, "now: the window"},
 		"a rule":                 {Refusals{Rule: "a rule", Eviction: control.Refusal{Until: until}}, start, Refusal{NewBatch: true, Why: "a rule"}, "now: a rule"},
 		"after an eviction":      {Refusals{Eviction: control.Refusal{Until: until, Why: "memory"}}, start, Refusal{NewBatch: true, Why: "memory", Until: until}, "until " + until.Local().Format(time.TimeOnly) + ": memory"},

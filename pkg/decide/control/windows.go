@@ -22,11 +22,50 @@ type Windows struct {
 	decisions []Decision
 }
 
-// Switch is the operator's command from `sluice batch`. It takes precedence over all windows.
+// Switch is an operator's command about batch work: of `sluice batch` for one node, or of the
+// fleet's switch. It takes precedence over all windows.
 type Switch struct {
 	To    SwitchState
 	Evict bool      // with off: running BE pods are evicted at once
 	Until time.Time // end of the command; zero if it lasts until the next one
+	Fleet bool      // whether it is the fleet's
+}
+
+// Strictest returns the command that holds at a time of the node's own and the fleet's: off, if
+// either is off; otherwise on, if either is on. It ends when the later of two equal ones ends.
+func Strictest(now time.Time, own, fleet Switch) Switch {
+	fleet.Fleet = true
+	first, second := own, fleet
+	if rank(fleet.inForce(now)) > rank(own.inForce(now)) {
+		first, second = fleet, own
+	}
+	if first.To = first.inForce(now); first.To == SwitchAuto {
+		return Switch{}
+	}
+	if second.inForce(now) == first.To {
+		first.Evict = first.Evict || second.Evict
+		if second.Until.IsZero() || !first.Until.IsZero() && second.Until.After(first.Until) {
+			first.Until = second.Until
+		}
+	}
+	return first
+}
+
+// rank orders the positions of the switch by which one counts where two differ.
+func rank(s SwitchState) int {
+	return map[SwitchState]int{SwitchOn: 1, SwitchOff: 2}[s]
+}
+
+// WhyOff says that the switch stops batch work, and who has set it.
+func (s *Switch) WhyOff() string {
+	why := "batch is switched off"
+	if s.Fleet {
+		why += " by the fleet's switch"
+	}
+	if s.Evict {
+		why += ", with eviction"
+	}
+	return why
 }
 
 // SwitchState is the position of the switch.
@@ -148,10 +187,7 @@ func (w *Windows) decide(v *View, now time.Time, s Switch) BatchState {
 		w.next = s.Until
 	case SwitchOff:
 		w.next = s.Until
-		if s.Evict {
-			return BatchState{Closed: true, Squeeze: true, Evict: true, Why: "batch is switched off, with eviction"}
-		}
-		return BatchState{Closed: true, Squeeze: true, Why: "batch is switched off"}
+		return BatchState{Closed: true, Squeeze: true, Evict: s.Evict, Why: s.WhyOff()}
 	}
 	return state
 }

@@ -65,6 +65,7 @@ type Options struct {
 	LastResort     controlloop.Evictor              // ends pods through the runtime where Evictor asks the API server; nil without
 	EvictorProblem func() string                    // why no pod can be evicted now, "" if pods can be; may be nil
 	APIPods        func() map[string]evictorder.Pod // what the API knows of the node's pods; nil without sluice-kube
+	FleetSwitch    func() status.Switch             // of the fleet; nil without sluice-kube
 	StateDir       string                           // directory of the batch switch's file; "" switches the batch switch off
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent

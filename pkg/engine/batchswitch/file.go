@@ -29,11 +29,15 @@ type Setting struct {
 
 // Write replaces the switch in a state folder.
 func Write(stateDir string, s Setting) error {
-	data, err := json.Marshal(s)
+	return writeJSON(filepath.Join(stateDir, File), s)
+}
+
+// writeJSON replaces a file as a whole.
+func writeJSON(name string, value any) error {
+	data, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(stateDir, File)
 	if err := os.WriteFile(name+".new", append(data, '\n'), 0o600); err != nil {
 		return err
 	}

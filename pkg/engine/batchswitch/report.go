@@ -24,6 +24,7 @@ type Report struct {
 	evictBy control.EvictBy
 	other   string // state folder of the running plugin if it is not the switch's; "" otherwise
 	unread  string // why the running plugin can't read the switch
+	stopped bool   // whether the fleet's switch is off
 }
 
 // LoopAnswer says whether the running loop follows the switch.
@@ -106,6 +107,8 @@ func (r *Report) note(s *status.Status, stateDir string) {
 	alive := !l.MeasuredAt.IsZero() && s.Time.Sub(l.MeasuredAt) <= max(staleAfter*l.Interval, time.Second)
 	has := &l.Batch.Switch
 	r.unread = has.Problem
+	fleet := l.Batch.FleetSwitch
+	r.stopped = fleet != nil && fleet.State == control.SwitchOff && (fleet.EndsAt.IsZero() || s.Time.Before(fleet.EndsAt))
 	if alive && has.State == r.Switch.State && has.Evict == r.Switch.Evict && has.EndsAt.Equal(r.Switch.EndsAt) {
 		r.Loop = LoopFollows
 	}
@@ -146,6 +149,9 @@ func (r *Report) Judge(switched bool) {
 	}
 	if r.other != "" {
 		lack("the running plugin's state folder is " + r.other + ": name it with --state-dir")
+	}
+	if switched && r.stopped && r.Switch.State == control.SwitchOn {
+		lack("the fleet's switch is off, which counts before on: the ConfigMap sluice-switch ends it for the fleet")
 	}
 	off := switched && r.Switch.State == control.SwitchOff
 	switch {

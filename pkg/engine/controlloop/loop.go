@@ -54,6 +54,8 @@ type Options struct {
 	// APIPods returns what the API knows of the node's pods, by UID; nil without sluice-kube.
 	APIPods  func() map[string]evictorder.Pod
 	StateDir string // directory of the batch switch's file; "" switches the batch switch off
+	// FleetSwitch returns the switch of the fleet; nil without sluice-kube.
+	FleetSwitch func() status.Switch
 	// Failures counts the failed samples, by kind; nil if nothing is sampled.
 	Failures func() []status.Failure
 }
@@ -107,7 +109,7 @@ type Loop struct {
 	ruleRefuses string
 
 	switchReader  *batchswitch.Reader // nil without a state folder
-	batchSwitch   control.Switch      // by the last read that succeeded
+	batchSwitch   control.Switch      // the node's own, by the last read that succeeded
 	switchProblem string              // why batchSwitch may be out of date; "" if it is what the file says
 
 	disturbed     []control.Disturbance

@@ -76,7 +76,7 @@ func (l *Loop) MayStart(c *node.Container, r *workload.Request) error {
 func (l *Loop) noBatch(now time.Time) colocation.Refusal {
 	r := colocation.Refusals{Rule: l.ruleRefuses}
 	if l.Authority().Acts("") {
-		r.SwitchedOff, r.Batch = l.switchedOff(now), l.View.Batch
+		r.Switch, r.Batch = l.switchInForce(now), l.View.Batch
 	}
 	if l.Config.Control.Eviction.RefuseNew {
 		r.Eviction = l.refusal
@@ -84,19 +84,19 @@ func (l *Loop) noBatch(now time.Time) colocation.Refusal {
 	return r.NewBatch(now)
 }
 
-// readSwitch reads the batch switch. If that fails, the switch stays as it was.
-func (l *Loop) readSwitch() control.Switch {
+// readSwitch reads the node's own batch switch. If that fails, the switch stays as it was.
+func (l *Loop) readSwitch() {
 	if l.switchReader == nil {
-		return l.batchSwitch
+		return
 	}
 	s, err := l.switchReader.Read(l.Now())
-	l.batchSwitch = control.Switch(s)
+	l.batchSwitch = control.Switch{To: s.To, Evict: s.Evict, Until: s.Until}
 	problem := ""
 	if err != nil {
 		problem = err.Error()
 	}
 	if problem == l.switchProblem {
-		return l.batchSwitch
+		return
 	}
 	l.switchProblem = problem
 	if err != nil {
@@ -104,14 +104,18 @@ func (l *Loop) readSwitch() control.Switch {
 	} else {
 		l.Log.Info("The batch switch can be read again")
 	}
-	return l.batchSwitch
 }
 
-// switchedOff reports whether the batch switch stops all batch work. It holds even while the
-// loop makes no steps.
-func (l *Loop) switchedOff(now time.Time) bool {
-	s := l.readSwitch()
-	return s.To == control.SwitchOff && (s.Until.IsZero() || now.Before(s.Until))
+// switchInForce returns what the node's own switch and the fleet's say together. It holds even
+// while the loop makes no steps.
+func (l *Loop) switchInForce(now time.Time) control.Switch {
+	l.readSwitch()
+	var fleet control.Switch
+	if l.FleetSwitch != nil {
+		s := l.FleetSwitch()
+		fleet = control.Switch{To: s.State, Evict: s.Evict, Until: s.EndsAt}
+	}
+	return control.Strictest(now, l.batchSwitch, fleet)
 }
 
 // BoundBeforeStart divides the budget again before a container starts, so that a batch pod is

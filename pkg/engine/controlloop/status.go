@@ -112,6 +112,10 @@ func (l *Loop) BatchStatus() status.Batch {
 		Switch:    status.Switch{State: l.batchSwitch.To, Evict: l.batchSwitch.Evict, EndsAt: l.batchSwitch.Until, Problem: l.switchProblem},
 		Mechanism: status.ByPools,
 	}
+	if l.FleetSwitch != nil {
+		fleet := l.FleetSwitch()
+		s.FleetSwitch = &fleet
+	}
 	if l.begun {
 		s.NextChangeAt = l.Controllers.Windows.Next()
 		s.Floor = l.Config.Control.Batch.Floor(&l.View.View)

@@ -24,7 +24,7 @@ func (l *Loop) step(all bool) {
 	c := &l.Controllers
 	in := colocation.Inputs{Config: &l.Config.Control, Authority: l.Authority().Authority, Evicts: l.Evictor != nil}
 	if all {
-		windows := c.StepWindows(&l.View, &in, l.readSwitch())
+		windows := c.StepWindows(&l.View, &in, l.switchInForce(l.View.Now))
 		l.Decisions.Add(l.View.Now, windows.Mode, windows.Decisions)
 	}
 	l.stepPools(&in, all)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 )
 
@@ -66,6 +67,12 @@ func (c *Client) SetPods(ctx context.Context, pods []evictorder.Pod) error {
 		pods[i].Owner = evictorder.ClipOwner(pods[i].Owner)
 	}
 	return c.send(ctx, http.MethodPut, PodsPath, pods)
+}
+
+// SetSwitch tells the plugin what the fleet's switch says for this node, or with a problem alone,
+// why that is not known.
+func (c *Client) SetSwitch(ctx context.Context, s status.Switch) error {
+	return c.send(ctx, http.MethodPut, SwitchPath, s)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, value any) error {

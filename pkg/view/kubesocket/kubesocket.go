@@ -1,6 +1,6 @@
 // Package kubesocket serves sluice-kube over a unix socket: the stream of the status without its
-// containers, the orders to evict pods, their answers, and what the API knows of the node's pods. The
-// socket's folder is shared with the container of sluice-kube, which runs as another user.
+// containers, the orders to evict pods, their answers, what the API knows of the node's pods, and what
+// the fleet's switch says. The socket's folder is shared with the container of sluice-kube, which runs as another user.
 package kubesocket
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
@@ -25,6 +26,7 @@ import (
 const (
 	EvictionsPath = "/v1/evictions" // GET: a stream of orders; POST below it, with the order's ID: an answer
 	PodsPath      = "/v1/pods"      // PUT: what the API knows of the node's pods
+	SwitchPath    = "/v1/switch"    // PUT: what the fleet's switch says for this node
 )
 
 const (
@@ -40,6 +42,7 @@ type Options struct {
 	Path    string
 	UID     uint32 // user who may connect besides root and this process' own user
 	Refuser statusapi.Refuser
+	Fleet   *batchswitch.Fleet // takes what the fleet's switch says
 	Log     logrus.FieldLogger
 }
 
@@ -50,13 +53,13 @@ func Serve(ctx context.Context, o Options, source statusapi.Reader, link *kubeli
 		return fmt.Errorf("socket for sluice-kube: %w", err)
 	}
 	admission := statusapi.Admission{More: []uint32{o.UID}, Refuser: o.Refuser, MaxBody: maxBody, MaxConnections: maxConnections}
-	if err := statusapi.ServeOn(ctx, listener, handler(source, link, o.Log), admission); err != nil {
+	if err := statusapi.ServeOn(ctx, listener, handler(source, link, &o), admission); err != nil {
 		return fmt.Errorf("socket for sluice-kube: %w", err)
 	}
 	return os.Remove(o.Path)
 }
 
-func handler(source statusapi.Reader, link *kubelink.Link, log logrus.FieldLogger) http.Handler {
+func handler(source statusapi.Reader, link *kubelink.Link, o *Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /v1/stream", statusapi.Stream(nodeAlone{source}))
 	mux.HandleFunc("GET "+EvictionsPath, func(w http.ResponseWriter, r *http.Request) { stream(w, r, link) })
@@ -74,7 +77,8 @@ func handler(source statusapi.Reader, link *kubelink.Link, log logrus.FieldLogge
 			http.Error(w, fmt.Sprintf("no order %.80q waits for an answer: it was answered, or is past its deadline", id), http.StatusNotFound)
 		}
 	})
-	mux.Handle("PUT "+PodsPath, &podsRoute{link: link, log: log})
+	mux.Handle("PUT "+PodsPath, &podsRoute{link: link, log: o.Log})
+	mux.Handle("PUT "+SwitchPath, &switchRoute{fleet: o.Fleet, log: o.Log})
 	return mux
 }
 

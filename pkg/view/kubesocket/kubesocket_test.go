@@ -223,7 +223,7 @@ func TestStalledClient(t *testing.T) {
 		link := kubelink.New()
 		p := &pipes{calls: make(chan net.Conn), done: make(chan struct{})}
 		log, _ := logtest.NewNullLogger()
-		server := &http.Server{Handler: handler(source{}, link, log)}
+		server := &http.Server{Handler: handler(source{}, link, &Options{Log: log})}
 		go server.Serve(p)
 		client := p.connect(t)
 		if _, err := http.ReadResponse(bufio.NewReaderSize(client, 16), nil); err != nil { // reads nothing after it

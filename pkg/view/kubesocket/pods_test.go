@@ -46,7 +46,7 @@ func TestOneListAtATime(t *testing.T) {
 	t.Parallel()
 	log, _ := logtest.NewNullLogger()
 	link := kubelink.New()
-	h := handler(source{}, link, log)
+	h := handler(source{}, link, &Options{Log: log})
 	list, writer := io.Pipe()
 	answered := make(chan int)
 	go func() { answered <- put(t, h, list).Code }()
@@ -116,7 +116,7 @@ func TestWrongListsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logged := logtest.NewNullLogger()
 		link := kubelink.New()
-		h := handler(source{}, link, log)
+		h := handler(source{}, link, &Options{Log: log})
 		put := func(list string) { put(t, h, strings.NewReader(list)) }
 		lines := func(want int, last string) {
 			t.Helper()

@@ -19,6 +19,9 @@ func Batch(w io.Writer, r *batchswitch.Report) error {
 	var out strings.Builder
 	rows := [][]string{{"switch", switchText(&r.Switch)}}
 	if r.Batch != nil {
+		if fleet := r.Batch.FleetSwitch; fleet != nil && (fleet.State != control.SwitchAuto || fleet.Problem != "") {
+			rows = append(rows, []string{"fleet", fleetText(fleet)})
+		}
 		rows = append(rows, []string{"batch", batchState(r.Batch)}, []string{"CPU", budgetText(r.Batch)})
 	}
 	rows = append(rows, []string{"loop", loopAnswer(r)})
@@ -61,6 +64,15 @@ func switchText(s *status.Switch) string {
 	}
 	if !s.EndsAt.IsZero() {
 		text += ", until " + moment(s.EndsAt)
+	}
+	return text
+}
+
+// fleetText describes the fleet's switch.
+func fleetText(s *status.Switch) string {
+	text := "the fleet's switch is " + switchText(s)
+	if s.Problem != "" {
+		text += "; it stays so: " + s.Problem
 	}
 	return text
 }

@@ -48,6 +48,17 @@ metadata: {name: sluice-kube}
 rules: %s
 ---
 apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: sluice-kube, namespace: sluice}
+rules: [{apiGroups: [""], resources: [configmaps], resourceNames: [sluice-switch], verbs: [list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: sluice-kube, namespace: sluice}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: sluice-kube}
+subjects: [{kind: ServiceAccount, name: sluice-kube, namespace: sluice}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: sluice-kube}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sluice-kube}

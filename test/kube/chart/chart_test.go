@@ -242,6 +242,12 @@ func TestKube(t *testing.T) {
 	if _, err := agent.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the agent lists secrets: %v, want forbidden", err)
 	}
+	if _, err := agent.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the agent lists all ConfigMaps: %v, want forbidden", err)
+	}
+	if _, err := agent.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=sluice-switch"}); err != nil {
+		t.Errorf("the fleet's switch: %v", err)
+	}
 	s.must(s.helm("", "uninstall", "sluice"))
 	s.waits("each node to be given back", "uninstall", "uninstall", "uninstall")
 	s.leavesNothing()

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -26,6 +27,7 @@ import (
 type Plugin struct {
 	Socket string
 	Link   *kubelink.Link
+	Fleet  *batchswitch.Fleet
 
 	stop   func()
 	mu     sync.Mutex
@@ -40,7 +42,11 @@ func Start(t testing.TB) *Plugin {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p := &Plugin{Socket: filepath.Join(dir, "kube.sock"), Link: kubelink.New(), change: func(*status.Status) {}}
+	fleet, err := batchswitch.OpenFleet(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plugin{Fleet: fleet, Socket: filepath.Join(dir, "kube.sock"), Link: kubelink.New(), change: func(*status.Status) {}}
 	p.Serve(t)
 	t.Cleanup(func() { p.Close() })
 	return p
@@ -52,7 +58,9 @@ func (p *Plugin) Serve(t testing.TB) {
 	served := make(chan error)
 	log := logrus.New()
 	log.SetLevel(logrus.ErrorLevel)
-	go func() { served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.Socket, Log: log}, p, p.Link) }()
+	go func() {
+		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.Socket, Fleet: p.Fleet, Log: log}, p, p.Link)
+	}()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -69,6 +77,11 @@ func (p *Plugin) Status() (*status.Status, error) {
 	s := statustest.Selling(time.Now())
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	fleet := p.Fleet.Switch()
+	s.Loop.Batch.FleetSwitch = &fleet
+	if fleet.State == control.SwitchOff {
+		s.Loop.Batch.State = status.BatchClosed
+	}
 	p.change(s)
 	return s, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
+	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -84,11 +85,12 @@ type service struct {
 	unlock  func()
 	own     *ownCPUs
 	host    *host.Host
-	sampler *sampler.Sampler // nil if there is no control loop
-	link    *kubelink.Link   // to sluice-kube
-	flush   func()           // writes the pending lines of the log
-	acting  group            // the agent and what sends it requests
-	writing group            // what writes the agent's records to disk; ends after acting
+	sampler *sampler.Sampler   // nil if there is no control loop
+	link    *kubelink.Link     // to sluice-kube
+	fleet   *batchswitch.Fleet // the fleet's switch; nil without a socket for sluice-kube
+	flush   func()             // writes the pending lines of the log
+	acting  group              // the agent and what sends it requests
+	writing group              // what writes the agent's records to disk; ends after acting
 
 	reclaimer   *reclaim.Runner                               // nil if the kernel can't reclaim on request
 	newFailsafe func(logrus.FieldLogger) controlloop.Failsafe // nil if there is no control loop
@@ -188,7 +190,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	})
 	if s.KubeSocket != "" {
 		s.acting.running.Go(func() {
-			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Refuser: statusapi.NewDenialLog(log), Log: log}
+			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, Log: log}
 			if err := kubesocket.Serve(loop, o, a, s.link); err != nil {
 				log.WithError(err).Error("No socket for sluice-kube: nothing is sold, and no pod is evicted by kubernetes")
 			}
@@ -295,6 +297,13 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		fallthrough
 	default:
 		options.NoRDT = h.RDTErr.Error()
+	}
+	if s.KubeSocket != "" {
+		var err error
+		if s.fleet, err = batchswitch.OpenFleet(at.State); err != nil {
+			log.WithError(err).Error("The fleet's switch can't be read")
+		}
+		options.FleetSwitch = s.fleet.Switch
 	}
 	if err := s.addLoop(loop, writing, at, &options); err != nil {
 		return nil, err
