@@ -183,7 +183,7 @@ func (d *day) running(node string) map[string]corev1.Pod {
 // switchedOff checks what the page's switch does.
 func (d *day) switchedOff() {
 	d.Helper()
-	d.run("for pod in")
+	d.run("kubectl sluice batch off")
 	for _, n := range d.nodes() {
 		if len(d.running(n.Name)) == 0 {
 			continue // without batch work there is nothing to limit
