@@ -76,7 +76,7 @@ check: lint $(TOOLS)/gotestsum ## for daily work, some minutes: lint, and the un
 	$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(UNIT)
 	cd test/external && ../../$(GOTESTSUM) --format standard-quiet -- -short -timeout $(UNIT_TIMEOUT) $(EXTERNAL)
 
-test: packages lint vuln sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
+test: packages lint sbom unit fuzz web-test e2e kube-test vm-test ## everything, on a fresh machine
 	@$(call flaky,bin/flaky-e2e.txt bin/flaky-kube.txt bin/flaky-vm.txt)
 
 unit: $(TOOLS)/gotestsum $(TOOLS)/helm ## what needs no root and no runtime, with the race detector
