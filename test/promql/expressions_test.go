@@ -16,9 +16,9 @@ import (
 
 const root = "../../"
 
-// exposed returns the labels of each series in a scrape of a full status without names of pods,
-// including those that Prometheus adds. The tests of pkg/view/metrics compare the file with a real
-// exposition.
+// exposed returns the labels of each series in a scrape of a full status without names of pods, and of
+// sluice-kube, including those that Prometheus adds. The tests of pkg/view/metrics and of
+// plugins/sluice-kube compare the files with real expositions.
 func exposed(t *testing.T) map[string][]string {
 	t.Helper()
 	series := map[string][]string{"up": {"job", "instance"}, "process_cpu_seconds_total": {"job", "instance"}}
@@ -26,6 +26,7 @@ func exposed(t *testing.T) map[string][]string {
 	if !found {
 		t.Fatal("the file does not end with metrics of containers")
 	}
+	file += string(readFile(t, "plugins/sluice-kube/testdata/metrics.txt"))
 	for _, m := range regexp.MustCompile(`(?m)^(\w+) (\w+) \{(.*?)\} `).FindAllStringSubmatch(file, -1) {
 		name, labels := m[1], []string{"job", "instance"}
 		if m[3] != "" {
@@ -76,7 +77,7 @@ func problems(series map[string][]string, text string) (labels, found []string) 
 		switch n := node.(type) {
 		case *parser.AggregateExpr:
 			named = n.Grouping
-			if node == parser.Node(expression) {
+			if node == parser.Node(expression) && n.Op != parser.TOPK && n.Op != parser.BOTTOMK { // these keep the labels
 				labels = n.Grouping
 			}
 		case *parser.BinaryExpr:
@@ -124,8 +125,19 @@ type panel struct {
 	} `json:"targets"`
 }
 
-func TestDashboard(t *testing.T) {
+func TestDashboards(t *testing.T) {
 	t.Parallel()
+	for name, least := range map[string]int{"sluice.json": 50, "fleet.json": 30} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkDashboard(t, "configs/grafana/"+name, least)
+		})
+	}
+}
+
+// checkDashboard checks a dashboard that has at least so many expressions.
+func checkDashboard(t *testing.T, name string, least int) {
+	t.Helper()
 	var board struct {
 		Panels     []panel `json:"panels"`
 		Templating struct {
@@ -141,7 +153,7 @@ func TestDashboard(t *testing.T) {
 			} `json:"list"`
 		} `json:"annotations"`
 	}
-	if err := json.Unmarshal(readFile(t, "configs/grafana/sluice.json"), &board); err != nil {
+	if err := json.Unmarshal(readFile(t, name), &board); err != nil {
 		t.Fatal(err)
 	}
 	series := exposed(t)
@@ -184,7 +196,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	if expressions < 50 {
+	if expressions < least {
 		t.Errorf("%d expressions found", expressions)
 	}
 	for _, a := range board.Annotations.List {
