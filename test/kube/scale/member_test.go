@@ -1,0 +1,162 @@
+package scale
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/cluster/selling"
+	"github.com/sluice-dev/sluice/pkg/kube"
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
+)
+
+const (
+	statusInterval = 500 * time.Millisecond // at which sluice-kube follows the plugin
+	// A status costs sluice-kube 0.1 ms of CPU time, and this process is sluice-kube of all nodes: beyond so many, each
+	// one's plugin tells its status less often.
+	oftenNodes = 500
+	cpu        = "batch.sluice.dev/cpu"
+	memory     = "batch.sluice.dev/memory"
+)
+
+// member is one node with its plugin and its sluice-kube.
+type member struct {
+	name      string
+	bound     amounts // what its batch pod has
+	publisher *kube.Publisher
+	evictor   *kube.Evictor
+	events    *kube.Events
+	opened    chan struct{} // closed after the first publication
+
+	mu   sync.Mutex
+	node *node
+	told []offer // as it changed
+}
+
+// amounts are CPU in thousandths, and memory in bytes.
+type amounts struct{ cpu, memory int64 }
+
+// offer is what a plugin offers from some time on.
+type offer struct {
+	at time.Time
+	amounts
+	divisor int64
+}
+
+// newMember returns a node whose sluice-kube uses the kubeconfig. It is made as plugins/sluice-kube makes its own, except
+// that the plugin is reached by calls instead of a socket.
+func newMember(t testing.TB, name, kubeconfig string, bound amounts, n *node, published func(error)) *member {
+	t.Helper()
+	client, err := kube.NewClient(kubeconfig, name, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	m := &member{name: name, bound: bound, node: n, events: client.Events(log), opened: make(chan struct{})}
+	m.publisher = kube.NewPublisher(client, selling.Sluice.Names(), m.events, log)
+	opened := sync.OnceFunc(func() { close(m.opened) })
+	m.publisher.Published = func(a kube.Attempt) {
+		published(a.Err)
+		if a.Err == nil {
+			opened()
+		}
+	}
+	m.evictor = kube.NewEvictor(client, noOrders{}, m.publisher.Pods(), m.events, log)
+	m.evictor.CoolDown = m.publisher.CoolDown
+	return m
+}
+
+// plugins is what the plugins of all nodes have in common.
+type plugins struct {
+	like    *status.Status // except for what a node measures
+	every   time.Duration  // time between two statuses of a plugin
+	divisor atomic.Int64   // of all offers; a change is told at once
+}
+
+// run runs it until the context ends.
+func (m *member) run(ctx context.Context, all *plugins) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() { m.events.Run(ctx) })
+	work.Go(func() { m.publisher.Run(ctx) })
+	work.Go(func() { m.evictor.Run(ctx) })
+	work.Go(func() { m.plugin(ctx, all) })
+}
+
+// plugin tells sluice-kube the status of the plugin, until the context ends.
+func (m *member) plugin(ctx context.Context, all *plugins) {
+	timer := time.NewTimer(rand.N(statusInterval)) // nodes do not beat together
+	defer timer.Stop()
+	var told time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-timer.C:
+			timer.Reset(statusInterval)
+			if divisor := all.divisor.Load(); now.Sub(told) >= all.every-statusInterval/2 || m.latest().divisor != divisor {
+				told = now
+				_ = m.publisher.Heard(m.next(now, all.like, divisor)) // the amounts are those of a node
+			}
+		}
+	}
+}
+
+// next takes the measurements that are due, and returns the status, whose offer it notes.
+func (m *member) next(now time.Time, like *status.Status, divisor int64) *status.Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for at := m.node.view.Now.Add(interval); !at.After(now); at = at.Add(interval) {
+		m.node.measure(at)
+	}
+	s := m.node.status(like, divisor)
+	is := amounts{int64(s.Loop.Offer.ShortTerm.CPU), s.Loop.Offer.ShortTerm.MemoryBytes}
+	if n := len(m.told); n == 0 || m.told[n-1].amounts != is || m.told[n-1].divisor != divisor {
+		m.told = append(m.told, offer{now, is, divisor})
+	}
+	return s
+}
+
+// latest is what the plugin has offered last; the zero value if that is nothing yet.
+func (m *member) latest() offer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.told) == 0 {
+		return offer{}
+	}
+	return m.told[len(m.told)-1]
+}
+
+// most is the most that was offered of each at a time from one to the other.
+func (m *member) most(from, to time.Time) (most amounts) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, o := range m.told {
+		if o.at.After(to) || i+1 < len(m.told) && m.told[i+1].at.Before(from) {
+			continue
+		}
+		most = amounts{max(most.cpu, o.cpu), max(most.memory, o.memory)}
+	}
+	return most
+}
+
+// noOrders is a plugin that orders no eviction.
+type noOrders struct{}
+
+func (noOrders) Orders(ctx context.Context, connected func(), _ func(evictorder.Order), _ func(error)) error {
+	connected()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (noOrders) Answer(context.Context, string, evictorder.Answer) error { return nil }
+
+func (noOrders) SetPods(context.Context, []evictorder.Pod) error { return nil }

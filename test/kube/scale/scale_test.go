@@ -1,0 +1,195 @@
+// Package scale tests how many nodes one API server carries. Each node runs what sluice-kube runs, with a connection and a
+// token of its own, beside a plugin that the test makes up.
+package scale
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/sluice-dev/sluice/pkg/status/statustest"
+	"github.com/sluice-dev/sluice/test/kube/bed"
+)
+
+func TestMain(m *testing.M) { os.Exit(bed.Main(m)) }
+
+const (
+	wave = 200             // nodes that start at a time: this machine has the CPUs of one node
+	away = 5 * time.Second // for which there is no API server
+)
+
+// setting is the number or the time that an environment variable has.
+func setting[T any](t *testing.T, name string, otherwise T, parse func(string) (T, error)) T {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	value, err := parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return value
+}
+
+// stand is an API server with its nodes.
+type stand struct {
+	*testing.T
+	cluster *bed.Cluster
+	server  server
+	watcher *watcher
+	members map[string]*member
+	plugins plugins
+	kept    float64 // watches of nodes and pods that are not those of the nodes
+
+	mu     sync.Mutex
+	taken  int            // publications
+	failed map[string]int // publications, by reason
+}
+
+// TestManyNodes starts nodes, lets them be calm, halves all offers at once, and ends the API server and starts it anew while
+// the offers fall again. No node ever has more than it may sell, nor less than its pods have. SLUICE_NODES is the number
+// of nodes, and SLUICE_CALM the time of calm.
+func TestManyNodes(t *testing.T) {
+	nodes := setting(t, "SLUICE_NODES", 60, strconv.Atoi)
+	calm := setting(t, "SLUICE_CALM", 5*time.Second, time.ParseDuration)
+	klog.LogToStderr(false) // each node would log that the API server is away
+	klog.SetOutput(io.Discard)
+	c := bed.API(t)
+	s := &stand{T: t, cluster: c, server: newServer(t, c), members: map[string]*member{}, failed: map[string]int{}}
+	s.plugins.like, s.plugins.every = statustest.Selling(time.Now()), statusInterval*time.Duration(max(1, nodes/oftenNodes))
+	s.plugins.divisor.Store(1)
+	places := makePlaces(t, c, nodes)
+	for i, p := range places {
+		kubeconfig := c.Kubeconfig(t, p.name, p.config(c.Admin()))
+		s.members[p.name] = newMember(t, p.name, kubeconfig, p.bound, newNode(uint64(i), time.Now()), s.published)
+	}
+	s.watcher = watchNodes(t, c.Client(t), s.members)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+
+	s.phase("start", nodes, func(began *sample) {
+		s.kept = began.watches
+		for first := 0; first < nodes; first += wave {
+			now := places[first:min(first+wave, nodes)]
+			for _, p := range now {
+				running.Go(func() { s.members[p.name].run(ctx, &s.plugins) })
+			}
+			for _, p := range now {
+				bed.Await(t, p.name+" to open", func() error {
+					select {
+					case <-s.members[p.name].opened:
+						return nil
+					default:
+						return bed.ErrNotYet
+					}
+				})
+			}
+		}
+		s.right(1)
+	})
+	mostCalm := 10 + nodes*mostInCalm*int(calm/time.Second)/ofNodes // some come together
+	s.phase("calm", mostCalm, func(*sample) { time.Sleep(calm) })
+	s.phase("storm", 2*nodes, func(*sample) { s.fall(2) })
+	s.phase("calm after the storm", mostCalm, func(*sample) { time.Sleep(calm) })
+	c.APIServer.Kill(t)
+	s.plugins.divisor.Store(4)
+	time.Sleep(away)
+	began := time.Now()
+	c.APIServer.Start(t)
+	t.Logf("the API server is ready %v after its start", time.Since(began).Round(100*time.Millisecond))
+	s.phase("return of the API server", 2*nodes, func(*sample) {
+		s.fall(4)
+		s.watching()
+	})
+}
+
+// phase does something, in which the nodes may publish so often, and tells what it cost the API server and this process.
+func (s *stand) phase(name string, most int, do func(began *sample)) {
+	s.Helper()
+	before, own := s.sample(), ownCPU(s)
+	do(before)
+	after := s.sample()
+	s.Logf("%s of %d nodes: %s; this process: %.1f %% of a CPU", name, len(s.members), after.since(before), 100*(ownCPU(s)-own).Seconds()/after.at.Sub(before.at).Seconds())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Logf("%d publications were taken; failed: %v", s.taken, s.failed)
+	if s.taken > most {
+		s.Errorf("the nodes published %d times, want %d at most", s.taken, most)
+	}
+	s.taken, s.failed = 0, map[string]int{}
+	if n := s.watcher.silent(); n > 0 {
+		s.Logf("%d nodes have no report", n)
+	}
+}
+
+func (s *stand) sample() *sample {
+	s.Helper()
+	is, err := s.server.sample(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return is
+}
+
+// ownCPU is the CPU time of this process, which is all nodes.
+func ownCPU(t testing.TB) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// published counts a publication.
+func (s *stand) published(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch reason := apierrors.ReasonForError(err); {
+	case err == nil:
+		s.taken++
+	case reason != "":
+		s.failed[string(reason)]++
+	default:
+		s.failed["no answer"]++
+	}
+}
+
+// right waits until each node sells what it may.
+func (s *stand) right(divisor int64) {
+	s.Helper()
+	bed.Await(s, "all nodes to be right", func() error { return s.watcher.right(divisor) })
+}
+
+// fall divides all offers, and waits until each node has published that.
+func (s *stand) fall(divisor int64) {
+	s.Helper()
+	began := time.Now()
+	s.plugins.divisor.Store(divisor)
+	s.right(divisor)
+	s.Logf("the last node was right after %v", time.Since(began).Round(10*time.Millisecond))
+}
+
+// watching waits until each node watches its object and its pods.
+func (s *stand) watching() {
+	s.Helper()
+	began := time.Now()
+	bed.Await(s, "all nodes to watch", func() error {
+		if n := s.sample().watches - s.kept; int(n) < 2*len(s.members) {
+			return fmt.Errorf("%.0f watches run", n)
+		}
+		return nil
+	})
+	s.Logf("all watched %v later", time.Since(began).Round(10*time.Millisecond))
+}
