@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 )
 
@@ -91,6 +92,32 @@ func TestHalfFailedMove(t *testing.T) {
 			if after := n.dump(); after != before {
 				t.Errorf("%s: before:\n%s\nafter:\n%s", name, before, after)
 			}
+		}
+	})
+}
+
+// TestOwnContainer checks that the runtime moves the plugin's own container off a pin's CPUs where
+// the kernel lets only processes outside of the plugin's cgroup namespace do so. That is no error.
+func TestOwnContainer(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
+		n.run("sluice", "LS", 0)
+		n.run("web", "LS", 1)
+		n.kernel.refusing(func(c knobs.Change) error {
+			if strings.HasSuffix(c.Object.Path, "sluice") && c.Knob == knobs.CPUs {
+				return cgroupfs.ErrNamespace
+			}
+			return nil
+		})
+		n.run("one", "LSR", 2)
+		n.expect(map[string]string{"one": "0-1", "web": "2-7", "sluice": "2-7"})
+		n.run("two", "LSR", 2)
+		n.expect(map[string]string{"two": "2-3", "web": "4-7", "sluice": "4-7"})
+		n.end("one")
+		n.end("two")
+		n.sleep(time.Minute)
+		n.expect(map[string]string{"web": "all", "sluice": "all"})
+		if st := n.status(); st.Counters.WriteErrors > 0 || st.Counters.Refused > 0 || n.log.count("Kernel refused a setting") > 0 {
+			t.Errorf("it counts as an error: %+v", st.Counters)
 		}
 	})
 }

@@ -7,11 +7,14 @@
 package cpusets
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
+	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -78,7 +81,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 	)
 	for _, c := range w.Order {
 		want, ok := w.Ledger.Assignment(c.ID)
-		if !ok || !w.Reaches(c) {
+		if !ok || !w.SetsCPUs(c) {
 			continue
 		}
 		if more := Changes(c, want, false); len(more) > 0 && !skip(c, more) {
@@ -89,6 +92,7 @@ func (w *Writer) applyBut(skip func(*node.Container, []knobs.Change) bool) error
 	failed, err := w.Reconciler.Write(changes)
 	for i, c := range moved {
 		if failed.In(c.Path) {
+			c.Own = errors.Is(failed[reconcile.Key{Path: c.Path, Knob: knobs.CPUs}], cgroupfs.ErrNamespace)
 			w.Observe(c, knobs.CPUs, knobs.Mems, knobs.Quota)
 			continue
 		}

@@ -11,7 +11,8 @@ import (
 )
 
 // Evacuate moves all other containers off a pin's CPUs. If one can't be moved, Evacuate fails
-// only if the kernel shows that container on them.
+// only if the kernel shows that container on them. The plugin's own container is moved by the
+// runtime if it has a cgroup namespace of its own; its threads also leave with the next pass.
 func (w *Writer) Evacuate(pin *node.Container) error {
 	stuck := w.Apply(pin.ID)
 	h, ok := w.Ledger.Holder(pin.ID)
@@ -19,7 +20,7 @@ func (w *Writer) Evacuate(pin *node.Container) error {
 		return nil
 	}
 	for _, c := range w.Order {
-		if c == pin || !w.Reaches(c) {
+		if c == pin || !w.SetsCPUs(c) {
 			continue
 		}
 		now, err := w.on(c, h.CPUs)
@@ -46,7 +47,7 @@ func (w *Writer) ConfirmLeft(pin *node.Container, late cpuset.Set) error {
 			cpuset.Intersect(late, h.CPUs))
 	}
 	for _, c := range w.Order {
-		if c == pin || !w.Reaches(c) {
+		if c == pin || !w.SetsCPUs(c) {
 			continue
 		}
 		if err := w.vacate(c, h.CPUs); err != nil {

@@ -16,7 +16,7 @@ import (
 // Repair compares a container with the kernel and writes what differs. suspect is the program
 // that is believed to have changed it; with "", Repair finds a likely one.
 func (w *Writer) Repair(c *node.Container, suspect string) {
-	if !c.Touched || !c.Started || !w.Reaches(c) || !w.Authority().Cpusets {
+	if !c.Touched || !c.Started || !w.SetsCPUs(c) || !w.Authority().Cpusets {
 		return
 	}
 	want, ok := w.Ledger.Assignment(c.ID)

@@ -86,6 +86,9 @@ func (n *Node) Reaches(c *Container) bool {
 	return n.Kernel != nil && c.Path != "" && !c.Uncontrolled
 }
 
+// SetsCPUs reports whether Sluice can write the container's cpuset.
+func (n *Node) SetsCPUs(c *Container) bool { return n.Reaches(c) && !c.Own }
+
 // Shares reports whether the parent cgroup of a pod's containers also has containers of other
 // pods.
 func (n *Node) Shares(pod *workload.Pod) bool {

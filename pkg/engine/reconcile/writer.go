@@ -118,15 +118,18 @@ func (w *Writer) answered(job *slowWrite) {
 	w.ended(job, failed)
 }
 
-// countRefusals counts the changes that the kernel refused, and returns them by knob.
+// countRefusals counts the changes that the kernel refused, and returns them by knob. What only
+// the runtime can set has failed, and is no refusal.
 func (w *Writer) countRefusals(errs []error) (failed Failures, refused []error) {
 	failed = Failures{}
 	for _, e := range errs {
 		if errors.Is(e, cgroupfs.ErrGone) {
 			continue
 		}
-		w.CountError(e, "other")
-		refused = append(refused, e)
+		if !errors.Is(e, cgroupfs.ErrNamespace) { // the runtime sets it in Sluice's place
+			w.CountError(e, "other")
+			refused = append(refused, e)
+		}
 		if change, ok := errors.AsType[*cgroupfs.ChangeError](e); ok {
 			failed[KeyOf(&change.Change)] = e
 		}

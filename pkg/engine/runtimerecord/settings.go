@@ -150,7 +150,7 @@ func (r *Recorder) Reply(c *node.Container, as placement.Assignment) node.Settin
 }
 
 // Updates lists, for the answer to the present request, what the runtime should set of the
-// other containers whose cgroups Sluice can't write. It leaves out the container with the ID
+// other containers whose cpusets Sluice can't write. It leaves out the container with the ID
 // skip.
 func (r *Recorder) Updates(skip string) []node.Update {
 	clear(r.before)
@@ -163,7 +163,7 @@ func (r *Recorder) Updates(skip string) []node.Update {
 	var updates []node.Update
 	for _, c := range r.Order {
 		want, ok := r.Ledger.Assignment(c.ID)
-		if !ok || c.ID == skip || c.Uncontrolled || r.Reaches(c) || len(cpusets.Changes(c, want, false)) == 0 {
+		if !ok || c.ID == skip || c.Uncontrolled || r.SetsCPUs(c) || len(cpusets.Changes(c, want, false)) == 0 {
 			continue
 		}
 		r.before = append(r.before, replaced{c, c.Has, c.Recorded})

@@ -51,7 +51,11 @@ func writeSet(c *cgroup, s *Spec, to knobs.Change) error {
 // a pod have their own grants.
 func (c *cgroup) writeSet(file string, want cpuset.Set, follow bool) error {
 	if c.in.v2 {
-		return c.writeSet2(file, want)
+		err := c.writeSet2(file, want)
+		if errors.Is(err, syscall.EPERM) {
+			err = fmt.Errorf("%w: %w", ErrNamespace, err)
+		}
+		return err
 	}
 	if want.IsEmpty() {
 		parent, err := c.parentSet(file)

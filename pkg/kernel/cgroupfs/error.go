@@ -26,6 +26,10 @@ var (
 	// ErrNotEffective says that v2 accepted the value, but that no part of it is in the
 	// parent's set, so that the processes run on the parent's whole set.
 	ErrNotEffective = errors.New("the kernel took the value but doesn't follow it")
+	// ErrNamespace (EPERM) says that the cgroup is the root of this process's cgroup namespace.
+	// v2, mounted with nsdelegate, lets only processes outside of a namespace set its root's
+	// cpuset (cgroup_file_write in kernel/cgroup/cgroup.c).
+	ErrNamespace = errors.New("a process cannot set the cpuset of its own cgroup namespace")
 	// ErrNoDevice (ENODEV) says that this machine has no such block device, or that the device
 	// is a partition, which has no limits of its own.
 	ErrNoDevice = errors.New("there is no such whole disk")
@@ -57,6 +61,8 @@ func (e *ChangeError) next() string {
 		return "it is left alone; enable the cgroup controller for it, or drop the setting on this kernel (see sluice doctor)"
 	case errors.Is(e.Kind, ErrNoDevice):
 		return "the other devices are left alone too until the setting names whole disks of this machine"
+	case errors.Is(e.Kind, ErrNamespace):
+		return "the old value stays until the runtime sets it"
 	case errors.Is(e.Kind, ErrNotEffective):
 		return "a later pass tries again; check the sets of the cgroups above it"
 	}
@@ -90,7 +96,7 @@ func (e *ChangeError) Unwrap() []error {
 
 // kind classifies an error of reading or writing.
 func kind(err error) error {
-	for _, known := range []error{ErrGone, ErrUnsupported, ErrNotEffective, ErrEmpty, ErrNoDevice, ErrConstraint} {
+	for _, known := range []error{ErrGone, ErrUnsupported, ErrNamespace, ErrNotEffective, ErrEmpty, ErrNoDevice, ErrConstraint} {
 		if errors.Is(err, known) {
 			return known
 		}

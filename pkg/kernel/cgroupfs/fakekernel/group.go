@@ -25,7 +25,9 @@ type group struct {
 	parent   *group
 	children map[string]*group
 	dead     bool
-	pids     []int // of the processes in this cgroup
+	// namespace says that the writer's cgroup namespace begins here: v2 refuses its writes.
+	namespace bool
+	pids      []int // of the processes in this cgroup
 
 	cpus, mems cpuset.Set // in cgroup v2 the configured sets
 

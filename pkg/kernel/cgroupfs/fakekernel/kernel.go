@@ -105,6 +105,16 @@ func (k *Kernel) Mkdir(dir string) {
 	}
 }
 
+// Namespace makes a cgroup the root of the driver's own cgroup namespace, as it is that of the
+// container in which the plugin runs.
+func (k *Kernel) Namespace(dir string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.trees {
+		t.at(dir).namespace = k.V2
+	}
+}
+
 // Rmdir removes a cgroup and those below it from every hierarchy.
 func (k *Kernel) Rmdir(dir string) {
 	k.mu.Lock()

@@ -80,7 +80,11 @@ func (f folder) Open(name string) (cgroupfs.File, error) {
 func (f folder) Write(name, value string) error {
 	f.in.kernel.mu.Lock()
 	defer f.in.kernel.mu.Unlock()
-	if err := f.write(name, value); err != nil {
+	err := error(syscall.EPERM)
+	if !f.namespace {
+		err = f.write(name, value)
+	}
+	if err != nil {
 		return failed("write", name, err)
 	}
 	return nil
