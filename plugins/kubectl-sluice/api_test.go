@@ -174,7 +174,7 @@ func statusText(change func(*status.Status)) string {
 // asked is a cluster in which the commands on nodes can go wrong in every way.
 func asked() *api {
 	a := &api{}
-	a.add("calm", "a", "", nil, "node", "kube")
+	a.add("calm", "a", report(6, 2), nil, "node", "kube")
 	a.add("busy", "a", "", nil, "node", "kube")
 	a.add("preview", "b", "", nil, "node-canary", "kube-canary")
 	a.add("stalled", "b", "", nil, "node")
@@ -238,6 +238,18 @@ func TestNodesThatNeverEnd(t *testing.T) {
 	a.runs = func(string, []string) ran { return ran{out: strings.Repeat("x", 33<<20)} }
 	if exit, _, errs := a.call(t, "log --node calm --timeout 10m"); exit != 1 || !strings.Contains(errs, "more than 32 MiB") {
 		t.Errorf("exit status %d, %s", exit, errs)
+	}
+}
+
+func TestReportAsksNodes(t *testing.T) {
+	t.Parallel()
+	a := asked()
+	a.shows(t, "report-asked", "report --ask-nodes --memory-per-cpu 8Gi", 1)
+	a.shows(t, "report-asked-json", "report --ask-nodes -o json -l topology.kubernetes.io/zone=a", 0)
+	for _, amount := range []string{"x", "0", "-1Gi", "2Ei"} {
+		if exit, out, errs := a.call(t, "report --memory-per-cpu "+amount); exit == 0 || out != "" || !strings.Contains(errs, "--memory-per-cpu") {
+			t.Errorf("%s: exit status %d, %s", amount, exit, errs)
+		}
 	}
 }
 

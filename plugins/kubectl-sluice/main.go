@@ -27,8 +27,8 @@ func execute(ctx context.Context, args []string, streams cli.Streams) int {
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sluice"},
 		Short:       "Show what Sluice does on the nodes of a cluster",
 		Long: `kubectl sluice shows what Sluice does on the nodes of a cluster, by your kubeconfig
-and with your rights. 'report' reads the API server alone; the others also run
-commands in Sluice's pods, as kubectl exec does.
+and with your rights. 'report' reads the API server alone unless --ask-nodes is
+given; the others also run commands in Sluice's pods, as kubectl exec does.
 
 Exit status: 0 success, 1 failure, 2 invalid command line.`,
 	}

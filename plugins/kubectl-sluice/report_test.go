@@ -250,7 +250,7 @@ func TestLargeFleet(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = fleet.Node{Name: strconv.Itoa(i), Capacity: most, Report: text}
 	}
-	total := fleet.Summarize(nodes, nil, "").Total
+	total := fleet.Summarize(nodes, nil, "", 0).Total
 	if total.Nodes != 5000 || total.Reporting != 5000 || total.Sellable.ShortTerm.MemoryBytes < most.MemoryBytes || total.Requested.MilliCPU < most.MilliCPU {
 		t.Errorf("the total is %+v", total)
 	}

@@ -78,15 +78,20 @@ func (a *asking) load(ctx context.Context, client *kube.Fleet, order string) (*f
 	if err != nil {
 		return nil, err
 	}
-	nodes, failed := ask(ctx, a, client, pods, []string{"status", "-o", "json"}, func(node string, p *kube.Printed) (*fleet.NodeLoad, error) {
+	nodes, failed := a.loads(ctx, client, pods)
+	asked.Failed = failed
+	return fleet.LoadOfAll(nodes, asked, order), nil
+}
+
+// loads asks the nodes of these pods for their status.
+func (a *asking) loads(ctx context.Context, client *kube.Fleet, pods []fleet.Pod) ([]*fleet.NodeLoad, []fleet.Failure) {
+	return ask(ctx, a, client, pods, []string{"status", "-o", "json"}, func(node string, p *kube.Printed) (*fleet.NodeLoad, error) {
 		s, err := readStatus(p)
 		if err != nil {
 			return nil, err
 		}
 		return fleet.LoadOf(node, s)
 	})
-	asked.Failed = failed
-	return fleet.LoadOfAll(nodes, asked, order), nil
 }
 
 // readStatus reads what 'sluice status -o json' printed.

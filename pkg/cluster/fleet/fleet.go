@@ -47,6 +47,9 @@ type Summary struct {
 	Total  Group        `json:"total"`        // All nodes.
 	Nodes  []NodeReport `json:"nodes"`        // Nodes in alphabetical order.
 	Next   string       `json:"next"`         // What to do next.
+
+	MemoryPerCPUBytes int64    `json:"memoryPerCPUBytes"` // Memory for each CPU of the pods for which capacity is stranded, in bytes.
+	Benefit           *Benefit `json:"benefit,omitempty"` // What batch work got and cost; absent if the nodes were not asked.
 }
 
 // Group is some nodes. Its amounts are those of the nodes that report what could be sold.
@@ -60,17 +63,21 @@ type Group struct {
 	Used      nodereport.Amount `json:"used"`      // What the nodes use, batch work included.
 	Sellable  nodereport.Offers `json:"sellable"`  // What could be sold in all, whether it is sold or not.
 	Bound     nodereport.Offers `json:"bound"`     // Batch resources that pods request.
+	Free      nodereport.Amount `json:"free"`      // What could be sold for now and no pod requests.
+	Stranded  nodereport.Amount `json:"stranded"`  // What of that no pod can buy: CPU without memory on the same node, and memory without CPU.
 }
 
 // NodeReport is one node.
 type NodeReport struct {
-	Name     string             `json:"name"`             // Name of the node.
-	Group    string             `json:"group"`            // Name of its group.
-	State    string             `json:"state"`            // Selling, or why it does not sell: the reason of a condition, or one of the states of this package.
-	Why      string             `json:"why,omitempty"`    // The state in a sentence; absent if the node sells.
-	Since    time.Time          `json:"since,omitzero"`   // Time of the last change of the condition; absent if the state is not of a condition.
-	Capacity nodereport.Amount  `json:"capacity"`         // CPU and memory that the node has.
-	Report   *nodereport.Report `json:"report,omitempty"` // What the node says of itself; absent if it says nothing that can be believed.
+	Name     string             `json:"name"`               // Name of the node.
+	Group    string             `json:"group"`              // Name of its group.
+	State    string             `json:"state"`              // Selling, or why it does not sell: the reason of a condition, or one of the states of this package.
+	Why      string             `json:"why,omitempty"`      // The state in a sentence; absent if the node sells.
+	Since    time.Time          `json:"since,omitzero"`     // Time of the last change of the condition; absent if the state is not of a condition.
+	Capacity nodereport.Amount  `json:"capacity"`           // CPU and memory that the node has.
+	Free     *nodereport.Amount `json:"free,omitempty"`     // What could be sold for now and no pod requests; absent if it is not known.
+	Stranded *nodereport.Amount `json:"stranded,omitempty"` // What of that no pod can buy; absent if it is not known.
+	Report   *nodereport.Report `json:"report,omitempty"`   // What the node says of itself; absent if it says nothing that can be believed.
 }
 
 // Reports reports whether the node says what could be sold.
@@ -87,7 +94,10 @@ const (
 // chart: the pods of a group have its name in the label app.kubernetes.io/component. The chart puts
 // no label on nodes, and a node belongs to the first group that its labels match, which only the
 // DaemonSets know.
-func Summarize(nodes []Node, pods []Pod, by string) *Summary {
+//
+// Capacity is stranded for pods that need memoryPerCPU bytes for each CPU; 0 takes the mean of what
+// batch pods request.
+func Summarize(nodes []Node, pods []Pod, by string, memoryPerCPU int64) *Summary {
 	on := map[string][]Pod{}
 	published := false
 	for _, pod := range pods {
@@ -113,6 +123,7 @@ func Summarize(nodes []Node, pods []Pod, by string) *Summary {
 		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(s.Nodes, func(a, b NodeReport) int { return cmp.Compare(a.Name, b.Name) })
+	s.strand(memoryPerCPU)
 	s.Next = next(s, pods)
 	return s
 }

@@ -32,11 +32,11 @@ func TestReplacedPod(t *testing.T) {
 	t.Parallel()
 	ready, ends := Pod{Node: "n", Component: "kube", Ready: true}, Pod{Node: "n", Component: "kube", Why: "Terminating"}
 	for _, pods := range [][]Pod{{ready, ends}, {ends, ready}} {
-		if s := Summarize([]Node{open(node("n", reportOf(1, 0), selling.Acting))}, pods, ""); s.Nodes[0].State != Selling {
+		if s := Summarize([]Node{open(node("n", reportOf(1, 0), selling.Acting))}, pods, "", 0); s.Nodes[0].State != Selling {
 			t.Errorf("%+v: %+v", pods, s.Nodes[0])
 		}
 	}
-	if s := Summarize([]Node{open(node("n", reportOf(1, 0), selling.Acting))}, []Pod{ends}, ""); s.Nodes[0].State != NotRunning || !strings.Contains(s.Nodes[0].Why, "Terminating") {
+	if s := Summarize([]Node{open(node("n", reportOf(1, 0), selling.Acting))}, []Pod{ends}, "", 0); s.Nodes[0].State != NotRunning || !strings.Contains(s.Nodes[0].Why, "Terminating") {
 		t.Errorf("without the one that runs: %+v", s.Nodes[0])
 	}
 }
@@ -53,7 +53,7 @@ func TestStateIsOfTheTellingCondition(t *testing.T) {
 	for want, n := range map[string]Node{
 		selling.Window: shut, selling.Preview: notReady, Selling: open(node("n", reportOf(1, 0), selling.ConfigRefused)), NothingReported: bare,
 	} {
-		if is := Summarize([]Node{n}, nil, "").Nodes[0]; is.State != want || (is.Why == "") != (want == Selling) {
+		if is := Summarize([]Node{n}, nil, "", 0).Nodes[0]; is.State != want || (is.Why == "") != (want == Selling) {
 			t.Errorf("%s: %+v", want, is)
 		}
 	}
@@ -80,7 +80,7 @@ func TestNext(t *testing.T) {
 		"Batch work can have 2 CPUs":                      {[]Node{seller}, nil},
 		"Nothing to do: 1 of 1 node sells":                {[]Node{open(node("s", reportOf(2000, 500), selling.Acting))}, nil},
 	} {
-		if got := Summarize(test.nodes, test.pods, "").Next; !strings.Contains(got, says) {
+		if got := Summarize(test.nodes, test.pods, "", 0).Next; !strings.Contains(got, says) {
 			t.Errorf("it says %q, want %q", got, says)
 		}
 	}
@@ -101,12 +101,13 @@ func TestGroupsAddUp(t *testing.T) {
 				pods = append(pods, Pod{Node: n.Name, Component: component, Ready: rapid.Bool().Draw(t, "ready")})
 			}
 		}
-		s := Summarize(nodes, pods, rapid.SampledFrom([]string{"", "zone"}).Draw(t, "by"))
+		s := Summarize(nodes, pods, rapid.SampledFrom([]string{"", "zone"}).Draw(t, "by"), rapid.SampledFrom([]int64{0, 1, 4 << 30, 1 << 50}).Draw(t, "memory per CPU"))
 		sum := Group{Name: s.Total.Name}
 		for _, g := range s.Groups {
 			sum.Nodes, sum.Reporting, sum.Selling = sum.Nodes+g.Nodes, sum.Reporting+g.Reporting, sum.Selling+g.Selling
 			sum.Capacity, sum.Requested, sum.Used = plus(sum.Capacity, g.Capacity), plus(sum.Requested, g.Requested), plus(sum.Used, g.Used)
 			sum.Sellable, sum.Bound = both(sum.Sellable, g.Sellable), both(sum.Bound, g.Bound)
+			sum.Free, sum.Stranded = plus(sum.Free, g.Free), plus(sum.Stranded, g.Stranded)
 		}
 		if sum != s.Total || s.Total.Nodes != len(nodes) || len(s.Nodes) != len(nodes) || s.Total.Capacity.MilliCPU != int64(s.Total.Reporting)*4000 {
 			t.Fatalf("the groups are %+v, the total %+v", s.Groups, s.Total)

@@ -50,6 +50,7 @@ type NodeLoad struct {
 	Squeezes  int               `json:"squeezes"`        // Number of loop intervals of the last 24 hours in which batch work got less CPU.
 	Evicted   int               `json:"evicted"`         // Number of pods that Sluice evicted in the last 24 hours.
 	Disturbed []string          `json:"disturbed"`       // Services that wait longer than without batch work, as "namespace/pod".
+	Advice    []control.Advice  `json:"-"`
 }
 
 // LoadOf reads a node's status. It fails if the status has an amount that no node can have.
@@ -85,6 +86,7 @@ func LoadOf(node string, s *status.Status) (*NodeLoad, error) {
 	}
 	n.BatchUsed = atLeastNothing(int64(loop.Batch.Used), loop.Memory.UsedBytes)
 	day := &loop.Benefit.Day
+	n.Advice = loop.Advice
 	n.CPUHours, n.GiBHours, n.Squeezes, n.Evicted = day.CPUHours, day.GiBHours, day.Squeezes, day.Evicted
 	for i := range loop.Disturbed {
 		if d := &loop.Disturbed[i]; suffers(d) {

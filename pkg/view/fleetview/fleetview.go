@@ -31,6 +31,7 @@ func Summary(w io.Writer, s *fleet.Summary, nodes bool, now time.Time) error {
 		fmt.Fprintf(&out, "%s\n", unit.title)
 		terminal.Table(&out, "  ", terminal.Columns, alignRight(rows))
 	}
+	stranded(&out, s, nodes)
 	out.WriteString("\nNOW and FOR LONG: what could be sold, whether it is sold or not. BOUND: batch\n" +
 		"resources that pods already request. Amounts are those of the nodes that report.\n")
 	rows := stateRows(s)
@@ -40,6 +41,9 @@ func Summary(w io.Writer, s *fleet.Summary, nodes bool, now time.Time) error {
 	if len(rows) > 1 {
 		out.WriteString("\nNodes that do not sell\n")
 		terminal.Table(&out, "  ", terminal.Columns, rows)
+	}
+	if s.Benefit != nil {
+		benefit(&out, s.Benefit)
 	}
 	write(&out, "Next: ", s.Next)
 	_, err := io.WriteString(w, out.String())
