@@ -100,8 +100,9 @@ func (m *member) plugin(ctx context.Context, all *plugins) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-timer.C:
+		case <-timer.C:
 			timer.Reset(statusInterval)
+			now := time.Now()
 			if divisor := all.divisor.Load(); now.Sub(told) >= all.every-statusInterval/2 || m.latest().divisor != divisor {
 				told = now
 				_ = m.publisher.Heard(m.next(now, all.like, divisor)) // the amounts are those of a node

@@ -49,10 +49,12 @@ type stand struct {
 	watcher *watcher
 	members map[string]*member
 	plugins plugins
+	counted sample  // at the end of the latest phase
 	kept    float64 // watches of nodes and pods that are not those of the nodes
 
 	mu     sync.Mutex
 	taken  int            // publications
+	latest time.Time      // of them
 	failed map[string]int // publications, by reason
 }
 
@@ -78,8 +80,10 @@ func TestManyNodes(t *testing.T) {
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
 
-	s.phase("start", nodes, func(began *sample) {
-		s.kept = began.watches
+	mostCalm := 10 + nodes*mostInCalm*int(calm/time.Second)/ofNodes // some come together
+	s.counted = *s.sample()
+	s.kept = s.counted.watches
+	s.phase("start", nodes+mostCalm, func(*sample) {
 		for first := 0; first < nodes; first += wave {
 			now := places[first:min(first+wave, nodes)]
 			for _, p := range now {
@@ -98,29 +102,36 @@ func TestManyNodes(t *testing.T) {
 		}
 		s.right(1)
 	})
-	mostCalm := 10 + nodes*mostInCalm*int(calm/time.Second)/ofNodes // some come together
 	s.phase("calm", mostCalm, func(*sample) { time.Sleep(calm) })
-	s.phase("storm", 2*nodes, func(*sample) { s.fall(2) })
+	s.phase("storm", 2*nodes, func(began *sample) {
+		s.plugins.divisor.Store(2)
+		s.right(2)
+		t.Logf("the last publication came after %v", s.last(began.at))
+	})
 	s.phase("calm after the storm", mostCalm, func(*sample) { time.Sleep(calm) })
 	c.APIServer.Kill(t)
 	s.plugins.divisor.Store(4)
 	time.Sleep(away)
-	began := time.Now()
-	c.APIServer.Start(t)
-	t.Logf("the API server is ready %v after its start", time.Since(began).Round(100*time.Millisecond))
-	s.phase("return of the API server", 2*nodes, func(*sample) {
-		s.fall(4)
+	s.phase("return of the API server", 2*nodes, func(began *sample) {
+		*began = sample{at: time.Now()} // its counters begin anew
+		c.APIServer.Start(t)
+		t.Logf("the API server is ready %v after its start", time.Since(began.at).Round(100*time.Millisecond))
+		s.right(4)
+		t.Logf("the last publication came %v after its start", s.last(began.at))
 		s.watching()
+		t.Logf("all nodes watch %v after its start", time.Since(began.at).Round(100*time.Millisecond))
 	})
 }
 
 // phase does something, in which the nodes may publish so often, and tells what it cost the API server and this process.
 func (s *stand) phase(name string, most int, do func(began *sample)) {
 	s.Helper()
-	before, own := s.sample(), ownCPU(s)
-	do(before)
+	before, own := s.counted, ownCPU(s)
+	before.at = time.Now()
+	do(&before)
 	after := s.sample()
-	s.Logf("%s of %d nodes: %s; this process: %.1f %% of a CPU", name, len(s.members), after.since(before), 100*(ownCPU(s)-own).Seconds()/after.at.Sub(before.at).Seconds())
+	s.counted = *after
+	s.Logf("%s of %d nodes: %s; this process: %.1f %% of a CPU", name, len(s.members), after.since(&before), 100*(ownCPU(s)-own).Seconds()/after.at.Sub(before.at).Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Logf("%d publications were taken; failed: %v", s.taken, s.failed)
@@ -159,6 +170,7 @@ func (s *stand) published(err error) {
 	switch reason := apierrors.ReasonForError(err); {
 	case err == nil:
 		s.taken++
+		s.latest = time.Now()
 	case reason != "":
 		s.failed[string(reason)]++
 	default:
@@ -172,24 +184,20 @@ func (s *stand) right(divisor int64) {
 	bed.Await(s, "all nodes to be right", func() error { return s.watcher.right(divisor) })
 }
 
-// fall divides all offers, and waits until each node has published that.
-func (s *stand) fall(divisor int64) {
-	s.Helper()
-	began := time.Now()
-	s.plugins.divisor.Store(divisor)
-	s.right(divisor)
-	s.Logf("the last node was right after %v", time.Since(began).Round(10*time.Millisecond))
+// last is how long after a time the latest publication was taken.
+func (s *stand) last(after time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest.Sub(after).Round(10 * time.Millisecond)
 }
 
 // watching waits until each node watches its object and its pods.
 func (s *stand) watching() {
 	s.Helper()
-	began := time.Now()
 	bed.Await(s, "all nodes to watch", func() error {
 		if n := s.sample().watches - s.kept; int(n) < 2*len(s.members) {
 			return fmt.Errorf("%.0f watches run", n)
 		}
 		return nil
 	})
-	s.Logf("all watched %v later", time.Since(began).Round(10*time.Millisecond))
 }

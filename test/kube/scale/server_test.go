@@ -27,14 +27,15 @@ func newServer(t testing.TB, c *bed.Cluster) server { return server{c.Client(t)}
 type sample struct {
 	at       time.Time
 	requests map[string]float64 // by verb, resource and, if it is an error, code
-	patch    float64            // seconds that all patches of nodes' status took
+	patches  float64            // of nodes' status, also those that failed
+	patch    float64            // seconds that these took
 	refused  float64            // requests that priority and fairness has refused
 	watches  float64            // of nodes and pods, that run
 	cpu      float64            // seconds
 	resident float64            // bytes
 }
 
-const patches = "APPLY nodes/status"
+const publication = "APPLY nodes/status"
 
 func (s server) sample(ctx context.Context) (*sample, error) {
 	text, err := s.client.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
@@ -55,8 +56,9 @@ func (s server) sample(ctx context.Context) (*sample, error) {
 		is.requests[key] += m.GetCounter().GetValue()
 	}
 	for _, m := range all["apiserver_request_duration_seconds"].GetMetric() {
-		if request(m) == patches {
+		if request(m) == publication {
 			is.patch += m.GetHistogram().GetSampleSum()
+			is.patches += float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	for _, m := range all["apiserver_flowcontrol_rejected_requests_total"].GetMetric() {
@@ -107,7 +109,7 @@ func (s *sample) since(was *sample) string {
 		}
 	}
 	text := fmt.Sprintf("%s in %v", strings.Join(asked, ", "), length.Round(100*time.Millisecond))
-	if n := s.requests[patches] - was.requests[patches]; n > 0 {
+	if n := s.patches - was.patches; n > 0 {
 		text += fmt.Sprintf("; %.1f patches a second of %.0f ms each", n/length.Seconds(), 1000*(s.patch-was.patch)/n)
 	}
 	return text + fmt.Sprintf("; %.0f watches, %.0f refused; %.1f %% of a CPU, %.0f MiB", s.watches, s.refused-was.refused, 100*(s.cpu-was.cpu)/length.Seconds(), s.resident/(1<<20))

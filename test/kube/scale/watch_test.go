@@ -16,6 +16,9 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
 )
 
+// decides bounds the time from what a plugin offers to the time of the publication, beside other work.
+const decides = 3 * time.Second
+
 // watcher checks each publication as the scheduler sees it, and knows what each node has.
 type watcher struct {
 	testing.TB
@@ -93,7 +96,7 @@ func (p published) check(m *member) error {
 	if p.open != selling.Selling {
 		return fmt.Errorf("%s has closed itself: %s", m.name, p.open)
 	}
-	offered := m.most(p.at.Add(-time.Second), p.at.Add(time.Second)) // it was decided some time before
+	offered := m.most(p.at.Add(-decides), p.at.Add(time.Second))
 	most := amounts{max(offered.cpu, m.bound.cpu), max(offered.memory, m.bound.memory)}
 	if p.cpu < m.bound.cpu || p.memory < m.bound.memory || p.cpu > most.cpu || p.memory > most.memory {
 		return fmt.Errorf("%s published %+v, with %+v offered and %+v bound", m.name, p.amounts, offered, m.bound)
@@ -158,7 +161,7 @@ func TestCheck(t *testing.T) {
 		"nothing":                             {published{}, 4, false, true},
 		"the offer":                           {published{amounts{8000, 8 << 30}, true, selling.Selling, begin}, 4, false, true},
 		"the former offer in the same second": {published{amounts{8000, 8 << 30}, true, selling.Selling, begin.Add(10 * time.Second)}, 4, false, true},
-		"the former offer, later":             {published{amounts{8000, 8 << 30}, true, selling.Selling, begin.Add(12 * time.Second)}, 4, true, true},
+		"the former offer, later":             {published{amounts{8000, 8 << 30}, true, selling.Selling, begin.Add(14 * time.Second)}, 4, true, true},
 		"too much memory":                     {published{amounts{4000, 4<<30 + 1}, true, selling.Selling, begin.Add(15 * time.Second)}, 4, true, true},
 		"what is bound":                       {published{amounts{1000, 1 << 30}, true, selling.Selling, begin.Add(20 * time.Second)}, 4, false, false},
 		"what is bound, told too early":       {published{amounts{1000, 1 << 30}, true, selling.Selling, begin.Add(20 * time.Second)}, 8, false, true},
