@@ -32,9 +32,20 @@ func (n *Node) containerd() string {
 `, filepath.Join(node, "cni"), filepath.Join(n.dir, "net.d"), snapshotter, Image)
 }
 
-// kubelet is its configuration. It evicts no pods for the machine's full disk, and removes
-// no images, which nobody could pull again.
+// kubelet is its configuration, in a cgroup root of its own. Without CAP_SYS_RESOURCE, a process may not lower OOM scores.
 func (n *Node) kubelet(healthPort int) string {
+	return kubelet(n.IP, healthPort, n.cluster.path("ca.crt"), filepath.Join(n.dir, "volumeplugins")) + fmt.Sprintf(`
+cgroupDriver: cgroupfs
+cgroupRoot: %s
+failCgroupV1: false
+oomScoreAdj: 0
+maxOpenFiles: 20000
+`, n.CgroupRoot)
+}
+
+// kubelet is what the kubelets of all nodes have in their configuration. They evict no pods for a full disk, and remove no
+// images, which nobody could pull again.
+func kubelet(address string, healthPort int, authority, plugins string) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %s
@@ -44,12 +55,7 @@ healthzPort: %d
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %s}}
 authorization: {mode: Webhook}
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-cgroupDriver: cgroupfs
-cgroupRoot: %s
-failCgroupV1: false
 failSwapOn: false
-oomScoreAdj: 0
-maxOpenFiles: 20000
 volumePluginDir: %s
 resolvConf: ""
 makeIPTablesUtilChains: false
@@ -59,5 +65,5 @@ evictionHard: {memory.available: 50Mi, nodefs.available: "0%%", imagefs.availabl
 nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
 configMapAndSecretChangeDetectionStrategy: Watch
-`, n.IP, healthPort, n.cluster.path("ca.crt"), n.CgroupRoot, filepath.Join(n.dir, "volumeplugins"))
+`, address, healthPort, authority, plugins)
 }

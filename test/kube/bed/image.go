@@ -51,6 +51,15 @@ func (n *Node) Import(t testing.TB, archive, image string) {
 }
 
 func (n *Node) importPrograms(image string, programs ...string) error {
+	archive := filepath.Join(n.dir, "image.tar")
+	if err := writeImage(archive, image, programs...); err != nil {
+		return err
+	}
+	return n.importArchive(archive, image)
+}
+
+// writeImage writes an archive with an image of that name, as ImportPrograms describes it.
+func writeImage(archive, image string, programs ...string) error {
 	layer, err := files(programs)
 	if err != nil {
 		return err
@@ -63,11 +72,7 @@ func (n *Node) importPrograms(image string, programs ...string) error {
 	if err != nil {
 		return err
 	}
-	archive := filepath.Join(n.dir, "image.tar")
-	if err := tarball.WriteToFile(archive, tag, built); err != nil {
-		return err
-	}
-	return n.importArchive(archive, image)
+	return tarball.WriteToFile(archive, tag, built)
 }
 
 func (n *Node) importArchive(archive, image string) error {

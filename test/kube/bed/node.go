@@ -43,15 +43,7 @@ const snapshotter = "native"
 func (c *Cluster) Node(t testing.TB, name string, kubelet ...string) *Node {
 	t.Helper()
 	c.StartControllers(t)
-	if c.nodes == maxNodes {
-		t.Fatalf("%s would be node %d of a bed, which has at most %d", name, c.nodes+1, maxNodes)
-	}
-	if c.nodes == 0 {
-		if err := c.serve(t); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.nodes++
+	c.count(t, name)
 	n := &Node{
 		Name: name, CgroupRoot: "/" + filepath.Join(c.tree.Name, name),
 		cluster: c, dir: c.path("node-" + name), number: c.nodes,
@@ -61,6 +53,20 @@ func (c *Cluster) Node(t testing.TB, name string, kubelet ...string) *Node {
 	}
 	Await(t, "node "+name+" to be ready", func() error { return c.nodeReady(t, name) })
 	return n
+}
+
+// count counts a new node, which finds the API server as pods do.
+func (c *Cluster) count(t testing.TB, name string) {
+	t.Helper()
+	if c.nodes == maxNodes {
+		t.Fatalf("%s would be node %d of a bed, which has at most %d", name, c.nodes+1, maxNodes)
+	}
+	if c.nodes == 0 {
+		if err := c.serve(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.nodes++
 }
 
 func (n *Node) setUp(kubelet string) error {

@@ -89,12 +89,18 @@ func (n *Node) Cgroup(t testing.TB, pod *corev1.Pod, container string) string {
 		parts = append(parts, strings.ToLower(string(class)))
 	}
 	parts = append(parts, "pod"+string(pod.UID))
-	if container == "" {
-		return filepath.Join(parts...)
+	if container != "" {
+		parts = append(parts, containerID(t, pod, container))
 	}
+	return filepath.Join(parts...)
+}
+
+// containerID is the runtime's name of a container of the pod, which must have been read after the container's start.
+func containerID(t testing.TB, pod *corev1.Pod, container string) string {
+	t.Helper()
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if _, id, found := strings.Cut(status.ContainerID, "://"); found && status.Name == container {
-			return filepath.Join(append(parts, id)...)
+			return id
 		}
 	}
 	t.Fatalf("pod %s/%s has no container %q that was started", pod.Namespace, pod.Name, container)

@@ -1,9 +1,10 @@
 // Init is the guest's first process. It prepares a bare kernel as a node, runs the guest's tests
 // with its own arguments, and powers off. In a guest with systemd it becomes systemd in between,
-// which runs it again as a service for the tests.
+// which runs it again as a service for the tests, or in its place the unit that SLUICE_UNIT names.
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log"
@@ -55,7 +56,8 @@ func run() error {
 	}
 	if os.Getenv("SLUICE_SYSTEMD") == "true" {
 		const systemd = "/lib/systemd/systemd"
-		return fmt.Errorf("becoming systemd: %w", syscall.Exec(systemd, []string{systemd, "--unit=guest.service", "--log-target=console", "--show-status=no"}, nil))
+		unit := cmp.Or(os.Getenv("SLUICE_UNIT"), "guest.service")
+		return fmt.Errorf("becoming systemd: %w", syscall.Exec(systemd, []string{systemd, "--unit=" + unit, "--log-target=console", "--show-status=no"}, nil))
 	}
 	return test(os.Args)
 }
