@@ -78,7 +78,7 @@ func TestFirstDay(t *testing.T) {
 	d := newDay(t)
 	d.run("kubectl create namespace shop")
 	kubelets := d.settings()
-	d.run("kubectl create namespace sluice")
+	d.says(d.run("kubectl create namespace sluice"), "on 2 nodes that answered")
 	d.reports(d.run("kubectl wait node --all"))
 	d.sells("in preview", nothing)
 	d.run("helm upgrade")
@@ -86,7 +86,8 @@ func TestFirstDay(t *testing.T) {
 
 	d.run("kubectl create namespace etl")
 	running := d.fills()
-	d.run("kubectl -n etl get pods")
+	d.says(d.run("kubectl -n etl get pods"), d.n1.Name+" Selling", d.n2.Name+" Selling")
+	d.asOperator()
 	d.loadDoubles(running)
 	d.memoryIsShort()
 	d.switchedOff()
@@ -97,9 +98,16 @@ func TestFirstDay(t *testing.T) {
 // reports checks what kubectl sluice reports of nodes in preview.
 func (d *day) reports(out string) {
 	d.Helper()
-	for _, want := range []string{d.n1.Name, d.n2.Name, "Preview", "Next:"} {
+	d.says(out, d.n1.Name, d.n2.Name, "Preview", "Next:", "OFFER, SOLD and BATCH")
+}
+
+// says checks that a block's commands print these words, whatever spaces are between them.
+func (d *day) says(out string, words ...string) {
+	d.Helper()
+	out = strings.Join(strings.Fields(out), " ")
+	for _, want := range words {
 		if !strings.Contains(out, want) {
-			d.Errorf("the report does not say %q", want)
+			d.Errorf("the commands do not say %q", want)
 		}
 	}
 }
@@ -183,7 +191,7 @@ func (d *day) running(node string) map[string]corev1.Pod {
 // switchedOff checks what the page's switch does.
 func (d *day) switchedOff() {
 	d.Helper()
-	d.run("kubectl sluice batch off")
+	d.says(d.run("kubectl sluice batch off"), "This was a dry run", "this is in force as a whole on 2.")
 	for _, n := range d.nodes() {
 		if len(d.running(n.Name)) == 0 {
 			continue // without batch work there is nothing to limit

@@ -64,7 +64,7 @@ func (d *day) loadDoubles(running map[string]corev1.Pod) {
 		d.Errorf("before the load doubled, the pods %q ran, and now %q, or their containers have started again",
 			slices.Sorted(maps.Keys(running)), slices.Sorted(maps.Keys(after)))
 	}
-	d.run("kubectl -n sluice get pods ")
+	d.says(d.run("kubectl sluice log --node"), "shop/web-")
 }
 
 // await measures the time from began to the condition, which it checks again after each pause.
@@ -123,9 +123,7 @@ func (d *day) memoryIsShort() {
 	if h.successor.Spec.NodeName != d.n2.Name {
 		d.Errorf("the successor of %s runs on %s, where memory is short", h.victim, h.successor.Spec.NodeName)
 	}
-	if out := d.run("kubectl -n etl get events"); !strings.Contains(out, h.victim) {
-		d.Errorf("no event EvictedBySluice names %s", h.victim)
-	}
+	d.says(d.run("kubectl -n etl get events"), h.victim, "evict")
 	job, err := d.client.BatchV1().Jobs("etl").Get(d.Context(), "crunch", metav1.GetOptions{})
 	if err != nil {
 		d.Fatal(err)
