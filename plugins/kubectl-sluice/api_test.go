@@ -114,6 +114,7 @@ func (a *api) exec(w http.ResponseWriter, r *http.Request, node string) {
 			text, _ := json.Marshal(end)
 			websocket.Message.Send(c, append([]byte{3}, text...))
 			c.WriteClose(1000) // a normal end
+			io.Copy(io.Discard, c) // the client's pings: a connection that is closed with unread ones is reset, and what was sent is lost
 		},
 	}.ServeHTTP(w, r)
 }
