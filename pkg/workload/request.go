@@ -22,6 +22,9 @@ type Request struct {
 	Exclusive      ExclusiveLevel
 	ExclusiveGroup string // "namespace/name" if Sluice's own annotation named it, otherwise "name"
 
+	// Claims are the IDs of the resource claims whose CPUs the container runs on, for LSE and LSR only.
+	Claims []string
+
 	MemoryNodes MemoryNodes
 
 	Tuning

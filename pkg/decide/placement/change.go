@@ -35,6 +35,9 @@ func (l *Ledger) Resize(id string, r workload.Request, held cpuset.Set) (Assignm
 
 // repin grows or shrinks the holder's pin to its request.
 func (l *Ledger) repin(h *Holder, held cpuset.Set) error {
+	if len(h.Request.Claims) > 0 {
+		return l.useClaims(h)
+	}
 	if h.Request.CPUs >= h.CPUs.Size() {
 		return l.pin(h, cpuset.Difference(l.freeFor(h), held), h.CPUs, cpuset.Set{})
 	}
@@ -65,7 +68,12 @@ func (l *Ledger) resizedMemory(h, old *Holder) (cpuset.Set, error) {
 // containers are found.
 func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, now time.Time) (adopted bool) {
 	h := newHolder(who, r, now)
-	if r.Class.Pinned() {
+	if len(h.Request.Claims) > 0 {
+		if l.useClaims(h) != nil {
+			return false
+		}
+		h.Mems = cpuset.Intersect(mems, l.machine.MemoryNodes())
+	} else if r.Class.Pinned() {
 		if !l.adoptable(h, cpus) {
 			return false
 		}
@@ -109,7 +117,7 @@ func (l *Ledger) adoptable(h *Holder, cpus cpuset.Set) bool {
 }
 
 // SetMachine moves the ledger to a machine with other CPUs or nodes. Pins keep the CPUs that
-// remain. A pin without any runs with the pools until Mend gives it others. The youngest pins
+// remain, and claims get back theirs that return. A pin without any runs with the pools until Mend gives it others. The youngest pins
 // lose their CPUs where nothing would remain for the pools.
 func (l *Ledger) SetMachine(machine *topology.Machine) {
 	l.use(machine)
@@ -120,15 +128,19 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 		h.Blocked = cpuset.Intersect(h.Blocked, machine.Online)
 		h.Mems = cpuset.Intersect(h.Mems, machine.MemoryNodes())
 	}
+	for _, h := range l.Claims() {
+		l.regain(h)
+	}
 	for _, h := range slices.Backward(holders) {
 		if left := cpuset.Difference(l.allocatable(), l.Pinned()); left.Size() >= machine.ThreadsPerCore() {
 			break
 		}
 		h.CPUs, h.Blocked = cpuset.Set{}, cpuset.Set{}
 	}
+	l.followClaims()
 	l.layout()
 	for _, h := range holders {
-		if h.Request.Class.Pinned() && h.CPUs.Size() < h.Request.CPUs {
+		if h.Request.Class.Pinned() && h.CPUs.Size() < h.Request.CPUs && !h.claim && len(h.Request.Claims) == 0 {
 			h.Short = fmt.Sprintf("has %d of %d CPUs since some went offline", h.CPUs.Size(), h.Request.CPUs)
 		}
 		if h.Mems.IsEmpty() {
@@ -142,7 +154,7 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 // can't for LSE, the pin moves, and EndMove must be called afterwards.
 func (l *Ledger) Mend(id string, held cpuset.Set) (mended bool) {
 	old, ok := l.holders[id]
-	if !ok || !old.Request.Class.Pinned() || old.CPUs.Size() >= old.Request.CPUs {
+	if !ok || !old.Request.Class.Pinned() || old.CPUs.Size() >= old.Request.CPUs || old.claim || len(old.Request.Claims) > 0 {
 		return false
 	}
 	h := *old

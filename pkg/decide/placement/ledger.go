@@ -49,6 +49,8 @@ type Holder struct {
 	Leaving cpuset.Set // CPUs from which a pin moves away; nobody else gets them before EndMove is called
 	Mems    cpuset.Set // memory nodes; empty for all
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
+
+	claim bool // it is a claim, whose CPUs its containers use, and no container
 }
 
 // State is the stage of a grant.
@@ -99,10 +101,16 @@ func New(config Config, machine *topology.Machine) *Ledger {
 	return l
 }
 
-// WithoutContainers returns a ledger without containers whose pools keep their present CPUs.
+// WithoutContainers returns a ledger with the claims and without containers. Its pools keep their
+// present CPUs.
 func (l *Ledger) WithoutContainers() *Ledger {
 	n := New(l.config, l.machine)
+	for _, h := range l.Claims() {
+		copied := *h
+		n.holders[h.ID] = &copied
+	}
 	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
+	n.shared = cpuset.Difference(n.allocatable(), n.Pinned())
 	return n
 }
 

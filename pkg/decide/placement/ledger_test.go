@@ -86,6 +86,27 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("error %v: before\n%s\nafter\n%s", err, before, after)
 				}
 			},
+			"reserve": func(t *rapid.T) {
+				id, before := fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "claim")), describe(l)
+				class := rapid.SampledFrom([]workload.Class{workload.LSE, workload.LSR}).Draw(t, "class")
+				node := rapid.SampledFrom(m.Nodes).Draw(t, "node").ID
+				if _, err := l.Reserve(claimOf(id, node, rapid.IntRange(1, 6).Draw(t, "n"), class), now); err != nil && describe(l) != before {
+					t.Fatalf("a refused reservation changed the ledger: %v", err)
+				}
+			},
+			"unreserve": func(t *rapid.T) { l.Unreserve("claim/" + fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "claim"))) },
+			"use": func(t *rapid.T) {
+				r := workload.Request{Class: workload.LSR, Milli: 4000}
+				for _, h := range l.Claims() {
+					if rapid.Bool().Draw(t, "use") {
+						r.Claims, r.CPUs = append(r.Claims, h.ID), r.CPUs+h.Request.CPUs
+					}
+				}
+				id := fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id"))
+				if _, known := l.Holder(id); !known && len(r.Claims) > 0 {
+					l.Place(who(id), r, cpuset.Set{}, now) // refused if all CPUs are offline
+				}
+			},
 			"hold":    func(t *rapid.T) { l.Hold(fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id")), now) },
 			"release": func(t *rapid.T) { l.Release(fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id"))) },
 			"resize": func(t *rapid.T) {
@@ -233,6 +254,12 @@ func without(m *topology.Machine, gone cpuset.Set) *topology.Machine {
 func checkInvariants(t *rapid.T, l *Ledger) {
 	var pins cpuset.Set
 	for _, h := range l.Holders() {
+		if len(h.Request.Claims) > 0 {
+			if cpus, err := l.claimed(&h.Request); h.CPUs != cpus || err != nil && h.Short == "" {
+				t.Fatalf("%s has %v, its claims %v: %v", h.ID, h.CPUs, cpus, err)
+			}
+			continue
+		}
 		if h.CPUs.Overlaps(pins) {
 			t.Fatalf("CPUs %v of %s are pinned twice", cpuset.Intersect(h.CPUs, pins), h.ID)
 		}
@@ -250,7 +277,7 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 	checkPools(t, l)
 	lendable := cpuset.Set{}
 	for _, h := range l.Holders() {
-		if h.Request.Class == workload.LSR && h.State == Held && l.config.Mode == Overlap {
+		if h.Request.Class == workload.LSR && h.State == Held && l.config.Mode == Overlap && !h.claim && len(h.Request.Claims) == 0 {
 			lendable = cpuset.Union(lendable, h.CPUs)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Lend lets batch work that overlaps the other pools run on those of the given CPUs that
-// belong to LSR pins. CPUs that an LSR pin gives up are no longer lent.
+// belong to LSR pins, without those of claims, which several containers may use. CPUs that an LSR pin gives up are no longer lent.
 func (l *Ledger) Lend(cpus cpuset.Set) {
 	if lent := l.lendable(cpus); lent != l.lent {
 		l.lent = lent
@@ -24,7 +24,7 @@ func (l *Ledger) lendable(cpus cpuset.Set) cpuset.Set {
 		return of
 	}
 	for _, h := range l.holders {
-		if h.Request.Class == workload.LSR && h.State == Held {
+		if h.Request.Class == workload.LSR && h.State == Held && !h.claim && len(h.Request.Claims) == 0 {
 			of = cpuset.Union(of, cpuset.Intersect(cpus, h.CPUs))
 		}
 	}

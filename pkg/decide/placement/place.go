@@ -126,12 +126,16 @@ func (l *Ledger) Undo() {
 
 // grant sets the holder's CPUs and memory nodes, or returns why it can't.
 func (l *Ledger) grant(h *Holder, avoid cpuset.Set) error {
-	if h.Request.Class.Pinned() {
-		if err := l.pin(h, l.freeFor(h), cpuset.Set{}, avoid); err != nil {
-			return err
-		}
-	}
 	var err error
+	switch {
+	case len(h.Request.Claims) > 0:
+		err = l.useClaims(h)
+	case h.Request.Class.Pinned():
+		err = l.pin(h, l.freeFor(h), cpuset.Set{}, avoid)
+	}
+	if err != nil {
+		return err
+	}
 	h.Mems, err = l.memoryNodes(h)
 	return err
 }
@@ -167,7 +171,7 @@ func (l *Ledger) pin(h *Holder, free, keep, avoid cpuset.Set) error {
 func (l *Ledger) freeFor(h *Holder) cpuset.Set {
 	free := l.allocatable()
 	for _, other := range l.holders {
-		if other.ID == h.ID || other.CPUs.IsEmpty() {
+		if other.ID == h.ID || other.CPUs.IsEmpty() || shareClaims(h, other) {
 			continue
 		}
 		free = cpuset.Difference(free, other.CPUs)

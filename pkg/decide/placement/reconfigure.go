@@ -58,6 +58,9 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 	had := map[string]cpuset.Set{} // memory nodes of the unplaced containers
 	for _, old := range holders {
 		a := revised[old.ID]
+		if old.claim {
+			a.Request = old.Request
+		}
 		h := *old
 		h.Request, h.Blocked = withDefaults(a.Request), cpuset.Set{}
 		if h.Request.SMT == workload.SMTOnePerCore {
@@ -69,7 +72,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 		if err := l.staysOn(&h); err != nil {
 			return err
 		}
-		if h.Request.CPUs != old.CPUs.Size() {
+		if h.Request.CPUs != old.CPUs.Size() && !h.claim {
 			resized = append(resized, old)
 		}
 		l.holders[h.ID] = &h
@@ -80,6 +83,11 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 			continue
 		}
 		a := revised[old.ID]
+		if old.claim { // none of its CPUs are online
+			h := *old
+			l.holders[h.ID] = &h
+			continue
+		}
 		h := newHolder(Identity{ID: old.ID, Pod: old.Pod, Container: old.Container, Ref: old.Ref}, a.Request, old.Since)
 		h.State = old.State
 		if h.Request.Class.Pinned() {

@@ -1,0 +1,173 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+// Claim is what a resource claim of Kubernetes reserves on one NUMA node: CPUs on whole cores. It
+// keeps them from Reserve to Unreserve, whether or not a container uses them.
+type Claim struct {
+	ID    string // unique among the claims and the containers of this node
+	Ref   string // "claim namespace/name", for messages
+	Class workload.Class
+	CPUs  int // number of CPUs
+	Node  int // the NUMA node's number
+}
+
+// Reserve reserves CPUs for a claim. No pin and no pool uses them from then on, and the containers
+// that name the claim in their request run on them. A claim that is known keeps its CPUs.
+func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
+	if known, ok := l.holders[c.ID]; ok {
+		return known.Request.CPUSet, nil
+	}
+	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, SMT: workload.SMTFullCore}, now)
+	h.State = Held
+	free := cpuset.Intersect(l.freeFor(h), l.cpusOf(c.Node))
+	if free.IsEmpty() {
+		return free, &RefusalError{Why: fmt.Sprintf("%s asks for CPUs of NUMA node %d, which has none that are free", c.Ref, c.Node), Shortage: true}
+	}
+	if err := l.pin(h, free, cpuset.Set{}, cpuset.Set{}); err != nil {
+		return cpuset.Set{}, err
+	}
+	h.Request.CPUSet, h.claim = h.CPUs, true
+	l.enter(h)
+	return h.CPUs, nil
+}
+
+// Restore enters a claim that an earlier process reserved, with the CPUs that it had. It gets those of
+// them that exist, are allocatable and that nobody else has.
+func (l *Ledger) Restore(c Claim, cpus cpuset.Set, now time.Time) {
+	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: cpus.Size(), CPUSet: cpus, SMT: workload.SMTFullCore}, now)
+	h.State, h.claim = Held, true
+	l.regain(h)
+	l.enter(h)
+}
+
+// Unreserve frees a claim's CPUs. A container that still runs on them shares CPUs from then on.
+func (l *Ledger) Unreserve(id string) {
+	h, ok := l.holders[id]
+	if !ok || !h.claim {
+		return
+	}
+	delete(l.holders, id)
+	l.followClaims()
+	l.last = entry{}
+	l.layout()
+}
+
+// Claims lists the claims, the oldest first; they must not be changed.
+func (l *Ledger) Claims() []*Holder {
+	var claims []*Holder
+	for _, h := range l.holders {
+		if h.claim {
+			claims = append(claims, h)
+		}
+	}
+	return byAge(claims)
+}
+
+// Claim returns the claim with that ID; it must not be changed.
+func (l *Ledger) Claim(id string) (h *Holder, ok bool) {
+	h, ok = l.holders[id]
+	return h, ok && h.claim
+}
+
+// Claimable appends for each NUMA node the number of CPUs that claims can have there together, with
+// those that they have. It counts whole cores. What the shared pools need is kept on the first nodes,
+// so that claims get all that is listed, in any order and on all nodes at once.
+func (l *Ledger) Claimable(into []int) []int {
+	h := Holder{}
+	free := l.wholeCores(l.freeFor(&h))
+	left, due, _ := l.due(&h)
+	keep := due - cpuset.Difference(left, free).Size() // of the free CPUs
+	core := l.machine.ThreadsPerCore()
+	for i := range l.machine.Nodes {
+		here := cpuset.IntersectSize(free, l.machine.Nodes[i].CPUs)
+		kept := min(here, max(0, (keep+core-1)/core*core))
+		keep -= kept
+		for _, other := range l.holders {
+			if other.claim {
+				here += cpuset.IntersectSize(other.CPUs, l.machine.Nodes[i].CPUs)
+			}
+		}
+		into = append(into, here-kept)
+	}
+	return into
+}
+
+// wholeCores returns those of the CPUs whose siblings are among them.
+func (l *Ledger) wholeCores(cpus cpuset.Set) cpuset.Set {
+	split := cpuset.Difference(l.machine.Online, cpus)
+	return cpuset.Difference(cpus, l.machine.Siblings(split))
+}
+
+// cpusOf returns the CPUs of the NUMA node with that number.
+func (l *Ledger) cpusOf(node int) cpuset.Set {
+	for i := range l.machine.Nodes {
+		if l.machine.Nodes[i].ID == node {
+			return l.machine.Nodes[i].CPUs
+		}
+	}
+	return cpuset.Set{}
+}
+
+// claimed returns the CPUs of the claims of a request, or why the request cannot have them.
+func (l *Ledger) claimed(r *workload.Request) (cpuset.Set, error) {
+	var cpus cpuset.Set
+	for _, id := range r.Claims {
+		claim, ok := l.Claim(id)
+		if !ok {
+			return cpuset.Set{}, &RefusalError{Why: "the CPUs of its claim " + id + " are not reserved here: the kubelet has not prepared the claim, or has ended it"}
+		}
+		cpus = cpuset.Union(cpus, claim.CPUs)
+	}
+	if cpus.IsEmpty() {
+		return cpus, &RefusalError{Why: "all CPUs of its claims are offline"}
+	}
+	return cpus, nil
+}
+
+// useClaims gives a container the CPUs of its claims.
+func (l *Ledger) useClaims(h *Holder) error {
+	cpus, err := l.claimed(&h.Request)
+	if err != nil {
+		return err
+	}
+	h.CPUs, h.Short = cpus, ""
+	if cpus.Size() < h.Request.CPUs {
+		h.Short = fmt.Sprintf("has %d of the %d CPUs of its claims, since the others are offline", cpus.Size(), h.Request.CPUs)
+	}
+	return nil
+}
+
+// followClaims gives containers the CPUs that their claims have now.
+func (l *Ledger) followClaims() {
+	for _, h := range l.holders {
+		if len(h.Request.Claims) == 0 {
+			continue
+		}
+		if err := l.useClaims(h); err != nil {
+			h.CPUs, h.Short = cpuset.Set{}, err.Error()
+		}
+	}
+}
+
+// regain gives a claim those of its CPUs that it can have now.
+func (l *Ledger) regain(h *Holder) {
+	h.CPUs, h.Short = cpuset.Intersect(h.Request.CPUSet, l.freeFor(h)), ""
+	if h.CPUs.Size() < h.Request.CPUs {
+		h.Short = fmt.Sprintf("has %d of %d CPUs, since the others are offline or not allocatable", h.CPUs.Size(), h.Request.CPUs)
+	}
+}
+
+// shareClaims reports whether two holders may have the same CPUs: a claim and a container of it, or
+// two containers of one claim.
+func shareClaims(x, y *Holder) bool {
+	return slices.Contains(x.Request.Claims, y.ID) || slices.Contains(y.Request.Claims, x.ID) ||
+		slices.ContainsFunc(x.Request.Claims, func(id string) bool { return slices.Contains(y.Request.Claims, id) })
+}

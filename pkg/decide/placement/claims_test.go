@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+func claimOf(id string, node, cpus int, class workload.Class) Claim {
+	return Claim{ID: "claim/" + id, Ref: "claim default/" + id, Class: class, CPUs: cpus, Node: node}
+}
+
+// What is listed as claimable is reserved, whichever claims take it and in whatever order, and more is
+// refused on each node.
+func TestClaimable(t *testing.T) {
+	t.Parallel()
+	machines := []*topology.Machine{machine(t, small), machine(t, flat), machine(t, "1 packages 2 nodes 4 cores 2 threads l3 2 cores")}
+	rapid.Check(t, func(t *rapid.T) {
+		m := machines[rapid.IntRange(0, len(machines)-1).Draw(t, "machine")]
+		config := Default()
+		if rapid.Bool().Draw(t, "reserved") {
+			config.Reserved, config.System = cpuset.Of(0), cpuset.Of(1)
+		}
+		l := New(config, m)
+		if rapid.Bool().Draw(t, "external") {
+			l.SetExternal(cpuset.Of(2, 3))
+		}
+		for i := range rapid.IntRange(0, 8).Draw(t, "containers") {
+			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) // Place refuses some of them
+		}
+		promised := l.Claimable(nil)
+		used := make([]int, len(promised))
+		core := m.ThreadsPerCore()
+		for i := 0; ; i++ {
+			var open []int
+			for node, n := range promised {
+				if n-used[node] >= core {
+					open = append(open, node)
+				}
+			}
+			if len(open) == 0 {
+				break
+			}
+			node := rapid.SampledFrom(open).Draw(t, "node")
+			n := core * rapid.IntRange(1, (promised[node]-used[node])/core).Draw(t, "cores")
+			cpus, err := l.Reserve(claimOf(fmt.Sprint(i), m.Nodes[node].ID, n, workload.LSR), start)
+			if err != nil || cpus.Size() != n || !cpus.SubsetOf(m.Nodes[node].CPUs) || m.Siblings(cpus) != cpus {
+				t.Fatalf("promised %v, used %v: a claim for %d on node %d has %v: %v\n%s", promised, used, n, node, cpus, err, describe(l))
+			}
+			used[node] += n
+			if again := l.Claimable(nil); fmt.Sprint(again) != fmt.Sprint(promised) {
+				t.Fatalf("claims change what is listed from %v to %v", promised, again)
+			}
+		}
+	})
+}
+
+// TestClaims follows a claim from its reservation over the start, the restart and the end of its
+// containers to its own end.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	l := New(Default(), machine(t, small))
+	c := claimOf("a", 1, 2, workload.LSE)
+	cpus, err := l.Reserve(c, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := l.Reserve(c, start); err != nil || again != cpus {
+		t.Errorf("the second time it has %v: %v", again, err)
+	}
+	if l.Shared().Overlaps(cpus) {
+		t.Errorf("pools have %v", l.Shared())
+	}
+	r := workload.Request{Class: workload.LSE, CPUs: 2, Milli: 2000, Claims: []string{c.ID}, SMT: workload.SMTFullCore}
+	for _, name := range []string{"one", "two"} { // two containers of one claim share its CPUs
+		if as, err := l.Place(who(name), r, cpuset.Set{}, start); err != nil || as.CPUs != cpus || !as.Unlimited {
+			t.Errorf("%s has %+v: %v", name, as, err)
+		}
+	}
+	l.Hold("one", start)
+	if stale := l.Stale(who("x"), start.Add(time.Hour), time.Minute); len(stale) != 1 || stale[0] != "two" {
+		t.Errorf("stale: %v, want the container that has not started, and not the claim", stale)
+	}
+	l.Release("one")
+	l.Release("two")
+	if l.Shared().Overlaps(cpus) {
+		t.Error("the claim has lost its CPUs at the end of its containers")
+	}
+
+	restarted := New(Default(), machine(t, small))
+	restarted.Restore(c, cpus, start)
+	if !restarted.Adopt(who("one"), r, cpus, cpuset.Set{}, start) {
+		t.Error("the container is not adopted after a restart")
+	}
+	if synced := restarted.WithoutContainers(); synced.Shared().Overlaps(cpus) {
+		t.Error("the claim is lost where the containers are entered anew")
+	}
+	if n, err := restarted.Reconfigured(Default(), map[string]RevisedRequest{"one": {Request: r}}); err != nil || n.Shared().Overlaps(cpus) {
+		t.Errorf("the claim is lost at a reload: %v", err)
+	}
+	restarted.SetMachine(without(restarted.Machine(), cpus))
+	if as, _ := restarted.Assignment("one"); as.CPUs.Overlaps(cpus) {
+		t.Errorf("it runs on %v, which are offline", as.CPUs)
+	}
+	restarted.SetMachine(machine(t, small))
+	if as, _ := restarted.Assignment("one"); as.CPUs != cpus {
+		t.Errorf("after its CPUs are back it has %v, want %v", as.CPUs, cpus)
+	}
+	restarted.Unreserve(c.ID)
+	if as, _ := restarted.Assignment("one"); as.Unlimited || !cpus.SubsetOf(restarted.Shared()) {
+		t.Errorf("after the claim's end it has %+v, and pools have %v", as, restarted.Shared())
+	}
+	if _, err := restarted.Place(who("late"), r, cpuset.Set{}, start); err == nil {
+		t.Error("a container has CPUs of a claim that has ended")
+	}
+}
