@@ -103,6 +103,7 @@ func exempt() map[string][]string {
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/peers"),
 		},
 		"pkg/cluster/policy": {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/cluster/slices": {path.Join(module, "pkg/status")}, // imports it for its types only
 		"pkg/view/render": { // imports them for the types that it formats
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),
 			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/view/whatif"),

@@ -43,6 +43,7 @@ func requirements() map[string]string {
 		"k8s.io/apimachinery":                       "sluice-kube: their encoding, and errors of the API server",
 		"k8s.io/client-go":                          "sluice-kube: watches and patches; kubectl sluice: lists, and commands in pods",
 		"k8s.io/component-helpers":                  "sluice-kube: what a pod requests, as the scheduler counts it",
+		"k8s.io/kubelet":                            "sluice-kube: what the kubelet and a DRA driver say to each other",
 		"k8s.io/cri-api":                            "CRI",
 		"k8s.io/streaming":                          "kubectl sluice: whether a WebSocket was refused; a dependency of client-go in any case",
 		"github.com/containerd/ttrpc":               "tests of the NRI connection; a dependency of nri in any case",

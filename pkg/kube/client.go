@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -27,8 +28,9 @@ const requestTime = 10 * time.Second
 
 // Client talks to the API server about one node.
 type Client struct {
-	rest rest.Interface
-	node string
+	rest   rest.Interface
+	config *rest.Config // for other groups of the API
+	node   string
 }
 
 // NewClient returns a client for a node. A kubeconfig of "" means that this is a pod, which has
@@ -38,24 +40,30 @@ func NewClient(kubeconfig, node, version string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the API server's address and the credential: %w (in a pod, mount a token of its service account; elsewhere use --kubeconfig)", err)
 	}
-	client, err := newREST(config, Manager+"/"+version)
+	config.UserAgent = Manager + "/" + version
+	client, err := newCoreREST(config)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{rest: client, node: node}, nil
+	return &Client{rest: client, config: config, node: node}, nil
 }
 
-// newREST returns a client of the core API for a program, whose name and version agent has.
-func newREST(config *rest.Config, agent string) (rest.Interface, error) {
+// newCoreREST returns a client of the core API.
+func newCoreREST(config *rest.Config) (rest.Interface, error) {
+	return newREST(config, "/api", corev1.SchemeGroupVersion, corev1.AddToScheme)
+}
+
+// newREST returns a client of a group of the API.
+func newREST(config *rest.Config, path string, group schema.GroupVersion, types func(*runtime.Scheme) error) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
+	if err := types(scheme); err != nil {
 		return nil, err
 	}
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion = path, &group
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.UserAgent = agent
 	config.QPS, config.Burst = 20, 40
 	return rest.RESTClientFor(config)
 }

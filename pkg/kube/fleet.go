@@ -54,7 +54,8 @@ func NewFleet(file, name, version string) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig's namespace: %w (name another with --kubeconfig or --context)", err)
 	}
-	client, err := newREST(config, "kubectl-sluice/"+version)
+	config.UserAgent = "kubectl-sluice/" + version
+	client, err := newCoreREST(config)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ type Status struct {
 	Contested  []string          `json:"contested,omitempty"`  // Settings that another program changes again and again, for example "cpu.burst of shop/db/main"; absent if there are none.
 	SlowWrites []SlowWrite       `json:"slowWrites,omitempty"` // Writes that the kernel has been processing for more than a second, longest first; absent if there are none.
 	Grants     Grants            `json:"grants"`               // Where the plugin knows pods' requests from.
+	Claims     *Claims           `json:"claims,omitempty"`     // CPUs reserved for resource claims of Kubernetes; absent if the plugin reserves none, or the runtime has not listed its containers yet.
 	Counters   Counters          `json:"counters"`             // Events since the plugin started.
 	Features   []Feature         `json:"features,omitempty"`   // Features that the kernel, runtime and hardware have or lack.
 	Handlers   []Handler         `json:"handlers,omitempty"`   // Latencies of the plugin's answers to the runtime, by event.

@@ -33,6 +33,7 @@ type Container struct {
 	OOMScoreAdj  int
 	Devices      []DeviceNumber
 	HasCDI       bool              // it was given CDI devices, by DRA claims or a device plugin
+	Claims       []string          // CDI devices that stand for resource claims on CPUs (see pkg/workload/claim)
 	Unified      map[string]string // cgroup v2 files that the kubelet tells the runtime to write, such as "memory.high"
 	CreatedNanos int64             // nanoseconds since the epoch
 	Granted      Granted           // set from a manifest; if it is zero, the kubelet's record decides

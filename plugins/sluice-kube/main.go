@@ -30,6 +30,6 @@ It publishes the plugin's offer to batch work as resources of the node.
 
 Exit status: 0 success, 1 failure, 2 invalid command line.`,
 	}
-	root.AddCommand(newRun(), newUninstall(), cli.NewVersion("sluice-kube"))
+	root.AddCommand(newRun(), newUninstall(), newSockets(), cli.NewVersion("sluice-kube"))
 	return cli.Execute(ctx, root, args, cli.Streams{In: os.Stdin, Out: out, Errs: errs})
 }

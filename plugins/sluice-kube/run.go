@@ -21,7 +21,8 @@ import (
 // options are the flags of run.
 type options struct {
 	node, namespace, socket, resources, kubeconfig, metrics, logLevel string
-	pins                                                              bool
+	kubelet                                                           string
+	pins, dra                                                         bool
 }
 
 func newRun() *cobra.Command {
@@ -35,7 +36,10 @@ SluiceBatchOpen. At its end nothing more is sold than what pods have. Hand the
 plugin what the fleet's switch, the ConfigMap sluice-switch, says for this node.
 
 With --pins, publish also how many CPUs containers can have for themselves, so that
-a pod of class LSE or LSR waits until a node has them.`,
+a pod of class LSE or LSR waits until a node has them.
+
+With --dra it also publishes in a ResourceSlice what resource claims can have of
+the node's CPUs, and lets the plugin reserve what they are given.`,
 		Example: `  # in a pod, with NODE_NAME from the field spec.nodeName
   sluice-kube run
 
@@ -55,6 +59,8 @@ a pod of class LSE or LSR waits until a node has them.`,
 	f.BoolVar(&o.pins, "pins", false, "publish also "+selling.PinnableCPU+", the CPUs that LSE and LSR containers can have")
 	kubeconfigFlag(cmd, &o.kubeconfig)
 	f.StringVar(&o.metrics, "metrics-listen", "", "address of the metrics, as :9101 (default: none)")
+	f.BoolVar(&o.dra, "dra", false, "reserve CPUs for resource claims, as the DRA driver cpus.sluice.dev")
+	kubeletFlag(cmd, &o.kubelet)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
@@ -110,7 +116,16 @@ func run(ctx context.Context, o options) error {
 		fleet := publisher.Switch(o.namespace, plugin)
 		work.Go(func() error { fleet.Run(ctx); return nil })
 	}
-	work.Go(func() error { follow(ctx, o.socket, publisher, log); return nil })
+	followers := []follower{publisher}
+	if o.dra {
+		driver, err := client.NewDriver(plugin, o.kubelet, log)
+		if err != nil {
+			return err
+		}
+		followers = append(followers, driver)
+		work.Go(func() error { return driver.Run(ctx) })
+	}
+	work.Go(func() error { follow(ctx, o.socket, followers, log); return nil })
 	log.WithFields(logrus.Fields{"node": o.node, "resources": dialect, "version": buildinfo.Version()}).Info("Started")
 	return work.Wait()
 }
@@ -121,9 +136,15 @@ const (
 	reconnectPause = time.Second
 )
 
-// follow hands the plugin's status to the publisher, and connects again when the plugin was
+// follower needs the plugin's status.
+type follower interface {
+	Heard(s *status.Status) error
+	Lost()
+}
+
+// follow hands the plugin's status to those who need it, and connects again when the plugin was
 // away. It logs once that the plugin is away, and once that it cannot be understood.
-func follow(ctx context.Context, socket string, publisher *kube.Publisher, log logrus.FieldLogger) {
+func follow(ctx context.Context, socket string, followers []follower, log logrus.FieldLogger) {
 	told := ""
 	tell := func(err error) {
 		if err.Error() != told && ctx.Err() == nil {
@@ -133,14 +154,20 @@ func follow(ctx context.Context, socket string, publisher *kube.Publisher, log l
 	}
 	for ctx.Err() == nil {
 		err := statusapi.NewClient(socket).Stream(ctx, statusInterval, func(s *status.Status) error {
-			if err := publisher.Heard(s); err != nil {
+			var errs []error
+			for _, f := range followers {
+				errs = append(errs, f.Heard(s))
+			}
+			if err := errors.Join(errs...); err != nil {
 				tell(err)
 				return nil
 			}
 			told = ""
 			return nil
 		})
-		publisher.Lost()
+		for _, f := range followers {
+			f.Lost()
+		}
 		tell(err)
 		select {
 		case <-ctx.Done():

@@ -50,6 +50,7 @@ their settings, and the next start takes over from there.`,
 	f.StringVar(&o.RuntimeDir, "runtime-dir", "", runtimeDirHelp)
 	f.StringVar(&o.StatusSocket, "status-socket", "", "unix socket for sluice status, explain and plan (default: the configuration's)")
 	f.StringVar(&o.KubeSocket, "kube-socket", "", "unix socket for sluice-kube, in a folder that both containers share (default: none)")
+	f.StringVar(&o.CDIDir, "cdi-dir", "", "`folder` of CDI specs, as /var/run/cdi, to reserve CPUs for resource claims of Kubernetes (default: none)")
 	f.Uint32Var(&o.KubeUID, "kube-uid", 65527, "user of sluice-kube, who may connect to --kube-socket besides root")
 	f.StringVar(&o.LogLevel, "log-level", "", "debug, info, warn or error (default: the configuration's)")
 	return cmd

@@ -179,6 +179,9 @@ func TestAnnotationsAreKnown(t *testing.T) {
 			if offer := strings.TrimPrefix(m[1], "requests."); (offer == "batch" || offer == "mid") && (m[2] == "cpu" || m[2] == "memory") {
 				continue // an extended resource, or a quota of one
 			}
+			if m[1] == "lse.cpus" || m[1] == "lsr.cpus" {
+				continue // a device class
+			}
 			if !slices.Contains(annotation.Keys(), m[1]) || m[2] != "" && m[2] != "pod" && m[2] != "container" {
 				t.Errorf("%s: %s is no annotation that Sluice reads", name, m[0])
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
+	"github.com/sluice-dev/sluice/pkg/engine/claims"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
@@ -66,6 +67,7 @@ type Options struct {
 	EvictorProblem func() string                    // why no pod can be evicted now, "" if pods can be; may be nil
 	APIPods        func() map[string]evictorder.Pod // what the API knows of the node's pods; nil without sluice-kube
 	FleetSwitch    func() status.Switch             // of the fleet; nil without sluice-kube
+	CDIDir         string                           // directory of CDI specs, which claims need; "" refuses claims
 	StateDir       string                           // directory of the batch switch's file; "" switches the batch switch off
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent
@@ -79,6 +81,7 @@ type Agent struct {
 	*node.Node // only the event loop's goroutine may use it
 	options    Options
 	events     *eventloop.Loop
+	Claims     *claims.Book       // reserves CPUs for resource claims; any goroutine may use it after New
 	Latencies  latency.Histograms // how long the runtime's events took
 
 	// Only the event loop's goroutine may use these fields.
@@ -123,6 +126,7 @@ func New(o Options) *Agent {
 		},
 	})
 	a.Spawn, a.Post = a.events.Spawn, a.events.Post
+	a.Claims = claims.New(a.Node, o.CDIDir, a.events.Do)
 	a.decisions = decisionlog.New(o.Audit, o.Log)
 	a.started = a.Now()
 	if a.options.Configured.LoadedAt.IsZero() {

@@ -51,6 +51,7 @@ type testNode struct {
 	machine *topology.Machine
 	pods    map[string]*workload.Pod
 	specs   map[string]*workload.Container
+	claims  map[string][]string // devices of claims that containers have
 	made    int64
 
 	originals map[string]knobs.CPUQuota // of pods' own cgroups
@@ -116,6 +117,7 @@ type setup struct {
 	rdt       rdtgroup.Host
 	marks     watermarks.Host
 	stateDir  string
+	cdiDir    string
 }
 
 // withPools sets the configuration of the pools.
@@ -158,7 +160,7 @@ func newNode(t testingT, s setup) *testNode {
 		t: t, text: s.machine, machine: m, runtime: &fakeRuntime{},
 		kernel: &fakeKernel{online: m.Online, nodes: m.MemoryNodes(), groups: map[string]*group{}},
 		pods:   map[string]*workload.Pod{}, specs: map[string]*workload.Container{},
-		originals: map[string]knobs.CPUQuota{},
+		originals: map[string]knobs.CPUQuota{}, claims: map[string][]string{},
 	}
 	n.runtime.apply = func(u node.Update) { n.apply(u) }
 	n.launch(s)
@@ -176,7 +178,7 @@ func (n *testNode) launch(s setup) {
 	}
 	log := logrus.New()
 	log.SetOutput(&n.log)
-	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, StateDir: s.stateDir, Log: log}
+	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, StateDir: s.stateDir, CDIDir: s.cdiDir, Log: log}
 	if s.rdt != nil {
 		o.RDT = s.rdt
 	}
@@ -227,7 +229,7 @@ func (n *testNode) pod(name, class string, cpus int) {
 	n.made++
 	n.specs[name] = &workload.Container{
 		ID: name, PodID: "sandbox-" + podName, Name: container, CgroupsPath: path.Join(parent, strings.ReplaceAll(name, "/", "-")),
-		Resources: r, CreatedNanos: n.made,
+		Resources: r, CreatedNanos: n.made, Claims: n.claims[name],
 	}
 }
 

@@ -25,7 +25,7 @@ const statusCacheTime = 100 * time.Millisecond
 func (a *Agent) sources() nodestatus.Sources {
 	return nodestatus.Sources{
 		Build: a.options.Build, Started: a.started, Features: a.options.features(), Config: &a.options.Configured,
-		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: a.loop,
+		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: a.loop, Claims: a.options.CDIDir != "",
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -20,6 +21,11 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 	facts := n.Facts()
 	c.Allocated = n.Granted(c)
 	facts.Granted = c.Allocated
+	claimed, err := n.claimed(c)
+	if err != nil {
+		return workload.Request{}, err
+	}
+	facts.Claimed = claimed
 	r, warnings, err := cfg.Request(facts, c.Pod, &c.Container)
 	n.noteCut(c, warnings)
 	c.Warnings = c.Warnings[:0]
@@ -32,6 +38,13 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 	if err != nil {
 		return r, err
 	}
+	if len(c.Claims) > 0 {
+		if !r.Class.Pinned() || r.CPUs != claimed.CPUs {
+			return r, fmt.Errorf("%s: the container cannot have these %d CPUs: %s", claimed.Refs, claimed.CPUs, strings.Join(c.Warnings, "; "))
+		}
+		r.Claims, r.CPUSet, r.SMT, r.NUMA, r.L3 = c.Claims, cpuset.Set{}, workload.SMTFullCore, workload.NUMAPrefer, workload.L3Pack
+		r.Near, r.Exclusive = workload.Near{}, workload.NotExclusive
+	}
 	if c.Scored && !c.Allocated.Container && r.OOMScore.Set && r.OOMScore.Value == c.OOMScoreAdj && c.Pod.QoS() == workload.Burstable {
 		r.Memory = 0 // unknown: Sluice's own OOM score would be its source
 	}
@@ -42,6 +55,23 @@ func (n *Node) Request(cfg *config.Config, c *Container) (workload.Request, erro
 		n.findDevices(c, &r)
 	}
 	return r, nil
+}
+
+// claimed returns what the container's resource claims reserve.
+func (n *Node) claimed(c *Container) (all annotation.Claimed, err error) {
+	for i, id := range c.Claims {
+		h, ok := n.Ledger.Claim(id)
+		switch {
+		case !ok:
+			return all, fmt.Errorf("the CPUs of claim device %s are not reserved here: the kubelet has not prepared its claim, or has ended it", id)
+		case i > 0 && h.Request.Class != all.Class:
+			return all, fmt.Errorf("%s is of class %s, and %s of class %s: a container's claims must all be of one class", h.Ref, h.Request.Class, all.Refs, all.Class)
+		case i > 0:
+			all.Refs += " and "
+		}
+		all.Refs, all.Class, all.CPUs = all.Refs+h.Ref, h.Request.Class, all.CPUs+h.Request.CPUs
+	}
+	return all, nil
 }
 
 // RequestBy reads a container's request by a configuration that need not be in force, as if the

@@ -35,6 +35,7 @@ type Sources struct {
 	Handlers func() []status.Handler
 	Steering func() status.Steering
 	Loop     Loop
+	Claims   bool // whether the plugin reserves CPUs for resource claims
 }
 
 // Loop is the control loop's part of the status.
@@ -91,6 +92,7 @@ func (r *Reporter) Draft() *Draft {
 		Contested:  contested,
 		SlowWrites: r.Reconciler.SlowWrites(),
 		Grants:     r.Grants.Status(),
+		Claims:     r.claims(),
 		Counters:   counters,
 		Features:   r.from.Features,
 		Handlers:   r.from.Handlers(),

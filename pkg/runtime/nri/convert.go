@@ -2,6 +2,7 @@ package nri
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 )
 
 func podOf(p *api.PodSandbox) *workload.Pod {
@@ -44,6 +46,13 @@ func containerOf(c *api.Container) workload.Container {
 		CreatedNanos: c.GetCreatedAt(),
 		Unified:      c.GetLinux().GetResources().GetUnified(),
 		HasCDI:       len(c.GetCDIDevices()) > 0,
+	}
+	for _, d := range c.GetCDIDevices() {
+		// After its own restart the kubelet names a device once more for each time that the claim was
+		// prepared (1.36, addDevice of pkg/kubelet/cm/dra/claiminfo.go).
+		if id, ok := claim.IDOf(d.GetName()); ok && !slices.Contains(spec.Claims, id) {
+			spec.Claims = append(spec.Claims, id)
+		}
 	}
 	for _, d := range c.GetLinux().GetDevices() {
 		spec.Devices = append(spec.Devices, workload.DeviceNumber{Block: d.GetType() == "b", Major: d.GetMajor(), Minor: d.GetMinor()})

@@ -47,7 +47,9 @@ func TestContainer(t *testing.T) {
 	t.Parallel()
 	got := containerOf(&api.Container{
 		Id: "c", PodSandboxId: "p", Name: "n", State: api.ContainerState_CONTAINER_RUNNING, Pid: 7, CreatedAt: 9,
-		CDIDevices: []*api.CDIDevice{{Name: "gpu.example.com/gpu=0"}},
+		CDIDevices: []*api.CDIDevice{ // of a kubelet that was restarted
+			{Name: "gpu.example.com/gpu=0"}, {Name: "cpus.sluice.dev/claim=5c1f-0"}, {Name: "cpus.sluice.dev/claim=5c1f-0"},
+		},
 		Linux: &api.LinuxContainer{
 			CgroupsPath: "/kubepods/podu/c",
 			OomScoreAdj: api.Int(-997),
@@ -66,6 +68,7 @@ func TestContainer(t *testing.T) {
 		OOMScoreAdj:  -997,
 		Devices:      []workload.DeviceNumber{{Major: 226, Minor: 1}, {Block: true, Major: 8}},
 		HasCDI:       true,
+		Claims:       []string{"5c1f-0"},
 		CreatedNanos: 9,
 	}
 	if !reflect.DeepEqual(got, want) {

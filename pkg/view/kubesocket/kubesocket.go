@@ -1,6 +1,7 @@
 // Package kubesocket serves sluice-kube over a unix socket: the stream of the status without its
-// containers, the orders to evict pods, their answers, what the API knows of the node's pods, and what
-// the fleet's switch says. The socket's folder is shared with the container of sluice-kube, which runs as another user.
+// containers, the orders to evict pods, their answers, what the API knows of the node's pods, what the
+// fleet's switch says, and resource claims. The socket's folder is shared with the container of
+// sluice-kube, which runs as another user.
 package kubesocket
 
 import (
@@ -27,6 +28,7 @@ const (
 	EvictionsPath = "/v1/evictions" // GET: a stream of orders; POST below it, with the order's ID: an answer
 	PodsPath      = "/v1/pods"      // PUT: what the API knows of the node's pods
 	SwitchPath    = "/v1/switch"    // PUT: what the fleet's switch says for this node
+	ClaimsPath    = "/v1/claims"    // PUT and DELETE below it, with the claim's UID
 )
 
 const (
@@ -41,6 +43,7 @@ const (
 type Options struct {
 	Path    string
 	UID     uint32 // user who may connect besides root and this process' own user
+	Claims  Claims
 	Refuser statusapi.Refuser
 	Fleet   *batchswitch.Fleet // takes what the fleet's switch says
 	Log     logrus.FieldLogger
@@ -79,6 +82,7 @@ func handler(source statusapi.Reader, link *kubelink.Link, o *Options) http.Hand
 	})
 	mux.Handle("PUT "+PodsPath, &podsRoute{link: link, log: o.Log})
 	mux.Handle("PUT "+SwitchPath, &switchRoute{fleet: o.Fleet, log: o.Log})
+	handleClaims(mux, o.Claims)
 	return mux
 }
 

@@ -113,7 +113,8 @@ func (k key) inPool() bool {
 type origin uint8
 
 const (
-	ownAnnotation origin = iota
+	claim origin = iota
+	ownAnnotation
 	koordinator
 	katalyst
 	config

@@ -13,6 +13,14 @@ type Facts struct {
 	ThreadsPerCore int
 	Memory         int64            // the node's memory in bytes; 0 if unknown
 	Granted        workload.Granted // the kubelet's record of the container
+	Claimed        Claimed          // what the container's resource claims reserve; zero without any
+}
+
+// Claimed is what resource claims reserve for a container: CPUs of its own.
+type Claimed struct {
+	Refs  string // "claim namespace/name", or several
+	Class workload.Class
+	CPUs  int
 }
 
 // Request returns what the container asks for. The error joins one *Invalid for each value that
@@ -47,6 +55,10 @@ type reader struct {
 }
 
 func (r *reader) gather() {
+	if c := &r.facts.Claimed; c.CPUs > 0 {
+		r.add(candidate{key: classKey, value: c.Class.String(), source: c.Refs, origin: claim, single: true})
+		r.add(candidate{key: cpusKey, value: strconv.Itoa(c.CPUs), source: c.Refs, origin: claim, single: true})
+	}
 	if len(r.pod.Annotations) > 0 {
 		r.own()
 	}

@@ -48,6 +48,12 @@ it is no user that many images have, as 65532 is, and none that systemd or Debia
     - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
 {{- end -}}
 
+{{/* sluice.sockets are the mounts of the folders in which sluice-kube serves the kubelet. */}}
+{{- define "sluice.sockets" -}}
+- {name: registration, mountPath: {{ .kubeletDir }}/plugins_registry/cpus.sluice.dev}
+- {name: claims, mountPath: {{ .kubeletDir }}/plugins/cpus.sluice.dev}
+{{- end -}}
+
 {{- define "sluice.security" -}}
 runAsUser: 0 # cgroup files are root's
 readOnlyRootFilesystem: true
@@ -144,7 +150,7 @@ containers:
 - name: sluice
   image: {{ include "sluice.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ end }}]
+  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ if .root.Values.kube.dra.enabled }}, --cdi-dir, /host/var/run/cdi{{ end }}{{ end }}]
   {{- with .group.goMemoryLimit }}
   env:
   - {name: GOMEMLIMIT, value: {{ . }}}
@@ -180,6 +186,9 @@ containers:
   {{- include "sluice.mounts" .group | nindent 2 }}
   {{- if .root.Values.kube.enabled }}
   - {name: kube, mountPath: /run/sluice-kube}
+  {{- if .root.Values.kube.dra.enabled }}
+  - {name: cdi, mountPath: /host/var/run/cdi}
+  {{- end }}
   {{- end }}
   {{- if .group.runtimeDirs }}
   # Propagated: a container's root file system, mounted below, must not stay here
@@ -199,6 +208,11 @@ volumes:
 # The socket for sluice-kube, which is in a pod of its own.
 - name: kube
   hostPath: {path: /run/sluice-kube, type: DirectoryOrCreate}
+{{- if .root.Values.kube.dra.enabled }}
+# The specs of prepared claims, which the runtime reads.
+- name: cdi
+  hostPath: {path: /var/run/cdi, type: DirectoryOrCreate}
+{{- end }}
 {{- end }}
 {{- if .group.runtimeDirs }}
 # The runtime's CRI socket, for control.eviction with by: cri. The folder, not the

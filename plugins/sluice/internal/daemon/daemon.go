@@ -46,6 +46,7 @@ type Options struct {
 	StatusSocket string // "" for the configuration's
 	KubeSocket   string // unix socket for sluice-kube; "" for none
 	KubeUID      uint32 // user of sluice-kube, who may connect besides root
+	CDIDir       string // folder of CDI specs, for resource claims; "" reserves nothing for claims
 	LogLevel     string // "" for the configuration's
 	Build        status.Build
 }
@@ -190,7 +191,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	})
 	if s.KubeSocket != "" {
 		s.acting.running.Go(func() {
-			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, Log: log}
+			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Claims: a.Claims, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, Log: log}
 			if err := kubesocket.Serve(loop, o, a, s.link); err != nil {
 				log.WithError(err).Error("No socket for sluice-kube: nothing is sold, and no pod is evicted by kubernetes")
 			}
@@ -263,7 +264,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	options := agent.Options{
 		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.HostRoot), Build: running, Log: log,
 		Originals: at.JournalFile(), Formerly: at.FormerJournalFile(),
-		Confine: s.own.confine,
+		Confine: s.own.confine, CDIDir: s.CDIDir,
 	}
 	if h.AffinitiesErr != nil {
 		return nil, h.AffinitiesErr

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+)
+
+const claimUID = "0f0e4d2c-1b7a-4a57-9f0c-7d1f7a1d3c55"
+
+// twoCPUs asks for CPUs on the second NUMA node.
+func twoCPUs(uid string) *claim.Claim {
+	return &claim.Claim{UID: uid, Namespace: "shop", Name: "fast", Devices: []claim.Device{{Node: 1, CPUs: 2, Class: workload.LSE}}}
+}
+
+// claiming runs a test of a node whose CDI specs are in a folder.
+func claiming(t *testing.T, test func(t *testing.T, n *testNode, s setup)) {
+	t.Helper()
+	s := setup{cdiDir: filepath.Join(t.TempDir(), "cdi")}
+	inBubble(t, s, func(t *testing.T, n *testNode) { test(t, n, s) })
+}
+
+func (n *testNode) prepare(c *claim.Claim) {
+	n.t.Helper()
+	if err := n.agent.Claims.Prepare(c); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// From its preparation on nobody else is on a claim's CPUs. They stay with it while its container is
+// restarted, and go back to all at its end.
+func TestClaimBecomesAPin(t *testing.T) {
+	claiming(t, func(t *testing.T, n *testNode, s setup) {
+		n.run("web/c", "", 1)
+		n.prepare(twoCPUs(claimUID))
+		n.prepare(twoCPUs(claimUID)) // the kubelet repeats it
+		n.expect(map[string]string{"web/c": "0-3,6-7"})
+		n.claims["db/main"] = []string{claimUID + "-0"}
+		n.run("db/main", "", 2)
+		n.run("db/log", "", 1) // without the claim
+		want := map[string]string{"db/main": "4-5", "db/log": "0-3,6-7", "web/c": "0-3,6-7"}
+		n.expect(want)
+		if c := n.container("db/main"); c.Class != workload.LSE || c.Mems != cpuset.Of(1) || !strings.Contains(c.Keys[0].Source, "claim shop/fast") {
+			t.Errorf("db/main is %+v", c)
+		}
+		n.end("db/main")
+		n.expect(map[string]string{"db/log": "0-3,6-7", "web/c": "0-3,6-7"})
+		n.run("db/main", "", 2)
+		n.expect(want)
+		status := n.status().Claims
+		if status == nil || len(status.Reserved) != 1 || status.Reserved[0].CPUs != cpuset.Of(4, 5) || status.Nodes[1].CPUs != 4 || status.Nodes[0].CPUs != 2 {
+			t.Errorf("the status has %+v", status)
+		}
+		n.end("db/main")
+		for range 2 { // the kubelet repeats it
+			if err := n.agent.Claims.End(claimUID); err != nil {
+				t.Error(err)
+			}
+		}
+		n.expect(map[string]string{"web/c": "all"})
+		if left, err := os.ReadDir(s.cdiDir); err != nil || len(left) > 0 {
+			t.Errorf("the claim has left %v: %v", left, err)
+		}
+	})
+}
+
+// A restart of the plugin loses no claim, whether or not its container runs, and gives its CPUs to
+// nobody else.
+func TestClaimsOutliveThePlugin(t *testing.T) {
+	claiming(t, func(t *testing.T, n *testNode, s setup) {
+		const idle = "11111111-2222-3333-4444-555555555555"
+		n.prepare(twoCPUs(claimUID))
+		n.prepare(twoCPUs(idle))
+		n.claims["db/main"] = []string{claimUID + "-0"}
+		n.run("db/main", "", 2)
+		n.run("web/c", "", 1)
+		want := map[string]string{"db/main": "4-5", "web/c": "0-3"}
+		n.expect(want)
+		if err := os.WriteFile(filepath.Join(s.cdiDir, claim.FileOf("broken")), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.stop()
+		n.launch(s)
+		if err := n.agent.Claims.Prepare(twoCPUs("early")); err == nil || !strings.Contains(err.Error(), "has not listed its containers yet") {
+			t.Errorf("before Synchronize a claim is prepared: %v", err)
+		}
+		n.connect("")
+		n.synchronize()
+		synctest.Wait()
+		n.expect(want)
+		if n.log.count("can't be restored from its CDI spec") == 0 {
+			t.Error("the log says nothing of a broken spec")
+		}
+		if err := n.create("pin/c", "LSE", 3); err != nil {
+			t.Fatal(err)
+		}
+		n.claims["late/c"] = []string{idle + "-0"}
+		n.run("late/c", "", 2)
+		want["late/c"], want["web/c"] = "6-7", "3"
+		n.expect(want)
+		if err := n.agent.Claims.Prepare(twoCPUs("one-more")); err == nil || !strings.Contains(err.Error(), "claim shop/fast") {
+			t.Errorf("more claims than CPUs: %v", err)
+		}
+		// The configuration is applied anew as it is.
+		if _, err := n.agent.Reconfigure(Reload{Config: config.Default()}); err != nil {
+			t.Error(err)
+		}
+		n.expect(want)
+	})
+}
+
+// A container that can't have its claim does not start, and the error says what to do.
+func TestClaimIsRefused(t *testing.T) {
+	claiming(t, func(t *testing.T, n *testNode, s setup) {
+		n.prepare(twoCPUs(claimUID))
+		for name, test := range map[string]struct {
+			cpus   int
+			claims []string
+			want   string
+		}{
+			"few/c":     {1, []string{claimUID + "-0"}, "2 CPUs are more than the whole CPUs in the container's request of 1000m"},
+			"none/c":    {0, []string{claimUID + "-0"}, "request of 0m"},
+			"unknown/c": {2, []string{"another-0"}, "are not reserved here"},
+		} {
+			n.claims[name] = test.claims
+			if err := n.create(name, "", test.cpus); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %q", name, err, test.want)
+			}
+		}
+		if err := os.Chmod(s.cdiDir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		if os.Geteuid() != 0 { // root writes all the same
+			if err := n.agent.Claims.Prepare(twoCPUs("unwritten")); err == nil {
+				t.Error("a claim without a spec is prepared")
+			}
+		}
+	})
+}
+
+// Where Sluice may not set cpusets it reserves nothing, and offers nothing to claims.
+func TestClaimsInPreview(t *testing.T) {
+	s := setup{cdiDir: t.TempDir(), config: func(c *config.Config) { c.Mode = config.Preview }}
+	inBubble(t, s, func(t *testing.T, n *testNode) {
+		if err := n.agent.Claims.Prepare(twoCPUs(claimUID)); err == nil || !strings.Contains(err.Error(), "only previews") {
+			t.Error(err)
+		}
+		for _, node := range n.status().Claims.Nodes {
+			if node.CPUs != 0 {
+				t.Errorf("node %d offers %d CPUs", node.Node, node.CPUs)
+			}
+		}
+	})
+}

@@ -1,0 +1,195 @@
+// Package claims reserves CPUs for the resource claims of Kubernetes. The ledger has the reservations
+// in memory, and a CDI spec for each claim has them on disk: the runtime needs the spec to give the
+// claim to a container, and a later process of the plugin restores the reservation from it. So a
+// claim is prepared exactly as long as its spec exists.
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
+)
+
+// Book reserves and frees the CPUs of claims.
+type Book struct {
+	node *node.Node
+	dir  string // folder of CDI specs; "" refuses claims
+	// do runs an event in the event loop, the only place where the node may be used.
+	do func(name string, event func() error) error
+	// apply moves containers to what the ledger assigns to them.
+	apply func()
+
+	one sync.Mutex // held by Prepare and End, since the spec and the ledger must not part
+}
+
+// New returns the book of a node whose CDI specs are in a folder. do runs events in the event loop.
+func New(n *node.Node, dir string, do func(string, func() error) error) *Book {
+	return &Book{node: n, dir: dir, do: do}
+}
+
+// Restore restores the claims whose specs are in the folder. The event loop's goroutine calls it
+// before its first event. apply moves containers to what the ledger assigns to them.
+func (b *Book) Restore(apply func()) {
+	b.apply = apply
+	if b.dir == "" {
+		return
+	}
+	n := b.node
+	entries, err := os.ReadDir(b.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.Log.WithError(err).Error("The folder of CDI specs can't be read: claims that were prepared have no CPUs of their own")
+	}
+	for _, e := range entries {
+		if !claim.IsFile(e.Name()) {
+			continue
+		}
+		if err := b.restore(filepath.Join(b.dir, e.Name())); err != nil {
+			n.Log.WithError(err).WithField("file", e.Name()).Error("A claim can't be restored from its CDI spec: end its pod, so that the kubelet prepares it anew")
+		}
+	}
+}
+
+func (b *Book) restore(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	c, err := claim.ReadSpec(text)
+	if err != nil {
+		return err
+	}
+	for i := range c.Devices {
+		b.node.Ledger.Restore(reservation(c, i), c.Devices[i].Reserved, b.node.Now())
+	}
+	b.node.Log.WithField("claim", c.Ref()).Info("Claim restored from its CDI spec")
+	return nil
+}
+
+func reservation(c *claim.Claim, device int) placement.Claim {
+	d := &c.Devices[device]
+	return placement.Claim{ID: c.ID(device), Ref: c.Ref(), Class: d.Class, CPUs: d.CPUs, Node: d.Node}
+}
+
+// Prepare reserves all that a claim asks for, or fails and reserves nothing. When it returns, the
+// claim's CDI spec is on disk. A claim that is prepared already keeps its CPUs.
+func (b *Book) Prepare(c *claim.Claim) error {
+	b.one.Lock()
+	defer b.one.Unlock()
+	if b.dir == "" {
+		return errors.New("this node reserves no CPUs for claims: start the plugin with --cdi-dir /var/run/cdi")
+	}
+	var added []string
+	err := b.do("prepare claim", func() (err error) {
+		added, err = b.reserve(c)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Ref(), err)
+	}
+	if err = b.write(c); err != nil {
+		b.free(added)
+		return fmt.Errorf("%s: its CDI spec can't be written: %w", c.Ref(), err)
+	}
+	return nil
+}
+
+// reserve enters the claim into the ledger, and returns the IDs that were not known before.
+func (b *Book) reserve(c *claim.Claim) (added []string, err error) {
+	n := b.node
+	if why := b.refuses(); why != "" {
+		return nil, errors.New(why)
+	}
+	done := false
+	defer func() {
+		if !done {
+			for _, id := range added {
+				n.Ledger.Unreserve(id)
+			}
+		}
+	}()
+	for i := range c.Devices {
+		r := reservation(c, i)
+		_, known := n.Ledger.Claim(r.ID)
+		if c.Devices[i].Reserved, err = n.Ledger.Reserve(r, n.Now()); err != nil {
+			return nil, err
+		}
+		if !known {
+			added = append(added, r.ID)
+			n.Log.WithFields(logrus.Fields{"claim": c.Ref(), "class": r.Class, "cpus": c.Devices[i].Reserved.String()}).Info("CPUs reserved for a claim")
+		}
+	}
+	done = true
+	n.Changed()
+	b.apply()
+	return added, nil
+}
+
+// refuses returns why this node reserves no CPUs now, or "".
+func (b *Book) refuses() string {
+	switch {
+	case !b.node.Synced:
+		return "the container runtime has not listed its containers yet: the kubelet tries again"
+	case !b.node.Authority().Writes:
+		return "Sluice only previews on this node (mode: preview), so it reserves no CPUs"
+	case !b.node.Authority().Cpusets:
+		return "the kubelet's static CPU manager sets the cpusets of this node, so Sluice reserves no CPUs: set cpuManagerPolicy: none"
+	}
+	return ""
+}
+
+func (b *Book) write(c *claim.Claim) error {
+	text, err := c.Spec()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil { //nolint:gosec // as the runtime makes it
+		return err
+	}
+	name := filepath.Join(b.dir, claim.FileOf(c.UID))
+	temporary := name + ".new"                                   // the runtime reads files with the suffix .json alone
+	if err := os.WriteFile(temporary, text, 0o644); err != nil { //nolint:gosec // as CDI specs are
+		return err
+	}
+	return os.Rename(temporary, name)
+}
+
+// End frees what a claim has reserved. It is no error if the claim is not known.
+func (b *Book) End(uid string) error {
+	b.one.Lock()
+	defer b.one.Unlock()
+	if b.dir == "" {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(b.dir, claim.FileOf(uid))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the CDI spec of claim %s: %w", uid, err)
+	}
+	return b.do("end claim", func() error {
+		for _, h := range b.node.Ledger.Claims() {
+			if claim.IsOf(h.ID, uid) {
+				b.node.Ledger.Unreserve(h.ID)
+				b.node.Log.WithFields(logrus.Fields{"claim": h.Ref, "cpus": h.Request.CPUSet.String()}).Info("CPUs of a claim freed at its end")
+			}
+		}
+		b.apply()
+		return nil
+	})
+}
+
+func (b *Book) free(ids []string) {
+	b.do("undo claim", func() error { //nolint:errcheck // fails only if the agent has ended
+		for _, id := range ids {
+			b.node.Ledger.Unreserve(id)
+		}
+		b.apply()
+		return nil
+	})
+}

@@ -1,0 +1,319 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
+)
+
+const claimUID = "0f0e4d2c-1b7a-4a57-9f0c-7d1f7a1d3c55"
+
+// aClaim is a claim as the scheduler leaves it, with a device of another driver.
+func aClaim() *resourceapi.ResourceClaim {
+	share := types.UID("5c1f")
+	opaque := func(driver, parameters string) resourceapi.DeviceConfiguration {
+		return resourceapi.DeviceConfiguration{Opaque: &resourceapi.OpaqueDeviceConfiguration{Driver: driver, Parameters: runtime.RawExtension{Raw: []byte(parameters)}}}
+	}
+	return &resourceapi.ResourceClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaim"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "fast", UID: claimUID},
+		Status: resourceapi.ResourceClaimStatus{Allocation: &resourceapi.AllocationResult{Devices: resourceapi.DeviceAllocationResult{
+			Results: []resourceapi.DeviceRequestAllocationResult{
+				{Request: "gpu", Driver: "gpu.vendor.com", Pool: "n1", Device: "gpu0"},
+				{Request: "cpus", Driver: claim.Driver, Pool: "n1", Device: "numa1", ShareID: &share, ConsumedCapacity: map[resourceapi.QualifiedName]resource.Quantity{"cpus": resource.MustParse("2")}},
+			},
+			Config: []resourceapi.DeviceAllocationConfiguration{
+				{Source: resourceapi.AllocationConfigSourceClass, DeviceConfiguration: opaque("gpu.vendor.com", `{"x": 1}`)},
+				{Source: resourceapi.AllocationConfigSourceClass, Requests: []string{"cpus"}, DeviceConfiguration: opaque(claim.Driver, `{"apiVersion": "cpus.sluice.dev/v1", "kind": "CPUClaim", "class": "LSE"}`)},
+			},
+		}}},
+	}
+}
+
+func TestAllocated(t *testing.T) {
+	t.Parallel()
+	ours := func(c *resourceapi.ResourceClaim) *resourceapi.DeviceRequestAllocationResult {
+		return &c.Status.Allocation.Devices.Results[1]
+	}
+	yes := true
+	for want, change := range map[string]func(*resourceapi.ResourceClaim){
+		"":                       func(*resourceapi.ResourceClaim) {},
+		"has allocated nothing":  func(c *resourceapi.ResourceClaim) { c.Status.Allocation = nil },
+		"leave adminAccess out":  func(c *resourceapi.ResourceClaim) { ours(c).AdminAccess = &yes },
+		"none of this driver's":  func(c *resourceapi.ResourceClaim) { ours(c).Device = "cpu0" },
+		"DRAConsumableCapacity":  func(c *resourceapi.ResourceClaim) { ours(c).ConsumedCapacity = nil },
+		"must be a whole number": func(c *resourceapi.ResourceClaim) { ours(c).ConsumedCapacity["cpus"] = resource.MustParse("1500m") },
+		"no device of driver":    func(c *resourceapi.ResourceClaim) { ours(c).Driver = "other.vendor.com" },
+		"it must be LSE or LSR": func(c *resourceapi.ResourceClaim) {
+			c.Status.Allocation.Devices.Config[1].Opaque.Parameters.Raw = []byte(`{"apiVersion": "cpus.sluice.dev/v1", "kind": "CPUClaim", "class": "BE"}`)
+		},
+	} {
+		c := aClaim()
+		change(c)
+		got, err := allocated(c)
+		if want == "" {
+			if err != nil || !reflect.DeepEqual(got.claim.Devices, []claim.Device{{Node: 1, CPUs: 2, Class: workload.LSE}}) {
+				t.Errorf("%+v: %v", got, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "claim shop/fast") {
+			t.Errorf("%v, want %q and the claim's name", err, want)
+		}
+	}
+}
+
+// fakeAPI is an API server with one claim, one node and at most one slice.
+type fakeAPI struct {
+	mu     sync.Mutex
+	slice  *resourceapi.ResourceSlice
+	writes []string
+}
+
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := func(object any) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(object) //nolint:errcheck // the client would fail
+	}
+	missing := func() {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}`) //nolint:errcheck // the client would fail
+	}
+	switch {
+	case r.URL.Path == "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/fast":
+		answer(aClaim())
+	case r.URL.Path == "/api/v1/nodes":
+		answer(&corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}})
+	case !strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/resourceslices"):
+		missing()
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "resourceslices"): // no list and no watch here
+		missing()
+	case r.Method == http.MethodGet && f.slice == nil:
+		missing()
+	case r.Method == http.MethodGet:
+		answer(f.slice)
+	case r.Method == http.MethodDelete:
+		f.writes, f.slice = append(f.writes, r.Method), nil
+		answer(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+	default:
+		body, _ := io.ReadAll(r.Body)
+		scheme := runtime.NewScheme()
+		if err := resourceapi.AddToScheme(scheme); err != nil {
+			panic(err)
+		}
+		object, _, err := serializer.NewCodecFactory(scheme).UniversalDeserializer().Decode(body, nil, nil)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		f.slice = object.(*resourceapi.ResourceSlice)
+		f.slice.APIVersion, f.slice.Kind = "resource.k8s.io/v1", "ResourceSlice"
+		f.writes = append(f.writes, r.Method)
+		answer(f.slice)
+	}
+}
+
+// fakePlugin notes what it is asked.
+type fakePlugin struct {
+	prepared []claim.Claim
+	ended    []string
+	err      error
+}
+
+func (f *fakePlugin) PrepareClaim(_ context.Context, c *claim.Claim) error {
+	f.prepared = append(f.prepared, *c)
+	return f.err
+}
+
+func (f *fakePlugin) EndClaim(_ context.Context, uid string) error {
+	f.ended = append(f.ended, uid)
+	return f.err
+}
+
+func newDriver(t *testing.T) (*Driver, *fakeAPI, *fakePlugin) {
+	t.Helper()
+	api, plugin := &fakeAPI{}, &fakePlugin{}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL}
+	core, err := newCoreREST(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	dir, err := os.MkdirTemp("", "dra") // a socket's path has to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // the system cleans its temporary folder
+	for _, folder := range SocketFolders(dir) {
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	driver, err := (&Client{rest: core, config: config, node: "n1"}).NewDriver(plugin, dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return driver, api, plugin
+}
+
+// TestDriver plays the kubelet: it registers the driver by its socket, and prepares and ends claims.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	d, api, plugin := newDriver(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	stale := filepath.Join(SocketFolders(d.dir)[0], "reg.sock")
+	if err := os.WriteFile(stale, nil, 0o600); err != nil { // of a process that was killed
+		t.Fatal(err)
+	}
+	go func() { ended <- d.Run(ctx) }()
+	info, err := registration.NewRegistrationClient(dial(t, stale)).GetInfo(ctx, &registration.InfoRequest{}, grpc.WaitForReady(true))
+	if err != nil || info.GetName() != "cpus.sluice.dev" || info.GetType() != "DRAPlugin" || len(info.GetSupportedVersions()) != 1 {
+		t.Fatalf("the driver says %v: %v", info, err)
+	}
+	kubelet := drav1.NewDRAPluginClient(dial(t, info.GetEndpoint()))
+	asked := &drav1.NodePrepareResourcesRequest{Claims: []*drav1.Claim{
+		{Namespace: "shop", Name: "fast", Uid: claimUID}, {Namespace: "shop", Name: "fast", Uid: "older"}, {Namespace: "shop", Name: "gone", Uid: "x"},
+	}}
+	answer, err := kubelet.NodePrepareResources(ctx, asked, grpc.WaitForReady(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := answer.GetClaims()[claimUID]
+	if one.GetError() != "" || len(one.GetDevices()) != 1 || one.GetDevices()[0].GetCdiDeviceIds()[0] != "cpus.sluice.dev/claim="+claimUID+"-0" || one.GetDevices()[0].GetShareId() != "5c1f" {
+		t.Errorf("the claim is answered by %v", one)
+	}
+	if len(plugin.prepared) != 1 || plugin.prepared[0].Devices[0].CPUs != 2 {
+		t.Errorf("the plugin was asked for %+v", plugin.prepared)
+	}
+	if e := answer.GetClaims()["older"].GetError(); !strings.Contains(e, "the claim was made anew") {
+		t.Errorf("a claim of another UID: %q", e)
+	}
+	if e := answer.GetClaims()["x"].GetError(); !strings.Contains(e, "claim shop/gone") {
+		t.Errorf("a claim that is gone: %q", e)
+	}
+	plugin.err = errors.New("no CPUs are free")
+	answer, err = kubelet.NodePrepareResources(ctx, asked)
+	if err != nil || answer.GetClaims()[claimUID].GetError() != "no CPUs are free" || len(answer.GetClaims()[claimUID].GetDevices()) != 0 {
+		t.Errorf("a claim that the plugin refuses: %v, %v", answer, err)
+	}
+	plugin.err = nil
+	if done, err := kubelet.NodeUnprepareResources(ctx, &drav1.NodeUnprepareResourcesRequest{Claims: []*drav1.Claim{{Uid: claimUID}}}); err != nil || done.GetClaims()[claimUID].GetError() != "" || plugin.ended[0] != claimUID {
+		t.Errorf("the claim's end: %v: %v", done, err)
+	}
+
+	d.heard(t, 4)
+	await(t, "a slice", func() bool { return api.has() == "POST" })
+	d.heard(t, 2)
+	await(t, "the lower capacity", func() bool { return api.has() == "POST PUT" })
+	if s := api.slice; s.Spec.Pool.Generation != 2 || s.OwnerReferences[0].UID != "node-uid" || *s.Spec.NodeName != "n1" || *s.Spec.Devices[0].Attributes[numaNode].IntValue != 1 {
+		t.Errorf("the slice is %+v", s)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func (f *fakeAPI) has() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.writes, " ")
+}
+
+func (d *Driver) heard(t *testing.T, cpus int) {
+	t.Helper()
+	if err := d.Heard(&status.Status{Claims: &status.Claims{Nodes: []status.ClaimNode{{Node: 1, CPUs: cpus, ThreadsPerCore: 2}}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func dial(t *testing.T, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test has its answers
+	return conn
+}
+
+func await(t *testing.T, what string, there func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !there(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s", what)
+		}
+	}
+}
+
+// A plugin that restarts leaves the slice as it is, and one that stays away loses it.
+func TestLostPlugin(t *testing.T) {
+	t.Parallel()
+	d, api, _ := newDriver(t)
+	if _, due := d.slice.due(time.Now()); due {
+		t.Error("a slice is due before the plugin has said anything")
+	}
+	d.heard(t, 2)
+	devices, due := d.slice.due(time.Now())
+	if !due || len(devices) != 1 {
+		t.Fatalf("%+v, %v", devices, due)
+	}
+	if err := d.put(t.Context(), devices); err != nil {
+		t.Fatal(err)
+	}
+	d.slice.done(devices, time.Now())
+	if err := d.put(t.Context(), devices); err != nil || api.has() != "POST" {
+		t.Errorf("what is published already is written: %s, %v", api.has(), err)
+	}
+	d.Lost()
+	if _, due := d.slice.due(time.Now().Add(20 * time.Second)); due {
+		t.Error("the slice is withdrawn while the plugin restarts")
+	}
+	devices, due = d.slice.due(time.Now().Add(40 * time.Second))
+	if !due || len(devices) != 0 {
+		t.Errorf("the slice of a plugin that is away is %+v, %v", devices, due)
+	}
+	if err := d.put(t.Context(), devices); err != nil || api.has() != "POST DELETE" {
+		t.Errorf("%s, %v", api.has(), err)
+	}
+	d.slice.done(devices, time.Now())
+	d.slice.check()
+	if _, due := d.slice.due(time.Now()); !due {
+		t.Error("a kubelet that starts does not make the slice due")
+	}
+}
