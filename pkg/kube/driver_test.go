@@ -103,12 +103,12 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	answer := func(object any) {
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(object) //nolint:errcheck // the client would fail
+		json.NewEncoder(w).Encode(object)
 	}
 	missing := func() {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusNotFound)
-		io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}`) //nolint:errcheck // the client would fail
+		io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}`)
 	}
 	switch {
 	case r.URL.Path == "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/fast":
@@ -177,7 +177,7 @@ func newDriver(t *testing.T) (*Driver, *fakeAPI, *fakePlugin) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // the system cleans its temporary folder
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	for _, folder := range SocketFolders(dir) {
 		if err := os.MkdirAll(folder, 0o750); err != nil {
 			t.Fatal(err)
@@ -268,7 +268,7 @@ func dial(t *testing.T, socket string) *grpc.ClientConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test has its answers
+	t.Cleanup(func() { conn.Close() })
 	return conn
 }
 

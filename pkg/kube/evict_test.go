@@ -185,7 +185,7 @@ func TestEvictorAndAClockThatJumps(t *testing.T) {
 // TestEvictorAndALateWatch: a pod that the watch does not have is looked for by a dry run, and evicted if it is there.
 func TestEvictorAndALateWatch(t *testing.T) {
 	t.Parallel()
-	const dry, real = "dry run", "eviction"
+	const dry, evicts = "dry run", "eviction"
 	created, missing := says(201, "", success), says(404, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"pods \"p\" not found"}`)
 	for name, test := range map[string]struct {
 		replies []func(http.ResponseWriter)
@@ -193,8 +193,8 @@ func TestEvictorAndALateWatch(t *testing.T) {
 		did     []string
 	}{
 		"the pod is gone":     {[]func(http.ResponseWriter){missing}, evictorder.Gone, []string{dry}},
-		"the pod is there":    {[]func(http.ResponseWriter){says(503, "", "no etcd"), created, created}, evictorder.Evicted, []string{dry, dry, "cool-down", real}},
-		"it ends in between":  {[]func(http.ResponseWriter){created, missing}, evictorder.Gone, []string{dry, "cool-down", real}},
+		"the pod is there":    {[]func(http.ResponseWriter){says(503, "", "no etcd"), created, created}, evictorder.Evicted, []string{dry, dry, "cool-down", evicts}},
+		"it ends in between":  {[]func(http.ResponseWriter){created, missing}, evictorder.Gone, []string{dry, "cool-down", evicts}},
 		"its budget is spent": {[]func(http.ResponseWriter){says(429, "", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"Cannot evict pod.","details":{"causes":[{"reason":"DisruptionBudget","message":"web needs 1"}]}}`)}, evictorder.Refused, []string{dry}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestEvictorAndALateWatch(t *testing.T) {
 			client := clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				var asked policyv1.Eviction
 				if err := json.NewDecoder(r.Body).Decode(&asked); err == nil && strings.HasSuffix(r.URL.Path, "/eviction") {
-					if did = append(did, real); len(asked.DeleteOptions.DryRun) > 0 {
+					if did = append(did, evicts); len(asked.DeleteOptions.DryRun) > 0 {
 						did[len(did)-1] = dry
 					}
 				}

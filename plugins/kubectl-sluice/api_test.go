@@ -113,7 +113,7 @@ func (a *api) exec(w http.ResponseWriter, r *http.Request, node string) {
 			}
 			text, _ := json.Marshal(end)
 			websocket.Message.Send(c, append([]byte{3}, text...))
-			c.WriteClose(1000) // a normal end
+			c.WriteClose(1000)     // a normal end
 			io.Copy(io.Discard, c) // the client's pings: a connection that is closed with unread ones is reset, and what was sent is lost
 		},
 	}.ServeHTTP(w, r)
@@ -262,7 +262,7 @@ func TestExplain(t *testing.T) {
 	a.pod("data", "db-0", "n1")
 	a.pod("data", "db-1", "n2")
 	a.pod("data", "waiting", "")
-	a.runs = func(node string, words []string) ran {
+	a.runs = func(_ string, words []string) ran {
 		switch got := strings.Join(words, " "); got {
 		case "sluice explain -o text data/db-0", "sluice explain -o text data/db-0/main":
 			return ran{out: "data/db-0/main  LS\n  why \x1b[2J and \u009b1m\n"}

@@ -81,7 +81,7 @@ func ask[T any](ctx context.Context, a *asking, client *kube.Fleet, pods []fleet
 			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // the functions note their errors
 	var answers []T
 	failed := []fleet.Failure{}
 	for i, err := range errs {

@@ -138,12 +138,12 @@ func (o *logOptions) all(c *cobra.Command, client *kube.Fleet, pod named, words 
 		}
 		return decisionsOf(node, p)
 	})
-	any := false
+	decided := false
 	for _, decisions := range found {
 		if len(decisions) == 0 {
 			continue
 		}
-		any = true
+		decided = true
 		if o.output.String() == "json" {
 			err = printAll(c, decisions)
 		} else {
@@ -157,7 +157,7 @@ func (o *logOptions) all(c *cobra.Command, client *kube.Fleet, pod named, words 
 	for _, f := range failed {
 		fmt.Fprintf(c.ErrOrStderr(), "node %s gave no answer: %s\n", terminal.Printable(f.Node), terminal.Printable(f.Why))
 	}
-	if !any && o.output.String() == "text" {
+	if !decided && o.output.String() == "text" {
 		fmt.Fprintf(c.OutOrStdout(), "Pod %s/%s is on no node, and %d of %d nodes have no decision about it.\n", terminal.Printable(pod.namespace), terminal.Printable(pod.name), len(found), len(plugins))
 	}
 	return verdict(&fleet.Asked{Failed: failed})

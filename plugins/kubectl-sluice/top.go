@@ -55,7 +55,7 @@ Exit status: 0 all nodes answered, 1 at least one did not, 2 invalid command lin
 				err = terminal.JSON(c.OutOrStdout(), load)
 			} else {
 				if *watch {
-					clear(c.OutOrStdout())
+					home(c.OutOrStdout())
 				}
 				err = fleetview.Load(c.OutOrStdout(), load)
 			}
@@ -112,8 +112,8 @@ func readStatus(p *kube.Printed) (*status.Status, error) {
 	return decode[status.Status](p)
 }
 
-// clear moves to the upper left corner of a terminal, and clears what is below.
-func clear(w io.Writer) {
+// home moves to the upper left corner of a terminal, and clears what is below.
+func home(w io.Writer) {
 	if file, ok := w.(*os.File); ok && term.IsTerminal(file.Fd()) {
 		fmt.Fprint(file, "\x1b[H\x1b[J")
 	}

@@ -24,7 +24,7 @@ func TestPins(t *testing.T) {
 		cpus int64
 		sent int
 	}{
-		"what is free": {func(w *world) {}, 3, 1},
+		"what is free": {func(*world) {}, 3, 1},
 		"a pod that has its pin adds to what is free": {func(w *world) {
 			w.in.Pods = []Pod{pin("a", 2)}
 			w.in.Report.Pinnable, w.in.Report.Held = 1, map[string]int64{"a": 2}

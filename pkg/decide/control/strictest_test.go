@@ -37,7 +37,7 @@ func TestStrictest(t *testing.T) {
 func TestOffIsOff(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	any := rapid.Custom(func(t *rapid.T) Switch {
+	drawn := rapid.Custom(func(t *rapid.T) Switch {
 		s := Switch{To: rapid.SampledFrom([]SwitchState{SwitchAuto, SwitchOn, SwitchOff}).Draw(t, "to"), Evict: rapid.Bool().Draw(t, "evict")}
 		if rapid.Bool().Draw(t, "ends") {
 			s.Until = now.Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "until")) * time.Hour)
@@ -45,7 +45,7 @@ func TestOffIsOff(t *testing.T) {
 		return s
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		own, fleet := any.Draw(t, "own"), any.Draw(t, "fleet")
+		own, fleet := drawn.Draw(t, "own"), drawn.Draw(t, "fleet")
 		both := Strictest(now, own, fleet)
 		off := own.inForce(now) == SwitchOff || fleet.inForce(now) == SwitchOff
 		if (both.inForce(now) == SwitchOff) != off {

@@ -34,7 +34,7 @@ func TestClaims(t *testing.T) {
 	claims := &book{}
 	server := httptest.NewUnstartedServer(handler(source{}, kubelink.New(), &Options{Claims: claims, Log: log}))
 	socket := filepath.Join(t.TempDir(), "s")
-	server.Listener.Close() //nolint:errcheck // it is replaced
+	server.Listener.Close()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
