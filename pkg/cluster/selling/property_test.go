@@ -76,6 +76,7 @@ func change(t *rapid.T, w *world) {
 		r.Closed = rapid.SampledFrom([]*Reason{nil, nil, {Window, "w"}, {Switch, "s"}}).Draw(t, "closed")
 	case 5:
 		r.NotActing = rapid.SampledFrom([]*Reason{nil, nil, {Preview, "p"}}).Draw(t, "acting")
+		r.Previews = r.NotActing != nil && rapid.Bool().Draw(t, "previews")
 	case 6:
 		w.in.Pods = append(w.in.Pods, podOf(rapid.Int64Range(0, 6000).Draw(t, "request"), rapid.Bool().Draw(t, "admitted")))
 	case 7:

@@ -22,6 +22,7 @@ type Report struct {
 	Known        bool               // whether Offer is
 	Used         *nodereport.Amount // by the node now; nil if it is not known
 	NotActing    *Reason            // why the loop does not act on batch work; nil if it does
+	Previews     bool               // the configuration says so, and nothing else
 	Closed       *Reason            // why nothing is sold; nil if the offer is
 	Shortcomings *Reason            // what is wrong although the loop acts; nil if nothing is
 	Pinnable     int64              // CPUs that new pins could get together
@@ -66,6 +67,7 @@ func NewReport(s *status.Status) (*Report, error) {
 	if r.Pinnable = int64(s.Machine.PinnableCPUs); r.Pinnable < 0 || r.Pinnable > Most {
 		return nil, fmt.Errorf("the status has machine.pinnableCPUs of %d: amounts are from 0 to %d; restart sluice, and report a bug if the amount comes back", r.Pinnable, Most)
 	}
+	r.Previews = r.NotActing != nil && r.NotActing.Word == Preview && s.Why == ""
 	loop := s.Loop
 	if loop == nil {
 		return r, nil

@@ -147,7 +147,7 @@ func (s *Seller) Step(in *Input) Output {
 	if !known {
 		return Output{Again: min(in.Heard+Silence, in.Now+Interval)}
 	}
-	s.enter(in, shut, ready.Word == Preview)
+	s.enter(in, shut)
 	plan := s.plan(in)
 	var conditions []Condition
 	conditions = append(conditions, ready, s.batchOpen(in, shut))
@@ -223,8 +223,8 @@ func (in *Input) silent() bool {
 	return silent >= Silence || in.Connected && silent >= Stall
 }
 
-// enter changes the phase. Whoever ends the preview of a node has decided that it sells: no short calm has opened it.
-func (s *Seller) enter(in *Input, shut *Reason, previews bool) {
+// enter changes the phase.
+func (s *Seller) enter(in *Input, shut *Reason) {
 	switch {
 	case in.Object.Other != nil:
 		s.phase = aside
@@ -235,7 +235,7 @@ func (s *Seller) enter(in *Input, shut *Reason, previews bool) {
 	}
 	switch {
 	case s.phase == aside:
-	case shut != nil && (previews || s.phase == preview):
+	case shut != nil && s.previews(in, shut):
 		s.phase = preview
 	case shut != nil:
 		s.phase = closed
@@ -246,6 +246,13 @@ func (s *Seller) enter(in *Input, shut *Reason, previews bool) {
 	case s.phase == opening && in.Now-s.since >= s.hold:
 		s.phase = fresh
 	}
+}
+
+// previews reports whether somebody has put the node in preview, or has ended that and the plugin starts again or has
+// not measured yet. Whoever ends a preview has decided that the node sells: no short calm has opened it.
+func (s *Seller) previews(in *Input, shut *Reason) bool {
+	starts := shut.Word == OfferUnknown || shut.Word == NotReady
+	return in.Report != nil && in.Report.Previews || s.phase == preview && starts
 }
 
 // first is the phase of a seller that finds this object.

@@ -224,7 +224,7 @@ func TestSelling(t *testing.T) {
 		}, 4000, Selling, 4},
 		"preview closes": {func(w *world) { w.in.Report.NotActing = &Reason{Preview, "x"}; w.step() }, 0, NotReady, 1},
 		"the end of a preview opens at once, when the plugin has started again and measured": {func(w *world) {
-			w.in.Report.NotActing = &Reason{Preview, "x"}
+			w.in.Report.NotActing, w.in.Report.Previews = &Reason{Preview, "x"}, true
 			w.run(time.Minute)
 			w.in.Connected = false
 			w.in.Now += Silence
@@ -235,6 +235,21 @@ func TestSelling(t *testing.T) {
 			w.in.Report = offers(4000)
 			w.run(2 * Interval)
 		}, 4000, Selling, 4},
+		"the end of a preview by another agent waits": {func(w *world) {
+			w.in.Report.NotActing = &Reason{Preview, "koordlet sets the same"}
+			w.run(time.Minute)
+			w.in.Report = offers(4000)
+			w.run(time.Minute)
+		}, 0, Reopening, 2},
+		"what was closed after its preview waits": {func(w *world) {
+			w.in.Report.NotActing, w.in.Report.Previews = &Reason{Preview, "x"}, true
+			w.run(time.Minute)
+			w.in.Report = offers(4000)
+			w.in.Report.Closed = &Reason{Rule, "a rule"}
+			w.run(time.Minute)
+			w.in.Report = offers(4000)
+			w.run(time.Minute)
+		}, 0, Reopening, 3},
 		"stopping closes": {func(w *world) { w.step(); w.in.Leaving = true; w.step() }, 0, Stopping, 2},
 		"a successor opens at once": {func(w *world) {
 			w.step()

@@ -35,7 +35,10 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 		return cpuset.Set{}, err
 	}
 	h.Request.CPUSet, h.claim = h.CPUs, true
-	l.enter(h)
+	l.holders[h.ID] = h
+	l.followClaims()
+	l.last = entry{}
+	l.layout()
 	return h.CPUs, nil
 }
 

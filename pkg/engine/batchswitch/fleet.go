@@ -21,6 +21,7 @@ const FleetFile = "fleet-switch.json"
 const (
 	MaxFleet   = 4 << 10
 	maxProblem = 1 << 10
+	lastYear   = 9999 // of a time in JSON
 )
 
 // Fleet is the fleet's switch as sluice-kube has said it last. Memory has it at once; the file is
@@ -101,6 +102,8 @@ func DecodeFleet(text []byte) (s status.Switch, err error) {
 		err = errors.New("evict: it goes with the state off alone")
 	case !s.EndsAt.IsZero() && s.State == control.SwitchAuto:
 		err = errors.New("endsAt: it goes with the states on and off alone")
+	case s.EndsAt.Year() < 1 || s.EndsAt.Year() > lastYear:
+		err = fmt.Errorf("endsAt: its year must be 1 to %d", lastYear)
 	case len(s.Problem) > maxProblem:
 		err = fmt.Errorf("problem: it must have at most %d bytes, and has %d", maxProblem, len(s.Problem))
 	}

@@ -77,6 +77,8 @@ func TestFleetIsSavedLater(t *testing.T) {
 func FuzzDecodeFleet(f *testing.F) {
 	f.Add([]byte(`{"state":"off","evict":true,"endsAt":"2026-11-21T12:00:00Z"}`))
 	f.Add([]byte(`{"state":"auto","problem":"x"}`))
+	f.Add([]byte(`{"state":"off","endsAt":"9999-12-31T23:59:59-01:00"}`)) // in UTC a year that JSON does not have
+	f.Add([]byte(`{"state":"off","endsAt":"0001-01-01T00:00:00+01:00"}`))
 	f.Add([]byte(`{"state":"on","evict":true}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := DecodeFleet(text)

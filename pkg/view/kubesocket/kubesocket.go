@@ -86,8 +86,9 @@ func handler(source statusapi.Reader, link *kubelink.Link, o *Options) http.Hand
 	return mux
 }
 
-// nodeAlone is a status without its containers. sluice-kube does not need them. To compare and encode
-// those of a full node twice a second costs about as much CPU time as all the rest of the stream.
+// nodeAlone is a status that has of its containers only those with CPUs of their own, and of these only what
+// sluice-kube needs. To compare and encode all containers of a full node twice a second costs about as much CPU time as
+// all the rest of the stream.
 type nodeAlone struct{ statusapi.Reader }
 
 func (n nodeAlone) Status() (*status.Status, error) {
@@ -97,6 +98,11 @@ func (n nodeAlone) Status() (*status.Status, error) {
 	}
 	s := *full
 	s.Containers = nil
+	for i := range full.Containers {
+		if c := &full.Containers[i]; c.Pool == "" {
+			s.Containers = append(s.Containers, status.Container{ID: c.ID, PodUID: c.PodUID, CPUs: c.CPUs})
+		}
+	}
 	return &s, nil
 }
 

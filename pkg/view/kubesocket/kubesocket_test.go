@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,12 +24,13 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 	"github.com/sluice-dev/sluice/topology"
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 type source struct{}
 
 func (source) Status() (*status.Status, error) {
-	return &status.Status{Version: "v7", Containers: make([]status.Container, 3)}, nil
+	return &status.Status{Version: "v7", Containers: []status.Container{{ID: "1", Pool: "shared", PodUID: "web"}, {ID: "2", PodUID: "db", CPUs: cpuset.Of(4, 5), Why: "pinned"}}}, nil
 }
 
 func (source) Machine() (*topology.Machine, error) { return nil, nil } //nolint:nilnil // not asked for
@@ -165,8 +167,11 @@ func TestSocketIsOfTheFoldersGroup(t *testing.T) {
 	}
 	defer response.Body.Close()
 	line, err := bufio.NewReader(response.Body).ReadBytes('\n')
-	var first status.Status
-	if err != nil || json.Unmarshal(line, &first) != nil || first.Version != "v7" || len(first.Containers) > 0 {
+	var first struct {
+		Version    string
+		Containers map[string]status.Container
+	}
+	if err != nil || json.Unmarshal(line, &first) != nil || first.Version != "v7" || !reflect.DeepEqual(first.Containers, map[string]status.Container{"2": {ID: "2", PodUID: "db", CPUs: cpuset.Of(4, 5)}}) {
 		t.Errorf("the status stream begins with %s, %v", line, err)
 	}
 }

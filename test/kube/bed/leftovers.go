@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // sold are how the names of the resources that sluice-kube can publish begin.
-var sold = []string{"batch.sluice.dev/", "mid.sluice.dev/", "kubernetes.io/batch-", "kubernetes.io/mid-", "resource.katalyst.kubewharf.io/"}
+var sold = []string{"batch.sluice.dev/", "mid.sluice.dev/", "sluice.dev/", "kubernetes.io/batch-", "kubernetes.io/mid-", "resource.katalyst.kubewharf.io/"}
 
 // Leftovers lists what is left of Sluice's in the API server outside of its namespace: resources, conditions,
 // annotations and fields of nodes, and what Unscoped lists.
@@ -28,34 +29,38 @@ func (c *Cluster) Leftovers(t testing.TB) []string {
 	}
 	left := c.Unscoped(t, "sluice")
 	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		note := func(what, name string) { left = append(left, fmt.Sprintf("%s %s of node %s", what, name, node.Name)) }
-		for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
-			for name := range list {
-				for _, prefix := range sold {
-					if strings.HasPrefix(string(name), prefix) {
-						note("resource", string(name))
-					}
-				}
-			}
-		}
-		for _, condition := range node.Status.Conditions {
-			if strings.HasPrefix(string(condition.Type), "Sluice") {
-				note("condition", string(condition.Type))
-			}
-		}
-		for name := range node.Annotations {
-			if strings.HasPrefix(name, "sluice.dev/") {
-				note("annotation", name)
-			}
-		}
-		for _, entry := range node.ManagedFields {
-			if strings.HasPrefix(entry.Manager, "sluice") {
-				note("fields of manager", entry.Manager)
-			}
+		for _, what := range published(&nodes.Items[i]) {
+			left = append(left, what+" of node "+nodes.Items[i].Name)
 		}
 	}
 	return left
+}
+
+// published lists what a node object has of Sluice's.
+func published(node *corev1.Node) (all []string) {
+	for _, list := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
+		for name := range list {
+			if slices.ContainsFunc(sold, func(prefix string) bool { return strings.HasPrefix(string(name), prefix) }) {
+				all = append(all, "resource "+string(name))
+			}
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if strings.HasPrefix(string(condition.Type), "Sluice") {
+			all = append(all, "condition "+string(condition.Type))
+		}
+	}
+	for name := range node.Annotations {
+		if strings.HasPrefix(name, "sluice.dev/") {
+			all = append(all, "annotation "+name)
+		}
+	}
+	for _, entry := range node.ManagedFields {
+		if strings.HasPrefix(entry.Manager, "sluice") {
+			all = append(all, "fields of manager "+entry.Manager)
+		}
+	}
+	return all
 }
 
 // Leftovers lists what is left of Sluice's in the node's folders for what runs, but for what an uninstallation leaves
