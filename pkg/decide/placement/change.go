@@ -117,8 +117,8 @@ func (l *Ledger) adoptable(h *Holder, cpus cpuset.Set) bool {
 }
 
 // SetMachine moves the ledger to a machine with other CPUs or nodes. Pins keep the CPUs that
-// remain, and claims get back theirs that return. A pin without any runs with the pools until Mend gives it others. The youngest pins
-// lose their CPUs where nothing would remain for the pools.
+// remain, and claims get back theirs that return. A pin without any runs with the pools until Mend
+// gives it others. The youngest pins lose their CPUs where nothing would remain for the pools.
 func (l *Ledger) SetMachine(machine *topology.Machine) {
 	l.use(machine)
 	l.last = entry{}
@@ -136,6 +136,9 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 			break
 		}
 		h.CPUs, h.Blocked = cpuset.Set{}, cpuset.Set{}
+		if h.claim {
+			h.Short = fmt.Sprintf("has none of its %d CPUs, since so many CPUs are offline that the shared pools would have none", h.Request.CPUs)
+		}
 	}
 	l.followClaims()
 	l.layout()

@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
@@ -20,13 +21,14 @@ type Claim struct {
 }
 
 // Reserve reserves CPUs for a claim. No pin and no pool uses them from then on, and the containers
-// that name the claim in their request run on them. A claim that is known keeps its CPUs.
+// that name the claim in their request run on them. A claim that is known keeps its CPUs, and is
+// refused if it asks for something else.
 func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
-	if known, ok := l.holders[c.ID]; ok {
-		return known.Request.CPUSet, nil
+	if known, ok := l.Claim(c.ID); ok {
+		return known.Request.CPUSet, known.unchanged(c)
 	}
 	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, SMT: workload.SMTFullCore}, now)
-	h.State = Held
+	h.State, h.node = Held, c.Node
 	free := cpuset.Intersect(l.freeFor(h), l.cpusOf(c.Node))
 	if free.IsEmpty() {
 		return free, &RefusalError{Why: fmt.Sprintf("%s asks for CPUs of NUMA node %d, which has none that are free", c.Ref, c.Node), Shortage: true}
@@ -42,11 +44,20 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 	return h.CPUs, nil
 }
 
+// unchanged returns an error if a claim asks for something else than what it has reserved.
+func (h *Holder) unchanged(c Claim) error {
+	if h.node == c.Node && h.Request.CPUs == c.CPUs && h.Request.Class == c.Class {
+		return nil
+	}
+	return &RefusalError{Why: fmt.Sprintf("%s still has %d CPUs (%s) of NUMA node %d with class %s from an earlier allocation, and now asks for %d of NUMA node %d with class %s: end the pods with this claim, so that the kubelet frees it",
+		c.Ref, h.Request.CPUs, h.Request.CPUSet, h.node, h.Request.Class, c.CPUs, c.Node, c.Class)}
+}
+
 // Restore enters a claim that an earlier process reserved, with the CPUs that it had. It gets those of
 // them that exist, are allocatable and that nobody else has.
 func (l *Ledger) Restore(c Claim, cpus cpuset.Set, now time.Time) {
 	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: cpus.Size(), CPUSet: cpus, SMT: workload.SMTFullCore}, now)
-	h.State, h.claim = Held, true
+	h.State, h.claim, h.node = Held, true, c.Node
 	l.regain(h)
 	l.enter(h)
 }
@@ -109,6 +120,15 @@ func (l *Ledger) wholeCores(cpus cpuset.Set) cpuset.Set {
 	return cpuset.Difference(cpus, l.machine.Siblings(split))
 }
 
+// Common returns the CPUs that two containers both have by a claim that both name.
+func (l *Ledger) Common(x, y string) cpuset.Set {
+	a, b := l.holders[x], l.holders[y]
+	if a == nil || b == nil || !shareClaims(a, b) {
+		return cpuset.Set{}
+	}
+	return cpuset.Intersect(a.CPUs, b.CPUs)
+}
+
 // cpusOf returns the CPUs of the NUMA node with that number.
 func (l *Ledger) cpusOf(node int) cpuset.Set {
 	for i := range l.machine.Nodes {
@@ -119,32 +139,34 @@ func (l *Ledger) cpusOf(node int) cpuset.Set {
 	return cpuset.Set{}
 }
 
-// claimed returns the CPUs of the claims of a request, or why the request cannot have them.
-func (l *Ledger) claimed(r *workload.Request) (cpuset.Set, error) {
-	var cpus cpuset.Set
+// claimed returns the CPUs of the claims of a request and which of them are missing, or why the
+// request cannot have them.
+func (l *Ledger) claimed(r *workload.Request) (cpus cpuset.Set, short string, err error) {
+	var shorts []string
 	for _, id := range r.Claims {
 		claim, ok := l.Claim(id)
 		if !ok {
-			return cpuset.Set{}, &RefusalError{Why: "the CPUs of its claim " + id + " are not reserved here: the kubelet has not prepared the claim, or has ended it"}
+			return cpus, "", &RefusalError{Why: "the CPUs of its claim " + id + " are not reserved here: the kubelet has not prepared the claim, or has ended it"}
 		}
 		cpus = cpuset.Union(cpus, claim.CPUs)
+		if claim.Short != "" {
+			shorts = append(shorts, claim.Ref+" "+claim.Short)
+		}
 	}
+	short = strings.Join(shorts, "; ")
 	if cpus.IsEmpty() {
-		return cpus, &RefusalError{Why: "all CPUs of its claims are offline"}
+		return cpus, short, &RefusalError{Why: short}
 	}
-	return cpus, nil
+	return cpus, short, nil
 }
 
 // useClaims gives a container the CPUs of its claims.
 func (l *Ledger) useClaims(h *Holder) error {
-	cpus, err := l.claimed(&h.Request)
+	cpus, short, err := l.claimed(&h.Request)
 	if err != nil {
 		return err
 	}
-	h.CPUs, h.Short = cpus, ""
-	if cpus.Size() < h.Request.CPUs {
-		h.Short = fmt.Sprintf("has %d of the %d CPUs of its claims, since the others are offline", cpus.Size(), h.Request.CPUs)
-	}
+	h.CPUs, h.Short = cpus, short
 	return nil
 }
 

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,11 @@ func TestClaims(t *testing.T) {
 	if again, err := l.Reserve(c, start); err != nil || again != cpus {
 		t.Errorf("the second time it has %v: %v", again, err)
 	}
+	for _, other := range []Claim{claimOf("a", 0, 2, workload.LSE), claimOf("a", 1, 4, workload.LSE), claimOf("a", 1, 2, workload.LSR)} {
+		if _, err := l.Reserve(other, start); err == nil || !strings.Contains(err.Error(), "claim default/a still has 2 CPUs") || !strings.Contains(err.Error(), "end the pods") {
+			t.Errorf("it was allocated anew as %+v: %v", other, err)
+		}
+	}
 	if l.Shared().Overlaps(cpus) {
 		t.Errorf("pools have %v", l.Shared())
 	}
@@ -95,6 +101,9 @@ func TestClaims(t *testing.T) {
 
 	restarted := New(Default(), machine(t, small))
 	restarted.Restore(c, cpus, start)
+	if again, err := restarted.Reserve(c, start); err != nil || again != cpus {
+		t.Errorf("prepared again after a restart it has %v: %v", again, err)
+	}
 	if !restarted.Adopt(who("one"), r, cpus, cpuset.Set{}, start) {
 		t.Error("the container is not adopted after a restart")
 	}
@@ -111,6 +120,17 @@ func TestClaims(t *testing.T) {
 	restarted.SetMachine(machine(t, small))
 	if as, _ := restarted.Assignment("one"); as.CPUs != cpus {
 		t.Errorf("after its CPUs are back it has %v, want %v", as.CPUs, cpus)
+	}
+	restarted.SetMachine(without(restarted.Machine(), cpuset.Difference(restarted.Machine().Online, cpus)))
+	if h, _ := restarted.Claim(c.ID); !strings.Contains(h.Short, "the shared pools would have none") {
+		t.Errorf("where only its CPUs are online, the claim %q", h.Short)
+	}
+	if h, _ := restarted.Holder("one"); h.Short != "claim default/a has none of its 2 CPUs, since so many CPUs are offline that the shared pools would have none" {
+		t.Errorf("its container says %q", h.Short)
+	}
+	restarted.SetMachine(machine(t, small))
+	if h, _ := restarted.Claim(c.ID); h.Short != "" || h.CPUs != cpus {
+		t.Errorf("after all CPUs are back the claim has %s: %q", h.CPUs, h.Short)
 	}
 	restarted.Unreserve(c.ID)
 	if as, _ := restarted.Assignment("one"); as.Unlimited || !cpus.SubsetOf(restarted.Shared()) {

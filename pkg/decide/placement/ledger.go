@@ -51,6 +51,7 @@ type Holder struct {
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 
 	claim bool // it is a claim, whose CPUs its containers use, and no container
+	node  int  // of a claim: the number of its NUMA node
 }
 
 // State is the stage of a grant.

@@ -255,7 +255,7 @@ func checkInvariants(t *rapid.T, l *Ledger) {
 	var pins cpuset.Set
 	for _, h := range l.Holders() {
 		if len(h.Request.Claims) > 0 {
-			if cpus, err := l.claimed(&h.Request); h.CPUs != cpus || err != nil && h.Short == "" {
+			if cpus, _, err := l.claimed(&h.Request); h.CPUs != cpus || err != nil && h.Short == "" {
 				t.Fatalf("%s has %v, its claims %v: %v", h.ID, h.CPUs, cpus, err)
 			}
 			continue

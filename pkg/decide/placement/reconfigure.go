@@ -83,7 +83,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 			continue
 		}
 		a := revised[old.ID]
-		if old.claim { // none of its CPUs are online
+		if old.claim { // it has none of its CPUs now
 			h := *old
 			l.holders[h.ID] = &h
 			continue

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -71,6 +72,41 @@ func TestClaimBecomesAPin(t *testing.T) {
 	})
 }
 
+// Containers of one claim share its CPUs. One of them starts again beside the other, also while the
+// runtime has not answered an update of the other's record.
+func TestContainersShareAClaim(t *testing.T) {
+	claiming(t, func(t *testing.T, n *testNode, _ setup) {
+		n.run("web/c", "", 1)
+		n.prepare(twoCPUs(claimUID))
+		for _, name := range []string{"db/main", "db/log"} {
+			n.claims[name] = []string{claimUID + "-0"}
+			n.run(name, "", 2)
+		}
+		want := map[string]string{"db/main": "4-5", "db/log": "4-5", "web/c": "0-3,6-7"}
+		n.expect(want)
+		n.runtime.hold()
+		n.loop(func() {
+			n.agent.record.Send(n.agent.Containers["db/main"], node.Settings{CPUs: cpuset.Of(4, 5)})
+		})
+		n.end("db/log")
+		n.run("db/log", "", 2)
+		n.expect(want)
+		n.runtime.answer()
+		synctest.Wait()
+		if s := n.status(); s.Counters.Drift != 0 {
+			t.Errorf("%d sets are counted as drift", s.Counters.Drift)
+		}
+		// A container that somebody else has put on CPUs of a claim that is not its own still leaves.
+		n.kernel.change(n.specs["web/c"].CgroupsPath, func(g *group) { g.cpus = cpuset.Of(3, 4) })
+		n.end("db/log")
+		n.run("db/log", "", 2)
+		n.expect(want)
+		if s := n.status(); s.Counters.Drift != 1 {
+			t.Errorf("%d sets are counted as drift, want that of web/c", s.Counters.Drift)
+		}
+	})
+}
+
 // A restart of the plugin loses no claim, whether or not its container runs, and gives its CPUs to
 // nobody else.
 func TestClaimsOutliveThePlugin(t *testing.T) {
@@ -113,6 +149,53 @@ func TestClaimsOutliveThePlugin(t *testing.T) {
 			t.Error(err)
 		}
 		n.expect(want)
+	})
+}
+
+// The end of a claim does at once what the end of a pin does: it completes a pin that lacks CPUs, and
+// a container that still runs on the claim's CPUs has its pod's quota again.
+func TestEndedClaimIsFreed(t *testing.T) {
+	claiming(t, func(_ *testing.T, n *testNode, _ setup) {
+		n.prepare(twoCPUs(claimUID))
+		n.claims["db/main"] = []string{claimUID + "-0"}
+		n.run("db/main", "", 2)
+		n.run("big/c", "LSE", 4)
+		n.run("one/c", "LSE", 1)
+		n.plug(cpuset.Range(1, 7))
+		n.expect(map[string]string{"db/main": "4-5", "big/c": "1-3"})
+		n.expectQuota("/kubepods/pod-db", "unlimited")
+		if err := n.agent.Claims.End(claimUID); err != nil {
+			n.t.Fatal(err)
+		}
+		if c := n.container("big/c"); c.CPUs.Size() != 4 {
+			n.t.Errorf("big/c has %s still: %s", c.CPUs, c.Why)
+		}
+		n.expectQuota("/kubepods/pod-db", "2 CPUs")
+	})
+}
+
+// A claim that is known is prepared again by a kubelet that starts, also where no other would be:
+// before the runtime has listed its containers, and in preview.
+func TestKnownClaimIsNotRefused(t *testing.T) {
+	claiming(t, func(t *testing.T, n *testNode, s setup) {
+		n.prepare(twoCPUs(claimUID))
+		n.stop()
+		s.config = func(c *config.Config) { c.Mode = config.Preview }
+		n.launch(s)
+		n.prepare(twoCPUs(claimUID))
+		n.connect("")
+		n.synchronize()
+		n.prepare(twoCPUs(claimUID))
+		other := twoCPUs(claimUID)
+		other.Devices = append(other.Devices, other.Devices[0])
+		if err := n.agent.Claims.Prepare(other); err == nil || !strings.Contains(err.Error(), "only previews") {
+			t.Errorf("a device that is not known: %v", err)
+		}
+		elsewhere := twoCPUs(claimUID)
+		elsewhere.Devices[0].Node = 0
+		if err := n.agent.Claims.Prepare(elsewhere); err == nil || !strings.Contains(err.Error(), "end the pods with this claim") {
+			t.Errorf("the claim is on another NUMA node now: %v", err)
+		}
 	})
 }
 

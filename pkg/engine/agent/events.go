@@ -156,6 +156,16 @@ func (a *Agent) completePins() {
 	}
 }
 
+// followClaims lets all containers follow the ledger after a claim was reserved or freed.
+func (a *Agent) followClaims() {
+	if a.Synced { // before that, no container is known
+		a.completePins()
+		a.cpusets.TryApply()
+		a.cpusets.LiftAll()
+	}
+	a.noteChange()
+}
+
 // grant lets the ledger decide. Where CPUs are short, it releases the abandoned grants and lets
 // the ledger decide once more. The caller passes the released grants to dropFreed once it has
 // carried out the decision; until then the ledger's Undo restores them.

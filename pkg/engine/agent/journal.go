@@ -42,7 +42,7 @@ func (a *Agent) load() {
 		CPUSets: a.cpusets, Settings: a.podsettings, Groups: a.groups, Record: a.record, Decisions: a.decisions,
 	}, a.options.Memory, a.loopOptions())
 	a.reporter = nodestatus.New(a.Node, a.sources())
-	a.Claims.Restore(a.cpusets.TryApply)
+	a.Claims.Restore(a.followClaims)
 }
 
 // recall restores what Sluice has recorded of a container that runs already: from an earlier

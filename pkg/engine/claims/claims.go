@@ -25,8 +25,8 @@ type Book struct {
 	dir  string // folder of CDI specs; "" refuses claims
 	// do runs an event in the event loop, the only place where the node may be used.
 	do func(name string, event func() error) error
-	// apply moves containers to what the ledger assigns to them.
-	apply func()
+	// follow lets all containers follow the ledger after a claim was reserved or freed.
+	follow func()
 
 	one sync.Mutex // held by Prepare and End, since the spec and the ledger must not part
 }
@@ -37,9 +37,10 @@ func New(n *node.Node, dir string, do func(string, func() error) error) *Book {
 }
 
 // Restore restores the claims whose specs are in the folder. The event loop's goroutine calls it
-// before its first event. apply moves containers to what the ledger assigns to them.
-func (b *Book) Restore(apply func()) {
-	b.apply = apply
+// before its first event. follow lets all containers follow the ledger after a claim was reserved or
+// freed.
+func (b *Book) Restore(follow func()) {
+	b.follow = follow
 	if b.dir == "" {
 		return
 	}
@@ -105,9 +106,6 @@ func (b *Book) Prepare(c *claim.Claim) error {
 // reserve enters the claim into the ledger, and returns the IDs that were not known before.
 func (b *Book) reserve(c *claim.Claim) (added []string, err error) {
 	n := b.node
-	if why := b.refuses(); why != "" {
-		return nil, errors.New(why)
-	}
 	done := false
 	defer func() {
 		if !done {
@@ -119,6 +117,9 @@ func (b *Book) reserve(c *claim.Claim) (added []string, err error) {
 	for i := range c.Devices {
 		r := reservation(c, i)
 		_, known := n.Ledger.Claim(r.ID)
+		if why := b.refuses(); why != "" && !known {
+			return nil, errors.New(why)
+		}
 		if c.Devices[i].Reserved, err = n.Ledger.Reserve(r, n.Now()); err != nil {
 			return nil, err
 		}
@@ -128,12 +129,11 @@ func (b *Book) reserve(c *claim.Claim) (added []string, err error) {
 		}
 	}
 	done = true
-	n.Changed()
-	b.apply()
+	b.follow()
 	return added, nil
 }
 
-// refuses returns why this node reserves no CPUs now, or "".
+// refuses returns why this node reserves no CPUs for further claims now, or "".
 func (b *Book) refuses() string {
 	switch {
 	case !b.node.Synced:
@@ -179,7 +179,7 @@ func (b *Book) End(uid string) error {
 				b.node.Log.WithFields(logrus.Fields{"claim": h.Ref, "cpus": h.Request.CPUSet.String()}).Info("CPUs of a claim freed at its end")
 			}
 		}
-		b.apply()
+		b.follow()
 		return nil
 	})
 }
@@ -189,7 +189,7 @@ func (b *Book) free(ids []string) {
 		for _, id := range ids {
 			b.node.Ledger.Unreserve(id)
 		}
-		b.apply()
+		b.follow()
 		return nil
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Evacuate moves all other containers off a pin's CPUs. If one can't be moved, Evacuate fails
-// only if the kernel shows that container on them. The plugin's own container is moved by the
+// Evacuate moves all other containers off a pin's CPUs, except from those that both have by a claim.
+// If one can't be moved, Evacuate fails only if the kernel shows that container on them. The plugin's own container is moved by the
 // runtime if it has a cgroup namespace of its own; its threads also leave with the next pass.
 func (w *Writer) Evacuate(pin *node.Container) error {
 	stuck := w.Apply(pin.ID)
@@ -23,7 +23,7 @@ func (w *Writer) Evacuate(pin *node.Container) error {
 		if c == pin || !w.SetsCPUs(c) {
 			continue
 		}
-		now, err := w.on(c, h.CPUs)
+		now, err := w.on(c, cpuset.Difference(h.CPUs, w.Ledger.Common(pin.ID, c.ID)))
 		if err == nil && !now.IsEmpty() {
 			err = stuck
 		}
@@ -35,7 +35,7 @@ func (w *Writer) Evacuate(pin *node.Container) error {
 }
 
 // ConfirmLeft fails unless the kernel shows that no other container's set includes a CPU of the
-// pin. late is the set of CPUs that a pending update of the runtime's record may still give
+// pin, except those that both have by a claim. late is the set of CPUs that a pending update of the runtime's record may still give
 // back to another container.
 func (w *Writer) ConfirmLeft(pin *node.Container, late cpuset.Set) error {
 	h, ok := w.Ledger.Holder(pin.ID)
@@ -50,7 +50,7 @@ func (w *Writer) ConfirmLeft(pin *node.Container, late cpuset.Set) error {
 		if c == pin || !w.SetsCPUs(c) {
 			continue
 		}
-		if err := w.vacate(c, h.CPUs); err != nil {
+		if err := w.vacate(c, cpuset.Difference(h.CPUs, w.Ledger.Common(pin.ID, c.ID))); err != nil {
 			return err
 		}
 	}

@@ -150,10 +150,10 @@ const steadyPools = time.Minute
 func (r *Recorder) PoolsResized() { r.steadyAt = r.Now().Add(steadyPools) }
 
 // InFlight is the set of CPUs in an unanswered update of another container, which may return to
-// that container.
+// that container. CPUs that both containers have by a claim are not in it.
 func (r *Recorder) InFlight(id string) cpuset.Set {
 	if p := r.pending; p != nil && p.ContainerID != id {
-		return p.CPUs
+		return cpuset.Difference(p.CPUs, r.Ledger.Common(p.ContainerID, id))
 	}
 	return cpuset.Set{}
 }
