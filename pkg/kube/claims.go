@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,13 +79,22 @@ func allocated(object *resourceapi.ResourceClaim) (*claimed, error) {
 	return c, nil
 }
 
+// requestOf is the name of a request in the claim, which containers and configurations can name. An
+// allocation for one of its alternatives (firstAvailable) has that one's name after a slash.
+func requestOf(name string) string {
+	request, _, _ := strings.Cut(name, "/")
+	return request
+}
+
 // classOf returns the class that the configuration of a claim and of its device class give to a
-// request. The claim's own comes last in the list, and counts. Without any it is LSR.
+// request. A configuration can name the request or one of its alternatives. The claim's own comes last
+// in the list, and counts. Without any it is LSR.
 func classOf(config []resourceapi.DeviceAllocationConfiguration, request string) (workload.Class, error) {
 	class := workload.LSR
 	for i := range config {
 		c := &config[i]
-		if c.Opaque == nil || c.Opaque.Driver != claim.Driver || len(c.Requests) > 0 && !slices.Contains(c.Requests, request) {
+		if c.Opaque == nil || c.Opaque.Driver != claim.Driver ||
+			len(c.Requests) > 0 && !slices.Contains(c.Requests, request) && !slices.Contains(c.Requests, requestOf(request)) {
 			continue
 		}
 		var err error

@@ -149,7 +149,7 @@ func (d *Driver) prepare(ctx context.Context, asked *drav1.Claim) ([]*drav1.Devi
 	var devices []*drav1.Device
 	for i := range c.results {
 		r := &c.results[i]
-		device := &drav1.Device{RequestNames: []string{r.Request}, PoolName: r.Pool, DeviceName: r.Device, CdiDeviceIds: []string{claim.CDIName(c.claim.ID(i))}}
+		device := &drav1.Device{RequestNames: []string{requestOf(r.Request)}, PoolName: r.Pool, DeviceName: r.Device, CdiDeviceIds: []string{claim.CDIName(c.claim.ID(i))}}
 		if r.ShareID != nil {
 			share := string(*r.ShareID)
 			device.ShareId = &share

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,9 +92,32 @@ func TestAllocated(t *testing.T) {
 	}
 }
 
+// The scheduler names a request with the alternative that it has chosen (firstAvailable). The kubelet
+// gives the device to the containers that name the request.
+func TestAlternatives(t *testing.T) {
+	t.Parallel()
+	for _, configured := range []string{"cpus", "cpus/big"} {
+		c := aClaim()
+		c.Status.Allocation.Devices.Results[1].Request = "cpus/big"
+		c.Status.Allocation.Devices.Config[1].Requests = []string{"cpus/small", configured}
+		got, err := allocated(c)
+		if err != nil || got.claim.Devices[0].Class != workload.LSE {
+			t.Errorf("configured for %s: %+v: %v", configured, got, err)
+		}
+	}
+	d, api, _ := newDriver(t)
+	api.claim = aClaim()
+	api.claim.Status.Allocation.Devices.Results[1].Request = "cpus/big"
+	devices, err := d.prepare(t.Context(), &drav1.Claim{Namespace: "shop", Name: "fast", Uid: claimUID})
+	if err != nil || len(devices) != 1 || !reflect.DeepEqual(devices[0].GetRequestNames(), []string{"cpus"}) {
+		t.Errorf("the kubelet hears of %v: %v", devices, err)
+	}
+}
+
 // fakeAPI is an API server with one claim, one node and at most one slice.
 type fakeAPI struct {
 	mu     sync.Mutex
+	claim  *resourceapi.ResourceClaim // nil stands for aClaim
 	slice  *resourceapi.ResourceSlice
 	writes []string
 }
@@ -112,7 +136,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.URL.Path == "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/fast":
-		answer(aClaim())
+		answer(cmp.Or(f.claim, aClaim()))
 	case r.URL.Path == "/api/v1/nodes":
 		answer(&corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "node-uid"}}}})
 	case !strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/resourceslices"):
@@ -311,9 +335,13 @@ func TestLostPlugin(t *testing.T) {
 	if err := d.put(t.Context(), devices); err != nil || api.has() != "POST DELETE" {
 		t.Errorf("%s, %v", api.has(), err)
 	}
+	d.slice.check() // while the slice was written: what was read before may be gone
 	d.slice.done(devices, time.Now())
-	d.slice.check()
 	if _, due := d.slice.due(time.Now()); !due {
 		t.Error("a kubelet that starts does not make the slice due")
+	}
+	d.slice.done(devices, time.Now())
+	if _, due := d.slice.due(time.Now()); due {
+		t.Error("a slice that was checked is due again")
 	}
 }

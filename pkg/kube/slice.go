@@ -79,7 +79,8 @@ func (s *slice) awake() {
 	}
 }
 
-// due returns the devices to publish, if it is time to.
+// due returns the devices to publish, if it is time to. A check that is asked for from then on makes
+// them due again.
 func (s *slice) due(now time.Time) ([]cluster.Device, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,13 +89,16 @@ func (s *slice) due(now time.Time) ([]cluster.Device, bool) {
 	}
 	since := now.Sub(s.at)
 	due := s.known && (s.recheck || since >= sliceRecheck || cluster.Due(s.published, s.want, since))
+	if due {
+		s.recheck = false
+	}
 	return s.want, due
 }
 
 func (s *slice) done(devices []cluster.Device, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.published, s.at, s.recheck = devices, now, false
+	s.published, s.at = devices, now
 }
 
 // watch notices what others do to the slice: a kubelet that starts deletes the slices of its node, some
@@ -131,6 +135,7 @@ func (d *Driver) publish(ctx context.Context) {
 			told = ""
 			continue
 		}
+		d.slice.check()
 		if ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
 			d.log.WithError(err).Warn("The ResourceSlice of the node can't be published")
