@@ -76,9 +76,15 @@ func kubeconfigFlag(c *cobra.Command, kubeconfig *string) {
 // errNoNode says how to name the node.
 var errNoNode = errors.New("the node has no name: give --node-name, or set NODE_NAME from the pod's field spec.nodeName")
 
+// errPinsAndDRA says why a node sells its free CPUs in one way.
+var errPinsAndDRA = errors.New("--pins and --dra: the node would offer the same free CPUs twice, as " + selling.PinnableCPU + " and to resource claims: leave one of them out")
+
 func run(ctx context.Context, o options) error {
 	if o.node == "" {
 		return errNoNode
+	}
+	if o.pins && o.dra {
+		return errPinsAndDRA
 	}
 	dialect, err := selling.ParseDialect(o.resources)
 	if err != nil {
