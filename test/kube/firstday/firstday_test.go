@@ -87,10 +87,10 @@ func TestFirstDay(t *testing.T) {
 	d.run("kubectl create namespace etl")
 	running := d.fills()
 	d.says(d.run("kubectl -n etl get pods"), d.n1.Name+" Selling", d.n2.Name+" Selling")
-	d.asOperator()
 	d.loadDoubles(running)
 	d.memoryIsShort()
 	d.switchedOff()
+	d.asOperator()
 	d.uninstalled(kubelets)
 	d.close()
 }
