@@ -104,6 +104,9 @@ func exempt() map[string][]string {
 		},
 		"pkg/cluster/policy": {path.Join(module, "pkg/status")}, // imports it for its types only
 		"pkg/cluster/slices": {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/cluster/overlay": { // merges YAML, and imports the packages for their types and the parser
+			"gopkg.in/yaml.v3", path.Join(module, "pkg/status"), path.Join(module, "pkg/config"),
+		},
 		"pkg/view/render": { // imports them for the types that it formats
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),
 			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/view/whatif"),

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
@@ -160,14 +161,18 @@ func (n *node) object() (*selling.Object, *corev1.Node) {
 	return o, n.now
 }
 
-// labels returns the node's labels, and whether the node object is known. They must not be changed.
-func (n *node) labels() (labels map[string]string, known bool) {
+// selects reports whether a label selector selects the node, and whether the node object is known.
+func (n *node) selects(selector string) (selected, known bool, err error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return false, true, err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.now == nil {
-		return nil, false
+		return false, false, nil
 	}
-	return n.now.Labels, true
+	return parsed.Matches(labels.Set(n.now.Labels)), true, nil
 }
 
 // publisher returns another program that publishes one of the resources, the first by its name;

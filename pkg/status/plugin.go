@@ -29,6 +29,15 @@ type Config struct {
 	Reloads  int       `json:"reloads"`           // Number of times a changed file was read since the start.
 	Refused  int       `json:"refused"`           // Number of changed files that were refused since the start.
 	Problem  string    `json:"problem,omitempty"` // Why the newest file is not in force; absent if it is.
+
+	Parts []ConfigPart `json:"parts,omitempty"` // Parts of the fleet's policy for this node, the most important last; absent if there are none.
+}
+
+// ConfigPart is a part of the configuration that the fleet's policy has for this node.
+type ConfigPart struct {
+	Name    string   `json:"name"`              // Name of the part's ConfigMap.
+	Keys    []string `json:"keys,omitempty"`    // Keys of the configuration whose values come from this part; absent if it has none.
+	Problem string   `json:"problem,omitempty"` // Why the part is left out, or its earlier text stays in force; absent if it is as the ConfigMap has it.
 }
 
 // Feature is something that the kernel, the runtime or the hardware has or lacks.

@@ -22,7 +22,7 @@ import (
 type options struct {
 	node, namespace, socket, resources, kubeconfig, metrics, logLevel string
 	kubelet                                                           string
-	pins, dra                                                         bool
+	pins, parts, dra                                                  bool
 }
 
 func newRun() *cobra.Command {
@@ -34,6 +34,9 @@ func newRun() *cobra.Command {
 the capacity and allocatable of this node, with the conditions SluiceReady and
 SluiceBatchOpen. At its end nothing more is sold than what pods have. Hand the
 plugin what the fleet's switch, the ConfigMap sluice-switch, says for this node.
+
+With --parts, hand the plugin also the parts of the fleet's policy for this node,
+of those ConfigMaps that have the label sluice.dev/policy.
 
 With --pins, publish also how many CPUs containers can have for themselves, so that
 a pod of class LSE or LSR waits until a node has them.
@@ -53,9 +56,10 @@ the node's CPUs, and lets the plugin reserve what they are given.`,
 	}
 	f := cmd.Flags()
 	nodeFlag(cmd, &o.node)
-	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the ConfigMap sluice-switch, the fleet's switch (default: the environment's POD_NAMESPACE; without any, there is no such switch)")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace of the fleet's ConfigMaps: sluice-switch, and with --parts the parts of the policy (default: the environment's POD_NAMESPACE; without any, none are read)")
 	f.StringVar(&o.socket, "socket", "/run/sluice-kube/kube.sock", "unix socket on which the plugin serves its status")
 	f.StringVar(&o.resources, "resources", string(selling.Sluice), "names of the resources: sluice, koordinator or katalyst")
+	f.BoolVar(&o.parts, "parts", false, "hand the plugin the parts of the fleet's policy; this takes the right to list all ConfigMaps of the namespace")
 	f.BoolVar(&o.pins, "pins", false, "publish also "+selling.PinnableCPU+", the CPUs that LSE and LSR containers can have")
 	kubeconfigFlag(cmd, &o.kubeconfig)
 	f.StringVar(&o.metrics, "metrics-listen", "", "address of the metrics, as :9101 (default: none)")
@@ -121,6 +125,10 @@ func run(ctx context.Context, o options) error {
 	if o.namespace != "" {
 		fleet := publisher.Switch(o.namespace, plugin)
 		work.Go(func() error { fleet.Run(ctx); return nil })
+	}
+	if o.parts && o.namespace != "" {
+		parts := publisher.Parts(o.namespace, plugin)
+		work.Go(func() error { parts.Run(ctx); return nil })
 	}
 	followers := []follower{publisher}
 	if o.dra {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/overlay"
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
 	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
 	"github.com/sluice-dev/sluice/plugins/internal/cli"
@@ -32,6 +34,9 @@ their settings, and the next start takes over from there.`,
   sluice run --config preview.yaml --log-level debug`,
 		Args: cli.FlagsAlone,
 		PreRunE: func(*cobra.Command, []string) error {
+			if err := overlay.CheckKeys(o.FleetKeys); err != nil {
+				return fmt.Errorf("--fleet-keys: %w", err)
+			}
 			return (&nri.Options{Index: o.Index, Name: o.Name}).Check()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,6 +57,7 @@ their settings, and the next start takes over from there.`,
 	f.StringVar(&o.KubeSocket, "kube-socket", "", "unix socket for sluice-kube, in a folder that both containers share (default: none)")
 	f.StringVar(&o.CDIDir, "cdi-dir", "", "`folder` of CDI specs, as /var/run/cdi, to reserve CPUs for resource claims of Kubernetes (default: none)")
 	f.Uint32Var(&o.KubeUID, "kube-uid", 65527, "user of sluice-kube, who may connect to --kube-socket besides root")
+	f.StringSliceVar(&o.FleetKeys, "fleet-keys", nil, "keys of the configuration that parts of the fleet's policy may set on this node, as control.windows,pools (default: none)")
 	f.StringVar(&o.LogLevel, "log-level", "", "debug, info, warn or error (default: the configuration's)")
 	return cmd
 }

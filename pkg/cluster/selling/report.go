@@ -192,10 +192,14 @@ func fleetIsOff(b *status.Batch, now time.Time) bool {
 
 // shortcomings returns what is wrong on a node whose loop acts.
 func shortcomings(s *status.Status) *Reason {
+	refused := slices.IndexFunc(s.Config.Parts, func(p status.ConfigPart) bool { return p.Problem != "" })
 	i := slices.IndexFunc(s.Neighbours, func(n peers.Neighbour) bool { return n.Kind == peers.CPUManager })
 	switch {
 	case s.Config.Problem != "":
 		return &Reason{ConfigRefused, "The newest sluice.yaml is not in force, the one before it is: " + sentence(s.Config.Problem, "")}
+	case refused >= 0:
+		p := &s.Config.Parts[refused]
+		return &Reason{ConfigRefused, "The ConfigMap " + p.Name + " is not in force: " + sentence(p.Problem, "")}
 	case s.Loop != nil && s.Loop.Batch.FleetSwitch != nil && s.Loop.Batch.FleetSwitch.Problem != "":
 		return &Reason{ConfigRefused, "The fleet's switch stays as it was: " + sentence(s.Loop.Batch.FleetSwitch.Problem, "")}
 	case i >= 0:

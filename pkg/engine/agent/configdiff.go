@@ -24,6 +24,19 @@ func (a *Agent) ConfigDiff(text []byte) (d *status.ConfigDiff, err error) {
 	return d, err
 }
 
+// Accepts returns the error for which a configuration would be refused now, and the keys that
+// would keep their present values until a restart.
+func (a *Agent) Accepts(c *config.Config) (restart []string, err error) {
+	err = a.events.Do("configuration", func() error {
+		taken, keys, err := a.takeable(c)
+		if restart = keys; err == nil {
+			_, err = a.ledgerBy(taken)
+		}
+		return err
+	})
+	return restart, err
+}
+
 func (a *Agent) configDiff(to *config.Config) *status.ConfigDiff {
 	taken, restart, err := a.takeable(to)
 	if err != nil {

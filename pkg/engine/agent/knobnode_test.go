@@ -181,6 +181,14 @@ func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
 // launch starts the plugin and connects it to the runtime.
 func (h *knobNode) launch(text string) {
 	h.t.Helper()
+	h.start(text)
+	h.agent.Connected(nil, status.Runtime{}, "")
+	h.synchronize()
+}
+
+// start starts the plugin.
+func (h *knobNode) start(text string) {
+	h.t.Helper()
 	c, err := config.Parse([]byte("recordUpdates: {enabled: false}\n" + text))
 	if err != nil {
 		h.t.Fatal(err)
@@ -191,8 +199,6 @@ func (h *knobNode) launch(text string) {
 	done := make(chan struct{})
 	go func() { h.agent.Run(ctx); close(done) }()
 	h.stop = func() { cancel(); <-done }
-	h.agent.Connected(nil, status.Runtime{}, "")
-	h.synchronize()
 }
 
 // restart simulates a crash: only the kernel's state and the journal remain.

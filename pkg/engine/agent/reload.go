@@ -11,12 +11,14 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/knobs"
+	"github.com/sluice-dev/sluice/pkg/status"
 )
 
 // Reload is a configuration to apply.
 type Reload struct {
 	Config *config.Config
-	Hash   string // of the configuration's text
+	Hash   string // of the configuration's text; "" if that has not changed, but only Parts
+	Parts  []status.ConfigPart
 	// Adapt changes other options by the configuration that is applied; it may be nil. It runs
 	// in the event loop's goroutine and must not block.
 	Adapt func(*config.Config, *Options)
@@ -34,7 +36,9 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 				return nil
 			}
 			restart, err = a.reconfigure(r)
-			a.noteReload(r.Hash, err)
+			if r.Hash != "" { // the status keeps the file's problem while parts change
+				a.noteReload(r.Hash, err)
+			}
 			return err
 		})
 		if !busy || err != nil || !a.Now().Before(deadline) {
@@ -48,12 +52,9 @@ func (a *Agent) Reconfigure(r Reload) (restart []string, err error) {
 // loop's limits can only be given back once that write has ended.
 const memoryBusyTime = 10 * time.Second
 
-// errMemoryBusy refuses a reload when the write of a memory limit takes longer than
-// memoryBusyTime.
 var errMemoryBusy = errors.New("memory is still being reclaimed from batch pods, so the file was not applied: save it again to retry")
 
-// RefuseConfig records, for the status, that a configuration file is invalid and that the
-// present configuration stays in force.
+// RefuseConfig records, for the status, that a configuration file is invalid and not in force.
 func (a *Agent) RefuseConfig(hash string, problem error) {
 	a.Post("configuration", func() { a.noteReload(hash, problem) })
 }
@@ -111,12 +112,16 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 	}
 	a.cpusets.Claim(a.Order)
 	a.loop.Renew(before)
-	a.cpusets.TryApply()
-	a.cpusets.LiftAll()
+	if a.Synced { // before that, no container is known, and all that they have would be given back
+		a.cpusets.TryApply()
+		a.cpusets.LiftAll()
+	}
 	a.completePins()
 	a.groups.Reconfigure(before, wrote)
 	a.Reconciler.Retry() // what could not be given back before, such as in preview
-	a.podsettings.ReconcileAll(a.loop.Memory.Owns)
+	if a.Synced {        // before that, no container is known, and all that they have would be given back
+		a.podsettings.ReconcileAll(a.loop.Memory.Owns)
+	}
 	a.retarget()
 	if before.Memory.GlobalWatermark != cfg.Memory.GlobalWatermark || !wrote {
 		a.raiseWatermarks()
@@ -126,16 +131,15 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 		a.passing.Reset(cfg.DriftInterval)
 	}
 	a.noteChange()
-	if a.options.Failsafe != nil && a.Authority().Writes {
+	if a.options.Failsafe != nil && a.Authority().Writes && a.Synced {
 		a.loop.WriteFailsafePlan() // the new configuration may take back what the old plan gives
 	}
-	done = true
+	a.options.Configured.Parts, done = r.Parts, true
 	return restart, nil
 }
 
 // takeable returns the configuration as this process can apply it, with the keys that need a
-// restart at their present values, and lists those keys. It fails if the configuration can't be
-// applied.
+// restart, which it lists, at their present values. It fails if that can't be applied.
 func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []string, err error) {
 	cfg, restart = to.Running(a.Config)
 	if _, err := cfg.Validate(a.Ledger.Machine()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/policy"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 )
@@ -73,6 +74,14 @@ func (c *Client) SetPods(ctx context.Context, pods []evictorder.Pod) error {
 // why that is not known.
 func (c *Client) SetSwitch(ctx context.Context, s status.Switch) error {
 	return c.send(ctx, http.MethodPut, SwitchPath, s)
+}
+
+// SetParts hands the plugin the parts that the fleet's policy has for this node.
+func (c *Client) SetParts(ctx context.Context, parts []policy.Part) error {
+	if parts == nil {
+		parts = []policy.Part{}
+	}
+	return c.send(ctx, http.MethodPut, PartsPath, parts)
 }
 
 func (c *Client) send(ctx context.Context, method, path string, value any) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/policy"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -29,6 +30,7 @@ const (
 	PodsPath      = "/v1/pods"      // PUT: what the API knows of the node's pods
 	SwitchPath    = "/v1/switch"    // PUT: what the fleet's switch says for this node
 	ClaimsPath    = "/v1/claims"    // PUT and DELETE below it, with the claim's UID
+	PartsPath     = "/v1/parts"     // PUT: the parts of the configuration that the fleet's policy has for this node
 )
 
 const (
@@ -46,7 +48,9 @@ type Options struct {
 	Claims  Claims
 	Refuser statusapi.Refuser
 	Fleet   *batchswitch.Fleet // takes what the fleet's switch says
-	Log     logrus.FieldLogger
+	// SetParts applies the parts that the fleet's policy has for this node.
+	SetParts func([]policy.Part) error
+	Log      logrus.FieldLogger
 }
 
 // Serve serves the socket until the context ends.
@@ -83,6 +87,7 @@ func handler(source statusapi.Reader, link *kubelink.Link, o *Options) http.Hand
 	mux.Handle("PUT "+PodsPath, &podsRoute{link: link, log: o.Log})
 	mux.Handle("PUT "+SwitchPath, &switchRoute{fleet: o.Fleet, log: o.Log})
 	handleClaims(mux, o.Claims)
+	mux.Handle("PUT "+PartsPath, &partsRoute{set: o.SetParts})
 	return mux
 }
 

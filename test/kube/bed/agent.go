@@ -50,7 +50,7 @@ rules: %s
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: sluice-kube, namespace: sluice}
-rules: [{apiGroups: [""], resources: [configmaps], resourceNames: [sluice-switch], verbs: [list, watch]}]
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [list, watch]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

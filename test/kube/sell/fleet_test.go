@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/policy"
 	sale "github.com/sluice-dev/sluice/pkg/cluster/selling"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/kube"
@@ -34,7 +35,7 @@ type manyNodes struct {
 func newFleet(t *testing.T) *manyNodes {
 	t.Helper()
 	s := newStand(t)
-	s.program = standin.Run(t, nodeName, s.kubeconfig, s.plugin.Socket, "--namespace", "sluice")
+	s.program = standin.Run(t, nodeName, s.kubeconfig, s.plugin.Socket, "--namespace", "sluice", "--parts")
 	f := &manyNodes{s, []*standin.Plugin{s.plugin}}
 	admin := s.cluster.Kubeconfig(t, "admin", s.cluster.Admin())
 	log := logrus.New()
@@ -53,7 +54,9 @@ func newFleet(t *testing.T) *manyNodes {
 		publisher := kube.NewPublisher(client, sale.Sluice.Names(), client.Events(log), log)
 		running.Go(func() { publisher.Run(ctx) })
 		follower := publisher.Switch("sluice", kubesocket.NewClient(plugin.Socket))
+		parts := publisher.Parts("sluice", kubesocket.NewClient(plugin.Socket))
 		running.Go(func() { follower.Run(ctx) })
+		running.Go(func() { parts.Run(ctx) })
 		f.plugins = append(f.plugins, plugin)
 	}
 	return f
@@ -171,5 +174,97 @@ func TestFleetSwitch(t *testing.T) {
 		}
 		took := f.reach("all nodes to be auto", all, is(control.SwitchAuto))
 		t.Logf("without the ConfigMap %d nodes were auto after %v", all, took.Round(time.Millisecond))
+	})
+}
+
+// part makes or changes a part of the fleet's policy.
+func (f *manyNodes) part(name, data string) {
+	f.Helper()
+	f.cluster.Apply(f, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+", namespace: sluice, labels: {sluice.dev/policy: part}}, data: "+data+"}")
+}
+
+// have waits until as many plugins as wanted have these parts, by their names, and returns them.
+func (f *manyNodes) have(what, parts string, enough func(n int) bool) map[int]bool {
+	f.Helper()
+	var have map[int]bool
+	bed.Await(f, what, func() error {
+		have = map[int]bool{}
+		for i, p := range f.plugins {
+			var names []string
+			for _, part := range p.Parts() {
+				names = append(names, part.Name)
+			}
+			if strings.Join(names, " ") == parts {
+				have[i] = true
+			}
+		}
+		if !enough(len(have)) {
+			return fmt.Errorf("%d of %d plugins", len(have), len(f.plugins))
+		}
+		return nil
+	})
+	return have
+}
+
+// share is how many nodes a share of all has, as the hash of their names has it.
+func (f *manyNodes) share(percent int) (n int) {
+	f.Helper()
+	configMap, err := f.client.CoreV1().ConfigMaps("sluice").Get(f.Context(), "canary", metav1.GetOptions{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if got := configMap.Data["rolloutPercent"]; got != fmt.Sprint(percent) {
+		f.Fatalf("the part is for %s %%", got)
+	}
+	names := []string{nodeName}
+	for i := range simulated {
+		names = append(names, fmt.Sprint("s", i))
+	}
+	for _, name := range names {
+		n += len(policy.Parts(name, []policy.Source{{Name: "canary", Data: configMap.Data}}, nil))
+	}
+	return n
+}
+
+// TestFleetPolicy gives 50 nodes in three groups parts of a configuration, and one a share of all.
+func TestFleetPolicy(t *testing.T) {
+	f := newFleet(t)
+	exactly := func(want int) func(int) bool { return func(n int) bool { return n == want } }
+	const text = `sluice.yaml: "control: {batch: {floorPercent: 5}}"`
+	for i := range 3 {
+		f.part(fmt.Sprint("group", i), fmt.Sprintf(`{%s, order: "1", nodeSelector: zone=z%d}`, text, i))
+	}
+	for i, want := range []int{17, 16, 16} {
+		f.have("each group to have its part", fmt.Sprint("group", i), exactly(want))
+	}
+	for i := range 3 {
+		f.cluster.Delete(t, fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: group%d, namespace: sluice}}", i))
+	}
+	f.have("nobody to have a part", "", exactly(len(f.plugins)))
+
+	var before map[int]bool
+	for _, percent := range []int{10, 30, 100} {
+		f.part("canary", fmt.Sprintf(`{%s, rolloutPercent: "%d"}`, text, percent))
+		want := f.share(percent)
+		now := f.have(fmt.Sprintf("%d %% to have it", percent), "canary", exactly(want))
+		if want <= len(before) {
+			t.Errorf("%d %% are %d nodes, and less were %d", percent, want, len(before))
+		}
+		t.Logf("%d %% are %d of %d nodes", percent, len(now), len(f.plugins))
+		for i := range before {
+			if !now[i] {
+				t.Errorf("with %d %% node %d has lost it", percent, i)
+			}
+		}
+		before = now
+	}
+	f.part("canary", `{`+text+`, rolloutPercent: "many"}`)
+	f.have("each node to know of the mistake", "canary", func(int) bool {
+		for _, p := range f.plugins {
+			if parts := p.Parts(); len(parts) != 1 || !strings.Contains(parts[0].Problem, "rolloutPercent") {
+				return false
+			}
+		}
+		return true
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sluice-dev/sluice/pkg/cluster/policy"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/runtime/evict"
@@ -31,6 +32,7 @@ type Plugin struct {
 
 	stop   func()
 	mu     sync.Mutex
+	parts  []policy.Part
 	change func(*status.Status)
 }
 
@@ -59,7 +61,7 @@ func (p *Plugin) Serve(t testing.TB) {
 	log := logrus.New()
 	log.SetLevel(logrus.ErrorLevel)
 	go func() {
-		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.Socket, Fleet: p.Fleet, Log: log}, p, p.Link)
+		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.Socket, Fleet: p.Fleet, SetParts: p.setParts, Log: log}, p, p.Link)
 	}()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
@@ -67,6 +69,20 @@ func (p *Plugin) Serve(t testing.TB) {
 			t.Error(err)
 		}
 	})
+}
+
+func (p *Plugin) setParts(parts []policy.Part) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts = parts
+	return nil
+}
+
+// Parts are those that the fleet's policy has for the node.
+func (p *Plugin) Parts() []policy.Part {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.parts
 }
 
 // Close ends the plugin.

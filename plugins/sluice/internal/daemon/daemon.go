@@ -17,6 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/config"
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
@@ -37,17 +38,18 @@ import (
 
 // Options come from the command line.
 type Options struct {
-	Config       string // file; "" for the defaults, or for the configuration that the runtime passes on
-	Socket       string // the runtime's NRI socket, "" for the usual one
-	Index, Name  string // of the NRI plugin
-	HostRoot     string // folder with the host's /sys and /proc
-	StateDir     string // "" for the configuration's
-	RuntimeDir   string // "" for the configuration's
-	StatusSocket string // "" for the configuration's
-	KubeSocket   string // unix socket for sluice-kube; "" for none
-	KubeUID      uint32 // user of sluice-kube, who may connect besides root
-	CDIDir       string // folder of CDI specs, for resource claims; "" reserves nothing for claims
-	LogLevel     string // "" for the configuration's
+	Config       string   // file; "" for the defaults, or for the configuration that the runtime passes on
+	Socket       string   // the runtime's NRI socket, "" for the usual one
+	Index, Name  string   // of the NRI plugin
+	HostRoot     string   // folder with the host's /sys and /proc
+	StateDir     string   // "" for the configuration's
+	RuntimeDir   string   // "" for the configuration's
+	StatusSocket string   // "" for the configuration's
+	KubeSocket   string   // unix socket for sluice-kube; "" for none
+	KubeUID      uint32   // user of sluice-kube, who may connect besides root
+	FleetKeys    []string // keys of the configuration that parts of the fleet's policy may set
+	CDIDir       string   // folder of CDI specs, for resource claims; "" reserves nothing for claims
+	LogLevel     string   // "" for the configuration's
 	Build        status.Build
 }
 
@@ -64,6 +66,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	from := configured(o.Config, text)
+	s.text = text
 	a, log, err := s.start(cfg, from)
 	if err != nil {
 		return err
@@ -71,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx) // the connection may end before the parent context
 	defer cancel()
 	if o.Config != "" {
-		s.watch(ctx, a, log, from)
+		s.watch(ctx, log)
 	}
 	return nri.New(a, nri.Options{
 		Socket: o.Socket, Index: o.Index, Name: o.Name,
@@ -86,8 +89,11 @@ type service struct {
 	unlock  func()
 	own     *ownCPUs
 	host    *host.Host
-	sampler *sampler.Sampler   // nil if there is no control loop
-	link    *kubelink.Link     // to sluice-kube
+	sampler *sampler.Sampler // nil if there is no control loop
+	link    *kubelink.Link   // to sluice-kube
+	text    []byte           // of the configuration at the start
+	reload  *reloader
+	loops   bool               // the configuration without the fleet's parts has a control loop
 	fleet   *batchswitch.Fleet // the fleet's switch; nil without a socket for sluice-kube
 	flush   func()             // writes the pending lines of the log
 	acting  group              // the agent and what sends it requests
@@ -125,7 +131,8 @@ func (s *service) configure(text string, options *nri.Options) (*agent.Agent, er
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	a, log, err := s.start(cfg, configured("", []byte(text)))
+	s.text = []byte(text)
+	a, log, err := s.start(cfg, configured("", s.text))
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +166,10 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the machine below %s: %w", s.HostRoot, err)
 	}
+	s.reload = &reloader{service: s, log: log, file: from.File, hash: from.Hash, base: s.text, state: at.State}
+	s.loops = cfg.LoopMode() != control.Off
+	cfg = s.reload.restoreParts(cfg, machine) // before the agent begins: it takes over what it finds, by its configuration
+	from.Parts = s.reload.fleet.Results
 	fits(cfg, machine, log)
 	protect(log)
 	loop, writing := s.acting.begin(), s.writing.begin()
@@ -168,6 +179,10 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		return nil, nil, err
 	}
 	s.acting.running.Go(func() { a.Run(loop) })
+	s.reload.agent = a
+	if s.KubeSocket != "" {
+		s.acting.running.Go(func() { s.reload.retryParts(loop) })
+	}
 	s.acting.running.Go(func() { logRuntimes(loop, s.HostRoot, log) })
 	if s.reclaimer != nil {
 		s.acting.running.Go(func() { s.reclaimer.Run(loop) })
@@ -191,7 +206,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	})
 	if s.KubeSocket != "" {
 		s.acting.running.Go(func() {
-			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Claims: a.Claims, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, Log: log}
+			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Claims: a.Claims, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, SetParts: s.reload.setParts, Log: log}
 			if err := kubesocket.Serve(loop, o, a, s.link); err != nil {
 				log.WithError(err).Error("No socket for sluice-kube: nothing is sold, and no pod is evicted by kubernetes")
 			}
@@ -230,11 +245,10 @@ func (s *service) stop() {
 }
 
 // watch applies every later change of the configuration file.
-func (s *service) watch(ctx context.Context, a *agent.Agent, log *logrus.Logger, from status.Config) {
-	r := reloader{service: s, agent: a, log: log, file: from.File, hash: from.Hash}
+func (s *service) watch(ctx context.Context, log *logrus.Logger) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	w := config.Watcher{File: from.File, Asks: hangup, Read: r.reload, Log: log}
+	w := config.Watcher{File: s.Config, Asks: hangup, Read: s.reload.read, Log: log}
 	s.acting.running.Go(func() {
 		defer signal.Stop(hangup)
 		w.Run(ctx)

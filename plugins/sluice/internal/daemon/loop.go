@@ -29,7 +29,7 @@ func (s *service) addLoop(loop, writing context.Context, at statedir.Dirs, o *ag
 			return err
 		}
 	}
-	if o.Config.LoopMode() == control.Off {
+	if o.Config.LoopMode() == control.Off && !s.loops { // a part may switch the loop off until it is removed
 		return nil
 	}
 	var cgroups sampler.Cgroups

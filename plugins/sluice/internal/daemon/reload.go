@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -15,17 +16,28 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 )
 
-// reloader applies changes of the configuration file to the plugin.
+// reloader applies changes of the configuration file, and of the parts that the fleet's policy lays
+// over it, to the plugin.
 type reloader struct {
 	service *service
 	agent   *agent.Agent
 	log     *logrus.Logger
 	file    string
-	hash    string // hash of the text read last
+	state   string // folder with the file of the parts
+
+	mu    sync.Mutex
+	hash  string // hash of the text read last
+	base  []byte // text in force, without the parts
+	fleet fleetParts
+	saved bool          // whether the state folder has them
+	again time.Time     // when refused parts are tried again
+	pause time.Duration // the last one before that
 }
 
-// reload reads the file and applies it if it has changed or if somebody asked for a reload.
-func (r *reloader) reload(signalled bool) {
+// read reads the file and applies it if it has changed or if somebody asked for a reload.
+func (r *reloader) read(signalled bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	text, err := os.ReadFile(r.file)
 	if err != nil {
 		if r.hash == "" && !signalled { // log this only once
@@ -40,15 +52,17 @@ func (r *reloader) reload(signalled bool) {
 		return
 	}
 	r.hash = hash
-	cfg, err := config.Parse(text)
-	if err != nil {
+	if _, err := config.Parse(text); err != nil {
 		r.refuse(hash, err)
 		return
 	}
-	restart, err := r.agent.Reconfigure(agent.Reload{Config: cfg, Hash: hash, Adapt: r.service.adapt(r.log)})
+	restart, err := r.apply(text, hash, r.fleet.Wanted)
 	if err != nil {
 		r.report(err)
 		return
+	}
+	if err := r.saveParts(); err != nil {
+		r.log.WithError(err).Warn("A restart of sluice may forget which parts of the fleet's policy are in force")
 	}
 	log := r.log.WithField("file", r.file)
 	if len(restart) > 0 {
