@@ -205,24 +205,25 @@ func (d *day) switchedOff() {
 	}
 }
 
-// settings are what the kernel has of the nodes' cgroups that Sluice changes, and of those of web's first pod.
+// settings are what the kernel has of the nodes' cgroups that Sluice changes, and of those of a pod
+// of web, whichever of its pods still runs.
 func (d *day) settings() map[string]string {
 	d.Helper()
 	web := slices.MinFunc(d.pods("shop"), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	container := d.n1.Cgroup(d, &web, "main")
 	all := map[string]string{}
 	for _, n := range d.nodes() {
 		files := []string{"cpu.shares", "cpu.cfs_quota_us", "memory.limit_in_bytes"}
 		if n.V2() {
 			files = []string{"cpu.weight", "cpu.max", "cpu.idle", "memory.max", "memory.high"}
 		}
-		cgroups := []string{filepath.Join(n.CgroupRoot, "kubepods", "besteffort")}
+		cgroups := map[string]string{"batch work": filepath.Join(n.CgroupRoot, "kubepods", "besteffort")}
 		if n == d.n1 {
-			container := n.Cgroup(d, &web, "main")
-			cgroups = append(cgroups, container, filepath.Dir(container))
+			cgroups["web's container"], cgroups["web's pod"] = container, filepath.Dir(container)
 		}
-		for _, cgroup := range cgroups {
+		for whose, cgroup := range cgroups {
 			for _, file := range files {
-				all[filepath.Join(cgroup, file)] = n.CgroupFile(d, cgroup, file)
+				all[fmt.Sprintf("%s of %s on node %s", file, whose, n.Name)] = n.CgroupFile(d, cgroup, file)
 			}
 		}
 	}

@@ -13,26 +13,26 @@ import (
 const operator = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata: {name: sluice-operator}
+metadata: {name: operator}
 rules: [{apiGroups: [""], resources: [nodes], verbs: [list]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {name: sluice-operator}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sluice-operator}
+metadata: {name: operator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: operator}
 subjects: [{kind: User, name: operator, apiGroup: rbac.authorization.k8s.io}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: sluice-operator, namespace: sluice}
+metadata: {name: operator, namespace: sluice}
 rules:
 - {apiGroups: [""], resources: [pods], verbs: [list]}
 - {apiGroups: [""], resources: [pods/exec], verbs: [create]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: sluice-operator, namespace: sluice}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: sluice-operator}
+metadata: {name: operator, namespace: sluice}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: operator}
 subjects: [{kind: User, name: operator, apiGroup: rbac.authorization.k8s.io}]
 `
 
