@@ -21,7 +21,7 @@ const (
 	statusInterval = 500 * time.Millisecond // at which sluice-kube follows the plugin
 	// A status costs sluice-kube 0.1 ms of CPU time, and this process is sluice-kube of all nodes: beyond so many, each
 	// one's plugin tells its status less often.
-	oftenNodes = 500
+	oftenNodes = 1250
 	cpu        = "batch.sluice.dev/cpu"
 	memory     = "batch.sluice.dev/memory"
 )
@@ -50,17 +50,17 @@ type offer struct {
 	divisor int64
 }
 
-// newMember returns a node whose sluice-kube uses the kubeconfig. It is made as plugins/sluice-kube makes its own, except
-// that the plugin is reached by calls instead of a socket.
-func newMember(t testing.TB, name, kubeconfig string, bound amounts, n *node, published func(error)) *member {
+// connect makes the node's sluice-kube, which uses the kubeconfig. It is made as plugins/sluice-kube makes its own, except
+// that the plugin is reached by calls instead of a socket. It waits for the plugin from now on.
+func (m *member) connect(t testing.TB, kubeconfig string, published func(error)) {
 	t.Helper()
-	client, err := kube.NewClient(kubeconfig, name, "test")
+	client, err := kube.NewClient(kubeconfig, m.name, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	m := &member{name: name, bound: bound, node: n, events: client.Events(log), opened: make(chan struct{})}
+	m.events = client.Events(log)
 	m.publisher = kube.NewPublisher(client, selling.Sluice.Names(), m.events, log)
 	opened := sync.OnceFunc(func() { close(m.opened) })
 	m.publisher.Published = func(a kube.Attempt) {
@@ -71,7 +71,6 @@ func newMember(t testing.TB, name, kubeconfig string, bound amounts, n *node, pu
 	}
 	m.evictor = kube.NewEvictor(client, noOrders{}, m.publisher.Pods(), m.events, log)
 	m.evictor.CoolDown = m.publisher.CoolDown
-	return m
 }
 
 // plugins is what the plugins of all nodes have in common.
@@ -79,6 +78,7 @@ type plugins struct {
 	like    *status.Status // except for what a node measures
 	every   time.Duration  // time between two statuses of a plugin
 	divisor atomic.Int64   // of all offers; a change is told at once
+	late    atomic.Int64   // nanoseconds by which one was late at most: how much this process lacks CPU time
 }
 
 // run runs it until the context ends.
@@ -96,6 +96,7 @@ func (m *member) plugin(ctx context.Context, all *plugins) {
 	timer := time.NewTimer(rand.N(statusInterval)) // nodes do not beat together
 	defer timer.Stop()
 	var told time.Time
+	due := time.Now().Add(statusInterval)
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,11 +104,19 @@ func (m *member) plugin(ctx context.Context, all *plugins) {
 		case <-timer.C:
 			timer.Reset(statusInterval)
 			now := time.Now()
+			all.was(now.Sub(due))
+			due = now.Add(statusInterval)
 			if divisor := all.divisor.Load(); now.Sub(told) >= all.every-statusInterval/2 || m.latest().divisor != divisor {
 				told = now
 				_ = m.publisher.Heard(m.next(now, all.like, divisor)) // the amounts are those of a node
 			}
 		}
+	}
+}
+
+// was notes by how much a plugin was late.
+func (all *plugins) was(late time.Duration) {
+	for most := all.late.Load(); int64(late) > most && !all.late.CompareAndSwap(most, int64(late)); most = all.late.Load() {
 	}
 }
 

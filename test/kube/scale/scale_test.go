@@ -72,8 +72,7 @@ func TestManyNodes(t *testing.T) {
 	s.plugins.divisor.Store(1)
 	places := makePlaces(t, c, nodes)
 	for i, p := range places {
-		kubeconfig := c.Kubeconfig(t, p.name, p.config(c.Admin()))
-		s.members[p.name] = newMember(t, p.name, kubeconfig, p.bound, newNode(uint64(i), time.Now()), s.published)
+		s.members[p.name] = &member{name: p.name, bound: p.bound, node: newNode(uint64(i), time.Now()), opened: make(chan struct{})}
 	}
 	s.watcher = watchNodes(t, c.Client(t), s.members)
 	ctx, stop := context.WithCancel(t.Context())
@@ -87,7 +86,9 @@ func TestManyNodes(t *testing.T) {
 		for first := 0; first < nodes; first += wave {
 			now := places[first:min(first+wave, nodes)]
 			for _, p := range now {
-				running.Go(func() { s.members[p.name].run(ctx, &s.plugins) })
+				m := s.members[p.name]
+				m.connect(t, c.Kubeconfig(t, p.name, p.config(c.Admin())), s.published)
+				running.Go(func() { m.run(ctx, &s.plugins) })
 			}
 			for _, p := range now {
 				bed.Await(t, p.name+" to open", func() error {
@@ -134,7 +135,7 @@ func (s *stand) phase(name string, most int, do func(began *sample)) {
 	s.Logf("%s of %d nodes: %s; this process: %.1f %% of a CPU", name, len(s.members), after.since(&before), 100*(ownCPU(s)-own).Seconds()/after.at.Sub(before.at).Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Logf("%d publications were taken; failed: %v", s.taken, s.failed)
+	s.Logf("%d publications were taken; failed: %v; a plugin told its status at most %v late", s.taken, s.failed, time.Duration(s.plugins.late.Swap(0)).Round(time.Millisecond))
 	if s.taken > most {
 		s.Errorf("the nodes published %d times, want %d at most", s.taken, most)
 	}
