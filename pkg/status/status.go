@@ -26,6 +26,7 @@ type Status struct {
 	Why        string            `json:"why,omitempty"`        // Why the mode is not the configured one, or why cpusets are left alone; absent if neither is so.
 	Runtime    Runtime           `json:"runtime"`              // Connection to the container runtime.
 	Machine    Machine           `json:"machine"`              // Summary of the machine.
+	Scheduling Scheduling        `json:"scheduling"`           // What the containers request of the node's CPUs, and what they could request more.
 	Pools      []Pool            `json:"pools"`                // Pools in the order of their priority, highest first.
 	Containers []Container       `json:"containers"`           // Containers that the plugin knows, oldest first.
 	Neighbours []peers.Neighbour `json:"neighbours,omitempty"` // Other agents on this node that write the same settings; absent if there are none.
@@ -115,6 +116,15 @@ type Machine struct {
 type Steering struct {
 	CPUs    cpuset.Set `json:"cpus"`    // CPUs of LSE containers that interrupts and unbound work queues are kept off; empty if nothing is steered.
 	Skipped int        `json:"skipped"` // Number of interrupts and work queue masks that the kernel did not let Sluice move.
+}
+
+// Scheduling is what the containers request of the node's CPUs, and what they could request more.
+type Scheduling struct {
+	Requested       workload.MilliCPU  `json:"requestedMilliCPU"`      // CPU that the containers on the node request together, of every class and with batch resources, in thousandths of a CPU.
+	Allocatable     workload.MilliCPU  `json:"allocatableMilliCPU"`    // CPUs that pods may have, which are those online without the reserved ones, in thousandths of a CPU.
+	OvercommitRatio float64            `json:"overcommitRatio"`        // Overcommit: requestedMilliCPU divided by allocatableMilliCPU.
+	Room            *workload.MilliCPU `json:"roomMilliCPU,omitempty"` // CPU that new containers can request without a pool leaving its band, in thousandths of a CPU: the CPUs of the pools, less each pool's RCF times what its containers request; absent if it is not known.
+	RoomWhy         string             `json:"roomWhy,omitempty"`      // Why the room is not known; absent if it is.
 }
 
 // Pool is a pool of CPUs and its containers.

@@ -27,6 +27,7 @@ type Pools struct {
 	pools []PoolConfig
 	state []poolState
 	sizes PoolSizes
+	needs []PoolNeed // a buffer that is reused for each step
 
 	stale time.Duration // age from which a measurement is not used
 
@@ -47,6 +48,9 @@ type PoolSizes struct {
 	Short []int  // CPUs that a pool over its band lacks and no pool below can give
 	Small []bool // whether the load is so low that no size has it in the band
 	Least int    // CPUs that the last pool always has
+	// Room is how much CPU new containers can request; see the function Room. It is valid if
+	// CPUs is not empty.
+	Room workload.MilliCPU
 }
 
 // poolState is the state of a pool, with its inputs at this step.
@@ -145,6 +149,7 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 			s.changed = v.Now
 		}
 	}
+	p.sizes.Room = p.room(v)
 	return p.sizes, p.decisions(v, divided, squeezed > 0 || p.squeezed > 0)
 }
 

@@ -210,6 +210,29 @@ func (l *Loop) refusalStatus() *status.Refusal {
 	return &s
 }
 
+// Room is how much CPU new containers can request without a pool leaving its band; nil, with the
+// reason, if it is not known. Pools that overlap have no CPUs of their own, so that what a pool
+// has says nothing about its load. Pools whose sizes nobody changes do not stay in their bands,
+// and the sizes that the loop would give them in preview are not those that they have.
+func (l *Loop) Room() (room *workload.MilliCPU, why string) {
+	may, mode := l.Authority(), l.Config.Control.Pools.Mode
+	switch {
+	case l.Failures == nil && l.Clock == nil:
+		return nil, "the plugin runs without a control loop"
+	case l.Config.Pools.Mode != config.Exclusive:
+		return nil, "the pools share their CPUs (pools.mode: overlap): the offer to batch work says what their load leaves"
+	case may.Foreign:
+		return nil, "the kubelet's static CPU manager sets the pools' CPUs"
+	case !may.Acts(mode):
+		return nil, "the pools' sizes do not follow their load: control.pools is in mode " + string(may.Of(mode))
+	case l.poolSizes.CPUs == nil:
+		return nil, "the pools' load has not been measured yet"
+	case len(l.poolSizes.CPUs) == 0:
+		return nil, "there is less than a core for each pool, so that they share their CPUs"
+	}
+	return new(l.poolSizes.Room), ""
+}
+
 // PoolLoad is the load of the pool at that index; nil before the first step.
 func (l *Loop) PoolLoad(at int) *status.PoolLoad {
 	if at >= len(l.View.Pools) || l.View.Now.IsZero() {

@@ -78,5 +78,10 @@ func (n *Node) KnowsBarred() bool { return n.barredOf == n.Ledger }
 // Barred is the set of CPUs that no pod can use.
 func (n *Node) Barred() cpuset.Set { return n.barred }
 
+// Allocatable is the CPUs that pods may have: those online, without the reserved ones.
+func (n *Node) Allocatable() cpuset.Set {
+	return cpuset.Difference(n.Ledger.Machine().Online, n.Config.Reserved)
+}
+
 // Milli is the CPU time of a set of CPUs, in thousandths of a CPU.
 func Milli(cpus cpuset.Set) workload.MilliCPU { return workload.MilliCPU(cpus.Size()) * 1000 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -42,6 +43,8 @@ type Sources struct {
 type Loop interface {
 	// Status is nil if there is no loop.
 	Status() *status.Loop
+	// Room is how much CPU new containers can request; nil, with the reason, if it is not known.
+	Room() (room *workload.MilliCPU, why string)
 	// PoolLoad is the load of the pool with that index; nil until it is measured.
 	PoolLoad(at int) *status.PoolLoad
 	// Usage is a container's resource usage, with its part of the caches; known is false until
@@ -99,6 +102,8 @@ func (r *Reporter) Draft() *Draft {
 		Errors:     writeErrors,
 		Loop:       r.from.Loop.Status(),
 	}
+	s.Scheduling.Allocatable = node.Milli(r.Allocatable())
+	s.Scheduling.Room, s.Scheduling.RoomWhy = r.from.Loop.Room()
 	for i, p := range r.Ledger.Pools() {
 		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: r.from.Loop.PoolLoad(i)})
 	}
@@ -136,11 +141,13 @@ func (d *Draft) Status() *status.Status {
 			if seen.used {
 				c.Usage = &seen.usage
 			}
+			s.Scheduling.Requested += c.Requested
 			if at := slices.IndexFunc(s.Pools, func(p status.Pool) bool { return p.Name == c.Pool }); at >= 0 {
 				s.Pools[at].Containers++
 				s.Pools[at].Requested += c.Requested
 			}
 		}
+		s.Scheduling.OvercommitRatio = float64(s.Scheduling.Requested) / float64(max(s.Scheduling.Allocatable, 1))
 		for i := range s.Pools {
 			if p := &s.Pools[i]; p.Requested > 0 {
 				p.RCFRatio = float64(p.CPUs.Size()) * 1000 / float64(p.Requested)

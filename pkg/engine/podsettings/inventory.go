@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // Collect lists the node's containers and pods for the control loop. The next call reuses the
@@ -27,7 +26,7 @@ func (s *Settings) Collect() *colocation.Inventory {
 		Containers:  inv.Containers[:0],
 		Pools:       s.Ledger.Pools(),
 		Shared:      node.Milli(s.Ledger.Shared()),
-		Allocatable: node.Milli(cpuset.Difference(m.Online, s.Config.Reserved)), Capacity: node.Milli(m.Online),
+		Allocatable: node.Milli(s.Allocatable()), Capacity: node.Milli(m.Online),
 		ThreadsPerCore: m.ThreadsPerCore(),
 		MemoryTotal:    s.Facts().Memory, NoReclaim: s.noReclaim,
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // Looped is the calm node with a loop that has a bit of everything to tell.
@@ -25,6 +26,7 @@ func Looped() *status.Status {
 		decided(time.Minute, control.Preview, control.Decision{Controller: "eviction", Object: "batch/db-0", Action: "evict", Why: "memory \x1b[2J is short"}),
 	}
 	s.Pools[1].RCFRatio = 0.92
+	s.Scheduling.Room, s.Scheduling.RoomWhy = new(workload.MilliCPU(4000)), ""
 	s.Pools[1].Load = &status.PoolLoad{MeasuredAt: at, Usage: 12340, SizeCPUs: 23, LoadFraction: 12.34 / 23, PressureFraction: 0.02, BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: 24, ShortCPUs: 1}
 	s.Pools[2].Load = &status.PoolLoad{MeasuredAt: at, Usage: 2000, SizeCPUs: 2, LoadFraction: 1, BandLowPercent: 50, BandHighPercent: 80, WantedCPUs: 2, Small: true}
 	s.Containers[1].Usage = &status.Usage{

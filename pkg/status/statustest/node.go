@@ -28,6 +28,7 @@ func Calm() *status.Status {
 			Online: list("0-31"), Packages: 1, Nodes: 2, L3s: 4, Cores: 16, MemoryBytes: 64 << 30,
 			Pinned: list("4-7,20-23"), Reserved: list("0"),
 		},
+		Scheduling: status.Scheduling{Requested: 9500, Allocatable: 31000, OvercommitRatio: 9.5 / 31, RoomWhy: "the pools share their CPUs"},
 		Pools: []status.Pool{
 			{Name: "critical", CPUs: list("1-3,8-19,24-31")},
 			{Name: "online", CPUs: list("1-3,8-19,24-31"), Containers: 2, Requested: 1500},
@@ -99,6 +100,7 @@ func Huge() *status.Status {
 	}
 	s.Version = "v0.0.0-20261121120000-0123456789ab+dirty"
 	s.Machine = status.Machine{Online: even, Offline: odd, Packages: 8, Nodes: 32, L3s: 64, Cores: 256, MemoryBytes: 24 << 40, Pinned: even, Reserved: odd, System: even, External: odd}
+	s.Scheduling = status.Scheduling{Requested: 6 * 123456789, Allocatable: 256000, OvercommitRatio: 2893.5, Room: new(workload.MilliCPU(123456789))}
 	s.Pools = nil
 	for i := range 16 {
 		s.Pools = append(s.Pools, status.Pool{Name: strings.Repeat("p", 62) + fmt.Sprint(i%10), CPUs: even, Containers: 12345, Requested: 1234567})

@@ -28,9 +28,10 @@ func full() *status.Status {
 	return &status.Status{
 		Schema: status.Schema, Version: "v1.2.3", Build: status.Build{Version: "v1.2.3", Revision: "abc", Go: "go1.26"},
 		StartedAt: at.Add(-time.Hour), Time: at, Mode: "on",
-		Config:  status.Config{File: "/etc/sluice/sluice.yaml", Hash: "0123456789abcdef", LoadedAt: at.Add(-time.Minute), Reloads: 4, Refused: 1, Problem: "line 1: no"},
-		Runtime: status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", RecordUpdates: status.RecordUpdatesOn},
-		Machine: status.Machine{Online: cpuset.Range(0, 15), Offline: cpuset.Of(16), Pinned: cpuset.Range(4, 5), Reserved: cpuset.Of(0)},
+		Config:     status.Config{File: "/etc/sluice/sluice.yaml", Hash: "0123456789abcdef", LoadedAt: at.Add(-time.Minute), Reloads: 4, Refused: 1, Problem: "line 1: no"},
+		Runtime:    status.Runtime{Connected: true, Name: "containerd", Version: "v2.4.0", NRIVersion: "v0.12.5", RecordUpdates: status.RecordUpdatesOn},
+		Machine:    status.Machine{Online: cpuset.Range(0, 15), Offline: cpuset.Of(16), Pinned: cpuset.Range(4, 5), Reserved: cpuset.Of(0)},
+		Scheduling: status.Scheduling{Requested: 10000, Allocatable: 15000, OvercommitRatio: 10.0 / 15, Room: new(workload.MilliCPU(3000))},
 		Pools: []status.Pool{
 			{Name: "online", CPUs: cpuset.Range(1, 9), Containers: 2, Requested: 6000, RCFRatio: 1.5, Load: &status.PoolLoad{
 				MeasuredAt: at, Usage: 4500, SizeCPUs: 9, LoadFraction: 0.5, PressureFraction: 0.04, BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: 10, ShortCPUs: 1, Small: true,

@@ -33,6 +33,16 @@ func node() []metric {
 			}},
 		{"sluice_node_used_cpus", "CPUs that the whole node uses.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return cpus(n.CPU.Usage) })},
 		{"sluice_node_allocatable_cpus", "CPUs that pods may have.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return cpus(n.CPU.Limit) })},
+		{"sluice_node_requested_cpus", "CPUs that the containers on the node request, of every class and with batch resources.", gauge, nil,
+			one(func(s *status.Status) float64 { return cpus(s.Scheduling.Requested) })},
+		{"sluice_node_overcommit_ratio", "CPUs that the containers request, divided by the CPUs that pods may have.", gauge, nil,
+			one(func(s *status.Status) float64 { return s.Scheduling.OvercommitRatio })},
+		{"sluice_node_room_cpus", "CPUs that new containers can request without a pool leaving its band: the pools' CPUs, less each pool's RCF times its requests. It exists only if the loop sizes exclusive pools.", gauge, nil,
+			func(s *scrape, out *sink) {
+				if room := s.Scheduling.Room; room != nil {
+					out.put(cpus(*room))
+				}
+			}},
 		{"sluice_node_steal_cpus", "CPU time that a hypervisor withheld, in CPUs.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.StealCPUs })},
 		{"sluice_node_runnable_tasks", "Load average of one minute.", gauge, nil, ofCPU(func(n *status.NodeUsage) float64 { return n.LoadAverage })},
 		{"sluice_node_pressure_ratio", "Share of time in which some task of the node waited (PSI).", gauge, []string{resourceLabel},

@@ -70,6 +70,12 @@ func overview(s *status.Status) [][]string {
 		[]string{"pinned", cpuList(m.Pinned, "none")},
 		[]string{"reserved", cpuList(m.Reserved, "none")},
 		[]string{"system", cpuList(m.System, "none: SYSTEM containers share with LS")})
+	if sc := &s.Scheduling; sc.Allocatable > 0 {
+		rows = append(rows, []string{"overcommit", fmt.Sprintf("%s: %s of %s CPUs requested", humanize.Percent(sc.OvercommitRatio), humanize.CPUs(sc.Requested), humanize.CPUs(sc.Allocatable))})
+		if sc.Room != nil {
+			rows = append(rows, []string{"room", humanize.CPUs(*sc.Room) + " CPUs can still be requested without a pool leaving its band"})
+		}
+	}
 	if !m.External.IsEmpty() {
 		rows = append(rows, []string{"kubelet's", cpuList(m.External, "") + ", given away by its static CPU manager"})
 	}
