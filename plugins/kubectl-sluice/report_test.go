@@ -113,6 +113,7 @@ func report(sellable, bound int64) string {
 	text, _ := (&nodereport.Report{
 		Schema: nodereport.Schema, Requested: amount(8), Used: &nodereport.Amount{MilliCPU: 3250, MemoryBytes: 5 << 30},
 		Sellable: &nodereport.Offers{ShortTerm: amount(sellable), LongTerm: amount(sellable / 2)}, Bound: nodereport.Offers{ShortTerm: amount(bound)},
+		Scheduling: &nodereport.Scheduling{AllocatableMilliCPU: 15000, OvercommitRatio: 0.667, RoomMilliCPU: new(sellable * 500)},
 	}).Text()
 	return text
 }

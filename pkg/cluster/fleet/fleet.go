@@ -65,6 +65,18 @@ type Group struct {
 	Bound     nodereport.Offers `json:"bound"`     // Batch resources that pods request.
 	Free      nodereport.Amount `json:"free"`      // What could be sold for now and no pod requests.
 	Stranded  nodereport.Amount `json:"stranded"`  // What of that no pod can buy: CPU without memory on the same node, and memory without CPU.
+
+	Scheduling *GroupScheduling `json:"scheduling,omitempty"` // Overcommit of the nodes, and the room on them; absent if no node tells.
+}
+
+// GroupScheduling is what the containers of some nodes request of their CPUs, and what they could
+// request more.
+type GroupScheduling struct {
+	Nodes               int     `json:"nodes"`                  // Number of nodes that tell their overcommit.
+	AllocatableMilliCPU int64   `json:"allocatableMilliCPU"`    // CPUs that pods may have on these nodes, in thousandths of a CPU.
+	OvercommitRatio     float64 `json:"overcommitRatio"`        // What their containers request, batch resources included, divided by that.
+	RoomNodes           int     `json:"roomNodes"`              // Number of nodes that tell their room.
+	RoomMilliCPU        *int64  `json:"roomMilliCPU,omitempty"` // CPU that new containers can request on them without a pool leaving its band, in thousandths of a CPU; absent if no node tells.
 }
 
 // NodeReport is one node.
@@ -164,6 +176,12 @@ func (g *Group) add(n *NodeReport) {
 	if n.State == Selling {
 		g.Selling++
 	}
+	if n.Report != nil && n.Report.Scheduling != nil {
+		if g.Scheduling == nil {
+			g.Scheduling = &GroupScheduling{}
+		}
+		g.Scheduling.add(n.Report.Scheduling)
+	}
 	if !n.Reports() {
 		return
 	}
@@ -176,14 +194,29 @@ func (g *Group) add(n *NodeReport) {
 	g.Sellable, g.Bound = both(g.Sellable, *r.Sellable), both(g.Bound, r.Bound)
 }
 
+// add counts a node's overcommit by its CPUs.
+func (g *GroupScheduling) add(s *nodereport.Scheduling) {
+	sum := float64(g.AllocatableMilliCPU) + float64(s.AllocatableMilliCPU)
+	if sum > 0 {
+		g.OvercommitRatio += (s.OvercommitRatio - g.OvercommitRatio) * float64(s.AllocatableMilliCPU) / sum
+	}
+	g.Nodes, g.AllocatableMilliCPU = g.Nodes+1, sumOf(g.AllocatableMilliCPU, s.AllocatableMilliCPU)
+	if s.RoomMilliCPU == nil {
+		return
+	}
+	if g.RoomNodes++; g.RoomMilliCPU == nil {
+		g.RoomMilliCPU = new(int64)
+	}
+	*g.RoomMilliCPU = sumOf(*g.RoomMilliCPU, *s.RoomMilliCPU)
+}
+
 func both(a, b nodereport.Offers) nodereport.Offers {
 	return nodereport.Offers{ShortTerm: plus(a.ShortTerm, b.ShortTerm), LongTerm: plus(a.LongTerm, b.LongTerm)}
 }
 
-// plus does not overflow: thousands of nodes may each have the largest amount.
 func plus(a, b nodereport.Amount) nodereport.Amount {
-	return nodereport.Amount{
-		MilliCPU:    a.MilliCPU + min(b.MilliCPU, math.MaxInt64-a.MilliCPU),
-		MemoryBytes: a.MemoryBytes + min(b.MemoryBytes, math.MaxInt64-a.MemoryBytes),
-	}
+	return nodereport.Amount{MilliCPU: sumOf(a.MilliCPU, b.MilliCPU), MemoryBytes: sumOf(a.MemoryBytes, b.MemoryBytes)}
 }
+
+// sumOf does not overflow: thousands of nodes may each have the largest amount.
+func sumOf(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }

@@ -119,3 +119,28 @@ func TestGroupsAddUp(t *testing.T) {
 		}
 	})
 }
+
+// A group's overcommit is what its nodes request together, divided by their CPUs; nodes that do not
+// tell a number do not count in it.
+func TestScheduling(t *testing.T) {
+	t.Parallel()
+	text := func(s *nodereport.Scheduling) string {
+		text, _ := (&nodereport.Report{Schema: nodereport.Schema, Scheduling: s}).Text()
+		return text
+	}
+	nodes := []Node{
+		{Name: "a", Labels: map[string]string{"z": "x"}, Report: text(&nodereport.Scheduling{AllocatableMilliCPU: 30000, OvercommitRatio: 1, RoomMilliCPU: new(int64(4000))})},
+		{Name: "b", Labels: map[string]string{"z": "x"}, Report: text(&nodereport.Scheduling{AllocatableMilliCPU: 10000, OvercommitRatio: 2})},
+		{Name: "c", Labels: map[string]string{"z": "x"}, Report: text(&nodereport.Scheduling{AllocatableMilliCPU: 0, OvercommitRatio: 9, RoomMilliCPU: new(int64(500))})},
+		{Name: "d", Labels: map[string]string{"z": "y"}, Report: text(nil)},
+	}
+	s := Summarize(nodes, nil, "z", 0)
+	// (30 × 1 + 10 × 2) / 40 = 1.25
+	x := s.Groups[0].Scheduling
+	if x == nil || x.Nodes != 3 || x.AllocatableMilliCPU != 40000 || x.OvercommitRatio != 1.25 || x.RoomNodes != 2 || *x.RoomMilliCPU != 4500 {
+		t.Errorf("%+v", x)
+	}
+	if y, total := s.Groups[1].Scheduling, s.Total.Scheduling; y != nil || total == nil || total.Nodes != 3 || total == x {
+		t.Errorf("%+v, %+v", y, total)
+	}
+}

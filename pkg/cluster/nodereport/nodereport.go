@@ -34,6 +34,24 @@ type Report struct {
 	Used       *Amount   `json:"used,omitempty"`      // What the node uses, batch work included, as a mean of ten minutes; absent if it is not known.
 	Sellable   *Offers   `json:"sellable,omitempty"`  // What could be sold in all, whether it is sold or not, as a mean of ten minutes; absent if it is not known.
 	Bound      Offers    `json:"bound"`               // Batch resources that these pods request.
+
+	Scheduling *Scheduling `json:"scheduling,omitempty"` // For schedulers' plugins; absent if the node is not measured.
+}
+
+// Scheduling is what a node's containers request of its CPUs, and what they could request more.
+type Scheduling struct {
+	AllocatableMilliCPU int64   `json:"allocatableMilliCPU"`    // CPUs that pods may have, in thousandths of a CPU.
+	OvercommitRatio     float64 `json:"overcommitRatio"`        // What the containers request, batch resources included, divided by that.
+	RoomMilliCPU        *int64  `json:"roomMilliCPU,omitempty"` // CPU that new containers can request without a pool leaving its band, the least of the last 10 to 20 minutes, in thousandths of a CPU; absent if it is not known.
+}
+
+// Possible reports whether a node can have these numbers.
+func (s *Scheduling) Possible() bool {
+	room := int64(0)
+	if s.RoomMilliCPU != nil {
+		room = *s.RoomMilliCPU
+	}
+	return min(s.AllocatableMilliCPU, room) >= 0 && max(s.AllocatableMilliCPU, room) <= MaxAmount && s.OvercommitRatio >= 0 && s.OvercommitRatio <= float64(MaxAmount)
 }
 
 // Amount is CPU and memory.
@@ -67,6 +85,9 @@ func Parse(text string) (*Report, error) {
 	var r Report
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return nil, fmt.Errorf("annotation %s is not the JSON that sluice-kube writes: %w; remove the annotation, and sluice-kube writes it anew", Annotation, err)
+	}
+	if s := r.Scheduling; s != nil && !s.Possible() {
+		return nil, fmt.Errorf("annotation %s has a number under scheduling that is below 0 or above %d: remove the annotation, and sluice-kube writes it anew", Annotation, MaxAmount)
 	}
 	for _, f := range r.figures() {
 		if f.value < 0 || f.value > MaxAmount {
@@ -119,10 +140,13 @@ func (r *Report) figures() []figure {
 	return all
 }
 
+func (r *Report) knowsRoom() bool { return r.Scheduling != nil && r.Scheduling.RoomMilliCPU != nil }
+
 // Moved reports whether a number differs by a tenth or more from an older report, which may be
-// nil, or whether something has become known or unknown.
+// nil, or whether something has become known or unknown. Numbers under scheduling come along with
+// publications and cause none.
 func (r *Report) Moved(old *Report) bool {
-	if old == nil || (r.Used == nil) != (old.Used == nil) || (r.Sellable == nil) != (old.Sellable == nil) {
+	if old == nil || (r.Used == nil) != (old.Used == nil) || (r.Sellable == nil) != (old.Sellable == nil) || r.knowsRoom() != old.knowsRoom() {
 		return true
 	}
 	was := old.figures()

@@ -15,6 +15,8 @@ func sample() *Report {
 		Used:      &Amount{MilliCPU: 1500, MemoryBytes: 3 << 30},
 		Sellable:  &Offers{Amount{MilliCPU: 6000, MemoryBytes: 20 << 30}, Amount{MilliCPU: 2000, MemoryBytes: 10 << 30}},
 		Bound:     Offers{Amount{MilliCPU: 1000, MemoryBytes: 1 << 30}, Amount{}},
+
+		Scheduling: &Scheduling{AllocatableMilliCPU: 31000, OvercommitRatio: 0.161, RoomMilliCPU: new(int64(4000))},
 	}
 }
 
@@ -25,7 +27,8 @@ func TestText(t *testing.T) {
 	want := `{"schema":1,"measuredAt":"2026-11-23T07:00:00Z","requested":{"milliCPU":4000,"memoryBytes":8589934592},` +
 		`"used":{"milliCPU":1500,"memoryBytes":3221225472},` +
 		`"sellable":{"shortTerm":{"milliCPU":6000,"memoryBytes":21474836480},"longTerm":{"milliCPU":2000,"memoryBytes":10737418240}},` +
-		`"bound":{"shortTerm":{"milliCPU":1000,"memoryBytes":1073741824},"longTerm":{"milliCPU":0,"memoryBytes":0}}}`
+		`"bound":{"shortTerm":{"milliCPU":1000,"memoryBytes":1073741824},"longTerm":{"milliCPU":0,"memoryBytes":0}},` +
+		`"scheduling":{"allocatableMilliCPU":31000,"overcommitRatio":0.161,"roomMilliCPU":4000}}`
 	if err != nil || text != want {
 		t.Errorf("%v, %s\nwant %s", err, text, want)
 	}
@@ -36,6 +39,7 @@ func TestText(t *testing.T) {
 	for _, a := range []*Amount{&largest.Requested, largest.Used, &largest.Sellable.ShortTerm, &largest.Sellable.LongTerm, &largest.Bound.ShortTerm, &largest.Bound.LongTerm} {
 		*a = Amount{MilliCPU: 1 << 52, MemoryBytes: MaxAmount}
 	}
+	largest.Scheduling = &Scheduling{MaxAmount, 123456789.123, new(MaxAmount)}
 	if text, err := largest.Text(); err != nil || 3*len(text) > MaxBytes {
 		t.Errorf("the longest report has %d bytes, %v", len(text), err)
 	}
@@ -52,6 +56,9 @@ func TestParseRefuses(t *testing.T) {
 		`{"schema":1,"used":7}`:       "is not the JSON",
 		`{"schema":1,"requested":{"milliCPU":-1}}`:                              "requested.milliCPU of -1",
 		`{"schema":1,"sellable":{"longTerm":{"memoryBytes":4503599627370497}}}`: "sellable.longTerm.memoryBytes of 4503599627370497",
+		`{"schema":1,"scheduling":{"overcommitRatio":-0.1}}`:                    "scheduling",
+		`{"schema":1,"scheduling":{"roomMilliCPU":-1}}`:                         "scheduling",
+		`{"schema":1,"scheduling":{"allocatableMilliCPU":4503599627370497}}`:    "scheduling",
 		`{"schema":1,"requested":{"milliCPU":1e30}}`:                            "is not the JSON",
 		`{"schema":1,"x":"` + strings.Repeat("y", MaxBytes) + `"}`:              "bytes, and at most 2048",
 	} {
@@ -79,6 +86,8 @@ func TestMoved(t *testing.T) {
 		"as much as is shown":    {func(r *Report) { r.Bound.LongTerm.MemoryBytes = 64 << 20 }, true},
 		"sellable is lost":       {func(r *Report) { r.Sellable = nil }, true},
 		"usage is lost":          {func(r *Report) { r.Used = nil }, true},
+		"another room":           {func(r *Report) { r.Scheduling.RoomMilliCPU, r.Scheduling.OvercommitRatio = new(int64(0)), 7 }, false},
+		"the room is lost":       {func(r *Report) { r.Scheduling = nil }, true},
 		"sellable for long":      {func(r *Report) { r.Sellable.LongTerm.MilliCPU = 0 }, true},
 		"much, and it overflows": {func(r *Report) { r.Bound.ShortTerm.MemoryBytes = MaxAmount }, true},
 	} {
@@ -111,6 +120,9 @@ func FuzzParse(f *testing.F) {
 			if figure.value < 0 || figure.value > MaxAmount {
 				t.Errorf("%q has %s of %d", text, figure.name, figure.value)
 			}
+		}
+		if r.Scheduling != nil && !r.Scheduling.Possible() {
+			t.Errorf("%q has %+v", text, r.Scheduling)
 		}
 		again, err := json.Marshal(r)
 		if err != nil {

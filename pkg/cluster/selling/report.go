@@ -3,6 +3,7 @@ package selling
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,14 +20,15 @@ type Report struct {
 	Stall        time.Duration // a loop that does not measure for so long has stalled
 	Connected    bool          // to the container runtime
 	Offer        Amounts
-	Known        bool               // whether Offer is
-	Used         *nodereport.Amount // by the node now; nil if it is not known
-	NotActing    *Reason            // why the loop does not act on batch work; nil if it does
-	Previews     bool               // the configuration says so, and nothing else
-	Closed       *Reason            // why nothing is sold; nil if the offer is
-	Shortcomings *Reason            // what is wrong although the loop acts; nil if nothing is
-	Pinnable     int64              // CPUs that new pins could get together
-	Held         map[string]int64   // CPUs that pods have for themselves, by UID of the pod
+	Known        bool                   // whether Offer is
+	Used         *nodereport.Amount     // by the node now; nil if it is not known
+	Scheduling   *nodereport.Scheduling // nil if it is not known
+	NotActing    *Reason                // why the loop does not act on batch work; nil if it does
+	Previews     bool                   // the configuration says so, and nothing else
+	Closed       *Reason                // why nothing is sold; nil if the offer is
+	Shortcomings *Reason                // what is wrong although the loop acts; nil if nothing is
+	Pinnable     int64                  // CPUs that new pins could get together
+	Held         map[string]int64       // CPUs that pods have for themselves, by UID of the pod
 }
 
 // Reason is why a condition of the node is as it is.
@@ -63,7 +65,7 @@ const (
 // NewReport reads a status. It fails if the status contains an amount that no node can have;
 // such a status counts for nothing.
 func NewReport(s *status.Status) (*Report, error) {
-	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s), Held: held(s)}
+	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s), Held: held(s), Scheduling: scheduling(&s.Scheduling)}
 	if r.Pinnable = int64(s.Machine.PinnableCPUs); r.Pinnable < 0 || r.Pinnable > Most {
 		return nil, fmt.Errorf("the status has machine.pinnableCPUs of %d: amounts are from 0 to %d; restart sluice, and report a bug if the amount comes back", r.Pinnable, Most)
 	}
@@ -107,6 +109,19 @@ func used(n *status.NodeUsage) *nodereport.Amount {
 		return nil
 	}
 	return u
+}
+
+// scheduling returns what the node's containers request of its CPUs; nil if no node can have these
+// numbers, or the plugin is of a version that does not send them.
+func scheduling(s *status.Scheduling) *nodereport.Scheduling {
+	is := &nodereport.Scheduling{AllocatableMilliCPU: int64(s.Allocatable), OvercommitRatio: math.Round(s.OvercommitRatio*1000) / 1000}
+	if s.Room != nil {
+		is.RoomMilliCPU = new(int64(*s.Room))
+	}
+	if s.Allocatable == 0 || !is.Possible() {
+		return nil
+	}
+	return is
 }
 
 // notActing returns why nobody bounds batch work on the node.

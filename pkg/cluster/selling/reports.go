@@ -16,6 +16,7 @@ type reports struct {
 	before reportTimes // those without the latest report, which may fail
 
 	used, short, long mean
+	room              lowest
 }
 
 // reportTimes are when reports were published.
@@ -76,6 +77,11 @@ func (s *Seller) report(in *Input) *nodereport.Report {
 		now := offersOf(o)
 		is.Sellable = &nodereport.Offers{ShortTerm: s.reports.short.enter(in.Heard, now.ShortTerm), LongTerm: s.reports.long.enter(in.Heard, now.LongTerm)}
 	}
+	if r.Scheduling != nil {
+		scheduling := *r.Scheduling
+		scheduling.RoomMilliCPU = s.reports.room.enter(in.Heard, scheduling.RoomMilliCPU)
+		is.Scheduling = &scheduling
+	}
 	return is
 }
 
@@ -105,4 +111,32 @@ func (m *mean) enter(at time.Duration, is nodereport.Amount) nodereport.Amount {
 		m.memory += (float64(is.MemoryBytes) - m.memory) * share
 	}
 	return nodereport.Amount{MilliCPU: int64(m.cpu), MemoryBytes: int64(m.memory)}
+}
+
+// lowest is the least of an amount over the last ReportHold, and up to as long before: what is
+// promised to a scheduler for that long has to last.
+type lowest struct {
+	began, at   time.Duration // of now; of the latest amount
+	now, before int64         // in the last ReportHold, and in the one before
+}
+
+// enter adds an amount, nil if it is not known, and returns the lowest. The amount is forgotten when it
+// has been unknown for Silence: a reload makes it unknown for a moment.
+func (l *lowest) enter(at time.Duration, amount *int64) *int64 {
+	if l.at != 0 && at-l.at >= Silence {
+		*l = lowest{}
+	}
+	if amount != nil {
+		if l.at == 0 {
+			l.began, l.now, l.before = at, *amount, *amount
+		}
+		if at-l.began >= ReportHold {
+			l.began, l.now, l.before = at, *amount, l.now
+		}
+		l.at, l.now = at, min(l.now, *amount)
+	}
+	if l.at == 0 {
+		return nil
+	}
+	return new(min(l.now, l.before))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/cluster/nodereport"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/test/kube/bed"
 	"github.com/sluice-dev/sluice/test/kube/standin"
 )
@@ -38,6 +39,7 @@ func (s *stand) preview(milli int64) {
 	s.plugin.Set(func(st *status.Status) {
 		standin.Offers(st, milli)
 		st.Mode = status.ModePreview
+		st.Scheduling = status.Scheduling{Allocatable: 31000, OvercommitRatio: 1.25, Room: new(workload.MilliCPU(2500))}
 	})
 }
 
@@ -52,6 +54,9 @@ func TestNodeReport(t *testing.T) {
 	r := s.report("the offer", func(r *nodereport.Report) bool { return r.Sellable != nil && r.Requested.MilliCPU == 500 })
 	if r.Sellable.ShortTerm != (nodereport.Amount{MilliCPU: 4000, MemoryBytes: 4000 << 20}) || r.Used == nil || time.Since(r.MeasuredAt) > time.Minute {
 		t.Errorf("the node says %+v", r)
+	}
+	if is := r.Scheduling; is == nil || is.AllocatableMilliCPU != 31000 || is.OvercommitRatio != 1.25 || is.RoomMilliCPU == nil || *is.RoomMilliCPU != 2500 {
+		t.Errorf("for schedulers the node says %+v", is)
 	}
 	if got := reason(s.node(), "SluiceReady"); got != "False Preview" {
 		t.Errorf("SluiceReady is %s", got)
