@@ -68,7 +68,7 @@ func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, fr
 	if !ok || c == nil {
 		return change, false
 	}
-	change = status.ContainerChange{Ref: from.Ref, From: placeIn(a.Ledger, from), To: placeIn(ledger, to), Keys: nodestatus.KeyChanges(from.Request.Keys, to.Request.Keys)}
+	change = status.ContainerChange{Ref: from.Ref, From: nodestatus.PlaceIn(a.Ledger, from), To: nodestatus.PlaceIn(ledger, to), Keys: nodestatus.KeyChanges(from.Request.Keys, to.Request.Keys)}
 	if to.Short != from.Short {
 		change.Problem = to.Short
 	}
@@ -77,9 +77,4 @@ func (a *Agent) containerChange(cfg *config.Config, ledger *placement.Ledger, fr
 		change.Problem = text
 	}
 	return change, change.From != change.To || len(change.Keys) > 0 || change.Problem != ""
-}
-
-func placeIn(l *placement.Ledger, h *placement.Holder) status.Place {
-	as, _ := l.Assignment(h.ID)
-	return status.Place{Class: h.Request.Class, Pool: l.PoolOf(h), CPUs: as.CPUs, Mems: as.Mems}
 }

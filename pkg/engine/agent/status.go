@@ -23,8 +23,13 @@ const statusCacheTime = 100 * time.Millisecond
 
 // sources lists the parts of the status that the node's state does not contain.
 func (a *Agent) sources() nodestatus.Sources {
+	o := &a.options
+	probed := nodestatus.Probed{Kernel: &o.Node.Features, Cgroups: o.Kernel != nil, RDT: o.RDT != nil, NoRDT: o.NoRDT, Watermarks: o.Watermarks != nil}
+	if o.Cores != nil {
+		probed.Cores = o.Cores.Supported
+	}
 	return nodestatus.Sources{
-		Build: a.options.Build, Started: a.started, Features: a.options.features(), Config: &a.options.Configured,
+		Build: a.options.Build, Started: a.started, Features: probed.Features(), Config: &a.options.Configured,
 		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: a.loop, Claims: a.options.CDIDir != "",
 	}
 }

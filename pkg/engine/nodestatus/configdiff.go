@@ -50,3 +50,9 @@ func KeyChanges(from, to []workload.RequestKey) []status.KeyChange {
 	}
 	return changes
 }
+
+// PlaceIn is where a container runs by a ledger.
+func PlaceIn(l *placement.Ledger, h *placement.Holder) status.Place {
+	as, _ := l.Assignment(h.ID)
+	return status.Place{Class: h.Request.Class, Pool: l.PoolOf(h), CPUs: as.CPUs, Mems: as.Mems}
+}
