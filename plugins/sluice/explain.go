@@ -17,7 +17,8 @@ func newExplain() *cobra.Command {
 		Use:   "explain POD[/CONTAINER]",
 		Short: "Explain the settings of a pod's containers",
 		Long: `Show the settings of a pod's containers, the reason for each, and the
-annotation, label or configuration key it came from. If the control loop is
+annotation, label or configuration key it came from, and the keys that concern
+the pod and come from a part of the fleet's policy. If the control loop is
 enabled, also show what the containers use, which batch pods disturb them, and
 the loop's decisions about them.
 

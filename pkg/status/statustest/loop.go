@@ -25,6 +25,10 @@ func Looped() *status.Status {
 		decided(2*time.Minute, control.On, control.Decision{Controller: "windows", Object: "node", Action: "close", From: "open", To: "close", Why: "batch is switched off"}),
 		decided(time.Minute, control.Preview, control.Decision{Controller: "eviction", Object: "batch/db-0", Action: "evict", Why: "memory \x1b[2J is short"}),
 	}
+	s.Config.Parts = []status.ConfigPart{
+		{Name: "base", Keys: []string{"pools.list", "control.burst.maxPercent", "control.offer.cpuMarginPercent"}},
+		{Name: "night", Keys: []string{"control.windows"}},
+	}
 	s.Pools[1].RCFRatio = 0.92
 	s.Scheduling.Room, s.Scheduling.RoomWhy = new(workload.MilliCPU(4000)), ""
 	s.Pools[1].Load = &status.PoolLoad{MeasuredAt: at, Usage: 12340, SizeCPUs: 23, LoadFraction: 12.34 / 23, PressureFraction: 0.02, BandLowPercent: 45, BandHighPercent: 60, WantedCPUs: 24, ShortCPUs: 1}
@@ -88,7 +92,9 @@ func HugeLoop() *status.Status {
 	for i := range s.Containers {
 		s.Containers[i].Usage = Looped().Containers[1].Usage
 	}
+	s.Config.Parts = []status.ConfigPart{{Name: strings.Repeat("p", 253), Keys: []string{"pools.list", "control.burst", "control.windows", "control.batch"}, Problem: long}}
 	l := s.Loop
+	l.Batch.ThresholdWhy = long
 	l.Problem, l.Batch.Why, l.Refusal.Why, l.Offer.Why = long, long, long, long
 	l.Disturbed[0].Ref, l.Disturbed[0].Suspects[0].Ref = pod, long
 	l.Advice = nil

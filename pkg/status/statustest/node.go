@@ -85,6 +85,10 @@ func Troubled() *status.Status {
 	s.Neighbours = []peers.Neighbour{{Kind: peers.Koordlet, Evidence: "process 312 is a privileged koordlet",
 		Response: "Sluice starts in preview: it decides and reports, and writes nothing", Fix: "keep koordlet off this node"}}
 	s.Config.Problem = "it does not fit this machine: system: CPU 99 is not online"
+	s.Config.Parts = []status.ConfigPart{
+		{Name: "canary", Problem: "control.mode: this node does not allow parts to set it; add it to 'sluice run --fleet-keys', or remove it from the part"},
+		{Name: "large", Keys: []string{"pools.list"}, Problem: "its earlier text stays in force, because without it a pin would move"},
+	}
 	s.Contested = []string{"cpu.burst of data/db-0/proxy"}
 	s.Counters = status.Counters{Placed: 1, Panics: 1, WriteErrors: 2, RecordUpdates: 9, RecordUpdateFailures: 3, Reconnects: 1}
 	return s

@@ -49,6 +49,7 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 		reasons(&out, "  ", c.Keys, c.Warnings)
 	}
 	for _, pod := range status.PodNames(containers) {
+		policyText(&out, s, containers, pod, trail)
 		podLoopText(&out, s.Loop, pod, trail)
 	}
 	return flush(w, &out)

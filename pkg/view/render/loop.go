@@ -30,7 +30,7 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 		width, decisions, advices = terminal.Unlimited, len(l.Decisions), len(l.Advice)
 	}
 	out.WriteString("\nLOOP\n")
-	terminal.Table(out, "", width, loopRows(l))
+	terminal.Table(out, "", width, loopRows(l, &s.Config))
 	if rows := loads(s); len(rows) > 1 {
 		out.WriteString("\n")
 		terminal.Table(out, "", width, rows)
@@ -54,7 +54,7 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 }
 
 // loopRows summarizes the control loop.
-func loopRows(l *status.Loop) [][]string {
+func loopRows(l *status.Loop, c *status.Config) [][]string {
 	rows := [][]string{{"mode", loopMode(l)}}
 	if l.Problem != "" {
 		rows = append(rows, []string{"problem", l.Problem})
@@ -67,8 +67,15 @@ func loopRows(l *status.Loop) [][]string {
 		[]string{"batch", batchState(&l.Batch)},
 		[]string{"budget", budgetText(&l.Batch)},
 	)
+	if part := fromPart(c, "control.windows"); part != "" {
+		rows = append(rows, []string{"windows", part})
+	}
 	if b := &l.Batch; b.ThresholdWhy != "" {
-		rows = append(rows, []string{"threshold", fmt.Sprintf("all together may use %d%% of the node; %s", b.ThresholdPercent, b.ThresholdWhy)})
+		text := fmt.Sprintf("all together may use %d%% of the node; %s", b.ThresholdPercent, b.ThresholdWhy)
+		if part := fromPart(c, "control.batch.thresholdPercent"); part != "" {
+			text = fmt.Sprintf("all together may use %d%% of the node, %s; %s", b.ThresholdPercent, part, b.ThresholdWhy)
+		}
+		rows = append(rows, []string{"threshold", text})
 	}
 	if m := &l.Memory; m.GoalBytes > 0 || m.UsedBytes > 0 {
 		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", humanize.Bytes(m.UsedBytes), humanize.Bytes(m.GoalBytes), humanize.Bytes(m.OnlineBytes), humanize.Bytes(m.HeadroomBytes))
@@ -199,7 +206,11 @@ func loads(s *status.Status) [][]string {
 		if p.RCFRatio > 0 {
 			rcf = humanize.Percent(p.RCFRatio)
 		}
-		rows = append(rows, []string{p.Name, humanize.CPUs(l.Usage), fmt.Sprint(l.SizeCPUs), load, bar, band, rcf, loadNote(l)})
+		note := loadNote(l)
+		if name := s.Config.PartOf("pools.list"); name != "" && l.BandHighPercent > 0 {
+			note = strings.TrimPrefix(note+", band by part "+name, ", ")
+		}
+		rows = append(rows, []string{p.Name, humanize.CPUs(l.Usage), fmt.Sprint(l.SizeCPUs), load, bar, band, rcf, note})
 	}
 	return rows
 }

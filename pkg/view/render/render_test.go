@@ -97,6 +97,30 @@ spec: {containers: [{name: ` + long + `, resources: {limits: {cpu: 32, memory: 1
 	checkWidth(t, text(t, func(w io.Writer) error { return Plan(w, plans) }))
 }
 
+// Status and Explain name the part of the fleet's policy from which a value comes that they show.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	s := statustest.Looped()
+	s.Loop.Batch.ThresholdPercent, s.Loop.Batch.ThresholdWhy = 70, "one pod does not yield"
+	s.Config.Parts = []status.ConfigPart{{Name: "hidden"}, {Name: "mild", Keys: []string{"control.batch.thresholdPercent"}}}
+	shown := text(t, func(w io.Writer) error { return Status(w, s, true) })
+	for _, want := range []string{"part hidden sets nothing: other parts set all of its keys", "part mild sets control.batch.thresholdPercent", "70% of the node, from part mild of the fleet's policy; one pod does not yield"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the status lacks %q:\n%s", want, shown)
+		}
+	}
+	for of, want := range map[int]bool{1: false, 3: true} { // an LS container, and batch work
+		explained := text(t, func(w io.Writer) error { return Explain(w, s, s.Containers[of:of+1], nil) })
+		if got := strings.Contains(explained, "control.batch.thresholdPercent  mild"); got != want {
+			t.Errorf("%s:\n%s", s.Containers[of].Ref, explained)
+		}
+	}
+	s.Config.Parts, s.Loop.Decisions = []status.ConfigPart{{Name: "mild", Keys: []string{"control.eviction.cpuPause"}}}, []status.Decision{{Decision: control.Decision{Controller: "eviction", Object: "data/db-0"}}}
+	if explained := text(t, func(w io.Writer) error { return Explain(w, s, s.Containers[1:2], nil) }); !strings.Contains(explained, "control.eviction.cpuPause  mild") {
+		t.Errorf("the keys of a controller that decided about it are missing:\n%s", explained)
+	}
+}
+
 // Explain shows the kernel's quota, which may be the loop's.
 func TestExplainedQuota(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,7 @@ func overview(s *status.Status) [][]string {
 	if s.Config.Problem != "" {
 		rows = append(rows, []string{"config", "the newest file is not in force: " + s.Config.Problem})
 	}
+	rows = append(rows, partRows(&s.Config)...)
 	if !m.Offline.IsEmpty() {
 		rows = append(rows, []string{"offline", cpuList(m.Offline, "")})
 	}
