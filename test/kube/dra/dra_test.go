@@ -148,6 +148,9 @@ func (s *stand) cpuset(p *corev1.Pod) string {
 
 // TestClaims follows claims for one CPU on a node with two, of which one stays with the pools.
 func TestClaims(t *testing.T) {
+	if v := bed.Version(); v == "1.34" || v == "1.35" {
+		t.Skip("SKIPPED: DRAConsumableCapacity is off before Kubernetes 1.36")
+	}
 	s := newStand(t)
 	began := time.Now()
 	s.awaitSlice(1)

@@ -47,6 +47,16 @@ func follow(t *testing.T, client kubernetes.Interface) *history {
 	return h
 }
 
+// last is what the node had last; -1 before the first event.
+func (h *history) last() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.moves) == 0 {
+		return -1
+	}
+	return h.moves[len(h.moves)-1].amount
+}
+
 func (h *history) note(amount int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -154,13 +154,17 @@ spec:
 	s.pods = append(s.pods, s.cluster.AwaitReady(s, "default", name))
 }
 
-// await waits until the node has that much batch CPU, in thousandths, and the condition SluiceBatchOpen.
+// await waits until the node has that much batch CPU, in thousandths, and the condition SluiceBatchOpen, and the history
+// knows it: a watch tells later than a request.
 func (s *stand) await(milli int64, open string) {
 	s.Helper()
 	bed.Await(s, fmt.Sprintf("%d thousandths of a CPU, %s", milli, open), func() error {
 		node, err := s.says(open)
 		if err == nil && amount(node) != milli {
 			err = fmt.Errorf("the node has %d", amount(node))
+		}
+		if last := s.history.last(); err == nil && last != milli {
+			err = fmt.Errorf("the watch has told %d", last)
 		}
 		return err
 	})
