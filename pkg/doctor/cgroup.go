@@ -164,7 +164,7 @@ func (n *node) driver() Finding {
 		}
 	}
 	if driver == "" && n.kubelet.config.CgroupDriver != "" {
-		driver, from = n.kubelet.config.CgroupDriver, n.kubelet.from
+		driver, from = n.kubelet.config.CgroupDriver, n.kubelet.config.From()
 	}
 	switch {
 	case driver == "":

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
-	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -176,21 +175,6 @@ func TestReleases(t *testing.T) {
 		if got := before(release, 5, 9); got != want {
 			t.Errorf("%s is before 5.9: %v", release, got)
 		}
-	}
-}
-
-func TestFlag(t *testing.T) {
-	t.Parallel()
-	k := peers.Kubelet{Args: strings.Fields("kubelet --config /a --v=2 --configmap=x --cpu-manager-policy=none --cpu-manager-policy=static --feature-gates=MemoryQoS=true,X=no,=true --cpu-cfs-quota=false --last")}
-	for name, want := range map[string]string{"config": "/a", "v": "2", "cpu-manager-policy": "static", "absent": "", "last": ""} {
-		if got, ok := k.Flag(name); got != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v", name, got, ok)
-		}
-	}
-	c := kubeletConfig{CPUManagerPolicy: "none", MemoryManagerPolicy: "Static"}
-	c.override(&k)
-	if c.CPUManagerPolicy != "static" || c.MemoryManagerPolicy != "Static" || !c.FeatureGates["MemoryQoS"] || *c.CPUCFSQuota {
-		t.Errorf("%+v", c)
 	}
 }
 

@@ -5,95 +5,33 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/text/humanize"
-	"github.com/sluice-dev/sluice/pkg/text/safeyaml"
 	"github.com/sluice-dev/sluice/pkg/workload/grants"
 )
-
-// kubeletConfig has the fields of a KubeletConfiguration (kubelet.config.k8s.io/v1beta1) that
-// affect Sluice.
-type kubeletConfig struct {
-	CPUManagerPolicy      string          `yaml:"cpuManagerPolicy"`
-	MemoryManagerPolicy   string          `yaml:"memoryManagerPolicy"`
-	TopologyManagerPolicy string          `yaml:"topologyManagerPolicy"`
-	CgroupDriver          string          `yaml:"cgroupDriver"`
-	CPUCFSQuota           *bool           `yaml:"cpuCFSQuota"`
-	FeatureGates          map[string]bool `yaml:"featureGates"`
-	MemorySwap            struct {
-		SwapBehavior string `yaml:"swapBehavior"`
-	} `yaml:"memorySwap"`
-}
 
 // kubelet describes the node's kubelet, from its files and flags.
 type kubelet struct {
 	found  bool
 	record string // path of the record of its grants, below the host's root
-	from   string // source of the configuration
-	config kubeletConfig
+	config peers.KubeletConfig
 	err    error
 }
 
 func (n *node) readKubelet() kubelet {
 	running, _ := peers.FindKubelet(n.Host) // Detect reports the error
-	usual := "/" + running.File("config.yaml")
-	file := usual
-	if given, ok := running.Flag("config"); ok {
-		file = given
-	}
-	k := kubelet{found: running.PID != 0, record: running.File(grants.File), from: file}
-	text, err := fs.ReadFile(n.Host, strings.TrimPrefix(file, "/"))
-	if err == nil {
-		k.found = true
-		k.config, k.err = parseKubelet(text)
-	} else {
-		k.from = "its flags"
-		if file != usual {
-			k.err = err
-		}
-	}
-	k.config.override(&running)
+	k := kubelet{record: running.File(grants.File)}
+	k.config, k.err = running.Config(n.Host)
+	k.found = running.PID != 0 || k.config.File != ""
 	return k
-}
-
-func parseKubelet(text []byte) (c kubeletConfig, err error) {
-	err = safeyaml.Unmarshal(text, &c)
-	return c, err
-}
-
-// override applies the kubelet's flags, which take precedence over its file.
-func (c *kubeletConfig) override(running *peers.Kubelet) {
-	for name, field := range map[string]*string{
-		"cpu-manager-policy": &c.CPUManagerPolicy, "memory-manager-policy": &c.MemoryManagerPolicy,
-		"topology-manager-policy": &c.TopologyManagerPolicy, "cgroup-driver": &c.CgroupDriver,
-	} {
-		if value, ok := running.Flag(name); ok {
-			*field = value
-		}
-	}
-	if value, ok := running.Flag("cpu-cfs-quota"); ok {
-		on := value != "false"
-		c.CPUCFSQuota = &on
-	}
-	gates, _ := running.Flag("feature-gates")
-	for gate := range strings.SplitSeq(gates, ",") {
-		name, value, _ := strings.Cut(gate, "=")
-		if on, err := strconv.ParseBool(value); err == nil {
-			if c.FeatureGates == nil {
-				c.FeatureGates = map[string]bool{}
-			}
-			c.FeatureGates[strings.TrimSpace(name)] = on
-		}
-	}
 }
 
 func (n *node) kubeletSettings() []Finding {
 	k := &n.kubelet
 	if k.err != nil {
-		return []Finding{warn("configuration", fmt.Sprintf("%s can't be read: %v", k.from, k.err), "correct the file, or make it readable below "+n.Root)}
+		return []Finding{warn("configuration", fmt.Sprintf("%s can't be read: %v", k.config.From(), k.err), "correct the file, or make it readable below "+n.Root)}
 	}
 	if !k.found && len(n.others) == 0 {
 		return []Finding{note("configuration", "no kubelet was found: neither a process nor /var/lib/kubelet/config.yaml", "run sluice doctor again once the node is part of a cluster; if the kubelet is part of another program (k3s), check its settings by hand")}
@@ -109,12 +47,12 @@ func (n *node) kubeletSettings() []Finding {
 		findings = append(findings, ok("topology manager", c.TopologyManagerPolicy+": it aligns devices alone where the CPU and the memory manager are off"))
 	}
 	if c.FeatureGates["MemoryQoS"] {
-		findings = append(findings, warn("MemoryQoS", "on: the kubelet writes memory.min and memory.high of pods, as Sluice does for those that ask", "set featureGates: {MemoryQoS: false} in "+k.from+" and restart the kubelet, or use no memory-qos.sluice.dev"))
+		findings = append(findings, warn("MemoryQoS", "on: the kubelet writes memory.min and memory.high of pods, as Sluice does for those that ask", "set featureGates: {MemoryQoS: false} in "+k.config.From()+" and restart the kubelet, or use no memory-qos.sluice.dev"))
 	} else {
 		findings = append(findings, ok("MemoryQoS", "off"))
 	}
 	if c.CPUCFSQuota != nil && !*c.CPUCFSQuota {
-		findings = append(findings, note("CPU quota", "off: containers have no quota to burst above, and requests are inferred from cpu.shares, which end at 256 CPUs", "set cpuCFSQuota: true in "+k.from+" if pods ask for burst"))
+		findings = append(findings, note("CPU quota", "off: containers have no quota to burst above, and requests are inferred from cpu.shares, which end at 256 CPUs", "set cpuCFSQuota: true in "+k.config.From()+" if pods ask for burst"))
 	} else {
 		findings = append(findings, ok("CPU quota", "on"))
 	}
@@ -150,7 +88,7 @@ func (n *node) manager(name string, kind peers.Kind, policy, off, key string) Fi
 	if policy == "" || strings.EqualFold(policy, off) {
 		return ok(name, off)
 	}
-	return warn(name, policy+" from the kubelet's next start on, by "+n.kubelet.from+"; it then writes sets that Sluice writes", "set "+key+": "+off)
+	return warn(name, policy+" from the kubelet's next start on, by "+n.kubelet.config.From()+"; it then writes sets that Sluice writes", "set "+key+": "+off)
 }
 
 // neighbours warns of other programs that write the same files.

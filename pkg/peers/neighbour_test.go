@@ -105,9 +105,9 @@ func TestParseCPUManagerState(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pins, err := parseCPUManagerState([]byte(test.text))
+			state, err := parseCPUManagerState([]byte(test.text))
 			var got []string
-			for _, p := range pins {
+			for _, p := range state.Pins {
 				got = append(got, fmt.Sprintf("%s/%s=%s", p.PodUID, p.Container, p.CPUs))
 			}
 			if (err != nil) != test.bad || strings.Join(got, " ") != test.want {
@@ -121,8 +121,8 @@ func FuzzParseCPUManagerState(f *testing.F) {
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"main":"2-3"}},"checksum":3}`))
 	f.Add([]byte(`{"policyName":"static","defaultCpuSet":"0","entries":{"4f2e":"1-2"},"checksum":3}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, pins, err := parseCPUManagerState(text)
-		for _, p := range pins {
+		state, err := parseCPUManagerState(text)
+		for _, p := range state.Pins {
 			if err != nil || p.CPUs == (cpuset.Set{}) {
 				t.Errorf("%q gives %+v, %v", text, p, err)
 			}
