@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/text/terminal"
+	"github.com/sluice-dev/sluice/pkg/view/migrate"
 	"github.com/sluice-dev/sluice/pkg/view/whatif"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -106,6 +107,13 @@ func TestHostileStatus(t *testing.T) {
 		"doctor":         func(w io.Writer) error { return Doctor(w, poisoned[doctor.Report](t)) },
 		"restore":        func(w io.Writer) error { return Restored(w, object, evil, false) },
 		"config diff":    func(w io.Writer) error { return ConfigDiff(w, poisoned[status.ConfigDiff](t)) },
+		"migrate": func(w io.Writer) error {
+			p := poisoned[migrate.Plan](t)
+			for i := range p.Pods {
+				p.Pods[i].Containers[0].Class, p.Pods[i].Containers[1].Class = workload.LSE, workload.LSR
+			}
+			return Migration(w, p)
+		},
 		"plan": func(w io.Writer) error {
 			return Plan(w, []whatif.Plan{{Pod: evil, Answers: poisoned[struct{ All []status.Answer }](t).All, Containers: make([]workload.Container, 2)}})
 		},

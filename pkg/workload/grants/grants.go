@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/sluice-dev/sluice/pkg/text/quantity"
@@ -160,6 +161,22 @@ func (r *Record) Pods() int {
 		return 0
 	}
 	return len(r.pods)
+}
+
+// All yields the containers in the record, by pod UID and name, in no order.
+func (r *Record) All() iter.Seq2[string, string] {
+	return func(yield func(uid, container string) bool) {
+		if r == nil {
+			return
+		}
+		for uid, p := range r.pods {
+			for name := range p.containers {
+				if !yield(uid, name) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // isBatch reports whether a resource name is one under which a node offers CPU or memory to

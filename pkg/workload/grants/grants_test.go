@@ -173,3 +173,21 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+func TestAll(t *testing.T) {
+	t.Parallel()
+	r, err := Admitted("u", map[string]Requests{"a": {"cpu": "1"}, "b": nil}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for uid, container := range r.All() {
+		found[uid+"/"+container] = true
+	}
+	if len(found) != 2 || !found["u/a"] || !found["u/b"] {
+		t.Errorf("found %v", found)
+	}
+	for uid := range (*Record)(nil).All() {
+		t.Errorf("no record has pod %s", uid)
+	}
+}

@@ -31,6 +31,26 @@ type Options struct {
 // Node collects the facts about a node. To probe the kernel, it creates an empty cgroup for a
 // moment; it changes nothing else.
 func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
+	f, err := o.find()
+	if err != nil {
+		return nil, err
+	}
+	h := host.Open(f.Root)
+	defer h.Close() //nolint:errcheck // closing the host loses no data
+	probe(f, h)
+	f.Runtimes = daemon.AskRuntimes(ctx, f.Root)
+	if h.Affinities != nil {
+		f.Affinities, _ = h.Affinities.Read() // a partial result is fine
+	}
+	if f.Config != nil {
+		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)
+		f.EvictErr = daemon.Evicts(f.Config, f.Root)
+	}
+	return f, nil
+}
+
+// find finds the host's root folder, the configuration and the running plugin.
+func (o *Options) find() (*doctor.Facts, error) {
 	o.likeThePlugin()
 	root, err := filepath.Abs(o.HostRoot)
 	if err != nil {
@@ -41,18 +61,9 @@ func Node(ctx context.Context, o Options) (*doctor.Facts, error) {
 	}
 	f := &doctor.Facts{Host: os.DirFS(root), Root: root, Arch: runtime.GOARCH, Version: o.Version}
 	o.readConfig(f)
-	h := host.Open(root)
-	defer h.Close() //nolint:errcheck // closing the host loses no data
-	probe(f, h)
-	f.Runtimes = daemon.AskRuntimes(ctx, root)
-	if h.Affinities != nil {
-		f.Affinities, _ = h.Affinities.Read() // a partial result is fine
-	}
 	socket := cmp.Or(o.Socket, status.DefaultSocket)
 	if f.Config != nil {
 		socket = cmp.Or(o.Socket, f.Config.StatusSocket)
-		f.StateErr, f.RuntimeErr = statedir.Writable(f.Config.StateDir), statedir.Writable(f.Config.RuntimeDir)
-		f.EvictErr = daemon.Evicts(f.Config, root)
 	}
 	if s, err := readStatus(socket); err == nil {
 		f.Status = s
