@@ -20,7 +20,7 @@
 //	sh make        CI itself is make test: the Makefile has these targets
 //	sh bench       takes minutes of a quiet machine: the packages have these benchmarks
 //	sh cluster     needs a Kubernetes cluster, where test/kube/firstday runs those of
-//	               docs/first-day.md: as of sh node
+//	               docs/first-day.md and docs/migrate-static.md: as of sh node
 //	sh remote      for another machine than the node: as of sh node
 package docs
 
@@ -87,5 +87,15 @@ func TestDoctorPage(t *testing.T) {
 	}
 	if len(findings) < 3 {
 		t.Errorf("%d findings", len(findings))
+	}
+}
+
+// The plan in docs/migrate-static.md is the beginning of one that the command prints.
+func TestMigrationPage(t *testing.T) {
+	t.Parallel()
+	p := find(t, filepath.Join("docs", "migrate-static.md"))
+	shown := p.Blocks[slices.IndexFunc(p.Blocks, func(b markdown.Block) bool { return b.Kind == "text" })].Text
+	if plan := string(read(t, "pkg/view/render/testdata/migrate.golden")); !strings.HasPrefix(plan, shown) {
+		t.Errorf("the page shows\n%s\nthe command prints\n%s", shown, plan)
 	}
 }

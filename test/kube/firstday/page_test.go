@@ -15,7 +15,7 @@ import (
 
 const root = "../../.." // of the repository
 
-// page is docs/first-day.md, whose commands a test runs in their order.
+// page is a page of docs, whose commands a test runs in their order.
 type page struct {
 	*testing.T
 	dir    string // the folder in which the commands run
@@ -25,13 +25,13 @@ type page struct {
 }
 
 // open prepares a folder as the reader has it, with configs of the repository, and the programs.
-func open(t *testing.T, kubeconfig string, replace ...string) *page {
+func open(t *testing.T, name, kubeconfig string, replace ...string) *page {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "first-day.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := markdown.Parse("first-day.md", string(text))
+	parsed, err := markdown.Parse(name, string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,17 +52,7 @@ func open(t *testing.T, kubeconfig string, replace ...string) *page {
 // the page shows that before.
 func (p *page) run(begins string) string {
 	p.Helper()
-	for len(p.blocks) > 0 && p.blocks[0].Kind == "yaml values" {
-		if err := os.WriteFile(filepath.Join(p.dir, "values.yaml"), []byte(p.fill.Replace(p.blocks[0].Text)), 0o600); err != nil {
-			p.Fatal(err)
-		}
-		p.blocks = p.blocks[1:]
-	}
-	if len(p.blocks) == 0 || p.blocks[0].Kind != "sh cluster" || !strings.HasPrefix(p.blocks[0].Text, begins) {
-		p.Fatalf("the page's next block is not one of commands that begins with %q: %+v", begins, p.blocks)
-	}
-	block := p.blocks[0]
-	p.blocks = p.blocks[1:]
+	block := p.next(begins)
 	cmd := exec.CommandContext(p.Context(), "bash", "-euo", "pipefail", "-c", p.fill.Replace(block.Text))
 	cmd.Dir, cmd.Env = p.dir, p.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -73,6 +63,38 @@ func (p *page) run(begins string) string {
 		p.Fatal(err)
 	}
 	return string(out)
+}
+
+// next takes the next block of commands, which begins with these words.
+func (p *page) next(begins string) markdown.Block {
+	p.Helper()
+	for len(p.blocks) > 0 && (p.blocks[0].Kind == "yaml values" || p.blocks[0].Kind == "text") {
+		if p.blocks[0].Kind == "text" { // what the commands before print somewhere
+			p.blocks = p.blocks[1:]
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(p.dir, "values.yaml"), []byte(p.fill.Replace(p.blocks[0].Text)), 0o600); err != nil {
+			p.Fatal(err)
+		}
+		p.blocks = p.blocks[1:]
+	}
+	if len(p.blocks) == 0 || p.blocks[0].Kind != "sh cluster" || !strings.HasPrefix(p.blocks[0].Text, begins) {
+		p.Fatalf("the page's next block is not one of commands that begins with %q: %+v", begins, p.blocks)
+	}
+	block := p.blocks[0]
+	p.blocks = p.blocks[1:]
+	return block
+}
+
+// says checks that a block's commands print these words, whatever spaces are between them.
+func (p *page) says(out string, words ...string) {
+	p.Helper()
+	out = strings.Join(strings.Fields(out), " ")
+	for _, want := range words {
+		if !strings.Contains(out, want) {
+			p.Errorf("the commands do not say %q", want)
+		}
+	}
 }
 
 // close reports blocks that no test has run.
