@@ -127,3 +127,30 @@ func TestPoolsRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestRoomIsThere lets new containers request the whole room, in either pool, and use as much of it as
+// the upper end of the pool's band: the pools then stay in their bands, and none lacks a CPU.
+func TestRoomIsThere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		cpus := rapid.IntRange(12, 64).Draw(t, "CPUs")
+		requests := []int{rapid.IntRange(1, cpus/2).Draw(t, "critical"), rapid.IntRange(1, cpus/2).Draw(t, "online"), 0}
+		b := newBench(shipped(), []int{cpus / 3, cpus / 3, cpus - 2*(cpus/3)}, requests)
+		b.view.ThreadsPerCore = rapid.IntRange(1, 2).Draw(t, "threads")
+		b.view.Containers = []Container{{Pool: 2, Class: workload.BE, Request: workload.MilliCPU(rapid.IntRange(0, cpus).Draw(t, "batch")) * 1000}}
+		for i := range 2 {
+			b.load[i] = workload.MilliCPU(requests[i] * rapid.IntRange(0, 10*b.pools.pools[i].High).Draw(t, "load"))
+		}
+		b.load[2] = 1000_000
+		b.run(5*time.Minute, time.Second)
+		into, room := rapid.IntRange(0, 1).Draw(t, "into"), b.pools.sizes.Room/1000
+		b.view.Pools[into].Request += room * 1000
+		b.load[into] += room * 10 * workload.MilliCPU(b.pools.pools[into].High)
+		sizes := b.run(time.Minute, time.Second)
+		for i := range 2 {
+			if over := b.load[i]*100 > workload.MilliCPU(sizes[i]*1000*b.pools.pools[i].High); over || b.pools.sizes.Short[i] > 0 {
+				t.Fatalf("with %d more requested, the pools have %v for loads of %v, and lack %v", room, sizes, b.load, b.pools.sizes.Short)
+			}
+		}
+	})
+}
