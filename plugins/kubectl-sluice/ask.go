@@ -124,6 +124,17 @@ func decode[T any](p *kube.Printed) (*T, error) {
 	return &answer, nil
 }
 
+// decodeReport reads the report that a node's command printed. Such a command prints its report and fails if
+// something in it is bad, so that its failure counts only if it printed nothing.
+func decodeReport[T any](p *kube.Printed) (*T, error) {
+	if len(p.Out) == 0 {
+		if err := succeeded(p); err != nil {
+			return nil, err
+		}
+	}
+	return decode[T](p)
+}
+
 // verdict fails if a node gave no answer, which has been shown.
 func verdict(a *fleet.Asked) error {
 	if len(a.Failed) > 0 {

@@ -152,14 +152,9 @@ func (o *batchOptions) confirm(c *cobra.Command, pods []fleet.Pod) error {
 	return nil
 }
 
-// readOutcome reads what the command of a node printed, which fails if the switch is not in force.
+// readOutcome reads whether the switch is in force on a node.
 func readOutcome(node string, p *kube.Printed) (fleet.Outcome, error) {
-	if len(p.Out) == 0 {
-		if err := succeeded(p); err != nil {
-			return fleet.Outcome{}, err
-		}
-	}
-	report, err := decode[fleet.BatchReport](p)
+	report, err := decodeReport[fleet.BatchReport](p)
 	if err != nil {
 		return fleet.Outcome{}, err
 	}

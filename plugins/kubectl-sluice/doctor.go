@@ -58,14 +58,9 @@ or is; with --strict, warn counts as well; 2 invalid command line.`,
 	return c
 }
 
-// readFindings reads what the doctor of a node printed, who fails if a finding does.
+// readFindings reads what the doctor of a node printed.
 func readFindings(node string, p *kube.Printed) (fleet.Findings, error) {
-	if len(p.Out) == 0 {
-		if err := succeeded(p); err != nil {
-			return fleet.Findings{}, err
-		}
-	}
-	found, err := decode[fleet.Findings](p)
+	found, err := decodeReport[fleet.Findings](p)
 	if err != nil {
 		return fleet.Findings{}, err
 	}

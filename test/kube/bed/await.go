@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/sluice-dev/sluice/test/host"
 )
 
@@ -17,4 +19,12 @@ func Await(t testing.TB, what string, condition func() error) {
 	if err := host.Poll(what, condition); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Gone tells why an object isn't gone, from the error of a request for it; nil where it is.
+func Gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return errors.Join(err, ErrNotYet)
 }

@@ -238,7 +238,7 @@ func (s session) deleteNamespace(t *testing.T) {
 	}
 	bed.Await(t, "the namespace to go", func() error {
 		_, err := s.Client(t).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
-		return gone(err)
+		return bed.Gone(err)
 	})
 }
 

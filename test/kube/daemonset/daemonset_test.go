@@ -3,7 +3,6 @@
 package daemonset
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -230,17 +228,9 @@ func (s session) stop(t *testing.T, pods map[string]*corev1.Pod) {
 	for name := range pods {
 		bed.Await(t, "pod "+name+" to go", func() error {
 			_, err := api.Get(t.Context(), name, metav1.GetOptions{})
-			return gone(err)
+			return bed.Gone(err)
 		})
 	}
-}
-
-// gone tells why an object isn't gone, nil where it is.
-func gone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return errors.Join(err, bed.ErrNotYet)
 }
 
 // settings are what the kernel has of a container.
@@ -341,7 +331,7 @@ func (s session) remove(t *testing.T, pods map[string]*corev1.Pod, kubelets map[
 	s.Delete(t, manifest(t, "sluice.yaml"))
 	bed.Await(t, "the namespace sluice to go", func() error {
 		_, err := s.Client(t).CoreV1().Namespaces().Get(t.Context(), "sluice", metav1.GetOptions{})
-		return gone(err)
+		return bed.Gone(err)
 	})
 	began := time.Now()
 	s.Apply(t, manifest(t, "restore.yaml"))

@@ -102,7 +102,7 @@ func (s session) eviction(t *testing.T, cpu corev1.ResourceName, check func(*tes
 	last := first
 	bed.Await(t, "the pod to end", func() error {
 		pod, err := s.Client(t).CoreV1().Pods("default").Get(t.Context(), first.Name, metav1.GetOptions{})
-		if gone(err) == nil {
+		if bed.Gone(err) == nil {
 			return nil
 		}
 		if err != nil {
@@ -132,7 +132,7 @@ func (s session) deleteJob(t *testing.T, name string) {
 	}
 	bed.Await(t, "the Job to go", func() error {
 		_, err := jobs.Get(t.Context(), name, metav1.GetOptions{})
-		return gone(err)
+		return bed.Gone(err)
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -127,7 +126,7 @@ func (s *session) stop(t *testing.T, name string) {
 	}
 	bed.Await(t, "pod "+name+" to go", func() error {
 		_, err := api.Get(t.Context(), name, metav1.GetOptions{})
-		return gone(err)
+		return bed.Gone(err)
 	})
 	delete(s.pods, name)
 }
@@ -259,14 +258,6 @@ func (s *session) deleteNamespace(t *testing.T) {
 	}
 	bed.Await(t, "the namespace to go", func() error {
 		_, err := api.Get(t.Context(), namespace, metav1.GetOptions{})
-		return gone(err)
+		return bed.Gone(err)
 	})
-}
-
-// gone tells why an object isn't gone, nil where it is.
-func gone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return errors.Join(err, bed.ErrNotYet)
 }
