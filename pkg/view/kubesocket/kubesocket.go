@@ -91,8 +91,8 @@ func handler(source statusapi.Reader, link *kubelink.Link, o *Options) http.Hand
 	return mux
 }
 
-// nodeAlone is a status that has of its containers only those with CPUs of their own, and of these only what
-// sluice-kube needs. To compare and encode all containers of a full node twice a second costs about as much CPU time as
+// nodeAlone is a status with those containers alone that have CPUs of their own, and with what sluice-kube needs of them, not
+// more. To compare and encode all containers of a full node twice a second costs about as much CPU time as
 // all the rest of the stream.
 type nodeAlone struct{ statusapi.Reader }
 
