@@ -199,6 +199,20 @@ func TestKnownClaimIsNotRefused(t *testing.T) {
 	})
 }
 
+// A claim of which one part is refused reserves nothing of the others.
+func TestRefusedClaimReservesNothing(t *testing.T) {
+	claiming(t, func(t *testing.T, n *testNode, _ setup) {
+		c := twoCPUs(claimUID)
+		c.Devices = append(c.Devices, claim.Device{Node: 1, CPUs: 4, Class: workload.LSE})
+		if err := n.agent.Claims.Prepare(c); err == nil || !strings.Contains(err.Error(), "claim shop/fast") {
+			t.Errorf("6 of the node's 4 CPUs: %v", err)
+		}
+		if s := n.status(); len(s.Claims.Reserved) > 0 || !s.Machine.Pinned.IsEmpty() {
+			t.Errorf("CPUs %s are reserved: %+v", s.Machine.Pinned, s.Claims.Reserved)
+		}
+	})
+}
+
 // A container that can't have its claim does not start, and the error says what to do.
 func TestClaimIsRefused(t *testing.T) {
 	claiming(t, func(t *testing.T, n *testNode, s setup) {

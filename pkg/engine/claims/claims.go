@@ -103,9 +103,11 @@ func (b *Book) Prepare(c *claim.Claim) error {
 	return nil
 }
 
-// reserve enters the claim into the ledger, and returns the IDs that were not known before.
-func (b *Book) reserve(c *claim.Claim) (added []string, err error) {
+// reserve enters the claim into the ledger, and returns the IDs that were not known before. It enters
+// nothing if a part of the claim is refused.
+func (b *Book) reserve(c *claim.Claim) ([]string, error) {
 	n := b.node
+	var added []string
 	done := false
 	defer func() {
 		if !done {
@@ -120,9 +122,11 @@ func (b *Book) reserve(c *claim.Claim) (added []string, err error) {
 		if why := b.refuses(); why != "" && !known {
 			return nil, errors.New(why)
 		}
-		if c.Devices[i].Reserved, err = n.Ledger.Reserve(r, n.Now()); err != nil {
+		cpus, err := n.Ledger.Reserve(r, n.Now())
+		if err != nil {
 			return nil, err
 		}
+		c.Devices[i].Reserved = cpus
 		if !known {
 			added = append(added, r.ID)
 			n.Log.WithFields(logrus.Fields{"claim": c.Ref(), "class": r.Class, "cpus": c.Devices[i].Reserved.String()}).Info("CPUs reserved for a claim")
