@@ -140,3 +140,27 @@ func TestClaims(t *testing.T) {
 		t.Error("a container has CPUs of a claim that has ended")
 	}
 }
+
+// A claim that was prepared while siblings of its CPUs were offline lacks them when they are back. That
+// is no reason to refuse another configuration.
+func TestReloadKeepsClaimOnHalfCores(t *testing.T) {
+	t.Parallel()
+	whole := machine(t, small) // the cores of node 0 are CPUs 0 with 8, and 1 with 9
+	l := New(Default(), without(whole, cpuset.Of(8, 9)))
+	c := claimOf("a", 0, 2, workload.LSE)
+	if cpus, err := l.Reserve(c, start); err != nil || cpus != cpuset.Of(0, 1) {
+		t.Fatalf("it has %v: %v", cpus, err)
+	}
+	r := workload.Request{Class: workload.LSE, CPUs: 2, Milli: 2000, Claims: []string{c.ID}}
+	if _, err := l.Place(who("one"), r, cpuset.Set{}, start); err != nil {
+		t.Fatal(err)
+	}
+	l.SetMachine(whole)
+	n, err := l.Reconfigured(Default(), map[string]RevisedRequest{"one": {Request: r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if as, _ := n.Assignment("one"); as.CPUs != cpuset.Of(0, 1) {
+		t.Errorf("it has %v", as.CPUs)
+	}
+}
