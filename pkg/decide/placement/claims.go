@@ -146,7 +146,7 @@ func (l *Ledger) claimed(r *workload.Request) (cpus cpuset.Set, short string, er
 	for _, id := range r.Claims {
 		claim, ok := l.Claim(id)
 		if !ok {
-			return cpus, "", &RefusalError{Why: "the CPUs of its claim " + id + " are not reserved here: the kubelet has not prepared the claim, or has ended it"}
+			return cpuset.Set{}, "", &RefusalError{Why: "the CPUs of its claim " + id + " are not reserved here: the kubelet has not prepared the claim, or has ended it"}
 		}
 		cpus = cpuset.Union(cpus, claim.CPUs)
 		if claim.Short != "" {
