@@ -99,7 +99,7 @@ func (c *Cluster) StartControllers(t testing.TB) {
 func (c *Cluster) describeControllers() error {
 	manager, err := c.program("kube-controller-manager", "system:kube-controller-manager",
 		"--use-service-account-credentials=true", "--service-account-private-key-file="+c.path("tokens.key"), "--root-ca-file="+c.path("ca.crt"),
-		"--node-monitor-period=2s", "--controllers=*,-cloud-node-lifecycle-controller,-service-lb-controller,-node-route-controller")
+		"--node-monitor-period=2s")
 	if err != nil {
 		return err
 	}
