@@ -13,6 +13,7 @@ type PoolNeed struct {
 	RCFMin  int               // least part of the request that counts, in percent
 	RCFMax  int               // largest part of the request that counts, in percent; 0 for no bound
 	Least   workload.MilliCPU // CPUs that the pool needs whatever its containers request
+	Step    workload.MilliCPU // the pool has a multiple of so many CPUs; 0 for any number
 }
 
 // mostRequest bounds what a pool requests: a thousand times as many CPUs as the largest machine
@@ -31,13 +32,17 @@ func Room(cpus workload.MilliCPU, pools []PoolNeed) workload.MilliCPU {
 	return max(cpus, 0)
 }
 
-// counts returns RCF × request, and at least Least.
+// counts returns RCF × request, and at least Least, rounded up to a multiple of Step.
 func (p *PoolNeed) counts() workload.MilliCPU {
 	request, cpus := min(max(p.Request, 0), mostRequest), p.CPUs
 	if p.RCFMax > 0 {
 		cpus = min(cpus, perCent(request, p.RCFMax))
 	}
-	return max(cpus, perCent(request, p.RCFMin), p.Least, 0)
+	cpus = max(cpus, perCent(request, p.RCFMin), p.Least, 0)
+	if p.Step > 0 {
+		cpus = roundUp(cpus, p.Step)
+	}
+	return cpus
 }
 
 // room returns the room of the node with these pools. It counts the sizes that the pools need by
@@ -46,14 +51,16 @@ func (p *PoolNeed) counts() workload.MilliCPU {
 // that the others leave, so that its RCF is at most 1 unless it is configured: batch work counts
 // with what it requests, batch resources included.
 func (p *Pools) room(v *View) workload.MilliCPU {
-	last := len(p.state) - 1
+	last, core := len(p.state)-1, 1000*workload.MilliCPU(p.core)
 	p.needs = p.needs[:0]
 	for i := range last {
 		s, cfg := &p.state[i], &p.pools[i]
 		need := PoolNeed{
 			CPUs: s.capacity(), Request: s.request.max(), RCFMin: cfg.RCFMin, RCFMax: cfg.RCFMax,
-			// What the pool was found to use stays with it; see bounds.
-			Least: workload.MilliCPU(max(s.minimum, min(s.size, p.atPercent(s.peak, cfg.High)))) * 1000,
+			// What the pool was found to use stays with it; see bounds. A load that has just left the band
+			// has no more CPUs yet.
+			Least: workload.MilliCPU(max(s.minimum, min(s.size, p.atPercent(s.peak, cfg.High)), p.atPercent(s.average, cfg.High))) * 1000,
+			Step:  core,
 		}
 		if !s.known {
 			need.CPUs = max(need.CPUs, need.Request)
@@ -61,10 +68,11 @@ func (p *Pools) room(v *View) workload.MilliCPU {
 		p.needs = append(p.needs, need)
 	}
 	s, cfg := &p.state[last], &p.pools[last]
-	return Room(v.Shared, append(p.needs, PoolNeed{
+	room := Room(v.Shared, append(p.needs, PoolNeed{
 		CPUs: s.capacity(), Request: batchRequest(v, last), RCFMin: cfg.RCFMin, RCFMax: cmp.Or(cfg.RCFMax, max(100, cfg.RCFMin)),
 		Least: workload.MilliCPU(s.minimum) * 1000,
 	}))
+	return room - room%core // for a pool that grows by whole cores
 }
 
 // batchRequest returns what the containers of the last pool request, batch resources included.

@@ -49,8 +49,8 @@ func perCent(m workload.MilliCPU, percent int) workload.MilliCPU {
 // ceil returns the amount rounded up to whole CPUs.
 func ceil(m workload.MilliCPU) int { return int((m + 999) / 1000) }
 
-// roundUp returns the least multiple of core that is n or more.
-func roundUp(n, core int) int { return (n + core - 1) / core * core }
+// roundUp returns the least multiple of step that is n or more.
+func roundUp[N int | workload.MilliCPU](n, step N) N { return (n + step - 1) / step * step }
 
 func cpuFact(name string, m workload.MilliCPU) Fact { return Fact{name, float64(m) / 1000} }
 
