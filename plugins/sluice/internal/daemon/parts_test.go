@@ -79,26 +79,29 @@ func (n *partsNode) send(parts ...policy.Part) {
 	await(n.T, func() error { return kubesocket.NewClient(n.o.KubeSocket).SetParts(n.Context(), parts) })
 }
 
-// has checks the parts in the status, the problem of the file, and the value of a key.
+// has waits for the parts in the status, the problem of the file, and the value of a key.
 func (n *partsNode) has(what, parts, problem, key, value string) {
 	n.Helper()
-	now, err := n.a.Status()
-	if err != nil {
-		n.Fatal(err)
-	}
-	diff, err := n.a.ConfigDiff([]byte(""))
-	if err != nil {
-		n.Fatal(err)
-	}
-	got := "default"
-	for _, k := range diff.Keys {
-		if k.Key == key {
-			got = k.From
+	await(n.T, func() error {
+		now, err := n.a.Status()
+		if err != nil {
+			return err
 		}
-	}
-	if fmt.Sprint(now.Config.Parts) != parts || got != value || (problem == "") != (now.Config.Problem == "") || !strings.Contains(now.Config.Problem, problem) {
-		n.Errorf("%s: it has %v, %s: %s, the problem %q", what, now.Config.Parts, key, got, now.Config.Problem)
-	}
+		diff, err := n.a.ConfigDiff([]byte(""))
+		if err != nil {
+			return err
+		}
+		got := "default"
+		for _, k := range diff.Keys {
+			if k.Key == key {
+				got = k.From
+			}
+		}
+		if fmt.Sprint(now.Config.Parts) != parts || got != value || (problem == "") != (now.Config.Problem == "") || !strings.Contains(now.Config.Problem, problem) {
+			return fmt.Errorf("%s: it has %v, %s: %s, the problem %q", what, now.Config.Parts, key, got, now.Config.Problem)
+		}
+		return nil
+	})
 }
 
 // Parts of the fleet's policy are in force at once and after a restart, over a file that changes
