@@ -120,7 +120,7 @@ vm-test: build tools ## real kernel with cgroup v2 and NUMA: QEMU guests, as man
 bench: ## benchmarks of all packages
 	go test -run '^$$' -bench . -benchmem $$(go list ./... | grep -v '/test/bench$$')
 	go test -C test/external -run '^$$' -bench . -benchmem ./compare
-	go test -run '^$$' -bench 'Shared|Pin|Decision' -benchtime 1000x ./test/bench
+	go test -run '^$$' -bench 'Shared|Pin|Claim|Decision' -benchtime 1000x ./test/bench
 	go test -run '^$$' -bench Streams -benchtime 40x ./test/bench
 	go test -run '^$$' -bench 'Synchronize|Memory' -benchtime 10x ./test/bench
 	go test -run '^$$' -bench Knobs -benchtime 4x ./test/bench

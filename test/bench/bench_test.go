@@ -159,6 +159,12 @@ func compare(b *testing.B, machine string, containers int, q protocol.Requests, 
 	floor.launch(b, "")
 	ours = newSide(b, containers, annotations, qos)
 	ours.launch(b, machine)
+	alternate(b, floor, ours, q)
+	return floor, ours
+}
+
+// alternate measures lives of containers on both sides in turns, after some to warm up.
+func alternate(b *testing.B, floor, ours *side, q protocol.Requests) {
 	sides := []*side{floor, ours}
 	const warm = 50
 	for i := range warm + b.N {
@@ -172,7 +178,6 @@ func compare(b *testing.B, machine string, containers int, q protocol.Requests, 
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	return floor, ours
 }
 
 // creates returns the first of each life's three calls.

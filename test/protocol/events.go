@@ -42,6 +42,9 @@ func (r *Runtime) Create(pod *api.PodSandbox, name string, q Requests) (*Contain
 			Devices:     q.Devices,
 		},
 	}}
+	for _, name := range q.CDIDevices {
+		c.CDIDevices = append(c.CDIDevices, &api.CDIDevice{Name: name})
+	}
 	reply, err := r.nri.CreateContainer(context.Background(), &api.CreateContainerRequest{Pod: pod, Container: proto.Clone(c.Container).(*api.Container)})
 	if err != nil {
 		return nil, told(err)

@@ -21,6 +21,8 @@ type Requests struct {
 	Limit   int64 // in thousandths of a CPU; in Guaranteed pods the request counts
 	Memory  int64 // in bytes; in Guaranteed pods also the limit
 	Devices []*api.LinuxDevice
+
+	CDIDevices []string // their names
 }
 
 // sandbox returns the pod as the runtime describes it to plugins.

@@ -62,11 +62,11 @@ type Plugin struct {
 	status string
 }
 
-// Sluice starts sluice on a host's tree with a configuration file ("" for none), and waits until
-// it is synchronized.
-func (r *Runtime) Sluice(t testing.TB, binary, host, config string) *Plugin {
+// Sluice starts sluice on a host's tree with a configuration file ("" for none) and further flags, and
+// waits until it is synchronized.
+func (r *Runtime) Sluice(t testing.TB, binary, host, config string, more ...string) *Plugin {
 	t.Helper()
-	p, err := r.Launch(t, binary, r.SluiceFlags(host, config)...)
+	p, err := r.Launch(t, binary, append(r.SluiceFlags(host, config), more...)...)
 	if err != nil {
 		t.Fatalf("%v; its log:\n%s", err, p.Log)
 	}

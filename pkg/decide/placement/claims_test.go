@@ -84,6 +84,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("pools have %v", l.Shared())
 	}
 	r := workload.Request{Class: workload.LSE, CPUs: 2, Milli: 2000, Claims: []string{c.ID}, SMT: workload.SMTFullCore}
+	version := l.Version()
 	for _, name := range []string{"one", "two"} { // two containers of one claim share its CPUs
 		if as, err := l.Place(who(name), r, cpuset.Set{}, start); err != nil || as.CPUs != cpus || !as.Unlimited {
 			t.Errorf("%s has %+v: %v", name, as, err)
@@ -97,6 +98,9 @@ func TestClaims(t *testing.T) {
 	l.Release("two")
 	if l.Shared().Overlaps(cpus) {
 		t.Error("the claim has lost its CPUs at the end of its containers")
+	}
+	if l.Version() != version {
+		t.Error("containers of a claim change what others have")
 	}
 
 	restarted := New(Default(), machine(t, small))

@@ -258,7 +258,7 @@ func (l *Ledger) Release(id string) bool {
 	}
 	delete(l.holders, id)
 	l.last = entry{}
-	if !h.CPUs.IsEmpty() {
+	if h.owns() {
 		l.layout()
 	}
 	return true

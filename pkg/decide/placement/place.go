@@ -70,10 +70,14 @@ func (l *Ledger) enter(h *Holder) {
 	old := l.holders[h.ID]
 	l.last = entry{id: h.ID, old: old, pools: l.pools}
 	l.holders[h.ID] = h
-	if !h.CPUs.IsEmpty() || old != nil && !old.CPUs.IsEmpty() {
+	if h.owns() || old != nil && old.owns() {
 		l.layout()
 	}
 }
+
+// owns reports whether the holder's CPUs are its own. A container with claims uses those of its claims,
+// which are not the pools' before its begin nor after its end.
+func (h *Holder) owns() bool { return !h.CPUs.IsEmpty() && len(h.Request.Claims) == 0 }
 
 // entry is the last container that was entered, with the state before.
 type entry struct {
