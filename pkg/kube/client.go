@@ -64,7 +64,9 @@ func newREST(config *rest.Config, path string, group schema.GroupVersion, types 
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.QPS, config.Burst = 20, 40
+	if config.QPS == 0 {
+		config.QPS, config.Burst = 20, 40
+	}
 	return rest.RESTClientFor(config)
 }
 

@@ -48,7 +48,9 @@ type Driver struct {
 // NewDriver returns the driver of the client's node. kubelet is the folder of the kubelet, with the
 // folders plugins and plugins_registry.
 func (c *Client) NewDriver(plugin Reserver, kubelet string, log logrus.FieldLogger) (*Driver, error) {
-	group, err := newREST(c.config, "/apis", resourceapi.SchemeGroupVersion, resourceapi.AddToScheme)
+	config := rest.CopyConfig(c.config)
+	config.QPS = -1 // no limit: a kubelet that starts asks for all of its claims, one after the other
+	group, err := newREST(config, "/apis", resourceapi.SchemeGroupVersion, resourceapi.AddToScheme)
 	if err != nil {
 		return nil, err
 	}

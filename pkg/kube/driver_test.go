@@ -218,6 +218,9 @@ func newDriver(t *testing.T) (*Driver, *fakeAPI, *fakePlugin) {
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	d, api, plugin := newDriver(t)
+	if d.rest.GetRateLimiter() != nil || d.client.rest.GetRateLimiter() == nil {
+		t.Error("claims wait for the client's own limit, or nothing does")
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	stale := filepath.Join(SocketFolders(d.dir)[0], "reg.sock")
