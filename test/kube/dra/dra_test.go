@@ -50,17 +50,20 @@ spec: {spec: {devices: {requests: [{name: cpus, exactly: {deviceClassName: lse.c
 
 // stand is a node whose kubelet prepares claims by Sluice.
 type stand struct {
-	*testing.T
+	testing.TB
 	*bed.Cluster
 	node         *bed.Node
 	plugin, kube *bed.Service
 	sluice       string // the program
 }
 
-func newStand(t *testing.T) *stand {
+func newStand(t testing.TB) *stand {
 	t.Helper()
+	if v := bed.Version(); v == "1.34" || v == "1.35" {
+		t.Skip("SKIPPED: DRAConsumableCapacity is off before Kubernetes 1.36")
+	}
 	c := bed.API(t)
-	s := &stand{T: t, Cluster: c, node: c.Node(t, nodeName)}
+	s := &stand{TB: t, Cluster: c, node: c.Node(t, nodeName)}
 	config := c.Kubeconfig(t, "sluice-kube", c.Agent(t, nodeName, rules))
 	bin, err := filepath.Abs("../../../bin")
 	if err != nil {
@@ -91,13 +94,13 @@ spec:
 }
 
 func (s *stand) slice() (*resourceapi.ResourceSlice, error) {
-	return s.Client(s.T).ResourceV1().ResourceSlices().Get(context.Background(), sliceName, metav1.GetOptions{})
+	return s.Client(s.TB).ResourceV1().ResourceSlices().Get(context.Background(), sliceName, metav1.GetOptions{})
 }
 
 // awaitSlice waits until the node's device has that capacity.
 func (s *stand) awaitSlice(cpus int64) {
 	s.Helper()
-	bed.Await(s.T, fmt.Sprintf("a ResourceSlice with %d CPUs", cpus), func() error {
+	bed.Await(s.TB, fmt.Sprintf("a ResourceSlice with %d CPUs", cpus), func() error {
 		slice, err := s.slice()
 		if err != nil {
 			return err
@@ -116,9 +119,9 @@ func (s *stand) awaitSlice(cpus int64) {
 // pinned checks the CPU that the container's first process printed, and returns it.
 func (s *stand) pinned(name string) string {
 	s.Helper()
-	p := s.AwaitReady(s.T, "default", name)
+	p := s.AwaitReady(s.TB, "default", name)
 	var allowed string
-	bed.Await(s.T, "the output of "+name, func() error {
+	bed.Await(s.TB, "the output of "+name, func() error {
 		for line := range strings.Lines(s.node.Log(p, "main")) {
 			if _, list, ok := strings.Cut(line, "Cpus_allowed_list:"); ok {
 				allowed = strings.TrimSpace(list)
@@ -143,14 +146,11 @@ func (s *stand) cpuset(p *corev1.Pod) string {
 	if s.node.V2() {
 		file = "cpuset.cpus.effective"
 	}
-	return s.node.CgroupFile(s.T, s.node.Cgroup(s.T, p, "main"), file)
+	return s.node.CgroupFile(s.TB, s.node.Cgroup(s.TB, p, "main"), file)
 }
 
 // TestClaims follows claims for one CPU on a node with two, of which one stays with the pools.
 func TestClaims(t *testing.T) {
-	if v := bed.Version(); v == "1.34" || v == "1.35" {
-		t.Skip("SKIPPED: DRAConsumableCapacity is off before Kubernetes 1.36")
-	}
 	s := newStand(t)
 	began := time.Now()
 	s.awaitSlice(1)
