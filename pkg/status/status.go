@@ -123,7 +123,7 @@ type Scheduling struct {
 	Requested       workload.MilliCPU  `json:"requestedMilliCPU"`      // CPU that the containers on the node request together, of every class and with batch resources, in thousandths of a CPU.
 	Allocatable     workload.MilliCPU  `json:"allocatableMilliCPU"`    // CPUs that pods may have, which are those online without the reserved ones, in thousandths of a CPU.
 	OvercommitRatio float64            `json:"overcommitRatio"`        // Overcommit: requestedMilliCPU divided by allocatableMilliCPU.
-	Room            *workload.MilliCPU `json:"roomMilliCPU,omitempty"` // CPU that new containers can request without a pool leaving its band, in thousandths of a CPU: the CPUs of the pools, less each pool's RCF times what its containers request; absent if it is not known.
+	Room            *workload.MilliCPU `json:"roomMilliCPU,omitempty"` // CPU that new containers can request beside what the pools need, in thousandths of a CPU: the CPUs of the pools, less each pool's RCF times what its containers request; absent if it is not known.
 	RoomWhy         string             `json:"roomWhy,omitempty"`      // Why the room is not known; absent if it is.
 }
 

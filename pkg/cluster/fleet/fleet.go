@@ -76,7 +76,7 @@ type GroupScheduling struct {
 	AllocatableMilliCPU int64   `json:"allocatableMilliCPU"`    // CPUs that pods may have on these nodes, in thousandths of a CPU.
 	OvercommitRatio     float64 `json:"overcommitRatio"`        // What their containers request, batch resources included, divided by that.
 	RoomNodes           int     `json:"roomNodes"`              // Number of nodes that tell their room.
-	RoomMilliCPU        *int64  `json:"roomMilliCPU,omitempty"` // CPU that new containers can request on them without a pool leaving its band, in thousandths of a CPU; absent if no node tells.
+	RoomMilliCPU        *int64  `json:"roomMilliCPU,omitempty"` // CPU that new containers can request on them beside what the pools need, in thousandths of a CPU; absent if no node tells.
 }
 
 // NodeReport is one node.

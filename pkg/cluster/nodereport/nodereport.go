@@ -42,7 +42,7 @@ type Report struct {
 type Scheduling struct {
 	AllocatableMilliCPU int64   `json:"allocatableMilliCPU"`    // CPUs that pods may have, in thousandths of a CPU.
 	OvercommitRatio     float64 `json:"overcommitRatio"`        // What the containers request, batch resources included, divided by that.
-	RoomMilliCPU        *int64  `json:"roomMilliCPU,omitempty"` // CPU that new containers can request without a pool leaving its band, the least of the last 10 to 20 minutes, in thousandths of a CPU; absent if it is not known.
+	RoomMilliCPU        *int64  `json:"roomMilliCPU,omitempty"` // CPU that new containers can request beside what the pools need, the least of the last 10 to 20 minutes, in thousandths of a CPU; absent if it is not known.
 }
 
 // Possible reports whether a node can have these numbers.

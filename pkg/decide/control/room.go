@@ -20,11 +20,11 @@ type PoolNeed struct {
 // has, so that no percentage of it overflows.
 const mostRequest workload.MilliCPU = 1000 * 1000 * mostCPUs
 
-// Room returns how much CPU new containers can request so that their pools can give it to them
-// and every pool stays in its band: CPUs − Σ RCF × request. This is the second idea of Meituan's
-// LAR. A pool's RCF is the part of its request that it has as CPUs, between its bounds; it tells
-// a scheduler that knows requests alone how much of them the load needs. A new container counts
-// with its whole request, since its load is not known.
+// Room returns how much CPU new containers can request beside what the pools need:
+// CPUs − Σ RCF × request. This is the second idea of Meituan's LAR. A pool's RCF is its CPUs
+// divided by its request, between its bounds; it tells a scheduler that knows requests alone how
+// much of them the load needs. A new container counts with its whole request, since its load is
+// not known.
 func Room(cpus workload.MilliCPU, pools []PoolNeed) workload.MilliCPU {
 	for i := range pools {
 		cpus -= min(pools[i].counts(), max(cpus, 0))
@@ -72,7 +72,7 @@ func (p *Pools) room(v *View) workload.MilliCPU {
 		CPUs: s.capacity(), Request: batchRequest(v, last), RCFMin: cfg.RCFMin, RCFMax: cmp.Or(cfg.RCFMax, max(100, cfg.RCFMin)),
 		Least: workload.MilliCPU(s.minimum) * 1000,
 	}))
-	return room - room%core // for a pool that grows by whole cores
+	return room - room%core // pools grow by whole cores
 }
 
 // batchRequest returns what the containers of the last pool request, batch resources included.

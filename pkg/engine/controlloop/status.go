@@ -210,7 +210,7 @@ func (l *Loop) refusalStatus() *status.Refusal {
 	return &s
 }
 
-// Room is how much CPU new containers can request without a pool leaving its band; nil, with the
+// Room is how much CPU new containers can request beside what the pools need; nil, with the
 // reason, if it is not known. Pools that overlap have no CPUs of their own, so that what a pool
 // has says nothing about its load. Pools whose sizes nobody changes do not stay in their bands,
 // and the sizes that the loop would give them in preview are not those that they have.

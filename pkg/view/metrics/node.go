@@ -37,7 +37,7 @@ func node() []metric {
 			one(func(s *status.Status) float64 { return cpus(s.Scheduling.Requested) })},
 		{"sluice_node_overcommit_ratio", "CPUs that the containers request, divided by the CPUs that pods may have.", gauge, nil,
 			one(func(s *status.Status) float64 { return s.Scheduling.OvercommitRatio })},
-		{"sluice_node_room_cpus", "CPUs that new containers can request without a pool leaving its band: the pools' CPUs, less each pool's RCF times its requests. It exists only if the loop sizes exclusive pools.", gauge, nil,
+		{"sluice_node_room_cpus", "CPUs that new containers can request beside what the pools need: the pools' CPUs, less each pool's RCF times its requests. It exists only if the loop sizes exclusive pools.", gauge, nil,
 			func(s *scrape, out *sink) {
 				if room := s.Scheduling.Room; room != nil {
 					out.put(cpus(*room))

@@ -52,7 +52,7 @@ type Plan struct {
 type Pod struct {
 	UID         string            `json:"uid"`                   // UID of the pod in Kubernetes.
 	Name        string            `json:"name,omitempty"`        // Pod as "namespace/name"; absent if no plugin knows it.
-	Keeps       bool              `json:"keeps"`                 // Whether it gets CPUs of its own from Sluice with the manifest that it has.
+	Keeps       bool              `json:"keeps"`                 // Whether Sluice gives it CPUs of its own without a change of its manifest.
 	Annotations map[string]string `json:"annotations,omitempty"` // Annotations that its manifest needs; absent if it needs none.
 	Containers  []Container       `json:"containers"`            // Its containers with CPUs of their own.
 }
@@ -65,10 +65,10 @@ type Container struct {
 	Name     string         `json:"name"`              // Name of the container.
 	Init     bool           `json:"init"`              // Whether it is an init container, whose CPUs others of its pod have after it.
 	CPUs     cpuset.Set     `json:"cpus"`              // CPUs that the kubelet gave it.
-	Nodes    cpuset.Set     `json:"nodes"`             // NUMA nodes of these CPUs.
+	Nodes    cpuset.Set     `json:"nodes"`             // NUMA nodes of the CPUs that the kubelet gave it.
 	Class    workload.Class `json:"class"`             // Class with which Sluice gives it as much.
 	NewCPUs  cpuset.Set     `json:"newCPUs"`           // CPUs that it would get; empty if it would be refused.
-	NewNodes cpuset.Set     `json:"newNodes"`          // NUMA nodes of the latter.
+	NewNodes cpuset.Set     `json:"newNodes"`          // NUMA nodes of the CPUs that it would get.
 	Problem  string         `json:"problem,omitempty"` // Why it would be refused; absent if it would not.
 }
 

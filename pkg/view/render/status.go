@@ -74,7 +74,7 @@ func overview(s *status.Status) [][]string {
 	if sc := &s.Scheduling; sc.Allocatable > 0 {
 		rows = append(rows, []string{"overcommit", fmt.Sprintf("%s: %s of %s CPUs requested", humanize.Percent(sc.OvercommitRatio), humanize.CPUs(sc.Requested), humanize.CPUs(sc.Allocatable))})
 		if sc.Room != nil {
-			rows = append(rows, []string{"room", humanize.CPUs(*sc.Room) + " CPUs can still be requested without a pool leaving its band"})
+			rows = append(rows, []string{"room", humanize.CPUs(*sc.Room) + " CPUs can still be requested beside what the pools need"})
 		}
 	}
 	if !m.External.IsEmpty() {

@@ -73,7 +73,7 @@ type migration struct {
 func TestMigrateStatic(t *testing.T) {
 	own := runtime.NumCPU() - 1
 	if own == 0 {
-		t.Skip("SKIPPED: the kubelet keeps one CPU for all others, so that it has none to give away")
+		t.Skip("SKIPPED: the kubelet needs a second CPU to give one away")
 	}
 	c := bed.API(t)
 	m := &migration{cluster: c, node: c.Node(t, "n1", kubeletStatic)}
