@@ -254,8 +254,9 @@ func (p *Pools) full(i int) bool { return p.state[i].fast > workload.MilliCPU(p.
 // They may need it now, and growth by the measured load would take several steps. The CPUs come
 // from the last pool, and then from the others, the lowest first, as far as they have more than
 // their own containers request. Pools above give as well where all requests fit, since a
-// request comes before spare CPUs. CPUs that the pool then does not use go back after the next
-// measurement.
+// request comes before spare CPUs; but a pool that grew in this step keeps what it got, so that no
+// CPU passes through two pools in one step. CPUs that the pool then does not use go back after
+// the next measurement.
 func (p *Pools) guess(i int) {
 	s, last := &p.state[i], len(p.state)-1
 	without, first := s.size, 0
@@ -264,8 +265,8 @@ func (p *Pools) guess(i int) {
 	}
 	p.move(last, i, p.state[last].minimum, s.owed, causeLoad)
 	for j := last - 1; j >= first; j-- {
-		if j != i && p.state[j].known {
-			p.move(j, i, p.state[j].owed, s.owed, causeLoad)
+		if from := &p.state[j]; j != i && from.known && from.size <= from.before {
+			p.move(j, i, from.owed, s.owed, causeLoad)
 		}
 	}
 	if s.size > without {
