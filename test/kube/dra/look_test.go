@@ -53,27 +53,27 @@ func (r *rounds) specs() map[string]cpuset.Set {
 	return all
 }
 
-// reserved are the claims of which the plugin says that they have CPUs.
-func (r *rounds) reserved() (map[string]cpuset.Set, error) {
+// reserved are the claims of which the plugin says that they have CPUs, and all CPUs that are somebody's own.
+func (r *rounds) reserved() (all map[string]cpuset.Set, pinned cpuset.Set, err error) {
 	out, err := r.node.Command(r.sluice, "status", "-o", "json").Output()
 	if err != nil {
-		return nil, fmt.Errorf("the plugin's status: %w", err)
+		return nil, pinned, fmt.Errorf("the plugin's status: %w", err)
 	}
 	var s status.Status
 	if err := json.Unmarshal(out, &s); err != nil {
-		return nil, err
+		return nil, pinned, err
 	}
 	if s.Claims == nil {
-		return nil, fmt.Errorf("the plugin knows no claims yet")
+		return nil, pinned, fmt.Errorf("the plugin knows no claims yet")
 	}
-	all := map[string]cpuset.Set{}
+	all = map[string]cpuset.Set{}
 	for _, c := range s.Claims.Reserved {
 		if c.Problem != "" {
 			r.Errorf("%s: %s", c.Ref, c.Problem)
 		}
 		all[strings.TrimSuffix(c.ID, "-0")] = c.CPUs
 	}
-	return all, nil
+	return all, s.Machine.Pinned, nil
 }
 
 // running is a container as the kernel has it.

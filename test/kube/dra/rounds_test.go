@@ -269,7 +269,7 @@ func (r *rounds) wrong() error {
 	if err := r.orphans(specs); err != nil {
 		return err
 	}
-	reserved, err := r.reserved()
+	reserved, pinned, err := r.reserved()
 	if err != nil {
 		return err
 	}
@@ -283,7 +283,8 @@ func (r *rounds) wrong() error {
 	}
 	all := r.containers()
 	for _, c := range all {
-		if c.role == pins && c.cpus.Size() == 1 {
+		// A pin that was created while the plugin was away shares CPUs if there are none for it.
+		if c.role == pins && c.cpus.Size() == 1 && c.cpus.SubsetOf(pinned) {
 			if c.cpus.Overlaps(taken) {
 				return fmt.Errorf("container %s is pinned to CPUs %s, which a claim has", c.id, c.cpus)
 			}
@@ -337,7 +338,7 @@ func (r *rounds) end() {
 		r.delete(name)
 	}
 	bed.Await(r.TB, "the end of all claims", func() error {
-		reserved, err := r.reserved()
+		reserved, _, err := r.reserved()
 		if specs := r.specs(); err == nil && len(reserved)+len(specs) > 0 {
 			err = fmt.Errorf("%v are reserved, and there are specs for %v", reserved, specs)
 		}
