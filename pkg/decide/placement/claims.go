@@ -11,7 +11,8 @@ import (
 )
 
 // Claim is what a resource claim of Kubernetes reserves on one NUMA node: CPUs on whole cores. It
-// keeps them from Reserve to Unreserve, whether or not a container uses them.
+// keeps them from Reserve to Unreserve, whether or not a container uses them. A sibling of them that was
+// offline at first is its own as well, beyond the number.
 type Claim struct {
 	ID    string // unique among the claims and the containers of this node
 	Ref   string // "claim namespace/name", for messages
@@ -56,7 +57,7 @@ func (h *Holder) unchanged(c Claim) error {
 // Restore enters a claim that an earlier process reserved, with the CPUs that it had. It gets those of
 // them that exist, are allocatable and that nobody else has.
 func (l *Ledger) Restore(c Claim, cpus cpuset.Set, now time.Time) {
-	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: cpus.Size(), CPUSet: cpus, SMT: workload.SMTFullCore}, now)
+	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, CPUSet: cpus, SMT: workload.SMTFullCore}, now)
 	h.State, h.claim, h.node = Held, true, c.Node
 	l.regain(h)
 	l.enter(h)
@@ -92,8 +93,9 @@ func (l *Ledger) Claim(id string) (h *Holder, ok bool) {
 }
 
 // Claimable appends for each NUMA node the number of CPUs that claims can have there together, with
-// those that they have. It counts whole cores. What the shared pools need is kept on the first nodes,
-// so that claims get all that is listed, in any order and on all nodes at once.
+// what those there have asked for: that many the scheduler takes away for each. It counts whole cores.
+// What the shared pools need is kept on the first nodes, so that claims get all that is listed, in any
+// order and on all nodes at once.
 func (l *Ledger) Claimable(into []int) []int {
 	h := Holder{}
 	free := l.wholeCores(l.freeFor(&h))
@@ -105,8 +107,8 @@ func (l *Ledger) Claimable(into []int) []int {
 		kept := min(here, max(0, (keep+core-1)/core*core))
 		keep -= kept
 		for _, other := range l.holders {
-			if other.claim {
-				here += cpuset.IntersectSize(other.CPUs, l.machine.Nodes[i].CPUs)
+			if other.claim && other.node == l.machine.Nodes[i].ID {
+				here += other.Request.CPUs
 			}
 		}
 		into = append(into, here-kept)
@@ -182,8 +184,10 @@ func (l *Ledger) followClaims() {
 	}
 }
 
-// regain gives a claim those of its CPUs that it can have now.
+// regain gives a claim those of its CPUs that it can have now. A sibling of them is the claim's too, also
+// one that was offline when the claim was reserved: the kernel tells the siblings of online CPUs alone.
 func (l *Ledger) regain(h *Holder) {
+	h.Request.CPUSet = cpuset.Union(h.Request.CPUSet, l.machine.Siblings(h.Request.CPUSet))
 	h.CPUs, h.Short = cpuset.Intersect(h.Request.CPUSet, l.freeFor(h)), ""
 	if h.CPUs.Size() < h.Request.CPUs {
 		h.Short = fmt.Sprintf("has %d of %d CPUs, since the others are offline or not allocatable", h.CPUs.Size(), h.Request.CPUs)

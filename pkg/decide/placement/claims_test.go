@@ -28,38 +28,59 @@ func TestClaimable(t *testing.T) {
 		if rapid.Bool().Draw(t, "reserved") {
 			config.Reserved, config.System = cpuset.Of(0), cpuset.Of(1)
 		}
-		l := New(config, m)
+		off := cpuset.Of(rapid.SliceOfN(rapid.IntRange(5, m.Online.Last()), 0, 6).Draw(t, "off")...)
+		l := New(config, without(m, off))
 		if rapid.Bool().Draw(t, "external") {
 			l.SetExternal(cpuset.Of(2, 3))
 		}
 		for i := range rapid.IntRange(0, 8).Draw(t, "containers") {
 			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) // Place refuses some of them
 		}
-		promised := l.Claimable(nil)
-		used := make([]int, len(promised))
-		core := m.ThreadsPerCore()
-		for i := 0; ; i++ {
-			var open []int
-			for node, n := range promised {
-				if n-used[node] >= core {
-					open = append(open, node)
-				}
+		used := make([]int, len(m.Nodes))
+		claimAll(t, l, used, rapid.IntRange(0, 3).Draw(t, "before"))
+		l.SetMachine(m)
+		claimAll(t, l, used, 1<<10)
+		var taken cpuset.Set
+		for _, h := range l.Claims() {
+			if m.Siblings(h.CPUs) != h.CPUs || h.Short != "" || h.CPUs.Overlaps(taken) || h.CPUs.Overlaps(l.Shared()) {
+				t.Fatalf("%s is not alone on whole cores:\n%s", h.Ref, describe(l))
 			}
-			if len(open) == 0 {
-				break
-			}
-			node := rapid.SampledFrom(open).Draw(t, "node")
-			n := core * rapid.IntRange(1, (promised[node]-used[node])/core).Draw(t, "cores")
-			cpus, err := l.Reserve(claimOf(fmt.Sprint(i), m.Nodes[node].ID, n, workload.LSR), start)
-			if err != nil || cpus.Size() != n || !cpus.SubsetOf(m.Nodes[node].CPUs) || m.Siblings(cpus) != cpus {
-				t.Fatalf("promised %v, used %v: a claim for %d on node %d has %v: %v\n%s", promised, used, n, node, cpus, err, describe(l))
-			}
-			used[node] += n
-			if again := l.Claimable(nil); fmt.Sprint(again) != fmt.Sprint(promised) {
-				t.Fatalf("claims change what is listed from %v to %v", promised, again)
+			taken = cpuset.Union(taken, h.CPUs)
+		}
+		for _, h := range l.Holders() {
+			if !h.claim && h.CPUs.Overlaps(taken) {
+				t.Fatalf("%s has CPUs of a claim:\n%s", h.Ref, describe(l))
 			}
 		}
 	})
+}
+
+// claimAll lets claims take what is listed until nothing is left, or so many times. used counts by node
+// what claims have asked for.
+func claimAll(t *rapid.T, l *Ledger, used []int, most int) {
+	m := l.Machine()
+	promised, core := l.Claimable(nil), m.ThreadsPerCore()
+	for range most {
+		var open []int
+		for node, n := range promised {
+			if n-used[node] >= core {
+				open = append(open, node)
+			}
+		}
+		if len(open) == 0 {
+			return
+		}
+		node := rapid.SampledFrom(open).Draw(t, "node")
+		n := core * rapid.IntRange(1, (promised[node]-used[node])/core).Draw(t, "cores")
+		cpus, err := l.Reserve(claimOf(fmt.Sprint(len(l.Claims())), m.Nodes[node].ID, n, workload.LSR), start)
+		if err != nil || cpus.Size() != n || !cpus.SubsetOf(m.Nodes[node].CPUs) || m.Siblings(cpus) != cpus {
+			t.Fatalf("promised %v, used %v: a claim for %d on node %d has %v: %v\n%s", promised, used, n, node, cpus, err, describe(l))
+		}
+		used[node] += n
+		if again := l.Claimable(nil); fmt.Sprint(again) != fmt.Sprint(promised) {
+			t.Fatalf("claims change what is listed from %v to %v", promised, again)
+		}
+	}
 }
 
 // TestClaims follows a claim from its reservation over the start, the restart and the end of its
@@ -145,26 +166,42 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// A claim that was prepared while siblings of its CPUs were offline lacks them when they are back. That
-// is no reason to refuse another configuration.
-func TestReloadKeepsClaimOnHalfCores(t *testing.T) {
+// A claim that was reserved while siblings of its CPUs were offline owns them when they are back: a later
+// process knows that too, a reload is no reason to refuse them, and no pin gets one.
+func TestClaimOwnsReturningSiblings(t *testing.T) {
 	t.Parallel()
 	whole := machine(t, small) // the cores of node 0 are CPUs 0 with 8, and 1 with 9
-	l := New(Default(), without(whole, cpuset.Of(8, 9)))
+	half := without(whole, cpuset.Of(8, 9))
 	c := claimOf("a", 0, 2, workload.LSE)
-	if cpus, err := l.Reserve(c, start); err != nil || cpus != cpuset.Of(0, 1) {
-		t.Fatalf("it has %v: %v", cpus, err)
-	}
 	r := workload.Request{Class: workload.LSE, CPUs: 2, Milli: 2000, Claims: []string{c.ID}}
-	if _, err := l.Place(who("one"), r, cpuset.Set{}, start); err != nil {
-		t.Fatal(err)
+	l := New(Default(), half)
+	reserved, err := l.Reserve(c, start)
+	if err != nil || reserved != cpuset.Of(0, 1) {
+		t.Fatalf("it has %v: %v", reserved, err)
 	}
+	place(t, l, "one", r)
 	l.SetMachine(whole)
 	n, err := l.Reconfigured(Default(), map[string]RevisedRequest{"one": {Request: r}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if as, _ := n.Assignment("one"); as.CPUs != cpuset.Of(0, 1) {
-		t.Errorf("it has %v", as.CPUs)
+	later := New(Default(), whole)
+	later.Restore(c, reserved, start)
+	place(t, later, "one", r)
+	want := cpuset.Of(0, 1, 8, 9)
+	for name, l := range map[string]*Ledger{"the same ledger": l, "another configuration": n, "a later process": later} {
+		if as, _ := l.Assignment("one"); as.CPUs != want || l.Shared().Overlaps(want) {
+			t.Errorf("%s: it has %v, and the pools have %v", name, as.CPUs, l.Shared())
+		}
+		if again, err := l.Reserve(c, start); err != nil || again != want {
+			t.Errorf("%s: prepared again, it has %v: %v", name, again, err)
+		}
+		if got := l.Claimable(nil); got[0] != 2 { // what it asked for
+			t.Errorf("%s: claims can have %v", name, got)
+		}
+	}
+	l.SetMachine(without(whole, cpuset.Of(0, 1)))
+	if h, _ := l.Claim(c.ID); h.CPUs != cpuset.Of(8, 9) || h.Short != "" {
+		t.Errorf("with the siblings alone it has %v: %q", h.CPUs, h.Short)
 	}
 }

@@ -138,7 +138,7 @@ func (l *Ledger) staysOn(h *Holder) error {
 	if taken := cpuset.Difference(h.CPUs, l.freeFor(h)); !taken.IsEmpty() {
 		return refuse("%s would have CPUs %s too, or keep them free; end one of the two first", l.whoHas(taken, h), taken)
 	}
-	// A claim that was prepared while siblings were offline lacks them when they are back, under any configuration.
+	// A claim that was reserved while siblings were offline lacks them when they are back and cannot be allocated.
 	claim := h.claim || len(h.Request.Claims) > 0
 	if !claim && h.Request.SMT == workload.SMTFullCore && l.machine.Siblings(h.CPUs) != h.CPUs {
 		return refuse("class %s has whole cores, and these are none; end the container first", h.Request.Class)
