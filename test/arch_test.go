@@ -93,12 +93,13 @@ func owners() map[string]string {
 // exempt lists forbidden imports of pure packages with their reasons.
 func exempt() map[string][]string {
 	return map[string][]string{
-		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},              // parses annotation values that are YAML
-		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},              // parses pod manifests
-		"pkg/workload/convert":    {"gopkg.in/yaml.v3"},              // edits pod manifests
-		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},              // wraps the library
-		"pkg/view/top":            {path.Join(module, "pkg/status")}, // imports it for its types only
-		"pkg/cluster/fleet":       {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/workload/annotation": {"gopkg.in/yaml.v3"},               // parses annotation values that are YAML
+		"pkg/workload/manifest":   {"gopkg.in/yaml.v3"},               // parses pod manifests
+		"pkg/workload/convert":    {"gopkg.in/yaml.v3"},               // edits pod manifests
+		"pkg/text/safeyaml":       {"gopkg.in/yaml.v3"},               // wraps the library
+		"pkg/decide/predict":      {"gonum.org/v1/gonum/dsp/fourier"}, // pure arithmetic
+		"pkg/view/top":            {path.Join(module, "pkg/status")},  // imports it for its types only
+		"pkg/cluster/fleet":       {path.Join(module, "pkg/status")},  // imports it for its types only
 		"pkg/cluster/selling": { // imports them for their types only
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/peers"),
 		},

@@ -34,6 +34,7 @@ func requirements() map[string]string {
 		"golang.org/x/mod":                          "versions of the runtime and the kernel in order",
 		"golang.org/x/net":                          "a limit of the web page's connections",
 		"golang.org/x/sys":                          "system calls",
+		"gonum.org/v1/gonum":                        "the Fourier transform that finds the period of a usage",
 		"google.golang.org/grpc":                    "CRI",
 		"google.golang.org/protobuf":                "answers of containerd's introspection",
 		"gopkg.in/natefinch/lumberjack.v2":          "rotation of the log file",
