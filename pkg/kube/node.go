@@ -57,6 +57,7 @@ func (n *node) trim(object any) any {
 		return object
 	}
 	trimmed := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Labels: full.Labels}}
+	trimmed.Status.NodeInfo.KubeletVersion = full.Status.NodeInfo.KubeletVersion
 	if text := full.Annotations[nodereport.Annotation]; text != "" && len(text) <= nodereport.MaxBytes {
 		trimmed.Annotations = map[string]string{nodereport.Annotation: text}
 	}
@@ -115,6 +116,16 @@ func (n *node) patch(answer *corev1.Node) {
 		n.set(seen)
 		n.patched = time.Now()
 	}
+}
+
+// kubeletVersion is the version of the node's kubelet; "" if it is not known.
+func (n *node) kubeletVersion() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now == nil {
+		return ""
+	}
+	return n.now.Status.NodeInfo.KubeletVersion
 }
 
 // version is the order of an object's states, which resource versions of all API servers since

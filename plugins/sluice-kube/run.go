@@ -119,6 +119,7 @@ func run(ctx context.Context, o options) error {
 	work.Go(func() error { events.Run(ctx); return nil })
 	work.Go(func() error { publisher.Run(ctx); return nil })
 	plugin := kubesocket.NewClient(o.socket)
+	work.Go(func() error { publisher.TellKubelet(ctx, plugin); return nil })
 	evictor := kube.NewEvictor(client, plugin, publisher.Pods(), events, log)
 	evictor.CoolDown = publisher.CoolDown
 	work.Go(func() error { evictor.Run(ctx); return nil })

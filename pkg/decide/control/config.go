@@ -29,7 +29,7 @@ func DefaultConfig() Config {
 			SlowWindow: time.Minute, ShrinkAfter: 3, ShrinkPause: 10 * time.Second, NewPodTime: 30 * time.Second,
 			GrowCPUs: 10, GrowPercent: 25, ShrinkCPUs: 2, ShrinkPercent: 10,
 		},
-		Batch:        BatchConfig{By: ByAuto, FloorCPUs: 2, GrowPercent: 10, OnlineWeight: 1600},
+		Batch:        BatchConfig{By: ByAuto, FloorCPUs: 2, GrowPercent: 10},
 		Burst:        BurstConfig{MaxPercent: 300, CoolingPercent: 45, OverloadPercent: 50, CalmAfter: time.Minute},
 		Demotion:     DemotionConfig{StepPercent: 10, CalmAfter: 3},
 		Memory:       MemoryConfig{SafePercent: 65, EvictPercent: 70, EvictMarginPercent: 2, HeadroomPercent: 10},
@@ -91,7 +91,17 @@ type BatchConfig struct {
 	GrowPercent      int       `yaml:"growPercent"`      // Most growth of the budget in a step, in percent of the node.
 	Reserved         CPUs      `yaml:"reserved"`         // CPU kept for processes outside of pods, for example 500m.
 	LendLSR          bool      `yaml:"lendLSR"`          // Batch work also uses the CPUs of idle LSR pins.
-	OnlineWeight     int       `yaml:"onlineWeight"`     // Highest CPU weight of everything beside batch work, in percent of the kubelet's; 100 or less leaves the weights alone.
+	OnlineWeight     int       `yaml:"onlineWeight"`     // Highest CPU weight of everything beside batch work, in percent of the kubelet's; 1 to 100 leave the weights alone. 0 is 1600, but 100 where sluice-kube tells of a kubelet of Kubernetes 1.37 or later, which takes weights for requests.
+}
+
+const usualWeight = 1600
+
+// Weight is the highest CPU weight of everything beside batch work, in percent of the kubelet's.
+func (c *BatchConfig) Weight() int {
+	if c.OnlineWeight == 0 {
+		return usualWeight
+	}
+	return c.OnlineWeight
 }
 
 // BurstConfig is the automatic raise of CPU limits.

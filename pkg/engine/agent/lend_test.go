@@ -88,7 +88,7 @@ func TestLendsOnlyWhatYields(t *testing.T) {
 		"as shipped":          {"control: {mode: on}\n", []ask{batch("job/c")}},
 		"in preview":          {"control: {mode: preview, batch: {lendLSR: true}}\n", []ask{batch("job/c")}},
 		"a Burstable one":     {lending, []ask{{name: "job/c", qos: "burstable", milli: 1000, annotations: map[string]string{"class.sluice.dev": "BE"}}}},
-		"LS weight unchanged": {"control: {mode: on, batch: {onlineWeight: 0, lendLSR: true}}\n", []ask{service("web/c", 1000), batch("job/c")}},
+		"LS weight unchanged": {"control: {mode: on, batch: {onlineWeight: 100, lendLSR: true}}\n", []ask{service("web/c", 1000), batch("job/c")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBothLoops(t, knobSetup{config: test.config}, func(t *testing.T, h *loopNode) {

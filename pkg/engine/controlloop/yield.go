@@ -13,7 +13,7 @@ import (
 // do.
 func (l *Loop) notYielding() string {
 	y := colocation.Yielding{
-		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.OnlineWeight,
+		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.Weight(),
 		Siblings: l.Settings.Siblings(), Raised: l.Settings.InForce().LSWeights,
 	}
 	if y.ThreadsPerCore > 1 {

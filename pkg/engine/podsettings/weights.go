@@ -27,7 +27,7 @@ func (s *Settings) servicesBelow(parent string) []colocation.Sibling {
 // raisesWeights reports whether the weights of services may be raised at all.
 func (s *Settings) raisesWeights() bool {
 	cfg := &s.Config.Control.Batch
-	return s.Kernel != nil && s.Authority().Acts(cfg.Mode) && s.Config.Pools.Mode != config.Exclusive && cfg.OnlineWeight > 100 && s.QoS.Features.Has(knobs.Weight)
+	return s.Kernel != nil && s.Authority().Acts(cfg.Mode) && s.Config.Pools.Mode != config.Exclusive && cfg.Weight() > 100 && s.QoS.Features.Has(knobs.Weight)
 }
 
 // Reweigh decides by how much to raise the weights of services.
@@ -41,7 +41,7 @@ func (s *Settings) Reweigh() {
 	for _, parent := range s.lsWeights.Parents(siblings) {
 		room[parent] = s.weightRoom(siblings[parent].Services)
 	}
-	s.lsWeights.Step(s.Now(), s.Config.Control.Batch.OnlineWeight, siblings, room, s.Want)
+	s.lsWeights.Step(s.Now(), s.Config.Control.Batch.Weight(), siblings, room, s.Want)
 }
 
 // ReweighNow raises the weights by what an event has changed. It runs before the container that

@@ -84,6 +84,11 @@ func (c *Client) SetParts(ctx context.Context, parts []policy.Part) error {
 	return c.send(ctx, http.MethodPut, PartsPath, parts)
 }
 
+// SetKubelet tells the plugin the kubelet's version.
+func (c *Client) SetKubelet(ctx context.Context, version string) error {
+	return c.send(ctx, http.MethodPut, KubeletPath, version)
+}
+
 func (c *Client) send(ctx context.Context, method, path string, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package kubesocket serves sluice-kube over a unix socket: the stream of the status without its
 // containers, the orders to evict pods, their answers, what the API knows of the node's pods, what the
-// fleet's switch says, and resource claims. The socket's folder is shared with the container of
+// fleet's switch says, the kubelet's version, and resource claims. The socket's folder is shared with the container of
 // sluice-kube, which runs as another user.
 package kubesocket
 
@@ -31,6 +31,7 @@ const (
 	SwitchPath    = "/v1/switch"    // PUT: what the fleet's switch says for this node
 	ClaimsPath    = "/v1/claims"    // PUT and DELETE below it, with the claim's UID
 	PartsPath     = "/v1/parts"     // PUT: the parts of the configuration that the fleet's policy has for this node
+	KubeletPath   = "/v1/kubelet"   // PUT: the kubelet's version, as "v1.36.0"
 )
 
 const (
@@ -50,7 +51,9 @@ type Options struct {
 	Fleet   *batchswitch.Fleet // takes what the fleet's switch says
 	// SetParts applies the parts that the fleet's policy has for this node.
 	SetParts func([]policy.Part) error
-	Log      logrus.FieldLogger
+	// SetKubelet applies the configuration for a kubelet of that version.
+	SetKubelet func(version string) error
+	Log        logrus.FieldLogger
 }
 
 // Serve serves the socket until the context ends.
@@ -88,6 +91,7 @@ func handler(source statusapi.Reader, link *kubelink.Link, o *Options) http.Hand
 	mux.Handle("PUT "+SwitchPath, &switchRoute{fleet: o.Fleet, log: o.Log})
 	handleClaims(mux, o.Claims)
 	mux.Handle("PUT "+PartsPath, &partsRoute{set: o.SetParts})
+	mux.Handle("PUT "+KubeletPath, &kubeletRoute{set: o.SetKubelet})
 	return mux
 }
 

@@ -44,13 +44,8 @@ maxOpenFiles: 20000
 }
 
 // kubelet is what the kubelets of all nodes have in their configuration. They evict no pods for a full disk, and remove no
-// images, which nobody could pull again. What is off in 1.37 takes a pod's CPU weight for its request
-// (docs/kubernetes.md).
+// images, which nobody could pull again.
 func kubelet(address string, healthPort int, authority, plugins string) string {
-	gates := ""
-	if Version() == "1.37" {
-		gates = "InPlacePodLevelResourcesVerticalScaling: false"
-	}
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %s
@@ -70,6 +65,5 @@ evictionHard: {memory.available: 50Mi, nodefs.available: "0%%", imagefs.availabl
 nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
 configMapAndSecretChangeDetectionStrategy: Watch
-featureGates: {%s}
-`, address, healthPort, authority, plugins, gates)
+`, address, healthPort, authority, plugins)
 }

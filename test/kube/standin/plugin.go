@@ -61,7 +61,7 @@ func (p *Plugin) Serve(t testing.TB) {
 	log := logrus.New()
 	log.SetLevel(logrus.ErrorLevel)
 	go func() {
-		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.Socket, Fleet: p.Fleet, SetParts: p.setParts, Log: log}, p, p.Link)
+		served <- kubesocket.Serve(ctx, kubesocket.Options{Path: p.Socket, Fleet: p.Fleet, SetParts: p.setParts, SetKubelet: func(string) error { return nil }, Log: log}, p, p.Link)
 	}()
 	p.stop = sync.OnceFunc(func() {
 		cancel()

@@ -206,7 +206,7 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 	})
 	if s.KubeSocket != "" {
 		s.acting.running.Go(func() {
-			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Claims: a.Claims, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, SetParts: s.reload.setParts, Log: log}
+			o := kubesocket.Options{Path: s.KubeSocket, UID: s.KubeUID, Claims: a.Claims, Refuser: statusapi.NewDenialLog(log), Fleet: s.fleet, SetParts: s.reload.setParts, SetKubelet: s.reload.setKubelet, Log: log}
 			if err := kubesocket.Serve(loop, o, a, s.link); err != nil {
 				log.WithError(err).Error("No socket for sluice-kube: nothing is sold, and no pod is evicted by kubernetes")
 			}

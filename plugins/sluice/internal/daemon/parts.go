@@ -29,11 +29,13 @@ const (
 	mostPause  = 10 * time.Minute
 )
 
-// fleetParts are the parts of the fleet's policy, as the state folder keeps them.
+// fleetParts are the parts of the fleet's policy, and what else sluice-kube says on which the
+// configuration depends, as the state folder keeps them.
 type fleetParts struct {
-	Wanted  []policy.Part       `json:"wanted"`  // that were received last
-	Held    []policy.Part       `json:"held"`    // whose texts are in force
-	Results []status.ConfigPart `json:"results"` // of all
+	Wanted  []policy.Part       `json:"wanted"`            // that were received last
+	Held    []policy.Part       `json:"held"`              // whose texts are in force
+	Results []status.ConfigPart `json:"results"`           // of all
+	Kubelet string              `json:"kubelet,omitempty"` // the kubelet's version; "" if it is not known
 }
 
 // refused reports whether a part is not as it should be, which the end of a pin can change.
@@ -41,9 +43,9 @@ func (f *fleetParts) refused() bool {
 	return slices.ContainsFunc(f.Results, func(r status.ConfigPart) bool { return r.Problem != "" })
 }
 
-// apply applies a text of the configuration with parts over it. hash is that of a text that may
-// have changed, or "". The caller has locked mu.
-func (r *reloader) apply(text []byte, hash string, wanted []policy.Part) (restart []string, err error) {
+// apply applies a text of the configuration with parts over it, for a kubelet of that version. hash
+// is that of a text that may have changed, or "". The caller has locked mu.
+func (r *reloader) apply(text []byte, hash string, wanted []policy.Part, kubelet string) (restart []string, err error) {
 	pulse, err := r.agent.Pulse()
 	if err != nil {
 		return nil, err
@@ -52,6 +54,8 @@ func (r *reloader) apply(text []byte, hash string, wanted []policy.Part) (restar
 	if err != nil {
 		return nil, err
 	}
+	now.Kubelet = kubelet
+	fit(cfg, kubelet)
 	if hash == "" && reflect.DeepEqual(now, r.fleet) {
 		return nil, nil
 	}
@@ -124,7 +128,7 @@ func (r *reloader) setParts(parts []policy.Part) error {
 			err = errors.New("the container runtime has not yet sent its containers, whose CPUs the parts could move: send them again later")
 		}
 		if err == nil {
-			_, err = r.apply(r.base, "", parts)
+			_, err = r.apply(r.base, "", parts, r.fleet.Kubelet)
 		}
 		if err != nil {
 			return fmt.Errorf("the fleet's policy before stays in force: %w", err)
@@ -164,7 +168,7 @@ func (r *reloader) retry(now time.Time) {
 	}
 	r.pause = min(max(2*r.pause, firstPause), mostPause)
 	r.again = now.Add(r.pause)
-	_, err := r.apply(r.base, "", r.fleet.Wanted)
+	_, err := r.apply(r.base, "", r.fleet.Wanted, r.fleet.Kubelet)
 	if err == nil {
 		err = r.saveParts()
 	}
@@ -179,7 +183,7 @@ func (r *reloader) saveParts() error {
 		return nil
 	}
 	name := filepath.Join(r.state, partsFile)
-	if len(r.fleet.Wanted)+len(r.fleet.Held) == 0 {
+	if len(r.fleet.Wanted)+len(r.fleet.Held) == 0 && r.fleet.Kubelet == "" {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -203,7 +207,7 @@ func (r *reloader) saveParts() error {
 // restoreParts returns the configuration to start with: over the node's own lie the parts that were
 // in force before. If that fails, there are none until sluice-kube has sent them.
 func (r *reloader) restoreParts(own *config.Config, machine *topology.Machine) *config.Config {
-	if r.service.KubeSocket == "" || len(r.service.FleetKeys) == 0 {
+	if r.service.KubeSocket == "" {
 		return own
 	}
 	text, err := os.ReadFile(filepath.Join(r.state, partsFile))
@@ -216,7 +220,9 @@ func (r *reloader) restoreParts(own *config.Config, machine *topology.Machine) *
 	}
 	if err == nil {
 		fits := func(c *config.Config) ([]string, error) { _, err := c.Validate(machine); return nil, err }
+		kubelet := r.fleet.Kubelet
 		r.fleet, cfg, err = r.merge(r.base, nil, false, fits)
+		r.fleet.Kubelet = kubelet
 	}
 	if err != nil {
 		r.fleet = fleetParts{}
@@ -224,5 +230,6 @@ func (r *reloader) restoreParts(own *config.Config, machine *topology.Machine) *
 		return own
 	}
 	r.saved = true
+	fit(cfg, r.fleet.Kubelet)
 	return cfg
 }

@@ -56,7 +56,7 @@ func (r *reloader) read(signalled bool) {
 		r.refuse(hash, err)
 		return
 	}
-	restart, err := r.apply(text, hash, r.fleet.Wanted)
+	restart, err := r.apply(text, hash, r.fleet.Wanted, r.fleet.Kubelet)
 	if err != nil {
 		r.report(err)
 		return
