@@ -31,12 +31,20 @@ type Guest struct {
 	machine *Service
 }
 
+// Equipment is what a guest has beside what every node has.
+type Equipment struct {
+	Machine boot.Topology     // four CPUs in one NUMA node if it is the zero value
+	Images  []string          // archives, as `make image` writes them
+	Files   map[string]string // programs of the test's machine by their paths in the guest
+	Texts   map[string]string // further files by their paths, for example units of systemd
+}
+
 // shellPort is where the guest runs the scripts that it is sent.
 const shellPort = 2222
 
-// Guest boots a guest as a node and waits until pods can run there. It has the image Image, and those of the archives,
-// which `make image` writes. It skips the test where no guest can boot.
-func (c *Cluster) Guest(t testing.TB, name string, archives ...string) *Guest {
+// Guest boots a guest as a node and waits until pods can run there. It has the image Image. It skips the test where no
+// guest can boot.
+func (c *Cluster) Guest(t testing.TB, name string, has Equipment) *Guest {
 	t.Helper()
 	kit, err := kit()
 	if err != nil {
@@ -49,7 +57,7 @@ func (c *Cluster) Guest(t testing.TB, name string, archives ...string) *Guest {
 	c.count(t, name)
 	g := &Guest{Name: name, IP: c.slot.address(c.nodes, 2).String(), cluster: c, number: c.nodes}
 	began := time.Now()
-	if err := g.boot(kit, archives); err != nil {
+	if err := g.boot(kit, has); err != nil {
 		t.Fatalf("node %s: %v\nits console ends:\n%s", name, err, host.ReadLog(g.console()))
 	}
 	t.Cleanup(func() {
@@ -68,12 +76,12 @@ func (c *Cluster) Guest(t testing.TB, name string, archives ...string) *Guest {
 }
 
 // boot starts the guest's machine and waits until it runs scripts.
-func (g *Guest) boot(kit boot.Kit, archives []string) error {
+func (g *Guest) boot(kit boot.Kit, has Equipment) error {
 	slot := g.cluster.slot
 	if _, err := slot.bridge(g.number); err != nil {
 		return err
 	}
-	root, err := g.root(kit, archives)
+	root, err := g.root(kit, has)
 	if err != nil {
 		return err
 	}
@@ -81,8 +89,11 @@ func (g *Guest) boot(kit boot.Kit, archives []string) error {
 	if err := writeEmpty(disk, 64<<20); err != nil { // for which the guest's init looks
 		return err
 	}
-	// What a node has on its disk is in the guest's memory.
-	machine := boot.Topology{Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Memory: 4096}
+	machine := has.Machine
+	if machine == (boot.Topology{}) {
+		// What a node has on its disk is in the guest's memory.
+		machine = boot.Topology{Sockets: 1, Dies: 1, Cores: 4, Threads: 1, Memory: 4096}
+	}
 	words := kit.QEMU(machine, root, disk, g.console(),
 		"apparmor=0 SLUICE_SYSTEMD=true SLUICE_UNIT=node.target SLUICE_MODULES="+strings.Join(modules(), ","))
 	tap := slot.link(g.number) + "-tap"

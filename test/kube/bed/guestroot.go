@@ -19,8 +19,8 @@ func kit() (boot.Kit, error) {
 // modules are those of the guest's kernel.
 func modules() []string { return append(boot.Disk(), boot.Network()...) }
 
-// root writes the guest's first root with the archives of images, and returns its path.
-func (g *Guest) root(kit boot.Kit, archives []string) (string, error) {
+// root writes the guest's first root, and returns its path.
+func (g *Guest) root(kit boot.Kit, has Equipment) (string, error) {
 	if err := g.cluster.missing(); err != nil {
 		return "", err
 	}
@@ -59,18 +59,22 @@ func (g *Guest) root(kit boot.Kit, archives []string) (string, error) {
 		"etc/kubernetes/kubeconfig":   kubeconfig,
 		"images/0.tar":                image,
 	})
-	for i, archive := range archives {
+	for i, archive := range has.Images {
 		files[fmt.Sprintf("images/%d.tar", i+1)] = archive
 	}
 	for _, plugin := range []string{"bridge", "host-local", "loopback"} {
 		files["opt/cni/bin/"+plugin] = filepath.Join(node, "cni", plugin)
 	}
+	maps.Copy(files, has.Files)
+	texts := g.texts()
+	maps.Copy(texts, has.Texts)
 	root := g.cluster.path(g.Name + ".cpio")
-	return root, boot.WriteRoot(root, files, g.texts())
+	return root, boot.WriteRoot(root, files, texts)
 }
 
 // texts are the files of a node's configuration. Without DefaultDependencies=no, its units would need those that a
-// distribution has for its start.
+// distribution has for its start. The emulated CPUs take turns on one of the host's: Go programs that spin on all of them
+// in search of work would take most of its time.
 func (g *Guest) texts() map[string]string {
 	slot := g.cluster.slot
 	place := strings.NewReplacer("NAME", g.Name, "ADDRESS", g.IP, "GATEWAY", slot.address(g.number, 1).String(),
@@ -145,7 +149,7 @@ StandardOutput=socket
 DefaultDependencies=no
 [Service]
 Type=notify
-Environment=PATH=/bin
+Environment=PATH=/bin GOMAXPROCS=4
 ExecStart=/bin/containerd --config /etc/containerd.toml
 Delegate=yes
 KillMode=process
@@ -159,7 +163,7 @@ StandardError=append:/var/log/containerd.log
 		"etc/systemd/system/kubelet.service": `[Unit]
 DefaultDependencies=no
 [Service]
-Environment=PATH=/bin
+Environment=PATH=/bin GOMAXPROCS=4
 ExecStart=/bin/kubelet --config /etc/kubelet.yaml --kubeconfig /etc/kubernetes/kubeconfig --cert-dir /var/lib/kubelet/pki --hostname-override NAME --node-ip ADDRESS --v=2
 Restart=always
 StandardOutput=append:/var/log/kubelet.log

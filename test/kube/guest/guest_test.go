@@ -54,7 +54,7 @@ func TestGuest(t *testing.T) {
 	}
 	c := bed.API(t)
 	c.HighWeight(t)
-	s := &session{Cluster: c, node: c.Guest(t, nodeName, "../../../bin/sluice-image.tar"), pods: map[string]*corev1.Pod{}}
+	s := &session{Cluster: c, node: c.Guest(t, nodeName, bed.Equipment{Images: []string{"../../../bin/sluice-image.tar"}}), pods: map[string]*corev1.Pod{}}
 	pin := fmt.Sprintf("{requests: {cpu: 1, memory: %d}, limits: {cpu: 1, memory: %[1]d}}", memory)
 	s.start(t, "lsr", `annotations: {class.sluice.dev: LSR}`, pin)
 	s.start(t, "ls", "", "{requests: {cpu: 250m}}")
