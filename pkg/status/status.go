@@ -97,19 +97,28 @@ type SlowWrite struct {
 
 // Machine is a summary of the machine.
 type Machine struct {
-	Online       cpuset.Set `json:"online"`       // CPUs that are online.
-	Offline      cpuset.Set `json:"offline"`      // CPUs that are present but offline.
-	Packages     int        `json:"packages"`     // Number of CPU packages (sockets).
-	Nodes        int        `json:"nodes"`        // Number of NUMA nodes.
-	L3s          int        `json:"l3s"`          // Number of L3 caches.
-	Cores        int        `json:"cores"`        // Number of physical cores.
-	MemoryBytes  int64      `json:"memoryBytes"`  // Memory of the machine in bytes.
-	Pinned       cpuset.Set `json:"pinned"`       // CPUs granted exclusively to LSE and LSR containers.
-	PinnableCPUs int        `json:"pinnableCPUs"` // Number of CPUs that new LSE and LSR containers could get together; 0 where Sluice sets no CPU sets.
-	Reserved     cpuset.Set `json:"reserved"`     // CPUs that the configuration withholds from all containers.
-	System       cpuset.Set `json:"system"`       // CPUs that the configuration gives to class SYSTEM.
-	External     cpuset.Set `json:"external"`     // CPUs that Sluice must not assign: those exclusively assigned by the kubelet's CPU manager, and those that the cgroup of all pods lacks.
-	Steering     Steering   `json:"steering"`     // Interrupts and work queues kept off CPUs.
+	Online       cpuset.Set `json:"online"`              // CPUs that are online.
+	Offline      cpuset.Set `json:"offline"`             // CPUs that are present but offline.
+	Packages     int        `json:"packages"`            // Number of CPU packages (sockets).
+	Nodes        int        `json:"nodes"`               // Number of NUMA nodes.
+	L3s          int        `json:"l3s"`                 // Number of L3 caches.
+	Cores        int        `json:"cores"`               // Number of physical cores.
+	MemoryBytes  int64      `json:"memoryBytes"`         // Memory of the machine in bytes.
+	Pinned       cpuset.Set `json:"pinned"`              // CPUs granted exclusively to LSE and LSR containers.
+	PinnableCPUs int        `json:"pinnableCPUs"`        // Number of CPUs that new LSE and LSR containers could get together; 0 where Sluice sets no CPU sets.
+	NUMANodes    []NUMANode `json:"numaNodes,omitempty"` // NUMA nodes, in the order of their numbers; absent if the runtime has not listed its containers yet.
+	Reserved     cpuset.Set `json:"reserved"`            // CPUs that the configuration withholds from all containers.
+	System       cpuset.Set `json:"system"`              // CPUs that the configuration gives to class SYSTEM.
+	External     cpuset.Set `json:"external"`            // CPUs that Sluice must not assign: those exclusively assigned by the kubelet's CPU manager, and those that the cgroup of all pods lacks.
+	Steering     Steering   `json:"steering"`            // Interrupts and work queues kept off CPUs.
+}
+
+// NUMANode is a NUMA node of the machine.
+type NUMANode struct {
+	ID           int        `json:"id"`           // Number of the NUMA node.
+	CPUs         cpuset.Set `json:"cpus"`         // CPUs of the node that are online; empty if it has memory only.
+	PinnableCPUs int        `json:"pinnableCPUs"` // Number of CPUs there that one new LSE or LSR container could get; 0 where Sluice sets no CPU sets.
+	Distances    []int      `json:"distances"`    // Distances to the NUMA nodes in the order of this list, as the firmware states them: 10 is local.
 }
 
 // Steering is the state of keeping interrupts and unbound work queues off LSE CPUs.

@@ -167,11 +167,31 @@ func (r *Reporter) machine() status.Machine {
 		Online: m.Online, Offline: m.Offline,
 		Packages: len(m.Packages), Nodes: len(m.Nodes), L3s: len(m.L3s), Cores: len(m.Cores),
 		MemoryBytes: r.Memory(),
-		Pinned:      r.Ledger.Pinned(), PinnableCPUs: pinnable,
+		Pinned:      r.Ledger.Pinned(), PinnableCPUs: pinnable, NUMANodes: r.numaNodes(),
 		Reserved: r.Config.Reserved, System: r.Config.System,
 		External: cpuset.Union(r.External(), r.Barred()),
 		Steering: r.from.Steering(),
 	}
+}
+
+// numaNodes is nil if the plugin does not know the containers yet.
+func (r *Reporter) numaNodes() []status.NUMANode {
+	if !r.Synced {
+		return nil
+	}
+	m := r.Ledger.Machine()
+	pinnable := make([]int, 0, len(m.Nodes))
+	if r.Authority().Cpusets {
+		pinnable = r.Ledger.Pinnable(pinnable)
+	}
+	nodes := make([]status.NUMANode, len(m.Nodes))
+	for i := range m.Nodes {
+		nodes[i] = status.NUMANode{ID: m.Nodes[i].ID, CPUs: m.Nodes[i].CPUs, Distances: m.Nodes[i].Distances}
+		if len(pinnable) > 0 {
+			nodes[i].PinnableCPUs = pinnable[i]
+		}
+	}
+	return nodes
 }
 
 // contested lists what other programs keep changing, in alphabetical order.
