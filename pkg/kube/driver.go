@@ -19,6 +19,7 @@ import (
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	cluster "github.com/sluice-dev/sluice/pkg/cluster/slices"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 )
 
@@ -41,7 +42,7 @@ type Driver struct {
 	plugin Reserver
 	dir    string // the kubelet's folder
 	log    logrus.FieldLogger
-	slice  slice
+	slice  kept[cluster.Device]
 	one    sync.Mutex // held while a claim is prepared or ended: the kubelet repeats what takes long
 }
 
@@ -54,7 +55,9 @@ func (c *Client) NewDriver(plugin Reserver, kubelet string, log logrus.FieldLogg
 	if err != nil {
 		return nil, err
 	}
-	return &Driver{client: c, rest: group, plugin: plugin, dir: kubelet, log: log, slice: slice{wake: make(chan struct{}, 1)}}, nil
+	d := &Driver{client: c, rest: group, plugin: plugin, dir: kubelet, log: log}
+	d.slice = kept[cluster.Device]{name: "ResourceSlice", due: cluster.Due, put: d.put, wait: soon, wake: make(chan struct{}, 1)}
+	return d, nil
 }
 
 // SocketFolders are the folders of the driver's sockets, for registration and for claims, below the
@@ -79,7 +82,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	work.Go(func() error { return serve(ctx, claimServer, claims) })
 	work.Go(func() error { return serve(ctx, registerServer, register) })
 	work.Go(func() error { d.watch(ctx); return nil })
-	work.Go(func() error { d.publish(ctx); return nil })
+	work.Go(func() error { d.slice.keep(ctx, d.log); return nil })
 	return work.Wait()
 }
 

@@ -312,11 +312,11 @@ func await(t *testing.T, what string, there func() bool) {
 func TestLostPlugin(t *testing.T) {
 	t.Parallel()
 	d, api, _ := newDriver(t)
-	if _, due := d.slice.due(time.Now()); due {
+	if _, due := d.slice.next(time.Now()); due {
 		t.Error("a slice is due before the plugin has said anything")
 	}
 	d.heard(t, 2)
-	devices, due := d.slice.due(time.Now())
+	devices, due := d.slice.next(time.Now())
 	if !due || len(devices) != 1 {
 		t.Fatalf("%+v, %v", devices, due)
 	}
@@ -328,10 +328,10 @@ func TestLostPlugin(t *testing.T) {
 		t.Errorf("what is published already is written: %s, %v", api.has(), err)
 	}
 	d.Lost()
-	if _, due := d.slice.due(time.Now().Add(20 * time.Second)); due {
+	if _, due := d.slice.next(time.Now().Add(20 * time.Second)); due {
 		t.Error("the slice is withdrawn while the plugin restarts")
 	}
-	devices, due = d.slice.due(time.Now().Add(40 * time.Second))
+	devices, due = d.slice.next(time.Now().Add(40 * time.Second))
 	if !due || len(devices) != 0 {
 		t.Errorf("the slice of a plugin that is away is %+v, %v", devices, due)
 	}
@@ -340,11 +340,11 @@ func TestLostPlugin(t *testing.T) {
 	}
 	d.slice.check() // while the slice was written: what was read before may be gone
 	d.slice.done(devices, time.Now())
-	if _, due := d.slice.due(time.Now()); !due {
+	if _, due := d.slice.next(time.Now()); !due {
 		t.Error("a kubelet that starts does not make the slice due")
 	}
 	d.slice.done(devices, time.Now())
-	if _, due := d.slice.due(time.Now()); due {
+	if _, due := d.slice.next(time.Now()); due {
 		t.Error("a slice that was checked is due again")
 	}
 }

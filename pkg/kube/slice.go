@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -21,26 +19,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 )
 
-// slice is the node's ResourceSlice: what it is to have, and what was published last.
-type slice struct {
-	wake chan struct{}
-
-	mu        sync.Mutex
-	want      []cluster.Device
-	known     bool      // whether want is known
-	lostAt    time.Time // since when the plugin has told nothing of claims; zero while it does
-	recheck   bool      // the object may not be what was published
-	published []cluster.Device
-	at        time.Time // of the last publication
-}
-
-// These are the times of the slice.
-const (
-	slicePause    = 5 * time.Second  // after a request that failed
-	sliceRecheck  = 5 * time.Minute  // in case that a change by somebody else was missed
-	slicePatience = 30 * time.Second // until devices are withdrawn because the plugin is away: its restart takes less
-)
-
 // Heard takes over what the plugin says of claims in its status. It says nothing of them before it
 // knows the containers.
 func (d *Driver) Heard(s *status.Status) error {
@@ -48,58 +26,13 @@ func (d *Driver) Heard(s *status.Status) error {
 		d.Lost()
 		return nil
 	}
-	d.slice.mu.Lock()
-	d.slice.want, d.slice.known, d.slice.lostAt = cluster.Devices(s.Claims), true, time.Time{}
-	d.slice.mu.Unlock()
-	d.slice.awake()
+	d.slice.heard(cluster.Devices(s.Claims))
 	return nil
 }
 
 // Lost says that the plugin is away. If that lasts, all devices are withdrawn, since the plugin reserves
 // nothing.
-func (d *Driver) Lost() {
-	d.slice.mu.Lock()
-	defer d.slice.mu.Unlock()
-	if d.slice.lostAt.IsZero() {
-		d.slice.lostAt = time.Now()
-	}
-}
-
-func (s *slice) check() {
-	s.mu.Lock()
-	s.recheck = true
-	s.mu.Unlock()
-	s.awake()
-}
-
-func (s *slice) awake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// due returns the devices to publish, if it is time to. A check that is asked for from then on makes
-// them due again.
-func (s *slice) due(now time.Time) ([]cluster.Device, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.lostAt.IsZero() && now.Sub(s.lostAt) >= slicePatience {
-		s.want, s.known = nil, true
-	}
-	since := now.Sub(s.at)
-	due := s.known && (s.recheck || since >= sliceRecheck || cluster.Due(s.published, s.want, since))
-	if due {
-		s.recheck = false
-	}
-	return s.want, due
-}
-
-func (s *slice) done(devices []cluster.Device, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.published, s.at = devices, now
-}
+func (d *Driver) Lost() { d.slice.lost() }
 
 // watch notices what others do to the slice: a kubelet that starts deletes the slices of its node, some
 // time before or after it has registered the driver.
@@ -111,40 +44,6 @@ func (d *Driver) watch(ctx context.Context) {
 		Handler:       cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, now any) { check(now) }, DeleteFunc: check},
 	})
 	controller.Run(ctx.Done())
-}
-
-// publish keeps the slice until the context ends.
-func (d *Driver) publish(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	told := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-d.slice.wake:
-		case <-tick.C:
-		}
-		devices, due := d.slice.due(time.Now())
-		if !due {
-			continue
-		}
-		err := d.put(ctx, devices)
-		if err == nil {
-			d.slice.done(devices, time.Now())
-			told = ""
-			continue
-		}
-		d.slice.check()
-		if ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
-			d.log.WithError(err).Warn("The ResourceSlice of the node can't be published")
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(slicePause):
-		}
-	}
 }
 
 func (d *Driver) sliceName() string { return fmt.Sprintf("%.230s-%s", d.client.node, claim.Driver) }
