@@ -105,6 +105,7 @@ func exempt() map[string][]string {
 		},
 		"pkg/cluster/policy": {path.Join(module, "pkg/status")}, // imports it for its types only
 		"pkg/cluster/slices": {path.Join(module, "pkg/status")}, // imports it for its types only
+		"pkg/cluster/zones":  {path.Join(module, "pkg/status")}, // imports it for its types only
 		"pkg/cluster/overlay": { // merges YAML, and imports the packages for their types and the parser
 			"gopkg.in/yaml.v3", path.Join(module, "pkg/status"), path.Join(module, "pkg/config"),
 		},

@@ -6,6 +6,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -112,11 +113,11 @@ func newApplied(name, uid string) *applied {
 	return &applied{APIVersion: "v1", Kind: "Node", Metadata: appliedName{Name: name, UID: uid}}
 }
 
-// Withdraw removes all that Sluice has published on a node: its resources, its conditions and its report.
-// Running pods with these resources stay: the kubelet does not check what the node lacks.
+// Withdraw removes all that Sluice has published on a node: its resources, its conditions, its report and its
+// NodeResourceTopology. Running pods with these resources stay: the kubelet does not check what the node lacks.
 func (c *Client) Withdraw(ctx context.Context, node string) error {
 	_, err := c.apply(ctx, newApplied(node, ""), false)
-	return err
+	return errors.Join(err, c.WithdrawTopology(ctx, node))
 }
 
 // These are how nodes are listed: in pages, and without what is not needed of a node, of which the

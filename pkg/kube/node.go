@@ -50,7 +50,7 @@ func (c *Client) newNode(names map[selling.Kind]string, changed func()) *node {
 	return n
 }
 
-// trim keeps of a node what Sluice publishes, and who else does.
+// trim keeps of a node what Sluice publishes, who else does, and what its zones have to repeat.
 func (n *node) trim(object any) any {
 	full, ok := object.(*corev1.Node)
 	if !ok {
@@ -70,6 +70,11 @@ func (n *node) trim(object any) any {
 			if quantity, ok := list.from[corev1.ResourceName(name)]; ok {
 				(*list.to)[corev1.ResourceName(name)] = quantity
 			}
+		}
+	}
+	for name, quantity := range full.Status.Allocatable {
+		if native(name) {
+			trimmed.Status.Allocatable[name] = quantity
 		}
 	}
 	for _, c := range full.Status.Conditions {

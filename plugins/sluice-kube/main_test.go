@@ -26,6 +26,7 @@ func TestWrongFlags(t *testing.T) {
 		{"uninstall", cli.ExitFailure, "--node-name"},
 		{"run --node-name n --resources volcano", cli.ExitFailure, "koordinator"},
 		{"run --node-name n --pins --dra", cli.ExitFailure, "leave one of them out"},
+		{"run --node-name n --topology", cli.ExitFailure, "add --pins"},
 		{"run --node-name n --log-level loud", cli.ExitFailure, "--log-level"},
 		{"run --node-name n --kubeconfig " + broken, cli.ExitFailure, "--kubeconfig"},
 		{"run --node-name n", cli.ExitFailure, "mount a token"},

@@ -22,7 +22,7 @@ import (
 type options struct {
 	node, namespace, socket, resources, kubeconfig, metrics, logLevel string
 	kubelet                                                           string
-	pins, parts, dra                                                  bool
+	pins, topology, parts, dra                                        bool
 }
 
 func newRun() *cobra.Command {
@@ -39,7 +39,8 @@ With --parts, hand the plugin also the parts of the fleet's policy for this node
 of those ConfigMaps that have the label sluice.dev/policy.
 
 With --pins, publish also how many CPUs containers can have for themselves, so that
-a pod of class LSE or LSR waits until a node has them.
+a pod of class LSE or LSR waits until a node has them. With --topology, publish these
+CPUs also by NUMA node, in a NodeResourceTopology for a NUMA-aware scheduler.
 
 With --dra it also publishes in a ResourceSlice what resource claims can have of
 the node's CPUs, and lets the plugin reserve what they are given.`,
@@ -61,6 +62,7 @@ the node's CPUs, and lets the plugin reserve what they are given.`,
 	f.StringVar(&o.resources, "resources", string(selling.Sluice), "names of the resources: sluice, koordinator or katalyst")
 	f.BoolVar(&o.parts, "parts", false, "hand the plugin the parts of the fleet's policy; this takes the right to list all ConfigMaps of the namespace")
 	f.BoolVar(&o.pins, "pins", false, "publish also "+selling.PinnableCPU+", the CPUs that LSE and LSR containers can have")
+	f.BoolVar(&o.topology, "topology", false, "publish "+selling.PinnableCPU+" also by NUMA node, in a NodeResourceTopology; this takes --pins")
 	kubeconfigFlag(cmd, &o.kubeconfig)
 	f.StringVar(&o.metrics, "metrics-listen", "", "address of the metrics, as :9101 (default: none)")
 	f.BoolVar(&o.dra, "dra", false, "reserve CPUs for resource claims, as the DRA driver cpus.sluice.dev")
@@ -83,12 +85,18 @@ var errNoNode = errors.New("the node has no name: give --node-name, or set NODE_
 // errPinsAndDRA says why a node sells its free CPUs in one way.
 var errPinsAndDRA = errors.New("--pins and --dra: the node would offer the same free CPUs twice, as " + selling.PinnableCPU + " and to resource claims: leave one of them out")
 
+// errTopologyAlone says what a topology without pins lacks.
+var errTopologyAlone = errors.New("--topology without --pins: the NodeResourceTopology has " + selling.PinnableCPU + " by NUMA node, which pods request only where --pins publishes it: add --pins, or leave --topology out")
+
 func run(ctx context.Context, o options) error {
 	if o.node == "" {
 		return errNoNode
 	}
 	if o.pins && o.dra {
 		return errPinsAndDRA
+	}
+	if o.topology && !o.pins {
+		return errTopologyAlone
 	}
 	dialect, err := selling.ParseDialect(o.resources)
 	if err != nil {
@@ -132,6 +140,14 @@ func run(ctx context.Context, o options) error {
 		work.Go(func() error { parts.Run(ctx); return nil })
 	}
 	followers := []follower{publisher}
+	if o.topology {
+		topology, err := publisher.Topology()
+		if err != nil {
+			return err
+		}
+		followers = append(followers, topology)
+		work.Go(func() error { topology.Run(ctx); return nil })
+	}
 	if o.dra {
 		driver, err := client.NewDriver(plugin, o.kubelet, log)
 		if err != nil {

@@ -13,18 +13,21 @@ import (
 
 func newUninstall() *cobra.Command {
 	var node, kubeconfig string
-	var all bool
+	var all, topology bool
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove what was published on this node, or on all nodes",
-		Long: `Remove from nodes what sluice-kube has published: resources, conditions and the
-report. Running pods with these resources stay. Stop 'sluice-kube run' before, or
+		Long: `Remove from nodes what sluice-kube has published: resources, conditions, the
+report and its NodeResourceTopology. Running pods with these resources stay. Stop 'sluice-kube run' before, or
 it publishes again.`,
 		Example: `  # this node, in a pod with NODE_NAME
   sluice-kube uninstall
 
   # all nodes, with an administrator's kubeconfig
-  sluice-kube uninstall --all-nodes --kubeconfig admin.conf`,
+  sluice-kube uninstall --all-nodes --kubeconfig admin.conf
+
+  # the NodeResourceTopologies alone, while 'sluice-kube run' goes on without --topology
+  sluice-kube uninstall --all-nodes --topology --kubeconfig admin.conf`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if node == "" && !all {
@@ -40,27 +43,31 @@ it publishes again.`,
 					return fmt.Errorf("the list of nodes: %w", err)
 				}
 			}
-			return withdraw(c, client, nodes)
+			if topology {
+				return withdraw(c, "no NodeResourceTopology of Sluice", client.WithdrawTopology, nodes)
+			}
+			return withdraw(c, "nothing of Sluice", client.Withdraw, nodes)
 		},
 	}
 	nodeFlag(cmd, &node)
 	kubeconfigFlag(cmd, &kubeconfig)
 	cmd.Flags().BoolVar(&all, "all-nodes", false, "all nodes of the cluster")
+	cmd.Flags().BoolVar(&topology, "topology", false, "remove the NodeResourceTopology alone")
 	return cmd
 }
 
 // withdraw goes on with the other nodes where one fails.
-func withdraw(c *cobra.Command, client *kube.Client, nodes []string) error {
+func withdraw(c *cobra.Command, left string, remove func(context.Context, string) error, nodes []string) error {
 	var errs []error
 	for _, name := range nodes {
-		err := client.Withdraw(c.Context(), name)
+		err := remove(c.Context(), name)
 		switch {
 		case errors.Is(err, context.Canceled):
 			return err
 		case err != nil:
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 		default:
-			fmt.Fprintf(c.OutOrStdout(), "node %s: nothing of Sluice is published\n", name)
+			fmt.Fprintf(c.OutOrStdout(), "node %s: %s is published\n", name, left)
 		}
 	}
 	return errors.Join(errs...)

@@ -30,8 +30,9 @@ func TestRefusals(t *testing.T) {
 		"nodeGroups: [{name: a, nodeSelector: {a: b}, config: 'mode: on'}]": "config of node group a has the key",
 		"metrics: {podMonitor: {enabled: true}}":                            "metrics.podMonitor.enabled needs metrics.listen",
 		"kube: {enabled: true, pins: true, dra: {enabled: true}}":           "set one of them to false",
-		"kubeletDir: var/lib":       "at '/kubeletDir'",
-		"image: {digest: sha256:1}": "at '/image/digest'",
+		"kube: {enabled: true, topology: true}":                             "set kube.pins to true",
+		"kubeletDir: var/lib":                                               "at '/kubeletDir'",
+		"image: {digest: sha256:1}":                                         "at '/image/digest'",
 	} {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {

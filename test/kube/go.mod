@@ -8,6 +8,7 @@ replace github.com/sluice-dev/sluice => ../..
 
 require (
 	github.com/google/go-containerregistry v0.21.3
+	github.com/k8stopologyawareschedwg/noderesourcetopology-api v0.1.2
 	github.com/sirupsen/logrus v1.10.2
 	github.com/sluice-dev/sluice v0.0.0-00010101000000-000000000000
 	github.com/vishvananda/netlink v1.3.1
@@ -24,6 +25,7 @@ require (
 
 require (
 	github.com/containerd/stargz-snapshotter/estargz v0.18.2 // indirect
+	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/klauspost/compress v1.18.4 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect

@@ -65,7 +65,7 @@ const (
 // NewReport reads a status. It fails if the status contains an amount that no node can have;
 // such a status counts for nothing.
 func NewReport(s *status.Status) (*Report, error) {
-	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s), Held: held(s), Scheduling: scheduling(&s.Scheduling)}
+	r := &Report{Connected: s.Runtime.Connected, NotActing: notActing(s), Shortcomings: shortcomings(s), Held: Held(s), Scheduling: scheduling(&s.Scheduling)}
 	if r.Pinnable = int64(s.Machine.PinnableCPUs); r.Pinnable < 0 || r.Pinnable > Most {
 		return nil, fmt.Errorf("the status has machine.pinnableCPUs of %d: amounts are from 0 to %d; restart sluice, and report a bug if the amount comes back", r.Pinnable, Most)
 	}
@@ -91,8 +91,8 @@ func NewReport(s *status.Status) (*Report, error) {
 	return r, nil
 }
 
-// held returns the CPUs that pods have for themselves, by UID.
-func held(s *status.Status) map[string]int64 {
+// Held returns the CPUs that pods have for themselves, by UID.
+func Held(s *status.Status) map[string]int64 {
 	cpus := map[string]int64{}
 	for i := range s.Containers {
 		if c := &s.Containers[i]; c.Pool == "" {

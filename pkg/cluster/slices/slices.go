@@ -51,9 +51,12 @@ func Devices(c *status.Claims) []Device {
 	return devices
 }
 
-// calm is for how long a slice stays as it is before it offers more. Each change costs the API server
+// calm is for how long an object stays as it is before it offers more. Each change costs the API server
 // and the scheduler of a large cluster something.
 const calm = 20 * time.Second
+
+// Calm reports whether an object that was published so long ago may offer more.
+func Calm(since time.Duration) bool { return since >= calm || since < 0 }
 
 // Due reports whether devices are to be published in place of others that have been published for so
 // long. What a node no longer has goes at once.
@@ -61,7 +64,7 @@ func Due(published, now []Device, since time.Duration) bool {
 	if slices.Equal(published, now) {
 		return false
 	}
-	return since >= calm || since < 0 || falls(published, now)
+	return Calm(since) || falls(published, now)
 }
 
 // falls reports whether some device has fewer CPUs than before, or is gone.

@@ -112,3 +112,40 @@ func TestWithdrawal(t *testing.T) {
 		t.Errorf("Job %s is left after the uninstallation", jobs.Items[i].Name)
 	}
 }
+
+// The NodeResourceTopologies go with the upgrade that turns them off, and everything else stays.
+func TestTopologyTurnedOff(t *testing.T) {
+	s := newStand(t)
+	s.cluster.InstallTopologies(t)
+	s.must(s.helm("kube: {enabled: true, pins: true, topology: true}", "install", "sluice", "CHART", "--wait"))
+	s.publish()
+	objects := s.client.Discovery().RESTClient()
+	for node, manager := range map[string]string{"n0": "sluice-kube", "n1": "sluice-kube", "n2": "nfd-master"} {
+		what := fmt.Sprintf(`{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": %q}, "zones": []}`, node)
+		s.must(objects.Patch(types.ApplyPatchType).AbsPath(bed.TopologiesPath, node).Param("fieldManager", manager).Body([]byte(what)).Do(t.Context()).Error())
+	}
+	left := func() string {
+		t.Helper()
+		var names []string
+		for _, node := range nodeNames() {
+			if objects.Get().AbsPath(bed.TopologiesPath, node).Do(t.Context()).Error() == nil {
+				names = append(names, node)
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	s.must(s.helm("kube: {enabled: true, pins: true, topology: true}", "upgrade", "sluice", "CHART", "--wait"))
+	if got := left(); got != "n0 n1 n2" {
+		t.Errorf("after an upgrade that changes nothing, the nodes %q have a topology", got)
+	}
+	s.must(s.helm("kube: {enabled: true, pins: true}", "upgrade", "sluice", "CHART", "--wait"))
+	if got := left(); got != "n2" || s.publishing() != nodes {
+		t.Errorf("after it was turned off, the nodes %q have a topology, and %d publish an offer", got, s.publishing())
+	}
+	s.must(s.helm("kube: {enabled: true, pins: true}", "upgrade", "sluice", "CHART", "--wait"))
+	s.kubelets.mu.Lock()
+	defer s.kubelets.mu.Unlock()
+	if len(s.kubelets.jobs) != 1 || s.kubelets.failed != nil {
+		t.Errorf("%d Jobs have run, want 1: %v", len(s.kubelets.jobs), s.kubelets.failed)
+	}
+}

@@ -93,3 +93,13 @@ func (p *Program) Publications(t testing.TB) int {
 	t.Fatal("the metrics lack the number of publications")
 	return 0
 }
+
+// Log is what the program has logged.
+func (p *Program) Log(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
