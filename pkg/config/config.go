@@ -41,6 +41,8 @@ type Config struct {
 	Log            Log           `yaml:"log"`
 
 	Control control.Config `yaml:"control"`
+
+	KeepWeights bool `yaml:"-"` // No key raises a pod's CPU weight, because the kubelet takes it for a request.
 }
 
 // RecordUpdates brings the runtime's own records into agreement with the kernel.

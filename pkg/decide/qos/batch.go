@@ -125,6 +125,15 @@ func (t *tuner) weight() {
 	for i := range t.pod.Containers {
 		percent = max(percent, t.pod.Containers[i].Request.Weight)
 	}
+	shares := t.shares
+	if t.pod.KeepWeight {
+		shares, percent = 0, min(percent, 100)
+		for i := range t.pod.Containers {
+			if t.pod.Containers[i].Request.Weight > 100 {
+				t.note(i, weightKey, "the kubelet takes CPU weights for requests (Kubernetes 1.37): the weight stays as it is")
+			}
+		}
+	}
 	scale := max(t.pod.WeightPercent, 100)
 	switch {
 	case t.idle: // the kernel refuses a weight
@@ -135,16 +144,16 @@ func (t *tuner) weight() {
 		}
 	case t.lowest:
 		t.setPod(knobs.Weight, knobs.MinShares, "cpu-identity -1 by the lowest weight")
-	case t.shares == 0 && (percent == 0 || percent == 100) && scale == 100:
+	case shares == 0 && (percent == 0 || percent == 100) && scale == 100:
 	case !t.has(knobs.Weight):
 		for i := range t.pod.Containers {
 			t.missing(i, weightKey, "cpu.weight and cpu.shares are not there: the CPU controller is not mounted")
 		}
-	case t.shares > 0 && percent > 0:
-		shares := knobs.Shares(percentOf(int64(t.shares), percent))
+	case shares > 0 && percent > 0:
+		shares = knobs.Shares(percentOf(int64(shares), percent))
 		t.weightScaled(Setting{Value: min(max(shares, knobs.MinShares), knobs.MaxShares), Why: "batch resources by the weight of its pool"}, scale)
-	case t.shares > 0:
-		t.weightScaled(Setting{Value: t.shares, Why: "sum of its containers' batch resources"}, scale)
+	case shares > 0:
+		t.weightScaled(Setting{Value: shares, Why: "sum of its containers' batch resources"}, scale)
 	case percent > 0:
 		t.weightScaled(Setting{Percent: percent, Why: "weight of its pool"}, scale)
 	default:

@@ -68,6 +68,23 @@ func TestPodBatch(t *testing.T) {
 	}
 }
 
+// Beside a kubelet that takes weights for requests, weights fall at most.
+func TestKeptWeight(t *testing.T) {
+	t.Parallel()
+	for percent, want := range map[int]string{0: "", 50: "50%", 100: "", 1000: ""} {
+		pod := Pod{QoS: workload.Burstable, KeepWeight: true, Containers: []Container{{Request: workload.Request{Tuning: workload.Tuning{Weight: percent}}}}}
+		all := For(mainline2(), &pod)
+		if got := value(all.Pod, knobs.Weight); got != want || (len(all.Notes[0]) > 0) != (percent > 100) {
+			t.Errorf("%d %%: %q, %v", percent, got, all.Notes[0])
+		}
+	}
+	grant := Container{Request: workload.Request{Class: workload.BE, Tuning: workload.Tuning{Batch: workload.Batch{CPURequest: milli(3000)}}}}
+	all := For(oldMainline2(), &Pod{QoS: workload.BestEffort, KeepWeight: true, Containers: []Container{grant}})
+	if got := value(all.Pod, knobs.Weight); got != "" {
+		t.Errorf("a grant makes the pod's weight %s", got)
+	}
+}
+
 func TestIO(t *testing.T) {
 	t.Parallel()
 	some := workload.Some[int]

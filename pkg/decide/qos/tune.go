@@ -35,6 +35,7 @@ type Pod struct {
 	Loop          Loop // loop's quota for the pod's cgroup
 	Ceiling       Loop // loop's quota for the cgroups above the pod
 	WeightPercent int  // CPU weight in percent of the usual one; 0 for no change
+	KeepWeight    bool // neither a key nor a grant raises the weight
 }
 
 // Container is a container with the kubelet's limits.

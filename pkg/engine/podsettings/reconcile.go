@@ -72,7 +72,7 @@ func (s *Settings) declarePod(pod *workload.Pod) {
 	p := qos.Pod{
 		QoS: pod.QoS(), Quota: s.podLimit(object), Containers: make([]qos.Container, len(members)),
 		Loop:    s.roomFor(s.inForce.Pods[pod.UID], members),
-		Ceiling: s.roomFor(s.inForce.BatchCgroups[colocation.Above(object.Path)], members),
+		Ceiling: s.roomFor(s.inForce.BatchCgroups[colocation.Above(object.Path)], members), KeepWeight: s.Config.KeepWeights,
 	}
 	if rank, _ := colocation.RankOf(s.requestsOf(pod)); rank == colocation.RankService {
 		p.WeightPercent = s.inForce.LSWeights[colocation.Above(object.Path)]
@@ -200,7 +200,7 @@ func (s *Settings) withBatchCgroups(groups []qos.Group) []qos.Group {
 // Alone returns the settings that a container would have alone in its pod, with its request as
 // far as settings depend on it. It also notes what this node lacks for them.
 func (s *Settings) Alone(c *node.Container) (settings []qos.Setting, request *workload.Request) {
-	pod := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{s.tunable(c)}}
+	pod := qos.Pod{QoS: c.Pod.QoS(), Containers: []qos.Container{s.tunable(c)}, KeepWeight: s.Config.KeepWeights}
 	all := qos.For(&s.QoS, &pod)
 	request = &pod.Containers[0].Request
 	c.Notes = s.lacking(request, all.Notes[0])

@@ -17,11 +17,11 @@ func takesWeights(version string) bool {
 	return major > 1 || major == 1 && minor >= 37
 }
 
-// fit adapts a configuration to a kubelet of that version: the weights stay as they are, unless the
-// configuration says how much they are to be.
+// fit adapts a configuration to a kubelet of that version. Weights stay as they are, unless
+// control.batch.onlineWeight is configured, which says that they may be raised.
 func fit(c *config.Config, kubelet string) {
 	if takesWeights(kubelet) && c.Control.Batch.OnlineWeight == 0 {
-		c.Control.Batch.OnlineWeight = 100
+		c.Control.Batch.OnlineWeight, c.KeepWeights = 100, true
 	}
 }
 
@@ -36,7 +36,7 @@ func (r *reloader) setKubelet(version string) error {
 			return err
 		}
 		if takesWeights(version) {
-			log = log.WithField("control.batch.onlineWeight", "100 unless it is configured: this kubelet takes CPU weights for requests")
+			log = log.WithField("weights", "stay as they are unless control.batch.onlineWeight is configured: this kubelet takes CPU weights for requests")
 		}
 		log.Info("Kubelet")
 	}
