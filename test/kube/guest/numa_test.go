@@ -42,10 +42,11 @@ StandardError=append:/var/log/nics.log
 `
 
 // TestNUMAClaims follows claims on a node with four NUMA nodes, from the scheduler to the cpusets of the kernel: on an
-// empty node, on one whose NUMA nodes are used by pins, and together with the devices of another driver.
+// empty node, on one whose NUMA nodes are used by pins, with CPUs that come online, and together with the devices of
+// another driver.
 func TestNUMAClaims(t *testing.T) {
 	if os.Getenv("SLUICE_GUEST_NODE") == "" {
-		t.Skip("SKIPPED: with SLUICE_GUEST_NODE=1 it boots a guest, and takes 8 minutes")
+		t.Skip("SKIPPED: with SLUICE_GUEST_NODE=1 it boots a guest with 32 CPUs, and takes 10 minutes")
 	}
 	if v := bed.Version(); v == "1.34" || v == "1.35" {
 		t.Skip("SKIPPED: DRAConsumableCapacity is off before Kubernetes 1.36")
@@ -53,6 +54,8 @@ func TestNUMAClaims(t *testing.T) {
 	s := newNUMASession(t)
 	s.awaitDevices(t, empty)
 	t.Run("the seventh claim waits until one ends", s.fill)
+	t.Run("a claim has memory of its socket", s.large)
+	t.Run("a claim owns the threads of its cores that come online", s.offline)
 	t.Run("pins have parts of NUMA nodes", s.fragments)
 	t.Run("a claim has a network card and CPUs of its NUMA node", s.besideACard)
 }
@@ -121,8 +124,49 @@ func (s *numaSession) fill(t *testing.T) {
 	left[has.node] += 6 - 4
 	s.takeAll(t, slices.Collect(maps.Values(left)))
 	s.alone(t)
+	s.renewPlugin(t)
+	s.alone(t)
 	s.awaitDevices(t, empty)
 	s.endAll(t)
+}
+
+// large requests more memory than a NUMA node has.
+func (s *numaSession) large(t *testing.T) {
+	s.claimWith(t, "large", 4, "2Gi")
+	s.awaitPlaced(t, "large")
+	s.endAll(t)
+}
+
+// offline takes the second threads of two cores away before a claim gets all that is left of their NUMA node. They are the
+// claim's when they are back.
+func (s *numaSession) offline(t *testing.T) {
+	whole := s.numa[1]
+	half := whole
+	for i := range 2 {
+		half.Remove(whole.First() + 2*i + 1)
+	}
+	away := strings.ReplaceAll(cpuset.Difference(whole, half).String(), ",", " ")
+	s.claim(t, "first", 6)
+	s.awaitPlaced(t, "first")
+	s.node.Run(t, "for cpu in "+away+"; do echo 0 >/sys/devices/system/cpu/cpu$cpu/online; done")
+	s.awaitDevices(t, map[int]int64{0: 6, 1: 6, 2: 8, 3: 8})
+	s.claim(t, "owner", 6)
+	if has := s.awaitPlaced(t, "owner"); has.cpus != half {
+		t.Fatalf("the claim has CPUs %s, want %s", has.cpus, half)
+	}
+	s.node.Run(t, "for cpu in "+away+"; do echo 1 >/sys/devices/system/cpu/cpu$cpu/online; done")
+	owner := s.placed["owner"]
+	bed.Await(t, "the claim to have the CPUs that are back", func() error {
+		if now := s.cpusets(t)[owner.id]; now[0] != whole.String() {
+			return fmt.Errorf("it has %s", now[0])
+		}
+		return nil
+	})
+	owner.cpus = whole
+	s.placed["owner"] = owner
+	s.alone(t)
+	s.endAll(t)
+	s.awaitDevices(t, empty)
 }
 
 // fragments lets pins leave four CPUs in the NUMA nodes 0 and 2 alone. A pin of five CPUs also keeps the sixth, which is

@@ -48,6 +48,11 @@ spec: {spec: {devices: {requests: [{name: cpus, exactly: {deviceClassName: lse.c
 // claim makes a pod with a claim for that many CPUs.
 func (s *numaSession) claim(t *testing.T, name string, cpus int) {
 	t.Helper()
+	s.claimWith(t, name, cpus, "16Mi")
+}
+
+func (s *numaSession) claimWith(t *testing.T, name string, cpus int, memory string) {
+	t.Helper()
 	s.Apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -57,8 +62,8 @@ spec:
   resourceClaims: [{name: mine, resourceClaimTemplateName: cpus-%d}]
   containers:
   - {name: main, image: %q, command: %s,
-     resources: {claims: [{name: mine}], requests: {cpu: %[2]d, memory: 16Mi}, limits: {cpu: %[2]d, memory: 16Mi}}}
-`, name, cpus, bed.Image, shows))
+     resources: {claims: [{name: mine}], requests: {cpu: %[2]d, memory: %[5]s}, limits: {cpu: %[2]d, memory: %[5]s}}}
+`, name, cpus, bed.Image, shows, memory))
 }
 
 // bound makes a pod with a claim, and waits until the scheduler has found a place for it.
@@ -136,7 +141,7 @@ func (s *numaSession) awaitPlaced(t *testing.T, name string) place {
 }
 
 // awaitShown waits until a pod is ready, and returns what its container has in the kernel, and its first process had: CPUs
-// of one NUMA node, with its memory.
+// of one NUMA node, with its memory, and that of the nearest if the pod requests more.
 func (s *numaSession) awaitShown(t *testing.T, name string) place {
 	t.Helper()
 	began := time.Now()
@@ -162,6 +167,9 @@ func (s *numaSession) awaitShown(t *testing.T, name string) place {
 	has := place{cpus: cpus, node: node, card: shown["NIC"], id: path.Base(s.node.Cgroup(t, pod, "main"))}
 	requests := pod.Spec.Containers[0].Resources.Requests
 	mems := cpuset.Of(max(0, node))
+	if requests.Memory().Value() > int64(numaMachine.MemoryPerNode())<<20 {
+		mems.Add(node ^ 1) // on the same socket
+	}
 	if wants := int(requests.Cpu().Value()); cpus.Size() != wants || node < 0 || shown["Mems_allowed_list"] != mems.String() {
 		t.Errorf("pod %s began on CPUs %s with memory of NUMA nodes %s, want %d CPUs of one NUMA node, and memory of %s", name, cpus, shown["Mems_allowed_list"], wants, mems)
 	}
@@ -241,6 +249,29 @@ func (s *numaSession) awaitRefused(t *testing.T, name string) {
 		t.Logf("pod %s waits: %s", name, trouble)
 		return nil
 	})
+}
+
+// renewPlugin deletes the plugin's pod, and waits until its successor is ready.
+func (s *numaSession) renewPlugin(t *testing.T) {
+	t.Helper()
+	old := s.plugin(t)
+	api := s.Client(t).CoreV1().Pods(namespace)
+	if err := api.Delete(t.Context(), old.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	bed.Await(t, "the plugin's new pod", func() error {
+		_, err := api.Get(t.Context(), old.Name, metav1.GetOptions{})
+		if err := bed.Gone(err); err != nil {
+			return err
+		}
+		pods, err := api.List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=node"})
+		if err == nil && (len(pods.Items) != 1 || !bed.Ready(&pods.Items[0])) {
+			err = errors.New(s.trouble(t))
+		}
+		return err
+	})
+	t.Logf("the plugin's new pod is ready after %s", time.Since(began).Round(100*time.Millisecond))
 }
 
 // end deletes a pod, and waits until it is gone.
