@@ -37,6 +37,9 @@ their settings, and the next start takes over from there.`,
 			if err := overlay.CheckKeys(o.FleetKeys); err != nil {
 				return fmt.Errorf("--fleet-keys: %w", err)
 			}
+			if err := daemon.CheckLabelsFile(o.LabelsFile); err != nil {
+				return err
+			}
 			return (&nri.Options{Index: o.Index, Name: o.Name}).Check()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,6 +61,7 @@ their settings, and the next start takes over from there.`,
 	f.StringVar(&o.CDIDir, "cdi-dir", "", "`folder` of CDI specs, as /var/run/cdi, to reserve CPUs for resource claims of Kubernetes (default: none)")
 	f.Uint32Var(&o.KubeUID, "kube-uid", 65527, "user of sluice-kube, who may connect to --kube-socket besides root")
 	f.StringSliceVar(&o.FleetKeys, "fleet-keys", nil, "keys of the configuration that parts of the fleet's policy may set on this node, as control.windows,pools (default: none)")
+	f.StringVar(&o.LabelsFile, "labels-file", "", "`file` in which Node Feature Discovery finds what this node has as labels (default: none)")
 	f.StringVar(&o.LogLevel, "log-level", "", "debug, info, warn or error (default: the configuration's)")
 	return cmd
 }

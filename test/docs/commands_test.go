@@ -182,6 +182,9 @@ func TestAnnotationsAreKnown(t *testing.T) {
 			if m[1] == "lse.cpus" || m[1] == "lsr.cpus" {
 				continue // a device class
 			}
+			if m[1] == "feature" {
+				continue // a label of nodes
+			}
 			if !slices.Contains(annotation.Keys(), m[1]) || m[2] != "" && m[2] != "pod" && m[2] != "container" {
 				t.Errorf("%s: %s is no annotation that Sluice reads", name, m[0])
 			}

@@ -150,7 +150,7 @@ containers:
 - name: sluice
   image: {{ include "sluice.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ if .root.Values.kube.dra.enabled }}, --cdi-dir, /host/var/run/cdi{{ end }}{{ with .root.Values.kube.fleetKeys }}, --fleet-keys, {{ join "," . | quote }}{{ end }}{{ end }}]
+  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.featureLabels }}, --labels-file, /host/etc/kubernetes/node-feature-discovery/features.d/sluice{{ end }}{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ if .root.Values.kube.dra.enabled }}, --cdi-dir, /host/var/run/cdi{{ end }}{{ with .root.Values.kube.fleetKeys }}, --fleet-keys, {{ join "," . | quote }}{{ end }}{{ end }}]
   {{- with .group.goMemoryLimit }}
   env:
   - {name: GOMEMLIMIT, value: {{ . }}}
@@ -184,6 +184,9 @@ containers:
   - {name: config, mountPath: /etc/sluice, readOnly: true}
   - {name: nri, mountPath: /var/run/nri}
   {{- include "sluice.mounts" .group | nindent 2 }}
+  {{- if .root.Values.featureLabels }}
+  - {name: features, mountPath: /host/etc/kubernetes/node-feature-discovery/features.d}
+  {{- end }}
   {{- if .root.Values.kube.enabled }}
   - {name: kube, mountPath: /run/sluice-kube}
   {{- if .root.Values.kube.dra.enabled }}
@@ -204,6 +207,11 @@ volumes:
 - name: nri
   hostPath: {path: /var/run/nri, type: Directory}
 {{ include "sluice.volumes" .group }}
+{{- if .root.Values.featureLabels }}
+# The file sluice there, from which Node Feature Discovery makes labels.
+- name: features
+  hostPath: {path: /etc/kubernetes/node-feature-discovery/features.d, type: DirectoryOrCreate}
+{{- end }}
 {{- if .root.Values.kube.enabled }}
 # The socket for sluice-kube, which is in a pod of its own.
 - name: kube

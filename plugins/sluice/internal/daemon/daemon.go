@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
 	"github.com/sluice-dev/sluice/pkg/kernel/reclaim"
+	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/runtime/kubelink"
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -49,6 +50,7 @@ type Options struct {
 	KubeUID      uint32   // user of sluice-kube, who may connect besides root
 	FleetKeys    []string // keys of the configuration that parts of the fleet's policy may set
 	CDIDir       string   // folder of CDI specs, for resource claims; "" reserves nothing for claims
+	LabelsFile   string   // what the node has, as labels for Node Feature Discovery; "" for none
 	LogLevel     string   // "" for the configuration's
 	Build        status.Build
 }
@@ -99,6 +101,7 @@ type service struct {
 	acting  group              // the agent and what sends it requests
 	writing group              // what writes the agent's records to disk; ends after acting
 
+	features    *knobs.Features                               // of the kernel; nil without cgroups
 	reclaimer   *reclaim.Runner                               // nil if the kernel can't reclaim on request
 	newFailsafe func(logrus.FieldLogger) controlloop.Failsafe // nil if there is no control loop
 }
@@ -184,6 +187,9 @@ func (s *service) start(cfg *config.Config, from status.Config) (*agent.Agent, *
 		s.acting.running.Go(func() { s.reload.retryParts(loop) })
 	}
 	s.acting.running.Go(func() { logRuntimes(loop, s.HostRoot, log) })
+	if s.LabelsFile != "" {
+		s.acting.running.Go(func() { s.keepLabels(loop, log) })
+	}
 	if s.reclaimer != nil {
 		s.acting.running.Go(func() { s.reclaimer.Run(loop) })
 	}
@@ -292,7 +298,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	default:
 		options.Kernel = h.Cgroups
 		options.Node = node(cfg, h.Cgroups, machine, options.Host, log)
-		options.Cores = coresched.New()
+		options.Cores, s.features = coresched.New(), &options.Node.Features
 		options.Memory.Use, options.Memory.OOMs = h.Cgroups.MemoryUse, h.Cgroups.OOMs
 		if options.Node.Features.Reclaim {
 			s.reclaimer = reclaim.New(reclaimed{h.Cgroups})
