@@ -9,7 +9,6 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	cluster "github.com/sluice-dev/sluice/pkg/cluster/slices"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 )
@@ -53,24 +52,28 @@ func allocated(object *resourceapi.ResourceClaim) (*claimed, error) {
 		if r.Driver != claim.Driver {
 			continue
 		}
-		node, ok := cluster.NodeOf(r.Device)
+		device := claim.Device{}
+		if err := device.Domain.UnmarshalText([]byte(r.Device)); err != nil {
+			return refuse("request %s: %w", r.Request, err)
+		}
 		consumed, has := r.ConsumedCapacity[capacityName]
 		cpus, whole := consumed.AsInt64()
 		switch {
 		case r.AdminAccess != nil && *r.AdminAccess:
 			return refuse("request %s asks for admin access, and CPUs of one's own are for one claim: leave adminAccess out", r.Request)
-		case !ok:
-			return refuse("device %q of request %s is none of this driver's: they are called numa0, numa1 …", r.Device, r.Request)
+		case device.Domain.Kind == claim.Core: // the plugin knows its CPUs
 		case !has:
 			return refuse("the allocation of request %s says no number of CPUs: the cluster needs the feature gate DRAConsumableCapacity, which is on since Kubernetes 1.36", r.Request)
 		case !whole || cpus < 1 || cpus > 1<<13:
 			return refuse("request %s has %s CPUs: it must be a whole number", r.Request, consumed.String())
+		default:
+			device.CPUs = int(cpus)
 		}
-		class, err := classOf(devices.Config, r.Request)
-		if err != nil {
+		var err error
+		if device.Class, err = classOf(devices.Config, r.Request); err != nil {
 			return refuse("request %s: %w", r.Request, err)
 		}
-		c.claim.Devices = append(c.claim.Devices, claim.Device{Node: node, CPUs: int(cpus), Class: class})
+		c.claim.Devices = append(c.claim.Devices, device)
 		c.results = append(c.results, *r)
 	}
 	if len(c.results) == 0 {

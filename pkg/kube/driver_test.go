@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -30,9 +32,11 @@ import (
 	drav1 "k8s.io/kubelet/pkg/apis/dra/v1"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	cluster "github.com/sluice-dev/sluice/pkg/cluster/slices"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
+	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 const claimUID = "0f0e4d2c-1b7a-4a57-9f0c-7d1f7a1d3c55"
@@ -69,7 +73,7 @@ func TestAllocated(t *testing.T) {
 		"":                       func(*resourceapi.ResourceClaim) {},
 		"has allocated nothing":  func(c *resourceapi.ResourceClaim) { c.Status.Allocation = nil },
 		"leave adminAccess out":  func(c *resourceapi.ResourceClaim) { ours(c).AdminAccess = &yes },
-		"none of this driver's":  func(c *resourceapi.ResourceClaim) { ours(c).Device = "cpu0" },
+		"devices are called":     func(c *resourceapi.ResourceClaim) { ours(c).Device = "cpu0" },
 		"DRAConsumableCapacity":  func(c *resourceapi.ResourceClaim) { ours(c).ConsumedCapacity = nil },
 		"must be a whole number": func(c *resourceapi.ResourceClaim) { ours(c).ConsumedCapacity["cpus"] = resource.MustParse("1500m") },
 		"no device of driver":    func(c *resourceapi.ResourceClaim) { ours(c).Driver = "other.vendor.com" },
@@ -81,7 +85,7 @@ func TestAllocated(t *testing.T) {
 		change(c)
 		got, err := allocated(c)
 		if want == "" {
-			if err != nil || !reflect.DeepEqual(got.claim.Devices, []claim.Device{{Node: 1, CPUs: 2, Class: workload.LSE}}) {
+			if err != nil || !reflect.DeepEqual(got.claim.Devices, []claim.Device{{Domain: claim.Domain{Kind: claim.NUMA, Number: 1}, CPUs: 2, Class: workload.LSE}}) {
 				t.Errorf("%+v: %v", got, err)
 			}
 			continue
@@ -89,6 +93,74 @@ func TestAllocated(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "claim shop/fast") {
 			t.Errorf("%v, want %q and the claim's name", err, want)
 		}
+	}
+}
+
+// A core has no capacity of which a claim consumes a part: the plugin knows how many CPUs it is.
+func TestAllocatedCores(t *testing.T) {
+	t.Parallel()
+	c := aClaim()
+	results := c.Status.Allocation.Devices.Results
+	results[1].Device, results[1].ConsumedCapacity, results[1].ShareID = "core3", nil, nil
+	next := results[1]
+	next.Device = "core4"
+	c.Status.Allocation.Devices.Results = append(results, next)
+	got, err := allocated(c)
+	want := []claim.Device{{Domain: claim.Domain{Kind: claim.Core, Number: 3}, Class: workload.LSE}, {Domain: claim.Domain{Kind: claim.Core, Number: 4}, Class: workload.LSE}}
+	if err != nil || !reflect.DeepEqual(got.claim.Devices, want) {
+		t.Errorf("%+v: %v", got, err)
+	}
+}
+
+// A node with more devices than a slice can have publishes several, all of one generation. Those that it
+// does not need any more are deleted, and one that somebody else deleted is made again.
+func TestManyDevices(t *testing.T) {
+	t.Parallel()
+	d, api, _ := newDriver(t)
+	cores := func(n int) []cluster.Device {
+		c := &status.Claims{}
+		for i := range n {
+			c.Devices = append(c.Devices, status.ClaimDevice{Device: claim.Domain{Kind: claim.Core, Number: i}, CPUs: 2, Nodes: cpuset.Of(0), ThreadsPerCore: 2})
+		}
+		return cluster.Devices(c)
+	}
+	names := []string{"n1-cpus.sluice.dev", "n1-cpus.sluice.dev-1", "n1-cpus.sluice.dev-2"}
+	steps := []struct {
+		devices int
+		writes  string // since the step before
+		loses   string
+	}{
+		{300, "POST POST POST", ""}, {300, "", names[1]}, {300, "PUT POST PUT", ""}, {256, "PUT PUT DELETE", ""}, {256, "", ""}, {3, "PUT DELETE", ""}, {0, "DELETE", ""}, {0, "", ""},
+	}
+	for i, step := range steps {
+		api.writes = nil
+		if err := d.put(t.Context(), cores(step.devices)); err != nil {
+			t.Fatal(err)
+		}
+		if api.has() != step.writes {
+			t.Errorf("step %d, %d devices: %q is written, want %q", i, step.devices, api.has(), step.writes)
+		}
+		seen, generations := 0, map[int64]bool{}
+		for _, name := range names {
+			s := api.slices[name]
+			if s == nil {
+				continue
+			}
+			generations[s.Spec.Pool.Generation] = true
+			if s.Spec.Pool.ResourceSliceCount != int64(len(api.slices)) || s.Spec.Pool.Name != "n1" || len(s.Spec.Devices) > 128 {
+				t.Errorf("step %d: slice %s has %d devices in the pool %+v", i, name, len(s.Spec.Devices), s.Spec.Pool)
+			}
+			for _, one := range s.Spec.Devices {
+				if one.Name != fmt.Sprint("core", seen) || one.AllowMultipleAllocations != nil || one.Capacity["cpus"].RequestPolicy != nil {
+					t.Errorf("step %d: device %d is %+v", i, seen, one)
+				}
+				seen++
+			}
+		}
+		if seen != step.devices || len(generations) > 1 {
+			t.Errorf("step %d: %d devices, want %d; the slices have generations %v", i, seen, step.devices, generations)
+		}
+		delete(api.slices, step.loses)
 	}
 }
 
@@ -114,11 +186,11 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// fakeAPI is an API server with one claim, one node and at most one slice.
+// fakeAPI is an API server with one claim, one node and its slices.
 type fakeAPI struct {
 	mu     sync.Mutex
 	claim  *resourceapi.ResourceClaim // nil stands for aClaim
-	slice  *resourceapi.ResourceSlice
+	slices map[string]*resourceapi.ResourceSlice
 	writes []string
 }
 
@@ -143,12 +215,13 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		missing()
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "resourceslices"): // no list and no watch here
 		missing()
-	case r.Method == http.MethodGet && f.slice == nil:
+	case r.Method == http.MethodGet && f.slices[path.Base(r.URL.Path)] == nil:
 		missing()
 	case r.Method == http.MethodGet:
-		answer(f.slice)
+		answer(f.slices[path.Base(r.URL.Path)])
 	case r.Method == http.MethodDelete:
-		f.writes, f.slice = append(f.writes, r.Method), nil
+		f.writes = append(f.writes, r.Method)
+		delete(f.slices, path.Base(r.URL.Path))
 		answer(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
 	default:
 		body, _ := io.ReadAll(r.Body)
@@ -161,10 +234,14 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		f.slice = object.(*resourceapi.ResourceSlice)
-		f.slice.APIVersion, f.slice.Kind = "resource.k8s.io/v1", "ResourceSlice"
+		slice := object.(*resourceapi.ResourceSlice)
+		slice.APIVersion, slice.Kind = "resource.k8s.io/v1", "ResourceSlice"
+		if f.slices == nil {
+			f.slices = map[string]*resourceapi.ResourceSlice{}
+		}
+		f.slices[slice.Name] = slice
 		f.writes = append(f.writes, r.Method)
-		answer(f.slice)
+		answer(slice)
 	}
 }
 
@@ -267,7 +344,7 @@ func TestDriver(t *testing.T) {
 	await(t, "a slice", func() bool { return api.has() == "POST" })
 	d.heard(t, 2)
 	await(t, "the lower capacity", func() bool { return api.has() == "POST PUT" })
-	if s := api.slice; s.Spec.Pool.Generation != 2 || s.OwnerReferences[0].UID != "node-uid" || *s.Spec.NodeName != "n1" || *s.Spec.Devices[0].Attributes[numaNode].IntValue != 1 {
+	if s := api.slices[d.sliceName(0)]; s.Spec.Pool.Generation != 2 || s.OwnerReferences[0].UID != "node-uid" || *s.Spec.NodeName != "n1" || *s.Spec.Devices[0].Attributes[numaNode].IntValue != 1 {
 		t.Errorf("the slice is %+v", s)
 	}
 	cancel()
@@ -284,7 +361,7 @@ func (f *fakeAPI) has() string {
 
 func (d *Driver) heard(t *testing.T, cpus int) {
 	t.Helper()
-	if err := d.Heard(&status.Status{Claims: &status.Claims{Nodes: []status.ClaimNode{{Node: 1, CPUs: cpus, ThreadsPerCore: 2}}}}); err != nil {
+	if err := d.Heard(&status.Status{Claims: &status.Claims{Devices: []status.ClaimDevice{{Device: claim.Domain{Kind: claim.NUMA, Number: 1}, CPUs: cpus, Nodes: cpuset.Of(1), ThreadsPerCore: 2}}}}); err != nil {
 		t.Error(err)
 	}
 }

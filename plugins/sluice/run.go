@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/cluster/overlay"
 	"github.com/sluice-dev/sluice/pkg/runtime/nri"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/plugins/internal/buildinfo"
 	"github.com/sluice-dev/sluice/plugins/internal/cli"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/daemon"
@@ -59,6 +60,7 @@ their settings, and the next start takes over from there.`,
 	f.StringVar(&o.StatusSocket, "status-socket", "", "unix socket for sluice status, explain and plan (default: the configuration's)")
 	f.StringVar(&o.KubeSocket, "kube-socket", "", "unix socket for sluice-kube, in a folder that both containers share (default: none)")
 	f.StringVar(&o.CDIDir, "cdi-dir", "", "`folder` of CDI specs, as /var/run/cdi, to reserve CPUs for resource claims of Kubernetes (default: none)")
+	f.TextVar(&o.ClaimDevices, "claim-devices", claim.NUMA, "what a device is for resource claims: `numa`, l3 or core")
 	f.Uint32Var(&o.KubeUID, "kube-uid", 65527, "user of sluice-kube, who may connect to --kube-socket besides root")
 	f.StringSliceVar(&o.FleetKeys, "fleet-keys", nil, "keys of the configuration that parts of the fleet's policy may set on this node, as control.windows,pools (default: none)")
 	f.StringVar(&o.LabelsFile, "labels-file", "", "`file` in which Node Feature Discovery finds what this node has as labels (default: none)")

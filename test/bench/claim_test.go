@@ -17,7 +17,7 @@ func BenchmarkClaim(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("cpus=%d/containers=%d", size.cpus, size.containers), func(b *testing.B) {
 			prepared := claim.Claim{UID: "measured", Namespace: "default", Name: "measured", Devices: []claim.Device{{
-				CPUs: 4, Class: workload.LSE, Reserved: cpuset.Of(2, 3, size.cpus/2+2, size.cpus/2+3), // with their siblings
+				Domain: claim.Domain{Kind: claim.NUMA}, CPUs: 4, Class: workload.LSE, Reserved: cpuset.Of(2, 3, size.cpus/2+2, size.cpus/2+3), // with their siblings
 			}}}
 			floor := newSide(b, size.containers, nil, "guaranteed")
 			floor.launch(b, "")

@@ -214,7 +214,7 @@ func TestCommandLines(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 4 {
+	if len(seen) != 5 {
 		t.Errorf("the containers run only %v", seen)
 	}
 }

@@ -31,6 +31,7 @@ func TestRefusals(t *testing.T) {
 		"metrics: {podMonitor: {enabled: true}}":                            "metrics.podMonitor.enabled needs metrics.listen",
 		"kube: {enabled: true, pins: true, dra: {enabled: true}}":           "set one of them to false",
 		"kube: {enabled: true, topology: true}":                             "set kube.pins to true",
+		"kube: {dra: {devices: cpu}}":                                       "at '/kube/dra/devices'",
 		"kubeletDir: var/lib":                                               "at '/kubeletDir'",
 		"image: {digest: sha256:1}":                                         "at '/image/digest'",
 	} {

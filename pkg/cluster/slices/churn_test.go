@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -42,8 +43,8 @@ func TestChurn(t *testing.T) {
 					begin(random, l, test.claims, held, now)
 				}
 				c := &status.Claims{}
-				for i, cpus := range l.Claimable(nil) {
-					c.Nodes = append(c.Nodes, status.ClaimNode{Node: i, CPUs: cpus, ThreadsPerCore: 2})
+				for _, d := range l.Claimable(claim.NUMA) {
+					c.Devices = append(c.Devices, status.ClaimDevice{Device: d.Domain, CPUs: d.Claimable, ThreadsPerCore: 2})
 				}
 				devices := Devices(c)
 				if Due(published, devices, now.Sub(at)) {
@@ -71,16 +72,17 @@ func begin(random *rand.Rand, l *placement.Ledger, claims bool, held map[string]
 	cpus := 2 * (1 + random.IntN(3))
 	var err error
 	if claims {
-		node, free := random.IntN(4), l.Claimable(nil)
+		node := random.IntN(4)
+		free := l.Claimable(claim.NUMA)[node].Claimable
 		for _, h := range l.Claims() {
 			if h.CPUs.SubsetOf(l.Machine().Nodes[node].CPUs) {
-				free[node] -= h.CPUs.Size()
+				free -= h.CPUs.Size()
 			}
 		}
-		if free[node] < cpus {
+		if free < cpus {
 			return // the scheduler knows what was published
 		}
-		_, err = l.Reserve(placement.Claim{ID: id, Class: workload.LSE, CPUs: cpus, Node: node}, now)
+		_, err = l.Reserve(placement.Claim{ID: id, Class: workload.LSE, CPUs: cpus, Domain: numa(node)}, now)
 	} else {
 		r := workload.Request{Class: []workload.Class{workload.LSE, workload.LSR, workload.LS}[random.IntN(3)], CPUs: cpus, Milli: workload.MilliCPU(cpus) * 1000}
 		_, err = l.Place(placement.Identity{ID: id, Pod: id}, r, cpuset.Set{}, now)

@@ -1,50 +1,50 @@
-// Package slices decides what a node publishes in its ResourceSlice: a device for each NUMA node, with
-// the CPUs that resource claims can have there.
+// Package slices decides what a node publishes in its ResourceSlices: devices, with the CPUs that
+// resource claims can have there.
 package slices
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
+	"github.com/sluice-dev/sluice/topology"
 )
 
-// Device is a NUMA node as a device that several claims share.
+// Device is a NUMA node or an L3 domain, which several claims share, or a core, which one claim has.
 type Device struct {
-	Node           int    // number of the NUMA node
+	claim.Domain
 	CPUs           int    // CPUs that claims can have together, at least ThreadsPerCore
 	ThreadsPerCore int    // a claim has a multiple of them
+	NUMANode       int    // None if it has CPUs of several
+	L3             int    // lowest CPU of its L3 domain; None if it has CPUs of several
 	L3Bytes        int64  // size of the largest L3 cache; 0 if unknown
-	CoreKind       string // "performance" or "efficient"
+	CoreKind       string // "performance" or "efficiency"
 }
 
-const prefix = "numa"
+// None stands for a number that a device does not have.
+const None = topology.None
 
-// Name is the device's name in the ResourceSlice.
-func (d Device) Name() string { return prefix + strconv.Itoa(d.Node) }
+// Shared reports whether several claims can have CPUs of the device.
+func (d Device) Shared() bool { return d.Kind != claim.Core }
 
-// NodeOf returns the NUMA node of the device with that name.
-func NodeOf(name string) (node int, ok bool) {
-	number, found := strings.CutPrefix(name, prefix)
-	node, err := strconv.Atoi(number)
-	return node, found && err == nil && node >= 0 && strconv.Itoa(node) == number
-}
+// MostInSlice is how many devices a ResourceSlice may have (ResourceSliceMaxDevices of Kubernetes).
+const MostInSlice = 128
 
-// most is how many devices a ResourceSlice may have (ResourceSliceMaxDevices of Kubernetes).
-const most = 128
-
-// Devices lists what a node has for claims, by its plugin's status, in the order of the nodes.
+// Devices lists what a node has for claims, by its plugin's status, in the order of the plugin.
 func Devices(c *status.Claims) []Device {
 	if c == nil {
 		return nil
 	}
 	var devices []Device
-	for _, n := range c.Nodes {
-		core := max(1, n.ThreadsPerCore)
-		d := Device{Node: n.Node, CPUs: n.CPUs / core * core, ThreadsPerCore: core, L3Bytes: n.L3Bytes, CoreKind: n.CoreKind}
-		if d.CPUs > 0 && len(devices) < most {
+	for i := range c.Devices {
+		from := &c.Devices[i]
+		core := max(1, from.ThreadsPerCore)
+		d := Device{Domain: from.Device, CPUs: from.CPUs / core * core, ThreadsPerCore: core, NUMANode: None, L3: from.L3, L3Bytes: from.L3Bytes, CoreKind: from.CoreKind}
+		if from.Nodes.Size() == 1 {
+			d.NUMANode = from.Nodes.First()
+		}
+		if d.CPUs > 0 {
 			devices = append(devices, d)
 		}
 	}
@@ -70,7 +70,7 @@ func Due(published, now []Device, since time.Duration) bool {
 // falls reports whether some device has fewer CPUs than before, or is gone.
 func falls(before, now []Device) bool {
 	return slices.ContainsFunc(before, func(b Device) bool {
-		i := slices.IndexFunc(now, func(d Device) bool { return d.Node == b.Node })
+		i := slices.IndexFunc(now, func(d Device) bool { return d.Domain == b.Domain })
 		return i < 0 || now[i].CPUs < b.CPUs
 	})
 }

@@ -6,19 +6,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/text/humanize"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Claim is what a resource claim of Kubernetes reserves on one NUMA node: CPUs on whole cores. It
+// Claim is what a resource claim of Kubernetes reserves in one domain: CPUs on whole cores. It
 // keeps them from Reserve to Unreserve, whether or not a container uses them. A sibling of them that was
 // offline at first is its own as well, beyond the number.
 type Claim struct {
 	ID    string // unique among the claims and the containers of this node
 	Ref   string // "claim namespace/name", for messages
 	Class workload.Class
-	CPUs  int // number of CPUs
-	Node  int // the NUMA node's number
+	// Domain is where the CPUs are.
+	Domain claim.Domain
+	CPUs   int // number of CPUs; of a core it does not count
 }
 
 // Reserve reserves CPUs for a claim. No pin and no pool uses them from then on, and the containers
@@ -29,10 +32,14 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 		return known.Request.CPUSet, known.unchanged(c)
 	}
 	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, SMT: workload.SMTFullCore}, now)
-	h.State, h.node = Held, c.Node
-	free := cpuset.Intersect(l.freeFor(h), l.cpusOf(c.Node))
-	if free.IsEmpty() {
-		return free, &RefusalError{Why: fmt.Sprintf("%s asks for CPUs of NUMA node %d, which has none that are free", c.Ref, c.Node), Shortage: true}
+	h.State, h.domain = Held, c.Domain
+	cpus := l.domain(c.Domain)
+	free := cpuset.Intersect(l.freeFor(h), cpus)
+	if free.IsEmpty() || c.Domain.Kind == claim.Core && free != cpus {
+		return cpuset.Set{}, &RefusalError{Why: fmt.Sprintf("%s asks for CPUs of %s, which has none that are free", c.Ref, c.Domain.Place()), Shortage: true}
+	}
+	if c.Domain.Kind == claim.Core {
+		h.Request.CPUs = cpus.Size()
 	}
 	if err := l.pin(h, free, cpuset.Set{}, cpuset.Set{}); err != nil {
 		return cpuset.Set{}, err
@@ -47,18 +54,22 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 
 // unchanged returns an error if a claim asks for something else than what it has reserved.
 func (h *Holder) unchanged(c Claim) error {
-	if h.node == c.Node && h.Request.CPUs == c.CPUs && h.Request.Class == c.Class {
+	if h.domain == c.Domain && h.Request.Class == c.Class && (h.Request.CPUs == c.CPUs || c.Domain.Kind == claim.Core) {
 		return nil
 	}
-	return &RefusalError{Why: fmt.Sprintf("%s still has %d CPUs (%s) of NUMA node %d with class %s from an earlier allocation, and now asks for %d of NUMA node %d with class %s: end the pods with this claim, so that the kubelet frees it",
-		c.Ref, h.Request.CPUs, h.Request.CPUSet, h.node, h.Request.Class, c.CPUs, c.Node, c.Class)}
+	asks := c.Domain.Place()
+	if c.Domain.Kind != claim.Core {
+		asks = fmt.Sprintf("%s of %s", humanize.Count(c.CPUs, "CPU"), asks)
+	}
+	return &RefusalError{Why: fmt.Sprintf("%s still has %s (%s) of %s with class %s from an earlier allocation, and now asks for %s with class %s: end the pods with this claim, so that the kubelet frees it",
+		c.Ref, humanize.Count(h.Request.CPUs, "CPU"), h.Request.CPUSet, h.domain.Place(), h.Request.Class, asks, c.Class)}
 }
 
 // Restore enters a claim that an earlier process reserved, with the CPUs that it had. It gets those of
 // them that exist, are allocatable and that nobody else has.
 func (l *Ledger) Restore(c Claim, cpus cpuset.Set, now time.Time) {
 	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, CPUSet: cpus, SMT: workload.SMTFullCore}, now)
-	h.State, h.claim, h.node = Held, true, c.Node
+	h.State, h.claim, h.domain = Held, true, c.Domain
 	l.regain(h)
 	l.enter(h)
 }
@@ -92,36 +103,6 @@ func (l *Ledger) Claim(id string) (h *Holder, ok bool) {
 	return h, ok && h.claim
 }
 
-// Claimable appends for each NUMA node the number of CPUs that claims can have there together, with
-// what those there have asked for: that many the scheduler takes away for each. It counts whole cores.
-// What the shared pools need is kept on the first nodes, so that claims get all that is listed, in any
-// order and on all nodes at once.
-func (l *Ledger) Claimable(into []int) []int {
-	h := Holder{}
-	free := l.wholeCores(l.freeFor(&h))
-	left, due, _ := l.due(&h)
-	keep := due - cpuset.Difference(left, free).Size() // of the free CPUs
-	core := l.machine.ThreadsPerCore()
-	for i := range l.machine.Nodes {
-		here := cpuset.IntersectSize(free, l.machine.Nodes[i].CPUs)
-		kept := min(here, max(0, (keep+core-1)/core*core))
-		keep -= kept
-		for _, other := range l.holders {
-			if other.claim && other.node == l.machine.Nodes[i].ID {
-				here += other.Request.CPUs
-			}
-		}
-		into = append(into, here-kept)
-	}
-	return into
-}
-
-// wholeCores returns those of the CPUs whose siblings are among them.
-func (l *Ledger) wholeCores(cpus cpuset.Set) cpuset.Set {
-	split := cpuset.Difference(l.machine.Online, cpus)
-	return cpuset.Difference(cpus, l.machine.Siblings(split))
-}
-
 // Common returns the CPUs that two containers both have by a claim that both name.
 func (l *Ledger) Common(x, y string) cpuset.Set {
 	a, b := l.holders[x], l.holders[y]
@@ -131,28 +112,18 @@ func (l *Ledger) Common(x, y string) cpuset.Set {
 	return cpuset.Intersect(a.CPUs, b.CPUs)
 }
 
-// cpusOf returns the CPUs of the NUMA node with that number.
-func (l *Ledger) cpusOf(node int) cpuset.Set {
-	for i := range l.machine.Nodes {
-		if l.machine.Nodes[i].ID == node {
-			return l.machine.Nodes[i].CPUs
-		}
-	}
-	return cpuset.Set{}
-}
-
 // claimed returns the CPUs of the claims of a request and which of them are missing, or why the
 // request cannot have them.
 func (l *Ledger) claimed(r *workload.Request) (cpus cpuset.Set, short string, err error) {
 	var shorts []string
 	for _, id := range r.Claims {
-		claim, ok := l.Claim(id)
+		h, ok := l.Claim(id)
 		if !ok {
 			return cpuset.Set{}, "", &RefusalError{Why: "the CPUs of its claim " + id + " are not reserved here: the kubelet has not prepared the claim, or has ended it"}
 		}
-		cpus = cpuset.Union(cpus, claim.CPUs)
-		if claim.Short != "" {
-			shorts = append(shorts, claim.Ref+" "+claim.Short)
+		cpus = cpuset.Union(cpus, h.CPUs)
+		if h.Short != "" {
+			shorts = append(shorts, h.Ref+" "+h.Short)
 		}
 	}
 	short = strings.Join(shorts, "; ")

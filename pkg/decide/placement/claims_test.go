@@ -9,19 +9,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 func claimOf(id string, node, cpus int, class workload.Class) Claim {
-	return Claim{ID: "claim/" + id, Ref: "claim default/" + id, Class: class, CPUs: cpus, Node: node}
+	return Claim{ID: "claim/" + id, Ref: "claim default/" + id, Class: class, CPUs: cpus, Domain: claim.Domain{Kind: claim.NUMA, Number: node}}
 }
 
-// What is listed as claimable is reserved, whichever claims take it and in whatever order, and more is
-// refused on each node.
+// What is listed as claimable is reserved, whichever claims take it and in whatever order, and a core is
+// reserved for one claim. That holds for all kinds of devices, and beside claims that were reserved while
+// CPUs were offline or while the devices were of another kind.
 func TestClaimable(t *testing.T) {
 	t.Parallel()
-	machines := []*topology.Machine{machine(t, small), machine(t, flat), machine(t, "1 packages 2 nodes 4 cores 2 threads l3 2 cores")}
+	machines := []*topology.Machine{machine(t, small), machine(t, flat), machine(t, "1 packages 2 nodes 4 cores 2 threads l3 2 cores"), machine(t, "6 cores 2 threads efficiency 4")}
 	rapid.Check(t, func(t *rapid.T) {
 		m := machines[rapid.IntRange(0, len(machines)-1).Draw(t, "machine")]
 		config := Default()
@@ -36,10 +38,11 @@ func TestClaimable(t *testing.T) {
 		for i := range rapid.IntRange(0, 8).Draw(t, "containers") {
 			l.Place(who(fmt.Sprint(i)), drawRequest(t), cpuset.Set{}, start) // Place refuses some of them
 		}
-		used := make([]int, len(m.Nodes))
-		claimAll(t, l, used, rapid.IntRange(0, 3).Draw(t, "before"))
+		used := map[claim.Domain]int{}
+		kind := rapid.SampledFrom([]claim.DomainKind{claim.NUMA, claim.L3, claim.Core})
+		claimAll(t, l, kind.Draw(t, "earlier kind"), used, rapid.IntRange(0, 3).Draw(t, "before"))
 		l.SetMachine(m)
-		claimAll(t, l, used, 1<<10)
+		claimAll(t, l, kind.Draw(t, "kind"), used, 1<<10)
 		var taken cpuset.Set
 		for _, h := range l.Claims() {
 			if m.Siblings(h.CPUs) != h.CPUs || h.Short != "" || h.CPUs.Overlaps(taken) || h.CPUs.Overlaps(l.Shared()) {
@@ -55,30 +58,55 @@ func TestClaimable(t *testing.T) {
 	})
 }
 
-// claimAll lets claims take what is listed until nothing is left, or so many times. used counts by node
+// claimAll lets claims take what is listed until nothing is left, or so many times. used counts by domain
 // what claims have asked for.
-func claimAll(t *rapid.T, l *Ledger, used []int, most int) {
+func claimAll(t *rapid.T, l *Ledger, kind claim.DomainKind, used map[claim.Domain]int, most int) {
 	m := l.Machine()
-	promised, core := l.Claimable(nil), m.ThreadsPerCore()
+	promised := l.Claimable(kind)
+	listed := map[claim.Domain]bool{}
+	for _, d := range promised {
+		if listed[d.Domain] {
+			t.Fatalf("%s is listed twice in %v", d, promised)
+		}
+		listed[d.Domain] = true
+	}
+	core := m.ThreadsPerCore()
 	for range most {
-		var open []int
-		for node, n := range promised {
-			if n-used[node] >= core {
-				open = append(open, node)
+		var open []Domain
+		for _, d := range promised {
+			if kind == claim.Core && d.Claimable > 0 && used[d.Domain] == 0 || kind != claim.Core && d.Claimable-used[d.Domain] >= core {
+				open = append(open, d)
 			}
 		}
 		if len(open) == 0 {
-			return
+			break
 		}
-		node := rapid.SampledFrom(open).Draw(t, "node")
-		n := core * rapid.IntRange(1, (promised[node]-used[node])/core).Draw(t, "cores")
-		cpus, err := l.Reserve(claimOf(fmt.Sprint(len(l.Claims())), m.Nodes[node].ID, n, workload.LSR), start)
-		if err != nil || cpus.Size() != n || !cpus.SubsetOf(m.Nodes[node].CPUs) || m.Siblings(cpus) != cpus {
-			t.Fatalf("promised %v, used %v: a claim for %d on node %d has %v: %v\n%s", promised, used, n, node, cpus, err, describe(l))
+		d := rapid.SampledFrom(open).Draw(t, "domain")
+		n := d.Claimable
+		c := Claim{Ref: fmt.Sprint("claim default/", len(l.Claims())), Class: workload.LSR, Domain: d.Domain}
+		if kind != claim.Core {
+			n = core * rapid.IntRange(1, (d.Claimable-used[d.Domain])/core).Draw(t, "cores")
+			c.CPUs = n
 		}
-		used[node] += n
-		if again := l.Claimable(nil); fmt.Sprint(again) != fmt.Sprint(promised) {
-			t.Fatalf("claims change what is listed from %v to %v", promised, again)
+		c.ID = c.Ref
+		cpus, err := l.Reserve(c, start)
+		if err != nil || cpus.Size() != n || !cpus.SubsetOf(d.CPUs) || m.Siblings(cpus) != cpus {
+			t.Fatalf("promised %+v, used %v: a claim for %d of %s has %v: %v\n%s", promised, used, n, d, cpus, err, describe(l))
+		}
+		used[d.Domain] += n
+		again := l.Claimable(kind)
+		for i := range promised {
+			if again[i] != promised[i] {
+				t.Fatalf("claims change what is listed from %+v to %+v", promised[i], again[i])
+			}
+		}
+	}
+	if kind == claim.Core {
+		for _, d := range promised {
+			c := Claim{ID: "more", Ref: "claim default/more", Class: workload.LSR, Domain: d.Domain}
+			if cpus, err := l.Clone().Reserve(c, start); used[d.Domain] > 0 && err == nil {
+				t.Fatalf("%s is given to a second claim (%s):\n%s", d, cpus, describe(l))
+			}
 		}
 	}
 }
@@ -196,7 +224,7 @@ func TestClaimOwnsReturningSiblings(t *testing.T) {
 		if again, err := l.Reserve(c, start); err != nil || again != want {
 			t.Errorf("%s: prepared again, it has %v: %v", name, again, err)
 		}
-		if got := l.Claimable(nil); got[0] != 2 { // what it asked for
+		if got := l.Claimable(claim.NUMA); got[0].Claimable != 2 { // what it asked for
 			t.Errorf("%s: claims can have %v", name, got)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/cpualloc"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
@@ -50,8 +51,8 @@ type Holder struct {
 	Mems    cpuset.Set // memory nodes; empty for all
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 
-	claim bool // it is a claim, whose CPUs its containers use, and no container
-	node  int  // of a claim: the number of its NUMA node
+	claim  bool         // it is a claim, whose CPUs its containers use, and no container
+	domain claim.Domain // of a claim: where its CPUs are
 }
 
 // State is the stage of a grant.

@@ -30,6 +30,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/peers"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/pkg/workload/evictorder"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -68,6 +69,7 @@ type Options struct {
 	APIPods        func() map[string]evictorder.Pod // what the API knows of the node's pods; nil without sluice-kube
 	FleetSwitch    func() status.Switch             // of the fleet; nil without sluice-kube
 	CDIDir         string                           // directory of CDI specs, which claims need; "" refuses claims
+	ClaimDevices   claim.DomainKind                 // what is offered to claims
 	StateDir       string                           // directory of the batch switch's file; "" switches the batch switch off
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent

@@ -3,12 +3,14 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology/cpuset"
@@ -18,7 +20,7 @@ const claimUID = "0f0e4d2c-1b7a-4a57-9f0c-7d1f7a1d3c55"
 
 // twoCPUs asks for CPUs on the second NUMA node.
 func twoCPUs(uid string) *claim.Claim {
-	return &claim.Claim{UID: uid, Namespace: "shop", Name: "fast", Devices: []claim.Device{{Node: 1, CPUs: 2, Class: workload.LSE}}}
+	return &claim.Claim{UID: uid, Namespace: "shop", Name: "fast", Devices: []claim.Device{{Domain: claim.Domain{Kind: claim.NUMA, Number: 1}, CPUs: 2, Class: workload.LSE}}}
 }
 
 // claiming runs a test of a node whose CDI specs are in a folder.
@@ -56,7 +58,7 @@ func TestClaimBecomesAPin(t *testing.T) {
 		n.run("db/main", "", 2)
 		n.expect(want)
 		status := n.status().Claims
-		if status == nil || len(status.Reserved) != 1 || status.Reserved[0].CPUs != cpuset.Of(4, 5) || status.Nodes[1].CPUs != 4 || status.Nodes[0].CPUs != 2 {
+		if status == nil || len(status.Reserved) != 1 || status.Reserved[0].CPUs != cpuset.Of(4, 5) || status.Devices[1].CPUs != 4 || status.Devices[0].CPUs != 2 {
 			t.Errorf("the status has %+v", status)
 		}
 		n.end("db/main")
@@ -103,6 +105,31 @@ func TestContainersShareAClaim(t *testing.T) {
 		n.expect(want)
 		if s := n.status(); s.Counters.Drift != 1 {
 			t.Errorf("%d sets are counted as drift, want that of web/c", s.Counters.Drift)
+		}
+	})
+}
+
+// With cores as devices a claim has all of a core, without saying how many CPUs that is. The status says
+// what is true of each device.
+func TestClaimOfACore(t *testing.T) {
+	s := setup{machine: "2 nodes 4 cores 2 threads l3 2 cores", cdiDir: t.TempDir(), claimDevices: claim.Core}
+	inBubble(t, s, func(t *testing.T, n *testNode) {
+		c := &claim.Claim{UID: claimUID, Namespace: "shop", Name: "fast", Devices: []claim.Device{
+			{Domain: claim.Domain{Kind: claim.Core, Number: 6}, Class: workload.LSE}, {Domain: claim.Domain{Kind: claim.Core, Number: 7}, Class: workload.LSE},
+		}}
+		n.prepare(c)
+		n.claims["db/main"] = []string{c.ID(0), c.ID(1)}
+		n.run("db/main", "", 4)
+		n.run("web/c", "", 1)
+		n.expect(map[string]string{"db/main": "6-7,14-15", "web/c": "0-5,8-13"})
+		n.claims["few/c"] = n.claims["db/main"]
+		if err := n.create("few/c", "", 3); err == nil || !strings.Contains(err.Error(), "4 CPUs are more than") {
+			t.Errorf("a container that requests 3 CPUs has cores with 4: %v", err)
+		}
+		want := status.ClaimDevice{Device: c.Devices[0].Domain, CPUs: 2, Nodes: cpuset.Of(1), ThreadsPerCore: 2, L3: 6, L3Bytes: 32 << 20, CoreKind: "performance"}
+		devices := n.status().Claims.Devices
+		if len(devices) != 8 || !reflect.DeepEqual(devices[6], want) || devices[0].CPUs != 0 || devices[1].CPUs != 2 {
+			t.Errorf("the status has %+v, want %+v among 8", devices, want)
 		}
 	})
 }
@@ -192,7 +219,7 @@ func TestKnownClaimIsNotRefused(t *testing.T) {
 			t.Errorf("a device that is not known: %v", err)
 		}
 		elsewhere := twoCPUs(claimUID)
-		elsewhere.Devices[0].Node = 0
+		elsewhere.Devices[0].Domain.Number = 0
 		if err := n.agent.Claims.Prepare(elsewhere); err == nil || !strings.Contains(err.Error(), "end the pods with this claim") {
 			t.Errorf("the claim is on another NUMA node now: %v", err)
 		}
@@ -203,7 +230,7 @@ func TestKnownClaimIsNotRefused(t *testing.T) {
 func TestRefusedClaimReservesNothing(t *testing.T) {
 	claiming(t, func(t *testing.T, n *testNode, _ setup) {
 		c := twoCPUs(claimUID)
-		c.Devices = append(c.Devices, claim.Device{Node: 1, CPUs: 4, Class: workload.LSE})
+		c.Devices = append(c.Devices, claim.Device{Domain: claim.Domain{Kind: claim.NUMA, Number: 1}, CPUs: 4, Class: workload.LSE})
 		if err := n.agent.Claims.Prepare(c); err == nil || !strings.Contains(err.Error(), "claim shop/fast") {
 			t.Errorf("6 of the node's 4 CPUs: %v", err)
 		}
@@ -249,9 +276,9 @@ func TestClaimsInPreview(t *testing.T) {
 		if err := n.agent.Claims.Prepare(twoCPUs(claimUID)); err == nil || !strings.Contains(err.Error(), "only previews") {
 			t.Error(err)
 		}
-		for _, node := range n.status().Claims.Nodes {
-			if node.CPUs != 0 {
-				t.Errorf("node %d offers %d CPUs", node.Node, node.CPUs)
+		for _, d := range n.status().Claims.Devices {
+			if d.CPUs != 0 {
+				t.Errorf("%s offers %d CPUs", d.Device, d.CPUs)
 			}
 		}
 	})

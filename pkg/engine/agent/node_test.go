@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 	"github.com/sluice-dev/sluice/topology/synth"
@@ -118,6 +119,8 @@ type setup struct {
 	marks     watermarks.Host
 	stateDir  string
 	cdiDir    string
+	// claimDevices is what a device is for claims; a NUMA node if it is not set.
+	claimDevices claim.DomainKind
 }
 
 // withPools sets the configuration of the pools.
@@ -178,7 +181,7 @@ func (n *testNode) launch(s setup) {
 	}
 	log := logrus.New()
 	log.SetOutput(&n.log)
-	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, StateDir: s.stateDir, CDIDir: s.cdiDir, Log: log}
+	o := Options{Config: c, Machine: n.machine, Host: s.host, Kernel: n.kernel, Originals: s.originals, StateDir: s.stateDir, CDIDir: s.cdiDir, ClaimDevices: max(claim.NUMA, s.claimDevices), Log: log}
 	if s.rdt != nil {
 		o.RDT = s.rdt
 	}

@@ -30,7 +30,8 @@ type claimWorld struct {
 	counter int
 }
 
-// TestRandomClaims prepares, uses and ends claims for CPUs of four NUMA nodes at random, beside pins and
+// TestRandomClaims prepares, uses and ends claims for CPUs of four NUMA nodes, of their L3 domains or of
+// cores at random, beside pins and
 // containers that share, while the plugin and the runtime restart and CPUs go offline and return. A
 // claim has the CPUs of its preparation until its end, no CPU is in two pins, and what is listed as free
 // for claims is given to them. At the end all CPUs are back.
@@ -40,7 +41,8 @@ func TestRandomClaims(t *testing.T) {
 	histories := 0
 	bubbles(t, func(t *rapid.T) {
 		histories++
-		s := setup{machine: "2 packages 2 nodes 5 cores 2 threads memory 64G", cdiDir: filepath.Join(dir, fmt.Sprint(histories))}
+		s := setup{machine: "2 packages 2 nodes 6 cores 2 threads l3 3 cores memory 64G", cdiDir: filepath.Join(dir, fmt.Sprint(histories))}
+		s.claimDevices = anyKind(t)
 		n := newNode(t, s)
 		w := &claimWorld{testNode: n, setup: s, whole: n.machine, claims: map[string]*claim.Claim{}, users: map[string][]string{}}
 		defer func() { w.stop() }()
@@ -140,7 +142,7 @@ func (w *claimWorld) check(t *rapid.T) {
 		pin, pinned := pins[name]
 		switch want := w.given(devices); {
 		case claims && on != want && !want.IsEmpty():
-			t.Fatalf("%s runs on CPUs %s, and its claims have %s", name, on, want)
+			t.Fatalf("%s runs on CPUs %s, and its claims have %s\n%s", name, on, want, w.log.text.String())
 		case pinned && on != pin:
 			t.Fatalf("%s runs on CPUs %s, and is pinned to %s", name, on, pin)
 		case !claims && !pinned && (on.Overlaps(taken) || on.IsEmpty()):
@@ -187,39 +189,50 @@ func (w *claimWorld) draw(t *rapid.T) *claim.Claim {
 	w.counter++
 	c := &claim.Claim{UID: fmt.Sprintf("uid-%d", w.counter), Namespace: "shop", Name: fmt.Sprintf("c%d", w.counter)}
 	class := rapid.SampledFrom([]workload.Class{workload.LSE, workload.LSR}).Draw(t, "class")
+	offered := w.status().Claims.Devices
 	for range rapid.IntRange(1, 3).Draw(t, "devices") {
-		c.Devices = append(c.Devices, claim.Device{
-			Node: rapid.IntRange(0, 3).Draw(t, "node"), CPUs: rapid.SampledFrom([]int{2, 4, 6}).Draw(t, "cpus"), Class: class,
-		})
+		d := claim.Device{Domain: rapid.SampledFrom(offered).Draw(t, "device").Device, Class: class}
+		if d.Domain.Kind != claim.Core {
+			d.CPUs = rapid.SampledFrom([]int{2, 4, 6}).Draw(t, "cpus")
+		}
+		c.Devices = append(c.Devices, d)
 	}
 	return c
+}
+
+// fits reports whether a claim asks for no more than the scheduler finds: what is listed, without what
+// it has given to other claims.
+func (w *claimWorld) fits(c *claim.Claim) bool {
+	free, given := map[claim.Domain]int{}, map[claim.Domain]bool{}
+	for _, d := range w.status().Claims.Devices {
+		free[d.Device] = d.CPUs
+	}
+	for _, known := range w.claims {
+		for _, d := range known.Devices {
+			free[d.Domain] -= d.CPUs
+			given[d.Domain] = true
+		}
+	}
+	fits := true
+	for _, d := range c.Devices {
+		free[d.Domain] -= d.CPUs
+		fits = fits && free[d.Domain] >= 0 && (d.Domain.Kind != claim.Core || free[d.Domain] > 0 && !given[d.Domain])
+		given[d.Domain] = true
+	}
+	return fits
 }
 
 // prepareAny prepares a new claim. It is granted if it fits into what is listed.
 func (w *claimWorld) prepareAny(t *rapid.T) {
 	c := w.draw(t)
-	free := map[int]int{}
-	s := w.status().Claims
-	for _, n := range s.Nodes {
-		free[n.Node] = n.CPUs
-	}
-	for _, known := range w.claims {
-		for _, d := range known.Devices {
-			free[d.Node] -= d.CPUs
-		}
-	}
-	fits := true
-	for _, d := range c.Devices {
-		free[d.Node] -= d.CPUs
-		fits = fits && free[d.Node] >= 0
-	}
+	fits := w.fits(c)
 	before := w.ledger()
 	err := w.agent.Claims.Prepare(c)
 	switch {
 	case err == nil:
 		w.claims[c.UID] = c
 	case fits || !placement.IsShortage(err):
-		t.Fatalf("%+v: %v; listed: %+v", c, err, s)
+		t.Fatalf("%+v: %v; listed: %+v", c, err, w.status().Claims)
 	default:
 		if after := w.ledger(); after != before {
 			t.Fatalf("a claim was refused (%v), and yet: before\n%s\nafter\n%s", err, before, after)
@@ -234,12 +247,15 @@ func (w *claimWorld) prepareAgain(t *rapid.T, uid string) {
 	again.Devices = slices.Clone(known.Devices)
 	for i := range again.Devices {
 		again.Devices[i].Reserved = cpuset.Set{}
+		if again.Devices[i].Domain.Kind == claim.Core {
+			again.Devices[i].CPUs = 0
+		}
 	}
 	if err := w.agent.Claims.Prepare(&again); err != nil {
 		t.Fatalf("%s is prepared again: %v", uid, err)
 	}
 	for i, d := range known.Devices {
-		if !d.Reserved.SubsetOf(again.Devices[i].Reserved) {
+		if d.CPUs != again.Devices[i].CPUs || !d.Reserved.SubsetOf(again.Devices[i].Reserved) {
 			t.Fatalf("%s has %+v, and had %+v", uid, again.Devices, known.Devices)
 		}
 	}
@@ -341,8 +357,12 @@ func (w *claimWorld) endClaim(t *rapid.T, uid string) {
 	delete(w.claims, uid)
 }
 
-// restart ends the plugin and starts it anew from what is on disk. In between, containers start and
-// end without it.
+func anyKind(t *rapid.T) claim.DomainKind {
+	return rapid.SampledFrom([]claim.DomainKind{claim.NUMA, claim.L3, claim.Core}).Draw(t, "kind")
+}
+
+// restart ends the plugin and starts it anew from what is on disk, perhaps with devices of another kind.
+// In between, containers start and end without it.
 func (w *claimWorld) restart(t *rapid.T) {
 	w.stop()
 	for _, name := range slices.Sorted(maps.Keys(w.specs)) {
@@ -361,6 +381,7 @@ func (w *claimWorld) restart(t *rapid.T) {
 		w.pod(name, "", c.Devices[0].CPUs)
 		w.runc(name)
 	}
+	w.setup.claimDevices = anyKind(t)
 	w.launch(w.setup)
 	if len(w.claims) > 0 && rapid.Bool().Draw(t, "prepares") {
 		w.prepareAgain(t, w.anyClaim(t))

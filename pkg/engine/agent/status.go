@@ -28,9 +28,13 @@ func (a *Agent) sources() nodestatus.Sources {
 	if o.Cores != nil {
 		probed.Cores = o.Cores.Supported
 	}
+	devices := o.ClaimDevices
+	if o.CDIDir == "" {
+		devices = 0
+	}
 	return nodestatus.Sources{
 		Build: a.options.Build, Started: a.started, Features: probed.Features(), Config: &a.options.Configured,
-		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: a.loop, Claims: a.options.CDIDir != "",
+		Handlers: a.Latencies.Status, Steering: a.steering.Status, Loop: a.loop, ClaimDevices: devices,
 	}
 }
 

@@ -77,7 +77,7 @@ func (b *Book) restore(file string) error {
 
 func reservation(c *claim.Claim, device int) placement.Claim {
 	d := &c.Devices[device]
-	return placement.Claim{ID: c.ID(device), Ref: c.Ref(), Class: d.Class, CPUs: d.CPUs, Node: d.Node}
+	return placement.Claim{ID: c.ID(device), Ref: c.Ref(), Class: d.Class, CPUs: d.CPUs, Domain: d.Domain}
 }
 
 // Prepare reserves all that a claim asks for, or fails and reserves nothing. When it returns, the
@@ -127,6 +127,9 @@ func (b *Book) reserve(c *claim.Claim) ([]string, error) {
 			return nil, err
 		}
 		c.Devices[i].Reserved = cpus
+		if h, ok := n.Ledger.Claim(r.ID); ok {
+			c.Devices[i].CPUs = h.Request.CPUs // of a core the claim has not said it
+		}
 		if !known {
 			added = append(added, r.ID)
 			n.Log.WithFields(logrus.Fields{"claim": c.Ref(), "class": r.Class, "cpus": c.Devices[i].Reserved.String()}).Info("CPUs reserved for a claim")

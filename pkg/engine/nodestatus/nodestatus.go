@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -36,7 +37,9 @@ type Sources struct {
 	Handlers func() []status.Handler
 	Steering func() status.Steering
 	Loop     Loop
-	Claims   bool // whether the plugin reserves CPUs for resource claims
+	// ClaimDevices says what the devices are in which the plugin reserves CPUs for resource claims; 0 if
+	// it reserves none.
+	ClaimDevices claim.DomainKind
 }
 
 // Loop is the control loop's part of the status.

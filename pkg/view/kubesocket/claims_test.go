@@ -43,7 +43,7 @@ func TestClaims(t *testing.T) {
 	server.Start()
 	t.Cleanup(server.Close)
 	client := NewClient(socket)
-	one := claim.Claim{UID: "a-1", Namespace: "shop", Name: "fast", Devices: []claim.Device{{Node: 1, CPUs: 2, Class: workload.LSE}}}
+	one := claim.Claim{UID: "a-1", Namespace: "shop", Name: "fast", Devices: []claim.Device{{Domain: claim.Domain{Kind: claim.NUMA, Number: 1}, CPUs: 2, Class: workload.LSE}}}
 	if err := client.PrepareClaim(t.Context(), &one); err != nil || len(claims.prepared) != 1 || claims.prepared[0].Devices[0] != one.Devices[0] {
 		t.Errorf("%+v: %v", claims.prepared, err)
 	}

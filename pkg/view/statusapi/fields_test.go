@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -31,6 +32,9 @@ func fill(t *rapid.T, v reflect.Value) {
 		return
 	case control.EvictBy:
 		v.Set(reflect.ValueOf(rapid.SampledFrom([]control.EvictBy{control.EvictReport, control.EvictCRI}).Draw(t, "by")))
+		return
+	case claim.Domain:
+		v.Set(reflect.ValueOf(rapid.SampledFrom([]claim.Domain{{Kind: claim.NUMA}, {Kind: claim.L3, Number: 8}, {Kind: claim.Core, Number: 1}}).Draw(t, "device")))
 		return
 	case placement.State:
 		v.Set(reflect.ValueOf(rapid.SampledFrom([]placement.State{placement.Reserved, placement.Held}).Draw(t, "state")))

@@ -54,7 +54,7 @@ func (r *reader) bestOrigin(k key) origin {
 // smt key if that asks for whole cores, and else the class.
 func (r *reader) fillCores(smt *candidate) bool {
 	threads := r.threads()
-	if r.req.CPUs%threads == 0 {
+	if r.req.CPUs%threads == 0 || r.facts.Claimed.CPUs > 0 { // a claim has cores already, perhaps one whose sibling is offline
 		return true
 	}
 	reason := fmt.Sprintf("whole cores of %d threads don't add up to %d CPUs; ask for %s, or annotate smt.sluice.dev: any",

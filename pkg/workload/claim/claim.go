@@ -38,12 +38,12 @@ type Claim struct {
 	Devices   []Device `json:"devices"`
 }
 
-// Device is a part of a claim: CPUs on one NUMA node. The parts of a claim can be given to
-// different containers.
+// Device is a part of a claim: CPUs of one domain. The parts of a claim can be given to different
+// containers.
 type Device struct {
-	Node  int            `json:"node"`  // number of the NUMA node
-	CPUs  int            `json:"cpus"`  // number of CPUs
-	Class workload.Class `json:"class"` // LSE or LSR
+	Domain Domain         `json:"device"`         // written as the name of its device
+	CPUs   int            `json:"cpus,omitempty"` // number of CPUs; 0 for all of a core, until it is reserved
+	Class  workload.Class `json:"class"`          // LSE or LSR
 	// Reserved are the CPUs that the node has reserved, in the specs on its disk alone.
 	Reserved cpuset.Set `json:"reserved,omitzero"`
 }
@@ -93,10 +93,10 @@ func (c *Claim) check() error {
 	}
 	for i, d := range c.Devices {
 		switch {
-		case d.CPUs < 1 || d.CPUs > maxCPUs:
+		case d.Domain.Kind == 0:
+			return fmt.Errorf("%s: devices[%d].device is missing: it must be the name of a device, as numa0", c.Ref(), i)
+		case d.CPUs < 0 || d.CPUs > maxCPUs || d.CPUs == 0 && d.Domain.Kind != Core:
 			return fmt.Errorf("%s: devices[%d].cpus %d: it must be 1 to %d", c.Ref(), i, d.CPUs, maxCPUs)
-		case d.Node < 0 || d.Node > maxCPUs:
-			return fmt.Errorf("%s: devices[%d].node %d: it must be the number of a NUMA node", c.Ref(), i, d.Node)
 		case !d.Class.Pinned():
 			return fmt.Errorf("%s: devices[%d].class %s: it must be LSE or LSR", c.Ref(), i, d.Class)
 		}

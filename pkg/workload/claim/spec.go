@@ -69,7 +69,7 @@ func ReadSpec(data []byte) (*Claim, error) {
 		return nil, fmt.Errorf("annotation %s of the CDI spec: %w", annotated, err)
 	}
 	for i, d := range c.Devices {
-		if d.Reserved.Size() < d.CPUs { // more are siblings that were offline at first
+		if d.Reserved.Size() < max(1, d.CPUs) { // more are siblings that were offline at first
 			return nil, fmt.Errorf("%s: devices[%d] has CPUs %s, and must have %d", c.Ref(), i, d.Reserved, d.CPUs)
 		}
 	}

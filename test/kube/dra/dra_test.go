@@ -57,7 +57,8 @@ type stand struct {
 	sluice       string // the program
 }
 
-func newStand(t testing.TB) *stand {
+// newStand makes a stand, with further flags of the plugin.
+func newStand(t testing.TB, flags ...string) *stand {
 	t.Helper()
 	if v := bed.Version(); v == "1.34" || v == "1.35" {
 		t.Skip("SKIPPED: DRAConsumableCapacity is off before Kubernetes 1.36")
@@ -72,7 +73,7 @@ func newStand(t testing.TB) *stand {
 	s.node.Run(t, "mkdir", "-p", "/run/sluice-kube")
 	s.node.Run(t, filepath.Join(bin, "sluice-kube"), "sockets", "--user", "0")
 	s.sluice = filepath.Join(bin, "sluice")
-	s.plugin = s.node.Program(t, s.sluice, "run", "--kube-socket", "/run/sluice-kube/kube.sock", "--cdi-dir", "/var/run/cdi")
+	s.plugin = s.node.Program(t, s.sluice, append([]string{"run", "--kube-socket", "/run/sluice-kube/kube.sock", "--cdi-dir", "/var/run/cdi"}, flags...)...)
 	s.kube = s.node.Program(t, filepath.Join(bin, "sluice-kube"), "run", "--node-name", nodeName, "--kubeconfig", config, "--dra")
 	c.Apply(t, classes)
 	return s
@@ -160,17 +161,7 @@ func TestClaims(t *testing.T) {
 
 	t.Run("a second claim waits for the end of the first", func(t *testing.T) {
 		s.Apply(t, pod("two"))
-		bed.Await(t, "the scheduler's reason", func() error {
-			p, err := s.Client(t).CoreV1().Pods("default").Get(t.Context(), "two", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if trouble := bed.Trouble(p); !strings.Contains(trouble, "cannot allocate all claims") {
-				return errors.New(trouble)
-			}
-			t.Log(bed.Trouble(p))
-			return nil
-		})
+		s.awaitTrouble("two", "cannot allocate all claims")
 	})
 
 	t.Run("restarts keep the claim", func(t *testing.T) {

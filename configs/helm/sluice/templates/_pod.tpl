@@ -150,7 +150,7 @@ containers:
 - name: sluice
   image: {{ include "sluice.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.featureLabels }}, --labels-file, /host/etc/kubernetes/node-feature-discovery/features.d/sluice{{ end }}{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ if .root.Values.kube.dra.enabled }}, --cdi-dir, /host/var/run/cdi{{ end }}{{ with .root.Values.kube.fleetKeys }}, --fleet-keys, {{ join "," . | quote }}{{ end }}{{ end }}]
+  args: [run, --config, /etc/sluice/sluice.yaml, --host-root, /host{{ if .root.Values.featureLabels }}, --labels-file, /host/etc/kubernetes/node-feature-discovery/features.d/sluice{{ end }}{{ if .root.Values.kube.enabled }}, --kube-socket, /run/sluice-kube/kube.sock, --kube-uid, {{ include "sluice.kubeUser" .root | quote }}{{ if .root.Values.kube.dra.enabled }}, --cdi-dir, /host/var/run/cdi, --claim-devices, {{ .root.Values.kube.dra.devices }}{{ end }}{{ with .root.Values.kube.fleetKeys }}, --fleet-keys, {{ join "," . | quote }}{{ end }}{{ end }}]
   {{- with .group.goMemoryLimit }}
   env:
   - {name: GOMEMLIMIT, value: {{ . }}}

@@ -31,6 +31,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/pkg/view/kubesocket"
 	"github.com/sluice-dev/sluice/pkg/view/statusapi"
+	"github.com/sluice-dev/sluice/pkg/workload/claim"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/host"
 	"github.com/sluice-dev/sluice/plugins/sluice/internal/statedir"
 	"github.com/sluice-dev/sluice/topology"
@@ -39,19 +40,20 @@ import (
 
 // Options come from the command line.
 type Options struct {
-	Config       string   // file; "" for the defaults, or for the configuration that the runtime passes on
-	Socket       string   // the runtime's NRI socket, "" for the usual one
-	Index, Name  string   // of the NRI plugin
-	HostRoot     string   // folder with the host's /sys and /proc
-	StateDir     string   // "" for the configuration's
-	RuntimeDir   string   // "" for the configuration's
-	StatusSocket string   // "" for the configuration's
-	KubeSocket   string   // unix socket for sluice-kube; "" for none
-	KubeUID      uint32   // user of sluice-kube, who may connect besides root
-	FleetKeys    []string // keys of the configuration that parts of the fleet's policy may set
-	CDIDir       string   // folder of CDI specs, for resource claims; "" reserves nothing for claims
-	LabelsFile   string   // what the node has, as labels for Node Feature Discovery; "" for none
-	LogLevel     string   // "" for the configuration's
+	Config       string           // file; "" for the defaults, or for the configuration that the runtime passes on
+	Socket       string           // the runtime's NRI socket, "" for the usual one
+	Index, Name  string           // of the NRI plugin
+	HostRoot     string           // folder with the host's /sys and /proc
+	StateDir     string           // "" for the configuration's
+	RuntimeDir   string           // "" for the configuration's
+	StatusSocket string           // "" for the configuration's
+	KubeSocket   string           // unix socket for sluice-kube; "" for none
+	KubeUID      uint32           // user of sluice-kube, who may connect besides root
+	FleetKeys    []string         // keys of the configuration that parts of the fleet's policy may set
+	CDIDir       string           // folder of CDI specs, for resource claims; "" reserves nothing for claims
+	ClaimDevices claim.DomainKind // what a device is for resource claims
+	LabelsFile   string           // what the node has, as labels for Node Feature Discovery; "" for none
+	LogLevel     string           // "" for the configuration's
 	Build        status.Build
 }
 
@@ -284,7 +286,7 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 	options := agent.Options{
 		Config: cfg, Configured: from, Machine: machine, Host: os.DirFS(s.HostRoot), Build: running, Log: log,
 		Originals: at.JournalFile(), Formerly: at.FormerJournalFile(),
-		Confine: s.own.confine, CDIDir: s.CDIDir,
+		Confine: s.own.confine, CDIDir: s.CDIDir, ClaimDevices: s.ClaimDevices,
 	}
 	if h.AffinitiesErr != nil {
 		return nil, h.AffinitiesErr
