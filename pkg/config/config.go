@@ -42,7 +42,7 @@ type Config struct {
 
 	Control control.Config `yaml:"control"`
 
-	KeepWeights bool `yaml:"-"` // No key raises a pod's CPU weight, because the kubelet takes it for a request.
+	KeepWeights bool `yaml:"-"` // No pod's CPU weight is raised, because the kubelet takes it for a request.
 }
 
 // RecordUpdates brings the runtime's own records into agreement with the kernel.

@@ -30,6 +30,8 @@ type Config struct {
 	Refused  int       `json:"refused"`           // Number of changed files that were refused since the start.
 	Problem  string    `json:"problem,omitempty"` // Why the newest file is not in force; absent if it is.
 
+	KeepWeights bool `json:"keepWeights,omitempty"` // Whether pods' CPU weights stay as they are, because the kubelet takes them for requests.
+
 	Parts []ConfigPart `json:"parts,omitempty"` // Parts of the fleet's policy for this node, the most important last; absent if there are none.
 }
 

@@ -22,6 +22,11 @@ type Sibling struct {
 	Class   bool // whether it is the kubelet's cgroup of Burstable or BestEffort pods, whose weight the kubelet writes each minute
 }
 
+// HasPods reports whether one of the cgroups is a pod's.
+func HasPods(all []Sibling) bool {
+	return slices.ContainsFunc(all, func(s Sibling) bool { return !s.Class })
+}
+
 // Rank is how a pod competes for CPU time with its siblings.
 type Rank int
 

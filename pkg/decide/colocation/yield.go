@@ -14,6 +14,7 @@ import (
 type Yielding struct {
 	ThreadsPerCore int
 	OnlineWeight   int                  // configured percentage
+	KeepWeights    bool                 // no pod's weight is raised
 	Siblings       map[string]*Siblings // by path of their parent
 	Raised         map[string]int       // percentage in force, by path of the parent
 	SharedGroups   map[string]bool      // core-scheduling groups that contain other containers than batch work
@@ -59,7 +60,7 @@ func (y *Yielding) Stays(p *BatchPod) (why string, beside []Sibling) {
 // "" if all do.
 func (y *Yielding) outweighed(p *BatchPod) (why string, beside []Sibling) {
 	if services := y.services(p.Above); len(services) > 0 && y.Raised[p.Above] <= 100 {
-		return y.notRaised(), services
+		return y.notRaised(services), services
 	}
 	if !IsBestEffort(p.Above) && !IsBurstable(p.Above) {
 		return "", nil
@@ -72,7 +73,7 @@ func (y *Yielding) outweighed(p *BatchPod) (why string, beside []Sibling) {
 	case len(services) > 1 && slices.ContainsFunc(services, func(s Sibling) bool { return s.Path == p.Above }):
 		return "is below " + p.Above + ", which others that aren't batch are in too", nil
 	case y.Raised[above] <= 100:
-		return y.notRaised(), services
+		return y.notRaised(services), services
 	}
 	return "", nil
 }
@@ -85,9 +86,12 @@ func (y *Yielding) services(parent string) []Sibling {
 }
 
 // notRaised returns why services beside batch work have only their usual weight.
-func (y *Yielding) notRaised() string {
-	if y.OnlineWeight <= 100 {
+func (y *Yielding) notRaised(services []Sibling) string {
+	switch {
+	case y.OnlineWeight <= 100:
 		return "has no less weight than usual beside others (control.batch.onlineWeight)"
+	case y.KeepWeights && HasPods(services):
+		return "is beside " + services[slices.IndexFunc(services, func(s Sibling) bool { return !s.Class })].Path + ", a pod's cgroup, whose weight the kubelet takes for a request (control.batch.onlineWeight)"
 	}
 	return "is beside a cgroup which has so much CPU weight that the kernel has no room for more"
 }

@@ -38,6 +38,7 @@ type knobNode struct {
 	spy   *spy
 	o     Options
 	text  string // text of the configuration
+	kept  bool   // the kubelet takes pods' weights for requests
 	agent *Agent
 	stop  func()
 	log   logText
@@ -117,6 +118,7 @@ type knobSetup struct {
 	originals string
 	node      func(*qos.Node)
 	options   func(*knobNode, *Options)
+	kept      bool // the kubelet takes pods' weights for requests
 }
 
 // onFlavours runs a test for every kernel, in virtual time and with a journal.
@@ -147,7 +149,7 @@ func newKnobNode(t testingT, f fakekernel.Flavour, s knobSetup) *knobNode {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &knobNode{Kernel: fakekernel.New(f), t: t, pods: map[string]*workload.Pod{}, specs: map[string]*spec{}}
+	h := &knobNode{Kernel: fakekernel.New(f), t: t, kept: s.kept, pods: map[string]*workload.Pod{}, specs: map[string]*spec{}}
 	driver, err := h.Driver()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +195,7 @@ func (h *knobNode) start(text string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.o.Config, h.text = c, text
+	h.o.Config, h.text, c.KeepWeights = c, text, h.kept
 	h.agent = New(h.o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -231,3 +231,38 @@ func TestLSWeightsWriteLittle(t *testing.T) {
 		}
 	})
 }
+
+// TestKeptWeights checks that no pod's weight is raised beside a kubelet that takes it for a request: only
+// the Burstable class is, while no Guaranteed pod has to keep its proportion to it.
+func TestKeptWeights(t *testing.T) {
+	onBothLoops(t, knobSetup{config: raisedLS, kept: true}, func(t *testing.T, h *loopNode) {
+		const inBurstable = "/kubepods/burstable"
+		h.weight(inBurstable, 2*1024)
+		h.run(ask{name: "web/c", qos: "burstable", milli: 2000, annotations: map[string]string{"class.sluice.dev": "LS"}})
+		before := h.weights([]string{inBurstable, inBurstable + "/pod-web"})
+		h.run(batch("job/c"))
+		h.uses["job/c"] = 8
+		h.steps(2 * time.Second)
+		h.expectTimes(before, 16, inBurstable)
+		h.expectTimes(before, 1, inBurstable+"/pod-web")
+		if why := h.whyThreshold(); why != "" {
+			t.Errorf("beside Burstable pods alone, %s", why)
+		}
+		h.run(service("database/c", 1000))
+		before["/kubepods/pod-database"] = int64(knobs.RequestShares(1000))
+		if h.V2 {
+			before["/kubepods/pod-database"] = h.weightOf("/kubepods/pod-database")
+		}
+		h.expectTimes(before, 1, inBurstable, "/kubepods/pod-database", inBurstable+"/pod-web")
+		h.steps(2 * time.Second)
+		h.expectTimes(before, 1, inBurstable, "/kubepods/pod-database", inBurstable+"/pod-web")
+		if why := h.whyThreshold(); !strings.Contains(why, "is beside /kubepods/pod-database, a pod's cgroup, whose weight the kubelet takes for a request") {
+			t.Errorf("beside a Guaranteed pod: %q", why)
+		}
+	})
+}
+
+func (h *loopNode) whyThreshold() (why string) {
+	h.loop(func() { why = h.agent.loop.BatchStatus().ThresholdWhy })
+	return why
+}

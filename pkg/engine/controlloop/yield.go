@@ -13,7 +13,7 @@ import (
 // do.
 func (l *Loop) notYielding() string {
 	y := colocation.Yielding{
-		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.Weight(),
+		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.Weight(), KeepWeights: l.Config.KeepWeights,
 		Siblings: l.Settings.Siblings(), Raised: l.Settings.InForce().LSWeights,
 	}
 	if y.ThreadsPerCore > 1 {
@@ -26,7 +26,7 @@ func (l *Loop) notYielding() string {
 		}
 		pod := l.batchPod(l.View.Members[p.First : p.First+p.Count])
 		why, beside := y.Stays(&pod)
-		if len(beside) > 0 && y.OnlineWeight > 100 {
+		if len(beside) > 0 && y.OnlineWeight > 100 && (!y.KeepWeights || !colocation.HasPods(beside)) {
 			path, shares := l.heaviest(beside)
 			why = fmt.Sprintf("is beside %s, which has so much CPU weight (%s shares) that the kernel has no room for more", path, knobs.FormatValue(shares))
 		}

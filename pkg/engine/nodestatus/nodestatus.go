@@ -105,6 +105,7 @@ func (r *Reporter) Draft() *Draft {
 		Errors:     writeErrors,
 		Loop:       r.from.Loop.Status(),
 	}
+	s.Config.KeepWeights = r.Config.KeepWeights
 	s.Scheduling.Allocatable = node.Milli(r.Allocatable())
 	s.Scheduling.Room, s.Scheduling.RoomWhy = r.from.Loop.Room()
 	for i, p := range r.Ledger.Pools() {

@@ -40,6 +40,9 @@ func (s *Settings) Reweigh() {
 	room := map[string]int{}
 	for _, parent := range s.lsWeights.Parents(siblings) {
 		room[parent] = s.weightRoom(siblings[parent].Services)
+		if s.Config.KeepWeights && colocation.HasPods(siblings[parent].Services) {
+			room[parent] = 100
+		}
 	}
 	s.lsWeights.Step(s.Now(), s.Config.Control.Batch.Weight(), siblings, room, s.Want)
 }

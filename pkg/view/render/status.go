@@ -63,6 +63,9 @@ func overview(s *status.Status) [][]string {
 	if s.Config.Problem != "" {
 		rows = append(rows, []string{"config", "the newest file is not in force: " + s.Config.Problem})
 	}
+	if s.Config.KeepWeights {
+		rows = append(rows, []string{"weights", "those of pods stay as they are: the kubelet takes them for requests (Kubernetes 1.37)"})
+	}
 	rows = append(rows, partRows(&s.Config)...)
 	if !m.Offline.IsEmpty() {
 		rows = append(rows, []string{"offline", cpuList(m.Offline, "")})

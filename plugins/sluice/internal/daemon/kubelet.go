@@ -17,12 +17,10 @@ func takesWeights(version string) bool {
 	return major > 1 || major == 1 && minor >= 37
 }
 
-// fit adapts a configuration to a kubelet of that version. Weights stay as they are, unless
+// fit adapts a configuration to a kubelet of that version. Pods' weights stay as they are, unless
 // control.batch.onlineWeight is configured, which says that they may be raised.
 func fit(c *config.Config, kubelet string) {
-	if takesWeights(kubelet) && c.Control.Batch.OnlineWeight == 0 {
-		c.Control.Batch.OnlineWeight, c.KeepWeights = 100, true
-	}
+	c.KeepWeights = takesWeights(kubelet) && c.Control.Batch.OnlineWeight == 0
 }
 
 // setKubelet applies the configuration for a kubelet of that version, and saves the version for the next
@@ -36,7 +34,7 @@ func (r *reloader) setKubelet(version string) error {
 			return err
 		}
 		if takesWeights(version) {
-			log = log.WithField("weights", "stay as they are unless control.batch.onlineWeight is configured: this kubelet takes CPU weights for requests")
+			log = log.WithField("weights", "those of pods stay as they are unless control.batch.onlineWeight is configured: this kubelet takes them for requests")
 		}
 		log.Info("Kubelet")
 	}
