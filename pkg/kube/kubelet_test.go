@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +15,24 @@ import (
 
 // versions is a plugin that notes when it is told which version.
 type versions struct {
+	mu   sync.Mutex
 	err  error
 	told []string
-	last time.Time
 }
 
 func (v *versions) SetKubelet(_ context.Context, version string) error {
-	v.told, v.last = append(v.told, version), time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.told = append(v.told, version)
 	return v.err
+}
+
+// take returns what it was told since the last time; from then on it returns err.
+func (v *versions) take(err error) (told []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	told, v.told, v.err = v.told, nil, err
+	return told
 }
 
 // The plugin is told the kubelet's version once it is known, again when it changes or may be forgotten,
@@ -37,26 +48,26 @@ func TestTellKubelet(t *testing.T) {
 			n.now = &corev1.Node{Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: version}}}
 			n.mu.Unlock()
 		}
-		plugin := &versions{err: errors.New("not now")}
+		plugin := &versions{}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go (&Publisher{node: n, log: log}).TellKubelet(ctx, plugin)
-		after := func(d time.Duration, want ...string) {
+		after := func(d time.Duration, err error, want ...string) {
 			t.Helper()
-			plugin.told = nil
+			plugin.take(err)
 			time.Sleep(d)
 			synctest.Wait()
-			if !slices.Equal(plugin.told, want) {
-				t.Errorf("after %v it was told %q, want %q", d, plugin.told, want)
+			if told := plugin.take(err); !slices.Equal(told, want) {
+				t.Errorf("after %v it was told %q, want %q", d, told, want)
 			}
 		}
-		after(5 * time.Second)
+		refused := errors.New("not now")
+		after(5*time.Second, refused)
 		set("v1.36.0")
-		after(2*time.Second+time.Millisecond, "v1.36.0", "v1.36.0")
-		plugin.err = nil
-		after(30*time.Second, "v1.36.0")
-		after(5*time.Second, "v1.36.0")
+		after(2*time.Second+time.Millisecond, refused, "v1.36.0", "v1.36.0")
+		after(30*time.Second, nil, "v1.36.0")
+		after(5*time.Second, nil, "v1.36.0")
 		set("v1.37.2")
-		after(10*time.Second, "v1.37.2")
+		after(10*time.Second, nil, "v1.37.2")
 	})
 }
