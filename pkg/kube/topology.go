@@ -100,12 +100,13 @@ func promised(pods []*Pod, held map[string]int64) (sum int64) {
 	return sum
 }
 
-// native reports whether a NUMA-aware scheduler refuses pods that request the resource unless a zone has
-// it. That holds for resources without a domain or of Kubernetes' own, to which Koordinator's belong, but not
-// for storage (isHostLevelResource in pkg/noderesourcetopology/numaresources.go, v0.33.5).
+// native reports whether pods suffer under a NUMA-aware scheduler that request the resource, unless each zone has
+// it. That holds for resources without a domain or of Kubernetes' own, to which Koordinator's belong: pods are refused
+// (isHostLevelResource in pkg/noderesourcetopology/numaresources.go, v0.33.5), or for ephemeral storage get the least
+// score of LeastNUMANodes (isValidCombineResources in least_numa.go). Containers do not request pods.
 func native(name corev1.ResourceName) bool {
 	own := !strings.Contains(string(name), "/") || strings.Contains(string(name), "kubernetes.io/")
-	return own && name != corev1.ResourceEphemeralStorage && name != corev1.ResourceStorage && name != corev1.ResourcePods
+	return own && name != corev1.ResourcePods
 }
 
 // whole lists the native resources among a node's, by their names.

@@ -51,9 +51,9 @@ func topologyNode() *corev1.Node {
 func TestTopologyObject(t *testing.T) {
 	t.Parallel()
 	for count, want := range map[int]string{
-		1: `[{"name":"node-0","type":"Node","costs":[{"name":"node-0","value":10}],"resources":[` + pinnable(3) + native4 + `]}]`,
-		2: `[{"name":"node-0","type":"Node","costs":[{"name":"node-0","value":10},{"name":"node-1","value":20}],"resources":[` + pinnable(3) + native4 + `]},` +
-			`{"name":"node-1","type":"Node","costs":[{"name":"node-0","value":20},{"name":"node-1","value":10}],"resources":[` + pinnable(3) + native4 + `]}]`,
+		1: `[{"name":"node-0","type":"Node","costs":[{"name":"node-0","value":10}],"resources":[` + pinnable(3) + natives + `]}]`,
+		2: `[{"name":"node-0","type":"Node","costs":[{"name":"node-0","value":10},{"name":"node-1","value":20}],"resources":[` + pinnable(3) + natives + `]},` +
+			`{"name":"node-1","type":"Node","costs":[{"name":"node-0","value":20},{"name":"node-1","value":10}],"resources":[` + pinnable(3) + natives + `]}]`,
 	} {
 		m := numaNodes(count)
 		node := topologyNode()
@@ -75,7 +75,8 @@ func TestTopologyObject(t *testing.T) {
 	}
 }
 
-const native4 = `,{"name":"cpu","capacity":"7500m","allocatable":"7500m","available":"7500m"}` +
+const natives = `,{"name":"cpu","capacity":"7500m","allocatable":"7500m","available":"7500m"}` +
+	`,{"name":"ephemeral-storage","capacity":"9Gi","allocatable":"9Gi","available":"9Gi"}` +
 	`,{"name":"hugepages-1Gi","capacity":"2Gi","allocatable":"2Gi","available":"2Gi"}` +
 	`,{"name":"kubernetes.io/batch-cpu","capacity":"4k","allocatable":"4k","available":"4k"}` +
 	`,{"name":"memory","capacity":"30Gi","allocatable":"30Gi","available":"30Gi"}`

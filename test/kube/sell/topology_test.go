@@ -120,7 +120,7 @@ func TestTopology(t *testing.T) {
 	if o := object.OwnerReferences; len(o) != 1 || o[0].Kind != "Node" || o[0].UID != s.node().UID {
 		t.Errorf("the owners are %+v", o)
 	}
-	if len(object.Attributes) != 2 || object.Zones[1].Name != "node-1" || object.Zones[1].Type != "Node" || len(object.Zones[1].Costs) != 2 || len(object.Zones[1].Resources) != 4 {
+	if len(object.Attributes) != 2 || object.Zones[1].Name != "node-1" || object.Zones[1].Type != "Node" || len(object.Zones[1].Costs) != 2 || len(object.Zones[1].Resources) != 5 {
 		t.Errorf("the object is %+v", object)
 	}
 	for _, r := range object.Zones[1].Resources {
