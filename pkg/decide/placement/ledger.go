@@ -337,7 +337,7 @@ func (l *Ledger) sharedCPUs(h *Holder) (cpuset.Set, string) {
 		}
 		return l.shared, "SYSTEM on all shared CPUs"
 	}
-	i := l.pool(h.Request)
+	i := l.pool(&h.Request)
 	return l.pools[i], h.Request.Class.String() + " in pool " + l.config.Pools[i].Name
 }
 
@@ -347,11 +347,11 @@ func (l *Ledger) PoolOf(h *Holder) string {
 	if !h.CPUs.IsEmpty() || h.Request.Class == workload.System {
 		return ""
 	}
-	return l.config.Pools[l.pool(h.Request)].Name
+	return l.config.Pools[l.pool(&h.Request)].Name
 }
 
 // pool returns the index of the pool of the request.
-func (l *Ledger) pool(r workload.Request) int {
+func (l *Ledger) pool(r *workload.Request) int {
 	name := r.Pool
 	if name == "" {
 		name = l.config.DefaultPool()

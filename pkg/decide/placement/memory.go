@@ -112,7 +112,7 @@ func (l *Ledger) distance(from cpuset.Set, to *topology.Node) int {
 func (l *Ledger) freeMemory(nodes cpuset.Set, except string) int64 {
 	free := l.machine.Memory(nodes)
 	for _, h := range l.holders {
-		if h.ID == except || h.Mems.IsEmpty() || h.Request.Memory == 0 || !h.Mems.Overlaps(nodes) {
+		if h.Request.Memory == 0 || h.ID == except || h.Mems.IsEmpty() || !h.Mems.Overlaps(nodes) {
 			continue
 		}
 		total := l.machine.Memory(h.Mems)

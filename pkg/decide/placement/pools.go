@@ -126,7 +126,7 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 	if r.Class == workload.System || cpus.IsEmpty() {
 		return
 	}
-	i := l.pool(r)
+	i := l.pool(&r)
 	if cpus == l.pools[i] || !cpus.SubsetOf(l.shared) {
 		return
 	}
