@@ -22,10 +22,11 @@ const (
 	Static      Policy = "static"      // exclusive pools of fixed sizes
 	Suppression Policy = "suppression" // pools overlap, batch has its budget
 	Pools       Policy = "pools"       // exclusive pools with the whole loop
+	Forecast    Policy = "forecast"    // Pools that also count with forecasts, learned in a week of equal load by time of day
 )
 
 // Policies lists them in the order of the output.
-func Policies() []Policy { return []Policy{Unmanaged, Static, Suppression, Pools} }
+func Policies() []Policy { return []Policy{Unmanaged, Static, Suppression, Pools, Forecast} }
 
 // PolicyNames lists their names.
 func PolicyNames() []string {
@@ -61,7 +62,7 @@ func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tig
 	c.Pools.List = slices.Clone(c.Pools.List)
 	c.Mode = config.On
 	c.RecordUpdates.Enabled = false
-	c.Control.Mode = control.Off
+	c.Control.Mode, c.Control.Prediction.Mode = control.Off, control.Off
 	switch p {
 	case Static:
 		c.Pools.Mode = config.Exclusive
@@ -72,7 +73,10 @@ func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tig
 		if tight != 1 {
 			c.Control.Batch.ThresholdPercent = scale(usualThreshold, tight)
 		}
-	case Pools:
+	case Pools, Forecast:
+		if p == Forecast {
+			c.Control.Prediction.Mode = control.On
+		}
 		c.Pools.Mode = config.Exclusive
 		c.Control.Mode = control.On
 		law := c.PoolLaw()

@@ -93,6 +93,13 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 		Node:  qos.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
 		Clock: sim.time, Audit: &sim.report, Memory: memorylimit.Host{Reclaim: sim.node.reclaimFrom},
 	}
+	if t.policy == Forecast {
+		var pools []string
+		for _, p := range cfg.PoolLaw() {
+			pools = append(pools, p.Name)
+		}
+		sim.options.LearnedUsage = history(s, m, pools, all)
+	}
 	if cfg.Control.Eviction.By != control.EvictReport {
 		sim.options.Evictor = &sim.kubelet.evictor
 	}

@@ -10,25 +10,26 @@ import (
 // Loop is the control loop: what it measures, wants and has decided. A part whose
 // time is absent is unknown.
 type Loop struct {
-	Mode                control.Mode          `json:"mode"`                // Mode in force for controllers without a mode of their own.
-	Problem             string                `json:"problem,omitempty"`   // Why the loop does not run; absent if it does.
-	MeasuredAt          time.Time             `json:"measuredAt,omitzero"` // Time of the latest measurement; absent before the first.
-	Interval            time.Duration         `json:"intervalNanos"`       // Time in nanoseconds between two steps of the slower controllers (control.interval).
-	StateDir            string                `json:"stateDir,omitempty"`  // Folder of the audit trail and the batch switch.
-	Controllers         []Controller          `json:"controllers"`         // Controllers with their modes.
-	Node                NodeUsage             `json:"node"`                // Resources that the node uses.
-	Batch               Batch                 `json:"batch"`               // CPU of batch work.
-	Memory              BatchMemory           `json:"memory"`              // Memory of batch work and of all others.
-	Refusal             *Refusal              `json:"refusal,omitempty"`   // Pods that may not start; absent if all may.
-	Evictions           Evictions             `json:"evictions"`           // Evictions since the plugin started.
-	Offer               control.Offer         `json:"offer"`               // Resources that the node could offer to batch work.
-	Benefit             control.BenefitReport `json:"benefit"`             // Work that batch work did, and what it cost.
-	Disturbed           []control.Disturbance `json:"disturbed,omitempty"` // LS pods whose waiting is measured; absent if there are none.
-	Advice              []control.Advice      `json:"advice,omitempty"`    // Advice for operators; absent if there is none.
-	Decisions           []Decision            `json:"decisions,omitempty"` // Latest decisions, oldest first; absent if there are none.
-	Counts              []Count               `json:"counts,omitempty"`    // Number of decisions since the plugin started, by kind; absent if there were none.
-	DroppedAuditEntries int                   `json:"droppedAuditEntries"` // Number of decisions that the audit trail has lost, because the disk was slow or full.
-	Failures            []Failure             `json:"failures,omitempty"`  // Measurements that failed; absent if none did.
+	Mode                control.Mode           `json:"mode"`                // Mode in force for controllers without a mode of their own.
+	Problem             string                 `json:"problem,omitempty"`   // Why the loop does not run; absent if it does.
+	MeasuredAt          time.Time              `json:"measuredAt,omitzero"` // Time of the latest measurement; absent before the first.
+	Interval            time.Duration          `json:"intervalNanos"`       // Time in nanoseconds between two steps of the slower controllers (control.interval).
+	StateDir            string                 `json:"stateDir,omitempty"`  // Folder of the audit trail and the batch switch.
+	Controllers         []Controller           `json:"controllers"`         // Controllers with their modes.
+	Node                NodeUsage              `json:"node"`                // Resources that the node uses.
+	Batch               Batch                  `json:"batch"`               // CPU of batch work.
+	Memory              BatchMemory            `json:"memory"`              // Memory of batch work and of all others.
+	Refusal             *Refusal               `json:"refusal,omitempty"`   // Pods that may not start; absent if all may.
+	Evictions           Evictions              `json:"evictions"`           // Evictions since the plugin started.
+	Offer               control.Offer          `json:"offer"`               // Resources that the node could offer to batch work.
+	Forecasts           []control.PeakForecast `json:"forecasts,omitempty"` // Expected peaks of the node's usage and of its pools; absent if nothing was learned yet.
+	Benefit             control.BenefitReport  `json:"benefit"`             // Work that batch work did, and what it cost.
+	Disturbed           []control.Disturbance  `json:"disturbed,omitempty"` // LS pods whose waiting is measured; absent if there are none.
+	Advice              []control.Advice       `json:"advice,omitempty"`    // Advice for operators; absent if there is none.
+	Decisions           []Decision             `json:"decisions,omitempty"` // Latest decisions, oldest first; absent if there are none.
+	Counts              []Count                `json:"counts,omitempty"`    // Number of decisions since the plugin started, by kind; absent if there were none.
+	DroppedAuditEntries int                    `json:"droppedAuditEntries"` // Number of decisions that the audit trail has lost, because the disk was slow or full.
+	Failures            []Failure              `json:"failures,omitempty"`  // Measurements that failed; absent if none did.
 }
 
 // Controller is one controller.

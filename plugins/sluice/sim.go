@@ -42,6 +42,8 @@ compares these policies:
   static       separate pools of fixed sizes, chosen for each pool's peak load
   suppression  overlapping pools; batch work gets what online work leaves
   pools        separate pools that follow the load: the whole control loop
+  forecast     pools that also count with forecasts, learned in a week of equal
+               load by time of day
 
 A service is late while fewer than 99 % of its requests would be answered within
 its SLO. --equal answers: at the same rate of late responses, how full can each

@@ -43,7 +43,7 @@ func TestSim(t *testing.T) {
 		{"sim -f " + good + " --seed 9", 0, "seed 9"},
 		{"sim -f " + bad, exitFailure, "line 12: pods[2].name: \"web\" is there twice"},
 		{"sim -f /nonexistent", exitFailure, "no such file"},
-		{"sim -f " + good + " --policy best", exitFailure, "must be unmanaged, static, suppression or pools"},
+		{"sim -f " + good + " --policy best", exitFailure, "must be unmanaged, static, suppression, pools or forecast"},
 		{"sim nothing", exitFailure, "there are burst-storm"},
 		{"sim", exitUsage, "sim takes one scenario"},
 		{"sim --list daily-tide", exitUsage, "sim takes one scenario"},

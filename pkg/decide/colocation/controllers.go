@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/predict"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -29,6 +30,7 @@ type Controllers struct {
 	Outgrown     *control.Outgrown
 	Benefit      *control.Benefit
 	Offering     *control.Offering
+	Prediction   *control.Prediction
 }
 
 // Settings are the parts of the configuration in force that the controllers need.
@@ -45,10 +47,13 @@ type Settings struct {
 type Learned struct {
 	Benefit control.BenefitCounts
 	Peaks   control.Peaks
+	Usage   *predict.Set // nil for nothing
 }
 
 // Learned returns what the controllers keep over a restart.
-func (c *Controllers) Learned() Learned { return Learned{c.Benefit.Counts(), c.Offering.Peaks()} }
+func (c *Controllers) Learned() Learned {
+	return Learned{c.Benefit.Counts(), c.Offering.Peaks(), c.Prediction.Set()}
+}
 
 // NewControllers returns the controllers. The configuration must have been checked.
 func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
@@ -76,6 +81,7 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	c.Outgrown = control.NewOutgrown(cfg.Interval)
 	c.Benefit = control.NewBenefit(cfg.Interval, kept.Benefit)
 	c.Offering = control.NewOffering(cfg.Offer, control.Amount{CPU: workload.MilliCPU(cfg.Batch.Reserved), MemoryBytes: int64(cfg.Memory.Reserve)}, cfg.Interval, kept.Peaks)
+	c.Prediction = control.NewPrediction(cfg.Prediction, cfg.Interval, kept.Usage)
 	return c, nil
 }
 
@@ -97,6 +103,9 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 	}
 	if same("", "", was.Offer, now.Offer) && was.Batch.Reserved == now.Batch.Reserved && was.Memory.Reserve == now.Memory.Reserve {
 		next.Offering = c.Offering
+	}
+	if was.Prediction == now.Prediction {
+		next.Prediction = c.Prediction
 	}
 	if same(was.Cache.Mode, now.Cache.Mode, was.Cache, now.Cache) && sameRDT {
 		next.Cache = c.Cache

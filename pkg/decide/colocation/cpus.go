@@ -1,6 +1,8 @@
 package colocation
 
 import (
+	"cmp"
+
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -12,6 +14,20 @@ func (c *Controllers) StepWindows(v *NodeView, in *Inputs, s control.Switch) Dec
 	v.Batch = state
 	v.Batch.Evict = state.Evict && in.Heeds(in.Eviction.Mode, "")
 	return Decided{in.Of(""), decided}
+}
+
+// StepPrediction learns the usage of the node, and writes into the view which forecasts the
+// controllers that step after it count with.
+func (c *Controllers) StepPrediction(v *NodeView, in *Inputs) {
+	v.Forecasts = control.Forecasts{}
+	mode := cmp.Or(in.Prediction.Mode, in.Loop)
+	if mode == control.Off {
+		return
+	}
+	demand, measured := c.Offering.Demand(&v.View)
+	if f := c.Prediction.Step(&v.View, demand, measured); mode == control.On {
+		v.Forecasts = *f
+	}
 }
 
 // StepPools decides the sizes of exclusive pools. It appends to short the shortages of CPUs

@@ -17,6 +17,7 @@ type Config struct {
 	Eviction     EvictionConfig     `yaml:"eviction"`
 	Interference InterferenceConfig `yaml:"interference"`
 	Offer        OfferConfig        `yaml:"offer"`
+	Prediction   PredictionConfig   `yaml:"prediction"`
 	Rules        []Rule             `yaml:"rules"`
 	Windows      []Window           `yaml:"windows"`
 }
@@ -37,8 +38,12 @@ func DefaultConfig() Config {
 		Eviction:     EvictionConfig{By: EvictReport, CPUPause: 20 * time.Second, MemoryPause: 4 * time.Second, CoolDown: 5 * time.Minute, SatisfactionWindow: time.Minute, MaxPerHour: 30, MaxPerOwnerPerHour: 10, Never: []string{"kube-system"}},
 		Interference: InterferenceConfig{},
 		Offer:        OfferConfig{CPUMarginPercent: 40, MemoryMarginPercent: 35, MemoryBy: OfferMemoryByUsage},
-		Rules:        []Rule{},
-		Windows:      []Window{},
+		Prediction: PredictionConfig{
+			Mode: Preview, CPUPercentile: 95, MemoryPercentile: 98, CPUHalfLife: 12 * time.Hour, MemoryHalfLife: 24 * time.Hour,
+			MarginPercent: 10, ConfidencePercent: 90,
+		},
+		Rules:   []Rule{},
+		Windows: []Window{},
 	}
 }
 
@@ -198,6 +203,17 @@ type OfferConfig struct {
 	CPUMarginPercent    int           `yaml:"cpuMarginPercent"`    // CPU that is not offered, in percent of the node's.
 	MemoryMarginPercent int           `yaml:"memoryMarginPercent"` // Memory that is not offered, in percent of the node's.
 	MemoryBy            OfferMemoryBy `yaml:"memoryBy"`            // How the memory of others counts: by usage or by request.
+}
+
+// PredictionConfig is how the peaks of usage are forecast.
+type PredictionConfig struct {
+	Mode              Mode          `yaml:"mode"`              // Mode of forecasts: on lets pools and offer count with them; preview learns and shows them; off learns nothing.
+	CPUPercentile     int           `yaml:"cpuPercentile"`     // Percentile of the CPU used in each minute that a histogram takes for the peak.
+	MemoryPercentile  int           `yaml:"memoryPercentile"`  // Percentile of the memory used in each minute that a histogram takes for the peak.
+	CPUHalfLife       time.Duration `yaml:"cpuHalfLife"`       // Time in which a minute's CPU loses half of its weight in the histogram.
+	MemoryHalfLife    time.Duration `yaml:"memoryHalfLife"`    // Time in which a minute's memory loses half of its weight in the histogram.
+	MarginPercent     int           `yaml:"marginPercent"`     // Margin added to each forecast, in percent of it.
+	ConfidencePercent int           `yaml:"confidencePercent"` // Part of the last days, in percent, in which the peak must not have exceeded the forecast for it to count.
 }
 
 // RuleAction is what a rule does.

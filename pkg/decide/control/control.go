@@ -46,6 +46,8 @@ type View struct {
 	Stuck   []StuckPod
 	HasCRI  bool
 
+	Forecasts Forecasts // peaks to count with; empty if nothing counts with them
+
 	Batch BatchState // what time windows and the batch switch allow; decided before the other controllers step
 
 	// BatchUse is the CPU usage of all batch work, from cgroups that hold nothing else. It is

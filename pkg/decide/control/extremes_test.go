@@ -36,6 +36,7 @@ func drawExtreme(t *rapid.T, now time.Time) *View {
 	v.Node.CPU = observe.NodeCPU{At: seen("node"), Usage: amount("node's usage"), Interval: time.Second}
 	v.Node.Memory = observe.NodeMemory{At: seen("memory"), Total: v.MemoryTotal, Available: bytes("available"), Free: bytes("free"), Low: bytes("low"), Direct: share("direct")}
 	v.Node.Pressure = observe.Pressure{At: seen("pressure"), CPU: share("pressure"), Memory: share("memory pressure")}
+	v.Forecasts = Forecasts{Pools: []workload.MilliCPU{amount("forecast"), amount("forecast")}, Soon: Amount{amount("soon"), bytes("soon")}, Long: Amount{amount("long"), bytes("long")}}
 	v.BatchUse = Use{seen("batch use"), amount("batch use")}
 	v.BatchMemory = Held{At: seen("batch memory"), Current: bytes("held"), Cache: bytes("cache"), Anon: bytes("anonymous")}
 	for _, name := range []string{"critical", "online", "batch"} {

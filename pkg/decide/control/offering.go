@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/predict"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
@@ -21,6 +22,8 @@ type Offer struct {
 	ShortTerm Amount `json:"shortTerm"` // Short-term offer: capacity less margins and what others use now.
 	// Long-term offer: capacity less margins and the most that others used in PeakHours
 	// hours of the last 24, or less what they requested if less than an hour was measured.
+	// Where decisions count with forecasts (control.prediction), what others request above the
+	// forecast peak of their next day, at most the short-term offer.
 	LongTerm  Amount `json:"longTerm"`
 	PeakHours int    `json:"peakHours"`     // Hours of the last 24 that counted as peaks.
 	FreeCPUs  []int  `json:"freeCPUs"`      // Largest number of CPUs that one new LSR container would get, by NUMA node.
@@ -140,7 +143,7 @@ func (s *Offering) compute(v *View, measured bool) Offer {
 		CPU:         perCent(capacityOf(v), 100-s.cfg.CPUMarginPercent),
 		MemoryBytes: v.MemoryTotal / 100 * int64(100-s.cfg.MemoryMarginPercent),
 	}
-	now := s.demand.amount()
+	now := s.demand.amount().most(v.Forecasts.Soon)
 	now.CPU -= v.Lent // only while the pins are idle
 	o.ShortTerm = room.less(now)
 	peak, hours := s.peaks.most(v.Now)
@@ -148,8 +151,19 @@ func (s *Offering) compute(v *View, measured bool) Offer {
 		peak = s.requested(v)
 	}
 	o.LongTerm, o.PeakHours = room.less(peak.most(s.demand.amount())), hours
+	requested, forecast := s.requested(v), v.Forecasts.Long
+	if forecast.CPU > 0 {
+		o.LongTerm.CPU = min(predict.Reclaimable(requested.CPU, forecast.CPU), o.ShortTerm.CPU)
+	}
+	if forecast.MemoryBytes > 0 {
+		o.LongTerm.MemoryBytes = min(predict.Reclaimable(requested.MemoryBytes, forecast.MemoryBytes), o.ShortTerm.MemoryBytes)
+	}
 	return o
 }
+
+// Demand returns the present demand of the system and of all pods but BE; ok is false if it is
+// not known.
+func (s *Offering) Demand(v *View) (now Amount, ok bool) { return s.presentDemand(v) }
 
 // presentDemand returns the demand of the system and of all pods but BE.
 func (s *Offering) presentDemand(v *View) (now Amount, ok bool) {

@@ -87,9 +87,11 @@ type poolState struct {
 	presses  bool              // may take all but the minimum of the last pool
 
 	minimum int
-	floor   int // least size in calm
+	floor   int // least size in calm, whatever is forecast
 	cap     int // largest size by the pool's requests (RCFMax)
 	owed    int // what its containers request, within floor and cap
+	// expected is the least size in calm by the forecast: it has the expected load in its band
+	expected int
 
 	before int // size when the step began
 	had    int // size when the step began, including lent CPUs

@@ -14,6 +14,7 @@ const (
 	causeBegin              // the sizes found at the start do not divide the CPUs
 	causeLoad
 	causeFloor
+	causeForecast
 	causeStale
 	causeCalm
 	causeSeen
@@ -63,6 +64,8 @@ func (p *Pools) bounds(v *View, n int) {
 		s := &p.state[i]
 		s.owed = max(s.floor, min(s.cap, roundUp(ceil(s.request.max()), p.core)))
 		p.promised += s.owed
+		// A forecast claims nothing from pools that have load now.
+		s.expected = min(s.cap, p.atPercent(v.Forecasts.pool(i), p.pools[i].High))
 	}
 }
 
@@ -155,7 +158,7 @@ func (p *Pools) shrink(now time.Time) {
 // it continues step by step to the middle of the band; otherwise it would stop at the edge.
 func (p *Pools) calmed(i int, now time.Time) int {
 	s := &p.state[i]
-	target := max(s.floor, p.target(i, s.lowest))
+	target := max(s.floor, s.expected, p.target(i, s.lowest))
 	switch {
 	case !s.known || target >= s.size:
 		s.below, s.calm = 0, false
@@ -212,6 +215,8 @@ func (p *Pools) grow(now time.Time) {
 			}
 		case s.size < s.floor:
 			p.takeCPUs(i, s.floor, causeFloor)
+		case s.size < s.expected:
+			p.takeCPUs(i, s.expected, causeForecast)
 		}
 	}
 }
@@ -232,7 +237,7 @@ func (s *poolState) grewAt(now time.Time, window time.Duration) {
 func (p *Pools) relieve(i int) {
 	s := &p.state[i]
 	need, full := p.target(i, s.fast), p.full(i)
-	want := max(need, s.floor)
+	want := max(need, s.floor, s.expected)
 	if !p.urgent(i) {
 		step := max(p.cfg.GrowCPUs, (s.size*p.cfg.GrowPercent+99)/100)
 		want = min(want, s.size+max(step/p.core*p.core, p.core))
@@ -282,7 +287,7 @@ func (p *Pools) seen(i int) int {
 	}
 	size := s.size
 	if s.known {
-		size = min(size, max(s.guessed, s.floor, p.target(i, s.fast)))
+		size = min(size, max(s.guessed, s.floor, s.expected, p.target(i, s.fast)))
 	}
 	s.guessed = 0
 	return size
@@ -303,7 +308,7 @@ func (p *Pools) below(i int) bool {
 // those above it in ascending priority. Each keeps its load in the band, with two exceptions:
 // the last pool keeps only its minimum if pool i is nearly full, and all pools do if pool i
 // stays over its band. A pool whose load is unknown keeps everything, unless it is the last. To
-// fill a floor, or if there are no measurements, only the last pool gives.
+// fill a floor, for a forecast, or if there are no measurements, only the last pool gives.
 func (p *Pools) takeCPUs(i, want int, why cause) {
 	s, last := &p.state[i], len(p.state)-1
 	forced := why == causeLoad && s.forces

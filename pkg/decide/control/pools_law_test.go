@@ -51,6 +51,8 @@ func TestLaw(t *testing.T) {
 				b.view.Shared = workload.MilliCPU(rapid.IntRange(1, 80).Draw(t, "CPUs")) * 1000
 			case 1:
 				b.view.Pools[rapid.IntRange(0, last).Draw(t, "pool")].Request = workload.MilliCPU(rapid.IntRange(0, 40000).Draw(t, "request"))
+			case 2:
+				b.view.Forecasts.Pools = cpuLoads(rapid.SliceOfN(rapid.Float64Range(0, 100), 0, last+1).Draw(t, "forecasts")...)
 			default:
 				b.load[rapid.IntRange(0, last).Draw(t, "pool")] = workload.MilliCPU(rapid.IntRange(0, 40000).Draw(t, "load"))
 			}

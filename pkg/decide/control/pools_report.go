@@ -101,6 +101,9 @@ func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision 
 		{"size_cpus", float64(p.sizeOf(i))}, cpuFact("request_cpus", v.Pools[i].Request), {"minimum_cpus", float64(s.minimum)},
 		{"floor_cpus", float64(s.floor)}, {"cap_cpus", float64(s.cap)},
 	}
+	if s.expected > 0 {
+		d.Facts = append(d.Facts, cpuFact("forecast_cpus", v.Forecasts.pool(i)))
+	}
 	if s.known {
 		d.Facts = append(d.Facts, cpuFact("load_cpus", s.fast), cpuFact("slow_load_cpus", s.lowest), cpuFact("usage_cpus", v.Pools[i].Usage), Fact{"pressure", v.Pools[i].Pressure})
 	}
@@ -121,6 +124,8 @@ func (p *Pools) why(v *View, i, divided int) string {
 		return fmt.Sprintf("its load of %s CPUs is %s of %d, over %d%%", cpus(s.fast), share(s.fast, was), s.before, cfg.High)
 	case causeFloor:
 		return fmt.Sprintf("its floor is %d: its minimum, its largest CPU limit, or its least part of its requests", s.floor)
+	case causeForecast:
+		return p.whyForecast(v, i)
 	case causeStale:
 		return "its load is not known: it has what its containers request, " + cpus(s.request.max()) + " CPUs"
 	case causeCalm:
@@ -131,7 +136,7 @@ func (p *Pools) why(v *View, i, divided int) string {
 		return fmt.Sprintf("it may have %d: its requests of %s CPUs, its minimum, or what it was found to use", s.cap, cpus(s.request.max()))
 	case causeTaken:
 		taker := &p.state[s.taker]
-		return fmt.Sprintf("pool %s needs them: %s", p.pools[s.taker].Name, p.need(taker, s.taker))
+		return fmt.Sprintf("pool %s needs them: %s", p.pools[s.taker].Name, p.need(v, taker, s.taker))
 	}
 	if p.total != divided {
 		return fmt.Sprintf("the pools divide %d CPUs now, %d before", p.total, divided)
@@ -139,8 +144,16 @@ func (p *Pools) why(v *View, i, divided int) string {
 	return "the pools above leave them"
 }
 
-func (p *Pools) need(s *poolState, i int) string {
+// whyForecast returns the forecast that enlarged a pool.
+func (p *Pools) whyForecast(v *View, i int) string {
+	peak := v.Forecasts.pool(i)
+	return fmt.Sprintf("its load is expected to reach %s CPUs in the next %s, %d%% of %d", cpus(peak), soon, p.pools[i].High, p.state[i].expected)
+}
+
+func (p *Pools) need(v *View, s *poolState, i int) string {
 	switch s.cause {
+	case causeForecast:
+		return p.whyForecast(v, i)
 	case causeStale:
 		return "its load is not known"
 	case causeFloor:

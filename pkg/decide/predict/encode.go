@@ -34,12 +34,14 @@ func (s *Set) Encode() []byte {
 
 func (m *member) encode(b []byte) []byte {
 	le := binary.LittleEndian
-	b = append(b, byte(m.key.Kind), byte(m.key.Resource), byte(m.chosen))
+	b = append(b, byte(m.key.Kind), byte(m.key.Resource), byte(m.trials[0].chosen), byte(m.trials[1].chosen))
 	b = append(le.AppendUint16(b, uint16(len(m.key.Name))), m.key.Name...)
 	b = le.AppendUint32(b, uint32(m.period/time.Minute))
-	for _, t := range m.tests {
-		for _, sum := range []float64{t.hours, t.loss, t.kept} {
-			b = le.AppendUint64(b, math.Float64bits(sum))
+	for i := range m.trials {
+		for _, t := range m.trials[i].tests {
+			for _, sum := range []float64{t.weight, t.loss, t.kept} {
+				b = le.AppendUint64(b, math.Float64bits(sum))
+			}
 		}
 	}
 	b = le.AppendUint64(b, uint64(m.histogram.reference.Unix()))
@@ -135,8 +137,8 @@ func (r *reader) packed() uint16 {
 }
 
 func (r *reader) member(cfg *Config) *member {
-	kind, resource, chosen := Kind(r.number(1)), Resource(r.number(1)), Method(r.number(1))
-	if kind > Workload || resource > Memory || int(chosen) >= methods {
+	kind, resource, near, far := Kind(r.number(1)), Resource(r.number(1)), Method(r.number(1)), Method(r.number(1))
+	if kind > Workload || resource > Memory || int(max(near, far)) >= methods {
 		r.fail("a kind, a resource or a method is unknown")
 		return nil
 	}
@@ -147,15 +149,17 @@ func (r *reader) member(cfg *Config) *member {
 	}
 	key := Key{kind, string(r.bytes(length)), resource}
 	m := &member{Series: NewSeries(cfg, resource, key.step()), key: key}
-	m.chosen = chosen
+	m.trials[0].chosen, m.trials[1].chosen = near, far
 	m.period = time.Duration(r.number(4)) * time.Minute
 	if m.period > historyTime/leastPeriods {
 		r.fail("a period is too long")
 	}
-	for i := range m.tests {
-		t := &m.tests[i]
-		t.hours, t.loss, t.kept = r.float(), r.float(), r.float()
-		t.kept = min(t.kept, t.hours)
+	for i := range m.trials {
+		for k := range m.trials[i].tests {
+			t := &m.trials[i].tests[k]
+			t.weight, t.loss, t.kept = r.float(), r.float(), r.float()
+			t.kept = min(t.kept, t.weight)
+		}
 	}
 	r.histogram(&m.histogram)
 	for i := range m.profile.slots {

@@ -6,8 +6,8 @@
 //   - a profile of the peaks by hour of the day and of the week
 //   - the period of the usage, if it has one: the peak at the same phase of the last periods
 //
-// Each forecast of the next hour's peak is later compared with the peak, so that a series knows
-// how well each method serves it. docs/prediction.md shows how well they serve made days. The
+// Forecasts of the peaks of the next ten minutes and of the next hour are later compared with the
+// peaks, so that a series knows how well each method serves it. docs/prediction.md shows how well they serve made days. The
 // package does no I/O; time is an input.
 package predict
 
@@ -72,26 +72,21 @@ const (
 // Methods lists all methods.
 func Methods() []Method { return []Method{ByHistogram, ByProfile, ByPeriod} }
 
-// String returns the method's name.
-func (m Method) String() string {
-	return [methods]string{"histogram", "profile", "period"}[m]
-}
-
 // Forecast is the expected peak of a usage.
 type Forecast struct {
 	Peak float64 // in CPUs or bytes, margin included
 	By   Method
-	// Confidence is the part of the last days' hours whose peak was no higher than this method
-	// had forecast, from 0 to 1.
+	// Confidence is the part of the last days' windows (ten minutes, or an hour) whose peak was no
+	// higher than this method had forecast, from 0 to 1.
 	Confidence float64
-	// Trusted is set if enough hours were compared, and the confidence is high enough. What is
+	// Trusted is set if enough windows were compared, and the confidence is high enough. What is
 	// not trusted counts with its request.
 	Trusted bool
 }
 
 // Reclaimable returns what can be given to others of a request whose peak is known: what the
 // peak leaves.
-func Reclaimable(request, peak float64) float64 { return max(0, request-peak) }
+func Reclaimable[T ~int64 | ~float64](request, peak T) T { return max(0, request-peak) }
 
 // floorDiv divides and rounds down, also before the epoch.
 func floorDiv(a, b int64) int64 {

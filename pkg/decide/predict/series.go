@@ -6,12 +6,11 @@ import (
 )
 
 const (
-	// testHours is the time constant in which the result of a comparison loses its weight: of the
+	// testTime is the time constant in which the result of a comparison loses its weight: of the
 	// last days, the newest count most.
-	testHours = 48
-	// leastTests is the number of hours after which a method is believed to be as good as its
-	// results.
-	leastTests = 24
+	testTime = 48 * time.Hour
+	// leastTime is the time after which a method is believed to be as good as its results.
+	leastTime = 24 * time.Hour
 	// lossPercentile makes a forecast that was too low by some amount count 19 times as much as
 	// one that was too high by it. The forecast with the least loss is the 95th percentile of the
 	// peaks (quantile regression).
@@ -19,8 +18,8 @@ const (
 	// betterBy is how much less the loss of another method must be before it is chosen, so that
 	// two equally good ones don't take turns.
 	betterBy = 0.95
-	// fullHour is how many minutes of an hour must have been measured for its peak to count.
-	fullHour = 45
+	// fullPart is the part of a window that must have been measured for its peak to count.
+	fullPart = 0.75
 )
 
 // Series is the usage of one resource by one object, with what is known of its course.
@@ -33,11 +32,16 @@ type Series struct {
 	profile   profile
 	period    time.Duration // 0 if none was found
 
-	minute minute  // the present one
-	step   float64 // highest minute of the present step of the history
-	hour   hour    // the present one
-	tests  [methods]test
-	chosen Method
+	minute minute   // the present one
+	step   float64  // highest minute of the present step of the history
+	trials [2]trial // those of the next ten minutes, and of the next hour
+	last   Hour
+}
+
+// Hour is a past hour with its peak, and what had been forecast by the method that counted.
+type Hour struct {
+	Forecast, Peak float64
+	Known          bool
 }
 
 // minute sums the measurements of a minute.
@@ -47,19 +51,23 @@ type minute struct {
 	count int
 }
 
-// hour is an hour in which forecasts are compared with the peak.
-type hour struct {
-	at        int64 // since the epoch
+// trial compares forecasts with peaks, in windows of time that follow each other. How well a method
+// forecasts ten minutes says little of how well it forecasts an hour.
+type trial struct {
+	length    int64 // of a window, in minutes
+	at        int64 // the present window, since the epoch
 	peak      float64
 	minutes   int              // that were measured
 	forecasts [methods]float64 // made at its beginning; negative if the method had none
+	tests     [methods]test
+	chosen    Method
 }
 
-// test sums the results of a method. Each hour, earlier results lose part of their weight.
+// test sums the results of a method. With each window, earlier results lose part of their weight.
 type test struct {
-	hours float64 // weight of the hours
-	loss  float64 // of their losses
-	kept  float64 // of the hours whose peak was no higher than forecast
+	weight float64 // of the windows
+	loss   float64 // of their losses
+	kept   float64 // of the windows whose peak was no higher than forecast
 }
 
 // NewSeries returns a series without measurements, whose history has steps of that length: whole
@@ -70,7 +78,7 @@ func NewSeries(cfg *Config, resource Resource, step time.Duration) *Series {
 		cfg: cfg, resource: resource, history: newHistory(step), profile: newProfile(),
 		histogram: *NewHistogram(&of.Scale, of.HalfLife),
 	}
-	s.hour.forecasts = none()
+	s.trials = [2]trial{{length: 10, forecasts: none()}, {length: 60, forecasts: none()}}
 	return s
 }
 
@@ -108,8 +116,11 @@ func (s *Series) endMinute() {
 	mean := m.sum / float64(m.count)
 	s.histogram.Add(mean, 1, time.Unix(m.at*60, 0))
 	s.step = max(s.step, mean)
-	s.hour.peak = max(s.hour.peak, mean)
-	s.hour.minutes++
+	for i := range s.trials {
+		t := &s.trials[i]
+		t.peak = max(t.peak, mean)
+		t.minutes++
+	}
 }
 
 // beginMinute begins the minute of that time, and with it a step of the history and an hour.
@@ -117,66 +128,86 @@ func (s *Series) beginMinute(now time.Time, at int64) {
 	if last := s.minute; last.count > 0 {
 		if at < last.at { // the clock was set back by weeks: what was measured lies in the future
 			s.history.clear()
-			s.hour = hour{forecasts: none()}
+			for i := range s.trials {
+				s.trials[i].minutes, s.trials[i].forecasts = 0, none()
+			}
 		} else if was := s.history.stepOf(time.Unix(last.at*60, 0)); was != s.history.stepOf(now) {
 			s.history.enter(was, s.step)
 			s.step = 0
 		}
 	}
 	s.minute = minute{at: at}
-	if at := hourOf(now); at != s.hour.at {
-		s.endHour()
-		s.hour = hour{at: at}
-		for _, m := range Methods() {
-			s.hour.forecasts[m] = s.forecast(m, now, time.Hour)
+	for i := range s.trials {
+		t := &s.trials[i]
+		if window := floorDiv(at, t.length); window != t.at {
+			s.endWindow(t)
+			t.at, t.peak, t.minutes = window, 0, 0
+			for _, m := range Methods() {
+				t.forecasts[m] = s.forecast(m, now, time.Duration(t.length)*time.Minute)
+			}
 		}
 	}
 }
 
-// endHour compares the forecasts with the peak of the hour that is over.
-func (s *Series) endHour() {
-	h := &s.hour
-	if h.minutes < fullHour {
+// endWindow compares the forecasts with the peak of the window that is over.
+func (s *Series) endWindow(t *trial) {
+	if float64(t.minutes) < fullPart*float64(t.length) {
 		return
 	}
-	for m, forecast := range h.forecasts {
+	if t.length == 60 {
+		s.last = Hour{t.forecasts[t.chosen], t.peak, t.forecasts[t.chosen] >= 0}
+		s.profile.enter(t.at, t.peak)
+	}
+	for m, forecast := range t.forecasts {
 		if forecast >= 0 {
-			s.tests[m].enter(forecast, h.peak)
+			t.tests[m].enter(forecast, t.peak, t.keeps())
 		}
 	}
-	s.profile.enter(h.at, h.peak)
-	s.chosen = s.best(func(Method) bool { return true })
+	t.chosen = t.best(func(Method) bool { return true })
 }
 
-func (t *test) enter(forecast, peak float64) {
-	keep := math.Exp(-1.0 / testHours)
+// keeps returns the part of their weight that earlier results keep with each window.
+func (t *trial) keeps() float64 { return math.Exp(-float64(t.length) / testTime.Minutes()) }
+
+func (t *test) enter(forecast, peak, keeps float64) {
 	loss, kept := (1-lossPercentile)*(forecast-peak), 1.0
 	if forecast < peak {
 		loss, kept = lossPercentile*(peak-forecast), 0
 	}
-	t.hours, t.loss, t.kept = t.hours*keep+1, t.loss*keep+loss, t.kept*keep+kept
+	t.weight, t.loss, t.kept = t.weight*keeps+1, t.loss*keeps+loss, t.kept*keeps+kept
 }
 
-// enough reports whether enough hours were compared. Their weight is less than their number.
-func (t *test) enough() bool {
-	keep := math.Exp(-1.0 / testHours)
-	return t.hours > (1-math.Pow(keep, leastTests-0.5))/(1-keep)
+// enough reports whether a method was compared often enough. The weight of its windows is less
+// than their number.
+func (t *trial) enough(m Method) bool {
+	least := leastTime.Minutes()/float64(t.length) - 0.5
+	return t.tests[m].weight > (1-math.Pow(t.keeps(), least))/(1-t.keeps())
 }
 
 // best returns the method with the least loss of those that may be chosen. The one that was
 // chosen keeps its place against one that is hardly better.
-func (s *Series) best(may func(Method) bool) Method {
+func (t *trial) best(may func(Method) bool) Method {
 	best := ByHistogram
-	if may(s.chosen) {
-		best = s.chosen
+	if may(t.chosen) {
+		best = t.chosen
 	}
 	for _, m := range Methods() {
-		t, b := &s.tests[m], &s.tests[best]
-		if m != best && may(m) && t.enough() && (!b.enough() || t.loss/t.hours < betterBy*b.loss/b.hours) {
+		if m != best && may(m) && t.enough(m) && (!t.enough(best) || t.tests[m].mean() < betterBy*t.tests[best].mean()) {
 			best = m
 		}
 	}
 	return best
+}
+
+// mean returns the mean loss.
+func (t *test) mean() float64 { return t.loss / t.weight }
+
+// trial returns the one that fits a horizon best.
+func (s *Series) trial(horizon time.Duration) *trial {
+	if horizon <= time.Duration(s.trials[0].length)*time.Minute {
+		return &s.trials[0]
+	}
+	return &s.trials[1]
 }
 
 // FindPeriod looks for the period of the usage. It takes milliseconds, and its result holds for
@@ -189,11 +220,11 @@ func (s *Series) Period() time.Duration { return s.period }
 // Forecast returns the expected peak in a time that begins now, by the method that was best of
 // those that know one.
 func (s *Series) Forecast(now time.Time, horizon time.Duration) Forecast {
-	f := s.By(s.chosen, now, horizon)
-	if f.Peak > 0 {
+	t := s.trial(horizon)
+	if f := s.By(t.chosen, now, horizon); f.Peak > 0 {
 		return f
 	}
-	return s.By(s.best(func(m Method) bool { return m == ByHistogram || s.forecast(m, now, horizon) > 0 }), now, horizon)
+	return s.By(t.best(func(m Method) bool { return m == ByHistogram || s.forecast(m, now, horizon) > 0 }), now, horizon)
 }
 
 // By returns the expected peak by one method. Without a peak, the method knows none.
@@ -202,8 +233,8 @@ func (s *Series) By(m Method, now time.Time, horizon time.Duration) Forecast {
 	if f.Peak < 0 {
 		return Forecast{By: m}
 	}
-	if t := &s.tests[m]; t.enough() {
-		f.Confidence = t.kept / t.hours
+	if t := s.trial(horizon); t.enough(m) {
+		f.Confidence = t.tests[m].kept / t.tests[m].weight
 		f.Trusted = f.Confidence >= s.cfg.Trust
 	}
 	return f

@@ -111,7 +111,7 @@ func TestTrust(t *testing.T) {
 	for i := range 10 * dayMinutes {
 		now := begin.Add(time.Duration(i) * time.Minute)
 		s.Add(now, 3+0.1*rng.Float64())
-		if f := s.Forecast(now, time.Hour); f.Trusted != (i >= (leastTests+1)*60) {
+		if f := s.Forecast(now, time.Hour); f.Trusted != (i >= int(leastTime/time.Minute)+60) {
 			t.Fatalf("after %d minutes: %+v", i, f)
 		}
 	}

@@ -62,6 +62,14 @@ type member struct {
 // NewSet returns a set without series.
 func NewSet(cfg Config) *Set { return &Set{cfg: &cfg, series: map[Key]*member{}} }
 
+// Configure replaces the configuration. What was learned stays.
+func (s *Set) Configure(cfg Config) {
+	*s.cfg = cfg
+	for _, m := range s.order {
+		m.histogram.halfLife = cfg.of(m.key.Resource).HalfLife
+	}
+}
+
 // Add adds a measurement. A full set replaces what was not measured for an hour, or leaves the
 // measurement out.
 func (s *Set) Add(now time.Time, key Key, value float64) {
@@ -133,6 +141,17 @@ func (s *Set) Forecast(now time.Time, key Key, horizon time.Duration) Forecast {
 	const recent = 2 * time.Minute
 	f.Trusted = f.Trusted && now.Sub(m.measured).Abs() < recent
 	return f
+}
+
+// Has reports whether a series was measured, in this run or before it.
+func (s *Set) Has(key Key) bool { return s.series[key] != nil }
+
+// LastHour returns the latest hour in which the forecast of a series was compared with its peak.
+func (s *Set) LastHour(key Key) Hour {
+	if m := s.series[key]; m != nil {
+		return m.last
+	}
+	return Hour{}
 }
 
 // Len returns the number of series.

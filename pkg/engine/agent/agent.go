@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/decide/predict"
 	"github.com/sluice-dev/sluice/pkg/decide/qos"
 	"github.com/sluice-dev/sluice/pkg/engine/claims"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
@@ -70,7 +71,8 @@ type Options struct {
 	FleetSwitch    func() status.Switch             // of the fleet; nil without sluice-kube
 	CDIDir         string                           // directory of CDI specs, which claims need; "" refuses claims
 	ClaimDevices   claim.DomainKind                 // what is offered to claims
-	StateDir       string                           // directory of the batch switch's file; "" switches the batch switch off
+	StateDir       string                           // directory of the batch switch's file and of what was learned of the usage; "" for neither
+	LearnedUsage   *predict.Set                     // what was learned of the usage before the start; nil for nothing
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent
 	// starts no tickers: the caller calls Tick and Pass.

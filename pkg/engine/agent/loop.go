@@ -22,7 +22,7 @@ type Sampler interface {
 // loopOptions lists the host's facilities that the control loop needs.
 func (a *Agent) loopOptions() controlloop.Options {
 	o := controlloop.Options{
-		Failsafe: a.options.Failsafe, StateDir: a.options.StateDir, FleetSwitch: a.options.FleetSwitch,
+		Failsafe: a.options.Failsafe, StateDir: a.options.StateDir, FleetSwitch: a.options.FleetSwitch, LearnedUsage: a.options.LearnedUsage,
 		Evictor: a.options.Evictor, LastResort: a.options.LastResort, EvictorProblem: a.options.EvictorProblem, APIPods: a.options.APIPods,
 	}
 	if a.options.Sampler != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/predict"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/cpusets"
 	"github.com/sluice-dev/sluice/pkg/engine/decisionlog"
@@ -52,8 +53,11 @@ type Options struct {
 	// EvictorProblem tells why no pod can be evicted now; "" if pods can be. It may be nil.
 	EvictorProblem func() string
 	// APIPods returns what the API knows of the node's pods, by UID; nil without sluice-kube.
-	APIPods  func() map[string]evictorder.Pod
-	StateDir string // directory of the batch switch's file; "" switches the batch switch off
+	APIPods func() map[string]evictorder.Pod
+	// StateDir is the directory of the batch switch's file, and of what was learned of the usage;
+	// "" switches the batch switch off, and saves nothing.
+	StateDir     string
+	LearnedUsage *predict.Set // what was learned of the usage before the start; nil for nothing
 	// FleetSwitch returns the switch of the fleet; nil without sluice-kube.
 	FleetSwitch func() status.Switch
 	// Failures counts the failed samples, by kind; nil if nothing is sampled.
@@ -119,6 +123,11 @@ type Loop struct {
 	givenBefore   workload.MilliCPU
 	evictedBefore int
 	savedAt       time.Time
+
+	usageLoaded  bool // the usage that an earlier run has learned was read, or can't be
+	savesUsage   bool
+	usageSavedAt time.Time
+	usageProblem string // why the last save failed; it was logged
 }
 
 // New makes a loop that has made no step. The end of the context cancels an eviction.
@@ -192,6 +201,7 @@ func (l *Loop) begin() bool {
 		return false
 	}
 	l.Controllers, l.begun = made, true
+	l.loadUsage()
 	l.Changed()
 	return true
 }

@@ -139,6 +139,7 @@ const (
 func (l *Loop) learned() (kept colocation.Learned) {
 	l.Journal.State(benefitState, &kept.Benefit) //nolint:errcheck // the controller learns again what is lost
 	l.Journal.State(peaksState, &kept.Peaks)     //nolint:errcheck // the controller learns again what is lost
+	kept.Usage = l.LearnedUsage
 	return kept
 }
 

@@ -36,6 +36,9 @@ func (l *Loop) Status() *status.Loop {
 	if l.begun {
 		s.Problem = ""
 		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
+		if l.learns() {
+			s.Forecasts = l.Controllers.Prediction.Report(&l.View.View)
+		}
 	}
 	s.Offer.FreeCPUs = slices.Clone(l.offer.FreeCPUs)
 	s.Disturbed = slices.Clone(l.disturbed)

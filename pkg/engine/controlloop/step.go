@@ -26,6 +26,7 @@ func (l *Loop) step(all bool) {
 	if all {
 		windows := c.StepWindows(&l.View, &in, l.switchInForce(l.View.Now))
 		l.Decisions.Add(l.View.Now, windows.Mode, windows.Decisions)
+		c.StepPrediction(&l.View, &in)
 	}
 	l.stepPools(&in, all)
 	if !all {
@@ -194,4 +195,5 @@ func (l *Loop) stepAdvisors(v *control.View) {
 	l.offer, decided = c.Offering.Step(v, l.free)
 	l.Decisions.Add(l.View.Now, control.Preview, decided)
 	l.saveRegularly()
+	l.saveUsage()
 }

@@ -55,7 +55,12 @@ func Looped() *status.Status {
 		Refusal:   &status.Refusal{NewBatch: true, Why: "batch is switched off", PodUIDs: []string{"3"}},
 		Evictions: status.Evictions{By: control.EvictReport, Reported: 1},
 		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
-		Benefit:   control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, UtilizationFraction: 0.61, KnownHours: 24}, SatisfactionFraction: 0.93},
+		Forecasts: []control.PeakForecast{
+			{Object: "node", Resource: "cpu", Soon: control.Amount{CPU: 21400}, Day: control.Amount{CPU: 28600}, Method: "profile", ConfidenceFraction: 0.97, Trusted: true, LastHourForecast: control.Amount{CPU: 22500}, LastHourPeak: control.Amount{CPU: 20900}},
+			{Object: "node", Resource: "memory", Soon: control.Amount{MemoryBytes: 22 << 30}, Day: control.Amount{MemoryBytes: 24 << 30}, Method: "period", ConfidenceFraction: 0.99, Trusted: true, LastHourForecast: control.Amount{MemoryBytes: 22 << 30}, LastHourPeak: control.Amount{MemoryBytes: 21 << 30}},
+			{Object: "pool " + s.Pools[1].Name, Resource: "cpu", Soon: control.Amount{CPU: 15000}, Day: control.Amount{CPU: 19000}, Method: "histogram"},
+		},
+		Benefit: control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, UtilizationFraction: 0.61, KnownHours: 24}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{{
 			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
 			Suspects: []control.Suspect{{Ref: "batch/db-0", UsageFraction: 0.8}},
@@ -97,6 +102,11 @@ func HugeLoop() *status.Status {
 	l.Batch.ThresholdWhy = long
 	l.Problem, l.Batch.Why, l.Refusal.Why, l.Offer.Why = long, long, long, long
 	l.Disturbed[0].Ref, l.Disturbed[0].Suspects[0].Ref = pod, long
+	for i := range l.Forecasts {
+		f := &l.Forecasts[i]
+		huge := control.Amount{CPU: 123456789, MemoryBytes: 123456789}
+		f.Object, f.Soon, f.Day, f.LastHourForecast, f.LastHourPeak = "pool "+s.Pools[0].Name, huge, huge, huge, huge
+	}
 	l.Advice = nil
 	for range 10 {
 		l.Advice = append(l.Advice, control.Advice{Object: s.Containers[0].Ref, Text: long})

@@ -24,6 +24,7 @@ func sections() []section {
 		{title: "Benefit", metrics: benefit()},
 		{title: "Batch health", metrics: batchHealth()},
 		{title: "Pools", metrics: pools()},
+		{title: "Forecasts", metrics: forecasts()},
 		{title: "Classes", metrics: classes()},
 		{title: "Batch budget", metrics: batchBudget()},
 		{title: "Batch memory", metrics: batchMemory()},

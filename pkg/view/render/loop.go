@@ -35,6 +35,10 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 		out.WriteString("\n")
 		terminal.Table(out, "", width, rows)
 	}
+	if rows := forecastRows(l.Forecasts); len(rows) > 1 {
+		out.WriteString("\n")
+		terminal.Table(out, "", width, rows)
+	}
 	if last := l.Decisions[max(0, len(l.Decisions)-decisions):]; len(last) > 0 {
 		out.WriteString("\nDECIDED LAST ('sluice log --why' tells more)\n")
 		decisionsText(out, last)
@@ -182,6 +186,36 @@ func sufferers(all []control.Disturbance) []string {
 		}
 	}
 	return names
+}
+
+// forecastRows lists the expected peaks, and how well the one of the latest hour was met.
+func forecastRows(all []control.PeakForecast) [][]string {
+	rows := [][]string{{"EXPECTED PEAK OF", "IN 10 MIN", "IN A DAY", "BY", "KEPT", "LAST HOUR", "NOTE"}}
+	for i := range all {
+		f := &all[i]
+		if f.Day == (control.Amount{}) {
+			continue
+		}
+		kept, last, note := "-", "-", ""
+		if f.ConfidenceFraction > 0 {
+			kept = humanize.Percent(f.ConfidenceFraction)
+		}
+		if f.LastHourForecast != (control.Amount{}) {
+			last = fmt.Sprintf("%s, was %s", peakText(f, f.LastHourForecast), peakText(f, f.LastHourPeak))
+		}
+		if !f.Trusted {
+			note = "not trusted yet"
+		}
+		rows = append(rows, []string{f.Object, peakText(f, f.Soon), peakText(f, f.Day), string(f.Method), kept, last, note})
+	}
+	return rows
+}
+
+func peakText(f *control.PeakForecast, amount control.Amount) string {
+	if f.Resource == control.PeakOfMemory {
+		return humanize.Bytes(amount.MemoryBytes)
+	}
+	return humanize.CPUs(amount.CPU) + " CPUs"
 }
 
 // loads lists each pool's load with a bar, in percent of its CPUs, and its CPUs in percent of

@@ -1,0 +1,243 @@
+package control
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/predict"
+	"github.com/sluice-dev/sluice/pkg/workload"
+)
+
+const (
+	soon = 10 * time.Minute // for which pools and the short-term offer look ahead
+	long = 24 * time.Hour   // for which the long-term offer does
+)
+
+// Forecasts are the peaks that decisions count with. An amount that is not trusted is 0.
+type Forecasts struct {
+	Pools []workload.MilliCPU // peak of the next ten minutes, by pool; may be shorter than the list of pools
+	Soon  Amount              // peak of the next ten minutes of all but batch work, the system included
+	Long  Amount              // the same for the next day
+}
+
+// pool returns the forecast of a pool; 0 without one.
+func (f *Forecasts) pool(i int) workload.MilliCPU {
+	if i < len(f.Pools) {
+		return f.Pools[i]
+	}
+	return 0
+}
+
+// Prediction learns the usage of the node, of its pools and of its workloads, and forecasts their
+// peaks; see pkg/decide/predict.
+type Prediction struct {
+	cfg       PredictionConfig
+	interval  time.Duration
+	set       *predict.Set
+	forecasts Forecasts
+
+	pods perID[podWorkload]
+	uses map[string]*workloadUse
+	free []*workloadUse // that no workload of this step needed
+}
+
+// podWorkload is the name of a pod's workload.
+type podWorkload struct{ name, owner string }
+
+// workloadUse is what the pods of a workload use together.
+type workloadUse struct {
+	cpu, memory float64
+	unknown     bool // for one of its pods
+}
+
+// NewPrediction returns the forecasts that go on with what an earlier run has learned; nil for
+// nothing. Step must be called once per interval.
+func NewPrediction(cfg PredictionConfig, interval time.Duration, set *predict.Set) *Prediction {
+	if set == nil {
+		set = predict.NewSet(cfg.Methods())
+	}
+	p := &Prediction{cfg: cfg, interval: interval, uses: map[string]*workloadUse{}}
+	p.Adopt(set)
+	return p
+}
+
+// Methods returns how peaks are forecast.
+func (c *PredictionConfig) Methods() predict.Config {
+	m := predict.DefaultConfig()
+	m.CPU.Percentile, m.CPU.HalfLife = float64(c.CPUPercentile)/100, c.CPUHalfLife
+	m.Memory.Percentile, m.Memory.HalfLife = float64(c.MemoryPercentile)/100, c.MemoryHalfLife
+	m.Margin, m.Trust = 1+float64(c.MarginPercent)/100, float64(c.ConfidencePercent)/100
+	return m
+}
+
+// Check returns the values that are out of range.
+func (c *PredictionConfig) Check() []Problem {
+	var l limits
+	l.percent("cpuPercentile", c.CPUPercentile, 50, 100)
+	l.percent("memoryPercentile", c.MemoryPercentile, 50, 100)
+	l.time("cpuHalfLife", c.CPUHalfLife, time.Hour, 30*24*time.Hour)
+	l.time("memoryHalfLife", c.MemoryHalfLife, time.Hour, 30*24*time.Hour)
+	l.percent("marginPercent", c.MarginPercent, 0, 100)
+	l.percent("confidencePercent", c.ConfidencePercent, 0, 100)
+	return l
+}
+
+// Adopt replaces what was learned by what an earlier run had learned.
+func (p *Prediction) Adopt(set *predict.Set) {
+	p.set = set
+	p.set.Configure(p.cfg.Methods())
+}
+
+// Set returns what was learned.
+func (p *Prediction) Set() *predict.Set { return p.set }
+
+// Step learns from the view, and from the demand of all but batch work if it is known. It returns
+// the forecasts, which are valid until the next step.
+func (p *Prediction) Step(v *View, demand Amount, measured bool) *Forecasts {
+	if measured {
+		p.enter(v, predict.Node, "", demand)
+	}
+	for i := range max(0, len(v.Pools)-1) {
+		if pool := &v.Pools[i]; known(v.Now, pool.At, p.interval) {
+			p.set.Add(v.Now, poolKey(pool.Name), float64(pool.Usage)/1000)
+		}
+	}
+	p.enterWorkloads(v)
+	p.set.Search(v.Now)
+
+	f := &p.forecasts
+	f.Pools = f.Pools[:0]
+	for i := range max(0, len(v.Pools)-1) {
+		f.Pools = append(f.Pools, milli(p.peak(v.Now, poolKey(v.Pools[i].Name), soon)))
+	}
+	f.Soon, f.Long = p.demand(v.Now, soon), p.demand(v.Now, long)
+	return f
+}
+
+func poolKey(name string) predict.Key {
+	return predict.Key{Kind: predict.Pool, Name: name, Resource: predict.CPU}
+}
+
+func (p *Prediction) enter(v *View, kind predict.Kind, name string, use Amount) {
+	p.set.Add(v.Now, predict.Key{Kind: kind, Name: name, Resource: predict.CPU}, float64(use.CPU)/1000)
+	p.set.Add(v.Now, predict.Key{Kind: kind, Name: name, Resource: predict.Memory}, float64(use.MemoryBytes))
+}
+
+// enterWorkloads enters the usage of the workloads beside batch work. One of whose pods the usage
+// is unknown is left out for this step.
+func (p *Prediction) enterWorkloads(v *View) {
+	for name, use := range p.uses {
+		p.free = append(p.free, use)
+		delete(p.uses, name)
+	}
+	p.pods.begin()
+	for i := range v.Pods {
+		pod := &v.Pods[i]
+		if pod.Class == workload.BE || pod.Class == workload.System {
+			continue
+		}
+		p.use(p.pods.at(pod.UID).of(pod, v.APIPods[pod.UID].Owner)).add(v, pod, p.interval)
+	}
+	p.pods.end()
+	for name, use := range p.uses {
+		if !use.unknown {
+			p.enter(v, predict.Workload, name, Amount{workload.MilliCPU(use.cpu), int64(use.memory)})
+		}
+	}
+}
+
+// use returns the use of a workload in this step.
+func (p *Prediction) use(name string) *workloadUse {
+	use := p.uses[name]
+	if use != nil {
+		return use
+	}
+	if last := len(p.free) - 1; last >= 0 {
+		use, p.free = p.free[last], p.free[:last]
+		*use = workloadUse{}
+	} else {
+		use = &workloadUse{}
+	}
+	p.uses[name] = use
+	return use
+}
+
+func (u *workloadUse) add(v *View, pod *Pod, interval time.Duration) {
+	for k := range v.Containers[pod.First : pod.First+pod.Count] {
+		c := &v.Containers[pod.First+k]
+		if c.Unseen {
+			continue
+		}
+		if !uses(v, c, interval) || !known(v.Now, c.Container.Memory.At, max(interval, c.CPU.Interval)) {
+			u.unknown = true
+		}
+		u.cpu += float64(c.CPU.Usage)
+		u.memory += float64(c.Container.Memory.WorkingSet)
+	}
+}
+
+// of returns the name of the pod's workload: "namespace/name" of its owner if that is known, or
+// of the pod itself, without what is different in each pod of an owner.
+func (w *podWorkload) of(pod *Pod, owner string) string {
+	if w.name == "" || w.owner != owner {
+		w.name, w.owner = workloadName(pod.Ref, owner), owner
+	}
+	return w.name
+}
+
+// workloadName returns the name of a workload by a pod's "namespace/name" and its owner, as
+// "ReplicaSet namespace/name".
+func workloadName(ref, owner string) string {
+	if kind, of, ok := strings.Cut(owner, " "); ok {
+		switch kind {
+		case "ReplicaSet": // of a Deployment: the name ends with the hash of its template
+			return withoutHash(of, 8, 10)
+		case "Job": // of a CronJob: the name ends with its time in minutes
+			return withoutNumber(of, 8)
+		}
+		return of
+	}
+	if short := withoutHash(ref, 5, 5); short != ref { // of a ReplicaSet, a DaemonSet or a Job
+		return withoutNumber(withoutHash(short, 8, 10), 8)
+	}
+	return withoutNumber(ref, 1) // of a StatefulSet
+}
+
+// hashLetters are those of the names that Kubernetes makes (k8s.io/apimachinery, util/rand).
+const hashLetters = "bcdfghjklmnpqrstvwxz2456789"
+
+// withoutHash removes a last part "-hash" of so many letters.
+func withoutHash(name string, least, most int) string {
+	at := strings.LastIndexByte(name, '-')
+	if n := len(name) - at - 1; at < 1 || n < least || n > most || strings.Trim(name[at+1:], hashLetters) != "" {
+		return name
+	}
+	return name[:at]
+}
+
+// withoutNumber removes a last part "-number" of at least so many digits.
+func withoutNumber(name string, least int) string {
+	at := strings.LastIndexByte(name, '-')
+	if at < 1 || len(name)-at-1 < least || strings.Trim(name[at+1:], "0123456789") != "" {
+		return name
+	}
+	return name[:at]
+}
+
+// demand returns the trusted peaks of all but batch work.
+func (p *Prediction) demand(now time.Time, horizon time.Duration) Amount {
+	return Amount{
+		CPU:         milli(p.peak(now, predict.Key{Kind: predict.Node, Resource: predict.CPU}, horizon)),
+		MemoryBytes: int64(p.peak(now, predict.Key{Kind: predict.Node, Resource: predict.Memory}, horizon)),
+	}
+}
+
+// peak returns a peak that is trusted, or 0.
+func (p *Prediction) peak(now time.Time, key predict.Key, horizon time.Duration) float64 {
+	if f := p.set.Forecast(now, key, horizon); f.Trusted {
+		return f.Peak
+	}
+	return 0
+}
+
+func milli(cpus float64) workload.MilliCPU { return workload.MilliCPU(cpus * 1000) }

@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/status"
+)
+
+func forecasts() []metric {
+	byResource, byHorizon := []string{"object", "resource"}, []string{"object", "horizon"}
+	return []metric{
+		{"sluice_forecast_peak_cpus", "Expected peak of the CPU that all but batch work use (object node), or a pool, in the next ten minutes (horizon 10m) or day (24h).", gauge, byHorizon,
+			forecastOf(control.PeakOfCPU, func(f *control.PeakForecast, out *sink) {
+				out.put(cpus(f.Soon.CPU), f.Object, "10m")
+				out.put(cpus(f.Day.CPU), f.Object, "24h")
+			})},
+		{"sluice_forecast_peak_memory_bytes", "Expected peak of the memory that all but batch work use, by horizon as sluice_forecast_peak_cpus.", gauge, byHorizon,
+			forecastOf(control.PeakOfMemory, func(f *control.PeakForecast, out *sink) {
+				out.put(float64(f.Soon.MemoryBytes), f.Object, "10m")
+				out.put(float64(f.Day.MemoryBytes), f.Object, "24h")
+			})},
+		{"sluice_forecast_last_hour_cpus", "Peak of the CPU in the latest whole hour: what was forecast (kind forecast), and what came (peak).", gauge, []string{"object", "kind"},
+			forecastOf(control.PeakOfCPU, func(f *control.PeakForecast, out *sink) {
+				if f.LastHourForecast.CPU > 0 {
+					out.put(cpus(f.LastHourForecast.CPU), f.Object, "forecast")
+					out.put(cpus(f.LastHourPeak.CPU), f.Object, "peak")
+				}
+			})},
+		{"sluice_forecast_last_hour_memory_bytes", "Peak of the memory in the latest whole hour, by kind as sluice_forecast_last_hour_cpus.", gauge, []string{"object", "kind"},
+			forecastOf(control.PeakOfMemory, func(f *control.PeakForecast, out *sink) {
+				if f.LastHourForecast.MemoryBytes > 0 {
+					out.put(float64(f.LastHourForecast.MemoryBytes), f.Object, "forecast")
+					out.put(float64(f.LastHourPeak.MemoryBytes), f.Object, "peak")
+				}
+			})},
+		{"sluice_forecast_confidence_ratio", "Share of the last days' windows of ten minutes whose peak was no higher than forecast.", gauge, byResource,
+			forecastOf("", func(f *control.PeakForecast, out *sink) { out.put(f.ConfidenceFraction, f.Object, string(f.Resource)) })},
+		{"sluice_forecast_trusted", "1 if decisions may count with the forecast.", gauge, byResource,
+			forecastOf("", func(f *control.PeakForecast, out *sink) { out.put(truth(f.Trusted), f.Object, string(f.Resource)) })},
+	}
+}
+
+// forecastOf returns the samples of the forecasts of a resource, or of both if it is empty.
+func forecastOf(resource control.PeakResource, put func(*control.PeakForecast, *sink)) func(*scrape, *sink) {
+	return loopSamples(func(l *status.Loop, out *sink) {
+		for i := range l.Forecasts {
+			if f := &l.Forecasts[i]; resource == "" || f.Resource == resource {
+				put(f, out)
+			}
+		}
+	})
+}
