@@ -39,6 +39,9 @@ type Prediction struct {
 	pods perID[podWorkload]
 	uses map[string]*workloadUse
 	free []*workloadUse // that no workload of this step needed
+
+	overAsks   []PeakForecast
+	comparedAt time.Time // when overAsks was made
 }
 
 // podWorkload is the name of a pod's workload.
@@ -47,6 +50,7 @@ type podWorkload struct{ name, owner string }
 // workloadUse is what the pods of a workload use together.
 type workloadUse struct {
 	cpu, memory float64
+	request     workload.MilliCPU
 	unknown     bool // for one of its pods
 }
 
@@ -104,6 +108,7 @@ func (p *Prediction) Step(v *View, demand Amount, measured bool) *Forecasts {
 	}
 	p.enterWorkloads(v)
 	p.set.Search(v.Now)
+	p.compareRequests(v.Now)
 
 	f := &p.forecasts
 	f.Pools = f.Pools[:0]
@@ -165,6 +170,7 @@ func (p *Prediction) use(name string) *workloadUse {
 func (u *workloadUse) add(v *View, pod *Pod, interval time.Duration) {
 	for k := range v.Containers[pod.First : pod.First+pod.Count] {
 		c := &v.Containers[pod.First+k]
+		u.request += c.Request
 		if c.Unseen {
 			continue
 		}

@@ -115,6 +115,30 @@ func TestPredictionLearns(t *testing.T) {
 	}
 }
 
+// A workload that requests three times its expected peak or more is reported with both.
+func TestOverAskingWorkloads(t *testing.T) {
+	t.Parallel()
+	s := newScene(16)
+	s.run("web-0", workload.LS, 4000, 0)
+	s.run("web-1", workload.LS, 4000, 0)
+	s.run("db-0", workload.LS, 2000, 0)
+	s.run("tiny-0", workload.LS, 100, 0)
+	for i, use := range []workload.MilliCPU{1000, 1000, 1500, 1} {
+		s.Containers[i].CPU.Usage = use
+	}
+	p := NewPrediction(DefaultConfig().Prediction, time.Minute, nil)
+	for minute := range 30 * 60 {
+		p.Step(s.pass(time.Minute), Amount{}, false)
+		if got := p.Report(&s.View); len(got) > 0 && minute < 24*60 {
+			t.Fatalf("after %d minutes: %+v", minute, got)
+		}
+	}
+	got := p.Report(&s.View)
+	if len(got) != 1 || got[0].Object != "workload ns/web" || got[0].Requested != (Amount{CPU: 8000}) || got[0].Day.CPU < 2200 || got[0].Day.CPU > 2400 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestWorkloadNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ ref, owner, want string }{

@@ -59,6 +59,7 @@ func Looped() *status.Status {
 			{Object: "node", Resource: "cpu", Soon: control.Amount{CPU: 21400}, Day: control.Amount{CPU: 28600}, Method: "profile", ConfidenceFraction: 0.97, Trusted: true, LastHourForecast: control.Amount{CPU: 22500}, LastHourPeak: control.Amount{CPU: 20900}},
 			{Object: "node", Resource: "memory", Soon: control.Amount{MemoryBytes: 22 << 30}, Day: control.Amount{MemoryBytes: 24 << 30}, Method: "period", ConfidenceFraction: 0.99, Trusted: true, LastHourForecast: control.Amount{MemoryBytes: 22 << 30}, LastHourPeak: control.Amount{MemoryBytes: 21 << 30}},
 			{Object: "pool " + s.Pools[1].Name, Resource: "cpu", Soon: control.Amount{CPU: 15000}, Day: control.Amount{CPU: 19000}, Method: "histogram"},
+			{Object: "workload shop/web", Resource: "cpu", Soon: control.Amount{CPU: 400}, Day: control.Amount{CPU: 500}, Method: "histogram", ConfidenceFraction: 1, Trusted: true, Requested: control.Amount{CPU: 4000}},
 		},
 		Benefit: control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, UtilizationFraction: 0.61, KnownHours: 24}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{{

@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"strings"
+
 	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/status"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 func forecasts() []metric {
@@ -39,11 +42,31 @@ func forecasts() []metric {
 	}
 }
 
-// forecastOf returns the samples of the forecasts of a resource, or of both if it is empty.
+// overAsks returns the metrics of workloads that request far more than they are expected to use.
+func overAsks() []metric {
+	of := func(value func(*control.PeakForecast) workload.MilliCPU) func(*scrape, *sink) {
+		return loopSamples(func(l *status.Loop, out *sink) {
+			for i := range l.Forecasts {
+				if f := &l.Forecasts[i]; f.Requested.CPU > 0 {
+					out.put(cpus(value(f)), strings.TrimPrefix(f.Object, "workload "))
+				}
+			}
+		})
+	}
+	return []metric{
+		{"sluice_overask_requested_cpus", "CPU that the pods of a workload on this node request, if that is at least three times its expected peak of the next day.", gauge, []string{"workload"},
+			of(func(f *control.PeakForecast) workload.MilliCPU { return f.Requested.CPU })},
+		{"sluice_overask_peak_cpus", "Expected peak of the next day of a workload that has sluice_overask_requested_cpus.", gauge, []string{"workload"},
+			of(func(f *control.PeakForecast) workload.MilliCPU { return f.Day.CPU })},
+	}
+}
+
+// forecastOf returns the samples of the forecasts of a resource, or of both if it is empty, without
+// those of workloads.
 func forecastOf(resource control.PeakResource, put func(*control.PeakForecast, *sink)) func(*scrape, *sink) {
 	return loopSamples(func(l *status.Loop, out *sink) {
 		for i := range l.Forecasts {
-			if f := &l.Forecasts[i]; resource == "" || f.Resource == resource {
+			if f := &l.Forecasts[i]; f.Requested.CPU == 0 && (resource == "" || f.Resource == resource) {
 				put(f, out)
 			}
 		}

@@ -87,6 +87,7 @@ func fullLoop(at time.Time) *status.Loop {
 		Offer:     control.Offer{Known: true, ShortTerm: control.Amount{CPU: 7000, MemoryBytes: 8 << 30}, LongTerm: control.Amount{CPU: 3500, MemoryBytes: 4 << 30}, FreeCPUs: []int{3, 4}},
 		Forecasts: []control.PeakForecast{
 			{Object: "node", Resource: "cpu", Soon: control.Amount{CPU: 9500}, Day: control.Amount{CPU: 12000}, Method: "profile", ConfidenceFraction: 0.97, Trusted: true, LastHourForecast: control.Amount{CPU: 10000}, LastHourPeak: control.Amount{CPU: 9100}},
+			{Object: "workload shop/web", Resource: "cpu", Soon: control.Amount{CPU: 400}, Day: control.Amount{CPU: 500}, Method: "histogram", ConfidenceFraction: 1, Trusted: true, Requested: control.Amount{CPU: 4000}},
 			{Object: "node", Resource: "memory", Soon: control.Amount{MemoryBytes: 30 << 30}, Day: control.Amount{MemoryBytes: 32 << 30}, Method: "histogram", ConfidenceFraction: 0.75, LastHourForecast: control.Amount{MemoryBytes: 30 << 30}, LastHourPeak: control.Amount{MemoryBytes: 31 << 30}},
 		},
 		Benefit: control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{UtilizationFraction: 0.61, KnownHours: 23, Squeezes: 4, Evicted: 3}, SatisfactionFraction: 0.93},

@@ -33,7 +33,7 @@ func sections() []section {
 		{title: "Settings", metrics: settings()},
 		{title: "Runtime", metrics: runtime()},
 		{title: "Sluice itself", metrics: plugin()},
-		{title: "Single containers and pods", names: true, metrics: containers()},
+		{title: "Single containers and pods", names: true, metrics: append(containers(), overAsks()...)},
 	}
 }
 

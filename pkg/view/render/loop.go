@@ -35,9 +35,12 @@ func loopSection(out *strings.Builder, s *status.Status, wide bool) {
 		out.WriteString("\n")
 		terminal.Table(out, "", width, rows)
 	}
-	if rows := forecastRows(l.Forecasts); len(rows) > 1 {
+	if rows, more := forecastRows(l.Forecasts, advices); len(rows) > 1 {
 		out.WriteString("\n")
 		terminal.Table(out, "", width, rows)
+		if more > 0 {
+			fmt.Fprintf(out, "and %s that request far more: sluice status -o wide\n", humanize.Count(more, "workload"))
+		}
 	}
 	if last := l.Decisions[max(0, len(l.Decisions)-decisions):]; len(last) > 0 {
 		out.WriteString("\nDECIDED LAST ('sluice log --why' tells more)\n")
@@ -188,13 +191,20 @@ func sufferers(all []control.Disturbance) []string {
 	return names
 }
 
-// forecastRows lists the expected peaks, and how well the one of the latest hour was met.
-func forecastRows(all []control.PeakForecast) [][]string {
-	rows := [][]string{{"EXPECTED PEAK OF", "IN 10 MIN", "IN A DAY", "BY", "KEPT", "LAST HOUR", "NOTE"}}
+// forecastRows lists the expected peaks, and how well the one of the latest hour was met. It leaves
+// out workloads after the first ones, and returns their number.
+func forecastRows(all []control.PeakForecast, workloads int) (rows [][]string, more int) {
+	rows = [][]string{{"EXPECTED PEAK OF", "IN 10 MIN", "IN A DAY", "BY", "KEPT", "LAST HOUR", "NOTE"}}
 	for i := range all {
 		f := &all[i]
 		if f.Day == (control.Amount{}) {
 			continue
+		}
+		if f.Requested.CPU > 0 {
+			if workloads--; workloads < 0 {
+				more++
+				continue
+			}
 		}
 		kept, last, note := "-", "-", ""
 		if f.ConfidenceFraction > 0 {
@@ -203,12 +213,15 @@ func forecastRows(all []control.PeakForecast) [][]string {
 		if f.LastHourForecast != (control.Amount{}) {
 			last = fmt.Sprintf("%s, was %s", peakText(f, f.LastHourForecast), peakText(f, f.LastHourPeak))
 		}
-		if !f.Trusted {
+		switch {
+		case !f.Trusted:
 			note = "not trusted yet"
+		case f.Requested.CPU > 0:
+			note = "requests " + humanize.CPUs(f.Requested.CPU) + " CPUs"
 		}
 		rows = append(rows, []string{f.Object, peakText(f, f.Soon), peakText(f, f.Day), string(f.Method), kept, last, note})
 	}
-	return rows
+	return rows, more
 }
 
 func peakText(f *control.PeakForecast, amount control.Amount) string {
