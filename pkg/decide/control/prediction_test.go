@@ -160,6 +160,22 @@ func TestWorkloadNames(t *testing.T) {
 	}
 }
 
+// A workload has the name of its owner or pod, or the beginning of it.
+func FuzzWorkloadName(f *testing.F) {
+	f.Add("shop/web-5d4f8c9b7d-bcdf2", "ReplicaSet shop/web-5d4f8c9b7d")
+	f.Add("shop/db-0", "")
+	f.Fuzz(func(t *testing.T, ref, owner string) {
+		_, of, owned := strings.Cut(owner, " ")
+		name := workloadName(ref, owner)
+		if !owned {
+			of = ref
+		}
+		if !strings.HasPrefix(of, name) || name == "" && of != "" {
+			t.Errorf("%q of %q is %q", ref, owner, name)
+		}
+	})
+}
+
 func TestPredictionCheck(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig().Prediction
