@@ -43,6 +43,7 @@ type Driver struct {
 	dir    string // the kubelet's folder
 	log    logrus.FieldLogger
 	slice  kept[cluster.Device]
+	health deviceHealth
 	one    sync.Mutex // held while a claim is prepared or ended: the kubelet repeats what takes long
 }
 
@@ -117,13 +118,6 @@ func (d *Driver) NotifyRegistrationStatus(_ context.Context, s *registration.Reg
 		d.log.WithField("driver", claim.Driver).WithField("error", s.GetError()).Error("The kubelet does not register the DRA driver: no claim is prepared")
 	}
 	return &registration.RegistrationStatusResponse{}, nil
-}
-
-// NodeWatchResources says nothing of the devices' health. The kubelet of 1.36 asks every driver for it,
-// and again every five seconds, with an error in its log, until one answers.
-func (d *Driver) NodeWatchResources(_ *health.NodeWatchResourcesRequest, stream grpc.ServerStreamingServer[health.NodeWatchResourcesResponse]) error {
-	<-stream.Context().Done()
-	return nil
 }
 
 // NodePrepareResources reserves what claims ask for. The kubelet repeats a claim that failed.

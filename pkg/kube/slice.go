@@ -30,12 +30,16 @@ func (d *Driver) Heard(s *status.Status) error {
 		return nil
 	}
 	d.slice.heard(cluster.Devices(s.Claims))
+	d.health.set(cluster.HealthOf(s.Claims), true)
 	return nil
 }
 
 // Lost says that the plugin is away. If that lasts, all devices are withdrawn, since the plugin reserves
 // nothing.
-func (d *Driver) Lost() { d.slice.lost() }
+func (d *Driver) Lost() {
+	d.slice.lost()
+	d.health.set(nil, false)
+}
 
 // watch notices what others do to the slices: a kubelet that starts deletes the slices of its node, some
 // time before or after it has registered the driver.
@@ -181,6 +185,9 @@ func attributes(d *cluster.Device) map[resourceapi.QualifiedName]resourceapi.Dev
 	number("threadsPerCore", int64(d.ThreadsPerCore), true)
 	number("l3", int64(d.L3), d.L3 != cluster.None)
 	number("l3Bytes", d.L3Bytes, d.L3Bytes > 0)
+	if d.Distances != "" {
+		all["distances"] = resourceapi.DeviceAttribute{StringValue: &d.Distances}
+	}
 	return all
 }
 

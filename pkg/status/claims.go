@@ -18,6 +18,7 @@ type ClaimDevice struct {
 	CPUs           int          `json:"cpus"`              // CPUs that claims can have there together, with what those there have asked for; of a core 0 if it is not free, nor a claim's.
 	Nodes          cpuset.Set   `json:"nodes"`             // NUMA nodes of its CPUs.
 	ThreadsPerCore int          `json:"threadsPerCore"`    // Hardware threads of a core; claims have whole cores.
+	Distances      []int        `json:"distances"`         // Distances from its NUMA node to all, in their order, as the firmware states them: 10 is local; empty if it has CPUs of several.
 	L3             int          `json:"l3"`                // Lowest CPU of its L3 domain; -1 if it has CPUs of several.
 	L3Bytes        int64        `json:"l3Bytes,omitempty"` // Size of its largest L3 cache in bytes; absent if unknown.
 	CoreKind       string       `json:"coreKind"`          // Kind of its first core: performance or efficiency.
@@ -27,6 +28,7 @@ type ClaimDevice struct {
 type Claim struct {
 	ID      string         `json:"id"`                // UID of the claim, with the number of the part.
 	Ref     string         `json:"ref"`               // Claim as "claim namespace/name".
+	Device  claim.Domain   `json:"device"`            // Device that it has CPUs of.
 	Class   workload.Class `json:"class"`             // Class of the containers that use it.
 	CPUs    cpuset.Set     `json:"cpus"`              // CPUs that it has.
 	Problem string         `json:"problem,omitempty"` // Why it has fewer CPUs than it asked for; absent if it has all.

@@ -3,7 +3,9 @@
 package slices
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/status"
@@ -20,6 +22,7 @@ type Device struct {
 	L3             int    // lowest CPU of its L3 domain; None if it has CPUs of several
 	L3Bytes        int64  // size of the largest L3 cache; 0 if unknown
 	CoreKind       string // "performance" or "efficiency"
+	Distances      string // from its NUMA node to all, as "10 21"; "" if unknown or too long
 }
 
 // None stands for a number that a device does not have.
@@ -30,6 +33,9 @@ func (d Device) Shared() bool { return d.Kind != claim.Core }
 
 // MostInSlice is how many devices a ResourceSlice may have (ResourceSliceMaxDevices of Kubernetes).
 const MostInSlice = 128
+
+// maxText is how many bytes an attribute may have (DeviceAttributeMaxValueLength of Kubernetes).
+const maxText = 64
 
 // Devices lists what a node has for claims, by its plugin's status, in the order of the plugin.
 func Devices(c *status.Claims) []Device {
@@ -43,6 +49,9 @@ func Devices(c *status.Claims) []Device {
 		d := Device{Domain: from.Device, CPUs: from.CPUs / core * core, ThreadsPerCore: core, NUMANode: None, L3: from.L3, L3Bytes: from.L3Bytes, CoreKind: from.CoreKind}
 		if from.Nodes.Size() == 1 {
 			d.NUMANode = from.Nodes.First()
+			if text := strings.Trim(fmt.Sprint(from.Distances), "[]"); len(text) <= maxText {
+				d.Distances = text
+			}
 		}
 		if d.CPUs > 0 {
 			devices = append(devices, d)

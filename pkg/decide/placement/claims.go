@@ -32,7 +32,7 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 		return known.Request.CPUSet, known.unchanged(c)
 	}
 	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, SMT: workload.SMTFullCore}, now)
-	h.State, h.domain = Held, c.Domain
+	h.State, h.Domain = Held, c.Domain
 	cpus := l.domain(c.Domain)
 	free := cpuset.Intersect(l.freeFor(h), cpus)
 	if free.IsEmpty() || c.Domain.Kind == claim.Core && free != cpus {
@@ -54,7 +54,7 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 
 // unchanged returns an error if a claim asks for something else than what it has reserved.
 func (h *Holder) unchanged(c Claim) error {
-	if h.domain == c.Domain && h.Request.Class == c.Class && (h.Request.CPUs == c.CPUs || c.Domain.Kind == claim.Core) {
+	if h.Domain == c.Domain && h.Request.Class == c.Class && (h.Request.CPUs == c.CPUs || c.Domain.Kind == claim.Core) {
 		return nil
 	}
 	asks := c.Domain.Place()
@@ -62,14 +62,14 @@ func (h *Holder) unchanged(c Claim) error {
 		asks = fmt.Sprintf("%s of %s", humanize.Count(c.CPUs, "CPU"), asks)
 	}
 	return &RefusalError{Why: fmt.Sprintf("%s still has %s (%s) of %s with class %s from an earlier allocation, and now asks for %s with class %s: end the pods with this claim, so that the kubelet frees it",
-		c.Ref, humanize.Count(h.Request.CPUs, "CPU"), h.Request.CPUSet, h.domain.Place(), h.Request.Class, asks, c.Class)}
+		c.Ref, humanize.Count(h.Request.CPUs, "CPU"), h.Request.CPUSet, h.Domain.Place(), h.Request.Class, asks, c.Class)}
 }
 
 // Restore enters a claim that an earlier process reserved, with the CPUs that it had. It gets those of
 // them that exist, are allocatable and that nobody else has.
 func (l *Ledger) Restore(c Claim, cpus cpuset.Set, now time.Time) {
 	h := newHolder(Identity{ID: c.ID, Ref: c.Ref}, workload.Request{Class: c.Class, CPUs: c.CPUs, CPUSet: cpus, SMT: workload.SMTFullCore}, now)
-	h.State, h.claim, h.domain = Held, true, c.Domain
+	h.State, h.claim, h.Domain = Held, true, c.Domain
 	l.regain(h)
 	l.enter(h)
 }

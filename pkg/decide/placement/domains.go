@@ -25,7 +25,7 @@ func (l *Ledger) Claimable(kind claim.DomainKind) []Domain {
 	reserved := map[claim.Domain]int{}
 	for _, h := range l.holders {
 		if h.claim {
-			reserved[h.domain] += h.Request.CPUs
+			reserved[h.Domain] += h.Request.CPUs
 		}
 	}
 	h := Holder{}
@@ -105,13 +105,13 @@ func (l *Ledger) domains(kind claim.DomainKind) []Domain {
 func (l *Ledger) keepNumbers(domains []Domain) {
 	kept := make([]bool, len(domains))
 	for _, h := range l.Claims() {
-		known := h.domain.Number
+		known := h.Domain.Number
 		if !l.machine.Online.Contains(known) {
 			known = cpuset.Intersect(h.Request.CPUSet, l.machine.Online).First()
 		}
 		for i := range domains {
-			if d := &domains[i]; h.domain.Kind == d.Kind && !kept[i] && d.CPUs.Contains(known) {
-				d.Number, kept[i] = h.domain.Number, true
+			if d := &domains[i]; h.Domain.Kind == d.Kind && !kept[i] && d.CPUs.Contains(known) {
+				d.Number, kept[i] = h.Domain.Number, true
 			}
 		}
 	}

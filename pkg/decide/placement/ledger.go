@@ -51,8 +51,8 @@ type Holder struct {
 	Mems    cpuset.Set // memory nodes; empty for all
 	Short   string     // why a pin has fewer CPUs than it asked for; "" if it has all
 
+	Domain claim.Domain // of a claim: where its CPUs are
 	claim  bool         // it is a claim, whose CPUs its containers use, and no container
-	domain claim.Domain // of a claim: where its CPUs are
 }
 
 // State is the stage of a grant.

@@ -58,7 +58,7 @@ func TestClaimBecomesAPin(t *testing.T) {
 		n.run("db/main", "", 2)
 		n.expect(want)
 		status := n.status().Claims
-		if status == nil || len(status.Reserved) != 1 || status.Reserved[0].CPUs != cpuset.Of(4, 5) || status.Devices[1].CPUs != 4 || status.Devices[0].CPUs != 2 {
+		if status == nil || len(status.Reserved) != 1 || status.Reserved[0].CPUs != cpuset.Of(4, 5) || status.Reserved[0].Device.String() != "numa1" || status.Devices[1].CPUs != 4 || status.Devices[0].CPUs != 2 {
 			t.Errorf("the status has %+v", status)
 		}
 		n.end("db/main")
@@ -126,7 +126,7 @@ func TestClaimOfACore(t *testing.T) {
 		if err := n.create("few/c", "", 3); err == nil || !strings.Contains(err.Error(), "4 CPUs are more than") {
 			t.Errorf("a container that requests 3 CPUs has cores with 4: %v", err)
 		}
-		want := status.ClaimDevice{Device: c.Devices[0].Domain, CPUs: 2, Nodes: cpuset.Of(1), ThreadsPerCore: 2, L3: 6, L3Bytes: 32 << 20, CoreKind: "performance"}
+		want := status.ClaimDevice{Device: c.Devices[0].Domain, CPUs: 2, Nodes: cpuset.Of(1), ThreadsPerCore: 2, Distances: []int{12, 10}, L3: 6, L3Bytes: 32 << 20, CoreKind: "performance"}
 		devices := n.status().Claims.Devices
 		if len(devices) != 8 || !reflect.DeepEqual(devices[6], want) || devices[0].CPUs != 0 || devices[1].CPUs != 2 {
 			t.Errorf("the status has %+v, want %+v among 8", devices, want)

@@ -1,6 +1,8 @@
 package nodestatus
 
 import (
+	"slices"
+
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/status"
 	"github.com/sluice-dev/sluice/topology"
@@ -22,7 +24,7 @@ func (r *Reporter) claims() *status.Claims {
 		c.Devices = append(c.Devices, device(m, domain))
 	}
 	for _, h := range r.Ledger.Claims() {
-		c.Reserved = append(c.Reserved, status.Claim{ID: h.ID, Ref: h.Ref, Class: h.Request.Class, CPUs: h.CPUs, Problem: h.Short})
+		c.Reserved = append(c.Reserved, status.Claim{ID: h.ID, Ref: h.Ref, Device: h.Domain, Class: h.Request.Class, CPUs: h.CPUs, Problem: h.Short})
 	}
 	return c
 }
@@ -41,6 +43,9 @@ func device(m *topology.Machine, domain placement.Domain) status.ClaimDevice {
 		d.ThreadsPerCore = max(d.ThreadsPerCore, m.Cores[cpu.Core].CPUs.Size())
 		d.L3Bytes = max(d.L3Bytes, m.L3s[cpu.L3].SizeBytes)
 		l3s.Add(m.L3s[cpu.L3].CPUs.First())
+	}
+	if i := slices.IndexFunc(m.Nodes, func(n topology.Node) bool { return d.Nodes == cpuset.Of(n.ID) }); i >= 0 {
+		d.Distances = m.Nodes[i].Distances
 	}
 	if l3s.Size() == 1 {
 		d.L3 = l3s.First()

@@ -150,6 +150,33 @@ func (s *stand) cpuset(p *corev1.Pod) string {
 	return s.node.CgroupFile(s.TB, s.node.Cgroup(s.TB, p, "main"), file)
 }
 
+// awaitHealth waits until the kubelet shows that health for all that a pod's container was allocated.
+func (s *stand) awaitHealth(t *testing.T, name string, want corev1.ResourceHealthStatus) {
+	t.Helper()
+	began := time.Now()
+	bed.Await(t, "the device to be "+string(want), func() error {
+		p, err := s.Client(t).CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		devices := 0
+		for _, c := range p.Status.ContainerStatuses {
+			for _, r := range c.AllocatedResourcesStatus {
+				for _, d := range r.Resources {
+					if devices++; d.Health != want {
+						return fmt.Errorf("%s of %s is %s", d.ResourceID, r.Name, d.Health)
+					}
+				}
+			}
+		}
+		if devices == 0 {
+			return errors.New("the status names no device")
+		}
+		return nil
+	})
+	t.Logf("%s after %v", want, time.Since(began).Round(100*time.Millisecond))
+}
+
 // TestClaims follows claims for one CPU on a node with two, of which one stays with the pools.
 func TestClaims(t *testing.T) {
 	s := newStand(t)
@@ -162,6 +189,14 @@ func TestClaims(t *testing.T) {
 	t.Run("a second claim waits for the end of the first", func(t *testing.T) {
 		s.Apply(t, pod("two"))
 		s.awaitTrouble("two", "cannot allocate all claims")
+	})
+
+	t.Run("the pod's status has the health of the device", func(t *testing.T) {
+		s.awaitHealth(t, "one", corev1.ResourceHealthStatusHealthy)
+		s.plugin.Stop(t)
+		s.awaitHealth(t, "one", corev1.ResourceHealthStatusUnknown)
+		s.plugin.Start(t)
+		s.awaitHealth(t, "one", corev1.ResourceHealthStatusHealthy)
 	})
 
 	t.Run("restarts keep the claim", func(t *testing.T) {
