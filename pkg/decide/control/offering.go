@@ -89,7 +89,7 @@ func (s *Offering) Peaks() Peaks { return s.peaks }
 func (s *Offering) Step(v *View, free []int) (Offer, []Decision) {
 	passed := s.watch.lap(v.Now, s.interval)
 	s.age += passed
-	now, measured := s.presentDemand(v)
+	now, measured := s.Demand(v)
 	if measured {
 		s.demand.enter(now, passed)
 		s.peaks.enter(v.Now, s.demand.amount(), passed)
@@ -163,10 +163,7 @@ func (s *Offering) compute(v *View, measured bool) Offer {
 
 // Demand returns the present demand of the system and of all pods but BE; ok is false if it is
 // not known.
-func (s *Offering) Demand(v *View) (now Amount, ok bool) { return s.presentDemand(v) }
-
-// presentDemand returns the demand of the system and of all pods but BE.
-func (s *Offering) presentDemand(v *View) (now Amount, ok bool) {
+func (s *Offering) Demand(v *View) (now Amount, ok bool) {
 	if !known(v.Now, v.Node.CPU.At, s.interval) || !known(v.Now, v.Node.Memory.At, s.interval) || v.MemoryTotal <= 0 {
 		return Amount{}, false
 	}
