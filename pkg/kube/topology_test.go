@@ -206,8 +206,8 @@ func TestTopologyFails(t *testing.T) {
 	}
 }
 
-// The object of a plugin that stays away is deleted, and so is that of a node that is given back, unless another
-// program has it now.
+// sluice-kube deletes the object when the plugin stays away, and when Sluice is removed from the node, unless
+// another program owns the object by then.
 func TestTopologyIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	topology, api := newTopology(t)

@@ -28,7 +28,7 @@ type ClaimDevice struct {
 type Claim struct {
 	ID      string         `json:"id"`                // UID of the claim, with the number of the part.
 	Ref     string         `json:"ref"`               // Claim as "claim namespace/name".
-	Device  claim.Domain   `json:"device"`            // Device that it has CPUs of.
+	Device  claim.Domain   `json:"device"`            // Name of the device of whose CPUs the claim has some.
 	Class   workload.Class `json:"class"`             // Class of the containers that use it.
 	CPUs    cpuset.Set     `json:"cpus"`              // CPUs that it has.
 	Problem string         `json:"problem,omitempty"` // Why it has fewer CPUs than it asked for; absent if it has all.

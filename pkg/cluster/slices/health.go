@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
 )
 
-// Health is what is to be known of a device that the node has, or that a claim has CPUs of.
+// Health says whether a device serves its claims as they asked: a device that the node has, or of which a
+// claim has CPUs.
 type Health struct {
 	claim.Domain
 	Problem string // "" for a device of which each claim has all CPUs that it asked for

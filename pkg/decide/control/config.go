@@ -96,7 +96,7 @@ type BatchConfig struct {
 	GrowPercent      int       `yaml:"growPercent"`      // Most growth of the budget in a step, in percent of the node.
 	Reserved         CPUs      `yaml:"reserved"`         // CPU kept for processes outside of pods, for example 500m.
 	LendLSR          bool      `yaml:"lendLSR"`          // Batch work also uses the CPUs of idle LSR pins.
-	OnlineWeight     int       `yaml:"onlineWeight"`     // Highest CPU weight of everything beside batch work, in percent of the kubelet's; 1 to 100 leave the weights alone. 0 is 1600, but raises no pod's weight beside a kubelet of Kubernetes 1.37 or later, which takes it for a request.
+	OnlineWeight     int       `yaml:"onlineWeight"`     // Highest CPU weight of everything beside batch work, in percent of the kubelet's; 1 to 100 leave the weights alone. 0 stands for 1600; beside a kubelet of Kubernetes 1.37 or later, which takes the weights of pods for requests, it raises no pod's weight.
 }
 
 const usualWeight = 1600

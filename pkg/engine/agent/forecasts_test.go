@@ -68,7 +68,7 @@ func TestForecastsSurviveARestart(t *testing.T) {
 	}
 }
 
-// A file that is damaged is told of once, and learning begins anew.
+// The log reports a damaged file once, and learning begins anew.
 func TestDamagedForecasts(t *testing.T) {
 	dir := t.TempDir()
 	log, told := logtest.NewNullLogger()
