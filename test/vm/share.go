@@ -23,21 +23,11 @@ type share struct {
 // CPUs are also emulated faster than 16.
 func small() boot.Topology { return boot.Topology{Sockets: 1, Dies: 1, Cores: 2, Threads: 1} }
 
-// shares returns all guests. The tests of test/vm/guest are divided so that both of its guests end
-// at about the same time.
+// shares returns all guests in the order in which they start: those that take longest come first,
+// so that none of them runs alone at the end. The tests of test/vm/guest are divided so that both
+// of its long guests end at about the same time.
 func shares() []share {
 	return []share{
-		{guest: "pins", tests: []string{
-			"TestMachine",
-			"TestCgroupfs",
-			"TestCoreScheduling",
-			"TestSluice/first_instruction",
-			"TestSluice/pages",
-			"TestSluice/hotplug",
-			"TestSluice/memory_hotplug",
-			"TestSluice/crashes",
-			"TestSluice/churn",
-		}},
 		{guest: "systemd", systemd: true, tests: []string{
 			"TestPlacement",
 			"TestSystemd",
@@ -51,6 +41,17 @@ func shares() []share {
 			"TestSluice/bursts_are_counted",
 			"TestSluice/reclaim",
 			"TestSluice/partition",
+		}},
+		{guest: "pins", tests: []string{
+			"TestMachine",
+			"TestCgroupfs",
+			"TestCoreScheduling",
+			"TestSluice/first_instruction",
+			"TestSluice/pages",
+			"TestSluice/hotplug",
+			"TestSluice/memory_hotplug",
+			"TestSluice/crashes",
+			"TestSluice/churn",
 		}},
 		// Two nodes suffice for moving pages, and fewer CPUs are emulated faster.
 		{guest: "slow", machine: boot.Topology{Sockets: 2, Dies: 1, Cores: 1, Threads: 2}, tests: []string{

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 	"github.com/sluice-dev/sluice/test/vm/boot"
 )
 
-// TestGuest boots the guests, as many at once as there are CPUs, and reports each of their tests
+// TestGuest boots the guests in the order of their list, as many at once as there are CPUs, and reports each of their tests
 // as a subtest while they run. -run TestGuest/pins boots that guest alone, and -run
 // TestGuest/pins/TestX runs only TestX there. TOPO is the machine of guests without one of their
 // own, CHURN the number of containers that the churn creates, at about 2 s each, and HOLD the MiB
@@ -53,27 +54,40 @@ func TestGuest(t *testing.T) {
 	if err := g.build(); err != nil {
 		t.Fatal(err)
 	}
+	waiting := make(chan share, len(shares()))
 	for _, share := range shares() {
-		one := g
-		one.share = share
-		if share.machine != (boot.Topology{}) {
-			one.topology = share.machine
-		}
-		if hold > 512 {
-			one.topology.Memory = max(one.topology.MemoryPerNode(), hold+1024)
-		}
-		t.Run(one.guest, func(t *testing.T) {
-			t.Parallel()
-			if one.crio {
-				if _, err := runtime.CRIOPrograms(one.crun); err != nil {
-					t.Skipf("SKIPPED: %v", err)
+		waiting <- share
+	}
+	close(waiting)
+	var slots sync.WaitGroup
+	for range goruntime.GOMAXPROCS(0) { // t.Parallel would start the guests in no fixed order
+		slots.Go(func() {
+			for share := range waiting {
+				one := g
+				one.share = share
+				if share.machine != (boot.Topology{}) {
+					one.topology = share.machine
 				}
-			}
-			run(t, one)
-			if t.Failed() {
-				t.Logf("the guest's console ends:\n%s", tail(one.consoleLog(), 40))
+				if hold > 512 {
+					one.topology.Memory = max(one.topology.MemoryPerNode(), hold+1024)
+				}
+				t.Run(one.guest, func(t *testing.T) { runOrSkip(t, one) })
 			}
 		})
+	}
+	slots.Wait()
+}
+
+// runOrSkip runs a guest, unless its runtime is missing, and shows the end of its console if one of its tests fails.
+func runOrSkip(t *testing.T, g guest) {
+	if g.crio {
+		if _, err := runtime.CRIOPrograms(g.crun); err != nil {
+			t.Skipf("SKIPPED: %v", err)
+		}
+	}
+	run(t, g)
+	if t.Failed() {
+		t.Logf("the guest's console ends:\n%s", tail(g.consoleLog(), 40))
 	}
 }
 
