@@ -22,7 +22,7 @@ type Loop struct {
 	Refusal             *Refusal               `json:"refusal,omitempty"`   // Pods that may not start; absent if all may.
 	Evictions           Evictions              `json:"evictions"`           // Evictions since the plugin started.
 	Offer               control.Offer          `json:"offer"`               // Resources that the node could offer to batch work.
-	Forecasts           []control.PeakForecast `json:"forecasts,omitempty"` // Expected peaks of the node's usage and of its pools; absent if nothing was learned yet.
+	Forecasts           []control.PeakForecast `json:"forecasts,omitempty"` // Expected peaks of the usage of the node, of its pools, its classes, and the workloads that request far more than they will use; absent if nothing was learned yet.
 	Benefit             control.BenefitReport  `json:"benefit"`             // Work that batch work did, and what it cost.
 	Disturbed           []control.Disturbance  `json:"disturbed,omitempty"` // LS pods whose waiting is measured; absent if there are none.
 	Advice              []control.Advice       `json:"advice,omitempty"`    // Advice for operators; absent if there is none.

@@ -28,17 +28,18 @@ func (f *Forecasts) pool(i int) workload.MilliCPU {
 	return 0
 }
 
-// Prediction learns the usage of the node, of its pools and of its workloads, and forecasts their
-// peaks; see pkg/decide/predict.
+// Prediction learns the usage of the node, of its pools, classes and workloads, and forecasts
+// their peaks; see pkg/decide/predict.
 type Prediction struct {
 	cfg       PredictionConfig
 	interval  time.Duration
 	set       *predict.Set
 	forecasts Forecasts
 
-	pods perID[podWorkload]
-	uses map[string]*workloadUse
-	free []*workloadUse // that no workload of this step needed
+	pods    perID[podWorkload]
+	uses    map[string]*podsUse // by workload
+	free    []*podsUse          // that no workload of this step needed
+	classes [workload.System]podsUse
 
 	overAsks   []PeakForecast
 	comparedAt time.Time // when overAsks was made
@@ -47,11 +48,12 @@ type Prediction struct {
 // podWorkload is the name of a pod's workload.
 type podWorkload struct{ name, owner string }
 
-// workloadUse is what the pods of a workload use together.
-type workloadUse struct {
+// podsUse is what several pods use together.
+type podsUse struct {
 	cpu, memory float64
 	request     workload.MilliCPU
-	unknown     bool // for one of its pods
+	pods        int
+	unknown     bool // for one of the pods
 }
 
 // NewPrediction returns the forecasts that go on with what an earlier run has learned; nil for
@@ -60,7 +62,7 @@ func NewPrediction(cfg PredictionConfig, interval time.Duration, set *predict.Se
 	if set == nil {
 		set = predict.NewSet(cfg.Methods())
 	}
-	p := &Prediction{cfg: cfg, interval: interval, uses: map[string]*workloadUse{}}
+	p := &Prediction{cfg: cfg, interval: interval, uses: map[string]*podsUse{}}
 	p.Adopt(set)
 	return p
 }
@@ -106,7 +108,7 @@ func (p *Prediction) Step(v *View, demand Amount, measured bool) *Forecasts {
 			p.set.Add(v.Now, poolKey(pool.Name), float64(pool.Usage)/1000)
 		}
 	}
-	p.enterWorkloads(v)
+	p.enterPods(v)
 	p.set.Search(v.Now)
 	p.compareRequests(v.Now)
 
@@ -128,46 +130,68 @@ func (p *Prediction) enter(v *View, kind predict.Kind, name string, use Amount) 
 	p.set.Add(v.Now, predict.Key{Kind: kind, Name: name, Resource: predict.Memory}, float64(use.MemoryBytes))
 }
 
-// enterWorkloads enters the usage of the workloads beside batch work. One of whose pods the usage
-// is unknown is left out for this step.
-func (p *Prediction) enterWorkloads(v *View) {
+// enterPods enters the usage of the classes, and of the workloads beside batch work. One of whose
+// pods the usage is unknown is left out for this step.
+func (p *Prediction) enterPods(v *View) {
 	for name, use := range p.uses {
 		p.free = append(p.free, use)
 		delete(p.uses, name)
 	}
+	clear(p.classes[:])
 	p.pods.begin()
 	for i := range v.Pods {
 		pod := &v.Pods[i]
-		if pod.Class == workload.BE || pod.Class == workload.System {
+		if pod.Class == workload.System {
 			continue
 		}
-		p.use(p.pods.at(pod.UID).of(pod, v.APIPods[pod.UID].Owner)).add(v, pod, p.interval)
+		class := pod.Class
+		if class == workload.Unclassified { // as the annotations' rules say
+			class = workload.LS
+		}
+		p.classes[class].add(v, pod, p.interval)
+		if pod.Class != workload.BE {
+			p.use(p.pods.at(pod.UID).of(pod, v.APIPods[pod.UID].Owner)).add(v, pod, p.interval)
+		}
 	}
 	p.pods.end()
 	for name, use := range p.uses {
-		if !use.unknown {
-			p.enter(v, predict.Workload, name, Amount{workload.MilliCPU(use.cpu), int64(use.memory)})
+		p.enterUse(v, predict.Workload, name, use)
+	}
+	for i := range p.classes {
+		if use, class := &p.classes[i], workload.Class(i); use.pods > 0 || p.set.Has(classKey(class, predict.CPU)) {
+			p.enterUse(v, predict.Class, class.String(), use)
 		}
 	}
 }
 
+func classKey(c workload.Class, r predict.Resource) predict.Key {
+	return predict.Key{Kind: predict.Class, Name: c.String(), Resource: r}
+}
+
+func (p *Prediction) enterUse(v *View, kind predict.Kind, name string, use *podsUse) {
+	if !use.unknown {
+		p.enter(v, kind, name, Amount{workload.MilliCPU(use.cpu), int64(use.memory)})
+	}
+}
+
 // use returns the use of a workload in this step.
-func (p *Prediction) use(name string) *workloadUse {
+func (p *Prediction) use(name string) *podsUse {
 	use := p.uses[name]
 	if use != nil {
 		return use
 	}
 	if last := len(p.free) - 1; last >= 0 {
 		use, p.free = p.free[last], p.free[:last]
-		*use = workloadUse{}
+		*use = podsUse{}
 	} else {
-		use = &workloadUse{}
+		use = &podsUse{}
 	}
 	p.uses[name] = use
 	return use
 }
 
-func (u *workloadUse) add(v *View, pod *Pod, interval time.Duration) {
+func (u *podsUse) add(v *View, pod *Pod, interval time.Duration) {
+	u.pods++
 	for k := range v.Containers[pod.First : pod.First+pod.Count] {
 		c := &v.Containers[pod.First+k]
 		u.request += c.Request

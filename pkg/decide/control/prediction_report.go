@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/predict"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 // PeakResource is a resource that has peaks.
@@ -30,7 +31,7 @@ const (
 // PeakForecast is what is expected of the usage of one resource by one object. Amounts of the other
 // resource are 0.
 type PeakForecast struct {
-	Object             string       `json:"object"`                    // What uses the resource: "node" for all but batch work, a pool, for example "pool online", or a workload that requests far more than it is expected to use, for example "workload shop/web".
+	Object             string       `json:"object"`                    // What uses the resource: "node" for all but batch work, a pool, for example "pool online", a class, for example "class LS", or a workload that requests far more than it is expected to use, for example "workload shop/web".
 	Resource           PeakResource `json:"resource"`                  // Resource that is used.
 	Soon               Amount       `json:"soon"`                      // Expected peak of the next ten minutes; 0 if nothing is expected yet.
 	Day                Amount       `json:"day"`                       // Expected peak of the next 24 hours; 0 if nothing is expected yet.
@@ -66,11 +67,15 @@ func (p *Prediction) compareRequests(now time.Time) {
 	}
 }
 
-// Report returns the forecasts of the node, of its pools, and of the workloads that over-ask.
+// Report returns the forecasts of the node, of its pools and classes, and of the workloads that
+// over-ask.
 func (p *Prediction) Report(v *View) []PeakForecast {
 	keys := []predict.Key{{Kind: predict.Node, Resource: predict.CPU}, {Kind: predict.Node, Resource: predict.Memory}}
 	for i := range max(0, len(v.Pools)-1) {
 		keys = append(keys, poolKey(v.Pools[i].Name))
+	}
+	for i := range p.classes {
+		keys = append(keys, classKey(workload.Class(i), predict.CPU), classKey(workload.Class(i), predict.Memory))
 	}
 	var all []PeakForecast
 	for _, key := range keys {
@@ -88,6 +93,8 @@ func (p *Prediction) report(now time.Time, key predict.Key) PeakForecast {
 		object = "pool " + key.Name
 	case predict.Workload:
 		object = "workload " + key.Name
+	case predict.Class:
+		object = "class " + key.Name
 	case predict.Node:
 	}
 	amount := func(peak float64) Amount { return Amount{CPU: milli(peak)} }

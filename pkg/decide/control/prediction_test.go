@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,8 +111,38 @@ func TestPredictionLearns(t *testing.T) {
 		t.Errorf("node: %+v, %+v", f.Soon, f.Long)
 	}
 	got := p.Set().Forecast(s.Now, predict.Key{Kind: predict.Workload, Name: "ns/web", Resource: predict.CPU}, soon)
-	if !got.Trusted || got.Peak < 6 || got.Peak > 7.5 || p.Set().Len() != 5 {
+	if !got.Trusted || got.Peak < 6 || got.Peak > 7.5 || p.Set().Len() != 9 {
 		t.Errorf("workload: %+v, and %d series", got, p.Set().Len())
+	}
+	batch := p.Set().Forecast(s.Now, classKey(workload.BE, predict.CPU), soon)
+	if online := p.Set().Forecast(s.Now, classKey(workload.LS, predict.CPU), soon); online.Peak != got.Peak || batch.Peak < 9 || batch.Peak > 11 {
+		t.Errorf("classes: %+v, %+v", online, batch)
+	}
+	names := []string{}
+	for _, f := range p.Report(&s.View) {
+		names = append(names, f.Object+" "+string(f.Resource))
+	}
+	if want := []string{"node cpu", "node memory", "pool online cpu", "class LS cpu", "class LS memory", "class BE cpu", "class BE memory"}; !slices.Equal(names, want) {
+		t.Errorf("reported: %q", names)
+	}
+}
+
+// A class that has no pods any more uses nothing, and one that never had pods is not forecast.
+func TestClassWithoutPods(t *testing.T) {
+	t.Parallel()
+	s := newScene(16)
+	s.run("web", workload.LS, 4000, 1000)
+	p := NewPrediction(DefaultConfig().Prediction, time.Minute, nil)
+	p.Step(s.pass(time.Minute), Amount{}, false)
+	s.Pods, s.Containers = nil, nil
+	for range 2 * 24 * 60 {
+		p.Step(s.pass(time.Minute), Amount{}, false)
+	}
+	if f := p.Set().Forecast(s.Now, classKey(workload.LS, predict.CPU), soon); !f.Trusted || f.Peak > 0.1 {
+		t.Errorf("LS: %+v", f)
+	}
+	if p.Set().Has(classKey(workload.BE, predict.CPU)) {
+		t.Error("BE is forecast")
 	}
 }
 
@@ -129,14 +160,19 @@ func TestOverAskingWorkloads(t *testing.T) {
 	p := NewPrediction(DefaultConfig().Prediction, time.Minute, nil)
 	for minute := range 30 * 60 {
 		p.Step(s.pass(time.Minute), Amount{}, false)
-		if got := p.Report(&s.View); len(got) > 0 && minute < 24*60 {
+		if got := overAsks(p.Report(&s.View)); len(got) > 0 && minute < 24*60 {
 			t.Fatalf("after %d minutes: %+v", minute, got)
 		}
 	}
-	got := p.Report(&s.View)
+	got := overAsks(p.Report(&s.View))
 	if len(got) != 1 || got[0].Object != "workload ns/web" || got[0].Requested != (Amount{CPU: 8000}) || got[0].Day.CPU < 2200 || got[0].Day.CPU > 2400 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// overAsks returns the forecasts of workloads.
+func overAsks(all []PeakForecast) []PeakForecast {
+	return slices.DeleteFunc(all, func(f PeakForecast) bool { return !strings.HasPrefix(f.Object, "workload ") })
 }
 
 func TestWorkloadNames(t *testing.T) {

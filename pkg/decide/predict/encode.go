@@ -138,7 +138,7 @@ func (r *reader) packed() uint16 {
 
 func (r *reader) member(cfg *Config) *member {
 	kind, resource, near, far := Kind(r.number(1)), Resource(r.number(1)), Method(r.number(1)), Method(r.number(1))
-	if kind > Workload || resource > Memory || int(max(near, far)) >= methods {
+	if kind > Class || resource > Memory || int(max(near, far)) >= methods {
 		r.fail("a kind, a resource or a method is unknown")
 		return nil
 	}

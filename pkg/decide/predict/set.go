@@ -10,6 +10,7 @@ const (
 	Node     Kind = iota // all but batch work together, the system included
 	Pool                 // one pool of CPUs
 	Workload             // the pods of one owner on this node
+	Class                // the pods of one service class
 )
 
 // Key names a series.
@@ -20,7 +21,7 @@ type Key struct {
 }
 
 const (
-	// MaxSeries bounds the memory: CPU and memory of 500 workloads, with the node and its pools.
+	// MaxSeries bounds the memory: CPU and memory of 500 workloads, with the node, its pools and its classes.
 	MaxSeries = 1100
 	// searchEvery is the time between two searches for the period of a series.
 	searchEvery = 6 * time.Hour
@@ -28,7 +29,7 @@ const (
 	unusedTime = time.Hour
 )
 
-// steps of the histories. Workloads are many, and need less detail than what pools are sized by.
+// steps of the histories. Nodes and pools need most detail, because decisions count with them.
 const (
 	fineStep   = time.Minute
 	coarseStep = 15 * time.Minute
@@ -36,10 +37,10 @@ const (
 
 // step returns the step of the history of a series.
 func (k *Key) step() time.Duration {
-	if k.Kind == Workload {
-		return coarseStep
+	if k.Kind == Node || k.Kind == Pool {
+		return fineStep
 	}
-	return fineStep
+	return coarseStep
 }
 
 // Set has the series of a node.

@@ -11,12 +11,12 @@ import (
 func forecasts() []metric {
 	byResource, byHorizon := []string{"object", "resource"}, []string{"object", "horizon"}
 	return []metric{
-		{"sluice_forecast_peak_cpus", "Expected peak of the CPU that all but batch work use (object node), or a pool, in the next ten minutes (horizon 10m) or day (24h).", gauge, byHorizon,
+		{"sluice_forecast_peak_cpus", "Expected peak of the CPU that all but batch work use (object node), a pool, or the pods of a class, in the next ten minutes (horizon 10m) or day (24h).", gauge, byHorizon,
 			forecastOf(control.PeakOfCPU, func(f *control.PeakForecast, out *sink) {
 				out.put(cpus(f.Soon.CPU), f.Object, "10m")
 				out.put(cpus(f.Day.CPU), f.Object, "24h")
 			})},
-		{"sluice_forecast_peak_memory_bytes", "Expected peak of the memory that all but batch work use, by horizon as sluice_forecast_peak_cpus.", gauge, byHorizon,
+		{"sluice_forecast_peak_memory_bytes", "Expected peak of the memory that all but batch work or the pods of a class use, by horizon as sluice_forecast_peak_cpus.", gauge, byHorizon,
 			forecastOf(control.PeakOfMemory, func(f *control.PeakForecast, out *sink) {
 				out.put(float64(f.Soon.MemoryBytes), f.Object, "10m")
 				out.put(float64(f.Day.MemoryBytes), f.Object, "24h")
