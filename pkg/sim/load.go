@@ -12,6 +12,7 @@ import (
 type source struct {
 	Load
 	rng   *rand.Rand
+	seed  uint64        // of what is drawn independently of the order of reading
 	slow  float64       // the slowly changing noise
 	next  time.Duration // begin of the next burst, or end of the present one
 	burst bool
@@ -24,7 +25,7 @@ type source struct {
 func newSource(l Load, seed int, name string) *source {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return &source{Load: l, rng: rand.New(rand.NewPCG(uint64(seed), h.Sum64())), next: -1}
+	return &source{Load: l, rng: rand.New(rand.NewPCG(uint64(seed), h.Sum64())), seed: uint64(seed) ^ h.Sum64(), next: -1}
 }
 
 // lookEvery is the time between two readings of a curve. Between them only the noise changes.
@@ -67,6 +68,9 @@ func (s *source) curve(since, clock time.Duration) float64 {
 		}
 		return top * low
 	case Trace:
+		if s.recorded != nil {
+			return s.recorded.at(since, s.seed)
+		}
 		return between(s.points, since)
 	case Constant:
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/observe"
+	"github.com/sluice-dev/sluice/pkg/sim/recording"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/topology/synth"
 )
@@ -183,8 +184,8 @@ func TestReplay(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file bytes.Buffer
-	recorder := NewRecorder(&file)
-	known := []Recorded{
+	recorder := recording.NewLines(&file)
+	known := []recording.Container{
 		{ID: "0123456789abcdef", Ref: "shop/web/main", Class: workload.LS, Pool: "online", Request: 2000, Limit: 4000, Memory: 1 << 30, MemoryLimit: 2 << 30},
 		{ID: "fedcba", Ref: "ml/train/main", Class: workload.BE},
 	}

@@ -82,7 +82,8 @@ type Load struct {
 	Noise   Percent       `yaml:"noise"`   // standard deviation in percent of the load
 	Threads int           `yaml:"threads"` // that can run at a time; 0: as many as it wants CPUs
 
-	points []point `yaml:"-"` // of the trace
+	points   []point   `yaml:"-"` // of the trace
+	recorded *recorded `yaml:"-"` // in place of points, for a recording of days
 }
 
 // Curve is the form of a load over time.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,15 +18,19 @@ func newReplay() *cobra.Command {
 		Short: "Simulate policies on a recorded load",
 		Long: `Run the plugin's agent on a simulation of the recorded machine, with containers
 that demand what the recorded ones used, and report how each policy would have
-done, as 'sluice sim' does. Nothing on this machine is read or changed.
+done, as 'sluice sim' does. Nothing on this machine is read or changed. Both
+forms of recordings can be replayed.
 
 A recording does not contain response times. The simulation assumes that every
 online container serves requests of --service CPU time each, and that 99 % of
 them should be answered within --slo. Nor does it contain demand that was not
 met: where a container waited for CPU, its recorded use is raised in proportion
-to the share of time it waited.`,
+to the share of time it waited. Of a recording of days only the mean and the
+highest 5 seconds of each interval are known: the highest are put somewhere into
+the interval, for each container by itself.`,
 		Example: `  sluice replay -f recording.jsonl
   sluice replay -f recording.jsonl -c sluice.yaml --svg pools.svg
+  sluice replay -f days.rec --policy suppression,pools
   sluice replay -f recording.jsonl --service 5ms --slo 60ms`,
 		Args: cli.FlagsAlone,
 	}
@@ -36,8 +39,7 @@ to the share of time it waited.`,
 	file := f.StringP("file", "f", "", "recording `file`; - is standard input")
 	configFile := f.StringP("config", "c", "", "configuration `file` (default: the built-in one)")
 	names := f.StringSlice("policy", nil, "policies to run (default: all)")
-	service := f.Duration("service", 2*time.Millisecond, "CPU time per request of online containers")
-	slo := f.Duration("slo", 20*time.Millisecond, "response time that 99 % of requests should meet")
+	service := newServiceFlags(c)
 	svg := f.String("svg", "", "draw the pools over time into this `file`")
 	required(c, "file")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -49,11 +51,11 @@ to the share of time it waited.`,
 		if err != nil {
 			return err
 		}
-		recording, err := readInput(c, *file)
+		text, err := readLoad(c, *file)
 		if err != nil {
 			return err
 		}
-		s, err := sim.LoadRecording(bytes.NewReader(recording), cfg, sim.Service{Time: *service, SLO: *slo})
+		s, err := sim.LoadRecording(bytes.NewReader(text), cfg, service.of())
 		if err != nil {
 			return fmt.Errorf("%s: %w", *file, err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/sim"
+	"github.com/sluice-dev/sluice/pkg/sim/recording"
 	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/plugins/internal/cli"
@@ -25,6 +28,7 @@ type simOptions struct {
 	list     bool
 	seed     int
 	svg      string
+	service  *serviceFlags
 	output   *cli.Choice
 }
 
@@ -73,12 +77,13 @@ the model and its assumptions.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.file, "file", "f", "", "scenario `file`; - is standard input")
+	f.StringVarP(&o.file, "file", "f", "", "scenario or recording `file`; - is standard input")
 	f.StringSliceVar(&o.policies, "policy", nil, "policies to run (default: all)")
 	f.BoolVar(&o.equal, "equal", false, "compare utilization at an equal rate of late responses")
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios")
 	f.IntVar(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.svg, "svg", "", "draw the pools over time into this `file`")
+	o.service = newServiceFlags(c)
 	o.output = cli.OutputFlag(c, "table", "json")
 	c.RunE = o.run
 	return c
@@ -96,9 +101,9 @@ func (o *simOptions) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := sim.Parse(text)
+	s, err := o.parse(name, text)
 	if err != nil {
-		return fmt.Errorf("%s:\n%w", name, err)
+		return err
 	}
 	if c.Flags().Changed("seed") {
 		s.Seed = o.seed
@@ -140,12 +145,28 @@ func (s simulation) run(c *cobra.Command) error {
 	return render.Sim(c.OutOrStdout(), s.name, s.scenario, results, s.equal)
 }
 
+// parse parses a scenario, or turns a recording into one.
+func (o *simOptions) parse(name string, text []byte) (*sim.Scenario, error) {
+	if recording.Is(text) {
+		s, err := sim.LoadRecording(bytes.NewReader(text), config.Default(), o.service.of())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return s, nil
+	}
+	s, err := sim.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s:\n%w", name, err)
+	}
+	return s, nil
+}
+
 // scenario returns the text of the scenario and its name.
 func (o *simOptions) scenario(c *cobra.Command, args []string) (name string, text []byte, err error) {
 	if o.file == "" {
 		text, err = sim.Text(args[0])
 		return args[0], text, err
 	}
-	text, err = readInput(c, o.file)
+	text, err = readLoad(c, o.file)
 	return strings.TrimSuffix(filepath.Base(o.file), ".yaml"), text, err
 }

@@ -49,6 +49,11 @@ func TestSim(t *testing.T) {
 		{"sim --list daily-tide", exitUsage, "sim takes one scenario"},
 		{"replay", exitUsage, "required flag(s) \"file\" not set"},
 		{"replay -f " + recording, 0, "r.jsonl, 4 CPUs, 20s"},
+		{"sim -f " + recording + " --policy pools", 0, "r.jsonl, 4 CPUs, 20s"},
+		{"record -f x --max-size 2Mi", exitUsage, "--days alone"},
+		{"record -f x --days --interval 1s", exitUsage, "at least 10s"},
+		{"record -f x --days --interval 2h", exitUsage, "10s to 1h0m0s in whole seconds"},
+		{"record -f x --days --max-size 1", exitUsage, "at least 1Mi"},
 		{"replay -f " + good, exitFailure, "line 1 is not of a recording"},
 	} {
 		var out, errs strings.Builder
