@@ -35,7 +35,7 @@ const (
 func fullest(ctx context.Context, s *Scenario, p Policy) (*Result, error) {
 	done := map[trial]*Result{} // nil if services were late
 	try := func(load, tight float64) (*Result, error) {
-		t := trial{p, load, tight, float64(s.Budget)}
+		t := trial{policy: p, vary: load, tight: tight, budget: float64(s.Budget)}
 		r, known := done[t]
 		if known {
 			return r, nil

@@ -26,19 +26,20 @@ import (
 // online containers are assumed to be services of the same kind. In a recording of days, only the
 // mean and the highest 5 s of each interval are known; see recorded.
 func Replay(r *recording.Recording, cfg *config.Config, s Service) (*Scenario, error) {
-	return replay(r, span{0, r.End.Sub(r.Start)}, cfg, s)
+	return ReplaySpan(r, Span{0, r.End.Sub(r.Start)}, cfg, s)
 }
 
-// span is a part of a recording, as times since its start.
-type span struct{ from, to time.Duration }
+// Span is a part of a recording, as times since its start.
+type Span struct{ From, To time.Duration }
 
-func replay(r *recording.Recording, in span, cfg *config.Config, s Service) (*Scenario, error) {
+// ReplaySpan replays a part of a recording; see Replay.
+func ReplaySpan(r *recording.Recording, in Span, cfg *config.Config, s Service) (*Scenario, error) {
 	out := &Scenario{machine: r.Machine, Config: cfg}
 	out.defaults()
 	out.About = "a recording"
-	out.Start, out.Duration = Time(r.Start.Add(in.from).UTC()), (in.to - in.from).Truncate(time.Second)
+	out.Start, out.Duration = Time(r.Start.Add(in.From).UTC()), (in.To - in.From).Truncate(time.Second)
 	if out.Duration < time.Second || out.Duration > maxDuration {
-		return nil, fmt.Errorf("it lasts %s; it must be 1s to %dh", in.to-in.from, int(maxDuration.Hours()))
+		return nil, fmt.Errorf("it lasts %s; it must be 1s to %dh", in.To-in.From, int(maxDuration.Hours()))
 	}
 	for i := range r.Tracks {
 		if p := pod(&r.Tracks[i], r.Interval, in, s); p != nil {
@@ -55,8 +56,8 @@ func replay(r *recording.Recording, in span, cfg *config.Config, s Service) (*Sc
 }
 
 // pod returns a recorded container as a pod, or nil if it was never measured in the span.
-func pod(t *recording.Track, interval time.Duration, in span, s Service) *Pod {
-	samples := t.Samples[find(t.Samples, in.from):find(t.Samples, in.to+1)]
+func pod(t *recording.Track, interval time.Duration, in Span, s Service) *Pod {
+	samples := t.Samples[find(t.Samples, in.From):find(t.Samples, in.To+1)]
 	if len(samples) == 0 {
 		return nil
 	}
@@ -66,7 +67,7 @@ func pod(t *recording.Track, interval time.Duration, in span, s Service) *Pod {
 		Requests:    Resources{Cores(t.Request) / 1000, Bytes(t.Memory)},
 		Limits:      Resources{Cores(t.Limit) / 1000, Bytes(t.MemoryLimit)},
 		Load:        Load{Curve: Trace},
-		Start:       samples[0].At - in.from,
+		Start:       samples[0].At - in.From,
 	}
 	p.Requests.CPU, p.Requests.Memory = within(p.Requests.CPU, p.Limits.CPU), within(p.Requests.Memory, p.Limits.Memory)
 	if t.Class == workload.LS || t.Class == workload.BE {
@@ -93,8 +94,8 @@ func pod(t *recording.Track, interval time.Duration, in span, s Service) *Pod {
 	if interval > 0 {
 		p.Load.recorded = &recorded{samples, samples[0].At, interval}
 	}
-	if end := samples[len(samples)-1].At + interval; end < in.to {
-		p.End = max(end-in.from, p.Start+time.Second)
+	if end := samples[len(samples)-1].At + interval; end < in.To {
+		p.End = max(end-in.From, p.Start+time.Second)
 	}
 	p.Memory.Anon, p.Memory.Low, p.Memory.Speed = Bytes(most), 1, 1<<30
 	if most > 0 {

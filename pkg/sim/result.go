@@ -12,6 +12,7 @@ type Result struct {
 	TightRatio           float64 `json:"tightRatio"`          // factor of how full the policy lets the node be
 	UtilizationFraction  float64 `json:"utilizationFraction"` // CPU time used of the node's
 	LateFraction         float64 `json:"lateFraction"`        // fraction of the services' time in which they exceeded their SLO
+	ServiceSeconds       float64 `json:"-"`                   // the services' time, to weigh lateFraction
 	BatchCPUs            float64 `json:"batchCPUs"`           // mean batch work done, in CPUs at full speed
 	BatchServedFraction  float64 `json:"batchServedFraction"` // CPU time that batch got, of what it wanted
 	OnlineCPUs           float64 `json:"onlineCPUs"`          // mean online work done, in CPUs at full speed
@@ -75,6 +76,7 @@ type report struct {
 	series    Series
 	every     time.Duration
 	bucket    bucket
+	warmup    Moves // what had moved at its end
 }
 
 // bucket sums the steps of one point of the series.
@@ -114,6 +116,12 @@ func (r *report) pool(in *instance) int {
 
 // note adds a step that began at the time now.
 func (r *report) note(s *simulation, now time.Duration) {
+	if now < s.Warmup {
+		s.node.mu.Lock()
+		r.warmup = s.node.moves
+		s.node.mu.Unlock()
+		return
+	}
 	dt := s.node.step.Seconds()
 	r.steps++
 	r.bucket.steps++
@@ -207,12 +215,13 @@ func ratio(a, b float64) float64 {
 }
 
 func (r *report) result(s *simulation) *Result {
-	seconds := s.Duration.Seconds()
+	lasts := s.Duration - s.Warmup
+	seconds := lasts.Seconds()
 	out := &Result{
 		Policy: r.trial.policy, LoadRatio: r.trial.vary, TightRatio: r.trial.tight, Decisions: r.decisions, Series: r.series, OOMKills: s.kubelet.kills, Refused: s.kubelet.refused,
 		UtilizationFraction: r.busy / seconds / float64(r.series.NodeCPUs),
-		CPUMovesPerHour:     float64(s.node.moves.CPUs) / s.Duration.Hours(),
-		MovesPerHour:        float64(s.node.moves.Containers) / s.Duration.Hours(),
+		CPUMovesPerHour:     float64(s.node.moves.CPUs-r.warmup.CPUs) / lasts.Hours(),
+		MovesPerHour:        float64(s.node.moves.Containers-r.warmup.Containers) / lasts.Hours(),
 		Evictions:           s.kubelet.evictions,
 	}
 	var services, late, stalled, online, throttled int
@@ -235,6 +244,7 @@ func (r *report) result(s *simulation) *Result {
 			out.Services = append(out.Services, ServiceResult{Name: in.name, LateFraction: ratio(float64(t.late), float64(t.steps)), UnservedFraction: ratio(t.lost, t.wanted)})
 		}
 	}
+	out.ServiceSeconds = float64(services) * s.node.step.Seconds()
 	out.LateFraction = ratio(float64(late), float64(services))
 	out.DirectStallsFraction = ratio(float64(stalled), float64(services))
 	out.ThrottledFraction = ratio(float64(throttled), float64(online))

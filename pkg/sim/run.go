@@ -43,6 +43,8 @@ type trial struct {
 	vary   float64 // factor of the load of the pods that vary
 	tight  float64 // factor of how full the policy lets the node be; see configure
 	budget float64 // maximum fraction of the services' time above their SLO; a run that exceeds it ends without a result
+
+	config *config.Config // in place of what the policy makes of the scenario's; nil for that
 }
 
 // always is a budget that no run exceeds.
@@ -51,7 +53,14 @@ const always = 1
 // Run runs a scenario under a policy, with the load of the pods that s.Vary names
 // multiplied by vary.
 func Run(ctx context.Context, s *Scenario, p Policy, vary float64) (*Result, error) {
-	return run(ctx, s, trial{p, vary, 1, always})
+	return run(ctx, s, trial{policy: p, vary: vary, tight: 1, budget: always})
+}
+
+// RunConfigured runs a scenario under a configuration in place of its own.
+func RunConfigured(ctx context.Context, s *Scenario, c *config.Config) (*Result, error) {
+	with := *s
+	with.Config = c
+	return run(ctx, &with, trial{vary: 1, tight: 1, budget: always, config: c})
 }
 
 func run(ctx context.Context, s *Scenario, t trial) (*Result, error) {
@@ -80,7 +89,10 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := t.policy.configure(s, m, all, t.tight)
+	cfg := t.config
+	if cfg == nil {
+		cfg = t.policy.configure(s, m, all, t.tight)
+	}
 	sim := &simulation{Scenario: s, config: cfg, node: newNode(m, s.Hardware, cfg.Control.FastInterval)}
 	sim.kubelet = &kubelet{node: sim.node, scenario: s, instances: all}
 	sim.sampler = &sampler{node: sim.node}

@@ -23,6 +23,9 @@ type Scenario struct {
 	// Config is the file's part of sluice.yaml, over the defaults.
 	Config *config.Config `yaml:"-"`
 
+	// Warmup is the time at the beginning that does not count in the result.
+	Warmup time.Duration `yaml:"-"`
+
 	machine *topology.Machine `yaml:"-"` // of a recording, in place of Machine
 }
 

@@ -22,7 +22,7 @@ import (
 
 // simOptions are the flags of `sluice sim`.
 type simOptions struct {
-	file     string
+	files    []string
 	policies []string
 	equal    bool
 	list     bool
@@ -30,6 +30,11 @@ type simOptions struct {
 	svg      string
 	service  *serviceFlags
 	output   *cli.Choice
+
+	config  string // file
+	tune    bool
+	late    string
+	windows int
 }
 
 func newSim() *cobra.Command {
@@ -55,17 +60,32 @@ policy run the node? It tunes each policy's own setting (sizes, threshold,
 bands), or else reduces the load, until services are late no more than the
 scenario's budget allows; this takes several runs per policy.
 
+--tune searches the configuration that gives batch work the most CPU while
+services are late no more than with the present configuration (--config), or
+for at most --late of their time. It tries thresholds where the pools overlap,
+and bands, RCF and times where they have CPUs of their own, on the first two
+thirds of the days of recordings, and tests the result on the last. The output
+is a file for 'sluice check' and for the fleet's policy, with the tables that
+justify it as comments. Recorded batch work is replaced by some that takes all
+CPUs that it can get, and services are late by the queueing model, with
+--service and --slo. This takes some minutes.
+
 The same scenario and seed give the same output. docs/simulation.md describes
 the model and its assumptions.`,
 		Example: `  sluice sim --list
   sluice sim daily-tide
   sluice sim daily-tide --policy unmanaged,pools --svg tide.svg
   sluice sim -f scenario.yaml --equal
-  sluice sim -f scenario.yaml --seed 7 -o json`,
+  sluice sim -f scenario.yaml --seed 7 -o json
+  sluice sim --tune -f days.rec -c /etc/sluice/sluice.yaml
+  sluice sim --tune -f node1.rec -f node2.rec --late 0.1% -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
-			given := len(args)
-			if o.file != "" {
-				given++
+			given := len(args) + len(o.files)
+			if o.tune {
+				if o.list || o.equal || o.svg != "" || len(o.policies) > 0 || given == 0 {
+					return errors.New("sim --tune takes recordings or scenarios, without --list, --equal, --policy and --svg")
+				}
+				return nil
 			}
 			if o.list && given > 0 || !o.list && given != 1 {
 				return errors.New("sim takes one scenario: a name of --list, or a file with -f")
@@ -77,7 +97,11 @@ the model and its assumptions.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.file, "file", "f", "", "scenario or recording `file`; - is standard input")
+	f.StringArrayVarP(&o.files, "file", "f", nil, "scenario or recording `file`; - is standard input; with --tune it can be given several times")
+	f.StringVarP(&o.config, "config", "c", "", "configuration `file` for recordings and --tune (default: the built-in one)")
+	f.BoolVar(&o.tune, "tune", false, "search a configuration with more batch work")
+	f.StringVar(&o.late, "late", "", "with --tune, share of their time that services may be late, as 0.1% (default: as with the present configuration)")
+	f.IntVar(&o.windows, "windows", 16, "with --tune, number of windows of each recording to compare candidates on")
 	f.StringSliceVar(&o.policies, "policy", nil, "policies to run (default: all)")
 	f.BoolVar(&o.equal, "equal", false, "compare utilization at an equal rate of late responses")
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios")
@@ -97,11 +121,18 @@ func (o *simOptions) run(c *cobra.Command, args []string) error {
 		}
 		return render.Scenarios(c.OutOrStdout(), names, all)
 	}
+	cfg, _, err := config.Load(o.config)
+	if err != nil {
+		return err
+	}
+	if o.tune {
+		return o.search(c, cfg, args)
+	}
 	name, text, err := o.scenario(c, args)
 	if err != nil {
 		return err
 	}
-	s, err := o.parse(name, text)
+	s, err := o.parse(name, text, cfg)
 	if err != nil {
 		return err
 	}
@@ -146,14 +177,21 @@ func (s simulation) run(c *cobra.Command) error {
 }
 
 // parse parses a scenario, or turns a recording into one.
-func (o *simOptions) parse(name string, text []byte) (*sim.Scenario, error) {
+func (o *simOptions) parse(name string, text []byte, cfg *config.Config) (*sim.Scenario, error) {
 	if recording.Is(text) {
-		s, err := sim.LoadRecording(bytes.NewReader(text), config.Default(), o.service.of())
+		s, err := sim.LoadRecording(bytes.NewReader(text), cfg, o.service.of())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		return s, nil
 	}
+	if o.config != "" {
+		return nil, fmt.Errorf("--config %s: %s is a scenario, which has its configuration under its key config", o.config, name)
+	}
+	return parseScenario(name, text)
+}
+
+func parseScenario(name string, text []byte) (*sim.Scenario, error) {
 	s, err := sim.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s:\n%w", name, err)
@@ -163,10 +201,12 @@ func (o *simOptions) parse(name string, text []byte) (*sim.Scenario, error) {
 
 // scenario returns the text of the scenario and its name.
 func (o *simOptions) scenario(c *cobra.Command, args []string) (name string, text []byte, err error) {
-	if o.file == "" {
+	if len(o.files) == 0 {
 		text, err = sim.Text(args[0])
 		return args[0], text, err
 	}
-	text, err = readLoad(c, o.file)
-	return strings.TrimSuffix(filepath.Base(o.file), ".yaml"), text, err
+	text, err = readLoad(c, o.files[0])
+	return loadName(o.files[0]), text, err
 }
+
+func loadName(file string) string { return strings.TrimSuffix(filepath.Base(file), ".yaml") }
