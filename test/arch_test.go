@@ -114,7 +114,7 @@ func exempt() map[string][]string {
 		},
 		"pkg/view/render": { // imports them for the types that it formats
 			path.Join(module, "pkg/status"), path.Join(module, "pkg/config"), path.Join(module, "pkg/engine/audit"),
-			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/sim/tune"), path.Join(module, "pkg/view/whatif"),
+			path.Join(module, "pkg/engine/batchswitch"), path.Join(module, "pkg/doctor"), path.Join(module, "pkg/sim"), path.Join(module, "pkg/sim/tune"), path.Join(module, "pkg/sim/grade"), path.Join(module, "pkg/view/whatif"),
 		},
 	}
 }

@@ -49,7 +49,7 @@ does.
 
 Exit status: 0 success, 1 failure, 2 invalid command line.`,
 	}
-	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newConvert(), newMigrate(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newFailsafe(), newRestore(), newSim(), newRecord(), newReplay(), newMan(), cli.NewVersion("sluice"))
+	root.AddCommand(newRun(), newStatus(), newTop(), newExplain(), newPlan(), newConvert(), newMigrate(), newTopology(), newCheck(), newConfig(), newDoctor(), newLogCommand(), newBatch(), newFailsafe(), newRestore(), newSim(), newRecord(), newReplay(), newGrade(), newMan(), cli.NewVersion("sluice"))
 	completeAll(root)
 	return root
 }

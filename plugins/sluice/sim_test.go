@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const scenarioYAML = `about: a test
@@ -59,6 +61,10 @@ func TestSim(t *testing.T) {
 		{"sim --tune -f " + recording, exitFailure, "tuning takes two days at least"},
 		{"sim --tune -f " + good + " --late 2", exitFailure, "like 0.1%"},
 		{"sim --tune -f " + good + " --windows 1", exitFailure, "--windows 1: it must be 2 to 1000"},
+		{"grade -f " + recording, 0, "only 0.0 h of it were recorded"},
+		{"grade -f " + recording + " -o json", 0, `"grade": "kept"`},
+		{"grade", exitUsage, "required flag(s) \"file\" not set"},
+		{"grade -f " + good, exitFailure, "line 1 is not of a recording"},
 		{"record -f x --max-size 2Mi", exitUsage, "--days alone"},
 		{"record -f x --days --interval 1s", exitUsage, "at least 10s"},
 		{"record -f x --days --interval 2h", exitUsage, "10s to 1h0m0s in whole seconds"},
@@ -89,4 +95,22 @@ func runs(t *testing.T, args ...string) string {
 		t.Fatalf("sluice %s: exit %d: %s", strings.Join(args, " "), exit, errs.String())
 	}
 	return out.String()
+}
+
+// What sim --tune and grade print is a configuration, or a comment alone.
+func TestAdviceIsAConfiguration(t *testing.T) {
+	t.Parallel()
+	machine := strings.TrimSpace(runs(t, "topology", "--machine", "4 cores", "-o", "json"))
+	lines := `{"machine":` + strings.ReplaceAll(machine, "\n", "") + "}\n" + `{"containers":[{"id":"1","ref":"pay/pay-0/main","class":"LS","pool":"online"}]}` + "\n"
+	for minute := range 70 {
+		at := time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC).Format(time.RFC3339)
+		lines += fmt.Sprintf(`{"snapshot":{"now":%q,"containers":[{"id":"1","cpu":{"at":%q,"over":1000000000,"milli":100},"delay":{"at":%q,"waiting":0.02}}]}}`+"\n", at, at, at)
+	}
+	graded := runs(t, "grade", "-f", file(t, "r.jsonl", lines))
+	if !strings.Contains(graded, "namespaces: [pay]") || !strings.Contains(graded, "pool: critical") {
+		t.Errorf("no rule in\n%s", graded)
+	}
+	for _, text := range []string{graded, runs(t, "sim", "--tune", "-f", file(t, "good.yaml", scenarioYAML))} {
+		runs(t, "check", "-f", file(t, "part.yaml", text))
+	}
 }

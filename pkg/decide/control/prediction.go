@@ -1,7 +1,6 @@
 package control
 
 import (
-	"strings"
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/predict"
@@ -210,48 +209,9 @@ func (u *podsUse) add(v *View, pod *Pod, interval time.Duration) {
 // of the pod itself, without what is different in each pod of an owner.
 func (w *podWorkload) of(pod *Pod, owner string) string {
 	if w.name == "" || w.owner != owner {
-		w.name, w.owner = workloadName(pod.Ref, owner), owner
+		w.name, w.owner = workload.NameOf(pod.Ref, owner), owner
 	}
 	return w.name
-}
-
-// workloadName returns the name of a workload by a pod's "namespace/name" and its owner, as
-// "ReplicaSet namespace/name".
-func workloadName(ref, owner string) string {
-	if kind, of, ok := strings.Cut(owner, " "); ok {
-		switch kind {
-		case "ReplicaSet": // of a Deployment: the name ends with the hash of its template
-			return withoutHash(of, 8, 10)
-		case "Job": // of a CronJob: the name ends with its time in minutes
-			return withoutNumber(of, 8)
-		}
-		return of
-	}
-	if short := withoutHash(ref, 5, 5); short != ref { // of a ReplicaSet, a DaemonSet or a Job
-		return withoutNumber(withoutHash(short, 8, 10), 8)
-	}
-	return withoutNumber(ref, 1) // of a StatefulSet
-}
-
-// hashLetters are those of the names that Kubernetes makes (k8s.io/apimachinery, util/rand).
-const hashLetters = "bcdfghjklmnpqrstvwxz2456789"
-
-// withoutHash removes a last part "-hash" of so many letters.
-func withoutHash(name string, least, most int) string {
-	at := strings.LastIndexByte(name, '-')
-	if n := len(name) - at - 1; at < 1 || n < least || n > most || strings.Trim(name[at+1:], hashLetters) != "" {
-		return name
-	}
-	return name[:at]
-}
-
-// withoutNumber removes a last part "-number" of at least so many digits.
-func withoutNumber(name string, least int) string {
-	at := strings.LastIndexByte(name, '-')
-	if at < 1 || len(name)-at-1 < least || strings.Trim(name[at+1:], "0123456789") != "" {
-		return name
-	}
-	return name[:at]
 }
 
 // demand returns the trusted peaks of all but batch work.
