@@ -25,6 +25,23 @@ func CompareEqual(ctx context.Context, s *Scenario, policies []Policy) ([]*Resul
 	return each(policies, func(p Policy) (*Result, error) { return fullest(ctx, s, p) })
 }
 
+// Comparison has the results of policies on one scenario.
+type Comparison struct {
+	Scenario string    `json:"scenario"`       // its name
+	Budget   float64   `json:"budgetFraction"` // of the services' time in which they may be late
+	Results  []*Result `json:"results"`        // by policy
+}
+
+// Of returns the result of a policy, or nil without one.
+func (c *Comparison) Of(p Policy) *Result {
+	for _, r := range c.Results {
+		if r.Policy == p {
+			return r
+		}
+	}
+	return nil
+}
+
 const (
 	maxOnline = 4
 	least     = 0.4 // lowest value of tight

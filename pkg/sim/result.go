@@ -19,7 +19,9 @@ type Result struct {
 	CPUMovesPerHour      float64 `json:"cpuMovesPerHour"`     // CPUs that pools and pins gained per hour
 	MovesPerHour         float64 `json:"movesPerHour"`        // changes of containers' CPUs per hour
 	Evictions            int     `json:"evictions"`
-	OOMKills             int     `json:"oomKills"`             //
+	OOMKills             int     `json:"oomKills"`
+	Squeezes             int     `json:"squeezes"`             // times that online work took CPU from batch work; several steps of one movement are one
+	ExpectedSqueezes     int     `json:"expectedSqueezes"`     // those of a load that was forecast
 	Refused              int     `json:"refused"`              // containers that the plugin refused
 	ThrottledFraction    float64 `json:"throttledFraction"`    // fraction of the online containers' time in which a quota throttled them
 	DirectStallsFraction float64 `json:"directStallsFraction"` // of the services' time, in direct reclaim or throttled by memory.high
@@ -27,6 +29,15 @@ type Result struct {
 	Services  []ServiceResult `json:"services"`
 	Decisions map[string]int  `json:"decisions"` // by controller and action
 	Series    Series          `json:"series"`
+}
+
+// Kills returns the number of containers that were ended before their time: evicted, or killed for
+// lack of memory.
+func (r *Result) Kills() int { return r.Evictions + r.OOMKills }
+
+// BatchFraction returns the batch work done as a part of the node, from 0 to 1.
+func (r *Result) BatchFraction() float64 {
+	return ratio(r.BatchCPUs, float64(r.Series.NodeCPUs))
 }
 
 // ServiceResult is the outcome of one service.
@@ -73,6 +84,7 @@ type report struct {
 	spare     int // maximum of late without exceeding the budget
 	busy      float64
 	decisions map[string]int
+	squeezes  squeezes
 	series    Series
 	every     time.Duration
 	bucket    bucket
@@ -125,6 +137,7 @@ func (r *report) note(s *simulation, now time.Duration) {
 	dt := s.node.step.Seconds()
 	r.steps++
 	r.bucket.steps++
+	r.squeezes.possible = false
 	for _, in := range s.kubelet.instances {
 		if now < in.start || now >= in.end {
 			continue
@@ -145,6 +158,7 @@ func (r *report) note(s *simulation, now time.Duration) {
 			t.lost += c.lost
 			t.throttled += one(c.throttled)
 			t.stalled += one(c.held.stall > 0)
+			r.squeezes.possible = r.squeezes.possible || !in.online()
 			at := r.pool(in)
 			r.bucket.usage[at] += c.got
 			r.bucket.wants[at] += c.demand
@@ -223,6 +237,7 @@ func (r *report) result(s *simulation) *Result {
 		CPUMovesPerHour:     float64(s.node.moves.CPUs-r.warmup.CPUs) / lasts.Hours(),
 		MovesPerHour:        float64(s.node.moves.Containers-r.warmup.Containers) / lasts.Hours(),
 		Evictions:           s.kubelet.evictions,
+		Squeezes:            r.squeezes.all, ExpectedSqueezes: r.squeezes.expected,
 	}
 	var services, late, stalled, online, throttled int
 	var batch, demand float64

@@ -194,17 +194,5 @@ func (s *simulation) steer(now time.Duration, changed bool) {
 	}
 }
 
-// Dropped implements decisionlog.Audit: the report loses nothing.
-func (r *report) Dropped() int { return 0 }
-
-// Record implements decisionlog.Audit and counts a decision. A movement counts at its first step,
-// not again at its end.
-func (r *report) Record(_ time.Time, _ control.Mode, d *control.Decision) {
-	if d.Steps > 1 {
-		return
-	}
-	r.decisions[d.Controller+" "+d.Action]++
-}
-
 // online reports whether batch work must not slow the pod down.
 func (in *instance) online() bool { return in.class != workload.BE }

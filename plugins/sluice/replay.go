@@ -59,7 +59,11 @@ the interval, for each container by itself.`,
 		if err != nil {
 			return fmt.Errorf("%s: %w", *file, err)
 		}
-		return simulation{filepath.Base(*file), s, policies, false, *svg, output}.run(c)
+		out := &simOutput{c.OutOrStdout(), output.String(), false, policies, nil}
+		if err := (simulation{filepath.Base(*file), s, policies, false, *svg, out}).run(c); err != nil {
+			return err
+		}
+		return out.end()
 	}
 	return c
 }

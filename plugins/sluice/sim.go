@@ -15,7 +15,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/sim"
 	"github.com/sluice-dev/sluice/pkg/sim/recording"
-	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
@@ -26,6 +25,7 @@ type simOptions struct {
 	policies []string
 	equal    bool
 	list     bool
+	all      bool
 	seed     int
 	svg      string
 	service  *serviceFlags
@@ -40,7 +40,7 @@ type simOptions struct {
 func newSim() *cobra.Command {
 	o := simOptions{}
 	c := &cobra.Command{
-		Use:   "sim [-f scenario.yaml | NAME]",
+		Use:   "sim [-f scenario.yaml | NAME | --all]",
 		Short: "Simulate policies on a scenario, in virtual time",
 		Long: `Run the plugin's agent on a simulated node in virtual time; a day takes less
 than a minute. Pods and their load come from a scenario; CPUs, memory and
@@ -58,7 +58,9 @@ A service is late while fewer than 99 % of its requests would be answered within
 its SLO. --equal answers: at the same rate of late responses, how full can each
 policy run the node? It tunes each policy's own setting (sizes, threshold,
 bands), or else reduces the load, until services are late no more than the
-scenario's budget allows; this takes several runs per policy.
+scenario's budget allows; this takes several runs per policy. --all does so for
+every built-in scenario, one after the other, which with --equal takes an hour
+on two CPUs; -o markdown writes one table of all.
 
 --tune searches the configuration that gives batch work the most CPU while
 services are late no more than with the present configuration (--config), or
@@ -77,18 +79,27 @@ the model and its assumptions.`,
   sluice sim daily-tide --policy unmanaged,pools --svg tide.svg
   sluice sim -f scenario.yaml --equal
   sluice sim -f scenario.yaml --seed 7 -o json
+  sluice sim --all --equal -o markdown
   sluice sim --tune -f days.rec -c /etc/sluice/sluice.yaml
   sluice sim --tune -f node1.rec -f node2.rec --late 0.1% -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			given := len(args) + len(o.files)
 			if o.tune {
-				if o.list || o.equal || o.svg != "" || len(o.policies) > 0 || given == 0 {
-					return errors.New("sim --tune takes recordings or scenarios, without --list, --equal, --policy and --svg")
+				if o.list || o.all || o.equal || o.svg != "" || len(o.policies) > 0 || given == 0 || o.output.String() == "markdown" {
+					return errors.New("sim --tune takes recordings or scenarios, without --list, --all, --equal, --policy, --svg and -o markdown")
 				}
 				return nil
 			}
-			if o.list && given > 0 || !o.list && given != 1 {
-				return errors.New("sim takes one scenario: a name of --list, or a file with -f")
+			for _, is := range []bool{o.all, o.list} {
+				if is {
+					given++
+				}
+			}
+			switch {
+			case given != 1:
+				return errors.New("sim takes one scenario: a name of --list, or a file with -f; or --all")
+			case o.all && o.svg != "":
+				return errors.New("--svg draws one scenario, not all")
 			}
 			return nil
 		},
@@ -105,10 +116,11 @@ the model and its assumptions.`,
 	f.StringSliceVar(&o.policies, "policy", nil, "policies to run (default: all)")
 	f.BoolVar(&o.equal, "equal", false, "compare utilization at an equal rate of late responses")
 	f.BoolVar(&o.list, "list", false, "list the built-in scenarios")
+	f.BoolVar(&o.all, "all", false, "run every built-in scenario")
 	f.IntVar(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.svg, "svg", "", "draw the pools over time into this `file`")
 	o.service = newServiceFlags(c)
-	o.output = cli.OutputFlag(c, "table", "json")
+	o.output = cli.OutputFlag(c, "table", "json", "markdown")
 	c.RunE = o.run
 	return c
 }
@@ -128,22 +140,31 @@ func (o *simOptions) run(c *cobra.Command, args []string) error {
 	if o.tune {
 		return o.search(c, cfg, args)
 	}
-	name, text, err := o.scenario(c, args)
-	if err != nil {
-		return err
-	}
-	s, err := o.parse(name, text, cfg)
-	if err != nil {
-		return err
-	}
-	if c.Flags().Changed("seed") {
-		s.Seed = o.seed
-	}
 	policies, err := sim.ParsePolicies(o.policies)
 	if err != nil {
 		return err
 	}
-	return simulation{name, s, policies, o.equal, o.svg, o.output}.run(c)
+	names := args
+	switch {
+	case o.all:
+		names = sim.Shipped()
+	case len(o.files) > 0:
+		names = o.files
+	}
+	out := &simOutput{c.OutOrStdout(), o.output.String(), o.equal, policies, nil}
+	if err := out.begin(); err != nil {
+		return err
+	}
+	for _, name := range names {
+		s, name, err := o.scenario(c, name, cfg)
+		if err != nil {
+			return err
+		}
+		if err := (simulation{name, s, policies, o.equal, o.svg, out}).run(c); err != nil {
+			return err
+		}
+	}
+	return out.end()
 }
 
 // simulation is a set of policies to compare on a scenario, and how to show the results.
@@ -153,7 +174,7 @@ type simulation struct {
 	policies []sim.Policy
 	equal    bool
 	svg      string // file; "" for none
-	output   *cli.Choice
+	output   *simOutput
 }
 
 func (s simulation) run(c *cobra.Command) error {
@@ -170,10 +191,7 @@ func (s simulation) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if s.output.String() == "json" {
-		return terminal.JSON(c.OutOrStdout(), results)
-	}
-	return render.Sim(c.OutOrStdout(), s.name, s.scenario, results, s.equal)
+	return s.output.add(s.scenario, sim.Comparison{Scenario: s.name, Budget: float64(s.scenario.Budget), Results: results})
 }
 
 // parse parses a scenario, or turns a recording into one.
@@ -199,14 +217,28 @@ func parseScenario(name string, text []byte) (*sim.Scenario, error) {
 	return s, nil
 }
 
-// scenario returns the text of the scenario and its name.
-func (o *simOptions) scenario(c *cobra.Command, args []string) (name string, text []byte, err error) {
-	if len(o.files) == 0 {
-		text, err = sim.Text(args[0])
-		return args[0], text, err
+// scenario returns the scenario of a file if there is one in the options, or else the built-in one by
+// that name; and its name.
+func (o *simOptions) scenario(c *cobra.Command, name string, cfg *config.Config) (*sim.Scenario, string, error) {
+	var text []byte
+	var err error
+	if len(o.files) > 0 {
+		text, err = readLoad(c, name)
+		name = loadName(name)
+	} else {
+		text, err = sim.Text(name)
 	}
-	text, err = readLoad(c, o.files[0])
-	return loadName(o.files[0]), text, err
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := o.parse(name, text, cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.Flags().Changed("seed") {
+		s.Seed = o.seed
+	}
+	return s, name, nil
 }
 
 func loadName(file string) string { return strings.TrimSuffix(filepath.Base(file), ".yaml") }

@@ -19,21 +19,23 @@ func Sim(w io.Writer, name string, s *sim.Scenario, results []*sim.Result, equal
 		fmt.Fprintf(&b, "Each as full as it can be with services late at most %s of the time.\n", percentTo(float64(s.Budget), 2))
 	}
 	b.WriteString("\n")
-	rows := [][]string{{"POLICY", "LOAD", "TIGHT", "BUSY", "LATE", "BATCH", "CPUS/H", "MOVES/H", "EVICTED", "OOM", "THROTTLED"}}
+	rows := [][]string{{"POLICY", "LOAD", "TIGHT", "BUSY", "LATE", "BATCH", "CPUS/H", "MOVES/H", "EVICTED", "OOM", "SQUEEZED", "EXPECTED", "THROTTLED"}}
 	for _, r := range results {
 		rows = append(rows, []string{
 			string(r.Policy), percentTo(r.LoadRatio, 0), percentTo(r.TightRatio, 0), percentTo(r.UtilizationFraction, 1), percentTo(r.LateFraction, 2),
-			fmt.Sprintf("%.1f", r.BatchCPUs), fmt.Sprintf("%.1f", r.CPUMovesPerHour), fmt.Sprintf("%.1f", r.MovesPerHour),
-			fmt.Sprint(r.Evictions), fmt.Sprint(r.OOMKills), percentTo(r.ThrottledFraction, 2),
+			fmt.Sprintf("%.1f (%s)", r.BatchCPUs, percentTo(r.BatchFraction(), 0)), fmt.Sprintf("%.1f", r.CPUMovesPerHour), fmt.Sprintf("%.1f", r.MovesPerHour),
+			fmt.Sprint(r.Evictions), fmt.Sprint(r.OOMKills), fmt.Sprint(r.Squeezes), fmt.Sprint(r.ExpectedSqueezes), percentTo(r.ThrottledFraction, 2),
 		})
 	}
 	terminal.Table(&b, "", terminal.Unlimited, rows)
 	b.WriteString(`
 LOAD     of the pods that vary     TIGHT    factor of how full the policy fills
 BUSY     CPU time of the node's    LATE     services over their SLO
-BATCH    CPUs of batch work done
+BATCH    CPUs of batch work done   EVICTED, OOM   containers killed
 CPUS/H   CPUs that pools gained, an hour
 MOVES/H  containers given other CPUs, an hour
+SQUEEZED times that services took CPU from batch work
+EXPECTED squeezes by a load that was forecast
 `)
 	if equal {
 		b.WriteString(gains(results, float64(s.Budget)))
