@@ -21,12 +21,16 @@ const (
 	Unmanaged   Policy = "unmanaged"   // Kubernetes alone, with weights and quotas
 	Static      Policy = "static"      // exclusive pools of fixed sizes
 	Suppression Policy = "suppression" // pools overlap, batch has its budget
+	Koordinator Policy = "koordinator" // pools overlap, batch has the CPUs that Koordinator's formula leaves it
+	LAR         Policy = "lar"         // exclusive pools by the rules of Meituan's Load Auto-Regulator
 	Pools       Policy = "pools"       // exclusive pools with the whole loop
 	Forecast    Policy = "forecast"    // Pools that also count with forecasts, learned in a week of equal load by time of day
 )
 
 // Policies lists them in the order of the output.
-func Policies() []Policy { return []Policy{Unmanaged, Static, Suppression, Pools, Forecast} }
+func Policies() []Policy {
+	return []Policy{Unmanaged, Static, Suppression, Koordinator, LAR, Pools, Forecast}
+}
 
 // PolicyNames lists their names.
 func PolicyNames() []string {
@@ -56,7 +60,7 @@ func ParsePolicies(names []string) ([]Policy, error) {
 
 // configure returns the scenario's configuration under the policy. tight says how full the node
 // may be; 1 is the usual setting. It multiplies the fill of fixed pools, the batch budget's
-// threshold, and the online pools' bands.
+// threshold (Koordinator's own, too), and the online pools' bands.
 func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tight float64) *config.Config {
 	c := *s.Config
 	c.Pools.List = slices.Clone(c.Pools.List)
@@ -73,21 +77,33 @@ func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tig
 		if tight != 1 {
 			c.Control.Batch.ThresholdPercent = scale(usualThreshold, tight)
 		}
+	case Koordinator:
+		c.Pools.Mode = config.Overlap
+	case LAR:
+		c.Pools.Mode = config.Exclusive
+		dropUnused(&c, s, all)
+		sizeByRequest(&c, m, all)
+		tighten(&c, tight)
 	case Pools, Forecast:
 		if p == Forecast {
 			c.Control.Prediction.Mode = control.On
 		}
 		c.Pools.Mode = config.Exclusive
 		c.Control.Mode = control.On
-		law := c.PoolLaw()
-		for i := range len(law) - 1 {
-			if tight != 1 {
-				c.Pools.List[i].Band = config.Band{Low: scale(law[i].Low, tight), High: scale(law[i].High, tight)}
-			}
-		}
+		tighten(&c, tight)
 	case Unmanaged:
 	}
 	return &c
+}
+
+// tighten multiplies the bands of all pools but the last.
+func tighten(c *config.Config, tight float64) {
+	law := c.PoolLaw()
+	for i := range len(law) - 1 {
+		if tight != 1 {
+			c.Pools.List[i].Band = config.Band{Low: scale(law[i].Low, tight), High: scale(law[i].High, tight)}
+		}
+	}
 }
 
 // usualThreshold is the batch budget's usual threshold, in percent of the node.
@@ -107,11 +123,7 @@ const filled = 0.6
 // the last of these pools shares the remaining CPUs. Unused pools get none.
 func sizePools(c *config.Config, s *Scenario, m *topology.Machine, all []*instance, filled float64) {
 	core := m.ThreadsPerCore()
-	usual := s.Config.Policy()
-	c.Pools.List = slices.DeleteFunc(c.Pools.List, func(p config.Pool) bool {
-		used := slices.ContainsFunc(all, func(in *instance) bool { return in.pool == p.Name })
-		return !used && p.Name != usual.DefaultPool() && p.Name != usual.BatchPool()
-	})
+	dropUnused(c, s, all)
 	batch := slices.ContainsFunc(all, func(in *instance) bool { return in.class == workload.BE })
 	perCPU := filled // work that a CPU does at that fill
 	if core > 1 {    // its sibling is busy part of the time, see siblings
@@ -124,8 +136,34 @@ func sizePools(c *config.Config, s *Scenario, m *topology.Machine, all []*instan
 	left := m.Online.Size() - core*(len(c.Pools.List)-sized)
 	for i := range max(0, sized) {
 		pool := &c.Pools.List[i]
-		n := int(math.Ceil(peak(s, all, pool.Name) / perCPU))
-		n = max(core, min((n+core-1)/core*core, left))
+		n := max(core, min(roundUp(peak(s, all, pool.Name)/perCPU, core), left))
+		left -= n
+		pool.CPUs = config.PoolSize(placement.Size{Count: n})
+	}
+}
+
+// dropUnused removes pools that no container uses and that need not be there.
+func dropUnused(c *config.Config, s *Scenario, all []*instance) {
+	usual := s.Config.Policy()
+	c.Pools.List = slices.DeleteFunc(c.Pools.List, func(p config.Pool) bool {
+		used := slices.ContainsFunc(all, func(in *instance) bool { return in.pool == p.Name })
+		return !used && p.Name != usual.DefaultPool() && p.Name != usual.BatchPool()
+	})
+}
+
+// sizeByRequest gives each pool except the last what its first containers request, in whole cores,
+// and leaves a core to each pool below it.
+func sizeByRequest(c *config.Config, m *topology.Machine, all []*instance) {
+	core, left := m.ThreadsPerCore(), m.Online.Size()
+	for i := range len(c.Pools.List) - 1 {
+		pool, sum := &c.Pools.List[i], 0.0
+		for _, in := range all {
+			if in.pool == pool.Name && !in.class.Pinned() && in.start == 0 {
+				sum += float64(in.Requests.CPU)
+			}
+		}
+		below := core * (len(c.Pools.List) - 1 - i)
+		n := max(core, min(roundUp(sum, core), (left-below)/core*core))
 		left -= n
 		pool.CPUs = config.PoolSize(placement.Size{Count: n})
 	}

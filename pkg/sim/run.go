@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"sync/atomic"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/control"
@@ -31,6 +28,7 @@ type simulation struct {
 	kubelet *kubelet
 	sampler *sampler
 	options agent.Options
+	rival   rival        // nil with a policy of Sluice's
 	agent   *agent.Agent // nil with Unmanaged
 	leave   func()       // ends the agent
 	now     atomic.Int64 // nanoseconds since the scenario's start; the agent's clock reads it
@@ -97,14 +95,12 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	sim.kubelet = &kubelet{node: sim.node, scenario: s, instances: all}
 	sim.sampler = &sampler{node: sim.node}
 	sim.report.init(sim, t)
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	log.SetLevel(logrus.PanicLevel)
 	sim.options = agent.Options{
-		Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: log, Build: status.Build{Version: "simulated"},
+		Config: cfg, Machine: m, Host: host, Kernel: sim.node.Kernel, Log: silent(), Build: status.Build{Version: "simulated"},
 		Node:  qos.Node{Features: features(), Memory: m.Memory(m.MemoryNodes()), Release: "6.12.0"},
 		Clock: sim.time, Audit: &sim.report, Memory: memorylimit.Host{Reclaim: sim.node.reclaimFrom},
 	}
+	sim.rival = t.policy.rival(sim)
 	if t.policy == Forecast {
 		var pools []string
 		for _, p := range cfg.PoolLaw() {
@@ -157,6 +153,11 @@ func (s *simulation) run(ctx context.Context) (*Result, error) {
 		}
 		if s.agent != nil {
 			s.steer(now+step, changed)
+		}
+		if s.rival != nil {
+			if err := s.rival.step(s, now+step); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s.report.result(s), nil

@@ -56,7 +56,7 @@ func TestCompletions(t *testing.T) {
 		"status -o w":                                            "table wide json",
 		"top --sort m":                                           "cpu throttled memory",
 		"batch o":                                                "on off",
-		"sim --policy s":                                         "unmanaged static suppression pools forecast",
+		"sim --policy s":                                         "unmanaged static suppression koordinator lar pools forecast",
 		"run --log-level d":                                      "debug info warn error",
 	} {
 		got := run(t, "", append([]string{"__complete"}, strings.Fields(line)...)...)

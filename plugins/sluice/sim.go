@@ -50,6 +50,8 @@ compares these policies:
   unmanaged    Kubernetes alone: CPU weights and limits
   static       separate pools of fixed sizes, chosen for each pool's peak load
   suppression  overlapping pools; batch work gets what online work leaves
+  koordinator  the same by Koordinator's formula, once a second
+  lar          separate pools by the rules of Meituan's Load Auto-Regulator
   pools        separate pools that follow the load: the whole control loop
   forecast     pools that also count with forecasts, learned in a week of equal
                load by time of day

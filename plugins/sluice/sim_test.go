@@ -45,7 +45,7 @@ func TestSim(t *testing.T) {
 		{"sim -f " + good + " --seed 9", 0, "seed 9"},
 		{"sim -f " + bad, exitFailure, "line 12: pods[2].name: \"web\" is there twice"},
 		{"sim -f /nonexistent", exitFailure, "no such file"},
-		{"sim -f " + good + " --policy best", exitFailure, "must be unmanaged, static, suppression, pools or forecast"},
+		{"sim -f " + good + " --policy best", exitFailure, "must be unmanaged, static, suppression, koordinator, lar, pools or forecast"},
 		{"sim nothing", exitFailure, "there are burst-storm"},
 		{"sim", exitUsage, "sim takes one scenario"},
 		{"sim -f " + good + " --policy pools,forecast -o markdown", 0, "| `good` | "},
