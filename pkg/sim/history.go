@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	historyDays = 7
+	historyDays = 14
 	lookPerDay  = 24 * 60 * 4 // of the load, in a history
 )
 
 // history returns what an agent would have learned of the pools' load in the days before the
-// scenario, if these had had the same load by time of day. What the scenario defines by the time
-// since its start, such as steps and traces, was at its first value all the time: nobody could
-// know it.
+// scenario, if these had had the same load by time of day and of the week, and less of it by the
+// drift. What the scenario defines by the time since its start nobody could know: steps and traces
+// were at their first value all the time, and steps that multiply another curve are left out.
 func history(s *Scenario, m *topology.Machine, pools []string, all []*instance) *predict.Set {
 	set := predict.NewSet(s.Config.Control.Prediction.Methods())
 	sources := make([]*source, len(all))
@@ -40,7 +40,7 @@ func history(s *Scenario, m *topology.Machine, pools []string, all []*instance) 
 		clear(used)
 		for i, in := range all {
 			if at := slices.Index(pools, in.pool); at >= 0 && !in.class.Pinned() {
-				used[at] += in.scale * meanLoad(sources[i], in, historyDays*day-before, clock-in.late) / speed * (1 + meanNoise(float64(in.Load.Noise))*rng.NormFloat64())
+				used[at] += in.scale * meanLoad(sources[i], before, clock-in.late) / speed * (1 + meanNoise(float64(in.Load.Noise))*rng.NormFloat64())
 			}
 		}
 		for i, name := range pools[:len(pools)-1] {
@@ -55,12 +55,13 @@ func history(s *Scenario, m *topology.Machine, pools []string, all []*instance) 
 	return set
 }
 
-// meanLoad returns the load of an instance at a time of the history.
-func meanLoad(s *source, in *instance, since, clock time.Duration) float64 {
-	if in.Load.Curve != Bursts {
-		since = 0
+// meanLoad returns the load of an instance so long before the scenario.
+func meanLoad(s *source, before, clock time.Duration) float64 {
+	since := time.Duration(0)
+	if s.Curve == Bursts {
+		since = historyDays*day - before
 	}
-	return s.curve(since, clock)
+	return s.known(since, clock) * s.growth(-before)
 }
 
 // meanNoise returns the standard deviation that noise still has in the mean of a minute: that of

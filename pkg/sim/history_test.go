@@ -37,6 +37,20 @@ func TestHistory(t *testing.T) {
 	if f := set.Forecast(start, predict.Key{Kind: predict.Pool, Name: "batch", Resource: predict.CPU}, time.Hour); f.Peak != 0 {
 		t.Errorf("the batch pool: %+v", f)
 	}
+	for _, test := range []struct {
+		name   string
+		load   Load
+		before time.Duration
+		want   float64
+	}{
+		{"steps", Load{Curve: Steps, CPU: 10, Steps: []Step{{0, 0.1}, {time.Minute, 1}}}, time.Hour, 1},
+		{"a holiday that nobody knew", Load{Curve: Constant, CPU: 10, Steps: []Step{{0, 0.3}}}, time.Hour, 10},
+		{"less by the drift", Load{Curve: Constant, CPU: 10, Drift: 0.1}, day, 10 / 1.1},
+	} {
+		if got := meanLoad(newSource(test.load, 1, "a"), test.before, 0); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%s: %g, want %g", test.name, got, test.want)
+		}
+	}
 	if got := meanNoise(0.1); math.Abs(got-0.0408) > 0.001 {
 		t.Errorf("a noise of 10 %% leaves %g", got)
 	}

@@ -32,7 +32,8 @@ func newSource(l Load, seed int, name string) *source {
 const lookEvery = time.Second
 
 // at returns the work that is wanted at a time since the start of the scenario, in CPUs. since is
-// the time since the pod's own start, and clock the time of day. Times must not decrease.
+// the time since the pod's own start, and clock that since the midnight before Monday. Times must not
+// decrease.
 func (s *source) at(since, clock, step time.Duration) float64 {
 	if since >= s.until {
 		s.until = since.Truncate(lookEvery) + lookEvery
@@ -49,19 +50,23 @@ func (s *source) at(since, clock, step time.Duration) float64 {
 	return s.level * max(0, 1+float64(s.Noise)*math.Sqrt2/2*(s.slow+s.rng.NormFloat64()))
 }
 
+// curve returns the load without noise.
 func (s *source) curve(since, clock time.Duration) float64 {
+	load := s.known(since, clock) * s.growth(since)
+	if s.Curve != Steps && len(s.Steps) > 0 && since >= s.Steps[0].At {
+		load *= s.stepAt(since)
+	}
+	return load
+}
+
+// known returns the load by its curve alone, as if nothing had ever changed.
+func (s *source) known(since, clock time.Duration) float64 {
 	top, low := float64(s.CPU), float64(s.Low)
 	switch s.Curve {
 	case Sine:
 		return top * (low + (1-low)*s.tide(clock))
 	case Steps:
-		level := Percent(0)
-		for _, step := range s.Steps {
-			if step.At <= since {
-				level = step.Load
-			}
-		}
-		return top * float64(level)
+		return top * s.stepAt(since)
 	case Bursts:
 		if s.bursting(since) {
 			return top
@@ -75,6 +80,22 @@ func (s *source) curve(since, clock time.Duration) float64 {
 	case Constant:
 	}
 	return top
+}
+
+// growth returns the factor of the drift at a time since the pod's start, which may be negative.
+func (s *source) growth(since time.Duration) float64 {
+	return math.Pow(1+float64(s.Drift), float64(since)/float64(day))
+}
+
+// stepAt returns the level of the steps; 0 before the first one.
+func (s *source) stepAt(since time.Duration) float64 {
+	level := Percent(0)
+	for _, step := range s.Steps {
+		if step.At <= since {
+			level = step.Load
+		}
+	}
+	return float64(level)
 }
 
 const day = 24 * time.Hour
@@ -100,7 +121,16 @@ func (s *source) tide(clock time.Duration) float64 {
 			height = max(height, (1+math.Cos(2*math.Pi*float64(away)/float64(width)))/2)
 		}
 	}
+	if s.Weekend > 0 && weekday(clock) >= 5 {
+		height *= float64(s.Weekend)
+	}
 	return height
+}
+
+// weekday returns the day of the week, 0 for Monday. A clock before its zero is of the week before.
+func weekday(clock time.Duration) int {
+	const week = 7 * day
+	return int((clock%week + week) % week / day)
 }
 
 // bursting reports whether a burst is in progress. It draws the time to the next burst when one

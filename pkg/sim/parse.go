@@ -153,15 +153,18 @@ func (l *Load) check(at string, fail config.Fail) {
 	if l.Threads < 0 {
 		fail(at+".threads", "must be 0 or more")
 	}
+	if l.Drift > 0.1 {
+		fail(at+".drift", "must be at most 10%% per day")
+	}
+	for i := 1; i < len(l.Steps); i++ {
+		if l.Steps[i].At <= l.Steps[i-1].At {
+			fail(at+".steps["+strconv.Itoa(i)+"].at", "must be later than that of the step before")
+		}
+	}
 	switch l.Curve {
 	case Steps:
 		if len(l.Steps) == 0 {
 			fail(at+".steps", "is missing: a list of times and loads")
-		}
-		for i := 1; i < len(l.Steps); i++ {
-			if l.Steps[i].At <= l.Steps[i-1].At {
-				fail(at+".steps["+strconv.Itoa(i)+"].at", "must be later than that of the step before")
-			}
 		}
 	case Bursts:
 		if l.For <= 0 || l.Every <= l.For {

@@ -34,6 +34,8 @@ func TestMistakesHaveTheirLine(t *testing.T) {
 		good + "- {name: b, load: {curve: trace, trace: \"1;2\"}}":                 "must be lines of seconds",
 		good + "- {name: b, load: {curve: trace, trace: \"1,2\\n1,3\"}}":           "later than the one before",
 		good + "- {name: b, load: {cpu: 1, peaks: [\"25:00\"]}}":                   "must be a time of day",
+		good + "- {name: b, load: {cpu: 1, steps: [{at: 1m}, {at: 1m}]}}":          "later than that of the step before",
+		good + "- {name: b, load: {cpu: 1, drift: 11%}}":                           "must be at most 10% per day",
 		good + "- {name: b, load: {cpu: 1}, service: {time: 1ms}}":                 "needs an slo",
 		good + "- {name: b, load: {cpu: 1}, start: 2m, end: 1m}":                   "must be after the start",
 		good + "- {name: b, load: {cpu: 1}, requests: {cpu: 2}, limits: {cpu: 1}}": "is above the limit",
@@ -55,6 +57,8 @@ func TestCurves(t *testing.T) {
 	tide := Load{Curve: Sine, CPU: 10, Low: 0.2, Peaks: []Hour{Hour(20 * time.Hour)}}
 	twice := Load{Curve: Sine, CPU: 10, Peaks: []Hour{Hour(12 * time.Hour), Hour(19 * time.Hour)}, Width: 6 * time.Hour}
 	steps := Load{Curve: Steps, CPU: 10, Steps: []Step{{0, 0.1}, {time.Minute, 1}}}
+	work := Load{Curve: Sine, CPU: 10, Low: 0.2, Peaks: []Hour{Hour(12 * time.Hour)}, Weekend: 0.5}
+	crowd := Load{Curve: Sine, CPU: 10, Peaks: []Hour{Hour(12 * time.Hour)}, Steps: []Step{{time.Minute, 3}, {time.Hour, 1}}}
 	trace := Load{Curve: Trace, points: []point{{10 * time.Second, 1}, {20 * time.Second, 3}}}
 	for _, test := range []struct {
 		name         string
@@ -71,6 +75,14 @@ func TestCurves(t *testing.T) {
 		{"the second of two", twice, 0, 19 * time.Hour, 10},
 		{"before a step", steps, 59 * time.Second, 0, 1},
 		{"after it", steps, time.Minute, 0, 10},
+		{"on Friday", work, 0, 4*day + 12*time.Hour, 10},
+		{"on Saturday", work, 0, 5*day + 12*time.Hour, 6},
+		{"on the Sunday before", work, 0, -12 * time.Hour, 6},
+		{"at night on Sunday", work, 0, 6 * day, 2},
+		{"before a crowd", crowd, 0, 12 * time.Hour, 10},
+		{"in it", crowd, 30 * time.Minute, 12 * time.Hour, 30},
+		{"after it", crowd, 2 * time.Hour, 12 * time.Hour, 10},
+		{"grown", Load{Curve: Constant, CPU: 10, Drift: 0.1}, 2 * day, 0, 12.1},
 		{"before a trace", trace, 0, 0, 1},
 		{"in it", trace, 15 * time.Second, 0, 2},
 		{"after it", trace, time.Hour, 0, 3},

@@ -24,7 +24,7 @@ const (
 	Koordinator Policy = "koordinator" // pools overlap, batch has the CPUs that Koordinator's formula leaves it
 	LAR         Policy = "lar"         // exclusive pools by the rules of Meituan's Load Auto-Regulator
 	Pools       Policy = "pools"       // exclusive pools with the whole loop
-	Forecast    Policy = "forecast"    // Pools that also count with forecasts, learned in a week of equal load by time of day
+	Forecast    Policy = "forecast"    // Pools that also count with forecasts, learned in the weeks before, see history
 )
 
 // Policies lists them in the order of the output.
@@ -194,8 +194,10 @@ func peak(s *Scenario, all []*instance, pool string) float64 {
 	return most
 }
 
-// clock returns the time of day.
+// clock returns the time since the midnight before the Monday of the week in which the scenario
+// starts.
 func (s *Scenario) clock(now time.Duration) time.Duration {
 	start := time.Time(s.Start)
-	return time.Duration(start.Hour())*time.Hour + time.Duration(start.Minute())*time.Minute + time.Duration(start.Second())*time.Second + now
+	days := (int(start.Weekday()) + 6) % 7
+	return time.Duration(days)*day + time.Duration(start.Hour())*time.Hour + time.Duration(start.Minute())*time.Minute + time.Duration(start.Second())*time.Second + now
 }

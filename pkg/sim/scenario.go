@@ -78,7 +78,9 @@ type Load struct {
 	Low     Percent       `yaml:"low"`     // minimum of a sine, and the level between bursts, in percent of the maximum
 	Peaks   []Hour        `yaml:"peaks"`   // times of day of a sine's peaks; 14:00 if empty
 	Width   time.Duration `yaml:"width"`   // width of each peak, from minimum to minimum, if there are several
-	Steps   []Step        `yaml:"steps"`   // levels of steps
+	Weekend Percent       `yaml:"weekend"` // height of a sine's peaks above its minimum on Saturdays and Sundays, in percent of that of other days
+	Drift   Percent       `yaml:"drift"`   // growth per day; cpu is the maximum at the pod's start
+	Steps   []Step        `yaml:"steps"`   // levels of steps; with another curve, what multiplies it
 	Every   time.Duration `yaml:"every"`   // mean time between bursts
 	For     time.Duration `yaml:"for"`     // duration of a burst
 	Trace   string        `yaml:"trace"`   // lines of seconds and CPUs, for example "60,2.5"

@@ -53,8 +53,8 @@ compares these policies:
   koordinator  the same by Koordinator's formula, once a second
   lar          separate pools by the rules of Meituan's Load Auto-Regulator
   pools        separate pools that follow the load: the whole control loop
-  forecast     pools that also count with forecasts, learned in a week of equal
-               load by time of day
+  forecast     pools that also count with forecasts, learned in the two weeks
+               before, of equal load by time of day and of the week
 
 A service is late while fewer than 99 % of its requests would be answered within
 its SLO. --equal answers: at the same rate of late responses, how full can each
