@@ -23,8 +23,8 @@ import (
 //     then from the one above it, and so on.
 //  4. A is at most R, except for the last pool (RCF = A/R is in (0, 1]).
 //
-// Not published, and therefore assumed: U is the highest mean of a second in the last minute; it
-// decides each second; a pool begins with what its containers request; each pool keeps a core. Sizes
+// Not published, and therefore assumed: U is the highest mean of a second in the last minute, and
+// a pool shrinks only after the first minute; it decides each second; a pool begins with what its containers request; each pool keeps a core. Sizes
 // are whole cores here.
 type lar struct {
 	pools []larPool // the last is that of batch work
@@ -39,8 +39,8 @@ type larPool struct {
 	used       []float64
 }
 
-// larWindow is the time whose highest usage counts.
-const larWindow = time.Minute
+// larWindow is the number of seconds whose highest usage counts.
+const larWindow = int(time.Minute / rivalEvery)
 
 func newLAR(s *simulation) *lar {
 	l := &lar{core: s.node.machine.ThreadsPerCore(), log: rivalLog(s)}
@@ -90,7 +90,7 @@ func (l *lar) step(s *simulation, now time.Duration) error {
 
 // note enters the usage since the last decision.
 func (p *larPool) note() {
-	if n := int(larWindow / rivalEvery); len(p.used) == n {
+	if len(p.used) == larWindow {
 		p.used = slices.Delete(p.used, 0, 1)
 	}
 	p.used = append(p.used, p.seconds/rivalEvery.Seconds())
@@ -103,7 +103,7 @@ func (l *lar) divide() {
 	for i := range last { // rules 2 and 4
 		p := &l.pools[i]
 		want := p.cpus
-		if load := slices.Max(p.used); load*100 < float64(p.cpus*p.Low) {
+		if load := slices.Max(p.used); len(p.used) == larWindow && load*100 < float64(p.cpus*p.Low) {
 			want = min(want, p.target(load, l.core))
 		}
 		want = max(min(want, p.most), l.core)

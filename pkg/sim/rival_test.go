@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -57,7 +58,7 @@ func TestLAR(t *testing.T) {
 		{"what fell goes to the last pool", [2]float64{40, 32}, [2]float64{2, 2}, [3]int{5, 4, 55}},
 	} {
 		for i := range test.used {
-			l.pools[i].used, l.pools[i].most = []float64{test.used[i]}, max(l.core, roundUp(test.requests[i], l.core))
+			l.pools[i].used, l.pools[i].most = slices.Repeat([]float64{test.used[i]}, larWindow), max(l.core, roundUp(test.requests[i], l.core))
 		}
 		if l.divide(); l.sizes() != test.want {
 			t.Errorf("%s: %v, want %v", test.what, l.sizes(), test.want)
@@ -73,6 +74,9 @@ func TestLARProperties(t *testing.T) {
 		core := rapid.IntRange(1, 2).Draw(t, "core")
 		cpus := core * rapid.IntRange(3, 64).Draw(t, "cores")
 		l := testLAR(core, cpus)
+		for i := range 2 {
+			l.pools[i].used = make([]float64, larWindow) // of a minute without load
+		}
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			for i := range 2 {
 				p := &l.pools[i]

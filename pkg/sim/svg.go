@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/text/svg"
 )
 
 // These are the drawing's measures in its own units.
@@ -22,19 +23,9 @@ const (
 	legendTop   = 30.0
 )
 
-// svgStyle follows the reader's light or dark setting. Colours belong to classes rather than
-// variables, because viewers other than browsers don't support those (librsvg, Inkscape).
-const svgStyle = `text{font:12px system-ui,sans-serif;fill:#1f2328}
-.title{font-weight:600}.faint{fill:#656d76}.paper{fill:#fff}
-.grid{stroke:#d8dee4;stroke-width:1}
-.key{fill:currentColor}.size{fill:currentColor;fill-opacity:.28}.band{fill:currentColor;fill-opacity:.25}
-.area{fill:currentColor;fill-opacity:.75}.usage{fill:none;stroke:currentColor;stroke-width:1.5}.late{fill:#cf222e}
-.p0{color:#6639ba}.p1{color:#0969da}.p2{color:#bc4c00}.p3{color:#1a7f37}.p4{color:#656d76}
-@media (prefers-color-scheme:dark){text{fill:#e6edf3}.faint{fill:#8d96a0}.paper{fill:#0d1117}.grid{stroke:#30363d}.late{fill:#f85149}
-.p0{color:#a371f7}.p1{color:#4493f8}.p2{color:#f0883e}.p3{color:#3fb950}.p4{color:#8d96a0}}`
-
-// colours is the number of the style's colours for pools.
-const colours = 5
+// svgStyle has the classes of this drawing.
+const svgStyle = `.size{fill:currentColor;fill-opacity:.28}.band{fill:currentColor;fill-opacity:.25}
+.area{fill:currentColor;fill-opacity:.75}.usage{fill:none;stroke:currentColor;stroke-width:1.5}`
 
 // Draw writes the drawing of runs to a file.
 func Draw(file, title string, results []*Result) error {
@@ -49,40 +40,32 @@ func Draw(file, title string, results []*Result) error {
 // in each shows its band and its usage; if pools share their CPUs, it stacks their usage. A red
 // strip below shows when services exceeded their SLO.
 func SVG(w io.Writer, title string, results []*Result) error {
-	var b strings.Builder
 	panel := panelTop + panelHeight + lateHeight + panelBottom
 	height := legendTop + panel*float64(len(results)) + 8
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" role="img">`+"\n", svgWidth, height)
-	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n", escape(title), svgStyle)
-	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" class="paper"/>`+"\n")
-	legend(&b, results)
+	p := svg.New(svgWidth, height, title, svgStyle)
+	legend(p, results)
 	for i, r := range results {
-		drawing{&b, &r.Series, legendTop + panelTop + panel*float64(i)}.panel(r)
+		drawing{p, &r.Series, legendTop + panelTop + panel*float64(i)}.panel(r)
 	}
-	b.WriteString("</svg>\n")
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, p.End())
 	return err
 }
 
-func escape(text string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(text)
-}
-
 // legend lists the pools that any run has used.
-func legend(b *strings.Builder, results []*Result) {
+func legend(p *svg.Picture, results []*Result) {
+	const baseline = 20
 	x, seen := svgLeft, map[string]bool{}
 	for _, r := range results {
 		for i := range r.Series.Pools {
-			p := &r.Series.Pools[i]
-			if seen[p.Name] || !p.drawn() {
+			pool := &r.Series.Pools[i]
+			if seen[pool.Name] || !pool.drawn() {
 				continue
 			}
-			seen[p.Name] = true
-			fmt.Fprintf(b, `<rect x="%g" y="10" width="12" height="12" class="key p%d"/><text x="%g" y="20">%s</text>`+"\n", x, r.Series.colour(i), x+17, escape(p.Name))
-			x += 34 + 7*float64(len(p.Name))
+			seen[pool.Name] = true
+			x = p.Key(x, baseline, fmt.Sprintf("key p%d", r.Series.colour(i)), pool.Name)
 		}
 	}
-	fmt.Fprintf(b, `<rect x="%g" y="10" width="12" height="12" class="late"/><text x="%g" y="20">over the SLO</text>`+"\n", x, x+17)
+	p.Key(x, baseline, "late", "over the SLO")
 }
 
 // drawn reports whether the pool has anything to draw.
@@ -99,7 +82,7 @@ func (p *PoolSeries) drawn() bool {
 func (s *Series) colour(pool int) int {
 	switch n := len(s.Pools); pool {
 	case n - 1:
-		return colours - 1
+		return svg.Colours - 1
 	case n - 2:
 		return 2
 	default:
@@ -109,7 +92,7 @@ func (s *Series) colour(pool int) int {
 
 // drawing is one panel.
 type drawing struct {
-	*strings.Builder
+	*svg.Picture
 	series *Series
 	top    float64
 }
@@ -123,9 +106,9 @@ func (d drawing) y(cpus float64) float64 {
 }
 
 func (d drawing) panel(r *Result) {
-	fmt.Fprintf(d, `<text class="title" x="%g" y="%.1f">%s</text>`, svgLeft, d.top-8, escape(string(r.Policy)))
-	fmt.Fprintf(d, `<text class="faint" text-anchor="end" x="%g" y="%.1f">%.1f %% busy, %.2f %% over the SLO, %.0f CPUs moved an hour</text>`+"\n",
-		svgWidth-svgRight, d.top-8, 100*r.UtilizationFraction, 100*r.LateFraction, r.CPUMovesPerHour)
+	d.Text("title", svg.Start, svgLeft, d.top-8, string(r.Policy))
+	d.Text("faint", svg.End, svgWidth-svgRight, d.top-8,
+		fmt.Sprintf("%.1f %% busy, %.2f %% over the SLO, %.0f CPUs moved an hour", 100*r.UtilizationFraction, 100*r.LateFraction, r.CPUMovesPerHour))
 	d.grid()
 	base := make([]float64, len(d.series.LateFraction))
 	for at := len(d.series.Pools) - 2; at >= 0; at-- { // batch work at the bottom, the highest priority on top
@@ -192,8 +175,8 @@ func (d drawing) area(class string, base []float64, at func(int) (low, high floa
 func (d drawing) grid() {
 	for i := range 5 {
 		cpus := float64(d.series.NodeCPUs) * float64(i) / 4
-		fmt.Fprintf(d, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text class="faint" text-anchor="end" x="%g" y="%.1f">%g</text>`+"\n",
-			svgLeft, svgWidth-svgRight, d.y(cpus), d.y(cpus), svgLeft-6, d.y(cpus)+4, cpus)
+		d.Rule(svgLeft, svgWidth-svgRight, d.y(cpus))
+		d.Text("faint", svg.End, svgLeft-6, d.y(cpus)+4, fmt.Sprint(cpus))
 	}
 	const marks = 8
 	n := len(d.series.LateFraction)
@@ -203,10 +186,10 @@ func (d drawing) grid() {
 		if time.Duration(n)*d.series.Step < 10*time.Minute {
 			layout = "15:04:05"
 		}
-		anchor := "middle"
+		anchor := svg.Middle
 		if i == marks {
-			anchor = "end"
+			anchor = svg.End
 		}
-		fmt.Fprintf(d, `<text class="faint" text-anchor="%s" x="%.1f" y="%.1f">%s</text>`+"\n", anchor, d.x(i*n/marks), d.top+panelHeight+lateHeight+16, at.Format(layout))
+		d.Text("faint", anchor, d.x(i*n/marks), d.top+panelHeight+lateHeight+16, at.Format(layout))
 	}
 }

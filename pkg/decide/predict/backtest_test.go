@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "rewrite the table in docs/prediction.md")
+var update = flag.Bool("update", false, "rewrite the table in docs/prediction.md, and the picture beside it")
 
 // The table in docs/prediction.md is that of the backtest.
 func TestBacktest(t *testing.T) {
@@ -22,7 +22,8 @@ func TestBacktest(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, c := range courses() {
-		b.WriteString(row(c.name, backtest(&cfg, c.resource, c.days(), testedFrom*dayMinutes, c.request)))
+		results, _ := backtest(&cfg, c.resource, c.days(), testedFrom*dayMinutes, c.request)
+		b.WriteString(row(c.name, results))
 	}
 	b.WriteString("\n")
 	page, err := os.ReadFile(file)
@@ -76,7 +77,8 @@ func TestRecordedDays(t *testing.T) {
 			t.Fatal(err)
 		}
 		usage := perMinute(t, string(text))
-		b.WriteString(row(filepath.Base(file), backtest(&cfg, CPU, usage, len(usage)/2/60*60, slices.Max(usage))))
+		results, _ := backtest(&cfg, CPU, usage, len(usage)/2/60*60, slices.Max(usage))
+		b.WriteString(row(filepath.Base(file), results))
 	}
 	t.Log(head + b.String())
 }

@@ -166,8 +166,9 @@ const (
 )
 
 // backtest forecasts the peak of each hour at its beginning by all methods, and compares it. A
-// method that knows no peak counts with the request.
-func backtest(cfg *Config, resource Resource, usage []float64, tested int, request float64) (results [columns]misses) {
+// method that knows no peak counts with the request. It also returns what the chosen method forecast
+// for each hour from tested on.
+func backtest(cfg *Config, resource Resource, usage []float64, tested int, request float64) (results [columns]misses, chosen []float64) {
 	s := NewSeries(cfg, resource, time.Minute)
 	before := 0.0
 	for i := 0; i+60 <= len(usage); i += 60 {
@@ -190,7 +191,8 @@ func backtest(cfg *Config, resource Resource, usage []float64, tested int, reque
 			for _, by := range Methods() {
 				results[by].add(or(s.By(by, now, time.Hour)), peak)
 			}
-			results[chosenColumn].add(or(s.Forecast(now, time.Hour)), peak)
+			chosen = append(chosen, or(s.Forecast(now, time.Hour)))
+			results[chosenColumn].add(chosen[len(chosen)-1], peak)
 			results[lastHourColumn].add(before*cfg.Margin, peak)
 			results[requestColumn].add(request, peak)
 		}
@@ -199,5 +201,5 @@ func backtest(cfg *Config, resource Resource, usage []float64, tested int, reque
 			s.Add(now.Add(time.Duration(k)*time.Minute), usage[i+k])
 		}
 	}
-	return results
+	return results, chosen
 }
