@@ -23,9 +23,9 @@ import (
 //     then from the one above it, and so on.
 //  4. A is at most R, except for the last pool (RCF = A/R is in (0, 1]).
 //
-// Not published, and therefore assumed: U is the highest mean of a second in the last minute, and
-// a pool shrinks only after the first minute; it decides each second; a pool begins with what its containers request; each pool keeps a core. Sizes
-// are whole cores here.
+// Not published, and therefore assumed: U is the highest mean of a second in the last minute, and a
+// pool shrinks only after the first minute; it decides each second; a pool begins with what its
+// containers request; each pool keeps a core. Sizes are whole cores here.
 type lar struct {
 	pools []larPool // the last is that of batch work
 	core  int       // threads of a core
@@ -47,7 +47,7 @@ func newLAR(s *simulation) *lar {
 	for i, p := range s.config.PoolLaw() {
 		l.pools = append(l.pools, larPool{PoolConfig: p, cpus: s.config.Pools.List[i].CPUs.Count})
 	}
-	l.restTo(s.node.machine.Online.Size())
+	l.restTo(unpinned(s.node.machine, s.kubelet.instances))
 	return l
 }
 

@@ -154,7 +154,7 @@ func dropUnused(c *config.Config, s *Scenario, all []*instance) {
 // sizeByRequest gives each pool except the last what its first containers request, in whole cores,
 // and leaves a core to each pool below it.
 func sizeByRequest(c *config.Config, m *topology.Machine, all []*instance) {
-	core, left := m.ThreadsPerCore(), m.Online.Size()
+	core, left := m.ThreadsPerCore(), unpinned(m, all)
 	for i := range len(c.Pools.List) - 1 {
 		pool, sum := &c.Pools.List[i], 0.0
 		for _, in := range all {
@@ -167,6 +167,17 @@ func sizeByRequest(c *config.Config, m *topology.Machine, all []*instance) {
 		left -= n
 		pool.CPUs = config.PoolSize(placement.Size{Count: n})
 	}
+}
+
+// unpinned returns the CPUs that are left if all pins run.
+func unpinned(m *topology.Machine, all []*instance) int {
+	n := m.Online.Size()
+	for _, in := range all {
+		if in.class.Pinned() {
+			n -= roundUp(float64(in.Requests.CPU), m.ThreadsPerCore())
+		}
+	}
+	return n
 }
 
 // peak returns the most CPUs that a pool's containers want together, without noise.

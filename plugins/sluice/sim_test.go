@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/sim"
 )
 
 const scenarioYAML = `about: a test
@@ -88,6 +90,27 @@ func TestSimDraws(t *testing.T) {
 	runs(t, "sim", "-f", file(t, "good.yaml", scenarioYAML), "--svg", drawing)
 	if text, err := os.ReadFile(drawing); err != nil || !strings.HasPrefix(string(text), "<svg") {
 		t.Errorf("the drawing is %.20q, %v", text, err)
+	}
+}
+
+// Results of several scenarios have the scenarios' names in JSON; those of one are a plain list.
+func TestSimJSON(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{`[{"policy":"pools",`: {"a"}, `[{"scenario":"a","budgetFraction":0.5,"results":[{"policy":"pools",`: {"a", "b"}} {
+		var b strings.Builder
+		out := &simOutput{Writer: &b, format: "json"}
+		for _, name := range names {
+			c := sim.Comparison{Scenario: name, Budget: 0.5, Results: []*sim.Result{{Policy: sim.Pools}}}
+			if err := out.add(&sim.Scenario{}, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := out.end(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(b.String()), ""); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %.120s, want %s", names, got, want)
+		}
 	}
 }
 
