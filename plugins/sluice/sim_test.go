@@ -61,7 +61,7 @@ func TestSim(t *testing.T) {
 		{"sim --tune -f " + good + " -o json", 0, `"verdict": "present"`},
 		{"sim -f " + good + " -c ../../configs/sluice.yaml", exitFailure, "its configuration under its key config"},
 		{"sim --tune", exitUsage, "takes recordings or scenarios"},
-		{"sim --tune --equal daily-tide", exitUsage, "without --list, --equal"},
+		{"sim --tune --equal daily-tide", exitUsage, "without --list, --all, --equal"},
 		{"sim --tune nothing", exitFailure, "there are burst-storm"},
 		{"sim --tune -f " + recording, exitFailure, "tuning takes two days at least"},
 		{"sim --tune -f " + good + " --late 2", exitFailure, "like 0.1%"},
