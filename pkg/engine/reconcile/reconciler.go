@@ -160,8 +160,8 @@ func (r *Reconciler) Apply() {
 	r.pending, r.queued = nil, nil
 	for _, j := range jobs {
 		for _, k := range j.release {
-			if r.Setting(Key{j.Path, k}) != nil {
-				continue // declared again
+			if r.Setting(Key{j.Path, k}) != nil || k == knobs.Weight && r.Setting(Key{j.Path, knobs.Idle}) != nil {
+				continue // declared again, or restored with the end of an idle that was declared since
 			}
 			back := r.restoreKnob(j.Object, k)
 			if k == knobs.Idle { // at once: this restores the weight, which a setting may depend on

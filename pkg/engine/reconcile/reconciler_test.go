@@ -130,6 +130,23 @@ func TestWantedAgain(t *testing.T) {
 	}
 }
 
+// A weight that is no longer wanted, and an idle that is wanted before the next Apply, leave the
+// weight's original in the journal: the kernel resets the weight when idle ends.
+func TestWeightBeforeIdle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(qos.Setting{Knob: knobs.Weight, ScalePercent: 1600})
+	r.Want(r.pod, podUID, nil)
+	r.want(number(knobs.Idle, 1))
+	r.values[Key{r.pod.Path, knobs.Weight}] = knobs.Shares(1024) // as the kernel does with the write of 0
+	r.want()
+	r.expect(t, knobs.Idle, knobs.Number(0))
+	r.expect(t, knobs.Weight, knobs.Shares(100))
+	if left := r.Journal.All(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // Drift is repaired at once some times, and then with a delay.
 func TestDrift(t *testing.T) {
 	t.Parallel()
