@@ -128,13 +128,15 @@ func (n *simNode) blocked(c *container) float64 {
 func (n *simNode) speedOf(c *container) float64 {
 	e := &n.sharer.entities[c.entity]
 	sum, cpus := 0.0, 0.0
-	for m := e.cells; m != 0; m &= m - 1 {
-		at := bits.TrailingZeros64(m)
+	e.eachCell(func(k, at int) {
 		size := n.sharer.parts[e.part].cells[at].cpus
+		if k < len(e.placed) && e.got > epsilon {
+			size = e.placed[k]
+		}
 		sum += size * n.siblings(e.part, at)
 		cpus += size
-	}
-	busy := sum / cpus
+	})
+	busy := sum / max(cpus, epsilon)
 	smt := 1 - (1-float64(n.hardware.SMT))*busy
 	return smt / (1 + float64(c.Sensitivity)*(n.slowdown-1))
 }

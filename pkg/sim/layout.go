@@ -225,6 +225,7 @@ func (n *simNode) weigh(containers map[string]*container) {
 		if all[i].leaf {
 			c := containers[n.groups[i].path]
 			c.weight, c.idle = share[i], idle[i]
+			all[i].idle = idle[i]
 		}
 	}
 }

@@ -2,24 +2,34 @@ package sim
 
 import (
 	"math"
+	"strings"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
-// sampler provides the agent with measurements at the rate of the real one: batch containers at
-// each step, all others each second, as means since the previous measurement.
+// sampler provides the agent with measurements at the rate of the real one: batch work at each
+// step, all others each second, as means since the previous measurement.
 type sampler struct {
 	node     *simNode
 	snapshot observe.Snapshot
 	targets  []target
+	batch    map[string]*whole // by ID of the target
 }
 
-// target is a container that the agent measures.
+// target is a container that the agent measures, or a cgroup of batch work as a whole.
 type target struct {
 	*container
-	fast bool
+	whole *whole
+	fast  bool
+}
+
+// whole is a cgroup with all containers below it.
+type whole struct {
+	sums
+	below string
 }
 
 // sums accumulates what a container did since its last measurement.
@@ -44,16 +54,36 @@ func (s *sampler) follow(targets []observe.Target) {
 		byID[c.id] = c
 	}
 	s.targets = s.targets[:0]
+	batch := map[string]*whole{}
 	for _, t := range targets {
 		if c := byID[t.ID]; c != nil {
-			s.targets = append(s.targets, target{c, t.Fast})
+			s.targets = append(s.targets, target{container: c, fast: t.Fast})
+		} else if dir, ok := strings.CutPrefix(t.ID, colocation.BatchCgroupTarget); ok {
+			w := s.batch[t.ID]
+			if w == nil {
+				w = &whole{below: dir + "/"}
+				w.reading.ID = t.ID
+			}
+			batch[t.ID] = w
+			s.targets = append(s.targets, target{whole: w, fast: t.Fast})
 		}
 	}
+	s.batch = batch
 }
 
 // note adds a step that has just ended.
 func (s *sampler) note(now time.Time) {
 	dt := s.node.step.Seconds()
+	for _, w := range s.batch {
+		if w.since.IsZero() {
+			w.since, w.slowSince = now.Add(-s.node.step), now.Add(-s.node.step)
+		}
+		for _, c := range s.node.containers {
+			if strings.HasPrefix(c.path, w.below) {
+				w.cpu += c.got * dt
+			}
+		}
+	}
 	for _, c := range s.node.containers {
 		sum := &c.sums
 		if sum.since.IsZero() {
@@ -84,6 +114,10 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 	s.lookAtMemory(now)
 	v.Containers = v.Containers[:0]
 	for _, t := range s.targets {
+		if t.whole != nil {
+			s.measureWhole(now, &t)
+			continue
+		}
 		sum := &t.sums
 		if sum.since.IsZero() {
 			continue
@@ -98,6 +132,29 @@ func (s *sampler) measure(now time.Time) *observe.Snapshot {
 		v.Containers = append(v.Containers, sum.reading)
 	}
 	return v
+}
+
+// measureWhole adds the reading of a cgroup of batch work.
+func (s *sampler) measureWhole(now time.Time, t *target) {
+	w := t.whole
+	if w.since.IsZero() {
+		return
+	}
+	slow := now.Sub(w.slowSince) >= slowly
+	if t.fast || slow {
+		w.tellUsage(now)
+	}
+	if slow {
+		w.slowSince = now
+		m := observe.ContainerMemory{At: now}
+		for _, c := range s.node.containers {
+			if strings.HasPrefix(c.path, w.below) {
+				m.Current, m.Anon, m.Cache = m.Current+c.held.all(), m.Anon+c.held.anon, m.Cache+c.held.cache
+			}
+		}
+		w.reading.Memory = m
+	}
+	s.snapshot.Containers = append(s.snapshot.Containers, w.reading)
 }
 
 func (sum *sums) tellUsage(now time.Time) {

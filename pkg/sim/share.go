@@ -17,6 +17,8 @@ type entity struct {
 	cells  uint64  // of a container: mask of the cells of its part on which it may run
 	want   float64 // CPUs that it would use alone, which divide reduces to the limit; of a group the sum
 	got    float64
+	idle   bool      // of a container: in the idle class
+	placed []float64 // of a container: CPUs that it uses in each of its cells
 
 	// could is the number of CPUs that a container would get if it wanted all.
 	could float64
@@ -29,11 +31,15 @@ type entity struct {
 
 // cell is a set of CPUs on which the same containers may run.
 type cell struct {
-	cpus float64
-	used float64
+	cpus  float64
+	used  float64
+	batch float64 // used by the idle class in the step before
 }
 
 func (c *cell) idle() float64 { return max(0, c.cpus-c.used) }
+
+// quiet returns the unused CPUs that the idle class does not have either.
+func (c *cell) quiet() float64 { return max(0, c.cpus-c.used-c.batch) }
 
 // sharer divides CPU time as the fair scheduler does: by weight from the root down, each container
 // within its demand, its quotas and its CPUs. What one leaves goes to the others (max-min fairness
@@ -359,31 +365,59 @@ func (s *sharer) exhaust(p *part) {
 	}
 }
 
-// place spreads what each container got over its cells, in proportion to what is free there, those
-// with the fewest cells first, as the load balancer would.
+// place divides what each container got among its cells: first those that can run in few. A waking
+// task looks for a core that is idle as a whole (select_idle_core), and takes a CPU from the idle
+// class only if it finds none, so that containers go where the idle class is not, as long as there
+// is room.
 func (s *sharer) place(p *part) {
 	most := 1
 	for _, l := range p.leaves {
 		most = max(most, bits.OnesCount64(s.entities[l].cells))
 	}
-	for n := 1; n <= most; n++ {
-		for _, l := range p.leaves {
-			e := &s.entities[l]
-			if bits.OnesCount64(e.cells) == n && e.got > 0 {
-				p.spread(e)
+	for _, idle := range []bool{false, true} {
+		for n := 1; n <= most; n++ {
+			for _, l := range p.leaves {
+				if e := &s.entities[l]; e.idle == idle && bits.OnesCount64(e.cells) == n {
+					p.spread(e)
+				}
 			}
+		}
+	}
+	for i := range p.cells {
+		p.cells[i].batch = 0
+	}
+	for _, l := range p.leaves {
+		if e := &s.entities[l]; e.idle {
+			e.eachCell(func(k, cell int) { p.cells[cell].batch += e.placed[k] })
 		}
 	}
 }
 
-func (p *part) spread(e *entity) {
-	free := p.idle(e.cells)
-	if free <= 0 {
-		return
+// eachCell calls do with each cell of the container, and how many came before.
+func (e *entity) eachCell(do func(k, cell int)) {
+	for k, m := 0, e.cells; m != 0; k, m = k+1, m&(m-1) {
+		do(k, bits.TrailingZeros64(m))
 	}
-	for c := e.cells; c != 0; c &= c - 1 {
-		at := &p.cells[bits.TrailingZeros64(c)]
-		at.used = min(at.cpus, at.used+e.got*at.idle()/free)
+}
+
+// spread places a container.
+func (p *part) spread(e *entity) {
+	e.placed = append(e.placed[:0], make([]float64, bits.OnesCount64(e.cells))...)
+	left := e.got
+	for _, room := range []func(*cell) float64{(*cell).quiet, (*cell).idle} {
+		sum := 0.0
+		e.eachCell(func(_, cell int) { sum += room(&p.cells[cell]) })
+		if left <= 0 || sum <= 0 {
+			continue
+		}
+		part := min(1, left/sum)
+		e.eachCell(func(k, cell int) {
+			at := &p.cells[cell]
+			more := room(at) * part
+			e.placed[k] += more
+			at.used = min(at.cpus, at.used+more)
+			left -= more
+		})
 	}
 }
 
