@@ -95,8 +95,8 @@ func (d *decoder) checkPools(c *Config) {
 	case percent == 100 && len(rest) > 0:
 		d.fail("pools.list", "the shares add up to 100%%, which leaves nothing for %s", strings.Join(rest, " and "))
 	}
-	if c.Pools.Mode == Exclusive && len(rest) > 1 && !c.poolsFollow() {
-		d.fail("pools.list", "%s have no cpus; in mode exclusive one pool may be the rest, the others need a size, unless the loop sets it (control.pools.mode: on)", strings.Join(rest, " and "))
+	if c.Pools.Mode != Overlap && len(rest) > 1 && !c.poolsFollow() {
+		d.fail("pools.list", "%s have no cpus; in mode %s one pool may be the rest, the others need a size, unless the loop sets it (control.pools.mode: on)", strings.Join(rest, " and "), c.Pools.Mode)
 	}
 }
 

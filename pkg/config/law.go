@@ -35,7 +35,7 @@ func (b *Band) UnmarshalText(text []byte) error {
 
 // poolsFollow reports whether the control loop sets the sizes of the pools.
 func (c *Config) poolsFollow() bool {
-	return c.Pools.Mode == Exclusive && c.Mode == On && cmp.Or(c.Control.Pools.Mode, c.Control.Mode) == control.On
+	return c.Pools.Mode != Overlap && c.Mode == On && cmp.Or(c.Control.Pools.Mode, c.Control.Mode) == control.On
 }
 
 // PoolLaw returns the control loop's configuration of the pools. A pool without a band gets the

@@ -7,10 +7,10 @@ import (
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
-// Validate compares the configuration with the machine. One file may serve nodes of several
-// sizes, so CPUs that this machine doesn't have are only a warning. A division of CPUs that
-// can't work on it is an error, of type Errors.
-func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
+// Fit compares the configuration with the machine, and replaces pools.mode auto by the mode that
+// it stands for there. One file may serve nodes of several sizes, so CPUs that this machine doesn't
+// have are only a warning. A division of CPUs that can't work on it is an error, of type Errors.
+func (c *Config) Fit(m *topology.Machine) (warnings []string, err error) {
 	var errs Errors
 	fail := func(key, format string, args ...any) {
 		errs = append(errs, Error{Key: key, Text: fmt.Sprintf(format, args...)})
@@ -30,6 +30,9 @@ func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
 	if free.IsEmpty() {
 		fail("reserved", "reserved and system leave no CPU of %s for containers", m.Online)
 		return warnings, errs
+	}
+	if c.Pools.Mode == Auto {
+		c.Pools.Mode = modeOn(free.Size()/m.ThreadsPerCore(), len(c.Pools.List))
 	}
 	for i, p := range c.Pools.List {
 		at := fmt.Sprintf("pools.list[%d].cpus", i)
@@ -61,6 +64,19 @@ func (c *Config) Validate(m *topology.Machine) (warnings []string, err error) {
 // smallNode is the number of CPUs below which exclusive pools can hardly stay within a band,
 // because each has only a core or two.
 const smallNode = 8
+
+// coresPerPool is the number of cores for each pool from which pools.mode auto is exclusive. With
+// fewer, a pool is a core or two, which hardly any load has within its band (decision small), so
+// that services wait although the node is idle: see docs/simulation.md, node-8.
+const coresPerPool = 2
+
+// modeOn returns the mode that auto stands for.
+func modeOn(cores, pools int) PoolMode {
+	if cores < coresPerPool*pools {
+		return Overlap
+	}
+	return Exclusive
+}
 
 // lawWarnings warns of settings of the control loop that have little or no effect if the pools
 // divide so few CPUs.

@@ -47,7 +47,7 @@ func TestValidate(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		warnings, err := config.Validate(machine())
+		warnings, err := config.Fit(machine())
 		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%s: error %v, want %q", name, err, c.err)
 		}

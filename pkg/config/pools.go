@@ -14,7 +14,7 @@ import (
 
 // Pools divide the shared CPUs.
 type Pools struct {
-	Mode PoolMode `yaml:"mode"` // With overlap, the batch pool covers all others; with exclusive, all but one pool need a size, or control.pools must be on.
+	Mode PoolMode `yaml:"mode"` // With overlap, the batch pool covers all others; with exclusive, all but one pool need a size, or control.pools must be on; auto is exclusive on machines with two cores for each pool, and overlap on smaller ones.
 	List []Pool   `yaml:"list"` // in order of priority, the highest first; the last is the batch pool
 }
 
@@ -25,10 +25,11 @@ type PoolMode string
 const (
 	Overlap   PoolMode = "overlap"
 	Exclusive PoolMode = "exclusive"
+	Auto      PoolMode = "auto" // exclusive where the machine has enough cores; see Config.Fit
 )
 
-// UnmarshalText reads "overlap" or "exclusive".
-func (m *PoolMode) UnmarshalText(text []byte) error { return choose(m, text, Overlap, Exclusive) }
+// UnmarshalText reads "overlap", "exclusive" or "auto".
+func (m *PoolMode) UnmarshalText(text []byte) error { return choose(m, text, Overlap, Exclusive, Auto) }
 
 // Pool is one pool. Without CPUs it is the rest, together with all others
 // without.

@@ -139,7 +139,7 @@ func (n *node) configuration() []Finding {
 	if n.machine == nil {
 		return []Finding{ok("configuration", from)}
 	}
-	warnings, err := n.Config.Validate(n.machine)
+	warnings, err := n.Config.Fit(n.machine)
 	if err != nil {
 		warnings = append(warnings, oneLine(err))
 	}

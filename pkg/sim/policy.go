@@ -61,7 +61,7 @@ func ParsePolicies(names []string) ([]Policy, error) {
 // configure returns the scenario's configuration under the policy. tight says how full the node
 // may be; 1 is the usual setting. It multiplies the fill of fixed pools, the batch budget's
 // threshold (Koordinator's own, too), and the online pools' bands.
-func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tight float64) *config.Config {
+func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tight float64) (*config.Config, error) {
 	c := *s.Config
 	c.Pools.List = slices.Clone(c.Pools.List)
 	c.Mode = config.On
@@ -88,12 +88,17 @@ func (p Policy) configure(s *Scenario, m *topology.Machine, all []*instance, tig
 		if p == Forecast {
 			c.Control.Prediction.Mode = control.On
 		}
-		c.Pools.Mode = config.Exclusive
+		c.Pools.Mode = config.Auto
 		c.Control.Mode = control.On
-		tighten(&c, tight)
+		if tighten(&c, tight); tight != 1 {
+			c.Control.Batch.ThresholdPercent = scale(usualThreshold, tight) // counts where the machine is too small for pools
+		}
+		if _, err := c.Fit(m); err != nil {
+			return nil, err
+		}
 	case Unmanaged:
 	}
-	return &c
+	return &c, nil
 }
 
 // tighten multiplies the bands of all pools but the last.

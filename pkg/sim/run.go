@@ -89,7 +89,9 @@ func prepare(s *Scenario, t trial) (*simulation, error) {
 	}
 	cfg := t.config
 	if cfg == nil {
-		cfg = t.policy.configure(s, m, all, t.tight)
+		if cfg, err = t.policy.configure(s, m, all, t.tight); err != nil {
+			return nil, err
+		}
 	}
 	sim := &simulation{Scenario: s, config: cfg, node: newNode(m, s.Hardware, cfg.Control.FastInterval)}
 	sim.kubelet = &kubelet{node: sim.node, scenario: s, instances: all}

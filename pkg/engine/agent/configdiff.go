@@ -50,7 +50,7 @@ func (a *Agent) configDiff(to *config.Config) *status.ConfigDiff {
 	for _, c := range config.Compare(config.Values(a.Config), config.Values(to)) {
 		d.Keys = append(d.Keys, status.KeyChange(c))
 	}
-	d.Warnings, _ = taken.Validate(a.Ledger.Machine()) // its errors were reported above
+	d.Warnings, _ = taken.Fit(a.Ledger.Machine()) // its errors were reported above
 	d.Pools = nodestatus.PoolChanges(a.Ledger.Pools(), ledger.Pools())
 	for _, h := range a.Ledger.Holders() {
 		if change, differs := a.containerChange(taken, ledger, h); differs {

@@ -142,7 +142,7 @@ func (a *Agent) reconfigure(r Reload) (restart []string, err error) {
 // restart, which it lists, at their present values. It fails if that can't be applied.
 func (a *Agent) takeable(to *config.Config) (cfg *config.Config, restart []string, err error) {
 	cfg, restart = to.Running(a.Config)
-	if _, err := cfg.Validate(a.Ledger.Machine()); err != nil {
+	if _, err := cfg.Fit(a.Ledger.Machine()); err != nil {
 		return nil, nil, fmt.Errorf("it does not fit this machine: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if a.options.Sampler == nil && a.Clock == nil && cfg.LoopMode() != control.Off && a.Config.LoopMode() == control.Off {

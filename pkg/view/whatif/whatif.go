@@ -79,7 +79,7 @@ func OnEmpty(machine *topology.Machine, file string) (Planner, error) {
 			return nil, unusable(err)
 		}
 	}
-	if _, err := parsed.Validate(machine); err != nil {
+	if _, err := parsed.Fit(machine); err != nil {
 		return nil, unusable(err)
 	}
 	return Empty{Config: parsed, Machine: machine}, nil

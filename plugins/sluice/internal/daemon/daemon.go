@@ -269,7 +269,7 @@ func fits(cfg *config.Config, machine *topology.Machine, log logrus.FieldLogger)
 	for _, w := range cfg.Warnings() {
 		log.Warn(w)
 	}
-	warnings, err := cfg.Validate(machine)
+	warnings, err := cfg.Fit(machine)
 	for _, w := range warnings {
 		log.Warn("The configuration does not fit this machine: " + w)
 	}

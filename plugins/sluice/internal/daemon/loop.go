@@ -92,7 +92,7 @@ func Check(c *config.Config, machine *topology.Machine, hostRoot string) (warnin
 	warnings = c.Warnings()
 	if machine != nil {
 		var more []string
-		more, err = c.Validate(machine)
+		more, err = c.Fit(machine)
 		warnings = append(warnings, more...)
 	}
 	if hostRoot != "" {

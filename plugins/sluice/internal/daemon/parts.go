@@ -219,7 +219,7 @@ func (r *reloader) restoreParts(own *config.Config, machine *topology.Machine) *
 		err = json.Unmarshal(text, &r.fleet)
 	}
 	if err == nil {
-		fits := func(c *config.Config) ([]string, error) { _, err := c.Validate(machine); return nil, err }
+		fits := func(c *config.Config) ([]string, error) { _, err := c.Fit(machine); return nil, err }
 		kubelet := r.fleet.Kubelet
 		r.fleet, cfg, err = r.merge(r.base, nil, false, fits)
 		r.fleet.Kubelet = kubelet

@@ -25,7 +25,7 @@ func Migration(o Options) (*migrate.Facts, error) {
 	if f.Machine, err = host.Machine(found.Root, ""); err != nil {
 		return nil, err
 	}
-	if _, err := f.Config.Validate(f.Machine); err != nil {
+	if _, err := f.Config.Fit(f.Machine); err != nil {
 		return nil, fmt.Errorf("%s can't be used on this node: %w", cmp.Or(found.ConfigFile, "the built-in configuration"), err)
 	}
 	kubelet, err := peers.FindKubelet(found.Host)
