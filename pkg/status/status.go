@@ -140,6 +140,7 @@ type Scheduling struct {
 type Pool struct {
 	Name       string            `json:"name"`               // Name of the pool, as configured.
 	CPUs       cpuset.Set        `json:"cpus"`               // CPUs that the pool's containers may use.
+	Spare      cpuset.Set        `json:"spare,omitzero"`     // Those of them that batch work may use too, because the pool does not need them now; absent if there are none.
 	Containers int               `json:"containers"`         // Number of containers in the pool.
 	Requested  workload.MilliCPU `json:"requestedMilliCPU"`  // CPU that the pool's containers request together, in thousandths of a CPU.
 	RCFRatio   float64           `json:"rcfRatio,omitempty"` // RCF: the pool's CPUs divided by the CPUs that its containers request, which the key rcf bounds; absent if they request none.

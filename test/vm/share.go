@@ -46,6 +46,7 @@ func shares() []share {
 			"TestMachine",
 			"TestCgroupfs",
 			"TestCoreScheduling",
+			"TestSpareCPUs",
 			"TestSluice/first_instruction",
 			"TestSluice/pages",
 			"TestSluice/hotplug",

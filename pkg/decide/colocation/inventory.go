@@ -37,10 +37,14 @@ type Inventory struct {
 
 // Rules are the parts of the configuration in force that decide what must be observed.
 type Rules struct {
-	ExclusivePools bool // batch work has CPUs of its own
+	ExclusivePools bool // pools have CPUs of their own
+	LendPools      bool // batch work may run on spare CPUs of exclusive pools
 	LendIdlePins   bool // batch work may run on the CPUs of idle LSR pins
 	BurstAll       bool // the limits of all containers may be raised, including those that don't ask for it
 }
+
+// batchShares reports whether batch work runs on the CPUs of others.
+func (r *Rules) batchShares() bool { return !r.ExclusivePools || r.LendPools }
 
 // Container is a container that the runtime has created, with its place on the node.
 type Container struct {

@@ -8,7 +8,6 @@ import (
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
-	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
 // These are the prefixes of the IDs of targets that are no containers.
@@ -51,37 +50,6 @@ func (v *NodeView) Observe(s *observe.Snapshot, allPodsLimit knobs.Bytes) {
 	v.observeAllPods(pods, int64(allPodsLimit))
 	v.sumBatch(sample)
 	v.observePools()
-}
-
-// observePools computes the load of each pool.
-func (v *NodeView) observePools() {
-	for i := range v.Pools {
-		p := &v.Pools[i]
-		p.At, p.Usage, p.Pressure = time.Time{}, 0, v.Node.Pressure.CPU
-		p.Empty = v.inPool[i] == 0
-		if v.rules.ExclusivePools {
-			p.At, p.Usage, p.Pressure = v.Node.CPU.At, 0, 0
-			// What the system runs on an empty pool's CPUs does not count as load of the pool.
-			if !p.Empty {
-				p.Usage = busy(v.CPUs, v.sets[i])
-			}
-		}
-	}
-	for i := range v.Containers {
-		c := &v.Containers[i]
-		if c.Pool < 0 || c.CPU.At.IsZero() {
-			continue
-		}
-		p := &v.Pools[c.Pool]
-		if v.rules.ExclusivePools { // the node's pressure is that of batch work, which always waits
-			p.Pressure = max(p.Pressure, c.Pressure.CPU)
-			continue
-		}
-		p.Usage += c.CPU.Usage
-		if c.CPU.At.After(p.At) {
-			p.At = c.CPU.At
-		}
-	}
 }
 
 // hold records the memory of a batch cgroup or batch pod, if it is known.
@@ -171,21 +139,10 @@ func (v *NodeView) sumBatch(sample int) {
 	}
 }
 
-// busy returns the CPU time that is used on these CPUs.
-func busy(cpus []observe.CPU, set cpuset.Set) workload.MilliCPU {
-	sum := 0.0
-	for id := range set.All() {
-		if id < len(cpus) && cpus[id].Known {
-			sum += cpus[id].Busy
-		}
-	}
-	return workload.MilliCPU(sum * 1000)
-}
-
 // targets lists what must be observed. Batch work that shares CPUs with others is observed at
 // each sample (Fast), as a whole if batch cgroups hold it.
 func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
-	shares := func(cgroup string) bool { return !inv.ExclusivePools && b.Holds(cgroup) }
+	shares := func(cgroup string) bool { return inv.batchShares() && b.Holds(cgroup) }
 	all := make([]observe.Target, 0, len(inv.Containers)+len(b.Limited)+1)
 	for _, dir := range b.Limited {
 		all = append(all, observe.Target{ID: BatchCgroupTarget + dir, Path: dir, Fast: shares(dir), Memory: true})
@@ -200,7 +157,7 @@ func targets(inv *Inventory, b *BatchCgroups) []observe.Target {
 			continue
 		}
 		batch := c.Is(workload.BE)
-		fast := batch && !inv.ExclusivePools && !b.Holds(c.Above)
+		fast := batch && inv.batchShares() && !b.Holds(c.Above)
 		fast = fast || c.Is(workload.LSR) && c.Pinned && inv.LendIdlePins
 		all = append(all, observe.Target{ID: c.ID, Path: c.Path, Fast: fast, LS: !batch})
 		if batch && c.PodPath != "" && !b.Holds(c.Above) && !c.SharedPodCgroup {

@@ -30,6 +30,7 @@ type NodeView struct {
 	index  map[string]int // index in View.Containers, by container ID
 	pods   map[string]int // index in View.Pods, by UID
 	sets   []cpuset.Set   // CPUs of View.Pools
+	spares []cpuset.Set   // those on which batch work may run too
 	inPool []int          // number of containers, by pool
 }
 
@@ -61,10 +62,10 @@ func (v *NodeView) SetInventory(inv *Inventory) {
 
 // SetPoolCPUs replaces the CPUs of the pools after a resize.
 func (v *NodeView) SetPoolCPUs(pools []placement.PoolCPUs) {
-	v.sets = v.sets[:0]
+	v.sets, v.spares = v.sets[:0], v.spares[:0]
 	for i, p := range pools {
-		v.sets = append(v.sets, p.CPUs)
-		v.Pools[i].Size = p.CPUs.Size()
+		v.sets, v.spares = append(v.sets, p.CPUs), append(v.spares, p.Spare)
+		v.Pools[i].Size, v.Pools[i].Spare = p.CPUs.Size(), p.Spare.Size()
 	}
 }
 

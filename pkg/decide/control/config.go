@@ -27,7 +27,7 @@ func DefaultConfig() Config {
 	return Config{
 		Mode: Preview, FastInterval: 100 * time.Millisecond, Interval: time.Second,
 		Pools: PoolsConfig{
-			SlowWindow: time.Minute, ShrinkAfter: 3, ShrinkPause: 10 * time.Second, NewPodTime: 30 * time.Second,
+			SlowWindow: time.Minute, ShrinkAfter: 3, ShrinkPause: 10 * time.Second, NewPodTime: 30 * time.Second, Lend: true,
 			GrowCPUs: 10, GrowPercent: 25, ShrinkCPUs: 2, ShrinkPercent: 10,
 		},
 		Batch:        BatchConfig{By: ByAuto, FloorCPUs: 2, GrowPercent: 10},
@@ -54,6 +54,7 @@ type PoolsConfig struct {
 	ShrinkAfter   int           `yaml:"shrinkAfter"`   // Measurements below the band before a pool shrinks.
 	ShrinkPause   time.Duration `yaml:"shrinkPause"`   // Least time since the pool's last change before it shrinks.
 	NewPodTime    time.Duration `yaml:"newPodTime"`    // Time for which new containers count with their requests.
+	Lend          bool          `yaml:"lend"`          // Batch work also uses the CPUs of other pools that these do not need now, if all of it yields at once.
 	GrowCPUs      int           `yaml:"growCPUs"`      // Most CPUs that a step adds.
 	GrowPercent   int           `yaml:"growPercent"`   // Most that a step adds, in percent of the pool, if that is more.
 	ShrinkCPUs    int           `yaml:"shrinkCPUs"`    // Most CPUs that a step removes.

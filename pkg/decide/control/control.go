@@ -107,6 +107,7 @@ func (h *Held) NonCache() int64 { return h.Current - h.Cache }
 type Pool struct {
 	Name     string
 	Size     int               // number of CPUs
+	Spare    int               // those that batch work may use too
 	Empty    bool              // the pool has no container
 	Request  workload.MilliCPU // sum of its containers' requests
 	Quota    workload.MilliCPU // largest CPU limit of one container; 0 if none has a limit

@@ -47,6 +47,7 @@ type PoolSizes struct {
 	CPUs  []int  // all shared CPUs together; nil where there is less than a core per pool, so that all share
 	Short []int  // CPUs that a pool over its band lacks and no pool below can give
 	Small []bool // whether the load is so low that no size has it in the band
+	Spare []int  // CPUs of each pool that batch work may use too
 	Least int    // CPUs that the last pool always has
 	// Room is how much CPU new containers can request; see the function Room. It is valid if
 	// CPUs is not empty.
@@ -60,16 +61,22 @@ type poolState struct {
 	guessed int       // size that the pool had before a guess enlarged it; 0 if none did
 	changed time.Time // time of the last change of size
 
-	at      time.Time         // time of the newest measurement
-	average workload.MilliCPU // mean usage over shortAverage
-	slow    window            // maximum usage over the slow window
-	request window            // maximum of the requests, so that those of replaced containers count until their successors run
-	over    int               // consecutive measurements over the band
-	below   int               // consecutive measurements under the band, by the slow signal
-	calm    bool              // the pool is shrinking to the middle of the band
-	grew    time.Time         // time of the last growth for load
-	shrunk  bool              // whether the pool has shrunk since grew
-	wait    int               // slow windows from grew until the pool may shrink; more where shrinking was in vain
+	at                 time.Time         // time of the newest measurement
+	average            workload.MilliCPU // mean usage over shortAverage
+	slow               window            // maximum usage over the slow window
+	recent             window            // maximum of the fast signal over spareTime
+	rises              window            // largest rises of the usage above its short average, over riseTime
+	rise               workload.MilliCPU // of this step
+	spare              int               // CPUs that batch work may use too
+	lentAt, returnedAt time.Time         // when spare rose, and fell, the last time
+	spareWait          time.Duration     // from returnedAt until spare may rise
+	request            window            // maximum of the requests, so that those of replaced containers count until their successors run
+	over               int               // consecutive measurements over the band
+	below              int               // consecutive measurements under the band, by the slow signal
+	calm               bool              // the pool is shrinking to the middle of the band
+	grew               time.Time         // time of the last growth for load
+	shrunk             bool              // whether the pool has shrunk since grew
+	wait               int               // slow windows from grew until the pool may shrink; more where shrinking was in vain
 
 	adopted time.Time         // begin of the time in which the pool's first usage is observed; zero if it had no containers yet
 	peak    workload.MilliCPU // highest usage in that time
@@ -95,6 +102,7 @@ type poolState struct {
 
 	before int // size when the step began
 	had    int // size when the step began, including lent CPUs
+	spared int // spare CPUs when the step began
 	cause  cause
 	taker  int // pool that took CPUs from it
 
@@ -109,9 +117,9 @@ type poolState struct {
 func NewPools(cfg PoolsConfig, pools []PoolConfig, interval time.Duration) *Pools {
 	p := &Pools{cfg: cfg, pools: slices.Clone(pools), state: make([]poolState, len(pools)), stale: staleAfter * interval}
 	for i := range p.state {
-		p.state[i] = poolState{slow: newWindow(cfg.SlowWindow), request: newWindow(cfg.SlowWindow), wait: 1}
+		p.state[i] = poolState{slow: newWindow(cfg.SlowWindow), recent: newWindow(spareTime), rises: newWindow(riseTime), request: newWindow(cfg.SlowWindow), wait: 1}
 	}
-	p.sizes = PoolSizes{CPUs: make([]int, 0, len(pools)), Short: make([]int, len(pools)), Small: make([]bool, len(pools))}
+	p.sizes = PoolSizes{CPUs: make([]int, 0, len(pools)), Short: make([]int, len(pools)), Small: make([]bool, len(pools)), Spare: make([]int, len(pools))}
 	return p
 }
 
@@ -127,11 +135,14 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	p.bounds(v, n)
 	for i := range p.state {
 		s := &p.state[i]
-		s.before, s.had, s.cause = s.size, p.sizeOf(i), causeRest
+		s.before, s.had, s.spared, s.cause = s.size, p.sizeOf(i), s.spare, causeRest
 	}
 	divided := p.total
 	switch {
 	case p.total == 0:
+		for i := range p.state {
+			p.state[i].spare = v.Pools[i].Spare
+		}
 		p.begin(v, n)
 		p.fit(0)
 	case p.total != n:
@@ -144,6 +155,7 @@ func (p *Pools) Step(v *View) (PoolSizes, []Decision) {
 	p.squeezed = 0
 	p.lend(v, divided != n)
 	p.squeeze(&v.Batch)
+	p.spare(v)
 	p.sizes.CPUs, p.sizes.Least = p.sizes.CPUs[:len(p.state)], p.state[len(p.state)-1].minimum
 	for i := range p.state {
 		s := &p.state[i]
@@ -167,6 +179,7 @@ func (p *Pools) jumped(v *View) {
 			s := &p.state[i]
 			s.slow.reset()
 			s.request.reset()
+			s.recent.reset()
 			s.below, s.calm, s.changed, s.shortAt, s.grew = 0, false, v.Now, v.Now, v.Now
 			if !s.adopted.IsZero() && s.adopted.After(v.Now) {
 				s.adopted = v.Now
@@ -187,11 +200,12 @@ func (p *Pools) undivided(n int) (PoolSizes, []Decision) {
 		}}
 	}
 	for i := range p.state {
-		p.state[i].lent = 0
+		p.state[i].lent, p.state[i].spare = 0, 0
 	}
 	p.total, p.squeezed, p.sizes.CPUs = 0, 0, p.sizes.CPUs[:0]
 	clear(p.sizes.Short)
 	clear(p.sizes.Small)
+	clear(p.sizes.Spare)
 	return p.sizes, decisions
 }
 
@@ -251,7 +265,11 @@ func (p *Pools) observe(v *View) {
 		if mixed && i < len(p.state)-1 {
 			usage, s.pressure = s.own, 0
 		}
+		s.rise = 0
 		if s.fresh {
+			if s.average > 0 {
+				s.rise = max(0, usage-s.average)
+			}
 			s.smooth(usage, pool.At)
 		}
 		s.fast = max(usage, s.average)

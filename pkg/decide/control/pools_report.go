@@ -23,6 +23,9 @@ func (p *Pools) decisions(v *View, divided int, squeezed bool) []Decision {
 			}
 			decisions = append(decisions, d)
 		}
+		if s.spare != s.spared {
+			decisions = append(decisions, p.reportSpare(v, i))
+		}
 		if s.outage.observe(v.Now, s.lost) {
 			d := p.decision(v, i, "stale", "", "", p.whyLost(i))
 			if !s.outage.on {
@@ -92,6 +95,30 @@ func (p *Pools) reportSmall(v *View, i int, decisions []Decision) []Decision {
 		decisions = append(decisions, d)
 	}
 	return decisions
+}
+
+// reportSpare returns the decision that changed a pool's spare CPUs.
+func (p *Pools) reportSpare(v *View, i int) Decision {
+	s, cfg := &p.state[i], &p.pools[i]
+	d := p.decision(v, i, "lend", humanize.Count(s.spared, "spare CPU"), humanize.Count(s.spare, "spare CPU"), "")
+	d.Moves = "spare"
+	switch {
+	case s.spare > s.spared:
+		d.Why = fmt.Sprintf("for %s its load was at most %s CPUs, %d%% of %d: batch work may use the others until the load rises", spareTime, cpus(s.recent.max()), cfg.High, p.sizeOf(i)-s.spare)
+		return d
+	case v.Pools[len(v.Pools)-1].Empty:
+		d.Why = "there is no batch work"
+	case v.Batch.Squeeze:
+		d.Why = v.Batch.Why
+	case !v.Isolated:
+		d.Why = "not all batch work yields at once: " + v.Stays
+	case !s.known:
+		d.Why = "its load is not known"
+	default:
+		d.Why = fmt.Sprintf("its load of %s CPUs needs %d of its %d CPUs", cpus(s.fast), p.sizeOf(i)-s.spare, p.sizeOf(i))
+	}
+	d.Action = "return"
+	return d
 }
 
 func (p *Pools) decision(v *View, i int, action, from, to, why string) Decision {

@@ -20,19 +20,23 @@ import (
 // Ledger records which container has which CPUs. It must be used by one goroutine only. A call
 // that returns an error has changed nothing.
 type Ledger struct {
-	config   Config
-	machine  *topology.Machine
-	alloc    *cpualloc.Allocator
-	external cpuset.Set // exclusive CPUs of the kubelet's static CPU manager
-	barred   cpuset.Set // CPUs that no container can have, because the cgroup of all pods lacks them
-	holders  map[string]*Holder
-	shared   cpuset.Set   // allocatable CPUs without a pin
-	lent     cpuset.Set   // CPUs of LSR pins on which batch work may run too
-	pools    []cpuset.Set // CPUs of config.Pools[i]
-	sizes    []int        // sizes set by the control loop, by pool; 0 is the configured size, nil that no sizes are set
-	version  uint64       // number of layouts so far
-	entering bool         // layouts are postponed until the end of DivideOnce
-	last     entry        // what Undo takes back
+	config      Config
+	machine     *topology.Machine
+	alloc       *cpualloc.Allocator
+	external    cpuset.Set // exclusive CPUs of the kubelet's static CPU manager
+	barred      cpuset.Set // CPUs that no container can have, because the cgroup of all pods lacks them
+	holders     map[string]*Holder
+	shared      cpuset.Set   // allocatable CPUs without a pin
+	lent        cpuset.Set   // CPUs of LSR pins, or of other pools, on which batch work may run too
+	spareCounts []int        // exclusive mode: number of CPUs of each pool on which batch work may run too
+	spares      []cpuset.Set // these CPUs, by pool
+	pools       []cpuset.Set // CPUs of config.Pools[i]
+	sizes       []int        // sizes set by the control loop, by pool; 0 is the configured size, nil that no sizes are set
+	version     uint64       // number of layouts so far
+	found       cpuset.Set   // exclusive mode: CPUs on which containers of other pools than the last were found
+	foundBatch  cpuset.Set   // exclusive mode: CPUs on which containers of the last pool were found
+	entering    bool         // layouts are postponed until the end of DivideOnce
+	last        entry        // what Undo takes back
 }
 
 // Holder is one container in the ledger.
@@ -112,6 +116,7 @@ func (l *Ledger) WithoutContainers() *Ledger {
 		n.holders[h.ID] = &copied
 	}
 	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
+	n.spareCounts, n.spares, n.lent = l.spareCounts, l.spares, l.lent
 	n.shared = cpuset.Difference(n.allocatable(), n.Pinned())
 	return n
 }
@@ -119,10 +124,11 @@ func (l *Ledger) WithoutContainers() *Ledger {
 // DivideOnce calls enter and divides the pools once afterwards. If they were divided after each
 // pin, they would grow into CPUs that the next pin has, and lose their place.
 func (l *Ledger) DivideOnce(enter func()) {
-	l.entering = true
+	l.entering, l.found, l.foundBatch = true, cpuset.Set{}, cpuset.Set{}
 	defer func() {
 		l.entering = false
 		l.layout()
+		l.keepSpare()
 	}()
 	enter()
 }
@@ -139,7 +145,7 @@ func (l *Ledger) Clone() *Ledger {
 		copied := *h
 		twin.holders[id] = &copied
 	}
-	twin.pools = slices.Clone(l.pools)
+	twin.pools, twin.spareCounts, twin.spares = slices.Clone(l.pools), slices.Clone(l.spareCounts), slices.Clone(l.spares)
 	return &twin
 }
 
@@ -180,15 +186,16 @@ func ids(holders []*Holder) []string {
 func (l *Ledger) Pools() []PoolCPUs {
 	pools := make([]PoolCPUs, len(l.pools))
 	for i, set := range l.pools {
-		pools[i] = PoolCPUs{Name: l.config.Pools[i].Name, CPUs: set}
+		pools[i] = PoolCPUs{Name: l.config.Pools[i].Name, CPUs: set, Spare: l.spareOf(i)}
 	}
 	return pools
 }
 
 // PoolCPUs is a pool with its CPUs.
 type PoolCPUs struct {
-	Name string
-	CPUs cpuset.Set
+	Name  string
+	CPUs  cpuset.Set
+	Spare cpuset.Set // those of CPUs on which batch work may run too
 }
 
 // Pinned returns the CPUs of all pins, including those of the kubelet's static CPU manager.
@@ -320,7 +327,7 @@ func (l *Ledger) decided(h *Holder) Assignment {
 		why += "; " + h.Short
 	}
 	if h.Request.Class == workload.BE && !l.lent.IsEmpty() {
-		cpus, why = cpuset.Union(cpus, l.lent), why+" and on CPUs of idle LSR pins"
+		cpus, why = cpuset.Union(cpus, l.lent), why+" and on "+l.lenders()
 	}
 	a := Assignment{CPUs: cpus, Mems: h.Mems, Why: why}
 	if l.unrestricted(cpus) {

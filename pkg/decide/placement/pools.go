@@ -24,8 +24,10 @@ func (l *Ledger) layout() {
 	shared, previous := l.shared, l.pools
 	l.pools = make([]cpuset.Set, len(l.config.Pools))
 	if l.follows() && l.divide(previous) {
+		l.lendSpare()
 		return
 	}
+	l.spares = nil
 	batch := len(l.pools) - 1
 	partition := batch
 	if l.config.Mode == Exclusive {
@@ -127,11 +129,20 @@ func (l *Ledger) keepPool(r workload.Request, cpus cpuset.Set) {
 		return
 	}
 	i := l.pool(&r)
-	if cpus == l.pools[i] || !cpus.SubsetOf(l.shared) {
+	apart := l.config.Follow && l.config.Mode == Exclusive
+	sized := !apart || l.sizes == nil || l.sizes[i] == cpus.Size()
+	if cpus == l.pools[i] && sized || !cpus.SubsetOf(l.shared) {
 		return
 	}
-	apart := l.config.Follow && l.config.Mode == Exclusive
+	if last := len(l.pools) - 1; apart && i == last {
+		l.foundBatch = cpuset.Union(l.foundBatch, cpus)
+		cpus = cpuset.Difference(cpus, l.found) // these were lent to batch work
+	} else if apart {
+		l.found = cpuset.Union(l.found, cpus)
+	}
 	switch {
+	case cpus.IsEmpty():
+		return
 	case apart || l.config.Follow && i == len(l.pools)-1:
 		l.sizes = slices.Clone(l.sizes)
 		if l.sizes == nil {

@@ -74,7 +74,7 @@ func (l *Ledger) divide(previous []cpuset.Set) bool {
 			l.pools[i] = cpuset.Intersect(previous[i], free)
 		}
 		if l.pools[i].Size() > sizes[i] {
-			l.pools[i] = l.near(l.pools[i], l.pools[i], sizes[i])
+			l.pools[i] = l.near(cpuset.Difference(l.pools[i], l.spareOf(i)), l.pools[i], sizes[i])
 		}
 		free = cpuset.Difference(free, l.pools[i])
 	}

@@ -241,7 +241,7 @@ func TestSwitchOff(t *testing.T) {
 // the pool above it, and back.
 func TestSwitchOffApart(t *testing.T) {
 	dir := t.TempDir()
-	s := knobSetup{config: poolsOn, options: func(_ *knobNode, o *Options) { o.StateDir = dir }}
+	s := knobSetup{config: "control: {mode: on, pools: {lend: false}}\n" + apart, options: func(_ *knobNode, o *Options) { o.StateDir = dir }}
 	onLoop(t, fakekernel.MainlineV2(), s, func(t *testing.T, h *loopNode) {
 		say := func(to batchswitch.Setting) {
 			t.Helper()

@@ -50,7 +50,14 @@ func (l *Loop) givenCPU() workload.MilliCPU {
 	if b := &l.budget; b.Amount > 0 && !b.Hold {
 		return b.Amount
 	}
-	return workload.MilliCPU(v.Pools[len(v.Pools)-1].Size) * 1000
+	return l.apartCPU()
+}
+
+// apartCPU is the CPU that batch work can use if its pool has CPUs of its own: these, and what the
+// other pools leave of their spare ones.
+func (l *Loop) apartCPU() workload.MilliCPU {
+	v := &l.View.View
+	return workload.MilliCPU(v.Pools[len(v.Pools)-1].Size)*1000 + v.Idle()
 }
 
 // Admitted records whether a container may start, so that a pod that never may is evicted.

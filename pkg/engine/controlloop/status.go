@@ -135,8 +135,12 @@ func (l *Loop) BatchStatus() status.Batch {
 	pools := l.View.Pools
 	switch {
 	case l.Config.Pools.Mode == config.Exclusive && len(pools) > 0:
-		s.Known, s.BudgetCPUs = true, pools[len(pools)-1].Size
-		s.Budget, s.Floor = workload.MilliCPU(s.BudgetCPUs)*1000, workload.MilliCPU(l.poolSizes.Least)*1000
+		s.Known = true
+		for i := range pools {
+			s.BudgetCPUs += pools[i].Spare
+		}
+		s.BudgetCPUs += pools[len(pools)-1].Size
+		s.Budget, s.Floor = l.apartCPU(), workload.MilliCPU(l.poolSizes.Least)*1000
 		s.Unlimited = may.Acts(l.Config.Control.Pools.Mode) && l.poolSizes.CPUs != nil && len(l.poolSizes.CPUs) == 0 // there are too few CPUs to divide
 	case l.Config.Pools.Mode != config.Exclusive:
 		s.Mechanism = status.Mechanism(l.Settings.Mechanism())

@@ -64,13 +64,17 @@ func (l *Loop) stepPools(in *colocation.Inputs, all bool) {
 	c, cfg := &l.Controllers, in.Config
 	v, may := &l.View.View, in.Authority
 	if l.Config.Pools.Mode == config.Exclusive {
-		if !may.Decides(cfg.Pools.Mode) {
+		if v.Lent = 0; !may.Decides(cfg.Pools.Mode) {
 			return
 		}
 		var decided colocation.Decided
 		l.poolSizes, l.short, decided = c.StepPools(&l.View, in, l.short[:0])
 		l.Decisions.Add(l.View.Now, decided.Mode, decided.Decisions)
 		if may.Acts(cfg.Pools.Mode) {
+			l.keepWeights(all)
+			if l.Authority().Cpusets {
+				l.Ledger.SetSpare(l.poolSizes.Spare)
+			}
 			l.resizePools(l.poolSizes.CPUs)
 		}
 		return
@@ -81,17 +85,22 @@ func (l *Loop) stepPools(in *colocation.Inputs, all bool) {
 	if !may.Decides(cfg.Batch.Mode) {
 		return
 	}
-	if all {
-		l.Settings.Reweigh()
-	} else {
-		l.Settings.KeepClasses()
-	}
+	l.keepWeights(all)
 	l.lend(v)
 	budget, decided := c.Batch.Step(v)
 	l.Decisions.Add(l.View.Now, may.Of(cfg.Batch.Mode), decided)
 	l.budget = budget
 	if may.Acts(cfg.Batch.Mode) && !budget.Hold {
 		l.bound(&budget, all)
+	}
+}
+
+// keepWeights keeps the weight of services above that of batch work where both share CPUs.
+func (l *Loop) keepWeights(all bool) {
+	if all {
+		l.Settings.Reweigh()
+	} else {
+		l.Settings.KeepClasses()
 	}
 }
 

@@ -3,6 +3,7 @@ package controlloop
 import (
 	"fmt"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/colocation"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -15,6 +16,9 @@ func (l *Loop) notYielding() string {
 	y := colocation.Yielding{
 		ThreadsPerCore: l.View.ThreadsPerCore, OnlineWeight: l.Config.Control.Batch.Weight(), KeepWeights: l.Config.KeepWeights,
 		Siblings: l.Settings.Siblings(), Raised: l.Settings.InForce().LSWeights,
+	}
+	if l.Config.Pools.Mode == config.Exclusive {
+		y.ThreadsPerCore = 1 // spare CPUs are whole cores, and a pool has enough others
 	}
 	if y.ThreadsPerCore > 1 {
 		y.SharedGroups = colocation.SharedGroups(l.Settings.Collected())

@@ -109,7 +109,7 @@ func (r *Reporter) Draft() *Draft {
 	s.Scheduling.Allocatable = node.Milli(r.Allocatable())
 	s.Scheduling.Room, s.Scheduling.RoomWhy = r.from.Loop.Room()
 	for i, p := range r.Ledger.Pools() {
-		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Load: r.from.Loop.PoolLoad(i)})
+		s.Pools = append(s.Pools, status.Pool{Name: p.Name, CPUs: p.CPUs, Spare: p.Spare, Load: r.from.Loop.PoolLoad(i)})
 	}
 	if len(r.statuses) > len(r.Order) {
 		maps.DeleteFunc(r.statuses, func(c *node.Container, _ *containerStatus) bool { return r.Containers[c.ID] != c })

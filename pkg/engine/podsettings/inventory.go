@@ -20,8 +20,8 @@ func (s *Settings) Collect() *colocation.Inventory {
 	m := s.Ledger.Machine()
 	*inv = colocation.Inventory{
 		Rules: colocation.Rules{
-			ExclusivePools: s.Config.Pools.Mode == config.Exclusive,
-			LendIdlePins:   s.Lends(), BurstAll: s.Config.Control.Burst.All,
+			ExclusivePools: s.Config.Pools.Mode == config.Exclusive, LendPools: s.lendsPools(),
+			LendIdlePins: s.Lends(), BurstAll: s.Config.Control.Burst.All,
 		},
 		Containers:  inv.Containers[:0],
 		Pools:       s.Ledger.Pools(),

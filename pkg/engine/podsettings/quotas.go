@@ -109,6 +109,13 @@ func (s *Settings) BoundsByQuota() bool {
 // cgroup v1 does.
 func (s *Settings) NestsQuotas() bool { return !s.QoS.Features.Knobs[knobs.Quota].V2 }
 
+// lendsPools reports whether batch work may run on spare CPUs of exclusive pools.
+func (s *Settings) lendsPools() bool {
+	may := s.Authority()
+	cfg := &s.Config.Control.Pools
+	return cfg.Lend && may.Acts(cfg.Mode) && may.Cpusets && s.Config.Pools.Mode == config.Exclusive
+}
+
 // Lends reports whether batch work may run on the CPUs of idle LSR pins.
 func (s *Settings) Lends() bool {
 	may := s.Authority()

@@ -27,7 +27,8 @@ func (s *Settings) servicesBelow(parent string) []colocation.Sibling {
 // raisesWeights reports whether the weights of services may be raised at all.
 func (s *Settings) raisesWeights() bool {
 	cfg := &s.Config.Control.Batch
-	return s.Kernel != nil && s.Authority().Acts(cfg.Mode) && s.Config.Pools.Mode != config.Exclusive && cfg.Weight() > 100 && s.QoS.Features.Has(knobs.Weight)
+	shares := s.lendsPools() || s.Config.Pools.Mode != config.Exclusive && s.Authority().Acts(cfg.Mode)
+	return s.Kernel != nil && shares && cfg.Weight() > 100 && s.QoS.Features.Has(knobs.Weight)
 }
 
 // Reweigh decides by how much to raise the weights of services.

@@ -41,6 +41,7 @@ func pools() []metric {
 					}
 				}
 			}},
+		{"sluice_pool_spare_cpus", "CPUs of the pool that batch work may use too, because the pool does not need them now.", gauge, pool, each(func(p *status.Pool) float64 { return float64(p.Spare.Size()) })},
 		{"sluice_pool_used_cpus", "CPUs that the pool's containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return cpus(l.Usage) })},
 		{"sluice_pool_load_ratio", "Share of the pool's CPUs that its containers use.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.LoadFraction })},
 		{"sluice_pool_pressure_ratio", "Share of time in which some task of the pool waited for a CPU.", gauge, pool, loaded(func(l *status.PoolLoad) float64 { return l.PressureFraction })},

@@ -253,7 +253,7 @@ func loads(s *status.Status) [][]string {
 		if p.RCFRatio > 0 {
 			rcf = humanize.Percent(p.RCFRatio)
 		}
-		note := loadNote(l)
+		note := loadNote(p)
 		if name := s.Config.PartOf("pools.list"); name != "" && l.BandHighPercent > 0 {
 			note = strings.TrimPrefix(note+", band by part "+name, ", ")
 		}
@@ -262,8 +262,12 @@ func loads(s *status.Status) [][]string {
 	return rows
 }
 
-func loadNote(l *status.PoolLoad) string {
+func loadNote(p *status.Pool) string {
+	l := p.Load
 	var notes []string
+	if n := p.Spare.Size(); n > 0 {
+		notes = append(notes, "lends "+humanize.Count(n, "CPU"))
+	}
 	if l.WantedCPUs > 0 && l.WantedCPUs != l.SizeCPUs {
 		notes = append(notes, "wants "+humanize.Count(l.WantedCPUs, "CPU"))
 	}

@@ -31,7 +31,7 @@ func (f *frame) pools() []string {
 		l.put(plain, fit(p.Name, nameWidth)+" "+right(fmt.Sprint(p.CPUs.Size()), 4))
 		f.poolLoad(l, p, length)
 		l.put(plain, " "+right(fmt.Sprint(p.Containers), 4)+gap)
-		l.put(warn, poolNote(p.Load))
+		l.put(warn, poolNote(p))
 		lines = append(lines, l.String())
 	}
 	return lines
@@ -70,7 +70,8 @@ func (f *frame) poolLoad(l *line, p *status.Pool, length int) {
 	l.put(strained(load.PressureFraction), right(humanize.Percent(load.PressureFraction), 5))
 }
 
-func poolNote(l *status.PoolLoad) string {
+func poolNote(p *status.Pool) string {
+	l := p.Load
 	switch {
 	case l == nil:
 		return ""
@@ -80,6 +81,8 @@ func poolNote(l *status.PoolLoad) string {
 		return "too small"
 	case l.WantedCPUs > 0 && l.WantedCPUs != l.SizeCPUs:
 		return "wants " + fmt.Sprint(l.WantedCPUs)
+	case !p.Spare.IsEmpty():
+		return "lends " + fmt.Sprint(p.Spare.Size())
 	}
 	return ""
 }

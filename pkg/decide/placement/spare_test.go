@@ -1,0 +1,118 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-dev/sluice/pkg/workload"
+	"github.com/sluice-dev/sluice/topology/cpuset"
+	"github.com/sluice-dev/sluice/topology/synth"
+)
+
+func apart(t interface{ Fatal(...any) }) *Ledger {
+	m, err := synth.Machine("2 packages 16 cores 2 threads")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := Default()
+	config.Mode, config.Follow = Exclusive, true
+	return New(config, m)
+}
+
+func shares(class workload.Class, pool string) workload.Request {
+	return workload.Request{Class: class, Pool: pool, Milli: 1000}
+}
+
+// TestSpareCPUs checks whose CPUs batch work has, and which a pool gives away first.
+func TestSpareCPUs(t *testing.T) {
+	t.Parallel()
+	l := apart(t)
+	for i, r := range []workload.Request{shares(workload.LS, "critical"), shares(workload.LS, "online"), shares(workload.BE, "")} {
+		if _, err := l.Place(Identity{ID: fmt.Sprint(i)}, r, cpuset.Set{}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.SetSizes([]int{16, 24, 24})
+	l.SetSpare([]int{0, 8, 0})
+	online, batch := l.Pools()[1], l.Pools()[2]
+	if has, _ := l.Assignment("2"); online.Spare.Size() != 8 || has.CPUs != cpuset.Union(batch.CPUs, online.Spare) || has.Why != "BE in pool batch and on spare CPUs of other pools" {
+		t.Errorf("batch work has %s (%s), its pool %s, and %s are spare", has.CPUs, has.Why, batch.CPUs, online.Spare)
+	}
+	if has, _ := l.Assignment("1"); has.CPUs != online.CPUs {
+		t.Errorf("a service has %s, and its pool %s", has.CPUs, online.CPUs)
+	}
+	version := l.Version()
+	l.SetSpare([]int{0, 8, 0})
+	if l.Version() != version {
+		t.Error("the same numbers made another division")
+	}
+	l.SetSizes([]int{16, 20, 28})
+	if gone := cpuset.Difference(online.CPUs, l.Pools()[1].CPUs); !gone.SubsetOf(online.Spare) {
+		t.Errorf("the pool gave %s away, and %s were spare", gone, online.Spare)
+	}
+	l.SetSizes(nil)
+	if !l.Lent().IsEmpty() {
+		t.Errorf("%s are lent without sizes", l.Lent())
+	}
+}
+
+// TestSpareStays checks random divisions: spare CPUs are a pool's own, in whole cores and as many as
+// wanted, and change no more than the numbers require.
+func TestSpareStays(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := apart(t)
+		cores := func(name string) int { return 2 * rapid.IntRange(1, 10).Draw(t, name) }
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			if sizes := []int{cores("critical"), cores("online")}; rapid.Bool().Draw(t, "sizes") {
+				l.SetSizes([]int{sizes[0], sizes[1], 64 - sizes[0] - sizes[1]})
+				continue
+			}
+			before := l.Pools()
+			counts := []int{cores("spare") - 2, cores("spare") - 2, 0}
+			l.SetSpare(counts)
+			for i, p := range l.Pools() {
+				if l.Sizes() == nil {
+					counts[i] = 0
+				}
+				want := min(counts[i], p.CPUs.Size())
+				if !p.Spare.SubsetOf(p.CPUs) || p.Spare.Size() != want || l.machine.Siblings(p.Spare) != p.Spare {
+					t.Fatalf("of pool %s with CPUs %s, %s are spare, want %d", p.Name, p.CPUs, p.Spare, want)
+				}
+				if kept := cpuset.IntersectSize(before[i].Spare, p.Spare); kept < min(before[i].Spare.Size(), want) {
+					t.Fatalf("of pool %s, %s were spare, %s are, and %d are wanted", p.Name, before[i].Spare, p.Spare, want)
+				}
+			}
+		}
+	})
+}
+
+// TestAdoptSpare checks that pools keep their CPUs over a restart, in whatever order their
+// containers and batch work are found.
+func TestAdoptSpare(t *testing.T) {
+	t.Parallel()
+	critical, online := cpuset.Range(0, 15), cpuset.Range(16, 31)
+	found := map[string]struct {
+		request workload.Request
+		cpus    cpuset.Set
+	}{
+		"critical": {shares(workload.LS, "critical"), critical},
+		"online":   {shares(workload.LS, "online"), online},
+		"batch":    {shares(workload.BE, ""), cpuset.Range(24, 63)},
+	}
+	for _, order := range [][]string{{"batch", "critical", "online"}, {"critical", "online", "batch"}, {"online", "batch", "critical"}} {
+		l := apart(t)
+		l.DivideOnce(func() {
+			for _, id := range order {
+				f := found[id]
+				l.Adopt(Identity{ID: id}, f.request, f.cpus, cpuset.Set{}, time.Time{})
+			}
+		})
+		if p := l.Pools(); p[0].CPUs != critical || p[1].CPUs != online || p[2].CPUs != cpuset.Range(32, 63) {
+			t.Errorf("in order %v, the pools have %v", order, p)
+		}
+	}
+}
