@@ -85,6 +85,7 @@ func (d *decoder) checkLaw(c *Config) {
 	d.globs("control.eviction.never", l.Eviction.Never)
 	d.problems("control.offer.", l.Offer.Check())
 	d.problems("control.prediction.", l.Prediction.Check())
+	d.problems("control.notices.", l.Notices.Check())
 	d.problems("control.rules", control.CheckRules(l.Rules, c.Pools.Names()))
 	d.problems("control.windows", control.CheckWindows(l.Windows))
 	if class := l.Cache.Class; class != "" {

@@ -23,6 +23,7 @@ type Loop struct {
 	Evictions           Evictions              `json:"evictions"`           // Evictions since the plugin started.
 	Offer               control.Offer          `json:"offer"`               // Resources that the node could offer to batch work.
 	Forecasts           []control.PeakForecast `json:"forecasts,omitempty"` // Expected peaks of the usage of the node, of its pools, its classes, and the workloads that request far more than they will use; absent if nothing was learned yet.
+	Notices             Notices                `json:"notices"`             // What batch work learns beforehand of squeezes and evictions.
 	Benefit             control.BenefitReport  `json:"benefit"`             // Work that batch work did, and what it cost.
 	Disturbed           []control.Disturbance  `json:"disturbed,omitempty"` // LS pods whose waiting is measured; absent if there are none.
 	Advice              []control.Advice       `json:"advice,omitempty"`    // Advice for operators; absent if there is none.
@@ -143,6 +144,12 @@ type Evictions struct {
 	CoolDownEndsAt time.Time `json:"coolDownEndsAt,omitzero"`
 	CoolDownWhy    string    `json:"coolDownWhy,omitempty"` // Reason for the cool-down; absent outside of one.
 	Problem        string    `json:"problem,omitempty"`     // Why no pod can be evicted now; absent if pods can be.
+}
+
+// Notices are what batch work learns beforehand of squeezes and evictions.
+type Notices struct {
+	Active *control.Notice      `json:"active,omitempty"` // Notice that holds; absent if there is none.
+	Counts control.NoticeCounts `json:"counts"`         // Notices by forecasts since the plugin started.
 }
 
 // PoolLoad is a pool's load and the size that the loop wants for it.

@@ -31,6 +31,7 @@ type Tuning struct {
 	Required []string // keys of the features without which the container must not start
 	Allow    Optional[Actions]
 	Evict    Evict
+	Notice   bool // the container gets a file with what batch work has to expect; for BE only
 }
 
 // Burst is CPU burst: the container may run above the quota for a short while, with quota that

@@ -50,6 +50,7 @@ const (
 	PodsUnknown         = "PodsUnknown"
 
 	Window         = "Window"
+	Forecast       = "Forecast"
 	Switch         = "Switch"
 	CoolDown       = "CoolDown"
 	Rule           = "Rule"
@@ -185,6 +186,8 @@ func whyClosed(loop *status.Loop) *Reason {
 		return &Reason{Switch, "Batch work is switched off by the fleet's switch, the ConfigMap sluice-switch."}
 	case b.Switch.State == control.SwitchOff && (shut || loop.Refusal != nil && loop.Refusal.NewBatch):
 		return &Reason{Switch, "Batch work is switched off by 'sluice batch off'; 'sluice batch auto' ends it."}
+	case b.State == status.BatchNoNew && loop.Notices.Active != nil && loop.Notices.Active.Cause == control.NoticeByForecast:
+		return &Reason{Forecast, "A forecast of what services will need keeps new batch work away: " + sentence(b.Why, "it will end by itself")}
 	case shut:
 		return &Reason{Window, "A time window of sluice.yaml keeps batch work away: " + sentence(b.Why, "it will end by itself")}
 	case !loop.Evictions.CoolDownEndsAt.IsZero():

@@ -55,7 +55,10 @@ func TestReport(t *testing.T) {
 		"a fleet's switch with a mistake": {func(s *status.Status) {
 			s.Loop.Batch.FleetSwitch = &status.Switch{Problem: "ConfigMap sluice-switch: the key batch is missing"}
 		}, "", "", ConfigRefused, 4000},
-		"a window":             {func(s *status.Status) { s.Loop.Batch.State = status.BatchNoNew }, "", Window, "", 4000},
+		"a window": {func(s *status.Status) { s.Loop.Batch.State = status.BatchNoNew }, "", Window, "", 4000},
+		"a forecast": {func(s *status.Status) {
+			s.Loop.Batch.State, s.Loop.Notices.Active = status.BatchNoNew, &control.Notice{Kind: control.NoticeSqueeze, Cause: control.NoticeByForecast}
+		}, "", Forecast, "", 4000},
 		"a window that evicts": {func(s *status.Status) { s.Loop.Batch.State = status.BatchEvicting }, "", Window, "", 4000},
 		"a window that squeezes": {func(s *status.Status) {
 			s.Loop.Batch.State, s.Loop.Batch.KeptPercent = status.BatchSqueezed, 25

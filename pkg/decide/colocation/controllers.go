@@ -14,6 +14,7 @@ import (
 // fields.
 type Controllers struct {
 	Windows      *control.Windows
+	Notices      *control.Notices
 	Pools        *control.Pools
 	Batch        *control.Batch
 	Interference *control.Interference
@@ -67,6 +68,7 @@ func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	if c.PreviewRules, err = control.NewRules(cfg.Rules, control.Preview, cfg.Mode, s.PoolLaw, cfg.Interval); err != nil {
 		return c, err
 	}
+	c.Notices = control.NewNotices(cfg, s.PoolLaw, s.ExclusivePools)
 	c.Pools = control.NewPools(cfg.Pools, s.PoolLaw, cfg.Interval)
 	c.Batch = control.NewBatch(cfg.Batch, cfg.Interval)
 	c.Lend = control.NewLend(cfg.FastInterval)
@@ -118,6 +120,9 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 	}
 	if !law {
 		return next, nil
+	}
+	if same("", "", was.Notices, now.Notices) && reflect.DeepEqual(was.Batch, now.Batch) && was.Memory.EvictPercent == now.Memory.EvictPercent && was.Interval == now.Interval {
+		next.Notices = c.Notices
 	}
 	if same("", "", was.Rules, now.Rules) {
 		next.Rules, next.PreviewRules = c.Rules, c.PreviewRules

@@ -16,18 +16,44 @@ func (c *Controllers) StepWindows(v *NodeView, in *Inputs, s control.Switch) Dec
 	return Decided{in.Of(""), decided}
 }
 
-// StepPrediction learns the usage of the node, and writes into the view which forecasts the
-// controllers that step after it count with.
+// StepPrediction learns the usage of the node, and writes into the view what it forecasts, and which
+// forecasts the controllers that step after it count with.
 func (c *Controllers) StepPrediction(v *NodeView, in *Inputs) {
-	v.Forecasts = control.Forecasts{}
-	mode := cmp.Or(in.Prediction.Mode, in.Loop)
+	v.Forecasts, v.Expected = control.Forecasts{}, control.Forecasts{}
+	mode := in.prediction()
 	if mode == control.Off {
 		return
 	}
 	demand, measured := c.Offering.Demand(&v.View)
-	if f := c.Prediction.Step(&v.View, demand, measured); mode == control.On {
-		v.Forecasts = *f
+	if v.Expected = *c.Prediction.Step(&v.View, demand, measured); mode == control.On {
+		v.Forecasts = v.Expected
 	}
+}
+
+// prediction returns the mode of forecasts. They change nothing on the node by themselves, so that
+// Writes does not matter.
+func (in *Inputs) prediction() control.Mode { return cmp.Or(in.Prediction.Mode, in.Loop) }
+
+// StepNotices decides which notice batch work has: by a forecast, by a window or by the switch. It closes the node for new batch work if a forecast says so.
+func (c *Controllers) StepNotices(v *NodeView, in *Inputs, s control.Switch) (control.Notice, Decided) {
+	if !in.Decides("") {
+		return control.Notice{}, Decided{}
+	}
+	evicts := in.Acts(in.Eviction.Mode) && in.Eviction.By != control.EvictReport
+	notice := control.NoticeInputs{Evicts: evicts && in.Acts(in.Memory.Mode)}
+	notice.Demand, notice.Measured = c.Offering.Demand(&v.View)
+	if mode := in.prediction(); mode == control.On || mode == control.Preview && !in.Acts("") {
+		notice.Forecast = c.Prediction
+	}
+	notice.Planned = c.Windows.Coming(&v.View, s, c.Notices.Within())
+	if notice.Planned.Kind == control.NoticeEvict && !evicts {
+		notice.Planned.Kind = control.NoticeSqueeze
+	}
+	active, decided := c.Notices.Step(&v.View, notice)
+	if why := c.Notices.WhyClosed(); why != "" && s.To != control.SwitchOn && !v.Batch.Squeeze { // a window that squeezes says itself who may start
+		v.Batch.Closed, v.Batch.Why = true, cmp.Or(v.Batch.Why, why)
+	}
+	return active, Decided{in.Of(""), decided}
 }
 
 // StepPools decides the sizes of exclusive pools. It appends to short the shortages of CPUs

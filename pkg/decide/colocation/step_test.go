@@ -130,16 +130,17 @@ func TestRenew(t *testing.T) {
 		fresh  []string
 	}{
 		"nothing":            {func(*Settings) {}, nil},
-		"the batch budget":   {func(s *Settings) { s.Batch.ThresholdPercent = 33 }, []string{"Batch", "Lend"}},
-		"what batch leaves":  {func(s *Settings) { s.Batch.Reserved = 500 }, []string{"Batch", "Lend", "Offering"}},
+		"the batch budget":   {func(s *Settings) { s.Batch.ThresholdPercent = 33 }, []string{"Batch", "Lend", "Notices"}},
+		"what batch leaves":  {func(s *Settings) { s.Batch.Reserved = 500 }, []string{"Batch", "Lend", "Notices", "Offering"}},
 		"burst":              {func(s *Settings) { s.Burst.All = true }, []string{"Burst"}},
 		"a mode":             {func(s *Settings) { s.Burst.Mode = control.Off }, []string{"Burst"}},
 		"eviction":           {func(s *Settings) { s.Eviction.RefuseNew = true }, []string{"Eviction"}},
+		"notices":            {func(s *Settings) { s.Notices.Within = time.Hour }, []string{"Notices"}},
 		"rules":              {func(s *Settings) { s.Rules = s.Rules[1:] }, []string{"Rules", "PreviewRules"}},
 		"windows":            {func(s *Settings) { s.Windows = []control.Window{{From: "09:00", To: "10:00"}} }, []string{"Windows"}},
-		"the pools' law":     {func(s *Settings) { s.PoolLaw = []control.PoolConfig{{Name: "all", Low: 1}} }, []string{"Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
-		"exclusive pools":    {func(s *Settings) { s.ExclusivePools = true }, []string{"Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
-		"nothing is written": {func(s *Settings) { s.Writes = false }, []string{"Pools", "Batch", "Cache", "Burst", "Demotion", "Memory", "Rules", "PreviewRules", "Eviction", "Lend", "Offering"}},
+		"the pools' law":     {func(s *Settings) { s.PoolLaw = []control.PoolConfig{{Name: "all", Low: 1}} }, []string{"Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
+		"exclusive pools":    {func(s *Settings) { s.ExclusivePools = true }, []string{"Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
+		"nothing is written": {func(s *Settings) { s.Writes = false }, []string{"Notices", "Pools", "Batch", "Cache", "Burst", "Demotion", "Memory", "Rules", "PreviewRules", "Eviction", "Lend", "Offering"}},
 	} {
 		_, was, before := busyNode(t)
 		now, cfg := *was, *was.Config

@@ -87,7 +87,7 @@ func (b *Batch) Step(v *View) (Budget, []Decision) {
 	had, wasLimited := b.now, b.limited
 	mayGrow := known && b.used.full(v.Now)
 	others, peak := use.others, b.used.max()
-	if known && b.yields(v) {
+	if known && b.cfg.yields(v) {
 		others = v.Capacity - b.free.max()
 		peak = others
 	}
@@ -150,7 +150,7 @@ func (b *Batch) outside(now workload.MilliCPU, since time.Duration) workload.Mil
 
 // wants returns the budget that remains if everything else uses others.
 func (b *Batch) wants(v *View, others workload.MilliCPU) workload.MilliCPU {
-	budget := perCent(b.room(v), b.threshold(v)) - others
+	budget := perCent(v.room(), b.cfg.threshold(v)) - others
 	if v.Batch.Squeeze {
 		budget = perCent(budget, v.Batch.Percent)
 	}
@@ -162,28 +162,34 @@ func (c *BatchConfig) Floor(v *View) workload.MilliCPU {
 	return max(min(perCent(v.Capacity, c.FloorPercent), v.usable()), leastBudget)
 }
 
+// leaves returns the CPU that a demand leaves to batch work, which may be less than nothing. The
+// demand is that of all others, with the CPUs on which batch work never runs.
+func (c *BatchConfig) leaves(v *View, demand workload.MilliCPU) workload.MilliCPU {
+	return perCent(v.room(), c.threshold(v)) - max(0, demand-apart(v))
+}
+
 // usable returns the CPUs that batch work may run on: the shared CPUs and the lent ones.
 func (v *View) usable() workload.MilliCPU { return v.Shared + v.Lent }
 
 // room returns the node's CPU without the pins that are not lent.
-func (b *Batch) room(v *View) workload.MilliCPU { return v.Capacity - (v.Allocatable - v.usable()) }
+func (v *View) room() workload.MilliCPU { return v.Capacity - (v.Allocatable - v.usable()) }
 
 // yields reports whether batch work yields its CPUs at once and the configuration sets no
 // threshold.
-func (b *Batch) yields(v *View) bool { return v.Isolated && b.cfg.ThresholdPercent == 0 }
+func (c *BatchConfig) yields(v *View) bool { return v.Isolated && c.ThresholdPercent == 0 }
 
-func (b *Batch) threshold(v *View) int {
-	percent, _ := b.Threshold(v)
+func (c *BatchConfig) threshold(v *View) int {
+	percent, _ := c.Threshold(v)
 	return percent
 }
 
 // Threshold returns the percentage of the node that all pods together may use, and why it is
 // not isolatedThreshold. The reason is empty if there is none.
-func (b *Batch) Threshold(v *View) (percent int, why string) {
+func (c *BatchConfig) Threshold(v *View) (percent int, why string) {
 	switch {
-	case b.cfg.ThresholdPercent > 0:
-		return b.cfg.ThresholdPercent, ""
-	case b.yields(v):
+	case c.ThresholdPercent > 0:
+		return c.ThresholdPercent, ""
+	case c.yields(v):
 		return isolatedThreshold, ""
 	case v.Stays == "":
 		return sharingThreshold, ""
@@ -240,20 +246,20 @@ func (b *Batch) decision(v *View, use *batchUse, had workload.MilliCPU, wasLimit
 	default:
 		d.Action = "fresh"
 	}
-	d.Why = fmt.Sprintf("online work and the system use %s CPUs of %s, and all together may use %d%%", cpus(use.others), cpus(b.room(v)), b.threshold(v))
+	d.Why = fmt.Sprintf("online work and the system use %s CPUs of %s, and all together may use %d%%", cpus(use.others), cpus(v.room()), b.cfg.threshold(v))
 	switch {
 	case v.Batch.Squeeze:
 		d.Why = fmt.Sprintf("%s; batch has %d%% of what it would have, or its floor", v.Batch.Why, v.Batch.Percent)
 	case b.lost:
-		d.Why = fmt.Sprintf("the node's usage is not known: online work counts with its requests, %s CPUs of %s", cpus(use.others), cpus(b.room(v)))
+		d.Why = fmt.Sprintf("the node's usage is not known: online work counts with its requests, %s CPUs of %s", cpus(use.others), cpus(v.room()))
 	case b.now == b.cfg.Floor(v):
 		d.Why += "; this is its floor"
 	}
-	if _, why := b.Threshold(v); why != "" && !v.Batch.Squeeze && !b.lost {
+	if _, why := b.cfg.Threshold(v); why != "" && !v.Batch.Squeeze && !b.lost {
 		d.Why += "; " + why
 	}
 	d.Facts = []Fact{
-		cpuFact("capacity_cpus", v.Capacity), cpuFact("room_cpus", b.room(v)), {"threshold_percent", float64(b.threshold(v))},
+		cpuFact("capacity_cpus", v.Capacity), cpuFact("room_cpus", v.room()), {"threshold_percent", float64(b.cfg.threshold(v))},
 		cpuFact("others_cpus", use.others), cpuFact("online_cpus", use.online), cpuFact("pinned_cpus", use.pinned), cpuFact("batch_cpus", use.batch),
 		cpuFact("node_cpus", use.node), cpuFact("floor_cpus", b.cfg.Floor(v)),
 	}

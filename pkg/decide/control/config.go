@@ -4,7 +4,7 @@ import "time"
 
 // Config is the loop's part of sluice.yaml. Percentages are whole numbers.
 type Config struct {
-	Mode         Mode          `yaml:"mode"`         // Mode of windows, of the switch, and of each controller without a mode of its own.
+	Mode         Mode          `yaml:"mode"`         // Mode of windows, of the switch, of notices, and of each controller without a mode of its own.
 	FastInterval time.Duration `yaml:"fastInterval"` // Time between two measurements, and between two steps of pools and batch.
 	Interval     time.Duration `yaml:"interval"`     // Time between two steps of the other controllers.
 
@@ -18,6 +18,7 @@ type Config struct {
 	Interference InterferenceConfig `yaml:"interference"`
 	Offer        OfferConfig        `yaml:"offer"`
 	Prediction   PredictionConfig   `yaml:"prediction"`
+	Notices      NoticesConfig      `yaml:"notices"`
 	Rules        []Rule             `yaml:"rules"`
 	Windows      []Window           `yaml:"windows"`
 }
@@ -42,6 +43,7 @@ func DefaultConfig() Config {
 			Mode: Preview, CPUPercentile: 95, MemoryPercentile: 98, CPUHalfLife: 12 * time.Hour, MemoryHalfLife: 24 * time.Hour,
 			MarginPercent: 10, ConfidencePercent: 90,
 		},
+		Notices: NoticesConfig{Within: 10 * time.Minute},
 		Rules:   []Rule{},
 		Windows: []Window{},
 	}
@@ -215,6 +217,11 @@ type PredictionConfig struct {
 	MemoryHalfLife    time.Duration `yaml:"memoryHalfLife"`    // Time in which a minute's memory loses half of its weight in the histogram.
 	MarginPercent     int           `yaml:"marginPercent"`     // Margin added to each forecast, in percent of it.
 	ConfidencePercent int           `yaml:"confidencePercent"` // Part of the last days, in percent, in which the peak must not have exceeded the forecast for it to count.
+}
+
+// NoticesConfig is what batch work learns beforehand of squeezes and evictions.
+type NoticesConfig struct {
+	Within time.Duration `yaml:"within"` // How long before a squeeze or an eviction batch work gets a notice of it; 0 gives none.
 }
 
 // RuleAction is what a rule does.

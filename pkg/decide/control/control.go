@@ -47,6 +47,7 @@ type View struct {
 	HasCRI  bool
 
 	Forecasts Forecasts // peaks to count with; empty if nothing counts with them
+	Expected  Forecasts // peaks that are forecast, whether anything counts with them or not
 
 	Batch BatchState // what time windows and the batch switch allow; decided before the other controllers step
 
@@ -164,7 +165,7 @@ type Decision struct {
 	Action     string `json:"action"`          // Action, for example "grow", "shrink" or "throttle".
 	From       string `json:"from,omitempty"`  // Old value; absent if there was none.
 	To         string `json:"to,omitempty"`    // New value; absent if there is none.
-	Cause      string `json:"cause,omitempty"` // Cause of an eviction or demotion, in few distinct values for counting, for example "node-memory" or the pool that lacked CPUs.
+	Cause      string `json:"cause,omitempty"` // Cause of an eviction, a demotion or a notice, in few distinct values for counting, for example "node-memory" or the pool that lacked CPUs.
 	Why        string `json:"why"`             // Reason in one sentence with the numbers that mattered.
 	Facts      []Fact `json:"facts,omitempty"` // Measurements that the decision was based on.
 

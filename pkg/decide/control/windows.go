@@ -235,6 +235,60 @@ func (s *BatchState) join(c *dayWindow) {
 	}
 }
 
+// Coming returns what the switch or a window does to batch work now, or what a window will do within
+// that time or within its grace, as of the last step. Without an end, none is known; the zero Notice
+// stands for nothing. Of several windows the strictest counts.
+func (w *Windows) Coming(v *View, s Switch, within time.Duration) Notice {
+	var on time.Time // until then the switch lets batch work run
+	switch s.inForce(v.Now) {
+	case SwitchOff:
+		n := Notice{Kind: NoticeSqueeze, Cause: NoticeBySwitch, BeginsAt: v.Now, EndsAt: s.Until, Why: s.WhyOff()}
+		if s.Evict {
+			n.Kind = NoticeEvict
+		}
+		return n
+	case SwitchOn:
+		if on = s.Until; on.IsZero() {
+			return Notice{}
+		}
+	}
+	var strictest *dayWindow
+	for i := range w.windows {
+		c := &w.windows[i]
+		begin := c.span.from
+		if begin.Before(on) {
+			begin = on
+		}
+		if begin.Before(c.span.to) && v.Now.Before(c.span.to) && !v.Now.Before(begin.Add(-max(within, c.Grace))) && c.concerns(v) && c.stricter(strictest) {
+			strictest = c
+		}
+	}
+	if strictest == nil {
+		return Notice{}
+	}
+	n := Notice{Kind: NoticeSqueeze, Cause: NoticeByWindow, BeginsAt: strictest.span.from, EndsAt: strictest.span.to, Why: strictest.open}
+	if strictest.Evict {
+		n.Kind = NoticeEvict
+	}
+	if n.BeginsAt.Before(on) {
+		n.BeginsAt = on
+	}
+	return n
+}
+
+// stricter reports whether a window takes more from batch work than another one, or begins earlier.
+func (c *dayWindow) stricter(other *dayWindow) bool {
+	switch {
+	case other == nil:
+		return true
+	case c.Evict != other.Evict:
+		return c.Evict
+	case c.Percent != other.Percent:
+		return c.Percent < other.Percent
+	}
+	return c.span.from.Before(other.span.from)
+}
+
 // concerns reports whether the window applies: always if it has no labels, or while an LS pod
 // runs whose labels match all of the window's.
 func (c *dayWindow) concerns(v *View) bool {

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
 	"github.com/sluice-dev/sluice/pkg/engine/nodestatus"
+	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/rdtgroup"
 	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
@@ -72,6 +73,7 @@ type Options struct {
 	CDIDir         string                           // directory of CDI specs, which claims need; "" refuses claims
 	ClaimDevices   claim.DomainKind                 // what is offered to claims
 	StateDir       string                           // directory of the batch switch's file and of what was learned of the usage; "" for neither
+	Notices        *notices.Folder                  // files with the notices of the pods that ask for them; nil without
 	LearnedUsage   *predict.Set                     // what was learned of the usage before the start; nil for nothing
 
 	// Clock returns the present time; nil uses the system's clock. With a Clock the agent

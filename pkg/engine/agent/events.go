@@ -47,6 +47,7 @@ func (a *Agent) CreateContainer(ctx context.Context, pod *workload.Pod, spec wor
 		placed = true
 		if a.Authority().Writes {
 			reply = a.record.Adjustment(c)
+			reply.Notices = a.noticesOf(c)
 			if (reply.Settings != node.Settings{Carried: c.Carried}) {
 				a.cpusets.Touch(c)
 			}
@@ -335,7 +336,7 @@ func (a *Agent) stopped(id string) {
 }
 
 // RemovePod forgets a pod and its remaining containers.
-func (a *Agent) RemovePod(podID string) error {
+func (a *Agent) RemovePod(podID, uid string) error {
 	return a.events.Do("RemovePodSandbox", func() error {
 		var left []string
 		for _, c := range a.Order {
@@ -346,6 +347,7 @@ func (a *Agent) RemovePod(podID string) error {
 		for _, id := range left {
 			a.stopped(id)
 		}
+		a.endNotices(uid)
 		return nil
 	})
 }

@@ -49,7 +49,7 @@ func TestAnnotationsDontFillTheMemory(t *testing.T) { //nolint:paralleltest // m
 				t.Errorf("%d pods are kept", got)
 			}
 			for p := range pods {
-				if err := n.agent.RemovePod(fmt.Sprintf("sandbox-p%d", p)); err != nil {
+				if err := n.agent.RemovePod(fmt.Sprintf("sandbox-p%d", p), ""); err != nil {
 					t.Error(err)
 				}
 			}

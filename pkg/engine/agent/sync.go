@@ -60,6 +60,7 @@ func (a *Agent) Synchronize(ctx context.Context, pods []*workload.Pod, specs []w
 		})
 		a.cpusets.Claim(a.Order)
 		a.forgetGone()
+		a.keepNotices(pods)
 		a.loop.Inherit()
 		a.Post("tune", func() {
 			a.podsettings.ReconcileAll(a.loop.Memory.Owns)

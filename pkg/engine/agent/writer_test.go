@@ -117,7 +117,7 @@ func TestNothingWaitsForTheKernel(t *testing.T) {
 		"stop": func(h *knobNode) { h.end("victim/c") },
 		"remove": func(h *knobNode) {
 			h.Rmdir("/kubepods/burstable/pod-victim/c")
-			if err := h.agent.RemovePod("sandbox-victim"); err != nil {
+			if err := h.agent.RemovePod("sandbox-victim", ""); err != nil {
 				h.t.Errorf("remove: %v", err)
 			}
 		},

@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/groups"
 	"github.com/sluice-dev/sluice/pkg/engine/memorylimit"
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/engine/podsettings"
 	"github.com/sluice-dev/sluice/pkg/engine/runtimerecord"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -58,6 +59,8 @@ type Options struct {
 	// "" switches the batch switch off, and saves nothing.
 	StateDir     string
 	LearnedUsage *predict.Set // what was learned of the usage before the start; nil for nothing
+	// Notices are the files with the notices of the pods that ask for them; nil without.
+	Notices *notices.Folder
 	// FleetSwitch returns the switch of the fleet; nil without sluice-kube.
 	FleetSwitch func() status.Switch
 	// Failures counts the failed samples, by kind; nil if nothing is sampled.
@@ -123,6 +126,9 @@ type Loop struct {
 	givenBefore   workload.MilliCPU
 	evictedBefore int
 	savedAt       time.Time
+
+	notice      control.Notice // that holds
+	noticeFiles noticeFiles
 
 	usageLoaded  bool // the usage that an earlier run has learned was read, or can't be
 	savesUsage   bool

@@ -36,6 +36,7 @@ func (l *Loop) Status() *status.Loop {
 	if l.begun {
 		s.Problem = ""
 		s.Benefit = l.Controllers.Benefit.Report(l.View.Now)
+		s.Notices = l.noticeStatus()
 		if l.learns() {
 			s.Forecasts = l.Controllers.Prediction.Report(&l.View.View)
 		}
@@ -80,6 +81,7 @@ func (l *Loop) ControllerStatus() []status.Controller {
 	}
 	all := []status.Controller{
 		{Name: "windows", Mode: may.Of("")},
+		{Name: "notices", Mode: steps(cfg.Notices.Within > 0, "")},
 		{Name: "pools", Mode: steps(apart, cfg.Pools.Mode)},
 		{Name: "batch", Mode: steps(!apart, cfg.Batch.Mode)},
 		{Name: "interference", Mode: may.Of(cfg.Interference.Mode)},
@@ -123,7 +125,7 @@ func (l *Loop) BatchStatus() status.Batch {
 		s.NextChangeAt = l.Controllers.Windows.Next()
 		s.Floor = l.Config.Control.Batch.Floor(&l.View.View)
 		if l.Config.Pools.Mode != config.Exclusive {
-			s.ThresholdPercent, s.ThresholdWhy = l.Controllers.Batch.Threshold(&l.View.View)
+			s.ThresholdPercent, s.ThresholdWhy = l.Config.Control.Batch.Threshold(&l.View.View)
 		}
 	}
 	for i := range l.View.Containers {

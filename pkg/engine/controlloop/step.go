@@ -24,9 +24,13 @@ func (l *Loop) step(all bool) {
 	c := &l.Controllers
 	in := colocation.Inputs{Config: &l.Config.Control, Authority: l.Authority().Authority, Evicts: l.Evictor != nil}
 	if all {
-		windows := c.StepWindows(&l.View, &in, l.switchInForce(l.View.Now))
+		batchSwitch := l.switchInForce(l.View.Now)
+		windows := c.StepWindows(&l.View, &in, batchSwitch)
 		l.Decisions.Add(l.View.Now, windows.Mode, windows.Decisions)
 		c.StepPrediction(&l.View, &in)
+		notice, decided := c.StepNotices(&l.View, &in, batchSwitch)
+		l.Decisions.Add(l.View.Now, decided.Mode, decided.Decisions)
+		l.stepNotices(notice)
 	}
 	l.stepPools(&in, all)
 	if !all {

@@ -31,4 +31,5 @@ type Adjustment struct {
 	Settings
 	OOMScoreAdj workload.Optional[int]
 	RDTGroup    string // the resctrl group; "" for none
+	Notices     string // the node's folder with the pod's notices (pkg/engine/notices), to mount; "" for none
 }

@@ -2,6 +2,7 @@ package nri
 
 import (
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -10,6 +11,7 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 
 	"github.com/sluice-dev/sluice/pkg/engine/node"
+	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/knobs"
 	"github.com/sluice-dev/sluice/pkg/workload"
 	"github.com/sluice-dev/sluice/pkg/workload/claim"
@@ -113,6 +115,10 @@ func adjustmentOf(a node.Adjustment) *api.ContainerAdjustment {
 	}
 	if a.RDTGroup != "" {
 		out.SetLinuxRDTClosID(a.RDTGroup)
+	}
+	if a.Notices != "" {
+		out.AddMount(&api.Mount{Source: a.Notices, Destination: notices.Mounted, Type: "bind", Options: []string{"bind", "ro", "nosuid", "nodev", "noexec", "rprivate"}})
+		out.AddEnv(notices.Variable, path.Join(notices.Mounted, notices.File))
 	}
 	return out
 }

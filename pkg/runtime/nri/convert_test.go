@@ -2,6 +2,7 @@ package nri
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,13 @@ func TestSettings(t *testing.T) {
 	score := node.Adjustment{OOMScoreAdj: workload.Some(0)}
 	if got := adjustmentOf(score).GetLinux().GetOomScoreAdj(); got == nil || got.GetValue() != 0 {
 		t.Errorf("an OOM score of 0 is %v", got)
+	}
+	told := adjustmentOf(node.Adjustment{Notices: "/run/sluice/notices/uid"})
+	if m := told.GetMounts(); len(m) != 1 || m[0].Source != "/run/sluice/notices/uid" || m[0].Destination != "/run/sluice-notice" || !slices.Contains(m[0].Options, "ro") {
+		t.Errorf("mounts %v", m)
+	}
+	if env := told.GetEnv(); len(env) != 1 || env[0].Key+"="+env[0].Value != "SLUICE_NOTICE=/run/sluice-notice/notice.json" {
+		t.Errorf("environment %v", env)
 	}
 	if got := adjustmentOf(node.Adjustment{}); got != nil {
 		t.Errorf("nothing to set, and still %v", got)

@@ -83,5 +83,5 @@ func (p *Plugin) UpdatePodSandbox(ctx context.Context, pod *api.PodSandbox, _, r
 // RemovePodSandbox is the last event of a pod.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.agent.Latencies.Answered(latency.RemovePod, time.Now())
-	return p.agent.RemovePod(pod.GetId())
+	return p.agent.RemovePod(pod.GetId(), podOf(pod).UID)
 }

@@ -61,6 +61,10 @@ func Looped() *status.Status {
 			{Object: "pool " + s.Pools[1].Name, Resource: "cpu", Soon: control.Amount{CPU: 15000}, Day: control.Amount{CPU: 19000}, Method: "histogram"},
 			{Object: "workload shop/web", Resource: "cpu", Soon: control.Amount{CPU: 400}, Day: control.Amount{CPU: 500}, Method: "histogram", ConfidenceFraction: 1, Trusted: true, Requested: control.Amount{CPU: 4000}},
 		},
+		Notices: status.Notices{
+			Active: &control.Notice{Kind: control.NoticeSqueeze, Cause: control.NoticeBySwitch, BeginsAt: noon.Add(-2 * time.Minute), EndsAt: noon.Add(2 * time.Hour), Why: "batch is switched off"},
+			Counts: control.NoticeCounts{Given: 3, Kept: 2, False: 1},
+		},
 		Benefit: control.BenefitReport{Day: control.Day{CPUHours: 83.25, GiBHours: 120, UtilizationFraction: 0.61, KnownHours: 24}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{{
 			Ref: "data/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02}, Excess: control.Strain{CPUFraction: 0.11, RunDelayFraction: 0.05},
@@ -100,7 +104,7 @@ func HugeLoop() *status.Status {
 	}
 	s.Config.Parts = []status.ConfigPart{{Name: strings.Repeat("p", 253), Keys: []string{"pools.list", "control.burst", "control.windows", "control.batch"}, Problem: long}}
 	l := s.Loop
-	l.Batch.ThresholdWhy = long
+	l.Batch.ThresholdWhy, l.Notices.Active.Why = long, long
 	l.Problem, l.Batch.Why, l.Refusal.Why, l.Offer.Why = long, long, long, long
 	l.Disturbed[0].Ref, l.Disturbed[0].Suspects[0].Ref = pod, long
 	for i := range l.Forecasts {

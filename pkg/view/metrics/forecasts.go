@@ -39,6 +39,18 @@ func forecasts() []metric {
 			forecastOf("", func(f *control.PeakForecast, out *sink) { out.put(f.ConfidenceFraction, f.Object, string(f.Resource)) })},
 		{"sluice_forecast_trusted", "1 if decisions may count with the forecast.", gauge, byResource,
 			forecastOf("", func(f *control.PeakForecast, out *sink) { out.put(truth(f.Trusted), f.Object, string(f.Resource)) })},
+		{"sluice_notices_total", "Notices to batch work by forecasts: given, kept (the squeeze came while the notice held), false (withdrawn without).", counter, []string{"result"},
+			loopSamples(func(l *status.Loop, out *sink) {
+				out.put(float64(l.Notices.Counts.Given), "given")
+				out.put(float64(l.Notices.Counts.Kept), "kept")
+				out.put(float64(l.Notices.Counts.False), "false")
+			})},
+		{"sluice_notice", "1 while batch work has a notice of that kind, for that cause: forecast, window or switch.", gauge, []string{"kind", "cause"},
+			loopSamples(func(l *status.Loop, out *sink) {
+				if n := l.Notices.Active; n != nil {
+					out.put(1, string(n.Kind), string(n.Cause))
+				}
+			})},
 	}
 }
 

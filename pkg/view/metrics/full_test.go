@@ -90,6 +90,7 @@ func fullLoop(at time.Time) *status.Loop {
 			{Object: "workload shop/web", Resource: "cpu", Soon: control.Amount{CPU: 400}, Day: control.Amount{CPU: 500}, Method: "histogram", ConfidenceFraction: 1, Trusted: true, Requested: control.Amount{CPU: 4000}},
 			{Object: "node", Resource: "memory", Soon: control.Amount{MemoryBytes: 30 << 30}, Day: control.Amount{MemoryBytes: 32 << 30}, Method: "histogram", ConfidenceFraction: 0.75, LastHourForecast: control.Amount{MemoryBytes: 30 << 30}, LastHourPeak: control.Amount{MemoryBytes: 31 << 30}},
 		},
+		Notices: status.Notices{Active: &control.Notice{Kind: control.NoticeSqueeze, Cause: control.NoticeByForecast}, Counts: control.NoticeCounts{Given: 5, Kept: 3, False: 1}},
 		Benefit: control.BenefitReport{CPUHours: 700, GiBHours: 9, RunCPUHours: 100, RunGiBHours: 2, Day: control.Day{UtilizationFraction: 0.61, KnownHours: 23, Squeezes: 4, Evicted: 3}, SatisfactionFraction: 0.93},
 		Disturbed: []control.Disturbance{
 			{Ref: "shop/db-0", Learned: true, Calm: control.Strain{CPUFraction: 0.02, ThrottledFraction: 0.1}, Excess: control.Strain{CPUFraction: 0.12, RunDelayFraction: 0.05}},

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/knobs"
@@ -43,6 +44,9 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 			{"drift", driftOf(c)},
 			{"cgroup", cmp.Or(c.Cgroup, "unknown")},
 			{"id", c.ID},
+		}
+		if text := notifiedText(s.Loop, c); text != "" {
+			rows = append(rows, []string{"notices", text})
 		}
 		terminal.Table(&out, "  ", terminal.Columns, slices.Insert(rows, 7, usageRows(c)...))
 		kernelText(&out, c)
@@ -159,6 +163,17 @@ func quotaOf(c *status.Container) string {
 		return quotaText(c.Unlimited)
 	}
 	return "set by Sluice: " + strings.Join(set, ", ")
+}
+
+// notifiedText says what is in the file of a container that asks for notices; "" for another one.
+func notifiedText(l *status.Loop, c *status.Container) string {
+	switch i := slices.IndexFunc(c.Keys, func(k workload.RequestKey) bool { return k.Key == "notice" }); {
+	case i < 0 || c.Keys[i].Value == "none" || l == nil:
+		return ""
+	case l.Notices.Active != nil && l.Mode == control.On:
+		return activeNotice(l.Notices.Active)
+	}
+	return "none now"
 }
 
 func stateText(c *status.Container) string {

@@ -84,6 +84,9 @@ func loopRows(l *status.Loop, c *status.Config) [][]string {
 		}
 		rows = append(rows, []string{"threshold", text})
 	}
+	if n := &l.Notices; n.Active != nil || n.Counts.Given > 0 {
+		rows = append(rows, []string{"notice", noticeText(n)})
+	}
 	if m := &l.Memory; m.GoalBytes > 0 || m.UsedBytes > 0 {
 		text := fmt.Sprintf("%s held by batch of at most %s; others %s and %s headroom", humanize.Bytes(m.UsedBytes), humanize.Bytes(m.GoalBytes), humanize.Bytes(m.OnlineBytes), humanize.Bytes(m.HeadroomBytes))
 		if m.LimitBytes > 0 {
@@ -149,6 +152,22 @@ func nodeText(n *status.NodeUsage) string {
 		text += fmt.Sprintf(", pressure: CPU %s, memory %s, I/O %s", humanize.Percent(p.CPUFraction), humanize.Percent(p.MemoryFraction), humanize.Percent(p.IOFraction))
 	}
 	return text
+}
+
+// noticeText describes the notice that holds, and what became of those by forecasts.
+func noticeText(n *status.Notices) string {
+	var parts []string
+	if n.Active != nil {
+		parts = append(parts, activeNotice(n.Active))
+	}
+	if c := &n.Counts; c.Given > 0 {
+		parts = append(parts, fmt.Sprintf("%s by forecasts given, %d kept, %d false", humanize.Count(c.Given, "notice"), c.Kept, c.False))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func activeNotice(n *control.Notice) string {
+	return fmt.Sprintf("%s from %s to %s: %s", n.Kind, moment(n.BeginsAt), moment(n.EndsAt), n.Why)
 }
 
 func refusalText(r *status.Refusal) string {

@@ -54,6 +54,7 @@ func settings() map[key][]setting {
 			{value: `{devices: {"8:0": {weight: 101}}}`, needs: IOWeight}},
 		requiredKey: {{value: "cpu-burst,memory-qos"}},
 		allowKey:    {{value: "throttle,demote,reclaim,evict"}, {value: "none", never: be}},
+		noticeKey:   {{value: "file"}, {value: "none"}},
 		evictKey:    {{value: "-5"}, {value: "never", never: be}},
 	}
 }

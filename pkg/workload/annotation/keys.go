@@ -46,6 +46,7 @@ const (
 	requiredKey
 	allowKey
 	evictKey
+	noticeKey
 	grantKey // is read as batchKey
 
 	weightKey
@@ -62,7 +63,7 @@ const (
 
 var keyNames = [...]string{
 	"class", "pool", "cpus", "cpuset", "numa", "smt", "l3", "near", "memory-nodes", "exclusive", "exclusive-group",
-	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "grant",
+	"cpu-burst", "cpu-identity", "core-sched", "memory-qos", "rdt-class", "io", "required", "allow", "evict", "notice", "grant",
 	"weight", "oom-score", "net-class",
 	"batch-resources", "priority-class",
 }
@@ -90,7 +91,7 @@ func (k key) appliesTo(class workload.Class) bool {
 	switch k {
 	case poolKey, batchKey:
 		return class == workload.LS || class == workload.BE
-	case grantKey:
+	case noticeKey, grantKey:
 		return class == workload.BE
 	case cpuBurstKey: // LSE and LSR have no quota
 		return class == workload.LS

@@ -38,6 +38,8 @@ func setTuning(t *workload.Tuning, k key, value string) (err error) {
 		t.Allow, err = parseActions(value)
 	case evictKey:
 		t.Evict, err = parseEvict(value)
+	case noticeKey:
+		t.Notice, err = choose(value, choice[bool]{"file", true}, choice[bool]{"none", false})
 	case weightKey:
 		if t.Weight, err = parsePercent(value, maxBurst); err != nil {
 			err = fmt.Errorf("must be a share of the weight that the kubelet gives, 1%% to %d%%", maxBurst)
@@ -71,6 +73,8 @@ func (k key) fillTuning(to, from *workload.Tuning) {
 		to.Allow = from.Allow
 	case evictKey:
 		to.Evict.Never, to.Evict.Order = from.Evict.Never, from.Evict.Order
+	case noticeKey:
+		to.Notice = from.Notice
 	case priorityClassKey:
 		to.Evict.PriorityClass = from.Evict.PriorityClass
 	case weightKey:

@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-dev/sluice/pkg/engine/agent"
 	"github.com/sluice-dev/sluice/pkg/engine/batchswitch"
 	"github.com/sluice-dev/sluice/pkg/engine/controlloop"
+	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/engine/sampler"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
 	"github.com/sluice-dev/sluice/pkg/kernel/coresched"
@@ -94,6 +95,7 @@ type service struct {
 	own     *ownCPUs
 	host    *host.Host
 	sampler *sampler.Sampler // nil if there is no control loop
+	notices *notices.Folder  // nil if it can't be opened
 	link    *kubelink.Link   // to sluice-kube
 	text    []byte           // of the configuration at the start
 	reload  *reloader
@@ -241,6 +243,9 @@ func (s *service) stop() {
 	if s.sampler != nil {
 		s.sampler.Close() //nolint:errcheck // the sampler only reads
 	}
+	if s.notices != nil {
+		s.notices.Close() //nolint:errcheck // all notices are written
+	}
 	if s.host != nil {
 		s.host.Close() //nolint:errcheck // all writes have reached the kernel
 	}
@@ -288,6 +293,11 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		Originals: at.JournalFile(), Formerly: at.FormerJournalFile(),
 		Confine: s.own.confine, CDIDir: s.CDIDir, ClaimDevices: s.ClaimDevices,
 	}
+	var err error
+	if s.notices, err = notices.Open(at.Runtime); err != nil {
+		log.WithError(err).Warn("Pods that ask for notices get none")
+	}
+	options.Notices = s.notices
 	if h.AffinitiesErr != nil {
 		return nil, h.AffinitiesErr
 	}
@@ -322,7 +332,6 @@ func (s *service) newAgent(loop, writing context.Context, cfg *config.Config, fr
 		options.NoRDT = h.RDTErr.Error()
 	}
 	if s.KubeSocket != "" {
-		var err error
 		if s.fleet, err = batchswitch.OpenFleet(at.State); err != nil {
 			log.WithError(err).Error("The fleet's switch can't be read")
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/engine/notices"
 	"github.com/sluice-dev/sluice/pkg/engine/reconcile"
 	"github.com/sluice-dev/sluice/pkg/engine/restore"
 	"github.com/sluice-dev/sluice/pkg/kernel/cgroupfs"
@@ -86,6 +87,9 @@ func giveBack(at statedir.Dirs, hostRoot string, dry bool) (r restore.Result, er
 		reconcile.AfterFailsafe(h.Cgroups, j, plan)
 	}
 	r, err = restore.Run(&all, j, dry)
+	if !dry {
+		err = errors.Join(err, notices.RemoveAll(at.Runtime))
+	}
 	return r, errors.Join(err, unknown)
 }
 
