@@ -35,6 +35,7 @@ func testLoop(t *testing.T, rt *runtime.Runtime) {
 		{"memory is taken back from batch", testMemory},
 		{"memory evicts batch", testEviction},
 		{"the switch closes batch", testSwitch},
+		{"batch reads notices", testNotices},
 		{"the plugin dies or stalls", testFailsafe},
 		{"the plugin is restarted", testRestartInSqueeze},
 		{"services keep their proportions", testWeights},
