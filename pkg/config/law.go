@@ -87,7 +87,7 @@ func (d *decoder) checkLaw(c *Config) {
 	d.problems("control.prediction.", l.Prediction.Check())
 	d.problems("control.notices.", l.Notices.Check())
 	d.problems("control.rules", control.CheckRules(l.Rules, c.Pools.Names()))
-	d.problems("control.windows", control.CheckWindows(l.Windows))
+	d.problems("control.windows", control.CheckWindows(l.Windows, c.Pools.Names()))
 	if class := l.Cache.Class; class != "" {
 		if _, there := c.RDT.Classes[class]; !there {
 			d.fail("control.cache.class", "%s: is not under rdt.classes%s", quote(class), known(class, slices.Sorted(maps.Keys(c.RDT.Classes))))

@@ -59,7 +59,11 @@ func (c *Controllers) Learned() Learned {
 // NewControllers returns the controllers. The configuration must have been checked.
 func NewControllers(s *Settings, kept Learned) (c Controllers, err error) {
 	cfg := s.Config
-	if c.Windows, err = control.NewWindows(cfg.Windows, s.Zone, cfg.Interval); err != nil {
+	names := make([]string, len(s.PoolLaw))
+	for i := range s.PoolLaw {
+		names[i] = s.PoolLaw[i].Name
+	}
+	if c.Windows, err = control.NewWindows(cfg.Windows, names, s.Zone, cfg.Interval); err != nil {
 		return c, err
 	}
 	if c.Rules, err = control.NewRules(cfg.Rules, control.On, cfg.Mode, s.PoolLaw, cfg.Interval); err != nil {
@@ -100,7 +104,7 @@ func (c *Controllers) Renew(was, now *Settings, sameRDT bool) (Controllers, erro
 		return was.Of(own) == now.Of(other) && reflect.DeepEqual(x, y)
 	}
 	next.Interference, next.Noisy, next.OverAsk, next.Outgrown, next.Benefit = c.Interference, c.Noisy, c.OverAsk, c.Outgrown, c.Benefit
-	if reflect.DeepEqual(was.Windows, now.Windows) {
+	if law && reflect.DeepEqual(was.Windows, now.Windows) {
 		next.Windows = c.Windows
 	}
 	if same("", "", was.Offer, now.Offer) && was.Batch.Reserved == now.Batch.Reserved && was.Memory.Reserve == now.Memory.Reserve {

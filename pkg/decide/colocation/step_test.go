@@ -138,8 +138,8 @@ func TestRenew(t *testing.T) {
 		"notices":            {func(s *Settings) { s.Notices.Within = time.Hour }, []string{"Notices"}},
 		"rules":              {func(s *Settings) { s.Rules = s.Rules[1:] }, []string{"Rules", "PreviewRules"}},
 		"windows":            {func(s *Settings) { s.Windows = []control.Window{{From: "09:00", To: "10:00"}} }, []string{"Windows"}},
-		"the pools' law":     {func(s *Settings) { s.PoolLaw = []control.PoolConfig{{Name: "all", Low: 1}} }, []string{"Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
-		"exclusive pools":    {func(s *Settings) { s.ExclusivePools = true }, []string{"Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
+		"the pools' law":     {func(s *Settings) { s.PoolLaw = []control.PoolConfig{{Name: "all", Low: 1}} }, []string{"Windows", "Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
+		"exclusive pools":    {func(s *Settings) { s.ExclusivePools = true }, []string{"Windows", "Notices", "Pools", "Batch", "Demotion", "Memory", "Rules", "PreviewRules", "Lend"}},
 		"nothing is written": {func(s *Settings) { s.Writes = false }, []string{"Notices", "Pools", "Batch", "Cache", "Burst", "Demotion", "Memory", "Rules", "PreviewRules", "Eviction", "Lend", "Offering"}},
 	} {
 		_, was, before := busyNode(t)

@@ -263,5 +263,14 @@ type Window struct {
 	Labels  map[string]string `yaml:"labels"`  // Labels with patterns of their values: the window needs such an LS pod to run.
 	Grace   time.Duration     `yaml:"grace"`   // Time before the window in which no batch work starts.
 	Evict   bool              `yaml:"evict"`   // Evict batch pods when the window starts.
+	When    WindowWhen        `yaml:"when"`    // Forecast that the window needs. Default: none.
 	Percent int               `yaml:"percent"` // Part of its CPU that batch work keeps, in percent; 0 is its floor, and no batch pod starts.
+}
+
+// WindowWhen is a forecast that a window needs: it is open only while the metric is above a value, and
+// for ten minutes after that. It is also open where the forecast has not been known for a minute, but
+// then it evicts nobody.
+type WindowWhen struct {
+	Metric string `yaml:"metric"` // Metric of rules that ends with .predicted.
+	Above  int    `yaml:"above"`  // Value above which the window is open, in percent.
 }

@@ -271,7 +271,7 @@ func (r *Rules) reclaim(v *View, rule *rule) {
 // resource returns the resource that is short while the metric is high.
 func (m *metric) resource() Resource {
 	switch m.kind {
-	case metricNodeMemory, metricNodePSIMemory, metricNodePSIMemoryFull, metricBatchMemory, metricPoolMemoryUse, metricPoolPSIMemory:
+	case metricNodeMemory, metricNodePSIMemory, metricNodePSIMemoryFull, metricBatchMemory, metricPoolMemoryUse, metricPoolPSIMemory, metricNodeMemoryPredicted:
 		return ResourceMemory
 	case metricNodeDisk, metricNodePSIIO, metricNodePSIIOFull, metricPoolPSIIO:
 		return ResourceIO

@@ -178,8 +178,14 @@ func TestRuleMetrics(t *testing.T) {
 		"node.psi.memory.full": 13, "node.psi.io": 14, "node.psi.io.full": 15, "batch.cpu": 25, "batch.memory": 5,
 		"pool.online.cpu": 75, "pool.online.memory": 50, "pool.online.psi.cpu": 20, "pool.online.psi.memory": 21, "pool.online.psi.io": 22,
 	}
-	for _, name := range RuleMetrics([]string{"online"}) {
-		m, err := parseMetric(name, []string{"online"})
+	s.Expected = Forecasts{Pools: []workload.MilliCPU{0, 2400}, Soon: Amount{CPU: 7000, MemoryBytes: 25 * gib}}
+	want["node.cpu.predicted"], want["node.memory.predicted"], want["pool.online.cpu.predicted"] = 70, 25, 60
+	names := []string{"online", "batch"}
+	for _, name := range RuleMetrics(names) {
+		if strings.HasPrefix(name, "pool.batch.") {
+			continue
+		}
+		m, err := parseMetric(name, names)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,15 +193,19 @@ func TestRuleMetrics(t *testing.T) {
 		if !ok || got < want[name]-0.01 || got > want[name]+0.01 {
 			t.Errorf("%s is %v, %v, want %v", name, got, ok, want[name])
 		}
-		s.Now = s.Now.Add(time.Minute)
+		expected := s.Expected
+		s.Now, s.Expected = s.Now.Add(time.Minute), Forecasts{}
 		if _, _, ok := m.value(&s.View, time.Second, pools); ok {
 			t.Errorf("%s is known a minute later", name)
 		}
-		s.Now = s.Now.Add(-time.Minute)
+		s.Now, s.Expected = s.Now.Add(-time.Minute), expected
 		delete(want, name)
 	}
 	if len(want) > 0 {
 		t.Errorf("not listed: %v", want)
+	}
+	if _, err := parseMetric("pool.batch.cpu.predicted", names); err == nil {
+		t.Error("a forecast of the batch pool, which has none")
 	}
 }
 

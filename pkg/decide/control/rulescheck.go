@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -98,8 +99,9 @@ func (c *Rule) checkAction(at string, p *problems) {
 	}
 }
 
-// CheckWindows returns what is wrong with the windows. Keys have the form "[0].from".
-func CheckWindows(windows []Window) []Problem {
+// CheckWindows returns what is wrong with the windows on a node with these pools. Keys have the form
+// "[0].from".
+func CheckWindows(windows []Window, pools []string) []Problem {
 	var p problems
 	for i := range windows {
 		c, at := &windows[i], fmt.Sprintf("[%d]", i)
@@ -123,6 +125,7 @@ func CheckWindows(windows []Window) []Problem {
 				p.add(at+".labels."+label, `%.80q: is not a pattern; *, ? and [a-z] stand for letters, and \ takes away their meaning`, glob)
 			}
 		}
+		c.When.check(at+".when", pools, &p)
 		p.duration(at+".grace", c.Grace, 0, 12*time.Hour)
 		p.percent(at+".percent", c.Percent, 0, 99)
 		if c.Percent > 0 && c.Evict {
@@ -133,6 +136,18 @@ func CheckWindows(windows []Window) []Problem {
 		}
 	}
 	return p
+}
+
+func (c *WindowWhen) check(at string, pools []string, p *problems) {
+	if *c == (WindowWhen{}) {
+		return
+	}
+	if _, err := parseMetric(c.Metric, pools); err != nil {
+		p.add(at+".metric", "%.80q: %v", c.Metric, err)
+	} else if !strings.HasSuffix(c.Metric, predicted) {
+		p.add(at+".metric", "%.80q: must be a forecast, such as node.cpu%s; a rule acts by what is measured now", c.Metric, predicted)
+	}
+	p.percent(at+".above", c.Above, 1, 10000)
 }
 
 func (p *problems) percent(key string, value, least, most int) {

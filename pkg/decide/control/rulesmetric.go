@@ -30,6 +30,9 @@ const (
 	metricPoolPSICPU
 	metricPoolPSIMemory
 	metricPoolPSIIO
+	metricNodeCPUPredicted
+	metricNodeMemoryPredicted
+	metricPoolCPUPredicted
 )
 
 // metric is a metric that a rule names.
@@ -54,10 +57,15 @@ func nodeMetrics() []namedMetric {
 		{"node.psi.memory.full", metricNodePSIMemoryFull}, // time in which all did
 		{"node.psi.io", metricNodePSIIO},
 		{"node.psi.io.full", metricNodePSIIOFull},
-		{"batch.cpu", metricBatchCPU},       // BE's usage, of the node's CPUs
-		{"batch.memory", metricBatchMemory}, // BE's memory with page cache, of the node's
+		{"batch.cpu", metricBatchCPU},                    // BE's usage, of the node's CPUs
+		{"batch.memory", metricBatchMemory},              // BE's memory with page cache, of the node's
+		{"node.cpu" + predicted, metricNodeCPUPredicted}, // expected of all but BE in the next ten minutes
+		{"node.memory" + predicted, metricNodeMemoryPredicted},
 	}
 }
+
+// predicted ends the name of a metric that is a forecast.
+const predicted = ".predicted"
 
 func poolMetrics() []namedMetric {
 	return []namedMetric{
@@ -66,7 +74,13 @@ func poolMetrics() []namedMetric {
 		{"psi.cpu", metricPoolPSICPU},   // of the pool; of memory and io: of its worst container
 		{"psi.memory", metricPoolPSIMemory},
 		{"psi.io", metricPoolPSIIO},
+		{"cpu" + predicted, metricPoolCPUPredicted}, // expected in the next ten minutes, of the pool's CPUs
 	}
+}
+
+// in reports whether a pool has the metric. The last one, that of batch work, is not forecast.
+func (m *namedMetric) in(pool string, pools []string) bool {
+	return m.kind != metricPoolCPUPredicted || pool != pools[len(pools)-1]
 }
 
 // RuleMetrics lists the metrics that a rule may name on a node with these pools. All are in
@@ -78,7 +92,9 @@ func RuleMetrics(pools []string) []string {
 	}
 	for _, pool := range pools {
 		for _, m := range poolMetrics() {
-			names = append(names, "pool."+pool+"."+m.name)
+			if m.in(pool, pools) {
+				names = append(names, "pool."+pool+"."+m.name)
+			}
 		}
 	}
 	return names
@@ -94,7 +110,7 @@ func parseMetric(text string, pools []string) (metric, error) {
 	if rest, ok := strings.CutPrefix(text, "pool."); ok {
 		pool, name, _ := strings.Cut(rest, ".")
 		for _, m := range poolMetrics() {
-			if m.name == name && slices.Contains(pools, pool) {
+			if m.name == name && slices.Contains(pools, pool) && m.in(pool, pools) {
 				return metric{kind: m.kind, pool: pool}, nil
 			}
 		}
@@ -107,13 +123,19 @@ func parseMetric(text string, pools []string) (metric, error) {
 }
 
 // value returns the metric in percent and the time of the measurement. It returns false if the
-// metric is unknown or too old.
+// metric is unknown or too old. A forecast that is not trusted is unknown.
 func (m *metric) value(v *View, interval time.Duration, pools []PoolConfig) (percent float64, at time.Time, ok bool) {
 	if m.pool != "" {
 		return m.ofPool(v, interval, pools)
 	}
 	n := &v.Node
 	switch m.kind {
+	case metricNodeCPUPredicted:
+		percent = float64(v.Expected.Soon.CPU) / 10 / onlineCPUs(v)
+		return percent, v.Now, percent > 0
+	case metricNodeMemoryPredicted:
+		percent = percentIn(v.Expected.Soon.MemoryBytes, v.MemoryTotal)
+		return percent, v.Now, percent > 0
 	case metricNodeCPU:
 		percent, at = float64(n.CPU.Usage)/10/onlineCPUs(v), n.CPU.At
 	case metricNodeMemory:
@@ -231,6 +253,9 @@ func (m *metric) ofPool(v *View, interval time.Duration, pools []PoolConfig) (pe
 	}
 	p := &v.Pools[i]
 	switch m.kind {
+	case metricPoolCPUPredicted:
+		percent = float64(v.Expected.pool(i)) / 10 / float64(max(p.Size, 1))
+		return percent, v.Now, percent > 0
 	case metricPoolCPU:
 		return float64(p.Usage) / 10 / float64(max(p.Size, 1)), p.At, known(v.Now, p.At, interval)
 	case metricPoolPSICPU:

@@ -104,6 +104,10 @@ type dayWindow struct {
 	from, to   minute
 	days       [7]bool // days on which it begins, by time.Weekday
 
+	metric  metric    // of When; only valid if When has one
+	knownAt time.Time // when it was known last, or the first step
+	aboveAt time.Time // when it was above its value last
+
 	span  occurrence // present or next occurrence
 	valid time.Time  // begin of the time in which span is right
 	until time.Time  // end of that time
@@ -113,8 +117,8 @@ type dayWindow struct {
 // that was wrong at boot or has jumped must not end work.
 const steadyForEviction = 3
 
-// NewWindows returns the controller for times in that zone.
-func NewWindows(windows []Window, zone *time.Location, interval time.Duration) (*Windows, error) {
+// NewWindows returns the controller for times in that zone on a node with these pools.
+func NewWindows(windows []Window, pools []string, zone *time.Location, interval time.Duration) (*Windows, error) {
 	w := &Windows{zone: zone, pace: pace{interval: interval}}
 	for i := range windows {
 		c := dayWindow{Window: windows[i]}
@@ -130,6 +134,9 @@ func NewWindows(windows []Window, zone *time.Location, interval time.Duration) (
 		if err == nil {
 			c.days, err = parseDays(c.Days)
 		}
+		if err == nil && c.When.Metric != "" {
+			c.metric, err = parseMetric(c.When.Metric, pools)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -144,6 +151,9 @@ func (w *Windows) Step(v *View, s Switch) (BatchState, []Decision) {
 		w.steady = min(w.steady+1, steadyForEviction)
 	} else {
 		w.steady = 0
+	}
+	for i := range w.windows {
+		w.windows[i].measure(v, w.pace.interval)
 	}
 	now := v.Now.In(w.zone)
 	state := w.decide(v, now, s)
@@ -215,18 +225,18 @@ func (w *Windows) byTime(v *View, now time.Time) BatchState {
 			}
 			continue
 		}
-		state.join(c)
+		state.join(c, now)
 	}
 	return state
 }
 
 // join applies the window's terms where they are stricter.
-func (s *BatchState) join(c *dayWindow) {
+func (s *BatchState) join(c *dayWindow, now time.Time) {
 	if c.Percent == 0 {
-		if !s.Closed || !s.Squeeze || s.Percent > 0 || c.Evict && !s.Evict {
+		if !s.Closed || !s.Squeeze || s.Percent > 0 || c.evicts(now) && !s.Evict {
 			s.Why = c.open
 		}
-		s.Closed, s.Squeeze, s.Percent, s.Evict = true, true, 0, s.Evict || c.Evict
+		s.Closed, s.Squeeze, s.Percent, s.Evict = true, true, 0, s.Evict || c.evicts(now)
 		return
 	}
 	if !s.Squeeze || s.Percent > c.Percent {
@@ -267,7 +277,7 @@ func (w *Windows) Coming(v *View, s Switch, within time.Duration) Notice {
 		return Notice{}
 	}
 	n := Notice{Kind: NoticeSqueeze, Cause: NoticeByWindow, BeginsAt: strictest.span.from, EndsAt: strictest.span.to, Why: strictest.open}
-	if strictest.Evict {
+	if strictest.evicts(v.Now) {
 		n.Kind = NoticeEvict
 	}
 	if n.BeginsAt.Before(on) {
@@ -289,9 +299,39 @@ func (c *dayWindow) stricter(other *dayWindow) bool {
 	return c.span.from.Before(other.span.from)
 }
 
-// concerns reports whether the window applies: always if it has no labels, or while an LS pod
-// runs whose labels match all of the window's.
+// measure notes whether the forecast that the window needs is known, and above its value.
+func (c *dayWindow) measure(v *View, interval time.Duration) {
+	if c.When.Metric == "" {
+		return
+	}
+	percent, _, ok := c.metric.value(v, interval, nil)
+	if ok || c.knownAt.IsZero() {
+		c.knownAt = v.Now
+	}
+	if ok && percent > float64(c.When.Above) {
+		c.aboveAt = v.Now
+	}
+}
+
+// isForecast reports whether the window needs no forecast, or its forecast is, or was in the last
+// ten minutes, above its value.
+func (c *dayWindow) isForecast(now time.Time) bool {
+	return c.When.Metric == "" || waiting(c.aboveAt, now, soon)
+}
+
+// evicts reports whether the window evicts. It does not without the forecast that it needs.
+func (c *dayWindow) evicts(now time.Time) bool { return c.Evict && c.isForecast(now) }
+
+// blindAfter is the time without a forecast after which a window that needs one is open all the same.
+// A plugin that starts has none for a moment.
+const blindAfter = time.Minute
+
+// concerns reports whether the window applies: if it is forecast, or the forecast is not known, and if
+// it has no labels or an LS pod runs whose labels match all of the window's.
 func (c *dayWindow) concerns(v *View) bool {
+	if !c.isForecast(v.Now) && waiting(c.knownAt, v.Now, blindAfter) {
+		return false
+	}
 	if len(c.Labels) == 0 {
 		return true
 	}

@@ -18,7 +18,7 @@ func newWindows(t testing.TB, zone string, windows ...Window) *Windows {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWindows(windows, location, time.Second)
+	w, err := NewWindows(windows, []string{"critical", "online", "batch"}, location, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +109,34 @@ func TestWindowsOfPods(t *testing.T) {
 	}
 }
 
+// A window that needs a forecast is open while that is high and for ten minutes more. Without the
+// forecast it is open, too, and evicts nobody.
+func TestWindowWhenForecast(t *testing.T) {
+	t.Parallel()
+	w := newWindows(t, "UTC", Window{From: "00:00", To: "24:00", Evict: true, When: WindowWhen{Metric: "node.cpu.predicted", Above: 80}})
+	s := newStage(60*gib, 40*gib) // 10 CPUs, at 10:00
+	run := func(d time.Duration, expected workload.MilliCPU, want string) {
+		t.Helper()
+		s.Expected.Soon.CPU = expected
+		var state BatchState
+		for range d / time.Second {
+			state, _ = w.Step(s.tick(), Switch{})
+		}
+		if told := w.Coming(&s.View, Switch{}, soon); state.text() != want || (told.Kind == NoticeEvict) != (want == "evict") || (told.Kind == "") != (want == "open") {
+			t.Errorf("%d expected for %v: %s, %+v, want %s", expected, d, state.text(), told, want)
+		}
+	}
+	run(5*time.Second, 0, "open") // not known yet
+	run(time.Minute, 8000, "open")
+	run(5*time.Second, 8001, "evict")
+	run(9*time.Minute, 100, "evict")
+	run(2*time.Minute, 100, "open")
+	run(50*time.Second, 0, "open")
+	run(20*time.Second, 0, "close")
+	run(time.Hour, 0, "close")
+	run(time.Second, 100, "open")
+}
+
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	w := newWindows(t, "UTC", Window{From: "09:00", To: "18:00"})
@@ -174,7 +202,7 @@ func TestWindowsProperties(t *testing.T) {
 			to++
 		}
 		text := func(m int) string { return fmt.Sprintf("%02d:%02d", m/60, m%60) }
-		w, err := NewWindows([]Window{{From: text(from), To: text(to)}}, zone, time.Second)
+		w, err := NewWindows([]Window{{From: text(from), To: text(to)}}, nil, zone, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,11 +244,14 @@ func TestCheckWindows(t *testing.T) {
 		"[0].grace 13h0m0s: must be":             {From: "09:00", To: "10:00", Grace: 13 * time.Hour},
 		"[0].percent 100: must be 0 to 99":       {From: "09:00", To: "10:00", Percent: 100},
 		"[0].evict goes with percent 0":          {From: "09:00", To: "10:00", Percent: 5, Evict: true},
+		"[0].when.metric \"x\": is not a metric": {From: "09:00", To: "10:00", When: WindowWhen{Metric: "x", Above: 1}},
+		"must be a forecast, such as node.cpu":   {From: "09:00", To: "10:00", When: WindowWhen{Metric: "node.cpu", Above: 1}},
+		"[0].when.above 0: must be 1 to 10000":   {From: "09:00", To: "10:00", When: WindowWhen{Metric: "pool.online.cpu.predicted"}},
 		"[0].grace goes with percent 0":          {From: "09:00", To: "10:00", Percent: 5, Grace: time.Second},
 	} {
-		problemsAre(t, CheckWindows([]Window{w}), want)
+		problemsAre(t, CheckWindows([]Window{w}, []string{"online", "batch"}), want)
 	}
-	if _, err := NewWindows([]Window{{From: "9", To: "10:00"}}, time.UTC, time.Second); err == nil || !strings.Contains(err.Error(), "window 9-10:00") {
+	if _, err := NewWindows([]Window{{From: "9", To: "10:00"}}, nil, time.UTC, time.Second); err == nil || !strings.Contains(err.Error(), "window 9-10:00") {
 		t.Error(err)
 	}
 }
