@@ -149,7 +149,7 @@ type Evictions struct {
 // Notices are what batch work learns beforehand of squeezes and evictions.
 type Notices struct {
 	Active *control.Notice      `json:"active,omitempty"` // Notice that holds; absent if there is none.
-	Counts control.NoticeCounts `json:"counts"`         // Notices by forecasts since the plugin started.
+	Counts control.NoticeCounts `json:"counts"`           // Notices by forecasts since the plugin started.
 }
 
 // PoolLoad is a pool's load and the size that the loop wants for it.

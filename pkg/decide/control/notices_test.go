@@ -145,6 +145,7 @@ func TestNoticeOfWhat(t *testing.T) {
 	for name, test := range map[string]struct {
 		change    func(*Config)
 		exclusive bool
+		stays     bool // batch work does not yield at once
 		forecast  foreseen
 		evicts    bool
 		want      NoticeKind
@@ -154,6 +155,7 @@ func TestNoticeOfWhat(t *testing.T) {
 		"memory, with eviction":               {forecast: foreseen{all: Amount{MemoryBytes: 36 * testGiB}}, evicts: true, want: NoticeEvict}, // 70 % are 44.8 GiB, and batch work holds 10
 		"memory, without eviction":            {forecast: foreseen{all: Amount{MemoryBytes: 36 * testGiB}}, want: NoticeSqueeze},
 		"CPU evicts nobody":                   {forecast: foreseen{all: Amount{CPU: 16000}}, evicts: true, want: NoticeSqueeze},
+		"the lower threshold":                 {stays: true, forecast: foreseen{all: Amount{CPU: 10300}}, want: NoticeSqueeze}, // 65 % are 10.4
 		"a configured threshold":              {change: func(c *Config) { c.Batch.ThresholdPercent = 60 }, forecast: foreseen{all: Amount{CPU: 9500}}, want: NoticeSqueeze},
 		"pools that fit":                      {exclusive: true, forecast: foreseen{pools: map[string]float64{"online": 8.4}}}, // 14 CPUs, and 2 for batch work
 		"pools that do not":                   {exclusive: true, forecast: foreseen{pools: map[string]float64{"online": 8.5}}, want: NoticeSqueeze},
@@ -161,22 +163,11 @@ func TestNoticeOfWhat(t *testing.T) {
 		"the node's CPU is not that of pools": {exclusive: true, forecast: foreseen{all: Amount{CPU: 16000}}},
 	} {
 		n := newNoticed(test.change, test.exclusive)
-		n.Pools[1].Usage = 1000
+		n.Pools[1].Usage, n.Isolated = 1000, !test.stays
 		n.in.Forecast, n.in.Evicts = &test.forecast, test.evicts
 		if n.run(time.Minute); n.told.Kind != test.want {
 			t.Errorf("%s: %+v, want %q", name, n.told, test.want)
 		}
-	}
-}
-
-// Batch work that does not yield at once gets a notice where others and it would fill the lower threshold.
-func TestNoticeByThreshold(t *testing.T) {
-	t.Parallel()
-	n := newNoticed(nil, false)
-	n.Isolated = false
-	n.in.Forecast = &foreseen{all: Amount{CPU: 10300}} // 65 % are 10.4
-	if n.run(time.Minute); n.told.Kind != NoticeSqueeze {
-		t.Errorf("%+v", n.told)
 	}
 }
 

@@ -177,10 +177,9 @@ func textOf(n control.Notice) []byte {
 
 // isUID reports whether a text can be the UID of a pod, which becomes the name of a folder.
 func isUID(text string) bool {
-	for _, c := range []byte(text) {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-') {
-			return false
-		}
+	other := func(c rune) bool {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		return !letter && (c < '0' || c > '9') && c != '-'
 	}
-	return text != "" && len(text) <= uidLength
+	return text != "" && len(text) <= uidLength && !strings.ContainsFunc(text, other)
 }

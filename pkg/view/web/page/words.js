@@ -75,6 +75,8 @@ const deeds = {
   'windows close': 'batch work is closed',
   'windows take no new': 'no new batch work starts',
   'windows evict': 'batch work is evicted',
+  'notices give': 'batch pods that ask for it get a notice',
+  'notices withdraw': 'batch pods have no notice any more',
   'failsafe act': 'the failsafe gave services what they request',
   'eviction evict': 'is evicted',
   'eviction failed': 'could not be evicted',
