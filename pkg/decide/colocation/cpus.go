@@ -34,7 +34,8 @@ func (c *Controllers) StepPrediction(v *NodeView, in *Inputs) {
 // Writes does not matter.
 func (in *Inputs) prediction() control.Mode { return cmp.Or(in.Prediction.Mode, in.Loop) }
 
-// StepNotices decides which notice batch work has: by a forecast, by a window or by the switch. It closes the node for new batch work if a forecast says so.
+// StepNotices decides which notice batch work has: by a forecast, by a window or by the switch. It
+// closes the node for new batch work if a forecast says so.
 func (c *Controllers) StepNotices(v *NodeView, in *Inputs, s control.Switch) (control.Notice, Decided) {
 	if !in.Decides("") {
 		return control.Notice{}, Decided{}

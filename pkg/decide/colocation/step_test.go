@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-dev/sluice/pkg/decide/control"
+	"github.com/sluice-dev/sluice/pkg/decide/predict"
 	"github.com/sluice-dev/sluice/pkg/observe"
 	"github.com/sluice-dev/sluice/pkg/workload"
 )
@@ -117,6 +118,58 @@ func TestStep(t *testing.T) {
 		}
 		if v.Granted != 77 {
 			t.Errorf("%s: the controllers don't know what is reserved: %d", name, v.Granted)
+		}
+	}
+}
+
+// A forecast gives a notice where the loop acts and forecasts count, or the loop is in preview; it
+// closes the node unless the switch is on. A window evicts only where pods are evicted.
+func TestStepNotices(t *testing.T) {
+	t.Parallel()
+	evicting := func(s *Settings) {
+		s.Windows = []control.Window{{From: "00:00", To: "24:00", Evict: true}}
+	}
+	for name, c := range map[string]struct {
+		change func(*Settings)
+		to     control.SwitchState
+		kind   control.NoticeKind
+		closed bool
+	}{
+		"forecasts count":         {func(*Settings) {}, control.SwitchAuto, control.NoticeSqueeze, true},
+		"the switch is on":        {func(*Settings) {}, control.SwitchOn, control.NoticeSqueeze, false},
+		"forecasts in preview":    {func(s *Settings) { s.Prediction.Mode = control.Preview }, control.SwitchAuto, "", false},
+		"all in preview":          {func(s *Settings) { s.Prediction.Mode, s.Loop = control.Preview, control.Preview }, control.SwitchAuto, control.NoticeSqueeze, true},
+		"no forecasts":            {func(s *Settings) { s.Prediction.Mode = control.Off }, control.SwitchAuto, "", false},
+		"no loop":                 {func(s *Settings) { s.Loop = control.Off }, control.SwitchAuto, "", false},
+		"a window evicts":         {evicting, control.SwitchAuto, control.NoticeEvict, true},
+		"nobody is evicted":       {func(s *Settings) { evicting(s); s.Eviction.By = control.EvictReport }, control.SwitchAuto, control.NoticeSqueeze, true},
+		"a window, and no notice": {func(s *Settings) { evicting(s); s.Notices.Within = 0 }, control.SwitchAuto, "", true},
+	} {
+		v, s, _ := busyNode(t)
+		s.Prediction.Mode = control.On
+		c.change(s)
+		const days = 10 * 24 * time.Hour // the epoch is too early to have learned before it
+		learned := predict.NewSet(predict.DefaultConfig())
+		for before := 48 * time.Hour; before > 0; before -= time.Minute {
+			learned.Add(start.Add(days-before), predict.Key{Kind: predict.Node, Resource: predict.CPU}, 100)
+		}
+		controllers, err := NewControllers(s, Learned{Usage: learned})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := &Inputs{Config: s.Config, Authority: s.Authority}
+		var active control.Notice
+		for second := range 40 {
+			sample(v, second)
+			v.Now = v.Now.Add(days)
+			v.Node.CPU.At, v.Node.Memory.At, v.MemoryTotal = v.Now, v.Now, 64<<30
+			to := control.Switch{To: c.to}
+			controllers.StepWindows(v, in, to)
+			controllers.StepPrediction(v, in)
+			active, _ = controllers.StepNotices(v, in, to)
+		}
+		if active.Kind != c.kind || v.Batch.Closed != c.closed || (v.Batch.Why != "") != c.closed {
+			t.Errorf("%s: %+v, batch %+v", name, active, v.Batch)
 		}
 	}
 }
