@@ -210,7 +210,7 @@ type OfferConfig struct {
 
 // PredictionConfig is how the peaks of usage are forecast.
 type PredictionConfig struct {
-	Mode              Mode          `yaml:"mode"`              // Mode of forecasts: on lets pools and offer count with them; preview learns and shows them; off learns nothing.
+	Mode              Mode          `yaml:"mode"`              // Mode of forecasts: on lets pools, offer and notices count with them; preview learns and shows them; off learns nothing.
 	CPUPercentile     int           `yaml:"cpuPercentile"`     // Percentile of the CPU used in each minute that a histogram takes for the peak.
 	MemoryPercentile  int           `yaml:"memoryPercentile"`  // Percentile of the memory used in each minute that a histogram takes for the peak.
 	CPUHalfLife       time.Duration `yaml:"cpuHalfLife"`       // Time in which a minute's CPU loses half of its weight in the histogram.

@@ -340,3 +340,12 @@ func TestNoticesAllocateNothing(t *testing.T) {
 		n.Step(v, NoticeInputs{Measured: true, Demand: Amount{CPU: 5000, MemoryBytes: testGiB}, Forecast: p})
 	})
 }
+
+func BenchmarkNotices(b *testing.B) {
+	n := NewNotices(new(DefaultConfig()), []PoolConfig{{High: 50}, {High: 60}, {Min: 2}}, false)
+	p := NewPrediction(DefaultConfig().Prediction, time.Second, nil)
+	benchSteps(b, func(v *View) {
+		p.enter(v, predict.Node, "", Amount{CPU: 5000, MemoryBytes: testGiB})
+		n.Step(v, NoticeInputs{Measured: true, Demand: Amount{CPU: 5000, MemoryBytes: testGiB}, Forecast: p})
+	})
+}
