@@ -102,7 +102,7 @@ func (l *Ledger) Adopt(who Identity, r workload.Request, cpus, mems cpuset.Set, 
 // means all nodes. None of them will be taken from the container.
 func (l *Ledger) KeepMemory(id string, mems cpuset.Set) {
 	if h, ok := l.holders[id]; ok {
-		h.Mems = l.keepNodes(&Holder{State: Held, Mems: mems}, h.Mems)
+		l.setMems(h, l.keepNodes(&Holder{State: Held, Mems: mems}, h.Mems))
 	}
 }
 
@@ -127,6 +127,7 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 		h.CPUs = cpuset.Intersect(h.CPUs, l.allocatable())
 		h.Blocked = cpuset.Intersect(h.Blocked, machine.Online)
 		h.Mems = cpuset.Intersect(h.Mems, machine.MemoryNodes())
+		l.promise(h, 1) // of the new machine, on which nothing is counted yet
 	}
 	for _, h := range l.Claims() {
 		l.regain(h)
@@ -147,7 +148,8 @@ func (l *Ledger) SetMachine(machine *topology.Machine) {
 			h.Short = fmt.Sprintf("has %d of %d CPUs since some went offline", h.CPUs.Size(), h.Request.CPUs)
 		}
 		if h.Mems.IsEmpty() {
-			h.Mems, _ = l.memoryNodes(h) // if the listed nodes are gone, any node will do
+			nodes, _ := l.memoryNodes(h) // if the listed nodes are gone, any node will do
+			l.setMems(h, nodes)
 		}
 	}
 }

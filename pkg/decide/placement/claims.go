@@ -45,7 +45,7 @@ func (l *Ledger) Reserve(c Claim, now time.Time) (cpuset.Set, error) {
 		return cpuset.Set{}, err
 	}
 	h.Request.CPUSet, h.claim = h.CPUs, true
-	l.holders[h.ID] = h
+	l.put(h)
 	l.followClaims()
 	l.last = entry{}
 	l.layout()
@@ -80,7 +80,7 @@ func (l *Ledger) Unreserve(id string) {
 	if !ok || !h.claim {
 		return
 	}
-	delete(l.holders, id)
+	l.drop(id)
 	l.followClaims()
 	l.last = entry{}
 	l.layout()

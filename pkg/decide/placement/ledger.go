@@ -37,6 +37,8 @@ type Ledger struct {
 	foundBatch  cpuset.Set   // exclusive mode: CPUs on which containers of the last pool were found
 	entering    bool         // layouts are postponed until the end of DivideOnce
 	last        entry        // what Undo takes back
+
+	promised []int64 // memory that holders are guaranteed on machine.Nodes[i], in bytes: put, drop and setMems count
 }
 
 // Holder is one container in the ledger.
@@ -113,7 +115,7 @@ func (l *Ledger) WithoutContainers() *Ledger {
 	n := New(l.config, l.machine)
 	for _, h := range l.Claims() {
 		copied := *h
-		n.holders[h.ID] = &copied
+		n.put(&copied)
 	}
 	n.pools, n.sizes = slices.Clone(l.pools), l.sizes
 	n.spareCounts, n.spares, n.lent = l.spareCounts, l.spares, l.lent
@@ -135,6 +137,7 @@ func (l *Ledger) DivideOnce(enter func()) {
 
 func (l *Ledger) use(machine *topology.Machine) {
 	l.machine, l.alloc = machine, cpualloc.New(machine)
+	l.promised = make([]int64, len(machine.Nodes))
 }
 
 // Clone returns an independent copy of the ledger, for trying out changes.
@@ -145,7 +148,8 @@ func (l *Ledger) Clone() *Ledger {
 		copied := *h
 		twin.holders[id] = &copied
 	}
-	twin.pools, twin.spareCounts, twin.spares = slices.Clone(l.pools), slices.Clone(l.spareCounts), slices.Clone(l.spares)
+	twin.pools, twin.promised = slices.Clone(l.pools), slices.Clone(l.promised)
+	twin.spareCounts, twin.spares = slices.Clone(l.spareCounts), slices.Clone(l.spares)
 	return &twin
 }
 
@@ -264,7 +268,7 @@ func (l *Ledger) Release(id string) bool {
 	if !ok {
 		return false
 	}
-	delete(l.holders, id)
+	l.drop(id)
 	l.last = entry{}
 	if h.owns() {
 		l.layout()

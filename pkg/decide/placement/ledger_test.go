@@ -36,7 +36,7 @@ func who(name string) Identity {
 
 // TestInvariants runs random operations on a ledger and checks the invariants of the design after
 // each: pins are disjoint, allocatable and whole; pools keep the CPUs that they are due; no set is
-// empty; a refusal changes nothing.
+// empty; guarantees of memory are counted; a refusal changes nothing.
 func TestInvariants(t *testing.T) {
 	t.Parallel()
 	machines := []*topology.Machine{machine(t, small), machine(t, flat), machine(t, "1 packages 2 nodes 4 cores 2 threads l3 2 cores")}
@@ -138,6 +138,19 @@ func TestInvariants(t *testing.T) {
 					t.Fatal("sizes don't outlive Clone and WithoutContainers")
 				}
 			},
+			"keep memory": func(t *rapid.T) {
+				nodes := cpuset.Of(rapid.SliceOfN(rapid.IntRange(0, len(m.Nodes)-1), 0, 2).Draw(t, "nodes")...)
+				l.KeepMemory(fmt.Sprint(rapid.IntRange(0, 12).Draw(t, "id")), nodes)
+			},
+			"reconfigure": func(*rapid.T) {
+				revised := map[string]RevisedRequest{}
+				for _, h := range l.Holders() {
+					revised[h.ID] = RevisedRequest{Request: h.Request}
+				}
+				if n, err := l.Reconfigured(config, revised); err == nil {
+					l = n
+				}
+			},
 			"lend": func(t *rapid.T) {
 				l.Lend(cpuset.Of(rapid.SliceOfN(rapid.IntRange(0, m.Online.Last()), 0, 8).Draw(t, "lent")...))
 			},
@@ -200,6 +213,7 @@ func drawRequest(t *rapid.T) workload.Request {
 		Class:  rapid.SampledFrom([]workload.Class{workload.LSE, workload.LSR, workload.LS, workload.BE, workload.System}).Draw(t, "class"),
 		Memory: rapid.Int64Range(0, 12<<30).Draw(t, "memory"),
 	}
+	r.MemoryNodes.Policy = rapid.SampledFrom([]workload.MemoryPolicy{workload.MemoryDefault, workload.MemoryLocal, workload.MemoryAny}).Draw(t, "memory nodes")
 	r.CPUs = rapid.IntRange(1, 6).Draw(t, "n")
 	r.Milli = workload.MilliCPU(r.CPUs) * 500
 	if r.Class.Pinned() {
@@ -251,7 +265,23 @@ func without(m *topology.Machine, gone cpuset.Set) *topology.Machine {
 	return topology.New(left)
 }
 
+// checkPromises compares what is counted as guaranteed on each memory node with what the holders have there.
+func checkPromises(t *rapid.T, l *Ledger) {
+	want := make([]int64, len(l.machine.Nodes))
+	for _, h := range l.Holders() {
+		for i := range want {
+			if node := l.machine.Nodes[i]; h.Mems.Contains(node.ID) && node.MemoryBytes > 0 {
+				want[i] += int64(float64(h.Request.Memory) * float64(node.MemoryBytes) / float64(l.machine.Memory(h.Mems)))
+			}
+		}
+	}
+	if !slices.Equal(l.promised, want) {
+		t.Fatalf("%v is counted as guaranteed by node, and it is %v", l.promised, want)
+	}
+}
+
 func checkInvariants(t *rapid.T, l *Ledger) {
+	checkPromises(t, l)
 	var pins cpuset.Set
 	for _, h := range l.Holders() {
 		if len(h.Request.Claims) > 0 {

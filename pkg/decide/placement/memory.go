@@ -46,7 +46,7 @@ func (l *Ledger) followPools() {
 	}
 	for _, h := range byAge(follow) { // older holders come first, since they leave less memory for the others
 		nodes, _ := l.memoryNodes(h) // an error is impossible, since only listed nodes can be wrong
-		h.Mems = l.keepNodes(h, nodes)
+		l.setMems(h, l.keepNodes(h, nodes))
 	}
 }
 
@@ -107,20 +107,60 @@ func (l *Ledger) distance(from cpuset.Set, to *topology.Node) int {
 	return least
 }
 
-// freeMemory returns the memory of the nodes without what others are guaranteed there. A
-// guarantee over several nodes counts on each by its share of their memory.
+// freeMemory returns the memory of the nodes without what others are guaranteed there.
 func (l *Ledger) freeMemory(nodes cpuset.Set, except string) int64 {
 	free := l.machine.Memory(nodes)
-	for _, h := range l.holders {
-		if h.Request.Memory == 0 || h.ID == except || h.Mems.IsEmpty() || !h.Mems.Overlaps(nodes) {
+	own := l.holders[except]
+	for i := range l.machine.Nodes {
+		if !nodes.Contains(l.machine.Nodes[i].ID) {
 			continue
 		}
-		total := l.machine.Memory(h.Mems)
-		if total == 0 {
-			continue
+		free -= l.promised[i]
+		if own != nil {
+			free += l.share(own, i)
 		}
-		here := l.machine.Memory(cpuset.Intersect(h.Mems, nodes))
-		free -= int64(float64(h.Request.Memory) * float64(here) / float64(total))
 	}
 	return free
+}
+
+// share is how much of its guaranteed memory a holder has on machine.Nodes[i]. A guarantee over several
+// nodes counts on each by its share of their memory.
+func (l *Ledger) share(h *Holder, i int) int64 {
+	node := &l.machine.Nodes[i]
+	if h.Request.Memory == 0 || node.MemoryBytes == 0 || !h.Mems.Contains(node.ID) {
+		return 0
+	}
+	return int64(float64(h.Request.Memory) * float64(node.MemoryBytes) / float64(l.machine.Memory(h.Mems)))
+}
+
+// promise counts a holder's guarantee on its nodes with sign 1, and no longer with sign -1.
+func (l *Ledger) promise(h *Holder, sign int64) {
+	if h.Request.Memory == 0 || h.Mems.IsEmpty() {
+		return
+	}
+	for i := range l.promised {
+		l.promised[i] += sign * l.share(h, i)
+	}
+}
+
+// put records a holder in place of the one with its ID.
+func (l *Ledger) put(h *Holder) {
+	l.drop(h.ID)
+	l.holders[h.ID] = h
+	l.promise(h, 1)
+}
+
+// drop forgets a holder, if there is one with that ID.
+func (l *Ledger) drop(id string) {
+	if h, ok := l.holders[id]; ok {
+		l.promise(h, -1)
+		delete(l.holders, id)
+	}
+}
+
+// setMems changes the memory nodes of a holder that the ledger has recorded.
+func (l *Ledger) setMems(h *Holder, nodes cpuset.Set) {
+	l.promise(h, -1)
+	h.Mems = nodes
+	l.promise(h, 1)
 }

@@ -69,7 +69,7 @@ func withDefaults(r workload.Request) workload.Request {
 func (l *Ledger) enter(h *Holder) {
 	old := l.holders[h.ID]
 	l.last = entry{id: h.ID, old: old, pools: l.pools}
-	l.holders[h.ID] = h
+	l.put(h)
 	if h.owns() || old != nil && old.owns() {
 		l.layout()
 	}
@@ -119,9 +119,9 @@ func (l *Ledger) Undo() {
 		return
 	}
 	if l.last = (entry{}); last.old != nil {
-		l.holders[last.id] = last.old
+		l.put(last.old)
 	} else {
-		delete(l.holders, last.id)
+		l.drop(last.id)
 	}
 	l.shared, l.pools = cpuset.Difference(l.allocatable(), l.Pinned()), last.pools
 	l.followPools()

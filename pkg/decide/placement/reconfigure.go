@@ -75,7 +75,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 		if h.Request.CPUs != old.CPUs.Size() && !h.claim {
 			resized = append(resized, old)
 		}
-		l.holders[h.ID] = &h
+		l.put(&h)
 	}
 	l.shared = cpuset.Difference(l.allocatable(), l.Pinned())
 	for _, old := range holders {
@@ -85,7 +85,7 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 		a := revised[old.ID]
 		if old.claim { // it has none of its CPUs now
 			h := *old
-			l.holders[h.ID] = &h
+			l.put(&h)
 			continue
 		}
 		h := newHolder(Identity{ID: old.ID, Pod: old.Pod, Container: old.Container, Ref: old.Ref}, a.Request, old.Since)
@@ -99,14 +99,14 @@ func (l *Ledger) enterHolders(holders []*Holder, revised map[string]RevisedReque
 		} else {
 			h.Mems = l.keepNodes(old, l.sharedMemory(h))
 		}
-		l.holders[h.ID] = h
+		l.put(h)
 	}
 	for _, h := range unplaced {
 		if err := l.grant(h, cpuset.Set{}); err != nil {
 			h.Short = err.Error()
 		}
 		h.Mems = l.keepNodes(&Holder{State: h.State, Mems: had[h.ID]}, h.Mems)
-		l.holders[h.ID] = h
+		l.put(h)
 	}
 	for _, old := range resized {
 		if _, err := l.Resize(old.ID, revised[old.ID].Request, cpuset.Set{}); err != nil {
