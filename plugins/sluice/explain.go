@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluice-dev/sluice/pkg/engine/audit"
 	"github.com/sluice-dev/sluice/pkg/status"
-	"github.com/sluice-dev/sluice/pkg/text/terminal"
 	"github.com/sluice-dev/sluice/pkg/view/render"
 	"github.com/sluice-dev/sluice/plugins/internal/cli"
 )
@@ -47,12 +46,12 @@ them.`,
 		if err != nil {
 			return err
 		}
-		if output.String() == "json" {
-			return terminal.JSON(c.OutOrStdout(), found)
-		}
 		var trail []audit.Entry
 		if s.Loop != nil && s.Loop.StateDir != "" {
 			trail = audit.Last(os.DirFS(s.Loop.StateDir), audit.Filter{Object: status.PodNames(found)[0]}, render.ExplainedDecisions)
+		}
+		if output.String() == "json" {
+			return render.ExplainJSON(c.OutOrStdout(), s, found, trail)
 		}
 		return render.Explain(c.OutOrStdout(), s, found, trail)
 	}

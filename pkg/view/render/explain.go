@@ -53,10 +53,27 @@ func Explain(w io.Writer, s *status.Status, containers []status.Container, trail
 		reasons(&out, "  ", c.Keys, c.Warnings)
 	}
 	for _, pod := range status.PodNames(containers) {
-		policyText(&out, s, containers, pod, trail)
+		policyText(&out, policyKeys(s, containers, pod, trail))
 		podLoopText(&out, s.Loop, pod, trail)
 	}
 	return flush(w, &out)
+}
+
+// explained is a container as ExplainJSON writes it.
+type explained struct {
+	status.Container
+	Policy []PolicyKey `json:"policy,omitempty"`
+}
+
+// ExplainJSON writes some containers as the status has them, each with the keys that concern it and whose
+// values come from parts of the fleet's policy. trail is as for Explain.
+func ExplainJSON(w io.Writer, s *status.Status, containers []status.Container, trail []audit.Entry) error {
+	all := make([]explained, len(containers))
+	for i := range containers {
+		one := containers[i : i+1]
+		all[i] = explained{Container: one[0], Policy: policyKeys(s, one, status.PodNames(one)[0], trail)}
+	}
+	return terminal.JSON(w, all)
 }
 
 // kernelText lists the settings in the kernel with their mechanisms, and the requested settings

@@ -36,10 +36,16 @@ func fromPart(c *status.Config, key string) string {
 	return ""
 }
 
-// policyText lists the keys that concern a pod and whose values come from parts of the fleet's policy:
+// PolicyKey is a key of the configuration whose value comes from a part of the fleet's policy.
+type PolicyKey struct {
+	Key  string `json:"key"`  // Such as "control.batch.thresholdPercent".
+	Part string `json:"part"` // The name of the part's ConfigMap.
+}
+
+// policyKeys lists the keys that concern a pod and whose values come from parts of the fleet's policy:
 // those of its containers' pools, of the controllers that act on containers of their classes, and of
 // those that decided about the pod. trail is as for Explain.
-func policyText(out *strings.Builder, s *status.Status, containers []status.Container, pod string, trail []audit.Entry) {
+func policyKeys(s *status.Status, containers []status.Container, pod string, trail []audit.Entry) (found []PolicyKey) {
 	about := []string{"control.mode"}
 	for i := range containers {
 		c := &containers[i]
@@ -60,7 +66,6 @@ func policyText(out *strings.Builder, s *status.Status, containers []status.Cont
 			about = append(about, "control."+d.Controller)
 		}
 	}
-	rows := [][]string{{"CONFIGURED", "BY PART OF THE FLEET'S POLICY"}}
 	for i := range s.Config.Parts {
 		p := &s.Config.Parts[i]
 		var keys []string
@@ -69,11 +74,21 @@ func policyText(out *strings.Builder, s *status.Status, containers []status.Cont
 		}
 		slices.Sort(keys)
 		for _, key := range slices.Compact(keys) {
-			rows = append(rows, []string{key, p.Name})
+			found = append(found, PolicyKey{Key: key, Part: p.Name})
 		}
 	}
-	if len(rows) > 1 {
-		out.WriteString("\n")
-		terminal.Table(out, "", terminal.Columns, rows)
+	return found
+}
+
+// policyText writes the result of policyKeys.
+func policyText(out *strings.Builder, keys []PolicyKey) {
+	if len(keys) == 0 {
+		return
 	}
+	rows := [][]string{{"CONFIGURED", "BY PART OF THE FLEET'S POLICY"}}
+	for _, k := range keys {
+		rows = append(rows, []string{k.Key, k.Part})
+	}
+	out.WriteString("\n")
+	terminal.Table(out, "", terminal.Columns, rows)
 }

@@ -1,10 +1,12 @@
 package render
 
 import (
+	"encoding/json"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -97,7 +99,7 @@ spec: {containers: [{name: ` + long + `, resources: {limits: {cpu: 32, memory: 1
 	checkWidth(t, text(t, func(w io.Writer) error { return Plan(w, plans) }))
 }
 
-// Status and Explain name the part of the fleet's policy from which a value comes that they show.
+// Status and Explain, in JSON too, name the part of the fleet's policy from which a value comes that they show.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	s := statustest.Looped()
@@ -113,6 +115,17 @@ func TestParts(t *testing.T) {
 		explained := text(t, func(w io.Writer) error { return Explain(w, s, s.Containers[of:of+1], nil) })
 		if got := strings.Contains(explained, "control.batch.thresholdPercent  mild"); got != want {
 			t.Errorf("%s:\n%s", s.Containers[of].Ref, explained)
+		}
+		var answer []struct {
+			Ref    string
+			Policy []PolicyKey
+		}
+		shown := text(t, func(w io.Writer) error { return ExplainJSON(w, s, s.Containers[of:of+1], nil) })
+		if err := json.Unmarshal([]byte(shown), &answer); err != nil || len(answer) != 1 || answer[0].Ref != s.Containers[of].Ref {
+			t.Fatalf("%v: %s", err, shown)
+		}
+		if got := slices.Contains(answer[0].Policy, PolicyKey{Key: "control.batch.thresholdPercent", Part: "mild"}); got != want {
+			t.Errorf("%s: policy %v", answer[0].Ref, answer[0].Policy)
 		}
 	}
 	s.Config.Parts, s.Loop.Decisions = []status.ConfigPart{{Name: "mild", Keys: []string{"control.eviction.cpuPause"}}}, []status.Decision{{Decision: control.Decision{Controller: "eviction", Object: "data/db-0"}}}
