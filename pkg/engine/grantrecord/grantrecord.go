@@ -51,7 +51,7 @@ func (w *Watcher) Follow(file string) { w.file = file }
 // result of a slower read.
 func (w *Watcher) Refresh(wait time.Duration) {
 	if w.inline {
-		w.take(readRecord(w.host, w.file, w.read))
+		w.take(readRecord(w.host, w.file, w.read, w.record))
 		return
 	}
 	timeout := time.NewTimer(wait)
@@ -60,9 +60,9 @@ func (w *Watcher) Refresh(wait time.Duration) {
 		w.await(timeout.C)
 	}
 	if w.reading == nil {
-		done, host, file, before := make(chan outcome, 1), w.host, w.file, w.read
+		done, host, file, before, known := make(chan outcome, 1), w.host, w.file, w.read, w.record
 		w.reading = done
-		go func() { done <- readRecord(host, file, before) }()
+		go func() { done <- readRecord(host, file, before, known) }()
 		if wait > 0 {
 			w.await(timeout.C)
 		}
@@ -138,8 +138,8 @@ type outcome struct {
 	problem string
 }
 
-// readRecord reads the file unless it is the one that was read before.
-func readRecord(host fs.FS, name string, before identity) (o outcome) {
+// readRecord reads the file unless it is the one that was read before, whose record is known.
+func readRecord(host fs.FS, name string, before identity, known *grants.Record) (o outcome) {
 	text, now, err := readNew(host, name, before)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -147,7 +147,7 @@ func readRecord(host fs.FS, name string, before identity) (o outcome) {
 	case err == nil && text == nil:
 		return outcome{same: true}
 	case err == nil:
-		o.record, err = grants.Parse(text)
+		o.record, err = known.Next(text)
 	}
 	if o.read = now; err != nil {
 		o.problem = fmt.Sprintf("/%s %v", name, err)

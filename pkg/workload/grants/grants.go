@@ -37,6 +37,7 @@ type Record struct {
 
 // pod holds what was granted to a pod.
 type pod struct {
+	text       string // the entry from which it was parsed
 	containers map[string]amounts
 	level      amounts // pod-level resources, for all containers together
 	sum        amounts // sum of what its containers were granted
@@ -65,7 +66,11 @@ type list struct {
 // Parse parses the file. It understands the format of Kubernetes 1.33 to 1.36 and that of 1.37,
 // which contains the former. The error for any other format says what differs. The package
 // encoding/json bounds the depth.
-func Parse(text []byte) (*Record, error) {
+func Parse(text []byte) (*Record, error) { return (*Record)(nil).Next(text) }
+
+// Next parses a newer version of the file, as Parse does, and takes over the pods whose entries are still
+// the same: parsing all of them takes milliseconds, for which the creation of a container waits.
+func (r *Record) Next(text []byte) (*Record, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("has %d bytes, and at most %d are read", len(text), MaxSize)
 	}
@@ -91,25 +96,44 @@ func Parse(text []byte) (*Record, error) {
 		}
 		return nil, errors.New(`has no "entries" in its "data"`)
 	}
-	var entries map[string]struct {
-		ContainerResources map[string]list
-		PodLevelResources  list
-	}
+	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(text, &entries); err != nil {
 		return nil, fmt.Errorf(`has "entries" of another form: %w`, err)
 	}
-	r := &Record{pods: make(map[string]*pod, len(entries))}
+	next := &Record{pods: make(map[string]*pod, len(entries))}
 	for uid, entry := range entries {
-		if entry.ContainerResources == nil {
-			return nil, fmt.Errorf("has no ContainerResources for pod %.40q", uid)
+		if r != nil {
+			if known := r.pods[uid]; known != nil && known.text == string(entry) {
+				next.pods[uid] = known
+				continue
+			}
 		}
-		p, err := podOf(uid, entry.ContainerResources, entry.PodLevelResources)
+		p, err := parseEntry(uid, entry)
 		if err != nil {
-			return nil, fmt.Errorf("has for %w", err)
+			return nil, err
 		}
-		r.pods[uid] = p
+		next.pods[uid] = p
 	}
-	return r, nil
+	return next, nil
+}
+
+func parseEntry(uid string, text json.RawMessage) (*pod, error) {
+	var entry struct {
+		ContainerResources map[string]list
+		PodLevelResources  list
+	}
+	if err := json.Unmarshal(text, &entry); err != nil {
+		return nil, fmt.Errorf(`has in its "entries" pod %.40q of another form: %w`, uid, err)
+	}
+	if entry.ContainerResources == nil {
+		return nil, fmt.Errorf("has no ContainerResources for pod %.40q", uid)
+	}
+	p, err := podOf(uid, entry.ContainerResources, entry.PodLevelResources)
+	if err != nil {
+		return nil, fmt.Errorf("has for %w", err)
+	}
+	p.text = string(text)
+	return p, nil
 }
 
 func podOf(uid string, containers map[string]list, level list) (*pod, error) {

@@ -3,6 +3,7 @@ package grants
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -156,21 +157,64 @@ func FuzzParse(f *testing.F) {
 }
 
 // BenchmarkParse parses the record of a full node: 250 pods of 4 containers.
-func BenchmarkParse(b *testing.B) {
-	pods := make([]string, 250)
-	for i := range pods {
-		var containers []string
-		for c := range 4 {
-			containers = append(containers, fmt.Sprintf(`"c%d":{"limits":{"cpu":"2","memory":"4Gi"},"requests":{"cpu":"500m","memory":"1Gi"}}`, c))
+// records returns two versions of the file of a node with 250 pods of four containers. In the second one
+// pod 0 has ended, pod 1 has another request, and pod 250 is new.
+func records() (before, after []byte) {
+	version := func(first, last, milliCPU int) []byte {
+		var entries []string
+		for i := first; i <= last; i++ {
+			request := 500
+			if i == 1 {
+				request = milliCPU
+			}
+			var containers []string
+			for c := range 4 {
+				containers = append(containers, fmt.Sprintf(`"c%d":{"limits":{"cpu":"2","memory":"4Gi"},"requests":{"cpu":"%dm","memory":"1Gi"}}`, c, request))
+			}
+			entries = append(entries, fmt.Sprintf(`"%036d":{"ContainerResources":{%s},"PodLevelResources":null}`, i, strings.Join(containers, ",")))
 		}
-		pods[i] = fmt.Sprintf(`"%036d":{"ContainerResources":{%s},"PodLevelResources":null}`, i, strings.Join(containers, ","))
+		return file("", `{"entries":{`+strings.Join(entries, ",")+`}}`)
 	}
-	text := file("", `{"entries":{`+strings.Join(pods, ",")+`}}`)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		if _, err := Parse(text); err != nil {
-			b.Fatal(err)
-		}
+	return version(0, 249, 500), version(1, 250, 600)
+}
+
+// A version that follows another one is understood as it is alone.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	before, after := records()
+	first, err := Parse(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Parse(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := first.Next(after)
+	if err != nil || !reflect.DeepEqual(got, want) || reflect.DeepEqual(got, first) {
+		t.Errorf("%v, or what has changed is missing, or what has not", err)
+	}
+	if got, err := first.Next([]byte(`{"data":"{}"}`)); err != nil || got.Pods() != 0 {
+		t.Errorf("%d pods in a file without any, %v", got.Pods(), err)
+	}
+}
+
+// BenchmarkParse parses the file alone, and as the one that follows another version.
+func BenchmarkParse(b *testing.B) {
+	before, after := records()
+	first, err := Parse(before)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, known := range map[string]*Record{"first": nil, "next": first} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(after)))
+			for b.Loop() {
+				if _, err := known.Next(after); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
