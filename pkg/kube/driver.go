@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/errgroup"
@@ -158,6 +160,27 @@ func (d *Driver) prepare(ctx context.Context, asked *drav1.Claim) ([]*drav1.Devi
 	return devices, nil
 }
 
+// pluginReturns is how long the end of a claim waits for a plugin that restarts. The kubelet waits for 45 s, and
+// tries again only a minute later if the claim's pod was deleted by force.
+const pluginReturns = 10 * time.Second
+
+// end frees what a claim has reserved. A plugin that was asked is not asked again.
+func (d *Driver) end(ctx context.Context, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, pluginReturns)
+	defer cancel()
+	for {
+		err := d.plugin.EndClaim(ctx, uid)
+		if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, syscall.ENOENT) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pluginReturns / 100):
+		}
+	}
+}
+
 // NodeUnprepareResources frees what claims have reserved. It needs nothing of the API server, where
 // the claims may be gone.
 func (d *Driver) NodeUnprepareResources(ctx context.Context, request *drav1.NodeUnprepareResourcesRequest) (*drav1.NodeUnprepareResourcesResponse, error) {
@@ -166,7 +189,7 @@ func (d *Driver) NodeUnprepareResources(ctx context.Context, request *drav1.Node
 	answer := &drav1.NodeUnprepareResourcesResponse{Claims: map[string]*drav1.NodeUnprepareResourceResponse{}}
 	for _, c := range request.GetClaims() {
 		one := &drav1.NodeUnprepareResourceResponse{}
-		if err := d.plugin.EndClaim(ctx, c.GetUid()); err != nil {
+		if err := d.end(ctx, c.GetUid()); err != nil {
 			d.log.WithError(err).WithField("claim", c.GetNamespace()+"/"+c.GetName()).Warn("The CPUs of a claim are not freed; the kubelet tries again")
 			one.Error = err.Error()
 		}

@@ -13,8 +13,10 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -250,6 +252,7 @@ type fakePlugin struct {
 	prepared []claim.Claim
 	ended    []string
 	err      error
+	away     int // calls for which nobody serves its socket
 }
 
 func (f *fakePlugin) PrepareClaim(_ context.Context, c *claim.Claim) error {
@@ -258,6 +261,10 @@ func (f *fakePlugin) PrepareClaim(_ context.Context, c *claim.Claim) error {
 }
 
 func (f *fakePlugin) EndClaim(_ context.Context, uid string) error {
+	if f.away > 0 {
+		f.away--
+		return fmt.Errorf("asking the plugin: %w", syscall.ECONNREFUSED)
+	}
 	f.ended = append(f.ended, uid)
 	return f.err
 }
@@ -335,9 +342,9 @@ func TestDriver(t *testing.T) {
 	if err != nil || answer.GetClaims()[claimUID].GetError() != "no CPUs are free" || len(answer.GetClaims()[claimUID].GetDevices()) != 0 {
 		t.Errorf("a claim that the plugin refuses: %v, %v", answer, err)
 	}
-	plugin.err = nil
-	if done, err := kubelet.NodeUnprepareResources(ctx, &drav1.NodeUnprepareResourcesRequest{Claims: []*drav1.Claim{{Uid: claimUID}}}); err != nil || done.GetClaims()[claimUID].GetError() != "" || plugin.ended[0] != claimUID {
-		t.Errorf("the claim's end: %v: %v", done, err)
+	plugin.err, plugin.away = nil, 2
+	if done, err := kubelet.NodeUnprepareResources(ctx, &drav1.NodeUnprepareResourcesRequest{Claims: []*drav1.Claim{{Uid: claimUID}}}); err != nil || done.GetClaims()[claimUID].GetError() != "" || !slices.Equal(plugin.ended, []string{claimUID}) {
+		t.Errorf("the claim's end, while the plugin restarts: %v: %v", done, err)
 	}
 
 	d.heard(t, 4)

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sirupsen/logrus"
@@ -49,6 +50,9 @@ func TestClaims(t *testing.T) {
 	}
 	if err := client.EndClaim(t.Context(), "a-1"); err != nil || len(claims.ended) != 1 {
 		t.Errorf("%v: %v", claims.ended, err)
+	}
+	if err := NewClient(filepath.Join(t.TempDir(), "s")).EndClaim(t.Context(), "a-1"); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("without the plugin's socket: %v", err)
 	}
 	claims.err = errors.New("no CPUs are free")
 	if err := client.PrepareClaim(t.Context(), &one); err == nil || !strings.Contains(err.Error(), "no CPUs are free") {

@@ -42,8 +42,11 @@ const (
 	// settle is how long a container may be on others' CPUs that has started while the plugin was away.
 	settle = 20 * time.Second
 	// release is how long a claim may stay prepared without its pod. A kubelet that starts does not know
-	// a pod that was deleted by force before, and looks for claims of such pods after a minute.
+	// a pod that was deleted by force before, and looks for claims of such pods after a minute, and each
+	// minute again if sluice-kube or the plugin is away in that moment.
 	release = 3 * time.Minute
+	// patience is for how long programs end although such a claim is there: then it has to be freed.
+	patience = 90 * time.Second
 )
 
 // TestRounds lets pods with claims start, crash and end, by force or not, also with claims that no
@@ -181,11 +184,17 @@ func (r *rounds) act() {
 func (r *rounds) pause(most time.Duration) { time.Sleep(time.Duration(r.random.Int64N(int64(most)))) }
 
 // disturb ends one of the programs, half of the time as a crash would, and starts it again at once or
-// later. A kubelet that has to look for claims without a pod is left alone.
+// later. A kubelet that has to look for claims without a pod is left alone, and so is everything once it
+// has taken long.
 func (r *rounds) disturb(names ...string) {
 	name := names[r.random.IntN(len(names))]
 	if name == "kubelet" && len(r.orphaned) > 0 {
 		return
+	}
+	for _, since := range r.orphaned {
+		if time.Since(since) > patience {
+			return
+		}
 	}
 	program := map[string]*bed.Service{"sluice": r.plugin, "sluice-kube": r.kube, "kubelet": r.node.Kubelet, "containerd": r.node.Containerd}[name]
 	if r.random.IntN(2) == 0 {
