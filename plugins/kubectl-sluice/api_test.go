@@ -227,6 +227,21 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// docs/kubectl.md shows what the commands print.
+func TestDocumentedTables(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/kubectl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"first-day", "top-name"} {
+		want, err := os.ReadFile(filepath.Join("testdata", name+".golden"))
+		if err != nil || !strings.Contains(string(page), "```text\n"+string(want)+"```\n") {
+			t.Errorf("the page lacks a block with testdata/%s.golden: copy it there (%v)", name, err)
+		}
+	}
+}
+
 // A node that does not answer costs no more than its time, and one that prints without end no more
 // than the memory for its status.
 func TestNodesThatNeverEnd(t *testing.T) {
