@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sluice-dev/sluice/pkg/cluster/selling"
@@ -27,8 +28,10 @@ const values = `
 image: {repository: localhost/sluice/sluice, tag: latest}
 mode: "on"
 resources: {requests: {cpu: 0, memory: 64Mi}, limits: {memory: 256Mi}}
-kube: {enabled: true, pins: %t, podResources: {requests: {cpu: 0, memory: 40Mi}, limits: {memory: 128Mi}}}
+kube: {enabled: true, pins: %t, evictions: true, podResources: {requests: {cpu: 0, memory: 40Mi}, limits: {memory: 128Mi}}}
 policies: {mutatingVersion: %s}
+config: |
+  control: {mode: on, eviction: {by: kubernetes}}
 `
 
 // pinned is the state of ten pods that want a CPU each.
@@ -45,6 +48,8 @@ type session struct {
 	*bed.Cluster
 }
 
+// TestTenPods: without CPUs for pins in the API server, a pod that its node refuses makes way for a successor elsewhere;
+// with them, pods wait.
 func TestTenPods(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("SKIPPED: a container with CPUs of its own needs a second CPU for all others")
@@ -59,6 +64,7 @@ func TestTenPods(t *testing.T) {
 	c.Namespace(t, "sluice", map[string]string{"pod-security.kubernetes.io/enforce": "privileged"})
 
 	s.helm(false, "install")
+	s.refusedPinLeaves()
 	s.create()
 	s.await("a pod that fails on a node without a CPU for it, where none are published", func(now pinned) bool { return now.runs == 3 && len(now.fails) > 0 })
 	s.deleteAll()
@@ -83,6 +89,76 @@ func TestTenPods(t *testing.T) {
 		return after.runs == 3 && after.waits == 6
 	})
 	s.Logf("a waiting pod ran %s after another one was deleted", time.Since(began).Round(10*time.Millisecond))
+}
+
+// refusedPinLeaves brings two pods of a ReplicaSet to a node with CPUs for one, and then opens the other nodes in its place.
+func (s session) refusedPinLeaves() {
+	s.Helper()
+	s.cordon("n2", true)
+	s.cordon("n3", true)
+	s.Apply(s, fmt.Sprintf(`
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: pair, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: pair}}
+  template:
+    metadata: {labels: {app: pair}, annotations: {class.sluice.dev: LSR}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: %q, command: [sleep, infinity], resources: {limits: {cpu: %d, memory: 16Mi}}}
+`, bed.Image, runtime.NumCPU()-1))
+	stays := s.await("a pod that the node refuses beside one that runs", func(now pinned) bool { return now.runs == 1 && len(now.fails) == 1 }).running
+	began := time.Now()
+	s.cordon("n1", true)
+	s.cordon("n2", false)
+	s.cordon("n3", false)
+	s.await("the refused pod's successor to run", func(now pinned) bool { return now.runs == 2 })
+	s.Logf("the successor of the refused pod ran %s after it was seen refused", time.Since(began).Round(time.Second))
+	pods, err := s.client.CoreV1().Pods("default").List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; (pod.UID == stays.UID) != (pod.Spec.NodeName == "n1") {
+			s.Errorf("pod %s is on node %s; the pod that ran there was %s", pod.Name, pod.Spec.NodeName, stays.Name)
+		}
+	}
+	s.evicted()
+	s.cordon("n1", false)
+	if err := s.client.AppsV1().ReplicaSets("default").Delete(s.Context(), "pair", metav1.DeleteOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	s.deleteAll()
+}
+
+// evicted checks that an event says why the node has let the pod go.
+func (s session) evicted() {
+	s.Helper()
+	bed.Await(s, "an event about the eviction", func() error {
+		events, err := s.client.CoreV1().Events("default").List(s.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range events.Items {
+			if e := &events.Items[i]; e.Reason == "EvictedBySluice" && strings.Contains(e.Message, "the node has refused to start it") {
+				s.Logf("%s: %s", e.InvolvedObject.Name, e.Message)
+				return nil
+			}
+		}
+		return fmt.Errorf("%d other events", len(events.Items))
+	})
+}
+
+// cordon closes a node to new pods, or opens it.
+func (s session) cordon(node string, closed bool) {
+	s.Helper()
+	patch := fmt.Sprintf(`{"spec": {"unschedulable": %t}}`, closed)
+	if _, err := s.client.CoreV1().Nodes().Patch(s.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		s.Fatal(err)
+	}
 }
 
 func (s session) helm(pins bool, verb string) {
