@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ func TestNUMAClaims(t *testing.T) {
 	t.Run("a claim has memory of its socket", s.large)
 	t.Run("a claim owns the threads of its cores that come online", s.offline)
 	t.Run("pins have parts of NUMA nodes", s.fragments)
+	t.Run("a claim has CPUs of two NUMA nodes", s.spread)
 	t.Run("a claim has a network card and CPUs of its NUMA node", s.besideACard)
 }
 
@@ -194,6 +196,31 @@ func (s *numaSession) fragments(t *testing.T) {
 	s.endAll(t)
 }
 
+// spread applies the example of the documentation for a claim in two NUMA nodes. Both could be the same, by their CPUs.
+func (s *numaSession) spread(t *testing.T) {
+	s.Apply(t, documented(t, "distinctAttribute", "solver"))
+	pod := s.AwaitReady(t, "default", "solver")
+	has := place{id: path.Base(s.node.Cgroup(t, pod, "main"))}
+	files := s.cpusets(t)[has.id]
+	var err error
+	if has.cpus, err = cpuset.Parse(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	var halves cpuset.Set
+	for i, cpus := range s.numa {
+		if cpuset.IntersectSize(cpus, has.cpus) == 4 {
+			halves.Add(i)
+		}
+	}
+	if halves.Size() != 2 || has.cpus.Size() != 8 || files[1] != halves.String() {
+		t.Errorf("the pod has CPUs %s and memory of NUMA nodes %s, want four CPUs of each of two NUMA nodes, and their memory", has.cpus, files[1])
+	}
+	t.Logf("the pod has CPUs %s and memory of NUMA nodes %s", has.cpus, files[1])
+	s.placed["solver"] = has
+	s.alone(t)
+	s.endAll(t)
+}
+
 // besideACard applies the example of the documentation on a node with cards in the NUMA nodes 2 and 3.
 func (s *numaSession) besideACard(t *testing.T) {
 	s.node.Run(t, "systemctl start nics")
@@ -203,7 +230,7 @@ kind: DeviceClass
 metadata: {name: nics.example.com}
 spec: {selectors: [{cel: {expression: device.driver == 'nics.example.com'}}]}
 `)
-	example := documented(t)
+	example := documented(t, "matchAttribute", "router")
 	s.Apply(t, example)
 	first := s.awaitPlaced(t, "router")
 	s.Apply(t, strings.NewReplacer("router", "router-b", "nic-and-cpus", "nic-and-six-cpus", `"4"`, `"6"`).Replace(example))
@@ -232,8 +259,8 @@ spec: {selectors: [{cel: {expression: device.driver == 'nics.example.com'}}]}
 	s.endAll(t)
 }
 
-// documented is the example of docs/dra.md for two drivers, with the image of the test.
-func documented(t *testing.T) string {
+// documented is the example of docs/dra.md with that word, with the image of the test in place of its own.
+func documented(t *testing.T, word, image string) string {
 	t.Helper()
 	const page = "../../../docs/dra.md"
 	text, err := os.ReadFile(page)
@@ -245,10 +272,10 @@ func documented(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, block := range parsed.Blocks {
-		if strings.Contains(block.Text, "matchAttribute") {
-			return strings.Replace(block.Text, "    image: router\n", fmt.Sprintf("    image: %q\n    command: %s\n", bed.Image, shows), 1)
+		if strings.Contains(block.Text, word) {
+			return strings.Replace(block.Text, "    image: "+image+"\n", fmt.Sprintf("    image: %q\n    command: %s\n", bed.Image, shows), 1)
 		}
 	}
-	t.Fatalf("%s has no example with matchAttribute", page)
+	t.Fatalf("%s has no example with %s", page, word)
 	return ""
 }
