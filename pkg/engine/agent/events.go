@@ -204,6 +204,15 @@ func (a *Agent) ended(c *node.Container) bool {
 	return err == nil && !populated
 }
 
+// hasProcesses reports whether processes are in a container's cgroup, or may be.
+func (a *Agent) hasProcesses(c *node.Container) bool {
+	if !a.Reaches(c) {
+		return false
+	}
+	populated, err := a.Kernel.Populated(c.Path)
+	return populated || err != nil
+}
+
 // makeTime is how long a runtime may take between CreateContainer and PostCreateContainer, or
 // until the container's cgroup exists.
 const makeTime = 5 * time.Second

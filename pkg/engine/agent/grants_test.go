@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-dev/sluice/pkg/config"
 	"github.com/sluice-dev/sluice/pkg/decide/placement"
+	"github.com/sluice-dev/sluice/pkg/workload"
 )
 
 func TestReservedAndHeld(t *testing.T) {
@@ -130,6 +132,34 @@ func TestEndedIsFreedByThePass(t *testing.T) {
 		n.pass()
 		n.expect(map[string]string{"web": "all"})
 		n.end("db")
+	})
+}
+
+// TestNeverStartedIsFreedByThePass checks that CPUs are freed whose container was created and did not start in
+// time, as one whose start failed in a crash of the runtime, which still lists it. A reconnection does not
+// begin the time anew.
+func TestNeverStartedIsFreedByThePass(t *testing.T) {
+	inBubble(t, setup{}, func(t *testing.T, n *testNode) {
+		n.run("web", "LS", 1)
+		if err := n.create("db", "LSR", 2); err != nil {
+			t.Fatal(err)
+		}
+		n.sleep(config.Default().ReserveTimeout - time.Minute)
+		n.synchronize()
+		n.pass()
+		n.expect(map[string]string{"web": "2-7"})
+		n.runc("db")
+		n.specs["db"].State = workload.Created
+		n.sleep(2 * time.Minute)
+		n.pass()
+		n.expect(map[string]string{"web": "2-7"}) // it has a process
+		n.kernel.change("/kubepods/pod-db/db", func(g *group) { g.empty = true })
+		n.pass()
+		n.expect(map[string]string{"web": "all"})
+		if err := n.begin("db"); err != nil { // it starts after all
+			t.Fatal(err)
+		}
+		n.expect(map[string]string{"web": "2-7", "db": "0-1"})
 	})
 }
 

@@ -232,7 +232,7 @@ func (n *testNode) pod(name, class string, cpus int) {
 	n.made++
 	n.specs[name] = &workload.Container{
 		ID: name, PodID: "sandbox-" + podName, Name: container, CgroupsPath: path.Join(parent, strings.ReplaceAll(name, "/", "-")),
-		Resources: r, CreatedNanos: n.made, Claims: n.claims[name],
+		Resources: r, CreatedNanos: time.Now().UnixNano() + n.made, Claims: n.claims[name],
 	}
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"runtime/debug"
 
+	"github.com/sluice-dev/sluice/pkg/decide/placement"
 	"github.com/sluice-dev/sluice/topology/cpuset"
 )
 
@@ -11,8 +12,8 @@ func (a *Agent) Pass() {
 	a.events.Do("pass", func() error { a.pass(); return nil }) //nolint:errcheck // fails only if the agent has ended
 }
 
-// pass frees the grants of ended containers, completes pins that lack CPUs, and compares every
-// container that Sluice has set with the kernel.
+// pass frees the grants of containers that have ended or never started, completes pins that lack
+// CPUs, and compares every container that Sluice has set with the kernel.
 func (a *Agent) pass() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -31,6 +32,12 @@ func (a *Agent) pass() {
 		if a.ended(c) {
 			a.Ledger.Release(c.ID)
 			a.dropFreed([]string{c.ID})
+		}
+	}
+	for _, id := range a.Ledger.Stale(placement.Identity{}, a.Now(), a.Config.ReserveTimeout) {
+		if c, ok := a.Containers[id]; !ok || !a.hasProcesses(c) {
+			a.Ledger.Release(id) // a pin that lacks CPUs asks for it earlier; claims, and what is offered, do not
+			a.dropFreed([]string{id})
 		}
 	}
 	a.findRunningRefused()

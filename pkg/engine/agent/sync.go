@@ -180,11 +180,21 @@ func (a *Agent) placeFound(f *finding, now time.Time) error {
 	if err := a.MayPin(f.Container, f.request); err != nil {
 		return err
 	}
-	if f.Has.CPUs.Size() == f.request.CPUs && a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, f.Has.Mems, now) {
+	since := f.since(now)
+	if f.Has.CPUs.Size() == f.request.CPUs && a.Ledger.Adopt(f.Identity(), f.request, f.Has.CPUs, f.Has.Mems, since) {
 		return nil
 	}
-	_, err := a.Ledger.Place(f.Identity(), f.request, a.record.InFlight(f.ID), now)
+	_, err := a.Ledger.Place(f.Identity(), f.request, a.record.InFlight(f.ID), since)
 	return err
+}
+
+// since is when a container's grant began. One that has not started has waited since it was created: the
+// runtime lists a container without end whose start has failed in a crash.
+func (f *finding) since(now time.Time) time.Time {
+	if made := time.Unix(0, f.CreatedNanos); !f.Started && f.CreatedNanos > 0 && made.Before(now) {
+		return made
+	}
+	return now
 }
 
 // findings reads the found containers' requests and their cgroups' CPUs, and lists running
