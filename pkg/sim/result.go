@@ -3,28 +3,31 @@ package sim
 import (
 	"slices"
 	"time"
+
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 )
 
 // Result is the outcome of a run. Fractions are between 0 and 1.
 type Result struct {
-	Policy               Policy  `json:"policy"`
-	LoadRatio            float64 `json:"loadRatio"`           // factor of the load of the pods that vary
-	TightRatio           float64 `json:"tightRatio"`          // factor of how full the policy lets the node be
-	UtilizationFraction  float64 `json:"utilizationFraction"` // CPU time used of the node's
-	LateFraction         float64 `json:"lateFraction"`        // fraction of the services' time in which they exceeded their SLO
-	ServiceSeconds       float64 `json:"-"`                   // the services' time, to weigh lateFraction
-	BatchCPUs            float64 `json:"batchCPUs"`           // mean batch work done, in CPUs at full speed
-	BatchServedFraction  float64 `json:"batchServedFraction"` // CPU time that batch got, of what it wanted
-	OnlineCPUs           float64 `json:"onlineCPUs"`          // mean online work done, in CPUs at full speed
-	CPUMovesPerHour      float64 `json:"cpuMovesPerHour"`     // CPUs that pools and pins gained per hour
-	MovesPerHour         float64 `json:"movesPerHour"`        // changes of containers' CPUs per hour
-	Evictions            int     `json:"evictions"`
-	OOMKills             int     `json:"oomKills"`
-	Squeezes             int     `json:"squeezes"`             // times that online work took CPU from batch work; several steps of one movement are one
-	ExpectedSqueezes     int     `json:"expectedSqueezes"`     // those of a load that was forecast
-	Refused              int     `json:"refused"`              // containers that the plugin refused
-	ThrottledFraction    float64 `json:"throttledFraction"`    // fraction of the online containers' time in which a quota throttled them
-	DirectStallsFraction float64 `json:"directStallsFraction"` // of the services' time, in direct reclaim or throttled by memory.high
+	Policy               Policy               `json:"policy"`
+	LoadRatio            float64              `json:"loadRatio"`           // factor of the load of the pods that vary
+	TightRatio           float64              `json:"tightRatio"`          // factor of how full the policy lets the node be
+	UtilizationFraction  float64              `json:"utilizationFraction"` // CPU time used of the node's
+	LateFraction         float64              `json:"lateFraction"`        // fraction of the services' time in which they exceeded their SLO
+	ServiceSeconds       float64              `json:"-"`                   // the services' time, to weigh lateFraction
+	BatchCPUs            float64              `json:"batchCPUs"`           // mean batch work done, in CPUs at full speed
+	BatchServedFraction  float64              `json:"batchServedFraction"` // CPU time that batch got, of what it wanted
+	OnlineCPUs           float64              `json:"onlineCPUs"`          // mean online work done, in CPUs at full speed
+	CPUMovesPerHour      float64              `json:"cpuMovesPerHour"`     // CPUs that pools and pins gained per hour
+	MovesPerHour         float64              `json:"movesPerHour"`        // changes of containers' CPUs per hour
+	Evictions            int                  `json:"evictions"`
+	OOMKills             int                  `json:"oomKills"`
+	Squeezes             int                  `json:"squeezes"`             // times that online work took CPU from batch work; several steps of one movement are one
+	ExpectedSqueezes     int                  `json:"expectedSqueezes"`     // those of a load that was forecast
+	Notices              control.NoticeCounts `json:"notices"`              // warnings of batch work by forecasts
+	Refused              int                  `json:"refused"`              // containers that the plugin refused
+	ThrottledFraction    float64              `json:"throttledFraction"`    // fraction of the online containers' time in which a quota throttled them
+	DirectStallsFraction float64              `json:"directStallsFraction"` // of the services' time, in direct reclaim or throttled by memory.high
 
 	Services  []ServiceResult `json:"services"`
 	Decisions map[string]int  `json:"decisions"` // by controller and action
@@ -238,6 +241,11 @@ func (r *report) result(s *simulation) *Result {
 		MovesPerHour:        float64(s.node.moves.Containers-r.warmup.Containers) / lasts.Hours(),
 		Evictions:           s.kubelet.evictions,
 		Squeezes:            r.squeezes.all, ExpectedSqueezes: r.squeezes.expected,
+	}
+	if s.agent != nil {
+		if status, err := s.agent.Status(); err == nil {
+			out.Notices = status.Loop.Notices.Counts
+		}
 	}
 	var services, late, stalled, online, throttled int
 	var batch, demand float64

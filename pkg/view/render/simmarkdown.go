@@ -16,7 +16,7 @@ func SimMarkdownHead(w io.Writer, policies []sim.Policy) error {
 	for _, p := range policies {
 		fmt.Fprintf(&b, " %s |", p)
 	}
-	b.WriteString(" squeezes expected |\n|" + strings.Repeat("---|", len(policies)+2) + "\n")
+	b.WriteString(" squeezes expected | notices kept |\n|" + strings.Repeat("---|", len(policies)+3) + "\n")
 	return flush(w, &b)
 }
 
@@ -26,7 +26,7 @@ func SimMarkdownHead(w io.Writer, policies []sim.Policy) error {
 func SimMarkdownRow(w io.Writer, c sim.Comparison) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| `%s` |", c.Scenario)
-	expected := "–"
+	expected, kept := "–", "–"
 	for _, r := range c.Results {
 		fmt.Fprintf(&b, " %.1f / %.1f / %.0f / %.2f", 100*r.UtilizationFraction, r.BatchCPUs, 100*r.BatchFraction(), 100*r.LateFraction)
 		if r.Kills() > 0 {
@@ -36,8 +36,11 @@ func SimMarkdownRow(w io.Writer, c sim.Comparison) error {
 		if r.Policy == sim.Forecast && r.Squeezes > 0 {
 			expected = fmt.Sprintf("%d of %d", r.ExpectedSqueezes, r.Squeezes)
 		}
+		if r.Notices.Given > 0 {
+			kept = fmt.Sprintf("%d of %d", r.Notices.Kept, r.Notices.Given)
+		}
 	}
-	fmt.Fprintf(&b, " %s |\n", expected)
+	fmt.Fprintf(&b, " %s | %s |\n", expected, kept)
 	return flush(w, &b)
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-dev/sluice/pkg/decide/control"
 	"github.com/sluice-dev/sluice/pkg/sim"
 )
 
@@ -14,6 +15,7 @@ func TestSimMarkdown(t *testing.T) {
 	}
 	forecast := result(sim.Forecast, 0.7, 5, 0)
 	forecast.Squeezes, forecast.ExpectedSqueezes, forecast.OOMKills, forecast.Evictions = 9, 4, 1, 2
+	forecast.Notices = control.NoticeCounts{Given: 3, Kept: 2, False: 1}
 	all := []sim.Comparison{
 		{Scenario: "calm", Budget: 0.01, Results: []*sim.Result{result(sim.Static, 0.5, 2, 0), result(sim.Pools, 0.6, 4, 0.002), forecast}},
 		{Scenario: "rough", Budget: 0.01, Results: []*sim.Result{result(sim.Static, 0.6, 2, 0), result(sim.Pools, 0.5, 3, 0.01), forecast}},
@@ -31,11 +33,11 @@ func TestSimMarkdown(t *testing.T) {
 	if err := SimMarkdownGains(&b, all, true); err != nil {
 		t.Fatal(err)
 	}
-	want := `| scenario | static | pools | forecast | squeezes expected |
-|---|---|---|---|---|
-| ` + "`calm`" + ` | 50.0 / 2.0 / 10 / 0.00 | 60.0 / 4.0 / 20 / 0.20 | 70.0 / 5.0 / 25 / 0.00 (3 killed) | 4 of 9 |
-| ` + "`rough`" + ` | 60.0 / 2.0 / 10 / 0.00 | 50.0 / 3.0 / 15 / 1.00 | 70.0 / 5.0 / 25 / 0.00 (3 killed) | 4 of 9 |
-| ` + "`late`" + ` | 90.0 / 9.0 / 45 / 50.00 | 10.0 / 0.0 / 0 / 0.00 | 70.0 / 5.0 / 25 / 0.00 (3 killed) | 4 of 9 |
+	want := `| scenario | static | pools | forecast | squeezes expected | notices kept |
+|---|---|---|---|---|---|
+| ` + "`calm`" + ` | 50.0 / 2.0 / 10 / 0.00 | 60.0 / 4.0 / 20 / 0.20 | 70.0 / 5.0 / 25 / 0.00 (3 killed) | 4 of 9 | 2 of 3 |
+| ` + "`rough`" + ` | 60.0 / 2.0 / 10 / 0.00 | 50.0 / 3.0 / 15 / 1.00 | 70.0 / 5.0 / 25 / 0.00 (3 killed) | 4 of 9 | 2 of 3 |
+| ` + "`late`" + ` | 90.0 / 9.0 / 45 / 50.00 | 10.0 / 0.0 / 0 / 0.00 | 70.0 / 5.0 / 25 / 0.00 (3 killed) | 4 of 9 | 2 of 3 |
 
 | gain of | against | scenarios | utilization: mean, worst | batch work: mean, worst |
 |---|---|---|---|---|
