@@ -79,7 +79,7 @@ func (n *Node) Leftovers(t testing.TB) []string {
 			}
 		}
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := os.ReadFile(n.Path("/proc/sys/kernel/random/boot_id"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func mountNode(dir, logs string) error {
 			return err
 		}
 	}
-	err := errors.Join(os.MkdirAll(logs, 0o755), bind(logs, "/var/log"), os.Mkdir(filepath.Join(dir, "sysctl"), 0o755))
+	err := errors.Join(os.MkdirAll(logs, 0o755), bind(logs, "/var/log"), os.MkdirAll(filepath.Join(dir, "sysctl"), 0o755))
 	if err != nil {
 		return err
 	}

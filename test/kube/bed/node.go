@@ -119,7 +119,7 @@ func (n *Node) hold() error {
 		return errors.Join(fmt.Errorf("the node's mounts: %w", err), cmd.Wait())
 	}
 	go func() { _ = cmd.Wait() }()
-	return nil
+	return os.Symlink(n.own("ns/mnt"), n.mounts())
 }
 
 // describe writes what containerd and the kubelet read, without starting them.
@@ -158,10 +158,16 @@ func (n *Node) service(name string, ready func() error, args ...string) *Service
 	return n.cluster.service(name+"-"+n.Name, ready, words...)
 }
 
+// mounts is a link to the node's mount namespace. It is another one after PowerOn.
+func (n *Node) mounts() string { return filepath.Join(n.dir, "mounts") }
+
+// own is a file of the process that holds the mount namespace.
+func (n *Node) own(file string) string { return filepath.Join("/proc", strconv.Itoa(n.holder), file) }
+
 // Command runs a program in the node's mount namespace. Those that `make kube-tools` builds
 // are found by name.
 func (n *Node) Command(program string, args ...string) *exec.Cmd {
-	words := []string{"--target", strconv.Itoa(n.holder), "--mount", "--", "env", "PATH=" + n.cluster.searchPath(), program}
+	words := []string{"--mount=" + n.mounts(), "--", "env", "PATH=" + n.cluster.searchPath(), program}
 	return exec.Command("/usr/bin/nsenter", append(words, args...)...)
 }
 
@@ -184,9 +190,7 @@ func (n *Node) Run(t testing.TB, program string, args ...string) string {
 }
 
 // Path is the path at which the test finds a file of the node.
-func (n *Node) Path(path string) string {
-	return filepath.Join("/proc", strconv.Itoa(n.holder), "root", path)
-}
+func (n *Node) Path(path string) string { return filepath.Join(n.own("root"), path) }
 
 // folders have the node's programs: Kubernetes', runc with CNI's plugins, and containerd's.
 func (c *Cluster) folders() (kubernetes, node, containerd string) {

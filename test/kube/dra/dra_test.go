@@ -70,7 +70,7 @@ func newStand(t testing.TB, flags ...string) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.node.Run(t, "mkdir", "-p", "/run/sluice-kube")
+	s.makeFolders(t)
 	s.node.Run(t, filepath.Join(bin, "sluice-kube"), "sockets", "--user", "0")
 	s.sluice = filepath.Join(bin, "sluice")
 	s.plugin = s.node.Program(t, s.sluice, append([]string{"run", "--kube-socket", "/run/sluice-kube/kube.sock", "--cdi-dir", "/var/run/cdi"}, flags...)...)
@@ -78,6 +78,9 @@ func newStand(t testing.TB, flags ...string) *stand {
 	c.Apply(t, classes)
 	return s
 }
+
+// makeFolders makes what the chart's pods have in /run.
+func (s *stand) makeFolders(t testing.TB) { s.node.Run(t, "mkdir", "-p", "/run/sluice-kube") }
 
 // pod is a pod with a claim for one CPU. Its first process prints the CPUs on which it may run.
 func pod(name string) string {
@@ -90,6 +93,7 @@ spec:
   resourceClaims: [{name: mine, resourceClaimTemplateName: one-cpu}]
   containers:
   - {name: main, image: %q, command: [sh, -c, "grep Cpus_allowed_list /proc/self/status; env | grep SLUICE_CLAIM; sleep infinity"],
+     env: [{name: ROLE, value: claims}],
      resources: {claims: [{name: mine}], requests: {cpu: "1", memory: 16Mi}, limits: {cpu: "1", memory: 16Mi}}}
 `, name, bed.Image)
 }

@@ -74,10 +74,7 @@ func TestRounds(t *testing.T) {
 	if err := os.WriteFile(config, []byte("reserveTimeout: 30s\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &rounds{
-		stand: newStand(t, "--config", config), random: rand.New(rand.NewPCG(seed, 0)),
-		had: map[string]cpuset.Set{}, orphaned: map[string]time.Time{}, ran: map[string]bool{}, ends: map[string]int{},
-	}
+	r := newRounds(newStand(t, "--config", config), seed)
 	r.awaitSlice(1)
 	r.make("neighbour", "", shares, "")
 	slices := r.countSlices(t)
@@ -99,6 +96,13 @@ func TestRounds(t *testing.T) {
 		t.Error("no container ever ran with a claim")
 	}
 	r.end()
+}
+
+func newRounds(s *stand, seed uint64) *rounds {
+	return &rounds{
+		stand: s, random: rand.New(rand.NewPCG(seed, 0)),
+		had: map[string]cpuset.Set{}, orphaned: map[string]time.Time{}, ran: map[string]bool{}, ends: map[string]int{},
+	}
 }
 
 // The roles of containers are in their environment, by which the test tells them from other processes.
