@@ -33,7 +33,7 @@ type Config struct {
 	DriftInterval  time.Duration `yaml:"driftInterval"`  // Time between two comparisons of all settings with the kernel.
 	RecordUpdates  RecordUpdates `yaml:"recordUpdates"`
 	Steer          Steer         `yaml:"steer"`
-	StateDir       string        `yaml:"stateDir"`     // Folder of the audit trail, the batch switch, and what was learned of the usage.
+	StateDir       string        `yaml:"stateDir"`     // Folder of the audit trail, the batch switch, what was learned of the usage, and resource claims.
 	RuntimeDir     string        `yaml:"runtimeDir"`   // Folder on tmpfs for original values and the failsafe's plan.
 	StatusSocket   string        `yaml:"statusSocket"` // Path of the socket for sluice commands.
 	Metrics        Metrics       `yaml:"metrics"`

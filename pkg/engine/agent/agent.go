@@ -72,7 +72,7 @@ type Options struct {
 	FleetSwitch    func() status.Switch             // of the fleet; nil without sluice-kube
 	CDIDir         string                           // directory of CDI specs, which claims need; "" refuses claims
 	ClaimDevices   claim.DomainKind                 // what is offered to claims
-	StateDir       string                           // directory of the batch switch's file and of what was learned of the usage; "" for neither
+	StateDir       string                           // directory of the batch switch's file, of what was learned of the usage, and of claims; "" for none
 	Notices        *notices.Folder                  // files with the notices of the pods that ask for them; nil without
 	LearnedUsage   *predict.Set                     // what was learned of the usage before the start; nil for nothing
 
@@ -132,7 +132,7 @@ func New(o Options) *Agent {
 		},
 	})
 	a.Spawn, a.Post = a.events.Spawn, a.events.Post
-	a.Claims = claims.New(a.Node, o.CDIDir, a.events.Do)
+	a.Claims = claims.New(a.Node, o.CDIDir, o.StateDir, a.events.Do)
 	a.decisions = decisionlog.New(o.Audit, o.Log)
 	a.started = a.Now()
 	if a.options.Configured.LoadedAt.IsZero() {

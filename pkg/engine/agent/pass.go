@@ -40,6 +40,7 @@ func (a *Agent) pass() {
 			a.dropFreed([]string{id})
 		}
 	}
+	a.Claims.Pass()
 	a.findRunningRefused()
 	a.Grants.Refresh(0)
 	a.regrantAll()

@@ -32,7 +32,7 @@ type claimWorld struct {
 
 // TestRandomClaims prepares, uses and ends claims for CPUs of four NUMA nodes, of their L3 domains or of
 // cores at random, beside pins and
-// containers that share, while the plugin and the runtime restart and CPUs go offline and return. A
+// containers that share, while the node, the plugin and the runtime restart and CPUs go offline and return. A
 // claim has the CPUs of its preparation until its end, no CPU is in two pins, and what is listed as free
 // for claims is given to them. At the end all CPUs are back.
 func TestRandomClaims(t *testing.T) {
@@ -41,7 +41,7 @@ func TestRandomClaims(t *testing.T) {
 	histories := 0
 	bubbles(t, func(t *rapid.T) {
 		histories++
-		s := setup{machine: "2 packages 2 nodes 6 cores 2 threads l3 3 cores memory 64G", cdiDir: filepath.Join(dir, fmt.Sprint(histories))}
+		s := setup{machine: "2 packages 2 nodes 6 cores 2 threads l3 3 cores memory 64G", cdiDir: filepath.Join(dir, fmt.Sprint(histories)), stateDir: filepath.Join(dir, fmt.Sprint("state-", histories))}
 		s.claimDevices = anyKind(t)
 		n := newNode(t, s)
 		w := &claimWorld{testNode: n, setup: s, whole: n.machine, claims: map[string]*claim.Claim{}, users: map[string][]string{}}
@@ -60,6 +60,7 @@ func TestRandomClaims(t *testing.T) {
 			"end container": func(t *rapid.T) { w.endContainer(w.anyContainer(t)) },
 			"end claim":     func(t *rapid.T) { w.endClaim(t, w.anyClaim(t)) },
 			"restart":       w.restart,
+			"reboot":        w.reboot,
 			"runtime lists": func(*rapid.T) { w.synchronize(); w.pass() },
 			"hotplug":       w.hotplug,
 			"reload":        w.reload,

@@ -1,7 +1,8 @@
 // Package claims reserves CPUs for the resource claims of Kubernetes. The ledger has the reservations
-// in memory, and a CDI spec for each claim has them on disk: the runtime needs the spec to give the
+// in memory, and a CDI spec for each claim has them in a file: the runtime needs the spec to give the
 // claim to a container, and a later process of the plugin restores the reservation from it. So a
-// claim is prepared exactly as long as its spec exists.
+// claim is prepared exactly as long as its spec exists. A reboot empties the folder of specs; copies of
+// them on disk keep the CPUs for the claims until the kubelet has prepared them anew.
 package claims
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/sirupsen/logrus"
 
@@ -23,27 +25,43 @@ import (
 type Book struct {
 	node *node.Node
 	dir  string // folder of CDI specs; "" refuses claims
+	kept string // folder of copies of the specs, on disk; "" keeps none
 	// do runs an event in the event loop, the only place where the node may be used.
 	do func(name string, event func() error) error
 	// follow lets all containers follow the ledger after a claim was reserved or freed.
 	follow func()
 
 	one sync.Mutex // held by Prepare and End, since the spec and the ledger must not part
+
+	// awaited are the claims of before a reboot, by UID, which keep their CPUs until a time. The event
+	// loop alone uses it.
+	awaited map[string]*claim.Claim
+	until   time.Time
 }
 
-// New returns the book of a node whose CDI specs are in a folder. do runs events in the event loop.
-func New(n *node.Node, dir string, do func(string, func() error) error) *Book {
-	return &Book{node: n, dir: dir, do: do}
+// New returns the book of a node whose CDI specs are in a folder. Its copies of them are in the folder
+// "claims" of the state folder, unless that is "". do runs events in the event loop.
+func New(n *node.Node, dir, state string, do func(string, func() error) error) *Book {
+	b := &Book{node: n, dir: dir, do: do, awaited: map[string]*claim.Claim{}}
+	if state != "" {
+		b.kept = filepath.Join(state, "claims")
+	}
+	return b
 }
 
-// Restore restores the claims whose specs are in the folder. The event loop's goroutine calls it
-// before its first event. follow lets all containers follow the ledger after a claim was reserved or
-// freed.
+// Restore restores the claims whose specs are in the folder, and reserves the CPUs of those that only
+// their copies still know. The event loop's goroutine calls it before its first event. follow lets all
+// containers follow the ledger after a claim was reserved or freed.
 func (b *Book) Restore(follow func()) {
 	b.follow = follow
 	if b.dir == "" {
 		return
 	}
+	b.restoreSpecs()
+	b.await()
+}
+
+func (b *Book) restoreSpecs() {
 	n := b.node
 	entries, err := os.ReadDir(b.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -60,19 +78,28 @@ func (b *Book) Restore(follow func()) {
 }
 
 func (b *Book) restore(file string) error {
+	c, err := readSpec(file)
+	if err != nil {
+		return err
+	}
+	b.enter(c)
+	b.node.Log.WithField("claim", c.Ref()).Info("Claim restored from its CDI spec")
+	return nil
+}
+
+func readSpec(file string) (*claim.Claim, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c, err := claim.ReadSpec(text)
-	if err != nil {
-		return err
-	}
+	return claim.ReadSpec(text)
+}
+
+// enter enters a claim into the ledger with the CPUs of its spec.
+func (b *Book) enter(c *claim.Claim) {
 	for i := range c.Devices {
 		b.node.Ledger.Restore(reservation(c, i), c.Devices[i].Reserved, b.node.Now())
 	}
-	b.node.Log.WithField("claim", c.Ref()).Info("Claim restored from its CDI spec")
-	return nil
 }
 
 func reservation(c *claim.Claim, device int) placement.Claim {
@@ -96,10 +123,11 @@ func (b *Book) Prepare(c *claim.Claim) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Ref(), err)
 	}
-	if err = b.write(c); err != nil {
+	if err = writeSpec(b.dir, c, 0o755, 0o644); err != nil { // as the runtime makes the folder, and others their specs
 		b.free(added)
 		return fmt.Errorf("%s: its CDI spec can't be written: %w", c.Ref(), err)
 	}
+	b.keep(c)
 	return nil
 }
 
@@ -107,6 +135,7 @@ func (b *Book) Prepare(c *claim.Claim) error {
 // nothing if a part of the claim is refused.
 func (b *Book) reserve(c *claim.Claim) ([]string, error) {
 	n := b.node
+	b.forgetChanged(c)
 	var added []string
 	done := false
 	defer func() {
@@ -119,10 +148,10 @@ func (b *Book) reserve(c *claim.Claim) ([]string, error) {
 	for i := range c.Devices {
 		r := reservation(c, i)
 		_, known := n.Ledger.Claim(r.ID)
-		if why := b.refuses(); why != "" && !known {
+		if why := b.refuses(); why != "" && (!known || b.awaited[c.UID] != nil) {
 			return nil, errors.New(why)
 		}
-		cpus, err := n.Ledger.Reserve(r, n.Now())
+		cpus, err := b.makeRoom(r)
 		if err != nil {
 			return nil, err
 		}
@@ -136,6 +165,7 @@ func (b *Book) reserve(c *claim.Claim) ([]string, error) {
 		}
 	}
 	done = true
+	delete(b.awaited, c.UID)
 	b.follow()
 	return added, nil
 }
@@ -153,17 +183,17 @@ func (b *Book) refuses() string {
 	return ""
 }
 
-func (b *Book) write(c *claim.Claim) error {
+func writeSpec(dir string, c *claim.Claim, folder, file fs.FileMode) error {
 	text, err := c.Spec()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil { //nolint:gosec // as the runtime makes it
+	if err := os.MkdirAll(dir, folder); err != nil {
 		return err
 	}
-	name := filepath.Join(b.dir, claim.FileOf(c.UID))
-	temporary := name + ".new"                                   // the runtime reads files with the suffix .json alone
-	if err := os.WriteFile(temporary, text, 0o644); err != nil { //nolint:gosec // as CDI specs are
+	name := filepath.Join(dir, claim.FileOf(c.UID))
+	temporary := name + ".new" // the runtime reads files with the suffix .json alone
+	if err := os.WriteFile(temporary, text, file); err != nil {
 		return err
 	}
 	return os.Rename(temporary, name)
@@ -176,19 +206,27 @@ func (b *Book) End(uid string) error {
 	if b.dir == "" {
 		return nil
 	}
-	if err := os.Remove(filepath.Join(b.dir, claim.FileOf(uid))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := remove(b.dir, uid); err != nil {
 		return fmt.Errorf("the CDI spec of claim %s: %w", uid, err)
 	}
+	b.removeKept(uid)
 	return b.do("end claim", func() error {
-		for _, h := range b.node.Ledger.Claims() {
-			if claim.IsOf(h.ID, uid) {
-				b.node.Ledger.Unreserve(h.ID)
-				b.node.Log.WithFields(logrus.Fields{"claim": h.Ref, "cpus": h.Request.CPUSet.String()}).Info("CPUs of a claim freed at its end")
-			}
+		delete(b.awaited, uid)
+		for _, h := range reserved(b.node.Ledger, uid) {
+			b.node.Ledger.Unreserve(h.ID)
+			b.node.Log.WithFields(logrus.Fields{"claim": h.Ref, "cpus": h.Request.CPUSet.String()}).Info("CPUs of a claim freed at its end")
 		}
 		b.follow()
 		return nil
 	})
+}
+
+func remove(dir, uid string) error {
+	err := os.Remove(filepath.Join(dir, claim.FileOf(uid)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func (b *Book) free(ids []string) {

@@ -17,10 +17,10 @@ import (
 	"github.com/sluice-dev/sluice/test/kube/bed"
 )
 
-// TestReboot lets the node lose its power twice, on a node with two CPUs of which one stays with the pools. At
-// first Sluice is back before the kubelet, as a service of the machine, and the slice was lost. Then it is back
-// after the kubelet, as a DaemonSet, and the pod with the claim was deleted by force meanwhile: the scheduler has
-// given its CPU to another pod before the node is back.
+// TestReboot lets a node lose its power, which has two CPUs, of which one stays with the pools. At first Sluice is
+// back before the kubelet, as a service of the machine, and the slice was lost. Later it is back after the kubelet,
+// as a DaemonSet. Then a pin that has waited for the claim's CPU runs first; and at last the pod with the claim
+// was deleted by force meanwhile, and the scheduler has given its CPU to another pod before the node is back.
 func TestReboot(t *testing.T) {
 	s := newStand(t)
 	s.awaitSlice(1)
@@ -44,6 +44,27 @@ func TestReboot(t *testing.T) {
 			t.Errorf("the claim was %+v, and is %+v", claim, after)
 		}
 		b.check(t, "one")
+	})
+
+	t.Run("a pin that starts earlier leaves the claim its CPU", func(t *testing.T) {
+		one := s.AwaitReady(t, "default", "one")
+		newRounds(s, 0).make("pin", "", pins, `"1"`)
+		s.awaitTrouble("pin", "would leave 0 to the shared pools")
+		s.node.PowerOff(t)
+		b := s.boot(t, s.node.Containerd, s.node.Kubelet)
+		pin := s.AwaitReady(t, "default", "pin")
+		s.plugin.Start(t)
+		s.kube.Start(t)
+		s.awaitNewContainer(t, one)
+		b.check(t, "one", pins)
+		pods := s.Client(t).CoreV1().Pods("default")
+		if err := pods.Delete(t.Context(), pin.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		bed.Await(t, "the end of the pin", func() error {
+			_, err := pods.Get(t.Context(), pin.Name, metav1.GetOptions{})
+			return bed.Gone(err)
+		})
 	})
 
 	t.Run("a pod that was deleted meanwhile leaves nothing", func(t *testing.T) {
@@ -144,8 +165,9 @@ func (s *stand) boot(t *testing.T, programs ...*bed.Service) *boot {
 	return b
 }
 
-// check checks that a pod has the node's only claim, and its container a CPU that no other one uses.
-func (b *boot) check(t *testing.T, pod string) {
+// check checks that a pod has the node's only claim, and its container a CPU that no other one uses: neither the
+// neighbour nor a container of another role.
+func (b *boot) check(t *testing.T, pod string, others ...string) {
 	t.Helper()
 	t.Logf("pod %s ran %v after the node had power", pod, time.Since(b.began).Round(100*time.Millisecond))
 	b.awaitSlice(1)
@@ -158,9 +180,14 @@ func (b *boot) check(t *testing.T, pod string) {
 	var roles []string
 	for _, c := range b.containers() {
 		roles = append(roles, c.role)
+		if c.role != claims && c.cpus.Overlaps(reserved[uid]) {
+			t.Errorf("the container with %s is on CPUs %s, and pod %s has %s", c.role, c.cpus, pod, reserved[uid])
+		}
 	}
-	if slices.Sort(roles); !slices.Equal(roles, []string{claims, shares}) {
-		t.Errorf("containers run with %q, want one with the claim and one that shares", roles)
+	want := append(others, claims, shares)
+	slices.Sort(roles)
+	if slices.Sort(want); !slices.Equal(roles, want) {
+		t.Errorf("containers run with %q, want %q", roles, want)
 	}
 	for program, from := range b.logs {
 		for line := range strings.Lines(program.Log()[from:]) {
